@@ -16,6 +16,7 @@
 #include "base/out.h"
 #include "base/secret.h"
 #include "base/url.h"
+#include "cli/client_config.h"
 #include "proto/api_names.h"
 
 struct mrd_client {
@@ -53,7 +54,7 @@ load_token(mrd_client *c, const char *path, mrd_why *why)
 
 /* A token must not travel readable beyond this machine, nor stand in an address. */
 static mrd_err
-check_server(const char *server, const mrd_client_options *o, mrd_why *why)
+check_server(const char *server, bool token, const mrd_client_options *o, mrd_why *why)
 {
     mrd_url url;
 
@@ -66,8 +67,7 @@ check_server(const char *server, const mrd_client_options *o, mrd_why *why)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--server: a name or password does not belong into the address; the "
                            "aggregator takes tokens (--token-file)");
-    if (o->token_file != NULL && !o->insecure && !mrd_url_is_loopback(&url) &&
-        mrd_url_is(&url, "http"))
+    if (token && !o->insecure && !mrd_url_is_loopback(&url) && mrd_url_is(&url, "http"))
         return mrd_why_set(why, MRD_AUTH, 0,
                            "%s would get the token unencrypted: use https://, or --insecure",
                            server);
@@ -78,20 +78,29 @@ mrd_err
 mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_why *why)
 {
     mrd_client *c = calloc(1, sizeof(*c));
-    mrd_err err = MRD_OK;
+    mrd_client_place place;
+    mrd_err err;
     size_t len;
 
     if (c == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "client");
+    if ((err = mrd_client_place_find(options->server, options->token_file, options->ca_file, &place,
+                                     why)) != MRD_OK) {
+        free(c);
+        return err;
+    }
     curl_global_init(CURL_GLOBAL_DEFAULT);
     c->curl = curl_easy_init();
-    c->server = mrd_str_dup(mrd_str_of(options->server));
-    c->ca_file = options->ca_file == NULL ? NULL : mrd_str_dup(mrd_str_of(options->ca_file));
+    c->server = mrd_str_dup(mrd_str_of(place.server));
+    c->ca_file = place.ca_file;
+    place.ca_file = NULL;
     c->timeout = options->timeout;
     if (c->curl == NULL || c->server == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "client");
-    else if ((err = check_server(c->server, options, why)) == MRD_OK && options->token_file != NULL)
-        err = load_token(c, options->token_file, why);
+    else if ((err = check_server(c->server, place.token_file != NULL, options, why)) == MRD_OK &&
+             place.token_file != NULL)
+        err = load_token(c, place.token_file, why);
+    mrd_client_place_fini(&place);
     if (err == MRD_OK && c->ca_file != NULL && access(c->ca_file, R_OK) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read --ca-file %s", c->ca_file);
     if (err != MRD_OK) {
@@ -206,8 +215,11 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
         MRD_OK)
         detail = mrd_json_str(doc, "detail", mrd_json_str(doc, "title", NULL));
     if (status == 401 && c->headers == NULL)
-        mrd_why_set(why, err, 0, "%s wants a token: --token-file FILE or MERIDIAN_TOKEN_FILE",
-                    c->server);
+        mrd_why_set(
+            why, err, 0,
+            "%s wants a token: --token-file FILE or MERIDIAN_TOKEN_FILE; of a job's owner it is "
+            "in /run/meridian/owner/UID on the job's nodes",
+            c->server);
     else if (detail != NULL)
         mrd_why_set(why, err, 0, "%s", detail);
     else

@@ -3,6 +3,8 @@
  * over HTTP(S), with a bearer token. libcurl lives in client.c only; proxies and NO_PROXY work as
  * curl's do.
  *
+ * What no option says comes from cli/client_config.h.
+ *
  * Every failure is one message that says what to check: nobody listens, wrong certificate, no
  * token, the server's own problem text.
  */
@@ -26,16 +28,17 @@ typedef struct {
           .letter = 's',                                                                           \
           .type = MRD_OPT_STR,                                                                     \
           .offset = offsetof(settings, member.server),                                             \
-          .def = "http://127.0.0.1:7780",                                                          \
           .arg = "URL",                                                                            \
           .env = "MERIDIAN_SERVER",                                                                \
-          .help = "where the aggregator answers HTTP" },                                           \
+          .help = "where the aggregator answers HTTP (default: that of "                           \
+                  "/etc/meridian/client.json, else http://127.0.0.1:7780)" },                      \
         { .name = "token-file",                                                                    \
           .type = MRD_OPT_STR,                                                                     \
           .offset = offsetof(settings, member.token_file),                                         \
           .arg = "FILE",                                                                           \
           .env = "MERIDIAN_TOKEN_FILE",                                                            \
-          .help = "file with the bearer token" },                                                  \
+          .help = "file with the bearer token (default: that of /etc/meridian/client.json, "       \
+                  "~/.config/meridian/token, or the one that a job's prolog wrote for you)" },     \
         { .name = "ca-file",                                                                       \
           .type = MRD_OPT_STR,                                                                     \
           .offset = offsetof(settings, member.ca_file),                                            \

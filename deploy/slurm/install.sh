@@ -2,6 +2,7 @@
 # Installs Meridian on a cluster node, as root; again is harmless. ParallelCluster: OnNodeConfigured.
 #   install.sh agent PREFIX tls+tcp://HEAD:7770    compute node
 #   install.sh aggregator PREFIX                   head node
+#   install.sh client PREFIX tls+tcp://HEAD:7770   login node: the command, and where it finds the aggregator
 # PREFIX is a shared folder made on a machine of the same distribution: `make install PREFIX=...`, this
 # repository's deploy/ beside bin/, and in PREFIX/secrets what `meridian certs init` wrote.
 set -eu
@@ -10,30 +11,49 @@ here=$prefix/deploy
 
 fail() { echo "install.sh: $*" >&2; exit 1; }
 case "$role" in
-agent) [ -n "$url" ] || fail "the aggregator's address is missing: install.sh agent PREFIX tls+tcp://HOST:7770" ;;
+agent | client) [ -n "$url" ] || fail "the aggregator's address is missing: install.sh $role PREFIX tls+tcp://HOST:7770" ;;
 aggregator) ;;
-*) fail "usage: install.sh agent PREFIX URL | install.sh aggregator PREFIX" ;;
+*) fail "usage: install.sh agent PREFIX URL | install.sh client PREFIX URL | install.sh aggregator PREFIX" ;;
 esac
-[ -x "$prefix/bin/meridian-$role" ] || fail "$prefix/bin/meridian-$role is not there"
+program=meridian-$role
+[ "$role" != client ] || program=meridian
+[ -x "$prefix/bin/$program" ] || fail "$prefix/bin/$program is not there"
 [ "$(id -u)" = 0 ] || fail "must run as root"
 
 if command -v apt-get >/dev/null 2>&1; then
-    if ldd "$prefix/bin/meridian-$role" | grep -q 'not found'; then
+    if ldd "$prefix/bin/$program" | grep -q 'not found'; then
         timeout 300 apt-get update -q
         DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -q --no-install-recommends libnng1 \
             libprotobuf-c1 libjansson4 libmicrohttpd12 liblz4-1 libzstd1
     fi
 fi
-missing=$(ldd "$prefix/bin/meridian-$role" | grep 'not found' || true)
+missing=$(ldd "$prefix/bin/$program" | grep 'not found' || true)
 [ -z "$missing" ] || fail "libraries are missing: $missing"
 
+# Everybody may read where the aggregator is and by which authority it is known: `meridian` then needs no options.
+client() {
+    install -m 0644 "$prefix/secrets/ca.pem" /etc/meridian/ca.pem
+    owners=$(. /etc/meridian/slurm.env 2>/dev/null && printf %s "${MERIDIAN_OWNER_DIR:-}") || owners=
+    printf '{"server": "https://%s:7780", "ca-file": "/etc/meridian/ca.pem", "token-file": "%s/{uid}"}\n' "$1" "${owners:-/run/meridian/owner}" \
+        >/etc/meridian/client.json
+    chmod 0644 /etc/meridian/client.json
+}
+host=${url#*://}
+host=${host%:*}
+if [ "$role" = client ]; then
+    install -d -m 0755 /etc/meridian
+    install -m 0755 "$prefix/bin/meridian" /usr/bin/
+    client "$host"
+    exit 0
+fi
+
 id meridian >/dev/null 2>&1 || useradd --system --no-create-home --shell /usr/sbin/nologin meridian
-install -d -o root -g meridian -m 0750 /etc/meridian
+install -d -o root -g meridian -m 0755 /etc/meridian # secrets in it are 0400
 secret() { install -o meridian -g meridian -m 0400 "$prefix/secrets/$1" "/etc/meridian/$1"; }
 install -m 0755 "$prefix/bin/meridian-$role" "$prefix/bin/meridian" /usr/bin/
 if [ "$role" = agent ]; then
     install -m 0755 "$prefix/lib/libmeridian.so" /usr/lib/libmeridian.so
-    secret ca.pem
+    client "$host"
     # A certificate of this node (`meridian certs agent ID`) if there is one, else the token of all agents.
     id=$(timeout 20 "$prefix/bin/meridian-agent" --check 2>/dev/null | sed -n 's/^node \([A-Za-z0-9._-]*\) .*/\1/p')
     if [ -n "$id" ] && [ -r "$prefix/secrets/agent-$id.pem" ]; then
@@ -53,6 +73,7 @@ EOF
     fi
 else
     for name in aggregator.pem aggregator.key tokens.json; do secret "$name"; done
+    client "$(hostname -f 2>/dev/null || hostname)"
     cat >/etc/meridian/aggregator.env <<EOF
 MERIDIAN_DATA_LISTEN=tls+tcp://0.0.0.0:7770
 MERIDIAN_CONTROL_LISTEN=tls+tcp://0.0.0.0:7771

@@ -1,8 +1,15 @@
 #!/bin/sh
 # TaskProlog (the job's user, every task): jobs that ask for it get libmeridian.so preloaded, others are left alone.
 # They ask by MERIDIAN_CAPTURE or MERIDIAN_ENABLE in their environment: MERIDIAN_CAPTURE=all srun ./train
+# All jobs learn where the token of their user is, so that `meridian fetch` works in a job.
 # slurmstepd reads the lines "export NAME=value" from here. Always succeeds.
 library=${MERIDIAN_LIBRARY:-/usr/lib/libmeridian.so}
+[ ! -r /etc/meridian/slurm.env ] || . /etc/meridian/slurm.env
+token=${MERIDIAN_OWNER_DIR:-/run/meridian/owner}/${SLURM_JOB_UID:-}
+case "$token" in
+*/ | *[!A-Za-z0-9/._-]*) ;;
+*) [ -n "${MERIDIAN_TOKEN_FILE:-}" ] || [ ! -r "$token" ] || echo "export MERIDIAN_TOKEN_FILE=$token" ;;
+esac
 
 [ "${MERIDIAN_SESSION:-}" != off ] || exit 0
 [ -n "${MERIDIAN_CAPTURE:-}${MERIDIAN_ENABLE:-}${MERIDIAN_SESSION:-}" ] || exit 0
