@@ -126,7 +126,7 @@ see_gap(merge_check *c, const mrd_event *ev, int64_t raw_ns)
             continue;
         if (!MRD_VEC_ROOM(c->gaps, c->n_gaps, c->cap_gaps, 1))
             return;
-        c->gaps[c->n_gaps++] = (mrd_coll_gap){ (uint32_t) i, raw_ns, raw_ns + ev->dur_ns };
+        c->gaps[c->n_gaps++] = (mrd_coll_gap){ (uint32_t) i, { raw_ns }, { raw_ns + ev->dur_ns } };
     }
 }
 
@@ -163,8 +163,8 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const m
                                      .size = cc.size,
                                      .seq = -1,
                                      .members = cc.members,
-                                     .begin_ns = raw_ns,
-                                     .end_ns = raw_ns + ev->dur_ns };
+                                     .begin = { raw_ns },
+                                     .end = { raw_ns + ev->dur_ns } };
 }
 
 /* Barriers are all alike; where there are operations that tell more, they are left out. */
@@ -204,7 +204,7 @@ obs_order(const void *x, const void *y)
         return a->group < b->group ? -1 : 1;
     if (a->process != b->process)
         return a->process < b->process ? -1 : 1;
-    return a->end_ns < b->end_ns ? -1 : a->end_ns > b->end_ns;
+    return mrd_local_before(a->end, b->end) ? -1 : mrd_local_after(a->end, b->end);
 }
 
 /* When it ended by the estimate; false where nothing is known. */
@@ -214,7 +214,7 @@ ended(const merge_check *c, const mrd_coll_obs *o, int64_t *ret_ns)
     mrd_align_cursor cursor = { 0 };
     mrd_sess_ns at;
 
-    if (!mrd_align_map(c->parts[o->process].table, &cursor, (mrd_local_ns){ o->end_ns }, &at, NULL))
+    if (!mrd_align_map(c->parts[o->process].table, &cursor, o->end, &at, NULL))
         return false;
     *ret_ns = at.ns;
     return true;
@@ -298,8 +298,9 @@ allow_for_mapping(merge_check *c)
             continue;
         seconds = seconds < 1 ? 1 : seconds > LONGEST_S ? LONGEST_S : seconds;
         error = seconds * MRD_REPORT_MAPPING;
-        o->begin_ns = o->begin_ns < error ? 0 : o->begin_ns - error;
-        o->end_ns = o->end_ns > MRD_COLL_TIME_MAX - error ? MRD_COLL_TIME_MAX : o->end_ns + error;
+        o->begin = (mrd_local_ns){ o->begin.ns < error ? 0 : o->begin.ns - error };
+        o->end = (mrd_local_ns){ o->end.ns > MRD_COLL_TIME_MAX - error ? MRD_COLL_TIME_MAX
+                                                                       : o->end.ns + error };
     }
 }
 

@@ -22,7 +22,7 @@ static bool
 raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
 {
     if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
-        *ret = (mrd_cross_place){ .raw_ns = ev->ts_ns };
+        *ret = (mrd_cross_place){ .raw = { ev->ts_ns } };
     else if (s->cross != NULL &&
              s->cross->n > 0) /* the source numbers events by journal entry and row */
         *ret = mrd_cross_table_find(s->cross, ev->ts_ns, s->sealed[ev->seq >> 16]);
@@ -43,12 +43,11 @@ map_doubtful(stream *s, mrd_event *ev)
     if (!raw_time(s, ev, &raw))
         return;
     if (s->check != NULL && raw.doubt == 0 && merge_check_wants(s->check, ev))
-        mrd_merge_check_see(s->check, ev, raw.raw_ns, s->align);
+        mrd_merge_check_see(s->check, ev, raw.raw.ns, s->align);
     if (merge_clock_was_set(s) && ev->kind == MRD_SPAN && ev->dur_ns > 0)
         ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts_ns, ev->dur_ns);
-    ev->ts_ns = raw.raw_ns;
-    if (s->shown != NULL &&
-        mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ raw.raw_ns }, &at, &radius)) {
+    ev->ts_ns = raw.raw.ns;
+    if (s->shown != NULL && mrd_align_grid_map(s->shown, &s->grid, raw.raw, &at, &radius)) {
         ev->ts_ns = at.ns;
         ev->bound_ns = wider(radius, raw.doubt);
     }
@@ -104,8 +103,7 @@ passes(tap *t, const mrd_event *ev)
         return true;
     if (merge_clock_was_set(t->s) && (raw.era < ERAS_MAX ? raw.era : ERAS_MAX - 1) != t->s->era)
         return false;
-    if (t->window == NULL ||
-        !mrd_align_map(t->s->align, &t->seen, (mrd_local_ns){ raw.raw_ns }, &at, NULL))
+    if (t->window == NULL || !mrd_align_map(t->s->align, &t->seen, raw.raw, &at, NULL))
         return true;
     end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
                                                                             : at.ns + ev->dur_ns;

@@ -24,7 +24,7 @@ server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, 
         const mrd_server_reading *s = &clock->server[i];
 
         if (strcmp(s->id, id) == 0 && mrd_host_reading_absolute(&s->r, kind, &v[n]))
-            v[n++].at += s->session_offset_ns;
+            v[n++].at.ns += s->session_offset_ns;
     }
     *ret_n = v == NULL ? 0 : mrd_abs_order(v, n);
     return v;

@@ -106,7 +106,7 @@ segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
 {
     size_t incarnation = c->n_incarnations;
 
-    for (size_t i = 0; i < c->n_incarnations && c->incarnations[i].from <= seg->from; i++)
+    for (size_t i = 0; i < c->n_incarnations && c->incarnations[i].from <= seg->from.ns; i++)
         incarnation = i;
     return incarnation;
 }
@@ -116,8 +116,9 @@ static bool
 disturbed(const mrd_boot_clock *c, const mrd_align_segment *a, const mrd_align_segment *b)
 {
     for (size_t i = 0; i < c->n_breaks; i++) {
-        if (c->breaks[i].cause != MRD_EPOCH_AGGREGATOR && c->breaks[i].before.ns >= a->to &&
-            c->breaks[i].after.ns <= b->from)
+        if (c->breaks[i].cause != MRD_EPOCH_AGGREGATOR &&
+            !mrd_local_before(c->breaks[i].before, a->to) &&
+            !mrd_local_after(c->breaks[i].after, b->from))
             return true;
     }
     return b->cause != MRD_EPOCH_AGGREGATOR;
@@ -249,7 +250,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
     for (size_t i = 1; i < mrd_align_segment_count(utc); i++) {
         const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);
 
-        if (s[-1].to <= gap.after.ns && s->from >= gap.before.ns &&
+        if (!mrd_local_after(s[-1].to, gap.after) && !mrd_local_before(s->from, gap.before) &&
             mrd_timescale_link_solve(&(mrd_link_clock){ utc, i - 1, i }, 1, &incarnation->link))
             incarnation->by = MRD_LINKED_UTC;
     }
@@ -275,11 +276,11 @@ link_incarnation(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int
 
         incarnation->link.gap_ns = began > end ? mrd_sat_add(began, -end) : 0;
         incarnation->shift_ns = began > end ? 0 : mrd_sat_add(mrd_sat_add(end, -began), 1);
-        incarnation->link.at_ns = end;
+        incarnation->link.at = (mrd_sess_ns){ end };
         return err;
     }
     incarnation->shift_ns = mrd_sat_add(last->shift_ns, -incarnation->link.ahead_ns);
-    incarnation->link.at_ns = mrd_sat_add(incarnation->link.at_ns, last->shift_ns);
+    incarnation->link.at = (mrd_sess_ns){ mrd_sat_add(incarnation->link.at.ns, last->shift_ns) };
     return err;
 }
 
@@ -422,7 +423,7 @@ mrd_timeline_json(const mrd_timeline *timeline)
         mrd_json_set(o, "timeline", mrd_json_new_str(l->id));
         mrd_json_set(o, "linked_by", mrd_json_new_str(by_text[l->by]));
         mrd_json_set(o, "shift_ns", mrd_json_new_int(l->shift_ns));
-        mrd_json_set(o, "at_ns", mrd_json_new_int(l->link.at_ns));
+        mrd_json_set(o, "at_ns", mrd_json_new_int(l->link.at.ns));
         mrd_json_set(o, "bound_ns", mrd_json_new_int(mrd_incarnation_bound(l)));
         mrd_json_set(o, "bound_lo_ns", mrd_json_new_int(l->link.lo));
         mrd_json_set(o, "bound_hi_ns", mrd_json_new_int(l->link.hi));
@@ -452,7 +453,7 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
                 l->by = (mrd_linked_by) k;
         }
         l->shift_ns = mrd_json_int(o, "shift_ns", 0);
-        l->link.at_ns = mrd_json_int(o, "at_ns", 0);
+        l->link.at = (mrd_sess_ns){ mrd_json_int(o, "at_ns", 0) };
         l->link.lo = mrd_json_int(o, "bound_lo_ns", 0);
         l->link.lo = l->link.lo < -INT64_MAX ? -INT64_MAX : l->link.lo;
         l->link.hi = mrd_json_int(o, "bound_hi_ns", 0);

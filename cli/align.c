@@ -165,8 +165,8 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
                                                 .op = cc->op,
                                                 .size = cc->size,
                                                 .seq = -1,
-                                                .begin_ns = ev->ts_ns,
-                                                .end_ns = mrd_event_end(ev) },
+                                                .begin = { ev->ts_ns },
+                                                .end = { mrd_event_end(ev) } },
                                        .part = mrd_hash64(part, sizeof(part), 0),
                                        .members = cc->members,
                                        .kind = kind };
@@ -179,7 +179,7 @@ note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
     if (!MRD_VEC_ROOM(a->gaps, a->n_gaps, a->cap_gaps, 1))
         return MRD_NOMEM;
     a->gaps[a->n_gaps++] =
-        (mrd_coll_gap){ .process = u, .begin_ns = ev->ts_ns, .end_ns = mrd_event_end(ev) };
+        (mrd_coll_gap){ .process = u, .begin = { ev->ts_ns }, .end = { mrd_event_end(ev) } };
     return MRD_OK;
 }
 

@@ -8,8 +8,8 @@ by_utc(const void *a, const void *b)
 {
     const mrd_abs *x = a, *y = b;
 
-    return x->utc != y->utc ? (x->utc > y->utc) - (x->utc < y->utc)
-                            : (x->at > y->at) - (x->at < y->at);
+    return x->utc.ns != y->utc.ns ? mrd_wall_after(x->utc, y->utc) - mrd_wall_before(x->utc, y->utc)
+                                  : mrd_ev_after(x->at, y->at) - mrd_ev_before(x->at, y->at);
 }
 
 size_t
@@ -20,7 +20,8 @@ mrd_abs_order(mrd_abs *v, size_t n)
     if (n > 0)
         qsort(v, n, sizeof(*v), by_utc);
     for (size_t i = 0; i < n; i++) {
-        if (kept == 0 || (v[i].utc > v[kept - 1].utc && v[i].at > v[kept - 1].at))
+        if (kept == 0 ||
+            (mrd_wall_after(v[i].utc, v[kept - 1].utc) && mrd_ev_after(v[i].at, v[kept - 1].at)))
             v[kept++] = v[i];
     }
     return kept;
@@ -28,14 +29,14 @@ mrd_abs_order(mrd_abs *v, size_t n)
 
 /* The last reading at or before utc; SIZE_MAX when there is none. */
 static size_t
-before(const mrd_abs *v, size_t n, int64_t utc)
+before(const mrd_abs *v, size_t n, mrd_wall_ns utc)
 {
     size_t lo = 0, hi = n;
 
     while (lo < hi) {
         size_t mid = lo + (hi - lo) / 2;
 
-        if (v[mid].utc <= utc)
+        if (!mrd_wall_after(v[mid].utc, utc))
             lo = mid + 1;
         else
             hi = mid;
@@ -51,22 +52,22 @@ mrd_abs_ineqs(const mrd_abs *server, size_t n, const mrd_abs *node, double w,
     double a, b, f, ahead;
     int64_t base, offset, e;
 
-    if (i == SIZE_MAX || i + 1 >= n || node->utc - server[i].utc > MRD_ABS_NEAR ||
-        server[i + 1].utc - node->utc > MRD_ABS_NEAR)
+    if (i == SIZE_MAX || i + 1 >= n || mrd_wall_diff(node->utc, server[i].utc) > MRD_ABS_NEAR ||
+        mrd_wall_diff(server[i + 1].utc, node->utc) > MRD_ABS_NEAR)
         return false;
-    a = (double) (node->utc - server[i].utc) * 1e-9;
-    b = (double) (server[i + 1].utc - node->utc) * 1e-9;
+    a = (double) mrd_wall_diff(node->utc, server[i].utc) * 1e-9;
+    b = (double) mrd_wall_diff(server[i + 1].utc, node->utc) * 1e-9;
     f = a / (a + b);
-    base = server[i].at - server[i].utc; /* session - absolute */
-    ahead = f * (double) (server[i + 1].at - server[i + 1].utc - base);
-    offset = base + llround(ahead) + node->utc - node->at;
+    base = server[i].at.ns - server[i].utc.ns; /* session - absolute */
+    ahead = f * (double) (server[i + 1].at.ns - server[i + 1].utc.ns - base);
+    offset = base + llround(ahead) + node->utc.ns - node->at.ns;
     e = (int64_t) ceil((1 - f) * (double) server[i].e + f * (double) server[i + 1].e +
                        w * a * b / 2) +
         node->e + node->e / 1000 + 2; /* 1,000 ppm: the offset over the node's own uncertainty */
     ret[0] =
-        (mrd_ineq){ .t = node->at, .v = offset + e, .position = 1, .source = (uint8_t) source };
+        (mrd_ineq){ .t = node->at.ns, .v = offset + e, .position = 1, .source = (uint8_t) source };
     ret[1] = (mrd_ineq){
-        .t = node->at, .v = offset - e, .lower = true, .position = 1, .source = (uint8_t) source
+        .t = node->at.ns, .v = offset - e, .lower = true, .position = 1, .source = (uint8_t) source
     };
     return true;
 }

@@ -24,7 +24,8 @@
 
 /* One reading: when the own clock showed `at`, absolute time was within e of utc. */
 typedef struct {
-    int64_t at, utc;
+    mrd_ev_ns at; /* session time for the server, CLOCK_MONOTONIC_RAW for a node */
+    mrd_wall_ns utc;
     mrd_dur_ns e;
 } mrd_abs;
 

@@ -148,11 +148,11 @@ session_of(const mrd_align_segment *seg, int64_t at, double offset)
 
 /* Session time by the estimate extrapolated from one bin. */
 static int64_t
-session_near(const mrd_align_segment *seg, const mrd_align_bin *b, int64_t at)
+session_near(const mrd_align_segment *seg, const mrd_align_bin *b, mrd_local_ns at)
 {
-    place p = mrd_align_extrapolate(seg, b, at - b->at.ns);
+    place p = mrd_align_extrapolate(seg, b, mrd_local_diff(at, b->at));
 
-    return session_of(seg, at, (double) llround(p.est));
+    return session_of(seg, at.ns, (double) llround(p.est));
 }
 
 /* Where a segment's last evidence lies in session time; nothing behind may be mapped below it. */
@@ -194,11 +194,11 @@ mrd_align_bin_add(mrd_align *align, const mrd_align_bin *bin)
     if (seg->count == 0) {
         if (align->segment_count > 1)
             seg->floor = segment_end(align, seg - 1);
-        seg->from = b.at.ns;
+        seg->from = b.at;
     }
     align->bins[align->bin_count++] = b;
     seg->count++;
-    seg->to = b.at.ns;
+    seg->to = b.at;
     return MRD_OK;
 }
 
@@ -230,7 +230,7 @@ mrd_align_forget(mrd_align *align, size_t keep)
         seg->first = seg->first < gone ? 0 : seg->first - gone;
         seg->count -= cut;
         if (cut > 0)
-            seg->from = align->bins[seg->first].at.ns;
+            seg->from = align->bins[seg->first].at;
     }
     return align->bin_count == 0 ? INT64_MIN : align->bins[0].at.ns;
 }
@@ -251,10 +251,10 @@ mrd_align_segment_extent(mrd_align *align, int64_t from, int64_t to)
     if (from < first->at.ns - MRD_SEC || from > first->at.ns + MRD_SEC ||
         to < last->at.ns - MRD_SEC || to > last->at.ns + MRD_SEC)
         return MRD_INVALID;
-    if (align->segment_count > 1 && from <= seg[-1].to)
+    if (align->segment_count > 1 && from <= seg[-1].to.ns)
         return MRD_INVALID;
-    seg->from = from;
-    seg->to = to;
+    seg->from = (mrd_local_ns){ from };
+    seg->to = (mrd_local_ns){ to };
     return MRD_OK;
 }
 
@@ -342,9 +342,9 @@ find_segment(const mrd_align *align, size_t hint, size_t bin)
 }
 
 static int64_t
-abs_diff_far(int64_t a, int64_t b)
+abs_diff_far(int64_t a, mrd_local_ns b)
 {
-    return a > b ? a - b : b - a;
+    return a > b.ns ? a - b.ns : b.ns - a;
 }
 
 /* Between the last evidence of one segment and the first of the next. */
@@ -359,7 +359,8 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
     mrd_align_bound other;
 
     if (to > from)
-        sess += (int64_t) ((__int128) (to - from) * (at - s1->to) / (s2->from - s1->to));
+        sess += (int64_t) ((__int128) (to - from) * (at - s1->to.ns) /
+                           mrd_local_diff(s2->from, s1->to));
     if (bound != NULL) {
         bound_of(s1, at, &before, bound);
         bound_of(s2, at, &after, &other);
@@ -381,7 +382,7 @@ label_place(const mrd_align_segment *seg, const mrd_align_bin *near, int64_t at,
     bound->epoch = seg->epoch;
     bound->quality = near->quality;
     bound->source = near->source;
-    if (seg->w > 0 && abs_diff_far(at, near->at.ns) > MRD_ALIGN_FAR &&
+    if (seg->w > 0 && abs_diff_far(at, near->at) > MRD_ALIGN_FAR &&
         bound->quality > MRD_ALIGN_EXTRAPOLATED)
         bound->quality = MRD_ALIGN_EXTRAPOLATED;
     if (near->quality == MRD_ALIGN_UNALIGNED) {
@@ -409,9 +410,11 @@ clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
 
 /* at is beyond any journal that a node could write: keep differences inside int64. */
 static int64_t
-clamp_local(int64_t at)
+clamp_local(mrd_local_ns at)
 {
-    return at > ALIGN_BASE_MAX ? ALIGN_BASE_MAX : at < -ALIGN_BASE_MAX ? -ALIGN_BASE_MAX : at;
+    return at.ns > ALIGN_BASE_MAX    ? ALIGN_BASE_MAX
+           : at.ns < -ALIGN_BASE_MAX ? -ALIGN_BASE_MAX
+                                     : at.ns;
 }
 
 /* The segment behind whose evidence a gap contains `at`; NULL when `at` is in none. Else *seg may
@@ -421,11 +424,11 @@ gap_at(const mrd_align *align, size_t *s, int64_t at)
 {
     const mrd_align_segment *seg = &align->segments[*s];
 
-    if (*s > 0 && at < seg->from)
-        return at > seg[-1].to ? seg - 1 : (--*s, NULL);
-    if (*s + 1 == align->segment_count || at <= seg->to)
+    if (*s > 0 && at < seg->from.ns)
+        return at > seg[-1].to.ns ? seg - 1 : (--*s, NULL);
+    if (*s + 1 == align->segment_count || at <= seg->to.ns)
         return NULL;
-    if (at < seg[1].from)
+    if (at < seg[1].from.ns)
         return seg;
     ++*s;
     return NULL;
@@ -439,7 +442,7 @@ mrd_align_map(const mrd_align *align, mrd_align_cursor *cursor, mrd_local_ns loc
     const mrd_align_segment *seg, *gap;
     /* cppcheck-suppress uninitvar ; only its address is taken */
     mrd_align_bound bound, *b = ret_bound == NULL ? NULL : &bound;
-    int64_t at = clamp_local(local.ns), sess;
+    int64_t at = clamp_local(local), sess;
     size_t i, s;
     place p;
 

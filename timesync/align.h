@@ -53,7 +53,7 @@ typedef struct {
     int64_t base;          /* ns, added to the bins' offsets; |base| <= 4e18 */
     double w;              /* assumed largest change of rate, ppb per s; 0 = a constant table */
     size_t first, count;   /* bins */
-    int64_t from, to;      /* local ns of its first and last evidence; the gap lies outside */
+    mrd_local_ns from, to; /* local ns of its first and last evidence; the gap lies outside */
     int64_t floor;         /* session ns: nothing of this segment is mapped below (monotony) */
 } mrd_align_segment;
 

@@ -125,8 +125,8 @@ encode_payload(const mrd_align *align, mrd_buf *to)
         mrd_put_fixed(to, (uint64_t) seg->cause, 1);
         mrd_put_fixed(to, (uint64_t) seg->base, 8);
         mrd_put_double(to, seg->w);
-        mrd_put_fixed(to, (uint64_t) seg->from, 8);
-        mrd_put_fixed(to, (uint64_t) seg->to, 8);
+        mrd_put_fixed(to, (uint64_t) seg->from.ns, 8);
+        mrd_put_fixed(to, (uint64_t) seg->to.ns, 8);
         mrd_put_varint(to, seg->count);
         for (size_t i = 0; i < seg->count; i++)
             encode_bin(&align->bins[seg->first + i], &at, &est, to);

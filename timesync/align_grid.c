@@ -9,9 +9,10 @@ static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
             int64_t from)
 {
-    int64_t bin = align->bins[a->bin].at.ns;
+    mrd_local_ns bin = align->bins[a->bin].at;
 
-    return a->segment == b->segment && a->bin == b->bin && (bin <= from || bin >= from + WINDOW);
+    return a->segment == b->segment && a->bin == b->bin &&
+           (bin.ns <= from || bin.ns >= from + WINDOW);
 }
 
 /* The farthest end, and what the bound may bulge between them: w L^2 / 8, and rounding. */
@@ -46,7 +47,7 @@ load(const mrd_align *align, mrd_align_grid *grid, int64_t window)
         !is_straight(align, &grid->cursor, &end, from))
         return;
     grid->straight = true;
-    grid->from_ns = a.ns;
+    grid->from = a;
     grid->gained_ns = b.ns - a.ns - WINDOW;
     grid->radius = radius_of(align, grid, mrd_align_radius(a, &first), mrd_align_radius(b, &last));
 }

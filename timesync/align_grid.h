@@ -19,8 +19,8 @@ typedef struct {
     mrd_align_cursor cursor;
     int64_t window; /* local >> MRD_ALIGN_GRID_BITS */
     bool known, straight;
-    int64_t from_ns;   /* session time where it begins */
-    int64_t gained_ns; /* session time that passes in it beyond local time */
+    mrd_sess_ns from;     /* session time where it begins */
+    mrd_dur_ns gained_ns; /* session time that passes in it beyond local time */
     uint32_t radius;
 } mrd_align_grid;
 
@@ -37,7 +37,7 @@ mrd_align_grid_map(const mrd_align *align, mrd_align_grid *grid, mrd_local_ns at
 
     if (!grid->straight || at.ns >> MRD_ALIGN_GRID_BITS != grid->window)
         return mrd_align_grid_ask(align, grid, at, ret_at, ret_radius);
-    ret_at->ns = grid->from_ns + in + (in * grid->gained_ns >> MRD_ALIGN_GRID_BITS);
+    ret_at->ns = grid->from.ns + in + (in * grid->gained_ns >> MRD_ALIGN_GRID_BITS);
     *ret_radius = grid->radius;
     return true;
 }

@@ -149,7 +149,7 @@ fill_points(const mrd_align *align, plot_point *to)
 {
     size_t total = mrd_align_bin_count(align), group = (total + COLUMNS - 1) / COLUMNS, n = 0;
     const mrd_align_bin *bins = mrd_align_borrow_bins(align);
-    int64_t zero = bins[0].at.ns;
+    mrd_local_ns zero = bins[0].at;
 
     for (size_t s = 0; s < mrd_align_segment_count(align); s++) {
         const mrd_align_segment *seg = mrd_align_borrow_segment(align, s);
@@ -159,7 +159,7 @@ fill_points(const mrd_align *align, plot_point *to)
 
         for (size_t i = 0; i < seg->count; i++) {
             double line = b[0].est + slope * (double) (b[i].at.ns - b[0].at.ns);
-            plot_point p = { (double) (b[i].at.ns - zero) * 1e-9,
+            plot_point p = { (double) mrd_local_diff(b[i].at, zero) * 1e-9,
                              (b[i].lo - line) * 1e-3,
                              (b[i].hi - line) * 1e-3,
                              (b[i].est - line) * 1e-3,
@@ -229,7 +229,7 @@ band(const panel *p, const plot_point *v, size_t n, mrd_buf *to)
 static void
 packets(const mrd_align *align, const panel *p, const mrd_probe *probes, size_t n, mrd_buf *to)
 {
-    int64_t zero = mrd_align_borrow_bins(align)[0].at.ns;
+    mrd_local_ns zero = mrd_align_borrow_bins(align)[0].at;
     size_t step = n / 3000 + 1;
     mrd_align_cursor cursor = { 0, 0 };
 
@@ -242,7 +242,7 @@ packets(const mrd_align *align, const panel *p, const mrd_probe *probes, size_t 
 
             if (mrd_align_map(align, &cursor, (mrd_local_ns){ q[j].t }, &at, NULL))
                 mrd_buf_fmt(to, "<circle class='%c' cx='%.1f' cy='%.1f' r='1.6'/>\n",
-                            q[j].lower ? 'd' : 'u', px(p, (double) (q[j].t - zero) * 1e-9),
+                            q[j].lower ? 'd' : 'u', px(p, (double) (q[j].t - zero.ns) * 1e-9),
                             py(p, (double) (q[j].v - (at.ns - q[j].t)) * 1e-3));
         }
     }

@@ -75,9 +75,9 @@ solver_fill(coll_solver *s)
             uint32_t p = o->process;
 
             if (s->next[p] == s->first[p])
-                s->origin[p] = o->end_ns;
-            s->parts[s->next[p]++] = (coll_part){ p, c, (double) (o->begin_ns - s->origin[p]),
-                                                  (double) (o->end_ns - s->origin[p]) };
+                s->origin[p] = o->end.ns;
+            s->parts[s->next[p]++] = (coll_part){ p, c, (double) (o->begin.ns - s->origin[p]),
+                                                  (double) (o->end.ns - s->origin[p]) };
         }
     }
 }
@@ -97,7 +97,7 @@ meet(coll_solver *s)
             uint32_t p = m->obs[i].process;
 
             if (s->known[p])
-                s->y[k++] = session(s, p, (double) (m->obs[i].end_ns - s->origin[p]));
+                s->y[k++] = session(s, p, (double) (m->obs[i].end.ns - s->origin[p]));
         }
         s->v[c] = k == 0 ? NAN : mrd_coll_median(s->y, k);
     }
@@ -264,9 +264,9 @@ largest_reach(const mrd_coll_process *p)
 }
 
 static double
-since(int64_t at, int64_t zero) /* either may be at the end of the range */
+since(mrd_sess_ns at, int64_t zero) /* either may be at the end of the range */
 {
-    return (double) ((__int128) at - zero);
+    return (double) ((__int128) at.ns - zero);
 }
 
 static bool
@@ -285,10 +285,10 @@ publish(const coll_solver *s, meetings *m, const mrd_coll_solution *sol, size_t 
 
         if (mrd_align_map(table, &in, (mrd_local_ns){ begin }, &at, &b) &&
             mrd_coll_knows(to, begin))
-            m->down[q->coll] = fmax(m->down[q->coll], since(b.lo.ns, zero));
+            m->down[q->coll] = fmax(m->down[q->coll], since(b.lo, zero));
         if (mrd_align_map(table, &out, (mrd_local_ns){ end }, &at, &b) && mrd_coll_knows(to, end)) {
-            m->up[q->coll] = fmin(m->up[q->coll], since(b.hi.ns, zero));
-            m->sum[q->coll] += since(at.ns, zero);
+            m->up[q->coll] = fmin(m->up[q->coll], since(b.hi, zero));
+            m->sum[q->coll] += since(at, zero);
             m->count[q->coll]++;
             if (isnan(m->at[q->coll]))
                 m->reach[q->coll] = fmax(m->reach[q->coll], largest_reach(to));
@@ -511,7 +511,7 @@ static void
 check_one(const mrd_coll_match *m, size_t c, mrd_align *const *tables, mrd_align_cursor *cursors,
           mrd_coll_solution *sol)
 {
-    int64_t enter = INT64_MIN, leave = INT64_MAX;
+    mrd_sess_ns enter = { INT64_MIN }, leave = { INT64_MAX };
 
     for (size_t i = m->first[c]; i < m->first[c + 1]; i++) {
         const mrd_coll_obs *o = &m->obs[i];
@@ -522,14 +522,14 @@ check_one(const mrd_coll_match *m, size_t c, mrd_align *const *tables, mrd_align
 
         if (tables[o->process] == NULL)
             continue;
-        if (mrd_align_map(tables[o->process], at, (mrd_local_ns){ o->begin_ns }, &there, &b) &&
-            mrd_coll_knows(p, o->begin_ns))
-            enter = b.lo.ns > enter ? b.lo.ns : enter;
-        if (mrd_align_map(tables[o->process], at, (mrd_local_ns){ o->end_ns }, &there, &b) &&
-            mrd_coll_knows(p, o->end_ns))
-            leave = b.hi.ns < leave ? b.hi.ns : leave;
+        if (mrd_align_map(tables[o->process], at, o->begin, &there, &b) &&
+            mrd_coll_knows(p, o->begin.ns))
+            enter = mrd_sess_max(b.lo, enter);
+        if (mrd_align_map(tables[o->process], at, o->end, &there, &b) &&
+            mrd_coll_knows(p, o->end.ns))
+            leave = mrd_sess_min(b.hi, leave);
     }
-    if (enter <= leave)
+    if (!mrd_sess_after(enter, leave))
         return;
     sol->violations++;
     for (size_t i = m->first[c]; i < m->first[c + 1]; i++)

@@ -38,19 +38,19 @@
 
 /* One participant's part in one synchronising collective. */
 typedef struct {
-    uint32_t process; /* index below process_count */
-    uint64_t group;   /* hash of the communicator: its members, tag, or name */
-    uint64_t op;      /* hash of the operation, its data type included where known */
-    int64_t size;     /* bytes or elements, the same measure everywhere; -1 unknown */
-    uint32_t members; /* the group says that it has so many; 0 unknown */
-    int64_t seq;      /* number inside the group, the same at all participants; -1 unknown */
-    int64_t begin_ns, end_ns; /* on the process's own clock */
+    uint32_t process;        /* index below process_count */
+    uint64_t group;          /* hash of the communicator: its members, tag, or name */
+    uint64_t op;             /* hash of the operation, its data type included where known */
+    int64_t size;            /* bytes or elements, the same measure everywhere; -1 unknown */
+    uint32_t members;        /* the group says that it has so many; 0 unknown */
+    int64_t seq;             /* number inside the group, the same at all participants; -1 unknown */
+    mrd_local_ns begin, end; /* on the process's own clock */
 } mrd_coll_obs;
 
 /* Events of a process were lost between two of its times. */
 typedef struct {
     uint32_t process;
-    int64_t begin_ns, end_ns;
+    mrd_local_ns begin, end;
 } mrd_coll_gap;
 
 typedef struct {

@@ -24,9 +24,9 @@ order_obs(const void *a, const void *b)
         return x->process < y->process ? -1 : 1;
     if (x->seq != y->seq && x->seq >= 0 && y->seq >= 0)
         return x->seq < y->seq ? -1 : 1;
-    if (x->begin_ns != y->begin_ns)
-        return x->begin_ns < y->begin_ns ? -1 : 1;
-    return x->end_ns < y->end_ns ? -1 : x->end_ns > y->end_ns;
+    if (x->begin.ns != y->begin.ns)
+        return mrd_local_before(x->begin, y->begin) ? -1 : 1;
+    return mrd_local_before(x->end, y->end) ? -1 : mrd_local_after(x->end, y->end);
 }
 
 static bool
@@ -116,7 +116,7 @@ static bool
 fits_at(const run *longest, const run *r, size_t at, mrd_dur_ns trust)
 {
     for (size_t i = 0; i < r->n; i++) {
-        int64_t d = r->obs[i].end_ns - longest->obs[at + i].end_ns;
+        int64_t d = mrd_local_diff(r->obs[i].end, longest->obs[at + i].end);
 
         if (!same_kind(&r->obs[i], &longest->obs[at + i]))
             return false;
@@ -198,7 +198,7 @@ cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count
 
     for (size_t g = 0; g < gap_count; g++) {
         while (gaps[g].process == r->process && r->n > 0 &&
-               r->obs[r->n - 1].end_ns > gaps[g].begin_ns)
+               mrd_local_after(r->obs[r->n - 1].end, gaps[g].begin))
             r->n--;
     }
     r->cut = r->n < n;
@@ -249,12 +249,12 @@ check_obs(const mrd_coll_obs *obs, size_t n, size_t process_count, mrd_why *why)
         return mrd_why_set(why, MRD_LIMIT, 0, "%zu processes, at most %d", process_count,
                            MRD_COLL_PROCESSES_MAX);
     for (size_t i = 0; i < n; i++) {
-        if (obs[i].process >= process_count || obs[i].end_ns < obs[i].begin_ns ||
-            obs[i].begin_ns < 0 || obs[i].end_ns > MRD_COLL_TIME_MAX)
+        if (obs[i].process >= process_count || mrd_local_before(obs[i].end, obs[i].begin) ||
+            obs[i].begin.ns < 0 || obs[i].end.ns > MRD_COLL_TIME_MAX)
             return mrd_why_set(why, MRD_INVALID, 0,
                                "collective %zu: process %u of %zu, from %lld to %lld", i,
-                               obs[i].process, process_count, (long long) obs[i].begin_ns,
-                               (long long) obs[i].end_ns);
+                               obs[i].process, process_count, (long long) obs[i].begin.ns,
+                               (long long) obs[i].end.ns);
     }
     return MRD_OK;
 }
@@ -347,8 +347,8 @@ map_meeting(const mrd_coll_obs *obs, size_t n, const mrd_align *const *tables,
         mrd_sess_ns a, b;
         mrd_align_cursor *c = &cursors[obs[i].process];
 
-        if (table == NULL || !mrd_align_map(table, c, (mrd_local_ns){ obs[i].begin_ns }, &a, &in) ||
-            !mrd_align_map(table, c, (mrd_local_ns){ obs[i].end_ns }, &b, &out))
+        if (table == NULL || !mrd_align_map(table, c, obs[i].begin, &a, &in) ||
+            !mrd_align_map(table, c, obs[i].end, &b, &out))
             return false;
         t.enter_est = a.ns > t.enter_est ? a.ns : t.enter_est;
         t.enter_lo = in.lo.ns > t.enter_lo ? in.lo.ns : t.enter_lo;

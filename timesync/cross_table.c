@@ -11,13 +11,13 @@
 #define LOOK_BACK 256 /* readings */
 
 mrd_err
-mrd_cross_table_add(mrd_cross_table *t, int64_t raw_ns, int64_t other_ns)
+mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other)
 {
-    if (!mrd_time_sane(raw_ns) || !mrd_time_sane(other_ns))
+    if (!mrd_time_sane(raw.ns) || !mrd_time_sane(other.ns))
         return MRD_RANGE;
     if (!MRD_VEC_ROOM(t->v, t->n, t->cap, 1))
         return MRD_NOMEM;
-    t->v[t->n++] = (mrd_cross_point){ raw_ns, other_ns };
+    t->v[t->n++] = (mrd_cross_point){ raw, other };
     return MRD_OK;
 }
 
@@ -34,15 +34,17 @@ by_raw_time(const void *a, const void *b)
 {
     const mrd_cross_point *x = a, *y = b;
 
-    return x->raw_ns != y->raw_ns ? (x->raw_ns > y->raw_ns) - (x->raw_ns < y->raw_ns)
-                                  : (x->other_ns > y->other_ns) - (x->other_ns < y->other_ns);
+    return x->raw.ns != y->raw.ns
+               ? mrd_local_after(x->raw, y->raw) - mrd_local_before(x->raw, y->raw)
+               : mrd_ev_after(x->other, y->other) - mrd_ev_before(x->other, y->other);
 }
 
 /* By how much the other clock was set between two neighbours; 0: it was not. */
 static mrd_dur_ns
 step_between(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    mrd_dur_ns raw = b->raw_ns - a->raw_ns, step = mrd_sat_sub(b->other_ns - a->other_ns, raw);
+    mrd_dur_ns raw = mrd_local_diff(b->raw, a->raw),
+               step = mrd_sat_sub(mrd_ev_diff(b->other, a->other), raw);
 
     return mrd_sat_abs(step) > raw / 8 + MRD_MS ? step : 0;
 }
@@ -64,8 +66,8 @@ mrd_cross_table_order(mrd_cross_table *t)
         mrd_dur_ns step = last == NULL ? 0 : step_between(last, &t->v[i]);
 
         /* Neighbouring batches carry the same readings; inside an era both clocks go on. */
-        if (last != NULL &&
-            (t->v[i].raw_ns == last->raw_ns || (step == 0 && t->v[i].other_ns <= last->other_ns)))
+        if (last != NULL && (t->v[i].raw.ns == last->raw.ns ||
+                             (step == 0 && !mrd_ev_after(t->v[i].other, last->other))))
             continue;
         if (last == NULL || step != 0)
             t->eras[t->n_eras++] = (mrd_cross_era){ kept, 0 };
@@ -82,8 +84,8 @@ mrd_cross_table_order(mrd_cross_table *t)
 static int64_t
 between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
 {
-    __int128 raw = a->raw_ns + (__int128) (b->raw_ns - a->raw_ns) * (other - a->other_ns) /
-                                   (b->other_ns - a->other_ns);
+    __int128 raw = a->raw.ns + (__int128) mrd_local_diff(b->raw, a->raw) * (other - a->other.ns) /
+                                   mrd_ev_diff(b->other, a->other);
 
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
@@ -99,10 +101,10 @@ beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other)
     for (size_t k = 1; k < n && k <= LOOK_BACK; k++) {
         const mrd_cross_point *q = forward ? p - k : p + k;
 
-        if (mrd_sat_abs(p->raw_ns - q->raw_ns) >= BASELINE)
+        if (mrd_sat_abs(mrd_local_diff(p->raw, q->raw)) >= BASELINE)
             return between(p, q, other);
     }
-    return mrd_time_clamp(mrd_sat_add(p->raw_ns, other - p->other_ns));
+    return mrd_time_clamp(mrd_sat_add(p->raw.ns, other - p->other.ns));
 }
 
 /* As the readings of one era have it; *ret_outside: how far from the nearest of them. */
@@ -115,18 +117,18 @@ in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outs
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
 
-        if (v[mid].other_ns <= other)
+        if (v[mid].other.ns <= other)
             lo = mid + 1;
         else
             hi = mid;
     }
     *ret_outside = 0;
     if (lo == 0) {
-        *ret_outside = v[0].other_ns - other;
+        *ret_outside = v[0].other.ns - other;
         return beyond(v, n, false, other);
     }
     if (lo == n) {
-        *ret_outside = other - v[n - 1].other_ns;
+        *ret_outside = other - v[n - 1].other.ns;
         return beyond(v, n, true, other);
     }
     return between(&v[lo - 1], &v[lo], other);
@@ -145,12 +147,14 @@ static claim
 claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
 {
     const mrd_cross_era *era = &t->eras[e];
-    int64_t first = t->v[era->first].raw_ns, last = t->v[era->first + era->n - 1].raw_ns;
+    mrd_local_ns first = t->v[era->first].raw, last = t->v[era->first + era->n - 1].raw;
     bool known = by_raw != INT64_MAX;
-    int64_t from = e > 0 ? t->v[era->first - 1].raw_ns : known ? INT64_MIN : first - MRD_CROSS_LATE;
-    int64_t until = e + 1 < t->n_eras ? t->v[era->first + era->n].raw_ns
+    mrd_local_ns from = e > 0   ? t->v[era->first - 1].raw
+                        : known ? (mrd_local_ns){ INT64_MIN }
+                                : mrd_local_sub(first, MRD_CROSS_LATE);
+    int64_t until = e + 1 < t->n_eras ? t->v[era->first + era->n].raw.ns
                     : known           ? INT64_MAX
-                                      : last + MRD_CROSS_LATE;
+                                      : last.ns + MRD_CROSS_LATE;
     claim c = { .missed = 0 };
     mrd_dur_ns slack;
 
@@ -158,12 +162,12 @@ claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
     slack = c.outside / 2000 + 1; /* 500 ppm */
     if (known && until > by_raw)
         until = by_raw;
-    if (c.raw < from - (from > INT64_MIN + slack ? slack : 0))
-        c.missed = from - c.raw;
+    if (c.raw < from.ns - (from.ns > INT64_MIN + slack ? slack : 0))
+        c.missed = from.ns - c.raw;
     else if (c.raw > until && c.raw - until > slack)
         c.missed = c.raw - until;
     c.lately = !known || c.raw >= by_raw - MRD_CROSS_LATE;
-    c.beside_step = c.outside > 0 && (c.raw < first ? e > 0 : e + 1 < t->n_eras);
+    c.beside_step = c.outside > 0 && (c.raw < first.ns ? e > 0 : e + 1 < t->n_eras);
     return c;
 }
 
@@ -189,7 +193,7 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
 
     other = mrd_time_clamp(other);
     best = claim_of(t, 0, other, by_raw);
-    place.raw_ns = best.raw;
+    place.raw = (mrd_local_ns){ best.raw };
     if (t->n_eras == 1)
         return place;
     for (size_t e = 1; e < t->n_eras; e++) {
@@ -199,7 +203,7 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
             place.era = e;
         }
     }
-    place.raw_ns = best.raw;
+    place.raw = (mrd_local_ns){ best.raw };
     place.doubt = best.missed + (best.beside_step ? best.outside / 2000 + 1 : 0);
     for (size_t e = 0; e < t->n_eras; e++) {
         c = claim_of(t, e, other, by_raw);

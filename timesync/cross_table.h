@@ -25,7 +25,8 @@
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
 typedef struct {
-    int64_t raw_ns, other_ns;
+    mrd_local_ns raw;
+    mrd_ev_ns other;
 } mrd_cross_point;
 
 /* Readings between which the other clock was not set. */
@@ -44,12 +45,12 @@ typedef struct {
 } mrd_cross_table;
 
 typedef struct {
-    int64_t raw_ns;
+    mrd_local_ns raw;
     mrd_dur_ns doubt; /* that it may be off by */
     size_t era;
 } mrd_cross_place;
 
-mrd_err mrd_cross_table_add(mrd_cross_table *t, int64_t raw_ns, int64_t other_ns); /* NOMEM */
+mrd_err mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other); /* NOMEM */
 /* After the last add, before the first question. */
 mrd_err mrd_cross_table_order(mrd_cross_table *t); /* NOMEM */
 /* The table must not be empty. by_raw: when the stamp was handed on at the latest; INT64_MAX: not

@@ -33,7 +33,7 @@ struct mrd_follow {
     mrd_bound *bound;
     mrd_smooth smooth;
     mrd_cusum cusum;
-    int64_t suspect_until;
+    mrd_local_ns suspect_until;
     uint64_t near; /* of the bound's counts, seen so far */
     mrd_align *live, *lagged;
     double best_width, width;
@@ -43,9 +43,10 @@ struct mrd_follow {
     bool open_unseen; /* the open bin has more than the live answer shows */
     uint32_t epoch;
     mrd_epoch_cause cause;
-    int64_t base, first, newest, lag_run;
-    int64_t lagged_from; /* first packet of this epoch in the lagged table */
-    bool lagged_open;    /* the lagged table has a segment of this epoch */
+    int64_t base, lag_run;
+    mrd_local_ns first, newest;
+    mrd_local_ns lagged_from; /* first packet of this epoch in the lagged table */
+    bool lagged_open;         /* the lagged table has a segment of this epoch */
 
     size_t recent_n, window_n;
     recent_bin recent[RECENT_MAX];
@@ -69,7 +70,7 @@ mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow_options *op
         return NULL;
     t->options = *options;
     t->report.w = t->w = options->w_live;
-    t->suspect_until = INT64_MIN;
+    t->suspect_until = (mrd_local_ns){ INT64_MIN };
     t->bound = mrd_bound_new(&o, follow_emit, t);
     t->live = mrd_align_new(name, clock_id);
     t->lagged = mrd_align_new(name, clock_id);
@@ -149,7 +150,7 @@ forget_old(mrd_follow *t)
     if (keep == 0 || mrd_align_bin_count(t->lagged) < 2 * keep)
         return;
     first = mrd_align_forget(t->lagged, keep);
-    t->lagged_from = first > t->lagged_from ? first : t->lagged_from;
+    t->lagged_from = (mrd_local_ns){ first > t->lagged_from.ns ? first : t->lagged_from.ns };
 }
 
 /* Moves bins up to `until` into the lagged table. */
@@ -171,13 +172,13 @@ run_lag(mrd_follow *t, int64_t until)
         int64_t from, to;
 
         mrd_ineqs_extent(t->recent[done].ineqs, t->recent[done].n, &from, &to);
-        t->lagged_from = t->lagged_open ? t->lagged_from : from;
+        t->lagged_from = (mrd_local_ns){ t->lagged_open ? t->lagged_from.ns : from };
         mrd_align_bin bin =
             mrd_bin_of(t->window[i].t0, &t->window[i].range, &est[i], t->quality[i], t->source[i]);
 
         /* At its limit the table just ends. */
         if (open_lagged(t) && mrd_align_bin_add(t->lagged, &bin) == MRD_OK)
-            (void) mrd_align_segment_extent(t->lagged, t->lagged_from, to);
+            (void) mrd_align_segment_extent(t->lagged, t->lagged_from.ns, to);
     }
     forget_old(t);
     memmove(t->recent, t->recent + done, (t->recent_n - done) * sizeof(*t->recent));
@@ -206,7 +207,7 @@ adapt_w(mrd_follow *t, const mrd_estimate *est)
     size_t older = t->window_n - t->recent_n;
 
     t->bend = fmax(t->bend, mrd_smooth_bend(t->window, est, older));
-    if (t->newest - t->first < MRD_FOLLOW_ADAPT)
+    if (mrd_local_diff(t->newest, t->first) < MRD_FOLLOW_ADAPT)
         return;
     /* A few points a minute show nothing of how the rate bends in between. */
     if (older < MRD_FOLLOW_DENSE)
@@ -227,7 +228,7 @@ begin_epoch(mrd_follow *t, const mrd_bound_bin *bin)
     t->epoch = bin->epoch;
     t->cause = bin->cause;
     t->base = bin->base;
-    t->first = t->lag_run = bin->t0;
+    t->first = (mrd_local_ns){ t->lag_run = bin->t0 };
     t->cusum = (mrd_cusum){ 0, 0 };
     t->best_width = INFINITY;
     t->bend = 0;
@@ -240,9 +241,9 @@ quality_now(const mrd_follow *t, int64_t at)
 {
     mrd_bound_counts counts = mrd_bound_counters(t->bound);
 
-    if (at < t->suspect_until || mrd_counts_distrusted(&counts))
+    if (at < t->suspect_until.ns || mrd_counts_distrusted(&counts))
         return MRD_ALIGN_SUSPECT;
-    return at - t->first < MRD_FOLLOW_SETTLING ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
+    return at - t->first.ns < MRD_FOLLOW_SETTLING ? MRD_ALIGN_SETTLING : MRD_ALIGN_GOOD;
 }
 
 static void
@@ -259,7 +260,7 @@ watch_jump(mrd_follow *t, const mrd_smooth_bin *bin)
     if (mrd_cusum_add(&t->cusum,
                       mrd_bin_surprise(bin->up, bin->down, t->smooth.h, k->x + k->v * dt, noise))) {
         t->report.jumps++;
-        t->suspect_until = bin->t0 + MRD_FOLLOW_SUSPECT;
+        t->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
         /* What is not written yet may have been bent by what came after the jump. */
         memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
     }
@@ -275,7 +276,7 @@ watch_dropped(mrd_follow *t, const mrd_bound_bin *bin)
     if (near == t->near)
         return;
     t->near = near;
-    t->suspect_until = bin->t0 + MRD_FOLLOW_SUSPECT;
+    t->suspect_until = (mrd_local_ns){ bin->t0 + MRD_FOLLOW_SUSPECT };
     memset(t->quality, MRD_ALIGN_SUSPECT, t->window_n);
 }
 
@@ -361,7 +362,7 @@ follow_emit(void *self, const mrd_bound_bin *bin)
     mrd_smooth_add(&t->smooth, &smooth, t->options.w_estimate_live);
     t->width = bin->range.hi - bin->range.lo;
     t->best_width = fmin(t->best_width, t->width);
-    t->newest = bin->t0;
+    t->newest = (mrd_local_ns){ bin->t0 };
     publish_live(t, bin, &t->smooth);
     keep_recent(t, bin, &smooth);
     if (bin->t0 - t->lag_run >= MRD_FOLLOW_LAG && !mrd_bound_holding(t->bound)) {

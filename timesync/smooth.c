@@ -214,7 +214,7 @@ mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w)
     smooth->h = half_of_last_minute(smooth, bin);
     if (smooth->bins == 0) {
         smooth->state = prior(bin);
-        smooth->first = bin->t0;
+        smooth->first = (mrd_local_ns){ bin->t0 };
     } else {
         mrd_kalman_predict(&smooth->state, (double) (bin->t0 - smooth->t0) * 1e-9, w);
     }

@@ -16,6 +16,7 @@
 #ifndef MRD_TIMESYNC_SMOOTH_H
 #define MRD_TIMESYNC_SMOOTH_H
 
+#include "base/clock.h"
 #include "base/err.h"
 #include "timesync/feasible.h"
 
@@ -56,8 +57,9 @@ double mrd_smooth_half(const mrd_smooth_bin *bins, size_t n);
 
 typedef struct {
     mrd_kalman state;
-    int64_t t0, first; /* of the last and of the first bin of the epoch */
-    size_t bins;       /* of the epoch */
+    int64_t t0;         /* of the last bin */
+    mrd_local_ns first; /* of the first bin of the epoch */
+    size_t bins;        /* of the epoch */
     double h;
     struct {
         int64_t t0;

@@ -42,30 +42,30 @@ choose_instant(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *to)
 
     for (size_t i = 0; i < n; i++) {
         sides s = sides_of(&clocks[i]);
-        int64_t end = old_time(&s, s.a->to), start = old_time(&s, s.b->from);
+        int64_t end = old_time(&s, s.a->to.ns), start = old_time(&s, s.b->from.ns);
 
         from = end > from ? end : from;
         until = start < until ? start : until;
     }
     if (until < from) /* extrapolations of different clocks, which may be wide */
         until = from;
-    to->at_ns = from + (until - from) / 2;
+    to->at = (mrd_sess_ns){ from + (until - from) / 2 };
     to->gap_ns = until - from;
 }
 
 /* The local time at which the old timeline shows `at`. The slope is within 500 ppm of one. */
 static int64_t
-local_at(const sides *s, int64_t at)
+local_at(const sides *s, mrd_sess_ns at)
 {
-    int64_t local = at - s->a->base;
+    int64_t local = at.ns - s->a->base;
 
     for (int i = 0; i < 8; i++)
-        local -= old_time(s, local) - at;
+        local -= old_time(s, local) - at.ns;
     return local;
 }
 
 static word
-word_of(const mrd_link_clock *clock, int64_t at, int64_t base)
+word_of(const mrd_link_clock *clock, mrd_sess_ns at, int64_t base)
 {
     sides s = sides_of(clock);
     int64_t local = local_at(&s, at);
@@ -148,7 +148,7 @@ mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n, mrd_timescale_l
 
         choose_instant(clocks, n, &link);
         for (size_t i = 0; i < n; i++)
-            words[i] = word_of(&clocks[i], link.at_ns, base);
+            words[i] = word_of(&clocks[i], link.at, base);
         link.clocks = overlap(words, n, edges, &lo, &hi);
         link.contradicting = n - link.clocks;
         est = round(mean(words, n, lo, hi));

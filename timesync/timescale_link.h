@@ -28,8 +28,8 @@ typedef struct {
 } mrd_link_clock;
 
 typedef struct {
-    int64_t at_ns;        /* old session time of the instant */
-    int64_t ahead_ns;     /* the estimate */
+    mrd_sess_ns at;       /* old session time of the instant */
+    mrd_dur_ns ahead_ns;  /* the estimate */
     mrd_dur_ns lo, hi;    /* bound, relative to ahead_ns; lo <= 0 <= hi */
     mrd_dur_ns gap_ns;    /* between the last evidence of before and the first of after */
     size_t clocks;        /* that agree */

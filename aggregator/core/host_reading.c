@@ -97,14 +97,18 @@ bool
 mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs *ret)
 {
     if (kind == MRD_ABSOLUTE_PHC && r->has_phc && r->phc_error_ns >= 0)
-        *ret = (mrd_abs){ r->phc_raw_ns, r->phc_ns, r->phc_error_ns + r->phc_bracket_ns / 2 + 1 };
+        *ret = (mrd_abs){ { r->phc_raw_ns },
+                          { r->phc_ns },
+                          r->phc_error_ns + r->phc_bracket_ns / 2 + 1 };
     else if (kind == MRD_ABSOLUTE_CLOCKBOUND && r->has_clockbound && r->clockbound_ns >= 0)
-        *ret = (mrd_abs){ r->raw_ns, r->realtime_ns, r->clockbound_ns + r->bracket_ns / 2 + 1 };
+        *ret = (mrd_abs){ { r->raw_ns },
+                          { r->realtime_ns },
+                          r->clockbound_ns + r->bracket_ns / 2 + 1 };
     else
         return false;
     /* Both come from a node: nothing that a sum could overflow with. */
-    return ret->e < MRD_SEC && ret->at > INT64_MIN / 4 && ret->at < INT64_MAX / 4 && ret->utc > 0 &&
-           ret->utc < INT64_MAX / 2;
+    return ret->e < MRD_SEC && ret->at.ns > INT64_MIN / 4 && ret->at.ns < INT64_MAX / 4 &&
+           ret->utc.ns > 0 && ret->utc.ns < INT64_MAX / 2;
 }
 
 const char *

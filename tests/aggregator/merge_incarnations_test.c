@@ -95,7 +95,7 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
     CHECK_INT(l->link.contradicting, 0);
     CHECK(MOVED + l->shift_ns >= l->link.lo && MOVED + l->shift_ns <= l->link.hi);
     CHECK(mrd_incarnation_bound(l) > 0 && mrd_incarnation_bound(l) < MRD_MS);
-    CHECK(l->link.at_ns > ZERO + 50 * MRD_SEC && l->link.at_ns < ZERO + 70 * MRD_SEC);
+    CHECK(l->link.at.ns > ZERO + 50 * MRD_SEC && l->link.at.ns < ZERO + 70 * MRD_SEC);
     CHECK_INT(v.collectives.violations, 0);
     CHECK_INT(v.held_out_violations, 0);
     CHECK(result.first_ns >= ZERO + 10 * MRD_SEC - MRD_MS);

@@ -406,6 +406,54 @@ def rule_parameters():
                     breach(f"{path}:{n}", f"names the session parameter {ident}: what carries parameters takes them from the table")
 
 
+# ---- Instants and durations (base/clock.h) ----
+
+INSTANTS_IN = ("timesync",)  # folders whose structures keep no time as a bare number; the others follow
+BARE_TIMES = {  # (file or folder, member or None): why a bare number
+    ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
+}
+INTEGER = r"(?:const\s+|volatile\s+|_Atomic\s+)*(?:u?int64_t|long(?:\s+long)?(?:\s+int)?|_Atomic\(u?int64_t\))"
+TIME_NAMES = re.compile(r"(?!(?:pid|mnt|net|time)_ns$)(?:.*_)?(?:ns|ts|since|until|deadline)$")  # whatever the integer; pid_ns is a namespace
+SIGNED_TIME_NAMES = re.compile(r"(?:.*_)?(?:at|begin|began|begun|end|ended|start|started|first|last|now|due)(?:\[.*)?$")  # an offset is unsigned
+INSTANT_NAMES = re.compile(r"(?:.*_)?(?:at|ts|since|until|deadline|now)$")
+
+
+def members(text):
+    """(offset, type, name) of each member that a structure declares; text without comments."""
+    for m in re.finditer(r"\b(?:struct|union)\b[^;{}()=]*\{", text):
+        depth, at = 1, m.end()
+        while depth and at < len(text):
+            depth += {"{": 1, "}": -1}.get(text[at], 0)
+            at += 1
+        body, depth, flat = text[m.end():at - 1], 0, []
+        for c in body:  # members of structures inside are met by themselves
+            depth += c == "{"
+            flat.append(c if depth == 0 or c == "\n" else " ")
+            depth -= c == "}"
+        for d in re.finditer(r"(?:^|;)\s*(?P<type>" + INTEGER + r"|mrd_dur_ns)\s+(?P<names>[^;(){}=]+)(?=;)", "".join(flat)):
+            for name in d.group("names").split(","):
+                word = re.match(r"[\s*]*(\w+)", name)
+                if word and "*" not in name:
+                    yield m.end() + d.start("type"), d.group("type"), word.group(1)
+
+
+def rule_instants():
+    """A member that keeps an instant has a type that says of which clock; one that keeps a length of time is an mrd_dur_ns."""
+    for path in sources(".c", ".h"):
+        if not path.startswith(tuple(folder + "/" for folder in INSTANTS_IN)):
+            continue
+        text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), read(path), flags=re.S)
+        for at, kind, name in members(text) if path != "base/clock.h" else ():
+            if any(path.startswith(place) and only in (None, name) for place, only in BARE_TIMES):
+                continue
+            place = f"{path}:{text.count(chr(10), 0, at) + 1}"
+            if kind == "mrd_dur_ns":
+                if INSTANT_NAMES.match(name):
+                    breach(place, f"{name} is a duration by its type and an instant by its name: mrd_local_ns and others of base/clock.h, or another name")
+            elif TIME_NAMES.match(name) or SIGNED_TIME_NAMES.match(name) and not kind.startswith("u"):
+                breach(place, f"{name} keeps a time as a bare {kind}: an instant is a type of base/clock.h that names its clock, a duration an mrd_dur_ns")
+
+
 ARGUMENTS_MAX = 8
 
 

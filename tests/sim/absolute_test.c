@@ -77,10 +77,10 @@ scene_init(scene *c, uint64_t seed, double asymmetry_us, int64_t lie)
         int64_t s = session_at(i * 10 + rng_between(&c->r, -2, 2));
         int64_t n = session_at(i * 10 + rng_between(&c->r, -2, 2));
 
-        c->server[i] = (mrd_abs){ s, reading(&c->r, s), ERROR_NS + BRACKET_E };
-        c->node[i] =
-            (mrd_abs){ sim_local(&c->s, n), reading(&c->r, n) + (i > READINGS / 2 ? lie : 0),
-                       ERROR_NS + BRACKET_E };
+        c->server[i] = (mrd_abs){ { s }, { reading(&c->r, s) }, ERROR_NS + BRACKET_E };
+        c->node[i] = (mrd_abs){ { sim_local(&c->s, n) },
+                                { reading(&c->r, n) + (i > READINGS / 2 ? lie : 0) },
+                                ERROR_NS + BRACKET_E };
     }
     c->n_server = mrd_abs_order(c->server, READINGS);
     for (int i = 0; i < READINGS; i++) {
@@ -205,26 +205,26 @@ TEST(readings_that_lie_are_noticed)
 /* One end alone, readings too far apart, and nothing on one side say nothing. */
 TEST(nothing_is_made_of_one_end)
 {
-    mrd_abs server[2] = { { 1000 * MRD_SEC, 2000 * MRD_SEC, 5 },
-                          { 1010 * MRD_SEC, 2010 * MRD_SEC, 5 } };
-    mrd_abs node = { 1 * MRD_SEC, 2004 * MRD_SEC, 7 };
+    mrd_abs server[2] = { { { 1000 * MRD_SEC }, { 2000 * MRD_SEC }, 5 },
+                          { { 1010 * MRD_SEC }, { 2010 * MRD_SEC }, 5 } };
+    mrd_abs node = { { 1 * MRD_SEC }, { 2004 * MRD_SEC }, 7 };
     mrd_ineq q[2];
 
     CHECK(mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
-    CHECK(!q[0].lower && q[1].lower && q[0].t == node.at && q[1].t == node.at);
+    CHECK(!q[0].lower && q[1].lower && q[0].t == node.at.ns && q[1].t == node.at.ns);
     CHECK_INT(q[0].v + q[1].v, 2 * (1004 - 1) * MRD_SEC);
     CHECK(q[0].v - q[1].v >= 2 * 12 && q[0].v - q[1].v < 2 * (12 + 4 + 2400)); /* + w 4 s 6 s / 2 */
     CHECK_INT(q[0].source, MRD_STAMP_PHC);
     CHECK(!mrd_abs_ineqs(server, 0, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
     CHECK(!mrd_abs_ineqs(server, 1, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
-    node.utc = 2011 * MRD_SEC;
+    node.utc = (mrd_wall_ns){ 2011 * MRD_SEC };
     CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
-    node.utc = 1999 * MRD_SEC;
+    node.utc = (mrd_wall_ns){ 1999 * MRD_SEC };
     CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
-    node.utc = 2004 * MRD_SEC;
-    server[1] = (mrd_abs){ 1060 * MRD_SEC, 2060 * MRD_SEC, 5 };
+    node.utc = (mrd_wall_ns){ 2004 * MRD_SEC };
+    server[1] = (mrd_abs){ { 1060 * MRD_SEC }, { 2060 * MRD_SEC }, 5 };
     CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
-    server[1] = (mrd_abs){ 999 * MRD_SEC, 2010 * MRD_SEC, 5 }; /* ran backward: out of it */
+    server[1] = (mrd_abs){ { 999 * MRD_SEC }, { 2010 * MRD_SEC }, 5 }; /* ran backward: out of it */
     CHECK_INT(mrd_abs_order(server, 2), 1);
 }
 

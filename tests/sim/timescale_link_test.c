@@ -110,7 +110,7 @@ truly_ahead(const move *m, int64_t at)
 static bool
 link_covers(const mrd_timescale_link *t, const move *m)
 {
-    int64_t error = truly_ahead(m, t->at_ns) - t->ahead_ns;
+    int64_t error = truly_ahead(m, t->at.ns) - t->ahead_ns;
 
     return t->lo <= error && error <= t->hi;
 }
@@ -128,7 +128,7 @@ events_missed(node *n, const move *m, const mrd_timescale_link *t)
     for (int i = 0; i < 400; i++) {
         int64_t s = from + i * (int64_t) ((AFTER_S - 20) / 400 * 1e9);
         int64_t linked = new_time(m, s) - t->ahead_ns;
-        int64_t exact = new_time(m, s) - truly_ahead(m, t->at_ns);
+        int64_t exact = new_time(m, s) - truly_ahead(m, t->at.ns);
         mrd_align_bound b;
         mrd_sess_ns at;
 
@@ -171,11 +171,11 @@ move_once(uint64_t seed, size_t nodes, double gap_s, double pairs_per_s, tally *
             fprintf(stderr,
                     "seed %" PRIu64 ": off by %" PRId64 " ns, [%" PRId64 ", %" PRId64
                     "], %zu contradict\n",
-                    seed, truly_ahead(&m, t.at_ns) - t.ahead_ns, t.lo, t.hi, t.contradicting);
+                    seed, truly_ahead(&m, t.at.ns) - t.ahead_ns, t.lo, t.hi, t.contradicting);
         CHECK_INT(t.contradicting, 0);
         CHECK_INT(t.clocks, nodes);
         to->error_us =
-            fmax(to->error_us, fabs((double) (truly_ahead(&m, t.at_ns) - t.ahead_ns)) * 1e-3);
+            fmax(to->error_us, fabs((double) (truly_ahead(&m, t.at.ns) - t.ahead_ns)) * 1e-3);
         to->width_us = fmax(to->width_us, (double) (t.hi - t.lo) * 1e-3);
         for (size_t i = 0; i < n; i++) {
             to->missed += events_missed(&all[i], &m, &t);

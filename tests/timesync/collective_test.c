@@ -50,8 +50,8 @@ make_job(uint64_t seed, int steps, double span_ns, double most_ppm, double most_
                                 .op = i % 3 == 0 ? 5 : 6,
                                 .size = 1000 + i % 4,
                                 .seq = -1,
-                                .begin_ns = local_of(&j, p, end - early),
-                                .end_ns = local_of(&j, p, end + rng_between(&r, 0, 7e3)) };
+                                .begin = { local_of(&j, p, end - early) },
+                                .end = { local_of(&j, p, end + rng_between(&r, 0, 7e3)) } };
         }
     }
     return j;
@@ -199,11 +199,11 @@ TEST(mismatches_are_refused_with_a_reason)
         else if (rows[i].what == 3)
             o->process = RANKS;
         else if (rows[i].what == 4)
-            o->end_ns = o->begin_ns - 1;
+            o->end = mrd_local_sub(o->begin, 1);
         else if (rows[i].what == 5)
-            o->end_ns = INT64_MAX;
+            o->end = (mrd_local_ns){ INT64_MAX };
         else
-            o->begin_ns = INT64_MIN;
+            o->begin = (mrd_local_ns){ INT64_MIN };
         CHECK_ERR(rows[i].name, mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why),
                   rows[i].want);
         CHECK_ROW(rows[i].name, strstr(why.text, rows[i].says) != NULL);
@@ -221,7 +221,7 @@ TEST(ends_that_do_not_coincide_are_refused)
 
     for (size_t i = 0; i < j.n; i++) {
         if (j.obs[i].process == 5)
-            j.obs[i].end_ns += (int64_t) rng_between(&r, 0, 2e7);
+            j.obs[i].end.ns += (int64_t) rng_between(&r, 0, 2e7);
     }
     REQUIRE(mrd_coll_match_new(j.obs, j.n, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK);
     CHECK_ERR("scattered ends", mrd_coll_solve(m, NULL, &s, &why), MRD_CLOCK);
@@ -233,7 +233,9 @@ TEST(ends_that_do_not_coincide_are_refused)
 TEST(nothing_is_matched_across_a_gap)
 {
     job j = make_job(1, 30, 1e9, 20, 1e6);
-    mrd_coll_gap gap = { 2, local_of(&j, 2, 1e9 / 30 * 10.5), local_of(&j, 2, 1e9 / 30 * 12.5) };
+    mrd_coll_gap gap = { 2,
+                         { local_of(&j, 2, 1e9 / 30 * 10.5) },
+                         { local_of(&j, 2, 1e9 / 30 * 12.5) } };
     mrd_coll_options trust = { 5 * MRD_MS };
     mrd_coll_match *m = NULL;
     mrd_why why;
@@ -242,8 +244,8 @@ TEST(nothing_is_matched_across_a_gap)
     for (size_t i = 0; i < j.n;) { /* numbers 10 and 11 (from 0) of rank 2 are lost */
         size_t step = i / RANKS;
 
-        if (j.obs[i].process == 2 && (step == 11 || step == 10) && j.obs[i].end_ns > gap.begin_ns &&
-            j.obs[i].end_ns < gap.end_ns)
+        if (j.obs[i].process == 2 && (step == 11 || step == 10) &&
+            mrd_local_after(j.obs[i].end, gap.begin) && mrd_local_before(j.obs[i].end, gap.end))
             j.obs[i].process = 0xffff;
         i++;
     }
@@ -290,7 +292,7 @@ TEST(ambiguous_places_need_a_clock_or_numbers)
     m = NULL;
     for (size_t i = 0; i < k; i++) /* number them as the library would */
         j.obs[i].seq =
-            (int64_t) ((j.obs[i].end_ns + j.offset[j.obs[i].process] - j.zero + 500000000) /
+            (int64_t) ((j.obs[i].end.ns + j.offset[j.obs[i].process] - j.zero + 500000000) /
                        MRD_SEC);
     REQUIRE(mrd_coll_match_new(j.obs, k, RANKS, NULL, 0, NULL, &m, &why) == MRD_OK);
     CHECK_INT(mrd_coll_match_count(m), 36);

@@ -144,8 +144,8 @@ observe(job *j, int i, int rank, uint64_t group, uint32_t members, uint64_t op)
                                      .size = 1000,
                                      .seq = -1,
                                      .members = members,
-                                     .begin_ns = begin,
-                                     .end_ns = end };
+                                     .begin = { begin },
+                                     .end = { end } };
 }
 
 typedef struct {

@@ -14,12 +14,13 @@ readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
     size_t n;
 
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += every)
-        CHECK_INT(
-            mrd_cross_table_add(&t, raw, WALL + raw + raw * ppm / 1000000 + (raw >= at ? step : 0)),
-            MRD_OK);
+        CHECK_INT(mrd_cross_table_add(
+                      &t, (mrd_local_ns){ raw },
+                      (mrd_ev_ns){ WALL + raw + raw * ppm / 1000000 + (raw >= at ? step : 0) }),
+                  MRD_OK);
     n = t.n;
     for (size_t i = 0; i < n; i++) /* each comes with several batches */
-        CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw_ns, t.v[i].other_ns), MRD_OK);
+        CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw, t.v[i].other), MRD_OK);
     CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
     CHECK_INT(t.n, n);
     return t;
@@ -33,7 +34,7 @@ raw_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns *ret_doubt)
 
     if (ret_doubt != NULL)
         *ret_doubt = p.doubt;
-    return p.raw_ns;
+    return p.raw.ns;
 }
 
 static mrd_dur_ns
@@ -142,7 +143,9 @@ TEST(set_back_it_shows_some_times_twice)
         mrd_cross_table t = { 0 };
 
         for (int64_t raw = 0; raw <= end; raw += every)
-            CHECK_ERR("add", mrd_cross_table_add(&t, raw, wall_at(raw, rows[i].step, at, 20)),
+            CHECK_ERR("add",
+                      mrd_cross_table_add(&t, (mrd_local_ns){ raw },
+                                          (mrd_ev_ns){ wall_at(raw, rows[i].step, at, 20) }),
                       MRD_OK);
         CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
         CHECK_INT(t.n_eras, 2);
@@ -152,11 +155,11 @@ TEST(set_back_it_shows_some_times_twice)
             mrd_cross_place blind = mrd_cross_table_find(&t, wall, INT64_MAX);
             bool near = llabs(raw - at) < 2 * every;
 
-            wrong += llabs(p.raw_ns - raw) > p.doubt + 1;
-            silent += llabs(blind.raw_ns - raw) > blind.doubt + 1;
+            wrong += llabs(p.raw.ns - raw) > p.doubt + 1;
+            silent += llabs(blind.raw.ns - raw) > blind.doubt + 1;
             doubted_before += !near && raw < at && p.doubt > MRD_MS;
             doubted_after += !near && raw > at && p.doubt > MRD_MS;
-            misplaced += !near && llabs(p.raw_ns - raw) > MRD_MS;
+            misplaced += !near && llabs(p.raw.ns - raw) > MRD_MS;
         }
         CHECK_INT(wrong, 0);
         CHECK_INT(silent, 0);
