@@ -18,7 +18,7 @@ mrd_cross_realtime(mrd_cross_read *ret_read)
         int64_t before = mrd_local_now().ns, wall = mrd_wall_now().ns, after = mrd_local_now().ns;
 
         if (after - before < best.bracket_ns)
-            best = (mrd_cross_read){ before + (after - before) / 2, wall, after - before };
+            best = (mrd_cross_read){ { before + (after - before) / 2 }, { wall }, after - before };
     }
     *ret_read = best;
 }
@@ -29,7 +29,7 @@ mrd_drain_cross_init(mrd_drain *p)
     if ((p->crosses = calloc(CROSS_MAX, sizeof(*p->crosses))) == NULL)
         return MRD_NOMEM;
     mrd_drain_cross(p);
-    p->wall_offset = p->crosses[0].other_ns - p->crosses[0].raw_ns;
+    p->wall_offset = p->crosses[0].other.ns - p->crosses[0].raw.ns;
     return MRD_OK;
 }
 
@@ -38,8 +38,9 @@ mrd_drain_cross_init(mrd_drain *p)
 static bool
 set_between(const mrd_cross_read *a, const mrd_cross_read *b)
 {
-    int64_t past = b->raw_ns - a->raw_ns, moved = b->other_ns - a->other_ns - past;
-    int64_t bend = past / 8 + MRD_MS;
+    mrd_dur_ns past = mrd_local_diff(b->raw, a->raw);
+    mrd_dur_ns moved = mrd_ev_diff(b->other, a->other) - past;
+    mrd_dur_ns bend = past / 8 + MRD_MS;
 
     return moved > bend || moved < -bend;
 }
@@ -80,13 +81,13 @@ mrd_drain_cross(mrd_drain *p)
     if (p->n_crosses == CROSS_MAX)
         thin(p);
     mrd_cross_realtime(&p->crosses[p->n_crosses++]);
-    p->cross_at = (mrd_local_ns){ p->crosses[p->n_crosses - 1].raw_ns + CROSS_PERIOD };
+    p->cross_at = mrd_local_add(p->crosses[p->n_crosses - 1].raw, CROSS_PERIOD);
 }
 
 void
 mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now)
 {
-    mrd_cross_read here = { .raw_ns = now.ns, .other_ns = mrd_wall_now().ns };
+    mrd_cross_read here = { .raw = now, .other = { mrd_wall_now().ns } };
 
     if (!mrd_local_before(now, p->cross_at) || set_between(&p->crosses[p->n_crosses - 1], &here))
         mrd_drain_cross(p);
@@ -105,7 +106,7 @@ mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
 {
     size_t n = p->n_crosses, first = n > LAST ? n - LAST : 0, i = first;
 
-    while (i > 0 && p->crosses[i - 1].raw_ns >= since.ns)
+    while (i > 0 && !mrd_local_before(p->crosses[i - 1].raw, since))
         i--;
     i -= i > 0; /* what was the time before */
     for (; i < n; i++)
@@ -130,10 +131,10 @@ mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall_ns)
      */
     for (size_t i = p->n_crosses; i-- > 0;) {
         best = &p->crosses[i];
-        if (best->other_ns <= wall_ns.ns)
+        if (best->other.ns <= wall_ns.ns)
             break;
     }
-    return (mrd_local_ns){ plus(wall_ns.ns, best->raw_ns - best->other_ns) };
+    return (mrd_local_ns){ plus(wall_ns.ns, best->raw.ns - best->other.ns) };
 }
 
 mrd_wall_ns

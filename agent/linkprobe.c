@@ -86,7 +86,7 @@ take_reply(mrd_linkprobe *p, const mrd_link_event *ev)
 {
     mrd_probe_sent sent = { .id = { p->agent, p->agent_epoch, p->k },
                             .a1 = p->a1,
-                            .a4 = ev->at_ns,
+                            .a4 = ev->at.ns,
                             .position = (uint8_t) (p->k % 2),
                             .source1 = MRD_STAMP_NNG,
                             .source4 = MRD_STAMP_NNG };

@@ -269,7 +269,7 @@ on_reply(mrd_publish *p, const mrd_link_event *ev, mrd_local_ns now)
     if (!failed && mrd_msg_unpack(ev->data, &msg, NULL) != MRD_OK)
         failed = true; /* an answer we cannot read is no answer */
     if (ev->tag == TAG_HELLO || ev->tag == TAG_HEARTBEAT) {
-        on_urgent(p, ev->tag, failed ? NULL : &msg, now, ev->at_ns);
+        on_urgent(p, ev->tag, failed ? NULL : &msg, now, ev->at.ns);
     } else if ((ev->tag & MRD_PUBLISH_FOREIGN) != 0) {
         if (!failed && msg.frame.type == MRD_FRAME_ACK &&
             msg.u.ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST) {

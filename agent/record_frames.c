@@ -24,7 +24,7 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t firs
 {
     mrd_record_drop *d = &s->st.drops[cause];
     bool untimed = d->count == 0 || (d->first_ns == 0 && d->last_ns == 0); /* of another boot */
-    mrd_gap gap = { first_ns, last_ns, n, (uint8_t) cause, marked, { 0 } };
+    mrd_gap gap = { { first_ns }, { last_ns }, n, (uint8_t) cause, marked, { 0 } };
 
     if (n == 0) /* a frame without events: its times say nothing */
         return;
@@ -65,8 +65,8 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
     if (err == MRD_OK)
         return MRD_DROP_CAUSES;
     cause = err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_SPOOL;
-    mrd_record_lose(r, s, cause, events, mrd_record_to_raw(r, f.clock, f.first_ns),
-                    mrd_record_to_raw(r, f.clock, f.last_ns));
+    mrd_record_lose(r, s, cause, events, mrd_record_to_raw(r, f.clock, f.first.ns),
+                    mrd_record_to_raw(r, f.clock, f.last.ns));
     return cause;
 }
 
@@ -117,8 +117,9 @@ note_gaps(const session *s, mrd_gaps *to)
         mrd_record_drop d = { 0 };
 
         note_buffered(s, &d);
-        mrd_gaps_add(to,
-                     &(mrd_gap){ d.first_ns, d.last_ns, d.count, MRD_DROP_RESTART, false, { 0 } });
+        mrd_gaps_add(
+            to,
+            &(mrd_gap){ { d.first_ns }, { d.last_ns }, d.count, MRD_DROP_RESTART, false, { 0 } });
     }
 }
 
@@ -236,8 +237,8 @@ mrd_record_take_tally(mrd_record *r, session *s)
                            mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
                            mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns) };
     if (s->st.drops[MRD_DROP_DAMAGED].last_ns != 0)
-        mrd_gaps_add(&s->st.gaps, &(mrd_gap){ s->st.drops[MRD_DROP_DAMAGED].first_ns,
-                                              s->st.drops[MRD_DROP_DAMAGED].last_ns,
+        mrd_gaps_add(&s->st.gaps, &(mrd_gap){ { s->st.drops[MRD_DROP_DAMAGED].first_ns },
+                                              { s->st.drops[MRD_DROP_DAMAGED].last_ns },
                                               tally.damaged,
                                               MRD_DROP_DAMAGED,
                                               false,

@@ -435,8 +435,8 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     e.item.epoch = f.epoch;
     e.item.session = f.session;
     e.item.seq = f.seq;
-    e.item.first_ns = f.first_ns;
-    e.item.last_ns = f.last_ns;
+    e.item.first_ns = f.first.ns;
+    e.item.last_ns = f.last.ns;
     e.item.type = f.type;
     e.item.clock = f.clock;
     if (!mrd_spool_push_entry(s, &e))

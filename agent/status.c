@@ -172,8 +172,8 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
         if (gap->cause != cause)
             continue;
         mrd__gap__init(m);
-        m->first_ns = gap->first_ns;
-        m->last_ns = gap->last_ns;
+        m->first_ns = gap->first.ns;
+        m->last_ns = gap->last.ns;
         m->count = gap->count;
         m->marked = gap->marked;
         set->gap_list[set->n_gaps++] = m;

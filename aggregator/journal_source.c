@@ -42,8 +42,8 @@ static bool
 wanted(const mrd_journal_source_options *o, const mrd_frame *f)
 {
     return f->type == MRD_FRAME_BATCH && f->process_id == o->process_id && f->clock == o->clock &&
-           f->boot == o->boot && (f->first_ns < o->end_ns || o->end_ns == INT64_MAX) &&
-           f->last_ns >= o->start_ns;
+           f->boot == o->boot && (f->first.ns < o->end_ns || o->end_ns == INT64_MAX) &&
+           f->last.ns >= o->start_ns;
 }
 
 static int
@@ -321,7 +321,7 @@ jsource_plan(jsource *s)
         return MRD_NOMEM;
     for (size_t i = 0; i < x->n; i++) {
         if (wanted(&s->o, &x->entries[i].frame))
-            s->plan[s->n++] = (planned){ x->entries[i].frame.first_ns, i };
+            s->plan[s->n++] = (planned){ x->entries[i].frame.first.ns, i };
     }
     qsort(s->plan, s->n, sizeof(*s->plan), plan_order);
     return MRD_OK;

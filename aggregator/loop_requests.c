@@ -236,7 +236,7 @@ on_bad_frame(mrd_loop *l, uint64_t ticket, const mrd_why *why)
 void
 mrd_loop_request(mrd_loop *l, mrd_server_request *request)
 {
-    mrd_local_ns received = { request->at_ns };
+    mrd_local_ns received = request->at;
     uint32_t conn = request->conn;
     mrd_bytes data = request->data, body;
     uint64_t ticket = put_request(l, request);

@@ -44,13 +44,14 @@ batch_times(const mrd_frame *f, int64_t sealed, uint32_t boot, mrd_gap *ret)
 
     if (f->type != MRD_FRAME_BATCH || f->boot != boot || f->events == 0)
         return false;
-    *ret = (mrd_gap){ .first_ns = f->first_ns, .last_ns = f->last_ns };
+    *ret =
+        (mrd_gap){ .first = (mrd_local_ns){ f->first.ns }, .last = (mrd_local_ns){ f->last.ns } };
     if (f->clock == MRD__CLOCK_KIND__CLOCK_RAW)
         return true;
-    if (sealed == INT64_MAX || __builtin_sub_overflow(f->last_ns, f->first_ns, &dur))
+    if (sealed == INT64_MAX || __builtin_sub_overflow(f->last.ns, f->first.ns, &dur))
         return false;
-    ret->first_ns = mrd_sat_sub(mrd_sat_sub(sealed, dur), OPEN_FOR);
-    ret->last_ns = sealed;
+    ret->first = (mrd_local_ns){ mrd_sat_sub(mrd_sat_sub(sealed, dur), OPEN_FOR) };
+    ret->last = (mrd_local_ns){ sealed };
     return true;
 }
 
@@ -59,7 +60,7 @@ by_begin(const void *a, const void *b)
 {
     const mrd_gap *x = a, *y = b;
 
-    return (x->first_ns > y->first_ns) - (x->first_ns < y->first_ns);
+    return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
 /* When the node's stored batches are, in order. NULL without memory. */
@@ -85,19 +86,20 @@ cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 
     if (n == 0)
         return false;
-    end = batches[0].last_ns;
+    end = batches[0].last.ns;
     for (size_t i = 1; i < n; i++) {
-        int64_t from = end > gap->first_ns ? end : gap->first_ns;
-        int64_t to = batches[i].first_ns < gap->last_ns ? batches[i].first_ns : gap->last_ns;
+        int64_t from = end > gap->first.ns ? end : gap->first.ns;
+        int64_t to =
+            mrd_local_before(batches[i].first, gap->last) ? batches[i].first.ns : gap->last.ns;
 
         if (from < to) {
             first = from < first ? from : first;
             last = to > last ? to : last;
         }
-        end = batches[i].last_ns > end ? batches[i].last_ns : end;
+        end = batches[i].last.ns > end ? batches[i].last.ns : end;
     }
-    gap->first_ns = first;
-    gap->last_ns = last;
+    gap->first = (mrd_local_ns){ first };
+    gap->last = (mrd_local_ns){ last };
     return first < last;
 }
 
@@ -125,10 +127,10 @@ mark(marks *m, const merge_node *node, uint32_t clock, const mrd_gap *gap, mrd_c
 {
     int64_t dur;
 
-    if (__builtin_sub_overflow(gap->last_ns, gap->first_ns, &dur))
+    if (__builtin_sub_overflow(gap->last.ns, gap->first.ns, &dur))
         return;
     m->v[m->n] = (mrd_event){ .kind = MRD_LOSS,
-                              .ts_ns = gap->first_ns,
+                              .ts_ns = gap->first.ns,
                               .dur_ns = dur,
                               .ivalue = gap->count > INT64_MAX ? INT64_MAX : (int64_t) gap->count,
                               .name = mrd_catalog_intern(cat, node->causes[gap->cause]),

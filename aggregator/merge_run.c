@@ -76,15 +76,14 @@ cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, u
 
     *ret_sealed = INT64_MAX;
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
-        err = mrd_cross_table_add(t, (mrd_local_ns){ info->cross[i].raw_ns },
-                                  (mrd_ev_ns){ info->cross[i].other_ns });
+        err = mrd_cross_table_add(t, info->cross[i].raw, info->cross[i].other);
         if (err == MRD_RANGE) { /* no reading of two clocks: it costs itself */
             *ret_absurd += 1;
             err = MRD_OK;
             continue;
         }
-        if (i == 0 || info->cross[i].raw_ns > *ret_sealed)
-            *ret_sealed = info->cross[i].raw_ns;
+        if (i == 0 || info->cross[i].raw.ns > *ret_sealed)
+            *ret_sealed = info->cross[i].raw.ns;
     }
     return err;
 }
@@ -268,7 +267,7 @@ range_note(plan *p, const merge_part *part)
 {
     for (size_t i = 0; i < part->index.n; i++) {
         const mrd_frame *f = &part->index.entries[i].frame;
-        mrd_sess_ns first = { f->first_ns }, last = { f->last_ns };
+        mrd_sess_ns first = { f->first.ns }, last = { f->last.ns };
         mrd_align_cursor cursor = { 0 };
         stream *s;
 
@@ -276,8 +275,8 @@ range_note(plan *p, const merge_part *part)
             (s = find_stream(part, f->process_id, f->clock, f->boot)) == NULL)
             continue;
         if (s->shown != NULL &&
-            (!mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->first_ns }, &first, NULL) ||
-             !mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->last_ns }, &last, NULL)))
+            (!mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->first.ns }, &first, NULL) ||
+             !mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->last.ns }, &last, NULL)))
             continue;
         p->first_ns = first.ns < p->first_ns ? first.ns : p->first_ns;
         p->last_ns = last.ns > p->last_ns ? last.ns : p->last_ns;

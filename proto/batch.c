@@ -224,8 +224,8 @@ mrd_batch_events(const mrd_batch *b)
 void
 mrd_batch_reach(mrd_batch *b, int64_t last_ns)
 {
-    if (b->n > 0 && last_ns > b->last_ns)
-        b->last_ns = last_ns;
+    if (b->n > 0 && last_ns > b->last.ns)
+        b->last = (mrd_ev_ns){ last_ns };
 }
 
 bool
@@ -233,8 +233,8 @@ mrd_batch_range(const mrd_batch *b, int64_t *ret_first_ns, int64_t *ret_last_ns)
 {
     if (b->n == 0)
         return false;
-    *ret_first_ns = b->first_ns;
-    *ret_last_ns = b->last_ns;
+    *ret_first_ns = b->first.ns;
+    *ret_last_ns = b->last.ns;
     return true;
 }
 
@@ -575,19 +575,19 @@ static inline void
 range_add(mrd_batch *b, int64_t ts_ns, int64_t end)
 {
     if (b->n == 0) {
-        b->first_ns = b->newest_ns = ts_ns;
-        b->last_ns = end;
+        b->first = b->newest = (mrd_ev_ns){ ts_ns };
+        b->last = (mrd_ev_ns){ end };
         return;
     }
-    if (end > b->last_ns)
-        b->last_ns = end;
-    if (ts_ns > b->newest_ns) {
-        b->newest_ns = ts_ns;
+    if (end > b->last.ns)
+        b->last = (mrd_ev_ns){ end };
+    if (ts_ns > b->newest.ns) {
+        b->newest = (mrd_ev_ns){ ts_ns };
         return;
     }
     b->sorted = false; /* equal times must be put into order too */
-    if (ts_ns < b->first_ns)
-        b->first_ns = ts_ns;
+    if (ts_ns < b->first.ns)
+        b->first = (mrd_ev_ns){ ts_ns };
 }
 
 /* Differences inside a batch must fit 63 bits. */
@@ -596,8 +596,8 @@ range_too_wide(const mrd_batch *b, int64_t ts_ns)
 {
     int64_t d;
 
-    return __builtin_sub_overflow(ts_ns, b->first_ns, &d) ||
-           (d < 0 && __builtin_sub_overflow(b->newest_ns, ts_ns, &d));
+    return __builtin_sub_overflow(ts_ns, b->first.ns, &d) ||
+           (d < 0 && __builtin_sub_overflow(b->newest.ns, ts_ns, &d));
 }
 
 /* The batch's number of a track that it has none for; its names join the dictionary. Errors:

@@ -33,8 +33,9 @@ typedef struct mrd_batch mrd_batch;
 
 /* At RAW time raw_ns the other clock read other_ns; both inside bracket_ns. */
 typedef struct {
-    int64_t raw_ns, other_ns;
-    int64_t bracket_ns;
+    mrd_local_ns raw;
+    mrd_ev_ns other;
+    mrd_dur_ns bracket_ns;
 } mrd_cross_read;
 
 /*

@@ -69,7 +69,7 @@ sorted_slots(mrd_batch *b, mrd_codec *codec, void **ret_spare)
     uint64_t range = 0;
 
     for (uint32_t i = 0; i < b->n; i++) {
-        s[i] = (mrd_codec_slot){ (uint64_t) b->rows.ts_ns[i] - (uint64_t) b->first_ns, i };
+        s[i] = (mrd_codec_slot){ (uint64_t) b->rows.ts_ns[i] - (uint64_t) b->first.ns, i };
         range |= s[i].key;
     }
     for (unsigned shift = 0; shift < 64 && range >> shift != 0; shift += RADIX_BITS) {
@@ -149,7 +149,7 @@ batch_sort(mrd_batch *b, uint32_t used, mrd_codec *codec)
             arrange_values(b, kind, order, codec);
     }
     for (uint32_t i = 0; i < b->n; i++)
-        r->ts_ns[i] = (int64_t) ((uint64_t) b->first_ns + order[i].key);
+        r->ts_ns[i] = (int64_t) ((uint64_t) b->first.ns + order[i].key);
     arrange64((uint64_t *) r->dur_ns, order, b->n, spare);
     arrange32(r->track, order, b->n, spare);
     arrange32(r->name, order, b->n, spare);
@@ -317,7 +317,7 @@ static bool
 write_times(const writer *w)
 {
     const int64_t *ts = w->b->rows.ts_ns;
-    uint64_t last = (uint64_t) w->b->first_ns;
+    uint64_t last = (uint64_t) w->b->first.ns;
     pending q = { .put = w->varints };
     column c;
 

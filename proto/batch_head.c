@@ -138,8 +138,8 @@ head_cross(const mrd_batch *b, Mrd__CrossReads *h, head_room *room)
     HEAD_COLUMN(other_ns, room->i64, b->n_cross);
     HEAD_COLUMN(bracket_ns, room->u64, b->n_cross);
     for (size_t i = 0; i < b->n_cross; i++) {
-        h->raw_ns[i] = b->cross[i].raw_ns;
-        h->other_ns[i] = b->cross[i].other_ns;
+        h->raw_ns[i] = b->cross[i].raw.ns;
+        h->other_ns[i] = b->cross[i].other.ns;
         h->bracket_ns[i] = (uint64_t) b->cross[i].bracket_ns;
     }
 }
@@ -176,7 +176,7 @@ write_head(mrd_batch *b, mrd_buf *to)
     head_process(b, &process);
     head.process = &process;
     head.clock = (Mrd__ClockKind) b->clock;
-    head.base_ns = b->first_ns;
+    head.base_ns = b->first.ns;
     head.events = b->n;
     if (b->n_cross > 0) {
         head_cross(b, &cross, &room);
@@ -213,8 +213,8 @@ mrd_batch_encode(mrd_batch *b, mrd_codec *codec, mrd_codec_id codec_id, mrd_fram
     f.clock = (uint8_t) b->clock;
     f.events = b->n;
     f.process_id = mrd_catalog_borrow_process(b->cat, b->process)->process_id;
-    f.first_ns = b->first_ns;
-    f.last_ns = b->last_ns;
+    f.first = b->first;
+    f.last = b->last;
     f.head_raw = (uint32_t) codec->head.len;
     f.cols_raw = (uint32_t) codec->cols.len;
     to->len += MRD_FRAME_HEADER;

@@ -80,7 +80,7 @@ struct mrd_batch {
     idmap strings, tracks;
     mrd_buf text;
     size_t cost; /* estimated encoded bytes */
-    int64_t first_ns, last_ns, newest_ns;
+    mrd_ev_ns first, last, newest;
     bool sorted;
     mrd_cross_read *cross;
     size_t n_cross;

@@ -286,7 +286,7 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
         !MRD_VEC_ROOM(r->flows, 0, r->flows_cap, 1))
         return mrd_why_set(why, MRD_NOMEM, 0, "batch");
     r->decoded = 0;
-    r->ts_ns = frame->first_ns;
+    r->ts = frame->first;
     r->last_id = 0;
     *ret_info = info;
     return MRD_OK;
@@ -419,12 +419,12 @@ decode_event(mrd_batch_reader *r, mrd_event *ev)
     const form *f = &r->forms[next_small(&r->col[COL_FORM])];
     const char *wrong;
 
-    if (delta > INT64_MAX || __builtin_add_overflow(r->ts_ns, (int64_t) delta, &r->ts_ns))
+    if (delta > INT64_MAX || __builtin_add_overflow(r->ts.ns, (int64_t) delta, &r->ts.ns))
         return "its time is out of range";
     if (track >= r->n_tracks || name >= r->n_strings)
         return "its track or name is not in the dictionary";
     *ev = f->like;
-    ev->ts_ns = r->ts_ns;
+    ev->ts_ns = r->ts.ns;
     ev->seq = r->frame.seq << 16 | r->decoded++;
     ev->track = r->tracks[track];
     ev->name = r->strings[name];
@@ -482,7 +482,7 @@ decode_plain(mrd_batch_reader *r)
     mrd_event *end = ev + (left < room_left ? left : room_left);
     mrd_arg *args = r->args + r->n_args, *args_end = r->args + r->args_cap;
     uint64_t seq = r->frame.seq << 16 | r->decoded, id = r->last_id;
-    int64_t now = r->ts_ns;
+    int64_t now = r->ts.ns;
     bool any_args = r->n_keys > 0, ties = false;
 
     for (; ev < end; ev++) {
@@ -526,7 +526,7 @@ decode_plain(mrd_batch_reader *r)
     r->chunk_n += (uint32_t) (ev - begin);
     r->decoded += (uint32_t) (ev - begin);
     if (ev > begin)
-        r->ts_ns = ev[-1].ts_ns;
+        r->ts = (mrd_ev_ns){ ev[-1].ts_ns };
     r->ties |= ties;
     return ev > begin;
 }

@@ -219,7 +219,7 @@ read_cross(mrd_batch_reader *r, const Mrd__CrossReads *c, mrd_why *why)
         if (c->bracket_ns[i] > INT64_MAX)
             return mrd_batch_corrupt(r, why, "a clock reading is out of range");
         r->cross[r->n_cross++] =
-            (mrd_cross_read){ c->raw_ns[i], c->other_ns[i], (int64_t) c->bracket_ns[i] };
+            (mrd_cross_read){ { c->raw_ns[i] }, { c->other_ns[i] }, (int64_t) c->bracket_ns[i] };
     }
     return MRD_OK;
 }
@@ -229,7 +229,7 @@ read_head(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_batch_info *info, mr
 {
     mrd_err err;
 
-    if (h->events != r->frame.events || h->base_ns != r->frame.first_ns ||
+    if (h->events != r->frame.events || h->base_ns != r->frame.first.ns ||
         (unsigned) h->clock != r->frame.clock)
         return mrd_batch_corrupt(r, why, "its head contradicts its header");
     if ((err = read_process(r, h, &info->process, why)) != MRD_OK ||

@@ -49,7 +49,7 @@ struct mrd_batch_reader {
     mrd_buf head_raw, cols; /* decompressed; a part that came as it is was copied */
     column col[COLS];
     uint32_t decoded, given;
-    int64_t ts_ns;
+    mrd_ev_ns ts;
     uint64_t last_id;
     /* decoded events, in order, waiting to be given */
     mrd_event *chunk;

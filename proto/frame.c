@@ -100,8 +100,8 @@ mrd_frame_stamp(const mrd_frame *f, uint8_t to[MRD_FRAME_HEADER])
     put_u64(to + 48, f->session);
     put_u64(to + 56, f->seq);
     put_u64(to + 64, (uint64_t) f->process_id);
-    put_u64(to + 72, (uint64_t) f->first_ns);
-    put_u64(to + 80, (uint64_t) f->last_ns);
+    put_u64(to + 72, (uint64_t) f->first.ns);
+    put_u64(to + 80, (uint64_t) f->last.ns);
     put_u32(to + 88, f->boot);
     put_u32(to + 92, mrd_crc32c(0, to, 92));
 }
@@ -123,8 +123,8 @@ frame_fields(const uint8_t *p, mrd_frame *f)
                       .session = get_u64(p + 48),
                       .seq = get_u64(p + 56),
                       .process_id = (int64_t) get_u64(p + 64),
-                      .first_ns = (int64_t) get_u64(p + 72),
-                      .last_ns = (int64_t) get_u64(p + 80),
+                      .first = { (int64_t) get_u64(p + 72) },
+                      .last = { (int64_t) get_u64(p + 80) },
                       .boot = get_u32(p + 88) };
 }
 
@@ -159,7 +159,7 @@ batch_fields_check(const mrd_frame *f, mrd_why *why)
                            MRD_FRAME_RAW_MAX);
     if (f->codec >= MRD_CODECS)
         return mrd_why_set(why, MRD_UNSUPPORTED, 0, "batch with unknown codec %u", f->codec);
-    if (f->head_len > f->body_len || f->first_ns > f->last_ns ||
+    if (f->head_len > f->body_len || mrd_ev_after(f->first, f->last) ||
         !batch_part_ok(f, f->head_len, f->head_raw) ||
         !batch_part_ok(f, f->body_len - f->head_len, f->cols_raw))
         return mrd_why_set(why, MRD_CORRUPT, 0, "batch header contradicts itself");

@@ -11,6 +11,7 @@
 #define MRD_PROTO_FRAME_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 #define MRD_WIRE_MAJOR 1
 #define MRD_WIRE_MINOR 1
@@ -65,8 +66,8 @@ typedef struct {
     uint64_t session;   /* 0: none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
     int64_t process_id; /* batch */
-    int64_t first_ns;   /* batch: start of the first event, local time of `clock` */
-    int64_t last_ns;    /* batch: latest end of an event (start of unfinished ones) */
+    mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
+    mrd_ev_ns last;     /* batch: latest end of an event (start of unfinished ones) */
     uint32_t boot;      /* mrd_boot_key of the boot whose clock the times are of; 0: not said */
 } mrd_frame;
 

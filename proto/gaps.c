@@ -1,5 +1,7 @@
 #include "proto/gaps.h"
 
+#include "base/clock.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -14,8 +16,8 @@ same_kind(const mrd_gap *a, const mrd_gap *b)
 static void
 join(mrd_gap *to, const mrd_gap *from)
 {
-    to->first_ns = from->first_ns < to->first_ns ? from->first_ns : to->first_ns;
-    to->last_ns = from->last_ns > to->last_ns ? from->last_ns : to->last_ns;
+    to->first = mrd_local_min(from->first, to->first);
+    to->last = mrd_local_max(from->last, to->last);
     to->count = mrd_sat_count(to->count, from->count);
 }
 
@@ -23,9 +25,9 @@ join(mrd_gap *to, const mrd_gap *from)
 static uint64_t
 apart(const mrd_gap *a, const mrd_gap *b)
 {
-    if (a->last_ns < b->first_ns)
-        return (uint64_t) b->first_ns - (uint64_t) a->last_ns;
-    return b->last_ns < a->first_ns ? (uint64_t) a->first_ns - (uint64_t) b->last_ns : 0;
+    if (mrd_local_before(a->last, b->first))
+        return (uint64_t) b->first.ns - (uint64_t) a->last.ns;
+    return mrd_local_before(b->last, a->first) ? (uint64_t) a->first.ns - (uint64_t) b->last.ns : 0;
 }
 
 static void
@@ -61,8 +63,8 @@ mrd_gaps_add(mrd_gaps *g, const mrd_gap *gap)
 
     if (gap->count == 0)
         return;
-    if (grown.last_ns < grown.first_ns)
-        grown.last_ns = grown.first_ns;
+    if (mrd_local_before(grown.last, grown.first))
+        grown.last = grown.first;
     for (size_t i = g->n; i-- > 0;)
         if (same_kind(&g->v[i], &grown) && apart(&g->v[i], &grown) == 0) {
             join(&grown, &g->v[i]);
@@ -78,7 +80,7 @@ by_first(const void *a, const void *b)
 {
     const mrd_gap *x = a, *y = b;
 
-    return (x->first_ns > y->first_ns) - (x->first_ns < y->first_ns);
+    return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
 int64_t
@@ -89,8 +91,8 @@ mrd_gaps_union(mrd_gap *v, size_t n, int64_t from_ns, int64_t to_ns)
     if (n > 0)
         qsort(v, n, sizeof(*v), by_first);
     for (size_t i = 0; i < n; i++) {
-        int64_t first = v[i].first_ns > from_ns ? v[i].first_ns : from_ns;
-        int64_t last = v[i].last_ns < to_ns ? v[i].last_ns : to_ns;
+        int64_t first = v[i].first.ns > from_ns ? v[i].first.ns : from_ns;
+        int64_t last = v[i].last.ns < to_ns ? v[i].last.ns : to_ns;
 
         if (last <= first)
             continue;

@@ -10,10 +10,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 #define MRD_GAPS_MAX 24u /* more than there are causes */
 
 typedef struct {
-    int64_t first_ns, last_ns;
+    mrd_local_ns first, last;
     uint64_t count;
     uint8_t cause;
     bool marked; /* the stored events have a loss record of it */

@@ -77,8 +77,8 @@ typedef struct {
     mrd_link_kind kind;
     uint64_t tag;
     mrd_err err;
-    mrd_bytes data; /* a frame, not checked; owned by the event until mrd_link_event_done */
-    int64_t at_ns;  /* RAW, when it came: a little late, never early */
+    mrd_bytes data;  /* a frame, not checked; owned by the event until mrd_link_event_done */
+    mrd_local_ns at; /* RAW, when it came: a little late, never early */
     void *keep;
 } mrd_link_event;
 
@@ -132,9 +132,9 @@ typedef struct {
 
 /* A received request. Answer it once: mrd_server_reply or mrd_server_drop. */
 typedef struct {
-    mrd_bytes data; /* a frame, not checked */
-    uint32_t conn;  /* connection number, never reused while the server runs */
-    int64_t at_ns;  /* RAW, when it came: a little late, never early */
+    mrd_bytes data;  /* a frame, not checked */
+    uint32_t conn;   /* connection number, never reused while the server runs */
+    mrd_local_ns at; /* RAW, when it came: a little late, never early */
     void *keep;
 } mrd_server_request;
 

@@ -49,13 +49,13 @@ gaps_take(mrd_counts *to, const Mrd__Drop *d)
 {
     for (size_t i = 0; i < d->n_gaps && i < MRD_GAPS_MAX; i++) {
         const Mrd__Gap *g = d->gaps[i];
-        mrd_gap gap = { .first_ns = g->first_ns,
-                        .last_ns = g->last_ns,
+        mrd_gap gap = { .first = { g->first_ns },
+                        .last = { g->last_ns },
                         .count = mrd_count_checked(g->count),
                         .cause = row_of(to, d->cause),
                         .marked = g->marked };
 
-        if (mrd_time_sane(gap.first_ns) && mrd_time_sane(gap.last_ns))
+        if (mrd_time_sane(gap.first.ns) && mrd_time_sane(gap.last.ns))
             mrd_gaps_add(&to->gaps, &gap);
     }
     to->gaps.merged = to->gaps.merged || d->gaps_merged;
@@ -85,7 +85,7 @@ has_gap(const mrd_counts *c, const char *cause, const mrd_gap *gap)
     for (unsigned i = 0; i < c->gaps.n; i++) {
         const mrd_gap *other = &c->gaps.v[i];
 
-        if (other->first_ns == gap->first_ns && other->last_ns == gap->last_ns &&
+        if (other->first.ns == gap->first.ns && other->last.ns == gap->last.ns &&
             strcmp(c->losses[other->cause].cause, cause) == 0)
             return true;
     }
@@ -224,8 +224,7 @@ mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to)
     }
     for (unsigned i = 0; i < c->n_losses; i++) /* without gaps: from first to last */
         if (!told[i] && makes_holes(&c->losses[i]))
-            v[n++] =
-                (mrd_gap){ .first_ns = c->losses[i].first.ns, .last_ns = c->losses[i].last.ns };
+            v[n++] = (mrd_gap){ .first = c->losses[i].first, .last = c->losses[i].last };
     return mrd_gaps_union(v, n, from.ns, to.ns);
 }
 
@@ -237,8 +236,8 @@ gap_json(const mrd_gap *gap)
     mrd_json *g = mrd_json_new_object();
 
     mrd_json_set(g, "count", mrd_json_new_count(gap->count));
-    mrd_json_set(g, "first_local_ns", mrd_json_new_int(gap->first_ns));
-    mrd_json_set(g, "last_local_ns", mrd_json_new_int(gap->last_ns));
+    mrd_json_set(g, "first_local_ns", mrd_json_new_int(gap->first.ns));
+    mrd_json_set(g, "last_local_ns", mrd_json_new_int(gap->last.ns));
     mrd_json_set(g, "marked", mrd_json_new_bool(gap->marked));
     return g;
 }
@@ -295,8 +294,8 @@ gaps_load(mrd_gaps *to, const mrd_json *drop, uint8_t cause)
 
     for (size_t i = 0; gaps != NULL && i < mrd_json_size(gaps) && i < MRD_GAPS_MAX; i++) {
         const mrd_json *g = mrd_json_at(gaps, i);
-        mrd_gap gap = { .first_ns = mrd_json_int(g, "first_local_ns", 0),
-                        .last_ns = mrd_json_int(g, "last_local_ns", 0),
+        mrd_gap gap = { .first = { mrd_json_int(g, "first_local_ns", 0) },
+                        .last = { mrd_json_int(g, "last_local_ns", 0) },
                         .count = (uint64_t) mrd_json_int(g, "count", 0),
                         .cause = cause,
                         .marked = mrd_json_bool(g, "marked", false) };

@@ -244,7 +244,7 @@ check_causality(mrd_core *c, mrd_node *n, mrd_part *p, const mrd_frame *f, mrd_l
     bool violated;
 
     if (f->type != MRD_FRAME_BATCH || f->clock != MRD__CLOCK_KIND__CLOCK_RAW ||
-        !mrd_node_check_causality(n, &c->timescale, &p->causality, (mrd_local_ns){ f->last_ns },
+        !mrd_node_check_causality(n, &c->timescale, &p->causality, (mrd_local_ns){ f->last.ns },
                                   received, false, &violated))
         return;
     c->stats.clock_frames++;

@@ -267,8 +267,8 @@ mrd_part_stored(mrd_part *p, const mrd_frame *f)
     p->batches++;
     p->events += f->events;
     if (f->clock == MRD__CLOCK_KIND__CLOCK_RAW) {
-        p->first.ns = f->first_ns < p->first.ns ? f->first_ns : p->first.ns;
-        p->last.ns = f->last_ns > p->last.ns ? f->last_ns : p->last.ns;
+        p->first.ns = f->first.ns < p->first.ns ? f->first.ns : p->first.ns;
+        p->last.ns = f->last.ns > p->last.ns ? f->last.ns : p->last.ns;
     }
     return MRD_OK;
 }

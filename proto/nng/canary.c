@@ -19,7 +19,7 @@ static struct {
     bool tried;
     nng_socket ends[2];
     nng_pipe pipe; /* up; id 0: none */
-    int64_t up_ns, asked_ns;
+    mrd_local_ns up, asked;
     bool closed; /* and its end not yet told */
     /* Since it was closed. Time without questions, as of a stopped process, counts little. */
     mrd_dur_ns stuck_ns;
@@ -32,7 +32,7 @@ on_pipe(nng_pipe p, nng_pipe_ev what, void *arg)
     pthread_mutex_lock(&lock);
     if (what == NNG_PIPE_EV_ADD_POST) {
         canary.pipe = p;
-        canary.up_ns = mrd_local_now().ns;
+        canary.up = mrd_local_now();
     } else if (nng_pipe_id(p) == nng_pipe_id(canary.pipe)) {
         canary.pipe = (nng_pipe) NNG_PIPE_INITIALIZER;
         canary.closed = false;
@@ -64,18 +64,18 @@ mrd_dur_ns
 mrd_link_stuck(void)
 {
     nng_pipe end = NNG_PIPE_INITIALIZER;
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     mrd_dur_ns gap, stuck;
     bool first;
 
     pthread_mutex_lock(&lock);
     first = !canary.tried;
     canary.tried = true;
-    gap = now - canary.asked_ns;
-    canary.asked_ns = now;
+    gap = mrd_local_diff(now, canary.asked);
+    canary.asked = now;
     if (canary.closed) {
         canary.stuck_ns += gap < GAP_NS ? gap : GAP_NS;
-    } else if (nng_pipe_id(canary.pipe) > 0 && now - canary.up_ns > PERIOD_NS) {
+    } else if (nng_pipe_id(canary.pipe) > 0 && mrd_local_diff(now, canary.up) > PERIOD_NS) {
         end = canary.pipe;
         canary.closed = true;
     }

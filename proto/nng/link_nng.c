@@ -90,14 +90,14 @@ struct mrd_link {
     queued *first, **last;
     int fd;
     bool up, closing;
-    uint32_t pipe; /* the connection that is up */
-    int64_t up_ns, down_ns;
-    bool welcome;       /* on this connection */
-    bool control_waits; /* for the first welcome */
-    bool control_dials; /* somebody sees to its dialer */
+    uint32_t pipe;           /* the connection that is up */
+    mrd_local_ns made, lost; /* the newest connection */
+    bool welcome;            /* on this connection */
+    bool control_waits;      /* for the first welcome */
+    bool control_dials;      /* somebody sees to its dialer */
     char *control_url, *server_name;
-    int64_t control_up_ns; /* when the newest control connection was made */
-    unsigned rebuffs;      /* connections in a row that were closed at once */
+    mrd_local_ns control_up; /* when the newest control connection was made */
+    unsigned rebuffs;        /* connections in a row that were closed at once */
     uint64_t survey_tags;
 };
 
@@ -115,7 +115,7 @@ queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
         return false;
     }
     q->ev = ev;
-    q->ev.at_ns = mrd_local_now().ns;
+    q->ev.at = mrd_local_now();
     q->ev.keep = msg;
     if (msg != NULL)
         q->ev.data = (mrd_bytes){ nng_msg_body(msg), nng_msg_len(msg) };
@@ -192,7 +192,7 @@ on_welcome(mrd_link *link)
     pthread_mutex_lock(&link->lock);
     first = link->control_waits && !link->closing;
     again = !first && !link->welcome && !link->closing && !link->control_dials &&
-            link->control_url != NULL && link->control_up_ns <= link->down_ns;
+            link->control_url != NULL && !mrd_local_after(link->control_up, link->lost);
     link->control_dials = first || again;
     eager = link->rebuffs > 0;
     link->control_waits = false;
@@ -296,17 +296,17 @@ pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
     mrd_link *link = arg;
     uint32_t id = (uint32_t) nng_pipe_id(p);
     bool add = what == NNG_PIPE_EV_ADD_POST, rebuffed = false;
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     nng_duration ms;
 
     pthread_mutex_lock(&link->lock);
     if (add || (link->up && link->pipe == id)) {
-        rebuffed = !add && !link->welcome && now - link->up_ns < REBUFF_NS;
+        rebuffed = !add && !link->welcome && mrd_local_diff(now, link->made) < REBUFF_NS;
         link->rebuffs += rebuffed;
         link->up = add;
         link->pipe = id;
-        link->up_ns = add ? now : link->up_ns;
-        link->down_ns = add ? link->down_ns : now;
+        link->made = add ? now : link->made;
+        link->lost = add ? link->lost : now;
         link->welcome = false;
         (void) queue_put(link, (mrd_link_event){ .kind = add ? MRD_LINK_UP : MRD_LINK_DOWN }, NULL);
     }
@@ -324,7 +324,7 @@ control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
     (void) p;
     (void) what;
     pthread_mutex_lock(&link->lock);
-    link->control_up_ns = mrd_local_now().ns;
+    link->control_up = mrd_local_now();
     pthread_mutex_unlock(&link->lock);
 }
 

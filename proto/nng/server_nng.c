@@ -29,7 +29,7 @@ typedef struct hold {
     nng_ctx ctx;
     nng_aio *aio;
     bool open, sending;
-    int64_t at_ns;     /* RAW, when the request came */
+    mrd_local_ns at;   /* RAW, when the request came */
     struct hold *next; /* in the queue of requests */
 } hold;
 
@@ -80,7 +80,7 @@ hold_cb(void *arg)
         hold_receive(h);
         return;
     }
-    h->at_ns = mrd_local_now().ns;
+    h->at = mrd_local_now();
     pthread_mutex_lock(&s->lock);
     h->next = NULL;
     *s->last = h;
@@ -372,7 +372,7 @@ mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
     msg = nng_aio_get_msg(h->aio);
     *ret_request = (mrd_server_request){ .data = { nng_msg_body(msg), nng_msg_len(msg) },
                                          .conn = (uint32_t) nng_pipe_id(nng_msg_get_pipe(msg)),
-                                         .at_ns = h->at_ns,
+                                         .at = h->at,
                                          .keep = h };
     return true;
 }

@@ -26,7 +26,7 @@ typedef struct {
     nng_stream *streams[2];
     int64_t received[2]; /* bytes, by stream */
     int64_t answered;    /* bytes of messages that are done with */
-    int64_t since_ns;    /* it holds something, or exists */
+    mrd_local_ns since;  /* it holds something, or exists */
     bool holds, closing;
 } entry;
 
@@ -106,7 +106,7 @@ add_bytes(entry *e, int64_t *counter, int64_t bytes)
     e->of->held += (size_t) after - (size_t) before;
     holds = after > (int64_t) MRD_UNACCEPTED_EACH;
     if (holds && !e->holds)
-        e->since_ns = mrd_local_now().ns;
+        e->since = mrd_local_now();
     e->holds = holds;
     if (e->of->held > e->of->budget)
         pthread_cond_signal(&e->of->over);
@@ -156,7 +156,7 @@ insert(const entry *e)
 bool
 mrd_unaccepted_add(mrd_unaccepted *u, nng_pipe p)
 {
-    entry e = { .of = u, .pipe = p, .since_ns = mrd_local_now().ns };
+    entry e = { .of = u, .pipe = p, .since = mrd_local_now() };
     nng_sockaddr remote, local;
     bool ok;
 
@@ -259,14 +259,14 @@ sooner(const entry *a, const entry *b)
 {
     if (b == NULL || a->holds != b->holds)
         return b == NULL || a->holds;
-    return a->since_ns < b->since_ns;
+    return mrd_local_before(a->since, b->since);
 }
 
 /* The next to close, already counted as gone; NULL: none now. */
 static entry *
 take_victim(mrd_unaccepted *u)
 {
-    int64_t old = mrd_local_now().ns - MRD_UNACCEPTED_OLD;
+    mrd_local_ns old = mrd_local_sub(mrd_local_now(), MRD_UNACCEPTED_OLD);
     bool hard = u->held > HARD * u->budget;
     entry *victim = NULL;
 
@@ -275,7 +275,8 @@ take_victim(mrd_unaccepted *u)
     for (size_t i = 0; i < n_entries; i++) {
         entry *e = &entries[i];
 
-        if (e->of == u && !e->closing && (hard || e->since_ns <= old) && sooner(e, victim))
+        if (e->of == u && !e->closing && (hard || !mrd_local_after(e->since, old)) &&
+            sooner(e, victim))
             victim = e;
     }
     if (victim == NULL)

@@ -104,7 +104,7 @@ answer(bench *b)
         CHECK_INT(msg.frame.type, MRD_FRAME_PROBE);
         m.k = msg.u.probe->k;
         m.boot_id = b->timeline;
-        m.r2 = r.at_ns + b->offset;
+        m.r2 = r.at.ns + b->offset;
         m.r3 = mrd_local_now().ns + b->offset;
         mrd_msg_free(&msg);
         REQUIRE(mrd_msg_pack(&f, &m, &out, NULL) == MRD_OK);

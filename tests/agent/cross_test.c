@@ -48,7 +48,7 @@ open_drain(void)
 static void
 take(void *self, const mrd_cross_read *read)
 {
-    CHECK_ERR("add", mrd_cross_table_add(self, read->raw_ns, read->other_ns), MRD_OK);
+    CHECK_ERR("add", mrd_cross_table_add(self, read->raw, read->other), MRD_OK);
 }
 
 /* What a reader of a batch that was opened then has to go by. */
@@ -91,8 +91,8 @@ TEST(a_stamp_of_before_a_step_is_placed)
         }
         t = readings_of_batch(p, opened);
         CHECK(t.n < 12); /* and not all that there are */
-        place = mrd_cross_table_find(&t, wall, t.v[t.n - 1].raw_ns);
-        off = place.raw_ns - opened;
+        place = mrd_cross_table_find(&t, wall, t.v[t.n - 1].raw.ns);
+        off = place.raw.ns - opened;
         snprintf(row, sizeof(row), "%d batches since: off by %" PRId64 " ns, said to be %" PRId64,
                  others[k], off, place.doubt);
         CHECK_ROW(row, off >= -MRD_MS - place.doubt && off <= MRD_MS + place.doubt);

@@ -75,7 +75,7 @@ setup_in(fixture *f, const char *dir, uint32_t boot)
     f->process.id = mrd_catalog_process(f->process.catalog, &p);
     mrd_track_init(&t, f->process.id, MRD_SRC_ANNOTATION);
     f->track = mrd_catalog_track(f->process.catalog, &t);
-    f->off_ns = mrd_drain_crosses(f->drain, &n)->other_ns - mrd_drain_crosses(f->drain, &n)->raw_ns;
+    f->off_ns = mrd_drain_crosses(f->drain, &n)->other.ns - mrd_drain_crosses(f->drain, &n)->raw.ns;
     f->start_ns = mrd_local_now().ns;
 }
 
@@ -146,8 +146,8 @@ TEST(nothing_of_before_the_session_gets_in)
                 if (rows[i].kind == MRD_LOSS &&
                     rows[i].begun > 0) { /* its times are the session's */
                     REQUIRE(st.gaps.n == 1 && st.gaps.v[0].marked);
-                    CHECK(st.gaps.v[0].first_ns >= f.start_ns);
-                    CHECK(st.gaps.v[0].last_ns <= f.start_ns + 10ll * SEC);
+                    CHECK(st.gaps.v[0].first.ns >= f.start_ns);
+                    CHECK(st.gaps.v[0].last.ns <= f.start_ns + 10ll * SEC);
                     CHECK(st.drops[MRD_DROP_RUNTIME].first_ns >= f.start_ns);
                 }
                 teardown(&f);
@@ -218,7 +218,7 @@ TEST(a_batch_that_the_spool_refuses_is_lost_at_its_raw_time)
         CHECK(llabs(d->first_ns - (f.start_ns + 2 * MRD_SEC)) < 100 * MRD_MS);
         CHECK(llabs(d->last_ns - (f.start_ns + 3 * MRD_SEC)) < 100 * MRD_MS);
         REQUIRE(st.gaps.n == 1);
-        CHECK_INT(st.gaps.v[0].first_ns, d->first_ns);
+        CHECK_INT(st.gaps.v[0].first.ns, d->first_ns);
         teardown(&f);
     }
 }

@@ -355,10 +355,10 @@ add_of(mrd_spool *s, uint64_t session, uint8_t type, uint8_t clock, uint32_t eve
     mrd_frame f = { .type = type,
                     .clock = clock,
                     .epoch = mrd_spool_epoch(s),
-                    .session = session,
-                    .seq = mrd_spool_next_seq(s, session),
-                    .first_ns = first,
-                    .last_ns = last };
+                     .session = session,
+                     .seq = mrd_spool_next_seq(s, session),
+                     .first = { first },
+                     .last = { last } };
 
     if (type == MRD_FRAME_BATCH) {
         f.events = events == 0 ? 1 : events;

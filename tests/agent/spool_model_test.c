@@ -85,8 +85,8 @@ bytes_of(const model *m, const mrd_spool_item *item)
                     .epoch = m->epoch,
                     .session = item->session,
                     .seq = item->seq,
-                    .first_ns = item->first_ns,
-                    .last_ns = item->last_ns };
+                    .first = { item->first_ns },
+                    .last = { item->last_ns } };
 
     if (f.type == MRD_FRAME_BATCH) {
         f.events = (uint32_t) item->events;

@@ -261,7 +261,8 @@ put_claimed_events(part *p, mrd_journal *j, const claims *c, unsigned clock)
     mrd_catalog *cat = mrd_catalog_new();
     mrd_codec *codec = mrd_codec_new();
     mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
-    mrd_cross_read cross[] = { { c->cross_raw, c->cross_wall, 20 }, { 5, 1000, 20 } };
+    mrd_cross_read cross[] = { { { c->cross_raw }, { c->cross_wall }, 20 },
+                               { { 5 }, { 1000 }, 20 } };
     mrd_event ev = { .kind = MRD_SPAN, .ts_ns = c->event, .dur_ns = c->dur < 0 ? 0 : c->dur };
     mrd_buf wire = { 0 };
     mrd_process proc;

@@ -245,7 +245,7 @@ put_stamped(recording *r, int64_t offset, int64_t late)
         for (int64_t i = 0; i <= 10; i++) {
             int64_t sess = ZERO + sec * MRD_SEC + i * 100 * MRD_MS;
             int64_t wall = wall_of(sess), then = sess + late * MRD_SEC;
-            mrd_cross_read read = { then - offset, wall_of(then), 50 };
+            mrd_cross_read read = { { then - offset }, { wall_of(then) }, 50 };
 
             ev.ts_ns = wall;
             if (i < 10)

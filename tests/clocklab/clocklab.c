@@ -321,7 +321,7 @@ answer_forever(const char *url)
         if (mrd_msg_unpack(r.data, &msg, NULL) != MRD_OK || msg.frame.type != MRD_FRAME_PROBE)
             _exit(2);
         m.k = msg.u.probe->k;
-        m.r2 = r.at_ns + session_minus_raw;
+        m.r2 = r.at.ns + session_minus_raw;
         mrd_msg_free(&msg);
         mrd_buf_reset(&out);
         m.r3 = mrd_local_now().ns + session_minus_raw;

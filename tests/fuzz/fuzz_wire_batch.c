@@ -31,8 +31,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         memcpy(&raw.cols_raw, data + 20, 4);
         memcpy(&raw.events, data + 24, 4);
         memcpy(&raw.process_id, data + 64, 8);
-        memcpy(&raw.first_ns, data + 72, 8);
-        memcpy(&raw.last_ns, data + 80, 8);
+        memcpy(&raw.first, data + 72, 8);
+        memcpy(&raw.last, data + 80, 8);
         mrd_frame_put(&raw, body, header);
         if (mrd_frame_get((mrd_bytes){ header, sizeof(header) }, &f, NULL) == MRD_OK &&
             mrd_batch_open(r, &f, body, cat, &info, NULL) == MRD_OK) {

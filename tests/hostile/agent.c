@@ -373,8 +373,9 @@ good_batch(hostile *h, mrd_frame *f, mrd_codec_id codec, mrd_buf *wire)
     for (unsigned i = 0; i < n; i++)
         push_event(d, b, tracks, mrd_catalog_intern(cat, one_in(d, 9) ? "tick" : "hostile"), sane);
     for (unsigned i = 0; clock != 0 && i < below(d, 5); i++)
-        (void) mrd_batch_cross(b, &(mrd_cross_read){ some_time(d, mrd_local_now().ns),
-                                                     some_time(d, mrd_wall_now().ns), absurd(d) });
+        (void) mrd_batch_cross(b, &(mrd_cross_read){ { some_time(d, mrd_local_now().ns) },
+                                                     { some_time(d, mrd_wall_now().ns) },
+                                                     absurd(d) });
     err = mrd_batch_encode(b, h->codec, codec, f, wire, NULL);
     mrd_batch_free(b);
     mrd_catalog_free(cat);
@@ -399,8 +400,8 @@ misstate(draws *d, mrd_frame *f, mrd_buf *wire)
         f->events = 1 + below(d, MRD_BATCH_EVENTS);
         break;
     case 1:
-        f->first_ns = some_time(d, f->first_ns);
-        f->last_ns = some_time(d, f->last_ns);
+        f->first = (mrd_ev_ns){ some_time(d, f->first.ns) };
+        f->last = (mrd_ev_ns){ some_time(d, f->last.ns) };
         break;
     case 2:
         f->process_id = absurd(d);
@@ -424,8 +425,8 @@ no_batch(draws *d, mrd_frame *f, mrd_buf *wire)
     f->head_len = f->head_raw = (uint32_t) n / 2;
     f->cols_raw = (uint32_t) (n - n / 2);
     f->events = 1 + below(d, 100);
-    f->first_ns = some_time(d, mrd_local_now().ns);
-    f->last_ns = some_time(d, f->first_ns);
+    f->first = (mrd_ev_ns){ some_time(d, mrd_local_now().ns) };
+    f->last = (mrd_ev_ns){ some_time(d, f->first.ns) };
     mrd_frame_put(f, (mrd_bytes){ body, n }, all);
     mrd_buf_add(wire, all, MRD_FRAME_HEADER + n);
 }

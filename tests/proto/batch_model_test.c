@@ -77,7 +77,7 @@ static whole
 whole_new(void)
 {
     whole w = { .cat = mrd_catalog_new(), .codec = mrd_codec_new() };
-    mrd_cross_read cross = { 1, 2, 3 };
+    mrd_cross_read cross = { { 1 }, { 2 }, 3 };
     mrd_process p;
     mrd_track t;
     mrd_track_id spans;

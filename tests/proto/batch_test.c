@@ -229,7 +229,7 @@ trip_open(mrd_batch *b, mrd_codec_id codec_id, mrd_catalog *into)
     CHECK_ERR("check", mrd_frame_check((mrd_bytes){ t.wire.p, t.wire.len }, &t.frame, &body, &why),
               MRD_OK);
     CHECK(f.body_crc == t.frame.body_crc && f.cols_raw == t.frame.cols_raw &&
-          f.last_ns == t.frame.last_ns);
+          f.last.ns == t.frame.last.ns);
     t.err = mrd_batch_open(t.reader, &t.frame, body, into, &t.info, &why);
     CHECK_ERR(why.text, t.err, MRD_OK);
     return t;
@@ -259,7 +259,7 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     world w = world_new();
     made *all = calloc(n, sizeof(*all));
     mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, n);
-    mrd_cross_read cross = { INT64_MIN, INT64_MAX, 77 };
+    mrd_cross_read cross = { { INT64_MIN }, { INT64_MAX }, 77 };
     mrd_why why = { 0 };
     const mrd_event *ev;
     uint32_t seen = 0;
@@ -267,7 +267,7 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     trip t;
 
     CHECK(mrd_batch_cross(b, &cross) == MRD_OK);
-    CHECK(mrd_batch_cross(b, &(mrd_cross_read){ 5, -6, 7 }) == MRD_OK);
+    CHECK(mrd_batch_cross(b, &(mrd_cross_read){ { 5 }, { -6 }, 7 }) == MRD_OK);
     for (uint32_t i = 0; i < n; i++) {
         make_event(&w, &all[i], base, spread);
         all[i].ev.seq = i;
@@ -279,12 +279,12 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     CHECK(mrd_batch_range(b, &first, &last));
     CHECK(first == begin && last == end);
     t = trip_open(b, codec_id, w.cat);
-    CHECK(t.frame.first_ns == first && t.frame.last_ns == last);
+    CHECK(t.frame.first.ns == first && t.frame.last.ns == last);
     CHECK(t.frame.events == n && t.frame.seq == 10 && t.frame.agent == 7);
     CHECK(mrd_batch_events(b) == 0);
     REQUIRE(t.info.n_cross == 2);
-    CHECK(t.info.cross[0].raw_ns == INT64_MIN && t.info.cross[0].bracket_ns == 77);
-    CHECK(t.info.cross[1].raw_ns == 5 && t.info.cross[1].other_ns == -6 &&
+    CHECK(t.info.cross[0].raw.ns == INT64_MIN && t.info.cross[0].bracket_ns == 77);
+    CHECK(t.info.cross[1].raw.ns == 5 && t.info.cross[1].other.ns == -6 &&
           t.info.cross[1].bracket_ns == 7);
     CHECK_INT(t.info.process, w.process);
     qsort(all, n, sizeof(*all), made_order);
@@ -746,7 +746,7 @@ TEST(an_empty_batch_is_not_sent)
     world w = world_new();
     mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, 0);
     mrd_codec *codec = mrd_codec_new();
-    mrd_cross_read cross = { 1, 2, 3 };
+    mrd_cross_read cross = { { 1 }, { 2 }, 3 };
     mrd_frame f = { .seq = 10 };
     mrd_buf wire = { 0 };
     mrd_why why = { 0 };

@@ -61,7 +61,7 @@ turn(ends *e)
             (void) mrd_link_submit(e->link, TAG, (mrd_bytes){ hello, sizeof(hello) });
         if (ev.kind == MRD_LINK_REPLY) {
             e->welcomed++;
-            e->welcomed_ns = ev.at_ns;
+            e->welcomed_ns = ev.at.ns;
         }
         mrd_link_event_done(&ev);
     }

@@ -19,8 +19,8 @@ some_gap(uint64_t *seed, unsigned causes)
 {
     mrd_gap g = { .count = 1 + chance(seed) % 9, .cause = (uint8_t) (chance(seed) % causes) };
 
-    g.first_ns = (int64_t) (chance(seed) % SPAN);
-    g.last_ns = g.first_ns + (int64_t) (chance(seed) % 40);
+    g.first = (mrd_local_ns){ (int64_t) (chance(seed) % SPAN) };
+    g.last = mrd_local_add(g.first, (int64_t) (chance(seed) % 40));
     g.marked = chance(seed) % 2;
     return g;
 }
@@ -43,13 +43,13 @@ TEST(union_against_a_bitmap)
         for (unsigned i = 0; i < n; i++) {
             mrd_gap one = some_gap(&seed, 7);
 
-            memset(lost + one.first_ns, 1, (size_t) (one.last_ns - one.first_ns));
+            memset(lost + one.first.ns, 1, (size_t) mrd_local_diff(one.last, one.first));
             count += one.count;
             mrd_gaps_add(&g, &one);
         }
         REQUIRE(g.n <= MRD_GAPS_MAX);
         for (unsigned i = 0; i < g.n; i++) {
-            memset(kept + g.v[i].first_ns, 1, (size_t) (g.v[i].last_ns - g.v[i].first_ns));
+            memset(kept + g.v[i].first.ns, 1, (size_t) mrd_local_diff(g.v[i].last, g.v[i].first));
             there += g.v[i].count;
         }
         CHECK_INT(there, count);
@@ -67,18 +67,18 @@ TEST(more_kinds_than_room_and_absurd_times)
     mrd_gaps g = { 0 };
 
     for (unsigned i = 0; i < 255; i++)
-        mrd_gaps_add(&g, &(mrd_gap){ .first_ns = i % 2 ? INT64_MIN : INT64_MAX - i,
-                                     .last_ns = INT64_MAX,
+        mrd_gaps_add(&g, &(mrd_gap){ .first = { i % 2 ? INT64_MIN : INT64_MAX - i },
+                                     .last = { INT64_MAX },
                                      .count = UINT64_MAX,
                                      .cause = (uint8_t) i });
     CHECK_INT(g.n, MRD_GAPS_MAX);
     CHECK(g.merged);
     CHECK_INT(mrd_gaps_union(g.v, g.n, INT64_MIN, INT64_MAX), INT64_MAX);
     memset(&g, 0, sizeof(g));
-    mrd_gaps_add(&g, &(mrd_gap){ .first_ns = 5, .last_ns = 3, .count = 1 });
-    mrd_gaps_add(&g, &(mrd_gap){ .first_ns = 9, .last_ns = 9 });
+    mrd_gaps_add(&g, &(mrd_gap){ .first = { 5 }, .last = { 3 }, .count = 1 });
+    mrd_gaps_add(&g, &(mrd_gap){ .first = { 9 }, .last = { 9 } });
     REQUIRE(g.n == 1);
-    CHECK_INT(g.v[0].last_ns, 5);
+    CHECK_INT(g.v[0].last.ns, 5);
 }
 
 TEST_MAIN()

@@ -118,7 +118,7 @@ TEST(frame_rejects)
             .head_len = 4,
             .head_raw = 4,
             .cols_raw = 6,
-            .first_ns = 1 },
+            .first = { 1 } },
           MRD_CORRUPT },
         { "a batch",
           { .type = MRD_FRAME_BATCH, .events = 1, .head_len = 4, .head_raw = 4, .cols_raw = 6 },

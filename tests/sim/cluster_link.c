@@ -49,7 +49,7 @@ put_event(sim_link *l, mrd_link_kind kind, uint64_t tag, mrd_bytes data)
     mrd_link_event ev = { .kind = kind,
                           .tag = tag,
                           .err = kind == MRD_LINK_FAILED ? MRD_TIMEOUT : MRD_OK,
-                          .at_ns = agent_local(l->n->a, l->n->w->now) };
+                          .at = { agent_local(l->n->a, l->n->w->now) } };
 
     if (data.len > 0) {
         ev.keep = malloc(data.len);

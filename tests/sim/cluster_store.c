@@ -329,7 +329,7 @@ store_append(world *w, const mrd_effect *e)
         for (size_t i = 0; i < e->frame.body_len; i++)
             data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
         f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
-        f.frame.last_ns = f.frame.first_ns = w->now;
+        f.frame.last = f.frame.first = (mrd_ev_ns){ w->now };
         mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
     }
     f.data = (mrd_bytes){ data, len };
