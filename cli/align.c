@@ -108,8 +108,8 @@ find_units(mrd_alignment *a)
         if (u == MRD_MAP_NONE) {
             u = (uint32_t) a->n_units++;
             a->units[u] = (unit){ .name = unit_name(a->cat, p),
-                                  .first = INT64_MAX,
-                                  .last = INT64_MIN,
+                                  .first = { INT64_MAX },
+                                  .last = { INT64_MIN },
                                   .described = known_clock(a->cat, p) != NULL };
             err = mrd_map_put(&index, key, u);
         }
@@ -134,10 +134,10 @@ note_time(presence *at, const mrd_event *ev)
 
     if (ev->ts_ns == 0)
         return; /* no time */
-    at->first = ev->ts_ns < at->first ? ev->ts_ns : at->first;
-    at->last = ev->ts_ns > at->last ? ev->ts_ns : at->last;
-    if (end != INT64_MAX && end > at->longest_at + at->longest) {
-        at->longest_at = ev->ts_ns;
+    at->first = (mrd_local_ns){ ev->ts_ns < at->first.ns ? ev->ts_ns : at->first.ns };
+    at->last = (mrd_local_ns){ ev->ts_ns > at->last.ns ? ev->ts_ns : at->last.ns };
+    if (end != INT64_MAX && end > at->longest_at.ns + at->longest) {
+        at->longest_at = (mrd_local_ns){ ev->ts_ns };
         at->longest = end - ev->ts_ns;
     }
 }
@@ -232,7 +232,7 @@ see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_wh
                 break;
             }
             slot[u] = a->n_at;
-            a->at[a->n_at++] = (presence){ i, u, INT64_MAX, INT64_MIN, INT64_MIN, 0 };
+            a->at[a->n_at++] = (presence){ i, u, { INT64_MAX }, { INT64_MIN }, { INT64_MIN }, 0 };
         }
         note_time(&a->at[slot[u]], ev);
         if (see_event(a, cc, ev, u) != MRD_OK)
@@ -436,7 +436,7 @@ aligned_clock(const mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
     const unit *at = &a->units[u];
     const mrd_coll_process *p = &sol->process[u];
     mrd_clock_info c = unit_clock(a, u);
-    mrd_local_ns middle = { at->first + (at->last - at->first) / 2 };
+    mrd_local_ns middle = { at->first.ns + mrd_local_diff(at->last, at->first) / 2 };
     mrd_align_cursor cursor = { 0 };
     mrd_sess_ns there;
 
@@ -472,8 +472,8 @@ take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
         at->segments = sol->process[u].segments;
         at->n_segments = sol->process[u].segment_count;
         sol->process[u].segments = NULL;
-        at->first = at->segments[0].from;
-        at->last = at->segments[at->n_segments - 1].to;
+        at->first = (mrd_local_ns){ at->segments[0].from };
+        at->last = (mrd_local_ns){ at->segments[at->n_segments - 1].to };
         at->reference = u == sol->reference;
         aligned++;
     }

@@ -17,7 +17,7 @@ typedef struct {
     mrd_sid name;
     uint64_t says_all, says_single; /* annotations about all-to-all, and about send and recv */
     uint32_t clock;                 /* in the catalog */
-    int64_t first, last;            /* evidence of its clock, local; first > last: none */
+    mrd_local_ns first, last;       /* evidence of its clock, local; first > last: none */
     mrd_align *table;               /* NULL: its own clock */
     mrd_coll_segment *segments;     /* of the table: where it is known */
     size_t n_segments;
@@ -29,8 +29,9 @@ typedef struct {
 typedef struct {
     size_t stream;
     uint32_t unit;
-    int64_t first, last;         /* local, of begins; first > last: only events without time */
-    int64_t longest_at, longest; /* begin and duration of the event that ends last */
+    mrd_local_ns first, last; /* local, of begins; first > last: only events without time */
+    mrd_local_ns longest_at;  /* begin of the event that ends last */
+    mrd_dur_ns longest;       /* its duration */
 } presence;
 
 typedef struct {

@@ -19,7 +19,7 @@ typedef struct {
 static bool
 is_of_clock(const unit *u, int64_t local)
 {
-    return local != 0 && (local > EPOCH_NS) == (u->first > EPOCH_NS);
+    return local != 0 && (local > EPOCH_NS) == (u->first.ns > EPOCH_NS);
 }
 
 static bool
@@ -168,12 +168,12 @@ mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why 
 }
 
 static int64_t
-session_time(mrd_alignment *a, uint32_t u, int64_t local)
+session_time(mrd_alignment *a, uint32_t u, mrd_local_ns local)
 {
     uint32_t bound = 0;
 
-    return is_moved(a, u) && is_of_clock(&a->units[u], local) ? map_time(a, u, local, &bound)
-                                                              : local;
+    return is_moved(a, u) && is_of_clock(&a->units[u], local.ns) ? map_time(a, u, local.ns, &bound)
+                                                                 : local.ns;
 }
 
 bool
@@ -187,7 +187,7 @@ mrd_alignment_range(mrd_alignment *a, size_t i, int64_t *ret_first, int64_t *ret
         const presence *at = &a->at[k];
         int64_t from, to, end;
 
-        if (at->stream != i || at->first > at->last)
+        if (at->stream != i || mrd_local_after(at->first, at->last))
             continue;
         from = session_time(a, at->unit, at->first);
         to = session_time(a, at->unit, at->last);

@@ -386,11 +386,11 @@ typedef bool wait_for(demo *d);
 static mrd_err
 wait_until(demo *d, wait_for *what, const char *message, mrd_why *why)
 {
-    int64_t until = mrd_local_now().ns + d->set->timeout;
+    mrd_local_ns until = mrd_local_add(mrd_local_now(), d->set->timeout);
     mrd_err err;
 
     while ((err = look_around(d, why)) == MRD_OK && !what(d)) {
-        if (mrd_local_now().ns > until)
+        if (mrd_local_after(mrd_local_now(), until))
             return mrd_why_set(why, MRD_TIMEOUT, 0, "%s (--timeout); logs are in %s", message,
                                d->work);
         mrd_cluster_sleep(50 * MRD_MS);
@@ -449,12 +449,12 @@ all_working(demo *d)
 static mrd_err
 wait_for_clocks(demo *d, mrd_why *why)
 {
-    int64_t until = mrd_local_now().ns + ALIGN_PATIENCE;
+    mrd_local_ns until = mrd_local_add(mrd_local_now(), ALIGN_PATIENCE);
     mrd_err err;
     size_t n;
 
     while ((err = look_around(d, why)) == MRD_OK && (n = count_nodes(d, is_aligned)) < d->nodes.n &&
-           mrd_local_now().ns < until)
+           mrd_local_before(mrd_local_now(), until))
         mrd_cluster_sleep(100 * MRD_MS);
     if (err == MRD_OK)
         printf("clocks      known by probes on %zu of %zu nodes\n", n, d->nodes.n);
@@ -562,12 +562,12 @@ session_over(void *self, const mrd_json *doc)
 static mrd_err
 wait_for_step(demo *d, mrd_why *why)
 {
-    int64_t from = d->nodes.step_ns - d->set->duration / 2;
+    mrd_local_ns from = mrd_local_sub(d->nodes.step, d->set->duration / 2);
     mrd_err err;
 
-    while ((err = look_around(d, why)) == MRD_OK && mrd_local_now().ns < from)
+    while ((err = look_around(d, why)) == MRD_OK && mrd_local_before(mrd_local_now(), from))
         mrd_cluster_sleep(50 * MRD_MS);
-    if (mrd_local_now().ns > d->nodes.step_ns) {
+    if (mrd_local_after(mrd_local_now(), d->nodes.step)) {
         printf("            (slow here: the wall clock has jumped before the recording begins)\n");
         d->incomplete = true;
     }

@@ -69,7 +69,7 @@ static const char more[] =
 
 typedef struct {
     mrd_progress line;
-    int64_t start_ns;
+    mrd_local_ns start;
     mrd_dur_ns duration;
 } watching;
 
@@ -78,7 +78,7 @@ recorded(void *self, const mrd_json *doc)
 {
     watching *w = self;
     char text[64];
-    long long passed = (mrd_local_now().ns - w->start_ns) / MRD_SEC;
+    long long passed = mrd_local_diff(mrd_local_now(), w->start) / MRD_SEC;
 
     if (w->duration > 0)
         snprintf(text, sizeof(text), "%lld s of %lld s", passed,
@@ -93,7 +93,7 @@ recorded(void *self, const mrd_json *doc)
 static mrd_err
 watch(const settings *set, mrd_client *client, const char *id, mrd_json **doc, mrd_why *why)
 {
-    watching w = { .start_ns = mrd_local_now().ns, .duration = set->request.params.duration };
+    watching w = { .start = mrd_local_now(), .duration = set->request.params.duration };
     mrd_dur_ns limit = w.duration > 0 ? w.duration + set->wait : INT64_MAX / 2;
     mrd_err err;
 

@@ -157,7 +157,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
 
 typedef struct {
     const char *path;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
 } view_range;
 
 static int
@@ -165,7 +165,7 @@ range_order(const void *a, const void *b)
 {
     const view_range *x = a, *y = b;
 
-    return x->first_ns < y->first_ns ? -1 : x->first_ns > y->first_ns;
+    return mrd_ev_before(x->first, y->first) ? -1 : mrd_ev_after(x->first, y->first);
 }
 
 /* Notes where inputs lie so far apart that they are hardly of one run, the widest gap. */
@@ -178,12 +178,12 @@ note_apart(mrd_catalog *cat, view_range *v, size_t n)
 
     qsort(v, n, sizeof(*v), range_order);
     for (size_t i = 1; i < n; i++) {
-        if (v[i].first_ns > v[latest].last_ns &&
-            (uint64_t) v[i].first_ns - (uint64_t) v[latest].last_ns >= widest) {
-            widest = (uint64_t) v[i].first_ns - (uint64_t) v[latest].last_ns;
+        if (mrd_ev_after(v[i].first, v[latest].last) &&
+            (uint64_t) v[i].first.ns - (uint64_t) v[latest].last.ns >= widest) {
+            widest = (uint64_t) v[i].first.ns - (uint64_t) v[latest].last.ns;
             before = i;
         }
-        latest = v[i].last_ns > v[latest].last_ns ? i : latest;
+        latest = mrd_ev_after(v[i].last, v[latest].last) ? i : latest;
     }
     if (before < n)
         mrd_catalog_note(cat,
@@ -206,10 +206,10 @@ note_times(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store, mrd_
         const mrd_stream *stream = mrd_store_at(store, i);
         view_range *r = &v[n];
 
-        if (mrd_stream_profile(stream) != 0 || !mrd_stream_range(stream, &r->first_ns, &r->last_ns))
+        if (mrd_stream_profile(stream) != 0 || !mrd_stream_range(stream, &r->first.ns, &r->last.ns))
             continue;
         r->path = mrd_stream_label(stream);
-        if (r->first_ns < 0)
+        if (r->first.ns < 0)
             mrd_catalog_note(cat,
                              "'%s' has times before zero: Perfetto refuses them, so all times of a "
                              ".pftrace are later by whole seconds (its attribute "

@@ -63,12 +63,12 @@ typedef struct {
     demo_node v[DEMO_NODES_MAX];
     size_t n;
     bool spaces;
-    char hub[32];     /* namespace of the aggregator, and of this process from then on */
-    char address[32]; /* of the aggregator, for the nodes */
-    char outside[32]; /* and for everybody else on this machine; "": it cannot be reached */
-    char note[256];   /* why there are no namespaces */
-    int64_t epoch_ns; /* when the clocks begin to be wrong, true raw time */
-    int64_t step_ns;  /* when a wall clock is stepped, true raw time; 0: none is */
+    char hub[32];       /* namespace of the aggregator, and of this process from then on */
+    char address[32];   /* of the aggregator, for the nodes */
+    char outside[32];   /* and for everybody else on this machine; "": it cannot be reached */
+    char note[256];     /* why there are no namespaces */
+    mrd_local_ns epoch; /* when the clocks begin to be wrong, true raw time */
+    mrd_local_ns step;  /* when a wall clock is stepped, true raw time; 0: none is */
 } demo_nodes;
 
 /* n nodes with folders below dir. spaces false: never namespaces. Without the means for namespaces

@@ -136,8 +136,8 @@ clocks_open(demo_nodes *nodes, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
-    nodes->epoch_ns = mrd_local_now().ns;
-    nodes->step_ns = nodes->epoch_ns + STEP_AFTER;
+    nodes->epoch = mrd_local_now();
+    nodes->step = mrd_local_add(nodes->epoch, STEP_AFTER);
     for (size_t i = 0; i < nodes->n && err == MRD_OK; i++) {
         demo_node *node = &nodes->v[i];
         size_t e = i % MRD_COUNT(errors);
@@ -146,7 +146,7 @@ clocks_open(demo_nodes *nodes, mrd_why *why)
                  (long long) (errors[e].offset_ms + 137 * (int64_t) (i / MRD_COUNT(errors))),
                  errors[e].ppm, errors[e].wander, i + 1 == nodes->n ? ",wallstep=1h@15s" : "");
         snprintf(node->setting, sizeof(node->setting), MRD_SIMCLOCK_ENV "=%s,epoch=%lld",
-                 node->error, (long long) nodes->epoch_ns);
+                 node->error, (long long) nodes->epoch.ns);
         err = mrd_simclock_parse(strchr(node->setting, '=') + 1, &node->clock, why);
     }
     return err;

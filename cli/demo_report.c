@@ -225,7 +225,8 @@ demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *se
 /* One participant's part, in session time and as the node's wall clock had it. */
 typedef struct {
     size_t core; /* of all nodes, counted through */
-    int64_t begin, end, wall_begin, wall_end;
+    mrd_sess_ns begin, end;
+    mrd_wall_ns wall_begin, wall_end;
 } part;
 
 typedef struct {
@@ -239,7 +240,7 @@ by_end(const void *a, const void *b)
 {
     const part *x = a, *y = b;
 
-    return (x->end > y->end) - (x->end < y->end);
+    return mrd_sess_after(x->end, y->end) - mrd_sess_before(x->end, y->end);
 }
 
 static const demo_node *
@@ -264,15 +265,17 @@ read_parts(const demo_nodes *nodes, size_t cores, const mrd_json *doc, int64_t c
         const mrd_json *e = mrd_json_at(events, i);
         const demo_node *node = node_called(nodes, mrd_json_str(e, "instance_id", ""));
         size_t core = strtoul(mrd_json_str(e, "lnc_idx", "0"), NULL, 10);
-        part p = { .begin = mrd_json_int(e, "timestamp", 0) };
+        part p = { .begin = { mrd_json_int(e, "timestamp", 0) } };
 
         if (node == NULL || core >= cores ||
             strcmp(mrd_json_str(e, "name", ""), "cc_exec_barrier") != 0)
             continue;
         p.core = (size_t) (node - nodes->v) * cores + core;
-        p.end = p.begin + mrd_json_int(e, "duration", 0);
-        p.wall_begin = p.begin + mrd_simclock_wall_delta(&node->clock, p.begin - constant);
-        p.wall_end = p.end + mrd_simclock_wall_delta(&node->clock, p.end - constant);
+        p.end = mrd_sess_add(p.begin, mrd_json_int(e, "duration", 0));
+        p.wall_begin = (mrd_wall_ns){ p.begin.ns + mrd_simclock_wall_delta(&node->clock,
+                                                                           p.begin.ns - constant) };
+        p.wall_end =
+            (mrd_wall_ns){ p.end.ns + mrd_simclock_wall_delta(&node->clock, p.end.ns - constant) };
         v[n++] = p;
     }
     if (v != NULL)
@@ -288,7 +291,8 @@ disorder(const part *p, size_t n, bool wall)
     int64_t last_begin = INT64_MIN, first_end = INT64_MAX;
 
     for (size_t i = 0; i < n; i++) {
-        int64_t begin = wall ? p[i].wall_begin : p[i].begin, end = wall ? p[i].wall_end : p[i].end;
+        int64_t begin = wall ? p[i].wall_begin.ns : p[i].begin.ns,
+                end = wall ? p[i].wall_end.ns : p[i].end.ns;
 
         last_begin = begin > last_begin ? begin : last_begin;
         first_end = end < first_end ? end : first_end;
@@ -301,18 +305,18 @@ count_one(order *o, const part *p, size_t n)
 {
     mrd_dur_ns merged = disorder(p, n, false);
     size_t last = 0;
-    int64_t before = INT64_MIN;
+    mrd_sess_ns before = { INT64_MIN };
 
     o->whole++;
     o->by_wall += disorder(p, n, true) > 0;
     o->merged += merged > 0;
     o->gap = merged > o->gap ? merged : o->gap;
     for (size_t i = 1; i < n; i++)
-        last = p[i].begin > p[last].begin ? i : last;
+        last = mrd_sess_after(p[i].begin, p[last].begin) ? i : last;
     for (size_t i = 0; i < n; i++)
-        before = i != last && p[i].begin > before ? p[i].begin : before;
+        before = i != last && mrd_sess_after(p[i].begin, before) ? p[i].begin : before;
     o->last[p[last].core]++;
-    o->late[p[last].core] += p[last].begin - before;
+    o->late[p[last].core] += mrd_sess_diff(p[last].begin, before);
 }
 
 static void
@@ -351,7 +355,7 @@ demo_print_order(const demo_nodes *nodes, size_t cores, const char *store, const
     else if (o.last != NULL && o.late != NULL)
         v = read_parts(nodes, cores, doc, session_constant(store), &n);
     for (size_t from = 0, to; v != NULL && from < n; from = to) {
-        for (to = from + 1; to < n && v[to].end - v[to - 1].end < together;)
+        for (to = from + 1; to < n && mrd_sess_diff(v[to].end, v[to - 1].end) < together;)
             to++;
         if (to - from == all)
             count_one(&o, v + from, all);

@@ -15,7 +15,9 @@
 /* An execution on a core, as the system trace has it. */
 typedef struct {
     mrd_proc_id process;
-    int64_t core, start_ns, dur_ns, nc_ns; /* nc_ns: start by the device's clock, MRD_NONE */
+    int64_t core;
+    mrd_ev_ns start, nc; /* nc: start by the device's clock, MRD_NONE */
+    mrd_dur_ns dur_ns;
     uint32_t bound_ns;
     mrd_sid model;
 } execution;
@@ -24,7 +26,8 @@ typedef struct {
     const mrd_device_capture *capture; /* borrowed of the catalog, which does not change any more */
     size_t stream;                     /* SIZE_MAX: none */
     bool placed, by_clock;
-    int64_t offset_ns, from_ns, to_ns; /* session = its own + offset */
+    mrd_dur_ns offset_ns; /* session = its own + offset */
+    mrd_ev_ns from, to;
     uint32_t bound_ns;
     mrd_proc_id process; /* of the system profile */
     mrd_sid file;
@@ -124,15 +127,15 @@ take_event(mrd_places *p, const mrd_event *ev, mrd_why *why)
     t = mrd_catalog_borrow_track(p->cat, ev->track);
     e = (execution){ .process = t->process,
                      .core = t->lnc_idx,
-                     .start_ns = ev->ts_ns,
+                     .start = { ev->ts_ns },
                      .dur_ns = ev->dur_ns,
-                     .nc_ns = MRD_NONE,
+                     .nc = { MRD_NONE },
                      .bound_ns = ev->bound_ns };
     if (!is_wanted(p, e.process, e.core) || p->n_execs >= MRD_PLACE_MAX)
         return MRD_OK;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         if (ev->args[i].key == p->nc_key)
-            e.nc_ns = number_arg(&ev->args[i]);
+            e.nc = (mrd_ev_ns){ number_arg(&ev->args[i]) };
         else if (ev->args[i].key == p->model_key)
             e.model = model_arg(p, &ev->args[i]);
     }
@@ -193,17 +196,17 @@ place_by_clock(mrd_places *p, place *at)
         const execution *e = &p->execs[i];
         int64_t slack = e->dur_ns / 1000 * TOLERANCE_PM + TOLERANCE_NS;
         int64_t away =
-            e->nc_ns > c->hw_first_ns ? e->nc_ns - c->hw_first_ns : c->hw_first_ns - e->nc_ns;
+            e->nc.ns > c->hw_first_ns ? e->nc.ns - c->hw_first_ns : c->hw_first_ns - e->nc.ns;
 
-        if (e->nc_ns == MRD_NONE || !is_of(p, at, e) || e->nc_ns > c->hw_last_ns + slack ||
-            e->nc_ns + e->dur_ns + slack < c->hw_first_ns || away >= best_away)
+        if (e->nc.ns == MRD_NONE || !is_of(p, at, e) || e->nc.ns > c->hw_last_ns + slack ||
+            e->nc.ns + e->dur_ns + slack < c->hw_first_ns || away >= best_away)
             continue;
         best_away = away;
         best = e;
     }
     if (best == NULL)
         return false;
-    at->offset_ns = best->start_ns - best->nc_ns + device_start(c);
+    at->offset_ns = mrd_ev_diff(best->start, best->nc) + device_start(c);
     at->bound_ns = best->bound_ns;
     at->process = best->process;
     return at->placed = at->by_clock = true;
@@ -225,8 +228,8 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
         if (!is_of(p, at, e) || diff > (slack > TOLERANCE_NS ? slack : TOLERANCE_NS))
             continue;
         /* The two physical cores of a logical one run one execution. */
-        if (found != NULL && e->start_ns < found->start_ns + found->dur_ns &&
-            found->start_ns < e->start_ns + e->dur_ns) {
+        if (found != NULL && mrd_ev_before(e->start, mrd_ev_add(found->start, found->dur_ns)) &&
+            mrd_ev_before(found->start, mrd_ev_add(e->start, e->dur_ns))) {
             off = diff > off ? diff : off;
             continue;
         }
@@ -236,7 +239,7 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
     }
     if (*ret_fitting != 1)
         return false;
-    at->offset_ns = found->start_ns - c->first_ns;
+    at->offset_ns = found->start.ns - c->first_ns;
     at->bound_ns = found->bound_ns == MRD_BOUND_UNKNOWN ||
                            off > (int64_t) (MRD_BOUND_UNKNOWN - 1 - found->bound_ns)
                        ? MRD_BOUND_UNKNOWN
@@ -296,8 +299,8 @@ place_one(mrd_places *p, place *at)
             at->stream = i;
     if (!place_by_clock(p, at))
         (void) place_by_length(p, at, &fitting);
-    at->from_ns = c->first_ns + at->offset_ns;
-    at->to_ns = c->last_ns + at->offset_ns;
+    at->from = (mrd_ev_ns){ c->first_ns + at->offset_ns };
+    at->to = (mrd_ev_ns){ c->last_ns + at->offset_ns };
     say(p, at, fitting);
 }
 
@@ -364,7 +367,7 @@ shown_by(const mrd_places *p, const mrd_event *ev)
 
         if (at->placed && t->process == at->process &&
             (at->capture->nc_idx == MRD_NONE || t->lnc_idx == at->capture->nc_idx) &&
-            ev->ts_ns < at->to_ns && mrd_event_end(ev) > at->from_ns)
+            ev->ts_ns < at->to.ns && mrd_event_end(ev) > at->from.ns)
             return at;
     }
     return NULL;

@@ -101,7 +101,7 @@ typedef struct {
     mrd_source **sources;
     size_t n;
     uint64_t events;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
 } profile_part;
 
 static mrd_err
@@ -111,7 +111,7 @@ part_open(mrd_store *store, mrd_alignment *alignment, mrd_places *places, uint32
     size_t streams = mrd_store_streams(store);
     mrd_err err = MRD_OK;
 
-    *part = (profile_part){ .number = number, .first_ns = INT64_MAX, .last_ns = INT64_MIN };
+    *part = (profile_part){ .number = number, .first = { INT64_MAX }, .last = { INT64_MIN } };
     part->sources = calloc(streams + 1, sizeof(*part->sources));
     if (part->sources == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "opening %zu streams", streams);
@@ -124,8 +124,8 @@ part_open(mrd_store *store, mrd_alignment *alignment, mrd_places *places, uint32
         if (alignment != NULL ? mrd_alignment_range(alignment, i, &first, &last)
                               : mrd_stream_range(stream, &first, &last)) {
             mrd_places_range(places, i, &first, &last);
-            part->first_ns = first < part->first_ns ? first : part->first_ns;
-            part->last_ns = last > part->last_ns ? last : part->last_ns;
+            part->first = (mrd_ev_ns){ first < part->first.ns ? first : part->first.ns };
+            part->last = (mrd_ev_ns){ last > part->last.ns ? last : part->last.ns };
         }
         part->events += mrd_stream_count(stream);
         err = alignment != NULL ? mrd_alignment_open(alignment, i, &part->sources[part->n], why)
@@ -190,9 +190,9 @@ part_filter(const mrd_profile_options *options, const profile_part *part, mrd_fi
                                 .processes = options->processes };
     if (options->start != NULL)
         err =
-            mrd_filter_time(mrd_str_of(options->start), part->first_ns, &ret_filter->start_ns, why);
+            mrd_filter_time(mrd_str_of(options->start), part->first.ns, &ret_filter->start_ns, why);
     if (err == MRD_OK && options->end != NULL)
-        err = mrd_filter_time(mrd_str_of(options->end), part->first_ns, &ret_filter->end_ns, why);
+        err = mrd_filter_time(mrd_str_of(options->end), part->first.ns, &ret_filter->end_ns, why);
     return err == MRD_OK ? check_order(options, ret_filter, why) : err;
 }
 
@@ -206,7 +206,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         .pretty = options->pretty,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
         /* Later than September 2001: an epoch, not the time since some start. */
-        .wall_time = part->first_ns > 1000000000 * MRD_SEC
+        .wall_time = part->first.ns > 1000000000 * MRD_SEC
     };
     if (options->primary != NULL)
         mrd_group_parse(mrd_str_of(options->primary), &ret->primary, NULL);
@@ -376,8 +376,8 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
                                             .profile = part->number,
                                             .options = &sink,
                                             .filter = &filter,
-                                            .first_ns = part->first_ns,
-                                            .last_ns = part->last_ns,
+                                            .first_ns = part->first.ns,
+                                            .last_ns = part->last.ns,
                                             .targets = targets.v,
                                             .n_targets = targets.n,
                                             .progress = show_writing,

@@ -11,7 +11,7 @@
 void
 mrd_progress_start(mrd_progress *p, const char *verb)
 {
-    *p = (mrd_progress){ .on = isatty(2), .start_ns = mrd_local_now().ns, .verb = verb };
+    *p = (mrd_progress){ .on = isatty(2), .start = mrd_local_now(), .verb = verb };
 }
 
 /* An amount with its unit: bytes as "1.2 GB", others as "3.4 M events". */
@@ -32,15 +32,15 @@ void
 mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
                   const char *what)
 {
-    int64_t now;
+    mrd_local_ns now;
     double seconds;
     char amount[64], rate[64], left[64] = "", line[256];
     const char *base;
 
-    if (!p->on || (now = mrd_local_now().ns) - p->last_ns < 100 * MRD_MS)
+    if (!p->on || mrd_local_diff((now = mrd_local_now()), p->last) < 100 * MRD_MS)
         return;
-    p->last_ns = now;
-    seconds = (double) (now - p->start_ns) / 1e9;
+    p->last = now;
+    seconds = (double) mrd_local_diff(now, p->start) / 1e9;
     progress_amount(done, unit, amount, sizeof(amount));
     progress_amount(seconds > 0 ? (uint64_t) ((double) done / seconds) : 0, unit, rate,
                     sizeof(rate));

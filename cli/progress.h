@@ -8,9 +8,11 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 typedef struct {
     bool on;
-    int64_t start_ns, last_ns;
+    mrd_local_ns start, last;
     uint64_t first_done; /* at start: rates count from here */
     const char *verb;
     int width; /* of the line shown now */

@@ -408,7 +408,7 @@ def rule_parameters():
 
 # ---- Instants and durations (base/clock.h) ----
 
-INSTANTS_IN = ("timesync", "proto")  # folders whose structures keep no time as a bare number; the others follow
+INSTANTS_IN = ("timesync", "proto", "cli")  # folders whose structures keep no time as a bare number; the others follow
 BARE_TIMES = {  # (file or folder, member or None): why a bare number
     ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
 }
