@@ -30,6 +30,18 @@ typedef struct {
 } mrd_peer_ns;
 
 typedef struct {
+    int64_t ns; /* CLOCK_MONOTONIC of one node: as RAW, at the rate that NTP gives it */
+} mrd_mono_ns;
+
+typedef struct {
+    int64_t ns; /* CLOCK_BOOTTIME of one node: with the time it was suspended */
+} mrd_boot_ns;
+
+typedef struct {
+    int64_t ns; /* a network card's or the hypervisor's clock (PTP), on the scale that it keeps */
+} mrd_phc_ns;
+
+typedef struct {
     int64_t ns; /* of an event or frame: on the clock or timeline that its stream names */
 } mrd_ev_ns;
 
@@ -78,6 +90,9 @@ MRD_CLOCK_ARITHMETIC(mrd_local, mrd_local_ns)
 MRD_CLOCK_ARITHMETIC(mrd_wall, mrd_wall_ns)
 MRD_CLOCK_ARITHMETIC(mrd_sess, mrd_sess_ns)
 MRD_CLOCK_ARITHMETIC(mrd_peer, mrd_peer_ns)
+MRD_CLOCK_ARITHMETIC(mrd_mono, mrd_mono_ns)
+MRD_CLOCK_ARITHMETIC(mrd_boot, mrd_boot_ns)
+MRD_CLOCK_ARITHMETIC(mrd_phc, mrd_phc_ns)
 MRD_CLOCK_ARITHMETIC(mrd_ev, mrd_ev_ns)
 
 #define MRD_US  1000LL
