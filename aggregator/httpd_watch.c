@@ -28,17 +28,17 @@ struct http_client {
     struct MHD_Connection *connection;
     int fd;
     client_stage stage;
-    int64_t since_ns; /* of the stage; in REPLY: of the window below */
-    uint64_t acked;   /* bytes that the client had taken then */
+    mrd_local_ns since; /* of the stage; in REPLY: of the window below */
+    uint64_t acked;     /* bytes that the client had taken then */
     http_client *next, **link;
 };
 
 /* True when the client is to go. In REPLY what the client's own system has acknowledged counts:
  * bytes in our buffers prove nothing. */
 static bool
-dawdles(mrd_httpd *h, http_client *c, int64_t now_ns)
+dawdles(mrd_httpd *h, http_client *c, mrd_local_ns now)
 {
-    int64_t patience = h->options.idle_seconds * MRD_SEC, gone = now_ns - c->since_ns;
+    int64_t patience = h->options.idle_seconds * MRD_SEC, gone = mrd_local_diff(now, c->since);
     struct tcp_info info = { 0 };
     socklen_t len = sizeof(info);
 
@@ -53,7 +53,7 @@ dawdles(mrd_httpd *h, http_client *c, int64_t now_ns)
         return false;
     }
     if (info.tcpi_notsent_bytes == 0 && info.tcpi_unacked == 0) { /* it waits for us */
-        c->since_ns = now_ns;
+        c->since = now;
         c->acked = info.tcpi_bytes_acked;
         return false;
     }
@@ -61,7 +61,7 @@ dawdles(mrd_httpd *h, http_client *c, int64_t now_ns)
         return false;
     if (info.tcpi_bytes_acked - c->acked < (uint64_t) h->options.idle_seconds * RATE_MIN)
         return true;
-    c->since_ns = now_ns;
+    c->since = now;
     c->acked = info.tcpi_bytes_acked;
     return false;
 }
@@ -74,13 +74,13 @@ watch_main(void *self)
     pthread_mutex_lock(&h->lock);
     while (!h->stopping) {
         struct timespec until;
-        int64_t now = mrd_local_now().ns;
+        mrd_local_ns now = mrd_local_now();
 
         for (http_client *c = h->clients; c != NULL; c = c->next) {
             if (!dawdles(h, c, now))
                 continue;
             h->counts.slow_clients++;
-            c->since_ns = now;          /* it takes the server thread a moment */
+            c->since = now;             /* it takes the server thread a moment */
             shutdown(c->fd, SHUT_RDWR); /* open until the lock is ours no more */
         }
         until = mrd_cond_deadline(PERIOD_NS);
@@ -124,7 +124,7 @@ mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void 
         if (info != NULL && (c = calloc(1, sizeof(*c))) != NULL) {
             c->connection = connection;
             c->fd = info->connect_fd;
-            c->since_ns = mrd_local_now().ns;
+            c->since = mrd_local_now();
             c->next = h->clients;
             c->link = &h->clients;
             if (c->next != NULL)
@@ -160,7 +160,7 @@ mrd_httpd_watch_stage(mrd_httpd *h, struct MHD_Connection *connection, client_st
     if (stage == CLIENT_REPLY && getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &tcp, &len) == 0)
         c->acked = tcp.tcpi_bytes_acked;
     c->stage = stage;
-    c->since_ns = mrd_local_now().ns;
+    c->since = mrd_local_now();
     pthread_mutex_unlock(&h->lock);
 }
 

@@ -124,7 +124,7 @@ typedef struct {
     int64_t process_id;
     unsigned clock;
     uint32_t boot; /* of the frames */
-    int64_t start_ns, end_ns;
+    mrd_ev_ns start, end;
     unsigned open_max;
     uint64_t key; /* of the source */
     mrd_journal_bad *bad;

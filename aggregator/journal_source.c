@@ -10,7 +10,7 @@
 #define OPEN_USUAL 8
 
 typedef struct {
-    int64_t first_ns;
+    mrd_ev_ns first;
     size_t entry; /* entries lie in (epoch, seq) order, so this is the tie-break too */
 } planned;
 
@@ -42,8 +42,8 @@ static bool
 wanted(const mrd_journal_source_options *o, const mrd_frame *f)
 {
     return f->type == MRD_FRAME_BATCH && f->process_id == o->process_id && f->clock == o->clock &&
-           f->boot == o->boot && (f->first.ns < o->end_ns || o->end_ns == INT64_MAX) &&
-           f->last.ns >= o->start_ns;
+           f->boot == o->boot && (mrd_ev_before(f->first, o->end) || o->end.ns == INT64_MAX) &&
+           !mrd_ev_before(f->last, o->start);
 }
 
 static int
@@ -51,8 +51,8 @@ plan_order(const void *a, const void *b)
 {
     const planned *x = a, *y = b;
 
-    if (x->first_ns != y->first_ns)
-        return x->first_ns < y->first_ns ? -1 : 1;
+    if (x->first.ns != y->first.ns)
+        return mrd_ev_before(x->first, y->first) ? -1 : 1;
     return x->entry < y->entry ? -1 : x->entry > y->entry;
 }
 
@@ -220,7 +220,7 @@ static mrd_err
 open_due(jsource *s)
 {
     while (s->next < s->n &&
-           (s->n_heap == 0 || s->plan[s->next].first_ns <= s->heap[0]->head->ts_ns)) {
+           (s->n_heap == 0 || s->plan[s->next].first.ns <= s->heap[0]->head->ts_ns)) {
         cursor *c;
 
         if (!MRD_VEC_ROOM(s->heap, s->n_heap, s->heap_cap, 1))
@@ -243,7 +243,7 @@ static uint32_t
 run_length(const jsource *s)
 {
     const cursor *c = s->heap[0];
-    int64_t until = s->next < s->n ? s->plan[s->next].first_ns : INT64_MAX;
+    int64_t until = s->next < s->n ? s->plan[s->next].first.ns : INT64_MAX;
     uint32_t n = 1;
 
     if (s->next == s->n && s->n_heap == 1)
@@ -321,7 +321,7 @@ jsource_plan(jsource *s)
         return MRD_NOMEM;
     for (size_t i = 0; i < x->n; i++) {
         if (wanted(&s->o, &x->entries[i].frame))
-            s->plan[s->n++] = (planned){ x->entries[i].frame.first.ns, i };
+            s->plan[s->n++] = (planned){ { x->entries[i].frame.first.ns }, i };
     }
     qsort(s->plan, s->n, sizeof(*s->plan), plan_order);
     return MRD_OK;

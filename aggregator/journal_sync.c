@@ -21,7 +21,7 @@
 
 /* What a way costs; 0: not known. */
 typedef struct {
-    int64_t cost_ns, used_ns;
+    mrd_dur_ns cost_ns, used_ns;
 } way;
 
 struct mrd_journal_syncer {

@@ -514,7 +514,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
 
 typedef struct {
     char last[MRD_WHY_MAX]; /* why a file could not be read again */
-    int64_t at;
+    mrd_local_ns at;
 } secret_log;
 
 /* A file that stays wrong is told of once a minute. */
@@ -526,12 +526,12 @@ say_secret(void *self, const char *id, const mrd_why *why)
 
     if (strncmp(id, "AGG-RELOAD", 10) != 0) {
         mrd_log(MRD_LOG_WARN, id, "A TLS connection failed: reason=%s", why->text);
-    } else if (strcmp(s->last, why->text) != 0 || now - s->at > 60 * MRD_SEC) {
+    } else if (strcmp(s->last, why->text) != 0 || now - s->at.ns > 60 * MRD_SEC) {
         mrd_log(MRD_LOG_WARN, id,
                 "A certificate or token cannot be read again, the one in use stays: reason=%s",
                 why->text);
         memcpy(s->last, why->text, sizeof(s->last));
-        s->at = now;
+        s->at = (mrd_local_ns){ now };
     }
 }
 

@@ -10,9 +10,10 @@
 
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
-    uint64_t events, frames;   /* that the manifest says are stored */
-    int64_t local_ns, wall_ns; /* one reading of both clocks of the node */
-    bool same_clock;           /* it runs on the aggregator's own */
+    uint64_t events, frames; /* that the manifest says are stored */
+    mrd_local_ns local;      /* one reading of both clocks of the node */
+    mrd_wall_ns wall;
+    bool same_clock; /* it runs on the aggregator's own */
     uint64_t dropped;
     mrd_gap gaps[MRD_GAPS_MAX]; /* losses without a record among the events; rows of causes */
     size_t n_gaps;
@@ -28,10 +29,10 @@ typedef struct merge_input {
     size_t n_nodes;
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;
-    int64_t reference_ns; /* session time minus the aggregator's RAW */
-    bool one_incarnation; /* the aggregator's clock is still the one the session began with */
-    uint64_t events;      /* stored, for progress */
-    uint64_t violations;  /* of the session's clocks, known so far: none of them proves anything */
+    mrd_dur_ns reference_ns; /* session time minus the aggregator's RAW */
+    bool one_incarnation;    /* the aggregator's clock is still the one the session began with */
+    uint64_t events;         /* stored, for progress */
+    uint64_t violations; /* of the session's clocks, known so far: none of them proves anything */
     bool simulated;
 } merge_input;
 

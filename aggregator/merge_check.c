@@ -18,8 +18,8 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    bool mapped;        /* of a device's clock, as the runtime maps it */
-    int64_t longest_ns; /* its longest span */
+    bool mapped;           /* of a device's clock, as the runtime maps it */
+    mrd_dur_ns longest_ns; /* its longest span */
 } part;
 
 struct merge_check {

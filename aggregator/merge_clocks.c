@@ -13,8 +13,8 @@
 static bool
 wall_reading(const merge_node *node, const mrd_boot_clock *c, int64_t *ret_local, int64_t *ret_wall)
 {
-    *ret_local = c->n_readings > 0 ? c->readings[0].raw_ns : node->local_ns;
-    *ret_wall = c->n_readings > 0 ? c->readings[0].realtime_ns : node->wall_ns;
+    *ret_local = c->n_readings > 0 ? c->readings[0].raw.ns : node->local.ns;
+    *ret_wall = c->n_readings > 0 ? c->readings[0].realtime.ns : node->wall.ns;
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 

@@ -41,8 +41,8 @@ mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, cons
 
         mrd_text_set(n->instance_id, sizeof(n->instance_id), p->instance_id);
         mrd_text_set(n->message, sizeof(n->message), p->message);
-        n->local_ns = p->local.ns;
-        n->wall_ns = p->wall.ns;
+        n->local = p->local;
+        n->wall = p->wall;
         n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;
         n->dropped = mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
         node_gaps(&p->counts, n);

@@ -51,11 +51,11 @@ map_doubtful(stream *s, mrd_event *ev)
         ev->ts_ns = at.ns;
         ev->bound_ns = wider(radius, raw.doubt);
     }
-    if (merge_clock_was_set(s) && ev->ts_ns < s->latest_ns) { /* sources are in order */
-        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest_ns, ev->ts_ns));
-        ev->ts_ns = s->latest_ns;
+    if (merge_clock_was_set(s) && ev->ts_ns < s->latest.ns) { /* sources are in order */
+        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest.ns, ev->ts_ns));
+        ev->ts_ns = s->latest.ns;
     }
-    s->latest_ns = ev->ts_ns;
+    s->latest = (mrd_ev_ns){ ev->ts_ns };
 }
 
 /* Shows collectives to the check, then sets the times that are written. */

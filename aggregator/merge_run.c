@@ -184,7 +184,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < part->n_streams; i++) {
         part->streams[i]->sealed = part->sealed;
-        part->streams[i]->latest_ns = INT64_MIN;
+        part->streams[i]->latest = (mrd_ev_ns){ INT64_MIN };
     }
     if (part_eras(part) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "merge");
@@ -278,8 +278,8 @@ range_note(plan *p, const merge_part *part)
             (!mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->first.ns }, &first, NULL) ||
              !mrd_align_map(s->shown, &cursor, (mrd_local_ns){ f->last.ns }, &last, NULL)))
             continue;
-        p->first_ns = first.ns < p->first_ns ? first.ns : p->first_ns;
-        p->last_ns = last.ns > p->last_ns ? last.ns : p->last_ns;
+        p->first = mrd_sess_min(first, p->first);
+        p->last = mrd_sess_max(last, p->last);
     }
 }
 
@@ -301,7 +301,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
         mrd_err err;
 
         s->check = p->check;
-        local_range(s, filter, &o.start_ns, &o.end_ns);
+        local_range(s, filter, &o.start.ns, &o.end.ns);
         if ((err = mrd_journal_source(&o, p->cat, &raw, why)) != MRD_OK ||
             (err = mrd_merge_tap(p, s, raw, &raw, why)) != MRD_OK ||
             (err = mrd_map_open(raw, mrd_merge_map_times, s, &mapped, why)) != MRD_OK)
@@ -361,7 +361,7 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
                   .boot = c->boot,
                   .align = c->align,
                   .shown = p->times == MERGE_ALIGNED ? c->align : part->walls[part->clock.n - 1],
-                  .latest_ns = INT64_MIN,
+                  .latest = { INT64_MIN },
                   .events = n };
     if ((err = mrd_merge_tap(p, &part->marks, raw, &raw, why)) != MRD_OK ||
         (err = mrd_map_open(raw, mrd_merge_map_times, &part->marks, &mapped, why)) != MRD_OK)
@@ -540,8 +540,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
     *p = (plan){ .in = in,
                  .times = times,
                  .window = MRD_FILTER_ALL,
-                 .first_ns = INT64_MAX,
-                 .last_ns = INT64_MIN };
+                 .first = { INT64_MAX },
+                 .last = { INT64_MIN } };
     if (filter != NULL) {
         p->window.start_ns = filter->start_ns;
         p->window.end_ns = filter->end_ns;
@@ -752,8 +752,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
                              &(mrd_export_job){ .catalog = p.cat,
                                                 .options = &options,
                                                 .filter = filter == NULL ? NULL : &rest,
-                                                .first_ns = p.first_ns,
-                                                .last_ns = p.last_ns,
+                                                .first_ns = p.first.ns,
+                                                .last_ns = p.last.ns,
                                                 .targets = job->targets,
                                                 .n_targets = job->n_targets,
                                                 .progress = job->progress,

@@ -32,7 +32,7 @@ typedef struct {
     size_t era;                   /* of a clock that was set: whose events its source gives */
     const int64_t *sealed; /* per entry of the journal, of clocks that are not RAW: when the batch
                               was closed, INT64_MAX not said */
-    int64_t latest_ns;     /* written time of the events so far, where that clock was set */
+    mrd_ev_ns latest;      /* written time of the events so far, where that clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
     const mrd_align *shown; /* to the times that are written; NULL: RAW */
@@ -85,7 +85,7 @@ typedef struct {
     size_t n_sources, cap_sources;
     mrd_timeline timeline;
     mrd_clock_verdict verdict;
-    int64_t first_ns, last_ns;
+    mrd_sess_ns first, last;
     mrd_buf buf;
 } plan;
 

@@ -65,10 +65,10 @@ pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolu
     if ((incarnation = calloc(1, sizeof(*incarnation))) == NULL)
         return MRD_NOMEM;
     snprintf(incarnation->id, sizeof(incarnation->id), "%s", id);
-    incarnation->from = to->v[0].t;
-    incarnation->to = to->v[to->n - 1].t;
-    incarnation->began_ns = incarnation->from + to->v[0].v;
-    incarnation->ended_ns = incarnation->to + to->v[to->n - 1].v;
+    incarnation->from = (mrd_local_ns){ to->v[0].t };
+    incarnation->to = (mrd_local_ns){ to->v[to->n - 1].t };
+    incarnation->began = (mrd_sess_ns){ incarnation->from.ns + to->v[0].v };
+    incarnation->ended = (mrd_sess_ns){ incarnation->to.ns + to->v[to->n - 1].v };
     c->incarnations = incarnation;
     c->n_incarnations = c->cap_incarnations = 1;
     return MRD_OK;

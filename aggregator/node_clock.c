@@ -42,7 +42,7 @@ begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
     if (*id == '\0' || (last != NULL && strcmp(last->id, id) == 0))
         return MRD_OK;
     if (last != NULL) {
-        b.after.ns = last->to;
+        b.after = last->to;
         b.before.ns = first > b.after.ns ? first : b.after.ns + 1;
         if ((err = add_break(c, b)) != MRD_OK)
             return err;
@@ -50,7 +50,7 @@ begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
     if (!MRD_VEC_ROOM(c->incarnations, c->n_incarnations, c->cap_incarnations, 1))
         return MRD_NOMEM;
     c->incarnations[c->n_incarnations] =
-        (mrd_clock_incarnation){ .first = c->n_probes, .from = first, .to = first };
+        (mrd_clock_incarnation){ .first = c->n_probes, .from = { first }, .to = { first } };
     snprintf(c->incarnations[c->n_incarnations].id, sizeof(c->incarnations[0].id), "%s", id);
     c->n_incarnations++;
     return MRD_OK;
@@ -62,11 +62,11 @@ extend_incarnation(mrd_boot_clock *c, const mrd_probe *p)
     mrd_clock_incarnation *l = &c->incarnations[c->n_incarnations - 1];
     int64_t last = p->a4 > p->a1 ? p->a4 : p->a1, at = p->r2 != 0 ? p->r2 : p->r3;
 
-    l->to = last > l->to ? last : l->to;
+    l->to = (mrd_local_ns){ last > l->to.ns ? last : l->to.ns };
     if (at <= 0) /* session times read as UTC */
         return;
-    l->began_ns = l->began_ns == 0 || at < l->began_ns ? at : l->began_ns;
-    l->ended_ns = at > l->ended_ns ? at : l->ended_ns;
+    l->began = (mrd_sess_ns){ l->began.ns == 0 || at < l->began.ns ? at : l->began.ns };
+    l->ended = (mrd_sess_ns){ at > l->ended.ns ? at : l->ended.ns };
 }
 
 static mrd_err
@@ -98,7 +98,7 @@ add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
         mrd_server_reading *to;
 
         if (data->session_offset_ns == 0 ||
-            (last != NULL && last->r.raw_ns == data->aggregator[i]->raw_ns))
+            (last != NULL && last->r.raw.ns == data->aggregator[i]->raw_ns))
             continue;
         if (!MRD_VEC_ROOM(clock->server, clock->n_server, clock->cap_server, 1))
             return MRD_NOMEM;
@@ -107,7 +107,7 @@ add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
         snprintf(to->id, sizeof(to->id), "%s", data->reference);
         clock->n_server += mrd_time_sane(to->session_offset_ns) &&
                            mrd_host_reading_take(&to->r, data->aggregator[i]) &&
-                           mrd_time_sane(mrd_sat_add(to->r.raw_ns, to->session_offset_ns));
+                           mrd_time_sane(mrd_sat_add(to->r.raw.ns, to->session_offset_ns));
     }
     return MRD_OK;
 }

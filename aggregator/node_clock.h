@@ -31,16 +31,16 @@
 
 /* Probes that one incarnation of the aggregator answered. */
 typedef struct {
-    char id[64];                /* its timeline */
-    size_t first;               /* probe */
-    int64_t from, to;           /* local ns of the first and the last */
-    int64_t began_ns, ended_ns; /* the same in session time as that incarnation has it */
+    char id[64];              /* its timeline */
+    size_t first;             /* probe */
+    mrd_local_ns from, to;    /* local ns of the first and the last */
+    mrd_sess_ns began, ended; /* the same in session time as that incarnation has it */
 } mrd_clock_incarnation;
 
 /* What a incarnation of the aggregator read of its own clocks. */
 typedef struct {
     char id[64];
-    int64_t session_offset_ns; /* session time = its RAW + this */
+    mrd_dur_ns session_offset_ns; /* session time = its RAW + this */
     mrd_host_reading r;
 } mrd_server_reading;
 

@@ -48,7 +48,7 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 
 typedef struct {
     mrd_timeline incarnations; /* in the order of finding them */
-    int64_t began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
+    mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
     bool before[MRD_INCARNATIONS_MAX]
                [MRD_INCARNATIONS_MAX]; /* some clock saw the one right before the other */
 } census;
@@ -66,11 +66,11 @@ count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
         all->incarnations.n++;
         all->incarnations.v[i] = (mrd_incarnation){ .by = MRD_LINKED_NONE };
         memcpy(all->incarnations.v[i].id, l->id, sizeof(l->id));
-        all->began[i] = l->began_ns;
-        all->ended[i] = l->ended_ns;
+        all->began[i] = l->began;
+        all->ended[i] = l->ended;
     } else {
-        all->began[i] = l->began_ns < all->began[i] ? l->began_ns : all->began[i];
-        all->ended[i] = l->ended_ns > all->ended[i] ? l->ended_ns : all->ended[i];
+        all->began[i] = mrd_sess_min(l->began, all->began[i]);
+        all->ended[i] = mrd_sess_max(l->ended, all->ended[i]);
     }
     if (incarnation > 0 &&
         (last = find_incarnation(&all->incarnations, c->incarnations[incarnation - 1].id)) <
@@ -89,9 +89,9 @@ next_incarnation(const census *all, const bool *taken)
 
         for (size_t k = 0; k < all->incarnations.n && free; k++)
             free = taken[k] || k == i || !all->before[k][i];
-        if (!taken[i] && (any == SIZE_MAX || all->began[i] < all->began[any]))
+        if (!taken[i] && (any == SIZE_MAX || mrd_sess_before(all->began[i], all->began[any])))
             any = i;
-        if (free && (best == SIZE_MAX || all->began[i] < all->began[best]))
+        if (free && (best == SIZE_MAX || mrd_sess_before(all->began[i], all->began[best])))
             best = i;
     }
     return best != SIZE_MAX ? best
@@ -106,7 +106,8 @@ segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
 {
     size_t incarnation = c->n_incarnations;
 
-    for (size_t i = 0; i < c->n_incarnations && c->incarnations[i].from <= seg->from.ns; i++)
+    for (size_t i = 0;
+         i < c->n_incarnations && !mrd_local_after(c->incarnations[i].from, seg->from); i++)
         incarnation = i;
     return incarnation;
 }
@@ -174,7 +175,7 @@ reading_order(const void *a, const void *b)
     const mrd_server_reading *x = *(const mrd_server_reading *const *) a,
                              *y = *(const mrd_server_reading *const *) b;
 
-    return x->r.raw_ns < y->r.raw_ns ? -1 : x->r.raw_ns > y->r.raw_ns;
+    return mrd_local_before(x->r.raw, y->r.raw) ? -1 : mrd_local_after(x->r.raw, y->r.raw);
 }
 
 /* The readings of one incarnation that state a bound, by time; at most UTC_READINGS of its end or start.
@@ -200,7 +201,7 @@ utc_readings(const nodes *all, const char *id, bool end,
     }
     qsort(v, n, sizeof(*v), reading_order);
     for (size_t i = cap = 0; i < n; i++) { /* every node's journal has the same ones */
-        if (cap == 0 || v[cap - 1]->r.raw_ns != v[i]->r.raw_ns)
+        if (cap == 0 || v[cap - 1]->r.raw.ns != v[i]->r.raw.ns)
             v[cap++] = v[i];
     }
     count = cap < UTC_READINGS ? cap : UTC_READINGS;
@@ -214,8 +215,8 @@ utc_readings(const nodes *all, const char *id, bool end,
 static void
 utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
 {
-    int64_t utc = r->r.realtime_ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
-    int64_t offset = mrd_sat_sub(mrd_sat_add(r->r.raw_ns, r->session_offset_ns), utc);
+    int64_t utc = r->r.realtime.ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
+    int64_t offset = mrd_sat_sub(mrd_sat_add(r->r.raw.ns, r->session_offset_ns), utc);
 
     e += e / 1000 + 1; /* by so much the offset changes over e, at twice 500 ppm */
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
@@ -234,14 +235,15 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 
     if (na < 0 || nb < 0)
         return MRD_NOMEM;
-    if (na == 0 || nb == 0 || b[0]->r.realtime_ns <= a[na - 1]->r.realtime_ns)
+    if (na == 0 || nb == 0 || !mrd_wall_after(b[0]->r.realtime, a[na - 1]->r.realtime))
         return MRD_OK;
     for (int i = 0; i < na; i++, n += 2)
         utc_ineqs(a[i], ineqs + n);
     for (int i = 0; i < nb; i++, n += 2)
         utc_ineqs(b[i], ineqs + n);
-    gap.after.ns = a[na - 1]->r.realtime_ns;
-    gap.before.ns = b[0]->r.realtime_ns;
+    /* UTC is the clock that is solved for: it stands where a local clock does. */
+    gap.after.ns = a[na - 1]->r.realtime.ns;
+    gap.before.ns = b[0]->r.realtime.ns;
     if (mrd_follow_solve(
             &(mrd_follow_input){
                 .name = "UTC", .ineqs = ineqs, .n_ineqs = n, .breaks = &gap, .n_breaks = 1 },
@@ -262,7 +264,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
 /* ---- The timeline ---- */
 
 static mrd_err
-link_incarnation(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int64_t began)
+link_incarnation(const nodes *all, mrd_timeline *t, size_t i, mrd_sess_ns ended, mrd_sess_ns began)
 {
     mrd_incarnation *incarnation = &t->v[i];
     const mrd_incarnation *last = &t->v[i - 1];
@@ -272,10 +274,10 @@ link_incarnation(const nodes *all, mrd_timeline *t, size_t i, int64_t ended, int
         err = link_by_utc(all, last->id, incarnation);
     if (incarnation->by == MRD_LINKED_NONE) {
         /* Two wall clocks, believed unless the new one is behind: what came later stays later. */
-        int64_t end = mrd_sat_add(ended, last->shift_ns);
+        int64_t end = mrd_sat_add(ended.ns, last->shift_ns);
 
-        incarnation->link.gap_ns = began > end ? mrd_sat_add(began, -end) : 0;
-        incarnation->shift_ns = began > end ? 0 : mrd_sat_add(mrd_sat_add(end, -began), 1);
+        incarnation->link.gap_ns = began.ns > end ? mrd_sat_add(began.ns, -end) : 0;
+        incarnation->shift_ns = began.ns > end ? 0 : mrd_sat_add(mrd_sat_add(end, -began.ns), 1);
         incarnation->link.at = (mrd_sess_ns){ end };
         return err;
     }

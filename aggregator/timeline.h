@@ -29,9 +29,9 @@
 typedef enum { MRD_LINKED_FIRST, MRD_LINKED_NODES, MRD_LINKED_UTC, MRD_LINKED_NONE } mrd_linked_by;
 
 typedef struct {
-    char id[64];      /* its timeline, as probes name it */
-    mrd_linked_by by; /* how it is linked to the incarnation before */
-    int64_t shift_ns; /* added to its session times */
+    char id[64];         /* its timeline, as probes name it */
+    mrd_linked_by by;    /* how it is linked to the incarnation before */
+    mrd_dur_ns shift_ns; /* added to its session times */
     mrd_timescale_link
         link; /* by nodes or UTC; at_ns in the session's timeline; NONE: only gap and odd */
 } mrd_incarnation;

@@ -28,8 +28,8 @@ typedef struct {
 typedef struct {
     bool used;
     uint32_t number;
-    int64_t r2_wall;  /* 0: r2 is in served already */
-    int64_t sent_raw; /* read right before sending */
+    mrd_wall_ns r2_wall;   /* 0: r2 is in served already */
+    mrd_local_ns sent_raw; /* read right before sending */
     mrd_xread before;
     mrd_probe_served served;
     uint8_t key[MRD_PROBE_KEY_LEN]; /* of the agent when it asked */
@@ -38,7 +38,7 @@ typedef struct {
 struct mrd_timeserve {
     int fd, stop_fd, step_fd;
     uint64_t session;
-    int64_t session_minus_raw;
+    mrd_dur_ns session_minus_raw;
     pthread_t thread;
     bool started;
 
@@ -202,7 +202,7 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
     } else if (!mrd_probe_packet_proven(data, a->key)) {
         s->counts.forged++;
     } else {
-        *ret_wait = (pending){ .used = true, .r2_wall = kernel ? wall : 0, .before = *now };
+        *ret_wait = (pending){ .used = true, .r2_wall = { kernel ? wall : 0 }, .before = *now };
         ret_wait->served = (mrd_probe_served){
             .id = { ret_packet->agent, ret_packet->agent_epoch, ret_packet->k },
             .r2 = (kernel ? r2.ns : late) + s->session_minus_raw,
@@ -229,7 +229,7 @@ answer(mrd_timeserve *s, mrd_probe_packet *packet, const mrd_udp_peer *peer, pen
     packet->kind = MRD_PROBE_ANSWER;
     mrd_probe_packet_encode(packet, wait->key, wire);
     wait->number = s->number;
-    wait->sent_raw = mrd_local_now().ns;
+    wait->sent_raw = mrd_local_now();
     err = mrd_udp_send(s->fd, wire, sizeof(wire), peer);
     pthread_mutex_lock(&s->lock);
     s->counts.answers += err == MRD_OK;
@@ -261,8 +261,8 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool
     agent_entry *a;
     bool ok = !stepped;
 
-    if (ok && w->r2_wall != 0) {
-        ok = mrd_stamp_bridge(&w->before, now, w->r2_wall, &r2, &e2) == MRD_OK;
+    if (ok && w->r2_wall.ns != 0) {
+        ok = mrd_stamp_bridge(&w->before, now, w->r2_wall.ns, &r2, &e2) == MRD_OK;
         if (ok)
             v->r2 = r2.ns + s->session_minus_raw;
     }
@@ -270,7 +270,7 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool
         v->r3 = r3.ns + s->session_minus_raw;
         v->source3 = MRD_STAMP_UDP_KERNEL;
     } else if (ok) { /* no kernel stamp: the time right before sending is certainly not too late */
-        v->r3 = w->sent_raw + s->session_minus_raw;
+        v->r3 = w->sent_raw.ns + s->session_minus_raw;
         v->source3 = MRD_STAMP_UDP_USER;
     }
     v->e = (uint32_t) (e2 > e3 ? e2 : e3);

@@ -27,7 +27,7 @@ typedef struct {
     const char *host; /* NULL: any address */
     uint16_t port;    /* 0: any */
     uint64_t session; /* id that requests must name; 0 accepts any */
-    int64_t session_minus_raw;
+    mrd_dur_ns session_minus_raw;
     bool user_stamps; /* as if the kernel gave no stamps */
     bool unfiltered;  /* as if the kernel could not drop warm-up packets */
 } mrd_timeserve_options;

@@ -22,9 +22,9 @@ error_sane(int64_t ns)
 static bool
 reading_sane(const mrd_host_reading *r)
 {
-    return mrd_time_sane(r->raw_ns) && mrd_time_sane(r->realtime_ns) &&
-           mrd_time_sane(r->monotonic_ns) && mrd_time_sane(r->boottime_ns) &&
-           mrd_time_sane(r->phc_ns) && mrd_time_sane(r->phc_raw_ns) && r->bracket_ns >= 0 &&
+    return mrd_time_sane(r->raw.ns) && mrd_time_sane(r->realtime.ns) &&
+           mrd_time_sane(r->monotonic.ns) && mrd_time_sane(r->boottime.ns) &&
+           mrd_time_sane(r->phc.ns) && mrd_time_sane(r->phc_raw.ns) && r->bracket_ns >= 0 &&
            r->phc_bracket_ns >= 0 && error_sane(r->bracket_ns) && error_sane(r->phc_bracket_ns) &&
            error_sane(r->phc_error_ns) && error_sane(r->clockbound_ns) &&
            error_sane(r->maxerror_ns) && error_sane(r->esterror_ns) &&
@@ -34,11 +34,11 @@ reading_sane(const mrd_host_reading *r)
 bool
 mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *m)
 {
-    mrd_host_reading r = { .raw_ns = m->raw_ns,
-                           .realtime_ns = m->realtime_ns,
+    mrd_host_reading r = { .raw = { m->raw_ns },
+                           .realtime = { m->realtime_ns },
                            .bracket_ns = (int64_t) m->bracket_ns,
-                           .monotonic_ns = m->monotonic_ns,
-                           .boottime_ns = m->boottime_ns,
+                           .monotonic = { m->monotonic_ns },
+                           .boottime = { m->boottime_ns },
                            .has_timex = m->timex != NULL,
                            .has_clockbound = m->clockbound != NULL,
                            .has_phc = m->phc != NULL,
@@ -59,8 +59,8 @@ mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *m)
     }
     if (r.has_phc) {
         snprintf(r.phc_name, sizeof(r.phc_name), "%s", m->phc->name);
-        r.phc_ns = m->phc->phc_ns;
-        r.phc_raw_ns = m->phc->raw_ns;
+        r.phc = (mrd_phc_ns){ m->phc->phc_ns };
+        r.phc_raw = (mrd_local_ns){ m->phc->raw_ns };
         r.phc_bracket_ns = (int64_t) m->phc->bracket_ns;
         r.phc_error_ns = m->phc->error_ns;
     }
@@ -97,12 +97,12 @@ bool
 mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs *ret)
 {
     if (kind == MRD_ABSOLUTE_PHC && r->has_phc && r->phc_error_ns >= 0)
-        *ret = (mrd_abs){ { r->phc_raw_ns },
-                          { r->phc_ns },
+        *ret = (mrd_abs){ { r->phc_raw.ns },
+                          { r->phc.ns },
                           r->phc_error_ns + r->phc_bracket_ns / 2 + 1 };
     else if (kind == MRD_ABSOLUTE_CLOCKBOUND && r->has_clockbound && r->clockbound_ns >= 0)
-        *ret = (mrd_abs){ { r->raw_ns },
-                          { r->realtime_ns },
+        *ret = (mrd_abs){ { r->raw.ns },
+                          { r->realtime.ns },
                           r->clockbound_ns + r->bracket_ns / 2 + 1 };
     else
         return false;
@@ -140,11 +140,11 @@ mrd_host_reading_json(const mrd_host_reading *r)
 {
     mrd_json *o = mrd_json_new_object(), *p;
 
-    mrd_json_set(o, "local_ns", mrd_json_new_int(r->raw_ns));
-    mrd_json_set(o, "wall_ns", mrd_json_new_int(r->realtime_ns));
+    mrd_json_set(o, "local_ns", mrd_json_new_int(r->raw.ns));
+    mrd_json_set(o, "wall_ns", mrd_json_new_int(r->realtime.ns));
     mrd_json_set(o, "bracket_ns", mrd_json_new_int(r->bracket_ns));
-    mrd_json_set(o, "monotonic_ns", mrd_json_new_int(r->monotonic_ns));
-    mrd_json_set(o, "boottime_ns", mrd_json_new_int(r->boottime_ns));
+    mrd_json_set(o, "monotonic_ns", mrd_json_new_int(r->monotonic.ns));
+    mrd_json_set(o, "boottime_ns", mrd_json_new_int(r->boottime.ns));
     mrd_json_set(o, "wall_state", mrd_json_new_str(mrd_host_reading_state(r)));
     mrd_json_set(o, "utc_bound_ns", mrd_json_new_int(mrd_host_reading_utc_bound(r)));
     if (r->has_timex) {
@@ -164,8 +164,8 @@ mrd_host_reading_json(const mrd_host_reading *r)
     if (r->has_phc) {
         mrd_json_set(o, "phc", p = mrd_json_new_object());
         mrd_json_set(p, "name", mrd_json_new_str(r->phc_name));
-        mrd_json_set(p, "phc_ns", mrd_json_new_int(r->phc_ns));
-        mrd_json_set(p, "local_ns", mrd_json_new_int(r->phc_raw_ns));
+        mrd_json_set(p, "phc_ns", mrd_json_new_int(r->phc.ns));
+        mrd_json_set(p, "local_ns", mrd_json_new_int(r->phc_raw.ns));
         mrd_json_set(p, "bracket_ns", mrd_json_new_int(r->phc_bracket_ns));
         mrd_json_set(p, "error_ns", mrd_json_new_int(r->phc_error_ns));
     }
@@ -218,8 +218,8 @@ load_phc(mrd_host_reading *r, const mrd_json *o)
 {
     r->has_phc = o != NULL;
     snprintf(r->phc_name, sizeof(r->phc_name), "%s", mrd_json_str(o, "name", ""));
-    r->phc_ns = mrd_json_int(o, "phc_ns", 0);
-    r->phc_raw_ns = mrd_json_int(o, "local_ns", 0);
+    r->phc = (mrd_phc_ns){ mrd_json_int(o, "phc_ns", 0) };
+    r->phc_raw = (mrd_local_ns){ mrd_json_int(o, "local_ns", 0) };
     r->phc_bracket_ns = mrd_json_int(o, "bracket_ns", 0);
     r->phc_error_ns = mrd_json_int(o, "error_ns", -1);
 }
@@ -231,11 +231,11 @@ mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o)
 
     if (!mrd_json_is_object(o))
         return false;
-    *to = (mrd_host_reading){ .raw_ns = mrd_json_int(o, "local_ns", 0),
-                              .realtime_ns = mrd_json_int(o, "wall_ns", 0),
+    *to = (mrd_host_reading){ .raw = { mrd_json_int(o, "local_ns", 0) },
+                              .realtime = { mrd_json_int(o, "wall_ns", 0) },
                               .bracket_ns = mrd_json_int(o, "bracket_ns", 0),
-                              .monotonic_ns = mrd_json_int(o, "monotonic_ns", 0),
-                              .boottime_ns = mrd_json_int(o, "boottime_ns", 0),
+                              .monotonic = { mrd_json_int(o, "monotonic_ns", 0) },
+                              .boottime = { mrd_json_int(o, "boottime_ns", 0) },
                               .has_vmclock = vm != NULL,
                               .vm_marker = get_marker(vm),
                               .vm_status = (uint32_t) mrd_json_int(vm, "status", 0),

@@ -17,16 +17,23 @@
 typedef enum { MRD_ABSOLUTE_PHC, MRD_ABSOLUTE_CLOCKBOUND, MRD_ABSOLUTES } mrd_absolute;
 
 typedef struct {
-    int64_t raw_ns, realtime_ns, bracket_ns, monotonic_ns, boottime_ns;
+    mrd_local_ns raw;
+    mrd_wall_ns realtime;
+    mrd_dur_ns bracket_ns;
+    mrd_mono_ns monotonic;
+    mrd_boot_ns boottime;
     bool has_timex, has_clockbound, has_phc, has_vmclock;
     int32_t timex_state, tai_s;
     uint32_t timex_status, clockbound_status, vm_status;
-    int64_t freq_ppb, maxerror_ns, esterror_ns;
-    int64_t clockbound_ns; /* -1: void */
+    int64_t freq_ppb;
+    mrd_dur_ns maxerror_ns, esterror_ns;
+    mrd_dur_ns clockbound_ns; /* -1: void */
     uint64_t clockbound_marker, vm_marker;
     char phc_name[32];
-    int64_t phc_ns, phc_raw_ns, phc_bracket_ns, phc_error_ns; /* error -1: not stated */
-    int64_t vm_maxerror_ns;                                   /* -1: not stated */
+    mrd_phc_ns phc;
+    mrd_local_ns phc_raw;
+    mrd_dur_ns phc_bracket_ns, phc_error_ns; /* error -1: not stated */
+    mrd_dur_ns vm_maxerror_ns;               /* -1: not stated */
 } mrd_host_reading;
 
 /* False: a number in it cannot be a time or an error of any clock; *to is then as it was. */

@@ -440,8 +440,8 @@ TEST(source_sorts_overlapping_batches)
     for (unsigned open_max = 1; open_max <= 64; open_max *= 4) {
         mrd_journal_source_options o = { .index = &x,
                                          .process_id = 10,
-                                         .start_ns = INT64_MIN,
-                                         .end_ns = INT64_MAX,
+                                         .start = { INT64_MIN },
+                                         .end = { INT64_MAX },
                                          .open_max = open_max,
                                          .key = 9,
                                          .bad = &bad,
@@ -468,8 +468,8 @@ TEST(source_sorts_overlapping_batches)
     { /* a slice reads only what overlaps it */
         mrd_journal_source_options o = { .index = &x,
                                          .process_id = 10,
-                                         .start_ns = 30000,
-                                         .end_ns = 30001,
+                                         .start = { 30000 },
+                                         .end = { 30001 },
                                          .bad = &bad,
                                          .codec = w.codec,
                                          .frame = &frame };

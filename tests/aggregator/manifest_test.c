@@ -82,8 +82,8 @@ text_of(mrd_json *o)
 TEST(the_clocks_of_a_node)
 {
     static const mrd_host_reading rows[] = {
-        { .raw_ns = 1, .realtime_ns = 2, .bracket_ns = 3, .monotonic_ns = 4, .boottime_ns = 5 },
-        { .raw_ns = 1LL << 60,
+        { .raw = { 1 }, .realtime = { 2 }, .bracket_ns = 3, .monotonic = { 4 }, .boottime = { 5 } },
+        { .raw = { 1LL << 60 },
           .has_timex = true,
           .timex_status = 0x2001,
           .freq_ppb = -12345,
@@ -98,8 +98,8 @@ TEST(the_clocks_of_a_node)
           .clockbound_marker = UINT64_MAX },
         { .has_phc = true,
           .phc_name = "ptp0",
-          .phc_ns = 1,
-          .phc_raw_ns = 2,
+          .phc = { 1 },
+          .phc_raw = { 2 },
           .phc_bracket_ns = 3,
           .phc_error_ns = -1,
           .has_vmclock = true,

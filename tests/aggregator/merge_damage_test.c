@@ -297,8 +297,8 @@ add_claiming_node(recording *r, const claims *c)
 
     r->n = 2;
     *node = (merge_node){ .instance_id = "i-evil",
-                          .local_ns = c->hello_local,
-                          .wall_ns = c->hello_wall };
+                          .local = { c->hello_local },
+                          .wall = { c->hello_wall } };
     snprintf(dir, sizeof(dir), "rm -rf %s/journal/i-evil", r->dir);
     REQUIRE(system(dir) == 0);
     snprintf(dir, sizeof(dir), "%s/journal/i-evil", r->dir);

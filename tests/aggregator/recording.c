@@ -188,8 +188,8 @@ add_node(recording *r, part *parts, size_t n)
     }
     REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
     snprintf(node->instance_id, sizeof(node->instance_id), "%s", parts[0].id);
-    node->local_ns = ZERO - parts[0].offset;
-    node->wall_ns = ZERO + 7 * MRD_SEC; /* its wall clock is wrong by that */
+    node->local = (mrd_local_ns){ ZERO - parts[0].offset };
+    node->wall = (mrd_wall_ns){ ZERO + 7 * MRD_SEC }; /* its wall clock is wrong by that */
 }
 
 mrd_export_result

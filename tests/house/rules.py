@@ -408,9 +408,10 @@ def rule_parameters():
 
 # ---- Instants and durations (base/clock.h) ----
 
-INSTANTS_IN = ("timesync", "proto", "cli")  # folders whose structures keep no time as a bare number; the others follow
+INSTANTS_IN = ("timesync", "proto", "cli", "aggregator")  # folders whose structures keep no time as a bare number; the others follow
 BARE_TIMES = {  # (file or folder, member or None): why a bare number
     ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
+    ("aggregator/core/part.h", "since"): "the number of a count, Counters.since of proto/meridian.proto",
 }
 INTEGER = r"(?:const\s+|volatile\s+|_Atomic\s+)*(?:u?int64_t|long(?:\s+long)?(?:\s+int)?|_Atomic\(u?int64_t\))"
 TIME_NAMES = re.compile(r"(?!(?:pid|mnt|net|time)_ns$)(?:.*_)?(?:ns|ts|since|until|deadline)$")  # whatever the integer; pid_ns is a namespace
