@@ -211,14 +211,14 @@ files_session(mrd_agent *a)
             mrd_traces_forget(a->traces);
         return;
     }
-    start = mrd_drain_raw_to_wall(a->drain, (mrd_local_ns){ st.start_ns }).ns;
+    start = mrd_drain_raw_to_wall(a->drain, st.start).ns;
     busy = mrd_devprof_pending(a->devprof, st.id, &told);
-    since = st.stop_ns == INT64_MAX ? 0 : st.stop_ns > told ? st.stop_ns : told;
+    since = st.stop.ns == INT64_MAX ? 0 : st.stop.ns > told ? st.stop.ns : told;
     /* What a node flushes at the end belongs to the session: it is not over before. */
     busy =
         busy || !mrd_files_idle(a->files, (mrd_local_ns){ since }) || !mrd_traces_idle(a->traces);
     mrd_record_hold_flush(a->record, st.id, busy);
-    if (busy && mrd_local_now().ns > st.stop_ns)
+    if (busy && mrd_local_after(mrd_local_now(), st.stop))
         mrd_files_look(a->files);
     mrd_files_session(a->files, st.id, (mrd_wall_ns){ start });
     mrd_model_table_ship(a->models, st.id, ship_model, a);

@@ -67,7 +67,8 @@ step_clock(void *self, mrd_local_ns now)
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_get(a->record, i, &st);
         recording = recording || st.phase == MRD__NODE_PHASE__NODE_RECORDING;
-        ended = ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && now.ns > st.stop_ns);
+        ended =
+            ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_after(now, st.stop));
     }
     if (ended && !a->ended) /* behind the last event, before the last upload */
         mrd_clock_sync_burst(a->clock);

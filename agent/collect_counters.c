@@ -72,7 +72,8 @@ static bool
 is_recording(const mrd_record_status *st)
 {
     return st->phase == MRD__NODE_PHASE__NODE_RECORDING ||
-           (st->phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_now().ns < st->stop_ns);
+           (st->phase == MRD__NODE_PHASE__NODE_STOPPING &&
+            mrd_local_before(mrd_local_now(), st->stop));
 }
 
 static bool
@@ -90,7 +91,8 @@ step_sessions(mrd_agent *a, mrd_local_ns now)
         mrd_session_counters *c = &a->counters[i];
         mrd_record_status st;
 
-        if (samples(a, c) && mrd_record_find(a->record, c->session, &st) && now.ns >= st.start_ns) {
+        if (samples(a, c) && mrd_record_find(a->record, c->session, &st) &&
+            !mrd_local_before(now, st.start)) {
             mrd_sample_repeat(c->sample, st.recorder);
             mrd_sample_step(c->sample, NULL, now);
         }
@@ -103,7 +105,7 @@ begins_ns(const mrd_record_status *st)
 {
     if (!is_recording(st))
         return (mrd_local_ns){ INT64_MAX };
-    return (mrd_local_ns){ st->start_ns > st->reported_ns ? st->start_ns : st->reported_ns };
+    return mrd_local_after(st->start, st->reported) ? st->start : st->reported;
 }
 
 /* A counter that does not change is in every session, however short: all are given as one begins.
@@ -206,7 +208,7 @@ next_of_counters(const void *self)
     const mrd_agent *a = self;
     mrd_local_ns next = mrd_sample_next_ns(a->sample), begun = sample_begun_ns(a);
 
-    next = mrd_local_before(begun, next) ? begun : next;
+    next = mrd_local_min(begun, next);
     for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++)
         if (samples(a, &a->counters[i]) &&
             mrd_local_before(mrd_sample_next_ns(a->counters[i].sample), next))

@@ -128,9 +128,9 @@ wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mr
             !mrd_record_selects(record, st.id, process))
             continue;
         on = true;
-        paused = paused && mrd_record_is_paused(record, st.id, now.ns) &&
-                 mrd_record_is_paused(record, st.id, now.ns + AHEAD);
-        if (now.ns > st.stop_ns)
+        paused = paused && mrd_record_is_paused(record, st.id, now) &&
+                 mrd_record_is_paused(record, st.id, mrd_local_add(now, AHEAD));
+        if (mrd_local_after(now, st.stop))
             continue;
         mrd_record_choice(record, st.id, &cores, &types);
         join(&w, cores, types);

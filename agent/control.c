@@ -149,7 +149,7 @@ begin(mrd_agent *a, uint64_t session, mrd_why *why)
 static mrd_err
 change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 {
-    mrd_record_pause pauses[MRD_RECORD_PAUSES] = { { 0 } };
+    mrd_record_pause pauses[MRD_RECORD_PAUSES] = { { { 0 }, { 0 } } };
     size_t n = c->n_pauses < MRD_RECORD_PAUSES ? c->n_pauses : MRD_RECORD_PAUSES;
     int64_t bound;
     mrd_err err;
@@ -157,15 +157,14 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     for (size_t i = 0; i < n; i++) {
         int64_t from = c->pauses[i]->from_session_ns, to = c->pauses[i]->to_session_ns;
 
-        pauses[i].from_ns = local_time(a, (mrd_sess_ns){ from }, (mrd_wall_ns){ from }, &bound).ns;
-        pauses[i].to_ns = to == 0
-                              ? INT64_MAX
-                              : local_time(a, (mrd_sess_ns){ to }, (mrd_wall_ns){ to }, &bound).ns;
+        pauses[i].from = local_time(a, (mrd_sess_ns){ from }, (mrd_wall_ns){ from }, &bound);
+        pauses[i].to = to == 0 ? (mrd_local_ns){ INT64_MAX }
+                               : local_time(a, (mrd_sess_ns){ to }, (mrd_wall_ns){ to }, &bound);
     }
     err = mrd_record_change(a->record, c->session, c->revision, pauses, n, c->select);
     if (err == MRD_OK)
         mrd_log(MRD_LOG_INFO, "AGT-CHANGE", "Session is changed: name=%s revision=%u paused=%s",
-                c->name, c->revision, n > 0 && pauses[n - 1].to_ns == INT64_MAX ? "yes" : "no");
+                c->name, c->revision, n > 0 && pauses[n - 1].to.ns == INT64_MAX ? "yes" : "no");
     else
         mrd_why_set(why, err, 0, "the session cannot be changed: %s",
                     err == MRD_STATE ? "it does not record on this node" : mrd_err_text(err));
@@ -247,7 +246,8 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
                      .ns;
     to =
         local_time(a, (mrd_sess_ns){ t->to_session_ns }, (mrd_wall_ns){ t->to_wall_ns }, &bound).ns;
-    err = mrd_record_trigger(a->record, c->session, t->id, from, to);
+    err = mrd_record_trigger(a->record, c->session, t->id, (mrd_local_ns){ from },
+                             (mrd_local_ns){ to });
     if (err == MRD_EXISTS)
         return MRD_OK;
     if (err != MRD_OK)
@@ -397,7 +397,8 @@ mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now)
         mrd_record_status st;
 
         mrd_record_get(a->record, i, &st);
-        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED && now.ns > st.flushed_ns + 60 * MRD_SEC)
+        if (st.phase == MRD__NODE_PHASE__NODE_FLUSHED &&
+            mrd_local_after(now, mrd_local_add(st.flushed, 60 * MRD_SEC)))
             mrd_record_cancel(a->record, st.id);
     }
     while (a->n_refusals > 0 &&

@@ -45,12 +45,12 @@ mrd_drain_cause(unsigned ring_cause)
 }
 
 void
-mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
-               int64_t last_ns)
+mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, mrd_local_ns first,
+               mrd_local_ns last)
 {
     mrd_event ev = { .kind = MRD_LOSS,
-                     .ts_ns = first_ns,
-                     .dur_ns = last_ns > first_ns ? last_ns - first_ns : 0,
+                     .ts_ns = first.ns,
+                     .dur_ns = mrd_local_after(last, first) ? mrd_local_diff(last, first) : 0,
                      .ivalue = count > INT64_MAX ? INT64_MAX : (int64_t) count };
     mrd_track t;
 
@@ -86,16 +86,16 @@ mrd_drain_flush_open(mrd_drain *p, proc *pr)
 void
 mrd_drain_flush_left(mrd_drain *p, proc *pr)
 {
-    int64_t before = pr->pub.open_until_ns;
+    mrd_ev_ns before = pr->pub.open_until;
 
-    pr->pub.open_until_ns = pr->newest_ns > 0 ? pr->newest_ns : 1;
+    pr->pub.open_until = (mrd_ev_ns){ pr->newest.ns > 0 ? pr->newest.ns : 1 };
     for (size_t i = 0; i < pr->open.n_slots; i++)
         for (mrd_open_span *s = pr->open.slots[i], *next; s != NULL; s = next) {
             next = s->next;
             if (s->left)
                 give_open(p, pr, s);
         }
-    pr->pub.open_until_ns = before;
+    pr->pub.open_until = before;
 }
 
 void

@@ -31,8 +31,8 @@ mrd_drain_give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
 }
 
 /* A loss event on the process's own line, and its count in begun and dropped. */
-void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, int64_t first_ns,
-                    int64_t last_ns);
+void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count,
+                    mrd_local_ns first, mrd_local_ns last);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
 /* Open spans of the process as unfinished, early ends as spans without a start. */
 void mrd_drain_flush_open(mrd_drain *p, proc *pr);

@@ -349,11 +349,11 @@ mrd_devprof_step(mrd_devprof *d, mrd_local_ns now)
 
     for (size_t i = 0; i < mrd_record_sessions(d->record); i++) {
         mrd_record_get(d->record, i, &st);
-        if (!mrd_record_asks_runtime(d->record, st.id) || now.ns < st.start_ns)
+        if (!mrd_record_asks_runtime(d->record, st.id) || mrd_local_before(now, st.start))
             continue;
-        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && now.ns < st.stop_ns)
+        if (st.phase == MRD__NODE_PHASE__NODE_RECORDING && mrd_local_before(now, st.stop))
             mrd_drain_each(d->drain, take, &(each){ d, st.id });
-        for (entry *e = d->entries; e != NULL && now.ns >= st.stop_ns; e = e->next)
+        for (entry *e = d->entries; e != NULL && !mrd_local_before(now, st.stop); e = e->next)
             if (e->session == st.id)
                 stop(d, e);
     }

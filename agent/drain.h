@@ -86,7 +86,7 @@ typedef struct mrd_drain_process {
     /* Until when an unfinished span of it is known to have been open, in the times of that clock;
      * 0: it may still be. */
     unsigned open_until_clock;
-    int64_t open_until_ns;
+    mrd_ev_ns open_until;
     void *user; /* the caller's; NULL at first */
 } mrd_drain_process;
 
@@ -164,7 +164,7 @@ void mrd_drain_open_committed(mrd_drain *p, bool all);
 /* Losses of the process's rings that no event tells yet, each with its gap (RAW of the node). */
 void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
-                                       int64_t first_ns, int64_t last_ns),
+                                       mrd_local_ns first, mrd_local_ns last),
                           void *self);
 /*
  * What the process is inside of now: scopes and calls, spans whose end is to come, what the runtime has

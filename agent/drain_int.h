@@ -94,7 +94,7 @@ struct proc {
     mrd_sid seq_key;        /* MRD_SID_EMPTY: not asked for yet */
     mrd_local_ns active_at; /* when a ring of it last brought something */
     bool seen_alive;        /* by this agent */
-    int64_t newest_ns;      /* RAW: of the records of its rings that were read to their ends */
+    mrd_local_ns newest;    /* RAW: of the records of its rings that were read to their ends */
     uint64_t n_left;        /* ever, of its open spans: they have no key of their own */
     uint64_t left_given;
     mrd_dur_ns shift_ns; /* added to its RAW times: its time namespace against ours */

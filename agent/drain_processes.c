@@ -124,9 +124,9 @@ mrd_drain_proc_gone(mrd_drain *p, proc *pr)
     proc **at = &p->procs;
     bool saved;
 
-    pr->pub.open_until_ns = pr->seen_alive      ? mrd_local_now().ns
-                            : pr->newest_ns > 0 ? pr->newest_ns
-                                                : 1;
+    pr->pub.open_until = (mrd_ev_ns){ pr->seen_alive      ? mrd_local_now().ns
+                                      : pr->newest.ns > 0 ? pr->newest.ns
+                                                          : 1 };
     mrd_drain_runtime_flush(p, pr);
     saved = pr->open.n_saved + pr->open.n_taken > 0;
     mrd_drain_flush_open(p, pr);

@@ -280,12 +280,12 @@ mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why)
     if (p->first_bad[0] == '\0')
         snprintf(p->first_bad, sizeof(p->first_bad), "%.255s", why->text);
     if (r->blob.open)
-        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now.ns, now.ns);
+        mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, now, now);
     mrd_drain_lost(p, r->proc, MRD_DROP_BAD_RING,
                    st.lost_total > st.reported && st.lost_total - st.reported < 1u << 31
                        ? st.lost_total - st.reported
                        : 1,
-                   now.ns, now.ns);
+                   now, now);
     if (!p->o.keep_rings)
         (void) mrd_ring_remove(r->reader, mrd_discover_dir_fd(p->discover, r->dir), r->file_name,
                                NULL);

@@ -94,8 +94,8 @@ save_last_use(ring *r, mrd_ring_step step)
     if (step != MRD_RING_END)
         return;
     mrd_ring_get_stats(r->reader, &st);
-    if (st.newest_ns != 0 && st.newest_ns + r->proc->shift_ns > r->proc->newest_ns)
-        r->proc->newest_ns = st.newest_ns + r->proc->shift_ns;
+    if (st.newest_ns != 0 && st.newest_ns + r->proc->shift_ns > r->proc->newest.ns)
+        r->proc->newest = (mrd_local_ns){ st.newest_ns + r->proc->shift_ns };
 }
 
 /* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
@@ -346,8 +346,8 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
 
 void
 mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
-                     void (*call)(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                                  int64_t last_ns),
+                     void (*call)(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
+                                  mrd_local_ns last),
                      void *self)
 {
     const proc *pr = (const proc *) process;
@@ -359,7 +359,8 @@ mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
             uint64_t n = mrd_ring_unreported(r->reader, cause, &first, &last);
 
             if (n > 0)
-                call(self, mrd_drain_cause(cause), n, first + pr->shift_ns, last + pr->shift_ns);
+                call(self, mrd_drain_cause(cause), n, (mrd_local_ns){ first + pr->shift_ns },
+                     (mrd_local_ns){ last + pr->shift_ns });
         }
 }
 

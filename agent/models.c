@@ -16,7 +16,9 @@
 /* What the runtime's event of a load says. */
 typedef struct {
     const mrd_drain_process *process; /* NULL: gone */
-    int64_t thread_id, from_ns, to_ns, id;
+    int64_t thread_id;
+    mrd_wall_ns from, to;
+    int64_t id;
     mrd_local_ns read;
     bool judged; /* by more than its thread, or it needs no such judgement */
     char name[128];
@@ -25,7 +27,7 @@ typedef struct {
 typedef struct {
     mrd_model_load m;
     const mrd_drain_process *process;     /* NULL: gone, or not found again yet */
-    int64_t named_from;                   /* start of the event that named it */
+    mrd_wall_ns named_from;               /* start of the event that named it */
     uint64_t chosen[MRD_RECORD_SESSIONS]; /* sessions that selected its process when it went */
     size_t n_chosen;
     uint64_t shipped; /* the last session that it was shipped for */
@@ -90,9 +92,9 @@ take_args(mrd_model_load *m, const mrd_drain_process *p, const mrd_event *ev)
         else if (mrd_str_is(key, "call_thread_id"))
             m->call_thread_id = a->v.i;
         else if (mrd_str_is(key, "call_from_ns"))
-            m->call_from_ns = a->v.i;
+            m->call_from = (mrd_wall_ns){ a->v.i };
         else if (mrd_str_is(key, "call_to_ns"))
-            m->call_to_ns = a->v.i;
+            m->call_to = (mrd_wall_ns){ a->v.i };
         else if (mrd_str_is(key, "path") && mrd_str_starts(text, "file://"))
             set_text(m->path, sizeof(m->path), (mrd_str){ text.p + 7, text.len - 7 });
     }
@@ -122,7 +124,7 @@ place(mrd_model_table *t)
     if (t->n == MRD_MODELS_MAX) {
         size_t i = 0;
 
-        while (i < t->n && t->v[i].m.unload_ns == 0)
+        while (i < t->n && t->v[i].m.unload.ns == 0)
             i++;
         t->left_out++;
         if (i == t->n)
@@ -139,7 +141,7 @@ void
 mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process)
 {
     for (size_t i = 0; i < t->n; i++)
-        if (t->v[i].process == NULL && t->v[i].m.unload_ns == 0 &&
+        if (t->v[i].process == NULL && t->v[i].m.unload.ns == 0 &&
             t->v[i].m.pid == process->ident.pid &&
             t->v[i].m.start_ticks == process->ident.start_ticks) {
             t->v[i].process = process;
@@ -153,12 +155,13 @@ mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process)
 static bool
 inside(const entry *e, const runtime_load *r)
 {
-    int64_t from = r->from_ns > e->m.call_from_ns ? r->from_ns : e->m.call_from_ns;
-    int64_t to = r->to_ns < e->m.call_to_ns ? r->to_ns : e->m.call_to_ns;
+    mrd_wall_ns from = mrd_wall_max(r->from, e->m.call_from);
+    mrd_wall_ns to = mrd_wall_min(r->to, e->m.call_to);
 
-    if (e->process != r->process || e->process == NULL || e->m.call_thread_id == 0 || to < from)
+    if (e->process != r->process || e->process == NULL || e->m.call_thread_id == 0 ||
+        mrd_wall_before(to, from))
         return false;
-    return r->to_ns == r->from_ns || to - from > (r->to_ns - r->from_ns) / 2;
+    return r->to.ns == r->from.ns || mrd_wall_diff(to, from) > mrd_wall_diff(r->to, r->from) / 2;
 }
 
 /* What is loaded inside a load has begun after it. */
@@ -166,10 +169,10 @@ static void
 give(mrd_model_table *t, entry *e, runtime_load *r)
 {
     r->judged = true;
-    if (e->m.runtime_id != MRD_NONE && e->named_from <= r->from_ns)
+    if (e->m.runtime_id != MRD_NONE && !mrd_wall_after(e->named_from, r->from))
         return;
     e->m.runtime_id = r->id;
-    e->named_from = r->from_ns;
+    e->named_from = r->from;
     memcpy(e->m.name, r->name, sizeof(e->m.name));
     t->version++;
 }
@@ -230,8 +233,8 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
 
     e = find(t, process, number);
     if (!load) {
-        if (e != NULL && e->m.unload_ns == 0) {
-            e->m.unload_ns = ev->ts_ns;
+        if (e != NULL && e->m.unload.ns == 0) {
+            e->m.unload = (mrd_local_ns){ ev->ts_ns };
             t->version++;
         }
         return;
@@ -242,7 +245,7 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
     e->m.pid = process->ident.pid;
     e->m.start_ticks = process->ident.start_ticks;
     e->m.number = number;
-    e->m.load_ns = ev->ts_ns;
+    e->m.load = (mrd_local_ns){ ev->ts_ns };
     take_args(&e->m, process, ev);
     take_told(t, e);
     t->version++;
@@ -291,8 +294,8 @@ mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsig
             set_text(r.name, sizeof(r.name), text_of(process, &ev->args[i]));
     }
     r.thread_id = track->thread_id;
-    r.from_ns = ev->ts_ns;
-    r.to_ns = ev->ts_ns + ev->dur_ns;
+    r.from = (mrd_wall_ns){ ev->ts_ns };
+    r.to = (mrd_wall_ns){ ev->ts_ns + ev->dur_ns };
     r.read = mrd_local_now();
     if (r.id != MRD_NONE)
         take_runtime(t, &r);
@@ -323,8 +326,8 @@ mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_l
         if (e->m.kept[0] != '\0')
             mrd_neffs_sweep(e->m.kept, process->ident.uid);
         e->process = NULL;
-        if (e->m.unload_ns == 0)
-            e->m.unload_ns = now.ns;
+        if (e->m.unload.ns == 0)
+            e->m.unload = now;
         t->version++;
     }
 }
@@ -334,7 +337,8 @@ mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_l
 static bool
 is_of(const mrd_model_table *t, const entry *e, const mrd_record_status *st)
 {
-    if (e->m.load_ns > st->stop_ns || (e->m.unload_ns != 0 && e->m.unload_ns < st->start_ns))
+    if (mrd_local_after(e->m.load, st->stop) ||
+        (e->m.unload.ns != 0 && mrd_local_before(e->m.unload, st->start)))
         return false;
     if (e->process != NULL)
         return mrd_record_selects(t->record, st->id, e->process);
@@ -352,12 +356,12 @@ mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_
     size_t n = 0;
 
     *ret_left_out = t->left_out;
-    if (session != 0 && (!mrd_record_find(t->record, session, &st) || st.start_ns == INT64_MAX))
+    if (session != 0 && (!mrd_record_find(t->record, session, &st) || st.start.ns == INT64_MAX))
         return 0;
     for (size_t i = 0; i < t->n; i++) {
         const entry *e = &t->v[i];
 
-        if (session == 0 ? e->m.unload_ns != 0 || e->process == NULL : !is_of(t, e, &st))
+        if (session == 0 ? e->m.unload.ns != 0 || e->process == NULL : !is_of(t, e, &st))
             continue;
         if (n < max)
             ret[n++] = &e->m;
@@ -381,7 +385,7 @@ mrd_model_table_ship(mrd_model_table *t, uint64_t session,
     mrd_record_status st;
 
     if (!mrd_record_wants_neffs(t->record, session) || !mrd_record_find(t->record, session, &st) ||
-        st.start_ns == INT64_MAX)
+        st.start.ns == INT64_MAX)
         return;
     for (size_t i = 0; i < t->n; i++) {
         entry *e = &t->v[i];
@@ -412,7 +416,7 @@ write_note(mrd_model_table *t)
     memcpy(head.boot_id, t->boot_id, sizeof(head.boot_id));
     mrd_buf_add(&text, &head, sizeof(head));
     for (size_t i = 0; i < t->n; i++)
-        if (t->v[i].m.unload_ns == 0)
+        if (t->v[i].m.unload.ns == 0)
             mrd_buf_add(&text, &t->v[i].m, sizeof(t->v[i].m));
     if (text.err == MRD_OK)
         (void) mrd_write_file(t->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
@@ -434,7 +438,7 @@ take_note(mrd_model_table *t, const mrd_model_load *m, const char *proc_root)
     e->m.sha256[sizeof(m->sha256) - 1] = e->m.name[sizeof(m->name) - 1] =
         e->m.path[sizeof(m->path) - 1] = '\0';
     e->m.kept[sizeof(m->kept) - 1] = '\0';
-    e->m.unload_ns = 0;
+    e->m.unload = (mrd_local_ns){ 0 };
 }
 
 static void
@@ -459,11 +463,11 @@ wanted(const mrd_model_table *t, const entry *e)
 {
     mrd_record_status st;
 
-    if (e->m.unload_ns == 0)
+    if (e->m.unload.ns == 0)
         return true;
     for (size_t i = 0; i < mrd_record_sessions(t->record); i++) {
         mrd_record_get(t->record, i, &st);
-        if (st.start_ns != INT64_MAX && is_of(t, e, &st))
+        if (st.start.ns != INT64_MAX && is_of(t, e, &st))
             return true;
     }
     return false;
@@ -479,7 +483,8 @@ mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
     judge_all(t, now);
     /* A session that is told of later begins later, but for the time that telling takes. */
     for (size_t i = t->n; i-- > 0;)
-        if (t->v[i].m.unload_ns != 0 && t->v[i].m.unload_ns < now.ns - KEPT && !wanted(t, &t->v[i]))
+        if (t->v[i].m.unload.ns != 0 &&
+            mrd_local_before(t->v[i].m.unload, mrd_local_sub(now, KEPT)) && !wanted(t, &t->v[i]))
             remove_at(t, i);
 }
 

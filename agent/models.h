@@ -30,9 +30,10 @@ typedef struct {
     int64_t runtime_id;  /* as the runtime's events name it; MRD_NONE: not told */
     int64_t core, cores; /* as the program asked; core -1: the runtime's choice */
     uint64_t size;
-    int64_t call_thread_id, call_from_ns, call_to_ns; /* of that call, wall clock; 0: not known */
-    int64_t load_ns,
-        unload_ns; /* unload_ns 0: loaded; of a process that ended: when that was seen */
+    int64_t call_thread_id;
+    mrd_wall_ns call_from, call_to; /* of that call; 0: not known */
+    mrd_local_ns load;
+    mrd_local_ns unload; /* 0: loaded; of a process that ended: when that was seen */
     char sha256[65], name[128], path[192]; /* "" not known; path: of a file */
     char kept[320];                        /* where the process keeps its bytes, "" nowhere */
 } mrd_model_load;

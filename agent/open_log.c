@@ -43,7 +43,8 @@ typedef struct {
 
 typedef struct {
     uint64_t number, process, start_ticks;
-    int64_t pid, at_ns;
+    int64_t pid;
+    mrd_local_ns at;
     uint32_t uid, group;
 } record_who;
 
@@ -112,7 +113,7 @@ who_of(const mrd_drain *p, const proc *pr, unsigned group)
                          .process = pr->log_key,
                          .start_ticks = pr->start_ticks,
                          .pid = pr->pub.ident.pid,
-                         .at_ns = mrd_local_now().ns,
+                         .at = mrd_local_now(),
                          .uid = pr->uid,
                          .group = group };
 }
@@ -408,8 +409,8 @@ replay(mrd_drain *p, proc *pr, const pending *q)
             replay_take(pr, rest);
     p->counts.begun += pr->open.n; /* again, as the agent's counts begin anew */
     p->counts.held += pr->open.n;
-    if (q->who.at_ns > pr->newest_ns)
-        pr->newest_ns = q->who.at_ns; /* it was there */
+    if (mrd_local_after(q->who.at, pr->newest))
+        pr->newest = q->who.at; /* it was there */
 }
 
 static pending *

@@ -21,16 +21,16 @@ add_crosses(mrd_record *r, open_batch *l)
     if (l->clock == MRD_DRAIN_RAW)
         return;
     mrd_drain_cross(r->o.drain);
-    mrd_drain_crosses_since(r->o.drain, (mrd_local_ns){ l->opened_ns - MRD_CROSS_LATE }, add_cross,
+    mrd_drain_crosses_since(r->o.drain, mrd_local_sub(l->opened, MRD_CROSS_LATE), add_cross,
                             l->batch);
 }
 
 /* Loses events of the open batch. */
 static void
-lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-     int64_t last_ns)
+lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
+     mrd_local_ns last)
 {
-    mrd_record_lose(r, l->of, cause, n, first_ns, last_ns);
+    mrd_record_lose(r, l->of, cause, n, first, last);
     l->lost[cause] += n;
 }
 
@@ -44,21 +44,21 @@ seal(mrd_record *r, open_batch *l)
                       .session = s->st.id,
                       .seq = mrd_spool_next_seq(r->o.spool, s->st.id) };
     uint64_t events = l->events;
-    int64_t first = 0, last = 0;
+    mrd_local_ns first, last;
+    int64_t from = 0, to = 0;
     mrd_err err;
 
     if (l->batch == NULL || mrd_batch_events(l->batch) == 0)
         return;
     add_crosses(r, l);
-    (void) mrd_batch_range(l->batch, &first, &last);
-    first = mrd_record_to_raw(r, l->clock, first);
-    last = mrd_record_to_raw(r, l->clock, last);
-    last = l->until_ns > last ? l->until_ns : last;
-    l->until_ns = 0;
+    (void) mrd_batch_range(l->batch, &from, &to);
+    first = mrd_record_to_raw(r, l->clock, (mrd_ev_ns){ from });
+    last = mrd_local_max(mrd_record_to_raw(r, l->clock, (mrd_ev_ns){ to }), l->until);
+    l->until = (mrd_local_ns){ 0 };
     mrd_buf_reset(&r->frame);
     err = mrd_batch_encode(l->batch, r->codec, r->o.codec, &ids, &r->frame, NULL);
     l->events = 0;
-    l->opened_ns = 0;
+    l->opened = (mrd_local_ns){ 0 };
     if (err != MRD_OK) {
         mrd_batch_reset(l->batch);
         lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, events, first, last);
@@ -147,15 +147,15 @@ push_slow(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
         o->sealed = true;
         err = mrd_batch_push(l->batch, ev);
     }
-    if (err == MRD_OK && l->opened_ns == 0)
-        l->opened_ns = mrd_local_now().ns;
+    if (err == MRD_OK && l->opened.ns == 0)
+        l->opened = mrd_local_now();
     return err;
 }
 
 static inline mrd_err
 push(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
 {
-    mrd_err err = l->opened_ns == 0 ? MRD_FULL : mrd_batch_push(l->batch, ev);
+    mrd_err err = l->opened.ns == 0 ? MRD_FULL : mrd_batch_push(l->batch, ev);
 
     return __builtin_expect(err == MRD_FULL, 0) ? push_slow(r, o, l, ev) : err;
 }
@@ -176,7 +176,7 @@ recording(const session *s, int64_t first_ns, int64_t last_ns)
 {
     return (s->st.phase == MRD__NODE_PHASE__NODE_RECORDING ||
             s->st.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
-           last_ns >= s->st.start_ns && first_ns <= s->st.stop_ns &&
+           last_ns >= s->st.start.ns && first_ns <= s->st.stop.ns &&
            (s->n_pauses == 0 || !mrd_record_in_pause(s, first_ns, last_ns));
 }
 
@@ -193,12 +193,14 @@ add_event(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int
     if (ev->kind == MRD_LOSS) {
         mrd_drop_cause cause = cause_of(o->process, ev);
 
-        mrd_record_count_drop(s, cause, n, raw, raw + ev->dur_ns, err == MRD_OK);
+        mrd_record_count_drop(s, cause, n, (mrd_local_ns){ raw },
+                              (mrd_local_ns){ raw + ev->dur_ns }, err == MRD_OK);
         l->lost[cause] += n;
     } else if (err == MRD_OK) {
         l->events++;
     } else {
-        lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, raw, raw);
+        lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, (mrd_local_ns){ raw },
+             (mrd_local_ns){ raw });
     }
 }
 
@@ -208,10 +210,10 @@ static void
 add_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
 {
     const mrd_record_status *st = &l->of->st;
-    int64_t end = raw + ev->dur_ns, first = raw < st->start_ns ? st->start_ns : raw;
+    int64_t end = raw + ev->dur_ns, first = raw < st->start.ns ? st->start.ns : raw;
     mrd_event part = *ev;
 
-    end = end > st->stop_ns ? st->stop_ns : end;
+    end = end > st->stop.ns ? st->stop.ns : end;
     part.ts_ns += first - raw;
     part.dur_ns = end > first ? end - first : 0;
     add_event(r, o, l, &part, first);
@@ -221,11 +223,11 @@ add_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int6
 static int64_t
 open_until(const mrd_record *r, const mrd_drain_process *process, int64_t begin)
 {
-    int64_t end = process->open_until_ns == 0
-                      ? INT64_MAX
-                      : mrd_record_to_raw(r, process->open_until_clock, process->open_until_ns);
+    mrd_local_ns end = process->open_until.ns == 0
+                           ? (mrd_local_ns){ INT64_MAX }
+                           : mrd_record_to_raw(r, process->open_until_clock, process->open_until);
 
-    return end > begin ? end : begin;
+    return end.ns > begin ? end.ns : begin;
 }
 
 /* only: 0, or the one session it is for. */
@@ -233,7 +235,8 @@ static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     rec_process *o = process_of(r, process);
-    int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts_ns : mrd_record_to_raw(r, clock, ev->ts_ns);
+    int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts_ns
+                                         : mrd_record_to_raw(r, clock, (mrd_ev_ns){ ev->ts_ns }).ns;
     int64_t end = ev->dur_ns < 0 ? open_until(r, process, raw) : raw + ev->dur_ns;
     unsigned wanted = 0;
 
@@ -275,7 +278,7 @@ take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
     session *s = r->sessions;
 
     if (l == NULL || r->n_sessions != 1 || l->of != s || l->clock != MRD_DRAIN_RAW ||
-        l->opened_ns == 0 || !l->wanted || l->chooses || ev->kind == MRD_LOSS || ev->dur_ns < 0 ||
+        l->opened.ns == 0 || !l->wanted || l->chooses || ev->kind == MRD_LOSS || ev->dur_ns < 0 ||
         !recording(s, ev->ts_ns, ev->ts_ns + ev->dur_ns) || mrd_batch_push(l->batch, ev) != MRD_OK)
         return false;
     o->dirty = true;
@@ -306,7 +309,7 @@ mrd_record_event_of(mrd_record *r, uint64_t id, mrd_drain_process *process, unsi
 typedef struct {
     mrd_record *r;
     session *s;
-    int64_t until_ns;
+    mrd_local_ns until;
 } in_flight;
 
 /* One that began by then, for that session alone. It is nobody else's: a copy of what is to come. */
@@ -317,16 +320,16 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     mrd_record *r = f->r;
     rec_process *o = process->user;
     open_batch *l = open_batch_of(o, f->s, clock);
-    int64_t raw = mrd_record_to_raw(r, clock, ev->ts_ns);
+    mrd_local_ns raw = mrd_record_to_raw(r, clock, (mrd_ev_ns){ ev->ts_ns });
 
-    if (l == NULL || raw > f->until_ns || !l->wanted ||
+    if (l == NULL || mrd_local_after(raw, f->until) || !l->wanted ||
         (l->chooses && !mrd_record_wants_event(l, process, ev)))
         return;
-    add_event(r, o, l, ev, raw);
-    if (f->until_ns > l->until_ns)
-        l->until_ns = f->until_ns;
+    add_event(r, o, l, ev, raw.ns);
+    if (mrd_local_after(f->until, l->until))
+        l->until = f->until;
     if (l->batch != NULL)
-        mrd_batch_reach(l->batch, mrd_record_from_raw(r, clock, f->until_ns));
+        mrd_batch_reach(l->batch, mrd_record_from_raw(r, clock, f->until).ns);
     r->totals.copies++;
     f->s->st.in_flight++;
 }
@@ -334,9 +337,9 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
 /* Gives the session what its processes are inside of, as far as it had begun at until_ns, and closes
  * the batches that hold it. */
 static void
-tell_in_flight(mrd_record *r, session *s, const char *at, int64_t until_ns)
+tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
 {
-    in_flight f = { r, s, until_ns };
+    in_flight f = { r, s, until };
 
     for (rec_process *o = r->processes; o != NULL; o = o->next) {
         if (!o->is_ring || !mrd_record_wants_process(s, o->process))
@@ -344,7 +347,7 @@ tell_in_flight(mrd_record *r, session *s, const char *at, int64_t until_ns)
         o->dirty = true;
         mrd_drain_in_flight(r->o.drain, o->process, at, take_open, &f);
         for (open_batch *l = o->open_batches; l != NULL; l = l->next)
-            if (l->of == s && l->until_ns != 0)
+            if (l->of == s && l->until.ns != 0)
                 seal(r, l);
     }
 }
@@ -406,8 +409,9 @@ static void
 close_windows(mrd_record *r, session *s, mrd_local_ns now)
 {
     for (size_t i = 0; i < s->n_windows;)
-        if (now.ns > s->windows[i].to_ns + r->o.flush_ns + GRACE) {
-            tell_in_flight(r, s, "trigger", s->windows[i].to_ns);
+        if (mrd_local_after(now,
+                            mrd_local_add(mrd_local_add(s->windows[i].to, r->o.flush_ns), GRACE))) {
+            tell_in_flight(r, s, "trigger", s->windows[i].to);
             s->windows[i] = s->windows[--s->n_windows];
         } else {
             i++;
@@ -425,17 +429,17 @@ has_open(const mrd_record *r, const session *s)
 }
 
 static void
-add_unreported(void *self, mrd_drop_cause cause, uint64_t n, int64_t first_ns, int64_t last_ns)
+add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first, mrd_local_ns last)
 {
     session *s = self;
 
-    if (last_ns < s->st.start_ns || first_ns > s->st.stop_ns)
+    if (mrd_local_before(last, s->st.start) || mrd_local_after(first, s->st.stop))
         return;
-    first_ns = first_ns < s->st.start_ns ? s->st.start_ns : first_ns;
-    last_ns = last_ns > s->st.stop_ns ? s->st.stop_ns : last_ns;
+    first = mrd_local_before(first, s->st.start) ? s->st.start : first;
+    last = mrd_local_after(last, s->st.stop) ? s->st.stop : last;
     s->st.begun += n;
     s->st.held += n;
-    mrd_record_count_drop(s, cause, n, first_ns, last_ns, false);
+    mrd_record_count_drop(s, cause, n, first, last, false);
 }
 
 /* A process that fell silent after a loss told it to nobody. */
@@ -454,11 +458,12 @@ session_step(mrd_record *r, session *s, mrd_local_ns now)
         mrd_record_bound(r, s, now);
         close_windows(r, s, now);
     }
-    if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING || now.ns < s->st.stop_ns + GRACE ||
-        has_open(r, s) || s->n_windows > 0 || s->hold)
+    if (s->st.phase != MRD__NODE_PHASE__NODE_STOPPING ||
+        mrd_local_before(now, mrd_local_add(s->st.stop, GRACE)) || has_open(r, s) ||
+        s->n_windows > 0 || s->hold)
         return;
     if (!s->reported_in_flight && !s->st.recorder)
-        tell_in_flight(r, s, "stop", s->st.stop_ns);
+        tell_in_flight(r, s, "stop", s->st.stop);
     s->reported_in_flight = true;
     if (s->n_buffered > 0)
         mrd_record_forget_oldest(r, s, s->n_buffered);
@@ -466,18 +471,18 @@ session_step(mrd_record *r, session *s, mrd_local_ns now)
         return;
     count_unreported(r, s);
     s->st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
-    s->st.flushed_ns = now.ns;
+    s->st.flushed = now;
     mrd_record_write_notes(r);
 }
 
-static int64_t
+static mrd_local_ns
 oldest_open(const rec_process *o)
 {
-    int64_t oldest = INT64_MAX;
+    mrd_local_ns oldest = { INT64_MAX };
 
     for (const open_batch *l = o->open_batches; l != NULL; l = l->next)
-        if (l->opened_ns != 0 && l->opened_ns < oldest)
-            oldest = l->opened_ns;
+        if (l->opened.ns != 0 && mrd_local_before(l->opened, oldest))
+            oldest = l->opened;
     return oldest;
 }
 
@@ -495,7 +500,7 @@ add_position(void *self, uint64_t ring, uint64_t read)
 static bool
 due(mrd_record *r, rec_process *o, mrd_local_ns now)
 {
-    int64_t oldest = oldest_open(o);
+    mrd_local_ns oldest = oldest_open(o);
     double pressure = o->is_ring ? mrd_drain_pressure(r->o.drain, o->process) : 0;
     bool news = o->is_ring && mrd_drain_open_news(r->o.drain, o->process);
 
@@ -503,11 +508,11 @@ due(mrd_record *r, rec_process *o, mrd_local_ns now)
         return false;
     if (o->sealed || pressure >= PRESSURE)
         return true;
-    if (oldest == INT64_MAX && !news)
+    if (oldest.ns == INT64_MAX && !news)
         return true;
-    if (news && o->news_ns == 0) /* many open and end at once: not each is written by itself */
-        o->news_ns = now.ns;
-    return now.ns - (oldest == INT64_MAX ? o->news_ns : oldest) >= r->o.flush_ns;
+    if (news && o->news.ns == 0) /* many open and end at once: not each is written by itself */
+        o->news = now;
+    return mrd_local_diff(now, oldest.ns == INT64_MAX ? o->news : oldest) >= r->o.flush_ns;
 }
 
 /* Commits the frames so far with r->positions, and how much of trace files was given. */
@@ -569,7 +574,7 @@ turn(mrd_record *r, mrd_local_ns now, bool all)
             continue;
         mrd_drain_positions(r->o.drain, o->process, add_position, r);
         mrd_drain_note_open(r->o.drain, o->process);
-        o->news_ns = 0;
+        o->news = (mrd_local_ns){ 0 };
     }
     mrd_record_note_drops(r);
     if (waits_for_commit(r) && mrd_record_commit(r, all) != MRD_OK)
@@ -607,17 +612,17 @@ mrd_record_flush(mrd_record *r)
 mrd_local_ns
 mrd_record_next_ns(const mrd_record *r)
 {
-    int64_t next = INT64_MAX;
+    mrd_local_ns next = { INT64_MAX };
 
     for (const rec_process *o = r->processes; o != NULL; o = o->next) {
-        int64_t oldest = oldest_open(o);
+        mrd_local_ns oldest = oldest_open(o);
 
-        if (oldest != INT64_MAX && oldest + r->o.flush_ns < next)
-            next = oldest + r->o.flush_ns;
-        if (o->news_ns != 0 && o->news_ns + r->o.flush_ns < next)
-            next = o->news_ns + r->o.flush_ns;
+        if (oldest.ns != INT64_MAX && mrd_local_before(mrd_local_add(oldest, r->o.flush_ns), next))
+            next = mrd_local_add(oldest, r->o.flush_ns);
+        if (o->news.ns != 0 && mrd_local_before(mrd_local_add(o->news, r->o.flush_ns), next))
+            next = mrd_local_add(o->news, r->o.flush_ns);
     }
-    return (mrd_local_ns){ next };
+    return next;
 }
 
 mrd_err
@@ -661,8 +666,8 @@ mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cau
 
     if (s != NULL)
         mrd_record_count_drop(s, cause, item->events,
-                              mrd_record_to_raw(r, item->clock, item->first_ns),
-                              mrd_record_to_raw(r, item->clock, item->last_ns), false);
+                              mrd_record_to_raw(r, item->clock, item->first),
+                              mrd_record_to_raw(r, item->clock, item->last), false);
 }
 
 void

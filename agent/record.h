@@ -26,7 +26,7 @@ typedef struct mrd_record mrd_record;
 
 typedef struct {
     uint64_t count;
-    int64_t first_ns, last_ns;
+    mrd_local_ns first, last;
 } mrd_record_drop;
 
 typedef struct {
@@ -34,16 +34,16 @@ typedef struct {
     char name[128];
     bool recorder;
     Mrd__NodePhase phase;
-    int64_t start_ns, stop_ns; /* INT64_MAX: not yet */
-    int64_t flushed_ns;        /* when everything of it had been acknowledged */
-    int64_t reported_ns;       /* when the node was told; earlier events may be missing */
-    int64_t start_bound_ns;    /* of start_ns against the agreed time, -1 unknown */
+    mrd_local_ns start, stop;  /* INT64_MAX: not yet */
+    mrd_local_ns flushed;      /* when everything of it had been acknowledged */
+    mrd_local_ns reported;     /* when the node was told; earlier events may be missing */
+    mrd_dur_ns start_bound_ns; /* of start against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
     mrd_gaps gaps;           /* of them: when; causes are mrd_drop_cause */
     uint64_t batches, bytes; /* sealed */
     uint64_t recorder_bytes;
-    int64_t recorder_first_ns;
+    mrd_local_ns recorder_first;
     uint64_t last_seq;
     uint64_t chosen;              /* events begun that are no counters */
     uint64_t left_out;            /* events of its time that its selection left out */
@@ -93,18 +93,18 @@ void mrd_record_whole(mrd_record *r, uint64_t session);
 mrd_err mrd_record_stop(mrd_record *r, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
 /* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */
-mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns,
-                           int64_t to_ns);
+mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from,
+                           mrd_local_ns to);
 /* What changed of a session that records: its pauses, RAW, at most MRD_RECORD_PAUSES (to INT64_MAX: it goes on), and
  * the cores and event types of select. Errors: NOTFOUND, STATE, NOMEM. */
 #define MRD_RECORD_PAUSES 64
 typedef struct {
-    int64_t from_ns, to_ns;
+    mrd_local_ns from, to;
 } mrd_record_pause;
 mrd_err mrd_record_change(mrd_record *r, uint64_t session, uint32_t revision,
                           const mrd_record_pause *pauses, size_t n, const Mrd__Selection *select);
 /* Nothing of this time is taken. */
-bool mrd_record_is_paused(const mrd_record *r, uint64_t session, int64_t at_ns);
+bool mrd_record_is_paused(const mrd_record *r, uint64_t session, mrd_local_ns at);
 /* Forgets it with all it holds, counted as not recorded. */
 void mrd_record_cancel(mrd_record *r, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *r);

@@ -19,19 +19,19 @@ mrd_record_session_of(const mrd_record *r, uint64_t id)
 }
 
 void
-mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                      int64_t last_ns, bool marked)
+mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
+                      mrd_local_ns last, bool marked)
 {
     mrd_record_drop *d = &s->st.drops[cause];
-    bool untimed = d->count == 0 || (d->first_ns == 0 && d->last_ns == 0); /* of another boot */
-    mrd_gap gap = { { first_ns }, { last_ns }, n, (uint8_t) cause, marked, { 0 } };
+    bool untimed = d->count == 0 || (d->first.ns == 0 && d->last.ns == 0); /* of another boot */
+    mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
     if (n == 0) /* a frame without events: its times say nothing */
         return;
-    if (untimed || first_ns < d->first_ns)
-        d->first_ns = first_ns;
-    if (untimed || last_ns > d->last_ns)
-        d->last_ns = last_ns;
+    if (untimed || mrd_local_before(first, d->first))
+        d->first = first;
+    if (untimed || mrd_local_after(last, d->last))
+        d->last = last;
     d->count += n;
     mrd_gaps_add(&s->st.gaps, &gap);
     s->st.held -= n;
@@ -40,10 +40,10 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t firs
 
 /* The same for events that the agent as a whole loses here. */
 void
-mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                int64_t last_ns)
+mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
+                mrd_local_ns last)
 {
-    mrd_record_count_drop(s, cause, n, first_ns, last_ns, false);
+    mrd_record_count_drop(s, cause, n, first, last, false);
     r->totals.lost[cause] += n;
 }
 
@@ -65,8 +65,8 @@ mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint6
     if (err == MRD_OK)
         return MRD_DROP_CAUSES;
     cause = err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_SPOOL;
-    mrd_record_lose(r, s, cause, events, mrd_record_to_raw(r, f.clock, f.first.ns),
-                    mrd_record_to_raw(r, f.clock, f.last.ns));
+    mrd_record_lose(r, s, cause, events, mrd_record_to_raw(r, f.clock, f.first),
+                    mrd_record_to_raw(r, f.clock, f.last));
     return cause;
 }
 
@@ -99,8 +99,8 @@ note_buffered(const session *s, mrd_record_drop *d)
     for (size_t i = 0; i < s->n_buffered; i++) {
         const buffered_batch *k = &s->buffered[i];
 
-        d->first_ns = d->count == 0 || k->first_ns < d->first_ns ? k->first_ns : d->first_ns;
-        d->last_ns = d->count == 0 || k->last_ns > d->last_ns ? k->last_ns : d->last_ns;
+        d->first = d->count == 0 || mrd_local_before(k->first, d->first) ? k->first : d->first;
+        d->last = d->count == 0 || mrd_local_after(k->last, d->last) ? k->last : d->last;
         d->count += k->events;
     }
 }
@@ -117,9 +117,7 @@ note_gaps(const session *s, mrd_gaps *to)
         mrd_record_drop d = { 0 };
 
         note_buffered(s, &d);
-        mrd_gaps_add(
-            to,
-            &(mrd_gap){ { d.first_ns }, { d.last_ns }, d.count, MRD_DROP_RESTART, false, { 0 } });
+        mrd_gaps_add(to, &(mrd_gap){ d.first, d.last, d.count, MRD_DROP_RESTART, false, { 0 } });
     }
 }
 
@@ -202,7 +200,8 @@ mrd_record_base(const mrd_record *r, uint64_t id, mrd_record_status *ret_base)
     if (base->tally.note_len >= NOTE_CAUSES * sizeof(*ret_base->drops))
         memcpy(ret_base->drops, base->tally.note, NOTE_CAUSES * sizeof(*ret_base->drops));
     for (int c = 0; c < MRD_DROP_CAUSES; c++) {
-        ret_base->drops[c].first_ns = ret_base->drops[c].last_ns = 0; /* of another clock */
+        ret_base->drops[c].first = ret_base->drops[c].last =
+            (mrd_local_ns){ 0 }; /* another clock's */
         ret_base->begun += ret_base->drops[c].count;
     }
     ret_base->drops[MRD_DROP_SPOOL].count += base->tally.forced;
@@ -226,19 +225,19 @@ mrd_record_take_tally(mrd_record *r, session *s)
         memcpy(s->st.drops, tally.note, NOTE_CAUSES * sizeof(*s->st.drops));
     if (!take_gaps(r, s, &tally)) {
         for (int c = 0; c < NOTE_CAUSES; c++)
-            s->st.drops[c].first_ns = s->st.drops[c].last_ns = 0;
-        tally.damaged_first_ns = tally.damaged_last_ns = 0;
+            s->st.drops[c].first = s->st.drops[c].last = (mrd_local_ns){ 0 };
+        tally.damaged_first = tally.damaged_last = (mrd_ev_ns){ 0 };
         tally.damaged_clock = MRD_DRAIN_RAW;
     }
     s->st.drops[MRD_DROP_SPOOL].count += tally.forced;
     s->st.drops[MRD_DROP_REFUSED].count += tally.refused;
     s->st.drops[MRD_DROP_DAMAGED] =
         (mrd_record_drop){ tally.damaged,
-                           mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first_ns),
-                           mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last_ns) };
-    if (s->st.drops[MRD_DROP_DAMAGED].last_ns != 0)
-        mrd_gaps_add(&s->st.gaps, &(mrd_gap){ { s->st.drops[MRD_DROP_DAMAGED].first_ns },
-                                              { s->st.drops[MRD_DROP_DAMAGED].last_ns },
+                           mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_first),
+                           mrd_record_to_raw(r, tally.damaged_clock, tally.damaged_last) };
+    if (s->st.drops[MRD_DROP_DAMAGED].last.ns != 0)
+        mrd_gaps_add(&s->st.gaps, &(mrd_gap){ s->st.drops[MRD_DROP_DAMAGED].first,
+                                              s->st.drops[MRD_DROP_DAMAGED].last,
                                               tally.damaged,
                                               MRD_DROP_DAMAGED,
                                               false,
@@ -252,18 +251,18 @@ mrd_record_take_tally(mrd_record *r, session *s)
 
 /* ---- The recorder ---- */
 
-int64_t
-mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns)
+mrd_local_ns
+mrd_record_to_raw(const mrd_record *r, unsigned clock, mrd_ev_ns at)
 {
-    return clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->o.drain, (mrd_wall_ns){ ns }).ns : ns;
+    return clock == MRD_DRAIN_REALTIME ? mrd_drain_to_raw(r->o.drain, (mrd_wall_ns){ at.ns })
+                                       : (mrd_local_ns){ at.ns };
 }
 
-int64_t
-mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns)
+mrd_ev_ns
+mrd_record_from_raw(const mrd_record *r, unsigned clock, mrd_local_ns raw)
 {
-    return clock == MRD_DRAIN_REALTIME
-               ? mrd_drain_raw_to_wall(r->o.drain, (mrd_local_ns){ raw_ns }).ns
-               : raw_ns;
+    return (mrd_ev_ns){ clock == MRD_DRAIN_REALTIME ? mrd_drain_raw_to_wall(r->o.drain, raw).ns
+                                                    : raw.ns };
 }
 
 static uint64_t
@@ -280,8 +279,8 @@ void
 mrd_record_forget_oldest(mrd_record *r, session *s, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        mrd_record_lose(r, s, MRD_DROP_WINDOW, s->buffered[i].events, s->buffered[i].first_ns,
-                        s->buffered[i].last_ns);
+        mrd_record_lose(r, s, MRD_DROP_WINDOW, s->buffered[i].events, s->buffered[i].first,
+                        s->buffered[i].last);
         s->st.recorder_bytes -= s->buffered[i].len;
         free(s->buffered[i].frame);
     }
@@ -292,12 +291,12 @@ mrd_record_forget_oldest(mrd_record *r, session *s, size_t n)
 static void
 remember_forgotten(session *s, const buffered_batch *k)
 {
-    forgotten f = { k->first_ns, k->last_ns, k->events }, *v;
+    forgotten f = { k->first, k->last, k->events }, *v;
 
     if (!MRD_VEC_ROOM_MAX(s->forgotten, s->n_forgotten, s->cap_forgotten, 1, FORGOTTEN_MAX)) {
         if ((v = s->forgotten) == NULL || s->n_forgotten < 2)
             return;
-        v[1].first_ns = v[0].first_ns < v[1].first_ns ? v[0].first_ns : v[1].first_ns;
+        v[1].first = mrd_local_min(v[0].first, v[1].first);
         v[1].events += v[0].events;
         memmove(v, v + 1, --s->n_forgotten * sizeof(*v));
     }
@@ -311,7 +310,7 @@ prune_forgotten(session *s, mrd_local_ns now)
     size_t n = 0;
 
     while (n < s->n_forgotten && s->params.recorder_ns > 0 &&
-           s->forgotten[n].last_ns < now.ns - s->params.recorder_ns)
+           s->forgotten[n].last.ns < now.ns - s->params.recorder_ns)
         n++;
     if (n > 0)
         memmove(s->forgotten, s->forgotten + n, (s->n_forgotten -= n) * sizeof(*s->forgotten));
@@ -332,9 +331,9 @@ lessen_gaps(mrd_gaps *g, mrd_drop_cause cause, uint64_t n)
 }
 
 void
-mrd_record_missed(session *s, int64_t from, int64_t to)
+mrd_record_missed(session *s, mrd_local_ns from, mrd_local_ns to)
 {
-    int64_t first = INT64_MAX, last = INT64_MIN;
+    mrd_local_ns first = { INT64_MAX }, last = { INT64_MIN };
     mrd_record_drop *let_go = &s->st.drops[MRD_DROP_WINDOW];
     uint64_t n = 0;
     size_t left = 0;
@@ -342,24 +341,24 @@ mrd_record_missed(session *s, int64_t from, int64_t to)
     for (size_t i = 0; i < s->n_forgotten; i++) {
         const forgotten *f = &s->forgotten[i];
 
-        if (f->last_ns < from || f->first_ns > to) {
+        if (mrd_local_before(f->last, from) || mrd_local_after(f->first, to)) {
             s->forgotten[left++] = *f;
             continue;
         }
-        first = f->first_ns < first ? f->first_ns : first;
-        last = f->last_ns > last ? f->last_ns : last;
+        first = mrd_local_min(f->first, first);
+        last = mrd_local_max(f->last, last);
         n += f->events;
     }
     s->n_forgotten = left;
     n = n > let_go->count ? let_go->count : n;
     if (n == 0)
         return;
-    from = from < s->st.start_ns ? s->st.start_ns : from;
+    from = mrd_local_before(from, s->st.start) ? s->st.start : from;
     let_go->count -= n; /* they were counted already, and of no window */
     lessen_gaps(&s->st.gaps, MRD_DROP_WINDOW, n);
     s->st.held += n;
-    mrd_record_count_drop(s, MRD_DROP_RECORDER, n, first < from ? from : first,
-                          last > to ? to : last, false);
+    mrd_record_count_drop(s, MRD_DROP_RECORDER, n, mrd_local_before(first, from) ? from : first,
+                          mrd_local_after(last, to) ? to : last, false);
 }
 
 /* What is older than the recorder reaches, or more than its memory. Windows that wait keep theirs:
@@ -373,7 +372,7 @@ mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now)
     prune_forgotten(s, now);
     while (n < s->n_buffered) {
         bool old =
-            s->params.recorder_ns > 0 && s->buffered[n].last_ns < now.ns - s->params.recorder_ns;
+            s->params.recorder_ns > 0 && s->buffered[n].last.ns < now.ns - s->params.recorder_ns;
 
         if (!old &&
             (s->params.recorder_bytes == 0 || bytes <= (uint64_t) s->params.recorder_bytes) &&
@@ -390,10 +389,11 @@ mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now)
 }
 
 bool
-mrd_record_in_window(const session *s, int64_t first, int64_t last)
+mrd_record_in_window(const session *s, mrd_local_ns first, mrd_local_ns last)
 {
     for (size_t i = 0; i < s->n_windows; i++)
-        if (last >= s->windows[i].from_ns && first <= s->windows[i].to_ns)
+        if (!mrd_local_before(last, s->windows[i].from) &&
+            !mrd_local_after(first, s->windows[i].to))
             return true;
     return false;
 }
@@ -403,16 +403,16 @@ mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k)
 {
     uint8_t *copy;
 
-    if (mrd_record_in_window(s, k->first_ns, k->last_ns)) {
+    if (mrd_record_in_window(s, k->first, k->last)) {
         mrd_record_to_spool(r, s, k->frame, k->len, k->events);
         return;
     }
     if (!MRD_VEC_ROOM(s->buffered, s->n_buffered, s->cap_buffered, 1)) {
-        mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
+        mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first, k->last);
         return;
     }
     if ((copy = malloc(k->len)) == NULL) {
-        mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first_ns, k->last_ns);
+        mrd_record_lose(r, s, MRD_DROP_MEMORY, k->events, k->first, k->last);
         return;
     }
     memcpy(copy, k->frame, k->len);

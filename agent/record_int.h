@@ -16,19 +16,19 @@ typedef struct {
     uint8_t *frame;
     uint32_t len;
     uint64_t events;
-    int64_t first_ns, last_ns; /* RAW */
+    mrd_local_ns first, last; /* RAW */
 } buffered_batch;
 
 typedef struct {
     uint64_t id;
-    int64_t from_ns, to_ns;
+    mrd_local_ns from, to;
 } window;
 
 /* What the bound of a recorder forced out, though it is younger than the recorder reaches: a window
  * that asks for it misses it. */
 #define FORGOTTEN_MAX 4096u /* the two oldest of more are one */
 typedef struct {
-    int64_t first_ns, last_ns;
+    mrd_local_ns first, last;
     uint64_t events;
 } forgotten;
 
@@ -75,8 +75,8 @@ typedef struct open_batch {
     mrd_batch *batch;
     uint64_t events;                /* in it, losses not counted */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
-    int64_t opened_ns;
-    int64_t until_ns; /* RAW: to here reaches what was in flight, 0 nothing */
+    mrd_local_ns opened;
+    mrd_local_ns until; /* RAW: to here reaches what was in flight, 0 nothing */
 } open_batch;
 
 /* What hangs on mrd_drain_process.user. */
@@ -84,9 +84,9 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    int64_t news_ns; /* since then spans that opened or ended wait to be saved; 0: none do */
-    bool dirty;      /* events since the last release */
-    bool sealed;     /* a batch was closed in this turn */
+    mrd_local_ns news; /* since then spans that opened or ended wait to be saved; 0: none do */
+    bool dirty;        /* events since the last release */
+    bool sealed;       /* a batch was closed in this turn */
     bool releasing;
     bool is_ring; /* the drain's process: has rings to release */
     bool is_file; /* of a trace file */
@@ -113,10 +113,10 @@ bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);
 /* marked: a loss record of it goes with the events. */
-void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                           int64_t last_ns, bool marked);
-void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, int64_t first_ns,
-                     int64_t last_ns);
+void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
+                           mrd_local_ns last, bool marked);
+void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n,
+                     mrd_local_ns first, mrd_local_ns last);
 /* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
 mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len,
                                    uint64_t events);
@@ -125,13 +125,13 @@ mrd_err mrd_record_commit(mrd_record *r, bool all);
 void mrd_record_note_drops(mrd_record *r);
 bool mrd_record_drops_wait(const mrd_record *r); /* there is something to note */
 void mrd_record_take_tally(mrd_record *r, session *s);
-int64_t mrd_record_to_raw(const mrd_record *r, unsigned clock, int64_t ns);
-int64_t mrd_record_from_raw(const mrd_record *r, unsigned clock, int64_t raw_ns);
+mrd_local_ns mrd_record_to_raw(const mrd_record *r, unsigned clock, mrd_ev_ns at);
+mrd_ev_ns mrd_record_from_raw(const mrd_record *r, unsigned clock, mrd_local_ns raw);
 void mrd_record_forget_oldest(mrd_record *r, session *s, size_t n);
 void mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now);
 /* A window begins: what it misses counts as lost in it. */
-void mrd_record_missed(session *s, int64_t from_ns, int64_t to_ns);
-bool mrd_record_in_window(const session *s, int64_t first, int64_t last);
+void mrd_record_missed(session *s, mrd_local_ns from, mrd_local_ns to);
+bool mrd_record_in_window(const session *s, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k);
 void mrd_record_open_batch_free(open_batch *l);
 void mrd_record_session_free(session *s);

@@ -66,9 +66,9 @@ note_identity(session *s, const mrd_jobid *id)
 void
 mrd_record_tally_process(session *s, const rec_process *o)
 {
-    bool over =
-        s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
-        (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_now().ns > s->st.stop_ns);
+    bool over = s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+                (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
+                 mrd_local_after(mrd_local_now(), s->st.stop));
 
     if (!o->is_ring || over)
         return;
@@ -213,7 +213,8 @@ mrd_record_session_free(session *s)
 typedef struct {
     char boot_id[64];
     uint64_t session;
-    int64_t start_ns, reported_ns, stop_ns, bound_ns;
+    mrd_local_ns start, reported, stop;
+    mrd_dur_ns bound_ns;
     uint32_t phase, control_len;
 } note;
 
@@ -228,9 +229,9 @@ mrd_record_write_notes(const mrd_record *r)
     for (size_t i = 0; i < r->n_sessions; i++) {
         const session *s = &r->sessions[i];
         note n = { .session = s->st.id,
-                   .start_ns = s->st.start_ns,
-                   .reported_ns = s->st.reported_ns,
-                   .stop_ns = s->st.stop_ns,
+                   .start = s->st.start,
+                   .reported = s->st.reported,
+                   .stop = s->st.stop,
                    .bound_ns = s->st.start_bound_ns,
                    .phase = (uint32_t) s->st.phase,
                    .control_len = (uint32_t) s->control.len };
@@ -267,9 +268,9 @@ take_note(mrd_record *r, mrd_bytes *rest)
         mrd_record_arm(r, msg.u.control, NULL) == MRD_OK &&
         (n.phase == MRD__NODE_PHASE__NODE_RECORDING || n.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
         (s = mrd_record_session_of(r, n.session)) != NULL) {
-        s->st.start_ns = n.start_ns;
-        s->st.reported_ns = n.reported_ns;
-        s->st.stop_ns = n.stop_ns;
+        s->st.start = n.start;
+        s->st.reported = n.reported;
+        s->st.stop = n.stop;
         s->st.start_bound_ns = n.bound_ns;
         s->st.phase = (Mrd__NodePhase) n.phase;
     }
@@ -305,8 +306,8 @@ forget_flushed(mrd_record *r)
     for (size_t i = 0; i < r->n_sessions; i++) {
         const session *s = &r->sessions[i];
 
-        if (s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && s->st.flushed_ns < before &&
-            (oldest == NULL || s->st.flushed_ns < oldest->st.flushed_ns))
+        if (s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED && s->st.flushed.ns < before &&
+            (oldest == NULL || mrd_local_before(s->st.flushed, oldest->st.flushed)))
             oldest = s;
     }
     if (oldest != NULL)
@@ -321,8 +322,8 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     session s = { .st = { .id = c->session,
                           .recorder = c->mode == MRD__SESSION_MODE__MODE_RECORDER,
                           .phase = MRD__NODE_PHASE__NODE_ARMED,
-                          .start_ns = INT64_MAX,
-                          .stop_ns = INT64_MAX,
+                          .start = { INT64_MAX },
+                          .stop = { INT64_MAX },
                           .start_bound_ns = -1 } };
     mrd_err err = MRD_OK;
 
@@ -386,8 +387,8 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start, in
         return MRD_OK; /* said twice */
     if (s->st.phase != MRD__NODE_PHASE__NODE_ARMED)
         return mrd_why_set(why, MRD_STATE, 0, "the session is over on this node");
-    s->st.start_ns = start.ns;
-    s->st.reported_ns = mrd_local_now().ns;
+    s->st.start = start;
+    s->st.reported = mrd_local_now();
     s->st.start_bound_ns = bound_ns;
     s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_write_notes(r);
@@ -402,10 +403,10 @@ mrd_record_stop(mrd_record *r, uint64_t id, mrd_local_ns stop)
     if (s == NULL)
         return MRD_NOTFOUND;
     if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED)
-        s->st.start_ns = stop.ns; /* it never began */
+        s->st.start = stop; /* it never began */
     if (s->st.phase == MRD__NODE_PHASE__NODE_ARMED ||
         s->st.phase == MRD__NODE_PHASE__NODE_RECORDING) {
-        s->st.stop_ns = stop.ns;
+        s->st.stop = stop;
         s->st.phase = MRD__NODE_PHASE__NODE_STOPPING;
         if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NO_NOTES))
             mrd_record_write_notes(r);
@@ -419,17 +420,17 @@ bool
 mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns)
 {
     for (size_t i = s->n_pauses; i-- > 0;)
-        if (first_ns >= s->pauses[i].from_ns && last_ns < s->pauses[i].to_ns)
+        if (first_ns >= s->pauses[i].from.ns && last_ns < s->pauses[i].to.ns)
             return true;
     return false;
 }
 
 bool
-mrd_record_is_paused(const mrd_record *r, uint64_t id, int64_t at_ns)
+mrd_record_is_paused(const mrd_record *r, uint64_t id, mrd_local_ns at)
 {
     const session *s = mrd_record_session_of(r, id);
 
-    return s != NULL && mrd_record_in_pause(s, at_ns, at_ns);
+    return s != NULL && mrd_record_in_pause(s, at.ns, at.ns);
 }
 
 /* What was worked out for the old choice is worked out again. */
@@ -479,7 +480,7 @@ mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_recor
 }
 
 mrd_err
-mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns, int64_t to_ns)
+mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from, mrd_local_ns to)
 {
     session *s = mrd_record_session_of(r, id);
     size_t left = 0;
@@ -494,8 +495,8 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns
     if (s->n_windows == MRD_RECORD_TRIGGERS)
         return MRD_LIMIT;
     mrd_record_flush(r); /* what is in open batches belongs to the window too */
-    s->windows[s->n_windows++] = (window){ trigger, from_ns, to_ns };
-    mrd_record_missed(s, from_ns, to_ns);
+    s->windows[s->n_windows++] = (window){ trigger, from, to };
+    mrd_record_missed(s, from, to);
     if (s->n_seen == MRD_RECORD_TRIGGERS) {
         memmove(s->seen_triggers, s->seen_triggers + 1, (--s->n_seen) * sizeof(uint64_t));
     }
@@ -503,7 +504,7 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, int64_t from_ns
     for (size_t i = 0; i < s->n_buffered; i++) {
         buffered_batch *k = &s->buffered[i];
 
-        if (!mrd_record_in_window(s, k->first_ns, k->last_ns)) {
+        if (!mrd_record_in_window(s, k->first, k->last)) {
             s->buffered[left++] = *k;
             continue;
         }
@@ -523,7 +524,7 @@ mrd_record_whole(mrd_record *r, uint64_t id)
     session *s = mrd_record_session_of(r, id);
 
     if (s != NULL)
-        s->st.reported_ns = s->st.start_ns;
+        s->st.reported = s->st.start;
     mrd_record_write_notes(r);
 }
 
@@ -583,7 +584,7 @@ mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
     *ret_status = s->st;
     ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
     ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
-    ret_status->recorder_first_ns = s->n_buffered == 0 ? 0 : s->buffered[0].first_ns;
+    ret_status->recorder_first = s->n_buffered == 0 ? (mrd_local_ns){ 0 } : s->buffered[0].first;
     ret_status->jobs = &s->identities;
     ret_status->running = 0;
     for (const rec_process *o = r->processes; o != NULL; o = o->next)

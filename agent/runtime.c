@@ -102,7 +102,7 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
         count(p, rt);
     /* A cut blob was counted by who cut it; a whole one that is no trace is counted here. */
     if (err != MRD_OK && !cut && !p->again)
-        mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now.ns, now.ns);
+        mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now, now);
 }
 
 bool

@@ -435,8 +435,8 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     e.item.epoch = f.epoch;
     e.item.session = f.session;
     e.item.seq = f.seq;
-    e.item.first_ns = f.first.ns;
-    e.item.last_ns = f.last.ns;
+    e.item.first = f.first;
+    e.item.last = f.last;
     e.item.type = f.type;
     e.item.clock = f.clock;
     if (!mrd_spool_push_entry(s, &e))
@@ -637,8 +637,9 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
 
     if (q == NULL)
         return;
-    if (item->events > 0 && item->clock == q->tally.damaged_clock && item->last_ns > q->answered_ns)
-        q->answered_ns = item->last_ns;
+    if (item->events > 0 && item->clock == q->tally.damaged_clock &&
+        mrd_ev_after(item->last, q->answered_to))
+        q->answered_to = item->last;
     mrd_spool_counts_write(s, q);
 }
 

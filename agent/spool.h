@@ -31,7 +31,7 @@ typedef struct {
     uint64_t id; /* counts up, never reused while the spool is open */
     uint64_t epoch, session, seq;
     uint64_t events; /* losses not counted */
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
     uint32_t len; /* of the frame */
     uint8_t type, clock;
     bool earlier; /* written in an earlier boot */
@@ -43,7 +43,7 @@ typedef struct {
 typedef struct {
     uint64_t delivered, refused, forced; /* stored; refused for good; forced out by the bound */
     uint64_t damaged; /* committed, and gone with a segment that was cut or removed */
-    int64_t damaged_first_ns, damaged_last_ns; /* of frames, in this clock of theirs */
+    mrd_ev_ns damaged_first, damaged_last; /* of frames, in this clock of theirs */
     uint8_t damaged_clock;
     uint32_t note_len;
     uint8_t note[MRD_SPOOL_NOTE]; /* the caller's own counts as of the last commit */

@@ -20,7 +20,7 @@
 typedef struct {
     uint32_t magic, crc; /* of what follows */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
-    int64_t last_ns, answered_ns, damaged_first_ns, damaged_last_ns;
+    mrd_ev_ns last, answered_to, damaged_first, damaged_last;
     uint64_t answered, bits;  /* answered: numbers below; of the 64 from there those with a bit */
     uint32_t note_len, clock; /* of the times */
     uint8_t note[MRD_SPOOL_NOTE];
@@ -72,10 +72,10 @@ mrd_spool_counts_write(mrd_spool *s, sequence *q)
                .refused = q->tally.refused,
                .forced = q->tally.forced,
                .damaged = q->tally.damaged,
-               .last_ns = q->last_ns,
-               .answered_ns = q->answered_ns,
-               .damaged_first_ns = q->tally.damaged_first_ns,
-               .damaged_last_ns = q->tally.damaged_last_ns,
+               .last = q->last,
+               .answered_to = q->answered_to,
+               .damaged_first = q->tally.damaged_first,
+               .damaged_last = q->tally.damaged_last,
                .note_len = q->tally.note_len,
                .clock = q->tally.damaged_clock };
 
@@ -108,12 +108,12 @@ count_frame(sequence *q, const mrd_spool_item *item)
     q->events += item->events;
     if (item->events == 0)
         return;
-    if (q->last_ns == 0) {
+    if (q->last.ns == 0) {
         q->tally.damaged_clock = item->clock;
-        q->answered_ns = item->first_ns; /* nothing is missing before */
+        q->answered_to = item->first; /* nothing is missing before */
     }
-    if (item->clock == q->tally.damaged_clock && item->last_ns > q->last_ns)
-        q->last_ns = item->last_ns;
+    if (item->clock == q->tally.damaged_clock && mrd_ev_after(item->last, q->last))
+        q->last = item->last;
 }
 
 void
@@ -191,8 +191,8 @@ in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last
         if (e->done || e->item.session != session)
             continue;
         events += e->item.events;
-        if (e->item.events > 0 && e->item.clock == clock && e->item.last_ns > *ret_last_ns)
-            *ret_last_ns = e->item.last_ns;
+        if (e->item.events > 0 && e->item.clock == clock && e->item.last.ns > *ret_last_ns)
+            *ret_last_ns = e->item.last.ns;
     }
     return events;
 }
@@ -201,7 +201,7 @@ in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last
 static mrd_err
 compare(mrd_spool *s, const slot *c, uint32_t place)
 {
-    int64_t last_ns = c->answered_ns;
+    int64_t last_ns = c->answered_to.ns;
     uint64_t there;
     sequence *q;
     mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
@@ -223,10 +223,10 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     q->tally.refused = most(q->tally.refused, c->refused);
     q->tally.forced = most(q->tally.forced, c->forced);
     q->tally.damaged = c->damaged;
-    q->tally.damaged_first_ns = c->damaged_first_ns;
-    q->tally.damaged_last_ns = c->damaged_last_ns;
-    q->last_ns = c->last_ns;
-    q->answered_ns = c->answered_ns;
+    q->tally.damaged_first = c->damaged_first;
+    q->tally.damaged_last = c->damaged_last;
+    q->last = c->last;
+    q->answered_to = c->answered_to;
     q->slot = place;
     s->counts_used |= 1ull << (place - 1);
     there = q->tally.delivered + q->tally.refused + q->tally.forced +
@@ -241,8 +241,9 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
         return MRD_OK;
     }
     if (q->tally.damaged == 0)
-        q->tally.damaged_first_ns = last_ns != 0 && last_ns < c->last_ns ? last_ns : c->last_ns;
-    q->tally.damaged_last_ns = c->last_ns;
+        q->tally.damaged_first =
+            (mrd_ev_ns){ last_ns != 0 && last_ns < c->last.ns ? last_ns : c->last.ns };
+    q->tally.damaged_last = c->last;
     q->tally.damaged += c->committed - there;
     return MRD_OK;
 }

@@ -72,7 +72,7 @@ typedef struct {
     mrd_spool_tally tally;
     uint64_t events;                    /* ever committed, without those found missing */
     uint64_t missing;                   /* ... of those, when this boot began */
-    int64_t last_ns, answered_ns;       /* youngest time committed; answered, or the first */
+    mrd_ev_ns last, answered_to;        /* youngest time committed; answered, or the first */
     uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     mrd_spool_base *base;               /* NULL: none */

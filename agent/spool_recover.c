@@ -25,8 +25,8 @@ take_frame(mrd_spool *s, segment *seg, const uint8_t *payload, uint32_t len, uin
     e.item.epoch = f.epoch;
     e.item.session = f.session;
     e.item.seq = f.seq;
-    e.item.first_ns = f.first.ns;
-    e.item.last_ns = f.last.ns;
+    e.item.first = f.first;
+    e.item.last = f.last;
     e.item.type = f.type;
     e.item.clock = f.clock;
     e.item.len = len - 8;

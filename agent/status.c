@@ -198,8 +198,8 @@ drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps)
         snprintf(texts[n], 32, "%s", mrd_drop_text((mrd_drop_cause) i));
         messages[n].cause = texts[n];
         messages[n].count = drops[i].count;
-        messages[n].first_ns = drops[i].first_ns;
-        messages[n].last_ns = drops[i].last_ns;
+        messages[n].first_ns = drops[i].first.ns;
+        messages[n].last_ns = drops[i].last.ns;
         if (gaps != NULL)
             gap_list(set, gaps, i, &messages[n]);
         list[n] = &messages[n];
@@ -314,8 +314,8 @@ fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
         to->kept = from->kept[0] != '\0';
         to->lnc_idx = from->core;
         to->lnc_count = from->cores;
-        to->loaded_local_ns = from->load_ns;
-        to->unloaded_local_ns = from->unload_ns;
+        to->loaded_local_ns = from->load.ns;
+        to->unloaded_local_ns = from->unload.ns;
     }
     return m;
 }
@@ -330,7 +330,7 @@ models_signature(const mrd_agent *a)
 
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         mrd_record_get(a->record, i, &s);
-        h = (h ^ s.id ^ (uint64_t) s.start_ns ^ (uint64_t) s.stop_ns << 1) * 0x9e3779b97f4a7c15u;
+        h = (h ^ s.id ^ (uint64_t) s.start.ns ^ (uint64_t) s.stop.ns << 1) * 0x9e3779b97f4a7c15u;
     }
     return h | 1; /* 0: nothing was told */
 }
@@ -424,19 +424,19 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         st[i].session = s.id;
         st[i].phase = s.phase;
         /* Who joins late says from when on its part is whole. */
-        st[i].started_local_ns = s.start_ns == INT64_MAX      ? 0
-                                 : s.reported_ns > s.start_ns ? s.reported_ns
-                                                              : s.start_ns;
-        st[i].stopped_local_ns = s.stop_ns == INT64_MAX ? 0 : s.stop_ns;
+        st[i].started_local_ns = s.start.ns == INT64_MAX                ? 0
+                                 : mrd_local_after(s.reported, s.start) ? s.reported.ns
+                                                                        : s.start.ns;
+        st[i].stopped_local_ns = s.stop.ns == INT64_MAX ? 0 : s.stop.ns;
         st[i].start_bound_ns = s.start_bound_ns;
         st[i].last_seq = s.last_seq;
         st[i].recorder_bytes = s.recorder_bytes;
-        st[i].recorder_first_ns = s.recorder_first_ns;
+        st[i].recorder_first_ns = s.recorder_first.ns;
         st[i].revision = s.revision;
         st[i].triggers = (uint64_t *) (uintptr_t) s.triggers;
         st[i].n_triggers = s.n_triggers;
         if (s.phase == MRD__NODE_PHASE__NODE_FLUSHED)
-            st[i].complete_local_ns = s.stop_ns;
+            st[i].complete_local_ns = s.stop.ns;
         fill_counters(&each[i], s.begun, s.delivered, s.held, s.drops, &s.gaps);
         each[i].counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) /* goes on */
                                                         : a->run;

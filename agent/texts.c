@@ -143,7 +143,7 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
         mrd_local_ns at = mrd_drain_to_raw(p, (mrd_wall_ns){ info->open_lost_ns });
 
-        mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at.ns, at.ns);
+        mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
         r->waits = true; /* the header must not say so for ever */
     }
 }

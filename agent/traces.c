@@ -51,7 +51,7 @@ typedef struct {
     mrd_drain_process **processes; /* by id in the catalog; NULL: not met yet */
     size_t n_processes;
     uint64_t events, bad, given, skip;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
     bool lost; /* the loss of `bad` was given */
     char message[MRD_WHY_MAX];
     mrd_err err;
@@ -303,7 +303,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
                            r->message[0] != '\0' ? r->message : "it holds no events");
     stream = mrd_store_at(r->store, 0);
     r->events = mrd_stream_count(stream);
-    (void) mrd_stream_range(stream, &r->first_ns, &r->last_ns);
+    (void) mrd_stream_range(stream, &r->first.ns, &r->last.ns);
     if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
         err = mrd_stream_open(stream, &r->source, why);
     return err;
@@ -389,7 +389,7 @@ process_of(mrd_traces *t, reading *r, mrd_track_id track)
     pp->catalog = r->cat;
     pp->id = id;
     pp->open_until_clock = MRD_DRAIN_REALTIME; /* the file tells no more */
-    pp->open_until_ns = r->last_ns;
+    pp->open_until = r->last;
     mrd_ident_init(&pp->ident);
     pp->ident.pid = p->process_id;
     pp->ident.container_pid = r->file.container_pid;
@@ -422,8 +422,8 @@ static void
 give_bad(mrd_traces *t, reading *r)
 {
     mrd_event ev = { .kind = MRD_LOSS,
-                     .ts_ns = r->first_ns,
-                     .dur_ns = r->last_ns - r->first_ns,
+                     .ts_ns = r->first.ns,
+                     .dur_ns = mrd_ev_diff(r->last, r->first),
                      .ivalue = (int64_t) r->bad,
                      .flags = MRD_EV_INT };
     mrd_track track;

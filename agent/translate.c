@@ -127,11 +127,11 @@ event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 static void
 give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
 {
-    int64_t before = pr->pub.open_until_ns;
+    mrd_ev_ns before = pr->pub.open_until;
 
-    pr->pub.open_until_ns = until.ns;
+    pr->pub.open_until = (mrd_ev_ns){ until.ns };
     mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
-    pr->pub.open_until_ns = before;
+    pr->pub.open_until = before;
 }
 
 /* A scope that its owner died in. One that was seen alive died a moment ago; of another only its
@@ -530,5 +530,6 @@ mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
     int64_t first = rec->ts_ns + r->proc->shift_ns;
 
-    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, first, first + rec->dur_ns);
+    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, (mrd_local_ns){ first },
+                   (mrd_local_ns){ first + rec->dur_ns });
 }

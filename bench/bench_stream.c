@@ -171,7 +171,7 @@ pair_open(pair *p, mrd_dur_ns flush)
     do
         mrd_agent_step(p->agent, 10);
     while (!mrd_record_find(mrd_agent_borrow_record(p->agent), p->session, &st) ||
-           mrd_local_now().ns < st.start_ns);
+           mrd_local_now().ns < st.start.ns);
 }
 
 static void

@@ -287,10 +287,12 @@ TEST(a_recorder_ships_its_window_and_nothing_else)
     CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &st));
     CHECK_INT(st.held, 300);
     CHECK_ERR("window",
-              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 5, marks[1], marks[2] - 1),
+              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 5, (mrd_local_ns){ marks[1] },
+                                 (mrd_local_ns){ marks[2] - 1 }),
               MRD_OK);
     CHECK_ERR("twice",
-              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 5, marks[1], marks[2] - 1),
+              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 5, (mrd_local_ns){ marks[1] },
+                                 (mrd_local_ns){ marks[2] - 1 }),
               MRD_EXISTS);
     for (int i = 0; i < 200; i++)
         mrd_agent_step(a, 1);
@@ -299,7 +301,8 @@ TEST(a_recorder_ships_its_window_and_nothing_else)
     check_equation("window", a);
     /* An overlapping second window ships the rest of it, nothing twice. */
     CHECK_ERR("second",
-              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 6, marks[1], marks[3]),
+              mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 6, (mrd_local_ns){ marks[1] },
+                                 (mrd_local_ns){ marks[3] }),
               MRD_OK);
     for (int i = 0; i < 200; i++)
         mrd_agent_step(a, 1);

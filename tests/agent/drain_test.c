@@ -35,7 +35,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     h->lost += ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 0;
     h->unfinished += ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED;
     if (ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED)
-        h->open_until = process->open_until_ns;
+        h->open_until = process->open_until.ns;
     h->no_start += (ev->flags & MRD_EV_NO_START) != 0;
     h->by_track[ev->track % 64]++;
     h->last = *ev;

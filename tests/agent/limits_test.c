@@ -104,7 +104,8 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
     CHECK_INT(st.drops[MRD_DROP_RECORDER].count, 0);
     CHECK(st.recorder_bytes <= 12 << 10);
     check_session(&st);
-    CHECK_ERR("window", mrd_record_trigger(r, SESSION, 5, from, mrd_local_now().ns), MRD_OK);
+    CHECK_ERR("window", mrd_record_trigger(r, SESSION, 5, (mrd_local_ns){ from }, mrd_local_now()),
+              MRD_OK);
     for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC; mrd_local_now().ns < end;) {
         mrd_agent_step(a, 1);
         mrd_record_get(r, 0, &st);
@@ -118,9 +119,10 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
     for (first = 1; first <= PARTS * EACH && g.seen[first] == 0; first++)
         ;
     CHECK_INT(first, 2 * EACH + st.drops[MRD_DROP_RECORDER].count + 1);
-    CHECK_INT(st.drops[MRD_DROP_RECORDER].first_ns, from);
-    CHECK_INT(st.drops[MRD_DROP_RECORDER].last_ns, at[first - 1] + 10);
-    CHECK_ERR("again", mrd_record_trigger(r, SESSION, 6, from, mrd_local_now().ns), MRD_OK);
+    CHECK_INT(st.drops[MRD_DROP_RECORDER].first.ns, from);
+    CHECK_INT(st.drops[MRD_DROP_RECORDER].last.ns, at[first - 1] + 10);
+    CHECK_ERR("again", mrd_record_trigger(r, SESSION, 6, (mrd_local_ns){ from }, mrd_local_now()),
+              MRD_OK);
     mrd_record_get(r, 0, &st);
     CHECK_INT(st.drops[MRD_DROP_WINDOW].count, 2 * EACH); /* once only */
     check_session(&st);

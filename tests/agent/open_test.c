@@ -224,7 +224,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     h->spans++;
     if (ev->dur_ns < 0) {
         h->unfinished++;
-        h->until = process->open_until_ns;
+        h->until = process->open_until.ns;
     }
     return MRD_OK;
 }

@@ -148,7 +148,7 @@ TEST(nothing_of_before_the_session_gets_in)
                     REQUIRE(st.gaps.n == 1 && st.gaps.v[0].marked);
                     CHECK(st.gaps.v[0].first.ns >= f.start_ns);
                     CHECK(st.gaps.v[0].last.ns <= f.start_ns + 10ll * SEC);
-                    CHECK(st.drops[MRD_DROP_RUNTIME].first_ns >= f.start_ns);
+                    CHECK(st.drops[MRD_DROP_RUNTIME].first.ns >= f.start_ns);
                 }
                 teardown(&f);
             }
@@ -175,8 +175,8 @@ TEST(an_unfinished_span_reaches_until_its_process_ended)
                       MRD_OK);
             if (rows[i].until != 0) {
                 f.process.open_until_clock = clock;
-                f.process.open_until_ns =
-                    f.start_ns + rows[i].until * SEC + (clock == MRD_DRAIN_REALTIME ? f.off_ns : 0);
+                f.process.open_until = (mrd_ev_ns){ f.start_ns + rows[i].until * SEC +
+                                                    (clock == MRD_DRAIN_REALTIME ? f.off_ns : 0) };
             }
             give(&f, MRD_SPAN, clock, -9ll * SEC, MRD_DUR_UNFINISHED);
             REQUIRE(mrd_record_find(f.record, 5, &st));
@@ -215,10 +215,10 @@ TEST(a_batch_that_the_spool_refuses_is_lost_at_its_raw_time)
         REQUIRE(mrd_record_find(f.record, 5, &st));
         d = &st.drops[MRD_DROP_SPOOL];
         CHECK_INT(d->count, 1);
-        CHECK(llabs(d->first_ns - (f.start_ns + 2 * MRD_SEC)) < 100 * MRD_MS);
-        CHECK(llabs(d->last_ns - (f.start_ns + 3 * MRD_SEC)) < 100 * MRD_MS);
+        CHECK(llabs(d->first.ns - (f.start_ns + 2 * MRD_SEC)) < 100 * MRD_MS);
+        CHECK(llabs(d->last.ns - (f.start_ns + 3 * MRD_SEC)) < 100 * MRD_MS);
         REQUIRE(st.gaps.n == 1);
-        CHECK_INT(st.gaps.v[0].first.ns, d->first_ns);
+        CHECK_INT(st.gaps.v[0].first.ns, d->first.ns);
         teardown(&f);
     }
 }
@@ -249,12 +249,12 @@ TEST(losses_of_an_earlier_boot_have_no_time)
         REQUIRE(mrd_record_find(f.record, 5, &st));
         CHECK_INT(st.drops[MRD_DROP_RUNTIME].count, 7);
         CHECK_INT(st.gaps.n, boot == 1);
-        CHECK_INT(st.drops[MRD_DROP_RUNTIME].first_ns, boot == 1 ? first : 0);
-        CHECK_INT(st.drops[MRD_DROP_RUNTIME].last_ns, boot == 1 ? first + SEC : 0);
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].first.ns, boot == 1 ? first : 0);
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].last.ns, boot == 1 ? first + SEC : 0);
         give(&f, MRD_LOSS, MRD_DRAIN_RAW, 4ll * SEC, 1ll * SEC);
         REQUIRE(mrd_record_find(f.record, 5, &st));
         CHECK_INT(st.drops[MRD_DROP_RUNTIME].count, 14);
-        CHECK_INT(st.drops[MRD_DROP_RUNTIME].first_ns, boot == 1 ? first : f.start_ns + 4ll * SEC);
+        CHECK_INT(st.drops[MRD_DROP_RUNTIME].first.ns, boot == 1 ? first : f.start_ns + 4ll * SEC);
         CHECK_INT(st.gaps.n, boot == 1 ? 2 : 1);
         teardown(&f);
     }

@@ -355,10 +355,10 @@ add_of(mrd_spool *s, uint64_t session, uint8_t type, uint8_t clock, uint32_t eve
     mrd_frame f = { .type = type,
                     .clock = clock,
                     .epoch = mrd_spool_epoch(s),
-                     .session = session,
-                     .seq = mrd_spool_next_seq(s, session),
-                     .first = { first },
-                     .last = { last } };
+                    .session = session,
+                    .seq = mrd_spool_next_seq(s, session),
+                    .first = { first },
+                    .last = { last } };
 
     if (type == MRD_FRAME_BATCH) {
         f.events = events == 0 ? 1 : events;
@@ -403,16 +403,16 @@ TEST(damage_has_its_times)
         mrd_spool_get_tally(s, 7, &t);
         CHECK_INT(t.damaged, 50 - 10 * answers);
         CHECK_INT(t.damaged_clock, 1);
-        CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
-        CHECK_INT(t.damaged_last_ns, 600);
+        CHECK_INT(t.damaged_first.ns, firsts[answers == 3 ? 2 : answers]);
+        CHECK_INT(t.damaged_last.ns, 600);
         add_timed(s, MRD_FRAME_BATCH, 1, 10, 1000, 1200);
         mrd_spool_close(s);
         remove_segments(dir);
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
         mrd_spool_get_tally(s, 7, &t);
         CHECK_INT(t.damaged, 60 - 10 * answers);
-        CHECK_INT(t.damaged_first_ns, firsts[answers == 3 ? 2 : answers]);
-        CHECK_INT(t.damaged_last_ns, 1200);
+        CHECK_INT(t.damaged_first.ns, firsts[answers == 3 ? 2 : answers]);
+        CHECK_INT(t.damaged_last.ns, 1200);
         mrd_spool_close(s);
     }
 }
@@ -463,8 +463,8 @@ TEST(what_is_left_tells_when_damage_began)
         mrd_spool_get_tally(s, 7, &t);
         CHECK_INT(t.damaged, lost);
         if (lost > 0) {
-            CHECK_INT(t.damaged_first_ns, left_ns);
-            CHECK_INT(t.damaged_last_ns, last_ns);
+            CHECK_INT(t.damaged_first.ns, left_ns);
+            CHECK_INT(t.damaged_last.ns, last_ns);
         }
         mrd_spool_close(s);
     }

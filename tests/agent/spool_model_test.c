@@ -85,8 +85,8 @@ bytes_of(const model *m, const mrd_spool_item *item)
                     .epoch = m->epoch,
                     .session = item->session,
                     .seq = item->seq,
-                    .first = { item->first_ns },
-                    .last = { item->last_ns } };
+                    .first = item->first,
+                    .last = item->last };
 
     if (f.type == MRD_FRAME_BATCH) {
         f.events = (uint32_t) item->events;
@@ -113,10 +113,10 @@ step_add(model *m)
                                   .epoch = m->epoch,
                                   .type = r >> 8 & 1 ? MRD_FRAME_BATCH : MRD_FRAME_CLOCK_DATA,
                                   .clock = (uint8_t) (r >> 9 & 1),
-                                  .first_ns = (int64_t) (r >> 10 & 0xffff) } };
+                                  .first = { (int64_t) (r >> 10 & 0xffff) } } };
     q = session_of(m, f->item.session);
     f->item.seq = q->next;
-    f->item.last_ns = f->item.first_ns + (int64_t) (r >> 26 & 0xff);
+    f->item.last = mrd_ev_add(f->item.first, (int64_t) (r >> 26 & 0xff));
     f->item.events = f->item.type == MRD_FRAME_BATCH ? 1 + (r >> 34 & 63) : 0;
     f->item.len = MRD_FRAME_HEADER + 8 + (uint32_t) ((r >> 40) % (r >> 60 == 0 ? 120000 : 60000));
     m->biggest = f->item.len > m->biggest ? f->item.len : m->biggest;
@@ -240,7 +240,7 @@ check_queue(model *m)
         CHECK(item.id >= from);
         CHECK(item.epoch == want->epoch && item.session == want->session && item.seq == want->seq);
         CHECK(item.events == want->events && item.len == want->len && item.type == want->type);
-        CHECK(item.first_ns == want->first_ns && item.last_ns == want->last_ns);
+        CHECK(item.first.ns == want->first.ns && item.last.ns == want->last.ns);
         CHECK_INT(item.clock, want->clock);
         from = item.id + 1;
         if (test_rand(&m->seed) % 8 != 0) /* their bytes now and then */

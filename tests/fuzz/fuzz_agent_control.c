@@ -23,8 +23,9 @@ carry_out(mrd_record *r, const Mrd__Control *c)
         break;
     case MRD__CONTROL_TYPE__CONTROL_TRIGGER:
         if (c->trigger != NULL)
-            (void) mrd_record_trigger(r, c->session, c->trigger->id, c->trigger->from_wall_ns,
-                                      c->trigger->to_wall_ns);
+            (void) mrd_record_trigger(r, c->session, c->trigger->id,
+                                      (mrd_local_ns){ c->trigger->from_wall_ns },
+                                      (mrd_local_ns){ c->trigger->to_wall_ns });
         break;
     default:
         mrd_record_cancel(r, c->session);

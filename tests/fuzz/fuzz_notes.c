@@ -55,7 +55,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         mrd_record_status a, b;
 
         mrd_record_get(r, i, &a);
-        if (!mrd_record_find(r, a.id, &b) || b.start_ns != a.start_ns)
+        if (!mrd_record_find(r, a.id, &b) || b.start.ns != a.start.ns)
             abort();
     }
     mrd_record_step(r, mrd_local_now());

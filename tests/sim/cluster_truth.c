@@ -67,7 +67,7 @@ truth_give(sim_node *n, size_t event)
         session_truth *t;
 
         mrd_record_get(n->opened->record, i, &st);
-        if (!records(&st) || ev->ts_ns + ev->dur_ns < st.start_ns || ev->ts_ns > st.stop_ns)
+        if (!records(&st) || ev->ts_ns + ev->dur_ns < st.start.ns || ev->ts_ns > st.stop.ns)
             continue;
         t = truth_of(n, st.id);
         if (!MRD_VEC_REACH(t->has, t->n_has, event))
@@ -188,16 +188,16 @@ check_windows(sim_node *n, const session *s, session_truth *t)
             return;
         }
         turn_of(n->w, n);
-        mrd_clock_sync_at(n->agent->clock, (mrd_local_ns){ s->windows[i].from_ns }, &v);
+        mrd_clock_sync_at(n->agent->clock, s->windows[i].from, &v);
         turn_of(n->w, NULL);
         if (n->timeline == 0 || !v.known || v.bound_ns < 0 || slept_lately(n))
             continue;
-        if (fabsl(off_by(n, s->windows[i].from_ns, told->from)) > (long double) v.bound_ns + 2 ||
-            fabsl(off_by(n, s->windows[i].to_ns, told->to)) > (long double) v.bound_ns + MRD_MS)
+        if (fabsl(off_by(n, s->windows[i].from.ns, told->from)) > (long double) v.bound_ns + 2 ||
+            fabsl(off_by(n, s->windows[i].to.ns, told->to)) > (long double) v.bound_ns + MRD_MS)
             sim_fail(
                 n->w,
                 "node %s: a trigger's window is %.0Lf ns from the one all were told, bound %lld",
-                n->a->id, off_by(n, s->windows[i].from_ns, told->from), (long long) v.bound_ns);
+                n->a->id, off_by(n, s->windows[i].from.ns, told->from), (long long) v.bound_ns);
     }
 }
 
@@ -206,17 +206,17 @@ static void
 check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
 {
     const mrd_session *s = n->w->up ? mrd_core_session(n->w->core, st->id) : NULL;
-    bool first = records(st) && t->checked_start != st->start_ns;
+    bool first = records(st) && t->checked_start != st->start.ns;
 
     if (first)
-        t->checked_start = st->start_ns; /* later it may be the time of another timeline */
+        t->checked_start = st->start.ns; /* later it may be the time of another timeline */
     if (!first || s == NULL || n->timeline == 0 || st->start_bound_ns < 0 || slept_lately(n) ||
         s->go.ns == 0 || t->weak)
         return;
     n->w->r->bounds_checked++;
-    if (fabsl(off_by(n, st->start_ns, s->go.ns)) > (long double) st->start_bound_ns + 2)
+    if (fabsl(off_by(n, st->start.ns, s->go.ns)) > (long double) st->start_bound_ns + 2)
         sim_fail(n->w, "node %s: session %s starts %.0Lf ns from the agreed time, within %lld",
-                 n->a->id, s->text, off_by(n, st->start_ns, s->go.ns),
+                 n->a->id, s->text, off_by(n, st->start.ns, s->go.ns),
                  (long long) st->start_bound_ns);
 }
 
