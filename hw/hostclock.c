@@ -84,7 +84,7 @@ mrd_clockbound_parse(mrd_bytes b, mrd_clockbound *ret, mrd_why *why)
         c.max_drift_ppb = (uint32_t) get(b, 64, 4);
         c.status = (uint32_t) get(b, 68, 4);
     }
-    if (!cb_time(b, 16, &c.as_of_ns) || !cb_time(b, 32, &c.void_after_ns) || c.bound_ns < 0 ||
+    if (!cb_time(b, 16, &c.as_of.ns) || !cb_time(b, 32, &c.void_after.ns) || c.bound_ns < 0 ||
         c.status > MRD_CLOCKBOUND_DISRUPTED)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ClockBound segment with impossible values");
     *ret = c;
@@ -92,14 +92,14 @@ mrd_clockbound_parse(mrd_bytes b, mrd_clockbound *ret, mrd_why *why)
 }
 
 int64_t
-mrd_clockbound_at(const mrd_clockbound *c, int64_t monotonic_ns)
+mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic)
 {
-    int64_t age = monotonic_ns - c->as_of_ns;
+    int64_t age = mrd_mono_diff(monotonic, c->as_of);
     __int128 bound;
 
     if (c->status != MRD_CLOCKBOUND_SYNCHRONIZED && c->status != MRD_CLOCKBOUND_FREE_RUNNING)
         return -1;
-    if (monotonic_ns > c->void_after_ns)
+    if (mrd_mono_after(monotonic, c->void_after))
         return -1;
     age = age < 0 ? 0 : age; /* the coarse clock stands still between ticks */
     bound = c->bound_ns + ((__int128) age * c->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
@@ -151,8 +151,9 @@ mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best)
     for (size_t i = 0; i < n; i++) {
         const mrd_phc_sample *s = &samples[i];
 
-        if (s->after_ns >= s->before_ns &&
-            (best == NULL || s->after_ns - s->before_ns < best->after_ns - best->before_ns))
+        if (!mrd_ev_before(s->after, s->before) &&
+            (best == NULL ||
+             mrd_ev_diff(s->after, s->before) < mrd_ev_diff(best->after, best->before)))
             best = s;
     }
     if (best != NULL)
@@ -356,7 +357,9 @@ phc_samples(mrd_hostclock *h, mrd_phc_sample to[PHC_SAMPLES])
     if (!h->phc_raw && ioctl(h->phc, PTP_SYS_OFFSET_EXTENDED, &x) != 0)
         return 0;
     for (unsigned i = 0; i < PHC_SAMPLES; i++)
-        to[i] = (mrd_phc_sample){ ptp_ns(&x.ts[i][0]), ptp_ns(&x.ts[i][1]), ptp_ns(&x.ts[i][2]) };
+        to[i] = (mrd_phc_sample){ { ptp_ns(&x.ts[i][0]) },
+                                  { ptp_ns(&x.ts[i][1]) },
+                                  { ptp_ns(&x.ts[i][2]) } };
     return PHC_SAMPLES;
 }
 
@@ -366,15 +369,16 @@ read_phc(mrd_hostclock *h, mrd_hostclock_reading *r)
     mrd_phc_sample samples[PHC_SAMPLES], best;
     char text[32];
     size_t n = h->phc < 0 ? 0 : phc_samples(h, samples);
-    int64_t to_raw = h->phc_raw ? 0 : r->raw_ns - r->realtime_ns;
+    int64_t to_raw = h->phc_raw ? 0 : r->raw.ns - r->realtime.ns;
 
     if (n == 0 || !mrd_phc_best(samples, n, &best))
         return;
     r->has_phc = true;
     memcpy(r->phc_name, h->phc_name, sizeof(r->phc_name));
-    r->phc_ns = best.phc_ns;
-    r->phc_bracket_ns = best.after_ns - best.before_ns + (h->phc_raw ? 0 : r->bracket_ns);
-    r->phc_raw_ns = best.before_ns + (best.after_ns - best.before_ns) / 2 + to_raw;
+    r->phc = best.phc;
+    r->phc_bracket_ns = mrd_ev_diff(best.after, best.before) + (h->phc_raw ? 0 : r->bracket_ns);
+    r->phc_raw =
+        (mrd_local_ns){ best.before.ns + mrd_ev_diff(best.after, best.before) / 2 + to_raw };
     (void) mrd_file_line(h->phc_error_path, text, sizeof(text));
     r->phc_error_ns = mrd_phc_error(mrd_str_of(text));
 }
@@ -395,17 +399,18 @@ mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret)
     int64_t raw0, raw1;
     int state;
 
-    mrd_clock_cross(&raw0, &r.realtime_ns, &raw1);
-    r.raw_ns = raw0 + (raw1 - raw0) / 2;
+    mrd_clock_cross(&raw0, &r.realtime.ns, &raw1);
+    r.raw = (mrd_local_ns){ raw0 + (raw1 - raw0) / 2 };
     r.bracket_ns = raw1 - raw0;
-    r.monotonic_ns = read_clock(CLOCK_MONOTONIC);
-    r.boottime_ns = read_clock(CLOCK_BOOTTIME);
+    r.monotonic = (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC) };
+    r.boottime = (mrd_boot_ns){ read_clock(CLOCK_BOOTTIME) };
     if ((state = adjtimex(&t)) >= 0) {
         r.has_timex = true;
         r.timex = mrd_timex_of(&t, state);
     }
     if ((r.has_clockbound = read_bound(h, &r.clockbound)))
-        r.clockbound_ns = mrd_clockbound_at(&r.clockbound, read_clock(CLOCK_MONOTONIC_COARSE));
+        r.clockbound_ns =
+            mrd_clockbound_at(&r.clockbound, (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC_COARSE) });
     r.has_vmclock = read_vm(h, &r.vmclock);
     read_phc(h, &r);
     *ret = r;

@@ -24,6 +24,7 @@
 #include <sys/timex.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/err.h"
 
 /* ---- Parsers ---- */
@@ -36,9 +37,9 @@ typedef enum {
 } mrd_clockbound_status;
 
 typedef struct {
-    int64_t as_of_ns, void_after_ns; /* CLOCK_MONOTONIC_COARSE */
-    int64_t bound_ns;                /* of the wall clock at as_of */
-    uint64_t marker;                 /* disruption marker; 0 in version 1 */
+    mrd_mono_ns as_of, void_after; /* CLOCK_MONOTONIC_COARSE */
+    mrd_dur_ns bound_ns;           /* of the wall clock at as_of */
+    uint64_t marker;               /* disruption marker; 0 in version 1 */
     uint32_t max_drift_ppb;
     uint32_t status; /* mrd_clockbound_status */
 } mrd_clockbound;
@@ -48,19 +49,21 @@ typedef struct {
 mrd_err mrd_clockbound_parse(mrd_bytes segment, mrd_clockbound *ret, mrd_why *why);
 /* The bound at a later CLOCK_MONOTONIC_COARSE time, its growth included; -1 when it is void: the
  * status is neither synchronized nor free running, or void_after has passed. */
-int64_t mrd_clockbound_at(const mrd_clockbound *c, int64_t monotonic_ns);
+int64_t mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic);
 
 typedef struct {
     uint64_t marker; /* changes when the counter was disrupted, as by live migration */
     uint32_t status; /* 0 unknown, 1 initializing, 2 synchronized, 3 free running, 4 unreliable */
-    int64_t maxerror_ns; /* -1: not stated */
+    mrd_dur_ns maxerror_ns; /* -1: not stated */
 } mrd_vmclock;
 
 /* The page of /dev/vmclock0. Errors: TRUNCATED, FORMAT, VERSION, AGAIN (being written). */
 mrd_err mrd_vmclock_parse(mrd_bytes page, mrd_vmclock *ret, mrd_why *why);
 
 typedef struct {
-    int64_t before_ns, phc_ns, after_ns; /* system, device, system */
+    mrd_ev_ns before; /* of the system: RAW, or the wall clock where the kernel brackets with it */
+    mrd_phc_ns phc;
+    mrd_ev_ns after;
 } mrd_phc_sample;
 
 /* The narrowest of n; false when none runs forward. */
@@ -71,7 +74,8 @@ int64_t mrd_phc_error(mrd_str text);
 typedef struct {
     int32_t state;   /* TIME_OK ... TIME_ERROR */
     uint32_t status; /* STA_* */
-    int64_t freq_ppb, maxerror_ns, esterror_ns;
+    int64_t freq_ppb;
+    mrd_dur_ns maxerror_ns, esterror_ns;
     int32_t tai_s;
 } mrd_timex;
 
@@ -83,16 +87,20 @@ mrd_timex mrd_timex_of(const struct timex *t, int state);
 #define MRD_HOSTCLOCK_NAME 32
 
 typedef struct {
-    int64_t raw_ns, realtime_ns, bracket_ns; /* RAW in the middle of the bracket */
-    int64_t monotonic_ns, boottime_ns;       /* read right after it */
+    mrd_local_ns raw; /* in the middle of the bracket */
+    mrd_wall_ns realtime;
+    mrd_dur_ns bracket_ns;
+    mrd_mono_ns monotonic; /* this and the next: read right after it */
+    mrd_boot_ns boottime;
     bool has_timex, has_clockbound, has_phc, has_vmclock;
     mrd_timex timex;
     mrd_clockbound clockbound;
-    int64_t clockbound_ns; /* the bound now, -1 void */
+    mrd_dur_ns clockbound_ns; /* the bound now, -1 void */
     char phc_name[MRD_HOSTCLOCK_NAME];
-    int64_t phc_ns, phc_raw_ns,
-        phc_bracket_ns;   /* device time and RAW of one instant, inside a bracket */
-    int64_t phc_error_ns; /* -1: the device states none */
+    mrd_phc_ns phc; /* device time and RAW of one instant, inside a bracket */
+    mrd_local_ns phc_raw;
+    mrd_dur_ns phc_bracket_ns;
+    mrd_dur_ns phc_error_ns; /* -1: the device states none */
     mrd_vmclock vmclock;
 } mrd_hostclock_reading;
 

@@ -31,7 +31,7 @@ typedef struct {
 
 typedef struct {
     char *proc, *cgroup;
-    int64_t tick_ns;
+    mrd_dur_ns tick_ns;
     mrd_hw_table table;
     mrd_buf text;
     cpu_snap *older, *newer; /* CPUS_MAX + 1 each, grown on demand */

@@ -47,11 +47,12 @@ typedef struct {
     mrd_jobid jobid;   /* job, step, pod and labels in full, as the environment says */
     char session[256]; /* MERIDIAN_SESSION: how its job asks to be recorded; empty: it does not */
     char pod_uid[64], pod_name[128], container_id[80];
-    char inspect_dir[512];   /* NEURON_RT_INSPECT_OUTPUT_DIR as given, may be relative */
-    char cwd[512];           /* empty when not readable */
-    char visible_cores[128]; /* NEURON_RT_VISIBLE_CORES */
-    char process_tag[256];   /* NEURON_PROCESS_TAG */
-    int64_t timens_monotonic_ns, timens_boottime_ns; /* its clocks minus the initial namespace's */
+    char inspect_dir[512];          /* NEURON_RT_INSPECT_OUTPUT_DIR as given, may be relative */
+    char cwd[512];                  /* empty when not readable */
+    char visible_cores[128];        /* NEURON_RT_VISIBLE_CORES */
+    char process_tag[256];          /* NEURON_PROCESS_TAG */
+    mrd_dur_ns timens_monotonic_ns; /* its clock minus the initial namespace's */
+    mrd_dur_ns timens_boottime_ns;
     bool env_denied; /* the environment could not be read: rank and job may be missing */
 } mrd_ident;
 

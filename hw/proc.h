@@ -8,7 +8,7 @@
 #include "hw/hw.h"
 
 typedef struct {
-    int64_t cpu_user_ns, cpu_system_ns;
+    mrd_dur_ns cpu_user_ns, cpu_system_ns;
     int64_t start_ticks; /* of the kernel's USER_HZ since boot: tells a pid used twice apart */
     int64_t rss_bytes, virtual_bytes, swap_bytes; /* MRD_NONE when not known */
     int64_t threads, minor_faults, major_faults;
@@ -24,8 +24,9 @@ mrd_err mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_sta
 mrd_err mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat);
 
 typedef struct {
-    int64_t cpu_ns, cpu_user_ns, cpu_system_ns;                  /* used */
-    int64_t throttled_ns, throttled;                             /* time and periods */
+    mrd_dur_ns cpu_ns, cpu_user_ns, cpu_system_ns; /* used */
+    mrd_dur_ns throttled_ns;
+    int64_t throttled;                                           /* periods */
     int64_t memory_bytes, memory_limit_bytes, memory_peak_bytes; /* limit INT64_MAX: none */
     int64_t pids;
     int64_t oom_kills;

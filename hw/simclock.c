@@ -39,7 +39,7 @@ pair_of(mrd_str text, char sep, mrd_dur_ns *ret_a, mrd_dur_ns *ret_b)
 static mrd_err
 set_epoch(mrd_simclock *c, mrd_str v)
 {
-    return mrd_num_i64(v, &c->epoch_ns);
+    return mrd_num_i64(v, &c->epoch.ns);
 }
 
 static mrd_err
@@ -76,7 +76,7 @@ add_step(mrd_simclock_step *steps, size_t *count, mrd_str v)
 
     if (*count == MRD_SIMCLOCK_STEPS)
         return MRD_LIMIT;
-    if ((err = pair_of(v, '@', &steps[*count].by, &steps[*count].at)) == MRD_OK)
+    if ((err = pair_of(v, '@', &steps[*count].by, &steps[*count].after)) == MRD_OK)
         ++*count;
     return err;
 }
@@ -154,14 +154,14 @@ steps_until(const mrd_simclock_step *steps, size_t count, int64_t age)
     mrd_dur_ns sum = 0;
 
     for (size_t i = 0; i < count; i++)
-        sum += age >= steps[i].at ? steps[i].by : 0;
+        sum += age >= steps[i].after ? steps[i].by : 0;
     return sum;
 }
 
 mrd_dur_ns
 mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns)
 {
-    int64_t age = raw_ns - clock->epoch_ns;
+    int64_t age = raw_ns - clock->epoch.ns;
     mrd_dur_ns delta = clock->offset_ns;
 
     delta += (mrd_dur_ns) ((__int128) age * clock->rate_ppt / PPT);
@@ -178,7 +178,7 @@ mrd_dur_ns
 mrd_simclock_wall_delta(const mrd_simclock *clock, int64_t raw_ns)
 {
     return mrd_simclock_delta(clock, raw_ns) +
-           steps_until(clock->wall_steps, clock->wall_step_count, raw_ns - clock->epoch_ns);
+           steps_until(clock->wall_steps, clock->wall_step_count, raw_ns - clock->epoch.ns);
 }
 
 mrd_local_ns

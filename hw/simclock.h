@@ -31,11 +31,11 @@
 #define MRD_SIMCLOCK_STEPS 16
 
 typedef struct {
-    mrd_dur_ns by, at; /* at: after the epoch */
+    mrd_dur_ns by, after; /* of the epoch */
 } mrd_simclock_step;
 
 typedef struct {
-    int64_t epoch_ns;
+    mrd_local_ns epoch;
     mrd_dur_ns offset_ns;
     int64_t rate_ppt; /* parts per 10^12 */
     mrd_dur_ns wander_ns, wander_period_ns;

@@ -6,11 +6,11 @@ void
 mrd_clock_reading_fill(mrd_clock_reading *to, const mrd_hostclock_reading *from)
 {
     mrd__clock_reading__init(&to->m);
-    to->m.raw_ns = from->raw_ns;
-    to->m.realtime_ns = from->realtime_ns;
+    to->m.raw_ns = from->raw.ns;
+    to->m.realtime_ns = from->realtime.ns;
     to->m.bracket_ns = (uint64_t) from->bracket_ns;
-    to->m.monotonic_ns = from->monotonic_ns;
-    to->m.boottime_ns = from->boottime_ns;
+    to->m.monotonic_ns = from->monotonic.ns;
+    to->m.boottime_ns = from->boottime.ns;
     if (from->has_timex) {
         mrd__clock_timex__init(&to->timex);
         to->timex.state = from->timex.state;
@@ -32,8 +32,8 @@ mrd_clock_reading_fill(mrd_clock_reading *to, const mrd_hostclock_reading *from)
         mrd__clock_phc__init(&to->phc);
         memcpy(to->phc_name, from->phc_name, sizeof(to->phc_name));
         to->phc.name = to->phc_name;
-        to->phc.phc_ns = from->phc_ns;
-        to->phc.raw_ns = from->phc_raw_ns;
+        to->phc.phc_ns = from->phc.ns;
+        to->phc.raw_ns = from->phc_raw.ns;
         to->phc.bracket_ns = (uint64_t) from->phc_bracket_ns;
         to->phc.error_ns = from->phc_error_ns;
         to->m.phc = &to->phc;

@@ -408,7 +408,7 @@ def rule_parameters():
 
 # ---- Instants and durations (base/clock.h) ----
 
-INSTANTS_IN = ("timesync", "proto", "cli", "aggregator", "agent")  # folders whose structures keep no time as a bare number; the others follow
+INSTANTS_IN = ("timesync", "proto", "cli", "aggregator", "agent", "hw")  # folders whose structures keep no time as a bare number; the others follow
 BARE_TIMES = {  # (file or folder, member or None): why a bare number
     ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
     ("aggregator/core/part.h", "since"): "the number of a count, Counters.since of proto/meridian.proto",

@@ -56,20 +56,20 @@ TEST(clockbound_of_both_versions)
         mrd_why why = { 0 };
 
         CHECK_ERR("parse", mrd_clockbound_parse(b, &c, &why), MRD_OK);
-        CHECK_INT(c.as_of_ns, 1000500 * MRD_MS);
-        CHECK_INT(c.void_after_ns, 2000 * MRD_SEC);
+        CHECK_INT(c.as_of.ns, 1000500 * MRD_MS);
+        CHECK_INT(c.void_after.ns, 2000 * MRD_SEC);
         CHECK_INT(c.bound_ns, 5000);
         CHECK_INT(c.max_drift_ppb, 50000);
         CHECK_INT(c.marker, version == 1 ? 0 : 77);
         CHECK_INT(c.status,
                   version == 1 ? MRD_CLOCKBOUND_SYNCHRONIZED : MRD_CLOCKBOUND_FREE_RUNNING);
-        CHECK_INT(mrd_clockbound_at(&c, c.as_of_ns), 5000);
-        CHECK_INT(mrd_clockbound_at(&c, c.as_of_ns - 1), 5000); /* a tick late */
-        CHECK_INT(mrd_clockbound_at(&c, c.as_of_ns + 10 * MRD_SEC), 5000 + 500000);
-        CHECK_INT(mrd_clockbound_at(&c, c.as_of_ns + 1), 5001); /* outward */
-        CHECK_INT(mrd_clockbound_at(&c, c.void_after_ns + 1), -1);
+        CHECK_INT(mrd_clockbound_at(&c, c.as_of), 5000);
+        CHECK_INT(mrd_clockbound_at(&c, mrd_mono_sub(c.as_of, 1)), 5000); /* a tick late */
+        CHECK_INT(mrd_clockbound_at(&c, mrd_mono_add(c.as_of, 10 * MRD_SEC)), 5000 + 500000);
+        CHECK_INT(mrd_clockbound_at(&c, mrd_mono_add(c.as_of, 1)), 5001); /* outward */
+        CHECK_INT(mrd_clockbound_at(&c, mrd_mono_add(c.void_after, 1)), -1);
         c.status = MRD_CLOCKBOUND_DISRUPTED;
-        CHECK_INT(mrd_clockbound_at(&c, c.as_of_ns), -1);
+        CHECK_INT(mrd_clockbound_at(&c, c.as_of), -1);
     }
 }
 
@@ -165,12 +165,14 @@ TEST(vmclock_page)
 
 TEST(phc_samples_and_error)
 {
-    static const mrd_phc_sample samples[] = { { 100, 7, 300 }, { 400, 8, 450 }, { 500, 9, 490 } };
-    static const mrd_phc_sample backward = { 2, 1, 1 };
+    static const mrd_phc_sample samples[] = { { { 100 }, { 7 }, { 300 } },
+                                              { { 400 }, { 8 }, { 450 } },
+                                              { { 500 }, { 9 }, { 490 } } };
+    static const mrd_phc_sample backward = { { 2 }, { 1 }, { 1 } };
     mrd_phc_sample best = { 0 };
 
     CHECK(mrd_phc_best(samples, 3, &best));
-    CHECK_INT(best.phc_ns, 8);
+    CHECK_INT(best.phc.ns, 8);
     CHECK(!mrd_phc_best(&backward, 1, &best));
     CHECK(!mrd_phc_best(NULL, 0, &best));
     CHECK_INT(mrd_phc_error(MRD_STR("5000\n")), 5000);
@@ -205,8 +207,8 @@ TEST(absent_is_no_error)
 
     REQUIRE(h != NULL);
     mrd_hostclock_read(h, &r);
-    CHECK(r.raw_ns >= before && r.raw_ns <= mrd_local_now().ns);
-    CHECK(r.bracket_ns >= 0 && r.boottime_ns >= r.monotonic_ns);
+    CHECK(r.raw.ns >= before && !mrd_local_after(r.raw, mrd_local_now()));
+    CHECK(r.bracket_ns >= 0 && r.boottime.ns >= r.monotonic.ns);
     CHECK(!r.has_clockbound && !r.has_vmclock && !r.has_phc);
     CHECK_INT(r.clockbound_ns, -1);
     CHECK(!mrd_hostclock_marker(h, &marker));

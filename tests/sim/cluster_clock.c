@@ -145,11 +145,11 @@ void
 __wrap_mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret)
 {
     (void) h;
-    *ret = (mrd_hostclock_reading){ .raw_ns = read_clock(CLOCK_MONOTONIC_RAW),
-                                    .realtime_ns = read_clock(CLOCK_REALTIME),
+    *ret = (mrd_hostclock_reading){ .raw = { read_clock(CLOCK_MONOTONIC_RAW) },
+                                    .realtime = { read_clock(CLOCK_REALTIME) },
                                     .bracket_ns = 100,
-                                    .monotonic_ns = read_clock(CLOCK_MONOTONIC),
-                                    .boottime_ns = read_clock(CLOCK_BOOTTIME) };
+                                    .monotonic = { read_clock(CLOCK_MONOTONIC) },
+                                    .boottime = { read_clock(CLOCK_BOOTTIME) } };
 }
 
 extern bool __wrap_mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker);
