@@ -222,8 +222,8 @@ read_boot(mrd_spool *s, const char *boot_id, char boot[BOOT_MAX])
     if ((id = strchr(text, '\n')) != NULL)
         *id++ = '\0';
     s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
-    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->since) != 1)
-        s->since = 1;
+    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->origin) != 1)
+        s->origin = 1;
 }
 
 /* Written last: who died before finds the boot as we did. Unwritten: another one next time. */
@@ -231,7 +231,7 @@ static void
 write_boot(const mrd_spool *s, const char *boot)
 {
     char text[BOOT_MAX + 20];
-    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->since);
+    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
 
     (void) !pwrite(s->lock_fd, text, (size_t) n, 0);
 }
@@ -244,7 +244,7 @@ judge_epoch(mrd_spool *s)
     uint64_t fresh;
 
     if (s->rebooted)
-        mrd_random(&s->since, sizeof(s->since));
+        mrd_random(&s->origin, sizeof(s->origin));
     if (s->stats.torn_bytes == 0 && !s->rebooted)
         return;
     mrd_random(&fresh, sizeof(fresh));
@@ -329,7 +329,7 @@ mrd_spool_epoch(const mrd_spool *s)
 uint64_t
 mrd_spool_since(const mrd_spool *s)
 {
-    return s->since;
+    return s->origin;
 }
 
 const mrd_spool_base *

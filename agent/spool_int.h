@@ -86,7 +86,7 @@ struct mrd_spool {
     char *dir;
     int lock_fd, counts_fd;
     uint64_t counts_used; /* places in the file of counts */
-    uint64_t max_bytes, segment_bytes, epoch, since;
+    uint64_t max_bytes, segment_bytes, epoch, origin;
     bool rebooted;     /* the first to open the folder in this boot */
     segment *segments; /* by number */
     size_t n_segments;
