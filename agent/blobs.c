@@ -50,8 +50,7 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     if (!blob_room(b, rec->body_len)) {
         blob_end(p, r, true);
         if (!p->again)
-            mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, (mrd_local_ns){ rec->ts_ns },
-                           (mrd_local_ns){ rec->ts_ns });
+            mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts, rec->ts);
         return;
     }
     memcpy(b->p + b->len, rec->body, rec->body_len);

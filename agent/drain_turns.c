@@ -94,8 +94,9 @@ save_last_use(ring *r, mrd_ring_step step)
     if (step != MRD_RING_END)
         return;
     mrd_ring_get_stats(r->reader, &st);
-    if (st.newest_ns != 0 && st.newest_ns + r->proc->shift_ns > r->proc->newest.ns)
-        r->proc->newest = (mrd_local_ns){ st.newest_ns + r->proc->shift_ns };
+    if (st.newest.ns != 0 &&
+        mrd_local_after(mrd_local_add(st.newest, r->proc->shift_ns), r->proc->newest))
+        r->proc->newest = mrd_local_add(st.newest, r->proc->shift_ns);
 }
 
 /* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
@@ -159,13 +160,13 @@ has_time(mrd_drain *p, const ring *r)
 static bool
 comes_later(ring *r)
 {
-    int64_t created = mrd_ring_borrow_info(r->reader)->created_ns;
+    int64_t created = mrd_ring_borrow_info(r->reader)->created.ns;
 
     if (!mrd_ring_borrow_info(r->reader)->rest || r->caught_up)
         return false;
     for (const ring *other = r->proc->rings; other != NULL; other = other->next_of_proc)
         if (other != r && !other->caught_up && !other->ended &&
-            mrd_ring_borrow_info(other->reader)->created_ns < created)
+            mrd_ring_borrow_info(other->reader)->created.ns < created)
             return true;
     return false;
 }

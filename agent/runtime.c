@@ -79,7 +79,7 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 {
     proc *pr = r->proc;
     const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
-    int64_t since = info->created_ns + pr->shift_ns;
+    int64_t since = info->created.ns + pr->shift_ns;
     runtime *rt = runtime_of(p, pr, r->blob.number == 1 && !info->rest,
                              mrd_drain_raw_to_wall(p, (mrd_local_ns){ since }));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };

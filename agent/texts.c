@@ -74,8 +74,8 @@ add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
     if (n == 0)
         return;
     oldest = mrd_drain_raw_to_wall(p, (mrd_local_ns){ oldest }).ns;
-    if (left->open_lost == 0 || oldest < left->open_lost_ns)
-        left->open_lost_ns = oldest;
+    if (left->open_lost == 0 || oldest < left->oldest_open.ns)
+        left->oldest_open = (mrd_wall_ns){ oldest };
     left->open_lost += n;
     if (left->open_lost > MRD_OPEN_SPANS_MAX)
         left->open_lost = MRD_OPEN_SPANS_MAX;
@@ -95,7 +95,7 @@ mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64
         left.keep = r->n_texts == 0 ? st.read : r->texts[0].pos;
         left.gaps_done = gaps_done(r, st.read);
         if (!mrd_ring_borrow_info(r->reader)->rest)
-            left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.open_lost_ns);
+            left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.oldest_open.ns);
     }
     if (r->next_of_proc == NULL)
         add_unsaved(p, r->proc, &left);
@@ -141,7 +141,7 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
     r->safe = safe > info->done ? safe : info->done;
     r->gaps_safe = r->gaps_safe > info->gaps_done ? r->gaps_safe : info->gaps_done;
     if (info->open_lost > 0 && info->open_lost <= MRD_OPEN_SPANS_MAX) {
-        mrd_local_ns at = mrd_drain_to_raw(p, (mrd_wall_ns){ info->open_lost_ns });
+        mrd_local_ns at = mrd_drain_to_raw(p, info->oldest_open);
 
         mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
         r->waits = true; /* the header must not say so for ever */

@@ -117,7 +117,7 @@ static inline mrd_event
 event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 {
     return (mrd_event){
-        .ts_ns = rec->ts_ns + r->proc->shift_ns,
+        .ts_ns = rec->ts.ns + r->proc->shift_ns,
         .kind = (uint8_t) kind,
         .flags = p->o.simulated ? MRD_EV_SIMULATED : 0,
         .category = rec->domain == 0 ? 0 : mrd_drain_sid(r, rec->domain),
@@ -494,7 +494,7 @@ plain_other(mrd_drain *p, ring *r, const mrd_ring_rec *rec, int64_t ts_ns, int64
                           .domain = rec->domain,
                           .track = rec->track,
                           .value = rec->value,
-                          .ts_ns = ts_ns,
+                          .ts = { ts_ns },
                           .dur_ns = dur_ns,
                           .tid = tid };
 
@@ -528,7 +528,7 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
 void
 mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
-    int64_t first = rec->ts_ns + r->proc->shift_ns;
+    int64_t first = rec->ts.ns + r->proc->shift_ns;
 
     mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, (mrd_local_ns){ first },
                    (mrd_local_ns){ first + rec->dur_ns });

@@ -156,7 +156,7 @@ static void
 put_place(mrd_text *t, const mrd_ring_event *ev)
 {
     mrd_text_fmt(t, ",\"pid\":%d,\"tid\":%" PRId32, dump.pid, ev->tid);
-    put_us(t, "ts", ev->ts_ns);
+    put_us(t, "ts", ev->ts.ns);
 }
 
 static void

@@ -195,8 +195,8 @@ record_model(const model *m, bool load)
                                   .v.text = { m->kept, strlen(m->kept) } };
     if (load && m->call.thread_id != 0) {
         all[n++] = number("call_thread_id", m->call.thread_id);
-        all[n++] = number("call_from_ns", m->call.from_ns);
-        all[n++] = number("call_to_ns", m->call.to_ns);
+        all[n++] = number("call_from_ns", m->call.from.ns);
+        all[n++] = number("call_to_ns", m->call.to.ns);
     }
     for (size_t i = 0; i < n; i++)
         all[i].key = mrd_rec_name(all[i].key_text);

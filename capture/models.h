@@ -6,12 +6,14 @@
 
 #include <stdint.h>
 
+#include "base/clock.h"
+
 #define MRD_MODEL_HASH 65
 
 /* The call that loaded a model: on one thread such calls do not overlap, so thread and times name it. */
 typedef struct {
-    int64_t thread_id;      /* as gettid says; 0: the load is not a call of the runtime */
-    int64_t from_ns, to_ns; /* host's wall clock, which the runtime's own events use */
+    int64_t thread_id;    /* as gettid says; 0: the load is not a call of the runtime */
+    mrd_wall_ns from, to; /* host's wall clock, which the runtime's own events use */
 } mrd_model_call;
 
 /* As mrd_model_loaded (meridian.h), for a load by that call. */

@@ -18,7 +18,7 @@
 
 typedef struct {
     nrta_seq_t seq;
-    uint64_t span, since; /* since: ticks, it had not ended then */
+    uint64_t span, since_ticks; /* it had not ended then */
     NRT_STATUS *status;
 } request;
 
@@ -130,8 +130,8 @@ end_first(queue *q, const NRT_STATUS *told)
         told != NULL ? (status = *told, true) : q->version == 3 && read_status(r->status, &status);
 
     atomic_fetch_sub(&under_way, 1);
-    args[n++] = mrd_nrt_u64(MRD_NRT_KEY_end_within_ns,
-                            (uint64_t) (mrd_rec_raw_ns(mrd_rec_now()) - mrd_rec_raw_ns(r->since)));
+    args[n++] = mrd_nrt_u64(MRD_NRT_KEY_end_within_ns, (uint64_t) (mrd_rec_raw_ns(mrd_rec_now()) -
+                                                                   mrd_rec_raw_ns(r->since_ticks)));
     if (known && status != NRT_SUCCESS) {
         args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
@@ -170,7 +170,7 @@ mrd_nrt_async_taken(const mrd_nrt_request *r)
         args[2] = r->arg;
         q->ring[q->tail++ % REQUESTS_MAX] = (request){ .seq = r->seq,
                                                        .span = mrd_rec_begin(&what, args, 3),
-                                                       .since = mrd_rec_now(),
+                                                       .since_ticks = mrd_rec_now(),
                                                        .status = r->status };
         atomic_fetch_add(&under_way, 1);
     }
@@ -306,8 +306,8 @@ not_ended(nrta_seq_t seq, uint64_t asked)
         return;
     q = find(seq);
     for (uint32_t i = q == NULL ? 0 : q->head; q != NULL && i != q->tail; i++)
-        if (q->ring[i % REQUESTS_MAX].seq >= seq && q->ring[i % REQUESTS_MAX].since < asked)
-            q->ring[i % REQUESTS_MAX].since = asked;
+        if (q->ring[i % REQUESTS_MAX].seq >= seq && q->ring[i % REQUESTS_MAX].since_ticks < asked)
+            q->ring[i % REQUESTS_MAX].since_ticks = asked;
     drop_lock();
 }
 

@@ -66,8 +66,8 @@ mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t size, in
                      int32_t vnc_count, int64_t from_ns)
 {
     mrd_model_call call = { .thread_id = syscall(SYS_gettid),
-                            .from_ns = from_ns,
-                            .to_ns = mrd_ring_clock_gettime(CLOCK_REALTIME) };
+                            .from = { from_ns },
+                            .to = { mrd_ring_clock_gettime(CLOCK_REALTIME) } };
     uint64_t id = atomic_fetch_add(&next_id, 1) + 1;
 
     insert((uintptr_t) model, id, vnc);

@@ -153,10 +153,10 @@ mrd_sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum)
 
         if (ns < wall_ns - DAY_NS || ns > wall_ns + DAY_NS)
             continue; /* of the device's clock */
-        if (sum->first_ns == 0 || ns < sum->first_ns)
-            sum->first_ns = ns;
-        if (ns > sum->last_ns)
-            sum->last_ns = ns;
+        if (sum->first.ns == 0 || ns < sum->first.ns)
+            sum->first = (mrd_wall_ns){ ns };
+        if (ns > sum->last.ns)
+            sum->last = (mrd_wall_ns){ ns };
     }
 }
 
@@ -222,6 +222,6 @@ mrd_sys_texts_rest(mrd_sys_texts *q)
     drop_half(q, wall, &sum);
     for (; q->first != NULL; mrd_sys_texts_drop_first(q))
         mrd_sys_text_sum(q->first->p, q->first->len, wall, &sum);
-    mrd_rec_blob_lose(sum.events, sum.first_ns == 0 ? wall : sum.first_ns,
-                      sum.last_ns == 0 ? wall : sum.last_ns);
+    mrd_rec_blob_lose(sum.events, sum.first.ns == 0 ? wall : sum.first.ns,
+                      sum.last.ns == 0 ? wall : sum.last.ns);
 }

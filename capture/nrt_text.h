@@ -14,6 +14,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "base/clock.h"
+
 #define MRD_NRT_TEXT_THREAD "meridian system trace"
 #define MRD_NRT_REST_THREAD "meridian system trace, rest"
 
@@ -48,8 +50,8 @@ void mrd_sys_texts_rest(mrd_sys_texts *q);
 /* What is in a text: events, and between which times of the wall clock. */
 typedef struct {
     uint64_t events;
-    int64_t first_ns, last_ns; /* 0: none of the host's clock */
-    bool numbered;             /* nc_local_id: what is missing shows */
+    mrd_wall_ns first, last; /* 0: none of the host's clock */
+    bool numbered;           /* nc_local_id: what is missing shows */
 } mrd_sys_sum;
 void mrd_sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum);
 

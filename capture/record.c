@@ -220,9 +220,9 @@ put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
-/* `at` is the time of the event for the books (when it is lost), ts what the record says. */
+/* `at` is the time of the event for the books (when it is lost), ticks what the record says. */
 typedef struct {
-    uint64_t ts, at, value;
+    uint64_t ticks, at, value;
 } put_times;
 
 /* A record with a body. Inside enter/leave. False: counted lost. */
@@ -243,7 +243,7 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
     rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
     rec->name = name;
-    rec->ts = at.ts;
+    rec->ts = at.ticks;
     rec->value = at.value;
     rec->domain = known(w, what->domain);
     rec->track = known_track(w, what->track);
@@ -280,7 +280,7 @@ put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
     rec->flags = what->flags;
     rec->units = 1;
     rec->name = name;
-    rec->ts = at.ts;
+    rec->ts = at.ticks;
     rec->value = at.value;
     rec->domain = domain;
     rec->track = track;

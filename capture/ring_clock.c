@@ -79,7 +79,7 @@ mrd_ring_clock_init(mrd_ring_clock *clock, mrd_ring_clock_id id, const mrd_ring_
     clock->last = *last;
     clock->now.mult = clock_rate(&cal[0], last);
     clock->now.ticks = cal[1].ticks;
-    clock->now.ns = cal[1].raw_ns;
+    clock->now.raw = (mrd_local_ns){ cal[1].raw_ns };
     clock->newest = cal[1].ticks;
     if (clock->now.mult == 0 || cal[0].ticks > cal[1].ticks || cal[0].width > (1ull << 40) ||
         cal[1].width > (1ull << 40))
@@ -107,9 +107,9 @@ clock_bend(mrd_ring_clock *clock, const mrd_ring_cal *cal, uint64_t rate)
     mrd_ring_cal from, aim;
 
     next.ticks = clock->newest > clock->now.ticks ? clock->newest : clock->now.ticks;
-    next.ns = mrd_ring_segment_ns(&clock->now, next.ticks);
+    next.raw = (mrd_local_ns){ mrd_ring_segment_ns(&clock->now, next.ticks) };
     from.ticks = next.ticks;
-    from.raw_ns = next.ns;
+    from.raw_ns = next.raw.ns;
     aim.ticks = cal->ticks + ahead;
     aim.raw_ns = cal->raw_ns + SLEW_NS;
     next.mult = clock_rate(&from, &aim);
@@ -135,8 +135,9 @@ mrd_ring_clock_add(mrd_ring_clock *clock, const mrd_ring_cal *cal)
     half = clock_scale(cal->width / 2, rate) + 1;
     if (miss > STEP_NS) {
         clock_keep_old(clock);
-        clock->now = (mrd_ring_segment){ clock->newest, 0, rate };
-        clock->now.ns = mrd_sat_sub(cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate));
+        clock->now = (mrd_ring_segment){ clock->newest, { 0 }, rate };
+        clock->now.raw = (mrd_local_ns){ mrd_sat_sub(
+            cal->raw_ns, clock_scale(cal->ticks - clock->newest, rate)) };
         clock->first = *cal; /* the old baseline crosses the jump */
         clock->steps++;
     } else if (miss > half) {

@@ -13,6 +13,7 @@
 #ifndef MRD_CAPTURE_RING_CLOCK_H
 #define MRD_CAPTURE_RING_CLOCK_H
 
+#include "base/clock.h"
 #include "capture/ring.h"
 
 #include <stdbool.h>
@@ -54,7 +55,7 @@ void mrd_ring_cal_read(mrd_ring_clock_id clock, mrd_ring_cal *ret_cal);
 
 typedef struct {
     uint64_t ticks; /* where the segment begins */
-    int64_t ns;
+    mrd_local_ns raw;
     uint64_t mult; /* ns per tick * 2^MRD_RING_CLOCK_SHIFT */
 } mrd_ring_segment;
 
@@ -65,7 +66,7 @@ typedef struct {
     uint32_t segment_count, steps;
     uint64_t newest;          /* largest tick converted */
     mrd_ring_cal first, last; /* the baseline of the rate */
-    int64_t error_ns;         /* at `last` */
+    mrd_dur_ns error_ns;      /* at `last` */
     mrd_ring_segment now;     /* the newest segment: what nearly every tick needs */
     mrd_ring_segment old[MRD_RING_CLOCK_SEGMENTS];
 } mrd_ring_clock;
@@ -87,7 +88,7 @@ mrd_ring_segment_ns(const mrd_ring_segment *seg, uint64_t ticks)
 {
     __int128 d = (__int128) (int64_t) (ticks - seg->ticks) * (__int128) seg->mult;
 
-    return (int64_t) ((uint64_t) seg->ns + (uint64_t) (d >> MRD_RING_CLOCK_SHIFT));
+    return (int64_t) ((uint64_t) seg->raw.ns + (uint64_t) (d >> MRD_RING_CLOCK_SHIFT));
 }
 
 static inline int64_t

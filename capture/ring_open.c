@@ -102,7 +102,7 @@ start_clock(mrd_ring_reader *r, const mrd_ring_hdr *h, mrd_why *why)
     r->own_tsc = h->clock == MRD_RING_CLOCK_TSC && MRD_HAVE_TSC && r->fd >= 0;
     if (r->own_tsc) {
         mrd_ring_cal_read(MRD_RING_CLOCK_TSC, &own);
-        r->next_cal_ns = own.raw_ns + RING_CAL_PERIOD_NS;
+        r->next_cal = (mrd_local_ns){ own.raw_ns + RING_CAL_PERIOD_NS };
     }
     if (h->clock == MRD_RING_CLOCK_RAW && h->cal[1].ticks > INT64_MAX / 2)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ring header: impossible clock reading");
@@ -134,7 +134,7 @@ take_header(mrd_ring_reader *r, const mrd_ring_hdr *h, uint64_t file_len, mrd_wh
     r->info.mnt_ns = h->mnt_ns;
     r->info.data_len = h->data_len;
     r->info.dict_len = h->dict_len;
-    r->info.created_ns = h->created_ns;
+    r->info.created = (mrd_local_ns){ h->created_ns };
     r->info.wall_offset_ns = (int64_t) ((uint64_t) h->cal[1].wall_ns - (uint64_t) h->cal[1].raw_ns);
     memcpy(r->ident, h->ident, h->ident_len);
     r->info.ident = (mrd_str){ (const char *) r->ident, h->ident_len };
@@ -147,7 +147,7 @@ take_header(mrd_ring_reader *r, const mrd_ring_hdr *h, uint64_t file_len, mrd_wh
         r->info.done = h->done;
     r->info.gaps_done = h->gaps_done;
     r->info.open_lost = h->open_lost;
-    r->info.open_lost_ns = h->open_lost_ns;
+    r->info.oldest_open = (mrd_wall_ns){ h->open_lost_ns };
     return mrd_ring_dict_init(&r->dict, h->dict_len);
 }
 

@@ -114,12 +114,12 @@ refresh_clock(mrd_ring_reader *r)
 {
     mrd_ring_cal cal;
 
-    if (!r->own_tsc || raw_now() < r->next_cal_ns)
+    if (!r->own_tsc || raw_now() < r->next_cal.ns)
         return;
     mrd_ring_cal_read(MRD_RING_CLOCK_TSC, &cal);
     mrd_ring_clock_add(&r->clock, &cal);
     r->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
-    r->next_cal_ns = cal.raw_ns + RING_CAL_PERIOD_NS;
+    r->next_cal = (mrd_local_ns){ cal.raw_ns + RING_CAL_PERIOD_NS };
 }
 
 /* In force at `pos`: the last thread entry that begins at or before it. */
@@ -131,7 +131,7 @@ find_thread(mrd_ring_reader *r, uint64_t pos)
     while (i + 1 < n && r->dict.thread[i + 1].pos <= pos)
         i++;
     r->thread = i;
-    r->thread_until = i + 1 < n ? r->dict.thread[i + 1].pos : UINT64_MAX;
+    r->thread_ends = i + 1 < n ? r->dict.thread[i + 1].pos : UINT64_MAX;
 }
 
 static int32_t
@@ -155,12 +155,12 @@ owner_gone(mrd_ring_reader *r)
     if (r->fd < 0)
         return false;
     now = raw_now();
-    if (now < r->next_owner_ns)
+    if (now < r->next_owner.ns)
         return false;
-    r->next_owner_ns = now + OWNER_PERIOD_NS;
-    if (r->idle_since_ns == 0)
-        r->idle_since_ns = now;
-    maps = now - r->idle_since_ns >= r->maps_idle_ns;
+    r->next_owner = (mrd_local_ns){ now + OWNER_PERIOD_NS };
+    if (r->idle_since.ns == 0)
+        r->idle_since = (mrd_local_ns){ now };
+    maps = now - r->idle_since.ns >= r->maps_idle_ns;
     if (maps && r->maps_idle_ns < MAPS_IDLE_MAX)
         r->maps_idle_ns *= 2;
     return mrd_ring_owner_check(&r->owner, maps) == MRD_OWNER_DEAD;
@@ -240,7 +240,7 @@ fill(mrd_ring_reader *r)
     if (peek_overtaken(r, from))
         return MRD_RING_MORE;
     r->chunk_len = n;
-    r->idle_since_ns = 0;
+    r->idle_since = (mrd_local_ns){ 0 };
     r->maps_idle_ns = RING_MAPS_IDLE_NS;
     return MRD_RING_MORE;
 }
@@ -288,8 +288,8 @@ take_inline_name(mrd_ring_event *ev)
 static void
 seen_time(mrd_ring_reader *r, int64_t ns)
 {
-    if (ns > r->newest_ns)
-        r->newest_ns = ns;
+    if (ns > r->newest.ns)
+        r->newest = (mrd_local_ns){ ns };
 }
 
 static void
@@ -297,13 +297,13 @@ decode_times(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
 {
     int64_t start = mrd_ring_clock_ns(&r->clock, rec->ts);
 
-    ev->ts_ns = start;
+    ev->ts = (mrd_local_ns){ start };
     ev->dur_ns = 0;
     if (rec->kind == MRD_REC_SPAN) {
         int64_t end = mrd_ring_clock_ns(&r->clock, rec->ts + rec->value);
 
         ev->dur_ns = end > start ? end - start : 0;
-        r->span_ts = rec->ts;
+        r->span_ticks = rec->ts;
         r->span_name = rec->name;
     }
     seen_time(r, start + ev->dur_ns);
@@ -323,8 +323,8 @@ loss_event(mrd_ring_reader *r, uint32_t cause, uint64_t first, uint64_t last, ui
     if (sane_ticks(r, first) && sane_ticks(r, last)) {
         int64_t end = mrd_ring_clock_ns(&r->clock, last);
 
-        ev->ts_ns = mrd_ring_clock_ns(&r->clock, first);
-        ev->dur_ns = end > ev->ts_ns ? end - ev->ts_ns : 0;
+        ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&r->clock, first) };
+        ev->dur_ns = end > ev->ts.ns ? end - ev->ts.ns : 0;
     }
     r->reported[cause] += count;
     return MRD_RING_LOST;
@@ -413,7 +413,7 @@ scope_accounted(const mrd_ring_reader *r, const mrd_ring_scope *s)
 {
     uint64_t lost = r->lost[MRD_RING_LOST_FULL] + r->lost[MRD_RING_LOST_BIG];
 
-    return (s->ts == r->span_ts && (uint32_t) (s->name_domain >> 32) == r->span_name) ||
+    return (s->ts == r->span_ticks && (uint32_t) (s->name_domain >> 32) == r->span_name) ||
            (s->ending != 0 && lost >= s->ending);
 }
 
@@ -429,7 +429,7 @@ scope_event(mrd_ring_reader *r, const mrd_ring_scope *s, mrd_ring_event *ev)
     ev->name = (uint32_t) (name_domain >> 32);
     ev->domain = (uint32_t) name_domain;
     ev->track = (uint32_t) (track_flags >> 32);
-    ev->ts_ns = mrd_ring_clock_ns(&r->clock, s->ts);
+    ev->ts = (mrd_local_ns){ mrd_ring_clock_ns(&r->clock, s->ts) };
     ev->dur_ns = MRD_RING_DUR_NONE;
 }
 
@@ -523,7 +523,7 @@ leave_window(mrd_ring_reader *r)
     if (w->newest != 0)
         seen_time(r, mrd_ring_clock_ns(&r->clock, newest));
     if (w->span != NULL) {
-        r->span_ts = w->span->ts;
+        r->span_ticks = w->span->ts;
         r->span_name = w->span->name;
         w->span = NULL;
     }
@@ -534,19 +534,19 @@ static void
 enter_window(mrd_ring_reader *r)
 {
     mrd_ring_window *w = &r->win;
-    uint64_t pos = r->chunk_pos + r->at, own = r->thread_until - pos;
+    uint64_t pos = r->chunk_pos + r->at, own = r->thread_ends - pos;
     size_t left = r->chunk_len - r->at;
 
     w->at = w->mark = r->chunk + r->at;
-    w->end = w->at + (r->bad || r->thread_until <= pos ? 0 : own < left ? own - own % 32 : left);
+    w->end = w->at + (r->bad || r->thread_ends <= pos ? 0 : own < left ? own - own % 32 : left);
     w->tid = thread_now(r);
     w->newest = 0;
     w->seg_ticks = r->base_ticks;
-    w->seg_ns = (int64_t) r->base_ticks;
+    w->seg = (mrd_local_ns){ (int64_t) r->base_ticks };
     w->seg_mult = 1ull << MRD_RING_TICK_SHIFT;
     if (r->clock.id != MRD_RING_CLOCK_RAW) {
         w->seg_ticks = r->clock.now.ticks;
-        w->seg_ns = r->clock.now.ns;
+        w->seg = r->clock.now.raw;
         w->seg_mult = r->clock.now.mult;
     }
 }
@@ -594,7 +594,7 @@ next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
                 break;
             continue;
         }
-        if (__builtin_expect(r->chunk_pos + r->at >= r->thread_until, 0))
+        if (__builtin_expect(r->chunk_pos + r->at >= r->thread_ends, 0))
             find_thread(r, r->chunk_pos + r->at);
         step = decode(r, rec, len, ret_event);
         if (step == MRD_RING_BAD)
@@ -623,7 +623,7 @@ mrd_ring_next_slow(mrd_ring_reader *r, mrd_ring_event *ret_event, mrd_why *why)
 static mrd_err
 put_left(mrd_ring_reader *r, uint64_t done, const mrd_ring_left *left)
 {
-    uint64_t words[4] = { done, left->gaps_done, left->open_lost, (uint64_t) left->open_lost_ns };
+    uint64_t words[4] = { done, left->gaps_done, left->open_lost, (uint64_t) left->oldest_open.ns };
 
     _Static_assert(offsetof(mrd_ring_hdr, open_lost_ns) == offsetof(mrd_ring_hdr, done) + 24,
                    "written as one");
@@ -687,7 +687,7 @@ mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
     s.skipped = r->skipped;
     s.clock_error_ns = mrd_ring_clock_error(&r->clock, r->clock.newest);
     s.clock_steps = r->clock.steps;
-    s.newest_ns = r->newest_ns;
+    s.newest = r->newest;
     *ret_stats = s;
 }
 

@@ -25,6 +25,7 @@
 #define MRD_CAPTURE_RING_READ_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "capture/ring_types.h"
 
 #include <stdbool.h>
@@ -70,13 +71,13 @@ typedef struct {
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
     uint64_t data_len, dict_len;
-    int64_t created_ns; /* RAW */
-    bool rest;          /* of the process's rings it is to be read last */
+    mrd_local_ns created; /* RAW */
+    bool rest;            /* of the process's rings it is to be read last */
     /* What the reader before left (mrd_ring_release_to); done is 0 where it makes no sense. */
     uint64_t head; /* when it was opened */
     uint64_t done, gaps_done, open_lost;
-    int64_t open_lost_ns;
-    int64_t wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
+    mrd_wall_ns oldest_open;
+    mrd_dur_ns wall_offset_ns; /* wall - RAW at the newest cross-reading of the ring */
     mrd_ring_clock_id clock;
     mrd_str ident; /* "key=value\n" lines; borrowed from the reader */
 } mrd_ring_info;
@@ -123,9 +124,9 @@ typedef struct {
     uint32_t name;          /* dictionary id, 0 none: mrd_ring_text */
     uint32_t domain, track; /* likewise; mrd_ring_track_of */
     uint64_t value;         /* by kind, as in ring.h; END and BEGIN: span id */
-    int64_t ts_ns;
-    int64_t dur_ns; /* SPAN: MRD_RING_DUR_NONE when the owner died inside it. LOSS: the gap */
-    int32_t tid;    /* whose record it is, in the owner's namespace */
+    mrd_local_ns ts;
+    mrd_dur_ns dur_ns; /* SPAN: MRD_RING_DUR_NONE when the owner died inside it. LOSS: the gap */
+    int32_t tid;       /* whose record it is, in the owner's namespace */
     uint32_t body_len;
     const uint8_t *body; /* items for mrd_ring_item_next; BLOB: the bytes */
     mrd_str name_text;   /* when name is 0: the inline name, else empty */
@@ -137,7 +138,7 @@ typedef struct {
     const uint8_t *mark;      /* from here on they are not counted yet */
     const mrd_ring_rec *span; /* the last one */
     uint64_t seg_ticks, seg_mult, newest;
-    int64_t seg_ns;
+    mrd_local_ns seg;
     int32_t tid;
 } mrd_ring_window;
 
@@ -172,13 +173,13 @@ mrd_ring_plain(mrd_ring_window *w, int64_t *ret_ts_ns, int64_t *ret_dur_ns)
                              dt >= MRD_RING_TICKS_NEAR,
                          0))
         return NULL;
-    start = w->seg_ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT);
+    start = w->seg.ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT);
     *ret_dur_ns = 0;
     if (rec->kind == MRD_REC_SPAN) {
         if (__builtin_expect(rec->value >= MRD_RING_TICKS_NEAR, 0))
             return NULL;
         dt += rec->value;
-        *ret_dur_ns = w->seg_ns +
+        *ret_dur_ns = w->seg.ns +
                       (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT) -
                       start;
         w->span = rec;
@@ -215,7 +216,7 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
     memcpy(ret_event, rec, 8); /* kind, flags, units, name */
     memcpy(&ret_event->domain, &rec->domain, 8);
     ret_event->value = rec->value;
-    ret_event->ts_ns = ts_ns;
+    ret_event->ts = (mrd_local_ns){ ts_ns };
     ret_event->dur_ns = dur_ns;
     ret_event->tid = w->tid;
     ret_event->body_len = 0;
@@ -234,7 +235,7 @@ mrd_err mrd_ring_release(mrd_ring_reader *reader);
  */
 typedef struct {
     uint64_t keep, gaps_done, open_lost;
-    int64_t open_lost_ns;
+    mrd_wall_ns oldest_open;
 } mrd_ring_left;
 mrd_err mrd_ring_release_to(mrd_ring_reader *reader, const mrd_ring_left *left);
 
@@ -244,11 +245,11 @@ typedef struct {
     uint64_t records;                    /* returned, losses not counted */
     uint64_t lost[MRD_RING_LOST_CAUSES]; /* the workload's counters: all ever lost */
     uint64_t lost_total;
-    uint64_t reported;      /* of lost_total, already returned as LOST */
-    uint64_t skipped;       /* records of an unknown kind */
-    int64_t clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
-    uint32_t clock_steps;   /* times the two clocks jumped against each other */
-    int64_t newest_ns;      /* the latest time in a record returned, as of mrd_ring_next; 0: none */
+    uint64_t reported;         /* of lost_total, already returned as LOST */
+    uint64_t skipped;          /* records of an unknown kind */
+    mrd_dur_ns clock_error_ns; /* bound of the tick to RAW conversion at the newest record */
+    uint32_t clock_steps;      /* times the two clocks jumped against each other */
+    mrd_local_ns newest; /* the latest time in a record returned, as of mrd_ring_next; 0: none */
 } mrd_ring_stats;
 
 /* Counters as of the last call of mrd_ring_next. */

@@ -27,7 +27,7 @@ struct mrd_ring_reader {
     mrd_ring_clock clock;
     bool own_tsc; /* the reader cross-reads the clocks itself */
     uint64_t base_ticks;
-    int64_t next_cal_ns;
+    mrd_local_ns next_cal;
 
     uint8_t *chunk;
     size_t chunk_cap, chunk_len, at;
@@ -35,21 +35,22 @@ struct mrd_ring_reader {
     uint64_t head, tail, stuck_head;
     uint64_t left[4]; /* as stored last: done and what follows it */
     uint32_t state, depth;
-    uint32_t thread;       /* index of the thread entry in force */
-    uint64_t thread_until; /* position where the next one begins */
+    uint32_t thread;      /* index of the thread entry in force */
+    uint64_t thread_ends; /* position where the next one begins */
 
     uint64_t lost[MRD_RING_LOST_CAUSES], told[MRD_RING_LOST_CAUSES];
     uint64_t first[MRD_RING_LOST_CAUSES], last[MRD_RING_LOST_CAUSES];
     uint64_t reported[MRD_RING_LOST_CAUSES]; /* by LOSS records or at the end */
     bool resumed;                            /* opened at tail > 0 */
     uint64_t records, skipped;
-    int64_t newest_ns; /* of records */
-    uint64_t span_ts;  /* of the last SPAN record: tells a scope killed between its two stores */
+    mrd_local_ns newest; /* of records */
+    uint64_t span_ticks; /* of the last SPAN record: tells a scope killed between its two stores */
     uint32_t span_name;
 
     char *proc_dir;
     mrd_ring_owner_id owner;
-    int64_t next_owner_ns, idle_since_ns, maps_idle_ns;
+    mrd_local_ns next_owner, idle_since;
+    mrd_dur_ns maps_idle_ns;
     enum { READ_LIVE, READ_LAST, READ_OPEN, READ_GAPS, READ_END } phase;
     uint32_t open_at, gap_at;
     mrd_ring_scope open[MRD_RING_OPEN_MAX];

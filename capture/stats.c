@@ -151,13 +151,13 @@ mrd_stats_sample(mrd_stat_counter *c, double value)
         c->area = 0;
     }
     if (c->count++ == 0) {
-        c->first_ns = now;
+        c->began = (mrd_local_ns){ now };
         c->min = c->max = value;
     } else {
-        c->area += c->last * (double) (now - c->last_ns);
+        c->area += c->last * (double) (now - c->newest.ns);
     }
     c->last = value;
-    c->last_ns = now;
+    c->newest = (mrd_local_ns){ now };
     c->min = value < c->min ? value : c->min;
     c->max = value > c->max ? value : c->max;
     unlock_word(&c->lock);
@@ -219,13 +219,13 @@ collect_series(mrd_stat_report *report)
 
         lock_word(&c->lock);
         if (c->count > 0 && c->generation == generation) {
-            span = (double) (now - c->first_ns);
+            span = (double) (now - c->began.ns);
             line.count = c->count;
             line.last = c->last;
             line.min = c->min;
             line.max = c->max;
             line.mean =
-                span <= 0 ? c->last : (c->area + c->last * (double) (now - c->last_ns)) / span;
+                span <= 0 ? c->last : (c->area + c->last * (double) (now - c->newest.ns)) / span;
             mrd_stat_report_counter(report, &line);
         }
         unlock_word(&c->lock);

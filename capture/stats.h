@@ -7,6 +7,7 @@
 #ifndef MRD_CAPTURE_STATS_H
 #define MRD_CAPTURE_STATS_H
 
+#include "base/clock.h"
 #include "capture/record.h"
 #include "capture/stats_print.h"
 
@@ -27,7 +28,7 @@ void mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks);
 typedef struct {
     _Atomic uint32_t lock;
     uint64_t count;
-    int64_t last_ns, first_ns;   /* RAW */
+    mrd_local_ns newest, began;  /* RAW */
     double last, min, max, area; /* area: value x ns */
     uint64_t generation;         /* of the last reset it saw */
 } mrd_stat_counter;

@@ -61,7 +61,7 @@ keep(const mrd_ring_reader *r, const mrd_ring_event *ev)
     s->kind = ev->kind;
     s->flags = ev->flags;
     s->value = ev->value;
-    s->ts = ev->ts_ns;
+    s->ts = ev->ts.ns;
     s->dur = ev->dur_ns;
     text_to(s->name, sizeof(s->name), ev->name != 0 ? mrd_ring_text(r, ev->name) : ev->name_text);
     text_to(s->domain, sizeof(s->domain), mrd_ring_text(r, ev->domain));

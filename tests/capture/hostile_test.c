@@ -304,7 +304,7 @@ TEST(one_reader_at_a_time)
     CHECK_INT(writer.hdr->reader_pid, 0);
     CHECK_ERR("next reader", open_ring(&first, &why), MRD_OK);
     CHECK(mrd_ring_next(first, &ev, NULL) == MRD_RING_MORE);
-    CHECK_INT(ev.ts_ns, 1001); /* goes on where the other stopped, names still known */
+    CHECK_INT(ev.ts.ns, 1001); /* goes on where the other stopped, names still known */
     CHECK(mrd_str_is(mrd_ring_text(first, ev.name), "name"));
     mrd_ring_close(first);
     mrd_ring_close(second);

@@ -46,7 +46,7 @@ TEST(round_trip)
     CHECK(mrd_ring_define_text(&writer, 1, "step", 4));
     CHECK(put(1000, 50));
     CHECK_INT(mrd_ring_next(r, &ev, NULL), MRD_RING_MORE);
-    CHECK_INT(ev.ts_ns, 1000);
+    CHECK_INT(ev.ts.ns, 1000);
     CHECK_INT(ev.dur_ns, 50);
     CHECK_INT(ev.tid, 101);
     CHECK(mrd_str_is(mrd_ring_text(r, ev.name), "step"));
@@ -86,7 +86,7 @@ TEST(how_far_it_was_read_is_exact_at_every_record)
     CHECK_INT(st.read, 80 * MRD_RING_UNIT);
     CHECK_ERR("release", mrd_ring_release(r), MRD_OK);
     CHECK_INT(mrd_ring_next(r, &ev, NULL), MRD_RING_MORE);
-    CHECK_INT(ev.ts_ns, first + 80);
+    CHECK_INT(ev.ts.ns, first + 80);
     mrd_ring_close(r);
 }
 
@@ -108,12 +108,12 @@ TEST(full_ring_counts_every_loss)
         while ((step = mrd_ring_next(r, &ev, NULL)) == MRD_RING_MORE || step == MRD_RING_LOST) {
             if (step == MRD_RING_LOST) {
                 CHECK_INT(ev.flags, MRD_RING_LOST_FULL);
-                CHECK_INT(ev.ts_ns, (int64_t) expect);
+                CHECK_INT(ev.ts.ns, (int64_t) expect);
                 CHECK_INT(ev.dur_ns, (int64_t) ev.value - 1);
                 lost += ev.value;
                 expect += ev.value;
             } else {
-                CHECK_INT(ev.ts_ns, (int64_t) expect);
+                CHECK_INT(ev.ts.ns, (int64_t) expect);
                 read++;
                 expect++;
             }
@@ -164,9 +164,9 @@ TEST(two_threads)
         if (step == MRD_RING_LOST) {
             lost += ev.value;
         } else if (step == MRD_RING_MORE) {
-            CHECK((uint64_t) ev.ts_ns - 1000 >= next);
-            next = (uint64_t) ev.ts_ns - 1000 + 1;
-            CHECK_INT(ev.value, ev.ts_ns - 1000);
+            CHECK((uint64_t) ev.ts.ns - 1000 >= next);
+            next = (uint64_t) ev.ts.ns - 1000 + 1;
+            CHECK_INT(ev.value, ev.ts.ns - 1000);
             read++;
         } else {
             mrd_ring_release(r);

@@ -408,8 +408,12 @@ def rule_parameters():
 
 # ---- Instants and durations (base/clock.h) ----
 
-INSTANTS_IN = ("timesync", "proto", "cli", "aggregator", "agent", "hw")  # folders whose structures keep no time as a bare number; the others follow
+INSTANTS_IN = ("timesync", "proto", "cli", "aggregator", "agent", "hw", "capture")  # folders whose structures keep no time as a bare number; the others follow
 BARE_TIMES = {  # (file or folder, member or None): why a bare number
+    ("capture/meridian.h", None): "is installed alone, for programs of others",
+    ("capture/ring.h", None): "is memory shared with programs of other versions: integers and atomics as docs/ring.md has them",
+    ("capture/dump.c", None): "atomics, which one instruction exchanges",
+    ("capture/objects.c", None): "atomics, as above; start is in ticks",
     ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
     ("aggregator/core/part.h", "since"): "the number of a count, Counters.since of proto/meridian.proto",
 }
