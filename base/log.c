@@ -17,7 +17,7 @@
 
 typedef struct {
     const char *id;
-    int64_t window_ns; /* start of the present second */
+    mrd_local_ns window; /* start of the present second */
     unsigned passed, held;
 } log_seen;
 
@@ -56,7 +56,7 @@ mrd_log_on(mrd_log_level level)
 static bool
 log_admit(const char *id, unsigned *ret_held)
 {
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
     log_seen *s = NULL;
 
     for (size_t i = 0; i < MRD_COUNT(log_state.seen) && s == NULL; i++) {
@@ -65,10 +65,10 @@ log_admit(const char *id, unsigned *ret_held)
     }
     if (s == NULL) {
         s = &log_state.seen[log_state.next++ % MRD_COUNT(log_state.seen)];
-        *s = (log_seen){ .id = id, .window_ns = now };
+        *s = (log_seen){ .id = id, .window = now };
     }
-    if (now - s->window_ns >= MRD_SEC) {
-        s->window_ns = now;
+    if (mrd_local_diff(now, s->window) >= MRD_SEC) {
+        s->window = now;
         s->passed = 0;
     }
     if (s->passed >= LOG_BURST) {

@@ -26,7 +26,7 @@ take(void *self, const mrd_gathered *c)
 
         snprintf(r->said + len, sizeof(r->said) - len, "%u%s", c->parts[i].core,
                  i + 1 < c->n ? "," : " ");
-        CHECK(i == 0 || c->parts[i - 1].begin <= c->parts[i].begin);
+        CHECK(i == 0 || !mrd_ev_after(c->parts[i - 1].begin, c->parts[i].begin));
     }
     r->group = c->group;
 }

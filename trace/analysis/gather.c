@@ -9,7 +9,8 @@
 typedef struct {
     uint64_t op;
     uint64_t number; /* of this collective in its group; 0: none yet */
-    int64_t size, first_end;
+    int64_t size;
+    mrd_ev_ns first_end;
     uint32_t takers, members;
     mrd_sid name;
     mrd_gather_part *parts;
@@ -85,7 +86,7 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     if (now->number == 0 || now->op != what->op || now->size != what->size ||
         number == (uint32_t) (now->number & INT32_MAX))
         return false;
-    return __builtin_add_overflow(now->first_end, slack, &limit) || ev->ts_ns <= limit;
+    return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts_ns <= limit;
 }
 
 static void
@@ -108,9 +109,10 @@ part_add(group_now *now, const mrd_event *ev, uint32_t core)
 
     if (!MRD_VEC_ROOM(now->parts, now->n, now->cap, 1))
         return MRD_NOMEM;
-    now->parts[now->n++] =
-        (mrd_gather_part){ .core = core, .bound_ns = ev->bound_ns, .begin = ev->ts_ns, .end = end };
-    now->first_end = end < now->first_end ? end : now->first_end;
+    now->parts[now->n++] = (mrd_gather_part){
+        .core = core, .bound_ns = ev->bound_ns, .begin = { ev->ts_ns }, .end = { end }
+    };
+    now->first_end = (mrd_ev_ns){ end < now->first_end.ns ? end : now->first_end.ns };
     return MRD_OK;
 }
 
@@ -143,7 +145,7 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
         now->size = what->size;
         now->name = ev->name;
         now->number++;
-        now->first_end = INT64_MAX;
+        now->first_end = (mrd_ev_ns){ INT64_MAX };
         now->n = 0;
     }
     if ((err = part_add(now, ev, core)) != MRD_OK)

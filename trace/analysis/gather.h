@@ -23,9 +23,9 @@
 #define MRD_GATHER_GROUPS 65536u
 
 typedef struct {
-    uint32_t core;      /* the caller's number */
-    uint32_t bound_ns;  /* of its begin */
-    int64_t begin, end; /* session ns */
+    uint32_t core;        /* the caller's number */
+    uint32_t bound_ns;    /* of its begin */
+    mrd_ev_ns begin, end; /* session ns */
 } mrd_gather_part;
 
 /* A collective that is over; parts in the order of their begins. Borrowed for the call. */

@@ -26,7 +26,7 @@ typedef struct {
 /* A span that an arrow leaves: a launch. */
 typedef struct {
     uint64_t flow; /* 0: none */
-    int64_t ts_ns;
+    mrd_ev_ns ts;
 } launch;
 
 struct mrd_report {
@@ -62,7 +62,7 @@ struct mrd_report {
 uint64_t
 mrd_report_window(const mrd_report_worker *w)
 {
-    return w->first_ns > w->last_ns ? 0 : (uint64_t) w->last_ns - (uint64_t) w->first_ns;
+    return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
 static bool
@@ -80,8 +80,8 @@ workers_make(mrd_report *r)
                                  .lnc_idx = w->lnc_idx,
                                  .device_idx = w->device_idx,
                                  .worker_gid = w->worker_gid,
-                                 .first_ns = INT64_MAX,
-                                 .last_ns = INT64_MIN,
+                                 .first = { INT64_MAX },
+                                 .last = { INT64_MIN },
                                  .unmeasured = (w->waits_known ? 0 : 1u << MRD_REPORT_WAITING) |
                                                (w->host_known ? 0 : 1u << MRD_REPORT_HOST) };
     }
@@ -129,7 +129,7 @@ note_launches(mrd_report *r, const mrd_event *ev)
 {
     for (unsigned i = 0; i < ev->flow_count; i++) {
         if (ev->flows[i].dir == MRD_FLOW_START)
-            *launch_place(r, ev->flows[i].id) = (launch){ ev->flows[i].id, ev->ts_ns };
+            *launch_place(r, ev->flows[i].id) = (launch){ ev->flows[i].id, { ev->ts_ns } };
     }
 }
 
@@ -141,9 +141,9 @@ cause_of(mrd_report *r, const mrd_event *ev, const mrd_worker_pause *pause)
 
         if (ev->flows[i].dir == MRD_FLOW_START || from->flow != ev->flows[i].id)
             continue;
-        return from->ts_ns > pause->start_ns       ? MRD_IDLE_LAUNCH
-               : pause->dur_ns <= MRD_REPORT_SHORT ? MRD_IDLE_SHORT
-                                                   : MRD_IDLE_QUEUED;
+        return mrd_ev_after(from->ts, pause->start) ? MRD_IDLE_LAUNCH
+               : pause->dur_ns <= MRD_REPORT_SHORT  ? MRD_IDLE_SHORT
+                                                    : MRD_IDLE_QUEUED;
     }
     return MRD_IDLE_UNKNOWN;
 }
@@ -164,7 +164,7 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
     pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
     if (pause != NULL)
         *pause = (mrd_report_pause){ .worker = work->worker,
-                                     .start_ns = gone.start_ns,
+                                     .start = gone.start,
                                      .dur_ns = gone.dur_ns,
                                      .host_ns = gone.part_ns[MRD_REPORT_HOST] +
                                                 gone.part_ns[MRD_REPORT_COPY],
@@ -292,7 +292,8 @@ is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
     *ret = (doubts){ 0 };
     for (size_t i = 0; i + 1 < c->n; i++) {
         const mrd_gather_part *other = &c->parts[i];
-        uint64_t late = (uint64_t) last->begin - (uint64_t) other->begin, error = MRD_REPORT_NOISE;
+        uint64_t late = (uint64_t) last->begin.ns - (uint64_t) other->begin.ns,
+                 error = MRD_REPORT_NOISE;
 
         if (!same_node(r, last->core, other->core)) {
             ret->across = true;
@@ -379,7 +380,7 @@ collective_done(void *self, const mrd_gathered *c)
     mrd_report *r = self;
     const mrd_gather_part *last = &c->parts[c->n - 1];
     mrd_report_worker *late = &r->all[last->core].pub;
-    uint64_t waits = 0, spread = (uint64_t) last->begin - (uint64_t) c->parts[0].begin;
+    uint64_t waits = 0, spread = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
     uint64_t shortest = UINT64_MAX, alone;
     mrd_report_collective *row;
     doubts why;
@@ -390,7 +391,7 @@ collective_done(void *self, const mrd_gathered *c)
         r->totals.alone++;
         return;
     }
-    alone = (uint64_t) last->begin - (uint64_t) c->parts[c->n - 2].begin;
+    alone = (uint64_t) last->begin.ns - (uint64_t) c->parts[c->n - 2].begin.ns;
     if ((row = collective_row(r, c)) == NULL ||
         (held = claim_of(r, c, (uint32_t) (row - r->collectives))) == NULL) {
         r->err = MRD_NOMEM;
@@ -398,8 +399,8 @@ collective_done(void *self, const mrd_gathered *c)
     }
     for (size_t i = 0; i < c->n; i++) {
         const mrd_gather_part *p = &c->parts[i];
-        uint64_t wait = (uint64_t) last->begin - (uint64_t) p->begin,
-                 dur = (uint64_t) p->end - (uint64_t) p->begin;
+        uint64_t wait = (uint64_t) last->begin.ns - (uint64_t) p->begin.ns,
+                 dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns;
 
         r->all[p->core].pub.took_part++;
         r->totals.any_mapped = r->totals.any_mapped || r->all[p->core].mapped;
@@ -414,7 +415,7 @@ collective_done(void *self, const mrd_gathered *c)
         *(why.across ? &held->across_count : &held->count) += 1;
         *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
     }
-    late->last++;
+    late->came_last++;
     late->alone_ns += alone;
     late->alone_wait_ns += alone * (c->n - 1);
     late->caused_ns += waits;
@@ -449,7 +450,7 @@ add_step(mrd_report *r, const mrd_event *ev)
     pace->max_ns = ev->dur_ns > pace->max_ns ? ev->dur_ns : pace->max_ns;
     if ((slow = KEEP_LONGEST(r->steps, r->n_steps, MRD_REPORT_STEPS, ev->dur_ns)) != NULL)
         *slow = (mrd_report_step){
-            .process = process, .name = ev->name, .start_ns = ev->ts_ns, .dur_ns = ev->dur_ns
+            .process = process, .name = ev->name, .start = { ev->ts_ns }, .dur_ns = ev->dur_ns
         };
     return mrd_hist_add(&pace->hist, (uint64_t) ev->dur_ns);
 }
@@ -483,7 +484,7 @@ add_open(mrd_report *r, const mrd_event *ev)
 
     r->totals.open++;
     if (r->n_open < MRD_REPORT_OPEN)
-        r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, ev->ts_ns };
+        r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, { ev->ts_ns } };
 }
 
 /* What is no finished span. */
@@ -508,10 +509,10 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
-    if (!r->any || ev->ts_ns < r->totals.first_ns)
-        r->totals.first_ns = ev->ts_ns;
-    if ((end = mrd_event_end(ev)) > r->totals.last_ns || !r->any)
-        r->totals.last_ns = end;
+    if (!r->any || ev->ts_ns < r->totals.first.ns)
+        r->totals.first = (mrd_ev_ns){ ev->ts_ns };
+    if ((end = mrd_event_end(ev)) > r->totals.last.ns || !r->any)
+        r->totals.last = (mrd_ev_ns){ end };
     r->any = true;
     note_launches(r, ev);
     if (kind == MRD_WORK_WORKER)
@@ -632,9 +633,9 @@ mrd_report_finish(mrd_report *r)
 
         if (!w->time.any)
             continue;
-        mrd_worker_time_advance(&w->time, w->time.device_end);
-        w->pub.first_ns = w->time.first_ns;
-        w->pub.last_ns = w->time.device_end;
+        mrd_worker_time_advance(&w->time, w->time.device_end.ns);
+        w->pub.first = w->time.first;
+        w->pub.last = w->time.device_end;
         memcpy(w->pub.part_ns, w->time.part_ns, sizeof(w->pub.part_ns));
         r->totals.window_ns += mrd_report_window(&w->pub);
     }

@@ -84,18 +84,18 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc_idx, device_idx; /* MRD_NONE; the first names the worker when it is known */
     int64_t worker_gid;
-    int64_t first_ns, last_ns; /* its window; first > last: no device span, not in the report */
+    mrd_ev_ns first, last; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
     uint64_t idle_ns[MRD_IDLE_CAUSES]; /* of the idle part */
-    unsigned unmeasured;    /* a bit for each part that its trace cannot tell (1u << part) */
-    uint64_t lost;          /* events lost of it; those of its process when no core is named */
-    uint64_t took_part;     /* in collectives with at least two parts */
-    uint64_t last, proven;  /* was the last to begin; of these proven */
-    uint64_t alone_ns;      /* sums over those it was last in: behind the last but one, */
-    uint64_t alone_wait_ns; /* ... times those who waited, */
-    uint64_t caused_ns;     /* ... all waits for it, */
-    uint64_t proven_ns;     /* ... of these, where it was proven */
-    uint64_t wait_ns;       /* its own waits for others */
+    unsigned unmeasured;        /* a bit for each part that its trace cannot tell (1u << part) */
+    uint64_t lost;              /* events lost of it; those of its process when no core is named */
+    uint64_t took_part;         /* in collectives with at least two parts */
+    uint64_t came_last, proven; /* was the last to begin; of these proven */
+    uint64_t alone_ns;          /* sums over those it was last in: behind the last but one, */
+    uint64_t alone_wait_ns;     /* ... times those who waited, */
+    uint64_t caused_ns;         /* ... all waits for it, */
+    uint64_t proven_ns;         /* ... of these, where it was proven */
+    uint64_t wait_ns;           /* its own waits for others */
 } mrd_report_worker;
 
 typedef struct {
@@ -111,13 +111,14 @@ typedef struct {
 typedef struct {
     mrd_proc_id process;
     uint64_t count, total_ns;
-    int64_t min_ns, max_ns;
+    mrd_dur_ns min_ns, max_ns;
     mrd_hist hist;
 } mrd_report_pace;
 
 typedef struct {
     uint32_t worker;
-    int64_t start_ns, dur_ns;
+    mrd_ev_ns start;
+    mrd_dur_ns dur_ns;
     uint64_t host_ns;      /* of it, the runtime was in a call */
     mrd_sid before, after; /* device spans around it */
 } mrd_report_pause;
@@ -125,7 +126,8 @@ typedef struct {
 typedef struct {
     mrd_proc_id process;
     mrd_sid name;
-    int64_t start_ns, dur_ns;
+    mrd_ev_ns start;
+    mrd_dur_ns dur_ns;
 } mrd_report_step;
 
 /* A span that did not end in the profile. */
@@ -133,7 +135,7 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc_idx; /* MRD_NONE: of no core */
     mrd_sid name;
-    int64_t start_ns;
+    mrd_ev_ns start;
 } mrd_report_open;
 
 typedef struct {
@@ -146,8 +148,8 @@ typedef struct {
     uint64_t partial;   /* lack a part: somebody who is in others of its group is not in this one */
     uint64_t mixed;     /* of groups with more members than they say */
     uint64_t open;      /* spans that did not end */
-    int64_t first_ns;   /* of all spans; 0 without any */
-    int64_t last_ns;    /* of all spans */
+    mrd_ev_ns first;    /* of all spans; 0 without any */
+    mrd_ev_ns last;     /* of all spans */
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
     bool any_mapped;    /* workers whose device clock the runtime mapped took part in any */

@@ -12,12 +12,12 @@ enum { NO_STEP = -1 };
 
 /* A process on its way through its steps. */
 typedef struct {
-    int64_t begin, end;               /* of the step it is in, or was in last */
-    int64_t before_begin, before_end; /* of the one before */
-    int64_t step;                     /* its number; NO_STEP: none yet */
-    bool open;                        /* the end was not reached */
-    uint32_t first_worker, n_workers; /* in `workers` */
-    mrd_steps_process *pub;           /* NULL until its first step */
+    mrd_ev_ns begin, end;               /* of the step it is in, or was in last */
+    mrd_ev_ns before_begin, before_end; /* of the one before */
+    int64_t step;                       /* its number; NO_STEP: none yet */
+    bool open;                          /* the end was not reached */
+    uint32_t first_worker, n_workers;   /* in `workers` */
+    mrd_steps_process *pub;             /* NULL until its first step */
 } process_state;
 
 typedef struct {
@@ -27,7 +27,7 @@ typedef struct {
 
 /* A step that is to end. */
 typedef struct {
-    int64_t end;
+    mrd_ev_ns end;
     mrd_proc_id process;
 } step_end;
 
@@ -190,9 +190,9 @@ step_of(const process_state *p, int64_t at)
 {
     if (p->step == NO_STEP)
         return NO_STEP;
-    if (at >= p->begin)
-        return at < p->end ? p->step : NO_STEP;
-    return p->step > 0 && at >= p->before_begin && at < p->before_end ? p->step - 1 : NO_STEP;
+    if (at >= p->begin.ns)
+        return at < p->end.ns ? p->step : NO_STEP;
+    return p->step > 0 && at >= p->before_begin.ns && at < p->before_end.ns ? p->step - 1 : NO_STEP;
 }
 
 static mrd_err
@@ -222,18 +222,22 @@ static void
 collective_done(void *self, const mrd_gathered *c)
 {
     mrd_steps *s = self;
-    int64_t last = c->parts[c->n - 1].begin;
+    mrd_ev_ns last = c->parts[c->n - 1].begin;
 
     for (size_t i = 0; i < c->n; i++) {
         const mrd_gather_part *p = &c->parts[i];
         mrd_proc_id process = mrd_workers_at(s->who, p->core)->process;
-        int64_t met = last < p->end ? last : p->end; /* clocks may put ends before the last begin */
+        mrd_ev_ns met = mrd_ev_before(last, p->end)
+                            ? last
+                            : p->end; /* clocks may put ends before the last begin */
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE, .name = c->name, .size = c->size };
-        mrd_err err = operation(s, like, process, p->begin, (uint64_t) p->end - (uint64_t) met);
+        mrd_err err =
+            operation(s, like, process, p->begin.ns, (uint64_t) p->end.ns - (uint64_t) met.ns);
 
         like.kind = MRD_OP_WAITING;
         if (err == MRD_OK && c->n > 1)
-            err = operation(s, like, process, p->begin, (uint64_t) met - (uint64_t) p->begin);
+            err = operation(s, like, process, p->begin.ns,
+                            (uint64_t) met.ns - (uint64_t) p->begin.ns);
         s->err = s->err != MRD_OK ? s->err : err;
     }
 }
@@ -246,9 +250,9 @@ heap_down(mrd_steps *s, size_t i)
     step_end v = s->ends[i];
 
     for (size_t child; (child = 2 * i + 1) < s->n_ends; i = child) {
-        if (child + 1 < s->n_ends && s->ends[child + 1].end < s->ends[child].end)
+        if (child + 1 < s->n_ends && mrd_ev_before(s->ends[child + 1].end, s->ends[child].end))
             child++;
-        if (s->ends[child].end >= v.end)
+        if (!mrd_ev_before(s->ends[child].end, v.end))
             break;
         s->ends[i] = s->ends[child];
     }
@@ -260,7 +264,7 @@ heap_push(mrd_steps *s, step_end v)
 {
     size_t i = s->n_ends++;
 
-    for (; i > 0 && s->ends[(i - 1) / 2].end > v.end; i = (i - 1) / 2)
+    for (; i > 0 && mrd_ev_after(s->ends[(i - 1) / 2].end, v.end); i = (i - 1) / 2)
         s->ends[i] = s->ends[(i - 1) / 2];
     s->ends[i] = v;
 }
@@ -284,7 +288,7 @@ static mrd_err
 step_over(mrd_steps *s, process_state *p)
 {
     uint64_t block = (uint64_t) p->step / s->totals.width,
-             dur = (uint64_t) p->end - (uint64_t) p->begin;
+             dur = (uint64_t) p->end.ns - (uint64_t) p->begin.ns;
     mrd_err err = MRD_OK;
 
     p->open = false;
@@ -295,9 +299,9 @@ step_over(mrd_steps *s, process_state *p)
         worker_state *w = &s->workers[p->first_worker + i];
         uint64_t parts[MRD_REPORT_PARTS];
 
-        if (!w->time.any || w->time.first_ns > p->begin)
+        if (!w->time.any || mrd_ev_after(w->time.first, p->begin))
             continue; /* nothing is known of the begin of the step */
-        mrd_worker_time_read(&w->time, p->end, parts);
+        mrd_worker_time_read(&w->time, p->end.ns, parts);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++)
             err = part_add(s, (mrd_report_part) k, block, parts[k] - w->at_begin[k]);
     }
@@ -309,7 +313,7 @@ steps_over(mrd_steps *s, int64_t now)
 {
     mrd_err err = MRD_OK;
 
-    while (err == MRD_OK && s->n_ends > 0 && s->ends[0].end <= now) {
+    while (err == MRD_OK && s->n_ends > 0 && s->ends[0].end.ns <= now) {
         mrd_proc_id process = s->ends[0].process;
 
         s->ends[0] = s->ends[--s->n_ends];
@@ -353,8 +357,8 @@ step_add(mrd_steps *s, mrd_proc_id process, const mrd_event *ev)
     p->pub->process = process;
     p->before_begin = p->begin;
     p->before_end = p->end;
-    p->begin = ev->ts_ns;
-    p->end = mrd_event_end(ev);
+    p->begin = (mrd_ev_ns){ ev->ts_ns };
+    p->end = (mrd_ev_ns){ mrd_event_end(ev) };
     p->open = true;
     p->step++;
     if ((uint64_t) p->step / s->totals.width == MRD_STEPS_BLOCKS)
@@ -362,7 +366,7 @@ step_add(mrd_steps *s, mrd_proc_id process, const mrd_event *ev)
     for (uint32_t i = 0; i < p->n_workers; i++) {
         worker_state *w = &s->workers[p->first_worker + i];
 
-        mrd_worker_time_read(&w->time, p->begin, w->at_begin);
+        mrd_worker_time_read(&w->time, p->begin.ns, w->at_begin);
     }
     heap_push(s, (step_end){ .end = p->end, .process = process });
     return MRD_OK;

@@ -73,7 +73,7 @@ track_order(const void *a, const void *b, void *self)
 static void
 row_init(mrd_summary_row *row, uint32_t parent)
 {
-    *row = (mrd_summary_row){ .first_ns = INT64_MAX, .last_ns = INT64_MIN, .parent = parent };
+    *row = (mrd_summary_row){ .first = { INT64_MAX }, .last = { INT64_MIN }, .parent = parent };
 }
 
 static void
@@ -192,8 +192,8 @@ mrd_summary_new(const mrd_sink_env *env)
     s->cat = env->catalog;
     s->profile = env->profile;
     s->zero_is_no_time = env->profile == 0 && env->options->wall_time;
-    s->totals.first_ns = INT64_MAX;
-    s->totals.last_ns = INT64_MIN;
+    s->totals.first = (mrd_ev_ns){ INT64_MAX };
+    s->totals.last = (mrd_ev_ns){ INT64_MIN };
     strings = mrd_catalog_strings(s->cat);
     s->cc_running = mrd_strtab_find(strings, MRD_STR("cc_running"));
     s->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
@@ -228,13 +228,13 @@ mrd_summary_free(mrd_summary *s)
 static void
 union_add(mrd_union *u, int64_t start, int64_t end)
 {
-    if (!u->any || start > u->end_ns) {
+    if (!u->any || start > u->end.ns) {
         u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) start);
-        u->end_ns = end;
+        u->end = (mrd_ev_ns){ end };
         u->any = true;
-    } else if (end > u->end_ns) {
-        u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) u->end_ns);
-        u->end_ns = end;
+    } else if (end > u->end.ns) {
+        u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) u->end.ns);
+        u->end = (mrd_ev_ns){ end };
     }
 }
 
@@ -257,8 +257,8 @@ is_collective(const mrd_summary *s, const mrd_event *ev)
 static void
 add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, int64_t end)
 {
-    row->first_ns = ev->ts_ns < row->first_ns ? ev->ts_ns : row->first_ns;
-    row->last_ns = end > row->last_ns ? end : row->last_ns;
+    row->first = (mrd_ev_ns){ ev->ts_ns < row->first.ns ? ev->ts_ns : row->first.ns };
+    row->last = (mrd_ev_ns){ end > row->last.ns ? end : row->last.ns };
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0)
         return;
     union_add(&row->busy, ev->ts_ns, end);
@@ -318,12 +318,12 @@ add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
             return MRD_NOMEM;
         l = &s->losses[s->n_losses++];
         *l = (mrd_summary_loss){
-            .track = ev->track, .cause = ev->name, .first_ns = ev->ts_ns, .last_ns = end
+            .track = ev->track, .cause = ev->name, .first = { ev->ts_ns }, .last = { end }
         };
     }
     l->records++;
     l->lost = mrd_sat_count(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
-    l->last_ns = end > l->last_ns ? end : l->last_ns;
+    l->last = (mrd_ev_ns){ end > l->last.ns ? end : l->last.ns };
     return MRD_OK;
 }
 
@@ -343,8 +343,8 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     t->events++;
     t->zero_stamps += !timed;
     if (timed) {
-        t->first_ns = ev->ts_ns < t->first_ns ? ev->ts_ns : t->first_ns;
-        t->last_ns = end > t->last_ns ? end : t->last_ns;
+        t->first = (mrd_ev_ns){ ev->ts_ns < t->first.ns ? ev->ts_ns : t->first.ns };
+        t->last = (mrd_ev_ns){ end > t->last.ns ? end : t->last.ns };
     }
     add_row(s, &s->cores[track->core], ev, end, timed);
     if (track->process_too)
@@ -384,8 +384,8 @@ rows_finish(const mrd_summary *s, mrd_summary_row *rows, size_t n)
 
         if (!has_one_core(row))
             continue;
-        row->first_ns = core->first_ns;
-        row->last_ns = core->last_ns;
+        row->first = core->first;
+        row->last = core->last;
         row->events = core->events;
         row->lost = core->lost;
         row->busy = core->busy;
@@ -498,8 +498,8 @@ mrd_summary_idle(const mrd_summary_row *row)
 {
     uint64_t window;
 
-    if (row->first_ns > row->last_ns)
+    if (mrd_ev_after(row->first, row->last))
         return 0;
-    window = (uint64_t) row->last_ns - (uint64_t) row->first_ns;
+    window = (uint64_t) row->last.ns - (uint64_t) row->first.ns;
     return window > row->busy.ns ? window - row->busy.ns : 0;
 }

@@ -21,13 +21,13 @@
 
 typedef struct {
     uint64_t ns;
-    int64_t end_ns; /* of the interval that is open */
+    mrd_ev_ns end; /* of the interval that is open */
     bool any;
 } mrd_union;
 
 /* A node, a process or a core. */
 typedef struct {
-    int64_t first_ns, last_ns; /* first > last: nothing with a time */
+    mrd_ev_ns first, last; /* first > last: nothing with a time */
     uint64_t events, lost;
     mrd_union busy;   /* all spans */
     mrd_union device; /* spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
@@ -52,7 +52,7 @@ typedef struct {
     mrd_track_id track;
     mrd_sid cause;
     uint64_t records, lost;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
 } mrd_summary_loss;
 
 typedef struct mrd_summary mrd_summary;
@@ -69,7 +69,7 @@ typedef struct {
     uint64_t unfinished, no_start, zero_stamps, lost;
     uint64_t twice; /* spans of calls that another source has; after mrd_summary_finish */
     uint64_t cpu_samples, memory_samples;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
 } mrd_summary_totals;
 
 const mrd_summary_totals *mrd_summary_totals_of(const mrd_summary *s);

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/clock.h"
 #include "base/hash.h"
 #include "base/index.h"
 #include "base/num.h"
@@ -18,7 +19,7 @@ typedef struct {
 typedef struct {
     uint32_t row;
     mrd_sid name;
-    int64_t dur_ns;
+    mrd_dur_ns dur_ns;
     uint8_t kind, flags;
 } type_event;
 

@@ -12,6 +12,7 @@
 #ifndef MRD_TRACE_TYPES_H
 #define MRD_TRACE_TYPES_H
 
+#include "base/clock.h"
 #include "trace/analysis/hist.h"
 #include "trace/model/event.h"
 
@@ -24,7 +25,7 @@ typedef struct {
     uint8_t kind; /* MRD_SPAN or MRD_INSTANT */
     uint64_t count, unfinished, no_start;
     uint64_t total_ns; /* of the finished ones; saturates */
-    int64_t min_ns, max_ns;
+    mrd_dur_ns min_ns, max_ns;
     mrd_hist hist;
 } mrd_type;
 

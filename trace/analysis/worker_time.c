@@ -20,7 +20,7 @@ mrd_worker_time_init(mrd_worker_time *t)
 {
     *t = (mrd_worker_time){ 0 };
     for (unsigned k = 0; k < MRD_ONS; k++)
-        t->until[k] = INT64_MIN;
+        t->until[k] = (mrd_ev_ns){ INT64_MIN };
 }
 
 static mrd_report_part
@@ -43,30 +43,30 @@ part_of(unsigned on)
 void
 mrd_worker_time_advance(mrd_worker_time *t, int64_t to)
 {
-    while (t->now < to) {
-        bool inside = t->now < t->device_end;
-        int64_t next = inside && t->device_end < to ? t->device_end : to;
+    while (t->now.ns < to) {
+        bool inside = mrd_ev_before(t->now, t->device_end);
+        int64_t next = inside && t->device_end.ns < to ? t->device_end.ns : to;
         unsigned on = 0;
 
         for (unsigned k = 0; k < MRD_ONS; k++) {
-            if (t->until[k] <= t->now)
+            if (!mrd_ev_after(t->until[k], t->now))
                 continue;
             on |= 1u << k;
-            next = t->until[k] < next ? t->until[k] : next;
+            next = t->until[k].ns < next ? t->until[k].ns : next;
         }
         *(inside ? &t->part_ns[part_of(on)] : &t->pending[part_of(on)]) +=
-            (uint64_t) next - (uint64_t) t->now;
+            (uint64_t) next - (uint64_t) t->now.ns;
         if (on == 1u << MRD_ON_LOADING)
-            t->loading_ns += (uint64_t) next - (uint64_t) t->now;
-        t->now = next;
+            t->loading_ns += (uint64_t) next - (uint64_t) t->now.ns;
+        t->now = (mrd_ev_ns){ next };
     }
 }
 
 static void
 end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
 {
-    ret_pause->start_ns = t->device_end;
-    ret_pause->dur_ns = ev->ts_ns - t->device_end;
+    ret_pause->start = t->device_end;
+    ret_pause->dur_ns = ev->ts_ns - t->device_end.ns;
     ret_pause->before = t->device_last;
     memcpy(ret_pause->part_ns, t->pending, sizeof(t->pending));
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
@@ -87,16 +87,16 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
         mrd_worker_time_advance(t, ev->ts_ns);
     if (device && !t->any) {
         t->any = true;
-        t->now = t->device_end = t->first_ns = ev->ts_ns;
-    } else if (device && ev->ts_ns >= t->device_end) {
+        t->now = t->device_end = t->first = (mrd_ev_ns){ ev->ts_ns };
+    } else if (device && ev->ts_ns >= t->device_end.ns) {
         end_pause(t, ev, ret_pause);
         paused = ret_pause->dur_ns > 0;
     }
-    t->until[on] = end > t->until[on] ? end : t->until[on];
+    t->until[on] = (mrd_ev_ns){ end > t->until[on].ns ? end : t->until[on].ns };
     if (device && (uint64_t) end - (uint64_t) ev->ts_ns > t->span_ns)
         t->span_ns = (uint64_t) end - (uint64_t) ev->ts_ns;
-    if (device && end >= t->device_end) {
-        t->device_end = end;
+    if (device && end >= t->device_end.ns) {
+        t->device_end = (mrd_ev_ns){ end };
         t->device_last = ev->name;
     }
     return paused;
@@ -109,7 +109,7 @@ go_on_until(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
 
     if (t->any)
         mrd_worker_time_advance(t, ev->ts_ns);
-    t->until[on] = end > t->until[on] ? end : t->until[on];
+    t->until[on] = (mrd_ev_ns){ end > t->until[on].ns ? end : t->until[on].ns };
 }
 
 void

@@ -35,10 +35,10 @@ typedef enum {
 const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
 
 typedef struct {
-    int64_t now;                        /* accounted up to here */
-    int64_t until[MRD_ONS];             /* ends of the unions */
-    int64_t first_ns;                   /* begin of the first device span */
-    int64_t device_end;                 /* of all device spans so far */
+    mrd_ev_ns now;                      /* accounted up to here */
+    mrd_ev_ns until[MRD_ONS];           /* ends of the unions */
+    mrd_ev_ns first;                    /* begin of the first device span */
+    mrd_ev_ns device_end;               /* of all device spans so far */
     mrd_sid device_last;                /* the span that ends there */
     uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
     uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
@@ -52,7 +52,8 @@ void mrd_worker_time_init(mrd_worker_time *t);
 void mrd_worker_time_advance(mrd_worker_time *t, int64_t to);
 /* A time in which the device did nothing. */
 typedef struct {
-    int64_t start_ns, dur_ns;
+    mrd_ev_ns start;
+    mrd_dur_ns dur_ns;
     mrd_sid before;                     /* the device span before it */
     uint64_t part_ns[MRD_REPORT_PARTS]; /* what it was */
     uint64_t loading_ns;                /* of its idle part, the process loaded data */

@@ -118,7 +118,7 @@ collective_done(void *self, const mrd_gathered *c)
 {
     overview_sink *s = self;
     const mrd_gather_part *last = &c->parts[c->n - 1];
-    uint64_t late = (uint64_t) last->begin - (uint64_t) c->parts[0].begin;
+    uint64_t late = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
     late_cell *at;
 
     if (c->n < 2) {
@@ -128,7 +128,7 @@ collective_done(void *self, const mrd_gathered *c)
     s->matched++;
     s->cores[last->core].last_count++;
     s->cores[last->core].late_ns += late;
-    at = &s->late[bucket_of(s, last->begin)];
+    at = &s->late[bucket_of(s, last->begin.ns)];
     at->count++;
     if (at->count == 1 || late > at->late_ns) {
         at->late_ns = late;

@@ -38,7 +38,7 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), v->lnc_idx);
     mrd_jw_put_i64_or_null(w, MRD_STR("device_idx"), v->device_idx);
     mrd_jw_put_i64_or_null(w, MRD_STR("worker_gid"), v->worker_gid);
-    put_time(w, "start_ns", v->first_ns);
+    put_time(w, "start_ns", v->first.ns);
     put_u64(w, "window_ns", mrd_report_window(v));
     MRD_JW_KEY(w, "parts_ns");
     mrd_jw_open(w, '{');
@@ -55,7 +55,7 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     MRD_JW_KEY(w, "collectives");
     mrd_jw_open(w, '{');
     put_u64(w, "took_part", v->took_part);
-    put_u64(w, "last", v->last);
+    put_u64(w, "last", v->came_last);
     put_u64(w, "proven", v->proven);
     put_u64(w, "alone_ns", v->alone_ns);
     put_u64(w, "alone_wait_ns", v->alone_wait_ns);
@@ -169,7 +169,7 @@ put_steps(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
         put_process(w, cat, s[i].process);
         MRD_JW_KEY(w, "name");
         mrd_jw_sid(w, s[i].name);
-        put_time(w, "start_ns", s[i].start_ns);
+        put_time(w, "start_ns", s[i].start.ns);
         mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), s[i].dur_ns);
         mrd_jw_close(w, '}');
     }
@@ -188,7 +188,7 @@ put_pauses(mrd_jw *w, const mrd_report *r)
     for (size_t i = 0; i < n; i++) {
         mrd_jw_open(w, '{');
         mrd_jw_put_i64_or_null(w, MRD_STR("worker"), g[i].worker);
-        put_time(w, "start_ns", g[i].start_ns);
+        put_time(w, "start_ns", g[i].start.ns);
         mrd_jw_put_i64_or_null(w, MRD_STR("duration_ns"), g[i].dur_ns);
         mrd_jw_put_i64_or_null(w, MRD_STR("host_ns"),
                                workers[g[i].worker].unmeasured & 1u << MRD_REPORT_HOST
@@ -217,7 +217,7 @@ put_open(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
         mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), o[i].lnc_idx);
         MRD_JW_KEY(w, "name");
         mrd_jw_sid(w, o[i].name);
-        put_time(w, "start_ns", o[i].start_ns);
+        put_time(w, "start_ns", o[i].start.ns);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');

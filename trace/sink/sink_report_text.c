@@ -136,7 +136,7 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
         " came last to %" PRIu64 " of its %" PRIu64 " collective%s, %" PRIu64
         " of them proven. It caused %.0f %% of all waiting for others (proven: %.0f %%); by "
         "itself it costs %.1f %% of the workers' time (%s).",
-        w->last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
+        w->came_last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
         100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
     if (v->kind == MRD_VERDICT_UNPROVEN)
         mrd_buf_text(to, " The clocks cannot prove it: it is indistinguishable from others within "
@@ -217,12 +217,13 @@ widest_gap(const mrd_report_worker *w, size_t n)
         bool covered = false;
 
         for (size_t k = 0; k < n; k++) {
-            covered = covered || (w[k].first_ns <= w[i].last_ns && w[k].last_ns > w[i].last_ns);
-            if (w[k].first_ns > w[i].last_ns && w[k].first_ns < next)
-                next = w[k].first_ns;
+            covered = covered ||
+                      (!mrd_ev_after(w[k].first, w[i].last) && mrd_ev_after(w[k].last, w[i].last));
+            if (mrd_ev_after(w[k].first, w[i].last) && w[k].first.ns < next)
+                next = w[k].first.ns;
         }
-        if (!covered && next != INT64_MAX && (uint64_t) next - (uint64_t) w[i].last_ns > widest)
-            widest = (uint64_t) next - (uint64_t) w[i].last_ns;
+        if (!covered && next != INT64_MAX && (uint64_t) next - (uint64_t) w[i].last.ns > widest)
+            widest = (uint64_t) next - (uint64_t) w[i].last.ns;
     }
     return widest;
 }
@@ -243,8 +244,8 @@ put_title(report_sink *s)
     uint64_t gap = widest_gap(w, workers);
 
     for (size_t i = 0; i < workers; i++) {
-        first = w[i].first_ns < first ? w[i].first_ns : first;
-        last = w[i].last_ns > last ? w[i].last_ns : last;
+        first = w[i].first.ns < first ? w[i].first.ns : first;
+        last = w[i].last.ns > last ? w[i].last.ns : last;
     }
     for (size_t i = 0; i < inputs; i++)
         bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
@@ -410,7 +411,7 @@ put_late(report_sink *s)
             continue;
         put_worker(s, &w[i]);
         mrd_buf_fmt(&s->text, " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 " %9s %10s %9s\n",
-                    w[i].took_part, w[i].last, w[i].proven, mrd_text_dur(w[i].alone_ns, d[0]),
+                    w[i].took_part, w[i].came_last, w[i].proven, mrd_text_dur(w[i].alone_ns, d[0]),
                     mrd_text_dur(w[i].caused_ns, d[1]), mrd_text_dur(w[i].wait_ns, d[2]));
         shown++;
     }
@@ -498,8 +499,8 @@ put_steps(report_sink *s)
         mrd_buf_byte(&s->text, ' ');
         mrd_text_cell(&s->text, mrd_catalog_text(s->common.env->catalog, step[i].name), 19, true);
         mrd_buf_fmt(&s->text, " %12s %9s\n",
-                    mrd_text_dur((uint64_t) step[i].start_ns -
-                                     (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
+                    mrd_text_dur((uint64_t) step[i].start.ns -
+                                     (uint64_t) mrd_report_totals_of(s->common.report)->first.ns,
                                  d[0]),
                     mrd_text_dur((uint64_t) step[i].dur_ns, d[1]));
     }
@@ -522,8 +523,8 @@ put_pauses(report_sink *s)
 
         put_worker(s, &w[g[i].worker]);
         mrd_buf_fmt(&s->text, " %10s %9s %7s  ",
-                    mrd_text_dur((uint64_t) g[i].start_ns -
-                                     (uint64_t) mrd_report_totals_of(s->common.report)->first_ns,
+                    mrd_text_dur((uint64_t) g[i].start.ns -
+                                     (uint64_t) mrd_report_totals_of(s->common.report)->first.ns,
                                  d[0]),
                     mrd_text_dur((uint64_t) g[i].dur_ns, d[1]),
                     w[g[i].worker].unmeasured & 1u << MRD_REPORT_HOST
@@ -560,8 +561,8 @@ put_open(report_sink *s)
         mrd_buf_byte(&s->text, ' ');
         mrd_text_cell(&s->text, mrd_catalog_text(cat, o[i].name), 30, true);
         mrd_buf_fmt(&s->text, " %12s\n",
-                    o[i].start_ns < t->last_ns
-                        ? mrd_text_dur((uint64_t) t->last_ns - (uint64_t) o[i].start_ns, dur)
+                    mrd_ev_before(o[i].start, t->last)
+                        ? mrd_text_dur((uint64_t) t->last.ns - (uint64_t) o[i].start.ns, dur)
                         : "-");
     }
     mrd_text_left_out(&s->text,

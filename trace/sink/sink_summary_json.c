@@ -78,10 +78,10 @@ put_usage(mrd_jw *w, const mrd_summary_row *row)
 {
     put_u64(w, MRD_STR("events"), row->events);
     put_u64(w, MRD_STR("lost"), row->lost);
-    if (row->first_ns > row->last_ns)
+    if (mrd_ev_after(row->first, row->last))
         return;
-    put_i64(w, MRD_STR("first_ns"), row->first_ns);
-    put_i64(w, MRD_STR("last_ns"), row->last_ns);
+    put_i64(w, MRD_STR("first_ns"), row->first.ns);
+    put_i64(w, MRD_STR("last_ns"), row->last.ns);
     put_u64(w, MRD_STR("busy_ns"), row->busy.ns);
     put_u64(w, MRD_STR("idle_ns"), mrd_summary_idle(row));
     put_u64(w, MRD_STR("device_busy_ns"), row->device.ns);
@@ -229,8 +229,8 @@ put_losses(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum)
         mrd_jw_sid(w, l[i].cause);
         put_u64(w, MRD_STR("lost"), l[i].lost);
         put_u64(w, MRD_STR("gaps"), l[i].records);
-        put_i64(w, MRD_STR("first_ns"), l[i].first_ns);
-        put_i64(w, MRD_STR("last_ns"), l[i].last_ns);
+        put_i64(w, MRD_STR("first_ns"), l[i].first.ns);
+        put_i64(w, MRD_STR("last_ns"), l[i].last.ns);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
@@ -239,7 +239,7 @@ put_losses(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum)
 static uint64_t
 duration(const mrd_summary_totals *t)
 {
-    return t->first_ns > t->last_ns ? 0 : (uint64_t) t->last_ns - (uint64_t) t->first_ns;
+    return mrd_ev_after(t->first, t->last) ? 0 : (uint64_t) t->last.ns - (uint64_t) t->first.ns;
 }
 
 /* "s_1a2b3c4d": the vendor names its block after a hash; ours is one of the nodes' names. */
@@ -312,9 +312,9 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
 static void
 put_totals(mrd_jw *w, const mrd_summary_totals *t)
 {
-    if (t->first_ns <= t->last_ns) {
-        put_i64(w, MRD_STR("first_ns"), t->first_ns);
-        put_i64(w, MRD_STR("last_ns"), t->last_ns);
+    if (!mrd_ev_after(t->first, t->last)) {
+        put_i64(w, MRD_STR("first_ns"), t->first.ns);
+        put_i64(w, MRD_STR("last_ns"), t->last.ns);
     }
     put_u64(w, MRD_STR("total_duration_ns"), duration(t));
     put_u64(w, MRD_STR("events"), t->events);

@@ -34,7 +34,8 @@ put_title(text_sink *s)
     const mrd_summary_totals *t = mrd_summary_totals_of(s->sum);
     size_t nodes, processes;
     char from[MRD_TIME_TEXT], to[MRD_TIME_TEXT], dur[MRD_DUR_TEXT];
-    bool any = t->first_ns <= t->last_ns, wall = s->env->options->wall_time && s->env->profile == 0;
+    bool any = !mrd_ev_after(t->first, t->last),
+         wall = s->env->options->wall_time && s->env->profile == 0;
 
     mrd_summary_nodes(s->sum, &nodes);
     mrd_summary_processes(s->sum, &processes);
@@ -46,10 +47,10 @@ put_title(text_sink *s)
                      "           SIMULATED: at least a part of this was made without hardware\n");
     if (any) {
         mrd_buf_fmt(&s->text, "Time       %s",
-                    mrd_text_dur((uint64_t) t->last_ns - (uint64_t) t->first_ns, dur));
+                    mrd_text_dur((uint64_t) t->last.ns - (uint64_t) t->first.ns, dur));
         if (wall)
-            mrd_buf_fmt(&s->text, ", %s to %s", mrd_wall_text((mrd_wall_ns){ t->first_ns }, from),
-                        mrd_wall_text((mrd_wall_ns){ t->last_ns }, to));
+            mrd_buf_fmt(&s->text, ", %s to %s", mrd_wall_text((mrd_wall_ns){ t->first.ns }, from),
+                        mrd_wall_text((mrd_wall_ns){ t->last.ns }, to));
         mrd_buf_byte(&s->text, '\n');
     }
     mrd_buf_fmt(&s->text,
@@ -160,7 +161,8 @@ put_types(text_sink *s, const mrd_summary_row *row, const char *title, size_t mo
 static uint64_t
 window(const mrd_summary_row *row)
 {
-    return row->first_ns > row->last_ns ? 0 : (uint64_t) row->last_ns - (uint64_t) row->first_ns;
+    return mrd_ev_after(row->first, row->last) ? 0
+                                               : (uint64_t) row->last.ns - (uint64_t) row->first.ns;
 }
 
 static void

@@ -453,8 +453,8 @@ collective_done(void *self, const mrd_gathered *c)
         r->slots[F_SIZE].i = c->size;
         r->slots[F_PARTS].i = (int64_t) c->n;
         r->slots[F_POS].i = (int64_t) i;
-        r->slots[F_TS].i = p->begin;
-        r->slots[F_END].i = p->end;
+        r->slots[F_TS].i = p->begin.ns;
+        r->slots[F_END].i = p->end.ns;
         r->slots[F_BOUND].i =
             p->bound_ns == MRD_BOUND_LOCAL && !r->bounded[w->process] ? -1 : bound_of(p->bound_ns);
         r->slots[F_MAPPING].i = mapping_of(r, p->core);

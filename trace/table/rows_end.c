@@ -382,12 +382,12 @@ end_verdicts(mrd_rows *r)
         r->slots[F_WORKER].i = number_of(r, &v[i]);
         r->slots[F_LNC].i = v[i].lnc_idx;
         r->slots[F_DEVICE].i = v[i].device_idx;
-        r->slots[F_FIRST].i = v[i].first_ns;
-        r->slots[F_LAST].i = v[i].last_ns;
+        r->slots[F_FIRST].i = v[i].first.ns;
+        r->slots[F_LAST].i = v[i].last.ns;
         for (size_t k = 0; k < MRD_REPORT_PARTS && k <= F_PART_LAST - F_PART_FIRST; k++)
             r->slots[F_PART_FIRST + k].i = (int64_t) v[i].part_ns[k];
         r->slots[F_TOOK_PART].i = (int64_t) v[i].took_part;
-        r->slots[F_LAST_N].i = (int64_t) v[i].last;
+        r->slots[F_LAST_N].i = (int64_t) v[i].came_last;
         r->slots[F_PROVEN_N].i = (int64_t) v[i].proven;
         r->slots[F_ALONE_NS].i = (int64_t) v[i].alone_ns;
         r->slots[F_ALONE_WAIT_NS].i = (int64_t) v[i].alone_wait_ns;
