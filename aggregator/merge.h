@@ -17,6 +17,8 @@ typedef struct {
     uint64_t dropped;
     mrd_gap gaps[MRD_GAPS_MAX]; /* losses without a record among the events; rows of causes */
     size_t n_gaps;
+    mrd_gap pauses[MRD_PAUSES_MAX]; /* RAW of the node: nothing was to be recorded */
+    size_t n_pauses;
     char causes[MRD_LOSSES_MAX][48];
     char message[MRD_TEXT_MAX];
 } merge_node;

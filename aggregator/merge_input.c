@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "aggregator/core/text.h"
+#include "base/num.h"
 
 static void
 node_gaps(const mrd_counts *c, merge_node *n)
@@ -13,6 +14,22 @@ node_gaps(const mrd_counts *c, merge_node *n)
             n->gaps[n->n_gaps++] = c->gaps.v[i];
     for (unsigned i = 0; i < c->n_losses; i++)
         mrd_text_set(n->causes[i], sizeof(n->causes[i]), c->losses[i].cause);
+}
+
+/* What was to be paused in its clock; a pause that has no end lasts as long as the session. */
+static void
+node_pauses(const mrd_session *s, const mrd_part *p, merge_node *n)
+{
+    int64_t stop = s->stop.ns == 0 ? INT64_MAX : mrd_sat_sub(s->stop.ns, mrd_part_shift(p));
+    mrd_gap all[MRD_PAUSES_MAX];
+    size_t n_all = mrd_session_pauses(s, p, all);
+
+    for (size_t i = 0; i < n_all; i++) {
+        mrd_local_ns end = { stop < all[i].last.ns ? stop : all[i].last.ns };
+
+        if (end.ns != INT64_MAX && end.ns > all[i].first.ns)
+            n->pauses[n->n_pauses++] = (mrd_gap){ .first = all[i].first, .last = end };
+    }
 }
 
 merge_input *
@@ -46,6 +63,7 @@ mrd_merge_input_new(const mrd_session_store *store, const mrd_timescale *t, cons
         n->same_clock = t->same_clock && !p->simulated && strcmp(p->boot_id, t->boot_id) == 0;
         n->dropped = mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);
         node_gaps(&p->counts, n);
+        node_pauses(s, p, n);
         n->events = p->events;
         n->frames = mrd_part_frames(p);
         in->events += p->events;

@@ -8,7 +8,7 @@
 typedef struct {
     mrd_source base;
     size_t n, at;
-    mrd_event v[MRD_GAPS_MAX];
+    mrd_event v[MRD_GAPS_MAX + MRD_PAUSES_MAX];
 } marks;
 
 /* ---- As a source ---- */
@@ -123,7 +123,8 @@ mark_track(const merge_node *node, uint32_t clock, mrd_catalog *cat)
 }
 
 static void
-mark(marks *m, const merge_node *node, uint32_t clock, const mrd_gap *gap, mrd_catalog *cat)
+mark(marks *m, const mrd_merge_marks_of *of, const mrd_gap *gap, const char *cause,
+     mrd_catalog *cat)
 {
     int64_t dur;
 
@@ -133,8 +134,8 @@ mark(marks *m, const merge_node *node, uint32_t clock, const mrd_gap *gap, mrd_c
                               .ts_ns = gap->first.ns,
                               .dur_ns = dur,
                               .ivalue = gap->count > INT64_MAX ? INT64_MAX : (int64_t) gap->count,
-                              .name = mrd_catalog_intern(cat, node->causes[gap->cause]),
-                              .track = mark_track(node, clock, cat),
+                              .name = mrd_catalog_intern(cat, cause),
+                              .track = mark_track(of->node, of->clock, cat),
                               .seq = m->n };
     m->n++;
 }
@@ -164,8 +165,10 @@ mrd_merge_marks_open(const mrd_merge_marks_of *of, mrd_catalog *cat, mrd_source 
 
         if (strcmp(node->causes[gap.cause], "recorder-window") != 0 ||
             cut_to_between(&gap, batches, n))
-            mark(m, node, of->clock, &gap, cat);
+            mark(m, of, &gap, node->causes[gap.cause], cat);
     }
+    for (size_t i = 0; i < node->n_pauses; i++)
+        mark(m, of, &node->pauses[i], MRD_LOSS_PAUSED, cat);
     free(batches);
     if (m->n > 1)
         qsort(m->v, m->n, sizeof(m->v[0]), event_order);

@@ -3,6 +3,8 @@
  * batches were sealed already (spool-full, refused, recorder-window, spool-damaged, a recorder's
  * memory): loss records of the node as a whole, at the times its agent says. Inside aggregator/ only.
  *
+ * Pauses of the session are such records, too, of no event and named MRD_LOSS_PAUSED.
+ *
  * What a flight recorder let go is marked only where it lies between stored batches of the node and
  * none covers it: before, between and behind windows nobody wanted anything.
  */

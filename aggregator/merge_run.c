@@ -345,7 +345,7 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
     size_t n = 0;
     mrd_err err;
 
-    if (part->node->n_gaps == 0 || c == NULL)
+    if (part->node->n_gaps + part->node->n_pauses == 0 || c == NULL)
         return MRD_OK;
     part_spool(p, part);
     err = mrd_merge_marks_open(&(mrd_merge_marks_of){ .node = part->node,

@@ -599,9 +599,14 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
     int64_t window = mrd_json_int(node, "window_ns", 0);
     int64_t covered = mrd_json_int(node, "covered_ns", 0);
+    int64_t paused = mrd_json_int(node, "paused_ns", 0);
     char part[MRD_DUR_TEXT], all[MRD_DUR_TEXT];
 
-    if (mrd_sat_sub(window, covered) <= COVER_MIN ||
+    if (paused > 0) /* as was asked for */
+        fprintf(stderr, "meridian %s: node %s: not recorded (paused): %s of %s\n", command,
+                mrd_json_str(node, "instance_id", "?"), mrd_dur_text(paused, part),
+                mrd_dur_text(window, all));
+    if (mrd_sat_sub(mrd_sat_sub(window, covered), paused) <= COVER_MIN ||
         strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
         mrd_cluster_in(node, "refused|missing")) /* which says enough */
         return true;

@@ -8,14 +8,14 @@ WITH running AS (
   SELECT w.session_id AS session_id, w.worker AS worker, l.ts_ns AS from_ns, l.ts_ns + l.dur_ns AS to_ns, 'lost' AS what
   FROM losses AS l
   JOIN workers AS w ON w.session_id = l.session_id AND w.process_key = l.process_key
-  WHERE l.lost > 0 AND l.dur_ns > 0 AND (l.lnc_idx = -1 OR l.lnc_idx = w.lnc_idx)
+  WHERE (l.lost > 0 OR l.cause = 'paused') AND l.dur_ns > 0 AND (l.lnc_idx = -1 OR l.lnc_idx = w.lnc_idx)
     AND l.cause NOT IN ('ring-full', 'ring-record-too-big', 'ring-other')
   UNION ALL
   SELECT w.session_id AS session_id, w.worker AS worker, l.ts_ns AS from_ns, l.ts_ns + l.dur_ns AS to_ns, 'lost' AS what
   FROM losses AS l
   JOIN processes AS p ON p.session_id = l.session_id AND p.process_key = l.process_key
   JOIN workers AS w ON w.session_id = l.session_id AND w.instance_id = l.instance_id
-  WHERE p.is_node = 1 AND w.process_key <> l.process_key AND l.lost > 0 AND l.dur_ns > 0
+  WHERE p.is_node = 1 AND w.process_key <> l.process_key AND (l.lost > 0 OR l.cause = 'paused') AND l.dur_ns > 0
     AND l.cause NOT IN ('ring-full', 'ring-record-too-big', 'ring-other')
 ), edge AS (
   SELECT session_id, worker, from_ns AS at_ns, what, 1 AS change FROM running

@@ -211,12 +211,17 @@ makes_holes(const mrd_loss *l)
 }
 
 mrd_dur_ns
-mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to)
+mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n_apart, mrd_local_ns from,
+                 mrd_local_ns to)
 {
-    mrd_gap v[MRD_GAPS_MAX + MRD_LOSSES_MAX];
+    mrd_gap v[MRD_GAPS_MAX + MRD_LOSSES_MAX + MRD_APART_MAX];
     bool told[MRD_LOSSES_MAX] = { false };
     size_t n = 0;
+    mrd_dur_ns others;
 
+    for (size_t i = 0; i < n_apart && i < MRD_APART_MAX; i++)
+        v[n++] = apart[i];
+    others = mrd_gaps_union(v, n, from.ns, to.ns);
     for (unsigned i = 0; i < c->gaps.n; i++) {
         told[c->gaps.v[i].cause] = true;
         if (makes_holes(&c->losses[c->gaps.v[i].cause]))
@@ -225,7 +230,7 @@ mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to)
     for (unsigned i = 0; i < c->n_losses; i++) /* without gaps: from first to last */
         if (!told[i] && makes_holes(&c->losses[i]))
             v[n++] = (mrd_gap){ .first = c->losses[i].first, .last = c->losses[i].last };
-    return mrd_gaps_union(v, n, from.ns, to.ns);
+    return mrd_gaps_union(v, n, from.ns, to.ns) - others;
 }
 
 /* ---- In the manifest ---- */

@@ -38,8 +38,11 @@ uint64_t mrd_counts_lost(const mrd_counts *c);
 /* Those of them that nobody had asked for: no session wanted them, or a flight recorder made room.
  */
 uint64_t mrd_counts_unwanted(const mrd_counts *c);
-/* How much of these local times is in a gap of the record: the union of the gaps. */
-mrd_dur_ns mrd_counts_holes(const mrd_counts *c, mrd_local_ns from, mrd_local_ns to);
+/* How much of these local times is in a gap of the record: the union of the gaps, without what lies in
+ * one of the n times `apart`, at most MRD_APART_MAX, which are told for themselves. */
+#define MRD_APART_MAX 64
+mrd_dur_ns mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n, mrd_local_ns from,
+                            mrd_local_ns to);
 mrd_json *mrd_counts_json(const mrd_counts *c); /* NULL without memory */
 void mrd_counts_load(mrd_counts *to, const mrd_json *o);
 

@@ -6,6 +6,7 @@
 #include "aggregator/core/empty.h"
 #include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/version.h"
 
@@ -33,12 +34,16 @@ epochs_json(const mrd_part *p, uint64_t *ret_missing)
 }
 
 /* How much of the window from start to stop (or now) the node recorded: less for who joined late,
- * refused or was lost. Beginnings that differ by less than COVER_SLACK are the same. */
+ * refused or was lost. Beginnings that differ by less than COVER_SLACK are the same. What lies between
+ * covered_from and covered_to is exactly covered, paused and not recorded. */
 static void
 put_coverage(const mrd_session *s, const mrd_part *p, mrd_sess_ns now, mrd_json *o)
 {
     int64_t end = s->stop.ns != 0 && s->stop.ns < now.ns ? s->stop.ns : now.ns;
-    int64_t from = mrd_part_began(p).ns, to, holes = mrd_part_holes(p);
+    mrd_gap pauses[MRD_PAUSES_MAX];
+    size_t n = mrd_session_pauses(s, p, pauses);
+    mrd_dur_ns shift = mrd_part_shift(p);
+    int64_t from = mrd_part_began(p).ns, to, paused, holes = mrd_part_holes(p, pauses, n);
 
     if (s->go.ns == 0 || end <= s->go.ns)
         return;
@@ -47,12 +52,15 @@ put_coverage(const mrd_session *s, const mrd_part *p, mrd_sess_ns now, mrd_json 
     to = p->state == MRD_PART_LOST && p->lost.ns != 0 && p->lost.ns < end ? p->lost.ns : end;
     if (to < from)
         to = from = end;
-    holes = holes > to - from ? to - from : holes;
+    paused = mrd_gaps_union(pauses, n, mrd_sat_sub(from, shift), mrd_sat_sub(to, shift));
+    holes = holes > to - from - paused ? to - from - paused : holes;
+    if (n > 0)
+        mrd_json_set(o, "paused_ns", mrd_json_new_int(paused));
     if (holes > 0)
         mrd_json_set(o, "not_recorded_ns", mrd_json_new_int(holes));
     mrd_json_put_instant(o, "covered_from", from);
     mrd_json_put_instant(o, "covered_to", to);
-    mrd_json_set(o, "covered_ns", mrd_json_new_int(to - from - holes));
+    mrd_json_set(o, "covered_ns", mrd_json_new_int(to - from - holes - paused));
     mrd_json_set(o, "window_ns", mrd_json_new_int(end - s->go.ns));
 }
 

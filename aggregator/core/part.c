@@ -112,24 +112,31 @@ mrd_part_is_over(const mrd_part *p)
     return p->state == MRD_PART_FLUSHED || mrd_part_is_without(p);
 }
 
+mrd_dur_ns
+mrd_part_shift(const mrd_part *p)
+{
+    bool aligned = p->clock.state[0] != '\0' && p->clock.bound >= 0;
+
+    return aligned ? p->clock.offset : (int64_t) ((uint64_t) p->wall.ns - (uint64_t) p->local.ns);
+}
+
 mrd_sess_ns
 mrd_part_began(const mrd_part *p)
 {
-    bool aligned = p->clock.state[0] != '\0' && p->clock.bound >= 0;
     uint64_t began = (uint64_t) p->started.ns; /* a manifest may say anything */
 
     if (p->started.ns == 0 || p->state == MRD_PART_REFUSED || p->state == MRD_PART_MISSING)
         return (mrd_sess_ns){ 0 };
-    began += aligned ? (uint64_t) p->clock.offset : (uint64_t) p->wall.ns - (uint64_t) p->local.ns;
+    began += (uint64_t) mrd_part_shift(p);
     return (mrd_sess_ns){ mrd_time_checked((int64_t) began) };
 }
 
 mrd_dur_ns
-mrd_part_holes(const mrd_part *p)
+mrd_part_holes(const mrd_part *p, const mrd_gap *pauses, size_t n)
 {
     mrd_local_ns end = { p->stopped.ns == 0 ? INT64_MAX : p->stopped.ns };
 
-    return mrd_counts_holes(&p->counts, p->started, end);
+    return mrd_counts_holes(&p->counts, pauses, n, p->started, end);
 }
 
 bool

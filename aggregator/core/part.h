@@ -96,9 +96,13 @@ bool mrd_part_is_without(const mrd_part *p);
 bool mrd_part_is_over(const mrd_part *p);
 /* The session time at which its recording began, 0: it did not. */
 mrd_sess_ns mrd_part_began(const mrd_part *p);
+/* What is added to a time of the node's clock to have the session's: as measured, else as its two clocks
+ * were read. */
+mrd_dur_ns mrd_part_shift(const mrd_part *p);
 /* Time between the first and the last loss of each cause, counted once: while events that a session
- * wanted are lost, and not of a thread's own annotations, the node's record has holes. */
-mrd_dur_ns mrd_part_holes(const mrd_part *p);
+ * wanted are lost, and not of a thread's own annotations, the node's record has holes. Without the n
+ * pauses of the session (mrd_session_pauses), in which nothing was to be recorded. */
+mrd_dur_ns mrd_part_holes(const mrd_part *p, const mrd_gap *pauses, size_t n);
 bool mrd_part_knows(const mrd_part *p, size_t trigger);
 
 /* The numbers stored in one epoch; NULL: none yet. */

@@ -2,6 +2,7 @@
 
 #include "aggregator/core/text.h"
 #include "base/jobid.h"
+#include "base/num.h"
 #include "base/obj.h"
 
 static const char *const states[MRD_SESSION_STATES] = { "arming",  "recording", "stopping",
@@ -123,6 +124,23 @@ bool
 mrd_session_waits_for_job(const mrd_session *s)
 {
     return s->params.wait;
+}
+
+size_t
+mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX])
+{
+    size_t n = p->unchangeable ? 0 : s->changes.n_pauses;
+    mrd_dur_ns shift = mrd_part_shift(p);
+
+    for (size_t i = 0; i < n; i++) {
+        const mrd_pause *k = &s->changes.pauses[i];
+
+        ret[i] = (mrd_gap){
+            .first = { mrd_sat_sub(k->from.ns, shift) },
+            .last = { k->to.ns == 0 ? INT64_MAX : mrd_sat_sub(k->to.ns, shift) },
+        };
+    }
+    return n;
 }
 
 bool

@@ -202,7 +202,10 @@ bool mrd_session_is_recorder(const mrd_session *s);       /* keeps the last mome
 bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
 bool mrd_session_is_over(const mrd_session *s);           /* complete or failed */
 bool mrd_session_is_paused(const mrd_session *s);         /* or will be at once */
-bool mrd_session_is_merging(const mrd_session *s);        /* a job waits or runs */
+/* The times in which this part was to record nothing, by its node's clock; to INT64_MAX: it still does.
+ * Returns how many, none for a node that cannot pause. */
+size_t mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX]);
+bool mrd_session_is_merging(const mrd_session *s); /* a job waits or runs */
 /* The node's part, NULL when it has none. */
 mrd_part *mrd_session_part(const mrd_session *s, const char *instance_id);
 /* What contradicts its clocks: frames on arrival and, once it was merged, all the rest. */

@@ -398,7 +398,68 @@ TEST(a_number_that_cannot_be_counted)
 static int64_t
 holes(const mrd_counts *c, int64_t from)
 {
-    return mrd_counts_holes(c, (mrd_local_ns){ from }, (mrd_local_ns){ INT64_MAX });
+    return mrd_counts_holes(c, NULL, 0, (mrd_local_ns){ from }, (mrd_local_ns){ INT64_MAX });
+}
+
+/* What is paused is told for itself: each instant of a window is paused, a hole, or recorded, and in one of
+ * them only. Counted instant by instant. */
+TEST(holes_and_pauses_share_no_instant)
+{
+    uint64_t state = 12345;
+
+    for (int turn = 0; turn < 400; turn++) {
+        mrd_counts c = { .n_losses = 2 };
+        mrd_gap pauses[5], again[5];
+        uint8_t at[200] = { 0 };
+        size_t n_pauses, n_gaps;
+        int64_t holes_want = 0, paused_want = 0;
+
+        memset(pauses, 0, sizeof(pauses));
+#define NEXT(n)                                                                                    \
+    ((size_t) ((state = state * 6364136223846793005u + 1442695040888963407u) >> 33) % (n))
+        snprintf(c.losses[0].cause, sizeof(c.losses[0].cause), "spool-full");
+        snprintf(c.losses[1].cause, sizeof(c.losses[1].cause), "ring-full"); /* makes no holes */
+        for (unsigned i = 0; i < 2; i++) {
+            c.losses[i].count = 1;
+            c.losses[i].first.ns = 0;
+            c.losses[i].last.ns = 200;
+        }
+        n_gaps = 1 + NEXT(6);
+        for (size_t i = 0; i < n_gaps; i++) {
+            int64_t from = (int64_t) NEXT(180), to = from + 1 + (int64_t) NEXT(20);
+            uint8_t cause = (uint8_t) NEXT(2);
+
+            c.gaps.v[c.gaps.n++] =
+                (mrd_gap){ .first = { from }, .last = { to }, .count = 1, .cause = cause };
+            for (int64_t k = from; k < to && cause == 0; k++)
+                at[k] |= 1;
+        }
+        /* Without gaps a cause is one hole from its first loss to its last. */
+        for (unsigned i = 0, told = 0; i < c.gaps.n + 1; i++) {
+            if (i < c.gaps.n)
+                told |= c.gaps.v[i].cause == 0;
+            else if (!told)
+                memset(at, 1, sizeof(at));
+        }
+        n_pauses = NEXT(6);
+        for (size_t i = 0; i < n_pauses; i++) {
+            int64_t from = (int64_t) NEXT(180), to = from + 1 + (int64_t) NEXT(40);
+
+            pauses[i] = (mrd_gap){ .first = { from }, .last = { to } };
+            for (int64_t k = from; k < to && k < 200; k++)
+                at[k] |= 2;
+        }
+        memcpy(again, pauses, sizeof(again));
+        for (size_t k = 10; k < 190; k++) {
+            holes_want += at[k] == 1;
+            paused_want += (at[k] & 2) != 0;
+        }
+        CHECK_INT(
+            mrd_counts_holes(&c, pauses, n_pauses, (mrd_local_ns){ 10 }, (mrd_local_ns){ 190 }),
+            holes_want);
+        CHECK_INT(mrd_gaps_union(again, n_pauses, 10, 190), paused_want);
+#undef NEXT
+    }
 }
 
 /* Two losses a minute apart are two short holes, however often they are told and loaded. */

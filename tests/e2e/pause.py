@@ -1,6 +1,7 @@
 """A session is paused, goes on and is changed from the control plane while it records: on all nodes at one time, also over the death of an agent and of
 the aggregator, and what it records afterwards is what was asked for last."""
 import glob
+import json
 import os
 import time
 
@@ -101,5 +102,28 @@ with Cluster() as c:
     for d in (a, b):
         equal(found.get(d.pid, {}).get("nrt_execute"), 3 + 4 + 5, f"executions outside of the pause, and all of them: {found}")
         equal(found.get(d.pid, {}).get("nc_exec_running"), 2 * (3 + 4), f"the device's until the change, two physical cores each: {found}")
+
+    # ---- The paused time is told as such, everywhere, and every part adds up to the window ----
+    pause, = doc["pauses"]
+    paused = pause["to_ns"] - pause["from_ns"]
+    for n in doc["nodes"]:
+        equal(n["paused_ns"], paused, "the manifest")
+        equal(n["covered_ns"] + n["paused_ns"] + n.get("not_recorded_ns", 0), n["covered_to_ns"] - n["covered_from_ns"], "adds up")
+    _, err = c.run("status", id, want=None)
+    check("incomplete" not in err, f"it was asked for: {err}")
+    near = lambda ns: abs(ns - paused) < 2 * 10**6  # the bounds of two nodes' clocks
+    losses = [l for l in load_json(c.path("paused", "system_profile.json"))["losses"] if l["cause"] == "paused"]
+    equal(sorted(l["instance_id"] for l in losses), ["i-test0", "i-test1"], "a record on each node's line")
+    check(all(near(l["duration"]) and l["lost"] == 0 and abs(l["timestamp"] - pause["from_ns"]) < 2 * 10**6 for l in losses), f"when it was: {losses} {pause}")
+    c.run("fetch", id, "-o", c.path("told"), "--format", "report-json", "--format", "report-text", "--format", "summary-json", "--format", "summary-text", "--format", "perfetto", want=None)
+    read = lambda ending: b"".join(open(p, "rb").read() for p in glob.glob(c.path("told", "*")) if p.endswith(ending))
+    workers = json.loads(read("report.json"))["report"]["workers"]
+    check(len(workers) == 2 and all(near(w["paused_ns"]) and w["parts_ns"]["not_recorded"] == w["paused_ns"] for w in workers), f"the report: {workers}")
+    check(all(sum(v or 0 for v in w["parts_ns"].values()) == w["window_ns"] for w in workers), f"its parts: {workers}")
+    check(b"Not recorded (paused)" in read("report.txt"), "and in words")
+    told_of = [l for l in json.loads(read("summary.json"))["summary"]["losses"] if l["cause"] == "paused"]
+    check(len(told_of) == 2 and all(near(l["paused_ns"]) and l["lost"] == 0 for l in told_of), f"the summary: {told_of}")
+    check(b"not recorded (paused): " in read("summary.txt"), "and in words")
+    check(b"not recorded (paused)" in read(".pftrace"), "the timeline")
     equal([p["counters"]["begun"] - p["counters"]["delivered"] - p["counters"]["dropped"] for p in doc["nodes"]], [0, 0], "nothing is lost uncounted")
 finish()

@@ -96,6 +96,32 @@ forget(test_profile *p)
     p->n = 0;
 }
 
+/* A pause is not recorded, and no loss: it is neither idle nor exposed, and of computation what is known is. */
+TEST(what_was_paused_is_not_recorded_and_no_loss)
+{
+    test_profile *p = test_profile_new();
+    mrd_event *ev;
+    json_t *r;
+
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 0, 1000); /* reaches into the pause */
+    ev = profile_add(p, MRD_LOSS, p->loss, MRD_LOSS_PAUSED, 700, 2000);
+    ev->ivalue = 0;
+    ev = profile_add(p, MRD_LOSS, p->loss, "runtime-ring", 2500, 700); /* both until 2,700 */
+    ev->ivalue = 3;
+    profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 4000, 500);
+    r = report(p);
+    CHECK(part(r, 0, "compute") == 1000 + 500);
+    CHECK(part(r, 0, "not_recorded") == 1700 + 500);
+    CHECK(number(worker(r, 0), "paused_ns") == 1700);
+    CHECK(part(r, 0, "idle") == 800);
+    CHECK(parts_sum(r, 0) == 4500);
+    CHECK(number(worker(r, 0), "lost") == 3);
+    CHECK(json_array_size(json_object_get(r, "longest_pauses")) == 0); /* none that is known */
+    json_decref(r);
+    test_profile_free(p);
+}
+
 TEST(every_instant_is_in_one_part)
 {
     test_profile *p = test_profile_new();

@@ -244,10 +244,12 @@ TEST(losses_are_of_some_workers)
         { "ring-other", 3, HOST, { false, false, false } },
         { "runtime-ring", 3, DEVICE, { false, true, false } },
         { "spool-full", 1, GPU, { true, true, false } },
+        { MRD_LOSS_PAUSED, 0, HOST, { false, false, true } }, /* of no event */
     };
     world w = world_new();
     mrd_track t;
     mrd_track_id node;
+    mrd_work_on on = MRD_ONS;
 
     mrd_track_init(&t, w.p->node, MRD_SRC_MERIDIAN);
     node = mrd_catalog_track(w.p->cat, &t);
@@ -260,14 +262,19 @@ TEST(losses_are_of_some_workers)
                              .ivalue = rows[i].count,
                              .track = track(&w, rows[i].at) };
 
-            CHECK_ROW(rows[i].cause, mrd_workers_lost(w.who, &ev, k) == rows[i].of[k]);
+            on = MRD_ONS;
+            CHECK_ROW(rows[i].cause, mrd_workers_lost(w.who, &ev, k, &on) == rows[i].of[k]);
+            CHECK_ROW(rows[i].cause,
+                      !rows[i].of[k] ||
+                          on == (strcmp(rows[i].cause, MRD_LOSS_PAUSED) == 0 ? MRD_ON_PAUSED
+                                                                             : MRD_ON_GAP));
         }
     for (uint32_t k = 0; k < 3; k++) { /* of the first node as a whole: process 1 is of another */
         mrd_event ev = {
             .kind = MRD_LOSS, .name = name_of(&w, "memory"), .ivalue = 1, .track = node
         };
 
-        CHECK(mrd_workers_lost(w.who, &ev, k) == (k < 2));
+        CHECK(mrd_workers_lost(w.who, &ev, k, &on) == (k < 2));
     }
     world_free(&w);
 }
@@ -283,6 +290,7 @@ TEST(a_loss_is_of_its_process_or_of_the_whole_node)
         for (unsigned whole = 0; whole < 2; whole++) {
             mrd_process proc;
             mrd_event ev = { .kind = MRD_LOSS, .name = name_of(&w, "memory"), .ivalue = 1 };
+            mrd_work_on on;
             mrd_track t;
 
             mrd_process_init(&proc);
@@ -294,7 +302,7 @@ TEST(a_loss_is_of_its_process_or_of_the_whole_node)
             open_workers(&w, true);
             REQUIRE(mrd_workers_count(w.who) == 3);
             for (uint32_t k = 0; k < 3; k++)
-                CHECK(mrd_workers_lost(w.who, &ev, k) == (whole && (k < 2) == (same == 1)));
+                CHECK(mrd_workers_lost(w.who, &ev, k, &on) == (whole && (k < 2) == (same == 1)));
         }
     world_free(&w);
 }

@@ -469,11 +469,13 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 static void
 add_gap(mrd_report *r, const mrd_event *ev)
 {
+    mrd_work_on on;
+
     for (uint32_t i = 0; i < r->n_all; i++) {
-        if (!mrd_workers_lost(r->who, ev, i))
+        if (!mrd_workers_lost(r->who, ev, i, &on))
             continue;
-        r->all[i].pub.lost += (uint64_t) ev->ivalue;
-        mrd_worker_time_lose(&r->all[i].time, ev);
+        r->all[i].pub.lost += ev->ivalue > 0 ? (uint64_t) ev->ivalue : 0;
+        mrd_worker_time_lose(&r->all[i].time, on, ev);
     }
 }
 
@@ -637,6 +639,7 @@ mrd_report_finish(mrd_report *r)
         w->pub.first = w->time.first;
         w->pub.last = w->time.device_end;
         memcpy(w->pub.part_ns, w->time.part_ns, sizeof(w->pub.part_ns));
+        w->pub.paused_ns = w->time.paused_ns;
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
     if ((err = drop_empty(r)) != MRD_OK)

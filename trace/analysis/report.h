@@ -86,6 +86,7 @@ typedef struct {
     int64_t worker_gid;
     mrd_ev_ns first, last; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t paused_ns;                /* of MRD_REPORT_UNRECORDED: the session was paused */
     uint64_t idle_ns[MRD_IDLE_CAUSES]; /* of the idle part */
     unsigned unmeasured;        /* a bit for each part that its trace cannot tell (1u << part) */
     uint64_t lost;              /* events lost of it; those of its process when no core is named */

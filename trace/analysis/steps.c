@@ -400,9 +400,11 @@ worker_add(mrd_steps *s, const mrd_work *work, const mrd_event *ev)
 static void
 loss_add(mrd_steps *s, const mrd_event *ev)
 {
+    mrd_work_on on;
+
     for (uint32_t i = 0; i < s->n_workers; i++) {
-        if (mrd_workers_lost(s->who, ev, i))
-            mrd_worker_time_lose(&s->workers[i].time, ev);
+        if (mrd_workers_lost(s->who, ev, i, &on))
+            mrd_worker_time_lose(&s->workers[i].time, on, ev);
     }
 }
 

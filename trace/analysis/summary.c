@@ -324,6 +324,7 @@ add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
     l->records++;
     l->lost = mrd_sat_count(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
     l->last = (mrd_ev_ns){ end > l->last.ns ? end : l->last.ns };
+    l->gaps_ns = mrd_sat_count(l->gaps_ns, (uint64_t) end - (uint64_t) ev->ts_ns);
     return MRD_OK;
 }
 

@@ -52,6 +52,7 @@ typedef struct {
     mrd_track_id track;
     mrd_sid cause;
     uint64_t records, lost;
+    uint64_t gaps_ns; /* of all records together */
     mrd_ev_ns first, last;
 } mrd_summary_loss;
 

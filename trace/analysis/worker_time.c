@@ -30,7 +30,7 @@ part_of(unsigned on)
         return MRD_REPORT_WAITING;
     if (on & 1u << MRD_ON_COMPUTE)
         return on & 1u << MRD_ON_COLLECTIVE ? MRD_REPORT_BOTH : MRD_REPORT_COMPUTE;
-    if (on & 1u << MRD_ON_GAP)
+    if (on & (1u << MRD_ON_PAUSED | 1u << MRD_ON_GAP))
         return MRD_REPORT_UNRECORDED; /* whatever else there was */
     if (on & 1u << MRD_ON_COLLECTIVE)
         return MRD_REPORT_EXPOSED;
@@ -56,6 +56,9 @@ mrd_worker_time_advance(mrd_worker_time *t, int64_t to)
         }
         *(inside ? &t->part_ns[part_of(on)] : &t->pending[part_of(on)]) +=
             (uint64_t) next - (uint64_t) t->now.ns;
+        if (part_of(on) == MRD_REPORT_UNRECORDED && (on & 1u << MRD_ON_PAUSED) != 0)
+            *(inside ? &t->paused_ns : &t->pending_paused) +=
+                (uint64_t) next - (uint64_t) t->now.ns;
         if (on == 1u << MRD_ON_LOADING)
             t->loading_ns += (uint64_t) next - (uint64_t) t->now.ns;
         t->now = (mrd_ev_ns){ next };
@@ -74,6 +77,8 @@ end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
     memset(t->pending, 0, sizeof(t->pending));
     ret_pause->loading_ns = t->loading_ns;
     t->loading_ns = 0;
+    t->paused_ns += t->pending_paused;
+    t->pending_paused = 0;
 }
 
 bool
@@ -119,9 +124,9 @@ mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev)
 }
 
 void
-mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev)
+mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
 {
-    go_on_until(t, MRD_ON_GAP, ev);
+    go_on_until(t, on, ev);
 }
 
 void

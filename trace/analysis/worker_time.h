@@ -9,7 +9,8 @@
  *   compute   the device computes (nc_exec_running, kernels)
  *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
  *   host      the device is idle and the runtime is in a call for this core
- *   not_recorded  events of this core were lost (MRD_LOSS), and nothing above is known of the time
+ *   not_recorded  events of this core were lost (MRD_LOSS), or the session was paused (of it,
+ *             paused_ns), and nothing above is known of the time
  *   idle      none of these
  *
  * Spans come in the order of their begins. Threads: belongs to one thread.
@@ -43,6 +44,7 @@ typedef struct {
     uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
     uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
     uint64_t loading_ns;                /* of pending[MRD_REPORT_IDLE], the process loaded data */
+    uint64_t paused_ns, pending_paused; /* of MRD_REPORT_UNRECORDED, the session was paused */
     uint64_t span_ns;                   /* the longest device span so far */
     bool any;                           /* a device span was there */
 } mrd_worker_time;
@@ -64,9 +66,9 @@ bool mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const 
                          mrd_worker_pause *ret_pause);
 /* The worker's process loads data from ev's begin to its end. */
 void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
-/* Events are lost from ev's begin to its end: from here on nothing is known but what comes
- * nevertheless. */
-void mrd_worker_time_lose(mrd_worker_time *t, const mrd_event *ev);
+/* Nothing is recorded from ev's begin to its end (MRD_ON_GAP: events are lost; MRD_ON_PAUSED): from here
+ * on nothing is known but what comes nevertheless. */
+void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
 /* The account up to `at`, after the last device span too: for parts of a window. */
 void mrd_worker_time_read(mrd_worker_time *t, int64_t at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 

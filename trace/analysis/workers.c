@@ -326,14 +326,17 @@ is_elsewhere(const mrd_workers *w, const mrd_event *ev)
 }
 
 bool
-mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker)
+mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker, mrd_work_on *ret_on)
 {
     const mrd_track *t = mrd_catalog_borrow_track(w->cat, ev->track);
     const mrd_worker *mine = &w->all[worker];
     const mrd_process *lost = mrd_catalog_borrow_process(w->cat, t->process);
 
-    if (ev->ivalue <= 0 || is_elsewhere(w, ev))
+    bool paused = mrd_str_is(mrd_catalog_text(w->cat, ev->name), MRD_LOSS_PAUSED);
+
+    if ((ev->ivalue <= 0 && !paused) || is_elsewhere(w, ev))
         return false;
+    *ret_on = paused ? MRD_ON_PAUSED : MRD_ON_GAP;
     if (t->process != mine->process) /* of the node as a whole */
         return (lost->flags & MRD_PROC_NODE) != 0 &&
                lost->instance_id == mrd_catalog_borrow_process(w->cat, mine->process)->instance_id;

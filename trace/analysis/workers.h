@@ -28,6 +28,7 @@ typedef enum {
     MRD_ON_HOST,
     MRD_ON_LOADING, /* the process loads data: on its host */
     MRD_ON_GAP,     /* events were lost */
+    MRD_ON_PAUSED,  /* nothing was to be recorded */
     MRD_ONS
 } mrd_work_on;
 
@@ -73,8 +74,9 @@ uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
  * MRD_WORK_WORKER and the kinds below it. */
 mrd_work_kind mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret);
 /* Whether an MRD_LOSS event concerns this worker: of its core, process or node, and not of
- * annotations of threads. */
-bool mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker);
+ * annotations of threads. *ret_on: MRD_ON_GAP or MRD_ON_PAUSED. */
+bool mrd_workers_lost(const mrd_workers *w, const mrd_event *ev, uint32_t worker,
+                      mrd_work_on *ret_on);
 /* The order of processes in lists: by rank where there are ranks, then mrd_catalog_process_order. */
 int mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);
 

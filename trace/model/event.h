@@ -23,10 +23,12 @@ typedef enum {
     MRD_COUNTER =
         3,        /* ts_ns, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
     MRD_FLOW = 4, /* one point of an arrow: id, flow_dir; bound to a span by trace/store/stream.h */
-    MRD_LOSS = 5, /* ivalue events lost between ts_ns and ts_ns + dur_ns; name says the cause */
+    MRD_LOSS = 5, /* ivalue events lost between ts_ns and ts_ns + dur_ns; name says the cause. Named
+                   * MRD_LOSS_PAUSED: nothing was to be recorded, and nothing was lost (0) */
 } mrd_event_kind;
 
 #define MRD_DUR_UNFINISHED (-1)
+#define MRD_LOSS_PAUSED    "paused"
 
 enum {
     MRD_EV_INT = 1,       /* counter: ivalue holds the sample, exact */

@@ -357,8 +357,12 @@ pf_loss(pf *s, const mrd_event *ev, int64_t at_ns)
     mrd_str cause = mrd_catalog_text(s->env->catalog, ev->name);
     char name[256];
 
-    snprintf(name, sizeof(name), "lost %" PRId64 " event%s (" MRD_STR_FMT ")", ev->ivalue,
-             mrd_plural((uint64_t) ev->ivalue), (int) (cause.len < 200 ? cause.len : 200), cause.p);
+    if (mrd_str_is(cause, MRD_LOSS_PAUSED))
+        snprintf(name, sizeof(name), "not recorded (paused)");
+    else
+        snprintf(name, sizeof(name), "lost %" PRId64 " event%s (" MRD_STR_FMT ")", ev->ivalue,
+                 mrd_plural((uint64_t) ev->ivalue), (int) (cause.len < 200 ? cause.len : 200),
+                 cause.p);
     pf_begin_event(s, PF_BEGIN, row);
     mrd_pb_str(&s->event, PF_EVENT_NAME, mrd_str_of(name));
     mrd_pf_arg_int(&s->event, "lost", ev->ivalue);

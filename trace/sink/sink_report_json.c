@@ -52,6 +52,8 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
         put_u64(w, mrd_idle_cause_text((mrd_idle_cause) k), v->idle_ns[k]);
     mrd_jw_close(w, '}');
     put_u64(w, "lost", v->lost);
+    if (v->paused_ns > 0)
+        put_u64(w, "paused_ns", v->paused_ns);
     MRD_JW_KEY(w, "collectives");
     mrd_jw_open(w, '{');
     put_u64(w, "took_part", v->took_part);

@@ -157,7 +157,8 @@ put_bound(report_sink *s)
         [MRD_BOUND_HOST] = { "host-bound", "waiting for the host: late launches, runtime calls" },
         [MRD_BOUND_LOADING] = { "data-loading-bound", "idle while data was loaded" },
         [MRD_BOUND_IDLE] = { "idle", "idle for causes that the trace does not tell" },
-        [MRD_BOUND_UNRECORDED] = { "not recorded", "not recorded, for events were lost" },
+        [MRD_BOUND_UNRECORDED] = { "not recorded",
+                                   "not recorded: events were lost, or the session was paused" },
     };
     uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
     bool told[MRD_BOUNDS] = { false };
@@ -381,13 +382,38 @@ put_unrecorded(report_sink *s)
     mrd_buf_fmt(&s->text, "\n%-34s %9s %9s %12s\n", "Not recorded: events were lost", "time",
                 "of window", "events lost");
     for (size_t i = 0; i < n && shown < ROWS; i++) {
-        uint64_t ns = w[i].part_ns[MRD_REPORT_UNRECORDED];
+        uint64_t ns = w[i].part_ns[MRD_REPORT_UNRECORDED] - w[i].paused_ns;
 
         if (w[i].lost == 0)
             continue;
         put_worker(s, &w[i]);
         mrd_buf_fmt(&s->text, " %9s %9s %12" PRIu64 "\n", mrd_text_dur(ns, dur),
                     mrd_text_share(ns, mrd_report_window(&w[i]), share), w[i].lost);
+        shown++;
+    }
+    mrd_text_left_out(&s->text, all - shown, "workers", "report-json");
+}
+
+static void
+put_paused(report_sink *s)
+{
+    size_t n, shown = 0, all = 0;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+
+    for (size_t i = 0; i < n; i++)
+        all += w[i].paused_ns > 0;
+    if (all == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %9s %9s\n", "Not recorded (paused)", "time", "of window");
+    for (size_t i = 0; i < n && shown < ROWS; i++) {
+        uint64_t ns = w[i].paused_ns;
+
+        if (ns == 0)
+            continue;
+        put_worker(s, &w[i]);
+        mrd_buf_fmt(&s->text, " %9s %9s\n", mrd_text_dur(ns, dur),
+                    mrd_text_share(ns, mrd_report_window(&w[i]), share));
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "workers", "report-json");
@@ -658,6 +684,7 @@ report_write(void *state)
     put_breakdown(s);
     put_idle(s);
     put_unrecorded(s);
+    put_paused(s);
     put_late(s);
     put_collectives(s);
     put_steps(s);

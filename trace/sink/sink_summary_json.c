@@ -231,6 +231,8 @@ put_losses(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum)
         put_u64(w, MRD_STR("gaps"), l[i].records);
         put_i64(w, MRD_STR("first_ns"), l[i].first.ns);
         put_i64(w, MRD_STR("last_ns"), l[i].last.ns);
+        if (mrd_str_is(mrd_catalog_text(cat, l[i].cause), MRD_LOSS_PAUSED))
+            put_u64(w, MRD_STR("paused_ns"), l[i].gaps_ns);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');

@@ -355,6 +355,7 @@ put_losses(text_sink *s)
     size_t n;
     const mrd_summary_loss *l = mrd_summary_losses(s->sum, &n);
     const mrd_catalog *cat = s->env->catalog;
+    char dur[MRD_DUR_TEXT];
 
     if (n == 0)
         return;
@@ -364,13 +365,18 @@ put_losses(text_sink *s)
         const mrd_process *p = mrd_catalog_borrow_process(cat, t->process);
         mrd_buf line = { 0 };
 
-        mrd_buf_fmt(&line,
-                    "%" PRIu64 " event%s in %" PRIu64 " gap%s: " MRD_STR_FMT " (" MRD_STR_FMT
-                    " pid %" PRId64 " " MRD_STR_FMT ")",
-                    l[i].lost, mrd_plural(l[i].lost), l[i].records, mrd_plural(l[i].records),
-                    MRD_STR_ARG(mrd_catalog_text(cat, l[i].cause)),
-                    MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)), p->process_id,
-                    MRD_STR_ARG(mrd_catalog_text(cat, t->name)));
+        if (mrd_str_is(mrd_catalog_text(cat, l[i].cause), MRD_LOSS_PAUSED))
+            mrd_buf_fmt(&line, "not recorded (paused): %s in %" PRIu64 " pause%s (" MRD_STR_FMT ")",
+                        mrd_text_dur(l[i].gaps_ns, dur), l[i].records, mrd_plural(l[i].records),
+                        MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
+        else
+            mrd_buf_fmt(&line,
+                        "%" PRIu64 " event%s in %" PRIu64 " gap%s: " MRD_STR_FMT " (" MRD_STR_FMT
+                        " pid %" PRId64 " " MRD_STR_FMT ")",
+                        l[i].lost, mrd_plural(l[i].lost), l[i].records, mrd_plural(l[i].records),
+                        MRD_STR_ARG(mrd_catalog_text(cat, l[i].cause)),
+                        MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)), p->process_id,
+                        MRD_STR_ARG(mrd_catalog_text(cat, t->name)));
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         mrd_buf_fini(&line);
     }

@@ -39,7 +39,8 @@ static const char *const words[WORDS] = {
 static const mrd_word on_words[MRD_ONS] = {
     [MRD_ON_COMPUTE] = WORD_COMPUTE, [MRD_ON_COLLECTIVE] = WORD_COLLECTIVE,
     [MRD_ON_BARRIER] = WORD_BARRIER, [MRD_ON_COPY] = WORD_COPY,
-    [MRD_ON_HOST] = WORD_HOST,       [MRD_ON_GAP] = WORD_HOST, /* of no span */
+    [MRD_ON_HOST] = WORD_HOST,       [MRD_ON_GAP] = WORD_HOST, /* of no span, as the next */
+    [MRD_ON_PAUSED] = WORD_HOST,
 };
 
 mrd_sid
