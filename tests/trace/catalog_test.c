@@ -97,4 +97,49 @@ TEST(order_of_events)
     CHECK(mrd_flow_id(1, 0, 5) != mrd_flow_id(2, 0, 5));
 }
 
+/* What a process is told to be, then its cores in turn: the last column is its worker_gid. */
+TEST(a_process_has_a_worker_gid_where_all_its_cores_have_it)
+{
+    static const struct {
+        const char *row;
+        int64_t told, cores[3], want;
+    } rows[] = {
+        { "none known", MRD_NONE, { MRD_NONE, MRD_NONE, MRD_NONE }, MRD_NONE },
+        { "one", MRD_NONE, { 5, MRD_NONE, 5 }, 5 },
+        { "several", MRD_NONE, { 5, 6, 5 }, MRD_NONE },
+        { "several, the first again behind them", MRD_NONE, { 6, 5, 6 }, MRD_NONE },
+        { "told, and its cores agree", 5, { 5, 5, 5 }, 5 },
+        { "told, and a core is another", 5, { MRD_NONE, 6, MRD_NONE }, MRD_NONE },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_catalog *cat = mrd_catalog_new();
+        mrd_process p;
+        mrd_proc_id id;
+
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(cat, "i-0");
+        p.process_id = 7;
+        p.worker_gid = rows[i].told;
+        id = mrd_catalog_process(cat, &p);
+        for (unsigned k = 0; k < 3; k++) {
+            mrd_track t;
+
+            mrd_track_init(&t, id, MRD_SRC_DEVICE);
+            t.lnc_idx = k;
+            t.worker_gid = rows[i].cores[k];
+            CHECK_ROW(rows[i].row,
+                      mrd_catalog_borrow_track(cat, mrd_catalog_track(cat, &t))->worker_gid ==
+                          rows[i].cores[k]);
+        }
+        CHECK_ROW(rows[i].row, mrd_catalog_borrow_process(cat, id)->worker_gid == rows[i].want);
+        p.worker_gid = 9; /* another header of it */
+        if (rows[i].want == MRD_NONE && rows[i].cores[1] == 6) {
+            mrd_catalog_process(cat, &p);
+            CHECK_ROW(rows[i].row, mrd_catalog_borrow_process(cat, id)->worker_gid == MRD_NONE);
+        }
+        mrd_catalog_free(cat);
+    }
+}
+
 TEST_MAIN()

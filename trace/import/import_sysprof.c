@@ -100,8 +100,7 @@ track_of(sysprof *s, const row_identity *id, mrd_track_kind kind, mrd_unit unit,
     t.name = id->track;
     t.unit = unit;
     t.unit_name = unit_name;
-    if (id->worker != mrd_catalog_borrow_process(s->cat, t.process)->worker_gid)
-        t.worker_gid = id->worker;
+    t.worker_gid = id->worker;
     if (kind != MRD_TRACK_SPANS)
         return mrd_catalog_track(s->cat, &t);
     *c = (cached_track){ .key = *id, .track = mrd_catalog_track(s->cat, &t), .used = true };

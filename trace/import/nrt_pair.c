@@ -35,20 +35,6 @@ nrt_is_hardware(mrd_nrt *nrt, const nrt_record *rec)
 
 /* ---- Tracks ---- */
 
-/* The process's own worker_gid is the first one seen; a core with another one says so itself. */
-static int64_t
-nrt_worker(mrd_nrt *nrt, int64_t worker_gid)
-{
-    mrd_process *p;
-
-    if (worker_gid == MRD_NONE)
-        return MRD_NONE;
-    p = mrd_catalog_borrow_process(nrt->o.catalog, nrt->o.process);
-    if (p->worker_gid == MRD_NONE)
-        p->worker_gid = worker_gid;
-    return p->worker_gid == worker_gid ? MRD_NONE : worker_gid;
-}
-
 static mrd_track_id
 nrt_track(mrd_nrt *nrt, const nrt_record *rec)
 {
@@ -65,7 +51,7 @@ nrt_track(mrd_nrt *nrt, const nrt_record *rec)
     track.lnc_idx = rec->nc_idx;
     track.pcore_idx = rec->hardware ? rec->pcore_idx : MRD_NONE;
     track.thread_id = rec->hardware ? MRD_NONE : rec->thread_id;
-    track.worker_gid = nrt_worker(nrt, rec->worker_gid);
+    track.worker_gid = rec->worker_gid;
     *l = (nrt_line){ true, rec->hardware,   rec->nc_idx,
                      line, rec->worker_gid, mrd_catalog_track(nrt->o.catalog, &track) };
     return l->track;

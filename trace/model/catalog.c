@@ -278,6 +278,18 @@ mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id)
     return id == cat->full_track && id != UINT32_MAX;
 }
 
+/* One process may serve several workers: then none of them is the process's. */
+static void
+set_worker(mrd_process *p, int64_t worker_gid)
+{
+    if (p->worker_gid == MRD_NONE)
+        p->worker_gid = worker_gid;
+    else if (worker_gid != MRD_NONE && worker_gid != p->worker_gid)
+        p->flags |= MRD_PROC_WORKERS;
+    if ((p->flags & MRD_PROC_WORKERS) != 0)
+        p->worker_gid = MRD_NONE;
+}
+
 mrd_proc_id
 mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
 {
@@ -301,10 +313,10 @@ mrd_catalog_process(mrd_catalog *cat, const mrd_process *p)
     FILL(have->labels, p->labels, MRD_SID_EMPTY);
     FILL(have->rank, p->rank, MRD_NONE);
     FILL(have->world_size, p->world_size, MRD_NONE);
-    FILL(have->worker_gid, p->worker_gid, MRD_NONE);
     FILL(have->sort_index, p->sort_index, MRD_NONE);
     FILL(have->clock, p->clock, 0);
     have->flags |= p->flags;
+    set_worker(have, p->worker_gid);
     return id;
 }
 
@@ -320,6 +332,8 @@ mrd_catalog_track(mrd_catalog *cat, const mrd_track *t)
 
     if (id == MRD_INDEX_NONE)
         return full_track(cat);
+    if (t->worker_gid != MRD_NONE)
+        set_worker(mrd_catalog_borrow_process(cat, t->process), t->worker_gid);
     if (added || cat->tracks.n == 0)
         return id;
     have = mrd_catalog_borrow_track(cat, id);

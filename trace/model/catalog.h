@@ -37,8 +37,9 @@ const char *mrd_source_text(mrd_source_kind source); /* "neuron_rt", ... , stati
 
 enum {
     MRD_PROC_SIMULATED = 1,
-    MRD_PROC_NO_PID = 2, /* the source had a name instead of a number; process_id is made up */
-    MRD_PROC_NODE = 4,   /* stands for the node itself (host counters) */
+    MRD_PROC_NO_PID = 2,  /* the source had a name instead of a number; process_id is made up */
+    MRD_PROC_NODE = 4,    /* stands for the node itself (host counters) */
+    MRD_PROC_WORKERS = 8, /* its cores are workers of their own: it has no worker_gid */
 };
 
 typedef struct {
@@ -47,12 +48,13 @@ typedef struct {
     int64_t container_pid; /* the process's own view, MRD_NONE */
     mrd_sid name;          /* command or the source's process name; may be empty */
     mrd_sid job, pod, labels;
-    int64_t rank, world_size, worker_gid; /* MRD_NONE */
-    int64_t sort_index;                   /* place the source asks for; MRD_NONE */
-    uint32_t clock;                       /* index into the catalog's clocks */
-    uint32_t flags;                       /* MRD_PROC_* */
-    uint32_t profile;                     /* 0: system profile, else device profile number */
-    uint32_t scope; /* keeps processes of different inputs apart where their identity cannot:
+    int64_t rank, world_size;
+    int64_t worker_gid; /* of all its cores, as their tracks say; MRD_NONE also when they differ */
+    int64_t sort_index; /* place the source asks for; MRD_NONE */
+    uint32_t clock;     /* index into the catalog's clocks */
+    uint32_t flags;     /* MRD_PROC_* */
+    uint32_t profile;   /* 0: system profile, else device profile number */
+    uint32_t scope;     /* keeps processes of different inputs apart where their identity cannot:
                        0 when instance_id and process_id are real */
 } mrd_process;
 
@@ -78,7 +80,7 @@ typedef struct {
     mrd_sid unit_name; /* counters: the unit in words when `unit` does not say it */
     mrd_unit unit;
     int64_t sort_index; /* MRD_NONE */
-    int64_t worker_gid; /* of this core when it differs from the process's; MRD_NONE */
+    int64_t worker_gid; /* of this core, as its source says; MRD_NONE */
 } mrd_track;
 
 /* A device profile: its events go to device_profile_model_<model>.* . Number 0 is the system
