@@ -176,6 +176,16 @@ void mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *a
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
+/*
+ * With hold, before what a commit says is asked for: starts of the runtime's trace whose texts a successor will
+ * not find again, as mrd_drain_in_flight gives them (in_flight: "long"), once each, and from
+ * mrd_drain_tell_again on once more. If this reader is killed they are there as what they are.
+ */
+void mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
+                         void (*call)(void *self, mrd_drain_process *process, unsigned clock,
+                                      const mrd_event *ev),
+                         void *self);
+void mrd_drain_tell_again(mrd_drain *p);
 /* Whose the process is: its oldest ring, or its first when none is left. */
 mrd_owned_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Names a ring by its file's name. */

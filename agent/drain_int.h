@@ -211,6 +211,10 @@ void mrd_drain_runtime_free(proc *pr);
 /* What the runtime has begun: starts whose end is not known to be lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
+/* Those of texts before a mark, once each until tell_again; what else waits of those texts is given. */
+void mrd_drain_runtime_tell(mrd_drain *p, proc *pr, uint64_t before,
+                            mrd_err (*call)(void *self, const mrd_event *ev), void *self);
+void mrd_drain_runtime_tell_again(proc *pr);
 /* Marks of the oldest text of which something waits, and of the one before the oldest gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
@@ -224,6 +228,8 @@ bool mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos);
 /* What the ring is given back with, and how far it was read. */
 void mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read);
 void mrd_drain_text_release(const mrd_drain *p, ring *r);
+/* The mark of the first text that the ring keeps for a successor; UINT64_MAX: of none. */
+uint64_t mrd_drain_text_first(ring *r);
 /* The agent ends: what a successor will not find is given as it is. */
 void mrd_drain_text_end(mrd_drain *p, ring *r);
 /* A ring that a predecessor read, up to `safe` by its own account (0: none). */

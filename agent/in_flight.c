@@ -78,6 +78,54 @@ look_at_start(void *self, const mrd_event *ev)
     return tell(self, MRD_DRAIN_REALTIME, ev);
 }
 
+static look
+look_of(mrd_drain *p, proc *pr, const char *at)
+{
+    mrd_catalog *cat = pr->pub.catalog;
+
+    return (look){ .p = p,
+                   .pr = pr,
+                   .at = { .key = mrd_catalog_intern(cat, "in_flight"),
+                           .type = MRD_ARG_STR,
+                           .v.sid = mrd_catalog_intern(cat, at) } };
+}
+
+void
+mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
+                    void (*call)(void *self, mrd_drain_process *process, unsigned clock,
+                                 const mrd_event *ev),
+                    void *self)
+{
+    proc *pr = (proc *) (void *) process; /* pub is its first member */
+    uint64_t first = UINT64_MAX, of_ring;
+    bool any = false;
+    look l;
+
+    if (!p->o.hold || pr->nrt == NULL)
+        return;
+    /* A text that any of its rings keeps may be the one: nothing younger is out of reach for sure. */
+    for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
+        if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
+            of_ring = mrd_drain_text_first(r);
+            first = of_ring < first ? of_ring : first;
+            any = true;
+        }
+    if (!any)
+        return;
+    l = look_of(p, pr, "long");
+    l.call = call;
+    l.self = self;
+    mrd_drain_runtime_tell(p, pr, first, look_at_start, &l);
+    free(l.args);
+}
+
+void
+mrd_drain_tell_again(mrd_drain *p)
+{
+    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
+        mrd_drain_runtime_tell_again(pr);
+}
+
 void
 mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
                     void (*call)(void *self, mrd_drain_process *process, unsigned clock,
@@ -85,11 +133,10 @@ mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
                     void *self)
 {
     proc *pr = (proc *) (void *) process; /* pub is its first member */
-    look l = { .p = p, .pr = pr, .call = call, .self = self };
+    look l = look_of(p, pr, at);
 
-    l.at = (mrd_arg){ .key = mrd_catalog_intern(process->catalog, "in_flight"),
-                      .type = MRD_ARG_STR,
-                      .v.sid = mrd_catalog_intern(process->catalog, at) };
+    l.call = call;
+    l.self = self;
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->ended)
             look_at_scopes(&l, r);

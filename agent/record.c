@@ -352,6 +352,23 @@ tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
     }
 }
 
+/* What a successor would not find is given beforehand to all that record, but for flight recorders: their
+ * memory goes with this agent. */
+static void
+take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    in_flight f = { .r = self };
+    mrd_local_ns now = mrd_local_now();
+
+    for (size_t i = 0; i < f.r->n_sessions; i++) {
+        f.s = &f.r->sessions[i];
+        f.until = mrd_local_after(now, f.s->st.start) ? now : f.s->st.start;
+        if (f.s->st.phase == MRD__NODE_PHASE__NODE_RECORDING && !f.s->st.recorder &&
+            mrd_record_wants_process(f.s, process))
+            take_open(&f, process, clock, ev);
+    }
+}
+
 static void
 seal_process(mrd_record *r, rec_process *o)
 {
@@ -569,6 +586,8 @@ turn(mrd_record *r, mrd_local_ns now, bool all)
     for (rec_process *o = r->processes; o != NULL; o = o->next) {
         if (!o->releasing)
             continue;
+        if (o->is_ring)
+            mrd_drain_long_open(r->o.drain, o->process, take_long_open, r);
         seal_process(r, o);
         if (!o->is_ring)
             continue;

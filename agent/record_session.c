@@ -391,6 +391,7 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start, in
     s->st.reported = mrd_local_now();
     s->st.start_bound_ns = bound_ns;
     s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_drain_tell_again(r->o.drain); /* what was told before it recorded */
     mrd_record_write_notes(r);
     return MRD_OK;
 }

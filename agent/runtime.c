@@ -154,6 +154,27 @@ mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mr
 }
 
 void
+mrd_drain_runtime_tell(mrd_drain *p, proc *pr, uint64_t before,
+                       mrd_err (*call)(void *self, const mrd_event *ev), void *self)
+{
+    runtime *rt = pr->nrt;
+
+    if (rt == NULL)
+        return;
+    (void) mrd_nrt_tell_before(rt->nrt, before, call, self);
+    count(p, rt);
+}
+
+void
+mrd_drain_runtime_tell_again(proc *pr)
+{
+    runtime *rt = pr->nrt;
+
+    if (rt != NULL)
+        mrd_nrt_tell_again(rt->nrt);
+}
+
+void
 mrd_drain_runtime_free(proc *pr)
 {
     runtime *rt = pr->nrt;

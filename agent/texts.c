@@ -5,8 +5,9 @@
  *
  * The ring's tail stays before them, `done` says how far everything else was taken over. A
  * successor reads the part between again, gives nothing of it, and has the same waiting. At most a
- * quarter of the ring is kept so; what waits of older texts only this agent knows: it is given as
- * it is when the agent ends, and counted (open_lost) for the case that it is killed.
+ * quarter of the ring is kept so; what waits of older texts only this agent knows. Starts among it are
+ * given beforehand, as in flight, and once more when they end (mrd_drain_long_open); the rest is given
+ * as it is when the agent ends, and counted (open_lost) for the case that it is killed.
  */
 #include <stdlib.h>
 
@@ -102,6 +103,15 @@ mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64
     if (r->blob.open && st.read - r->blob.pos <= most && r->blob.pos < left.keep)
         left.keep = r->blob.pos; /* half a text */
     *ret_left = left;
+}
+
+uint64_t
+mrd_drain_text_first(ring *r)
+{
+    mrd_ring_stats st;
+
+    mrd_ring_get_stats(r->reader, &st);
+    return keep_texts(r, st.read);
 }
 
 void

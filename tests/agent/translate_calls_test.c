@@ -5,6 +5,7 @@
 #include "agent/drain.h"
 #include "base/out.h"
 #include "tests/agent/ring_make.h"
+#include "tests/wait.h"
 
 static int64_t ahead_ns; /* of the clocks, where the test lets time pass */
 
@@ -368,6 +369,83 @@ TEST(a_successor_joins_what_was_given_back)
         CHECK_INT(c.begun, c.events);
         for (int i = 0; i < MRD_DROP_CAUSES; i++)
             CHECK_INT(c.dropped[i], 0);
+        mrd_drain_close(p2);
+        unlink(m->path);
+        make_free(m);
+    }
+}
+
+typedef struct {
+    mrd_drain_process *process;
+    unsigned n, of_core, in_flight;
+} long_open;
+
+static void
+take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    long_open *l = self;
+
+    l->n++;
+    l->of_core += mrd_catalog_borrow_track(process->catalog, ev->track)->lnc_idx == 0;
+    l->in_flight += clock == MRD_DRAIN_REALTIME && ev->dur_ns == MRD_DUR_UNFINISHED &&
+                    ev->arg_count > 0 &&
+                    mrd_str_is(mrd_catalog_text(process->catalog, ev->args[ev->arg_count - 1].key),
+                               "in_flight");
+}
+
+/* What is open for longer than a ring holds texts back: a reader that is killed has given it beforehand, once,
+ * with its core. Without that its successor can only count it, and knows no core. */
+TEST(what_is_open_for_long_is_given_before_its_text_goes)
+{
+    static const char first[] = DOCUMENT(
+        EVENT("start", "1", "1700000000000000000") "," EVENT("start", "2", "1700000000000000100"));
+    static const char more[] = DOCUMENT(
+        EVENT("start", "3", "1700000000000000200") "," EVENT("stop", "3", "1700000000000000300"));
+    static const char end[] = DOCUMENT(EVENT("stop", "1", "1700000000000000900"));
+
+    for (int given = 0; given < 2; given++) {
+        receiver r = { .spans = 0 }, r2 = { .spans = 0 };
+        maker *m = my_ring(30 + given);
+        uint32_t name = make_text(m, "systrace"), number = 1;
+        mrd_drain *p = open_drain(&r, true), *p2;
+        long_open l = { .n = 0 };
+        mrd_drain_tally c;
+        uint64_t written = 0, spans = 0;
+
+        make_blob(m, name, number++, first, strlen(first), 400, true);
+        while (written < (1 << 16)) { /* four times what is held back */
+            make_blob(m, name, number++, more, strlen(more), 400, true);
+            written += strlen(more);
+            spans++;
+            TEST_UNTIL(
+                (mrd_drain_step(p), r.spans >= spans)); /* a ring is not looked at each time */
+            REQUIRE(r.spans == spans);
+            REQUIRE(r.process != NULL);
+            if (given)
+                mrd_drain_long_open(p, r.process, take_long_open, &l);
+            mrd_drain_release(p, r.process);
+        }
+        CHECK_INT(l.n, given ? 2 : 0);
+        CHECK_INT(l.of_core, l.n);
+        CHECK_INT(l.in_flight, l.n);
+        if (given) { /* a session that begins now has none of them */
+            mrd_drain_tell_again(p);
+            mrd_drain_long_open(p, r.process, take_long_open, &l);
+            CHECK_INT(l.n, 4);
+            mrd_drain_long_open(p, r.process, take_long_open, &l);
+            CHECK_INT(l.n, 4);
+            mrd_drain_release(p, r.process);
+        }
+        mrd_drain_close(p); /* killed: it gives nothing */
+        make_blob(m, name, number++, end, strlen(end), 400, true);
+        p2 = open_drain(&r2, true);
+        step_all(p2);
+        mrd_drain_counts(p2, &c);
+        CHECK_INT(c.dropped[MRD_DROP_RESTART], given ? 0 : 2);
+        mrd_drain_finish(p2);
+        mrd_drain_counts(p2, &c);
+        CHECK_INT(r2.no_start, 1); /* the other half of one of them */
+        CHECK_INT(c.begun, c.events + c.dropped[MRD_DROP_RESTART]);
         mrd_drain_close(p2);
         unlink(m->path);
         make_free(m);

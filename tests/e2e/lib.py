@@ -283,10 +283,13 @@ class Driver(Program):
         line = self.p.stdout.readline().split()
         return int(line[1]) if len(line) == 2 else check(False, f"{self.log}: no answer: {self.text()[-1000:]}")
 
-    def tell(self, line):
-        """What the runtime's last status was."""
+    def say(self, line):
         self.p.stdin.write(line + "\n")
         self.p.stdin.flush()
+
+    def tell(self, line):
+        """What the runtime's last status was."""
+        self.say(line)
         return self.answer()
 
 

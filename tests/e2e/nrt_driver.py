@@ -3,6 +3,7 @@ which model is executed when, and which profile the program itself asks for.
 
     load NAME CORE [EXEC_US]   a model of that name; `unload NAME`
     exec NAME N                nrt_execute, N times; async NAME N: nrta_execute_schedule, and waits for each to end
+    repeat NAME N              one nrt_execute_repeat of N executions
     step NAME N M              steps N to M of a training loop: nrt_execute in a span "step" with its number
     many THREADS N             in each of so many threads at one time N models, every second one unloaded before the next is loaded
     begin, end                 an inspect of the program's own, with options; continuous 0|1
@@ -102,6 +103,7 @@ VERBS = {
     "many": many,
     "unload": lambda name: nrt.nrt_unload(models.pop(name)),
     "exec": lambda name, n: max(execute(models[name]) for _ in range(int(n))),
+    "repeat": lambda name, n: nrt.nrt_execute_repeat(models[name], ins, outs, int(n)),
     "async": lambda name, n: max(async_execute(models[name]) for _ in range(int(n))),
     "step": steps,
     "begin": begin,

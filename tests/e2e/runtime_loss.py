@@ -229,8 +229,32 @@ def outlived():
         equal(lost, {}, "nothing is lost")
 
 
+def failing():
+    """A call of core 1 that lasts longer than a ring holds texts back ends by an error, and with it the program, while the agent, killed, is
+    away: its begin is in the profile as unfinished, with its core, and its end as an end."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        agent = c.agent(0)
+        id = begun(c)
+        w = c.driver(0, "failing", MERIDIAN_CAPTURE="systrace", MERIDIAN_RING_SIZE="256K", SIMNRT_TRUTH=c.path("truth"), SIMNRT_FAULT="exec_error:core=1:exec=4000")
+        equal(w.tell("load long 1 50000"), 0, "load")
+        w.say("repeat long 100000")
+        until(lambda: c.session(id)["events"] > 5000, "much of it is stored")
+        agent.kill()
+        equal(w.answer(), 1004, "the execution ends by an error")
+        w.p.stdin.close()
+        until(lambda: not w.running(), "the program is done")
+        c.agent(0)
+        until(lambda: c.connected() == ["i-test0"], "the successor is connected")
+        doc = ended(c, id, w)
+        equation(doc, "failing")
+        _, _, lost, ragged = account(c, id, w, "ended by an error while the agent is away")
+        equal((lost, ragged), ({}, 2), "nothing is lost: the begin and the end of the call are there, each for itself")
+
+
 if __name__ == "__main__":
-    cases = {f.__name__: f for f in (overrun, term1, term5, kill2, kill5, fast, outlived)}
+    cases = {f.__name__: f for f in (overrun, term1, term5, kill2, kill5, fast, outlived, failing)}
     for name in sys.argv[1:] or cases:
         cases[name]()
     finish()

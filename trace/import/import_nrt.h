@@ -110,13 +110,18 @@ void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd
  * whose start lies before it are done with. gaps_reported: those found in it were told by the reader
  * before. waiting_before counts what such a reader will not find: all ends that wait for their
  * start, and what else waits of documents before `mark`; and says the oldest time. flush_before
- * gives it as it is.
+ * gives it as it is. tell_before calls the starts among it, once each, as mrd_nrt_in_flight does: who got
+ * them needs no reader to find them, so they are not counted any more, until tell_again. What else waits
+ * of documents before `mark` waits in vain by now, and is given.
  */
 void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported);
 uint64_t mrd_nrt_oldest(const mrd_nrt *nrt);
 uint64_t mrd_nrt_oldest_gap(const mrd_nrt *nrt, uint64_t *ret_before);
 uint64_t mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns);
 mrd_err mrd_nrt_flush_before(mrd_nrt *nrt, uint64_t mark);
+mrd_err mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark,
+                            mrd_err (*call)(void *self, const mrd_event *ev), void *self);
+void mrd_nrt_tell_again(mrd_nrt *nrt);
 const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
 
 #endif

@@ -104,6 +104,7 @@ struct mrd_nrt {
     int64_t doubt_ns; /* host's clock: events were missing then; what began before may have ended */
     uint64_t mark, mark_before; /* of the document read, and of the one before */
     uint64_t from;              /* the mark of what is to be held */
+    uint32_t telling;           /* mrd_open.told of the starts that were told: + 1 */
     bool again;                 /* the document was read before */
     bool gaps_reported;         /* those found now were told before */
     mrd_json_reader *r;         /* of the running parse */

@@ -559,26 +559,32 @@ mrd_nrt_doubt(mrd_nrt *nrt)
         nrt->doubt_ns = nrt->clock.host_ns;
 }
 
+/* False: its end may be among what is missing, or its time is not known. */
+static bool
+nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
+{
+    nrt_sync like;
+
+    *ret_ev = open->ev;
+    if ((ret_ev->flags & NRT_DEVICE) != 0) {
+        like = nrt_like(nrt, ret_ev);
+        ret_ev->flags &= (uint8_t) ~NRT_DEVICE;
+        ret_ev->bound_ns = MRD_BOUND_UNKNOWN;
+        if (mrd_nrt_clock_map(&nrt->clock, &like, false, &ret_ev->ts_ns) == NRT_MAP_NONE)
+            return false;
+    }
+    return ret_ev->ts_ns > mrd_nrt_ids_doubt(nrt);
+}
+
 void
 mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd_event *ev), void *self)
 {
     const mrd_open_table *t = &nrt->open;
-    int64_t doubt = mrd_nrt_ids_doubt(nrt);
+    mrd_event ev;
 
-    for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
-        mrd_event ev = mrd_open_at(t, slot)->ev;
-        nrt_sync like;
-
-        if ((ev.flags & NRT_DEVICE) != 0) {
-            like = nrt_like(nrt, &ev);
-            ev.flags &= (uint8_t) ~NRT_DEVICE;
-            ev.bound_ns = MRD_BOUND_UNKNOWN;
-            if (mrd_nrt_clock_map(&nrt->clock, &like, false, &ev.ts_ns) == NRT_MAP_NONE)
-                continue;
-        }
-        if (ev.ts_ns > doubt && call(self, &ev) != MRD_OK)
+    for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer)
+        if (nrt_is_in_flight(nrt, mrd_open_at(t, slot), &ev) && call(self, &ev) != MRD_OK)
             return;
-    }
 }
 
 /* ---- Marks ---- */
@@ -592,16 +598,19 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
     nrt->gaps_reported = gaps_reported;
 }
 
-/* Opens in a table with a mark below `mark`, and the oldest time and lowest mark of them. */
+#define NRT_NOT_TOLD UINT32_MAX
+
+/* Opens in a table with a mark below `mark` that were not told as `told`; the oldest time and lowest mark of them. */
 static uint64_t
-nrt_waiting(const mrd_open_table *t, uint64_t mark, uint64_t *lowest, int64_t *oldest_ns)
+nrt_waiting(const mrd_open_table *t, uint64_t mark, uint32_t told, uint64_t *lowest,
+            int64_t *oldest_ns)
 {
     uint64_t n = 0;
 
     for (uint32_t slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
         const mrd_open *open = mrd_open_at(t, slot);
 
-        if (open->mark >= mark)
+        if (open->mark >= mark || open->told == told)
             continue;
         n++;
         *lowest = open->mark < *lowest ? open->mark : *lowest;
@@ -620,7 +629,7 @@ mrd_nrt_oldest(const mrd_nrt *nrt)
     /* Those with a stop of their own came in order. */
     if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
         lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
-    (void) nrt_waiting(&nrt->held, UINT64_MAX, &lowest, &ns);
+    (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &ns);
     return lowest;
 }
 
@@ -630,9 +639,9 @@ mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns
     uint64_t lowest = UINT64_MAX;
 
     *ret_oldest_ns = 0;
-    return nrt_waiting(&nrt->open, mark, &lowest, ret_oldest_ns) +
-           nrt_waiting(&nrt->early, UINT64_MAX, &lowest, ret_oldest_ns) +
-           nrt_waiting(&nrt->held, mark, &lowest, ret_oldest_ns);
+    return nrt_waiting(&nrt->open, mark, nrt->telling + 1, &lowest, ret_oldest_ns) +
+           nrt_waiting(&nrt->early, UINT64_MAX, NRT_NOT_TOLD, &lowest, ret_oldest_ns) +
+           nrt_waiting(&nrt->held, mark, NRT_NOT_TOLD, &lowest, ret_oldest_ns);
 }
 
 static uint32_t
@@ -658,4 +667,33 @@ mrd_nrt_flush_before(mrd_nrt *nrt, uint64_t mark)
     while (err == MRD_OK && (slot = nrt_first_before(&nrt->held, mark)) != MRD_OPEN_NONE)
         err = nrt_release(nrt, slot);
     return err;
+}
+
+mrd_err
+mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark, mrd_err (*call)(void *self, const mrd_event *ev),
+                    void *self)
+{
+    const mrd_open_table *t = &nrt->open;
+    mrd_err err = MRD_OK;
+    mrd_event ev;
+    uint32_t slot;
+
+    for (slot = mrd_open_oldest(t); slot != MRD_OPEN_NONE; slot = t->slots[slot].newer) {
+        mrd_open *open = mrd_open_at(t, slot);
+
+        if (open->mark < mark && open->told != nrt->telling + 1 &&
+            nrt_is_in_flight(nrt, open, &ev) && call(self, &ev) == MRD_OK)
+            open->told = nrt->telling + 1;
+    }
+    while (err == MRD_OK && (slot = nrt_first_before(&nrt->early, mark)) != MRD_OPEN_NONE)
+        err = nrt_give_early(nrt, slot);
+    while (err == MRD_OK && (slot = nrt_first_before(&nrt->held, mark)) != MRD_OPEN_NONE)
+        err = nrt_release(nrt, slot);
+    return err;
+}
+
+void
+mrd_nrt_tell_again(mrd_nrt *nrt)
+{
+    nrt->telling++;
 }

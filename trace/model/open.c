@@ -28,6 +28,7 @@ mrd_open_new(const mrd_event *ev)
     args = (mrd_arg *) (void *) (open + 1);
     flows = (mrd_flow *) (void *) (args + ev->arg_count);
     text = (char *) (flows + ev->flow_count);
+    open->told = 0;
     open->below = NULL;
     open->mark = 0;
     open->ev = *ev;

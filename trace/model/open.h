@@ -11,8 +11,9 @@
 typedef struct mrd_open mrd_open;
 struct mrd_open {
     mrd_open *below; /* for the owner: a stack, or a chain */
-    uint64_t mark;   /* the owner's */
-    mrd_event ev;    /* args, their text and flows belong to the mrd_open */
+    uint64_t mark;   /* the owner's, as is told */
+    uint32_t told;
+    mrd_event ev; /* args, their text and flows belong to the mrd_open */
 };
 
 mrd_open *mrd_open_new(const mrd_event *ev); /* NULL without memory */
