@@ -264,4 +264,89 @@ TEST(bad_input_costs_what_is_bad)
     }
 }
 
+/* Of one collective of 2,000 ns; "": not said. */
+static const struct {
+    const char *name, *row, *algorithm, *bus, *delay;
+} collectives[] = {
+    { "all-reduce of four",
+      "\"operation\":\"AllReduce\",\"input_size\":1000,\"output_size\":1000,\"replica_group\":"
+      "\"[[0,1,2,3],[4,5,6,7]]\",\"trigger_start_ts\":4700",
+      "500000000", "750000000", "300" },
+    { "all-reduce, one size, groups as an array",
+      "\"operation\":\"all_reduce\",\"input_size\":1000,\"replica_group\":[[0, 1],[2, 3]]",
+      "500000000", "500000000", "" },
+    { "all-gather: what is received counts",
+      "\"operation\":\"AllGather\",\"input_size\":250,\"output_size\":1000,\"replica_group\":\"[0,"
+      "1,2,3]"
+      "\"",
+      "500000000", "375000000", "" },
+    { "reduce-scatter: what is handed in counts",
+      "\"operation\":\"ReduceScatter\",\"input_size\":1000,\"output_size\":500,\"replica_group\":"
+      "\"[[0,1]]"
+      "\"",
+      "500000000", "250000000", "" },
+    { "send and receive",
+      "\"operation\":\"SendRecv\",\"input_size\":1000,\"output_size\":1000,\"replica_group\":\"[[0,"
+      "1]]\"",
+      "500000000", "500000000", "" },
+    { "no group", "\"operation\":\"AllReduce\",\"input_size\":1000,\"output_size\":1000",
+      "500000000", "", "" },
+    { "groups that differ",
+      "\"operation\":\"AllReduce\",\"input_size\":1000,\"output_size\":1000,\"replica_group\":"
+      "\"[[0,1],[2]]\"",
+      "500000000", "", "" },
+    { "a group cut short",
+      "\"operation\":\"AllReduce\",\"input_size\":1000,\"output_size\":1000,\"replica_group\":\"[["
+      "0,1,..."
+      "\"",
+      "500000000", "", "" },
+    { "alone",
+      "\"operation\":\"AllReduce\",\"input_size\":1000,\"output_size\":1000,\"replica_group\":\"[["
+      "0]]\"",
+      "500000000", "", "" },
+    { "an all-gather with one size", "\"operation\":\"AllGather\",\"input_size\":1000", "", "",
+      "" },
+    { "members hand in different amounts",
+      "\"operation\":\"AllGatherV\",\"input_size\":1000,\"output_size\":1000", "", "", "" },
+    { "no size that is one", "\"operation\":\"AllReduce\",\"input_size\":-5,\"output_size\":\"x\"",
+      "", "", "" },
+    { "triggered after it began", "\"operation\":\"Barrier\",\"trigger_start_ts\":5001", "", "",
+      "" },
+    { "what the file says stays",
+      "\"operation\":\"AllReduce\",\"input_size\":1000,\"output_size\":1000,\"replica_group\":\"[["
+      "0,1]]\","
+      "\"algorithm_bandwidth\":7,\"bus_bandwidth\":8,\"trigger_start_ts\":1,\"cc_trigger_start_"
+      "delay\":9",
+      "7", "8", "9" },
+    { "more than fits",
+      "\"operation\":\"AllReduce\",\"input_size\":9223372036854775807,\"output_size\":1",
+      "9223372036854775807", "", "" },
+};
+
+TEST(what_a_collective_moved)
+{
+    for (size_t i = 0; i < MRD_COUNT(collectives); i++) {
+        static const char head[] = "{\"summary\":[{\"total_time\":0.001}],"
+                                   "\"instruction\":[{\"timestamp\":5000,\"duration\":1000},"
+                                   "{\"timestamp\":1004000,\"duration\":1000}],\"cc_op\":[{"
+                                   "\"timestamp\":5000,\"duration\":2000,\"algorithm\":\"Ring\",";
+        collected c = { 0 };
+        const mrd_event *ev = NULL;
+        char text[1024];
+
+        snprintf(text, sizeof(text), "%s%s}]}", head, collectives[i].row);
+        collect_text(&c, ops, text);
+        CHECK_ERR(collectives[i].name, c.err, MRD_OK);
+        for (size_t k = 0; k < c.n; k++)
+            if (c.v[k]->ev.dur_ns == 2000)
+                ev = &c.v[k]->ev;
+        REQUIRE(ev != NULL);
+        CHECK_TEXT(collect_arg_text(&c, ev, "algorithm"), "Ring");
+        CHECK_TEXT(collect_arg_text(&c, ev, "algorithm_bandwidth"), collectives[i].algorithm);
+        CHECK_TEXT(collect_arg_text(&c, ev, "bus_bandwidth"), collectives[i].bus);
+        CHECK_TEXT(collect_arg_text(&c, ev, "cc_trigger_start_delay"), collectives[i].delay);
+        collect_free(&c);
+    }
+}
+
 TEST_MAIN()

@@ -19,6 +19,7 @@
 #include "base/json.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "trace/import/devprof_cc.h"
 #include "trace/import/json_rows.h"
 
 #define UNIT_TOLERANCE 0.02
@@ -603,6 +604,8 @@ put_event(devprof *d)
     if (ev.name == MRD_SID_EMPTY)
         ev.name = d->section;
     ev.track = row_track(d, MRD_TRACK_SPANS, shape);
+    if (!d->scan.own && mrd_str_is(mrd_strtab_get(d->strings, d->section), "cc_op"))
+        mrd_devprof_cc(d->row.args, d->strings, &ev, d->exp10);
     ev.args = mrd_args_view(d->row.args, &n_args);
     ev.arg_count = (uint32_t) n_args;
     ev.flow_count = mrd_row_flows(&d->row, d->imp->input, d->flows);
