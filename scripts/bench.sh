@@ -14,7 +14,7 @@ for program in build/bin/bench_*; do
     case "$program" in *_stream | *_journal | *_ring) continue ;; esac # their scripts run them
     run "$program"
 done
-for script in ring.py uftrace.sh preload.py view.py stream.py journal.py; do
+for script in ring.py uftrace.sh cost.py view.py stream.py journal.py; do
     run "bench/bench_$script"
 done
 if [ -n "$failed" ]; then

@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""What recording costs a training step: the simulated training loop (two cores, an execution of 10.9 ms with 98 collectives a step), each
+recorded run beside a plain one.
+
+Pairs: in each of REPEATS rounds plain, plain again (A/A: what two equal runs differ by), calls only, and everything, in an order that turns by
+one each round; compared are runs of one round. "With the agent" means that an agent reads the rings, and a session records over an
+aggregator: nothing is left in the rings. Printed: the median of the ratios with the middle half and the whole range of them; a cost below
+what the middle half of the A/A pairs differs by is not told apart from nothing. On a machine that does other things, or with fewer processors than the loop, the agent and the
+aggregator need, the figures say what that machine does, not what recording costs: the load before each round is printed.
+
+    REPEATS=30 STEPS=200 bench/bench_cost.py     about 2.3 s a run, four runs a round"""
+import os
+import statistics
+import subprocess
+import sys
+import time
+
+root = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+os.environ.setdefault("MERIDIAN_BUILD", os.path.join(root, "build"))
+sys.path.insert(0, os.path.join(root, "tests", "e2e"))
+from lib import BUILD, Cluster, until  # noqa: E402
+
+REPEATS, STEPS = int(os.environ.get("REPEATS", "30")), os.environ.get("STEPS", "200")
+LOOP = [os.path.join(BUILD, "bin", "train_loop"), "--rank", "0", "--cores", "2", "--steps", STEPS, "--exec-us", "10900", "--cc", "98",
+        "--checkpoint-every", "0", "--quiet"]
+
+
+def run(c, turn, **more):
+    """Seconds of one run of the loop, without its start and end: those of the whole process."""
+    env = dict(c.env, LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"), SIMNRT_JOB=c.job(f"cost{turn}"), **more)
+    before = time.monotonic()
+    subprocess.run(LOOP, env=env, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    seconds = time.monotonic() - before
+    until(lambda: not [n for n in os.listdir(c.rings(0)) if n.endswith(".ring")], "the agent has drained the rings")
+    return seconds
+
+
+def show(name, ratios):
+    cost = sorted(100 * (r - 1) for r in ratios)
+    quarter = statistics.quantiles(cost, n=4) if len(cost) > 1 else cost * 3
+    print(f"  {name:<34} {statistics.median(cost):+6.2f} %   middle half {quarter[0]:+.2f} .. {quarter[2]:+.2f} %   all {cost[0]:+.2f} .. {cost[-1]:+.2f} %")
+    return max(abs(quarter[0]), abs(quarter[2]))
+
+
+with Cluster() as c:
+    c.aggregator()
+    until(c.answers, "the aggregator answers")
+    c.agent(0)
+    until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+    id = c.start("--require", "all")
+    c.begun(id, 1)
+    preload = {"LD_PRELOAD": os.path.join(BUILD, "lib", "libmeridian.so"), "MERIDIAN_ENABLE": "1", "MERIDIAN_RING_DIR": c.rings(0)}
+    ways = {"plain": {}, "plain again (A/A)": {}, "calls only, with the agent": dict(preload, MERIDIAN_CAPTURE="api,annotations"),
+            "everything, with the agent": preload}
+    times, names, loads = {name: [] for name in ways}, list(ways), []
+    for i in range(REPEATS):
+        loads.append(os.getloadavg()[0])
+        for k in range(len(names)):
+            name = names[(i + k) % len(names)]
+            times[name].append(run(c, i * len(names) + k, **ways[name]))
+    doc = c.stop(id, want=None)
+    node, = doc["nodes"]
+    lost = node["counters"]["dropped"] - node["counters"]["unwanted"]
+    print(f"{REPEATS} rounds of {STEPS} steps; {os.cpu_count()} processors, load {min(loads):.1f} .. {max(loads):.1f} before a round; "
+          f"{node['counters']['begun']} events, lost {lost}")
+    print(f"  {'plain':<34} {statistics.median(times['plain']):6.3f} s a run")
+    base = times["plain"]
+    noise = show("plain again (A/A)", [t / b for t, b in zip(times["plain again (A/A)"], base)])
+    for name in names[2:]:
+        show(name, [t / b for t, b in zip(times[name], base)])
+    print(f"  a cost below {noise:.2f} % is not told apart from nothing here")
+    if max(loads) > os.cpu_count() / 2:
+        print("  this machine did other things meanwhile: do not trust these figures")
