@@ -116,7 +116,7 @@ open_batch_add(rec_process *o, session *s, unsigned clock)
     l->of = s;
     l->clock = clock;
     l->wanted = mrd_record_wants_process(s, o->process);
-    l->chooses = s->cores.n + s->types.n + s->sources.n > 0;
+    l->chooses = mrd_record_chooses(s);
     l->next = o->open_batches;
     o->open_batches = l;
     return l;
@@ -230,6 +230,19 @@ open_until(const mrd_record *r, const mrd_drain_process *process, int64_t begin)
     return end.ns > begin ? end.ns : begin;
 }
 
+static bool
+passes_gate(const mrd_record *r, rec_process *o, const session *s, const mrd_event *ev,
+            mrd_local_ns first, mrd_local_ns last)
+{
+    mrd_step_gate *g = mrd_record_gate(r, o, s);
+
+    if (g == NULL)
+        return true;
+    mrd_step_gate_see(g, o->process, ev, first, last, s->params.steps == STEPS_EXECUTION,
+                      s->params.from_step, s->params.to_step);
+    return mrd_step_gate_passes(g, first, last);
+}
+
 /* only: 0, or the one session it is for. */
 static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
@@ -251,7 +264,10 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
             continue;
         if ((l = open_batch_of(o, s, clock)) == NULL)
             return MRD_NOMEM;
-        if (!l->wanted || (l->chooses && !mrd_record_wants_event(l, process, ev))) {
+        if (!l->wanted ||
+            (l->chooses &&
+             !passes_gate(r, o, s, ev, (mrd_local_ns){ raw }, (mrd_local_ns){ end })) ||
+            (l->chooses && !mrd_record_wants_event(l, process, ev))) {
             s->st.left_out += ev->kind != MRD_LOSS && ev->kind != MRD_COUNTER;
             continue;
         }
@@ -321,8 +337,10 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     rec_process *o = process->user;
     open_batch *l = open_batch_of(o, f->s, clock);
     mrd_local_ns raw = mrd_record_to_raw(r, clock, (mrd_ev_ns){ ev->ts_ns });
+    const mrd_step_gate *g = mrd_record_gate(r, o, f->s);
 
-    if (l == NULL || mrd_local_after(raw, f->until) || !l->wanted ||
+    if (l == NULL || (g != NULL && !mrd_step_gate_passes(g, raw, f->until)) ||
+        mrd_local_after(raw, f->until) || !l->wanted ||
         (l->chooses && !mrd_record_wants_event(l, process, ev)))
         return;
     add_event(r, o, l, ev, raw.ns);

@@ -6,10 +6,13 @@
 #define MRD_AGENT_RECORD_INT_H
 
 #include "agent/record.h"
+#include "agent/step_gate.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
 #define PRESSURE      0.25           /* of a ring: then its batches are closed early */
 #define GRACE         (500 * MRD_MS) /* after stop: rings may hold what was recorded before */
+
+#define STEPS_EXECUTION 1 /* of params.steps: its words in order */
 
 /* A sealed frame of a recorder session. */
 typedef struct {
@@ -88,8 +91,9 @@ typedef struct rec_process {
     bool dirty;        /* events since the last release */
     bool sealed;       /* a batch was closed in this turn */
     bool releasing;
-    bool is_ring; /* the drain's process: has rings to release */
-    bool is_file; /* of a trace file */
+    bool is_ring;                             /* the drain's process: has rings to release */
+    bool is_file;                             /* of a trace file */
+    mrd_step_gate gates[MRD_RECORD_SESSIONS]; /* of sessions that record steps */
 } rec_process;
 
 struct mrd_record {
@@ -109,6 +113,10 @@ void mrd_record_tally_process(session *s, const rec_process *o);
 /* All of [first, last] lies in a pause. */
 bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
+/* Not all events of the processes that it selects. */
+bool mrd_record_chooses(const session *s);
+/* Of a session that records steps, and a process that may have them; NULL: it takes all. */
+mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
 /* Of an open batch that chooses. */
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);

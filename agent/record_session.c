@@ -142,6 +142,33 @@ memo_at(memo *m, size_t at)
 }
 
 bool
+mrd_record_chooses(const session *s)
+{
+    return s->cores.n + s->types.n + s->sources.n > 0 || s->params.from_step > 0 ||
+           s->params.to_step > 0;
+}
+
+mrd_step_gate *
+mrd_record_gate(const mrd_record *r, rec_process *o, const session *s)
+{
+    mrd_step_gate *free_one = NULL;
+
+    if (!o->is_ring || (s->params.from_step == 0 && s->params.to_step == 0))
+        return NULL;
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
+        mrd_step_gate *g = &o->gates[i];
+
+        if (g->session == s->st.id)
+            return g;
+        if (g->session == 0 || mrd_record_session_of(r, g->session) == NULL)
+            free_one = g;
+    }
+    if (free_one != NULL) /* there are as many as sessions */
+        mrd_step_gate_init(free_one, s->st.id, s->params.from_step);
+    return free_one;
+}
+
+bool
 mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev)
 {
     const session *s = l->of;
@@ -442,7 +469,7 @@ choose_again(mrd_record *r, const session *s)
         for (open_batch *l = o->open_batches; l != NULL; l = l->next) {
             if (l->of != s)
                 continue;
-            l->chooses = s->cores.n + s->types.n + s->sources.n > 0;
+            l->chooses = mrd_record_chooses(s);
             if (l->tracks.v != NULL)
                 memset(l->tracks.v, 0, l->tracks.n);
             if (l->names.v != NULL)

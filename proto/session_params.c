@@ -402,6 +402,10 @@ mrd_session_params_check(const mrd_session_params *p, mrd_why *why)
             NAME(inspect), NAME(device_profiles),
             mrd_session_param_word(&mrd_session_param_table[MRD_PARAM_INDEX_device_profiles],
                                    p->device_profiles, word));
+    if (p->to_step != 0 && p->to_step < p->from_step)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s %" PRId64 " lies before %s %" PRId64 ": nothing would be recorded",
+                           NAME(to_step), p->to_step, NAME(from_step), p->from_step);
     return MRD_OK;
 #undef NAME
 }

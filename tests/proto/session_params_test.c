@@ -107,7 +107,10 @@ TEST(the_wire_is_what_it_was)
                                              { "counter", "a.b*" },
                                              { "counter", "c" },
                                              { "counter_period", "90000000000" },
-                                             { "wait", "1" } };
+                                             { "wait", "1" },
+                                             { "from_step", "3145728" },
+                                             { "to_step", "3145728" },
+                                             { "steps", "execution" } };
     mrd_session_params p = unusual(), none = defaults();
     mrd_session_labels room;
     Mrd__Control c = MRD__CONTROL__INIT;
@@ -144,6 +147,8 @@ TEST(what_does_not_go_together)
         { "inspect", "all", "device_profiles", "continuous", "'continuous' do not go together" },
         { "profile_models", "a", "device_profiles", "on-fail", "profile_models goes with" },
         { "profile_execution", "2", "inspect", "all", "profile_execution goes with" },
+        { "from_step", "9", "to_step", "9", NULL },
+        { "from_step", "9", "to_step", "8", "to_step 8 lies before from_step 9" },
         { "profile_warmup", "2", "device_profiles", "continuous", "profile_warmup goes with" },
     };
 
@@ -159,7 +164,7 @@ TEST(what_does_not_go_together)
         CHECK_ERR(rows[i].request, err, rows[i].refused == NULL ? MRD_OK : MRD_INVALID);
         if (rows[i].refused != NULL)
             CHECK_ROW(why.text, strstr(why.text, rows[i].refused) != NULL);
-        CHECK(mrd_session_params_ask_runtime(&p));
+        CHECK(mrd_session_params_ask_runtime(&p) == (strcmp(rows[i].request, "from_step") != 0));
         mrd_session_params_fini(&p);
     }
     CHECK(mrd_session_tag(0) == 1 && mrd_session_tag(UINT64_C(0x180000000)) == 1);
