@@ -78,6 +78,56 @@ TEST(idle_is_the_rest_of_the_window)
     }
 }
 
+/* A logical core of two physical ones: spans of both with one exec_id are one execution, those of the next are
+ * another, and what says no exec_id is one each. */
+TEST(two_physical_cores_are_one_execution)
+{
+    static const struct {
+        int64_t exec_id; /* -1: none */
+        int pcore;
+    } spans[] = { { 1, 0 }, { 1, 1 },  { 2, 1 },  { 2, 0 }, { 3, 0 }, { 4, 0 }, { 4, 1 },
+                  { 4, 0 }, { -1, 0 }, { -1, 1 }, { 5, 0 }, { 5, 0 }, { 6, 0 }, { 7, 1 } };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = { 0 };
+    mrd_sink_env env = { .catalog = cat, .options = &options };
+    mrd_sid name = mrd_catalog_intern(cat, "nc_exec_running");
+    mrd_sid key = mrd_catalog_intern(cat, "exec_id");
+    mrd_track_id track[2];
+    mrd_summary *sum;
+    mrd_process p;
+    mrd_track t;
+    size_t n;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(cat, "i-0");
+    mrd_track_init(&t, mrd_catalog_process(cat, &p), MRD_SRC_DEVICE);
+    t.lnc_idx = 0;
+    for (int i = 0; i < 2; i++) {
+        t.pcore_idx = i;
+        track[i] = mrd_catalog_track(cat, &t);
+    }
+    REQUIRE((sum = mrd_summary_new(&env)) != NULL);
+    for (size_t i = 0; i < MRD_COUNT(spans); i++) {
+        mrd_arg arg = { .key = key, .type = MRD_ARG_INT, .v.i = spans[i].exec_id };
+        mrd_event ev = { .kind = MRD_SPAN,
+                         .track = track[spans[i].pcore],
+                         .name = name,
+                         .ts_ns = 100 * (int64_t) i + 1,
+                         .dur_ns = 10,
+                         .args = &arg,
+                         .arg_count = spans[i].exec_id >= 0 };
+
+        CHECK_ERR("add", mrd_summary_add(sum, &ev), MRD_OK);
+    }
+    CHECK_ERR("finish", mrd_summary_finish(sum), MRD_OK);
+    CHECK_INT(mrd_summary_cores(sum, &n)->pairs, 3);
+    CHECK_INT(mrd_summary_cores(sum, &n)->executions, (int) MRD_COUNT(spans) - 3);
+    CHECK_INT(mrd_summary_processes(sum, &n)->executions, (int) MRD_COUNT(spans) - 3);
+    CHECK_INT(mrd_summary_nodes(sum, &n)->executions, (int) MRD_COUNT(spans) - 3);
+    mrd_summary_free(sum);
+    mrd_catalog_free(cat);
+}
+
 /* Nested, overlapping, touching and equal spans on two threads count once. */
 TEST(busy_is_the_union_never_the_sum)
 {

@@ -16,11 +16,18 @@ typedef struct {
     bool device, cpu, memory;
 } sum_track;
 
+/* The last span of an execution on a core; pcore MRD_NONE: none that may have a second. */
+typedef struct {
+    uint64_t exec_id;
+    int64_t pcore;
+} last_execution;
+
 struct mrd_summary {
     const mrd_catalog *cat;
     uint32_t profile;
     bool zero_is_no_time;
-    mrd_sid cc_running, cc_exec_barrier, cc_op;
+    mrd_sid cc_running, cc_exec_barrier, cc_op, nc_exec_running, exec_id;
+    last_execution *last; /* of each core */
     mrd_calls *calls;
     mrd_summary_totals totals;
     mrd_summary_row *nodes, *processes, *cores;
@@ -196,13 +203,18 @@ mrd_summary_new(const mrd_sink_env *env)
     s->totals.last = (mrd_ev_ns){ INT64_MIN };
     strings = mrd_catalog_strings(s->cat);
     s->cc_running = mrd_strtab_find(strings, MRD_STR("cc_running"));
+    s->nc_exec_running = mrd_strtab_find(strings, MRD_STR("nc_exec_running"));
+    s->exec_id = mrd_strtab_find(strings, MRD_STR("exec_id"));
     s->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
     s->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
     s->calls = mrd_calls_new(s->cat, s->profile, add_type, s);
-    if (s->calls == NULL || !rows_make(s) || (s->types = mrd_types_new(s->n_cores)) == NULL) {
+    if (s->calls == NULL || !rows_make(s) || (s->types = mrd_types_new(s->n_cores)) == NULL ||
+        (s->last = calloc(s->n_cores + 1, sizeof(*s->last))) == NULL) {
         mrd_summary_free(s);
         return NULL;
     }
+    for (size_t k = 0; k < s->n_cores; k++)
+        s->last[k].pcore = MRD_NONE;
     return s;
 }
 
@@ -218,6 +230,7 @@ mrd_summary_free(mrd_summary *s)
     free(s->cores);
     free(s->counters);
     free(s->losses);
+    free(s->last);
     free(s->tracks);
     free(s);
 }
@@ -266,6 +279,28 @@ add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, in
         union_add(&row->device, ev->ts_ns, end);
     if (is_collective(s, ev))
         union_add(&row->collective, ev->ts_ns, end);
+}
+
+static void
+add_execution(mrd_summary *s, uint32_t core, const mrd_event *ev)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
+    last_execution *last = &s->last[core], now = { 0, MRD_NONE };
+
+    if (ev->kind != MRD_SPAN || ev->name != s->nc_exec_running || ev->name == 0)
+        return;
+    for (uint32_t i = 0; i < ev->arg_count && s->exec_id != 0; i++)
+        if (ev->args[i].key == s->exec_id &&
+            (ev->args[i].type == MRD_ARG_INT || ev->args[i].type == MRD_ARG_UINT))
+            now = (last_execution){ (uint64_t) ev->args[i].v.i, t->pcore_idx };
+    if (now.pcore != MRD_NONE && last->pcore != MRD_NONE && last->pcore != now.pcore &&
+        last->exec_id == now.exec_id) {
+        s->cores[core].pairs++;
+        *last = (last_execution){ 0, MRD_NONE }; /* a third would be another */
+        return;
+    }
+    s->cores[core].executions++;
+    *last = now;
 }
 
 static void
@@ -347,6 +382,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
         t->first = (mrd_ev_ns){ ev->ts_ns < t->first.ns ? ev->ts_ns : t->first.ns };
         t->last = (mrd_ev_ns){ end > t->last.ns ? end : t->last.ns };
     }
+    add_execution(s, track->core, ev);
     add_row(s, &s->cores[track->core], ev, end, timed);
     if (track->process_too)
         add_row(s, &s->processes[s->cores[track->core].parent], ev, end, timed);
@@ -383,6 +419,10 @@ rows_finish(const mrd_summary *s, mrd_summary_row *rows, size_t n)
         mrd_summary_row *row = &rows[i];
         const mrd_summary_row *core = &s->cores[row->cores];
 
+        for (uint32_t k = row->cores; k < row->cores_end; k++) {
+            row->executions += s->cores[k].executions;
+            row->pairs += s->cores[k].pairs;
+        }
         if (!has_one_core(row))
             continue;
         row->first = core->first;

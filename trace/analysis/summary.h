@@ -32,7 +32,10 @@ typedef struct {
     mrd_union busy;   /* all spans */
     mrd_union device; /* spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
     mrd_union collective;
-    uint64_t cc_running;       /* spans of that name */
+    uint64_t cc_running; /* spans of that name */
+    /* nc_exec_running: a logical core of two physical ones has a span of each for one execution, with one
+     * exec_id and one behind the other. Executions, and how many of them are such pairs. */
+    uint64_t executions, pairs;
     uint32_t parent;           /* of a process: its node; of a core: its process's row */
     uint32_t cores, cores_end; /* its cores; of a core: itself */
     union {

@@ -87,6 +87,8 @@ put_usage(mrd_jw *w, const mrd_summary_row *row)
     put_u64(w, MRD_STR("device_busy_ns"), row->device.ns);
     put_u64(w, MRD_STR("collective_busy_ns"), row->collective.ns);
     put_u64(w, MRD_STR("cc_running_count"), row->cc_running);
+    if (row->pairs > 0)
+        put_u64(w, MRD_STR("executions"), row->executions);
 }
 
 static mrd_err
