@@ -226,14 +226,18 @@ read_boot(mrd_spool *s, const char *boot_id, char boot[BOOT_MAX])
         s->origin = 1;
 }
 
-/* Written last: who died before finds the boot as we did. Unwritten: another one next time. */
-static void
-write_boot(const mrd_spool *s, const char *boot)
+/* Written last: who died before finds the boot as we did. Errors: FULL, IO. */
+static mrd_err
+write_boot(const mrd_spool *s, const char *boot, mrd_why *why)
 {
     char text[BOOT_MAX + 20];
     int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
+    ssize_t wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
 
-    (void) !pwrite(s->lock_fd, text, (size_t) n, 0);
+    if (wrote == n)
+        return MRD_OK;
+    return mrd_why_set(why, wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
+                       errno, "spool '%s/lock'", s->dir);
 }
 
 /* Numbers given out and then lost with a torn tail, or with the page cache of an earlier boot, must
@@ -287,12 +291,12 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
         err = begin(s, why);
     if (err == MRD_OK && s->n_positions > 0) /* the segment that held them may be gone now */
         err = mrd_spool_commit(s, s->positions, s->n_positions, why);
+    if (err == MRD_OK && s->rebooted) /* without it the next one takes our frames for older ones */
+        err = write_boot(s, boot, why);
     if (err != MRD_OK) {
         mrd_spool_close(s);
         return err;
     }
-    if (s->rebooted)
-        write_boot(s, boot);
     *ret_spool = s;
     return MRD_OK;
 }
