@@ -77,6 +77,57 @@ add_up(sim_result *sum, const sim_result *r)
     sum->bounds_checked += r->bounds_checked;
 }
 
+static double
+node_hours(const sim_plan *p)
+{
+    return (double) p->nodes * (double) (p->duration + SIM_HEAL_TIME) / (3600 * (double) MRD_SEC);
+}
+
+/* As many node-hours as MRD_NODE_HOURS says, until the first violation. */
+static void
+soak(sim_plan (*plan)(uint64_t seed), const char *test)
+{
+    uint64_t first = number("MRD_SEED", 1000), seed = first;
+    double wanted = (double) number("MRD_NODE_HOURS", 1000), hours = 0, began = cpu();
+    sim_result sum = { 0 }, r = { .ok = true };
+
+    for (; hours < wanted && r.ok; seed++) {
+        sim_plan p = plan(seed);
+
+        sim_run(&p, &r);
+        hours += node_hours(&p);
+        add_up(&sum, &r);
+        if ((seed - first) % 100 == 99 || hours >= wanted || !r.ok)
+            printf("%.0f node-hours, %llu seeds from %llu: %d violations; %.2f node-hours per "
+                   "core-second; %llu sessions, %llu frames stored, %llu crashes, %llu power "
+                   "failures of nodes, "
+                   "%llu suspended, %llu bounds\n",
+                   hours, (unsigned long long) (seed - first + 1), (unsigned long long) first,
+                   !r.ok, hours / (cpu() - began), (unsigned long long) sum.sessions,
+                   (unsigned long long) sum.stored,
+                   (unsigned long long) (sum.crashes + sum.agent_crashes),
+                   (unsigned long long) sum.node_power_failures, (unsigned long long) sum.suspends,
+                   (unsigned long long) sum.bounds_checked);
+        fflush(stdout);
+    }
+    CHECK(r.ok);
+    if (!r.ok)
+        printf("seed %llu at %.3f s: %s\nagain: MRD_SEED=%llu MRD_SEEDS=1 test_sim_cluster %s\n",
+               (unsigned long long) seed - 1, (double) r.at / 1e9, r.what,
+               (unsigned long long) seed - 1, test);
+}
+
+TEST(soak_of_models)
+{
+    soak(small, "small_clusters_with_all_faults");
+}
+
+TEST(soak_of_real_agents)
+{
+    quiet();
+    soak(real, "small_clusters_of_real_agents");
+}
+
 /* Small clusters, from MRD_SEED on. */
 static void
 run_seeds(sim_plan (*plan)(uint64_t seed))
