@@ -85,7 +85,8 @@ struct mrd_agent {
     uint64_t notices; /* of this minute */
     mrd_local_ns notices_at;
     mrd_clock_sync *clock;
-    bool ended; /* the session's last burst of probes was made */
+    mrd_local_ns woke; /* from the last suspend of the machine that was noticed, 0: none */
+    bool ended;        /* the session's last burst of probes was made */
     /* Events, not losses. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
     uint64_t clock_lost; /* frames of clock data */

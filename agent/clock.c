@@ -72,6 +72,9 @@ struct mrd_clock_sync {
     int64_t word_rate, word_drift;       /* ns, ns, ppb, ppb; drift 0: unknown */
     mrd_local_ns word_at, word_received; /* local: what it is true for, when it came */
     char state[24], method[16];
+    /* Suspended machines. */
+    mrd_dur_ns asleep, lost; /* up to now; the last time */
+    mrd_local_ns woke_at;    /* when that was noticed, 0: it never slept */
 };
 
 /* "" when clocks are not asked there. */
@@ -102,6 +105,9 @@ mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_
     c->agent = options->agent;
     c->epoch = (uint32_t) (mrd_wall_now().ns / MRD_SEC); /* grows with every start */
     c->beat_bound = c->word_bound = -1;
+    c->asleep = mrd_asleep_now();
+    if (c->asleep > MRD_EPOCH_SUSPEND_MIN) /* when that was nobody knows: some time before */
+        c->woke_at = mrd_local_now();
     *ret_clock = c;
     return MRD_OK;
 }
@@ -188,6 +194,30 @@ link_silent(const mrd_clock_sync *c, mrd_local_ns now)
            mrd_local_diff(now, c->link_received) > LINK_FRESH;
 }
 
+static bool
+slept(const mrd_clock_sync *c)
+{
+    return mrd_asleep_now() - c->asleep > MRD_EPOCH_SUSPEND_MIN;
+}
+
+/* This clock stood while the others went on: nothing is known of it any more, and what was under way
+ * meanwhile says nothing. */
+static void
+notice_sleep(mrd_clock_sync *c)
+{
+    mrd_dur_ns now = mrd_asleep_now();
+
+    if (now - c->asleep <= MRD_EPOCH_SUSPEND_MIN || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SLEPT))
+        return;
+    c->lost = now - c->asleep;
+    c->asleep = now;
+    c->woke_at = mrd_local_now();
+    c->watched_at.ns = 0;
+    c->beat_bound = c->word_bound = -1;
+    c->answered_at = (mrd_local_ns){ 0 };
+    c->state[0] = '\0';
+}
+
 /* Where nothing else answers: the four stamps of a heartbeat are a probe, if a loose one. */
 static void
 beat_probe(mrd_clock_sync *c, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
@@ -231,7 +261,11 @@ mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack, mr
     int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
     int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks went apart meanwhile */
 
-    if (ack->clock != NULL && word_sane(ack->clock)) {
+    notice_sleep(c);
+    if (mrd_local_before(sent, c->woke_at))
+        return;
+    if (ack->clock != NULL && word_sane(ack->clock) &&
+        (ack->clock->at_local_ns == 0 || ack->clock->at_local_ns >= c->woke_at.ns)) {
         c->word_offset = ack->clock->offset_ns;
         c->word_bound = ack->clock->bound_ns;
         c->word_rate = ack->clock->rate_ppb;
@@ -270,14 +304,13 @@ watch(mrd_clock_sync *c, mrd_local_ns now)
     mrd_epoch_break b;
     struct timespec ts;
 
-    if (mrd_local_diff(now, c->watched_at) < WATCH)
+    if (c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < WATCH)
         return;
     c->watched_at = now;
     r.boot_id = mrd_hash64(c->boot_id, strlen(c->boot_id), 0);
     clock_gettime(CLOCK_MONOTONIC, &ts);
     r.monotonic = ts.tv_sec * MRD_SEC + ts.tv_nsec;
-    clock_gettime(CLOCK_BOOTTIME, &ts);
-    r.boottime = ts.tv_sec * MRD_SEC + ts.tv_nsec;
+    r.boottime = r.monotonic + c->asleep;
     r.has_vm_marker = mrd_hostclock_marker(c->own, &r.vm_marker);
     if (!mrd_epoch_watch_add(&c->watch, &r, &b) || c->n_breaks == BREAKS)
         return;
@@ -330,6 +363,8 @@ step_udp(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
         c->failed = n.lost + n.unsent;
     }
     while (mrd_timeprobe_take(c->probe, &half)) {
+        if (half.a1 < c->woke_at.ns)
+            continue;
         if (half.a4 != 0)
             c->source = half.source1 < half.source4 ? half.source1 : half.source4;
         if (c->sent.len == 0 && c->joined.len == 0)
@@ -366,6 +401,8 @@ step_link(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
         c->link_received = now;
     }
     while (mrd_linkprobe_take(c->link, &p)) {
+        if (p.a1 < c->woke_at.ns)
+            continue;
         c->source = MRD_STAMP_NNG;
         c->probes++;
         if (c->sent.len == 0 && c->joined.len == 0)
@@ -406,6 +443,8 @@ mrd_clock_sync_step(mrd_clock_sync *c, bool recording)
                     : known   ? MRD_PACE_IDLE
                               : MRD_PACE_RUN; /* a session may begin soon */
 
+    notice_sleep(c);
+    now = mrd_local_now();
     watch(c, now);
     read_own(c, now, recording);
     step_transports(c, want, now);
@@ -446,6 +485,7 @@ mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
     to->readings = c->reading_list;
     to->reference = c->reference;
     to->n_readings = c->n_readings;
+    to->asleep_ns = c->asleep;
     for (size_t i = 0; i < c->n_breaks; i++)
         c->break_list[i] = &c->breaks[i];
     to->breaks = c->break_list;
@@ -481,13 +521,17 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
                               .method = "none",
                               .probes = c->probes,
                               .answered = c->answered_at,
+                              .woke = c->woke_at,
+                              .slept = c->lost,
                               .answer_raw =
                                   c->answered_at.ns == 0 ? ((mrd_peer_ns){ 0 }) : c->answer_raw };
 
     snprintf(v.state, sizeof(v.state), "%s", c->state[0] == '\0' ? "unaligned" : c->state);
     if (c->probe != NULL)
         v.probes += mrd_timeprobe_counters(c->probe).answered;
-    if (c->word_bound >= 0 && mrd_local_diff(mrd_local_now(), c->word_received) < WORD_AGE) {
+    if (slept(c) && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_SLEPT)) {
+        v.known = false; /* until the next turn */
+    } else if (c->word_bound >= 0 && mrd_local_diff(mrd_local_now(), c->word_received) < WORD_AGE) {
         int64_t by, growth;
 
         word_moved(c, age, &by, &growth);
@@ -502,6 +546,8 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
             mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at.ns, c->beat_at.ns)) / DRIFT_PART);
         snprintf(v.method, sizeof(v.method), "heartbeat");
     }
+    if (mrd_local_before(at, c->woke_at)) /* it stood for so long, as far as the system knows */
+        v.bound_ns = -1;
     *ret_view = v;
 }
 

@@ -45,6 +45,9 @@ typedef struct {
     char state[24];  /* "aligned", "settling", ... as the aggregator says */
     uint64_t probes;
     mrd_local_ns answered;
+    /* The machine was suspended until then, 0: never; bounds of before are unknown. */
+    mrd_local_ns woke;
+    mrd_dur_ns slept;       /* so long, by BOOTTIME; 0: before this process began */
     mrd_peer_ns answer_raw; /* of the last heartbeat: here, and the aggregator's; 0 none */
 } mrd_clock_sync_view;
 

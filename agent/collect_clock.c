@@ -2,6 +2,7 @@
  * clock data: to the sessions that record, else to the aggregator's estimate alone. */
 #include "agent/agent_int.h"
 #include "agent/collector.h"
+#include "base/log.h"
 
 /* A connection that nothing but probes travels on. */
 static mrd_err
@@ -59,6 +60,7 @@ step_clock(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
     Mrd__ClockData data;
+    mrd_clock_sync_view view;
     mrd_record_status st;
     bool recording = false, ended = false;
 
@@ -74,6 +76,14 @@ step_clock(void *self, mrd_local_ns now)
         mrd_clock_sync_burst(a->clock);
     a->ended = ended;
     mrd_clock_sync_step(a->clock, recording || ended);
+    mrd_clock_sync_get(a->clock, &view);
+    if (view.slept > 0 && mrd_local_before(a->woke, view.woke)) {
+        a->woke = view.woke;
+        mrd_record_slept(a->record, view.woke, view.slept);
+        mrd_publish_heartbeat_now(a->publish);
+        mrd_log(MRD_LOG_WARN, "AGT-SLEPT", "The machine was suspended: seconds=%.1f",
+                (double) view.slept / MRD_SEC);
+    }
     if (mrd_clock_sync_take(a->clock, ended, &data))
         ship_clock(a, &data);
 }

@@ -20,6 +20,18 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
         a->features.reported = a->features.sent;
 }
 
+/* This clock stood while the machine slept: what lies before is earlier by that, and what fell into
+ * it is when it woke. */
+static mrd_local_ns
+before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
+{
+    mrd_local_ns earlier = { mrd_sat_add(at.ns, view->slept) };
+
+    if (view->woke.ns == 0 || !mrd_local_before(at, view->woke))
+        return at;
+    return mrd_local_before(earlier, view->woke) ? earlier : view->woke;
+}
+
 /* A session or wall time as this node's RAW. 0 means now. An aggregator may say any number: the
  * answer is a time that others can be subtracted from. */
 static mrd_local_ns
@@ -37,7 +49,8 @@ local_time(const mrd_agent *a, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t
         /* The offset of then, not of now: a clock may gain 100 us until the session starts. */
         mrd_clock_sync_at(a->clock, (mrd_local_ns){ session_ns.ns - view.offset_ns }, &view);
         *ret_bound = view.bound_ns;
-        return (mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) };
+        return before_sleep((mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) },
+                            &view);
     }
     *ret_bound = -1;
     return (mrd_local_ns){ mrd_time_clamp(

@@ -22,7 +22,8 @@ typedef enum {
     MRD_AGENT_PLANT_ANSWER_TWICE,     /* was: an answer that only the counts have counts twice */
     MRD_AGENT_PLANT_COUNTS_FIRST,     /* was: counts are written before the answer they include */
     MRD_AGENT_PLANT_RATE_FOLLOWED,    /* was: a clock's rate is followed that is not known */
-    MRD_AGENT_PLANT_SPINS,            /* was: the loop does not wait while all slots are taken */
+    MRD_AGENT_PLANT_SLEPT, /* was: a clock that stood is believed until the aggregator knows */
+    MRD_AGENT_PLANT_SPINS, /* was: the loop does not wait while all slots are taken */
     MRD_AGENT_PLANTS
 } mrd_agent_plant;
 

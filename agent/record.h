@@ -103,6 +103,9 @@ typedef struct {
 } mrd_record_pause;
 mrd_err mrd_record_change(mrd_record *r, uint64_t session, uint32_t revision,
                           const mrd_record_pause *pauses, size_t n, const Mrd__Selection *select);
+/* The machine was suspended for so long: instants to come are so much earlier by this clock, which
+ * stood. What they were wrong by is not known any more. */
+void mrd_record_slept(mrd_record *r, mrd_local_ns woke, mrd_dur_ns slept);
 /* Nothing of this time is taken. */
 bool mrd_record_is_paused(const mrd_record *r, uint64_t session, mrd_local_ns at);
 /* Forgets it with all it holds, counted as not recorded. */

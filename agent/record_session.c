@@ -442,6 +442,36 @@ mrd_record_stop(mrd_record *r, uint64_t id, mrd_local_ns stop)
     return MRD_OK;
 }
 
+static bool
+come_earlier(mrd_local_ns *at, mrd_local_ns woke, mrd_dur_ns slept)
+{
+    if (!mrd_local_after(*at, woke) || at->ns == INT64_MAX)
+        return false;
+    *at = mrd_local_diff(*at, woke) > slept ? mrd_local_add(*at, -slept) : woke;
+    return true;
+}
+
+void
+mrd_record_slept(mrd_record *r, mrd_local_ns woke, mrd_dur_ns slept)
+{
+    for (size_t i = 0; i < r->n_sessions; i++) {
+        session *s = &r->sessions[i];
+
+        if (come_earlier(&s->st.start, woke, slept))
+            s->st.start_bound_ns = -1;
+        (void) come_earlier(&s->st.stop, woke, slept);
+        for (size_t k = 0; k < s->n_windows; k++) {
+            (void) come_earlier(&s->windows[k].from, woke, slept);
+            (void) come_earlier(&s->windows[k].to, woke, slept);
+        }
+        for (size_t k = 0; k < s->n_pauses; k++) {
+            (void) come_earlier(&s->pauses[k].from, woke, slept);
+            (void) come_earlier(&s->pauses[k].to, woke, slept);
+        }
+    }
+    mrd_record_write_notes(r);
+}
+
 /* ---- Changes ---- */
 
 bool

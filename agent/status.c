@@ -405,6 +405,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     snprintf(state, sizeof(state), "%s", state_word(a, &p, &c.spool));
     m.state = state;
     m.local_ns = mrd_local_now().ns;
+    m.asleep_ns = mrd_asleep_now();
     m.wall_ns = mrd_wall_now().ns;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
         drops[i].count = c.dropped[i];

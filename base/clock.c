@@ -4,6 +4,9 @@
 #include <stdio.h>
 #include <time.h>
 
+#define ASLEEP_TRIES 8
+#define ASLEEP_CLOSE (20 * MRD_US)
+
 static int64_t
 clock_read(clockid_t id)
 {
@@ -23,6 +26,23 @@ mrd_wall_ns
 mrd_wall_now(void)
 {
     return (mrd_wall_ns){ clock_read(CLOCK_REALTIME) };
+}
+
+mrd_dur_ns
+mrd_asleep_now(void)
+{
+    mrd_dur_ns least = INT64_MAX, asleep = 0;
+
+    for (int i = 0; i < ASLEEP_TRIES && least > ASLEEP_CLOSE; i++) {
+        int64_t from = clock_read(CLOCK_MONOTONIC), boottime = clock_read(CLOCK_BOOTTIME);
+        int64_t to = clock_read(CLOCK_MONOTONIC);
+
+        if (to - from >= least)
+            continue;
+        least = to - from;
+        asleep = boottime - to;
+    }
+    return asleep;
 }
 
 static int64_t

@@ -113,6 +113,10 @@ extern const mrd_clock mrd_clock_system;
 
 mrd_local_ns mrd_local_now(void); /* CLOCK_MONOTONIC_RAW, 24 ns a call where measured */
 mrd_wall_ns mrd_wall_now(void);   /* CLOCK_REALTIME */
+/* How long this machine was suspended since it booted, while CLOCK_MONOTONIC and its RAW stood:
+ * CLOCK_BOOTTIME - CLOCK_MONOTONIC, in a time namespace plus a constant. At most what it is, and
+ * less by no more than a few us, because a reading that was interrupted is taken again. */
+mrd_dur_ns mrd_asleep_now(void);
 
 /*
  * Writes ns as UTC "2026-03-01T12:34:56.123456789Z" (integer arithmetic; years 1678 to 2262) and

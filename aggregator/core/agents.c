@@ -290,6 +290,7 @@ mrd_core_heartbeat(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n,
         e->received = received;
         return;
     }
+    mrd_node_asleep(n, hb->asleep_ns, (mrd_local_ns){ hb->local_ns });
     take_state(n, hb);
     take_sessions(c, n, hb);
     take_reason(c, n, hb);

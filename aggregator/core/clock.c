@@ -52,6 +52,74 @@ recall(const mrd_node *n, const mrd_probe_id *id, mrd_probe *ret_probe)
     return false;
 }
 
+void
+mrd_node_asleep(mrd_node *n, mrd_dur_ns asleep, mrd_local_ns at)
+{
+    mrd_epoch_break b = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true, .before = at };
+    bool more = n->has_asleep && mrd_sat_sub(asleep, n->asleep) > MRD_EPOCH_SUSPEND_MIN;
+
+    if (!mrd_time_sane(asleep) || !mrd_time_sane(at.ns))
+        return;
+    if (n->has_asleep && !more) {
+        if (mrd_sat_sub(n->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN &&
+            mrd_local_before(n->told, at))
+            n->told = at;
+        return;
+    }
+    if (more) {
+        b.after = mrd_local_before(n->told, at) ? n->told : at;
+        b.lost = asleep - n->asleep;
+        if (n->follow != NULL)
+            mrd_follow_break(n->follow, &b);
+    }
+    if (more || asleep > MRD_EPOCH_SUSPEND_MIN) /* else it never slept */
+        n->awake = at;
+    n->has_asleep = true;
+    n->asleep = asleep;
+    n->told = at;
+}
+
+static bool
+is_suspend(const Mrd__ClockBreak *b)
+{
+    return b->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(b);
+}
+
+/* It tells of suspends, and not how long its machine slept in all. */
+static bool
+is_of_earlier_release(const Mrd__ClockData *data)
+{
+    for (size_t i = 0; i < data->n_breaks; i++)
+        if (is_suspend(data->breaks[i]))
+            return data->asleep_ns == 0;
+    return false;
+}
+
+/* A probe that was sent at a1 is of the clock as it goes now, and not of before its machine slept: then
+ * the frame that tells of it comes late. */
+static bool
+is_of_now(mrd_node *n, const Mrd__ClockData *data, int64_t a1)
+{
+    mrd_dur_ns asleep = data->asleep_ns;
+    int64_t from = a1;
+
+    if (is_of_earlier_release(data))
+        return true;
+
+    for (size_t i = 0; i < data->n_breaks; i++) {
+        const Mrd__ClockBreak *b = data->breaks[i];
+
+        if (!is_suspend(b))
+            continue;
+        if (b->before_ns > a1)
+            asleep = mrd_sat_sub(asleep, b->lost_ns);
+        else
+            from = b->before_ns;
+    }
+    mrd_node_asleep(n, asleep, (mrd_local_ns){ from });
+    return mrd_sat_sub(n->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
+}
+
 /* Probes over a connection come whole: the reply carried our stamps. A better label than theirs is
  * not believed. */
 static void
@@ -65,7 +133,8 @@ take_whole(mrd_node *n, const mrd_timescale *t, const Mrd__ClockData *data, mrd_
         if (probe.id.agent != n->key || probe.source_up > MRD_STAMP_NNG ||
             probe.source_down > MRD_STAMP_NNG)
             continue;
-        if (strcmp(data->reference, t->timeline) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 }))
+        if (strcmp(data->reference, t->timeline) == 0 && !recall(n, &probe.id, &(mrd_probe){ 0 }) &&
+            is_of_now(n, data, probe.a1))
             follow(n, &probe);
         mrd_probe_encode(&probe, joined);
     }
@@ -86,7 +155,8 @@ take_halves(mrd_node *n, const Mrd__ClockData *data, mrd_probe_join_fn *join, vo
         if (!recall(n, &half.id, &probe)) {
             if (join(self, &half, &probe) != MRD_OK)
                 continue; /* counted by the joiner; loses only this sample */
-            follow(n, &probe);
+            if (is_of_now(n, data, half.a1))
+                follow(n, &probe);
         }
         mrd_probe_encode(&probe, joined);
     }
@@ -102,7 +172,8 @@ mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
     for (size_t i = 0; i < data->n_breaks && n->follow != NULL; i++) {
         mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
 
-        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES && mrd_clock_break_sane(data->breaks[i]))
+        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES && mrd_clock_break_sane(data->breaks[i]) &&
+            (b.cause != MRD_EPOCH_SUSPEND || is_of_earlier_release(data)))
             mrd_follow_break(n->follow, &b);
     }
     if (data->n_readings > 0 &&
@@ -122,8 +193,9 @@ mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
     mrd_align_bound bound;
     mrd_sess_ns at;
 
-    if (n->follow == NULL || local.ns == 0 || !mrd_time_sane(local.ns) ||
-        !mrd_time_sane(received.ns) || !mrd_follow_live(n->follow, local, &at, &bound) ||
+    if (n->follow == NULL || local.ns == 0 || mrd_local_before(local, n->awake) ||
+        !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
+        !mrd_follow_live(n->follow, local, &at, &bound) ||
         bound.quality < MRD_ALIGN_EXTRAPOLATED) /* says itself that it is not to be trusted */
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
@@ -178,8 +250,9 @@ mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local, Mrd__
         mrd_text_set(text, 24, "aligned");
         return true;
     }
-    if (n->follow == NULL || local.ns == 0 || !mrd_time_sane(local.ns) ||
-        !mrd_follow_live(n->follow, local, &at, &bound) || !mrd_time_sane(at.ns))
+    if (n->follow == NULL || local.ns == 0 || mrd_local_before(local, n->awake) ||
+        !mrd_time_sane(local.ns) || !mrd_follow_live(n->follow, local, &at, &bound) ||
+        !mrd_time_sane(at.ns))
         return false;
     radius = mrd_align_radius(at, &bound);
     mrd_follow_width(n->follow, &now, &best);

@@ -25,6 +25,9 @@ typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_pr
  * in data->joined, which borrows from *joined. join may be NULL. */
 void mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
                          mrd_probe_join_fn *join, void *self, mrd_buf *joined);
+/* The node's machine had slept so long when its clock showed `at`: when that is more than was known,
+ * its clock stood meanwhile, and nothing of before is said of it any more. */
+void mrd_node_asleep(mrd_node *n, mrd_dur_ns asleep, mrd_local_ns at);
 /* Checks a frame that left the node after `local` and came here at `received`, or, with `answer`,
  * one that left here at `received` and was there before `local`. False: it was not checked. */
 bool mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,

@@ -24,6 +24,9 @@ mrd_node_forget_clock(mrd_node *n)
     n->follow = NULL;
     free(n->probes);
     n->probes = NULL;
+    n->has_asleep = false;
+    n->asleep = 0;
+    n->told = n->awake = (mrd_local_ns){ 0 };
 }
 
 void

@@ -62,6 +62,10 @@ typedef struct {
     char reason_at[24];              /* which tells it from an earlier one of the same words */
     struct mrd_follow *follow;       /* what its probes say, NULL before the first */
     struct mrd_probe_memory *probes; /* the last ones, for frames of further sessions */
+    bool has_asleep;
+    mrd_dur_ns asleep;  /* how long its machine slept since it booted, as it told last, and */
+    mrd_local_ns told;  /* ... by its clock then */
+    mrd_local_ns awake; /* what is known of its clock is of since then; 0: it never slept */
     bool has_reading;
     mrd_host_reading reading;       /* the last one of its own clocks */
     mrd_node_models *models;        /* loaded now; NULL: not told */

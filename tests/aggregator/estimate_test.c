@@ -6,6 +6,7 @@
 #include <time.h>
 
 #include "aggregator/core/clock.h"
+#include "base/obj.h"
 #include "tests/check.h"
 #include "timesync/follow.h"
 
@@ -91,6 +92,170 @@ TEST(an_estimate_is_true_before_and_after)
         wrong += false_ones(&told);
     printf("%u estimates with a rate, %u false\n", told, wrong);
     CHECK(told > 100);
+    CHECK_INT(wrong, 0);
+}
+
+/* ---- Suspended machines ---- */
+
+#define FRAMES 8 /* under way at one time */
+
+typedef struct {
+    mrd_buf probes, joined;
+    Mrd__ClockBreak b, *list;
+    Mrd__ClockData data;
+} clock_frame;
+
+/* A node whose machine sleeps now and then; its clock stands meanwhile. */
+typedef struct {
+    mrd_node n;
+    mrd_timescale t;
+    clock_frame v[FRAMES]; /* the last is being filled */
+    size_t n_frames;
+    int64_t at, ppb, asleep, watched;
+    int64_t woke[64], slept[64]; /* by its clock; how long in all, then */
+    size_t n_sleeps;
+    uint32_t k;
+    unsigned told, wrong;
+} sleeper;
+
+static int64_t
+truth_of(const sleeper *s, int64_t local)
+{
+    int64_t slept = 0;
+
+    for (size_t i = 0; i < s->n_sleeps && s->woke[i] < local; i++)
+        slept = s->slept[i];
+    return truth(local, s->ppb) + slept;
+}
+
+static void
+begin_frame(sleeper *s)
+{
+    clock_frame *f = &s->v[s->n_frames++];
+
+    memset(f, 0, sizeof(*f));
+    mrd__clock_data__init(&f->data);
+    f->data.reference = s->t.timeline;
+}
+
+static void
+put_probe(sleeper *s)
+{
+    int64_t up = 20000 + below(2000000), down = 20000 + below(2000000);
+    mrd_probe_sent sent = {
+        .id = { 1, 1, s->k++ }, .a1 = s->at, .a4 = s->at + up + down, .source1 = 1, .source4 = 1
+    };
+    mrd_probe_served served = { .id = sent.id, .source2 = 1, .source3 = 1 };
+    mrd_probe p;
+
+    served.r2 = served.r3 = truth_of(s, s->at + up);
+    REQUIRE(mrd_probe_join(&sent, &served, &p) == MRD_OK);
+    mrd_probe_encode(&p, &s->v[s->n_frames - 1].probes);
+}
+
+static void
+arrive(sleeper *s, size_t i)
+{
+    clock_frame f = s->v[i];
+
+    memmove(&s->v[i], &s->v[i + 1], (s->n_frames - i - 1) * sizeof(f));
+    s->n_frames--;
+    f.list = &f.b;
+    f.data.breaks = &f.list;
+    f.data.joined = (ProtobufCBinaryData){ f.probes.len, f.probes.p };
+    mrd_node_take_clock(&s->n, &s->t, &f.data, NULL, NULL, &f.joined);
+    mrd_buf_fini(&f.probes);
+    mrd_buf_fini(&f.joined);
+}
+
+/* As the agent does: the next turn sees that the machine slept. */
+static void
+sleep_once(sleeper *s)
+{
+    clock_frame *f = &s->v[s->n_frames - 1];
+    int64_t lost = 10 * MRD_MS + below(below(2) == 0 ? MRD_SEC : 3600 * MRD_SEC);
+
+    if (s->n_sleeps == MRD_COUNT(s->woke) || f->data.n_breaks > 0)
+        return;
+    s->asleep += lost;
+    s->woke[s->n_sleeps] = s->at;
+    s->slept[s->n_sleeps++] = s->asleep;
+    s->at += below(50 * MRD_US) + 1;
+    mrd__clock_break__init(&f->b);
+    f->b.cause = MRD_EPOCH_SUSPEND;
+    f->b.after_ns = s->watched;
+    f->b.before_ns = s->at;
+    f->b.keep_rate = true;
+    f->b.lost_ns = lost;
+    f->data.n_breaks = 1;
+}
+
+/* What is said of the clock, now or in a heartbeat that was long under way. */
+static void
+ask(sleeper *s, int64_t local)
+{
+    Mrd__ClockEstimate e;
+    char text[24];
+    int64_t off;
+
+    if (!mrd_node_estimate(&s->n, &s->t, (mrd_local_ns){ local }, &e, text) || e.bound_ns < 0)
+        return;
+    off = local + e.offset_ns - truth_of(s, local);
+    s->told++;
+    s->wrong += (off < 0 ? -off : off) > e.bound_ns + 1;
+}
+
+static void
+turn(sleeper *s)
+{
+    s->at += 4100 * MRD_US + below(MRD_SEC);
+    if (below(40) == 0)
+        sleep_once(s);
+    s->watched = s->at;
+    put_probe(s);
+    if (below(3) == 0) {
+        s->v[s->n_frames - 1].data.asleep_ns = s->asleep;
+        begin_frame(s);
+    }
+    while (s->n_frames == FRAMES || (s->n_frames > 1 && below(2) == 0))
+        arrive(s, (size_t) below((int64_t) s->n_frames - 1)); /* in any order */
+    if (below(2) == 0)
+        mrd_node_asleep(&s->n, s->asleep, (mrd_local_ns){ s->at });
+    else
+        return;
+    ask(s, s->at);
+    for (int i = 0; i < 4; i++)
+        ask(s, s->at - below(20 * MRD_SEC));
+}
+
+/* Frames of its clock and heartbeats arrive in any order: no bound is false, and there are bounds. */
+TEST(a_clock_that_stood_is_not_believed)
+{
+    const char *text = getenv("MRD_SEED");
+    unsigned told = 0, wrong = 0;
+
+    seed = text != NULL ? (unsigned) atoi(text) : (unsigned) time(NULL);
+    printf("seed %u\n", seed);
+    for (int i = 0; i < 60; i++) {
+        static sleeper s;
+
+        memset(&s, 0, sizeof(s));
+        s.at = START;
+        s.ppb = below(160000) - 80000;
+        s.n.key = 1;
+        snprintf(s.n.instance_id, sizeof(s.n.instance_id), "i-1");
+        snprintf(s.t.timeline, sizeof(s.t.timeline), "aggregator");
+        begin_frame(&s);
+        for (int k = 0; k < 300; k++)
+            turn(&s);
+        while (s.n_frames > 0)
+            arrive(&s, 0);
+        told += s.told;
+        wrong += s.wrong;
+        mrd_node_forget_clock(&s.n);
+    }
+    printf("%u estimates, %u false\n", told, wrong);
+    CHECK(told > 10000);
     CHECK_INT(wrong, 0);
 }
 

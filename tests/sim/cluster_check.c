@@ -140,7 +140,7 @@ check_estimate(world *w, const agent *a, const Mrd__ClockEstimate *e, const char
                           (long double) w->scale.offset;
     long double off = session - ((long double) local + (long double) e->offset_ns);
 
-    if (e->bound_ns < 0 || (a->node != NULL && slept_lately(a->node)))
+    if (e->bound_ns < 0)
         return;
     w->r->bounds_checked++;
     if (off > (long double) e->bound_ns + 2 || -off > (long double) e->bound_ns + 2)

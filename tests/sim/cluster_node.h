@@ -132,7 +132,6 @@ void truth_weaken(sim_node *n);
 void truth_void(sim_node *n); /* a new process begins */
 void truth_step(sim_node *n); /* after each turn */
 void truth_end(world *w);
-bool slept_lately(const sim_node *n);
 void truth_free(sim_node *n);
 session_truth *truth_of(sim_node *n, uint64_t session);
 

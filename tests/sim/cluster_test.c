@@ -279,6 +279,7 @@ TEST(planted_bugs_of_agents_are_found)
         [MRD_AGENT_PLANT_ANSWER_TWICE] = "an answer counted twice",
         [MRD_AGENT_PLANT_COUNTS_FIRST] = "counts before the answer",
         [MRD_AGENT_PLANT_RATE_FOLLOWED] = "a clock's rate that is not known",
+        [MRD_AGENT_PLANT_SLEPT] = "a suspend that is passed over",
         [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
     };
 

@@ -11,7 +11,6 @@
 #define FAR                                                                                        \
     (30 *                                                                                          \
      MRD_SEC) /* a batch reaches so far beyond a window: an agent was away, and read on in one */
-#define SLEPT_AGE (100 * MRD_SEC)
 
 session_truth *
 truth_of(sim_node *n, uint64_t id)
@@ -121,17 +120,23 @@ session_time(const sim_node *n, long double now)
            (long double) t->offset;
 }
 
+/* How far `local` is from what this clock shows at a session time; while it stands it shows one. */
+static long double
+shown_off_by(const sim_node *n, int64_t local, int64_t taken)
+{
+    const sim_timeline *t = &n->w->timelines[n->timeline - 1];
+    long double at =
+        ((long double) taken - (long double) t->server_offset - (long double) t->offset) /
+        (1.0L + t->server_ppm / 1e6L);
+
+    return (long double) (local - sim_clock_local(&n->a->clock, (int64_t) at));
+}
+
 /* How far `local` is from the session time it is taken for. */
 static long double
 off_by(const sim_node *n, int64_t local, int64_t taken)
 {
     return session_time(n, sim_clock_true(&n->a->clock, local)) - (long double) taken;
-}
-
-bool
-slept_lately(const sim_node *n)
-{
-    return n->woken_at != 0 && n->w->now - n->woken_at < SLEPT_AGE;
 }
 
 static void
@@ -141,7 +146,7 @@ check_clock(sim_node *n)
     mrd_clock_sync_view v;
     long double off;
 
-    if (n->timeline == 0 || slept_lately(n))
+    if (n->timeline == 0)
         return;
     turn_of(n->w, n);
     mrd_clock_sync_get(n->agent->clock, &v);
@@ -190,14 +195,17 @@ check_windows(sim_node *n, const session *s, session_truth *t)
         turn_of(n->w, n);
         mrd_clock_sync_at(n->agent->clock, s->windows[i].from, &v);
         turn_of(n->w, NULL);
-        if (n->timeline == 0 || !v.known || v.bound_ns < 0 || slept_lately(n))
+        if (n->timeline == 0 || !v.known || v.bound_ns < 0)
             continue;
-        if (fabsl(off_by(n, s->windows[i].from.ns, told->from)) > (long double) v.bound_ns + 2 ||
-            fabsl(off_by(n, s->windows[i].to.ns, told->to)) > (long double) v.bound_ns + MRD_MS)
+        if (fabsl(shown_off_by(n, s->windows[i].from.ns, told->from)) >
+                (long double) v.bound_ns + 2 ||
+            fabsl(shown_off_by(n, s->windows[i].to.ns, told->to)) >
+                (long double) v.bound_ns + MRD_MS)
             sim_fail(
                 n->w,
                 "node %s: a trigger's window is %.0Lf ns from the one all were told, bound %lld",
-                n->a->id, off_by(n, s->windows[i].from.ns, told->from), (long long) v.bound_ns);
+                n->a->id, shown_off_by(n, s->windows[i].from.ns, told->from),
+                (long long) v.bound_ns);
     }
 }
 
@@ -210,8 +218,8 @@ check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
 
     if (first)
         t->checked_start = st->start.ns; /* later it may be the time of another timeline */
-    if (!first || s == NULL || n->timeline == 0 || st->start_bound_ns < 0 || slept_lately(n) ||
-        s->go.ns == 0 || t->weak)
+    if (!first || s == NULL || n->timeline == 0 || st->start_bound_ns < 0 || s->go.ns == 0 ||
+        t->weak)
         return;
     n->w->r->bounds_checked++;
     if (fabsl(off_by(n, st->start.ns, s->go.ns)) > (long double) st->start_bound_ns + 2)
