@@ -13,6 +13,7 @@ struct mrd_aggregator {
     mrd_timescale timescale;
     mrd_core_limits limits;
     mrd_auth *auth;
+    mrd_oidc *oidc;
     mrd_server *server;
     mrd_clocks *clocks;
     mrd_loop *loop;
@@ -89,13 +90,19 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
         return err;
     if (o->http_address == NULL)
         return MRD_OK;
+    if (o->oidc != NULL && a->auth == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--oidc without --tokens: then everybody may do everything");
+    if (o->oidc != NULL && (err = mrd_oidc_open(o->oidc, &a->oidc, why)) != MRD_OK)
+        return err;
     return mrd_http_api_open(a->loop,
                              &(http_api_options){ .address = o->http_address,
                                                   .port = o->http_port,
                                                   .cert = o->http_cert,
                                                   .key = o->http_key,
                                                   .names = o->http_names,
-                                                  .auth = a->auth },
+                                                  .auth = a->auth,
+                                                  .oidc = a->oidc },
                              &a->http, why);
 }
 
@@ -128,6 +135,7 @@ mrd_aggregator_close(mrd_aggregator *a)
     mrd_loop_close(a->loop);
     mrd_server_close(a->server);
     mrd_clocks_close(a->clocks);
+    mrd_oidc_close(a->oidc);
     mrd_auth_free(a->auth);
     mrd_session_store_fini(&a->store);
     free(a);
@@ -169,6 +177,8 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
         say(self, "AGG-TLS", &why);
     while (a->http != NULL && mrd_http_api_next_error(a->http, &why))
         say(self, "AGG-HTTPS", &why);
+    while (a->oidc != NULL && mrd_oidc_next_error(a->oidc, &why))
+        say(self, "AGG-OIDC", &why);
     return n;
 }
 

@@ -26,6 +26,7 @@ typedef struct {
     const char *http_names;           /* mrd_httpd_options.names; NULL: none */
     const char *http_cert, *http_key; /* both or none */
     const char *tokens;               /* token file of aggregator/auth.h; NULL: everybody may all */
+    const char *oidc;                 /* settings of aggregator/oidc.h, with tokens; NULL: none */
     unsigned time_port;               /* UDP, of the clock probes; 0: any free one */
     mrd_sync sync;                    /* [GROUP] */
     unsigned max_connections;         /* [by the file limit] */

@@ -625,6 +625,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
         return mrd_why_set(why, MRD_NOMEM, 0, "http");
     api->loop = loop;
     api->auth = o->auth;
+    api->oidc = o->oidc;
     err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK)
         free(api);

@@ -7,6 +7,7 @@
 
 #include "aggregator/httpd.h"
 #include "aggregator/loop.h"
+#include "aggregator/oidc.h"
 
 typedef struct http_api http_api;
 
@@ -16,6 +17,7 @@ typedef struct {
     const char *cert, *key; /* both or none */
     const char *names;      /* that it may be called by, NULL: none beside its own */
     mrd_auth *auth;         /* NULL: everybody may all */
+    mrd_oidc *oidc;         /* with auth: tokens of an issuer, too; NULL: none */
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -58,10 +60,11 @@ struct http_api {
     mrd_loop *loop;
     mrd_httpd *httpd;
     mrd_auth *auth;
+    mrd_oidc *oidc;
 };
 
-/* Who holds a token: one of the token file, or one that a session has as its owner's
- * (http_rights.c). Errors: AUTH. */
+/* Who holds a token: one of the token file, one that a session has as its owner's, or one of the
+ * issuer (http_rights.c). Errors: AUTH; AGAIN: that is not known yet. */
 mrd_err mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
 /* Whether the caller may do to this session what the route does; the same of a line of the list. */
 bool mrd_http_may_session(const mrd_http_request *req, const mrd_session *s);

@@ -1,5 +1,6 @@
 /* Who asks, and whose a session is: what aggregator/rights.h decides by. */
 #include "aggregator/http.h"
+#include "aggregator/jwt.h"
 
 /* ---- Whose a session is ---- */
 
@@ -81,8 +82,10 @@ mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *wh
 
     if (who.role == MRD_ROLE_NONE && mrd_auth_digest(token, who.key) && is_owner(api, &who))
         who.role = MRD_ROLE_OWNER;
+    if (who.role == MRD_ROLE_NONE && api->oidc != NULL && mrd_jwt_looks(token))
+        return mrd_oidc_identify(api->oidc, token, ret_caller, why);
     if (who.role == MRD_ROLE_NONE)
-        return mrd_why_set(why, MRD_AUTH, 0, "the token is not known");
+        return mrd_why_set(why, MRD_AUTH, 0, "send a known token: Authorization: Bearer ...");
     *ret_caller = who;
     return MRD_OK;
 }

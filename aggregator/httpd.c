@@ -149,6 +149,9 @@ static const http_refusal
                      "this path exists, with other methods (Allow)", false },
     no_token = { 401, "AUTH", "identity not proven",
                  "send a known token: Authorization: Bearer ...", false },
+    not_known_yet = { 503, "AGAIN", "not now",
+                      "the keys that prove this token are being fetched, try again in a moment",
+                      false },
     not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that", false },
     too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB", false },
     two_lengths = { 400, "INVALID", "two lengths",
@@ -284,16 +287,20 @@ admit_caller(mrd_http_request *req)
     const mrd_httpd_options *o = &req->httpd->options;
     bool open = req->route->action == MRD_ACTION_OPEN;
     mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
 
     req->caller = MRD_CALLER(o->identify == NULL ? MRD_ROLE_ADMIN : MRD_ROLE_NONE);
     if (open)
         return NULL;
     if (o->identify == NULL && !mrd_http_host_ours(host_of(req), o->names))
         return &foreign_host;
-    if (o->identify != NULL &&
-        o->identify(req->httpd->self, mrd_http_bearer(mrd_http_header(req, "Authorization")),
-                    &req->caller, &why) != MRD_OK)
-        return &no_token;
+    if (o->identify != NULL)
+        err = o->identify(req->httpd->self, mrd_http_bearer(mrd_http_header(req, "Authorization")),
+                          &req->caller, &why);
+    if (err != MRD_OK) {
+        snprintf(req->reason, sizeof(req->reason), "%s", why.text);
+        return err == MRD_AGAIN ? &not_known_yet : &no_token;
+    }
     return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
 }
 
@@ -345,9 +352,11 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
         mrd_http_set_header(req, "Allow", mrd_buf_cstr(&req->allow));
     if (r == &no_token || r == &not_permitted)
         mrd_http_set_header(req, "WWW-Authenticate", "Bearer realm=\"meridian\"");
-    if (r == &over_capacity)
+    if (r == &over_capacity || r == &not_known_yet)
         mrd_http_set_header(req, "Retry-After", "2");
-    return mrd_httpd_reply_problem(req, r->status, r->code, r->title, r->detail);
+    return mrd_httpd_reply_problem(req, r->status, r->code, r->title,
+                                   r == &no_token && req->reason[0] != '\0' ? req->reason
+                                                                            : r->detail);
 }
 
 /* The whole request is here, or as much of it as is wanted. */

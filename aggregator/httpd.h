@@ -41,7 +41,8 @@ typedef struct {
     const char *cert, *key; /* PEM files: TLS; NULL: plain */
     /*
      * Who holds the token, "" none; handed the handlers' self. NULL: everybody may do everything
-     * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH, others.
+     * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH, or AGAIN when that is
+     * not known yet.
      */
     mrd_err (*identify)(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
     const char *names; /* without identify: hosts that requests may ask for, by commas, besides

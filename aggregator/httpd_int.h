@@ -59,6 +59,7 @@ struct mrd_http_request {
     const mrd_http_route *route;
     http_params params;
     mrd_caller caller;
+    char reason[MRD_WHY_MAX]; /* why it is not known who asks */
     mrd_buf body;
     const http_refusal *refusal; /* NULL: it is let in */
     mrd_buf allow;               /* methods of a path, for OPTIONS and 405 */

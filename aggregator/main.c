@@ -18,7 +18,7 @@
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
 
 typedef struct {
-    char *store, *data_listen, *control_listen, *http_listen, *tokens, *config, *user;
+    char *store, *data_listen, *control_listen, *http_listen, *tokens, *oidc, *config, *user;
     char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key, *http_names;
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
@@ -160,7 +160,14 @@ static const mrd_opt table[] = {
       AT(tokens),
       .arg = "FILE",
       ENV("TOKENS"),
-      .help = "token file: who may read, control, publish" },
+      .help = "token file: who may read, operate, administer, publish" },
+    { .name = "oidc",
+      .type = MRD_OPT_STR,
+      AT(oidc),
+      .arg = "FILE",
+      ENV("OIDC"),
+      .help = "issuer whose tokens are taken, too, and who its users are here (JSON, "
+              "docs/security.md)" },
     { .name = "insecure",
       .type = MRD_OPT_BOOL,
       AT(insecure),
@@ -476,6 +483,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .http_cert = s->http_cert,
         .http_key = s->http_key,
         .tokens = s->tokens,
+        .oidc = s->oidc,
         .time_port = (unsigned) s->time_port,
         .sync = (mrd_sync) s->sync,
         .max_connections = (unsigned) s->max_connections,
@@ -524,7 +532,9 @@ say_secret(void *self, const char *id, const mrd_why *why)
     secret_log *s = self;
     int64_t now = mrd_local_now().ns;
 
-    if (strncmp(id, "AGG-RELOAD", 10) != 0) {
+    if (strcmp(id, "AGG-OIDC") == 0) {
+        mrd_log(MRD_LOG_WARN, id, "The keys of the issuer cannot be fetched: reason=%s", why->text);
+    } else if (strncmp(id, "AGG-RELOAD", 10) != 0) {
         mrd_log(MRD_LOG_WARN, id, "A TLS connection failed: reason=%s", why->text);
     } else if (strcmp(s->last, why->text) != 0 || now - s->at.ns > 60 * MRD_SEC) {
         mrd_log(MRD_LOG_WARN, id,
