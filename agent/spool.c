@@ -436,13 +436,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     seg = &s->segments[s->n_segments - 1];
     e.segment = seg->number;
     e.at = seg->len + sizeof(record_head) + 8;
-    e.item.epoch = f.epoch;
-    e.item.session = f.session;
-    e.item.seq = f.seq;
-    e.item.first = f.first;
-    e.item.last = f.last;
-    e.item.type = f.type;
-    e.item.clock = f.clock;
+    mrd_spool_describe(&e, &f);
     if (!mrd_spool_push_entry(s, &e))
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     if ((err = mrd_spool_write_record(seg, KIND_FRAME, (mrd_bytes){ (const void *) &events, 8 },

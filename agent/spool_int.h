@@ -114,6 +114,8 @@ mrd_err mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least
 void mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch);
 segment *mrd_spool_find_segment(const mrd_spool *s, uint64_t number);
 void mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024]);
+/* What the frame says of itself. */
+void mrd_spool_describe(entry *e, const mrd_frame *frame);
 bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
 /* NULL: done, or not of the queue. */
 entry *mrd_spool_entry(const mrd_spool *s, uint64_t id);

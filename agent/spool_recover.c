@@ -22,13 +22,7 @@ take_frame(mrd_spool *s, segment *seg, const uint8_t *payload, uint32_t len, uin
         return MRD_CORRUPT;
     memcpy(&e.item.events, payload, 8);
     e.item.id = s->next_id;
-    e.item.epoch = f.epoch;
-    e.item.session = f.session;
-    e.item.seq = f.seq;
-    e.item.first = f.first;
-    e.item.last = f.last;
-    e.item.type = f.type;
-    e.item.clock = f.clock;
+    mrd_spool_describe(&e, &f);
     e.item.len = len - 8;
     if (!mrd_spool_push_entry(s, &e))
         return MRD_NOMEM;

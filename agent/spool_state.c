@@ -82,6 +82,18 @@ mrd_spool_path_of(const mrd_spool *s, uint64_t number, char path[1024])
     snprintf(path, 1024, "%s/spool-%016" PRIx64 ".mrs", s->dir, number);
 }
 
+void
+mrd_spool_describe(entry *e, const mrd_frame *frame)
+{
+    e->item.epoch = frame->epoch;
+    e->item.session = frame->session;
+    e->item.seq = frame->seq;
+    e->item.first = frame->first;
+    e->item.last = frame->last;
+    e->item.type = frame->type;
+    e->item.clock = frame->clock;
+}
+
 bool
 mrd_spool_push_entry(mrd_spool *s, const entry *e)
 {
