@@ -650,8 +650,9 @@ put_own_extra(devprof *d, bool loss)
 }
 
 static mrd_err
-read_row(devprof *d)
+read_row(void *self)
 {
+    devprof *d = self;
     mrd_str section = mrd_strtab_get(d->strings, d->section);
     bool counters = d->scan.own && mrd_str_is(section, "counters");
     bool losses = d->scan.own && mrd_str_is(section, "losses");
@@ -664,28 +665,6 @@ read_row(devprof *d)
     if (err != MRD_OK)
         return err;
     return counters || losses ? put_own_extra(d, losses) : put_event(d);
-}
-
-static mrd_err
-read_section(devprof *d)
-{
-    mrd_err err = MRD_OK;
-    mrd_jr_type type;
-
-    mrd_json_enter(d->r);
-    while (err == MRD_OK && (type = mrd_json_next(d->r, NULL, NULL)) != MRD_JR_END) {
-        if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(d->r, NULL);
-        if (type == MRD_JR_OBJECT) {
-            err = read_row(d);
-            continue;
-        }
-        d->input->records++;
-        mrd_import_drop(
-            d->imp, mrd_json_reader_offset(d->r), MRD_STR_FMT " holds %s where an object belongs",
-            MRD_STR_ARG(mrd_strtab_get(d->strings, d->section)), mrd_jr_type_text(type));
-    }
-    return err;
 }
 
 /* What we wrote ourselves says whose profile it is. */
@@ -766,7 +745,9 @@ read_member(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type, mrd_s
     if (d->profile == 0)
         register_profile(d, &unknown);
     d->section = section;
-    return type == MRD_JR_OBJECT ? read_row(d) : read_section(d);
+    return type == MRD_JR_OBJECT
+               ? read_row(d)
+               : mrd_rows_read(d->imp, d->r, mrd_strtab_get(d->strings, d->section), read_row, d);
 }
 
 static mrd_err

@@ -196,21 +196,22 @@ row_times(sysprof *s, mrd_event *ev)
 
 /* ---- Events ---- */
 
+/* Whose row it is. */
+#define WHOSE_KEYS                                                                                 \
+    { "instance_id", MRD_ROW_INSTANCE }, { "lnc_idx", MRD_ROW_LNC }, { "nc_idx", MRD_ROW_NC },     \
+        { "process_id", MRD_ROW_PROCESS }, { "scope", MRD_ROW_SCOPE },                             \
+        { "thread_id", MRD_ROW_THREAD }, { "pcore_idx", MRD_ROW_PCORE },                           \
+        { "device_idx", MRD_ROW_DEVICE }, { "worker_gid", MRD_ROW_WORKER },                        \
+        { "trace_event_source", MRD_ROW_SOURCE },                                                  \
+    {                                                                                              \
+        "track", MRD_ROW_TRACK                                                                     \
+    }
+
 static const mrd_row_key event_keys[] = {
     { "duration", MRD_ROW_DURATION },
     { "duration_ns", MRD_ROW_DURATION },
     { "group", MRD_ROW_GROUP },
-    { "instance_id", MRD_ROW_INSTANCE },
-    { "lnc_idx", MRD_ROW_LNC },
-    { "nc_idx", MRD_ROW_NC },
-    { "process_id", MRD_ROW_PROCESS },
-    { "scope", MRD_ROW_SCOPE },
-    { "thread_id", MRD_ROW_THREAD },
-    { "pcore_idx", MRD_ROW_PCORE },
-    { "device_idx", MRD_ROW_DEVICE },
-    { "worker_gid", MRD_ROW_WORKER },
-    { "trace_event_source", MRD_ROW_SOURCE },
-    { "track", MRD_ROW_TRACK },
+    WHOSE_KEYS,
     { "id", MRD_ROW_ID },
     { "name", MRD_ROW_NAME },
     { "size", MRD_ROW_NUMBER_ARG },
@@ -478,26 +479,11 @@ put_device_memory(sysprof *s)
 }
 
 static const mrd_row_key counter_keys[] = {
-    { "value", MRD_ROW_VALUE },
-    { "instance_id", MRD_ROW_INSTANCE },
-    { "lnc_idx", MRD_ROW_LNC },
-    { "nc_idx", MRD_ROW_NC },
-    { "process_id", MRD_ROW_PROCESS },
-    { "scope", MRD_ROW_SCOPE },
-    { "thread_id", MRD_ROW_THREAD },
-    { "pcore_idx", MRD_ROW_PCORE },
-    { "device_idx", MRD_ROW_DEVICE },
-    { "worker_gid", MRD_ROW_WORKER },
-    { "trace_event_source", MRD_ROW_SOURCE },
-    { "track", MRD_ROW_TRACK },
-    { "node", MRD_ROW_NODE },
-    { "unit", MRD_ROW_UNIT },
-    { "unit_name", MRD_ROW_UNIT_NAME },
-    { "name", MRD_ROW_NAME },
-    { "category", MRD_ROW_CATEGORY },
-    { "timestamp", MRD_ROW_TIMESTAMP },
-    { "simulated", MRD_ROW_SIMULATED },
-    { "clock_bound_ns", MRD_ROW_BOUND },
+    { "value", MRD_ROW_VALUE },         WHOSE_KEYS,
+    { "node", MRD_ROW_NODE },           { "unit", MRD_ROW_UNIT },
+    { "unit_name", MRD_ROW_UNIT_NAME }, { "name", MRD_ROW_NAME },
+    { "category", MRD_ROW_CATEGORY },   { "timestamp", MRD_ROW_TIMESTAMP },
+    { "simulated", MRD_ROW_SIMULATED }, { "clock_bound_ns", MRD_ROW_BOUND },
     { NULL, MRD_ROW_FIELDS },
 };
 
@@ -538,17 +524,7 @@ put_counter(sysprof *s)
 static const mrd_row_key loss_keys[] = {
     { "lost", MRD_ROW_LOST },
     { "group", MRD_ROW_GROUP },
-    { "instance_id", MRD_ROW_INSTANCE },
-    { "lnc_idx", MRD_ROW_LNC },
-    { "nc_idx", MRD_ROW_NC },
-    { "process_id", MRD_ROW_PROCESS },
-    { "scope", MRD_ROW_SCOPE },
-    { "thread_id", MRD_ROW_THREAD },
-    { "pcore_idx", MRD_ROW_PCORE },
-    { "device_idx", MRD_ROW_DEVICE },
-    { "worker_gid", MRD_ROW_WORKER },
-    { "trace_event_source", MRD_ROW_SOURCE },
-    { "track", MRD_ROW_TRACK },
+    WHOSE_KEYS,
     { "cause", MRD_ROW_NAME },
     { "category", MRD_ROW_CATEGORY },
     { "unfinished", MRD_ROW_UNFINISHED },
@@ -672,34 +648,14 @@ static const struct {
 };
 
 static mrd_err
-read_row(sysprof *s, size_t section)
+read_row(void *self)
 {
+    sysprof *s = self;
     mrd_err err = MRD_OK;
 
-    if (sections[section].keys != NULL)
-        err = mrd_row_read(&s->row, s->r, sections[section].keys, s->strings);
-    return err == MRD_OK ? sections[section].put(s) : err;
-}
-
-static mrd_err
-read_section(sysprof *s, size_t section)
-{
-    mrd_err err = MRD_OK;
-    mrd_jr_type type;
-
-    mrd_json_enter(s->r);
-    while (err == MRD_OK && (type = mrd_json_next(s->r, NULL, NULL)) != MRD_JR_END) {
-        if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(s->r, NULL);
-        if (type == MRD_JR_OBJECT) {
-            err = read_row(s, section);
-            continue;
-        }
-        s->input->records++;
-        mrd_import_drop(s->imp, mrd_json_reader_offset(s->r), "%s holds %s where an object belongs",
-                        sections[section].key, mrd_jr_type_text(type));
-    }
-    return err;
+    if (sections[s->section].keys != NULL)
+        err = mrd_row_read(&s->row, s->r, sections[s->section].keys, s->strings);
+    return err == MRD_OK ? sections[s->section].put(s) : err;
 }
 
 static mrd_err
@@ -711,10 +667,11 @@ read_member(sysprof *s, mrd_str key, mrd_jr_type type)
         if (!mrd_str_is(key, sections[i].key))
             continue;
         s->any_section = true;
+        s->section = i;
         if (type == MRD_JR_ARRAY)
-            return read_section(s, i);
+            return mrd_rows_read(s->imp, s->r, key, read_row, s);
         if (type == MRD_JR_OBJECT)
-            return read_row(s, i);
+            return read_row(s);
         if (type == MRD_JR_NULL)
             return MRD_OK;
         s->input->records++;

@@ -187,6 +187,29 @@ mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd
     return mrd_args_err(row->args);
 }
 
+mrd_err
+mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section, mrd_err (*row)(void *self),
+              void *self)
+{
+    mrd_err err = MRD_OK;
+    mrd_jr_type type;
+
+    mrd_json_enter(r);
+    while (err == MRD_OK && (type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
+        if (type == MRD_JR_ERROR)
+            return mrd_json_reader_err(r, NULL);
+        if (type == MRD_JR_OBJECT) {
+            err = row(self);
+            continue;
+        }
+        mrd_import_input(imp)->records++;
+        mrd_import_drop(imp, mrd_json_reader_offset(r),
+                        MRD_STR_FMT " holds %s where an object belongs", MRD_STR_ARG(section),
+                        mrd_jr_type_text(type));
+    }
+    return err;
+}
+
 bool
 mrd_row_sample(mrd_str number, mrd_event *ev)
 {

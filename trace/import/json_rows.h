@@ -116,6 +116,12 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
  */
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
                      mrd_strtab *strings);
+/*
+ * The array of rows that the reader has just met: calls row(self) at each object, and drops what is none. section: its
+ * name, for messages. Errors: those of the reader and of row.
+ */
+mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section,
+                      mrd_err (*row)(void *self), void *self);
 /* A number of the row as a sample: integer when it is one, else double. False: out of range. */
 bool mrd_row_sample(mrd_str number, mrd_event *ev);
 /* bound, flags and kind (SPAN or INSTANT) from the row's marks; dur_ns of unfinished spans. */

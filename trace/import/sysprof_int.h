@@ -34,6 +34,7 @@ typedef struct {
     mrd_sid ns, unknown;
     bool own; /* written by us */
     bool any_section;
+    size_t section;   /* under way */
     uint32_t *clocks; /* of the file to ours */
     size_t n_clocks;
 } sysprof;
