@@ -7,41 +7,29 @@
 #include <time.h>
 
 #include "agent/deliver.h"
+#include "agent/dir_name.h"
 #include "agent/drain_int.h"
 #include "agent/drain_processes.h"
 #include "agent/ring_tracks.h"
-#include "base/hash.h"
 #include "base/vec.h"
 
 #define POLL_FIRST MRD_MS
 #define STALE_AGE  (10 * MRD_SEC)
 
-typedef struct {
-    unsigned dir;
-    const char *file_name;
-} ring_key;
-
-static uint64_t
-key_hash(unsigned dir, const char *file_name)
-{
-    return mrd_hash64(file_name, strlen(file_name), mrd_hash_seed() + dir);
-}
-
 static bool
 same_ring(const void *self, uint32_t at, const void *key)
 {
     const mrd_drain *p = self;
-    const ring_key *want = key;
 
-    return p->rings[at]->dir == want->dir && strcmp(p->rings[at]->file_name, want->file_name) == 0;
+    return mrd_dir_name_is(key, p->rings[at]->dir, p->rings[at]->file_name);
 }
 
 static bool
 has_ring(const mrd_drain *p, unsigned dir, const char *file_name)
 {
-    const ring_key key = { dir, file_name };
+    const mrd_dir_name key = { dir, file_name };
 
-    return mrd_index_find(&p->by_name, key_hash(dir, file_name), same_ring, p, &key) !=
+    return mrd_index_find(&p->by_name, mrd_dir_name_hash(dir, file_name), same_ring, p, &key) !=
            MRD_INDEX_NONE;
 }
 
@@ -51,7 +39,8 @@ list_ring(mrd_drain *p, ring *r)
 {
     r->at = p->n_rings;
     if (!MRD_VEC_ROOM_MAX(p->rings, p->n_rings, p->cap_rings, 1, p->rings_max) ||
-        mrd_index_add(&p->by_name, key_hash(r->dir, r->file_name), (uint32_t) r->at) != MRD_OK)
+        mrd_index_add(&p->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at) !=
+            MRD_OK)
         return false;
     p->rings[p->n_rings++] = r;
     return true;
@@ -62,10 +51,10 @@ unlist_ring(mrd_drain *p, const ring *r)
 {
     ring *last = p->rings[--p->n_rings];
 
-    mrd_index_remove(&p->by_name, key_hash(r->dir, r->file_name), (uint32_t) r->at);
+    mrd_index_remove(&p->by_name, mrd_dir_name_hash(r->dir, r->file_name), (uint32_t) r->at);
     if (last == r)
         return;
-    mrd_index_move(&p->by_name, key_hash(last->dir, last->file_name), (uint32_t) last->at,
+    mrd_index_move(&p->by_name, mrd_dir_name_hash(last->dir, last->file_name), (uint32_t) last->at,
                    (uint32_t) r->at);
     last->at = r->at;
     p->rings[last->at] = last;

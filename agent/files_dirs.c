@@ -6,6 +6,7 @@
 #include <sys/inotify.h>
 #include <unistd.h>
 
+#include "agent/dir_name.h"
 #include "agent/files_int.h"
 #include "base/log.h"
 #include "base/obj.h"
@@ -18,24 +19,12 @@
 
 /* ---- The table of files ---- */
 
-typedef struct {
-    unsigned dir;
-    const char *path;
-} file_key;
-
-static uint64_t
-key_hash(unsigned d, const char *path)
-{
-    return mrd_hash64(path, strlen(path), mrd_hash_seed() + d);
-}
-
 static bool
 same_file(const void *self, uint32_t at, const void *key)
 {
     const file *one = &((const mrd_files *) self)->files[at];
-    const file_key *want = key;
 
-    return one->dir == want->dir && strcmp(one->path, want->path) == 0;
+    return mrd_dir_name_is(key, one->dir, one->path);
 }
 
 static size_t
@@ -98,7 +87,7 @@ forget_files(mrd_files *f, unsigned leaving)
     f->n = left;
     mrd_index_clear(&f->by_path);
     for (uint32_t i = 0; i < f->n; i++) /* there is room: they were in it */
-        (void) mrd_index_add(&f->by_path, key_hash(f->files[i].dir, f->files[i].path), i);
+        (void) mrd_index_add(&f->by_path, mrd_dir_name_hash(f->files[i].dir, f->files[i].path), i);
 }
 
 static void
@@ -148,8 +137,8 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
         return;
     }
     snprintf(path, n, "%s/%s", d->label, met->rel);
-    hash = key_hash(at, path);
-    known = mrd_index_find(&f->by_path, hash, same_file, f, &(file_key){ at, path });
+    hash = mrd_dir_name_hash(at, path);
+    known = mrd_index_find(&f->by_path, hash, same_file, f, &(mrd_dir_name){ at, path });
     if (known != MRD_INDEX_NONE) {
         meet_again(f, &f->files[known], met, now);
         free(path);
