@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "aggregator/core/text.h"
+#include "base/obj.h"
 
 mrd_session_view *
 mrd_session_view_new(const mrd_core *c, const mrd_session *s)
@@ -29,14 +30,14 @@ mrd_session_view_new(const mrd_core *c, const mrd_session *s)
 mrd_session_view *
 mrd_session_view_ref(mrd_session_view *v)
 {
-    __atomic_add_fetch(&v->refs, 1, __ATOMIC_RELAXED);
+    mrd_refs_take(&v->refs);
     return v;
 }
 
 void
 mrd_session_view_unref(mrd_session_view *v)
 {
-    if (v == NULL || __atomic_sub_fetch(&v->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (v == NULL || !mrd_refs_drop(&v->refs))
         return;
     mrd_session_free((mrd_session *) (uintptr_t) v->s);
     free(v);
@@ -180,14 +181,14 @@ mrd_overview_new(const mrd_core *c)
 mrd_overview *
 mrd_overview_ref(mrd_overview *v)
 {
-    __atomic_add_fetch(&v->refs, 1, __ATOMIC_RELAXED);
+    mrd_refs_take(&v->refs);
     return v;
 }
 
 void
 mrd_overview_unref(mrd_overview *v)
 {
-    if (v == NULL || __atomic_sub_fetch(&v->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (v == NULL || !mrd_refs_drop(&v->refs))
         return;
     for (size_t i = 0; i < v->n_nodes; i++)
         mrd_node_free(v->nodes[i]);

@@ -1,5 +1,5 @@
 /*
- * base/obj.h - assertions and magic checks.
+ * base/obj.h - assertions, magic checks, counted references.
  *
  * MRD_ASSERT guards our own invariants and stays in release builds of the daemons and the command
  * line; MRD_ASSERT_DBG vanishes in release and is for hot paths and for capture/. Bytes from a
@@ -8,6 +8,7 @@
 #ifndef MRD_BASE_OBJ_H
 #define MRD_BASE_OBJ_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -27,6 +28,19 @@
 #else
 #define MRD_ASSERT_DBG(cond) ((void) sizeof(cond))
 #endif
+
+/* References to what does not change while somebody has one. Relaxed: whoever takes one more holds one. */
+static inline void
+mrd_refs_take(unsigned *refs)
+{
+    __atomic_add_fetch(refs, 1, __ATOMIC_RELAXED);
+}
+/* True: that was the last one. */
+static inline bool
+mrd_refs_drop(unsigned *refs)
+{
+    return __atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL) == 0;
+}
 
 /* For structs that travel through void *: a magic first, checked on the way back. */
 #define MRD_CHECK_MAGIC(obj, value) MRD_ASSERT((obj) != NULL && (obj)->magic == (value))

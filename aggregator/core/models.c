@@ -5,6 +5,7 @@
 
 #include "aggregator/core/limits.h"
 #include "aggregator/core/text.h"
+#include "base/obj.h"
 
 static bool
 same_text(const mrd_json *a, const mrd_json *b, const char *key)
@@ -147,19 +148,18 @@ mrd_node_models_load(const mrd_json *o)
     return l;
 }
 
-/* relaxed: whoever counts up holds a reference */
 mrd_node_models *
 mrd_node_models_ref(mrd_node_models *l)
 {
     if (l != NULL)
-        __atomic_add_fetch(&l->refs, 1, __ATOMIC_RELAXED);
+        mrd_refs_take(&l->refs);
     return l;
 }
 
 void
 mrd_node_models_unref(mrd_node_models *l)
 {
-    if (l == NULL || __atomic_sub_fetch(&l->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (l == NULL || !mrd_refs_drop(&l->refs))
         return;
     mrd_json_free(l->models);
     free(l);

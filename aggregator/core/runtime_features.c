@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "aggregator/core/text.h"
+#include "base/obj.h"
 
 #define NAMES_MAX 256
 #define NAME_MAX_ 128
@@ -59,19 +60,18 @@ mrd_runtime_features_load(const mrd_json *o)
     return there == NULL ? NULL : made(mrd_json_copy(there));
 }
 
-/* relaxed: whoever counts up holds a reference */
 mrd_runtime_features *
 mrd_runtime_features_ref(mrd_runtime_features *r)
 {
     if (r != NULL)
-        __atomic_add_fetch(&r->refs, 1, __ATOMIC_RELAXED);
+        mrd_refs_take(&r->refs);
     return r;
 }
 
 void
 mrd_runtime_features_unref(mrd_runtime_features *r)
 {
-    if (r == NULL || __atomic_sub_fetch(&r->refs, 1, __ATOMIC_ACQ_REL) > 0)
+    if (r == NULL || !mrd_refs_drop(&r->refs))
         return;
     mrd_json_free(r->json);
     free(r);
