@@ -54,6 +54,13 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
     return true;
 }
 
+/* For sorting: below 0, 0, above 0. */
+static inline int
+mrd_i64_order(int64_t a, int64_t b)
+{
+    return a < b ? -1 : a > b;
+}
+
 /* ---- Times from outside ----
  *
  * A frame, a ring or a file may hold any 64-bit number where a time belongs. Where such a number

@@ -46,18 +46,6 @@ static mrd_err add_type(void *self, const mrd_event *ev);
 /* ---- Rows ---- */
 
 static int
-i64_order(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-static int64_t
-or_last(int64_t v)
-{
-    return v == MRD_NONE ? INT64_MAX : v;
-}
-
-static int
 text_order(const mrd_catalog *cat, mrd_sid a, mrd_sid b)
 {
     return a == b ? 0 : strcmp(mrd_catalog_text(cat, a).p, mrd_catalog_text(cat, b).p);
@@ -73,8 +61,8 @@ track_order(const void *a, const void *b, void *self)
         t->process == u->process ? 0 : mrd_catalog_process_order(cat, t->process, u->process);
 
     if (order == 0)
-        order = i64_order(or_last(t->lnc_idx), or_last(u->lnc_idx));
-    return order != 0 ? order : i64_order(*x, *y);
+        order = mrd_i64_order(mrd_none_last(t->lnc_idx), mrd_none_last(u->lnc_idx));
+    return order != 0 ? order : mrd_i64_order(*x, *y);
 }
 
 static void
@@ -505,7 +493,7 @@ weight_order(const void *a, const void *b, void *self)
         return x->count > y->count ? -1 : 1;
     if (x->name != y->name)
         return text_order(self, x->name, y->name);
-    return i64_order(x->kind, y->kind);
+    return mrd_i64_order(x->kind, y->kind);
 }
 
 mrd_err

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "trace/model/activity.h"
 
@@ -48,12 +49,6 @@ struct mrd_workers {
 
 /* ---- Whose tracks ---- */
 
-static int
-i64_order(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
 typedef struct {
     mrd_track_id track;
     mrd_worker worker;
@@ -63,8 +58,8 @@ typedef struct {
 int
 mrd_workers_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {
-    int order = i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
-                          mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
+    int order = mrd_i64_order(mrd_catalog_borrow_process(cat, a)->rank & INT64_MAX,
+                              mrd_catalog_borrow_process(cat, b)->rank & INT64_MAX);
 
     return order != 0 ? order : mrd_catalog_process_order(cat, a, b);
 }
@@ -76,8 +71,8 @@ worker_order(const mrd_catalog *cat, const mrd_worker *a, const mrd_worker *b)
         a->process == b->process ? 0 : mrd_workers_process_order(cat, a->process, b->process);
 
     if (order == 0)
-        order = i64_order(a->lnc_idx, b->lnc_idx);
-    return order != 0 ? order : i64_order(a->device_idx, b->device_idx);
+        order = mrd_i64_order(a->lnc_idx, b->lnc_idx);
+    return order != 0 ? order : mrd_i64_order(a->device_idx, b->device_idx);
 }
 
 static int
@@ -86,7 +81,7 @@ track_order(const void *a, const void *b, void *self)
     const track_of *x = a, *y = b;
     int order = worker_order(self, &x->worker, &y->worker);
 
-    return order != 0 ? order : i64_order(x->track, y->track);
+    return order != 0 ? order : mrd_i64_order(x->track, y->track);
 }
 
 /* The worker that a line of spans belongs to; false for none. */

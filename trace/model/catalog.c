@@ -6,6 +6,7 @@
 
 #include "base/hash.h"
 #include "base/index.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -364,12 +365,6 @@ mrd_catalog_processes(const mrd_catalog *cat)
     return cat->processes.n;
 }
 
-static int
-i64_order(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
 int
 mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
 {
@@ -380,10 +375,10 @@ mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b)
                                                           mrd_catalog_text(cat, q->instance_id).p);
 
     if (order == 0) /* MRD_NONE becomes the largest */
-        order = i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
+        order = mrd_i64_order(p->rank & INT64_MAX, q->rank & INT64_MAX);
     if (order == 0)
-        order = i64_order(p->process_id, q->process_id);
-    return order != 0 ? order : i64_order(a, b);
+        order = mrd_i64_order(p->process_id, q->process_id);
+    return order != 0 ? order : mrd_i64_order(a, b);
 }
 
 size_t

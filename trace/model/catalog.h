@@ -14,9 +14,15 @@
 #include "base/clock.h"
 #include "trace/model/event.h"
 
-#define MRD_NONE                                                                                   \
-    (-1) /* "not known" for the integer attributes below, none of which is negative                \
-          */
+/* "not known" for the integer attributes below, none of which is negative */
+#define MRD_NONE (-1)
+
+/* For sorting: what is not known comes last. */
+static inline int64_t
+mrd_none_last(int64_t v)
+{
+    return v == MRD_NONE ? INT64_MAX : v;
+}
 
 typedef uint32_t mrd_proc_id;
 

@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "base/vec.h"
 
 /* A track while it is sorted. */
@@ -14,25 +15,13 @@ typedef struct {
 } row_key;
 
 static int
-i64_order(int64_t a, int64_t b)
-{
-    return a < b ? -1 : a > b;
-}
-
-static int64_t
-or_last(int64_t v)
-{
-    return v == MRD_NONE ? INT64_MAX : v;
-}
-
-static int
 by_primary(const void *a, const void *b, void *self)
 {
     const mrd_pf_rows *rows = self;
     const row_key *x = a, *y = b;
     int order = mrd_group_order(rows->catalog, rows->primary, x->id, y->id);
 
-    return order != 0 ? order : i64_order(x->id, y->id);
+    return order != 0 ? order : mrd_i64_order(x->id, y->id);
 }
 
 /* Rows of one secondary group: spans before counters, then as the source asks, then by name. */
@@ -46,13 +35,13 @@ track_order(const mrd_catalog *cat, mrd_track_id a, mrd_track_id b)
         return t->kind < u->kind ? -1 : 1;
     if (t->source != u->source)
         return t->source < u->source ? -1 : 1;
-    if ((order = i64_order(or_last(t->sort_index), or_last(u->sort_index))) != 0 ||
-        (order = i64_order(t->device_idx, u->device_idx)) != 0 ||
-        (order = i64_order(t->pcore_idx, u->pcore_idx)) != 0)
+    if ((order = mrd_i64_order(mrd_none_last(t->sort_index), mrd_none_last(u->sort_index))) != 0 ||
+        (order = mrd_i64_order(t->device_idx, u->device_idx)) != 0 ||
+        (order = mrd_i64_order(t->pcore_idx, u->pcore_idx)) != 0)
         return order;
     if ((order = strcmp(mrd_catalog_text(cat, t->name).p, mrd_catalog_text(cat, u->name).p)) != 0)
         return order;
-    return i64_order(a, b);
+    return mrd_i64_order(a, b);
 }
 
 static int
@@ -63,8 +52,8 @@ by_row(const void *a, const void *b, void *self)
     int order;
 
     if (x->group != y->group) {
-        if ((order = i64_order(x->rank, y->rank)) != 0 ||
-            (order = i64_order(x->asked, y->asked)) != 0)
+        if ((order = mrd_i64_order(x->rank, y->rank)) != 0 ||
+            (order = mrd_i64_order(x->asked, y->asked)) != 0)
             return order;
         return x->group < y->group ? -1 : 1;
     }
@@ -75,7 +64,7 @@ by_row(const void *a, const void *b, void *self)
 static int64_t
 process_rank(const mrd_process *p)
 {
-    return or_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
+    return mrd_none_last(p->rank != MRD_NONE ? p->rank : p->worker_gid);
 }
 
 /* Numbers the primary groups and gives each key the least rank and place asked for of its group. */
@@ -93,7 +82,7 @@ rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
             const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
 
             rank = process_rank(p) < rank ? process_rank(p) : rank;
-            asked = or_last(p->sort_index) < asked ? p->sort_index : asked;
+            asked = mrd_none_last(p->sort_index) < asked ? p->sort_index : asked;
         }
         for (size_t k = i; k < end; k++) {
             keys[k].group = (uint32_t) i;

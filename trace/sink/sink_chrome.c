@@ -169,12 +169,6 @@ typedef struct {
     mrd_proc_id id;
 } process_key;
 
-static int64_t
-or_last(int64_t v)
-{
-    return v == MRD_NONE ? INT64_MAX : v;
-}
-
 /* By rank where known, then as the source asks, then node and number. */
 static int
 process_order(const void *a, const void *b)
@@ -182,8 +176,8 @@ process_order(const void *a, const void *b)
     const process_key *x = a, *y = b;
     const mrd_process *p = mrd_catalog_borrow_process(x->cat, x->id),
                       *q = mrd_catalog_borrow_process(y->cat, y->id);
-    int64_t u[3] = { or_last(p->rank), or_last(p->sort_index), p->process_id },
-            v[3] = { or_last(q->rank), or_last(q->sort_index), q->process_id };
+    int64_t u[3] = { mrd_none_last(p->rank), mrd_none_last(p->sort_index), p->process_id },
+            v[3] = { mrd_none_last(q->rank), mrd_none_last(q->sort_index), q->process_id };
 
     for (size_t i = 0; i < 3; i++) {
         int order = i == 2 ? strcmp(mrd_catalog_text(x->cat, p->instance_id).p,
