@@ -10,8 +10,8 @@
 #include "agent/files_int.h"
 #include "agent/publish.h"
 #include "base/log.h"
-#include "base/num.h"
 #include "base/obj.h"
+#include "trace/import/capture_names.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
@@ -33,30 +33,16 @@ mrd_files_kind(const char *name)
     return kind == NULL ? "file" : kind;
 }
 
-static int64_t
-number_after(const char *text, const char *word)
-{
-    const char *at = strstr(text, word);
-    int64_t v;
-    size_t n;
-
-    if (at == NULL)
-        return MRD_NONE;
-    at += strlen(word);
-    n = strspn(at, "0123456789");
-    return mrd_num_i64((mrd_str){ at, n }, &v) == MRD_OK ? v : MRD_NONE;
-}
-
 void
 mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
 {
     const char *base = strrchr(rel, '/');
 
     base = base == NULL ? rel : base + 1;
-    *ret_pid = number_after(rel, "_pid_");
-    *ret_nc = number_after(base, "_vnc_");
+    *ret_pid = mrd_capture_number(mrd_str_of(rel), "_pid_");
+    *ret_nc = mrd_capture_number(mrd_str_of(base), "_vnc_");
     if (*ret_nc == MRD_NONE)
-        *ret_nc = number_after(base, "_nc_");
+        *ret_nc = mrd_capture_number(mrd_str_of(base), "_nc_");
 }
 
 /* ---- Work for the thread ---- */

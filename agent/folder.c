@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/obj.h"
+#include "trace/import/capture_names.h"
 #include "trace/import/import.h"
 
 #define WATCHED   (IN_CLOSE_WRITE | IN_MOVED_TO | IN_CREATE | IN_ONLYDIR)
@@ -53,13 +54,6 @@ mrd_folder_kind(const char *name)
     static const struct {
         const char *suffix, *kind;
     } rows[] = {
-        { ".ntff", "NTFF" },
-        { ".neff", "NEFF" },
-        { "ntrace.pb", "ntrace.pb" },
-        { "trace_info.pb", "trace_info.pb" },
-        { "cpu_util.pb", "cpu_util.pb" },
-        { "host_mem.pb", "host_mem.pb" },
-        { ".xplane.pb", "XSpace" },
         { ".pftrace", "Perfetto" }, /* what a viewer wrote of a device profile */
         { ".json", FRAMEWORK },
         { ".json.gz", FRAMEWORK },
@@ -68,7 +62,7 @@ mrd_folder_kind(const char *name)
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         if (mrd_str_ends(mrd_str_of(name), rows[i].suffix))
             return rows[i].kind;
-    return NULL;
+    return mrd_capture_kind(mrd_str_of(name));
 }
 
 bool

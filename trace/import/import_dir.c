@@ -11,7 +11,6 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -20,6 +19,8 @@
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "base/out.h"
+#include "trace/import/capture_names.h"
 #include "trace/import/vendor.h"
 
 #define DIR_DEPTH 16
@@ -58,22 +59,6 @@ dir_split(mrd_str name, mrd_str *ret_instance, int64_t *ret_pid, mrd_str *ret_re
     return true;
 }
 
-/* The number right behind `key` in name, MRD_NONE when there is none. */
-static int64_t
-name_number(mrd_str name, const char *key)
-{
-    const char *at = memmem(name.p, name.len, key, strlen(key));
-    size_t start, end;
-    int64_t v;
-
-    if (at == NULL)
-        return MRD_NONE;
-    start = end = (size_t) (at - name.p) + strlen(key);
-    while (end < name.len && name.p[end] >= '0' && name.p[end] <= '9')
-        end++;
-    return mrd_num_i64((mrd_str){ name.p + start, end - start }, &v) == MRD_OK ? v : MRD_NONE;
-}
-
 /* What the folder and the file's name say. */
 static mrd_identity
 dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
@@ -86,38 +71,24 @@ dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
         id.instance_id = mrd_strtab_add(mrd_catalog_strings(walk->options->catalog), instance);
         id.process_id = pid;
     }
-    if ((v = name_number(name, "_nc_")) != MRD_NONE || (v = name_number(name, "_vnc_")) != MRD_NONE)
+    if ((v = mrd_capture_number(name, "_nc_")) != MRD_NONE ||
+        (v = mrd_capture_number(name, "_vnc_")) != MRD_NONE)
         id.nc_idx = v;
-    if ((v = name_number(name, "_session_")) != MRD_NONE)
+    if ((v = mrd_capture_number(name, "_session_")) != MRD_NONE)
         id.session = v;
-    if ((v = name_number(name, "_model_")) != MRD_NONE)
+    if ((v = mrd_capture_number(name, "_model_")) != MRD_NONE)
         id.model = v;
-    if ((v = name_number(name, "_rank_")) != MRD_NONE)
+    if ((v = mrd_capture_number(name, "_rank_")) != MRD_NONE)
         id.rank = v;
     return id;
 }
 
-static const struct {
-    const char *suffix, *kind;
-} dir_artifacts[] = {
-    { ".ntff", "NTFF" },
-    { ".neff", "NEFF" },
-    { "ntrace.pb", "ntrace.pb" },
-    { "trace_info.pb", "trace_info.pb" },
-    { "cpu_util.pb", "cpu_util.pb" },
-    { "host_mem.pb", "host_mem.pb" },
-    { ".xplane.pb", "XSpace" },
-    { ".pb", "protobuf" },
-};
-
 static const char *
 artifact_kind(mrd_str name)
 {
-    for (size_t i = 0; i < MRD_COUNT(dir_artifacts); i++) {
-        if (mrd_str_ends(name, dir_artifacts[i].suffix))
-            return dir_artifacts[i].kind;
-    }
-    return NULL;
+    const char *kind = mrd_capture_kind(name);
+
+    return kind == NULL && mrd_str_ends(name, ".pb") ? "protobuf" : kind;
 }
 
 static void
@@ -314,15 +285,6 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     return err;
 }
 
-static int
-remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void) st;
-    (void) type;
-    (void) ftw;
-    return remove(path);
-}
-
 /* Lets the vendor's viewer convert the whole directory and reads what it wrote. */
 static mrd_err
 dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
@@ -357,7 +319,7 @@ dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
         for (size_t i = walk->first_artifact; i < artifacts && results.read > 0; i++)
             list[i].decoded_by = mrd_catalog_intern(cat, tool);
     }
-    nftw((char *) into.p, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    mrd_remove_tree((char *) into.p);
 out:
     mrd_buf_fini(&into);
     return err;
