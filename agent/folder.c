@@ -159,12 +159,6 @@ mrd_folder_whole(mrd_folder *f)
         free(f->names[--f->n_names]);
 }
 
-int64_t
-mrd_folder_uid(const mrd_folder *f)
-{
-    return f->user.uid;
-}
-
 /* ---- Opening it ---- */
 
 static bool

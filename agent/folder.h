@@ -52,8 +52,6 @@ void mrd_folder_free(mrd_folder *f, int inotify);
 /* Only files named so; without any name, all. Errors: LIMIT, NOMEM. */
 mrd_err mrd_folder_name(mrd_folder *f, const char *name);
 void mrd_folder_whole(mrd_folder *f);
-/* Whose files are taken, once it was looked at: MRD_OWNED_ANY the operator's. */
-int64_t mrd_folder_uid(const mrd_folder *f);
 /* Goes on with a look, or begins one; inotify -1: none. */
 void mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state);
 /* What the last slice found; borrowed until the next. */

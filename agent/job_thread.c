@@ -91,12 +91,6 @@ mrd_job_thread_post(mrd_job_thread *w, void (*run)(void *arg), void *arg)
 }
 
 bool
-mrd_job_thread_busy(const mrd_job_thread *w)
-{
-    return w->posted;
-}
-
-bool
 mrd_job_thread_take(mrd_job_thread *w)
 {
     uint64_t n;

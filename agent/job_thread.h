@@ -19,7 +19,6 @@ mrd_job_thread *mrd_job_thread_new(void); /* NULL: no memory */
 bool mrd_job_thread_free(mrd_job_thread *w);
 /* One at a time. False: no thread could be made. */
 bool mrd_job_thread_post(mrd_job_thread *w, void (*run)(void *arg), void *arg);
-bool mrd_job_thread_busy(const mrd_job_thread *w); /* posted and not taken */
 /* True once for each post, when it is done. */
 bool mrd_job_thread_take(mrd_job_thread *w);
 int mrd_job_thread_fd(const mrd_job_thread *w); /* readable when there is something to take; -1 */

@@ -29,7 +29,6 @@ typedef struct {
 struct mrd_metrics {
     mrd_metrics_options o;
     int fd, poll_fd; /* the second watches the first and the clients */
-    uint16_t port;
     client clients[CLIENTS];
 };
 
@@ -252,20 +251,15 @@ mrd_metrics_fd(const mrd_metrics *m)
 static mrd_err
 listen_on(mrd_metrics *m, const struct addrinfo *at, mrd_why *why)
 {
-    struct sockaddr_storage bound;
-    socklen_t len = sizeof(bound);
     int on = 1;
 
     m->fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     m->poll_fd = epoll_create1(EPOLL_CLOEXEC);
     if (m->fd < 0 || m->poll_fd < 0 ||
         setsockopt(m->fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on)) != 0 ||
-        bind(m->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(m->fd, 16) != 0 ||
-        getsockname(m->fd, (struct sockaddr *) &bound, &len) != 0 || !watch(m, m->fd))
+        bind(m->fd, at->ai_addr, at->ai_addrlen) != 0 || listen(m->fd, 16) != 0 || !watch(m, m->fd))
         return mrd_why_set(why, MRD_NET, errno, "cannot serve metrics on %s port %u", m->o.address,
                            m->o.port);
-    m->port = ntohs(bound.ss_family == AF_INET6 ? ((struct sockaddr_in6 *) &bound)->sin6_port
-                                                : ((struct sockaddr_in *) &bound)->sin_port);
     return MRD_OK;
 }
 
@@ -317,10 +311,4 @@ mrd_metrics_close(mrd_metrics *m)
     if (m->poll_fd >= 0)
         close(m->poll_fd);
     free(m);
-}
-
-uint16_t
-mrd_metrics_port(const mrd_metrics *m)
-{
-    return m->port;
 }

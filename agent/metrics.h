@@ -27,8 +27,7 @@ typedef struct {
 /* Errors: INVALID (address), NET (port in use), NOMEM. Borrows the options' texts. */
 mrd_err mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics,
                          mrd_why *why);
-void mrd_metrics_close(mrd_metrics *m); /* NULL is fine */
-uint16_t mrd_metrics_port(const mrd_metrics *m);
+void mrd_metrics_close(mrd_metrics *m);   /* NULL is fine */
 int mrd_metrics_fd(const mrd_metrics *m); /* readable when step has something to do; -1 for NULL */
 /* Takes what came and answers whole requests. Never waits; NULL is fine. */
 void mrd_metrics_step(mrd_metrics *m, mrd_local_ns now);

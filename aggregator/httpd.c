@@ -25,18 +25,6 @@
 
 /* ---- Request parts ---- */
 
-const char *
-mrd_http_method(const mrd_http_request *req)
-{
-    return req->method;
-}
-
-const char *
-mrd_http_path(const mrd_http_request *req)
-{
-    return req->path;
-}
-
 mrd_str
 mrd_http_param(const mrd_http_request *req, const char *name)
 {

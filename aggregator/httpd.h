@@ -73,8 +73,6 @@ void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thr
 
 /* ---- Of a request; all views borrow until the reply ---- */
 
-const char *mrd_http_method(const mrd_http_request *req);
-const char *mrd_http_path(const mrd_http_request *req);
 mrd_str mrd_http_param(const mrd_http_request *req,
                        const char *name); /* {name} of the route, decoded */
 const char *mrd_http_query(mrd_http_request *req, const char *name); /* decoded, NULL when absent */

@@ -45,22 +45,6 @@ mrd_asleep_now(void)
     return asleep;
 }
 
-static int64_t
-system_local(void *self)
-{
-    (void) self;
-    return clock_read(CLOCK_MONOTONIC_RAW);
-}
-
-static int64_t
-system_wall(void *self)
-{
-    (void) self;
-    return clock_read(CLOCK_REALTIME);
-}
-
-const mrd_clock mrd_clock_system = { system_local, system_wall, NULL };
-
 char *
 mrd_wall_text(mrd_wall_ns at, char text[MRD_TIME_TEXT])
 {

@@ -99,18 +99,6 @@ MRD_CLOCK_ARITHMETIC(mrd_ev, mrd_ev_ns)
 #define MRD_MS  1000000LL
 #define MRD_SEC 1000000000LL
 
-/*
- * A clock that tests move by hand and simulations bend. read_local and read_wall return
- * nanoseconds; self is passed through. mrd_clock_system reads the machine.
- */
-typedef struct mrd_clock {
-    int64_t (*read_local)(void *self);
-    int64_t (*read_wall)(void *self);
-    void *self;
-} mrd_clock;
-
-extern const mrd_clock mrd_clock_system;
-
 mrd_local_ns mrd_local_now(void); /* CLOCK_MONOTONIC_RAW, 24 ns a call where measured */
 mrd_wall_ns mrd_wall_now(void);   /* CLOCK_REALTIME */
 /* How long this machine was suspended since it booted, while CLOCK_MONOTONIC and its RAW stood:

@@ -5,12 +5,6 @@
 
 #include "base/obj.h"
 
-const char *const mrd_jobid_keys[] = { "job",        "job_name", "user",      "uid",
-                                       "account",    "cluster",  "partition", "array_job",
-                                       "array_task", "step",     "restart",   "nodes",
-                                       "namespace",  "pod",      "pod_uid",   "container",
-                                       NULL };
-
 /* For one key the first name that is set wins, in this order. */
 static const struct {
     const char *name, *key;

@@ -19,10 +19,6 @@ typedef struct {
     char text[MRD_JOBID_MAX];
 } mrd_jobid;
 
-/* The keys that have names here, in the order in which people read them; NULL-terminated. Labels of
- * a pod are "label.NAME". */
-extern const char *const mrd_jobid_keys[];
-
 /* True: key is taken; false: it was there (and stays as it is), is no key, is empty, or has no room. */
 bool mrd_jobid_set(mrd_jobid *id, mrd_str key, mrd_str value);
 /* The value, empty when there is none. Borrowed. */

@@ -111,8 +111,6 @@ void *mrd_nrt_real(mrd_nrt_fn fn);
 const char *mrd_nrt_name(mrd_nrt_fn fn);
 /* Of the symbol; NULL: whichever a program gets. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
-/* The hook of that function, NULL when it has none. */
-void *mrd_nrt_hook_of(mrd_nrt_fn fn);
 /* "NRT_TIMEOUT"; of a number outside the table what the runtime calls it, else "unknown status". Static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
 /* A number of the table above, or one that the runtime has a name for. */

@@ -116,12 +116,6 @@ mrd_nrt_name(mrd_nrt_fn fn)
     return names[fn];
 }
 
-void *
-mrd_nrt_hook_of(mrd_nrt_fn fn)
-{
-    return hooks[fn];
-}
-
 const char *
 mrd_nrt_status_name(NRT_STATUS status)
 {

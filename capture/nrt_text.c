@@ -38,13 +38,6 @@ mrd_sys_texts_drop_first(mrd_sys_texts *q)
     free(t);
 }
 
-void
-mrd_sys_texts_fini(mrd_sys_texts *q)
-{
-    while (q->first != NULL)
-        mrd_sys_texts_drop_first(q);
-}
-
 /* ---- Into the ring --------------------------------------------------------------------------- */
 
 static bool apart; /* the next text is */

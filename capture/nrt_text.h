@@ -35,7 +35,6 @@ typedef struct {
 /* Takes a copy; false without memory. */
 bool mrd_sys_texts_add(mrd_sys_texts *q, const char *p, size_t len);
 void mrd_sys_texts_drop_first(mrd_sys_texts *q);
-void mrd_sys_texts_fini(mrd_sys_texts *q);
 
 /* By the thread that fills the ring. True: the text is done with (in the ring, or dropped as
  * asked); false: there is no room for it now. */

@@ -153,12 +153,6 @@ mrd_proc_set_sources(unsigned bits)
     set_gate();
 }
 
-bool
-mrd_proc_running(void)
-{
-    return running && !gave_up;
-}
-
 unsigned
 mrd_proc_get_sources(void)
 {

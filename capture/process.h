@@ -63,7 +63,6 @@ void mrd_proc_set_paused(bool paused);
  * the program. Returns whether that is something else than before. */
 bool mrd_proc_set_asked(int asked);
 void mrd_proc_set_sources(unsigned sources); /* MRD_CAP_* */
-bool mrd_proc_running(void);
 bool mrd_proc_paused(void);
 unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);

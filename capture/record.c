@@ -28,12 +28,6 @@ mrd_rec_possible(void)
     return mrd_proc_possible();
 }
 
-const char *
-mrd_rec_setting(const char *env_name)
-{
-    return mrd_settings_env(env_name);
-}
-
 size_t
 mrd_rec_ring_room(void)
 {

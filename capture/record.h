@@ -124,7 +124,4 @@ void mrd_rec_thread_ring_rest(void);
 /* ---- settings the hooks need ------------------------------------------------------------------
  */
 
-/* The environment was read once, when the library was loaded; NULL when unset. */
-const char *mrd_rec_setting(const char *env_name);
-
 #endif

@@ -314,16 +314,6 @@ mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
 }
 
 mrd_err
-mrd_ring_open_fd(int fd, const mrd_ring_opts *opts, mrd_ring_reader **ret_reader, mrd_why *why)
-{
-    int mine = fcntl(fd, F_DUPFD_CLOEXEC, 3);
-
-    if (mine < 0)
-        return mrd_why_set(why, MRD_IO, errno, "cannot duplicate the ring's descriptor");
-    return open_owned_fd(mine, NULL, opts, ret_reader, why);
-}
-
-mrd_err
 mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts, mrd_ring_reader **ret_reader,
                   mrd_why *why)
 {

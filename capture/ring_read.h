@@ -91,9 +91,6 @@ typedef struct {
  */
 mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
                       mrd_ring_reader **ret_reader, mrd_why *why);
-/* Takes a descriptor (duplicated, the caller keeps his); the header's own name is believed. */
-mrd_err mrd_ring_open_fd(int fd, const mrd_ring_opts *opts, mrd_ring_reader **ret_reader,
-                         mrd_why *why);
 /* A ring in this process's memory (tests, fuzzing, in-process dumps). `mem` must outlive it. */
 mrd_err mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts,
                           mrd_ring_reader **ret_reader, mrd_why *why);

@@ -118,7 +118,6 @@ mrd_err mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes bo
  * the batch cannot be read.
  */
 mrd_step mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why);
-uint32_t mrd_batch_position(const mrd_batch_reader *r); /* events given so far */
 /*
  * The same in two steps, for many events at once: the *ret_n (at least 1) next ones that are
  * decoded, which the caller may change, borrowed until the next call; the first n of them are given

@@ -632,9 +632,3 @@ mrd_batch_next(mrd_batch_reader *r, const mrd_event **ret_event, mrd_why *why)
     *ret_event = ev;
     return MRD_MORE;
 }
-
-uint32_t
-mrd_batch_position(const mrd_batch_reader *r)
-{
-    return r->given;
-}

@@ -178,8 +178,6 @@ size_t mrd_server_unaccepted_bytes(const mrd_server *s);    /* held now by all t
 uint64_t mrd_server_unaccepted_closed(const mrd_server *s); /* closed for holding too much */
 unsigned mrd_server_max_connections(const mrd_server *s);
 uint64_t mrd_server_refused(const mrd_server *s); /* connections closed for want of room */
-/* Counts connections of the control channel. */
-unsigned mrd_server_control_connections(const mrd_server *s);
 
 /*
  * Asks every connected agent and calls on_reply (on the calling thread) for each answer until

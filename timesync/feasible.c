@@ -239,19 +239,6 @@ mrd_poly_extent(const mrd_poly *poly)
     return r;
 }
 
-void
-mrd_poly_mirror(mrd_poly *poly)
-{
-    for (int i = 0, j = poly->n - 1; i < j; i++, j--) {
-        mrd_vertex swap = poly->c[i];
-
-        poly->c[i] = poly->c[j];
-        poly->c[j] = swap;
-    }
-    for (int i = 0; i < poly->n; i++)
-        poly->c[i].y = -poly->c[i].y;
-}
-
 bool
 mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol)
 {

@@ -47,8 +47,6 @@ bool mrd_poly_intersect(mrd_poly *poly, const mrd_poly *other);
 void mrd_poly_trim(mrd_poly *poly, int vertices);
 /* Of a set that is not empty. */
 mrd_poly_range mrd_poly_extent(const mrd_poly *poly);
-/* Mirrors in time: (x, y) becomes (x, -y). */
-void mrd_poly_mirror(mrd_poly *poly);
 /* True when the point lies inside or within tol of an edge, measured along x. */
 bool mrd_poly_holds(const mrd_poly *poly, double x, double y, double tol);
 

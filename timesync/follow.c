@@ -372,13 +372,6 @@ follow_emit(void *self, const mrd_bound_bin *bin)
 }
 
 void
-mrd_follow_ineq(mrd_follow *follow, const mrd_ineq *ineq)
-{
-    mrd_bound_add(follow->bound, ineq);
-    follow->open_unseen = true;
-}
-
-void
 mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe)
 {
     mrd_ineq ineqs[2];

@@ -62,8 +62,6 @@ mrd_follow *mrd_follow_new(const char *name, uint64_t clock_id, const mrd_follow
 void mrd_follow_free(mrd_follow *follow);
 /* One joined probe, in any order; one whose bin is closed already only counts (late). */
 void mrd_follow_probe(mrd_follow *follow, const mrd_probe *probe);
-/* One inequality from elsewhere: a batch, an acknowledgement, a PHC reading. */
-void mrd_follow_ineq(mrd_follow *follow, const mrd_ineq *ineq);
 void mrd_follow_break(mrd_follow *follow, const mrd_epoch_break *at);
 /* Closes the open bin: no probe will come for a while, or the session ended. */
 void mrd_follow_flush(mrd_follow *follow);

@@ -540,12 +540,6 @@ mrd_server_connections(const mrd_server *s)
     return count_of(s, &s->n_conns);
 }
 
-unsigned
-mrd_server_control_connections(const mrd_server *s)
-{
-    return count_of(s, &s->control_conns);
-}
-
 uint64_t
 mrd_server_refused(const mrd_server *server)
 {
