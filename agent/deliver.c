@@ -83,8 +83,8 @@ mrd_drain_flush_open(mrd_drain *p, proc *pr)
 }
 
 /* An exec left them; the process goes on. */
-void
-mrd_drain_flush_left(mrd_drain *p, proc *pr)
+static void
+drain_flush_left(mrd_drain *p, proc *pr)
 {
     mrd_ev_ns before = pr->pub.open_until;
 
@@ -102,7 +102,7 @@ void
 mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age)
 {
     if (pr->seen_alive && pr->n_left > pr->left_given) {
-        mrd_drain_flush_left(p, pr);
+        drain_flush_left(p, pr);
         pr->left_given = pr->n_left;
     }
     for (size_t i = 0; i < pr->open.n_slots && pr->open.n_early > 0; i++)

@@ -36,8 +36,6 @@ void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
 /* Open spans of the process as unfinished, early ends as spans without a start. */
 void mrd_drain_flush_open(mrd_drain *p, proc *pr);
-/* Those that were left by a dead owner. */
-void mrd_drain_flush_left(mrd_drain *p, proc *pr);
 /* Early ends older than `age`: their start was lost. */
 void mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age);
 

@@ -55,8 +55,10 @@ static const struct {
     { 1206, "network proxy failure" },
 };
 
-const char *
-mrd_trigger_status_text(int64_t status)
+/* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an
+ * answer to a question (15, 1100), or of no runtime that is known here. */
+static const char *
+trigger_status_text(int64_t status)
 {
     for (size_t i = 0; i < MRD_COUNT(statuses); i++)
         if (statuses[i].value == status)
@@ -64,12 +66,13 @@ mrd_trigger_status_text(int64_t status)
     return NULL;
 }
 
-bool
-mrd_trigger_status_is_fault(const char *function, int64_t status)
+/* NRT_QUEUE_FULL is back-pressure where a schedule call (nrta_...) returns it, a fault elsewhere. */
+static bool
+trigger_status_is_fault(const char *function, int64_t status)
 {
     if (status == QUEUE_FULL && strncmp(function, "nrta_", 5) == 0)
         return false;
-    return mrd_trigger_status_text(status) != NULL;
+    return trigger_status_text(status) != NULL;
 }
 
 mrd_err
@@ -135,10 +138,10 @@ bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev
         if (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT)
             continue;
         if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
-            !mrd_trigger_status_is_fault(name, a->v.i) || !tell(t, CAUSE_STATUS))
+            !trigger_status_is_fault(name, a->v.i) || !tell(t, CAUSE_STATUS))
             continue;
         snprintf(reason, 256, "%.100s returned %lld (%s)", name, (long long) a->v.i,
-                 mrd_trigger_status_text(a->v.i));
+                 trigger_status_text(a->v.i));
         return true;
     }
     return false;

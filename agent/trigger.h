@@ -32,10 +32,5 @@ void mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start);
 /* Looks at one event. True when it is a trigger; reason is a message (cut at its size). */
 bool mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);
-/* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an
- * answer to a question (15, 1100), or of no runtime that is known here. */
-const char *mrd_trigger_status_text(int64_t status);
-/* NRT_QUEUE_FULL is back-pressure where a schedule call (nrta_...) returns it, a fault elsewhere. */
-bool mrd_trigger_status_is_fault(const char *function, int64_t status);
 
 #endif

@@ -139,8 +139,8 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
     return err;
 }
 
-void
-mrd_artifact_note_fini(mrd_artifact_note *n)
+static void
+artifact_note_fini(mrd_artifact_note *n)
 {
     for (size_t i = 0; i < n->n_links; i++)
         free(n->links[i]);
@@ -163,7 +163,7 @@ write_notes(const mrd_artifacts *a, mrd_proof *p, const char *path)
         first = first == MRD_OK ? err : first;
         if (err == MRD_OK)
             a->o.logged(a->o.self, notes[i].session, p->sha256);
-        mrd_artifact_note_fini(&notes[i]);
+        artifact_note_fini(&notes[i]);
     }
     free(notes);
     return first;
@@ -189,6 +189,22 @@ answer(const mrd_artifacts *a, mrd_proof *p)
     }
 }
 
+/* The receiver knows now: the upload is over, or goes on from what the disk has. */
+static void
+artifact_proven(void *self, void *arg)
+{
+    mrd_artifacts *a = self;
+    mrd_proof *p = arg;
+    mrd_upload *u = a == NULL ? NULL : mrd_artifact_upload(a, p->sha256);
+
+    if (u != NULL && u->busy) {
+        u->busy = false; /* after a failed disk it is read again */
+        if (p->err == MRD_OK || p->err == MRD_CORRUPT)
+            mrd_upload_forget(u);
+    }
+    free(p);
+}
+
 void
 mrd_artifact_prove(void *self, void *arg)
 {
@@ -209,23 +225,6 @@ mrd_artifact_prove(void *self, void *arg)
     mrd_sha256_free(p->sum);
     p->sum = NULL;
     answer(a, p);
-    if (!mrd_pool_put(a->receiver, mrd_artifact_proven, a, p))
-        mrd_artifact_proven(NULL,
-                            p); /* its upload stays busy until it is announced after a restart */
-}
-
-/* The receiver knows now: the upload is over, or goes on from what the disk has. */
-void
-mrd_artifact_proven(void *self, void *arg)
-{
-    mrd_artifacts *a = self;
-    mrd_proof *p = arg;
-    mrd_upload *u = a == NULL ? NULL : mrd_artifact_upload(a, p->sha256);
-
-    if (u != NULL && u->busy) {
-        u->busy = false; /* after a failed disk it is read again */
-        if (p->err == MRD_OK || p->err == MRD_CORRUPT)
-            mrd_upload_forget(u);
-    }
-    free(p);
+    if (!mrd_pool_put(a->receiver, artifact_proven, a, p))
+        artifact_proven(NULL, p); /* its upload stays busy until it is announced after a restart */
 }

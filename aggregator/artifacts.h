@@ -25,8 +25,6 @@ typedef struct {
     size_t n_links;
 } mrd_artifact_note;
 
-void mrd_artifact_note_fini(mrd_artifact_note *n);
-
 typedef struct {
     const mrd_session_store *store; /* borrowed, as the server */
     mrd_server *server;

@@ -41,9 +41,8 @@ typedef struct {
 } mrd_proof;
 
 /* Worker jobs. */
-void mrd_artifact_prove(void *self, void *proof);  /* the prover's */
-void mrd_artifact_proven(void *self, void *proof); /* the receiver's, after it */
-void mrd_artifact_sweep(void *self, void *none);   /* the receiver's */
+void mrd_artifact_prove(void *self, void *proof); /* the prover's */
+void mrd_artifact_sweep(void *self, void *none);  /* the receiver's */
 
 /* A node (its agent key) announces a file that is not there, and sends a chunk of one. Errors: AGAIN,
  * IO, FULL, ... */

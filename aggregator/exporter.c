@@ -75,9 +75,9 @@ job_value(const mrd_session *s, const char *key, char *to, size_t size)
     }
 }
 
-mrd_err
-mrd_export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret,
-                mrd_why *why)
+/* {cluster}, {user}, {job}, {name}, {date} and {session} filled in, each as one component. Errors: INVALID for another word. */
+static mrd_err
+export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret, mrd_why *why)
 {
     for (const char *p = path; *p != '\0';) {
         size_t n = strcspn(p, "{");
@@ -360,7 +360,7 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s)
     j->dir = mrd_session_store_path(e->o.store, s->text, "%s", "");
     if (j->dir != NULL && strlen(j->dir) > 1 && j->dir[strlen(j->dir) - 1] == '/')
         j->dir[strlen(j->dir) - 1] = '\0';
-    if (mrd_export_path(e->path, e->cluster, s, &to, NULL) == MRD_OK)
+    if (export_path(e->path, e->cluster, s, &to, NULL) == MRD_OK)
         j->to = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&to)));
     mrd_buf_fini(&to);
     if (j->dir != NULL && j->to != NULL && mrd_pool_put(e->worker, run, e, j))
@@ -407,7 +407,7 @@ mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mr
     if (e->target == NULL || e->path == NULL || e->cluster == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "export");
     if (err == MRD_OK)
-        err = mrd_export_path(e->path, e->cluster, NULL, &tried, why);
+        err = export_path(e->path, e->cluster, NULL, &tried, why);
     if (err == MRD_OK && (strstr(e->path, "{session}") == NULL || strstr(e->path, "..") != NULL))
         err = mrd_why_set(why, MRD_INVALID, 0, "--export-path %s needs {session}, and no ..",
                           e->path);

@@ -37,8 +37,5 @@ mrd_err mrd_exporter_open(const mrd_exporter_options *options, mrd_exporter **re
 void mrd_exporter_close(mrd_exporter *e);
 /* False without memory, or when as many wait as may. */
 bool mrd_exporter_start(mrd_exporter *e, const mrd_session *s);
-/* {cluster}, {user}, {job}, {name}, {date} and {session} filled in, each as one component. Errors: INVALID for another word. */
-mrd_err mrd_export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret,
-                        mrd_why *why);
 
 #endif

@@ -37,8 +37,8 @@ mrd_http_query(mrd_http_request *req, const char *name)
     return MHD_lookup_connection_value(req->connection, MHD_GET_ARGUMENT_KIND, name);
 }
 
-mrd_str
-mrd_http_body(const mrd_http_request *req)
+static mrd_str
+http_body(const mrd_http_request *req)
 {
     return (mrd_str){ (const char *) req->body.p, req->body.len };
 }
@@ -65,7 +65,7 @@ mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
         *ret_doc = mrd_json_new_object();
         return MRD_OK;
     }
-    if ((err = mrd_json_parse(mrd_http_body(req), "request body", &doc, why)) != MRD_OK)
+    if ((err = mrd_json_parse(http_body(req), "request body", &doc, why)) != MRD_OK)
         return err;
     if (!mrd_json_is_object(doc)) {
         mrd_json_free(doc);

@@ -60,8 +60,8 @@ put_changes(mrd_control_message *m, const mrd_session_changes *k)
     m->control.revision = k->revision;
 }
 
-void
-mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
+static void
+control_message_init(mrd_control_message *m, const mrd_directive *d)
 {
     memset(m, 0, sizeof(*m));
     mrd__control__init(&m->control);
@@ -82,8 +82,8 @@ mrd_control_message_init(mrd_control_message *m, const mrd_directive *d)
         put_trigger(m, &d->session->triggers[d->trigger - 1]);
 }
 
-void
-mrd_control_message_fini(mrd_control_message *m)
+static void
+control_message_fini(mrd_control_message *m)
 {
     for (size_t i = 0; i < MRD_COUNT(m->numbers); i++)
         free(m->numbers[i]);
@@ -94,7 +94,7 @@ mrd_control_messages_init(mrd_control_messages *m, const mrd_effect *e)
 {
     m->n = e->n_directives;
     for (unsigned i = 0; i < m->n; i++) {
-        mrd_control_message_init(&m->v[i], &e->directives[i]);
+        control_message_init(&m->v[i], &e->directives[i]);
         m->list[i] = &m->v[i].control;
     }
 }
@@ -103,7 +103,7 @@ void
 mrd_control_messages_fini(mrd_control_messages *m)
 {
     for (unsigned i = 0; i < m->n; i++)
-        mrd_control_message_fini(&m->v[i]);
+        control_message_fini(&m->v[i]);
 }
 
 mrd_err
@@ -113,9 +113,9 @@ mrd_survey_frame(const mrd_effect *e, mrd_buf *to)
     mrd_control_message m;
     mrd_err err;
 
-    mrd_control_message_init(&m, &e->directives[0]);
+    control_message_init(&m, &e->directives[0]);
     m.control.deadline_ns = e->give_up;
     err = mrd_msg_pack(&f, &m.control, to, NULL);
-    mrd_control_message_fini(&m);
+    control_message_fini(&m);
     return err;
 }

@@ -17,9 +17,6 @@ typedef struct {
     int64_t *numbers[MRD_SELECT_NUMBERS];
 } mrd_control_message;
 
-void mrd_control_message_init(mrd_control_message *m, const mrd_directive *d);
-void mrd_control_message_fini(mrd_control_message *m);
-
 /* Several of them, for a Welcome or an Ack. */
 typedef struct {
     mrd_control_message v[MRD_DIRECTIVES_MAX];

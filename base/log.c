@@ -46,8 +46,8 @@ mrd_log_init(const char *program, int fd, mrd_log_level level, bool json)
     pthread_mutex_unlock(&log_state.lock);
 }
 
-bool
-mrd_log_on(mrd_log_level level)
+static bool
+log_on(mrd_log_level level)
 {
     return level <= log_state.level;
 }
@@ -89,7 +89,7 @@ mrd_log(mrd_log_level level, const char *id, const char *format, ...)
     unsigned held = 0;
     va_list args;
 
-    if (!mrd_log_on(level))
+    if (!log_on(level))
         return;
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);

@@ -21,7 +21,6 @@ typedef enum { MRD_LOG_ERROR, MRD_LOG_WARN, MRD_LOG_INFO, MRD_LOG_DEBUG } mrd_lo
 
 /* program is borrowed for ever. fd is where lines go (2). */
 void mrd_log_init(const char *program, int fd, mrd_log_level level, bool json);
-bool mrd_log_on(mrd_log_level level);
 /* id: stable, upper case, e.g. "AGG-SEQ-GAP". The text after it is "Sentence: key=value key=value".
  */
 void mrd_log(mrd_log_level level, const char *id, const char *format, ...)

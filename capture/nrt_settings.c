@@ -6,8 +6,9 @@
 #include "capture/nrt_file.h"
 #include "capture/record.h"
 
-bool
-mrd_nrt_settings_parse(char *text, mrd_nrt_settings *s)
+/* text is changed. False: it is none; unknown lines are of a newer agent. */
+static bool
+nrt_settings_parse(char *text, mrd_nrt_settings *s)
 {
     char *save = NULL;
 
@@ -43,7 +44,7 @@ mrd_nrt_settings_poll(mrd_nrt_settings_seen *seen, mrd_nrt_settings *settings)
     if (!mrd_nrt_file_changed(path, &seen->last))
         return false;
     if (seen->last.st_ino != 0 &&
-        (mrd_nrt_file_read(path, text) != MRD_NRT_FILE_READ || !mrd_nrt_settings_parse(text, &s))) {
+        (mrd_nrt_file_read(path, text) != MRD_NRT_FILE_READ || !nrt_settings_parse(text, &s))) {
         mrd_rec_notice("a settings file that is not the agent's, or not understood, was ignored",
                        NULL, 0);
         return false;

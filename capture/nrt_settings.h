@@ -2,8 +2,7 @@
  * capture/nrt_settings.h - what the agent asks of this process while sessions record (docs/nrt.md, "What a
  * session changes"): which cores and event types of the system trace, and whether to record at all. It
  * comes as a file beside the rings, which counts only when root or the user of the process owns it and
- * nobody else may write it. Internal. Threads: that of data source 1, and the one that waits to be switched on (nrt_wait.c);
- * mrd_nrt_settings_parse: pure.
+ * nobody else may write it. Internal. Threads: that of data source 1, and the one that waits to be switched on (nrt_wait.c).
  */
 #ifndef MRD_CAPTURE_NRT_SETTINGS_H
 #define MRD_CAPTURE_NRT_SETTINGS_H
@@ -20,8 +19,6 @@ typedef struct {
     int recording;    /* 1, 0; -1: as it is */
 } mrd_nrt_settings;
 
-/* text is changed. False: it is none; unknown lines are of a newer agent. */
-bool mrd_nrt_settings_parse(char *text, mrd_nrt_settings *ret_settings);
 /* What one thread has seen of it; zeroed at first. */
 typedef struct {
     struct stat last; /* of the file as it was read; st_ino 0: there was none */

@@ -130,8 +130,8 @@ number_at(const char *p, const char *end)
     return v;
 }
 
-void
-mrd_sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum)
+static void
+sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum)
 {
     const char *end = p + len, *at = p;
 
@@ -196,7 +196,7 @@ drop_half(mrd_sys_texts *q, int64_t wall, mrd_sys_sum *sum)
 
     if (t == NULL || t->at == 0)
         return;
-    mrd_sys_text_sum(t->p + t->at, t->len - t->at, wall, sum);
+    sys_text_sum(t->p + t->at, t->len - t->at, wall, sum);
     mrd_sys_texts_drop_first(q);
 }
 
@@ -214,7 +214,7 @@ mrd_sys_texts_rest(mrd_sys_texts *q)
         ;
     drop_half(q, wall, &sum);
     for (; q->first != NULL; mrd_sys_texts_drop_first(q))
-        mrd_sys_text_sum(q->first->p, q->first->len, wall, &sum);
+        sys_text_sum(q->first->p, q->first->len, wall, &sum);
     mrd_rec_blob_lose(sum.events, sum.first.ns == 0 ? wall : sum.first.ns,
                       sum.last.ns == 0 ? wall : sum.last.ns);
 }

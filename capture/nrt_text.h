@@ -52,6 +52,5 @@ typedef struct {
     mrd_wall_ns first, last; /* 0: none of the host's clock */
     bool numbered;           /* nc_local_id: what is missing shows */
 } mrd_sys_sum;
-void mrd_sys_text_sum(const char *p, size_t len, int64_t wall_ns, mrd_sys_sum *sum);
 
 #endif

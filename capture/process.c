@@ -171,8 +171,9 @@ mrd_proc_paused(void)
     return paused;
 }
 
-void
-mrd_proc_give_up(const char *why)
+/* Switches capture off for good, with a reason. */
+static void
+proc_give_up(const char *why)
 {
     if (!atomic_exchange(&gave_up, true))
         snprintf(gave_up_why, sizeof(gave_up_why), "off: %s", why);
@@ -313,7 +314,7 @@ make_ring(uint64_t data_len, int32_t tid)
         if (proc->all == NULL && err != ENOSPC && err != EMFILE && err != ENFILE) {
             snprintf(why, sizeof(why), "cannot make rings in %.100s: error %d",
                      mrd_proc_settings.ring_dir, err);
-            mrd_proc_give_up(why);
+            proc_give_up(why);
         }
         return NULL;
     }
@@ -587,14 +588,14 @@ begin(void)
     if (p != NULL)
         proc = p;
     else if (pthread_atfork(NULL, NULL, child_of_fork) != 0)
-        mrd_proc_give_up("no way to notice a fork");
+        proc_give_up("no way to notice a fork");
     exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
     if (mrd_proc_settings.errors > 0)
-        mrd_proc_give_up(mrd_proc_settings.error);
+        proc_give_up(mrd_proc_settings.error);
     else if (getauxval(AT_SECURE) != 0)
-        mrd_proc_give_up("the program runs with privileges of another user");
+        proc_give_up("the program runs with privileges of another user");
     else if (mrd_proc_settings.enable == 0)
-        mrd_proc_give_up("MERIDIAN_ENABLE=0");
+        proc_give_up("MERIDIAN_ENABLE=0");
     choose_sources();
     set_gate();
     errno = saved;

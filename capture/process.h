@@ -68,8 +68,6 @@ unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);
 /* Whether this process may ever record: the environment does not forbid it. */
 bool mrd_proc_possible(void);
-/* Switches capture off for good, with a reason. */
-void mrd_proc_give_up(const char *why);
 /* "recording", "stopped", "paused", "off: ..."; static. */
 const char *mrd_proc_status(void);
 /* Events lost in this process, all causes. */

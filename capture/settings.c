@@ -55,8 +55,9 @@ mrd_settings_env(const char *name)
     return NULL;
 }
 
-bool
-mrd_settings_size(const char *text, int64_t *ret_bytes)
+/* "64M" to bytes; false when it is no size. */
+static bool
+settings_size(const char *text, int64_t *ret_bytes)
 {
     static const char units[] = "KMGT";
     const char *unit;
@@ -126,7 +127,7 @@ parse_row(mrd_settings *s, size_t i, const char *text)
         return true;
     }
     if (*text != '\0') {
-        ok = table[i].type == SOURCES ? parse_sources(text, &v) : mrd_settings_size(text, &v);
+        ok = table[i].type == SOURCES ? parse_sources(text, &v) : settings_size(text, &v);
         if (ok && table[i].type != SOURCES)
             ok = v >= table[i].min && v <= table[i].max;
     }

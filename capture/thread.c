@@ -12,6 +12,8 @@ typedef struct {
 } thread_lists;
 static thread_lists before_init, *lists = &before_init;
 
+static void thread_leave(void);
+
 /* A fork's child starts with empty lists; the other threads' places are its parent's. */
 __attribute__((constructor(102))) static void
 begin(void)
@@ -20,7 +22,7 @@ begin(void)
 
     if (l != NULL)
         lists = l;
-    mrd_proc_thread_leaves = mrd_thread_leave;
+    mrd_proc_thread_leaves = thread_leave;
 }
 
 static mrd_thread *
@@ -66,8 +68,9 @@ mrd_thread_seen(void)
     return tls_thread->ready ? tls_thread : NULL;
 }
 
-void
-mrd_thread_leave(void)
+/* The thread ends: its place goes to another. */
+static void
+thread_leave(void)
 {
     mrd_thread *t = mrd_thread_seen();
 

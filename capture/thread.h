@@ -37,9 +37,6 @@ mrd_thread *mrd_thread_get(void);
 /* The same, or NULL when it never had one: nothing is open. */
 mrd_thread *mrd_thread_seen(void);
 
-/* The thread ends: its place goes to another. */
-void mrd_thread_leave(void);
-
 /* Opens and closes; `what` is of the span. close finds the innermost of this owner; false: none.
  * *ret_ticks (may be NULL) is how long it was open. */
 bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);

@@ -75,8 +75,9 @@ mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *m)
     return true;
 }
 
-const char *
-mrd_host_reading_state(const mrd_host_reading *r)
+/* "synchronized", "unsynchronized" (by adjtimex), "unknown". Static. */
+static const char *
+host_reading_state(const mrd_host_reading *r)
 {
     if (!r->has_timex)
         return "unknown";
@@ -89,8 +90,7 @@ mrd_host_reading_utc_bound(const mrd_host_reading *r)
 {
     if (r->has_clockbound && r->clockbound_ns >= 0)
         return r->clockbound_ns;
-    return r->has_timex && strcmp(mrd_host_reading_state(r), "synchronized") == 0 ? r->maxerror_ns
-                                                                                  : -1;
+    return r->has_timex && strcmp(host_reading_state(r), "synchronized") == 0 ? r->maxerror_ns : -1;
 }
 
 bool
@@ -145,7 +145,7 @@ mrd_host_reading_json(const mrd_host_reading *r)
     mrd_json_set(o, "bracket_ns", mrd_json_new_int(r->bracket_ns));
     mrd_json_set(o, "monotonic_ns", mrd_json_new_int(r->monotonic.ns));
     mrd_json_set(o, "boottime_ns", mrd_json_new_int(r->boottime.ns));
-    mrd_json_set(o, "wall_state", mrd_json_new_str(mrd_host_reading_state(r)));
+    mrd_json_set(o, "wall_state", mrd_json_new_str(host_reading_state(r)));
     mrd_json_set(o, "utc_bound_ns", mrd_json_new_int(mrd_host_reading_utc_bound(r)));
     if (r->has_timex) {
         mrd_json_set(o, "timex", p = mrd_json_new_object());
@@ -257,7 +257,7 @@ mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to)
     char text[MRD_DUR_TEXT];
     int64_t bound = mrd_host_reading_utc_bound(r);
 
-    mrd_buf_fmt(to, "wall clock %s", mrd_host_reading_state(r));
+    mrd_buf_fmt(to, "wall clock %s", host_reading_state(r));
     if (bound >= 0)
         mrd_buf_fmt(to, ", within %s of UTC by %s", mrd_dur_text(bound, text),
                     r->has_clockbound && r->clockbound_ns >= 0 ? "ClockBound" : "adjtimex");

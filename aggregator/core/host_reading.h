@@ -38,8 +38,6 @@ typedef struct {
 
 /* False: a number in it cannot be a time or an error of any clock; *to is then as it was. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
-/* "synchronized", "unsynchronized" (by adjtimex), "unknown". Static. */
-const char *mrd_host_reading_state(const mrd_host_reading *r);
 /* How far the wall clock may be from UTC by the best that the node has: ClockBound, else adjtimex's
  * maxerror; -1 unknown. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);

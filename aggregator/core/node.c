@@ -153,16 +153,17 @@ mrd_node_is_expected(const mrd_node *n, mrd_local_ns now, const mrd_core_limits 
     return !n->forget && now.ns - n->seen.ns < l->node_forget;
 }
 
-mrd_limit_kind
-mrd_node_limit(const mrd_node *n, mrd_local_ns now)
+/* The limit that held the node back in the last seconds. */
+static mrd_limit_kind
+node_limit(const mrd_node *n, mrd_local_ns now)
 {
     return n->limited_by != MRD_LIMIT_NONE && now.ns - n->limited_at.ns < LIMIT_SHOWN
                ? n->limited_by
                : MRD_LIMIT_NONE;
 }
 
-const char *
-mrd_node_state(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
+static const char *
+node_state(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
 {
     if (!mrd_node_is_alive(n, now, l))
         return mrd_node_is_expected(n, now, l) ? "missing" : "gone";
@@ -206,7 +207,7 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
     if (n->commit[0] != '\0')
         mrd_json_set(o, "commit", mrd_json_new_str(n->commit));
     mrd_json_set(o, "connected", mrd_json_new_bool(mrd_node_is_alive(n, now, l)));
-    mrd_json_set(o, "state", mrd_json_new_str(mrd_node_state(n, now, l)));
+    mrd_json_set(o, "state", mrd_json_new_str(node_state(n, now, l)));
     mrd_json_set(o, "reported", mrd_json_new_bool(n->reported));
     mrd_json_set(o, "simulated", mrd_json_new_bool(n->simulated));
     mrd_json_put_instant(o, "seen", n->seen_wall.ns);
@@ -221,8 +222,8 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
     mrd_json_set(o, "counters", mrd_counts_json(&n->counts));
     mrd_json_set(o, "counted_local_ns", mrd_json_new_int(n->counted.ns));
     mrd_json_set(o, "slowed", mrd_json_new_count(n->slowed));
-    if (mrd_node_limit(n, now) != MRD_LIMIT_NONE)
-        mrd_json_set(o, "limited_by", mrd_json_new_str(mrd_limit_text(mrd_node_limit(n, now))));
+    if (node_limit(n, now) != MRD_LIMIT_NONE)
+        mrd_json_set(o, "limited_by", mrd_json_new_str(mrd_limit_text(node_limit(n, now))));
     mrd_json_set(o, "clock", mrd_clock_quality_json(&n->clock));
     mrd_json_set(o, "labels", mrd_strings_json(&n->labels));
     mrd_runtime_features_put(n->features, o);

@@ -147,8 +147,9 @@ mrd_part_knows(const mrd_part *p, size_t trigger)
 
 /* ---- Frames ---- */
 
-mrd_part_epoch *
-mrd_part_epoch_find(const mrd_part *p, uint64_t epoch)
+/* The numbers stored in one epoch; NULL: none yet. */
+static mrd_part_epoch *
+part_epoch_find(const mrd_part *p, uint64_t epoch)
 {
     for (unsigned i = 0; i < p->n_epochs; i++) {
         if (p->epochs[i].epoch == epoch)
@@ -157,10 +158,11 @@ mrd_part_epoch_find(const mrd_part *p, uint64_t epoch)
     return NULL;
 }
 
-mrd_part_epoch *
-mrd_part_epoch_of(mrd_part *p, uint64_t epoch)
+/* ... made when there are none; NULL without memory or with too many epochs. */
+static mrd_part_epoch *
+part_epoch_of(mrd_part *p, uint64_t epoch)
 {
-    mrd_part_epoch *e = mrd_part_epoch_find(p, epoch);
+    mrd_part_epoch *e = part_epoch_find(p, epoch);
 
     if (e != NULL || p->n_epochs == MRD_EPOCHS_MAX)
         return e;
@@ -225,7 +227,7 @@ mrd_part_damaged(mrd_part *p, const mrd_damage *found, bool whole)
 bool
 mrd_part_has(const mrd_part *p, const mrd_frame *f)
 {
-    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
+    const mrd_part_epoch *e = part_epoch_find(p, f->epoch);
 
     return e != NULL && mrd_seqset_has(e->stored, f->seq);
 }
@@ -233,7 +235,7 @@ mrd_part_has(const mrd_part *p, const mrd_frame *f)
 mrd_err
 mrd_part_may_store(const mrd_part *p, const mrd_frame *f)
 {
-    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
+    const mrd_part_epoch *e = part_epoch_find(p, f->epoch);
 
     if (f->seq == UINT64_MAX) /* there is no number behind it, and a set of numbers ends with one */
         return MRD_LIMIT;
@@ -255,7 +257,7 @@ mrd_part_gaps(const mrd_part *p)
 bool
 mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f)
 {
-    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
+    const mrd_part_epoch *e = part_epoch_find(p, f->epoch);
 
     return e != NULL && mrd_seqset_adds_gap(e->stored, f->seq);
 }
@@ -263,7 +265,7 @@ mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f)
 mrd_err
 mrd_part_stored(mrd_part *p, const mrd_frame *f)
 {
-    mrd_part_epoch *e = mrd_part_epoch_of(p, f->epoch);
+    mrd_part_epoch *e = part_epoch_of(p, f->epoch);
     mrd_err err = e == NULL ? MRD_LIMIT : mrd_seqset_add(e->stored, f->seq);
 
     if (err != MRD_OK)
@@ -467,7 +469,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
             mrd_node_models_unref(p->models);
         p->models = models != NULL ? models : p->models;
     }
-    if (st->last_seq > 0 && (e = mrd_part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
+    if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
         e->end = st->last_seq;
     take_phase(p, st);
 }

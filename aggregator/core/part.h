@@ -105,10 +105,6 @@ mrd_dur_ns mrd_part_shift(const mrd_part *p);
 mrd_dur_ns mrd_part_holes(const mrd_part *p, const mrd_gap *pauses, size_t n);
 bool mrd_part_knows(const mrd_part *p, size_t trigger);
 
-/* The numbers stored in one epoch; NULL: none yet. */
-mrd_part_epoch *mrd_part_epoch_find(const mrd_part *p, uint64_t epoch);
-/* ... made when there are none; NULL without memory or with too many epochs. */
-mrd_part_epoch *mrd_part_epoch_of(mrd_part *p, uint64_t epoch);
 uint64_t mrd_part_epoch_end(const mrd_part_epoch *e); /* stored, or said to exist */
 uint64_t mrd_part_epoch_missing(const mrd_part_epoch *e);
 /* How many different frames of it were stored, clock data included. */

@@ -15,8 +15,9 @@ mrd_core_retire(mrd_core *c, mrd_session *s)
     mrd_core_answer_gone(c, s->id);
 }
 
-void
-mrd_core_unlist(mrd_core *c, mrd_session *s)
+/* it lists no file any more */
+static void
+core_unlist(mrd_core *c, mrd_session *s)
 {
     mrd_core_retire(c, s);
     for (size_t i = 0; i < s->n_artifacts; i++)
@@ -161,7 +162,7 @@ mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session)
             continue;
         mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-DELETED",
                         "A session was deleted: id=%s", s->text);
-        mrd_core_unlist(c, s);
+        core_unlist(c, s);
         give_gaps_back(c, s);
         mrd_effects_add(&c->out, MRD_DO_SWEEP);
         mrd_session_free(s);

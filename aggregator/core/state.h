@@ -138,7 +138,6 @@ void mrd_session_send_change(mrd_core *c, mrd_session *s);   /* the last one, wh
 
 /* retention.c */
 void mrd_core_retire(mrd_core *c, mrd_session *s); /* deleted; removed when nobody reads it */
-void mrd_core_unlist(mrd_core *c, mrd_session *s); /* it lists no file any more */
 void mrd_core_retain(mrd_core *c);                 /* by age and size */
 void mrd_core_remove_deleted(mrd_core *c);
 uint64_t mrd_core_store_bytes(const mrd_core *c); /* of all sessions, each artifact once */

@@ -678,8 +678,9 @@ mrd_bound_by_text(mrd_bound_by by)
     return (unsigned) by < MRD_BOUNDS ? text[by] : "?";
 }
 
-void
-mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
+/* The same of one worker. */
+static void
+report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
 {
     uint64_t exposed = w->part_ns[MRD_REPORT_EXPOSED], barrier = w->part_ns[MRD_REPORT_WAITING];
     /* Waits for others may lie under computation; then they cost nothing. */
@@ -703,7 +704,7 @@ mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
     for (size_t i = 0; i < r->n_workers; i++) {
         uint64_t one[MRD_BOUNDS];
 
-        mrd_report_bounds_of(&r->workers[i], one);
+        report_bounds_of(&r->workers[i], one);
         for (unsigned k = 0; k < MRD_BOUNDS; k++)
             ret_ns[k] += one[k];
     }

@@ -225,8 +225,9 @@ mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v)
         mrd_args_sid(args, key, sid);
 }
 
-void
-mrd_args_number(mrd_args *args, mrd_sid key, mrd_str v)
+/* digits of a JSON number */
+static void
+args_number(mrd_args *args, mrd_sid key, mrd_str v)
 {
     int64_t i;
     uint64_t u;
@@ -272,7 +273,7 @@ mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *r, mrd_jr_type type
     case MRD_JR_ARRAY:
         return args_container(args, key, r);
     case MRD_JR_NUMBER:
-        mrd_args_number(args, key, text);
+        args_number(args, key, text);
         break;
     case MRD_JR_TRUE:
     case MRD_JR_FALSE:

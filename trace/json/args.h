@@ -36,8 +36,7 @@ void mrd_args_uint(mrd_args *args, mrd_sid key, uint64_t v); /* INT when it fits
 void mrd_args_double(mrd_args *args, mrd_sid key, double v); /* not finite: a string */
 void mrd_args_bool(mrd_args *args, mrd_sid key, bool v);
 void mrd_args_sid(mrd_args *args, mrd_sid key, mrd_sid v);
-void mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v);    /* STR or TEXT as above */
-void mrd_args_number(mrd_args *args, mrd_sid key, mrd_str v); /* digits of a JSON number */
+void mrd_args_str(mrd_args *args, mrd_sid key, mrd_str v); /* STR or TEXT as above */
 /*
  * The value that mrd_json_next has just given (its type and text). Containers are passed over and
  * kept as text. Errors: those of the reader.

@@ -20,8 +20,9 @@ mrd_input_state_text(mrd_input_state state)
     return (size_t) state < MRD_COUNT(text) ? text[state] : "unknown";
 }
 
-bool
-mrd_catalog_incomplete(const mrd_catalog *cat)
+/* An input was incomplete or failed. */
+static bool
+catalog_incomplete(const mrd_catalog *cat)
 {
     size_t n;
     const mrd_input *in = mrd_catalog_inputs(cat, &n);
@@ -267,7 +268,7 @@ mrd_catalog_json(mrd_jw *w, const mrd_catalog *cat, uint32_t profile, const char
     MRD_JW_KEY(w, "simulated");
     mrd_jw_bool(w, mrd_catalog_simulated(cat));
     MRD_JW_KEY(w, "incomplete");
-    mrd_jw_bool(w, mrd_catalog_incomplete(cat));
+    mrd_jw_bool(w, catalog_incomplete(cat));
     put_lists(w, cat, profile);
     MRD_JW_KEY(w, "facts");
     mrd_jw_open(w, '{');

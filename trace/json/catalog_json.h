@@ -10,8 +10,6 @@
 
 /* Writes the member "meridian" into the object just opened. format: "system_profile", ... */
 void mrd_catalog_json(mrd_jw *w, const mrd_catalog *cat, uint32_t profile, const char *format);
-/* An input was incomplete or failed. */
-bool mrd_catalog_incomplete(const mrd_catalog *cat);
 /* A fact or a process says that the data is simulated. */
 bool mrd_catalog_simulated(const mrd_catalog *cat);
 const char *mrd_unit_text(mrd_unit unit); /* "bytes", "" for MRD_UNIT_NONE */

@@ -16,8 +16,8 @@ typedef struct {
     mrd_buf packet;
 } pf_about;
 
-void
-mrd_pf_attribute(mrd_buf *to, const char *key, mrd_str text)
+static void
+pf_attribute(mrd_buf *to, const char *key, mrd_str text)
 {
     size_t attribute = mrd_pb_open(to, PF_ATTRIBUTE);
 
@@ -79,7 +79,7 @@ attr_clocks(pf_about *s, mrd_buf *text)
             mrd_buf_fmt(text, ", deviation %" PRId64 " ns", c->noise_ns);
         mrd_buf_fmt(text, ", epochs %u, violations %" PRIu64, c->epochs, c->violations);
         snprintf(key, sizeof(key), "meridian.clock.%04zu", i);
-        mrd_pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
+        pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
     }
 }
 
@@ -98,7 +98,7 @@ attr_processes(pf_about *s, mrd_buf *text, size_t attributes)
         mrd_buf_reset(text);
         mrd_pf_rows_describe_process(cat, p, text);
         snprintf(key, sizeof(key), "meridian.process.%04zu", said++);
-        mrd_pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
+        pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
         attributes = pf_attributes_split(s, attributes);
     }
     return attributes;
@@ -134,7 +134,7 @@ attr_inputs(pf_about *s, mrd_buf *text, size_t attributes)
         if (in[i].error != MRD_SID_EMPTY)
             mrd_buf_fmt(text, ": " MRD_STR_FMT, MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
         snprintf(key, sizeof(key), "meridian.input.%04zu", said++);
-        mrd_pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
+        pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
         attributes = pf_attributes_split(s, attributes);
     }
     mrd_pf_attribute_int(&s->packet, "meridian.inputs", (int64_t) n);
@@ -152,7 +152,7 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
     mrd_buf text = { 0 };
     size_t attributes = mrd_pb_open(&s->packet, PF_TRACE_ATTRIBUTES);
 
-    mrd_pf_attribute(&s->packet, "meridian.collector", MRD_STR("meridian " MRD_RELEASE));
+    pf_attribute(&s->packet, "meridian.collector", MRD_STR("meridian " MRD_RELEASE));
     mrd_pf_attribute_int(&s->packet, "meridian.time_shift_ns", shift_ns);
     for (size_t i = 0; i < mrd_catalog_facts(cat); i++) {
         mrd_str key, value;
@@ -160,7 +160,7 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
         mrd_catalog_fact(cat, i, &key, &value);
         mrd_buf_reset(&text);
         mrd_buf_str(&text, key);
-        mrd_pf_attribute(&s->packet, mrd_buf_cstr(&text), value);
+        pf_attribute(&s->packet, mrd_buf_cstr(&text), value);
         attributes = pf_attributes_split(s, attributes);
     }
     attr_clocks(s, &text);
@@ -170,7 +170,7 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
         char key[64];
 
         snprintf(key, sizeof(key), "meridian.note.%04zu", i);
-        mrd_pf_attribute(&s->packet, key, mrd_catalog_note_at(cat, i));
+        pf_attribute(&s->packet, key, mrd_catalog_note_at(cat, i));
         attributes = pf_attributes_split(s, attributes);
     }
     mrd_pb_close(&s->packet, attributes);

@@ -10,7 +10,6 @@
 #include "trace/sink/pf_file.h"
 
 /* Adds one attribute to a TraceAttributes message. */
-void mrd_pf_attribute(mrd_buf *to, const char *key, mrd_str text);
 void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 
 /* Writes all that the catalog knows; shift_ns is what was added to session times. */

@@ -41,22 +41,6 @@ block_free_all(mrd_block *b)
     }
 }
 
-void
-mrd_store_free(mrd_store *st)
-{
-    if (st == NULL)
-        return;
-    for (size_t i = 0; i < st->n; i++)
-        mrd_stream_free(st->streams[i]);
-    block_free_all(st->spare);
-    if (st->fd >= 0)
-        close(st->fd);
-    free(st->streams);
-    free(st->out);
-    free(st->dir);
-    free(st);
-}
-
 mrd_stream *
 mrd_stream_new(mrd_store *store, const char *label)
 {
@@ -170,6 +154,36 @@ stream_drop_blocks(mrd_stream *s)
     s->bytes = 0;
     s->in_memory = 0;
     s->ordered = true;
+}
+
+static void
+stream_free(mrd_stream *s)
+{
+    if (s == NULL)
+        return;
+    stream_drop_blocks(s);
+    for (size_t i = 0; i < s->n_chains; i++)
+        mrd_chain_fini(&s->chains[i]);
+    stream_free(s->bound);
+    free(s->chains);
+    free(s->label);
+    free(s);
+}
+
+void
+mrd_store_free(mrd_store *st)
+{
+    if (st == NULL)
+        return;
+    for (size_t i = 0; i < st->n; i++)
+        stream_free(st->streams[i]);
+    block_free_all(st->spare);
+    if (st->fd >= 0)
+        close(st->fd);
+    free(st->streams);
+    free(st->out);
+    free(st->dir);
+    free(st);
 }
 
 static mrd_block *
@@ -437,18 +451,4 @@ mrd_stream_finish(mrd_stream *s, mrd_why *why)
     if (why != NULL)
         *why = s->why;
     return s->err;
-}
-
-void
-mrd_stream_free(mrd_stream *s)
-{
-    if (s == NULL)
-        return;
-    stream_drop_blocks(s);
-    for (size_t i = 0; i < s->n_chains; i++)
-        mrd_chain_fini(&s->chains[i]);
-    mrd_stream_free(s->bound);
-    free(s->chains);
-    free(s->label);
-    free(s);
 }

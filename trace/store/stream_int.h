@@ -100,7 +100,6 @@ mrd_chain *mrd_stream_chain_for(mrd_stream *s, const mrd_rec *first);
 
 /* A stream that mrd_store_at does not show. */
 mrd_stream *mrd_stream_new(mrd_store *store, const char *label);
-void mrd_stream_free(mrd_stream *stream);
 /* A reader of the first n chains, and of the records in memory when asked. */
 mrd_err mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source,
                              mrd_why *why);

@@ -327,8 +327,9 @@ add_event(mrd_rows *r, const mrd_event *ev)
 
 /* ---- Samples ---- */
 
-mrd_err
-mrd_rows_flush_memory(mrd_rows *r)
+/* Memory samples of the present time as rows. */
+static mrd_err
+rows_flush_memory(mrd_rows *r)
 {
     mrd_err err = MRD_OK;
 
@@ -354,7 +355,7 @@ add_memory(mrd_rows *r, const mrd_event *ev, bool percent, double value)
     mrd_err err;
 
     if (r->n_memory > 0 && r->memory[0].ts_ns != ev->ts_ns &&
-        (err = mrd_rows_flush_memory(r)) != MRD_OK)
+        (err = rows_flush_memory(r)) != MRD_OK)
         return err;
     while (i < r->n_memory && r->memory[i].process != process)
         i++;
@@ -595,7 +596,7 @@ mrd_rows_finish(mrd_rows *r)
     mrd_gather_finish(r->gather);
     if (r->err != MRD_OK)
         return r->err;
-    if ((err = mrd_rows_flush_memory(r)) != MRD_OK)
+    if ((err = rows_flush_memory(r)) != MRD_OK)
         return err;
     if (r->report != NULL && (err = mrd_report_finish(r->report)) != MRD_OK)
         return err;

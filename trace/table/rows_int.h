@@ -96,8 +96,6 @@ void mrd_rows_identity(mrd_rows *r, mrd_proc_id process);
 mrd_err mrd_rows_give(mrd_rows *r, mrd_rows_kind kind);
 /* Appends an argument to r->text: the brace that opens the object, or a comma, comes first. */
 void mrd_rows_arg(mrd_rows *r, const mrd_arg *arg);
-/* Memory samples of the present time as rows. */
-mrd_err mrd_rows_flush_memory(mrd_rows *r);
 /* The tables that finish gives. */
 mrd_err mrd_rows_end(mrd_rows *r);
 
