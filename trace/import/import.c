@@ -1,42 +1,11 @@
 #include "trace/import/import.h"
 
-#include <inttypes.h>
-#include <stdarg.h>
-#include <stdio.h>
-
-#include "base/obj.h"
-
 static const mrd_import_ops *const importers[] = {
 #define MRD_IMPORT(ident) &mrd_import_##ident,
 #include "trace/import/importers.def"
 #undef MRD_IMPORT
     NULL /* keeps an empty table legal */
 };
-
-void
-mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
-{
-    uint64_t lenient = mrd_json_reader_lenient(r), replaced = mrd_json_reader_replaced(r);
-    const char *name = mrd_in_name(imp->in);
-
-    if (lenient > 0)
-        mrd_catalog_note(imp->catalog,
-                         "'%s': %" PRIu64
-                         " place%s no JSON, and accepted (NaN, Infinity, extra commas, a byte "
-                         "order mark)",
-                         name, lenient, lenient == 1 ? " is" : "s are");
-    mrd_import_note_replaced(imp, replaced);
-}
-
-void
-mrd_import_note_replaced(const mrd_import *imp, uint64_t replaced)
-{
-    if (replaced > 0)
-        mrd_catalog_note(imp->catalog,
-                         "'%s': %" PRIu64 " place%s in texts damaged (bytes that are not UTF-8, "
-                         "broken escapes, control characters); what could not be read is U+FFFD",
-                         mrd_in_name(imp->in), replaced, mrd_plural(replaced));
-}
 
 const mrd_import_ops *
 mrd_import_detect(mrd_str head, const char *name)
@@ -55,50 +24,4 @@ mrd_import_detect(mrd_str head, const char *name)
         }
     }
     return best;
-}
-
-mrd_input *
-mrd_import_input(const mrd_import *imp)
-{
-    size_t n;
-    mrd_input *inputs = mrd_catalog_inputs(imp->catalog, &n);
-
-    MRD_ASSERT(imp->input < n);
-    return &inputs[imp->input];
-}
-
-mrd_err
-mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
-{
-    mrd_input *input = mrd_import_input(imp);
-    mrd_err err;
-
-    if (mrd_catalog_is_full(imp->catalog, ev->track)) {
-        mrd_import_drop(imp, imp->in == NULL ? 0 : mrd_in_file_bytes(imp->in),
-                        "more different processes or tracks than a file may have (%zu)",
-                        MRD_CATALOG_INPUT);
-        return MRD_OK;
-    }
-    if ((err = imp->emit(imp, profile, ev)) != MRD_OK)
-        return err;
-    input->events++;
-    if ((input->events & 4095) == 0 && imp->cancelled != NULL && imp->cancelled(imp))
-        return MRD_CANCELLED;
-    return MRD_OK;
-}
-
-void
-mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
-{
-    mrd_input *input = mrd_import_input(imp);
-    char reason[256], text[320];
-    va_list args;
-
-    if (input->dropped++ > 0)
-        return;
-    va_start(args, format);
-    vsnprintf(reason, sizeof(reason), format, args);
-    va_end(args);
-    snprintf(text, sizeof(text), "byte %llu: %s", (unsigned long long) offset, reason);
-    input->error = mrd_catalog_intern(imp->catalog, text);
 }

@@ -107,19 +107,6 @@ track_of(sysprof *s, const row_identity *id, mrd_track_kind kind, mrd_unit unit,
     return c->track;
 }
 
-/* The source of a track by its exported name; false for a word we do not know. */
-bool
-mrd_sysprof_source(mrd_str name, uint32_t *ret_source)
-{
-    for (uint32_t i = 0; i <= MRD_SRC_MERIDIAN; i++) {
-        if (mrd_str_is(name, mrd_source_text((mrd_source_kind) i))) {
-            *ret_source = i;
-            return true;
-        }
-    }
-    return false;
-}
-
 static mrd_str
 sid_text(const sysprof *s, mrd_sid sid)
 {
@@ -486,16 +473,6 @@ static const mrd_row_key counter_keys[] = {
     { "simulated", MRD_ROW_SIMULATED }, { "clock_bound_ns", MRD_ROW_BOUND },
     { NULL, MRD_ROW_FIELDS },
 };
-
-mrd_unit
-mrd_sysprof_unit(mrd_str name)
-{
-    for (int i = MRD_UNIT_NS; i <= MRD_UNIT_PERCENT; i++) {
-        if (mrd_str_is(name, mrd_unit_text((mrd_unit) i)))
-            return (mrd_unit) i;
-    }
-    return MRD_UNIT_NONE;
-}
 
 static mrd_err
 put_counter(sysprof *s)

@@ -90,6 +90,13 @@ gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
     return gaps_look(nrt, nc_idx, ts, found_by);
 }
 
+void
+mrd_nrt_doubt(mrd_nrt *nrt)
+{
+    if (nrt->clock.has_host)
+        nrt->doubt_ns = nrt->clock.host_ns;
+}
+
 static mrd_err
 gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
 {

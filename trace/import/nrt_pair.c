@@ -552,13 +552,6 @@ mrd_nrt_flush(mrd_nrt *nrt)
 
 /* ---- In flight ---- */
 
-void
-mrd_nrt_doubt(mrd_nrt *nrt)
-{
-    if (nrt->clock.has_host)
-        nrt->doubt_ns = nrt->clock.host_ns;
-}
-
 /* False: its end may be among what is missing, or its time is not known. */
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)

@@ -5,6 +5,30 @@
 
 #include "base/json.h"
 #include "base/num.h"
+#include "trace/json/catalog_json.h"
+
+/* The source of a track by its exported name; false for a word we do not know. */
+bool
+mrd_sysprof_source(mrd_str name, uint32_t *ret_source)
+{
+    for (uint32_t i = 0; i <= MRD_SRC_MERIDIAN; i++) {
+        if (mrd_str_is(name, mrd_source_text((mrd_source_kind) i))) {
+            *ret_source = i;
+            return true;
+        }
+    }
+    return false;
+}
+
+mrd_unit
+mrd_sysprof_unit(mrd_str name)
+{
+    for (int i = MRD_UNIT_NS; i <= MRD_UNIT_PERCENT; i++) {
+        if (mrd_str_is(name, mrd_unit_text((mrd_unit) i)))
+            return (mrd_unit) i;
+    }
+    return MRD_UNIT_NONE;
+}
 
 static mrd_sid
 doc_sid(sysprof *s, const mrd_json *v, const char *key)

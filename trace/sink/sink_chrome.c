@@ -16,7 +16,8 @@
 #include "base/vec.h"
 #include "trace/json/catalog_json.h"
 #include "trace/model/lanes.h"
-#include "trace/sink/sink_json.h"
+#include "trace/sink/json_event.h"
+#include "trace/sink/sinks.h"
 
 typedef struct {
     uint32_t pid, tid; /* of lane 0 */

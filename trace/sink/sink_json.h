@@ -1,17 +1,12 @@
 /*
  * trace/sink/sink_json.h - the two halves of the json sink: system profiles (sink_json.c) and device
- * profiles (sink_json_device.c). Private to them and to sink_chrome.c.
+ * profiles (sink_json_device.c). Private to them.
  */
 #ifndef MRD_TRACE_SINK_JSON_H
 #define MRD_TRACE_SINK_JSON_H
 
 #include "trace/json/spool.h"
 #include "trace/sink/sinks.h"
-
-/* category, kind, unfinished, no_start, simulated, clock_bound_ns, flow_id, flow_dir: members that
- * stand only where they say something. */
-void mrd_json_put_marks(mrd_jw *w, const mrd_event *ev);
-void mrd_json_put_sample(mrd_jw *w, const mrd_event *ev); /* the value of a counter */
 
 typedef struct mrd_json_device mrd_json_device;
 

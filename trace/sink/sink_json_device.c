@@ -6,6 +6,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "trace/sink/json_event.h"
 #include "trace/sink/sink_json.h"
 
 /* Members that rows of ours have: arguments of these names go to "args". */
