@@ -23,8 +23,8 @@ const mrd_body_member mrd_http_trigger_members[] = {
     { NULL, MRD_BODY_TEXT, 0, 0 },
 };
 
-const mrd_body_member mrd_http_change_members[] = { { "select", MRD_BODY_OBJECT, 0, 0 },
-                                                    { NULL, MRD_BODY_TEXT, 0, 0 } };
+static const mrd_body_member change_members[] = { { "select", MRD_BODY_OBJECT, 0, 0 },
+                                                  { NULL, MRD_BODY_TEXT, 0, 0 } };
 
 const mrd_body_member mrd_http_no_members[] = { { NULL, MRD_BODY_TEXT, 0, 0 } };
 
@@ -170,7 +170,7 @@ mrd_err
 mrd_http_change_request(mrd_json *body, mrd_session_change *k, mrd_why *why)
 {
     static const char *const members[] = { "event_type", "core" };
-    mrd_err err = mrd_http_body_check(body, mrd_http_change_members, why);
+    mrd_err err = mrd_http_body_check(body, change_members, why);
     const mrd_json *select = mrd_json_get(body, "select");
 
     if (err != MRD_OK)

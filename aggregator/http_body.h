@@ -28,7 +28,7 @@ typedef struct {
 /* Of the body that starts a session, of a trigger's, of a change's, and none; each ends with a NULL
  * name. */
 extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_members[],
-    mrd_http_change_members[], mrd_http_no_members[];
+    mrd_http_no_members[];
 
 /* Errors: INVALID (unknown member), TYPE, RANGE. */
 mrd_err mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why);

@@ -161,8 +161,9 @@ mrd_buf_fmt(mrd_buf *buf, const char *format, ...)
     va_end(args);
 }
 
-size_t
-mrd_fmt_u64(char *p, uint64_t v)
+/* Writes v in decimal at p (room for 20 bytes) and returns the number of bytes. */
+static size_t
+fmt_u64(char *p, uint64_t v)
 {
     static const char pairs[] = "00010203040506070809101112131415161718192021222324"
                                 "25262728293031323334353637383940414243444546474849"
@@ -192,7 +193,7 @@ void
 mrd_buf_u64(mrd_buf *buf, uint64_t v)
 {
     if (mrd_buf_room(buf, 20))
-        buf->len += mrd_fmt_u64((char *) buf->p + buf->len, v);
+        buf->len += fmt_u64((char *) buf->p + buf->len, v);
 }
 
 void

@@ -110,9 +110,6 @@ void mrd_buf_i64(mrd_buf *buf, int64_t v);
 /* Appends a NUL that is not counted in len and returns the text, "" after a failure. */
 const char *mrd_buf_cstr(mrd_buf *buf);
 
-/* Writes v in decimal at p (room for 20 bytes) and returns the number of bytes. */
-size_t mrd_fmt_u64(char *p, uint64_t v);
-
 /* Strings in order, owned. A zeroed list is empty. */
 typedef struct {
     char **v;

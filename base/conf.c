@@ -93,8 +93,8 @@ conf_range(const mrd_opt *opt, int64_t v, mrd_why *why)
                        opt->name, v, opt->min, opt->max);
 }
 
-mrd_err
-mrd_conf_set(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
+static mrd_err
+set_option(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
 {
     void *at = conf_at(opt, into);
     mrd_err err = MRD_OK;
@@ -165,7 +165,7 @@ mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why)
 
         if (table[i].def == NULL)
             continue;
-        if ((err = mrd_conf_set(&table[i], into, mrd_str_of(table[i].def), why)) != MRD_OK)
+        if ((err = set_option(&table[i], into, mrd_str_of(table[i].def), why)) != MRD_OK)
             return err;
     }
     return MRD_OK;
@@ -181,7 +181,7 @@ mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why)
         if (value == NULL || *value == '\0')
             continue;
         conf_clear_list(&table[i], into);
-        if ((err = mrd_conf_set(&table[i], into, mrd_str_of(value), why)) != MRD_OK)
+        if ((err = set_option(&table[i], into, mrd_str_of(value), why)) != MRD_OK)
             return mrd_why_prefix(why, err, "environment variable %s", table[i].env);
     }
     return MRD_OK;
@@ -258,7 +258,7 @@ mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *path, mrd_
             if (err != MRD_OK)
                 mrd_why_set(why, err, 0, "%s: '%s' must be text, a number or a truth value", path,
                             key);
-            else if ((err = mrd_conf_set(opt, into, text, why)) != MRD_OK)
+            else if ((err = set_option(opt, into, text, why)) != MRD_OK)
                 mrd_why_prefix(why, err, "%s", path);
             if (err != MRD_OK)
                 goto out;
@@ -298,7 +298,7 @@ conf_apply(conf_run *run, const mrd_opt *opt, const char *value, mrd_why *why)
         run->seen[row] = true;
         conf_clear_list(opt, run->into);
     }
-    return mrd_conf_set(opt, run->into, mrd_str_of(value), why);
+    return set_option(opt, run->into, mrd_str_of(value), why);
 }
 
 static mrd_err

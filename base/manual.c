@@ -75,8 +75,9 @@ put_option(const mrd_opt *o, FILE *to)
     fputc('\n', to);
 }
 
-void
-mrd_manual_options(const mrd_opt *table, size_t n, FILE *to)
+/* The option table as aligned text. */
+static void
+put_options(const mrd_opt *table, size_t n, FILE *to)
 {
     for (size_t i = 0; i < n; i++) {
         if ((table[i].flags & MRD_OPT_HIDDEN) != 0)
@@ -228,7 +229,7 @@ mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_
             m->command == NULL ? "" : m->command, m->usage);
     if (m->command == NULL)
         fprintf(to, "\n%s.\n", m->what);
-    mrd_manual_options(m->table, m->rows, to);
+    put_options(m->table, m->rows, to);
     if (m->more != NULL)
         fprintf(to, "\n%s", m->more);
     return true;

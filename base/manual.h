@@ -24,8 +24,6 @@ typedef struct {
  * behind the first word with stop_at_word, are not looked at. False: it asks for nothing. */
 bool mrd_manual_asked(const mrd_manual *manual, int argc, char *const *argv, bool stop_at_word,
                       FILE *to);
-/* The option table as aligned text. */
-void mrd_manual_options(const mrd_opt *table, size_t n, FILE *to);
 /* Text of a manual page: what troff would take for a request or an escape is quoted. */
 void mrd_manual_roff(const char *text, FILE *to);
 /* The head of a page: title line, NAME and SYNOPSIS. */

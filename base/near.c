@@ -59,8 +59,10 @@ far_from(const char *word, const char *name)
     return best;
 }
 
-size_t
-mrd_near(const char *word, const char *const *names, size_t n, const char *ret_near[MRD_NEAR_MAX])
+/* The entries of names (n of them) nearest to word: as many as are equally near, MRD_NEAR_MAX at
+ * most. 0: nothing is near. */
+static size_t
+nearest(const char *word, const char *const *names, size_t n, const char *ret_near[MRD_NEAR_MAX])
 {
     size_t best = NOT_NEAR - 1, found = 0;
 
@@ -84,7 +86,7 @@ mrd_nearest(const char *word, const char *const *names, size_t n)
 {
     const char *near[MRD_NEAR_MAX];
 
-    return mrd_near(word, names, n, near) == 0 ? NULL : near[0];
+    return nearest(word, names, n, near) == 0 ? NULL : near[0];
 }
 
 char *
@@ -92,7 +94,7 @@ mrd_near_text(const char *word, const char *const *names, size_t n, const char *
               char text[MRD_NEAR_TEXT])
 {
     const char *near[MRD_NEAR_MAX];
-    size_t found = mrd_near(word, names, n, near), at = 0;
+    size_t found = nearest(word, names, n, near), at = 0;
 
     text[0] = '\0';
     for (size_t i = 0; i < found; i++)

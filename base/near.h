@@ -14,11 +14,7 @@
 #define MRD_NEAR_MAX  3
 #define MRD_NEAR_TEXT 256
 
-/* The entries of names (n of them) nearest to word: as many as are equally near, MRD_NEAR_MAX at
- * most. 0: nothing is near. */
-size_t mrd_near(const char *word, const char *const *names, size_t n,
-                const char *ret_near[MRD_NEAR_MAX]);
-/* The first of them, NULL when nothing is near. */
+/* The first of the nearest names, NULL when nothing is near. */
 const char *mrd_nearest(const char *word, const char *const *names, size_t n);
 /* ": did you mean --a or --b?" with dashes "--"; empty when nothing is near. Returns text. */
 char *mrd_near_text(const char *word, const char *const *names, size_t n, const char *dashes,

@@ -83,8 +83,9 @@ site_id(mrd_site *site)
     return id;
 }
 
-size_t
-mrd_api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX])
+/* Turns arguments over; returns how many. */
+static size_t
+api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX])
 {
     if (n > MRD_API_ARGS_MAX)
         n = MRD_API_ARGS_MAX;
@@ -166,7 +167,7 @@ mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
     }
     if (mrd_extra_now() != 0 && s->pid == (uint32_t) mrd_proc_pid())
         mrd_api_finished(&s->what, mrd_rec_now() - s->start);
-    arg_count = mrd_api_args(args, arg_count, list);
+    arg_count = api_args(args, arg_count, list);
     mrd_rec_scope_end(s, list, arg_count);
 }
 
@@ -185,7 +186,7 @@ mrd_pop_(const mrd_kv *args, size_t arg_count)
     mrd_rec_what what;
     uint64_t ticks;
 
-    arg_count = mrd_api_args(args, arg_count, list);
+    arg_count = api_args(args, arg_count, list);
     if (mrd_thread_end(NULL, list, arg_count, &ticks, &what) && what.name != 0)
         mrd_api_finished(&what, ticks);
 }
@@ -202,7 +203,7 @@ mrd_span_begin(const mrd_domain *domain, const char *name, const mrd_kv *args, s
     if (!mrd_on())
         return 0;
     what.name = mrd_api_name(name);
-    arg_count = mrd_api_args(args, arg_count, list);
+    arg_count = api_args(args, arg_count, list);
     return mrd_rec_begin(&what, list, arg_count);
 }
 
@@ -213,7 +214,7 @@ mrd_span_end(uint64_t id, const mrd_kv *args, size_t arg_count)
 
     if (id == 0)
         return;
-    arg_count = mrd_api_args(args, arg_count, list);
+    arg_count = api_args(args, arg_count, list);
     mrd_rec_end(id, list, arg_count);
 }
 
@@ -227,7 +228,7 @@ mrd_span(const mrd_domain *domain, const char *name, uint64_t start, uint64_t en
     if (!mrd_on())
         return;
     what.name = mrd_api_name(name);
-    arg_count = mrd_api_args(args, arg_count, list);
+    arg_count = api_args(args, arg_count, list);
     mrd_rec_span(&what, start, end, list, arg_count);
     mrd_api_finished(&what, end > start ? end - start : 0);
 }
@@ -252,7 +253,7 @@ mrd_instant_(const mrd_domain *domain, const char *name, mrd_scope_of scope, con
     mrd_rec_arg list[MRD_API_ARGS_MAX];
 
     what.flags = (uint8_t) (((unsigned) scope & 3u) << MRD_RECF_SHIFT);
-    arg_count = mrd_api_args(args, arg_count, list);
+    arg_count = api_args(args, arg_count, list);
     mrd_rec_instant(&what, 0, list, arg_count);
     mrd_api_finished(&what, UINT64_MAX);
 }

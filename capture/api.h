@@ -24,8 +24,6 @@ mrd_domain_id(const mrd_domain *domain)
 
 /* The id of a text; when there are too many names, that of a name which says so. */
 uint32_t mrd_api_name(const char *text);
-/* Turns arguments over; returns how many. */
-size_t mrd_api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX]);
 /* Statistics of a finished span, when somebody wants them; and the periodic dump. */
 void mrd_api_finished(const mrd_rec_what *what, uint64_t ticks);
 

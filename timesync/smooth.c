@@ -1,6 +1,6 @@
 #include "timesync/smooth.h"
 
-#include "timesync/smooth_impl.h"
+#include "timesync/smooth.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -8,8 +8,9 @@
 
 /* ---- two-state filter: offset in ns, rate in ns per s ---- */
 
-void
-mrd_kalman_predict(mrd_kalman *k, double dt, double w)
+/* dt seconds ahead; the rate walks by w ppb/s. */
+static void
+predict(mrd_kalman *k, double dt, double w)
 {
     double q = w * w / 4;
 
@@ -19,8 +20,8 @@ mrd_kalman_predict(mrd_kalman *k, double dt, double w)
     k->pvv += q * dt;
 }
 
-void
-mrd_kalman_update(mrd_kalman *k, double z, double sigma)
+static void
+update(mrd_kalman *k, double z, double sigma)
 {
     double s = k->pxx + sigma * sigma, gx = k->pxx / s, gv = k->pxv / s, miss = z - k->x;
 
@@ -38,12 +39,12 @@ measure(mrd_kalman *k, const mrd_smooth_bin *bin, double h, double believed)
     if (!isnan(bin->up)) {
         double z = bin->up - h, excess = fmax(0, z - believed);
 
-        mrd_kalman_update(k, z, MRD_SMOOTH_S0 + 2 * excess);
+        update(k, z, MRD_SMOOTH_S0 + 2 * excess);
     }
     if (!isnan(bin->down)) {
         double z = bin->down + h, excess = fmax(0, believed - z);
 
-        mrd_kalman_update(k, z, MRD_SMOOTH_S0 + 2 * excess);
+        update(k, z, MRD_SMOOTH_S0 + 2 * excess);
     }
 }
 
@@ -98,15 +99,16 @@ run_forward(const mrd_smooth_bin *bins, size_t n, double h, double w, const mrd_
 
     for (size_t i = 0; i < n; i++) {
         if (i > 0)
-            mrd_kalman_predict(&k, gap_s(&bins[i - 1], &bins[i]), w);
+            predict(&k, gap_s(&bins[i - 1], &bins[i]), w);
         steps[i].predicted = k;
         measure(&k, &bins[i], h, believed[i].est);
         steps[i].filtered = k;
     }
 }
 
-mrd_kalman
-mrd_kalman_back(const mrd_kalman *f, const mrd_kalman *p, const mrd_kalman *next, double dt)
+/* One step of the Rauch-Tung-Striebel recursion: filtered here, predicted and smoothed one step on. */
+static mrd_kalman
+back(const mrd_kalman *f, const mrd_kalman *p, const mrd_kalman *next, double dt)
 {
     /* C = P_f F' P_p^-1 */
     double a = f->pxx + dt * f->pxv, b = f->pxv, c = f->pxv + dt * f->pvv, d = f->pvv;
@@ -137,8 +139,7 @@ run_backward(const mrd_smooth_bin *bins, size_t n, const smooth_step *steps, mrd
 
     ret[n - 1] = clipped(&s, &bins[n - 1].range);
     for (size_t i = n - 1; i-- > 0;) {
-        s = mrd_kalman_back(&steps[i].filtered, &steps[i + 1].predicted, &s,
-                            gap_s(&bins[i], &bins[i + 1]));
+        s = back(&steps[i].filtered, &steps[i + 1].predicted, &s, gap_s(&bins[i], &bins[i + 1]));
         ret[i] = clipped(&s, &bins[i].range);
     }
 }
@@ -216,7 +217,7 @@ mrd_smooth_add(mrd_smooth *smooth, const mrd_smooth_bin *bin, double w)
         smooth->state = prior(bin);
         smooth->first = (mrd_local_ns){ bin->t0 };
     } else {
-        mrd_kalman_predict(&smooth->state, (double) (bin->t0 - smooth->t0) * 1e-9, w);
+        predict(&smooth->state, (double) (bin->t0 - smooth->t0) * 1e-9, w);
     }
     measure(&smooth->state, bin, smooth->h, clip(smooth->state.x, bin->range.lo, bin->range.hi));
     smooth->t0 = bin->t0;
