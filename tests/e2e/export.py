@@ -6,7 +6,7 @@ import os
 import sys
 
 import s3_server
-from lib import SOURCE, check, equal, finish, until
+from lib import SOURCE, check, equal, files_of, finish, until
 from service import Service
 
 sys.path.insert(0, os.path.join(SOURCE, "python"))
@@ -19,16 +19,6 @@ def export_of(service, id):
 
 def gone(service, id):
     return service.read(f"/api/v1/sessions/{id}").status == 404
-
-
-def files_of(folder):
-    """{path: SHA-256} of the regular files below."""
-    found = {}
-    for at, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(at, name), "rb") as f:
-                found[os.path.relpath(os.path.join(at, name), folder)] = hashlib.sha256(f.read()).hexdigest()
-    return found
 
 
 def stored(service, id):

@@ -1,6 +1,7 @@
 """What the end-to-end tests share: running the programs, the real importer, and saying why a test skipped."""
 import ctypes
 import gzip
+import hashlib
 import json
 import mmap
 import os
@@ -93,6 +94,16 @@ def run(*args, want=0, env=None, timeout=300, empty=False):
 
 def tmp():
     return tempfile.mkdtemp(prefix="mrd-e2e-")
+
+
+def files_of(folder):
+    """{path: SHA-256} of the regular files below."""
+    found = {}
+    for at, _, names in os.walk(folder):
+        for name in names:
+            with open(os.path.join(at, name), "rb") as f:
+                found[os.path.relpath(os.path.join(at, name), folder)] = hashlib.sha256(f.read()).hexdigest()
+    return found
 
 
 def load_json(path):

@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 
-from lib import MERIDIAN, check, equal, finish, tmp
+from lib import MERIDIAN, check, equal, files_of, finish, tmp
 
 TIMES, SEED = int(sys.argv[1]), int(sys.argv[2]) if len(sys.argv) > 2 else 1
 FOLDERS = ("tables", "system_profile", "csv")
@@ -26,15 +26,6 @@ def trace(path, n=60000):
 
 def command(to):
     return [MERIDIAN, "view", os.path.join(work, "trace.json"), "--output-format", "parquet,parquet-explorer,csv", "-o", to, "--force"]
-
-
-def files_of(folder):
-    found = {}
-    for at, _, names in os.walk(folder):
-        for name in names:
-            with open(os.path.join(at, name), "rb") as f:
-                found[os.path.relpath(os.path.join(at, name), folder)] = hashlib.sha256(f.read()).hexdigest()
-    return found
 
 
 def whole(to, when):
