@@ -7,7 +7,6 @@
 
 #include "base/plain.h"
 #include "cli/cli.h"
-#include "cli/cluster.h"
 
 int
 mrd_text_width(const char *text)
@@ -19,8 +18,8 @@ mrd_text_width(const char *text)
     return n;
 }
 
-static void
-make_plain(char *text)
+void
+mrd_text_plain(char *text)
 {
     char *to = text;
 
@@ -43,7 +42,7 @@ mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
-    make_plain(text);
+    mrd_text_plain(text);
     (void) mrd_strlist_add(&t->cells, mrd_str_of(text)); /* without memory the table is shorter */
 }
 
@@ -103,45 +102,4 @@ void
 mrd_text_table_fini(mrd_text_table *t)
 {
     mrd_strlist_fini(&t->cells);
-}
-
-void
-mrd_cluster_say(FILE *to, const char *text)
-{
-    char *copy = mrd_str_dup(mrd_str_of(text));
-
-    if (copy == NULL)
-        return;
-    make_plain(copy);
-    fprintf(to, "%s\n", copy);
-    free(copy);
-}
-
-void
-mrd_cluster_print_json(const mrd_json *doc)
-{
-    mrd_buf text = { 0 };
-
-    mrd_json_write(doc, true, &text);
-    printf("%s\n", mrd_buf_cstr(&text));
-    mrd_buf_fini(&text);
-}
-
-void
-mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
-                       const mrd_text_table_column *columns, size_t n_columns,
-                       void (*row)(mrd_text_table *t, const mrd_json *member), const char *none)
-{
-    mrd_text_table t = { columns, n_columns, { 0 } };
-    const mrd_json *list = mrd_json_get(doc, key);
-
-    for (size_t i = 0; i < mrd_json_size(list); i++)
-        row(&t, mrd_json_at(list, i));
-    if (json)
-        mrd_cluster_print_json(doc);
-    else if (mrd_json_size(list) > 0)
-        mrd_text_table_print(&t, stdout);
-    else
-        printf("%s\n", none);
-    mrd_text_table_fini(&t);
 }

@@ -30,6 +30,8 @@ void mrd_text_table_count(mrd_text_table *t, int64_t n);       /* "1,234,567" */
 void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
 void mrd_text_table_print(const mrd_text_table *t, FILE *to);  /* with its titles */
 void mrd_text_table_fini(mrd_text_table *t);
+/* Control characters become '?', in place. */
+void mrd_text_plain(char *text);
 /* Columns of a text on a terminal: bytes that do not continue a UTF-8 sequence. */
 int mrd_text_width(const char *text);
 
