@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 
 #include "capture/nrt_control.h"
-#include "capture/ring_read.h"
+#include "capture/ring_name.h"
 
 typedef enum {
     MRD_NRT_FILE_READ,

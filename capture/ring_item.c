@@ -1,5 +1,4 @@
-/* Items of a record's body: the reader's side. */
-#include "capture/ring_read.h"
+#include "capture/ring_item.h"
 
 /* Cuts the next item off; false at the end or when it goes past the bytes at hand. */
 static bool

@@ -1,10 +1,9 @@
-/* Names of ring files, and the folder they are in. */
+#include "capture/ring_name.h"
+
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include "capture/ring_read.h"
 
 /* A decimal number without sign or leading zeros; NULL when there is none. */
 static const char *

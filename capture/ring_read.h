@@ -26,6 +26,9 @@
 
 #include "base/buf.h"
 #include "base/clock.h"
+#include "capture/ring_item.h"
+#include "capture/ring_name.h"
+#include "capture/ring_plain.h"
 #include "capture/ring_types.h"
 
 #include <stdbool.h>
@@ -45,24 +48,6 @@ typedef struct {
 } mrd_ring_opts;
 
 #define MRD_RING_OPTS_DEFAULT ((mrd_ring_opts){ 0, -1, 0, NULL })
-
-/* What a ring file's name says: meridian.<boot>.<pid>.<start>.<tid>[.<n>].ring */
-typedef struct {
-    uint8_t boot_id[16];
-    int32_t pid, tid;
-    uint64_t start_ticks;
-    uint32_t serial; /* n: 0 unless an exec left a file of the same name behind */
-} mrd_ring_name;
-
-/* False when `file_name` (no folder) is no ring's name. */
-bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
-/* Writes the name; text holds MRD_RING_NAME_MAX bytes. */
-void mrd_ring_name_print(const mrd_ring_name *name, char *text);
-/* The control file of the ring's process, in the same folder (docs/nrt.md). Likewise. */
-void mrd_ring_control_print(const mrd_ring_name *name, char *text);
-void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
-/* The folder to look in: MERIDIAN_RING_DIR, else /dev/shm. */
-const char *mrd_ring_dir(void);
 
 /* What the header claims; it was validated against the file's name, size and the limits. */
 typedef struct {
@@ -129,64 +114,7 @@ typedef struct {
     mrd_str name_text;   /* when name is 0: the inline name, else empty */
 } mrd_ring_event;
 
-/* What a plain record needs; the beginning of every reader. Its fields are mrd_ring_plain's. */
-typedef struct {
-    const uint8_t *at, *end;  /* records at hand that are one thread's */
-    const uint8_t *mark;      /* from here on they are not counted yet */
-    const mrd_ring_rec *span; /* the last one */
-    uint64_t seg_ticks, seg_mult, newest;
-    mrd_local_ns seg;
-    int32_t tid;
-} mrd_ring_window;
-
-#define MRD_RING_TICKS_NEAR (1ull << 56) /* 320 days at 2.6 GHz; times 10 ns fits an int64 */
-#define MRD_RING_TICK_SHIFT 40
-
 mrd_ring_step mrd_ring_next_slow(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why);
-
-/*
- * The next record at hand when it is a plain one: 32 bytes, so without a body, of the kinds SPAN to
- * FLOW, with a time near the others. NULL: none is at hand; mrd_ring_next then gives what there is.
- * For loops over many records, with a window of their own that the compiler keeps in registers:
- *
- *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
- *     while ((rec = mrd_ring_plain(&w, &ts_ns, &dur_ns)) != NULL) ...
- *     *mrd_ring_borrow_window(reader) = w;
- *
- * Between the two lines nothing else may be done with the reader but asking its dictionary.
- */
-static inline const mrd_ring_rec *
-mrd_ring_plain(mrd_ring_window *w, int64_t *ret_ts_ns, int64_t *ret_dur_ns)
-{
-    const mrd_ring_rec *rec = (const mrd_ring_rec *) (const void *) w->at;
-    uint64_t dt;
-    int64_t start;
-
-    if (__builtin_expect(w->at == w->end, 0))
-        return NULL;
-    dt = rec->ts - w->seg_ticks;
-    if (__builtin_expect(rec->units != 1 ||
-                             (uint8_t) (rec->kind - MRD_REC_SPAN) > MRD_REC_FLOW - MRD_REC_SPAN ||
-                             dt >= MRD_RING_TICKS_NEAR,
-                         0))
-        return NULL;
-    start = w->seg.ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT);
-    *ret_dur_ns = 0;
-    if (rec->kind == MRD_REC_SPAN) {
-        if (__builtin_expect(rec->value >= MRD_RING_TICKS_NEAR, 0))
-            return NULL;
-        dt += rec->value;
-        *ret_dur_ns = w->seg.ns +
-                      (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT) -
-                      start;
-        w->span = rec;
-    }
-    if (dt > w->newest)
-        w->newest = dt;
-    w->at += MRD_RING_UNIT;
-    *ret_ts_ns = start;
-    return rec;
-}
 
 static inline mrd_ring_window *
 mrd_ring_borrow_window(mrd_ring_reader *reader)
@@ -262,26 +190,6 @@ mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
 /* Name of a thread of this ring, empty when it has none. */
 mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
-
-/* Items of a body. Start with { ev.body, ev.body_len }; false at the end or at nonsense. */
-typedef struct {
-    const uint8_t *p;
-    uint32_t len;
-} mrd_ring_items;
-typedef struct {
-    mrd_item_type type; /* I64, U64, F64, BOOL, TEXT, JSON, ID; an inline key is already in key */
-    uint8_t flags;      /* MRD_ITEMF_* */
-    uint32_t key;       /* dictionary id, 0: key_text */
-    mrd_str key_text;
-    union {
-        int64_t i;
-        uint64_t u;
-        double d;
-        uint32_t id;
-        mrd_str text;
-    } v;
-} mrd_ring_arg;
-bool mrd_ring_item_next(mrd_ring_items *items, mrd_ring_arg *ret_arg);
 
 /* ---- the owner ------------------------------------------------------------------------------- */
 

@@ -5,6 +5,7 @@
 
 #include "base/vec.h"
 #include "trace/store/stream_int.h"
+#include "trace/store/stream_rec_put.h"
 
 #define STORE_MEMORY_MIN ((size_t) 1 << 20)
 

@@ -1,0 +1,30 @@
+/*
+ * capture/ring_name.h - names of ring files and of what lies beside them, and the folder they are in.
+ */
+#ifndef MRD_CAPTURE_RING_NAME_H
+#define MRD_CAPTURE_RING_NAME_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+#include "capture/ring.h"
+
+/* What a ring file's name says: meridian.<boot>.<pid>.<start>.<tid>[.<n>].ring */
+typedef struct {
+    uint8_t boot_id[16];
+    int32_t pid, tid;
+    uint64_t start_ticks;
+    uint32_t serial; /* n: 0 unless an exec left a file of the same name behind */
+} mrd_ring_name;
+
+/* False when `file_name` (no folder) is no ring's name. */
+bool mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name);
+/* Writes the name; text holds MRD_RING_NAME_MAX bytes. */
+void mrd_ring_name_print(const mrd_ring_name *name, char *text);
+/* The control file of the ring's process, in the same folder (docs/nrt.md). Likewise. */
+void mrd_ring_control_print(const mrd_ring_name *name, char *text);
+void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
+/* The folder to look in: MERIDIAN_RING_DIR, else /dev/shm. */
+const char *mrd_ring_dir(void);
+
+#endif
