@@ -510,6 +510,24 @@ def rule_arguments():
                 breach(f"{path}:{text[:m.start()].count(chr(10)) + 2}", f"{m.group(1)} has {arguments(m.group(2))} parameters: make a structure of what belongs together")
 
 
+LINES_MAX = {".c": 900, ".h": 250}
+LONG = {  # path: why it stays in one
+    "capture/meridian.h": "the public interface: who writes a program wants one page",
+    "capture/nrt_abi.h": "another vendor's interface, function by function",
+    "capture/ring.h": "the layout of one file; docs/ring.md is its text",
+}
+
+
+def rule_sizes():
+    """A source has at most 900 lines, a header 250; a file that is longer is cut by purpose, or LONG says why not."""
+    for path in sources(*LINES_MAX):
+        n, most = read(path).count("\n"), LINES_MAX[os.path.splitext(path)[1]]
+        if n > most and path not in LONG:
+            breach(path, f"has {n} lines, more than {most}: cut it by purpose")
+        if n <= most and path in LONG:
+            breach("tests/house/rules.py", f"LONG names {path}, which has {n} lines: take it out")
+
+
 def main():
     rules = {name[5:]: f for name, f in globals().items() if name.startswith("rule_")}
     for name in sys.argv[1:] or rules:
