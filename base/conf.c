@@ -93,6 +93,7 @@ conf_range(const mrd_opt *opt, int64_t v, mrd_why *why)
                        opt->name, v, opt->min, opt->max);
 }
 
+/* Sets one option from text, as a command line would. Errors name the option and the allowed range. */
 static mrd_err
 set_option(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
 {

@@ -49,8 +49,6 @@ typedef struct {
 
 /* Sets every member to its default. `into` must be zeroed. */
 mrd_err mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why);
-/* Sets one option from text, as a command line would. Errors name the option and the allowed range.
- */
 mrd_err mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why);
 /* Reads a JSON object whose keys are option names. Unknown keys are errors that suggest a real one.
  */

@@ -32,9 +32,5 @@ mrd_err mrd_child_read(mrd_child *child, mrd_local_ns deadline, size_t max, mrd_
 void mrd_child_end(mrd_child *child, char text[64]);
 /* SIGTERM, then SIGKILL, reaps, closes. */
 void mrd_child_stop(mrd_child *child);
-/* Runs a tool to its end and takes all it prints, at most `max` bytes. Errors: TIMEOUT, LIMIT, IO
- * (it failed; the message says how). */
-mrd_err mrd_child_run(const char *const *argv, mrd_dur_ns timeout, size_t max, mrd_buf *to,
-                      mrd_why *why);
 
 #endif

@@ -12,18 +12,6 @@
 
 /* ---- stamps ---- */
 
-const mrd_xread *
-mrd_xread_best(const mrd_xread *reads, size_t n)
-{
-    const mrd_xread *best = NULL;
-
-    for (size_t i = 0; i < n; i++) {
-        if (best == NULL || reads[i].raw1 - reads[i].raw0 < best->raw1 - best->raw0)
-            best = &reads[i];
-    }
-    return best;
-}
-
 /* Wall minus RAW at the middle of the bracket. */
 static int64_t
 xread_difference(const mrd_xread *x)

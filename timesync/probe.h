@@ -35,8 +35,6 @@ typedef struct {
 
 #define MRD_XREAD_CHANGE_MAX 1000 /* ns: a larger change between two reads is a step or a slew */
 
-/* The narrowest of n readings, NULL for n == 0. */
-const mrd_xread *mrd_xread_best(const mrd_xread *reads, size_t n);
 /*
  * Carries a kernel stamp (wall clock) to RAW by the readings before and after it. ret_e: half the
  * wider bracket plus half the change between both. Errors: CLOCK when the difference changed by

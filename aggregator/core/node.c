@@ -162,6 +162,7 @@ node_limit(const mrd_node *n, mrd_local_ns now)
                : MRD_LIMIT_NONE;
 }
 
+/* "missing", "gone", "connected" or what the agent says of itself. */
 static const char *
 node_state(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
 {

@@ -92,7 +92,6 @@ bool mrd_node_is_alive(const mrd_node *n, mrd_local_ns now, const mrd_core_limit
 /* Seen within node_forget, by an earlier run too: sessions list it, missing when it is not
  * connected. */
 bool mrd_node_is_expected(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
-/* "missing", "gone", "connected" or what the agent says of itself. */
 mrd_json *mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
 mrd_json *mrd_clock_quality_json(const mrd_clock_quality *c);
 void mrd_clock_quality_take(mrd_clock_quality *to, const Mrd__ClockQuality *from);

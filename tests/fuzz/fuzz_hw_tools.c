@@ -1,5 +1,4 @@
-/* Output of neuron-ls and neuron-monitor, and scripts of simulated counters. */
-#include "hw/hw_ls.h"
+/* Output of neuron-monitor, and scripts of simulated counters. */
 #include "hw/hw_monitor.h"
 
 #include <stdlib.h>
@@ -15,11 +14,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mrd_hw_table table = { 0 };
     mrd_hw_options options = { 0 };
     mrd_hw *hw;
-    mrd_ls ls;
     char *script = mrd_str_dup(text);
 
-    if (mrd_ls_parse(text, &ls, NULL) == MRD_OK)
-        mrd_ls_fini(&ls);
     (void) mrd_hw_monitor_parse(text, &table, (mrd_local_ns){ 1 }, NULL);
     mrd_hw_table_fini(&table);
     options.fake_script = script;

@@ -1,7 +1,6 @@
 #include "tests/hw/tree.h"
 
 #include "hw/hw.h"
-#include "hw/hw_ls.h"
 
 #define DEV  "sys/devices/virtual/neuron_device/neuron0/"
 #define CORE DEV "neuron_core1/stats/"
@@ -122,89 +121,6 @@ TEST(a_device_that_vanishes_is_dead_a_file_is_only_gone)
     CHECK(strstr(why.text, "device 0") != NULL);
     mrd_hw_session_destroy(s);
     mrd_hw_close(hw);
-}
-
-TEST(sysfs_topology)
-{
-    mrd_hw *hw = open_tree();
-    mrd_ls ls = { 0 };
-
-    CHECK_ERR("sysfs", mrd_ls_sysfs(sys, &ls, NULL), MRD_OK);
-    CHECK_INT(ls.n, 1);
-    CHECK_TEXT(ls.devices[0].type, "Inferentia2");
-    CHECK_INT(ls.devices[0].core_count, 2);
-    CHECK_INT(ls.devices[0].n_links, 4);
-    CHECK_INT(ls.devices[0].links[0], 12);
-    CHECK_INT(ls.devices[0].memory_bytes, MRD_NONE);
-    mrd_ls_fini(&ls);
-    CHECK_ERR("absent", mrd_ls_sysfs("/nonexistent", &ls, NULL), MRD_NOTFOUND);
-    mrd_hw_close(hw);
-}
-
-static char *
-slurp(const char *rel, size_t *ret_len)
-{
-    char path[2048];
-    char *text = NULL;
-    FILE *f;
-
-    if (test_data_dir() == NULL)
-        SKIP("no folder of real traces");
-    snprintf(path, sizeof(path), "%s/%s", test_data_dir(), rel);
-    if ((f = fopen(path, "r")) == NULL)
-        SKIP("sample file is not there");
-    text = malloc(1 << 20);
-    *ret_len = fread(text, 1, 1 << 20, f);
-    fclose(f);
-    return text;
-}
-
-TEST(real_neuron_ls)
-{
-    size_t len;
-    char *text = slurp("pantheonneuron-inf2-probe/neuron-ls_inf2.xlarge.json", &len);
-    mrd_ls ls = { 0 };
-
-    CHECK_ERR("parse", mrd_ls_parse((mrd_str){ text, len }, &ls, NULL), MRD_OK);
-    CHECK_INT(ls.n, 1);
-    CHECK_INT(ls.devices[0].numa_node, -1);
-    CHECK_INT(ls.devices[0].n_links, 0);
-    CHECK_INT(ls.devices[0].lnc, MRD_NONE);
-    CHECK_INT(ls.devices[0].processes[0].pid, 2199);
-    CHECK_TEXT(ls.devices[0].processes[0].runtime, "2.30.51");
-    mrd_ls_fini(&ls);
-    free(text);
-    text = slurp("aws-neuron-docs-samples/neuron-ls_trn2n.48xlarge_assembled.json", &len);
-    CHECK_ERR("parse", mrd_ls_parse((mrd_str){ text, len }, &ls, NULL), MRD_OK);
-    CHECK_INT(ls.n, 16);
-    CHECK_INT(ls.devices[0].links[1], 3);
-    CHECK_INT(ls.devices[0].lnc, 2);
-    CHECK_INT(ls.devices[1].cores[0], 4);
-    mrd_ls_fini(&ls);
-    free(text);
-}
-
-TEST(neuron_ls_output_from_outside)
-{
-    static const struct {
-        const char *name, *text;
-        mrd_err err;
-    } rows[] = {
-        { "empty", "", MRD_SYNTAX },
-        { "object", "{}", MRD_FORMAT },
-        { "nothing", "[]", MRD_OK },
-        { "wrong types",
-          "[{\"neuron_device\":{},\"bdf\":7,\"connected_to\":\"x\",\"neuron_processes\":[1]}]",
-          MRD_OK },
-        { "cut", "[{\"neuron_device\":0", MRD_SYNTAX },
-    };
-
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        mrd_ls ls = { 0 };
-
-        CHECK_ERR(rows[i].name, mrd_ls_parse(mrd_str_of(rows[i].text), &ls, NULL), rows[i].err);
-        mrd_ls_fini(&ls);
-    }
 }
 
 TEST_MAIN()

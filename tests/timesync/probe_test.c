@@ -20,14 +20,6 @@ TEST(bridge_maps_by_the_mean_difference)
     CHECK_ERR("backward", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_INVALID);
 }
 
-TEST(narrowest_reading_wins)
-{
-    mrd_xread r[3] = { { 0, 1, 90 }, { 100, 2, 140 }, { 200, 3, 260 } };
-
-    CHECK(mrd_xread_best(r, 3) == &r[1]);
-    CHECK(mrd_xread_best(r, 0) == NULL);
-}
-
 static mrd_probe_sent
 a_sent(uint32_t k)
 {
