@@ -9,8 +9,9 @@
 #define TRIES        5
 #define LAST         4 /* readings that go with each batch */
 
-void
-mrd_cross_realtime(mrd_cross_read *ret_read)
+/* Reads RAW, REALTIME, RAW again; the tightest of 5. other_ns is REALTIME. */
+static void
+cross_realtime(mrd_cross_read *ret_read)
 {
     mrd_cross_read best = { .bracket_ns = INT64_MAX };
 
@@ -80,7 +81,7 @@ mrd_drain_cross(mrd_drain *p)
 {
     if (p->n_crosses == CROSS_MAX)
         thin(p);
-    mrd_cross_realtime(&p->crosses[p->n_crosses++]);
+    cross_realtime(&p->crosses[p->n_crosses++]);
     p->cross_at = mrd_local_add(p->crosses[p->n_crosses - 1].raw, CROSS_PERIOD);
 }
 

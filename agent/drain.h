@@ -219,8 +219,6 @@ void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *messa
 
 /* ---- Clocks of the node ---- */
 
-/* Reads RAW, REALTIME, RAW again; the tightest of 5. other_ns is REALTIME. */
-void mrd_cross_realtime(mrd_cross_read *ret_read);
 /* The cross-reads taken so far (every 10 s and at open), oldest first; borrowed until the next
  * step. At most 1024, thinned from the oldest. */
 const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);

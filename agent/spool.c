@@ -680,24 +680,6 @@ mrd_spool_done_before(mrd_spool *s, uint64_t id)
     return done(s, id, ANSWER_BEFORE);
 }
 
-uint64_t
-mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events)
-{
-    uint64_t n = 0, events = 0;
-
-    for (size_t i = 0; i < s->n; i++) {
-        const entry *e = &s->entries[s->first + i];
-
-        if (e->done || e->item.session != session)
-            continue;
-        n++;
-        events += e->item.events;
-    }
-    if (ret_events != NULL)
-        *ret_events = events;
-    return n;
-}
-
 void
 mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats)
 {

@@ -193,6 +193,24 @@ mrd_spool_set_base(sequence *q, const mrd_spool_base *base)
     return MRD_OK;
 }
 
+uint64_t
+mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events)
+{
+    uint64_t n = 0, events = 0;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->done || e->item.session != session)
+            continue;
+        n++;
+        events += e->item.events;
+    }
+    if (ret_events != NULL)
+        *ret_events = events;
+    return n;
+}
+
 mrd_err
 mrd_spool_begin_boot(mrd_spool *s)
 {

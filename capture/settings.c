@@ -44,8 +44,9 @@ take_snapshot(void)
     }
 }
 
-const char *
-mrd_settings_env(const char *name)
+/* Value of a MERIDIAN_ variable as it was when the library was loaded, NULL when unset. */
+static const char *
+settings_env(const char *name)
 {
     size_t n = strlen(name);
 
@@ -142,7 +143,7 @@ mrd_settings_read(mrd_settings *s)
     memset(s, 0, sizeof(*s));
     take_snapshot();
     for (size_t i = 0; i < ROWS; i++) {
-        const char *text = mrd_settings_env(table[i].name);
+        const char *text = settings_env(table[i].name);
 
         (void) parse_row(s, i, table[i].def);
         if (text == NULL || *text == '\0' || parse_row(s, i, text))

@@ -22,8 +22,6 @@ typedef struct {
 
 /* Fills *s from the environment of the process. No allocation. */
 void mrd_settings_read(mrd_settings *s);
-/* Value of a MERIDIAN_ variable as it was when the library was loaded, NULL when unset. */
-const char *mrd_settings_env(const char *name);
 /* The table, for documentation and its test: row i, false behind the last. */
 bool mrd_settings_row(size_t i, const char **ret_name, const char **ret_default,
                       const char **ret_help);
