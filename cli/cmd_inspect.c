@@ -278,7 +278,27 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
     return mrd_stream_push(process->user, &mine);
 }
 
-/* What a process says in words ("cannot arm: ..."). The same is an instant on the timeline. */
+static mrd_str
+notice_value(const recording *r, const mrd_arg *arg)
+{
+    return arg->type == MRD_ARG_STR    ? mrd_catalog_text(r->catalog, arg->v.sid)
+           : arg->type == MRD_ARG_TEXT ? ((mrd_str){ arg->v.text, arg->len })
+                                       : MRD_STR("");
+}
+
+/* "a,b,c": 3 */
+static unsigned
+words_of(mrd_str list)
+{
+    unsigned n = list.len > 0;
+
+    for (size_t i = 0; i < list.len; i++)
+        n += list.p[i] == ',';
+    return n;
+}
+
+/* What a process says in words ("cannot arm: ..."). The same is an instant on the timeline, with the
+ * whole list of event types that a runtime knows. */
 static void
 take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -286,13 +306,12 @@ take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
     mrd_buf text = { 0 };
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
-        const mrd_arg *arg = &ev->args[i];
+        mrd_str value = notice_value(r, &ev->args[i]);
 
-        if (arg->type == MRD_ARG_STR)
-            mrd_buf_fmt(&text, " " MRD_STR_FMT,
-                        MRD_STR_ARG(mrd_catalog_text(r->catalog, arg->v.sid)));
-        else if (arg->type == MRD_ARG_TEXT)
-            mrd_buf_fmt(&text, " %.*s", (int) arg->len, arg->v.text);
+        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "event_types"))
+            mrd_buf_fmt(&text, ", %u event types", words_of(value));
+        else if (value.len > 0)
+            mrd_buf_fmt(&text, " " MRD_STR_FMT, MRD_STR_ARG(value));
     }
     mrd_catalog_note(r->catalog, "process %" PRId64 ": " MRD_STR_FMT "%s",
                      mrd_catalog_borrow_process(r->catalog, process->id)->process_id,

@@ -55,6 +55,7 @@ text, err = run("inspect", "-o", out, "--output-format", "perfetto,json,summary-
                 env=dict(env, SIMNRT_TRUTH=truth))
 check("rank 0: 6 steps" in text and "Profile" not in text, f"stdout belongs to the command: {text[:200]}")
 check("SIMULATED" in err, "simulated data says so")
+check(re.search(r"is open 2\.\S+ \S+/libnrt\.so\.1, [3-9]\d event types$", err, re.M), f"what the runtime is, in a line that can be read: {err[:600]}")
 doc = load_json(os.path.join(out, "system_profile.json"))
 got = collections.Counter()
 for e in doc["trace_events"]:
