@@ -1,4 +1,5 @@
 """What the end-to-end tests share: running the programs, the real importer, and saying why a test skipped."""
+import atexit
 import ctypes
 import gzip
 import hashlib
@@ -93,7 +94,11 @@ def run(*args, want=0, env=None, timeout=300, empty=False):
 
 
 def tmp():
-    return tempfile.mkdtemp(prefix="mrd-e2e-")
+    """A folder that goes with this test (not with MERIDIAN_KEEP)."""
+    folder = tempfile.mkdtemp(prefix="mrd-e2e-")
+    if "MERIDIAN_KEEP" not in os.environ:
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def files_of(folder):
