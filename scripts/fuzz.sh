@@ -11,6 +11,7 @@ mkdir -p build-fuzz/found build-fuzz/log
 [ $# -gt 0 ] || set -- $(cd build-fuzz/bin && ls -d fuzz_* | sed 's/^fuzz_//')
 for name in "$@"; do
     target=build-fuzz/bin/fuzz_$name corpus=tests/fuzz/corpus/$name grown=build-fuzz/corpus/$name log=build-fuzz/log/$name
+    [ -x "$target" ] || { echo "fuzz: there is no target '$name'; there are $(cd build-fuzz/bin && ls -d fuzz_* | sed 's/^fuzz_//' | tr '\n' ' ')" >&2; exit 2; }
     mkdir -p "$grown"
     echo "== $name"
     if [ -n "${FUZZ_MERGE:-}" ]; then

@@ -22,6 +22,7 @@ with Cluster() as c:
     later = c.driver(1, "later", RANK="5")
     equal(later.tell("load alpha 0"), 0, "load")
     until(lambda: [n["state"] for n in c.session(id)["nodes"]] == ["recording"] * 2, "a node that came later, too")
+    c.begun(id, 2)
     for d in (three, five, later):
         equal(d.tell("exec alpha 4"), 0, "it executes")
     c.stop(id, want=None)
