@@ -171,7 +171,7 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         int64_t from = c->pauses[i]->from_session_ns, to = c->pauses[i]->to_session_ns;
 
         pauses[i].from = local_time(a, (mrd_sess_ns){ from }, (mrd_wall_ns){ from }, &bound);
-        pauses[i].to = to == 0 ? (mrd_local_ns){ INT64_MAX }
+        pauses[i].to = to == 0 ? ((mrd_local_ns){ INT64_MAX })
                                : local_time(a, (mrd_sess_ns){ to }, (mrd_wall_ns){ to }, &bound);
     }
     err = mrd_record_change(a->record, c->session, c->revision, pauses, n, c->select);

@@ -224,7 +224,7 @@ static int64_t
 open_until(const mrd_record *r, const mrd_drain_process *process, int64_t begin)
 {
     mrd_local_ns end = process->open_until.ns == 0
-                           ? (mrd_local_ns){ INT64_MAX }
+                           ? ((mrd_local_ns){ INT64_MAX })
                            : mrd_record_to_raw(r, process->open_until_clock, process->open_until);
 
     return end.ns > begin ? end.ns : begin;

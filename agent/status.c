@@ -363,7 +363,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     Mrd__SessionTally tallies[MRD_RECORD_SESSIONS];
     size_t n_sessions = mrd_record_sessions(a->record);
     counter_set all, *each = calloc(2 * MRD_RECORD_SESSIONS, sizeof(*each));
-    counter_set *at_boot = each + MRD_RECORD_SESSIONS;
+    counter_set *at_boot = each == NULL ? NULL : each + MRD_RECORD_SESSIONS;
     Mrd__CountersAtBoot bases[MRD_RECORD_SESSIONS];
     profile_set *profiles = calloc(1, sizeof(*profiles));
     uint64_t models_now = models_signature(a);

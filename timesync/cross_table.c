@@ -150,7 +150,7 @@ claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
     mrd_local_ns first = t->v[era->first].raw, last = t->v[era->first + era->n - 1].raw;
     bool known = by_raw != INT64_MAX;
     mrd_local_ns from = e > 0   ? t->v[era->first - 1].raw
-                        : known ? (mrd_local_ns){ INT64_MIN }
+                        : known ? ((mrd_local_ns){ INT64_MIN })
                                 : mrd_local_sub(first, MRD_CROSS_LATE);
     int64_t until = e + 1 < t->n_eras ? t->v[era->first + era->n].raw.ns
                     : known           ? INT64_MAX

@@ -456,7 +456,7 @@ TEST(what_is_left_tells_when_damage_began)
         CHECK(truncate(path, size[keep]) == 0);
         for (size_t i = 0; i < FRAMES; i++) {
             lost += mine[i] && i > keep ? events[i] : 0;
-            left_ns = mine[i] && i <= keep && last[i] > left_ns ? last[i] : left_ns;
+            left_ns = i <= keep && mine[i] && last[i] > left_ns ? last[i] : left_ns;
             last_ns = mine[i] && last[i] > last_ns ? last[i] : last_ns;
         }
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);

@@ -636,7 +636,7 @@ TEST(idle_causes_follow_the_arrows)
                     (mrd_flow){ leads ? 1 + id : 1000 + id, leads ? MRD_FLOW_END : MRD_FLOW_START };
             }
             for (unsigned k = ev->flow_count; k-- > 0;) {
-                int64_t start = to[i][k].id < 1000 ? began[to[i][k].id - 1] : -1;
+                int64_t start = to[i][k].id <= 2 * GAPS ? began[to[i][k].id - 1] : -1;
 
                 /* The first that leads here decides; what this work starts itself is no cause. */
                 if (start >= 0)
