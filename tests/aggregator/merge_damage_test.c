@@ -117,12 +117,77 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
     CHECK(damage[0].events == 0 && damage[1].events == 0 && damage[1].frames == 0);
     CHECK(strstr(summary, "cannot be read back") == NULL);
+    CHECK(strstr(summary, "incomplete\": true") == NULL); /* nothing is said of what is whole */
+    CHECK(strstr(summary, "0 times") == NULL && strstr(summary, "0 of 1") == NULL);
     snprintf(command, sizeof(command), "rm %s/journal/i-b/*.mrj", r.dir);
     REQUIRE(system(command) == 0);
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), COLLECTIVES);
     CHECK(damage[0].events == 0 && damage[0].frames == 0);
     CHECK(damage[1].events == COLLECTIVES && damage[1].frames == 2);
     CHECK(strstr(summary, "100 of 100 stored events") != NULL);
+}
+
+/* What the summary says of the recording as a whole. */
+TEST(facts_of_the_recording_are_told)
+{
+    for (int simulated = 0; simulated < 2; simulated++) {
+        recording r = recording_new(simulated ? "simulated" : "real");
+        part a = a_part("i-a", ZERO);
+        mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("summary-json")) };
+        mrd_export_result result = { 0 };
+        mrd_json *doc = NULL;
+        merge_input in;
+        char path[400];
+
+        add_node(&r, &a, 1);
+        in = (merge_input){ .dir = r.dir,
+                            .id = "20261122-000000-0001",
+                            .name = "a name",
+                            .nodes = r.nodes,
+                            .n_nodes = r.n,
+                            .simulated = simulated != 0 };
+        snprintf(path, sizeof(path), "%s/facts.json", r.dir);
+        CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
+        CHECK_ERR("merge",
+                  mrd_merge_run(&in, &(mrd_merge_order){ .targets = &target, .n_targets = 1 },
+                                &result, NULL, NULL),
+                  MRD_OK);
+        CHECK_ERR("json", mrd_json_load(path, &doc, NULL), MRD_OK);
+        CHECK(file_has(path, "\"" MRD_RELEASE "\""));
+        CHECK(file_has(path, "20261122-000000-0001") && file_has(path, "a name"));
+        CHECK(file_has(path, "aligned: session time"));
+        CHECK(file_has(path, "\"simulated\": \"true\"") == (simulated != 0));
+        mrd_json_free(doc);
+    }
+}
+
+/* A loss that only the manifest knows is shown at its time, by the clock of the node's last boot. */
+TEST(losses_of_the_manifest_are_of_the_last_boot)
+{
+    recording r = recording_new("manifest");
+    part a = a_part("i-a", ZERO);
+    part b[2] = { a_part("i-b", ZERO - 40000 * MRD_SEC), a_part("i-b", ZERO + 65 * MRD_SEC) };
+    mrd_export_result without, with;
+    merge_node *n = &r.nodes[1];
+    const int64_t at = ZERO + 115 * MRD_SEC; /* behind all events */
+    char path[400];
+
+    b[0].end = 60;
+    b[1].boot = "two";
+    b[1].begin = 70;
+    add_node(&r, &a, 1);
+    add_node(&r, b, 2);
+    without = merge(&r, MERGE_ALIGNED, NULL);
+    CHECK(without.last_ns < at);
+    snprintf(n->causes[1], sizeof(n->causes[1]), "refused");
+    n->gaps[n->n_gaps++] = (mrd_gap){ .first = { at - b[1].offset },
+                                      .last = { at + MRD_SEC - b[1].offset },
+                                      .count = 9,
+                                      .cause = 1 };
+    with = merge(&r, MERGE_ALIGNED, NULL);
+    CHECK_INT(with.events, without.events + 1);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(file_has(path, "refused"));
 }
 
 /* One bit anywhere in a stored batch: what is lost is said, to the event. */

@@ -1,6 +1,7 @@
 /* A span that was told while it was in flight, and again when it ended, is one span. */
 #include "aggregator/merge_once.h"
 #include "tests/check.h"
+#include "tests/trace/events.h"
 
 typedef struct {
     mrd_source base;
@@ -83,6 +84,49 @@ TEST(the_complete_one_is_shown)
     kinds[1].kind = MRD_INSTANT;
     check("kinds", kinds, 2, " 1 2");
     check("none", NULL, 0, "");
+}
+
+/* The numbers of those that must come out: of the events of one moment and track behind one that is in
+ * flight, it included, each in flight is left out that another tells, too, ended or earlier. */
+static void
+expect(const mrd_event *v, size_t n, char *to, size_t size)
+{
+    to[0] = '\0';
+    for (size_t i = 0, end; i < n; i = end) {
+        bool open = v[i].dur_ns < 0;
+
+        for (end = i + 1;
+             open && end < n && v[end].ts_ns == v[i].ts_ns && v[end].track == v[i].track;)
+            end++;
+        for (size_t k = i; k < end; k++) {
+            bool again = false;
+
+            for (size_t o = i; o < end && v[k].dur_ns < 0; o++)
+                again = again || (v[o].name == v[k].name && (v[o].dur_ns >= 0 || o < k));
+            if (!again)
+                snprintf(to + strlen(to), size - strlen(to), " %u", (unsigned) v[k].id);
+        }
+    }
+}
+
+TEST(drawn_streams_equal_the_rule)
+{
+    uint64_t seed = 20261122;
+
+    for (int round = 0; round < 500; round++) {
+        static mrd_event v[60];
+        static char want[4096];
+        int64_t ts = 5;
+
+        for (size_t i = 0; i < MRD_COUNT(v); i++) {
+            ts += test_rand(&seed) % 4 == 0;
+            v[i] = (mrd_event) SPAN(ts, test_rand(&seed) % 3 == 0 ? -1 : 4,
+                                    (mrd_track_id) (test_rand(&seed) % 8 == 0),
+                                    (mrd_sid) (1 + test_rand(&seed) % 3), i);
+        }
+        expect(v, MRD_COUNT(v), want, sizeof(want));
+        check("drawn", v, MRD_COUNT(v), want);
+    }
 }
 
 /* More at one moment than are compared: all are shown, none is lost. */

@@ -1,0 +1,129 @@
+/* What a merge is told of a session: each field of each node, copied from a session that is drawn. */
+#include "aggregator/merge.h"
+#include "base/obj.h"
+#include "tests/check.h"
+#include "tests/trace/events.h"
+
+enum { PARTS = 5, STORED = 3 };
+
+static mrd_part *
+draw_part(uint64_t *seed, size_t i)
+{
+    static const char *const causes[] = { "ring-full", "recorder-window", "spool-full" };
+    mrd_part *p = calloc(1, sizeof(*p));
+
+    snprintf(p->instance_id, sizeof(p->instance_id), "i-%zu", i);
+    snprintf(p->message, sizeof(p->message), "message %zu", i);
+    snprintf(p->boot_id, sizeof(p->boot_id), "boot %d", (int) (test_rand(seed) % 2));
+    p->local.ns = (int64_t) (test_rand(seed) % 1000);
+    p->wall.ns = (int64_t) (test_rand(seed) % 1000);
+    p->events = test_rand(seed) % 1000;
+    p->simulated = test_rand(seed) % 3 == 0;
+    p->n_epochs = (unsigned) (test_rand(seed) % 3);
+    p->epochs = calloc(STORED, sizeof(*p->epochs));
+    for (unsigned e = 0; e < STORED; e++) /* more than count */
+        p->epochs[e].stored_frames = 1 + test_rand(seed) % 100;
+    for (unsigned k = 0; k < MRD_COUNT(causes); k++) {
+        mrd_loss *l = &p->counts.losses[p->counts.n_losses++];
+
+        snprintf(l->cause, sizeof(l->cause), "%s", causes[k]);
+        l->count = test_rand(seed) % 50;
+    }
+    p->counts.gaps.n = (uint32_t) (test_rand(seed) % 6);
+    for (unsigned k = 0; k < p->counts.gaps.n; k++)
+        p->counts.gaps.v[k] = (mrd_gap){ .first = { (int64_t) (test_rand(seed) % 100) },
+                                         .last = { 200 },
+                                         .count = 1 + k,
+                                         .cause = (uint8_t) (k % 3),
+                                         .marked = test_rand(seed) % 2 == 0 };
+    p->causality.violations = test_rand(seed) % 3;
+    return p;
+}
+
+static void
+check_node(const merge_node *n, const mrd_part *p, const mrd_timescale *t)
+{
+    size_t gaps = 0;
+    uint64_t frames = 0;
+
+    CHECK_TEXT(n->instance_id, p->instance_id);
+    CHECK_TEXT(n->message, p->message);
+    CHECK_INT(n->local.ns, p->local.ns);
+    CHECK_INT(n->wall.ns, p->wall.ns);
+    CHECK_INT(n->events, p->events);
+    for (unsigned e = 0; e < p->n_epochs; e++)
+        frames += p->epochs[e].stored_frames;
+    CHECK_INT(n->frames, frames);
+    /* A simulated clock is nobody's, whichever boot it says. */
+    CHECK_INT(n->same_clock,
+              !t->same_clock || p->simulated ? 0 : strcmp(p->boot_id, t->boot_id) == 0);
+    CHECK_INT(n->dropped, p->counts.losses[0].count + p->counts.losses[2].count);
+    for (unsigned k = 0; k < p->counts.gaps.n; k++) {
+        if (p->counts.gaps.v[k].marked) /* the events tell of it themselves */
+            continue;
+        REQUIRE(gaps < n->n_gaps);
+        CHECK(memcmp(&n->gaps[gaps], &p->counts.gaps.v[k], sizeof(mrd_gap)) == 0);
+        gaps++;
+    }
+    CHECK_INT(n->n_gaps, gaps);
+    for (unsigned k = 0; k < p->counts.n_losses; k++)
+        CHECK_TEXT(n->causes[k], p->counts.losses[k].cause);
+}
+
+TEST(everything_is_copied)
+{
+    uint64_t seed = 20261122;
+
+    for (int round = 0; round < 200; round++) {
+        char dir[] = "/nonexistent/store", name[32];
+        mrd_session_store store = { .dir = dir };
+        mrd_timescale t = { .boot_id = "boot 1", .timeline = "t", .offset = 77 + round };
+        mrd_listed_artifact artifacts[2] = { { .size = 5 }, { .size = 6 } };
+        mrd_session *s = calloc(1, sizeof(*s));
+        mrd_part *parts[PARTS + 1] = { NULL };
+        uint64_t events = 0, violations = 0;
+        bool simulated = false;
+        merge_input *in;
+
+        t.same_clock = test_rand(&seed) % 2 == 0;
+        snprintf(s->text, sizeof(s->text), "20261122-000000-%04x", (unsigned) round);
+        snprintf(s->timeline, sizeof(s->timeline), round % 2 == 0 ? "t" : "other");
+        snprintf(name, sizeof(name), "name %d", round);
+        s->params.name = name;
+        s->parts = parts;
+        s->n_parts = test_rand(&seed) % (PARTS + 1);
+        for (size_t i = 0; i < s->n_parts; i++) {
+            parts[i] = draw_part(&seed, i);
+            events += parts[i]->events;
+            violations += parts[i]->causality.violations;
+            simulated = simulated || parts[i]->simulated;
+        }
+        s->artifacts = artifacts;
+        s->n_artifacts = test_rand(&seed) % 3;
+        in = mrd_merge_input_new(&store, &t, s);
+        REQUIRE(in != NULL);
+        CHECK(strncmp(in->dir, dir, strlen(dir)) == 0 && strstr(in->dir, s->text) != NULL);
+        CHECK_TEXT(in->id, s->text);
+        CHECK_TEXT(in->name, s->params.name);
+        CHECK_INT(in->reference_ns, 77 + round);
+        CHECK_INT(in->one_incarnation, round % 2 == 0);
+        CHECK_INT(in->events, events);
+        CHECK_INT(in->violations, violations);
+        CHECK_INT(in->simulated, simulated);
+        CHECK_INT(in->n_nodes, s->n_parts);
+        for (size_t i = 0; i < in->n_nodes; i++)
+            check_node(&in->nodes[i], parts[i], &t);
+        CHECK_INT(in->n_artifacts, s->n_artifacts);
+        for (size_t i = 0; i < in->n_artifacts; i++)
+            CHECK_INT(in->artifacts[i].size, 5 + i);
+        mrd_merge_input_free(in);
+        for (size_t i = 0; i < s->n_parts; i++) {
+            free(parts[i]->epochs);
+            free(parts[i]);
+        }
+        free(s);
+    }
+    mrd_merge_input_free(NULL);
+}
+
+TEST_MAIN()
