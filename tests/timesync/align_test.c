@@ -281,6 +281,90 @@ TEST(refuses_bad_bins)
     mrd_align_free(a);
 }
 
+/* What a bin may hold, on both sides of each limit. */
+TEST(bins_at_their_limits)
+{
+    static const double far = 4503599627370496.0; /* 2^52 */
+    static const struct {
+        const char *name;
+        double lo, hi;
+        float rate_lo, rate_hi, noise;
+        mrd_err err;
+    } rows[] = {
+        { "plain", -10, 10, 0, 0, 1, MRD_OK },
+        { "a point", 10, 10, 0, 0, 1, MRD_OK },
+        { "the wrong way round", 11, 10, 0, 0, 1, MRD_INVALID },
+        { "hi at the limit", 0, far, 0, 0, 1, MRD_INVALID },
+        { "hi below it", far - 100, far - 1, 0, 0, 1, MRD_OK },
+        { "lo at the limit", -far, 0, 0, 0, 1, MRD_INVALID },
+        { "lo above it", 1 - far, 100 - far, 0, 0, 1, MRD_OK },
+        { "both beyond it", far, far, 0, 0, 1, MRD_INVALID },
+        { "a rate's point", 0, 10, 5, 5, 1, MRD_OK },
+        { "rates the wrong way round", 0, 10, 6, 5, 1, MRD_INVALID },
+        { "the highest rate", 0, 10, 0, 2 * MRD_ALIGN_RATE_MAX, 1, MRD_OK },
+        { "above it", 0, 10, 0, 2 * MRD_ALIGN_RATE_MAX + 1, 1, MRD_INVALID },
+        { "the lowest rate", 0, 10, -2 * MRD_ALIGN_RATE_MAX, 0, 1, MRD_OK },
+        { "below it", 0, 10, -2 * MRD_ALIGN_RATE_MAX - 1, 0, 1, MRD_INVALID },
+        { "no noise", 0, 10, 0, 0, 0, MRD_OK },
+        { "less noise", 0, 10, 0, 0, -1, MRD_INVALID },
+        { "no number", 0, 10, 0, 0, NAN, MRD_INVALID },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_align *a = mrd_align_new("n", 1);
+        mrd_align_bin b = bin_at(0, 0, 10, 0);
+
+        CHECK_ERR("segment", mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, 200), MRD_OK);
+        b.lo = rows[i].lo;
+        b.hi = rows[i].hi;
+        b.est = rows[i].lo;
+        b.rate_lo = rows[i].rate_lo;
+        b.rate_hi = rows[i].rate_hi;
+        b.rate = rows[i].rate_lo;
+        b.noise = rows[i].noise;
+        CHECK_ERR(rows[i].name, mrd_align_bin_add(a, &b), rows[i].err);
+        CHECK_INT(mrd_align_bin_count(a), rows[i].err == MRD_OK);
+        mrd_align_free(a);
+    }
+}
+
+/* The evidence of a segment is within a second of its first and last bin, and behind the segment
+ * before: every pair of ends near all limits, against the rule as the header has it. */
+TEST(extents_at_their_limits)
+{
+    static const int64_t off[] = { -MRD_SEC - 1, -MRD_SEC, -1, 0, 1, MRD_SEC, MRD_SEC + 1 };
+    const int64_t first = 10 * MRD_SEC, last = 11 * MRD_SEC;
+
+    for (int before = 0; before < 4; before++) /* 0: none; else it ends so near the first bin */
+        for (size_t i = 0; i < MRD_COUNT(off); i++)
+            for (size_t k = 0; k < MRD_COUNT(off); k++) {
+                const int64_t end = first - MRD_SEC - 1 + before;
+                int64_t from = first + off[i], to = last + off[k];
+                bool fine = llabs(off[i]) <= MRD_SEC && llabs(off[k]) <= MRD_SEC && from <= to &&
+                            (before == 0 || from > end);
+                mrd_align *a = mrd_align_new("n", 1);
+                mrd_align_bin b = bin_at(end - MRD_SEC / 2, 0, 10, 0);
+
+                CHECK_ERR("nothing", mrd_align_segment_extent(a, 0, 0), MRD_INVALID);
+                if (before > 0) {
+                    CHECK_ERR("segment", mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, 200),
+                              MRD_OK);
+                    CHECK_ERR("no bin", mrd_align_segment_extent(a, 0, 0), MRD_INVALID);
+                    CHECK_ERR("bin", mrd_align_bin_add(a, &b), MRD_OK);
+                    CHECK_ERR("extent", mrd_align_segment_extent(a, b.at.ns, end), MRD_OK);
+                }
+                CHECK_ERR("segment", mrd_align_segment_add(a, 1, MRD_EPOCH_SUSPEND, 0, 200),
+                          MRD_OK);
+                b = bin_at(first, 0, 10, 0);
+                CHECK_ERR("bin", mrd_align_bin_add(a, &b), MRD_OK);
+                b = bin_at(last, 0, 10, 0);
+                CHECK_ERR("bin", mrd_align_bin_add(a, &b), MRD_OK);
+                CHECK_ERR("extent", mrd_align_segment_extent(a, from, to),
+                          fine ? MRD_OK : MRD_INVALID);
+                mrd_align_free(a);
+            }
+}
+
 TEST(file_round_trip)
 {
     mrd_align *a = two_epochs(1000000000000000000LL, -3e6), *b = NULL;

@@ -52,6 +52,39 @@ TEST(text_names_every_epoch_and_the_assumptions)
     mrd_align_free(w);
 }
 
+/* Of bins of every width the row has half of the median and of the 99th percentile, as the summary says
+ * and as they are counted here. */
+TEST(widths_are_halves)
+{
+    enum { BINS = 200 };
+    mrd_align *a = mrd_align_new("node-a", 1);
+    const mrd_align *all[1] = { a };
+    mrd_align_summary sum;
+    mrd_buf buf = { 0 };
+    char median[MRD_DUR_TEXT], p99[MRD_DUR_TEXT], both[2 * MRD_DUR_TEXT + 8];
+
+    CHECK_ERR("segment", mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, 200), MRD_OK);
+    for (int i = 0; i < BINS; i++) {
+        mrd_align_bin b = { .at = { i * MRD_SEC },
+                            .hi = 2000.0 * (1 + i * 7 % BINS), /* 2, 4, ... 400 us, mixed */
+                            .est = 5,
+                            .quality = MRD_ALIGN_GOOD,
+                            .source = MRD_STAMP_UDP_KERNEL };
+
+        CHECK_ERR("bin", mrd_align_bin_add(a, &b), MRD_OK);
+    }
+    REQUIRE(mrd_align_summarise(a, 0, &sum));
+    CHECK(llabs(sum.width_median - 2000LL * BINS / 2) <= 2000);
+    CHECK(llabs(sum.width_p99 - 2000LL * BINS * 99 / 100) <= 2000);
+    (void) mrd_dur_text(sum.width_median / 2, median);
+    (void) mrd_dur_text(sum.width_p99 / 2, p99);
+    snprintf(both, sizeof(both), " %12s %12s ", median, p99);
+    mrd_clock_text(all, 1, &buf);
+    CHECK_ROW(mrd_buf_cstr(&buf), strstr(mrd_buf_cstr(&buf), both) != NULL);
+    mrd_buf_fini(&buf);
+    mrd_align_free(a);
+}
+
 /* Tags balance, nothing points outside, the name cannot break out, and size does not grow with the
  * session. */
 TEST(svg_is_self_contained)
