@@ -1,6 +1,8 @@
 #include "tests/check.h"
 
+#include "base/hash.h"
 #include "timesync/align_grid.h"
+#include "timesync/bytes.h"
 
 #include <math.h>
 
@@ -258,6 +260,17 @@ TEST(order_needs_disjoint_intervals)
     CHECK_INT(mrd_align_order(&a, &b), 0);
 }
 
+/* Length and checksum of a table's file, as its bytes are now. */
+static void
+seal(mrd_buf *file)
+{
+    uint64_t len = file->len - 24;
+    uint32_t crc = mrd_crc32(0, file->p + 24, len);
+
+    memcpy(file->p + 12, &crc, 4);
+    memcpy(file->p + 16, &len, 8);
+}
+
 TEST(refuses_bad_bins)
 {
     mrd_align *a = mrd_align_new("n", 1);
@@ -279,6 +292,90 @@ TEST(refuses_bad_bins)
     CHECK_ERR("w", mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, NAN), MRD_INVALID);
     CHECK_INT(mrd_align_bin_count(a), 1);
     mrd_align_free(a);
+}
+
+/* A file with a right checksum and any byte changed: refused with a reason, or a table whose own file
+ * is read back as the same. An epoch of more than 32 bits and a segment of no bins are refused. */
+TEST(changed_files_are_refused_or_whole)
+{
+    mrd_align *a = two_epochs(1000000000000000000LL, -3e6);
+    mrd_buf one = { 0 };
+    size_t refused = 0, taken = 0;
+
+    CHECK_ERR("encode", mrd_align_encode(a, &one), MRD_OK);
+    for (size_t at = 24; at < one.len; at++)
+        for (int k = 0; k < 10; k++) {
+            uint8_t was = one.p[at];
+            mrd_align *b = NULL, *c = NULL;
+            mrd_buf two = { 0 }, three = { 0 };
+            mrd_why why = { 0 };
+            mrd_err err;
+
+            one.p[at] = (uint8_t) (k < 8 ? was ^ 1 << k : k == 8 ? 0 : 255);
+            seal(&one);
+            err = mrd_align_decode((mrd_bytes){ one.p, one.len }, &b, &why);
+            one.p[at] = was;
+            refused += err != MRD_OK;
+            taken += err == MRD_OK;
+            if (err != MRD_OK) {
+                CHECK(b == NULL && why.text[0] != '\0');
+                continue;
+            }
+            CHECK_ERR("encode", mrd_align_encode(b, &two), MRD_OK);
+            CHECK_ERR("again", mrd_align_decode((mrd_bytes){ two.p, two.len }, &c, &why), MRD_OK);
+            CHECK_ERR("encode", mrd_align_encode(c, &three), MRD_OK);
+            CHECK(two.len == three.len && memcmp(two.p, three.p, two.len) == 0);
+            mrd_buf_fini(&two);
+            mrd_buf_fini(&three);
+            mrd_align_free(b);
+            mrd_align_free(c);
+        }
+    CHECK(refused > 100 && taken > 100);
+    mrd_buf_fini(&one);
+    mrd_align_free(a);
+}
+
+/* The number of bins and the epoch of the first segment, written with so many bytes as it takes. */
+TEST(counts_of_a_file_at_their_limits)
+{
+    static const struct {
+        const char *name;
+        uint64_t epoch, bins;
+        mrd_err err;
+    } rows[] = {
+        { "as it is", 7, 1, MRD_OK },
+        { "the last epoch", UINT32_MAX, 1, MRD_OK },
+        { "an epoch too many", (uint64_t) UINT32_MAX + 1, 1, MRD_CORRUPT },
+        { "an epoch that comes round to 7", ((uint64_t) 1 << 32) + 7, 1, MRD_CORRUPT },
+        { "no bin", 7, 0, MRD_CORRUPT },
+        { "more bins than bytes", 7, (uint64_t) 1 << 40, MRD_CORRUPT },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_align *a = mrd_align_new("n", 1), *b = NULL;
+        mrd_align_bin bin = bin_at(0, 0, 10, 0);
+        mrd_buf plain = { 0 }, file = { 0 };
+        size_t at = 24 + 1 + 1 + 8 + 1, rest; /* header, name, clock, number of segments */
+
+        CHECK_ERR("segment", mrd_align_segment_add(a, 7, MRD_EPOCH_START, 0, 200), MRD_OK);
+        CHECK_ERR("bin", mrd_align_bin_add(a, &bin), MRD_OK);
+        CHECK_ERR("encode", mrd_align_encode(a, &plain), MRD_OK);
+        CHECK_INT(plain.p[at], 7);
+        rest = at + 1 + 1 + 8 + 8 + 8 + 8; /* epoch, cause, base, w, extent */
+        CHECK_INT(plain.p[rest], 1);
+        mrd_buf_add(&file, plain.p, at);
+        mrd_put_varint(&file, rows[i].epoch);
+        mrd_buf_add(&file, plain.p + at + 1, rest - at - 1);
+        mrd_put_varint(&file, rows[i].bins);
+        mrd_buf_add(&file, plain.p + rest + 1, plain.len - rest - 1);
+        seal(&file);
+        CHECK_ERR(rows[i].name, mrd_align_decode((mrd_bytes){ file.p, file.len }, &b, NULL),
+                  rows[i].err);
+        mrd_buf_fini(&plain);
+        mrd_buf_fini(&file);
+        mrd_align_free(a);
+        mrd_align_free(b);
+    }
 }
 
 /* What a bin may hold, on both sides of each limit. */
