@@ -8,7 +8,8 @@ usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs 
 N: mutants per module (16), `all`: every one. S: printed; the same seed on the same sources chooses the same mutants.
 --at: only changes of this file (and line). --plain: without sanitizers, which takes half the time and leaves a few more.
 --check: no mutants; checks the list of equivalent ones and the mutator itself.
-Survivors that mean the same as the original are in equivalent.txt beside this file, one per line with a reason.
+Survivors that mean the same as the original are in equivalent.txt beside this file, those that a test could notice and none
+does in survivors.txt, one per line with a reason.
 Exit status 1 when a module's tests notice less than 90 % of those that are not equivalent."""
 import argparse
 import glob
@@ -246,28 +247,31 @@ class Module:
         return self.counts.get("noticed", 0) / n if n else 1.0
 
 
-def read_equivalent():
+def read_list(name):
     """{key: reason}"""
     found, bad = {}, []
-    with open(os.path.join(HERE, "equivalent.txt"), encoding="utf-8") as f:
+    with open(os.path.join(HERE, name), encoding="utf-8") as f:
         for n, line in enumerate(f, 1):
             if not line.strip() or line.startswith("#"):
                 continue
             parts = [p.strip() for p in line.rstrip("\n").split(" ## ")]
             if len(parts) != 5 or not parts[4]:
-                bad.append(f"equivalent.txt:{n}: write path ## function ## line ## change ## reason")
+                bad.append(f"{name}:{n}: write path ## function ## line ## change ## reason")
                 continue
             found[tuple(parts[:4])] = parts[4]
     return found, bad
 
 
 def check():
-    """The list of equivalent mutants names only changes that exist; the mutator does what it says."""
-    equivalent, bad = read_equivalent()
+    """The lists name only changes that exist, each in one of them; the mutator does what it says."""
+    equivalent, bad = read_list("equivalent.txt")
+    survivors, wrong = read_list("survivors.txt")
+    bad += wrong + [f"both equivalent and a survivor: {' ## '.join(k)}" for k in equivalent if k in survivors]
     modules = [Module(name) for name in MODULES]
     bad += [f"module {m.name}: no source is named {pattern}" for m in modules for pattern in m.missing]
     every = {c.key() for m in modules for c in m.changes()}
-    bad += [f"equivalent.txt: no such change, take the line out: {' ## '.join(k)}" for k in equivalent if k not in every]
+    bad += [f"{name}: no such change, take the line out: {' ## '.join(k)}"
+            for name, keys in (("equivalent.txt", equivalent), ("survivors.txt", survivors)) for k in keys if k not in every]
     text = ('#define A 1 + \\\n  2\nstatic_assert(1 < 2, "x");\nint\nf(int a)\n{\n    char b[3] = { 0 }; /* a < 1 */\n'
             '    if (a < 7 && g("1 < 2"))\n        return a - 1;\n    fsync(a);\n    log_info("%d", a + 1);\n'
             '    if ((fd = open()) < 0 && s->fd >= 0)\n        return 0;\n}\n')
@@ -286,7 +290,7 @@ def check():
     return 1 if bad else 0
 
 
-def table(modules):
+def table(modules, reasons):
     columns = ("did not compile", "equivalent", "noticed", "survived")
     say(f"\n{'module':12}{'tried':>8}" + "".join(f"{c:>17}" for c in columns) + f"{'share':>8}")
     for m in modules:
@@ -296,7 +300,7 @@ def table(modules):
     if left:
         say("\nsurvived:")
     for c in left:
-        say(f"  {c}")
+        say(f"  {c}" + (f"\n    known: {reasons[c.key()]}" if c.key() in reasons else ""))
 
 
 def arguments():
@@ -320,7 +324,9 @@ def main():
     a = arguments()
     if a.check:
         return check()
-    equivalent, bad = read_equivalent()
+    equivalent, bad = read_list("equivalent.txt")
+    survivors, wrong = read_list("survivors.txt")
+    bad += wrong
     for line in bad:
         say(line)
     say(f"seed {a.seed}: again with `make mutants SEED={a.seed} MUTANTS={a.mutants}`")
@@ -345,7 +351,7 @@ def main():
         for tree in trees:
             shutil.rmtree(tree.tmp, ignore_errors=True)
     if not a.list:
-        table(modules)
+        table(modules, survivors)
     return 0 if all(m.share() >= GOAL for m in modules) and not bad else 1
 
 
