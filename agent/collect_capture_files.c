@@ -36,7 +36,7 @@ watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, co
     if (err != MRD_OK)
         mrd_log(MRD_LOG_WARN, "AGT-WATCH", "A capture directory is not watched: path=%s reason=%s",
                 label,
-                err == MRD_LIMIT ? "its user has as many as are left for others"
+                err == MRD_LIMIT ? "its user has as many directories already as one user may have"
                                  : mrd_err_text(err));
 }
 

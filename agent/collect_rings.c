@@ -43,10 +43,10 @@ end_minute(mrd_agent *a, mrd_local_ns now)
     if (mrd_local_diff(now, a->notices_at) < SAY_PERIOD)
         return;
     if (a->notices > NOTICES)
-        mrd_log(
-            MRD_LOG_WARN, "AGT-NOTICES",
-            "Workloads reported more than the log takes; sessions have all of it: not_logged=%llu",
-            (unsigned long long) (a->notices - NOTICES));
+        mrd_log(MRD_LOG_WARN, "AGT-NOTICES",
+                "Workloads reported more notices than are logged; sessions contain all of them: "
+                "not_logged=%llu",
+                (unsigned long long) (a->notices - NOTICES));
     a->notices = 0;
     a->notices_at = now;
 }

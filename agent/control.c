@@ -251,7 +251,7 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     mrd_err err;
 
     if (t == NULL)
-        return mrd_why_set(why, MRD_INVALID, 0, "a trigger without a window");
+        return mrd_why_set(why, MRD_INVALID, 0, "the trigger has no window");
     from = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_WRONG_WINDOW)
                ? t->from_session_ns
                : local_time(a, (mrd_sess_ns){ t->from_session_ns },
@@ -266,8 +266,10 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     if (err != MRD_OK)
         return mrd_why_set(why, err, 0, "trigger: %s",
                            err == MRD_NOTFOUND ? "the session is not known on this node"
-                           : err == MRD_STATE  ? "the session streams; it has no recorder"
-                                               : "too many windows wait for their end");
+                           : err == MRD_STATE
+                               ? "the session is not a flight recorder (its mode is stream)"
+                               : "too many windows of flight recorders are not over yet: trigger "
+                                 "again when they are");
     mrd_collectors_save(a, c->session, mrd_local_now());
     mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "The flight recorder's window was sent: reason=%s",
             t->reason);

@@ -232,7 +232,7 @@ begin(mrd_devprof *d, uint64_t session, mrd_drain_process *process)
         refuse(d, e, text);
     } else if (process->ident.uid != MRD_NONE && geteuid() != 0 &&
                process->ident.uid != (int64_t) geteuid()) {
-        refuse(d, e, "the agent is neither root nor of the user of this process");
+        refuse(d, e, "the agent runs neither as root nor as the user of this process");
     } else if (tell(d, e, "arm", &why) != MRD_OK) {
         refuse(d, e, why.text);
     } else {
@@ -314,9 +314,9 @@ overdue(mrd_devprof *d, entry *e, mrd_local_ns now)
     else
         refuse(d, e,
                e->phase == ASKED
-                   ? "it does not answer: libmeridian is not in it, or its runtime is not open, or "
-                     "its system trace is off (MERIDIAN_CAPTURE)"
-                   : "it was told to end its device profile and does not answer");
+                   ? "the process does not answer: it runs without libmeridian, has not opened the "
+                     "Neuron runtime, or does not record the system trace (MERIDIAN_CAPTURE)"
+                   : "the process does not answer the request to end its device profile");
 }
 
 void

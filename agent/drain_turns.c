@@ -539,26 +539,24 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
         say(self, text);
     }
     if (env > 0) {
-        snprintf(
-            text, sizeof(text),
-            "the environment of %u process%s cannot be read: rank and job are known only as the "
-            "rings tell them",
-            env, env == 1 ? "" : "es");
+        snprintf(text, sizeof(text),
+                 "the environment of %u process%s cannot be read: rank and job are taken from its "
+                 "rings only",
+                 env, env == 1 ? "" : "es");
         say(self, text);
     }
     if (p->foreign_uid > 0) {
         snprintf(text, sizeof(text),
-                 "%u ring%s refused and removed: of a process that belongs to another user",
+                 "%u ring%s removed: the process that it names belongs to another user",
                  p->foreign_uid, mrd_plural(p->foreign_uid));
         say(self, text);
     }
     if (p->rings_beyond > 0) {
-        snprintf(
-            text, sizeof(text),
-            "rings beyond what one agent, or a user beside others, may have open (%zu at one "
-            "time) were not opened, %zu times, and nothing of them is recorded: allow the agent "
-            "more open files (ulimit -n)",
-            p->rings_max, p->rings_beyond);
+        snprintf(text, sizeof(text),
+                 "more rings exist than the agent, or one user beside others, may have open (%zu "
+                 "at one time); %zu times one was not opened and its events were not recorded: "
+                 "allow the agent more open files (ulimit -n)",
+                 p->rings_max, p->rings_beyond);
         say(self, text);
     }
     if (p->counts.rings_bad > 0) {

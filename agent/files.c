@@ -515,7 +515,7 @@ mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
     } else if (msg->frame.type == MRD_FRAME_ACK) {
         on_ack(f, msg->u.ack);
     } else {
-        try_again(f, RETRY, "the aggregator's answer makes no sense");
+        try_again(f, RETRY, "the aggregator's answer is not valid");
     }
 }
 

@@ -433,6 +433,6 @@ mrd_err
 mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st, mrd_why *why)
 {
     if (f->fd < 0)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "its folder is not there");
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "its folder does not exist");
     return mrd_owned_file(f->fd, rel, &f->user, ret_fd, ret_st, why);
 }

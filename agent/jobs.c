@@ -343,10 +343,10 @@ scan(mrd_jobs *j, mrd_local_ns now)
         return;
     if (fstat(fd, &st) != 0 || !is_trusted(&st)) {
         if (!j->said_dir)
-            mrd_log(
-                MRD_LOG_WARN, "AGT-JOBS-DIR",
-                "The folder of jobs can be written by others than root and is not read: path=%s",
-                j->o.dir);
+            mrd_log(MRD_LOG_WARN, "AGT-JOBS-DIR",
+                    "The folder of job requests is not read because users other than root can "
+                    "write to it: path=%s",
+                    j->o.dir);
         j->said_dir = true;
         close(fd);
         return;
@@ -480,7 +480,7 @@ mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
     else if (msg->frame.type == MRD_FRAME_ACK &&
              msg->u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && b->state == JOB_ASKING)
         leave(j, b, (mrd_err) msg->u.ack->err,
-              "the aggregator is older than sessions of jobs: update it first");
+              "this release of the aggregator has no sessions of jobs: update it");
 }
 
 void

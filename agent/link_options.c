@@ -41,8 +41,8 @@ mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why
                            o->data_url);
     if (!is_local(o->data_url) && strncmp(o->data_url, "tls+tcp:", 8) != 0 && !o->insecure)
         return mrd_why_set(why, MRD_AUTH, 0,
-                           "'%s' is not on this machine and not secured: use tls+tcp:// with "
-                           "--tls-ca, or --insecure",
+                           "--aggregator '%s' is on another machine and has no TLS: use tls+tcp:// "
+                           "with --tls-ca, or --insecure",
                            o->data_url);
     if (o->control_url == NULL)
         o->control_url = control_of(o->data_url);

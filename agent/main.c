@@ -77,7 +77,8 @@ parse(int argc, char **argv, mrd_agent_options *o, mrd_why *why)
         (err = mrd_conf_env(options, n, &probe, why)) == MRD_OK)
         err = mrd_conf_args(options, n, &probe, argc, argv, false, &rest, why);
     if (err == MRD_OK && rest.n > 0)
-        err = mrd_why_set(why, MRD_INVALID, 0, "'%s' is no option (see --help)", rest.v[0]);
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "unexpected argument '%s' (--help lists the options)", rest.v[0]);
     mrd_strlist_fini(&rest);
     if (err == MRD_OK && (err = mrd_conf_defaults(options, n, o, why)) == MRD_OK &&
         probe.config != NULL)
@@ -237,7 +238,8 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
     say_what_lacks(o);
     if (node->note[0] != '\0')
         mrd_log(MRD_LOG_INFO, "AGT-IMDS",
-                "The instance metadata service gives no name of this node: reason=%s", node->note);
+                "The instance metadata service did not return an instance id: reason=%s",
+                node->note);
     while (!ending && !lost) {
         if (reloading) {
             reloading = 0;

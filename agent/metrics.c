@@ -135,7 +135,8 @@ mrd_metrics_answer(const mrd_metrics_options *options, mrd_str head, mrd_buf *to
         return;
     }
     if (!mrd_str_is(target, "/metrics")) {
-        problem(to, "404 Not Found", "NOTFOUND", "there are /metrics, /healthz and /readyz", "");
+        problem(to, "404 Not Found", "NOTFOUND",
+                "no such path: this port serves /metrics, /healthz and /readyz", "");
         return;
     }
     if (options->token != NULL && !token_right(field(head, "Authorization"), options->token)) {
@@ -283,9 +284,10 @@ mrd_metrics_open(const mrd_metrics_options *options, mrd_metrics **ret_metrics, 
         m->clients[i].fd = -1;
     snprintf(port, sizeof(port), "%u", options->port);
     if (getaddrinfo(m->o.address, port, &hints, &found) != 0)
-        err = mrd_why_set(why, MRD_INVALID, 0,
-                          "--metrics-address '%s' is no numeric address, such as 127.0.0.1 or ::1",
-                          m->o.address);
+        err =
+            mrd_why_set(why, MRD_INVALID, 0,
+                        "--metrics-address '%s' is not a numeric address such as 127.0.0.1 or ::1",
+                        m->o.address);
     else
         err = listen_on(m, found, why);
     if (found != NULL)

@@ -182,8 +182,8 @@ give_up(mrd_drain *p)
     if (l->fd < 0)
         return;
     mrd_log(MRD_LOG_WARN, "AGT-OPEN-SPANS",
-            "Spans that are open cannot be kept for a successor: path=%s reason=%s", l->path,
-            strerror(errno));
+            "Open spans cannot be saved for the next agent of this node: path=%s reason=%s",
+            l->path, strerror(errno));
     close(l->fd);
     l->fd = -1;
     l->retry_at = mrd_local_add(mrd_local_now(), RETRY);

@@ -157,13 +157,15 @@ why_not(mrd_why *why, const char *path)
 {
     switch (errno) {
     case ENOENT:
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "'%s' is not there", path);
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "'%s' does not exist", path);
     case ELOOP:
     case ENOTDIR:
-        return mrd_why_set(why, MRD_DENIED, 0,
-                           "a part of '%s' is a link or no folder: name it without links", path);
+        return mrd_why_set(
+            why, MRD_DENIED, 0,
+            "a component of '%s' is a link or not a folder: give the path without links", path);
     case EINVAL:
-        return mrd_why_set(why, MRD_DENIED, 0, "'%s' holds '..': name it without", path);
+        return mrd_why_set(why, MRD_DENIED, 0, "'%s' contains '..': give the path without it",
+                           path);
     case EACCES:
     case EPERM:
         return mrd_why_set(why, MRD_DENIED, 0, "its user may not look into '%s'", path);
@@ -209,7 +211,7 @@ open_plain(int at, const char *rel, const struct stat *parent, const mrd_owned_u
     if (S_ISLNK(st.st_mode))
         return mrd_why_set(why, MRD_DENIED, 0, "it is a link");
     if (!S_ISREG(st.st_mode))
-        return mrd_why_set(why, MRD_DENIED, 0, "it is no plain file");
+        return mrd_why_set(why, MRD_DENIED, 0, "it is not a regular file");
     if (!mrd_owned_is_own(user, &st, parent))
         return mrd_why_set(why, MRD_DENIED, 0, "it belongs to user %u", (unsigned) st.st_uid);
     if ((fd = reopen(at, O_RDONLY | O_NONBLOCK | O_NOCTTY)) < 0)
@@ -397,7 +399,7 @@ mrd_owned_root(const char *proc_root, const mrd_owned_claim *claim, int *ret_roo
         err = mrd_why_set(why, MRD_DENIED, 0,
                           "the process runs as another user than the one its ring belongs to");
     else if (!maps(proc, root, claim))
-        err = mrd_why_set(why, MRD_DENIED, 0, "the process does not use the ring that names it");
+        err = mrd_why_set(why, MRD_DENIED, 0, "the process has not mapped the ring that names it");
     else
         err = MRD_OK;
     if (err == MRD_OK)

@@ -28,13 +28,13 @@ reason(const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {
     if (!st->up)
         snprintf(text, MRD_WHY_MAX,
-                 "no connection: is meridian-aggregator running there, is the port open? `meridian "
-                 "doctor` looks at it");
+                 "no connection: check that meridian-aggregator runs there and that the port is "
+                 "open (`meridian doctor` checks both)");
     else if (st->message[0] != '\0')
-        snprintf(text, MRD_WHY_MAX, "it refuses this agent: %.500s", st->message);
+        snprintf(text, MRD_WHY_MAX, "the aggregator refuses this agent: %.500s", st->message);
     else
         snprintf(text, MRD_WHY_MAX,
-                 "connected, but no answer to the hello: is that the data port of an aggregator?");
+                 "connected, but no answer: check that this is the data port of an aggregator");
 }
 
 void
@@ -59,10 +59,11 @@ mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now)
     reason(&st, why);
     mrd_spool_get_stats(a->spool, &spool);
     mrd_log(MRD_LOG_WARN, "AGT-UNREACHED",
-            "The aggregator is not reached; what sessions record waits %s until the spool is full, "
-            "then the oldest is dropped and counted: url=%s for_s=%lld sessions=%zu "
+            "The agent cannot reach the aggregator; it keeps what sessions record %s until the "
+            "spool is full, then drops and counts the oldest: url=%s for_s=%lld sessions=%zu "
             "spool_bytes=%llu spool_size=%lld reason=%s",
-            a->o.spool_dir == NULL ? "in memory (no --spool-dir: not over a restart)" : "on disk",
+            a->o.spool_dir == NULL ? "in memory (without --spool-dir a restart loses it)"
+                                   : "on disk",
             a->o.data_url == NULL ? "" : a->o.data_url,
             (long long) (mrd_local_diff(now, a->unreached_since) / MRD_SEC),
             mrd_record_sessions(a->record), (unsigned long long) spool.file_bytes,
@@ -95,7 +96,7 @@ mrd_agent_ready(void *self, char text[MRD_WHY_MAX])
         return true;
     }
     reason(&st, why);
-    snprintf(text, MRD_WHY_MAX, "the aggregator is not reached for %lld s: %.560s",
+    snprintf(text, MRD_WHY_MAX, "the aggregator has not been reached for %lld s: %.560s",
              (long long) (away / MRD_SEC), why);
     return false;
 }

@@ -214,7 +214,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     w = find_who(t, file->uid, file->pid, folder);
     if (!is_ours(t, file->rel, w)) {
         t->stats.left_alone++;
-        t->o.finished(t->o.self, file->path, 0, "it is of another node");
+        t->o.finished(t->o.self, file->path, 0, "it belongs to another node");
         return;
     }
     if (!has_share(t, file->uid)) {
@@ -270,10 +270,11 @@ detect(const reading *r, mrd_why *why)
     if (err != MRD_OK)
         return err;
     if (ops == NULL || (strcmp(ops->name, RUNTIME) != 0 && strcmp(ops->name, FRAMEWORK) != 0))
-        return mrd_why_set(why, MRD_UNSUPPORTED, 0, "it is no trace of the runtime or a framework");
+        return mrd_why_set(why, MRD_UNSUPPORTED, 0,
+                           "it is not a trace of the runtime or of a framework");
     if (strcmp(ops->name, RUNTIME) == 0 && r->file.runtime)
         return mrd_why_set(why, MRD_EXISTS, 0,
-                           "this process's runtime events came through its rings");
+                           "the runtime's events of this process came through its rings already");
     return MRD_OK;
 }
 

@@ -79,8 +79,9 @@ prove_bytes(const mrd_artifacts *a, mrd_proof *p, const char *part, const char *
     p->sum = NULL;
     if (err == MRD_OK && strcmp(hex, p->sha256) != 0) {
         unlink(part);
-        err = mrd_artifact_fail(MRD_CORRUPT, p->text,
-                                "the bytes that arrived have another hash: announce it again");
+        err = mrd_artifact_fail(
+            MRD_CORRUPT, p->text,
+            "the received bytes do not have the announced hash: announce the file again");
     }
     return err == MRD_OK ? give_name(a->o.store, part, path, p->size, p->text) : err;
 }

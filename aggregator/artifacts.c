@@ -178,7 +178,7 @@ mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce
     char *part;
 
     if (u != NULL && u->busy)
-        return mrd_artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
+        return mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
     if (u == NULL && (u = upload_new(a, o->sha256, o->size)) == NULL)
         return mrd_artifact_fail(MRD_AGAIN, text, "too many files are being sent at one time");
     if (is_anothers(u, agent))
@@ -218,7 +218,7 @@ on_announce(mrd_artifacts *a, taken *t)
     } else if (stat(path, &st) == 0) { /* answered when it is on disk that this session has it */
         a->o.grown(a->o.self, o->sha256, (uint64_t) st.st_size, 0);
         if (!prove(a, &t->request, o->sha256, NULL, true))
-            err = mrd_artifact_fail(MRD_AGAIN, text, "other artifacts are being proven");
+            err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
     } else {
         err = mrd_artifact_begin(a, t->msg.frame.agent, o, &request, text);
         if (err == MRD_AGAIN && mrd_artifact_upload(a, o->sha256) == NULL)
@@ -283,8 +283,7 @@ mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c
     if (u->busy || c->offset != u->have)
         return MRD_OK;
     if (c->data.len > u->size - u->have)
-        return mrd_artifact_fail(MRD_INVALID, text,
-                                 "more bytes than the artifact was said to have");
+        return mrd_artifact_fail(MRD_INVALID, text, "the file has more bytes than were announced");
     err = write_chunk(a, u, c, text);
     ack->artifact_offset = u->have;
     return err;
@@ -299,12 +298,12 @@ on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
     mrd_err err = MRD_OK;
 
     if (!mrd_hash_is_valid(d->sha256))
-        return mrd_artifact_fail(MRD_INVALID, text, "the artifact's hash is not acceptable");
+        return mrd_artifact_fail(MRD_INVALID, text, "the announced hash is not valid");
     path = mrd_artifact_path(a, d->sha256, "");
     if (path == NULL)
         err = mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     else if (u != NULL && u->busy)
-        err = mrd_artifact_fail(MRD_AGAIN, text, "the bytes that arrived are being proven");
+        err = mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
     else if (access(path, F_OK) == 0)
         u = NULL; /* said before; perhaps not logged yet */
     else if (u == NULL || u->owner != t->msg.frame.agent)
@@ -315,7 +314,7 @@ on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
     }
     free(path);
     if (err == MRD_OK && !prove(a, &t->request, d->sha256, u, false))
-        err = mrd_artifact_fail(MRD_AGAIN, text, "other artifacts are being proven");
+        err = mrd_artifact_fail(MRD_AGAIN, text, "other files are being verified");
     return err;
 }
 

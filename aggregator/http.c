@@ -26,7 +26,7 @@ mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_vi
     uint64_t id;
 
     if (mrd_session_id_parse(text, &id) != MRD_OK)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is no session id",
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is not a session id",
                            MRD_STR_ARG(text));
     v = mrd_http_may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
     if (v != NULL && mrd_http_may_session(req, v->s)) {
@@ -196,7 +196,7 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
         reply = mrd_session_view_json(v);
     mrd_session_view_unref(v);
     if (reply == NULL)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "session %s is gone already", text);
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "session %s is deleted already", text);
     mrd_http_set_header(req, "Location", location);
     return mrd_http_reply_json(req, 201, reply);
 }
@@ -583,7 +583,8 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", SESSION, MRD_ACTION_READ, get_session, "the manifest", NULL },
     { "DELETE", SESSION, MRD_ACTION_DELETE, delete_session, "delete a session that is over", NULL },
     { "POST", SESSION "/stop", MRD_ACTION_CONTROL, post_stop, "stop on all nodes", NULL },
-    { "POST", SESSION "/pause", MRD_ACTION_CONTROL, post_pause, "record nothing until told", NULL },
+    { "POST", SESSION "/pause", MRD_ACTION_CONTROL, post_pause,
+      "record nothing until it is resumed", NULL },
     { "POST", SESSION "/resume", MRD_ACTION_CONTROL, post_resume, "record again", NULL },
     { "POST", SESSION "/change", MRD_ACTION_CONTROL, post_change,
       "choose other cores or event types", NULL },

@@ -15,16 +15,19 @@ totals(mrd_metrics_text *x, const mrd_core_stats *s, uint64_t syncs)
         { "meridian_frames_stored_total", "Frames stored and acknowledged.", s->frames },
         { "meridian_stored_bytes_total", "Bytes of those frames.", s->bytes },
         { "meridian_events_stored_total", "Events of those frames.", s->events },
-        { "meridian_duplicate_frames_total", "Frames that had been stored before.", s->duplicates },
+        { "meridian_duplicate_frames_total", "Frames that arrived again after they were stored.",
+          s->duplicates },
         { "meridian_refused_frames_total", "Frames that will never be stored.", s->refused },
         { "meridian_bad_frames_total", "Frames that could not be read.", s->bad_frames },
         { "meridian_slowed_frames_total", "Frames sent back by a rate limit.", s->slowed },
-        { "meridian_unstored_frames_total", "Frames sent back for want of room.", s->not_stored },
+        { "meridian_unstored_frames_total", "Frames sent back because the disk is full.",
+          s->not_stored },
         { "meridian_journal_syncs_total", "Synchronisations of journal files.", syncs },
         { "meridian_hellos_total", "Agents welcomed.", s->hellos },
         { "meridian_hellos_refused_total", "Agents refused.", s->hello_refused },
         { "meridian_heartbeats_total", "Heartbeats of agents.", s->heartbeats },
-        { "meridian_artifacts_stored_total", "Artifacts complete and proven.", s->artifacts },
+        { "meridian_artifacts_stored_total", "Artifacts received completely and verified.",
+          s->artifacts },
         { "meridian_artifacts_removed_total", "Artifacts removed that no session listed any more.",
           s->artifacts_removed },
         { "meridian_artifact_bytes_total", "Bytes of artifacts received.", s->artifact_bytes },
@@ -220,9 +223,9 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     }
     totals(&x, &v->stats, mrd_loop_syncs(loop));
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_disk_full",
-                         "1 while nothing is stored for want of room.", v->disk_full);
+                         "1 while nothing is stored because the disk is full.", v->disk_full);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_failing",
-                         "1 while something that arrives cannot be stored, for any reason.",
+                         "1 while something that arrives cannot be stored, for whatever reason.",
                          v->store_message[0] != '\0');
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_store_bytes",
                          "What all sessions occupy, artifacts included.", v->store_bytes);
@@ -231,13 +234,13 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_connections_refused_total",
                          "Connections closed at the connection limit.", mrd_server_refused(server));
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_unaccepted_bytes",
-                         "What connections hold that have not said hello.",
+                         "Bytes held by connections that are not accepted yet.",
                          mrd_server_unaccepted_bytes(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_unaccepted_closed_total",
-                         "Connections closed because they held too much before their hello.",
+                         "Connections closed because they held too much before they were accepted.",
                          mrd_server_unaccepted_closed(server));
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_tls_failures_total",
-                         "TLS connections of agents that came to nothing.",
+                         "TLS handshakes with agents that failed.",
                          mrd_server_tls_failures(server));
     sessions(v, &x);
     if (v->limits.exports)
@@ -262,7 +265,7 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_errors_total",
                          "HTTP replies of 400 and above.", c.errors);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_unauthorised_total",
-                         "HTTP requests without a right token.", c.unauthorised);
+                         "HTTP requests without a valid token.", c.unauthorised);
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_connections", "HTTP connections.",
                          c.connections);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_slow_clients_total",
@@ -271,7 +274,7 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     mrd_metrics_text_one(&x, MRD_METRICS_GAUGE, "meridian_http_streams", "Slices being made.",
                          c.streams_now);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_streams_cancelled_total",
-                         "Slices whose client left.", c.cancelled);
+                         "Slices whose client disconnected.", c.cancelled);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_sent_bytes_total",
                          "Bytes of HTTP bodies.", c.bytes);
     mrd_metrics_text_process(&x);

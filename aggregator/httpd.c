@@ -130,7 +130,7 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 
 static const http_refusal
     bad_path = { 400, "INVALID", "invalid path",
-                 "the path has empty, climbing or unprintable components", false },
+                 "a component of the path is empty, '..' or unprintable", false },
     no_path = { 404, "NOTFOUND", "no such path",
                 "docs/http.md and /api/v1/openapi.json list the paths", false },
     wrong_method = { 405, "INVALID", "method not allowed",
@@ -158,13 +158,13 @@ static const http_refusal
                    "each and are given once",
                    false },
     foreign_host = { 421, "DENIED", "not for this server",
-                     "without tokens only requests for an address or localhost "
-                     "are answered: a page may have pointed its name here. "
-                     "Name this server with --http-names, or use tokens",
+                     "without tokens the aggregator answers only requests whose Host is an IP "
+                     "address or localhost, as a foreign page may have pointed its host name here: "
+                     "allow the name with --http-names, or use tokens",
                      false },
     foreign_origin = { 403, "DENIED", "from another page",
-                       "what changes something may not come from another "
-                       "site's page (Origin, Sec-Fetch-Site)",
+                       "POST and DELETE are not accepted from another site's page (Origin, "
+                       "Sec-Fetch-Site)",
                        false },
     not_json = { 415, "TYPE", "not JSON", "send the body as Content-Type: application/json",
                  false },
@@ -516,9 +516,9 @@ listen_on(const char *address, uint16_t port, int *ret_fd, uint16_t *ret_port, m
 
     snprintf(service, sizeof(service), "%u", port);
     if (getaddrinfo(address, service, &hints, &found) != 0)
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "'%s' is no address to listen on: give a numeric one, such as 127.0.0.1",
-                           address);
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "'%s' is not an address to listen on: give a numeric one, such as 127.0.0.1", address);
     fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         err = mrd_why_set(why, MRD_IO, errno, "HTTP socket");

@@ -299,7 +299,7 @@ static void
 stream_said(mrd_err err, const mrd_why *why)
 {
     if (err != MRD_OK && err != MRD_CANCELLED && mrd_http_stream_wanted())
-        mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "An HTTP reply was broken off: reason=%s",
+        mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "An HTTP reply was not finished: reason=%s",
                 why->text[0] != '\0' ? why->text : mrd_err_text(err));
 }
 
@@ -577,8 +577,9 @@ file_condition(mrd_http_request *req, const char *etag, mrd_err *ret_err)
     const char *match = mrd_http_header(req, "If-Match");
 
     if (match != NULL && !mrd_http_etag_listed(match, etag, false)) {
-        *ret_err = mrd_httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
-                                           "precondition failed", "the file is another (If-Match)");
+        *ret_err =
+            mrd_httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
+                                    "precondition failed", "the file has changed (If-Match)");
         return true;
     }
     if (!mrd_http_etag_listed(mrd_http_header(req, "If-None-Match"), etag, true))

@@ -60,12 +60,12 @@ mrd_https_closed(void *session, int fd, mrd_error_list *errors)
         return;
     if (!p->done && p->greeted)
         mrd_error_list_add(errors, MRD_AUTH,
-                           "an HTTPS client does not take this certificate: it does not trust the "
-                           "authority, or the certificate has expired");
+                           "an HTTPS client rejected the aggregator's certificate: it does not "
+                           "trust the authority, or the certificate has expired");
     else if (!p->done && has_spoken(fd))
         mrd_error_list_add(errors, MRD_AUTH,
-                           "an HTTPS client speaks no TLS (http:// instead of https://?), or only "
-                           "TLS older than 1.2");
+                           "an HTTPS client connected without TLS (http:// instead of https://?), "
+                           "or supports only TLS older than 1.2");
     gnutls_db_set_ptr(session, NULL);
     free(p);
 }

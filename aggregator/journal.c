@@ -85,7 +85,7 @@ mrd_journal_open(const char *dir, mrd_str instance_id, uint64_t session, mrd_jou
     mrd_err err;
 
     if (!mrd_instance_id_valid(instance_id))
-        return mrd_why_set(why, MRD_INVALID, 0, "'" MRD_STR_FMT "' is no instance id",
+        return mrd_why_set(why, MRD_INVALID, 0, "'" MRD_STR_FMT "' is not an instance id",
                            MRD_STR_ARG(instance_id));
     if ((j = calloc(1, sizeof(*j))) == NULL || (j->dir = mrd_str_dup(mrd_str_of(dir))) == NULL) {
         free(j);
@@ -128,8 +128,8 @@ static mrd_err
 gone_error(const mrd_journal *j, mrd_why *why)
 {
     return mrd_why_set(why, MRD_IO, 0,
-                       "%s was removed or replaced while it was written, and what it held with it: "
-                       "stop the session and start another",
+                       "%s was removed or replaced while it was being written, and its events are "
+                       "lost: stop the session and start another",
                        j->path == NULL ? j->dir : j->path);
 }
 

@@ -59,7 +59,7 @@ mrd_loop_reply(mrd_loop *l, uint64_t ticket, uint8_t type, const void *message)
 static void
 reply_slow_down(mrd_loop *l, uint64_t ticket, uint32_t wait_ms)
 {
-    static char text[] = "more bytes per second than the aggregator may take";
+    static char text[] = "the rate limit is reached";
     Mrd__Ack ack = MRD__ACK__INIT;
 
     ack.status = MRD__ACK_STATUS__ACK_SLOW_DOWN;
@@ -86,8 +86,9 @@ identity_check(const mrd_loop *l, uint32_t conn, const Mrd__Hello *hello, mrd_wh
     if (l->o.auth != NULL &&
         !mrd_auth_agent(l->o.auth, mrd_str_of(hello->token), mrd_str_of(hello->instance_id)))
         return mrd_why_set(why, MRD_AUTH, 0, "agent '%s' shows %s", hello->instance_id,
-                           hello->token[0] == '\0' ? "no token"
-                                                   : "a token that may not publish as it");
+                           hello->token[0] == '\0'
+                               ? "no token"
+                               : "a token that does not allow it to publish under this name");
     return MRD_OK;
 }
 
@@ -205,7 +206,7 @@ on_message(mrd_loop *l, uint64_t ticket, uint32_t conn, mrd_node *n, const mrd_f
              f->type == MRD_FRAME_DONE)
         on_artifact(l, ticket, n, &msg, body.len);
     else {
-        mrd_why_set(&why, MRD_TYPE, 0, "frame of a type that an aggregator does not take");
+        mrd_why_set(&why, MRD_TYPE, 0, "an aggregator does not accept frames of this type");
         mrd_core_refuse_frame(l->core, mrd_loop_now(), ticket, &why);
     }
     mrd_msg_free(&msg);

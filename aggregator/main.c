@@ -48,8 +48,8 @@ static const mrd_opt table[] = {
       .def = "group",
       .arg = "group,none",
       ENV("SYNC"),
-      .help =
-          "when an acknowledgement is given: after a disk sync of the group, or after the write" },
+      .help = "when a batch is acknowledged: after a disk sync that a group of batches shares, or "
+              "(none) after the write" },
     { .name = "disk-reserve",
       .type = MRD_OPT_SIZE,
       AT(disk_reserve),
@@ -58,7 +58,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX,
       ENV("DISK_RESERVE"),
-      .help = "events are refused while less than this is free" },
+      .help = "the aggregator stores nothing while the disk has less free space than this" },
     { .name = "retain",
       .type = MRD_OPT_DUR,
       AT(retain),
@@ -127,22 +127,23 @@ static const mrd_opt table[] = {
       AT(tls_ca),
       .arg = "FILE",
       ENV("TLS_CA"),
-      .help = "agents must show a certificate of these authorities; the file may hold revocation "
-              "lists too" },
+      .help = "agents must have a certificate signed by one of these authorities (PEM); the file "
+              "may hold revocation lists too" },
     { .name = "cert-identity",
       .type = MRD_OPT_BOOL,
       AT(cert_identity),
       .def = "1",
       ENV("CERT_IDENTITY"),
-      .help = "with --tls-ca, an agent publishes only as an instance that its certificate names "
-              "(--no-cert-identity: any certificate of the authority will do, tokens decide)" },
+      .help = "with --tls-ca, an agent may publish only under an instance id that its certificate "
+              "names (--no-cert-identity: any certificate of the authority is accepted, and tokens "
+              "decide)" },
     { .name = "http-names",
       .type = MRD_OPT_STR,
       AT(http_names),
       .arg = "NAME,...",
       ENV("HTTP_NAMES"),
-      .help = "without tokens: names under which clients may ask for this server, besides "
-              "addresses and localhost" },
+      .help = "host names by which clients may address this server when there are no tokens, "
+              "besides IP addresses and localhost" },
     { .name = "http-cert",
       .type = MRD_OPT_STR,
       AT(http_cert),
@@ -160,19 +161,19 @@ static const mrd_opt table[] = {
       AT(tokens),
       .arg = "FILE",
       ENV("TOKENS"),
-      .help = "token file: who may read, operate, administer, publish" },
+      .help = "file with the tokens of readers, operators, administrators and agents" },
     { .name = "oidc",
       .type = MRD_OPT_STR,
       AT(oidc),
       .arg = "FILE",
       ENV("OIDC"),
-      .help = "issuer whose tokens are taken, too, and who its users are here (JSON, "
-              "docs/security.md)" },
+      .help = "an OpenID Connect issuer whose tokens are accepted too, and the roles of its users "
+              "(JSON, docs/security.md)" },
     { .name = "insecure",
       .type = MRD_OPT_BOOL,
       AT(insecure),
       ENV("INSECURE"),
-      .help = "listen beyond this machine without TLS and tokens" },
+      .help = "allow addresses that other machines reach without TLS and tokens" },
     { .type = MRD_OPT_HEAD, .help = "Limits" },
     { .name = "max-connections",
       .type = MRD_OPT_INT,
@@ -181,7 +182,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = 1000000,
       ENV("MAX_CONNECTIONS"),
-      .help = "agents connected; 0: by the file limit" },
+      .help = "most agents connected at one time; 0: a third of the open files allowed" },
     { .name = "max-nodes",
       .type = MRD_OPT_INT,
       AT(max_nodes),
@@ -189,7 +190,7 @@ static const mrd_opt table[] = {
       .min = 1,
       .max = 1000000,
       ENV("MAX_NODES"),
-      .help = "different agents remembered; the place of one gone for --node-forget goes to a new "
+      .help = "most nodes that are remembered; a node gone for --node-forget makes room for a new "
               "one" },
     { .name = "max-sessions",
       .type = MRD_OPT_INT,
@@ -206,7 +207,7 @@ static const mrd_opt table[] = {
       .min = 1,
       .max = 1000,
       ENV("MAX_OPEN_SESSIONS"),
-      .help = "sessions recording at one time; a node takes part in 16" },
+      .help = "most sessions that record at one time; a node takes part in at most 16" },
     { .name = "node-gaps",
       .type = MRD_OPT_INT,
       AT(node_gaps),
@@ -214,23 +215,23 @@ static const mrd_opt table[] = {
       .min = 64,
       .max = 1000000000,
       ENV("NODE_GAPS"),
-      .help = "gaps in the numbers of a node's frames, over its sessions, that are remembered (16 "
-              "bytes each); a frame that makes one more is refused" },
+      .help = "most gaps in the frame numbers of a node, over all its sessions (16 bytes of memory "
+              "each); a frame that would make one more is refused" },
     { .name = "job-default",
       .type = MRD_OPT_STR,
       AT(job_default),
       .def = "stream",
       .arg = "REQUEST",
       ENV("JOB_DEFAULT"),
-      .help = "how a job is recorded that asks for it without saying how: stream, or "
-              "recorder,keep=1min; off: not at all" },
+      .help = "how to record a job that asks for it without further options: stream, or "
+              "recorder,keep=1min; off: do not record it" },
     { .name = "job-allow",
       .type = MRD_OPT_STR,
       AT(job_allow),
       .def = "stream,recorder,name,keep,keep-size,device-profiles",
       .arg = "LIST",
       ENV("JOB_ALLOW"),
-      .help = "what jobs may ask for: modes, and options of `meridian start`" },
+      .help = "what a job may request: modes, and options of `meridian start`" },
     { .name = "job-sessions",
       .type = MRD_OPT_INT,
       AT(job_sessions),
@@ -238,7 +239,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = 1000000,
       ENV("JOB_SESSIONS"),
-      .help = "jobs recorded at one time; 0: none" },
+      .help = "most jobs recorded at one time; 0: none" },
     { .name = "job-sessions-user",
       .type = MRD_OPT_INT,
       AT(job_sessions_user),
@@ -246,7 +247,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = 1000000,
       ENV("JOB_SESSIONS_USER"),
-      .help = "... of one user" },
+      .help = "most jobs of one user recorded at one time" },
     { .name = "session-size",
       .type = MRD_OPT_SIZE,
       AT(session_size),
@@ -255,16 +256,16 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX / 2,
       ENV("SESSION_SIZE"),
-      .help = "a session that is larger, artifacts included, is stopped; 0: no limit" },
+      .help =
+          "a session that grows larger than this, artifacts included, is stopped; 0: no limit" },
     { .type = MRD_OPT_HEAD, .help = "Shared storage" },
     { .name = "export",
       .type = MRD_OPT_STR,
       AT(export_to),
       .arg = "DIR|s3://BUCKET/PREFIX",
       ENV("EXPORT"),
-      .help =
-          "copy each session there when it is complete and merged: profile with tables, artifacts, "
-          "session.json; it is not removed before (--retain)" },
+      .help = "copy each complete and merged session there: profile with tables, artifacts, "
+              "session.json; --retain removes no session before it was copied" },
     { .name = "export-path",
       .type = MRD_OPT_STR,
       AT(export_path),
@@ -303,7 +304,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX / 2,
       ENV("AGENT_RATE"),
-      .help = "bytes per second of one agent, artifacts included; 0: no limit" },
+      .help = "most bytes per second from one agent, artifacts included; 0: no limit" },
     { .name = "total-rate",
       .type = MRD_OPT_SIZE,
       AT(total_rate),
@@ -312,7 +313,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX / 2,
       ENV("TOTAL_RATE"),
-      .help = "bytes per second of all; 0: no limit" },
+      .help = "most bytes per second from all agents; 0: no limit" },
     { .name = "node-timeout",
       .type = MRD_OPT_DUR,
       AT(node_timeout),
@@ -321,7 +322,7 @@ static const mrd_opt table[] = {
       .min = 100 * MRD_MS,
       .max = 3600 * MRD_SEC,
       ENV("NODE_TIMEOUT"),
-      .help = "an agent that is silent for so long counts as disconnected" },
+      .help = "an agent that sends nothing for this long counts as disconnected" },
     { .name = "node-forget",
       .type = MRD_OPT_DUR,
       AT(node_forget),
@@ -330,8 +331,8 @@ static const mrd_opt table[] = {
       .min = 100 * MRD_MS,
       .max = 3650 * 86400 * MRD_SEC,
       ENV("NODE_FORGET"),
-      .help = "an agent disconnected for so long is forgotten; until then sessions list it as "
-              "missing" },
+      .help = "an agent that was disconnected for this long is gone; until then sessions list it "
+              "as missing" },
     { .name = "flush-timeout",
       .type = MRD_OPT_DUR,
       AT(flush_timeout),
@@ -340,7 +341,7 @@ static const mrd_opt table[] = {
       .min = 100 * MRD_MS,
       .max = 86400 * MRD_SEC,
       ENV("FLUSH_TIMEOUT"),
-      .help = "how long a stopped session waits for what agents still hold" },
+      .help = "how long a stopped session waits for the events that agents still hold" },
     { .name = "arm-timeout",
       .type = MRD_OPT_DUR,
       AT(arm_timeout),
@@ -349,7 +350,7 @@ static const mrd_opt table[] = {
       .min = 50 * MRD_MS,
       .max = 600 * MRD_SEC,
       ENV("ARM_TIMEOUT"),
-      .help = "how long agents may take to say that they are ready" },
+      .help = "how long agents may take to answer that they are ready" },
     { .name = "lead",
       .type = MRD_OPT_DUR,
       AT(lead),
@@ -379,7 +380,7 @@ static const mrd_opt table[] = {
       .def = "info",
       .arg = "error,warn,info,debug",
       ENV("LOG_LEVEL"),
-      .help = "least level that is logged" },
+      .help = "least severe level that is logged" },
     { .name = "log-json",
       .type = MRD_OPT_BOOL,
       AT(json_log),
@@ -402,7 +403,8 @@ settings_read(settings *s, int argc, char **argv, mrd_why *why)
         (err = mrd_conf_args(table, OPTIONS, s, argc, argv, false, &words, why)) != MRD_OK)
         goto out;
     if (words.n > 0) {
-        err = mrd_why_set(why, MRD_INVALID, 0, "'%s' is no option (see --help)", words.v[0]);
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "unexpected argument '%s' (--help lists the options)", words.v[0]);
         goto out;
     }
     if (s->config != NULL) { /* below environment and command line: those are applied once more */
@@ -430,7 +432,10 @@ address_check(const settings *s, const char *name, const char *address, bool sec
     if (s->insecure || secured)
         return MRD_OK;
     if (mrd_url_parse(address, &url) != MRD_OK)
-        return mrd_why_set(why, MRD_INVALID, 0, "--%s %s is no address", name, address);
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "--%s '%s' is not an address: expected tcp://HOST:PORT or tls+tcp://HOST:PORT", name,
+            address);
     if (mrd_url_is(&url, "inproc") || mrd_url_is(&url, "ipc") || mrd_url_is_loopback(&url))
         return MRD_OK;
     return mrd_why_set(

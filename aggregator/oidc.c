@@ -115,8 +115,8 @@ settings_read(mrd_oidc *o, const char *path, mrd_why *why)
     if (o->user_claim == NULL && o->uid_claim == NULL && o->roles_claim == NULL &&
         !o->service_accounts)
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "%s: say what makes somebody of a token: user-claim, uid-claim, "
-                           "roles-claim or service-accounts",
+                           "%s: name the claim that identifies a user or a role: user-claim, "
+                           "uid-claim, roles-claim or service-accounts",
                            path);
     return MRD_OK;
 }

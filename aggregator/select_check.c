@@ -39,8 +39,9 @@ check_numbers(const mrd_strlist *list, const char *what, mrd_why *why)
         int64_t v;
 
         if (mrd_num_i64(mrd_str_of(list->v[i]), &v) != MRD_OK || v < 0)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%.64s' is no %s: write a number from 0 on",
-                               list->v[i], what);
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "'%.64s' is not a %s: expected a number from 0 on", list->v[i],
+                               what);
     }
     return MRD_OK;
 }
@@ -63,7 +64,7 @@ check_sources(const mrd_strlist *list, mrd_why *why)
             continue;
         mrd_near_text(word, known, MRD_COUNT(known), "", near);
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "'%.64s' is no source of events%s (neuron_rt, neuron_hw, nrt_api, "
+                           "'%.64s' is not a source of events%s (neuron_rt, neuron_hw, nrt_api, "
                            "annotation, ...: docs/cli.md)",
                            word, near);
     }

@@ -90,8 +90,8 @@ unknown(const char *word, const char *const *names, size_t n, mrd_why *why)
 
     mrd_near_text(word, names, n, "", near);
     return mrd_why_set(why, MRD_INVALID, 0,
-                       "'%.64s' is no event type of the Neuron runtime%s%s =%.64s chooses events "
-                       "of any other name, as a program's own",
+                       "'%.64s' is not an event type of the Neuron runtime%s%s =%.64s selects "
+                       "events by any other name, such as a program's own spans",
                        word, near, *near == '\0' ? ";" : "", word);
 }
 
@@ -117,7 +117,7 @@ mrd_types_check(const char *const *words, size_t n, const char *const *more, siz
         const char *word = words[i] + (words[i][0] == '^');
 
         if (*word == '\0' || strcmp(word, "=") == 0)
-            err = mrd_why_set(why, MRD_INVALID, 0, "'%s' wants an event type behind it", words[i]);
+            err = mrd_why_set(why, MRD_INVALID, 0, "'%s' needs an event type after it", words[i]);
         else if (*word != '=' && !is_in(word, names, n_names))
             err = unknown(word, names, n_names, why);
     }

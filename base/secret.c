@@ -29,8 +29,8 @@ mrd_secret_check(const char *what, const char *path, mrd_why *why)
 
     if (stat(path, &st) != 0 && looks_like_secret(path))
         return mrd_why_set(why, MRD_NOTFOUND, 0,
-                           "the name of a %s is wanted, not what is in it: everybody on this "
-                           "machine can read a command line",
+                           "expected the name of a %s, not its content: every user of this machine "
+                           "can read a command line",
                            what);
     if (stat(path, &st) != 0)
         return mrd_why_set(why, errno == EACCES ? MRD_DENIED : MRD_NOTFOUND, errno, "%s %s", what,

@@ -34,9 +34,9 @@ mrd_user_find(const char *text, mrd_user *ret_user, mrd_why *why)
     } else if (mrd_num_u64(number, &uid) == MRD_OK) {
         gid = uid;
         if (colon != NULL && mrd_num_u64(mrd_str_of(colon + 1), &gid) != MRD_OK)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no UID:GID", text);
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a UID:GID", text);
         if (uid > UINT32_MAX - 1 || gid > UINT32_MAX - 1)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no UID:GID", text);
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a UID:GID", text);
         u.uid = (uid_t) uid;
         u.gid = (gid_t) gid;
     } else {

@@ -133,7 +133,7 @@ choose(nrt_sys_trace_config_t *config, char why[300])
     bool core[MRD_CONTROL_CORES] = { false }, any = true;
 
     if (list != NULL && *list != '\0' && !mrd_control_cores(list, &any, core)) {
-        snprintf(why, 300, FILTER_NC ": '%.100s' is no list of cores: write 0,2,4-7", list);
+        snprintf(why, 300, FILTER_NC ": '%.100s' is not a list of cores: write 0,2,4-7", list);
         return why;
     }
     if (!any)

@@ -297,7 +297,7 @@ mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *opts,
     int fd;
 
     if (!mrd_ring_name_parse(base == NULL ? file_name : base + 1, &want))
-        return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no name of a ring", file_name);
+        return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not the name of a ring", file_name);
     /* NONBLOCK: a fifo of that name must not hang the agent */
     fd = openat(dir_fd, file_name,
                 (peek ? O_RDONLY : O_RDWR) | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC | O_NOCTTY);
@@ -433,7 +433,7 @@ mrd_ring_remove_stale(int dir_fd, const char *file_name, const char *proc_dir, m
 
     base = base == NULL ? file_name : base + 1;
     if (!mrd_ring_name_parse(base, &name))
-        return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no name of a ring", file_name);
+        return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not the name of a ring", file_name);
     if (fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
         return errno == ENOENT ? MRD_OK : mrd_why_set(why, MRD_IO, errno, "%s", file_name);
     if (!mrd_ring_boot_id(id.proc_dir, boot) || memcmp(boot, name.boot_id, 16) == 0) {

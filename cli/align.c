@@ -408,8 +408,8 @@ describe_unit(mrd_alignment *a, const mrd_coll_solution *sol, uint32_t u)
         return;
     }
     if (p->segment_count > 1)
-        snprintf(segments, sizeof(segments), " in %zu segments, for its clock did not run straight",
-                 p->segment_count);
+        snprintf(segments, sizeof(segments),
+                 " in %zu segments, because the rate of its clock changed", p->segment_count);
     mrd_catalog_note(
         a->cat,
         MRD_STR_FMT ": %zu collectives matched%s, drift %.1f ppm, ends off by %s in the median, "

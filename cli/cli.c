@@ -104,8 +104,8 @@ mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
         else if (words.n < f->min_words)
             fprintf(stderr, "meridian %s: %s\n", argv[0], f->wants);
         else if (words.n > f->max_words)
-            fprintf(stderr, "meridian %s: '%s' is one word too many (--help)\n", argv[0],
-                    words.v[f->max_words]);
+            fprintf(stderr, "meridian %s: unexpected argument '%s' (--help shows the usage)\n",
+                    argv[0], words.v[f->max_words]);
         else
             status = f->run(f->self == NULL ? f->settings : f->self, &words);
     }

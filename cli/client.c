@@ -62,14 +62,14 @@ check_server(const char *server, bool token, const mrd_client_options *o, mrd_wh
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--server '%s': expected http://HOST:PORT or https://HOST:PORT", server);
     if (mrd_url_parse(server, &url) != MRD_OK || url.host.len == 0)
-        return mrd_why_set(why, MRD_INVALID, 0, "--server '%s' is no address", server);
+        return mrd_why_set(why, MRD_INVALID, 0, "--server '%s' is not an address", server);
     if (url.has_user)
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "--server: a name or password does not belong into the address; the "
+                           "--server: the address may not contain a name or password; the "
                            "aggregator takes tokens (--token-file)");
     if (token && !o->insecure && !mrd_url_is_loopback(&url) && mrd_url_is(&url, "http"))
         return mrd_why_set(why, MRD_AUTH, 0,
-                           "%s would get the token unencrypted: use https://, or --insecure",
+                           "the token would be sent to %s unencrypted: use https://, or --insecure",
                            server);
     return MRD_OK;
 }
@@ -134,12 +134,13 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
 
     switch (code) {
     case CURLE_COULDNT_CONNECT:
-        return mrd_why_set(
-            why, MRD_NET, 0,
-            "nobody answers at %s: is meridian-aggregator running, and is --server right?",
-            c->server);
+        return mrd_why_set(why, MRD_NET, 0,
+                           "cannot connect to the aggregator at %s: check that meridian-aggregator "
+                           "runs there, and --server",
+                           c->server);
     case CURLE_COULDNT_RESOLVE_HOST:
-        return mrd_why_set(why, MRD_NET, 0, "the host of %s is unknown (--server)", c->server);
+        return mrd_why_set(why, MRD_NET, 0, "the host name in %s cannot be resolved (--server)",
+                           c->server);
     case CURLE_OPERATION_TIMEDOUT:
         return mrd_why_set(why, MRD_TIMEOUT, 0, "%s did not answer in time (--timeout)", c->server);
     case CURLE_PEER_FAILED_VERIFICATION:
@@ -149,10 +150,11 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
             "the certificate of %s is not trusted (--ca-file names the authority): %s", c->server,
             detail);
     case CURLE_GOT_NOTHING:
-        return mrd_why_set(why, MRD_NET, 0, "%s hangs up without an answer%s", c->server,
-                           strncmp(c->server, "http://", 7) == 0 ? ": is it https:// there?" : "");
+        return mrd_why_set(why, MRD_NET, 0, "%s closed the connection without an answer%s",
+                           c->server,
+                           strncmp(c->server, "http://", 7) == 0 ? ": does it need https://?" : "");
     case CURLE_SSL_CONNECT_ERROR:
-        return mrd_why_set(why, MRD_AUTH, 0, "%s: %s: is it http:// there?", c->server, detail);
+        return mrd_why_set(why, MRD_AUTH, 0, "%s: %s: does it need http://?", c->server, detail);
     case CURLE_ABORTED_BY_CALLBACK:
         return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
     case CURLE_WRITE_ERROR:
@@ -160,8 +162,8 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
     case CURLE_UNSUPPORTED_PROTOCOL: /* no line of HTTP came */
     case CURLE_WEIRD_SERVER_REPLY:
         return mrd_why_set(why, MRD_NET, 0,
-                           "what answers at %s speaks no HTTP: is --server the aggregator's "
-                           "--http-listen (port 7780 by default)?",
+                           "%s did not answer with HTTP: --server must be the aggregator's "
+                           "--http-listen address (port 7780 by default)",
                            c->server);
     default:
         return mrd_why_set(why, MRD_NET, 0, "%s: %s", c->server, detail);
@@ -215,11 +217,11 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
         MRD_OK)
         detail = mrd_json_str(doc, "detail", mrd_json_str(doc, "title", NULL));
     if (status == 401 && c->headers == NULL)
-        mrd_why_set(
-            why, err, 0,
-            "%s wants a token: --token-file FILE or MERIDIAN_TOKEN_FILE; of a job's owner it is "
-            "in /run/meridian/owner/UID on the job's nodes",
-            c->server);
+        mrd_why_set(why, err, 0,
+                    "%s requires a token: --token-file FILE or MERIDIAN_TOKEN_FILE; a job's owner "
+                    "finds one "
+                    "in /run/meridian/owner/UID on the job's nodes",
+                    c->server);
     else if (detail != NULL)
         mrd_why_set(why, err, 0, "%s", detail);
     else

@@ -223,9 +223,9 @@ certs_agent(settings *set, const char *instance, mrd_why *why)
     mrd_err err;
 
     if (!plain_name(instance))
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "'%s' is no instance id: letters, digits, '.', '-' and '_', at most 64",
-                           instance);
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "'%s' is not an instance id: letters, digits, '.', '-' and '_', at most 64", instance);
     mrd_buf_fmt(&file, "agent-%s", instance);
     r.file = mrd_buf_cstr(&file);
     if ((err = mrd_pki_issue(&r, false, why)) == MRD_OK &&

@@ -715,8 +715,8 @@ trigger(demo *d, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_cluster_finish(d->client, d->recorder, d->set->timeout, 10 * MRD_SEC, &doc, why);
     if (err == MRD_OK && t == NULL) {
-        printf("trigger     none: no step was told to be " SLOW_STEP " x slower than its median "
-               "by all nodes; the machine is too busy, try again\n");
+        printf("trigger     none: not every node reported a step " SLOW_STEP
+               " x slower than its median; the machine is too busy, try again\n");
         d->incomplete = true;
     } else if (err == MRD_OK && (err = fetch_window(d, t, why)) == MRD_OK) {
         printf("trigger     %" PRId64 " nodes kept the same window, %s to %s, because: ",

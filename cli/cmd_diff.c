@@ -112,7 +112,7 @@ session_steps(settings *set, const char *word, FILE *to, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_cluster_print_profile(client, id, "steps-json", &whole, to, why);
     if (err != MRD_OK && doc == NULL)
-        mrd_why_prefix(why, err, "'%s' is no file here, and as a session", word);
+        mrd_why_prefix(why, err, "there is no file '%s', and as a session", word);
     mrd_json_free(doc);
     mrd_client_close(client);
     return err;
@@ -242,10 +242,9 @@ print_verdict(const settings *set, const mrd_diff *d)
     if (d->by_call)
         return;
     if (is->drifts) {
-        printf(
-            "\nThe steps of a run drift (%s and %s in the mean): a difference cannot be told from "
-            "that with fewer than %d runs a side (--base, --new).\n",
-            time_text(is->base, a), time_text(is->now, b), MRD_COMPARE_RUNS);
+        printf("\nThe steps of a run drift (%s and %s in the mean): a difference cannot be "
+               "distinguished from that with fewer than %d runs a side (--base, --new).\n",
+               time_text(is->base, a), time_text(is->now, b), MRD_COMPARE_RUNS);
         return;
     }
     if (isinf(d->step.half)) {
@@ -351,7 +350,7 @@ print_ranks(const mrd_diff *d)
 
         if (r->differs)
             printf("Rank %" PRId64
-                   " changed otherwise than all together: %+.1f %% (all: %+.1f %%)\n",
+                   " changed differently from all ranks together: %+.1f %% (all: %+.1f %%)\n",
                    r->rank, percent(r->is.change, r->is.base),
                    percent(d->step.is.change, d->step.is.base));
     }

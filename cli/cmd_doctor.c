@@ -29,7 +29,7 @@ static const mrd_opt table[] = {
       .letter = 'q',
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, quiet),
-      .help = "only what is not fine" },
+      .help = "show warnings and failures only" },
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = "The agent's settings: " text },
 #define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
     { name,                                                                                        \
@@ -126,8 +126,8 @@ settings_read(settings *set, int argc, char **argv, bool *ret_done)
 
     if (err == MRD_OK && !*ret_done) {
         if (words.n > 0)
-            err =
-                mrd_why_set(&why, MRD_INVALID, 0, "'%s' is one word too many (--help)", words.v[0]);
+            err = mrd_why_set(&why, MRD_INVALID, 0,
+                              "unexpected argument '%s' (--help shows the usage)", words.v[0]);
         if (err == MRD_OK)
             err = env_file_read(first.env_file == NULL ? standard : first.env_file,
                                 first.env_file != NULL, &why);

@@ -127,10 +127,9 @@ models(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     }
     if (err != MRD_OK)
         return err;
-    mrd_cluster_print_list(
-        doc, "models", set->client.json, columns, MRD_COUNT(columns), put_row,
-        "no model is known: programs that run with libmeridian say what they load "
-        "(MERIDIAN_CAPTURE with \"models\")");
+    mrd_cluster_print_list(doc, "models", set->client.json, columns, MRD_COUNT(columns), put_row,
+                           "no model is known: programs report the models that they load when they "
+                           "run with libmeridian and \"models\" in MERIDIAN_CAPTURE");
     if (mrd_json_int(doc, "left_out", 0) > 0) {
         fprintf(stderr, "meridian models: %lld loads are not listed: a node lists at most 512\n",
                 (long long) mrd_json_int(doc, "left_out", 0));

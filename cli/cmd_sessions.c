@@ -17,7 +17,7 @@ typedef struct {
     }
 
 static const mrd_opt table[] = {
-    { .type = MRD_OPT_HEAD, .help = "Which (all that are given must fit)" },
+    { .type = MRD_OPT_HEAD, .help = "Filters (a session must match all that are given)" },
     FILTER(job, "job", "ID", "of this job, or task of an array: 4711, 4711_3"),
     FILTER(job_name, "job-name", "NAME", "of jobs of this name"),
     FILTER(user, "user", "NAME", "of this user's jobs"),
@@ -30,7 +30,7 @@ static const mrd_opt table[] = {
     FILTER(label, "label", "KEY=VALUE", "of pods with this label"),
     FILTER(state, "state", "STATE", "in this state: recording, complete, failed, ..."),
     FILTER(name, "name", "TEXT", "of this name"),
-    FILTER(search, "search", "LETTERS", "these letters anywhere in their names"),
+    FILTER(search, "search", "LETTERS", "whose names contain this text"),
     { .type = MRD_OPT_HEAD, .help = "And then" },
     { .name = "delete",
       .type = MRD_OPT_BOOL,
@@ -154,8 +154,8 @@ sessions(void *self, mrd_client *client, const char *word, int *ret_status, mrd_
     (void) word;
     if (set->delete &&!filtered) {
         *ret_status = MRD_EXIT_USAGE;
-        err =
-            mrd_why_set(why, MRD_INVALID, 0, "--delete wants to be told which: --job, --user, ...");
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "--delete needs at least one filter: --job, --user, ...");
     } else {
         err = mrd_client_call(client, set->delete ? "DELETE" : "GET", mrd_buf_cstr(&path), NULL,
                               &doc, why);
@@ -170,7 +170,7 @@ sessions(void *self, mrd_client *client, const char *word, int *ret_status, mrd_
     else
         mrd_cluster_print_list(doc, "sessions", set->client.json, columns, MRD_COUNT(columns),
                                put_row,
-                               filtered ? "no session fits"
+                               filtered ? "no session matches"
                                         : "no session yet: `meridian record --duration 30s` makes "
                                           "one");
     if (set->delete &&mrd_json_size(mrd_json_get(doc, "left")) > 0)

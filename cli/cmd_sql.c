@@ -216,9 +216,9 @@ attach(sqlite3 *db, size_t i, const char *word, mrd_why *why)
     if (sqlite3_prepare_v2(db, i == 0 ? "SELECT COUNT(*) FROM p0.strings" : "SELECT 1", -1, &st,
                            NULL) != SQLITE_OK ||
         sqlite3_step(st) != SQLITE_ROW)
-        err =
-            mrd_why_set(why, MRD_FORMAT, 0, "'%s' is no profile that Meridian wrote as SQLite: %s",
-                        path, sqlite3_errmsg(db));
+        err = mrd_why_set(why, MRD_FORMAT, 0,
+                          "'%s' is not a profile that Meridian wrote as SQLite: %s", path,
+                          sqlite3_errmsg(db));
     sqlite3_finalize(st);
     return err;
 }
@@ -489,7 +489,7 @@ run(void *self, const mrd_strlist *words)
         return MRD_EXIT_OK;
     }
     if (words->n == 0 || (words->n == 1 && !set->print)) {
-        fprintf(stderr, "meridian sql: wants a query and a profile (--help shows examples)\n");
+        fprintf(stderr, "meridian sql: give a query and a profile (--help shows examples)\n");
         return MRD_EXIT_USAGE;
     }
     err = find_query(words->v[0], &sql, &why);

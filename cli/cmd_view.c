@@ -38,11 +38,11 @@ static const mrd_opt table[] = {
     { .name = "ignore-system-profile",
       .type = MRD_OPT_BOOL,
       AT(ignore_system),
-      .help = "leave the system profile out" },
+      .help = "do not read the system profile" },
     { .name = "ignore-device-profile",
       .type = MRD_OPT_BOOL,
       AT(ignore_device),
-      .help = "leave device profiles out" },
+      .help = "do not read device profiles" },
     { .name = "vendor-tool",
       .type = MRD_OPT_STR,
       AT(vendor_tool),
@@ -73,16 +73,13 @@ static const mrd_opt table[] = {
 };
 
 static const char more[] =
-    "Examples\n"
-    "  meridian view -d ./output                      a capture directory of one or many nodes\n"
-    "  meridian view rank*.json.gz -o merged          framework traces of several ranks\n"
-    "  meridian view -d ./output --output-format json,summary-text \\\n"
-    "      --system-trace-filter-event-type ^nrt_tensor_free --start 2s --end 4s\n"
-    "\n"
-    "Kinds of input are recognised by content: Trace Event JSON (Kineto, JAX, Chrome), runtime "
-    "system\n"
-    "trace JSON, exported system and device profile JSON, neuron-monitor reports; plain, gzip or "
-    "zstd.\n";
+    "Examples\n  meridian view -d ./output                      a capture directory of one or many "
+    "nodes\n  meridian view rank*.json.gz -o merged          framework traces of several ranks\n  "
+    "meridian view -d ./output --output-format json,summary-text \\\n      "
+    "--system-trace-filter-event-type ^nrt_tensor_free --start 2s --end 4s\n\nKinds of input are "
+    "recognised by content: Trace Event JSON (Kineto, JAX, Chrome), XSpace\n(.xplane.pb), runtime "
+    "system trace JSON, exported system and device profile JSON, neuron-monitor\nreports; plain, "
+    "gzip or zstd.\n";
 
 /* Bytes of all files below path, for the progress line; 0 when it cannot be told. */
 static uint64_t

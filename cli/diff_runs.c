@@ -73,7 +73,8 @@ mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why 
         (!r->by_call && strcmp(unit, "step") != 0)) {
         run_fini(r);
         return mrd_why_set(why, MRD_TYPE, 0,
-                           "'%s' is no steps.json (the output format steps-json writes one)", what);
+                           "'%s' is not a steps.json (the output format steps-json writes one)",
+                           what);
     }
     if (r->label == NULL || count_steps(r) != MRD_OK) {
         run_fini(r);

@@ -103,7 +103,7 @@ mrd_doctor_wall(mrd_doctor *d)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "run chrony (on EC2 with `server 169.254.169.123`): certificates and "
                        "sessions before the first probe depend on it",
-                       "nothing keeps the wall clock right; profiles are aligned all the same");
+                       "no service sets the wall clock; profiles are aligned nevertheless");
     else
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
                        "the wall clock is kept; the kernel's bound of its error is %ld us",

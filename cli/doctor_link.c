@@ -65,7 +65,7 @@ mrd_doctor_spool(mrd_doctor *d)
     mrd_cli_size((uint64_t) d->agent->spool_bytes, bound);
     if ((lost = mrd_spool_damage_in(d->agent->spool_dir)) > 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
-                       "find out who cleans up there, or another --spool-dir",
+                       "find out what removes files there, or use another --spool-dir",
                        "%" PRIu64 " event%s went with the spool %s, which was cut or removed "
                        "while no agent ran (spool-damaged)",
                        lost, mrd_plural(lost), d->agent->spool_dir);
@@ -134,8 +134,7 @@ own_certificate(mrd_doctor *d)
     if (v.error[0] != '\0' && v.seconds >= 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
-                       "the authorities in %s do not vouch for %s: %s", a->tls_ca, a->tls_cert,
-                       v.error);
+                       "no authority in %s has signed %s: %s", a->tls_ca, a->tls_cert, v.error);
     if (!mrd_cert_named(v.names, '\n', d->node.instance_id))
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "meridian certs agent with this node's id, or --instance-id",
@@ -157,7 +156,7 @@ mrd_doctor_tls(mrd_doctor *d)
     }
     if (a->tls_ca == NULL)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "--tls-ca FILE (ca.pem of `meridian certs init`)",
-                       "the authority to trust is not given");
+                       "the trusted authority is not given");
     else if (mrd_pki_examine(NULL, a->tls_ca, NULL, &v, &why) != MRD_OK)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy ca.pem here and make it readable", "%s",
                        why.text);
@@ -183,10 +182,10 @@ mrd_doctor_token(mrd_doctor *d)
                        "the token in %s has fewer than %d characters", d->agent->token_file,
                        TOKEN_LEAST);
     else
-        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
-                       "token file %s is private; whether the aggregator knows it, its welcome "
-                       "shows (agent's log)",
-                       d->agent->token_file);
+        mrd_doctor_say(
+            d, MRD_DOCTOR_OK, NULL,
+            "token file %s is private; the agent's log shows whether the aggregator accepts it",
+            d->agent->token_file);
     mrd_secret_free(token);
 }
 
@@ -252,7 +251,8 @@ reach(mrd_doctor *d, const char *what, const char *url)
                    : err == ETIMEDOUT  ? "let TCP to this port through (security group, "
                                          "NetworkPolicy, firewall)"
                                        : NULL,
-                   "%s %s: %s", what, url, err == ECONNREFUSED ? "nobody listens" : strerror(err));
+                   "%s %s: %s", what, url,
+                   err == ECONNREFUSED ? "no program listens there" : strerror(err));
     return false;
 }
 
@@ -284,7 +284,7 @@ dial(mrd_doctor *d, const mrd_link_options *options)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED,
                        "does the address belong to meridian-aggregator's data port, and is it "
                        "tls+tcp:// there?",
-                       "%s takes the connection and does not answer", options->data_url);
+                       "%s accepts the connection and does not answer", options->data_url);
     mrd_link_close(link);
 }
 
@@ -331,8 +331,8 @@ mrd_doctor_metrics(mrd_doctor *d)
     }
     snprintf(port, sizeof(port), "%" PRId64, d->agent->metrics_port);
     if (getaddrinfo(d->agent->metrics_address, port, &hints, &at) != 0) {
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "a numeric one", "--metrics-address %s is no address",
-                       d->agent->metrics_address);
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "a numeric one",
+                       "--metrics-address %s is not an address", d->agent->metrics_address);
         return;
     }
     if ((fd = socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0)) >= 0)

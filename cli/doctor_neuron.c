@@ -136,19 +136,19 @@ say_fit(mrd_doctor *d, const char *path)
         !release_of(driver_text, &driver) || !runtime_release(path, runtime_text, &runtime))
         return;
     if (!before(runtime, 2, 32) && before(driver, 2, 27))
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "update aws-neuronx-dkms",
-                       "runtime %s does not start on driver %s: from 2.32 on it wants driver 2.27 "
-                       "or newer",
-                       runtime_text, driver_text);
+        mrd_doctor_say(
+            d, MRD_DOCTOR_FAILED, "update aws-neuronx-dkms",
+            "runtime %s does not start on driver %s: from 2.32 on it requires driver 2.27 or newer",
+            runtime_text, driver_text);
     else if (!before(driver, 2, 29) && before(runtime, 2, 33))
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "update aws-neuronx-runtime-lib",
-                       "runtime %s does not start on driver %s: from 2.29 on the driver wants "
+                       "runtime %s does not start on driver %s: from 2.29 on the driver requires "
                        "runtime 2.33 or newer",
                        runtime_text, driver_text);
     else if (!before(runtime, 2, 35) && before(driver, 2, 31))
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "update aws-neuronx-dkms",
                        "runtime %s on driver %s: profiles of transfers, casts and computations of "
-                       "tensors want driver 2.31",
+                       "tensors require driver 2.31",
                        runtime_text, driver_text);
     else
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "runtime %s and driver %s fit each other",

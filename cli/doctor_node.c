@@ -135,9 +135,9 @@ mrd_doctor_process(mrd_doctor *d)
         closedir(dir);
     d->agent_runs = n > 0;
     if (n == 0) {
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
-                       "start it: systemctl start meridian-agent, or the DaemonSet",
-                       "no meridian-agent runs here: rings fill and count what does not fit");
+        mrd_doctor_say(
+            d, MRD_DOCTOR_WARNING, "start it: systemctl start meridian-agent, or the DaemonSet",
+            "no meridian-agent runs here: rings fill up, then events are lost and counted");
         return;
     }
     if (n > 1) {
@@ -155,7 +155,7 @@ mrd_doctor_process(mrd_doctor *d)
                        "give it these capabilities (deploy/systemd), or accept that it serves its "
                        "own user only",
                        "meridian-agent (pid %s, uid %" PRIu64
-                       ") has not %s: processes of other users stay unseen",
+                       ") has not %s: it cannot read the rings of other users' processes",
                        pids, uid, missing);
 }
 
@@ -246,12 +246,12 @@ mrd_doctor_rings(mrd_doctor *d)
                        "allow the agent more open files (ulimit -n), give it the rights of "
                        "deploy/systemd, or the same --ring-dir; `meridian nodes` says how many it "
                        "leaves out",
-                       "%u of the rings in %s are read by nobody, though an agent runs",
-                       rings.unread, dir);
+                       "%u of the rings in %s are not read, though an agent runs", rings.unread,
+                       dir);
     if (rings.old > 0)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
-                       "remove them, or let an agent that may do so: it does after 10 s",
-                       "%u of the rings in %s are of another boot: nobody reads them", rings.old,
+                       "remove them, or run an agent that may remove them: it does after 10 s",
+                       "%u of the rings in %s are of another boot and cannot be read", rings.old,
                        dir);
 }
 
@@ -330,8 +330,8 @@ mrd_doctor_containers(mrd_doctor *d)
                          "ptrace read of other processes"
                        : "run the doctor as the agent runs; the agent needs CAP_SYS_PTRACE and "
                          "CAP_DAC_OVERRIDE (deploy/systemd, deploy/k8s)",
-                   "%u processes keep their root to themselves%s%s: rings in their containers stay "
-                   "unseen",
+                   "the root folders of %u processes cannot be read%s%s: rings in their containers "
+                   "are not recorded",
                    denied, missing[0] == '\0' ? "" : ", this user has not ", missing);
 }
 
@@ -359,9 +359,10 @@ mrd_doctor_limits(mrd_doctor *d)
                        text);
     if (mrd_file_line(mrd_doctor_proc(d, "/self/attr/current", path), text, sizeof(text)) &&
         strstr(text, "(enforce)") != NULL)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING,
-                       "if rings stay unseen, run the agent unconfined or allow it `ptrace (read)`",
-                       "AppArmor confines this process: %s", text);
+        mrd_doctor_say(
+            d, MRD_DOCTOR_WARNING,
+            "if the agent does not find rings, run it unconfined or allow it `ptrace (read)`",
+            "AppArmor confines this process: %s", text);
     if (mrd_file_line(mrd_doctor_proc(d, "/sys/kernel/perf_event_paranoid", path), text,
                       sizeof(text)))
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,

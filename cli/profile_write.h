@@ -48,7 +48,7 @@ typedef struct {
           .offset = offsetof(settings, member.dir),                                                \
           .def = "profile",                                                                        \
           .arg = "DIR",                                                                            \
-          .help = "where the results go" },                                                        \
+          .help = "folder of the results" },                                                       \
         { .name = "force",                                                                         \
           .type = MRD_OPT_BOOL,                                                                    \
           .offset = offsetof(settings, member.force),                                              \

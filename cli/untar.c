@@ -133,7 +133,7 @@ take_entry(untar *u, bool *ret_end, mrd_why *why)
     snprintf(name, sizeof(name), "%.*s%s%.*s", (int) n, (const char *) head + 345, n > 0 ? "/" : "",
              (int) strnlen((const char *) head, 100), (const char *) head);
     if (head[156] != '0' || !name_fine(name))
-        return bad(u, MRD_CORRUPT, "an entry that is no plain file of this folder", why);
+        return bad(u, MRD_CORRUPT, "an entry that is not a plain file of this folder", why);
     return take_file(u, name, size, why);
 }
 

@@ -28,12 +28,12 @@ typedef struct {
           .offset = offsetof(settings, member.align),                                              \
           .def = "none",                                                                           \
           .arg = "none,collectives",                                                               \
-          .help = "bring the clocks of processes together by the ends of matched collectives" },   \
+          .help = "align the clocks of processes by the ends of matched collectives" },            \
     {                                                                                              \
         .name = "align-trust", .type = MRD_OPT_DUR, .offset = offsetof(settings, member.trust),    \
         .def = "0", .max = 86400 * MRD_SEC, .arg = "DURATION",                                     \
-        .help = "clocks agree within this before alignment: tells repeated collectives apart "     \
-                "where a file begins later than another (default: clocks are not believed)"        \
+        .help = "assume that the clocks agree within this before alignment, to tell repeated "     \
+                "collectives apart where one file begins later than another (0: no assumption)"    \
     }
 #define MRD_VIEW_RESOURCE_ROWS(settings, member)                                                   \
     { .type = MRD_OPT_HEAD, .help = "Resources" },                                                 \
@@ -48,7 +48,8 @@ typedef struct {
           .help = "events held in memory; more go to disk" },                                      \
     {                                                                                              \
         .name = "spill-dir", .type = MRD_OPT_STR, .offset = offsetof(settings, member.spill_dir),  \
-        .arg = "DIR", .env = "TMPDIR", .help = "where events go that do not fit (default /tmp)"    \
+        .arg = "DIR", .env = "TMPDIR",                                                             \
+        .help = "folder for events that do not fit into memory (default /tmp)"                     \
     }
 
 /* Files and folders in `words` (those of options->dirs too). Errors are printed in the name of

@@ -102,7 +102,7 @@ add_counter(fake *f, mrd_str rest, unsigned line, mrd_why *why)
         s->unknown[s->n] = unknown;
         s->v[s->n] = 0;
         if (!unknown && mrd_num_double(word, &s->v[s->n]) != MRD_OK)
-            return bad(why, line, "a value is no number");
+            return bad(why, line, "a value is not a number");
         s->n++;
     }
     return s->n > 0 ? MRD_OK : bad(why, line, "a counter needs a value");

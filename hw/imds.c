@@ -127,8 +127,9 @@ read_items(request *r, mrd_imds *got, mrd_why *why)
             break; /* who we are is known; the rest is a courtesy */
     }
     if (!plain_id(got->instance_id))
-        return mrd_why_set(why, MRD_FORMAT, 0, "instance metadata at %s: '%.32s' is no instance id",
-                           r->endpoint, got->instance_id);
+        return mrd_why_set(why, MRD_FORMAT, 0,
+                           "instance metadata at %s: '%.32s' is not an instance id", r->endpoint,
+                           got->instance_id);
     return MRD_OK;
 }
 
@@ -167,7 +168,7 @@ mrd_imds_read(const char *endpoint, mrd_dur_ns timeout, mrd_imds *ret_imds, mrd_
         memcpy(r.token, r.value, sizeof(r.token));
         err = read_items(&r, &got, why);
     } else if (err == MRD_NOTFOUND) {
-        err = mrd_why_set(why, MRD_NET, 0, "%s is no instance metadata service", r.endpoint);
+        err = mrd_why_set(why, MRD_NET, 0, "%s is not an instance metadata service", r.endpoint);
     }
     curl_easy_cleanup(r.curl);
     if (err == MRD_OK)

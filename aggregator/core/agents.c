@@ -20,9 +20,10 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
             "update the older",
             hello->instance_id, hello->release, hello->wire_major, MRD_WIRE_MAJOR);
     if (!mrd_instance_id_valid(mrd_str_of(hello->instance_id)))
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "'%.200s' is no instance id: 1 to 128 letters, digits, '.', '_' or '-'",
-                           hello->instance_id);
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "'%.200s' is not an instance id: 1 to 128 letters, digits, '.', '_' or '-'",
+            hello->instance_id);
     if (msg->frame.agent != mrd_agent_key(mrd_str_of(hello->instance_id)))
         return mrd_why_set(why, MRD_CORRUPT, 0, "agent '%s' sends another agent's key",
                            hello->instance_id);
@@ -56,8 +57,9 @@ hello_allowed(mrd_core *c, uint32_t conn, const mrd_msg *msg, mrd_why *why)
     if (known == NULL && !make_room(c)) {
         c->stats.limited[MRD_LIMIT_NODES]++;
         return mrd_why_set(why, MRD_LIMIT, 0,
-                           "agent '%s' is one more than the %lld that --max-nodes allows, and none "
-                           "of them is gone for longer than --node-forget",
+                           "agent '%s' exceeds the %lld nodes that --max-nodes allows, and none of "
+                           "them has been gone for longer than --node-forget: forget one (meridian "
+                           "nodes --forget) or raise --max-nodes",
                            hello->instance_id, (long long) c->limits.max_nodes);
     }
     if (known != NULL && known->run != hello->run && known->conn != conn &&

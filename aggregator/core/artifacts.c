@@ -50,7 +50,7 @@ mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, u
     mrd_core_enter(c, now);
     s = mrd_core_session(c, session);
     if (!mrd_hash_is_valid(o->sha256) || !mrd_artifact_name_is_valid(o->name))
-        return mrd_why_set(why, MRD_INVALID, 0, "the artifact's hash or name is not acceptable");
+        return mrd_why_set(why, MRD_INVALID, 0, "the announced hash or name is not valid");
     if (o->size > ARTIFACT_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the artifact is larger than 1 TiB");
     if (session != 0 && (s == NULL || !mrd_session_is_open(s)))

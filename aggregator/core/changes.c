@@ -80,7 +80,9 @@ mrd_core_change(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, mr
     if ((s = mrd_core_session(c, id)) == NULL)
         mrd_why_set(&why, MRD_NOTFOUND, 0, "there is no such session");
     else if (change(c, s, k, &why) == MRD_OK && mrd_core_await(c, ticket, s, 0) != MRD_OK)
-        mrd_why_set(&why, MRD_LIMIT, 0, "as many commands wait for the disk as may: it is changed");
+        mrd_why_set(&why, MRD_LIMIT, 0,
+                    "too many commands wait for the disk: the session changes, but the answer does "
+                    "not wait for it");
     if (why.err != MRD_OK)
         mrd_core_answer(c, ticket, &why, 0);
     else

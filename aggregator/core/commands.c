@@ -144,9 +144,9 @@ mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
     s->stop_requested = true;
     mrd_session_touch(s);
     if (mrd_core_await(c, ticket, s, 0) != MRD_OK) {
-        mrd_why_set(
-            &why, MRD_LIMIT, 0,
-            "too many commands wait for the disk: the session stops, but nobody waits for it");
+        mrd_why_set(&why, MRD_LIMIT, 0,
+                    "too many commands wait for the disk: the session stops, but the answer does "
+                    "not wait for it");
         mrd_core_answer(c, ticket, &why, 0);
     }
     mrd_session_run(c, s);

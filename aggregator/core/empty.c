@@ -92,7 +92,7 @@ sum(const mrd_session *s)
 }
 
 static const char *
-asked_for(const mrd_select *s)
+selected_by(const mrd_select *s)
 {
     return s->types.n > 0     ? "event types"
            : s->cores.n > 0   ? "cores"
@@ -119,22 +119,22 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
     else if (mrd_session_is_recorder(s) && s->n_triggers == 0)
         snprintf(text, MRD_WHY_MAX, "no trigger asked for a window of this flight recorder");
     else if (all.dropped > 0)
-        snprintf(text, MRD_WHY_MAX, "all there was is lost: %" PRIu64 " event%s", all.dropped,
+        snprintf(text, MRD_WHY_MAX, "all events were lost: %" PRIu64 " event%s", all.dropped,
                  mrd_plural(all.dropped));
     else if (!all.known)
         snprintf(text, MRD_WHY_MAX, "no node sent an event");
     else if (all.processes == 0)
         snprintf(text, MRD_WHY_MAX,
-                 "no process that records was there: is libmeridian.so loaded into the programs "
-                 "(LD_PRELOAD, MERIDIAN_ENABLE=1), and the ring directory that of the agent?");
+                 "no process recorded: check that libmeridian.so is loaded into the programs "
+                 "(LD_PRELOAD, MERIDIAN_ENABLE=1), and that they use the agent's ring directory");
     else if (all.selected == 0)
-        snprintf(text, MRD_WHY_MAX, "of %u process%s none is of the %s asked for", all.processes,
-                 all.processes == 1 ? "" : "es", asked_for(&s->select));
+        snprintf(text, MRD_WHY_MAX, "none of %u process%s is of the selected %s", all.processes,
+                 all.processes == 1 ? "" : "es", selected_by(&s->select));
     else if (all.left_out > 0)
-        snprintf(text, MRD_WHY_MAX, "of %" PRIu64 " event%s none is of the %s asked for",
-                 all.left_out, mrd_plural(all.left_out), asked_for(&s->select));
+        snprintf(text, MRD_WHY_MAX, "none of %" PRIu64 " event%s is of the selected %s",
+                 all.left_out, mrd_plural(all.left_out), selected_by(&s->select));
     else
-        snprintf(text, MRD_WHY_MAX, "%u process%s there and did nothing that is recorded",
-                 all.selected, all.selected == 1 ? " was" : "es were");
+        snprintf(text, MRD_WHY_MAX, "%u process%s selected and recorded no event", all.selected,
+                 all.selected == 1 ? " was" : "es were");
     return true;
 }

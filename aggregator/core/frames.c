@@ -172,7 +172,7 @@ part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_sess
     if (s == NULL || !mrd_session_is_open(s)) {
         snprintf(text, sizeof(text), "session %s %s", id,
                  s == NULL ? "is not known here (it may have been deleted)"
-                           : "is closed and takes no more events");
+                           : "is closed and accepts no more events");
         refuse(c, ticket, s == NULL ? MRD_NOTFOUND : MRD_STATE, text);
         return NULL;
     }
@@ -205,8 +205,8 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
     uint32_t wait_ms = rate_wait(c, n, len);
 
     if (wait_ms > 0) {
-        ack(c, ticket, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT,
-            "more bytes per second than the aggregator may take", wait_ms);
+        ack(c, ticket, MRD__ACK_STATUS__ACK_SLOW_DOWN, MRD_LIMIT, "the rate limit is reached",
+            wait_ms);
         return false;
     }
     if (c->store_gone || (c->disk_full && !is_spared(c, f, len))) {

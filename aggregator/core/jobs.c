@@ -49,10 +49,11 @@ row_of(mrd_str word)
 static mrd_err
 not_allowed(const mrd_core *c, mrd_str word, mrd_why *why)
 {
-    return mrd_why_set(why, MRD_DENIED, 0,
-                       "'" MRD_STR_FMT "' may not be asked for by a job here: allowed is %s "
-                       "(--job-allow)",
-                       MRD_STR_ARG(word), c->limits.job_allow);
+    return mrd_why_set(
+        why, MRD_DENIED, 0,
+        "'" MRD_STR_FMT
+        "' may not be requested by a job here: allowed is %s (--job-allow of the aggregator)",
+        MRD_STR_ARG(word), c->limits.job_allow);
 }
 
 static mrd_err
@@ -75,8 +76,8 @@ take_word(const mrd_core *c, mrd_session_params *p, mrd_str word, bool *ret_off,
         row = row_of(MRD_STR("mode"));
     } else if ((row = row_of(key)) == NULL || eq == NULL) {
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "'" MRD_STR_FMT "' is no option of a session: stream, recorder, off, or "
-                           "an option of `meridian start` with its value",
+                           "'" MRD_STR_FMT "' is not an option of a session: use stream, recorder, "
+                           "off, or an option of `meridian start` with its value",
                            MRD_STR_ARG(word));
     }
     if (!is_allowed(c->limits.job_allow, key))
@@ -108,7 +109,7 @@ mrd_job_request_check(const mrd_session_request *r, mrd_why *why)
 {
     if (r->params.wait && r->select.jobs.n != 1)
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "to wait for a job say which: one job in select.job");
+                           "waiting for a job needs exactly one job in select.job (--job)");
     return MRD_OK;
 }
 
@@ -305,7 +306,7 @@ begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const mrd_jobid *id, const 
                         "A job that a session waited for is recorded: id=%s job=%s", s->text, key);
     }
     if (s == NULL && strcmp(m->request, MRD_JOB_UNASKED) == 0)
-        return mrd_why_set(why, MRD_CANCELLED, 0, "nobody asks for it");
+        return mrd_why_set(why, MRD_CANCELLED, 0, "no session waits for this job");
     if (s == NULL && (err = make(c, id, m, key, &s, why)) != MRD_OK)
         return err;
     if ((err = join(c, s, n, id, m, why)) != MRD_OK)

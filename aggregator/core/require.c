@@ -119,10 +119,10 @@ add_remedy(const mrd_session *s, unsigned armed, unsigned missing, mrd_buf *to)
         return;
     for (size_t i = 0; i < s->n_parts && away == NULL; i++)
         away = s->parts[i]->state == MRD_PART_MISSING ? s->parts[i]->instance_id : NULL;
-    mrd_buf_fmt(to, ". Go on without: --require %u or any", armed);
+    mrd_buf_fmt(to, ". To start without the others: --require %u or any", armed);
     if (away != NULL)
-        mrd_buf_fmt(to, "; who will not come back: meridian nodes --forget %s%s", away,
-                    missing > 1 ? ",..." : "");
+        mrd_buf_fmt(to, "; to forget a node that will not come back: meridian nodes --forget %s%s",
+                    away, missing > 1 ? ",..." : "");
 }
 
 static void

@@ -43,11 +43,12 @@ mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX])
 {
     text[0] = '\0';
     say(text, u->rings_beyond, "ring was", "rings were",
-        "not read, and no count has its events: allow the agent more open files (ulimit -n)");
+        "not read, and the events in it are not counted: allow the agent more open files (ulimit "
+        "-n)");
     say(text, u->rings_held, "ring is", "rings are",
-        "read by another agent of the node: one is enough");
+        "read by another agent of the node: run one agent per node");
     say(text, u->rings_other_boot, "ring is", "rings are",
-        "of another boot, and nobody can read them: remove them");
+        "of another boot and cannot be read: remove it");
     say(text, u->directories, "capture directory was", "capture directories were",
         "not read: of other users, beyond their user's share, or on a file system that does not "
         "answer (the agent's log names them)");

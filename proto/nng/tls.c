@@ -108,8 +108,8 @@ on_verify(int ok, X509_STORE_CTX *store)
     case X509_V_ERR_CERT_NOT_YET_VALID:
         cert_time(X509_get0_notBefore(cert), when);
         snprintf(c->refused, sizeof(c->refused),
-                 "the %s's certificate (%s) is valid from %s on only: is the wall clock of this "
-                 "machine right?",
+                 "the %s's certificate (%s) is valid only from %s on: check the wall clock of this "
+                 "machine",
                  whose, names, when);
         break;
     case X509_V_ERR_HOSTNAME_MISMATCH:
@@ -126,7 +126,7 @@ on_verify(int ok, X509_STORE_CTX *store)
     case X509_V_ERR_DEPTH_ZERO_SELF_SIGNED_CERT:
     case X509_V_ERR_CERT_SIGNATURE_FAILURE:
         snprintf(c->refused, sizeof(c->refused),
-                 "the %s's certificate (%s) is not of an authority in %s", whose, names,
+                 "the %s's certificate (%s) is not signed by an authority in %s", whose, names,
                  c->tls->ca);
         break;
     case X509_V_ERR_CERT_REVOKED:
@@ -135,8 +135,8 @@ on_verify(int ok, X509_STORE_CTX *store)
                  c->tls->ca);
         break;
     default:
-        snprintf(c->refused, sizeof(c->refused), "the %s's certificate (%s) is not taken: %s",
-                 whose, names, X509_verify_cert_error_string(err));
+        snprintf(c->refused, sizeof(c->refused), "the %s's certificate (%s) is rejected: %s", whose,
+                 names, X509_verify_cert_error_string(err));
     }
     return 0;
 }
@@ -149,42 +149,45 @@ explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
         int reason;
         const char *client, *server; /* who logs it */
     } known[] = {
-#define MINE "the aggregator does not take this node's certificate: "
-#define ITS  "an agent does not take this aggregator's certificate: "
+#define MINE "the aggregator rejects this node's certificate: "
+#define ITS  "an agent rejects this aggregator's certificate: "
         { SSL_R_SSLV3_ALERT_CERTIFICATE_EXPIRED, MINE "it has expired (meridian certs renew)",
           ITS "it has expired (meridian certs renew)" },
-        { SSL_R_TLSV1_ALERT_UNKNOWN_CA, MINE "it is not of an authority that the aggregator trusts",
-          ITS "it is not of an authority in the agent's --tls-ca" },
+        { SSL_R_TLSV1_ALERT_UNKNOWN_CA,
+          MINE "it is not signed by an authority that the aggregator trusts",
+          ITS "it is not signed by an authority in the agent's --tls-ca" },
         { SSL_R_SSLV3_ALERT_CERTIFICATE_REVOKED, MINE "it is revoked", ITS "it is revoked" },
         { SSL_R_SSLV3_ALERT_BAD_CERTIFICATE, MINE "it is not valid",
           ITS "its names are not the host that the agent asked for, or it is not valid" },
         { SSL_R_SSLV3_ALERT_CERTIFICATE_UNKNOWN, MINE "it is not valid",
           ITS "it is not valid, or does not name the host that the agent asked for" },
-        { SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE, MINE "it is not one for clients",
-          ITS "it is not one for servers" },
+        { SSL_R_SSLV3_ALERT_UNSUPPORTED_CERTIFICATE, MINE "it is not a client certificate",
+          ITS "it is not a server certificate" },
 #undef MINE
 #undef ITS
         { SSL_R_TLSV13_ALERT_CERTIFICATE_REQUIRED,
-          "the aggregator wants a certificate of this node: --tls-cert and --tls-key",
-          "an agent wants a certificate" },
+          "the aggregator requires a certificate of this node: --tls-cert and --tls-key",
+          "an agent requires a certificate" },
         { SSL_R_SSLV3_ALERT_HANDSHAKE_FAILURE,
-          "the aggregator finds no common ground: does it want a certificate of this node "
-          "(--tls-cert, --tls-key)?",
-          "an agent finds no common ground" },
-        { SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, "the aggregator speaks no TLS version that we do",
-          "an agent speaks no TLS version that we do (1.2 and 1.3)" },
-        { SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, "the aggregator shows no certificate",
-          "an agent shows no certificate: give it --tls-cert and --tls-key" },
-        { SSL_R_UNSUPPORTED_PROTOCOL, "the aggregator speaks only TLS older than 1.2",
-          "an agent speaks only TLS older than 1.2" },
-        { SSL_R_VERSION_TOO_LOW, "the aggregator speaks only TLS older than 1.2",
-          "an agent speaks only TLS older than 1.2" },
-        { SSL_R_WRONG_VERSION_NUMBER, "the aggregator's address speaks no TLS: is it tcp://?",
-          "somebody speaks no TLS to this address: agents need tls+tcp://" },
-        { SSL_R_PACKET_LENGTH_TOO_LONG, "the aggregator's address speaks no TLS: is it tcp://?",
-          "somebody speaks no TLS to this address: agents need tls+tcp://" },
-        { SSL_R_HTTP_REQUEST, "the aggregator's address speaks HTTP",
-          "somebody speaks HTTP to this address: the HTTP port is another" },
+          "the aggregator refused the handshake: it may require a certificate of this node "
+          "(--tls-cert, --tls-key)",
+          "an agent refused the handshake" },
+        { SSL_R_TLSV1_ALERT_PROTOCOL_VERSION, "the aggregator supports neither TLS 1.2 nor 1.3",
+          "an agent supports neither TLS 1.2 nor 1.3" },
+        { SSL_R_PEER_DID_NOT_RETURN_A_CERTIFICATE, "the aggregator sent no certificate",
+          "an agent sent no certificate: give it --tls-cert and --tls-key" },
+        { SSL_R_UNSUPPORTED_PROTOCOL, "the aggregator supports only TLS older than 1.2",
+          "an agent supports only TLS older than 1.2" },
+        { SSL_R_VERSION_TOO_LOW, "the aggregator supports only TLS older than 1.2",
+          "an agent supports only TLS older than 1.2" },
+        { SSL_R_WRONG_VERSION_NUMBER,
+          "the aggregator's address does not use TLS: should it be tcp://?",
+          "a client without TLS connected to this address: agents need tls+tcp://" },
+        { SSL_R_PACKET_LENGTH_TOO_LONG,
+          "the aggregator's address does not use TLS: should it be tcp://?",
+          "a client without TLS connected to this address: agents need tls+tcp://" },
+        { SSL_R_HTTP_REQUEST, "the aggregator's address answers with HTTP: give its data port",
+          "a client sent HTTP to this address: use the HTTP port" },
         { SSL_R_NO_SHARED_CIPHER, "no common cipher", "no common cipher with an agent" },
     };
     const char *reason = ERR_reason_error_string(code);

@@ -106,9 +106,9 @@ TEST(answers_without_sessions)
         { "GET", "/api/v1/nodes", "", 200, "{\"nodes\":[]}" },
         { "GET", "/api/v1/nodes/i-1", "", 404, "no agent has connected as 'i-1'" },
         { "GET", "/api/v1/sessions", "", 200, "{\"sessions\":[]}" },
-        { "GET", "/api/v1/sessions/x", "", 404, "is no session id" },
+        { "GET", "/api/v1/sessions/x", "", 404, "is not a session id" },
         { "GET", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
-        { "GET", "/api/v1/sessions/..%2f..%2fetc", "", 400, "climbing" },
+        { "GET", "/api/v1/sessions/..%2f..%2fetc", "", 400, "is empty, '..' or unprintable" },
         { "GET", "/api/v1/sessions/20261121-072326-3f2a/journal/../../x", "", 400, "" },
         { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?format=x", "", 400,
           "one of perfetto" },
@@ -154,15 +154,15 @@ TEST(answers_without_sessions)
         { "POST", "/api/v1/sessions", "{\"select\": 5}", 422, "select must be an object" },
         { "POST", "/api/v1/sessions", "{\"select\": []}", 422, "select must be an object" },
         { "POST", "/api/v1/sessions", "{\"select\": null}", 422, "select must be an object" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [-1]}}", 400, "'-1' is no rank" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [-1]}}", 400, "'-1' is not a rank" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [true]}}", 422, "select.rank" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [1.5]}}", 422, "select.rank" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [null]}}", 422, "select.rank" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"job\": [\"\"]}}", 422, "select.job" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"job\": [{}]}}", 422, "select.job" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"process_id\": [-4]}}", 400,
-          "'-4' is no process id" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [-1]}}", 400, "'-1' is no core" },
+          "'-4' is not a process id" },
+        { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [-1]}}", 400, "'-1' is not a core" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": 5}}", 422,
           "select.rank must be a list" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"jobs\": [\"x\"]}}", 400,
@@ -170,9 +170,9 @@ TEST(answers_without_sessions)
         { "POST", "/api/v1/sessions", "{\"select\": {\"event_type\": [\"hardwrae\"]}}", 400,
           "did you mean hardware?" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [\"0-x\"]}}", 400,
-          "'0-x' is no core" },
+          "'0-x' is not a core" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [\"one\"]}}", 400,
-          "'one' is no rank" },
+          "'one' is not a rank" },
         { "POST", "/api/v1/sessions", "{\"select\": {\"source\": [\"anotation\"]}}", 400,
           "did you mean annotation?" },
         { "POST", "/api/v1/trigger", "{}", 409, "no recorder session is running" },
@@ -405,7 +405,7 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     CHECK_INT(status(call("GET", "/readyz", "")), 200);
     r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce); /* whose connection broke meanwhile */
     CHECK(r.u.request->err == MRD_AGAIN && r.u.request->retry_after_ms > 0);
-    CHECK(strstr(r.u.request->message, "being proven") != NULL);
+    CHECK(strstr(r.u.request->message, "being verified") != NULL);
     mrd_msg_free(&r);
     CHECK_INT(c.late, 0);
     mrd_aggregator_close(a);

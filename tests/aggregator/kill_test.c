@@ -398,7 +398,7 @@ TEST(tls_with_tokens)
     TEST_UNTIL(good.welcomed);
     TEST_UNTIL(unauthenticated.turned_away);
     CHECK(!unauthenticated.welcomed &&
-          strstr(unauthenticated.message, "a token that may not publish") != NULL);
+          strstr(unauthenticated.message, "a token that does not allow it to publish") != NULL);
     test_let_it_run(300);
     CHECK(!distrustful.welcomed && !distrustful.turned_away);
     fake_end(&good);

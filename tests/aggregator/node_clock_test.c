@@ -350,7 +350,7 @@ TEST(command_says_what_is_missing)
 {
     expect_clocks("/ --store /nowhere", 1, (const char *const[]){ "no session", NULL });
     expect_clocks("/usr", 1, (const char *const[]){ "has no clocks", NULL });
-    expect_clocks("a b", 2, (const char *const[]){ "too many", NULL });
+    expect_clocks("a b", 2, (const char *const[]){ "unexpected argument", NULL });
     expect_clocks("x --server http://127.0.0.1:9", 1, (const char *const[]){ "127.0.0.1:9", NULL });
 }
 

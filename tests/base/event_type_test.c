@@ -73,14 +73,15 @@ TEST(unknown_words_are_refused)
     static const struct {
         const char *word, *want;
     } rows[] = {
-        { "hardwrae", "'hardwrae' is no event type of the Neuron runtime: did you mean hardware? "
-                      "=hardwrae chooses events of any other name, as a program's own" },
+        { "hardwrae",
+          "'hardwrae' is not an event type of the Neuron runtime: did you mean hardware? "
+          "=hardwrae selects events by any other name, such as a program's own spans" },
         { "^nc_exec_runing", "did you mean nc_exec_running?" },
         { "cc-running", "did you mean cc_running?" },
-        { "step", "'step' is no event type of the Neuron runtime; =step chooses" },
-        { "^", "wants an event type" },
-        { "=", "wants an event type" },
-        { "^=", "wants an event type" },
+        { "step", "'step' is not an event type of the Neuron runtime; =step selects" },
+        { "^", "needs an event type" },
+        { "=", "needs an event type" },
+        { "^=", "needs an event type" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

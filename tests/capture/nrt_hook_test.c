@@ -584,7 +584,7 @@ TEST(event_types_are_chosen_as_for_the_runtime)
     run("nrt_prog", "everything", "systrace", sub("mistyped"), hooked, sizeof(hooked));
     rec = read_rings(sub("mistyped"));
     CHECK(strstr(rec.notices, "cannot arm the system trace: NEURON_RT_INSPECT_EVENT_FILTER_TYPE: "
-                              "'hardwrae' is no event type of the Neuron runtime: did you mean "
+                              "'hardwrae' is not an event type of the Neuron runtime: did you mean "
                               "hardware?") != NULL);
     CHECK_TEXT(rec.texts, "");
 }
@@ -609,7 +609,7 @@ TEST(types_by_their_other_names_and_cores)
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "0-x", 1);
     run("nrt_prog", "everything", "systrace", sub("bad"), hooked, sizeof(hooked));
     rec = read_rings(sub("bad"));
-    CHECK(strstr(rec.notices, "NEURON_RT_INSPECT_EVENT_FILTER_NC: '0-x' is no list of cores") !=
+    CHECK(strstr(rec.notices, "NEURON_RT_INSPECT_EVENT_FILTER_NC: '0-x' is not a list of cores") !=
           NULL);
 }
 

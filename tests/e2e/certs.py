@@ -42,7 +42,7 @@ equal(open(path("agent-i-0abc.token")).read(), bound[0]["token"], "the node's to
 run("certs", "agent", "i-0abc", "-d", dir)
 again = json.load(open(path("tokens.json")))
 equal(len(again["agent"]), len(tokens["agent"]), "a second one replaces the first")
-for args, text in ((("init", "-d", dir), "exists"), (("agent", "../x", "-d", dir), "no instance id"),
+for args, text in ((("init", "-d", dir), "exists"), (("agent", "../x", "-d", dir), "not an instance id"),
                    (("renew", "-d", dir + "-absent"), "meridian certs init")):
     _, err = run("certs", *args, want=1)
     check(text in err, f"{args}: {err}")

@@ -80,7 +80,7 @@ with socket.create_server(("127.0.0.1", 0)) as other:  # it speaks something els
     speaker.start()
     _, err = run("nodes", "--server", f"http://127.0.0.1:{other.getsockname()[1]}", want=1)
     speaker.join()
-    check("speaks no HTTP" in err, f"a wrong port: {err}")
+    check("did not answer with HTTP" in err, f"a wrong port: {err}")
 for path, said in (("/nonexistent/session", "cannot read /nonexistent/session: No such file"), (good, "is a file: give the directory of a session"),
                    (work, "has no clocks")):
     _, err = run("clocks", path, want=1)

@@ -56,7 +56,7 @@ def lost_and_late():
         window = part(doc, 0)["window_ns"]
         equal([part(doc, i)["state"] for i in range(3)], ["flushed", "lost", "flushed"], "states")
         check(window - part(doc, 0)["covered_ns"] < 1e9, "a node that was there covers the window")
-        check(abs(part(doc, 1)["lost_ns"] / 1e9 - killed) < 60 and part(doc, 1)["message"] == "the agent was not seen any more before all of its data had arrived", f"lost: {part(doc, 1)}")
+        check(abs(part(doc, 1)["lost_ns"] / 1e9 - killed) < 60 and part(doc, 1)["message"] == "the agent disconnected before all of its data had arrived", f"lost: {part(doc, 1)}")
         for i in (1, 2):
             check(0 < part(doc, i)["covered_ns"] < window - 1e9, f"node {i} covers {part(doc, i)['covered_ns']} of {window}")
             check(f"node i-test{i} covers " in err, f"stop says how much: {err}")

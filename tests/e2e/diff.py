@@ -149,5 +149,5 @@ with open(same[0]) as f:
 with open(path("broken.json"), "w") as f:
     f.write(broken)
 _, err = run("diff", path("broken.json"), same[0], want=1)
-check("is no steps.json" in err, err)
+check("is not a steps.json" in err, err)
 finish()

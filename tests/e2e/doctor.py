@@ -102,8 +102,8 @@ def certificates():
     other = path("other")
     run("certs", "init", "-d", other)
     found = broken("--tls-ca", os.path.join(other, "ca.pem"))
-    says(found, "aggregator", "failed", "is not of an authority in")
-    says(found, "tls-files", "warning", "do not vouch for")
+    says(found, "aggregator", "failed", "is not signed by an authority in")
+    says(found, "tls-files", "warning", "has signed")
     says(broken("--tls-name", "elsewhere.example"), "aggregator", "failed", "and not the host that was asked for")
 
 
@@ -111,17 +111,17 @@ def addresses():
     equal(doctor("--aggregator", "tcp://192.0.2.1:7770", want=1)["aggregator"][0][0], "failed", "plain to another machine")
     closed = f"tcp://127.0.0.1:{free_port()}"
     found = doctor("--aggregator", closed, "--control", closed, want=1)
-    says(found, "aggregator", "failed", "data port " + closed + ": nobody listens", "start meridian-aggregator")
-    says(found, "aggregator", "failed", "control port " + closed + ": nobody listens")
+    says(found, "aggregator", "failed", "data port " + closed + ": no program listens there", "start meridian-aggregator")
+    says(found, "aggregator", "failed", "control port " + closed + ": no program listens there")
     says(doctor("--aggregator", "tls+tcp://no.such.host.invalid:7770", "--tls-ca", cert("ca.pem"), want=1), "aggregator", "failed",
          "no.such.host.invalid", "resolver")
-    says(doctor("--aggregator", plain, "--control", plain, want=1), "aggregator", "failed", "takes the connection and does not answer",
+    says(doctor("--aggregator", plain, "--control", plain, want=1), "aggregator", "failed", "accepts the connection and does not answer",
          "tls+tcp://")
     with socket.socket() as s:  # takes connections and is silent
         s.bind(("127.0.0.1", 0))
         s.listen(8)
         mute = f"tls+tcp://127.0.0.1:{s.getsockname()[1]}"
-        says(doctor(*GOOD, "--aggregator", mute, want=1), "aggregator", "failed", "takes the connection and does not answer")
+        says(doctor(*GOOD, "--aggregator", mute, want=1), "aggregator", "failed", "accepts the connection and does not answer")
     says(doctor(), "aggregator", "warning", "no aggregator is given")
 
 
@@ -152,7 +152,7 @@ def runtimes():
     """Whether runtime and driver fit, and what of the runtime is not known."""
     # ---- runtime and driver, by the name of the library and the driver's version ----
     for runtime, driver, level, text in (("2.35.30.0", "2.31.7.0", "ok", "fit each other"), ("2.32.31.0", "2.26.1.0", "failed", "does not start on driver 2.26.1.0"),
-                                         ("2.32.31.0", "2.29.0.0", "failed", "wants runtime 2.33"), ("2.35.30.0", "2.30.2.0", "warning", "want driver 2.31"),
+                                         ("2.32.31.0", "2.29.0.0", "failed", "requires runtime 2.33"), ("2.35.30.0", "2.30.2.0", "warning", "require driver 2.31"),
                                          ("2.31.24.0", "2.27.4.0", "ok", "fit each other")):
         at, root = folder(f"runtime-{runtime}"), folder(f"sys-{driver}")
         shutil.copy(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), os.path.join(at, f"libnrt.so.{runtime}"))
@@ -203,7 +203,7 @@ def settings():
     says(doctor("--env-file", env, "--instance-id", "i-arg", env={"MERIDIAN_INSTANCE_ID": "i-env"}), "identity", "ok", "i-arg")
     conf = secret("agent.json", json.dumps({"instance-id": "i-conf", "spool-dir": path("spool")}))
     says(doctor("--config", conf), "identity", "ok", "i-conf")
-    for args, text in ((["--env-file", path("absent")], "absent"), (["--agregator", "x"], "did you mean --aggregator"), (["node"], "one word too many"),
+    for args, text in ((["--env-file", path("absent")], "absent"), (["--agregator", "x"], "did you mean --aggregator"), (["node"], "unexpected argument"),
                        (["--spool-size", "1"], "spool-size"), (["--config", secret("bad.json", "{\"spol-dir\": 1}")], "spool-dir")):
         _, err = run("doctor", *args, want=2, env=QUIET)
         check(text in err, f"doctor {args}: {err}")

@@ -109,8 +109,8 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
 
     # ---- policy ----
     log = lambda i: c.agents[i].text()
-    for job, request, reason in [(104, "off", "has switched its recording off"), (105, "stream,counters=x", "may not be asked for by a job here"),
-                                 (106, "steam", "is no option of a session"), (107, "recorder,keep=-1", "must be a duration")]:
+    for job, request, reason in [(104, "off", "has switched its recording off"), (105, "stream,counters=x", "may not be requested by a job here"),
+                                 (106, "steam", "is not an option of a session"), (107, "recorder,keep=-1", "must be a duration")]:
         job_file(c, 0, job, request=request)
         until(lambda: any(f"job={job} " in line and reason in line for line in log(0).splitlines()), f"job {job} with {request} is refused: {reason}")
         equal(sessions(c, "--job", str(job)), [], f"job {job} has no session")

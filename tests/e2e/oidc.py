@@ -166,7 +166,7 @@ with Service() as c:
 
     # ---- Settings that cannot be ----
     for what, more, mode in (("others than root", {}, 0o666), ("https://", {"jwks": "http://192.0.2.1/keys"}, 0o644), ("did you mean user-claim", {"user-clam": "x"}, 0o644),
-                             ("'audience' must be text", {"audience": 7}, 0o644), ("say what makes somebody", {"user-claim": None}, 0o644)):
+                             ("'audience' must be text", {"audience": 7}, 0o644), ("name the claim that identifies", {"user-claim": None}, 0o644)):
         values = {"jwks": issuer.url, "user-claim": "sub", **more}
         c.options["oidc"] = settings(c, mode=mode, **{k: v for k, v in values.items() if v is not None})
         p = c.aggregator()

@@ -83,7 +83,7 @@ with Service(node_timeout="1s", lead="100ms") as c:
     check("there is no session" in tell("status", theirs, want=1)[1], "another's session is not there")
     check("may not do that" in tell("nodes", want=1)[1], "nodes are not for owners")
     # A token that nobody named goes to the site's server only.
-    wants = "wants a token"
+    wants = "requires a token"
     check(wants in tell("sessions", "--server", f"http://localhost:{c.http.rsplit(':', 1)[1]}", want=1)[1], "another server does not get it")
     check(wants not in "".join(tell("sessions", MERIDIAN_SERVER=f"http://{c.http}")), "the same server, named")
     site(0o666)

@@ -131,7 +131,7 @@ with open(os.path.join(default, "report.txt")) as f:
 _, err = run("report", os.path.join(work, "none.json"), want=1)
 check("cannot read" in err and "none.json" in err and "session" not in err, f"a path that is none: {err}")
 _, err = run("report", "none.json", "--server", "http://127.0.0.1:1", want=1)
-check("is no file here" in err and "nobody answers" in err, f"neither file nor session: {err}")
+check("there is no file" in err and "cannot connect" in err, f"neither file nor session: {err}")
 _, err = run("report", "--aling", "x", want=2)
 check("did you mean --align" in err, err)
 p = subprocess.run(f"{MERIDIAN} report {out}/system_profile.json | head -1", shell=True, capture_output=True, text=True)

@@ -65,18 +65,18 @@ def identities():
             ("stolen-token", "i-test1", "agent-i-test0", "i-test0", "shows the certificate of 'i-test1': an agent may publish only as an instance"),
             ("stolen-both", "i-test0", "agent-i-test0", "i-test1", "shows the certificate of 'i-test0'"),
             ("shared-token", "i-test1", "agent", "i-other", "shows the certificate of 'i-test1'"),
-            ("wrong-token", "i-test1", "agent-i-test0", "i-test1", "a token that may not publish as it"),
-            ("read-token", "i-test1", "read", "i-test1", "a token that may not publish as it")):
+            ("wrong-token", "i-test1", "agent-i-test0", "i-test1", "a token that does not allow it to publish"),
+            ("read-token", "i-test1", "read", "i-test1", "a token that does not allow it to publish")):
         thief = cluster.agent(1, log=name + ".log", spool=name, instance=instance, **identity(certificate, token))
         said(thief, "AGT-HELLO-REFUSED", text)
         said(cluster.daemon, "AGG-HELLO-REFUSED", f"agent '{instance}' shows", text)
         thief.kill()
     thief = cluster.agent(1, log="none.log", **identity(None, "agent"))
-    said(thief, "AGT-TLS", "the aggregator wants a certificate of this node: --tls-cert and --tls-key")
-    said(cluster.daemon, "AGG-TLS", "an agent shows no certificate")
+    said(thief, "AGT-TLS", "the aggregator requires a certificate of this node: --tls-cert and --tls-key")
+    said(cluster.daemon, "AGG-TLS", "an agent sent no certificate")
     thief.kill()
     thief = cluster.agent(1, log="plain.log", aggregator=cluster.data[4:], control=cluster.control[4:], token_file=cert("agent.token"))
-    said(cluster.daemon, "AGG-TLS", "somebody speaks no TLS to this address")
+    said(cluster.daemon, "AGG-TLS", "a client without TLS connected to this address")
     thief.kill()
     equal(cluster.connected(), ["i-test0"], "nobody else came in")
     check((cluster.metric("meridian_tls_failures_total") or 0) >= 2, "failed TLS connections are counted")
@@ -117,8 +117,8 @@ def https():
         check(text in err, f"nodes with {option}={value}: {err}")
     for token, status in (("read", 200), ("control", 200), ("agent", 403), (None, 401)):
         equal(get("/api/v1/nodes", token)[0], status, f"nodes with the token {token}")
-    said(cluster.daemon, "AGG-HTTPS", "speaks no TLS (http:// instead of https://?), or only TLS older than 1.2")
-    said(cluster.daemon, "AGG-HTTPS", "does not take this certificate")
+    said(cluster.daemon, "AGG-HTTPS", "connected without TLS (http:// instead of https://?), or supports only TLS older than 1.2")
+    said(cluster.daemon, "AGG-HTTPS", "rejected the aggregator's certificate")
 
 
 def connection():
@@ -179,7 +179,7 @@ def reload():
     tokens["agent"] = [t for t in tokens["agent"] if not isinstance(t, dict) or t["instance"] != "i-test1"]
     tokens["agent"] = [t for t in tokens["agent"] if isinstance(t, dict)]
     write_tokens(tokens)
-    said(cluster.agents[1], "AGT-HELLO-REFUSED", "a token that may not publish as it")
+    said(cluster.agents[1], "AGT-HELLO-REFUSED", "a token that does not allow it to publish")
     cluster.agents[1].kill()
     before = cluster.daemon.text().count("AGG-RELOAD ")
     for program, word in ((cluster.daemon, "AGG-RELOAD "), (agent, "AGT-RELOAD ")):
@@ -264,8 +264,8 @@ def no_secret_is_seen():
 def command_line():
     """A token on a command line, or on its way in the clear, is refused and not repeated."""
     token = secret("read.token")
-    for args, text in ((("nodes", "--token=" + token), "did you mean --token-file"), (("nodes", "--token-file", token), "the name of a token file is wanted"),
-                       (("nodes", "--server", "https://user:" + token + "@" + cluster.http), "does not belong into the address"),
+    for args, text in ((("nodes", "--token=" + token), "did you mean --token-file"), (("nodes", "--token-file", token), "expected the name of a token file"),
+                       (("nodes", "--server", "https://user:" + token + "@" + cluster.http), "may not contain a name or password"),
                        (("nodes", "--server", "http://192.0.2.1:1", "--token-file", cert("read.token")), "unencrypted")):
         out, err = run(*args, env=cluster.env, want=None)
         check(text in err and token not in out + err, f"{args[1]}: {err}")

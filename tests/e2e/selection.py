@@ -87,14 +87,14 @@ with Cluster() as c:
     # ---- nothing ----
     agent(c, 2)
     until(lambda: len(c.connected()) == 3, "an agent without a workload")
-    for options, why in ((["--event-type", "=nothing"], "none is of the event types asked for"), (["--core", "7", "--source", "neuron_hw"], "is of the cores asked for"),
-                         (["--instance-id", "i-test2"], "no process that records was there: is libmeridian.so loaded"),
-                         (["--source", "framework"], "is of the sources asked for")):
+    for options, why in ((["--event-type", "=nothing"], "is of the selected event types"), (["--core", "7", "--source", "neuron_hw"], "is of the selected cores"),
+                         (["--instance-id", "i-test2"], "no process recorded: check that libmeridian.so is loaded"),
+                         (["--source", "framework"], "is of the selected sources")):
         # something has to be left out, but on the node that has no workload
         out, err = c.record("nothing" + options[1], lambda part: part["instance_id"] == "i-test2" or part["tally"]["left_out"] > 50, *options, want=3)
         check("nothing was recorded: " in err and why in err, f"{options}: {err}")
     id = json.loads(c.run("status", "--json", "latest", want=3)[0])["id"]
-    check("none is of the" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")
+    check("is of the selected" in c.session(id)["empty"] and c.session(id)["state"] == "complete", f"the manifest says it: {c.session(id).get('empty')}")
     for command in ("report", "fetch"):
         _, err = c.run(command, id, *(["-o", c.path("nothing-fetched")] if command == "fetch" else []), want=3)
         check("nothing was recorded: " in err, f"{command}: {err}")

@@ -262,6 +262,26 @@ def rule_words():
                     breach(f"{path}:{n}", f"'{m.group(1)}': the field says {field}")
 
 
+MESSAGES = [  # (words in a message of a program, what to say instead)
+    (r"nobody|somebody|whoever", "name the program or the user: the aggregator, an agent, a client"),
+    (r"told(?! apart)|noted|heard", "sent to, reported, recorded, acknowledged"),
+    (r"speaks? no|hangs up|takes? no|wants? (a|an|the|to)|one word too many|stay unseen", "say what is expected and what was found"),
+]
+SPOKEN = ("trace/sink/sink_report_text.c", "cli/align.c", "cli/demo_report.c")  # of people, or of ranks, as definitions have them
+
+
+def rule_messages():
+    """A message says which program did what to which object: no riddles in the strings of the sources."""
+    for path in sources(".c", ".def"):
+        text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), read(path), flags=re.S)
+        for m in re.finditer(r'"(?:[^"\\\n]|\\.)*"(?:\s+"(?:[^"\\\n]|\\.)*")*', text) if path not in SPOKEN else ():
+            said = "".join(re.findall(r'"((?:[^"\\\n]|\\.)*)"', m.group(0)))
+            for words, instead in MESSAGES:
+                hit = re.search(rf"\b({words})\b", said)
+                if hit and " " in said:
+                    breach(f"{path}:{text.count(chr(10), 0, m.start()) + 1}", f"message with '{hit.group(1)}': {instead}")
+
+
 # ---- One name, one meaning ----
 
 GUESTS = ("hw/simnrt/",)  # a library of another vendor, with that vendor's names

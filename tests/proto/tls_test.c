@@ -186,34 +186,34 @@ static const struct {
     { "address in the certificate", "tls+tcp", "server-ip", true, "tls+tcp", "ours", "ours",
       "agent", NULL, NULL, NULL },
     { "wrong authority", "tls+tcp", "server", false, "tls+tcp", "theirs", NULL, NULL, "localhost",
-      "the aggregator's certificate (aggregator localhost) is not of an authority in",
-      "an agent does not take this aggregator's certificate: it is not of an authority" },
+      "the aggregator's certificate (aggregator localhost) is not signed by an authority in",
+      "an agent rejects this aggregator's certificate: it is not signed by an authority" },
     { "server expired", "tls+tcp", "server-old", false, "tls+tcp", "ours", NULL, NULL, "localhost",
       "the aggregator's certificate (aggregator localhost) expired on 2",
-      "an agent does not take this aggregator's certificate: it has expired" },
+      "an agent rejects this aggregator's certificate: it has expired" },
     { "other host", "tls+tcp", "server-elsewhere", false, "tls+tcp", "ours", NULL, NULL,
       "localhost", "names aggregator elsewhere.example and not the host",
-      "an agent does not take this aggregator's certificate: its names are not the host" },
+      "an agent rejects this aggregator's certificate: its names are not the host" },
     { "other address, from the URL", "tls+tcp", "server", false, "tls+tcp", "ours", NULL, NULL,
       NULL, "names aggregator localhost and not the host",
-      "an agent does not take this aggregator's certificate: its names are not the host" },
+      "an agent rejects this aggregator's certificate: its names are not the host" },
     { "an agent's certificate on the server", "tls+tcp", "agent", false, "tls+tcp", "ours", NULL,
-      NULL, "localhost", "the aggregator's certificate (i-1) is not taken: unsuit",
-      "an agent does not take this aggregator's certificate: it is not one for servers" },
+      NULL, "localhost", "the aggregator's certificate (i-1) is rejected: unsuit",
+      "an agent rejects this aggregator's certificate: it is not a server certificate" },
     { "no certificate of the agent", "tls+tcp", "server", true, "tls+tcp", "ours", NULL, NULL,
-      "localhost", "the aggregator wants a certificate of this node: --tls-cert and --tls-key",
-      "an agent shows no certificate: give it --tls-cert and --tls-key" },
+      "localhost", "the aggregator requires a certificate of this node: --tls-cert and --tls-key",
+      "an agent sent no certificate: give it --tls-cert and --tls-key" },
     { "agent of another authority", "tls+tcp", "server", true, "tls+tcp", "ours", "theirs", "agent",
       "localhost",
-      "the aggregator does not take this node's certificate: it is not of an authority",
-      "the agent's certificate (i-1) is not of an authority in" },
+      "the aggregator rejects this node's certificate: it is not signed by an authority",
+      "the agent's certificate (i-1) is not signed by an authority in" },
     { "agent expired", "tls+tcp", "server", true, "tls+tcp", "ours", "ours", "agent-old",
-      "localhost", "the aggregator does not take this node's certificate: it has expired",
+      "localhost", "the aggregator rejects this node's certificate: it has expired",
       "the agent's certificate (i-1) expired on 2" },
     { "TLS to a plain address", "tcp", NULL, false, "tls+tcp", "ours", NULL, NULL, "localhost",
-      "the aggregator's address speaks no TLS: is it tcp://?", NULL },
+      "the aggregator's address does not use TLS: should it be tcp://?", NULL },
     { "plain to a TLS address", "tls+tcp", "server", false, "tcp", NULL, NULL, NULL, NULL, NULL,
-      "somebody speaks no TLS to this address: agents need tls+tcp://" },
+      "a client without TLS connected to this address: agents need tls+tcp://" },
 };
 
 /* The message, or the one that is left when the socket's end overtook the alert that says why. */
@@ -319,7 +319,7 @@ TEST(old_versions_are_refused)
         CHECK_ROW(versions[i].name, shake_with(fd, versions[i].version) == versions[i].taken);
         if (!versions[i].taken) {
             UNTIL(&e, e.server_said[0] != '\0');
-            CHECK_TEXT(e.server_said, "an agent speaks only TLS older than 1.2");
+            CHECK_TEXT(e.server_said, "an agent supports only TLS older than 1.2");
         }
         close(fd);
     }
@@ -369,7 +369,7 @@ TEST(old_servers_are_refused)
         url, (mrd_link_tls){ .ca_file = file_of("ours", "ca.pem"), .server_name = "localhost" });
     UNTIL(&e, e.link_said[0] != '\0');
     CHECK(!mrd_link_is_up(e.link));
-    CHECK_TEXT(e.link_said, "the aggregator speaks no TLS version that we do");
+    CHECK_TEXT(e.link_said, "the aggregator supports neither TLS 1.2 nor 1.3");
     finish(&e);
     shutdown(listener, SHUT_RDWR);
     pthread_join(thread, NULL);
@@ -390,7 +390,7 @@ TEST(unauthenticated_peers_at_the_port)
     fd = plain_socket(e.url);
     CHECK(write(fd, get, sizeof(get) - 1) == (ssize_t) sizeof(get) - 1);
     UNTIL(&e, e.server_said[0] != '\0');
-    CHECK_TEXT(e.server_said, "somebody speaks HTTP to this address: the HTTP port is another");
+    CHECK_TEXT(e.server_said, "a client sent HTTP to this address: use the HTTP port");
     close(fd);
     e.server_said[0] = '\0';
     memset(noise, 0xa5, sizeof(noise));
@@ -576,7 +576,7 @@ TEST(a_revoked_agent_stays_out)
     e.link = dial_to(e.url, agent);
     UNTIL(&e, e.server_said[0] != '\0' && e.link_said[0] != '\0');
     CHECK(strstr(e.server_said, "the agent's certificate (i-9) is revoked") != NULL);
-    CHECK(says(e.link_said, "the aggregator does not take this node's certificate: it is revoked"));
+    CHECK(says(e.link_said, "the aggregator rejects this node's certificate: it is revoked"));
     mrd_link_close(e.link);
     agent.cert_file = file_of("ours", "agent.pem");
     agent.key_file = file_of("ours", "agent.key");

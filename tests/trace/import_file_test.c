@@ -36,7 +36,7 @@ static const struct {
       "give the trace.json.gz that the JAX profiler writes beside it" },
     { "protobuf", "ntrace.pb", "\x0a\x05hello", MRD_INPUT_FAILED, 0, "",
       "a protobuf without a public schema" },
-    { "text", "a.txt", "hello", MRD_INPUT_FAILED, 0, "", "is of no known format" },
+    { "text", "a.txt", "hello", MRD_INPUT_FAILED, 0, "", "has no known format" },
     { "byte order mark", "a.json", "\xef\xbb\xbf[]", MRD_INPUT_FAILED, 0, "",
       "begins with a byte order mark" },
     { "damaged gzip", "a.json.gz", "\x1f\x8b\x08garbage-garbage", MRD_INPUT_FAILED, 0, "",

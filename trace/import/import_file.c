@@ -111,9 +111,8 @@ file_advice(mrd_str head, const char *path)
                "'neuron-explorer view --output-format json' (or neuron-profile) and give the "
                "result";
     if (mrd_str_ends(name, ".xplane.pb"))
-        return "is named like an XSpace of the XLA profiler and is none: give the trace.json.gz "
-               "that "
-               "the JAX profiler writes beside it";
+        return "has the name of an XSpace of the XLA profiler but is not one: give the "
+               "trace.json.gz that the JAX profiler writes beside it";
     if (mrd_str_ends(name, ".pb"))
         return "is a protobuf without a public schema: convert its folder with 'neuron-explorer "
                "view --output-format json' and give the result";
@@ -124,8 +123,8 @@ file_advice(mrd_str head, const char *path)
                      "exported system or device profile, neuron-monitor report)";
     if (head.len >= 3 && memcmp(head.p, "\xef\xbb\xbf", 3) == 0)
         return "begins with a byte order mark: save it as UTF-8 without one";
-    return "is of no known format: expected is JSON (plain, gzip or zstd), see 'meridian view "
-           "--help'";
+    return "has no known format: expected JSON (plain, gzip or zstd) or an XSpace, see 'meridian "
+           "view --help'";
 }
 
 static mrd_err

@@ -381,7 +381,7 @@ put_other_samples(sysprof *s, const row_identity *id, const char *prefix, mrd_ev
             ev->ivalue = args[i].v.i;
             ev->flags |= MRD_EV_INT | (args[i].type == MRD_ARG_UINT ? MRD_EV_UNSIGNED : 0);
         } else {
-            mrd_import_drop(s->imp, s->row.offset, "'%s' of a sample is no number", name);
+            mrd_import_drop(s->imp, s->row.offset, "'%s' of a sample is not a number", name);
             continue;
         }
         named.track = mrd_strtab_addz(s->strings, name);

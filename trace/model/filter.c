@@ -75,7 +75,7 @@ mrd_filter_time(mrd_str text, int64_t first_ns, int64_t *ret_ns, mrd_why *why)
     if (mrd_num_dur(text, &v) == MRD_OK && !__builtin_add_overflow(first_ns, v, ret_ns))
         return MRD_OK;
     return mrd_why_set(why, MRD_SYNTAX, 0,
-                       "'" MRD_STR_FMT "' is no time: write 2.5s (after the first event), "
+                       "'" MRD_STR_FMT "' is not a time: write 2.5s (after the first event), "
                        "2026-03-01T12:00:00Z, or nanoseconds of the epoch",
                        MRD_STR_ARG(text));
 }
@@ -102,12 +102,12 @@ mrd_filter_check(const mrd_filter *f, mrd_why *why)
 
     for (size_t i = 0; i < f->cores.n; i++) {
         if (filter_range(f->cores.v[i], &low, &high) != MRD_OK)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no core: write 3 or 0-7",
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a core: write 3 or 0-7",
                                f->cores.v[i]);
     }
     for (size_t i = 0; i < f->processes.n; i++) {
         if (mrd_num_i64(mrd_str_of(f->processes.v[i]), &low) != MRD_OK)
-            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no process id", f->processes.v[i]);
+            return mrd_why_set(why, MRD_INVALID, 0, "'%s' is not a process id", f->processes.v[i]);
     }
     return MRD_OK;
 }
