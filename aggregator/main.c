@@ -425,6 +425,19 @@ out:
 /* ---- Who may listen where ---- */
 
 static mrd_err
+address_form(const char *name, const char *address, mrd_why *why)
+{
+    mrd_url url;
+
+    if (mrd_url_parse(address, &url) == MRD_OK && url.scheme.len > 0)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_INVALID, 0,
+                       "--%s '%s' is not an address: expected tcp://HOST:PORT or "
+                       "tls+tcp://HOST:PORT",
+                       name, address);
+}
+
+static mrd_err
 address_check(const settings *s, const char *name, const char *address, bool secured, mrd_why *why)
 {
     mrd_url url;
@@ -432,10 +445,7 @@ address_check(const settings *s, const char *name, const char *address, bool sec
     if (s->insecure || secured)
         return MRD_OK;
     if (mrd_url_parse(address, &url) != MRD_OK)
-        return mrd_why_set(
-            why, MRD_INVALID, 0,
-            "--%s '%s' is not an address: expected tcp://HOST:PORT or tls+tcp://HOST:PORT", name,
-            address);
+        return mrd_why_set(why, MRD_INVALID, 0, "--%s '%s' is not an address", name, address);
     if (mrd_url_is(&url, "inproc") || mrd_url_is(&url, "ipc") || mrd_url_is_loopback(&url))
         return MRD_OK;
     return mrd_why_set(
@@ -443,23 +453,6 @@ address_check(const settings *s, const char *name, const char *address, bool sec
         "--%s %s can be reached from other machines, but has no %s: give certificates "
         "and --tokens, or --insecure",
         name, address, s->tokens == NULL ? "tokens" : "TLS");
-}
-
-static mrd_err
-addresses_check(const settings *s, mrd_why *why)
-{
-    bool agents = s->tokens != NULL || s->tls_ca != NULL;
-    bool http = s->http_cert != NULL && s->http_key != NULL && s->tokens != NULL;
-    mrd_err err;
-
-    if ((err = address_check(s, "data-listen", s->data_listen,
-                             agents && strncmp(s->data_listen, "tls+", 4) == 0, why)) != MRD_OK ||
-        (err = address_check(s, "control-listen", s->control_listen,
-                             agents && strncmp(s->control_listen, "tls+", 4) == 0, why)) != MRD_OK)
-        return err;
-    if (strcmp(s->http_listen, "none") == 0)
-        return MRD_OK;
-    return address_check(s, "http-listen", s->http_listen, http, why);
 }
 
 /* "127.0.0.1:7780" or "[::1]:7780". */
@@ -473,6 +466,30 @@ http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mr
         return mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
     *ret_port = (uint16_t) url.port;
     return MRD_OK;
+}
+
+static mrd_err
+addresses_check(const settings *s, mrd_why *why)
+{
+    bool agents = s->tokens != NULL || s->tls_ca != NULL;
+    bool http = s->http_cert != NULL && s->http_key != NULL && s->tokens != NULL;
+    char host[256];
+    uint16_t port;
+    mrd_err err;
+
+    if ((err = address_form("data-listen", s->data_listen, why)) != MRD_OK ||
+        (err = address_form("control-listen", s->control_listen, why)) != MRD_OK ||
+        (strcmp(s->http_listen, "none") != 0 &&
+         (err = http_address(s->http_listen, host, sizeof(host), &port, why)) != MRD_OK))
+        return err;
+    if ((err = address_check(s, "data-listen", s->data_listen,
+                             agents && strncmp(s->data_listen, "tls+", 4) == 0, why)) != MRD_OK ||
+        (err = address_check(s, "control-listen", s->control_listen,
+                             agents && strncmp(s->control_listen, "tls+", 4) == 0, why)) != MRD_OK)
+        return err;
+    if (strcmp(s->http_listen, "none") == 0)
+        return MRD_OK;
+    return address_check(s, "http-listen", s->http_listen, http, why);
 }
 
 static mrd_err

@@ -2,10 +2,12 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "aggregator/pool.h"
 #include "aggregator/timeline.h"
 #include "base/hash.h"
+#include "base/near.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "trace/sink/sinks.h"
@@ -224,13 +226,42 @@ mrd_merger_cancel(mrd_merger *m, uint64_t session)
     __atomic_store_n(&m->cancelled[m->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
+/* A format that does not exist would be left out of every profile. */
+static mrd_err
+formats_check(const char *list, mrd_why *why)
+{
+    const char *names[64];
+    char word[64], near[MRD_NEAR_TEXT];
+    const mrd_sink_ops *const *sinks;
+    size_t n;
+
+    sinks = mrd_sinks(&n);
+    for (size_t i = 0; i < n && i < MRD_COUNT(names); i++)
+        names[i] = sinks[i]->name;
+    for (const char *p = list == NULL ? "" : list; *p != '\0';) {
+        size_t len = strcspn(p, ",");
+
+        if (mrd_sink_find((mrd_str){ p, len }) == NULL) {
+            snprintf(word, sizeof(word), "%.*s",
+                     len < sizeof(word) ? (int) len : (int) sizeof(word) - 1, p);
+            mrd_near_text(word, names, n < MRD_COUNT(names) ? n : MRD_COUNT(names), "", near);
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "--merge-formats: '%s' is not an output format%s", word, near);
+        }
+        p += len + (p[len] == ',');
+    }
+    return MRD_OK;
+}
+
 mrd_err
 mrd_merger_open(const mrd_merger_options *o, mrd_merger **ret_merger, mrd_why *why)
 {
-    mrd_merger *m = calloc(1, sizeof(*m));
-    mrd_err err;
+    mrd_merger *m;
+    mrd_err err = formats_check(o->formats, why);
 
-    if (m == NULL)
+    if (err != MRD_OK)
+        return err;
+    if ((m = calloc(1, sizeof(*m))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "merger");
     m->o = *o;
     if ((err = mrd_pool_open("merges", 1, WAITING_MAX, &m->worker, why)) != MRD_OK)

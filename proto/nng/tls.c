@@ -5,6 +5,8 @@
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <nng/supplemental/tls/engine.h>
 #include <openssl/err.h>
@@ -591,7 +593,7 @@ static mrd_err
 ssl_why(mrd_why *why, const char *what, const char *path)
 {
     unsigned long code = ERR_peek_last_error();
-    const char *reason = ERR_reason_error_string(code);
+    const char *reason = access(path, R_OK) != 0 ? strerror(errno) : ERR_reason_error_string(code);
 
     ERR_clear_error();
     return mrd_why_set(why, MRD_AUTH, 0, "%s %s: %s", what, path,

@@ -106,6 +106,13 @@ for program in [[MERIDIAN], *[[MERIDIAN, c] for c in commands], *[[os.path.join(
         check(p.returncode == 2 and f"did you mean {near}" in p.stderr, f"{program} {word}: {p.returncode} {p.stderr}")
     p = subprocess.run([*program, "--version"], capture_output=True, text=True, timeout=60)
     check(p.returncode == 0 and p.stdout.startswith("meridian"), f"{program} --version: {p.stdout} {p.stderr}")
+for program, words, wanted in (("meridian-aggregator", ["--merge-formats", "parket"], "'parket' is not an output format: did you mean parquet?"),
+                               ("meridian-aggregator", ["--http-listen", "17"], "--http-listen 17 is not HOST:PORT"),
+                               ("meridian-aggregator", ["--data-listen", "elsewhere"], "--data-listen 'elsewhere' is not an address: expected tcp://HOST:PORT"),
+                               ("meridian-agent", ["--aggregator", "tls+tcp://127.0.0.1:1", "--tls-ca", work + "/no-ca.pem"], "no-ca.pem: No such file or directory")):
+    p = subprocess.run([os.path.join(os.path.dirname(MERIDIAN), program), *words, *(["--store", work + "/mistyped"] if program == "meridian-aggregator" else ["--no-imds"])],
+                       capture_output=True, text=True, timeout=60)
+    check(p.returncode != 0 and wanted in p.stderr, f"{program} {words}: {p.returncode} {p.stderr}")
 _, err = run("view", "--output-format", "perfeto", good, want=2)
 check("did you mean perfetto" in err, f"mistyped format: {err}")
 _, err = run("view", "--system-trace-primary-group", "instance", good, want=2)
