@@ -309,7 +309,7 @@ def messages():
     check("begins 985 days after all inputs before it" in view(first, later), "inputs 986 days apart are merged with words")
     check("after all inputs" not in view(first, first), "inputs of one time need none")
     check("times before zero" in view('[{"ph":"X","name":"a","ts":-5,"dur":1}]'), "times before zero are said")
-    check("1 place in texts damaged" in view('[{"ph":"i","ts":1,"name":"\udcff"}]'), "damaged text is said")
+    check("1 damaged place in texts" in view('[{"ph":"i","ts":1,"name":"\udcff"}]'), "damaged text is said")
     jax = ('{"traceEvents":[{"ph":"M","pid":1,"name":"process_name","args":{"name":"/device:TPU:0"}},'
            '{"ph":"M","pid":701,"name":"process_name","args":{"name":"/host:CPU"}},'
            '{"ph":"M","pid":1,"tid":2,"name":"thread_name","args":{"name":"XLA Modules"}},'

@@ -483,7 +483,7 @@ static const struct {
     { "array ending in a comma", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},\n", MRD_OK, 1, 0, "" },
     { "comma before the bracket", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},]", MRD_OK, 1, 0, "" },
     { "cut inside a record", "[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},{\"ph\":\"i\",",
-      MRD_TRUNCATED, 1, 0, "byte 40: the input ends where a key in quotes is due" },
+      MRD_TRUNCATED, 1, 0, "byte 40: the input ends where a key in quotes is expected" },
     { "object form cut", "{\"traceEvents\":[{\"ph\":\"i\",\"name\":\"a\",\"ts\":1},", MRD_TRUNCATED,
       1, 0, "byte 45: the input ends" },
     { "text behind the end", "[{\"ph\":\"i\",\"ts\":1}]x", MRD_SYNTAX, 1, 0, "byte 19" },

@@ -106,7 +106,10 @@ file_advice(mrd_str head, const char *path)
 
     if (head.len == 0)
         return "is empty";
-    if (mrd_str_ends(name, ".ntff") || mrd_str_ends(name, ".neff"))
+    if (mrd_str_ends(name, ".neff"))
+        return "is a compiled model, which has no events: give the capture directory that it "
+               "belongs to (-d)";
+    if (mrd_str_ends(name, ".ntff"))
         return "is a device profile in Neuron's own format, which is not public: convert it with "
                "'neuron-explorer view --output-format json' (or neuron-profile) and give the "
                "result";

@@ -16,9 +16,9 @@ mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
     if (lenient > 0)
         mrd_catalog_note(imp->catalog,
                          "'%s': %" PRIu64
-                         " place%s no JSON, and accepted (NaN, Infinity, extra commas, a byte "
-                         "order mark)",
-                         name, lenient, lenient == 1 ? " is" : "s are");
+                         " place%s accepted that JSON does not allow (NaN, Infinity, extra commas, "
+                         "a byte order mark)",
+                         name, lenient, lenient == 1 ? " was" : "s were");
     mrd_import_note_replaced(imp, replaced);
 }
 
@@ -27,8 +27,9 @@ mrd_import_note_replaced(const mrd_import *imp, uint64_t replaced)
 {
     if (replaced > 0)
         mrd_catalog_note(imp->catalog,
-                         "'%s': %" PRIu64 " place%s in texts damaged (bytes that are not UTF-8, "
-                         "broken escapes, control characters); what could not be read is U+FFFD",
+                         "'%s': %" PRIu64
+                         " damaged place%s in texts (bytes that are not UTF-8, broken "
+                         "escapes, control characters), replaced by U+FFFD",
                          mrd_in_name(imp->in), replaced, mrd_plural(replaced));
 }
 

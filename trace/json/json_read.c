@@ -67,11 +67,12 @@ jr_unexpected(mrd_json_reader *r, const char *expected)
     unsigned char c = (unsigned char) *r->p;
 
     if (r->p == r->end)
-        return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends where %s is due",
-                          expected);
+        return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p),
+                          "the input ends where %s is expected", expected);
     if (c > ' ' && c < 0x7f)
-        return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "'%c' where %s is due", c, expected);
-    return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "byte 0x%02x where %s is due", c,
+        return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "'%c' where %s is expected", c,
+                          expected);
+    return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "byte 0x%02x where %s is expected", c,
                       expected);
 }
 
@@ -468,7 +469,7 @@ jr_word(mrd_json_reader *r, mrd_str *ret_text)
             return r->why.err != MRD_OK
                        ? MRD_JR_ERROR
                        : jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->end),
-                                    r->p == r->end ? "the input ends where a value is due"
+                                    r->p == r->end ? "the input ends where a value is expected"
                                                    : "the input ends inside a word");
     }
 }
