@@ -1,10 +1,12 @@
 /* agent/control.c - what the aggregator asks: sessions armed, started, stopped, triggered. */
 #include <stdio.h>
+#include <string.h>
 
 #include "agent/agent_int.h"
 #include "agent/planted.h"
 #include "base/log.h"
 #include "base/num.h"
+#include "proto/wire.h"
 
 /* ---- The session's time on this node ---- */
 
@@ -165,6 +167,7 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     mrd_record_pause pauses[MRD_RECORD_PAUSES] = { { { 0 }, { 0 } } };
     size_t n = c->n_pauses < MRD_RECORD_PAUSES ? c->n_pauses : MRD_RECORD_PAUSES;
     int64_t bound;
+    char id[MRD_SESSION_TEXT];
     mrd_err err;
 
     for (size_t i = 0; i < n; i++) {
@@ -176,8 +179,9 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     }
     err = mrd_record_change(a->record, c->session, c->revision, pauses, n, c->select);
     if (err == MRD_OK)
-        mrd_log(MRD_LOG_INFO, "AGT-CHANGE", "Session is changed: name=%s revision=%u paused=%s",
-                c->name, c->revision, n > 0 && pauses[n - 1].to.ns == INT64_MAX ? "yes" : "no");
+        mrd_log(MRD_LOG_INFO, "AGT-CHANGE", "A session is changed: id=%s revision=%u paused=%s",
+                mrd_session_id_text(c->session, id), c->revision,
+                n > 0 && pauses[n - 1].to.ns == INT64_MAX ? "yes" : "no");
     else
         mrd_why_set(why, err, 0, "the session cannot be changed: %s",
                     err == MRD_STATE ? "it does not record on this node" : mrd_err_text(err));
@@ -190,6 +194,7 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     int64_t bound, start = local_time(a, (mrd_sess_ns){ c->at_session_ns },
                                       (mrd_wall_ns){ c->at_wall_ns }, &bound)
                                .ns;
+    char id[MRD_SESSION_TEXT];
     mrd_record_status st;
     bool again =
         mrd_record_find(a->record, c->session, &st) && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
@@ -203,9 +208,9 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
         err = change(a, c, why);
 
     if (err == MRD_OK && !again)
-        mrd_log(MRD_LOG_INFO, "AGT-GO", "A session starts: name=%s in_ms=%lld bound_us=%lld",
-                c->name, (long long) ((start - mrd_local_now().ns) / MRD_MS),
-                (long long) (bound / MRD_US));
+        mrd_log(MRD_LOG_INFO, "AGT-GO", "A session starts: id=%s name=%s in_ms=%lld bound_us=%lld",
+                mrd_session_id_text(c->session, id), c->name,
+                (long long) ((start - mrd_local_now().ns) / MRD_MS), (long long) (bound / MRD_US));
     return err;
 }
 
@@ -216,6 +221,7 @@ mrd_agent_job_go(void *self, const Mrd__Control *c, mrd_local_ns start, mrd_why 
     mrd_clock_sync_view view;
     mrd_record_status st;
     bool again = mrd_record_find(a->record, c->session, &st);
+    char id[MRD_SESSION_TEXT];
     mrd_err err;
 
     mrd_clock_sync_get(a->clock, &view);
@@ -227,7 +233,8 @@ mrd_agent_job_go(void *self, const Mrd__Control *c, mrd_local_ns start, mrd_why 
     mrd_record_whole(a->record, c->session);
     if (a->trigger != NULL)
         mrd_trigger_session(a->trigger, start);
-    mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: name=%s", c->name);
+    mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: id=%s name=%s",
+            mrd_session_id_text(c->session, id), c->name);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
     return MRD_OK;
@@ -246,6 +253,7 @@ mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop)
 static mrd_err
 trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 {
+    char id[MRD_SESSION_TEXT];
     const Mrd__Trigger *t = c->trigger;
     int64_t bound, from, to;
     mrd_err err;
@@ -271,8 +279,8 @@ trigger(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
                                : "too many windows of flight recorders are not over yet: trigger "
                                  "again when they are");
     mrd_collectors_save(a, c->session, mrd_local_now());
-    mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "The flight recorder's window was sent: reason=%s",
-            t->reason);
+    mrd_log(MRD_LOG_INFO, "AGT-WINDOW", "A flight recorder's window is being sent: id=%s reason=%s",
+            mrd_session_id_text(c->session, id), t->reason);
     return MRD_OK;
 }
 
@@ -338,10 +346,21 @@ refusal_note(mrd_agent *a, uint64_t session, mrd_err err, const char *message)
     snprintf(to->message, sizeof(to->message), "%s", message);
 }
 
+/* "ARM": as the messages name it. */
+static const char *
+type_text(Mrd__ControlType type)
+{
+    const ProtobufCEnumValue *v =
+        protobuf_c_enum_descriptor_get_value(&mrd__control_type__descriptor, (int) type);
+
+    return v == NULL ? "unknown" : v->name + strlen("CONTROL_");
+}
+
 void
 mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_reply,
                   char message[MRD_WHY_MAX])
 {
+    char id[MRD_SESSION_TEXT];
     mrd_record_status st;
     mrd_why why = { 0 };
     mrd_err err = MRD_OK;
@@ -359,7 +378,8 @@ mrd_agent_control(mrd_agent *a, const Mrd__Control *c, Mrd__ControlReply *ret_re
     if (err != MRD_OK) {
         snprintf(message, MRD_WHY_MAX, "%s", why.text);
         mrd_log(MRD_LOG_WARN, "AGT-CONTROL",
-                "A request of the aggregator failed: type=%d reason=%s", (int) c->type, why.text);
+                "A request of the aggregator failed: type=%s session=%s reason=%s",
+                type_text(c->type), mrd_session_id_text(c->session, id), why.text);
     }
     if (err != MRD_OK && begins && !mrd_record_find(a->record, c->session, &st))
         refusal_note(a, c->session, err, why.text);
