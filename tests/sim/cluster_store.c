@@ -471,6 +471,7 @@ check_promises(world *w)
         const promise *p = &m->promises[i];
         const mrd_session *s = mrd_core_session(w->core, p->session);
         const disk_session *d = disk_of(w, p->session);
+        const mrd_frame promised = { .epoch = p->epoch, .seq = p->seq };
         const mrd_part *part;
         char id[24];
 
@@ -478,7 +479,7 @@ check_promises(world *w)
             continue;
         snprintf(id, sizeof(id), "i-%u", p->node);
         part = s == NULL ? NULL : mrd_session_part(s, id);
-        if (part == NULL || !mrd_part_has(part, &(mrd_frame){ .epoch = p->epoch, .seq = p->seq }))
+        if (part == NULL || !mrd_part_has(part, &promised))
             sim_fail(w,
                      "node %u: frame %llu of session %llu was answered as stored, and is gone %s",
                      p->node, (unsigned long long) p->seq, (unsigned long long) p->session,
