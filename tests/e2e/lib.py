@@ -468,7 +468,8 @@ class Cluster:
         known = {s["id"] for s in self.run_json("sessions")["sessions"]}
         p = self.keep(Program(self.path(name + ".err"), [MERIDIAN, "record", "--duration", "0", "-o", self.path(name), *options], stdout=subprocess.PIPE, text=True, env=self.env))
         new = until(lambda: [s["id"] for s in self.run_json("sessions")["sessions"] if s["id"] not in known] or not p.running(), f"{name}: a session begins")
-        if isinstance(new, list):
+        if isinstance(new, list):  # what is interrupted before the start is no recording
+            until(lambda: " records on " in p.text() or not p.running(), f"{name}: the command knows that it records")
             until(lambda: (parts := self.session(new[0])["nodes"]) and all(map(enough, parts)) or not p.running(), f"{name}: enough is recorded")
         p.p.send_signal(signal.SIGINT)
         out, _ = p.p.communicate(timeout=120)
