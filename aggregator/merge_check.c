@@ -131,7 +131,8 @@ see_gap(merge_check *c, const mrd_event *ev, int64_t raw_ns)
 }
 
 void
-mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const mrd_align *table)
+mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur_ns doubt,
+                    const mrd_align *table)
 {
     mrd_cc_kind kind;
     uint32_t who;
@@ -144,8 +145,8 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const m
     if (ev->kind == MRD_SPAN && ev->track < c->n_tracks && ev->dur_ns > c->longest[ev->track])
         c->longest[ev->track] = ev->dur_ns;
     kind = mrd_collectives_see(c->cc, ev, &cc);
-    if ((kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER) || c->full || raw_ns < 0 ||
-        raw_ns > MRD_COLL_TIME_MAX - ev->dur_ns || !find_part(c, ev->track, table, &who))
+    if ((kind != MRD_CC_SYNC && kind != MRD_CC_BARRIER) || c->full || raw_ns < doubt ||
+        raw_ns > MRD_COLL_TIME_MAX - doubt - ev->dur_ns || !find_part(c, ev->track, table, &who))
         return;
     if (c->n == MERGE_CHECK_MAX) {
         c->full = true;
@@ -163,8 +164,8 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, const m
                                      .size = cc.size,
                                      .seq = -1,
                                      .members = cc.members,
-                                     .begin = { raw_ns },
-                                     .end = { raw_ns + ev->dur_ns } };
+                                     .begin = { raw_ns - doubt },
+                                     .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
 /* Barriers are all alike; where there are operations that tell more, they are left out. */

@@ -8,6 +8,9 @@
 
 /* ---- Clocks ---- */
 
+/* What is less well known says nothing about the clocks of others. */
+#define CHECK_DOUBT MRD_MS
+
 static uint32_t
 wider(uint32_t bound, mrd_dur_ns by)
 {
@@ -42,9 +45,10 @@ map_doubtful(stream *s, mrd_event *ev)
     ev->bound_ns = MRD_BOUND_UNKNOWN;
     if (!raw_time(s, ev, &raw))
         return;
-    if (s->check != NULL && raw.doubt == 0 && merge_check_wants(s->check, ev))
-        mrd_merge_check_see(s->check, ev, raw.raw.ns, s->align);
-    if (merge_clock_was_set(s) && ev->kind == MRD_SPAN && ev->dur_ns > 0)
+    if (s->check != NULL && raw.doubt <= CHECK_DOUBT && merge_check_wants(s->check, ev))
+        mrd_merge_check_see(s->check, ev, raw.raw.ns, raw.doubt, s->align);
+    if (s->cross != NULL && (s->cross->step != 0 || s->cross->doubt > MRD_MS) &&
+        ev->kind == MRD_SPAN && ev->dur_ns > 0)
         ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts_ns, ev->dur_ns);
     ev->ts_ns = raw.raw.ns;
     if (s->shown != NULL && mrd_align_grid_map(s->shown, &s->grid, raw.raw, &at, &radius)) {
@@ -73,7 +77,7 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
             continue;
         }
         if (s->check != NULL && merge_check_wants(s->check, ev))
-            mrd_merge_check_see(s->check, ev, ev->ts_ns, s->align);
+            mrd_merge_check_see(s->check, ev, ev->ts_ns, 0, s->align);
         ev->bound_ns = MRD_BOUND_UNKNOWN;
         if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts_ns }, &at, &ev->bound_ns))
             ev->ts_ns = at.ns;

@@ -8,7 +8,8 @@
 #include "base/vec.h"
 
 #define BASELINE  (100 * MRD_MS)
-#define LOOK_BACK 256 /* readings */
+#define LOOK_BACK 256             /* readings */
+#define PER_PPM   (1000000 / 500) /* what an oscillator may be off by */
 
 mrd_err
 mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other)
@@ -17,7 +18,7 @@ mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other)
         return MRD_RANGE;
     if (!MRD_VEC_ROOM(t->v, t->n, t->cap, 1))
         return MRD_NOMEM;
-    t->v[t->n++] = (mrd_cross_point){ raw, other };
+    t->v[t->n++] = (mrd_cross_point){ .raw = raw, .other = other };
     return MRD_OK;
 }
 
@@ -49,6 +50,90 @@ step_between(const mrd_cross_point *a, const mrd_cross_point *b)
     return mrd_sat_abs(step) > raw / 8 + MRD_MS ? step : 0;
 }
 
+/* By how much the other clock moved against RAW between two readings of one era. */
+static mrd_dur_ns
+moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
+{
+    return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
+}
+
+/* As much of `part` as `of` is of `whole`, which is not 0. */
+static mrd_dur_ns
+share(mrd_dur_ns part, mrd_dur_ns of, mrd_dur_ns whole)
+{
+    __int128 n = (__int128) part * of / whole;
+
+    return n > MRD_TIME_MAX ? MRD_TIME_MAX : n < -MRD_TIME_MAX ? -MRD_TIME_MAX : (mrd_dur_ns) n;
+}
+
+/* The reading on one side of p that is so far away that the width of a reading does not matter; the
+ * furthest looked at when none is, p itself when there is no other. */
+static const mrd_cross_point *
+far_from(const mrd_cross_point *p, const mrd_cross_point *end, int step)
+{
+    const mrd_cross_point *q = p;
+
+    for (size_t k = 0; q != end && k < LOOK_BACK; k++)
+        if (q += step, mrd_sat_abs(mrd_local_diff(p->raw, q->raw)) >= BASELINE)
+            break;
+    return q;
+}
+
+/* Of the line between points i and i + 1 of an era of n. */
+static mrd_dur_ns
+line_doubt(const mrd_cross_point *v, size_t n, size_t i)
+{
+    const mrd_cross_point *sides[2][2] = { { far_from(&v[i], v, -1), &v[i] },
+                                           { &v[i + 1], far_from(&v[i + 1], &v[n - 1], 1) } };
+    mrd_dur_ns past = mrd_local_diff(v[i + 1].raw, v[i].raw),
+               moved = moved_between(&v[i], &v[i + 1]);
+    mrd_dur_ns doubt = -1;
+
+    for (int k = 0; k < 2 && mrd_sat_abs(moved) <= past / PER_PPM + 1; k++) {
+        mrd_dur_ns there = mrd_local_diff(sides[k][1]->raw, sides[k][0]->raw);
+        mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
+
+        if (there == 0 || mrd_sat_abs(by) > there / PER_PPM + 1)
+            continue; /* that side says nothing of the rate */
+        off = mrd_sat_abs(moved - share(by, past, there));
+        doubt = off > doubt ? off : doubt;
+    }
+    return doubt < 0 ? mrd_sat_add(mrd_sat_abs(moved), past / PER_PPM) : doubt;
+}
+
+/* A clock that was set back shows some times twice: what is taken for of the lines beside may be of
+ * this one. */
+static void
+doubt_beside(mrd_cross_point *v, size_t n, size_t i, mrd_dur_ns doubt)
+{
+    for (size_t k = i; k-- > 0 && mrd_ev_diff(v[i].other, v[k + 1].other) < doubt;)
+        v[k].doubt = v[k].doubt > doubt ? v[k].doubt : doubt;
+    for (size_t k = i + 1; k + 1 < n && mrd_ev_diff(v[k].other, v[i + 1].other) < doubt; k++)
+        v[k].doubt = v[k].doubt > doubt ? v[k].doubt : doubt;
+}
+
+static void
+doubt_lines(mrd_cross_table *t)
+{
+    t->doubt = 0;
+    for (size_t e = 0; e < t->n_eras; e++) {
+        mrd_cross_point *v = t->v + t->eras[e].first;
+
+        size_t n = t->eras[e].n;
+
+        for (size_t i = 0; i + 1 < n; i++)
+            v[i].doubt = 0;
+        for (size_t i = 0; i + 1 < n; i++) {
+            mrd_dur_ns past = mrd_local_diff(v[i + 1].raw, v[i].raw), doubt = line_doubt(v, n, i);
+
+            v[i].doubt = v[i].doubt > doubt ? v[i].doubt : doubt;
+            if (moved_between(&v[i], &v[i + 1]) <= past / PER_PPM) /* not set forward */
+                doubt_beside(v, n, i, doubt);
+            t->doubt = v[i].doubt > t->doubt ? v[i].doubt : t->doubt;
+        }
+    }
+}
+
 mrd_err
 mrd_cross_table_order(mrd_cross_table *t)
 {
@@ -77,6 +162,7 @@ mrd_cross_table_order(mrd_cross_table *t)
         t->v[kept++] = t->v[i];
     }
     t->n = kept;
+    doubt_lines(t);
     return MRD_OK;
 }
 
@@ -90,26 +176,29 @@ between(const mrd_cross_point *a, const mrd_cross_point *b, int64_t other)
     return raw > MRD_TIME_MAX ? MRD_TIME_MAX : raw < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) raw;
 }
 
-/* From an era's last reading on, or back from its first, at the rate on its other side: to the
- * first reading that is so far away that the width of a reading does not matter. At rate one when
- * there is none. */
+/* From an era's last reading on, or back from its first, at the rate on its other side, at rate one
+ * when there is no other reading. *ret_doubt: how far that may be off there. */
 static int64_t
-beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other)
+beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other, mrd_dur_ns *ret_doubt)
 {
     const mrd_cross_point *p = forward ? &v[n - 1] : v;
+    const mrd_cross_point *q = forward ? far_from(p, v, -1) : far_from(p, &v[n - 1], 1);
+    const mrd_cross_point *line = forward && n > 1 ? p - 1 : p;
+    mrd_dur_ns outside = mrd_sat_abs(mrd_sat_sub(other, p->other.ns));
 
-    for (size_t k = 1; k < n && k <= LOOK_BACK; k++) {
-        const mrd_cross_point *q = forward ? p - k : p + k;
-
-        if (mrd_sat_abs(mrd_local_diff(p->raw, q->raw)) >= BASELINE)
-            return between(p, q, other);
-    }
-    return mrd_time_clamp(mrd_sat_add(p->raw.ns, other - p->other.ns));
+    *ret_doubt = outside / PER_PPM + 1;
+    if (p == q)
+        return mrd_time_clamp(mrd_sat_add(p->raw.ns, other - p->other.ns));
+    *ret_doubt = mrd_sat_add(*ret_doubt + line->doubt,
+                             share(line->doubt, outside, mrd_local_diff(line[1].raw, line->raw)));
+    return between(p, q, other);
 }
 
-/* As the readings of one era have it; *ret_outside: how far from the nearest of them. */
+/* As the readings of one era have it; *ret_outside: how far from the nearest of them; *ret_doubt: how
+ * far off the lines through them may be. */
 static int64_t
-in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outside)
+in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outside,
+       mrd_dur_ns *ret_doubt)
 {
     const mrd_cross_point *v = t->v + t->eras[era].first;
     size_t n = t->eras[era].n, lo = 0, hi = n;
@@ -125,12 +214,13 @@ in_era(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns *ret_outs
     *ret_outside = 0;
     if (lo == 0) {
         *ret_outside = v[0].other.ns - other;
-        return beyond(v, n, false, other);
+        return beyond(v, n, false, other, ret_doubt);
     }
     if (lo == n) {
         *ret_outside = other - v[n - 1].other.ns;
-        return beyond(v, n, true, other);
+        return beyond(v, n, true, other, ret_doubt);
     }
+    *ret_doubt = v[lo - 1].doubt;
     return between(&v[lo - 1], &v[lo], other);
 }
 
@@ -140,7 +230,7 @@ typedef struct {
     mrd_dur_ns outside; /* of its readings */
     mrd_dur_ns missed;  /* by how much it lies where that era cannot be; 0: it can */
     bool lately;        /* it was handed on within MRD_CROSS_LATE, or nobody knows */
-    bool beside_step;   /* outside, and that is where the clock was set */
+    mrd_dur_ns doubt;   /* of the lines of its readings */
 } claim;
 
 static claim
@@ -158,8 +248,8 @@ claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
     claim c = { .missed = 0 };
     mrd_dur_ns slack;
 
-    c.raw = in_era(t, e, other, &c.outside);
-    slack = c.outside / 2000 + 1; /* 500 ppm */
+    c.raw = in_era(t, e, other, &c.outside, &c.doubt);
+    slack = c.outside / PER_PPM + 1;
     if (known && until > by_raw)
         until = by_raw;
     if (c.raw < from.ns - (from.ns > INT64_MIN + slack ? slack : 0))
@@ -167,7 +257,6 @@ claim_of(const mrd_cross_table *t, size_t e, int64_t other, int64_t by_raw)
     else if (c.raw > until && c.raw - until > slack)
         c.missed = c.raw - until;
     c.lately = !known || c.raw >= by_raw - MRD_CROSS_LATE;
-    c.beside_step = c.outside > 0 && (c.raw < first.ns ? e > 0 : e + 1 < t->n_eras);
     return c;
 }
 
@@ -187,13 +276,13 @@ better(const claim *a, const claim *b, bool known)
 mrd_cross_place
 mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
 {
-    mrd_cross_place place = { .doubt = 0 };
+    mrd_cross_place place;
     claim best, c;
     mrd_dur_ns apart;
 
     other = mrd_time_clamp(other);
     best = claim_of(t, 0, other, by_raw);
-    place.raw = (mrd_local_ns){ best.raw };
+    place = (mrd_cross_place){ .raw = { best.raw }, .doubt = best.doubt };
     if (t->n_eras == 1)
         return place;
     for (size_t e = 1; e < t->n_eras; e++) {
@@ -204,10 +293,10 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
         }
     }
     place.raw = (mrd_local_ns){ best.raw };
-    place.doubt = best.missed + (best.beside_step ? best.outside / 2000 + 1 : 0);
+    place.doubt = mrd_sat_add(best.missed, best.doubt);
     for (size_t e = 0; e < t->n_eras; e++) {
         c = claim_of(t, e, other, by_raw);
-        apart = mrd_sat_abs(c.raw - best.raw);
+        apart = mrd_sat_add(mrd_sat_abs(c.raw - best.raw), c.doubt);
         if (e != place.era && c.missed <= best.missed && c.lately == best.lately &&
             apart > place.doubt)
             place.doubt = apart;
@@ -218,8 +307,8 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
 mrd_dur_ns
 mrd_cross_table_span(const mrd_cross_table *t, size_t era, int64_t other, mrd_dur_ns dur)
 {
-    mrd_dur_ns outside, apart;
-    int64_t begin = in_era(t, era, other = mrd_time_clamp(other), &outside);
+    mrd_dur_ns outside, doubt, apart;
+    int64_t begin = in_era(t, era, other = mrd_time_clamp(other), &outside, &doubt);
     claim c = { .missed = 0 };
 
     for (size_t e = era; e < t->n_eras; e++) {

@@ -7,8 +7,13 @@
  * 1/8 of their distance and 1 ms), another era of it begins. Set back, it shows some times twice.
  * A stamp belongs to an era in which it lies behind the last reading of the era before and ahead of
  * the first of the one after; what is known of when the stamp was handed on decides between two.
- * Where both remain, their distance is told as doubt; beside a step it is 500 ppm of the distance
- * to the nearest reading.
+ * Where both remain, their distance is told as doubt.
+ *
+ * A clock that was set by less has no new era. Between two readings nobody knows when it moved: the
+ * doubt is by how much the line between them departs from the rates before and behind, and all that
+ * the clock moved where that is more than an oscillator can be off by (500 ppm), as in a slew. Outside
+ * of the readings of an era it is 500 ppm of the distance to the nearest, and what the doubt of the
+ * line that is prolonged becomes there.
  *
  * Units: ns. Threads: no state beyond the table.
  */
@@ -27,6 +32,7 @@
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
+    mrd_dur_ns doubt; /* of the line from here to the next point of its era */
 } mrd_cross_point;
 
 /* Readings between which the other clock was not set. */
@@ -41,7 +47,8 @@ typedef struct {
     mrd_cross_era
         *eras; /* owned; at least one after mrd_cross_table_order of a table with points */
     size_t n_eras;
-    mrd_dur_ns step; /* the largest that was found, by magnitude; 0: that clock was never set */
+    mrd_dur_ns step;  /* the largest that was found, by magnitude; 0: that clock was never set */
+    mrd_dur_ns doubt; /* the largest between two readings of an era */
 } mrd_cross_table;
 
 typedef struct {

@@ -70,7 +70,7 @@ see(world *w, merge_check *c, unsigned node, mrd_sid name, int64_t op, int64_t b
         ev.arg_count = 2;
     }
     if (merge_check_wants(c, &ev))
-        mrd_merge_check_see(c, &ev, begin, w->table[node]);
+        mrd_merge_check_see(c, &ev, begin, 0, w->table[node]);
 }
 
 /* Records OPS collectives: nobody leaves before all have entered. Each core's times are off by up to
