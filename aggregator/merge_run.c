@@ -91,17 +91,30 @@ cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, u
 static mrd_err
 cross_order(plan *p, const merge_part *part, mrd_cross_table *t)
 {
+    const char *node = part->node->instance_id;
     char text[MRD_DUR_TEXT];
     mrd_dur_ns half = MRD_MS / 2, step;
 
     if (mrd_cross_table_order(t) != MRD_OK)
         return MRD_NOMEM;
-    step = t->step + (t->step < 0 ? -half : half); /* to be read: whole ms */
-    if (t->step != 0)
+    step = t->n_eras > 2 ? mrd_sat_abs(t->step) : t->step; /* forward and back */
+    step += step < 0 ? -half : half;                       /* to be read: whole ms */
+    mrd_dur_text(step / MRD_MS * MRD_MS, text);
+    if (t->n_eras == 2)
         mrd_catalog_note(p->cat,
                          "the wall clock of %s was set by %s during the session: its stamps were "
                          "followed across it",
-                         part->node->instance_id, mrd_dur_text(step / MRD_MS * MRD_MS, text));
+                         node, text);
+    else if (t->n_eras > 2)
+        mrd_catalog_note(p->cat,
+                         "the wall clock of %s was set %zu times during the session, by up to %s: "
+                         "its stamps were followed across them",
+                         node, t->n_eras - 1, text);
+    if (t->doubt > MRD_MS)
+        mrd_catalog_note(p->cat,
+                         "the wall clock of %s was moved during the session, by up to %s between "
+                         "two readings: the bounds of its stamps say where",
+                         node, mrd_dur_text(t->doubt / MRD_MS * MRD_MS, text));
     return MRD_OK;
 }
 
