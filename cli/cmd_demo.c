@@ -752,7 +752,7 @@ print_page(const demo *d)
         printf(
             "\nThe page was at %s inside the namespace %s: this machine's own network could not be "
             "wired to it\n",
-            d->server, d->nodes.hub);
+            d->server, d->nodes.home);
     else if (!d->set->keep)
         printf("\nThe page was at %s; --keep leaves it there to be looked at\n", d->page);
     else

@@ -63,7 +63,7 @@ typedef struct {
     demo_node v[DEMO_NODES_MAX];
     size_t n;
     bool spaces;
-    char hub[32];       /* namespace of the aggregator, and of this process from then on */
+    char home[32];      /* namespace of the aggregator, and of this process from then on */
     char address[32];   /* of the aggregator, for the nodes */
     char outside[32];   /* and for everybody else on this machine; "": it cannot be reached */
     char note[256];     /* why there are no namespaces */

@@ -35,11 +35,11 @@ outside_open(demo_nodes *nodes)
     snprintf(address, sizeof(address), "169.254.%u.%u", net, host + 2);
     snprintf(there, sizeof(there), "%s/30", address);
     if (IP(NULL, "link", "add", link, "type", "veth", "peer", "name", "outside", "netns",
-           nodes->hub) == MRD_OK &&
+           nodes->home) == MRD_OK &&
         IP(NULL, "addr", "add", here, "dev", link) == MRD_OK &&
         IP(NULL, "link", "set", link, "up") == MRD_OK &&
-        IP(NULL, "-n", nodes->hub, "addr", "add", there, "dev", "outside") == MRD_OK &&
-        IP(NULL, "-n", nodes->hub, "link", "set", "outside", "up") == MRD_OK)
+        IP(NULL, "-n", nodes->home, "addr", "add", there, "dev", "outside") == MRD_OK &&
+        IP(NULL, "-n", nodes->home, "link", "set", "outside", "up") == MRD_OK)
         snprintf(nodes->outside, sizeof(nodes->outside), "%s", address);
 }
 
@@ -50,18 +50,19 @@ hub_open(demo_nodes *nodes, mrd_why *why)
     mrd_err err = MRD_OK;
     int fd = -1;
 
-    snprintf(nodes->hub, sizeof(nodes->hub), "mrd%d-hub", (int) getpid());
-    if ((err = IP(why, "netns", "add", nodes->hub)) != MRD_OK) {
-        nodes->hub[0] = '\0';
+    snprintf(nodes->home, sizeof(nodes->home), "mrd%d-home", (int) getpid());
+    if ((err = IP(why, "netns", "add", nodes->home)) != MRD_OK) {
+        nodes->home[0] = '\0';
         return err;
     }
-    if ((err = IP(why, "-n", nodes->hub, "link", "set", "lo", "up")) != MRD_OK ||
-        (err = IP(why, "-n", nodes->hub, "link", "add", "br0", "type", "bridge")) != MRD_OK ||
-        (err = IP(why, "-n", nodes->hub, "addr", "add", NETWORK ".1/24", "dev", "br0")) != MRD_OK ||
-        (err = IP(why, "-n", nodes->hub, "link", "set", "br0", "up")) != MRD_OK)
+    if ((err = IP(why, "-n", nodes->home, "link", "set", "lo", "up")) != MRD_OK ||
+        (err = IP(why, "-n", nodes->home, "link", "add", "br0", "type", "bridge")) != MRD_OK ||
+        (err = IP(why, "-n", nodes->home, "addr", "add", NETWORK ".1/24", "dev", "br0")) !=
+            MRD_OK ||
+        (err = IP(why, "-n", nodes->home, "link", "set", "br0", "up")) != MRD_OK)
         return err;
     outside_open(nodes);
-    snprintf(path, sizeof(path), "/run/netns/%s", nodes->hub);
+    snprintf(path, sizeof(path), "/run/netns/%s", nodes->home);
     if ((fd = open(path, O_RDONLY | O_CLOEXEC)) < 0 || setns(fd, CLONE_NEWNET) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot enter the network namespace %s", path);
     if (fd >= 0)
@@ -83,9 +84,10 @@ wire(const demo_nodes *nodes, demo_node *node, size_t i, mrd_why *why)
     snprintf(inside, sizeof(inside), "v%zu", i + 1);
     snprintf(node->address, sizeof(node->address), NETWORK ".%zu", i + 10);
     snprintf(address, sizeof(address), "%s/24", node->address);
-    if ((err = IP(why, "-n", nodes->hub, "link", "add", inside, "type", "veth", "peer", "name",
+    if ((err = IP(why, "-n", nodes->home, "link", "add", inside, "type", "veth", "peer", "name",
                   "eth0", "netns", node->space)) != MRD_OK ||
-        (err = IP(why, "-n", nodes->hub, "link", "set", inside, "master", "br0", "up")) != MRD_OK ||
+        (err = IP(why, "-n", nodes->home, "link", "set", inside, "master", "br0", "up")) !=
+            MRD_OK ||
         (err = IP(why, "-n", node->space, "addr", "add", address, "dev", "eth0")) != MRD_OK ||
         (err = IP(why, "-n", node->space, "link", "set", "lo", "up")) != MRD_OK)
         return err;
@@ -110,9 +112,9 @@ network_close(demo_nodes *nodes)
             (void) IP(NULL, "netns", "del", nodes->v[i].space);
         nodes->v[i].space[0] = '\0';
     }
-    if (nodes->hub[0] != '\0')
-        (void) IP(NULL, "netns", "del", nodes->hub);
-    nodes->hub[0] = '\0';
+    if (nodes->home[0] != '\0')
+        (void) IP(NULL, "netns", "del", nodes->home);
+    nodes->home[0] = '\0';
 }
 
 /* ---- Clocks ---- */
