@@ -118,7 +118,6 @@ doubt_lines(mrd_cross_table *t)
     t->doubt = 0;
     for (size_t e = 0; e < t->n_eras; e++) {
         mrd_cross_point *v = t->v + t->eras[e].first;
-
         size_t n = t->eras[e].n;
 
         for (size_t i = 0; i + 1 < n; i++)

@@ -15,6 +15,9 @@
  * of the readings of an era it is 500 ppm of the distance to the nearest, and what the doubt of the
  * line that is prolonged becomes there.
  *
+ * Limit: two settings between the same two readings that cancel out leave no trace in them, and are
+ * not doubted.
+ *
  * Units: ns. Threads: no state beyond the table.
  */
 #ifndef MRD_TIMESYNC_CROSS_TABLE_H
