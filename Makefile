@@ -68,8 +68,11 @@ mutants: ## change one operator, constant or call at a time: do the tests notice
 	@nice python3 tests/mutants/mutants.py $(if $(MUTANTS),--mutants $(MUTANTS)) $(if $(SEED),--seed $(SEED)) \
 	  $(if $(MODULES),--modules $(MODULES))
 
-install: all ## install under PREFIX (/usr/local)
-	@cmake --install build --prefix $(PREFIX)
+install: ## build without tests and install under PREFIX (/usr/local), DESTDIR before it
+	@scripts/setup.sh build
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS) --target programs
+	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
 
 clean: ## remove build trees
 	@rm -rf build build-dev build-asan build-tsan build-fuzz build-mutants

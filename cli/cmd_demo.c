@@ -131,7 +131,8 @@ locate_all(demo *d, mrd_why *why)
     static const char *const aggregator[] = { "meridian-aggregator", NULL };
     static const char *const agent[] = { "meridian-agent", NULL };
     static const char *const job[] = { "train_loop", "../lib/meridian/train_loop", NULL };
-    static const char *const library[] = { "../lib/libmeridian.so", NULL };
+    static const char *const library[] = { "../lib/libmeridian.so",
+                                           "../" MRD_LIBDIR "/libmeridian.so.0", NULL };
     static const char *const runtime[] = { "../lib/simnrt", "../lib/meridian/simnrt", NULL };
     static const char *const clock[] = { "../lib/simnrt/libsimclock.so",
                                          "../lib/meridian/simnrt/libsimclock.so", NULL };

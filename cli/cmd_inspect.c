@@ -215,7 +215,8 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
     return env->err;
 }
 
-/* libmeridian.so: the option, else beside the program (build tree), else ../lib (installed). */
+/* libmeridian.so: the option, else in the library folder beside that of this program, built or installed; packages of a distribution
+ * have it there by its versioned name only. */
 static mrd_err
 find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
 {
@@ -231,6 +232,9 @@ find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
         return mrd_why_set(why, MRD_IO, errno, "/proc/self/exe");
     self[n] = '\0';
     *strrchr(self, '/') = '\0';
+    snprintf(guess, sizeof(guess), "%s/../" MRD_LIBDIR "/libmeridian.so.0", self);
+    if (realpath(guess, path) != NULL)
+        return MRD_OK;
     snprintf(guess, sizeof(guess), "%s/../lib/libmeridian.so", self);
     if (realpath(guess, path) == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno,

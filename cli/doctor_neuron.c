@@ -228,7 +228,8 @@ mrd_doctor_runtime(mrd_doctor *d)
         *slash = '\0'; /* …/bin/meridian to … */
     snprintf(folders, sizeof(folders), "%.1000s/lib:%.1000s/lib/meridian:%s", program, program,
              LIBRARY_FOLDERS);
-    if (in_folders(folders, "libmeridian.so", path))
+    if (in_folders(folders, "libmeridian.so", path) ||
+        in_folders(folders, "libmeridian.so.0", path))
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "libmeridian.so for workloads is %s", path);
     else
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,

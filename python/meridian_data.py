@@ -36,7 +36,8 @@ Rows = List[Dict[str, Any]]
 def _shipped(name: str) -> str:
     """The SQL of a shipped query."""
     here = os.path.dirname(os.path.abspath(__file__))
-    folders = [os.path.join(here, "sql"), os.path.join(here, "..", "sql"), "/usr/share/meridian/sql"]
+    installed = os.path.join(here, "..", "..", "..", "share", "meridian", "sql")
+    folders = [os.path.join(here, "sql"), os.path.join(here, "..", "sql"), installed, "/usr/share/meridian/sql"]
     for folder in [os.environ["MERIDIAN_SQL"]] if "MERIDIAN_SQL" in os.environ else folders:
         path = os.path.join(folder, name + ".sql")
         if re.fullmatch(r"\w+", name) and os.path.exists(path):

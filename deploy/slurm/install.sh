@@ -3,11 +3,11 @@
 #   install.sh agent PREFIX tls+tcp://HEAD:7770    compute node
 #   install.sh aggregator PREFIX                   head node
 #   install.sh client PREFIX tls+tcp://HEAD:7770   login node: the command, and where it finds the aggregator
-# PREFIX is a shared folder made on a machine of the same distribution: `make install PREFIX=...`, this
-# repository's deploy/ beside bin/, and in PREFIX/secrets what `meridian certs init` wrote.
+# PREFIX is a shared folder made on a machine of the same distribution: `make install PREFIX=...`, and in
+# PREFIX/secrets what `meridian certs init` wrote.
 set -eu
 role=${1:-} prefix=${2:-} url=${3:-}
-here=$prefix/deploy
+here=$prefix/share/meridian/deploy
 
 fail() { echo "install.sh: $*" >&2; exit 1; }
 case "$role" in

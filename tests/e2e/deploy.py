@@ -97,7 +97,10 @@ def units():
     for path in glob.glob(os.path.join(SOURCE, "deploy/systemd/*.service")):
         name = os.path.basename(path)[:-len(".service")]
         with open(path) as f:
-            unit = dict(line.split("=", 1) for line in f.read().splitlines() if re.match(r"[A-Z]\w+=", line))
+            text = f.read()
+        unit = dict(line.split("=", 1) for line in text.splitlines() if re.match(r"[A-Z]\w+=", line))
+        env_file_ok(name, re.findall(r"(?m)^Environment=(\w+)", text), "the unit")
+        equal(len(unit["ExecStart"].split()), 1, f"{name}: words it starts; an option would stand before what the administrator's file says")
         least = dict(NoNewPrivileges="yes", ProtectSystem="strict", LimitCORE="0", UMask="0077", StateDirectoryMode="0700", User="meridian",
                      SystemCallFilter="@system-service", MemoryDenyWriteExecute="yes", ProtectKernelTunables="yes", RestrictNamespaces="yes")
         for key, value in least.items():
