@@ -8,6 +8,7 @@
 
 #include "aggregator/aggregator.h"
 #include "base/conf.h"
+#include "base/confined.h"
 #include "base/log.h"
 #include "base/manual.h"
 #include "base/obj.h"
@@ -678,6 +679,8 @@ main(int argc, char **argv)
     char version[MRD_BUILD_TEXT];
     int code;
 
+    if (argc > 1 && strcmp(argv[1], MRD_CONFINED_WORD) == 0)
+        return mrd_confined_watch(argc, argv);
     mrd_version_set_commit(MRD_COMMIT);
     (void) umask(077);
     mrd_secret_process();

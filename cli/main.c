@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/confined.h"
 #include "base/manual.h"
 #include "base/near.h"
 #include "base/obj.h"
@@ -113,6 +114,8 @@ main(int argc, char **argv)
 {
     int code;
 
+    if (argc > 1 && strcmp(argv[1], MRD_CONFINED_WORD) == 0)
+        return mrd_confined_watch(argc, argv);
     mrd_version_set_commit(MRD_COMMIT);
     code = run(argc, argv);
     errno = 0;

@@ -1,0 +1,522 @@
+/* The watcher of a confined program: one thread, which starts it, measures it, and ends all that it
+ * started. It is told to end it by the end of its own input, which the kernel closes when whoever
+ * started the watcher is gone. */
+#include "base/confined.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/landlock.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "base/confined_int.h"
+#include "base/num.h"
+#include "base/obj.h"
+#include "base/out.h"
+
+#define LOOK_EVERY (100 * MRD_MS)
+#define WALK_EVERY (500 * MRD_MS) /* of the folder, which may have many files */
+#define END_WITHIN (20 * MRD_SEC) /* processes that the kernel cannot end (a disk that hangs) */
+#define DEPTH_MAX  32
+#define PROCESSES  4096
+#define FIRST_ARG  8
+#define PRIORITY   10
+
+typedef struct {
+    mrd_dur_ns time;
+    uint64_t memory, disk, files;
+    bool remove;
+    const char *dir;
+    char **argv;
+    pid_t pid;
+    int said; /* the program's output; -1: it ended */
+    int signals;
+    int not_run;        /* errno */
+    bool ended, parent; /* the program has ended; whoever started us is there */
+    int status;
+    char tail[MRD_CONFINED_SAID - 1];
+    size_t tail_len;
+    mrd_confined_report report;
+} watch;
+
+/* ---- What is there ---- */
+
+typedef struct {
+    pid_t v[PROCESSES];
+    size_t n;
+} processes;
+
+static void
+add_children(pid_t parent, pid_t thread, processes *to)
+{
+    char path[80];
+    long pid;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) parent, (int) thread);
+    if ((f = fopen(path, "re")) == NULL)
+        return;
+    while (to->n < PROCESSES && fscanf(f, "%ld", &pid) == 1)
+        to->v[to->n++] = (pid_t) pid;
+    fclose(f);
+}
+
+/* Children of all threads of a process. */
+static void
+add_all_children(pid_t parent, processes *to)
+{
+    const struct dirent *entry;
+    char path[64];
+    DIR *d;
+
+    snprintf(path, sizeof(path), "/proc/%d/task", (int) parent);
+    if ((d = opendir(path)) == NULL)
+        return;
+    while ((entry = readdir(d)) != NULL) {
+        int64_t thread;
+
+        if (mrd_num_i64(mrd_str_of(entry->d_name), &thread) == MRD_OK)
+            add_children(parent, (pid_t) thread, to);
+    }
+    closedir(d);
+}
+
+/* All that descend from us: what left its parents became our child. */
+static void
+descendants(processes *to)
+{
+    to->n = 0;
+    add_all_children(getpid(), to);
+    for (size_t i = 0; i < to->n; i++)
+        add_all_children(to->v[i], to);
+}
+
+static uint64_t
+memory_of(pid_t pid)
+{
+    unsigned long long size, resident = 0;
+    char path[64];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/statm", (int) pid);
+    if ((f = fopen(path, "re")) == NULL)
+        return 0;
+    if (fscanf(f, "%llu %llu", &size, &resident) != 2)
+        resident = 0;
+    fclose(f);
+    return (uint64_t) resident * (uint64_t) sysconf(_SC_PAGESIZE);
+}
+
+static uint64_t
+memory_of_all(void)
+{
+    static processes all;
+    uint64_t sum = 0;
+
+    descendants(&all);
+    for (size_t i = 0; i < all.n; i++)
+        sum += memory_of(all.v[i]);
+    return sum;
+}
+
+typedef struct {
+    uint64_t bytes, files, files_max;
+} folder;
+
+static void
+walk(int at, const char *name, unsigned depth, folder *to)
+{
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+    const struct dirent *entry;
+
+    if (d == NULL && fd >= 0)
+        close(fd);
+    while (d != NULL && (entry = readdir(d)) != NULL && to->files <= to->files_max) {
+        struct stat st;
+
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        to->files++;
+        to->bytes += (uint64_t) st.st_blocks * 512;
+        if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+            walk(dirfd(d), entry->d_name, depth + 1, to);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+/* ---- The program ---- */
+
+#ifndef LANDLOCK_ACCESS_FS_REFER
+#define LANDLOCK_ACCESS_FS_REFER (1ull << 13)
+#endif
+#ifndef LANDLOCK_ACCESS_FS_TRUNCATE
+#define LANDLOCK_ACCESS_FS_TRUNCATE (1ull << 14)
+#endif
+
+static void
+allow(int rules, const char *path, uint64_t access)
+{
+    struct landlock_path_beneath_attr beneath = { .allowed_access = access,
+                                                  .parent_fd = open(path, O_PATH | O_CLOEXEC) };
+
+    if (beneath.parent_fd < 0)
+        return;
+    (void) syscall(SYS_landlock_add_rule, rules, LANDLOCK_RULE_PATH_BENEATH, &beneath, 0);
+    close(beneath.parent_fd);
+}
+
+/* It writes into its own folder only, where the kernel knows how to see to that. */
+static void
+confine_writes(const char *dir)
+{
+    const uint64_t file = LANDLOCK_ACCESS_FS_WRITE_FILE;
+    long version = syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION);
+    struct landlock_ruleset_attr all = {
+        .handled_access_fs = file | LANDLOCK_ACCESS_FS_REMOVE_DIR | LANDLOCK_ACCESS_FS_REMOVE_FILE |
+                             LANDLOCK_ACCESS_FS_MAKE_CHAR | LANDLOCK_ACCESS_FS_MAKE_DIR |
+                             LANDLOCK_ACCESS_FS_MAKE_REG | LANDLOCK_ACCESS_FS_MAKE_SOCK |
+                             LANDLOCK_ACCESS_FS_MAKE_FIFO | LANDLOCK_ACCESS_FS_MAKE_BLOCK |
+                             LANDLOCK_ACCESS_FS_MAKE_SYM
+    };
+    uint64_t shared = all.handled_access_fs;
+    int rules;
+
+    if (version < 1)
+        return;
+    all.handled_access_fs |= version >= 2 ? LANDLOCK_ACCESS_FS_REFER : 0;
+    all.handled_access_fs |= version >= 3 ? LANDLOCK_ACCESS_FS_TRUNCATE : 0;
+    rules = (int) syscall(SYS_landlock_create_ruleset, &all, sizeof(all.handled_access_fs), 0);
+    if (rules < 0)
+        return;
+    allow(rules, dir, all.handled_access_fs);
+    allow(rules, "/dev/shm", shared);
+    allow(rules, "/dev/null", file | (version >= 3 ? (uint64_t) LANDLOCK_ACCESS_FS_TRUNCATE : 0));
+    (void) syscall(SYS_landlock_restrict_self, rules, 0);
+    close(rules);
+}
+
+static void
+limit(int resource, uint64_t most)
+{
+    struct rlimit l = { .rlim_cur = most, .rlim_max = most };
+
+    (void) setrlimit((__rlimit_resource_t) resource, &l);
+}
+
+static void
+write_text(const char *path, const char *text)
+{
+    int fd = open(path, O_WRONLY | O_CLOEXEC);
+
+    if (fd < 0)
+        return;
+    (void) !write(fd, text, strlen(text));
+    close(fd);
+}
+
+/* In the child: never returns. */
+static void
+become(const watch *w, int output, int failed)
+{
+    sigset_t none;
+    int err, null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    (void) setsid();
+    (void) prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void) prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0);
+    (void) setpriority(PRIO_PROCESS, 0, PRIORITY);
+    write_text("/proc/self/oom_score_adj", "1000");
+    (void) dup2(null, 0);
+    (void) dup2(output, 1);
+    (void) dup2(output, 2);
+    limit(RLIMIT_CORE, 0);
+    if (w->memory > 0) /* the sum is watched; this catches what grows between two looks */
+        limit(RLIMIT_DATA, w->memory + w->memory / 2);
+    if (w->disk > 0)
+        limit(RLIMIT_FSIZE, w->disk + (1u << 20));
+    if (chdir(w->dir) == 0) {
+        confine_writes(w->dir);
+        sigemptyset(&none);
+        sigprocmask(SIG_SETMASK, &none, NULL);
+        (void) signal(SIGXFSZ, SIG_DFL);
+        (void) execv(w->argv[0], w->argv);
+    }
+    err = errno;
+    (void) !write(failed, &err, sizeof(err));
+    _exit(127);
+}
+
+/* Errors of the exec itself come through a pipe that a good exec closes. */
+static bool
+start(watch *w)
+{
+    int output[2], failed[2];
+
+    if (pipe2(output, O_CLOEXEC) != 0 || pipe2(failed, O_CLOEXEC) != 0 || (w->pid = fork()) < 0) {
+        w->not_run = errno;
+        return false;
+    }
+    if (w->pid == 0)
+        become(w, output[1], failed[1]);
+    close(output[1]);
+    close(failed[1]);
+    w->said = output[0];
+    (void) fcntl(w->said, F_SETFL, O_NONBLOCK);
+    if (read(failed[0], &w->not_run, sizeof(w->not_run)) <= 0)
+        w->not_run = 0;
+    close(failed[0]);
+    return w->not_run == 0;
+}
+
+/* ---- Watching ---- */
+
+static void
+hear(watch *w)
+{
+    char chunk[4096];
+    ssize_t n = read(w->said, chunk, sizeof(chunk));
+    const char *from = chunk;
+
+    if (n == 0 || (n < 0 && errno != EAGAIN && errno != EINTR)) {
+        close(w->said);
+        w->said = -1;
+    }
+    if (n <= 0)
+        return;
+    if ((size_t) n > sizeof(w->tail)) {
+        from += (size_t) n - sizeof(w->tail);
+        n = sizeof(w->tail);
+    }
+    if (w->tail_len + (size_t) n > sizeof(w->tail)) {
+        size_t cut = w->tail_len + (size_t) n - sizeof(w->tail);
+
+        memmove(w->tail, w->tail + cut, w->tail_len - cut);
+        w->tail_len -= cut;
+    }
+    memcpy(w->tail + w->tail_len, from, (size_t) n);
+    w->tail_len += (size_t) n;
+}
+
+static void
+reap(watch *w)
+{
+    pid_t pid;
+    int status;
+
+    while ((pid = waitpid(-1, &status, WNOHANG)) > 0) {
+        if (pid == w->pid) {
+            w->ended = true;
+            w->status = status;
+        }
+    }
+}
+
+static void
+wait_news(watch *w, int timeout_ms)
+{
+    struct pollfd fds[3] = { { .fd = w->parent ? 0 : -1, .events = POLLIN },
+                             { .fd = w->signals, .events = POLLIN },
+                             { .fd = w->said, .events = POLLIN } };
+    struct signalfd_siginfo info;
+    char nothing;
+
+    if (poll(fds, 3, timeout_ms) <= 0)
+        return;
+    if (fds[0].revents != 0 && read(0, &nothing, 1) <= 0)
+        w->parent = false;
+    if (fds[1].revents != 0 && read(w->signals, &info, sizeof(info)) == sizeof(info) &&
+        info.ssi_signo != SIGCHLD)
+        w->parent = false; /* told to end: as if */
+    if (fds[2].revents != 0)
+        hear(w);
+}
+
+static mrd_confined_end
+over(watch *w, mrd_confined_end end, uint64_t bytes)
+{
+    w->report.bytes = bytes;
+    return end;
+}
+
+static mrd_confined_end
+look(watch *w, int64_t began, int64_t *next_walk)
+{
+    int64_t now = mrd_local_now().ns;
+    folder f = { .files_max = w->files > 0 ? w->files : UINT64_MAX - 1 };
+    uint64_t memory;
+
+    if (w->time > 0 && now - began >= w->time)
+        return MRD_CONFINED_TIME;
+    memory = memory_of_all();
+    w->report.memory = memory > w->report.memory ? memory : w->report.memory;
+    if (w->memory > 0 && memory > w->memory)
+        return over(w, MRD_CONFINED_MEMORY, memory);
+    if (now < *next_walk && !w->ended)
+        return MRD_CONFINED_EXITED;
+    walk(AT_FDCWD, w->dir, 0, &f);
+    *next_walk = mrd_local_now().ns + WALK_EVERY;
+    if (f.files > f.files_max)
+        return over(w, MRD_CONFINED_FILES, f.files);
+    return w->disk > 0 && f.bytes > w->disk ? over(w, MRD_CONFINED_DISK, f.bytes)
+                                            : MRD_CONFINED_EXITED;
+}
+
+/* Until it has ended by itself, or has to be ended and why. */
+static mrd_confined_end
+run(watch *w)
+{
+    int64_t began = mrd_local_now().ns, next = began, next_walk = began + WALK_EVERY;
+
+    for (;;) {
+        int64_t left = next - mrd_local_now().ns;
+        mrd_confined_end end;
+
+        if (left > 0)
+            wait_news(w, (int) (left / MRD_MS) + 1);
+        reap(w);
+        if (!w->parent)
+            return MRD_CONFINED_STOPPED;
+        if (!w->ended && mrd_local_now().ns < next)
+            continue;
+        if ((end = look(w, began, &next_walk)) != MRD_CONFINED_EXITED)
+            return end;
+        if (w->ended)
+            return WIFEXITED(w->status) ? MRD_CONFINED_EXITED : MRD_CONFINED_SIGNALED;
+        next = mrd_local_now().ns + LOOK_EVERY;
+    }
+}
+
+/* Ends all that is left. What loses its parent by that becomes our child, and is ended next. */
+static void
+end_all(watch *w, bool count)
+{
+    int64_t last = mrd_local_now().ns + END_WITHIN;
+    static processes mine;
+
+    (void) kill(-w->pid, SIGKILL);
+    while (mrd_local_now().ns < last) {
+        mine.n = 0;
+        add_all_children(getpid(), &mine);
+        if (mine.n == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
+            break;
+        for (size_t i = 0; i < mine.n; i++) {
+            if (kill(mine.v[i], SIGKILL) == 0 && count)
+                w->report.left++;
+        }
+        count = count && mine.n == 0; /* each of the first look, once */
+        (void) poll(NULL, 0, 5);
+        reap(w);
+    }
+}
+
+static void
+say(watch *w, mrd_confined_end end)
+{
+    char *to = w->report.said;
+
+    while (w->said >= 0) { /* what is in the pipe; nobody writes into it any more */
+        size_t before = w->tail_len;
+        struct pollfd fd = { .fd = w->said, .events = POLLIN };
+
+        if (poll(&fd, 1, 0) <= 0)
+            break;
+        hear(w);
+        if (w->said >= 0 && before == w->tail_len && before < sizeof(w->tail))
+            break;
+    }
+    while (w->tail_len > 0 && (unsigned char) w->tail[w->tail_len - 1] <= ' ')
+        w->tail_len--;
+    for (size_t i = 0; i < w->tail_len; i++)
+        *to++ = (unsigned char) w->tail[i] < ' ' && w->tail[i] != '\n' ? ' ' : w->tail[i];
+    *to = '\0';
+    w->report.magic = MRD_CONFINED_MAGIC;
+    w->report.end = (uint32_t) end;
+    w->report.code = end == MRD_CONFINED_NOT_RUN    ? w->not_run
+                     : end == MRD_CONFINED_EXITED   ? WEXITSTATUS(w->status)
+                     : end == MRD_CONFINED_SIGNALED ? WTERMSIG(w->status)
+                                                    : 0;
+    (void) !write(1, &w->report, sizeof(w->report));
+}
+
+/* Nothing that our parent had open is for us. */
+static void
+close_others(void)
+{
+    DIR *d = opendir("/proc/self/fd");
+    const struct dirent *entry;
+    int64_t fd;
+
+    while (d != NULL && (entry = readdir(d)) != NULL) {
+        if (mrd_num_i64(mrd_str_of(entry->d_name), &fd) == MRD_OK && fd > 2 && fd != dirfd(d))
+            close((int) fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+static bool
+arguments(watch *w, int argc, char **argv)
+{
+    int64_t v[5];
+
+    for (size_t i = 0; i < MRD_COUNT(v); i++) {
+        if (argc <= FIRST_ARG || mrd_num_i64(mrd_str_of(argv[2 + i]), &v[i]) != MRD_OK || v[i] < 0)
+            return false;
+    }
+    *w = (watch){ .time = v[0],
+                  .memory = (uint64_t) v[1],
+                  .disk = (uint64_t) v[2],
+                  .files = (uint64_t) v[3],
+                  .remove = v[4] != 0,
+                  .dir = argv[7],
+                  .argv = argv + FIRST_ARG,
+                  .said = -1,
+                  .parent = true };
+    return true;
+}
+
+int
+mrd_confined_watch(int argc, char **argv)
+{
+    static watch w;
+    mrd_confined_end end = MRD_CONFINED_NOT_RUN;
+    sigset_t told;
+
+    if (!arguments(&w, argc, argv)) {
+        fprintf(stderr, "%s is for this program itself\n", MRD_CONFINED_WORD);
+        return 2;
+    }
+    close_others();
+    (void) umask(077);
+    (void) signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&told);
+    sigaddset(&told, SIGCHLD);
+    sigaddset(&told, SIGTERM);
+    sigaddset(&told, SIGINT);
+    sigaddset(&told, SIGHUP);
+    sigprocmask(SIG_BLOCK, &told, NULL);
+    w.signals = signalfd(-1, &told, SFD_CLOEXEC | SFD_NONBLOCK);
+    (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if (start(&w))
+        end = run(&w);
+    if (w.pid > 0)
+        end_all(&w, end == MRD_CONFINED_EXITED);
+    say(&w, end);
+    if (w.remove && !w.parent)
+        mrd_remove_tree(w.dir);
+    return 0;
+}

@@ -1,0 +1,282 @@
+/* Programs that must not be trusted, played by tests/fake/viewer.py: each is ended with all its children, and what it did is said. */
+#include "tests/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+
+#include "base/file.h"
+#include "base/out.h"
+#include "tests/wait.h"
+#include "tests/watcher.h"
+
+#define MIB (1ull << 20)
+
+static char viewer[400], input[400], output[400];
+
+static void
+put(const char *path, const char *text)
+{
+    CHECK_ERR(path,
+              mrd_write_file(path, (mrd_bytes){ (const uint8_t *) text, strlen(text) }, 0600, NULL),
+              MRD_OK);
+}
+
+/* A copy of the viewer that does `what`, an input and an empty folder for its results. */
+static void
+prepare(const char *what)
+{
+    const char *source = getenv("MERIDIAN_SOURCE");
+    mrd_buf text = { 0 };
+    char path[500];
+
+    snprintf(path, sizeof(path), "%s/tests/fake/viewer.py", source == NULL ? "." : source);
+    CHECK_ERR(path, mrd_file_read(path, MIB, &text, NULL), MRD_OK);
+    snprintf(viewer, sizeof(viewer), "%s/viewer", test_tmp());
+    CHECK_ERR("viewer", mrd_write_file(viewer, (mrd_bytes){ text.p, text.len }, 0700, NULL),
+              MRD_OK);
+    mrd_buf_fini(&text);
+    snprintf(path, sizeof(path), "%s.does", viewer);
+    put(path, what);
+    snprintf(output, sizeof(output), "%s/out", test_tmp());
+    mrd_remove_tree(output);
+    CHECK(mkdir(output, 0700) == 0);
+    snprintf(input, sizeof(input), "%s/in", test_tmp());
+    (void) mkdir(input, 0700);
+    snprintf(path, sizeof(path), "%s/a.ntff", input);
+    put(path, "model_id=7\n");
+    snprintf(path, sizeof(path), "%s/a.neff", input);
+    put(path, "model\n");
+}
+
+static mrd_err
+run_it(mrd_confined_options *o, mrd_confined_result *ret, mrd_why *why)
+{
+    const char *argv[] = { viewer, "view", "-d", input, "--output-format", "perfetto", NULL };
+
+    o->argv = argv;
+    o->dir = output;
+    *why = (mrd_why){ 0 };
+    return mrd_confined_run(o, ret, why);
+}
+
+static bool
+is_there(const char *name)
+{
+    char path[500];
+
+    snprintf(path, sizeof(path), "%s/%s", output, name);
+    return access(path, F_OK) == 0;
+}
+
+/* Nobody has this word among its arguments. */
+static bool
+nobody_is(const char *word)
+{
+    char command[200];
+
+    snprintf(command, sizeof(command), "pgrep -f '^sleep %s$' > /dev/null", word);
+    return system(command) != 0;
+}
+
+TEST(what_it_does_is_said)
+{
+    static const struct {
+        const char *does;
+        mrd_confined_options o;
+        mrd_err err;
+        const char *says;
+    } rows[] = {
+        { "good", { .time = 60 * MRD_SEC }, MRD_OK, "" },
+        { "bad cannot open NTFF version 115", { 0 }, MRD_IO, "exit status 1: cannot open NTFF" },
+        { "kill", { 0 }, MRD_IO, "ended by signal 9" },
+        { "half", { 0 }, MRD_IO, "exit status 1: ended in the middle" },
+        { "hang", { .time = 1500 * MRD_MS }, MRD_TIMEOUT, "did not finish within 1.5 s: reading" },
+        { "talk", { .time = 1500 * MRD_MS }, MRD_TIMEOUT, "did not finish within 1.5 s: " },
+        { "memory", { .time = 60 * MRD_SEC, .memory = 100 * MIB }, MRD_LIMIT, "of memory, more" },
+        { "memory-in-children",
+          { .time = 60 * MRD_SEC, .memory = 150 * MIB },
+          MRD_LIMIT,
+          "of memory, more" },
+        { "allocate 4000", { .memory = 200 * MIB }, MRD_IO, "cannot allocate memory" },
+        { "write", { .time = 60 * MRD_SEC, .disk = 40 * MIB }, MRD_LIMIT, "wrote " },
+        { "write-many", { .time = 60 * MRD_SEC, .files = 300 }, MRD_LIMIT, "300 files" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_confined_options o = rows[i].o;
+        mrd_confined_result r;
+        mrd_why why;
+
+        prepare(rows[i].does);
+        CHECK_ERR(rows[i].does, run_it(&o, &r, &why), rows[i].err);
+        if (strstr(why.text, rows[i].says) == NULL)
+            fprintf(stderr, "%s: %s\n", rows[i].does, why.text);
+        CHECK_ROW(rows[i].does, strstr(why.text, rows[i].says) != NULL);
+        CHECK_ROW(rows[i].does,
+                  is_there("device_profile_model_7.pftrace") == (rows[i].err == MRD_OK));
+        CHECK_ROW(rows[i].does,
+                  r.took > 0 && (rows[i].err == MRD_TIMEOUT) == (rows[i].o.time == 1500 * MRD_MS));
+    }
+}
+
+/* A limit that is reached is not exceeded by much: the disk holds what it says. */
+TEST(limits_hold)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC, .disk = 40 * MIB };
+    mrd_confined_result r;
+    mrd_why why;
+    struct stat st;
+    char path[500];
+
+    prepare("write");
+    CHECK_ERR("write", run_it(&o, &r, &why), MRD_LIMIT);
+    snprintf(path, sizeof(path), "%s/big", output);
+    REQUIRE(stat(path, &st) == 0);
+    CHECK(st.st_size >= (off_t) (39 * MIB) && st.st_size <= (off_t) (41 * MIB));
+    o = (mrd_confined_options){ .time = 60 * MRD_SEC, .memory = 100 * MIB };
+    prepare("memory");
+    CHECK_ERR("memory", run_it(&o, &r, &why), MRD_LIMIT);
+    CHECK(r.memory > 100 * MIB && r.memory < 200 * MIB);
+}
+
+/* Also those in sessions of their own are ended, and counted. */
+TEST(children_are_ended)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC };
+    mrd_confined_result r;
+    mrd_why why;
+    char word[64], does[100];
+
+    snprintf(word, sizeof(word), "98765.%d", (int) getpid());
+    snprintf(does, sizeof(does), "children %s", word);
+    prepare(does);
+    CHECK_ERR("children", run_it(&o, &r, &why), MRD_OK);
+    CHECK(is_there("children.txt") && is_there("device_profile_model_7.pftrace"));
+    CHECK(r.left == 3);
+    CHECK(nobody_is(word));
+}
+
+static bool
+goes_on(void *self)
+{
+    return ++*(int *) self < 5;
+}
+
+TEST(the_caller_ends_it)
+{
+    int asked = 0;
+    mrd_confined_options o = { .time = 60 * MRD_SEC, .going_on = goes_on, .self = &asked };
+    mrd_confined_result r;
+    mrd_why why;
+
+    prepare("hang");
+    CHECK_ERR("cancelled", run_it(&o, &r, &why), MRD_CANCELLED);
+    CHECK(r.took < 30 * MRD_SEC);
+}
+
+static bool
+holds(const char *file, const char *line)
+{
+    char path[500];
+    mrd_buf text = { 0 };
+    bool found;
+
+    snprintf(path, sizeof(path), "%s/%s", output, file);
+    CHECK_ERR(path, mrd_file_read(path, MIB, &text, NULL), MRD_OK);
+    found = strstr(mrd_buf_cstr(&text), line) != NULL;
+    mrd_buf_fini(&text);
+    return found;
+}
+
+/* No variable that may be a secret, no descriptor of ours, a session of its own. */
+TEST(what_it_gets)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC };
+    mrd_confined_result r;
+    mrd_why why;
+    char line[2000];
+    int leaked = open("/etc/passwd", O_RDONLY), high = fcntl(leaked, F_DUPFD, 77);
+
+    CHECK(leaked > 2 && high >= 77);
+    setenv("AWS_SECRET_ACCESS_KEY", "x", 1);
+    setenv("MERIDIAN_TOKEN", "x", 1);
+    setenv("LANG", "C.UTF-8", 1);
+    unsetenv("LC_CTYPE");
+    prepare("tell");
+    CHECK_ERR("tell", run_it(&o, &r, &why), MRD_OK);
+    CHECK(holds("told.txt", "\nfds 0 1 2\n"));
+    CHECK(holds("told.txt", "\nsid True\ncore 0\n"));
+    snprintf(line, sizeof(line),
+             "\ncwd %s\nhome %s\ntmp %s\nargv view -d %s --output-format perfetto\n", output,
+             output, output, input);
+    CHECK(holds("told.txt", line));
+    CHECK(holds("told.txt", "env HOME LANG "));
+    CHECK(!holds("told.txt", "AWS_SECRET") && !holds("told.txt", "MERIDIAN_TOKEN"));
+    close(high);
+    close(leaked);
+}
+
+TEST(it_writes_into_its_folder_only)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC };
+    mrd_confined_result r;
+    mrd_why why;
+    char does[1600], path[500];
+    struct stat st;
+    char version[8] = "";
+
+    (void) mrd_file_line("/sys/kernel/security/lsm", version, sizeof(version));
+    prepare("");
+    snprintf(path, sizeof(path), "%s/elsewhere", test_tmp());
+    put(path, "");
+    snprintf(does, sizeof(does), "escape %s/own %s/a.ntff %s", output, input, path);
+    prepare(does);
+    CHECK_ERR("escape", run_it(&o, &r, &why), MRD_OK);
+    CHECK(is_there("own"));
+    if (strstr(r.said, "Permission denied") == NULL)
+        SKIP("no Landlock in this kernel");
+    CHECK(stat(path, &st) == 0 && st.st_size == 0);
+    snprintf(path, sizeof(path), "%s/a.ntff", input);
+    CHECK(stat(path, &st) == 0 && st.st_size == 11);
+}
+
+/* Whoever started it is killed: the program, its children and its watcher end, and the folder goes. */
+TEST(the_caller_is_killed)
+{
+    mrd_confined_options o = { .time = 600 * MRD_SEC, .remove = true };
+    mrd_confined_result r;
+    mrd_why why;
+    char does[100], word[64];
+    pid_t pid;
+
+    snprintf(word, sizeof(word), "98764.%d", (int) getpid());
+    snprintf(does, sizeof(does), "children %s hang", word);
+    prepare(does);
+    if ((pid = fork()) == 0)
+        _exit(run_it(&o, &r, &why) == MRD_OK);
+    TEST_UNTIL(!nobody_is(word));
+    (void) kill(pid, SIGKILL);
+    CHECK(waitpid(pid, NULL, 0) == pid);
+    TEST_UNTIL(nobody_is(word) && !is_there("."));
+}
+
+TEST(what_is_not_there)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC };
+    mrd_confined_result r;
+    mrd_why why;
+
+    prepare("good");
+    CHECK(unlink(viewer) == 0);
+    CHECK_ERR("program", run_it(&o, &r, &why), MRD_NOTFOUND);
+    CHECK(strstr(why.text, viewer) != NULL);
+    o.watcher = "/nonexistent/watcher";
+    CHECK_ERR("watcher", run_it(&o, &r, &why), MRD_NOTFOUND);
+    CHECK(strstr(why.text, o.watcher) != NULL);
+    o.watcher = "/bin/true";
+    CHECK_ERR("no watcher", run_it(&o, &r, &why), MRD_IO);
+    CHECK(strstr(why.text, "without a report") != NULL);
+}
+
+TEST_MAIN()

@@ -1,0 +1,180 @@
+#!/usr/bin/env python3
+"""Stands in for the vendor's viewer (neuron-explorer, neuron-profile) in tests: takes its `view` command line, finds the NTFF and NEFF files of a
+capture directory, and writes files with the vendor's names. What is in them is made up: the format of NTFF is not public. The first line of the
+file <this program>.does says how it goes wrong; without that file it does what is asked."""
+import os
+import resource
+import signal
+import struct
+import subprocess
+import sys
+import time
+
+ME = os.path.abspath(sys.argv[0])
+
+
+def does():
+    try:
+        with open(ME + ".does") as f:
+            return (f.readline().split() or ["good"])
+    except OSError:
+        return ["good"]
+
+
+# ---- A Perfetto trace of one track, by hand ----
+
+def varint(n):
+    out = b""
+    while True:
+        out += bytes([(n & 0x7F) | (0x80 if n > 0x7F else 0)])
+        n >>= 7
+        if n == 0:
+            return out
+
+
+def number(field, n):
+    return varint(field << 3) + varint(n)
+
+
+def block(field, data):
+    return varint(field << 3 | 2) + varint(len(data)) + data
+
+
+def trace(name, slices):
+    out = block(1, block(60, number(1, 7) + block(2, name.encode())) + number(10, 1))
+    for start, length, what in slices:
+        out += block(1, number(8, start) + block(11, number(9, 1) + number(11, 7) + block(23, what.encode())) + number(10, 1))
+        out += block(1, number(8, start + length) + block(11, number(9, 2) + number(11, 7)) + number(10, 1))
+    return out
+
+
+# ---- What goes wrong ----
+
+def eat():
+    held = []
+    while True:
+        held.append(bytearray(b"x" * (4 << 20)))
+        time.sleep(0.005)
+
+
+def misbehave(what, output):
+    if what[0] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+    elif what[0] == "hang":
+        for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+            signal.signal(s, signal.SIG_IGN)
+        print("reading the profile", flush=True)
+        while True:
+            time.sleep(60)
+    elif what[0] == "memory":
+        eat()
+    elif what[0] == "memory-in-children":
+        for _ in range(4):
+            if os.fork() == 0:
+                os.setsid()
+                if os.fork() == 0:
+                    eat()
+                os._exit(0)
+        time.sleep(600)
+    elif what[0] == "allocate":  # all at once
+        try:
+            held = bytearray(int(what[1]) << 20)
+        except MemoryError:
+            sys.exit("cannot allocate memory")
+        print(len(held))
+    elif what[0] == "write":
+        with open("big", "wb") as f:
+            while True:
+                f.write(b"x" * (1 << 20))
+    elif what[0] == "write-many":
+        for i in range(10 ** 9):
+            with open(f"file{i}", "wb") as f:
+                f.write(b"x" * 4096)
+    elif what[0] == "talk":
+        while True:
+            sys.stdout.write("working on it\n" * 1000)
+    elif what[0] == "bad":
+        sys.exit(" ".join(what[1:]) or "cannot open NTFF version 115")
+    elif what[0] == "half":
+        with open(os.path.join(output, "device_profile_model_1.pftrace"), "wb") as f:
+            f.write(trace("half", [(1, 2, "op")])[:20])
+        sys.exit("ended in the middle")
+    elif what[0] == "children":  # some in its group, some in a session of their own; all sleep under a name of the test's
+        for own in (False, True, True):
+            p = subprocess.Popen(["sleep", what[1]], start_new_session=own, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            with open("children.txt", "a") as f:
+                f.write(f"{p.pid}\n")
+        if what[2:] == ["hang"]:
+            misbehave(["hang"], output)
+    elif what[0] == "escape":  # writes where it may not
+        for path in what[1:]:
+            try:
+                with open(path, "a") as f:
+                    f.write("x")
+                print(f"wrote {path}", flush=True)
+            except OSError as e:
+                print(f"{path}: {e.strerror}", flush=True)
+    elif what[0] == "link":  # results that are not its own
+        os.symlink(what[1], "device_profile_model_9.pftrace")
+    elif what[0] == "tell":
+        fds = sorted(os.listdir("/proc/self/fd"), key=int)  # the last one is of this listing
+        with open("told.txt", "w") as f:
+            f.write(f"env {' '.join(sorted(os.environ))}\nfds {' '.join(fds[:-1])}\n"
+                    f"sid {os.getsid(0) == os.getpid()}\ncore {resource.getrlimit(resource.RLIMIT_CORE)[0]}\nnice {os.nice(0)}\n"
+                    f"cwd {os.getcwd()}\nhome {os.environ['HOME']}\ntmp {os.environ['TMPDIR']}\nargv {' '.join(sys.argv[1:])}\n")
+    elif what[0] == "wait":  # until a file is there
+        print("waiting", flush=True)
+        while not os.path.exists(what[1]):
+            time.sleep(0.02)
+
+
+# ---- What it is for ----
+
+def field(path, key, default):
+    with open(path, "rb") as f:
+        for line in f.read(65536).split(b"\n"):
+            if line.startswith(key.encode() + b"="):
+                return line[len(key) + 1:].decode(errors="replace")
+    return default
+
+
+def main():
+    args = sys.argv[1:]
+    if args[:2] != ["view", "-d"] or "--output-format" not in args:
+        sys.exit(f"bad usage: {' '.join(args)}")
+    source, form = args[2], args[args.index("--output-format") + 1]
+    output = args[args.index("--data-path") + 1] if "--data-path" in args else "."
+    what = does()
+    if len(what) > 1 and what[0] == "only":  # in one of the formats
+        what = what[2:] if form == what[1] else ["good"]
+    misbehave(what, output)
+    files = sorted(os.path.join(at, f) for at, _, names in os.walk(source) for f in names)
+    ntffs = [f for f in files if f.endswith(".ntff")]
+    if not ntffs:
+        sys.exit(f"no NTFF in {source}")
+    if not any(f.endswith(".neff") for f in files):
+        sys.exit(f"no NEFF in {source}")
+    for i, ntff in enumerate(ntffs):
+        model = field(ntff, "model_id", str(10001 + i))
+        with open(ntff, "rb") as f:
+            size = len(f.read())
+        slices = [(1000 * k, 900, f"op{k}") for k in range(10)]
+        if form == "perfetto":
+            with open(f"device_profile_model_{model}.pftrace", "wb") as f:
+                f.write(trace(f"SIMULATED {os.path.basename(ntff)}, {size} bytes", slices))
+        elif form == "json":
+            with open(f"device_profile_model_{model}.json", "w") as f:
+                f.write('{"simulated": "tests/fake/viewer.py", "instruction": [{"timestamp": 0, "duration": 900, "opcode": "MatMul"}]}')
+        elif form == "parquet":
+            table = os.path.join(output, "profiles", "global", f"{os.path.basename(ntff)[:-5]}@latest")
+            os.makedirs(table, exist_ok=True)
+            for name in ("Summary", "Instruction"):
+                with open(os.path.join(table, f"{name}.parquet"), "wb") as f:
+                    f.write(b"PAR1" + struct.pack("<I", len(slices)) + f"SIMULATED {name} of {os.path.basename(ntff)}".encode() + b"PAR1")
+        else:
+            sys.exit(f"unknown format {form}")
+    with open("viewer.log", "w") as f:
+        f.write("for nobody\n")
+
+
+main()

@@ -1,0 +1,18 @@
+/* tests/watcher.h - lets a test be the watcher of programs that it runs confined (base/confined.h). */
+#ifndef MRD_TESTS_WATCHER_H
+#define MRD_TESTS_WATCHER_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/confined.h"
+
+/* The C library gives constructors the arguments of main. */
+__attribute__((constructor(101))) static void
+watcher_maybe(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], MRD_CONFINED_WORD) == 0)
+        _Exit(mrd_confined_watch(argc, argv));
+}
+
+#endif
