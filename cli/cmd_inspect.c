@@ -474,6 +474,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
                               .device = true,
                               .vendor_tool = never ? "" : r->set->vendor_tool,
                               .vendor_timeout_ms = 600000,
+                              .vendor_disk = 64ull << 30,
                               .earlier = &r->earlier,
                               .earlier_than = r->began };
     mrd_err err;

@@ -13,6 +13,7 @@ typedef struct {
     bool ignore_system, ignore_device;
     char *vendor_tool; /* NULL: looked for, "none": never */
     mrd_dur_ns vendor_timeout;
+    int64_t vendor_memory, vendor_size; /* bytes; 0: no limit */
     int64_t memory;
     char *spill_dir;
     int align, clock; /* mrd_align_method, mrd_align_times */

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/out.h"
+#include "tests/watcher.h"
 #include "trace/import/import.h"
 
 #define CHROME "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}]"
@@ -274,7 +275,7 @@ TEST(a_tool_decodes_artifacts)
     } rows[] = {
         { "good", "printf '%s' '" CHROME "' > system_profile.json", NULL, 1 },
         { "nothing", "true", "ended without error but wrote no JSON", 0 },
-        { "failed", "echo broken; exit 2", "(exit status 2): broken", 0 },
+        { "failed", "echo broken; exit 2", "ended with exit status 2: broken", 0 },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

@@ -6,6 +6,7 @@
 
 #include "base/clock.h"
 #include "base/out.h"
+#include "tests/watcher.h"
 #include "trace/import/vendor.h"
 
 static const char *
@@ -56,15 +57,16 @@ TEST(what_the_tool_does_is_told)
         { "slow", "sleep 0.3; echo done", 60000, MRD_OK, "" },
         { "closed output", "exec >&- 2>&-; sleep 0.2", 60000, MRD_OK, "" },
         { "failed", "echo no such file >&2; exit 3", 60000, MRD_IO,
-          "(exit status 3): no such file" },
-        { "blank end", "printf 'bad\\n\\n\\n'; exit 1", 60000, MRD_IO, "(exit status 1): bad" },
-        { "killed", "kill -9 $$", 60000, MRD_IO, "(signal 9): " },
+          "ended with exit status 3: no such file" },
+        { "blank end", "printf 'bad\\n\\n\\n'; exit 1", 60000, MRD_IO,
+          "ended with exit status 1: bad" },
+        { "killed", "kill -9 $$", 60000, MRD_IO, "was ended by signal 9" },
         { "silent without end", "exec >&- 2>&-; while :; do sleep 5; done", 300, MRD_TIMEOUT,
-          "did not finish within 300 ms" },
+          "did not finish within 0.3 s" },
         { "talking without end", "while :; do echo x; sleep 0.01; done", 300, MRD_TIMEOUT,
-          "did not finish within 300 ms" },
+          "did not finish within 0.3 s" },
         { "waiting without end", "echo x; sleep 600", 300, MRD_TIMEOUT,
-          "did not finish within 300 ms" },
+          "did not finish within 0.3 s" },
     };
     char dir[200], into[200];
 
@@ -74,16 +76,17 @@ TEST(what_the_tool_does_is_told)
         int64_t began = mrd_local_now().ns;
         mrd_why why = { 0 };
 
-        CHECK_ERR(
-            rows[i].name,
-            mrd_vendor_convert(script("tool", rows[i].body), dir, into, rows[i].timeout_ms, &why),
-            rows[i].err);
+        CHECK_ERR(rows[i].name,
+                  mrd_vendor_convert(script("tool", rows[i].body), dir, into,
+                                     &(mrd_vendor_limits){ .timeout_ms = rows[i].timeout_ms },
+                                     &why),
+                  rows[i].err);
         CHECK_ROW(rows[i].name, strstr(why.text, rows[i].says) != NULL);
         /* It is not told to be late before it is. */
         CHECK_ROW(rows[i].name, rows[i].err != MRD_TIMEOUT ||
                                     mrd_local_now().ns - began >= rows[i].timeout_ms * MRD_MS);
         if (strcmp(rows[i].name, "blank end") == 0)
-            CHECK_TEXT(strstr(why.text, "): "), "): bad");
+            CHECK_TEXT(strstr(why.text, "status 1"), "status 1: bad");
     }
 }
 
@@ -97,7 +100,7 @@ TEST(arguments_place_and_tail)
     folder(into, "out");
     CHECK_ERR("convert",
               mrd_vendor_convert(script("tool", "echo \"$@\" > said; pwd > place; cat > input"),
-                                 dir, into, 60000, &why),
+                                 dir, into, &(mrd_vendor_limits){ .timeout_ms = 60000 }, &why),
               MRD_OK);
     snprintf(want, sizeof(want), "view -d %s --output-format json\n", dir);
     CHECK(is_file(into, "said", want));
@@ -110,7 +113,10 @@ TEST(arguments_place_and_tail)
                  "i=0; while [ $i -lt %d ]; do i=$((i+1)); echo line $i; done; "
                  "exit 1",
                  lines);
-        CHECK_ERR("long", mrd_vendor_convert(script("tool", body), dir, into, 60000, &why), MRD_IO);
+        CHECK_ERR("long",
+                  mrd_vendor_convert(script("tool", body), dir, into,
+                                     &(mrd_vendor_limits){ .timeout_ms = 60000 }, &why),
+                  MRD_IO);
         snprintf(last, sizeof(last), "line %d", lines);
         CHECK_ROW(last, mrd_str_ends(mrd_str_of(why.text), last));
         snprintf(last, sizeof(last), "line %d\nline %d", lines - 1, lines);
@@ -125,12 +131,19 @@ TEST(what_is_not_there)
 
     folder(dir, "in");
     folder(into, "out");
-    CHECK_ERR("tool", mrd_vendor_convert("/nonexistent/tool", dir, into, 1000, &why), MRD_NOTFOUND);
+    CHECK_ERR("tool",
+              mrd_vendor_convert("/nonexistent/tool", dir, into,
+                                 &(mrd_vendor_limits){ .timeout_ms = 1000 }, &why),
+              MRD_NOTFOUND);
     CHECK(strstr(why.text, "/nonexistent/tool") != NULL);
-    CHECK_ERR("folder", mrd_vendor_convert(script("tool", ""), "/nonexistent/d", into, 1000, &why),
+    CHECK_ERR("folder",
+              mrd_vendor_convert(script("tool", ""), "/nonexistent/d", into,
+                                 &(mrd_vendor_limits){ .timeout_ms = 1000 }, &why),
               MRD_NOTFOUND);
     CHECK(strstr(why.text, "/nonexistent/d") != NULL);
-    CHECK_ERR("a folder", mrd_vendor_convert(dir, dir, into, 1000, &why), MRD_IO);
+    CHECK_ERR("a folder",
+              mrd_vendor_convert(dir, dir, into, &(mrd_vendor_limits){ .timeout_ms = 1000 }, &why),
+              MRD_IO);
 }
 
 /* The one that is given, never with "", else by its two names on PATH. */

@@ -97,7 +97,8 @@ typedef struct {
     bool system, device; /* which halves are wanted */
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */
-    int64_t vendor_timeout_ms; /* per conversion */
+    int64_t vendor_timeout_ms;           /* per conversion, as the two below; 0: no limit */
+    uint64_t vendor_memory, vendor_disk; /* bytes */
     /* Of a folder: what lay in it under these names and was last changed before then is of somebody
      * else and left alone. NULL: all is read. */
     const mrd_strlist *earlier;

@@ -303,7 +303,10 @@ dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
         err = mrd_why_set(why, MRD_IO, errno, "cannot create a folder for %s", tool);
         goto out;
     }
-    if (mrd_vendor_convert(tool, walk->root, (char *) into.p, walk->options->vendor_timeout_ms,
+    if (mrd_vendor_convert(tool, walk->root, (char *) into.p,
+                           &(mrd_vendor_limits){ .timeout_ms = walk->options->vendor_timeout_ms,
+                                                 .memory = walk->options->vendor_memory,
+                                                 .disk = walk->options->vendor_disk },
                            &failed) != MRD_OK) {
         mrd_catalog_note(cat, "not decoded: %s", failed.text);
     } else {

@@ -14,12 +14,18 @@
  */
 bool mrd_vendor_find(const char *wanted, mrd_buf *ret_path);
 
+/* Of one conversion; 0: none. */
+typedef struct {
+    int64_t timeout_ms;
+    uint64_t memory, disk; /* bytes */
+} mrd_vendor_limits;
+
 /*
  * Runs `TOOL view -d DIR --output-format json` inside the existing folder `into`, where it leaves
- * JSON files. After timeout_ms its whole process group is killed. Uses posix_spawn, never fork, so
- * that it may run beside NNG. Errors: NOTFOUND, TIMEOUT, IO with the last lines the tool printed.
+ * JSON files, confined as base/confined.h says: `into` goes when this process is killed. Errors:
+ * NOTFOUND, TIMEOUT, LIMIT, IO with the last lines the tool printed.
  */
-mrd_err mrd_vendor_convert(const char *tool, const char *dir, const char *into, int64_t timeout_ms,
-                           mrd_why *why);
+mrd_err mrd_vendor_convert(const char *tool, const char *dir, const char *into,
+                           const mrd_vendor_limits *limits, mrd_why *why);
 
 #endif
