@@ -5,6 +5,7 @@
 
 #include "base/err.h"
 #include "capture/dump.h"
+#include "capture/memory.h"
 #include "capture/names.h"
 #include "capture/process.h"
 
@@ -283,6 +284,18 @@ mrd_flow_(const mrd_domain *domain, const char *name, uint64_t id, mrd_flow_poin
 
     what.flags = (uint8_t) (((unsigned) at & 3u) << MRD_RECF_SHIFT);
     mrd_rec_flow(&what, id);
+}
+
+void
+mrd_memory_allocated_(const void *memory, uint64_t bytes)
+{
+    mrd_memory_add(MRD_MEMORY_HOST, MRD_MEMORY_PROGRAM, (uintptr_t) memory, bytes);
+}
+
+void
+mrd_memory_freed_(const void *memory)
+{
+    mrd_memory_remove(MRD_MEMORY_PROGRAM, (uintptr_t) memory);
 }
 
 void

@@ -4,8 +4,8 @@
 #include <errno.h>
 #include <stdlib.h>
 
-#include "capture/control.h"
 #include "capture/dump.h"
+#include "capture/memory.h"
 #include "capture/process.h"
 
 #define ANNOTATIONS_SYMBOLIC   1u
@@ -23,13 +23,6 @@ turned_on(void)
 }
 
 static uint32_t annotations = ANNOTATIONS_SYMBOLIC | ANNOTATIONS_IMPERATIVE;
-static _Atomic bool memory = true;
-
-bool
-mrd_config_memory(void)
-{
-    return atomic_load_explicit(&memory, memory_order_relaxed);
-}
 
 static void
 set_source(unsigned bits, bool on)
@@ -63,7 +56,7 @@ set_imperative(bool on)
 static int
 set_memory(bool on)
 {
-    memory = on;
+    mrd_memory_want(on);
     set_source(MRD_CAP_MODEL, on);
     return MERIDIAN_OK;
 }

@@ -362,6 +362,33 @@ MRD_API mrd_marker *mrd_marker_create(const mrd_domain *domain, const char *name
 MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope);
 MRD_API void mrd_marker_destroy(mrd_marker *marker);
 
+/* ---- memory by scope ---------------------------------------------------------------------------
+ */
+
+/*
+ * Books memory with the innermost annotation that this thread has open: per scope the bytes it holds
+ * now, at most and in all, as counters of the profile and in mrd_dumps (docs/api.md). Tensors of the
+ * Neuron runtime are booked by the hooks; host memory by the program, here. `memory` is an address, or
+ * any number that is unique among what is not freed; any thread may free. Told of one that is held
+ * already, the earlier one is over. Sampled while annotations and profile_memory are on; what was
+ * allocated before is not known, and its end says nothing. Not from signal handlers.
+ */
+MRD_API void mrd_memory_allocated_(const void *memory, uint64_t bytes);
+MRD_API void mrd_memory_freed_(const void *memory);
+static inline void
+mrd_memory_allocated(const void *memory, uint64_t bytes)
+{
+    if (mrd_on())
+        mrd_memory_allocated_(memory, bytes);
+}
+/* Before the memory is given back: afterwards it may be somebody else's. */
+static inline void
+mrd_memory_freed(const void *memory)
+{
+    if (mrd_was_on())
+        mrd_memory_freed_(memory);
+}
+
 /* ---- control ----------------------------------------------------------------------------------
  */
 

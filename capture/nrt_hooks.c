@@ -2,6 +2,7 @@
  * The hooks of the synchronous interface; nrt_async.c has those of nrta_*. Each has the runtime's
  * name and signature; what it forwards is exactly what it got.
  */
+#include "capture/memory.h"
 #include "capture/nrt_async.h"
 #include "capture/nrt_call.h"
 #include "capture/nrt_request.h"
@@ -191,10 +192,19 @@ nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *
 
 /* ---- tensors --------------------------------------------------------------------------------- */
 
-PLAIN(nrt_tensor_allocate,
-      (nrt_tensor_placement_t placement, int vnc, size_t size, const char *name,
-       nrt_tensor_t **tensor),
-      (placement, vnc, size, name, tensor), U(size, size), I(lnc_idx, vnc))
+NRT_STATUS
+nrt_tensor_allocate(nrt_tensor_placement_t placement, int vnc, size_t size, const char *name,
+                    nrt_tensor_t **tensor)
+{
+    NRT_STATUS status;
+
+    TIMED(nrt_tensor_allocate, real(placement, vnc, size, name, tensor), U(size, size),
+          I(lnc_idx, vnc));
+    if (status == NRT_SUCCESS && mrd_nrt_outermost() && placement != NRT_TENSOR_PLACEMENT_VIRTUAL)
+        mrd_memory_add(placement == NRT_TENSOR_PLACEMENT_HOST ? MRD_MEMORY_HOST : MRD_MEMORY_DEVICE,
+                       MRD_MEMORY_TENSOR, (uintptr_t) *tensor, size);
+    return status;
+}
 
 PLAIN(nrt_tensor_allocate_slice,
       (const nrt_tensor_t *source, size_t offset, size_t size, const char *name,
@@ -211,6 +221,8 @@ nrt_tensor_free(nrt_tensor_t **tensor)
         (void) mrd_nrt_missing(MRD_NRT_nrt_tensor_free);
         return;
     }
+    if (tensor != NULL && mrd_rec_sources() != 0 && mrd_nrt_outermost())
+        mrd_memory_remove(MRD_MEMORY_TENSOR, (uintptr_t) *tensor);
     mrd_nrt_enter(&c, MRD_NRT_nrt_tensor_free);
     real(tensor);
     mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);

@@ -3,7 +3,7 @@
 
 #include <stdlib.h>
 
-#include "capture/control.h"
+#include "capture/memory.h"
 
 #define NS_PER_S 1e9
 
@@ -232,7 +232,7 @@ counter_record(mrd_counter *c, mrd_rec_number type, uint64_t bits, double value)
 {
     mrd_rec_what what = c->what;
 
-    if (!mrd_on() || (c->series.bytes && !mrd_config_memory()))
+    if (!mrd_on() || (c->series.bytes && !mrd_memory_wanted()))
         return;
     what.flags = (uint8_t) ((unsigned) type << MRD_RECF_SHIFT);
     mrd_rec_counter(&what, bits);

@@ -422,6 +422,27 @@ mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_cou
     scope->start = 0;
 }
 
+void
+mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain)
+{
+    const mrd_ring_writer *w = mrd_tls_writer;
+
+    *ret_name = *ret_domain = 0;
+    for (uint32_t i = w->ready ? w->depth : 0; i > 0; i--) {
+        const mrd_ring_scope *s = &w->hdr->open[i - 1];
+        uint64_t name_domain = atomic_load_explicit(&s->name_domain, memory_order_relaxed);
+
+        if (atomic_load_explicit(&s->ts, memory_order_relaxed) == 0 ||
+            (atomic_load_explicit(&s->track_flags, memory_order_relaxed) & MRD_RECF_API) != 0)
+            continue;
+        *ret_name = (uint32_t) (name_domain >> 32);
+        *ret_domain = (uint32_t) name_domain;
+        if (*ret_name == 0) /* the ring's dictionary is full */
+            *ret_name = mrd_names_reserve_fallback();
+        return;
+    }
+}
+
 /* ---- the rest -------------------------------------------------------------------------------- */
 
 void

@@ -66,6 +66,9 @@ typedef struct {
 } mrd_rec_scoped;
 void mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what);
 void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
+/* Name and domain of the innermost scope that the calling thread has open and that is no call of the
+ * runtime; of those deeper than the ring's header shows, the deepest that it shows. Both 0: none. */
+void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);
 
 /* A span whose both ends are known; ticks of mrd_rec_now. */
 void mrd_rec_span(const mrd_rec_what *what, uint64_t start, uint64_t end, const mrd_rec_arg *args,

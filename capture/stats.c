@@ -1,10 +1,10 @@
 #include "capture/stats.h"
 
-#include <sched.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <unistd.h>
 
+#include "capture/lock.h"
+#include "capture/memory.h"
 #include "capture/names.h"
 #include "capture/stats_print.h"
 #include "capture/thread.h"
@@ -31,27 +31,6 @@ mrd_extra_set(uint32_t bit, bool on)
         __atomic_fetch_or(&mrd_extra, bit, __ATOMIC_RELAXED);
     else
         __atomic_fetch_and(&mrd_extra, ~bit, __ATOMIC_RELAXED);
-}
-
-/* The holder's pid: what another thread held when this process was forked is nobody's here. */
-static void
-lock_word(_Atomic uint32_t *word)
-{
-    uint32_t me = (uint32_t) getpid(), seen = 0;
-
-    while (!atomic_compare_exchange_weak_explicit(word, &seen, me, memory_order_acquire,
-                                                  memory_order_relaxed)) {
-        if (seen == me) {
-            sched_yield();
-            seen = 0;
-        } /* else seen is 0, or a parent's pid, to be replaced by ours */
-    }
-}
-
-static void
-unlock_word(_Atomic uint32_t *word)
-{
-    atomic_store_explicit(word, 0, memory_order_release);
 }
 
 static uint32_t
@@ -130,9 +109,9 @@ mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks)
     }
     t->busy = 1;
     mrd_ring_fence();
-    lock_word(&t->lock);
+    mrd_lock_word(&t->lock);
     table_add(t, domain, name, ticks);
-    unlock_word(&t->lock);
+    mrd_unlock_word(&t->lock);
     mrd_ring_fence();
     t->busy = 0;
 }
@@ -144,7 +123,7 @@ mrd_stats_sample(mrd_stat_counter *c, double value)
 {
     int64_t now = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
 
-    lock_word(&c->lock);
+    mrd_lock_word(&c->lock);
     if (c->generation != generation) {
         c->generation = generation;
         c->count = 0;
@@ -160,7 +139,7 @@ mrd_stats_sample(mrd_stat_counter *c, double value)
     c->newest = (mrd_local_ns){ now };
     c->min = value < c->min ? value : c->min;
     c->max = value > c->max ? value : c->max;
-    unlock_word(&c->lock);
+    mrd_unlock_word(&c->lock);
 }
 
 void
@@ -197,12 +176,12 @@ collect(void *ctx, mrd_thread *thread)
 
     if (t == NULL)
         return;
-    lock_word(&t->lock);
+    mrd_lock_word(&t->lock);
     report->missed += t->missed;
     for (uint32_t i = 0; i < t->slots; i++)
         if (t->slot[i].count != 0)
             mrd_stat_report_add(report, &t->slot[i]);
-    unlock_word(&t->lock);
+    mrd_unlock_word(&t->lock);
 }
 
 static void
@@ -217,7 +196,7 @@ collect_series(mrd_stat_report *report)
         mrd_stat_counter *c = &s->stat;
         double span;
 
-        lock_word(&c->lock);
+        mrd_lock_word(&c->lock);
         if (c->count > 0 && c->generation == generation) {
             span = (double) (now - c->began.ns);
             line.count = c->count;
@@ -228,9 +207,15 @@ collect_series(mrd_stat_report *report)
                 span <= 0 ? c->last : (c->area + c->last * (double) (now - c->newest.ns)) / span;
             mrd_stat_report_counter(report, &line);
         }
-        unlock_word(&c->lock);
+        mrd_unlock_word(&c->lock);
     }
     mrd_proc_unlock();
+}
+
+static void
+collect_scope(void *ctx, const mrd_memory_scope *scope)
+{
+    mrd_stat_report_scope(ctx, scope);
 }
 
 char *
@@ -242,6 +227,8 @@ mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending)
     mrd_thread_each(collect, &report);
     mrd_stat_report_scale(&report);
     collect_series(&report);
+    mrd_memory_each(collect_scope, &report);
+    report.untracked = mrd_memory_untracked();
     mrd_stat_report_sort(&report, sort, ascending);
     text = json ? mrd_stat_report_json(&report) : mrd_stat_report_table(&report);
     mrd_stat_report_fini(&report);
@@ -256,17 +243,18 @@ clear_table(void *ctx, mrd_thread *thread)
     (void) ctx;
     if (t == NULL)
         return;
-    lock_word(&t->lock);
+    mrd_lock_word(&t->lock);
     if (t->slot != NULL)
         memset(t->slot, 0, t->slots * sizeof(*t->slot));
     t->used = 0;
     t->missed = 0;
-    unlock_word(&t->lock);
+    mrd_unlock_word(&t->lock);
 }
 
 void
 mrd_stats_reset(void)
 {
     mrd_thread_each(clear_table, NULL);
+    mrd_memory_reset();
     atomic_fetch_add(&generation, 1);
 }

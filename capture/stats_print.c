@@ -63,6 +63,19 @@ mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line)
 }
 
 void
+mrd_stat_report_scope(mrd_stat_report *r, const mrd_memory_scope *scope)
+{
+    void *p = r->scope;
+
+    if (!grow(&p, &r->scope_cap, r->scopes, sizeof(*scope))) {
+        r->failed = true;
+        return;
+    }
+    r->scope = p;
+    r->scope[r->scopes++] = *scope;
+}
+
+void
 mrd_stat_report_scale(mrd_stat_report *r)
 {
     mrd_ring_cal now;
@@ -80,6 +93,7 @@ mrd_stat_report_fini(mrd_stat_report *r)
 {
     free(r->v);
     free(r->counter);
+    free(r->scope);
     memset(r, 0, sizeof(*r));
 }
 
@@ -168,6 +182,21 @@ compare_counters(const void *pa, const void *pb)
     return strcmp(text_of(a->name, ""), text_of(b->name, ""));
 }
 
+/* By place, then the peak, then the name: a total order. */
+static int
+compare_scopes(const void *pa, const void *pb)
+{
+    const mrd_memory_scope *a = pa, *b = pb;
+    int c;
+
+    if (a->place != b->place)
+        return a->place > b->place ? -1 : 1; /* device first */
+    if (a->peak != b->peak)
+        return (a->peak < b->peak) == order_up ? -1 : 1;
+    c = strcmp(text_of(a->name, ""), text_of(b->name, ""));
+    return c != 0 ? c : strcmp(text_of(a->domain, ""), text_of(b->domain, ""));
+}
+
 void
 mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending)
 {
@@ -177,6 +206,8 @@ mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending)
         qsort(r->v, r->n, sizeof(*r->v), compare);
     if (r->counters > 0)
         qsort(r->counter, r->counters, sizeof(*r->counter), compare_counters);
+    if (r->scopes > 0)
+        qsort(r->scope, r->scopes, sizeof(*r->scope), compare_scopes);
 }
 
 /* ---- text ------------------------------------------------------------------------------------ */
@@ -248,6 +279,45 @@ table_counters(mrd_text *t, const mrd_stat_report *r, bool bytes)
         mrd_text_fmt(t, "\n");
 }
 
+static const char *
+place_text(const mrd_memory_scope *s)
+{
+    return s->place == MRD_MEMORY_HOST ? "host" : "device";
+}
+
+/* "domain/name", as the counters of the profile have it. */
+static const char *
+scope_text(const mrd_memory_scope *s, char text[160])
+{
+    snprintf(text, 160, "%s%s%s", text_of(s->domain, ""), s->domain == 0 ? "" : "/",
+             s->name == 0 ? "(no scope)" : text_of(s->name, "(unnamed)"));
+    return text;
+}
+
+static void
+table_scopes(mrd_text *t, const mrd_stat_report *r)
+{
+    char name[160];
+
+    if (r->scopes > 0)
+        table_head(
+            t, "Memory by scope",
+            "Name                      Place      Allocations    Current (kB)       Peak (kB) "
+            " Allocated (kB)      Freed (kB)\n");
+    for (size_t i = 0; i < r->scopes; i++) {
+        const mrd_memory_scope *s = &r->scope[i];
+
+        mrd_text_fmt(t, "%-25s %-6s %15" PRIu64 " %15.4f %15.4f %15.4f %15.4f\n",
+                     scope_text(s, name), place_text(s), s->count, (double) s->current / 1024,
+                     (double) s->peak / 1024, (double) s->allocated / 1024,
+                     (double) s->freed / 1024);
+    }
+    if (r->scopes > 0)
+        mrd_text_fmt(t, "\n");
+    if (r->untracked > 0)
+        mrd_text_fmt(t, "%" PRIu64 " allocations are in no scope's account\n\n", r->untracked);
+}
+
 char *
 mrd_stat_report_table(const mrd_stat_report *r)
 {
@@ -263,6 +333,7 @@ mrd_stat_report_table(const mrd_stat_report *r)
     }
     table_counters(&t, r, false);
     table_counters(&t, r, true);
+    table_scopes(&t, r);
     if (r->missed > 0)
         mrd_text_fmt(&t, "%" PRIu64 " events are not in these statistics\n", r->missed);
     return r->failed ? (free(t.p), NULL) : mrd_text_take(&t);
@@ -325,6 +396,23 @@ json_counters(mrd_text *t, const mrd_stat_report *r, bool bytes)
     mrd_text_fmt(t, before != NULL ? "}" : "");
 }
 
+static void
+json_scopes(mrd_text *t, const mrd_stat_report *r)
+{
+    char name[160];
+
+    for (size_t i = 0; i < r->scopes; i++) {
+        const mrd_memory_scope *s = &r->scope[i];
+
+        mrd_text_fmt(t, i == 0 ? "{\"Name\":" : ",{\"Name\":");
+        mrd_text_json(t, scope_text(s, name));
+        mrd_text_fmt(t,
+                     ",\"Place\":\"%s\",\"Count\":%" PRIu64 ",\"Current\":%" PRIu64
+                     ",\"Peak\":%" PRIu64 ",\"Allocated\":%" PRIu64 ",\"Freed\":%" PRIu64 "}",
+                     place_text(s), s->count, s->current, s->peak, s->allocated, s->freed);
+    }
+}
+
 char *
 mrd_stat_report_json(const mrd_stat_report *r)
 {
@@ -336,7 +424,11 @@ mrd_stat_report_json(const mrd_stat_report *r)
     json_counters(&t, r, false);
     mrd_text_fmt(&t, "},\"Memory\":{");
     json_counters(&t, r, true);
-    mrd_text_fmt(&t, "},\"Missed\":%" PRIu64 ",\"Unit\":{\"Time\":\"ms\",\"Memory\":\"kB\"}}",
-                 r->missed);
+    mrd_text_fmt(&t, "},\"Scopes\":[");
+    json_scopes(&t, r);
+    mrd_text_fmt(&t,
+                 "],\"Untracked\":%" PRIu64 ",\"Missed\":%" PRIu64
+                 ",\"Unit\":{\"Time\":\"ms\",\"Memory\":\"kB\",\"Scopes\":\"bytes\"}}",
+                 r->untracked, r->missed);
     return r->failed ? (free(t.p), NULL) : mrd_text_take(&t);
 }

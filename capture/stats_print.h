@@ -11,6 +11,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "capture/memory.h"
+
 typedef enum {
     MRD_SORT_TOTAL,
     MRD_SORT_AVG,
@@ -39,12 +41,16 @@ typedef struct {
     size_t n, cap;
     mrd_stat_line *counter;
     size_t counters, counter_cap;
-    uint64_t missed; /* not counted: no memory, or in a signal handler */
-    bool failed;     /* no memory: the report is not whole */
+    mrd_memory_scope *scope; /* memory by scope */
+    size_t scopes, scope_cap;
+    uint64_t untracked; /* allocations that no scope has */
+    uint64_t missed;    /* not counted: no memory, or in a signal handler */
+    bool failed;        /* no memory: the report is not whole */
 } mrd_stat_report;
 
 void mrd_stat_report_add(mrd_stat_report *r, const mrd_stat_entry *e); /* merges by key */
 void mrd_stat_report_counter(mrd_stat_report *r, const mrd_stat_line *line);
+void mrd_stat_report_scope(mrd_stat_report *r, const mrd_memory_scope *scope);
 void mrd_stat_report_scale(mrd_stat_report *r); /* ticks to ns */
 void mrd_stat_report_sort(mrd_stat_report *r, mrd_stat_sort sort, bool ascending);
 /* malloc'd; NULL without memory. */

@@ -93,6 +93,7 @@ _FUNCTIONS = {
     "mrd_domain_create": (_P, [_T]), "mrd_push_": (None, [_P, _T]), "mrd_pop_": (None, [_KV, _Z]),
     "mrd_instant_": (None, [_P, _T, ctypes.c_int, _KV, _Z]),
     "mrd_span_begin": (_U, [_P, _T, _KV, _Z]), "mrd_span_end": (None, [_U, _KV, _Z]),
+    "mrd_memory_allocated_": (None, [_P, _U]), "mrd_memory_freed_": (None, [_P]),
     "mrd_flow_new": (_U, []), "mrd_flow_": (None, [_P, _T, _U, ctypes.c_int]),
     "mrd_thread_name": (None, [_T]),
     "mrd_task_create": (_P, [_P, _T]), "mrd_task_start": (ctypes.c_int, [_P]),
@@ -345,6 +346,19 @@ class flow:
 
     def end(self):
         self._at(2)
+
+
+def memory_allocated(memory, nbytes):
+    """Books nbytes with the innermost span that this thread has open. memory: an address, or any whole number
+    from 0 that is unique among what is not freed, such as id() or data_ptr() of an array."""
+    if _on():
+        _lib.mrd_memory_allocated_(memory, nbytes)
+
+
+def memory_freed(memory):
+    """Ends what memory_allocated booked under this number, in any thread, with the span that allocated it."""
+    if _gate.value:
+        _lib.mrd_memory_freed_(memory)
 
 
 def thread_name(name=None):

@@ -387,8 +387,9 @@ TEST(statistics)
         "{\"Time\":{\"default\":{\"bare\":{\"Count\":1,\"Total\":0.0001,\"Min\":0.0001,\"Max\":"
         "0.0001,\"Avg\":0.0001}},\"test\":{\"long\":{\"Count\":2,\"Total\":3.5000,\"Min\":1.0000,"
         "\"Max\":2.5000,\"Avg\":1.7500},\"short\":{\"Count\":3,\"Total\":0.0030,\"Min\":0.0010,"
-        "\"Max\":0.0010,\"Avg\":0.0010}}},\"Counter\":{},\"Memory\":{},\"Missed\":0,\"Unit\":{"
-        "\"Time\":\"ms\",\"Memory\":\"kB\"}}";
+        "\"Max\":0.0010,\"Avg\":0.0010}}},\"Counter\":{},\"Memory\":{},\"Scopes\":[],"
+        "\"Untracked\":0,\"Missed\":0,\"Unit\":{\"Time\":\"ms\",\"Memory\":\"kB\",\"Scopes\":"
+        "\"bytes\"}}";
     uint64_t t = mrd_now();
     char *text = NULL;
 

@@ -64,6 +64,10 @@ def with_library(folder):
             arrow.begin()
         with m.scope("to"):
             arrow.end()
+        with m.scope("holds", "python"):
+            m.memory_allocated(4096, 1000)
+            m.memory_allocated(1 << 47, 24)
+        m.memory_freed(4096)
         region = m.Region("region")
         with region, region:
             pass
@@ -75,6 +79,8 @@ def with_library(folder):
     statistics = json.loads(m.dumps(format="json"))
     assert statistics["Time"]["python"]["outer"]["Count"] == 1, statistics
     assert statistics["Time"]["python"][work.__qualname__]["Count"] == 1
+    assert statistics["Scopes"] == [{"Name": "python/holds", "Place": "host", "Count": 2, "Current": 24, "Peak": 1024,
+                                     "Allocated": 1024, "Freed": 1000}], statistics["Scopes"]
     assert m.dumps(reset=True).startswith("\nProfile Statistics")
     m.dump()
     trace = json.load(open(path))["traceEvents"]

@@ -7,13 +7,21 @@ mrd_report_sink_open(void *state, const mrd_sink_env *env, mrd_why *why)
 
     s->env = env;
     s->report = mrd_report_new(env);
-    return s->report == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "report") : MRD_OK;
+    s->scopes = mrd_scope_memory_new(env);
+    if (s->report != NULL && s->scopes != NULL)
+        return MRD_OK;
+    mrd_report_free(s->report);
+    mrd_scope_memory_free(s->scopes);
+    return mrd_why_set(why, MRD_NOMEM, 0, "report");
 }
 
 mrd_err
 mrd_report_sink_event(void *state, const mrd_event *ev)
 {
-    return mrd_report_add(((mrd_report_sink *) state)->report, ev);
+    mrd_report_sink *s = state;
+
+    mrd_scope_memory_add(s->scopes, ev);
+    return mrd_report_add(s->report, ev);
 }
 
 mrd_err
@@ -25,5 +33,6 @@ mrd_report_sink_close(void *state, mrd_err (*write)(void *state), mrd_why *why)
     if (err == MRD_OK)
         err = write(state);
     mrd_report_free(s->report);
+    mrd_scope_memory_free(s->scopes);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "report: %s", mrd_err_text(err));
 }

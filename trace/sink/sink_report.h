@@ -6,11 +6,13 @@
 #define MRD_TRACE_SINK_REPORT_H
 
 #include "trace/analysis/report.h"
+#include "trace/analysis/scope_memory.h"
 
 /* The first member of a format's state. */
 typedef struct {
     const mrd_sink_env *env;
     mrd_report *report;
+    mrd_scope_memory *scopes;
 } mrd_report_sink;
 
 /* Members `open` and `event` of mrd_sink_ops. */

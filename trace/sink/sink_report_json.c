@@ -2,6 +2,7 @@
  * trace/sink/sink_report_json.c - report.json: the numbers of trace/analysis/report.h (docs/json.md).
  */
 #include "trace/json/catalog_json.h"
+#include "trace/sink/scope_memory_out.h"
 #include "trace/sink/sink_report.h"
 
 static void
@@ -254,6 +255,7 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     put_steps(w, cat, s->report);
     put_pauses(w, s->report);
     put_open(w, cat, s->report);
+    mrd_scope_memory_json(s->scopes, cat, w);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
     mrd_jw_end(w);

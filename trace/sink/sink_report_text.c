@@ -9,10 +9,12 @@
 
 #include "base/obj.h"
 #include "trace/json/catalog_json.h"
+#include "trace/sink/scope_memory_out.h"
 #include "trace/sink/sink_report.h"
 #include "trace/sink/text.h"
 
 /* Workers with a longer time between them are hardly of one run. */
+#define SCOPES_LISTED 24
 #define INPUTS_LISTED 3 /* of those that are incomplete */
 #define APART_NS      (3600 * (uint64_t) MRD_SEC)
 
@@ -690,6 +692,8 @@ report_write(void *state)
     put_steps(s);
     put_pauses(s);
     put_open(s);
+    mrd_scope_memory_text(s->common.scopes, s->common.env->catalog, SCOPES_LISTED, "report-json",
+                          &s->text);
     put_clocks(s);
     put_mapping(s);
     mrd_buf_text(&s->text, legend);

@@ -9,10 +9,12 @@
 #include "trace/analysis/summary.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/spool.h"
+#include "trace/sink/scope_memory_out.h"
 
 typedef struct {
     const mrd_sink_env *env;
     mrd_summary *sum;
+    mrd_scope_memory *scopes;
     mrd_jw_spool scalars; /* device profiles: the members of the vendor's own summary */
     mrd_sid word_summary;
 } summary_sink;
@@ -352,6 +354,7 @@ put_all(mrd_jw *w, summary_sink *s)
     if ((err = put_types(w, sum, NULL)) == MRD_OK)
         err = put_nodes(w, env->catalog, sum);
     put_counters(w, env->catalog, sum);
+    mrd_scope_memory_json(s->scopes, env->catalog, w);
     put_losses(w, env->catalog, sum);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
@@ -366,9 +369,14 @@ summary_open(void *state, const mrd_sink_env *env, mrd_why *why)
 
     s->env = env;
     s->sum = mrd_summary_new(env);
+    s->scopes = mrd_scope_memory_new(env);
     if (env->profile != 0)
         s->word_summary = mrd_strtab_find(mrd_catalog_strings(env->catalog), MRD_STR("summary"));
-    return s->sum == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "summary") : MRD_OK;
+    if (s->sum != NULL && s->scopes != NULL)
+        return MRD_OK;
+    mrd_summary_free(s->sum);
+    mrd_scope_memory_free(s->scopes);
+    return mrd_why_set(why, MRD_NOMEM, 0, "summary");
 }
 
 /* Scalar counters that the profile came with, as they are; the first core's. */
@@ -395,6 +403,7 @@ summary_event(void *state, const mrd_event *ev)
     if (s->word_summary != MRD_SID_EMPTY && ev->category == s->word_summary &&
         s->scalars.elements == 0)
         err = keep_scalars(s, ev);
+    mrd_scope_memory_add(s->scopes, ev);
     return err == MRD_OK ? mrd_summary_add(s->sum, ev) : err;
 }
 
@@ -411,6 +420,7 @@ summary_close(void *state, mrd_why *why)
     mrd_jw_fini(&w);
     mrd_jw_spool_fini(&s->scalars);
     mrd_summary_free(s->sum);
+    mrd_scope_memory_free(s->scopes);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "summary: %s", mrd_err_text(err));
 }
 

@@ -10,17 +10,20 @@
 #include "trace/json/catalog_json.h"
 #include "trace/json/json_names.h"
 #include "trace/sink/group.h"
+#include "trace/sink/scope_memory_out.h"
 #include "trace/sink/text.h"
 
 #define TEXT_TYPES      25 /* event types of everything */
 #define TEXT_CORE_TYPES 6  /* of one process or core */
 #define TEXT_ROWS       64 /* nodes, cores */
 #define TEXT_DETAILS    16 /* cores with their event types */
+#define TEXT_SCOPES     24 /* of memory */
 #define TEXT_LIST       12 /* inputs, counters, losses, artifacts, clocks, notes */
 
 typedef struct {
     const mrd_sink_env *env;
     mrd_summary *sum;
+    mrd_scope_memory *scopes;
     mrd_buf text;
 } text_sink;
 
@@ -320,7 +323,7 @@ put_counters(text_sink *s)
     const mrd_summary_counter *c = mrd_summary_counters(s->sum, &n);
 
     for (size_t i = 0; i < n; i++)
-        used += c[i].count > 0;
+        used += c[i].count > 0 && !mrd_scope_memory_has(s->scopes, c[i].track);
     if (used == 0)
         return;
     mrd_buf_fmt(&s->text, "\n%-52s %9s %11s %11s %11s\n", "Counters", "samples", "min", "mean",
@@ -330,7 +333,7 @@ put_counters(text_sink *s)
         const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, t->process);
         mrd_buf label = { 0 };
 
-        if (c[i].count == 0)
+        if (c[i].count == 0 || mrd_scope_memory_has(s->scopes, c[i].track))
             continue;
         mrd_buf_fmt(&label, MRD_STR_FMT " " MRD_STR_FMT,
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)),
@@ -458,6 +461,7 @@ put_all(text_sink *s)
     if ((err = put_core_types(s)) != MRD_OK)
         return err;
     put_counters(s);
+    mrd_scope_memory_text(s->scopes, s->env->catalog, TEXT_SCOPES, "summary-json", &s->text);
     put_losses(s);
     put_clocks(s);
     put_artifacts(s);
@@ -476,13 +480,21 @@ text_open(void *state, const mrd_sink_env *env, mrd_why *why)
 
     s->env = env;
     s->sum = mrd_summary_new(env);
-    return s->sum == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "summary") : MRD_OK;
+    s->scopes = mrd_scope_memory_new(env);
+    if (s->sum != NULL && s->scopes != NULL)
+        return MRD_OK;
+    mrd_summary_free(s->sum);
+    mrd_scope_memory_free(s->scopes);
+    return mrd_why_set(why, MRD_NOMEM, 0, "summary");
 }
 
 static mrd_err
 text_event(void *state, const mrd_event *ev)
 {
-    return mrd_summary_add(((text_sink *) state)->sum, ev);
+    text_sink *s = state;
+
+    mrd_scope_memory_add(s->scopes, ev);
+    return mrd_summary_add(s->sum, ev);
 }
 
 static mrd_err
@@ -497,6 +509,7 @@ text_close(void *state, mrd_why *why)
         mrd_out_add(s->env->out, s->text.p, s->text.len);
     mrd_buf_fini(&s->text);
     mrd_summary_free(s->sum);
+    mrd_scope_memory_free(s->scopes);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "summary: %s", mrd_err_text(err));
 }
 

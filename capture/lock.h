@@ -1,0 +1,35 @@
+/*
+ * capture/lock.h - a lock of one word, for tables that a thread holds for a few stores. Internal.
+ *
+ * The word is the holder's process id: what another thread held when this process was forked is nobody's
+ * in the child. A signal handler that interrupts the holder would wait for ever: callers keep it out.
+ */
+#ifndef MRD_CAPTURE_LOCK_H
+#define MRD_CAPTURE_LOCK_H
+
+#include <sched.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <unistd.h>
+
+static inline void
+mrd_lock_word(_Atomic uint32_t *word)
+{
+    uint32_t me = (uint32_t) getpid(), seen = 0;
+
+    while (!atomic_compare_exchange_weak_explicit(word, &seen, me, memory_order_acquire,
+                                                  memory_order_relaxed)) {
+        if (seen == me) {
+            sched_yield();
+            seen = 0;
+        } /* else seen is 0, or a parent's pid, to be replaced by ours */
+    }
+}
+
+static inline void
+mrd_unlock_word(_Atomic uint32_t *word)
+{
+    atomic_store_explicit(word, 0, memory_order_release);
+}
+
+#endif

@@ -1,0 +1,228 @@
+/*
+ * Memory by scope from counters: what summary and report print is what a second account says, whatever
+ * samples in between were lost; other counters are none of it.
+ */
+#include "trace/analysis/scope_memory.h"
+
+#include <inttypes.h>
+
+#include "tests/trace/profile.h"
+
+#define SCOPES 5
+#define EVENTS 4000
+
+typedef struct {
+    uint64_t current, peak, allocated, freed, count;
+    mrd_track_id track[4];
+    mrd_sid name[4];
+} account;
+
+static mrd_track_id
+counter_track(mrd_catalog *cat, int64_t pid, mrd_source_kind source, const char *name)
+{
+    mrd_process p;
+    mrd_track t;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(cat, "i-0");
+    p.process_id = pid;
+    mrd_track_init(&t, mrd_catalog_process(cat, &p), source);
+    t.kind = MRD_TRACK_COUNTER;
+    t.unit = MRD_UNIT_BYTES;
+    t.name = mrd_catalog_intern(cat, name);
+    return mrd_catalog_track(cat, &t);
+}
+
+static mrd_event events[4 * EVENTS];
+static size_t n_events;
+static uint64_t seed = 77;
+
+static uint64_t
+roll(uint64_t below)
+{
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (seed >> 33) % below;
+}
+
+static void
+sample(const account *a, int which, int64_t ts, uint64_t value)
+{
+    events[n_events++] = (mrd_event){ .kind = MRD_COUNTER,
+                                      .flags = MRD_EV_INT | MRD_EV_UNSIGNED,
+                                      .ts_ns = ts,
+                                      .track = a->track[which],
+                                      .name = a->name[which],
+                                      .ivalue = (int64_t) value };
+}
+
+static void
+make(mrd_catalog *cat, account all[2 * SCOPES])
+{
+    static const char *const whats[] = { "current", "peak", "allocated", "allocations" };
+
+    n_events = 0;
+    for (size_t i = 0; i < 2 * SCOPES; i++)
+        for (size_t k = 0; k < 4; k++) {
+            char name[64];
+
+            snprintf(name, sizeof(name), "memory.%s.%s/d/scope %zu", i % 2 == 0 ? "host" : "device",
+                     whats[k], i / 2);
+            all[i].track[k] = counter_track(cat, 7, MRD_SRC_ANNOTATION, name);
+            all[i].name[k] = mrd_catalog_intern(cat, name);
+        }
+    for (int64_t ts = 1; ts <= EVENTS; ts++) {
+        account *a = &all[roll(2 * SCOPES)];
+        uint64_t bytes = roll(1000);
+        /* samples but the last of each counter may be lost: those of the last rounds are all there */
+        bool lost = ts < EVENTS - 400 && roll(5) == 0;
+
+        if (roll(2) == 0 && a->current >= bytes) {
+            a->current -= bytes;
+            a->freed += bytes;
+        } else {
+            a->current += bytes;
+            a->allocated += bytes;
+            a->count++;
+            if (a->current > a->peak) {
+                a->peak = a->current;
+                if (!lost)
+                    sample(a, 1, ts, a->peak);
+            }
+            if (!lost || ts > EVENTS - 400)
+                sample(a, 2, ts, a->allocated);
+            if (!lost)
+                sample(a, 3, ts, a->count);
+        }
+        if (!lost)
+            sample(a, 0, ts, a->current);
+    }
+    for (size_t i = 0; i < 2 * SCOPES; i++) { /* the last of each */
+        sample(&all[i], 0, EVENTS + 1, all[i].current);
+        sample(&all[i], 1, EVENTS + 1, all[i].peak);
+        sample(&all[i], 2, EVENTS + 1, all[i].allocated);
+        sample(&all[i], 3, EVENTS + 1, all[i].count);
+    }
+}
+
+TEST(rows_are_the_accounts)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = cat, .options = &options };
+    account all[2 * SCOPES] = { 0 };
+    const mrd_scope_memory_row *rows;
+    mrd_scope_memory *m;
+    size_t n;
+
+    make(cat, all);
+    (void) counter_track(cat, 7, MRD_SRC_ANNOTATION, "memory.host.currently/x");
+    (void) counter_track(cat, 7, MRD_SRC_HOST, "memory.host.current/not an annotation");
+    (void) counter_track(cat, 8, MRD_SRC_ANNOTATION, "memory.host.current/never sampled");
+    m = mrd_scope_memory_new(&env);
+    for (size_t i = 0; i < n_events; i++)
+        mrd_scope_memory_add(m, &events[i]);
+    rows = mrd_scope_memory_rows(m, &n);
+    CHECK_INT(n, 2 * SCOPES);
+    for (size_t k = 0; k < n; k++)
+        for (size_t i = 0; i < 2 * SCOPES; i++) {
+            char name[64];
+
+            snprintf(name, sizeof(name), "d/scope %zu", i / 2);
+            if (!mrd_str_is(rows[k].scope, name) ||
+                !mrd_str_is(rows[k].place, i % 2 == 0 ? "host" : "device"))
+                continue;
+            CHECK_INT(rows[k].current, all[i].current);
+            CHECK_INT(rows[k].peak, all[i].peak);
+            CHECK_INT(rows[k].allocated, all[i].allocated);
+            CHECK_INT(rows[k].freed, all[i].freed);
+            CHECK_INT(rows[k].count, all[i].count);
+        }
+    for (size_t k = 1; k < n; k++)
+        CHECK(memcmp(rows[k - 1].place.p, rows[k].place.p, 1) < 0 ||
+              rows[k - 1].peak >= rows[k].peak);
+    mrd_scope_memory_free(m);
+    mrd_catalog_free(cat);
+}
+
+/* A peak between samples that were lost shows as far as `current` or `peak` came through. */
+TEST(a_peak_is_at_least_what_was_seen)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = cat, .options = &options };
+    account a = { 0 };
+    const mrd_scope_memory_row *rows;
+    mrd_scope_memory *m;
+    size_t n;
+
+    a.track[0] = counter_track(cat, 7, MRD_SRC_ANNOTATION, "memory.host.current/x");
+    a.track[1] = counter_track(cat, 7, MRD_SRC_ANNOTATION, "memory.host.peak/x");
+    n_events = 0;
+    sample(&a, 1, 1, 10);
+    sample(&a, 0, 2, 30);
+    sample(&a, 0, 3, 5);
+    m = mrd_scope_memory_new(&env);
+    for (size_t i = 0; i < n_events; i++)
+        mrd_scope_memory_add(m, &events[i]);
+    rows = mrd_scope_memory_rows(m, &n);
+    REQUIRE(n == 1);
+    CHECK_INT(rows[0].peak, 30);
+    CHECK_INT(rows[0].current, 5);
+    CHECK_INT(rows[0].freed, 0); /* the counter of what was allocated did not come through */
+    mrd_scope_memory_free(m);
+    mrd_catalog_free(cat);
+}
+
+/* Without the white space that JSON may have. */
+static void
+squeeze(char *text)
+{
+    char *to = text;
+
+    for (const char *p = text; *p != '\0'; p++)
+        if (*p != '\n' && !(*p == ' ' && (p[1] == ' ' || p[-1] == ' ' || p[-1] == ':')))
+            *to++ = *p;
+    *to = '\0';
+}
+
+TEST(outputs_have_the_table)
+{
+    static const struct {
+        const mrd_sink_ops *ops;
+        const char *wants[3];
+    } rows[] = {
+        { &mrd_sink_summary_text, { "Memory by scope", "    d/scope 0", "device" } },
+        { &mrd_sink_report_text, { "Memory by scope", "    d/scope 4", "host" } },
+        { &mrd_sink_summary_json, { "\"memory_by_scope\":[", "\"scope\":\"d/scope 3\"", "" } },
+        { &mrd_sink_report_json, { "\"memory_by_scope\":[", "\"place\":\"device\"", "" } },
+    };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    account all[2 * SCOPES] = { 0 };
+    char numbers[200];
+
+    make(cat, all);
+    snprintf(numbers, sizeof(numbers),
+             "\"current_bytes\":%" PRIu64 ",\"peak_bytes\":%" PRIu64 ",\"allocated_bytes\":%" PRIu64
+             ",\"freed_bytes\":%" PRIu64 ",\"count\":%" PRIu64,
+             all[3].current, all[3].peak, all[3].allocated, all[3].freed, all[3].count);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        size_t len;
+        char *text = test_sink_run(rows[i].ops, cat, 0, &options, events, n_events, &len);
+
+        if (i >= 2)
+            squeeze(text);
+        for (size_t k = 0; k < 3; k++)
+            CHECK_ROW(rows[i].ops->name, strstr(text, rows[i].wants[k]) != NULL);
+        CHECK_ROW(rows[i].ops->name, i < 2 || strstr(text, numbers) != NULL);
+        CHECK_ROW(rows[i].ops->name, strstr(text, "memory.device.current") == NULL || i >= 2);
+        free(text);
+        text = test_sink_run(rows[i].ops, cat, 0, &options, events, 0, &len);
+        CHECK_ROW(rows[i].ops->name, strstr(text, "Memory by scope") == NULL &&
+                                         strstr(text, "memory_by_scope") == NULL);
+        free(text);
+    }
+    mrd_catalog_free(cat);
+}
+
+TEST_MAIN()

@@ -1,0 +1,17 @@
+/*
+ * trace/sink/scope_memory_out.h - memory by scope as a table and as JSON: for summary and report. Inside
+ * trace/ only.
+ */
+#ifndef MRD_TRACE_SINK_SCOPE_MEMORY_OUT_H
+#define MRD_TRACE_SINK_SCOPE_MEMORY_OUT_H
+
+#include "trace/analysis/scope_memory.h"
+#include "trace/json/json_write.h"
+
+/* Nothing where no scope allocated. most: rows; `where`: the output that has all of them. */
+void mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most,
+                           const char *where, mrd_buf *to);
+/* A member "memory_by_scope", in the same case. */
+void mrd_scope_memory_json(mrd_scope_memory *m, const mrd_catalog *cat, mrd_jw *w);
+
+#endif
