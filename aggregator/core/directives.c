@@ -37,7 +37,7 @@ directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus 
         (phase == MRD__NODE_PHASE__NODE_RECORDING || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_STOP;
     if (s->step == MRD_STEP_RECORD && phase == MRD__NODE_PHASE__NODE_RECORDING && p != NULL &&
-        !p->unchangeable && st->revision < s->changes.revision &&
+        p->unchangeable != n->run && st->revision < s->changes.revision &&
         s->changes.version <= s->save.tried)
         return MRD__CONTROL_TYPE__CONTROL_CHANGE;
     return MRD__CONTROL_TYPE__CONTROL_NONE;

@@ -445,6 +445,10 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
 
     if (n->counted.ns != 0 && complete > n->counted.ns)
         complete = n->counted.ns;
+    if (st->revision > 0 && p->unchangeable != 0) { /* the agent was replaced by a newer one */
+        p->unchangeable = 0;
+        mrd_text_set(p->message, sizeof(p->message), "");
+    }
     mrd_part_count(p, st->counters);
     if (st->started_local_ns != 0) {
         p->started.ns = mrd_time_checked(st->started_local_ns);

@@ -77,7 +77,8 @@ typedef struct {
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
     mrd_runtime_features *features;               /* NULL: not reported */
     mrd_node_models *models;                      /* NULL: an older agent does not say */
-    bool unchangeable;         /* its agent does not know how to pause or change a session */
+    uint64_t
+        unchangeable; /* the run of an agent that does not know how to pause or change a session; 0: none */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;

@@ -129,7 +129,7 @@ mrd_session_waits_for_job(const mrd_session *s)
 size_t
 mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX])
 {
-    size_t n = p->unchangeable ? 0 : s->changes.n_pauses;
+    size_t n = p->unchangeable != 0 ? 0 : s->changes.n_pauses;
     mrd_dur_ns shift = mrd_part_shift(p);
 
     for (size_t i = 0; i < n; i++) {

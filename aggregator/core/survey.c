@@ -118,7 +118,7 @@ take_answer(mrd_core *c, mrd_session *s, const mrd_survey *v, const mrd_node *n,
     if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
         mrd_session_acknowledge_ids(s, p, &v->trigger, 1);
     if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err != 0) {
-        p->unchangeable = r->err == MRD_UNSUPPORTED;
+        p->unchangeable = r->err == MRD_UNSUPPORTED ? n->run : 0;
         mrd_text_set(p->message, sizeof(p->message), r->message);
     }
     mrd_session_touch(s);

@@ -292,6 +292,21 @@ TEST(a_pause_is_durable_before_it_is_told)
     st.revision = 0;
     mrd_core_heartbeat(c, core_at(t + 7), 11, c->nodes.v[0], &hb, (mrd_local_ns){ 7 });
     CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0);
+    {
+        mrd_gap pauses[MRD_PAUSES_MAX];
+
+        CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), pauses), 0); /* it records on */
+        /* A newer agent in its place, in the middle of the session: it is told, and then believed. */
+        c->nodes.v[0]->run = 2;
+        mrd_core_heartbeat(c, core_at(t + 8), 12, c->nodes.v[0], &hb, (mrd_local_ns){ 8 });
+        CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 1);
+        CHECK(save.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
+        st.revision = 1;
+        mrd_core_heartbeat(c, core_at(t + 9), 13, c->nodes.v[0], &hb, (mrd_local_ns){ 9 });
+        CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0);
+        CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), pauses), 1);
+        CHECK_TEXT(mrd_session_part(s, "a")->message, "");
+    }
     mrd_core_free(c);
 }
 
