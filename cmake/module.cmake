@@ -23,7 +23,7 @@ endfunction()
 # What takes longest is begun first, so that no processor waits for one of them at the end. ctest learns
 # times by itself, but a fresh tree has none.
 set(MRD_LONG_TESTS e2e/web sim/cluster sim/cluster_planted agent/ring_load e2e/coverage e2e/limits e2e/export house/rules fleet/fleet
-    agent/files trace/parquet e2e/store aggregator/s3)
+    e2e/previous agent/files trace/parquet e2e/store aggregator/s3)
 
 # mrd_add_test(sim/clocks TIMEOUT s COMMAND … [LABELS …] [ENVIRONMENT …]): a test under tests/guard.c, which ends what it
 # leaves behind and shows its stacks when it hangs. Exit status 77 means skipped. A sanitizer slows a test down several times.

@@ -236,9 +236,9 @@ class Workload(Program):
         fd = self.truth.fileno()
         super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd), str(text)], text=True, pass_fds=[fd],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                         env=dict(env, PYTHONPATH=os.path.join(SOURCE, "python"),
-                                  MERIDIAN_LIBRARY=os.path.join(BUILD, "lib", "libmeridian.so"), MERIDIAN_ENABLE="1", MERIDIAN_CAPTURE="annotations", MERIDIAN_RING_DIR=rings,
-                                  MERIDIAN_RING_SIZE=ring_size, **(more or {})))
+                         env={**env, "PYTHONPATH": os.path.join(SOURCE, "python"), "MERIDIAN_LIBRARY": os.path.join(BUILD, "lib", "libmeridian.so"),
+                              "MERIDIAN_ENABLE": "1", "MERIDIAN_CAPTURE": "annotations", "MERIDIAN_RING_DIR": rings, "MERIDIAN_RING_SIZE": ring_size,
+                              **(more or {})})
         self.p.stdout.readline()
 
     @property
@@ -347,9 +347,9 @@ class Cluster:
         self.started.append(program)
         return program
 
-    def aggregator(self, store="store", prefix=(), **options):
+    def aggregator(self, store="store", prefix=(), programs=BIN, **options):
         self.daemon = self.keep(Program(self.path("aggregator.log"), [
-            *prefix, os.path.join(BIN, "meridian-aggregator"), "--store", store if os.path.isabs(store) else self.path(store),
+            *prefix, os.path.join(programs, "meridian-aggregator"), "--store", store if os.path.isabs(store) else self.path(store),
             "--data-listen", self.data, "--control-listen", self.control, "--http-listen", self.http, "--time-port", str(self.probes),
             *self.words({**self.options, **options})], env=self.env, stdout=subprocess.DEVNULL))
         return self.daemon
@@ -357,10 +357,10 @@ class Cluster:
     def rings(self, i):
         return self.folder(f"rings{i}")
 
-    def agent(self, i, prefix=(), spool=None, instance=None, log=None, more=None, **options):
-        """Starts agent i; the same rings and spool folder every time, unless another spool is named."""
+    def agent(self, i, prefix=(), spool=None, instance=None, log=None, more=None, programs=BIN, **options):
+        """Starts agent i; the same rings and spool folder every time, unless another spool is named. programs: of another release."""
         program = self.keep(Program(self.path(log or f"agent{i}.log"), [
-            *prefix, os.path.join(BIN, "meridian-agent"), "--aggregator", self.data, "--control", self.control,
+            *prefix, os.path.join(programs, "meridian-agent"), "--aggregator", self.data, "--control", self.control,
             "--instance-id", instance or f"i-test{i}", "--ring-dir", self.rings(i), "--spool-dir", self.path(spool or f"spool{i}"),
             "--no-imds", "--no-containers", "--sample=0", "--sample-processes=0", *self.words(options)],
             env={**self.env, **(more or {})}, stdout=subprocess.DEVNULL))
