@@ -49,7 +49,7 @@ mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count, mrd
                mrd_local_ns last)
 {
     mrd_event ev = { .kind = MRD_LOSS,
-                     .ts_ns = first.ns,
+                     .ts = { first.ns },
                      .dur_ns = mrd_local_after(last, first) ? mrd_local_diff(last, first) : 0,
                      .ivalue = count > INT64_MAX ? INT64_MAX : (int64_t) count };
     mrd_track t;

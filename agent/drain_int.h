@@ -218,7 +218,7 @@ void mrd_drain_runtime_tell_again(proc *pr);
 /* Marks of the oldest text of which something waits, and of the one before the oldest gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
-uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, int64_t *ret_oldest_ns);
+uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
 void mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark);
 
 /* ---- texts.c: what of them is kept for a successor ---- */

@@ -234,7 +234,7 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
     e = find(t, process, number);
     if (!load) {
         if (e != NULL && e->m.unload.ns == 0) {
-            e->m.unload = (mrd_local_ns){ ev->ts_ns };
+            e->m.unload = (mrd_local_ns){ ev->ts.ns };
             t->version++;
         }
         return;
@@ -245,7 +245,7 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
     e->m.pid = process->ident.pid;
     e->m.start_ticks = process->ident.start_ticks;
     e->m.number = number;
-    e->m.load = (mrd_local_ns){ ev->ts_ns };
+    e->m.load = (mrd_local_ns){ ev->ts.ns };
     take_args(&e->m, process, ev);
     take_told(t, e);
     t->version++;
@@ -294,8 +294,8 @@ mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsig
             set_text(r.name, sizeof(r.name), text_of(process, &ev->args[i]));
     }
     r.thread_id = track->thread_id;
-    r.from = (mrd_wall_ns){ ev->ts_ns };
-    r.to = (mrd_wall_ns){ ev->ts_ns + ev->dur_ns };
+    r.from = (mrd_wall_ns){ ev->ts.ns };
+    r.to = (mrd_wall_ns){ ev->ts.ns + ev->dur_ns };
     r.read = mrd_local_now();
     if (r.id != MRD_NONE)
         take_runtime(t, &r);

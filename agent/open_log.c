@@ -310,13 +310,13 @@ uint64_t
 mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns)
 {
     uint64_t n = pr->open.n - pr->open.n_saved;
-    int64_t oldest = INT64_MAX;
+    mrd_ev_ns oldest = { INT64_MAX };
 
     for (size_t i = 0; i < pr->open.n_slots && n > 0; i++)
         for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
-            if (!s->saved && s->ev.ts_ns < oldest)
-                oldest = s->ev.ts_ns;
-    *ret_oldest_ns = oldest;
+            if (!s->saved && mrd_ev_before(s->ev.ts, oldest))
+                oldest = s->ev.ts;
+    *ret_oldest_ns = oldest.ns;
     return n;
 }
 

@@ -214,7 +214,7 @@ add_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int6
     mrd_event part = *ev;
 
     end = end > st->stop.ns ? st->stop.ns : end;
-    part.ts_ns += first - raw;
+    part.ts.ns += first - raw;
     part.dur_ns = end > first ? end - first : 0;
     add_event(r, o, l, &part, first);
 }
@@ -248,8 +248,7 @@ static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
     rec_process *o = process_of(r, process);
-    int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts_ns
-                                         : mrd_record_to_raw(r, clock, (mrd_ev_ns){ ev->ts_ns }).ns;
+    int64_t raw = clock == MRD_DRAIN_RAW ? ev->ts.ns : mrd_record_to_raw(r, clock, ev->ts).ns;
     int64_t end = ev->dur_ns < 0 ? open_until(r, process, raw) : raw + ev->dur_ns;
     unsigned wanted = 0;
 
@@ -295,7 +294,7 @@ take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
 
     if (l == NULL || r->n_sessions != 1 || l->of != s || l->clock != MRD_DRAIN_RAW ||
         l->opened.ns == 0 || !l->wanted || l->chooses || ev->kind == MRD_LOSS || ev->dur_ns < 0 ||
-        !recording(s, ev->ts_ns, ev->ts_ns + ev->dur_ns) || mrd_batch_push(l->batch, ev) != MRD_OK)
+        !recording(s, ev->ts.ns, ev->ts.ns + ev->dur_ns) || mrd_batch_push(l->batch, ev) != MRD_OK)
         return false;
     o->dirty = true;
     s->st.begun++;
@@ -336,7 +335,7 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     mrd_record *r = f->r;
     rec_process *o = process->user;
     open_batch *l = open_batch_of(o, f->s, clock);
-    mrd_local_ns raw = mrd_record_to_raw(r, clock, (mrd_ev_ns){ ev->ts_ns });
+    mrd_local_ns raw = mrd_record_to_raw(r, clock, ev->ts);
     const mrd_step_gate *g = mrd_record_gate(r, o, f->s);
 
     if (l == NULL || (g != NULL && !mrd_step_gate_passes(g, raw, f->until)) ||

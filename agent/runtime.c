@@ -44,7 +44,7 @@ runtime_of(mrd_drain *p, proc *pr, bool whole, mrd_wall_ns since)
                           .max_open = OPEN_MAX,
                           .simulated = p->o.simulated,
                           .whole = whole,
-                          .since_ns = since.ns,
+                          .since = since,
                           .emit = emit };
 
     if (rt != NULL || (rt = calloc(1, sizeof(*rt))) == NULL)
@@ -79,16 +79,16 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 {
     proc *pr = r->proc;
     const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
-    int64_t since = info->created.ns + pr->shift_ns;
-    runtime *rt = runtime_of(p, pr, r->blob.number == 1 && !info->rest,
-                             mrd_drain_raw_to_wall(p, (mrd_local_ns){ since }));
+    mrd_local_ns since = mrd_local_add(info->created, pr->shift_ns);
+    runtime *rt =
+        runtime_of(p, pr, r->blob.number == 1 && !info->rest, mrd_drain_raw_to_wall(p, since));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };
     mrd_local_ns now = mrd_local_now();
     mrd_in *in = NULL;
     mrd_err err = MRD_NOMEM;
 
     if (rt != NULL) {
-        mrd_nrt_now(rt->nrt, now.ns);
+        mrd_nrt_now(rt->nrt, now);
         mrd_nrt_mark(rt->nrt, p->text_mark, p->again, r->blob.pos < r->gaps_safe);
     }
     if (rt != NULL && r->blob.apart)
@@ -121,7 +121,7 @@ mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
             return; /* what is missing may be in there */
-    (void) mrd_nrt_report_gaps(rt->nrt, now.ns - GAP_PATIENCE);
+    (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, GAP_PATIENCE));
 }
 
 uint64_t
@@ -204,12 +204,12 @@ mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before)
 }
 
 uint64_t
-mrd_drain_runtime_waiting(const proc *pr, uint64_t before, int64_t *ret_oldest_ns)
+mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest)
 {
     const runtime *rt = pr->nrt;
 
-    *ret_oldest_ns = 0;
-    return rt == NULL ? 0 : mrd_nrt_waiting_before(rt->nrt, before, ret_oldest_ns);
+    *ret_oldest = (mrd_wall_ns){ 0 };
+    return rt == NULL ? 0 : mrd_nrt_waiting_before(rt->nrt, before, ret_oldest);
 }
 
 void

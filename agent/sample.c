@@ -118,7 +118,7 @@ give_value(mrd_sample *s, size_t i)
     const mrd_hw_value *v = &s->values[i];
     line *l = &s->lines[i];
     bool is_double = (c->flags & MRD_HW_DOUBLE) != 0;
-    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = v->at.ns, .track = l->track };
+    mrd_event ev = { .kind = MRD_COUNTER, .ts = { v->at.ns }, .track = l->track };
 
     if (v->state != MRD_HW_OK)
         return; /* unknown is not zero: no sample */
@@ -163,7 +163,7 @@ static void
 process_value(mrd_sample *s, mrd_drain_process *p, const char *name, mrd_unit unit, int64_t v,
               mrd_local_ns at)
 {
-    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = at.ns, .ivalue = v, .flags = MRD_EV_INT };
+    mrd_event ev = { .kind = MRD_COUNTER, .ts = { at.ns }, .ivalue = v, .flags = MRD_EV_INT };
     mrd_track t;
 
     if (v == MRD_NONE)

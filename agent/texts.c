@@ -96,7 +96,7 @@ mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64
         left.keep = r->n_texts == 0 ? st.read : r->texts[0].pos;
         left.gaps_done = gaps_done(r, st.read);
         if (!mrd_ring_borrow_info(r->reader)->rest)
-            left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.oldest_open.ns);
+            left.open_lost = mrd_drain_runtime_waiting(r->proc, first, &left.oldest_open);
     }
     if (r->next_of_proc == NULL)
         add_unsaved(p, r->proc, &left);

@@ -304,7 +304,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
                            r->message[0] != '\0' ? r->message : "it holds no events");
     stream = mrd_store_at(r->store, 0);
     r->events = mrd_stream_count(stream);
-    (void) mrd_stream_range(stream, &r->first.ns, &r->last.ns);
+    (void) mrd_stream_range(stream, &r->first, &r->last);
     if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
         err = mrd_stream_open(stream, &r->source, why);
     return err;
@@ -423,7 +423,7 @@ static void
 give_bad(mrd_traces *t, reading *r)
 {
     mrd_event ev = { .kind = MRD_LOSS,
-                     .ts_ns = r->first.ns,
+                     .ts = r->first,
                      .dur_ns = mrd_ev_diff(r->last, r->first),
                      .ivalue = (int64_t) r->bad,
                      .flags = MRD_EV_INT };

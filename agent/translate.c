@@ -117,7 +117,7 @@ static inline mrd_event
 event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 {
     return (mrd_event){
-        .ts_ns = rec->ts.ns + r->proc->shift_ns,
+        .ts = { rec->ts.ns + r->proc->shift_ns },
         .kind = (uint8_t) kind,
         .flags = p->o.simulated ? MRD_EV_SIMULATED : 0,
         .category = rec->domain == 0 ? 0 : mrd_drain_sid(r, rec->domain),
@@ -219,7 +219,7 @@ complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 {
     mrd_event ev = *start;
 
-    ev.dur_ns = end->ts_ns > start->ts_ns ? end->ts_ns - start->ts_ns : 0;
+    ev.dur_ns = mrd_ev_after(end->ts, start->ts) ? mrd_ev_diff(end->ts, start->ts) : 0;
     if (end->arg_count > 0 && args_ready(p, pr)) {
         collect_again(p, start->args, start->arg_count);
         collect_again(p, end->args, end->arg_count);
@@ -234,7 +234,7 @@ remember_begin(mrd_drain *p, proc *pr, uint64_t key, uint32_t source, const mrd_
 {
     mrd_open_span *s = mrd_open_spans_find(&pr->open, key, false);
 
-    if (s != NULL && s->saved && s->ev.ts_ns == ev->ts_ns)
+    if (s != NULL && s->saved && s->ev.ts.ns == ev->ts.ns)
         return; /* a predecessor told of it */
     remember(p, pr, key, false, ev);
     if (MRD_LINE(source) == MRD_LINE_MODELS &&
@@ -517,7 +517,7 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
             continue;
         }
         p->counts.records++;
-        ev.ts_ns = ts_ns + r->proc->shift_ns;
+        ev.ts = (mrd_ev_ns){ ts_ns + r->proc->shift_ns };
         ev.dur_ns = dur_ns;
         mrd_drain_give_new(p, r->proc, &ev);
     }
@@ -528,8 +528,8 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
 void
 mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
-    int64_t first = rec->ts.ns + r->proc->shift_ns;
+    mrd_local_ns first = mrd_local_add(rec->ts, r->proc->shift_ns);
 
-    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, (mrd_local_ns){ first },
-                   (mrd_local_ns){ first + rec->dur_ns });
+    mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, first,
+                   mrd_local_add(first, rec->dur_ns));
 }

@@ -117,10 +117,10 @@ upload_new(mrd_artifacts *a, const char *sha256, uint64_t size)
 static bool
 is_anothers(const mrd_upload *u, uint64_t agent)
 {
-    int64_t now = mrd_local_now().ns;
+    mrd_local_ns now = mrd_local_now();
 
-    return u->owner != agent && now - u->used.ns < UPLOAD_IDLE &&
-           now - u->began.ns < UPLOAD_TURN + (int64_t) (u->size >> 20) * MRD_SEC;
+    return u->owner != agent && mrd_local_diff(now, u->used) < UPLOAD_IDLE &&
+           mrd_local_diff(now, u->began) < UPLOAD_TURN + (int64_t) (u->size >> 20) * MRD_SEC;
 }
 
 /* What another node sent is not built upon: its hash would fail, and nobody knew whose bytes it

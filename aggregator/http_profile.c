@@ -115,29 +115,29 @@ mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, 
 }
 
 static mrd_err
-filter_time(mrd_http_request *req, const char *name, int64_t first_ns, int64_t *ret_ns,
+filter_time(mrd_http_request *req, const char *name, mrd_sess_ns first, mrd_ev_ns *ret,
             mrd_why *why)
 {
     const char *text = mrd_http_query(req, name);
 
     if (text == NULL || *text == '\0')
         return MRD_OK;
-    return mrd_filter_time(mrd_str_of(text), first_ns, ret_ns, why);
+    return mrd_filter_time(mrd_str_of(text), (mrd_ev_ns){ first.ns }, ret, why);
 }
 
 static mrd_err
-filter_parse(mrd_http_request *req, int64_t first_ns, mrd_filter *f, mrd_why *why)
+filter_parse(mrd_http_request *req, mrd_sess_ns first, mrd_filter *f, mrd_why *why)
 {
     mrd_err err;
 
-    if ((err = filter_time(req, "start", first_ns, &f->start_ns, why)) != MRD_OK ||
-        (err = filter_time(req, "end", first_ns, &f->end_ns, why)) != MRD_OK ||
+    if ((err = filter_time(req, "start", first, &f->start, why)) != MRD_OK ||
+        (err = filter_time(req, "end", first, &f->end, why)) != MRD_OK ||
         (err = mrd_http_query_list(req, "instance_id", &f->instances, why)) != MRD_OK ||
         (err = mrd_http_query_list(req, "process_id", &f->processes, why)) != MRD_OK ||
         (err = mrd_http_query_list(req, "lnc_idx", &f->cores, why)) != MRD_OK ||
         (err = mrd_http_query_list(req, "event_type", &f->types, why)) != MRD_OK)
         return err;
-    if (f->start_ns >= f->end_ns)
+    if (!mrd_ev_before(f->start, f->end))
         return mrd_why_set(
             why, MRD_RANGE, 0, "start (%s) must be before end (%s)",
             mrd_http_query(req, "start") == NULL ? "the beginning" : mrd_http_query(req, "start"),
@@ -243,7 +243,7 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
         return err;
     }
     s = v->s;
-    err = filter_parse(req, s->go.ns, &sl->filter, why);
+    err = filter_parse(req, s->go, &sl->filter, why);
     if (err == MRD_OK)
         err = filter_meets(s, &sl->filter, why);
     if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)

@@ -220,7 +220,7 @@ static mrd_err
 open_due(jsource *s)
 {
     while (s->next < s->n &&
-           (s->n_heap == 0 || s->plan[s->next].first.ns <= s->heap[0]->head->ts_ns)) {
+           (s->n_heap == 0 || !mrd_ev_after(s->plan[s->next].first, s->heap[0]->head->ts))) {
         cursor *c;
 
         if (!MRD_VEC_ROOM(s->heap, s->n_heap, s->heap_cap, 1))
@@ -243,16 +243,16 @@ static uint32_t
 run_length(const jsource *s)
 {
     const cursor *c = s->heap[0];
-    int64_t until = s->next < s->n ? s->plan[s->next].first.ns : INT64_MAX;
+    mrd_ev_ns until = s->next < s->n ? s->plan[s->next].first : (mrd_ev_ns){ INT64_MAX };
     uint32_t n = 1;
 
     if (s->next == s->n && s->n_heap == 1)
         return c->ready;
     for (size_t i = 1; i < s->n_heap && i < 3; i++)
-        until = s->heap[i]->head->ts_ns < until ? s->heap[i]->head->ts_ns : until;
-    if (c->head[c->ready - 1].ts_ns < until)
+        until = mrd_ev_before(s->heap[i]->head->ts, until) ? s->heap[i]->head->ts : until;
+    if (mrd_ev_before(c->head[c->ready - 1].ts, until))
         return c->ready;
-    while (n < c->ready && c->head[n].ts_ns < until)
+    while (n < c->ready && mrd_ev_before(c->head[n].ts, until))
         n++;
     return n;
 }

@@ -224,10 +224,10 @@ commit(mrd_journals *w)
 static void
 wait_for_company(mrd_journals *w)
 {
-    int64_t until = w->first->came.ns + GROUP_WAIT;
+    mrd_local_ns until = mrd_local_add(w->first->came, GROUP_WAIT);
 
     while (w->waiting < GROUP_ENOUGH && !w->closing && w->o.store->sync == MRD_SYNC_GROUP) {
-        int64_t left = until - mrd_local_now().ns;
+        int64_t left = mrd_local_diff(until, mrd_local_now());
         struct timespec end;
 
         if (left <= 0)

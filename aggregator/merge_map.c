@@ -25,10 +25,10 @@ static bool
 raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
 {
     if (s->clock == MRD__CLOCK_KIND__CLOCK_RAW)
-        *ret = (mrd_cross_place){ .raw = { ev->ts_ns } };
+        *ret = (mrd_cross_place){ .raw = { ev->ts.ns } };
     else if (s->cross != NULL &&
              s->cross->n > 0) /* the source numbers events by journal entry and row */
-        *ret = mrd_cross_table_find(s->cross, ev->ts_ns, s->sealed[ev->seq >> 16]);
+        *ret = mrd_cross_table_find(s->cross, ev->ts.ns, s->sealed[ev->seq >> 16]);
     else
         return false;
     return true;
@@ -49,17 +49,17 @@ map_doubtful(stream *s, mrd_event *ev)
         mrd_merge_check_see(s->check, ev, raw.raw.ns, raw.doubt, s->align);
     if (s->cross != NULL && (s->cross->step != 0 || s->cross->doubt > MRD_MS) &&
         ev->kind == MRD_SPAN && ev->dur_ns > 0)
-        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts_ns, ev->dur_ns);
-    ev->ts_ns = raw.raw.ns;
+        ev->dur_ns = mrd_cross_table_span(s->cross, raw.era, ev->ts.ns, ev->dur_ns);
+    ev->ts = (mrd_ev_ns){ raw.raw.ns };
     if (s->shown != NULL && mrd_align_grid_map(s->shown, &s->grid, raw.raw, &at, &radius)) {
-        ev->ts_ns = at.ns;
+        ev->ts = (mrd_ev_ns){ at.ns };
         ev->bound_ns = wider(radius, raw.doubt);
     }
-    if (merge_clock_was_set(s) && ev->ts_ns < s->latest.ns) { /* sources are in order */
-        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest.ns, ev->ts_ns));
-        ev->ts_ns = s->latest.ns;
+    if (merge_clock_was_set(s) && mrd_ev_before(ev->ts, s->latest)) { /* sources are in order */
+        ev->bound_ns = wider(ev->bound_ns, mrd_sat_sub(s->latest.ns, ev->ts.ns));
+        ev->ts = s->latest;
     }
-    s->latest = (mrd_ev_ns){ ev->ts_ns };
+    s->latest = ev->ts;
 }
 
 /* Shows collectives to the check, then sets the times that are written. */
@@ -77,10 +77,10 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
             continue;
         }
         if (s->check != NULL && merge_check_wants(s->check, ev))
-            mrd_merge_check_see(s->check, ev, ev->ts_ns, 0, s->align);
+            mrd_merge_check_see(s->check, ev, ev->ts.ns, 0, s->align);
         ev->bound_ns = MRD_BOUND_UNKNOWN;
-        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts_ns }, &at, &ev->bound_ns))
-            ev->ts_ns = at.ns;
+        if (mrd_align_grid_map(s->shown, &s->grid, (mrd_local_ns){ ev->ts.ns }, &at, &ev->bound_ns))
+            ev->ts = (mrd_ev_ns){ at.ns };
     }
 }
 
@@ -111,7 +111,7 @@ passes(tap *t, const mrd_event *ev)
         return true;
     end = ev->dur_ns < 0 || __builtin_add_overflow(at.ns, ev->dur_ns, &end) ? INT64_MAX
                                                                             : at.ns + ev->dur_ns;
-    return at.ns < t->window->end_ns && end >= t->window->start_ns;
+    return at.ns < t->window->end.ns && end >= t->window->start.ns;
 }
 
 static mrd_step
@@ -140,7 +140,7 @@ mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **re
               mrd_why *why)
 {
     bool cut = p->times != MERGE_ALIGNED &&
-               (p->window.start_ns != INT64_MIN || p->window.end_ns != INT64_MAX);
+               (p->window.start.ns != INT64_MIN || p->window.end.ns != INT64_MAX);
     tap *t;
 
     *ret_source = inner;

@@ -82,25 +82,25 @@ covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, si
 static bool
 cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 {
-    int64_t first = INT64_MAX, last = INT64_MIN, end;
+    mrd_local_ns first = { INT64_MAX }, last = { INT64_MIN }, end;
 
     if (n == 0)
         return false;
-    end = batches[0].last.ns;
+    end = batches[0].last;
     for (size_t i = 1; i < n; i++) {
-        int64_t from = end > gap->first.ns ? end : gap->first.ns;
-        int64_t to =
-            mrd_local_before(batches[i].first, gap->last) ? batches[i].first.ns : gap->last.ns;
+        mrd_local_ns from = mrd_local_after(end, gap->first) ? end : gap->first;
+        mrd_local_ns to =
+            mrd_local_before(batches[i].first, gap->last) ? batches[i].first : gap->last;
 
-        if (from < to) {
-            first = from < first ? from : first;
-            last = to > last ? to : last;
+        if (mrd_local_before(from, to)) {
+            first = mrd_local_before(from, first) ? from : first;
+            last = mrd_local_after(to, last) ? to : last;
         }
-        end = batches[i].last.ns > end ? batches[i].last.ns : end;
+        end = mrd_local_after(batches[i].last, end) ? batches[i].last : end;
     }
-    gap->first = (mrd_local_ns){ first };
-    gap->last = (mrd_local_ns){ last };
-    return first < last;
+    gap->first = first;
+    gap->last = last;
+    return mrd_local_before(first, last);
 }
 
 static mrd_track_id
@@ -131,7 +131,7 @@ mark(marks *m, const mrd_merge_marks_of *of, const mrd_gap *gap, const char *cau
     if (__builtin_sub_overflow(gap->last.ns, gap->first.ns, &dur))
         return;
     m->v[m->n] = (mrd_event){ .kind = MRD_LOSS,
-                              .ts_ns = gap->first.ns,
+                              .ts = { gap->first.ns },
                               .dur_ns = dur,
                               .ivalue = gap->count > INT64_MAX ? INT64_MAX : (int64_t) gap->count,
                               .name = mrd_catalog_intern(cat, cause),

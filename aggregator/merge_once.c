@@ -103,7 +103,7 @@ belongs(const once *o, const mrd_event *ev)
 {
     const mrd_event *first = &o->held[0]->ev;
 
-    return o->n_held < HELD_MAX && ev->ts_ns == first->ts_ns && ev->track == first->track;
+    return o->n_held < HELD_MAX && ev->ts.ns == first->ts.ns && ev->track == first->track;
 }
 
 static mrd_step

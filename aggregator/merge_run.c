@@ -268,9 +268,9 @@ local_range(const stream *s, const mrd_filter *f, int64_t *ret_start, int64_t *r
     *ret_end = INT64_MAX;
     if (s->clock != MRD__CLOCK_KIND__CLOCK_RAW || s->align == NULL || f == NULL)
         return;
-    if (f->start_ns != INT64_MIN && mrd_align_unmap(s->align, (mrd_sess_ns){ f->start_ns }, &at))
+    if (f->start.ns != INT64_MIN && mrd_align_unmap(s->align, (mrd_sess_ns){ f->start.ns }, &at))
         *ret_start = at.ns;
-    if (f->end_ns != INT64_MAX && mrd_align_unmap(s->align, (mrd_sess_ns){ f->end_ns }, &at))
+    if (f->end.ns != INT64_MAX && mrd_align_unmap(s->align, (mrd_sess_ns){ f->end.ns }, &at))
         *ret_end = at.ns;
 }
 
@@ -556,8 +556,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
                  .first = { INT64_MAX },
                  .last = { INT64_MIN } };
     if (filter != NULL) {
-        p->window.start_ns = filter->start_ns;
-        p->window.end_ns = filter->end_ns;
+        p->window.start = filter->start;
+        p->window.end = filter->end;
     }
     p->cat = mrd_catalog_new();
     p->codec = mrd_codec_new();
@@ -751,8 +751,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     mrd_err err = plan_init(&p, in, filter, times, why);
 
     if (times != MERGE_ALIGNED) { /* the window was cut in session time already */
-        rest.start_ns = INT64_MIN;
-        rest.end_ns = INT64_MAX;
+        rest.start = (mrd_ev_ns){ INT64_MIN };
+        rest.end = (mrd_ev_ns){ INT64_MAX };
     }
     if (err == MRD_OK)
         err = mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, why);
@@ -765,8 +765,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
                              &(mrd_export_job){ .catalog = p.cat,
                                                 .options = &options,
                                                 .filter = filter == NULL ? NULL : &rest,
-                                                .first_ns = p.first.ns,
-                                                .last_ns = p.last.ns,
+                                                .first = { p.first.ns },
+                                                .last = { p.last.ns },
                                                 .targets = job->targets,
                                                 .n_targets = job->n_targets,
                                                 .progress = job->progress,

@@ -42,6 +42,10 @@ typedef struct {
 } mrd_phc_ns;
 
 typedef struct {
+    int64_t ns; /* the clock of one NeuronCore, in ns of an origin of its own */
+} mrd_nc_ns;
+
+typedef struct {
     int64_t ns; /* of an event or frame: on the clock or timeline that its stream names */
 } mrd_ev_ns;
 
@@ -93,6 +97,7 @@ MRD_CLOCK_ARITHMETIC(mrd_peer, mrd_peer_ns)
 MRD_CLOCK_ARITHMETIC(mrd_mono, mrd_mono_ns)
 MRD_CLOCK_ARITHMETIC(mrd_boot, mrd_boot_ns)
 MRD_CLOCK_ARITHMETIC(mrd_phc, mrd_phc_ns)
+MRD_CLOCK_ARITHMETIC(mrd_nc, mrd_nc_ns)
 MRD_CLOCK_ARITHMETIC(mrd_ev, mrd_ev_ns)
 
 #define MRD_US  1000LL

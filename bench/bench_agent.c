@@ -140,7 +140,7 @@ drop(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 {
     (void) process;
     (void) clock;
-    *(uint64_t *) self += (uint64_t) ev->ts_ns;
+    *(uint64_t *) self += (uint64_t) ev->ts.ns;
     return MRD_OK;
 }
 
@@ -153,7 +153,7 @@ fill(maker *m, uint64_t *random)
     static uint32_t names[RINGS][50];
     size_t r = 0;
     uint64_t n = 0;
-    int64_t ts = mrd_local_now().ns;
+    mrd_local_ns ts = mrd_local_now();
 
     while (rings[r] != m)
         r++;
@@ -167,8 +167,8 @@ fill(maker *m, uint64_t *random)
         mrd_ring_rec rec = { .kind = MRD_REC_SPAN };
 
         *random = *random * 6364136223846793005u + 1442695040888963407u;
-        ts += 500 + (int64_t) (*random >> 54);
-        rec.ts = (uint64_t) ts;
+        ts.ns += 500 + (int64_t) (*random >> 54);
+        rec.ts = (uint64_t) ts.ns;
         rec.name = names[r][(*random >> 33) % 50];
         rec.value = 100 + (*random >> 50);
         if (n % 8 == 0)

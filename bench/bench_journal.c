@@ -137,7 +137,7 @@ make_node(const char *dir, size_t node, uint64_t n, size_t nodes)
         mrd_event ev = { .kind = MRD_SPAN };
 
         next_span(&g, 200 * nodes);
-        ev.ts_ns = g.ts_ns;
+        ev.ts = (mrd_ev_ns){ g.ts_ns };
         ev.dur_ns = (int64_t) g.dur_ns;
         ev.name = w.names[g.name];
         ev.track = w.tracks[g.track];

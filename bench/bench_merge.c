@@ -71,7 +71,7 @@ fill_stream(workload *w, size_t stream, mrd_track_id track, uint64_t *random)
         if (i % 4 == 0)
             at += 26000 + (int64_t) (bench_random(random) % 30000);
         v[i] = (mrd_event){ .kind = MRD_SPAN,
-                            .ts_ns = at + shape[i % 4][0],
+                            .ts = { at + shape[i % 4][0] },
                             .dur_ns = shape[i % 4][1] - (int64_t) (bench_random(random) % 1500),
                             .track = track,
                             .name = w->names[bench_random(random) % NAMES] };
@@ -96,7 +96,7 @@ replay_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why
     n = n > r->n - r->i ? r->n - r->i : n;
     n = n > r->left ? r->left : n;
     for (mrd_event *ev = r->v + r->i; ev < r->v + r->i + n; ev++) {
-        ev->ts_ns += r->later_ns;
+        ev->ts.ns += r->later_ns;
         ev->seq = r->seq++;
     }
     *ret_events = r->v + r->i;
@@ -303,7 +303,7 @@ run_store(const workload *w, int64_t round, size_t mib, bool shuffled)
                 continue;
             moved = *ev;
             if (shuffled)
-                moved.ts_ns += (int64_t) (bench_random(&random) % 10000000);
+                moved.ts.ns += (int64_t) (bench_random(&random) % 10000000);
             if (mrd_stream_push(mrd_store_at(store, s), &moved) != MRD_OK)
                 exit(1);
         }
@@ -341,7 +341,7 @@ run_sprintf(const workload *w, int64_t round)
                         "{\"name\":\"%s\",\"timestamp\":%" PRId64 ",\"duration\":%" PRId64
                         ",\"instance_id\":\"%s\",\"process_id\":\"%" PRId64
                         "\",\"thread_id\":%" PRId64 ",\"trace_event_source\":\"%s\"},\n",
-                        mrd_catalog_text(w->catalog, ev->name).p, ev->ts_ns, ev->dur_ns,
+                        mrd_catalog_text(w->catalog, ev->name).p, ev->ts.ns, ev->dur_ns,
                         mrd_catalog_text(w->catalog, p->instance_id).p, p->process_id, t->thread_id,
                         mrd_source_text(t->source));
 
@@ -357,7 +357,9 @@ static result
 run_sink(const workload *w, int64_t round, const bench_run *run)
 {
     mrd_sink_options options = { .show_flows = true, .wall_time = true, .compress = run->compress };
-    mrd_sink_env env = { .catalog = w->catalog, .first_ns = 1, .last_ns = 0, .options = &options };
+    mrd_sink_env env = {
+        .catalog = w->catalog, .first = { 1 }, .last = { 0 }, .options = &options
+    };
     void *state = must(calloc(1, run->sink->state_size));
     mrd_source *in = workload_merge(w, round);
     const mrd_event *ev;

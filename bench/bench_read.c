@@ -249,7 +249,7 @@ count_event(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 
     (void) profile;
     to->events++;
-    to->sum += (uint64_t) ev->ts_ns + ev->arg_count;
+    to->sum += (uint64_t) ev->ts.ns + ev->arg_count;
     return MRD_OK;
 }
 

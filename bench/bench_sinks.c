@@ -82,7 +82,7 @@ make_event(const bench *b, uint64_t i, mrd_event *ev, mrd_arg args[3])
                          .v.i = 4900392441224765051 + (int64_t) i };
     args[2] = (mrd_arg){ .key = b->model_id, .type = MRD_ARG_INT, .v.i = 10001 };
     *ev = (mrd_event){ .kind = MRD_SPAN,
-                       .ts_ns = BASE + (int64_t) i * 950,
+                       .ts = { BASE + (int64_t) i * 950 },
                        .dur_ns = 500 + (int64_t) (i * 2654435761u % 20000),
                        .seq = i,
                        .id = i + 1,
@@ -97,8 +97,8 @@ run_sink(const bench *b, const mrd_sink_ops *ops, uint64_t n, uint64_t *ret_byte
 {
     mrd_sink_options options = { .wall_time = true };
     mrd_sink_env env = { .catalog = b->cat,
-                         .first_ns = BASE,
-                         .last_ns = BASE + (int64_t) n * 950,
+                         .first = { BASE },
+                         .last = { BASE + (int64_t) n * 950 },
                          .options = &options };
     void *state = calloc(1, ops->state_size + 1);
     double start;
@@ -152,7 +152,7 @@ run_sprintf(const bench *b, uint64_t n, uint64_t *ret_bytes)
             ",\"parent_id\":0,\"type\":%d,\"args\":{\"model_id\":%" PRId64 "}}",
             i == 0 ? "" : ",", ev.dur_ns, t->lnc_idx, mrd_catalog_text(b->cat, p->instance_id).p,
             t->lnc_idx, p->process_id, t->thread_id, mrd_source_text(t->source), ev.id,
-            mrd_catalog_text(b->cat, ev.name).p, args[0].v.i, args[1].v.i, ev.ts_ns, 0,
+            mrd_catalog_text(b->cat, ev.name).p, args[0].v.i, args[1].v.i, ev.ts.ns, 0,
             args[2].v.i);
         if (at > sizeof(buf) - 4096) {
             count(ret_bytes, buf, at);

@@ -111,8 +111,8 @@ make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
 
         ev->name = b->cc;
         ev->track = b->device[who];
-        ev->ts_ns = at + (worker == WORKERS - 1 && late == 5 ? 150000 : 0);
-        ev->dur_ns = 400000 - (ev->ts_ns - at);
+        ev->ts = (mrd_ev_ns){ at + (worker == WORKERS - 1 && late == 5 ? 150000 : 0) };
+        ev->dur_ns = 400000 - (ev->ts.ns - at);
         args[0] = (mrd_arg){ .key = b->gid, .type = MRD_ARG_INT, .v.i = 1 };
         args[1] =
             (mrd_arg){ .key = b->op_id, .type = MRD_ARG_INT, .v.i = (int64_t) (turn / ROUND) };
@@ -124,7 +124,7 @@ make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
     kind = draw(b) % MRD_COUNT(names);
     ev->name = b->names[kind];
     ev->track = kind == 0 ? b->device[worker] : b->host[worker];
-    ev->ts_ns = at + (int64_t) (draw(b) % 250);
+    ev->ts = (mrd_ev_ns){ at + (int64_t) (draw(b) % 250) };
     ev->dur_ns = 2000 + (int64_t) (draw(b) % 15000);
     if (kind < 4) {
         args[0] =
@@ -147,8 +147,8 @@ run(bench *b, const mrd_sink_ops *ops, uint64_t n, const char *dir, uint64_t *by
 {
     mrd_sink_options options = { .wall_time = true };
     mrd_sink_env env = { .catalog = b->cat,
-                         .first_ns = BASE,
-                         .last_ns = BASE + (int64_t) (n / WORKERS) * SPAN_NS,
+                         .first = { BASE },
+                         .last = { BASE + (int64_t) (n / WORKERS) * SPAN_NS },
                          .options = &options,
                          .dir = dir };
     void *state = calloc(1, ops->state_size + 1);

@@ -107,7 +107,7 @@ make_event(made *m, int64_t *ts, uint64_t *id)
     *ts += 1 + (int64_t) (-2000 * log(uniform()));
     *id += 1;
     m->ev = (mrd_event){ .kind = MRD_SPAN,
-                         .ts_ns = *ts,
+                         .ts = { *ts },
                          .dur_ns = (int64_t) (4900 * exp(gauss)),
                          .id = rnd() % 8 == 0 ? *id - rnd() % 32 : *id,
                          .track = tracks[zipf(TRACKS, 0.5)],
@@ -195,7 +195,7 @@ sum_of(const mrd_event *ev, uint32_t n)
     uint64_t sum = 0;
 
     for (const mrd_event *end = ev + n; ev < end; ev++) {
-        sum += (uint64_t) ev->ts_ns + (uint64_t) ev->dur_ns + ev->id + ev->name + ev->track;
+        sum += (uint64_t) ev->ts.ns + (uint64_t) ev->dur_ns + ev->id + ev->name + ev->track;
         for (uint32_t i = 0; i < ev->arg_count; i++)
             sum += ev->args[i].v.u + ev->args[i].key;
     }
@@ -258,7 +258,7 @@ rows(void)
             const mrd_event *ev = &batches[b][i].ev;
 
             row[i] = (Bench__Row) BENCH__ROW__INIT;
-            row[i].ts = (uint64_t) ev->ts_ns;
+            row[i].ts = (uint64_t) ev->ts.ns;
             row[i].dur = (uint64_t) ev->dur_ns;
             row[i].name = ev->name;
             row[i].track = ev->track;

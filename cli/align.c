@@ -130,15 +130,15 @@ mrd_alignment_unit_of(const mrd_alignment *a, mrd_track_id track)
 static void
 note_time(presence *at, const mrd_event *ev)
 {
-    int64_t end = mrd_event_end(ev);
+    int64_t end = mrd_event_end(ev).ns;
 
-    if (ev->ts_ns == 0)
+    if (ev->ts.ns == 0)
         return; /* no time */
-    at->first = (mrd_local_ns){ ev->ts_ns < at->first.ns ? ev->ts_ns : at->first.ns };
-    at->last = (mrd_local_ns){ ev->ts_ns > at->last.ns ? ev->ts_ns : at->last.ns };
+    at->first = (mrd_local_ns){ ev->ts.ns < at->first.ns ? ev->ts.ns : at->first.ns };
+    at->last = (mrd_local_ns){ ev->ts.ns > at->last.ns ? ev->ts.ns : at->last.ns };
     if (end != INT64_MAX && end > at->longest_at.ns + at->longest) {
-        at->longest_at = (mrd_local_ns){ ev->ts_ns };
-        at->longest = end - ev->ts_ns;
+        at->longest_at = (mrd_local_ns){ ev->ts.ns };
+        at->longest = end - ev->ts.ns;
     }
 }
 
@@ -150,7 +150,7 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
     int64_t part[3] = { t->process, t->lnc_idx, t->device_idx };
     size_t most = a->options.memory / (8 * sizeof(sighting));
 
-    if (ev->ts_ns < 0 || mrd_event_end(ev) > MRD_COLL_TIME_MAX) {
+    if (ev->ts.ns < 0 || mrd_event_end(ev).ns > MRD_COLL_TIME_MAX) {
         a->wrong++; /* no clock shows that */
         return MRD_OK;
     }
@@ -165,8 +165,8 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
                                                 .op = cc->op,
                                                 .size = cc->size,
                                                 .seq = -1,
-                                                .begin = { ev->ts_ns },
-                                                .end = { mrd_event_end(ev) } },
+                                                .begin = { ev->ts.ns },
+                                                .end = { mrd_event_end(ev).ns } },
                                        .part = mrd_hash64(part, sizeof(part), 0),
                                        .members = cc->members,
                                        .kind = kind };
@@ -179,7 +179,7 @@ note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
     if (!MRD_VEC_ROOM(a->gaps, a->n_gaps, a->cap_gaps, 1))
         return MRD_NOMEM;
     a->gaps[a->n_gaps++] =
-        (mrd_coll_gap){ .process = u, .begin = { ev->ts_ns }, .end = { mrd_event_end(ev) } };
+        (mrd_coll_gap){ .process = u, .begin = { ev->ts.ns }, .end = { mrd_event_end(ev).ns } };
     return MRD_OK;
 }
 
@@ -632,13 +632,13 @@ check_epoch(const mrd_alignment *a, mrd_why *why)
 {
     for (size_t i = 0; i < mrd_store_streams(a->store); i++) {
         mrd_stream *s = mrd_store_at(a->store, i);
-        int64_t first, last;
+        mrd_ev_ns first, last;
 
-        if (mrd_stream_profile(s) == 0 && mrd_stream_range(s, &first, &last) && first < EPOCH_NS)
+        if (mrd_stream_profile(s) == 0 && mrd_stream_range(s, &first, &last) && first.ns < EPOCH_NS)
             return mrd_why_set(why, MRD_INVALID, 0,
                                "--clock utc: an input has times since a start of its own, not "
                                "since 1970 (first is %" PRId64 " ns)",
-                               first);
+                               first.ns);
     }
     return MRD_OK;
 }

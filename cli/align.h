@@ -53,6 +53,6 @@ const char *mrd_alignment_refused(const mrd_alignment *a);
 /* Stream i of the store as a source in session time. Errors: those of mrd_stream_open. */
 mrd_err mrd_alignment_open(mrd_alignment *a, size_t i, mrd_source **ret_source, mrd_why *why);
 /* Its first and last time on the same clock; false when it has none. */
-bool mrd_alignment_range(mrd_alignment *a, size_t i, int64_t *ret_first, int64_t *ret_last);
+bool mrd_alignment_range(mrd_alignment *a, size_t i, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
 
 #endif

@@ -58,10 +58,10 @@ map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
 
 /* The reference's own times have no error, but where a clock broke it may be the reference's. */
 static bool
-is_beside_break(const mrd_alignment *a, uint32_t u, int64_t session)
+is_beside_break(const mrd_alignment *a, uint32_t u, mrd_ev_ns session)
 {
     for (size_t i = 0; a->units[u].reference && i < a->n_breaks; i++) {
-        if (session >= a->breaks[i].from && session <= a->breaks[i].to)
+        if (session.ns >= a->breaks[i].from && session.ns <= a->breaks[i].to)
             return true;
     }
     return false;
@@ -81,11 +81,11 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
         u = mrd_alignment_unit_of(p->a, ev->track);
     } while ((is_moved(p->a, u) ? u : NO_UNIT) != p->unit);
     p->ev = *ev;
-    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts_ns) ||
-        is_beside_break(p->a, u, ev->ts_ns))
+    if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts.ns) ||
+        is_beside_break(p->a, u, ev->ts))
         p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing links to the timeline */
     else if (p->unit != NO_UNIT)
-        p->ev.ts_ns = map_time(p->a, u, ev->ts_ns, &p->ev.bound_ns);
+        p->ev.ts = (mrd_ev_ns){ map_time(p->a, u, ev->ts.ns, &p->ev.bound_ns) };
     *ret_event = &p->ev;
     return MRD_MORE;
 }
@@ -177,7 +177,7 @@ session_time(mrd_alignment *a, uint32_t u, mrd_local_ns local)
 }
 
 bool
-mrd_alignment_range(mrd_alignment *a, size_t i, int64_t *ret_first, int64_t *ret_last)
+mrd_alignment_range(mrd_alignment *a, size_t i, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last)
 {
     int64_t first = INT64_MAX, last = INT64_MIN;
 
@@ -198,7 +198,7 @@ mrd_alignment_range(mrd_alignment *a, size_t i, int64_t *ret_first, int64_t *ret
     }
     if (first > last)
         return false;
-    *ret_first = first;
-    *ret_last = last;
+    *ret_first = (mrd_ev_ns){ first };
+    *ret_last = (mrd_ev_ns){ last };
     return true;
 }

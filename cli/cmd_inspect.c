@@ -265,8 +265,8 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
     recording *r = self;
     mrd_event mine = *ev;
     mrd_local_ns raw = clock == MRD_DRAIN_REALTIME
-                           ? mrd_drain_to_raw(r->pipeline, (mrd_wall_ns){ ev->ts_ns })
-                           : (mrd_local_ns){ ev->ts_ns };
+                           ? mrd_drain_to_raw(r->pipeline, (mrd_wall_ns){ ev->ts.ns })
+                           : (mrd_local_ns){ ev->ts.ns };
 
     if (process->user == NULL)
         process->user = mrd_store_stream(r->store, 0, "live capture");
@@ -277,7 +277,7 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
         return MRD_LIMIT;
     }
     r->bytes += 48 + ev->arg_count * 16u;
-    mine.ts_ns = mrd_drain_raw_to_wall(r->pipeline, raw).ns;
+    mine.ts = (mrd_ev_ns){ mrd_drain_raw_to_wall(r->pipeline, raw).ns };
     mine.bound_ns = MRD_BOUND_LOCAL;
     return mrd_stream_push(process->user, &mine);
 }

@@ -221,7 +221,7 @@ note_times(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store, mrd_
         const mrd_stream *stream = mrd_store_at(store, i);
         view_range *r = &v[n];
 
-        if (mrd_stream_profile(stream) != 0 || !mrd_stream_range(stream, &r->first.ns, &r->last.ns))
+        if (mrd_stream_profile(stream) != 0 || !mrd_stream_range(stream, &r->first, &r->last))
             continue;
         r->path = mrd_stream_label(stream);
         if (r->first.ns < 0)

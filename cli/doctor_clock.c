@@ -25,12 +25,12 @@ reading_cost(void)
     int64_t best = INT64_MAX;
 
     for (int i = 0; i < 200; i++) {
-        int64_t from = mrd_local_now().ns;
+        mrd_local_ns from = mrd_local_now();
 
         for (int k = 0; k < 100; k++)
             (void) mrd_local_now();
-        if (mrd_local_now().ns - from < best)
-            best = mrd_local_now().ns - from;
+        if (mrd_local_diff(mrd_local_now(), from) < best)
+            best = mrd_local_diff(mrd_local_now(), from);
     }
     return best / 100;
 }

@@ -16,7 +16,8 @@
 typedef struct {
     mrd_proc_id process;
     int64_t core;
-    mrd_ev_ns start, nc; /* nc: start by the device's clock, MRD_NONE */
+    mrd_ev_ns start;
+    mrd_nc_ns nc; /* start by the device's clock, MRD_NONE */
     mrd_dur_ns dur_ns;
     uint32_t bound_ns;
     mrd_sid model;
@@ -127,7 +128,7 @@ take_event(mrd_places *p, const mrd_event *ev, mrd_why *why)
     t = mrd_catalog_borrow_track(p->cat, ev->track);
     e = (execution){ .process = t->process,
                      .core = t->lnc_idx,
-                     .start = { ev->ts_ns },
+                     .start = { ev->ts.ns },
                      .dur_ns = ev->dur_ns,
                      .nc = { MRD_NONE },
                      .bound_ns = ev->bound_ns };
@@ -135,7 +136,7 @@ take_event(mrd_places *p, const mrd_event *ev, mrd_why *why)
         return MRD_OK;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         if (ev->args[i].key == p->nc_key)
-            e.nc = (mrd_ev_ns){ number_arg(&ev->args[i]) };
+            e.nc = (mrd_nc_ns){ number_arg(&ev->args[i]) };
         else if (ev->args[i].key == p->model_key)
             e.model = model_arg(p, &ev->args[i]);
     }
@@ -178,9 +179,9 @@ is_of(const mrd_places *p, const place *at, const execution *e)
 static int64_t
 device_start(const mrd_device_capture *c)
 {
-    return c->first_ns >= c->hw_first_ns && c->first_ns <= c->hw_last_ns
+    return c->first.ns >= c->hw_first.ns && c->first.ns <= c->hw_last.ns
                ? 0
-               : c->hw_first_ns - c->first_ns;
+               : c->hw_first.ns - c->first.ns;
 }
 
 static bool
@@ -190,23 +191,25 @@ place_by_clock(mrd_places *p, place *at)
     const execution *best = NULL;
     int64_t best_away = INT64_MAX;
 
-    if (c->hw_first_ns == MRD_NONE || c->hw_last_ns == MRD_NONE)
+    if (c->hw_first.ns == MRD_NONE || c->hw_last.ns == MRD_NONE)
         return false;
     for (size_t i = 0; i < p->n_execs; i++) {
         const execution *e = &p->execs[i];
         int64_t slack = e->dur_ns / 1000 * TOLERANCE_PM + TOLERANCE_NS;
-        int64_t away =
-            e->nc.ns > c->hw_first_ns ? e->nc.ns - c->hw_first_ns : c->hw_first_ns - e->nc.ns;
+        int64_t away = mrd_nc_after(e->nc, c->hw_first) ? mrd_nc_diff(e->nc, c->hw_first)
+                                                        : mrd_nc_diff(c->hw_first, e->nc);
 
-        if (e->nc.ns == MRD_NONE || !is_of(p, at, e) || e->nc.ns > c->hw_last_ns + slack ||
-            e->nc.ns + e->dur_ns + slack < c->hw_first_ns || away >= best_away)
+        if (e->nc.ns == MRD_NONE || !is_of(p, at, e) ||
+            mrd_nc_after(e->nc, mrd_nc_add(c->hw_last, slack)) ||
+            mrd_nc_before(mrd_nc_add(mrd_nc_add(e->nc, e->dur_ns), slack), c->hw_first) ||
+            away >= best_away)
             continue;
         best_away = away;
         best = e;
     }
     if (best == NULL)
         return false;
-    at->offset_ns = mrd_ev_diff(best->start, best->nc) + device_start(c);
+    at->offset_ns = best->start.ns - best->nc.ns + device_start(c);
     at->bound_ns = best->bound_ns;
     at->process = best->process;
     return at->placed = at->by_clock = true;
@@ -239,7 +242,7 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
     }
     if (*ret_fitting != 1)
         return false;
-    at->offset_ns = found->start.ns - c->first_ns;
+    at->offset_ns = mrd_ev_diff(found->start, c->first);
     at->bound_ns = found->bound_ns == MRD_BOUND_UNKNOWN ||
                            off > (int64_t) (MRD_BOUND_UNKNOWN - 1 - found->bound_ns)
                        ? MRD_BOUND_UNKNOWN
@@ -299,8 +302,8 @@ place_one(mrd_places *p, place *at)
             at->stream = i;
     if (!place_by_clock(p, at))
         (void) place_by_length(p, at, &fitting);
-    at->from = (mrd_ev_ns){ c->first_ns + at->offset_ns };
-    at->to = (mrd_ev_ns){ c->last_ns + at->offset_ns };
+    at->from = mrd_ev_add(c->first, at->offset_ns);
+    at->to = mrd_ev_add(c->last, at->offset_ns);
     say(p, at, fitting);
 }
 
@@ -367,7 +370,7 @@ shown_by(const mrd_places *p, const mrd_event *ev)
 
         if (at->placed && t->process == at->process &&
             (at->capture->nc_idx == MRD_NONE || t->lnc_idx == at->capture->nc_idx) &&
-            ev->ts_ns < at->to.ns && mrd_event_end(ev) > at->from.ns)
+            mrd_ev_before(ev->ts, at->to) && mrd_ev_after(mrd_event_end(ev), at->from))
             return at;
     }
     return NULL;
@@ -408,7 +411,7 @@ map(void *self, mrd_event *events, size_t n)
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        events[i].ts_ns += m->of->offset_ns;
+        events[i].ts.ns += m->of->offset_ns;
         events[i].bound_ns = m->of->bound_ns;
     }
 }
@@ -483,12 +486,12 @@ mrd_places_open(mrd_places *p, size_t i, mrd_source *inner, mrd_source **ret_sou
 }
 
 void
-mrd_places_range(const mrd_places *p, size_t i, int64_t *first_ns, int64_t *last_ns)
+mrd_places_range(const mrd_places *p, size_t i, mrd_ev_ns *first, mrd_ev_ns *last)
 {
     const place *of = of_stream(p, i);
 
     if (of == NULL)
         return;
-    *first_ns += of->offset_ns;
-    *last_ns += of->offset_ns;
+    *first = mrd_ev_add(*first, of->offset_ns);
+    *last = mrd_ev_add(*last, of->offset_ns);
 }

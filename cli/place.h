@@ -33,7 +33,7 @@ void mrd_places_free(mrd_places *p); /* NULL is fine */
 mrd_err mrd_places_open(mrd_places *p, size_t i, mrd_source *inner, mrd_source **ret_source,
                         mrd_why *why);
 /* Moves the range of stream i likewise. */
-void mrd_places_range(const mrd_places *p, size_t i, int64_t *first_ns, int64_t *last_ns);
+void mrd_places_range(const mrd_places *p, size_t i, mrd_ev_ns *first, mrd_ev_ns *last);
 /* The file of a device profile without its suffix: "device_profile_model_10001". */
 void mrd_place_file(const mrd_catalog *cat, uint32_t profile, mrd_buf *ret_name);
 

@@ -31,7 +31,7 @@ on_interrupt(int sig)
 static mrd_err
 check_order(const mrd_profile_options *options, const mrd_filter *f, mrd_why *why)
 {
-    if (options->start == NULL || options->end == NULL || f->start_ns < f->end_ns)
+    if (options->start == NULL || options->end == NULL || mrd_ev_before(f->start, f->end))
         return MRD_OK;
     return mrd_why_set(why, MRD_RANGE, 0, "--start %s is not before --end %s", options->start,
                        options->end);
@@ -41,10 +41,12 @@ check_order(const mrd_profile_options *options, const mrd_filter *f, mrd_why *wh
 static bool
 is_relative(const char *time)
 {
-    int64_t early = 0, late = 0;
+    mrd_ev_ns early = { 0 }, late = { 0 };
 
-    return time != NULL && mrd_filter_time(mrd_str_of(time), 0, &early, NULL) == MRD_OK &&
-           mrd_filter_time(mrd_str_of(time), MRD_SEC, &late, NULL) == MRD_OK && early != late;
+    return time != NULL &&
+           mrd_filter_time(mrd_str_of(time), (mrd_ev_ns){ 0 }, &early, NULL) == MRD_OK &&
+           mrd_filter_time(mrd_str_of(time), (mrd_ev_ns){ MRD_SEC }, &late, NULL) == MRD_OK &&
+           early.ns != late.ns;
 }
 
 mrd_err
@@ -84,10 +86,11 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
         (err = mrd_group_parse(mrd_str_of(options->secondary), &group, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--system-trace-secondary-group");
     if (options->start != NULL &&
-        (err = mrd_filter_time(mrd_str_of(options->start), 0, &filter.start_ns, why)) != MRD_OK)
+        (err = mrd_filter_time(mrd_str_of(options->start), (mrd_ev_ns){ 0 }, &filter.start, why)) !=
+            MRD_OK)
         return mrd_why_prefix(why, err, "--start");
-    if (options->end != NULL &&
-        (err = mrd_filter_time(mrd_str_of(options->end), 0, &filter.end_ns, why)) != MRD_OK)
+    if (options->end != NULL && (err = mrd_filter_time(mrd_str_of(options->end), (mrd_ev_ns){ 0 },
+                                                       &filter.end, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--end");
     if (is_relative(options->start) == is_relative(options->end) &&
         (err = check_order(options, &filter, why)) != MRD_OK)
@@ -117,15 +120,15 @@ part_open(mrd_store *store, mrd_alignment *alignment, mrd_places *places, uint32
         return mrd_why_set(why, MRD_NOMEM, 0, "opening %zu streams", streams);
     for (size_t i = 0; i < streams && err == MRD_OK; i++) {
         mrd_stream *stream = mrd_store_at(store, i);
-        int64_t first, last;
+        mrd_ev_ns first, last;
 
         if (mrd_stream_profile(stream) != number)
             continue;
         if (alignment != NULL ? mrd_alignment_range(alignment, i, &first, &last)
                               : mrd_stream_range(stream, &first, &last)) {
             mrd_places_range(places, i, &first, &last);
-            part->first = (mrd_ev_ns){ first < part->first.ns ? first : part->first.ns };
-            part->last = (mrd_ev_ns){ last > part->last.ns ? last : part->last.ns };
+            part->first = mrd_ev_min(first, part->first);
+            part->last = mrd_ev_max(last, part->last);
         }
         part->events += mrd_stream_count(stream);
         err = alignment != NULL ? mrd_alignment_open(alignment, i, &part->sources[part->n], why)
@@ -182,17 +185,16 @@ part_filter(const mrd_profile_options *options, const profile_part *part, mrd_fi
 {
     mrd_err err = MRD_OK;
 
-    *ret_filter = (mrd_filter){ .start_ns = INT64_MIN,
-                                .end_ns = INT64_MAX,
+    *ret_filter = (mrd_filter){ .start = { INT64_MIN },
+                                .end = { INT64_MAX },
                                 .instances = options->instances,
                                 .types = options->types,
                                 .cores = options->cores,
                                 .processes = options->processes };
     if (options->start != NULL)
-        err =
-            mrd_filter_time(mrd_str_of(options->start), part->first.ns, &ret_filter->start_ns, why);
+        err = mrd_filter_time(mrd_str_of(options->start), part->first, &ret_filter->start, why);
     if (err == MRD_OK && options->end != NULL)
-        err = mrd_filter_time(mrd_str_of(options->end), part->first.ns, &ret_filter->end_ns, why);
+        err = mrd_filter_time(mrd_str_of(options->end), part->first, &ret_filter->end, why);
     return err == MRD_OK ? check_order(options, ret_filter, why) : err;
 }
 
@@ -376,8 +378,8 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
                                             .profile = part->number,
                                             .options = &sink,
                                             .filter = &filter,
-                                            .first_ns = part->first.ns,
-                                            .last_ns = part->last.ns,
+                                            .first = part->first,
+                                            .last = part->last,
                                             .targets = targets.v,
                                             .n_targets = targets.n,
                                             .progress = show_writing,

@@ -639,7 +639,7 @@ has_room(const mrd_batch *b, const mrd_event *ev)
 {
     return b->n < b->max_events &&
            (b->n == 0 || (b->strings.used + 4 + 2 * ev->arg_count <= MRD_BATCH_STRINGS &&
-                          b->n_forms < MRD_BATCH_FORMS && !range_too_wide(b, ev->ts_ns)));
+                          b->n_forms < MRD_BATCH_FORMS && !range_too_wide(b, ev->ts.ns)));
 }
 
 /* The event as the next row; there is room. */
@@ -649,7 +649,7 @@ row_put(mrd_batch *b, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t
     const form *f = &b->forms[fi];
     uint32_t at = b->n++;
 
-    b->rows.ts_ns[at] = ev->ts_ns;
+    b->rows.ts_ns[at] = ev->ts.ns;
     b->rows.dur_ns[at] = ev->dur_ns;
     b->rows.track[at] = track;
     b->rows.name[at] = name;
@@ -689,9 +689,9 @@ push_any(mrd_batch *b, const mrd_event *ev)
         return MRD_NOMEM;
     b->vals_room -= f->words;
     values_put(b, ev);
-    range_add(b, ev->ts_ns,
-              ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED ? ev->ts_ns
-                                                                       : mrd_event_end(ev));
+    range_add(b, ev->ts.ns,
+              ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED ? ev->ts.ns
+                                                                       : mrd_event_end(ev).ns);
     row_put(b, ev, fi, track, name);
     b->rows_ready = b->rows_cap < b->max_events ? b->rows_cap : b->max_events;
     b->cost += cost;
@@ -723,7 +723,7 @@ push_known(mrd_batch *b, const mrd_event *ev, bool args)
     uint32_t track = idmap_find(&b->tracks, ev->track), name = idmap_find(&b->strings, ev->name);
     static const mrd_arg none;
     const mrd_arg *first = &none, *second = &none;
-    int64_t end = ev->ts_ns;
+    int64_t end = ev->ts.ns;
     uint32_t fi;
     form_id id;
     const form *f;
@@ -739,13 +739,13 @@ push_known(mrd_batch *b, const mrd_event *ev, bool args)
         return false;
     f = &b->forms[fi - 1];
     if (f->plain_words > b->vals_room || b->n >= b->rows_ready ||
-        b->cost + f->cost > MRD_BATCH_BYTES || ev->dur_ns < 0 || range_too_wide(b, ev->ts_ns))
+        b->cost + f->cost > MRD_BATCH_BYTES || ev->dur_ns < 0 || range_too_wide(b, ev->ts.ns))
         return false;
-    if (ev->kind == MRD_SPAN && __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
+    if (ev->kind == MRD_SPAN && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end))
         return false;
     if (args)
         few_put(b, f, ev, first, second);
-    range_add(b, ev->ts_ns, end);
+    range_add(b, ev->ts.ns, end);
     row_put(b, ev, fi - 1, track - 1, name);
     b->cost += f->cost;
     return true;

@@ -34,7 +34,7 @@ radix_pass(const mrd_codec_slot *from, mrd_codec_slot *to, size_t n, unsigned sh
 static mrd_event
 order_key(const mrd_batch *b, uint32_t row)
 {
-    return (mrd_event){ .ts_ns = b->rows.ts_ns[row],
+    return (mrd_event){ .ts = { b->rows.ts_ns[row] },
                         .track = b->tracks.order[b->rows.track[row]],
                         .dur_ns = b->rows.dur_ns[row],
                         .kind = b->forms[b->rows.form[row]].bits & FORM_KIND,

@@ -424,7 +424,7 @@ decode_event(mrd_batch_reader *r, mrd_event *ev)
     if (track >= r->n_tracks || name >= r->n_strings)
         return "its track or name is not in the dictionary";
     *ev = f->like;
-    ev->ts_ns = r->ts.ns;
+    ev->ts = r->ts;
     ev->seq = r->frame.seq << 16 | r->decoded++;
     ev->track = r->tracks[track];
     ev->name = r->strings[name];
@@ -501,7 +501,7 @@ decode_plain(mrd_batch_reader *r)
         dur = dur_next;
         *ev = f->like;
         ev->args = args;
-        ev->ts_ns = now;
+        ev->ts = (mrd_ev_ns){ now };
         ev->dur_ns = (int64_t) span;
         ev->seq = seq++;
         ev->track = r->tracks[*track++];
@@ -526,7 +526,7 @@ decode_plain(mrd_batch_reader *r)
     r->chunk_n += (uint32_t) (ev - begin);
     r->decoded += (uint32_t) (ev - begin);
     if (ev > begin)
-        r->ts = (mrd_ev_ns){ ev[-1].ts_ns };
+        r->ts = ev[-1].ts;
     r->ties |= ties;
     return ev > begin;
 }
@@ -543,7 +543,7 @@ static void
 chunk_sort_ties(mrd_batch_reader *r)
 {
     for (uint32_t i = 0, end; i < r->chunk_n; i = end) {
-        for (end = i + 1; end < r->chunk_n && r->chunk[end].ts_ns == r->chunk[i].ts_ns; end++)
+        for (end = i + 1; end < r->chunk_n && r->chunk[end].ts.ns == r->chunk[i].ts.ns; end++)
             ;
         if (end - i > 1)
             qsort(r->chunk + i, end - i, sizeof(*r->chunk), chunk_order);

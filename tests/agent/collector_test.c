@@ -65,7 +65,7 @@ static void
 step_tiny(void *self, mrd_local_ns now)
 {
     tiny_state *t = self;
-    mrd_event ev = { .kind = MRD_COUNTER, .ts_ns = now.ns, .track = t->track };
+    mrd_event ev = { .kind = MRD_COUNTER, .ts = { now.ns }, .track = t->track };
     int64_t until = slow ? now.ns + 2 * MRD_COLLECTOR_TURN_NS : 0;
 
     called("turn");

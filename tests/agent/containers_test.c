@@ -22,7 +22,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     h->events++;
     h->pid = process->ident.pid;
     h->container_pid = process->ident.container_pid;
-    h->ts = ev->ts_ns;
+    h->ts = ev->ts.ns;
     return MRD_OK;
 }
 

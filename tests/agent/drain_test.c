@@ -144,7 +144,7 @@ TEST(records_become_events)
              body, len);
     CHECK_INT(step_all(p), 1);
     CHECK_TEXT(h.last_name, "forward");
-    CHECK(h.last.ts_ns == now && h.last.dur_ns == 1000 && h.last.kind == MRD_SPAN);
+    CHECK(h.last.ts.ns == now && h.last.dur_ns == 1000 && h.last.kind == MRD_SPAN);
     CHECK_TEXT(mrd_catalog_text(h.process->catalog, h.last.category).p, "model");
     CHECK_INT(h.last_args, 2);
     CHECK_INT(h.last_int, -5);
@@ -492,7 +492,7 @@ TEST(runtime_json_is_paired_across_documents)
          50, true);
     step_all(p);
     CHECK_INT(h.n[MRD_SPAN], 1);
-    CHECK(h.last.ts_ns == 1700000000000000000 && h.last.dur_ns == 500);
+    CHECK(h.last.ts.ns == 1700000000000000000 && h.last.dur_ns == 500);
     mrd_drain_counts(p, &c);
     CHECK_INT(c.held, 1);
     check_equation("one open", p);

@@ -69,7 +69,7 @@ add_number(fixture *f, const char *key, int64_t v)
 static void
 tell_load(fixture *f, const truth *l)
 {
-    mrd_event ev = { .kind = MRD_INSTANT, .ts_ns = 1000 + l->call_to - WALL };
+    mrd_event ev = { .kind = MRD_INSTANT, .ts = { 1000 + l->call_to - WALL } };
 
     f->n = 0;
     add_number(f, "model_id", (int64_t) l->number);
@@ -88,7 +88,7 @@ tell_load(fixture *f, const truth *l)
 static void
 tell_runtime(fixture *f, const truth *l, const char *call, int64_t shift)
 {
-    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = l->from, .dur_ns = l->to - l->from };
+    mrd_event ev = { .kind = MRD_SPAN, .ts = { l->from }, .dur_ns = l->to - l->from };
     char name[32];
     mrd_track track;
 

@@ -216,7 +216,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     h->rank = process->ident.rank;
     h->lost += ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 0;
     if (ev->kind == MRD_LOSS)
-        h->loss_ns = ev->ts_ns;
+        h->loss_ns = ev->ts.ns;
     if (ev->kind != MRD_SPAN)
         return MRD_OK;
     snprintf(h->name, sizeof(h->name), "%s", mrd_catalog_text(process->catalog, ev->name).p);

@@ -101,7 +101,7 @@ give(fixture *f, mrd_event_kind kind, unsigned clock, int64_t at, int64_t dur)
     mrd_event ev = { .kind = (uint8_t) kind, .dur_ns = dur, .track = f->track, .ivalue = 7 };
 
     f->given++;
-    ev.ts_ns = f->start_ns + at + (clock == MRD_DRAIN_REALTIME ? f->off_ns : 0);
+    ev.ts = (mrd_ev_ns){ f->start_ns + at + (clock == MRD_DRAIN_REALTIME ? f->off_ns : 0) };
     ev.name = mrd_catalog_intern(f->process.catalog, kind == MRD_LOSS ? "runtime-ring" : "x");
     ev.flow_dir = MRD_FLOW_START;
     ev.flags = kind == MRD_COUNTER ? MRD_EV_INT : 0;

@@ -36,15 +36,15 @@ see(fixture *f, mrd_step_gate *g, mrd_track_id track, const char *name, int64_t 
                     .type = MRD_ARG_INT,
                     .v.i = step };
     mrd_event ev = { .kind = MRD_SPAN,
-                     .ts_ns = 100 * at + 10,
+                     .ts = { 100 * at + 10 },
                      .dur_ns = 80,
                      .track = track,
                      .name = mrd_catalog_intern(f->process.catalog, name),
                      .args = &arg,
                      .arg_count = step >= 0 };
 
-    mrd_step_gate_see(g, &f->process, &ev, (mrd_local_ns){ ev.ts_ns },
-                      (mrd_local_ns){ ev.ts_ns + ev.dur_ns }, executions, from, to);
+    mrd_step_gate_see(g, &f->process, &ev, (mrd_local_ns){ ev.ts.ns },
+                      (mrd_local_ns){ ev.ts.ns + ev.dur_ns }, executions, from, to);
 }
 
 typedef struct {

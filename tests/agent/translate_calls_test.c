@@ -45,11 +45,11 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     r->spans += ev->kind == MRD_SPAN;
     r->no_start += ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) != 0;
     if (ev->kind == MRD_SPAN) {
-        r->ts_ns = ev->ts_ns;
+        r->ts_ns = ev->ts.ns;
         r->dur_ns = ev->dur_ns;
     }
     if (r->n < 16) {
-        r->times[r->n][0] = ev->ts_ns;
+        r->times[r->n][0] = ev->ts.ns;
         r->times[r->n++][1] = ev->dur_ns;
     }
     snprintf(line, sizeof(line), "event %d '%s' cat '%s' for %" PRId64 "\n", ev->kind,

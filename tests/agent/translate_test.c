@@ -92,7 +92,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     FILE *f = open_memstream(&text, &len);
 
     CHECK(clock == MRD_DRAIN_RAW);
-    fprintf(f, "%d %" PRId64 "+%" PRId64 " '%s' cat '%s' flags %d", ev->kind, ev->ts_ns, ev->dur_ns,
+    fprintf(f, "%d %" PRId64 "+%" PRId64 " '%s' cat '%s' flags %d", ev->kind, ev->ts.ns, ev->dur_ns,
             mrd_catalog_text(cat, ev->name).p, mrd_catalog_text(cat, ev->category).p, ev->flags);
     fprintf(
         f,

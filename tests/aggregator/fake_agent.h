@@ -351,7 +351,7 @@ fake_begin(fake_agent *a)
         a->ts_ns = mrd_local_now().ns;
     for (uint32_t i = 0; i < a->events; i++) {
         mrd_event ev = { .kind = MRD_SPAN,
-                         .ts_ns = a->ts_ns += 1000,
+                         .ts = { a->ts_ns += 1000 },
                          .dur_ns = 500,
                          .track = a->track,
                          .name = a->name,

@@ -50,7 +50,7 @@ make_frame(world *w, uint64_t seq, const int64_t *times, uint32_t n, mrd_frame *
 
     for (uint32_t i = 0; i < n; i++) {
         mrd_event ev = { .kind = MRD_SPAN,
-                         .ts_ns = times[i],
+                         .ts = { times[i] },
                          .dur_ns = 1,
                          .id = (uint64_t) times[i],
                          .track = w->track,
@@ -453,11 +453,11 @@ TEST(source_sorts_overlapping_batches)
         last = INT64_MIN;
         REQUIRE(mrd_journal_source(&o, w.cat, &src, &why) == MRD_OK);
         while (src->next(src, &ev, &why) == MRD_MORE) {
-            CHECK(ev->ts_ns > last || (ev->ts_ns == last && ev->seq > last_seq));
-            CHECK(ev->id == (uint64_t) ev->ts_ns);
-            last = ev->ts_ns;
+            CHECK(ev->ts.ns > last || (ev->ts.ns == last && ev->seq > last_seq));
+            CHECK(ev->id == (uint64_t) ev->ts.ns);
+            last = ev->ts.ns;
             last_seq = ev->seq;
-            sum += ev->ts_ns;
+            sum += ev->ts.ns;
             n++;
         }
         CHECK_INT(n, BATCHES * EVENTS);

@@ -61,7 +61,7 @@ see(world *w, merge_check *c, unsigned node, mrd_sid name, int64_t op, int64_t b
     mrd_event ev = { .kind = MRD_SPAN,
                      .track = w->track[node],
                      .name = name,
-                     .ts_ns = begin,
+                     .ts = { begin },
                      .dur_ns = end - begin };
 
     if (name == w->running) {

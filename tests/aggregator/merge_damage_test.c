@@ -178,7 +178,7 @@ TEST(losses_of_the_manifest_are_of_the_last_boot)
     add_node(&r, &a, 1);
     add_node(&r, b, 2);
     without = merge(&r, MERGE_ALIGNED, NULL);
-    CHECK(without.last_ns < at);
+    CHECK(without.last.ns < at);
     snprintf(n->causes[1], sizeof(n->causes[1]), "refused");
     n->gaps[n->n_gaps++] = (mrd_gap){ .first = { at - b[1].offset },
                                       .last = { at + MRD_SEC - b[1].offset },
@@ -328,7 +328,7 @@ put_claimed_events(part *p, mrd_journal *j, const claims *c, unsigned clock)
     mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
     mrd_cross_read cross[] = { { { c->cross_raw }, { c->cross_wall }, 20 },
                                { { 5 }, { 1000 }, 20 } };
-    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = c->event, .dur_ns = c->dur < 0 ? 0 : c->dur };
+    mrd_event ev = { .kind = MRD_SPAN, .ts = { c->event }, .dur_ns = c->dur < 0 ? 0 : c->dur };
     mrd_buf wire = { 0 };
     mrd_process proc;
     mrd_track track;

@@ -98,8 +98,8 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
     CHECK(l->link.at.ns > ZERO + 50 * MRD_SEC && l->link.at.ns < ZERO + 70 * MRD_SEC);
     CHECK_INT(v.collectives.violations, 0);
     CHECK_INT(v.held_out_violations, 0);
-    CHECK(result.first_ns >= ZERO + 10 * MRD_SEC - MRD_MS);
-    CHECK(result.last_ns > ZERO + 109 * MRD_SEC && result.last_ns <= ZERO + 110 * MRD_SEC);
+    CHECK(result.first.ns >= ZERO + 10 * MRD_SEC - MRD_MS);
+    CHECK(result.last.ns > ZERO + 109 * MRD_SEC && result.last.ns <= ZERO + 110 * MRD_SEC);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(file_has(path, "by 2 clocks that ran on over the "));
     CHECK(file_has(path, "clock.link.2"));
@@ -129,8 +129,8 @@ TEST(a_slice_goes_by_the_other_nodes_too)
                           &(mrd_merge_order){ .filter = &only, .targets = &target, .n_targets = 1 },
                           &result, NULL, &why),
             MRD_OK);
-        CHECK(result.first_ns > ZERO + 70 * MRD_SEC - 2 * MRD_MS &&
-              result.first_ns < ZERO + 70 * MRD_SEC + 2 * MRD_MS);
+        CHECK(result.first.ns > ZERO + 70 * MRD_SEC - 2 * MRD_MS &&
+              result.first.ns < ZERO + 70 * MRD_SEC + 2 * MRD_MS);
         mrd_filter_fini(&only);
         (void) merge(&r, MERGE_ALIGNED, NULL);
     }

@@ -148,14 +148,14 @@ TEST(losses_lie_where_nothing_is_stored)
             seen[i] = true;
             got++;
             CHECK(expect(&w, &w.node.gaps[i], &from, &to));
-            CHECK(ev->kind == MRD_LOSS && ev->ts_ns >= last);
-            CHECK_INT(ev->ts_ns, from);
+            CHECK(ev->kind == MRD_LOSS && ev->ts.ns >= last);
+            CHECK_INT(ev->ts.ns, from);
             CHECK_INT(ev->dur_ns, to - from);
             CHECK_TEXT(mrd_catalog_text(cat, ev->name).p, causes[w.node.gaps[i].cause]);
             CHECK_TEXT(mrd_catalog_text(cat, p->instance_id).p, "i-1");
             CHECK(p->flags == MRD_PROC_NODE && p->clock == of.clock);
             CHECK(t->source == MRD_SRC_MERIDIAN);
-            last = ev->ts_ns;
+            last = ev->ts.ns;
         }
         CHECK_INT(got, want);
         if (source != NULL)

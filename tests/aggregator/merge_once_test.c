@@ -26,9 +26,9 @@ fake_close(mrd_source *self)
     (void) self;
 }
 
-#define SPAN(ts, dur, where, what, number)                                                         \
+#define SPAN(at, length, where, what, number)                                                      \
     {                                                                                              \
-        .kind = MRD_SPAN, .ts_ns = (ts), .dur_ns = (dur), .track = (where), .name = (what),        \
+        .kind = MRD_SPAN, .ts = { at }, .dur_ns = (length), .track = (where), .name = (what),      \
         .id = (number)                                                                             \
     }
 
@@ -96,7 +96,7 @@ expect(const mrd_event *v, size_t n, char *to, size_t size)
         bool open = v[i].dur_ns < 0;
 
         for (end = i + 1;
-             open && end < n && v[end].ts_ns == v[i].ts_ns && v[end].track == v[i].track;)
+             open && end < n && v[end].ts.ns == v[i].ts.ns && v[end].track == v[i].track;)
             end++;
         for (size_t k = i; k < end; k++) {
             bool again = false;

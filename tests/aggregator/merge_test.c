@@ -127,8 +127,8 @@ TEST(each_boot_has_its_own_clock)
     add_node(&r, b, 2);
     result = merge(&r, MERGE_ALIGNED, &v);
     CHECK_INT(result.events, COLLECTIVES + 90); /* ten of the second node's fell into its reboot */
-    CHECK(result.first_ns >= ZERO + 10 * MRD_SEC - MRD_MS);
-    CHECK(result.last_ns <= ZERO + 110 * MRD_SEC + MRD_MS);
+    CHECK(result.first.ns >= ZERO + 10 * MRD_SEC - MRD_MS);
+    CHECK(result.last.ns <= ZERO + 110 * MRD_SEC + MRD_MS);
     CHECK(exists(&r, "i-b", NULL) && exists(&r, "i-b", "two") && !exists(&r, "i-a", "two"));
     CHECK_INT(v.collectives.violations, 0);
     REQUIRE(mrd_node_clock_load(r.dir, "i-b", &clock, &why) == MRD_OK);
@@ -247,7 +247,7 @@ put_stamped(recording *r, int64_t offset, int64_t late)
             int64_t wall = wall_of(sess), then = sess + late * MRD_SEC;
             mrd_cross_read read = { { then - offset }, { wall_of(then) }, 50 };
 
-            ev.ts_ns = wall;
+            ev.ts = (mrd_ev_ns){ wall };
             if (i < 10)
                 REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
             if (i % 5 == 0)
@@ -372,7 +372,7 @@ TEST(times_of_each_clock)
 
     add_node(&r, &a, 1);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        int64_t first = merge(&r, rows[i].times, NULL).first_ns;
+        int64_t first = merge(&r, rows[i].times, NULL).first.ns;
 
         CHECK_ROW(rows[i].name,
                   first >= rows[i].first - rows[i].slack && first <= rows[i].first + rows[i].slack);

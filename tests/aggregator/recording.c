@@ -159,7 +159,7 @@ put_collectives(part *p, mrd_journal *j)
             continue;
         args[1].v.i = i % 7;
         args[2].v.i = 1 << (i % 5);
-        ev.ts_ns = last - early - p->offset;
+        ev.ts = (mrd_ev_ns){ last - early - p->offset };
         ev.dur_ns = early + LATENCY;
         REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
     }

@@ -88,8 +88,8 @@ run_core(world *w, mrd_stream *s, mrd_track_id track, clk c, int from, int to)
         int64_t end = end_of(i) + (int64_t) rng_between(&w->r, 0, 2000);
         int64_t begin = end_of(i) - 20000 - (int64_t) rng_between(&w->r, 0, 4e6);
 
-        ev.ts_ns = local(c, begin);
-        ev.dur_ns = local(c, end) - ev.ts_ns;
+        ev.ts = (mrd_ev_ns){ local(c, begin) };
+        ev.dur_ns = local(c, end) - ev.ts.ns;
         CHECK_ERR("push", mrd_stream_push(s, &ev), MRD_OK);
     }
 }
@@ -127,18 +127,19 @@ read_stream(world *w, mrd_alignment *a, size_t i, clk reference)
     mrd_source *source = NULL;
     const mrd_event *ev;
     mrd_why why = { 0 };
-    int64_t before = INT64_MIN, first, last;
+    mrd_ev_ns first, last;
+    int64_t before = INT64_MIN;
 
     CHECK_ERR("open", mrd_alignment_open(a, i, &source, &why), MRD_OK);
     CHECK(mrd_alignment_range(a, i, &first, &last));
     while (source != NULL && source->next(source, &ev, &why) == MRD_MORE) {
         got.n++;
         got.unknown += ev->bound_ns == MRD_BOUND_UNKNOWN;
-        got.ordered = got.ordered && ev->ts_ns >= before;
-        before = ev->ts_ns;
-        CHECK(ev->ts_ns >= first && mrd_event_end(ev) <= last);
+        got.ordered = got.ordered && ev->ts.ns >= before;
+        before = ev->ts.ns;
+        CHECK(!mrd_ev_before(ev->ts, first) && !mrd_ev_after(mrd_event_end(ev), last));
         if (ev->arg_count == 2) {
-            int64_t off = mrd_event_end(ev) - local(reference, end_of((int) ev->args[1].v.i));
+            int64_t off = mrd_event_end(ev).ns - local(reference, end_of((int) ev->args[1].v.i));
 
             off = off < 0 ? -off : off;
             got.worst = off > got.worst ? off : got.worst;
@@ -253,7 +254,7 @@ TEST(nothing_is_matched_behind_a_gap)
 
     run_core(&w, s[0], core(&w, "i-a", 1, 0), near, 0, STEPS);
     run_core(&w, s[1], b, far, 0, 20);
-    loss.ts_ns = local(far, end_of(19) + MRD_MS);
+    loss.ts = (mrd_ev_ns){ local(far, end_of(19) + MRD_MS) };
     loss.dur_ns = 49 * MRD_MS;
     loss.name = mrd_catalog_intern(w.cat, "ring full");
     CHECK_ERR("loss", mrd_stream_push(s[1], &loss), MRD_OK);
@@ -315,7 +316,7 @@ TEST(times_without_an_epoch)
     world w = world_new();
     mrd_stream *s[3];
     mrd_track_id b = (core(&w, "i-a", 1, 0), core(&w, "i-b", 1, 0)); /* i-a is the reference */
-    mrd_event ev = { .kind = MRD_INSTANT, .ts_ns = 123456, .track = b };
+    mrd_event ev = { .kind = MRD_INSTANT, .ts = { 123456 }, .track = b };
     mrd_align_options o = { .times = MRD_TIMES_UTC, .memory = 8 << 20 };
     mrd_source *source = NULL;
     const mrd_event *got;
@@ -334,7 +335,7 @@ TEST(times_without_an_epoch)
     a = align(&w, MRD_TIMES_ALIGNED);
     CHECK_ERR("open", mrd_alignment_open(a, 2, &source, &why), MRD_OK);
     CHECK(source->next(source, &got, &why) == MRD_MORE);
-    CHECK_INT(got->ts_ns, 123456);
+    CHECK_INT(got->ts.ns, 123456);
     CHECK_INT(got->bound_ns, MRD_BOUND_UNKNOWN);
     source->close(source);
     mrd_alignment_free(a);

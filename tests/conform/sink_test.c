@@ -107,7 +107,7 @@ TEST(deep_nesting)
 
     for (int64_t i = 0; i < DEPTH; i++) {
         v[i] = p->v[1];
-        v[i].ts_ns += i;
+        v[i].ts.ns += i;
         v[i].dur_ns = 2 * (DEPTH - i);
     }
     each_sink("deep nesting", p, v, DEPTH);
@@ -123,7 +123,7 @@ TEST(overlapping_spans)
 
     for (int64_t i = 0; i < SPANS; i++) {
         v[i] = p->v[2];
-        v[i].ts_ns += i * 10;
+        v[i].ts.ns += i * 10;
         v[i].dur_ns = 1000;
     }
     each_sink("overlapping spans", p, v, SPANS);
@@ -141,7 +141,7 @@ TEST(extreme_times)
     for (size_t i = 0; i < MRD_COUNT(at); i++) {
         for (size_t k = 0; k < 4; k++) {
             v[n] = p->v[2];
-            v[n].ts_ns = at[i];
+            v[n].ts = (mrd_ev_ns){ at[i] };
             v[n].id = UINT64_MAX;
             v[n].dur_ns = k == 0   ? 0
                           : k == 1 ? INT64_MAX
@@ -178,7 +178,7 @@ TEST(device_profile)
         v[i] = p->v[0];
         v[i].track = mrd_catalog_track(p->cat, &t);
         v[i].category = mrd_catalog_intern(p->cat, i < 3 ? "instruction" : i < 5 ? "dma" : "");
-        v[i].ts_ns = (int64_t) i * 100;
+        v[i].ts = (mrd_ev_ns){ (int64_t) i * 100 };
         v[i].dur_ns = 150;
     }
     for (size_t i = 0; i < n_sinks; i++) {
@@ -205,7 +205,9 @@ TEST(output_that_fails)
     const mrd_sink_ops *const *sinks = mrd_sinks(&n_sinks);
 
     for (size_t i = 0; i < n_sinks; i++) {
-        mrd_sink_env env = { .catalog = p->cat, .first_ns = 1, .last_ns = 0, .options = &options };
+        mrd_sink_env env = {
+            .catalog = p->cat, .first = { 1 }, .last = { 0 }, .options = &options
+        };
         void *state = calloc(1, sinks[i]->state_size + 1);
 
         CHECK_ERR(sinks[i]->name, mrd_out_func(refuse, NULL, "gone", &env.out, NULL), MRD_OK);

@@ -103,10 +103,10 @@ count(fake_aggregator *g, const mrd_event *ev)
         g->unknown++;
     else if (g->seen[id] < 255)
         g->seen[id]++;
-    if (ev->ts_ns < g->first_ns)
-        g->first_ns = ev->ts_ns;
-    if (ev->ts_ns > g->last_ns)
-        g->last_ns = ev->ts_ns;
+    if (ev->ts.ns < g->first_ns)
+        g->first_ns = ev->ts.ns;
+    if (ev->ts.ns > g->last_ns)
+        g->last_ns = ev->ts.ns;
 }
 
 static void

@@ -549,7 +549,7 @@ take_frame(const player *p, mrd_batch_reader *reader, const mrd_frame *frame, mr
         size_t at = execution * WORK_EVENTS + k;
 
         if (execution >= p->executions || k >= WORK_EVENTS ||
-            ev->ts_ns != p->ends[execution] - WORK_LENGTH + work_events()[k].at_ns ||
+            ev->ts.ns != p->ends[execution] - WORK_LENGTH + work_events()[k].at_ns ||
             !lies_in(p, execution, k, from_ns - WORK_LENGTH, INT64_MAX) ||
             (seen[at / 8] >> at % 8 & 1) != 0)
             ++*foreign;

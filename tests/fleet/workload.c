@@ -90,7 +90,7 @@ work_make(const work_catalog *c, uint64_t execution, unsigned k, int64_t end_ns,
     const work_event *w = &work_events()[k];
 
     *ev = (mrd_event){ .kind = w->instant ? MRD_INSTANT : MRD_SPAN,
-                       .ts_ns = end_ns - WORK_LENGTH + w->at_ns,
+                       .ts = { end_ns - WORK_LENGTH + w->at_ns },
                        .dur_ns = w->dur_ns,
                        .id = execution << 8 | k,
                        .track = c->tracks[w->track],

@@ -307,8 +307,8 @@ push_event(draws *d, mrd_batch *b, const mrd_track_id tracks[3], mrd_sid name, b
     mrd_arg arg = { .key = name, .type = MRD_ARG_INT };
 
     ev.track = tracks[ev.kind == MRD_COUNTER ? 1 : one_in(d, 4) ? 2 : 0];
-    ev.ts_ns =
-        sane ? mrd_local_now().ns - (int64_t) below(d, 1000000) : some_time(d, mrd_local_now().ns);
+    ev.ts = (mrd_ev_ns){ sane ? mrd_local_now().ns - (int64_t) below(d, 1000000)
+                              : some_time(d, mrd_local_now().ns) };
     ev.dur_ns =
         ev.kind != MRD_SPAN && ev.kind != MRD_LOSS ? 0 : (int64_t) (draw(d) >> (1 + below(d, 63)));
     if (ev.kind == MRD_SPAN && one_in(d, 10))

@@ -436,32 +436,7 @@ BARE_TIMES = {  # (file or folder, member or None): why a bare number
     ("hw/simnrt/", None): "stands in for the runtime's library, which is not ours",
     ("aggregator/core/part.h", "since"): "the number of a count, Counters.since of proto/meridian.proto",
 }
-BARE_YET = {  # times of events, which mrd_event keeps bare: they follow it
-    "trace/model/catalog.h": "first_ns last_ns hw_first_ns hw_last_ns total_ns estimate_ns bound_ns noise_ns",
-    "trace/model/event.h": "ts_ns dur_ns",
-    "trace/model/filter.h": "start_ns end_ns",
-    "trace/model/sink.h": "first_ns last_ns",
-    "trace/sink/export.h": "first_ns last_ns",
-    "trace/sink/pf_ends.h": "at_ns",
-    "trace/sink/sink_chrome.c": "base_ns",
-    "trace/sink/sink_json.c": "first_ns last_ns",
-    "trace/sink/sink_overview_json.c": "busy_end collective_end base_ns",
-    "trace/sink/sink_perfetto.c": "shift_ns now_ns",
-    "trace/store/merge.c": "until",
-    "trace/store/stream_bind.c": "start_ns end_ns at_ns",
-    "trace/store/stream_int.h": "first_ns last_ns shift_ns",
-    "trace/store/stream_read.c": "shift_ns",
-    "trace/store/stream_rec.h": "ts_ns dur_ns",
-    "trace/import/import_devprof.c": "last all_last hw_last first_ns",
-    "trace/import/import_monitor.c": "now_ns period_ns",
-    "trace/import/import_nrt.h": "since_ns",
-    "trace/import/import_nrt_int.h": "ts nc_ts cpu_ts first_ns last_ns found_at newest_ns due_ns now doubt_ns",
-    "trace/import/import_xplane.c": "start_ns",
-    "trace/import/nrt_clock.h": "device_ns cpu_ns host_ns",
-    "trace/import/te_int.h": "ts base_ns",
-    "trace/table/rows_int.h": "first_ns last_ns ts_ns",
-}
-INTEGER = r"(?:const\s+|volatile\s+|_Atomic\s+)*(?:u?int64_t|long(?:\s+long)?(?:\s+int)?|_Atomic\(u?int64_t\))"
+INTEGER = r"(?:const\s+|volatile\s+|_Atomic\s+)*(?:u?int64_t|long(?!\s+double)(?:\s+long)?(?:\s+int)?|_Atomic\(u?int64_t\))"
 TIME_NAMES = re.compile(r"(?!(?:pid|mnt|net|time)_ns$)(?:.*_)?(?:ns|ts|since|until|deadline)$")  # whatever the integer; pid_ns is a namespace
 SIGNED_TIME_NAMES = re.compile(r"(?:.*_)?(?:at|begin|began|begun|end|ended|start|started|first|last|now|due)(?:\[.*)?$")  # an offset is unsigned
 INSTANT_NAMES = re.compile(r"(?:.*_)?(?:at|ts|since|until|deadline|now)$")
@@ -489,24 +464,18 @@ def members(text):
 def rule_instants():
     """A member that keeps an instant has a type that says of which clock; one that keeps a length of time is an mrd_dur_ns."""
     for path in sources(".c", ".h"):
-        yet = set(BARE_YET.get(path, "").split())
         text = re.sub(r"/\*.*?\*/", lambda m: re.sub(r"[^\n]", " ", m.group(0)), read(path), flags=re.S)
         for at, kind, name in members(text) if path != "base/clock.h" else ():
             if any(path.startswith(place) and only in (None, name) for place, only in BARE_TIMES):
                 continue
             if path.startswith("trace/") and kind == "uint64_t" and name.endswith("ns"):
                 continue  # a sum of durations, of all workers or steps
-            if name in BARE_YET.get(path, "").split():
-                yet.discard(name)
-                continue
             place = f"{path}:{text.count(chr(10), 0, at) + 1}"
             if kind == "mrd_dur_ns":
                 if INSTANT_NAMES.match(name):
                     breach(place, f"{name} is a duration by its type and an instant by its name: mrd_local_ns and others of base/clock.h, or another name")
             elif TIME_NAMES.match(name) or SIGNED_TIME_NAMES.match(name) and not kind.startswith("u"):
                 breach(place, f"{name} keeps a time as a bare {kind}: an instant is a type of base/clock.h that names its clock, a duration an mrd_dur_ns")
-        for name in sorted(yet):
-            breach(path, f"{name} is no bare time any more: take it off BARE_YET")
 
 
 ARGUMENTS_MAX = 8

@@ -38,15 +38,15 @@ push_all(mrd_catalog *cat, mrd_batch *b, mrd_track_id spans, mrd_track_id counte
     };
     const mrd_flow arrows[] = { { 11, MRD_FLOW_START }, { 12, MRD_FLOW_END } };
     const mrd_event events[EVENTS] = {
-        { .kind = MRD_SPAN, .ts_ns = 100, .dur_ns = 7, .track = spans, .name = name },
+        { .kind = MRD_SPAN, .ts = { 100 }, .dur_ns = 7, .track = spans, .name = name },
         { .kind = MRD_SPAN,
-          .ts_ns = 101,
+          .ts = { 101 },
           .dur_ns = MRD_DUR_UNFINISHED,
           .id = 9,
           .track = spans,
           .name = name },
         { .kind = MRD_SPAN,
-          .ts_ns = 102,
+          .ts = { 102 },
           .dur_ns = 1,
           .track = spans,
           .name = name,
@@ -55,16 +55,20 @@ push_all(mrd_catalog *cat, mrd_batch *b, mrd_track_id spans, mrd_track_id counte
           .args = args,
           .flow_count = 2,
           .flows = arrows },
-        { .kind = MRD_INSTANT, .ts_ns = 103, .track = spans, .name = name, .bound_ns = 44 },
-        { .kind = MRD_COUNTER, .ts_ns = 104, .track = counters, .value = 1.5 },
-        { .kind = MRD_COUNTER, .ts_ns = 105, .track = counters, .ivalue = -8, .flags = MRD_EV_INT },
+        { .kind = MRD_INSTANT, .ts = { 103 }, .track = spans, .name = name, .bound_ns = 44 },
+        { .kind = MRD_COUNTER, .ts = { 104 }, .track = counters, .value = 1.5 },
+        { .kind = MRD_COUNTER,
+          .ts = { 105 },
+          .track = counters,
+          .ivalue = -8,
+          .flags = MRD_EV_INT },
         { .kind = MRD_FLOW,
-          .ts_ns = 106,
+          .ts = { 106 },
           .id = 77,
           .flow_dir = MRD_FLOW_STEP,
           .track = spans,
           .name = name },
-        { .kind = MRD_LOSS, .ts_ns = 107, .dur_ns = 2, .ivalue = 5, .track = spans, .name = name },
+        { .kind = MRD_LOSS, .ts = { 107 }, .dur_ns = 2, .ivalue = 5, .track = spans, .name = name },
     };
     mrd_err err = MRD_OK;
 
@@ -145,7 +149,7 @@ read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, uint64
     *ret_sum = 0;
     while (err == MRD_OK && (step = mrd_batch_next(r, &ev, &why)) == MRD_MORE) {
         ++*ret_n;
-        *ret_sum += (uint64_t) ev->ts_ns;
+        *ret_sum += (uint64_t) ev->ts.ns;
     }
     if (err == MRD_OK && step == MRD_BAD)
         err = why.err;

@@ -124,7 +124,7 @@ make_event(const world *w, made *m, int64_t base, uint64_t spread)
     mrd_event *ev = &m->ev;
 
     *ev = (mrd_event){ .kind = 1 + (uint8_t) below(5),
-                       .ts_ns = base + (int64_t) below(spread),
+                       .ts = { base + (int64_t) below(spread) },
                        .name = w->names[below(20)],
                        .category = below(3) == 0 ? 0 : w->names[below(3)],
                        .flags = below(4) == 0 ? MRD_EV_SIMULATED : 0 };
@@ -181,7 +181,7 @@ same_arg(const mrd_arg *x, const mrd_arg *y)
 static bool
 same_event(const mrd_event *x, const mrd_event *y)
 {
-    bool same = x->kind == y->kind && x->flags == y->flags && x->ts_ns == y->ts_ns &&
+    bool same = x->kind == y->kind && x->flags == y->flags && x->ts.ns == y->ts.ns &&
                 x->dur_ns == y->dur_ns && x->id == y->id && x->bound_ns == y->bound_ns &&
                 x->arg_count == y->arg_count && x->flow_count == y->flow_count &&
                 x->flow_dir == y->flow_dir && x->ivalue == y->ivalue && x->name == y->name &&
@@ -248,8 +248,8 @@ static int64_t
 end_of(const mrd_event *ev)
 {
     if (ev->dur_ns < 0)
-        return ev->ts_ns;
-    return ev->ts_ns > INT64_MAX - ev->dur_ns ? INT64_MAX : ev->ts_ns + ev->dur_ns;
+        return ev->ts.ns;
+    return ev->ts.ns > INT64_MAX - ev->dur_ns ? INT64_MAX : ev->ts.ns + ev->dur_ns;
 }
 
 /* n events through a frame; every one comes back, in order and equal. */
@@ -271,7 +271,7 @@ round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
     for (uint32_t i = 0; i < n; i++) {
         make_event(&w, &all[i], base, spread);
         all[i].ev.seq = i;
-        begin = all[i].ev.ts_ns < begin ? all[i].ev.ts_ns : begin;
+        begin = all[i].ev.ts.ns < begin ? all[i].ev.ts.ns : begin;
         end = end_of(&all[i].ev) > end ? end_of(&all[i].ev) : end;
         CHECK_ERR("push", mrd_batch_push(b, &all[i].ev), MRD_OK);
     }
@@ -354,15 +354,15 @@ TEST(plain_spans)
                                     .type = MRD_ARG_INT,
                                     .v.i = (int64_t) (rnd() >> below(64)) };
         spans[i] = (mrd_event){ .kind = below(50) == 0 ? MRD_INSTANT : MRD_SPAN,
-                                .ts_ns = (int64_t) (i - i % (1 + below(3))),
+                                .ts = { (int64_t) (i - i % (1 + below(3))) },
                                 .dur_ns = (int64_t) (rnd() >> (1 + below(63))),
                                 .id = below(3) * rnd(),
                                 .track = w.tracks[0],
                                 .name = mrd_catalog_intern(w.cat, name),
                                 .arg_count = (uint32_t) below(6),
                                 .args = args[i] };
-        if (i > 0 && spans[i].ts_ns < spans[i - 1].ts_ns)
-            spans[i].ts_ns = spans[i - 1].ts_ns;
+        if (i > 0 && mrd_ev_before(spans[i].ts, spans[i - 1].ts))
+            spans[i].ts = spans[i - 1].ts;
         if (spans[i].kind == MRD_INSTANT)
             spans[i].dur_ns = 0;
         REQUIRE(mrd_batch_push(b, &spans[i]) == MRD_OK);
@@ -424,7 +424,7 @@ TEST(short_columns_stand_anywhere)
         for (uint32_t i = 0; i < N; i++) {
             bool rare = i % 1000 == 999;
             mrd_event e = { .kind = MRD_SPAN,
-                            .ts_ns = (int64_t) i * 3,
+                            .ts = { (int64_t) i * 3 },
                             .dur_ns = which & 1 ? (int64_t) i * 7919 : 1,
                             .track = w.tracks[0],
                             .name = w.names[0] };
@@ -447,7 +447,7 @@ TEST(short_columns_stand_anywhere)
         for (; mrd_batch_next(t.reader, &ev, &why) == MRD_MORE; n++) {
             bool rare = n % 1000 == 999, sample = rare && (which & 4) != 0;
 
-            CHECK(ev->ts_ns == (int64_t) n * 3 && ev->kind == (sample ? MRD_COUNTER : MRD_SPAN));
+            CHECK(ev->ts.ns == (int64_t) n * 3 && ev->kind == (sample ? MRD_COUNTER : MRD_SPAN));
             CHECK(sample ? ev->value == 0.5 * n
                          : ev->dur_ns == (which & 1 ? (int64_t) n * 7919 : 1));
             CHECK(ev->id == (which & 8 ? 1 + n * 131ull : 0));
@@ -483,7 +483,7 @@ TEST(columns_are_packed_each_in_its_way)
 
         for (uint32_t i = 0; i < MANY; i++) {
             mrd_event e = { .kind = MRD_SPAN,
-                            .ts_ns = (int64_t) i,
+                            .ts = { (int64_t) i },
                             .dur_ns = dur[i] = (int64_t) (below(spreads[k]) + i % 100),
                             .track = w.tracks[i % 3],
                             .name = w.names[i % 2] };
@@ -493,7 +493,7 @@ TEST(columns_are_packed_each_in_its_way)
         t = trip_open(b, MRD_CODEC_ZSTD, w.cat);
         for (uint32_t i = 0; i < MANY; i++) {
             REQUIRE(mrd_batch_next(t.reader, &ev, &why) == MRD_MORE);
-            if (ev->ts_ns != (int64_t) i || ev->dur_ns != dur[i] || ev->track != w.tracks[i % 3] ||
+            if (ev->ts.ns != (int64_t) i || ev->dur_ns != dur[i] || ev->track != w.tracks[i % 3] ||
                 ev->name != w.names[i % 2])
                 CHECK_INT(i, -1);
         }
@@ -511,28 +511,28 @@ TEST(whole_range_of_times)
     world w = world_new();
     mrd_batch *b = mrd_batch_new(w.cat, w.process, 1, 0);
     mrd_event lo = {
-        .kind = MRD_INSTANT, .ts_ns = INT64_MIN, .track = w.tracks[0], .name = w.names[0]
+        .kind = MRD_INSTANT, .ts = { INT64_MIN }, .track = w.tracks[0], .name = w.names[0]
     };
     mrd_event hi = {
-        .kind = MRD_INSTANT, .ts_ns = INT64_MAX, .track = w.tracks[0], .name = w.names[0]
+        .kind = MRD_INSTANT, .ts = { INT64_MAX }, .track = w.tracks[0], .name = w.names[0]
     };
     const mrd_event *ev;
     mrd_why why;
     trip t;
 
     /* One batch spans at most 2^63 ns; a wider one must say so when read, not wrap. */
-    hi.ts_ns = -1;
+    hi.ts = (mrd_ev_ns){ -1 };
     CHECK_ERR("hi", mrd_batch_push(b, &hi), MRD_OK);
     CHECK_ERR("lo", mrd_batch_push(b, &lo), MRD_OK);
     t = trip_open(b, MRD_CODEC_ZSTD, w.cat);
     CHECK_INT(t.info.clock, 1);
     REQUIRE(mrd_batch_next(t.reader, &ev, &why) == MRD_MORE);
-    CHECK_INT(ev->ts_ns, INT64_MIN);
+    CHECK_INT(ev->ts.ns, INT64_MIN);
     REQUIRE(mrd_batch_next(t.reader, &ev, &why) == MRD_MORE);
-    CHECK_INT(ev->ts_ns, -1);
+    CHECK_INT(ev->ts.ns, -1);
     CHECK(mrd_batch_next(t.reader, &ev, &why) == MRD_END);
     trip_close(&t);
-    hi.ts_ns = INT64_MAX;
+    hi.ts = (mrd_ev_ns){ INT64_MAX };
     CHECK_ERR("lo", mrd_batch_push(b, &lo), MRD_OK);
     CHECK_ERR("too far apart", mrd_batch_push(b, &hi), MRD_FULL);
     world_end(&w, b);
@@ -563,7 +563,7 @@ TEST(ties_in_the_readers_order)
     }
     for (int i = 0; i < 6; i++) {
         mrd_event e = {
-            .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = i, .track = w.tracks[i], .name = w.names[i]
+            .kind = MRD_SPAN, .ts = { 5 }, .dur_ns = i, .track = w.tracks[i], .name = w.names[i]
         };
 
         CHECK_ERR("push", mrd_batch_push(b, &e), MRD_OK);
@@ -679,7 +679,7 @@ TEST(names_of_tracks_are_counted)
     trip t;
 
     for (; err == MRD_OK; n++) {
-        mrd_event e = { .kind = MRD_SPAN, .ts_ns = (int64_t) n, .name = w.names[0] };
+        mrd_event e = { .kind = MRD_SPAN, .ts = { (int64_t) n }, .name = w.names[0] };
         mrd_track track;
 
         mrd_track_init(&track, w.process, MRD_SRC_RUNTIME);
@@ -776,7 +776,7 @@ TEST(nothing_of_the_batch_before_travels_again)
 
         for (unsigned i = 0; i < 1 + 3 * (round == 0); i++) {
             mrd_event e = { .kind = MRD_SPAN,
-                            .ts_ns = i,
+                            .ts = { i },
                             .track = w.tracks[(round * 2 + i) % 6],
                             .name = w.names[round * 5 + i],
                             .category = w.names[round * 5 + i] };

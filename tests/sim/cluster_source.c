@@ -114,7 +114,7 @@ give(sim_node *n, mrd_agent *a, size_t at)
     mrd_catalog *cat = n->process.catalog;
     mrd_track t;
     mrd_event ev = { .kind = from->lost > 0 ? MRD_LOSS : MRD_SPAN,
-                     .ts_ns = from->ts_ns,
+                     .ts = { from->ts_ns },
                      .dur_ns = from->dur_ns,
                      .flags = from->lost > 0 ? MRD_EV_INT : 0 };
 

@@ -329,7 +329,7 @@ check_event(journal_check *c, const mrd_event *ev)
         return;
     }
     from = &c->n->source.v[at];
-    if (from->lost > 0 || from->ts_ns != ev->ts_ns || from->dur_ns != ev->dur_ns)
+    if (from->lost > 0 || from->ts_ns != ev->ts.ns || from->dur_ns != ev->dur_ns)
         sim_fail(c->w, "node %s: event %llu is another", c->n->a->id, (unsigned long long) at);
     if (c->seen[at])
         sim_fail(c->w, "node %s session %llx: event %llu is in the journal twice", c->n->a->id,

@@ -61,7 +61,7 @@ static mrd_err
 add(world *w, mrd_track_id track, int64_t from, int64_t dur)
 {
     mrd_event ev = {
-        .kind = MRD_SPAN, .track = track, .name = w->name, .ts_ns = from, .dur_ns = dur
+        .kind = MRD_SPAN, .track = track, .name = w->name, .ts = { from }, .dur_ns = dur
     };
 
     return mrd_calls_add(w->calls, &ev);
@@ -110,7 +110,7 @@ TEST(only_so_many_wait)
     CHECK_ERR("finish", mrd_calls_finish(w->calls), MRD_OK);
     CHECK_INT(w->n, N);
     for (int i = 0; i < N; i++)
-        CHECK_INT(w->given[i].ts_ns, AT + i);
+        CHECK_INT(w->given[i].ts.ns, AT + i);
     CHECK_INT(mrd_calls_twice(w->calls), 0);
     world_free(w);
 }

@@ -85,10 +85,10 @@ TEST(facts_replace_and_notes_do_not_repeat)
 
 TEST(order_of_events)
 {
-    mrd_event parent = { .ts_ns = 10, .dur_ns = 9, .kind = MRD_SPAN, .seq = 2 };
-    mrd_event child = { .ts_ns = 10, .dur_ns = 4, .kind = MRD_SPAN, .seq = 1 };
-    mrd_event open = { .ts_ns = 10, .dur_ns = MRD_DUR_UNFINISHED, .kind = MRD_SPAN, .seq = 3 };
-    mrd_event flow = { .ts_ns = 10, .kind = MRD_FLOW, .seq = 4 };
+    mrd_event parent = { .ts = { 10 }, .dur_ns = 9, .kind = MRD_SPAN, .seq = 2 };
+    mrd_event child = { .ts = { 10 }, .dur_ns = 4, .kind = MRD_SPAN, .seq = 1 };
+    mrd_event open = { .ts = { 10 }, .dur_ns = MRD_DUR_UNFINISHED, .kind = MRD_SPAN, .seq = 3 };
+    mrd_event flow = { .ts = { 10 }, .kind = MRD_FLOW, .seq = 4 };
 
     CHECK(mrd_event_order(&parent, &child) < 0);
     CHECK(mrd_event_order(&open, &parent) < 0);

@@ -41,7 +41,7 @@ collect_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
     (void) profile;
     c->shift_ns = delta_ns;
     for (size_t i = 0; i < c->n; i++)
-        c->v[i]->ev.ts_ns += delta_ns;
+        c->v[i]->ev.ts.ns += delta_ns;
     return MRD_OK;
 }
 

@@ -196,7 +196,7 @@ static const struct {
 static mrd_event
 event_of(fixture *f, const char *name, bool host, const given *args, mrd_arg *to)
 {
-    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = 1000, .dur_ns = 10, .args = to };
+    mrd_event ev = { .kind = MRD_SPAN, .ts = { 1000 }, .dur_ns = 10, .args = to };
 
     ev.name = mrd_catalog_intern(f->cat, name);
     ev.track = host ? f->thread : f->device;

@@ -24,11 +24,12 @@ TEST(times)
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        int64_t at = 0;
+        mrd_ev_ns at = { 0 };
 
-        CHECK_ERR(rows[i].text, mrd_filter_time(mrd_str_of(rows[i].text), 1000, &at, NULL),
+        CHECK_ERR(rows[i].text,
+                  mrd_filter_time(mrd_str_of(rows[i].text), (mrd_ev_ns){ 1000 }, &at, NULL),
                   rows[i].err);
-        CHECK_ROW(rows[i].text, at == rows[i].want);
+        CHECK_ROW(rows[i].text, at.ns == rows[i].want);
     }
 }
 
@@ -59,7 +60,7 @@ world_init(world *w)
         for (int core = 0; core < 2; core++) {
             t.lnc_idx = core;
             for (int i = 0; i < 4; i++) {
-                mrd_event ev = { .ts_ns = 100 * i,
+                mrd_event ev = { .ts = { 100 * i },
                                  .dur_ns = 50,
                                  .kind = MRD_SPAN,
                                  .track = mrd_catalog_track(w->cat, &t),
@@ -70,7 +71,7 @@ world_init(world *w)
         }
         t.kind = MRD_TRACK_COUNTER;
         t.lnc_idx = MRD_NONE;
-        mrd_stream_push(w->stream, &(mrd_event){ .ts_ns = 120,
+        mrd_stream_push(w->stream, &(mrd_event){ .ts = { 120 },
                                                  .kind = MRD_COUNTER,
                                                  .track = mrd_catalog_track(w->cat, &t) });
     }
@@ -110,7 +111,7 @@ TEST(slices)
 
     world_init(&w);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        mrd_filter f = { .start_ns = rows[i].start, .end_ns = rows[i].end };
+        mrd_filter f = { .start = { rows[i].start }, .end = { rows[i].end } };
         mrd_source *inner, *source;
         const mrd_event *ev;
         uint64_t passed = 0, held = 0, seen = 0;

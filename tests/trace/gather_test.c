@@ -61,7 +61,7 @@ add(mrd_gather *g, const test_profile *p, mrd_cc_kind kind, const part *x, uint3
 {
     mrd_cc what = { .group = x->group, .op = x->op, .size = x->size, .members = members };
     mrd_event ev = { .kind = MRD_SPAN,
-                     .ts_ns = x->begin,
+                     .ts = { x->begin },
                      .dur_ns = x->end - x->begin,
                      .bound_ns = x->bound,
                      .track = p->device[0] };

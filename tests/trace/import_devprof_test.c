@@ -61,9 +61,9 @@ TEST(the_unit_is_inferred_or_refused)
             a = collect_named(&c, "MatMul", 0);
             b = collect_named(&c, "Add", 0);
             REQUIRE(a != NULL && b != NULL);
-            CHECK_ROW(units[i].name, a->ts_ns == units[i].first_ns);
+            CHECK_ROW(units[i].name, a->ts.ns == units[i].first_ns);
             CHECK_ROW(units[i].name, a->dur_ns == units[i].dur_ns);
-            CHECK_ROW(units[i].name, b->ts_ns == units[i].second_ns);
+            CHECK_ROW(units[i].name, b->ts.ns == units[i].second_ns);
         } else {
             CHECK_INT(c.n, 0);
         }
@@ -116,7 +116,7 @@ TEST(rows_go_to_engines_queues_and_streams)
     CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "stream_id 3");
     REQUIRE((ev = collect_named(&c, "summary", 0)) != NULL);
     CHECK_INT(ev->kind, MRD_INSTANT);
-    CHECK_INT(ev->ts_ns, 0);
+    CHECK_INT(ev->ts.ns, 0);
     CHECK(mrd_catalog_get(c.cat, "simulated") != NULL);
     /* Another core of the same model joins it; another model does not. */
     place.nc_idx = 3;

@@ -125,7 +125,7 @@ TEST(an_epoch_behind_the_events_moves_them)
     mrd_read_options options = { .catalog = mrd_catalog_new(),
                                  .store = mrd_store_new(1 << 20, test_tmp()),
                                  .system = true };
-    int64_t first = 0, last = 0;
+    mrd_ev_ns first = { 0 }, last = { 0 };
     char path[512];
     FILE *f;
 
@@ -138,8 +138,8 @@ TEST(an_epoch_behind_the_events_moves_them)
     CHECK_ERR("read", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
     REQUIRE(mrd_store_streams(options.store) == 1);
     CHECK(mrd_stream_range(mrd_store_at(options.store, 0), &first, &last));
-    CHECK_INT(first, 1739836029603069091);
-    CHECK_INT(last, 1739836029603071091);
+    CHECK_INT(first.ns, 1739836029603069091);
+    CHECK_INT(last.ns, 1739836029603071091);
     mrd_store_free(options.store);
     mrd_catalog_free(options.catalog);
 }

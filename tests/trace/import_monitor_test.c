@@ -42,7 +42,7 @@ TEST(a_report_becomes_counters_where_they_belong)
     REQUIRE((ev = sample(&c, "neuroncore_counters neuroncore_utilization", 1, MRD_NONE,
                          MRD_NONE)) != NULL);
     CHECK(ev->value == 42.02);
-    CHECK_INT(ev->ts_ns, 1000100000);
+    CHECK_INT(ev->ts.ns, 1000100000);
     CHECK_INT(collect_track(&c, ev)->unit, MRD_UNIT_PERCENT);
     CHECK_INT(collect_process(&c, ev)->process_id, 2199);
     CHECK_TEXT(collect_str(&c, collect_process(&c, ev)->name), "app");
@@ -141,8 +141,8 @@ TEST(time_is_the_recorders_or_counts_periods)
         ev[0] = collect_named(&c, "memory_info a_bytes", 0);
         ev[1] = collect_named(&c, "memory_info a_bytes", 1);
         REQUIRE(ev[0] != NULL && ev[1] != NULL);
-        CHECK_INT(ev[0]->ts_ns, rows[i].first_ns);
-        CHECK_INT(ev[1]->ts_ns, rows[i].second_ns);
+        CHECK_INT(ev[0]->ts.ns, rows[i].first_ns);
+        CHECK_INT(ev[1]->ts.ns, rows[i].second_ns);
         CHECK_INT(ev[0]->track, ev[1]->track);
         CHECK_INT(mrd_catalog_notes(c.cat), rows[i].notes);
         collect_free(&c);

@@ -99,7 +99,7 @@ TEST(memory_and_copies)
     REQUIRE(ev != NULL);
     CHECK_INT(ev->kind, MRD_COUNTER);
     CHECK_INT(ev->ivalue, 960);
-    CHECK_INT(ev->ts_ns, 1700000000000000260); /* when the call was done */
+    CHECK_INT(ev->ts.ns, 1700000000000000260); /* when the call was done */
     CHECK_INT(collect_track(&c, ev)->kind, MRD_TRACK_COUNTER);
     CHECK_INT(collect_track(&c, ev)->unit, MRD_UNIT_BYTES);
     CHECK_INT(collect_named(&c, "hbm.2.tensors", 0)->ivalue, 1024);
@@ -136,7 +136,7 @@ TEST(starts_and_stops_are_paired)
     CHECK_INT(c.input.no_start, 1);
     ev = &c.v[0]->ev;
     CHECK_TEXT(collect_str(&c, ev->name), "nrt_execute");
-    CHECK_INT(ev->ts_ns, 1700000000000000100);
+    CHECK_INT(ev->ts.ns, 1700000000000000100);
     CHECK_INT(ev->dur_ns, 200);
     CHECK_INT(ev->id, 7);
     CHECK_TEXT(collect_arg_text(&c, ev, "model_id"), "18446744073709551614");
@@ -206,9 +206,9 @@ TEST(both_physical_cores_in_either_clock)
         b = collect_named(&c, "nc_exec_running", 1);
         pre = collect_named(&c, "kbl_exec_pre", 0);
         REQUIRE(a != NULL && b != NULL && pre != NULL);
-        CHECK_INT(a->ts_ns, 1700000000000020000);
+        CHECK_INT(a->ts.ns, 1700000000000020000);
         CHECK_INT(a->dur_ns, 10000);
-        CHECK_INT(b->ts_ns, 1700000000000020005);
+        CHECK_INT(b->ts.ns, 1700000000000020005);
         CHECK_INT(b->dur_ns, 10002);
         CHECK_INT(collect_track(&c, a)->pcore_idx, 0);
         CHECK_INT(collect_track(&c, b)->pcore_idx, 1);
@@ -223,7 +223,7 @@ TEST(both_physical_cores_in_either_clock)
         CHECK_INT(pre->flows[0].dir, MRD_FLOW_START);
         CHECK_INT(a->flows[0].dir, MRD_FLOW_END);
         CHECK(a->flows[0].id == pre->flows[0].id && b->flows[0].id == pre->flows[0].id);
-        CHECK_INT(collect_named(&c, "timestamp_sync_point", 1)->ts_ns, 1700000000000040010);
+        CHECK_INT(collect_named(&c, "timestamp_sync_point", 1)->ts.ns, 1700000000000040010);
         collect_free(&c);
     }
 }
@@ -267,7 +267,7 @@ TEST(device_time_without_its_sync_point)
         CHECK_INT(c.input.dropped, 0);
         ev = collect_named(&c, "cc_running", 0);
         REQUIRE(ev != NULL);
-        CHECK_INT(ev->ts_ns, rows[i].ts_ns);
+        CHECK_INT(ev->ts.ns, rows[i].ts_ns);
         CHECK_INT(ev->dur_ns, 100);
         CHECK_TEXT(collect_arg_text(&c, ev, NRT_TIME_KEY), rows[i].how);
         collect_free(&c);
@@ -408,7 +408,7 @@ TEST(what_waits_is_known_by_its_document)
     sink s = { .cat = mrd_catalog_new() };
     mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
     mrd_nrt *nrt = NULL;
-    int64_t oldest;
+    mrd_wall_ns oldest;
 
     nrt = open_nrt(&o);
     CHECK(mrd_nrt_oldest(nrt) == UINT64_MAX);
@@ -421,9 +421,9 @@ TEST(what_waits_is_known_by_its_document)
     feed(nrt, HEAD EV("a", "start", "0", "3", "1", T0 "00300", "") TAIL);
     CHECK_INT(mrd_nrt_oldest(nrt), 5);
     CHECK_INT(mrd_nrt_waiting_before(nrt, 5, &oldest), 1); /* the end */
-    CHECK_INT(oldest % 100000, 250);
+    CHECK_INT(oldest.ns % 100000, 250);
     CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 2);
-    CHECK_INT(oldest % 100000, 100);
+    CHECK_INT(oldest.ns % 100000, 100);
     CHECK_INT(mrd_nrt_waiting_before(nrt, 8, &oldest), 4);
     CHECK_INT(s.n, 0);
     CHECK_ERR("flush", mrd_nrt_flush_before(nrt, 6), MRD_OK);
@@ -432,7 +432,7 @@ TEST(what_waits_is_known_by_its_document)
     CHECK_INT(s.no_start, 1);
     CHECK_INT(mrd_nrt_oldest(nrt), 6);
     CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 1);
-    CHECK_INT(oldest % 100000, 200);
+    CHECK_INT(oldest.ns % 100000, 200);
     mrd_nrt_mark(nrt, 8, false, false);
     feed(nrt, HEAD EV("a", "stop", "0", "2", "1", T0 "00280", "") TAIL);
     CHECK_INT(s.last_dur, 80);
@@ -467,7 +467,7 @@ see_open(void *self, const mrd_event *ev)
     in_flight *f = self;
 
     f->n++;
-    f->since = ev->ts_ns;
+    f->since = ev->ts.ns;
     f->args = ev->arg_count;
     return MRD_OK;
 }
@@ -504,7 +504,8 @@ TEST(what_is_in_flight)
                                                                         T0 "00700") TAIL);
     CHECK_INT(in_flight_of(nrt).n, 1);
     CHECK_INT(in_flight_of(nrt).since, 1700000000000000700);
-    CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, INT64_MAX), MRD_OK); /* now it is lost */
+    CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ INT64_MAX }),
+              MRD_OK); /* now it is lost */
     CHECK_INT(in_flight_of(nrt).n, 1);
     feed(nrt, HEAD NUMBERED("8", "start", "8", T0 "00800") TAIL);
     CHECK_INT(in_flight_of(nrt).n, 2);
@@ -547,7 +548,7 @@ lost_emit(void *self, const mrd_event *ev)
     CHECK_INT(t->source, MRD_SRC_MERIDIAN);
     CHECK_TEXT(mrd_catalog_text(s->cat, ev->name).p, NRT_LOST_RING);
     s->lost[t->lnc_idx] += (uint64_t) ev->ivalue;
-    for (int64_t ns = ev->ts_ns + 1; ns < ev->ts_ns + ev->dur_ns; ns++)
+    for (int64_t ns = ev->ts.ns + 1; ns < ev->ts.ns + ev->dur_ns; ns++)
         if (was_delivered(s, t->lnc_idx, ns - 1700000000000000000))
             return MRD_OK;
     s->inside++;
@@ -567,7 +568,7 @@ TEST(numbers_show_what_the_ring_overwrote)
                           .emit = lost_emit,
                           .self = &s,
                           .whole = true,
-                          .since_ns = 1700000000000000000 };
+                          .since = { 1700000000000000000 } };
     mrd_nrt *nrt = NULL;
     int64_t at = 0;
 
@@ -653,10 +654,11 @@ TEST(what_was_reported_as_lost_is_not_given_too)
                     "\"timestamp_ns\":%lld,\"data\":{}}",
                     i == from ? "" : ",", i, (long long) (base + i));
             snprintf(text + len, sizeof(text) - len, TAIL);
-            mrd_nrt_now(nrt, 1000 * part);
+            mrd_nrt_now(nrt, (mrd_local_ns){ 1000 * part });
             feed(nrt, text);
             if (part == 1 && reported)
-                CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, 1000 * part), MRD_OK);
+                CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ 1000 * part }),
+                          MRD_OK);
         }
         CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
         CHECK_INT(s.lost[0], reported ? 10 : 5);

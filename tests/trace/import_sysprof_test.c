@@ -78,7 +78,7 @@ TEST(own_events_are_the_same)
 
     collect_bytes(&c, ops, text, len, 0, NULL);
     REQUIRE((ev = collect_named(&c, "nrt_tensor_write", 0)) != NULL);
-    CHECK_INT(ev->ts_ns, BASE_NS);
+    CHECK_INT(ev->ts.ns, BASE_NS);
     CHECK_INT(ev->dur_ns, 27094);
     CHECK_INT(ev->id, 1);
     CHECK_INT(ev->arg_count, 11);
@@ -148,7 +148,7 @@ TEST(the_guides_example)
     CHECK_INT(c.n, 5);
     CHECK_INT(c.input.dropped, 0);
     REQUIRE((ev = collect_named(&c, "nrt_tensor_write", 0)) != NULL);
-    CHECK_INT(ev->ts_ns, 1729888371056597613);
+    CHECK_INT(ev->ts.ns, 1729888371056597613);
     CHECK_INT(collect_arg(&c, ev, "tensor_id")->v.i, 4900392441224765051);
     CHECK_INT(ev->arg_count, 3); /* type, group and parent_id follow from the rest */
     CHECK_INT(collect_process(&c, ev)->process_id, 1627711);
@@ -200,7 +200,7 @@ TEST(the_newer_layout)
     CHECK_TEXT(collect_arg_text(&c, ev, "exec_id"), "18446744073709551615");
     CHECK_TEXT(collect_arg_text(&c, ev, "more"), "{\"x\":[1]}");
     REQUIRE((ev = collect_named(&c, "a", 0)) != NULL);
-    CHECK_INT(ev->ts_ns, 1500);
+    CHECK_INT(ev->ts.ns, 1500);
     CHECK_INT(ev->dur_ns, 2250);
     REQUIRE((ev = collect_named(&c, "b", 0)) != NULL);
     CHECK_INT(collect_process(&c, ev)->flags, MRD_PROC_NO_PID);

@@ -20,7 +20,7 @@ TEST(spans_instants_and_typed_arguments)
     CHECK_INT(c.n, 3);
     ev = &c.v[0]->ev;
     CHECK_INT(ev->kind, MRD_SPAN);
-    CHECK_INT(ev->ts_ns, 1712195495406752800);
+    CHECK_INT(ev->ts.ns, 1712195495406752800);
     CHECK_INT(ev->dur_ns, 123);
     CHECK_TEXT(collect_str(&c, ev->name), "a");
     CHECK_TEXT(collect_str(&c, ev->category), "k");
@@ -44,7 +44,7 @@ TEST(spans_instants_and_typed_arguments)
     CHECK_INT(collect_process(&c, ev)->process_id, 7);
     ev = &c.v[1]->ev;
     CHECK_INT(ev->kind, MRD_INSTANT);
-    CHECK_INT(ev->ts_ns, 12500);
+    CHECK_INT(ev->ts.ns, 12500);
     CHECK_INT(ev->track, c.v[0]->ev.track);
     CHECK_INT(c.v[2]->ev.dur_ns, MRD_DUR_UNFINISHED);
     CHECK_INT(c.input.unfinished, 1);
@@ -69,7 +69,7 @@ TEST(begin_and_end_nest_by_thread)
     CHECK_ERR("run", c.err, MRD_OK);
     CHECK_INT(c.n, 6);
     REQUIRE((ev = collect_named(&c, "inner", 0)) != NULL);
-    CHECK_INT(ev->ts_ns, 12000);
+    CHECK_INT(ev->ts.ns, 12000);
     CHECK_INT(ev->dur_ns, 1000);
     REQUIRE((ev = collect_named(&c, "outer", 0)) != NULL);
     CHECK_INT(ev->dur_ns, 10000);
@@ -81,7 +81,7 @@ TEST(begin_and_end_nest_by_thread)
     CHECK_INT(ev->dur_ns, MRD_DUR_UNFINISHED);
     REQUIRE((ev = collect_named(&c, "lost", 0)) != NULL);
     CHECK_INT(ev->flags, MRD_EV_NO_START);
-    CHECK_INT(ev->ts_ns, 21000);
+    CHECK_INT(ev->ts.ns, 21000);
     REQUIRE((ev = collect_named(&c, "back", 0)) != NULL);
     CHECK_INT(ev->dur_ns, MRD_DUR_UNFINISHED);
     CHECK_INT(c.input.records, 6);
@@ -233,7 +233,7 @@ TEST(begins_and_ends_are_paired_in_the_order_of_time)
                 found =
                     found ||
                     (strcmp(collect_str(&c, ev->name), pairs[i].want[want].name) == 0 &&
-                     ev->ts_ns == pairs[i].want[want].ts * 1000 && no_start == (dur == NO_START) &&
+                     ev->ts.ns == pairs[i].want[want].ts * 1000 && no_start == (dur == NO_START) &&
                      ev->dur_ns == (dur == NO_START     ? 0
                                     : dur == UNFINISHED ? MRD_DUR_UNFINISHED
                                                         : dur * 1000));
@@ -320,7 +320,7 @@ TEST(kineto_becomes_one_process_with_rank)
         kernel = collect_named(&c, "kernel", 0);
         prof = collect_named(&c, "prof", 0);
         REQUIRE(op != NULL && kernel != NULL && prof != NULL);
-        CHECK_INT(op->ts_ns, 1700000000000100500);
+        CHECK_INT(op->ts.ns, 1700000000000100500);
         p = collect_process(&c, op);
         CHECK_INT(p->process_id, 123);
         CHECK_INT(p->rank, 3);
@@ -355,7 +355,7 @@ TEST(a_base_is_not_added_to_times_of_the_epoch)
 
         collect_text(&c, ops, files[i]);
         CHECK_ERR("run", c.err, MRD_OK);
-        CHECK_INT(c.v[0]->ev.ts_ns, 1712195495406752500);
+        CHECK_INT(c.v[0]->ev.ts.ns, 1712195495406752500);
         CHECK_INT(mrd_catalog_notes(c.cat), 1);
         collect_free(&c);
     }
@@ -605,8 +605,8 @@ TEST(real_traces_count_right)
         CHECK_ERR(real[i].path, c.err, MRD_OK);
         for (size_t k = 0; k < c.n; k++) {
             kinds[c.v[k]->ev.kind]++;
-            if (c.v[k]->ev.ts_ns < first)
-                first = c.v[k]->ev.ts_ns;
+            if (c.v[k]->ev.ts.ns < first)
+                first = c.v[k]->ev.ts.ns;
             sum += c.v[k]->ev.dur_ns;
         }
         CHECK_ROW(real[i].path, kinds[MRD_SPAN] == real[i].spans);

@@ -127,7 +127,7 @@ TEST(planes_lines_events_and_statistics)
         CHECK_INT(c.input.dropped, 2); /* of a count only */
         ev = collect_named(&c, "fusion.1", 0);
         REQUIRE(ev != NULL);
-        CHECK_INT(ev->ts_ns, 1700000000000000000 + 911061 + 1);
+        CHECK_INT(ev->ts.ns, 1700000000000000000 + 911061 + 1);
         CHECK_INT(ev->dur_ns, 2); /* from 1.5 to 3.5, both rounded down */
         CHECK_TEXT(collect_arg_text(&c, ev, "step"), "-5");
         CHECK_TEXT(collect_arg_text(&c, ev, "phase"), "train");
@@ -141,7 +141,7 @@ TEST(planes_lines_events_and_statistics)
         CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "/device:NEURON:3 Stream #1");
         ev = collect_named(&c, "event 300", 0); /* its name is in no table */
         REQUIRE(ev != NULL);
-        CHECK_INT(ev->ts_ns, 1700000000000000000 + 911061 + 7000);
+        CHECK_INT(ev->ts.ns, 1700000000000000000 + 911061 + 7000);
         collect_free(&c);
     }
     mrd_buf_fini(&space);
@@ -156,7 +156,7 @@ TEST(times_that_are_an_epoch_already_stay)
     environment(&space, 1699999999000000000u);
     collect_bytes(&c, ops, space.p, space.len, 0, NULL);
     CHECK_ERR("run", c.err, MRD_OK);
-    CHECK_INT(collect_named(&c, "fusion.1", 0)->ts_ns, 1700000000000000001);
+    CHECK_INT(collect_named(&c, "fusion.1", 0)->ts.ns, 1700000000000000001);
     collect_free(&c);
     mrd_buf_fini(&space);
 }

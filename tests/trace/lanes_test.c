@@ -6,7 +6,8 @@
 static bool
 nest(const mrd_event *a, const mrd_event *b) /* a comes before b in order */
 {
-    return mrd_event_end(a) <= b->ts_ns || mrd_event_end(a) >= mrd_event_end(b);
+    return !mrd_ev_after(mrd_event_end(a), b->ts) ||
+           !mrd_ev_before(mrd_event_end(a), mrd_event_end(b));
 }
 
 static void
@@ -16,7 +17,7 @@ make_spans(mrd_event *v, size_t n, uint64_t seed, int64_t range, int64_t longest
         uint64_t r = test_rand(&seed);
 
         v[i] = (mrd_event){ .kind = MRD_SPAN,
-                            .ts_ns = (int64_t) (r % (uint64_t) range),
+                            .ts = { (int64_t) (r % (uint64_t) range) },
                             .dur_ns = (int64_t) ((r >> 32) % (uint64_t) longest),
                             .seq = i };
         if (longest > 40 && r % 53 == 0)
@@ -81,15 +82,15 @@ TEST(equal_lengths_take_as_many_lanes_as_overlap)
 
         make_spans(v, 500, 4242 + (uint64_t) dur, 1000000, 1);
         for (size_t i = 0; i < 500; i++) {
-            v[i].ts_ns =
-                v[i].ts_ns / 500 + (int64_t) i; /* distinct starts: none contains another */
+            v[i].ts = (mrd_ev_ns){ v[i].ts.ns / 500 +
+                                   (int64_t) i }; /* distinct starts: none contains another */
             v[i].dur_ns = dur;
         }
         for (size_t i = 0; i < 500; i++) {
             size_t open = 0;
 
             for (size_t k = 0; k <= i; k++)
-                open += mrd_event_end(&v[k]) > v[i].ts_ns;
+                open += mrd_ev_after(mrd_event_end(&v[k]), v[i].ts);
             most = open > most ? open : most;
             mrd_lanes_put(lanes, &v[i]);
         }
@@ -101,12 +102,12 @@ TEST(equal_lengths_take_as_many_lanes_as_overlap)
 TEST(touching_spans_and_equal_spans_share_a_lane)
 {
     static const mrd_event v[] = {
-        { .kind = MRD_SPAN, .ts_ns = 0, .dur_ns = 10 },
-        { .kind = MRD_SPAN, .ts_ns = 0, .dur_ns = 10 },
-        { .kind = MRD_SPAN, .ts_ns = 10, .dur_ns = 5 },
-        { .kind = MRD_SPAN, .ts_ns = 15 },
-        { .kind = MRD_INSTANT, .ts_ns = 15 },
-        { .kind = MRD_SPAN, .ts_ns = 15 },
+        { .kind = MRD_SPAN, .ts = { 0 }, .dur_ns = 10 },
+        { .kind = MRD_SPAN, .ts = { 0 }, .dur_ns = 10 },
+        { .kind = MRD_SPAN, .ts = { 10 }, .dur_ns = 5 },
+        { .kind = MRD_SPAN, .ts = { 15 } },
+        { .kind = MRD_INSTANT, .ts = { 15 } },
+        { .kind = MRD_SPAN, .ts = { 15 } },
     };
     mrd_lanes *lanes = mrd_lanes_new(1);
 
@@ -121,7 +122,7 @@ TEST(depth_is_limited_and_tracks_are_apart)
     mrd_event ev = { .kind = MRD_SPAN };
 
     for (int i = 0; i < 2 * MRD_LANE_DEPTH_MAX; i++) {
-        ev.ts_ns = i;
+        ev.ts = (mrd_ev_ns){ i };
         ev.dur_ns = 100000 - 2 * i;
         CHECK_INT(mrd_lanes_put(lanes, &ev), i / MRD_LANE_DEPTH_MAX);
     }

@@ -54,7 +54,7 @@ merge_sorted(bool many)
     for (size_t s = 0; s < SOURCES; s++) {
         for (size_t i = 0; i < EVENTS; i++)
             v[s][i] = (mrd_event){ .kind = MRD_SPAN,
-                                   .ts_ns = (int64_t) (test_rand(&seed) % (s % 3 ? 500 : 5000)),
+                                   .ts = { (int64_t) (test_rand(&seed) % (s % 3 ? 500 : 5000)) },
                                    .dur_ns = (int64_t) (test_rand(&seed) % 9),
                                    .track = (uint32_t) (test_rand(&seed) % 2),
                                    .id = 100 - s };
@@ -112,20 +112,20 @@ see_time(void *self, const mrd_event *ev)
 {
     int64_t *seen = self;
 
-    *seen = *seen * 10 + ev->ts_ns;
+    *seen = *seen * 10 + ev->ts.ns;
 }
 
 /* back: the second run, of two events, is not in order. */
 static void
 merge_bad(bool runs, bool many)
 {
-    static const mrd_event good[] = { { .kind = MRD_INSTANT, .ts_ns = 1 },
-                                      { .kind = MRD_INSTANT, .ts_ns = 9 } };
-    static const mrd_event back[] = { { .kind = MRD_INSTANT, .ts_ns = 3 },
-                                      { .kind = MRD_INSTANT, .ts_ns = 5 },
-                                      { .kind = MRD_INSTANT, .ts_ns = 4 },
-                                      { .kind = MRD_INSTANT, .ts_ns = 6 } };
-    static const mrd_event cut[] = { { .kind = MRD_INSTANT, .ts_ns = 2 } };
+    static const mrd_event good[] = { { .kind = MRD_INSTANT, .ts = { 1 } },
+                                      { .kind = MRD_INSTANT, .ts = { 9 } } };
+    static const mrd_event back[] = { { .kind = MRD_INSTANT, .ts = { 3 } },
+                                      { .kind = MRD_INSTANT, .ts = { 5 } },
+                                      { .kind = MRD_INSTANT, .ts = { 4 } },
+                                      { .kind = MRD_INSTANT, .ts = { 6 } } };
+    static const mrd_event cut[] = { { .kind = MRD_INSTANT, .ts = { 2 } } };
     int closed = 0;
     bad_log log = { 0 };
     mrd_source *in[3] = { test_source_new(good, 2, 1, &closed),
@@ -161,11 +161,11 @@ TEST(a_bad_source_ends_alone_and_is_named)
 TEST(a_burst_that_steps_back_ends_there)
 {
     static const mrd_event burst[] = {
-        { .kind = MRD_INSTANT, .ts_ns = 1 }, { .kind = MRD_INSTANT, .ts_ns = 2 },
-        { .kind = MRD_INSTANT, .ts_ns = 3 }, { .kind = MRD_INSTANT, .ts_ns = 7 },
-        { .kind = MRD_INSTANT, .ts_ns = 6 }, { .kind = MRD_INSTANT, .ts_ns = 8 }
+        { .kind = MRD_INSTANT, .ts = { 1 } }, { .kind = MRD_INSTANT, .ts = { 2 } },
+        { .kind = MRD_INSTANT, .ts = { 3 } }, { .kind = MRD_INSTANT, .ts = { 7 } },
+        { .kind = MRD_INSTANT, .ts = { 6 } }, { .kind = MRD_INSTANT, .ts = { 8 } }
     };
-    static const mrd_event other[] = { { .kind = MRD_INSTANT, .ts_ns = 9 } };
+    static const mrd_event other[] = { { .kind = MRD_INSTANT, .ts = { 9 } } };
 
     for (int way = 0; way < 4; way++) {
         int closed = 0;
@@ -194,15 +194,15 @@ shift(void *self, mrd_event *events, size_t n)
 
     for (mrd_event *ev = events; ev < events + n; ev++) {
         ev->bound_ns = 12 + ev->track;
-        ev->ts_ns += *by;
+        ev->ts.ns += *by;
     }
 }
 
 TEST(mapping_moves_times_and_keeps_durations)
 {
     static const mrd_event v[] = {
-        { .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = 3, .track = 2, .seq = 8 },
-        { .kind = MRD_SPAN, .ts_ns = 6, .dur_ns = MRD_DUR_UNFINISHED },
+        { .kind = MRD_SPAN, .ts = { 5 }, .dur_ns = 3, .track = 2, .seq = 8 },
+        { .kind = MRD_SPAN, .ts = { 6 }, .dur_ns = MRD_DUR_UNFINISHED },
     };
     int64_t by = -1000;
     int closed = 0;
@@ -212,7 +212,7 @@ TEST(mapping_moves_times_and_keeps_durations)
     REQUIRE(mrd_map_open(test_source_new(v, 2, 42, &closed), shift, &by, &out, NULL) == MRD_OK);
     CHECK_INT(out->key, 42);
     REQUIRE(out->next(out, &ev, NULL) == MRD_MORE);
-    CHECK_INT(ev->ts_ns, -995);
+    CHECK_INT(ev->ts.ns, -995);
     CHECK_INT(ev->dur_ns, 3);
     CHECK_INT(ev->bound_ns, 14);
     CHECK_INT(ev->seq, 8);
@@ -232,14 +232,14 @@ TEST(mapping_passes_runs_on)
     size_t seen = 0, n;
 
     for (size_t i = 0; i < 10; i++)
-        v[i] = (mrd_event){ .kind = MRD_INSTANT, .ts_ns = (int64_t) i * 100 };
+        v[i] = (mrd_event){ .kind = MRD_INSTANT, .ts = { (int64_t) i * 100 } };
     in = test_source_new(v, 10, 1, NULL);
     in->run = test_source_run;
     REQUIRE(mrd_map_open(in, shift, &by, &out, NULL) == MRD_OK);
     REQUIRE(out->run != NULL);
     while (out->run(out, &run, &n, NULL) == MRD_MORE) {
         for (size_t i = 0; i < n; i++)
-            CHECK_INT(run[i].ts_ns, (int64_t) (seen + i) * 100 + 7);
+            CHECK_INT(run[i].ts.ns, (int64_t) (seen + i) * 100 + 7);
         seen += n;
     }
     CHECK_INT(seen, 10);

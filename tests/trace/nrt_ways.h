@@ -34,7 +34,7 @@ ways_keep(void *self, const mrd_event *ev)
     const mrd_track *t = mrd_catalog_borrow_track(o->cat, ev->track);
 
     mrd_buf_fmt(&o->text, "%d %lld+%lld %llu %s [%lld %lld %lld %lld]", ev->kind,
-                (long long) ev->ts_ns, (long long) ev->dur_ns, (unsigned long long) ev->id,
+                (long long) ev->ts.ns, (long long) ev->dur_ns, (unsigned long long) ev->id,
                 mrd_catalog_text(o->cat, ev->name).p, (long long) t->lnc_idx,
                 (long long) t->pcore_idx, (long long) t->thread_id, (long long) t->worker_gid);
     for (uint32_t i = 0; i < ev->arg_count; i++)

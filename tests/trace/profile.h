@@ -37,7 +37,7 @@ test_sink_run(const mrd_sink_ops *ops, const mrd_catalog *cat, uint32_t profile,
     mrd_event *sorted = calloc(n + 1, sizeof(*sorted));
     mrd_buf text = { 0 };
     mrd_sink_env env = {
-        .catalog = cat, .profile = profile, .first_ns = 1, .last_ns = 0, .options = options
+        .catalog = cat, .profile = profile, .first = { 1 }, .last = { 0 }, .options = options
     };
     void *state = calloc(1, ops->state_size + 1);
     mrd_why why = { 0 };
@@ -85,7 +85,7 @@ profile_add(test_profile *p, mrd_event_kind kind, mrd_track_id track, const char
     *ev = (mrd_event){ .kind = (uint8_t) kind,
                        .track = track,
                        .name = name == NULL ? 0 : mrd_catalog_intern(p->cat, name),
-                       .ts_ns = BASE_NS + at_ns,
+                       .ts = { BASE_NS + at_ns },
                        .dur_ns = dur_ns };
     return ev;
 }

@@ -49,7 +49,7 @@ sample(const account *a, int which, int64_t ts, uint64_t value)
 {
     events[n_events++] = (mrd_event){ .kind = MRD_COUNTER,
                                       .flags = MRD_EV_INT | MRD_EV_UNSIGNED,
-                                      .ts_ns = ts,
+                                      .ts = { ts },
                                       .track = a->track[which],
                                       .name = a->name[which],
                                       .ivalue = (int64_t) value };

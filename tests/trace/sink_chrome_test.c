@@ -12,7 +12,7 @@ find(const collected *c, const char *name, const mrd_event *like)
     for (size_t i = 0; i < c->n; i++) {
         const mrd_event *ev = &c->v[i]->ev;
 
-        if (ev->kind == like->kind && ev->ts_ns == like->ts_ns && ev->dur_ns == like->dur_ns &&
+        if (ev->kind == like->kind && ev->ts.ns == like->ts.ns && ev->dur_ns == like->dur_ns &&
             strcmp(collect_str(c, ev->name), name) == 0)
             return ev;
     }
@@ -104,7 +104,7 @@ TEST(times_are_exact)
 
     for (size_t i = 0; i < MRD_COUNT(step); i++) {
         v[i] = p->v[2];
-        v[i].ts_ns = BASE_NS + step[i];
+        v[i].ts = (mrd_ev_ns){ BASE_NS + step[i] };
         v[i].dur_ns = step[i];
         v[i].flow_count = 0;
     }

@@ -81,7 +81,7 @@ write_events(fixture *f, uint32_t profile, const mrd_event *v, size_t n)
 {
     const mrd_sink_ops *ops = &mrd_sink_perfetto;
     mrd_sink_env env = {
-        .catalog = f->cat, .profile = profile, .first_ns = 1, .last_ns = 0, .options = &f->options
+        .catalog = f->cat, .profile = profile, .first = { 1 }, .last = { 0 }, .options = &f->options
     };
     void *state = calloc(1, ops->state_size);
     mrd_err err, closed;
@@ -108,8 +108,8 @@ span_compare(const void *a, const void *b)
 {
     const mrd_event *x = a, *y = b;
 
-    if (x->ts_ns != y->ts_ns)
-        return x->ts_ns < y->ts_ns ? -1 : 1;
+    if (x->ts.ns != y->ts.ns)
+        return mrd_ev_before(x->ts, y->ts) ? -1 : 1;
     if (x->dur_ns != y->dur_ns)
         return x->dur_ns < y->dur_ns ? -1 : 1;
     return x->id < y->id ? -1 : x->id > y->id;
@@ -130,7 +130,7 @@ random_spans(fixture *f, mrd_event *v, size_t n, uint64_t seed, int64_t origin)
 
         snprintf(name, sizeof(name), "op %u", (unsigned) (r >> 8) % 300);
         v[i] = (mrd_event){ .kind = MRD_SPAN,
-                            .ts_ns = origin + (int64_t) (r >> 20) % ((int64_t) n * 3),
+                            .ts = { origin + (int64_t) (r >> 20) % ((int64_t) n * 3) },
                             .dur_ns = (int64_t) (r >> 40) % 60,
                             .name = mrd_catalog_intern(f->cat, name),
                             .category = r % 2 ? mrd_catalog_intern(f->cat, "cat") : 0,
@@ -152,9 +152,9 @@ check_spans(fixture *f, const pf_walk *w, const mrd_event *v, size_t n, int64_t 
     REQUIRE(w->n_slices == n);
     for (size_t i = 0; i < n; i++) {
         want[i] = v[i];
-        want[i].ts_ns += shift;
+        want[i].ts.ns += shift;
         want[i].id = v[i].name;
-        got[i] = (mrd_event){ .ts_ns = w->slices[i].ts, .dur_ns = w->slices[i].dur };
+        got[i] = (mrd_event){ .ts = { w->slices[i].ts }, .dur_ns = w->slices[i].dur };
         got[i].id = mrd_strtab_find(mrd_catalog_strings(f->cat), mrd_str_of(w->slices[i].name));
     }
     qsort(want, n, sizeof(*want), span_compare);
@@ -275,7 +275,7 @@ TEST(rows_are_grouped_and_ordered)
     v[n++].ivalue = INT64_C(9007199254740993);
     v[n - 1].kind = v[n - 2].kind = MRD_COUNTER;
     for (size_t i = 0; i < n; i++)
-        v[i].ts_ns = EPOCH;
+        v[i].ts = (mrd_ev_ns){ EPOCH };
     CHECK_ERR("write", write_events(&f, 0, v, n), MRD_OK);
     w = pf_walk_new(&f.out);
     CHECK(rank_of(w, "i-a / pid 020 (rank 0)") < rank_of(w, "i-a / pid 010 (rank 1)"));
@@ -310,7 +310,7 @@ TEST(overlapping_spans_go_to_more_rows)
     t = track(&f, process(&f, "i-a", 1, MRD_NONE), MRD_SRC_FRAMEWORK, MRD_NONE, 5, "worker");
     for (int i = 0; i < 3; i++)
         v[i] = (mrd_event){ .kind = MRD_SPAN,
-                            .ts_ns = EPOCH + i,
+                            .ts = { EPOCH + i },
                             .dur_ns = 10,
                             .track = t,
                             .name = mrd_catalog_intern(f.cat, "async") };
@@ -337,7 +337,7 @@ TEST(spans_deeper_than_the_reader_takes_go_to_another_row)
     t = track(&f, process(&f, "i-a", 1, MRD_NONE), MRD_SRC_FRAMEWORK, MRD_NONE, 5, "deep");
     for (int i = 0; i < N; i++)
         v[i] = (mrd_event){ .kind = MRD_SPAN,
-                            .ts_ns = EPOCH + i,
+                            .ts = { EPOCH + i },
                             .dur_ns = 100000 - 2 * i,
                             .track = t,
                             .name = mrd_catalog_intern(f.cat, "recursion") };
@@ -355,7 +355,7 @@ TEST(arguments_keep_their_types)
     fixture f;
     mrd_arg args[8];
     mrd_event ev = {
-        .kind = MRD_SPAN, .ts_ns = EPOCH, .dur_ns = 1, .id = 1000, .arg_count = 7, .args = args
+        .kind = MRD_SPAN, .ts = { EPOCH }, .dur_ns = 1, .id = 1000, .arg_count = 7, .args = args
     };
     pf_walk *w;
 
@@ -385,7 +385,7 @@ TEST(packets_stay_small_and_what_is_cut_is_counted)
     enum { ARGS = 20, LEN = 300000 };
     fixture f;
     mrd_arg args[ARGS];
-    mrd_event ev = { .kind = MRD_INSTANT, .ts_ns = EPOCH, .arg_count = ARGS, .args = args };
+    mrd_event ev = { .kind = MRD_INSTANT, .ts = { EPOCH }, .arg_count = ARGS, .args = args };
     char *text = malloc(LEN);
     pf_walk *w;
 
@@ -421,12 +421,12 @@ TEST(losses_open_spans_and_lone_ends_are_visible)
         mrd_event v[] = {
             { .kind = MRD_LOSS, .dur_ns = 100, .ivalue = 12 },
             { .kind = MRD_SPAN, .dur_ns = MRD_DUR_UNFINISHED },
-            { .kind = MRD_LOSS, .ts_ns = 50, .dur_ns = 100, .ivalue = 30 },
-            { .kind = MRD_SPAN, .ts_ns = 60, .flags = MRD_EV_NO_START },
+            { .kind = MRD_LOSS, .ts = { 50 }, .dur_ns = 100, .ivalue = 30 },
+            { .kind = MRD_SPAN, .ts = { 60 }, .flags = MRD_EV_NO_START },
         };
 
         for (size_t i = 0; i < MRD_COUNT(v); i++) {
-            v[i].ts_ns += EPOCH;
+            v[i].ts.ns += EPOCH;
             v[i].track = t;
             v[i].name = mrd_catalog_intern(f.cat, v[i].kind == MRD_LOSS ? "ring full" : "exec");
         }
@@ -487,7 +487,7 @@ check_arrows(const char *row, const char *dirs, const int *want, bool show)
                                   : c == 't' ? MRD_FLOW_STEP
                                              : MRD_FLOW_END };
         v[i] = (mrd_event){ .kind = MRD_SPAN,
-                            .ts_ns = EPOCH + (int64_t) i * 10,
+                            .ts = { EPOCH + (int64_t) i * 10 },
                             .dur_ns = dirs[i] & 0x20 ? 100 - (int64_t) i : 5,
                             .track = track(&f, process(&f, "i-a", 1, MRD_NONE), MRD_SRC_RUNTIME,
                                            (int64_t) i, 5, ""),
@@ -548,7 +548,7 @@ TEST(clock_bounds_are_rows_and_attributes)
 {
     fixture f;
     mrd_clock_info clock = { .estimate_ns = -4, .bound_ns = 812, .noise_ns = -1, .epochs = 1 };
-    mrd_event ev = { .kind = MRD_SPAN, .ts_ns = EPOCH, .dur_ns = 10 };
+    mrd_event ev = { .kind = MRD_SPAN, .ts = { EPOCH }, .dur_ns = 10 };
     pf_walk *w;
 
     setup(&f);
@@ -607,8 +607,8 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
     for (uint32_t i = 0; i < 4 * N; i++) {
         bool put = n == 0 || (n < N && test_rand(&seed) % (i < 2 * N ? 3 : 5) < 2);
         /* few times, so that many are equal; the numbers go over 2^32 */
-        mrd_pf_end new = { (int64_t) (test_rand(&seed) % 50), i, i - 1200 }, got;
-        bool replace = !put && new.at_ns % 3 == 0;
+        mrd_pf_end new = { { (int64_t) (test_rand(&seed) % 50) }, i, i - 1200 }, got;
+        bool replace = !put && new.at.ns % 3 == 0;
         size_t least = 0;
         uint32_t place;
 
@@ -618,16 +618,16 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
             continue;
         }
         for (size_t k = 1; k < n; k++) {
-            if (open[k].at_ns < open[least].at_ns ||
-                (open[k].at_ns == open[least].at_ns &&
+            if (mrd_ev_before(open[k].at, open[least].at) ||
+                (open[k].at.ns == open[least].at.ns &&
                  (int32_t) (open[k].order - open[least].order) > 0))
                 least = k;
         }
-        CHECK(!mrd_pf_ends_due(&ends, open[least].at_ns - 1));
-        REQUIRE(mrd_pf_ends_due(&ends, open[least].at_ns));
-        got = replace ? mrd_pf_ends_replace(&ends, new.at_ns, new.order, &place)
+        CHECK(!mrd_pf_ends_due(&ends, mrd_ev_sub(open[least].at, 1)));
+        REQUIRE(mrd_pf_ends_due(&ends, open[least].at));
+        got = replace ? mrd_pf_ends_replace(&ends, new.at, new.order, &place)
                       : mrd_pf_ends_take(&ends);
-        CHECK_INT(got.at_ns, open[least].at_ns);
+        CHECK_INT(got.at.ns, open[least].at.ns);
         CHECK_INT(got.row, open[least].row);
         CHECK_INT(got.order, open[least].order);
         if (replace) {

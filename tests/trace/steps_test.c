@@ -94,7 +94,7 @@ static void
 count(world *w)
 {
     mrd_sink_options options = test_sink_options();
-    mrd_sink_env env = { .catalog = w->p->cat, .first_ns = 1, .options = &options };
+    mrd_sink_env env = { .catalog = w->p->cat, .first = { 1 }, .options = &options };
 
     for (size_t i = 0; i < w->n; i++) /* the catalog is complete before */
         (void) mrd_catalog_intern(w->p->cat, w->spans[i].name);
@@ -103,7 +103,7 @@ count(world *w)
     for (size_t i = 0; i < w->n; i++) {
         const span *s = &w->spans[i];
         mrd_event ev = { .kind = MRD_SPAN,
-                         .ts_ns = BASE_NS + s->at,
+                         .ts = { BASE_NS + s->at },
                          .dur_ns = s->dur,
                          .name = mrd_catalog_intern(w->p->cat, s->name),
                          .track = track_of(w, s->process,
@@ -447,7 +447,7 @@ TEST(a_collective_waits_for_its_last)
 {
     world *w = world_new();
     mrd_sink_options options = test_sink_options();
-    mrd_sink_env env = { .catalog = w->p->cat, .first_ns = 1, .options = &options };
+    mrd_sink_env env = { .catalog = w->p->cat, .first = { 1 }, .options = &options };
     mrd_arg args[2] = {
         { .key = mrd_catalog_intern(w->p->cat, "gid"), .type = MRD_ARG_INT, .v.i = 1 },
         { .key = mrd_catalog_intern(w->p->cat, "op_id"), .type = MRD_ARG_INT, .v.i = 1 }
@@ -455,11 +455,11 @@ TEST(a_collective_waits_for_its_last)
     mrd_sid step = mrd_catalog_intern(w->p->cat, "step"),
             name = mrd_catalog_intern(w->p->cat, "cc_running");
     const mrd_event events[] = {
-        { .ts_ns = 10, .dur_ns = 990, .name = step, .track = w->host[0] },
-        { .ts_ns = 20, .dur_ns = 980, .name = step, .track = w->host[1] },
-        { .ts_ns = 100, .dur_ns = 300, .name = name, .track = w->device[0], .args = args },
-        { .ts_ns = 250, .dur_ns = 170, .name = name, .track = w->device[1], .args = args },
-        { .ts_ns = 1200, .dur_ns = 10, .name = step, .track = w->host[0] },
+        { .ts = { 10 }, .dur_ns = 990, .name = step, .track = w->host[0] },
+        { .ts = { 20 }, .dur_ns = 980, .name = step, .track = w->host[1] },
+        { .ts = { 100 }, .dur_ns = 300, .name = name, .track = w->device[0], .args = args },
+        { .ts = { 250 }, .dur_ns = 170, .name = name, .track = w->device[1], .args = args },
+        { .ts = { 1200 }, .dur_ns = 10, .name = step, .track = w->host[0] },
     };
     const mrd_steps_row *own = NULL, *waiting = NULL;
     uint64_t ns;
@@ -469,7 +469,7 @@ TEST(a_collective_waits_for_its_last)
         mrd_event ev = events[i];
 
         ev.kind = MRD_SPAN;
-        ev.ts_ns += BASE_NS;
+        ev.ts.ns += BASE_NS;
         ev.arg_count = ev.args != NULL ? 2 : 0;
         CHECK_ERR("add", mrd_steps_add(w->steps, &ev), MRD_OK);
     }

@@ -19,7 +19,7 @@ make_events(mrd_event *v, size_t n, enum order order, uint64_t seed)
         int64_t step = order == REVERSED ? (int64_t) (n - i) : (int64_t) i;
 
         v[i] = (mrd_event){ .kind = kinds[r % 6],
-                            .ts_ns = 1000 + step * 10 + (int64_t) (r >> 8) % 3,
+                            .ts = { 1000 + step * 10 + (int64_t) (r >> 8) % 3 },
                             .id = i + 1,
                             .seq = i,
                             .track = (uint32_t) (r >> 12) % 3,
@@ -27,11 +27,11 @@ make_events(mrd_event *v, size_t n, enum order order, uint64_t seed)
                             .category = (uint32_t) (r >> 14) % 2,
                             .bound_ns = r % 5 == 0 ? 77 : 0 };
         if (order == SHUFFLED)
-            v[i].ts_ns = (int64_t) (r >> 20) % ((int64_t) n * 4) - (int64_t) n;
+            v[i].ts = (mrd_ev_ns){ (int64_t) (r >> 20) % ((int64_t) n * 4) - (int64_t) n };
         if (order == NESTED) /* a parent arrives after its children */
-            v[i].ts_ns -= i % 8 == 7 ? 75 : i % 64 == 63 ? 700 : 0;
+            v[i].ts.ns -= i % 8 == 7 ? 75 : i % 64 == 63 ? 700 : 0;
         if (order == RUNS)
-            v[i].ts_ns = (int64_t) (i % (n / 4)) * 10;
+            v[i].ts = (mrd_ev_ns){ (int64_t) (i % (n / 4)) * 10 };
         if (v[i].kind == MRD_SPAN)
             v[i].dur_ns = r % 97 == 0 ? MRD_DUR_UNFINISHED : (int64_t) (r >> 30) % 50;
         if (v[i].kind == MRD_LOSS || v[i].kind == MRD_COUNTER)
@@ -69,7 +69,7 @@ check_reads_back(const char *row, mrd_stream *s, mrd_event *v, size_t n)
     CHECK_ERR(row, mrd_stream_open(s, &in, &why), MRD_OK);
     REQUIRE(in != NULL);
     for (; in->next(in, &ev, &why) == MRD_MORE; i++) {
-        bool same = i < n && ev->seq == v[i].seq && ev->ts_ns == v[i].ts_ns &&
+        bool same = i < n && ev->seq == v[i].seq && ev->ts.ns == v[i].ts.ns &&
                     ev->dur_ns == v[i].dur_ns && ev->id == v[i].id && ev->kind == v[i].kind &&
                     ev->ivalue == v[i].ivalue && ev->bound_ns == v[i].bound_ns &&
                     ev->category == v[i].category && ev->track == v[i].track && test_args_match(ev);
@@ -148,17 +148,18 @@ TEST(range_leaves_out_zero_stamps_and_open_ends)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());
     mrd_stream *s = mrd_store_stream(store, 0, "range");
-    mrd_event zero = { .kind = MRD_INSTANT }, span = { .kind = MRD_SPAN, .ts_ns = 50, .dur_ns = 7 },
-              open = { .kind = MRD_SPAN, .ts_ns = 40, .dur_ns = MRD_DUR_UNFINISHED };
-    int64_t first = -1, last = -1;
+    mrd_event zero = { .kind = MRD_INSTANT },
+              span = { .kind = MRD_SPAN, .ts = { 50 }, .dur_ns = 7 },
+              open = { .kind = MRD_SPAN, .ts = { 40 }, .dur_ns = MRD_DUR_UNFINISHED };
+    mrd_ev_ns first = { -1 }, last = { -1 };
 
     mrd_stream_push(s, &zero);
     CHECK(!mrd_stream_range(s, &first, &last));
     mrd_stream_push(s, &span);
     mrd_stream_push(s, &open);
     CHECK(mrd_stream_range(s, &first, &last));
-    CHECK_INT(first, 40);
-    CHECK_INT(last, 57);
+    CHECK_INT(first.ns, 40);
+    CHECK_INT(last.ns, 57);
     mrd_store_free(store);
 }
 
@@ -169,7 +170,7 @@ TEST(a_moved_stream_keeps_its_order_and_moves_its_range)
     mrd_stream *s = mrd_store_stream(store, 0, "moved");
     mrd_event *v = calloc(N, sizeof(*v));
     const int64_t delta = 1711964646000000000;
-    int64_t first, last, moved_first, moved_last;
+    mrd_ev_ns first, last, moved_first, moved_last;
     mrd_why why = { 0 };
 
     make_events(v, N, SHUFFLED, 4711);
@@ -177,11 +178,11 @@ TEST(a_moved_stream_keeps_its_order_and_moves_its_range)
     CHECK(mrd_stream_range(s, &first, &last));
     mrd_stream_shift(s, delta);
     CHECK(mrd_stream_range(s, &moved_first, &moved_last));
-    CHECK_INT(moved_first, first + delta);
-    CHECK_INT(moved_last, last + delta);
+    CHECK_INT(moved_first.ns, first.ns + delta);
+    CHECK_INT(moved_last.ns, last.ns + delta);
     CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
     for (size_t i = 0; i < N; i++)
-        v[i].ts_ns += delta;
+        v[i].ts.ns += delta;
     check_reads_back("moved", s, v, N);
     free(v);
     mrd_store_free(store);
@@ -202,7 +203,7 @@ TEST(large_text_survives_the_file)
     text[len - 1] = 'y';
     for (int i = 0; i < 5; i++) {
         mrd_event e = {
-            .kind = MRD_INSTANT, .ts_ns = 10 - i, .name = 9, .arg_count = 1, .args = &arg
+            .kind = MRD_INSTANT, .ts = { 10 - i }, .name = 9, .arg_count = 1, .args = &arg
         };
 
         arg.len = (uint32_t) (i % 2 ? 1 : len) & 0xfffffff;
@@ -212,7 +213,7 @@ TEST(large_text_survives_the_file)
     REQUIRE(mrd_stream_open(s, &in, &why) == MRD_OK);
     for (int i = 0; i < 5; i++) {
         REQUIRE(in->next(in, &ev, &why) == MRD_MORE);
-        CHECK_INT(ev->ts_ns, 6 + i);
+        CHECK_INT(ev->ts.ns, 6 + i);
         CHECK_INT(ev->args->len, i % 2 ? 1 : len);
         CHECK(ev->args->v.text[0] == 'x' && (i % 2 || ev->args->v.text[len - 1] == 'y'));
     }
@@ -232,14 +233,14 @@ brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
     for (size_t i = 0; i < n; i++) { /* v is sorted: later starts, then inner ones, come later */
         if (v[i].track != flow->track)
             continue;
-        if (v[i].ts_ns == flow->ts_ns && (v[i].kind == MRD_SPAN || v[i].kind == MRD_INSTANT))
+        if (v[i].ts.ns == flow->ts.ns && (v[i].kind == MRD_SPAN || v[i].kind == MRD_INSTANT))
             exact = (int64_t) i, earlier = earlier || v[i].seq < flow->seq;
-        if (v[i].kind == MRD_SPAN && v[i].ts_ns >= flow->ts_ns && next < 0)
+        if (v[i].kind == MRD_SPAN && !mrd_ev_before(v[i].ts, flow->ts) && next < 0)
             next = (int64_t) i;
-        if (v[i].kind == MRD_SPAN && v[i].ts_ns < flow->ts_ns) {
-            if (mrd_event_end(&v[i]) > flow->ts_ns)
+        if (v[i].kind == MRD_SPAN && mrd_ev_before(v[i].ts, flow->ts)) {
+            if (mrd_ev_after(mrd_event_end(&v[i]), flow->ts))
                 inside = (int64_t) i;
-            if (mrd_event_end(&v[i]) == flow->ts_ns)
+            if (mrd_event_end(&v[i]).ns == flow->ts.ns)
                 touching = (int64_t) i;
         }
     }
@@ -267,7 +268,7 @@ check_flows(uint64_t seed, size_t n, size_t memory)
         v[i] = (mrd_event){ .kind = r % 3 == 0   ? MRD_FLOW
                                     : r % 7 == 0 ? MRD_INSTANT
                                                  : MRD_SPAN,
-                            .ts_ns = (int64_t) (r >> 10) % (int64_t) n,
+                            .ts = { (int64_t) (r >> 10) % (int64_t) n },
                             .track = (uint32_t) (r >> 40) % 4,
                             .name = 2,
                             .seq = i };
@@ -343,12 +344,12 @@ TEST(memory_of_the_binding_is_that_of_spans_that_run)
     FILE *f;
 
     for (uint64_t i = 0; i < N; i++) {
-        span.ts_ns = 2 * (int64_t) i;
+        span.ts = (mrd_ev_ns){ 2 * (int64_t) i };
         span.seq = 2 * i;
         REQUIRE(mrd_stream_push(s, &span) == MRD_OK);
         if (i % EACH != EACH - 1)
             continue;
-        flow.ts_ns = span.ts_ns + 1;
+        flow.ts = mrd_ev_add(span.ts, 1);
         flow.seq = 2 * i + 1;
         flow.id = i;
         REQUIRE(mrd_stream_push(s, &flow) == MRD_OK);
@@ -361,7 +362,7 @@ TEST(memory_of_the_binding_is_that_of_spans_that_run)
     REQUIRE(mrd_stream_open(s, &in, &why) == MRD_OK);
     while (in->next(in, &ev, &why) == MRD_MORE) {
         for (size_t i = 0; i < ev->flow_count; i++)
-            CHECK_INT(ev->flows[i].id, (uint64_t) ev->ts_ns / 2);
+            CHECK_INT(ev->flows[i].id, (uint64_t) ev->ts.ns / 2);
         bound += ev->flow_count;
     }
     CHECK_INT(bound, N / EACH);
@@ -374,8 +375,8 @@ TEST(more_flows_than_an_event_can_hold_come_back_alone)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());
     mrd_stream *s = mrd_store_stream(store, 0, "flood");
-    mrd_event span = { .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = 10, .name = 2 };
-    mrd_event flow = { .kind = MRD_FLOW, .ts_ns = 5, .flow_dir = MRD_FLOW_START };
+    mrd_event span = { .kind = MRD_SPAN, .ts = { 5 }, .dur_ns = 10, .name = 2 };
+    mrd_event flow = { .kind = MRD_FLOW, .ts = { 5 }, .flow_dir = MRD_FLOW_START };
     const mrd_event *ev;
     mrd_source *in;
     int alone = 0, bound = 0;
@@ -383,7 +384,7 @@ TEST(more_flows_than_an_event_can_hold_come_back_alone)
     mrd_stream_push(s, &span);
     for (uint64_t i = 0; i < 1000; i++) {
         flow.id = i + 1;
-        flow.ts_ns = i < 700 ? 5 : 7;
+        flow.ts = (mrd_ev_ns){ i < 700 ? 5 : 7 };
         mrd_stream_push(s, &flow);
     }
     CHECK_ERR("finish", mrd_stream_finish(s, NULL), MRD_OK);
@@ -411,7 +412,7 @@ TEST(a_full_disk_is_said)
     signal(SIGXFSZ, SIG_IGN);
     REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
     for (int i = 0; i < 200000 && err == MRD_OK; i++) {
-        ev.ts_ns = i;
+        ev.ts = (mrd_ev_ns){ i };
         err = mrd_stream_push(s, &ev);
     }
     CHECK_ERR("push", err, MRD_FULL);

@@ -40,7 +40,7 @@ static void
 add(fixture *f, mrd_track_id track, int64_t ts, int64_t dur)
 {
     mrd_event ev = {
-        .kind = MRD_SPAN, .track = track, .name = f->name, .ts_ns = ts, .dur_ns = dur
+        .kind = MRD_SPAN, .track = track, .name = f->name, .ts = { ts }, .dur_ns = dur
     };
 
     CHECK_ERR("add", mrd_summary_add(f->sum, &ev), MRD_OK);
@@ -112,7 +112,7 @@ TEST(two_physical_cores_are_one_execution)
         mrd_event ev = { .kind = MRD_SPAN,
                          .track = track[spans[i].pcore],
                          .name = name,
-                         .ts_ns = 100 * (int64_t) i + 1,
+                         .ts = { 100 * (int64_t) i + 1 },
                          .dur_ns = 10,
                          .args = &arg,
                          .arg_count = spans[i].exec_id >= 0 };
@@ -174,10 +174,10 @@ TEST(union_equals_brute_force)
             v[i] = (mrd_event){ .kind = MRD_SPAN,
                                 .track = i & 1 ? f.a : f.b,
                                 .name = f.name,
-                                .ts_ns = 1 + (int64_t) (test_rand(&seed) % SPAN),
+                                .ts = { 1 + (int64_t) (test_rand(&seed) % SPAN) },
                                 .dur_ns = (int64_t) (test_rand(&seed) % 60),
                                 .seq = i };
-            memset(covered + v[i].ts_ns, 1, (size_t) v[i].dur_ns);
+            memset(covered + v[i].ts.ns, 1, (size_t) v[i].dur_ns);
         }
         qsort(v, MRD_COUNT(v), sizeof(v[0]), test_compare);
         for (size_t i = 0; i < MRD_COUNT(v); i++)
@@ -284,7 +284,7 @@ calls_setup(call_fixture *f)
 static void
 call_add(call_fixture *f, mrd_track_id track, mrd_sid name, int64_t from, int64_t to)
 {
-    f->v[f->n] = (mrd_event){ .kind = MRD_SPAN, .track = track, .name = name, .ts_ns = from };
+    f->v[f->n] = (mrd_event){ .kind = MRD_SPAN, .track = track, .name = name, .ts = { from } };
     f->v[f->n].dur_ns = to - from;
     f->v[f->n].seq = f->n;
     f->n++;
@@ -429,7 +429,7 @@ check_row(const mrd_summary *sum, const mrd_summary_row *row, const mrd_event *v
         if (!(tracks >> v[i].track & 1))
             continue;
         events++;
-        memset(covered + v[i].ts_ns, 1, (size_t) v[i].dur_ns);
+        memset(covered + v[i].ts.ns, 1, (size_t) v[i].dur_ns);
         for (size_t k = 0; k < LEVEL_NAMES; k++) {
             count[k] += v[i].name == names[k];
             total[k] += v[i].name == names[k] ? (uint64_t) v[i].dur_ns : 0;
@@ -489,7 +489,7 @@ TEST(each_level_says_what_its_tracks_say)
         v[i] = (mrd_event){ .kind = MRD_SPAN,
                             .track = (mrd_track_id) (i % 7 == 0 ? 4 : i % 3),
                             .name = names[test_rand(&seed) % LEVEL_NAMES],
-                            .ts_ns = 1 + (int64_t) (test_rand(&seed) % LEVEL_SPAN),
+                            .ts = { 1 + (int64_t) (test_rand(&seed) % LEVEL_SPAN) },
                             .dur_ns = (int64_t) (test_rand(&seed) % 60),
                             .seq = i };
     qsort(v, LEVEL_EVENTS, sizeof(v[0]), test_compare);

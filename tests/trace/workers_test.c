@@ -137,7 +137,7 @@ TEST(names_and_categories)
         for (size_t i = 0; i < (size_t) (1 + first) * MRD_COUNT(rows); i++) {
             size_t k = i % MRD_COUNT(rows);
             mrd_event ev = { .kind = MRD_SPAN,
-                             .ts_ns = 5,
+                             .ts = { 5 },
                              .dur_ns = 7,
                              .name = name_of(&w, rows[k].name),
                              .category = name_of(&w, rows[k].category),
@@ -160,7 +160,7 @@ TEST(only_finished_spans_count)
 {
     world w = world_new();
     const mrd_event ok = {
-        .kind = MRD_SPAN, .ts_ns = 5, .name = name_of(&w, "x"), .track = w.p->device[0]
+        .kind = MRD_SPAN, .ts = { 5 }, .name = name_of(&w, "x"), .track = w.p->device[0]
     };
     mrd_work work;
 
@@ -172,7 +172,7 @@ TEST(only_finished_spans_count)
         ev.kind = i == 1 ? MRD_INSTANT : MRD_SPAN;
         ev.dur_ns = i == 2 ? MRD_DUR_UNFINISHED : i == 3 ? INT64_MAX - 5 : 7;
         ev.flags = i == 4 ? MRD_EV_NO_START : 0;
-        ev.ts_ns = i == 5 ? 0 : 5;
+        ev.ts = (mrd_ev_ns){ i == 5 ? 0 : 5 };
         if (i == 6) {
             ev.dur_ns = INT64_MAX - 6; /* ends just before the end of time */
             counts = true;
@@ -316,7 +316,7 @@ TEST(names_that_came_later_are_of_the_host)
     open_workers(&w, true);
     for (size_t i = 0; i < 400; i++) {
         char text[64];
-        mrd_event ev = { .kind = MRD_SPAN, .ts_ns = 5, .dur_ns = 10, .track = w.host };
+        mrd_event ev = { .kind = MRD_SPAN, .ts = { 5 }, .dur_ns = 10, .track = w.host };
         mrd_work work;
 
         snprintf(text, sizeof(text), "%s%zu", late[i % MRD_COUNT(late)], i);

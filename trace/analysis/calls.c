@@ -187,15 +187,15 @@ alone(mrd_calls *c, call_line *l, size_t i)
 }
 
 static bool
-is_over(const mrd_event *ev, int64_t now)
+is_over(const mrd_event *ev, mrd_ev_ns now)
 {
     int64_t end;
 
-    return !__builtin_add_overflow(mrd_event_end(ev), MRD_CALLS_SLACK, &end) && end < now;
+    return !__builtin_add_overflow(mrd_event_end(ev).ns, MRD_CALLS_SLACK, &end) && end < now.ns;
 }
 
 static mrd_err
-expire(mrd_calls *c, call_line *l, int64_t now)
+expire(mrd_calls *c, call_line *l, mrd_ev_ns now)
 {
     mrd_err err = MRD_OK;
 
@@ -244,7 +244,7 @@ pair(mrd_calls *c, const mrd_event *ev)
     mrd_err err = line_for(c, ev, &l);
     size_t other;
 
-    if (err != MRD_OK || (err = expire(c, l, ev->ts_ns)) != MRD_OK)
+    if (err != MRD_OK || (err = expire(c, l, ev->ts)) != MRD_OK)
         return err;
     if ((other = other_of(c, l, ev)) == SIZE_MAX)
         return wait_for_other(c, l, ev);

@@ -86,7 +86,7 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     if (now->number == 0 || now->op != what->op || now->size != what->size ||
         number == (uint32_t) (now->number & INT32_MAX))
         return false;
-    return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts_ns <= limit;
+    return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts.ns <= limit;
 }
 
 static void
@@ -105,14 +105,14 @@ tell(mrd_gather *g, const group_now *now)
 static mrd_err
 part_add(group_now *now, const mrd_event *ev, uint32_t core)
 {
-    int64_t end = mrd_event_end(ev);
+    mrd_ev_ns end = mrd_event_end(ev);
 
     if (!MRD_VEC_ROOM(now->parts, now->n, now->cap, 1))
         return MRD_NOMEM;
     now->parts[now->n++] = (mrd_gather_part){
-        .core = core, .bound_ns = ev->bound_ns, .begin = { ev->ts_ns }, .end = { end }
+        .core = core, .bound_ns = ev->bound_ns, .begin = ev->ts, .end = { end.ns }
     };
-    now->first_end = (mrd_ev_ns){ end < now->first_end.ns ? end : now->first_end.ns };
+    now->first_end = mrd_ev_before(end, now->first_end) ? end : now->first_end;
     return MRD_OK;
 }
 

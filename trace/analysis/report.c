@@ -129,7 +129,7 @@ note_launches(mrd_report *r, const mrd_event *ev)
 {
     for (unsigned i = 0; i < ev->flow_count; i++) {
         if (ev->flows[i].dir == MRD_FLOW_START)
-            *launch_place(r, ev->flows[i].id) = (launch){ ev->flows[i].id, { ev->ts_ns } };
+            *launch_place(r, ev->flows[i].id) = (launch){ ev->flows[i].id, ev->ts };
     }
 }
 
@@ -450,7 +450,7 @@ add_step(mrd_report *r, const mrd_event *ev)
     pace->max_ns = ev->dur_ns > pace->max_ns ? ev->dur_ns : pace->max_ns;
     if ((slow = KEEP_LONGEST(r->steps, r->n_steps, MRD_REPORT_STEPS, ev->dur_ns)) != NULL)
         *slow = (mrd_report_step){
-            .process = process, .name = ev->name, .start = { ev->ts_ns }, .dur_ns = ev->dur_ns
+            .process = process, .name = ev->name, .start = ev->ts, .dur_ns = ev->dur_ns
         };
     return mrd_hist_add(&pace->hist, (uint64_t) ev->dur_ns);
 }
@@ -486,7 +486,7 @@ add_open(mrd_report *r, const mrd_event *ev)
 
     r->totals.open++;
     if (r->n_open < MRD_REPORT_OPEN)
-        r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, { ev->ts_ns } };
+        r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, ev->ts };
 }
 
 /* What is no finished span. */
@@ -507,14 +507,14 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 {
     mrd_work_kind kind;
     mrd_work work;
-    int64_t end;
+    mrd_ev_ns end;
 
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
-    if (!r->any || ev->ts_ns < r->totals.first.ns)
-        r->totals.first = (mrd_ev_ns){ ev->ts_ns };
-    if ((end = mrd_event_end(ev)) > r->totals.last.ns || !r->any)
-        r->totals.last = (mrd_ev_ns){ end };
+    if (!r->any || mrd_ev_before(ev->ts, r->totals.first))
+        r->totals.first = ev->ts;
+    if (mrd_ev_after((end = mrd_event_end(ev)), r->totals.last) || !r->any)
+        r->totals.last = end;
     r->any = true;
     note_launches(r, ev);
     if (kind == MRD_WORK_WORKER)
@@ -635,7 +635,7 @@ mrd_report_finish(mrd_report *r)
 
         if (!w->time.any)
             continue;
-        mrd_worker_time_advance(&w->time, w->time.device_end.ns);
+        mrd_worker_time_advance(&w->time, w->time.device_end);
         w->pub.first = w->time.first;
         w->pub.last = w->time.device_end;
         memcpy(w->pub.part_ns, w->time.part_ns, sizeof(w->pub.part_ns));

@@ -186,17 +186,19 @@ put_by_call(mrd_steps_row *row, uint64_t ns)
 /* The step of this process that an instant is in, NO_STEP for none. Instants of finished
  * collectives may lie in the step before. */
 static int64_t
-step_of(const process_state *p, int64_t at)
+step_of(const process_state *p, mrd_ev_ns at)
 {
     if (p->step == NO_STEP)
         return NO_STEP;
-    if (at >= p->begin.ns)
-        return at < p->end.ns ? p->step : NO_STEP;
-    return p->step > 0 && at >= p->before_begin.ns && at < p->before_end.ns ? p->step - 1 : NO_STEP;
+    if (!mrd_ev_before(at, p->begin))
+        return mrd_ev_before(at, p->end) ? p->step : NO_STEP;
+    return p->step > 0 && !mrd_ev_before(at, p->before_begin) && mrd_ev_before(at, p->before_end)
+               ? p->step - 1
+               : NO_STEP;
 }
 
 static mrd_err
-operation(mrd_steps *s, mrd_steps_row like, mrd_proc_id process, int64_t at, uint64_t ns)
+operation(mrd_steps *s, mrd_steps_row like, mrd_proc_id process, mrd_ev_ns at, uint64_t ns)
 {
     int64_t step = s->totals.by_call ? NO_STEP : step_of(&s->processes[process], at);
     mrd_steps_row *row;
@@ -232,12 +234,11 @@ collective_done(void *self, const mrd_gathered *c)
                             : p->end; /* clocks may put ends before the last begin */
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE, .name = c->name, .size = c->size };
         mrd_err err =
-            operation(s, like, process, p->begin.ns, (uint64_t) p->end.ns - (uint64_t) met.ns);
+            operation(s, like, process, p->begin, (uint64_t) p->end.ns - (uint64_t) met.ns);
 
         like.kind = MRD_OP_WAITING;
         if (err == MRD_OK && c->n > 1)
-            err = operation(s, like, process, p->begin.ns,
-                            (uint64_t) met.ns - (uint64_t) p->begin.ns);
+            err = operation(s, like, process, p->begin, (uint64_t) met.ns - (uint64_t) p->begin.ns);
         s->err = s->err != MRD_OK ? s->err : err;
     }
 }
@@ -301,7 +302,7 @@ step_over(mrd_steps *s, process_state *p)
 
         if (!w->time.any || mrd_ev_after(w->time.first, p->begin))
             continue; /* nothing is known of the begin of the step */
-        mrd_worker_time_read(&w->time, p->end.ns, parts);
+        mrd_worker_time_read(&w->time, p->end, parts);
         for (unsigned k = 0; k < MRD_REPORT_PARTS && err == MRD_OK; k++)
             err = part_add(s, (mrd_report_part) k, block, parts[k] - w->at_begin[k]);
     }
@@ -309,11 +310,11 @@ step_over(mrd_steps *s, process_state *p)
 }
 
 static mrd_err
-steps_over(mrd_steps *s, int64_t now)
+steps_over(mrd_steps *s, mrd_ev_ns now)
 {
     mrd_err err = MRD_OK;
 
-    while (err == MRD_OK && s->n_ends > 0 && s->ends[0].end.ns <= now) {
+    while (err == MRD_OK && s->n_ends > 0 && !mrd_ev_after(s->ends[0].end, now)) {
         mrd_proc_id process = s->ends[0].process;
 
         s->ends[0] = s->ends[--s->n_ends];
@@ -357,8 +358,8 @@ step_add(mrd_steps *s, mrd_proc_id process, const mrd_event *ev)
     p->pub->process = process;
     p->before_begin = p->begin;
     p->before_end = p->end;
-    p->begin = (mrd_ev_ns){ ev->ts_ns };
-    p->end = (mrd_ev_ns){ mrd_event_end(ev) };
+    p->begin = ev->ts;
+    p->end = mrd_event_end(ev);
     p->open = true;
     p->step++;
     if ((uint64_t) p->step / s->totals.width == MRD_STEPS_BLOCKS)
@@ -366,7 +367,7 @@ step_add(mrd_steps *s, mrd_proc_id process, const mrd_event *ev)
     for (uint32_t i = 0; i < p->n_workers; i++) {
         worker_state *w = &s->workers[p->first_worker + i];
 
-        mrd_worker_time_read(&w->time, p->begin.ns, w->at_begin);
+        mrd_worker_time_read(&w->time, p->begin, w->at_begin);
     }
     heap_push(s, (step_end){ .end = p->end, .process = process });
     return MRD_OK;
@@ -394,7 +395,7 @@ worker_add(mrd_steps *s, const mrd_work *work, const mrd_event *ev)
                 : work->on == MRD_ON_HOST    ? MRD_OP_RUNTIME
                 : work->on == MRD_ON_BARRIER ? MRD_OP_WAITING
                                              : MRD_OP_COLLECTIVE;
-    return operation(s, like, work->process, ev->ts_ns, (uint64_t) ev->dur_ns);
+    return operation(s, like, work->process, ev->ts, (uint64_t) ev->dur_ns);
 }
 
 static void
@@ -417,7 +418,7 @@ mrd_steps_add(mrd_steps *s, const mrd_event *ev)
 
     if (!mrd_workers_knows(s->who, ev->track))
         return MRD_STATE;
-    if ((err = steps_over(s, ev->ts_ns)) != MRD_OK)
+    if ((err = steps_over(s, ev->ts)) != MRD_OK)
         return err;
     if (ev->kind == MRD_LOSS)
         loss_add(s, ev);
@@ -428,7 +429,7 @@ mrd_steps_add(mrd_steps *s, const mrd_event *ev)
         return step_add(s, work.process, ev);
     case MRD_WORK_LOADING:
     case MRD_WORK_HOST:
-        return operation(s, like, work.process, ev->ts_ns, (uint64_t) ev->dur_ns);
+        return operation(s, like, work.process, ev->ts, (uint64_t) ev->dur_ns);
     case MRD_WORK_NONE:
     case MRD_WORK_BESIDE:
         break;
@@ -575,7 +576,7 @@ mrd_steps_finish(mrd_steps *s)
     mrd_err err;
 
     mrd_gather_finish(s->gather);
-    if ((err = s->err) != MRD_OK || (err = steps_over(s, INT64_MAX)) != MRD_OK ||
+    if ((err = s->err) != MRD_OK || (err = steps_over(s, (mrd_ev_ns){ INT64_MAX })) != MRD_OK ||
         (err = sort_rows(s)) != MRD_OK)
         return err;
     if ((s->paced = calloc(s->n_processes + 1, sizeof(*s->paced))) == NULL)

@@ -227,15 +227,15 @@ mrd_summary_free(mrd_summary *s)
 
 /* Starts never decrease, so one open interval is enough. */
 static void
-union_add(mrd_union *u, int64_t start, int64_t end)
+union_add(mrd_union *u, mrd_ev_ns start, mrd_ev_ns end)
 {
-    if (!u->any || start > u->end.ns) {
-        u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) start);
-        u->end = (mrd_ev_ns){ end };
+    if (!u->any || mrd_ev_after(start, u->end)) {
+        u->ns = mrd_sat_count(u->ns, (uint64_t) end.ns - (uint64_t) start.ns);
+        u->end = end;
         u->any = true;
-    } else if (end > u->end.ns) {
-        u->ns = mrd_sat_count(u->ns, (uint64_t) end - (uint64_t) u->end.ns);
-        u->end = (mrd_ev_ns){ end };
+    } else if (mrd_ev_after(end, u->end)) {
+        u->ns = mrd_sat_count(u->ns, (uint64_t) end.ns - (uint64_t) u->end.ns);
+        u->end = end;
     }
 }
 
@@ -256,17 +256,17 @@ is_collective(const mrd_summary *s, const mrd_event *ev)
 }
 
 static void
-add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, int64_t end)
+add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end)
 {
-    row->first = (mrd_ev_ns){ ev->ts_ns < row->first.ns ? ev->ts_ns : row->first.ns };
-    row->last = (mrd_ev_ns){ end > row->last.ns ? end : row->last.ns };
+    row->first = mrd_ev_min(ev->ts, row->first);
+    row->last = mrd_ev_max(end, row->last);
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0)
         return;
-    union_add(&row->busy, ev->ts_ns, end);
+    union_add(&row->busy, ev->ts, end);
     if (s->tracks[ev->track].device)
-        union_add(&row->device, ev->ts_ns, end);
+        union_add(&row->device, ev->ts, end);
     if (is_collective(s, ev))
-        union_add(&row->collective, ev->ts_ns, end);
+        union_add(&row->collective, ev->ts, end);
 }
 
 static void
@@ -292,7 +292,7 @@ add_execution(mrd_summary *s, uint32_t core, const mrd_event *ev)
 }
 
 static void
-add_row(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, int64_t end, bool timed)
+add_row(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end, bool timed)
 {
     row->events++;
     if (ev->kind == MRD_LOSS && ev->ivalue > 0)
@@ -326,7 +326,7 @@ add_sample(mrd_summary *s, const mrd_event *ev)
 }
 
 static mrd_err
-add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
+add_loss(mrd_summary *s, const mrd_event *ev, mrd_ev_ns end)
 {
     mrd_summary_loss *l = NULL;
 
@@ -341,13 +341,13 @@ add_loss(mrd_summary *s, const mrd_event *ev, int64_t end)
             return MRD_NOMEM;
         l = &s->losses[s->n_losses++];
         *l = (mrd_summary_loss){
-            .track = ev->track, .cause = ev->name, .first = { ev->ts_ns }, .last = { end }
+            .track = ev->track, .cause = ev->name, .first = ev->ts, .last = end
         };
     }
     l->records++;
     l->lost = mrd_sat_count(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
-    l->last = (mrd_ev_ns){ end > l->last.ns ? end : l->last.ns };
-    l->gaps_ns = mrd_sat_count(l->gaps_ns, (uint64_t) end - (uint64_t) ev->ts_ns);
+    l->last = mrd_ev_max(end, l->last);
+    l->gaps_ns = mrd_sat_count(l->gaps_ns, (uint64_t) end.ns - (uint64_t) ev->ts.ns);
     return MRD_OK;
 }
 
@@ -355,20 +355,20 @@ mrd_err
 mrd_summary_add(mrd_summary *s, const mrd_event *ev)
 {
     mrd_summary_totals *t = &s->totals;
-    bool timed = !(ev->ts_ns == 0 && s->zero_is_no_time);
-    int64_t end = ev->ts_ns;
+    bool timed = !(ev->ts.ns == 0 && s->zero_is_no_time);
+    mrd_ev_ns end = ev->ts;
     const sum_track *track;
 
     if (ev->track >= s->n_tracks || !s->tracks[ev->track].mine)
         return MRD_STATE; /* no track of this profile when the summary began */
     track = &s->tracks[ev->track];
-    if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
-        end = INT64_MAX;
+    if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
+        end = (mrd_ev_ns){ INT64_MAX };
     t->events++;
     t->zero_stamps += !timed;
     if (timed) {
-        t->first = (mrd_ev_ns){ ev->ts_ns < t->first.ns ? ev->ts_ns : t->first.ns };
-        t->last = (mrd_ev_ns){ end > t->last.ns ? end : t->last.ns };
+        t->first = mrd_ev_min(ev->ts, t->first);
+        t->last = mrd_ev_max(end, t->last);
     }
     add_execution(s, track->core, ev);
     add_row(s, &s->cores[track->core], ev, end, timed);

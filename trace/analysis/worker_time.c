@@ -41,27 +41,27 @@ part_of(unsigned on)
 
 /* No span begins inside [now, to), so only ends change what goes on. */
 void
-mrd_worker_time_advance(mrd_worker_time *t, int64_t to)
+mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
 {
-    while (t->now.ns < to) {
+    while (mrd_ev_before(t->now, to)) {
         bool inside = mrd_ev_before(t->now, t->device_end);
-        int64_t next = inside && t->device_end.ns < to ? t->device_end.ns : to;
+        mrd_ev_ns next = inside && mrd_ev_before(t->device_end, to) ? t->device_end : to;
         unsigned on = 0;
 
         for (unsigned k = 0; k < MRD_ONS; k++) {
             if (!mrd_ev_after(t->until[k], t->now))
                 continue;
             on |= 1u << k;
-            next = t->until[k].ns < next ? t->until[k].ns : next;
+            next = mrd_ev_min(t->until[k], next);
         }
         *(inside ? &t->part_ns[part_of(on)] : &t->pending[part_of(on)]) +=
-            (uint64_t) next - (uint64_t) t->now.ns;
+            (uint64_t) next.ns - (uint64_t) t->now.ns;
         if (part_of(on) == MRD_REPORT_UNRECORDED && (on & 1u << MRD_ON_PAUSED) != 0)
             *(inside ? &t->paused_ns : &t->pending_paused) +=
-                (uint64_t) next - (uint64_t) t->now.ns;
+                (uint64_t) next.ns - (uint64_t) t->now.ns;
         if (on == 1u << MRD_ON_LOADING)
-            t->loading_ns += (uint64_t) next - (uint64_t) t->now.ns;
-        t->now = (mrd_ev_ns){ next };
+            t->loading_ns += (uint64_t) next.ns - (uint64_t) t->now.ns;
+        t->now = next;
     }
 }
 
@@ -69,7 +69,7 @@ static void
 end_pause(mrd_worker_time *t, const mrd_event *ev, mrd_worker_pause *ret_pause)
 {
     ret_pause->start = t->device_end;
-    ret_pause->dur_ns = ev->ts_ns - t->device_end.ns;
+    ret_pause->dur_ns = mrd_ev_diff(ev->ts, t->device_end);
     ret_pause->before = t->device_last;
     memcpy(ret_pause->part_ns, t->pending, sizeof(t->pending));
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
@@ -85,23 +85,23 @@ bool
 mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_event *ev,
                     mrd_worker_pause *ret_pause)
 {
-    int64_t end = mrd_event_end(ev);
+    mrd_ev_ns end = mrd_event_end(ev);
     bool paused = false;
 
     if (t->any)
-        mrd_worker_time_advance(t, ev->ts_ns);
+        mrd_worker_time_advance(t, ev->ts);
     if (device && !t->any) {
         t->any = true;
-        t->now = t->device_end = t->first = (mrd_ev_ns){ ev->ts_ns };
-    } else if (device && ev->ts_ns >= t->device_end.ns) {
+        t->now = t->device_end = t->first = ev->ts;
+    } else if (device && !mrd_ev_before(ev->ts, t->device_end)) {
         end_pause(t, ev, ret_pause);
         paused = ret_pause->dur_ns > 0;
     }
-    t->until[on] = (mrd_ev_ns){ end > t->until[on].ns ? end : t->until[on].ns };
-    if (device && (uint64_t) end - (uint64_t) ev->ts_ns > t->span_ns)
-        t->span_ns = (uint64_t) end - (uint64_t) ev->ts_ns;
-    if (device && end >= t->device_end.ns) {
-        t->device_end = (mrd_ev_ns){ end };
+    t->until[on] = mrd_ev_after(end, t->until[on]) ? end : t->until[on];
+    if (device && (uint64_t) end.ns - (uint64_t) ev->ts.ns > t->span_ns)
+        t->span_ns = (uint64_t) end.ns - (uint64_t) ev->ts.ns;
+    if (device && !mrd_ev_before(end, t->device_end)) {
+        t->device_end = end;
         t->device_last = ev->name;
     }
     return paused;
@@ -110,11 +110,11 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
 static void
 go_on_until(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
 {
-    int64_t end = mrd_event_end(ev);
+    mrd_ev_ns end = mrd_event_end(ev);
 
     if (t->any)
-        mrd_worker_time_advance(t, ev->ts_ns);
-    t->until[on] = (mrd_ev_ns){ end > t->until[on].ns ? end : t->until[on].ns };
+        mrd_worker_time_advance(t, ev->ts);
+    t->until[on] = mrd_ev_after(end, t->until[on]) ? end : t->until[on];
 }
 
 void
@@ -130,7 +130,7 @@ mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
 }
 
 void
-mrd_worker_time_read(mrd_worker_time *t, int64_t at, uint64_t ret_part_ns[MRD_REPORT_PARTS])
+mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS])
 {
     if (t->any)
         mrd_worker_time_advance(t, at);

@@ -51,7 +51,7 @@ typedef struct {
 
 void mrd_worker_time_init(mrd_worker_time *t);
 /* Accounts up to `to`; instants before what is accounted change nothing. */
-void mrd_worker_time_advance(mrd_worker_time *t, int64_t to);
+void mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to);
 /* A time in which the device did nothing. */
 typedef struct {
     mrd_ev_ns start;
@@ -70,6 +70,6 @@ void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
  * on nothing is known but what comes nevertheless. */
 void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
 /* The account up to `at`, after the last device span too: for parts of a window. */
-void mrd_worker_time_read(mrd_worker_time *t, int64_t at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
+void mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 
 #endif

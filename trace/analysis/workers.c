@@ -280,8 +280,8 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     const track_state *track = &w->tracks[ev->track];
 
     if (ev->track >= w->n_tracks || !track->mine || ev->kind != MRD_SPAN || ev->dur_ns < 0 ||
-        (ev->flags & MRD_EV_NO_START) || (ev->ts_ns == 0 && w->zero_is_no_time) ||
-        mrd_event_end(ev) == INT64_MAX)
+        (ev->flags & MRD_EV_NO_START) || (ev->ts.ns == 0 && w->zero_is_no_time) ||
+        mrd_event_end(ev).ns == INT64_MAX)
         return MRD_WORK_NONE;
     ret->process = track->process;
     ret->worker = track->worker;

@@ -136,6 +136,6 @@ mrd_devprof_cc(mrd_args *args, mrd_strtab *strings, const mrd_event *ev, int exp
         put_bandwidths(args, strings, ev->dur_ns);
     snprintf(digits, sizeof(digits), "%" PRId64, trigger);
     if (trigger >= 0 && mrd_num_scaled(mrd_str_of(digits), exp10, &trigger_ns) == MRD_OK &&
-        trigger_ns <= ev->ts_ns)
-        put(args, strings, "cc_trigger_start_delay", ev->ts_ns - trigger_ns);
+        trigger_ns <= ev->ts.ns)
+        put(args, strings, "cc_trigger_start_delay", ev->ts.ns - trigger_ns);
 }

@@ -40,7 +40,7 @@ struct mrd_import {
     void *emit_self;
     /* Moves all events emitted so far for this profile by delta_ns: for formats whose epoch comes
      * behind the events. At most once per profile, after its last event. */
-    mrd_err (*shift)(mrd_import *self, uint32_t profile, int64_t delta_ns);
+    mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
     bool (*cancelled)(mrd_import *self); /* NULL: never. Asked about once per 4,096 events */
 };
 

@@ -49,8 +49,8 @@ typedef struct {
     mrd_json_row row;
     mrd_flow flows[MRD_ROW_FLOWS];
     devprof_scan scan;
-    int exp10;        /* the file's unit to ns */
-    int64_t first_ns; /* where rows without a time go */
+    int exp10;       /* the file's unit to ns */
+    mrd_ev_ns first; /* where rows without a time go */
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
@@ -412,16 +412,16 @@ register_capture(devprof *d)
                              .profile = d->profile,
                              .process = d->process,
                              .nc_idx = d->nc_idx,
-                             .first_ns = d->first_ns,
-                             .hw_first_ns = whole_ns(scan->hw_first, scan->has_hw_first),
-                             .hw_last_ns = whole_ns(scan->hw_last, scan->has_hw_last),
+                             .first = d->first,
+                             .hw_first = { whole_ns(scan->hw_first, scan->has_hw_first) },
+                             .hw_last = { whole_ns(scan->hw_last, scan->has_hw_last) },
                              .total_ns = total > 0 && total < 9.2e18L ? (int64_t) total : 0 };
 
     if (scan->own || scan->timed_rows == 0 || d->profile == 0)
         return;
-    c.last_ns = whole_ns(scan->all_last * scale, true);
-    if (c.last_ns == MRD_NONE || c.last_ns < c.first_ns)
-        c.last_ns = c.first_ns;
+    c.last = (mrd_ev_ns){ whole_ns(scan->all_last * scale, true) };
+    if (c.last.ns == MRD_NONE || mrd_ev_before(c.last, c.first))
+        c.last = c.first;
     mrd_catalog_add_capture(d->cat, &c);
 }
 
@@ -567,12 +567,12 @@ row_times(devprof *d, mrd_event *ev)
     bool open = ev->dur_ns < 0;
 
     if (!mrd_row_has(row, MRD_ROW_TIMESTAMP)) {
-        ev->ts_ns = d->first_ns;
+        ev->ts = d->first;
         ev->kind = MRD_INSTANT;
         ev->dur_ns = 0;
         return true;
     }
-    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_TIMESTAMP), d->exp10, &ev->ts_ns) != MRD_OK) {
+    if (mrd_num_scaled(mrd_row_text(row, MRD_ROW_TIMESTAMP), d->exp10, &ev->ts.ns) != MRD_OK) {
         mrd_import_drop(d->imp, row->offset, "a timestamp out of range");
         return false;
     }
@@ -756,8 +756,8 @@ read_input(devprof *d, mrd_why *why)
     mrd_str first = d->scan.first_text.p != NULL ? d->scan.first_text : d->scan.all_first_text;
     mrd_err err = mrd_json_reader_open(d->imp->in, &d->r, why);
 
-    if (first.p == NULL || mrd_num_scaled(first, d->exp10, &d->first_ns) != MRD_OK)
-        d->first_ns = 0;
+    if (first.p == NULL || mrd_num_scaled(first, d->exp10, &d->first.ns) != MRD_OK)
+        d->first = (mrd_ev_ns){ 0 };
     if (err == MRD_OK)
         err = each_member(d->r, mrd_in_name(d->imp->in), read_member, d, why);
     register_capture(d);

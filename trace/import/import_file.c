@@ -78,7 +78,7 @@ file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 }
 
 static mrd_err
-file_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
+file_shift(mrd_import *imp, uint32_t profile, mrd_dur_ns delta_ns)
 {
     file_reading *f = (file_reading *) imp->emit_self;
     mrd_stream *stream;

@@ -40,7 +40,8 @@ typedef struct {
     bool has_instance;
     uint64_t offset; /* of the report */
     uint64_t reports, timed;
-    int64_t now_ns, period_ns;
+    mrd_wall_ns now;
+    mrd_dur_ns period_ns;
     mrd_sid word_error, key_group, key_text;
     mrd_err err;
 } mon;
@@ -64,7 +65,7 @@ mon_put(mon *m, const mon_place *at, const char *key, mrd_str number)
         { "latency", "s", MRD_UNIT_NONE },         { "period", "s", MRD_UNIT_NONE },
         { "flops", "flop/s", MRD_UNIT_NONE },
     };
-    mrd_event ev = { .ts_ns = m->now_ns, .kind = MRD_COUNTER, .bound_ns = MRD_BOUND_UNKNOWN };
+    mrd_event ev = { .ts = { m->now.ns }, .kind = MRD_COUNTER, .bound_ns = MRD_BOUND_UNKNOWN };
     char name[2 * MON_NAME_MAX];
     mrd_track track;
 
@@ -107,7 +108,7 @@ mon_put(mon *m, const mon_place *at, const char *key, mrd_str number)
 static void
 mon_put_error(mon *m, const mon_place *at, const char *group, const char *text)
 {
-    mrd_event ev = { .ts_ns = m->now_ns,
+    mrd_event ev = { .ts = { m->now.ns },
                      .kind = MRD_INSTANT,
                      .name = m->word_error,
                      .bound_ns = MRD_BOUND_UNKNOWN };
@@ -302,7 +303,7 @@ mon_shortest(mrd_json *v, unsigned depth, double *shortest)
 
 /* Seconds, milli-, micro- or nanoseconds of the epoch: told apart by their size. */
 static bool
-mon_epoch(mrd_str number, int64_t *ret_ns)
+mon_epoch(mrd_str number, mrd_wall_ns *ret)
 {
     int64_t whole;
 
@@ -313,7 +314,7 @@ mon_epoch(mrd_str number, int64_t *ret_ns)
                           : whole >= 100000000000000  ? 3
                           : whole >= 100000000000     ? 6
                                                       : 9,
-                          ret_ns) == MRD_OK;
+                          &ret->ns) == MRD_OK;
 }
 
 static void
@@ -327,8 +328,7 @@ mon_time(mon *m, mrd_json *report)
     for (size_t i = 0; i < MRD_COUNT(keys); i++) {
         mrd_json *v = mrd_json_get(report, keys[i]);
 
-        if (v != NULL && mrd_json_text(v, scratch, &text) == MRD_OK &&
-            mon_epoch(text, &m->now_ns)) {
+        if (v != NULL && mrd_json_text(v, scratch, &text) == MRD_OK && mon_epoch(text, &m->now)) {
             m->timed++;
             return;
         }
@@ -336,7 +336,7 @@ mon_time(mon *m, mrd_json *report)
     mon_shortest(report, 0, &shortest);
     if (shortest > 0 && shortest < 1e6)
         m->period_ns = (int64_t) (shortest * 1e9);
-    m->now_ns += m->period_ns;
+    m->now = mrd_wall_add(m->now, m->period_ns);
 }
 
 static void

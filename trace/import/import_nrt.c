@@ -129,7 +129,7 @@ nrt_take_known(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_jr_type type,
     case NRT_WORKER_GID:
         return nrt_attribute(type, text, &rec->worker_gid);
     default:
-        return rec->has_ts = nrt_i64(type, text, &rec->ts);
+        return rec->has_ts = nrt_i64(type, text, &rec->ts.ns);
     }
 }
 
@@ -138,13 +138,13 @@ static void
 nrt_note_data(nrt_record *rec, nrt_field field, mrd_jr_type type, mrd_str text)
 {
     if (field == NRT_DATA_NC_TS)
-        rec->has_nc_ts = nrt_i64(type, text, &rec->nc_ts);
+        rec->has_nc_ts = nrt_i64(type, text, &rec->nc_ts.ns);
     else if (field == NRT_DATA_EXEC)
         rec->has_exec = nrt_u64(type, text, &rec->exec_id);
     else if (field == NRT_DATA_PCORE)
         (void) nrt_attribute(type, text, &rec->pcore_idx);
     else if (field == NRT_DATA_CPU_TS)
-        rec->has_cpu_ts = nrt_i64(type, text, &rec->cpu_ts);
+        rec->has_cpu_ts = nrt_i64(type, text, &rec->cpu_ts.ns);
 }
 
 mrd_err

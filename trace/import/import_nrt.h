@@ -54,10 +54,10 @@ typedef struct {
         flow_scope; /* keeps flow ids of different sources apart: an input's or session's number */
     uint32_t max_open; /* 0: NRT_MAX_OPEN */
     bool simulated;    /* marks the events MRD_EV_SIMULATED */
-    /* The first document is the first of the trace, which began at since_ns (host's clock): what
+    /* The first document is the first of the trace, which began at `since` (host's clock): what
      * is missing before its first event was lost. */
     bool whole;
-    int64_t since_ns;
+    mrd_wall_ns since;
     /* Gets each event as it is complete, not in order of time. An error ends the parse. */
     mrd_err (*emit)(void *self, const mrd_event *ev);
     void *self;
@@ -90,9 +90,9 @@ mrd_err mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why);
 mrd_err mrd_nrt_flush(mrd_nrt *nrt);
 /* Gaps in the numbers wait for what may fill them: found_by reports those found at or before that
  * time of the caller's clock, as last set by mrd_nrt_now. A flush reports all. */
-void mrd_nrt_now(mrd_nrt *nrt, int64_t now);
+void mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now);
 bool mrd_nrt_has_gaps(const mrd_nrt *nrt);
-mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, int64_t found_by);
+mrd_err mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by);
 /* The next document's numbers say nothing about what is missing before them. */
 void mrd_nrt_apart(mrd_nrt *nrt);
 /* Events may be missing that no number shows: what has begun may have ended. */
@@ -117,7 +117,7 @@ void mrd_nrt_in_flight(const mrd_nrt *nrt, mrd_err (*call)(void *self, const mrd
 void mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported);
 uint64_t mrd_nrt_oldest(const mrd_nrt *nrt);
 uint64_t mrd_nrt_oldest_gap(const mrd_nrt *nrt, uint64_t *ret_before);
-uint64_t mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns);
+uint64_t mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, mrd_wall_ns *ret_oldest);
 mrd_err mrd_nrt_flush_before(mrd_nrt *nrt, uint64_t mark);
 mrd_err mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);

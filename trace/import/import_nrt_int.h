@@ -18,7 +18,7 @@
 #define NRT_CORES    128u  /* logical cores whose last sync point is remembered */
 #define NRT_GAPS     64u   /* gaps in the numbers of a core that may still be filled */
 #define NRT_LINES    128u  /* tracks remembered; a power of two */
-#define NRT_DEVICE   0x80u /* mrd_event.flags while it is ours: ts_ns is the device's clock */
+#define NRT_DEVICE   0x80u /* mrd_event.flags while it is ours: ts is the device's clock */
 
 typedef enum { NRT_START, NRT_STOP, NRT_INSTANT, NRT_UNKNOWN } nrt_phase;
 
@@ -29,7 +29,9 @@ typedef struct nrt_record {
     bool hardware, has_ts, has_nc_ts, has_tracking, has_exec, has_cpu_ts, has_local, has_ignored;
     uint64_t id, local_id, tracking_id, exec_id;
     int64_t nc_idx, thread_id, worker_gid, pcore_idx;
-    int64_t ts, nc_ts, cpu_ts;
+    mrd_ev_ns ts;
+    mrd_nc_ns nc_ts;
+    mrd_wall_ns cpu_ts;
     const char *bad;  /* key of the first value of a wrong type or range */
     uint64_t ignored; /* where numbers go that mean nothing here */
 } nrt_record;         /* 128 bytes: it is made anew for every event */
@@ -48,9 +50,9 @@ typedef struct {
 /* Numbers [from, to) of a core that are missing, between events of these times. */
 typedef struct {
     uint64_t from, to;
-    int64_t first_ns, last_ns; /* host's clock; last_ns: once `closed` */
-    int64_t found_at;          /* mrd_nrt_now */
-    uint64_t mark, before;     /* of the document it was found in, and of the one before */
+    mrd_ev_ns first, last; /* host's clock; last: once `closed` */
+    mrd_local_ns found_at; /* mrd_nrt_now */
+    uint64_t mark, before; /* of the document it was found in, and of the one before */
     bool closed;
 } nrt_gap;
 
@@ -58,7 +60,7 @@ typedef struct {
 typedef struct {
     int64_t nc_idx;
     uint64_t from, to;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
 } nrt_reported;
 
 #define NRT_REPORTED 256u /* the newest are remembered */
@@ -66,13 +68,13 @@ typedef struct {
 /* The nc_local_id of a core, see nrt_ids.c. */
 typedef struct {
     bool known, has_ts, has_anew;
-    uint64_t next;     /* the number expected */
-    uint64_t anew;     /* expected if the numbering began anew */
-    int64_t newest_ns; /* time of the youngest event so far */
+    uint64_t next;    /* the number expected */
+    uint64_t anew;    /* expected if the numbering began anew */
+    mrd_ev_ns newest; /* time of the youngest event so far */
     uint64_t steps, jumps;
     size_t n_gaps;
-    bool any_open;  /* a gap may not be closed */
-    int64_t due_ns; /* no closed gap ended before it */
+    bool any_open; /* a gap may not be closed */
+    mrd_ev_ns due; /* no closed gap ended before it */
     nrt_gap gaps[NRT_GAPS];
 } nrt_ids;
 
@@ -100,8 +102,8 @@ struct mrd_nrt {
     size_t n_gaps;                   /* of all cores */
     nrt_reported told[NRT_REPORTED]; /* in a circle */
     size_t n_reported;
-    int64_t now;
-    int64_t doubt_ns; /* host's clock: events were missing then; what began before may have ended */
+    mrd_local_ns now;
+    mrd_ev_ns doubt; /* host's clock: events were missing then; what began before may have ended */
     uint64_t mark, mark_before; /* of the document read, and of the one before */
     uint64_t from;              /* the mark of what is to be held */
     uint32_t telling;           /* mrd_open.told of the starts that were told: + 1 */
@@ -140,7 +142,7 @@ const char *mrd_nrt_layout_event(mrd_nrt *nrt, nrt_record *rec, mrd_str text);
  */
 mrd_err mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time);
 /* What began at or before that time of the host may have ended in what is missing. */
-int64_t mrd_nrt_ids_doubt(const mrd_nrt *nrt);
+mrd_ev_ns mrd_nrt_ids_doubt(const mrd_nrt *nrt);
 
 /* ---- nrt_memory.c ---- */
 

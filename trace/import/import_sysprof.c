@@ -168,7 +168,7 @@ row_times(sysprof *s, mrd_event *ev)
                         MRD_STR_ARG(sid_text(s, mrd_row_sid(row, MRD_ROW_TIME_UNIT))));
         return false;
     }
-    if (!text_ns(mrd_row_text(row, MRD_ROW_TIMESTAMP), exp10, &ev->ts_ns)) {
+    if (!text_ns(mrd_row_text(row, MRD_ROW_TIMESTAMP), exp10, &ev->ts.ns)) {
         mrd_import_drop(s->imp, row->offset, "a row without a usable timestamp");
         return false;
     }

@@ -187,7 +187,7 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
             rec->tid = te_id_of(t, type, text);
         break;
     case TE_TS:
-        rec->has_ts = ok = te_time(type, text, &rec->ts);
+        rec->has_ts = ok = te_time(type, text, &rec->ts.ns);
         break;
     case TE_DUR:
         rec->has_dur = ok = te_time(type, text, &rec->dur);
@@ -358,7 +358,7 @@ te_read_object(te *t)
         } else if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT) {
             err = te_read_distributed(t);
         } else if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type) &&
-                   mrd_num_i64(text, &t->base_ns) == MRD_OK && mrd_time_sane(t->base_ns)) {
+                   mrd_num_i64(text, &t->base.ns) == MRD_OK && mrd_time_sane(t->base.ns)) {
             t->has_base = true;
         } else {
             err = te_read_fact(t, key, type, text);
@@ -396,9 +396,9 @@ te_finish(te *t, mrd_why *why)
     mrd_te_lines_finish(&t->lines, &t->facts);
     te_notes(t);
     /* At the end: one time of the epoch among them says that all of them are. */
-    if (err == MRD_OK && t->has_base && !t->seen_absolute && t->base_ns != 0 &&
+    if (err == MRD_OK && t->has_base && !t->seen_absolute && t->base.ns != 0 &&
         t->input->events > 0)
-        err = t->imp->shift(t->imp, 0, t->base_ns);
+        err = t->imp->shift(t->imp, 0, t->base.ns);
     return err;
 }
 

@@ -45,8 +45,8 @@ typedef struct {
     bool has_device;
     int64_t device;
     mrd_str plane;
-    uint64_t at;      /* offset of the plane in the input */
-    int64_t start_ns; /* of the profile, by the epoch; 0 not known */
+    uint64_t at;       /* offset of the plane in the input */
+    mrd_wall_ns start; /* of the profile, by the epoch; 0 not known */
     bool any, absolute;
 } xp;
 
@@ -194,7 +194,7 @@ take_stat(xp *x, mrd_bytes stat)
 typedef struct {
     mrd_track_id track;
     mrd_sid category;
-    int64_t start_ns;
+    mrd_ev_ns start;
 } xp_line;
 
 static mrd_err
@@ -237,7 +237,7 @@ take_event(xp *x, const xp_line *line, mrd_bytes event)
         snprintf(text, sizeof(text), "event %" PRIu64, id);
         ev.name = mrd_strtab_addz(x->strings, text);
     }
-    ev.ts_ns = line->start_ns + (int64_t) (offset_ps / 1000);
+    ev.ts = mrd_ev_add(line->start, (int64_t) (offset_ps / 1000));
     /* From rounded start to rounded end, so that neighbours that touch still do. */
     ev.dur_ns = (int64_t) ((offset_ps + dur_ps) / 1000) - (int64_t) (offset_ps / 1000);
     ev.args = mrd_args_view(x->args, &n);
@@ -285,11 +285,11 @@ take_line(xp *x, mrd_bytes bytes)
         if (f.number == 1 && f.wire == XP_VARINT)
             id = f.v;
         else if (f.number == 3 && f.wire == XP_VARINT)
-            line.start_ns = f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v; /* 2116 */
+            line.start = (mrd_ev_ns){ f.v > INT64_MAX / 2 ? 0 : (int64_t) f.v }; /* 2116 */
         else if ((f.number == 2 || f.number == 11) && f.wire == XP_BYTES && f.bytes.len > 0)
             name = text_of(f.bytes);
     }
-    x->absolute = x->absolute || line.start_ns > XP_EPOCH_FROM;
+    x->absolute = x->absolute || line.start.ns > XP_EPOCH_FROM;
     begin_line(x, &line, name, id);
     while (err == MRD_OK && take_field(&bytes, &f))
         if (f.number == 4 && f.wire == XP_BYTES)
@@ -312,7 +312,7 @@ take_start(xp *x, mrd_bytes stat)
             v = f.v;
     }
     if (mrd_str_is(mrd_strtab_get(x->strings, key), "profile_start_time") && v <= INT64_MAX)
-        x->start_ns = (int64_t) v;
+        x->start = (mrd_wall_ns){ (int64_t) v };
 }
 
 static mrd_err
@@ -447,8 +447,8 @@ xp_run(mrd_import *imp, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
     begin_process(&x);
     err = read_space(&x, why);
-    if (x.any && !x.absolute && x.start_ns > 0)
-        err = imp->shift(imp, 0, x.start_ns) == MRD_OK || err != MRD_OK ? err : MRD_NOMEM;
+    if (x.any && !x.absolute && x.start.ns > 0)
+        err = imp->shift(imp, 0, x.start.ns) == MRD_OK || err != MRD_OK ? err : MRD_NOMEM;
     else if (x.any && !x.absolute)
         mrd_catalog_note(imp->catalog,
                          "'%s' does not say when the profile began: it stays on its own time",

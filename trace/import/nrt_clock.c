@@ -67,7 +67,7 @@ mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
     c->ring[at] = *sync;
     (void) mrd_map_put(&c->by_exec, key, (uint32_t) (c->count & 0x7fffffff));
     c->count++;
-    nrt_clock_host(c, sync->cpu_ns);
+    nrt_clock_host(c, sync->cpu);
 }
 
 static uint64_t
@@ -77,15 +77,15 @@ clock_apart(int64_t a, int64_t b)
 }
 
 bool
-mrd_nrt_clock_is_device(const nrt_clock *c, int64_t timestamp_ns, int64_t nc_timestamp_ns)
+mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp)
 {
-    if (timestamp_ns == nc_timestamp_ns)
+    if (timestamp.ns == nc_timestamp.ns)
         return true;
     if (!c->has_host)
-        return !is_epoch(timestamp_ns);
+        return !is_epoch(timestamp.ns);
     /* A wall clock may be set by hours; a device that shows the time of the epoch is far off. */
-    return clock_apart(timestamp_ns, c->host_ns) >
-           (uint64_t) (is_epoch(timestamp_ns) && is_epoch(c->host_ns) ? NRT_SET_NS : NRT_FAR_NS);
+    return clock_apart(timestamp.ns, c->host.ns) >
+           (uint64_t) (is_epoch(timestamp.ns) && is_epoch(c->host.ns) ? NRT_SET_NS : NRT_FAR_NS);
 }
 
 /* Keeps the better of two candidates: the same physical core, then the smaller difference. */
@@ -103,8 +103,8 @@ clock_better(const nrt_sync *like, const nrt_sync *best, const nrt_sync *s)
     best_same = best->pcore_idx == like->pcore_idx;
     if (same != best_same)
         return same ? s : best;
-    return clock_apart(s->device_ns, like->device_ns) <
-                   clock_apart(best->device_ns, like->device_ns)
+    return clock_apart(s->device.ns, like->device.ns) <
+                   clock_apart(best->device.ns, like->device.ns)
                ? s
                : best;
 }
@@ -121,7 +121,7 @@ clock_of_exec(const nrt_clock *c, const nrt_sync *like)
 }
 
 nrt_mapped
-mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, bool exec_only, int64_t *ret_host_ns)
+mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, bool exec_only, mrd_wall_ns *ret_host)
 {
     const nrt_sync *best = like->has_exec ? clock_of_exec(c, like) : NULL;
     nrt_mapped how = NRT_MAP_EXEC;
@@ -136,9 +136,9 @@ mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, bool exec_only, int6
         for (uint64_t i = 0; i < n; i++)
             best = clock_better(like, best, &c->ring[i]);
     }
-    if (best == NULL || __builtin_sub_overflow(like->device_ns, best->device_ns, &diff) ||
-        __builtin_add_overflow(best->cpu_ns, diff, &host))
+    if (best == NULL || __builtin_sub_overflow(like->device.ns, best->device.ns, &diff) ||
+        __builtin_add_overflow(best->cpu.ns, diff, &host))
         return NRT_MAP_NONE;
-    *ret_host_ns = host;
+    *ret_host = (mrd_wall_ns){ host };
     return how;
 }

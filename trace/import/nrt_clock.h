@@ -14,6 +14,7 @@
 
 #include <stdbool.h>
 
+#include "base/clock.h"
 #include "base/map.h"
 
 #define NRT_SYNCS  4096u
@@ -24,15 +25,16 @@ typedef struct {
     int64_t nc_idx, pcore_idx; /* -1 unknown */
     uint64_t exec_id;
     bool has_exec;
-    int64_t device_ns, cpu_ns;
+    mrd_nc_ns device;
+    mrd_wall_ns cpu;
 } nrt_sync;
 
 typedef struct {
-    nrt_sync *ring;  /* NRT_SYNCS */
-    uint64_t count;  /* ever added */
-    uint64_t *prev;  /* of the same core and execution, as count + 1; 0 none */
-    mrd_map by_exec; /* (nc_idx, exec_id) -> low 32 bits of count of the last */
-    int64_t host_ns; /* last host time seen */
+    nrt_sync *ring;   /* NRT_SYNCS */
+    uint64_t count;   /* ever added */
+    uint64_t *prev;   /* of the same core and execution, as count + 1; 0 none */
+    mrd_map by_exec;  /* (nc_idx, exec_id) -> low 32 bits of count of the last */
+    mrd_wall_ns host; /* last host time seen */
     bool has_host;
 } nrt_clock;
 
@@ -40,21 +42,21 @@ mrd_err mrd_nrt_clock_init(nrt_clock *c); /* NOMEM */
 void mrd_nrt_clock_fini(nrt_clock *c);
 /* A time that is surely of the host: of software events and of sync points. */
 static inline void
-nrt_clock_host(nrt_clock *c, int64_t host_ns)
+nrt_clock_host(nrt_clock *c, mrd_wall_ns host)
 {
-    c->host_ns = host_ns;
+    c->host = host;
     c->has_host = true;
 }
 void mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync);
 /* True when timestamp_ns of a hardware event is the device's clock. */
-bool mrd_nrt_clock_is_device(const nrt_clock *c, int64_t timestamp_ns, int64_t nc_timestamp_ns);
+bool mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 
 typedef enum { NRT_MAP_NONE, NRT_MAP_NEAREST, NRT_MAP_EXEC } nrt_mapped;
 
 /* Host time of a device time: by a sync point of its execution, else by the nearest of its core;
- * NRT_MAP_NONE (and *ret_host_ns untouched) when the core has none. `like` gives core, execution
- * and device_ns. */
+ * NRT_MAP_NONE (and *ret_host untouched) when the core has none. `like` gives core, execution
+ * and device. */
 nrt_mapped mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, bool exec_only,
-                             int64_t *ret_host_ns);
+                             mrd_wall_ns *ret_host);
 
 #endif

@@ -24,23 +24,23 @@ gap_tell(mrd_nrt *nrt, int64_t nc_idx, const nrt_ids *ids, const nrt_gap *gap)
                      .flags = MRD_EV_INT,
                      .name = nrt->cause_ring,
                      .bound_ns = MRD_BOUND_LOCAL,
-                     .ts_ns = gap->first_ns,
+                     .ts = gap->first,
                      .ivalue = (int64_t) (gap->to - gap->from) };
     mrd_track track;
 
     if (ids->steps < NRT_IDS_DENSE * ids->jumps)
         return MRD_OK;
-    if (gap->last_ns > gap->first_ns)
-        ev.dur_ns = mrd_sat_sub(gap->last_ns, gap->first_ns);
+    if (mrd_ev_after(gap->last, gap->first))
+        ev.dur_ns = mrd_sat_sub(gap->last.ns, gap->first.ns);
     mrd_track_init(&track, nrt->o.process, MRD_SRC_MERIDIAN);
     track.name = mrd_strtab_addz(nrt->strings, "losses");
     track.lnc_idx = nc_idx;
     ev.track = mrd_catalog_track(nrt->o.catalog, &track);
     nrt->counts.lost += gap->to - gap->from;
-    if (gap->last_ns > nrt->doubt_ns)
-        nrt->doubt_ns = gap->last_ns;
+    if (mrd_ev_after(gap->last, nrt->doubt))
+        nrt->doubt = gap->last;
     nrt->told[nrt->n_reported++ % NRT_REPORTED] =
-        (nrt_reported){ nc_idx, gap->from, gap->to, gap->first_ns, gap->last_ns };
+        (nrt_reported){ nc_idx, gap->from, gap->to, gap->first, gap->last };
     return nrt->o.emit(nrt->o.self, &ev);
 }
 
@@ -54,19 +54,19 @@ gap_take_out(mrd_nrt *nrt, nrt_ids *ids, size_t i)
 
 /* Tells gaps that nothing will fill any more. found_by: those found at or before it. */
 static mrd_err
-gaps_look(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
+gaps_look(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
     nrt_ids *ids = &nrt->ids[nc_idx];
-    int64_t due = INT64_MAX;
+    mrd_ev_ns due = { INT64_MAX };
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < ids->n_gaps && err == MRD_OK;) {
         nrt_gap gap = ids->gaps[i];
 
-        if (gap.found_at > found_by &&
-            (!gap.closed || mrd_sat_sub(ts, gap.last_ns) < NRT_IDS_PATIENCE)) {
-            if (gap.closed && gap.last_ns < due)
-                due = gap.last_ns;
+        if (mrd_local_after(gap.found_at, found_by) &&
+            (!gap.closed || mrd_sat_sub(ts.ns, gap.last.ns) < NRT_IDS_PATIENCE)) {
+            if (gap.closed && mrd_ev_before(gap.last, due))
+                due = gap.last;
             i++;
             continue;
         }
@@ -74,18 +74,18 @@ gaps_look(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
         err = gap_tell(nrt, nc_idx, ids, &gap);
     }
     if (err == MRD_OK)
-        ids->due_ns = due;
+        ids->due = due;
     return err;
 }
 
 /* For every event: looks at the gaps only when one can be due. */
 static mrd_err
-gaps_tell(mrd_nrt *nrt, int64_t nc_idx, int64_t ts, int64_t found_by)
+gaps_tell(mrd_nrt *nrt, int64_t nc_idx, mrd_ev_ns ts, mrd_local_ns found_by)
 {
     const nrt_ids *ids = &nrt->ids[nc_idx];
 
     if (ids->n_gaps == 0 ||
-        (found_by == INT64_MIN && mrd_sat_sub(ts, ids->due_ns) < NRT_IDS_PATIENCE))
+        (found_by.ns == INT64_MIN && mrd_sat_sub(ts.ns, ids->due.ns) < NRT_IDS_PATIENCE))
         return MRD_OK;
     return gaps_look(nrt, nc_idx, ts, found_by);
 }
@@ -94,7 +94,7 @@ void
 mrd_nrt_doubt(mrd_nrt *nrt)
 {
     if (nrt->clock.has_host)
-        nrt->doubt_ns = nrt->clock.host_ns;
+        nrt->doubt = (mrd_ev_ns){ nrt->clock.host.ns };
 }
 
 static mrd_err
@@ -116,8 +116,8 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
         gap_take_out(nrt, ids, 0);
         err = gap_tell(nrt, nc_idx, ids, &oldest);
     }
-    gap.first_ns = gap.last_ns = ids->has_ts ? ids->newest_ns : nrt->o.since_ns;
-    ids->due_ns = ids->n_gaps == 0 ? INT64_MAX : ids->due_ns;
+    gap.first = gap.last = ids->has_ts ? ids->newest : (mrd_ev_ns){ nrt->o.since.ns };
+    ids->due = ids->n_gaps == 0 ? (mrd_ev_ns){ INT64_MAX } : ids->due;
     ids->any_open = true;
     ids->gaps[ids->n_gaps++] = gap;
     nrt->n_gaps++;
@@ -136,7 +136,7 @@ was_reported(const mrd_nrt *nrt, int64_t nc_idx, const nrt_record *rec, bool hos
         const nrt_reported *told = &nrt->told[i];
 
         if (told->nc_idx == nc_idx && rec->local_id >= told->from && rec->local_id < told->to &&
-            (!host_time || rec->ts <= told->last_ns))
+            (!host_time || !mrd_ev_after(rec->ts, told->last)))
             return true;
     }
     return false;
@@ -217,22 +217,23 @@ id_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
 
 /* Times of the host's clock say where gaps begin and end. */
 static void
-time_see(nrt_ids *ids, int64_t ts)
+time_see(nrt_ids *ids, mrd_ev_ns ts)
 {
-    if (ids->has_ts && ts <= ids->newest_ns && mrd_sat_sub(ids->newest_ns, ts) < NRT_IDS_STEP)
+    if (ids->has_ts && !mrd_ev_after(ts, ids->newest) &&
+        mrd_sat_sub(ids->newest.ns, ts.ns) < NRT_IDS_STEP)
         return;
     ids->has_ts = true;
-    ids->newest_ns = ts;
+    ids->newest = ts;
     if (!ids->any_open)
         return;
     ids->any_open = false;
-    ids->due_ns = ts < ids->due_ns ? ts : ids->due_ns;
+    ids->due = mrd_ev_before(ts, ids->due) ? ts : ids->due;
     for (size_t i = 0; i < ids->n_gaps; i++)
         if (!ids->gaps[i].closed) {
             ids->gaps[i].closed = true;
-            ids->gaps[i].last_ns = ts;
-            if (ids->gaps[i].first_ns == 0) /* nobody knows when the trace began */
-                ids->gaps[i].first_ns = ts;
+            ids->gaps[i].last = ts;
+            if (ids->gaps[i].first.ns == 0) /* nobody knows when the trace began */
+                ids->gaps[i].first = ts;
         }
 }
 
@@ -258,17 +259,19 @@ mrd_nrt_ids_see(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
     }
     if (host_time)
         time_see(ids, rec->ts);
-    return err != MRD_OK ? err
-                         : gaps_tell(nrt, rec->nc_idx, host_time ? rec->ts : INT64_MIN, INT64_MIN);
+    return err != MRD_OK
+               ? err
+               : gaps_tell(nrt, rec->nc_idx, host_time ? rec->ts : (mrd_ev_ns){ INT64_MIN },
+                           (mrd_local_ns){ INT64_MIN });
 }
 
 mrd_err
-mrd_nrt_report_gaps(mrd_nrt *nrt, int64_t found_by)
+mrd_nrt_report_gaps(mrd_nrt *nrt, mrd_local_ns found_by)
 {
     mrd_err err = MRD_OK;
 
     for (int64_t i = 0; i < (int64_t) NRT_CORES && err == MRD_OK && nrt->n_gaps > 0; i++)
-        err = gaps_tell(nrt, i, INT64_MIN, found_by);
+        err = gaps_tell(nrt, i, (mrd_ev_ns){ INT64_MIN }, found_by);
     return err;
 }
 
@@ -304,22 +307,22 @@ mrd_nrt_apart(mrd_nrt *nrt)
 }
 
 void
-mrd_nrt_now(mrd_nrt *nrt, int64_t now)
+mrd_nrt_now(mrd_nrt *nrt, mrd_local_ns now)
 {
     nrt->now = now;
 }
 
-int64_t
+mrd_ev_ns
 mrd_nrt_ids_doubt(const mrd_nrt *nrt)
 {
-    int64_t doubt = nrt->doubt_ns;
+    mrd_ev_ns doubt = nrt->doubt;
 
     for (size_t c = 0; c < NRT_CORES && nrt->n_gaps > 0; c++)
         for (size_t i = 0; i < nrt->ids[c].n_gaps; i++) {
             const nrt_gap *gap = &nrt->ids[c].gaps[i];
-            int64_t end = gap->closed ? gap->last_ns : INT64_MAX;
+            mrd_ev_ns end = gap->closed ? gap->last : (mrd_ev_ns){ INT64_MAX };
 
-            doubt = end > doubt ? end : doubt;
+            doubt = mrd_ev_after(end, doubt) ? end : doubt;
         }
     return doubt;
 }

@@ -27,7 +27,7 @@ static mrd_err
 give_bytes(mrd_nrt *nrt, const mrd_event *from, const char *name, int64_t value)
 {
     const mrd_track *of = mrd_catalog_borrow_track(nrt->o.catalog, from->track);
-    mrd_event ev = { .ts_ns = from->ts_ns + from->dur_ns,
+    mrd_event ev = { .ts = mrd_ev_add(from->ts, from->dur_ns),
                      .kind = MRD_COUNTER,
                      .flags = (uint8_t) (MRD_EV_INT | (from->flags & MRD_EV_SIMULATED)),
                      .bound_ns = from->bound_ns,

@@ -101,7 +101,7 @@ static nrt_sync
 nrt_like(const mrd_nrt *nrt, const mrd_event *ev)
 {
     const mrd_track *track = mrd_catalog_borrow_track(nrt->o.catalog, ev->track);
-    nrt_sync like = { track->lnc_idx, track->pcore_idx, 0, false, ev->ts_ns, 0 };
+    nrt_sync like = { track->lnc_idx, track->pcore_idx, 0, false, { ev->ts.ns }, { 0 } };
 
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
@@ -121,10 +121,11 @@ nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
     nrt_sync like = nrt_like(nrt, from);
     mrd_event ev = *from;
     mrd_arg how = { .key = nrt->key_time, .type = MRD_ARG_STR };
+    mrd_wall_ns host = { ev.ts.ns }; /* as it is, where nothing maps it */
     mrd_err err;
 
     ev.bound_ns = MRD_BOUND_UNKNOWN;
-    switch (mrd_nrt_clock_map(&nrt->clock, &like, false, &ev.ts_ns)) {
+    switch (mrd_nrt_clock_map(&nrt->clock, &like, false, &host)) {
     case NRT_MAP_EXEC:
         how.v.sid = nrt->time_exec;
         nrt->counts.by_exec++;
@@ -138,6 +139,7 @@ nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
         nrt->counts.unmapped++;
         break;
     }
+    ev.ts = (mrd_ev_ns){ host.ns };
     if ((err = mrd_join(&nrt->joiner, from, &how, 1, &ev.args, &ev.arg_count)) != MRD_OK)
         return err;
     return nrt_give(nrt, &ev);
@@ -164,7 +166,7 @@ static mrd_err
 nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
 {
     nrt_sync like = nrt_like(nrt, ev);
-    int64_t host;
+    mrd_wall_ns host;
     mrd_open *open;
     mrd_err err;
 
@@ -208,7 +210,7 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
 {
     size_t n;
 
-    *ev = (mrd_event){ .ts_ns = rec->ts,
+    *ev = (mrd_event){ .ts = rec->ts,
                        .id = rec->id,
                        .kind = (uint8_t) kind,
                        .flags = nrt->o.simulated ? MRD_EV_SIMULATED : 0,
@@ -228,7 +230,7 @@ nrt_give_record(mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {
     if (!nrt_uses_device(nrt, rec))
         return nrt_give(nrt, ev);
-    ev->ts_ns = rec->nc_ts;
+    ev->ts = (mrd_ev_ns){ rec->nc_ts.ns };
     return nrt_hold(nrt, ev);
 }
 
@@ -243,7 +245,7 @@ nrt_release_before(mrd_nrt *nrt, const nrt_sync *sync)
     mrd_err err;
 
     *last = *sync;
-    if (before.device_ns == 0 && before.cpu_ns == 0)
+    if (before.device.ns == 0 && before.cpu.ns == 0)
         return MRD_OK; /* the first */
     if (before.nc_idx == sync->nc_idx && before.exec_id == sync->exec_id &&
         before.has_exec == sync->has_exec)
@@ -264,7 +266,7 @@ nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
 
     mrd_nrt_clock_sync(&nrt->clock, &sync);
     if (device)
-        ev->ts_ns = rec->cpu_ts;
+        ev->ts = (mrd_ev_ns){ rec->cpu_ts.ns };
     err = nrt_give(nrt, ev);
     return err == MRD_OK ? nrt_release_before(nrt, &sync) : err;
 }
@@ -338,12 +340,12 @@ nrt_find_other(const mrd_nrt *nrt, const mrd_open_table *table, const nrt_record
 static bool
 nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop, int64_t *ret_dur)
 {
-    int64_t from = start->ts_ns, to = stop->ts;
+    int64_t from = start->ts.ns, to = stop->ts.ns;
 
     if ((start->flags & NRT_DEVICE) != 0) {
         if (!stop->has_nc_ts)
             return false;
-        to = stop->nc_ts;
+        to = stop->nc_ts.ns;
     } else if (nrt_uses_device(nrt, stop)) {
         const mrd_arg *nc = NULL;
 
@@ -352,7 +354,7 @@ nrt_duration(const mrd_nrt *nrt, const mrd_event *start, const nrt_record *stop,
         if (nc == NULL || nc->type != MRD_ARG_INT)
             return false;
         from = nc->v.i;
-        to = stop->nc_ts;
+        to = stop->nc_ts.ns;
     }
     return !__builtin_sub_overflow(to, from, ret_dur) && *ret_dur >= 0;
 }
@@ -407,7 +409,7 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
     nrt_event(nrt, rec, MRD_SPAN, flows, &ev);
     ev.flags |= MRD_EV_NO_START;
     if (nrt_uses_device(nrt, rec)) {
-        ev.ts_ns = rec->nc_ts;
+        ev.ts = (mrd_ev_ns){ rec->nc_ts.ns };
         ev.flags |= NRT_DEVICE;
     }
     if (nrt->early.used >= nrt_max_open(nrt) &&
@@ -436,7 +438,8 @@ nrt_start_late(mrd_nrt *nrt, const nrt_record *rec, const mrd_event *start, bool
     if (slot == MRD_OPEN_NONE)
         return MRD_OK;
     open = mrd_open_at(&nrt->early, slot);
-    stop.ts = stop.nc_ts = open->ev.ts_ns;
+    stop.ts = open->ev.ts;
+    stop.nc_ts = (mrd_nc_ns){ open->ev.ts.ns };
     stop.has_nc_ts = (open->ev.flags & NRT_DEVICE) != 0;
     if (!nrt_duration(nrt, start, &stop, &dur_ns))
         return MRD_OK;
@@ -462,7 +465,7 @@ nrt_start(mrd_nrt *nrt, nrt_record *rec)
         return mrd_nrt_drop(nrt, rec, "a start without tracking_id");
     nrt_event(nrt, rec, MRD_SPAN, flows, &ev);
     if (nrt_uses_device(nrt, rec)) {
-        ev.ts_ns = rec->nc_ts;
+        ev.ts = (mrd_ev_ns){ rec->nc_ts.ns };
         ev.flags |= NRT_DEVICE;
     }
     if ((err = nrt_start_late(nrt, rec, &ev, &done)) != MRD_OK || done)
@@ -522,7 +525,7 @@ mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec)
     if (!rec->has_ts)
         return mrd_nrt_drop(nrt, rec, "an event without timestamp_ns");
     if (!rec->hardware)
-        nrt_clock_host(&nrt->clock, rec->ts);
+        nrt_clock_host(&nrt->clock, (mrd_wall_ns){ rec->ts.ns });
     switch (rec->phase) {
     case NRT_START:
         return nrt_start(nrt, rec);
@@ -547,7 +550,7 @@ mrd_nrt_flush(mrd_nrt *nrt)
         err = nrt_give_early(nrt, slot);
     while (err == MRD_OK && (slot = mrd_open_oldest(&nrt->held)) != MRD_OPEN_NONE)
         err = nrt_release(nrt, slot);
-    return err == MRD_OK ? mrd_nrt_report_gaps(nrt, INT64_MAX) : err;
+    return err == MRD_OK ? mrd_nrt_report_gaps(nrt, (mrd_local_ns){ INT64_MAX }) : err;
 }
 
 /* ---- In flight ---- */
@@ -557,16 +560,18 @@ static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
     nrt_sync like;
+    mrd_wall_ns host;
 
     *ret_ev = open->ev;
     if ((ret_ev->flags & NRT_DEVICE) != 0) {
         like = nrt_like(nrt, ret_ev);
         ret_ev->flags &= (uint8_t) ~NRT_DEVICE;
         ret_ev->bound_ns = MRD_BOUND_UNKNOWN;
-        if (mrd_nrt_clock_map(&nrt->clock, &like, false, &ret_ev->ts_ns) == NRT_MAP_NONE)
+        if (mrd_nrt_clock_map(&nrt->clock, &like, false, &host) == NRT_MAP_NONE)
             return false;
+        ret_ev->ts = (mrd_ev_ns){ host.ns };
     }
-    return ret_ev->ts_ns > mrd_nrt_ids_doubt(nrt);
+    return mrd_ev_after(ret_ev->ts, mrd_nrt_ids_doubt(nrt));
 }
 
 void
@@ -596,7 +601,7 @@ mrd_nrt_mark(mrd_nrt *nrt, uint64_t mark, bool again, bool gaps_reported)
 /* Opens in a table with a mark below `mark` that were not told as `told`; the oldest time and lowest mark of them. */
 static uint64_t
 nrt_waiting(const mrd_open_table *t, uint64_t mark, uint32_t told, uint64_t *lowest,
-            int64_t *oldest_ns)
+            mrd_wall_ns *oldest)
 {
     uint64_t n = 0;
 
@@ -607,8 +612,8 @@ nrt_waiting(const mrd_open_table *t, uint64_t mark, uint32_t told, uint64_t *low
             continue;
         n++;
         *lowest = open->mark < *lowest ? open->mark : *lowest;
-        if ((open->ev.flags & NRT_DEVICE) == 0 && (*oldest_ns == 0 || open->ev.ts_ns < *oldest_ns))
-            *oldest_ns = open->ev.ts_ns;
+        if ((open->ev.flags & NRT_DEVICE) == 0 && (oldest->ns == 0 || open->ev.ts.ns < oldest->ns))
+            *oldest = (mrd_wall_ns){ open->ev.ts.ns };
     }
     return n;
 }
@@ -617,24 +622,24 @@ uint64_t
 mrd_nrt_oldest(const mrd_nrt *nrt)
 {
     uint64_t lowest = UINT64_MAX, slot;
-    int64_t ns = 0;
+    mrd_wall_ns oldest = { 0 };
 
     /* Those with a stop of their own came in order. */
     if ((slot = mrd_open_oldest(&nrt->open)) != MRD_OPEN_NONE)
         lowest = mrd_open_at(&nrt->open, (uint32_t) slot)->mark;
-    (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &ns);
+    (void) nrt_waiting(&nrt->held, UINT64_MAX, NRT_NOT_TOLD, &lowest, &oldest);
     return lowest;
 }
 
 uint64_t
-mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, int64_t *ret_oldest_ns)
+mrd_nrt_waiting_before(const mrd_nrt *nrt, uint64_t mark, mrd_wall_ns *ret_oldest)
 {
     uint64_t lowest = UINT64_MAX;
 
-    *ret_oldest_ns = 0;
-    return nrt_waiting(&nrt->open, mark, nrt->telling + 1, &lowest, ret_oldest_ns) +
-           nrt_waiting(&nrt->early, UINT64_MAX, NRT_NOT_TOLD, &lowest, ret_oldest_ns) +
-           nrt_waiting(&nrt->held, mark, NRT_NOT_TOLD, &lowest, ret_oldest_ns);
+    *ret_oldest = (mrd_wall_ns){ 0 };
+    return nrt_waiting(&nrt->open, mark, nrt->telling + 1, &lowest, ret_oldest) +
+           nrt_waiting(&nrt->early, UINT64_MAX, NRT_NOT_TOLD, &lowest, ret_oldest) +
+           nrt_waiting(&nrt->held, mark, NRT_NOT_TOLD, &lowest, ret_oldest);
 }
 
 static uint32_t

@@ -21,7 +21,8 @@ typedef struct {
     bool enclosing;           /* "bp": "e" */
     mrd_sid name, cat, scope;
     te_id pid, tid;
-    int64_t ts, dur;
+    mrd_ev_ns ts;
+    mrd_dur_ns dur;
     uint64_t id, bind_id;
     const char *bad; /* the first field of a wrong type or range; NULL: none */
 } te_record;
@@ -45,7 +46,7 @@ typedef struct {
     te_id last_pid, last_tid; /* the line of the record before */
     uint32_t last_line;
     bool has_last;
-    int64_t base_ns;
+    mrd_wall_ns base;
     bool has_base;
     bool seen_absolute; /* a time that can only be one of the epoch */
     uint64_t unsupported, facts_kept;

@@ -91,7 +91,7 @@ close_span(te *t, const mrd_event *end, const mrd_open *open)
     mrd_event ev = open->ev;
     mrd_err err;
 
-    if (__builtin_sub_overflow(end->ts_ns, ev.ts_ns, &ev.dur_ns))
+    if (__builtin_sub_overflow(end->ts.ns, ev.ts.ns, &ev.dur_ns))
         return unfinished(t, open);
     err = mrd_join(&t->joiner, &open->ev, end->args, end->arg_count, &ev.args, &ev.arg_count);
     return err != MRD_OK ? err : mrd_import_put(t->imp, 0, &ev);

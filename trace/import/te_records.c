@@ -105,7 +105,7 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
 {
     size_t n_args;
 
-    *ev = (mrd_event){ .ts_ns = rec->ts,
+    *ev = (mrd_event){ .ts = rec->ts,
                        .kind = (uint8_t) kind,
                        .track = line == TE_NONE ? 0 : mrd_te_track(&t->lines, line),
                        .name = rec->name,
@@ -296,7 +296,7 @@ te_counter(te *t, const te_record *rec)
     if (n == 0)
         return mrd_te_drop(t, rec, "a counter record without values");
     for (size_t i = 0; i < n; i++) {
-        mrd_event ev = { .ts_ns = rec->ts, .kind = MRD_COUNTER, .category = rec->cat };
+        mrd_event ev = { .ts = rec->ts, .kind = MRD_COUNTER, .category = rec->cat };
 
         if (!te_counter_value(t, &args[i], &ev)) {
             mrd_te_drop(t, rec, "a counter value that is not a number");
@@ -406,7 +406,7 @@ mrd_te_dispatch(te *t, te_record *rec)
         return te_unsupported(t, rec);
     if (!rec->has_ts)
         return mrd_te_drop(t, rec, "an event without time (\"ts\")");
-    t->seen_absolute = t->seen_absolute || rec->ts >= 1000000000LL * MRD_SEC;
+    t->seen_absolute = t->seen_absolute || rec->ts.ns >= 1000000000LL * MRD_SEC;
     switch (rec->ph) {
     case 'X':
         return te_complete(t, rec);

@@ -104,7 +104,9 @@ typedef struct {
     uint32_t profile;
     mrd_proc_id process;
     int64_t nc_idx;
-    int64_t first_ns, last_ns, hw_first_ns, hw_last_ns, total_ns;
+    mrd_ev_ns first, last;
+    mrd_nc_ns hw_first, hw_last;
+    mrd_dur_ns total_ns;
 } mrd_device_capture;
 
 /* A file that is carried, hashed and listed, never decoded by us. */
@@ -143,13 +145,13 @@ typedef struct {
 /* A clock domain that events of some processes are in, and how it relates to the session. Filled by
  * timesync where known. */
 typedef struct {
-    mrd_sid name;        /* "i-0abc RAW", "file clock of worker0.json" */
-    mrd_sid node;        /* instance */
-    mrd_sid quality;     /* "aligned", "unaligned", "wall clock", "settling", "gap", ... */
-    mrd_sid method;      /* stamp source or method: "udp-kernel", "collectives", "none" */
-    int64_t estimate_ns; /* session - local at the middle of the recording */
-    int64_t bound_ns;    /* largest error over the recording; -1 unknown */
-    int64_t noise_ns;    /* posterior deviation; -1 unknown */
+    mrd_sid name;           /* "i-0abc RAW", "file clock of worker0.json" */
+    mrd_sid node;           /* instance */
+    mrd_sid quality;        /* "aligned", "unaligned", "wall clock", "settling", "gap", ... */
+    mrd_sid method;         /* stamp source or method: "udp-kernel", "collectives", "none" */
+    mrd_dur_ns estimate_ns; /* session - local at the middle of the recording */
+    mrd_dur_ns bound_ns;    /* largest error over the recording; -1 unknown */
+    mrd_dur_ns noise_ns;    /* posterior deviation; -1 unknown */
     uint32_t epochs;
     uint64_t violations; /* checks that contradicted the bound: must be 0 */
 } mrd_clock_info;

@@ -21,17 +21,17 @@ event_rank(uint8_t kind)
 int
 mrd_event_order(const mrd_event *a, const mrd_event *b)
 {
-    int64_t a_end, b_end;
+    mrd_ev_ns a_end, b_end;
 
-    if (a->ts_ns != b->ts_ns)
-        return a->ts_ns < b->ts_ns ? -1 : 1;
+    if (a->ts.ns != b->ts.ns)
+        return mrd_ev_before(a->ts, b->ts) ? -1 : 1;
     if (a->track != b->track)
         return a->track < b->track ? -1 : 1;
     if (event_rank(a->kind) != event_rank(b->kind))
         return event_rank(a->kind) - event_rank(b->kind);
     a_end = mrd_event_end(a);
     b_end = mrd_event_end(b);
-    if (a_end != b_end)
-        return a_end > b_end ? -1 : 1;
+    if (a_end.ns != b_end.ns)
+        return mrd_ev_after(a_end, b_end) ? -1 : 1;
     return a->seq < b->seq ? -1 : a->seq > b->seq;
 }

@@ -2,7 +2,7 @@
  * trace/model/event.h - what an event is. One struct for all kinds; attributes that do not change live on
  * the track and the process (trace/model/catalog.h), not here.
  *
- * Units    int64 nanoseconds. ts_ns is in the clock of the stream the event travels in, and in
+ * Units    int64 nanoseconds. ts is in the clock of the stream the event travels in, and in
  *          session time once a source has mapped it (trace/store/merge.h); the header of each function
  *          says which. A duration is never rescaled.
  * Ownership an event borrows its args and flows; they live as long as the call that hands it over.
@@ -13,17 +13,17 @@
 #include <stdint.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "trace/model/strtab.h"
 
 typedef uint32_t mrd_track_id; /* index into the catalog's tracks */
 
 typedef enum {
-    MRD_SPAN = 1,    /* ts_ns, dur_ns (MRD_DUR_UNFINISHED when its end was never seen) */
-    MRD_INSTANT = 2, /* ts_ns */
-    MRD_COUNTER =
-        3,        /* ts_ns, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
+    MRD_SPAN = 1,    /* ts, dur_ns (MRD_DUR_UNFINISHED when its end was never seen) */
+    MRD_INSTANT = 2, /* ts */
+    MRD_COUNTER = 3, /* ts, value (double) or ivalue (MRD_EV_INT); the track is a counter track */
     MRD_FLOW = 4, /* one point of an arrow: id, flow_dir; bound to a span by trace/store/stream.h */
-    MRD_LOSS = 5, /* ivalue events lost between ts_ns and ts_ns + dur_ns; name says the cause. Named
+    MRD_LOSS = 5, /* ivalue events lost between ts and ts + dur_ns; name says the cause. Named
                    * MRD_LOSS_PAUSED: nothing was to be recorded, and nothing was lost (0) */
 } mrd_event_kind;
 
@@ -33,7 +33,7 @@ typedef enum {
 enum {
     MRD_EV_INT = 1,       /* counter: ivalue holds the sample, exact */
     MRD_EV_UNSIGNED = 2,  /* ... and is to be read as uint64 */
-    MRD_EV_NO_START = 4,  /* span: only its end was seen; ts_ns is the end, dur_ns 0 */
+    MRD_EV_NO_START = 4,  /* span: only its end was seen; ts is the end, dur_ns 0 */
     MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
     MRD_EV_NEXT = 16,     /* flow: belongs to the span that begins next on its track */
 };
@@ -75,10 +75,10 @@ typedef struct {
 } mrd_arg;
 
 typedef struct mrd_event {
-    int64_t ts_ns;
-    int64_t dur_ns; /* SPAN, LOSS; else 0 */
-    uint64_t seq;   /* order of arrival inside its stream: the last tie-break, unique there */
-    uint64_t id;    /* SPAN, INSTANT: the source's own id or 0; FLOW: the flow id */
+    mrd_ev_ns ts;
+    mrd_dur_ns dur_ns; /* SPAN, LOSS; else 0 */
+    uint64_t seq;      /* order of arrival inside its stream: the last tie-break, unique there */
+    uint64_t id;       /* SPAN, INSTANT: the source's own id or 0; FLOW: the flow id */
     union {
         double value;   /* COUNTER */
         int64_t ivalue; /* COUNTER with MRD_EV_INT, LOSS */
@@ -97,16 +97,16 @@ typedef struct mrd_event {
 } mrd_event;
 
 /* End of the event in time; an unfinished span ends at INT64_MAX. */
-static inline int64_t
+static inline mrd_ev_ns
 mrd_event_end(const mrd_event *ev)
 {
     int64_t end;
 
     if (ev->kind != MRD_SPAN && ev->kind != MRD_LOSS)
-        return ev->ts_ns;
-    if (ev->dur_ns < 0 || __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
-        return INT64_MAX;
-    return end;
+        return ev->ts;
+    if (ev->dur_ns < 0 || __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end))
+        return (mrd_ev_ns){ INT64_MAX };
+    return (mrd_ev_ns){ end };
 }
 
 /* Mixes a source's flow id with its input's number (and the text of cat/name where ids are scoped
@@ -114,7 +114,7 @@ mrd_event_end(const mrd_event *ev)
 uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
 
 /*
- * The order of events everywhere: ts_ns, then track, then flow points, losses, all others, then
+ * The order of events everywhere: ts, then track, then flow points, losses, all others, then
  * longer first (parents before children, unfinished longest), then seq. <0, 0, >0. A total order
  * inside a stream.
  */

@@ -20,7 +20,7 @@ mrd_filter_fini(mrd_filter *f)
 
 /* "2026-03-01T12:34:56[.fraction]Z" to epoch ns. */
 static mrd_err
-filter_utc(mrd_str text, int64_t *ret_ns)
+filter_utc(mrd_str text, mrd_ev_ns *ret)
 {
     char copy[64];
     struct tm tm = { 0 }, day;
@@ -55,24 +55,24 @@ filter_utc(mrd_str text, int64_t *ret_ns)
     t = timegm(&tm);
     if (t > INT64_MAX / MRD_SEC - 1 || t < INT64_MIN / MRD_SEC + 1)
         return MRD_RANGE;
-    *ret_ns = (int64_t) t * MRD_SEC + frac;
+    *ret = (mrd_ev_ns){ (int64_t) t * MRD_SEC + frac };
     return MRD_OK;
 }
 
 mrd_err
-mrd_filter_time(mrd_str text, int64_t first_ns, int64_t *ret_ns, mrd_why *why)
+mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
 {
     int64_t v;
 
     /* Eighteen digits and more are an epoch in nanoseconds: as seconds it would be longer than the
      * universe. */
     if (text.len >= 18 && mrd_num_i64(text, &v) == MRD_OK) {
-        *ret_ns = v;
+        *ret = (mrd_ev_ns){ v };
         return MRD_OK;
     }
-    if (filter_utc(text, ret_ns) == MRD_OK)
+    if (filter_utc(text, ret) == MRD_OK)
         return MRD_OK;
-    if (mrd_num_dur(text, &v) == MRD_OK && !__builtin_add_overflow(first_ns, v, ret_ns))
+    if (mrd_num_dur(text, &v) == MRD_OK && !__builtin_add_overflow(first.ns, v, &ret->ns))
         return MRD_OK;
     return mrd_why_set(why, MRD_SYNTAX, 0,
                        "'" MRD_STR_FMT "' is not a time: write 2.5s (after the first event), "
@@ -144,7 +144,7 @@ mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why
 bool
 mrd_filter_is_all(const mrd_filter *f)
 {
-    return f->start_ns == INT64_MIN && f->end_ns == INT64_MAX && f->instances.n == 0 &&
+    return f->start.ns == INT64_MIN && f->end.ns == INT64_MAX && f->instances.n == 0 &&
            f->types.n == 0 && f->cores.n == 0 && f->processes.n == 0;
 }
 
@@ -200,10 +200,10 @@ static bool
 filter_wants(filter_source *s, const mrd_event *ev)
 {
     uint8_t *track, *name;
-    int64_t end = mrd_event_end(ev);
+    mrd_ev_ns end = mrd_event_end(ev);
 
-    if (ev->ts_ns >= s->f->end_ns || end < s->f->start_ns ||
-        (end == s->f->start_ns && end > ev->ts_ns))
+    if (!mrd_ev_before(ev->ts, s->f->end) || mrd_ev_before(end, s->f->start) ||
+        (end.ns == s->f->start.ns && mrd_ev_after(end, ev->ts)))
         return false;
     if ((track = filter_memo(&s->tracks, &s->n_tracks, ev->track)) == NULL)
         return true; /* without memory nothing is held back */

@@ -9,22 +9,22 @@
 #include "trace/model/source.h"
 
 typedef struct {
-    int64_t start_ns, end_ns; /* session time; a span is kept when it overlaps [start, end) */
-    mrd_strlist instances;    /* empty: all */
-    mrd_strlist types;        /* words of base/event_type.h; empty: all */
+    mrd_ev_ns start, end;  /* session time; a span is kept when it overlaps [start, end) */
+    mrd_strlist instances; /* empty: all */
+    mrd_strlist types;     /* words of base/event_type.h; empty: all */
     mrd_strlist cores;     /* "3", "0-7": lnc_idx; events without a core are kept only when empty */
     mrd_strlist processes; /* process ids */
 } mrd_filter;
 
 #define MRD_FILTER_ALL                                                                             \
     {                                                                                              \
-        .start_ns = INT64_MIN, .end_ns = INT64_MAX                                                 \
+        .start = { INT64_MIN }, .end = { INT64_MAX }                                               \
     }
 
 void mrd_filter_fini(mrd_filter *f);
 /* "12.5s" after the first event, "2026-03-01T12:00:00Z" or epoch ns. Errors: SYNTAX naming the
  * forms. */
-mrd_err mrd_filter_time(mrd_str text, int64_t first_ns, int64_t *ret_ns, mrd_why *why);
+mrd_err mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why);
 /* Checks core ranges and process ids. Errors: INVALID with a message. */
 mrd_err mrd_filter_check(const mrd_filter *f, mrd_why *why);
 /* Checks words that choose event types: known in general, or a name of the catalog (complete; NULL:

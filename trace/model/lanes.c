@@ -116,11 +116,11 @@ track_lane(track_lanes *t, size_t i)
 
 /* Forgets what is over at `start`, then says whether a span until `end` nests in the rest. */
 static inline bool
-lane_fits(lane *l, int64_t start, int64_t end)
+lane_fits(lane *l, mrd_ev_ns start, mrd_ev_ns end)
 {
-    while (l->depth > 0 && l->top <= start)
+    while (l->depth > 0 && l->top <= start.ns)
         l->top = --l->depth == 0 ? INT64_MIN : l->outer[l->depth - 1];
-    return l->depth == 0 || (l->top >= end && l->depth < MRD_LANE_DEPTH_MAX);
+    return l->depth == 0 || (l->top >= end.ns && l->depth < MRD_LANE_DEPTH_MAX);
 }
 
 static lane_node
@@ -165,16 +165,16 @@ tree_build(track_lanes *t, size_t leaves)
 
 /* The first lane that fits, t->n when none does. */
 static size_t
-tree_find(track_lanes *t, int64_t start, int64_t end)
+tree_find(track_lanes *t, mrd_ev_ns start, mrd_ev_ns end)
 {
     for (;;) {
         size_t at = 1;
 
-        if (t->tree[1].low > start && t->tree[1].high < end)
+        if (t->tree[1].low > start.ns && t->tree[1].high < end.ns)
             return t->n;
         while (at < t->leaves) {
             at *= 2;
-            if (t->tree[at].low > start && t->tree[at].high < end)
+            if (t->tree[at].low > start.ns && t->tree[at].high < end.ns)
                 at++;
         }
         at -= t->leaves;
@@ -202,7 +202,7 @@ lanes_add(track_lanes *t)
 }
 
 static size_t
-lanes_find(track_lanes *t, int64_t start, int64_t end)
+lanes_find(track_lanes *t, mrd_ev_ns start, mrd_ev_ns end)
 {
     size_t i;
 
@@ -214,7 +214,7 @@ lanes_find(track_lanes *t, int64_t start, int64_t end)
 }
 
 static bool
-lane_open(lane *l, int64_t end)
+lane_open(lane *l, mrd_ev_ns end)
 {
     if (l->depth > 0) {
         if (!MRD_VEC_ROOM(l->outer, l->depth - 1, l->cap, 1))
@@ -222,7 +222,7 @@ lane_open(lane *l, int64_t end)
         l->outer[l->depth - 1] = l->top;
     }
     l->depth++;
-    l->top = end;
+    l->top = end.ns;
     return true;
 }
 
@@ -234,7 +234,7 @@ lane_end(const lane *l)
 }
 
 static uint32_t
-lanes_put(mrd_lanes *lanes, mrd_track_id track, int64_t start, int64_t end)
+lanes_put(mrd_lanes *lanes, mrd_track_id track, mrd_ev_ns start, mrd_ev_ns end)
 {
     track_lanes *t = lanes_track(lanes, track);
     int64_t *free_at;
@@ -263,13 +263,13 @@ lanes_put(mrd_lanes *lanes, mrd_track_id track, int64_t start, int64_t end)
 uint32_t
 mrd_lanes_put(mrd_lanes *lanes, const mrd_event *ev)
 {
-    int64_t end;
+    mrd_ev_ns end;
 
     if (ev->kind != MRD_SPAN && ev->kind != MRD_LOSS)
         return 0;
     end = mrd_event_end(ev);
-    if (ev->track >= lanes->n || ev->ts_ns < lanes->free_at[ev->track] || end == INT64_MAX)
-        return lanes_put(lanes, ev->track, ev->ts_ns, end);
-    lanes->free_at[ev->track] = end;
+    if (ev->track >= lanes->n || ev->ts.ns < lanes->free_at[ev->track] || end.ns == INT64_MAX)
+        return lanes_put(lanes, ev->track, ev->ts, end);
+    lanes->free_at[ev->track] = end.ns;
     return 0;
 }

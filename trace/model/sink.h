@@ -45,8 +45,8 @@ typedef struct {
 
 typedef struct mrd_sink_env {
     const mrd_catalog *catalog;
-    uint32_t profile;          /* 0 system, else device profile */
-    int64_t first_ns, last_ns; /* session time range of what will come; first > last: unknown */
+    uint32_t profile;      /* 0 system, else device profile */
+    mrd_ev_ns first, last; /* session time range of what will come; first > last: unknown */
     const mrd_sink_options *options;
     mrd_out *out;
     const char

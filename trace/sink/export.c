@@ -94,10 +94,10 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
 {
     mrd_sink_env env = { .catalog = job->catalog,
                          .profile = job->profile,
-                         .first_ns = job->first_ns,
-                         .last_ns = job->last_ns,
+                         .first = job->first,
+                         .last = job->last,
                          .options = job->options };
-    mrd_export_result result = { .first_ns = job->first_ns, .last_ns = job->last_ns };
+    mrd_export_result result = { .first = job->first, .last = job->last };
     const mrd_filter *filter = job->filter;
     mrd_export_target *targets = job->targets;
     size_t n_targets = job->n_targets;

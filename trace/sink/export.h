@@ -16,15 +16,15 @@ typedef struct {
 
 typedef struct {
     uint64_t events, held; /* written; held back by the filter */
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
 } mrd_export_result;
 
 typedef struct {
     const mrd_catalog *catalog;
     uint32_t profile; /* number of the device profile; 0: the system's */
     const mrd_sink_options *options;
-    const mrd_filter *filter;  /* NULL: all */
-    int64_t first_ns, last_ns; /* session time, if known */
+    const mrd_filter *filter; /* NULL: all */
+    mrd_ev_ns first, last;    /* session time, if known */
     mrd_export_target *targets;
     size_t n_targets;
     /* About every 65,536 events, with the number so far; false cancels. NULL: not wanted. */

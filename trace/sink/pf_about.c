@@ -146,7 +146,7 @@ attr_inputs(pf_about *s, mrd_buf *text, size_t attributes)
 }
 
 void
-mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, int64_t shift_ns)
+mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, mrd_dur_ns shift_ns)
 {
     pf_about about = { .file = file, .catalog = cat, .profile = profile }, *s = &about;
     mrd_buf text = { 0 };

@@ -14,6 +14,6 @@ void mrd_pf_attribute_int(mrd_buf *to, const char *key, int64_t v);
 
 /* Writes all that the catalog knows; shift_ns is what was added to session times. */
 void mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile,
-                        int64_t shift_ns);
+                        mrd_dur_ns shift_ns);
 
 #endif

@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/clock.h"
 #include "base/tournament.h"
 #include "base/vec.h"
 #include "trace/sink/pb_write.h"
@@ -26,7 +27,7 @@ typedef struct {
 } mrd_pf_ends;
 
 typedef struct {
-    int64_t at_ns;
+    mrd_ev_ns at;
     mrd_pb_field row;
     uint32_t order;
 } mrd_pf_end;
@@ -40,9 +41,9 @@ mrd_pf_ends_tie(const void *self, uint64_t a, uint64_t b)
 }
 
 static inline void
-mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, int64_t at_ns, uint32_t order)
+mrd_pf_ends_set(const mrd_pf_ends *e, uint32_t place, mrd_ev_ns at, uint32_t order)
 {
-    mrd_tournament_set(&e->tree, (size_t) e->cap + place, at_ns, (uint64_t) order << 32 | place,
+    mrd_tournament_set(&e->tree, (size_t) e->cap + place, at.ns, (uint64_t) order << 32 | place,
                        mrd_pf_ends_tie, NULL);
 }
 
@@ -88,15 +89,15 @@ mrd_pf_ends_put(mrd_pf_ends *e, mrd_pf_end end)
         return false;
     place = e->spare[e->cap - 1 - e->n++];
     e->row[place] = end.row;
-    mrd_pf_ends_set(e, place, end.at_ns, end.order);
+    mrd_pf_ends_set(e, place, end.at, end.order);
     return true;
 }
 
 /* Whether one is due at this time. */
 static inline bool
-mrd_pf_ends_due(const mrd_pf_ends *e, int64_t at_ns)
+mrd_pf_ends_due(const mrd_pf_ends *e, mrd_ev_ns at)
 {
-    return e->n > 0 && e->tree.key[1] <= at_ns;
+    return e->n > 0 && e->tree.key[1] <= at.ns;
 }
 
 /* The first; there is one. */
@@ -105,7 +106,7 @@ mrd_pf_ends_first(const mrd_pf_ends *e)
 {
     uint64_t tag = e->tree.tag[1];
 
-    return (mrd_pf_end){ e->tree.key[1], e->row[(uint32_t) tag], (uint32_t) (tag >> 32) };
+    return (mrd_pf_end){ { e->tree.key[1] }, e->row[(uint32_t) tag], (uint32_t) (tag >> 32) };
 }
 
 /* Removes the first; there is one. */
@@ -126,12 +127,12 @@ mrd_pf_ends_take(mrd_pf_ends *e)
  * set by mrd_pf_ends_name before the end is taken.
  */
 static inline mrd_pf_end
-mrd_pf_ends_replace(mrd_pf_ends *e, int64_t at_ns, uint32_t order, uint32_t *ret_place)
+mrd_pf_ends_replace(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, uint32_t *ret_place)
 {
     mrd_pf_end first = mrd_pf_ends_first(e);
 
     *ret_place = (uint32_t) e->tree.tag[1];
-    mrd_pf_ends_set(e, *ret_place, at_ns, order);
+    mrd_pf_ends_set(e, *ret_place, at, order);
     return first;
 }
 

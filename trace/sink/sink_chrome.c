@@ -34,7 +34,7 @@ typedef struct {
     chrome_track *tracks;
     size_t n_tracks;
     uint32_t next_tid;
-    int64_t base_ns;
+    mrd_ev_ns base;
     bool started; /* the base is known and the head written */
 } chrome_sink;
 
@@ -227,19 +227,19 @@ counter_name(chrome_sink *s, mrd_track_id id)
 }
 
 static void
-start(chrome_sink *s, int64_t first_ns)
+start(chrome_sink *s, mrd_ev_ns first)
 {
     mrd_jw *w = &s->w;
 
     s->started = true;
-    s->base_ns = s->env->first_ns <= s->env->last_ns ? s->env->first_ns : first_ns;
+    s->base = !mrd_ev_after(s->env->first, s->env->last) ? s->env->first : first;
     mrd_jw_open(w, '{');
     /* The name makes readers find it however long the head is. */
     mrd_catalog_json(w, s->cat, s->env->profile, "traceEvents");
     MRD_JW_KEY(w, "displayTimeUnit");
     mrd_jw_str(w, MRD_STR("ns"));
     MRD_JW_KEY(w, "baseTimeNanoseconds");
-    mrd_jw_i64(w, s->base_ns);
+    mrd_jw_i64(w, s->base.ns);
     MRD_JW_KEY(w, "traceEvents");
     mrd_jw_open(w, '[');
     put_processes(s);
@@ -269,17 +269,17 @@ lane_tid(chrome_sink *s, mrd_track_id track, uint32_t lane)
 }
 
 static int64_t
-since_base(const chrome_sink *s, int64_t ts_ns)
+since_base(const chrome_sink *s, mrd_ev_ns ts)
 {
     int64_t v;
 
-    if (__builtin_sub_overflow(ts_ns, s->base_ns, &v))
-        return ts_ns < s->base_ns ? INT64_MIN : INT64_MAX;
+    if (__builtin_sub_overflow(ts.ns, s->base.ns, &v))
+        return mrd_ev_before(ts, s->base) ? INT64_MIN : INT64_MAX;
     return v;
 }
 
 static void
-put_head(chrome_sink *s, mrd_str ph, uint32_t pid, uint32_t tid, int64_t ts_ns)
+put_head(chrome_sink *s, mrd_str ph, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
     mrd_jw *w = &s->w;
 
@@ -291,7 +291,7 @@ put_head(chrome_sink *s, mrd_str ph, uint32_t pid, uint32_t tid, int64_t ts_ns)
     MRD_JW_KEY(w, "tid");
     mrd_jw_u64(w, tid);
     MRD_JW_KEY(w, "ts");
-    mrd_jw_us(w, since_base(s, ts_ns));
+    mrd_jw_us(w, since_base(s, ts));
 }
 
 static void
@@ -336,13 +336,13 @@ put_args(mrd_jw *w, const mrd_event *ev)
 }
 
 static void
-put_flow(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, int64_t ts_ns)
+put_flow(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
     static const char *const ph[] = { "t", "s", "t", "f" };
     mrd_jw *w = &s->w;
     char id[24];
 
-    put_head(s, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts_ns);
+    put_head(s, mrd_str_of(ph[flow->dir & 3]), pid, tid, ts);
     MRD_JW_KEY(w, "name");
     mrd_jw_str(w, MRD_STR("flow"));
     MRD_JW_KEY(w, "cat");
@@ -368,7 +368,7 @@ put_span(chrome_sink *s, const mrd_event *ev, uint32_t pid, uint32_t tid)
              ev->kind == MRD_INSTANT ? MRD_STR("i")
              : open                  ? MRD_STR("B")
                                      : MRD_STR("X"),
-             pid, tid, ev->ts_ns);
+             pid, tid, ev->ts);
     if (ev->kind == MRD_SPAN && !open) {
         MRD_JW_KEY(w, "dur");
         mrd_jw_us(w, ev->dur_ns);
@@ -383,7 +383,7 @@ put_span(chrome_sink *s, const mrd_event *ev, uint32_t pid, uint32_t tid)
     put_args(w, ev);
     mrd_jw_close(w, '}');
     for (uint8_t i = 0; i < ev->flow_count; i++)
-        put_flow(s, &ev->flows[i], pid, tid, ev->ts_ns);
+        put_flow(s, &ev->flows[i], pid, tid, ev->ts);
 }
 
 static void
@@ -391,7 +391,7 @@ put_loss(chrome_sink *s, const mrd_event *ev, uint32_t pid, uint32_t tid)
 {
     mrd_jw *w = &s->w;
 
-    put_head(s, MRD_STR("X"), pid, tid, ev->ts_ns);
+    put_head(s, MRD_STR("X"), pid, tid, ev->ts);
     MRD_JW_KEY(w, "dur");
     mrd_jw_us(w, ev->dur_ns < 0 ? 0 : ev->dur_ns);
     MRD_JW_KEY(w, "name");
@@ -413,7 +413,7 @@ put_counter(chrome_sink *s, const mrd_event *ev, uint32_t pid)
 
     if (s->tracks[ev->track].counter == NULL && !counter_name(s, ev->track))
         return MRD_NOMEM;
-    put_head(s, MRD_STR("C"), pid, 0, ev->ts_ns);
+    put_head(s, MRD_STR("C"), pid, 0, ev->ts);
     MRD_JW_KEY(w, "name");
     mrd_jw_str(w, mrd_str_of(s->tracks[ev->track].counter));
     put_cat(w, ev->category);
@@ -439,14 +439,14 @@ chrome_event(void *state, const mrd_event *ev)
     if (ev->track >= s->n_tracks)
         return MRD_STATE; /* not in the catalog when we were opened */
     if (!s->started)
-        start(s, ev->ts_ns);
+        start(s, ev->ts);
     pid = mrd_catalog_borrow_track(s->cat, ev->track)->process + 1;
     if (ev->kind == MRD_COUNTER)
         return put_counter(s, ev, pid);
     if ((tid = lane_tid(s, ev->track, mrd_lanes_put(s->lanes, ev))) == 0)
         return MRD_NOMEM;
     if (ev->kind == MRD_FLOW)
-        put_flow(s, &flow, pid, tid, ev->ts_ns);
+        put_flow(s, &flow, pid, tid, ev->ts);
     else if (ev->kind == MRD_LOSS)
         put_loss(s, ev, pid, tid);
     else
@@ -481,7 +481,7 @@ chrome_close(void *state, mrd_why *why)
 
     (void) why;
     if (!s->started)
-        start(s, 0);
+        start(s, (mrd_ev_ns){ 0 });
     mrd_jw_close(&s->w, ']');
     mrd_jw_close(&s->w, '}');
     mrd_jw_end(&s->w);

@@ -67,7 +67,7 @@ typedef struct {
     mem_row *rows; /* of the present time */
     size_t n_rows, cap_rows;
     uint64_t events, lost;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
     mrd_json_device *device; /* of a device profile: everything else is unused */
 } json_sink;
 
@@ -323,7 +323,7 @@ put_event(json_sink *s, mrd_jw *w, const mrd_event *ev)
     mrd_jw_sid(w, ev->name);
     put_promoted(s, w, at);
     MRD_JW_KEY(w, "timestamp");
-    mrd_jw_i64(w, ev->ts_ns);
+    mrd_jw_i64(w, ev->ts.ns);
     if (s->explorer) {
         MRD_JW_KEY(w, "timestamp_unit");
         mrd_jw_str(w, MRD_STR("ns"));
@@ -376,7 +376,7 @@ static void
 put_row_end(mrd_jw *w, const mrd_event *ev)
 {
     MRD_JW_KEY(w, "timestamp");
-    mrd_jw_i64(w, ev->ts_ns);
+    mrd_jw_i64(w, ev->ts.ns);
     mrd_jw_put_flag(w, MRD_STR("simulated"), ev->flags & MRD_EV_SIMULATED);
     mrd_json_put_bound(w, ev->bound_ns);
     mrd_jw_close(w, '}');
@@ -462,7 +462,7 @@ put_memory(json_sink *s, const mrd_event *ev, bool used)
     mem_row *r;
 
     if (s->n_rows > 0 &&
-        (s->rows[0].has_used ? s->rows[0].used : s->rows[0].percent).ts_ns != ev->ts_ns)
+        (s->rows[0].has_used ? s->rows[0].used : s->rows[0].percent).ts.ns != ev->ts.ns)
         err = flush_memory(s);
     if (err != MRD_OK || (r = memory_row(s, t->process, used)) == NULL)
         return MRD_NOMEM;
@@ -502,15 +502,15 @@ put_loss(json_sink *s, const mrd_event *ev)
 static void
 see_range(json_sink *s, const mrd_event *ev)
 {
-    int64_t end = ev->ts_ns;
+    mrd_ev_ns end = ev->ts;
 
-    if (ev->ts_ns == 0)
+    if (ev->ts.ns == 0)
         return;
     if (ev->kind == MRD_SPAN && ev->dur_ns > 0 &&
-        __builtin_add_overflow(ev->ts_ns, ev->dur_ns, &end))
-        end = INT64_MAX;
-    s->first_ns = ev->ts_ns < s->first_ns ? ev->ts_ns : s->first_ns;
-    s->last_ns = end > s->last_ns ? end : s->last_ns;
+        __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
+        end = (mrd_ev_ns){ INT64_MAX };
+    s->first = mrd_ev_min(ev->ts, s->first);
+    s->last = mrd_ev_max(end, s->last);
 }
 
 static mrd_err
@@ -557,8 +557,8 @@ json_open(void *state, const mrd_sink_env *env, mrd_why *why)
     s->env = env;
     s->cat = env->catalog;
     s->explorer = env->options->json_layout == MRD_JSON_EXPLORER;
-    s->first_ns = INT64_MAX;
-    s->last_ns = INT64_MIN;
+    s->first = (mrd_ev_ns){ INT64_MAX };
+    s->last = (mrd_ev_ns){ INT64_MIN };
     mrd_jw_init(&s->w, env->out, strings, env->options->pretty);
     mrd_jw_open(&s->w, '{');
     if (env->profile != 0) {
@@ -634,13 +634,13 @@ static void
 put_totals(json_sink *s)
 {
     mrd_jw *w = &s->w;
-    bool any = s->first_ns <= s->last_ns;
+    bool any = !mrd_ev_after(s->first, s->last);
 
     MRD_JW_KEY(w, "system_profile_metadata");
     mrd_jw_open(w, '[');
     mrd_jw_open(w, '{');
-    put_i64(w, MRD_STR("first_ts_ns"), any ? s->first_ns : MRD_NONE, true);
-    put_i64(w, MRD_STR("last_ts_ns"), any ? s->last_ns : MRD_NONE, true);
+    put_i64(w, MRD_STR("first_ts_ns"), any ? s->first.ns : MRD_NONE, true);
+    put_i64(w, MRD_STR("last_ts_ns"), any ? s->last.ns : MRD_NONE, true);
     MRD_JW_KEY(w, "events_written");
     mrd_jw_u64(w, s->events);
     MRD_JW_KEY(w, "events_lost");

@@ -133,7 +133,7 @@ put_row_head(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
         bare.category = MRD_SID_EMPTY; /* the section says it */
     mrd_jw_open(w, '{');
     MRD_JW_KEY(w, "timestamp");
-    mrd_jw_i64(w, ev->ts_ns);
+    mrd_jw_i64(w, ev->ts.ns);
     MRD_JW_KEY(w, "duration");
     mrd_jw_i64(w, ev->dur_ns < 0 ? 0 : ev->dur_ns);
     if (ev->name != MRD_SID_EMPTY) {

@@ -24,9 +24,9 @@ typedef struct {
 } cell;
 
 typedef struct {
-    cell *cells;      /* BUCKETS; NULL while nothing happened */
-    int64_t busy_end; /* what the unions have reached */
-    int64_t collective_end;
+    cell *cells;        /* BUCKETS; NULL while nothing happened */
+    mrd_ev_ns busy_end; /* what the unions have reached */
+    mrd_ev_ns collective_end;
     uint64_t last_count, late_ns; /* was the last to come; by how much, in sum */
 } core_line;
 
@@ -44,7 +44,7 @@ typedef struct {
     size_t n_cores;
     late_cell late[BUCKETS];
     bool any;
-    int64_t base_ns;
+    mrd_ev_ns base;
     uint64_t width_ns;
     mrd_gather *gather;
     uint64_t matched, alone;
@@ -83,11 +83,11 @@ join_pairs(overview_sink *s)
     s->width_ns *= 2;
 }
 
-/* The bucket of time that holds ns, which is not before the first event. */
+/* The bucket of time that holds `at`, which is not before the first event. */
 static size_t
-bucket_of(overview_sink *s, int64_t ns)
+bucket_of(overview_sink *s, mrd_ev_ns at)
 {
-    uint64_t since = (uint64_t) ns - (uint64_t) s->base_ns;
+    uint64_t since = (uint64_t) at.ns - (uint64_t) s->base.ns;
 
     while (since / s->width_ns >= BUCKETS)
         join_pairs(s);
@@ -96,13 +96,13 @@ bucket_of(overview_sink *s, int64_t ns)
 
 /* Adds [begin, end) to the buckets that it touches. */
 static void
-spread(overview_sink *s, cell *cells, int64_t begin, int64_t end, size_t offset)
+spread(overview_sink *s, cell *cells, mrd_ev_ns begin, mrd_ev_ns end, size_t offset)
 {
-    size_t last = bucket_of(s, end - 1);
+    size_t last = bucket_of(s, mrd_ev_sub(end, 1));
 
     for (size_t i = bucket_of(s, begin); i <= last; i++) {
-        uint64_t from = (uint64_t) begin - (uint64_t) s->base_ns,
-                 to = (uint64_t) end - (uint64_t) s->base_ns;
+        uint64_t from = (uint64_t) begin.ns - (uint64_t) s->base.ns,
+                 to = (uint64_t) end.ns - (uint64_t) s->base.ns;
         uint64_t left = i * s->width_ns,
                  right = s->width_ns > UINT64_MAX - left ? UINT64_MAX : left + s->width_ns;
         uint64_t *sum = (uint64_t *) (void *) ((char *) &cells[i] + offset);
@@ -128,7 +128,7 @@ collective_done(void *self, const mrd_gathered *c)
     s->matched++;
     s->cores[last->core].last_count++;
     s->cores[last->core].late_ns += late;
-    at = &s->late[bucket_of(s, last->begin.ns)];
+    at = &s->late[bucket_of(s, last->begin)];
     at->count++;
     if (at->count == 1 || late > at->late_ns) {
         at->late_ns = late;
@@ -161,12 +161,12 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
 
 /* The part of [begin, end) that the union has not reached. Begins never decrease. */
 static void
-add_union(overview_sink *s, core_line *line, int64_t *reached, int64_t begin, int64_t end,
+add_union(overview_sink *s, core_line *line, mrd_ev_ns *reached, mrd_ev_ns begin, mrd_ev_ns end,
           size_t offset)
 {
-    int64_t from = begin > *reached ? begin : *reached;
+    mrd_ev_ns from = mrd_ev_max(begin, *reached);
 
-    if (end <= from)
+    if (!mrd_ev_after(end, from))
         return;
     spread(s, line->cells, from, end, offset);
     *reached = end;
@@ -177,33 +177,33 @@ overview_event(void *state, const mrd_event *ev)
 {
     overview_sink *s = state;
     uint32_t core = mrd_summary_core_of(s->rows, ev->track);
-    bool no_time = ev->ts_ns == 0 && s->env->profile == 0 && s->env->options->wall_time;
+    bool no_time = ev->ts.ns == 0 && s->env->profile == 0 && s->env->options->wall_time;
     const mrd_track *t;
     core_line *line;
     mrd_cc_kind kind;
     mrd_cc what;
-    int64_t end;
+    mrd_ev_ns end;
 
     if (core == NO_CORE)
         return MRD_STATE; /* no track of this profile when the catalog was complete */
     if (ev->kind != MRD_SPAN || ev->dur_ns <= 0 || no_time)
         return MRD_OK;
     t = mrd_catalog_borrow_track(s->env->catalog, ev->track);
-    if (t->lnc_idx == MRD_NONE || (end = mrd_event_end(ev)) == INT64_MAX)
+    if (t->lnc_idx == MRD_NONE || (end = mrd_event_end(ev)).ns == INT64_MAX)
         return MRD_OK;
     line = &s->cores[core];
     if (line->cells == NULL) {
         if ((line->cells = calloc(BUCKETS, sizeof(*line->cells))) == NULL)
             return MRD_NOMEM;
-        line->busy_end = line->collective_end = INT64_MIN;
+        line->busy_end = line->collective_end = (mrd_ev_ns){ INT64_MIN };
     }
     if (!s->any)
-        s->base_ns = ev->ts_ns;
+        s->base = ev->ts;
     s->any = true;
-    add_union(s, line, &line->busy_end, ev->ts_ns, end, offsetof(cell, busy_ns));
+    add_union(s, line, &line->busy_end, ev->ts, end, offsetof(cell, busy_ns));
     if ((kind = mrd_collectives_see(s->cc, ev, &what)) == MRD_CC_NO)
         return MRD_OK;
-    add_union(s, line, &line->collective_end, ev->ts_ns, end, offsetof(cell, collective_ns));
+    add_union(s, line, &line->collective_end, ev->ts, end, offsetof(cell, collective_ns));
     return mrd_gather_add(s->gather, kind, &what, ev, core);
 }
 
@@ -269,13 +269,13 @@ put_late(mrd_jw *w, const overview_sink *s, const uint32_t *place, size_t bucket
 static size_t
 buckets_used(overview_sink *s)
 {
-    int64_t last = s->base_ns;
+    mrd_ev_ns last = s->base;
 
     for (size_t c = 0; c < s->n_cores && s->any; c++) {
-        if (s->cores[c].cells != NULL && s->cores[c].busy_end > last)
+        if (s->cores[c].cells != NULL && mrd_ev_after(s->cores[c].busy_end, last))
             last = s->cores[c].busy_end;
     }
-    return s->any ? bucket_of(s, last - (last > s->base_ns)) + 1 : 0;
+    return s->any ? bucket_of(s, mrd_ev_sub(last, mrd_ev_after(last, s->base))) + 1 : 0;
 }
 
 static void
@@ -289,7 +289,7 @@ put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
     MRD_JW_KEY(w, "overview");
     mrd_jw_open(w, '{');
     mrd_jw_key(w, MRD_STR("start_ns"));
-    mrd_jw_i64_text(w, s->base_ns);
+    mrd_jw_i64_text(w, s->base.ns);
     mrd_jw_put_i64_or_null(w, MRD_STR("bucket_ns"), (int64_t) s->width_ns);
     mrd_jw_put_i64_or_null(w, MRD_STR("buckets"), (int64_t) buckets);
     mrd_jw_put_i64_or_null(w, MRD_STR("collectives"), (int64_t) s->matched);

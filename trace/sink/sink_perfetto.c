@@ -48,7 +48,8 @@ typedef struct {
     mrd_pf_identity identity;
     mrd_lanes *lanes, *loss_lanes;
     bool started;
-    int64_t shift_ns, now_ns; /* added to session times; the last time written */
+    mrd_dur_ns shift_ns; /* added to session times: the times of the trace */
+    mrd_ev_ns now;       /* of the trace: the last one written */
     uint64_t events, since_mark, spans, lost, clamped;
     uint64_t flows_without_start;
     uint64_t *lost_of;       /* by mrd_proc_id */
@@ -75,12 +76,12 @@ pf_packet_end(pf *s)
 }
 
 static void
-pf_snapshot_clock(mrd_buf *to, uint64_t id, int64_t at_ns, bool incremental)
+pf_snapshot_clock(mrd_buf *to, uint64_t id, mrd_ev_ns at, bool incremental)
 {
     size_t clock = mrd_pb_open(to, PF_SNAPSHOT_CLOCK);
 
     mrd_pb_u64(to, PF_CLOCK_ID, id);
-    mrd_pb_u64(to, PF_CLOCK_TIME, (uint64_t) at_ns);
+    mrd_pb_u64(to, PF_CLOCK_TIME, (uint64_t) at.ns);
     if (incremental)
         mrd_pb_u64(to, PF_CLOCK_INCREMENTAL, 1);
     mrd_pb_close(to, clock);
@@ -100,8 +101,8 @@ pf_write_clock(pf *s)
 
     pf_packet_begin(s);
     part = mrd_pb_open(&s->packet, PF_CLOCK_SNAPSHOT);
-    pf_snapshot_clock(&s->packet, pf_trace_clock(s), s->now_ns, false);
-    pf_snapshot_clock(&s->packet, PF_OWN_CLOCK, s->now_ns, true);
+    pf_snapshot_clock(&s->packet, pf_trace_clock(s), s->now, false);
+    pf_snapshot_clock(&s->packet, PF_OWN_CLOCK, s->now, true);
     mrd_pb_u64(&s->packet, PF_SNAPSHOT_PRIMARY, pf_trace_clock(s));
     mrd_pb_close(&s->packet, part);
     pf_packet_end(s);
@@ -117,39 +118,40 @@ pf_write_clock(pf *s)
 /* Events */
 
 /* Session time to trace time. */
-PF_HOT int64_t
-pf_time(pf *s, int64_t ns)
+PF_HOT mrd_ev_ns
+pf_time(pf *s, mrd_ev_ns session)
 {
-    int64_t at;
+    mrd_ev_ns at;
 
-    if (__builtin_expect(__builtin_add_overflow(ns, s->shift_ns, &at) || at > MRD_PF_ENDS_BEFORE,
+    if (__builtin_expect(__builtin_add_overflow(session.ns, s->shift_ns, &at.ns) ||
+                             at.ns > MRD_PF_ENDS_BEFORE,
                          0)) {
         s->clamped++;
-        return MRD_PF_ENDS_BEFORE;
+        return (mrd_ev_ns){ MRD_PF_ENDS_BEFORE };
     }
-    if (__builtin_expect(at < 0, 0)) { /* 292 years before zero: no shift reaches that */
+    if (__builtin_expect(at.ns < 0, 0)) { /* 292 years before zero: no shift reaches that */
         s->clamped++;
-        return 0;
+        return (mrd_ev_ns){ 0 };
     }
     return at;
 }
 
 /* The head that every event has: sequence, flags, time since the last one. */
 PF_HOT uint8_t *
-pf_put_head(pf *s, uint8_t *p, int64_t at_ns)
+pf_put_head(pf *s, uint8_t *p, mrd_ev_ns at)
 {
     static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ, PF_SEQUENCE_FLAGS, PF_FLAG_NEEDS };
 
     *p++ = PF_TIMESTAMP;
-    p = mrd_pb_varint_short(p, (uint64_t) at_ns - (uint64_t) s->now_ns);
-    s->now_ns = at_ns;
+    p = mrd_pb_varint_short(p, (uint64_t) at.ns - (uint64_t) s->now.ns);
+    s->now = at;
     memcpy(p, rest, sizeof(rest));
     return p + sizeof(rest);
 }
 
 /* An event without arguments whose names were written before; category and name 0: none. */
 PF_HOT void
-pf_put_plain(pf *s, int64_t at_ns, uint8_t type, mrd_pb_field row, mrd_pb_field category,
+pf_put_plain(pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
              mrd_pb_field name)
 {
     uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p;
@@ -158,7 +160,7 @@ pf_put_plain(pf *s, int64_t at_ns, uint8_t type, mrd_pb_field row, mrd_pb_field 
     if (start == NULL)
         return;
     start[0] = PF_TRACE_PACKET;
-    p = pf_put_head(s, start + 2, at_ns);
+    p = pf_put_head(s, start + 2, at);
     p[0] = PF_TRACK_EVENT;
     p[1] = (uint8_t) len;
     p[2] = PF_EVENT_TYPE;
@@ -181,10 +183,10 @@ pf_begin_event(pf *s, uint8_t type, mrd_pb_field row)
 
 /* Writes s->event with the names it uses first. */
 static void
-pf_write_event(pf *s, int64_t at_ns)
+pf_write_event(pf *s, mrd_ev_ns at)
 {
     mrd_buf *fresh = &s->names.fresh;
-    uint8_t head[32], *end = pf_put_head(s, head, at_ns);
+    uint8_t head[32], *end = pf_put_head(s, head, at);
 
     mrd_buf_reset(&s->packet);
     mrd_buf_add(&s->packet, head, (size_t) (end - head));
@@ -232,7 +234,7 @@ pf_end_with_flows(pf *s, mrd_pf_end end, uint64_t id)
     pf_begin_event(s, PF_END, end.row);
     for (; id != 0; id = mrd_pf_flows_due(&s->flows, end.order))
         pf_add_flow(s, (mrd_flow){ id, MRD_FLOW_END }, false);
-    pf_write_event(s, end.at_ns);
+    pf_write_event(s, end.at);
 }
 
 PF_HOT void
@@ -243,14 +245,14 @@ pf_put_end(pf *s, mrd_pf_end end)
     if (id != 0)
         pf_end_with_flows(s, end, id);
     else
-        pf_put_plain(s, end.at_ns, PF_END, end.row, 0, 0);
+        pf_put_plain(s, end.at, PF_END, end.row, 0, 0);
 }
 
 /* Ends of spans up to and including this time. */
 PF_HOT void
-pf_end_until(pf *s, int64_t at_ns)
+pf_end_until(pf *s, mrd_ev_ns at)
 {
-    while (mrd_pf_ends_due(&s->ends, at_ns))
+    while (mrd_pf_ends_due(&s->ends, at))
         pf_put_end(s, mrd_pf_ends_take(&s->ends));
 }
 
@@ -283,7 +285,7 @@ pf_add_details(pf *s, const mrd_event *ev, bool has_end)
 }
 
 PF_COLD void
-pf_put_detailed(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_field row,
+pf_put_detailed(pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row,
                 bool has_end)
 {
     mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name);
@@ -293,13 +295,12 @@ pf_put_detailed(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_
         mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category));
     mrd_pb_field_add(&s->event, name);
     pf_add_details(s, ev, has_end);
-    pf_write_event(s, at_ns);
+    pf_write_event(s, at);
 }
 
 /* A BEGIN or INSTANT with its names and, where there are any, details. */
 PF_HOT void
-pf_put_named(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_field row,
-             bool has_end)
+pf_put_named(pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row, bool has_end)
 {
     mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name), category = 0;
 
@@ -307,16 +308,16 @@ pf_put_named(pf *s, const mrd_event *ev, int64_t at_ns, uint8_t type, mrd_pb_fie
         category = mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category);
     if (ev->arg_count == 0 && ev->flow_count == 0 && ev->id == 0 && ev->flags == 0 &&
         s->names.fresh.len == 0 && s->identity.catalog == NULL)
-        pf_put_plain(s, at_ns, type, row, category, name);
+        pf_put_plain(s, at, type, row, category, name);
     else
-        pf_put_detailed(s, ev, at_ns, type, row, has_end);
+        pf_put_detailed(s, ev, at, type, row, has_end);
 }
 
 /* Remembers the end of the span that was just begun. */
 PF_HOT void
-pf_open_span(pf *s, int64_t end, mrd_pb_field row)
+pf_open_span(pf *s, mrd_ev_ns end, mrd_pb_field row)
 {
-    if (end != INT64_MAX &&
+    if (end.ns != INT64_MAX &&
         !mrd_pf_ends_put(&s->ends, (mrd_pf_end){ pf_time(s, end), row, s->order }))
         s->err = MRD_NOMEM;
     s->order++;
@@ -324,22 +325,23 @@ pf_open_span(pf *s, int64_t end, mrd_pb_field row)
 
 /* Its own end often takes the place of one that is due now. */
 PF_HOT void
-pf_span(pf *s, const mrd_event *ev, int64_t at_ns)
+pf_span(pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
     uint32_t lane = mrd_lanes_put(s->lanes, ev), place = 0;
-    int64_t end = mrd_event_end(ev);
-    bool replaces = mrd_pf_ends_due(&s->ends, at_ns) && end < MRD_PF_ENDS_BEFORE - s->shift_ns &&
-                    end + s->shift_ns > at_ns;
+    mrd_ev_ns end = mrd_event_end(ev);
+    bool replaces = mrd_pf_ends_due(&s->ends, at) && end.ns < MRD_PF_ENDS_BEFORE - s->shift_ns &&
+                    end.ns + s->shift_ns > at.ns;
     mrd_pb_field row;
 
     if (replaces) {
-        mrd_pf_end due = mrd_pf_ends_replace(&s->ends, end + s->shift_ns, s->order, &place);
+        mrd_pf_end due =
+            mrd_pf_ends_replace(&s->ends, mrd_ev_add(end, s->shift_ns), s->order, &place);
 
         pf_put_end(s, due);
     }
-    pf_end_until(s, at_ns);
+    pf_end_until(s, at);
     row = mrd_pf_lane(&s->rows, ev->track, lane);
-    pf_put_named(s, ev, at_ns, PF_BEGIN, row, end != INT64_MAX);
+    pf_put_named(s, ev, at, PF_BEGIN, row, end.ns != INT64_MAX);
     if (replaces) {
         mrd_pf_ends_name(&s->ends, place, row);
         s->order++;
@@ -350,7 +352,7 @@ pf_span(pf *s, const mrd_event *ev, int64_t at_ns)
 }
 
 static void
-pf_loss(pf *s, const mrd_event *ev, int64_t at_ns)
+pf_loss(pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
     uint32_t lane = mrd_lanes_put(s->loss_lanes, ev);
     mrd_pb_field row = mrd_pf_loss(&s->rows, ev->track, lane);
@@ -367,7 +369,7 @@ pf_loss(pf *s, const mrd_event *ev, int64_t at_ns)
     mrd_pb_str(&s->event, PF_EVENT_NAME, mrd_str_of(name));
     mrd_pf_arg_int(&s->event, "lost", ev->ivalue);
     mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
-    pf_write_event(s, at_ns);
+    pf_write_event(s, at);
     pf_open_span(s, mrd_event_end(ev), row);
     if (ev->ivalue > 0) {
         s->lost += (uint64_t) ev->ivalue;
@@ -393,17 +395,17 @@ pf_add_value(mrd_buf *to, const mrd_event *ev)
 }
 
 static void
-pf_counter(pf *s, const mrd_event *ev, int64_t at_ns)
+pf_counter(pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
     pf_begin_event(s, PF_COUNTER, mrd_pf_row(&s->rows, ev->track, true));
     pf_add_value(&s->event, ev);
     mrd_pf_args(&s->names, &s->event, ev->args, ev->arg_count);
-    pf_write_event(s, at_ns);
+    pf_write_event(s, at);
 }
 
 /* A point that no span holds: an instant of its own. */
 static void
-pf_flow_point(pf *s, const mrd_event *ev, int64_t at_ns)
+pf_flow_point(pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
     if (!s->env->options->show_flows)
         return;
@@ -414,7 +416,7 @@ pf_flow_point(pf *s, const mrd_event *ev, int64_t at_ns)
         mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_NAME, ev->name));
     pf_add_details(s, ev, false);
     pf_add_flow(s, (mrd_flow){ ev->id, (mrd_flow_dir) ev->flow_dir }, false);
-    pf_write_event(s, at_ns);
+    pf_write_event(s, at);
 }
 
 /* Clock bounds as rows */
@@ -444,7 +446,7 @@ pf_clock_bounds(pf *s)
         sample.ivalue = clocks[i].bound_ns;
         pf_begin_event(s, PF_COUNTER, s->clock_row[i]);
         pf_add_value(&s->event, &sample);
-        pf_write_event(s, s->now_ns);
+        pf_write_event(s, s->now);
     }
 }
 
@@ -475,17 +477,17 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
 
 /* Writes what stands before the first event, whose session time this is. */
 PF_COLD void
-pf_start(pf *s, int64_t first_ns)
+pf_start(pf *s, mrd_ev_ns first)
 {
     s->started = true;
-    if (first_ns < 0) { /* whole seconds, so that fractions stay readable */
-        uint64_t seconds = (0 - (uint64_t) first_ns + MRD_SEC - 1) / MRD_SEC;
+    if (first.ns < 0) { /* whole seconds, so that fractions stay readable */
+        uint64_t seconds = (0 - (uint64_t) first.ns + MRD_SEC - 1) / MRD_SEC;
 
         s->shift_ns = seconds > INT64_MAX / MRD_SEC ? INT64_MAX : (int64_t) (seconds * MRD_SEC);
     }
-    s->now_ns = first_ns + s->shift_ns;
-    if (s->now_ns < 0)
-        s->now_ns = 0;
+    s->now = mrd_ev_add(first, s->shift_ns);
+    if (s->now.ns < 0)
+        s->now = (mrd_ev_ns){ 0 };
     pf_write_clock(s);
     mrd_pf_write_about(&s->file, s->env->catalog, s->env->profile, s->shift_ns);
     if (mrd_pf_write_processes(&s->file, s->env->catalog, s->env->profile) != MRD_OK)
@@ -503,7 +505,7 @@ pf_mark(pf *s)
         size_t service;
 
         mrd_buf_reset(&s->packet);
-        mrd_pb_u64(&s->packet, PF_TIMESTAMP, (uint64_t) s->now_ns);
+        mrd_pb_u64(&s->packet, PF_TIMESTAMP, (uint64_t) s->now.ns);
         mrd_pb_u64(&s->packet, PF_TIMESTAMP_CLOCK, pf_trace_clock(s));
         service = mrd_pb_open(&s->packet, PF_SERVICE_EVENT);
         mrd_pb_u64(&s->packet, marks[i], 1);
@@ -515,22 +517,22 @@ pf_mark(pf *s)
 
 /* All that are no spans, and spans whose begin was not seen. */
 PF_COLD mrd_err
-pf_other(pf *s, const mrd_event *ev, int64_t at_ns)
+pf_other(pf *s, const mrd_event *ev, mrd_ev_ns at)
 {
-    pf_end_until(s, at_ns);
+    pf_end_until(s, at);
     switch (ev->kind) {
     case MRD_SPAN:
     case MRD_INSTANT:
-        pf_put_named(s, ev, at_ns, PF_INSTANT, mrd_pf_row(&s->rows, ev->track, false), false);
+        pf_put_named(s, ev, at, PF_INSTANT, mrd_pf_row(&s->rows, ev->track, false), false);
         break;
     case MRD_COUNTER:
-        pf_counter(s, ev, at_ns);
+        pf_counter(s, ev, at);
         break;
     case MRD_FLOW:
-        pf_flow_point(s, ev, at_ns);
+        pf_flow_point(s, ev, at);
         break;
     case MRD_LOSS:
-        pf_loss(s, ev, at_ns);
+        pf_loss(s, ev, at);
         break;
     default:
         return MRD_INVALID;
@@ -542,18 +544,18 @@ static mrd_err
 pf_event(void *state, const mrd_event *ev)
 {
     pf *s = state;
-    int64_t at_ns;
+    mrd_ev_ns at;
 
     if (s->err != MRD_OK)
         return s->err;
     if (!mrd_pf_tracks_has(&s->rows, ev->track))
         return MRD_INVALID; /* of another profile, or not in the catalog */
     if (!s->started)
-        pf_start(s, ev->ts_ns);
-    at_ns = pf_time(s, ev->ts_ns);
+        pf_start(s, ev->ts);
+    at = pf_time(s, ev->ts);
     if (__builtin_expect(ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) == 0, 1))
-        pf_span(s, ev, at_ns);
-    else if (pf_other(s, ev, at_ns) != MRD_OK)
+        pf_span(s, ev, at);
+    else if (pf_other(s, ev, at) != MRD_OK)
         return MRD_INVALID;
     s->events++;
     if (++s->since_mark >= PF_MARK_EVENTS)
@@ -638,8 +640,8 @@ static void
 pf_finish(pf *s)
 {
     if (!s->started)
-        pf_start(s, s->env->first_ns <= s->env->last_ns ? s->env->first_ns : 0);
-    pf_end_until(s, INT64_MAX);
+        pf_start(s, !mrd_ev_after(s->env->first, s->env->last) ? s->env->first : (mrd_ev_ns){ 0 });
+    pf_end_until(s, (mrd_ev_ns){ INT64_MAX });
     pf_clock_bounds(s);
     pf_write_totals(s);
     if (s->lost > 0)

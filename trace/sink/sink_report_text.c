@@ -240,21 +240,22 @@ put_title(report_sink *s)
     size_t workers, inputs, bad = 0;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
     const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
-    int64_t first = INT64_MAX, last = INT64_MIN;
+    mrd_ev_ns first = { INT64_MAX }, last = { INT64_MIN };
     char dur[MRD_DUR_TEXT];
     mrd_buf words = { 0 };
     unsigned told = 0;
     uint64_t gap = widest_gap(w, workers);
 
     for (size_t i = 0; i < workers; i++) {
-        first = w[i].first.ns < first ? w[i].first.ns : first;
-        last = w[i].last.ns > last ? w[i].last.ns : last;
+        first = mrd_ev_min(w[i].first, first);
+        last = mrd_ev_max(w[i].last, last);
     }
     for (size_t i = 0; i < inputs; i++)
         bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
-    mrd_buf_fmt(&s->text, "Report     %s of %zu worker%s\n",
-                mrd_text_dur(first > last ? 0 : (uint64_t) last - (uint64_t) first, dur), workers,
-                workers == 1 ? "" : "s");
+    mrd_buf_fmt(
+        &s->text, "Report     %s of %zu worker%s\n",
+        mrd_text_dur(mrd_ev_after(first, last) ? 0 : (uint64_t) last.ns - (uint64_t) first.ns, dur),
+        workers, workers == 1 ? "" : "s");
     if (mrd_catalog_simulated(cat))
         mrd_buf_text(&s->text,
                      "           SIMULATED: at least a part of this was made without hardware\n");

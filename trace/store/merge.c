@@ -21,7 +21,7 @@ typedef struct {
     mrd_source base;
     feed *feeds;
     mrd_tournament tree;
-    int64_t until; /* heads of the winner's source before this win without a contest */
+    mrd_ev_ns until; /* heads of the winner's source before this win without a contest */
     size_t n, k, live;
     bool started;
     void (*bad)(void *self, uint64_t key, const mrd_why *why);
@@ -50,7 +50,7 @@ merge_build(merge *m)
 {
     size_t leaf = m->k = m->live;
 
-    m->until = INT64_MIN;
+    m->until = (mrd_ev_ns){ INT64_MIN };
     m->tree.k = m->k;
     m->tree.key[1] = INT64_MAX;
     m->tree.tag[1] = MERGE_NONE;
@@ -58,7 +58,7 @@ merge_build(merge *m)
         if (m->feeds[i].in == NULL)
             continue;
         m->feeds[i].leaf = (uint32_t) leaf;
-        m->tree.key[leaf] = m->feeds[i].at->ts_ns;
+        m->tree.key[leaf] = m->feeds[i].at->ts.ns;
         m->tree.tag[leaf++] = i;
     }
     mrd_tournament_build(&m->tree, merge_tie, m);
@@ -97,7 +97,7 @@ feed_fill(feed *f, mrd_why *why)
 
 /* Goes to the next event of a source; false when the source is gone. */
 static inline bool
-merge_load(merge *m, feed *f, int64_t not_before_ns)
+merge_load(merge *m, feed *f, mrd_ev_ns not_before)
 {
     mrd_step step = MRD_MORE;
 
@@ -105,11 +105,11 @@ merge_load(merge *m, feed *f, int64_t not_before_ns)
         f->at++;
     else
         step = feed_fill(f, &m->why);
-    if (__builtin_expect(step == MRD_MORE && f->at->ts_ns >= not_before_ns, 1))
+    if (__builtin_expect(step == MRD_MORE && !mrd_ev_before(f->at->ts, not_before), 1))
         return true;
     if (step == MRD_MORE)
         mrd_why_set(&m->why, MRD_CORRUPT, 0, "steps back in time from %lld ns to %lld ns",
-                    (long long) not_before_ns, (long long) f->at->ts_ns);
+                    (long long) not_before.ns, (long long) f->at->ts.ns);
     merge_drop(m, f, step == MRD_END ? NULL : &m->why);
     m->why = (mrd_why){ 0 };
     return false;
@@ -121,7 +121,7 @@ merge_start(merge *m)
     m->started = true;
     m->live = m->n;
     for (size_t i = 0; i < m->n; i++)
-        (void) merge_load(m, &m->feeds[i], INT64_MIN);
+        (void) merge_load(m, &m->feeds[i], (mrd_ev_ns){ INT64_MIN });
     merge_build(m);
 }
 
@@ -132,25 +132,25 @@ merge_advance(merge *m)
     uint64_t who = m->tree.tag[1];
     feed *f = &m->feeds[who];
 
-    if (__builtin_expect(merge_load(m, f, m->tree.key[1]), 1)) {
-        int64_t key = f->at->ts_ns;
+    if (__builtin_expect(merge_load(m, f, (mrd_ev_ns){ m->tree.key[1] }), 1)) {
+        mrd_ev_ns key = f->at->ts;
 
         if (m->k > PREFETCH_FROM) { /* for its next turn */
             __builtin_prefetch(f->at + 1);
             __builtin_prefetch((const char *) (f->at + 1) + 64);
         }
-        if (key < m->until) {
-            m->tree.key[1] = key;
+        if (mrd_ev_before(key, m->until)) {
+            m->tree.key[1] = key.ns;
             return;
         }
-        mrd_tournament_set(&m->tree, f->leaf, key, who, merge_tie, m);
-        m->until = INT64_MIN;
+        mrd_tournament_set(&m->tree, f->leaf, key.ns, who, merge_tie, m);
+        m->until = (mrd_ev_ns){ INT64_MIN };
         if (m->tree.tag[1] == who) /* perhaps a burst */
-            m->until = mrd_tournament_others(&m->tree, f->leaf);
+            m->until = (mrd_ev_ns){ mrd_tournament_others(&m->tree, f->leaf) };
     } else if (m->live < m->k / 4) {
         merge_build(m);
     } else {
-        m->until = INT64_MIN;
+        m->until = (mrd_ev_ns){ INT64_MIN };
         mrd_tournament_set(&m->tree, f->leaf, INT64_MAX, MERGE_NONE, merge_tie, m);
     }
 }
@@ -178,7 +178,7 @@ merge_has_next(const merge *m)
 {
     const feed *f = &m->feeds[m->tree.tag[1]];
 
-    return f->end - f->at > 1 && f->at[1].ts_ns >= f->at->ts_ns;
+    return f->end - f->at > 1 && !mrd_ev_before(f->at[1].ts, f->at->ts);
 }
 
 static mrd_step

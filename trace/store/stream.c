@@ -103,19 +103,19 @@ mrd_stream_count(const mrd_stream *s)
 }
 
 bool
-mrd_stream_range(const mrd_stream *s, int64_t *ret_first, int64_t *ret_last)
+mrd_stream_range(const mrd_stream *s, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last)
 {
     if (s->has_range) {
-        *ret_first = mrd_time_shifted(s->first_ns, s->shift_ns);
-        *ret_last = mrd_time_shifted(s->last_ns, s->shift_ns);
+        *ret_first = mrd_time_shifted(s->earliest, s->shift_ns);
+        *ret_last = mrd_time_shifted(s->latest, s->shift_ns);
     }
     return s->has_range;
 }
 
 void
-mrd_stream_shift(mrd_stream *s, int64_t delta_ns)
+mrd_stream_shift(mrd_stream *s, mrd_dur_ns delta_ns)
 {
-    s->shift_ns = mrd_time_shifted(s->shift_ns, delta_ns);
+    s->shift_ns = mrd_sat_add(s->shift_ns, delta_ns);
 }
 
 /* The stream's first failure, with its message. */
@@ -365,19 +365,19 @@ stream_refuse(mrd_stream *s, size_t size)
 static void
 stream_note_range(mrd_stream *s, const mrd_event *ev)
 {
-    int64_t end = mrd_event_end(ev);
+    mrd_ev_ns end = mrd_event_end(ev);
 
-    if (ev->ts_ns == 0)
+    if (ev->ts.ns == 0)
         return;
-    if (end == INT64_MAX)
-        end = ev->ts_ns;
+    if (end.ns == INT64_MAX)
+        end = ev->ts;
     if (!s->has_range) {
-        s->first_ns = ev->ts_ns;
-        s->last_ns = end;
+        s->earliest = ev->ts;
+        s->latest = end;
         s->has_range = true;
     }
-    s->first_ns = ev->ts_ns < s->first_ns ? ev->ts_ns : s->first_ns;
-    s->last_ns = end > s->last_ns ? end : s->last_ns;
+    s->earliest = mrd_ev_before(ev->ts, s->earliest) ? ev->ts : s->earliest;
+    s->latest = mrd_ev_after(end, s->latest) ? end : s->latest;
 }
 
 mrd_err

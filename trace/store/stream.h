@@ -43,7 +43,7 @@ mrd_stream *mrd_store_at(const mrd_store *store, size_t i);
 mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
 /* Moves the events pushed so far by delta_ns (saturating): for sources whose epoch is known only at
  * their end. The order stays. */
-void mrd_stream_shift(mrd_stream *stream, int64_t delta_ns);
+void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);
 /* No more pushes; sorts what is open, binds flow points. Call once, before reading. Errors: those
  * of push, with the message; IO when the file cannot be read back. */
 mrd_err mrd_stream_finish(mrd_stream *stream, mrd_why *why);
@@ -51,7 +51,7 @@ uint32_t mrd_stream_profile(const mrd_stream *stream);
 const char *mrd_stream_label(const mrd_stream *stream);
 uint64_t mrd_stream_count(const mrd_stream *stream); /* events pushed */
 /* First and last time of pushed events (zero stamps left out); false when there is none. */
-bool mrd_stream_range(const mrd_stream *stream, int64_t *ret_first, int64_t *ret_last);
+bool mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
 /* A reader from the start, in order. Several may be open in turn. */
 mrd_err mrd_stream_open(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
 

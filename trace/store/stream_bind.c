@@ -12,7 +12,7 @@
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
 
 typedef struct {
-    int64_t start_ns, end_ns;
+    mrd_ev_ns start, end;
     uint64_t pos;
     uint32_t flows;
 } bind_span;
@@ -36,7 +36,7 @@ typedef struct {
     bind_track *tracks;
     size_t n_tracks;
     /* Points at one time of one track, until all that begins there was seen. */
-    int64_t at_ns;
+    mrd_ev_ns at;
     mrd_track_id at_track;
     size_t waiting;
     bind_flow flow[BIND_FLOWS_MAX];
@@ -55,12 +55,12 @@ bind_track_at(binder *b, mrd_track_id id)
 }
 
 static void
-bind_forget_ended(bind_track *t, int64_t now_ns)
+bind_forget_ended(bind_track *t, mrd_ev_ns now)
 {
     size_t kept = 0;
 
     for (size_t i = 0; i < t->n; i++) {
-        if (t->v[i].end_ns >= now_ns)
+        if (!mrd_ev_before(t->v[i].end, now))
             t->v[kept++] = t->v[i];
     }
     t->n = kept;
@@ -75,25 +75,25 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         b->err = MRD_NOMEM;
         return;
     }
-    while (t->n > 0 && t->v[t->n - 1].end_ns < ev->ts_ns)
+    while (t->n > 0 && mrd_ev_before(t->v[t->n - 1].end, ev->ts))
         t->n--;
     if (t->n == t->cap) {
-        bind_forget_ended(t, ev->ts_ns);
+        bind_forget_ended(t, ev->ts);
         /* Half of it is free then, so that ended ones are looked for seldom. */
         if (!MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
             b->err = MRD_NOMEM;
             return;
         }
     }
-    t->v[t->n++] = (bind_span){ ev->ts_ns, mrd_event_end(ev), pos, ev->flow_count };
+    t->v[t->n++] = (bind_span){ ev->ts, mrd_event_end(ev), pos, ev->flow_count };
 }
 
 /* The innermost span that ends at the time, having begun before. */
 static bind_span *
-bind_touching(bind_track *t, int64_t at_ns)
+bind_touching(bind_track *t, mrd_ev_ns at)
 {
     for (size_t i = t->n; i-- > 0;) {
-        if (t->v[i].end_ns == at_ns && t->v[i].start_ns < at_ns)
+        if (t->v[i].end.ns == at.ns && mrd_ev_before(t->v[i].start, at))
             return &t->v[i];
     }
     return NULL;
@@ -101,13 +101,13 @@ bind_touching(bind_track *t, int64_t at_ns)
 
 /* The innermost span that contains the time; one that ends there only when no other does. */
 static bind_span *
-bind_enclosing(bind_track *t, int64_t at_ns)
+bind_enclosing(bind_track *t, mrd_ev_ns at)
 {
     for (size_t i = t->n; i-- > 0;) {
-        if (t->v[i].end_ns > at_ns)
+        if (mrd_ev_after(t->v[i].end, at))
             return &t->v[i];
     }
-    return bind_touching(t, at_ns);
+    return bind_touching(t, at);
 }
 
 static bind_span *
@@ -124,7 +124,7 @@ static void
 bind_push(binder *b, uint8_t kind, uint64_t pos, mrd_flow flow)
 {
     mrd_event ev = {
-        .ts_ns = (int64_t) pos, .kind = kind, .id = flow.id, .flow_dir = (uint8_t) flow.dir
+        .ts = { (int64_t) pos }, .kind = kind, .id = flow.id, .flow_dir = (uint8_t) flow.dir
     };
 
     if (b->err == MRD_OK)
@@ -159,12 +159,12 @@ bind_wait_next(binder *b, bind_track *t, const bind_flow *f)
 static bind_span *
 bind_target(binder *b, bind_track *t, const bind_flow *f)
 {
-    bind_span *touching = f->flow.dir == MRD_FLOW_START ? bind_touching(t, b->at_ns) : NULL;
+    bind_span *touching = f->flow.dir == MRD_FLOW_START ? bind_touching(t, b->at) : NULL;
 
     if (touching != NULL && (!b->has_exact || b->exact_seq > f->seq))
         return touching;
     if (!b->has_exact)
-        return bind_enclosing(t, b->at_ns);
+        return bind_enclosing(t, b->at);
     return b->exact_is_span ? bind_find(t, b->exact.pos) : &b->exact;
 }
 
@@ -200,7 +200,7 @@ bind_point(binder *b, const mrd_event *ev, uint64_t pos)
         bind_attach(b, NULL, &f);
         return;
     }
-    b->at_ns = ev->ts_ns;
+    b->at = ev->ts;
     b->at_track = ev->track;
     b->flow[b->waiting++] = f;
 }
@@ -223,7 +223,7 @@ bind_exact(binder *b, const mrd_event *ev, uint64_t pos, bool begins)
 {
     if (!b->has_exact || ev->seq < b->exact_seq)
         b->exact_seq = ev->seq;
-    b->exact = (bind_span){ ev->ts_ns, ev->ts_ns, pos, ev->flow_count };
+    b->exact = (bind_span){ ev->ts, ev->ts, pos, ev->flow_count };
     b->exact_is_span = ev->kind == MRD_SPAN;
     b->has_exact = true;
     if (begins && !b->has_first) {
@@ -237,7 +237,7 @@ bind_event(binder *b, const mrd_event *ev, uint64_t pos)
 {
     bool begins = ev->kind == MRD_SPAN && (ev->flags & MRD_EV_NO_START) == 0;
 
-    if (b->waiting > 0 && (ev->ts_ns != b->at_ns || ev->track != b->at_track))
+    if (b->waiting > 0 && (ev->ts.ns != b->at.ns || ev->track != b->at_track))
         bind_resolve(b);
     if (ev->kind == MRD_FLOW)
         bind_point(b, ev, pos);
@@ -322,7 +322,7 @@ bound_attach(bound_reader *r, const mrd_event *ev, uint64_t pos, mrd_why *why)
     r->ev = *ev;
     if (ev->flow_count > 0)
         memcpy(r->flows, ev->flows, ev->flow_count * sizeof(*r->flows));
-    while (r->next_bound != NULL && (uint64_t) r->next_bound->ts_ns == pos) {
+    while (r->next_bound != NULL && (uint64_t) r->next_bound->ts.ns == pos) {
         r->flows[r->ev.flow_count++] =
             (mrd_flow){ r->next_bound->id, (mrd_flow_dir) r->next_bound->flow_dir };
         if (bound_peek(r, why) == MRD_BAD)
@@ -340,7 +340,7 @@ bound_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 
     while ((step = r->raw->next(r->raw, ret_event, why)) == MRD_MORE) {
         uint64_t pos = r->pos++;
-        bool named = r->next_bound != NULL && (uint64_t) r->next_bound->ts_ns == pos;
+        bool named = r->next_bound != NULL && (uint64_t) r->next_bound->ts.ns == pos;
 
         if ((*ret_event)->kind == MRD_FLOW) {
             if (named) /* stays alone */

@@ -6,6 +6,7 @@
 #ifndef MRD_TRACE_STREAM_INT_H
 #define MRD_TRACE_STREAM_INT_H
 
+#include "base/num.h"
 #include "trace/store/stream.h"
 #include "trace/store/stream_rec.h"
 
@@ -50,8 +51,8 @@ struct mrd_stream {
     char *label;
     uint32_t profile;
     uint64_t count, in_memory;
-    int64_t first_ns, last_ns;
-    int64_t shift_ns; /* added to every time on the way out */
+    mrd_ev_ns earliest, latest;
+    mrd_dur_ns shift_ns; /* added to every time on the way out */
     bool has_range, has_flows, finished;
     bool ordered; /* the records in memory came in order */
     mrd_block *head, *tail;
@@ -65,15 +66,11 @@ struct mrd_stream {
     mrd_why why;
 };
 
-/* ns + delta_ns, saturating. */
-static inline int64_t
-mrd_time_shifted(int64_t ns, int64_t delta_ns)
+/* That much later, saturating. */
+static inline mrd_ev_ns
+mrd_time_shifted(mrd_ev_ns at, mrd_dur_ns by)
 {
-    int64_t sum;
-
-    if (__builtin_add_overflow(ns, delta_ns, &sum))
-        return delta_ns > 0 ? INT64_MAX : INT64_MIN;
-    return sum;
+    return (mrd_ev_ns){ mrd_sat_add(at.ns, by) };
 }
 
 /* Sorts the records of the blocks into *ret_order (malloc'd, n pointers). False without memory. */

@@ -106,7 +106,7 @@ mrd_stream_open_raw(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    int64_t shift_ns;
+    mrd_dur_ns shift_ns;
     mrd_event ev;
 } stream_shifter;
 
@@ -120,7 +120,7 @@ shifter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     if (step != MRD_MORE)
         return step;
     sh->ev = *ev;
-    sh->ev.ts_ns = mrd_time_shifted(ev->ts_ns, sh->shift_ns);
+    sh->ev.ts = mrd_time_shifted(ev->ts, sh->shift_ns);
     *ret_event = &sh->ev;
     return MRD_MORE;
 }
@@ -136,7 +136,7 @@ shifter_close(mrd_source *self)
 
 /* Owns inner, also on failure. */
 static mrd_err
-shifter_open(mrd_source *inner, int64_t shift_ns, mrd_source **ret_source, mrd_why *why)
+shifter_open(mrd_source *inner, mrd_dur_ns shift_ns, mrd_source **ret_source, mrd_why *why)
 {
     stream_shifter *sh = calloc(1, sizeof(*sh));
 

@@ -11,8 +11,8 @@
 #include "trace/model/event.h"
 
 typedef struct {
-    int64_t ts_ns;
-    int64_t dur_ns; /* COUNTER: the bits of the value; FLOW: its direction */
+    mrd_ev_ns ts;
+    mrd_dur_ns dur_ns; /* COUNTER: the bits of the value; FLOW: its direction */
     uint32_t seq_lo;
     uint32_t track, name, category;
     uint32_t words; /* the whole record, in 8-byte words */
@@ -46,16 +46,16 @@ mrd_arg_has_text(const mrd_arg *arg)
     return arg->type == MRD_ARG_TEXT || arg->type == MRD_ARG_JSON;
 }
 
-static inline int64_t
+static inline mrd_ev_ns
 mrd_rec_end(const mrd_rec *r)
 {
     int64_t end;
 
     if (r->kind != MRD_SPAN && r->kind != MRD_LOSS)
-        return r->ts_ns;
-    if (r->dur_ns < 0 || __builtin_add_overflow(r->ts_ns, r->dur_ns, &end))
-        return INT64_MAX;
-    return end;
+        return r->ts;
+    if (r->dur_ns < 0 || __builtin_add_overflow(r->ts.ns, r->dur_ns, &end))
+        return (mrd_ev_ns){ INT64_MAX };
+    return (mrd_ev_ns){ end };
 }
 
 static inline int
@@ -71,14 +71,14 @@ mrd_rec_order(const mrd_rec *a, const mrd_rec *b)
     int64_t a_end, b_end;
     uint64_t a_seq = mrd_rec_seq(a), b_seq = mrd_rec_seq(b);
 
-    if (a->ts_ns != b->ts_ns)
-        return a->ts_ns < b->ts_ns ? -1 : 1;
+    if (a->ts.ns != b->ts.ns)
+        return mrd_ev_before(a->ts, b->ts) ? -1 : 1;
     if (a->track != b->track)
         return a->track < b->track ? -1 : 1;
     if (mrd_rec_rank(a->kind) != mrd_rec_rank(b->kind))
         return mrd_rec_rank(a->kind) - mrd_rec_rank(b->kind);
-    a_end = mrd_rec_end(a);
-    b_end = mrd_rec_end(b);
+    a_end = mrd_rec_end(a).ns;
+    b_end = mrd_rec_end(b).ns;
     if (a_end != b_end)
         return a_end > b_end ? -1 : 1;
     return a_seq < b_seq ? -1 : a_seq > b_seq;
@@ -108,7 +108,7 @@ mrd_rec_get(const mrd_rec *r, mrd_event *ev, mrd_buf *scratch)
 {
     const uint8_t *p = (const uint8_t *) (r + 1), *args = NULL;
 
-    ev->ts_ns = r->ts_ns;
+    ev->ts = r->ts;
     ev->dur_ns = r->dur_ns;
     ev->seq = mrd_rec_seq(r);
     ev->id = 0;

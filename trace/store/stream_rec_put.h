@@ -55,7 +55,7 @@ mrd_rec_put_args(uint8_t *p, const mrd_event *ev)
 static inline void
 mrd_rec_put(uint8_t *p, size_t size, uint8_t has, size_t text, const mrd_event *ev, uint64_t seq)
 {
-    mrd_rec r = { ev->ts_ns,
+    mrd_rec r = { ev->ts,
                   ev->dur_ns,
                   (uint32_t) seq,
                   ev->track,

@@ -88,7 +88,7 @@ sort_radix(sort_entry *v, sort_entry *spare, size_t n)
 static void
 sort_index(const mrd_block *head, sort_entry *v)
 {
-    int64_t min = INT64_MAX;
+    mrd_ev_ns min = { INT64_MAX };
     size_t n = 0;
 
     for (const mrd_block *b = head; b != NULL; b = b->next) {
@@ -96,12 +96,12 @@ sort_index(const mrd_block *head, sort_entry *v)
             const mrd_rec *r = (const mrd_rec *) (const void *) (b->data + at);
 
             v[n++].rec = r;
-            min = r->ts_ns < min ? r->ts_ns : min;
+            min = mrd_ev_before(r->ts, min) ? r->ts : min;
             at += (size_t) r->words * 8;
         }
     }
     for (size_t i = 0; i < n; i++)
-        v[i].key = (uint64_t) v[i].rec->ts_ns - (uint64_t) min;
+        v[i].key = (uint64_t) v[i].rec->ts.ns - (uint64_t) min.ns;
 }
 
 bool

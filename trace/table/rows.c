@@ -259,10 +259,10 @@ give_flows(mrd_rows *r, const mrd_event *ev, const mrd_flow *flows, size_t n)
 static void
 widen(worker_seen *seen, const mrd_event *ev)
 {
-    uint64_t length = (uint64_t) mrd_event_end(ev) - (uint64_t) ev->ts_ns;
+    uint64_t length = (uint64_t) mrd_event_end(ev).ns - (uint64_t) ev->ts.ns;
 
-    seen->first_ns = ev->ts_ns < seen->first_ns ? ev->ts_ns : seen->first_ns;
-    seen->last_ns = mrd_event_end(ev) > seen->last_ns ? mrd_event_end(ev) : seen->last_ns;
+    seen->first = mrd_ev_before(ev->ts, seen->first) ? ev->ts : seen->first;
+    seen->last = mrd_ev_after(mrd_event_end(ev), seen->last) ? mrd_event_end(ev) : seen->last;
     seen->longest_ns = length > seen->longest_ns ? length : seen->longest_ns;
 }
 
@@ -299,7 +299,7 @@ add_event(mrd_rows *r, const mrd_event *ev)
 
     r->slots[F_ROW].i = (int64_t) r->events++;
     r->slots[F_DUR].i = ev->kind != MRD_SPAN ? 0 : ev->dur_ns < 0 ? -1 : ev->dur_ns;
-    r->slots[F_END].i = ev->kind != MRD_SPAN || ev->dur_ns < 0 ? ev->ts_ns : mrd_event_end(ev);
+    r->slots[F_END].i = ev->kind != MRD_SPAN || ev->dur_ns < 0 ? ev->ts.ns : mrd_event_end(ev).ns;
     r->slots[F_KIND].sid = rows_word(r, ev->kind == MRD_SPAN ? WORD_SPAN : WORD_INSTANT);
     r->slots[F_NAME].sid = ev->name;
     r->slots[F_CATEGORY].sid = ev->category;
@@ -338,7 +338,7 @@ rows_flush_memory(mrd_rows *r)
 
         mrd_rows_clear(r->slots);
         mrd_rows_identity(r, m->process);
-        r->slots[F_TS].i = m->ts_ns;
+        r->slots[F_TS].i = m->ts.ns;
         r->slots[F_USED_BYTES].i = m->used < 0 ? -1 : (int64_t) m->used;
         r->slots[F_USED_PERCENT].d = m->percent < 0 ? -1 : m->percent;
         err = mrd_rows_give(r, MRD_ROWS_MEMORY);
@@ -354,7 +354,7 @@ add_memory(mrd_rows *r, const mrd_event *ev, bool percent, double value)
     size_t i = 0;
     mrd_err err;
 
-    if (r->n_memory > 0 && r->memory[0].ts_ns != ev->ts_ns &&
+    if (r->n_memory > 0 && r->memory[0].ts.ns != ev->ts.ns &&
         (err = rows_flush_memory(r)) != MRD_OK)
         return err;
     while (i < r->n_memory && r->memory[i].process != process)
@@ -363,7 +363,7 @@ add_memory(mrd_rows *r, const mrd_event *ev, bool percent, double value)
         return MRD_NOMEM;
     if (i == r->n_memory)
         r->memory[r->n_memory++] = (memory_row){
-            .track = ev->track, .process = process, .used = -1, .percent = -1, .ts_ns = ev->ts_ns
+            .track = ev->track, .process = process, .used = -1, .percent = -1, .ts = ev->ts
         };
     *(percent ? &r->memory[i].percent : &r->memory[i].used) = value;
     return MRD_OK;
@@ -403,13 +403,13 @@ mrd_rows_event(mrd_rows *r, const mrd_event *ev)
         return MRD_STATE;
     if (r->report != NULL && (err = mrd_report_add(r->report, ev)) != MRD_OK)
         return err;
-    r->first_ns = !r->any || ev->ts_ns < r->first_ns ? ev->ts_ns : r->first_ns;
-    r->last_ns = !r->any || mrd_event_end(ev) > r->last_ns
-                     ? (mrd_event_end(ev) == INT64_MAX ? ev->ts_ns : mrd_event_end(ev))
-                     : r->last_ns;
+    r->first = !r->any || mrd_ev_before(ev->ts, r->first) ? ev->ts : r->first;
+    r->last = !r->any || mrd_ev_after(mrd_event_end(ev), r->last)
+                  ? (mrd_event_end(ev).ns == INT64_MAX ? ev->ts : mrd_event_end(ev))
+                  : r->last;
     r->any = true;
     r->slots[F_TRACK].i = ev->track;
-    r->slots[F_TS].i = ev->ts_ns;
+    r->slots[F_TS].i = ev->ts.ns;
     r->slots[F_BOUND].i = bound_of(ev->bound_ns);
     if (ev->kind == MRD_COUNTER)
         return add_counter(r, ev);
@@ -475,9 +475,10 @@ static void
 name_session(mrd_rows *r)
 {
     const char *id = mrd_catalog_get(r->cat, "session.id");
-    int64_t first =
-        r->env->options->wall_time && r->env->first_ns <= r->env->last_ns ? r->env->first_ns : 0;
-    time_t seconds = (time_t) (first / MRD_SEC);
+    mrd_ev_ns first = r->env->options->wall_time && !mrd_ev_after(r->env->first, r->env->last)
+                          ? r->env->first
+                          : (mrd_ev_ns){ 0 };
+    time_t seconds = (time_t) (first.ns / MRD_SEC);
     struct tm day;
     size_t n;
 
@@ -517,7 +518,7 @@ rows_make(mrd_rows *r)
     if (r->workers != NULL)
         r->seen = calloc(mrd_workers_count(r->workers) + 1, sizeof(*r->seen));
     for (size_t i = 0; r->seen != NULL && i < mrd_workers_count(r->workers); i++)
-        r->seen[i] = (worker_seen){ INT64_MAX, INT64_MIN, 0 };
+        r->seen[i] = (worker_seen){ { INT64_MAX }, { INT64_MIN }, 0 };
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     if (r->tracks == NULL || r->arg_column == NULL || r->suspect == NULL || r->bounded == NULL ||
         r->node == NULL || r->seen == NULL || r->gather == NULL)

@@ -46,7 +46,7 @@ end_workers(mrd_rows *r)
 
     for (uint32_t i = 0; i < mrd_workers_count(r->workers) && err == MRD_OK; i++) {
         const mrd_worker *w = mrd_workers_at(r->workers, i);
-        bool any = r->seen[i].first_ns <= r->seen[i].last_ns;
+        bool any = !mrd_ev_after(r->seen[i].first, r->seen[i].last);
 
         begin(r);
         mrd_rows_identity(r, w->process);
@@ -55,8 +55,8 @@ end_workers(mrd_rows *r)
         r->slots[F_DEVICE].i = w->device_idx;
         if (w->worker_gid != MRD_NONE)
             r->slots[F_WORKER_GID].i = w->worker_gid;
-        r->slots[F_FIRST].i = any ? r->seen[i].first_ns : 0;
-        r->slots[F_LAST].i = any ? r->seen[i].last_ns : 0;
+        r->slots[F_FIRST].i = any ? r->seen[i].first.ns : 0;
+        r->slots[F_LAST].i = any ? r->seen[i].last.ns : 0;
         err = mrd_rows_give(r, MRD_ROWS_WORKERS);
     }
     return err;
@@ -275,9 +275,9 @@ end_facts(mrd_rows *r)
 }
 
 static void
-time_text(mrd_rows *r, int64_t ns, char text[64])
+time_text(mrd_rows *r, mrd_ev_ns ns, char text[64])
 {
-    time_t seconds = (time_t) (ns / MRD_SEC - (ns % MRD_SEC < 0));
+    time_t seconds = (time_t) (ns.ns / MRD_SEC - (ns.ns % MRD_SEC < 0));
     struct tm t;
     char day[32];
 
@@ -285,7 +285,7 @@ time_text(mrd_rows *r, int64_t ns, char text[64])
     if (gmtime_r(&seconds, &t) == NULL || strftime(day, sizeof(day), "%Y-%m-%d %H:%M:%S", &t) == 0)
         day[0] = '\0';
     snprintf(text, 64, "%s.%09" PRId64 " +0000 UTC", day,
-             (int64_t) (ns % MRD_SEC + (ns % MRD_SEC < 0 ? MRD_SEC : 0)));
+             (int64_t) (ns.ns % MRD_SEC + (ns.ns % MRD_SEC < 0 ? MRD_SEC : 0)));
 }
 
 static mrd_err
@@ -294,10 +294,10 @@ end_metadata(mrd_rows *r)
     char first[64], last[64], first_ns[24], last_ns[24];
 
     begin(r);
-    time_text(r, r->first_ns, first);
-    time_text(r, r->last_ns, last);
-    snprintf(first_ns, sizeof(first_ns), "%" PRId64, r->first_ns);
-    snprintf(last_ns, sizeof(last_ns), "%" PRId64, r->last_ns);
+    time_text(r, r->first, first);
+    time_text(r, r->last, last);
+    snprintf(first_ns, sizeof(first_ns), "%" PRId64, r->first.ns);
+    snprintf(last_ns, sizeof(last_ns), "%" PRId64, r->last.ns);
     set_text(r, F_FIRST_TEXT, mrd_str_of(first));
     set_text(r, F_LAST_TEXT, mrd_str_of(last));
     set_text(r, F_FIRST_NS_TEXT, mrd_str_of(first_ns));

@@ -39,8 +39,8 @@ typedef enum {
 
 /* Of a worker, so far. */
 typedef struct {
-    int64_t first_ns, last_ns; /* of its device spans; first > last: none */
-    uint64_t longest_ns;       /* of them */
+    mrd_ev_ns first, last; /* of its device spans; first > last: none */
+    uint64_t longest_ns;   /* of them */
 } worker_seen;
 
 /* Both samples of host memory of one process and time make one row. */
@@ -48,7 +48,7 @@ typedef struct {
     mrd_track_id track;
     mrd_proc_id process;
     double used, percent; /* negative: not told */
-    int64_t ts_ns;
+    mrd_ev_ns ts;
 } memory_row;
 
 struct mrd_rows {
@@ -75,7 +75,7 @@ struct mrd_rows {
     memory_row *memory;
     size_t n_memory, cap_memory;
     uint64_t events, collectives, other_samples;
-    int64_t first_ns, last_ns;
+    mrd_ev_ns first, last;
     bool any;
     mrd_buf text;
     char session[160], date[16];
