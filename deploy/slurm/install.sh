@@ -24,7 +24,7 @@ if command -v apt-get >/dev/null 2>&1; then
     if ldd "$prefix/bin/$program" | grep -q 'not found'; then
         timeout 300 apt-get update -q
         DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -q --no-install-recommends libnng1 \
-            libprotobuf-c1 libjansson4 libmicrohttpd12 liblz4-1 libzstd1
+            libprotobuf-c1 libjansson4 libmicrohttpd12 liblz4-1 libzstd1 libcurl4 libsqlite3-0
     fi
 fi
 missing=$(ldd "$prefix/bin/$program" | grep 'not found' || true)
