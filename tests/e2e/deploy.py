@@ -199,6 +199,10 @@ def overlay_ok(folder):
         check(pod["spec"].get("automountServiceAccountToken") is False, f"{where}: token of the service account")
         for c in pod["spec"].get("initContainers", []) + pod["spec"]["containers"]:
             container_ok(where, pod["spec"], c, configs)
+    for d in of("NetworkPolicy"):
+        for rule in d["spec"].get("ingress", []):
+            check(rule.get("from") and all("podSelector" in peer and peer["podSelector"] for peer in rule["from"]),
+                  f"{folder} NetworkPolicy/{d['metadata']['name']}: opens a whole namespace, or everything: {rule}")
     names = {p for t in pods for c in t["spec"]["containers"] for p in [x["name"] for x in c.get("ports", [])]}
     for d in of("Service", "PodDisruptionBudget", "NetworkPolicy", "PodMonitor"):
         where, spec = f"{folder} {d['kind']}/{d['metadata']['name']}", d["spec"]
@@ -267,7 +271,7 @@ slurm()
 image()
 units()
 if shutil.which("kubectl"):
-    for folder in ("base", "overlays/plain", "example"):
+    for folder in ("base", "overlays/plain", "example", "example-two-nodes"):
         overlay_ok(folder)
     docs = overlay_ok("overlays/eks")
     starts(docs)
