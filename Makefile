@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo test bench soak fuzz sanitize clocklab slurmlab mutants install clean help
+.PHONY: all demo test bench soak fuzz sanitize clocklab slurmlab kubelab mutants install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -62,6 +62,13 @@ slurmlab: ## a real Slurm on this machine (root), with plug-in and hooks: jobs t
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 	@ctest --test-dir build --output-on-failure -R '^e2e/slurm$$'
+
+kubelab: ## a real Kubernetes of two nodes on this machine (root); the first time it builds it (some 25 minutes, KUBELAB_CASES= for some cases)
+	@scripts/setup.sh kubelab
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@tests/kubelab/build.sh
+	@MERIDIAN_BUILD=$(CURDIR)/build python3 tests/kubelab/kubelab.py $(KUBELAB_CASES)
 
 mutants: ## change one operator, constant or call at a time: do the tests notice? (MUTANTS=16 SEED= MODULES=journal,...)
 	@scripts/setup.sh test

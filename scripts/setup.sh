@@ -1,7 +1,7 @@
 #!/bin/sh
 # Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what; with "clocklab" also
 # chrony, for the laboratory's comparison (as a package it takes the place of the machine's time daemon: so only when asked for);
-# with "fuzz" clang and its libraries for fuzzing (where they are a package of their own); with "gate" all that .ci/run uses.
+# with "kubelab" what `make kubelab` needs; with "fuzz" clang and its libraries for fuzzing (where they are a package of their own); with "gate" all that .ci/run uses.
 # Nothing is installed when nothing is missing. Uses sudo only when not root. While another program installs packages (a new
 # machine's unattended upgrades), it waits: at most MERIDIAN_SETUP_WAIT seconds (900).
 set -eu
@@ -15,14 +15,18 @@ helpful="chromium prometheus nodejs npm"
 # Of slurmlab (make slurmlab): a real Slurm on this machine.
 slurm="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev"
 
+# Of kubelab (make kubelab): a real Kubernetes, built from Debian 12's source package. kubectl comes from elsewhere: Debian's knows no components.
+kube="golang-1.19-go etcd-server containerd runc containernetworking-plugins iptables conntrack dnsmasq-base mmdebstrap openssl"
+
 case "${1:-build}" in
 build) wanted=$build helpful="" ;;
 test) wanted=$test ;;
 slurmlab) wanted="$test $slurm" helpful="" ;;
+kubelab) wanted="$test $kube" helpful="" ;;
 clocklab) wanted="$build iproute2 procps" helpful="chrony" ;;
 fuzz) wanted="$build clang" helpful="libclang-rt-dev" ;;
 gate) wanted="$test clang clang-format cppcheck git" ;;
-*) echo "usage: scripts/setup.sh [build|test|clocklab|slurmlab|fuzz|gate]" >&2; exit 2 ;;
+*) echo "usage: scripts/setup.sh [build|test|clocklab|slurmlab|kubelab|fuzz|gate]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then
