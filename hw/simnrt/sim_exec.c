@@ -303,6 +303,8 @@ sim_run(sim_model *model, nrt_tensor_set_t *output, uint64_t seq)
     pthread_mutex_lock(&r.core->busy);
     r.exec_id = atomic_fetch_add(&sim.exec_next, 1) + 1;
     r.nth = ++r.core->execs;
+    sim_truth_line("exec tid=%llu core=%u exec_id=%llu", (unsigned long long) sim_thread_id(),
+                   r.core->idx, (unsigned long long) r.exec_id);
     model->execs++;
     if ((step = sim_fault_hit(SIM_FAULT_CLOCK_STEP, r.core->idx, rank_of(&r), r.nth)) != NULL)
         atomic_fetch_add(&r.core->step, step->ns);

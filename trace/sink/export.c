@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/obj.h"
+#include "trace/sink/call_arrows.h"
 
 #define AT_ONCE    64      /* events: few enough to be in the cache for every sink */
 #define AHEAD      4       /* events: those of many streams lie far apart */
@@ -103,7 +104,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     size_t n_targets = job->n_targets;
     export_sink *sinks = calloc(n_targets + 1, sizeof(*sinks));
     mrd_source *wanted = source;
-    uint64_t passed = 0;
+    uint64_t passed = 0, points = 0;
     mrd_err err = MRD_OK;
 
     if (sinks == NULL)
@@ -113,11 +114,17 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         if (err != MRD_OK)
             wanted = NULL; /* the filter owned it */
     }
+    if (err == MRD_OK && job->options->show_flows) {
+        err = mrd_call_arrows_open(wanted, job->catalog, job->profile, &points, &wanted, why);
+        if (err != MRD_OK)
+            wanted = NULL;
+    }
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
     if (err == MRD_OK)
         err =
             export_events(wanted, sinks, n_targets, job->progress, job->self, &result.events, why);
+    result.events -= points; /* arrows are none of the recorded events */
     if (wanted != NULL)
         wanted->close(wanted);
     for (size_t i = 0; i < n_targets && sinks != NULL; i++) {

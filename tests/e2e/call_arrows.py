@@ -1,0 +1,135 @@
+"""Arrows from an annotation to nrt_execute, the runtime's own events and the cores: four threads call two cores of two physical ones each, the
+simulated runtime says which execution each call was, and every arrow of the JSON leads to that execution; also while events are lost."""
+import collections
+import glob
+import os
+import sys
+
+from lib import BUILD, Importer, check, equal, failures, finish, load_json, need_preload, run, tmp
+from neffs import neff
+
+PROGRAM = """
+import ctypes, sys, threading
+import meridian as m
+
+P = ctypes.c_void_p
+nrt = ctypes.CDLL("libnrt.so.1", mode=ctypes.RTLD_GLOBAL)
+assert nrt.nrt_init(1, b"2.0", b"2.0") == 0
+models = []
+for core in (0, 1):
+    for us in (300, 900):
+        text, model = open(sys.argv[1] + str(us), "rb").read(), P()
+        assert nrt.nrt_load(text, ctypes.c_size_t(len(text)), core, -1, ctypes.byref(model)) == 0
+        models.append((text, model))
+ins, outs = P(), P()
+nrt.nrt_allocate_tensor_set(ctypes.byref(ins)), nrt.nrt_allocate_tensor_set(ctypes.byref(outs))
+
+
+def work(t):
+    for n in range(int(sys.argv[2])):
+        with m.scope("call", "test", thread=threading.get_native_id(), number=n):
+            with m.scope("around", "test"):
+                pass
+            assert nrt.nrt_execute(models[(n * 7 + t) % 4][1], ins, outs) == 0
+
+
+threads = [threading.Thread(target=work, args=(t,)) for t in range(4)]
+[t.start() for t in threads]
+[t.join() for t in threads]
+nrt.nrt_close()
+"""
+
+need_preload()
+folder = tmp()
+program = os.path.join(folder, "program.py")
+with open(program, "w") as f:
+    f.write(PROGRAM)
+for us in (300, 900):
+    with open(os.path.join(folder, "neff%d" % us), "wb") as f:
+        f.write(neff("n%d" % us, us))
+
+
+def executions(prefix):
+    """{(thread, number of its call): execution}."""
+    out, calls = {}, collections.Counter()
+    for path in glob.glob(prefix + ".*"):
+        with open(path) as f:
+            for line in f:
+                if line.startswith("exec "):
+                    w = dict(x.split("=") for x in line.split()[1:])
+                    out[w["tid"], calls[w["tid"]]] = int(w["exec_id"]), int(w["core"])
+                    calls[w["tid"]] += 1
+    return out
+
+
+def follow(name, n, **env):
+    """The arrows of a run: {call: executions of the cores that they lead to}, checked on the way."""
+    out, truth = os.path.join(folder, name), os.path.join(folder, name + ".truth")
+    run("inspect", "-o", out, "--output-format", "json,perfetto", "--", sys.executable, program, os.path.join(folder, "neff"), str(n), env=dict(
+        os.environ, PYTHONPATH=os.path.join(os.environ["MERIDIAN_SOURCE"], "python"), LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "simnrt"),
+        NEURON_LOGICAL_NC_CONFIG="2", SIMNRT_TRUTH=truth, **env), want=None)
+    rows = load_json(os.path.join(out, "system_profile.json"))["trace_events"]
+    spans = [r for r in rows if r.get("kind", "span") == "span" and "unfinished" not in r and "no_start" not in r]
+    starts, ends = collections.defaultdict(list), collections.defaultdict(list)
+    for r in rows:
+        for id, way in zip(r.get("flow_id", []), r.get("flow_dir", [])):
+            (starts if way == "start" else ends)[id].append(r)
+    calls = [r for r in spans if r["name"] == "call" and r["trace_event_source"] == "annotation"]
+    leads, pairs = {}, collections.Counter()
+    for id, points in ends.items():
+        check(len(starts[id]) <= 1, f"arrow {id} begins once: {starts[id]}")
+        for a in starts[id]:
+            for b in points:
+                pairs[a["name"], a["trace_event_source"], b["name"], b["trace_event_source"]] += 1
+
+    def next_of(r):
+        return [b for id, way in zip(r.get("flow_id", []), r.get("flow_dir", [])) if way == "start" for b in ends[id]]
+    points = collections.defaultdict(list)
+    for r in rows:
+        if r["trace_event_source"] == "annotation" and r["name"] == "calls nrt_execute":
+            points[r["thread_id"]].append(r)
+    for call in calls:
+        at, to = int(call["timestamp"]), int(call["timestamp"]) + int(call["duration"])
+        here = [p for p in points[call["thread_id"]] if at <= int(p["timestamp"]) <= to]
+        check(len(here) <= 1, f"one call, one arrow: {here}")
+        found = set()
+        for hook in (b for p in here for b in next_of(p)):
+            equal((hook["name"], hook["trace_event_source"], hook["thread_id"]), ("nrt_execute", "nrt_api", call["thread_id"]), "from an annotation to its call")
+            for runtime in next_of(hook):
+                equal((runtime["name"], runtime["trace_event_source"]), ("nrt_execute", "neuron_rt"), "from the call to the runtime's")
+                for pre in next_of(runtime):
+                    equal((pre["name"], pre["lnc_idx"]), ("kbl_exec_pre", runtime["lnc_idx"]), "to the submission")
+                    for hw in next_of(pre):
+                        equal(hw["name"], "nc_exec_running", "to the core")
+                        found.add((int(hw["args"]["exec_id"]), int(hw["lnc_idx"])))
+        leads[str(call["args"]["thread"]), int(call["args"]["number"])] = found
+    return leads, executions(truth), pairs, out
+
+
+CHAIN = [("nrt_execute", "nrt_api", "nrt_execute", "neuron_rt"), ("nrt_execute", "neuron_rt", "kbl_exec_pre", "neuron_rt")]
+leads, truth, pairs, out = follow("whole", 60)
+equal(len(truth), 240, "executions made")
+wrong = {c: (f, truth[c]) for c, f in leads.items() if f and f != {truth[c]}}
+equal(wrong, {}, "every arrow leads to the execution of its call")
+led = sum(1 for f in leads.values() if f)
+check(led >= 230, f"nearly every call has its arrows: {led} of 240; {pairs}")
+for kind in CHAIN:
+    check(pairs[kind] >= 230, f"{kind}: {pairs[kind]}")
+
+leads, truth, pairs, _ = follow("lossy", 400, NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC="30", MERIDIAN_RING_SIZE="16K")
+wrong = {c: (f, truth[c]) for c, f in leads.items() if f and f != {truth[c]}}
+equal(wrong, {}, "no arrow joins the events of two calls where some were lost")
+print(f"lossy: {len(leads)} of {len(truth)} calls seen, {sum(1 for f in leads.values() if f)} with all arrows")
+if failures:
+    finish()
+tp = Importer()
+shown = tp.query(os.path.join(out, "system_profile.pftrace"),
+                 "select a.name as a, b.name as b, count(*) as n from flow f join slice a on f.slice_out = a.id join slice b on f.slice_in = b.id "
+                 "group by 1, 2", Importer.BAD)
+drawn = {(a, b): int(n) for a, b, n in shown[0]}
+check(drawn.get(("nrt_execute", "nrt_execute"), 0) >= 230, f"from the call to the runtime: {drawn}")
+check(drawn.get(("calls nrt_execute", "nrt_execute"), 0) >= 230, f"from the annotation to the call: {drawn}")
+check(drawn.get(("nrt_execute", "kbl_exec_pre"), 0) >= 230, f"Perfetto draws them: {drawn}")
+check(drawn.get(("kbl_exec_pre", "nc_exec_running"), 0) >= 230, f"Perfetto draws them: {drawn}")
+equal(shown[1], [], "without complaints")
+finish()

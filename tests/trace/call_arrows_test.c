@@ -1,0 +1,295 @@
+/*
+ * Arrows of synchronous calls: threads on several cores with operations, calls and what the runtime says of
+ * them, some of it dropped, the runtime's clock off by what is allowed; every event carries the number of its
+ * call. No arrow joins events of two calls, and all that can be proven are there (computed a second way).
+ */
+#include "trace/sink/call_arrows.h"
+
+#include <inttypes.h>
+
+#include "tests/trace/profile.h"
+
+#define THREADS 4
+#define CORES   2
+#define CALLS   1500 /* of a thread */
+#define EVENTS  (THREADS * CALLS * 6)
+#define SLACK   MRD_CALL_ARROW_SLACK
+
+static mrd_event events[EVENTS];
+static size_t n_events;
+static uint64_t seed;
+
+static uint64_t
+roll(uint64_t below)
+{
+    seed = seed * 6364136223846793005ull + 1442695040888963407ull;
+    return (seed >> 33) % below;
+}
+
+/* What was drawn of a call, and what ought to be. */
+typedef struct {
+    bool has_outer, has_inner, has_hook, has_runtime, has_pre; /* written */
+    bool to_hook, to_runtime, to_pre;
+    bool got_hook, got_runtime, got_pre;
+} truth;
+static truth calls[THREADS * CALLS];
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id annotation[THREADS], hook[THREADS], runtime[THREADS][CORES];
+    mrd_sid execute, pre, step;
+} world;
+
+static mrd_track_id
+new_track(mrd_catalog *cat, mrd_source_kind source, int64_t tid, int64_t core)
+{
+    mrd_process p;
+    mrd_track t;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(cat, "i-0");
+    p.process_id = 7;
+    mrd_track_init(&t, mrd_catalog_process(cat, &p), source);
+    t.thread_id = tid;
+    t.lnc_idx = core;
+    return mrd_catalog_track(cat, &t);
+}
+
+static void
+make_world(world *w)
+{
+    w->cat = mrd_catalog_new();
+    w->execute = mrd_catalog_intern(w->cat, "nrt_execute");
+    w->pre = mrd_catalog_intern(w->cat, "kbl_exec_pre");
+    w->step = mrd_catalog_intern(w->cat, "step");
+    for (int t = 0; t < THREADS; t++) {
+        w->annotation[t] = new_track(w->cat, MRD_SRC_ANNOTATION, 100 + t, MRD_NONE);
+        w->hook[t] = new_track(w->cat, MRD_SRC_API, 100 + t, MRD_NONE);
+        for (int c = 0; c < CORES; c++)
+            w->runtime[t][c] = new_track(w->cat, MRD_SRC_RUNTIME, 100 + t, c);
+    }
+}
+
+static bool
+put(mrd_track_id track, mrd_sid name, uint64_t call, int64_t from, int64_t to)
+{
+    if (roll(100) < 15)
+        return false;
+    events[n_events] = (mrd_event){ .kind = MRD_SPAN,
+                                    .track = track,
+                                    .name = name,
+                                    .id = call + 1,
+                                    .seq = n_events,
+                                    .ts = { from },
+                                    .dur_ns = to - from };
+    n_events++;
+    return true;
+}
+
+/* One thread's calls, one behind the other, now and then without a pause. */
+static void
+make_thread(const world *w, int t)
+{
+    int64_t at = 1000000 + (int64_t) roll(100000);
+    int64_t clock = t == 0 ? 0 : (int64_t) roll(2 * SLACK - 20000) - SLACK + 10001; /* wanders */
+
+    for (uint64_t i = 0; i < CALLS; i++) {
+        uint64_t n = (uint64_t) t * CALLS + i;
+        truth *c = &calls[n];
+        int core = (int) roll(CORES);
+        int64_t lead = (int64_t) roll(3000), tail = (int64_t) roll(3000);
+        int64_t work = (int64_t) (roll(3) == 0 ? roll(60000) : 50000 + roll(400000));
+        int64_t outer = at, inner = outer + 10, hook = inner + 10, own = hook + lead;
+        int64_t hook_end = own + work + tail;
+        int64_t pre = own + work / 10, pre_end = own + work / 5;
+
+        clock += (int64_t) roll(13) - 6;
+        if (roll(3) != 0)
+            c->has_outer = put(w->annotation[t], w->step, n, outer, hook_end + 20);
+        if (roll(3) != 0)
+            c->has_inner = put(w->annotation[t], w->step, n, inner, hook_end + 10);
+        c->has_hook = put(w->hook[t], w->execute, n, hook, hook_end);
+        c->has_runtime = put(w->runtime[t][core], w->execute, n, own + clock, own + work + clock);
+        c->has_pre = put(w->runtime[t][core], w->pre, n, pre + clock, pre_end + clock);
+        c->to_hook = c->has_hook && (c->has_outer || c->has_inner);
+        c->to_runtime = c->has_hook && c->has_runtime && work > 2 * SLACK && own + clock >= hook &&
+                        own + work + clock <= hook_end + SLACK;
+        c->to_pre = c->has_runtime && c->has_pre;
+        at = hook_end + 20 + (int64_t) (roll(2) == 0 ? 0 : roll(300000));
+    }
+}
+
+typedef struct {
+    mrd_source base;
+    size_t at, room;
+} array_source;
+
+static mrd_step
+array_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    array_source *a = (array_source *) (void *) self;
+
+    (void) why;
+    if (a->at == n_events)
+        return MRD_END;
+    *ret_event = &events[a->at++];
+    return MRD_MORE;
+}
+
+static mrd_step
+array_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n, mrd_why *why)
+{
+    size_t n = 0, want = 1 + roll(room);
+
+    while (n < want && array_next(self, &ret_events[n], why) == MRD_MORE)
+        n++;
+    *ret_n = n;
+    return n == 0 ? MRD_END : MRD_MORE;
+}
+
+static void
+array_close(mrd_source *self)
+{
+    (void) self;
+}
+
+typedef struct {
+    uint64_t id, call;
+    mrd_track_id track;
+    int64_t ts;
+} start_point;
+static start_point starts[3 * EVENTS];
+static size_t n_starts;
+
+/* The innermost operation around a point, computed from all events. */
+static uint64_t
+call_around(mrd_track_id track, int64_t ts, int64_t end)
+{
+    const mrd_event *best = NULL;
+
+    for (size_t i = 0; i < n_events; i++)
+        if (events[i].track == track && events[i].ts.ns <= ts &&
+            mrd_event_end(&events[i]).ns >= end &&
+            (best == NULL || events[i].dur_ns < best->dur_ns))
+            best = &events[i];
+    return best == NULL ? 0 : best->id;
+}
+
+static const start_point *
+start_of(uint64_t id)
+{
+    for (size_t i = n_starts; i > 0; i--)
+        if (starts[i - 1].id == id)
+            return &starts[i - 1];
+    return NULL;
+}
+
+static void
+check_arrow(const world *w, const mrd_event *ev, const start_point *from)
+{
+    truth *c = &calls[ev->id - 1];
+
+    if (ev->name == w->pre) {
+        CHECK(from->call == ev->id);
+        CHECK(!c->got_pre);
+        c->got_pre = true;
+    } else if (from->call == 0) { /* a point of an operation */
+        CHECK_INT(call_around(from->track, from->ts, mrd_event_end(ev).ns), ev->id);
+        CHECK(from->ts == ev->ts.ns && !c->got_hook);
+        c->got_hook = true;
+    } else {
+        CHECK(from->call == ev->id);
+        CHECK(!c->got_runtime);
+        c->got_runtime = true;
+    }
+}
+
+static void
+see(const world *w, const mrd_event *ev)
+{
+    if (ev->kind == MRD_FLOW)
+        starts[n_starts++] = (start_point){ ev->id, 0, ev->track, ev->ts.ns };
+    for (unsigned k = 0; k < ev->flow_count; k++) {
+        const start_point *from;
+
+        if (ev->flows[k].dir == MRD_FLOW_START) {
+            starts[n_starts++] = (start_point){ ev->flows[k].id, ev->id, ev->track, ev->ts.ns };
+            continue;
+        }
+        from = start_of(ev->flows[k].id);
+        CHECK(from != NULL);
+        if (from != NULL)
+            check_arrow(w, ev, from);
+    }
+}
+
+static void
+run(bool many)
+{
+    const char *text = getenv("MRD_SEED");
+    array_source from = {
+        .base = { .next = array_next, .close = array_close, .many = many ? array_many : NULL }
+    };
+    mrd_source *source = NULL;
+    const mrd_event *some[7];
+    uint64_t points = 0, arrows[3] = { 0 };
+    size_t n, out = 0;
+    mrd_why why;
+    world w;
+
+    seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t) getpid() * 77 + many;
+    printf("MRD_SEED=%" PRIu64 "\n", seed);
+    memset(calls, 0, sizeof(calls));
+    n_events = n_starts = 0;
+    make_world(&w);
+    for (int t = 0; t < THREADS; t++)
+        make_thread(&w, t);
+    qsort(events, n_events, sizeof(events[0]), test_compare);
+    CHECK_ERR("open", mrd_call_arrows_open(&from.base, w.cat, 0, &points, &source, &why), MRD_OK);
+    REQUIRE(source != &from.base);
+    while (source->many(source, some, 7, &n, &why) == MRD_MORE)
+        for (size_t i = 0; i < n; i++) {
+            see(&w, some[i]);
+            out++;
+        }
+    source->close(source);
+    CHECK_INT(out, n_events + points);
+    for (size_t i = 0; i < THREADS * CALLS; i++) {
+        CHECK(calls[i].got_hook == calls[i].to_hook);
+        CHECK(calls[i].got_runtime == calls[i].to_runtime);
+        CHECK(calls[i].got_pre == calls[i].to_pre);
+        arrows[0] += calls[i].got_hook;
+        arrows[1] += calls[i].got_runtime;
+        arrows[2] += calls[i].got_pre;
+    }
+    CHECK(arrows[0] > 3000 && arrows[1] > 50 && arrows[2] > 3000);
+    CHECK_INT(arrows[0], points);
+    mrd_catalog_free(w.cat);
+}
+
+TEST(every_arrow_is_true_and_all_that_can_be_proven_are_there)
+{
+    run(true);
+}
+
+TEST(a_source_without_many)
+{
+    run(false);
+}
+
+/* Nothing to draw: the source stays as it is. */
+TEST(profiles_without_calls)
+{
+    array_source from = { .base = { .next = array_next, .close = array_close } };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_source *source = NULL;
+    uint64_t points = 0;
+    mrd_why why;
+
+    (void) new_track(cat, MRD_SRC_ANNOTATION, 1, MRD_NONE);
+    CHECK_ERR("open", mrd_call_arrows_open(&from.base, cat, 0, &points, &source, &why), MRD_OK);
+    CHECK(source == &from.base);
+    mrd_catalog_free(cat);
+}
+
+TEST_MAIN()

@@ -1,0 +1,365 @@
+#include "trace/sink/call_arrows.h"
+
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/map.h"
+#include "base/num.h"
+
+#define ROOM      32u /* events of the source at one time; each may become two */
+#define FLOWS_MAX 255u
+
+#define KIND_CALL UINT64_C(0x63616c6c)
+#define KIND_EXEC UINT64_C(0x65786563)
+#define KIND_OP   UINT64_C(0x6f706572)
+
+typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
+
+typedef struct {
+    mrd_ev_ns start, end;
+    uint64_t id; /* 0: none, or its arrow has ended */
+} call;
+
+typedef struct {
+    mrd_track_id track;
+    bool own_clock; /* not that of the hooks */
+    mrd_ev_ns end;
+} operation;
+
+typedef struct {
+    call hook;
+    uint32_t n_open;
+    operation open[MRD_CALL_ARROW_OPEN];
+} thread;
+
+typedef struct {
+    uint8_t role;
+    bool own_clock;
+    uint32_t thread;
+    call exec; /* of the runtime */
+} track;
+
+typedef struct {
+    mrd_source base;
+    mrd_source *from;
+    mrd_sid execute, repeat, pre, point;
+    uint64_t *points;
+    track *tracks;
+    size_t n_tracks;
+    thread *threads;
+    /* What is handed out: the source's own events, or ours. */
+    const mrd_event *read[ROOM];
+    mrd_event made[2 * ROOM];
+    mrd_flow flows[ROOM][FLOWS_MAX];
+    size_t n_made, n_flows;
+    const mrd_event *out[2 * ROOM];
+    size_t n_out, at_out;
+} arrows;
+
+/* ---- arrows ---------------------------------------------------------------------------------- */
+
+/* A copy of the event with one more arrow, or the event itself when it has too many. */
+static const mrd_event *
+with_flow(arrows *a, const mrd_event *ev, mrd_flow flow)
+{
+    mrd_event *to;
+    mrd_flow *flows;
+
+    if (ev->flow_count == FLOWS_MAX)
+        return ev;
+    if (a->n_made > 0 && ev == &a->made[a->n_made - 1]) { /* ours already */
+        to = &a->made[a->n_made - 1];
+        flows = a->flows[a->n_flows - 1];
+    } else {
+        to = &a->made[a->n_made++];
+        flows = a->flows[a->n_flows++];
+        *to = *ev;
+        if (ev->flow_count > 0)
+            memcpy(flows, ev->flows, ev->flow_count * sizeof(*flows));
+        to->flows = flows;
+    }
+    flows[to->flow_count++] = flow;
+    return to;
+}
+
+static void
+give(arrows *a, const mrd_event *ev)
+{
+    a->out[a->n_out++] = ev;
+}
+
+/* Whether such a point is there already: a profile that was written with its arrows is read again. */
+static bool
+has_flow(const mrd_event *ev, mrd_flow_dir dir)
+{
+    for (unsigned i = 0; i < ev->flow_count; i++)
+        if (ev->flows[i].dir == dir)
+            return true;
+    return false;
+}
+
+static bool
+is_long(const mrd_event *ev)
+{
+    return ev->dur_ns > 2 * MRD_CALL_ARROW_SLACK;
+}
+
+/* Of several clocks, some may have ended below others that have not. */
+static void
+forget_ended(thread *t, mrd_ev_ns now)
+{
+    uint32_t kept = 0;
+
+    for (uint32_t i = 0; i < t->n_open; i++)
+        if (mrd_ev_after(t->open[i].end, now))
+            t->open[kept++] = t->open[i];
+    t->n_open = kept;
+}
+
+static void
+see_operation(const arrows *a, const mrd_event *ev)
+{
+    thread *t = &a->threads[a->tracks[ev->track].thread];
+
+    while (t->n_open > 0 && !mrd_ev_after(t->open[t->n_open - 1].end, ev->ts))
+        t->n_open--;
+    if (t->n_open == MRD_CALL_ARROW_OPEN)
+        forget_ended(t, ev->ts);
+    if (t->n_open < MRD_CALL_ARROW_OPEN)
+        t->open[t->n_open++] =
+            (operation){ ev->track, a->tracks[ev->track].own_clock, mrd_event_end(ev) };
+}
+
+/* The point of the innermost operation around the call; 0: there is none. */
+static uint64_t
+from_operation(arrows *a, const thread *t, const mrd_event *of)
+{
+    mrd_event *point;
+
+    for (uint32_t i = t->n_open; i > 0; i--) {
+        const operation *o = &t->open[i - 1];
+
+        if (mrd_ev_after(mrd_event_end(of), o->end) || (o->own_clock && !is_long(of)))
+            continue;
+        point = &a->made[a->n_made++];
+        *point =
+            (mrd_event){ .ts = of->ts,
+                         .seq = of->seq,
+                         .id = mrd_flow_id((uint64_t) of->track + 1, KIND_OP, (uint64_t) of->ts.ns),
+                         .track = o->track,
+                         .name = a->point,
+                         .bound_ns = of->bound_ns,
+                         .kind = MRD_FLOW,
+                         .flags = of->flags & MRD_EV_SIMULATED,
+                         .flow_dir = MRD_FLOW_START };
+        give(a, point);
+        ++*a->points;
+        return point->id;
+    }
+    return 0;
+}
+
+static void
+see_call(arrows *a, const mrd_event *ev)
+{
+    thread *t = &a->threads[a->tracks[ev->track].thread];
+    uint64_t from;
+
+    t->hook.id = 0;
+    if (has_flow(ev, MRD_FLOW_START)) {
+        give(a, ev);
+        return;
+    }
+    from = from_operation(a, t, ev);
+    t->hook = (call){ ev->ts, mrd_event_end(ev),
+                      mrd_flow_id((uint64_t) ev->track + 1, KIND_CALL, (uint64_t) ev->ts.ns) };
+    ev = with_flow(a, ev, (mrd_flow){ t->hook.id, MRD_FLOW_START });
+    if (from != 0)
+        ev = with_flow(a, ev, (mrd_flow){ from, MRD_FLOW_END });
+    give(a, ev);
+}
+
+static void
+see_runtime(arrows *a, const mrd_event *ev)
+{
+    track *of = &a->tracks[ev->track];
+    call *hook = &a->threads[of->thread].hook;
+
+    if (ev->name == a->pre) {
+        if (of->exec.id != 0 && !has_flow(ev, MRD_FLOW_END) &&
+            !mrd_ev_after(of->exec.start, ev->ts) &&
+            !mrd_ev_after(mrd_event_end(ev), of->exec.end)) {
+            ev = with_flow(a, ev, (mrd_flow){ of->exec.id, MRD_FLOW_END });
+            of->exec.id = 0;
+        }
+        give(a, ev);
+        return;
+    }
+    of->exec.id = 0;
+    if (has_flow(ev, MRD_FLOW_START)) {
+        give(a, ev);
+        return;
+    }
+    of->exec = (call){ ev->ts, mrd_event_end(ev),
+                       mrd_flow_id((uint64_t) ev->track + 1, KIND_EXEC, (uint64_t) ev->ts.ns) };
+    if (hook->id != 0 && is_long(ev) && !mrd_ev_after(hook->start, ev->ts) &&
+        mrd_event_end(ev).ns <= mrd_sat_add(hook->end.ns, MRD_CALL_ARROW_SLACK)) {
+        ev = with_flow(a, ev, (mrd_flow){ hook->id, MRD_FLOW_END });
+        hook->id = 0;
+    }
+    give(a, with_flow(a, ev, (mrd_flow){ of->exec.id, MRD_FLOW_START }));
+}
+
+static void
+see(arrows *a, const mrd_event *ev)
+{
+    role r =
+        ev->kind == MRD_SPAN && ev->track < a->n_tracks ? (role) a->tracks[ev->track].role : NONE;
+
+    if (r != NONE && (ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START) != 0))
+        r = NONE;
+    if (r == HOOK && (ev->name == a->execute || ev->name == a->repeat)) {
+        see_call(a, ev);
+        return;
+    }
+    if (r == RUNTIME && (ev->name == a->execute || ev->name == a->pre)) {
+        see_runtime(a, ev);
+        return;
+    }
+    if (r == OPERATION)
+        see_operation(a, ev);
+    give(a, ev);
+}
+
+/* ---- the source ------------------------------------------------------------------------------ */
+
+static mrd_step
+arrows_fill(arrows *a, mrd_why *why)
+{
+    mrd_step step;
+    size_t n = 1;
+
+    a->n_out = a->at_out = a->n_made = a->n_flows = 0;
+    if (a->from->many != NULL)
+        step = a->from->many(a->from, a->read, ROOM, &n, why);
+    else
+        step = a->from->next(a->from, &a->read[0], why);
+    for (size_t i = 0; step == MRD_MORE && i < n; i++)
+        see(a, a->read[i]);
+    return step;
+}
+
+static mrd_step
+arrows_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n,
+            mrd_why *why)
+{
+    arrows *a = (arrows *) (void *) self;
+    mrd_step step;
+
+    if (a->at_out == a->n_out && (step = arrows_fill(a, why)) != MRD_MORE)
+        return step;
+    *ret_n = a->n_out - a->at_out < room ? a->n_out - a->at_out : room;
+    memcpy(ret_events, &a->out[a->at_out], *ret_n * sizeof(*ret_events));
+    a->at_out += *ret_n;
+    return MRD_MORE;
+}
+
+static mrd_step
+arrows_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    size_t n;
+
+    return arrows_many(self, ret_event, 1, &n, why);
+}
+
+static void
+arrows_close(mrd_source *self)
+{
+    arrows *a = (arrows *) (void *) self;
+
+    a->from->close(a->from);
+    free(a->tracks);
+    free(a->threads);
+    free(a);
+}
+
+static role
+role_of(const mrd_track *t)
+{
+    if (t->kind != MRD_TRACK_SPANS || t->thread_id == MRD_NONE)
+        return NONE;
+    return t->source == MRD_SRC_API                                            ? HOOK
+           : t->source == MRD_SRC_RUNTIME                                      ? RUNTIME
+           : t->source == MRD_SRC_ANNOTATION || t->source == MRD_SRC_FRAMEWORK ? OPERATION
+                                                                               : NONE;
+}
+
+/* Tracks and their threads; *ret_calls: whether there is a call to draw arrows from or to. */
+static mrd_err
+tracks_make(arrows *a, const mrd_catalog *cat, uint32_t profile, bool *ret_calls)
+{
+    mrd_map by_thread = { 0 };
+    uint32_t n = 0;
+    mrd_err err = MRD_OK;
+
+    *ret_calls = false;
+    for (mrd_track_id i = 0; i < a->n_tracks && err == MRD_OK; i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
+        mrd_map_key key = { t->process, (uint64_t) t->thread_id, 0 };
+        uint32_t at;
+
+        if (mrd_catalog_profile_of(cat, i) != profile || role_of(t) == NONE)
+            continue;
+        a->tracks[i].role = (uint8_t) role_of(t);
+        a->tracks[i].own_clock = t->source == MRD_SRC_FRAMEWORK;
+        *ret_calls = *ret_calls || t->source == MRD_SRC_API || t->source == MRD_SRC_RUNTIME;
+        if ((at = mrd_map_get(&by_thread, key)) == MRD_MAP_NONE)
+            err = mrd_map_put(&by_thread, key, at = n++);
+        a->tracks[i].thread = at;
+    }
+    mrd_map_fini(&by_thread);
+    if (err == MRD_OK && *ret_calls && (a->threads = calloc(n, sizeof(*a->threads))) == NULL)
+        err = MRD_NOMEM;
+    return err;
+}
+
+mrd_err
+mrd_call_arrows_open(mrd_source *from, const mrd_catalog *cat, uint32_t profile, uint64_t *points,
+                     mrd_source **ret_source, mrd_why *why)
+{
+    arrows *a = calloc(1, sizeof(*a));
+    bool calls = false;
+    mrd_err err = a == NULL ? MRD_NOMEM : MRD_OK;
+
+    if (err == MRD_OK) {
+        mrd_strtab *strings = mrd_catalog_strings(cat);
+
+        a->base = (mrd_source){
+            .next = arrows_next, .close = arrows_close, .many = arrows_many, .key = from->key
+        };
+        a->from = from;
+        a->points = points;
+        a->execute = mrd_strtab_find(strings, MRD_STR("nrt_execute"));
+        a->repeat = mrd_strtab_find(strings, MRD_STR("nrt_execute_repeat"));
+        a->pre = mrd_strtab_find(strings, MRD_STR("kbl_exec_pre"));
+        a->point = mrd_strtab_addz(strings, "calls nrt_execute");
+        a->n_tracks = mrd_catalog_tracks(cat);
+        a->tracks = calloc(a->n_tracks + 1, sizeof(*a->tracks));
+        err = a->tracks == NULL ? MRD_NOMEM : tracks_make(a, cat, profile, &calls);
+    }
+    if (err == MRD_OK && calls && a->execute != MRD_SID_EMPTY) {
+        *ret_source = &a->base;
+        return MRD_OK;
+    }
+    if (a != NULL) {
+        free(a->tracks);
+        free(a->threads);
+        free(a);
+    }
+    if (err == MRD_OK) {
+        *ret_source = from;
+        return MRD_OK;
+    }
+    from->close(from);
+    return mrd_why_set(why, err, 0, "arrows of calls");
+}
