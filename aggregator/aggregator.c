@@ -63,8 +63,14 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                               .export_to = o->export_to,
                               .export_path = o->export_path,
                               .cluster = o->cluster,
-                              .export_rate = o->export_rate };
+                              .export_rate = o->export_rate,
+                              .viewer = &o->viewer };
+    unsigned at_once;
+    mrd_err err = mrd_viewer_check(&o->viewer, &at_once, why);
 
+    if (err != MRD_OK)
+        return err;
+    loop.core.limits.conversions = a->limits.conversions = at_once;
     loop.cert_identity =
         o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;
     mrd_random(&loop.core.seed, sizeof(loop.core.seed));

@@ -9,6 +9,7 @@
 #define MRD_AGGREGATOR_AGGREGATOR_H
 
 #include "aggregator/journal.h"
+#include "aggregator/viewer.h"
 #include "base/clock.h"
 #include "proto/link.h"
 
@@ -50,6 +51,7 @@ typedef struct {
     const char *export_to; /* shared storage: a folder or s3://bucket/prefix; NULL: none */
     const char *export_path, *cluster; /* [{date}/{session}], [""] */
     int64_t export_rate;               /* bytes/s [no limit] */
+    mrd_viewer_settings viewer;        /* of device profiles; zeroed: none is run */
 } mrd_aggregator_options;
 
 /* Errors: those of the store, the addresses, the certificates, each with a message. */

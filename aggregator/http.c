@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/stat.h>
 
+#include "aggregator/core/conversions.h"
 #include "aggregator/http_body.h"
 #include "aggregator/http_web.h"
 #include "aggregator/select_check.h"
@@ -290,6 +291,18 @@ post_merge(void *self, mrd_http_request *req, mrd_why *why)
     return command(self, req, merge, "merging", why);
 }
 
+static void
+convert(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_convert_again(c, now, ticket, *(const uint64_t *) arg);
+}
+
+static mrd_err
+post_convert(void *self, mrd_http_request *req, mrd_why *why)
+{
+    return command(self, req, convert, "waiting", why);
+}
+
 typedef struct {
     uint64_t session;
     mrd_session_change change;
@@ -454,7 +467,7 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     if (err != MRD_OK)
         return err;
     for (size_t i = 0; i < v->s->n_artifacts && path == NULL; i++) {
-        if (mrd_str_is(sha, v->s->artifacts[i].sha256))
+        if (v->s->artifacts[i].complete && mrd_str_is(sha, v->s->artifacts[i].sha256))
             path = mrd_session_store_path(mrd_loop_store(api->loop), NULL, "artifacts/%s",
                                           v->s->artifacts[i].sha256);
     }
@@ -591,6 +604,8 @@ const mrd_http_route mrd_http_routes[] = {
     { "POST", SESSION "/trigger", MRD_ACTION_CONTROL, post_trigger, "freeze a flight recorder",
       NULL },
     { "POST", SESSION "/merge", MRD_ACTION_CONTROL, post_merge, "merge again", NULL },
+    { "POST", SESSION "/convert", MRD_ACTION_CONTROL, post_convert,
+      "give device profiles that were not converted to the viewer again", NULL },
     { "GET", SESSION "/profile", MRD_ACTION_READ, mrd_http_profile,
       "the merged profile, or a slice", mrd_http_profile_query },
     { "GET", SESSION "/profile/{file}", MRD_ACTION_READ, mrd_http_profile_file, "a finished file",

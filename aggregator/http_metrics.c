@@ -169,6 +169,25 @@ exports(const mrd_overview *v, mrd_metrics_text *x)
     }
 }
 
+static void
+conversions(const mrd_overview *v, mrd_metrics_text *x)
+{
+    uint64_t n[MRD_CONVERT_STATES] = { 0 };
+    char label[64];
+
+    for (size_t i = 0; i < v->n_sessions; i++) {
+        for (unsigned k = 0; k < MRD_CONVERT_STATES; k++)
+            n[k] += v->sessions[i].conversions[k];
+    }
+    mrd_metrics_text_family(x, MRD_METRICS_GAUGE, "meridian_conversions",
+                            "Processes by the state of the conversion of their device profiles.");
+    for (unsigned k = 0; k < MRD_CONVERT_STATES; k++) {
+        snprintf(label, sizeof(label), "state=\"%s\"",
+                 mrd_convert_state_text((mrd_convert_state) k));
+        mrd_metrics_text_u64(x, label, n[k]);
+    }
+}
+
 /* What the limits are, how much of them is used, and how often each held something back. */
 static void
 limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
@@ -245,6 +264,7 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
     sessions(v, &x);
     if (v->limits.exports)
         exports(v, &x);
+    conversions(v, &x);
     limits(v, mrd_server_max_connections(server), &x);
     per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_up", "1 while messages of the agent arrive.",
              node_up);

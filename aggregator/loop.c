@@ -480,6 +480,7 @@ mrd_loop_close(mrd_loop *l)
     mrd_surveys_close(l->surveys);
     mrd_merger_close(l->merger);
     mrd_exporter_close(l->exporter);
+    mrd_viewer_close(l->viewer);
     mrd_artifacts_close(l->artifacts);
     mrd_journals_close(l->journals);
     mrd_pool_close(l->manifests);

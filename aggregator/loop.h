@@ -30,6 +30,7 @@ typedef struct {
     const char *export_to, *export_path,
         *cluster; /* mrd_exporter_options; export_to NULL: nothing is exported */
     int64_t export_rate;
+    const struct mrd_viewer_settings *viewer; /* of device profiles */
 } mrd_loop_options;
 
 /* Reads the store and starts. The server's contexts are at most MRD_PENDING_MAX. */

@@ -208,6 +208,17 @@ do_export(mrd_loop *l, mrd_effect *e)
 }
 
 static void
+do_convert(mrd_loop *l, mrd_effect *e)
+{
+    const mrd_conversion *v = &e->session->conversions.v[e->value];
+    mrd_conversion_of of = { .session = e->session->id, .process_id = v->process_id };
+
+    mrd_text_set(of.instance_id, sizeof(of.instance_id), v->instance_id);
+    if (l->viewer == NULL || !mrd_viewer_start(l->viewer, e->session, e->value))
+        mrd_loop_not_converted(l, &of);
+}
+
+static void
 do_log(const mrd_effect *e)
 {
     mrd_log(e->level, e->id, "%s", e->text);
@@ -229,7 +240,7 @@ begins_work(mrd_effect_kind kind)
     return kind == MRD_DO_ASK || kind == MRD_DO_SAVE || kind == MRD_DO_SAVE_NODES ||
            kind == MRD_DO_CLOSE || kind == MRD_DO_MERGE || kind == MRD_DO_CANCEL ||
            kind == MRD_DO_MEASURE || kind == MRD_DO_REMOVE || kind == MRD_DO_EXPORT ||
-           kind == MRD_DO_SWEEP || kind == MRD_DO_APPEND;
+           kind == MRD_DO_CONVERT || kind == MRD_DO_SWEEP || kind == MRD_DO_APPEND;
 }
 
 static void
@@ -274,6 +285,10 @@ carry(mrd_loop *l, mrd_effect *e)
         break;
     case MRD_DO_CANCEL:
         mrd_merger_cancel(l->merger, e->session->id);
+        mrd_viewer_cancel(l->viewer, e->session->id);
+        break;
+    case MRD_DO_CONVERT:
+        do_convert(l, e);
         break;
     case MRD_DO_MEASURE:
         mrd_cleaner_measure(l->cleaner, e->session->id, e->session->text);

@@ -17,6 +17,7 @@
 #include "aggregator/merger.h"
 #include "aggregator/pool.h"
 #include "aggregator/surveys.h"
+#include "aggregator/viewer.h"
 
 #define MRD_REQUESTS_MAX 1024 /* of agents, held unanswered; a power of two */
 
@@ -65,6 +66,7 @@ struct mrd_loop {
     mrd_pool *manifests;
     mrd_merger *merger;
     mrd_exporter *exporter; /* NULL: nothing is exported */
+    mrd_viewer *viewer;     /* NULL: there is none */
     mrd_artifacts *artifacts;
     mrd_cleaner *cleaner;
     mrd_surveys *surveys;
@@ -101,6 +103,7 @@ void mrd_loop_save_nodes(mrd_loop *l, mrd_buf *text, bool durable); /* takes the
 /* Later, in order, as their threads would. */
 void mrd_loop_stored(mrd_loop *l, uint64_t ticket, const mrd_why *failed);
 void mrd_loop_not_merged(mrd_loop *l, uint64_t session);
+void mrd_loop_not_converted(mrd_loop *l, const mrd_conversion_of *of);
 void mrd_loop_exported(mrd_loop *l, uint64_t session, const mrd_why *failed);
 
 #endif

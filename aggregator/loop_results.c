@@ -258,6 +258,88 @@ on_merged(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     }
 }
 
+/* ---- Conversions ---- */
+
+typedef struct {
+    mrd_loop_item item;
+    mrd_conversion_of of;
+    mrd_conversion_end end;
+    bool began;
+    char message[MRD_WHY_MAX];
+} conversion_item;
+
+static void
+run_conversion(mrd_loop *l, mrd_loop_item *item)
+{
+    conversion_item *x = (conversion_item *) item;
+
+    if (x->began)
+        mrd_core_conversion_began(l->core, mrd_loop_now(), &x->of);
+    else
+        mrd_core_conversion_ended(l->core, mrd_loop_now(), &x->of, &x->end);
+    free(x);
+}
+
+static void
+post_conversion(void *self, const mrd_conversion_of *of, const mrd_conversion_end *end)
+{
+    conversion_item *x = calloc(1, sizeof(*x));
+
+    if (x == NULL)
+        abort(); /* the session would be converting for ever */
+    *x = (conversion_item){ .item = { .run = run_conversion }, .of = *of, .began = end == NULL };
+    if (end != NULL) {
+        x->end = *end;
+        mrd_text_set(x->message, sizeof(x->message), end->message);
+        x->end.message = x->message;
+    }
+    if (!mrd_loop_post(self, &x->item))
+        free(x);
+}
+
+static void
+on_conversion_began(void *self, const mrd_conversion_of *of)
+{
+    post_conversion(self, of, NULL);
+}
+
+static void
+on_conversion_ended(void *self, const mrd_conversion_of *of, const mrd_conversion_end *end)
+{
+    post_conversion(self, of, end);
+}
+
+typedef struct {
+    const mrd_conversion_results *results;
+    bool listed;
+} listing;
+
+static void
+run_conversion_list(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    listing *to = arg;
+
+    (void) ticket;
+    to->listed = mrd_core_conversion_list(c, now, to->results);
+}
+
+static bool
+on_conversion_list(void *self, const mrd_conversion_results *results)
+{
+    listing to = { .results = results };
+
+    mrd_loop_run(self, run_conversion_list, &to);
+    return to.listed;
+}
+
+void
+mrd_loop_not_converted(mrd_loop *l, const mrd_conversion_of *of)
+{
+    post_conversion(l, of,
+                    &(mrd_conversion_end){ .state = MRD_CONVERT_FAILED,
+                                           .message = "out of memory, or too many wait" });
+}
+
 /* ---- Exports ---- */
 
 typedef struct {
@@ -641,8 +723,17 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
                                       .began = on_export_began,
                                       .done = on_exported,
                                       .self = l };
+    mrd_viewer_options viewer = { .store = l->o.store,
+                                  .settings = l->o.viewer,
+                                  .disk_reserve = l->o.core.limits.disk_reserve,
+                                  .began = on_conversion_began,
+                                  .list = on_conversion_list,
+                                  .ended = on_conversion_ended,
+                                  .self = l };
     mrd_err err;
 
+    if (l->o.viewer != NULL && (err = mrd_viewer_open(&viewer, &l->viewer, why)) != MRD_OK)
+        return err;
     if (l->o.export_to != NULL && (err = mrd_exporter_open(&exporter, &l->exporter, why)) != MRD_OK)
         return err;
     if ((err = mrd_journals_open(&journals, &l->journals, why)) != MRD_OK ||

@@ -27,7 +27,9 @@ typedef struct {
         max_open_sessions, disk_reserve, retain_bytes, session_size, job_sessions,
         job_sessions_user, export_rate;
     char *job_default, *job_allow;
-    char *export_to, *export_path, *cluster, *merge_formats;
+    char *export_to, *export_path, *cluster, *merge_formats, *viewer, *viewer_tables;
+    mrd_dur_ns viewer_timeout;
+    int64_t viewer_memory, viewer_size, viewers;
     mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
 } settings;
 
@@ -296,6 +298,58 @@ static const mrd_opt table[] = {
       ENV("MERGE_FORMATS"),
       .help = "formats written beside the standard ones when a session is merged: parquet, "
               "parquet-explorer, sqlite, csv, json, ... (with --export: parquet)" },
+    { .type = MRD_OPT_HEAD, .help = "Device profiles" },
+    { .name = "viewer",
+      .type = MRD_OPT_STR,
+      AT(viewer),
+      .def = "auto",
+      .arg = "COMMAND|auto|none",
+      ENV("VIEWER"),
+      .help = "what makes Perfetto files of NTFF and NEFF: the program of the vendor's viewer, or "
+              "a whole command with {input} and {output} (default: neuron-explorer or "
+              "neuron-profile on PATH or in /opt/aws/neuron/bin)" },
+    { .name = "viewer-tables",
+      .type = MRD_OPT_STR,
+      AT(viewer_tables),
+      .def = "auto",
+      .arg = "COMMAND|auto|none",
+      ENV("VIEWER_TABLES"),
+      .help = "the command that makes tables of them (default: neuron-explorer with Parquet)" },
+    { .name = "viewer-timeout",
+      .type = MRD_OPT_DUR,
+      AT(viewer_timeout),
+      .def = "30min",
+      .min = MRD_MS,
+      .max = 86400 * MRD_SEC,
+      .arg = "DURATION",
+      ENV("VIEWER_TIMEOUT"),
+      .help = "time limit of one run of it" },
+    { .name = "viewer-memory",
+      .type = MRD_OPT_SIZE,
+      AT(viewer_memory),
+      .def = "8G",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      .arg = "SIZE",
+      ENV("VIEWER_MEMORY"),
+      .help = "memory that it and its child processes may use; 0: no limit" },
+    { .name = "viewer-size",
+      .type = MRD_OPT_SIZE,
+      AT(viewer_size),
+      .def = "16G",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      .arg = "SIZE",
+      ENV("VIEWER_SIZE"),
+      .help = "bytes that a run may write into the store, never into --disk-reserve; 0: no limit" },
+    { .name = "viewers",
+      .type = MRD_OPT_INT,
+      AT(viewers),
+      .def = "1",
+      .min = 1,
+      .max = 64,
+      ENV("VIEWERS"),
+      .help = "how many may run at one time" },
     { .type = MRD_OPT_HEAD, .help = "Limits of traffic" },
     { .name = "agent-rate",
       .type = MRD_OPT_SIZE,
@@ -533,6 +587,12 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .export_path = s->export_path,
         .export_rate = s->export_rate,
         .cluster = s->cluster,
+        .viewer = { .command = s->viewer,
+                    .tables = s->viewer_tables,
+                    .time = s->viewer_timeout,
+                    .memory = (uint64_t) s->viewer_memory,
+                    .disk = (uint64_t) s->viewer_size,
+                    .at_once = (unsigned) s->viewers },
         .merge_formats = s->merge_formats != NULL ? s->merge_formats
                          : s->export_to != NULL   ? "parquet"
                                                   : NULL,

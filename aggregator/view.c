@@ -102,6 +102,8 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
         to->lost += p->damage.events;
         to->without += mrd_part_is_without(p);
     }
+    for (size_t i = 0; i < s->conversions.n; i++)
+        to->conversions[s->conversions.v[i].state]++;
     return mrd_strings_copy(&to->jobs, &s->jobs) == MRD_OK &&
            mrd_strings_copy(&to->owner_keys, &s->of_job.owner_keys) == MRD_OK;
 }

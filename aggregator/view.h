@@ -34,6 +34,7 @@ typedef struct {
     bool recorder;
     mrd_session_state state;
     mrd_export_state copy;
+    size_t conversions[MRD_CONVERT_STATES];
     mrd_wall_ns created;
     size_t parts, without;
     uint64_t events, bytes, lost, store_bytes, artifact_bytes;

@@ -1,6 +1,7 @@
 /* What people ask for over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
 #include "aggregator/core/jobs.h"
 
+#include "aggregator/core/conversions.h"
 #include "aggregator/core/text.h"
 #include "base/obj.h"
 
@@ -185,7 +186,7 @@ mrd_core_delete(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
         mrd_core_answer(c, ticket, &why, 0);
         return;
     }
-    if (mrd_session_is_merging(s))
+    if (mrd_session_is_merging(s) || mrd_session_is_converting(s))
         mrd_effects_add(&c->out, MRD_DO_CANCEL)->session = s;
     mrd_core_retire(c, s);
     mrd_core_answer(c, ticket, NULL, 0);

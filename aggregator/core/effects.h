@@ -29,7 +29,9 @@ typedef enum {
     MRD_DO_SAVE_NODES, /* the registry of nodes; ends in mrd_core_nodes_saved */
     MRD_DO_CLOSE,      /* session: its journals; ends in mrd_core_closed */
     MRD_DO_MERGE,      /* session: merge it; ends in mrd_core_merged */
-    MRD_DO_CANCEL,     /* session: stop that merge */
+    MRD_DO_CANCEL,     /* session: stop that merge, or conversions */
+    MRD_DO_CONVERT,    /* session, value: which of its conversions; ends in
+                          mrd_core_conversion_ended */
     MRD_DO_MEASURE,    /* session: its folder; ends in mrd_core_measured */
     MRD_DO_EXPORT,     /* session: its folder to shared storage; ends in mrd_core_exported */
     MRD_DO_REMOVE,     /* session: its folder; ends in mrd_core_removed */

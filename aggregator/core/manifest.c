@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "aggregator/core/conversions.h"
 #include "aggregator/core/empty.h"
 #include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
@@ -395,6 +396,8 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
         mrd_json_set(o, "pauses", pauses_json(s));
     }
     mrd_json_set(o, "artifacts", artifacts_json(s));
+    if (s->conversions.n > 0)
+        mrd_json_set(o, "conversions", mrd_conversions_json(s));
     mrd_json_set(o, "profile", job_json(&s->job));
     if (s->copy.state != MRD_EXPORT_NONE)
         mrd_json_set(o, "export", export_json(&s->copy));

@@ -1,6 +1,7 @@
 /* A session out of its manifest, and what a restart makes of where it stood. */
 #include "aggregator/core/manifest.h"
 
+#include "aggregator/core/conversions.h"
 #include "aggregator/core/empty.h"
 #include "aggregator/core/json.h"
 #include "aggregator/core/planted.h"
@@ -98,6 +99,18 @@ part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
 
 /* ---- Artifacts ---- */
 
+/* A viewer made it, and was not known to have made all of its files: it makes them again. */
+static bool
+is_half_made(const mrd_session *s, const mrd_listed_artifact *a)
+{
+    const mrd_conversion *v;
+
+    if (!mrd_kind_is_converted(a->kind))
+        return false;
+    v = mrd_conversions_find(&s->conversions, a->instance_id, a->process_id);
+    return v == NULL || v->state != MRD_CONVERT_DONE;
+}
+
 /* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.
  */
 static mrd_err
@@ -118,6 +131,8 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
     if (!mrd_hash_is_valid(a.sha256) || !mrd_artifact_name_is_valid(a.name) ||
         !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
         return MRD_CORRUPT;
+    if (is_half_made(s, &a))
+        return MRD_OK;
     key = (mrd_map_key){ mrd_hash64(a.sha256, strlen(a.sha256), (uint64_t) a.process_id),
                          mrd_hash64(a.name, strlen(a.name), 1),
                          mrd_hash64(a.instance_id, strlen(a.instance_id), 2) };
@@ -358,6 +373,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     s->room.ns = mrd_time_checked(mrd_json_int(o, "store_room_ns", 0));
     triggers_load(s, mrd_json_get(o, "triggers"));
     changes_load(s, o);
+    mrd_conversions_load(c, s, mrd_json_get(o, "conversions"));
     artifacts_load(c, s, mrd_json_get(o, "artifacts"), log);
     if (mrd_json_get(o, "select") != NULL)
         err = mrd_select_from_json(&s->select, mrd_json_get(o, "select"), why);

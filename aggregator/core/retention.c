@@ -1,6 +1,7 @@
 /* Which sessions go: those that are deleted, too old, or beyond the size that the store may have. */
 #include "aggregator/core/state.h"
 
+#include "aggregator/core/conversions.h"
 #include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 
@@ -45,7 +46,8 @@ mrd_core_store_bytes(const mrd_core *c)
 static bool
 may_go(const mrd_session *s)
 {
-    return !s->deleted && mrd_session_is_over(s) && s->served == 0 && !mrd_session_is_merging(s);
+    return !s->deleted && mrd_session_is_over(s) && s->served == 0 && !mrd_session_is_merging(s) &&
+           !mrd_session_is_converting(s);
 }
 
 /* What is to be exported stays until it is. */
@@ -116,8 +118,8 @@ is_used(const mrd_core *c, const mrd_session *s)
     }
     /* A manifest that is being written would make the folder again. */
     return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
-           s->save.writing != 0 || s->measuring || s->copy.state == MRD_EXPORT_PENDING ||
-           s->copy.state == MRD_EXPORT_RUNNING;
+           s->save.writing != 0 || s->measuring || mrd_session_is_converting(s) ||
+           s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;
 }
 
 void

@@ -53,6 +53,7 @@ mrd_session_free(mrd_session *s)
     mrd_map_fini(&s->part_by_id);
     free(s->triggers);
     free(s->artifacts);
+    free(s->conversions.v);
     mrd_select_fini(&s->select);
     mrd_session_params_fini(&s->params);
     mrd_strlist_fini(&s->jobs);
@@ -106,7 +107,8 @@ mrd_session_copy(const mrd_session *s)
     c->verdict.timeline = NULL;
     c->triggers = list_copy(s->triggers, s->n_triggers, sizeof(*s->triggers));
     c->artifacts = list_copy(s->artifacts, s->n_artifacts, sizeof(*s->artifacts));
-    if (c->triggers == NULL || c->artifacts == NULL ||
+    c->conversions.v = list_copy(s->conversions.v, s->conversions.n, sizeof(*s->conversions.v));
+    if (c->triggers == NULL || c->artifacts == NULL || c->conversions.v == NULL ||
         mrd_select_copy(&c->select, &s->select) != MRD_OK ||
         mrd_session_params_copy(&c->params, &s->params) != MRD_OK ||
         mrd_strings_copy(&c->jobs, &s->jobs) != MRD_OK ||

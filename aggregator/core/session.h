@@ -6,6 +6,7 @@
 #ifndef MRD_AGGREGATOR_CORE_SESSION_H
 #define MRD_AGGREGATOR_CORE_SESSION_H
 
+#include "aggregator/core/conversion.h"
 #include "aggregator/core/part.h"
 #include "aggregator/core/select.h"
 #include "timesync/collective.h"
@@ -182,9 +183,10 @@ typedef struct mrd_session {
     uint64_t artifact_bytes; /* announced, each file once */
     uint64_t folder_bytes;   /* on disk, as measured after it was closed and after each merge */
     bool measured, measuring;
-    mrd_merge_job job;         /* the last one */
-    mrd_clock_verdict verdict; /* of the last whole merge */
-    mrd_export copy;           /* what became of its export */
+    mrd_merge_job job;                   /* the last one */
+    mrd_clock_verdict verdict;           /* of the last whole merge */
+    mrd_export copy;                     /* what became of its export */
+    mrd_session_conversions conversions; /* of its device profiles */
 } mrd_session;
 
 const char *mrd_export_state_text(mrd_export_state state); /* "done", static */

@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 
+#include "aggregator/core/conversions.h"
 #include "aggregator/core/jobs.h"
 #include "aggregator/core/require.h"
 #include "aggregator/core/text.h"
@@ -327,6 +328,7 @@ send_copy(mrd_core *c, mrd_session *s)
 {
     if (!c->limits.exports || s->step != MRD_STEP_OVER || s->state != MRD_SESSION_COMPLETE ||
         s->deleted || !s->closed || mrd_session_is_merging(s) ||
+        mrd_conversions_are_open(&s->conversions) ||
         (s->copy.state != MRD_EXPORT_NONE &&
          (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns)))
         return;
@@ -381,6 +383,7 @@ mrd_session_run(mrd_core *c, mrd_session *s)
         ;
     if (mrd_effects_room(&c->out, 2))
         put_away(c, s);
+    mrd_session_convert(c, s);
     if (mrd_effects_room(&c->out, 2))
         send_copy(c, s);
 }

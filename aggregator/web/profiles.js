@@ -59,6 +59,14 @@ function profileRow(m, r) {
     td(r.state + (r.message ? `: ${r.message}` : ""), `wrap ${tone(r.state)}`), td(r.file ? bytes(r.file.size) : "–", "num"), h("td", {}, r.file?.complete ? buttons(m, r.file) : null));
 }
 
+/** What the vendor's viewer beside the aggregator makes of the NTFF files, process by process. */
+function conversions(m) {
+  const all = m.conversions ?? [];
+  return all.length === 0 ? null : h("div", { id: "conversions" }, h("h4", {}, "In the viewer ", h("span", { class: "quiet" }, `${count(all.filter((v) => v.state === "done").length)} of ${count(all.length)} done`)),
+    table([["Node"], ["Process", "num"], ["State"], ["Files", "num"], ["Size", "num"], ["Seconds", "num"]], all.map((v) => h("tr", {}, h("th", { scope: "row", class: "wrap" }, v.instance_id), td(String(v.process_id), "num"),
+      td(v.state + (v.message ? `: ${v.message}` : v.run ? `: run ${v.run}` : ""), `wrap ${tone(v.state)}`), td(count(v.files), "num"), td(bytes(v.bytes), "num"), td((v.took_ns / 1e9).toFixed(1), "num"))), "stack"));
+}
+
 /** null for a session that has none and asked for none. */
 export function deviceProfiles(m) {
   const rows = rowsOf(m), files = rows.filter((r) => r.file).length;
@@ -67,5 +75,6 @@ export function deviceProfiles(m) {
   return h("div", { id: "device-profiles" }, h("h3", {}, "Device profiles ", h("span", { class: "quiet" }, `${count(files)}${m.device_profiles ? `, ${m.device_profiles}` : ""}`)),
     rows.length === 0 ? h("p", { class: "quiet" }, "Asked for; no process has answered yet.")
       : table([["File"], ["Node"], ["Process", "num"], ["Core", "num"], ["State"], ["Size", "num"], [""]], rows.map((r) => profileRow(m, r)), "stack"),
-    opaque ? h("p", { class: "quiet" }, "NTFF files open in AWS's viewer, together with the NEFF of their model. A device_profile_….pftrace that it writes into a watched folder opens from here.") : null);
+    conversions(m),
+    opaque && !m.conversions ? h("p", { class: "quiet" }, "NTFF files open in AWS's viewer, together with the NEFF of their model. A device_profile_….pftrace that it writes into a watched folder opens from here.") : null);
 }

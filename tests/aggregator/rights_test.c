@@ -44,6 +44,7 @@ static const struct {
     { "POST", "/api/v1/sessions/{id}/change", "---aa-" },
     { "POST", "/api/v1/sessions/{id}/trigger", "---aa-" },
     { "POST", "/api/v1/sessions/{id}/merge", "---aa-" },
+    { "POST", "/api/v1/sessions/{id}/convert", "---aa-" },
     { "GET", "/api/v1/sessions/{id}/profile", "-oaaa-" },
     { "GET", "/api/v1/sessions/{id}/profile/{file}", "-oaaa-" },
     { "GET", "/api/v1/sessions/{id}/clocks", "-oaaa-" },

@@ -99,7 +99,7 @@ def example(parameter):
 
 
 SESSION = "/api/v1/sessions/{id}"
-with Service() as service:
+with Service(viewer="/bin/false") as service:
     workloads = service.begin()
     id = service.recorded(workloads, 30000)
     sid = {"id": id}
@@ -166,13 +166,13 @@ with Service() as service:
     until(lambda: service.session(recorder["id"])["state"] in ("complete", "failed"), "the recorder is over")
     call("POST", "/api/v1/trigger", body={}, want=409)
     call("POST", SESSION + "/stop", sid, want=409)
-    for path in ("/stop", "/trigger", "/merge", "/pause", "/resume"):
+    for path in ("/stop", "/trigger", "/merge", "/convert", "/pause", "/resume"):
         call("POST", SESSION + path, absent, want=404)
     call("POST", SESSION + "/change", absent, body=schemas["ChangeRequest"]["example"], want=404)
     call("POST", SESSION + "/change", sid, body=schemas["ChangeRequest"]["example"], want=409)
     call("DELETE", SESSION, absent, want=404)
     big = "{" + " " * (1 << 20) + "}"
-    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid),
+    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid), (SESSION + "/convert", sid),
                          (SESSION + "/pause", sid), (SESSION + "/resume", sid), (SESSION + "/change", sid)):
         call("POST", path, values, body=big, want=413)
 
@@ -218,8 +218,16 @@ with Service() as service:
     until(lambda: service.session(id)["profile"]["state"] == "done", "merged again")
     live = service.start("--name", "live")
     call("POST", SESSION + "/merge", {"id": live}, want=409)
+    call("POST", SESSION + "/convert", {"id": live}, want=409)
+    with open(os.path.join(service.folder("watch0", "i-test0_pid_1"), "profile_nc_0_session_0.ntff"), "w") as f:
+        f.write("not a real NTFF\n")
+    until(lambda: [a["complete"] for a in service.session(live)["artifacts"] if a["kind"] == "NTFF"] == [True], "an NTFF arrives")
     call("GET", SESSION, {"id": live}, want=200)
     service.stop(live)
+    for _ in range(2):  # the viewer is /bin/false
+        until(lambda: [v["state"] for v in service.session(live).get("conversions", [])] == ["failed"], "its conversion fails")
+        call("GET", SESSION, {"id": live}, want=200)
+        call("POST", SESSION + "/convert", {"id": live}, want=202)
     call("DELETE", SESSION, recorder, want=202)
     call("DELETE", "/api/v1/sessions", {}, want=400)
     call("DELETE", "/api/v1/sessions", query="?name=nobody", want=200)

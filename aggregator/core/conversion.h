@@ -1,0 +1,59 @@
+/*
+ * aggregator/core/conversion.h - device profiles of one process on their way through the vendor's
+ * viewer, which makes files of them that others can read. What is decided about them is in
+ * conversions.h.
+ */
+#ifndef MRD_AGGREGATOR_CORE_CONVERSION_H
+#define MRD_AGGREGATOR_CORE_CONVERSION_H
+
+#include <stddef.h>
+
+#include "aggregator/core/limits.h"
+#include "base/err.h"
+
+#define MRD_CONVERSIONS_MAX 4096 /* of a session: processes with device profiles */
+#define MRD_CONVERSION_RUNS 3    /* that an aggregator may begin and not live to end */
+
+/* Kinds of artifacts that a viewer made. */
+#define MRD_KIND_DEVICE_PROFILE "device-profile"
+#define MRD_KIND_DEVICE_TABLE   "device-table"
+
+typedef enum {
+    MRD_CONVERT_WAITING,
+    MRD_CONVERT_RUNNING,
+    MRD_CONVERT_DONE,
+    MRD_CONVERT_FAILED,
+    MRD_CONVERT_NOT_INSTALLED, /* the aggregator has no viewer: somebody else may run it */
+    MRD_CONVERT_STATES
+} mrd_convert_state;
+
+typedef struct {
+    char instance_id[MRD_NODE_ID_MAX];
+    int64_t process_id;
+    mrd_convert_state state;
+    bool sent;     /* the viewer has it, or will have */
+    unsigned runs; /* begun and not ended */
+    uint64_t files, bytes;
+    mrd_dur_ns took;
+    uint64_t memory;           /* most that was used at one time, bytes */
+    char message[MRD_WHY_MAX]; /* why it failed; of DONE what was left out */
+} mrd_conversion;
+
+/* Of all processes of a session that have device profiles. */
+typedef struct {
+    bool planned; /* the list is there */
+    mrd_conversion *v;
+    size_t n;
+    size_t left_out; /* processes beyond MRD_CONVERSIONS_MAX */
+} mrd_session_conversions;
+
+/* One is waiting or runs. */
+bool mrd_conversions_are_open(const mrd_session_conversions *x);
+mrd_conversion *mrd_conversions_find(const mrd_session_conversions *x, const char *instance_id,
+                                     int64_t process_id);    /* NULL: none */
+const char *mrd_convert_state_text(mrd_convert_state state); /* "not-installed", static */
+mrd_convert_state mrd_convert_state_of(const char *text);    /* WAITING for another word */
+/* The artifact was made by a viewer. */
+bool mrd_kind_is_converted(const char *kind);
+
+#endif

@@ -1,0 +1,307 @@
+/* The queue of the viewer as the core decides it: what waits, how many run, what a result has to be to be listed, and what a restart
+ * makes of each state. */
+#include "aggregator/core/conversions.h"
+#include "aggregator/core/manifest.h"
+#include "aggregator/core/text.h"
+#include "base/vec.h"
+#include "tests/aggregator/core_make.h"
+
+#define SEC MRD_SEC
+
+static void
+artifact(mrd_core *c, mrd_session *s, int64_t pid, const char *kind, char digit, bool complete)
+{
+    mrd_listed_artifact *a;
+
+    CHECK(MRD_VEC_NEXT(s->artifacts, s->n_artifacts) != 0);
+    a = &s->artifacts[s->n_artifacts++];
+    *a = (mrd_listed_artifact){ .size = 10, .process_id = pid, .nc_idx = 0, .complete = complete };
+    memset(a->sha256, digit, 64);
+    mrd_text_set(a->kind, sizeof(a->kind), kind);
+    mrd_text_set(a->instance_id, sizeof(a->instance_id), "i-1");
+    snprintf(a->name, sizeof(a->name), "1/%c.%s", digit, kind);
+    CHECK_ERR("file", mrd_stored_files_list(&c->files, a->sha256), MRD_OK);
+}
+
+static mrd_core *
+make(int64_t viewers)
+{
+    return core_make((mrd_core_limits){ .conversions = viewers, .exports = true });
+}
+
+/* Three processes with an NTFF, one of them with two; one whose NTFF never came; one with a NEFF only. */
+static mrd_session *
+session(mrd_core *c)
+{
+    mrd_session *s = core_session(c, 1, 0, MRD_SESSION_COMPLETE);
+
+    s->measured = true;
+    artifact(c, s, 7, "NTFF", '1', true);
+    artifact(c, s, 7, "NTFF", '2', true);
+    artifact(c, s, 8, "NTFF", '3', true);
+    artifact(c, s, 9, "NTFF", '4', true);
+    artifact(c, s, 10, "NTFF", '5', false);
+    artifact(c, s, 11, "NEFF", '6', true);
+    return s;
+}
+
+/* How many conversions, copies and stops were wanted by the last input. */
+typedef struct {
+    unsigned convert, copy, cancel, removed;
+} wanted;
+
+static wanted
+take(mrd_core *c)
+{
+    wanted w = { 0 };
+    const mrd_effect *e;
+
+    while ((e = mrd_core_effect(c)) != NULL) {
+        w.convert += e->kind == MRD_DO_CONVERT;
+        w.copy += e->kind == MRD_DO_EXPORT;
+        w.cancel += e->kind == MRD_DO_CANCEL;
+        w.removed += e->kind == MRD_DO_REMOVE;
+        if (e->kind == MRD_DO_SAVE)
+            e->session->save.writing = 0; /* as if it were written at once */
+    }
+    return w;
+}
+
+static wanted
+tick(mrd_core *c, int64_t at)
+{
+    mrd_core_tick(c, core_at(at));
+    return take(c);
+}
+
+static const mrd_conversion_of seven = { 1, "i-1", 7 }, eight = { 1, "i-1", 8 },
+                               nine = { 1, "i-1", 9 };
+
+static void
+ended(mrd_core *c, const mrd_conversion_of *of, mrd_convert_state state, const char *message)
+{
+    take(c); /* of the input before */
+    mrd_core_conversion_ended(
+        c, core_at(5 * SEC), of,
+        &(mrd_conversion_end){ .state = state, .files = 2, .message = message });
+}
+
+static bool
+list(mrd_core *c, const mrd_conversion_of *of, size_t n)
+{
+    mrd_listed_artifact files[2] = { { .size = 5, .process_id = of->process_id },
+                                     { .size = 6, .process_id = of->process_id } };
+
+    for (size_t i = 0; i < 2; i++) {
+        memset(files[i].sha256, 'a' + (char) i, 64);
+        mrd_text_set(files[i].instance_id, sizeof(files[i].instance_id), of->instance_id);
+        mrd_text_set(files[i].kind, sizeof(files[i].kind),
+                     i == 0 ? MRD_KIND_DEVICE_PROFILE : MRD_KIND_DEVICE_TABLE);
+        snprintf(files[i].name, sizeof(files[i].name), "viewer/%zu", i);
+    }
+    take(c);
+    return mrd_core_conversion_list(c, core_at(4 * SEC),
+                                    &(mrd_conversion_results){ .of = of, .files = files, .n = n });
+}
+
+static size_t
+results(const mrd_session *s, bool complete)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        n += mrd_kind_is_converted(s->artifacts[i].kind) && s->artifacts[i].complete == complete;
+    return n;
+}
+
+static mrd_convert_state
+state_of(const mrd_session *s, int64_t pid)
+{
+    const mrd_conversion *v = mrd_conversions_find(&s->conversions, "i-1", pid);
+
+    return v == NULL ? MRD_CONVERT_STATES : v->state;
+}
+
+TEST(once_for_each_process_and_as_many_as_may)
+{
+    for (unsigned viewers = 1; viewers < 5; viewers++) {
+        mrd_core *c = make(viewers);
+        mrd_session *s = session(c);
+        wanted w = tick(c, SEC);
+
+        CHECK_INT(s->conversions.n, 3);
+        CHECK_INT(w.convert, viewers < 3 ? viewers : 3);
+        CHECK_INT(w.copy, 0); /* it goes with the results */
+        CHECK_INT(tick(c, 2 * SEC).convert, 0);
+        mrd_core_conversion_began(c, core_at(3 * SEC), &seven);
+        CHECK(state_of(s, 7) == MRD_CONVERT_RUNNING);
+        take(c);
+        ended(c, &seven, MRD_CONVERT_FAILED, "broken");
+        CHECK_INT(take(c).convert, viewers < 3 ? 1 : 0);
+        CHECK(state_of(s, 7) == MRD_CONVERT_FAILED && tick(c, 6 * SEC).convert == 0);
+        ended(c, &eight, MRD_CONVERT_DONE, "");
+        take(c);
+        ended(c, &nine, MRD_CONVERT_DONE, "");
+        take(c);
+        CHECK_INT(tick(c, 7 * SEC).copy, 1);
+        mrd_core_free(c);
+    }
+}
+
+TEST(results_are_whole_all_at_once_or_not_there)
+{
+    mrd_core *c = make(1);
+    mrd_session *s = session(c);
+    uint64_t before = s->artifact_bytes;
+
+    tick(c, SEC);
+    mrd_core_conversion_began(c, core_at(3 * SEC), &seven);
+    CHECK(list(c, &seven, 2));
+    CHECK(results(s, false) == 2 && results(s, true) == 0);
+    CHECK(list(c, &seven, 2)); /* an attempt that came so far leaves nothing twice */
+    CHECK(results(s, false) == 2 && s->artifact_bytes == before + 11);
+    ended(c, &seven, MRD_CONVERT_FAILED, "disk");
+    CHECK(results(s, false) == 0 && results(s, true) == 0 && s->artifact_bytes == before);
+    CHECK(!mrd_stored_files_has(
+        &c->files, "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"));
+    take(c);
+    CHECK(!list(c, &seven, 2)); /* it does not run */
+    take(c);
+    mrd_core_conversion_began(c, core_at(6 * SEC), &eight);
+    CHECK(list(c, &eight, 2));
+    ended(c, &eight, MRD_CONVERT_DONE, "");
+    CHECK(results(s, true) == 2 && results(s, false) == 0);
+    mrd_core_free(c);
+}
+
+TEST(without_a_viewer)
+{
+    mrd_core *c = make(0);
+    mrd_session *s = session(c);
+    wanted w = tick(c, SEC);
+
+    CHECK(w.convert == 0 && w.copy == 1); /* nothing to wait for */
+    CHECK(state_of(s, 7) == MRD_CONVERT_NOT_INSTALLED);
+    mrd_core_convert_again(c, core_at(2 * SEC), 5, 1);
+    CHECK_ERR("again", mrd_core_effect(c)->err, MRD_STATE);
+    mrd_core_free(c);
+}
+
+TEST(not_while_the_disk_is_full)
+{
+    mrd_core *c = make(1);
+
+    session(c);
+    mrd_core_enter(c, core_at(SEC));
+    mrd_core_disk_is(c, true);
+    take(c);
+    CHECK_INT(tick(c, 2 * SEC).convert, 0);
+    mrd_core_enter(c, core_at(SEC));
+    mrd_core_disk_is(c, false);
+    take(c);
+    CHECK_INT(tick(c, 3 * SEC).convert, 1);
+    mrd_core_free(c);
+}
+
+TEST(a_session_that_is_deleted_goes_when_the_viewer_has_ended)
+{
+    mrd_core *c = make(1);
+    mrd_session *s = session(c);
+
+    tick(c, SEC);
+    mrd_core_conversion_began(c, core_at(2 * SEC), &seven);
+    take(c);
+    mrd_core_delete(c, core_at(3 * SEC), 9, 1);
+    CHECK(take(c).cancel == 1 && s->deleted);
+    CHECK_INT(tick(c, 4 * SEC).removed, 0);
+    CHECK(!list(c, &seven, 2));
+    ended(c, &seven, MRD_CONVERT_WAITING, "");
+    take(c);
+    CHECK_INT(tick(c, 5 * SEC).removed, 1);
+    mrd_core_free(c);
+}
+
+/* What another aggregator makes of the session, with so many viewers. */
+static mrd_core *
+again(mrd_core *c, const mrd_session *s, int64_t viewers, mrd_session **ret)
+{
+    mrd_manifest_context x = mrd_core_manifest_context(c);
+    mrd_json *o = mrd_session_json(s, &x);
+    mrd_core *d = make(viewers);
+
+    CHECK_ERR("load", mrd_core_load_session(d, s->id, o, NULL, ret, NULL), MRD_OK);
+    mrd_json_free(o);
+    return d;
+}
+
+TEST(after_a_restart)
+{
+    static const struct {
+        const char *name;
+        mrd_convert_state was;
+        unsigned runs;
+        int64_t viewers;
+        mrd_convert_state is;
+    } rows[] = {
+        { "waits", MRD_CONVERT_WAITING, 0, 1, MRD_CONVERT_WAITING },
+        { "waits without", MRD_CONVERT_WAITING, 0, 0, MRD_CONVERT_NOT_INSTALLED },
+        { "ran", MRD_CONVERT_RUNNING, 1, 1, MRD_CONVERT_WAITING },
+        { "ran twice", MRD_CONVERT_RUNNING, 2, 1, MRD_CONVERT_WAITING },
+        { "ran three times", MRD_CONVERT_RUNNING, 3, 1, MRD_CONVERT_FAILED },
+        { "done", MRD_CONVERT_DONE, 0, 1, MRD_CONVERT_DONE },
+        { "done before", MRD_CONVERT_DONE, 0, 0, MRD_CONVERT_DONE },
+        { "failed", MRD_CONVERT_FAILED, 0, 1, MRD_CONVERT_FAILED },
+        { "installed now", MRD_CONVERT_NOT_INSTALLED, 0, 1, MRD_CONVERT_WAITING },
+        { "still not", MRD_CONVERT_NOT_INSTALLED, 0, 0, MRD_CONVERT_NOT_INSTALLED },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = make(1), *d;
+        mrd_session *s = session(c), *t = NULL;
+        mrd_conversion *v;
+
+        tick(c, SEC);
+        mrd_core_conversion_began(c, core_at(2 * SEC), &seven);
+        CHECK(list(c, &seven, 2));
+        ended(c, &seven, MRD_CONVERT_DONE, "said");
+        CHECK_INT(results(s, true), 2);
+        v = mrd_conversions_find(&s->conversions, "i-1", 7);
+        v->state = rows[i].was;
+        v->runs = rows[i].runs;
+        d = again(c, s, rows[i].viewers, &t);
+        CHECK_ROW(rows[i].name, state_of(t, 7) == rows[i].is);
+        /* Results count with a conversion that is done, and not else. */
+        CHECK_ROW(rows[i].name, results(t, true) == (rows[i].is == MRD_CONVERT_DONE ? 2 : 0));
+        CHECK_ROW(rows[i].name, results(t, false) == 0);
+        CHECK_ROW(rows[i].name, t->conversions.n == 3);
+        mrd_core_tick(d, core_at(SEC));
+        CHECK_ROW(rows[i].name, t->conversions.n == 3); /* the same processes are not found again */
+        v = mrd_conversions_find(&t->conversions, "i-1", 7);
+        CHECK_ROW(rows[i].name,
+                  v->files == 2 && (rows[i].is == MRD_CONVERT_FAILED && rows[i].runs == 3
+                                        ? strstr(v->message, "3 times") != NULL
+                                        : strcmp(v->message, "said") == 0));
+        mrd_core_free(c);
+        mrd_core_free(d);
+    }
+}
+
+TEST(again_are_those_that_failed)
+{
+    mrd_core *c = make(3);
+    mrd_session *s = session(c);
+
+    tick(c, SEC);
+    ended(c, &seven, MRD_CONVERT_FAILED, "broken");
+    take(c);
+    ended(c, &eight, MRD_CONVERT_DONE, "");
+    take(c);
+    mrd_core_convert_again(c, core_at(6 * SEC), 5, 1);
+    CHECK_INT(take(c).convert, 1);
+    CHECK(state_of(s, 7) == MRD_CONVERT_WAITING && state_of(s, 8) == MRD_CONVERT_DONE);
+    mrd_core_convert_again(c, core_at(6 * SEC), 6, 2);
+    CHECK_ERR("no session", mrd_core_effect(c)->err, MRD_NOTFOUND);
+    mrd_core_free(c);
+}
+
+TEST_MAIN()
