@@ -1,5 +1,6 @@
 #include "proto/batch_int.h"
 
+#include <stdatomic.h>
 #include <stdlib.h>
 
 #if defined(__x86_64__)
@@ -256,13 +257,21 @@ varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
     return p;
 }
 
-/* By CPUID itself: __builtin_cpu_supports of clang 14 does not know the name "lzcnt". */
+/* By CPUID itself: __builtin_cpu_supports of clang 14 does not know the name "lzcnt". Asked once: in a
+ * virtual machine each CPUID leaves it. */
 static bool
 has_lzcnt(void)
 {
+    enum { UNKNOWN, NO, YES };
+    static atomic_int known; /* threads that ask at one time get one answer */
+    int has = atomic_load_explicit(&known, memory_order_relaxed);
     unsigned a, b, c, d;
 
-    return __get_cpuid(0x80000001u, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0;
+    if (has == UNKNOWN) {
+        has = __get_cpuid(0x80000001u, &a, &b, &c, &d) != 0 && (c & bit_LZCNT) != 0 ? YES : NO;
+        atomic_store_explicit(&known, has, memory_order_relaxed);
+    }
+    return has == YES;
 }
 #endif
 
