@@ -95,6 +95,15 @@ is_of_earlier_release(const Mrd__ClockData *data)
     return false;
 }
 
+/* A spool keeps frames over a reboot. Their times are those of a clock that is gone: they are stored, and
+ * say nothing of the one that the node has now. */
+static bool
+is_of_this_boot(const mrd_node *n, const Mrd__ClockData *data)
+{
+    return data->boot_id[0] == '\0' || n->boot_id[0] == '\0' ||
+           strncmp(data->boot_id, n->boot_id, sizeof(n->boot_id) - 1) == 0;
+}
+
 /* A probe that was sent at a1 is of the clock as it goes now, and not of before its machine slept: then
  * the frame that tells of it comes late. */
 static bool
@@ -103,9 +112,10 @@ is_of_now(mrd_node *n, const Mrd__ClockData *data, int64_t a1)
     mrd_dur_ns asleep = data->asleep_ns;
     int64_t from = a1;
 
+    if (!is_of_this_boot(n, data))
+        return false;
     if (is_of_earlier_release(data))
         return true;
-
     for (size_t i = 0; i < data->n_breaks; i++) {
         const Mrd__ClockBreak *b = data->breaks[i];
 
@@ -169,14 +179,14 @@ mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
     mrd_buf_reset(joined);
     take_whole(n, t, data, joined);
     take_halves(n, data, join, self, joined);
-    for (size_t i = 0; i < data->n_breaks && n->follow != NULL; i++) {
+    for (size_t i = 0; i < data->n_breaks && n->follow != NULL && is_of_this_boot(n, data); i++) {
         mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
 
         if (data->breaks[i]->cause < MRD_EPOCH_CAUSES && mrd_clock_break_sane(data->breaks[i]) &&
             (b.cause != MRD_EPOCH_SUSPEND || is_of_earlier_release(data)))
             mrd_follow_break(n->follow, &b);
     }
-    if (data->n_readings > 0 &&
+    if (data->n_readings > 0 && is_of_this_boot(n, data) &&
         mrd_host_reading_take(&n->reading, data->readings[data->n_readings - 1]))
         n->has_reading = true;
     if (joined->err != MRD_OK)

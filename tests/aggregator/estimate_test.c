@@ -112,6 +112,7 @@ typedef struct {
     clock_frame v[FRAMES]; /* the last is being filled */
     size_t n_frames;
     int64_t at, ppb, asleep, watched;
+    int64_t ahead;               /* of its clock: that of an earlier boot */
     int64_t woke[64], slept[64]; /* by its clock; how long in all, then */
     size_t n_sleeps;
     uint32_t k;
@@ -142,9 +143,11 @@ static void
 put_probe(sleeper *s)
 {
     int64_t up = 20000 + below(2000000), down = 20000 + below(2000000);
-    mrd_probe_sent sent = {
-        .id = { 1, 1, s->k++ }, .a1 = s->at, .a4 = s->at + up + down, .source1 = 1, .source4 = 1
-    };
+    mrd_probe_sent sent = { .id = { 1, 1, s->k++ },
+                            .a1 = s->at + s->ahead,
+                            .a4 = s->at + s->ahead + up + down,
+                            .source1 = 1,
+                            .source4 = 1 };
     mrd_probe_served served = { .id = sent.id, .source2 = 1, .source3 = 1 };
     mrd_probe p;
 
@@ -257,6 +260,55 @@ TEST(a_clock_that_stood_is_not_believed)
     printf("%u estimates, %u false\n", told, wrong);
     CHECK(told > 10000);
     CHECK_INT(wrong, 0);
+}
+
+/* One frame of four probes; of an earlier boot with an end of its clock, too. */
+static void
+arrive_of(sleeper *s, char *boot, int64_t ahead)
+{
+    clock_frame *f = &s->v[0];
+
+    begin_frame(s);
+    f->data.boot_id = boot;
+    s->ahead = ahead;
+    for (int i = 0; i < 4; i++, s->at += 50 * MRD_MS)
+        put_probe(s);
+    if (ahead != 0) {
+        mrd__clock_break__init(&f->b);
+        f->b.cause = MRD_EPOCH_MIGRATION;
+        f->b.after_ns = f->b.before_ns = s->at;
+        f->data.n_breaks = 1;
+    }
+    s->ahead = 0;
+    arrive(s, 0);
+}
+
+/* A machine lost its power, and the spool kept frames of the boot before: they arrive when the new
+ * boot is known, and its clock is another. */
+TEST(a_clock_of_an_earlier_boot_is_not_followed)
+{
+    static char before[] = "boot-a", now[] = "boot-b";
+    static sleeper s;
+
+    seed = 1;
+    s.at = START;
+    s.n.key = 1;
+    snprintf(s.n.instance_id, sizeof(s.n.instance_id), "i-1");
+    snprintf(s.n.boot_id, sizeof(s.n.boot_id), "%s", now);
+    snprintf(s.t.timeline, sizeof(s.t.timeline), "aggregator");
+    for (int i = 0; i < 20; i++) /* of the clock that is gone alone nothing is known of this one */
+        arrive_of(&s, before, 7200 * MRD_SEC);
+    ask(&s, s.at);
+    CHECK_INT(s.told, 0);
+    for (int i = 0; i < 200; i++) {
+        arrive_of(&s, now, 0);
+        if (i % 7 == 0)
+            arrive_of(&s, before, 7200 * MRD_SEC);
+        ask(&s, s.at);
+    }
+    CHECK(s.told > 100);
+    CHECK_INT(s.wrong, 0);
+    mrd_node_forget_clock(&s.n);
 }
 
 TEST_MAIN()
