@@ -5,6 +5,8 @@
 #define MRD_TESTS_SIM_CLUSTER_INT_H
 
 #include "aggregator/core/manifest.h"
+#include "base/map.h"
+#include "proto/batch.h"
 #include "tests/sim/cluster.h"
 
 #define WINDOW       8
@@ -202,6 +204,9 @@ struct world {
     /* of real agents */
     wire_frame_bytes *wire;
     size_t n_wire, cap_wire;
+    mrd_map wire_at; /* where in it a frame is */
+    mrd_codec *codec;
+    mrd_batch_reader *reader; /* both: of what arrives */
     sim_timeline *timelines;
     size_t n_timelines;
     uint64_t disk_hash;

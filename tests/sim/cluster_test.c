@@ -143,6 +143,9 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
         if (!r.ok)
             printf("seed %llu at %.3f s: %s\n", (unsigned long long) seed, (double) r.at / 1e9,
                    r.what);
+        if (getenv("MRD_VERBOSE") != NULL)
+            printf("seed %llu: %llu steps, hash %016llx\n", (unsigned long long) seed,
+                   (unsigned long long) r.steps, (unsigned long long) r.hash);
         CHECK(r.ok);
         seconds += p.nodes * (uint64_t) ((p.duration + SIM_HEAL_TIME) / MRD_SEC);
         add_up(&sum, &r);

@@ -10,16 +10,19 @@
 
 /* ---- What arrived ---- */
 
+static mrd_map_key
+key_of(uint32_t node, uint64_t session, uint64_t epoch, uint64_t seq)
+{
+    MRD_ASSERT(node < 1u << 16 && seq < 1ull << 48);
+    return (mrd_map_key){ session, epoch, (uint64_t) node << 48 | seq };
+}
+
 static wire_frame_bytes *
 find_bytes(const world *w, uint32_t node, uint64_t session, uint64_t epoch, uint64_t seq)
 {
-    for (size_t i = w->n_wire; i-- > 0;) {
-        wire_frame_bytes *b = &w->wire[i];
+    uint32_t at = mrd_map_get(&w->wire_at, key_of(node, session, epoch, seq));
 
-        if (b->seq == seq && b->session == session && b->epoch == epoch && b->node == node)
-            return b;
-    }
-    return NULL;
+    return at == MRD_MAP_NONE ? NULL : &w->wire[at];
 }
 
 const mrd_buf *
@@ -39,22 +42,23 @@ wire_events(const world *w, uint32_t node, const stored_frame *f)
 }
 
 static uint64_t
-events_of(const mrd_frame *f, mrd_bytes data)
+events_of(world *w, const mrd_frame *f, mrd_bytes data)
 {
-    mrd_codec *codec = mrd_codec_new();
-    mrd_batch_reader *reader = mrd_batch_reader_new(codec);
-    mrd_catalog *cat = mrd_catalog_new();
     mrd_bytes body = { data.p + MRD_FRAME_HEADER, f->body_len };
+    mrd_catalog *cat = mrd_catalog_new(); /* draws a seed, so one is made for each frame */
     mrd_batch_info info;
     const mrd_event *ev;
     uint64_t n = 0;
 
-    if (f->type == MRD_FRAME_BATCH && mrd_batch_open(reader, f, body, cat, &info, NULL) == MRD_OK) {
-        while (mrd_batch_next(reader, &ev, NULL) == MRD_MORE)
+    if (w->reader == NULL)
+        w->reader = mrd_batch_reader_new(w->codec = mrd_codec_new());
+    if (w->reader == NULL || cat == NULL)
+        abort();
+    if (f->type == MRD_FRAME_BATCH &&
+        mrd_batch_open(w->reader, f, body, cat, &info, NULL) == MRD_OK) {
+        while (mrd_batch_next(w->reader, &ev, NULL) == MRD_MORE)
             n += ev->kind != MRD_LOSS;
     }
-    mrd_batch_reader_free(reader);
-    mrd_codec_free(codec);
     mrd_catalog_free(cat);
     return n;
 }
@@ -73,12 +77,15 @@ keep_bytes(world *w, const agent *a, const mrd_frame *f, mrd_bytes data)
     }
     if (!MRD_VEC_ROOM(w->wire, w->n_wire, w->cap_wire, 1))
         abort();
+    if (mrd_map_put(&w->wire_at, key_of(a->index, f->session, f->epoch, f->seq),
+                    (uint32_t) w->n_wire) != MRD_OK)
+        abort();
     b = &w->wire[w->n_wire++];
     *b = (wire_frame_bytes){
         .node = a->index, .session = f->session, .epoch = f->epoch, .seq = f->seq
     };
     mrd_buf_add(&b->data, data.p, data.len);
-    b->events = events_of(f, data);
+    b->events = events_of(w, f, data);
 }
 
 void
@@ -87,6 +94,9 @@ wire_free(world *w)
     for (size_t i = 0; i < w->n_wire; i++)
         mrd_buf_fini(&w->wire[i].data);
     free(w->wire);
+    mrd_map_fini(&w->wire_at);
+    mrd_batch_reader_free(w->reader);
+    mrd_codec_free(w->codec);
 }
 
 /* ---- Answers ---- */

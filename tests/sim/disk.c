@@ -780,29 +780,32 @@ sim_disk_open_files(const sim_disk *d)
 
 /* A file with two names becomes two: the copy is to be read. */
 static void
-copy_kept(sim_disk *to, inode *folder, const inode *from)
+copy_kept(sim_disk *to, inode *folder, const inode *from, const char *only)
 {
     for (size_t i = 0; i < from->kept.n; i++) {
-        const inode *x = from->kept.v[i].to;
-        inode *c = sim_inode_new(to, x->kind, x->mode);
+        const dir_entry *e = &from->kept.v[i];
+        inode *c;
 
-        if (x->kind == NODE_FOLDER) {
-            copy_kept(to, c, x);
-        } else if (x->medium_len > 0) {
-            sim_inode_set_medium_len(c, x->medium_len);
-            memcpy(c->medium, x->medium, x->medium_len);
+        if (only != NULL && strcmp(e->name, only) != 0)
+            continue;
+        c = sim_inode_new(to, e->to->kind, e->to->mode);
+        if (e->to->kind == NODE_FOLDER) {
+            copy_kept(to, c, e->to, NULL);
+        } else if (e->to->medium_len > 0) {
+            sim_inode_set_medium_len(c, e->to->medium_len);
+            memcpy(c->medium, e->to->medium, e->to->medium_len);
             sim_inode_forget_cache(c);
         }
-        sim_table_put(&folder->kept, from->kept.v[i].name, c);
-        sim_table_put(&folder->shown, from->kept.v[i].name, c);
+        sim_table_put(&folder->kept, e->name, c);
+        sim_table_put(&folder->shown, e->name, c);
         sim_inode_unref(c);
     }
 }
 
-sim_disk *
-sim_disk_durable_copy(const sim_disk *d, const char *path, const char *machine)
+/* NULL: the medium has none. */
+static const inode *
+find_kept(const sim_disk *d, const char *path)
 {
-    sim_disk *copy = sim_disk_new(machine, &(sim_disk_options){ .type = d->o.type });
     const inode *at = d->root;
     char name[256];
 
@@ -811,8 +814,33 @@ sim_disk_durable_copy(const sim_disk *d, const char *path, const char *machine)
 
         at = e == NULL ? NULL : e->to;
     }
+    return at;
+}
+
+sim_disk *
+sim_disk_durable_copy(const sim_disk *d, const char *path, const char *only, const char *machine)
+{
+    sim_disk *copy = sim_disk_new(machine, &(sim_disk_options){ .type = d->o.type });
+    const inode *at = find_kept(d, path);
+
     if (at != NULL)
-        copy_kept(copy, copy->root, at);
+        copy_kept(copy, copy->root, at, only);
     count_names(copy);
     return copy;
+}
+
+const char *
+sim_disk_durable_name(const sim_disk *d, const char *path, const char *before)
+{
+    const inode *at = find_kept(d, path);
+    const char *last = NULL;
+
+    for (size_t i = 0; at != NULL && i < at->kept.n; i++) {
+        const char *name = at->kept.v[i].name;
+
+        if ((before == NULL || strcmp(name, before) < 0) &&
+            (last == NULL || strcmp(name, last) > 0))
+            last = name;
+    }
+    return last;
 }

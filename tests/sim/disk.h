@@ -99,8 +99,12 @@ bool sim_disk_is_dead(const sim_disk *d);
 void sim_disk_set_quota(sim_disk *d, uint64_t quota);
 uint64_t sim_disk_used(const sim_disk *d);
 /* Another disk that holds what is on the medium of a folder of this one ("": of all), as after the
- * worst power failure; empty where that is none. */
-sim_disk *sim_disk_durable_copy(const sim_disk *d, const char *path, const char *machine);
+ * worst power failure; empty where that is none. only: of this file in it; NULL: of all. */
+sim_disk *sim_disk_durable_copy(const sim_disk *d, const char *path, const char *only,
+                                const char *machine);
+/* The last of the folder's names on the medium that sort before this one (NULL: of all of them);
+ * NULL: there is none. Borrowed. */
+const char *sim_disk_durable_name(const sim_disk *d, const char *path, const char *before);
 /* Of all calls so far with their bytes and results. */
 uint64_t sim_disk_hash(const sim_disk *d);
 unsigned sim_disk_open_files(const sim_disk *d);

@@ -372,10 +372,10 @@ TEST(files_that_are_written_whole_are_whole)
                       mrd_write_file_durable("/sim/a/d/x",
                                              (mrd_bytes){ (const uint8_t *) "old", 3 }, 0600, NULL),
                       MRD_OK);
-            copy = sim_disk_durable_copy(d, "", "b");
+            copy = sim_disk_durable_copy(d, "", NULL, "b");
             CHECK_TEXT(get("/sim/b/d/x"), "old");
             sim_disk_free(copy);
-            copy = sim_disk_durable_copy(d, "d", "b");
+            copy = sim_disk_durable_copy(d, "d", NULL, "b");
             CHECK_TEXT(get("/sim/b/x"), "old");
             sim_disk_free(copy);
             sim_disk_set_before(d, before, &f);
@@ -389,6 +389,33 @@ TEST(files_that_are_written_whole_are_whole)
             sim_disk_free(d);
         }
     }
+}
+
+/* Of names and bytes that were not synced, neither is told. */
+TEST(one_file_of_the_medium_is_copied_alone)
+{
+    sim_disk *d = disk(1), *copy;
+    const char *name;
+
+    CHECK(mkdir("/sim/a/e", 0700) == 0);
+    put("/sim/a/e/1", "one", true);
+    put("/sim/a/e/2", "two", true);
+    sync_folder("/sim/a/e");
+    sync_folder("/sim/a");
+    put("/sim/a/e/3", "three", true);
+    CHECK_TEXT(name = sim_disk_durable_name(d, "e", NULL), "2");
+    CHECK_TEXT(name = sim_disk_durable_name(d, "e", name), "1");
+    CHECK(sim_disk_durable_name(d, "e", name) == NULL);
+    CHECK(sim_disk_durable_name(d, "f", NULL) == NULL);
+    put("/sim/a/e/2", "more", false);
+    copy = sim_disk_durable_copy(d, "e", "2", "b");
+    CHECK_TEXT(get("/sim/b/2"), "two");
+    CHECK(get("/sim/b/1") == NULL);
+    sim_disk_free(copy);
+    copy = sim_disk_durable_copy(d, "e", "3", "b");
+    CHECK(get("/sim/b/3") == NULL);
+    sim_disk_free(copy);
+    sim_disk_free(d);
 }
 
 TEST(a_path_of_the_system_leads_elsewhere)

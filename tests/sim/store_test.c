@@ -60,7 +60,7 @@ append(mrd_journal *j, uint64_t seq)
 static size_t
 durable(const sim_disk *d, const char *dir)
 {
-    sim_disk *copy = sim_disk_durable_copy(d, dir + strlen("/sim/a"), "b");
+    sim_disk *copy = sim_disk_durable_copy(d, dir + strlen("/sim/a"), NULL, "b");
     mrd_journal_index x;
     size_t n = 0;
 
@@ -246,13 +246,13 @@ TEST(files_and_folders_are_durable_or_told)
     CHECK_ERR("folder", mrd_make_dirs_durable("/sim/a/x/y", &why), MRD_IO);
     CHECK(strstr(why.text, "cannot sync /sim/a") != NULL);
     CHECK_ERR("again", mrd_make_dirs_durable("/sim/a/x/y", NULL), MRD_OK);
-    copy = sim_disk_durable_copy(d, "", "b");
+    copy = sim_disk_durable_copy(d, "", NULL, "b");
     CHECK_INT(stat("/sim/b/x/y", &st), 0);
     sim_disk_free(copy);
     fail = (faults){ { { .call = SIM_DISK_SYNC_FOLDER, .times = 1, .v = { .err = ENOSPC } } } };
     CHECK_ERR("file", mrd_write_file_durable("/sim/a/x/f", text, 0600, &why), MRD_FULL);
     CHECK_ERR("again", mrd_write_file_durable("/sim/a/x/f", text, 0600, NULL), MRD_OK);
-    copy = sim_disk_durable_copy(d, "", "b");
+    copy = sim_disk_durable_copy(d, "", NULL, "b");
     CHECK_INT(stat("/sim/b/x/f", &st), 0);
     sim_disk_free(copy);
     fail = (faults){ { { .call = SIM_DISK_SYNC_FOLDER, .times = 9, .v = { .err = EINVAL } } } };
