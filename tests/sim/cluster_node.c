@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/spool_int.h"
 #include "base/obj.h"
 
 #define TURN_MAX  MRD_SEC /* a daemon's turn waits no longer */
@@ -38,6 +39,21 @@ start_later(sim_node *n, int64_t in)
     sim_at(n->w, n->w->now + in, start, n->a->index, n->a->incarnation, NULL);
 }
 
+/* What was forced out while it was on its way may be stored; a successor takes it for lost
+ * (agent/spool.h). */
+static void
+keep_unacknowledged(sim_node *n)
+{
+    const mrd_spool *s = n->agent->spool;
+
+    for (size_t i = 0; i < s->n; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->copy != NULL)
+            truth_of(n, e->item.session)->unacknowledged += e->item.events;
+    }
+}
+
 /* The process is no more: what it still does while it returns is seen by nobody. */
 static void
 end_process(sim_node *n, bool killed)
@@ -48,6 +64,7 @@ end_process(sim_node *n, bool killed)
     if (w->plan->verbose)
         printf("%10.3f %s ends%s: %zu events given, committed %zu\n", (double) w->now / 1e9,
                n->a->id, n->dying ? " at once" : "", n->source.given, n->source.committed);
+    keep_unacknowledged(n);
     turn_of(w, n);
     mrd_agent_close(n->agent);
     turn_of(w, NULL);
@@ -95,6 +112,7 @@ turn(world *w, uint64_t index, uint64_t wake, void *p)
     if (wake != n->wakes || n->agent == NULL || n->suspended)
         return;
     n->wake_at = 0;
+    n->disk_failed = n->short_of_room;
     check_pace(n);
     turn_of(w, n);
     mrd_agent_step(n->agent, 0);
@@ -165,6 +183,18 @@ wander(world *w, uint64_t index, uint64_t none, void *p)
     sim_at(w, w->now + 5 * MRD_SEC, wander, index, none, p);
 }
 
+/* Whether it dies at this call. What is written to two files has an order, so that most die where the
+ * calls of one file end and those of another begin. */
+static bool
+dies_now(sim_node *n, const sim_disk_op *op)
+{
+    bool same = strcmp(op->path, n->last_path) == 0;
+
+    if (!same)
+        snprintf(n->last_path, sizeof(n->last_path), "%s", op->path);
+    return n->dies_in > 0 && !(same && n->dies_between) && --n->dies_in == 0;
+}
+
 static void
 before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
 {
@@ -173,12 +203,15 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
     n->w->r->agent_disk_calls++;
     if (n->dying) {
         *v = (sim_disk_verdict){ .dies = true, .limited = true };
-    } else if (n->dies_in > 0 && --n->dies_in == 0) {
+    } else if (dies_now(n, op)) {
         *v = (sim_disk_verdict){ .dies = true,
                                  .limited = op->call == SIM_DISK_WRITE,
-                                 .at_most = (size_t) sim_below(n->w, op->len + 1) };
+                                 .at_most = n->dies_between && sim_chance(n->w, 500)
+                                                ? 0
+                                                : (size_t) sim_below(n->w, op->len + 1) };
     } else if (n->full_in > 0 && --n->full_in == 0) {
         v->err = ENOSPC;
+        n->disk_failed = true;
     }
 }
 
@@ -351,6 +384,62 @@ room_again(world *w, uint64_t index, uint64_t none, void *p)
     (void) none;
     (void) p;
     sim_disk_set_quota(w->agents[index].node->disk, 0);
+    w->agents[index].node->short_of_room = false;
+}
+
+/* Its disk has room for so many more bytes, for a while. */
+static void
+fill_disk(sim_node *n, uint64_t room, int64_t time)
+{
+    sim_disk_set_quota(n->disk, sim_disk_used(n->disk) + room + 1);
+    n->short_of_room = true;
+    sim_at(n->w, n->w->now + time, room_again, n->a->index, 0, NULL);
+    n->w->r->full_disks++;
+}
+
+static void
+reach_again(world *w, uint64_t index, uint64_t none, void *p)
+{
+    (void) none;
+    (void) p;
+    w->agents[index].partitioned = false;
+}
+
+static void
+kill_later(world *w, uint64_t index, uint64_t none, void *p)
+{
+    (void) none;
+    (void) p;
+    if (w->healing)
+        return;
+    node_crash(w->agents[index].node, true);
+    w->r->agent_crashes++;
+}
+
+static void
+fill_later(world *w, uint64_t index, uint64_t time, void *p)
+{
+    (void) p;
+    if (!w->healing)
+        fill_disk(w->agents[index].node, sim_below(w, 1500), (int64_t) time);
+}
+
+/* It reaches nobody, its frames wait in the segments of more than one process, and its disk fills: the
+ * oldest are forced out. Then it is killed, and its successor has to know of them. */
+static void
+cut_off(sim_node *n)
+{
+    world *w = n->w;
+    uint64_t at = n->a->index;
+    int64_t killed = w->now + 2 * MRD_SEC + (int64_t) sim_below(w, 6 * MRD_SEC);
+    int64_t full = killed + 7 * MRD_SEC, room = 2 * MRD_SEC + (int64_t) sim_below(w, 6 * MRD_SEC);
+    int64_t again = full + room + (int64_t) sim_below(w, 3 * MRD_SEC);
+
+    n->a->partitioned = true;
+    sim_at(w, killed, kill_later, at, 0, NULL);
+    sim_at(w, full, fill_later, at, (uint64_t) room, NULL);
+    sim_at(w, again, kill_later, at, 0, NULL);
+    sim_at(w, again + (int64_t) sim_below(w, 10 * MRD_SEC), reach_again, at, 0, NULL);
 }
 
 void
@@ -358,11 +447,12 @@ node_fault(world *w, agent *a)
 {
     sim_node *n = a->node;
 
-    switch (sim_below(w, 12)) {
+    switch (sim_below(w, 13)) {
     case 0:
     case 1:
     case 2:
-        n->dies_in = 1 + sim_below(w, 60);
+        n->dies_between = sim_chance(w, 700);
+        n->dies_in = 1 + sim_below(w, n->dies_between ? 12 : 60);
         break;
     case 3:
         node_crash(n, true);
@@ -384,12 +474,13 @@ node_fault(world *w, agent *a)
         sim_at(w, w->now + (int64_t) sim_below(w, 20 * MRD_SEC), fast_again, a->index, 0, NULL);
         break;
     case 8:
-        sim_disk_set_quota(n->disk, sim_disk_used(n->disk) + sim_below(w, 20000) + 1);
-        sim_at(w, w->now + (int64_t) sim_below(w, 20 * MRD_SEC), room_again, a->index, 0, NULL);
-        w->r->full_disks++;
+        fill_disk(n, sim_below(w, 20000), (int64_t) sim_below(w, 20 * MRD_SEC));
         break;
     case 9:
         n->full_in = 1 + sim_below(w, 60);
+        break;
+    case 10:
+        cut_off(n);
         break;
     default:
         agent_cut(w, a);
@@ -404,6 +495,7 @@ node_heal(sim_node *n)
     n->slow = 0;
     n->dies_in = n->full_in = 0;
     sim_disk_set_quota(n->disk, 0);
+    n->short_of_room = false;
 }
 
 /* The C library's own would look past the disks. */

@@ -49,6 +49,8 @@ typedef struct {
     uint64_t begun;
     bool weak; /* what was begun is not known exactly: a reboot, a cancel, a spool that is gone */
     bool over; /* flushed */
+    enum { STOP_NOT_TOLD, STOP_SAVED, STOP_NOT_SAVED } stop; /* by the node, for a successor */
+    uint64_t unacknowledged; /* events that were forced out on their way, when a process died */
     int64_t checked_start;
     uint64_t shown;
     uint64_t windows[MRD_RECORD_TRIGGERS];
@@ -76,9 +78,13 @@ struct sim_node {
     int64_t wall_off, slept, woken_at;
     int64_t second; /* that of the turns below */
     unsigned turns;
-    int64_t slow;     /* of its link, one way */
-    uint64_t dies_in; /* calls of the disk; 0: not */
-    uint64_t full_in; /* ... until one fails with ENOSPC; 0: not */
+    int64_t slow;       /* of its link, one way */
+    uint64_t dies_in;   /* calls of the disk; 0: not */
+    bool dies_between;  /* ... each of another file than the one before */
+    char last_path[96]; /* of those calls */
+    uint64_t full_in;   /* ... until one fails with ENOSPC; 0: not */
+    bool short_of_room; /* its disk */
+    bool disk_failed;   /* in this turn, or may have */
     sim_link *links;
     unsigned wakes; /* the wake that counts */
     int64_t wake_at;

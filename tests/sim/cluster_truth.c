@@ -228,6 +228,23 @@ check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
                  (long long) st->start_bound_ns);
 }
 
+/* Who was told the end of a session has saved that when the turn is over, so that a successor does not
+ * record on: also where it reaches nobody who would tell it again. */
+static void
+check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
+{
+    bool before_stop =
+        st->phase == MRD__NODE_PHASE__NODE_ARMED || st->phase == MRD__NODE_PHASE__NODE_RECORDING;
+
+    if (st->phase == MRD__NODE_PHASE__NODE_FLUSHED || t->weak)
+        t->stop = STOP_NOT_TOLD; /* it is forgotten, and may be told anew */
+    else if (!before_stop && t->stop == STOP_NOT_TOLD)
+        t->stop = n->disk_failed ? STOP_NOT_SAVED : STOP_SAVED;
+    else if (before_stop && t->stop == STOP_SAVED)
+        sim_fail(n->w, "node %s session %llx: it was told to stop, and records again", n->a->id,
+                 (unsigned long long) st->id);
+}
+
 static void
 check_session(sim_node *n, size_t at)
 {
@@ -263,6 +280,7 @@ check_session(sim_node *n, size_t at)
         }
     }
     t->over = st.phase == MRD__NODE_PHASE__NODE_FLUSHED;
+    check_stopped(n, &st, t);
     check_start(n, &st, t);
     check_windows(n, &r->sessions[at], t);
 }
