@@ -192,6 +192,38 @@ TEST(a_folder_that_cannot_be_read_is_said)
     mrd_spool_close(s);
 }
 
+static int
+lowest_free(void)
+{
+    int fd = dup(0);
+
+    close(fd);
+    return fd;
+}
+
+/* Something else in a segment's place: it is said, stays, and leaves no descriptor open. */
+TEST(a_segment_that_is_no_file_is_said)
+{
+    char dir[300], path[400];
+    mrd_spool *s;
+    mrd_why why = { 0 };
+    struct stat st;
+    int before;
+
+    snprintf(dir, sizeof(dir), "%s/fifo", test_tmp());
+    snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", dir);
+    CHECK(mkdir(dir, 0700) == 0 && mkfifo(path, 0600) == 0);
+    before = lowest_free();
+    CHECK_ERR("open", open_in(dir, &s, &why), MRD_IO);
+    CHECK(strstr(why.text, path) != NULL);
+    CHECK_INT(lowest_free(), before);
+    CHECK(lstat(path, &st) == 0 && S_ISFIFO(st.st_mode));
+    CHECK(unlink(path) == 0);
+    REQUIRE((s = spool_in(dir)) != NULL);
+    mrd_spool_close(s);
+    CHECK_INT(lowest_free(), before);
+}
+
 /* ---- Records ---- */
 
 typedef struct {

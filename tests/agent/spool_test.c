@@ -132,6 +132,53 @@ TEST(what_was_sent_is_not_forced_out)
     mrd_spool_close(s);
 }
 
+/* A successor does not know which of the oldest frames its predecessor had sent: a window of them stays,
+ * whatever the bound forces out behind them. */
+TEST(what_a_predecessor_may_have_sent_is_not_forced_out)
+{
+    mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    mrd_spool_item item = { 0 };
+
+    for (int i = 0; i < 40; i++)
+        CHECK_ERR("add", add(s, 1, 65536, 100), MRD_OK);
+    mrd_spool_close(s);
+    s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
+    for (int i = 0; i < 300; i++)
+        CHECK_ERR("add", add(s, 1, 65536, 100), MRD_OK);
+    for (uint64_t i = 0; i < 16; i++)
+        CHECK(mrd_spool_peek(s, i == 0 ? 0 : item.id + 1, &item) && item.seq == i &&
+              whole(s, &item));
+    CHECK(mrd_spool_peek(s, item.id + 1, &item) && item.seq > 100 && whole(s, &item));
+    mrd_spool_close(s);
+}
+
+TEST(an_id_that_is_not_in_the_queue_is_not_found)
+{
+    mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_item first, last;
+    mrd_buf data = { 0 };
+
+    CHECK(!mrd_spool_done(s, 1, true));
+    for (int i = 0; i < 3; i++)
+        CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+    REQUIRE(mrd_spool_peek(s, 0, &first));
+    CHECK(mrd_spool_done(s, first.id, true));
+    for (uint64_t id = 0; mrd_spool_peek(s, id, &last); id = last.id + 1)
+        ;
+    {
+        const uint64_t ids[] = { 0, first.id, last.id + 1, last.id + 1000000000, UINT64_MAX >> 8 };
+
+        for (size_t i = 0; i < MRD_COUNT(ids); i++) {
+            CHECK_ERR("read", mrd_spool_read(s, ids[i], &data, NULL), MRD_NOTFOUND);
+            CHECK(!mrd_spool_done(s, ids[i], true) && !mrd_spool_done(s, ids[i], false));
+            mrd_spool_sent(s, ids[i]);
+        }
+    }
+    CHECK_INT(mrd_spool_held(s, 7, NULL), 2);
+    mrd_buf_fini(&data);
+    mrd_spool_close(s);
+}
+
 TEST(two_agents_do_not_share_a_folder)
 {
     mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES), *other;

@@ -239,6 +239,30 @@ TEST(an_end_waits_for_its_start_only_so_long)
     close_both(p, m);
 }
 
+/* However many they are, each is given: none stays because of where it is kept. */
+TEST(every_end_without_its_start_is_given)
+{
+    enum { MANY = 300 };
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t name = make_text(m, "s");
+    int64_t now = mrd_local_now().ns;
+    mrd_drain_tally c;
+
+    for (uint64_t i = 0; i < MANY; i++)
+        CHECK(put(m, MRD_REC_END, name, now + (int64_t) i, 1000 + i));
+    step_all(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, MANY);
+    ahead_ns += 6 * MRD_SEC;
+    step_all(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, 0);
+    CHECK_INT(r.no_start, MANY);
+    close_both(p, m);
+}
+
 /* ---- A workload in a time namespace ---- */
 
 static void

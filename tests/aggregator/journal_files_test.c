@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <sys/stat.h>
 
 #include "base/hash.h"
 
@@ -394,7 +395,82 @@ TEST(an_index_that_points_elsewhere_is_not_used)
             row[8 + k] ^= 4;
         seg_put(row, was, 8);
     }
+    seg_put(trailer + 20, mrd_crc32c(0, index, N * SEGMENT_ENTRY), 4);
+    seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
+    for (size_t i = 0; i < SEGMENT_TRAILER; i++) { /* nor one whose end has a wrong byte */
+        mrd_journal_index x;
+
+        trailer[i] ^= 1;
+        CHECK(pwrite(fd, whole, sizeof(whole), 0) == sizeof(whole));
+        CHECK_ERR("trailer", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+        CHECK_INT(x.n, N - 1);
+        CHECK(x.bad_bytes > 0);
+        mrd_journal_index_fini(&x);
+        trailer[i] ^= 1;
+    }
     close(fd);
+}
+
+/* A segment of no frames that was closed: its header, and the end of an index of nothing. */
+TEST(a_closed_segment_may_be_empty)
+{
+    char dir[300], path[400];
+    mrd_journal *j = journal_in(folder(dir));
+    uint8_t trailer[SEGMENT_TRAILER];
+    mrd_journal_index x;
+    struct stat st;
+    int fd;
+
+    REQUIRE(j != NULL);
+    CHECK_ERR("put", put(j, 0, 10), MRD_OK);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    snprintf(path, sizeof(path), "%s/000001.mrj", dir);
+    REQUIRE((fd = open(path, O_RDWR)) >= 0 && fstat(fd, &st) == 0);
+    REQUIRE(pread(fd, trailer, sizeof(trailer), st.st_size - (off_t) sizeof(trailer)) ==
+            sizeof(trailer));
+    seg_put(trailer + 8, MRD_SEGMENT_HEADER, 8);
+    seg_put(trailer + 16, 0, 4);
+    seg_put(trailer + 20, mrd_crc32c(0, "", 0), 4);
+    seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
+    CHECK(ftruncate(fd, MRD_SEGMENT_HEADER) == 0 &&
+          pwrite(fd, trailer, sizeof(trailer), MRD_SEGMENT_HEADER) == sizeof(trailer));
+    close(fd);
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+    CHECK_INT(x.n, 0);
+    CHECK_INT(x.bad_files, 0);
+    CHECK_INT(x.bad_bytes, 0);
+    mrd_journal_index_fini(&x);
+}
+
+/* A damaged header costs its frame alone, also where the next one begins at the end of what is searched
+ * at one time (256 KiB): its first bytes lie on both sides. */
+TEST(a_frame_is_found_wherever_it_begins)
+{
+    enum { SEARCHED = 256 << 10 };
+
+    for (unsigned i = 0; i < 8; i++) {
+        size_t whole = SEARCHED + i - 3;
+        char dir[300], path[400];
+        mrd_journal_index x;
+        mrd_journal *j;
+        int fd;
+
+        snprintf(dir, sizeof(dir), "%s/at%u", test_tmp(), i);
+        REQUIRE((j = journal_in(dir)) != NULL);
+        CHECK_ERR("put", put(j, 0, whole - MRD_FRAME_HEADER), MRD_OK);
+        CHECK_ERR("put", put(j, 1, 10), MRD_OK);
+        CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+        snprintf(path, sizeof(path), "%s/000001.mrj", dir);
+        REQUIRE((fd = open(path, O_RDWR)) >= 0);
+        CHECK(pwrite(fd, "X", 1, MRD_SEGMENT_HEADER) == 1);
+        close(fd);
+        CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+        CHECK_INT(x.n, 1);
+        CHECK_INT(x.bad_bytes, whole);
+        CHECK(x.n == 1 && x.entries[0].frame.seq == 1);
+        mrd_journal_index_fini(&x);
+        CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_FORMAT);
+    }
 }
 
 /* An index that cannot be written, or not read back, is no loss: the frames are scanned. */
