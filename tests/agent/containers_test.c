@@ -1,6 +1,9 @@
 #include "tests/agent/ring_make.h"
 
+#include <inttypes.h>
 #include <sched.h>
+#include <stdio.h>
+#include <string.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 
@@ -8,10 +11,27 @@
 #include "tests/wait.h"
 
 typedef struct {
+    int outer; /* the container's parent; other programs of this machine have rings, too */
     uint64_t events;
     int64_t pid, container_pid, ts;
     uint64_t gone;
 } received;
+
+static int
+parent_of(int64_t pid)
+{
+    char path[64], line[512] = "";
+    int parent = 0;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%" PRId64 "/stat", pid);
+    if ((f = fopen(path, "r")) != NULL) {
+        if (fgets(line, sizeof(line), f) != NULL && strrchr(line, ')') != NULL)
+            (void) sscanf(strrchr(line, ')'), ") %*c %d", &parent);
+        fclose(f);
+    }
+    return parent;
+}
 
 static mrd_err
 take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
@@ -19,6 +39,8 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     received *h = self;
 
     (void) clock;
+    if (parent_of(process->ident.pid) != h->outer)
+        return MRD_OK;
     h->events++;
     h->pid = process->ident.pid;
     h->container_pid = process->ident.container_pid;
@@ -29,7 +51,9 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 static void
 process_event(void *self, mrd_drain_process *process)
 {
-    ((received *) self)->gone += process->gone;
+    received *h = self;
+
+    h->gone += process->gone && process->ident.pid == h->pid;
 }
 
 /* The container's first process: pid 1 of its namespace, a /dev/shm of its own, one ring. */
@@ -82,8 +106,8 @@ start_container(int *ret_go)
 
 TEST(rings_of_a_container_are_found_with_its_host_pid)
 {
-    received h = { 0 };
     int go, outer = start_container(&go);
+    received h = { .outer = outer };
     mrd_drain_options o = { .instance_id = "i",
                             .ring_dir = test_tmp(),
                             .containers = true,
@@ -109,8 +133,8 @@ TEST(rings_of_a_container_are_found_with_its_host_pid)
 
 TEST(without_the_switch_containers_are_left_alone)
 {
-    received h = { 0 };
     int go, outer = start_container(&go);
+    received h = { .outer = outer };
     mrd_drain_options o = {
         .instance_id = "i", .ring_dir = test_tmp(), .only_uid = -1, .event = take, .self = &h
     };
