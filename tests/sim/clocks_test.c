@@ -24,7 +24,7 @@ run(const sim_config *config, size_t events, outcome *o)
                           .self = &s,
                           .events = events,
                           .seed = config->seed,
-                          .ordered = config->step_count == 0,
+                          .ordered = config->step_count == 0 && !config->random_stamps,
                           .step_at =
                               config->step_count == 0
                                   ? 0
@@ -243,7 +243,7 @@ TEST(steps_break_the_epoch_soon)
             CHECK_ROW(c.name, o.offline.missed + o.lagged.missed_good == 0);
             CHECK_ROW(c.name, c.load > 0 || o.lagged.missed == 0);
         } else {
-            CHECK_ROW(c.name, o.lagged.missed_good < 100);
+            CHECK_ROW(c.name, o.lagged.missed_good < 200); /* of 3000 */
         }
         outcome_fini(&o);
     }
