@@ -1,21 +1,28 @@
-/* agent/cross.c - cross-reads of the node's clocks: RAW against REALTIME, now and as recorded. */
+/* agent/cross.c - cross-reads of the node's clocks: RAW against REALTIME, now and as recorded. Each
+ * turn looks at both; where REALTIME has left the line of the recorded readings, the looks before and
+ * behind are recorded (MRD_CROSS_UNSEEN is what that promises to who goes by the readings). */
 #include <stdlib.h>
-#include <string.h>
 
 #include "agent/drain_int.h"
+#include "base/num.h"
+#include "timesync/cross_table.h"
 
 #define CROSS_PERIOD (10 * MRD_SEC)
 #define CROSS_MAX    1024
 #define TRIES        5
-#define LAST         4 /* readings that go with each batch */
+#define LAST         4      /* readings that go with each batch */
+#define LOOK_WITHIN  MRD_US /* a wider look is repeated */
+#define DEPARTURE    (MRD_CROSS_UNSEEN / 2)
+#define PER_PPM      (1000000 / 500) /* what an oscillator may be off by */
 
-/* Reads RAW, REALTIME, RAW again; the tightest of 5. other_ns is REALTIME. */
+/* Reads RAW, REALTIME, RAW again, at most `tries` times, until it is as tight as asked for; the
+ * tightest. other is REALTIME. */
 static void
-cross_realtime(mrd_cross_read *ret_read)
+look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 {
     mrd_cross_read best = { .bracket_ns = INT64_MAX };
 
-    for (int i = 0; i < TRIES; i++) {
+    for (int i = 0; i < tries && best.bracket_ns > within; i++) {
         int64_t before = mrd_local_now().ns, wall = mrd_wall_now().ns, after = mrd_local_now().ns;
 
         if (after - before < best.bracket_ns)
@@ -24,74 +31,128 @@ cross_realtime(mrd_cross_read *ret_read)
     *ret_read = best;
 }
 
+/* By how much REALTIME moved against RAW between two readings, and how much of it may be theirs. */
+static mrd_dur_ns
+moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
+{
+    *ret_within = mrd_sat_add(a->bracket_ns / 2, b->bracket_ns / 2);
+    return mrd_sat_sub(mrd_ev_diff(b->other, a->other), mrd_local_diff(b->raw, a->raw));
+}
+
+/* Whether REALTIME is not where the recorded readings, prolonged, have it. */
+static bool
+departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_read *here)
+{
+    mrd_dur_ns within, expected = 0, past = mrd_local_diff(last->raw, base->raw);
+    mrd_dur_ns by = moved(base, last, &within);
+
+    if (past > 0)
+        expected = mrd_share(by, mrd_local_diff(here->raw, last->raw), past);
+    by = moved(last, here, &within);
+    return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
+}
+
+/* The furthest reading from which to the last the clock went as an oscillator does, within the time
+ * that readings are apart. */
+static void
+set_base(mrd_drain *p)
+{
+    const mrd_cross_read *c = p->crosses;
+    size_t i = p->n_crosses - 1;
+    mrd_local_ns far = mrd_local_sub(c[i].raw, CROSS_PERIOD);
+
+    for (mrd_dur_ns within; i > 0 && mrd_local_after(c[i].raw, far); i--)
+        if (mrd_sat_abs(moved(&c[i - 1], &c[i], &within)) >
+            mrd_local_diff(c[i].raw, c[i - 1].raw) / PER_PPM + within)
+            break;
+    p->cross_base = c[i];
+}
+
+/* Keeps the newest half as it is, and of the older half every second and where the clock departed:
+ * an hour-old step of the wall clock is still placed, only less finely. Of a clock that is set all the
+ * time every second is all that is kept. */
+static void
+thin(mrd_drain *p)
+{
+    size_t half = p->n_crosses / 2, departed = 0, n = 0;
+
+    for (size_t i = 1; i < half; i += 2)
+        departed += p->cross_departs[i];
+    for (size_t i = 0; i < p->n_crosses; i++)
+        if (i >= half || i % 2 == 0 || (p->cross_departs[i] && departed < half / 4)) {
+            p->cross_departs[n] = p->cross_departs[i];
+            p->crosses[n++] = p->crosses[i];
+        }
+    p->n_crosses = n;
+}
+
+static void
+push(mrd_drain *p, const mrd_cross_read *read, bool departs)
+{
+    if (p->n_crosses == CROSS_MAX)
+        thin(p);
+    p->crosses[p->n_crosses] = *read;
+    p->cross_departs[p->n_crosses++] = departs;
+}
+
+static void
+record(mrd_drain *p, const mrd_cross_read *here)
+{
+    bool departed = departs(&p->cross_base, &p->crosses[p->n_crosses - 1], here);
+
+    if (departed && mrd_local_after(p->cross_look.raw, p->crosses[p->n_crosses - 1].raw))
+        push(p, &p->cross_look, true);
+    if (departed)
+        p->cross_departs[p->n_crosses - 1] = true; /* also where that was the look before */
+    push(p, here, departed);
+    p->cross_look = *here;
+    p->cross_at = mrd_local_add(here->raw, CROSS_PERIOD);
+    set_base(p);
+}
+
 mrd_err
 mrd_drain_cross_init(mrd_drain *p)
 {
-    if ((p->crosses = calloc(CROSS_MAX, sizeof(*p->crosses))) == NULL)
+    p->crosses = calloc(CROSS_MAX, sizeof(*p->crosses));
+    p->cross_departs = calloc(CROSS_MAX, sizeof(*p->cross_departs));
+    if (p->crosses == NULL || p->cross_departs == NULL)
         return MRD_NOMEM;
-    mrd_drain_cross(p);
+    look(TRIES, 0, &p->cross_look);
+    push(p, &p->cross_look, false);
+    p->cross_at = mrd_local_add(p->cross_look.raw, CROSS_PERIOD);
+    p->cross_base = p->cross_look;
     p->wall_offset = p->crosses[0].other.ns - p->crosses[0].raw.ns;
     return MRD_OK;
 }
 
-/* Whether the wall clock was set between two readings: by more than a slew, or a thread that was put
- * aside, can make. */
-static bool
-set_between(const mrd_cross_read *a, const mrd_cross_read *b)
+void
+mrd_drain_cross_fini(mrd_drain *p)
 {
-    mrd_dur_ns past = mrd_local_diff(b->raw, a->raw);
-    mrd_dur_ns moved = mrd_ev_diff(b->other, a->other) - past;
-    mrd_dur_ns bend = past / 8 + MRD_MS;
-
-    return moved > bend || moved < -bend;
-}
-
-/* The wall clock was set just before or just behind it. */
-static bool
-beside_step(const mrd_drain *p, size_t i)
-{
-    const mrd_cross_read *c = p->crosses;
-
-    return (i > 0 && set_between(&c[i - 1], &c[i])) ||
-           (i + 1 < p->n_crosses && set_between(&c[i], &c[i + 1]));
-}
-
-/* Keeps the newest half as it is, and of the older half every second and what is beside a step: an
- * hour-old step of the wall clock is still placed, only less finely. */
-static void
-thin(mrd_drain *p)
-{
-    size_t half = p->n_crosses / 2, n = 0;
-    bool was_beside = beside_step(p, 0);
-
-    for (size_t i = 0; i < p->n_crosses; i++) {
-        bool beside = was_beside;
-
-        was_beside = i + 1 < p->n_crosses && beside_step(p, i + 1); /* before it is moved */
-        if (i >= half || i % 2 == 0 || beside)
-            p->crosses[n++] = p->crosses[i];
-    }
-    if (n == CROSS_MAX) /* a clock that is set all the time */
-        memmove(p->crosses, p->crosses + half, (n -= half) * sizeof(*p->crosses));
-    p->n_crosses = n;
+    free(p->crosses);
+    free(p->cross_departs);
 }
 
 void
 mrd_drain_cross(mrd_drain *p)
 {
-    if (p->n_crosses == CROSS_MAX)
-        thin(p);
-    cross_realtime(&p->crosses[p->n_crosses++]);
-    p->cross_at = mrd_local_add(p->crosses[p->n_crosses - 1].raw, CROSS_PERIOD);
+    mrd_cross_read here;
+
+    look(TRIES, 0, &here);
+    record(p, &here);
 }
 
 void
 mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now)
 {
-    mrd_cross_read here = { .raw = now, .other = { mrd_wall_now().ns } };
+    mrd_cross_read here;
+    mrd_dur_ns within = 2 * p->crosses[p->n_crosses - 1].bracket_ns;
 
-    if (!mrd_local_before(now, p->cross_at) || set_between(&p->crosses[p->n_crosses - 1], &here))
+    look(TRIES, within = within > LOOK_WITHIN ? within : LOOK_WITHIN, &here);
+    if (!mrd_local_before(now, p->cross_at) ||
+        departs(&p->cross_base, &p->crosses[p->n_crosses - 1], &here))
         mrd_drain_cross(p);
+    else if (here.bracket_ns <= within)
+        p->cross_look = here;
 }
 
 const mrd_cross_read *
@@ -111,7 +172,7 @@ mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
         i--;
     i -= i > 0; /* what was the time before */
     for (; i < n; i++)
-        if (i >= first || beside_step(p, i))
+        if (i >= first || p->cross_departs[i])
             take(self, &p->crosses[i]);
 }
 

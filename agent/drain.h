@@ -219,11 +219,12 @@ void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *messa
 
 /* ---- Clocks of the node ---- */
 
-/* The cross-reads taken so far (every 10 s and at open), oldest first; borrowed until the next
- * step. At most 1024, thinned from the oldest. */
+/* The cross-reads taken so far (at open, every 10 s, and before and behind where the wall clock left
+ * the line of those before), oldest first; borrowed until the next step. At most 1024, thinned from
+ * the oldest. */
 const mrd_cross_read *mrd_drain_crosses(const mrd_drain *p, size_t *ret_n);
-/* Gives those that a batch with stamps from `since` on needs, oldest first: the last four, and both
- * sides of each setting of the wall clock since then. */
+/* Gives those that a batch with stamps from `since` on needs, oldest first: the last four, and
+ * since then both sides of where the wall clock was set or changed its rate. */
 void mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
                              void (*take)(void *self, const mrd_cross_read *read), void *self);
 /* Takes one now (before a batch is closed). */

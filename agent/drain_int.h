@@ -143,7 +143,10 @@ struct mrd_drain {
     unsigned foreign_uid; /* rings of other users than the process they name */
     char first_bad[256];  /* why the first ring was retired */
     mrd_cross_read *crosses;
+    bool *cross_departs; /* of each: the clock had left the line of those before, or was about to */
     size_t n_crosses;
+    mrd_cross_read cross_look; /* the last look, whether recorded or not */
+    mrd_cross_read cross_base; /* it and the last one recorded make the line that is expected */
     mrd_local_ns cross_at;
     mrd_dur_ns wall_offset;
 };
@@ -196,7 +199,8 @@ void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event
 
 /* ---- cross.c ---- */
 
-mrd_err mrd_drain_cross_init(mrd_drain *p);
+mrd_err mrd_drain_cross_init(mrd_drain *p); /* NOMEM; fini also then */
+void mrd_drain_cross_fini(mrd_drain *p);
 void mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */

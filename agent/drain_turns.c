@@ -472,7 +472,7 @@ mrd_drain_close(mrd_drain *p)
     free(p->rings);
     mrd_index_fini(&p->by_name);
     free(p->users);
-    free(p->crosses);
+    mrd_drain_cross_fini(p);
     free(p->instance_id);
     free(p->job);
     free(p->proc_root);

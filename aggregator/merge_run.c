@@ -76,7 +76,8 @@ cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, u
 
     *ret_sealed = INT64_MAX;
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
-        err = mrd_cross_table_add(t, info->cross[i].raw, info->cross[i].other);
+        err = mrd_cross_table_add(t, info->cross[i].raw, info->cross[i].other,
+                                  info->cross[i].bracket_ns);
         if (err == MRD_RANGE) { /* no reading of two clocks: it costs itself */
             *ret_absurd += 1;
             err = MRD_OK;

@@ -116,6 +116,15 @@ mrd_sat_abs(int64_t a)
     return a >= 0 ? a : a == INT64_MIN ? INT64_MAX : -a;
 }
 
+/* As much of a as b is of c, which is not 0; clamped to what can be a time. */
+static inline int64_t
+mrd_share(int64_t a, int64_t b, int64_t c)
+{
+    __int128 n = (__int128) a * b / c;
+
+    return n > MRD_TIME_MAX ? MRD_TIME_MAX : n < -MRD_TIME_MAX ? -MRD_TIME_MAX : (int64_t) n;
+}
+
 mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);   /* decimal, optional '-' */
 mrd_err mrd_num_u64(mrd_str text, uint64_t *ret_v);  /* decimal, or hexadecimal after 0x */
 mrd_err mrd_num_double(mrd_str text, double *ret_v); /* JSON number grammar; finite */

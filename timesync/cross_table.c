@@ -12,13 +12,14 @@
 #define PER_PPM   (1000000 / 500) /* what an oscillator may be off by */
 
 mrd_err
-mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other)
+mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other, mrd_dur_ns bracket)
 {
-    if (!mrd_time_sane(raw.ns) || !mrd_time_sane(other.ns))
+    if (!mrd_time_sane(raw.ns) || !mrd_time_sane(other.ns) || bracket < 0 ||
+        !mrd_time_sane(bracket))
         return MRD_RANGE;
     if (!MRD_VEC_ROOM(t->v, t->n, t->cap, 1))
         return MRD_NOMEM;
-    t->v[t->n++] = (mrd_cross_point){ .raw = raw, .other = other };
+    t->v[t->n++] = (mrd_cross_point){ .raw = raw, .other = other, .within = (bracket + 1) / 2 };
     return MRD_OK;
 }
 
@@ -47,7 +48,7 @@ step_between(const mrd_cross_point *a, const mrd_cross_point *b)
     mrd_dur_ns raw = mrd_local_diff(b->raw, a->raw),
                step = mrd_sat_sub(mrd_ev_diff(b->other, a->other), raw);
 
-    return mrd_sat_abs(step) > raw / 8 + MRD_MS ? step : 0;
+    return mrd_sat_abs(step) > raw / 8 + MRD_MS + a->within + b->within ? step : 0;
 }
 
 /* By how much the other clock moved against RAW between two readings of one era. */
@@ -57,13 +58,19 @@ moved_between(const mrd_cross_point *a, const mrd_cross_point *b)
     return mrd_ev_diff(b->other, a->other) - mrd_local_diff(b->raw, a->raw);
 }
 
-/* As much of `part` as `of` is of `whole`, which is not 0. */
-static mrd_dur_ns
-share(mrd_dur_ns part, mrd_dur_ns of, mrd_dur_ns whole)
+/* Whether it moved no more than an oscillator does. */
+static bool
+steady(const mrd_cross_point *a, const mrd_cross_point *b)
 {
-    __int128 n = (__int128) part * of / whole;
+    return mrd_sat_abs(moved_between(a, b)) <=
+           mrd_local_diff(b->raw, a->raw) / PER_PPM + 1 + a->within + b->within;
+}
 
-    return n > MRD_TIME_MAX ? MRD_TIME_MAX : n < -MRD_TIME_MAX ? -MRD_TIME_MAX : (mrd_dur_ns) n;
+/* Where the other clock may have been beside a line from one reading to another (MRD_CROSS_UNSEEN). */
+static mrd_dur_ns
+unseen(const mrd_cross_point *a, const mrd_cross_point *b)
+{
+    return MRD_CROSS_UNSEEN + 4 * (a->within > b->within ? a->within : b->within);
 }
 
 /* The reading on one side of p that is so far away that the width of a reading does not matter; the
@@ -89,16 +96,17 @@ line_doubt(const mrd_cross_point *v, size_t n, size_t i)
                moved = moved_between(&v[i], &v[i + 1]);
     mrd_dur_ns doubt = -1;
 
-    for (int k = 0; k < 2 && mrd_sat_abs(moved) <= past / PER_PPM + 1; k++) {
+    for (int k = 0; k < 2 && steady(&v[i], &v[i + 1]); k++) {
         mrd_dur_ns there = mrd_local_diff(sides[k][1]->raw, sides[k][0]->raw);
         mrd_dur_ns by = moved_between(sides[k][0], sides[k][1]), off;
 
-        if (there == 0 || mrd_sat_abs(by) > there / PER_PPM + 1)
+        if (there == 0 || !steady(sides[k][0], sides[k][1]))
             continue; /* that side says nothing of the rate */
-        off = mrd_sat_abs(moved - share(by, past, there));
+        off = mrd_sat_abs(moved - mrd_share(by, past, there));
         doubt = off > doubt ? off : doubt;
     }
-    return doubt < 0 ? mrd_sat_add(mrd_sat_abs(moved), past / PER_PPM) : doubt;
+    doubt = doubt < 0 ? mrd_sat_add(mrd_sat_abs(moved), past / PER_PPM) : doubt;
+    return mrd_sat_add(doubt, unseen(&v[i], &v[i + 1]));
 }
 
 /* A clock that was set back shows some times twice: what is taken for of the lines beside may be of
@@ -185,11 +193,14 @@ beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other, mrd_dur_
     const mrd_cross_point *line = forward && n > 1 ? p - 1 : p;
     mrd_dur_ns outside = mrd_sat_abs(mrd_sat_sub(other, p->other.ns));
 
-    *ret_doubt = outside / PER_PPM + 1;
+    *ret_doubt = outside / PER_PPM + 1 + unseen(p, p);
     if (p == q)
         return mrd_time_clamp(mrd_sat_add(p->raw.ns, other - p->other.ns));
-    *ret_doubt = mrd_sat_add(*ret_doubt + line->doubt,
-                             share(line->doubt, outside, mrd_local_diff(line[1].raw, line->raw)));
+    *ret_doubt =
+        mrd_sat_add(*ret_doubt + line->doubt,
+                    mrd_share(line->doubt, outside, mrd_local_diff(line[1].raw, line->raw)));
+    *ret_doubt = mrd_sat_add(*ret_doubt, mrd_share(p->within + q->within, outside,
+                                                   mrd_sat_abs(mrd_local_diff(p->raw, q->raw))));
     return between(p, q, other);
 }
 

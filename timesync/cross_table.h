@@ -15,8 +15,11 @@
  * of the readings of an era it is 500 ppm of the distance to the nearest, and what the doubt of the
  * line that is prolonged becomes there.
  *
- * Limit: two settings between the same two readings that cancel out leave no trace in them, and are
- * not doubted.
+ * What the readings themselves cannot show is in every doubt: the width of the readings, and
+ * MRD_CROSS_UNSEEN for a clock that left the line between two readings and came back to it.
+ *
+ * Limit: two settings within one turn of the agent (10 ms while it records) that cancel out leave no
+ * trace, and are not doubted; nor are those in what an older agent recorded, which looked less.
  *
  * Units: ns. Threads: no state beyond the table.
  */
@@ -32,10 +35,17 @@
  * younger where the clock was set back. */
 #define MRD_CROSS_LATE (60 * MRD_SEC)
 
+/* Who records readings looks at both clocks in every turn, and records the looks before and behind a
+ * departure from the line through the readings before by more than half of this and half the brackets
+ * of look and reading. So far the clock can be off that line unrecorded, and as far the readings: a
+ * doubt has this and twice the wider bracket. */
+#define MRD_CROSS_UNSEEN (2 * MRD_US)
+
 typedef struct {
     mrd_local_ns raw;
     mrd_ev_ns other;
-    mrd_dur_ns doubt; /* of the line from here to the next point of its era */
+    mrd_dur_ns within; /* the other clock was read so far from raw, at most */
+    mrd_dur_ns doubt;  /* of the line from here to the next point of its era */
 } mrd_cross_point;
 
 /* Readings between which the other clock was not set. */
@@ -60,7 +70,10 @@ typedef struct {
     size_t era;
 } mrd_cross_place;
 
-mrd_err mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other); /* NOMEM */
+/* bracket: between the readings of RAW before and behind that of the other clock; raw is their middle.
+ * NOMEM; RANGE: no times. */
+mrd_err mrd_cross_table_add(mrd_cross_table *t, mrd_local_ns raw, mrd_ev_ns other,
+                            mrd_dur_ns bracket);
 /* After the last add, before the first question. */
 mrd_err mrd_cross_table_order(mrd_cross_table *t); /* NOMEM */
 /* The table must not be empty. by_raw: when the stamp was handed on at the latest; INT64_MAX: not

@@ -1,5 +1,6 @@
 /* The cross-readings that go with a batch place its stamps, also when the wall clock was set before the
  * batch was closed and many readings have been taken since. */
+#include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
 #include <time.h>
@@ -7,11 +8,13 @@
 
 #include "agent/drain.h"
 #include "tests/check.h"
+#include "tests/timesync/rng.h"
 #include "timesync/cross_table.h"
 
 #define HOUR (3600 * MRD_SEC)
 
-static int64_t wall_off, past; /* what the test adds to the wall clock, and to both */
+static int64_t wall_off, past;         /* what the test adds to the wall clock, and to both */
+static int64_t (*drawn)(clockid_t id); /* all clocks, where a test has its own */
 
 int
 clock_gettime(clockid_t id, struct timespec *ts)
@@ -21,6 +24,8 @@ clock_gettime(clockid_t id, struct timespec *ts)
 
     if (id == CLOCK_REALTIME)
         ns += wall_off;
+    if (drawn != NULL)
+        ns = drawn(id);
     *ts = (struct timespec){ ns / 1000000000, ns % 1000000000 };
     return r;
 }
@@ -41,6 +46,7 @@ open_drain(void)
     mrd_drain *p = NULL;
 
     wall_off = past = 0;
+    drawn = NULL;
     CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
     return p;
 }
@@ -48,17 +54,24 @@ open_drain(void)
 static void
 take(void *self, const mrd_cross_read *read)
 {
-    CHECK_ERR("add", mrd_cross_table_add(self, read->raw, read->other), MRD_OK);
+    CHECK_ERR("add", mrd_cross_table_add(self, read->raw, read->other, read->bracket_ns), MRD_OK);
 }
 
-/* What a reader of a batch that was opened then has to go by. */
+/* The agent closes a batch that was opened then. */
+static void
+close_batch(mrd_drain *p, int64_t opened, mrd_cross_table *t)
+{
+    mrd_drain_cross(p);
+    mrd_drain_crosses_since(p, (mrd_local_ns){ opened - MRD_CROSS_LATE }, take, t);
+}
+
+/* What a reader of one batch has to go by. */
 static mrd_cross_table
 readings_of_batch(mrd_drain *p, int64_t opened)
 {
     mrd_cross_table t = { 0 };
 
-    mrd_drain_cross(p);
-    mrd_drain_crosses_since(p, (mrd_local_ns){ opened - MRD_CROSS_LATE }, take, &t);
+    close_batch(p, opened, &t);
     CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
     return t;
 }
@@ -116,6 +129,114 @@ TEST(a_clock_that_is_set_all_the_time)
     CHECK(mrd_drain_crosses(p, &n) != NULL);
     CHECK(n >= 512 && n <= 1024);
     mrd_drain_close(p);
+}
+
+/* A node in drawn time: each look at a clock takes a while, sometimes a long one, the oscillator of the
+ * wall clock is off and changes, and somebody sets it or slews it. */
+static struct {
+    rng r;
+    int64_t raw;
+    __int128 wall; /* in 1e-9 ns: a rate is in ppb */
+    int64_t ppb, slew_ppb, slew_until;
+} node;
+
+static void
+pass(int64_t ns)
+{
+    int64_t slewed = node.slew_until <= node.raw ? 0 : node.slew_until - node.raw;
+
+    slewed = slewed < ns ? slewed : ns;
+    node.raw += ns;
+    node.wall += (__int128) ns * (1000000000 + node.ppb) + (__int128) slewed * node.slew_ppb;
+}
+
+static int64_t
+node_clock(clockid_t id)
+{
+    pass(20 + (int64_t) (rng_next(&node.r) % 30) +
+         (rng_next(&node.r) % 500 == 0 ? (int64_t) (rng_next(&node.r) % 3000000) : 0));
+    return id == CLOCK_REALTIME ? (int64_t) (node.wall / 1000000000) : node.raw;
+}
+
+/* Away and back, as a whole or in a slew; so that readings ten seconds apart would show nothing. */
+static void
+disturb(int kind, int64_t *left)
+{
+    static const int64_t sizes[] = { 10 * MRD_US, 700 * MRD_US, 30 * MRD_MS, 500 * MRD_MS, HOUR };
+
+    if (kind == 0) {
+        if (*left == 0)
+            *left = sizes[rng_next(&node.r) % MRD_COUNT(sizes)] * (rng_next(&node.r) % 2 ? 1 : -1);
+        else
+            *left = -*left;
+        node.wall += (__int128) *left * 1000000000;
+    } else if (kind == 1) {
+        bool fast =
+            rng_next(&node.r) % 2 == 0; /* as the kernel at most, or by the length of ticks */
+        uint64_t most = fast ? 80000000 : 450000, length = fast ? 50 * MRD_MS : 2 * MRD_SEC;
+
+        node.slew_until = node.raw + (int64_t) (rng_next(&node.r) % length);
+        node.slew_ppb = (int64_t) (rng_next(&node.r) % (2 * most)) - (int64_t) most;
+    } else
+        node.ppb = (int64_t) (rng_next(&node.r) % 40000) - 20000;
+}
+
+TEST(a_clock_that_goes_away_and_comes_back_is_followed)
+{
+    enum { STAMPS = 64 };
+    unsigned wrong = 0, wide = 0, all = 0;
+    rng seeds = rng_new(rng_seed());
+
+    for (int round = 0; round < 60; round++) {
+        mrd_drain *p;
+        mrd_cross_table t = { 0 };
+        int64_t walls[STAMPS], raws[STAMPS], opened, left = 0;
+        int kind = round % 4, n = 0; /* 3: nobody touches it */
+
+        p = open_drain();
+        memset(&node, 0, sizeof(node));
+        node.r = rng_new(rng_next(&seeds));
+        node.raw = mrd_local_now().ns + MRD_SEC;
+        node.wall = (__int128) mrd_wall_now().ns * 1000000000;
+        node.ppb = 17000;
+        drawn = node_clock;
+        mrd_drain_cross(p);
+        for (int turn = 0; turn < 500; turn++) {
+            pass(10 * MRD_MS);
+            mrd_drain_step(p);
+        }
+        opened = node.raw;
+        for (int turn = 0; turn < 3000; turn++) {
+            pass((int64_t) (rng_next(&node.r) % (uint64_t) (10 * MRD_MS)));
+            if (turn % 47 == 3) {
+                walls[n] = (int64_t) (node.wall / 1000000000);
+                raws[n++] = node.raw;
+            }
+            if (kind < 3 && rng_next(&node.r) % 100 == 0)
+                disturb(kind, &left);
+            pass((int64_t) (rng_next(&node.r) % (uint64_t) (10 * MRD_MS)));
+            mrd_drain_step(p);
+            if (turn % 20 == 19) { /* 200 ms */
+                close_batch(p, opened, &t);
+                opened = node.raw;
+            }
+        }
+        CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
+        CHECK_INT(n, STAMPS);
+        for (int i = 0; i < n; i++) {
+            mrd_cross_place place = mrd_cross_table_find(&t, walls[i], t.v[t.n - 1].raw.ns);
+
+            wrong += llabs(place.raw.ns - raws[i]) > place.doubt;
+            wide += kind == 3 && place.doubt > 10 * MRD_US;
+            all++;
+        }
+        mrd_cross_table_fini(&t);
+        mrd_drain_close(p);
+    }
+    printf("  %u of %u stamps off by more than is said, %u with a wide bound for nothing\n", wrong,
+           all, wide);
+    CHECK_INT(wrong, 0);
+    CHECK(wide < all / 100);
 }
 
 TEST_MAIN()

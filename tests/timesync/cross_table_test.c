@@ -17,11 +17,11 @@ readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += every)
         CHECK_INT(mrd_cross_table_add(
                       &t, (mrd_local_ns){ raw },
-                      (mrd_ev_ns){ WALL + raw + raw * ppm / 1000000 + (raw >= at ? step : 0) }),
+                      (mrd_ev_ns){ WALL + raw + raw * ppm / 1000000 + (raw >= at ? step : 0) }, 0),
                   MRD_OK);
     n = t.n;
     for (size_t i = 0; i < n; i++) /* each comes with several batches */
-        CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw, t.v[i].other), MRD_OK);
+        CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw, t.v[i].other, 0), MRD_OK);
     CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
     CHECK_INT(t.n, n);
     return t;
@@ -64,7 +64,7 @@ TEST(rates_are_followed)
 
             wrong += llabs(raw_of(&t, wall_at(raw, 0, 0, ppms[i]), &doubt) - raw) > 1;
             /* What no oscillator does may be a step, too. */
-            wrong += llabs(ppms[i]) > 500 ? doubt < ppms[i] * 1000 : doubt > 2;
+            wrong += llabs(ppms[i]) > 500 ? doubt < ppms[i] * 1000 : doubt > MRD_CROSS_UNSEEN + 2;
         }
         CHECK_INT(wrong, 0);
         CHECK(llabs(raw_of(&t, wall_at(-MRD_SEC, 0, 0, ppms[i]), NULL) + MRD_SEC) <= 1);
@@ -94,7 +94,8 @@ TEST(steps_are_followed)
             mrd_dur_ns doubt;
             int64_t got = raw_of(&t, wall_at(raw, rows[i].step, at, 20), &doubt);
 
-            wrong += llabs(got - raw) > doubt + 1 || doubt > rows[i].every / 1000 + 3;
+            wrong +=
+                llabs(got - raw) > doubt + 1 || doubt > rows[i].every / 1000 + MRD_CROSS_UNSEEN + 3;
         }
         CHECK_INT(wrong, 0);
         mrd_cross_table_fini(&t);
@@ -110,12 +111,12 @@ TEST(what_cannot_be_decided_is_doubted)
     unsigned doubted = 0, wrong = 0;
 
     CHECK_INT(t.step, 0); /* within what a slew could have done: bent, and doubted */
-    CHECK_INT(t.doubt, step + MRD_MS / 2);
+    CHECK_INT(t.doubt, step + MRD_MS / 2 + MRD_CROSS_UNSEEN);
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += 1234567) {
         mrd_dur_ns doubt;
 
         wrong += llabs(raw_of(&t, wall_at(raw, step, at, 0), &doubt) - raw) > doubt + 1;
-        wrong += raw / MRD_SEC != at / MRD_SEC && doubt > 2;
+        wrong += raw / MRD_SEC != at / MRD_SEC && doubt > MRD_CROSS_UNSEEN + 2;
     }
     CHECK_INT(wrong, 0);
     mrd_cross_table_fini(&t);
@@ -155,7 +156,7 @@ TEST(set_back_it_shows_some_times_twice)
         for (int64_t raw = 0; raw <= end; raw += every)
             CHECK_ERR("add",
                       mrd_cross_table_add(&t, (mrd_local_ns){ raw },
-                                          (mrd_ev_ns){ wall_at(raw, rows[i].step, at, 20) }),
+                                          (mrd_ev_ns){ wall_at(raw, rows[i].step, at, 20) }, 0),
                       MRD_OK);
         CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
         CHECK_INT(t.n_eras, 2);
@@ -225,7 +226,7 @@ TEST(no_step_or_slew_is_passed_over)
         for (int64_t raw = 0; raw < 40 * MRD_SEC;
              raw += 1 + (int64_t) (rng_next(&r) % (uint64_t) every))
             CHECK_INT(mrd_cross_table_add(&t, (mrd_local_ns){ raw },
-                                          (mrd_ev_ns){ disturbed(raw, ppb, at, length, by) }),
+                                          (mrd_ev_ns){ disturbed(raw, ppb, at, length, by) }, 0),
                       MRD_OK);
         CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
         for (int64_t raw = 0; raw < 40 * MRD_SEC; raw += 7654321) {
