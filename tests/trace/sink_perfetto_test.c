@@ -380,6 +380,57 @@ TEST(arguments_keep_their_types)
     teardown(&f);
 }
 
+/* The arguments of a track are encoded once; a slice that says one itself has it once. */
+TEST(slices_say_whose_they_are)
+{
+    enum { PLAIN = 4, N = PLAIN * 3 + 2 };
+    static const char longest[] = "i-0123456789abcdef0";
+    fixture f;
+    mrd_arg args[2] = { { .type = MRD_ARG_INT, .v.i = 1000000 },
+                        { .type = MRD_ARG_INT, .v.i = 7000000 } };
+    mrd_track_id of[3];
+    mrd_event v[N];
+    pf_walk *w;
+
+    setup(&f);
+    f.options.identity = true;
+    of[0] = track(&f, process(&f, longest, 40, 5), MRD_SRC_DEVICE, 2, MRD_NONE, "");
+    of[1] = track(&f, process(&f, "i-b", INT32_MAX, MRD_NONE), MRD_SRC_RUNTIME, MRD_NONE, 9, "");
+    /* too long to be kept: three numbers of ten bytes */
+    of[2] = track(&f, process(&f, "i-c", -1, -2), MRD_SRC_RUNTIME, -3, 9, "");
+    args[0].key = mrd_catalog_intern(f.cat, "rank");
+    args[1].key = mrd_catalog_intern(f.cat, "size");
+    for (size_t i = 0; i < N; i++) {
+        v[i] = (mrd_event){ .kind = i % 5 == 4 ? MRD_INSTANT : MRD_SPAN,
+                            .ts = { EPOCH + (int64_t) i },
+                            .dur_ns = i % 5 == 4 ? 0 : 1,
+                            .name = mrd_catalog_intern(f.cat, "op"),
+                            .track = of[i % 3] };
+        if (i >= N - 2) { /* of[0], both; of[1], the second */
+            v[i].args = i == N - 2 ? args : &args[1];
+            v[i].arg_count = i == N - 2 ? 2 : 1;
+        }
+    }
+    CHECK_ERR("write", write_events(&f, 0, v, N), MRD_OK);
+    w = pf_walk_new(&f.out);
+    CHECK_INT(w->n_slices, N);
+    for (size_t i = 0; i < N - 2; i++) {
+        const walk_slice *s = &w->slices[i];
+
+        CHECK_INT(s->ts, EPOCH + (int64_t) i);
+        CHECK_INT(s->args, i % 3 == 1 ? 2 : 4);
+        CHECK_INT(s->arg_sum, i % 3 == 0   ? (int64_t) strlen(longest) + 40 + 2 + 5
+                              : i % 3 == 1 ? 3 + (int64_t) INT32_MAX
+                                           : 3 - 1 - 2 - 3);
+    }
+    CHECK_INT(w->slices[N - 2].args, 5);
+    CHECK_INT(w->slices[N - 2].arg_sum, (int64_t) strlen(longest) + 40 + 2 + 8000000);
+    CHECK_INT(w->slices[N - 1].args, 3);
+    CHECK_INT(w->slices[N - 1].arg_sum, 3 + (int64_t) INT32_MAX + 7000000);
+    pf_walk_free(w);
+    teardown(&f);
+}
+
 TEST(packets_stay_small_and_what_is_cut_is_counted)
 {
     enum { ARGS = 20, LEN = 300000 };

@@ -1,6 +1,7 @@
 #include "trace/sink/pf_processes.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/map.h"
 
@@ -120,7 +121,7 @@ mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profi
 
 /* ---- Arguments ---- */
 
-void
+mrd_err
 mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat)
 {
     mrd_strtab *strings = mrd_catalog_strings(cat);
@@ -129,34 +130,67 @@ mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat)
                              .instance = mrd_strtab_addz(strings, "instance_id"),
                              .process = mrd_strtab_addz(strings, "process_id"),
                              .core = mrd_strtab_addz(strings, "lnc_idx"),
-                             .rank = mrd_strtab_addz(strings, "rank") };
-}
-
-static bool
-says(const mrd_event *ev, mrd_sid key)
-{
-    for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (ev->args[i].key == key)
-            return true;
-    return false;
+                             .rank = mrd_strtab_addz(strings, "rank"),
+                             .rows = calloc(mrd_catalog_tracks(cat) + 1, sizeof(*to->rows)) };
+    return to->rows == NULL ? MRD_NOMEM : MRD_OK;
 }
 
 void
-mrd_pf_identity_add(const mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event,
-                    const mrd_event *ev)
+mrd_pf_identity_fini(mrd_pf_identity *id)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(of->catalog, ev->track);
-    const mrd_process *p = mrd_catalog_borrow_process(of->catalog, t->process);
+    free(id->rows);
+    *id = (mrd_pf_identity){ 0 };
+}
+
+enum { SAYS_INSTANCE = 1, SAYS_PROCESS = 2, SAYS_CORE = 4, SAYS_RANK = 8 };
+
+static unsigned
+says(const mrd_pf_identity *of, const mrd_event *ev)
+{
+    unsigned which = 0;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        mrd_sid key = ev->args[i].key;
+
+        which |= key == of->instance  ? SAYS_INSTANCE
+                 : key == of->process ? SAYS_PROCESS
+                 : key == of->core    ? SAYS_CORE
+                 : key == of->rank    ? SAYS_RANK
+                                      : 0u;
+    }
+    return which;
+}
+
+void
+mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, const mrd_event *ev)
+{
+    mrd_pf_identity_row *row = &of->rows[ev->track];
+    unsigned said = says(of, ev);
+    const mrd_track *t;
+    const mrd_process *p;
+    size_t start = event->len, len;
     mrd_arg args[4];
     uint32_t n = 0;
 
-    if (p->instance_id != MRD_SID_EMPTY && !says(ev, of->instance))
+    if (said == 0 && row->made) {
+        mrd_buf_add(event, row->bytes, row->len);
+        return;
+    }
+    t = mrd_catalog_borrow_track(of->catalog, ev->track);
+    p = mrd_catalog_borrow_process(of->catalog, t->process);
+    if (p->instance_id != MRD_SID_EMPTY && !(said & SAYS_INSTANCE))
         args[n++] = (mrd_arg){ .key = of->instance, .type = MRD_ARG_STR, .v.sid = p->instance_id };
-    if ((p->flags & (MRD_PROC_NO_PID | MRD_PROC_NODE)) == 0 && !says(ev, of->process))
+    if ((p->flags & (MRD_PROC_NO_PID | MRD_PROC_NODE)) == 0 && !(said & SAYS_PROCESS))
         args[n++] = (mrd_arg){ .key = of->process, .type = MRD_ARG_INT, .v.i = p->process_id };
-    if (t->lnc_idx != MRD_NONE && !says(ev, of->core))
+    if (t->lnc_idx != MRD_NONE && !(said & SAYS_CORE))
         args[n++] = (mrd_arg){ .key = of->core, .type = MRD_ARG_INT, .v.i = t->lnc_idx };
-    if (p->rank != MRD_NONE && !says(ev, of->rank))
+    if (p->rank != MRD_NONE && !(said & SAYS_RANK))
         args[n++] = (mrd_arg){ .key = of->rank, .type = MRD_ARG_INT, .v.i = p->rank };
     mrd_pf_args(names, event, args, n);
+    len = event->len - start;
+    if (said != 0 || len > sizeof(row->bytes) || event->err != MRD_OK || names->err != MRD_OK)
+        return;
+    memcpy(row->bytes, event->p + start, len);
+    row->len = (uint8_t) len;
+    row->made = true;
 }

@@ -29,7 +29,7 @@
 
 #define PF_MARK_EVENTS  100000u
 #define PF_NODES_MAX    1000u /* attributes of what each lost */
-#define PF_FAST_ROOM    96u   /* a packet of one plain event */
+#define PF_FAST_ROOM    192u  /* a packet of one plain event */
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
 #define PF_FLAG_NEEDS   2u
@@ -149,13 +149,15 @@ pf_put_head(pf *s, uint8_t *p, mrd_ev_ns at)
     return p + sizeof(rest);
 }
 
-/* An event without arguments whose names were written before; category and name 0: none. */
+/* An event without arguments of its own whose names were written before; category and name 0: none,
+ * whose NULL: not said. */
 PF_HOT void
 pf_put_plain(pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
-             mrd_pb_field name)
+             mrd_pb_field name, const mrd_pf_identity_row *whose)
 {
     uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p;
-    unsigned len = 2 + mrd_pb_field_len(row) + mrd_pb_field_len(category) + mrd_pb_field_len(name);
+    unsigned len = 2 + mrd_pb_field_len(row) + mrd_pb_field_len(category) + mrd_pb_field_len(name) +
+                   (whose == NULL ? 0 : whose->len);
 
     if (start == NULL)
         return;
@@ -168,6 +170,10 @@ pf_put_plain(pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field c
     p = mrd_pb_put_field(p + 4, row);
     p = mrd_pb_put_field(p, category);
     p = mrd_pb_put_field(p, name);
+    if (whose != NULL) {
+        memcpy(p, whose->bytes, sizeof(whose->bytes)); /* of which only its own are kept */
+        p += whose->len;
+    }
     start[1] = (uint8_t) (p - start - 2);
     mrd_pf_did(&s->file, p);
 }
@@ -245,7 +251,7 @@ pf_put_end(pf *s, mrd_pf_end end)
     if (id != 0)
         pf_end_with_flows(s, end, id);
     else
-        pf_put_plain(s, end.at, PF_END, end.row, 0, 0);
+        pf_put_plain(s, end.at, PF_END, end.row, 0, 0, NULL);
 }
 
 /* Ends of spans up to and including this time. */
@@ -303,12 +309,14 @@ PF_HOT void
 pf_put_named(pf *s, const mrd_event *ev, mrd_ev_ns at, uint8_t type, mrd_pb_field row, bool has_end)
 {
     mrd_pb_field name = mrd_pf_name(&s->names, MRD_PF_NAME, ev->name), category = 0;
+    const mrd_pf_identity_row *whose =
+        s->identity.rows == NULL ? NULL : &s->identity.rows[ev->track];
 
     if (ev->category != MRD_SID_EMPTY)
         category = mrd_pf_name(&s->names, MRD_PF_CATEGORY, ev->category);
     if (ev->arg_count == 0 && ev->flow_count == 0 && ev->id == 0 && ev->flags == 0 &&
-        s->names.fresh.len == 0 && s->identity.catalog == NULL)
-        pf_put_plain(s, at, type, row, category, name);
+        s->names.fresh.len == 0 && (whose == NULL || whose->made))
+        pf_put_plain(s, at, type, row, category, name, whose);
     else
         pf_put_detailed(s, ev, at, type, row, has_end);
 }
@@ -464,12 +472,12 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
     s->lost_of = calloc(mrd_catalog_processes(env->catalog) + 1, sizeof(*s->lost_of));
     s->lanes = mrd_lanes_new(mrd_catalog_tracks(env->catalog));
     s->loss_lanes = mrd_lanes_new(0);
-    if (env->options->identity)
-        mrd_pf_identity_init(&s->identity, env->catalog);
+    err = env->options->identity ? mrd_pf_identity_init(&s->identity, env->catalog) : MRD_OK;
     mrd_pf_names_init(&s->names, mrd_catalog_strings(env->catalog));
     if (s->clock_row == NULL || s->lost_of == NULL || s->lanes == NULL || s->loss_lanes == NULL)
         err = MRD_NOMEM;
-    else if ((err = mrd_pf_file_init(&s->file, env->out, env->options->compress)) == MRD_OK)
+    if (err == MRD_OK &&
+        (err = mrd_pf_file_init(&s->file, env->out, env->options->compress)) == MRD_OK)
         err = mrd_pf_tracks_init(&s->rows, &s->file, env);
     s->err = err;
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "perfetto output");
@@ -671,6 +679,7 @@ pf_close(void *state, mrd_why *why)
     mrd_lanes_free(s->loss_lanes);
     mrd_pf_tracks_fini(&s->rows);
     mrd_pf_names_fini(&s->names);
+    mrd_pf_identity_fini(&s->identity);
     mrd_pf_flows_fini(&s->flows);
     mrd_pf_file_fini(&s->file);
     mrd_pf_ends_fini(&s->ends);
