@@ -4,7 +4,8 @@
  *
  *   bench_journal make DIR NODES EVENTS   EVENTS spans over NODES nodes, 16 threads each, as a
  *                                         session's journal
- *   bench_journal merge DIR NODES OUT     merges it into one Perfetto file; prints events, wall_ns,
+ *   bench_journal merge DIR NODES OUT EVENTS   merges it into one Perfetto file, as a session of so
+ *                                         many events (trace/model/sink.h); prints events, wall_ns,
  *                                         cpu_ns, peak_kib (of this process), bytes
  *   bench_journal ctf DIR STREAMS EVENTS  as many spans as STREAMS traces of one stream (CTF 1.8)
  *
@@ -185,9 +186,11 @@ peak_kib(void)
 }
 
 static int
-merge(char *dir, size_t nodes, const char *out)
+merge(char *dir, size_t nodes, const char *out, uint64_t events)
 {
-    merge_input in = { .dir = dir, .id = "bench", .n_nodes = nodes, .simulated = true };
+    merge_input in = {
+        .dir = dir, .id = "bench", .n_nodes = nodes, .events = events, .simulated = true
+    };
     mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("perfetto")) };
     mrd_export_result result = { 0 };
     struct stat st;
@@ -307,10 +310,10 @@ int
 main(int argc, char **argv)
 {
     size_t n = argc > 3 ? strtoull(argv[3], NULL, 10) : 0;
-    uint64_t events = argc > 4 ? strtoull(argv[4], NULL, 10) : 0;
+    uint64_t events = argc > 4 ? strtoull(argv[argc - 1], NULL, 10) : 0;
 
-    if (argc == 5 && strcmp(argv[1], "merge") == 0)
-        return merge(argv[2], n, argv[4]);
+    if (argc == 6 && strcmp(argv[1], "merge") == 0)
+        return merge(argv[2], n, argv[4], events);
     if (argc != 5 || n == 0 || (strcmp(argv[1], "make") != 0 && strcmp(argv[1], "ctf") != 0))
         return fprintf(stderr, "bench_journal: run bench/bench_journal.py\n"), 2;
     for (size_t i = 0; i < n; i++) {

@@ -3,7 +3,8 @@
 
 What is compared: both read binary streams from disk, bring all events into one order of time, and write them
 to disk in a format that viewers open. Ours reads the journal (zstd, checksums checked), maps every time to session time, and writes
-one Perfetto file: two packets a span, lanes found, 32 bytes. babeltrace2 (-o ctf) reads one trace per node with one packed stream
+one Perfetto file: two packets a span, lanes found, 32 bytes (46 in a session of at most two million events, where each slice
+says its node and process; MILLION_EVENTS 1 shows it). babeltrace2 (-o ctf) reads one trace per node with one packed stream
 (as LTTng leaves them), merges, and writes CTF: one event a span, 32 bytes; it does not align clocks and writes one folder per node.
 So ours does more, on one thread as babeltrace2 does; both are whole processes, the better of ROUNDS runs in turn. Every stream
 interleaves with every other, event by event, which is the worst case of a merge.
@@ -49,7 +50,7 @@ def row(name, streams, run, read):
 
 
 def ours(streams, folder):
-    wall, cpu, _, text = measured(load, "merge", f"{folder}/journal", str(streams), f"{folder}/out.pftrace")
+    wall, cpu, _, text = measured(load, "merge", f"{folder}/journal", str(streams), f"{folder}/out.pftrace", str(events))
     said = dict(line.split() for line in text.splitlines())
     if int(said["events"]) != events // streams * streams:
         sys.exit(f"bench_journal: merged {said['events']} events of {events}")
