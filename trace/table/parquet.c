@@ -361,6 +361,20 @@ dictionary_pays(mrd_pq *pq, const int64_t *v, size_t n, size_t entries)
     return n * mrd_pq_width(entries - 1) / 8 + entries * 4 < bytes;
 }
 
+/* The values that are there, at the front of `kept`; how many. */
+static size_t
+keep_present(int64_t *restrict kept, const int64_t *restrict v, const uint8_t *restrict present,
+             size_t rows)
+{
+    size_t n = 0;
+
+    for (size_t r = 0; r < rows; r++) {
+        kept[n] = v[r]; /* stays when there is one: n is at most r */
+        n += present[r] != 0;
+    }
+    return n;
+}
+
 static void
 put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
 {
@@ -370,11 +384,7 @@ put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t ro
     size_t n = rows;
 
     if (column->optional && v->present != NULL) {
-        n = 0;
-        for (size_t r = 0; r < rows; r++) {
-            pq->kept[n] = v->i64[r]; /* stays when there is one: n is at most r */
-            n += v->present[r] != 0;
-        }
+        n = keep_present(pq->kept, v->i64, v->present, rows);
         kept = pq->kept;
     }
     if (n == 0) {
@@ -696,9 +706,12 @@ put_chunk(mrd_pq *pq, mrd_thrift *group, size_t i, const chunk *c)
 static void
 put_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
 {
+    uint64_t nulls = 0;
+
     c->values = rows;
     for (size_t r = 0; r < rows && v->present != NULL && pq->columns[i].optional; r++)
-        c->nulls += v->present[r] == 0;
+        nulls += v->present[r] == 0;
+    c->nulls = nulls;
     switch (pq->columns[i].type) {
     case MRD_PQ_I64:
         if (v->index == NULL)

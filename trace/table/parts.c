@@ -388,6 +388,22 @@ track_texts(mrd_parts *p, mrd_field field, bool optional)
     return n;
 }
 
+/* The entry of each row, and whether it has one: those of its track. */
+static void
+rows_of_tracks(mrd_parts *p, const table *t, bool any_null)
+{
+    const uint32_t *restrict track = t->track, *restrict entry = p->entry_of_track;
+    const uint8_t *restrict is_null = p->track_null;
+    uint32_t *restrict index = p->index;
+    uint8_t *restrict present = p->present;
+    size_t rows = t->n;
+
+    for (size_t r = 0; r < rows; r++)
+        index[r] = entry[track[r]];
+    for (size_t r = 0; r < rows && any_null; r++)
+        present[r] = is_null[track[r]] == 0;
+}
+
 static void
 values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
 {
@@ -398,18 +414,24 @@ values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
 
     for (size_t k = 0; k < p->n_tracks && c->optional; k++)
         any_null = any_null || p->track_null[p->tracks[k]] != 0;
-    for (size_t r = 0; r < t->n && n > 0; r++)
-        p->index[r] = p->entry_of_track[t->track[r]];
     if (n == 0)
         memset(p->present, 0, t->n);
-    for (size_t r = 0; r < t->n && any_null && n > 0; r++)
-        p->present[r] = p->track_null[t->track[r]] == 0;
+    else
+        rows_of_tracks(p, t, any_null);
     *v =
         (mrd_pq_values){ .index = p->index, .entries = n, .present = any_null ? p->present : NULL };
     if (text)
         v->texts = p->texts;
     else
         v->ints = p->ints;
+}
+
+/* Apart from the structures, so that the compiler takes many rows at once. */
+static void
+present_ints(uint8_t *restrict present, const int64_t *restrict v, size_t rows)
+{
+    for (size_t r = 0; r < rows; r++)
+        present[r] = v[r] != -1;
 }
 
 static void
@@ -427,8 +449,8 @@ values_of(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
     case MRD_COL_I64:
     case MRD_COL_BOOL:
         v->i64 = h->v.i;
-        for (size_t r = 0; r < t->n && c->optional; r++)
-            p->present[r] = h->v.i[r] != -1;
+        if (c->optional)
+            present_ints(p->present, h->v.i, t->n);
         v->present = c->optional ? present_if_any_null(p, t->n) : NULL;
         break;
     case MRD_COL_DOUBLE:
