@@ -5,7 +5,7 @@ import re
 import subprocess
 import time
 
-from lib import SOURCE, check, equal, until
+from lib import SOURCE, check, equal, load_json, until
 from wait import within
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -143,12 +143,13 @@ class State:
         """The example on two nodes; returns when both processes run."""
         for i in (0, 1):
             self.kubectl("apply", "-k", os.path.join(HERE, "example", f"rank{i}"))
-        running = lambda: sorted(p["spec"].get("nodeName", "") for p in self.pods("training", "default") if p["status"].get("phase") == "Running") == ["node1", "node2"]
+        running = lambda: sorted(p["spec"].get("nodeName", "") for p in self.pods("training", "default") if self.ready(p)) == ["node1", "node2"]
         if not until(running, f"{what}: the training runs on both nodes", 120):
             print(self.kubectl("describe", "pods", "-l", "app.kubernetes.io/name=training", ok=None)[-5000:])
 
     def training_gone(self):
-        self.kubectl("delete", "job", "training-0", "training-1", "--wait=false")
+        self.kubectl("delete", "job", "training-0", "training-1", "--cascade=orphan", "--wait=false")
+        self.kubectl("delete", "pods", "-l", "app.kubernetes.io/name=training", "--force", "--grace-period=0")
         until(lambda: self.pods("training", "default") == [], "the training's pods are gone", 90)
 
 
@@ -165,18 +166,82 @@ def daemonset(state):
     check(all(json.loads(line) for line in text.splitlines() if line), "the agent's log is JSON, line by line")
 
 
+def executions(state, session, what):
+    """{(node, process): [(the runtime's number of an execution, core)]} of a session, fetched as JSON. The runtime counts the executions of a process one
+    by one, so that one that is missing in the middle is a number that is missing: nothing here comes from Meridian's own counting."""
+    out = f"fetched-{session}"
+    p = state.meridian("fetch", session, "-o", out, "--format", "json", token="read", ok=None)
+    check(p.returncode == 0, f"{what}: fetch: exit status {p.returncode}: {p.stderr[-800:]}")
+    found = {}
+    for e in load_json(os.path.join(state.lab.work, out, "system_profile.json"))["trace_events"]:
+        if e["name"] == "nc_exec_running":
+            found.setdefault((e["instance_id"], e["process_id"]), []).append((int(e["args"]["exec_id"]), e["group"]))
+    return {key: sorted(numbers) for key, numbers in found.items()}
+
+
+def nothing_missing(state, session, what, least=20, begun_again=False):
+    """A process with two cores on each node, and every execution between its first and its last; the session says that nothing is lost. begun_again: the
+    Job may have made another pod for one that was evicted, and least is of the first one of each node."""
+    found = executions(state, session, what)
+    first = {node: min((key for key in found if key[0] == node), key=lambda key: int(key[1])) for node in {key[0] for key in found}}
+    good = equal(sorted(first) if begun_again else sorted(key[0] for key in found), ["node1", "node2"], f"{what}: processes that were recorded")
+    for key, of in found.items():
+        numbers = [n for n, _ in of]
+        missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
+        good &= equal((len(missing), missing[:5], len(numbers) - len(set(numbers))), (0, [], 0), f"{what}: executions of {key} that are missing, or there twice, of {numbers[0]} to {numbers[-1]}")
+        good &= equal(len({core for _, core in of}), 2 if len(of) > 1 else 1, f"{what}: cores of {key}") and check(len(numbers) >= least or key not in first.values(), f"{what}: {key} has only {len(numbers)} executions")
+    line = next(s for s in json.loads(state.meridian("sessions", "--json", token="read").stdout)["sessions"] if s["id"] == session)
+    good &= equal((line["state"], line.get("lost")), ("complete", 0), f"{what}: what the session says: {line}")
+    if good:
+        print(f"kubelab: {what}: {sum(map(len, found.values()))} executions of {len(found)} processes, none missing, none twice; {line['events']} events, 0 lost")
+
+
 def record(state, seconds=5):
     """The two-node Job, its image untouched, recorded: both ranks, their lanes, nothing lost."""
     state.training("record")
     p = state.meridian("record", "--job", "training", "--duration", f"{seconds}s", "-o", "job.pftrace", ok=None)
-    check(p.returncode == 0, f"meridian record: exit status {p.returncode}: {p.stderr[-1500:]}")
-    print(p.stdout[-1500:], p.stderr[-1500:])
-    session = state.meridian("sessions", "--json", token="read")
-    found = json.loads(session.stdout)["sessions"][-1]
-    equal((found["state"], found.get("lost")), ("complete", 0), "the session")
-    flushed = {n["instance"]: n for n in found["nodes"]}
-    equal(sorted(flushed), ["node1", "node2"], "nodes of the session")
+    check(p.returncode == 0 and "records on 2 nodes" in p.stdout + p.stderr, f"meridian record: exit status {p.returncode}: {p.stdout[-800:]}{p.stderr[-800:]}")
+    nothing_missing(state, re.search(r"session (\S+)", p.stdout + p.stderr).group(1), "record", least=10)
     state.training_gone()
+
+
+class Recording:
+    """A session over the training of both nodes: with Recording(state, "drain") as it: disturb; then all executions are there."""
+
+    def __init__(self, state, what, **expected):
+        self.state, self.what, self.expected = state, what, expected
+
+    def __enter__(self):
+        self.state.training(self.what)
+        self.begun()
+        return self
+
+    def begun(self):
+        start = lambda: (lambda p: p if p.returncode == 0 else None)(self.state.meridian("start", "--job", "training", "--name", self.what, "--require", "2", ok=None))
+        p = until(start, f"{self.what}: a session begins on both nodes", 60)
+        self.id = re.search(r"\d{8}-\d{6}-[0-9a-f]{4}", p.stdout + p.stderr).group(0)
+        self.grown("it records")
+
+    def events(self):
+        p = self.state.meridian("sessions", "--json", token="read", ok=None)
+        if p.returncode != 0:
+            self.state.nodes()  # begins the port-forward again
+            return {}
+        line = next((s for s in json.loads(p.stdout)["sessions"] if s["id"] == self.id), {})
+        return {n["instance_id"]: n["events"] for n in line.get("nodes", [])} if isinstance(line.get("nodes"), list) else {"all": line.get("events", 0)}
+
+    def grown(self, what, seconds=90):
+        """Every node has sent more events than now."""
+        before = within(30, self.events) or {}
+        until(lambda: [k for k, v in self.events().items() if v > before.get(k, 0) + 100] and all(v > before.get(k, 0) for k, v in self.events().items()),
+              f"{self.what}: {what}: more events come", seconds)
+
+    def __exit__(self, kind, *_):
+        if kind is None:
+            self.state.both_connected(self.what)
+            self.state.meridian("stop", self.id, ok=None)
+            nothing_missing(self.state, self.id, self.what, **self.expected)
+        self.state.training_gone()
 
 
 ALL = {"daemonset": daemonset, "record": record}

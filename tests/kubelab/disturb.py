@@ -1,0 +1,146 @@
+"""Cases of kubelab.py in which something happens to the installation: updates, drains, deaths, other secrets, and what cannot work."""
+import json
+import os
+
+from cases import NAMESPACE, Recording
+from lib import check, equal, until
+
+
+def restarts(state):
+    """{pod: restarts of its container} of agents and aggregator."""
+    return {p["metadata"]["name"]: p["status"]["containerStatuses"][0]["restartCount"]
+            for name in ("meridian-agent", "meridian-aggregator") for p in state.pods(name) if p["status"].get("containerStatuses")}
+
+
+def uids(state, name):
+    return {p["metadata"]["uid"] for p in state.pods(name)}
+
+
+def rolling_update(state):
+    """Another image for the agents while a session records: one node after the other, over the same spool; no execution is missing."""
+    before = uids(state, "meridian-agent")
+    with Recording(state, "rolling-update") as it:
+        state.kubectl("-n", NAMESPACE, "set", "image", "daemonset/meridian-agent", "agent=meridian:0.1.1")
+        state.kubectl("-n", NAMESPACE, "rollout", "status", "daemonset/meridian-agent", "--timeout=180s", timeout=200)
+        state.all_ready("after the update")
+        equal((before & uids(state, "meridian-agent"), {p["spec"]["containers"][0]["image"] for p in state.pods("meridian-agent")}),
+              (set(), {"meridian:0.1.1"}), "every agent's pod is a new one")
+        it.grown("after the update")
+
+
+def aggregator_killed(state):
+    """The aggregator's process by SIGKILL, then its pod by force, while a session records: the claim's volume comes back, and the session goes on."""
+    with Recording(state, "aggregator-killed") as it:
+        pod = state.aggregator_ready()
+        node = next(n for n in state.lab.nodes if n.name == pod["spec"]["nodeName"])
+        node.sh("kill -9 $(pidof meridian-aggregator)")
+        until(lambda: restarts(state).get("meridian-aggregator-0") == 1, "the kubelet has started the aggregator anew", 60)
+        state.all_ready("after SIGKILL")
+        it.grown("after SIGKILL")
+        state.kubectl("-n", NAMESPACE, "delete", "pod", "meridian-aggregator-0", "--force", "--grace-period=0")
+        until(lambda: (state.aggregator_ready() or pod)["metadata"]["uid"] != pod["metadata"]["uid"], "another pod is Ready", 120)
+        claim = state.get("pvc", "store-meridian-aggregator-0", "-n", NAMESPACE)
+        equal((claim["status"]["phase"], claim["spec"]["volumeName"]), ("Bound", "store"), "its claim")
+        it.grown("after the pod")
+
+
+def drain(state):
+    """kubectl drain of the aggregator's node: the disruption budget lets it go, it comes up on the other node with its volume; the node's agent stays
+    and sends what it kept. The training's rank on the node is evicted: what both ranks did until then is all there."""
+    with Recording(state, "drain", begun_again=True) as it:
+        name = state.aggregator_ready()["spec"]["nodeName"]
+        out = state.kubectl("drain", name, "--ignore-daemonsets", "--delete-emptydir-data", "--force", "--timeout=120s", timeout=150)
+        check("evicted" in out or "drained" in out, f"kubectl drain: {out[-600:]}")
+        until(lambda: (state.aggregator_ready() or {"spec": {"nodeName": name}})["spec"]["nodeName"] != name, "the aggregator is Ready on the other node", 120)
+        state.all_ready("while the node is drained")
+        check(it.events(), "the session is still known")
+        state.kubectl("uncordon", name)
+
+
+def rotation(state):
+    """Another token for agents: both are accepted for a while, then only the new one; read from the Secrets by running programs, none restarts."""
+    before, work = restarts(state), state.lab.work
+    secrets = ("kubectl -n meridian create secret generic meridian-{0} {1} --dry-run=client -o yaml | kubectl apply -f -")
+    agent = secrets.format("agent", "--from-file=certs/ca.pem --from-file=certs/agent.token --from-file=certs/metrics.token")
+    aggregator = secrets.format("aggregator", "--from-file=certs/aggregator.pem --from-file=certs/aggregator.key --from-file=certs/tokens.json")
+    with open(os.path.join(work, "certs/tokens.json")) as f:
+        tokens = json.load(f)
+    old = list(tokens["agent"])
+    state.shell("openssl rand -hex 32 >certs/agent.token")
+    new = state.shell("tr -d '\\n' <certs/agent.token | sha256sum").split()[0]
+
+    def tell(hashes):
+        with open(os.path.join(work, "certs/tokens.json"), "w") as f:
+            json.dump(dict(tokens, agent=hashes), f)
+        state.shell(aggregator)
+        node = next(n for n in state.lab.nodes if n.name == state.aggregator_ready()["spec"]["nodeName"])
+        until(lambda: all(h in node.sh("cat /proc/$(pidof meridian-aggregator)/root/etc/meridian/tokens.json") for h in hashes), "the kubelet has written the aggregator's new Secret", 150)
+
+    tell(old + [new])
+    state.shell(agent)
+    with open(os.path.join(work, "certs/agent.token")) as f:
+        token = f.read()
+    for node in state.lab.nodes:
+        until(lambda: node.sh("cat /proc/$(pidof meridian-agent)/root/etc/meridian/agent.token") == token, f"the kubelet of {node.name} has written the agents' new Secret", 150)
+    tell([new])
+    state.both_connected("with the new token only")
+    state.all_ready("with the new token only")
+    equal(restarts(state), before, "restarts")
+
+
+def refused(state):
+    """A wrong token: the agents run on and say so, in the log, and by readiness; with the right one they are Ready again without a restart."""
+    before = restarts(state)
+    wrong = "kubectl -n meridian create secret generic meridian-agent --from-file=certs/ca.pem --from-file={0} --from-file=certs/metrics.token --dry-run=client -o yaml | kubectl apply -f -"
+    state.shell("mkdir -p wrong && openssl rand -hex 32 >wrong/agent.token")
+    state.shell(wrong.format("agent.token=wrong/agent.token"))
+    not_ready = lambda: not any(map(state.ready, state.pods("meridian-agent")))
+    if until(not_ready, "with a wrong token no agent is Ready", 240):
+        log = state.kubectl("-n", NAMESPACE, "logs", "daemonset/meridian-agent", "--tail=5")
+        check("token" in log, f"kubectl logs says that the token is refused: {log[-800:]}")
+        events = state.kubectl("-n", NAMESPACE, "describe", "pods", "-l", "app.kubernetes.io/name=meridian-agent")
+        check("Readiness probe failed" in events and "Liveness probe failed" not in events, "kubectl describe: readiness, not liveness, fails")
+        print(log[-500:])
+    state.shell(wrong.format("certs/agent.token"))
+    state.all_ready("with the right token again", 240)
+    equal(restarts(state), before, "restarts")
+
+
+def no_dns(state):
+    """No DNS: a new agent runs, is not Ready, and doctor says which name is not known; with DNS it is Ready without a restart."""
+    state.lab.dns.end()
+    pod = state.pods("meridian-agent")[0]
+    node = pod["spec"]["nodeName"]
+    state.kubectl("-n", NAMESPACE, "delete", "pod", pod["metadata"]["name"], "--wait=false")
+    of_node = lambda: [p for p in state.pods("meridian-agent") if p["spec"].get("nodeName") == node and p["metadata"]["uid"] != pod["metadata"]["uid"] and p["status"].get("phase") == "Running"]
+    if until(of_node, "a new agent runs", 90):
+        name = of_node()[0]["metadata"]["name"]
+        until(lambda: "AGT-UNREACHED" in state.kubectl("-n", NAMESPACE, "logs", name, ok=None), "kubectl logs says that the aggregator is not reached", 60)
+        check(not state.ready(of_node()[0]), "it is not Ready")
+        out = state.kubectl("-n", NAMESPACE, "exec", name, "--", "meridian", "doctor", ok=None)
+        line = next((text for text in out.splitlines() if "aggregator " in text), "")
+        check("meridian-aggregator.meridian.svc" in line and ("resolve" in line or "name" in line.lower()), f"meridian doctor says that the name is not known: {line}")
+        print(line)
+    state.lab.dns.begin()
+    state.all_ready("with DNS again")
+    equal(max(restarts(state).values()), restarts(state).get("meridian-aggregator-0"), "no agent was restarted")
+
+
+def no_aggregator(state):
+    """No aggregator at all: agents are not Ready and not restarted, the command line says what it cannot reach; then all come back."""
+    before = {k: v for k, v in restarts(state).items() if "agent" in k}
+    state.kubectl("-n", NAMESPACE, "scale", "statefulset/meridian-aggregator", "--replicas=0")
+    until(lambda: state.pods("meridian-aggregator") == [], "the aggregator's pod is gone", 120)
+    until(lambda: not any(map(state.ready, state.pods("meridian-agent"))), "no agent is Ready", 120)
+    log = state.kubectl("-n", NAMESPACE, "logs", "daemonset/meridian-agent", "--tail=3")
+    check("AGT-UNREACHED" in log and "meridian-aggregator.meridian.svc:7770" in log, f"kubectl logs: {log[-600:]}")
+    p = state.meridian("nodes", ok=False)
+    check("127.0.0.1:7780" in p.stderr, f"meridian nodes: {p.stderr}")
+    state.kubectl("-n", NAMESPACE, "scale", "statefulset/meridian-aggregator", "--replicas=1")
+    state.all_ready("with the aggregator again")
+    state.both_connected("with the aggregator again")
+    equal({k: v for k, v in restarts(state).items() if "agent" in k}, before, "restarts of agents")
+
+
+ALL = {"rolling_update": rolling_update, "aggregator_killed": aggregator_killed, "drain": drain, "rotation": rotation, "refused": refused,
+       "no_dns": no_dns, "no_aggregator": no_aggregator}
