@@ -1,5 +1,5 @@
 # What `make install` brings, below PREFIX; DESTDIR is honoured. `programs` builds exactly that, without tests and measurements.
-#   bin/                     meridian, meridian-agent, meridian-aggregator
+#   bin/                     meridian, meridian-agent, meridian-aggregator, meridian-webhook
 #   LIBDIR/                  libmeridian.so, pkgconfig/       (MRD_LIBDIR: lib, or a distribution's lib/x86_64-linux-gnu)
 #   lib/meridian/            train_loop and the simulated runtime of `meridian demo`; python/: the modules
 #   include/meridian.h
@@ -13,7 +13,7 @@ set(MRD_PYTHONDIR lib/meridian/python CACHE STRING "folder of the Python modules
 # Manual pages and completions come from the option tables of the programs themselves.
 add_custom_command(OUTPUT ${CMAKE_BINARY_DIR}/man/meridian.1
     COMMAND ${CMAKE_SOURCE_DIR}/scripts/manual.sh ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${CMAKE_BINARY_DIR}/man
-    DEPENDS meridian_program meridian-agent_program meridian-aggregator_program ${CMAKE_SOURCE_DIR}/scripts/manual.sh
+    DEPENDS meridian_program meridian-agent_program meridian-aggregator_program meridian-webhook_program ${CMAKE_SOURCE_DIR}/scripts/manual.sh
     VERBATIM)
 add_custom_target(manual ALL DEPENDS ${CMAKE_BINARY_DIR}/man/meridian.1)
 add_custom_target(programs DEPENDS demo_programs manual)
@@ -39,7 +39,7 @@ install(FILES deploy/completion/meridian.bash DESTINATION share/bash-completion/
 # bash-completion looks for a file of the program's name.
 install(CODE [[
     set(folder "$ENV{DESTDIR}${CMAKE_INSTALL_PREFIX}/share/bash-completion/completions")
-    foreach(name meridian-agent meridian-aggregator)
+    foreach(name meridian-agent meridian-aggregator meridian-webhook)
         message(STATUS "Installing: ${folder}/${name}")
         file(CREATE_LINK meridian "${folder}/${name}" SYMBOLIC)
     endforeach()

@@ -16,3 +16,4 @@ for command in $("$bin/meridian" --help=options | grep -v '^-'); do
 done
 page meridian-agent "$bin/meridian-agent"
 page meridian-aggregator "$bin/meridian-aggregator"
+page meridian-webhook "$bin/meridian-webhook"

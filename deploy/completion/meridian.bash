@@ -14,4 +14,4 @@ _meridian() {
         mapfile -t COMPREPLY < <(compgen -W "$("$program" --help=options 2>/dev/null)" -- "$cur")
     fi
 }
-complete -o default -F _meridian meridian meridian-agent meridian-aggregator
+complete -o default -F _meridian meridian meridian-agent meridian-aggregator meridian-webhook

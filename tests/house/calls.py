@@ -11,7 +11,7 @@ import sys
 HERE = os.path.dirname(os.path.abspath(__file__))
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(HERE))
 BUILD = sys.argv[1] if len(sys.argv) > 1 else os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli")
+FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "webhook", "cli")
 GUESTS = ("hw/simnrt/", "hw/simclock_preload")  # another vendor's library, and what stands in front of the C library
 
 CIRCLES = [  # (units that may call each other, why)

@@ -9,7 +9,7 @@ import sys
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
-FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli")
+FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "webhook", "cli")
 breaches = []
 
 

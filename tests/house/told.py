@@ -11,7 +11,7 @@ import sys
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
 BIN = os.path.join(BUILD, "bin")
-PROGRAMS = ("meridian", "meridian-agent", "meridian-aggregator")
+PROGRAMS = ("meridian", "meridian-agent", "meridian-aggregator", "meridian-webhook")
 SOURCES = (".c", ".h", ".def")
 READ = SOURCES + (".md", ".py", ".sh", ".js", ".html", ".json", ".yaml", ".yml", ".service", ".conf", ".env", ".toml", ".conf", ".in", ".txt")
 LEFT_OUT = ("tests/", ".ci/", "cmake/")  # what tests pass on purpose is wrong at times
@@ -117,7 +117,7 @@ def judge(path, line, text):
     global alone
     shown = os.path.relpath(path, ROOT)
     taken = []
-    for m in re.finditer(r"(?<![\w.@:=-])((?:[\w./$\"{}-]*/)?)(meridian-agent|meridian-aggregator|meridian)(?![\w./:@=*-]|\.\w)([^\n`;|<>#\"']*)", text):
+    for m in re.finditer(r"(?<![\w.@:=-])((?:[\w./$\"{}-]*/)?)(meridian-agent|meridian-aggregator|meridian-webhook|meridian)(?![\w./:@=*-]|\.\w)([^\n`;|<>#\"']*)", text):
         begin = text.rfind("\n", 0, m.start()) + 1
         rest = re.split(r"(?<=\w)[.,:)](?:\s|$)|\s&|\(", m.group(3))[0]
         where = f"{shown}:{line + lines(text, m.start())}"

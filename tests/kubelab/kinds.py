@@ -48,6 +48,7 @@ POD = {"containers!": [CONTAINER], "initContainers": [CONTAINER], "volumes": [VO
                     "podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [POD_TERM],
                                         "preferredDuringSchedulingIgnoredDuringExecution": [{"weight!": "int", "podAffinityTerm!": POD_TERM}]}},
        "topologySpreadConstraints": [{"maxSkew!": "int", "topologyKey!": "str", "whenUnsatisfiable!": ("DoNotSchedule", "ScheduleAnyway"), "labelSelector": SELECTOR}],
+       "os": {"name!": ("linux", "windows")},
        "securityContext": {"runAsUser": "int", "runAsGroup": "int", "runAsNonRoot": "bool", "fsGroup": "int", "fsGroupChangePolicy": ("OnRootMismatch", "Always"),
                            "supplementalGroups": ["int"], "seccompProfile": SECCOMP}}
 TEMPLATE = {"metadata": META, "spec!": POD}

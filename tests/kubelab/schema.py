@@ -12,46 +12,11 @@ sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 from kinds import KINDS  # noqa: E402
 from lib import SOURCE, check, equal, finish, skip, tmp  # noqa: E402
+from schema_faults import faults, is_int  # noqa: E402
 
 K8S = os.path.join(SOURCE, "deploy/k8s")
 CACHE = os.environ.get("MERIDIAN_KUBELAB") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "meridian-kubelab")
-QUANTITY = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([KMGTPE]i|[munkMGTPE]|[eE][+-]?\d+)?")
-LABEL = re.compile(r"([a-z0-9]([-a-z0-9.]*[a-z0-9])?/)?[A-Za-z0-9]([-A-Za-z0-9_.]*[A-Za-z0-9])?")
 NEWER = {"completionMode": "1.21"}  # what we use that 1.20 does not know, with the version that does
-
-
-def is_int(v):
-    return isinstance(v, int) and not isinstance(v, bool)
-
-
-SCALARS = {
-    "str": lambda v: isinstance(v, str), "int": is_int, "bool": lambda v: isinstance(v, bool), "any": lambda v: True,
-    "quantity": lambda v: is_int(v) or isinstance(v, str) and QUANTITY.fullmatch(v) is not None,
-    "port": lambda v: is_int(v) and 0 < v < 65536 or isinstance(v, str) and re.fullmatch(r"[a-z0-9]([-a-z0-9]{0,13}[a-z0-9])?", v) is not None,
-    "part": lambda v: is_int(v) or isinstance(v, str) and re.fullmatch(r"\d+%", v) is not None,
-}
-
-
-def faults(value, want, at):
-    """What is wrong with the value by our notation, each with its place."""
-    if isinstance(want, str):
-        return [] if SCALARS[want](value) else [f"{at}: {value!r} is no {want}"]
-    if isinstance(want, tuple):
-        return [] if value in want and isinstance(value, str) else [f"{at}: {value!r} is none of {', '.join(want)}"]
-    if isinstance(want, list):
-        if not isinstance(value, list):
-            return [f"{at}: {value!r} is no list"]
-        return [f for i, v in enumerate(value) for f in faults(v, want[0], f"{at}[{i}]")]
-    if not isinstance(value, dict):
-        return [f"{at}: {value!r} is no object"]
-    if "*" in want:
-        return [f for k, v in value.items() for f in faults(v, want["*"], f"{at}.{k}")] + [
-            f"{at}: {k!r} is no name of a label" for k in value if at.endswith(("labels", "annotations", "matchLabels")) and not LABEL.fullmatch(k)]
-    known = {k.rstrip("!"): v for k, v in want.items()}
-    found = [f"{at}: no {k[:-1]}" for k in want if k.endswith("!") and k[:-1] not in value]
-    for k, v in value.items():
-        found += faults(v, known[k], f"{at}.{k}") if k in known else [f"{at}: unknown field {k}"]
-    return found
 
 
 def by_kinds(doc):
@@ -116,7 +81,7 @@ class OpenApi:
         elif isinstance(want, dict) and "*" not in want:
             for k, v in want.items():
                 k = k.rstrip("!")
-                if check(k in schema.get("properties", {}) or k in NEWER or k in ("endPort", "maxSurge", "terminationGracePeriodSeconds"), f"kinds.py: {at}.{k}: the API has no such field") \
+                if check(k in schema.get("properties", {}) or k in NEWER or k in ("endPort", "maxSurge", "terminationGracePeriodSeconds", "os"), f"kinds.py: {at}.{k}: the API has no such field") \
                         and k in schema.get("properties", {}):
                     self.compare(v, schema["properties"][k], f"{at}.{k}")
 

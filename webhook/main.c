@@ -1,0 +1,266 @@
+/* meridian-webhook: one or more per cluster. The API server asks it about new pods. Options, signals, two routes. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+#include "aggregator/httpd.h"
+#include "base/conf.h"
+#include "base/log.h"
+#include "base/manual.h"
+#include "base/obj.h"
+#include "base/secret.h"
+#include "base/url.h"
+#include "base/version.h"
+#include "meridian_commit.h" /* generated: scripts/commit.sh */
+#include "webhook/review.h"
+
+typedef struct {
+    char *listen, *cert, *key, *image, *library, *rings;
+    bool insecure, json_log, help, version;
+    int log_level;
+} settings;
+
+#define AT(member) .offset = offsetof(settings, member)
+#define ENV(name)  .env = "MERIDIAN_WEBHOOK_" name
+
+static const mrd_opt table[] = {
+    { .type = MRD_OPT_HEAD, .help = "Pods" },
+    { .name = "image",
+      .type = MRD_OPT_STR,
+      AT(image),
+      .arg = "IMAGE",
+      ENV("IMAGE"),
+      .help = "Meridian's image, from which an init container copies the library; required" },
+    { .name = "library",
+      .type = MRD_OPT_STR,
+      AT(library),
+      .def = "/usr/lib/libmeridian.so",
+      .arg = "FILE",
+      ENV("LIBRARY"),
+      .help = "where the library is in the image" },
+    { .name = "rings-size",
+      .type = MRD_OPT_STR,
+      AT(rings),
+      .def = "1Gi",
+      .arg = "QUANTITY",
+      ENV("RINGS_SIZE"),
+      .help = "limit of the volume for rings at /dev/shm (memory of the pod)" },
+    { .type = MRD_OPT_HEAD, .help = "Address" },
+    { .name = "listen",
+      .type = MRD_OPT_STR,
+      AT(listen),
+      .def = "127.0.0.1:7790",
+      .arg = "HOST:PORT",
+      ENV("LISTEN"),
+      .help = "HTTPS; [::1]:7790 for IPv6" },
+    { .name = "cert",
+      .type = MRD_OPT_STR,
+      AT(cert),
+      .arg = "FILE",
+      ENV("CERT"),
+      .help = "certificate (PEM); read again when the file changes" },
+    { .name = "key", .type = MRD_OPT_STR, AT(key), .arg = "FILE", ENV("KEY"), .help = "its key" },
+    { .name = "insecure",
+      .type = MRD_OPT_BOOL,
+      AT(insecure),
+      ENV("INSECURE"),
+      .help = "allow plain HTTP" },
+    { .type = MRD_OPT_HEAD, .help = "General" },
+    { .name = "log-level",
+      .type = MRD_OPT_CHOICE,
+      AT(log_level),
+      .def = "info",
+      .arg = "error,warn,info,debug",
+      .env = "MERIDIAN_LOG_LEVEL",
+      .help = "least severe level that is logged" },
+    { .name = "log-json",
+      .type = MRD_OPT_BOOL,
+      AT(json_log),
+      .env = "MERIDIAN_LOG_JSON",
+      .help = "one JSON object per line" },
+    { .name = "version", .type = MRD_OPT_BOOL, AT(version), .help = "print the version" },
+    { .name = "help", .letter = 'h', .type = MRD_OPT_BOOL, AT(help), .help = "print this" },
+};
+
+#define OPTIONS MRD_COUNT(table)
+
+static mrd_err
+post_inject(void *self, mrd_http_request *req, mrd_why *why)
+{
+    const mrd_inject_options *options = self;
+    mrd_json *review = NULL, *answer = NULL;
+    mrd_review_done done;
+    mrd_err err;
+
+    if ((err = mrd_http_json(req, &review, why)) == MRD_OK)
+        err = mrd_review_answer(options, review, &answer, &done, why);
+    mrd_json_free(review);
+    if (err != MRD_OK) {
+        mrd_log(MRD_LOG_WARN, "HOOK-REFUSED", "A request was refused: reason=%s", why->text);
+        return err;
+    }
+    if (done.containers > 0 || done.warnings > 0)
+        mrd_log(done.warnings > 0 ? MRD_LOG_WARN : MRD_LOG_INFO, "HOOK-POD",
+                "A pod asked to be recorded: namespace=%s pod=%s containers=%u warnings=%zu",
+                done.space, done.name, done.containers, done.warnings);
+    return mrd_http_reply_json(req, 200, answer);
+}
+
+static mrd_err
+get_health(void *self, mrd_http_request *req, mrd_why *why)
+{
+    mrd_buf text = { 0 };
+
+    (void) self;
+    (void) why;
+    mrd_buf_text(&text, "ok\n");
+    return mrd_http_reply_text(req, 200, "text/plain", &text);
+}
+
+static const char *const query[] = { "timeout", NULL }; /* the API server adds it */
+
+/* Open: an answer holds nothing but what the question brought. */
+static const mrd_http_route routes[] = {
+    { "POST", "/inject", MRD_ACTION_OPEN, post_inject, "what a pod lacks to be recorded", query },
+    { "GET", "/healthz", MRD_ACTION_OPEN, get_health, "the process is alive", NULL },
+};
+
+static mrd_err
+settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why *why)
+{
+    mrd_url url;
+
+    if (s->image == NULL || s->image[0] == '\0')
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--image is missing: the image from which pods get the library");
+    if (s->library[0] != '/')
+        return mrd_why_set(why, MRD_INVALID, 0, "--library %s is no absolute path", s->library);
+    if (strspn(s->rings, "0123456789.EPTGMKkmi") != strlen(s->rings) || s->rings[0] == '\0' ||
+        strlen(s->rings) > 32)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--rings-size %s is no quantity of Kubernetes (1Gi)", s->rings);
+    if (mrd_url_parse(s->listen, &url) != MRD_OK || url.scheme.len > 0 || url.rest.len > 0 ||
+        url.has_user || url.port < 0 || url.host.len == 0 || !mrd_url_host(&url, host, 256))
+        return mrd_why_set(why, MRD_INVALID, 0, "--listen %s is not HOST:PORT", s->listen);
+    if (!s->insecure && (s->cert == NULL || s->key == NULL))
+        return mrd_why_set(
+            why, MRD_AUTH, 0,
+            "the API server asks by HTTPS only: give --cert and --key (or --insecure "
+            "behind something that speaks TLS)");
+    *o = (mrd_httpd_options){ .address = host,
+                              .port = (uint16_t) url.port,
+                              .cert = s->insecure ? NULL : s->cert,
+                              .key = s->insecure ? NULL : s->key,
+                              .max_connections = 128,
+                              .idle_seconds = 10 };
+    return MRD_OK;
+}
+
+/* Until a signal ends the program; reads certificate and key again when their files change. */
+static int
+wait_and_watch(mrd_httpd *httpd, const sigset_t *set)
+{
+    struct timespec second = { .tv_sec = 1 };
+    char told[MRD_WHY_MAX] = "";
+    mrd_why why = { 0 };
+
+    for (;;) {
+        int sig = sigtimedwait(set, NULL, &second);
+
+        if (sig > 0 && sig != SIGHUP)
+            return sig;
+        while (mrd_httpd_next_error(httpd, &why))
+            mrd_log(MRD_LOG_WARN, "HOOK-TLS", "A TLS connection failed: reason=%s", why.text);
+        if (sig != SIGHUP && !mrd_httpd_changed(httpd))
+            continue;
+        if (mrd_httpd_reload(httpd, &why) == MRD_OK) {
+            mrd_log(MRD_LOG_INFO, "HOOK-RELOAD", "Certificate and key were read again");
+            told[0] = '\0';
+        } else if (strcmp(told, why.text) != 0) { /* tried again each second, told once */
+            mrd_log(MRD_LOG_WARN, "HOOK-RELOAD",
+                    "Certificate and key cannot be read again, those in use stay: reason=%s",
+                    why.text);
+            memcpy(told, why.text, sizeof(told));
+        }
+    }
+}
+
+static int
+serve(const settings *s)
+{
+    mrd_inject_options inject = { .image = s->image, .library = s->library, .rings = s->rings };
+    mrd_httpd_options o;
+    mrd_httpd *httpd = NULL;
+    mrd_why why = { 0 };
+    char host[256];
+    sigset_t set;
+    int sig;
+
+    if (settings_check(s, &o, host, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-webhook: %s\n", why.text);
+        return 2;
+    }
+    sigemptyset(&set);
+    sigaddset(&set, SIGINT);
+    sigaddset(&set, SIGTERM);
+    sigaddset(&set, SIGHUP);
+    sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread exists */
+    signal(SIGPIPE, SIG_IGN);
+    if (mrd_httpd_start(&o, routes, MRD_COUNT(routes), &inject, &httpd, &why) != MRD_OK) {
+        fprintf(stderr, "meridian-webhook: %s\n", why.text);
+        return 1;
+    }
+    mrd_log(MRD_LOG_INFO, "HOOK-UP", "The webhook started: address=%s port=%u image=%s", host,
+            mrd_httpd_port(httpd), s->image);
+    sig = wait_and_watch(httpd, &set);
+    mrd_log(MRD_LOG_INFO, "HOOK-DOWN", "The webhook stops: signal=%d", sig);
+    mrd_httpd_stop(httpd);
+    return 0;
+}
+
+int
+main(int argc, char **argv)
+{
+    static const mrd_manual manual = {
+        .program = "meridian-webhook",
+        .what = "Prepares pods that ask for it to be recorded (Kubernetes mutating webhook)",
+        .usage = "--image IMAGE --cert FILE --key FILE [options]",
+        .table = table,
+        .rows = OPTIONS,
+    };
+    mrd_strlist words = { 0 };
+    settings s = { 0 };
+    mrd_why why = { 0 };
+    char version[MRD_BUILD_TEXT];
+    mrd_err err;
+    int code;
+
+    mrd_version_set_commit(MRD_COMMIT);
+    (void) umask(077);
+    mrd_secret_process();
+    if (mrd_manual_asked(&manual, argc, argv, false, stdout))
+        return 0;
+    if ((err = mrd_conf_defaults(table, OPTIONS, &s, &why)) == MRD_OK &&
+        (err = mrd_conf_env(table, OPTIONS, &s, &why)) == MRD_OK &&
+        (err = mrd_conf_args(table, OPTIONS, &s, argc, argv, false, &words, &why)) == MRD_OK &&
+        words.n > 0)
+        err = mrd_why_set(&why, MRD_INVALID, 0,
+                          "unexpected argument '%s' (--help lists the options)", words.v[0]);
+    mrd_strlist_fini(&words);
+    if (err != MRD_OK) {
+        fprintf(stderr, "meridian-webhook: %s\n", why.text);
+        mrd_conf_fini(table, OPTIONS, &s);
+        return 2;
+    }
+    mrd_log_init("meridian-webhook", 2, (mrd_log_level) s.log_level, s.json_log);
+    if (s.version) {
+        printf("meridian-webhook %s\n", mrd_version_text(version));
+        code = 0;
+    } else {
+        code = serve(&s);
+    }
+    mrd_conf_fini(table, OPTIONS, &s);
+    return code;
+}
