@@ -23,10 +23,10 @@ spec:
 """
 
 
-def readme_commands():
-    """The commands of deploy/README.md for Kubernetes, one per element, without comments."""
+def readme_commands(title="## Kubernetes"):
+    """The commands that deploy/README.md has first below a title, one per element, without comments."""
     with open(os.path.join(DEPLOY, "README.md")) as f:
-        text = f.read().split("\n## Kubernetes\n", 1)[1].split("\n## ", 1)[0]
+        text = f.read().split(f"\n{title}\n", 1)[1].split("\n## ", 1)[0]
     block = re.search(r"```sh\n(.*?)```", text, re.S).group(1).replace("\\\n", " ")
     return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()) if line and not line.startswith("#")]
 
@@ -167,7 +167,7 @@ def daemonset(state):
 
 
 def executions(state, session, what):
-    """{(node, process): [(the runtime's number of an execution, core)]} of a session, fetched as JSON. The runtime counts the executions of a process one
+    """{(node, process): [(the runtime's number of an execution, core, which of the core's two physical ones)]} of a session, fetched as JSON. The runtime counts the executions of a process one
     by one, so that one that is missing in the middle is a number that is missing: nothing here comes from Meridian's own counting."""
     out = f"fetched-{session}"
     p = state.meridian("fetch", session, "-o", out, "--format", "json", token="read", ok=None)
@@ -175,7 +175,7 @@ def executions(state, session, what):
     found = {}
     for e in load_json(os.path.join(state.lab.work, out, "system_profile.json"))["trace_events"]:
         if e["name"] == "nc_exec_running":
-            found.setdefault((e["instance_id"], e["process_id"]), []).append((int(e["args"]["exec_id"]), e["group"]))
+            found.setdefault((e["instance_id"], e["process_id"]), []).append((int(e["args"]["exec_id"]), e["group"], e["pcore_idx"]))
     return {key: sorted(numbers) for key, numbers in found.items()}
 
 
@@ -186,14 +186,14 @@ def nothing_missing(state, session, what, least=20, begun_again=False):
     first = {node: min((key for key in found if key[0] == node), key=lambda key: int(key[1])) for node in {key[0] for key in found}}
     good = equal(sorted(first) if begun_again else sorted(key[0] for key in found), ["node1", "node2"], f"{what}: processes that were recorded")
     for key, of in found.items():
-        numbers = [n for n, _ in of]
+        numbers = [n for n, _, _ in of]
         missing = sorted(set(range(numbers[0], numbers[-1] + 1)) - set(numbers))
-        good &= equal((len(missing), missing[:5], len(numbers) - len(set(numbers))), (0, [], 0), f"{what}: executions of {key} that are missing, or there twice, of {numbers[0]} to {numbers[-1]}")
-        good &= equal(len({core for _, core in of}), 2 if len(of) > 1 else 1, f"{what}: cores of {key}") and check(len(numbers) >= least or key not in first.values(), f"{what}: {key} has only {len(numbers)} executions")
+        good &= equal((len(missing), missing[:5], len(of) - len(set(of)), len(of) - 2 * len(set(numbers))), (0, [], 0, 0), f"{what}: executions of {key} that are missing, or there twice, of {numbers[0]} to {numbers[-1]}")
+        good &= equal(len({core for _, core, _ in of}), 2 if len(set(numbers)) > 1 else 1, f"{what}: cores of {key}") and check(len(numbers) >= least or key not in first.values(), f"{what}: {key} has only {len(numbers)} executions")
     line = next(s for s in json.loads(state.meridian("sessions", "--json", token="read").stdout)["sessions"] if s["id"] == session)
     good &= equal((line["state"], line.get("lost")), ("complete", 0), f"{what}: what the session says: {line}")
     if good:
-        print(f"kubelab: {what}: {sum(map(len, found.values()))} executions of {len(found)} processes, none missing, none twice; {line['events']} events, 0 lost")
+        print(f"kubelab: {what}: {sum(len({n for n, _, _ in of}) for of in found.values())} executions of {len(found)} processes, none missing, none twice; {line['events']} events, 0 lost")
 
 
 def record(state, seconds=5):

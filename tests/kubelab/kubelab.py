@@ -8,13 +8,14 @@ sys.path.insert(1, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import cases  # noqa: E402
 import disturb  # noqa: E402
+import hook  # noqa: E402
 import lab  # noqa: E402
 from lib import BUILD, check, finish, need_daemons, need_preload  # noqa: E402
 
 need_daemons()
 need_preload()
 sys.stdout.reconfigure(line_buffering=True)
-ALL = {**cases.ALL, **disturb.ALL}
+ALL = {**cases.ALL, **disturb.ALL, **hook.ALL}
 asked = sys.argv[1:]
 unknown = [a for a in asked if a not in ALL]
 if unknown:
