@@ -12,7 +12,8 @@ set -eu
 LAB=${MERIDIAN_KUBELAB:-${XDG_CACHE_HOME:-$HOME/.cache}/meridian-kubelab}
 GO=${MERIDIAN_KUBELAB_GO:-/usr/lib/go-1.19/bin}
 VERSION=1.20.2
-PROGRAMS="kubelet kube-controller-manager kube-scheduler kube-proxy kube-apiserver"
+PROGRAMS="kube-apiserver kubelet kube-controller-manager kube-scheduler kube-proxy"
+REFLECT=golang-github-modern-go-reflect2-dev
 LDFLAGS="-s -w -X k8s.io/component-base/version.gitVersion=v$VERSION -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=20"
 
 skip() {
@@ -20,7 +21,7 @@ skip() {
     exit 77
 }
 [ -x "$GO/go" ] || skip "no Go 1.19 compiler at $GO/go; apt-get install golang-1.19-go"
-key="$VERSION $("$GO/go" version) $LDFLAGS"
+key="$VERSION $REFLECT $("$GO/go" version) $LDFLAGS"
 if [ -f "$LAB/built" ] && [ "$(cat "$LAB/built")" = "$key" ]; then
     exit 0
 fi
@@ -55,6 +56,17 @@ fetch() {
 }
 [ -d "$LAB/src/kubernetes-$VERSION/cmd/kubelet" ] || fetch
 
+# The tree's copy of reflect2 (1.0.1) walks over maps by a structure that Go has changed since 1.18: the API server died when a webhook's patch was
+# written into its audit annotation. Debian's package of it is newer.
+reflect="$LAB/src/kubernetes-$VERSION/vendor/github.com/modern-go/reflect2"
+if [ ! -f "$reflect/go_above_118.go" ]; then
+    rm -rf "$LAB/reflect" && mkdir -p "$LAB/reflect"
+    (cd "$LAB/reflect" && apt-get -q download "$REFLECT" >>"$LAB/fetch.log" 2>&1 && dpkg-deb -x "$REFLECT"_*.deb .) ||
+        skip "the package $REFLECT could not be fetched; see $LAB/fetch.log"
+    rm "$reflect"/*.go
+    cp "$LAB"/reflect/usr/share/gocode/src/github.com/modern-go/reflect2/*.go "$reflect/"
+fi
+
 # GOPATH mode: module mode refuses the tree ("updates to go.mod needed, disabled by -mod=vendor").
 export PATH="$GO:$PATH" GOPATH="$LAB/gopath" GOCACHE="$LAB/gocache" CGO_ENABLED=0 GO111MODULE=off GOFLAGS=
 mkdir -p "$GOPATH/src/k8s.io" "$LAB/bin"
@@ -82,4 +94,4 @@ done
 cp api/openapi-spec/swagger.json "$LAB/swagger.json"
 echo "$key" >"$LAB/built"
 # What is only needed while building: some 3 GB.
-chmod -R u+w "$LAB/gocache" && rm -rf "$LAB/gocache" "$LAB/openapi-gen" "$LAB/gopath" "$LAB/src" "$LAB/lists" "$LAB/cache"
+chmod -R u+w "$LAB/gocache" && rm -rf "$LAB/gocache" "$LAB/reflect" "$LAB/openapi-gen" "$LAB/gopath" "$LAB/src" "$LAB/lists" "$LAB/cache"
