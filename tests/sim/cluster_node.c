@@ -120,6 +120,7 @@ turn(world *w, uint64_t index, uint64_t wake, void *p)
     if (node_dead(n)) {
         w->r->agent_crashes++;
         end_process(n, true);
+        n->dies_again = sim_chance(w, 400);
         start_later(n, 200 * MRD_MS + (int64_t) sim_below(w, 6 * MRD_SEC));
         return;
     }
@@ -144,6 +145,12 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
         start_later(n, MRD_SEC);
         return;
     }
+    if (n->dies_again &&
+        !w->healing) { /* while it finds what its predecessor left, or soon after */
+        n->dies_between = sim_chance(w, 700);
+        n->dies_in = 1 + sim_below(w, n->dies_between ? 12 : 60);
+    }
+    n->dies_again = false;
     turn_of(w, n);
     err = mrd_agent_open(&n->o, &n->id, link_new(n, false), &made, &why);
     turn_of(w, NULL);
@@ -183,33 +190,40 @@ wander(world *w, uint64_t index, uint64_t none, void *p)
     sim_at(w, w->now + 5 * MRD_SEC, wander, index, none, p);
 }
 
-/* Whether it dies at this call. What is written to two files has an order, so that most die where the
- * calls of one file end and those of another begin. */
+/* Whether so many calls are over, of all or of those that are of another file than the one before: what
+ * is written to two files has an order. */
 static bool
-dies_now(sim_node *n, const sim_disk_op *op)
+counted_down(uint64_t *calls, bool between, bool same_file)
+{
+    return *calls > 0 && !(same_file && between) && --*calls == 0;
+}
+
+static bool
+of_same_file(sim_node *n, const sim_disk_op *op)
 {
     bool same = strcmp(op->path, n->last_path) == 0;
 
     if (!same)
         snprintf(n->last_path, sizeof(n->last_path), "%s", op->path);
-    return n->dies_in > 0 && !(same && n->dies_between) && --n->dies_in == 0;
+    return same;
 }
 
 static void
 before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
 {
     sim_node *n = self;
+    bool same = of_same_file(n, op);
 
     n->w->r->agent_disk_calls++;
     if (n->dying) {
         *v = (sim_disk_verdict){ .dies = true, .limited = true };
-    } else if (dies_now(n, op)) {
+    } else if (counted_down(&n->dies_in, n->dies_between, same)) {
         *v = (sim_disk_verdict){ .dies = true,
                                  .limited = op->call == SIM_DISK_WRITE,
                                  .at_most = n->dies_between && sim_chance(n->w, 500)
                                                 ? 0
                                                 : (size_t) sim_below(n->w, op->len + 1) };
-    } else if (n->full_in > 0 && --n->full_in == 0) {
+    } else if (counted_down(&n->full_in, n->full_between, same)) {
         v->err = ENOSPC;
         n->disk_failed = true;
     }
@@ -477,7 +491,8 @@ node_fault(world *w, agent *a)
         fill_disk(n, sim_below(w, 20000), (int64_t) sim_below(w, 20 * MRD_SEC));
         break;
     case 9:
-        n->full_in = 1 + sim_below(w, 60);
+        n->full_between = sim_chance(w, 700);
+        n->full_in = 1 + sim_below(w, n->full_between ? 12 : 60);
         break;
     case 10:
         cut_off(n);

@@ -81,6 +81,8 @@ struct sim_node {
     int64_t slow;       /* of its link, one way */
     uint64_t dies_in;   /* calls of the disk; 0: not */
     bool dies_between;  /* ... each of another file than the one before */
+    bool dies_again;    /* and its successor */
+    bool full_between;  /* as dies_between */
     char last_path[96]; /* of those calls */
     uint64_t full_in;   /* ... until one fails with ENOSPC; 0: not */
     bool short_of_room; /* its disk */
