@@ -156,6 +156,35 @@ TEST(what_the_disk_lost_is_told)
     }
 }
 
+/* What was missing before the machine began anew was known: it is of the base, and of what this agent
+ * lost before. */
+TEST(damage_of_an_earlier_boot_is_of_the_base)
+{
+    char dir[300], command[400];
+    mrd_spool_tally t;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/spool", test_tmp());
+    s = open_spool(dir, "a");
+    for (int i = 0; i < 6; i++)
+        add(s, 10);
+    answer(s, false, false);
+    mrd_spool_close(s);
+    snprintf(command, sizeof(command), "rm '%s'/spool-*.mrs", dir);
+    REQUIRE(system(command) == 0);
+    s = open_spool(dir, "a");
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.damaged, 50);
+    add(s, 10);
+    mrd_spool_close(s);
+    for (int life = 0; life < 2; life++) {
+        s = open_spool(dir, "b");
+        check_base("life", s, 70, 10, 10);
+        CHECK_INT(mrd_spool_get_base(s, 7)->tally.damaged, 50);
+        mrd_spool_close(s);
+    }
+}
+
 /* A folder of a release that named the boot alone goes on in it, and one without a name does not. */
 TEST(folders_of_earlier_releases_go_on)
 {

@@ -295,6 +295,7 @@ TEST(records_are_checked)
         char dir[300];
         mrd_spool *s;
         mrd_spool_stats st;
+        mrd_spool_tally t;
 
         snprintf(dir, sizeof(dir), "%s/r%zu", test_tmp(), i);
         REQUIRE((s = spool_in(dir)) != NULL);
@@ -308,11 +309,32 @@ TEST(records_are_checked)
         CHECK_ROW(rows[i].name, mrd_spool_held(s, 7, NULL) == 1);
         CHECK_ROW(rows[i].name, st.torn_bytes == (rows[i].ok ? 0 : 16 + rows[i].len + 16 + 16));
         CHECK_ROW(rows[i].name, mrd_spool_clock_lost(s, 7) == (rows[i].ok ? 5 : 0));
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_ROW(rows[i].name, rows[i].ok || t.note_len == 0); /* nothing of it is taken */
         mrd_spool_close(s);
     }
 }
 
 /* ---- Sessions ---- */
+
+/* What is counted of a session beyond the limit is refused, and harms no other. */
+TEST(sessions_are_bounded)
+{
+    enum { MOST = 4096 };
+    mrd_spool *s = spool_in(NULL);
+
+    REQUIRE(s != NULL);
+    for (uint64_t i = 1; i <= MOST; i++)
+        CHECK_ERR("note", mrd_spool_note(s, i, "x", 1), MRD_OK);
+    CHECK_ERR("one more", mrd_spool_note(s, MOST + 1, "x", 1), MRD_LIMIT);
+    mrd_spool_lose_clock(s, MOST + 1);
+    CHECK_INT(mrd_spool_clock_lost(s, MOST + 1), 0);
+    for (uint64_t i = 1; i <= MOST; i++)
+        CHECK(mrd_spool_clock_lost(s, i) == 0);
+    mrd_spool_lose_clock(s, MOST);
+    CHECK_INT(mrd_spool_clock_lost(s, MOST), 1);
+    mrd_spool_close(s);
+}
 
 /* A folder without sessions stays as small as its epoch: 16 and 48 bytes. */
 TEST(no_session_costs_nothing)
