@@ -258,6 +258,40 @@ TEST(duplicates_and_new_segments)
     world_free(&w);
 }
 
+/* The same number of two epochs is of two frames, in whatever order they came. */
+TEST(epochs_have_numbers_of_their_own)
+{
+    static const struct {
+        uint64_t epoch, seq;
+    } came[] = { { 8, 5 }, { 2, 5 }, { 8, 5 }, { 2, 4 }, { 2, 5 }, { 8, 4 }, { 2, 4 } };
+    static const uint64_t sorted[][2] = { { 2, 4 }, { 2, 5 }, { 8, 4 }, { 8, 5 } };
+    mrd_journal_index x;
+    char dir[300];
+
+    snprintf(dir, sizeof(dir), "%s/epochs", test_tmp());
+    for (size_t i = 0; i < MRD_COUNT(came); i++) { /* each in a segment of its own */
+        mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
+                        .agent = 1,
+                        .epoch = came[i].epoch,
+                        .session = 3,
+                        .seq = came[i].seq };
+        uint8_t wire[MRD_FRAME_HEADER];
+        mrd_journal *j = journal(dir);
+
+        REQUIRE(j != NULL);
+        mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, wire);
+        CHECK_ERR("append", mrd_journal_append(j, &f, (mrd_bytes){ wire, sizeof(wire) }, NULL),
+                  MRD_OK);
+        CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    }
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK);
+    CHECK_INT(x.duplicates, 3);
+    REQUIRE(x.n == MRD_COUNT(sorted));
+    for (size_t i = 0; i < x.n; i++)
+        CHECK(x.entries[i].frame.epoch == sorted[i][0] && x.entries[i].frame.seq == sorted[i][1]);
+    mrd_journal_index_fini(&x);
+}
+
 /* A file that may not grow further stands for a full disk: nothing is half stored, and the same
  * frame can be appended when there is room again. */
 TEST(no_room)
