@@ -23,6 +23,8 @@ IDLE = re.compile(r"^(free|__builtin_prefetch|close|fclose|closedir|va_end|asser
                   r"fprintf|printf|mrd_why\w*|\w+_(free|fini|close|lock|unlock))$")
 SILENT = re.compile(r"^(static_assert|_Static_assert|MRD_ASSERT|assert|(mrd_)?log_?\w*|mrd_why_\w+|__attribute__|sizeof)$")
 MEMORY = re.compile(r"^(MRD_VEC_\w+|mrd_buf_room|column_begin|malloc|calloc|strdup)$")
+# Comparisons of typed values (base/clock.h) by their names.
+ORDER = re.compile(r"^(mrd_\w+_)(before|after)$")
 NOT_CALLS = {"if", "while", "for", "switch", "return", "sizeof", "do", "else", "case"}
 
 
@@ -192,6 +194,11 @@ def changes_at(tokens, i, silent, larger):
     for kind, table in SWAPS.items():
         if t.kind == "op" and t.text in table and (is_operand_end(before) or t.text in ("++", "--")):
             yield swap(kind, table[t.text])
+    order = ORDER.match(t.text) if t.kind == "name" and after.text == "(" else None
+    if order:
+        yield swap("relation", order.group(1) + {"before": "after", "after": "before"}[order.group(2)])
+    if t.text == "!" and "PLANTED" not in after.text and tokens[i - 2].text not in ("if", "while", "void"): # they are negated, or cast
+        yield Change("condition", t.at, t.at + 1, "", "no !", t.line)
     if t.kind == "number":
         for new in number_changes(t)[1 if i in larger else 0:]:
             yield swap("constant", new)
