@@ -3,6 +3,7 @@
  * event it must become is written at once from what was drawn, by docs/ring.md and not by the code.
  */
 #include "tests/agent/ring_make.h"
+#include "tests/wait.h"
 
 #include <math.h>
 
@@ -771,6 +772,46 @@ TEST(chunks_make_a_document_only_in_a_row)
         unlink(m->path);
         make_free(m);
     }
+}
+
+/* A document that is larger than any may be: what came is given up as one, counted once, and the next
+ * one is read. */
+TEST(a_document_that_does_not_end_is_counted)
+{
+    enum { CHUNK = 32 << 10, AT_ONCE = 100 };
+    static char text[CHUNK];
+    uint64_t spans = 0;
+    mrd_drain *p = count_spans(&spans);
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 30, 1 << 22);
+    uint32_t name = make_text(m, "systrace");
+    mrd_drain_tally c;
+
+    memset(text, ' ', sizeof(text));
+    for (uint64_t at = 0; at <= MRD_DRAIN_BLOB_MAX; at += CHUNK) {
+        CHECK(make_rec(m,
+                       (mrd_ring_rec){ .kind = MRD_REC_BLOB,
+                                       .flags = at == 0 ? MRD_RECF_FIRST : 0,
+                                       .name = name,
+                                       .ts = (uint64_t) mrd_local_now().ns,
+                                       .value = at,
+                                       .domain = 1,
+                                       .track = CHUNK },
+                       text, CHUNK));
+        if (at / CHUNK % AT_ONCE == 0) /* before the ring is full */
+            TEST_UNTIL((mrd_drain_step(p), mrd_drain_counts(p, &c), c.blob_bytes == at + CHUNK));
+    }
+    step_all(p);
+    TEST_UNTIL((mrd_drain_step(p), mrd_drain_counts(p, &c), c.blob_bytes > MRD_DRAIN_BLOB_MAX));
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.dropped[MRD_DROP_BLOB], 1);
+    make_blob(m, name, 2, document, ALL, 200, true);
+    mrd_drain_finish(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.dropped[MRD_DROP_BLOB], 1);
+    CHECK_INT(spans, 1);
+    mrd_drain_close(p);
+    unlink(m->path);
+    make_free(m);
 }
 
 TEST_MAIN()
