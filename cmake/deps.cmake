@@ -1,4 +1,10 @@
 find_package(PkgConfig REQUIRED)
+# Static libraries of scripts/thirdparty.sh, where the distribution has none: PKG_CONFIG_PATH has to name its lib/pkgconfig, too.
+set(MRD_THIRDPARTY "" CACHE PATH "folder with static NNG, protobuf-c and libmicrohttpd; empty: the distribution's")
+if(MRD_THIRDPARTY)
+    list(PREPEND CMAKE_PREFIX_PATH ${MRD_THIRDPARTY})
+    list(PREPEND CMAKE_PROGRAM_PATH ${MRD_THIRDPARTY}/bin)
+endif()
 find_package(Threads REQUIRED)
 find_package(ZLIB REQUIRED)
 pkg_check_modules(zstd REQUIRED IMPORTED_TARGET libzstd)
@@ -17,3 +23,12 @@ find_library(NNG_LIBRARY nng REQUIRED)
 add_library(mrd_nng INTERFACE)
 target_include_directories(mrd_nng INTERFACE ${NNG_INCLUDE})
 target_link_libraries(mrd_nng INTERFACE ${NNG_LIBRARY} Threads::Threads)
+if(MRD_THIRDPARTY) # what the static libraries need themselves
+    target_link_libraries(PkgConfig::microhttpd INTERFACE PkgConfig::gnutls)
+    target_compile_definitions(mrd_nng INTERFACE MRD_NNG_STATIC=1) # proto/nng/refused.c
+    target_link_options(mrd_nng INTERFACE -Wl,--wrap=nng_stream_send -Wl,--wrap=nng_stream_recv)
+    if(NOT microhttpd_LIBRARY_DIRS MATCHES "${MRD_THIRDPARTY}" OR NOT NNG_LIBRARY MATCHES "^${MRD_THIRDPARTY}.*[.]a$")
+        message(FATAL_ERROR "MRD_THIRDPARTY=${MRD_THIRDPARTY} has no static libraries: run scripts/thirdparty.sh ${MRD_THIRDPARTY}, "
+            "and set PKG_CONFIG_PATH=${MRD_THIRDPARTY}/lib/pkgconfig")
+    endif()
+endif()

@@ -14,9 +14,17 @@
  * functions, which libnng.so calls by name: so these here come first. They do the same; and when
  * the part was refused because its connection is being closed, they end it with an error, as NNG 2
  * does, where 1.5 says nothing to anybody. A refusal is known by its result, which nothing else
- * gives before the callback, and that waits for a lock of our caller.
+ * gives before the callback, and that waits for a lock of our caller. Where NNG is a static library
+ * (MRD_THIRDPARTY), the linker's --wrap does what the order of libraries does otherwise.
  */
 typedef void stream_op(nng_stream *s, nng_aio *aio);
+
+#ifdef MRD_NNG_STATIC
+stream_op __real_nng_stream_send, __real_nng_stream_recv, __wrap_nng_stream_send,
+    __wrap_nng_stream_recv;
+#define nng_stream_send __wrap_nng_stream_send
+#define nng_stream_recv __wrap_nng_stream_recv
+#endif
 
 static stream_op *real_send, *real_recv;
 static bool forgets;
@@ -25,8 +33,13 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void
 find_real(void)
 {
+#ifdef MRD_NNG_STATIC
+    real_send = __real_nng_stream_send;
+    real_recv = __real_nng_stream_recv;
+#else
     *(void **) &real_send = dlsym(RTLD_NEXT, "nng_stream_send");
     *(void **) &real_recv = dlsym(RTLD_NEXT, "nng_stream_recv");
+#endif
     MRD_ASSERT(real_send != NULL && real_recv != NULL);
     forgets = strncmp(nng_version(), "1.5.", 4) == 0;
 }
