@@ -31,7 +31,7 @@ typedef struct {
     mrd_ev_ns from, to;
     uint32_t bound_ns;
     mrd_proc_id process; /* of the system profile */
-    mrd_sid file;
+    mrd_sid file, model; /* model: MRD_SID_EMPTY, not known */
 } place;
 
 struct mrd_places {
@@ -288,12 +288,13 @@ place_one(mrd_places *p, place *at)
 {
     const mrd_device_capture *c = at->capture;
     mrd_buf name = { 0 };
-    size_t fitting = 0;
+    size_t fitting = 0, n;
 
     mrd_place_file(p->cat, c->profile, &name);
     mrd_buf_text(&name, ".pftrace");
     at->file = mrd_catalog_intern(p->cat, mrd_buf_cstr(&name));
     mrd_buf_fini(&name);
+    at->model = mrd_catalog_devprofiles(p->cat, &n)[c->profile].model;
     at->stream = SIZE_MAX;
     for (size_t i = 0; i < mrd_store_streams(p->store); i++)
         if (mrd_stream_profile(mrd_store_at(p->store, i)) == c->profile &&
@@ -355,10 +356,35 @@ mrd_places_free(mrd_places *p)
 
 /* ---- In front of the merge ---- */
 
-/* The placed profile that shows this execution. */
+/* The model of the execution is that of the profile, or one of them does not say. */
+static bool
+model_fits(const mrd_places *p, const place *at, const mrd_event *ev)
+{
+    char text[24];
+
+    if (at->model == MRD_SID_EMPTY)
+        return true;
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (a->key != p->model_key)
+            continue;
+        if (a->type == MRD_ARG_STR)
+            return a->v.sid == MRD_SID_EMPTY || a->v.sid == at->model;
+        if (number_arg(a) == MRD_NONE)
+            return true;
+        snprintf(text, sizeof(text), "%" PRId64, a->v.i);
+        return mrd_str_is(mrd_catalog_text(p->cat, at->model), text);
+    }
+    return true;
+}
+
+/* The placed profile that shows this execution: the only file whose process, core, model and time
+ * fit. Where two do, none is named. */
 static const place *
 shown_by(const mrd_places *p, const mrd_event *ev)
 {
+    const place *found = NULL;
     const mrd_track *t;
 
     if (ev->kind != MRD_SPAN ||
@@ -370,10 +396,14 @@ shown_by(const mrd_places *p, const mrd_event *ev)
 
         if (at->placed && t->process == at->process &&
             (at->capture->nc_idx == MRD_NONE || t->lnc_idx == at->capture->nc_idx) &&
-            mrd_ev_before(ev->ts, at->to) && mrd_ev_after(mrd_event_end(ev), at->from))
-            return at;
+            mrd_ev_before(ev->ts, at->to) && mrd_ev_after(mrd_event_end(ev), at->from) &&
+            model_fits(p, at, ev)) {
+            if (found != NULL && found->file != at->file)
+                return NULL;
+            found = at;
+        }
     }
-    return NULL;
+    return found;
 }
 
 static void
