@@ -3,7 +3,9 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <linux/landlock.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 #include "base/file.h"
 #include "base/out.h"
@@ -224,9 +226,9 @@ TEST(it_writes_into_its_folder_only)
     mrd_why why;
     char does[1600], path[500];
     struct stat st;
-    char version[8] = "";
 
-    (void) mrd_file_line("/sys/kernel/security/lsm", version, sizeof(version));
+    if (syscall(SYS_landlock_create_ruleset, NULL, 0, LANDLOCK_CREATE_RULESET_VERSION) < 1)
+        SKIP("no Landlock in this kernel");
     prepare("");
     snprintf(path, sizeof(path), "%s/elsewhere", test_tmp());
     put(path, "");
@@ -234,8 +236,6 @@ TEST(it_writes_into_its_folder_only)
     prepare(does);
     CHECK_ERR("escape", run_it(&o, &r, &why), MRD_OK);
     CHECK(is_there("own"));
-    if (strstr(r.said, "Permission denied") == NULL)
-        SKIP("no Landlock in this kernel");
     CHECK(stat(path, &st) == 0 && st.st_size == 0);
     snprintf(path, sizeof(path), "%s/a.ntff", input);
     CHECK(stat(path, &st) == 0 && st.st_size == 11);
