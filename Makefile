@@ -81,6 +81,11 @@ install: ## build without tests and install under PREFIX (/usr/local), DESTDIR b
 	@cmake --build --preset release -j $(JOBS) --target programs
 	@DESTDIR=$(DESTDIR) cmake --install build --prefix $(PREFIX)
 
+.PHONY: deb
+deb: ## the Debian packages, into build/deb
+	@scripts/setup.sh deb
+	@JOBS=$(JOBS) scripts/deb.sh
+
 clean: ## remove build trees
 	@rm -rf build build-dev build-asan build-tsan build-fuzz build-mutants
 

@@ -20,6 +20,7 @@ kube="golang-1.19-go etcd-server containerd runc containernetworking-plugins ipt
 
 case "${1:-build}" in
 build) wanted=$build helpful="" ;;
+deb) wanted="$build debhelper fakeroot" helpful="lintian" ;; # make deb
 test) wanted=$test ;;
 slurmlab) wanted="$test $slurm" helpful="" ;;
 kubelab) wanted="$test $kube" helpful="" ;;

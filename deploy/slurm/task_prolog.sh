@@ -3,8 +3,12 @@
 # They ask by MERIDIAN_CAPTURE or MERIDIAN_ENABLE in their environment: MERIDIAN_CAPTURE=all srun ./train
 # All jobs learn where the token of their user is, so that `meridian fetch` works in a job.
 # slurmstepd reads the lines "export NAME=value" from here. Always succeeds.
-library=${MERIDIAN_LIBRARY:-/usr/lib/libmeridian.so}
+asked=${MERIDIAN_LIBRARY:-}
 [ ! -r /etc/meridian/slurm.env ] || . /etc/meridian/slurm.env
+library=${asked:-${MERIDIAN_LIBRARY:-/usr/lib/libmeridian.so}}
+if [ "$library" = /usr/lib/libmeridian.so ] && [ ! -r "$library" ]; then # Debian's packages have it in a folder of the architecture
+    for packaged in /usr/lib/*-linux-gnu/libmeridian.so.0; do [ ! -r "$packaged" ] || library=$packaged; done
+fi
 token=${MERIDIAN_OWNER_DIR:-/run/meridian/owner}/${SLURM_JOB_UID:-}
 case "$token" in
 */ | *[!A-Za-z0-9/._-]*) ;;
