@@ -49,10 +49,11 @@ def slurm():
         p = subprocess.run(["sh", "-n", s], capture_output=True, text=True)
         check(p.returncode == 0 and os.access(s, os.X_OK), f"{s}: sh -n: {p.stderr}")
     text = open(SLURM + "/install.sh").read()
-    files = re.findall(r"(?s)cat >/etc/meridian/(agent|aggregator)\.env <<EOF\n(.*?)\nEOF", text)
-    equal(len(files), 2, "environment files that install.sh writes")
-    for role, body in files:
-        env_file_ok("meridian-" + role, [line.split("=")[0] for line in body.splitlines()], "install.sh")
+    roles = re.split(r'(?m)^if \[ "\$role" = agent \]; then$|^else$', text)[-2:]  # of the last condition
+    for role, body in zip(("agent", "aggregator"), roles):
+        names = re.findall(r'put "\$env" (\w+)', body)
+        check(len(names) > 2, f"settings that install.sh writes for the {role}: {names}")
+        env_file_ok("meridian-" + role, names + re.findall(r'folder \S+ "\$env" (\w+)', body), "install.sh")
     task_prolog()
     epilog()
     hook(SLURM + "/prolog.d/50_meridian.sh", SLURM_JOB_ID="7")

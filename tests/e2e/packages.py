@@ -7,20 +7,14 @@ import fnmatch
 import glob
 import os
 import shutil
-import stat
 import subprocess
 import sys
 
 from lib import BUILD, SOURCE, check, equal, files_of, finish, skip, tmp
+from machine import Machine, do, own_mounts
 
 PACKAGES = ("libmeridian-dev", "libmeridian0", "meridian", "meridian-agent", "meridian-aggregator", "python3-meridian")
 MULTIARCH = "x86_64-linux-gnu"
-
-
-def do(*command, want=0, **more):
-    p = subprocess.run(command, capture_output=True, text=True, timeout=1500, **more)
-    check(want is None or p.returncode == want, f"{' '.join(command)}: exit status {p.returncode}: {p.stdout[-1500:]}{p.stderr[-1500:]}")
-    return p.stdout
 
 
 # ---- Which package has which file ----
@@ -98,69 +92,18 @@ def again(folder):
 
 # ---- Installed, in a copy of this machine's files ----
 
-SYSTEMCTL = """#!/bin/sh
-# Notes what it is asked. No unit is enabled; one runs when /run/active has a file of its name.
-echo "$*" >>/run/systemctl.log
-case "$*" in
-*is-enabled*) echo disabled; exit 1 ;;
-*is-active*) for unit; do :; done; [ -e "/run/active/$unit" ]; exit $? ;;
-esac
-"""
+def dpkg(m, *command):
+    """Runs dpkg; returns what systemctl was asked to do meanwhile."""
+    m.asked()
+    m.do("dpkg", *command)
+    return m.asked()
 
 
-class Machine:
-    def __init__(self):
-        self.at = os.path.join(tmp(), "m")
-        os.makedirs(self.at)
-        do("mount", "-t", "tmpfs", "tmpfs", self.at)
-        for name in ("up", "work", "root"):
-            os.mkdir(os.path.join(self.at, name))
-        self.root = os.path.join(self.at, "root")
-        do("mount", "-t", "overlay", "overlay", "-o", f"lowerdir=/,upperdir={self.at}/up,workdir={self.at}/work", self.root)
-        # Of its own and not those of this machine, so that nothing here can be removed by mistake.
-        for name, kind in (("run", "tmpfs"), ("dev", "tmpfs"), ("proc", "proc")):
-            do("mount", "-t", kind, kind, self.path(name))
-        for name, minor in (("null", 3), ("zero", 5), ("full", 7), ("random", 8), ("urandom", 9)):
-            os.mknod(self.path("dev/" + name), stat.S_IFCHR | 0o666, os.makedev(1, minor))
-            os.chmod(self.path("dev/" + name), 0o666)
-        for folder in ("dev/shm", "run/systemd/system", "run/active"):
-            os.makedirs(self.path(folder))
-        if os.path.lexists(self.path("usr/sbin/policy-rc.d")):  # of machines where nothing is started
-            os.unlink(self.path("usr/sbin/policy-rc.d"))
-        systemctl = self.path("usr/bin/systemctl")
-        if os.path.lexists(systemctl):
-            os.unlink(systemctl)
-        self.write("usr/bin/systemctl", SYSTEMCTL)
-        os.chmod(systemctl, 0o755)
-
-    def path(self, name):
-        return os.path.join(self.root, name)
-
-    def write(self, name, text):
-        with open(self.path(name), "w") as f:
-            f.write(text)
-
-    def read(self, name):
-        with open(self.path(name)) as f:
-            return f.read()
-
-    def do(self, *command, want=0):
-        return do("chroot", self.root, "env", "DEBIAN_FRONTEND=noninteractive", "LC_ALL=C", *command, want=want, stdin=subprocess.DEVNULL)
-
-    def dpkg(self, *command):
-        """Runs dpkg; returns what systemctl was asked to do meanwhile."""
-        self.write("run/systemctl.log", "")
-        self.do("dpkg", *command)
-        return [line for line in self.read("run/systemctl.log").splitlines() if "is-active" not in line and "is-enabled" not in line and "daemon-reload" not in line]
-
-    def take(self, folder):
-        inside = "/run/" + os.path.basename(folder)
-        shutil.copytree(folder, self.path(inside[1:]), ignore=lambda _, names: [n for n in names if not n.endswith(".deb") or "-dbgsym_" in n])
-        return sorted(inside + "/" + n for n in os.listdir(self.path(inside[1:])))
-
-    def close(self):
-        for mount in (self.path("run"), self.path("dev"), self.path("proc"), self.root, self.at):
-            do("umount", "-l", mount, want=None)
+def take(m, folder):
+    """Copies packages into the machine; returns their paths there."""
+    inside = "/run/" + os.path.basename(folder)
+    shutil.copytree(folder, m.path(inside[1:]), ignore=lambda _, names: [n for n in names if not n.endswith(".deb") or "-dbgsym_" in n])
+    return sorted(inside + "/" + n for n in os.listdir(m.path(inside[1:])))
 
 
 def next_version(folder, other_settings):
@@ -187,7 +130,7 @@ def next_version(folder, other_settings):
 def lives(folder):
     m = Machine()
     try:
-        asked = m.dpkg("-i", *m.take(folder))
+        asked = dpkg(m, "-i", *take(m, folder))
         equal([a for a in asked if "start" in a or "enable" in a], [], "what an installation starts or enables")
         status = m.do("dpkg-query", "-W", "-f", "${Package} ${db:Status-Status}\n", *PACKAGES).split()
         equal(status[1::2], ["installed"] * len(PACKAGES), f"{status}")
@@ -204,20 +147,20 @@ def lives(folder):
         m.write("etc/meridian/agent.env", mine)
         m.write("etc/meridian/aggregator.env", mine)
         m.write("run/active/meridian-agent.service", "")
-        asked = m.dpkg("-i", *m.take(next_version(folder, False)))
+        asked = dpkg(m, "-i", *take(m, next_version(folder, False)))
         equal([a for a in asked if "restart" in a and "meridian-agent.service" in a] != [], True, f"the agent, which runs, is restarted: {asked}")
         bad = [a for a in asked if "enable" in a.split() or ("start" in a.split()) or ("restart" in a.split() and "meridian-aggregator.service" in a)]
         equal(bad, [], "what does not run is not started")
         equal((m.read("etc/meridian/agent.env"), m.read("etc/meridian/aggregator.env")), (mine, mine), "settings after an upgrade")
-        m.dpkg("--force-confdef", "--force-confold", "-i", *m.take(next_version(folder, True)))
+        dpkg(m, "--force-confdef", "--force-confold", "-i", *take(m, next_version(folder, True)))
         equal((m.read("etc/meridian/agent.env"), m.read("etc/meridian/aggregator.env")), (mine, mine), "settings after an upgrade with other settings")
         check("NEW_SETTING" in m.read("etc/meridian/agent.env.dpkg-dist"), "the shipped settings stand beside them")
         os.makedirs(m.path("var/lib/meridian/sessions"))
         m.write("var/lib/meridian/sessions/one", "a session")
-        asked = m.dpkg("-r", *PACKAGES)
+        asked = dpkg(m, "-r", *PACKAGES)
         check(any("stop" in a and "meridian-agent.service" in a for a in asked), f"a removal ends the agent: {asked}")
         equal(m.read("etc/meridian/agent.env"), mine, "settings after a removal")
-        m.dpkg("-P", "meridian-agent", "meridian-aggregator")
+        dpkg(m, "-P", "meridian-agent", "meridian-aggregator")
         check(not os.path.exists(m.path("etc/meridian/agent.env")), "a purge removes the settings")
         equal(m.read("var/lib/meridian/sessions/one"), "a session", "and no session")
     finally:
@@ -241,8 +184,6 @@ def built():
 if sys.argv[1:] == ["files"]:
     files()
 else:
-    if os.geteuid() == 0 and "MERIDIAN_OWN_MOUNTS" not in os.environ and shutil.which("unshare"):  # its mounts end with it
-        os.environ["MERIDIAN_OWN_MOUNTS"] = "1"
-        os.execvp("unshare", ["unshare", "-m", sys.executable, *sys.argv])
+    own_mounts()
     built()
 finish()
