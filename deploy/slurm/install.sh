@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs or upgrades Meridian on a cluster node, as root; again is harmless. ParallelCluster: OnNodeConfigured.
-#   install.sh aggregator PREFIX                   head node; MERIDIAN_STORE=/big/disk in its environment: where sessions are
+#   install.sh aggregator PREFIX [STORE]           head node; STORE: folder of the sessions (MERIDIAN_STORE in its environment, too)
 #   install.sh agent PREFIX tls+tcp://HEAD:7770    compute node
 #   install.sh client PREFIX tls+tcp://HEAD:7770   login node: the command, and where it finds the aggregator
 #   install.sh uninstall [purge]                 ends and removes what it installed; purge: settings and secrets, too
@@ -15,7 +15,7 @@ etc=/etc/meridian
 units=/etc/systemd/system scripts=/opt/slurm/etc/scripts
 
 fail() { echo "install.sh: $*" >&2; exit 1; }
-usage="usage: install.sh agent PREFIX URL | client PREFIX URL | aggregator PREFIX | uninstall [purge]"
+usage="usage: install.sh agent PREFIX URL | client PREFIX URL | aggregator PREFIX [STORE] | uninstall [purge]"
 case "$role" in
 agent | client) [ -n "$url" ] || fail "the aggregator's address is missing: install.sh $role PREFIX tls+tcp://HOST:7770" ;;
 aggregator) ;;
@@ -173,7 +173,8 @@ else
     put "$env" MERIDIAN_HTTP_CERT $etc/aggregator.pem
     put "$env" MERIDIAN_HTTP_KEY $etc/aggregator.key
     put "$env" MERIDIAN_TOKENS $etc/tokens.json
-    [ -z "${MERIDIAN_STORE:-}" ] || put "$env" MERIDIAN_STORE "$MERIDIAN_STORE"
+    store=${url:-${MERIDIAN_STORE:-}}
+    [ -z "$store" ] || put "$env" MERIDIAN_STORE "$store"
     folder meridian-aggregator "$env" MERIDIAN_STORE "/home /root /run/user /tmp /var/tmp"
     # /opt/slurm is shared by the head node: the hooks once for all. Elsewhere set Prolog and Epilog in slurm.conf.
     if [ -d "$scripts" ]; then

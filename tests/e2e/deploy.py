@@ -110,6 +110,55 @@ def image():
                 check(packages & has, f"{os.path.basename(path)} needs {name} of {sorted(packages)}, which deploy/image/Containerfile does not install")
 
 
+# ParallelCluster's public schema (aws/aws-parallelcluster, cluster_schema.py), of the sections that the fragment has: the keys of each,
+# those it must have with a "!", what values must match.
+ACTIONS = {"OnNodeStart": None, "OnNodeConfigured": {"Script!": r"(s3|https)://\S+", "Args": [r".+"]}, "OnNodeUpdated": None}
+IAM = {"InstanceRole": None, "InstanceProfile": None, "AdditionalIamPolicies": None,
+       "S3Access": [{"BucketName!": r"[*a-z0-9.-]+", "KeyName": r".+", "EnableWriteAccess": None}]}
+FRAGMENT = {
+    "HeadNode": {"Iam": IAM, "CustomActions": ACTIONS},
+    "Scheduling": {"Scheduler!": r"slurm", "SlurmSettings": {"CustomSlurmSettings": [{"TaskProlog": r"/.+", "PrologFlags": r"Alloc"}]},
+                   "SlurmQueues": [{"Name!": r"[a-z][a-z0-9-]{0,24}", "Iam": IAM, "CustomActions": ACTIONS}]},
+    "SharedStorage": [{"MountDir!": r"/(?!NONE$)\S+", "Name!": r"(?!default$)\S{1,30}", "StorageType!": r"Ebs|Efs|FsxLustre|FsxOpenZfs|FsxOntap|FileCache",
+                       "FsxLustreSettings": {"FileSystemId": r"fs-[0-9a-z]{17}"}, "EbsSettings": None, "EfsSettings": None}],
+}
+
+
+def fits(doc, schema, where):
+    if isinstance(schema, dict):
+        if check(isinstance(doc, dict), f"{where} is no mapping"):
+            known = {key.rstrip("!"): value for key, value in schema.items()}
+            equal(sorted(set(doc) - set(known)), [], f"{where}: keys that the schema does not have")
+            equal([key for key in schema if key.endswith("!") and key[:-1] not in doc], [], f"{where}: keys it must have")
+            for key in set(doc) & set(known):
+                fits(doc[key], known[key], f"{where}.{key}")
+    elif isinstance(schema, list):
+        if check(isinstance(doc, list) and doc, f"{where} is no list"):
+            for i, item in enumerate(doc):
+                fits(item, schema[0], f"{where}[{i}]")
+    elif schema is not None:
+        check(re.fullmatch(schema, str(doc)), f"{where}: {doc!r} does not match {schema}")
+
+
+def parallelcluster():
+    """The fragment has the schema's form; what it names agrees with itself and with install.sh."""
+    try:
+        import yaml
+    except ImportError:
+        print("skipped: the fragment for ParallelCluster: this Python has no yaml module")
+        return
+    with open(SLURM + "/parallelcluster.yaml") as f:
+        doc = yaml.safe_load(f)
+    fits(doc, FRAGMENT, "parallelcluster.yaml")
+    queue, mounted = doc["Scheduling"]["SlurmQueues"][0], doc["SharedStorage"][0]["MountDir"]
+    for where, part, role in (("HeadNode", doc["HeadNode"], "aggregator"), ("SlurmQueues", queue, "agent")):
+        action = part["CustomActions"]["OnNodeConfigured"]
+        access = [f"s3://{a['BucketName']}/{a['KeyName']}" for a in part["Iam"]["S3Access"]]
+        check(action["Script"] in access, f"{where}: the node may not read {action['Script']}: {access}")
+        check(action["Args"][0] == role and action["Args"][1].startswith(mounted + "/"), f"{where}: {action['Args']} below {mounted}")
+    check(len(queue["CustomActions"]["OnNodeConfigured"]["Args"]) == 3, "the agent has an address")
+
+
 # ---- systemd ----
 
 def units():
@@ -270,6 +319,7 @@ def starts(docs):
 
 slurm()
 image()
+parallelcluster()
 units()
 if shutil.which("kubectl"):
     for folder in ("base", "overlays/plain", "example", "example-two-nodes"):

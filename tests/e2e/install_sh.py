@@ -93,8 +93,8 @@ def aggregator(m):
     m.write("etc/meridian/aggregator.env", text)
     client = '{"server": "https://127.0.0.1:%d"}\n' % ports[2]
     m.write("etc/meridian/client.json", client)
-    said, asked = install(m, "aggregator", PREFIX)
-    equal(m.read("etc/meridian/aggregator.env"), text, "settings after the second time, without MERIDIAN_STORE in the environment")
+    said, asked = install(m, "aggregator", PREFIX, "/fsx/elsewhere")
+    equal(m.read("etc/meridian/aggregator.env"), text, "settings after the second time, with another store")
     equal(m.read("etc/meridian/client.json"), client, "client.json, which was changed")
     check("client.json was changed" in said, f"and it says so: {said}")
     check("restart meridian-aggregator.service" in asked, f"it is restarted: {asked}")
