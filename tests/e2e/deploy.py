@@ -189,6 +189,37 @@ def units():
                 check("Unknown" not in line and "Failed to parse" not in line, f"{name}: {line}")
 
 
+# ---- The image ----
+
+def image():
+    """The image has the packages of the libraries that the programs name, and no others; its list of contents is valid and the same twice."""
+    with open(os.path.join(SOURCE, "deploy/image/Containerfile")) as f:
+        last = f.read().split("FROM ${BASE}")[1]
+    installed = re.search(r"--no-install-recommends ([^&]*)", last).group(1).replace("\\", " ").split()
+    if shutil.which("dpkg-query") and shutil.which("readelf"):
+        needed = set()
+        for name in ("meridian", *PROGRAMS, "../lib/libmeridian.so"):
+            text = subprocess.run(["readelf", "-d", program(name)], capture_output=True, text=True).stdout
+            needed |= set(re.findall(r"NEEDED.*\[(.*)\]", text))
+        paths = dict(re.findall(r"(\S+) => (/\S+)", "".join(
+            subprocess.run(["ldd", program(name)], capture_output=True, text=True).stdout for name in ("meridian", *PROGRAMS))))
+        of = {subprocess.run(["dpkg-query", "-S", "*/" + os.path.basename(os.path.realpath(paths[n]))], capture_output=True, text=True).stdout.split(":")[0] for n in needed if n in paths}
+        equal(sorted(set(installed) - {"ca-certificates"}), sorted(p for p in of if p and not p.startswith("libc6")), "packages of the image, and of the libraries that its programs name")
+        made = [subprocess.run(["sh", os.path.join(SOURCE, "deploy/image/sbom.sh")], capture_output=True, text=True, timeout=120,
+                               env={"PATH": os.environ["PATH"], "VERSION": "1.2.3", "MERIDIAN_COMMIT": "abc", "SOURCE_DATE_EPOCH": "86400"}) for _ in range(2)]
+        equal((made[0].returncode, made[0].stdout == made[1].stdout), (0, True), f"sbom.sh: {made[0].stderr}")
+        doc = json.loads(made[0].stdout)
+        equal((doc["spdxVersion"], doc["creationInfo"]["created"]), ("SPDX-2.3", "1970-01-02T00:00:00Z"), "list of contents")
+        ids = [p["SPDXID"] for p in doc["packages"]]
+        here = subprocess.run(["dpkg-query", "-W", "-f", "${Package}\t${Version}\n"], capture_output=True, text=True).stdout.splitlines()
+        equal(sorted(f"{p['name']}\t{p['versionInfo']}" for p in doc["packages"][1:]), sorted(here), "packages listed")
+        equal((len(set(ids)), {r["relatedSpdxElement"] for r in doc["relationships"]}), (len(ids), set(ids)), "identifiers are unique and described")
+    else:
+        print("skipped: the image's packages: this machine has no dpkg-query or readelf")
+    labels = re.findall(r"org\.opencontainers\.image\.([a-z.]+)=", last)
+    equal(sorted(labels), sorted(["title", "description", "version", "revision", "licenses", "base.name"]), "labels")
+
+
 # ---- Kubernetes ----
 
 def documents(folder):
@@ -321,6 +352,7 @@ slurm()
 image()
 parallelcluster()
 units()
+image()
 if shutil.which("kubectl"):
     for folder in ("base", "overlays/plain", "example", "example-two-nodes"):
         overlay_ok(folder)
