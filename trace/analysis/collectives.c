@@ -24,6 +24,7 @@ enum {
     KEY_COLLECTIVE,
     KEY_DTYPE,
     KEY_SIZE,
+    KEY_OUT,
     KEY_RANKS,
     KEY_GROUP,
     KEY_MEMBERS,
@@ -35,17 +36,11 @@ enum {
     KEYS
 };
 
-static const char *const key_names[KEYS] = { "Collective name",
-                                             "dtype",
-                                             "In msg nelems",
-                                             "Process Group Ranks",
-                                             "Process Group Name",
-                                             "Group size",
-                                             "gid",
-                                             "op_id",
-                                             "size",
-                                             "In split size",
-                                             "Out split size" };
+static const char *const key_names[KEYS] = {
+    "Collective name",    "dtype",         "In msg nelems", "Out msg nelems", "Process Group Ranks",
+    "Process Group Name", "Group size",    "gid",           "op_id",          "size",
+    "In split size",      "Out split size"
+};
 
 struct mrd_collectives {
     const mrd_catalog *cat;
@@ -59,10 +54,26 @@ static const struct {
     const char *prefix;
     mrd_cc_kind kind;
     bool uneven; /* participants may hand in different amounts */
+    mrd_cc_traffic traffic;
 } operations[] = {
-    { "allreduce", MRD_CC_SYNC, false },     { "allgather", MRD_CC_SYNC, false },
-    { "reducescatter", MRD_CC_SYNC, false }, { "alltoall", MRD_CC_SYNC, true },
-    { "barrier", MRD_CC_SYNC, false },       { "sendrecv", MRD_CC_SENDRECV, true },
+    { "allreduce", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_TWICE },
+    { "allgather", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_PARTS },
+    { "reducescatter", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_PARTS },
+    { "alltoall", MRD_CC_SYNC, true, MRD_CC_TRAFFIC_PARTS },
+    { "barrier", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_UNKNOWN },
+    { "sendrecv", MRD_CC_SENDRECV, true, MRD_CC_TRAFFIC_UNKNOWN },
+};
+
+/* Element types as PyTorch names them. */
+static const struct {
+    const char *name;
+    uint64_t bytes;
+} types[] = {
+    { "Byte", 1 },          { "Char", 1 },           { "Bool", 1 },
+    { "Float8_e4m3fn", 1 }, { "Float8_e5m2", 1 },    { "Half", 2 },
+    { "Short", 2 },         { "BFloat16", 2 },       { "Float", 4 },
+    { "Int", 4 },           { "Double", 8 },         { "Long", 8 },
+    { "ComplexFloat", 8 },  { "ComplexDouble", 16 },
 };
 
 /* Lower case without underscores: "_allgather_base" and "AllGather_RING" begin alike. */
@@ -79,16 +90,32 @@ squeeze(mrd_str text, char word[WORD_MAX])
 }
 
 static mrd_cc_kind
-operation(mrd_str word, bool *ret_uneven)
+operation(mrd_str word, bool *ret_uneven, mrd_cc_traffic *ret_traffic)
 {
     *ret_uneven = false;
+    *ret_traffic = MRD_CC_TRAFFIC_ONE;
     for (size_t i = 0; i < MRD_COUNT(operations); i++) {
         if (mrd_str_starts(word, operations[i].prefix)) {
             *ret_uneven = operations[i].uneven;
+            *ret_traffic = operations[i].traffic;
             return operations[i].kind;
         }
     }
     return MRD_CC_LOOSE;
+}
+
+/* The larger of what goes in and what comes out; 0 where an element's size or its number is not told. */
+static uint64_t
+bytes_of(mrd_str dtype, int64_t in, int64_t out)
+{
+    int64_t most = in > out ? in : out;
+    uint64_t bytes;
+
+    for (size_t i = 0; i < MRD_COUNT(types) && most > 0; i++) {
+        if (mrd_str_is(dtype, types[i].name))
+            return __builtin_mul_overflow((uint64_t) most, types[i].bytes, &bytes) ? 0 : bytes;
+    }
+    return 0;
 }
 
 static name_class
@@ -240,9 +267,9 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     mrd_str called = arg_text(c, ev, KEY_COLLECTIVE), name = mrd_catalog_text(c->cat, ev->name);
     char buf[WORD_MAX];
     mrd_str word = squeeze(called.len > 0 ? called : kernel_part(name), buf);
-    int64_t members = 0;
+    int64_t members = 0, out = 0;
     bool uneven;
-    mrd_cc_kind kind = operation(word, &uneven);
+    mrd_cc_kind kind = operation(word, &uneven, &ret->traffic);
 
     if (mrd_catalog_borrow_track(c->cat, ev->track)->device_idx == MRD_NONE)
         return MRD_CC_NO; /* the launch of the kernel, not the kernel */
@@ -259,6 +286,9 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         return MRD_CC_WRONG;
     if (!arg_int(c, ev, KEY_SIZE, &ret->size))
         ret->size = -1;
+    if (!arg_int(c, ev, KEY_OUT, &out))
+        out = 0;
+    ret->bytes = bytes_of(arg_text(c, ev, KEY_DTYPE), ret->size, out);
     if (kind == MRD_CC_SYNC &&
         ((ret->size == 0 && !mrd_str_starts(word, "barrier")) ||
          (uneven && (has_zero(arg_text(c, ev, KEY_SENDS)) || has_zero(arg_text(c, ev, KEY_GETS))))))
@@ -277,6 +307,8 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         return MRD_CC_LOOSE; /* nothing says which operation of whom */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
+    ret->bytes = 0;
+    ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;
     ret->op = mrd_hash64(&op, sizeof(op), 0);
     if (!arg_int(c, ev, KEY_BYTES, &ret->size))
         ret->size = -1;

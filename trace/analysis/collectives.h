@@ -17,6 +17,10 @@
  * A bare SendRecv kernel may be an all-to-all or two single messages: only the host's annotations
  * ("nccl:all_to_all", "nccl:send") tell, so they are reported as well.
  *
+ * Bytes of a kernel are elements times the size of their type, of one participant: an all-gather's are
+ * what it receives, a reduce-scatter's what it hands in (NVIDIA nccl-tests, doc/PERFORMANCE.md). A
+ * cc_running span says neither its bytes nor its operation today.
+ *
  * Hashes are equal for equal text over files and runs of one program; they are no identity across
  * programs. Threads: belongs to one thread. The catalog must hold all names before the first call.
  * Source   names and arguments as PyTorch's Kineto and the Neuron runtime write them.
@@ -37,10 +41,20 @@ typedef enum {
     MRD_CC_SAYS_SINGLE /* host annotation: a send or recv was called */
 } mrd_cc_kind;
 
+/* What one participant moves over its links, of the operation's bytes, among n members. */
+typedef enum {
+    MRD_CC_TRAFFIC_UNKNOWN,
+    MRD_CC_TRAFFIC_ONE,   /* all of it: broadcast, reduce, single messages */
+    MRD_CC_TRAFFIC_PARTS, /* (n - 1) / n: all-gather, reduce-scatter, all-to-all */
+    MRD_CC_TRAFFIC_TWICE  /* 2 (n - 1) / n: all-reduce */
+} mrd_cc_traffic;
+
 typedef struct {
     uint64_t group, op; /* hashes */
     int64_t size;       /* elements or bytes; -1 unknown, or not the same at all participants */
+    uint64_t bytes;     /* the larger of what goes in and what comes out; 0 unknown */
     uint32_t members;   /* of the group, as the event says; 0 unknown */
+    mrd_cc_traffic traffic;
 } mrd_cc;
 
 typedef struct mrd_collectives mrd_collectives;

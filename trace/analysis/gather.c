@@ -11,15 +11,17 @@ typedef struct {
     uint64_t number; /* of this collective in its group; 0: none yet */
     int64_t size;
     mrd_ev_ns first_end;
+    uint64_t bytes;
     uint32_t takers, members;
     mrd_sid name;
+    mrd_cc_traffic traffic;
     mrd_gather_part *parts;
     size_t n, cap;
 } group_now;
 
 struct mrd_gather {
     const mrd_catalog *cat;
-    mrd_gather_done done;
+    mrd_gather_done done, met;
     void *self;
     bool all_to_all;
     mrd_map group_of; /* group, job -> index */
@@ -90,16 +92,20 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
 }
 
 static void
-tell(mrd_gather *g, const group_now *now)
+tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
 {
     mrd_gathered c = { .name = now->name,
+                       .id = (uint64_t) (now - g->groups) << 32 | (uint32_t) now->number,
                        .group = (uint32_t) (now - g->groups),
                        .size = now->size,
+                       .bytes = now->bytes,
+                       .members = now->members > 0 ? now->members : now->takers,
+                       .traffic = now->traffic,
                        .n = now->n,
                        .parts = now->parts };
 
     if (now->n > 0)
-        g->done(g->self, &c);
+        whom(g->self, &c);
 }
 
 static mrd_err
@@ -140,25 +146,37 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
     now->takers += before == MRD_MAP_NONE;
     now->members = what->members;
     if (!belongs(now, ev, what, before)) {
-        tell(g, now);
+        tell(g, now, g->done);
         now->op = what->op;
         now->size = what->size;
+        now->bytes = 0;
+        now->traffic = what->traffic;
         now->name = ev->name;
         now->number++;
         now->first_end = (mrd_ev_ns){ INT64_MAX };
         now->n = 0;
     }
-    if ((err = part_add(now, ev, core)) != MRD_OK)
+    now->bytes = what->bytes > now->bytes ? what->bytes : now->bytes;
+    if ((err = part_add(now, ev, core)) != MRD_OK ||
+        (err = mrd_map_put(&g->part_of, (mrd_map_key){ index, core, 0 },
+                           (uint32_t) (now->number & INT32_MAX))) != MRD_OK)
         return err;
-    return mrd_map_put(&g->part_of, (mrd_map_key){ index, core, 0 },
-                       (uint32_t) (now->number & INT32_MAX));
+    if (g->met != NULL && now->n > 1 && now->n >= now->takers)
+        tell(g, now, g->met);
+    return MRD_OK;
+}
+
+void
+mrd_gather_on_met(mrd_gather *g, mrd_gather_done met)
+{
+    g->met = met;
 }
 
 void
 mrd_gather_finish(mrd_gather *g)
 {
     for (size_t i = 0; i < g->n; i++) {
-        tell(g, &g->groups[i]);
+        tell(g, &g->groups[i], g->done);
         g->groups[i].n = 0;
     }
 }

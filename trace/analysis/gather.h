@@ -31,8 +31,12 @@ typedef struct {
 /* A collective that is over; parts in the order of their begins. Borrowed for the call. */
 typedef struct {
     mrd_sid name;   /* of the first part's event */
+    uint64_t id;    /* of this collective in its profile */
     uint32_t group; /* number of its group, for mrd_gather_takers */
     int64_t size;
+    uint64_t bytes;   /* the most that a part says, 0 unknown */
+    uint32_t members; /* of the group: as its events say, else those who took part so far */
+    mrd_cc_traffic traffic;
     size_t n;
     const mrd_gather_part *parts;
 } mrd_gathered;
@@ -43,6 +47,9 @@ typedef struct mrd_gather mrd_gather;
 
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self); /* or NULL */
 void mrd_gather_free(mrd_gather *g); /* NULL is fine; what is open is not told */
+/* Called also when the last of those who took part in anything of the group so far has begun: at its
+ * begin, and again when a member not seen before comes later. The parts' ends are known. */
+void mrd_gather_on_met(mrd_gather *g, mrd_gather_done met);
 /*
  * One part, a finished span that mrd_collectives_see named so (what does not synchronise is
  * ignored); spans come in the order of time. May call done for the one before. Errors: NOMEM.

@@ -374,6 +374,40 @@ judge_claims(mrd_report *r)
     }
 }
 
+/* What a member of n moves over its links for so many bytes of an operation. */
+static uint64_t
+bus_bytes(mrd_cc_traffic traffic, uint64_t bytes, uint32_t n)
+{
+    uint64_t part = bytes / n * (n - 1) + bytes % n * (n - 1) / n;
+
+    return traffic == MRD_CC_TRAFFIC_ONE     ? bytes
+           : traffic == MRD_CC_TRAFFIC_PARTS ? part
+           : traffic == MRD_CC_TRAFFIC_TWICE ? 2 * part
+                                             : 0;
+}
+
+static void
+add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
+{
+    if (c->bytes == 0 || latency == 0)
+        return;
+    row->sized++;
+    row->bytes += c->bytes;
+    row->bus_bytes += bus_bytes(c->traffic, c->bytes, c->members);
+    row->sized_ns += latency;
+}
+
+/* All who take part have come: from here on it is transfer. */
+static void
+collective_met(void *self, const mrd_gathered *c)
+{
+    mrd_report *r = self;
+    mrd_ev_ns at = c->parts[c->n - 1].begin;
+
+    for (size_t i = 0; i < c->n; i++)
+        mrd_worker_time_meet(&r->all[c->parts[i].core].time, c->id, at, c->parts[i].end);
+}
+
 static void
 collective_done(void *self, const mrd_gathered *c)
 {
@@ -408,6 +442,7 @@ collective_done(void *self, const mrd_gathered *c)
         waits += wait;
         shortest = dur < shortest ? dur : shortest;
     }
+    add_bytes(row, c, shortest);
     proven = is_proven(r, c, &why);
     held->matched++;
     if (proven) {
@@ -545,6 +580,7 @@ mrd_report_new(const mrd_sink_env *env)
         mrd_report_free(r);
         return NULL;
     }
+    mrd_gather_on_met(r->gather, collective_met);
     clocks_judge(r);
     return r;
 }
@@ -640,6 +676,8 @@ mrd_report_finish(mrd_report *r)
         w->pub.last = w->time.device_end;
         memcpy(w->pub.part_ns, w->time.part_ns, sizeof(w->pub.part_ns));
         w->pub.paused_ns = w->time.paused_ns;
+        w->pub.exposed_wait_ns = w->time.wait_ns;
+        w->pub.exposed_transfer_ns = w->time.transfer_ns;
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
     if ((err = drop_empty(r)) != MRD_OK)
@@ -669,10 +707,10 @@ const char *
 mrd_bound_by_text(mrd_bound_by by)
 {
     static const char *const text[] = {
-        [MRD_BOUND_COMPUTE] = "compute",         [MRD_BOUND_SKEW] = "skew",
-        [MRD_BOUND_TRANSFER] = "transfer",       [MRD_BOUND_HOST] = "host",
-        [MRD_BOUND_LOADING] = "loading",         [MRD_BOUND_IDLE] = "idle",
-        [MRD_BOUND_UNRECORDED] = "not_recorded",
+        [MRD_BOUND_COMPUTE] = "compute",   [MRD_BOUND_SKEW] = "skew",
+        [MRD_BOUND_TRANSFER] = "transfer", [MRD_BOUND_COMMUNICATION] = "communication",
+        [MRD_BOUND_HOST] = "host",         [MRD_BOUND_LOADING] = "loading",
+        [MRD_BOUND_IDLE] = "idle",         [MRD_BOUND_UNRECORDED] = "not_recorded",
     };
 
     return (unsigned) by < MRD_BOUNDS ? text[by] : "?";
@@ -682,14 +720,11 @@ mrd_bound_by_text(mrd_bound_by by)
 static void
 report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
 {
-    uint64_t exposed = w->part_ns[MRD_REPORT_EXPOSED], barrier = w->part_ns[MRD_REPORT_WAITING];
-    /* Waits for others may lie under computation; then they cost nothing. */
-    uint64_t more = w->wait_ns > barrier ? w->wait_ns - barrier : 0;
-    uint64_t skew = more < exposed ? more : exposed;
-
     ret_ns[MRD_BOUND_COMPUTE] = w->part_ns[MRD_REPORT_COMPUTE] + w->part_ns[MRD_REPORT_BOTH];
-    ret_ns[MRD_BOUND_SKEW] = barrier + skew;
-    ret_ns[MRD_BOUND_TRANSFER] = exposed - skew + w->part_ns[MRD_REPORT_COPY];
+    ret_ns[MRD_BOUND_SKEW] = w->part_ns[MRD_REPORT_WAITING] + w->exposed_wait_ns;
+    ret_ns[MRD_BOUND_TRANSFER] = w->exposed_transfer_ns + w->part_ns[MRD_REPORT_COPY];
+    ret_ns[MRD_BOUND_COMMUNICATION] =
+        w->part_ns[MRD_REPORT_EXPOSED] - w->exposed_wait_ns - w->exposed_transfer_ns;
     ret_ns[MRD_BOUND_HOST] = w->part_ns[MRD_REPORT_HOST] + w->idle_ns[MRD_IDLE_LAUNCH];
     ret_ns[MRD_BOUND_LOADING] = w->idle_ns[MRD_IDLE_LOADING];
     ret_ns[MRD_BOUND_IDLE] =

@@ -28,8 +28,9 @@
  *          before, and the device waited for something else; nothing says when it was launched.
  *          They add up to the idle part.
  * Loss     what kept the devices from computing, over all workers: waiting for the last to come to a
- *          collective (barriers too, as far as nothing else ran), transfer (the rest of exposed, and
- *          copies), the host (its part, and idle because of late launches), loading of data, other
+ *          collective (barriers too, as far as nothing else ran), transfer (exposed from then on, and
+ *          copies), communication (exposed of which neither is told: the others' parts are not in the
+ *          profile, or one is missing), the host (its part, and idle because of late launches), loading of data, other
  *          idle time, and what was not recorded. With compute they add up to all windows.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
@@ -71,6 +72,7 @@ typedef enum {
     MRD_BOUND_COMPUTE,
     MRD_BOUND_SKEW,
     MRD_BOUND_TRANSFER,
+    MRD_BOUND_COMMUNICATION,
     MRD_BOUND_HOST,
     MRD_BOUND_LOADING,
     MRD_BOUND_IDLE,
@@ -88,6 +90,7 @@ typedef struct {
     uint64_t part_ns[MRD_REPORT_PARTS];
     uint64_t paused_ns;                /* of MRD_REPORT_UNRECORDED: the session was paused */
     uint64_t idle_ns[MRD_IDLE_CAUSES]; /* of the idle part */
+    uint64_t exposed_wait_ns, exposed_transfer_ns; /* of the exposed part; the rest is not told */
     unsigned unmeasured;        /* a bit for each part that its trace cannot tell (1u << part) */
     uint64_t lost;              /* events lost of it; those of its process when no core is named */
     uint64_t took_part;         /* in collectives with at least two parts */
@@ -107,6 +110,9 @@ typedef struct {
     mrd_hist latency, spread; /* shortest part; last begin - first begin */
     uint64_t wait_ns;         /* waits of all parts for the last */
     uint64_t spread_max_ns;
+    /* Sums over those whose bytes are known, for bandwidth: bytes of the operation over its latency.
+     * bus_bytes is what one member moves over its links (mrd_cc_traffic), 0 unknown. */
+    uint64_t sized, bytes, bus_bytes, sized_ns;
 } mrd_report_collective;
 
 typedef struct {

@@ -21,6 +21,8 @@ mrd_worker_time_init(mrd_worker_time *t)
     *t = (mrd_worker_time){ 0 };
     for (unsigned k = 0; k < MRD_ONS; k++)
         t->until[k] = (mrd_ev_ns){ INT64_MIN };
+    t->met = (mrd_ev_ns){ INT64_MIN };
+    t->met_id = UINT64_MAX;
 }
 
 static mrd_report_part
@@ -37,6 +39,19 @@ part_of(unsigned on)
     if (on & 1u << MRD_ON_COPY)
         return MRD_REPORT_COPY;
     return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
+}
+
+/* A collective runs from t->now to `to`, and nothing else. */
+static void
+split_exposed(mrd_worker_time *t, mrd_ev_ns to)
+{
+    uint64_t all = (uint64_t) to.ns - (uint64_t) t->now.ns,
+             met = !mrd_ev_after(t->met, t->now) ? 0
+                   : mrd_ev_before(t->met, to)   ? (uint64_t) t->met.ns - (uint64_t) t->now.ns
+                                                 : all;
+
+    t->transfer_ns += met;
+    t->undecided_ns += all - met;
 }
 
 /* No span begins inside [now, to), so only ends change what goes on. */
@@ -59,6 +74,8 @@ mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
         if (part_of(on) == MRD_REPORT_UNRECORDED && (on & 1u << MRD_ON_PAUSED) != 0)
             *(inside ? &t->paused_ns : &t->pending_paused) +=
                 (uint64_t) next.ns - (uint64_t) t->now.ns;
+        if (part_of(on) == MRD_REPORT_EXPOSED)
+            split_exposed(t, next);
         if (on == 1u << MRD_ON_LOADING)
             t->loading_ns += (uint64_t) next.ns - (uint64_t) t->now.ns;
         t->now = next;
@@ -97,6 +114,8 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
         end_pause(t, ev, ret_pause);
         paused = ret_pause->dur_ns > 0;
     }
+    if (on == MRD_ON_COLLECTIVE && mrd_ev_before(t->until[on], ev->ts))
+        t->undecided_ns = 0;
     t->until[on] = mrd_ev_after(end, t->until[on]) ? end : t->until[on];
     if (device && (uint64_t) end.ns - (uint64_t) ev->ts.ns > t->span_ns)
         t->span_ns = (uint64_t) end.ns - (uint64_t) ev->ts.ns;
@@ -127,6 +146,24 @@ void
 mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
 {
     go_on_until(t, on, ev);
+}
+
+void
+mrd_worker_time_meet(mrd_worker_time *t, uint64_t id, mrd_ev_ns at, mrd_ev_ns end)
+{
+    mrd_worker_time_advance(t, at);
+    if (mrd_ev_before(end, at)) /* a clock says that it left before all had come: nothing is told */
+        return;
+    if (t->met_id == id) {
+        t->wait_ns += t->transfer_ns - t->at_met_ns;
+        t->transfer_ns = t->at_met_ns;
+    }
+    t->wait_ns += t->undecided_ns;
+    t->undecided_ns = 0;
+    t->met_id = id;
+    t->at_met_ns = t->transfer_ns;
+    if (mrd_ev_after(end, t->met))
+        t->met = end;
 }
 
 void

@@ -13,6 +13,11 @@
  *             paused_ns), and nothing above is known of the time
  *   idle      none of these
  *
+ * Of exposed time, where the parts of a collective met (mrd_worker_time_meet): `waiting` is what lies
+ * before the last came, `transfer` what lies in a part after that. While several run, it is transfer
+ * as soon as one of them has met; time in collectives that run without a break until one of them meets is
+ * waiting for it. The rest is told by nothing: nobody else's part is in the profile, or one is missing.
+ *
  * Spans come in the order of their begins. Threads: belongs to one thread.
  * Source: breakdown and overlap as HolisticTraceAnalysis defines them.
  */
@@ -46,7 +51,11 @@ typedef struct {
     uint64_t loading_ns;                /* of pending[MRD_REPORT_IDLE], the process loaded data */
     uint64_t paused_ns, pending_paused; /* of MRD_REPORT_UNRECORDED, the session was paused */
     uint64_t span_ns;                   /* the longest device span so far */
-    bool any;                           /* a device span was there */
+    mrd_ev_ns met;                      /* a collective that has met runs until here */
+    uint64_t wait_ns, transfer_ns;      /* of MRD_REPORT_EXPOSED */
+    uint64_t met_id, at_met_ns;         /* the collective that met last, and transfer_ns then */
+    uint64_t undecided_ns; /* ... since collectives run without a break: nobody met yet */
+    bool any;              /* a device span was there */
 } mrd_worker_time;
 
 void mrd_worker_time_init(mrd_worker_time *t);
@@ -69,6 +78,9 @@ void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
 /* Nothing is recorded from ev's begin to its end (MRD_ON_GAP: events are lost; MRD_ON_PAUSED): from here
  * on nothing is known but what comes nevertheless. */
 void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
+/* At `at`, not before what came so far, the last part of the collective `id` begins in which the worker
+ * has a part that ends at `end`. Told again of the same, somebody was later still. */
+void mrd_worker_time_meet(mrd_worker_time *t, uint64_t id, mrd_ev_ns at, mrd_ev_ns end);
 /* The account up to `at`, after the last device span too: for parts of a window. */
 void mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 

@@ -52,6 +52,13 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
         put_u64(w, mrd_idle_cause_text((mrd_idle_cause) k), v->idle_ns[k]);
     mrd_jw_close(w, '}');
+    MRD_JW_KEY(w, "exposed_ns");
+    mrd_jw_open(w, '{');
+    put_u64(w, "waiting", v->exposed_wait_ns);
+    put_u64(w, "transfer", v->exposed_transfer_ns);
+    put_u64(w, "unknown",
+            v->part_ns[MRD_REPORT_EXPOSED] - v->exposed_wait_ns - v->exposed_transfer_ns);
+    mrd_jw_close(w, '}');
     put_u64(w, "lost", v->lost);
     if (v->paused_ns > 0)
         put_u64(w, "paused_ns", v->paused_ns);
@@ -85,6 +92,23 @@ put_collective(mrd_jw *w, const mrd_report_collective *c)
     put_u64(w, "spread_p99_ns", mrd_hist_quantile(&c->spread, 0.99));
     put_u64(w, "spread_max_ns", c->spread_max_ns);
     put_u64(w, "wait_ns", c->wait_ns);
+    MRD_JW_KEY(w, "bandwidth");
+    if (c->sized == 0) {
+        mrd_jw_null(w);
+    } else {
+        mrd_jw_open(w, '{');
+        put_u64(w, "count", c->sized);
+        put_u64(w, "bytes", c->bytes);
+        put_u64(w, "latency_ns", c->sized_ns);
+        MRD_JW_KEY(w, "algorithm_gb_per_s");
+        mrd_jw_double(w, (double) c->bytes / (double) c->sized_ns);
+        MRD_JW_KEY(w, "bus_gb_per_s");
+        if (c->bus_bytes > 0)
+            mrd_jw_double(w, (double) c->bus_bytes / (double) c->sized_ns);
+        else
+            mrd_jw_null(w);
+        mrd_jw_close(w, '}');
+    }
     mrd_jw_close(w, '}');
 }
 

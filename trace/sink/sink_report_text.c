@@ -9,8 +9,8 @@
 
 #include "base/obj.h"
 #include "trace/json/catalog_json.h"
+#include "trace/sink/report_text.h"
 #include "trace/sink/scope_memory_out.h"
-#include "trace/sink/sink_report.h"
 #include "trace/sink/text.h"
 
 /* Workers with a longer time between them are hardly of one run. */
@@ -18,13 +18,14 @@
 #define INPUTS_LISTED 3 /* of those that are incomplete */
 #define APART_NS      (3600 * (uint64_t) MRD_SEC)
 
-enum { ROWS = 64, NAMES = 16, SLOWEST = 6, LABEL = 32 };
+enum {
+    ROWS = MRD_REPORT_TEXT_ROWS,
+    NAMES = MRD_REPORT_TEXT_NAMES,
+    SLOWEST = 6,
+    LABEL = MRD_REPORT_TEXT_LABEL
+};
 
-typedef struct {
-    mrd_report_sink common;
-    mrd_buf text;
-    bool one_node; /* whose name need not be repeated */
-} report_sink;
+typedef mrd_report_text report_sink;
 
 static bool
 is_one_node(const mrd_catalog *cat, const mrd_report *report)
@@ -38,69 +39,6 @@ is_one_node(const mrd_catalog *cat, const mrd_report *report)
             return false;
     }
     return true;
-}
-
-/* Whose numbers follow. One that is too long (an EC2 id with its rank, core and pid) has a line of
- * its own: node and pid are what it is there for. */
-static void
-put_label(report_sink *s, mrd_str label, size_t width)
-{
-    mrd_text_cell(&s->text, label, MRD_TEXT_WIDTH - 2, false);
-    if (mrd_text_columns(label) > width)
-        mrd_buf_fmt(&s->text, "\n  %*s", (int) width, "");
-    for (size_t n = mrd_text_columns(label); n < width; n++)
-        mrd_buf_byte(&s->text, ' ');
-}
-
-static void
-worker_label(const report_sink *s, const mrd_report_worker *w, mrd_buf *to)
-{
-    const mrd_catalog *cat = s->common.env->catalog;
-    const mrd_process *p = mrd_catalog_borrow_process(cat, w->process);
-
-    if (p->rank != MRD_NONE)
-        mrd_buf_fmt(to, "rank %" PRId64 " ", p->rank);
-    if (w->lnc_idx != MRD_NONE || w->device_idx != MRD_NONE)
-        mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
-                    w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
-    if (!s->one_node)
-        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
-    if (p->flags & MRD_PROC_NO_PID)
-        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
-    else
-        mrd_buf_fmt(to, "pid %" PRId64, p->process_id);
-}
-
-static void
-put_worker(report_sink *s, const mrd_report_worker *w)
-{
-    mrd_buf label = { 0 };
-
-    worker_label(s, w, &label);
-    mrd_buf_text(&s->text, "  ");
-    put_label(s, (mrd_str){ (const char *) label.p, label.len }, LABEL);
-    mrd_buf_fini(&label);
-}
-
-/* Text broken at spaces into lines behind a head of 11 columns. */
-static void
-put_wrapped(mrd_buf *to, const char *head, mrd_str s)
-{
-    size_t indent = 11, at = 0;
-
-    mrd_buf_fmt(to, "%-*s", (int) indent, head);
-    while (at < s.len) {
-        size_t take = s.len - at, room = MRD_TEXT_WIDTH - indent;
-
-        if (take > room) {
-            for (take = room; take > 0 && s.p[at + take] != ' '; take--)
-                ;
-            take = take == 0 ? room : take;
-        }
-        mrd_buf_fmt(to, "%s%.*s\n", at == 0 ? "" : "           ", (int) take, s.p + at);
-        for (at += take; at < s.len && s.p[at] == ' '; at++)
-            ;
-    }
 }
 
 /* ---- Sections ---- */
@@ -132,7 +70,7 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
     case MRD_VERDICT_LATE:
         break;
     }
-    worker_label(s, w, to);
+    mrd_report_text_label(s, w, to);
     mrd_buf_fmt(
         to,
         " came last to %" PRIu64 " of its %" PRIu64 " collective%s, %" PRIu64
@@ -156,6 +94,10 @@ put_bound(report_sink *s)
         [MRD_BOUND_SKEW] = { "skew-bound", "waiting for the last to come to a collective" },
         [MRD_BOUND_TRANSFER] = { "transfer-bound", "transfer: collectives beside which nothing "
                                                    "computes, and copies" },
+        [MRD_BOUND_COMMUNICATION] = { "communication-bound",
+                                      "collectives beside which nothing computes; how much of it "
+                                      "is "
+                                      "waiting is unknown without the others' parts" },
         [MRD_BOUND_HOST] = { "host-bound", "waiting for the host: late launches, runtime calls" },
         [MRD_BOUND_LOADING] = { "data-loading-bound", "idle while data was loaded" },
         [MRD_BOUND_IDLE] = { "idle", "idle for causes that the trace does not tell" },
@@ -182,7 +124,7 @@ put_bound(report_sink *s)
                     words[most].what);
     }
     if (text.len > 0)
-        put_wrapped(&s->text, "Mostly", (mrd_str){ (const char *) text.p, text.len });
+        mrd_report_text_wrapped(&s->text, "Mostly", (mrd_str){ (const char *) text.p, text.len });
     mrd_buf_fini(&text);
 }
 
@@ -261,7 +203,7 @@ put_title(report_sink *s)
                      "           SIMULATED: at least a part of this was made without hardware\n");
     put_bound(s);
     verdict_words(s, &v, &words);
-    put_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
+    mrd_report_text_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_reset(&words);
     if (bad > 0)
         mrd_buf_fmt(&words, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
@@ -283,7 +225,8 @@ put_title(report_sink *s)
                     " %s of too many groups.",
                     t->alone, mrd_plural(t->alone), t->left_out, t->left_out == 1 ? "was" : "were");
     if (words.len > 0)
-        put_wrapped(&s->text, "Coverage", (mrd_str){ (const char *) words.p, words.len });
+        mrd_report_text_wrapped(&s->text, "Coverage",
+                                (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_fini(&words);
 }
 
@@ -324,7 +267,7 @@ put_breakdown(report_sink *s)
         unmeasured &= w[i].unmeasured;
         if (i >= ROWS)
             continue;
-        put_worker(s, &w[i]);
+        mrd_report_text_worker(s, &w[i]);
         put_parts(s, w[i].part_ns, w[i].unmeasured, mrd_report_window(&w[i]));
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
@@ -356,7 +299,7 @@ put_idle(report_sink *s)
         mrd_buf_fmt(&s->text, " %9s", title[k]);
     mrd_buf_byte(&s->text, '\n');
     for (size_t i = 0; i < n && i < ROWS; i++) {
-        put_worker(s, &w[i]);
+        mrd_report_text_worker(s, &w[i]);
         for (unsigned k = 0; k < MRD_IDLE_CAUSES; k++)
             mrd_buf_fmt(&s->text, " %9s",
                         mrd_text_share(w[i].idle_ns[k], mrd_report_window(&w[i]), share));
@@ -389,7 +332,7 @@ put_unrecorded(report_sink *s)
 
         if (w[i].lost == 0)
             continue;
-        put_worker(s, &w[i]);
+        mrd_report_text_worker(s, &w[i]);
         mrd_buf_fmt(&s->text, " %9s %9s %12" PRIu64 "\n", mrd_text_dur(ns, dur),
                     mrd_text_share(ns, mrd_report_window(&w[i]), share), w[i].lost);
         shown++;
@@ -414,7 +357,7 @@ put_paused(report_sink *s)
 
         if (ns == 0)
             continue;
-        put_worker(s, &w[i]);
+        mrd_report_text_worker(s, &w[i]);
         mrd_buf_fmt(&s->text, " %9s %9s\n", mrd_text_dur(ns, dur),
                     mrd_text_share(ns, mrd_report_window(&w[i]), share));
         shown++;
@@ -438,7 +381,7 @@ put_late(report_sink *s)
     for (size_t i = 0; i < n && shown < ROWS; i++) {
         if (w[i].took_part == 0)
             continue;
-        put_worker(s, &w[i]);
+        mrd_report_text_worker(s, &w[i]);
         mrd_buf_fmt(&s->text, " %8" PRIu64 " %8" PRIu64 " %8" PRIu64 " %9s %10s %9s\n",
                     w[i].took_part, w[i].came_last, w[i].proven, mrd_text_dur(w[i].alone_ns, d[0]),
                     mrd_text_dur(w[i].caused_ns, d[1]), mrd_text_dur(w[i].wait_ns, d[2]));
@@ -489,7 +432,7 @@ put_process(report_sink *s, mrd_proc_id process, size_t width)
         mrd_buf_fmt(&label, " " MRD_STR_FMT,
                     MRD_STR_ARG(mrd_catalog_text(s->common.env->catalog, p->instance_id)));
     mrd_buf_text(&s->text, "  ");
-    put_label(s, (mrd_str){ (const char *) label.p, label.len }, width);
+    mrd_report_text_cell(s, (mrd_str){ (const char *) label.p, label.len }, width);
     mrd_buf_fini(&label);
 }
 
@@ -550,7 +493,7 @@ put_pauses(report_sink *s)
     for (size_t i = 0; i < n && i < SLOWEST; i++) {
         mrd_buf names = { 0 };
 
-        put_worker(s, &w[g[i].worker]);
+        mrd_report_text_worker(s, &w[g[i].worker]);
         mrd_buf_fmt(&s->text, " %10s %9s %7s  ",
                     mrd_text_dur((uint64_t) g[i].start.ns -
                                      (uint64_t) mrd_report_totals_of(s->common.report)->first.ns,
@@ -586,7 +529,7 @@ put_open(report_sink *s)
                                  .lnc_idx = o[i].lnc_idx,
                                  .device_idx = MRD_NONE };
 
-        put_worker(s, &of);
+        mrd_report_text_worker(s, &of);
         mrd_buf_byte(&s->text, ' ');
         mrd_text_cell(&s->text, mrd_catalog_text(cat, o[i].name), 30, true);
         mrd_buf_fmt(&s->text, " %12s\n",
@@ -614,14 +557,16 @@ put_assumptions(report_sink *s)
         by_probes += c[i].bound_ns >= 0 && !collectives;
     }
     if (by_collectives > 0)
-        put_wrapped(&s->text, "  assumes",
-                    MRD_STR("nobody leaves a collective before all have entered; a clock's rate "
-                            "changes by at most 0.2 ppm a second but for what its ends show; no "
-                            "clock is stepped away and back between two collectives"));
+        mrd_report_text_wrapped(
+            &s->text, "  assumes",
+            MRD_STR("nobody leaves a collective before all have entered; a clock's rate "
+                    "changes by at most 0.2 ppm a second but for what its ends show; no "
+                    "clock is stepped away and back between two collectives"));
     if (by_probes > 0)
-        put_wrapped(&s->text, "  assumes",
-                    MRD_STR("no packet arrives before it was sent; a clock's rate changes slowly "
-                            "inside an epoch (docs/timesync.md section 4)"));
+        mrd_report_text_wrapped(
+            &s->text, "  assumes",
+            MRD_STR("no packet arrives before it was sent; a clock's rate changes slowly "
+                    "inside an epoch (docs/timesync.md section 4)"));
 }
 
 /* Of every core of a Neuron device, also within one node; and of devices of other traces. */
@@ -634,15 +579,17 @@ put_mapping(report_sink *s)
         return;
     mrd_buf_byte(&s->text, '\n');
     if (t->any_mapped)
-        put_wrapped(&s->text, "Assumes",
-                    MRD_STR("the runtime maps a core's clock to its node's within 65 us for each "
-                            "second of the core's longest span, begun ones included "
-                            "(docs/timesync.md section 9)"));
+        mrd_report_text_wrapped(
+            &s->text, "Assumes",
+            MRD_STR("the runtime maps a core's clock to its node's within 65 us for each "
+                    "second of the core's longest span, begun ones included "
+                    "(docs/timesync.md section 9)"));
     if (t->any_traced)
-        put_wrapped(&s->text, "Assumes",
-                    MRD_STR("the tracer of each file (CUPTI for GPUs) has brought the times of all "
-                            "its devices to one clock; it states no bound, so what is called "
-                            "proven holds as far as that does"));
+        mrd_report_text_wrapped(
+            &s->text, "Assumes",
+            MRD_STR("the tracer of each file (CUPTI for GPUs) has brought the times of all "
+                    "its devices to one clock; it states no bound, so what is called "
+                    "proven holds as far as that does"));
 }
 
 /* What proofs lean on. */
@@ -685,11 +632,13 @@ report_write(void *state)
     s->one_node = is_one_node(s->common.env->catalog, s->common.report);
     put_title(s);
     put_breakdown(s);
+    mrd_report_text_exposed(s);
     put_idle(s);
     put_unrecorded(s);
     put_paused(s);
     put_late(s);
     put_collectives(s);
+    mrd_report_text_bandwidth(s);
     put_steps(s);
     put_pauses(s);
     put_open(s);

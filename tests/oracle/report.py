@@ -1,0 +1,190 @@
+"""An independent account of random profiles, for tests of `meridian report`. A profile is made up from what happens: who computes,
+copies, launches and meets whom when; so the truth is known before anything is recorded. The account walks through every
+nanosecond and asks what goes on in it. Shares no code and no table with the report."""
+import random
+
+RANKS = 4
+
+
+class Span:
+    """One span: of a rank's device on one of its streams, or of its host."""
+
+    def __init__(self, rank, kind, begin, end, name, **more):
+        self.rank, self.kind, self.begin, self.end, self.name = rank, kind, begin, end, name
+        self.__dict__.update(more)
+
+
+class Meeting:
+    """A collective: who is in its group, whose parts were recorded."""
+
+    def __init__(self, ranks, operation, elements, synchronises):
+        self.ranks, self.operation, self.elements, self.synchronises = ranks, operation, elements, synchronises
+        self.parts = {}
+
+
+def made_up(seed, steps=3):
+    """A training of four ranks in which each computes, copies and meets the others; times in ns from 1000 on."""
+    r = random.Random(seed)
+    spans, meetings = [], []
+    now = [1000 + r.randrange(60) for _ in range(RANKS)]
+    slow = r.randrange(RANKS)
+    groups = [tuple(range(RANKS)), (0, 1), (2, 3)]
+    for step in range(steps):
+        begun = list(now)
+        for _ in range(r.randrange(2, 5)):
+            for rank in range(RANKS):
+                for _ in range(r.randrange(1, 4)):
+                    long = r.randrange(5, 60) * (3 if rank == slow else 1)
+                    what = r.choice(["compute", "compute", "compute", "copy"])
+                    name = {"compute": f"kernel_{r.randrange(5)}", "copy": "Memcpy DtoH"}[what]
+                    at = now[rank] + r.choice([0, 0, r.randrange(40), r.randrange(200)])
+                    launched = at - r.randrange(1, 150) if r.random() < 0.9 else None
+                    spans.append(Span(rank, what, at, at + long, name, launched=launched))
+                    now[rank] = at + long
+                if r.random() < 0.3:
+                    spans.append(Span(rank, "loading", now[rank] - 30, now[rank] + r.randrange(80), "DataLoader"))
+            group = r.choice(groups)
+            operation = r.choice(["allreduce", "allreduce", "_allgather_base", "reduce_scatter", "broadcast"])
+            m = Meeting(group, operation, r.randrange(1, 5000), operation != "broadcast")
+            come = {rank: now[rank] + r.randrange(30) for rank in group}
+            meetings.append(m)
+            for rank, at in come.items():
+                end = (max(come.values()) if m.synchronises else at) + r.randrange(20, 90)
+                now[rank] = end
+                if r.random() < 0.06:
+                    continue  # was not recorded
+                m.parts[rank] = (at, end)
+                spans.append(Span(rank, "collective", at, end, f"ncclDevKernel_{operation}", meeting=m))
+                if r.random() < 0.6:  # something is computed meanwhile
+                    under = at + r.randrange(0, end - at)
+                    spans.append(Span(rank, "compute", under, under + r.randrange(1, 80), "kernel_under", launched=None))
+                    now[rank] = max(end, under)
+            if not m.parts:
+                meetings.pop()
+        for rank in range(RANKS):
+            ends = [s.end for s in spans if s.rank == rank and s.kind != "loading"]
+            now[rank] = max([now[rank]] + ends)
+            spans.append(Span(rank, "step", begun[rank], now[rank], f"ProfilerStep#{step}"))
+            now[rank] += r.randrange(20)
+    return spans, meetings
+
+
+# ---- Written as PyTorch writes them ----
+
+BASE_US = 1_700_000_000_000_000
+
+
+def stamp(ns):
+    return f"{BASE_US + ns // 1000}.{ns % 1000:03d}"
+
+
+def kineto(spans, rank):
+    """One rank's file, as text: times have decimals that doubles would lose."""
+    rows, flow = [], 0
+
+    def row(cat, name, begin, end, pid, tid, args):
+        inner = ", ".join(f'"{k}": {v}' for k, v in args.items())
+        rows.append(f'{{"ph": "X", "cat": "{cat}", "name": "{name}", "pid": {pid}, "tid": {tid}, "ts": {stamp(begin)}, '
+                    f'"dur": {(end - begin) // 1000}.{(end - begin) % 1000:03d}, "args": {{{inner}}}}}')
+
+    for s in spans:
+        if s.rank != rank:
+            continue
+        if s.kind in ("step", "loading"):
+            row("user_annotation", s.name, s.begin, s.end, 4000 + rank, 4000 + rank, {})
+            continue
+        flow += 1
+        args = {"device": rank, "stream": 20 if s.kind == "collective" else 7, "correlation": flow}
+        if s.kind == "collective":
+            m = s.meeting
+            members = len(m.ranks)
+            elements = {"_allgather_base": (m.elements, m.elements * members), "reduce_scatter": (m.elements * members, m.elements)}
+            into, out = elements.get(m.operation, (m.elements, m.elements))
+            args |= {"Collective name": f'"{m.operation}"', "dtype": '"Float"', "In msg nelems": into, "Out msg nelems": out,
+                     "Group size": members, "Process Group Ranks": f'"{list(m.ranks)}"'}
+        elif s.launched is not None:
+            row("cuda_runtime", "cudaLaunchKernel", s.launched, s.launched + 1, 4000 + rank, 4000 + rank, {"correlation": flow})
+            for ph, at, pid, tid in (("s", s.launched, 4000 + rank, 4000 + rank), ("f", s.begin, rank, 7)):
+                bind = ', "bp": "e"' if ph == "f" else ""
+                rows.append(f'{{"ph": "{ph}", "id": {flow}, "cat": "ac2g", "name": "ac2g", "pid": {pid}, "tid": {tid}, '
+                            f'"ts": {stamp(at)}{bind}}}')
+        row("gpu_memcpy" if s.kind == "copy" else "kernel", s.name, s.begin, s.end, rank, args["stream"], args)
+    return (f'{{"schemaVersion": 1, "distributedInfo": {{"backend": "nccl", "rank": {rank}, "world_size": {RANKS}}}, '
+            f'"traceEvents": [\n' + ",\n".join(rows) + "\n]}\n")
+
+
+# ---- The account ----
+
+def met_when(meetings):
+    """When each collective's last part began: {meeting: time}. None: one that the group is known to have was not recorded, it
+    has one part only, or it lets those leave who are done. A group is known by those who were in anything of it so far."""
+    known, when = {}, {}
+    for m in sorted(meetings, key=lambda m: max(at for at, _ in m.parts.values())):
+        if not m.synchronises:
+            when[m] = None
+            continue
+        known.setdefault(m.ranks, set()).update(m.parts)
+        whole = len(m.parts) > 1 and set(m.parts) == known[m.ranks]
+        when[m] = max(at for at, _ in m.parts.values()) if whole else None
+    return when
+
+
+def instants(spans, meetings, rank):
+    """For each ns of the rank's window, what goes on in it: [(ns, part, exposed as)]."""
+    mine = [s for s in spans if s.rank == rank]
+    device = [s for s in mine if s.kind in ("compute", "copy", "collective")]
+    met = met_when(meetings)
+    out = []
+    for t in range(min(s.begin for s in device), max(s.end for s in device)):
+        on = [s for s in device if s.begin <= t < s.end]
+        kinds = {s.kind for s in on}
+        how = None
+        if "compute" in kinds:
+            part = "both" if "collective" in kinds else "compute"
+        elif "collective" in kinds:
+            part = "exposed"
+            running = [s.meeting for s in on if s.kind == "collective"]
+            if any(met[m] is not None and met[m] <= t for m in running):
+                how = "transfer"
+            else:
+                how = "waiting" if any(met[m] is not None for m in unbroken(device, t)) else "unknown"
+        else:
+            part = "copy" if "copy" in kinds else "idle"
+        out.append((t, part, how))
+    return out
+
+
+def unbroken(device, t):
+    """The collectives, of those without a break from t on, that run at t or begin later: one of them may meet."""
+    chain, until = [], t + 1
+    for s in sorted((s for s in device if s.kind == "collective" and s.end > t), key=lambda s: s.begin):
+        if s.begin > until:
+            break
+        chain.append(s.meeting)
+        until = max(until, s.end)
+    return chain
+
+
+def breakdown(spans, meetings, rank):
+    parts, exposed = {}, {"waiting": 0, "transfer": 0, "unknown": 0}
+    for _, part, how in instants(spans, meetings, rank):
+        parts[part] = parts.get(part, 0) + 1
+        if how is not None:
+            exposed[how] += 1
+    return parts, exposed
+
+
+def bandwidth(meetings):
+    """By name of the kernel: [collectives with two parts, bytes, latency, what one member moves over its links]."""
+    out = {}
+    for m in meetings:
+        if not m.synchronises or len(m.parts) < 2:
+            continue
+        n = len(m.ranks)
+        size = 4 * m.elements * (n if m.operation in ("_allgather_base", "reduce_scatter") else 1)
+        row = out.setdefault(f"ncclDevKernel_{m.operation}", [0, 0, 0, 0])
+        row[0] += 1
+        row[1] += size
+        row[2] += min(end - at for at, end in m.parts.values())
+        row[3] += size * (n - 1) // n * (2 if m.operation == "allreduce" else 1)
+    return out

@@ -1,0 +1,69 @@
+#include "trace/sink/report_text.h"
+
+#include <inttypes.h>
+
+#include "base/obj.h"
+#include "trace/sink/text.h"
+
+/* Whose numbers follow. One that is too long (an EC2 id with its rank, core and pid) has a line of
+ * its own: node and pid are what it is there for. */
+void
+mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width)
+{
+    mrd_text_cell(&s->text, label, MRD_TEXT_WIDTH - 2, false);
+    if (mrd_text_columns(label) > width)
+        mrd_buf_fmt(&s->text, "\n  %*s", (int) width, "");
+    for (size_t n = mrd_text_columns(label); n < width; n++)
+        mrd_buf_byte(&s->text, ' ');
+}
+
+void
+mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_buf *to)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    const mrd_process *p = mrd_catalog_borrow_process(cat, w->process);
+
+    if (p->rank != MRD_NONE)
+        mrd_buf_fmt(to, "rank %" PRId64 " ", p->rank);
+    if (w->lnc_idx != MRD_NONE || w->device_idx != MRD_NONE)
+        mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
+                    w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
+    if (!s->one_node)
+        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
+    if (p->flags & MRD_PROC_NO_PID)
+        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
+    else
+        mrd_buf_fmt(to, "pid %" PRId64, p->process_id);
+}
+
+void
+mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w)
+{
+    mrd_buf label = { 0 };
+
+    mrd_report_text_label(s, w, &label);
+    mrd_buf_text(&s->text, "  ");
+    mrd_report_text_cell(s, (mrd_str){ (const char *) label.p, label.len }, MRD_REPORT_TEXT_LABEL);
+    mrd_buf_fini(&label);
+}
+
+/* Text broken at spaces into lines behind a head of 11 columns. */
+void
+mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s)
+{
+    size_t indent = 11, at = 0;
+
+    mrd_buf_fmt(to, "%-*s", (int) indent, head);
+    while (at < s.len) {
+        size_t take = s.len - at, room = MRD_TEXT_WIDTH - indent;
+
+        if (take > room) {
+            for (take = room; take > 0 && s.p[at + take] != ' '; take--)
+                ;
+            take = take == 0 ? room : take;
+        }
+        mrd_buf_fmt(to, "%s%.*s\n", at == 0 ? "" : "           ", (int) take, s.p + at);
+        for (at += take; at < s.len && s.p[at] == ' '; at++)
+            ;
+    }
+}

@@ -1,0 +1,34 @@
+/*
+ * trace/sink/report_text.h - sections of report.txt, which several sources write into one text. Inside
+ * trace/sink/ only.
+ */
+#ifndef MRD_TRACE_REPORT_TEXT_H
+#define MRD_TRACE_REPORT_TEXT_H
+
+#include "base/buf.h"
+#include "trace/sink/sink_report.h"
+
+#define MRD_REPORT_TEXT_ROWS  64 /* workers in a table */
+#define MRD_REPORT_TEXT_NAMES 16
+#define MRD_REPORT_TEXT_LABEL 32 /* columns */
+
+typedef struct {
+    mrd_report_sink common; /* first: trace/sink/sink_report.h */
+    mrd_buf text;
+    bool one_node; /* whose name need not be repeated */
+} mrd_report_text;
+
+/* "rank 3 NC 1 pid 4711". */
+void mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_buf *to);
+/* The same as the first cell of a row. */
+void mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w);
+/* A first cell; one that is too long has a line of its own. */
+void mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width);
+/* Text broken at spaces into lines behind a head of 11 columns. */
+void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
+
+/* Sections; nothing where there is nothing to say. */
+void mrd_report_text_exposed(mrd_report_text *s);
+void mrd_report_text_bandwidth(mrd_report_text *s);
+
+#endif
