@@ -188,3 +188,67 @@ def bandwidth(meetings):
         row[2] += min(end - at for at, end in m.parts.values())
         row[3] += size * (n - 1) // n * (2 if m.operation == "allreduce" else 1)
     return out
+
+
+def parts_at(spans, meetings, rank):
+    """{ns: part} of the rank's window; idle outside of it."""
+    return {t: part for t, part, _ in instants(spans, meetings, rank)}
+
+
+def last_and_middle(m):
+    come = sorted((at, rank) for rank, (at, _) in m.parts.items())
+    return come[-1], come[(len(come) - 1) // 2]
+
+
+def lateness(spans, meetings):
+    """By rank, over the collectives that it came last to: [how many, of these without a reason, late by, {part: more than the
+    one in the middle}, left the collective before so much later]."""
+    out = {rank: [0, 0, 0, {}, 0] for rank in range(RANKS)}
+    met = met_when(meetings)
+    at = {rank: parts_at(spans, meetings, rank) for rank in range(RANKS)}
+
+    def since(rank, begin):
+        t = begin
+        while t - 1 in at[rank] and at[rank][t - 1] not in ("both", "exposed"):
+            t -= 1
+        return t
+
+    for m in meetings:
+        if not m.synchronises or len(m.parts) < 2:
+            continue
+        (last, late), (middle, other) = last_and_middle(m)
+        row = out[late]
+        row[0] += 1
+        if met[m] is None:
+            row[1] += 1
+            continue
+        row[2] += last - middle
+        for rank, begin, sign in ((late, last, 1), (other, middle, -1)):
+            left = since(rank, begin)
+            row[4] += sign * left
+            for t in range(left, begin):
+                row[3][at[rank][t]] = row[3].get(at[rank][t], 0) + sign
+    return out
+
+
+def critical_paths(spans, meetings):
+    """Of each step of the process whose first step begins first, walking backwards: (process, [(begin, length, {part: ns},
+    {rank: ns})])."""
+    steps = [s for s in spans if s.kind == "step"]
+    process = min(steps, key=lambda s: (s.begin, s.rank)).rank
+    met = met_when(meetings)
+    at = {rank: parts_at(spans, meetings, rank) for rank in range(RANKS)}
+    out = []
+    for step in sorted((s for s in steps if s.rank == process), key=lambda s: s.begin):
+        t, who, parts, ranks = step.end, process, {}, {}
+        while t > step.begin:
+            waited = [(met[m], m) for m in meetings if met[m] is not None and step.begin <= met[m] < t and who in m.parts
+                      and m.parts[who][0] < met[m] <= m.parts[who][1]]
+            until, m = max(waited, key=lambda v: v[0]) if waited else (step.begin, None)
+            for i in range(until, t):
+                part = at[who].get(i, "idle")
+                parts[part] = parts.get(part, 0) + 1
+            ranks[who] = ranks.get(who, 0) + t - until
+            t, who = until, who if m is None else last_and_middle(m)[0][1]
+        out.append((step.begin, step.end - step.begin, parts, ranks))
+    return process, out

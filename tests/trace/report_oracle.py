@@ -63,6 +63,37 @@ def check_bandwidth(report, meetings, seed):
             equal(rows[name][3], row[3], f"seed {seed}: bytes over the links of {name}")
 
 
+def check_lateness(report, spans, meetings, seed):
+    for rank, (count, unknown, late, parts, began) in oracle.lateness(spans, meetings).items():
+        got = report["workers"][rank]["late"]
+        equal((got["count"], got["unknown"], got["late_ns"], got["began_later_ns"]), (count, unknown, late, began),
+              f"seed {seed}: lateness of rank {rank}")
+        for part, ns in got["parts_ns"].items():
+            equal(ns, parts.get(part, 0), f"seed {seed}: {part} that made rank {rank} late")
+        equal(sum(got["parts_ns"].values()) + got["began_later_ns"], got["late_ns"], f"seed {seed}: the reasons add up")
+
+
+def check_path(report, spans, meetings, seed):
+    process, paths = oracle.critical_paths(spans, meetings)
+    got = report["critical_path"]
+    equal((got["rank"], got["steps"]), (process, len(paths)), f"seed {seed}: whose steps")
+    equal(got["total_ns"], sum(p[1] for p in paths), f"seed {seed}: the path is as long as the steps")
+    equal(sum(got["parts_ns"].values()), got["total_ns"], f"seed {seed}: its parts add up to the steps")
+    for part, ns in got["parts_ns"].items():
+        equal(ns, sum(p[2].get(part, 0) for p in paths), f"seed {seed}: {part} on the path")
+    for rank in range(oracle.RANKS):
+        equal(report["workers"][rank]["steps"]["critical_path_ns"], sum(p[3].get(rank, 0) for p in paths),
+              f"seed {seed}: the path through rank {rank}")
+    longest = max(range(len(paths)), key=lambda i: (paths[i][1], -i))
+    one = got["longest"]
+    equal((one["step"], one["duration_ns"], {w["worker"]: w["ns"] for w in one["workers"]}),
+          (longest, paths[longest][1], {r: ns for r, ns in paths[longest][3].items() if ns > 0}), f"seed {seed}: the longest step")
+    series = report["steps_over_time"]["blocks"]
+    equal([b["total_ns"] for b in series], [p[1] for p in paths], f"seed {seed}: lengths of steps")
+    for b, (_, _, parts, _) in zip(series, paths):
+        equal({k: v for k, v in b["path_ns"].items() if v > 0}, parts, f"seed {seed}: path of a step")
+
+
 def main():
     seeds = [int(os.environ["MRD_SEED"])] if "MRD_SEED" in os.environ else range(1, int(sys.argv[1]) + 1)
     told = {"waiting": 0, "transfer": 0, "unknown": 0}
@@ -73,6 +104,8 @@ def main():
         for how, ns in check_breakdown(report, spans, meetings, seed).items():
             told[how] += ns
         check_bandwidth(report, meetings, seed)
+        check_lateness(report, spans, meetings, seed)
+        check_path(report, spans, meetings, seed)
     print(f"{len(seeds)} profiles; exposed time {told}")
     if len(seeds) > 1 and min(told.values()) == 0:
         failures.append("each kind of exposed time occurs")

@@ -42,7 +42,10 @@ struct mrd_report {
     mrd_map by_claim; /* group and parts, worker, row -> claim */
     claim *claims;
     size_t n_claims, cap_claims;
-    bool *distrusted; /* by process: its clock proves nothing */
+    mrd_proof *proof;
+    mrd_lateness *lateness;
+    mrd_step_path *path;
+    mrd_ev_ns step_end; /* of the one whose path is followed; INT64_MAX none */
     mrd_report_collective *collectives;
     size_t n_collectives, cap_collectives;
     mrd_report_pace *paces; /* by process; empty ones are dropped by finish */
@@ -65,8 +68,21 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
+/* What a worker has done until `at`. */
+static void
+account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
+{
+    mrd_report *r = self;
+    mrd_worker_time *t = &r->all[worker].time;
+
+    ret->any = t->any;
+    ret->first = t->first;
+    ret->device_end = t->device_end;
+    mrd_worker_time_read(t, at, ret->part_ns);
+}
+
 static bool
-workers_make(mrd_report *r)
+workers_make(mrd_report *r, const mrd_sink_env *env)
 {
     r->n_all = mrd_workers_count(r->who);
     r->all = calloc(r->n_all + 1, sizeof(*r->all));
@@ -85,7 +101,11 @@ workers_make(mrd_report *r)
                                  .unmeasured = (w->waits_known ? 0 : 1u << MRD_REPORT_WAITING) |
                                                (w->host_known ? 0 : 1u << MRD_REPORT_HOST) };
     }
-    return r->all != NULL;
+    r->proof = mrd_proof_new(env, r->who);
+    r->lateness = mrd_lateness_new(r->n_all);
+    r->path = mrd_step_path_new(r->who, account_of, r);
+    r->step_end = (mrd_ev_ns){ INT64_MAX };
+    return r->all != NULL && r->proof != NULL && r->lateness != NULL && r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -199,123 +219,6 @@ collective_row(mrd_report *r, const mrd_gathered *c)
     return &r->collectives[r->n_collectives++];
 }
 
-static bool
-same_node(const mrd_report *r, uint32_t a, uint32_t b)
-{
-    const mrd_process *p = mrd_catalog_borrow_process(r->cat, r->all[a].pub.process),
-                      *q = mrd_catalog_borrow_process(r->cat, r->all[b].pub.process);
-
-    if (p == q)
-        return true;
-    return p->instance_id == q->instance_id && p->scope == q->scope &&
-           !mrd_str_is(mrd_catalog_text(r->cat, p->instance_id), "unknown");
-}
-
-/* A bound of 0 of a clock that nothing is known about means that the time never crossed a clock. */
-static bool
-has_bound(const mrd_report *r, const mrd_gather_part *part)
-{
-    const mrd_process *p = mrd_catalog_borrow_process(r->cat, r->all[part->core].pub.process);
-    size_t n;
-    const mrd_clock_info *clocks = mrd_catalog_clocks(r->cat, &n);
-
-    if (part->bound_ns != MRD_BOUND_LOCAL)
-        return part->bound_ns != MRD_BOUND_UNKNOWN;
-    for (size_t i = 1; i < n; i++) {
-        if ((clocks[i].node == p->instance_id || p->clock == i) && clocks[i].bound_ns >= 0)
-            return true;
-    }
-    return false;
-}
-
-/* A clock that is suspect, or that a check contradicted: its bound may be false. */
-static bool
-is_distrusted(const mrd_catalog *cat, const mrd_process *p)
-{
-    size_t n;
-    const mrd_clock_info *clocks = mrd_catalog_clocks(cat, &n);
-
-    for (size_t i = 1; i < n; i++) {
-        if ((p->clock == i || (clocks[i].node != 0 && clocks[i].node == p->instance_id)) &&
-            (clocks[i].violations > 0 ||
-             mrd_str_is(mrd_catalog_text(cat, clocks[i].quality), "suspect")))
-            return true;
-    }
-    return false;
-}
-
-static void
-clocks_judge(mrd_report *r)
-{
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(r->cat); i++)
-        r->distrusted[i] = is_distrusted(r->cat, mrd_catalog_borrow_process(r->cat, i));
-}
-
-/* Why the last part of a collective is not proven to be the last to begin. */
-typedef struct {
-    bool no_bound, suspect;
-    bool mapped; /* the device clocks' mapping alone leaves it open */
-    bool across; /* parts of other nodes are in it */
-} doubts;
-
-/* What the runtime's mapping of this core's clock may be off by: one sync point per execution, and
- * between them the device's clock drifts. */
-static uint64_t
-mapping_error(const worker_state *w)
-{
-    uint64_t seconds = w->time.span_ns / MRD_SEC + (w->time.span_ns % MRD_SEC != 0);
-
-    return !w->mapped ? 0 : MRD_REPORT_MAPPING * (seconds == 0 ? 1 : seconds);
-}
-
-/* Whether a part is of a device whose clock a framework's tracer has moved to its host's. */
-static bool
-is_traced(const mrd_report *r, const mrd_gathered *c)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < c->n; i++) {
-        const worker_state *w = &r->all[c->parts[i].core];
-
-        any = any || (!w->mapped && w->pub.device_idx != MRD_NONE);
-    }
-    return any;
-}
-
-/* Whether the last part began after all others beyond doubt. */
-static bool
-is_proven(const mrd_report *r, const mrd_gathered *c, doubts *ret)
-{
-    const mrd_gather_part *last = &c->parts[c->n - 1];
-    bool proven = true, by_nodes = true;
-
-    *ret = (doubts){ 0 };
-    for (size_t i = 0; i + 1 < c->n; i++) {
-        const mrd_gather_part *other = &c->parts[i];
-        uint64_t late = (uint64_t) last->begin.ns - (uint64_t) other->begin.ns,
-                 error = MRD_REPORT_NOISE;
-
-        if (!same_node(r, last->core, other->core)) {
-            ret->across = true;
-            if (r->distrusted[r->all[last->core].pub.process] ||
-                r->distrusted[r->all[other->core].pub.process]) {
-                ret->suspect = true;
-                return false;
-            }
-            if (!has_bound(r, last) || !has_bound(r, other)) {
-                ret->no_bound = true;
-                return false;
-            }
-            error += (uint64_t) last->bound_ns + other->bound_ns;
-        }
-        by_nodes = by_nodes && late > error;
-        error += mapping_error(&r->all[last->core]) + mapping_error(&r->all[other->core]);
-        proven = proven && late > error;
-    }
-    ret->mapped = by_nodes && !proven;
-    return proven;
-}
-
 /* The claim of a collective's shape; NULL without memory. */
 static claim *
 claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
@@ -335,22 +238,11 @@ claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
     return &r->claims[r->n_claims++];
 }
 
-/* Whether a check has contradicted a clock since the report began. */
-static bool
-clocks_fell(const mrd_report *r)
-{
-    for (mrd_proc_id i = 0; i < mrd_catalog_processes(r->cat); i++) {
-        if (!r->distrusted[i] && is_distrusted(r->cat, mrd_catalog_borrow_process(r->cat, i)))
-            return true;
-    }
-    return false;
-}
-
 /* At the end it is known how many a group has, and whether the clocks hold. */
 static void
 judge_claims(mrd_report *r)
 {
-    bool fell = clocks_fell(r);
+    bool fell = mrd_proof_fell(r->proof);
 
     for (size_t i = 0; i < r->n_claims; i++) {
         claim *c = &r->claims[i];
@@ -406,6 +298,9 @@ collective_met(void *self, const mrd_gathered *c)
 
     for (size_t i = 0; i < c->n; i++)
         mrd_worker_time_meet(&r->all[c->parts[i].core].time, c->id, at, c->parts[i].end);
+    mrd_step_path_meet(r->path, c);
+    if (mrd_lateness_met(r->lateness, c) != MRD_OK)
+        r->err = MRD_NOMEM;
 }
 
 static void
@@ -417,7 +312,7 @@ collective_done(void *self, const mrd_gathered *c)
     uint64_t waits = 0, spread = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
     uint64_t shortest = UINT64_MAX, alone;
     mrd_report_collective *row;
-    doubts why;
+    mrd_doubts why;
     claim *held;
     bool proven;
 
@@ -439,14 +334,16 @@ collective_done(void *self, const mrd_gathered *c)
         r->all[p->core].pub.took_part++;
         r->totals.any_mapped = r->totals.any_mapped || r->all[p->core].mapped;
         r->all[p->core].pub.wait_ns += wait;
+        mrd_proof_span(r->proof, p->core, r->all[p->core].time.span_ns);
         waits += wait;
         shortest = dur < shortest ? dur : shortest;
     }
     add_bytes(row, c, shortest);
-    proven = is_proven(r, c, &why);
+    mrd_lateness_done(r->lateness, c);
+    proven = mrd_proof_of(r->proof, c, &why);
     held->matched++;
     if (proven) {
-        r->totals.any_traced = r->totals.any_traced || is_traced(r, c);
+        r->totals.any_traced = r->totals.any_traced || why.traced;
         *(why.across ? &held->across_count : &held->count) += 1;
         *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
     }
@@ -470,6 +367,13 @@ collective_done(void *self, const mrd_gathered *c)
 
 /* ---- Steps ---- */
 
+static __attribute__((noinline)) void
+steps_over(mrd_report *r)
+{
+    mrd_step_path_over(r->path);
+    r->step_end = mrd_step_path_end(r->path);
+}
+
 static mrd_err
 add_step(mrd_report *r, const mrd_event *ev)
 {
@@ -477,6 +381,8 @@ add_step(mrd_report *r, const mrd_event *ev)
     mrd_report_pace *pace = &r->paces[process];
     mrd_report_step *slow;
 
+    mrd_step_path_begin(r->path, process, ev->ts, mrd_event_end(ev));
+    r->step_end = mrd_step_path_end(r->path);
     if (pace->count == 0)
         *pace = (mrd_report_pace){ .process = process, .min_ns = INT64_MAX };
     pace->count++;
@@ -496,6 +402,8 @@ static mrd_err
 add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
     add_span(r, work, ev);
+    if (work->kind != MRD_CC_NO)
+        mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time);
     return work->kind == MRD_CC_NO
                ? MRD_OK
                : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker);
@@ -551,6 +459,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     if (mrd_ev_after((end = mrd_event_end(ev)), r->totals.last) || !r->any)
         r->totals.last = end;
     r->any = true;
+    if (!mrd_ev_before(ev->ts, r->step_end))
+        steps_over(r);
     note_launches(r, ev);
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev);
@@ -573,15 +483,13 @@ mrd_report_new(const mrd_sink_env *env)
     r->n_paces = mrd_catalog_processes(r->cat);
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
-    r->distrusted = calloc(r->n_paces + 1, sizeof(*r->distrusted));
     r->launches = calloc(MRD_REPORT_LAUNCHES, sizeof(*r->launches));
-    if (r->who == NULL || r->launches == NULL || r->paces == NULL || r->distrusted == NULL ||
-        r->gather == NULL || !workers_make(r)) {
+    if (r->who == NULL || r->launches == NULL || r->paces == NULL || r->gather == NULL ||
+        !workers_make(r, env)) {
         mrd_report_free(r);
         return NULL;
     }
     mrd_gather_on_met(r->gather, collective_met);
-    clocks_judge(r);
     return r;
 }
 
@@ -603,7 +511,9 @@ mrd_report_free(mrd_report *r)
     mrd_map_fini(&r->by_name);
     mrd_map_fini(&r->by_claim);
     free(r->claims);
-    free(r->distrusted);
+    mrd_proof_free(r->proof);
+    mrd_lateness_free(r->lateness);
+    mrd_step_path_free(r->path);
     free(r->launches);
     mrd_workers_free(r->who);
     mrd_gather_free(r->gather);
@@ -649,6 +559,7 @@ drop_empty(mrd_report *r)
     }
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
+    mrd_step_path_renumber(r->path, place);
     free(place);
     for (size_t i = 0; i < r->n_paces; i++) {
         if (r->paces[i].count > 0)
@@ -665,6 +576,7 @@ mrd_report_finish(mrd_report *r)
 
     mrd_gather_finish(r->gather);
     judge_claims(r);
+    mrd_step_path_finish(r->path);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
         worker_state *w = &r->all[i];
@@ -678,6 +590,7 @@ mrd_report_finish(mrd_report *r)
         w->pub.paused_ns = w->time.paused_ns;
         w->pub.exposed_wait_ns = w->time.wait_ns;
         w->pub.exposed_transfer_ns = w->time.transfer_ns;
+        w->pub.late = *mrd_lateness_of(r->lateness, (uint32_t) i);
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
     if ((err = drop_empty(r)) != MRD_OK)
@@ -743,6 +656,12 @@ mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
         for (unsigned k = 0; k < MRD_BOUNDS; k++)
             ret_ns[k] += one[k];
     }
+}
+
+const mrd_step_path *
+mrd_report_path(const mrd_report *r)
+{
+    return r->path;
 }
 
 const mrd_report_totals *

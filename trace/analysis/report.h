@@ -44,13 +44,10 @@
 #define MRD_TRACE_REPORT_H
 
 #include "trace/analysis/hist.h"
-#include "trace/analysis/worker_time.h"
+#include "trace/analysis/lateness.h"
+#include "trace/analysis/proof.h"
+#include "trace/analysis/step_path.h"
 
-#define MRD_REPORT_NOISE 100 /* ns: what two stamps of one instant may differ by */
-/* ns: a core's time as the runtime maps it, against its node's clock, while its longest device span
- * is no longer than a second; as many times that as the span has begun seconds. An assumption,
- * which the report prints; docs/timesync.md section 9 has what it rests on. */
-#define MRD_REPORT_MAPPING  65000
 #define MRD_REPORT_SHORT    30    /* ns: between two device spans there is always this much */
 #define MRD_REPORT_LAUNCHES 65536 /* remembered at once; of older ones nothing is known */
 #define MRD_REPORT_PAUSES   16    /* longest pauses kept */
@@ -100,6 +97,7 @@ typedef struct {
     uint64_t caused_ns;         /* ... all waits for it, */
     uint64_t proven_ns;         /* ... of these, where it was proven */
     uint64_t wait_ns;           /* its own waits for others */
+    mrd_lateness_sum late;      /* why it came last, where it did */
 } mrd_report_worker;
 
 typedef struct {
@@ -195,6 +193,8 @@ const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t 
 const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
 const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
 const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
+/* Steps over time, and the critical path through them; workers as in mrd_report_workers. */
+const mrd_step_path *mrd_report_path(const mrd_report *r);
 /* The oldest of those that did not end, at most MRD_REPORT_OPEN; totals has how many there are. */
 const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n);
 /*

@@ -76,6 +76,12 @@ mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
                 (uint64_t) next.ns - (uint64_t) t->now.ns;
         if (part_of(on) == MRD_REPORT_EXPOSED)
             split_exposed(t, next);
+        if (on & (1u << MRD_ON_COLLECTIVE | 1u << MRD_ON_BARRIER)) {
+            t->since = next;
+            memset(t->since_ns, 0, sizeof(t->since_ns));
+        } else {
+            t->since_ns[part_of(on)] += (uint64_t) next.ns - (uint64_t) t->now.ns;
+        }
         if (on == 1u << MRD_ON_LOADING)
             t->loading_ns += (uint64_t) next.ns - (uint64_t) t->now.ns;
         t->now = next;
@@ -109,7 +115,7 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
         mrd_worker_time_advance(t, ev->ts);
     if (device && !t->any) {
         t->any = true;
-        t->now = t->device_end = t->first = ev->ts;
+        t->now = t->device_end = t->first = t->since = ev->ts;
     } else if (device && !mrd_ev_before(ev->ts, t->device_end)) {
         end_pause(t, ev, ret_pause);
         paused = ret_pause->dur_ns > 0;

@@ -41,19 +41,21 @@ typedef enum {
 const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
 
 typedef struct {
-    mrd_ev_ns now;                      /* accounted up to here */
-    mrd_ev_ns until[MRD_ONS];           /* ends of the unions */
-    mrd_ev_ns first;                    /* begin of the first device span */
-    mrd_ev_ns device_end;               /* of all device spans so far */
-    mrd_sid device_last;                /* the span that ends there */
-    uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
-    uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
-    uint64_t loading_ns;                /* of pending[MRD_REPORT_IDLE], the process loaded data */
-    uint64_t paused_ns, pending_paused; /* of MRD_REPORT_UNRECORDED, the session was paused */
-    uint64_t span_ns;                   /* the longest device span so far */
-    mrd_ev_ns met;                      /* a collective that has met runs until here */
-    uint64_t wait_ns, transfer_ns;      /* of MRD_REPORT_EXPOSED */
-    uint64_t met_id, at_met_ns;         /* the collective that met last, and transfer_ns then */
+    mrd_ev_ns now;                       /* accounted up to here */
+    mrd_ev_ns until[MRD_ONS];            /* ends of the unions */
+    mrd_ev_ns first;                     /* begin of the first device span */
+    mrd_ev_ns device_end;                /* of all device spans so far */
+    mrd_sid device_last;                 /* the span that ends there */
+    uint64_t part_ns[MRD_REPORT_PARTS];  /* inside the window */
+    uint64_t pending[MRD_REPORT_PARTS];  /* since device_end: inside the window if a span follows */
+    uint64_t loading_ns;                 /* of pending[MRD_REPORT_IDLE], the process loaded data */
+    uint64_t paused_ns, pending_paused;  /* of MRD_REPORT_UNRECORDED, the session was paused */
+    mrd_ev_ns since;                     /* end of the last collective or barrier, or `first` */
+    uint64_t since_ns[MRD_REPORT_PARTS]; /* the account since then */
+    uint64_t span_ns;                    /* the longest device span so far */
+    mrd_ev_ns met;                       /* a collective that has met runs until here */
+    uint64_t wait_ns, transfer_ns;       /* of MRD_REPORT_EXPOSED */
+    uint64_t met_id, at_met_ns;          /* the collective that met last, and transfer_ns then */
     uint64_t undecided_ns; /* ... since collectives run without a break: nobody met yet */
     bool any;              /* a device span was there */
 } mrd_worker_time;

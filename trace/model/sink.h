@@ -40,6 +40,7 @@ typedef struct {
     bool compress;   /* perfetto: zlib packet blocks */
     bool pretty;     /* json */
     mrd_json_layout json_layout;
+    bool same_clock; /* report: trace/analysis/proof.h */
     bool wall_time; /* session time is UTC epoch ns: true unless the profile has no epoch */
 } mrd_sink_options;
 

@@ -31,8 +31,30 @@ put_process(mrd_jw *w, const mrd_catalog *cat, mrd_proc_id process)
     mrd_jw_put_i64_or_null(w, MRD_STR("rank"), p->rank);
 }
 
+/* What it did more than the one in the middle, where it came last. */
 static void
-put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
+put_late(mrd_jw *w, const mrd_lateness_sum *late)
+{
+    MRD_JW_KEY(w, "late");
+    mrd_jw_open(w, '{');
+    put_u64(w, "count", late->count);
+    put_u64(w, "unknown", late->unknown);
+    put_u64(w, "late_ns", late->late_ns);
+    MRD_JW_KEY(w, "parts_ns");
+    mrd_jw_open(w, '{');
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
+        mrd_jw_key(w, mrd_str_of(mrd_report_part_text((mrd_report_part) k)));
+        mrd_jw_i64(w, late->part_ns[k]);
+    }
+    mrd_jw_close(w, '}');
+    MRD_JW_KEY(w, "began_later_ns");
+    mrd_jw_i64(w, late->began_ns);
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v,
+           const mrd_step_worker *in_steps)
 {
     mrd_jw_open(w, '{');
     put_process(w, cat, v->process);
@@ -73,6 +95,89 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v)
     put_u64(w, "proven_ns", v->proven_ns);
     put_u64(w, "wait_ns", v->wait_ns);
     mrd_jw_close(w, '}');
+    put_late(w, &v->late);
+    MRD_JW_KEY(w, "steps");
+    mrd_jw_open(w, '{');
+    put_u64(w, "critical_path_ns", in_steps->path_ns);
+    put_u64(w, "latest", in_steps->late);
+    put_u64(w, "caused_ns", in_steps->caused_ns);
+    mrd_jw_close(w, '}');
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_parts(mrd_jw *w, const char *key, const uint64_t *part_ns)
+{
+    mrd_jw_key(w, mrd_str_of(key));
+    mrd_jw_open(w, '{');
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+        put_u64(w, mrd_report_part_text((mrd_report_part) k), part_ns[k]);
+    mrd_jw_close(w, '}');
+}
+
+/* Of the path through all steps, and of the longest; or through the recording. */
+static void
+put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
+{
+    const mrd_step_totals *t = mrd_step_path_totals(mrd_report_path(r));
+    const mrd_critical_path *slow = &t->slowest;
+
+    MRD_JW_KEY(w, "critical_path");
+    if (slow->ns == 0) {
+        mrd_jw_null(w);
+        return;
+    }
+    mrd_jw_open(w, '{');
+    put_u64(w, "steps", t->steps);
+    if (t->steps > 0)
+        put_process(w, cat, t->process);
+    put_u64(w, "total_ns", t->path_of_all_ns);
+    put_parts(w, "parts_ns", t->path_ns);
+    put_u64(w, "changes", t->changes);
+    MRD_JW_KEY(w, "longest");
+    mrd_jw_open(w, '{');
+    put_u64(w, "step", t->slowest_number);
+    put_time(w, "start_ns", slow->begin.ns);
+    put_u64(w, "duration_ns", slow->ns);
+    put_parts(w, "parts_ns", slow->part_ns);
+    put_u64(w, "changes", slow->changes);
+    MRD_JW_KEY(w, "workers");
+    mrd_jw_open(w, '[');
+    for (uint32_t i = 0; i < slow->shares; i++) {
+        mrd_jw_open(w, '{');
+        put_u64(w, "worker", slow->share[i].worker);
+        put_u64(w, "ns", slow->share[i].ns);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+    put_u64(w, "other_workers_ns", slow->rest_ns);
+    mrd_jw_close(w, '}');
+    mrd_jw_close(w, '}');
+}
+
+static void
+put_series(mrd_jw *w, const mrd_report *r)
+{
+    const mrd_step_totals *t = mrd_step_path_totals(mrd_report_path(r));
+    size_t n;
+    const mrd_step_block *b = mrd_step_path_blocks(mrd_report_path(r), &n);
+
+    MRD_JW_KEY(w, "steps_over_time");
+    mrd_jw_open(w, '{');
+    put_u64(w, "late_steps", t->late_steps);
+    put_u64(w, "late_changed", t->changed);
+    put_u64(w, "width", t->width);
+    MRD_JW_KEY(w, "blocks");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        mrd_jw_open(w, '{');
+        put_u64(w, "steps", b[i].steps);
+        put_u64(w, "total_ns", b[i].ns);
+        put_parts(w, "parts_ns", b[i].part_ns);
+        put_parts(w, "path_ns", b[i].path_ns);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
     mrd_jw_close(w, '}');
 }
 
@@ -268,7 +373,8 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     MRD_JW_KEY(w, "workers");
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++)
-        put_worker(w, cat, &workers[i]);
+        put_worker(w, cat, &workers[i],
+                   mrd_step_path_worker(mrd_report_path(s->report), (uint32_t) i));
     mrd_jw_close(w, ']');
     collectives = mrd_report_collectives(s->report, &n);
     MRD_JW_KEY(w, "collectives");
@@ -276,6 +382,8 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     for (size_t i = 0; i < n; i++)
         put_collective(w, &collectives[i]);
     mrd_jw_close(w, ']');
+    put_path(w, cat, s->report);
+    put_series(w, s->report);
     put_steps(w, cat, s->report);
     put_pauses(w, s->report);
     put_open(w, cat, s->report);

@@ -637,9 +637,12 @@ report_write(void *state)
     put_unrecorded(s);
     put_paused(s);
     put_late(s);
+    mrd_report_text_why(s);
+    mrd_report_text_path(s);
     put_collectives(s);
     mrd_report_text_bandwidth(s);
     put_steps(s);
+    mrd_report_text_series(s);
     put_pauses(s);
     put_open(s);
     mrd_scope_memory_text(s->common.scopes, s->common.env->catalog, SCOPES_LISTED, "report-json",

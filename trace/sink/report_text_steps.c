@@ -1,0 +1,196 @@
+/* Sections of report.txt about steps: why who came last was late, the critical path, steps over time. */
+#include <inttypes.h>
+#include <stdio.h>
+
+#include "trace/sink/report_text.h"
+#include "trace/sink/text.h"
+
+enum { SPANS = 8 }; /* rows of steps over time */
+
+/* "+1.20 ms", "-3 ns". */
+static const char *
+signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
+{
+    char dur[MRD_DUR_TEXT];
+
+    snprintf(text, MRD_DUR_TEXT + 1, "%s%s", ns < 0 ? "-" : "+",
+             mrd_text_dur(ns < 0 ? 0 - (uint64_t) ns : (uint64_t) ns, dur));
+    return text;
+}
+
+void
+mrd_report_text_why(mrd_report_text *s)
+{
+    static const mrd_report_part shown_parts[] = { MRD_REPORT_COMPUTE, MRD_REPORT_COPY,
+                                                   MRD_REPORT_HOST, MRD_REPORT_IDLE };
+    size_t n, shown = 0, all = 0;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    char dur[MRD_DUR_TEXT + 1];
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        all += w[i].late.late_ns > 0;
+    for (size_t i = 0; i < n; i++)
+        sum += w[i].late.late_ns;
+    if (all == 0)
+        return;
+    mrd_buf_fmt(&s->text, "\n%-34s %9s", "Why it came last, where it did", "late by");
+    for (size_t k = 0; k < sizeof(shown_parts) / sizeof(shown_parts[0]); k++)
+        mrd_buf_fmt(&s->text, " %10s", mrd_report_part_text(shown_parts[k]));
+    mrd_buf_fmt(&s->text, " %10s\n", "began");
+    for (size_t i = 0; i < n && shown < MRD_REPORT_TEXT_ROWS; i++) {
+        const mrd_lateness_sum *late = &w[i].late;
+
+        if (late->late_ns == 0 || late->late_ns < sum / 100)
+            continue;
+        mrd_report_text_worker(s, &w[i]);
+        mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(late->late_ns, dur));
+        for (size_t k = 0; k < sizeof(shown_parts) / sizeof(shown_parts[0]); k++)
+            mrd_buf_fmt(&s->text, " %10s",
+                        (w[i].unmeasured & 1u << shown_parts[k]) != 0
+                            ? "-"
+                            : signed_dur(late->part_ns[shown_parts[k]], dur));
+        mrd_buf_fmt(&s->text, " %10s\n", signed_dur(late->began_ns, dur));
+        shown++;
+    }
+    mrd_text_left_out(&s->text, all - shown, "workers, less late", "report-json");
+    mrd_buf_text(
+        &s->text,
+        "  sums over the collectives that it came last to, against the one that came in the "
+        "middle: what each did\n  since it left its collective before; began: it left that "
+        "one, or started, so much later\n");
+}
+
+void
+mrd_report_text_path(mrd_report_text *s)
+{
+    const mrd_step_path *path = mrd_report_path(s->common.report);
+    const mrd_step_totals *t = mrd_step_path_totals(path);
+    size_t n, most;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+    bool used[3] = { false };
+    mrd_buf words = { 0 };
+    uint32_t before[3];
+
+    if (t->path_of_all_ns == 0 || n < 2)
+        return;
+    mrd_buf_fmt(&words, "%s: ", mrd_text_dur(t->path_of_all_ns, dur));
+    for (unsigned k = 0, told = 0; k < MRD_REPORT_PARTS; k++)
+        if (t->path_ns[k] > 0)
+            mrd_buf_fmt(&words, "%s%s %s", told++ > 0 ? ", " : "",
+                        mrd_report_part_text((mrd_report_part) k),
+                        mrd_text_share(t->path_ns[k], t->path_of_all_ns, share));
+    mrd_buf_text(&words, ". It ran through ");
+    for (unsigned round = 0; round < 3; round++, used[round - 1] = true) {
+        most = SIZE_MAX;
+        for (uint32_t i = 0; i < n; i++) {
+            bool again = (used[0] && before[0] == i) || (used[1] && before[1] == i);
+            uint64_t ns = mrd_step_path_worker(path, i)->path_ns;
+
+            if (!again && ns > 0 &&
+                (most == SIZE_MAX || ns > mrd_step_path_worker(path, (uint32_t) most)->path_ns))
+                most = i;
+        }
+        if (most == SIZE_MAX)
+            break;
+        before[round] = (uint32_t) most;
+        mrd_buf_text(&words, round > 0 ? ", " : "");
+        mrd_report_text_label(s, &w[most], &words);
+        mrd_buf_fmt(&words, " for %s",
+                    mrd_text_share(mrd_step_path_worker(path, (uint32_t) most)->path_ns,
+                                   t->path_of_all_ns, share));
+    }
+    mrd_buf_fmt(&words,
+                ", and changed %" PRIu64 " times to another worker. It holds no waiting for "
+                "others of this profile: making shorter what is on it makes %s shorter.",
+                t->changes, t->steps > 0 ? "the steps" : "the recording");
+    mrd_buf_fmt(&s->text, "\nCritical path through %s%" PRIu64 "%s",
+                t->steps > 0 ? "" : "the recording", t->steps, t->steps == 1 ? " step" : " steps");
+    if (t->steps > 0) {
+        mrd_buf_text(&s->text, " of ");
+        mrd_text_process(s->common.env->catalog, t->process, &s->text);
+    }
+    mrd_buf_byte(&s->text, '\n');
+    mrd_report_text_wrapped(&s->text, "", (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_fini(&words);
+}
+
+/* The same worker again and again, or another each time. */
+static void
+put_persistence(mrd_report_text *s)
+{
+    const mrd_step_path *path = mrd_report_path(s->common.report);
+    const mrd_step_totals *t = mrd_step_path_totals(path);
+    uint32_t most = 0, different = 0;
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    mrd_buf words = { 0 };
+
+    if (t->late_steps == 0)
+        return;
+    for (uint32_t i = 0; i < n; i++) {
+        different += mrd_step_path_worker(path, i)->late > 0;
+        if (mrd_step_path_worker(path, i)->late > mrd_step_path_worker(path, most)->late)
+            most = i;
+    }
+    mrd_buf_text(&words, "Others waited longest for ");
+    mrd_report_text_label(s, &w[most], &words);
+    mrd_buf_fmt(&words, " in %" PRIu64 " of %" PRIu64 " steps; ",
+                mrd_step_path_worker(path, most)->late, t->late_steps);
+    if (different == 1)
+        mrd_buf_text(&words, "it was always this one.");
+    else
+        mrd_buf_fmt(&words,
+                    "%" PRIu32 " workers were latest in a step, and it changed %" PRIu64
+                    " times from one step to the next: %s.",
+                    different, t->changed,
+                    mrd_step_path_worker(path, most)->late * 4 >= t->late_steps * 3
+                        ? "mostly the same one"
+                        : "it moves");
+    mrd_report_text_wrapped(&s->text, "  latest", (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_fini(&words);
+}
+
+void
+mrd_report_text_series(mrd_report_text *s)
+{
+    const mrd_step_path *path = mrd_report_path(s->common.report);
+    size_t n, each;
+    const mrd_step_block *b = mrd_step_path_blocks(path, &n);
+    uint64_t first = 1;
+    char dur[MRD_DUR_TEXT], name[48];
+
+    if (n == 0)
+        return;
+    each = (n + SPANS - 1) / SPANS;
+    mrd_buf_fmt(&s->text, "\n%-34s %9s", "Steps over time, % of all workers", "mean");
+    for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++)
+        mrd_buf_fmt(&s->text, " %7s", mrd_report_part_text((mrd_report_part) k));
+    mrd_buf_byte(&s->text, '\n');
+    for (size_t i = 0; i < n; i += each) {
+        mrd_step_block sum = { 0 };
+        uint64_t all = 0;
+
+        for (size_t j = i; j < n && j < i + each; j++) {
+            sum.steps += b[j].steps;
+            sum.ns += b[j].ns;
+            for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+                sum.part_ns[k] += b[j].part_ns[k];
+        }
+        for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+            all += sum.part_ns[k];
+        if (sum.steps == 1)
+            snprintf(name, sizeof(name), "step %" PRIu64, first);
+        else
+            snprintf(name, sizeof(name), "steps %" PRIu64 " to %" PRIu64, first,
+                     first + sum.steps - 1);
+        mrd_buf_fmt(&s->text, "  %-32s %9s", name, mrd_text_dur(sum.ns / sum.steps, dur));
+        for (unsigned k = 0; k < MRD_REPORT_PARTS - 1; k++)
+            mrd_buf_fmt(&s->text, " %7.2f",
+                        all == 0 ? 0 : 100.0 * (double) sum.part_ns[k] / (double) all);
+        mrd_buf_byte(&s->text, '\n');
+        first += sum.steps;
+    }
+    put_persistence(s);
+}
