@@ -41,6 +41,7 @@ static const char more[] =
     "  meridian report                                      the latest session\n"
     "  meridian report 20261121-21 --start 2s --end 4s      two seconds of another\n"
     "  meridian report rank*.json.gz --align collectives    one trace file per rank\n"
+    "  meridian report rank*.json.gz --same-clock           ... of one machine\n"
     "  meridian report -d ./output --json                   for scripts\n";
 
 static int

@@ -296,7 +296,13 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
     mrd_catalog_set(cat, "meridian.version", MRD_RELEASE);
     if (*mrd_version_commit() != '\0')
         mrd_catalog_set(cat, "meridian.commit", mrd_version_commit());
-    if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK) {
+    if (set->profile.same_clock && set->align != 0)
+        err = mrd_why_set(&why, MRD_INVALID, 0,
+                          "--same-clock and --align: times of one clock are not moved; give one of "
+                          "them");
+    else
+        err = mrd_profile_check(&set->profile, &why);
+    if (err != MRD_OK) {
         status = MRD_EXIT_USAGE;
         goto out;
     }

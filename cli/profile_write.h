@@ -15,7 +15,7 @@
 typedef struct {
     mrd_strlist formats;
     char *dir;
-    bool force, pretty, flows, compress;
+    bool force, pretty, flows, compress, same_clock;
     int json_layout;
     char *primary, *secondary;
     char *start, *end;

@@ -30,6 +30,11 @@ typedef struct {
           .def = "none",                                                                           \
           .arg = "none,collectives",                                                               \
           .help = "align the clocks of processes by the ends of matched collectives" },            \
+        { .name = "same-clock",                                                                    \
+          .type = MRD_OPT_BOOL,                                                                    \
+          .offset = offsetof(settings, member.profile.same_clock),                                 \
+          .help = "report: files whose node is the same, or unknown, are of one machine: its "     \
+                  "ranks are compared without a bound" },                                          \
     {                                                                                              \
         .name = "align-trust", .type = MRD_OPT_DUR, .offset = offsetof(settings, member.trust),    \
         .def = "0", .max = 86400 * MRD_SEC, .arg = "DURATION",                                     \

@@ -94,6 +94,19 @@ def check_path(report, spans, meetings, seed):
         equal({k: v for k, v in b["path_ns"].items() if v > 0}, parts, f"seed {seed}: path of a step")
 
 
+def check_proven(apart, same, meetings, seed):
+    """Files of unknown nodes prove nothing, but with one clock what is later by more than the noise of two stamps."""
+    equal(apart["totals"]["proven"], 0, f"seed {seed}: proven without a bound")
+    known, want = {}, 0
+    for m in (m for m in meetings if m.synchronises):
+        known.setdefault(m.ranks, set()).update(m.parts)
+    for m in (m for m in meetings if m.synchronises and len(m.parts) > 1):
+        come = sorted(at for at, _ in m.parts.values())
+        want += set(m.parts) == known[m.ranks] and come[-1] - come[-2] > 100
+    equal(same["totals"]["proven"], want, f"seed {seed}: proven with one clock")
+    equal((apart["same_clock"], same["same_clock"]), (False, True), f"seed {seed}: the assumption is in the report")
+
+
 def main():
     seeds = [int(os.environ["MRD_SEED"])] if "MRD_SEED" in os.environ else range(1, int(sys.argv[1]) + 1)
     told = {"waiting": 0, "transfer": 0, "unknown": 0}
@@ -101,6 +114,8 @@ def main():
         spans, meetings = oracle.made_up(seed)
         with tempfile.TemporaryDirectory() as work:
             report = reported(spans, work)
+            same = reported(spans, work, "--same-clock")
+        check_proven(report, same, meetings, seed)
         for how, ns in check_breakdown(report, spans, meetings, seed).items():
             told[how] += ns
         check_bandwidth(report, meetings, seed)

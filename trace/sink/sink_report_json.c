@@ -370,6 +370,8 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     put_verdict(w, s->report);
     put_bounds(w, s->report);
     put_totals(w, mrd_report_totals_of(s->report));
+    MRD_JW_KEY(w, "same_clock");
+    mrd_jw_bool(w, s->env->options->same_clock);
     MRD_JW_KEY(w, "workers");
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++)

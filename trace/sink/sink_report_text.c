@@ -575,9 +575,15 @@ put_mapping(report_sink *s)
 {
     const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
 
-    if (!t->any_mapped && !t->any_traced)
+    bool one_clock = s->common.env->options->same_clock;
+
+    if (!t->any_mapped && !t->any_traced && !one_clock)
         return;
     mrd_buf_byte(&s->text, '\n');
+    if (one_clock)
+        mrd_report_text_wrapped(&s->text, "Assumes",
+                                MRD_STR("files of one node, and of unknown nodes, were recorded by "
+                                        "one clock (--same-clock)"));
     if (t->any_mapped)
         mrd_report_text_wrapped(
             &s->text, "Assumes",
