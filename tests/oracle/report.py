@@ -252,3 +252,16 @@ def critical_paths(spans, meetings):
             t, who = until, who if m is None else last_and_middle(m)[0][1]
         out.append((step.begin, step.end - step.begin, parts, ranks))
     return process, out
+
+
+def kernels(spans):
+    """By name of what devices ran: (how often, how long, ranks, lower median of the ranks' sums, the longest sum)."""
+    out = {}
+    for s in spans:
+        if s.kind in ("compute", "copy", "collective"):
+            out.setdefault(s.name, {}).setdefault(s.rank, []).append(s.end - s.begin)
+    rows = {}
+    for name, ranks in out.items():
+        sums = sorted(sum(v) for v in ranks.values())
+        rows[name] = (sum(len(v) for v in ranks.values()), sum(sums), len(sums), sums[(len(sums) - 1) // 2], sums[-1])
+    return rows

@@ -121,6 +121,8 @@ def main():
         check_bandwidth(report, meetings, seed)
         check_lateness(report, spans, meetings, seed)
         check_path(report, spans, meetings, seed)
+        equal({k["name"]: (k["count"], k["total_ns"], k["workers"], k["median_ns"], k["most_ns"]) for k in report["kernels"]},
+              oracle.kernels(spans), f"seed {seed}: what devices ran")
     print(f"{len(seeds)} profiles; exposed time {told}")
     if len(seeds) > 1 and min(told.values()) == 0:
         failures.append("each kind of exposed time occurs")

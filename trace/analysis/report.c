@@ -44,6 +44,7 @@ struct mrd_report {
     size_t n_claims, cap_claims;
     mrd_proof *proof;
     mrd_lateness *lateness;
+    mrd_kernels *kernels;
     mrd_step_path *path;
     mrd_ev_ns step_end; /* of the one whose path is followed; INT64_MAX none */
     mrd_report_collective *collectives;
@@ -103,9 +104,11 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     }
     r->proof = mrd_proof_new(env, r->who);
     r->lateness = mrd_lateness_new(r->n_all);
+    r->kernels = mrd_kernels_new(r->cat, r->n_all);
     r->path = mrd_step_path_new(r->who, account_of, r);
     r->step_end = (mrd_ev_ns){ INT64_MAX };
-    return r->all != NULL && r->proof != NULL && r->lateness != NULL && r->path != NULL;
+    return r->all != NULL && r->proof != NULL && r->lateness != NULL && r->kernels != NULL &&
+           r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -402,6 +405,8 @@ static mrd_err
 add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
     add_span(r, work, ev);
+    if (work->device)
+        mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
     if (work->kind != MRD_CC_NO)
         mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time);
     return work->kind == MRD_CC_NO
@@ -513,6 +518,7 @@ mrd_report_free(mrd_report *r)
     free(r->claims);
     mrd_proof_free(r->proof);
     mrd_lateness_free(r->lateness);
+    mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
     free(r->launches);
     mrd_workers_free(r->who);
@@ -546,6 +552,7 @@ drop_empty(mrd_report *r)
 {
     uint32_t *place = calloc(r->n_all + 1, sizeof(*place));
     size_t kept = 0;
+    mrd_err err;
 
     r->workers = calloc(r->n_all + 1, sizeof(*r->workers));
     if (place == NULL || r->workers == NULL) {
@@ -560,13 +567,14 @@ drop_empty(mrd_report *r)
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
     mrd_step_path_renumber(r->path, place);
+    err = mrd_kernels_finish(r->kernels, place);
     free(place);
     for (size_t i = 0; i < r->n_paces; i++) {
         if (r->paces[i].count > 0)
             r->paces[kept++] = r->paces[i];
     }
     r->n_paces = kept;
-    return MRD_OK;
+    return err;
 }
 
 mrd_err
@@ -662,6 +670,12 @@ const mrd_step_path *
 mrd_report_path(const mrd_report *r)
 {
     return r->path;
+}
+
+const mrd_kernels *
+mrd_report_kernels(const mrd_report *r)
+{
+    return r->kernels;
 }
 
 const mrd_report_totals *

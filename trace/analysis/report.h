@@ -44,6 +44,7 @@
 #define MRD_TRACE_REPORT_H
 
 #include "trace/analysis/hist.h"
+#include "trace/analysis/kernels.h"
 #include "trace/analysis/lateness.h"
 #include "trace/analysis/proof.h"
 #include "trace/analysis/step_path.h"
@@ -195,6 +196,7 @@ const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
 const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
 /* Steps over time, and the critical path through them; workers as in mrd_report_workers. */
 const mrd_step_path *mrd_report_path(const mrd_report *r);
+const mrd_kernels *mrd_report_kernels(const mrd_report *r);
 /* The oldest of those that did not end, at most MRD_REPORT_OPEN; totals has how many there are. */
 const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n);
 /*

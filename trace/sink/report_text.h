@@ -30,6 +30,7 @@ void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
 /* Sections; nothing where there is nothing to say. */
 void mrd_report_text_exposed(mrd_report_text *s);
 void mrd_report_text_bandwidth(mrd_report_text *s);
+void mrd_report_text_kernels(mrd_report_text *s);
 void mrd_report_text_why(mrd_report_text *s);
 void mrd_report_text_path(mrd_report_text *s);
 void mrd_report_text_series(mrd_report_text *s);

@@ -115,6 +115,33 @@ put_parts(mrd_jw *w, const char *key, const uint64_t *part_ns)
     mrd_jw_close(w, '}');
 }
 
+static void
+put_kernels(mrd_jw *w, const mrd_report *r)
+{
+    size_t n;
+    const mrd_kernel *k = mrd_kernels_list(mrd_report_kernels(r), &n);
+
+    MRD_JW_KEY(w, "kernels");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        mrd_jw_open(w, '{');
+        MRD_JW_KEY(w, "name");
+        mrd_jw_sid(w, k[i].name);
+        MRD_JW_KEY(w, "collective");
+        mrd_jw_bool(w, k[i].collective);
+        put_u64(w, "count", k[i].calls);
+        put_u64(w, "total_ns", k[i].ns);
+        put_u64(w, "workers", k[i].workers);
+        put_u64(w, "median_ns", k[i].median_ns);
+        put_u64(w, "most_worker", k[i].most_worker);
+        put_u64(w, "most_ns", k[i].most_ns);
+        put_u64(w, "most_count", k[i].most_calls);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+    put_u64(w, "other_kernels_ns", mrd_kernels_rest(mrd_report_kernels(r)));
+}
+
 /* Of the path through all steps, and of the longest; or through the recording. */
 static void
 put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
@@ -384,6 +411,7 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     for (size_t i = 0; i < n; i++)
         put_collective(w, &collectives[i]);
     mrd_jw_close(w, ']');
+    put_kernels(w, s->report);
     put_path(w, cat, s->report);
     put_series(w, s->report);
     put_steps(w, cat, s->report);

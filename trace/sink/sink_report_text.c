@@ -645,6 +645,7 @@ report_write(void *state)
     put_late(s);
     mrd_report_text_why(s);
     mrd_report_text_path(s);
+    mrd_report_text_kernels(s);
     put_collectives(s);
     mrd_report_text_bandwidth(s);
     put_steps(s);
