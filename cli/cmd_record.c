@@ -49,6 +49,7 @@ static const mrd_opt table[] = {
       .def = "perfetto,summary-text,report-text",
       .arg = "LIST",
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
+              "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
     { .name = "force",
       .type = MRD_OPT_BOOL,

@@ -14,6 +14,7 @@
 typedef struct {
     mrd_view_options view;
     mrd_client_options client;
+    bool html;
 } settings;
 
 static const mrd_opt table[] = {
@@ -25,6 +26,10 @@ static const mrd_opt table[] = {
       .arg = "DIR",
       .help =
           "capture directory, or a folder of traces; repeatable (files may be given as words)" },
+    { .name = "html",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, html),
+      .help = "one page with pictures instead of text, for a browser: redirect it into a file" },
     MRD_PROFILE_SLICE_ROWS(settings, view.profile),
     MRD_VIEW_CLOCK_ROWS(settings, view),
     MRD_VIEW_RESOURCE_ROWS(settings, view),
@@ -42,7 +47,14 @@ static const char more[] =
     "  meridian report 20261121-21 --start 2s --end 4s      two seconds of another\n"
     "  meridian report rank*.json.gz --align collectives    one trace file per rank\n"
     "  meridian report rank*.json.gz --same-clock           ... of one machine\n"
-    "  meridian report -d ./output --json                   for scripts\n";
+    "  meridian report -d ./output --json                   for scripts\n"
+    "  meridian report -d ./output --html > report.html     with pictures\n";
+
+static const char *
+format_of(const settings *set)
+{
+    return set->client.json ? "report-json" : set->html ? "report-html" : "report-text";
+}
 
 static int
 report_session(settings *set, const char *word)
@@ -69,8 +81,7 @@ report_session(settings *set, const char *word)
         err = mrd_cluster_check_begun(doc, &why);
     complete = err == MRD_OK && mrd_cluster_in(doc, "complete");
     if (err == MRD_OK)
-        err = mrd_cluster_print_profile(
-            client, id, set->client.json ? "report-json" : "report-text", &slice, stdout, &why);
+        err = mrd_cluster_print_profile(client, id, format_of(set), &slice, stdout, &why);
     if (err == MRD_OK)
         err = mrd_cluster_again(client, id, &doc, &why);
     if (err == MRD_OK && (!mrd_cluster_whole(doc, "report") || !complete))
@@ -106,7 +117,9 @@ static bool
 print_kept(const settings *set, const char *dir)
 {
     const mrd_profile_options *p = &set->view.profile;
-    const char *wanted = set->client.json ? "report.json" : "report.txt";
+    const char *wanted = set->client.json ? "report.json"
+                         : set->html      ? "report.html"
+                                          : "report.txt";
     bool sliced = p->start != NULL || p->end != NULL || p->instances.n + p->processes.n > 0 ||
                   p->cores.n + p->types.n > 0 || set->view.align != 0;
     DIR *d = sliced ? NULL : opendir(dir);
@@ -143,9 +156,7 @@ report_files(settings *set, const mrd_strlist *words)
 
     if (dir != NULL && print_kept(set, dir))
         return MRD_EXIT_OK;
-    if (mrd_strlist_add(&set->view.profile.formats,
-                        set->client.json ? MRD_STR("report-json") : MRD_STR("report-text")) !=
-        MRD_OK)
+    if (mrd_strlist_add(&set->view.profile.formats, mrd_str_of(format_of(set))) != MRD_OK)
         return MRD_EXIT_FAILED;
     set->view.profile.print = true;
     set->view.ignore_device = true;

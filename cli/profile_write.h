@@ -39,6 +39,7 @@ typedef struct {
           .def = "perfetto,summary-text,report-text",                                              \
           .arg = "LIST",                                                                           \
           .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "  \
+                  "report-html, "                                                                  \
                   "chrome, "                                                                       \
                   "overview-json, parquet, parquet-explorer, sqlite, csv, steps-json; "            \
                   "repeatable" },                                                                  \

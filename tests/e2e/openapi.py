@@ -126,7 +126,7 @@ with Service(viewer="/bin/false") as service:
     call("GET", "/metrics", want=200)
     call("GET", "/metrics", headers={"Accept": "application/openmetrics-text; version=1.0.0"}, want=200)
     formats = call("GET", "/api/v1/formats", want=200).json()["formats"]
-    equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text", "sqlite"}, set(), "formats for people")
+    equal({f["name"] for f in formats if "title" in f} - {"perfetto", "json", "chrome", "summary-text", "report-text", "report-html", "sqlite"}, set(), "formats for people")
     call("GET", "/api/v1/nodes", token="read", want=200)
     equal(call("GET", "/api/v1/self", token="read", want=200).json(), {"role": "read", "may": ["list", "read", "cluster"]}, "what a reader is told")
     call("GET", "/api/v1/models", token="read", want=200)

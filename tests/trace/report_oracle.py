@@ -1,5 +1,6 @@
 """`meridian report` on random profiles, against an account that walks through every nanosecond (tests/oracle/report.py).
 Usage: report_oracle.py PROFILES; MRD_SEED=n repeats one."""
+import html.parser
 import json
 import os
 import subprocess
@@ -107,6 +108,66 @@ def check_proven(apart, same, meetings, seed):
     equal((apart["same_clock"], same["same_clock"]), (False, True), f"seed {seed}: the assumption is in the report")
 
 
+class Page(html.parser.HTMLParser):
+    """Reads a page: parts of its bars, text by element; notes what is not closed and what would load something."""
+
+    VOID = ("meta", "rect")
+
+    def __init__(self, text):
+        super().__init__()
+        self.open, self.bad, self.bars, self.titles = [], [], [], []
+        self.feed(text)
+        if self.open:
+            self.bad.append(f"not closed: {self.open}")
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag in ("script", "link", "img", "iframe", "object") or {"src", "href", "onload", "onclick", "style"} & attrs.keys():
+            self.bad.append(f"<{tag} {attrs}>")
+        if tag == "svg" and attrs.get("class") == "bar":
+            self.bars.append((attrs["aria-label"], []))
+        if tag == "rect" and "svg" in self.open and self.bars and attrs.get("height") == "18":
+            self.bars[-1][1].append((attrs["class"], float(attrs["x"]), float(attrs["width"])))
+        if tag == "td" and "title" in attrs:
+            self.titles.append(attrs["title"])
+        if tag not in self.VOID or tag == "rect":
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        self.handle_endtag(tag)
+
+    def handle_endtag(self, tag):
+        if not self.open or self.open.pop() != tag:
+            self.bad.append(f"</{tag}> closes nothing")
+
+
+def check_page(report, spans, work, seed):
+    """The page's bars are as long as the numbers say, names are no markup, and nothing is loaded from elsewhere."""
+    paths = [os.path.join(work, f"rank{rank}.json") for rank in range(oracle.RANKS)]
+    p = subprocess.run([os.path.join(BUILD, "bin", "meridian"), "report", *paths, "--html"], capture_output=True, text=True)
+    page = Page(p.stdout)
+    equal(page.bad, [], f"seed {seed}: the page")
+    equal("http" in p.stdout, False, f"seed {seed}: addresses in the page")
+    longest = max(w["window_ns"] for w in report["workers"])
+    bars = [rects for label, rects in page.bars if label == "what it did"]
+    equal(len(bars), oracle.RANKS, f"seed {seed}: bars")
+    total = dict.fromkeys(report["bound_by_ns"], 0)
+    for rects, w in zip(bars, report["workers"]):
+        at = 0
+        for kind, x, width in rects:
+            if abs(x - at) > 0.02:
+                equal(x, at, f"seed {seed}: a part of a bar begins where the one before ends")
+            at = x + width
+            total[kind] += width
+        if abs(at - 1000 * w["window_ns"] / longest) > 0.05:
+            equal(at, 1000 * w["window_ns"] / longest, f"seed {seed}: length of a bar")
+    for kind, width in total.items():
+        if abs(width - 1000 * report["bound_by_ns"][kind] / longest) > 0.1:
+            equal(width, 1000 * report["bound_by_ns"][kind] / longest, f"seed {seed}: {kind} in the bars")
+    equal({t for t in page.titles if t.startswith("kernel")}, {s.name for s in spans if s.name.startswith("kernel")}, f"seed {seed}: names")
+
+
 def main():
     seeds = [int(os.environ["MRD_SEED"])] if "MRD_SEED" in os.environ else range(1, int(sys.argv[1]) + 1)
     told = {"waiting": 0, "transfer": 0, "unknown": 0}
@@ -115,6 +176,7 @@ def main():
         with tempfile.TemporaryDirectory() as work:
             report = reported(spans, work)
             same = reported(spans, work, "--same-clock")
+            check_page(report, spans, work, seed)
         check_proven(report, same, meetings, seed)
         for how, ns in check_breakdown(report, spans, meetings, seed).items():
             told[how] += ns

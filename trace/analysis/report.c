@@ -637,9 +637,8 @@ mrd_bound_by_text(mrd_bound_by by)
     return (unsigned) by < MRD_BOUNDS ? text[by] : "?";
 }
 
-/* The same of one worker. */
-static void
-report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
+void
+mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
 {
     ret_ns[MRD_BOUND_COMPUTE] = w->part_ns[MRD_REPORT_COMPUTE] + w->part_ns[MRD_REPORT_BOTH];
     ret_ns[MRD_BOUND_SKEW] = w->part_ns[MRD_REPORT_WAITING] + w->exposed_wait_ns;
@@ -660,7 +659,7 @@ mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
     for (size_t i = 0; i < r->n_workers; i++) {
         uint64_t one[MRD_BOUNDS];
 
-        report_bounds_of(&r->workers[i], one);
+        mrd_report_bounds_of(&r->workers[i], one);
         for (unsigned k = 0; k < MRD_BOUNDS; k++)
             ret_ns[k] += one[k];
     }

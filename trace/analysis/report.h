@@ -207,5 +207,7 @@ mrd_verdict mrd_report_verdict(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);
 /* Time of all workers by what they were bound by, in order of MRD_BOUND_*; they add up to the windows. */
 void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
+/* The same of one worker. */
+void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
 
 #endif

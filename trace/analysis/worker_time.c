@@ -77,8 +77,9 @@ mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
         if (part_of(on) == MRD_REPORT_EXPOSED)
             split_exposed(t, next);
         if (on & (1u << MRD_ON_COLLECTIVE | 1u << MRD_ON_BARRIER)) {
+            if (t->since.ns != t->now.ns) /* else they are zero */
+                memset(t->since_ns, 0, sizeof(t->since_ns));
             t->since = next;
-            memset(t->since_ns, 0, sizeof(t->since_ns));
         } else {
             t->since_ns[part_of(on)] += (uint64_t) next.ns - (uint64_t) t->now.ns;
         }

@@ -41,7 +41,7 @@ typedef struct {
     bool pretty;     /* json */
     mrd_json_layout json_layout;
     bool same_clock; /* report: trace/analysis/proof.h */
-    bool wall_time; /* session time is UTC epoch ns: true unless the profile has no epoch */
+    bool wall_time;  /* session time is UTC epoch ns: true unless the profile has no epoch */
 } mrd_sink_options;
 
 typedef struct mrd_sink_env {

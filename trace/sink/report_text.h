@@ -27,6 +27,12 @@ void mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width);
 /* Text broken at spaces into lines behind a head of 11 columns. */
 void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
 
+/* What the time went to, the largest first, in words; who was late. */
+void mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to);
+void mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to);
+/* The whole text, into `text`. */
+void mrd_report_text_all(mrd_report_text *s);
+
 /* Sections; nothing where there is nothing to say. */
 void mrd_report_text_exposed(mrd_report_text *s);
 void mrd_report_text_bandwidth(mrd_report_text *s);

@@ -50,7 +50,7 @@ grade(double impact)
 }
 
 static void
-verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
+verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
 {
     size_t n;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + v->worker;
@@ -84,8 +84,8 @@ verdict_words(report_sink *s, const mrd_verdict *v, mrd_buf *to)
 }
 
 /* What the time went to, the largest first, in words. */
-static void
-put_bound(report_sink *s)
+void
+mrd_report_text_bound(const report_sink *s, mrd_buf *to)
 {
     static const struct {
         const char *name, *what;
@@ -107,7 +107,6 @@ put_bound(report_sink *s)
     uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
     bool told[MRD_BOUNDS] = { false };
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
-    mrd_buf text = { 0 };
 
     mrd_report_bounds(s->common.report, ns);
     for (unsigned round = 0; round < 3 && window > 0; round++) {
@@ -118,14 +117,19 @@ put_bound(report_sink *s)
         if (round > 0 && ns[most] * 100 < window) /* below 1 %: nobody's next step */
             break;
         told[most] = true;
-        mrd_buf_text(&text, round == 0 ? words[most].name : "; then");
-        mrd_buf_fmt(&text, "%s %s (%s) %s", round == 0 ? ":" : "",
+        mrd_buf_text(to, round == 0 ? words[most].name : "; then");
+        mrd_buf_fmt(to, "%s %s (%s) %s", round == 0 ? ":" : "",
                     mrd_text_share(ns[most], window, share), mrd_text_dur(ns[most], dur),
                     words[most].what);
     }
-    if (text.len > 0)
-        mrd_report_text_wrapped(&s->text, "Mostly", (mrd_str){ (const char *) text.p, text.len });
-    mrd_buf_fini(&text);
+}
+
+void
+mrd_report_text_verdict(const report_sink *s, mrd_buf *to)
+{
+    mrd_verdict v = mrd_report_verdict(s->common.report);
+
+    verdict_words(s, &v, to);
 }
 
 /* Why some collectives prove nothing. */
@@ -178,7 +182,6 @@ put_title(report_sink *s)
 {
     const mrd_catalog *cat = s->common.env->catalog;
     const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
-    mrd_verdict v = mrd_report_verdict(s->common.report);
     size_t workers, inputs, bad = 0;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
     const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
@@ -201,8 +204,11 @@ put_title(report_sink *s)
     if (mrd_catalog_simulated(cat))
         mrd_buf_text(&s->text,
                      "           SIMULATED: at least a part of this was made without hardware\n");
-    put_bound(s);
-    verdict_words(s, &v, &words);
+    mrd_report_text_bound(s, &words);
+    if (words.len > 0)
+        mrd_report_text_wrapped(&s->text, "Mostly", (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_reset(&words);
+    mrd_report_text_verdict(s, &words);
     mrd_report_text_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_reset(&words);
     if (bad > 0)
@@ -630,11 +636,9 @@ static const char legend[] =
     "and what device clocks may be off by;\notherwise who was last is indistinguishable.\nA dash: "
     "the trace does not tell.\n";
 
-static mrd_err
-report_write(void *state)
+void
+mrd_report_text_all(report_sink *s)
 {
-    report_sink *s = state;
-
     s->one_node = is_one_node(s->common.env->catalog, s->common.report);
     put_title(s);
     put_breakdown(s);
@@ -657,6 +661,14 @@ report_write(void *state)
     put_clocks(s);
     put_mapping(s);
     mrd_buf_text(&s->text, legend);
+}
+
+static mrd_err
+report_write(void *state)
+{
+    report_sink *s = state;
+
+    mrd_report_text_all(s);
     mrd_out_add(s->common.env->out, s->text.p, s->text.len);
     return s->text.err;
 }
