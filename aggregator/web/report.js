@@ -1,23 +1,46 @@
-// Where the time goes and who was late: what `meridian report` prints, of the whole session.
+// Where the time goes and who was late: what `meridian report` prints, of the whole session, as pictures and as text.
 import { h, say } from "./dom.js";
 import { request, session } from "./api.js";
+
+const ask = async (id, format) => (await request(`${session(id)}/profile?format=${format}`)).text();
+
+/** The page of report-html in a tree of its own: its style is a sheet, not markup; it has no script, and none would run. */
+function pictures(text) {
+  const [whole, style] = /<style>([^]*?)<\/style>/.exec(text); // as markup it would be refused
+  const page = new DOMParser().parseFromString(text.replace(whole, ""), "text/html"), host = h("div", { class: "pictures" });
+  const sheet = new CSSStyleSheet(), shadow = host.attachShadow({ mode: "open" });
+  sheet.replaceSync(style);
+  shadow.adoptedStyleSheets = [sheet];
+  const main = document.importNode(page.querySelector("main"), true);
+  main.querySelector("details")?.remove(); // the text has a button
+  shadow.append(main);
+  return host;
+}
 
 /** {element, update(events): shows itself once there is something to report}. */
 export function report(id) {
   const text = h("pre", { class: "report scroll", tabindex: "0", "aria-label": "Report" });
-  const button = h("button", { type: "button" }, "Show");
-  const element = h("div", { hidden: true }, h("h3", {}, "Where the time goes, who was late ", button), text);
+  const place = h("div", {});
   text.hidden = true;
-  button.addEventListener("click", async () => {
-    button.setAttribute("aria-disabled", "true");
-    try {
-      text.textContent = await (await request(`${session(id)}/profile?format=report-text`)).text();
-      text.hidden = false;
-      button.textContent = "Show again";
-    } catch (e) {
-      say(e.message);
-    }
-    button.removeAttribute("aria-disabled");
+  const button = (name, again, show) => {
+    const el = h("button", { type: "button" }, name);
+    el.addEventListener("click", async () => {
+      el.setAttribute("aria-disabled", "true");
+      try {
+        await show();
+        el.textContent = again;
+      } catch (e) {
+        say(e.message);
+      }
+      el.removeAttribute("aria-disabled");
+    });
+    return el;
+  };
+  const draw = button("Show pictures", "Show pictures again", async () => place.replaceChildren(pictures(await ask(id, "report-html"))));
+  const print = button("Show", "Show again", async () => {
+    text.textContent = await ask(id, "report-text");
+    text.hidden = false;
   });
+  const element = h("div", { hidden: true }, h("h3", {}, "Where the time goes, who was late ", draw, " ", print), place, text);
   return { element, update: (events) => { element.hidden = events === 0; } };
 }

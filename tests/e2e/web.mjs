@@ -149,6 +149,12 @@ try {
   await page.locator("#detail").getByRole("button", { name: "Show", exact: true }).click();
   await page.waitForFunction(() => /^Report .* of 8 workers/.test(document.querySelector("pre.report").textContent));
   check(/Verdict /.test(await page.locator("pre.report").textContent()), "the report is shown");
+  await page.locator("#detail").getByRole("button", { name: "Show pictures", exact: true }).click();
+  await page.waitForFunction(() => document.querySelector(".pictures")?.shadowRoot.querySelectorAll("svg.bar rect").length > 8);
+  const bar = page.locator(".pictures svg.bar rect").first();
+  check(await bar.evaluate((el) => getComputedStyle(el).fill) !== "rgb(0, 0, 0)", "the report's bars have their colours");
+  await page.locator(".pictures").scrollIntoViewIfNeeded();
+  await shot("report-pictures.png");
   await page.locator("pre.report").scrollIntoViewIfNeeded();
   await shot("report-light.png");
   await page.locator("canvas.map").scrollIntoViewIfNeeded();
