@@ -132,4 +132,25 @@ check(drawn.get(("calls nrt_execute", "nrt_execute"), 0) >= 230, f"from the anno
 check(drawn.get(("nrt_execute", "kbl_exec_pre"), 0) >= 230, f"Perfetto draws them: {drawn}")
 check(drawn.get(("kbl_exec_pre", "nc_exec_running"), 0) >= 230, f"Perfetto draws them: {drawn}")
 equal(shown[1], [], "without complaints")
+
+# ---- The two physical cores of an execution are one slice, with the times of both ----
+rows = load_json(os.path.join(out, "system_profile.json"))["trace_events"]
+halves = collections.defaultdict(dict)
+for r in rows:
+    if r["name"] == "nc_exec_running" and "unfinished" not in r and "no_start" not in r:
+        halves[r["args"]["exec_id"]][int(r["pcore_idx"])] = int(r["timestamp"]), int(r["duration"])
+pairs = {e: h for e, h in halves.items() if len(h) == 2}
+check(len(pairs) >= 230, f"executions with both halves: {len(pairs)}")
+slices = tp.query(os.path.join(out, "system_profile.pftrace"),
+                  "select extract_arg(arg_set_id, 'debug.exec_id') as e, dur, "
+                  + ", ".join(f"extract_arg(arg_set_id, 'debug.pcore{n}_{k}')" for n in range(4) for k in ("timestamp", "duration"))
+                  + " from slice where name = 'nc_exec_running'")[0]
+equal(len(slices), len(halves), "one slice for an execution")
+for s in slices:
+    exec, dur, times = str(s[0]), int(s[1]), s[2:]
+    if exec in pairs:
+        got = {n: (int(times[2 * n]), int(times[2 * n + 1])) for n in range(4) if times[2 * n] is not None}
+        equal(got, pairs[exec], f"the halves of execution {exec}")
+        first, last = min(a for a, _ in got.values()), max(a + d for a, d in got.values())
+        equal(dur, last - first, f"the union of execution {exec}")
 finish()

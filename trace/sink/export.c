@@ -4,6 +4,7 @@
 
 #include "base/obj.h"
 #include "trace/sink/call_arrows.h"
+#include "trace/sink/exec_pairs.h"
 
 #define AT_ONCE    64      /* events: few enough to be in the cache for every sink */
 #define AHEAD      4       /* events: those of many streams lie far apart */
@@ -15,7 +16,16 @@ typedef struct {
     void *state;
     mrd_sink_env env;
     bool open;
+    mrd_exec_pairs *pairs; /* NULL: its events come as they are */
 } export_sink;
+
+static mrd_err
+export_one(void *self, const mrd_event *ev)
+{
+    const export_sink *sink = self;
+
+    return sink->ops->event(sink->state, ev);
+}
 
 static mrd_err
 export_open(export_sink *sink, const mrd_sink_env *env, mrd_export_target *target, mrd_why *why)
@@ -53,7 +63,8 @@ export_some(const export_sink *sink, const mrd_event *const *events, size_t n)
 
         __builtin_prefetch(soon);
         __builtin_prefetch(soon + 64);
-        err = sink->ops->event(sink->state, events[i]);
+        err = sink->pairs == NULL ? sink->ops->event(sink->state, events[i])
+                                  : mrd_exec_pairs_add(sink->pairs, events[i]);
     }
     return err;
 }
@@ -119,6 +130,13 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         if (err != MRD_OK)
             wanted = NULL;
     }
+    for (size_t i = 0; i < n_targets && err == MRD_OK;
+         i++) { /* before any sink looks at the catalog's texts */
+        if (targets[i].ops->pairs_as_one &&
+            mrd_exec_pairs_new(job->catalog, job->profile, export_one, &sinks[i],
+                               &sinks[i].pairs) != MRD_OK)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "output %s", targets[i].ops->name);
+    }
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
     if (err == MRD_OK)
@@ -129,10 +147,13 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         wanted->close(wanted);
     for (size_t i = 0; i < n_targets && sinks != NULL; i++) {
         if (sinks[i].open) {
+            if (err == MRD_OK && sinks[i].pairs != NULL)
+                err = mrd_exec_pairs_finish(sinks[i].pairs);
             mrd_err closed = sinks[i].ops->close(sinks[i].state, err == MRD_OK ? why : NULL);
 
             err = err == MRD_OK ? closed : err;
         }
+        mrd_exec_pairs_free(sinks[i].pairs);
         free(sinks[i].state);
     }
     /* A failed output is committed for its reason only; after a failure its siblings are dropped
