@@ -12,12 +12,14 @@
 #include "base/vec.h"
 #include "trace/import/import.h"
 
-#define PART      16384u /* events of one step */
-#define POLL      (5 * MRD_MS)
-#define KNOWN_MAX 256u         /* processes */
-#define IS_FILE   (1ull << 63) /* in the value of a position: rings are never read so far */
-#define RUNTIME   "nrt-sys-trace"
-#define FRAMEWORK "trace-event-json"
+#define PART       16384u /* events of one step */
+#define POLL       (5 * MRD_MS)
+#define KNOWN_MAX  256u         /* processes */
+#define IS_FILE    (1ull << 63) /* in the value of a position: rings are never read so far */
+#define RUNTIME    "nrt-sys-trace"
+#define FRAMEWORK  "trace-event-json"
+#define XSPACE     "xplane"
+#define XSPACE_END ".xplane.pb"
 
 typedef struct {
     char *path;
@@ -26,7 +28,8 @@ typedef struct {
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
-    bool runtime; /* of the process: came through its rings */
+    bool runtime;  /* of the process: came through its rings */
+    uint64_t both; /* key of what an XSpace and the JSON beside it have in common; 0: neither */
 } waiting;
 
 typedef struct {
@@ -93,6 +96,15 @@ remember(mrd_traces *t, uint64_t key, uint64_t given)
     *k = (known){ key, given };
 }
 
+static void
+forget(mrd_traces *t, uint64_t key)
+{
+    known *k = known_of(t, key);
+
+    if (k != NULL)
+        k->key = 0;
+}
+
 void
 mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_t n)
 {
@@ -106,7 +118,8 @@ mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, u
                      void *to)
 {
     for (size_t i = 0; i < t->n_known; i++)
-        call(to, t->known[i].key, t->known[i].given | IS_FILE);
+        if (t->known[i].key != 0)
+            call(to, t->known[i].key, t->known[i].given | IS_FILE);
 }
 
 void
@@ -200,6 +213,25 @@ has_share(const mrd_traces *t, int64_t uid)
     return t->n < MRD_TRACES_QUEUE && (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - t->n);
 }
 
+/* The XLA profiler writes <host>.xplane.pb and, of the same events, <host>.trace.json.gz: the key that both
+ * have, and which of them this is (1, 2); 0 for other files. */
+static uint64_t
+both_key(const mrd_files_complete *file, uint64_t *ret_kind)
+{
+    static const char *const ends[] = { XSPACE_END, ".trace.json.gz", ".trace.json" };
+    mrd_str name = mrd_str_of(file->rel);
+
+    for (size_t i = 0; i < MRD_COUNT(ends); i++) {
+        size_t n = strlen(ends[i]);
+
+        if (!mrd_str_ends(name, ends[i]) || name.len == n || name.p[name.len - n - 1] == '/')
+            continue;
+        *ret_kind = i == 0 ? 1 : 2;
+        return mrd_hash64(name.p, name.len - n, 0x58537061 ^ (uint64_t) file->uid);
+    }
+    return 0;
+}
+
 void
 mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
 {
@@ -208,13 +240,23 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     const who *w;
     waiting *to;
 
-    if (!mrd_str_ends(name, ".json") && !mrd_str_ends(name, ".json.gz"))
+    uint64_t kind = 0, both;
+
+    if (!mrd_str_ends(name, ".json") && !mrd_str_ends(name, ".json.gz") &&
+        !mrd_str_ends(name, XSPACE_END))
         return;
+    both = both_key(file, &kind);
     mrd_files_names(file->rel, &folder, &nc);
     w = find_who(t, file->uid, file->pid, folder);
     if (!is_ours(t, file->rel, w)) {
         t->stats.left_alone++;
         t->o.finished(t->o.self, file->path, 0, "it belongs to another node");
+        return;
+    }
+    if (both != 0 && known_of(t, both) != NULL && known_of(t, both)->given != kind) {
+        t->stats.left_alone++;
+        t->o.finished(t->o.self, file->path, 0,
+                      "the file of the other format beside it has the same events and was read");
         return;
     }
     if (!has_share(t, file->uid)) {
@@ -241,6 +283,9 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
               mrd_hash64(file->rel, strlen(file->rel), 0x6e616d65);
     to->runtime = (w != NULL && w->runtime) ||
                   (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
+    to->both = both;
+    if (both != 0)
+        remember(t, both, kind);
     t->n++;
 }
 
@@ -269,7 +314,8 @@ detect(const reading *r, mrd_why *why)
     mrd_in_close(in);
     if (err != MRD_OK)
         return err;
-    if (ops == NULL || (strcmp(ops->name, RUNTIME) != 0 && strcmp(ops->name, FRAMEWORK) != 0))
+    if (ops == NULL || (strcmp(ops->name, RUNTIME) != 0 && strcmp(ops->name, FRAMEWORK) != 0 &&
+                        strcmp(ops->name, XSPACE) != 0))
         return mrd_why_set(why, MRD_UNSUPPORTED, 0,
                            "it is not a trace of the runtime or of a framework");
     if (strcmp(ops->name, RUNTIME) == 0 && r->file.runtime)
@@ -285,6 +331,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
                            .catalog = r->cat,
                            .store = r->store,
                            .system = true,
+                           .part_max = MRD_TRACES_PART,
                            .vendor_tool = "",
                            .cancelled = is_cancelled,
                            .self = r };
@@ -372,6 +419,8 @@ conclude(mrd_traces *t)
         t->stats.failed++;
     else
         t->stats.files++;
+    if (r->given == 0 && r->file.both != 0)
+        forget(t, r->file.both); /* the other one may be whole */
     t->o.finished(t->o.self, r->file.path, r->given, r->message);
     finish(t);
 }

@@ -1,6 +1,6 @@
 /*
  * agent/traces.h - trace files of capture directories as events of the session: the runtime's JSON
- * (nrt_sys_trace_fetch_events, saved) and framework traces (Trace Event JSON), read by the
+ * (nrt_sys_trace_fetch_events, saved) and framework traces (Trace Event JSON, XSpace), read by the
  * importers of trace/. The files are carried as artifacts all the same.
  *
  * A file is read by a thread of its own into a sorted store (MRD_TRACES_MEMORY, the rest in a
@@ -12,6 +12,8 @@
  * where times of another clock fall, are dropped as not recorded.
  * Twice: a runtime file is left alone when this process's runtime events came through its rings
  * (the hook fetches what the runtime would save). Framework traces have no other way.
+ * Of <host>.xplane.pb and <host>.trace.json.gz of one folder, which hold the same events, the one that is complete
+ * first is read, and the other one only when nothing came of it.
  * Threads: the caller's, and one while a file is read.
  */
 #ifndef MRD_AGENT_TRACES_H
@@ -22,6 +24,8 @@
 #include "agent/spool.h"
 
 #define MRD_TRACES_MEMORY (8u << 20)
+#define MRD_TRACES_PART                                                                            \
+    (64u << 20) /* of a file whose format is read in parts: a plane of an XSpace */
 /* Files that wait, open; a user may have as many as are left for others. More are not read, and
  * said. */
 #define MRD_TRACES_QUEUE 1024u
@@ -54,7 +58,7 @@ void mrd_traces_close(mrd_traces *t); /* ends a reading under way */
  * rings belong to. runtime: its runtime events come through its rings. */
 void mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime);
 /* A file that is complete; what is read is the file behind its descriptor, whatever its path names
- * by then. Files of other names than *.json, *.json.gz are passed over. */
+ * by then. Files of other names than *.json, *.json.gz, *.xplane.pb are passed over. */
 void mrd_traces_file(mrd_traces *t, const mrd_files_complete *file);
 /* room: false while there is little room for more batches; the file can wait. */
 void mrd_traces_step(mrd_traces *t, bool room);

@@ -176,6 +176,143 @@ TEST(trace_files_become_events_and_stay_artifacts)
     fake_aggregator_fini(&g);
 }
 
+/* ---- XSpaces ---- */
+
+static void
+varint(mrd_buf *to, uint64_t v)
+{
+    for (; v > 127; v >>= 7)
+        mrd_buf_byte(to, (uint8_t) (v | 128));
+    mrd_buf_byte(to, (uint8_t) v);
+}
+
+static void
+number(mrd_buf *to, unsigned field, uint64_t v)
+{
+    varint(to, field << 3);
+    varint(to, v);
+}
+
+static void
+bytes(mrd_buf *to, unsigned field, const void *p, size_t n)
+{
+    varint(to, field << 3 | 2);
+    varint(to, n);
+    mrd_buf_add(to, p, n);
+}
+
+/* Ends `from` as a field of `to`. */
+static void
+close_into(mrd_buf *to, unsigned field, mrd_buf *from)
+{
+    bytes(to, field, from->p, from->len);
+    mrd_buf_reset(from);
+}
+
+/* A plane of the host with `n` events from number `from` on, each a microsecond behind the one before. */
+static void
+xspace(mrd_buf *to, int from, int n)
+{
+    mrd_buf plane = { 0 }, line = { 0 }, inner = { 0 }, e = { 0 };
+
+    bytes(&plane, 2, "/host:CPU", 9);
+    number(&line, 1, 583);
+    bytes(&line, 2, "python", 6);
+    number(&line, 3, (uint64_t) mrd_wall_now().ns);
+    for (int i = from; i < from + n; i++) {
+        number(&e, 1, 1);
+        number(&e, 2, (uint64_t) (i - from) * 1000000);
+        number(&e, 3, 500000);
+        number(&inner, 1, 7);
+        number(&inner, 4, (uint64_t) i);
+        close_into(&e, 4, &inner);
+        close_into(&line, 4, &e);
+    }
+    close_into(&plane, 3, &line);
+    for (unsigned field = 4; field <= 5; field++) { /* names of events, of statistics */
+        uint64_t id = field == 4 ? 1 : 7;
+
+        number(&inner, 1, id);
+        bytes(&inner, 2, field == 4 ? "fusion" : "my id", field == 4 ? 6 : 5);
+        number(&e, 1, id);
+        close_into(&e, 2, &inner);
+        close_into(&plane, field, &e);
+    }
+    close_into(to, 1, &plane);
+    mrd_buf_fini(&plane);
+    mrd_buf_fini(&line);
+    mrd_buf_fini(&inner);
+    mrd_buf_fini(&e);
+}
+
+/* Waits until so many files were read, so that the next one comes behind them. */
+static void
+wait_for_traces(mrd_agent *a, uint64_t traces)
+{
+    mrd_agent_counts c = { 0 };
+
+    for (int i = 0; i < 60000 && c.traces < traces; i++) {
+        mrd_agent_step(a, 1);
+        mrd_agent_counters(a, &c);
+    }
+    CHECK_INT(c.traces, traces);
+}
+
+/* An XSpace is read as JSON is; of the two formats of one trace one. What is damaged, cut, or larger than is
+ * held in memory, harms nothing else, and the JSON beside it is read. */
+TEST(xspaces_are_read_live)
+{
+    mrd_agent_options o = settings(false);
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    fake_aggregator g;
+    mrd_agent_counts c;
+    mrd_agent *a;
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    xspace(&text, 1, 9000);
+    put("i-test_pid_4711/plugins/profile/one/host.xplane.pb", &text);
+    wait_for_traces(a, 1);
+    mrd_buf_reset(&text);
+    framework_json(&text, 1, 9000); /* the same events */
+    put("i-test_pid_4711/plugins/profile/one/host.trace.json", &text);
+    mrd_buf_reset(&text);
+    varint(&text, 1 << 3 | 2);
+    varint(&text, 1ull << 40); /* a plane without an end */
+    mrd_buf_text(&text, "and little behind it");
+    put("i-test_pid_4711/plugins/profile/endless/host.xplane.pb", &text);
+    mrd_buf_reset(&text);
+    for (int i = 0; i < 5000; i++)
+        mrd_buf_byte(&text, 0);
+    put("i-test_pid_4711/plugins/profile/zeros/host.xplane.pb", &text);
+    mrd_buf_reset(&text);
+    xspace(&text, 40001, 100);
+    varint(&text, 1 << 3 | 2);
+    varint(&text, MRD_TRACES_PART + 1ull); /* what is before it is read */
+    put("i-test_pid_4711/plugins/profile/large/host.xplane.pb", &text);
+    mrd_buf_reset(&text);
+    xspace(&text, 20001, 1000);
+    text.len -= 100; /* within its only plane */
+    put("i-test_pid_4711/plugins/profile/cut/host.xplane.pb", &text);
+    for (int i = 0; i < 60000 && g.artifacts < 6; i++)
+        mrd_agent_step(a, 1);
+    mrd_buf_reset(&text);
+    framework_json(&text, 30001, 2000); /* the JSON of the one without an end */
+    put("i-test_pid_4711/plugins/profile/endless/host.trace.json", &text);
+    wait_for_artifacts(a, &g, 7);
+    CHECK_INT(stored_once(&g, 40001, 100), 100);
+    CHECK_INT(stored_once(&g, 1, 9000), 9000);
+    CHECK_INT(stored_once(&g, 30001, 2000), 2000);
+    CHECK_INT(g.events, 11100);
+    mrd_agent_counters(a, &c);
+    CHECK_INT(c.trace_events, 11100);
+    mrd_agent_close(a);
+    mrd_buf_fini(&text);
+    fake_aggregator_fini(&g);
+}
+
 /* Events of another time (an old file touched, a clock that is not the wall's) are not the
  * session's; a file that breaks off gives what was read before. */
 TEST(strange_files_are_counted)

@@ -38,6 +38,7 @@ struct mrd_import {
      * first. */
     mrd_err (*emit)(mrd_import *self, uint32_t profile, const mrd_event *ev);
     void *emit_self;
+    size_t part_max; /* bytes of what a format holds in memory at one time; 0: its own limit */
     /* Moves all events emitted so far for this profile by delta_ns: for formats whose epoch comes
      * behind the events. At most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
@@ -95,6 +96,7 @@ typedef struct {
     mrd_store *store;
     const int *fd;       /* of mrd_read_file: the file, open already; NULL: its path is opened */
     bool system, device; /* which halves are wanted */
+    size_t part_max;     /* see mrd_import */
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */
     int64_t vendor_timeout_ms;           /* per conversion, as the two below; 0: no limit */

@@ -212,6 +212,7 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     blank.path = mrd_catalog_intern(options->catalog, path);
     f.imp = (mrd_import){ .catalog = options->catalog,
                           .identity = *identity,
+                          .part_max = options->part_max,
                           .input = mrd_catalog_add_input(options->catalog, &blank),
                           .emit = file_emit,
                           .emit_self = &f,

@@ -9,7 +9,7 @@
  * from the epoch itself. Events that only state how often they occurred have no time and are dropped.
  * Lines of a device that repeat what others show (steps, modules) are kept as their own category.
  *
- * Memory: a plane (XP_PLANE_MAX) and its tables.
+ * Memory: a plane (XP_PLANE_MAX, or mrd_import.part_max) and its tables.
  */
 #include "trace/import/import.h"
 
@@ -360,6 +360,8 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
     mrd_in *in = x->imp->in;
     mrd_bytes data, head;
     uint64_t tag, n = 0;
+    size_t most =
+        x->imp->part_max != 0 && x->imp->part_max < XP_PLANE_MAX ? x->imp->part_max : XP_PLANE_MAX;
     mrd_err err = mrd_in_fill(in, 20, &data, why);
 
     *ret_number = 0;
@@ -372,11 +374,11 @@ read_field(xp *x, mrd_buf *to, uint32_t *ret_number, mrd_why *why)
         !take_varint(&head, &n))
         return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': no field of an XSpace at offset %" PRIu64,
                            mrd_in_name(in), x->at);
-    if (n > XP_PLANE_MAX)
+    if (n > most)
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "'%s': the plane at offset %" PRIu64 " has %" PRIu64
-                           " bytes; at most %u are read",
-                           mrd_in_name(in), x->at, n, XP_PLANE_MAX);
+                           " bytes; at most %zu are read",
+                           mrd_in_name(in), x->at, n, most);
     mrd_in_consume(in, data.len - head.len);
     while (to->len < n) {
         size_t chunk;
