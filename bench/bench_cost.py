@@ -2,14 +2,18 @@
 """What recording costs a training step: the simulated training loop (two cores, an execution of 10.9 ms with 98 collectives a step), each
 recorded run beside a plain one.
 
-Pairs: in each of REPEATS rounds plain, plain again (A/A: what two equal runs differ by), calls only, and everything, in an order that turns by
+Pairs: in each of REPEATS rounds plain, plain again (A/A: what two equal runs differ by), calls only, the runtime's system trace only, and everything, in an order that turns by
 one each round; compared are runs of one round. "With the agent" means that an agent reads the rings, and a session records over an
 aggregator: nothing is left in the rings. Printed: the median of the ratios with the middle half and the whole range of them; a cost below
 what the middle half of the A/A pairs differs by is not told apart from nothing. On a machine that does other things, or with fewer processors than the loop, the agent and the
 aggregator need, the figures say what that machine does, not what recording costs: the load before each round is printed.
 
-    REPEATS=30 STEPS=200 bench/bench_cost.py     about 2.3 s a run, four runs a round"""
+    REPEATS=30 STEPS=200 bench/bench_cost.py     about 2.3 s a run, five runs a round
+
+Behind that it prints who uses the processors: CPU time of the loop's process, of the agent and of the aggregator during a run, for each way. CPU time says where
+a cost comes from also where other work makes the run times useless."""
 import os
+import resource
 import statistics
 import subprocess
 import sys
@@ -35,6 +39,18 @@ def run(c, turn, **more):
     return seconds
 
 
+def cpu(program):
+    """CPU seconds of a running program so far."""
+    with open(f"/proc/{program.pid}/stat") as f:
+        words = f.read().rsplit(")", 1)[1].split()
+    return (int(words[11]) + int(words[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def used(c):
+    own = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime, cpu(c.agents[0]), cpu(c.daemon)
+
+
 def show(name, ratios):
     cost = sorted(100 * (r - 1) for r in ratios)
     quarter = statistics.quantiles(cost, n=4) if len(cost) > 1 else cost * 3
@@ -51,13 +67,16 @@ with Cluster() as c:
     c.begun(id, 1)
     preload = {"LD_PRELOAD": os.path.join(BUILD, "lib", "libmeridian.so"), "MERIDIAN_ENABLE": "1", "MERIDIAN_RING_DIR": c.rings(0)}
     ways = {"plain": {}, "plain again (A/A)": {}, "calls only, with the agent": dict(preload, MERIDIAN_CAPTURE="api,annotations"),
-            "everything, with the agent": preload}
+            "system trace only, with the agent": dict(preload, MERIDIAN_CAPTURE="systrace"), "everything, with the agent": preload}
     times, names, loads = {name: [] for name in ways}, list(ways), []
+    cpus = {name: [] for name in ways}
     for i in range(REPEATS):
         loads.append(os.getloadavg()[0])
         for k in range(len(names)):
             name = names[(i + k) % len(names)]
+            before = used(c)
             times[name].append(run(c, i * len(names) + k, **ways[name]))
+            cpus[name].append([b - a for a, b in zip(before, used(c))])
     doc = c.stop(id, want=None)
     node, = doc["nodes"]
     lost = node["counters"]["dropped"] - node["counters"]["unwanted"]
@@ -69,5 +88,9 @@ with Cluster() as c:
     for name in names[2:]:
         show(name, [t / b for t, b in zip(times[name], base)])
     print(f"  a cost below {noise:.2f} % is not told apart from nothing here")
+    print(f"  {'CPU of a run, medians, in ms':<34} {'loop':>8} {'agent':>8} {'aggregator':>11}")
+    for name in names:
+        loop, agent, aggregator = (1000 * statistics.median(column) for column in zip(*cpus[name]))
+        print(f"  {name:<34} {loop:8.0f} {agent:8.0f} {aggregator:11.0f}")
     if max(loads) > os.cpu_count() / 2:
         print("  this machine did other things meanwhile: do not trust these figures")
