@@ -89,27 +89,6 @@ def epilog():
     equal(sorted(n for n in os.listdir(rings) if n.endswith(".ring")), sorted(map(os.path.basename, (live, other))), "no other ring goes")
 
 
-# ---- the image ----
-
-def image():
-    """Each library that an installed program names is in a package that the image's last stage installs."""
-    with open(os.path.join(SOURCE, "deploy/image/Containerfile")) as f:
-        stage = f.read().rsplit("\nFROM ", 1)[1]
-    has = set(re.search(r"--no-install-recommends ((?:[^&\\]|\\\n)+)", stage).group(1).replace("\\\n", " ").split()) | {"libc6", "libgcc-s1"}
-    if not shutil.which("dpkg-query") or not shutil.which("objdump"):
-        print("skipped: the libraries of the image: needs dpkg-query and objdump")
-        return
-    programs = [program(name) for name in ("meridian", *PROGRAMS)] + [os.path.join(BUILD, "lib/libmeridian.so")]
-    for path in filter(os.path.exists, programs):
-        needed = re.findall(r"NEEDED +(\S+)", subprocess.run(["objdump", "-p", path], capture_output=True, text=True).stdout)
-        check(needed, f"{path}: no library at all")
-        for name in needed:
-            found = subprocess.run(["dpkg-query", "-S", f"*/{name}"], capture_output=True, text=True).stdout
-            packages = {line.split(":")[0] for line in found.splitlines()}
-            if packages and "asan" not in name and "ubsan" not in name and "tsan" not in name:
-                check(packages & has, f"{os.path.basename(path)} needs {name} of {sorted(packages)}, which deploy/image/Containerfile does not install")
-
-
 # ParallelCluster's public schema (aws/aws-parallelcluster, cluster_schema.py), of the sections that the fragment has: the keys of each,
 # those it must have with a "!", what values must match.
 ACTIONS = {"OnNodeStart": None, "OnNodeConfigured": {"Script!": r"(s3|https)://\S+", "Args": [r".+"]}, "OnNodeUpdated": None}
@@ -349,7 +328,6 @@ def starts(docs):
 
 
 slurm()
-image()
 parallelcluster()
 units()
 image()
