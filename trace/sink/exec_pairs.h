@@ -5,8 +5,8 @@
  * Two halves: spans of that name and one exec_id, of one process and logical core, on the physical cores 2k and
  * 2k+1, the second beginning within the first and at most MRD_PAIR_WAIT behind its begin. They become one
  * span on the line of core 2k, from the earlier begin to the later end (times are never scaled), with the
- * arguments of the first and of each core pcore<n>_timestamp and pcore<n>_duration, in ns of the profile's clock. Of
- * a half that stays alone, the argument pcore_missing names the other core. Halves without an end, and logical
+ * arguments of the first and of each core pcore<n>_timestamp and pcore<n>_duration, in ns of the profile's clock. Where
+ * the other half was not recorded, or began later than MRD_PAIR_WAIT, pcore_missing names its core. Halves without an end, and logical
  * cores of which only one physical core has a line, stay as they are.
  *
  * Memory: what comes within MRD_PAIR_WAIT of a half that waits, at most MRD_PAIR_EVENTS events.
