@@ -37,11 +37,12 @@ check(all(e["duration"] > 7_000_000 for e in hardware), "device executions have 
 
 # ---- the real importer ----
 importer = Importer()
-bad, count, models, threads = importer.query(
+bad, count, models, threads, paired = importer.query(
     os.path.join(out, "system_profile.pftrace"), Importer.BAD,
     "select count(*) from slice where category is null or category != 'meridian'",
     "select count(*) from args where key = 'debug.model_name' and string_value = 'demo_model'",
-    "select count(distinct track_id) from slice")
+    "select count(distinct track_id) from slice",
+    "select count(*) from slice s where name = 'nc_exec_running' and (select count(*) from args a where a.arg_set_id = s.arg_set_id and a.key glob 'debug.pcore*_duration') = 2")
 equal(bad, [], "import errors")
 tables, threads, nameless, rows = importer.query(
     os.path.join(out, "system_profile.pftrace"), "select pid, name from process where pid > 0 order by pid", "select count(*) from thread where tid > 0",
@@ -51,7 +52,8 @@ equal([(int(pid), name) for pid, name in tables],
       [(p["process_id"], f"rank {p['rank']}, {p['instance_id']} pid {p['process_id']}: python train.py") for p in truth["processes"]], "Perfetto's process table")
 equal(int(threads[0][0]), 4 * 3, "its thread table: two of the runtime and Python in each process")
 equal((int(nameless[0][0]), rows), (0, []), "slices say whose they are, and no two rows beside each other have one name")
-equal(int(count[0][0]), len(events), "slices are events")
+equal(int(paired[0][0]), len(hardware) // 2, "the halves of an execution are one slice")
+equal(int(count[0][0]), len(events) - len(hardware) // 2, "all other slices are events")
 check(int(models[0][0]) > 0, "start data is on the merged span")
 device = [n for n in sorted(os.listdir(out)) if n.startswith("device_profile_model_") and n.endswith(".pftrace")]
 check(device, f"device profiles in {os.listdir(out)}")
