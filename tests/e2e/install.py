@@ -9,6 +9,7 @@ import sys
 from lib import BUILD, SOURCE, built_with, check, equal, files_of, finish, need_daemons, tmp
 
 DAEMONS = ("meridian-agent", "meridian-aggregator")
+PROGRAMS = ("meridian", *DAEMONS, "meridian-webhook")
 
 
 def out(*command, env=None, cwd="/", want=0):
@@ -29,7 +30,7 @@ def names_below(folder):
 def versions(root):
     text = out(os.path.join(root, "bin", "meridian"), "--version").split(" ", 1)
     check(re.match(r"\d+\.\d+\.\d+", text[1]), f"meridian --version: {text}")
-    for name in DAEMONS:
+    for name in PROGRAMS[1:]:
         equal(out(os.path.join(root, "bin", name), "--version").split(" ", 1)[1], text[1], f"{name} --version")
 
 
@@ -37,15 +38,15 @@ def complete(root):
     """Every kind of file is there, and none of the build tree's or the tests'."""
     there = names_below(root)
     command = [w for w in out(os.path.join(root, "bin", "meridian"), "--help=options").split() if not w.startswith("-")]
-    pages = {f"share/man/man1/{n}.1" for n in ["meridian", *DAEMONS, *("meridian-" + c for c in command)]}
+    pages = {f"share/man/man1/{n}.1" for n in [*PROGRAMS, *("meridian-" + c for c in command)]}
     equal({n for n in there if n.startswith("share/man")}, pages, "manual pages")
-    equal({n for n in there if n.startswith("bin/")}, {"bin/" + n for n in ("meridian", *DAEMONS)}, "programs")
+    equal({n for n in there if n.startswith("bin/")}, {"bin/" + n for n in PROGRAMS}, "programs")
     wanted = {"include/meridian.h", "lib/libmeridian.so", "lib/libmeridian.so.0", "lib/pkgconfig/meridian.pc", "lib/pkgconfig/meridian-nrt.pc",
               "lib/meridian/python/meridian.py", "lib/meridian/python/meridian_data.py", "lib/meridian/python/meridian_parquet.py",
               "lib/meridian/train_loop", "lib/meridian/simnrt/libnrt.so.1", "lib/meridian/simnrt/libsimclock.so",
               "share/doc/meridian/README.md", "share/doc/meridian/LICENSE", "share/doc/meridian/docs/howto.md"}
     wanted |= {f"lib/systemd/system/{n}.service" for n in DAEMONS}
-    wanted |= {f"share/bash-completion/completions/{n}" for n in ("meridian", *DAEMONS)}
+    wanted |= {f"share/bash-completion/completions/{n}" for n in PROGRAMS}
     equal(sorted(wanted - there), [], "files that are missing")
     for folder in ("deploy", "sql"):
         tracked = subprocess.run(["git", "-C", SOURCE, "ls-files", folder], capture_output=True, text=True).stdout.split()
@@ -55,7 +56,7 @@ def complete(root):
     check(os.access(os.path.join(root, "share/meridian/deploy/slurm/install.sh"), os.X_OK), "install.sh can be run")
     for path in sorted(there):
         with open(os.path.join(root, path), "rb") as f:
-            text = f.read() if re.search(r"\.(pc|service|sh|1|md|yaml)$", path) else b""
+            text = f.read() if re.search(r"\.(pc|service|sh|md|yaml)$|share/man/", path) else b""
         check(BUILD.encode() not in text and SOURCE.encode() not in text, f"{path} names the folder it was built in")
 
 
