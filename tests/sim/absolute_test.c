@@ -228,4 +228,30 @@ TEST(nothing_is_made_of_one_end)
     CHECK_INT(mrd_abs_order(server, 2), 1);
 }
 
+/* As they come from several sources: in any order, some twice, one that ran backward. */
+TEST(readings_are_put_in_order)
+{
+    enum { N = 20 };
+    mrd_abs v[2 * N];
+    rng r = rng_new(rng_seed());
+    size_t n = 0;
+
+    for (int64_t i = 0; i < N; i++)
+        for (int twice = 0; twice < 2; twice++)
+            v[n++] = (mrd_abs){ { 1000 + 10 * i }, { 5000 + 10 * i }, 5 };
+    v[2 * 7] = (mrd_abs){ { 1000 }, { 5071 }, 5 };
+    for (size_t i = n; i > 1; i--) {
+        size_t k = rng_next(&r) % i;
+        mrd_abs at = v[k];
+
+        v[k] = v[i - 1];
+        v[i - 1] = at;
+    }
+    REQUIRE(mrd_abs_order(v, n) == N);
+    for (int64_t i = 0; i < N; i++) {
+        CHECK_INT(v[i].utc.ns, 5000 + 10 * i);
+        CHECK_INT(v[i].at.ns, 1000 + 10 * i);
+    }
+}
+
 TEST_MAIN()

@@ -125,6 +125,10 @@ TEST(forgetting_changes_no_answer_of_what_is_left)
         CHECK_INT(mrd_align_bin_count(a), keep < 21 ? keep : 21);
         CHECK_INT(mrd_align_segment_count(a), keep <= 10 ? 1 : 2);
         CHECK_INT(first, (keep < 21 ? 21 - (int64_t) keep : 0) * MRD_SEC);
+        CHECK_INT(mrd_align_borrow_segment(a, 0)->from.ns, first); /* where its evidence begins */
+        if (keep > 10)
+            CHECK_INT(mrd_align_borrow_segment(a, 1)->from.ns,
+                      mrd_align_borrow_segment(whole, 1)->from.ns);
         for (int64_t at = first; at <= 25 * MRD_SEC; at += MRD_SEC / 3) {
             mrd_align_bound b, want_b;
             mrd_sess_ns s, want;

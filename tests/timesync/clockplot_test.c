@@ -2,6 +2,9 @@
 
 #include "timesync/clockplot.h"
 
+#include <stdlib.h>
+#include <string.h>
+
 static mrd_align *
 table(const char *name, int bins)
 {
@@ -121,6 +124,43 @@ TEST(svg_is_self_contained)
     CHECK_INT(depth, 0);
     mrd_buf_fini(&buf);
     mrd_align_free(a);
+}
+
+/* Of many bins one point is drawn, with their extremes: one bin above or below its neighbours shows. */
+TEST(a_point_of_many_bins_has_their_extremes)
+{
+    static const double by[] = { 0, 400, -400 };
+    char *drawn[MRD_COUNT(by)];
+
+    for (size_t k = 0; k < MRD_COUNT(by); k++) {
+        mrd_align *a = mrd_align_new("node", 1);
+        mrd_buf buf = { 0 };
+
+        CHECK(mrd_align_segment_add(a, 0, MRD_EPOCH_START, 0, 200) == MRD_OK);
+        for (int i = 0; i < 12000; i++) { /* ten to a point */
+            double est = i == 6005 ? by[k] : 0;
+            mrd_align_bin b = { .at = { i * MRD_SEC },
+                                .lo = est - 1000,
+                                .hi = est + 1000,
+                                .est = est,
+                                .rate_lo = -100,
+                                .rate_hi = 100,
+                                .noise = 21,
+                                .quality = MRD_ALIGN_GOOD,
+                                .source = MRD_STAMP_UDP_KERNEL };
+
+            CHECK(mrd_align_bin_add(a, &b) == MRD_OK);
+        }
+        REQUIRE(mrd_clock_svg(a, NULL, 0, &buf) == MRD_OK);
+        REQUIRE((drawn[k] = strdup(mrd_buf_cstr(&buf))) != NULL);
+        mrd_buf_fini(&buf);
+        mrd_align_free(a);
+    }
+    CHECK(strcmp(drawn[0], drawn[1]) != 0);
+    CHECK(strcmp(drawn[0], drawn[2]) != 0);
+    CHECK(strcmp(drawn[1], drawn[2]) != 0);
+    for (size_t k = 0; k < MRD_COUNT(by); k++)
+        free(drawn[k]);
 }
 
 TEST(small_and_empty_tables)
