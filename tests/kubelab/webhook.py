@@ -170,7 +170,7 @@ def places(value, at=()):
 
 def hostile():
     """Each member of a review replaced by each odd value, one and two at a time: an answer that allows, or a refusal with a reason, and never a patch that does not apply."""
-    seed = int(os.environ.get("MRD_SEED", random.randrange(1 << 30)))
+    seed = int(os.environ.get("MRD_SEED", 1))
     dice, counts = random.Random(seed), {}
     print("seed", seed)
     whole = review(pod(dict(TRAIN, env=[{"name": "LD_PRELOAD", "value": "a"}], volumeMounts=[{"name": "v", "mountPath": "/v"}]), SIDE, labels={"job-name": "j"},
@@ -184,7 +184,7 @@ def hostile():
             try:
                 for k in path[:-1]:
                     at = at[k]
-                at[path[-1]] = odd
+                at[path[-1]] = copy.deepcopy(odd)
             except (KeyError, IndexError, TypeError):
                 pass  # the first change took it away
         status, text = client.post(json.dumps(bad))
