@@ -8,7 +8,7 @@ import shutil
 from lib import Importer, check, equal, finish, load_json, run, tmp
 
 NODE, START, ROUNDS = "i-0ddddddddddddddd4", 1_760_000_000_000_000_000, 6
-seed = int(os.environ.get("MRD_SEED") or random.randrange(1 << 32))
+seed = int(os.environ.get("MRD_SEED", 1))
 print(f"MRD_SEED={seed}")
 draw = random.Random(seed)
 work = tmp()

@@ -237,7 +237,7 @@ run(bool many)
     mrd_why why;
     world w;
 
-    seed = text != NULL ? strtoull(text, NULL, 10) : (uint64_t) getpid() * 77 + many;
+    seed = text != NULL ? strtoull(text, NULL, 10) : 1 + (uint64_t) many;
     printf("MRD_SEED=%" PRIu64 "\n", seed);
     memset(calls, 0, sizeof(calls));
     n_events = n_starts = 0;
