@@ -197,7 +197,7 @@ beyond(const mrd_cross_point *v, size_t n, bool forward, int64_t other, mrd_dur_
     if (p == q)
         return mrd_time_clamp(mrd_sat_add(p->raw.ns, other - p->other.ns));
     *ret_doubt =
-        mrd_sat_add(*ret_doubt + line->doubt,
+        mrd_sat_add(mrd_sat_add(*ret_doubt, line->doubt),
                     mrd_share(line->doubt, outside, mrd_local_diff(line[1].raw, line->raw)));
     *ret_doubt = mrd_sat_add(*ret_doubt, mrd_share(p->within + q->within, outside,
                                                    mrd_sat_abs(mrd_local_diff(p->raw, q->raw))));

@@ -1,6 +1,8 @@
 /* Stamps of a wall clock back to RAW: at its rate, and across settings of that clock. */
 #include "timesync/cross_table.h"
 
+#include "base/num.h"
+
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
@@ -240,6 +242,52 @@ TEST(no_step_or_slew_is_passed_over)
     }
     CHECK_INT(wrong, 0);
     CHECK_INT(silent, 0);
+}
+
+/* What a node sends may be any numbers: no sum may overflow (the sanitized build notices), a place is
+ * a time, and its doubt is never less than what no reading can show. */
+TEST(readings_that_no_clock_gives)
+{
+    rng r = rng_new(rng_seed());
+
+    for (int round = 0; round < 3000; round++) {
+        mrd_cross_table t = { 0 };
+        size_t n = 1 + rng_next(&r) % 12;
+        int64_t raw = 0, other = 0;
+
+        for (size_t i = 0; i < n; i++) {
+            bool sane;
+            mrd_err err;
+            mrd_dur_ns bracket = (int64_t) (rng_next(&r) >> (rng_next(&r) % 64)) >> 1;
+
+            /* Far and near, back and on, within what can be a time and outside of it. */
+            raw = rng_next(&r) % 4 == 0
+                      ? (int64_t) rng_next(&r)
+                      : mrd_sat_add(raw, (int64_t) rng_next(&r) >> (rng_next(&r) % 64));
+            other = rng_next(&r) % 4 == 0
+                        ? (int64_t) rng_next(&r)
+                        : mrd_sat_add(raw, (int64_t) rng_next(&r) >> (rng_next(&r) % 64));
+            sane = mrd_time_sane(raw) && mrd_time_sane(other) && mrd_time_sane(bracket) &&
+                   bracket >= 0;
+            err = mrd_cross_table_add(&t, (mrd_local_ns){ raw }, (mrd_ev_ns){ other }, bracket);
+            CHECK(err == (sane ? MRD_OK : MRD_RANGE));
+        }
+        CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
+        for (int k = 0; k < 20 && t.n > 0; k++) {
+            int64_t at = (int64_t) rng_next(&r) >> (rng_next(&r) % 64);
+            int64_t by = k % 2 ? INT64_MAX : mrd_time_clamp((int64_t) rng_next(&r));
+            mrd_cross_place p;
+
+            if (k % 4 < 2)
+                at = mrd_sat_add(t.v[rng_next(&r) % t.n].other.ns, at);
+            p = mrd_cross_table_find(&t, at, by);
+            CHECK(mrd_time_sane(p.raw.ns));
+            CHECK(p.doubt >= MRD_CROSS_UNSEEN);
+            CHECK(p.era < t.n_eras);
+            CHECK(mrd_cross_table_span(&t, p.era, at, (int64_t) (rng_next(&r) >> 1)) >= 0);
+        }
+        mrd_cross_table_fini(&t);
+    }
 }
 
 TEST_MAIN()
