@@ -41,17 +41,6 @@ mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_vi
 /* ---- Health ---- */
 
 static mrd_err
-get_health(void *self, mrd_http_request *req, mrd_why *why)
-{
-    mrd_buf body = { 0 };
-
-    (void) self;
-    (void) why;
-    mrd_buf_text(&body, "ok\n");
-    return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
-}
-
-static mrd_err
 get_ready(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
@@ -572,7 +561,7 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", "/", MRD_ACTION_OPEN, mrd_http_web_page, "the web page", NULL },
     { "GET", "/web/{file*}", MRD_ACTION_OPEN, mrd_http_web_part, "its parts", NULL },
     { "GET", "/api/v1/openapi.json", MRD_ACTION_OPEN, mrd_http_web_spec, "this description", NULL },
-    { "GET", "/healthz", MRD_ACTION_OPEN, get_health, "the process is alive", NULL },
+    { "GET", "/healthz", MRD_ACTION_OPEN, mrd_http_reply_alive, "the process is alive", NULL },
     { "GET", "/readyz", MRD_ACTION_OPEN, get_ready, "events are being taken", NULL },
     { "GET", "/metrics", MRD_ACTION_CLUSTER, get_metrics, "numbers for Prometheus", NULL },
     { "GET", "/api/v1/formats", MRD_ACTION_OPEN, mrd_http_formats, "output formats of profiles",

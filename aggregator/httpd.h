@@ -88,6 +88,8 @@ mrd_err mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *
 mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc); /* takes doc */
 mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type,
                             mrd_buf *body); /* takes the bytes */
+/* A route: "ok", as long as requests are answered; self is not used. */
+mrd_err mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why);
 /* Bytes that outlive the server (embedded pages). */
 mrd_err mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag,
                               mrd_bytes body);

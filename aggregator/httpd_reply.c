@@ -149,6 +149,17 @@ mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc)
 }
 
 mrd_err
+mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why)
+{
+    mrd_buf body = { 0 };
+
+    (void) self;
+    (void) why;
+    mrd_buf_text(&body, "ok\n");
+    return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
+}
+
+mrd_err
 mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag, mrd_bytes body)
 {
     const char *known = mrd_http_header(req, "If-None-Match");

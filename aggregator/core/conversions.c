@@ -112,20 +112,10 @@ mrd_session_is_converting(const mrd_session *s)
 
 /* ---- What becomes of one ---- */
 
-static mrd_session *
-any_session(const mrd_core *c, uint64_t id)
-{
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        if (c->sessions[i]->id == id)
-            return c->sessions[i];
-    }
-    return NULL;
-}
-
 static mrd_conversion *
 find(mrd_core *c, const mrd_conversion_of *of, mrd_session **ret_session)
 {
-    mrd_session *s = any_session(c, of->session);
+    mrd_session *s = mrd_core_any_session(c, of->session);
     mrd_conversion *v =
         s == NULL ? NULL : mrd_conversions_find(&s->conversions, of->instance_id, of->process_id);
 

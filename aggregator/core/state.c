@@ -83,13 +83,21 @@ mrd_core_random(mrd_core *c)
 /* ---- Tables ---- */
 
 mrd_session *
-mrd_core_session(const mrd_core *c, uint64_t id)
+mrd_core_any_session(const mrd_core *c, uint64_t id)
 {
     for (size_t i = 0; i < c->n_sessions; i++) {
-        if (c->sessions[i]->id == id && !c->sessions[i]->deleted)
+        if (c->sessions[i]->id == id)
             return c->sessions[i];
     }
     return NULL;
+}
+
+mrd_session *
+mrd_core_session(const mrd_core *c, uint64_t id)
+{
+    mrd_session *s = mrd_core_any_session(c, id);
+
+    return s == NULL || s->deleted ? NULL : s;
 }
 
 mrd_err

@@ -86,7 +86,8 @@ void mrd_core_enter(mrd_core *c, mrd_core_time now); /* first in every input */
 mrd_sess_ns mrd_core_session_now(const mrd_core *c);
 uint64_t mrd_core_random(mrd_core *c);
 mrd_session *mrd_core_session(const mrd_core *c, uint64_t id); /* not a deleted one; NULL: none */
-mrd_err mrd_core_add_session(mrd_core *c, mrd_session *s);     /* takes it on MRD_OK */
+mrd_session *mrd_core_any_session(const mrd_core *c, uint64_t id); /* a deleted one, too */
+mrd_err mrd_core_add_session(mrd_core *c, mrd_session *s);         /* takes it on MRD_OK */
 /* A part for the node; NULL without memory. */
 mrd_part *mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n);
 bool mrd_core_is_alive(const mrd_core *c, const mrd_node *n);

@@ -390,23 +390,13 @@ mrd_session_run(mrd_core *c, mrd_session *s)
 
 /* ---- Ends of what was begun ---- */
 
-static mrd_session *
-any_session(const mrd_core *c, uint64_t id)
-{
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        if (c->sessions[i]->id == id)
-            return c->sessions[i];
-    }
-    return NULL;
-}
-
 void
 mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session)
 {
     mrd_session *s;
 
     mrd_core_enter(c, now);
-    if ((s = any_session(c, session)) != NULL && s->copy.state == MRD_EXPORT_PENDING)
+    if ((s = mrd_core_any_session(c, session)) != NULL && s->copy.state == MRD_EXPORT_PENDING)
         s->copy.state = MRD_EXPORT_RUNNING;
 }
 
@@ -418,7 +408,7 @@ mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t fil
     mrd_dur_ns wait = EXPORT_AGAIN;
 
     mrd_core_enter(c, now);
-    if ((s = any_session(c, session)) == NULL)
+    if ((s = mrd_core_any_session(c, session)) == NULL)
         return;
     s->copy.state = failed == NULL ? MRD_EXPORT_DONE : MRD_EXPORT_FAILED;
     s->copy.files = files;
@@ -447,7 +437,7 @@ mrd_core_closed(mrd_core *c, mrd_core_time now, uint64_t session)
     mrd_session *s;
 
     mrd_core_enter(c, now);
-    if ((s = any_session(c, session)) == NULL)
+    if ((s = mrd_core_any_session(c, session)) == NULL)
         return;
     s->closing = false;
     s->closed = true;
@@ -461,7 +451,7 @@ mrd_core_merge_progress(mrd_core *c, mrd_core_time now, uint64_t session, uint64
     mrd_session *s;
 
     mrd_core_enter(c, now);
-    if ((s = any_session(c, session)) == NULL || !mrd_session_is_merging(s))
+    if ((s = mrd_core_any_session(c, session)) == NULL || !mrd_session_is_merging(s))
         return;
     s->job.state = MRD_MERGE_RUNNING;
     s->job.events = events;
@@ -528,7 +518,7 @@ mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_stat
     mrd_session *s;
 
     mrd_core_enter(c, now);
-    if ((s = any_session(c, session)) == NULL)
+    if ((s = mrd_core_any_session(c, session)) == NULL)
         return;
     s->job.state = state;
     s->job.events = events;
@@ -553,7 +543,7 @@ mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t byt
     mrd_session *s;
 
     mrd_core_enter(c, now);
-    if ((s = any_session(c, session)) == NULL)
+    if ((s = mrd_core_any_session(c, session)) == NULL)
         return;
     s->measuring = false;
     s->folder_bytes = bytes;
