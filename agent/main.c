@@ -64,32 +64,6 @@ fail(const mrd_why *why)
     return 1;
 }
 
-static mrd_err
-parse(int argc, char **argv, mrd_agent_options *o, mrd_why *why)
-{
-    mrd_strlist rest = { 0 };
-    mrd_agent_options probe = { 0 };
-    size_t n = MRD_COUNT(options);
-    mrd_err err;
-
-    /* The command line is read twice: --config must be known before what it is overridden by. */
-    if ((err = mrd_conf_defaults(options, n, &probe, why)) == MRD_OK &&
-        (err = mrd_conf_env(options, n, &probe, why)) == MRD_OK)
-        err = mrd_conf_args(options, n, &probe, argc, argv, false, &rest, why);
-    if (err == MRD_OK && rest.n > 0)
-        err = mrd_why_set(why, MRD_INVALID, 0,
-                          "unexpected argument '%s' (--help lists the options)", rest.v[0]);
-    mrd_strlist_fini(&rest);
-    if (err == MRD_OK && (err = mrd_conf_defaults(options, n, o, why)) == MRD_OK &&
-        probe.config != NULL)
-        err = mrd_conf_file(options, n, o, probe.config, why);
-    if (err == MRD_OK && (err = mrd_conf_env(options, n, o, why)) == MRD_OK)
-        err = mrd_conf_args(options, n, o, argc, argv, false, &rest, why);
-    mrd_strlist_fini(&rest);
-    mrd_conf_fini(options, n, &probe);
-    return err;
-}
-
 /* Metrics for other machines need a token. */
 static mrd_err
 metrics_check(const mrd_agent_options *o, mrd_why *why)
@@ -288,7 +262,7 @@ main(int argc, char **argv)
             return 0;
         }
     }
-    if (parse(argc, argv, &o, &why) != MRD_OK) {
+    if (mrd_conf_program(options, MRD_COUNT(options), &o, argc, argv, &why) != MRD_OK) {
         (void) fail(&why);
         return 2;
     }

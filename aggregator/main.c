@@ -447,36 +447,6 @@ static const mrd_opt table[] = {
 
 #define OPTIONS MRD_COUNT(table)
 
-static mrd_err
-settings_read(settings *s, int argc, char **argv, mrd_why *why)
-{
-    mrd_strlist words = { 0 };
-    mrd_err err;
-
-    if ((err = mrd_conf_defaults(table, OPTIONS, s, why)) != MRD_OK ||
-        (err = mrd_conf_env(table, OPTIONS, s, why)) != MRD_OK ||
-        (err = mrd_conf_args(table, OPTIONS, s, argc, argv, false, &words, why)) != MRD_OK)
-        goto out;
-    if (words.n > 0) {
-        err = mrd_why_set(why, MRD_INVALID, 0,
-                          "unexpected argument '%s' (--help lists the options)", words.v[0]);
-        goto out;
-    }
-    if (s->config != NULL) { /* below environment and command line: those are applied once more */
-        char *path = mrd_str_dup(mrd_str_of(s->config));
-
-        err = mrd_conf_file(table, OPTIONS, s, path, why);
-        free(path);
-        if (err == MRD_OK)
-            err = mrd_conf_env(table, OPTIONS, s, why);
-        if (err == MRD_OK)
-            err = mrd_conf_args(table, OPTIONS, s, argc, argv, false, &words, why);
-    }
-out:
-    mrd_strlist_fini(&words);
-    return err;
-}
-
 /* ---- Who may listen where ---- */
 
 static mrd_err
@@ -510,17 +480,12 @@ address_check(const settings *s, const char *name, const char *address, bool sec
         name, address, s->tokens == NULL ? "tokens" : "TLS");
 }
 
-/* "127.0.0.1:7780" or "[::1]:7780". */
 static mrd_err
 http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mrd_why *why)
 {
-    mrd_url url;
-
-    if (mrd_url_parse(listen, &url) != MRD_OK || url.scheme.len > 0 || url.rest.len > 0 ||
-        url.has_user || url.port < 0 || url.host.len == 0 || !mrd_url_host(&url, host, size))
-        return mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
-    *ret_port = (uint16_t) url.port;
-    return MRD_OK;
+    return mrd_url_listen(listen, host, size, ret_port)
+               ? MRD_OK
+               : mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
 }
 
 static mrd_err
@@ -746,7 +711,7 @@ main(int argc, char **argv)
     mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
         return 0;
-    if (settings_read(&s, argc, argv, &why) != MRD_OK) {
+    if (mrd_conf_program(table, OPTIONS, &s, argc, argv, &why) != MRD_OK) {
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
         return 2;
     }

@@ -393,6 +393,42 @@ mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const 
     return MRD_OK;
 }
 
+static mrd_err
+env_and_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv, mrd_why *why)
+{
+    mrd_strlist words = { 0 };
+    mrd_err err = mrd_conf_env(table, n, into, why);
+
+    if (err == MRD_OK)
+        err = mrd_conf_args(table, n, into, argc, argv, false, &words, why);
+    if (err == MRD_OK && words.n > 0)
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "unexpected argument '%s' (--help lists the options)", words.v[0]);
+    mrd_strlist_fini(&words);
+    return err;
+}
+
+mrd_err
+mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
+                 mrd_why *why)
+{
+    const mrd_opt *config = conf_find(table, n, MRD_STR("config"));
+    mrd_err err = mrd_conf_defaults(table, n, into, why);
+    char *path;
+
+    if (err == MRD_OK)
+        err = env_and_args(table, n, into, argc, argv, why);
+    if (err != MRD_OK || config == NULL || *(char **) conf_at(config, into) == NULL)
+        return err;
+    /* What was read stands above the file: it is applied once more. */
+    if ((path = mrd_str_dup(mrd_str_of(*(char **) conf_at(config, into)))) == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "--config");
+    if ((err = mrd_conf_file(table, n, into, path, why)) == MRD_OK)
+        err = env_and_args(table, n, into, argc, argv, why);
+    free(path);
+    return err;
+}
+
 void
 mrd_conf_fini(const mrd_opt *table, size_t n, void *into)
 {

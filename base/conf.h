@@ -60,6 +60,12 @@ mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *pa
  */
 mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                       bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);
+/*
+ * All of a program that takes no words: defaults, the file that the option "config" names where the table
+ * has it, environment, command line. Errors: those of the above; INVALID for a word.
+ */
+mrd_err mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
+                         mrd_why *why);
 /* Frees the STR and LIST members. */
 void mrd_conf_fini(const mrd_opt *table, size_t n, void *into);
 

@@ -114,3 +114,15 @@ mrd_url_host(const mrd_url *url, char *host, size_t size)
     host[url->host.len] = '\0';
     return true;
 }
+
+bool
+mrd_url_listen(const char *text, char *host, size_t size, uint16_t *ret_port)
+{
+    mrd_url url;
+
+    if (mrd_url_parse(text, &url) != MRD_OK || url.scheme.len > 0 || url.rest.len > 0 ||
+        url.has_user || url.port < 0 || url.host.len == 0 || !mrd_url_host(&url, host, size))
+        return false;
+    *ret_port = (uint16_t) url.port;
+    return true;
+}

@@ -29,5 +29,8 @@ bool mrd_url_is(const mrd_url *url, const char *scheme);
 bool mrd_url_is_loopback(const mrd_url *url);
 /* The host as text; false when it does not fit. */
 bool mrd_url_host(const mrd_url *url, char *host, size_t size);
+/* Takes an address to listen at apart: "127.0.0.1:7780", "[::1]:7780", nothing else beside it. false:
+ * it is none, or its host does not fit. */
+bool mrd_url_listen(const char *text, char *host, size_t size, uint16_t *ret_port);
 
 #endif

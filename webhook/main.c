@@ -108,29 +108,18 @@ post_inject(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, answer);
 }
 
-static mrd_err
-get_health(void *self, mrd_http_request *req, mrd_why *why)
-{
-    mrd_buf text = { 0 };
-
-    (void) self;
-    (void) why;
-    mrd_buf_text(&text, "ok\n");
-    return mrd_http_reply_text(req, 200, "text/plain", &text);
-}
-
 static const char *const query[] = { "timeout", NULL }; /* the API server adds it */
 
 /* Open: an answer holds nothing but what the question brought. */
 static const mrd_http_route routes[] = {
     { "POST", "/inject", MRD_ACTION_OPEN, post_inject, "what a pod lacks to be recorded", query },
-    { "GET", "/healthz", MRD_ACTION_OPEN, get_health, "the process is alive", NULL },
+    { "GET", "/healthz", MRD_ACTION_OPEN, mrd_http_reply_alive, "the process is alive", NULL },
 };
 
 static mrd_err
 settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why *why)
 {
-    mrd_url url;
+    uint16_t port;
 
     if (s->image == NULL || s->image[0] == '\0')
         return mrd_why_set(why, MRD_INVALID, 0,
@@ -141,8 +130,7 @@ settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why 
         strlen(s->rings) > 32)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--rings-size %s is no quantity of Kubernetes (1Gi)", s->rings);
-    if (mrd_url_parse(s->listen, &url) != MRD_OK || url.scheme.len > 0 || url.rest.len > 0 ||
-        url.has_user || url.port < 0 || url.host.len == 0 || !mrd_url_host(&url, host, 256))
+    if (!mrd_url_listen(s->listen, host, 256, &port))
         return mrd_why_set(why, MRD_INVALID, 0, "--listen %s is not HOST:PORT", s->listen);
     if (!s->insecure && (s->cert == NULL || s->key == NULL))
         return mrd_why_set(
@@ -150,7 +138,7 @@ settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why 
             "the API server asks by HTTPS only: give --cert and --key (or --insecure "
             "behind something that speaks TLS)");
     *o = (mrd_httpd_options){ .address = host,
-                              .port = (uint16_t) url.port,
+                              .port = port,
                               .cert = s->insecure ? NULL : s->cert,
                               .key = s->insecure ? NULL : s->key,
                               .max_connections = 128,
@@ -230,11 +218,9 @@ main(int argc, char **argv)
         .table = table,
         .rows = OPTIONS,
     };
-    mrd_strlist words = { 0 };
     settings s = { 0 };
     mrd_why why = { 0 };
     char version[MRD_BUILD_TEXT];
-    mrd_err err;
     int code;
 
     mrd_version_set_commit(MRD_COMMIT);
@@ -242,14 +228,7 @@ main(int argc, char **argv)
     mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
         return 0;
-    if ((err = mrd_conf_defaults(table, OPTIONS, &s, &why)) == MRD_OK &&
-        (err = mrd_conf_env(table, OPTIONS, &s, &why)) == MRD_OK &&
-        (err = mrd_conf_args(table, OPTIONS, &s, argc, argv, false, &words, &why)) == MRD_OK &&
-        words.n > 0)
-        err = mrd_why_set(&why, MRD_INVALID, 0,
-                          "unexpected argument '%s' (--help lists the options)", words.v[0]);
-    mrd_strlist_fini(&words);
-    if (err != MRD_OK) {
+    if (mrd_conf_program(table, OPTIONS, &s, argc, argv, &why) != MRD_OK) {
         fprintf(stderr, "meridian-webhook: %s\n", why.text);
         mrd_conf_fini(table, OPTIONS, &s);
         return 2;

@@ -10,6 +10,7 @@ typedef struct {
     char *dir;
     mrd_strlist formats;
     int mode;
+    char *config;
 } settings;
 
 static const mrd_opt table[] = {
@@ -43,6 +44,7 @@ static const mrd_opt table[] = {
       .offset = offsetof(settings, mode),
       .arg = "fast,slow",
       .help = "x" },
+    { .name = "config", .type = MRD_OPT_STR, .offset = offsetof(settings, config), .help = "x" },
 };
 
 static mrd_err
@@ -157,6 +159,44 @@ TEST(configuration_file)
     fclose(f);
     CHECK_ERR("typo", mrd_conf_file(table, MRD_COUNT(table), &s, path, &why), MRD_INVALID);
     CHECK(strstr(why.text, "did you mean count?") != NULL);
+    mrd_conf_fini(table, MRD_COUNT(table), &s);
+}
+
+/* A file stands above the defaults and below the environment and the command line, wherever it is named. */
+TEST(a_program_reads_its_file_below_the_rest)
+{
+    char path[300], program[] = "p", word_of_none[] = "word", wait[] = "--wait=3s",
+                    config[] = "--config", format[] = "--output-format=chrome",
+                    nowhere[] = "/nowhere/c.json";
+    char *argv[] = { program, wait, config, path, format };
+    char *word[] = { program, word_of_none }, *missing[] = { program, config, nowhere };
+    settings s = { 0 };
+    mrd_why why = { 0 };
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/program.json", test_tmp());
+    f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    fputs("{\"count\": 42, \"bytes\": \"1K\", \"wait\": \"2s\", \"output-format\": [\"json\"]}", f);
+    fclose(f);
+    setenv("MRD_TEST_COUNT", "9", 1);
+    CHECK_ERR("all",
+              mrd_conf_program(table, MRD_COUNT(table), &s, (int) MRD_COUNT(argv), argv, &why),
+              MRD_OK);
+    CHECK_INT(s.bytes, 1024);
+    CHECK_INT(s.count, 9);
+    CHECK_INT(s.wait, 3 * MRD_SEC);
+    CHECK_TEXT(s.dir, "out");
+    REQUIRE(s.formats.n == 1);
+    CHECK_TEXT(s.formats.v[0], "chrome");
+    mrd_conf_fini(table, MRD_COUNT(table), &s);
+    s = (settings){ 0 };
+    CHECK_ERR("a word", mrd_conf_program(table, MRD_COUNT(table), &s, 2, word, &why), MRD_INVALID);
+    CHECK_TEXT(why.text, "unexpected argument 'word' (--help lists the options)");
+    mrd_conf_fini(table, MRD_COUNT(table), &s);
+    s = (settings){ 0 };
+    CHECK(mrd_conf_program(table, MRD_COUNT(table), &s, 3, missing, &why) != MRD_OK);
+    CHECK(strstr(why.text, "/nowhere/c.json") != NULL);
     mrd_conf_fini(table, MRD_COUNT(table), &s);
 }
 

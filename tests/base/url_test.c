@@ -93,4 +93,21 @@ TEST(a_host_that_does_not_fit)
     CHECK_TEXT(host, "abc");
 }
 
+TEST(addresses_to_listen_at)
+{
+    static const char *const none[] = { "17",    "a",     ":1",      "tcp://a:1",
+                                        "a:1/x", "u@a:1", "a:65536", "" };
+    char host[32];
+    uint16_t port = 0;
+
+    CHECK(mrd_url_listen("127.0.0.1:7780", host, sizeof(host), &port));
+    CHECK_TEXT(host, "127.0.0.1");
+    CHECK_INT(port, 7780);
+    CHECK(mrd_url_listen("[::1]:0", host, sizeof(host), &port));
+    CHECK_TEXT(host, "::1");
+    CHECK_INT(port, 0);
+    for (size_t i = 0; i < MRD_COUNT(none); i++)
+        CHECK_ROW(none[i], !mrd_url_listen(none[i], host, sizeof(host), &port));
+}
+
 TEST_MAIN()
