@@ -257,6 +257,16 @@ put_in(books *b, live *to, account *a, uint64_t bytes)
     sample(a, ALLOCATIONS, a->s.count);
 }
 
+/* What is booked of it, if anything is. */
+static void
+forget(books *b, uint64_t what, mrd_memory_of of)
+{
+    uint32_t at;
+
+    if (b->slots != 0 && b->slot[at = slot_of(b->slot, b->slots, what, of)].bytes_1 != 0)
+        take_out(b, at);
+}
+
 /* ---- calls ----------------------------------------------------------------------------------- */
 
 void
@@ -273,8 +283,7 @@ mrd_memory_add(mrd_memory_place place, mrd_memory_of of, uint64_t what, uint64_t
         atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
         return;
     }
-    if (b->slots != 0 && b->slot[at = slot_of(b->slot, b->slots, what, of)].bytes_1 != 0)
-        take_out(b, at);
+    forget(b, what, of);
     if (room_for_one(b)) {
         at = slot_of(b->slot, b->slots, what, of);
         b->slot[at].what = what;
@@ -292,7 +301,6 @@ mrd_memory_remove(mrd_memory_of of, uint64_t what)
 {
     books *b = get_books(false);
     int saved = errno;
-    uint32_t at;
 
     if (b == NULL || atomic_load_explicit(&b->used, memory_order_relaxed) == 0)
         return;
@@ -300,8 +308,7 @@ mrd_memory_remove(mrd_memory_of of, uint64_t what)
         atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
         return;
     }
-    if (b->slots != 0 && b->slot[at = slot_of(b->slot, b->slots, what, of)].bytes_1 != 0)
-        take_out(b, at);
+    forget(b, what, of);
     leave(b);
     errno = saved;
 }
