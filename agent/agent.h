@@ -44,9 +44,9 @@ typedef struct {
     char *config, *user;
 } mrd_agent_options;
 
-/* Where and how the agent connects: fills the control address when it was not given, and refuses an
- * aggregator on another machine without TLS unless `insecure`. *ret_link borrows from o. Errors:
- * AUTH. */
+/* Where and how the agent connects: fills the control address when it was not given. *ret_link
+ * borrows from o. Errors: INVALID for an address of another form, and for TLS files without an
+ * address with TLS; AUTH for another machine without TLS, unless `insecure`. */
 mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why);
 
 typedef struct mrd_agent mrd_agent;

@@ -32,20 +32,60 @@ is_local(const char *address)
            (mrd_url_is(&url, "inproc") || mrd_url_is(&url, "ipc") || mrd_url_is_loopback(&url));
 }
 
+static bool
+has_tls(const char *address)
+{
+    return strncmp(address, "tls+tcp:", 8) == 0;
+}
+
+/* Both connections carry the token: neither may leave the machine without TLS unless that is wanted. */
+static mrd_err
+address_check(const mrd_agent_options *o, const char *option, const char *address, mrd_why *why)
+{
+    if (is_local(address) || has_tls(address) || o->insecure)
+        return MRD_OK;
+    return mrd_why_set(why, MRD_AUTH, 0,
+                       "--%s '%s' is on another machine and has no TLS: use tls+tcp:// with "
+                       "--tls-ca, or --insecure",
+                       option, address);
+}
+
+/* Who gives a certificate expects TLS. */
+static mrd_err
+unused_check(const mrd_agent_options *o, mrd_why *why)
+{
+    const char *option = o->tls_ca != NULL     ? "tls-ca"
+                         : o->tls_cert != NULL ? "tls-cert"
+                         : o->tls_key != NULL  ? "tls-key"
+                         : o->tls_name != NULL ? "tls-name"
+                                               : NULL;
+
+    if (option == NULL || has_tls(o->data_url) ||
+        (o->control_url != NULL && has_tls(o->control_url)))
+        return MRD_OK;
+    return mrd_why_set(
+        why, MRD_INVALID, 0,
+        "--%s is given, but --aggregator '%s' has no TLS: write tls+tcp://, or leave "
+        "--%s out",
+        option, o->data_url, option);
+}
+
 mrd_err
 mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why)
 {
+    mrd_err err;
+
     if (strstr(o->data_url, "://") == NULL || strncmp(o->data_url, "http", 4) == 0)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--aggregator '%s': expected tcp://HOST:7770, or tls+tcp://HOST:7770",
                            o->data_url);
-    if (!is_local(o->data_url) && strncmp(o->data_url, "tls+tcp:", 8) != 0 && !o->insecure)
-        return mrd_why_set(why, MRD_AUTH, 0,
-                           "--aggregator '%s' is on another machine and has no TLS: use tls+tcp:// "
-                           "with --tls-ca, or --insecure",
-                           o->data_url);
     if (o->control_url == NULL)
         o->control_url = control_of(o->data_url);
+    if ((err = address_check(o, "aggregator", o->data_url, why)) != MRD_OK ||
+        (o->control_url != NULL &&
+         (err = address_check(o, "control", o->control_url, why)) != MRD_OK) ||
+        (err = unused_check(o, why)) != MRD_OK)
+        return err;
     *ret_link = (mrd_link_options){ .data_url = o->data_url,
                                     .control_url = o->control_url,
                                     .tls = { o->tls_ca, o->tls_cert, o->tls_key, o->tls_name },
