@@ -31,11 +31,11 @@ function connection(error) {
     if (silent) say("");
   } else if (error.silent) {
     put($("connection"), "no answer", "badge bad");
-    say(`No answer from the aggregator${answered ? ` since ${answered.toISOString().slice(11, 19)} UTC: what is below is of then` : ": is it running, and is this its address?"}. The page tries again by itself.`);
+    say(`No answer from the aggregator${answered ? ` since ${answered.toISOString().slice(11, 19)} UTC: the page shows the state of that time` : ": check that it runs and that this is its address"}. The page keeps trying.`);
   } else if (error.status === 401) {
     put($("connection"), token() ? "this token is not known" : "a token is needed", "badge warn");
   } else if (error.status === 403) {
-    put($("connection"), "this token may not read", "badge warn");
+    put($("connection"), "this token does not allow reading", "badge warn");
   } else {
     put($("connection"), error.message, "badge bad");
   }

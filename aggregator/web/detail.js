@@ -51,7 +51,7 @@ function nodeRow(n) {
     td([n.message, n.unread?.message, damaged, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
-const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Span", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Why"]], m.nodes.map(nodeRow));
+const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Recorded", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Remarks"]], m.nodes.map(nodeRow));
 
 const triggers = (m) => m.triggers.length === 0 ? null : h("div", {}, h("h3", {}, "Triggers"),
   table([["Trigger"], ["From"], ["To"], ["Nodes", "num"], ["Reason"]], m.triggers.map((t) =>
@@ -60,7 +60,7 @@ const triggers = (m) => m.triggers.length === 0 ? null : h("div", {}, h("h3", {}
 function artifacts(m) {
   const others = m.artifacts.filter((a) => !isDeviceProfile(a));
   return others.length === 0 ? null : h("div", {}, h("h3", {}, "Artifacts ", h("span", { class: "quiet" }, count(others.length))),
-    table([["Name"], ["Kind"], ["Node"], ["Size", "num"], [""]], others.map((a) =>
+    table([["Name"], ["Kind"], ["Node"], ["Size", "num"], ["Actions"]], others.map((a) =>
       h("tr", {}, h("th", { scope: "row", class: "wrap" }, a.name), td(a.kind), td(a.instance_id), td(bytes(a.size), "num"),
         h("td", {}, a.complete ? action("Download", () => download(`${session(m.id)}/artifacts/${a.sha256}`, a.name)) : "incomplete"))), "stack"));
 }

@@ -14,7 +14,7 @@ function table(o) {
   const cell = (text, cls = "num") => h("td", { class: cls }, text);
   return h("div", { class: "scroll" }, h("table", { id: "core-table" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Node · rank or process · core"),
-      ...["Busy", "In collectives", "Was last to come", "Late in sum"].map((t) => h("th", { scope: "col", class: "num" }, t)))),
+      ...["Busy", "In collectives", "Came last", "Total lateness"].map((t) => h("th", { scope: "col", class: "num" }, t)))),
     h("tbody", {}, ...o.cores.map((c) => h("tr", {}, h("th", { scope: "row" }, name(c)),
       cell(share(mean(c.busy))), cell(share(mean(c.collective))), cell(count(c.last_count)), cell(dur(c.late_ns)))))));
 }
@@ -75,7 +75,7 @@ class Overview {
     this.bar = h("div", { class: "bar", hidden: true }, h("label", {}, "Show ", this.layer), button("Zoom in", () => this.zoom(0.5)), button("Zoom out", () => this.zoom(2)),
       button("Earlier", () => this.move(-0.5)), button("Later", () => this.move(0.5)), button("Whole session", () => this.load(null)),
       h("span", { class: "key quiet" }, "0 %", this.ramp, "100 % of a bucket"));
-    this.button = button("Draw", () => this.load(null));
+    this.button = button("Draw overview", () => this.load(null));
     this.body.append(this.canvas, this.readout);
     this.numbers = h("div");
     this.element = h("div", { hidden: true }, h("h3", {}, "Overview ", this.button), this.bar, this.body, this.numbers);
@@ -158,7 +158,7 @@ class Overview {
     this.view = view;
     this.from = Number(BigInt(o.start_ns) - this.start);
     this.bar.hidden = this.body.hidden = o.buckets === 0 && !view;
-    put(this.button, "Draw again");
+    put(this.button, "Draw overview again");
     this.paint();
     put(this.readout, `${count(o.cores.length)} cores, ${count(o.collectives)} collectives matched, ${count(o.without_partner)} without a partner${o.left_out > 0 ? `, ${count(o.left_out)} left out (too many groups)` : ""}. Drag to zoom; keys + - ← → Home.`);
     this.numbers.replaceChildren(o.cores.length > 0 ? table(o) : h("p", { class: "quiet" }, "No core worked in this time."));

@@ -73,8 +73,8 @@ export function deviceProfiles(m) {
   if (rows.length === 0 && !m.device_profiles) return null;
   const opaque = rows.some((r) => r.file?.kind === "NTFF");
   return h("div", { id: "device-profiles" }, h("h3", {}, "Device profiles ", h("span", { class: "quiet" }, `${count(files)}${m.device_profiles ? `, ${m.device_profiles}` : ""}`)),
-    rows.length === 0 ? h("p", { class: "quiet" }, "Asked for; no process has answered yet.")
-      : table([["File"], ["Node"], ["Process", "num"], ["Core", "num"], ["State"], ["Size", "num"], [""]], rows.map((r) => profileRow(m, r)), "stack"),
+    rows.length === 0 ? h("p", { class: "quiet" }, "Requested; no process has answered yet.")
+      : table([["File"], ["Node"], ["Process", "num"], ["Core", "num"], ["State"], ["Size", "num"], ["Actions"]], rows.map((r) => profileRow(m, r)), "stack"),
     conversions(m),
-    opaque && !m.conversions ? h("p", { class: "quiet" }, "NTFF files open in AWS's viewer, together with the NEFF of their model. A device_profile_….pftrace that it writes into a watched folder opens from here.") : null);
+    opaque && !m.conversions ? h("p", { class: "quiet" }, "AWS's viewer opens an NTFF file together with the NEFF of its model. A device_profile_….pftrace that the viewer writes into a watched folder can be opened from this page.") : null);
 }

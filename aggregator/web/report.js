@@ -37,7 +37,7 @@ export function report(id) {
     return el;
   };
   const draw = button("Show pictures", "Show pictures again", async () => place.replaceChildren(pictures(await ask(id, "report-html"))));
-  const print = button("Show", "Show again", async () => {
+  const print = button("Show text", "Show text again", async () => {
     text.textContent = await ask(id, "report-text");
     text.hidden = false;
   });

@@ -133,7 +133,7 @@ try {
   await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd").textContent), null, { timeout: 60000 });
   check(await page.evaluate(() => document.getElementById("detail").contains(document.activeElement)), "the focus is not lost");
   await page.waitForFunction(() => /complete/.test(document.querySelector("#session-table tbody").textContent), null, { timeout: 60000 });
-  await page.locator("#detail").getByRole("button", { name: "Draw" }).click();
+  await page.locator("#detail").getByRole("button", { name: "Draw overview", exact: true }).click();
   await page.waitForSelector("#core-table tbody tr");
   check(await page.locator("#core-table tbody tr").count() === 8, "a row per core");
   const said = () => page.locator(".readout").textContent();
@@ -146,7 +146,7 @@ try {
   const part = await painted();
   check(part > 0.2, `the heat map is painted: ${part} of it`);
   await shot("overview-light.png");
-  await page.locator("#detail").getByRole("button", { name: "Show", exact: true }).click();
+  await page.locator("#detail").getByRole("button", { name: "Show text", exact: true }).click();
   await page.waitForFunction(() => /^Report .* of 8 workers/.test(document.querySelector("pre.report").textContent));
   check(/Verdict /.test(await page.locator("pre.report").textContent()), "the report is shown");
   await page.locator("#detail").getByRole("button", { name: "Show pictures", exact: true }).click();
@@ -258,7 +258,7 @@ try {
   await empty.close();
   let gone = true;
   await page.route("**/api/v1/**", (route) => gone ? route.abort("connectionrefused") : route.continue());
-  await page.waitForFunction(() => /No answer from the aggregator since .* is of then/.test(document.getElementById("message").textContent), null, { timeout: 60000 });
+  await page.waitForFunction(() => /No answer from the aggregator since .* shows the state of that time/.test(document.getElementById("message").textContent), null, { timeout: 60000 });
   check(await page.locator("#nodes tbody tr").count() === 2, "what was known is still shown");
   await shot("no-answer-light.png");
   gone = false;
