@@ -98,7 +98,7 @@ if files:
     equal(sum(w["collectives"]["last"] for w in report["workers"]), 8, "each has one last")
     text, _ = run("report", *files)
     check("came last" in text or "stands out" in text, "a verdict")
-    check("\nMostly     host-bound: " in text and text.index("Mostly") < text.index("Verdict"), f"the largest loss first: {text[:400]}")
+    check("\nBottleneck host-bound: " in text and text.index("Bottleneck") < text.index("Verdict"), f"the largest loss first: {text[:400]}")
     equal(json.loads(run("report", *files, "--json")[0])["report"]["totals"]["proven"], 0, "clocks that are not aligned prove nothing")
 else:
     print(f"skipped in part: no real traces at {DATA}")

@@ -150,7 +150,7 @@ def check_page(report, spans, work, seed):
     equal(page.bad, [], f"seed {seed}: the page")
     equal("http" in p.stdout, False, f"seed {seed}: addresses in the page")
     longest = max(w["window_ns"] for w in report["workers"])
-    bars = [rects for label, rects in page.bars if label == "what it did"]
+    bars = [rects for label, rects in page.bars if label == "what the worker did"]
     equal(len(bars), oracle.RANKS, f"seed {seed}: bars")
     total = dict.fromkeys(report["bound_by_ns"], 0)
     for rects, w in zip(bars, report["workers"]):

@@ -47,23 +47,58 @@ mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w)
     mrd_buf_fini(&label);
 }
 
-/* Text broken at spaces into lines behind a head of 11 columns. */
-void
-mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s)
+/* At a space, but not between a number and its unit. */
+static bool
+may_break(mrd_str s, size_t at)
 {
-    size_t indent = 11, at = 0;
+    static const char *const units[] = { "%", "ns", "us", "ms", "s", "min", "h" };
+    size_t n = 0;
 
+    if (s.p[at] != ' ')
+        return false;
+    if (at == 0 || s.p[at - 1] < '0' || s.p[at - 1] > '9')
+        return true;
+    while (at + 1 + n < s.len &&
+           (s.p[at + 1 + n] == '%' || (s.p[at + 1 + n] >= 'a' && s.p[at + 1 + n] <= 'z')))
+        n++;
+    for (size_t i = 0; i < MRD_COUNT(units); i++) {
+        if (mrd_str_is((mrd_str){ s.p + at + 1, n }, units[i]))
+            return false;
+    }
+    return true;
+}
+
+/* Text broken at spaces into lines behind a head of some columns; spaces at its end are left out. */
+static void
+put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str s)
+{
+    size_t at = 0;
+
+    while (s.len > 0 && s.p[s.len - 1] == ' ')
+        s.len--;
     mrd_buf_fmt(to, "%-*s", (int) indent, head);
     while (at < s.len) {
         size_t take = s.len - at, room = MRD_TEXT_WIDTH - indent;
 
         if (take > room) {
-            for (take = room; take > 0 && s.p[at + take] != ' '; take--)
+            for (take = room; take > 0 && !may_break(s, at + take); take--)
                 ;
             take = take == 0 ? room : take;
         }
-        mrd_buf_fmt(to, "%s%.*s\n", at == 0 ? "" : "           ", (int) take, s.p + at);
+        mrd_buf_fmt(to, "%*s%.*s\n", at == 0 ? 0 : (int) indent, "", (int) take, s.p + at);
         for (at += take; at < s.len && s.p[at] == ' '; at++)
             ;
     }
+}
+
+void
+mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s)
+{
+    put_wrapped(to, 11, head, s);
+}
+
+void
+mrd_report_text_note(mrd_buf *to, const char *text)
+{
+    put_wrapped(to, 2, "", mrd_str_of(text));
 }

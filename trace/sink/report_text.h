@@ -24,8 +24,10 @@ void mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w,
 void mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w);
 /* A first cell; one that is too long has a line of its own. */
 void mrd_report_text_cell(mrd_report_text *s, mrd_str label, size_t width);
-/* Text broken at spaces into lines behind a head of 11 columns. */
+/* Text broken into lines behind a head of 11 columns: at spaces, but not between a number and its unit. */
 void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
+/* What the columns of the table above mean; broken into lines in the same way. */
+void mrd_report_text_note(mrd_buf *to, const char *text);
 
 /* What the time went to, the largest first, in words; who was late. */
 void mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to);

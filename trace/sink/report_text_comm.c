@@ -5,7 +5,7 @@
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-/* Waiting cannot be hidden under computation by who waits; transfer can. */
+/* A worker cannot hide its waiting for others under computation; transfer it can. */
 void
 mrd_report_text_exposed(mrd_report_text *s)
 {
@@ -33,10 +33,10 @@ mrd_report_text_exposed(mrd_report_text *s)
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "workers", "report-json");
-    mrd_buf_text(&s->text,
-                 "  for the last: waiting until the last had come to a collective; "
-                 "transfer: from then on; unknown: the\n  parts of others are not in "
-                 "the profile, one is missing, or the operation lets who is done leave\n");
+    mrd_report_text_note(&s->text,
+                         "for the last: until the last worker began the collective; transfer: from "
+                         "then on; unknown: parts of other workers are not in the profile, or a "
+                         "worker may leave the operation before the others");
 }
 
 void
@@ -64,8 +64,8 @@ mrd_report_text_bandwidth(mrd_report_text *s)
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "collectives", "report-json");
-    mrd_buf_text(&s->text,
-                 "  algbw: bytes of the operation over the latency (from the last one's "
-                 "begin, so a late worker does not make\n  the network look slow); busbw: "
-                 "what one member moves over its links, to compare with their peak\n");
+    mrd_report_text_note(
+        &s->text, "algbw: bytes of the operation over the latency (counted from the last worker's "
+                  "begin, so that a late worker does not make the network look slow); busbw: what "
+                  "one worker moves over its links, to be compared with their peak");
 }

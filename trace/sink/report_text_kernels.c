@@ -17,8 +17,8 @@ mrd_report_text_kernels(mrd_report_text *s)
 
     if (n == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-38s %9s %9s %9s  %s\n", "What devices ran, of all windows", "count",
-                "total", "share", workers > 1 ? "longest at, against the median worker" : "");
+    mrd_buf_fmt(&s->text, "\n%-38s %9s %9s %9s  %s\n", "What devices ran, % of all windows",
+                "count", "total", "share", workers > 1 ? "slowest worker, x the median" : "");
     for (size_t i = 0; i < n && i < KERNELS; i++) {
         mrd_buf label = { 0 };
 
@@ -27,7 +27,7 @@ mrd_report_text_kernels(mrd_report_text *s)
         mrd_buf_fmt(&s->text, " %9" PRIu64 " %9s %9s", k[i].calls, mrd_text_dur(k[i].ns, d[0]),
                     mrd_text_share(k[i].ns, window, share));
         if (k[i].collective) {
-            mrd_buf_text(&s->text, "  with waiting for others");
+            mrd_buf_text(&s->text, "  includes waiting for others");
         } else if (k[i].workers > 1 && k[i].median_ns > 0) {
             mrd_report_text_label(s, &w[k[i].most_worker], &label);
             mrd_buf_text(&s->text, "  ");
@@ -38,4 +38,6 @@ mrd_report_text_kernels(mrd_report_text *s)
         mrd_buf_fini(&label);
     }
     mrd_text_left_out(&s->text, n > KERNELS ? n - KERNELS : 0, "names", "report-json");
+    mrd_report_text_note(&s->text, "sums of spans: spans that run at the same time count each, so "
+                                   "that a share can exceed 100 %");
 }

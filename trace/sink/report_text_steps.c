@@ -54,11 +54,9 @@ mrd_report_text_why(mrd_report_text *s)
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "workers, less late", "report-json");
-    mrd_buf_text(
-        &s->text,
-        "  sums over the collectives that it came last to, against the one that came in the "
-        "middle: what each did\n  since it left its collective before; began: it left that "
-        "one, or started, so much later\n");
+    mrd_report_text_note(&s->text, "sums over the collectives that it came last to, each against "
+                                   "the median worker: what each did since it left the collective "
+                                   "before; began: how much later it left that one, or started");
 }
 
 void
@@ -102,8 +100,8 @@ mrd_report_text_path(mrd_report_text *s)
                                    t->path_of_all_ns, share));
     }
     mrd_buf_fmt(&words,
-                ", and changed %" PRIu64 " times to another worker. It holds no waiting for "
-                "others of this profile: making shorter what is on it makes %s shorter.",
+                ", and moved %" PRIu64 " times from one worker to another. It contains no waiting "
+                "for workers of this profile: what shortens it shortens %s.",
                 t->changes, t->steps > 0 ? "the steps" : "the recording");
     mrd_buf_fmt(&s->text, "\nCritical path through %s%" PRIu64 "%s",
                 t->steps > 0 ? "" : "the recording", t->steps, t->steps == 1 ? " step" : " steps");
@@ -134,20 +132,21 @@ put_persistence(mrd_report_text *s)
         if (mrd_step_path_worker(path, i)->late > mrd_step_path_worker(path, most)->late)
             most = i;
     }
-    mrd_buf_text(&words, "Others waited longest for ");
+    mrd_buf_text(&words, "The others waited longest for ");
     mrd_report_text_label(s, &w[most], &words);
     mrd_buf_fmt(&words, " in %" PRIu64 " of %" PRIu64 " steps; ",
                 mrd_step_path_worker(path, most)->late, t->late_steps);
     if (different == 1)
-        mrd_buf_text(&words, "it was always this one.");
+        mrd_buf_text(&words, "it was always this worker.");
     else
         mrd_buf_fmt(&words,
-                    "%" PRIu32 " workers were latest in a step, and it changed %" PRIu64
-                    " times from one step to the next: %s.",
+                    "in all, %" PRIu32
+                    " workers were the latest in some step, and the latest changed "
+                    "%" PRIu64 " times from one step to the next: %s.",
                     different, t->changed,
                     mrd_step_path_worker(path, most)->late * 4 >= t->late_steps * 3
-                        ? "mostly the same one"
-                        : "it moves");
+                        ? "mostly it is the same worker"
+                        : "it is not always the same worker");
     mrd_report_text_wrapped(&s->text, "  latest", (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_fini(&words);
 }

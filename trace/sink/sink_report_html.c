@@ -22,9 +22,9 @@ typedef struct {
 /* Of what a part of a bar is: its class names its colour. */
 static const char *const bound_titles[MRD_BOUNDS] = {
     [MRD_BOUND_COMPUTE] = "computes",
-    [MRD_BOUND_SKEW] = "waits for the last",
-    [MRD_BOUND_TRANSFER] = "transfer",
-    [MRD_BOUND_COMMUNICATION] = "collectives, waiting or transfer",
+    [MRD_BOUND_SKEW] = "waits for the last worker",
+    [MRD_BOUND_TRANSFER] = "transfers data",
+    [MRD_BOUND_COMMUNICATION] = "waits or transfers in a collective",
     [MRD_BOUND_HOST] = "waits for the host",
     [MRD_BOUND_LOADING] = "idle while data is loaded",
     [MRD_BOUND_IDLE] = "idle, cause unknown",
@@ -33,11 +33,11 @@ static const char *const bound_titles[MRD_BOUNDS] = {
 
 static const char *const part_titles[MRD_REPORT_PARTS] = {
     [MRD_REPORT_COMPUTE] = "computes",
-    [MRD_REPORT_BOTH] = "computes, a collective runs",
+    [MRD_REPORT_BOTH] = "computes while a collective runs",
     [MRD_REPORT_EXPOSED] = "only a collective runs",
     [MRD_REPORT_COPY] = "only copies run",
-    [MRD_REPORT_WAITING] = "in a barrier",
-    [MRD_REPORT_HOST] = "the runtime is in a call",
+    [MRD_REPORT_WAITING] = "waits in a barrier",
+    [MRD_REPORT_HOST] = "idle while the runtime is in a call",
     [MRD_REPORT_IDLE] = "idle",
     [MRD_REPORT_UNRECORDED] = "not recorded",
 };
@@ -117,6 +117,26 @@ put_part(mrd_buf *to, const char *class, const char *title, uint64_t before, uin
                 title, mrd_text_dur(ns, dur), mrd_text_share(ns, whole, share));
 }
 
+/* A table of bars; `heads` are the heads of the numbers behind them. */
+static void
+put_bars(mrd_buf *to, const char *heads)
+{
+    mrd_buf_fmt(
+        to,
+        "<div class=\"scroll\"><table class=\"bars\">\n<thead><tr><th>worker</th><th></th>%s"
+        "</tr></thead>\n",
+        heads);
+}
+
+/* Its row, as far as the bar. */
+static void
+put_row(html_sink *h, uint32_t worker)
+{
+    mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">");
+    put_worker(h, worker);
+    mrd_buf_text(&h->page, "</th><td>");
+}
+
 static void
 put_bar(mrd_buf *to, const char *label)
 {
@@ -152,16 +172,17 @@ put_answer(html_sink *h)
     put_buf(&h->page, &words);
     mrd_buf_text(&h->page, "</p></div>\n");
     if (mrd_catalog_simulated(h->text.common.env->catalog))
-        mrd_buf_text(&h->page, "<p><b>SIMULATED</b>: at least a part of this was made without "
-                               "hardware.</p>\n");
+        mrd_buf_text(&h->page, "<p><b>SIMULATED</b>: at least a part of these data was made "
+                               "without hardware.</p>\n");
 }
 
 static void
 put_left_out(html_sink *h, size_t n, const char *what)
 {
     if (n > 0)
-        mrd_buf_fmt(&h->page, "<p class=\"quiet\">… and %zu more %s: report-json has all.</p>\n", n,
-                    what);
+        mrd_buf_fmt(&h->page,
+                    "<p class=\"quiet\">… and %zu more %s: the format report-json lists all.</p>\n",
+                    n, what);
 }
 
 static void
@@ -181,15 +202,14 @@ put_breakdown(html_sink *h)
     for (unsigned k = 0; k < MRD_BOUNDS; k++)
         if (all[k] > 0)
             put_key(&h->page, mrd_bound_by_text((mrd_bound_by) k), bound_titles[k]);
-    mrd_buf_text(&h->page, "</ul>\n<table>\n");
+    mrd_buf_text(&h->page, "</ul>\n");
+    put_bars(&h->page, "<th class=\"n\">window</th>");
     for (size_t i = 0; i < n && i < BARS; i++) {
         uint64_t ns[MRD_BOUNDS], before = 0, window = mrd_report_window(&w[i]);
 
         mrd_report_bounds_of(&w[i], ns);
-        mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">");
-        put_worker(h, (uint32_t) i);
-        mrd_buf_text(&h->page, "</th><td>");
-        put_bar(&h->page, "what it did");
+        put_row(h, (uint32_t) i);
+        put_bar(&h->page, "what the worker did");
         for (unsigned k = 0; k < MRD_BOUNDS; k++) {
             put_part(&h->page, mrd_bound_by_text((mrd_bound_by) k), bound_titles[k], before, ns[k],
                      longest);
@@ -198,7 +218,9 @@ put_breakdown(html_sink *h)
         mrd_buf_fmt(&h->page, "</svg></td><td class=\"n\">%s</td></tr>\n",
                     mrd_text_dur(window, dur));
     }
-    mrd_buf_text(&h->page, "</table>\n");
+    mrd_buf_text(&h->page,
+                 "</table></div>\n<p class=\"quiet\">A window reaches from the begin of a "
+                 "worker's first device span to the end of its last.</p>\n");
     put_left_out(h, n > BARS ? n - BARS : 0, "workers");
 }
 
@@ -216,19 +238,16 @@ put_waits(html_sink *h)
     }
     if (most == 0)
         return;
-    mrd_buf_text(&h->page, "<h2>For whom the others waited</h2>\n<ul class=\"key\">");
+    mrd_buf_text(&h->page, "<h2>Whom the others waited for</h2>\n<ul class=\"key\">");
     put_key(&h->page, "skew", "proven");
-    put_key(&h->page, "idle", "within what the clocks leave open");
-    mrd_buf_text(&h->page,
-                 "</ul>\n<table>\n<thead><tr><th>worker</th><th></th><th class=\"n\">others "
-                 "waited</th><th class=\"n\">it waited</th><th class=\"n\">came last</th>"
-                 "</tr></thead>\n");
+    put_key(&h->page, "idle", "not proven: within the bounds of the clocks");
+    mrd_buf_text(&h->page, "</ul>\n");
+    put_bars(&h->page, "<th class=\"n\">others waited</th><th class=\"n\">it waited</th>"
+                       "<th class=\"n\">came last</th>");
     for (size_t i = 0; i < n && shown < BARS; i++) {
         if (w[i].took_part == 0)
             continue;
-        mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">");
-        put_worker(h, (uint32_t) i);
-        mrd_buf_text(&h->page, "</th><td>");
+        put_row(h, (uint32_t) i);
         put_bar(&h->page, "how long others waited for it");
         put_part(&h->page, "skew", "proven", 0, w[i].proven_ns, most);
         put_part(&h->page, "idle", "not proven", w[i].proven_ns, w[i].caused_ns - w[i].proven_ns,
@@ -241,7 +260,7 @@ put_waits(html_sink *h)
             w[i].took_part);
         shown++;
     }
-    mrd_buf_text(&h->page, "</table>\n");
+    mrd_buf_text(&h->page, "</table></div>\n");
     put_left_out(h, all > shown ? all - shown : 0, "workers");
 }
 
@@ -260,6 +279,7 @@ put_path(html_sink *h)
 {
     const mrd_step_path *path = mrd_report_path(h->text.common.report);
     const mrd_step_totals *t = mrd_step_path_totals(path);
+    const char *whole = t->steps > 0 ? "the steps" : "the recording";
     uint64_t before = 0;
     size_t n;
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
@@ -269,34 +289,32 @@ put_path(html_sink *h)
         return;
     mrd_buf_fmt(
         &h->page,
-        "<h2>Critical path</h2>\n<p>Through %s, %s: what is shorter on it makes %s shorter. It "
-        "holds no waiting for others of this profile, and changed %" PRIu64
-        " times to another worker.</p>\n",
-        t->steps > 0 ? "the steps" : "the recording", mrd_text_dur(t->path_of_all_ns, dur),
-        t->steps > 0 ? "the steps" : "the recording", t->changes);
+        "<h2>Critical path</h2>\n<p>The critical path through %s takes %s: what shortens it "
+        "shortens %s. It contains no waiting for workers of this profile, and moves %" PRIu64
+        " times from one worker to another.</p>\n",
+        whole, mrd_text_dur(t->path_of_all_ns, dur), whole, t->changes);
     put_parts_key(h, t->path_ns);
-    mrd_buf_text(&h->page, "<table>\n<tr><th scope=\"row\" class=\"who\">all</th><td>");
+    put_bars(&h->page, "<th class=\"n\">share</th>");
+    mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">all</th><td>");
     put_bar(&h->page, "parts of the critical path");
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
         put_part(&h->page, mrd_report_part_text((mrd_report_part) k), part_titles[k], before,
                  t->path_ns[k], t->path_of_all_ns);
         before += t->path_ns[k];
     }
-    mrd_buf_text(&h->page, "</svg></td><td></td></tr>\n");
+    mrd_buf_text(&h->page, "</svg></td><td class=\"n\">100.0 %</td></tr>\n");
     for (uint32_t i = 0; i < n && i < BARS; i++) {
         uint64_t ns = mrd_step_path_worker(path, i)->path_ns;
 
         if (ns == 0)
             continue;
-        mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">");
-        put_worker(h, i);
-        mrd_buf_text(&h->page, "</th><td>");
+        put_row(h, i);
         put_bar(&h->page, "how long the path ran through it");
         put_part(&h->page, "both", "on the path", 0, ns, t->path_of_all_ns);
         mrd_buf_fmt(&h->page, "</svg></td><td class=\"n\">%s</td></tr>\n",
                     mrd_text_share(ns, t->path_of_all_ns, share));
     }
-    mrd_buf_text(&h->page, "</table>\n");
+    mrd_buf_text(&h->page, "</table></div>\n");
 }
 
 /* A column for each block of steps: as high as they took, divided by what the workers did. */
@@ -318,10 +336,10 @@ put_steps(html_sink *h)
             all[k] += b[i].part_ns[k];
     }
     mrd_buf_fmt(&h->page,
-                "<h2>Steps over time</h2>\n<p>%" PRIu64
-                " steps%s; the highest column is %s, each is "
-                "divided by what all workers did in it.</p>\n",
-                t->steps, t->width > 1 ? ", the mean of neighbours" : "", mrd_text_dur(most, dur));
+                "<h2>Steps over time</h2>\n<p>%" PRIu64 " steps; each column is %s%" PRIu64
+                " step%s, the highest is %s. The colours show what all workers did in it.</p>\n",
+                t->steps, t->width > 1 ? "the mean of " : "", t->width, mrd_plural(t->width),
+                mrd_text_dur(most, dur));
     put_parts_key(h, all);
     mrd_buf_fmt(&h->page,
                 "<svg class=\"steps frame\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
@@ -349,7 +367,10 @@ put_steps(html_sink *h)
         }
         mrd_buf_text(&h->page, "</g>\n");
     }
-    mrd_buf_text(&h->page, "</svg>\n");
+    mrd_buf_fmt(&h->page,
+                "</svg>\n<p class=\"axis quiet\"><span>step 1</span><span>step %" PRIu64
+                "</span></p>\n",
+                t->steps);
 }
 
 static void
@@ -365,8 +386,8 @@ put_kernels(html_sink *h)
     mrd_buf_text(&h->page,
                  "<h2>What devices ran</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>"
                  "name</th><th class=\"n\">count</th><th class=\"n\">total</th><th "
-                 "class=\"n\">of all windows</th><th>longest at, against the median "
-                 "worker</th></tr></thead>\n");
+                 "class=\"n\">of all windows</th><th>slowest worker, × the median"
+                 "</th></tr></thead>\n");
     for (size_t i = 0; i < n && i < KERNELS; i++) {
         put_name(h, k[i].name);
         mrd_buf_fmt(&h->page,
@@ -374,16 +395,17 @@ put_kernels(html_sink *h)
                     "</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td>",
                     k[i].calls, mrd_text_dur(k[i].ns, dur), mrd_text_share(k[i].ns, window, share));
         if (k[i].collective) {
-            mrd_buf_text(&h->page, "<span class=\"quiet\">holds waiting for others</span>");
+            mrd_buf_text(&h->page, "<span class=\"quiet\">includes waiting for others</span>");
         } else if (k[i].workers > 1 && k[i].median_ns > 0) {
             put_worker(h, k[i].most_worker);
             mrd_buf_fmt(&h->page, ", %.2f ×", (double) k[i].most_ns / (double) k[i].median_ns);
         }
         mrd_buf_text(&h->page, "</td></tr>\n");
     }
-    mrd_buf_text(&h->page,
-                 "</table></div>\n<p class=\"quiet\">Sums of the spans: those that run at "
-                 "once count each.</p>\n");
+    mrd_buf_text(
+        &h->page,
+        "</table></div>\n<p class=\"quiet\">Sums of spans: spans that run at the same time "
+        "count each, so that a share can exceed 100 %.</p>\n");
     put_left_out(h, n > KERNELS ? n - KERNELS : 0, "names");
 }
 
@@ -406,6 +428,8 @@ put_collectives(html_sink *h)
         mrd_buf_text(&h->page, "</td><td class=\"n\">");
         if (c[i].size >= 0)
             mrd_buf_fmt(&h->page, "%" PRId64, c[i].size);
+        else
+            mrd_buf_text(&h->page, "–");
         mrd_buf_fmt(&h->page,
                     "</td><td class=\"n\">%" PRIu64 "</td><td class=\"n\">%s</td><td class=\"n\">%s"
                     "</td><td class=\"n\">%" PRIu64 "</td>",
@@ -422,9 +446,12 @@ put_collectives(html_sink *h)
         }
         mrd_buf_text(&h->page, "</tr>\n");
     }
-    mrd_buf_text(&h->page,
-                 "</table></div>\n<p class=\"quiet\">Medians. Latency: from the last one's "
-                 "begin; spread: from the first one's begin to the last one's.</p>\n");
+    mrd_buf_text(
+        &h->page,
+        "</table></div>\n<p class=\"quiet\">Latency (median): from the begin of the last worker to "
+        "its end. Spread (median): from the begin of the first worker to that of the last. "
+        "Proven: in how many the clocks prove who came last. algbw: bytes of the operation "
+        "over the latency; busbw: what one worker moves over its links.</p>\n");
     put_left_out(h, n > COLLECTIVES ? n - COLLECTIVES : 0, "collectives");
 }
 

@@ -58,9 +58,9 @@ verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
 
     switch (v->kind) {
     case MRD_VERDICT_NOTHING:
-        mrd_buf_text(to, n == 0
-                             ? "there is nothing to report: no core or device did anything"
-                             : "nobody can be called late: no collective had parts of two workers");
+        mrd_buf_text(to,
+                     n == 0 ? "the profile has no work of any core or device"
+                            : "workers cannot be compared: no collective has spans of two workers");
         return;
     case MRD_VERDICT_NONE:
         mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", t->matched,
@@ -73,14 +73,14 @@ verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
     mrd_report_text_label(s, w, to);
     mrd_buf_fmt(
         to,
-        " came last to %" PRIu64 " of its %" PRIu64 " collective%s, %" PRIu64
-        " of them proven. It caused %.0f %% of all waiting for others (proven: %.0f %%); by "
-        "itself it costs %.1f %% of the workers' time (%s).",
+        " came last to %" PRIu64 " of its %" PRIu64 " collective%s (%" PRIu64
+        " proven). Of all waiting in collectives, %.0f %% was for it (%.0f %% proven). The waiting "
+        "that only it caused is %.1f %% of the workers' time (%s).",
         w->came_last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
         100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
     if (v->kind == MRD_VERDICT_UNPROVEN)
-        mrd_buf_text(to, " The clocks cannot prove it: it is indistinguishable from others within "
-                         "the bounds.");
+        mrd_buf_text(to, " The clocks do not prove this: within their bounds it is "
+                         "indistinguishable from other workers.");
 }
 
 /* What the time went to, the largest first, in words. */
@@ -91,18 +91,18 @@ mrd_report_text_bound(const report_sink *s, mrd_buf *to)
         const char *name, *what;
     } words[] = {
         [MRD_BOUND_COMPUTE] = { "compute-bound", "computation" },
-        [MRD_BOUND_SKEW] = { "skew-bound", "waiting for the last to come to a collective" },
-        [MRD_BOUND_TRANSFER] = { "transfer-bound", "transfer: collectives beside which nothing "
-                                                   "computes, and copies" },
+        [MRD_BOUND_SKEW] = { "skew-bound", "waiting in collectives for the last worker" },
+        [MRD_BOUND_TRANSFER] = { "transfer-bound", "transfer (collectives without computation "
+                                                   "beside them, copies)" },
         [MRD_BOUND_COMMUNICATION] = { "communication-bound",
-                                      "collectives beside which nothing computes; how much of it "
-                                      "is "
-                                      "waiting is unknown without the others' parts" },
-        [MRD_BOUND_HOST] = { "host-bound", "waiting for the host: late launches, runtime calls" },
+                                      "collectives without computation beside them; the share of "
+                                      "waiting is unknown, because parts of other workers are "
+                                      "missing" },
+        [MRD_BOUND_HOST] = { "host-bound", "waiting for the host (late launches, runtime calls)" },
         [MRD_BOUND_LOADING] = { "data-loading-bound", "idle while data was loaded" },
-        [MRD_BOUND_IDLE] = { "idle", "idle for causes that the trace does not tell" },
+        [MRD_BOUND_IDLE] = { "idle", "idle, for causes that the trace does not show" },
         [MRD_BOUND_UNRECORDED] = { "not recorded",
-                                   "not recorded: events were lost, or the session was paused" },
+                                   "not recorded (events were lost, or the session was paused)" },
     };
     uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
     bool told[MRD_BOUNDS] = { false };
@@ -114,10 +114,10 @@ mrd_report_text_bound(const report_sink *s, mrd_buf *to)
 
         for (unsigned k = 1; k < MRD_BOUNDS; k++)
             most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
-        if (round > 0 && ns[most] * 100 < window) /* below 1 %: nobody's next step */
+        if (round > 0 && ns[most] * 100 < window) /* below 1 %: not worth a look */
             break;
         told[most] = true;
-        mrd_buf_text(to, round == 0 ? words[most].name : "; then");
+        mrd_buf_text(to, round == 0 ? words[most].name : ",");
         mrd_buf_fmt(to, "%s %s (%s) %s", round == 0 ? ":" : "",
                     mrd_text_share(ns[most], window, share), mrd_text_dur(ns[most], dur),
                     words[most].what);
@@ -140,17 +140,17 @@ put_doubts(const mrd_report_totals *t, mrd_buf *to)
         uint64_t n;
         const char *what;
     } rows[] = {
-        { t->no_bound, "with a clock whose bound is not known there" },
-        { t->suspect, "with a clock that is suspect, or that something contradicts" },
-        { t->mapped, "because the runtime's mapping of the cores' clocks leaves it open" },
-        { t->partial, "that lack somebody who is in others of the same group" },
-        { t->mixed, "of groups with more members than they say they have, which are several "
-                    "groups of one name" },
+        { t->no_bound, "because the bound of a clock is unknown" },
+        { t->suspect, "because a clock is suspect, or observations contradict it" },
+        { t->mapped, "because the runtime maps the clocks of the cores too coarsely" },
+        { t->partial, "because a worker of the group is missing" },
+        { t->mixed, "because several groups have the same name: more members took part than "
+                    "the group has" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         if (rows[i].n > 0)
-            mrd_buf_fmt(to, "Who was last is not proven in %" PRIu64 " collective%s %s. ",
+            mrd_buf_fmt(to, "In %" PRIu64 " collective%s the last worker is not proven, %s. ",
                         rows[i].n, rows[i].n == 1 ? "" : "s", rows[i].what);
     }
 }
@@ -202,11 +202,13 @@ put_title(report_sink *s)
         mrd_text_dur(mrd_ev_after(first, last) ? 0 : (uint64_t) last.ns - (uint64_t) first.ns, dur),
         workers, workers == 1 ? "" : "s");
     if (mrd_catalog_simulated(cat))
-        mrd_buf_text(&s->text,
-                     "           SIMULATED: at least a part of this was made without hardware\n");
+        mrd_buf_text(
+            &s->text,
+            "           SIMULATED: at least a part of these data was made without hardware\n");
     mrd_report_text_bound(s, &words);
     if (words.len > 0)
-        mrd_report_text_wrapped(&s->text, "Mostly", (mrd_str){ (const char *) words.p, words.len });
+        mrd_report_text_wrapped(&s->text, "Bottleneck",
+                                (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_reset(&words);
     mrd_report_text_verdict(s, &words);
     mrd_report_text_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
@@ -221,14 +223,15 @@ put_title(report_sink *s)
                         MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
     if (gap >= APART_NS)
         mrd_buf_fmt(&words,
-                    "No worker did anything for %s: the workers are not of one run, or some count "
-                    "their time from another start. ",
+                    "No worker did anything for %s: the workers are not of one run, or their "
+                    "times have different origins. ",
                     mrd_text_long(gap, dur));
     put_doubts(t, &words);
     if (t->alone + t->left_out > 0)
         mrd_buf_fmt(&words,
-                    "%" PRIu64 " part%s of collectives found no partner, %" PRIu64
-                    " %s of too many groups.",
+                    "%" PRIu64
+                    " span%s of collectives could not be matched with another worker's; %" PRIu64
+                    " %s left out, because there are too many groups.",
                     t->alone, mrd_plural(t->alone), t->left_out, t->left_out == 1 ? "was" : "were");
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Coverage",
@@ -281,8 +284,14 @@ put_breakdown(report_sink *s)
     put_parts(s, all, unmeasured, mrd_report_totals_of(s->common.report)->window_ns);
     collective = all[MRD_REPORT_BOTH] + all[MRD_REPORT_EXPOSED];
     if (collective > 0)
-        mrd_buf_fmt(&s->text, "  %s of the time in collectives lies under computation\n",
+        mrd_buf_fmt(&s->text, "  computation hides %s of the time in collectives\n",
                     mrd_text_share(all[MRD_REPORT_BOTH], collective, share));
+    mrd_report_text_note(
+        &s->text,
+        "window: from the first device span to the end of the last; compute: only computation; "
+        "both: computation and a collective (on Neuron: a collective inside an execution); "
+        "exposed: only a collective; copy: only copies; waiting: in a barrier; host: the device is "
+        "idle while the runtime is in a call; idle: none of these; -: the trace does not show it");
 }
 
 /* Why devices were idle, where the trace says when their work was launched. */
@@ -312,11 +321,10 @@ put_idle(report_sink *s)
         mrd_buf_byte(&s->text, '\n');
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "workers", "report-json");
-    mrd_buf_text(
-        &s->text,
-        "  launch: the next work was launched after the device had become idle; short: a gap "
-        "of up to 30 ns;\n  queued: it had been launched before; unknown: no arrow leads "
-        "to it\n");
+    mrd_report_text_note(
+        &s->text, "loading: the process loaded data; launch: the host launched the next work after "
+                  "the device had become idle; short: at most 30 ns; queued: the next work had "
+                  "been launched before; unknown: the trace does not show the launch");
 }
 
 /* What is known to be missing is neither idle nor anything else. */
@@ -394,6 +402,11 @@ put_late(report_sink *s)
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "workers", "report-json");
+    mrd_report_text_note(&s->text,
+                         "in: collectives that it took part in; last: in which it began last; "
+                         "proven: of these, later than all others by more than the bounds of the "
+                         "clocks; alone: how long only it was missing; caused: how long all others "
+                         "together waited for it; waited: how long it waited for others");
 }
 
 static void
@@ -405,8 +418,9 @@ put_collectives(report_sink *s)
 
     if (n == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-28s %7s %5s %9s %9s %9s %9s %9s %7s\n", "Collectives", "count",
-                "parts", "latency", "p99", "spread p50", "p99", "max", "proven");
+    mrd_buf_fmt(&s->text, "\n%-28s %7s %5s %9s %9s %9s\n", "", "", "", "latency", "", "spread");
+    mrd_buf_fmt(&s->text, "%-28s %7s %5s %9s %9s %9s %9s %9s %7s\n", "Collectives", "count",
+                "parts", "p50", "p99", "p50", "p99", "max", "proven");
     for (size_t i = 0; i < n && i < NAMES; i++) {
         mrd_buf label = { 0 };
 
@@ -425,6 +439,10 @@ put_collectives(report_sink *s)
                     mrd_text_dur(c[i].spread_max_ns, d[4]), c[i].proven);
     }
     mrd_text_left_out(&s->text, n > NAMES ? n - NAMES : 0, "collectives", "report-json");
+    mrd_report_text_note(
+        &s->text,
+        "parts: workers in one collective, on average; latency: the shortest part; spread: the "
+        "last begin minus the first; proven: in which the clocks prove who came last");
 }
 
 static void
@@ -471,6 +489,7 @@ put_steps(report_sink *s)
             mrd_text_dur((uint64_t) p[i].max_ns, d[3]), mean == 0 ? 1.0 : best / (double) mean);
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "processes", "report-json");
+    mrd_report_text_note(&s->text, "score: the mean of the fastest process over that of this one");
     mrd_buf_fmt(&s->text, "\n%-54s %12s %9s\n", "Slowest steps", "at", "took");
     for (size_t i = 0; i < slow && i < SLOWEST; i++) {
         put_process(s, step[i].process, LABEL);
@@ -515,6 +534,9 @@ put_pauses(report_sink *s)
         mrd_buf_byte(&s->text, '\n');
         mrd_buf_fini(&names);
     }
+    mrd_report_text_note(
+        &s->text, "at: after the first event of the profile; host: share of the pause in which the "
+                  "runtime was in a call; after, before: the device spans around the pause");
 }
 
 /* What was running when the recording ended, the oldest first. */
@@ -529,7 +551,7 @@ put_open(report_sink *s)
 
     if (n == 0)
         return;
-    mrd_buf_fmt(&s->text, "\n%-34s %-30s %12s\n", "Begun and not ended", "", "since");
+    mrd_buf_fmt(&s->text, "\n%-34s %-30s %12s\n", "Begun and not ended", "", "running for");
     for (size_t i = 0; i < n && i < ROWS; i++) {
         mrd_report_worker of = { .process = o[i].process,
                                  .lnc_idx = o[i].lnc_idx,
@@ -565,14 +587,15 @@ put_assumptions(report_sink *s)
     if (by_collectives > 0)
         mrd_report_text_wrapped(
             &s->text, "  assumes",
-            MRD_STR("nobody leaves a collective before all have entered; a clock's rate "
-                    "changes by at most 0.2 ppm a second but for what its ends show; no "
-                    "clock is stepped away and back between two collectives"));
+            MRD_STR("no worker leaves a collective before all have entered it; the rate of a "
+                    "clock changes by at most 0.2 ppm per second, except where the ends of "
+                    "collectives show more; no clock is stepped away and back between two "
+                    "collectives"));
     if (by_probes > 0)
         mrd_report_text_wrapped(
             &s->text, "  assumes",
-            MRD_STR("no packet arrives before it was sent; a clock's rate changes slowly "
-                    "inside an epoch (docs/timesync.md section 4)"));
+            MRD_STR("no packet arrives before it was sent; inside an epoch the rate of a clock "
+                    "changes slowly (docs/timesync.md, section 4)"));
 }
 
 /* Of every core of a Neuron device, also within one node; and of devices of other traces. */
@@ -588,20 +611,20 @@ put_mapping(report_sink *s)
     mrd_buf_byte(&s->text, '\n');
     if (one_clock)
         mrd_report_text_wrapped(&s->text, "Assumes",
-                                MRD_STR("files of one node, and of unknown nodes, were recorded by "
-                                        "one clock (--same-clock)"));
+                                MRD_STR("the files of one node, and those whose node is unknown, "
+                                        "were recorded with one clock (--same-clock)"));
     if (t->any_mapped)
         mrd_report_text_wrapped(
             &s->text, "Assumes",
-            MRD_STR("the runtime maps a core's clock to its node's within 65 us for each "
-                    "second of the core's longest span, begun ones included "
-                    "(docs/timesync.md section 9)"));
+            MRD_STR("the runtime maps the clock of a core to that of its node within 65 us for "
+                    "each second of the core's longest span, unfinished spans included "
+                    "(docs/timesync.md, section 9)"));
     if (t->any_traced)
         mrd_report_text_wrapped(
             &s->text, "Assumes",
-            MRD_STR("the tracer of each file (CUPTI for GPUs) has brought the times of all "
-                    "its devices to one clock; it states no bound, so what is called "
-                    "proven holds as far as that does"));
+            MRD_STR("the tracer of each file (CUPTI for GPUs) converted the times of all its "
+                    "devices to one clock; it states no bound, so a proof is as good as "
+                    "that conversion"));
 }
 
 /* What proofs lean on. */
@@ -627,15 +650,6 @@ put_clocks(report_sink *s)
     put_assumptions(s);
 }
 
-static const char legend[] =
-    "\ncompute: the device computes; both: a collective runs meanwhile (on Neuron: inside the "
-    "execution);\nexposed: only a collective runs; copy: only copies; waiting: in a barrier for "
-    "others; host: the device\nis idle, the runtime in a call; idle: none of these. A worker's "
-    "window is from its first device span\nto its last. Latency is the shortest part, spread the "
-    "last begin minus the first. Proven: later than\nall others by more than the clock bounds "
-    "and what device clocks may be off by;\notherwise who was last is indistinguishable.\nA dash: "
-    "the trace does not tell.\n";
-
 void
 mrd_report_text_all(report_sink *s)
 {
@@ -660,7 +674,6 @@ mrd_report_text_all(report_sink *s)
                           &s->text);
     put_clocks(s);
     put_mapping(s);
-    mrd_buf_text(&s->text, legend);
 }
 
 static mrd_err
