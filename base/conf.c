@@ -84,13 +84,46 @@ conf_expects(const mrd_opt *opt, char *buf, size_t size)
     }
 }
 
-static mrd_err
-conf_range(const mrd_opt *opt, int64_t v, mrd_why *why)
+/* As an option takes it, in the largest unit that is exact: "8M", "250ms". */
+static const char *
+conf_text(const mrd_opt *opt, int64_t v, char text[32])
 {
+    static const struct {
+        mrd_opt_type type;
+        int64_t factor;
+        const char *unit;
+    } units[] = { { MRD_OPT_SIZE, 1ll << 40, "T" },
+                  { MRD_OPT_SIZE, 1ll << 30, "G" },
+                  { MRD_OPT_SIZE, 1ll << 20, "M" },
+                  { MRD_OPT_SIZE, 1ll << 10, "K" },
+                  { MRD_OPT_DUR, 86400 * MRD_SEC, "d" },
+                  { MRD_OPT_DUR, 3600 * MRD_SEC, "h" },
+                  { MRD_OPT_DUR, 60 * MRD_SEC, "min" },
+                  { MRD_OPT_DUR, MRD_SEC, "s" },
+                  { MRD_OPT_DUR, MRD_MS, "ms" },
+                  { MRD_OPT_DUR, MRD_US, "us" },
+                  { MRD_OPT_DUR, 1, "ns" } };
+
+    for (size_t i = 0; i < MRD_COUNT(units) && v != 0; i++) {
+        if (units[i].type == opt->type && v % units[i].factor == 0) {
+            snprintf(text, 32, "%" PRId64 "%s", v / units[i].factor, units[i].unit);
+            return text;
+        }
+    }
+    snprintf(text, 32, "%" PRId64, v);
+    return text;
+}
+
+static mrd_err
+conf_range(const mrd_opt *opt, mrd_str value, int64_t v, mrd_why *why)
+{
+    char least[32], most[32];
+
     if (opt->min >= opt->max || (v >= opt->min && v <= opt->max))
         return MRD_OK;
-    return mrd_why_set(why, MRD_RANGE, 0, "--%s %" PRId64 " is outside %" PRId64 " to %" PRId64,
-                       opt->name, v, opt->min, opt->max);
+    return mrd_why_set(why, MRD_RANGE, 0, "--%s " MRD_STR_FMT " is outside %s to %s", opt->name,
+                       MRD_STR_ARG(value), conf_text(opt, opt->min, least),
+                       conf_text(opt, opt->max, most));
 }
 
 /* Sets one option from text, as a command line would. Errors name the option and the allowed range. */
@@ -144,7 +177,7 @@ set_option(const mrd_opt *opt, void *into, mrd_str value, mrd_why *why)
                            "--%s '" MRD_STR_FMT "': expected %s", opt->name, MRD_STR_ARG(value),
                            conf_expects(opt, expects, sizeof(expects)));
     if (opt->type == MRD_OPT_INT || opt->type == MRD_OPT_SIZE || opt->type == MRD_OPT_DUR) {
-        if ((err = conf_range(opt, v, why)) != MRD_OK)
+        if ((err = conf_range(opt, value, v, why)) != MRD_OK)
             return err;
         *(int64_t *) at = v;
     }
@@ -217,6 +250,11 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
     for (size_t i = 0; i < MRD_COUNT(built_in) && *dashes != '\0' && count < MRD_COUNT(names); i++)
         names[count++] = built_in[i];
     snprintf(word, sizeof(word), MRD_STR_FMT, MRD_STR_ARG(name));
+    for (size_t i = 0; i < MRD_COUNT(built_in) && *dashes != '\0'; i++) {
+        if (mrd_str_is(name, built_in[i]))
+            return mrd_why_set(why, MRD_INVALID, 0, "--%s has a value: expected --%s alone", word,
+                               word);
+    }
     mrd_near_text(word, names, count, dashes, guess);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s%s'%s", dashes, word,
                        *guess == '\0' ? " (--help lists them)" : guess);

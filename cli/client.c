@@ -135,8 +135,8 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
     switch (code) {
     case CURLE_COULDNT_CONNECT:
         return mrd_why_set(why, MRD_NET, 0,
-                           "cannot connect to the aggregator at %s: check that meridian-aggregator "
-                           "runs there, and --server",
+                           "cannot connect to the aggregator at %s: check --server, and that "
+                           "meridian-aggregator runs there",
                            c->server);
     case CURLE_COULDNT_RESOLVE_HOST:
         return mrd_why_set(why, MRD_NET, 0, "the host name in %s cannot be resolved (--server)",

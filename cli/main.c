@@ -68,8 +68,12 @@ unknown_command(const char *word)
         mrd_near_text(word + dashes, options, MRD_COUNT(options), "--", guess);
     else
         mrd_near_text(word, names, MRD_COUNT(names), "", guess);
+    if (*guess == '\0')
+        snprintf(guess, sizeof(guess), "%s",
+                 dashes > 0 ? ": options follow the command (meridian COMMAND --help)"
+                            : " (meridian --help lists them)");
     fprintf(stderr, "meridian: unknown %s '%s'%s\n", dashes > 0 ? "option" : "command", word,
-            *guess == '\0' ? " (meridian --help lists them)" : guess);
+            guess);
     return MRD_EXIT_USAGE;
 }
 
@@ -95,7 +99,8 @@ run(int argc, char **argv)
         printf("--help\n--version\n");
         return MRD_EXIT_OK;
     }
-    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0) {
+    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 ||
+        strcmp(argv[1], "version") == 0) {
         char version[MRD_BUILD_TEXT];
 
         printf("meridian %s\n", mrd_version_text(version));

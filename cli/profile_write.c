@@ -224,7 +224,7 @@ stream_went_bad(void *self, uint64_t key, const mrd_why *why)
 
     (void) key;
     *bad = true;
-    fprintf(stderr, "stream ended early: %s\n", why->text);
+    fprintf(stderr, "an input ended early: %s\n", why->text);
 }
 
 static mrd_err
@@ -391,6 +391,7 @@ write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *p
         result->files += paths->n - files;
         result->events += exported.events;
         result->held += exported.held;
+        result->arrows += exported.arrows;
         result->incomplete = result->incomplete || bad;
     }
 out:
@@ -449,6 +450,9 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
             print_verdict(paths->v[i], to);
     }
     fprintf(to, "\nWrote %" PRIu64 " event%s", result->events, mrd_plural(result->events));
+    if (result->arrows > 0)
+        fprintf(to, " and %" PRIu64 " arrow%s from calls to what they began", result->arrows,
+                mrd_plural(result->arrows));
     if (result->held > 0)
         fprintf(to, " (%" PRIu64 " outside the slice)", result->held);
     fprintf(to, ":\n");
@@ -501,16 +505,16 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
     sigaction(SIGINT, &old_int, NULL);
     sigaction(SIGTERM, &old_term, NULL);
     if (err == MRD_CANCELLED && interrupted != 0)
-        mrd_why_set(why, err, 0, "interrupted; nothing partial was left behind");
+        mrd_why_set(why, err, 0, "interrupted; no incomplete output was left");
     if (err == MRD_OK && events == 0)
-        fprintf(stderr, "nothing usable was found: no output written\n");
+        fprintf(stderr, "the inputs hold no events: no output was written\n");
     else if (err == MRD_OK && !options->print)
         report(&paths, &result, to);
     if (err == MRD_OK && events > 0 && result.events == 0) {
         result.incomplete = true;
         fprintf(stderr,
-                "nothing of the input is in the slice: all of its %" PRIu64
-                " %s outside (--start, --end, --filter-process, --system-trace-filter-...)\n",
+                "the slice is empty: all %" PRIu64
+                " %s outside it (--start, --end, --filter-process, --system-trace-filter-...)\n",
                 events, events == 1 ? "event lies" : "events lie");
     }
     mrd_places_free(places);

@@ -26,9 +26,8 @@ typedef struct {
 
 typedef struct {
     size_t files;
-    uint64_t events, held;
-    bool
-        incomplete; /* a stream ended early, or nothing of the input is in the slice: it was said */
+    uint64_t events, held, arrows; /* as in mrd_export_result */
+    bool incomplete;               /* a stream ended early, or the slice is empty: it was said */
 } mrd_profile_result;
 
 #define MRD_PROFILE_OUTPUT_ROWS(settings, member)                                                  \

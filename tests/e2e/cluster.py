@@ -51,7 +51,7 @@ def versions():
 def errors():
     """Each says what to check."""
     _, err = run("nodes", "--server", f"http://127.0.0.1:{free_port()}", want=1)
-    check("check that meridian-aggregator runs" in err, f"nobody listens: {err}")
+    check("that meridian-aggregator runs there" in err, f"nobody listens: {err}")
     _, err = run("nodes", "--server", "127.0.0.1:1", want=2)
     check("http://HOST:PORT" in err, f"no URL: {err}")
     _, err = run("status", "2001", want=1)
@@ -92,7 +92,7 @@ def killed():
     emitted = [w.emit(5000) for w in workloads]
     cluster.daemon.kill()
     _, err = run("status", id, want=1)
-    check("check that meridian-aggregator runs" in err, f"dead aggregator: {err}")
+    check("that meridian-aggregator runs there" in err, f"dead aggregator: {err}")
     emitted = [n + w.emit(3000) for n, w in zip(emitted, workloads)]
     cluster.aggregator()
     cluster.agents[1].kill()

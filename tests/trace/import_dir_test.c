@@ -138,7 +138,7 @@ TEST(artifacts_are_hashed_and_listed)
     }
     CHECK_ROW(r.notes,
               strstr(r.notes, "not decoded: 1 NTFF with 1 NEFF and 9 .pb files in ") != NULL);
-    CHECK_ROW(r.notes, strstr(r.notes, "left alone") == NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read") == NULL);
     reading_free(&r);
 }
 
@@ -220,10 +220,10 @@ TEST(every_file_is_read_or_told)
     for (size_t i = 0; i < r.inputs; i++)
         failed += r.input[i].state == MRD_INPUT_FAILED;
     CHECK_INT(failed, 2);
-    CHECK_ROW(r.notes, strstr(r.notes, "left alone: 2 files of no known kind in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 2 files of unknown kind in ") != NULL);
     CHECK_ROW(r.notes,
               strstr(r.notes, "(first: ") != NULL && strstr(r.notes, "readme.md)") != NULL);
-    CHECK_ROW(r.notes, strstr(r.notes, "left alone: 3 results of meridian itself in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 3 results of Meridian in ") != NULL);
     CHECK_ROW(r.notes, strstr(r.notes, "earlier runs") == NULL);
     reading_free(&r);
 
@@ -243,7 +243,7 @@ TEST(every_file_is_read_or_told)
     r.o.earlier_than.ns = (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec + 1;
     read_all(&r);
     CHECK_INT(r.inputs, 4);
-    CHECK_ROW(r.notes, strstr(r.notes, "left alone: 2 files of earlier runs in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 2 files of earlier runs in ") != NULL);
     reading_free(&r);
     mrd_strlist_fini(&earlier);
 }

@@ -402,17 +402,16 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
     if (err == MRD_OK)
         err = dir_artifacts_done(&walk, why);
     if (walk.unknown > 0)
-        mrd_catalog_note(options->catalog,
-                         "left alone: %zu files of no known kind in %s (first: %s)", walk.unknown,
-                         path, mrd_buf_cstr(&walk.unknown_name));
+        mrd_catalog_note(options->catalog, "not read: %zu file%s of unknown kind in %s (first: %s)",
+                         walk.unknown, mrd_plural(walk.unknown), path,
+                         mrd_buf_cstr(&walk.unknown_name));
     if (walk.earlier > 0)
-        mrd_catalog_note(options->catalog, "left alone: %zu files of earlier runs in %s",
-                         walk.earlier, path);
+        mrd_catalog_note(options->catalog, "not read: %zu file%s of earlier runs in %s",
+                         walk.earlier, mrd_plural(walk.earlier), path);
     if (walk.own > 0)
-        mrd_catalog_note(
-            options->catalog,
-            "left alone: %zu results of meridian itself in %s (name one as a file to read it)",
-            walk.own, path);
+        mrd_catalog_note(options->catalog,
+                         "not read: %zu result%s of Meridian in %s (name one as a file to read it)",
+                         walk.own, mrd_plural(walk.own), path);
     mrd_buf_fini(&walk.unknown_name);
     return err;
 }

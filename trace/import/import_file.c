@@ -106,6 +106,9 @@ file_advice(mrd_str head, const char *path)
 
     if (head.len == 0)
         return "is empty";
+    if (mrd_str_ends(name, ".pftrace") || mrd_str_ends(name, ".perfetto-trace"))
+        return "is a Perfetto trace, which is an output: look at it with 'meridian open', or give "
+               "the traces that it was made of";
     if (mrd_str_ends(name, ".neff"))
         return "is a compiled model, which has no events: give the capture directory that it "
                "belongs to (-d)";
@@ -122,12 +125,13 @@ file_advice(mrd_str head, const char *path)
     if (first == ' ' || first == '{' || first == '[')
         return mrd_str_has(head, "\xef\xbb\xbf")
                    ? "is JSON with a byte order mark, which JSON does not allow"
-                   : "is JSON, but of none of the known kinds (Trace Event, runtime system trace, "
+                   : "is JSON, but none of the known kinds (Trace Event, runtime system trace, "
                      "exported system or device profile, neuron-monitor report)";
     if (head.len >= 3 && memcmp(head.p, "\xef\xbb\xbf", 3) == 0)
         return "begins with a byte order mark: save it as UTF-8 without one";
-    return "has no known format: expected JSON (plain, gzip or zstd) or an XSpace, see 'meridian "
-           "view --help'";
+    return "has an unknown format: expected JSON (plain, gzip or zstd) or an XSpace; 'meridian "
+           "view "
+           "--help' lists the kinds";
 }
 
 static mrd_err

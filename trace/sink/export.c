@@ -142,7 +142,8 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     if (err == MRD_OK)
         err =
             export_events(wanted, sinks, n_targets, job->progress, job->self, &result.events, why);
-    result.events -= points; /* arrows are none of the recorded events */
+    result.events -= points;
+    result.arrows = points;
     if (wanted != NULL)
         wanted->close(wanted);
     for (size_t i = 0; i < n_targets && sinks != NULL; i++) {

@@ -15,7 +15,8 @@ typedef struct {
 } mrd_export_target;
 
 typedef struct {
-    uint64_t events, held; /* written; held back by the filter */
+    uint64_t events, held; /* written, as recorded; held back by the filter */
+    uint64_t arrows;       /* written besides: from calls to what they began */
     mrd_ev_ns first, last;
 } mrd_export_result;
 
