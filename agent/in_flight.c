@@ -51,7 +51,7 @@ look_at_scopes(look *l, ring *r)
 
 /* The rings tell their losses with the next event: until then the ends of spans may be among them. */
 static bool
-loses_untold(const proc *pr)
+loses_unreported(const proc *pr)
 {
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
         mrd_ring_stats st;
@@ -66,7 +66,7 @@ loses_untold(const proc *pr)
 static void
 look_at_begun(look *l, const proc *pr)
 {
-    for (size_t i = 0; i < pr->open.n_slots && !loses_untold(pr); i++)
+    for (size_t i = 0; i < pr->open.n_slots && !loses_unreported(pr); i++)
         for (const mrd_open_span *s = pr->open.slots[i]; s != NULL; s = s->next)
             if (!s->early && !s->left && !s->model && s->lost == pr->lost)
                 (void) tell(l, MRD_DRAIN_RAW, &s->ev);

@@ -24,6 +24,9 @@ typedef enum {
     MRD_AGENT_PLANT_RATE_FOLLOWED,    /* was: a clock's rate is followed that is not known */
     MRD_AGENT_PLANT_SLEPT, /* was: a clock that stood is believed until the aggregator knows */
     MRD_AGENT_PLANT_SPINS, /* was: the loop does not wait while all slots are taken */
+    MRD_AGENT_PLANT_FORCED_AGAIN, /* was: what was forced out counts again after a kill before its
+                                     segment went */
+    MRD_AGENT_PLANT_UNREPORTED, /* was: an answer that neither segments nor counts tell is in the sums */
     MRD_AGENT_PLANTS
 } mrd_agent_plant;
 

@@ -23,6 +23,7 @@ static void
 forget_done(mrd_spool *s)
 {
     while (s->n > 0 && s->entries[s->first].done) {
+        s->unreported -= s->entries[s->first].unreported != 0;
         s->first++;
         s->n--;
     }
@@ -85,8 +86,13 @@ drop_oldest(mrd_spool *s)
         if (s->dropped != NULL)
             s->dropped(s->self, &e->item);
     }
+    /* First: who is killed before the segment is removed finds its frames again, and that they are
+     * counted. */
+    if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
+        mrd_spool_counts_write_all(s);
     written = mrd_spool_write_sessions(s);
-    mrd_spool_counts_write_all(s);
+    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
+        mrd_spool_counts_write_all(s);
     forget_done(s);
     if (!written)
         (void) mrd_spool_write_sessions(s);
@@ -662,7 +668,10 @@ done(mrd_spool *s, uint64_t id, enum answer answer)
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
         note_answered(s, &e->item);
     /* First: the counts tell of no more than the 64 numbers behind the oldest. */
-    mrd_spool_write_answer(s, &a);
+    if (!mrd_spool_write_answer(s, &a) && !rescued) {
+        e->unreported = (uint8_t) (answer + 1);
+        s->unreported++;
+    }
     note_answered(s, &e->item);
     forget_done(s);
     return true;

@@ -65,6 +65,8 @@ typedef struct {
     uint8_t *copy;
     bool done, sent;
     bool cut; /* its answer is not in the segments any more */
+    uint8_t
+        unreported; /* its answer, enum answer + 1, is not in the segments: there was no room; 0: it is */
 } entry;
 
 typedef struct {
@@ -93,6 +95,7 @@ struct mrd_spool {
     /* The queue: ids are base + index, done ones at the front are taken off. */
     entry *entries;
     size_t first, n, cap;
+    uint64_t unreported;            /* of them, counted */
     uint64_t next_id, committed_id; /* ids below it count */
     mrd_spool_position *positions;  /* of the last commit found at open */
     size_t n_positions;
@@ -137,7 +140,7 @@ mrd_err mrd_spool_write_clock(segment *seg, const sequence *q);
 bool mrd_spool_write_sessions(mrd_spool *s);
 mrd_err mrd_spool_new_segment(mrd_spool *s, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *s, size_t i);
-void mrd_spool_write_answer(mrd_spool *s, const answer_record *a);
+bool mrd_spool_write_answer(mrd_spool *s, const answer_record *a); /* false: no room */
 mrd_err mrd_spool_write_boot(mrd_spool *s);
 
 /* ---- spool_counts.c ---- */
@@ -150,6 +153,10 @@ void mrd_spool_counts_commit(mrd_spool *s);
 void mrd_spool_counts_opened(mrd_spool *s);
 void mrd_spool_counts_write(mrd_spool *s, sequence *q);
 void mrd_spool_counts_write_all(mrd_spool *s);
+/* Of the tally, what a successor sees to be answered: it finds again what neither the segments nor the
+ * counts tell. */
+void mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
+                     uint64_t *ret_refused);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
 
 /* ---- spool_recover.c ---- */

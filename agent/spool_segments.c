@@ -80,10 +80,14 @@ write_base(segment *seg, const sequence *q)
 static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
-    session_record r = { s->epoch,           q->session,       q->committed,
-                         q->tally.delivered, q->tally.refused, q->tally.forced };
-    mrd_err err = mrd_spool_write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
-                                         bytes_of(q->tally.note, q->tally.note_len));
+    session_record r = {
+        .epoch = s->epoch, .session = q->session, .next = q->committed, .forced = q->tally.forced
+    };
+    mrd_err err;
+
+    mrd_spool_known(s, q, &r.delivered, &r.refused);
+    err = mrd_spool_write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
+                                 bytes_of(q->tally.note, q->tally.note_len));
 
     if (err == MRD_OK && q->base != NULL)
         err = write_base(seg, q);
@@ -146,12 +150,15 @@ mrd_spool_write_sessions(mrd_spool *s)
 }
 
 /* Without it the frame is sent once more after a crash and dropped as a duplicate there. */
-void
+bool
 mrd_spool_write_answer(mrd_spool *s, const answer_record *a)
 {
     segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
 
-    if (s->dir != NULL && last != NULL &&
-        mrd_spool_write_record(last, KIND_ACK, bytes_of(a, sizeof(*a)), (mrd_bytes){ 0 }) == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + sizeof(*a);
+    if (s->dir == NULL || last == NULL)
+        return true;
+    if (mrd_spool_write_record(last, KIND_ACK, bytes_of(a, sizeof(*a)), (mrd_bytes){ 0 }) != MRD_OK)
+        return false;
+    s->stats.file_bytes += sizeof(record_head) + sizeof(*a);
+    return true;
 }

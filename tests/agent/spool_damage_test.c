@@ -237,6 +237,41 @@ lose_an_answer(mrd_spool *s, const char *segment, int frames)
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }
 
+/* With no room for answers the counts tell 64 numbers from the oldest that waits on: what lies behind is
+ * sent again, and is not counted before. */
+TEST(answers_that_nothing_tells_are_not_counted)
+{
+    char dir[600], segment[640];
+    struct rlimit limit, small;
+    uint64_t held = 0, delivered = 0;
+    mrd_spool_tally t;
+    mrd_spool_item item;
+    struct stat st;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/unreported", test_tmp());
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (int i = 0; i < 100; i++)
+        CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+    REQUIRE(mrd_spool_peek(s, 0, &item) && stat(segment, &st) == 0);
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    for (; mrd_spool_peek(s, item.id + 1, &item) && item.seq < 80; delivered += 10)
+        CHECK(mrd_spool_done(s, item.id, item.seq % 2 == 0));
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.delivered + t.refused, delivered);
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    (void) mrd_spool_held(s, 7, &held);
+    CHECK(held > 210 && t.delivered > 0 && t.refused > 0);
+    CHECK_INT(t.delivered + t.refused + held, 1000);
+    mrd_spool_close(s);
+}
+
 /* The next segment begins with how many events were delivered, so that the counts say no more than the
  * segments; the frame is answered all the same. */
 TEST(an_answer_that_only_the_counts_have_counts_once)
@@ -288,6 +323,35 @@ TEST(counts_of_before_a_commit_answer_nothing_of_it)
     CHECK_INT(held, 25);
     mrd_spool_close(s);
     mrd_buf_fini(&kept);
+}
+
+/* A kill after the oldest were counted as forced out and before their segment was removed: they are
+ * counted once, also the one that was on its way. */
+TEST(what_was_forced_out_is_not_found_again)
+{
+    char dir[600], segment[640], kept[640];
+    mrd_spool_tally t;
+    mrd_spool_item item;
+    uint64_t held = 0, added = 0;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/forced", test_tmp());
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    snprintf(kept, sizeof(kept), "%s/forced.kept", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    CHECK(link(segment, kept) == 0 && mrd_spool_peek(s, 0, &item));
+    mrd_spool_sent(s, item.id);
+    for (added = 10; access(segment, F_OK) == 0 && added < 10000; added += 10)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    mrd_spool_close(s);
+    CHECK(rename(kept, segment) == 0);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    (void) mrd_spool_held(s, 7, &held);
+    CHECK(t.forced > 10);
+    CHECK_INT(t.delivered + t.refused + t.forced + held, added);
+    mrd_spool_close(s);
 }
 
 /* ---- The counts beside the segments ---- */
