@@ -1,6 +1,6 @@
 /*
  * aggregator/core/planted.h - bugs that the simulation must find. They exist only in the copy of the
- * core, the journals and the store that is compiled with MRD_PLANT (tests/sim); in the aggregator
+ * core, the journals, the store and the loop that is compiled with MRD_PLANT (tests/sim); in the aggregator
  * every MRD_PLANTED is false.
  */
 #ifndef MRD_AGGREGATOR_CORE_PLANTED_H
@@ -32,6 +32,8 @@ typedef enum {
     MRD_PLANT_APPEND_TO_OLD,      /* the successor writes on in the last segment, from its begin */
     MRD_PLANT_RECOVERED_UNSYNCED, /* what a killed process left in the cache counts as stored */
     MRD_PLANT_MANIFEST_UNSYNCED,  /* manifests are not synced */
+    /* of the loop and its threads; found with real agents */
+    MRD_PLANT_LOST_ITEM, /* now and then what a thread reports does not reach the loop */
     MRD_PLANTS
 } mrd_plant;
 

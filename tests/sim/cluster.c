@@ -297,9 +297,9 @@ sim_run(const sim_plan *plan, sim_result *r)
     (void) mrd_hash_seed(); /* chosen before a run's random numbers are asked for */
     turn_of(plan->real ? &w : NULL, NULL);
     run(&w);
-    server_end(&w);
     for (unsigned i = 0; i < plan->nodes; i++)
         node_free(w.agents[i].node);
+    server_end(&w);
     turn_of(NULL, NULL);
     sim_mix(&w, w.disk_hash);
     wire_free(&w);

@@ -19,8 +19,9 @@
  *          was answered as stored is there; a part of the answers, and all that are about frames
  *          stored before, are looked for on the medium alone at once. With plan.modelled the
  *          aggregator's disk is a model in cluster_server.c, for runs of many nodes.
- * Not real the loop and its requests (cluster_server.c stands for them), clock probes over UDP,
- *          artifacts and device profiles, merges, exports.
+ * Loop     with plan.real the aggregator is its real loop with all threads (cluster_loop.c); else
+ *          cluster_server.c stands for it.
+ * Not real clock probes over UDP, HTTP, artifacts and device profiles, exports.
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_H
 #define MRD_TESTS_SIM_CLUSTER_H

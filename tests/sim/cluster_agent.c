@@ -647,10 +647,6 @@ agent_reply(world *w, agent *a, uint64_t request, const mrd_effect *e)
     int64_t d;
     reply *r;
 
-    if (a->node != NULL) {
-        wire_reply(w, a, request, e);
-        return;
-    }
     if ((d = sim_delay(w, a)) < 0)
         return;
     r = calloc(1, sizeof(*r) + e->n_directives * sizeof(told));

@@ -179,8 +179,11 @@ struct world {
     /* the aggregator */
     mrd_core *core;
     unsigned incarnation;
-    bool up, running;   /* it answers; there is a process */
-    store_model *store; /* NULL: its disk is a model */
+    bool up, running;          /* it answers; there is a process */
+    store_model *store;        /* NULL: its disk is a model */
+    struct mrd_loop *loop;     /* with real agents: the real aggregator, cluster_loop.c */
+    struct mrd_server *server; /* its end of the network */
+    struct mrd_clocks *clocks;
     mrd_timescale scale;
     int64_t server_offset;
     double server_ppm;
@@ -243,13 +246,11 @@ void server_trigger(world *w);
 void server_stop(world *w);
 void server_delete(world *w);
 mrd_core_time server_now(const world *w);
-void server_carry(world *w); /* what the core wants */
-uint64_t server_ticket(world *w, const agent *a, uint64_t request);
-bool server_ticket_take(world *w, uint64_t ticket, ticket_model *ret);
+void server_carry(world *w);                                       /* what the core wants */
+void server_answered(world *w, uint64_t ticket, uint64_t session); /* a command that made it */
 disk_session *disk_of(world *w, uint64_t id);
 disk_session *disk_make(world *w, uint64_t id);
 void frame_add(disk_session *d, const stored_frame *f);
-void server_carry(world *w);
 
 /* cluster_store.c */
 void store_new(world *w);
@@ -258,6 +259,9 @@ void store_boot(world *w, const char *name);
 bool
 store_open(world *w); /* false, here and in recover: it cannot be used now, or the process died */
 bool store_recover(world *w);
+bool store_loop(world *w, const mrd_core_options *core);   /* the same for the real aggregator */
+void store_saved(world *w, uint64_t session, bool failed); /* as the core is told */
+void store_bad_moment(world *w, const mrd_session *s);     /* a frame is appended */
 void store_crash(world *w, bool power);
 void store_die_soon(world *w, bool power); /* in one of its next calls of the disk */
 void store_full(world *w, bool full);

@@ -96,7 +96,7 @@ arrive(world *w, uint64_t index, uint64_t none, void *arg)
 
     (void) none;
     if (l != NULL && l->up && l->made == p->made)
-        wire_frame(w, n->a, l->conn, p->request, (mrd_bytes){ p->data, p->len });
+        loop_frame(w, n->a, l->conn, p->request, (mrd_bytes){ p->data, p->len });
     free(p);
 }
 
@@ -244,10 +244,10 @@ send_answer(sim_link *l, uint64_t request, bool survey, mrd_bytes frame, unsigne
 }
 
 void
-link_reply(sim_node *n, uint64_t request, mrd_bytes frame, unsigned timeline)
+link_reply(sim_node *n, uint32_t conn, uint64_t request, mrd_bytes frame, unsigned timeline)
 {
     for (sim_link *l = n->links; l != NULL; l = l->next) {
-        if (flight_of(l, request) != NULL) {
+        if (l->conn == conn && flight_of(l, request) != NULL) {
             send_answer(l, request, false, frame, timeline);
             return;
         }
@@ -277,7 +277,7 @@ survey_answered(world *w, uint64_t a, uint64_t b, void *arg)
 
     (void) a;
     (void) b;
-    wire_survey_reply(w, s->survey, (mrd_bytes){ s->data, s->len });
+    loop_answer(w, s->survey, (mrd_bytes){ s->data, s->len });
     free(s);
 }
 
@@ -293,6 +293,7 @@ link_up(sim_link *l)
     l->up = true;
     l->made++;
     l->conn = ++w->last_conn;
+    loop_conn(w, l->conn, true);
     if (!l->probes) {
         l->n->a->conn = l->conn;
         l->n->a->link++;
@@ -333,10 +334,8 @@ conn_gone(world *w, uint64_t a, uint64_t b, void *arg)
 
     (void) a;
     (void) b;
-    if (w->up && w->incarnation == g->incarnation) {
-        mrd_core_conn_gone(w->core, server_now(w), g->conn);
-        server_carry(w);
-    }
+    if (w->up && w->incarnation == g->incarnation)
+        loop_conn(w, g->conn, false);
     free(g);
 }
 

@@ -167,6 +167,14 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
     if (w->plan->verbose)
         printf("%10.3f %s starts: at %zu of %zu events, recovered %llu\n", (double) w->now / 1e9,
                n->a->id, n->source.given, n->source.n, (unsigned long long) made->recovered);
+    for (size_t i = 0; w->plan->verbose && i < mrd_record_sessions(made->record); i++) {
+        mrd_record_status st;
+
+        mrd_record_get(made->record, i, &st);
+        printf("           session %llx: phase %d, begun %llu, given %llu\n",
+               (unsigned long long) st.id, (int) st.phase, (unsigned long long) st.begun,
+               (unsigned long long) truth_of(n, st.id)->begun);
+    }
     n->a->up = true;
     n->a->run = made->run;
     if (node_dead(n)) {
@@ -215,6 +223,9 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
     bool same = of_same_file(n, op);
 
     n->w->r->agent_disk_calls++;
+    if (n->w->plan->verbose && !n->dying)
+        printf("%10.3f %s disk: call %d, %s, %zu\n", (double) n->w->now / 1e9, n->a->id,
+               (int) op->call, op->path, op->len);
     if (n->dying) {
         *v = (sim_disk_verdict){ .dies = true, .limited = true };
     } else if (counted_down(&n->dies_in, n->dies_between, same)) {

@@ -11,14 +11,15 @@
  * A process dies at a call of its disk or between two turns: from then on nothing of it is seen any
  * more, neither on its disk nor on its network, until its successor starts.
  *
- * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_wire.c
- *          (frames at the aggregator), cluster_source.c (events), cluster_clock.c (clocks),
+ * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_loop.c (the
+ *          real aggregator), cluster_wire.c (what the two say), cluster_source.c (events), cluster_clock.c (clocks),
  *          cluster_truth.c (what must hold of a node).
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_NODE_H
 #define MRD_TESTS_SIM_CLUSTER_NODE_H
 
 #include "agent/agent_int.h"
+#include "aggregator/loop.h"
 #include "tests/sim/cluster_int.h"
 #include "tests/sim/disk.h"
 
@@ -107,15 +108,23 @@ sim_node *node_of_turn(void);
 /* cluster_link.c: connections of the node whose turn it is. */
 mrd_transport *link_new(sim_node *n, bool probes);
 void link_cut_all(sim_node *n);
-void link_reply(sim_node *n, uint64_t request, mrd_bytes frame, unsigned timeline);
+void link_reply(sim_node *n, uint32_t conn, uint64_t request, mrd_bytes frame, unsigned timeline);
 void link_survey(sim_node *n, uint64_t survey, mrd_bytes frame);
 
+/* cluster_loop.c */
+bool loop_begin(world *w, mrd_session_store *store, const mrd_core_options *core);
+void loop_end(world *w);
+void loop_command(world *w, mrd_loop_fn *fn, const void *arg, size_t len);
+void loop_conn(world *w, uint32_t conn, bool up); /* as the aggregator sees it */
+void loop_frame(world *w, const agent *a, uint32_t conn, uint64_t request, mrd_bytes data);
+void loop_answer(world *w, uint64_t survey, mrd_bytes data);
+void loop_check(world *w);
+
 /* cluster_wire.c */
-void wire_frame(world *w, agent *a, uint32_t conn, uint64_t request, mrd_bytes data);
-void wire_reply(world *w, agent *a, uint64_t request, const mrd_effect *e);
-void wire_survey_reply(world *w, uint64_t survey, mrd_bytes data);
-void wire_ask(world *w, const mrd_effect *e);
-void wire_clock(world *w, agent *a, const mrd_effect *e);
+void wire_keep(world *w, const agent *a, const mrd_frame *f, mrd_bytes data); /* it arrived */
+void wire_survey(world *w, mrd_bytes frame);
+/* What the aggregator answers; returns the timeline that a welcome tells, else 0. */
+unsigned wire_answer(world *w, const agent *a, mrd_bytes request, mrd_bytes answer);
 void wire_free(world *w);
 uint64_t wire_events(const world *w, uint32_t node, const stored_frame *f); /* losses apart */
 /* The bytes of a frame that arrived; NULL: none did. */

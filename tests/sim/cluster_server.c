@@ -44,8 +44,8 @@ disk_make(world *w, uint64_t id)
 
 /* ---- Tickets ---- */
 
-uint64_t
-server_ticket(world *w, const agent *a, uint64_t request)
+static uint64_t
+ticket_new(world *w, const agent *a, uint64_t request)
 {
     if (w->n_tickets == w->cap_tickets) {
         w->cap_tickets = w->cap_tickets == 0 ? 512 : 2 * w->cap_tickets;
@@ -60,8 +60,8 @@ server_ticket(world *w, const agent *a, uint64_t request)
     return w->last_ticket;
 }
 
-bool
-server_ticket_take(world *w, uint64_t ticket, ticket_model *ret)
+static bool
+ticket_take(world *w, uint64_t ticket, ticket_model *ret)
 {
     for (size_t i = w->n_tickets; i-- > 0;) {
         if (w->tickets[i].ticket != ticket)
@@ -79,7 +79,7 @@ answer(world *w, const mrd_effect *e)
     ticket_model t;
     agent *a;
 
-    if (!server_ticket_take(w, e->ticket, &t)) {
+    if (!ticket_take(w, e->ticket, &t)) {
         sim_fail(w, "an answer to a request that does not wait");
         return;
     }
@@ -166,9 +166,7 @@ do_append(world *w, const mrd_effect *e)
 {
     uint32_t node = (uint32_t) strtoul(e->part->instance_id + 2, NULL, 10);
 
-    if (e->frame.type == MRD_FRAME_CLOCK_DATA && w->plan->real)
-        wire_clock(w, &w->agents[node], e);
-    else if (e->frame.type == MRD_FRAME_CLOCK_DATA)
+    if (e->frame.type == MRD_FRAME_CLOCK_DATA)
         take_clock(w, &w->agents[node], e->node);
     if (w->store != NULL) {
         store_append(w, e);
@@ -390,12 +388,8 @@ do_ask(world *w, const mrd_effect *e)
         d->type == MRD__CONTROL_TYPE__CONTROL_STOP ? d->session->stop.ns : d->session->go.ns;
 
     w->r->surveys++;
-    if (w->plan->real)
-        wire_ask(w, e);
     for (unsigned i = 0; i < w->plan->nodes; i++) {
         check_reported(w, &w->agents[i], d->type, d->id);
-        if (w->plan->real)
-            continue;
         agent_control(w, &w->agents[i], e->survey, d->type, d->id,
                       mrd_session_is_recorder(d->session), at,
                       d->trigger == 0 ? NULL : &d->session->triggers[d->trigger - 1]);
@@ -422,13 +416,12 @@ server_answer(world *w, uint64_t survey, agent *a, Mrd__ControlType type, bool s
 
 /* ---- Effects ---- */
 
-static void
-do_answer(world *w, const mrd_effect *e)
+void
+server_answered(world *w, uint64_t ticket, uint64_t session)
 {
-    sim_mix(w, e->value);
-    if (e->err == MRD_OK && e->value != 0 && disk_of(w, e->value) != NULL &&
-        w->n_asked < MRD_COUNT(w->asked))
-        w->asked[w->n_asked++] = (asked_session){ .id = e->ticket, .session = e->value };
+    sim_mix(w, session);
+    if (disk_of(w, session) != NULL && w->n_asked < MRD_COUNT(w->asked))
+        w->asked[w->n_asked++] = (asked_session){ .id = ticket, .session = session };
 }
 
 static void
@@ -488,7 +481,8 @@ carry_one(world *w, mrd_effect *e)
         sim_at(w, w->now + 10 * MRD_MS, job_removed, w->incarnation, e->session->id, NULL);
         break;
     case MRD_DO_ANSWER:
-        do_answer(w, e);
+        if (e->err == MRD_OK && e->value != 0)
+            server_answered(w, e->ticket, e->value);
         break;
     default:
         break;
@@ -622,7 +616,7 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
 
     if (!w->up || w->n_tickets >= MRD_PENDING_MAX) /* the link's contexts: it comes again */
         return;
-    ticket = server_ticket(w, a, request);
+    ticket = ticket_new(w, a, request);
     if (b != NULL) {
         ticket_model *t = &w->tickets[w->n_tickets - 1];
 
@@ -651,6 +645,47 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
 
 /* ---- People ---- */
 
+static void
+command(world *w, mrd_loop_fn *fn, void *arg, size_t len)
+{
+    if (w->loop != NULL) {
+        loop_command(w, fn, arg, len);
+        return;
+    }
+    fn(w->core, server_now(w), ++w->last_ticket, arg);
+    server_carry(w);
+}
+
+static void
+start_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_start(c, now, ticket, arg);
+}
+
+static void
+stop_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_stop(c, now, ticket, *(const uint64_t *) arg);
+}
+
+static void
+trigger_all(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_trigger(c, now, ticket, 0, *(const mrd_dur_ns *) arg, "sim");
+}
+
+static void
+delete_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
+}
+
+static void
+merge_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
+{
+    mrd_core_merge(c, now, ticket, *(const uint64_t *) arg);
+}
+
 void
 server_begin(world *w, bool recorder, mrd_dur_ns duration)
 {
@@ -666,8 +701,7 @@ server_begin(world *w, bool recorder, mrd_dur_ns duration)
     r.params.duration = duration;
     r.params.merge = merge;
     w->r->sessions++;
-    mrd_core_start(w->core, server_now(w), ++w->last_ticket, &r);
-    server_carry(w);
+    command(w, start_session, &r, sizeof(r));
 }
 
 static mrd_session *
@@ -687,27 +721,26 @@ server_stop(world *w)
     for (size_t i = 0; w->up && w->healing && i < w->core->n_sessions; i++) { /* all of them */
         if (w->core->sessions[i]->deleted || w->core->sessions[i]->stop_requested)
             continue;
-        mrd_core_stop(w->core, server_now(w), ++w->last_ticket, w->core->sessions[i]->id);
-        server_carry(w);
+        command(w, stop_session, &w->core->sessions[i]->id, sizeof(uint64_t));
     }
     if (!w->healing) {
         mrd_session *s = some_session(w, true);
 
         if (s == NULL)
             return;
-        mrd_core_stop(w->core, server_now(w), ++w->last_ticket, s->id);
-        server_carry(w);
+        command(w, stop_session, &s->id, sizeof(s->id));
     }
 }
 
 void
 server_trigger(world *w)
 {
+    mrd_dur_ns window = 20 * MRD_SEC;
+
     if (!w->up)
         return;
     w->r->triggers++;
-    mrd_core_trigger(w->core, server_now(w), ++w->last_ticket, 0, 20 * MRD_SEC, "sim");
-    server_carry(w);
+    command(w, trigger_all, &window, sizeof(window));
 }
 
 void
@@ -717,12 +750,9 @@ server_delete(world *w)
 
     if (s == NULL || sim_chance(w, 300))
         return;
-    if (sim_chance(w, 300)) {
-        mrd_core_merge(w->core, server_now(w), ++w->last_ticket, s->id);
-        server_carry(w);
-    }
-    mrd_core_delete(w->core, server_now(w), ++w->last_ticket, s->id);
-    server_carry(w);
+    if (sim_chance(w, 300))
+        command(w, merge_session, &s->id, sizeof(s->id));
+    command(w, delete_session, &s->id, sizeof(s->id));
 }
 
 /* ---- Lifecycle ---- */
@@ -821,6 +851,11 @@ begin(world *w, uint64_t incarnation, uint64_t b, void *p)
         return;
     }
     o.timescale = w->scale;
+    if (w->plan->real) {
+        if (!store_loop(w, &o) && w->up)
+            server_crash(w, false);
+        return;
+    }
     w->core = mrd_core_new(&o, server_now(w));
     if (w->store == NULL) {
         recover(w);
@@ -894,11 +929,14 @@ server_crash(world *w, bool power)
 {
     if (!w->running)
         return;
+    if (w->loop != NULL && w->up && !power && sim_chance(w, 250)) /* told to end: in order */
+        loop_end(w);
     w->up = w->running = false;
     if (w->store != NULL)
         store_crash(w, power);
     w->incarnation++;
-    mrd_core_free(w->core);
+    if (!w->plan->real)
+        mrd_core_free(w->core);
     w->core = NULL;
     w->n_tickets = w->n_queue = 0;
     w->committing = false;
@@ -931,8 +969,10 @@ server_end(world *w)
         free(m->text);
         mrd_session_free(m->copy);
     }
+    w->up = false;
     if (w->store != NULL)
         store_free(w);
-    mrd_core_free(w->core);
+    if (!w->plan->real)
+        mrd_core_free(w->core);
     w->core = NULL;
 }

@@ -7,6 +7,7 @@
 #include <linux/magic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "aggregator/cleaner.h"
 #include "aggregator/journals.h"
@@ -230,8 +231,8 @@ read_manifest(mrd_bytes text, disk_session *d)
 
 /* Who is told next is told what the medium has, or what could not be written (it is told all the
  * same, and logged: docs/architecture.md). */
-static void
-saved(world *w, uint64_t id, bool failed)
+void
+store_saved(world *w, uint64_t id, bool failed)
 {
     disk_session *d = disk_make(w, id);
     mrd_session *s = mrd_core_session(w->core, id);
@@ -278,7 +279,7 @@ take_news(world *w, uint64_t incarnation, uint64_t b, void *p)
         mrd_core_closed(w->core, now, n.a);
         break;
     case SAVED:
-        saved(w, n.a, n.failed);
+        store_saved(w, n.a, n.failed);
         mrd_core_saved(w->core, now, n.a, n.b, failed);
         break;
     case NODES_SAVED:
@@ -306,15 +307,7 @@ body_byte(const mrd_frame *f, size_t at)
     return (uint8_t) (f->seq * 31 + f->session + at);
 }
 
-/* Of a real agent: the frame as it arrived. */
-static const mrd_buf *
-sent_bytes(const world *w, const char *instance_id, const mrd_frame *f)
-{
-    stored_frame key = { .session = f->session, .seq = f->seq, .epoch = f->epoch };
-
-    return wire_bytes(w, (uint32_t) strtoul(instance_id + 2, NULL, 10), &key);
-}
-
+/* Clock data is stored with what the aggregator knows of it. */
 static bool
 is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
 {
@@ -322,8 +315,9 @@ is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
     const mrd_buf *sent = w->plan->real ? wire_bytes(w, node, &key) : NULL;
 
     if (w->plan->real)
-        return sent != NULL && sent->len == MRD_FRAME_HEADER + body.len &&
-               memcmp(sent->p + MRD_FRAME_HEADER, body.p, body.len) == 0;
+        return sent != NULL && (f->type == MRD_FRAME_CLOCK_DATA ||
+                                (sent->len == MRD_FRAME_HEADER + body.len &&
+                                 memcmp(sent->p + MRD_FRAME_HEADER, body.p, body.len) == 0));
     for (size_t i = 0; i < body.len; i++) {
         if (body.p[i] != body_byte(f, i))
             return false;
@@ -334,12 +328,12 @@ is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
 /* ---- Effects, as loop_effects.c and loop_results.c have them ---- */
 
 /* The first frames of a node that joined late, which the manifest does not name yet. */
-static void
-bad_moment(world *w, const mrd_effect *e)
+void
+store_bad_moment(world *w, const mrd_session *s)
 {
-    const disk_session *d = disk_make(w, e->session->id);
+    const disk_session *d = disk_make(w, s->id);
 
-    if (w->plan->faults && !w->healing && d->durable_go && e->session->n_parts > d->durable_nodes &&
+    if (w->plan->faults && !w->healing && d->durable_go && s->n_parts > d->durable_nodes &&
         sim_chance(w, 200))
         sim_at(w, w->now + 5 * MRD_MS + (int64_t) sim_below(w, 40 * MRD_MS), fail_now,
                w->incarnation, sim_below(w, 2), NULL);
@@ -357,16 +351,12 @@ store_append(world *w, const mrd_effect *e)
     size_t len = MRD_FRAME_HEADER + (size_t) e->frame.body_len;
     uint8_t *data = malloc(len);
 
-    bad_moment(w, e);
-    if (w->plan->real) {
-        memcpy(data, sent_bytes(w, e->part->instance_id, &e->frame)->p, len);
-    } else {
-        for (size_t i = 0; i < e->frame.body_len; i++)
-            data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
-        f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
-        f.frame.last = f.frame.first = (mrd_ev_ns){ w->now };
-        mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
-    }
+    store_bad_moment(w, e->session);
+    for (size_t i = 0; i < e->frame.body_len; i++)
+        data[MRD_FRAME_HEADER + i] = body_byte(&e->frame, i);
+    f.frame.cols_raw = e->frame.type == MRD_FRAME_BATCH ? e->frame.body_len : 0;
+    f.frame.last = f.frame.first = (mrd_ev_ns){ w->now };
+    mrd_frame_put(&f.frame, (mrd_bytes){ data + MRD_FRAME_HEADER, e->frame.body_len }, data);
     f.data = (mrd_bytes){ data, len };
     f.owned = data;
     if (!e->part->in_journal)
@@ -615,7 +605,24 @@ later(void *self, int64_t ns, sim_thread *t, uint64_t turn)
 static int64_t
 monotonic(void *self)
 {
-    return server_now(self).local.ns;
+    struct timespec now; /* of whose turn it is */
+
+    (void) self;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * MRD_SEC + now.tv_nsec;
+}
+
+static void *
+owner(void *self)
+{
+    (void) self;
+    return node_of_turn();
+}
+
+static void
+enter(void *self, void *node)
+{
+    turn_of(self, node);
 }
 
 void
@@ -647,7 +654,8 @@ store_new(world *w)
     m->error_in = rates[sim_below(w, MRD_COUNT(rates))];
     sim_disk_redirect(BOOT_ID, BOOT_AT);
     turn_of(w, NULL);
-    sim_threads_begin(&(sim_threads_options){ .later = later, .monotonic = monotonic, .self = w });
+    sim_threads_begin(&(sim_threads_options){
+        .later = later, .monotonic = monotonic, .owner = owner, .enter = enter, .self = w });
     mrd_log_init("sim", w->plan->verbose ? 2 : -1, MRD_LOG_WARN, false);
 }
 
@@ -661,6 +669,35 @@ store_open(world *w)
     if (!m->open)
         mrd_session_store_fini(&m->store);
     return m->open;
+}
+
+/* What it read. */
+static void
+recovered(world *w)
+{
+    for (size_t i = 0; i < w->n_disk; i++) {
+        const mrd_session *s = mrd_core_session(w->core, w->disk[i].id);
+
+        w->disk[i].removed = w->disk[i].removed && s == NULL; /* it came back: deleted again */
+        w->disk[i].forgotten = s != NULL && s->deleted;
+    }
+    for (size_t i = 0; i < w->core->n_sessions; i++) { /* what it read is on the medium */
+        const mrd_session *s = w->core->sessions[i];
+        disk_session *d = disk_make(w, s->id);
+
+        d->durable_go = d->durable_go || s->go.ns != 0;
+        d->durable_stop = d->durable_stop || s->stop.ns != 0;
+    }
+    check_promises(w);
+}
+
+bool
+store_loop(world *w, const mrd_core_options *core)
+{
+    if (!loop_begin(w, &w->store->store, core))
+        return false;
+    recovered(w);
+    return true;
 }
 
 bool
@@ -679,20 +716,7 @@ store_recover(world *w)
 
     if (mrd_session_store_recover(&m->store, w->core, NULL) != MRD_OK || !w->up)
         return false;
-    for (size_t i = 0; i < w->n_disk; i++) {
-        const mrd_session *s = mrd_core_session(w->core, w->disk[i].id);
-
-        w->disk[i].removed = w->disk[i].removed && s == NULL; /* it came back: deleted again */
-        w->disk[i].forgotten = s != NULL && s->deleted;
-    }
-    for (size_t i = 0; i < w->core->n_sessions; i++) { /* what it read is on the medium */
-        const mrd_session *s = w->core->sessions[i];
-        disk_session *d = disk_make(w, s->id);
-
-        d->durable_go = d->durable_go || s->go.ns != 0;
-        d->durable_stop = d->durable_stop || s->stop.ns != 0;
-    }
-    check_promises(w);
+    recovered(w);
     return mrd_journals_open(&journals, &m->journals, NULL) == MRD_OK &&
            mrd_pool_open("manifests", 1, 65536, &m->manifests, NULL) == MRD_OK &&
            mrd_cleaner_open(&cleaner, &m->cleaner, NULL) == MRD_OK && w->up;
@@ -706,6 +730,8 @@ store_crash(world *w, bool power)
 
     sim_disk_die(m->disk);
     m->dies_in = 0;
+    if (w->plan->real)
+        loop_end(w);
     mrd_journals_close(m->journals);
     mrd_pool_close(m->manifests);
     mrd_cleaner_close(m->cleaner);

@@ -40,7 +40,6 @@ real(uint64_t seed)
     sim_plan p = small(seed);
 
     p.real = true;
-    p.modelled = number("MRD_MODELLED", 0) != 0;
     return p;
 }
 
@@ -247,14 +246,17 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_APPEND_TO_OLD] = "the last segment is written over",
         [MRD_PLANT_RECOVERED_UNSYNCED] = "what is recovered is not synced",
         [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
+        [MRD_PLANT_LOST_ITEM] = "a report that does not reach the loop",
     };
 
-    for (unsigned bug = (unsigned) number("MRD_BUG", 1); bug < MRD_PLANTS; bug++) {
+    quiet();
+    for (unsigned bug = (unsigned) number("MRD_BUG", 1); bug < number("MRD_BUGS", MRD_PLANTS);
+         bug++) {
         uint64_t seed = 1;
         sim_result r = { .ok = true };
 
         for (mrd_planted = bug; seed <= 800 && r.ok; seed++) {
-            sim_plan p = small(seed);
+            sim_plan p = bug < MRD_PLANT_LOST_ITEM ? small(seed) : real(seed);
 
             sim_run(&p, &r);
         }
@@ -284,6 +286,8 @@ TEST(planted_bugs_of_agents_are_found)
         [MRD_AGENT_PLANT_RATE_FOLLOWED] = "a clock's rate that is not known",
         [MRD_AGENT_PLANT_SLEPT] = "a suspend that is passed over",
         [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
+        [MRD_AGENT_PLANT_UNREPORTED] = "an answer that only the sums have",
+        [MRD_AGENT_PLANT_FORCED_AGAIN] = "what was forced out counts again",
     };
 
     quiet();
@@ -295,7 +299,6 @@ TEST(planted_bugs_of_agents_are_found)
         for (mrd_agent_planted = bug; seed < last && r.ok; seed++) {
             sim_plan p = real(seed);
 
-            p.modelled = true;
             sim_run(&p, &r);
         }
         mrd_agent_planted = MRD_AGENT_PLANT_NONE;

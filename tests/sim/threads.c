@@ -32,8 +32,9 @@ struct sim_thread {
     void *stack;
     void *(*run)(void *arg);
     void *arg, *result;
-    uint64_t turn;
+    uint64_t turn, round;
     const pthread_cond_t *waits; /* NULL: for no condition */
+    void *owner;                 /* of who made it */
     bool done, joined, signalled;
     void *fake; /* of the sanitizer */
 };
@@ -65,6 +66,10 @@ to_outside(sim_thread *t)
 static void
 to_thread(sim_thread *t)
 {
+    void *was = o.owner == NULL ? NULL : o.owner(o.self);
+
+    if (o.enter != NULL)
+        o.enter(o.self, t->owner);
     current = t;
 #ifdef SIM_ASAN
     __sanitizer_start_switch_fiber(&outside_fake, t->stack, STACK);
@@ -74,6 +79,8 @@ to_thread(sim_thread *t)
     __sanitizer_finish_switch_fiber(outside_fake, NULL, NULL);
 #endif
     current = NULL;
+    if (o.enter != NULL)
+        o.enter(o.self, was);
 }
 
 static void
@@ -126,11 +133,17 @@ sim_thread_run(sim_thread *t, uint64_t turn)
 
 /* Turns are counted over all of them, so that a thread in another's place is not taken for it. */
 static uint64_t
-new_turn(sim_thread *t)
+new_turn_number(void)
 {
     static uint64_t last;
 
-    return t->turn = ++last << 8;
+    return ++last << 8;
+}
+
+static uint64_t
+new_turn(sim_thread *t)
+{
+    return t->turn = new_turn_number();
 }
 
 void
@@ -184,6 +197,7 @@ __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(v
     }
     t->run = run;
     t->arg = arg;
+    t->owner = o.owner == NULL ? NULL : o.owner(o.self);
     getcontext(&t->at);
     t->at.uc_stack.ss_sp = t->stack;
     t->at.uc_stack.ss_size = STACK;
@@ -194,6 +208,33 @@ __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(v
     *ret = (pthread_t) t;
     o.later(o.self, WAKE_NS, t, new_turn(t));
     return 0;
+}
+
+/* As after a wake-up without a reason, and without time passing. */
+static void
+go_on(sim_thread *t)
+{
+    t->waits = NULL;
+    new_turn(t);
+    to_thread(t);
+}
+
+/* All of an owner's. */
+static void
+run_all(const void *owner)
+{
+    uint64_t last = new_turn_number();
+
+    for (;;) { /* one that a thread makes or ends changes the list */
+        sim_thread *t = threads;
+
+        while (t != NULL && (t->done || t->owner != owner || t->round == last))
+            t = t->next;
+        if (t == NULL)
+            return;
+        t->round = last;
+        go_on(t);
+    }
 }
 
 extern int __real_pthread_join(pthread_t which, void **ret);
@@ -211,9 +252,9 @@ __wrap_pthread_join(pthread_t which, void **ret)
             fprintf(stderr, "a thread that is joined does not end\n");
             abort();
         }
-        t->waits = NULL; /* it looks again, as after a wake-up without a reason */
-        new_turn(t);
-        to_thread(t);
+        go_on(t);
+        if (!t->done)
+            run_all(t->owner); /* it may wait for others */
     }
     if (ret != NULL)
         *ret = t->result;
@@ -240,12 +281,24 @@ wait_for(pthread_cond_t *c, pthread_mutex_t *lock, int64_t ns)
     return t->signalled || ns < 0 ? 0 : ETIMEDOUT;
 }
 
+/* Whoever waits outside of them looks again when all of its threads have run. */
+static int
+wait_outside(pthread_mutex_t *lock)
+{
+    pthread_mutex_unlock(lock);
+    run_all(o.owner == NULL ? NULL : o.owner(o.self));
+    pthread_mutex_lock(lock);
+    return 0;
+}
+
 extern int __real_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock);
 extern int __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock);
 int
 __wrap_pthread_cond_wait(pthread_cond_t *c, pthread_mutex_t *lock)
 {
-    return current == NULL ? __real_pthread_cond_wait(c, lock) : wait_for(c, lock, -1);
+    if (current == NULL)
+        return begun ? wait_outside(lock) : __real_pthread_cond_wait(c, lock);
+    return wait_for(c, lock, -1);
 }
 
 extern int __real_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *lock,
@@ -258,7 +311,7 @@ __wrap_pthread_cond_timedwait(pthread_cond_t *c, pthread_mutex_t *lock, const st
     int64_t left;
 
     if (current == NULL)
-        return __real_pthread_cond_timedwait(c, lock, end);
+        return begun ? wait_outside(lock) : __real_pthread_cond_timedwait(c, lock, end);
     left = end->tv_sec * (int64_t) SECOND + end->tv_nsec - o.monotonic(o.self);
     return wait_for(c, lock, left < 0 ? 0 : left);
 }

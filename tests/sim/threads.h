@@ -9,7 +9,8 @@
  * system's: nobody may pause with one that others take. Before sim_threads_begin and after
  * sim_threads_end all of it is the system's.
  *
- * Joining from outside of them runs that thread, without time passing, until it has ended: whoever
+ * Joining from outside of them, or waiting for a condition there, runs the threads of that machine in
+ * turn, without time passing, until the one has ended or the condition is looked at again: whoever
  * closes a service whose machine is dead sees its threads run into errors, and end.
  */
 #ifndef MRD_TESTS_SIM_THREADS_H
@@ -24,6 +25,9 @@ typedef struct {
     /* sim_thread_run(t, turn) is to be called so much later. */
     void (*later)(void *self, int64_t ns, sim_thread *t, uint64_t turn);
     int64_t (*monotonic)(void *self); /* for deadlines of conditions */
+    /* Of more than one machine: whose turn it is, and whose it is from now on. NULL: of one. */
+    void *(*owner)(void *self);
+    void (*enter)(void *self, void *owner);
     void *self;
 } sim_threads_options;
 

@@ -201,6 +201,69 @@ TEST(a_deadline_is_one_of_the_fake_time)
     sim_threads_end();
 }
 
+typedef struct {
+    pthread_mutex_t lock;
+    pthread_cond_t news;
+    bool asked, answered;
+} talk;
+
+static void *
+asks(void *arg)
+{
+    talk *k = arg;
+
+    pthread_mutex_lock(&k->lock);
+    k->asked = true;
+    pthread_cond_broadcast(&k->news);
+    while (!k->answered)
+        pthread_cond_wait(&k->news, &k->lock);
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+static void *
+answers(void *arg)
+{
+    talk *k = arg;
+
+    pthread_mutex_lock(&k->lock);
+    while (!k->asked)
+        pthread_cond_wait(&k->news, &k->lock);
+    k->answered = true;
+    pthread_cond_broadcast(&k->news);
+    pthread_mutex_unlock(&k->lock);
+    return NULL;
+}
+
+TEST(who_is_joined_may_wait_for_others)
+{
+    talk k = { .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER };
+    pthread_t asker, answerer;
+
+    begin();
+    CHECK(pthread_create(&asker, NULL, asks, &k) == 0);
+    CHECK(pthread_create(&answerer, NULL, answers, &k) == 0);
+    CHECK(pthread_join(asker, NULL) == 0 && k.answered);
+    CHECK(pthread_join(answerer, NULL) == 0);
+    sim_threads_end();
+}
+
+TEST(a_wait_outside_ends_when_a_thread_says_so)
+{
+    talk k = { .lock = PTHREAD_MUTEX_INITIALIZER, .news = PTHREAD_COND_INITIALIZER };
+    pthread_t t;
+
+    begin();
+    CHECK(pthread_create(&t, NULL, answers, &k) == 0);
+    pthread_mutex_lock(&k.lock);
+    k.asked = true;
+    while (!k.answered)
+        pthread_cond_wait(&k.news, &k.lock);
+    pthread_mutex_unlock(&k.lock);
+    CHECK(pthread_join(t, NULL) == 0);
+    sim_threads_end();
+}
+
 static void
 slow_work(void *self, void *job)
 {
