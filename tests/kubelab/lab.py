@@ -15,7 +15,9 @@ import threading
 import time
 
 import image
+import namespaces
 from lib import check, skip
+from namespaces import make_cgroup, remove_cgroups, run
 from wait import pace, within
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -75,9 +77,8 @@ mkdir -p /run/lock
 
 def enter():
     """Runs the calling test again below a process namespace of its own; returns there. Skips with the reason where it cannot."""
-    if os.environ.get(INSIDE):
-        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a namespace gets only what it handles
-        return
+    if namespaces.inside(INSIDE):
+        return namespaces.enter(INSIDE)
     if os.geteuid() != 0:
         skip("the laboratory needs root: sudo make kubelab")
     missing = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool, path=PATH + ":/usr/local/bin")})
@@ -89,31 +90,7 @@ def enter():
     if "build" not in sys.argv and not os.path.exists(os.path.join(CACHE, "built")) and not os.environ.get("MERIDIAN_KUBELAB_BUILD"):
         skip(f"Kubernetes is not built in {CACHE}: make kubelab builds it (some 25 minutes, once)")
     os.makedirs(CACHE, exist_ok=True)
-    os.execvpe("unshare", ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv], dict(os.environ, **{INSIDE: "1"}))
-
-
-def run(*words, check_it=True, **options):
-    p = subprocess.run(words, capture_output=True, text=True, **options)
-    if check_it and p.returncode != 0:
-        raise RuntimeError(f"{' '.join(words)}: {p.stderr.strip()[-2000:] or p.stdout.strip()[-2000:]}")
-    return p.stdout
-
-
-def cgroups():
-    return [os.path.join("/sys/fs/cgroup", name) for name in os.listdir("/sys/fs/cgroup")
-            if os.path.exists(os.path.join("/sys/fs/cgroup", name, "cgroup.procs"))]
-
-
-def remove_cgroups():
-    """Those of this laboratory, deepest first; returns what would not go (a process is in it)."""
-    left = []
-    for hierarchy in cgroups():
-        for at, _, _ in os.walk(os.path.join(hierarchy, CGROUP), topdown=False):
-            try:
-                os.rmdir(at)
-            except OSError:
-                left.append(at)
-    return left
+    namespaces.enter(INSIDE)
 
 
 class Node:
@@ -146,14 +123,7 @@ class Node:
         self.cgroup = f"{CGROUP}/{self.name}"
         with open(os.path.join(self.dir, "kubelet.yaml"), "w") as f:
             f.write(KUBELET.format(cgroup=self.cgroup, host=HOST, pki=self.lab.pki))
-        for hierarchy in cgroups():
-            os.makedirs(os.path.join(hierarchy, self.cgroup), exist_ok=True)
-            for part in (CGROUP, self.cgroup):
-                for name in ("cpuset.cpus", "cpuset.mems"):
-                    own = os.path.join(hierarchy, part, name)
-                    if os.path.exists(own):
-                        with open(os.path.join(hierarchy, name)) as f, open(own, "w") as o:
-                            o.write(f.read())
+        make_cgroup(self.cgroup)
         self.lab.certificate(self.name, f"/O=system:nodes/CN=system:node:{self.name}")
         self.lab.kubeconfig(self.name)
 
@@ -219,7 +189,7 @@ class Lab:
     def begin(self):
         begun = time.monotonic()
         shutil.rmtree(self.dir, ignore_errors=True)
-        remove_cgroups()
+        remove_cgroups(CGROUP)
         for path in (self.pki, self.work):
             os.makedirs(path)
         self.env = {"PATH": f"{os.path.join(os.environ.get('MERIDIAN_BUILD', ''), 'bin')}:{PATH}:/usr/local/bin", "KUBECONFIG": f"{self.pki}/admin.conf",
@@ -336,18 +306,10 @@ class Lab:
 
     def __exit__(self, *_):
         """Everything below this process goes with its namespaces; here what does not: cgroups and files."""
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        if os.getpid() == 1:
-            for pid in [int(p) for p in os.listdir("/proc") if p.isdigit() and p != "1"]:
-                try:
-                    os.kill(pid, signal.SIGKILL)
-                except OSError:
-                    pass
-        for p in self.processes:
-            p.wait()
-        left = within(30, lambda: [] == remove_cgroups())
+        namespaces.leave(self.processes)
+        left = within(30, lambda: [] == remove_cgroups(CGROUP))
         if not left:
-            check(False, f"cgroups are left: {remove_cgroups()[:3]}")
+            check(False, f"cgroups are left: {remove_cgroups(CGROUP)[:3]}")
         if not os.environ.get("MERIDIAN_KEEP"):
             within(20, lambda: shutil.rmtree(self.dir, ignore_errors=True) or not os.path.exists(self.dir))
 

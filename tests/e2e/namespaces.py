@@ -1,0 +1,73 @@
+"""A laboratory of machines below namespaces of its own: nothing that it starts, mounts or configures outlives it, however it ends. What can,
+with SIGKILL, are its control groups: the next start removes them."""
+import os
+import signal
+import subprocess
+import sys
+
+HIERARCHIES = "/sys/fs/cgroup"
+
+
+def run(*words, check_it=True, **options):
+    """What a command prints. RuntimeError with what it says when it fails."""
+    p = subprocess.run(words, capture_output=True, text=True, **options)
+    if check_it and p.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)}: {p.stderr.strip()[-2000:] or p.stdout.strip()[-2000:]}")
+    return p.stdout
+
+
+def inside(marker):
+    """Whether this is the call below; only enter() comes back there."""
+    return bool(os.environ.get(marker))
+
+
+def enter(marker):
+    """Runs the calling test again as first process of a process namespace, with mounts and a network of its own; returns there."""
+    if inside(marker):
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a namespace gets only what it handles
+        return
+    os.execvpe("unshare", ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv], dict(os.environ, **{marker: "1"}))
+
+
+def leave(processes):
+    """Ends everything below this process, and waits for what it started."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    if os.getpid() == 1:
+        for pid in [int(p) for p in os.listdir("/proc") if p.isdigit() and p != "1"]:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except OSError:
+                pass
+    for p in processes:
+        p.wait()
+
+
+def cgroups():
+    """The hierarchies of version 1, and an empty one of version 2 beside them."""
+    found = [os.path.join(HIERARCHIES, name) for name in sorted(os.listdir(HIERARCHIES))]
+    return [path for path in found if not os.path.islink(path) and os.path.exists(os.path.join(path, "cgroup.procs"))]
+
+
+def make_cgroup(name):
+    """A group of that name in every hierarchy, which may use every processor that the one above may; a/b makes a, too."""
+    for hierarchy in cgroups():
+        at = hierarchy
+        for part in name.split("/"):
+            above, at = at, os.path.join(at, part)
+            os.makedirs(at, exist_ok=True)
+            for file in ("cpuset.cpus", "cpuset.mems"):
+                if os.path.exists(os.path.join(at, file)):
+                    with open(os.path.join(above, file)) as f, open(os.path.join(at, file), "w") as o:
+                        o.write(f.read())
+
+
+def remove_cgroups(name):
+    """Removes it, deepest first; returns what would not go (a process is in it)."""
+    left = []
+    for hierarchy in cgroups():
+        for at, _, _ in os.walk(os.path.join(hierarchy, name), topdown=False):
+            try:
+                os.rmdir(at)
+            except OSError:
+                left.append(at)
+    return left
