@@ -2,10 +2,14 @@
 import json
 import os
 import re
+import shutil
+import signal
 import subprocess
+import tempfile
 import time
 
 from lib import SOURCE, check, equal, load_json, until
+from readme import by_place
 from wait import within
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -23,12 +27,19 @@ spec:
 """
 
 
-def readme_commands(title="## Kubernetes"):
-    """The commands that deploy/README.md has first below a title, one per element, without comments."""
-    with open(os.path.join(DEPLOY, "README.md")) as f:
-        text = f.read().split(f"\n{title}\n", 1)[1].split("\n## ", 1)[0]
-    block = re.search(r"```sh\n(.*?)```", text, re.S).group(1).replace("\\\n", " ")
-    return [line for line in (re.sub(r"\s+#.*", "", line).strip() for line in block.splitlines()) if line and not line.startswith("#")]
+# In the place of an engine and a registry: what was built and pushed is what image.py made, under the name that was asked for.
+DOCKER = """#!/bin/sh
+set -eu
+case $1 in
+build)
+    [ "$2" = -f ] && [ -f "$3" ] && [ "$4" = -t ] && [ -d "$6" ] || { echo "docker $*: not as expected" >&2; exit 1; }
+    echo "$5" >>"$0.built" ;;
+push)
+    grep -qx "$2" "$0.built"
+    {tags} ;;
+*) exit 1 ;;
+esac
+"""
 
 
 class State:
@@ -70,11 +81,15 @@ class State:
         return p.stdout + p.stderr
 
     def port_forward(self):
-        """The README's own, begun again when its pod has gone."""
+        """As the README's, begun again when its pod has gone."""
+        self.no_forward()
+        self.forward = self.lab.start("port-forward", ["kubectl", "-n", NAMESPACE, "port-forward", "svc/meridian-http", "7780"])
+
+    def no_forward(self):
         if self.forward is not None:
             self.forward.kill()
             self.forward.wait()
-        self.forward = self.lab.start("port-forward", ["kubectl", "-n", NAMESPACE, "port-forward", "svc/meridian-http", "7780"])
+        self.forward = None
 
     def meridian(self, *words, ok=True, token="control", timeout=300):
         """The command line through the port-forward, with the files that `certs init` made."""
@@ -96,41 +111,85 @@ class State:
         names = lambda: sorted(n.get("instance_id") or n.get("instance") for n in self.nodes())
         return until(lambda: names() == ["node1", "node2"], f"{what}: the aggregator sees node1 and node2", seconds)
 
+    def copy_of_the_repository(self):
+        """What an operator has: deploy/, and in it what Kubernetes 1.20 lacks. Budgets are those of the component; an Indexed Job is a Job for each rank."""
+        work = self.lab.work
+        k8s = os.path.join(work, "deploy/k8s")
+        shutil.copytree(DEPLOY, os.path.join(work, "deploy"))
+        with open(os.path.join(k8s, "base/kustomization.yaml"), "a") as f:
+            f.write("components: [../components/pdb-v1beta1]\n")
+        os.rename(os.path.join(k8s, "example-two-nodes"), os.path.join(k8s, "example-indexed"))
+        shutil.copytree(os.path.join(HERE, "example"), os.path.join(k8s, "of-1.20"))
+        for rank in ("rank0", "rank1"):
+            self.edit(os.path.join(k8s, "of-1.20", rank, "kustomization.yaml"), "../../../../deploy/k8s/example-two-nodes", "../../example-indexed")
+        os.rename(os.path.join(k8s, "of-1.20/both"), os.path.join(k8s, "example-two-nodes"))
+        for rank in ("rank0", "rank1"):
+            self.edit(os.path.join(k8s, "example-two-nodes/kustomization.yaml"), f"- ../{rank}", f"- ../of-1.20/{rank}")
+
+    @staticmethod
+    def edit(path, old, new):
+        with open(path) as f:
+            text = f.read()
+        if old not in text:
+            raise RuntimeError(f"{path} has no {old}")
+        with open(path, "w") as f:
+            f.write(text.replace(old, new))
+
+    def docker(self):
+        tags = [" ".join(node.ctr("-n", "k8s.io", "images", "tag", "docker.io/library/meridian:0.1.0", '"$2"')) for node in self.lab.nodes]
+        folder = os.path.join(self.lab.dir, "programs")
+        os.makedirs(folder)
+        with open(os.path.join(folder, "docker"), "w") as f:
+            f.write(DOCKER.replace("{tags}", "\n    ".join(tags)))
+        os.chmod(os.path.join(folder, "docker"), 0o755)
+        self.lab.env["PATH"] = folder + ":" + self.lab.env["PATH"]
+
+    def readme(self, place, title="## Kubernetes", seconds=900, **more):
+        """Runs the block of deploy/README.md that says this place, as it stands there, in the copy of the repository; ends what it left in the background."""
+        found = [text for where, text in by_place("deploy/README.md", title) if where == place]
+        if not equal(len(found), 1, f"blocks of deploy/README.md below {title}: {place}"):
+            raise RuntimeError("nothing to run")
+        with tempfile.TemporaryFile("w+") as said:
+            p = subprocess.Popen(["bash", "-ec", found[0]], env={**self.lab.env, **more}, cwd=self.lab.work, stdout=said, stderr=said, stdin=subprocess.DEVNULL, start_new_session=True)
+            try:
+                p.wait(seconds)
+            except subprocess.TimeoutExpired:
+                pass
+            finally:
+                status = p.poll()
+                try:
+                    os.killpg(p.pid, signal.SIGKILL)
+                except ProcessLookupError:
+                    pass
+                p.wait()
+            said.seek(0)
+            text = said.read()
+        check(status == 0, f"deploy/README.md, {place}: exit status {status}: {text[-2500:]}")
+        return text
+
     def installed(self):
-        """deploy/README.md, command by command."""
+        """deploy/README.md, as it stands there. What is there before: a cluster with labelled nodes and devices, and a volume, which on EKS its driver makes."""
         lab = self.lab
-        done = []
-        for line in readme_commands():
-            if line.startswith("docker build"):  # the same files by tests/kubelab/image.py: no engine and no registry here
-                done.append("image")
-            elif "port-forward" in line:
-                self.forward_line = line
-                done.append("port-forward")
-            elif "apply -k" in line:
-                for node in lab.nodes:  # as EKS labels and, with its device plugin, equips them
-                    self.kubectl("label", "node", node.name, "node.kubernetes.io/instance-type=trn2.48xlarge")
-                    self.neuron(node.name, 16)
-                path = os.path.join(lab.dir, "store")
-                os.makedirs(path, exist_ok=True)
-                os.chown(path, 10001, 10001)
-                self.kubectl("apply", "-f", "-", stdin=VOLUME.format(path=path))
-                refused = lab.kubectl_raw("apply", "-k", os.path.join(SOURCE, line.split()[-1]), "--dry-run=server")
-                others = [e for e in refused.stderr.splitlines() if not e.startswith("Warning:") and "policy/v1" not in e and "namespaces \"meridian\" not found" not in e and "ensure CRDs" not in e]
-                equal(others, [], "what Kubernetes 1.20 refuses of the unmodified overlay, besides policy/v1")
-                out = self.kubectl("apply", "-k", os.path.join(HERE, "overlay"))
-                check("daemonset.apps/meridian-agent created" in out and "poddisruptionbudget.policy/meridian-aggregator created" in out, f"apply: {out}")
-                done.append("apply")
-            else:
-                self.shell(line)
-                done.append("command")
-        equal((done[0], done.count("apply"), done[-1], len(done)), ("image", 1, "port-forward", len(done)), f"the README's commands: {done}")
-        check(done.count("command") >= 6, f"commands of the README that ran: {done}")
+        for node in lab.nodes:
+            self.kubectl("label", "node", node.name, "node.kubernetes.io/instance-type=trn2.48xlarge")
+            self.neuron(node.name, 16)
+        path = os.path.join(lab.dir, "store")
+        os.makedirs(path, exist_ok=True)
+        os.chown(path, 10001, 10001)
+        self.kubectl("apply", "-f", "-", stdin=VOLUME.format(path=path))
+        refused = lab.kubectl_raw("apply", "-k", os.path.join(DEPLOY, "k8s/overlays/eks"), "--dry-run=server")
+        others = [e for e in refused.stderr.splitlines() if not e.startswith("Warning:") and "policy/v1" not in e and "namespaces \"meridian\" not found" not in e and "ensure CRDs" not in e]
+        equal(others, [], "what Kubernetes 1.20 refuses of the unmodified overlay, besides policy/v1")
+        self.copy_of_the_repository()
+        self.docker()
         begun = time.monotonic()
-        if not self.all_ready("after apply"):
+        out = self.readme("an administrator of the cluster, for the installation")
+        check("daemonset.apps/meridian-agent created" in out and "poddisruptionbudget.policy/meridian-aggregator created" in out, f"apply: {out[-2000:]}")
+        if not self.all_ready("after the installation"):
             raise RuntimeError("the installation did not become Ready")
         self.port_forward()
-        self.both_connected("after apply")
-        print(f"kubelab: aggregator and two agents Ready {time.monotonic() - begun:.0f} s after apply -k")
+        self.both_connected("after the installation")
+        print(f"kubelab: aggregator and two agents Ready {time.monotonic() - begun:.0f} s after the first of the README's commands")
 
     def neuron(self, node, count):
         """The device plugin's resource, which a node without devices does not have, by a patch of its status."""
@@ -141,8 +200,7 @@ class State:
 
     def training(self, what):
         """The example on two nodes; returns when both processes run."""
-        for i in (0, 1):
-            self.kubectl("apply", "-k", os.path.join(HERE, "example", f"rank{i}"))
+        self.kubectl("apply", "-k", "deploy/k8s/example-two-nodes")
         running = lambda: sorted(p["spec"].get("nodeName", "") for p in self.pods("training", "default") if self.ready(p)) == ["node1", "node2"]
         if not until(running, f"{what}: the training runs on both nodes", 120):
             print(self.kubectl("describe", "pods", "-l", "app.kubernetes.io/name=training", ok=None)[-5000:])
@@ -196,6 +254,18 @@ def nothing_missing(state, session, what, least=20, begun_again=False):
         print(f"kubelab: {what}: {sum(len({n for n, _, _ in of}) for of in found.values())} executions of {len(found)} processes, none missing, none twice; {line['events']} events, 0 lost")
 
 
+def walk(state):
+    """The README's own: a user's job is recorded, and its merged profile is there."""
+    state.no_forward()
+    said = state.readme("a recording of a user's job")
+    state.port_forward()
+    state.both_connected("after the walk")
+    files = os.listdir(os.path.join(state.lab.work, "training-profile")) if os.path.isdir(os.path.join(state.lab.work, "training-profile")) else []
+    check([n for n in files if n.endswith(".pftrace")], f"the merged profile: {files}: {said[-1500:]}")
+    nothing_missing(state, re.search(r"session (\S+)", said).group(1), "walk")
+    state.training_gone()
+
+
 def record(state, seconds=5):
     """The two-node Job, its image untouched, recorded: both ranks, their lanes, nothing lost."""
     state.training("record")
@@ -244,4 +314,4 @@ class Recording:
         self.state.training_gone()
 
 
-ALL = {"daemonset": daemonset, "record": record}
+ALL = {"daemonset": daemonset, "walk": walk, "record": record}
