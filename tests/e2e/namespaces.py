@@ -1,6 +1,7 @@
 """A laboratory of machines below namespaces of its own: nothing that it starts, mounts or configures outlives it, however it ends. What can,
 with SIGKILL, are its control groups: the next start removes them."""
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -21,12 +22,49 @@ def inside(marker):
     return bool(os.environ.get(marker))
 
 
-def enter(marker):
-    """Runs the calling test again as first process of a process namespace, with mounts and a network of its own; returns there."""
+def traces(cgroup, folder, links):
+    """What a laboratory may have left on this machine: mounts of its folder, control groups and their processes, network links, rules, and files of the
+    programs that it runs."""
+    found = set()
+    with open("/proc/self/mountinfo") as f:
+        found |= {"mount " + line.split()[4] for line in f if folder in line}
+    found |= {"cgroup " + os.path.join(h, cgroup) for h in cgroups() if os.path.exists(os.path.join(h, cgroup))}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cgroup") as f:
+                found |= {f"process {pid}"} if "/" + cgroup in f.read() else set()
+        except OSError:
+            pass
+    found |= {"link " + name for name in links if os.path.exists("/sys/class/net/" + name)}
+    if shutil.which("iptables-save"):
+        rules = run("iptables-save", check_it=False)
+        found |= {"rule " + line for line in rules.splitlines() if line.startswith("-A")}
+    for at in ("/run/netns", "/run/systemd/nspawn", "/run/containerd", "/run/flannel", "/var/lib/kubelet", "/var/lib/cni", "/var/lib/containerd", "/var/log/pods", "/etc/cni", "/fsx", "/opt/slurm"):
+        found |= {"file " + at} if os.path.exists(at) else set()
+    return found
+
+
+def enter(marker, cgroup, folder, links):
+    """Runs the calling test again as first process of a process namespace, with mounts and a network of its own; returns there. Outside it waits, ends as
+    the test does, and with 1 when something was left."""
     if inside(marker):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a namespace gets only what it handles
         return
-    os.execvpe("unshare", ["unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv], dict(os.environ, **{marker: "1"}))
+    before = traces(cgroup, folder, links)
+    p = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv],
+                         env=dict(os.environ, **{marker: "1"}))
+
+    def forward(number, _):
+        with open(f"/proc/{p.pid}/task/{p.pid}/children") as f:
+            for child in f.read().split():
+                os.kill(int(child), number)
+    signal.signal(signal.SIGTERM, forward)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the test itself
+    status = p.wait()
+    left = sorted(traces(cgroup, folder, links) - before)
+    if left:
+        print(f"FAILED the laboratory has left {len(left)}: {left[:10]}")
+    sys.exit(status if status != 0 or not left else 1)
 
 
 def leave(processes):

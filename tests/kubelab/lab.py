@@ -23,7 +23,7 @@ from wait import pace, within
 HERE = os.path.dirname(os.path.abspath(__file__))
 CACHE = os.environ.get("MERIDIAN_KUBELAB") or os.path.join(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache"), "meridian-kubelab")
 INSIDE = "MERIDIAN_KUBELAB_INSIDE"
-CGROUP = "meridian-kubelab"
+CGROUP, LINKS = "meridian-kubelab", ["lab0", "cni0", "v1", "v2"]
 TOOLS = {"etcd": "etcd-server", "containerd": "containerd", "ctr": "containerd", "/usr/sbin/runc": "runc", "/usr/lib/cni/bridge": "containernetworking-plugins",
          "iptables": "iptables", "conntrack": "conntrack", "dnsmasq": "dnsmasq-base", "openssl": "openssl", "ip": "iproute2", "nsenter": "util-linux",
          "unshare": "util-linux", "kubectl": "kubectl (1.21 or newer)", "mmdebstrap": "mmdebstrap", "cc": "gcc", "cmake": "cmake"}
@@ -78,7 +78,7 @@ mkdir -p /run/lock
 def enter():
     """Runs the calling test again below a process namespace of its own; returns there. Skips with the reason where it cannot."""
     if namespaces.inside(INSIDE):
-        return namespaces.enter(INSIDE)
+        return namespaces.enter(INSIDE, CGROUP, CACHE, LINKS)
     if os.geteuid() != 0:
         skip("the laboratory needs root: sudo make kubelab")
     missing = sorted({package for tool, package in TOOLS.items() if not shutil.which(tool, path=PATH + ":/usr/local/bin")})
@@ -90,7 +90,7 @@ def enter():
     if "build" not in sys.argv and not os.path.exists(os.path.join(CACHE, "built")) and not os.environ.get("MERIDIAN_KUBELAB_BUILD"):
         skip(f"Kubernetes is not built in {CACHE}: make kubelab builds it (some 25 minutes, once)")
     os.makedirs(CACHE, exist_ok=True)
-    namespaces.enter(INSIDE)
+    namespaces.enter(INSIDE, CGROUP, CACHE, LINKS)
 
 
 class Node:
