@@ -1,10 +1,13 @@
 #include "agent/spool.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/planted.h"
@@ -197,6 +200,25 @@ begin(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
+/* A folder that somebody made for us, a kubelet for example, may be open to others. One with anything
+ * in it stays as it is: it may be there for more than the spool. */
+static void
+close_to_others(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool empty = true;
+    struct stat st;
+
+    if (dir == NULL)
+        return;
+    for (const struct dirent *e; empty && (e = readdir(dir)) != NULL;)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (empty && fstat(dirfd(dir), &st) == 0 && st.st_uid == geteuid() &&
+        (st.st_mode & S_ISVTX) == 0)
+        (void) fchmod(dirfd(dir), st.st_mode & 0700);
+    closedir(dir);
+}
+
 static mrd_err
 lock_dir(mrd_spool *s, mrd_why *why)
 {
@@ -205,6 +227,7 @@ lock_dir(mrd_spool *s, mrd_why *why)
 
     if (err != MRD_OK)
         return err;
+    close_to_others(s->dir);
     snprintf(path, sizeof(path), "%s/lock", s->dir);
     s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (s->lock_fd < 0)

@@ -15,7 +15,8 @@
  * what is young, so a frame that is acknowledged
  * soon never touches the disk. Not synced: it survives the death of the agent, not of the machine,
  * and neither do the rings. A file "counts" says apart from the segments
- * what was committed and answered, so that what is missing in them is known. Without a folder segments are in memory (memfd). Threads: one.
+ * what was committed and answered, so that what is missing in them is known. A folder that is empty and
+ * ours when it is opened gets mode 0700. Without a folder segments are in memory (memfd). Threads: one.
  */
 #ifndef MRD_AGENT_SPOOL_H
 #define MRD_AGENT_SPOOL_H

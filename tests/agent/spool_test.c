@@ -196,6 +196,33 @@ TEST(two_agents_do_not_share_a_folder)
 }
 
 /* What another boot wrote last may be gone from the page cache: its numbers are not given again. */
+static unsigned
+mode_of(const char *path)
+{
+    struct stat st;
+
+    CHECK(stat(path, &st) == 0);
+    return (unsigned) st.st_mode & 07777;
+}
+
+TEST(a_new_folder_is_closed_to_others)
+{
+    char dir[512], other[600];
+
+    snprintf(dir, sizeof(dir), "%s/made", test_tmp());
+    snprintf(other, sizeof(other), "%s/other", dir);
+    CHECK(mkdir(dir, 0777) == 0 && chmod(dir, 0755) == 0);
+    mrd_spool_close(open_spool(dir, MRD_SPOOL_MIN_BYTES));
+    CHECK_INT(mode_of(dir), 0700);
+    /* What its owner does later is his: also a folder for more than a spool. */
+    CHECK(chmod(dir, 0750) == 0);
+    mrd_spool_close(open_spool(dir, MRD_SPOOL_MIN_BYTES));
+    CHECK_INT(mode_of(dir), 0750);
+    CHECK(mkdir(other, 0777) == 0 && chmod(other, 01777) == 0);
+    mrd_spool_close(open_spool(other, MRD_SPOOL_MIN_BYTES));
+    CHECK_INT(mode_of(other), 01777);
+}
+
 TEST(another_boot_begins_another_epoch)
 {
     static const char *const boots[] = { "a", "a", "b", NULL, "b" };
