@@ -57,11 +57,12 @@ fuzz: ## fuzz every decoder of outside bytes (FUZZ_SECONDS=60 each; needs clang)
 clocklab: all ## the two-namespace clock laboratory (root): goal and measured value per row
 	@scripts/clocklab.sh
 
-slurmlab: ## a real Slurm on this machine (root), with plug-in and hooks: jobs that own their sessions
+slurmlab: ## a real Slurm (root): on this machine, then a head node and two compute nodes as machines with systemd (SLURMLAB_CASES= for some cases)
 	@scripts/setup.sh slurmlab
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --test-dir build --output-on-failure -R '^e2e/slurm$$'
+	@[ -n "$(SLURMLAB_CASES)" ] || ctest --test-dir build --output-on-failure -R '^e2e/slurm$$'
+	@MERIDIAN_BUILD=$(CURDIR)/build python3 tests/slurmlab/slurmlab.py $(SLURMLAB_CASES)
 
 kubelab: ## a real Kubernetes of two nodes on this machine (root); the first time it builds it (some 25 minutes, KUBELAB_CASES= for some cases)
 	@scripts/setup.sh kubelab

@@ -12,8 +12,8 @@ libmicrohttpd-dev libsqlite3-dev python3 ca-certificates"
 test="$build iproute2 procps curl openssl gzip zstd"
 # Of test; a test that needs one of these says so and skips without it.
 helpful="chromium prometheus nodejs npm"
-# Of slurmlab (make slurmlab): a real Slurm on this machine.
-slurm="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev"
+# Of slurmlab (make slurmlab): a real Slurm on this machine, and on three machines below it.
+slurm="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev systemd-container mmdebstrap"
 
 # Of kubelab (make kubelab): a real Kubernetes, built from Debian 12's source package. kubectl comes from elsewhere: Debian's knows no components.
 kube="golang-1.19-go etcd-server containerd runc containernetworking-plugins iptables conntrack dnsmasq-base mmdebstrap openssl"

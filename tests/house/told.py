@@ -18,7 +18,7 @@ LEFT_OUT = ("tests/", ".ci/", "cmake/")  # what tests pass on purpose is wrong a
 
 # What stands around "meridian" where it is no command line: a name of something else.
 NO_COMMAND = re.compile(r"""import\ meridian|-n\ meridian|-u\ meridian\ meridian$|--namespace[= ]meridian|/meridian\ is\ |meridian\ module|meridian\ itself|…/bin/meridian\ to
-                            |install\ .*-[og]\ meridian|%s\ meridian|meridian\ is\ None|meridian_program|the\ runtime's\ text|meridian\ system\ trace\ |meridian\ version\ |meridian\ (csv|tables)
+                            |install\ .*-[og]\ meridian|install\.sh\ \w+\ \S*/meridian|%s\ meridian|meridian\ is\ None|meridian_program|the\ runtime's\ text|meridian\ system\ trace\ |meridian\ version\ |meridian\ (csv|tables)
                             |\ +meridian\ {2,}|meridian\ journal\ |sudo\ -u\ meridian\ meridian|table=|\ \ meridian\ events""", re.X)
 # Options of other programs, which sentences of ours name; those of the vendor's viewer are in cli/vendor_words.def.
 # a, b and x stand for any.
