@@ -26,6 +26,7 @@ typedef struct {
     uint64_t spans, no_start;
     int64_t ts_ns, dur_ns; /* of the last span */
     int64_t times[16][2];  /* and of the first events of any kind */
+    mrd_flow arrows[16];   /* the first of each, all 0 where it has none */
     unsigned n;
 } receiver;
 
@@ -49,6 +50,8 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
         r->dur_ns = ev->dur_ns;
     }
     if (r->n < 16) {
+        if (ev->flow_count > 0)
+            r->arrows[r->n] = ev->flows[0];
         r->times[r->n][0] = ev->ts.ns;
         r->times[r->n++][1] = ev->dur_ns;
     }
@@ -260,6 +263,54 @@ TEST(every_end_without_its_start_is_given)
     mrd_drain_counts(p, &c);
     CHECK_INT(c.held, 0);
     CHECK_INT(r.no_start, MANY);
+    close_both(p, m);
+}
+
+/* An argument of a span: the sequence number of an asynchronous request, or what only looks like one. */
+static bool
+put_numbered(maker *m, bool is_call, mrd_item_type type, uint32_t key, const void *value,
+             size_t len)
+{
+    uint8_t body[64];
+    mrd_ring_rec rec = span_of(key);
+
+    rec.flags = is_call ? MRD_RECF_API : 0;
+    return make_rec(m, rec, body, make_item(body, type, key, value, len));
+}
+
+/* The call that queues a request, and what the runtime then does for it, are on one arrow: the one of its
+ * number in its process. What the user names alike is not, nor is what is no number. */
+TEST(a_call_and_what_it_queued_share_an_arrow)
+{
+    static const char queued[] =
+        "{\"data_version\":2,\"events\":[{\"event_type\":\"nrta_execute_schedule\",\"phase\":"
+        "\"instant\",\"id\":1,\"nc_idx\":0,\"tracking_id\":1,\"thread_id\":9,\"worker_gid\":0,"
+        "\"nrta_seq_id\":42,\"data\":{},\"timestamp_ns\":1700000000000000000}]}";
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t key = make_text(m, "nrta_seq_id"), other = make_text(m, "bytes");
+    uint64_t numbers[] = { 42, 42, 43, 0 }, text = other;
+    double real = 42;
+
+    for (int i = 0; i < 4; i++)
+        CHECK(put_numbered(m, true, MRD_ITEM_U64, key, &numbers[i], 8));
+    CHECK(put_numbered(m, true, MRD_ITEM_U64, other, &numbers[0], 8));
+    CHECK(put_numbered(m, false, MRD_ITEM_U64, key, &numbers[0], 8));
+    CHECK(put_numbered(m, true, MRD_ITEM_F64, key, &real, 8));
+    CHECK(put_numbered(m, true, MRD_ITEM_ID, key, &text, 8));
+    CHECK(put_numbered(m, true, MRD_ITEM_TEXT, key, "42", 2));
+    step_all(p);
+    make_blob(m, key, 1, queued, strlen(queued), 100, true);
+    mrd_drain_finish(p);
+    REQUIRE(r.n == 10);
+    for (int i = 0; i < 3; i++)
+        CHECK_INT(r.arrows[i].dir, MRD_FLOW_START);
+    CHECK(r.arrows[0].id == r.arrows[1].id && r.arrows[0].id != r.arrows[2].id);
+    for (int i = 3; i < 9; i++)
+        CHECK_INT(r.arrows[i].dir, 0);
+    CHECK_INT(r.arrows[9].dir, MRD_FLOW_STEP);
+    CHECK(r.arrows[9].id == r.arrows[0].id);
     close_both(p, m);
 }
 

@@ -47,6 +47,13 @@ mrd_nrt_seq_flow(uint64_t scope, uint64_t seq_id)
     return mrd_flow_id(scope, 0x6e727461, seq_id);
 }
 
+/* 0: the runtime's word for "no request". */
+static inline bool
+mrd_nrt_is_seq(const mrd_arg *a)
+{
+    return (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT) && a->v.u != 0;
+}
+
 typedef struct {
     mrd_catalog *catalog;
     mrd_proc_id process; /* whose events these are */

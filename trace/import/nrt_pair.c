@@ -71,8 +71,7 @@ nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow fl
                                         rec->exec_id),
                             ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END };
     for (uint32_t i = 0; i < ev->arg_count; i++)
-        if (ev->args[i].key == nrt->key_seq && ev->args[i].type != MRD_ARG_DOUBLE &&
-            ev->args[i].v.u != 0) {
+        if (ev->args[i].key == nrt->key_seq && mrd_nrt_is_seq(&ev->args[i])) {
             *to++ =
                 (mrd_flow){ mrd_nrt_seq_flow(nrt->o.flow_scope, ev->args[i].v.u), MRD_FLOW_STEP };
             break;
