@@ -364,6 +364,33 @@ remove_segments(const char *dir)
     damage(dir, &seed, true);
 }
 
+/* A session that told losses and no frame yet: where its segments are gone, its rings are read from their
+ * beginnings, which tells the losses once more; those of the note are not added to them. */
+TEST(a_note_without_frames_goes_with_its_segments)
+{
+    char dir[600];
+    mrd_spool_position place = { 9, 320 };
+    mrd_spool_tally t;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/note", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (uint64_t session = 7; session <= 8; session++)
+        CHECK_ERR("note", mrd_spool_note(s, session, "lost 5", 6), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, &place, 1, NULL), MRD_OK);
+    CHECK_ERR("add", add(s, 8, 100, 5), MRD_OK);
+    mrd_spool_close(s);
+    remove_segments(dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_INT(mrd_spool_resume(s, 9), 0);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.note_len, 0);
+    mrd_spool_get_tally(s, 8, &t); /* its events are counted as damaged, beside the losses */
+    CHECK_INT(t.note_len, 6);
+    CHECK_INT(t.damaged, 5);
+    mrd_spool_close(s);
+}
+
 /* There is a place for 64 sessions. A forgotten one's is free again, and a session that nobody has
  * asked for since the agent began gives its place up only when there is no other. */
 TEST(places_of_counts_are_given_again)

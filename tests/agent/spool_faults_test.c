@@ -311,6 +311,8 @@ TEST(records_are_checked)
         CHECK_ROW(rows[i].name, mrd_spool_clock_lost(s, 7) == (rows[i].ok ? 5 : 0));
         mrd_spool_get_tally(s, 7, &t);
         CHECK_ROW(rows[i].name, rows[i].ok || t.note_len == 0); /* nothing of it is taken */
+        mrd_spool_get_tally(s, 6ull << 32 | 0x5053524d, &t);
+        CHECK_ROW(rows[i].name, t.note_len == 0); /* nor of what is behind it, as a session's */
         mrd_spool_close(s);
     }
 }

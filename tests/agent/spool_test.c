@@ -431,6 +431,34 @@ TEST(a_note_is_written_once)
     mrd_spool_close(s);
 }
 
+/* Commits take room like frames: an agent that only tells positions and notes, for ever, stays within
+ * the bound, and a successor has the last of them. */
+TEST(commits_without_frames_stay_within_the_bound)
+{
+    enum { RINGS = 1000, COMMITS = 1200 }; /* 16 kB each, more than twice the bound */
+    static mrd_spool_position positions[RINGS];
+    char dir[600];
+    mrd_spool *s;
+    mrd_spool_stats st;
+
+    snprintf(dir, sizeof(dir), "%s/commits", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    REQUIRE(s != NULL);
+    for (uint64_t i = 1; i <= COMMITS; i++) {
+        for (uint64_t k = 0; k < RINGS; k++)
+            positions[k] = (mrd_spool_position){ k + 1, i * 32 };
+        CHECK_ERR("note", mrd_spool_note(s, 7, &i, sizeof(i)), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, positions, RINGS, NULL), MRD_OK);
+        mrd_spool_get_stats(s, &st);
+        CHECK(st.file_bytes <= MRD_SPOOL_MIN_BYTES);
+    }
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    REQUIRE(s != NULL);
+    CHECK_INT(mrd_spool_resume(s, RINGS), COMMITS * 32);
+    mrd_spool_close(s);
+}
+
 /* Files with names that only look like a segment's are not its business. */
 TEST(other_names_are_left_alone)
 {
