@@ -215,4 +215,26 @@ TEST(unequal_recordings_are_cut_by_group)
     }
 }
 
+/* Nodes that did not run the same operations, wherever it is cut: nothing is checked, and why is said. */
+TEST(what_cannot_be_matched_says_why)
+{
+    world w;
+    merge_check *c;
+    char message[MRD_WHY_MAX] = "none";
+    mrd_coll_check check = { 0 };
+
+    world_init(&w, MRD_SRC_FRAMEWORK, 0);
+    c = mrd_merge_check_new(w.cat);
+    REQUIRE(c != NULL);
+    for (int64_t op = 0; op < OPS; op++)
+        for (unsigned i = 0; i < NODES; i++)
+            see(&w, c, i, w.running, i == 2 ? 100 + op : op, BASE + op * PERIOD,
+                BASE + op * PERIOD + MRD_MS);
+    CHECK(!mrd_merge_check_run(c, &check, message));
+    CHECK(mrd_str_starts(mrd_str_of(message), "collectives do not match: group "));
+    CHECK_INT(check.collectives, 0);
+    mrd_merge_check_free(c);
+    world_fini(&w);
+}
+
 TEST_MAIN()

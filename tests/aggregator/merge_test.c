@@ -203,12 +203,17 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
 
 /* ---- a wall clock that is set back ---- */
 
-#define SET_BACK (-3600 * MRD_SEC)
+/* The wall clock is set by `once`, half a minute later by `again`; unread: nothing relates it to RAW. */
+static struct {
+    int64_t once, again;
+    bool unread;
+} wall = { .once = -3600 * MRD_SEC };
 
 static int64_t
 wall_of(int64_t sess)
 {
-    return sess + (sess >= ZERO + 60 * MRD_SEC + 50 * MRD_MS ? SET_BACK : 0);
+    return sess + (sess >= ZERO + 60 * MRD_SEC + 50 * MRD_MS ? wall.once : 0) +
+           (sess >= ZERO + 90 * MRD_SEC + 50 * MRD_MS ? wall.again : 0);
 }
 
 /* A batch a second, stamped by the node's wall clock, which is set back in the middle; ten events
@@ -244,13 +249,13 @@ put_stamped(recording *r, int64_t offset, int64_t late)
         ev.name = mrd_catalog_intern(cat, "stamped");
         for (int64_t i = 0; i <= 10; i++) {
             int64_t sess = ZERO + sec * MRD_SEC + i * 100 * MRD_MS;
-            int64_t wall = wall_of(sess), then = sess + late * MRD_SEC;
+            int64_t shown = wall_of(sess), then = sess + late * MRD_SEC;
             mrd_cross_read read = { { then - offset }, { wall_of(then) }, 50 };
 
-            ev.ts = (mrd_ev_ns){ wall };
+            ev.ts = (mrd_ev_ns){ shown };
             if (i < 10)
                 REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
-            if (i % 5 == 0)
+            if (i % 5 == 0 && !wall.unread)
                 REQUIRE(mrd_batch_cross(b, &read) == MRD_OK);
         }
         REQUIRE(mrd_batch_encode(b, codec, MRD_CODEC_NONE, &f, &wire, NULL) == MRD_OK);
@@ -268,7 +273,7 @@ put_stamped(recording *r, int64_t offset, int64_t late)
 /* Every event at its time, in the order in which it happened, and well known but beside the step.
  */
 static void
-check_stamped(const char *name, int64_t late)
+check_stamped(const char *name, int64_t late, const char *by)
 {
     recording r = recording_new(name);
     const int64_t from = ZERO + 10 * MRD_SEC, n = (PAIRS - 20) * 10;
@@ -283,7 +288,7 @@ check_stamped(const char *name, int64_t late)
     result = merge(&r, MERGE_ALIGNED, NULL);
     CHECK_INT(result.events, n);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
-    CHECK(file_has(path, "was set by "));
+    CHECK(file_has(path, by));
     CHECK_ERR("json", mrd_json_load(path, &doc, &why), MRD_OK);
     events = mrd_json_get(doc, "trace_events");
     CHECK_INT(mrd_json_size(events), n);
@@ -308,13 +313,78 @@ check_stamped(const char *name, int64_t late)
 
 TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
 {
-    check_stamped("set-back", 0);
+    check_stamped("set-back", 0, "was set by ");
 }
 
 /* The readings from before the step are in batches of other processes. */
 TEST(readings_of_a_nodes_clock_serve_all_its_processes)
 {
-    check_stamped("set-back-late", 3);
+    check_stamped("set-back-late", 3, "was set by ");
+}
+
+/* How far it was set is told to be read: in whole ms, the nearest ones; so is what it was slewed by. */
+TEST(what_was_done_to_a_wall_clock_is_told)
+{
+    static const struct {
+        const char *name;
+        int64_t once, again;
+        const char *told;
+    } rows[] = {
+        { "less-back", -249600 * MRD_US, 0, "was set by -250.00 ms during" },
+        { "more-back", -250400 * MRD_US, 0, "was set by -250.00 ms during" },
+        { "less-ahead", 249600 * MRD_US, 0, "was set by 250.00 ms during" },
+        { "more-ahead", 250400 * MRD_US, 0, "was set by 250.00 ms during" },
+        { "twice", 300 * MRD_MS, -200 * MRD_MS,
+          "was set 2 times during the session, by up to 300.00 ms: " },
+        { "back-and-forth", 300 * MRD_MS, -400 * MRD_MS,
+          "was set 2 times during the session, by up to 400.00 ms: " },
+        { "slewed", 10 * MRD_MS, 0,
+          "was moved during the session, by up to 10.00 ms between two readings" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        recording r = recording_new(rows[i].name);
+        char path[400];
+
+        wall.once = rows[i].once;
+        wall.again = rows[i].again;
+        put_stamped(&r, ZERO - 777 * MRD_SEC, 0);
+        (void) merge(&r, MERGE_ALIGNED, NULL);
+        snprintf(path, sizeof(path), "%s/out.json", r.dir);
+        CHECK_ROW(rows[i].name, file_has(path, rows[i].told));
+        CHECK_ROW(rows[i].name, i == 6 || !file_has(path, "was moved during"));
+    }
+    wall.once = wall.again = 0;
+}
+
+/* Without a reading of both clocks a stamp stays what it is, and nothing is stated of how far it is off. */
+TEST(stamps_that_nothing_relates_stay)
+{
+    recording r = recording_new("unread");
+    mrd_export_result result;
+    char path[400];
+
+    wall.once = wall.again = 0;
+    wall.unread = true;
+    put_stamped(&r, ZERO - 777 * MRD_SEC, 0);
+    result = merge(&r, MERGE_ALIGNED, NULL);
+    wall.unread = false;
+    CHECK_INT(result.events, (PAIRS - 20) * 10);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    for (int64_t i = 0; i < (PAIRS - 20) * 10; i += 7) {
+        char event[80];
+
+        snprintf(event, sizeof(event), "\"timestamp\":%" PRId64,
+                 (int64_t) (ZERO + 10 * MRD_SEC + i * 100 * MRD_MS));
+        CHECK(file_has(path, event));
+    }
+    CHECK(file_has(path, "\"clock_bound_ns\":null"));
+    for (char digit = '0'; digit <= '9'; digit++) {
+        char bound[] = "\"clock_bound_ns\":#";
+
+        *strchr(bound, '#') = digit;
+        CHECK(!file_has(path, bound));
+    }
 }
 
 static int64_t
