@@ -118,6 +118,8 @@ whole_free(whole *w)
     mrd_catalog_free(w->cat);
 }
 
+static char said[MRD_WHY_MAX]; /* by the reader of the last batch that was refused */
+
 /* Packed again with `more` behind the columns, as a frame with right checksums, read to its end:
  * MRD_OK, or what the reader said; ret_sum: of the events' times. */
 static mrd_err
@@ -154,6 +156,7 @@ read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, uint64
     if (err == MRD_OK && step == MRD_BAD)
         err = why.err;
     CHECK(err == MRD_OK || why.text[0] != '\0');
+    snprintf(said, sizeof(said), "%s", why.text);
     mrd_catalog_free(cat);
     free(wire);
     return err;
@@ -213,6 +216,7 @@ TEST(fields_of_a_later_version_are_passed_over)
         { "the end of a group", { FIELD(4) }, 2, false },
         { "kind 6", { FIELD(6) }, 2, false },
         { "kind 7", { FIELD(7) }, 2, false },
+        { "number 0, which none has, twice", { 2, 1, 'a', 2, 1, 'b' }, 6, true },
         { "two of them", { FIELD(0), 0x05, FIELD(2), 1, 'a' }, 7, true },
         { "the times once more", { COL_TS << 3 | 2, 1, 0 }, 3, false },
         { "a column of four bytes", { COL_TS << 3 | 5, 1, 2, 3, 4 }, 5, false },
@@ -365,6 +369,24 @@ set(const whole *w, const field *f, size_t i, uint64_t value)
     memcpy(&values, message_of(w, f) + f->at, sizeof(values));
     REQUIRE(i < *count_of(w, f));
     memcpy(values + i * f->width, f->width == 4 ? (const void *) &narrow : &value, f->width);
+}
+
+/* An event that cannot be is named by its place in the batch; those before it were given. */
+TEST(the_event_that_is_wrong_is_named)
+{
+    for (uint32_t i = 0; i < EVENTS; i++) {
+        whole w = whole_new();
+        char want[32];
+        uint32_t n;
+
+        w.columns->name[i] = (uint32_t) w.head->n_strings + 1;
+        CHECK_ERR("name", read_again(&w, &n), MRD_CORRUPT);
+        CHECK_INT(n, i);
+        snprintf(want, sizeof(want), "batch 10, event %u:", i);
+        CHECK(mrd_str_starts(mrd_str_of(said), want));
+        whole_free(&w);
+    }
+    mrd_batch_reader_free(NULL); /* nothing */
 }
 
 /* No column may be shorter than the events and forms need, nor longer. */
