@@ -3,6 +3,7 @@
 #include "base/hash.h"
 #include "timesync/align_grid.h"
 #include "timesync/bytes.h"
+#include "timesync/follow.h"
 
 #include <math.h>
 
@@ -537,6 +538,39 @@ TEST(file_on_disk)
     mrd_align_free(b);
     b = NULL;
     CHECK_ERR("absent", mrd_align_load(path, &b, &why), MRD_NOTFOUND);
+    mrd_align_free(a);
+}
+
+/* A packet that arrives when it was sent contradicts nothing; each ns earlier is one by which the estimate is
+ * off, and beyond what is stated of it a violation. Only those that were held out are compared. */
+TEST(a_packet_cannot_arrive_before_it_was_sent)
+{
+    enum { BOUND = 40 };
+    static const struct {
+        int64_t early; /* it arrives so long before it was sent, by the true offset */
+        unsigned reversed, violations;
+    } rows[] = { { -1, 0, 0 }, { 0, 0, 0 }, { 1, 1, 0 }, { BOUND, 1, 0 }, { BOUND + 1, 1, 1 } };
+    mrd_align *a = mrd_align_constant("node", 1, 5000, -BOUND, BOUND);
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        for (int up = 0; up < 2; up++) {
+            mrd_probe p = { .a1 = 1000, .r2 = 6000, .r3 = 6000, .a4 = 1000, .held_out = true };
+            mrd_follow_report report = { .checked = 0 };
+            int64_t early = rows[i].early;
+
+            p.up = up == 1;
+            p.down = up == 0;
+            p.r2 -= early;
+            p.a4 -= early;
+            mrd_follow_check(a, &p, 1, &report);
+            CHECK_INT(report.checked, 1);
+            CHECK_INT(report.reversed, rows[i].reversed);
+            CHECK_INT(report.reversed_max, early > 0 ? early : 0);
+            CHECK_INT(report.violations, rows[i].violations);
+            p.held_out = false;
+            mrd_follow_check(a, &p, 1, &report);
+            CHECK_INT(report.checked, 1);
+        }
     mrd_align_free(a);
 }
 

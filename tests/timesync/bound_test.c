@@ -221,6 +221,62 @@ TEST(one_bad_bin_is_dropped)
     mrd_bound_free(b);
 }
 
+/* What no clock of such a rate explains has no answer, in whichever bin it stands: neither forward nor both
+ * ways. */
+TEST(bins_that_contradict_each_other_have_no_range)
+{
+    mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
+
+    for (size_t odd = 0; odd <= 20; odd++) { /* 20: none of them */
+        mrd_ineq q[40];
+        mrd_span spans[20];
+        mrd_poly_range range[20];
+        bool ok = odd == 20;
+
+        for (size_t i = 0; i < 20; i++) {
+            int64_t t = (int64_t) i * MRD_BIN_NS + MRD_BIN_NS / 2, v = i == odd ? 2000000 : 1000;
+
+            q[2 * i] = (mrd_ineq){ .t = t, .v = v + 500 };
+            q[2 * i + 1] = (mrd_ineq){ .t = t + 10, .v = v - 500, .lower = true };
+            spans[i] = (mrd_span){ t, 2 * i, 2 };
+        }
+        CHECK(mrd_bound_forward(spans, 20, q, 0, &o, range) == ok);
+        CHECK(mrd_bound_both(spans, 20, q, 0, &o, range) == ok);
+        for (size_t i = 0; ok && i < 20; i++)
+            CHECK(range[i].lo <= 1000 && range[i].hi >= 1000 && range[i].hi - range[i].lo < 1200);
+    }
+}
+
+/* A clock that was stepped unnoticed in bin `step` of 10: the packets behind it are so slow that they fit both
+ * clocks, until those of the later epoch. What may lie behind the step is given up: the bins after the last
+ * that the later epoch contradicts. One that contradicts itself says nothing of the earlier one. */
+TEST(what_may_lie_behind_a_break_is_given_up)
+{
+    enum { EARLIER = 10, ALL = 15 };
+    mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
+
+    for (int itself = 0; itself < 2; itself++)
+        for (size_t step = 0; step <= EARLIER; step++) {
+            mrd_ineq q[2 * ALL];
+            mrd_span spans[ALL];
+            size_t want = step == 0 || itself ? 0 : EARLIER - step;
+
+            for (size_t i = 0; i < ALL; i++) {
+                int64_t t = (int64_t) i * MRD_BIN_NS + MRD_BIN_NS / 2;
+                int64_t v = i >= EARLIER ? 2000000 : 1000;
+                int64_t delay = i >= step && i < EARLIER ? 9000000 : 500;
+
+                if (itself && i == EARLIER + 2)
+                    v = 5000000;
+                q[2 * i] = (mrd_ineq){ .t = t, .v = v + delay };
+                q[2 * i + 1] = (mrd_ineq){ .t = t + 10, .v = v - delay, .lower = true };
+                spans[i] = (mrd_span){ t, 2 * i, 2 };
+            }
+            CHECK_INT(mrd_bound_retreat(spans, EARLIER, spans + EARLIER, ALL - EARLIER, q, 0, &o),
+                      want);
+        }
+}
+
 TEST(a_step_starts_an_epoch_at_its_first_bin)
 {
     mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
