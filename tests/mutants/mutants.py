@@ -276,11 +276,12 @@ def check():
     text = ('#define A 1 + \\\n  2\nstatic_assert(1 < 2, "x");\nint\nf(int a)\n{\n    char b[3] = { 0 }; /* a < 1 */\n'
             '    if (a < 7 && g("1 < 2"))\n        return a - 1;\n    fsync(a);\n    log_info("%d", a + 1);\n'
             '    if ((fd = open()) < 0 && s->fd >= 0)\n        return 0;\n'
-            '    if (!a && !mrd_local_before(a, b))\n        return 0;\n}\n')
+            '    if (!a && !mrd_local_before(a, b))\n        return 0;\n    if (a)\n        g((int) h(a));\n}\n')
     got = sorted(c.what for c in source.changes_of("x.c", text))
     want = sorted(["if negated", "< -> <=", "7 -> 8", "7 -> 6", "&& -> ||", "no return", "- -> +", "1 -> 2", "1 -> 0", "no fsync()",
                    "if negated", "&& -> ||", "no return", "0 -> 1",
-                   "if negated", "&& -> ||", "no !", "mrd_local_before -> mrd_local_after", "no return", "0 -> 1"])
+                   "if negated", "&& -> ||", "no !", "mrd_local_before -> mrd_local_after", "no return", "0 -> 1",
+                   "if negated", "no g()"])
     if got != want:
         bad.append(f"mutants of the sample are {got}, expected {want}")
     for c in source.changes_of("x.c", text):

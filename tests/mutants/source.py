@@ -149,6 +149,11 @@ def opening(tokens, i):
     return 0
 
 
+def is_condition_end(tokens, i):
+    """Whether the bracket at i ends what stands behind `if`, `for` or `while`: not a cast."""
+    return tokens[opening(tokens, i) - 1].text in ("if", "for", "while", "switch")
+
+
 def is_without_memory(tokens, i):
     """Whether the return at i says MRD_NOMEM, or stands behind an `if` of nothing but a lack of memory: no test gets there."""
     end = i
@@ -209,7 +214,7 @@ def changes_at(tokens, i, silent, larger):
         yield Change("condition", after.at, last.at + 1, None, f"{t.text} negated", t.line)
     if t.kind == "name" and after.text == "(" and t.text not in NOT_CALLS and not IDLE.match(t.text):
         end = closing(tokens, i + 1)
-        starts = before.text in (";", "{", "}", ")") and not before.kind == "name"
+        starts = before.text in (";", "{", "}") or before.text == ")" and is_condition_end(tokens, i - 1)
         if DURABLE.match(t.text):
             yield Change("durable", t.at, tokens[end].at + 1, "0", f"no {t.text}()", t.line)
         elif starts and tokens[end + 1].text == ";":
