@@ -79,6 +79,32 @@ TEST(extrapolation_widens_and_says_so)
     mrd_align_free(a);
 }
 
+/* However far from the last reading: no clock departs faster than the largest rate that is allowed, and one
+ * that may change its rate by so much may come near it. */
+TEST(what_is_far_away_is_known_by_the_largest_rate)
+{
+    mrd_align *a = two_epochs(0, 0);
+
+    for (int64_t away = 3600; away <= 1000 * 3600; away *= 10)
+        for (int side = -1; side <= 1; side += 2) {
+            int64_t at = side < 0 ? -away * MRD_SEC : (20 + away) * MRD_SEC;
+            double known = side < 0 ? 0 : 37000.0 * 20; /* the offset at the nearest reading */
+            double most = MRD_ALIGN_RATE_MAX * (double) away + 1500 + 4096;
+            mrd_align_cursor c = { 0, 0 };
+            mrd_align_bound b;
+            mrd_sess_ns s;
+
+            REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ at }, &s, &b));
+            CHECK((double) (b.hi.ns - at) - known <= most);
+            CHECK((double) (b.lo.ns - at) - known >= -most);
+            if (away > 3600) { /* after 45 minutes of ever faster or slower it is there */
+                CHECK((double) (b.hi.ns - at) - known >= 0.9 * most);
+                CHECK((double) (b.lo.ns - at) - known <= -0.9 * most);
+            }
+        }
+    mrd_align_free(a);
+}
+
 TEST(gap_is_the_union_of_both_sides)
 {
     mrd_align *a = two_epochs(0, 1e6);

@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
-#include "timesync/collective.h"
+#include "timesync/collective_impl.h"
 
 #include <math.h>
 
@@ -127,6 +127,38 @@ TEST(injected_offsets_and_drifts_come_back_within_10_us)
         }
         printf("%-36s worst error %.2f us (simulated, 200 seeds)\n", rows[i].name, worst * 1e-3);
     }
+}
+
+/* A clock that was stepped by much less than a second, wherever: two lines, each of what lies on its side but
+ * the nearest one, with the rate and the offset of there. */
+TEST(a_step_is_cut_where_it_is)
+{
+    enum { N = 40, EDGE = 6 };
+
+    for (size_t at = EDGE; at <= N - EDGE; at++)
+        for (int step = -1; step <= 1; step += 2) {
+            rng r = rng_new(at);
+            coll_sample s[N] = { { 0 } };
+            double x[2 * N], y[2 * N], w[2 * N];
+            coll_line lines[MRD_COLL_SEGMENTS];
+
+            for (size_t i = 0; i < N; i++) {
+                s[i].end = 1e9 * (double) i + rng_between(&r, 0, 1e8);
+                s[i].at = s[i].end * (1 + 30e-6) + 1e6 + rng_between(&r, 0, 500) +
+                          (i >= at ? step * 200e3 : 0);
+            }
+            REQUIRE(mrd_coll_cut(s, N, x, y, w, lines) == 2);
+            CHECK_INT(lines[0].first, 0);
+            CHECK_INT(lines[0].n, at - 1);
+            CHECK_INT(lines[1].first, at + 1);
+            CHECK_INT(lines[1].n, N - at - 1);
+            for (int l = 0; l < 2; l++) {
+                double middle = s[l == 0 ? at / 2 : (at + N) / 2].end;
+                double truth = 1e6 + 30e-6 * middle + (l == 1 ? step * 200e3 : 0) + 250;
+
+                CHECK(fabs(lines[l].a + lines[l].b * middle - truth) < 400);
+            }
+        }
 }
 
 TEST(groups_that_only_chain_still_align)

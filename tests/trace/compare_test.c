@@ -16,6 +16,23 @@ TEST(the_tail_is_students)
     CHECK(mrd_student_tail(0, 5) == 1);
 }
 
+/* Of one and of two degrees of freedom it has a closed form (Cauchy's is the first); far out and near 0 too. */
+TEST(the_tail_has_closed_forms)
+{
+    for (double t = 1e-6; t < 1e6; t *= 1.7) {
+        double one = 2 / M_PI * atan2(1, t), two = 2 / (2 + t * t + t * sqrt(2 + t * t));
+
+        CHECK(fabs(mrd_student_tail(t, 1) - one) < 1e-9 * one);
+        CHECK(fabs(mrd_student_tail(t, 2) - two) < 1e-9 * two);
+        CHECK(mrd_student_tail(-t, 2) == mrd_student_tail(t, 2));
+    }
+    for (double df = 1; df < 5000; df *= 3) { /* near 0: twice the density's height less than 1 */
+        double height = exp(lgamma((df + 1) / 2) - lgamma(df / 2)) / sqrt(df * M_PI);
+
+        CHECK(fabs(1 - mrd_student_tail(1e-3, df) - 2e-3 * height) < 2e-9);
+    }
+}
+
 static uint64_t
 next(uint64_t *seed)
 {

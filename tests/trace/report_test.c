@@ -102,6 +102,7 @@ TEST(what_was_paused_is_not_recorded_and_no_loss)
     test_profile *p = test_profile_new();
     mrd_event *ev;
     json_t *r;
+    char *text;
 
     p->n = 0;
     profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 0, 1000); /* reaches into the pause */
@@ -119,6 +120,10 @@ TEST(what_was_paused_is_not_recorded_and_no_loss)
     CHECK(number(worker(r, 0), "lost") == 3);
     CHECK(json_array_size(json_object_get(r, "longest_pauses")) == 0); /* none that is known */
     json_decref(r);
+    text = report_text(p);
+    CHECK(strstr(text, "Not recorded (paused)                   time of window\n"
+                       "  rank 1 NC 3 pid 4711               1.70 us    37.8 %\n\n") != NULL);
+    free(text);
     test_profile_free(p);
 }
 
