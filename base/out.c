@@ -1,10 +1,11 @@
 #include "base/out.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <ftw.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,20 +91,91 @@ make_dirs(const char *path, bool durable, mrd_why *why)
     return err;
 }
 
-static int
-remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+/* ---- Removing ---- */
+
+#define LEVELS_MAX 16 /* of folders that are open at one time */
+
+typedef struct {
+    int top;       /* the folder that is removed */
+    unsigned next; /* for names of what was moved there */
+    bool moved;
+} removal;
+
+static DIR *
+open_folder(int at, const char *name)
 {
-    (void) st;
-    (void) type;
-    (void) ftw;
-    (void) remove(path); /* the others go all the same */
-    return 0;
+    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    DIR *d = fd < 0 ? NULL : fdopendir(fd);
+
+    if (d == NULL && fd >= 0)
+        close(fd);
+    return d;
+}
+
+/* A folder that its owner cannot read or change. */
+static void
+make_open(int at, const char *name, mode_t mode)
+{
+    if ((mode & S_IRWXU) != S_IRWXU && fchmodat(at, name, 0700, 0) != 0)
+        return; /* not ours: it goes when it is empty */
+}
+
+static void remove_in(removal *r, DIR *d, unsigned level);
+
+static void
+remove_folder(removal *r, int at, const char *name, mode_t mode, unsigned level)
+{
+    char elsewhere[64];
+    DIR *d;
+
+    make_open(at, name, mode);
+    if (level == LEVELS_MAX) { /* paths and open folders have an end, depth has none */
+        snprintf(elsewhere, sizeof(elsewhere), ".removed.%d.%u", (int) getpid(), r->next++);
+        r->moved = renameat(at, name, r->top, elsewhere) == 0 || r->moved;
+        return;
+    }
+    if ((d = open_folder(at, name)) != NULL)
+        remove_in(r, d, level + 1);
+    (void) unlinkat(at, name, AT_REMOVEDIR);
+}
+
+static void
+remove_in(removal *r, DIR *d, unsigned level)
+{
+    const struct dirent *entry;
+
+    while ((entry = readdir(d)) != NULL) {
+        struct stat st;
+
+        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
+            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
+            continue;
+        if (S_ISDIR(st.st_mode))
+            remove_folder(r, dirfd(d), entry->d_name, st.st_mode, level);
+        else
+            (void) unlinkat(dirfd(d), entry->d_name, 0);
+    }
+    closedir(d);
 }
 
 void
 mrd_remove_tree(const char *path)
 {
-    (void) nftw(path, remove_entry, 16, FTW_DEPTH | FTW_PHYS);
+    removal r = { .moved = true };
+    struct stat st;
+    DIR *d;
+
+    if (lstat(path, &st) != 0 || !S_ISDIR(st.st_mode)) {
+        (void) unlink(path);
+        return;
+    }
+    make_open(AT_FDCWD, path, st.st_mode);
+    while (r.moved && (d = open_folder(AT_FDCWD, path)) != NULL) {
+        r.moved = false;
+        r.top = dirfd(d);
+        remove_in(&r, d, 0);
+    }
+    (void) rmdir(path);
 }
 
 mrd_err

@@ -35,8 +35,8 @@ void mrd_out_abort(mrd_out *out);
 
 /* mkdir -p. */
 mrd_err mrd_make_dirs(const char *path, mrd_why *why);
-/* rm -rf: what cannot be removed stays, with the folders above it. Links are removed, not followed.
- */
+/* rm -rf, at any depth, and in folders that their owner has closed to himself. What cannot be
+ * removed stays, with the folders above it. Links are removed, not followed. */
 void mrd_remove_tree(const char *path);
 /* Writes a small file whole, by rename, with the given mode. A file that root replaces keeps its
  * owner, and its group what it could read. */

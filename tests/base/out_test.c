@@ -1,6 +1,10 @@
 /* Folders: what is removed with everything in it, and what is not. */
 #include "tests/check.h"
 
+#include <fcntl.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+
 #include "base/out.h"
 
 TEST(a_tree_goes_and_what_its_links_point_to_stays)
@@ -21,6 +25,66 @@ TEST(a_tree_goes_and_what_its_links_point_to_stays)
     CHECK(access(tree, F_OK) != 0);
     CHECK(access(kept, F_OK) == 0);
     mrd_remove_tree(tree); /* nothing there: nothing happens */
+}
+
+/* Deeper than a path is long, and than files may be open at one time. */
+TEST(a_tree_of_any_depth_goes)
+{
+    struct rlimit few = { 40, 40 };
+    char top[256];
+    int at;
+
+    snprintf(top, sizeof(top), "%s/deep", test_tmp());
+    REQUIRE(mkdir(top, 0700) == 0 && (at = open(top, O_RDONLY | O_DIRECTORY)) >= 0);
+    for (int i = 0; i < 5000; i++) {
+        int below, file = openat(at, "file", O_WRONLY | O_CREAT, 0600);
+
+        REQUIRE(file >= 0 && mkdirat(at, "below", 0700) == 0);
+        REQUIRE((below = openat(at, "below", O_RDONLY | O_DIRECTORY)) >= 0);
+        close(file);
+        close(at);
+        at = below;
+    }
+    close(at);
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    mrd_remove_tree(top);
+    CHECK(access(top, F_OK) != 0);
+}
+
+/* Whoever may remove it may open it first. Root may all: as somebody else. */
+TEST(folders_that_are_closed_go)
+{
+    static const mode_t modes[] = { 0, 0500, 0300, 0600 };
+    mrd_bytes text = { (const uint8_t *) "x", 1 };
+    char own[256], path[400], tree[300];
+    pid_t pid;
+    int status = -1;
+
+    snprintf(own, sizeof(own), "%s/own", test_tmp());
+    snprintf(tree, sizeof(tree), "%s/closed", own);
+    REQUIRE(mkdir(own, 0700) == 0 && chmod(test_tmp(), 0711) == 0);
+    REQUIRE(geteuid() != 0 || chown(own, 65534, 65534) == 0);
+    if ((pid = fork()) == 0) {
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+            _exit(2);
+        for (size_t i = 0; i < MRD_COUNT(modes); i++) {
+            snprintf(path, sizeof(path), "%s/a%zu/b/file", tree, i);
+            if (mrd_write_file(path, text, 0600, NULL) != MRD_OK)
+                _exit(3);
+            for (int up = 0; up < 2; up++) {
+                *strrchr(path, '/') = '\0';
+                if (chmod(path, modes[i]) != 0)
+                    _exit(4);
+            }
+        }
+        if (chmod(tree, 0) != 0)
+            _exit(5);
+        mrd_remove_tree(tree);
+        _exit(0);
+    }
+    REQUIRE(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(WEXITSTATUS(status), 0);
+    CHECK(access(tree, F_OK) != 0);
 }
 
 TEST_MAIN()
