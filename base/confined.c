@@ -173,6 +173,13 @@ judge(const mrd_confined_options *o, const mrd_confined_report *r, mrd_why *why)
         return mrd_why_set(why, MRD_LIMIT, 0,
                            "%s wrote more than the %" PRIu64 " files that are allowed", name,
                            o->files);
+    case MRD_CONFINED_DEEP:
+        return mrd_why_set(why, MRD_LIMIT, 0,
+                           "%s made folders in folders, more than the %d that are allowed", name,
+                           MRD_CONFINED_DEPTH);
+    case MRD_CONFINED_MANY:
+        return mrd_why_set(why, MRD_LIMIT, 0, "%s has more than the %d processes that are allowed",
+                           name, MRD_CONFINED_PROCESSES);
     case MRD_CONFINED_STOPPED:
         break;
     }

@@ -7,6 +7,10 @@
  * that left its process group: they become children of the watcher. The watcher does so as well
  * when the caller is gone, however it ended.
  *
+ * Memory is what the processes have together, what they share counted once; files in /dev/shm count as
+ * far as they are mapped. The folder counts with files that are open and removed; its folders may be
+ * 32 deep. There may be 4096 processes.
+ *
  * The program gets: its folder as working folder, HOME and TMPDIR; PATH, LD_LIBRARY_PATH and the
  * locale of the caller and no other variable; no descriptor but /dev/null and a pipe for its
  * output; a session and process group of its own; no new privileges, no core file, lower priority;
@@ -44,7 +48,8 @@ typedef struct {
     mrd_dur_ns took;
     uint64_t memory;              /* most that was seen at one time */
     unsigned left;                /* processes that it left behind, and that were ended */
-    char said[MRD_CONFINED_SAID]; /* the end of its output; control characters are spaces */
+    char said[MRD_CONFINED_SAID]; /* the end of its output; what a terminal obeys is a space, an end
+                                     of a line stays one */
 } mrd_confined_result;
 
 /*

@@ -24,12 +24,11 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/plain.h"
 
 #define LOOK_EVERY (100 * MRD_MS)
 #define WALK_EVERY (500 * MRD_MS) /* of the folder, which may have many files */
 #define END_WITHIN (20 * MRD_SEC) /* processes that the kernel cannot end (a disk that hangs) */
-#define DEPTH_MAX  32
-#define PROCESSES  4096
 #define FIRST_ARG  8
 #define PRIORITY   10
 
@@ -49,114 +48,6 @@ typedef struct {
     size_t tail_len;
     mrd_confined_report report;
 } watch;
-
-/* ---- What is there ---- */
-
-typedef struct {
-    pid_t v[PROCESSES];
-    size_t n;
-} processes;
-
-static void
-add_children(pid_t parent, pid_t thread, processes *to)
-{
-    char path[80];
-    long pid;
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/task/%d/children", (int) parent, (int) thread);
-    if ((f = fopen(path, "re")) == NULL)
-        return;
-    while (to->n < PROCESSES && fscanf(f, "%ld", &pid) == 1)
-        to->v[to->n++] = (pid_t) pid;
-    fclose(f);
-}
-
-/* Children of all threads of a process. */
-static void
-add_all_children(pid_t parent, processes *to)
-{
-    const struct dirent *entry;
-    char path[64];
-    DIR *d;
-
-    snprintf(path, sizeof(path), "/proc/%d/task", (int) parent);
-    if ((d = opendir(path)) == NULL)
-        return;
-    while ((entry = readdir(d)) != NULL) {
-        int64_t thread;
-
-        if (mrd_num_i64(mrd_str_of(entry->d_name), &thread) == MRD_OK)
-            add_children(parent, (pid_t) thread, to);
-    }
-    closedir(d);
-}
-
-/* All that descend from us: what left its parents became our child. */
-static void
-descendants(processes *to)
-{
-    to->n = 0;
-    add_all_children(getpid(), to);
-    for (size_t i = 0; i < to->n; i++)
-        add_all_children(to->v[i], to);
-}
-
-static uint64_t
-memory_of(pid_t pid)
-{
-    unsigned long long size, resident = 0;
-    char path[64];
-    FILE *f;
-
-    snprintf(path, sizeof(path), "/proc/%d/statm", (int) pid);
-    if ((f = fopen(path, "re")) == NULL)
-        return 0;
-    if (fscanf(f, "%llu %llu", &size, &resident) != 2)
-        resident = 0;
-    fclose(f);
-    return (uint64_t) resident * (uint64_t) sysconf(_SC_PAGESIZE);
-}
-
-static uint64_t
-memory_of_all(void)
-{
-    static processes all;
-    uint64_t sum = 0;
-
-    descendants(&all);
-    for (size_t i = 0; i < all.n; i++)
-        sum += memory_of(all.v[i]);
-    return sum;
-}
-
-typedef struct {
-    uint64_t bytes, files, files_max;
-} folder;
-
-static void
-walk(int at, const char *name, unsigned depth, folder *to)
-{
-    int fd = openat(at, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-    DIR *d = fd < 0 ? NULL : fdopendir(fd);
-    const struct dirent *entry;
-
-    if (d == NULL && fd >= 0)
-        close(fd);
-    while (d != NULL && (entry = readdir(d)) != NULL && to->files <= to->files_max) {
-        struct stat st;
-
-        if (strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0 ||
-            fstatat(dirfd(d), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) != 0)
-            continue;
-        to->files++;
-        to->bytes += (uint64_t) st.st_blocks * 512;
-        if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
-            walk(dirfd(d), entry->d_name, depth + 1, to);
-    }
-    if (d != NULL)
-        closedir(d);
-}
 
 /* ---- The program ---- */
 
@@ -356,20 +247,30 @@ static mrd_confined_end
 look(watch *w, int64_t began, int64_t *next_walk)
 {
     int64_t now = mrd_local_now().ns;
-    folder f = { .files_max = w->files > 0 ? w->files : UINT64_MAX - 1 };
-    uint64_t memory;
+    uint64_t files_max = w->files > 0 ? w->files : UINT64_MAX - 1;
+    bool walks = now >= *next_walk || w->ended;
+    static mrd_confined_processes all;
+    mrd_confined_folder f;
+    uint64_t memory, most = w->memory > 0 ? w->memory : UINT64_MAX;
 
     if (w->time > 0 && now - began >= w->time)
         return MRD_CONFINED_TIME;
-    memory = memory_of_all();
-    w->report.memory = memory > w->report.memory ? memory : w->report.memory;
-    if (w->memory > 0 && memory > w->memory)
+    mrd_confined_descendants(&all);
+    if (all.n == MRD_CONFINED_PROCESSES)
+        return MRD_CONFINED_MANY;
+    /* Exact where it matters, because that takes longer: above the limit, and for the most of all. */
+    memory = mrd_confined_memory(&all, walks && w->report.memory < most ? w->report.memory : most);
+    if (memory > w->report.memory && (walks || all.n < 2 || memory > most))
+        w->report.memory = memory;
+    if (memory > most)
         return over(w, MRD_CONFINED_MEMORY, memory);
-    if (now < *next_walk && !w->ended)
+    if (!walks)
         return MRD_CONFINED_EXITED;
-    walk(AT_FDCWD, w->dir, 0, &f);
+    mrd_confined_measure(w->dir, &all, files_max, &f);
     *next_walk = mrd_local_now().ns + WALK_EVERY;
-    if (f.files > f.files_max)
+    if (f.deep)
+        return MRD_CONFINED_DEEP;
+    if (f.files > files_max)
         return over(w, MRD_CONFINED_FILES, f.files);
     return w->disk > 0 && f.bytes > w->disk ? over(w, MRD_CONFINED_DISK, f.bytes)
                                             : MRD_CONFINED_EXITED;
@@ -405,12 +306,12 @@ static void
 end_all(watch *w, bool count)
 {
     int64_t last = mrd_local_now().ns + END_WITHIN;
-    static processes mine;
+    static mrd_confined_processes mine;
 
     (void) kill(-w->pid, SIGKILL);
     while (mrd_local_now().ns < last) {
         mine.n = 0;
-        add_all_children(getpid(), &mine);
+        mrd_confined_children(getpid(), &mine);
         if (mine.n == 0 && waitpid(-1, NULL, WNOHANG) < 0 && errno == ECHILD)
             break;
         for (size_t i = 0; i < mine.n; i++) {
@@ -440,8 +341,13 @@ say(watch *w, mrd_confined_end end)
     }
     while (w->tail_len > 0 && (unsigned char) w->tail[w->tail_len - 1] <= ' ')
         w->tail_len--;
-    for (size_t i = 0; i < w->tail_len; i++)
-        *to++ = (unsigned char) w->tail[i] < ' ' && w->tail[i] != '\n' ? ' ' : w->tail[i];
+    for (size_t i = 0; i < w->tail_len; i++) {
+        size_t hidden = mrd_plain_hidden(w->tail + i, w->tail_len - i);
+
+        for (; hidden > 1; hidden--, i++)
+            *to++ = ' ';
+        *to++ = hidden > 0 && w->tail[i] != '\n' ? ' ' : w->tail[i];
+    }
     *to = '\0';
     w->report.magic = MRD_CONFINED_MAGIC;
     w->report.end = (uint32_t) end;

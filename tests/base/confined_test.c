@@ -102,6 +102,15 @@ TEST(what_it_does_is_said)
           "of memory, more" },
         { "allocate 4000", { .memory = 200 * MIB }, MRD_IO, "cannot allocate memory" },
         { "write", { .time = 60 * MRD_SEC, .disk = 40 * MIB }, MRD_LIMIT, "wrote " },
+        { "write-deep 31", { .time = 60 * MRD_SEC, .disk = 40 * MIB }, MRD_LIMIT, "wrote " },
+        { "write-deep 40",
+          { .time = 60 * MRD_SEC, .disk = 400 * MIB },
+          MRD_LIMIT,
+          "more than the 32" },
+        { "write-nameless 8", { .time = 60 * MRD_SEC, .disk = 40 * MIB }, MRD_LIMIT, "wrote " },
+        { "write-nameless 3", { .time = 60 * MRD_SEC, .disk = 40 * MIB }, MRD_IO, "nobody minds" },
+        { "share 60", { .time = 60 * MRD_SEC, .memory = 200 * MIB }, MRD_OK, "" },
+        { "colour", { 0 }, MRD_IO, "one [31m two  three  31m four     five\nsix \xc3\xa9" },
         { "write-many", { .time = 60 * MRD_SEC, .files = 300 }, MRD_LIMIT, "300 files" },
     };
 
@@ -140,6 +149,33 @@ TEST(limits_hold)
     prepare("memory");
     CHECK_ERR("memory", run_it(&o, &r, &why), MRD_LIMIT);
     CHECK(r.memory > 100 * MIB && r.memory < 200 * MIB);
+}
+
+/* What it closes to others counts. Root sees all: as somebody else. */
+TEST(a_closed_folder_counts)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC, .disk = 20 * MIB };
+    mrd_confined_result r;
+    mrd_why why;
+    char path[500];
+    struct stat st;
+    pid_t pid;
+    int status = -1;
+
+    prepare("write-closed");
+    snprintf(path, sizeof(path), "%s.does", viewer);
+    CHECK(chmod(test_tmp(), 0711) == 0 && chmod(input, 0755) == 0);
+    CHECK(chmod(viewer, 0755) == 0 && chmod(path, 0644) == 0);
+    REQUIRE(geteuid() != 0 || chown(output, 65534, 65534) == 0);
+    if ((pid = fork()) == 0) {
+        if (geteuid() == 0 && setresuid(65534, 65534, 65534) != 0)
+            _exit(9);
+        _exit(run_it(&o, &r, &why) == MRD_LIMIT ? 0 : 1);
+    }
+    CHECK(waitpid(pid, &status, 0) == pid);
+    CHECK_INT(WEXITSTATUS(status), 0);
+    snprintf(path, sizeof(path), "%s/closed/file0", output);
+    CHECK(stat(path, &st) == 0);
 }
 
 /* Also those in sessions of their own are ended, and counted. */

@@ -91,6 +91,44 @@ def misbehave(what, output):
         with open("big", "wb") as f:
             while True:
                 f.write(b"x" * (1 << 20))
+    elif what[0] == "write-deep":  # below as many folders as are given
+        for _ in range(int(what[1])):
+            os.mkdir("d")
+            os.chdir("d")
+        misbehave(["write-slowly", "8"], output)
+    elif what[0] == "write-closed":  # nobody else can look into its folder
+        os.mkdir("closed")
+        for i in range(8):
+            with open(f"closed/file{i}", "wb") as f:
+                f.write(b"x" * (5 << 20))
+        os.chmod("closed", 0)
+        pace(2)
+        sys.exit("nobody minds")
+    elif what[0] == "write-nameless":  # files that nobody finds by a name
+        held = []
+        for i in range(int(what[1])):
+            held.append(open(f"file{i}", "w+b", buffering=0))
+            os.unlink(f"file{i}")
+            held[-1].write(b"x" * (10 << 20))
+        pace(2)
+        sys.exit("nobody minds")
+    elif what[0] == "write-slowly":
+        for i in range(int(what[1])):
+            with open(f"file{i}", "wb") as f:
+                f.write(b"x" * (10 << 20))
+        pace(2)
+        sys.exit("nobody minds")
+    elif what[0] == "share":  # children that have what their parent has
+        held = bytearray(b"x" * (int(what[1]) << 20))
+        for _ in range(4):
+            if os.fork() == 0:
+                pace(2)
+                os._exit(len(held) == 0)
+        for _ in range(4):
+            os.wait()
+    elif what[0] == "colour":
+        sys.stdout.buffer.write(b"one\x1b[31m two\x7f three\xc2\x9b31m four \xe2\x80\xae five\nsix \xc3\xa9")
+        sys.exit(1)
     elif what[0] == "write-many":
         for i in range(10 ** 9):
             with open(f"file{i}", "wb") as f:
