@@ -116,7 +116,7 @@ wait_report(const mrd_confined_options *o, pid_t pid, int *to, int from, mrd_con
 
         if (poll(&fd, 1, ASK_EVERY) > 0) {
             n = read(from, (char *) r + have, sizeof(*r) - have);
-            if (n <= 0 && errno != EINTR)
+            if (n == 0 || (n < 0 && errno != EINTR))
                 return false;
             have += n > 0 ? (size_t) n : 0;
             if (have == sizeof(*r))

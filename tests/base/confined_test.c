@@ -214,6 +214,28 @@ TEST(the_caller_ends_it)
 }
 
 static bool
+interrupts(void *self)
+{
+    ++*(int *) self;
+    errno = EINTR; /* as a signal leaves it */
+    return true;
+}
+
+/* What ends without a word is not waited for. */
+TEST(the_watcher_is_killed)
+{
+    int asked = 0;
+    mrd_confined_options o = { .time = 5 * MRD_SEC, .going_on = interrupts, .self = &asked };
+    mrd_confined_result r;
+    mrd_why why;
+
+    prepare("kill-watcher");
+    CHECK_ERR("killed", run_it(&o, &r, &why), MRD_IO);
+    CHECK(strstr(why.text, "ended without a report (signal 9)") != NULL);
+    CHECK(asked < 1000);
+}
+
+static bool
 holds(const char *file, const char *line)
 {
     char path[500];

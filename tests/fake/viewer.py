@@ -65,6 +65,9 @@ def eat():
 def misbehave(what, output):
     if what[0] == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif what[0] == "kill-watcher":
+        os.kill(os.getppid(), signal.SIGKILL)
+        signal.pause()
     elif what[0] == "hang":
         for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             signal.signal(s, signal.SIG_IGN)
