@@ -235,10 +235,33 @@ add(mrd_viewer_made *to, const char *kind, const char *name, const char *file, m
     return MRD_OK;
 }
 
+typedef struct {
+    const mrd_viewer_work *work;
+    const char *out;
+    uint64_t bytes; /* as long as files are: holes are served and hashed as others */
+} results;
+
+static mrd_err
+may_count(results *r, uint64_t size, mrd_why *why)
+{
+    const mrd_viewer_work *w = r->work;
+
+    r->bytes += size;
+    if (w->settings->disk > 0 && r->bytes > w->settings->disk)
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "the viewer's results are longer than the %llu MiB that are allowed (--viewer-size)",
+            (unsigned long long) (w->settings->disk >> 20));
+    return w->going_on == NULL || w->going_on(w->self)
+               ? MRD_OK
+               : mrd_why_set(why, MRD_CANCELLED, 0, "ended before all results were taken");
+}
+
 /* Regular files only: what a link leads to is not of the viewer's making. */
 static mrd_err
-gather(const char *out, const char *below, unsigned depth, mrd_viewer_made *to, mrd_why *why)
+gather(results *from, const char *below, unsigned depth, mrd_viewer_made *to, mrd_why *why)
 {
+    const char *out = from->out;
     const char *slash = *below == '\0' ? "" : "/";
     mrd_buf path = { 0 };
     const struct dirent *entry;
@@ -259,11 +282,12 @@ gather(const char *out, const char *below, unsigned depth, mrd_viewer_made *to, 
         mrd_buf_reset(&path);
         if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX) {
             mrd_buf_fmt(&path, "%s%s%s", below, slash, entry->d_name);
-            err = gather(out, mrd_buf_cstr(&path), depth + 1, to, why);
+            err = gather(from, mrd_buf_cstr(&path), depth + 1, to, why);
         } else if (S_ISREG(st.st_mode) && st.st_nlink == 1 &&
                    (kind = kind_of(below, entry->d_name, name)) != NULL) {
             mrd_buf_fmt(&path, "%s/%s%s%s", out, below, slash, entry->d_name);
-            err = add(to, kind, name, mrd_buf_cstr(&path), why);
+            if ((err = may_count(from, (uint64_t) st.st_size, why)) == MRD_OK)
+                err = add(to, kind, name, mrd_buf_cstr(&path), why);
         }
     }
     if (d != NULL)
@@ -278,14 +302,19 @@ gather(const char *out, const char *below, unsigned depth, mrd_viewer_made *to, 
 static mrd_err
 run_one(const mrd_viewer_work *w, unsigned i, mrd_viewer_made *to, mrd_why *why)
 {
+    results from = { .work = w };
+    size_t before = to->n;
     char *out = NULL;
     mrd_err err;
 
     if (asprintf(&out, "%s/out%u", w->work, i) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "viewer");
+    from.out = out;
     if ((err = mrd_make_dirs(out, why)) == MRD_OK &&
         (err = run_command(w, &w->commands->v[i], out, to, why)) == MRD_OK)
-        err = gather(out, "", 0, to, why);
+        err = gather(&from, "", 0, to, why);
+    while (err != MRD_OK && to->n > before)
+        free(to->v[--to->n].file);
     free(out);
     return err;
 }

@@ -54,10 +54,12 @@ TEST(commands_of_settings)
 }
 
 static mrd_err
-run(const char *body, const char *tables, mrd_viewer_made *ret, mrd_why *why)
+run_within(const char *body, const char *tables, uint64_t disk, mrd_viewer_made *ret, mrd_why *why)
 {
     char in[300], work[300];
-    mrd_viewer_settings s = { .command = script(body), .tables = tables, .time = 60 * MRD_SEC };
+    mrd_viewer_settings s = {
+        .command = script(body), .tables = tables, .time = 60 * MRD_SEC, .disk = disk
+    };
     mrd_viewer_commands c = { 0 };
     mrd_viewer_work w = { .commands = &c, .settings = &s, .in = in, .work = work };
     mrd_err err;
@@ -72,6 +74,12 @@ run(const char *body, const char *tables, mrd_viewer_made *ret, mrd_why *why)
     err = mrd_viewer_run(&w, ret, why);
     mrd_viewer_commands_fini(&c);
     return err;
+}
+
+static mrd_err
+run(const char *body, const char *tables, mrd_viewer_made *ret, mrd_why *why)
+{
+    return run_within(body, tables, 0, ret, why);
 }
 
 static const mrd_viewer_result *
@@ -134,6 +142,10 @@ TEST(one_of_two_fails)
           "no tables: " },
         { "both", "echo x > device_profile_$5.json; echo bad $5; exit 3", MRD_IO, 0,
           "bad perfetto" },
+        { "more tables than may be",
+          "echo x > device_profile_$5.json; [ $5 = perfetto ] || "
+          "seq -f '%g.parquet' 1 4001 | xargs touch",
+          MRD_OK, 1, "no tables: the viewer made more than 4000 results" },
         { "nothing is made", "exit 0", MRD_EMPTY, 0, "wrote no device profile" },
     };
 
@@ -147,6 +159,27 @@ TEST(one_of_two_fails)
                   strstr(rows[i].err == MRD_OK ? m.note : why.text, rows[i].says) != NULL);
         mrd_viewer_made_fini(&m);
     }
+}
+
+/* Holes take no disk, but who fetches, hashes or exports them has as many bytes. */
+TEST(holes_count)
+{
+    mrd_viewer_made m = { 0 };
+    mrd_why why;
+
+    CHECK_ERR("two",
+              run_within("truncate -s 30M device_profile_1.json device_profile_2.json", "none",
+                         64 << 20, &m, &why),
+              MRD_OK);
+    CHECK_INT(m.n, 2);
+    mrd_viewer_made_fini(&m);
+    CHECK_ERR("three",
+              run_within("truncate -s 30M device_profile_1.json device_profile_2.json "
+                         "device_profile_3.json",
+                         "none", 64 << 20, &m, &why),
+              MRD_LIMIT);
+    CHECK(m.n == 0 && strstr(why.text, "longer than the 64 MiB") != NULL);
+    mrd_viewer_made_fini(&m);
 }
 
 TEST_MAIN()
