@@ -235,8 +235,8 @@ mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_o
                         s->text, v->instance_id, (long long) v->process_id,
                         (unsigned long long) v->files, (unsigned long long) v->bytes,
                         (long long) (v->took / MRD_MS));
-    if (end->state != MRD_CONVERT_WAITING && s->copy.state == MRD_EXPORT_DONE)
-        s->copy.state = MRD_EXPORT_NONE; /* of before */
+    if (end->state != MRD_CONVERT_WAITING)
+        mrd_session_copy_again(s);
     mrd_session_touch(s);
     mrd_core_save(c, s);
     if (end->state != MRD_CONVERT_WAITING) /* else the aggregator ends */

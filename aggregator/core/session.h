@@ -101,6 +101,7 @@ typedef enum {
 
 typedef struct {
     mrd_export_state state;
+    bool old;          /* of PENDING, RUNNING: what is copied has changed since: once more */
     unsigned attempts; /* that failed, one after the other */
     uint64_t files, bytes;
     mrd_local_ns again; /* of FAILED: when */
@@ -196,7 +197,8 @@ mrd_session *mrd_session_copy(const mrd_session *s);
 #define MRD_SESSION_JOBS 256
 /* A job, step or pod that was recorded; what it is not, or is more than there may be, is left out. */
 void mrd_session_add_job(mrd_session *s, const char *jobid);
-void mrd_session_touch(mrd_session *s); /* its manifest is to be written again */
+void mrd_session_touch(mrd_session *s);      /* its manifest is to be written again */
+void mrd_session_copy_again(mrd_session *s); /* what was copied, or is being copied, has changed */
 const char *mrd_session_state_text(mrd_session_state s);
 mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another word */
 bool mrd_session_waits_for_job(const mrd_session *s);     /* one that may not have begun */

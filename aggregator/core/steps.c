@@ -391,6 +391,14 @@ mrd_session_run(mrd_core *c, mrd_session *s)
 /* ---- Ends of what was begun ---- */
 
 void
+mrd_session_copy_again(mrd_session *s)
+{
+    if (s->copy.state == MRD_EXPORT_DONE)
+        s->copy.state = MRD_EXPORT_NONE;
+    s->copy.old = s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;
+}
+
+void
 mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session)
 {
     mrd_session *s;
@@ -410,7 +418,10 @@ mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t fil
     mrd_core_enter(c, now);
     if ((s = mrd_core_any_session(c, session)) == NULL)
         return;
-    s->copy.state = failed == NULL ? MRD_EXPORT_DONE : MRD_EXPORT_FAILED;
+    s->copy.state = failed != NULL ? MRD_EXPORT_FAILED
+                    : s->copy.old  ? MRD_EXPORT_NONE
+                                   : MRD_EXPORT_DONE;
+    s->copy.old = false;
     s->copy.files = files;
     s->copy.bytes = bytes;
     s->copy.attempts = failed == NULL ? 0 : s->copy.attempts + 1;
@@ -522,8 +533,7 @@ mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge_stat
         return;
     s->job.state = state;
     s->job.events = events;
-    if (s->copy.state == MRD_EXPORT_DONE) /* of an earlier merge */
-        s->copy.state = MRD_EXPORT_NONE;
+    mrd_session_copy_again(s);
     if (state == MRD_MERGE_DONE && verdict != NULL)
         take_verdict(c, s, verdict);
     if (state == MRD_MERGE_FAILED) {

@@ -299,6 +299,12 @@ TEST(again_are_those_that_failed)
     mrd_core_convert_again(c, core_at(6 * SEC), 5, 1);
     CHECK_INT(take(c).convert, 1);
     CHECK(state_of(s, 7) == MRD_CONVERT_WAITING && state_of(s, 8) == MRD_CONVERT_DONE);
+    s->copy.state = MRD_EXPORT_RUNNING; /* it began before somebody asked again */
+    ended(c, &seven, MRD_CONVERT_DONE, "");
+    take(c);
+    mrd_core_exported(c, core_at(6 * SEC), 1, 3, 7, NULL);
+    take(c);
+    CHECK_INT(s->copy.state, MRD_EXPORT_NONE);
     mrd_core_convert_again(c, core_at(6 * SEC), 6, 2);
     CHECK_ERR("no session", mrd_core_effect(c)->err, MRD_NOTFOUND);
     mrd_core_free(c);

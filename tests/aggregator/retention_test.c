@@ -111,6 +111,30 @@ TEST(what_is_to_be_exported_stays_until_it_was)
     mrd_core_free(c0);
 }
 
+/* A merge, or a conversion, that ends while a copy is made. */
+TEST(what_changes_while_it_is_copied_is_copied_again)
+{
+    for (int changes = 0; changes < 2; changes++) {
+        mrd_core *c0 = core_make((mrd_core_limits){ .retain = HOUR, .exports = true });
+        mrd_session *s = session(c0, 1, 0, 10, MRD_SESSION_COMPLETE);
+
+        s->copy.state = changes ? MRD_EXPORT_RUNNING : MRD_EXPORT_NONE;
+        mrd_core_merged(c0, core_at(HOUR), 1, MRD_MERGE_DONE, 5, NULL, NULL);
+        core_drain(c0);
+        s->copy.state = MRD_EXPORT_RUNNING;
+        mrd_core_exported(c0, core_at(HOUR), 1, 3, 7, NULL);
+        core_drain(c0);
+        CHECK_INT(s->copy.state, changes ? MRD_EXPORT_NONE : MRD_EXPORT_DONE);
+        retain(c0, 100 * HOUR);
+        CHECK(s->deleted == !changes);
+        s->copy.state = MRD_EXPORT_RUNNING;
+        mrd_core_exported(c0, core_at(101 * HOUR), 1, 3, 7, NULL);
+        core_drain(c0);
+        CHECK_INT(s->copy.state, MRD_EXPORT_DONE); /* once */
+        mrd_core_free(c0);
+    }
+}
+
 /* ---- Artifacts ---- */
 
 #define SHA_A "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
