@@ -2,6 +2,7 @@
  * viewer of this machine for device profiles in a folder. */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <stdio.h>
@@ -13,6 +14,7 @@
 #include "aggregator/viewer_run.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/plain.h"
 #include "base/vec.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
@@ -101,7 +103,7 @@ static const char more[] =
     "SESSION (an id, the beginning of one, or `latest`): a row for each process with device\n"
     "profiles, waiting, running, done, failed or not-installed; `fetch --artifacts` gets what was\n"
     "made. -d DIR: runs the viewer here, for each process of the folder, within the limits.\n"
-    "Exit status 3 when something was not converted.\n";
+    "Exit status 3 when something was not converted, of a folder 1 when nothing was.\n";
 
 /* ---- Of a session ---- */
 
@@ -339,7 +341,8 @@ link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
             err = mrd_why_set(why, MRD_NOMEM, 0, "convert");
         else if (stat(source, &st) == 0 && S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
             err = link_tree(source, target, depth + 1, why);
-        else if (stat(source, &st) == 0 && S_ISREG(st.st_mode) && link(source, target) != 0 &&
+        else if (stat(source, &st) == 0 && S_ISREG(st.st_mode) &&
+                 linkat(AT_FDCWD, source, AT_FDCWD, target, AT_SYMLINK_FOLLOW) != 0 &&
                  symlink(source, target) != 0)
             err = mrd_why_set(why, MRD_IO, errno, "cannot make the link %s", target);
         free(source);
@@ -393,8 +396,13 @@ note(local *l, const char *process, const mrd_viewer_made *made, mrd_err err, co
     mrd_json_set(o, "took_ns", mrd_json_new_int(made->took));
     mrd_json_set(o, "memory_bytes", mrd_json_new_int((int64_t) made->memory));
     l->bad += err != MRD_OK;
-    if (said[0] != '\0')
-        fprintf(stderr, "meridian convert: %s: %s\n", process, said);
+    if (said[0] != '\0') {
+        mrd_buf line = { 0 };
+
+        mrd_plain_text(&line, mrd_str_of(process));
+        fprintf(stderr, "meridian convert: %s: %s\n", mrd_buf_cstr(&line), said);
+        mrd_buf_fini(&line);
+    }
     return mrd_json_append(l->list, o);
 }
 

@@ -257,6 +257,16 @@ with Cluster(node_timeout="60s") as c:
     check("--force replaces it" in err, f"results that are there stay: {err}")
     c.run("convert", "-d", local, "-o", c.path("elsewhere"), "--viewer", lab.viewer, "--viewer-tables", "none")
     equal(len(glob.glob(c.path("elsewhere", "**", "*.*"), recursive=True)), 2, "elsewhere, without tables")
+    linked = c.folder("linked", f"{tree}")  # files of elsewhere, by relative links
+    for at in glob.glob(os.path.join(local, tree, "**", "*.n?ff"), recursive=True):
+        os.symlink(os.path.relpath(at, linked), os.path.join(linked, os.path.basename(at)))
+    os.rename(linked, linked + "\x1b[31m")
+    lab.does("bad", "linked")
+    _, err = c.run("convert", "-d", c.path("linked"), "--viewer", lab.viewer, want=1)
+    check(f"{tree}\\x1b[31m: " in err and "linked" in err, f"a name that a terminal would obey: {err!r}")
+    lab.does("good")
+    c.run("convert", "-d", c.path("linked"), "--viewer", lab.viewer, "--viewer-tables", "none")
+    equal(len(glob.glob(c.path("linked", "*", "viewer", "*.pftrace"))), 1, "relative links")
     for does, options, says in ((("hang",), ["--viewer-timeout", "1s"], "did not finish"), (("memory",), ["--viewer-memory", "100M"], "of memory"),
                                 (("write",), ["--viewer-size", "20M"], "wrote"), (("bad", "broken"), [], "broken"), (("kill",), [], "signal 9")):
         lab.does(*does)
