@@ -130,7 +130,7 @@ TEST(what_was_paused_is_not_recorded_and_no_loss)
 TEST(every_instant_is_in_one_part)
 {
     test_profile *p = test_profile_new();
-    json_t *r;
+    json_t *r, *path;
 
     p->n = 0;
     profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", -500, 2000); /* before the device */
@@ -142,6 +142,7 @@ TEST(every_instant_is_in_one_part)
     cc_running(p, 0, 2, 3000, 400, 0); /* exposed for 100 */
     profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 3100, 900);
     profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", 3900, 5000); /* behind the device */
+    profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", 9500, 10);   /* outside of it */
     r = report(p);
     CHECK(json_array_size(json_object_get(r, "workers")) == 1);
     CHECK(number(worker(r, 0), "window_ns") == 4000);
@@ -153,6 +154,10 @@ TEST(every_instant_is_in_one_part)
     CHECK(part(r, 0, "copy") == 300);
     CHECK(part(r, 0, "idle") == 1200);
     CHECK(parts_sum(r, 0) == 4000);
+    path = json_object_get(r, "critical_path"); /* of it alone: the same account */
+    CHECK(number(path, "total_ns") == 4000);
+    CHECK(number(json_object_get(path, "parts_ns"), "host") == 500);
+    CHECK(number(json_object_get(path, "parts_ns"), "idle") == 1200);
     CHECK(number(json_array_get(json_object_get(r, "longest_pauses"), 0), "duration_ns") == 2000);
     CHECK(number(json_array_get(json_object_get(r, "longest_pauses"), 0), "host_ns") == 800);
     json_decref(r);

@@ -178,6 +178,6 @@ mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_
 {
     if (t->any)
         mrd_worker_time_advance(t, at);
-    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
-        ret_part_ns[k] = t->part_ns[k] + t->pending[k];
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) /* pending is what lies behind device_end */
+        ret_part_ns[k] = t->part_ns[k] + (mrd_ev_after(at, t->device_end) ? t->pending[k] : 0);
 }

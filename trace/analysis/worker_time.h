@@ -83,7 +83,8 @@ void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *e
 /* At `at`, not before what came so far, the last part of the collective `id` begins in which the worker
  * has a part that ends at `end`. Told again of the same, somebody was later still. */
 void mrd_worker_time_meet(mrd_worker_time *t, uint64_t id, mrd_ev_ns at, mrd_ev_ns end);
-/* The account up to `at`, after the last device span too: for parts of a window. */
+/* The account up to `at`, after the last device span too: for parts of a window. `at` is not before what
+ * is accounted, or the end of the last device span, which others may have left behind. */
 void mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);
 
 #endif
