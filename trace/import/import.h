@@ -61,7 +61,13 @@ typedef struct {
 
 /* The input to report into; valid until another input is added. */
 mrd_input *mrd_import_input(const mrd_import *imp);
-/* Emits and counts. Errors are the store's (NOMEM, IO, FULL): return them at once; CANCELLED. */
+/* ns of the times that files may have, from late 1896 to 2116 where they count from 1970: so that the time
+ * between any two of them is a number, also after one of them was moved by its file's epoch. */
+#define MRD_IMPORT_FIRST (-(INT64_C(1) << 61))
+#define MRD_IMPORT_LAST  (INT64_C(1) << 62)
+
+/* Emits and counts. An event that begins or ends at another time is dropped. Errors are the store's
+ * (NOMEM, IO, FULL): return them at once; CANCELLED. */
 mrd_err mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev);
 /* Counts a record that could not become an event; the first reason is kept, with its offset. */
 void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)

@@ -43,6 +43,15 @@ mrd_import_input(const mrd_import *imp)
     return &inputs[imp->input];
 }
 
+static bool
+time_is_in_range(const mrd_event *ev)
+{
+    bool ends = (ev->kind == MRD_SPAN || ev->kind == MRD_LOSS) && ev->dur_ns >= 0;
+
+    return ev->ts.ns >= MRD_IMPORT_FIRST && ev->ts.ns <= MRD_IMPORT_LAST &&
+           (!ends || ev->dur_ns <= MRD_IMPORT_LAST - ev->ts.ns);
+}
+
 mrd_err
 mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 {
@@ -53,6 +62,11 @@ mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
         mrd_import_drop(imp, imp->in == NULL ? 0 : mrd_in_file_bytes(imp->in),
                         "more different processes or tracks than a file may have (%zu)",
                         MRD_CATALOG_INPUT);
+        return MRD_OK;
+    }
+    if (!time_is_in_range(ev)) {
+        mrd_import_drop(imp, imp->in == NULL ? 0 : mrd_in_file_bytes(imp->in),
+                        "an event before 1896 or after 2116, counted from 1970");
         return MRD_OK;
     }
     if ((err = imp->emit(imp, profile, ev)) != MRD_OK)
