@@ -57,7 +57,7 @@ def made_up(seed, steps=3):
                 spans.append(Span(rank, "collective", at, end, f"ncclDevKernel_{operation}", meeting=m))
                 if r.random() < 0.6:  # something is computed meanwhile
                     under = at + r.randrange(0, end - at)
-                    spans.append(Span(rank, "compute", under, under + r.randrange(1, 80), "kernel <under> & <script>", launched=None))
+                    spans.append(Span(rank, "compute", under, under + r.randrange(1, 80), "kernel <under> & <script> \u202eturned \u009b31m", launched=None))
                     now[rank] = max(end, under)
             if not m.parts:
                 meetings.pop()

@@ -7,6 +7,7 @@
 #include <stdio.h>
 
 #include "base/obj.h"
+#include "base/plain.h"
 #include "trace/json/catalog_json.h"
 #include "trace/sink/report_style.h"
 #include "trace/sink/report_text.h"
@@ -55,8 +56,12 @@ put_text(mrd_buf *to, mrd_str s)
 {
     for (size_t i = 0; i < s.len; i++) {
         char c = s.p[i];
+        size_t hidden = c == '\n' ? 0 : mrd_plain_hidden(s.p + i, s.len - i);
 
-        if (c == '<')
+        if (hidden > 0) { /* controls, and what turns the direction of writing */
+            mrd_buf_byte(to, '?');
+            i += hidden - 1;
+        } else if (c == '<')
             mrd_buf_text(to, "&lt;");
         else if (c == '>')
             mrd_buf_text(to, "&gt;");
@@ -65,7 +70,7 @@ put_text(mrd_buf *to, mrd_str s)
         else if (c == '"')
             mrd_buf_text(to, "&quot;");
         else
-            mrd_buf_byte(to, (unsigned char) c < ' ' && c != '\n' ? '?' : (uint8_t) c);
+            mrd_buf_byte(to, (uint8_t) c);
     }
 }
 
