@@ -554,7 +554,7 @@ mrd_jobs_next_ns(const mrd_jobs *j)
 
         if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))
             next = b->ask_at;
-        else if (b->state == JOB_LEFT && is_unasked(b) &&
+        else if (b->state == JOB_LEFT && is_unasked(b) && b->ended.ns == 0 &&
                  mrd_local_before(mrd_local_add(b->ask_at, UNASKED_AGAIN), next))
             next = mrd_local_add(b->ask_at, UNASKED_AGAIN);
     }
