@@ -61,7 +61,7 @@ typedef struct {
     size_t n_pauses;
 } session;
 
-/* Answers by index, worked out once: 0 not yet, 1 wanted, 2 not. */
+/* Answers by index, worked out once; 0: not yet. */
 typedef struct {
     uint8_t *v;
     size_t n;

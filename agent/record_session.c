@@ -119,19 +119,27 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
+/* An answer of a memo: not worked out yet, wanted, not wanted, only the calls that name a chosen core. */
+enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
+
 /* A choice of cores is one of what cores do: counters and what the program says of itself (steps)
- * have none and stay. Of the runtime, its calls and the device, what names no core goes. */
-static bool
+ * have none and stay. Of the runtime, its calls and the device, what names no core goes. A call names
+ * it by its argument. */
+static uint8_t
 wants_track(const session *s, const mrd_track *t)
 {
-    bool of_cores = t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE ||
-                    t->source == MRD_SRC_API || t->source == MRD_SRC_DEVPROF;
+    bool of_cores =
+        t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_DEVPROF;
 
-    if (s->cores.n > 0 && t->lnc_idx == MRD_NONE && of_cores && t->kind != MRD_TRACK_COUNTER)
-        return false;
-    if (s->cores.n > 0 && t->lnc_idx != MRD_NONE && !core_in(&s->cores, t->lnc_idx))
-        return false;
-    return s->sources.n == 0 || source_in(&s->sources, mrd_source_text(t->source));
+    if (s->sources.n > 0 && !source_in(&s->sources, mrd_source_text(t->source)))
+        return UNWANTED;
+    if (s->cores.n == 0)
+        return WANTED;
+    if (t->lnc_idx != MRD_NONE)
+        return core_in(&s->cores, t->lnc_idx) ? WANTED : UNWANTED;
+    if (t->source == MRD_SRC_API)
+        return WANTED_BY_CORE;
+    return of_cores && t->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
 /* The place of an answer by index, 0: not worked out. NULL without memory. */
@@ -178,18 +186,21 @@ mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_even
         return true;
     if ((track = memo_at(&l->tracks, ev->track)) == NULL)
         return true; /* without memory nothing is held back */
-    if (*track == 0)
-        *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track)) ? 1 : 2;
-    if (*track == 2 || s->types.n == 0 || ev->kind == MRD_COUNTER)
-        return *track == 1; /* a counter has no event type */
+    if (*track == UNKNOWN)
+        *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
+    if (*track == UNWANTED ||
+        (*track == WANTED_BY_CORE && !core_in(&s->cores, mrd_catalog_call_core(p->catalog, ev))))
+        return false;
+    if (s->types.n == 0 || ev->kind == MRD_COUNTER)
+        return true; /* a counter has no event type */
     if ((name = memo_at(&l->names, ev->name)) == NULL)
         return true;
-    if (*name == 0)
+    if (*name == UNKNOWN)
         *name = mrd_types_want((const char *const *) s->types.v, s->types.n,
                                mrd_catalog_text(p->catalog, ev->name))
-                    ? 1
-                    : 2;
-    return *name == 1;
+                    ? WANTED
+                    : UNWANTED;
+    return *name == WANTED;
 }
 
 /* ---- Sessions ---- */

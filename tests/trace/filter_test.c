@@ -137,6 +137,65 @@ TEST(slices)
     mrd_catalog_free(w.cat);
 }
 
+/* A call has no core of its own; it may name one. */
+TEST(calls_go_with_the_core_that_they_name)
+{
+    static const struct {
+        const char *key;
+        int64_t value;
+        mrd_source_kind source;
+        bool want;
+    } rows[] = {
+        { "lnc_idx", 1, MRD_SRC_API, true },         { "lnc_idx", 3, MRD_SRC_API, true },
+        { "lnc_idx", 2, MRD_SRC_API, false },        { "lnc_idx", -1, MRD_SRC_API, false },
+        { "model_id", 1, MRD_SRC_API, false },       { NULL, 0, MRD_SRC_API, false },
+        { "lnc_idx", 1, MRD_SRC_ANNOTATION, false }, { "lnc_idx", 1, MRD_SRC_RUNTIME, false },
+    };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_store *store = mrd_store_new(1 << 20, NULL);
+    mrd_stream *stream = mrd_store_stream(store, 0, "test");
+    mrd_filter f = { .start = { INT64_MIN }, .end = { INT64_MAX } };
+    mrd_source *inner, *source;
+    const mrd_event *ev;
+    mrd_process p;
+    size_t want = 0;
+
+    mrd_process_init(&p);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_arg args[] = {
+            { .key = mrd_catalog_intern(cat, "size"), .type = MRD_ARG_INT, .v.i = 1 },
+            { .type = MRD_ARG_INT, .v.i = rows[i].value }
+        };
+        mrd_track t;
+        mrd_event e = { .ts = { (int64_t) i }, .kind = MRD_SPAN, .dur_ns = 1, .args = args };
+
+        mrd_track_init(&t, mrd_catalog_process(cat, &p), rows[i].source);
+        t.thread_id = (int64_t) i;
+        e.track = mrd_catalog_track(cat, &t);
+        e.name = mrd_catalog_intern(cat, "nrt_execute");
+        e.arg_count = rows[i].key == NULL ? 1 : 2;
+        if (rows[i].key != NULL)
+            args[1].key = mrd_catalog_intern(cat, rows[i].key);
+        mrd_stream_push(stream, &e);
+    }
+    mrd_stream_finish(stream, NULL);
+    add(&f.cores, "1");
+    add(&f.cores, "3-4");
+    CHECK_ERR("open", mrd_stream_open(stream, &inner, NULL), MRD_OK);
+    CHECK_ERR("filter", mrd_filter_open(inner, &f, cat, NULL, NULL, &source, NULL), MRD_OK);
+    while (source->next(source, &ev, NULL) == MRD_MORE) {
+        while (want < MRD_COUNT(rows) && !rows[want].want)
+            want++;
+        REQUIRE(want < MRD_COUNT(rows));
+        CHECK_INT(ev->ts.ns, want++);
+    }
+    CHECK_INT(want, 2);
+    source->close(source);
+    mrd_filter_fini(&f);
+    mrd_store_free(store);
+    mrd_catalog_free(cat);
+}
+
 TEST(words_are_checked)
 {
     static const struct {

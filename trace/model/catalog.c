@@ -359,6 +359,19 @@ mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id)
     return list_at(&cat->tracks, id, sizeof(mrd_track));
 }
 
+int64_t
+mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev)
+{
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if ((a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT) &&
+            mrd_str_is(mrd_catalog_text(cat, a->key), "lnc_idx"))
+            return a->v.i < 0 ? MRD_NONE : a->v.i;
+    }
+    return MRD_NONE;
+}
+
 size_t
 mrd_catalog_processes(const mrd_catalog *cat)
 {

@@ -191,6 +191,8 @@ void mrd_catalog_allow(mrd_catalog *cat, size_t n);
 bool mrd_catalog_is_full(const mrd_catalog *cat, mrd_track_id id);
 mrd_process *mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id);
 mrd_track *mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id);
+/* The core that a call of the runtime names by its argument lnc_idx; MRD_NONE: none. */
+int64_t mrd_catalog_call_core(const mrd_catalog *cat, const mrd_event *ev);
 size_t mrd_catalog_processes(const mrd_catalog *cat);
 /* For lists: by instance, rank (unknown last), process id, then order of arrival. <0, 0, >0. */
 int mrd_catalog_process_order(const mrd_catalog *cat, mrd_proc_id a, mrd_proc_id b);

@@ -148,7 +148,9 @@ mrd_filter_is_all(const mrd_filter *f)
            f->types.n == 0 && f->cores.n == 0 && f->processes.n == 0;
 }
 
-/* Answers per track and per name are worked out once: 0 unknown, 1 keep, 2 hold back. */
+/* Answers per track and per name, worked out once. By core: the calls that name a chosen one. */
+enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
+
 typedef struct {
     mrd_source source;
     mrd_source *inner;
@@ -160,6 +162,19 @@ typedef struct {
 } filter_source;
 
 static bool
+filter_has_core(const mrd_filter *f, int64_t core)
+{
+    for (size_t i = 0; i < f->cores.n; i++) {
+        int64_t low, high;
+
+        if (core != MRD_NONE && filter_range(f->cores.v[i], &low, &high) == MRD_OK && core >= low &&
+            core <= high)
+            return true;
+    }
+    return false;
+}
+
+static uint8_t
 filter_wants_track(const filter_source *s, mrd_track_id id)
 {
     const mrd_track *t = mrd_catalog_borrow_track(s->cat, id);
@@ -167,15 +182,6 @@ filter_wants_track(const filter_source *s, mrd_track_id id)
     bool ok = s->f->instances.n == 0 ||
               mrd_strlist_has(&s->f->instances, mrd_catalog_text(s->cat, p->instance_id));
 
-    if (ok && s->f->cores.n > 0) {
-        ok = false;
-        for (size_t i = 0; i < s->f->cores.n && !ok; i++) {
-            int64_t low, high;
-
-            ok = t->lnc_idx != MRD_NONE && filter_range(s->f->cores.v[i], &low, &high) == MRD_OK &&
-                 t->lnc_idx >= low && t->lnc_idx <= high;
-        }
-    }
     if (ok && s->f->processes.n > 0) {
         ok = false;
         for (size_t i = 0; i < s->f->processes.n && !ok; i++) {
@@ -185,7 +191,11 @@ filter_wants_track(const filter_source *s, mrd_track_id id)
                  pid == p->process_id;
         }
     }
-    return ok;
+    if (!ok || s->f->cores.n == 0)
+        return ok ? WANTED : UNWANTED;
+    return filter_has_core(s->f, t->lnc_idx)                    ? WANTED
+           : t->lnc_idx == MRD_NONE && t->source == MRD_SRC_API ? WANTED_BY_CORE
+                                                                : UNWANTED;
 }
 
 /* Remembers answers by index, growing as the catalog does (live merges add tracks and names). */
@@ -207,20 +217,21 @@ filter_wants(filter_source *s, const mrd_event *ev)
         return false;
     if ((track = filter_memo(&s->tracks, &s->n_tracks, ev->track)) == NULL)
         return true; /* without memory nothing is held back */
-    if (*track == 0)
-        *track = filter_wants_track(s, ev->track) ? 1 : 2;
-    if (*track == 2)
+    if (*track == UNKNOWN)
+        *track = filter_wants_track(s, ev->track);
+    if (*track == UNWANTED ||
+        (*track == WANTED_BY_CORE && !filter_has_core(s->f, mrd_catalog_call_core(s->cat, ev))))
         return false;
     if (s->f->types.n == 0 || ev->kind == MRD_COUNTER || ev->kind == MRD_LOSS)
         return true;
     if ((name = filter_memo(&s->names, &s->n_names, ev->name)) == NULL)
         return true;
-    if (*name == 0)
+    if (*name == UNKNOWN)
         *name = mrd_types_want(words_of(&s->f->types), s->f->types.n,
                                mrd_catalog_text(s->cat, ev->name))
-                    ? 1
-                    : 2;
-    return *name == 1;
+                    ? WANTED
+                    : UNWANTED;
+    return *name == WANTED;
 }
 
 static mrd_step

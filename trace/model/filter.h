@@ -12,7 +12,8 @@ typedef struct {
     mrd_ev_ns start, end;  /* session time; a span is kept when it overlaps [start, end) */
     mrd_strlist instances; /* empty: all */
     mrd_strlist types;     /* words of base/event_type.h; empty: all */
-    mrd_strlist cores;     /* "3", "0-7": lnc_idx; events without a core are kept only when empty */
+    mrd_strlist cores;     /* "3", "0-7": lnc_idx; events without a core (calls of the
+                            * runtime name theirs by lnc_idx) are kept only when empty */
     mrd_strlist processes; /* process ids */
 } mrd_filter;
 
