@@ -302,6 +302,8 @@ TEST(xspaces_are_read_live)
     framework_json(&text, 30001, 2000); /* the JSON of the one without an end */
     put("i-test_pid_4711/plugins/profile/endless/host.trace.json", &text);
     wait_for_artifacts(a, &g, 7);
+    for (int i = 0; i < 60000 && g.events < 11100; i++) /* a file may be sent before it is read */
+        mrd_agent_step(a, 1);
     CHECK_INT(stored_once(&g, 40001, 100), 100);
     CHECK_INT(stored_once(&g, 1, 9000), 9000);
     CHECK_INT(stored_once(&g, 30001, 2000), 2000);
