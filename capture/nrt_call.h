@@ -37,6 +37,10 @@ bool mrd_nrt_nested(void);
 /* Times `forward`, an expression that calls `real`, and records the arguments that follow. They are
  * evaluated afterwards and only when somebody records. */
 #define TIMED(fn, forward, ...)                                                                    \
+    TIMED_SOME(fn, forward, sizeof(extra) / sizeof(extra[0]), __VA_ARGS__)
+
+/* As TIMED, with the first `n` of the arguments; `n` is evaluated afterwards, too. */
+#define TIMED_SOME(fn, forward, n, ...)                                                            \
     do {                                                                                           \
         __typeof__(fn) *real = MRD_NRT_REAL(fn);                                                   \
         mrd_nrt_call c;                                                                            \
@@ -46,7 +50,7 @@ bool mrd_nrt_nested(void);
         status = (forward);                                                                        \
         if (c.on) {                                                                                \
             const mrd_rec_arg extra[] = { __VA_ARGS__ };                                           \
-            mrd_nrt_leave(&c, status, extra, sizeof(extra) / sizeof(extra[0]));                    \
+            mrd_nrt_leave(&c, status, extra, n);                                                   \
         } else                                                                                     \
             mrd_nrt_leave(&c, status, NULL, 0);                                                    \
     } while (0)

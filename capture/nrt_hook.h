@@ -150,7 +150,8 @@ typedef enum {
     X(bytes)                                                                                       \
     X(request)                                                                                     \
     X(execution)                                                                                   \
-    X(why)
+    X(why)                                                                                         \
+    X(ntff)
 #define MRD_NRT_KEY(name) MRD_NRT_KEY_##name,
     MRD_NRT_KEYS(MRD_NRT_KEY)
 #undef MRD_NRT_KEY

@@ -92,20 +92,18 @@ nrt_unload(nrt_model_t *model)
 /* ---- execution ------------------------------------------------------------------------------- */
 
 /* One execution between the start and the stop of a device profile that a session asked for; 0:
- * nrt_execute, else nrt_execute_repeat. */
+ * nrt_execute, else nrt_execute_repeat. *ret_written: that there is one, of which *ret_profile tells. */
 static NRT_STATUS
 profiled(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output, int repeat,
-         uint64_t id, int32_t vnc)
+         uint64_t id, int32_t vnc, mrd_nrt_profiled *ret_profile, bool *ret_written)
 {
-    mrd_nrt_profiled profile;
-    bool asked = mrd_nrt_request_before(model, id, vnc, repeat == 0 ? 1 : repeat, &profile);
+    bool asked = mrd_nrt_request_before(model, id, vnc, repeat == 0 ? 1 : repeat, ret_profile);
     NRT_STATUS status = repeat == 0
                             ? MRD_NRT_REAL(nrt_execute)(model, input, output)
                             : MRD_NRT_REAL(nrt_execute_repeat)(model, input, output, repeat);
     int saved = errno;
 
-    if (asked)
-        mrd_nrt_request_after(&profile);
+    *ret_written = asked && mrd_nrt_request_after(ret_profile);
     errno = saved;
     return status;
 }
@@ -116,11 +114,14 @@ nrt_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t 
     int32_t vnc;
     uint64_t id = mrd_nrt_model_id(model, &vnc);
     NRT_STATUS status;
+    mrd_nrt_profiled profile;
+    bool written = false;
 
-    TIMED(nrt_execute,
-          mrd_nrt_request_on() ? profiled(model, input, output, 0, id, vnc)
-                               : real(model, input, output),
-          U(model_id, id), I(lnc_idx, vnc));
+    TIMED_SOME(nrt_execute,
+               mrd_nrt_request_on() ? profiled(model, input, output, 0, id, vnc, &profile, &written)
+                                    : real(model, input, output),
+               written ? 3 : 2, U(model_id, id), I(lnc_idx, vnc),
+               T(ntff, written ? profile.name : ""));
     return status;
 }
 
@@ -131,11 +132,15 @@ nrt_execute_repeat(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor
     int32_t vnc;
     uint64_t id = mrd_nrt_model_id(model, &vnc);
     NRT_STATUS status;
+    mrd_nrt_profiled profile;
+    bool written = false;
 
-    TIMED(nrt_execute_repeat,
-          mrd_nrt_request_on() && repeat > 0 ? profiled(model, input, output, repeat, id, vnc)
-                                             : real(model, input, output, repeat),
-          U(model_id, id), I(lnc_idx, vnc), I(repeat, repeat));
+    TIMED_SOME(nrt_execute_repeat,
+               mrd_nrt_request_on() && repeat > 0
+                   ? profiled(model, input, output, repeat, id, vnc, &profile, &written)
+                   : real(model, input, output, repeat),
+               written ? 4 : 3, U(model_id, id), I(lnc_idx, vnc), I(repeat, repeat),
+               T(ntff, written ? profile.name : ""));
     return status;
 }
 

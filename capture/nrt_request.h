@@ -12,13 +12,15 @@ typedef struct {
     uint64_t request, execution; /* which execution of its model, from 1 since the request */
     int32_t core;
     char file[512];
+    const char *name; /* what the session's files call it: file behind its top and process */
 } mrd_nrt_profiled;
 
 bool mrd_nrt_request_on(void); /* executions have to look; one load */
 /* Around a call that executes `times` times: true when it is profiled, and _after must follow. */
 bool mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, int times,
                             mrd_nrt_profiled *ret_profile);
-void mrd_nrt_request_after(const mrd_nrt_profiled *profile);
+/* True: the file is written. */
+bool mrd_nrt_request_after(const mrd_nrt_profiled *profile);
 void mrd_nrt_request_poll(void);
 void mrd_nrt_request_end(void); /* the runtime closes: what there is is kept */
 void mrd_nrt_request_forked(void);

@@ -135,6 +135,7 @@ claim(uint64_t model, int32_t core, int times, mrd_nrt_profiled *p)
     p->execution = before + 1 > r->warmup + r->execution ? before + 1 : r->warmup + r->execution;
     snprintf(p->file, sizeof(p->file), "%s/%s/%s/profile_nc_%d_session_%zu.ntff", mrd_request_top(),
              folder, stamp, core < 0 ? 0 : core, (size_t) (m - models));
+    p->name = p->file + strlen(mrd_request_top()) + 1 + strlen(folder) + 1;
     return true;
 }
 
@@ -156,7 +157,7 @@ mrd_nrt_request_before(nrt_model_t *model, uint64_t id, int32_t core, int times,
     return status == NRT_SUCCESS;
 }
 
-void
+bool
 mrd_nrt_request_after(const mrd_nrt_profiled *profile)
 {
     mrd_rec_arg args[] = { mrd_nrt_u64(MRD_NRT_KEY_request, profile->request),
@@ -173,6 +174,7 @@ mrd_nrt_request_after(const mrd_nrt_profiled *profile)
         mrd_rec_notice("device profile written", args, sizeof(args) / sizeof(args[0]));
     else
         mrd_request_refuse_status(profile->request, profile->core, "nrt_profile_stop", status);
+    return status == NRT_SUCCESS;
 }
 
 /* Why there is no profile of the core; -1: of any. */

@@ -1,6 +1,7 @@
 """Device profiles that a session asks for: from the command line through aggregator, agent and libmeridian to the simulated runtime, and its
 files back as artifacts; every refusal is a message of that process in the manifest."""
 import glob
+import json
 import os
 import re
 import shutil
@@ -77,6 +78,12 @@ with Cluster() as c:
     for p, i in ((plain, 0), (inspected, 1), (old, 1)):
         check(os.path.exists(c.path("model", f"i-test{i}_pid_{p.pid}", names[p.pid])), f"<instance>_pid_<pid>/<time>/ of {p.pid}: {out}")
         check(glob.glob(c.path("model", f"i-test{i}_pid_{p.pid}", "viewer", "device_profile_model_*.pftrace")), f"what the viewer made of {p.pid}")
+    c.run("fetch", id, "-o", c.path("calls"), "--format", "json")
+    with open(c.path("calls", "system_profile.json")) as f:
+        calls = [e for e in json.load(f)["trace_events"] if e["trace_event_source"] == "nrt_api"]
+    equal(sorted((e["process_id"], e["name"], e["args"]["ntff"]) for e in calls if "ntff" in e["args"]), sorted((str(pid), "nrt_execute", name) for pid, name in names.items()),
+          "the execution that it shows names its file, and no other does")
+    equal({e["args"].get("lnc_idx") for e in calls}, {1}, "calls that name the core are recorded, and no others")
     found = glob.glob(c.path("model", "**", "*.ntff"), recursive=True)
     equal(len(found), 3, f"NTFF files fetched: {out}")
     for path in found:
