@@ -213,6 +213,29 @@ TEST(memory_is_bounded)
     mrd_catalog_free(cat);
 }
 
+/* What begins behind the end of a half is no part of it, also while an older half of another core waits. */
+TEST(behind_the_end_is_another_execution)
+{
+    mrd_exec_pairs *p = NULL;
+
+    make();
+    last_ns = INT64_MIN;
+    memset(all, 0, sizeof(all));
+    all[0][0] = (execution){ .from = { 0 }, .length = { 100000 }, .has = { true } };
+    all[1][0] = (execution){ .from = { 10, 500 }, .length = { 90, 90 }, .has = { true, true } };
+    CHECK_ERR("new", mrd_exec_pairs_new(cat, 0, take, NULL, &p), MRD_OK);
+    n_events = given = 0;
+    put(tracks[0][0], running, 0, 0, 100000);
+    put(tracks[1][0], running, 0, 10, 90);
+    put(tracks[1][1], running, 0, 500, 90);
+    for (size_t i = 0; i < n_events; i++)
+        CHECK_ERR("add", mrd_exec_pairs_add(p, &events[i]), MRD_OK);
+    CHECK_ERR("finish", mrd_exec_pairs_finish(p), MRD_OK);
+    CHECK(given == 3 && all[0][0].seen == 1 && all[1][0].seen == 2);
+    mrd_exec_pairs_free(p);
+    mrd_catalog_free(cat);
+}
+
 /* Logical cores of one physical core: nothing is to be joined. */
 TEST(single_cores)
 {
@@ -229,6 +252,9 @@ TEST(single_cores)
     for (int64_t i = 0; i < 4; i++) {
         t.lnc_idx = t.pcore_idx = i;
         (void) mrd_catalog_track(cat, &t);
+        t.name = mrd_catalog_intern(cat, "again"); /* a second line of the same core */
+        (void) mrd_catalog_track(cat, &t);
+        t.name = MRD_SID_EMPTY;
     }
     CHECK_ERR("new", mrd_exec_pairs_new(cat, 0, take, NULL, &p), MRD_OK);
     CHECK(p == NULL);

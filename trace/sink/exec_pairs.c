@@ -21,7 +21,7 @@ typedef struct {
 
 typedef struct {
     mrd_track_id low;           /* the line of core 2k */
-    bool both;                  /* lines of both are there */
+    unsigned halves;            /* a bit for each whose line is there */
     mrd_sid from[2], length[2]; /* names of arguments, by half */
     int64_t pcore[2];
 } pair_group;
@@ -120,6 +120,14 @@ give_oldest(mrd_exec_pairs *p)
     return err;
 }
 
+/* Whether the other half of this one may begin then. */
+static bool
+may_come(const mrd_event *half, mrd_ev_ns at)
+{
+    return !mrd_ev_after(at, mrd_event_end(half)) &&
+           mrd_sat_sub(at.ns, half->ts.ns) <= MRD_PAIR_WAIT;
+}
+
 /* Whatever need not wait for a half before it any more. now: of the event that comes. */
 static mrd_err
 give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
@@ -129,8 +137,7 @@ give_ready(mrd_exec_pairs *p, mrd_ev_ns now)
     while (p->n > 0 && err == MRD_OK) {
         const pair_place *o = place_at(p, 0);
 
-        if (o->waits && p->n < MRD_PAIR_EVENTS && !mrd_ev_after(now, mrd_event_end(&o->open->ev)) &&
-            mrd_sat_sub(now.ns, o->open->ev.ts.ns) <= MRD_PAIR_WAIT)
+        if (o->waits && p->n < MRD_PAIR_EVENTS && may_come(&o->open->ev, now))
             break;
         err = give_oldest(p);
     }
@@ -171,7 +178,7 @@ other_of(const mrd_exec_pairs *p, const mrd_event *ev, uint64_t exec)
         const pair_track *u = o->waits ? &p->tracks[o->open->ev.track] : NULL;
 
         if (u != NULL && u->group == t->group && u->half != t->half &&
-            exec_of(p, &o->open->ev, &have) && have == exec)
+            may_come(&o->open->ev, ev->ts) && exec_of(p, &o->open->ev, &have) && have == exec)
             return o;
     }
     return NULL;
@@ -260,15 +267,13 @@ groups_make(mrd_exec_pairs *p, const mrd_catalog *cat, uint32_t profile)
         }
         g = &p->groups[at];
         p->tracks[i] = (pair_track){ at + 1, (uint8_t) (t->pcore_idx & 1) };
-        if (g->low != i) {
-            g->both = true;
-            if ((t->pcore_idx & 1) == 0)
-                g->low = i;
-        }
+        if ((t->pcore_idx & 1) == 0 && (g->halves & 1) == 0)
+            g->low = i;
+        g->halves |= 1u << (t->pcore_idx & 1);
     }
     mrd_map_fini(&by_core);
     for (size_t i = 0; i < p->n_tracks; i++)
-        if (p->tracks[i].group != NO_GROUP && !p->groups[p->tracks[i].group - 1].both)
+        if (p->tracks[i].group != NO_GROUP && p->groups[p->tracks[i].group - 1].halves != 3)
             p->tracks[i].group = NO_GROUP;
     return err;
 }

@@ -6,7 +6,7 @@
  * 2k+1, the second beginning within the first and at most MRD_PAIR_WAIT behind its begin. They become one
  * span on the line of core 2k, from the earlier begin to the later end (times are never scaled), with the
  * arguments of the first and of each core pcore<n>_timestamp and pcore<n>_duration, in ns of the profile's clock. Where
- * the other half was not recorded, or began later than MRD_PAIR_WAIT, pcore_missing names its core. Halves without an end, and logical
+ * the other half was not recorded, began later than that, or came behind MRD_PAIR_EVENTS others, pcore_missing names its core. Halves without an end, and logical
  * cores of which only one physical core has a line, stay as they are.
  *
  * Memory: what comes within MRD_PAIR_WAIT of a half that waits, at most MRD_PAIR_EVENTS events.
