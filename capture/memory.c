@@ -13,6 +13,7 @@
 #define LIVE_FIRST 1024u /* slots */
 #define HINTS      64u
 #define NAME_MAX_  160u /* of a scope in a counter's name */
+#define NAME_KEPT  140u /* of a longer one, then what tells it from others that begin like it */
 
 /* One allocation. */
 typedef struct {
@@ -185,15 +186,42 @@ is_of(const account *a, const mrd_memory_scope *s)
     return a->s.name == s->name && a->s.domain == s->domain && a->s.place == s->place;
 }
 
+static uint32_t
+hash_of(const char *text)
+{
+    uint32_t h = 2166136261u; /* FNV-1a */
+
+    for (; *text != '\0'; text++)
+        h = (h ^ (unsigned char) *text) * 16777619u;
+    return h;
+}
+
+static void
+scope_name(const mrd_memory_scope *s, char to[NAME_MAX_])
+{
+    size_t len, kept = NAME_KEPT;
+    const char *text = s->name == 0 ? "(no scope)" : mrd_names_text(s->name, &len),
+               *domain = s->domain == 0 ? NULL : mrd_names_text(s->domain, &len);
+    int n;
+
+    text = text == NULL ? "(unnamed)" : text;
+    n = snprintf(to, NAME_MAX_, "%s%s%s", domain == NULL ? "" : domain, domain == NULL ? "" : "/",
+                 text);
+    if (n < (int) NAME_MAX_)
+        return;
+    while (kept > 0 && ((unsigned char) to[kept] & 0xc0) == 0x80)
+        kept--; /* not within a character */
+    snprintf(to + kept, NAME_MAX_ - kept, "...%08x",
+             (unsigned) (hash_of(text) ^ (domain == NULL ? 0 : hash_of(domain) * 31)));
+}
+
 /* The account of the scope that the calling thread has open. */
 static uint32_t
 account_of(books *b, mrd_memory_place place)
 {
     mrd_memory_scope s = { .place = place };
     char name[NAME_MAX_];
-    const char *text, *domain;
     uint16_t *hint;
-    size_t len;
 
     mrd_rec_innermost(&s.name, &s.domain);
     hint = &b->hint[(s.name * 31 + s.domain * 7 + place) % HINTS];
@@ -206,10 +234,7 @@ account_of(books *b, mrd_memory_place place)
         }
     if (b->accounts == MRD_MEMORY_SCOPES)
         return further(b, place);
-    text = s.name == 0 ? "(no scope)" : mrd_names_text(s.name, &len);
-    domain = s.domain == 0 ? NULL : mrd_names_text(s.domain, &len);
-    snprintf(name, sizeof(name), "%s%s%s", domain == NULL ? "" : domain, domain == NULL ? "" : "/",
-             text == NULL ? "(unnamed)" : text);
+    scope_name(&s, name);
     b->account[b->accounts].s = s;
     open_account(&b->account[b->accounts], name);
     return b->accounts++;

@@ -2,7 +2,7 @@
  * capture/memory.h - memory by the scope that allocated it (seed row C-22). Internal.
  *
  * An allocation belongs to the innermost annotation that its thread has open (a call of the runtime is
- * none); its end is booked there too, whichever thread frees it. Each change is a sample of the counters
+ * none, nor is one with MRD_RING_OPEN_MAX others open around it: the innermost of these is taken); its end is booked there too, whichever thread frees it. Each change is a sample of the counters
  *
  *     memory.PLACE.current/SCOPE      bytes held now          at each change
  *     memory.PLACE.peak/SCOPE         the most ever held      when it grows
@@ -10,7 +10,7 @@
  *     memory.PLACE.allocations/SCOPE  how many                at each allocation
  *
  * freed = allocated - current. PLACE is host or device, SCOPE the annotation's name, "domain/name" in a
- * domain. All are since recording began, not since a session did. Ends of what was booked are booked also
+ * domain; of more than 159 bytes the first 140, and a hash of all. All are since recording began, not since a session did. Ends of what was booked are booked also
  * while nothing records, so that `current` stays true; what was allocated while nothing recorded is not
  * known, and its end says nothing.
  *

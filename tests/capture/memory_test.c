@@ -428,7 +428,7 @@ TEST(random_nests_of_four_threads)
 /* ---- the counters of the profile -------------------------------------------------------------- */
 
 typedef struct {
-    char name[160];
+    char name[240];
     uint64_t value, samples;
     int64_t ts;
     char unit[16];
@@ -440,7 +440,7 @@ static void
 counter(const mrd_ring_reader *r, const mrd_ring_event *ev)
 {
     const mrd_ring_track_info *track = mrd_ring_track_of(r, ev->track);
-    char name[160];
+    char name[240];
     size_t i = 0;
 
     if (ev->kind != MRD_REC_COUNTER || track == NULL)
@@ -585,6 +585,40 @@ TEST(more_scopes_than_accounts)
     CHECK_INT(mrd_dumps(0, "table", "total", 0, &all), MERIDIAN_OK);
     CHECK(strstr(all, "Memory by scope\n") != NULL);
     mrd_free(all);
+}
+
+static size_t
+counters_at(const char *begin, uint64_t value)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_counters; i++)
+        n += strncmp(counters[i].name, begin, strlen(begin)) == 0 && counters[i].value == value;
+    return n;
+}
+
+/* Long names with one beginning, as shapes of tensors make them: counters of each. */
+TEST(long_names_are_told_apart)
+{
+    char name[600], memory[3];
+
+    start();
+    for (int i = 0; i < 3; i++) {
+        memset(name, 'x', sizeof(name));
+        memcpy(name + 139, "\xc3\xa9", 2); /* a character that is not cut in two */
+        snprintf(name + 590, 10, "%d", i);
+        mrd_push(NULL, name);
+        mrd_memory_allocated(&memory[i], i == 0 ? 100 : 7);
+        mrd_pop();
+    }
+    mrd_memory_freed(&memory[1]);
+    read_rings();
+    CHECK_INT(counters_at("memory.host.current/xxx", 100), 1);
+    CHECK_INT(counters_at("memory.host.current/xxx", 7), 1);
+    CHECK_INT(counters_at("memory.host.current/xxx", 0), 1);
+    CHECK_INT(counters_at("memory.host.allocated/xxx", 7), 2);
+    for (size_t i = 0; i < n_counters; i++)
+        CHECK(strstr(counters[i].name, "x...") != NULL);
 }
 
 TEST(more_allocations_than_are_kept)
