@@ -59,6 +59,7 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                               .auth = a->auth,
                               .clocks = a->clocks,
                               .core = { .limits = a->limits, .timescale = a->timescale },
+                              .merge_split = o->merge_split,
                               .merge_formats = o->merge_formats,
                               .export_to = o->export_to,
                               .export_path = o->export_path,

@@ -45,6 +45,7 @@ typedef struct {
     int64_t session_bytes;                   /* [no limit] */
     const char *job_default, *job_allow;     /* borrowed; NULL: "off", "" */
     int64_t job_sessions, job_sessions_user; /* [none] */
+    uint64_t merge_split;                    /* bytes of a Perfetto file [one file] */
     const char
         *merge_formats;    /* further formats of merged sessions, a comma list; this text and the
                                   next three must live until close */

@@ -191,6 +191,22 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 201, reply);
 }
 
+/* The files of a Perfetto profile that is split, as their index has them. */
+static void
+add_parts(http_api *api, const mrd_session *s, mrd_json *to)
+{
+    char *path = s->state != MRD_SESSION_COMPLETE
+                     ? NULL
+                     : mrd_session_store_path(mrd_loop_store(api->loop), s->text,
+                                              "profile/system_profile.parts.json");
+    mrd_json *index = NULL;
+
+    if (path != NULL && mrd_json_load(path, &index, NULL) == MRD_OK)
+        mrd_json_set(to, "profile_parts", mrd_json_copy(mrd_json_get(index, "parts")));
+    mrd_json_free(index);
+    free(path);
+}
+
 static mrd_err
 get_session(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -202,6 +218,7 @@ get_session(void *self, mrd_http_request *req, mrd_why *why)
     if (err != MRD_OK)
         return err;
     o = mrd_session_view_json(v);
+    add_parts(api, v->s, o);
     mrd_session_view_unref(v);
     return mrd_http_reply_json(req, 200, o);
 }

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "aggregator/merge.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "trace/model/filter.h"
 #include "trace/sink/sinks.h"
@@ -15,6 +16,7 @@ typedef struct {
     mrd_filter filter;
     merge_times times;
     const mrd_sink_ops *ops;
+    uint64_t split; /* an archive of parts; 0: one file */
     mrd_out *to;
     mrd_loop *loop; /* where its session is counted as served; NULL: not yet */
     uint64_t session;
@@ -89,6 +91,8 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     err = mrd_merge_run(s->input,
                         &(mrd_merge_order){ .filter = &s->filter,
                                             .times = s->times,
+                                            .split = s->split,
+                                            .archive = s->split > 0,
                                             .targets = &target,
                                             .n_targets = 1,
                                             .progress = slice_progress,
@@ -202,6 +206,22 @@ format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
     return MRD_INVALID;
 }
 
+/* Of a profile that is merged now: in parts of so many bytes, as an archive. */
+static mrd_err
+split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mrd_why *why)
+{
+    const char *text = mrd_http_query(req, "split");
+
+    if (text == NULL)
+        return MRD_OK;
+    if (strcmp(ops->name, "perfetto") != 0)
+        return mrd_why_set(why, MRD_INVALID, 0, "split is of format=perfetto only");
+    if (mrd_num_u64(mrd_str_of(text), ret_split) != MRD_OK || *ret_split > INT64_MAX / 2)
+        return mrd_why_set(why, MRD_INVALID, 0, "split '%.40s': a number of bytes; 0 is one file",
+                           text);
+    return MRD_OK;
+}
+
 /* The finished file of a whole profile; NULL when there is none. */
 static char *
 finished(const http_api *api, const mrd_session *s, const mrd_sink_ops *ops)
@@ -219,9 +239,9 @@ finished(const http_api *api, const mrd_session *s, const mrd_sink_ops *ops)
     return path;
 }
 
-const char *const mrd_http_profile_query[] = { "format",  "start",       "end",
-                                               "clock",   "instance_id", "process_id",
-                                               "lnc_idx", "event_type",  NULL };
+const char *const mrd_http_profile_query[] = { "format",      "start",      "end",     "clock",
+                                               "instance_id", "process_id", "lnc_idx", "event_type",
+                                               "split",       NULL };
 
 mrd_err
 mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
@@ -238,6 +258,7 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     sl->filter = (mrd_filter) MRD_FILTER_ALL;
     if ((err = format_of(req, &sl->ops, why)) != MRD_OK ||
         (err = times_of(req, &sl->times, why)) != MRD_OK ||
+        (err = split_of(req, sl->ops, &sl->split, why)) != MRD_OK ||
         (err = mrd_http_session(api, req, &v, why)) != MRD_OK) {
         slice_free(sl);
         return err;
@@ -253,11 +274,12 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");
     if (err == MRD_OK && path == NULL)
         slice_serves(sl, api->loop, s->id);
-    snprintf(name, sizeof(name), "%s%s", s->text, sl->ops->suffix);
+    snprintf(name, sizeof(name), "%s%s", s->text,
+             path == NULL && sl->split > 0 ? ".tar" : sl->ops->suffix);
     mrd_session_view_unref(v);
     if (err == MRD_OK && path == NULL) /* takes the slice in every case */
-        return mrd_http_reply_stream(req, sl->ops->media_type, name, slice_produce, slice_free, sl,
-                                     why);
+        return mrd_http_reply_stream(req, sl->split > 0 ? "application/x-tar" : sl->ops->media_type,
+                                     name, slice_produce, slice_free, sl, why);
     if (err == MRD_OK)
         err = mrd_http_reply_file(req, path, sl->ops->media_type, name, why);
     free(path);

@@ -26,6 +26,7 @@ typedef struct {
     bool cert_identity; /* an agent's certificate must name its instance */
     struct mrd_clocks *clocks;
     mrd_core_options core;
+    uint64_t merge_split;      /* mrd_merger_options.split */
     const char *merge_formats; /* mrd_merger_options.formats; text here is borrowed until close */
     const char *export_to, *export_path,
         *cluster; /* mrd_exporter_options; export_to NULL: nothing is exported */

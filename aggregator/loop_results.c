@@ -698,6 +698,7 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
                                   .done = on_merged,
                                   .damaged = on_damaged,
                                   .self = l,
+                                  .split = l->o.merge_split,
                                   .formats = l->o.merge_formats };
     mrd_artifacts_options artifacts = { .store = l->o.store,
                                         .server = l->o.server,

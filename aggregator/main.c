@@ -17,6 +17,7 @@
 #include "base/user.h"
 #include "base/version.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
+#include "trace/model/sink.h"
 
 typedef struct {
     char *store, *data_listen, *control_listen, *http_listen, *tokens, *oidc, *config, *user;
@@ -27,6 +28,7 @@ typedef struct {
         max_open_sessions, disk_reserve, retain_bytes, session_size, job_sessions,
         job_sessions_user, export_rate;
     char *job_default, *job_allow;
+    int64_t merge_split;
     char *export_to, *export_path, *cluster, *merge_formats, *viewer, *viewer_tables;
     mrd_dur_ns viewer_timeout;
     int64_t viewer_memory, viewer_size, viewers;
@@ -291,6 +293,15 @@ static const mrd_opt table[] = {
       .arg = "NAME",
       ENV("CLUSTER"),
       .help = "name of the cluster, for {cluster} of --export-path" },
+    { .name = "merge-split",
+      .type = MRD_OPT_SIZE,
+      AT(merge_split),
+      .def = MRD_SINK_SPLIT,
+      .min = 0,
+      .max = INT64_MAX / 2,
+      .arg = "SIZE",
+      ENV("MERGE_SPLIT"),
+      .help = "Perfetto files of merged sessions above this size are split by time; 0: one file" },
     { .name = "merge-formats",
       .type = MRD_OPT_STR,
       AT(merge_formats),
@@ -558,6 +569,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
                     .memory = (uint64_t) s->viewer_memory,
                     .disk = (uint64_t) s->viewer_size,
                     .at_once = (unsigned) s->viewers },
+        .merge_split = (uint64_t) s->merge_split,
         .merge_formats = s->merge_formats != NULL ? s->merge_formats
                          : s->export_to != NULL   ? "parquet"
                                                   : NULL,

@@ -53,6 +53,8 @@ void mrd_merge_input_free(merge_input *in);
 typedef struct {
     const mrd_filter *filter; /* NULL: all */
     merge_times times;
+    uint64_t split; /* mrd_sink_options.split, .archive */
+    bool archive;
     mrd_export_target *targets;
     size_t n_targets;
     bool (*progress)(void *self, uint64_t events); /* as in mrd_export_job */

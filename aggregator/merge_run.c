@@ -745,6 +745,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     merge_times times = job->times;
     mrd_sink_options options = { .show_flows = true,
                                  .identity = in->events <= MRD_SINK_IDENTITY_MAX,
+                                 .split = job->split,
+                                 .archive = job->archive,
                                  .wall_time = times != MERGE_RAW };
     mrd_filter rest = filter == NULL ? (mrd_filter) MRD_FILTER_ALL : *filter;
     mrd_source *merged = NULL;

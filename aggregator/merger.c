@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "aggregator/pool.h"
 #include "aggregator/timeline.h"
@@ -10,8 +11,10 @@
 #include "base/near.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "trace/sink/pf_parts.h"
 #include "trace/sink/sinks.h"
 
+#define TARGETS_MAX    16
 #define WAITING_MAX    10000
 #define CANCELLED_MAX  16 /* sessions deleted while one merge runs */
 #define PROGRESS_EVERY (100 * MRD_MS)
@@ -76,9 +79,14 @@ target_path(const mrd_sink_ops *ops, mrd_buf *to)
     mrd_buf_fmt(to, "profile/%s%s", ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
+/* What the targets borrow. */
+typedef struct {
+    char *dirs[TARGETS_MAX], *paths[TARGETS_MAX];
+} merge_names;
+
 static mrd_err
 open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *target,
-            char **ret_dir, mrd_why *why)
+            char **ret_dir, char **ret_path, mrd_why *why)
 {
     mrd_buf path = { 0 };
     mrd_err err = MRD_OK;
@@ -91,6 +99,10 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     target->dir = *ret_dir;
     mrd_buf_fmt(&path, "%s/", in->dir);
     target_path(ops, &path);
+    *ret_path = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&path)));
+    if (err == MRD_OK && (path.err != MRD_OK || *ret_path == NULL))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
+    target->path = *ret_path;
     if (err == MRD_OK)
         err = mrd_out_file(mrd_buf_cstr(&path), &target->out, why);
     mrd_buf_fini(&path);
@@ -99,8 +111,8 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
 
 /* The standard outputs of a system profile, and those that are wanted besides. */
 static mrd_err
-open_targets(const job *j, mrd_export_target *targets, char **dirs, size_t max, size_t *ret_n,
-             mrd_why *why)
+open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_t max,
+             size_t *ret_n, mrd_why *why)
 {
     const mrd_sink_ops *const *sinks;
     mrd_err err = MRD_OK;
@@ -110,7 +122,7 @@ open_targets(const job *j, mrd_export_target *targets, char **dirs, size_t max, 
     for (size_t i = 0; i < n_sinks && n < max && err == MRD_OK; i++) {
         if (!sinks[i]->standard && !is_named(j->of->o.formats, sinks[i]->name))
             continue;
-        err = open_target(j->input, sinks[i], &targets[n], &dirs[n], why);
+        err = open_target(j->input, sinks[i], &targets[n], &names->dirs[n], &names->paths[n], why);
         n += err == MRD_OK;
     }
     if (err != MRD_OK) {
@@ -122,24 +134,50 @@ open_targets(const job *j, mrd_export_target *targets, char **dirs, size_t max, 
     return MRD_OK;
 }
 
+/* The sum of a file, whose name begins at `below`. */
+static mrd_err
+sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
+{
+    char hex[MRD_SHA256_HEX];
+    mrd_err err = mrd_sha256_file(path, hex, NULL, why);
+
+    if (err == MRD_OK)
+        mrd_buf_fmt(text, "%s  %s\n", hex, path + below);
+    return err;
+}
+
+/* ... of a target and, where it is split, of its further parts and of their index. */
+static mrd_err
+sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err = sum_file(target->path, below, text, why);
+    size_t part = 2;
+
+    for (; err == MRD_OK && strcmp(target->ops->name, "perfetto") == 0; part++) {
+        mrd_pf_part_path(target->path, part, &path);
+        if (path.err != MRD_OK || access(mrd_buf_cstr(&path), F_OK) != 0)
+            break;
+        err = sum_file(mrd_buf_cstr(&path), below, text, why);
+    }
+    mrd_pf_index_path(target->path, &path);
+    if (err == MRD_OK && part > 2)
+        err = path.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "profile")
+                                 : sum_file(mrd_buf_cstr(&path), below, text, why);
+    mrd_buf_fini(&path);
+    return err;
+}
+
 /* profile/SHA256SUMS, as sha256sum writes it: what a client can check its download against. */
 static mrd_err
 write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mrd_why *why)
 {
     mrd_buf text = { 0 }, path = { 0 };
-    char hex[MRD_SHA256_HEX];
+    size_t below = strlen(in->dir) + strlen("/profile/");
     mrd_err err = MRD_OK;
 
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        size_t below;
-
-        mrd_buf_reset(&path);
-        mrd_buf_fmt(&path, "%s/", in->dir);
-        below = path.len + strlen("profile/");
-        target_path(targets[i].ops, &path);
-        err = mrd_sha256_file(mrd_buf_cstr(&path), hex, NULL, why);
-        mrd_buf_fmt(&text, "%s  %s\n", hex, mrd_buf_cstr(&path) + below);
-    }
+    for (size_t i = 0; i < n && err == MRD_OK; i++)
+        err = sum_parts(&targets[i], below, &text, why);
     mrd_buf_reset(&path);
     mrd_buf_fmt(&path, "%s/profile/SHA256SUMS", in->dir);
     if (err == MRD_OK && (path.err != MRD_OK || text.err != MRD_OK))
@@ -154,15 +192,16 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
 static mrd_err
 merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why)
 {
-    mrd_export_target targets[16];
-    char *dirs[16] = { NULL };
+    mrd_export_target targets[TARGETS_MAX];
+    merge_names names = { .dirs = { NULL } };
     mrd_export_result result = { 0 };
     size_t n = 0;
-    mrd_err err = open_targets(j, targets, dirs, MRD_COUNT(targets), &n, why);
+    mrd_err err = open_targets(j, targets, &names, MRD_COUNT(targets), &n, why);
 
     if (err == MRD_OK)
         err = mrd_merge_run(j->input,
                             &(mrd_merge_order){ .times = MERGE_ALIGNED,
+                                                .split = j->of->o.split,
                                                 .targets = targets,
                                                 .n_targets = n,
                                                 .progress = on_progress,
@@ -170,8 +209,10 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
                             &result, ret_verdict, why);
     if (err == MRD_OK)
         err = write_sums(j->input, targets, n, why);
-    for (size_t i = 0; i < MRD_COUNT(dirs); i++)
-        free(dirs[i]);
+    for (size_t i = 0; i < TARGETS_MAX; i++) {
+        free(names.dirs[i]);
+        free(names.paths[i]);
+    }
     *ret_events = result.events;
     return err;
 }

@@ -19,6 +19,7 @@ typedef struct {
     void (*done)(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
                  mrd_clock_verdict *verdict, const mrd_why *why);
     void *self;
+    uint64_t split;      /* most bytes of a Perfetto file, mrd_sink_options.split */
     const char *formats; /* written beside the standard ones, a comma list; NULL: none; borrowed */
 } mrd_merger_options;
 

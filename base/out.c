@@ -345,18 +345,35 @@ mrd_out_err(const mrd_out *out)
     return out->err;
 }
 
+void
+mrd_out_seal(mrd_out *out)
+{
+    int fd = out->fd, sys = 0;
+
+    out_flush(out);
+    if (fd < 0) /* no file, or sealed already */
+        return;
+    out->fd = -1;
+    if (out->durable && fsync(fd) != 0)
+        sys = errno;
+    if (close(fd) != 0 && sys == 0)
+        sys = errno;
+    if (sys != 0 && out->err == MRD_OK) {
+        out->sys = sys;
+        out->err = sys == ENOSPC || sys == EDQUOT ? MRD_FULL : MRD_IO;
+    }
+    free(out->buf);
+    out->buf = NULL;
+}
+
 mrd_err
 mrd_out_commit(mrd_out *out, mrd_why *why)
 {
     mrd_err err;
 
-    out_flush(out);
+    mrd_out_seal(out);
     if (out->err == MRD_OK && out->part != NULL) {
-        int fd = out->fd;
-        bool synced = !out->durable || fsync(fd) == 0;
-
-        out->fd = -1;
-        if (close(fd) != 0 || !synced || rename(out->part, out->name) != 0) {
+        if (rename(out->part, out->name) != 0) {
             out->sys = errno;
             out->err = out->sys == ENOSPC || out->sys == EDQUOT ? MRD_FULL : MRD_IO;
         } else {

@@ -28,6 +28,8 @@ void mrd_out_did(mrd_out *out, size_t len);
 uint64_t mrd_out_size(const mrd_out *out); /* bytes accepted so far */
 mrd_err mrd_out_err(const mrd_out *out);   /* the first failure */
 
+/* No more will be added: a file is written out and closed, so that many can wait for their commit. */
+void mrd_out_seal(mrd_out *out);
 /* Flushes; a file becomes visible under its name. Frees out in every case. */
 mrd_err mrd_out_commit(mrd_out *out, mrd_why *why);
 /* Removes the unfinished file. NULL is fine. */

@@ -14,6 +14,7 @@
 #include "cli/client.h"
 #include "cli/session_options.h"
 #include "cli/table.h"
+#include "trace/model/sink.h"
 
 /* ---- The frame of a subcommand ---- */
 
@@ -123,7 +124,8 @@ mrd_err mrd_cluster_show(mrd_client *client, const mrd_client_options *options, 
 
 typedef struct {
     mrd_strlist formats;
-    char *dir; /* NULL: meridian-<id> */
+    int64_t split; /* bytes of a Perfetto file that is merged for us */
+    char *dir;     /* NULL: meridian-<id> */
     bool force, artifacts;
     int clock; /* 0 aligned, 1 utc, 2 raw */
     char *start, *end;

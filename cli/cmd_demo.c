@@ -609,7 +609,7 @@ get_files(demo *d, mrd_why *why)
 {
     static const char *const formats[] = { "perfetto", "summary-text", "summary-json",
                                            "report-text", NULL };
-    mrd_fetch_options fetch = { .dir = d->set->dir, .force = true };
+    mrd_fetch_options fetch = { .dir = d->set->dir, .force = true, .split = MRD_SINK_SPLIT_BYTES };
     mrd_buf text = { 0 }, path = { 0 };
     mrd_err err = add_words(&fetch.formats, formats);
 
@@ -681,7 +681,7 @@ slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 static mrd_err
 fetch_window(demo *d, const mrd_json *t, mrd_why *why)
 {
-    mrd_fetch_options fetch = { .force = true };
+    mrd_fetch_options fetch = { .force = true, .split = MRD_SINK_SPLIT_BYTES };
     char start_ns[24], end_ns[24];
     mrd_buf dir = { 0 };
     mrd_err err;

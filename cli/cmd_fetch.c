@@ -10,9 +10,11 @@
 #include "base/out.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
+#include "cli/fetch_parts.h"
 #include "cli/output_lock.h"
 #include "cli/progress.h"
 #include "cli/untar.h"
+#include "trace/sink/pf_parts.h"
 #include "trace/sink/sinks.h"
 
 typedef struct {
@@ -44,6 +46,15 @@ static const mrd_opt table[] = {
       FETCH(artifacts),
       .help = "also the files carried as they are (NTFF, NEFF, ...), as a capture directory" },
     { .name = "force", .type = MRD_OPT_BOOL, FETCH(force), .help = "replace files that exist" },
+    { .name = "split",
+      .type = MRD_OPT_SIZE,
+      FETCH(split),
+      .def = MRD_SINK_SPLIT,
+      .min = 0,
+      .max = INT64_MAX / 2,
+      .arg = "SIZE",
+      .help = "Perfetto files of slices above this size are split by time; 0: one file (finished "
+              "profiles come as the aggregator split them)" },
     { .name = "clock",
       .type = MRD_OPT_CHOICE,
       FETCH(clock),
@@ -269,11 +280,101 @@ taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
     return err;
 }
 
+/* A further file of a finished profile. One that an earlier fetch brought is not sent again. */
+static mrd_err
+fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_options *o,
+           mrd_json *list, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_err err;
+
+    if (!o->force && access(to, F_OK) == 0 && verify(client, id, to, NULL) == MRD_OK)
+        return mrd_fetch_list(list, to);
+    mrd_buf_fmt(&path, "/api/v1/sessions/%s/profile/%s", id, strrchr(to, '/') + 1);
+    err = path.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "fetch")
+                             : fetch_file(client, mrd_buf_cstr(&path), to, true, list, why);
+    mrd_buf_fini(&path);
+    return err == MRD_OK ? verify(client, id, to, why) : err;
+}
+
+/* What is behind the first file of a finished Perfetto profile: further parts, then their index. */
+static mrd_err
+fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
+            const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
+{
+    mrd_buf to = { 0 };
+    mrd_err err = MRD_OK;
+
+    mrd_pf_parts_stale(trace, parts);
+    for (size_t part = 2; part <= parts && err == MRD_OK; part++) {
+        mrd_pf_part_path(trace, part, &to);
+        err = to.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "fetch")
+                               : fetch_part(client, id, mrd_buf_cstr(&to), o, list, why);
+    }
+    if (err == MRD_OK) {
+        mrd_pf_index_path(trace, &to);
+        err = to.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "fetch")
+                               : fetch_part(client, id, mrd_buf_cstr(&to), o, list, why);
+    }
+    mrd_buf_fini(&to);
+    return err;
+}
+
+/* Whether the profile is finished, and in how many files (0: one, or it is not known). */
+static mrd_err
+profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *ret_parts,
+              mrd_why *why)
+{
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+
+    if (err != MRD_OK)
+        return err;
+    *ret_finished = strcmp(mrd_json_str(mrd_json_get(doc, "profile"), "state", ""), "done") == 0;
+    *ret_parts = mrd_json_size(mrd_json_get(doc, "profile_parts"));
+    mrd_json_free(doc);
+    return MRD_OK;
+}
+
+/* A Perfetto trace that may be in parts: those of a finished profile, the first last; else an archive of them. */
+static mrd_err
+fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
+               const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
+{
+    mrd_buf archive = { 0 };
+    bool finished = false;
+    size_t parts = 0;
+    mrd_err err = profile_state(client, id, &finished, &parts, why);
+
+    if (err == MRD_OK && finished && !is_slice(o)) {
+        if (parts > 1)
+            err = fetch_parts(client, id, to, parts, o, list, why);
+        if (err == MRD_OK)
+            err = fetch_file(client, mrd_buf_cstr(path), to, o->force, list, why);
+        if (err == MRD_OK && parts <= 1)
+            mrd_pf_parts_stale(to, 1);
+        return err;
+    }
+    if (err == MRD_OK && o->split == 0)
+        return fetch_file(client, mrd_buf_cstr(path), to, o->force, list, why);
+    mrd_buf_fmt(path, "&split=%lld", (long long) o->split);
+    mrd_buf_fmt(&archive, "%s.tar", to);
+    if (err == MRD_OK && (path->err != MRD_OK || archive.err != MRD_OK))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
+    if (err == MRD_OK)
+        err = fetch_file(client, mrd_buf_cstr(path), mrd_buf_cstr(&archive), true, list, why);
+    if (err == MRD_OK)
+        err = mrd_fetch_unpack(mrd_buf_cstr(&archive), to, list, why);
+    mrd_buf_fini(&archive);
+    return err;
+}
+
 static mrd_err
 fetch_profile(mrd_client *client, const char *id, const char *format, const char *dir,
               const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
 {
     const mrd_sink_ops *ops = mrd_sink_find(mrd_str_of(format));
+    bool in_parts = ops == &mrd_sink_perfetto;
     mrd_buf path = { 0 }, to = { 0 };
     mrd_err err;
 
@@ -282,7 +383,9 @@ fetch_profile(mrd_client *client, const char *id, const char *format, const char
     if (path.err != MRD_OK || to.err != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "fetch");
     else if (o->force || (err = taken(ops, dir, why)) == MRD_OK)
-        err = fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
+        err = in_parts
+                  ? fetch_perfetto(client, id, &path, mrd_buf_cstr(&to), o, list, why)
+                  : fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
     if (err == MRD_OK && !is_slice(o))
         err = verify(client, id, mrd_buf_cstr(&to), why);
     if (err == MRD_OK && ops->folder)
@@ -553,6 +656,7 @@ void
 mrd_cluster_print_files(const mrd_json *list, FILE *to)
 {
     const char *trace = NULL;
+    size_t parts = 0;
 
     for (size_t i = 0; i < mrd_json_size(list); i++) {
         const char *file = mrd_json_str(mrd_json_at(list, i), "file", "?");
@@ -564,11 +668,15 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
                     mrd_json_str(mrd_json_at(list, i), "same_as", ""));
         else
             fprintf(to, "%s  %s\n", file, mrd_cli_size(bytes, size));
-        if (trace == NULL && mrd_str_ends(mrd_str_of(file), ".pftrace"))
+        parts +=
+            mrd_str_ends(mrd_str_of(file), ".pftrace") && strstr(file, "system_profile.") != NULL;
+        if (mrd_str_ends(mrd_str_of(file), "system_profile.pftrace") ||
+            (trace == NULL && mrd_str_ends(mrd_str_of(file), ".pftrace")))
             trace = file;
     }
     if (trace != NULL)
-        fprintf(to, "open it with: meridian open %s\n", trace);
+        fprintf(to, "open it with: meridian open %s%s\n", trace,
+                parts > 1 ? " (each .pftrace is a part by time and opens alone)" : "");
 }
 
 /* ---- The subcommand ---- */

@@ -13,6 +13,7 @@
 
 #include <microhttpd.h>
 
+#include "base/json.h"
 #include "base/obj.h"
 #include "cli/cli.h"
 
@@ -185,6 +186,34 @@ wait_for_page(const settings *set, int downloads, int signals)
     }
 }
 
+/* Says that there is more of the trace in other files. */
+static void
+tell_parts(const char *path)
+{
+    const char *suffix = ".pftrace";
+    size_t len = strlen(path), tail = strlen(suffix);
+    mrd_buf index = { 0 };
+    mrd_json *doc = NULL;
+
+    if (len > tail && strcmp(path + len - tail, suffix) == 0) {
+        len -= tail;
+        for (size_t i = len; i-- > 0 && path[i] >= '0' && path[i] <= '9';) { /* X.2.pftrace */
+            if (i > 0 && path[i - 1] == '.')
+                len = i - 1;
+        }
+    }
+    mrd_buf_add(&index, path, len);
+    mrd_buf_text(&index, ".parts.json");
+    if (index.err == MRD_OK && mrd_json_load(mrd_buf_cstr(&index), &doc, NULL) == MRD_OK)
+        fprintf(
+            stderr,
+            "note: the trace is split by time into %zu files, and this is one of them; each opens "
+            "alone, %s says which has what\n",
+            mrd_json_size(mrd_json_get(doc, "parts")), mrd_buf_cstr(&index));
+    mrd_json_free(doc);
+    mrd_buf_fini(&index);
+}
+
 static int
 serve(void *self, const mrd_strlist *words)
 {
@@ -225,6 +254,7 @@ serve(void *self, const mrd_strlist *words)
     if (set->port != 9001)
         fprintf(stderr, "note: ui.perfetto.dev fetches from port 9001 only; another port needs a "
                         "page of your own\n");
+    tell_parts(path);
     fprintf(stderr, "Open the link in a browser on this machine. Ctrl-C stops.\n");
     fflush(stdout);
     wait_for_page(set, wake[0], signals);

@@ -186,7 +186,7 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
 int
 mrd_cmd_record(int argc, char **argv)
 {
-    settings set = { 0 };
+    settings set = { .fetch.split = MRD_SINK_SPLIT_BYTES };
     mrd_cluster_command command = { .name = "record",
                                     .usage = "[--duration DURATION] [--job LIST] [options]",
                                     .more = more,

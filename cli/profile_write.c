@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/near.h"
@@ -16,6 +17,7 @@
 #include "cli/progress.h"
 #include "trace/sink/export.h"
 #include "trace/sink/group.h"
+#include "trace/sink/pf_parts.h"
 #include "trace/store/merge.h"
 
 enum { MAX_FORMATS = 16 };
@@ -205,6 +207,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         .show_flows = options->flows,
         .identity = part->events <= MRD_SINK_IDENTITY_MAX,
         .compress = options->compress,
+        .split = (uint64_t) options->split,
         .pretty = options->pretty,
         .same_clock = options->same_clock,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
@@ -335,6 +338,8 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
                 (ops->folder && !options->print && !folder_of(name, &dirs[n - 1])))
                 err = mrd_why_set(why, MRD_NOMEM, 0, "%s", name);
             targets[n - 1].dir = dirs[n - 1];
+            if (!options->print && err == MRD_OK)
+                targets[n - 1].path = paths->v[paths->n - 1];
         }
     }
     if (err != MRD_OK) {
@@ -438,6 +443,37 @@ print_verdict(const char *path, FILE *to)
         fclose(f);
 }
 
+/* A line for a file that was written. */
+static void
+report_file(const char *path, FILE *to)
+{
+    char size[MRD_SIZE_TEXT];
+    struct stat st;
+
+    fprintf(to, "  %-48s %s\n", path,
+            mrd_cli_size(stat(path, &st) == 0 ? (uint64_t) st.st_size : 0, size));
+}
+
+/* The further parts of a Perfetto trace, with the index that names them. */
+static void
+report_parts(const char *path, FILE *to)
+{
+    mrd_buf name = { 0 };
+    size_t part = 2;
+
+    for (;; part++) {
+        mrd_pf_part_path(path, part, &name);
+        if (name.err != MRD_OK || access(mrd_buf_cstr(&name), F_OK) != 0)
+            break;
+        report_file(mrd_buf_cstr(&name), to);
+    }
+    mrd_pf_index_path(path, &name);
+    if (part > 2 && name.err == MRD_OK)
+        fprintf(to, "  %-48s times and nodes of the %zu parts; each opens alone\n",
+                mrd_buf_cstr(&name), part - 1);
+    mrd_buf_fini(&name);
+}
+
 static void
 report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
 {
@@ -457,18 +493,11 @@ report(const mrd_strlist *paths, const mrd_profile_result *result, FILE *to)
         fprintf(to, " (%" PRIu64 " outside the slice)", result->held);
     fprintf(to, ":\n");
     for (size_t i = 0; i < paths->n; i++) {
-        char size[MRD_SIZE_TEXT];
-        FILE *f = fopen(paths->v[i], "r");
-        long bytes = 0;
-
-        if (f != NULL && fseek(f, 0, SEEK_END) == 0)
-            bytes = ftell(f);
-        if (f != NULL)
-            fclose(f);
-        fprintf(to, "  %-48s %s\n", paths->v[i],
-                mrd_cli_size(bytes < 0 ? 0 : (uint64_t) bytes, size));
-        if (trace == NULL && mrd_str_ends(mrd_str_of(paths->v[i]), ".pftrace"))
-            trace = paths->v[i];
+        report_file(paths->v[i], to);
+        if (!mrd_str_ends(mrd_str_of(paths->v[i]), ".pftrace"))
+            continue;
+        report_parts(paths->v[i], to);
+        trace = trace == NULL ? paths->v[i] : trace;
     }
     if (trace != NULL)
         fprintf(to, "Open it: meridian open %s   (or drop the file on https://ui.perfetto.dev)\n",

@@ -16,6 +16,7 @@ typedef struct {
     mrd_strlist formats;
     char *dir;
     bool force, pretty, flows, compress, same_clock;
+    int64_t split;
     int json_layout;
     char *primary, *secondary;
     char *start, *end;
@@ -67,6 +68,15 @@ typedef struct {
           .type = MRD_OPT_BOOL,                                                                    \
           .offset = offsetof(settings, member.compress),                                           \
           .help = "compress inside the Perfetto file (about a third of the size)" },               \
+        { .name = "split",                                                                         \
+          .type = MRD_OPT_SIZE,                                                                    \
+          .def = MRD_SINK_SPLIT,                                                                   \
+          .min = 0,                                                                                \
+          .max = INT64_MAX / 2,                                                                    \
+          .offset = offsetof(settings, member.split),                                              \
+          .arg = "SIZE",                                                                           \
+          .help = "Perfetto files above this size, before compression, are split by time; "        \
+                  "0: one file" },                                                                 \
         { .name = "show-perfetto-flows",                                                           \
           .type = MRD_OPT_BOOL,                                                                    \
           .def = "1",                                                                              \

@@ -15,10 +15,18 @@ const core = (n) => n === undefined || n < 0 ? null : n;
 /** Listed here, not among the other artifacts. */
 export const isDeviceProfile = (a) => a.kind === "NTFF" || trace(a);
 
+/** Of a profile that is split by time: each part opens alone. */
+function part(m, p, i) {
+  const since = (p.begin_ns - m.profile_parts[0].begin_ns) / 1e9, last = (p.last_ns - m.profile_parts[0].begin_ns) / 1e9;
+  const text = `Open part ${i + 1} of ${m.profile_parts.length} in Perfetto (${since.toFixed(1)} to ${last.toFixed(1)} s)`;
+  return action(text, () => openInPerfetto(`${session(m.id)}/profile/${p.file}`, `${m.name || m.id}, part ${i + 1}`, p.file), { class: i === 0 ? "primary" : "" });
+}
+
 export function systemProfile(m) {
   const at = session(m.id);
   return h("div", {}, h("h3", {}, "System profile"), m.events === 0 ? h("p", { class: "quiet" }, "Nothing was recorded.") : h("div", { class: "actions" },
-    action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" }),
+    ...(m.profile_parts?.length > 1 ? m.profile_parts.map((p, i) => part(m, p, i)) :
+      [action("Open in Perfetto", () => openInPerfetto(`${at}/profile`, m.name || m.id, `${m.id}.pftrace`), { class: "primary" })]),
     ...formats.map((f) => action(`Download ${f.title}`, () => download(`${at}/profile?format=${f.name}`, m.id + f.suffix)))));
 }
 

@@ -31,6 +31,8 @@ typedef struct {
     uint64_t flows[4], end_flow; /* on its BEGIN, on its END */
     uint32_t n_flows, args;
     int64_t arg_sum; /* of integers, lengths of strings */
+    bool continued;  /* repeated from an earlier part, ... */
+    int64_t begin;   /* ... where it is at this time */
 } walk_slice;
 
 typedef struct {
@@ -242,10 +244,20 @@ static inline void
 walk_annotation(pf_walk *w, mrd_str body, walk_slice *s)
 {
     pb_reader r = pb_of(body);
-    bool named = false;
+    bool named = false, ours = false;
+    mrd_str name = { 0 };
 
     s->args++;
     while (pb_next(&r)) {
+        if (r.field == 10)
+            name = r.bytes;
+        ours =
+            ours || mrd_str_is(name, "meridian_continued") || mrd_str_is(name, "meridian_begin_ns");
+        if (ours && r.field == 4) {
+            s->continued = true;
+            s->begin = mrd_str_is(name, "meridian_begin_ns") ? (int64_t) r.v : s->begin;
+            continue;
+        }
         switch (r.field) {
         case 1:
             walk_iid(w, 2, r.v);

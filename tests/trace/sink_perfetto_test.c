@@ -7,6 +7,7 @@
 #include "trace/sink/pb_write.h"
 #include "trace/sink/pf_ends.h"
 #include "trace/sink/pf_flows.h"
+#include "trace/sink/pf_parts.h"
 
 #define EPOCH INT64_C(1712195495406752801)
 
@@ -665,7 +666,7 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
 
         if (put) {
             open[n++] = new;
-            REQUIRE(mrd_pf_ends_put(&ends, new));
+            REQUIRE(mrd_pf_ends_put(&ends, new.at, new.order, &(mrd_pf_begun){ .row = new.row }));
             continue;
         }
         for (size_t k = 1; k < n; k++) {
@@ -682,7 +683,7 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
         CHECK_INT(got.row, open[least].row);
         CHECK_INT(got.order, open[least].order);
         if (replace) {
-            mrd_pf_ends_name(&ends, place, new.row);
+            mrd_pf_ends_name(&ends, place, &(mrd_pf_begun){ .row = new.row });
             open[least] = new;
             replaced++;
         } else {
@@ -692,6 +693,148 @@ TEST(ends_come_in_order_of_time_and_the_last_begun_first)
     CHECK_INT(ends.n, n);
     CHECK(n > 0 && replaced > 200);
     mrd_pf_ends_fini(&ends);
+}
+
+/* ---- Parts ---- */
+
+static void
+read_part(const char *path, mrd_buf *to)
+{
+    FILE *f = fopen(path, "r");
+    char block[65536];
+    size_t n;
+
+    mrd_buf_reset(to);
+    REQUIRE(f != NULL);
+    while ((n = fread(block, 1, sizeof(block), f)) > 0)
+        mrd_buf_add(to, block, n);
+    fclose(f);
+}
+
+/* Writes events below dir, split; the number of parts. */
+static size_t
+write_parts(fixture *f, const char *dir, uint64_t split, const mrd_event *v, size_t n)
+{
+    const mrd_sink_ops *ops = &mrd_sink_perfetto;
+    char path[1024];
+    mrd_sink_env env = { .catalog = f->cat, .first = { 1 }, .options = &f->options, .path = path };
+    void *state = calloc(1, ops->state_size);
+    mrd_buf name = { 0 };
+    mrd_why why = { 0 };
+    size_t parts = 1;
+
+    f->options.split = split;
+    snprintf(path, sizeof(path), "%s/t.pftrace", dir);
+    CHECK_ERR("file", mrd_out_file(path, &env.out, &why), MRD_OK);
+    CHECK_ERR("open", ops->open(state, &env, &why), MRD_OK);
+    for (size_t i = 0; i < n; i++)
+        CHECK(ops->event(state, &v[i]) == MRD_OK);
+    CHECK_ERR("close", ops->close(state, &why), MRD_OK);
+    CHECK_ERR("commit", mrd_out_commit(env.out, &why), MRD_OK);
+    free(state);
+    for (;; parts++) {
+        mrd_pf_part_path(path, parts + 1, &name);
+        if (access(mrd_buf_cstr(&name), F_OK) != 0)
+            break;
+    }
+    mrd_buf_fini(&name);
+    return parts;
+}
+
+/* The slices of all parts that are no repetitions; what is repeated was before, and goes on. */
+static size_t
+gather_parts(const char *dir, size_t parts, uint64_t split, walk_slice *to, size_t *ret_repeated)
+{
+    char path[1024];
+    mrd_buf name = { 0 }, bytes = { 0 };
+    size_t n = 0;
+
+    *ret_repeated = 0;
+    snprintf(path, sizeof(path), "%s/t.pftrace", dir);
+    for (size_t part = 1; part <= parts; part++) {
+        pf_walk *w;
+        int64_t cut = INT64_MIN;
+
+        mrd_pf_part_path(path, part, &name);
+        read_part(mrd_buf_cstr(&name), &bytes);
+        CHECK(bytes.len <= split);
+        CHECK(part == parts || bytes.len >= split / 16); /* compressed, too */
+        w = pf_walk_new(&bytes);
+        for (size_t i = 0; i < w->n_slices; i++) {
+            const walk_slice *s = &w->slices[i];
+
+            if (!s->continued) {
+                to[n++] = *s;
+                continue;
+            }
+            ++*ret_repeated;
+            CHECK(part > 1 && s->begin < s->ts);
+            if (s->dur != -2) { /* all at the cut, with the time at which they began */
+                CHECK(cut == INT64_MIN || cut == s->ts);
+                cut = s->ts;
+            }
+        }
+        pf_walk_free(w);
+    }
+    mrd_buf_fini(&name);
+    mrd_buf_fini(&bytes);
+    return n;
+}
+
+static int
+by_slice(const void *a, const void *b)
+{
+    const walk_slice *x = a, *y = b;
+
+    if (x->ts != y->ts)
+        return x->ts < y->ts ? -1 : 1;
+    if (x->dur != y->dur)
+        return x->dur < y->dur ? -1 : 1;
+    return strcmp(x->name, y->name);
+}
+
+/* Nothing is lost or twice, each part opens alone and is not larger than it may be. */
+TEST(parts_have_each_event_once_and_open_alone)
+{
+    enum { N = 60000 };
+    static const uint64_t splits[] = { 200000, 450000, 1300000, 1u << 30 };
+    mrd_event *v = calloc(N, sizeof(*v));
+    walk_slice *got = calloc(2 * N, sizeof(*got));
+    const char *text = getenv("MRD_SEED");
+    uint64_t seed = text == NULL ? 1 : strtoull(text, NULL, 10);
+
+    printf("MRD_SEED=%" PRIu64 "\n", seed);
+
+    for (size_t i = 0; i < MRD_COUNT(splits); i++) {
+        const char *dir = test_tmp(); /* where parts of the round before lie */
+        size_t n, parts, repeated;
+        fixture f;
+        pf_walk *w;
+
+        setup(&f);
+        f.options.compress = i == 1;
+        random_spans(&f, v, N, seed + i, i == 2 ? -1500000000 : EPOCH);
+        for (size_t k = 0; k < N; k += 37) /* some that many cuts fall into */
+            v[k].dur_ns = v[k].dur_ns < 0 ? v[k].dur_ns : v[k].dur_ns + (int64_t) k % 70000;
+        qsort(v, N, sizeof(*v), test_compare);
+        CHECK_INT(write_events(&f, 0, v, N), MRD_OK);
+        w = pf_walk_new(&f.out);
+        parts = write_parts(&f, dir, splits[i], v, N);
+        CHECK((parts > 1) == (i < 3));
+        n = gather_parts(dir, parts, splits[i], got, &repeated);
+        CHECK((repeated > 0) == (parts > 1));
+        REQUIRE(n == w->n_slices);
+        qsort(got, n, sizeof(*got), by_slice);
+        qsort(w->slices, n, sizeof(*w->slices), by_slice);
+        for (size_t k = 0; k < n; k++)
+            CHECK(by_slice(&got[k], &w->slices[k]) == 0 &&
+                  strcmp(got[k].category, w->slices[k].category) == 0 &&
+                  got[k].depth == w->slices[k].depth);
+        pf_walk_free(w);
+        teardown(&f);
+    }
+    free(got);
+    free(v);
 }
 
 TEST(short_varints_are_varints)

@@ -33,12 +33,21 @@ typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;
 /* Arguments that each slice has make a Perfetto file half as large again: profiles of more events go without. */
 #define MRD_SINK_IDENTITY_MAX 2000000u
 
+/* A Perfetto file has at most so many bytes before compression, by default: its readers stop at 4 GiB of memory,
+ * browsers and file systems at 2 GB of file. */
+#define MRD_SINK_SPLIT       "1900M"
+#define MRD_SINK_SPLIT_BYTES (1900ull << 20)
+
 typedef struct {
     mrd_group primary, secondary;
     bool show_flows; /* perfetto: write arrows */
     bool identity;   /* perfetto: node, process, core and rank as arguments of each slice */
     bool compress;   /* perfetto: zlib packet blocks */
-    bool pretty;     /* json */
+    uint64_t
+        split; /* perfetto: most bytes of a file before compression, trace/sink/pf_parts.h; 0: one file */
+    bool
+        archive; /* perfetto: an output without a path gets a tar archive of the parts and their index */
+    bool pretty; /* json */
     mrd_json_layout json_layout;
     bool same_clock; /* report: trace/analysis/proof.h */
     bool wall_time;  /* session time is UTC epoch ns: true unless the profile has no epoch */
@@ -50,6 +59,8 @@ typedef struct mrd_sink_env {
     mrd_ev_ns first, last; /* session time range of what will come; first > last: unknown */
     const mrd_sink_options *options;
     mrd_out *out;
+    const char
+        *path; /* of `out` where it is a file, so that others can lie beside it; NULL: it is none */
     const char
         *dir; /* a format that is a folder: where its files go, and `out` gets the one that says
                         all are there; NULL: `out` gets an archive of them */

@@ -35,6 +35,7 @@ export_open(export_sink *sink, const mrd_sink_env *env, mrd_export_target *targe
     sink->ops = target->ops;
     sink->env = *env;
     sink->env.out = target->out;
+    sink->env.path = target->path;
     sink->env.dir = target->dir;
     sink->state = calloc(1, target->ops->state_size > 0 ? target->ops->state_size : 1);
     if (sink->state == NULL)

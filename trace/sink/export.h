@@ -10,8 +10,9 @@
 
 typedef struct {
     const mrd_sink_ops *ops;
-    mrd_out *out;    /* owned by the export: committed on success, aborted on failure */
-    const char *dir; /* of a format that is a folder; NULL: an archive */
+    mrd_out *out;     /* owned by the export: committed on success, aborted on failure */
+    const char *path; /* of `out` where that is a file; NULL: it is none */
+    const char *dir;  /* of a format that is a folder; NULL: an archive */
 } mrd_export_target;
 
 typedef struct {

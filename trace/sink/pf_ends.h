@@ -2,7 +2,7 @@
  * trace/sink/pf_ends.h - ends of open spans, least time first. Of equal times the span that began last
  * comes first, so that inner spans end before outer ones.
  *
- * A tournament tree over places that open spans take and leave. Memory: 44 bytes for each of the
+ * A tournament tree over places that open spans take and leave. Memory: 76 bytes for each of the
  * most spans that were ever open at once.
  */
 #ifndef MRD_TRACE_PF_ENDS_H
@@ -13,15 +13,24 @@
 #include "base/clock.h"
 #include "base/tournament.h"
 #include "base/vec.h"
+#include "trace/model/event.h"
 #include "trace/sink/pb_write.h"
 
 /* Ends are before this; what is behind it marks empty places, which never tie. */
 #define MRD_PF_ENDS_BEFORE (INT64_MAX - (int64_t) UINT32_MAX)
 
+/* What began: what it takes to write its BEGIN again. */
+typedef struct {
+    mrd_pb_field row;
+    mrd_ev_ns begin;
+    int64_t lost;           /* a loss: how many; -1: a span */
+    mrd_sid name, category; /* of a loss: cause */
+} mrd_pf_begun;
+
 /* Zeroed: empty. */
 typedef struct {
     mrd_tournament tree; /* tag: number of the BEGIN, modulo 2^32; place */
-    mrd_pb_field *row;   /* by place */
+    mrd_pf_begun *begun; /* by place */
     uint32_t *spare;     /* the cap - n places that are empty, the next one last */
     uint32_t n, cap;
 } mrd_pf_ends;
@@ -54,7 +63,7 @@ mrd_pf_ends_grow(mrd_pf_ends *e)
     uint32_t cap = e->cap == 0 ? 8 : e->cap * 2, rows = e->cap, spares = rows;
     mrd_tournament tree = { 0 };
 
-    if (cap == 0 || !MRD_VEC_ROOM(e->row, e->cap, rows, cap - e->cap) ||
+    if (cap == 0 || !MRD_VEC_ROOM(e->begun, e->cap, rows, cap - e->cap) ||
         !MRD_VEC_ROOM(e->spare, e->cap, spares, cap - e->cap) || !mrd_tournament_init(&tree, cap))
         return false;
     for (uint32_t i = 0; i < cap; i++) {
@@ -74,22 +83,22 @@ static inline void
 mrd_pf_ends_fini(mrd_pf_ends *e)
 {
     mrd_tournament_fini(&e->tree);
-    free(e->row);
+    free(e->begun);
     free(e->spare);
     *e = (mrd_pf_ends){ 0 };
 }
 
 /* False without memory. */
 static inline bool
-mrd_pf_ends_put(mrd_pf_ends *e, mrd_pf_end end)
+mrd_pf_ends_put(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, const mrd_pf_begun *begun)
 {
     uint32_t place;
 
     if (__builtin_expect(e->n == e->cap, 0) && !mrd_pf_ends_grow(e))
         return false;
     place = e->spare[e->cap - 1 - e->n++];
-    e->row[place] = end.row;
-    mrd_pf_ends_set(e, place, end.at, end.order);
+    e->begun[place] = *begun;
+    mrd_pf_ends_set(e, place, at, order);
     return true;
 }
 
@@ -106,7 +115,7 @@ mrd_pf_ends_first(const mrd_pf_ends *e)
 {
     uint64_t tag = e->tree.tag[1];
 
-    return (mrd_pf_end){ { e->tree.key[1] }, e->row[(uint32_t) tag], (uint32_t) (tag >> 32) };
+    return (mrd_pf_end){ { e->tree.key[1] }, e->begun[(uint32_t) tag].row, (uint32_t) (tag >> 32) };
 }
 
 /* Removes the first; there is one. */
@@ -123,7 +132,7 @@ mrd_pf_ends_take(mrd_pf_ends *e)
 }
 
 /*
- * Removes the first and puts another end, at the cost of one of both. Its row is left open: it is
+ * Removes the first and puts another end, at the cost of one of both. What began is left open: it is
  * set by mrd_pf_ends_name before the end is taken.
  */
 static inline mrd_pf_end
@@ -137,9 +146,23 @@ mrd_pf_ends_replace(mrd_pf_ends *e, mrd_ev_ns at, uint32_t order, uint32_t *ret_
 }
 
 static inline void
-mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, mrd_pb_field row)
+mrd_pf_ends_name(mrd_pf_ends *e, uint32_t place, const mrd_pf_begun *begun)
 {
-    e->row[place] = row;
+    e->begun[place] = *begun;
+}
+
+/* One that is open, in no order: place runs from 0 to cap; false where the place is empty. */
+static inline bool
+mrd_pf_ends_open(const mrd_pf_ends *e, uint32_t place, mrd_pf_end *ret_end)
+{
+    size_t leaf = (size_t) e->cap + place;
+
+    if (e->tree.key[leaf] > MRD_PF_ENDS_BEFORE)
+        return false;
+    *ret_end = (mrd_pf_end){ { e->tree.key[leaf] },
+                             e->begun[place].row,
+                             (uint32_t) (e->tree.tag[leaf] >> 32) };
+    return true;
 }
 
 #endif

@@ -99,7 +99,9 @@ mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order)
         return 0;
     flow = &f->slots[flow_slot(f, id)];
     f->n += flow->id == 0;
-    *flow = (mrd_pf_flow){ id, ((flow->uses & ~FLOW_ENDED) + 1) & ~FLOW_ENDED, order };
+    *flow =
+        (mrd_pf_flow){ id,     ((flow->uses & ~FLOW_ENDED) + 1) & ~FLOW_ENDED, order, f->row, f->at,
+                       f->part };
     return flow_file_id(id, flow->uses);
 }
 
@@ -108,8 +110,14 @@ mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end)
 {
     mrd_pf_flow *flow = f->n == 0 ? NULL : &f->slots[flow_slot(f, id)];
 
+    f->before.id = 0;
     if (flow == NULL || flow->id == 0)
         return f->forgot ? id : 0;
+    if (flow->part != f->part)
+        f->before = *flow;
+    flow->row = f->row;
+    flow->at = f->at;
+    flow->part = f->part;
     if (end)
         flow->uses |= FLOW_ENDED;
     return flow_file_id(id, flow->uses);

@@ -7,6 +7,9 @@
  * - a span that receives may well begin before the span that sends: its end waits for its END;
  * - an id that starts again is another arrow, and gets another id in the file.
  *
+ * A trace that goes on in another file (trace/sink/pf_parts.h) draws only arrows whose points are in that file: the
+ * table says of an arrow whose last point is in an earlier one where that was, so that it can be repeated.
+ *
  * Memory is bounded by MRD_PF_FLOWS_MAX; beyond, ids that have ended or are oldest are forgotten,
  * and from then on an unknown end counts as started.
  */
@@ -14,6 +17,7 @@
 #define MRD_TRACE_PF_FLOWS_H
 
 #include "trace/model/event.h"
+#include "trace/sink/pb_write.h"
 
 #define MRD_PF_FLOWS_MAX (1u << 18)
 
@@ -21,6 +25,9 @@ typedef struct {
     uint64_t id;   /* 0: free; flow ids are not 0 */
     uint32_t uses; /* starts so far; the top bit: an end was seen */
     uint32_t order;
+    mrd_pb_field row; /* of its last point */
+    mrd_ev_ns at;
+    uint32_t part;
 } mrd_pf_flow;
 
 /* A flow that waits for the END of its span, which is known by its order (trace/sink/pf_ends.h). */
@@ -33,6 +40,11 @@ typedef struct {
     mrd_pf_flow *slots; /* open addressing */
     size_t mask, n;
     bool forgot;
+    mrd_pb_field row; /* of the points to come, ... */
+    mrd_ev_ns at;
+    uint32_t part; /* number of the file */
+    mrd_pf_flow
+        before; /* the last point of the arrow asked for, when it is in an earlier file; else id 0 */
     mrd_pf_late *late; /* in the order of their BEGINs */
     size_t n_late, cap_late, done_late;
     mrd_err err; /* NOMEM */

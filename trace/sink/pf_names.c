@@ -1,6 +1,7 @@
 #include "trace/sink/pf_names.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/vec.h"
 
@@ -22,6 +23,17 @@ mrd_pf_names_fini(mrd_pf_names *names)
         free(names->field[kind]);
     mrd_buf_fini(&names->fresh);
     *names = (mrd_pf_names){ 0 };
+}
+
+void
+mrd_pf_names_again(mrd_pf_names *names)
+{
+    for (size_t kind = 0; kind < MRD_PF_KINDS; kind++) {
+        if (names->n[kind] > 0)
+            memset(names->field[kind], 0, names->n[kind] * sizeof(*names->field[kind]));
+        names->next[kind] = 0;
+    }
+    mrd_buf_reset(&names->fresh);
 }
 
 /* At most max bytes, cut between characters. */

@@ -34,6 +34,8 @@ typedef struct {
 
 void mrd_pf_names_init(mrd_pf_names *names, const mrd_strtab *strings);
 void mrd_pf_names_fini(mrd_pf_names *names);
+/* Forgets which texts were written, and keeps the counts: another file begins. */
+void mrd_pf_names_again(mrd_pf_names *names);
 mrd_pb_field mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid);
 
 /* The field that says the text by its id, of a TrackEvent or a DebugAnnotation; 0 without memory.

@@ -142,6 +142,13 @@ mrd_pf_identity_fini(mrd_pf_identity *id)
     *id = (mrd_pf_identity){ 0 };
 }
 
+void
+mrd_pf_identity_again(mrd_pf_identity *id)
+{
+    for (size_t i = 0; id->rows != NULL && i < mrd_catalog_tracks(id->catalog); i++)
+        id->rows[i].made = false;
+}
+
 enum { SAYS_INSTANCE = 1, SAYS_PROCESS = 2, SAYS_CORE = 4, SAYS_RANK = 8 };
 
 static unsigned

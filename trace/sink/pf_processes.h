@@ -33,6 +33,8 @@ mrd_err mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32
 /* cat is complete. Errors: NOMEM. */
 mrd_err mrd_pf_identity_init(mrd_pf_identity *to, const mrd_catalog *cat);
 void mrd_pf_identity_fini(mrd_pf_identity *id);
+/* The ids of the names have changed. */
+void mrd_pf_identity_again(mrd_pf_identity *id);
 /* Adds what is known of the event's track and what the event does not say itself. */
 void mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event,
                          const mrd_event *ev);

@@ -48,7 +48,28 @@ pf_write_row(mrd_pf_tracks *p, const pf_descriptor *d)
     }
     mrd_pb_close(&p->packet, row);
     mrd_pf_packet(p->file, &p->packet);
+    if (p->keep) {
+        uint32_t len = (uint32_t) p->packet.len;
+
+        mrd_buf_add(&p->log, &len, sizeof(len));
+        mrd_buf_add(&p->log, p->packet.p, p->packet.len);
+        p->err = p->log.err != MRD_OK ? p->log.err : p->err;
+    }
     return uuid;
+}
+
+void
+mrd_pf_tracks_repeat(mrd_pf_tracks *p)
+{
+    uint32_t len;
+
+    for (size_t at = 0; at < p->log.len; at += len) {
+        memcpy(&len, p->log.p + at, sizeof(len));
+        at += sizeof(len);
+        mrd_buf_reset(&p->packet);
+        mrd_buf_add(&p->packet, p->log.p + at, len);
+        mrd_pf_packet(p->file, &p->packet);
+    }
 }
 
 static mrd_pb_field
@@ -176,7 +197,11 @@ mrd_err
 mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env)
 {
     *p = (mrd_pf_tracks){
-        .file = file, .catalog = env->catalog, .n = mrd_catalog_tracks(env->catalog), .next_uuid = 1
+        .file = file,
+        .catalog = env->catalog,
+        .n = mrd_catalog_tracks(env->catalog),
+        .next_uuid = 1,
+        .keep = env->options->split > 0,
     };
     p->track = calloc(p->n + 1, sizeof(*p->track));
     p->spans = calloc(p->n + 1, sizeof(*p->spans));
@@ -196,5 +221,6 @@ mrd_pf_tracks_fini(mrd_pf_tracks *p)
     free(p->spans);
     mrd_pf_rows_fini(&p->rows);
     mrd_buf_fini(&p->packet);
+    mrd_buf_fini(&p->log);
     *p = (mrd_pf_tracks){ 0 };
 }

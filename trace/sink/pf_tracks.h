@@ -27,12 +27,17 @@ typedef struct {
     size_t n;
     uint32_t next_uuid;
     mrd_buf packet;
+    bool keep;   /* the descriptors, for other files */
+    mrd_buf log; /* of them: length, packet */
     mrd_err err; /* NOMEM */
 } mrd_pf_tracks;
 
 /* Borrows file and env. Errors: NOMEM. fini is fine on a zeroed or failed one. */
 mrd_err mrd_pf_tracks_init(mrd_pf_tracks *p, mrd_pf_file *file, const mrd_sink_env *env);
 void mrd_pf_tracks_fini(mrd_pf_tracks *p);
+
+/* Writes all rows so far again, with the same uuids: to another file, whose parts they are. */
+void mrd_pf_tracks_repeat(mrd_pf_tracks *p);
 
 /* True when the track is one of this profile; the functions below need that. */
 static inline bool

@@ -1,0 +1,185 @@
+/*
+ * trace/sink/pf_state.h - a Perfetto trace while it is written: its state, and the packets of its events. For
+ * sink_perfetto.c, which says what becomes of events, and pf_part.c, which begins and ends files.
+ */
+#ifndef MRD_TRACE_PF_STATE_H
+#define MRD_TRACE_PF_STATE_H
+
+#include "trace/model/lanes.h"
+#include "trace/sink/pf_ends.h"
+#include "trace/sink/pf_file.h"
+#include "trace/sink/pf_flows.h"
+#include "trace/sink/pf_names.h"
+#include "trace/sink/pf_parts.h"
+#include "trace/sink/pf_processes.h"
+#include "trace/sink/pf_tracks.h"
+
+#define PF_FAST_ROOM    192u /* a packet of one plain event */
+#define PF_END_ROOM     24u  /* an END */
+#define PF_SEQ          1u
+#define PF_FLAG_CLEARED 1u
+#define PF_FLAG_NEEDS   2u
+
+/* The path of a plain span is one function; what is rare stays out of it. */
+#define PF_HOT  static inline __attribute__((always_inline))
+#define PF_COLD static __attribute__((noinline))
+
+/* The last sample of a counter. */
+typedef struct {
+    bool has, whole; /* an integer */
+    uint64_t bits;   /* of the double, else */
+} mrd_pf_value;
+
+/* A span without an end, while the trace may go on in another file. */
+typedef struct {
+    uint32_t order;
+    mrd_pf_begun begun;
+} mrd_pf_unended;
+
+typedef struct mrd_pf {
+    const mrd_sink_env *env;
+    mrd_pf_parts parts;
+    mrd_out *out;         /* of the current part */
+    uint64_t cut_at;      /* bytes behind which a cut is due; UINT64_MAX: never */
+    uint32_t part;        /* its number, from 1 */
+    mrd_pf_part said;     /* of the current part */
+    mrd_why why;          /* of a cut that failed */
+    uint8_t *seen;        /* by mrd_track_id: has events in this part */
+    mrd_pf_value *values; /* by mrd_track_id; NULL: never cut */
+    mrd_pf_unended *unended;
+    size_t n_unended, cap_unended;
+    mrd_pf_file file;
+    mrd_pf_tracks rows;
+    mrd_pf_names names;
+    mrd_pf_ends ends;
+    mrd_pf_flows flows;
+    mrd_pf_identity identity;
+    mrd_lanes *lanes, *loss_lanes;
+    bool started;
+    mrd_dur_ns shift_ns; /* added to session times: the times of the trace */
+    mrd_ev_ns now;       /* of the trace: the last one written */
+    uint64_t events, since_mark, spans, lost, clamped; /* of this part */
+    uint64_t flows_without_start;
+    uint64_t *lost_of;       /* by mrd_proc_id */
+    uint32_t order;          /* number of the next span */
+    mrd_buf packet, event;   /* being built */
+    mrd_pb_field *clock_row; /* of clock bounds, 0: none */
+    size_t n_clocks;
+    mrd_err err;
+} mrd_pf;
+
+/* Packets */
+
+static inline void
+pf_packet_begin(mrd_pf *s)
+{
+    mrd_buf_reset(&s->packet);
+    mrd_pb_u64(&s->packet, PF_SEQUENCE_ID, PF_SEQ);
+}
+
+static inline void
+pf_packet_end(mrd_pf *s)
+{
+    mrd_pf_packet(&s->file, &s->packet);
+}
+
+static inline uint64_t
+pf_trace_clock(const mrd_pf *s)
+{
+    return s->env->options->wall_time && s->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
+}
+
+/* The head that every event has: sequence, flags, time since the last one. */
+PF_HOT uint8_t *
+pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
+{
+    static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ, PF_SEQUENCE_FLAGS, PF_FLAG_NEEDS };
+
+    *p++ = PF_TIMESTAMP;
+    p = mrd_pb_varint_short(p, (uint64_t) at.ns - (uint64_t) s->now.ns);
+    s->now = at;
+    memcpy(p, rest, sizeof(rest));
+    return p + sizeof(rest);
+}
+
+/* An event without arguments of its own whose names were written before; category and name 0: none,
+ * whose NULL: not said. */
+PF_HOT void
+pf_put_plain(mrd_pf *s, mrd_ev_ns at, uint8_t type, mrd_pb_field row, mrd_pb_field category,
+             mrd_pb_field name, const mrd_pf_identity_row *whose)
+{
+    uint8_t *start = mrd_pf_room(&s->file, PF_FAST_ROOM), *p;
+    unsigned len = 2 + mrd_pb_field_len(row) + mrd_pb_field_len(category) + mrd_pb_field_len(name) +
+                   (whose == NULL ? 0 : whose->len);
+
+    if (start == NULL)
+        return;
+    start[0] = PF_TRACE_PACKET;
+    p = pf_put_head(s, start + 2, at);
+    p[0] = PF_TRACK_EVENT;
+    p[1] = (uint8_t) len;
+    p[2] = PF_EVENT_TYPE;
+    p[3] = type;
+    p = mrd_pb_put_field(p + 4, row);
+    p = mrd_pb_put_field(p, category);
+    p = mrd_pb_put_field(p, name);
+    if (whose != NULL) {
+        memcpy(p, whose->bytes, sizeof(whose->bytes)); /* of which only its own are kept */
+        p += whose->len;
+    }
+    start[1] = (uint8_t) (p - start - 2);
+    mrd_pf_did(&s->file, p);
+}
+
+/* Starts s->event; finished by pf_write_event. */
+static inline void
+pf_begin_event(mrd_pf *s, uint8_t type, mrd_pb_field row)
+{
+    mrd_buf_reset(&s->event);
+    mrd_pb_u64(&s->event, PF_EVENT_TYPE, type);
+    mrd_pb_field_add(&s->event, row);
+}
+
+/* Writes s->event with the names it uses first. */
+static inline void
+pf_write_event(mrd_pf *s, mrd_ev_ns at)
+{
+    mrd_buf *fresh = &s->names.fresh;
+    uint8_t head[32], *end = pf_put_head(s, head, at);
+
+    mrd_buf_reset(&s->packet);
+    mrd_buf_add(&s->packet, head, (size_t) (end - head));
+    if (fresh->len > 0)
+        mrd_pb_bytes(&s->packet, PF_INTERNED_DATA, fresh->p, fresh->len);
+    if (fresh->err != MRD_OK || s->event.err != MRD_OK)
+        s->err = MRD_NOMEM;
+    mrd_buf_reset(fresh);
+    mrd_pb_bytes(&s->packet, PF_TRACK_EVENT, s->event.p, s->event.len);
+    pf_packet_end(s);
+}
+
+static inline void
+pf_add_fixed(mrd_buf *to, uint32_t tag, uint64_t v)
+{
+    mrd_pb_raw(to, tag);
+    if (mrd_buf_room(to, 8))
+        to->len = (size_t) (mrd_pb_fixed64(to->p + to->len, v) - to->p);
+}
+
+static inline void
+pf_add_value(mrd_buf *to, const mrd_pf_value *v)
+{
+    if (v->whole)
+        mrd_pb_u64(to, PF_EVENT_COUNTER, v->bits);
+    else
+        pf_add_fixed(to, PF_EVENT_COUNTER_DOUBLE, v->bits);
+}
+
+/* Bytes of this part, before compression. */
+PF_HOT uint64_t
+pf_size(const mrd_pf *s)
+{
+    return s->file.raw + s->file.block.len;
+}
+
+#endif
