@@ -141,6 +141,27 @@ TEST(each_boot_has_its_own_clock)
     mrd_node_clock_fini(&clock);
 }
 
+/* A clock that jumps while it runs has a row for each of its epochs, with what began it; one that does not
+ * has one row and no number. */
+TEST(each_epoch_of_a_clock_has_its_row)
+{
+    recording r = recording_new("jump");
+    part a = a_part("i-a", ZERO);
+    part b[2] = { a_part("i-b", ZERO - 40000 * MRD_SEC), a_part("i-b", ZERO - 39990 * MRD_SEC) };
+    char path[400];
+
+    b[0].end = 60;
+    b[1].begin = 60;
+    add_node(&r, &a, 1);
+    add_node(&r, b, 2);
+    (void) merge(&r, MERGE_ALIGNED, NULL);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    CHECK(file_has(path, "\"i-a RAW\""));
+    CHECK(file_has(path, "\"i-b RAW epoch 1 (start)\""));
+    CHECK(file_has(path, "\"i-b RAW epoch 2 (contradiction)\""));
+    CHECK(!file_has(path, "\"i-b RAW epoch 3"));
+}
+
 /* ---- absolute time at both ends ---- */
 
 /* Packets know the clock within 30 us; where both ends have a PTP clock, it is known better. One
