@@ -3,15 +3,18 @@ sources, builds the unit tests of the module and runs them. A mutant that no tes
 What the plain build does not notice, the tests get once more under AddressSanitizer and UBSan, as in the gate.
 
 usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs N] [--at FILE[:LINE]] [--plain] [--check]
-                  [--list]
+                  [--check-runner] [--list]
 
 N: mutants per module (16), `all`: every one. S: printed; the same seed on the same sources chooses the same mutants.
 --at: only changes of this file (and line). --plain: without sanitizers, which takes half the time and leaves a few more.
---check: no mutants; checks the list of equivalent ones and the mutator itself.
+--check: no mutants; checks the list of equivalent ones and the mutator itself. --check-runner: plants what changes nothing, what
+does not compile and what never ends, and checks how each is counted.
+A test counts only when it fails twice: not one that failed by chance, or because the machine was busy.
 Survivors that mean the same as the original are in equivalent.txt beside this file, those that a test could notice and none
 does in survivors.txt, one per line with a reason.
 Exit status 1 when a module's tests notice less than 90 % of those that are not equivalent."""
 import argparse
+import fcntl
 import glob
 import json
 import os
@@ -68,6 +71,17 @@ def temporary():
     memory = "/dev/shm"
     room = os.access(memory, os.W_OK) and shutil.disk_usage(memory).free > 4 << 30
     return f"{memory if room else '/tmp'}/mut{os.getpid()}"
+
+
+def lock(work):
+    """Two runs in one folder would judge each other's changes; the file stays open until this program ends."""
+    os.makedirs(work, exist_ok=True)
+    f = open(os.path.join(work, "lock"), "w")
+    try:
+        fcntl.flock(f, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"mutants: another run works in {work}: wait for it, or give another folder with --work")
+    return f
 
 
 class Tree:
@@ -208,7 +222,9 @@ class Module:
             if tree.make([name]).returncode != 0:
                 return "did not compile", ""
             said = tree.run(name, seconds)
-            if said is not None:
+            if said is not None and tree.run(name, seconds) is None: # by chance, or as the machine was busy
+                say(f"{self.name}: {name} failed once and then passed: that counts for nothing")
+            elif said is not None:
                 self.noticed[path, name] = self.noticed.get((path, name), 0) + 1
                 return "noticed", name + (" (hang)" if said == "hang" else "") + (" (sanitizer)" if tree.sanitize else "")
         return "survived", ""
@@ -279,8 +295,8 @@ def check():
             '    if (!a && !mrd_local_before(a, b))\n        return 0;\n    if (a)\n        g((int) h(a));\n}\n')
     got = sorted(c.what for c in source.changes_of("x.c", text))
     want = sorted(["if negated", "< -> <=", "7 -> 8", "7 -> 6", "&& -> ||", "no return", "- -> +", "1 -> 2", "1 -> 0", "no fsync()",
-                   "if negated", "&& -> ||", "no return", "0 -> 1",
-                   "if negated", "&& -> ||", "no !", "mrd_local_before -> mrd_local_after", "no return", "0 -> 1",
+                   "if negated", "&& -> ||", "no return", "0 -> 1", "if negated", "&& -> ||", "no !",
+                   "mrd_local_before -> mrd_local_after", "no return #2", "0 -> 1 #2", # of a line like the one before
                    "if negated", "no g()"])
     if got != want:
         bad.append(f"mutants of the sample are {got}, expected {want}")
@@ -291,6 +307,22 @@ def check():
         bad.append("the line of a mutant is wrong")
     for line in bad:
         say(line)
+    return 1 if bad else 0
+
+
+def check_runner(trees):
+    """Changes whose outcome is known: one that changes nothing, one that does not compile, one that never ends."""
+    m = Module("seqset", trees[:1])
+    path, text = m.paths[0], m.texts[m.paths[0]]
+    at = text.index("{", text.index("\nmrd_seqset_has(")) + 1
+    bad = 0
+    for what, new, want in (("nothing", " ", ("survived", "")), ("no C", " no C;", ("did not compile", "")),
+                            ("no end", " while (set != NULL) __asm__ volatile(\"\");", ("noticed", "aggregator/seqset (hang)"))):
+        c = source.Change("planted", at, at, new, what, text.count("\n", 0, at) + 1)
+        c.path, c.function, c.source = path, "mrd_seqset_has", "{"
+        got = m.judge(c)
+        say(f"planted {what}: {' by '.join(g for g in got if g)}" + ("" if got == want else f", expected {want}"))
+        bad += got != want
     return 1 if bad else 0
 
 
@@ -317,6 +349,7 @@ def arguments():
     p.add_argument("--at", default="")
     p.add_argument("--plain", action="store_true")
     p.add_argument("--check", action="store_true")
+    p.add_argument("--check-runner", action="store_true")
     p.add_argument("--list", action="store_true")
     a = p.parse_args()
     a.mutants = a.mutants if a.mutants == "all" else int(a.mutants)
@@ -336,8 +369,11 @@ def main():
     say(f"seed {a.seed}: again with `make mutants SEED={a.seed} MUTANTS={a.mutants}`")
     trees, modules = [Tree(a.work, a.jobs)] + ([] if a.plain else [Tree(a.work, a.jobs, sanitize=True)]), []
     if not a.list:
+        held = lock(a.work) # noqa: F841
         trees[0].copy()
     try:
+        if a.check_runner:
+            return check_runner(trees)
         for name in a.modules.split(","):
             m = Module(name, trees)
             chosen = m.choose("all" if a.at else a.mutants, a.seed)

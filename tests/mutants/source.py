@@ -240,7 +240,7 @@ def changes_of(path, text):
                 c.source = re.sub(r"\s+", " ", lines[c.line - 1].strip())
                 if c.new is None:
                     c.new = f"(!{text[c.at:c.end]})"
-                same = (c.line, c.what)
+                same = (c.source, c.what) # also where two lines of a function are alike
                 seen[same] = seen.get(same, 0) + 1
                 if seen[same] > 1:
                     c.what += f" #{seen[same]}"
