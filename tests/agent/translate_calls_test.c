@@ -160,6 +160,37 @@ TEST(models_are_reported)
     close_both(p, m);
 }
 
+/* Models are told apart by every bit of their numbers: each load meets its own unload. */
+TEST(models_of_any_number_are_apart)
+{
+    static receiver r;
+    mrd_drain *p = open_drain(&r, false);
+    maker *m = my_ring(1);
+    uint32_t name = make_text(m, "m.neff");
+    int64_t now = mrd_local_now().ns;
+    mrd_ring_rec rec = { .kind = MRD_REC_MODEL, .flags = MRD_RECF_LOAD, .name = name };
+    mrd_drain_tally c;
+
+    for (int bit = 0; bit < 64; bit++) {
+        rec.value = 1ull << bit;
+        rec.ts = (uint64_t) now + (uint64_t) bit;
+        CHECK(make_rec(m, rec, NULL, 0));
+    }
+    step_all(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.held, 64);
+    rec.flags = MRD_RECF_UNLOAD;
+    for (int bit = 0; bit < 64; bit++) {
+        rec.value = 1ull << bit;
+        rec.ts = (uint64_t) now + 1000 + 3 * (uint64_t) bit;
+        CHECK(make_rec(m, rec, NULL, 0));
+        TEST_UNTIL((mrd_drain_step(p), r.spans == (uint64_t) bit + 1));
+        CHECK_INT(r.ts_ns, now + bit);
+        CHECK_INT(r.dur_ns, 1000 + 2 * bit);
+    }
+    close_both(p, m);
+}
+
 /* A category that is first met with a name that is known already, and the other way round. */
 TEST(a_category_may_come_after_its_name)
 {

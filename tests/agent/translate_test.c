@@ -774,6 +774,35 @@ TEST(chunks_make_a_document_only_in_a_row)
     }
 }
 
+/* A process that died within a document: what was whole of it is given, as far as it was read. Nothing comes of
+ * a ring that ends behind a document. */
+TEST(a_document_that_its_process_died_in_is_read_as_far_as_it_is)
+{
+    for (size_t len = ALL - 2; len <= ALL; len += 2) {
+        uint64_t spans = 0, start;
+        mrd_drain *p = count_spans(&spans);
+        int pid = make_dead_pid(&start);
+        maker *m = make_ring(test_tmp(), pid, start, 40 + (int) len, 1 << 16);
+        uint32_t name = make_text(m, "systrace");
+        mrd_ring_rec rec = { .kind = MRD_REC_BLOB,
+                             .flags = (uint8_t) (MRD_RECF_FIRST | (len == ALL ? MRD_RECF_LAST : 0)),
+                             .name = name,
+                             .ts = (uint64_t) mrd_local_now().ns,
+                             .domain = 1,
+                             .track = (uint32_t) len };
+        mrd_drain_tally c;
+
+        CHECK(make_rec(m, rec, document, len));
+        TEST_UNTIL((mrd_drain_step(p), mrd_drain_counts(p, &c), c.rings_seen == 1 && c.rings == 0));
+        CHECK_INT(spans, 1);
+        CHECK_INT(c.begun, 1);
+        CHECK_INT(c.events, 1);
+        mrd_drain_close(p);
+        unlink(m->path);
+        make_free(m);
+    }
+}
+
 /* A document that is larger than any may be: what came is given up as one, counted once, and the next
  * one is read. */
 TEST(a_document_that_does_not_end_is_counted)

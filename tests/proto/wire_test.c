@@ -85,6 +85,45 @@ TEST(session_ids)
         CHECK_ERR(bad[i], mrd_session_id_parse(mrd_str_of(bad[i]), &got), MRD_SYNTAX);
 }
 
+/* Every field of a header comes back, whatever stood in its place before. */
+TEST(every_field_of_a_header_comes_back)
+{
+    uint8_t to[MRD_FRAME_HEADER + 8], again[MRD_FRAME_HEADER];
+    const mrd_frame f = { .type = MRD_FRAME_BATCH,
+                          .codec = 2,
+                          .clock = 1,
+                          .head_len = 3,
+                          .head_raw = 0x010203,
+                          .cols_raw = 0x0a0b0c,
+                          .events = 7,
+                          .agent = 0x1112131415161718,
+                          .epoch = 0x2122232425262728,
+                          .session = 0x3132333435363738,
+                          .seq = 0x4142434445464748,
+                          .process_id = 0x51525354,
+                          .first = { 0x6162636465666768 },
+                          .last = { 0x7172737475767778 },
+                          .boot = 0x81828384 };
+
+    for (int before = 0; before < 256; before += 255) {
+        mrd_frame put = f, got = { 0 };
+
+        memset(to, before, sizeof(to));
+        mrd_frame_put(&put, (mrd_bytes){ to + MRD_FRAME_HEADER, 8 }, to);
+        CHECK_INT(put.body_len, 8);
+        CHECK_ERR("get", mrd_frame_get((mrd_bytes){ to, sizeof(to) }, &got, NULL), MRD_OK);
+        CHECK(got.type == f.type && got.codec == f.codec && got.clock == f.clock);
+        CHECK(got.body_len == 8 && got.head_len == f.head_len && got.head_raw == f.head_raw);
+        CHECK(got.cols_raw == f.cols_raw && got.events == f.events);
+        CHECK(got.body_crc == put.body_crc && got.agent == f.agent && got.epoch == f.epoch);
+        CHECK(got.session == f.session && got.seq == f.seq && got.process_id == f.process_id);
+        CHECK(got.first.ns == f.first.ns && got.last.ns == f.last.ns && got.boot == f.boot);
+        memset(again, ~before, sizeof(again));
+        mrd_frame_stamp(&got, again);
+        CHECK(memcmp(again, to, sizeof(again)) == 0);
+    }
+}
+
 /* Frames whose checksum is right and whose fields are not. */
 TEST(frame_rejects)
 {

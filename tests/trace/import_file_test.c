@@ -1,4 +1,7 @@
 /* mrd_read_file: what becomes of good, bad and foreign files. */
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "tests/check.h"
 
 #include "trace/import/import.h"
@@ -116,6 +119,55 @@ TEST(a_file_that_is_not_there_is_a_failed_input)
     CHECK_INT(input->state, MRD_INPUT_FAILED);
     CHECK_TEXT(mrd_catalog_text(options.catalog, input->error).p,
                "cannot open '/nowhere/x.json': No such file or directory");
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+}
+
+/* The same file by its name, another one and a link is read once, and that is said; as a file of another
+ * process it is one more. What is no file cannot be the same one. */
+TEST(a_file_that_is_met_again_is_read_once)
+{
+    mrd_read_once once = { 0 };
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(1 << 20, test_tmp()),
+                                 .system = true,
+                                 .once = &once };
+    mrd_identity other = nowhere;
+    char path[512], hard[512], soft[512], fifo[512];
+    size_t n;
+    bool again;
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/once.json", test_tmp());
+    snprintf(hard, sizeof(hard), "%s/hard.json", test_tmp());
+    snprintf(soft, sizeof(soft), "%s/soft.json", test_tmp());
+    snprintf(fifo, sizeof(fifo), "%s/fifo", test_tmp());
+    f = fopen(path, "w");
+    fputs(CHROME "]", f);
+    fclose(f);
+    CHECK(link(path, hard) == 0 && symlink(path, soft) == 0 && mkfifo(fifo, 0600) == 0);
+    for (int i = 0; i < 2; i++) {
+        CHECK_ERR("first", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+        CHECK_ERR("hard", mrd_read_file(&options, hard, &nowhere, NULL), MRD_OK);
+        CHECK_ERR("soft", mrd_read_file(&options, soft, &nowhere, NULL), MRD_OK);
+    }
+    (void) mrd_catalog_inputs(options.catalog, &n);
+    CHECK_INT(n, 1);
+    other.process_id = 5;
+    CHECK_ERR("other", mrd_read_file(&options, hard, &other, NULL), MRD_OK);
+    (void) mrd_catalog_inputs(options.catalog, &n);
+    CHECK_INT(n, 2);
+    for (int i = 0; i < 2; i++) {
+        CHECK_ERR("folder", mrd_read_once_check(&once, test_tmp(), &nowhere, &again), MRD_OK);
+        CHECK_INT(again, i > 0);
+        CHECK_ERR("fifo", mrd_read_once_check(&once, fifo, &nowhere, &again), MRD_OK);
+        CHECK(!again);
+        CHECK_ERR("nothing", mrd_read_once_check(&once, "/nowhere", &nowhere, &again), MRD_OK);
+        CHECK(!again);
+    }
+    CHECK_INT(once.again, 6);
+    mrd_read_once_end(&once, options.catalog);
+    CHECK(mrd_str_starts(mrd_catalog_note_at(options.catalog, 0), "read once: 6 files or folders"));
     mrd_store_free(options.store);
     mrd_catalog_free(options.catalog);
 }

@@ -424,6 +424,12 @@ static const struct {
       "{\"ph\":\"X\",\"name\":\"fusion\",\"pid\":3,\"tid\":2,\"ts\":1,\"dur\":3},"
       "{\"ph\":\"X\",\"name\":\"py\",\"pid\":701,\"tid\":1,\"ts\":1,\"dur\":3}]}",
       { { "jit_f", -1 }, { "fusion", 1 }, { "py", -1 } } },
+    { "a mark on a host thread that names a stream",
+      "{\"distributedInfo\":{\"rank\":0},\"traceEvents\":["
+      "{\"ph\":\"i\",\"s\":\"t\",\"name\":\"sync\",\"pid\":1,\"tid\":1,\"ts\":1,\"args\":"
+      "{\"device\":0,\"stream\":7}},"
+      "{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1}]}",
+      { { "a", -1 }, { "sync", -1 } } },
     { "a number alone is no device",
       "{\"distributedInfo\":{\"rank\":0},\"traceEvents\":["
       "{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1},"
