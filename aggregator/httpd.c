@@ -138,8 +138,11 @@ static const http_refusal
     no_token = { 401, "AUTH", "identity not proven",
                  "send a known token: Authorization: Bearer ...", false },
     not_known_yet = { 503, "AGAIN", "not now",
-                      "the keys that prove this token are being fetched, try again in a moment",
+                      "it could not be found out yet whose token this is, try again in a moment",
                       false },
+    being_asked = { 503, "AGAIN", "not now",
+                    "it could not be found out yet whose token this is, try again in a moment",
+                    false },
     not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that", false },
     too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB", false },
     two_lengths = { 400, "INVALID", "two lengths",
@@ -251,18 +254,23 @@ host_of(mrd_http_request *req)
     return req->authority != NULL ? req->authority : mrd_http_header(req, "Host");
 }
 
+static bool
+has_body(mrd_http_request *req)
+{
+    const char *length = mrd_http_header(req, "Content-Length");
+
+    return (length != NULL && length[strspn(length, "0")] != '\0') ||
+           mrd_http_header(req, "Transfer-Encoding") != NULL;
+}
+
 /* Whether it changes something and comes from somewhere else than this server's page or a program. */
 static const http_refusal *
 admit_change(mrd_http_request *req)
 {
-    const char *length = mrd_http_header(req, "Content-Length");
-    bool body = (length != NULL && length[strspn(length, "0")] != '\0') ||
-                mrd_http_header(req, "Transfer-Encoding") != NULL;
-
     if (!mrd_http_origin_same(mrd_http_header(req, "Origin"),
                               mrd_http_header(req, "Sec-Fetch-Site"), host_of(req)))
         return &foreign_origin;
-    return body && strcmp(req->method, "POST") == 0 &&
+    return has_body(req) && strcmp(req->method, "POST") == 0 &&
                    !mrd_http_type_json(mrd_http_header(req, "Content-Type"))
                ? &not_json
                : NULL;
@@ -287,9 +295,23 @@ admit_caller(mrd_http_request *req)
                           &req->caller, &why);
     if (err != MRD_OK) {
         snprintf(req->reason, sizeof(req->reason), "%s", why.text);
-        return err == MRD_AGAIN ? &not_known_yet : &no_token;
+        return err == MRD_BUSY ? &being_asked : err == MRD_AGAIN ? &not_known_yet : &no_token;
     }
     return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
+}
+
+/* The last part of what is looked at, and the one that is done again for a request that was held. */
+static const http_refusal *
+admit_known(mrd_http_request *req)
+{
+    uint64_t known = mrd_httpd_identifications(req->httpd);
+    const http_refusal *r = admit_caller(req);
+
+    if (r == &being_asked)
+        return mrd_httpd_hold(req, known) ? r : &not_known_yet;
+    if (r != NULL)
+        return r;
+    return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
 /* Looks at a request's head: what it asks for, and whether who asks may. */
@@ -310,9 +332,7 @@ admit(mrd_http_request *req, const char *version)
     find_route(req);
     if (req->route == NULL)
         return req->allow.len == 0 ? &no_path : options ? NULL : &wrong_method;
-    if ((r = admit_caller(req)) != NULL)
-        return r;
-    return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
+    return admit_known(req);
 }
 
 /* OPTIONS: what the path allows, and to the Perfetto page how it may read it. */
@@ -343,8 +363,9 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
     if (r == &over_capacity || r == &not_known_yet)
         mrd_http_set_header(req, "Retry-After", "2");
     return mrd_httpd_reply_problem(req, r->status, r->code, r->title,
-                                   r == &no_token && req->reason[0] != '\0' ? req->reason
-                                                                            : r->detail);
+                                   (r == &no_token || r == &not_known_yet) && req->reason[0] != '\0'
+                                       ? req->reason
+                                       : r->detail);
 }
 
 /* The whole request is here, or as much of it as is wanted. */
@@ -430,6 +451,27 @@ take_body(mrd_http_request *req, const char *data, size_t n)
     return req->discarded <= DISCARD_MAX;
 }
 
+/* Its head was looked at, and the body may come. */
+static enum MHD_Result
+begin(mrd_http_request *req)
+{
+    const char *length = mrd_http_header(req, "Content-Length");
+    uint64_t announced = 0;
+
+    if (req->was_held) /* it begins once it is known whose it is */
+        return MHD_YES;
+    if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
+        announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
+        req->refusal = &too_big;
+    if (req->refusal != NULL &&
+        (announced > DISCARD_MAX || req->refusal->ends || mrd_http_header(req, "Expect") != NULL)) {
+        mrd_httpd_watch_stage(req->httpd, req->connection,
+                              CLIENT_REPLY); /* before the body comes */
+        return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
+    }
+    return MHD_YES;
+}
+
 static enum MHD_Result
 on_request(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
            const char *version, const char *upload, size_t *upload_size, void **state)
@@ -439,24 +481,23 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
 
     MRD_CHECK_MAGIC(h, HTTPD_MAGIC);
     if (req == NULL) {
-        const char *length =
-            MHD_lookup_connection_value(connection, MHD_HEADER_KIND, "Content-Length");
-        uint64_t announced = 0;
-
         if ((req = request_new(h, connection, url, method)) == NULL)
             return MHD_NO;
         *state = req;
         mrd_httpd_watch_stage(h, connection, CLIENT_BODY);
         req->refusal = admit(req, version);
-        if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
-            announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
-            req->refusal = &too_big;
-        if (req->refusal != NULL && (announced > DISCARD_MAX || req->refusal->ends ||
-                                     mrd_http_header(req, "Expect") != NULL)) {
-            mrd_httpd_watch_stage(h, connection, CLIENT_REPLY); /* answered before the body comes */
-            return answer(req) == MRD_OK ? MHD_YES : MHD_NO;
-        }
-        return MHD_YES;
+        return begin(req);
+    }
+    if (req->was_held) {
+        req->was_held = false;
+        req->refusal = admit_known(req);
+        if (req->was_held)
+            return MHD_YES;
+        /* The library repeats its first call after a suspension: a body comes with the next ones. */
+        if (begin(req) != MHD_YES)
+            return MHD_NO;
+        if (*upload_size == 0 && has_body(req))
+            return req->replied ? req->queued : MHD_YES;
     }
     if (*upload_size > 0) {
         size_t n = *upload_size;
@@ -486,6 +527,7 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
         free(req->headers[i].name);
         free(req->headers[i].value);
     }
+    mrd_httpd_hold_forget(req);
     body_drop(req);
     mrd_buf_fini(&req->allow);
     free(req->path);
@@ -647,6 +689,7 @@ mrd_httpd_start(const mrd_httpd_options *options, const mrd_http_route *routes, 
     h->options = *options;
     h->options.max_connections = options->max_connections == 0 ? 512 : options->max_connections;
     h->options.max_streams = options->max_streams == 0 ? 8 : options->max_streams;
+    h->options.hold_seconds = options->hold_seconds == 0 ? 10 : options->hold_seconds;
     h->options.idle_seconds = options->idle_seconds == 0 ? 30 : options->idle_seconds;
     h->routes = routes;
     h->n_routes = n;
@@ -737,6 +780,7 @@ stop_streams(mrd_httpd *h)
     while (left) {
         pthread_mutex_lock(&h->lock);
         h->stopping = true;
+        mrd_httpd_hold_end(h, true);
         left = mrd_httpd_streams_end(h);
         pthread_mutex_unlock(&h->lock);
         if (left)

@@ -41,12 +41,14 @@ typedef struct {
     const char *cert, *key; /* PEM files: TLS; NULL: plain */
     /*
      * Who holds the token, "" none; handed the handlers' self. NULL: everybody may do everything
-     * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH, or AGAIN when that is
-     * not known yet.
+     * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH; AGAIN: it is not
+     * known now (503); BUSY: somebody is being asked and mrd_httpd_identified will be called: the request
+     * is held for so long, at most hold_seconds (then 503), and it is asked again.
      */
     mrd_err (*identify)(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
-    const char *names; /* without identify: hosts that requests may ask for, by commas, besides
+    const char *names;     /* without identify: hosts that requests may ask for, by commas, besides
                                  addresses and localhost; NULL: none. Borrowed */
+    unsigned hold_seconds; /* 0: 10 */
     unsigned max_connections; /* 0: 512 */
     unsigned max_streams;     /* merges at one time; 0: 8 */
     unsigned idle_seconds;    /* for a request's head, twice that for its body; a reader must take
@@ -60,6 +62,8 @@ void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; NULL is fine */
 uint16_t mrd_httpd_port(const mrd_httpd *httpd);
 /* Reads certificate and key again; running transfers go on. Errors leave the old ones in place. */
 mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
+/* Somebody was identified: requests that are held ask again. Any thread, until stop. */
+void mrd_httpd_identified(mrd_httpd *httpd);
 /* True when one of the two is not what was last read with success. */
 bool mrd_httpd_changed(mrd_httpd *httpd);
 /* The next message about a TLS connection that failed; false when there is none. */

@@ -1,7 +1,7 @@
 /*
  * aggregator/httpd_int.h - the inside of the HTTP server: httpd.c (requests, routing, start and
- * stop), httpd_reply.c (replies, files, streams), httpd_watch.c (clients that dawdle). These three
- * are the only ones that know libmicrohttpd.
+ * stop), httpd_hold.c (requests that wait to be known), httpd_reply.c (replies, files, streams),
+ * httpd_watch.c (clients that dawdle). These four are the only ones that know libmicrohttpd.
  */
 #ifndef MRD_AGGREGATOR_HTTPD_INT_H
 #define MRD_AGGREGATOR_HTTPD_INT_H
@@ -36,6 +36,8 @@ struct mrd_httpd {
     size_t bodies; /* bytes of requests' bodies that are kept */
     http_stream *streams;
     http_client *clients;
+    mrd_http_request *held;   /* suspended */
+    uint64_t identifications; /* calls of mrd_httpd_identified */
     bool stopping;
     pthread_t watcher;
     pthread_cond_t watch; /* stopping */
@@ -65,6 +67,10 @@ struct mrd_http_request {
     mrd_buf allow;               /* methods of a path, for OPTIONS and 405 */
     size_t discarded;            /* of a body that is not kept */
     bool replied;
+    bool was_held;  /* and was not looked at since */
+    bool suspended; /* is in the list; guarded by the server's lock, as the next two */
+    mrd_http_request *next, **link;
+    mrd_local_ns hold_end; /* 0: it was never held */
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];
@@ -85,6 +91,18 @@ mrd_err mrd_httpd_reply_empty(mrd_http_request *req, unsigned status);
 bool mrd_httpd_streams_end(mrd_httpd *h);
 /* Ends the stream of a connection that waits for bytes. Lock held. */
 void mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
+
+/* ---- httpd_hold.c ---- */
+
+/* How often it was called, to be known before identify is asked. */
+uint64_t mrd_httpd_identifications(mrd_httpd *h);
+/* Suspends the connection until there is one more, or its time is over. False: it is over, or the
+ * server stops. In the server thread. */
+bool mrd_httpd_hold(mrd_http_request *req, uint64_t identifications);
+/* Lets those go on whose time is over, or all of them. Lock held. */
+void mrd_httpd_hold_end(mrd_httpd *h, bool all);
+/* It ends: it is in no list any more. */
+void mrd_httpd_hold_forget(mrd_http_request *req);
 
 /* ---- httpd_watch.c ---- */
 

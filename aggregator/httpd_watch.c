@@ -83,6 +83,7 @@ watch_main(void *self)
             c->since = now;             /* it takes the server thread a moment */
             shutdown(c->fd, SHUT_RDWR); /* open until the lock is ours no more */
         }
+        mrd_httpd_hold_end(h, false);
         until = mrd_cond_deadline(PERIOD_NS);
         pthread_cond_timedwait(&h->watch, &h->lock, &until);
     }
