@@ -14,6 +14,7 @@ struct mrd_aggregator {
     mrd_core_limits limits;
     mrd_auth *auth;
     mrd_oidc *oidc;
+    mrd_token_review *review;
     mrd_server *server;
     mrd_clocks *clocks;
     mrd_loop *loop;
@@ -78,6 +79,23 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
     return mrd_loop_open(&loop, &a->loop, why);
 }
 
+/* Whoever else proves who somebody is. */
+static mrd_err
+identities_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    if ((o->oidc != NULL || o->token_review != NULL) && a->auth == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--%s without --tokens: then everybody may do everything",
+                           o->oidc != NULL ? "oidc" : "token-review");
+    if (o->oidc != NULL)
+        err = mrd_oidc_open(o->oidc, &a->oidc, why);
+    if (err == MRD_OK && o->token_review != NULL)
+        err = mrd_token_review_open(o->token_review, &a->review, why);
+    return err;
+}
+
 static mrd_err
 parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
 {
@@ -97,10 +115,7 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
         return err;
     if (o->http_address == NULL)
         return MRD_OK;
-    if (o->oidc != NULL && a->auth == NULL)
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "--oidc without --tokens: then everybody may do everything");
-    if (o->oidc != NULL && (err = mrd_oidc_open(o->oidc, &a->oidc, why)) != MRD_OK)
+    if ((err = identities_open(a, o, why)) != MRD_OK)
         return err;
     return mrd_http_api_open(a->loop,
                              &(http_api_options){ .address = o->http_address,
@@ -109,7 +124,8 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                                                   .key = o->http_key,
                                                   .names = o->http_names,
                                                   .auth = a->auth,
-                                                  .oidc = a->oidc },
+                                                  .oidc = a->oidc,
+                                                  .review = a->review },
                              &a->http, why);
 }
 
@@ -143,6 +159,7 @@ mrd_aggregator_close(mrd_aggregator *a)
     mrd_server_close(a->server);
     mrd_clocks_close(a->clocks);
     mrd_oidc_close(a->oidc);
+    mrd_token_review_close(a->review);
     mrd_auth_free(a->auth);
     mrd_session_store_fini(&a->store);
     free(a);
@@ -186,6 +203,10 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
         say(self, "AGG-HTTPS", &why);
     while (a->oidc != NULL && mrd_oidc_next_error(a->oidc, &why))
         say(self, "AGG-OIDC", &why);
+    if (a->review != NULL && !only_changed)
+        mrd_token_review_forget(a->review);
+    while (a->review != NULL && mrd_token_review_next_error(a->review, &why))
+        say(self, "AGG-REVIEW", &why);
     return n;
 }
 

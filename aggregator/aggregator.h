@@ -28,6 +28,7 @@ typedef struct {
     const char *http_cert, *http_key; /* both or none */
     const char *tokens;               /* token file of aggregator/auth.h; NULL: everybody may all */
     const char *oidc;                 /* settings of aggregator/oidc.h, with tokens; NULL: none */
+    const char *token_review;         /* ... of aggregator/token_review.h */
     unsigned time_port;               /* UDP, of the clock probes; 0: any free one */
     mrd_sync sync;                    /* [GROUP] */
     unsigned max_connections;         /* [by the file limit] */

@@ -66,7 +66,7 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
     mrd_buf body = { 0 };
 
     (void) why;
-    mrd_http_metrics(api->loop, api->httpd, open, &body);
+    mrd_http_metrics(api->loop, api->httpd, api->review, open, &body);
     mrd_http_set_header(req, "Vary", "Accept");
     return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
@@ -631,6 +631,12 @@ const mrd_http_route mrd_http_routes[] = {
 };
 const size_t mrd_http_n_routes = MRD_COUNT(mrd_http_routes);
 
+static void
+identified(void *httpd)
+{
+    mrd_httpd_identified(httpd);
+}
+
 mrd_err
 mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api, mrd_why *why)
 {
@@ -648,12 +654,18 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     api->loop = loop;
     api->auth = o->auth;
     api->oidc = o->oidc;
+    api->review = o->review;
     err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
-    if (err != MRD_OK)
+    if (err != MRD_OK) {
         free(api);
-    else
-        *ret_api = api;
-    return err;
+        return err;
+    }
+    if (api->review != NULL) {
+        mrd_token_review_listen(api->review, identified, api->httpd);
+        mrd_httpd_identified(api->httpd); /* for an answer of before */
+    }
+    *ret_api = api;
+    return MRD_OK;
 }
 
 void
@@ -661,6 +673,8 @@ mrd_http_api_close(http_api *api)
 {
     if (api == NULL)
         return;
+    if (api->review != NULL)
+        mrd_token_review_listen(api->review, NULL, NULL);
     mrd_httpd_stop(api->httpd);
     free(api);
 }

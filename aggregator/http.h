@@ -8,16 +8,18 @@
 #include "aggregator/httpd.h"
 #include "aggregator/loop.h"
 #include "aggregator/oidc.h"
+#include "aggregator/token_review.h"
 
 typedef struct http_api http_api;
 
 typedef struct {
     const char *address;
-    uint16_t port;          /* 0: any free one */
-    const char *cert, *key; /* both or none */
-    const char *names;      /* that it may be called by, NULL: none beside its own */
-    mrd_auth *auth;         /* NULL: everybody may all */
-    mrd_oidc *oidc;         /* with auth: tokens of an issuer, too; NULL: none */
+    uint16_t port;            /* 0: any free one */
+    const char *cert, *key;   /* both or none */
+    const char *names;        /* that it may be called by, NULL: none beside its own */
+    mrd_auth *auth;           /* NULL: everybody may all */
+    mrd_oidc *oidc;           /* with auth: tokens of an issuer, too; NULL: none */
+    mrd_token_review *review; /* ... and those that Kubernetes proves; NULL: none */
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -30,7 +32,8 @@ mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
 bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
 
 /* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
-void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to);
+void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review, bool open,
+                      mrd_buf *to); /* review may be NULL */
 /* The API, one row per path and method; docs/openapi.json describes each. */
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
@@ -61,10 +64,12 @@ struct http_api {
     mrd_httpd *httpd;
     mrd_auth *auth;
     mrd_oidc *oidc;
+    mrd_token_review *review;
 };
 
-/* Who holds a token: one of the token file, one that a session has as its owner's, or one of the
- * issuer (http_rights.c). Errors: AUTH; AGAIN: that is not known yet. */
+/* Who holds a token: one of the token file, one that a session has as its owner's, one of the
+ * issuer, or one that Kubernetes proves (http_rights.c). Errors: AUTH; AGAIN: that is not known now;
+ * BUSY: it is being asked. */
 mrd_err mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
 /* Whether the caller may do to this session what the route does; the same of a line of the list. */
 bool mrd_http_may_session(const mrd_http_request *req, const mrd_session *s);

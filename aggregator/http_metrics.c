@@ -226,8 +226,23 @@ limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
                          v->nodes_known);
 }
 
+static void
+token_reviews(mrd_metrics_text *x, mrd_token_review *review)
+{
+    mrd_token_review_counts n;
+
+    mrd_token_review_count(review, &n);
+    mrd_metrics_text_one(x, MRD_METRICS_COUNTER, "meridian_token_reviews_total",
+                         "Tokens of service accounts that the API server was asked about.",
+                         n.asked);
+    mrd_metrics_text_one(x, MRD_METRICS_COUNTER, "meridian_token_reviews_refused_total",
+                         "Tokens of service accounts that were not accepted.", n.refused);
+    mrd_metrics_text_one(x, MRD_METRICS_COUNTER, "meridian_token_reviews_failed_total",
+                         "Questions that the API server did not answer.", n.failed);
+}
+
 void
-mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
+mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review, bool open, mrd_buf *to)
 {
     mrd_overview *v = mrd_loop_overview(loop);
     mrd_server *server = mrd_loop_server(loop);
@@ -297,6 +312,8 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, bool open, mrd_buf *to)
                          "Slices whose client disconnected.", c.cancelled);
     mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_sent_bytes_total",
                          "Bytes of HTTP bodies.", c.bytes);
+    if (review != NULL)
+        token_reviews(&x, review);
     mrd_metrics_text_process(&x);
     mrd_metrics_text_end(&x);
 }

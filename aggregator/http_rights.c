@@ -74,6 +74,21 @@ is_owner(http_api *api, const mrd_caller *who)
     return found;
 }
 
+/* The issuer's own tokens are proven with its keys, all others are Kubernetes's. */
+static mrd_err
+identify_signed(http_api *api, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+{
+    mrd_json *claims = NULL;
+    bool issuers = false;
+
+    if (api->oidc != NULL && mrd_jwt_peek(token, &claims, NULL) == MRD_OK)
+        issuers = strcmp(mrd_json_str(claims, "iss", ""), mrd_oidc_issuer(api->oidc)) == 0;
+    mrd_json_free(claims);
+    return api->review == NULL || issuers
+               ? mrd_oidc_identify(api->oidc, token, ret_caller, why)
+               : mrd_token_review_identify(api->review, token, ret_caller, why);
+}
+
 mrd_err
 mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {
@@ -82,8 +97,9 @@ mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *wh
 
     if (who.role == MRD_ROLE_NONE && mrd_auth_digest(token, who.key) && is_owner(api, &who))
         who.role = MRD_ROLE_OWNER;
-    if (who.role == MRD_ROLE_NONE && api->oidc != NULL && mrd_jwt_looks(token))
-        return mrd_oidc_identify(api->oidc, token, ret_caller, why);
+    if (who.role == MRD_ROLE_NONE && (api->oidc != NULL || api->review != NULL) &&
+        mrd_jwt_looks(token))
+        return identify_signed(api, token, ret_caller, why);
     if (who.role == MRD_ROLE_NONE)
         return mrd_why_set(why, MRD_AUTH, 0, "send a known token: Authorization: Bearer ...");
     *ret_caller = who;

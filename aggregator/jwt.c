@@ -352,6 +352,35 @@ is_for(const mrd_json *aud, const char *audience)
     return false;
 }
 
+mrd_err
+mrd_jwt_peek(mrd_str token, mrd_json **ret_claims, mrd_why *why)
+{
+    parts p;
+
+    if (token.len > MRD_JWT_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "a token has at most %d characters", MRD_JWT_MAX);
+    if (token.len == 0 || !split(token, &p))
+        return mrd_why_set(why, MRD_SYNTAX, 0, "this is no JSON Web Token");
+    return object_of(p.body, "content", ret_claims, why);
+}
+
+bool
+mrd_jwt_is_for(const mrd_json *claims, const char *audience)
+{
+    return is_for(mrd_json_get(claims, "aud"), audience);
+}
+
+bool
+mrd_jwt_left(const mrd_json *claims, mrd_wall_ns now, int64_t *ret_seconds)
+{
+    int64_t to;
+
+    if (!time_of(claims, "exp", &to) || to <= now.ns / MRD_SEC)
+        return false;
+    *ret_seconds = to - now.ns / MRD_SEC;
+    return true;
+}
+
 static mrd_err
 check_claims(const mrd_json *claims, const mrd_jwt_rule *rule, mrd_wall_ns now, mrd_why *why)
 {

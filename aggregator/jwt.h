@@ -29,6 +29,14 @@ size_t mrd_jwks_count(const mrd_jwks *keys);
 /* True for what may be one: three parts of base64url with points between. */
 bool mrd_jwt_looks(mrd_str token);
 
+/* What a token says without proof: to choose who is asked for it, and to refuse. Errors: SYNTAX,
+ * LIMIT; they never repeat the token. */
+mrd_err mrd_jwt_peek(mrd_str token, mrd_json **ret_claims, mrd_why *why);
+/* The parts of mrd_jwt_verify that look at claims alone: whether "aud" has the audience, and seconds
+ * from now until "exp" (false: it does not say, or it is over). */
+bool mrd_jwt_is_for(const mrd_json *claims, const char *audience);
+bool mrd_jwt_left(const mrd_json *claims, mrd_wall_ns now, int64_t *ret_seconds);
+
 typedef struct {
     const char *issuer, *audience;
     mrd_dur_ns leeway; /* that clocks may differ by */

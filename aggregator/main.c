@@ -20,7 +20,8 @@
 #include "trace/model/sink.h"
 
 typedef struct {
-    char *store, *data_listen, *control_listen, *http_listen, *tokens, *oidc, *config, *user;
+    char *store, *data_listen, *control_listen, *http_listen, *tokens, *oidc, *token_review,
+        *config, *user;
     char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key, *http_names;
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
@@ -174,6 +175,13 @@ static const mrd_opt table[] = {
       ENV("OIDC"),
       .help = "an OpenID Connect issuer whose tokens are accepted too, and the roles of its users "
               "(JSON, docs/security.md)" },
+    { .name = "token-review",
+      .type = MRD_OPT_STR,
+      AT(token_review),
+      .arg = "FILE",
+      ENV("TOKEN_REVIEW"),
+      .help = "accept projected tokens of Kubernetes service accounts too, each checked by the API "
+              "server, and the roles of accounts and groups (JSON, docs/security.md)" },
     { .name = "insecure",
       .type = MRD_OPT_BOOL,
       AT(insecure),
@@ -537,6 +545,7 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .http_key = s->http_key,
         .tokens = s->tokens,
         .oidc = s->oidc,
+        .token_review = s->token_review,
         .time_port = (unsigned) s->time_port,
         .sync = (mrd_sync) s->sync,
         .max_connections = (unsigned) s->max_connections,
@@ -594,6 +603,11 @@ say_secret(void *self, const char *id, const mrd_why *why)
 
     if (strcmp(id, "AGG-OIDC") == 0) {
         mrd_log(MRD_LOG_WARN, id, "The keys of the issuer cannot be fetched: reason=%s", why->text);
+    } else if (strcmp(id, "AGG-REVIEW") == 0) {
+        mrd_log(MRD_LOG_WARN, id,
+                "Tokens of Kubernetes cannot be checked, and their holders are not let in: "
+                "reason=%s",
+                why->text);
     } else if (strncmp(id, "AGG-RELOAD", 10) != 0) {
         mrd_log(MRD_LOG_WARN, id, "A TLS connection failed: reason=%s", why->text);
     } else if (strcmp(s->last, why->text) != 0 || now - s->at.ns > 60 * MRD_SEC) {
