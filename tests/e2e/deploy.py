@@ -327,6 +327,38 @@ def starts(docs):
             equal(c.wait(60), 0, "end after SIGTERM")
 
 
+def review_ok(docs):
+    """The component token-review: the one right, of the account that the pod runs as; the files where the program looks for them; its settings load."""
+    one = lambda kind: next(d for d in docs if d["kind"] == kind and "review" in d["metadata"]["name"])
+    role, bound = one("ClusterRole"), one("ClusterRoleBinding")
+    equal(role["rules"], [{"apiGroups": ["authentication.k8s.io"], "resources": ["tokenreviews"], "verbs": ["create"]}], "the right")
+    pod = next(d for d in docs if d["kind"] == "StatefulSet")["spec"]["template"]["spec"]
+    equal((bound["roleRef"]["name"], [(s["kind"], s["name"], s["namespace"]) for s in bound["subjects"]]),
+          (role["metadata"]["name"], [("ServiceAccount", pod["serviceAccountName"], "meridian")]), "is the aggregator's")
+    mounts = {m["mountPath"]: m["name"] for m in pod["containers"][0]["volumeMounts"]}
+    own = next(v for v in pod["volumes"] if v["name"] == mounts["/var/run/secrets/kubernetes.io/serviceaccount"])["projected"]
+    equal((own["defaultMode"], [s["serviceAccountToken"]["path"] for s in own["sources"] if "serviceAccountToken" in s],
+           [i["path"] for s in own["sources"] for i in s.get("configMap", {}).get("items", [])]), (0o440, ["token"], ["ca.crt"]), "its own token")
+    settings, options = one("ConfigMap"), next(d["data"] for d in docs if d["kind"] == "ConfigMap" and d["metadata"]["name"].startswith("meridian-aggregator"))
+    folder, file = os.path.split(options["MERIDIAN_TOKEN_REVIEW"])
+    equal(next(v for v in pod["volumes"] if v["name"] == mounts[folder])["configMap"]["name"], settings["metadata"]["name"], "the settings' ConfigMap")
+    dir = tmp()
+    with open(os.path.join(dir, "review.json"), "w") as f:
+        f.write(settings["data"][file])
+    with open(os.path.join(dir, "tokens.json"), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+        f.write('{"read": ["reading-token-0123456789"]}')
+    port = free_port()
+    with open(os.path.join(dir, "log"), "w") as log:
+        p = subprocess.Popen([program("meridian-aggregator"), "--store", dir + "/store", "--data-listen", f"tcp://127.0.0.1:{free_port()}", "--time-port", str(free_port()),
+                              "--control-listen", f"tcp://127.0.0.1:{free_port()}", "--http-listen", f"127.0.0.1:{port}", "--tokens", dir + "/tokens.json",
+                              "--token-review", dir + "/review.json"], env={"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": "1"}, stdout=log, stderr=log)
+        try:
+            equal(get(f"http://127.0.0.1:{port}/readyz")[0], 200, "the settings of the component: " + open(log.name).read()[-600:])
+        finally:
+            p.terminate()
+            p.wait(60)
+
+
 slurm()
 parallelcluster()
 units()
@@ -339,10 +371,11 @@ if shutil.which("kubectl"):
     both = os.path.join(tmp(), "deploy")  # a component is built as part of something
     shutil.copytree(K8S, both)
     with open(os.path.join(both, "overlays/plain/kustomization.yaml"), "a") as f:
-        f.write("components: [../../components/podmonitor, ../../components/webhook]\n")
+        f.write("components: [../../components/podmonitor, ../../components/webhook, ../../components/token-review]\n")
     K8S = both
     docs = overlay_ok("overlays/plain")
     equal(len([d for d in docs if d["kind"] == "PodMonitor"]), 2, "PodMonitors")
+    review_ok(docs)
     hook = next(d for d in docs if d["kind"] == "Deployment")["spec"]["template"]["spec"]["containers"][0]
     equal([e["value"] for e in hook["env"] if e["name"] == "MERIDIAN_WEBHOOK_IMAGE"], [hook["image"]], "the image from which pods get the library")
 else:

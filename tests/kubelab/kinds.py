@@ -31,8 +31,11 @@ CONTAINER = {"name!": "str", "image": "str", "imagePullPolicy": ("Always", "IfNo
              "volumeMounts": [{"name!": "str", "mountPath!": "str", "readOnly": "bool", "subPath": "str", "mountPropagation": ("None", "HostToContainer", "Bidirectional")}],
              "lifecycle": {"preStop": {"exec": {"command": ["str"]}}}, "terminationMessagePath": "str", "terminationMessagePolicy": ("File", "FallbackToLogsOnError")}
 ITEMS = [{"key!": "str", "path!": "str", "mode": "int"}]
+SOURCE = {"serviceAccountToken": {"path!": "str", "audience": "str", "expirationSeconds": "int"}, "configMap": {"name!": "str", "items": ITEMS, "optional": "bool"},
+          "secret": {"name!": "str", "items": ITEMS, "optional": "bool"}}
 VOLUME = {"name!": "str", "secret": {"secretName!": "str", "defaultMode": "int", "items": ITEMS, "optional": "bool"},
           "configMap": {"name!": "str", "defaultMode": "int", "items": ITEMS, "optional": "bool"},
+          "projected": {"sources!": [SOURCE], "defaultMode": "int"},
           "emptyDir": {"medium": ("", "Memory"), "sizeLimit": "quantity"},
           "hostPath": {"path!": "str", "type": ("", "DirectoryOrCreate", "Directory", "FileOrCreate", "File", "Socket", "CharDevice", "BlockDevice")},
           "persistentVolumeClaim": {"claimName!": "str", "readOnly": "bool"}}
