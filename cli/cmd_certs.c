@@ -1,4 +1,4 @@
-/* `meridian certs init|agent|renew|show`: certificates and tokens for people without an
+/* `meridian certs init|agent|token|renew|show`: certificates and tokens for people without an
  * infrastructure of their own. */
 #include <dirent.h>
 #include <inttypes.h>
@@ -58,9 +58,10 @@ static const mrd_opt table[] = {
 
 static const char more[] =
     "  meridian certs init --host aggregator.example,10.0.0.7\n"
-    "      a new authority, the aggregator's certificate, and tokens for reading, control and "
-    "agents\n"
+    "      a new authority, the aggregator's certificate, and tokens for readers, operators, "
+    "administrators (control) and agents\n"
     "  meridian certs agent i-0abc...        a certificate and a token for one node\n"
+    "  meridian certs token operator         one more token of a role: read, operator or admin\n"
     "  meridian certs renew [--host ...]     all certificates again, with the same keys\n"
     "  meridian certs show                   how long each is still good\n"
     "\n"
@@ -134,7 +135,7 @@ issue_aggregator(settings *set, bool renew, mrd_why *why)
 static mrd_err
 certs_init(settings *set, mrd_why *why)
 {
-    static const char *const roles[] = { "read", "control", "agent" };
+    static const char *const roles[] = { "read", "operator", "control", "agent" };
     mrd_json *tokens = mrd_json_new_object();
     mrd_err err = mrd_pki_authority(set->dir, set->ca_days, why);
 
@@ -159,7 +160,8 @@ certs_init(settings *set, mrd_why *why)
                "  ca.pem, ca.key                  the authority (keep ca.key here, nowhere else)\n"
                "  aggregator.pem, aggregator.key  for meridian-aggregator --tls-cert, --tls-key\n"
                "  tokens.json                     for meridian-aggregator --tokens\n"
-               "  read.token, control.token       for people: meridian nodes --token-file\n"
+               "  read.token, operator.token,\n"
+               "  control.token                   for people: meridian nodes --token-file\n"
                "  agent.token                     for any node; `meridian certs agent ID` binds "
                "one to a node\n",
                set->dir);
@@ -212,6 +214,47 @@ out:
         mrd_json_free(kept);
     mrd_json_free(doc);
     mrd_buf_fini(&path);
+    return err;
+}
+
+/* One more token of a role. A set of an earlier release has none for operators. */
+static mrd_err
+certs_token(settings *set, const char *role, mrd_why *why)
+{
+    mrd_buf path = { 0 };
+    mrd_json *doc = NULL, *list;
+    char token[65], file[32];
+    mrd_err err;
+
+    if (strcmp(role, "read") != 0 && strcmp(role, "operator") != 0 && strcmp(role, "admin") != 0)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "'%s' is not a role of people: read, operator or admin (a node's token: "
+                           "meridian certs agent ID)",
+                           role);
+    mrd_buf_fmt(&path, "%s/tokens.json", set->dir);
+    err = mrd_json_load(mrd_buf_cstr(&path), &doc, why);
+    mrd_buf_fini(&path);
+    if (err != MRD_OK)
+        return err;
+    list = mrd_json_is_object(doc) ? mrd_json_get(doc, role) : NULL;
+    if (list == NULL && mrd_json_is_object(doc) &&
+        mrd_json_set(doc, role, mrd_json_new_array()) == MRD_OK)
+        list = mrd_json_get(doc, role);
+    if (!mrd_json_is_array(list)) {
+        mrd_json_free(doc);
+        return mrd_why_set(why, MRD_TYPE, 0, "%s/tokens.json: '%s' must be a list", set->dir, role);
+    }
+    new_token(token);
+    mrd_json_append(list, mrd_json_new_str(token));
+    snprintf(file, sizeof(file), "%s.token", role);
+    /* First what the aggregator accepts: a token that nobody accepts helps nobody. */
+    if ((err = store_tokens(set->dir, doc, why)) == MRD_OK &&
+        (err = store_text(set->dir, file, token, why)) == MRD_OK)
+        printf("%s/%s: one more token; earlier ones of this role count until they are removed "
+               "from tokens.json\n",
+               set->dir, file);
+    explicit_bzero(token, sizeof(token));
+    mrd_json_free(doc);
     return err;
 }
 
@@ -299,7 +342,7 @@ static int
 run(void *self, const mrd_strlist *words)
 {
     settings *set = self;
-    static const char *const verbs[] = { "init", "agent", "renew", "show" };
+    static const char *const verbs[] = { "init", "agent", "token", "renew", "show" };
     const char *verb = words->v[0], *near;
     mrd_why why = { 0 };
     mrd_err err;
@@ -308,6 +351,8 @@ run(void *self, const mrd_strlist *words)
         err = certs_init(set, &why);
     else if (strcmp(verb, "agent") == 0 && words->n == 2)
         err = certs_agent(set, words->v[1], &why);
+    else if (strcmp(verb, "token") == 0 && words->n == 2)
+        err = certs_token(set, words->v[1], &why);
     else if (strcmp(verb, "renew") == 0 && words->n == 1)
         err = each_certificate(set, renew_one, &why);
     else if (strcmp(verb, "show") == 0 && words->n == 1)
@@ -316,15 +361,18 @@ run(void *self, const mrd_strlist *words)
         fprintf(stderr, "meridian certs: agent needs the node's instance id: meridian certs agent "
                         "i-0abc\n");
         return MRD_EXIT_USAGE;
+    } else if (strcmp(verb, "token") == 0) {
+        fprintf(stderr, "meridian certs: token needs a role: meridian certs token operator\n");
+        return MRD_EXIT_USAGE;
     } else {
         near = mrd_nearest(verb, verbs, MRD_COUNT(verbs));
-        fprintf(
-            stderr,
-            "meridian certs: '%s' is unknown: expected init, agent INSTANCE, renew or show%s%s%s\n",
-            words->n > 1 && (near == NULL || strcmp(near, verb) == 0) ? words->v[1] : verb,
-            near == NULL || strcmp(near, verb) == 0 ? "" : " (did you mean ",
-            near == NULL || strcmp(near, verb) == 0 ? "" : near,
-            near == NULL || strcmp(near, verb) == 0 ? "" : "?)");
+        fprintf(stderr,
+                "meridian certs: '%s' is unknown: expected init, agent INSTANCE, token ROLE, renew "
+                "or show%s%s%s\n",
+                words->n > 1 && (near == NULL || strcmp(near, verb) == 0) ? words->v[1] : verb,
+                near == NULL || strcmp(near, verb) == 0 ? "" : " (did you mean ",
+                near == NULL || strcmp(near, verb) == 0 ? "" : near,
+                near == NULL || strcmp(near, verb) == 0 ? "" : "?)");
         return MRD_EXIT_USAGE;
     }
     if (err != MRD_OK)
@@ -336,16 +384,17 @@ int
 mrd_cmd_certs(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_cli_frame frame = { .usage = "init|agent|renew|show [options]",
-                            .more = more,
-                            .table = table,
-                            .rows = MRD_COUNT(table),
-                            .settings = &set,
-                            .min_words = 1,
-                            .max_words = 2,
-                            .wants =
-                                "expected init, agent INSTANCE, renew or show (--help explains)",
-                            .run = run };
+    mrd_cli_frame frame = {
+        .usage = "init|agent|token|renew|show [options]",
+        .more = more,
+        .table = table,
+        .rows = MRD_COUNT(table),
+        .settings = &set,
+        .min_words = 1,
+        .max_words = 2,
+        .wants = "expected init, agent INSTANCE, token ROLE, renew or show (--help explains)",
+        .run = run
+    };
 
     return mrd_cli_main(&frame, argc, argv);
 }

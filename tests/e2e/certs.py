@@ -42,7 +42,17 @@ equal(open(path("agent-i-0abc.token")).read(), bound[0]["token"], "the node's to
 run("certs", "agent", "i-0abc", "-d", dir)
 again = json.load(open(path("tokens.json")))
 equal(len(again["agent"]), len(tokens["agent"]), "a second one replaces the first")
-for args, text in ((("init", "-d", dir), "exists"), (("agent", "../x", "-d", dir), "not an instance id"),
+before = again
+equal(open(path("operator.token")).read(), before["operator"][0], "the first operator's token")
+for role in ("operator", "admin"):
+    run("certs", "token", role, "-d", dir)
+    after = json.load(open(path("tokens.json")))
+    equal((after[role][:-1], after[role][-1]), (before.get(role, []), open(path(role + ".token")).read()), f"one more token for {role}, the others stay")
+    equal({k: v for k, v in after.items() if k != role}, {k: v for k, v in before.items() if k != role}, "and those of other roles")
+    equal(stat.S_IMODE(os.stat(path(role + ".token")).st_mode), 0o600, "is private")
+    before = after
+equal(len({t for tokens in before.values() for t in tokens if isinstance(t, str)}), 6, "no token twice")
+for args, text in ((("init", "-d", dir), "exists"), (("token", "agent", "-d", dir), "read, operator or admin"), (("token", "operator", "-d", dir + "-absent"), "tokens.json"), (("agent", "../x", "-d", dir), "not an instance id"),
                    (("renew", "-d", dir + "-absent"), "meridian certs init")):
     _, err = run("certs", *args, want=1)
     check(text in err, f"{args}: {err}")
