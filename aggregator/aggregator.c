@@ -201,6 +201,8 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
         say(self, "AGG-TLS", &why);
     while (a->http != NULL && mrd_http_api_next_error(a->http, &why))
         say(self, "AGG-HTTPS", &why);
+    if (a->oidc != NULL && !only_changed)
+        mrd_oidc_refresh(a->oidc);
     while (a->oidc != NULL && mrd_oidc_next_error(a->oidc, &why))
         say(self, "AGG-OIDC", &why);
     if (a->review != NULL && !only_changed)

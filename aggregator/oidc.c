@@ -26,8 +26,8 @@ struct mrd_oidc {
     bool runs;
     pthread_mutex_t lock; /* guards all below; nothing is taken inside */
     pthread_cond_t wake;
-    bool stopping, wanted;
-    atomic_bool stopped; /* = stopping, for an exchange under way */
+    bool stopping, wanted, now; /* now: whatever was tried lately */
+    atomic_bool stopped;        /* = stopping, for an exchange under way */
     mrd_jwks *keys;
     mrd_local_ns fetched, tried; /* 0: never */
 };
@@ -97,6 +97,8 @@ next_fetch(const mrd_oidc *o)
 {
     int64_t due = o->fetched.ns == 0 ? 0 : o->fetched.ns + REFRESH;
 
+    if (o->now)
+        return 0;
     if (o->wanted)
         due = 0;
     return o->tried.ns == 0 ? 0 : due > o->tried.ns + AGAIN ? due : o->tried.ns + AGAIN;
@@ -120,6 +122,7 @@ fetch_loop(void *self)
             pthread_cond_timedwait(&o->wake, &o->lock, &until);
             continue;
         }
+        o->now = false;
         pthread_mutex_unlock(&o->lock);
         err = fetch(o, &keys, &why);
         if (err != MRD_OK)
@@ -182,6 +185,15 @@ mrd_oidc_close(mrd_oidc *oidc)
     pthread_cond_destroy(&oidc->wake);
     pthread_mutex_destroy(&oidc->lock);
     free(oidc);
+}
+
+void
+mrd_oidc_refresh(mrd_oidc *oidc)
+{
+    pthread_mutex_lock(&oidc->lock);
+    oidc->now = true;
+    pthread_cond_signal(&oidc->wake);
+    pthread_mutex_unlock(&oidc->lock);
 }
 
 const char *

@@ -32,6 +32,8 @@ mrd_err mrd_oidc_open(const char *path, mrd_oidc **ret_oidc, mrd_why *why);
 void mrd_oidc_close(mrd_oidc *oidc); /* NULL is fine */
 /* Errors, which never repeat the token: AUTH; AGAIN the keys are not here yet. */
 mrd_err mrd_oidc_identify(mrd_oidc *oidc, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
+/* The keys again, now, whatever was tried lately. */
+void mrd_oidc_refresh(mrd_oidc *oidc);
 const char *mrd_oidc_issuer(const mrd_oidc *oidc);
 /* The next message about keys that could not be fetched; false when there is none. */
 bool mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why);

@@ -5,6 +5,7 @@ import http.server
 import json
 import os
 import shutil
+import signal
 import subprocess
 import threading
 import time
@@ -143,6 +144,15 @@ with Service() as c:
     until(lambda: c.read("/api/v1/self", token=bob).status == 200, "the new key counts", 60)
     equal(ids(bob), [bobs], "bob's sessions")
     equal(c.read("/api/v1/self", token=alice).status in (401, 503), True, "the old key does not")
+    # A key that the issuer takes back counts until the next fetch: SIGHUP is one, without the 10 s between two.
+    issuer.answer, asked, begun = [old], issuer.asked, time.monotonic()
+    c.daemon.p.send_signal(signal.SIGHUP)
+    until(lambda: issuer.asked > asked, "asked again")
+    check(time.monotonic() - begun < 8, "at once")
+    until(lambda: c.read("/api/v1/self", token=alice).status == 200, "the key that is there now counts")
+    issuer.answer = [new]
+    c.daemon.p.send_signal(signal.SIGHUP)
+    until(lambda: c.read("/api/v1/self", token=bob).status == 200, "and the other one again")
     issuer.answer = 500
     equal(c.read("/api/v1/self", token=bob).status, 200, "keys that are there count while the issuer is down")
     log = c.daemon.text()
