@@ -1,0 +1,27 @@
+/* What an API server answers to a TokenReview: accepted is only what says so itself, for our audience, of a user with a name. */
+#include "aggregator/token_review.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+
+int
+LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    mrd_str text = { (const char *) data, size };
+    mrd_reviewed v = { 0 };
+    mrd_why why = { 0 };
+    mrd_err err = mrd_token_review_read(text, "meridian", &v, &why);
+
+    if (err != MRD_OK) {
+        if (why.err != err || why.text[0] == '\0' || v.doc != NULL || v.names != NULL)
+            abort();
+        return 0;
+    }
+    if (v.user == NULL || v.user[0] == '\0' || mrd_json_size(v.names) == 0 ||
+        memmem(data, size, "true", 4) == NULL || memmem(data, size, "TokenReview", 11) == NULL)
+        abort();
+    mrd_reviewed_fini(&v);
+    return 0;
+}
