@@ -207,6 +207,19 @@ ring_dir_of(const mrd_doctor *d)
     return d->agent->ring_dir == NULL ? mrd_ring_dir() : d->agent->ring_dir;
 }
 
+/* The folder of a pod that sees the node's processes is not where the node or another pod has its
+ * rings. */
+static bool
+of_this_container(const mrd_doctor *d, const char *dir)
+{
+    char first[1024], path[2048];
+    struct stat here, there;
+
+    snprintf(path, sizeof(path), "%s%s", mrd_doctor_proc(d, "/1/root", first), dir);
+    return d->agent->containers && stat(dir, &here) == 0 && stat(path, &there) == 0 &&
+           here.st_dev != there.st_dev;
+}
+
 void
 mrd_doctor_rings(mrd_doctor *d)
 {
@@ -224,7 +237,11 @@ mrd_doctor_rings(mrd_doctor *d)
     if (mrd_discover_open(dir, NULL, false, &look, NULL) == MRD_OK)
         mrd_discover_all(look, count_ring, &rings);
     mrd_discover_close(look);
-    if (stat(dir, &st) == 0 && (st.st_mode & 0002) == 0 && st.st_uid != getuid())
+    if (of_this_container(d, dir))
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+                       "%s is of this container only; workloads have their rings in their own",
+                       dir);
+    else if (stat(dir, &st) == 0 && (st.st_mode & 0002) == 0 && st.st_uid != getuid())
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, "chmod 1777 it, or set MERIDIAN_RING_DIR",
                        "%s is not writable for everybody: other users' programs cannot record",
                        dir);

@@ -138,6 +138,10 @@ def files():
     says(doctor(*GOOD, "--ring-dir", path("no-rings"), want=1), "ring-directory", "failed", "No such file")
     if os.statvfs(work).f_fsid != os.statvfs("/dev/shm").f_fsid:
         says(doctor(*GOOD, "--ring-dir", folder("rings")), "ring-directory", "warning", "not in memory", "/dev/shm")
+        first = path("a-proc", "1", "root") + path("rings")  # of a pod with the node's processes: /proc/1 has another folder there
+        os.makedirs(os.path.dirname(first))
+        os.symlink("/dev/shm", first)
+        says(doctor(*GOOD[:-1], "--ring-dir", path("rings"), "--proc-root", path("a-proc")), "ring-directory", "ok", "of this container only")
     with open(os.path.join(folder("old-rings"), f"meridian.{'0' * 31}1.1.1.1.ring"), "w", encoding="utf-8"):
         says(doctor(*GOOD, "--ring-dir", path("old-rings")), "ring-directory", "warning", "of another boot", "remove them")
     with socket.socket() as s:
