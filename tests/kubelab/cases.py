@@ -198,12 +198,17 @@ class State:
             json.dump(patch, f)
         return self.lab.kubectl_raw("patch", "node", node, "--subresource=status", "--type=json", "-p", json.dumps(patch)).returncode == 0 or check(False, "patch of the node's status")
 
+    def seen(self, nodes, what):
+        """A pod is Ready when its program has begun; the agent sees it when the program has a ring."""
+        until(lambda: sum(n["processes"] > 0 for n in self.nodes()) >= nodes, f"{what}: the agents see processes on {nodes} nodes", 90)
+
     def training(self, what):
-        """The example on two nodes; returns when both processes run."""
+        """The example on two nodes; returns when both processes run and the agents see them."""
         self.kubectl("apply", "-k", "deploy/k8s/example-two-nodes")
         running = lambda: sorted(p["spec"].get("nodeName", "") for p in self.pods("training", "default") if self.ready(p)) == ["node1", "node2"]
         if not until(running, f"{what}: the training runs on both nodes", 120):
             print(self.kubectl("describe", "pods", "-l", "app.kubernetes.io/name=training", ok=None)[-5000:])
+        self.seen(2, what)
 
     def training_gone(self):
         self.kubectl("delete", "job", "training-0", "training-1", "--cascade=orphan", "--wait=false")

@@ -37,6 +37,7 @@ def webhook(state):
     equal((preloads(pod), pod["metadata"].get("annotations", {}).get("meridian.dev/injected"), "Warning" in said), ([True, False], "true", False), "the pod that asks")
     equal([c["name"] for c in pod["spec"]["initContainers"]], ["meridian-library"], "its init container")
     if until(lambda: state.ready(state.get("pod", "asks")), "it runs", 120):
+        state.seen(1, "asks")
         p = state.meridian("record", "--job", "asks", "--duration", "3s", "-o", "asks", ok=None)
         check(p.returncode == 0, f"it is recorded: exit status {p.returncode}: {p.stdout[-500:]}{p.stderr[-800:]}")
         session = re.search(r"session (\S+)", p.stdout + p.stderr).group(1)
