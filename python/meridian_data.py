@@ -37,7 +37,7 @@ def _shipped(name: str) -> str:
     """The SQL of a shipped query."""
     here = os.path.dirname(os.path.abspath(__file__))
     installed = os.path.join(here, "..", "..", "..", "share", "meridian", "sql")
-    folders = [os.path.join(here, "sql"), os.path.join(here, "..", "sql"), installed, "/usr/share/meridian/sql"]
+    folders = [os.path.join(here, "meridian_sql"), os.path.join(here, "..", "sql"), installed, "/usr/share/meridian/sql"]
     for folder in [os.environ["MERIDIAN_SQL"]] if "MERIDIAN_SQL" in os.environ else folders:
         path = os.path.join(folder, name + ".sql")
         if re.fullmatch(r"\w+", name) and os.path.exists(path):
