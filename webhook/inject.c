@@ -16,12 +16,15 @@
 #define FOLDER     "/meridian"
 #define SHM        "/dev/shm"
 #define DEVICES    "aws.amazon.com/neuron"
+#define NOBODY     65534
 
 typedef struct {
     const mrd_inject_options *o;
     mrd_injection *to;
     const char *capture, *job;
-    bool rings; /* a container gets the volume for rings */
+    bool host_ipc; /* /dev/shm is the host's */
+    bool rings;    /* containers get the volume for rings */
+    bool recorded[MRD_INJECT_CONTAINERS];
     mrd_err err;
 } work;
 
@@ -78,17 +81,44 @@ find(const mrd_json *list, const char *member, const char *text, size_t *ret_at)
     return NULL;
 }
 
-/* Whether something of the container is mounted there or below. */
+/* The variable that counts: of several of one name the last. */
+static const mrd_json *
+variable_of(const mrd_json *env, const char *name, size_t *ret_at)
+{
+    const mrd_json *found = NULL;
+
+    for (size_t i = 0; env != NULL && i < mrd_json_size(env); i++)
+        if (strcmp(mrd_json_str(mrd_json_at(env, i), "name", ""), name) == 0) {
+            found = mrd_json_at(env, i);
+            if (ret_at != NULL)
+                *ret_at = i;
+        }
+    return found;
+}
+
+/* Whether one path is the other or above it; both count from the root, also without a slash. */
+static bool
+contains(const char *above, const char *path)
+{
+    size_t len;
+
+    above += strspn(above, "/");
+    path += strspn(path, "/");
+    for (len = strlen(above); len > 0 && above[len - 1] == '/';)
+        len--;
+    return strncmp(above, path, len) == 0 && (len == 0 || path[len] == '\0' || path[len] == '/');
+}
+
+/* Whether something of the container is mounted there, above or below. */
 static bool
 mounted(const mrd_json *container, const char *path)
 {
     const mrd_json *mounts = list_at(container, "volumeMounts");
-    size_t len = strlen(path);
 
     for (size_t i = 0; mounts != NULL && i < mrd_json_size(mounts); i++) {
         const char *at = mrd_json_str(mrd_json_at(mounts, i), "mountPath", "");
 
-        if (strncmp(at, path, len) == 0 && (at[len] == '\0' || at[len] == '/'))
+        if (at[0] != '\0' && (contains(at, path) || contains(path, at)))
             return true;
     }
     return false;
@@ -192,7 +222,7 @@ in_the_way(const mrd_json *container)
         return "its env or volumeMounts is no list of objects";
     if (mounted(container, FOLDER))
         return "something of its own is mounted at " FOLDER;
-    preload = find(list_at(container, "env"), "name", "LD_PRELOAD", NULL);
+    preload = variable_of(list_at(container, "env"), "LD_PRELOAD", NULL);
     if (preload != NULL && !absent(mrd_json_get(preload, "valueFrom")))
         return "its LD_PRELOAD comes from elsewhere (valueFrom) and cannot be added to";
     if (strlen(mrd_json_str(preload, "value", "")) > 4096)
@@ -209,7 +239,7 @@ preload(work *w, const mrd_json *env, const char *list, bool *there)
     size_t at = 0;
 
     file = file == NULL ? w->o->library : file + 1;
-    own = find(env, "name", "LD_PRELOAD", &at);
+    own = variable_of(env, "LD_PRELOAD", &at);
     old = own == NULL ? "" : mrd_json_str(own, "value", "");
     snprintf(text, sizeof(text), FOLDER "/%.100s%s%s", file, old[0] == '\0' ? "" : ":", old);
     if (own == NULL) {
@@ -244,12 +274,28 @@ container_patch(work *w, const mrd_json *container, size_t i)
     snprintf(list, sizeof(list), "/spec/containers/%zu/volumeMounts", i);
     add(w, &has_mounts, list, false,
         made(w, "{\"name\":\"" LIBRARY "\",\"mountPath\":\"" FOLDER "\",\"readOnly\":true}"));
-    if (!mounted(container, SHM)) {
-        add(w, &has_mounts, list, false,
-            made(w, "{\"name\":\"" RINGS "\",\"mountPath\":\"" SHM "\"}"));
-        w->rings = true;
-    }
+    w->rings = w->rings || (!w->host_ipc && !mounted(container, SHM));
+    w->recorded[i] = true;
     w->to->containers++;
+}
+
+/* Containers of a pod share one /dev/shm: those that do not mount another one get the volume, whether
+ * they are recorded or not. Where a list was not there, container_patch has made it. */
+static void
+rings_patch(work *w, const mrd_json *spec, const char *which, const bool *recorded)
+{
+    const mrd_json *containers = list_at(spec, which);
+
+    for (size_t i = 0; containers != NULL && i < mrd_json_size(containers); i++) {
+        const mrd_json *c = mrd_json_at(containers, i);
+        bool there = list_at(c, "volumeMounts") != NULL || (recorded != NULL && recorded[i]);
+        char list[64];
+
+        if (!mrd_json_is_object(c) || !list_ok(c, "volumeMounts") || mounted(c, SHM))
+            continue;
+        snprintf(list, sizeof(list), "/spec/%s/%zu/volumeMounts", which, i);
+        add(w, &there, list, false, made(w, "{\"name\":\"" RINGS "\",\"mountPath\":\"" SHM "\"}"));
+    }
 }
 
 /* ---- Which containers ---- */
@@ -359,6 +405,8 @@ pod_in_the_way(const mrd_json *pod)
         return "it has no list of containers";
     if (mrd_json_size(list_at(spec, "containers")) > MRD_INJECT_CONTAINERS)
         return "it has more than 64 containers";
+    if (mrd_json_size(list_at(spec, "initContainers")) > MRD_INJECT_CONTAINERS)
+        return "it has more than 64 init containers";
     if (!list_ok(spec, "initContainers") || !list_ok(spec, "volumes"))
         return "its initContainers or volumes is no list of objects";
     if (!absent(mrd_json_get(meta, "annotations")) && object_at(meta, "annotations") == NULL)
@@ -373,6 +421,8 @@ pod_in_the_way(const mrd_json *pod)
     return NULL;
 }
 
+/* Requests as large as limits, so that a pod of class Guaranteed remains one; not root, where the pod
+ * says that all of it are root. */
 static void
 init_container(work *w, const mrd_json *spec)
 {
@@ -381,12 +431,19 @@ init_container(work *w, const mrd_json *spec)
         w,
         "{\"name\":\"" LIBRARY "\",\"image\":\"\",\"imagePullPolicy\":\"IfNotPresent\","
         "\"command\":[\"/bin/cp\"],\"volumeMounts\":[{\"name\":\"" LIBRARY
-        "\",\"mountPath\":\"" FOLDER "\"}],\"resources\":{\"requests\":{\"cpu\":\"10m\","
-        "\"memory\":\"16Mi\"},\"limits\":{\"cpu\":\"500m\",\"memory\":\"64Mi\"}},"
+        "\",\"mountPath\":\"" FOLDER "\"}],\"resources\":{\"requests\":{\"cpu\":\"100m\","
+        "\"memory\":\"64Mi\"},\"limits\":{\"cpu\":\"100m\",\"memory\":\"64Mi\"}},"
         "\"securityContext\":{\"allowPrivilegeEscalation\":false,\"readOnlyRootFilesystem\":true,"
         "\"runAsNonRoot\":true,\"capabilities\":{\"drop\":[\"ALL\"]},"
         "\"seccompProfile\":{\"type\":\"RuntimeDefault\"}}}");
 
+    if (w->err == MRD_OK &&
+        mrd_json_int(object_at(spec, "securityContext"), "runAsUser", -1) == 0 &&
+        (mrd_json_set(mrd_json_get(c, "securityContext"), "runAsUser", mrd_json_new_int(NOBODY)) !=
+             MRD_OK ||
+         mrd_json_set(mrd_json_get(c, "securityContext"), "runAsGroup", mrd_json_new_int(NOBODY)) !=
+             MRD_OK))
+        w->err = MRD_NOMEM;
     if (w->err == MRD_OK &&
         (mrd_json_set(c, "image", mrd_json_new_str(w->o->image)) != MRD_OK ||
          mrd_json_append(mrd_json_get(c, "command"), mrd_json_new_str(w->o->library)) != MRD_OK ||
@@ -410,6 +467,8 @@ pod_patch(work *w, const mrd_json *pod)
                  "\",\"emptyDir\":{\"medium\":\"Memory\",\"sizeLimit\":\"%.32s\"}}",
                  w->o->rings);
         add(w, &volumes, "/spec/volumes", false, made(w, rings));
+        rings_patch(w, spec, "containers", w->recorded);
+        rings_patch(w, spec, "initContainers", NULL); /* before ours takes the first place */
     }
     init_container(w, spec);
     if (object_at(object_at(pod, "metadata"), "annotations") != NULL)
@@ -431,6 +490,7 @@ mrd_inject(const mrd_inject_options *options, const mrd_json *pod, mrd_injection
             warn(&w, "meridian: the pod is not recorded: %s", reason);
         return w.err == MRD_OK ? MRD_OK : mrd_why_set(why, MRD_NOMEM, 0, "patch of a pod");
     }
+    w.host_ipc = mrd_json_bool(object_at(pod, "spec"), "hostIPC", false);
     w.job = job_of(&w, pod);
     if ((w.capture = text_at(&w, pod, "annotations", CAPTURE)) == NULL)
         w.capture = "all";

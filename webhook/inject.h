@@ -7,8 +7,10 @@
  *                            (limits or requests aws.amazon.com/neuron*), else all
  *   meridian.dev/capture     MERIDIAN_CAPTURE (all)
  *   meridian.dev/job         MERIDIAN_JOB; else the label of the pod's job, else its name label
- * What the pod says itself stays: its variables, its /dev/shm, a library that it preloads (ours
- * comes before it). A pod is never made worse: where something is in the way it stays as it is, and
+ * What the pod says itself stays: its variables, its /dev/shm (a mount there, above or below, or the
+ * host's by hostIPC), a library that it preloads (ours comes before it; what its image or an envFrom
+ * preloads is not seen from here, and ours takes its place), its class of service. The volume for
+ * rings is /dev/shm of all its containers, which share one. A pod is never made worse: where something is in the way it stays as it is, and
  * a warning says why.
  *
  * A pod is anybody's text: every member is looked at before it is used. Bounds: MRD_INJECT_CONTAINERS

@@ -143,6 +143,30 @@ def good():
     injected(out, ["train"], "null for what is not there")
 
 
+def never_worse():
+    """What the pod has keeps working: shared memory, its class of service, its user, its own library."""
+    out, _ = ask(pod(TRAIN, SIDE, initContainers=[dict(SIDE, name="first")]), "containers that share memory")
+    spec = out["spec"]
+    equal([(c["name"], mounts(c).get("/dev/shm")) for c in spec["initContainers"] + spec["containers"]],
+          [("meridian-library", None), ("first", "meridian-rings"), ("train", "meridian-rings"), ("side", "meridian-rings")], "one /dev/shm for all")
+    injected(out, ["train"], "containers that share memory")
+    shm = {"name": "shm", "mountPath": "/dev/shm"}
+    out, _ = ask(pod(TRAIN, dict(SIDE, volumeMounts=[shm]), volumes=[{"name": "shm", "emptyDir": {}}]), "one with its own")
+    equal([mounts(c).get("/dev/shm") for c in out["spec"]["containers"]], ["meridian-rings", "shm"], "who has its own keeps it")
+    for what, own, more in (("the host's", {}, {"hostIPC": True}), ("/dev", {"volumeMounts": [dict(shm, mountPath="/dev")]}, {}),
+                            ("no slash", {"volumeMounts": [dict(shm, mountPath="dev/shm/")]}, {}), ("below", {"volumeMounts": [dict(shm, mountPath="/dev/shm/cache")]}, {})):
+        out, warnings = ask(pod(dict(TRAIN, **own), volumes=[{"name": "shm", "hostPath": {"path": "/dev"}}], **more), what)
+        equal(([v["name"] for v in out["spec"]["volumes"]], "/meridian" in mounts(out["spec"]["containers"][0])), (["shm", "meridian-library"], True), f"/dev/shm: {what}")
+    init = ask(pod(TRAIN), "its init container")[0]["spec"]["initContainers"][0]
+    equal(init["resources"]["requests"], init["resources"]["limits"], "a pod of class Guaranteed remains one")
+    equal("runAsUser" in init["securityContext"], False, "the user of the image or the pod")
+    init = ask(pod(TRAIN, securityContext={"runAsUser": 0}), "all are root")[0]["spec"]["initContainers"][0]
+    equal((init["securityContext"]["runAsNonRoot"], init["securityContext"]["runAsUser"]), (True, 65534), "the kubelet starts no root that is to be none")
+    twice = dict(TRAIN, env=[{"name": "LD_PRELOAD", "value": "a.so"}, {"name": "X", "value": "1"}, {"name": "LD_PRELOAD", "value": "b.so"}])
+    out, _ = ask(pod(twice), "said twice")
+    equal([e.get("value") for e in out["spec"]["containers"][0]["env"] if e["name"] == "LD_PRELOAD"], ["a.so", OURS + ":b.so"], "of two variables the last counts")
+
+
 def left_alone():
     """Pods that stay as they are, some with a warning."""
     for what, object, request, word in (
@@ -265,6 +289,7 @@ try:
             return False
     if until(answers, "it answers"):
         good()
+        never_worse()
         left_alone()
         hostile()
         certificates()
