@@ -17,11 +17,14 @@
 #define STABLE_DEFAULT (2 * MRD_SEC)
 #define HANG           (10 * MRD_SEC)
 #define HASH_SLICE     (2u << 20)
-#define CHUNK          (512u << 10)
-#define RETRY          (500 * MRD_MS)
-#define TRIES          20
-#define NOTICES        16            /* reads of inotify in one turn */
-#define STAMP_SLACK    (20 * MRD_MS) /* times of files are those of the kernel's last tick */
+#ifndef MRD_FILES_CHUNK /* a test wants many of them */
+#define MRD_FILES_CHUNK (512u << 10)
+#endif
+#define CHUNK       MRD_FILES_CHUNK
+#define RETRY       (500 * MRD_MS)
+#define TRIES       20
+#define NOTICES     16            /* reads of inotify in one turn */
+#define STAMP_SLACK (20 * MRD_MS) /* times of files are those of the kernel's last tick */
 
 /* ---- Names ---- */
 
@@ -209,12 +212,14 @@ finish_current(mrd_files *f, file_state state, const char *message)
     file *one = &f->files[f->at];
 
     close_file(f);
-    if (state == SEEN) { /* it changed while it was read: from the start */
+    if (state == SEEN || f->changed) { /* while it was read, or sent: from the start */
         one->state = SEEN;
         one->still_since = mrd_local_now();
-        return;
+        if (state == SEEN)
+            return;
+    } else {
+        mrd_files_finish(f, one, state);
     }
-    mrd_files_finish(f, one, state);
     f->stats.delivered += state == DONE;
     f->stats.failed += state == GIVEN_UP;
     if (f->o.finished != NULL)
@@ -227,7 +232,7 @@ finish(mrd_files *f, file_state state, const char *message)
 {
     const file *one = &f->files[f->at];
 
-    if (state == DONE && f->dirs[one->dir].remove && f->fd >= 0 &&
+    if (state == DONE && f->dirs[one->dir].remove && f->fd >= 0 && !f->changed &&
         strncmp(one->rel, "neffs/", 6) != 0) {
         f->stage = REMOVING;
         f->asked = false;
@@ -264,6 +269,7 @@ begin(mrd_files *f, size_t i)
     f->at = i;
     f->hex[0] = '\0';
     f->offset = 0;
+    f->changed = false;
     f->dirs[f->files[i].dir].files_turn = ++f->turn;
     f->stage = OPENING;
 }

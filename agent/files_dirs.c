@@ -8,6 +8,7 @@
 
 #include "agent/dir_name.h"
 #include "agent/files_int.h"
+#include "agent/planted.h"
 #include "base/log.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -112,6 +113,11 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
     one->look = f->dirs[one->dir].look;
     if (one->size == met->size && one->mtime.ns == met->mtime.ns)
         return;
+    if (f->stage != IDLE && one == &f->files[f->at] &&
+        !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_GROWS)) { /* its size is that of its hash */
+        f->changed = true;
+        return;
+    }
     if (one->state == DONE || one->state == GIVEN_UP)
         wait_for(f, one);
     one->size = met->size;

@@ -107,6 +107,7 @@ struct mrd_files {
     /* The file under way. */
     stage stage;
     size_t at;
+    bool changed; /* since it was begun: what comes is taken when this version is through */
     int fd;
     mrd_sha256 *sha;
     char hex[MRD_SHA256_HEX];

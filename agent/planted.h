@@ -27,6 +27,9 @@ typedef enum {
     MRD_AGENT_PLANT_FORCED_AGAIN, /* was: what was forced out counts again after a kill before its
                                      segment went */
     MRD_AGENT_PLANT_UNREPORTED, /* was: an answer that neither segments nor counts tell is in the sums */
+    MRD_AGENT_PLANT_FILES_BY_PLACE, /* was: a session that begins later takes the files of another, and
+                                       leaves out those that are older than itself */
+    MRD_AGENT_PLANT_FILE_GROWS, /* was: a file that grows while it is sent is not looked at again */
     MRD_AGENT_PLANTS
 } mrd_agent_plant;
 

@@ -19,7 +19,24 @@ typedef struct {
     bool asked;
     uint64_t finished, failed;
     char last[160];
+    const char *grows;   /* a file that gets more bytes when its end is said */
+    unsigned unanswered; /* steps */
 } world;
+
+/* The end of a file is said: it grows now, and is looked at before the answer comes. */
+static void
+grow(world *w, mrd_bytes frame)
+{
+    mrd_frame f;
+    int fd;
+
+    if (w->grows == NULL || mrd_frame_get(frame, &f, NULL) != MRD_OK || f.type != MRD_FRAME_DONE)
+        return;
+    CHECK((fd = open(w->grows, O_WRONLY | O_APPEND)) >= 0 && write(fd, "more", 4) == 4);
+    close(fd);
+    w->grows = NULL;
+    w->unanswered = 200;
+}
 
 static mrd_err
 send_frame(void *self, uint64_t tag, mrd_bytes frame)
@@ -31,6 +48,7 @@ send_frame(void *self, uint64_t tag, mrd_bytes frame)
     mrd_buf_add(&w->answer, w->g.reply.p, w->g.reply.len);
     w->tag = tag;
     w->asked = true;
+    grow(w, frame);
     return MRD_OK;
 }
 
@@ -91,6 +109,12 @@ step(world *w)
     mrd_msg msg = { 0 };
 
     mrd_files_step(w->f, mrd_local_now());
+    if (w->unanswered > 0) {
+        w->unanswered--;
+        mrd_files_look(w->f);
+        test_pace(1000);
+        return;
+    }
     if (!w->asked)
         return;
     w->asked = false;
@@ -171,6 +195,24 @@ TEST(a_file_is_shipped_when_it_stands_still)
     CHECK_INT(w->finished, 1);
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(w->g.artifact_bytes, 25);
+    end_world(w);
+}
+
+/* The version under way is delivered as it was announced, then the whole file. */
+TEST(a_file_that_grows_while_it_is_sent_is_sent_again)
+{
+    world *w = new_world(0);
+    char path[600];
+
+    snprintf(path, sizeof(path), "%s/cap/grows.ntff", test_tmp());
+    tree_file(test_tmp(), "cap/grows.ntff", "first");
+    w->grows = path;
+    until(w, 1);
+    CHECK(w->grows == NULL && !mrd_files_idle(w->f, (mrd_local_ns){ 0 }));
+    until(w, 2);
+    CHECK_INT(w->finished, 2);
+    CHECK_INT(w->g.artifacts, 2);
+    CHECK_INT(w->g.artifact_bytes, 5 + 9);
     end_world(w);
 }
 
