@@ -4,6 +4,7 @@
 
 #include "agent/agent_int.h"
 #include "agent/collector.h"
+#include "agent/planted.h"
 #include "base/log.h"
 
 /* ---- Directories ---- */
@@ -172,13 +173,14 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* The session that files of this moment belong to: one that asked for device profiles, else the
- * oldest that is open. */
+/* The session that files of this moment belong to: one that asked for device profiles, else the one that
+ * has recorded for longest. *ret_start: of that, or of one that recorded before it; what was written
+ * since then waits for a session. */
 static bool
-session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
+session_of_files(const mrd_agent *a, mrd_record_status *ret_st, mrd_local_ns *ret_start)
 {
     mrd_record_status st;
-    bool found = false;
+    bool found = false, found_asks = false;
 
     for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
         bool asks;
@@ -189,12 +191,18 @@ session_of_files(const mrd_agent *a, mrd_record_status *ret_st)
             continue;
         asks =
             mrd_record_asks_runtime(a->record, st.id) || mrd_record_wants_neffs(a->record, st.id);
-        if (!found || asks)
+        if (!found || mrd_local_before(st.start, *ret_start))
+            *ret_start = st.start;
+        if (!found || (asks && !found_asks) ||
+            (asks == found_asks && mrd_local_before(st.start, ret_st->start) &&
+             !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILES_BY_PLACE))) {
             *ret_st = st;
+            found_asks = asks;
+        }
         found = true;
-        if (asks)
-            break;
     }
+    if (found && MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILES_BY_PLACE))
+        *ret_start = ret_st->start;
     return found;
 }
 
@@ -202,16 +210,17 @@ static void
 files_session(mrd_agent *a)
 {
     mrd_record_status st;
+    mrd_local_ns began = { 0 };
     int64_t since, told, start;
     bool busy;
 
-    if (!session_of_files(a, &st)) {
+    if (!session_of_files(a, &st, &began)) {
         mrd_files_session(a->files, 0, (mrd_wall_ns){ 0 });
         if (mrd_record_sessions(a->record) == 0)
             mrd_traces_forget(a->traces);
         return;
     }
-    start = mrd_drain_raw_to_wall(a->drain, st.start).ns;
+    start = mrd_drain_raw_to_wall(a->drain, began).ns;
     busy = mrd_devprof_pending(a->devprof, st.id, &told);
     since = st.stop.ns == INT64_MAX ? 0 : st.stop.ns > told ? st.stop.ns : told;
     /* What a node flushes at the end belongs to the session: it is not over before. */
