@@ -8,6 +8,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "aggregator/core/planted.h"
 #include "base/log.h"
 #include "base/out.h"
 
@@ -44,29 +45,61 @@ hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
     return err;
 }
 
+/* The file's name in the folder, and the folder's in the store: a predecessor may have made it. */
+static mrd_err
+sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
+{
+    const mrd_session_store *store = a->o.store;
+    char *dir = mrd_session_store_path(store, NULL, "artifacts");
+    mrd_err err = MRD_OK;
+
+    if (dir == NULL)
+        return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    a->names_unsure = store->sync == MRD_SYNC_GROUP;
+    if (a->names_unsure &&
+        (mrd_sync_dir(dir, NULL) != MRD_OK ||
+         (!MRD_PLANTED(MRD_PLANT_FILES_FOLDER) && mrd_sync_dir(store->dir, NULL) != MRD_OK)))
+        err = mrd_artifact_fail_io(text, dir);
+    else
+        a->names_unsure = false;
+    free(dir);
+    return err;
+}
+
+/* A sync that failed has lost what was not written, though it can still be read: the bytes have to come
+ * again. */
+static mrd_err
+sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_MAX])
+{
+    if (a->o.store->sync != MRD_SYNC_GROUP || MRD_PLANTED(MRD_PLANT_FILE_UNSYNCED) ||
+        fsync(fd) == 0)
+        return MRD_OK;
+    mrd_artifact_fail_io(text, part);
+    if (MRD_PLANTED(MRD_PLANT_FILE_SYNC_FAILED))
+        return MRD_IO;
+    unlink(part);
+    return mrd_artifact_fail(MRD_CORRUPT, text,
+                             "the disk failed to take the received bytes: announce the file again");
+}
+
 /* The last name of a whole file whose hash is right. */
 static mrd_err
-give_name(const mrd_session_store *store, const char *part, const char *path, uint64_t size,
+give_name(mrd_artifacts *a, const char *part, const char *path, uint64_t size,
           char text[MRD_TEXT_MAX])
 {
-    bool sync = store->sync == MRD_SYNC_GROUP;
     int fd = open(part, O_WRONLY | O_CLOEXEC | (size == 0 ? O_CREAT : 0), 0600);
-    bool fine = fd >= 0 && (!sync || fsync(fd) == 0) && rename(part, path) == 0;
-    mrd_err err = fine ? MRD_OK : mrd_artifact_fail_io(text, path);
-    char *dir;
+    mrd_err err = fd < 0 ? mrd_artifact_fail_io(text, path) : sync_bytes(a, fd, part, text);
 
+    a->names_unsure = true;
+    if (err == MRD_OK && rename(part, path) != 0)
+        err = mrd_artifact_fail_io(text, path);
     if (fd >= 0)
         close(fd);
-    if (fine && sync && (dir = mrd_session_store_path(store, NULL, "artifacts")) != NULL) {
-        if (mrd_sync_dir(dir, NULL) != MRD_OK)
-            err = mrd_artifact_fail_io(text, path);
-        free(dir);
-    }
     return err;
 }
 
 static mrd_err
-prove_bytes(const mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
+prove_bytes(mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
 {
     char hex[MRD_SHA256_HEX];
     mrd_err err = MRD_OK;
@@ -77,13 +110,13 @@ prove_bytes(const mrd_artifacts *a, mrd_proof *p, const char *part, const char *
         err = hash_again(a, part, hex, p->text);
     mrd_sha256_free(p->sum);
     p->sum = NULL;
-    if (err == MRD_OK && strcmp(hex, p->sha256) != 0) {
+    if (err == MRD_OK && strcmp(hex, p->sha256) != 0 && !MRD_PLANTED(MRD_PLANT_FILE_UNPROVEN)) {
         unlink(part);
         err = mrd_artifact_fail(
             MRD_CORRUPT, p->text,
             "the received bytes do not have the announced hash: announce the file again");
     }
-    return err == MRD_OK ? give_name(a->o.store, part, path, p->size, p->text) : err;
+    return err == MRD_OK ? give_name(a, part, path, p->size, p->text) : err;
 }
 
 /* ---- Writing down who has it ---- */
@@ -112,7 +145,7 @@ static mrd_err
 write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char text[MRD_TEXT_MAX])
 {
     char *path = mrd_session_store_path(store, n->text, "artifacts.log");
-    bool sync = store->sync == MRD_SYNC_GROUP, made;
+    bool sync = store->sync == MRD_SYNC_GROUP;
     mrd_err err = MRD_OK;
     int fd;
 
@@ -120,7 +153,6 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
         free(path);
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
     }
-    made = access(path, F_OK) != 0;
     if ((fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644)) < 0) {
         err = errno == ENOENT ? MRD_OK : mrd_artifact_fail_io(text, path); /* deleted meanwhile */
         free(path);
@@ -128,10 +160,10 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
     }
     errno = EIO;
     if (write(fd, n->lines.p, n->lines.len) != (ssize_t) n->lines.len ||
-        (sync && fdatasync(fd) != 0))
+        (sync && !MRD_PLANTED(MRD_PLANT_FILE_UNLOGGED) && fdatasync(fd) != 0))
         err = mrd_artifact_fail_io(text, path); /* half a line is passed over when read */
     close(fd);
-    if (err == MRD_OK && made && sync) {
+    if (err == MRD_OK && sync) { /* whoever made it may not have come so far */
         *strrchr(path, '/') = '\0';
         if (mrd_sync_dir(path, NULL) != MRD_OK)
             err = mrd_artifact_fail_io(text, path);
@@ -219,6 +251,8 @@ mrd_artifact_prove(void *self, void *arg)
         p->err = mrd_artifact_fail(MRD_NOMEM, p->text, "out of memory");
     else if (access(path, F_OK) != 0)
         p->proven = (p->err = prove_bytes(a, p, part, path)) == MRD_OK;
+    if (p->err == MRD_OK && a->names_unsure)
+        p->err = sync_names(a, p->text);
     if (p->err == MRD_OK)
         p->err = write_notes(a, p, path);
     free(path);

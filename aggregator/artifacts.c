@@ -167,6 +167,16 @@ prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upl
     return true;
 }
 
+static void
+make_folder(const mrd_artifacts *a)
+{
+    char *dir = mrd_session_store_path(a->o.store, NULL, "artifacts");
+
+    if (dir != NULL)
+        (void) mrd_make_dirs(dir, NULL); /* where it cannot, the file's open says why */
+    free(dir);
+}
+
 /* Where the bytes that are there end, and a place for those that come. */
 mrd_err
 mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce *o,
@@ -185,6 +195,7 @@ mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce
         return mrd_artifact_fail(MRD_AGAIN, text, "another node is sending this file");
     if ((part = mrd_artifact_path(a, o->sha256, ".part")) == NULL)
         return mrd_artifact_fail(MRD_NOMEM, text, "out of memory");
+    make_folder(a);
     take_over(u, agent, part);
     have = stat(part, &st) == 0 ? (uint64_t) st.st_size : 0;
     if (have > o->size || u->size != o->size) {
@@ -247,9 +258,6 @@ write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char t
         free(part);
         return mrd_artifact_fail(err, text, why.text);
     }
-    *strrchr(part, '/') = '\0';
-    mrd_make_dirs(part, NULL);
-    part[strlen(part)] = '/';
     if ((fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0) {
         err = mrd_artifact_fail_io(text, part);
     } else if (pwrite(fd, c->data.data, c->data.len, (off_t) u->have) != (ssize_t) c->data.len) {
@@ -380,6 +388,7 @@ mrd_artifacts_open(const mrd_artifacts_options *o, mrd_artifacts **ret_artifacts
         err = mrd_why_set(why, MRD_NOMEM, 0, "artifacts");
     if (err == MRD_OK) {
         a->o = *o;
+        a->names_unsure = true; /* a predecessor's */
         err = mrd_pool_open("artifacts", 1, RECEIVING_MAX, &a->receiver, why);
     }
     if (err == MRD_OK)

@@ -24,6 +24,7 @@ struct mrd_artifacts {
     mrd_artifacts_options o;
     mrd_pool *receiver, *prover;
     mrd_upload *uploads; /* the receiver's alone */
+    bool names_unsure;   /* the prover's: a name in the folder may not be on disk */
     bool closing;        /* atomic */
 };
 

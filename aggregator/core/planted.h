@@ -33,7 +33,12 @@ typedef enum {
     MRD_PLANT_RECOVERED_UNSYNCED, /* what a killed process left in the cache counts as stored */
     MRD_PLANT_MANIFEST_UNSYNCED,  /* manifests are not synced */
     /* of the loop and its threads; found with real agents */
-    MRD_PLANT_LOST_ITEM, /* now and then what a thread reports does not reach the loop */
+    MRD_PLANT_LOST_ITEM,        /* now and then what a thread reports does not reach the loop */
+    MRD_PLANT_FILE_UNSYNCED,    /* a file is answered before its bytes are on disk */
+    MRD_PLANT_FILES_FOLDER,     /* was: the folder of all files is not synced */
+    MRD_PLANT_FILE_SYNC_FAILED, /* was: what a failed sync lost of a file is synced again */
+    MRD_PLANT_FILE_UNPROVEN,    /* a file counts as whole whatever its bytes are */
+    MRD_PLANT_FILE_UNLOGGED,    /* that a session has it is answered before it is on disk */
     MRD_PLANTS
 } mrd_plant;
 
