@@ -303,6 +303,7 @@ sim_run(const sim_plan *plan, sim_result *r)
     turn_of(NULL, NULL);
     sim_mix(&w, w.disk_hash);
     wire_free(&w);
+    free(w.file_promises);
     free(w.timelines);
     while (w.n_heap > 0) {
         task t = next_task(&w);

@@ -21,7 +21,7 @@
  *          aggregator's disk is a model in cluster_server.c, for runs of many nodes.
  * Loop     with plan.real the aggregator is its real loop with all threads (cluster_loop.c); else
  *          cluster_server.c stands for it.
- * Not real clock probes over UDP, HTTP, artifacts and device profiles, exports.
+ * Not real clock probes over UDP, HTTP, exports; no workload answers for device profiles.
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_H
 #define MRD_TESTS_SIM_CLUSTER_H
@@ -53,7 +53,7 @@ typedef struct {
     uint64_t hash;
     uint64_t steps, events, stored, acknowledged, heartbeats, surveys, saves;
     uint64_t crashes, power_failures, agent_crashes, cuts, full_disks, repeats, lost_messages;
-    uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked;
+    uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files;
     unsigned most_pending, most_surveys;
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;

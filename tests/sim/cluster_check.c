@@ -307,4 +307,6 @@ check_end(world *w)
     }
     if (w->plan->real && w->r->ok)
         truth_end(w);
+    if (w->plan->real && w->r->ok)
+        files_end(w);
 }

@@ -212,6 +212,8 @@ struct world {
     mrd_batch_reader *reader; /* both: of what arrives */
     sim_timeline *timelines;
     size_t n_timelines;
+    struct file_promise *file_promises;
+    size_t n_file_promises;
     uint64_t disk_hash;
 };
 
@@ -274,6 +276,8 @@ void store_remove(world *w, const mrd_session *s);
 void store_look(world *w);
 void store_promised(world *w, const ticket_model *t, bool again); /* it is answered as stored */
 void store_read_back(world *w);
+sim_disk *store_disk(world *w);
+bool store_is_gone(world *w, uint64_t session); /* deleted, or about to be */
 
 /* cluster_check.c */
 void check_step(world *w);

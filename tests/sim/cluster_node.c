@@ -290,13 +290,15 @@ node_new(world *w, agent *a)
                                 .clock_probes = MRD_PROBES_NNG,
                                 .window = WINDOW,
                                 .flush = 200 * MRD_MS,
-                                .files_max = 16,
+                                .files_max = 4096,
                                 .simulated = true };
     new_disk(n);
     new_boot(n);
+    files_new(n);
     start_later(n, (int64_t) sim_below(w, MRD_SEC));
     sim_at(w, w->now + MRD_SEC, wander, a->index, 0, NULL);
     sim_at(w, w->now + MRD_SEC, source_work, a->index, n->boot, NULL);
+    sim_at(w, w->now + MRD_SEC, files_work, a->index, n->boot, NULL);
 }
 
 void
@@ -316,6 +318,7 @@ node_free(sim_node *n)
     n->w->disk_hash ^= sim_disk_hash(n->disk);
     sim_disk_free(n->disk);
     free(n->source.v);
+    files_free(n);
     truth_free(n);
     free(n);
 }
@@ -357,6 +360,7 @@ cut_power(sim_node *n)
     source_lost(n);
     new_boot(n);
     sim_at(w, w->now + MRD_SEC, source_work, n->a->index, n->boot, NULL);
+    sim_at(w, w->now + MRD_SEC, files_work, n->a->index, n->boot, NULL);
     start_later(n, 2 * MRD_SEC + (int64_t) sim_below(w, 10 * MRD_SEC));
 }
 
@@ -492,6 +496,7 @@ node_fault(world *w, agent *a)
         break;
     case 6:
         n->wall_off += (int64_t) sim_below(w, 7200 * MRD_SEC) - 3600 * MRD_SEC;
+        n->wall_stepped = true;
         w->r->wall_steps++;
         break;
     case 7:

@@ -5,14 +5,14 @@
  *
  * What is not real: events come from a generator (cluster_source.c) that stands for the rings of a
  * workload: it goes on while the agent is away, keeps what was not committed, and gives it again;
- * probes travel on a connection of their own, not over UDP. Collectors that read the machine
- * (rings, counters, files, jobs) are left out.
+ * probes travel on a connection of their own, not over UDP. Files lie on a disk of the workload's own.
+ * Collectors that read the machine (rings, counters, jobs) are left out.
  *
  * A process dies at a call of its disk or between two turns: from then on nothing of it is seen any
  * more, neither on its disk nor on its network, until its successor starts.
  *
  * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_loop.c (the
- *          real aggregator), cluster_wire.c (what the two say), cluster_source.c (events), cluster_clock.c (clocks),
+ *          real aggregator), cluster_wire.c (what the two say), cluster_files.c (files), cluster_source.c (events), cluster_clock.c (clocks),
  *          cluster_truth.c (what must hold of a node).
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_NODE_H
@@ -89,6 +89,12 @@ struct sim_node {
     bool short_of_room; /* its disk */
     bool disk_failed;   /* in this turn, or may have */
     sim_link *links;
+    sim_disk *work; /* that of the workload's files: it loses nothing */
+    char capture[64];
+    char *watch[1];
+    struct work_file *files;
+    size_t n_files;
+    bool wall_stepped;
     unsigned wakes; /* the wake that counts */
     int64_t wake_at;
     unsigned timeline; /* of the last welcome, in w->timelines */
@@ -133,6 +139,17 @@ const mrd_buf *wire_bytes(const world *w, uint32_t node, const stored_frame *f);
 /* cluster_source.c */
 void source_work(world *w, uint64_t index, uint64_t boot, void *p);
 void source_lost(sim_node *n); /* with the machine */
+
+/* cluster_files.c */
+void files_new(sim_node *n);
+void files_free(sim_node *n);
+void files_work(world *w, uint64_t index, uint64_t boot, void *p);
+/* An announcement or an end was answered. */
+void files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *answer);
+void files_flushed(sim_node *n,
+                   const mrd_record_status *st); /* the node says so, for the first time */
+void files_recovered(world *w);
+void files_end(world *w);
 
 /* cluster_node.c */
 void node_start_all(world *w);

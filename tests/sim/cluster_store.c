@@ -499,6 +499,20 @@ store_promised(world *w, const ticket_model *t, bool again)
                  p.node, (unsigned long long) p.seq, s->text, again ? " before" : "");
 }
 
+bool
+store_is_gone(world *w, uint64_t session)
+{
+    const disk_session *d = disk_of(w, session);
+
+    return d != NULL && (d->removed || d->forgotten);
+}
+
+sim_disk *
+store_disk(world *w)
+{
+    return w->store->disk;
+}
+
 /* What was answered as stored before the crash is known after it. */
 static void
 check_promises(world *w)
@@ -508,12 +522,11 @@ check_promises(world *w)
     for (size_t i = 0; i < m->n_promises && w->r->ok; i++) {
         const promise *p = &m->promises[i];
         const mrd_session *s = mrd_core_session(w->core, p->session);
-        const disk_session *d = disk_of(w, p->session);
         const mrd_frame promised = { .epoch = p->epoch, .seq = p->seq };
         const mrd_part *part;
         char id[24];
 
-        if (d != NULL && (d->removed || d->forgotten))
+        if (store_is_gone(w, p->session))
             continue;
         snprintf(id, sizeof(id), "i-%u", p->node);
         part = s == NULL ? NULL : mrd_session_part(s, id);
@@ -622,7 +635,11 @@ owner(void *self)
 static void
 enter(void *self, void *node)
 {
-    turn_of(self, node);
+    world *w = self;
+
+    if (node != NULL && node_of_turn() == NULL) /* its descriptor tells the loop what it did */
+        node_wake(node, w->now + 50 * MRD_US);
+    turn_of(w, node);
 }
 
 void
@@ -689,6 +706,8 @@ recovered(world *w)
         d->durable_stop = d->durable_stop || s->stop.ns != 0;
     }
     check_promises(w);
+    if (w->plan->real)
+        files_recovered(w);
 }
 
 bool

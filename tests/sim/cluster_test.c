@@ -74,6 +74,7 @@ add_up(sim_result *sum, const sim_result *r)
     sum->cuts += r->cuts;
     sum->windows += r->windows;
     sum->bounds_checked += r->bounds_checked;
+    sum->files += r->files;
 }
 
 static double
@@ -151,13 +152,14 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
     }
     printf("%llu seeds from %llu, %.1f node-hours: %llu sessions (%llu complete), %llu frames "
            "stored, %llu crashes of the aggregator, %llu of agents, %llu power failures of nodes, "
-           "%llu suspended, %llu cuts, %llu windows, %llu bounds\n",
+           "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files\n",
            (unsigned long long) n, (unsigned long long) first, (double) seconds / 3600,
            (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
            (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
            (unsigned long long) sum.agent_crashes, (unsigned long long) sum.node_power_failures,
            (unsigned long long) sum.suspends, (unsigned long long) sum.cuts,
-           (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked);
+           (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked,
+           (unsigned long long) sum.files);
 }
 
 TEST(small_clusters_with_all_faults)
@@ -247,6 +249,11 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_RECOVERED_UNSYNCED] = "what is recovered is not synced",
         [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
         [MRD_PLANT_LOST_ITEM] = "a report that does not reach the loop",
+        [MRD_PLANT_FILE_UNSYNCED] = "a file is not synced",
+        [MRD_PLANT_FILES_FOLDER] = "the folder of files is not synced",
+        [MRD_PLANT_FILE_SYNC_FAILED] = "a failed sync of a file is passed over",
+        [MRD_PLANT_FILE_UNPROVEN] = "a file's hash is not looked at",
+        [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
     };
 
     quiet();
@@ -287,6 +294,8 @@ TEST(planted_bugs_of_agents_are_found)
         [MRD_AGENT_PLANT_SLEPT] = "a suspend that is passed over",
         [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
         [MRD_AGENT_PLANT_UNREPORTED] = "an answer that only the sums have",
+        [MRD_AGENT_PLANT_FILES_BY_PLACE] = "files of one session left to another",
+        [MRD_AGENT_PLANT_FILE_GROWS] = "a file that grows while it is sent",
         [MRD_AGENT_PLANT_FORCED_AGAIN] = "what was forced out counts again",
     };
 

@@ -279,6 +279,8 @@ check_session(sim_node *n, size_t at)
                        (unsigned long long) st.drops[k].count);
         }
     }
+    if (!t->over && st.phase == MRD__NODE_PHASE__NODE_FLUSHED && !t->weak)
+        files_flushed(n, &st);
     t->over = st.phase == MRD__NODE_PHASE__NODE_FLUSHED;
     check_stopped(n, &st, t);
     check_start(n, &st, t);

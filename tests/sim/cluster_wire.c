@@ -161,6 +161,16 @@ see_ack(world *w, const agent *a, const mrd_frame *f, mrd_bytes request, const M
     mrd_msg_free(&hb);
 }
 
+static void
+see_file(world *w, const agent *a, mrd_bytes request, const mrd_msg *answer)
+{
+    mrd_msg msg = { 0 };
+
+    if (mrd_msg_unpack(request, &msg, NULL) == MRD_OK)
+        files_answered(w, a, &msg, answer);
+    mrd_msg_free(&msg);
+}
+
 unsigned
 wire_answer(world *w, const agent *a, mrd_bytes request, mrd_bytes answer)
 {
@@ -173,6 +183,8 @@ wire_answer(world *w, const agent *a, mrd_bytes request, mrd_bytes answer)
     if (mrd_frame_check(request, &f, &body, NULL) != MRD_OK ||
         mrd_msg_unpack(answer, &msg, NULL) != MRD_OK) {
         sim_fail(w, "an answer to node %s cannot be read", a->id);
+    } else if (f.type == MRD_FRAME_ANNOUNCE || f.type == MRD_FRAME_DONE) {
+        see_file(w, a, request, &msg);
     } else if (msg.frame.type == MRD_FRAME_ACK) {
         see_ack(w, a, &f, request, msg.u.ack);
     } else if (msg.frame.type == MRD_FRAME_WELCOME) {

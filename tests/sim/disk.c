@@ -5,11 +5,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "base/hash.h"
 #include "base/vec.h"
 
 #define DISKS_MAX 64
+#define SECOND    1000000000
 #define FILES_MAX 16384u     /* open at one time, of all machines */
 #define FD_FIRST  0x40000000 /* + generation << 14 + place */
 
@@ -219,6 +222,20 @@ file_new(sim_disk *d, inode *at, const char *path, int flags)
 }
 
 int
+sim_disk_open_again(int fd, int flags)
+{
+    const open_file *f = sim_disk_file(fd);
+
+    if (f == NULL)
+        return -1;
+    if (f->disk->dead)
+        return no(EIO);
+    if (f->at->kind != NODE_FOLDER && (flags & O_DIRECTORY) != 0)
+        return no(ENOTDIR);
+    return file_new(f->disk, f->at, f->path, flags);
+}
+
+int
 sim_disk_close(int fd)
 {
     open_file *f = sim_disk_file(fd);
@@ -234,6 +251,15 @@ sim_disk_close(int fd)
     sim_inode_unref(f->at);
     free(f);
     return 0;
+}
+
+static void
+touch(inode *x)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_REALTIME, &now);
+    x->mtime = now.tv_sec * SECOND + now.tv_nsec;
 }
 
 static inode *
@@ -253,6 +279,7 @@ make(sim_disk *d, const char *path, node_kind kind, unsigned mode, sim_disk_call
         return NULL;
     }
     x = sim_inode_new(d, kind, mode);
+    touch(x);
     sim_names_set(d, &op, above, name, x);
     sim_names_add(d, &op);
     sim_inode_unref(x); /* the folder has it */
@@ -346,6 +373,7 @@ sim_disk_write(int fd, const void *from, size_t len, uint64_t at)
         }
         memcpy(f->at->data + at, from, n);
         sim_inode_mark_dirty(f->at, (size_t) at, (size_t) at + n);
+        touch(f->at);
         mix(d, &op, (int64_t) n, from, n);
     }
     d->dead = v.dies;
@@ -376,6 +404,7 @@ sim_disk_resize(int fd, uint64_t len)
     if (len < f->at->len) /* should it grow again, that is zeros, not what was there */
         sim_inode_mark_dirty(f->at, (size_t) len, f->at->len);
     sim_inode_set_len(f->at, (size_t) len);
+    touch(f->at);
     f->at->resized = true;
     return 0;
 }
@@ -574,6 +603,9 @@ sim_disk_stat(const inode *x, struct stat *ret)
     ret->st_ino = x->number;
     ret->st_mode = types[x->kind] | x->mode;
     ret->st_nlink = x->kind == NODE_FOLDER ? 2 : x->names;
+    ret->st_uid = getuid();
+    ret->st_gid = getgid();
+    ret->st_mtim = (struct timespec){ x->mtime / SECOND, x->mtime % SECOND };
     ret->st_size = (off_t) x->len;
     ret->st_blksize = 4096;
     ret->st_blocks = (blkcnt_t) ((x->len + 4095) / 4096 * 8);

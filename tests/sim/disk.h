@@ -7,7 +7,8 @@
  *          and those on the medium. fsync and fdatasync of a file make its bytes and size durable,
  *          not its name; fsync of a folder makes its names durable, a rename as one; syncfs all of
  *          it. Hard links, symbolic links (not followed), locks, holes and files that were removed
- *          while open are as POSIX has them. No mmap (ENODEV), no permissions, no times.
+ *          while open are as POSIX has them. No mmap (ENODEV), no permissions, no times but of
+ *          the last change; descriptors that are duplicated have positions of their own.
  *          A disk has room for `quota` bytes: sizes of files and 256 for each name.
  *
  * Faults   `before` is asked before each call that changes or syncs something. What it answers is

@@ -50,12 +50,25 @@ disk_at(int dir, const char *path, char whole[SIM_PATH_MAX])
     return f->disk;
 }
 
+/* "/proc/self/fd/N" of an open file of ours; -1: it is none. */
+static int
+proc_fd(const char *path)
+{
+    static const char proc[] = "/proc/self/fd/";
+    int fd = strncmp(path, proc, sizeof(proc) - 1) == 0 ? atoi(path + sizeof(proc) - 1) : -1;
+
+    return sim_disk_is_fd(fd) ? fd : -1;
+}
+
 CALL(int, open, const char *path, int flags, ...)
 {
     const char *rest;
     sim_disk *d = sim_disk_of(path, &rest);
     unsigned mode = 0;
     va_list args;
+
+    if (proc_fd(path) >= 0)
+        return sim_disk_open_again(proc_fd(path), flags);
 
     va_start(args, flags);
     if ((flags & (O_CREAT | O_TMPFILE)) != 0)
@@ -296,8 +309,8 @@ CALL(int, fcntl, int fd, int command, ...)
         return -1;
     return command == F_GETFL                                               ? f->flags
            : command == F_GETFD || command == F_SETFD || command == F_SETFL ? 0
-           : command == F_DUPFD_CLOEXEC || command == F_DUPFD               ? no(ENOSYS)
-                                                                            : no(EINVAL);
+           : command == F_DUPFD_CLOEXEC || command == F_DUPFD ? sim_disk_open_again(fd, f->flags)
+                                                              : no(EINVAL);
 }
 
 /* ---- Names ---- */

@@ -37,6 +37,7 @@ struct inode {
     bool given_back;             /* its bytes: it has no name and is not open */
     node_kind kind;
     unsigned mode;
+    int64_t mtime;          /* CLOCK_REALTIME of who wrote last; not on the medium */
     uint8_t *data, *medium; /* of a file; of a link its target */
     size_t len, cap, medium_len, medium_cap;
     dirty_range *dirty; /* in order, apart */
@@ -121,6 +122,7 @@ open_file *sim_disk_file(int fd); /* NULL: no open file of ours */
 bool sim_disk_is_fd(int fd);      /* in the range of ours, open or not */
 
 int sim_disk_open(sim_disk *d, const char *path, int flags, unsigned mode);
+int sim_disk_open_again(int fd, int flags); /* of the same file */
 int sim_disk_close(int fd);
 ssize_t sim_disk_read(int fd, void *to, size_t len, uint64_t at);
 ssize_t sim_disk_write(int fd, const void *from, size_t len, uint64_t at);

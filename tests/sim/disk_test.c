@@ -9,6 +9,7 @@
 #include <sys/mman.h>
 #include <sys/statvfs.h>
 #include <sys/uio.h>
+#include <time.h>
 
 #include "base/file.h"
 #include "base/out.h"
@@ -451,6 +452,39 @@ TEST(all_is_repeated_by_its_seed)
         sim_disk_free(d);
     }
     CHECK(hash[0] == hash[1]);
+}
+
+/* As whoever walks through folders that others may change does it. */
+TEST(descriptors_lead_to_their_files)
+{
+    sim_disk *d = sim_disk_new("fd", &(sim_disk_options){ .seed = 1 });
+    char path[64], text[8] = "";
+    struct stat before, after;
+    struct timespec now;
+    int fd, again, copy;
+
+    CHECK(mkdir("/sim/fd/a", 0755) == 0);
+    CHECK((fd = open("/sim/fd/a/x", O_RDWR | O_CREAT, 0600)) >= 0);
+    CHECK(write(fd, "one", 3) == 3 && fstat(fd, &before) == 0);
+    clock_gettime(CLOCK_REALTIME, &now);
+    CHECK(before.st_mtim.tv_sec <= now.tv_sec && before.st_mtim.tv_sec + 60 > now.tv_sec);
+    CHECK_INT(before.st_uid, getuid());
+    CHECK(rename("/sim/fd/a/x", "/sim/fd/a/y") == 0);
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", fd);
+    CHECK((again = open(path, O_RDONLY)) >= 0 && read(again, text, sizeof(text)) == 3);
+    CHECK_TEXT(text, "one");
+    CHECK(fstat(again, &after) == 0 && after.st_ino == before.st_ino);
+    CHECK(open(path, O_RDONLY | O_DIRECTORY) < 0 && errno == ENOTDIR);
+    CHECK((copy = fcntl(again, F_DUPFD_CLOEXEC, 3)) >= 0 && copy != again);
+    CHECK(close(again) == 0 && pread(copy, text, 1, 2) == 1 && text[0] == 'e');
+    CHECK(write(fd, "!", 1) == 1 && fstat(copy, &after) == 0);
+    CHECK(after.st_mtim.tv_sec * 1000000000 + after.st_mtim.tv_nsec >=
+          before.st_mtim.tv_sec * 1000000000 + before.st_mtim.tv_nsec);
+    sim_disk_die(d);
+    CHECK(open(path, O_RDONLY) < 0 && errno == EIO);
+    sim_disk_kill(d);
+    CHECK(open(path, O_RDONLY) < 0 && errno == EBADF);
+    sim_disk_free(d);
 }
 
 TEST_MAIN()
