@@ -30,6 +30,7 @@ typedef enum {
     MRD_AGENT_PLANT_FILES_BY_PLACE, /* was: a session that begins later takes the files of another, and
                                        leaves out those that are older than itself */
     MRD_AGENT_PLANT_FILE_GROWS, /* was: a file that grows while it is sent is not looked at again */
+    MRD_AGENT_PLANT_RECORDED_APART, /* was: of answers in records and in counts the larger sum counts */
     MRD_AGENT_PLANTS
 } mrd_agent_plant;
 

@@ -228,12 +228,29 @@ in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last
     return events;
 }
 
+/* The counts were written just before an answer that the segments have, and others are in the counts
+ * alone: neither has all. */
+static void
+add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *refused)
+{
+    for (size_t i = 0; i < s->n && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_RECORDED_APART); i++) {
+        const entry *e = &s->entries[s->first + i];
+        uint64_t ahead = e->item.seq - c->answered;
+
+        if (e->recorded == 0 || e->item.session != c->session || e->item.epoch != c->epoch ||
+            e->item.seq < c->answered)
+            continue;
+        if (e->item.seq >= c->next || (ahead < TOLD && (c->bits >> ahead & 1) == 0))
+            *(e->recorded == ANSWER_REFUSED + 1 ? refused : delivered) += e->item.events;
+    }
+}
+
 /* A session's counts against what the segments gave. */
 static mrd_err
 compare(mrd_spool *s, const slot *c, uint32_t place)
 {
     int64_t last_ns = c->answered_to.ns;
-    uint64_t there;
+    uint64_t delivered = c->delivered, refused = c->refused, there;
     sequence *q;
     mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
 
@@ -250,8 +267,9 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;
     }
-    q->tally.delivered = most(q->tally.delivered, c->delivered);
-    q->tally.refused = most(q->tally.refused, c->refused);
+    add_recorded(s, c, &delivered, &refused);
+    q->tally.delivered = most(q->tally.delivered, delivered);
+    q->tally.refused = most(q->tally.refused, refused);
     q->tally.forced = most(q->tally.forced, c->forced);
     q->tally.damaged = c->damaged;
     q->tally.damaged_first = c->damaged_first;

@@ -64,9 +64,9 @@ typedef struct {
     uint64_t at;      /* of the frame in it */
     uint8_t *copy;
     bool done, sent;
-    bool cut; /* its answer is not in the segments any more */
-    uint8_t
-        unreported; /* its answer, enum answer + 1, is not in the segments: there was no room; 0: it is */
+    bool cut;           /* its answer is not in the segments any more */
+    uint8_t recorded;   /* at open: its answer, enum answer + 1, of a record; 0: none */
+    uint8_t unreported; /* the same, and it is not in the segments: there was no room; 0: it is */
 } entry;
 
 typedef struct {

@@ -99,6 +99,7 @@ take_answer(mrd_spool *s, const answer_record *a)
 
         if (!e->done && e->item.seq == a->seq && e->item.session == a->session &&
             e->item.epoch == a->epoch) {
+            e->recorded = a->events > 0 ? (uint8_t) (a->stored + 1) : 0; /* else counted before */
             mrd_spool_complete(s, e);
             break;
         }

@@ -296,6 +296,36 @@ TEST(an_answer_that_only_the_counts_have_counts_once)
     mrd_spool_close(s);
 }
 
+/* A kill between an answer and the counts that go with it, when an earlier one is in the counts alone. */
+TEST(answers_of_records_and_of_counts_add_up)
+{
+    char dir[600], counts[640], segment[640];
+    mrd_buf kept = { 0 };
+    mrd_spool_tally t;
+    mrd_spool_item item;
+    uint64_t held = 0;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/apart", test_tmp());
+    snprintf(counts, sizeof(counts), "%s/counts", dir);
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    lose_an_answer(s, segment, 4);
+    CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
+    CHECK(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
+    mrd_spool_close(s);
+    CHECK_ERR("counts", mrd_write_file(counts, (mrd_bytes){ kept.p, kept.len }, 0600, NULL),
+              MRD_OK);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.delivered, 20);
+    CHECK_INT(t.damaged, 0);
+    CHECK_INT(mrd_spool_held(s, 7, &held), 2);
+    CHECK_INT(held, 20);
+    mrd_spool_close(s);
+    mrd_buf_fini(&kept);
+}
+
 /* A kill between a commit and the counts that go with it, when an answer did not reach the segments: the
  * counts say what was answered of what they know, and nothing of the frame behind. */
 TEST(counts_of_before_a_commit_answer_nothing_of_it)
