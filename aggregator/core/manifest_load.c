@@ -114,7 +114,7 @@ is_half_made(const mrd_session *s, const mrd_listed_artifact *a)
 /* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.
  */
 static mrd_err
-artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
+artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, bool of_log, mrd_map *seen)
 {
     mrd_listed_artifact a = { .size = (uint64_t) mrd_json_int(o, "size", 0),
                               .process_id = mrd_json_int(o, "process_id", -1),
@@ -127,7 +127,7 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
     mrd_text_set(a.name, sizeof(a.name), mrd_json_str(o, "name", ""));
     mrd_text_set(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
     mrd_text_set(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
-    a.logged = a.complete;
+    a.logged = a.complete && (!of_log || MRD_PLANTED(MRD_PLANT_FILE_LOG_TRUSTED));
     if (!mrd_hash_is_valid(a.sha256) || !mrd_artifact_name_is_valid(a.name) ||
         !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
         return MRD_CORRUPT;
@@ -155,16 +155,17 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_map *seen)
     return mrd_map_put(seen, key, (uint32_t) s->n_artifacts++);
 }
 
-/* What the manifest lists, then what was logged after it was written. */
+/* What the manifest lists, then what was logged after it was written. A line of the log may be in the
+ * cache alone, of a sync that failed: who asks for the file again has it written again. */
 static void
 artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json *log)
 {
     mrd_map seen = { 0 };
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++)
-        (void) artifact_load(c, s, mrd_json_at(list, i), &seen);
+        (void) artifact_load(c, s, mrd_json_at(list, i), false, &seen);
     for (size_t i = 0; log != NULL && i < mrd_json_size(log); i++)
-        (void) artifact_load(c, s, mrd_json_at(log, i), &seen);
+        (void) artifact_load(c, s, mrd_json_at(log, i), true, &seen);
     for (size_t i = 0; i < s->n_artifacts; i++) {
         if (s->artifacts[i].complete)
             mrd_stored_files_grown(&c->files, s->artifacts[i].sha256, s->artifacts[i].size);

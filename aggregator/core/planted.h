@@ -37,6 +37,7 @@ typedef enum {
     MRD_PLANT_FILE_UNSYNCED,    /* a file is answered before its bytes are on disk */
     MRD_PLANT_FILES_FOLDER,     /* was: the folder of all files is not synced */
     MRD_PLANT_FILE_SYNC_FAILED, /* was: what a failed sync lost of a file is synced again */
+    MRD_PLANT_FILE_LOG_TRUSTED, /* was: a line of a log that a predecessor left counts as on disk */
     MRD_PLANT_FILE_UNPROVEN,    /* a file counts as whole whatever its bytes are */
     MRD_PLANT_FILE_UNLOGGED,    /* that a session has it is answered before it is on disk */
     MRD_PLANTS
