@@ -252,6 +252,7 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_FILE_UNSYNCED] = "a file is not synced",
         [MRD_PLANT_FILES_FOLDER] = "the folder of files is not synced",
         [MRD_PLANT_FILE_SYNC_FAILED] = "a failed sync of a file is passed over",
+        [MRD_PLANT_FILE_LOG_TRUSTED] = "a log that was left counts as on disk",
         [MRD_PLANT_FILE_UNPROVEN] = "a file's hash is not looked at",
         [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
     };
@@ -296,6 +297,7 @@ TEST(planted_bugs_of_agents_are_found)
         [MRD_AGENT_PLANT_UNREPORTED] = "an answer that only the sums have",
         [MRD_AGENT_PLANT_FILES_BY_PLACE] = "files of one session left to another",
         [MRD_AGENT_PLANT_FILE_GROWS] = "a file that grows while it is sent",
+        [MRD_AGENT_PLANT_RECORDED_APART] = "answers in records and in counts apart",
         [MRD_AGENT_PLANT_FORCED_AGAIN] = "what was forced out counts again",
     };
 
