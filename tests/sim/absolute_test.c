@@ -224,6 +224,19 @@ TEST(nothing_is_made_of_one_end)
     node.utc = (mrd_wall_ns){ 2004 * MRD_SEC };
     server[1] = (mrd_abs){ { 1060 * MRD_SEC }, { 2060 * MRD_SEC }, 5 };
     CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
+    for (int beyond = 0; beyond < 2;
+         beyond++) { /* as far as they may lie, and 1 ns more, on either side */
+        int64_t near = 2004 * MRD_SEC - server[0].utc.ns, far = MRD_ABS_NEAR + beyond;
+
+        server[1] = (mrd_abs){ { server[0].at.ns + near + far }, { 2004 * MRD_SEC + far }, 5 };
+        CHECK(mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q) == !beyond);
+        server[1] = (mrd_abs){ { 1010 * MRD_SEC }, { 2010 * MRD_SEC }, 5 };
+        node.utc.ns = server[0].utc.ns + far;
+        server[1].utc.ns = server[1].at.ns + 1000 * MRD_SEC + 40 * MRD_SEC;
+        server[1].at.ns += 40 * MRD_SEC;
+        CHECK(mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q) == !beyond);
+        node.utc = (mrd_wall_ns){ 2004 * MRD_SEC };
+    }
     server[1] = (mrd_abs){ { 999 * MRD_SEC }, { 2010 * MRD_SEC }, 5 }; /* ran backward: out of it */
     CHECK_INT(mrd_abs_order(server, 2), 1);
 }
