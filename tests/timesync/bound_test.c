@@ -5,7 +5,7 @@
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
-#include "timesync/bound.h"
+#include "timesync/follow.h"
 
 #include <math.h>
 
@@ -368,6 +368,63 @@ TEST(what_is_implied_adds_nothing)
         }
     }
     CHECK(implied > 10000);
+}
+
+/* The quality in the middle of each side of a jump after so many seconds. */
+static void
+sides_of_a_jump(int64_t before, int64_t behind, mrd_align_quality ret[2])
+{
+    static mrd_ineq q[2 * 300];
+    mrd_align *align = NULL;
+    mrd_align_cursor cursor = { 0, 0 };
+    mrd_align_bound bound;
+    mrd_sess_ns at;
+    mrd_why why = { 0 };
+    size_t n = 0;
+
+    for (int64_t i = 0; i < 2 * (before + behind); i++) {
+        int64_t t = i * MRD_BIN_NS + MRD_BIN_NS / 2, v = i < 2 * before ? 0 : 50 * MRD_MS;
+
+        q[n++] = (mrd_ineq){ .t = t, .v = v + 500 };
+        q[n++] = (mrd_ineq){ .t = t + 10, .v = v - 500, .lower = true };
+    }
+    CHECK_ERR("solve",
+              mrd_follow_solve(&(mrd_follow_input){ .name = "node", .ineqs = q, .n_ineqs = n },
+                               &align, NULL, &why),
+              MRD_OK);
+    REQUIRE(align != NULL && mrd_align_segment_count(align) == 2);
+    for (int side = 0; side < 2; side++) {
+        int64_t middle = side == 0 ? before * MRD_SEC / 2 : before * MRD_SEC + behind * MRD_SEC / 2;
+
+        REQUIRE(mrd_align_map(align, &cursor, (mrd_local_ns){ middle }, &at, &bound));
+        ret[side] = bound.quality;
+        CHECK(llabs(at.ns - middle - (side == 0 ? 0 : 50 * MRD_MS)) < 1000);
+    }
+    mrd_align_free(align);
+}
+
+/* An epoch that a jump ends or begins is not trusted when it is short, on whichever side of it; a long one is
+ * a clock. */
+TEST(a_short_epoch_beside_a_jump_is_suspect)
+{
+    enum { SHORT = 20, LONG = 60 }; /* s; MRD_FOLLOW_SUSPECT is between */
+    static const struct {
+        int64_t before, behind;
+        mrd_align_quality want[2];
+    } rows[] = {
+        { SHORT, LONG, { MRD_ALIGN_SUSPECT, MRD_ALIGN_GOOD } },
+        { LONG, SHORT, { MRD_ALIGN_GOOD, MRD_ALIGN_SUSPECT } },
+        { SHORT, SHORT, { MRD_ALIGN_SUSPECT, MRD_ALIGN_SUSPECT } },
+        { LONG, LONG, { MRD_ALIGN_GOOD, MRD_ALIGN_GOOD } },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_align_quality got[2] = { 0 };
+
+        sides_of_a_jump(rows[i].before, rows[i].behind, got);
+        CHECK_INT(got[0], rows[i].want[0]);
+        CHECK_INT(got[1], rows[i].want[1]);
+    }
 }
 
 TEST(a_break_keeps_the_rate_when_asked_to)
