@@ -101,17 +101,14 @@ arrange32(uint32_t *v, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
     memcpy(v, spare, n * sizeof(*v));
 }
 
-/* Values follow their rows; needs the forms in the old order still. */
-static bool
+/* Values follow their rows; needs the forms in the old order still, and room for them in codec->packed. */
+static void
 arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *codec)
 {
     const values *from = &b->vals[kind];
     uint32_t *at = codec->offsets, sum = 0;
     uint64_t *to;
 
-    mrd_buf_reset(&codec->packed);
-    if (!mrd_buf_room(&codec->packed, from->n * sizeof(*from->v)))
-        return false;
     to = (uint64_t *) (void *) codec->packed.p;
     for (uint32_t i = 0; i < b->n; i++) {
         at[i] = sum;
@@ -124,7 +121,6 @@ arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *c
             *to++ = from->v[at[row] + k];
     }
     memcpy(from->v, codec->packed.p, from->n * sizeof(*from->v));
-    return true;
 }
 
 /* Rows and values in mrd_event_order. False without memory; what was arranged by then is lost to
