@@ -615,6 +615,70 @@ TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
         }
 }
 
+/* A ring with the scope "step" open that its thread left as it ended; its last record is of `last`. */
+static maker *
+left_ring(int tid, int64_t opened, int64_t last)
+{
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), tid, 1 << 16);
+    uint32_t name = make_text(m, "step");
+
+    make_span(m, make_text(m, "work"), last - 1000, 1000);
+    m->h->open[0].ts = (uint64_t) opened;
+    m->h->open[0].name_domain = (uint64_t) name << 32;
+    atomic_store(&m->h->depth, 1);
+    atomic_store(&m->h->state, MRD_RING_CLOSED);
+    return m;
+}
+
+/* Threads that ended with a scope open, before the agent came and later: each is given while the process goes
+ * on, open until the last record of rings that had ended as long as the process was not seen alive (whichever
+ * ring is read first), else until it was read. What is begun and not ended is still open. */
+TEST(what_a_thread_left_open_is_given_while_its_process_lives)
+{
+    int until_last = 0;
+
+    for (int order = 0; order < 2; order++) {
+        received h = { 0 };
+        int64_t now = mrd_local_now().ns, long_ago = now - 3600 * MRD_SEC;
+        int64_t last = long_ago + 7 * MRD_SEC;
+        mrd_drain *p = open_drain(&h, false);
+        maker *m[3];
+        mrd_drain_tally c;
+
+        m[0] = left_ring(1 + order, long_ago, last);
+        m[1] = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 2 - order, 1 << 16);
+        make_rec(m[1],
+                 (mrd_ring_rec){ .kind = MRD_REC_BEGIN,
+                                 .name = make_text(m[1], "open"),
+                                 .ts = (uint64_t) long_ago,
+                                 .value = 5 },
+                 NULL, 0);
+        TEST_UNTIL(((void) step_all(p), h.unfinished == 1));
+        CHECK_TEXT(h.last_name, "step");
+        CHECK(h.open_until == last || h.open_until >= now);
+        until_last += h.open_until == last;
+        check_equation("left", p);
+        now = mrd_local_now().ns;
+        m[2] = left_ring(3, long_ago, last + 5);
+        TEST_UNTIL(((void) step_all(p), h.unfinished == 2));
+        CHECK(h.open_until >= now);
+        CHECK_INT(h.gone, 0);
+        check_equation("left", p);
+        mrd_drain_counts(p, &c);
+        CHECK_INT(c.held, 1);
+        mrd_drain_finish(p);
+        CHECK_INT(h.unfinished, 3);
+        CHECK_TEXT(h.last_name, "open");
+        check_equation("left", p);
+        mrd_drain_close(p);
+        for (int i = 0; i < 3; i++) {
+            unlink(m[i]->path);
+            make_free(m[i]);
+        }
+    }
+    CHECK(until_last > 0);
+}
+
 /* One that this agent saw alive lived until it was seen dead. */
 TEST(what_a_process_leaves_open_as_it_dies_was_open_until_then)
 {

@@ -8,6 +8,7 @@
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
+#include "tests/wait.h"
 
 #define SESSION 77u
 #define SPANS   400
@@ -325,6 +326,80 @@ one_open(int pid, uint64_t start, bool kept, int64_t at)
     CHECK_INT(h.spans, 0);
     mrd_drain_close(p);
     return m;
+}
+
+/* Killed between the file and the ring: the successor has the start from the file and reads it in the ring once
+ * more. It is one start, of a span or of a model. */
+TEST(a_start_that_is_told_twice_is_one)
+{
+    for (int model = 0; model < 2; model++) {
+        received h = { 0 }, h2 = { 0 };
+        mrd_drain *p = open_drain(&h, true, "b");
+        maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 7, 1 << 16);
+        mrd_ring_rec rec = { .kind = model ? MRD_REC_MODEL : MRD_REC_BEGIN,
+                             .flags = model ? MRD_RECF_LOAD : 0,
+                             .name = make_text(m, "work"),
+                             .ts = (uint64_t) mrd_local_now().ns,
+                             .value = 9 };
+        mrd_drain_tally c;
+
+        make_rec(m, rec, NULL, 0);
+        TEST_UNTIL((mrd_drain_step(p), mrd_drain_counts(p, &c), c.held == 1));
+        REQUIRE(h.process != NULL);
+        mrd_drain_note_open(p, h.process);
+        committed = mrd_drain_open_number(p);
+        mrd_drain_open_committed(p, true);
+        mrd_drain_close(p);
+        CHECK(m->h->tail != m->h->head); /* not given back */
+        p = open_drain(&h2, true, "b");
+        TEST_UNTIL((turn(p, &h2), m->h->tail == m->h->head));
+        mrd_drain_counts(p, &c);
+        CHECK_INT(c.held, 1);
+        CHECK_INT(h2.spans, 0);
+        rec.kind = model ? MRD_REC_MODEL : MRD_REC_END;
+        rec.flags = model ? MRD_RECF_UNLOAD : 0;
+        rec.ts += 1000;
+        make_rec(m, rec, NULL, 0);
+        turns(p, &h2, &h2.spans, 1);
+        CHECK_INT(h2.spans, 1);
+        CHECK_INT(h2.unfinished + h2.no_start + h2.lost, 0);
+        mrd_drain_counts(p, &c);
+        CHECK_INT(c.held, 0);
+        mrd_drain_close(p);
+        unlink(m->path);
+        make_free(m);
+    }
+}
+
+/* An end whose start was not read yet, of a span or of a model, waits over a restart for that start. */
+TEST(an_end_that_is_told_first_waits_over_a_restart)
+{
+    for (int model = 0; model < 2; model++) {
+        received h = { 0 }, h2 = { 0 };
+        mrd_drain *p = open_drain(&h, true, "b");
+        maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 7, 1 << 16);
+        mrd_ring_rec rec = { .kind = model ? MRD_REC_MODEL : MRD_REC_END,
+                             .flags = model ? MRD_RECF_UNLOAD : 0,
+                             .name = make_text(m, "work"),
+                             .ts = (uint64_t) mrd_local_now().ns,
+                             .value = 9 };
+
+        make_rec(m, rec, NULL, 0);
+        TEST_UNTIL((turn(p, &h), m->h->tail == m->h->head));
+        CHECK_INT(h.spans, 0);
+        mrd_drain_close(p);
+        p = open_drain(&h2, true, "b");
+        rec.kind = model ? MRD_REC_MODEL : MRD_REC_BEGIN;
+        rec.flags = model ? MRD_RECF_LOAD : 0;
+        rec.ts -= 1000;
+        make_rec(m, rec, NULL, 0);
+        turns(p, &h2, &h2.spans, 1);
+        CHECK_INT(h2.spans, 1);
+        CHECK_INT(h2.unfinished + h2.no_start + h2.lost, 0);
+        mrd_drain_close(p);
+        unlink(m->path);
+        make_free(m);
+    }
 }
 
 /* Without a spool folder there is no file: the begin is counted as lost, at its time, and once. */

@@ -496,6 +496,31 @@ add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t fi
     add_of(s, 7, type, clock, events, first, last);
 }
 
+/* An event alone in its frame tells the time as well as many. */
+TEST(damage_begins_behind_an_answered_event)
+{
+    char dir[300];
+    mrd_spool *s;
+    mrd_spool_tally t;
+    mrd_spool_item item;
+
+    snprintf(dir, sizeof(dir), "%s/single", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (int64_t i = 1; i <= 3; i++)
+        add_timed(s, MRD_FRAME_BATCH, 1, 1, 100 * i, 100 * i + 50);
+    CHECK(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
+    mrd_spool_close(s);
+    remove_segments(dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.damaged, 2);
+    CHECK_INT(t.damaged_first.ns, 150);
+    CHECK_INT(t.damaged_last.ns, 350);
+    mrd_spool_close(s);
+    CHECK_INT(mrd_spool_damage_in(dir), 2);
+    CHECK_INT(mrd_spool_damage_in("/nowhere"), 0); /* nobody counted there */
+}
+
 /* When the events were that are missing: behind the last that was answered, to the last that was
  * committed, in the clock of the first; what is lost later makes that longer. */
 TEST(damage_has_its_times)

@@ -492,6 +492,25 @@ TEST(other_names_are_left_alone)
     }
 }
 
+/* Nothing is written of a frame that is too large, whatever its header says. */
+TEST(a_frame_that_is_too_large_is_refused)
+{
+    mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
+    uint8_t *frame = calloc(1, MRD_FRAME_MAX + 1);
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .session = 7 };
+    mrd_why why = { 0 };
+
+    REQUIRE(s != NULL && frame != NULL);
+    f.epoch = mrd_spool_epoch(s);
+    f.seq = mrd_spool_next_seq(s, 7);
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, 100 }, frame);
+    CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, MRD_FRAME_MAX + 1 }, 1, &why), MRD_LIMIT);
+    CHECK(strstr(why.text, "4194305 bytes") != NULL);
+    CHECK_INT(mrd_spool_next_seq(s, 7), f.seq);
+    mrd_spool_close(s);
+    free(frame);
+}
+
 TEST(wrong_numbers_are_refused)
 {
     mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);

@@ -438,10 +438,14 @@ set_up(model *d)
 {
     static const mrd_ring_track_kind kinds[] = { MRD_RING_TRACK_SPANS, MRD_RING_TRACK_SPANS,
                                                  MRD_RING_TRACK_COUNTER, MRD_RING_TRACK_COUNTER };
+    const mrd_ring_track nobodys = {
+        .kind = MRD_RING_TRACK_SPANS, .lnc_idx = 7, .pcore_idx = 7, .device_idx = 7
+    };
     uint32_t bytes, furlongs;
 
     d->m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 7, 1 << 20);
     (void) make_entry(d->m, MRD_DICT_THREAD, 7, NULL, 0, "worker");
+    (void) make_entry(d->m, MRD_DICT_TRACK, d->m->next_id++, &nobodys, sizeof(nobodys), "nobody's");
     for (int i = 0; i < 6; i++)
         d->names[i] = make_text(d->m, name_texts[i]);
     for (uint32_t i = 0; i < 700; i++) /* beyond the first room for names */
@@ -457,9 +461,9 @@ set_up(model *d)
                              .lnc_idx = l->lnc == MRD_NONE ? -1 : (int32_t) l->lnc,
                              .pcore_idx = l->pcore == MRD_NONE ? -1 : (int32_t) l->pcore,
                              .device_idx = l->device == MRD_NONE ? -1 : (int32_t) l->device,
-                             .unit = i == 2   ? bytes
-                                     : i == 3 ? furlongs
-                                              : 0 };
+                             .unit = i == 2  ? bytes
+                                     : i > 0 ? furlongs
+                                             : 0 }; /* of samples only */
 
         d->tracks[i] = make_entry(d->m, MRD_DICT_TRACK, d->m->next_id++, &t, sizeof(t), l->name);
     }

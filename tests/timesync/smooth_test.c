@@ -42,4 +42,27 @@ TEST(the_narrowest_of_the_last_minute_counts)
     }
 }
 
+/* A clock that bends by 7 ppb/s everywhere, and one that leaves its line at the first or last bin: nothing is
+ * assumed of the time beyond them. */
+TEST(the_bend_of_an_estimate)
+{
+    enum { N = 121 };
+    mrd_smooth_bin bins[N] = { { 0 } };
+    mrd_estimate est[N] = { { 0 } };
+
+    for (int i = 0; i < N; i++) {
+        double t = i * 0.5;
+
+        bins[i].t0 = (int64_t) i * MRD_SEC / 2;
+        est[i].est = 1e6 + 3e4 * t - 7 * t * t / 2;
+    }
+    CHECK(fabs(mrd_smooth_bend(bins, est, N) - 7) < 1e-6);
+    for (int at = 0; at < N; at += N - 1) {
+        for (int i = 0; i < N; i++)
+            est[i].est = i == at ? 1000 : 0;
+        CHECK(fabs(mrd_smooth_bend(bins, est, N) - 1000 / 25.0) < 1e-9);
+    }
+    CHECK(mrd_smooth_bend(bins, est, 2) == 0);
+}
+
 TEST_MAIN()
