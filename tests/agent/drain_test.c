@@ -633,7 +633,7 @@ left_ring(int tid, int64_t opened, int64_t last)
 /* Threads that ended with a scope open, before the agent came and later: each is given while the process goes
  * on, open until the last record of rings that had ended as long as the process was not seen alive (whichever
  * ring is read first), else until it was read. What is begun and not ended is still open. */
-TEST(what_a_thread_left_open_is_given_while_its_process_lives)
+TEST(what_a_thread_left_open_is_given_while_its_process_goes_on)
 {
     int until_last = 0;
 
