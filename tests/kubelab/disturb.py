@@ -57,6 +57,28 @@ def drain(state):
         state.kubectl("uncordon", name)
 
 
+def evict(state, pod):
+    """What kubectl drain, descheduler and autoscaler do: the eviction API."""
+    space, name = pod["metadata"]["namespace"], pod["metadata"]["name"]
+    asked = {"apiVersion": "policy/v1beta1", "kind": "Eviction", "metadata": {"name": name, "namespace": space}}
+    state.kubectl("create", "--raw", f"/api/v1/namespaces/{space}/pods/{name}/eviction", "-f", "-", stdin=json.dumps(asked))
+
+
+def eviction(state):
+    """An agent's pod is evicted while a session records: its successor reads the same spool and goes on. Then a rank's on the same node: what it did until
+    then is all there."""
+    with Recording(state, "eviction", begun_again=True) as it:
+        agent = state.pods("meridian-agent")[0]
+        node, others = agent["spec"]["nodeName"], uids(state, "meridian-agent")
+        evict(state, agent)
+        until(lambda: state.agents_ready() and uids(state, "meridian-agent") - others, "another agent is Ready", 120)
+        equal(sorted(p["spec"]["nodeName"] for p in state.pods("meridian-agent")), ["node1", "node2"], "the nodes of the agents")
+        it.grown("after the agent's eviction")
+        rank = next(p for p in state.pods("training", "default") if p["spec"]["nodeName"] == node)
+        evict(state, rank)
+        until(lambda: rank["metadata"]["uid"] not in {p["metadata"]["uid"] for p in state.pods("training", "default")}, "the rank's pod is gone", 90)
+
+
 def of_node(state, name):
     return next(n for n in state.lab.nodes if n.name == name)
 
@@ -150,5 +172,5 @@ def no_aggregator(state):
     equal({k: v for k, v in restarts(state).items() if "agent" in k}, before, "restarts of agents")
 
 
-ALL = {"rolling_update": rolling_update, "aggregator_killed": aggregator_killed, "drain": drain, "rotation": rotation, "refused": refused,
+ALL = {"rolling_update": rolling_update, "aggregator_killed": aggregator_killed, "drain": drain, "eviction": eviction, "rotation": rotation, "refused": refused,
        "no_dns": no_dns, "no_aggregator": no_aggregator}
