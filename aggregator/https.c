@@ -60,8 +60,9 @@ mrd_https_closed(void *session, int fd, mrd_error_list *errors)
         return;
     if (!p->done && p->greeted)
         mrd_error_list_add(errors, MRD_AUTH,
-                           "an HTTPS client rejected the aggregator's certificate: it does not "
-                           "trust the authority, or the certificate has expired");
+                           "an HTTPS client broke off the handshake: it rejected this server's "
+                           "certificate (does not trust the authority, or it has expired), or did "
+                           "not wait for the end");
     else if (!p->done && has_spoken(fd))
         mrd_error_list_add(errors, MRD_AUTH,
                            "an HTTPS client connected without TLS (http:// instead of https://?), "

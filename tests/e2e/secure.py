@@ -118,7 +118,7 @@ def https():
     for token, status in (("read", 200), ("control", 200), ("agent", 403), (None, 401)):
         equal(get("/api/v1/nodes", token)[0], status, f"nodes with the token {token}")
     said(cluster.daemon, "AGG-HTTPS", "connected without TLS (http:// instead of https://?), or supports only TLS older than 1.2")
-    said(cluster.daemon, "AGG-HTTPS", "rejected the aggregator's certificate")
+    said(cluster.daemon, "AGG-HTTPS", "rejected this server's certificate")
 
 
 def connection():

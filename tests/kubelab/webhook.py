@@ -266,6 +266,12 @@ def certificates():
         except OSError:
             pass
     Client().post(json.dumps(review(pod(TRAIN))))
+    try:
+        ssl.create_default_context().wrap_socket(socket.create_connection(("127.0.0.1", port), 30), server_hostname=HOST)
+        check(False, "a client that does not know the authority")
+    except ssl.SSLError:
+        pass
+    until(lambda: "rejected this server's certificate" in p.text(), "who rejects it is told")
     p.p.send_signal(15)
     equal(p.p.wait(30), 0, "SIGTERM")
 
