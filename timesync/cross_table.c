@@ -291,6 +291,7 @@ mrd_cross_table_find(const mrd_cross_table *t, int64_t other, int64_t by_raw)
     mrd_dur_ns apart;
 
     other = mrd_time_clamp(other);
+    by_raw = by_raw == INT64_MAX ? by_raw : mrd_time_clamp(by_raw);
     best = claim_of(t, 0, other, by_raw);
     place = (mrd_cross_place){ .raw = { best.raw }, .doubt = best.doubt };
     if (t->n_eras == 1)
