@@ -83,7 +83,7 @@ cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, u
             err = MRD_OK;
             continue;
         }
-        if (i == 0 || info->cross[i].raw.ns > *ret_sealed)
+        if (*ret_sealed == INT64_MAX || info->cross[i].raw.ns > *ret_sealed)
             *ret_sealed = info->cross[i].raw.ns;
     }
     return err;
