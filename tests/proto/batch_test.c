@@ -764,6 +764,34 @@ TEST(an_empty_batch_is_not_sent)
     mrd_catalog_free(w.cat);
 }
 
+/* It reaches to the end of its latest event, or further where something in it was open until then: never
+ * less far. An empty one reaches nowhere. */
+TEST(a_batch_reaches_as_far_as_it_is_told)
+{
+    world w = world_new();
+    mrd_batch *b = mrd_batch_new(w.cat, w.process, 0, 0);
+    int64_t first, last;
+
+    mrd_batch_reach(b, 1000);
+    CHECK(!mrd_batch_range(b, &first, &last));
+    for (int64_t n = 1; n <= 3; n++) {
+        mrd_event e = { .kind = MRD_SPAN,
+                        .ts = { 100 * n },
+                        .dur_ns = 10,
+                        .track = w.tracks[0],
+                        .name = w.names[0] };
+
+        CHECK_ERR("push", mrd_batch_push(b, &e), MRD_OK);
+        CHECK(mrd_batch_range(b, &first, &last) && first == 100 && last == 100 * n + 10);
+        mrd_batch_reach(b, 100 * n + 9);
+        CHECK(mrd_batch_range(b, &first, &last) && first == 100 && last == 100 * n + 10);
+        mrd_batch_reach(b, 100 * n + 50);
+        CHECK(mrd_batch_range(b, &first, &last) && first == 100 && last == 100 * n + 50);
+    }
+    mrd_batch_free(b);
+    mrd_catalog_free(w.cat);
+}
+
 /* A batch carries its own names and tracks, not those of the one before it in the same object. */
 TEST(nothing_of_the_batch_before_travels_again)
 {
