@@ -105,6 +105,32 @@ TEST(what_is_far_away_is_known_by_the_largest_rate)
     mrd_align_free(a);
 }
 
+/* A segment that is shifted against the others: its own times move by that, and across segments no later time
+ * becomes an earlier one, in whichever direction it was. */
+TEST(order_holds_across_shifted_segments)
+{
+    static const int64_t by[] = { 5 * MRD_SEC, -5 * MRD_SEC, 1, 0 };
+
+    for (size_t k = 0; k < MRD_COUNT(by); k++)
+        for (size_t first = 0; first < 2; first++) {
+            mrd_align *a = two_epochs(0, 0);
+            mrd_align_cursor c = { 0, 0 };
+            mrd_sess_ns at, last = { INT64_MIN };
+            int64_t middle = first == 0 ? 5 * MRD_SEC : 20 * MRD_SEC;
+            mrd_align_bound b;
+
+            mrd_align_shift(a, first, first + 1, by[k]);
+            REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ middle }, &at, &b));
+            CHECK_INT(at.ns, middle + 37 * (middle / MRD_MS) + by[k]);
+            for (int64_t t = -2 * MRD_SEC; t <= 30 * MRD_SEC; t += 50 * MRD_MS) {
+                REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ t }, &at, &b));
+                CHECK(at.ns >= last.ns);
+                last = at;
+            }
+            mrd_align_free(a);
+        }
+}
+
 TEST(gap_is_the_union_of_both_sides)
 {
     mrd_align *a = two_epochs(0, 1e6);

@@ -3,7 +3,7 @@
 #include "tests/trace/profile.h"
 #include "trace/analysis/steps.h"
 
-enum { PROCESSES = 7, SPANS = 20000, TIME = 280000, NAMES = 3, OPS = 5 };
+enum { PROCESSES = 20, SPANS = 20000, TIME = 280000, NAMES = 3, OPS = 5 };
 
 /* What a kind of span is: an operation, where it stands, and a bit of the worker's account. */
 static const struct {
@@ -31,6 +31,7 @@ typedef struct {
     mrd_track_id device[PROCESSES], thread[PROCESSES], host[PROCESSES];
     span spans[SPANS];
     size_t n;
+    size_t processes; /* that have spans */
     uint8_t on[PROCESSES][TIME];
     mrd_steps *steps;
 } world;
@@ -115,17 +116,19 @@ count(world *w)
 }
 
 static void
-draw(world *w, uint64_t *seed, unsigned step_of_16)
+draw(world *w, uint64_t *seed, unsigned step_of_16, unsigned processes, int64_t longer)
 {
     static const char *const steps[] = { "step", "step 12", "train_step", "ProfilerStep#7" };
     int64_t at = 1;
 
-    while (w->n < SPANS && at < TIME - 400) {
-        int process = (int) (test_rand(seed) % PROCESSES), op = (int) (test_rand(seed) % OPS);
+    w->processes = processes;
+    while (w->n < SPANS && at < TIME - 4000) {
+        int process = (int) (test_rand(seed) % processes), op = (int) (test_rand(seed) % OPS);
         int64_t dur = (int64_t) (test_rand(seed) % 90);
 
         if (test_rand(seed) % 16 < step_of_16)
-            put(w, process, -1, steps[test_rand(seed) % 4], at, test_rand(seed) % 9 == 0 ? 0 : dur);
+            put(w, process, -1, steps[test_rand(seed) % 4], at,
+                test_rand(seed) % 9 == 0 ? 0 : longer * dur);
         else
             put(w, process, op, ops[op].names[test_rand(seed) % NAMES], at, dur + 1);
         at += 1 + (int64_t) (test_rand(seed) % 20);
@@ -315,8 +318,8 @@ check_processes(const world *w, const steps_of *s, uint64_t width)
     size_t n;
     const mrd_steps_process *v = mrd_steps_processes(w->steps, &n);
 
-    CHECK_INT(n, PROCESSES);
-    for (size_t i = 0; i < n && n == PROCESSES; i++) { /* by rank */
+    CHECK_INT(n, w->processes);
+    for (size_t i = 0; i < n && n == w->processes; i++) { /* by rank */
         uint64_t ns[MRD_STEPS_BLOCKS] = { 0 };
         uint32_t steps[MRD_STEPS_BLOCKS] = { 0 };
 
@@ -349,15 +352,17 @@ check_order(const world *w)
 
 TEST(everything_is_counted_once)
 {
-    static const unsigned shares[] = { 8, 2, 8, 1 };
+    enum { FEW = 7 };
+    static const unsigned shares[] = { 8, 2, 8, 1, 4 }; /* at last long steps, many at a time */
 
     for (uint64_t round = 0; round < MRD_COUNT(shares) && test_failures == 0; round++) {
+        bool many = round + 1 == MRD_COUNT(shares);
         world *w = world_new();
         steps_of *s = calloc(PROCESSES, sizeof(*s));
         uint64_t seed = 77 + round, outside = 0, nested = 0, most = 0, width;
         const mrd_steps_totals *t;
 
-        draw(w, &seed, shares[round]);
+        draw(w, &seed, shares[round], many ? PROCESSES : FEW, many ? 20 : 1);
         count(w);
         for (int i = 0; i < PROCESSES; i++)
             steps_count(w, i, &s[i]);
@@ -398,7 +403,7 @@ TEST(without_steps_it_is_by_call)
     const mrd_steps_totals *t;
     size_t n;
 
-    draw(w, &seed, 0);
+    draw(w, &seed, 0, PROCESSES, 1);
     count(w);
     for (int k = 0; k < OPS; k++)
         for (int i = 0; i < NAMES; i++)
