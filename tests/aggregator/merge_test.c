@@ -1,12 +1,12 @@
 /* Merging constructed journals whose truth is known: collectives convict a wrong clock and acquit a
  * right one, every boot of a node has a clock of its own, and other times than aligned ones can be
  * written. */
-#include "tests/aggregator/recording.h"
-
 #include "aggregator/clock_report.h"
 #include "aggregator/node_clock.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "tests/aggregator/recording.h"
+#include "trace/sink/sinks.h"
 
 #include <unistd.h>
 
@@ -460,6 +460,39 @@ TEST(a_store_that_moved_begins_a_timeline)
     offset = open_store(store, again);
     CHECK_TEXT(again, back);
     CHECK_INT(open_store(store, again), offset);
+}
+
+/* A slice is of session time, whichever times are written: the same events. */
+TEST(a_slice_has_the_same_events_in_all_times)
+{
+    static const merge_times times[] = { MERGE_ALIGNED, MERGE_UTC, MERGE_RAW };
+    recording r = recording_new("slice");
+    part a = a_part("i-a", ZERO + 5 * MRD_SEC);
+    merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes };
+
+    add_node(&r, &a, 1);
+    in.n_nodes = r.n;
+    for (size_t i = 0; i < MRD_COUNT(times); i++) {
+        mrd_filter only = MRD_FILTER_ALL;
+        mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("json")) };
+        mrd_export_result result = { 0 };
+        char path[400];
+        mrd_why why = { 0 };
+
+        only.start.ns = ZERO + 20 * MRD_SEC + MRD_SEC / 2;
+        only.end.ns = ZERO + 50 * MRD_SEC + MRD_SEC / 2;
+        snprintf(path, sizeof(path), "%s/slice.json", r.dir);
+        CHECK_ERR("output", mrd_out_file(path, &target.out, &why), MRD_OK);
+        CHECK_ERR("slice",
+                  mrd_merge_run(
+                      &in,
+                      &(mrd_merge_order){
+                          .filter = &only, .times = times[i], .targets = &target, .n_targets = 1 },
+                      &result, NULL, &why),
+                  MRD_OK);
+        CHECK_INT(result.events, 30); /* one a second */
+        mrd_filter_fini(&only);
+    }
 }
 
 TEST(times_of_each_clock)

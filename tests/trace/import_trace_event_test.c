@@ -114,6 +114,9 @@ TEST(flows_are_scoped_by_category_name_and_file)
     CHECK_INT(c.v[2]->ev.flow_dir, MRD_FLOW_END);
     CHECK(c.v[0]->ev.id == c.v[1]->ev.id && c.v[0]->ev.id == c.v[2]->ev.id);
     CHECK(c.v[0]->ev.id != c.v[3]->ev.id);
+    for (int i = 0; i < 4;
+         i++) /* to the slice that begins next: an end that does not say "enclosing" */
+        CHECK_INT((c.v[i]->ev.flags & MRD_EV_NEXT) != 0, i == 3);
     CHECK_INT(c.v[4]->ev.flow_count, 1);
     CHECK_INT(c.v[4]->ev.flows[0].dir, MRD_FLOW_START);
     CHECK_INT(c.v[5]->ev.flows[0].dir, MRD_FLOW_END);
