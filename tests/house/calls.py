@@ -3,6 +3,7 @@ circles: no two units call each other, by whatever way, but those of CIRCLES, ea
 unused:  a function or a table with an external name is used outside its unit, or a test or a benchmark names it; UNUSED has the others.
 Usage: calls.py [BUILD]; prints each breach with what to do."""
 import collections
+import json
 import os
 import re
 import subprocess
@@ -50,15 +51,24 @@ def defined(obj):
 
 
 def objects():
-    """(unit, path) of each object that is built of a source that is there."""
-    for at, _, names in os.walk(BUILD):
-        for name in names:
-            made_of = re.fullmatch(r"(.*?)CMakeFiles/[^/]+\.dir/(.*)\.(?:c|cc|cpp)\.o", os.path.relpath(os.path.join(at, name), BUILD))
-            if made_of is None:
-                continue
-            unit = os.path.normpath(made_of.group(1) + made_of.group(2).replace("__", ".."))
-            if unit.startswith(tuple(f + "/" for f in FOLDERS)) and not unit.startswith(GUESTS) and os.path.exists(os.path.join(ROOT, unit + ".c")):
-                yield unit, os.path.join(at, name)
+    """(unit, object, source) of each source that the build compiles now; what an earlier build left there does not count."""
+    with open(os.path.join(BUILD, "compile_commands.json"), encoding="utf-8") as f:
+        commands = json.load(f)
+    for one in commands:
+        unit = os.path.splitext(os.path.relpath(one["file"], ROOT))[0]
+        made = re.search(r" -o (\S+)", one["command"])
+        if made and unit.startswith(tuple(f + "/" for f in FOLDERS)) and not unit.startswith(GUESTS):
+            yield unit, os.path.join(one["directory"], made.group(1)), one["file"]
+
+
+def stale(built):
+    """Why the objects are not those of the sources; None: they are."""
+    for _, made, source in built:
+        if not os.path.exists(made):
+            return f"{os.path.relpath(made, BUILD)} is missing"
+        if os.path.getmtime(made) < os.path.getmtime(source):
+            return f"{os.path.relpath(made, BUILD)} is older than {os.path.relpath(source, ROOT)}"
+    return None
 
 
 def components(graph):
@@ -118,15 +128,19 @@ def named_in_tests():
 
 def main():
     owner, code, needs = {}, collections.defaultdict(set), collections.defaultdict(set)
-    for unit, path in objects():
+    if not os.path.exists(os.path.join(BUILD, "compile_commands.json")):
+        print("calls: skipped, nothing is built in", BUILD)
+        sys.exit(77)
+    built = list(objects())
+    if not built or stale(built):
+        print(f"FAILED {stale(built) or 'no object is of this repository'}: build everything before this check (cmake --build {BUILD})")
+        sys.exit(1)
+    for unit, path, _ in built:
         of_code, of_data = relocated(path)
         code[unit] |= of_code
         owner.update((name, unit) for name in defined(path) if name.startswith("mrd_"))
         for name in of_code | of_data:
             needs[name].add(unit)
-    if not owner:
-        print("calls: skipped, nothing is built in", BUILD)
-        sys.exit(77)
     calls = {unit: {owner[name] for name in names if name in owner} - {unit} for unit, names in code.items()}
     breaches = list(circles(calls))
     if not finds_planted(calls):
