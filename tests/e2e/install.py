@@ -58,6 +58,9 @@ def complete(root):
         with open(os.path.join(root, path), "rb") as f:
             text = f.read() if re.search(r"\.(pc|service|sh|md|yaml)$|share/man/", path) else b""
         check(BUILD.encode() not in text and SOURCE.encode() not in text, f"{path} names the folder it was built in")
+    programs = [os.path.join(root, n) for n in there if re.search(r"^bin/|\.so(\.|$)|train_loop$", n)]
+    names = re.findall(r"DW_AT_(?:comp_dir|name) .*: (/\S*)", out("readelf", "--debug-dump=info", *programs))
+    equal(sorted(n for n in set(names) if not n.startswith("/usr/"))[:5], [], "folders of the build in debug information")
 
 
 def units(root, prefix):
