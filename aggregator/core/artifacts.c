@@ -45,7 +45,7 @@ mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, u
                             const Mrd__ArtifactAnnounce *o, mrd_why *why)
 {
     mrd_session *s;
-    mrd_err err;
+    mrd_err err = MRD_OK;
 
     mrd_core_enter(c, now);
     s = mrd_core_session(c, session);
@@ -58,8 +58,11 @@ mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, u
     if (mrd_core_store_message(c) != NULL)
         return mrd_why_set(why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s",
                            mrd_core_store_message(c));
-    if (s != NULL && (err = list(c, s, n, o)) != MRD_OK)
-        return mrd_why_set(why, err, 0, "the session lists too many artifacts");
+    if (s != NULL && (err = list(c, s, n, o)) == MRD_LIMIT)
+        return mrd_why_set(why, err, 0, "the session lists as many artifacts as it may (%d)",
+                           MRD_ARTIFACTS_MAX);
+    if (s != NULL && err != MRD_OK)
+        return mrd_why_set(why, err, 0, "list of artifacts");
     return MRD_OK;
 }
 
