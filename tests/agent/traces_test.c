@@ -11,6 +11,7 @@
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
+#include "tests/protobuf.h"
 #include "tests/wait.h"
 
 #define SESSION 77u
@@ -178,71 +179,29 @@ TEST(trace_files_become_events_and_stay_artifacts)
 
 /* ---- XSpaces ---- */
 
-static void
-varint(mrd_buf *to, uint64_t v)
-{
-    for (; v > 127; v >>= 7)
-        mrd_buf_byte(to, (uint8_t) (v | 128));
-    mrd_buf_byte(to, (uint8_t) v);
-}
-
-static void
-number(mrd_buf *to, unsigned field, uint64_t v)
-{
-    varint(to, field << 3);
-    varint(to, v);
-}
-
-static void
-bytes(mrd_buf *to, unsigned field, const void *p, size_t n)
-{
-    varint(to, field << 3 | 2);
-    varint(to, n);
-    mrd_buf_add(to, p, n);
-}
-
-/* Ends `from` as a field of `to`. */
-static void
-close_into(mrd_buf *to, unsigned field, mrd_buf *from)
-{
-    bytes(to, field, from->p, from->len);
-    mrd_buf_reset(from);
-}
-
 /* A plane of the host with `n` events from number `from` on, each a microsecond behind the one before. */
 static void
 xspace(mrd_buf *to, int from, int n)
 {
     mrd_buf plane = { 0 }, line = { 0 }, inner = { 0 }, e = { 0 };
 
-    bytes(&plane, 2, "/host:CPU", 9);
-    number(&line, 1, 583);
-    bytes(&line, 2, "python", 6);
-    number(&line, 3, (uint64_t) mrd_wall_now().ns);
+    pb_text(&plane, 2, "/host:CPU");
+    pb_number(&line, 1, 583);
+    pb_text(&line, 2, "python");
+    pb_number(&line, 3, (uint64_t) mrd_wall_now().ns);
     for (int i = from; i < from + n; i++) {
-        number(&e, 1, 1);
-        number(&e, 2, (uint64_t) (i - from) * 1000000);
-        number(&e, 3, 500000);
-        number(&inner, 1, 7);
-        number(&inner, 4, (uint64_t) i);
-        close_into(&e, 4, &inner);
-        close_into(&line, 4, &e);
+        pb_number(&e, 1, 1);
+        pb_number(&e, 2, (uint64_t) (i - from) * 1000000);
+        pb_number(&e, 3, 500000);
+        pb_number(&inner, 1, 7);
+        pb_number(&inner, 4, (uint64_t) i);
+        pb_close_into(&e, 4, &inner);
+        pb_close_into(&line, 4, &e);
     }
-    close_into(&plane, 3, &line);
-    for (unsigned field = 4; field <= 5; field++) { /* names of events, of statistics */
-        uint64_t id = field == 4 ? 1 : 7;
-
-        number(&inner, 1, id);
-        bytes(&inner, 2, field == 4 ? "fusion" : "my id", field == 4 ? 6 : 5);
-        number(&e, 1, id);
-        close_into(&e, 2, &inner);
-        close_into(&plane, field, &e);
-    }
-    close_into(to, 1, &plane);
-    mrd_buf_fini(&plane);
-    mrd_buf_fini(&line);
-    mrd_buf_fini(&inner);
-    mrd_buf_fini(&e);
+    pb_close_into(&plane, 3, &line);
+    pb_xplane_name(&plane, 4, 1, "fusion");
+    pb_xplane_name(&plane, 5, 7, "my id");
+    pb_close_into(to, 1, &plane);
 }
 
 /* Waits until so many files were read, so that the next one comes behind them. */
@@ -279,8 +238,8 @@ TEST(xspaces_are_read_live)
     framework_json(&text, 1, 9000); /* the same events */
     put("i-test_pid_4711/plugins/profile/one/host.trace.json", &text);
     mrd_buf_reset(&text);
-    varint(&text, 1 << 3 | 2);
-    varint(&text, 1ull << 40); /* a plane without an end */
+    pb_varint(&text, 1 << 3 | 2);
+    pb_varint(&text, 1ull << 40); /* a plane without an end */
     mrd_buf_text(&text, "and little behind it");
     put("i-test_pid_4711/plugins/profile/endless/host.xplane.pb", &text);
     mrd_buf_reset(&text);
@@ -289,8 +248,8 @@ TEST(xspaces_are_read_live)
     put("i-test_pid_4711/plugins/profile/zeros/host.xplane.pb", &text);
     mrd_buf_reset(&text);
     xspace(&text, 40001, 100);
-    varint(&text, 1 << 3 | 2);
-    varint(&text, MRD_TRACES_PART + 1ull); /* what is before it is read */
+    pb_varint(&text, 1 << 3 | 2);
+    pb_varint(&text, MRD_TRACES_PART + 1ull); /* what is before it is read */
     put("i-test_pid_4711/plugins/profile/large/host.xplane.pb", &text);
     mrd_buf_reset(&text);
     xspace(&text, 20001, 1000);

@@ -1,3 +1,4 @@
+#include "tests/protobuf.h"
 #include "tests/trace/collect.h"
 
 static const mrd_import_ops *const ops = &mrd_import_xplane;
@@ -5,73 +6,23 @@ static const mrd_import_ops *const ops = &mrd_import_xplane;
 /* ---- An XSpace, written as the schema says ---- */
 
 static void
-varint(mrd_buf *to, uint64_t v)
-{
-    for (; v > 127; v >>= 7)
-        mrd_buf_byte(to, (uint8_t) (v | 128));
-    mrd_buf_byte(to, (uint8_t) v);
-}
-
-static void
-number(mrd_buf *to, unsigned field, uint64_t v)
-{
-    varint(to, field << 3);
-    varint(to, v);
-}
-
-static void
-bytes(mrd_buf *to, unsigned field, const void *p, size_t n)
-{
-    varint(to, field << 3 | 2);
-    varint(to, n);
-    mrd_buf_add(to, p, n);
-}
-
-static void
-text(mrd_buf *to, unsigned field, const char *s)
-{
-    bytes(to, field, s, strlen(s));
-}
-
-/* Ends `from` as a field of `to`. */
-static void
-close_into(mrd_buf *to, unsigned field, mrd_buf *from)
-{
-    bytes(to, field, from->p, from->len);
-    mrd_buf_fini(from);
-    *from = (mrd_buf){ 0 };
-}
-
-static void
-entry(mrd_buf *plane, unsigned field, uint64_t id, const char *name)
-{
-    mrd_buf value = { 0 }, e = { 0 };
-
-    number(&value, 1, id);
-    text(&value, 2, name);
-    number(&e, 1, id);
-    close_into(&e, 2, &value);
-    close_into(plane, field, &e);
-}
-
-static void
 event(mrd_buf *line, uint64_t id, uint64_t offset_ps, uint64_t dur_ps)
 {
     mrd_buf ev = { 0 }, stat = { 0 };
 
-    number(&ev, 1, id);
-    number(&ev, 2, offset_ps);
-    number(&ev, 3, dur_ps);
-    number(&stat, 1, 7);
-    number(&stat, 4, (uint64_t) -5);
-    close_into(&ev, 4, &stat);
-    number(&stat, 1, 8);
-    text(&stat, 5, "train");
-    close_into(&ev, 4, &stat);
-    number(&stat, 1, 9);
-    number(&stat, 7, 7); /* a reference to the name of another statistic */
-    close_into(&ev, 4, &stat);
-    close_into(line, 4, &ev);
+    pb_number(&ev, 1, id);
+    pb_number(&ev, 2, offset_ps);
+    pb_number(&ev, 3, dur_ps);
+    pb_number(&stat, 1, 7);
+    pb_number(&stat, 4, (uint64_t) -5);
+    pb_close_into(&ev, 4, &stat);
+    pb_number(&stat, 1, 8);
+    pb_text(&stat, 5, "train");
+    pb_close_into(&ev, 4, &stat);
+    pb_number(&stat, 1, 9);
+    pb_number(&stat, 7, 7); /* a reference to the name of another statistic */
+    pb_close_into(&ev, 4, &stat);
+    pb_close_into(line, 4, &ev);
 }
 
 /* One plane with a line of two events and one that only has a count. */
@@ -80,21 +31,21 @@ plane(mrd_buf *space, const char *name, const char *line_name, uint64_t start_ns
 {
     mrd_buf p = { 0 }, line = { 0 }, ev = { 0 };
 
-    text(&p, 2, name);
-    number(&line, 1, 583);
-    text(&line, 2, line_name);
-    number(&line, 3, start_ns);
+    pb_text(&p, 2, name);
+    pb_number(&line, 1, 583);
+    pb_text(&line, 2, line_name);
+    pb_number(&line, 3, start_ns);
     event(&line, 1, 1500, 2000); /* 1.5 ns to 3.5 ns */
     event(&line, 300, 7000000, 0);
-    number(&ev, 1, 1);
-    number(&ev, 5, 12);
-    close_into(&line, 4, &ev);
-    close_into(&p, 3, &line);
-    entry(&p, 4, 1, "fusion.1"); /* the tables stand behind */
-    entry(&p, 5, 7, "step");
-    entry(&p, 5, 8, "phase");
-    entry(&p, 5, 9, "kind");
-    close_into(space, 1, &p);
+    pb_number(&ev, 1, 1);
+    pb_number(&ev, 5, 12);
+    pb_close_into(&line, 4, &ev);
+    pb_close_into(&p, 3, &line);
+    pb_xplane_name(&p, 4, 1, "fusion.1"); /* the tables stand behind */
+    pb_xplane_name(&p, 5, 7, "step");
+    pb_xplane_name(&p, 5, 8, "phase");
+    pb_xplane_name(&p, 5, 9, "kind");
+    pb_close_into(space, 1, &p);
 }
 
 static void
@@ -102,12 +53,12 @@ environment(mrd_buf *space, uint64_t start_ns)
 {
     mrd_buf p = { 0 }, stat = { 0 };
 
-    text(&p, 2, "Task Environment");
-    entry(&p, 5, 1, "profile_start_time");
-    number(&stat, 1, 1);
-    number(&stat, 3, start_ns);
-    close_into(&p, 6, &stat);
-    close_into(space, 1, &p);
+    pb_text(&p, 2, "Task Environment");
+    pb_xplane_name(&p, 5, 1, "profile_start_time");
+    pb_number(&stat, 1, 1);
+    pb_number(&stat, 3, start_ns);
+    pb_close_into(&p, 6, &stat);
+    pb_close_into(space, 1, &p);
 }
 
 TEST(planes_lines_events_and_statistics)
