@@ -1,5 +1,6 @@
 /*
- * base/threads.h - condition variables whose waits end on the monotonic clock, which nobody sets, and threads without signals.
+ * base/threads.h - condition variables whose waits end on the monotonic clock, which nobody sets, threads without signals, and
+ * the signals that a daemon waits for.
  *
  * A wait: `end = mrd_cond_deadline(dur)`, then pthread_cond_timedwait(c, lock, &end) until what is waited for is true or
  * it returns ETIMEDOUT. Only for conditions made by mrd_cond_init.
@@ -52,6 +53,19 @@ mrd_masked_thread(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run
     err = pthread_create(ret_thread, attr, run, arg);
     pthread_sigmask(SIG_SETMASK, &old, NULL);
     return err;
+}
+
+/* SIGINT, SIGTERM (end) and SIGHUP (read files again) are blocked, for sigtimedwait with *ret_set; SIGPIPE is ignored. Call it
+ * before any thread exists: threads inherit it. */
+static inline void
+mrd_daemon_signals(sigset_t *ret_set)
+{
+    sigemptyset(ret_set);
+    sigaddset(ret_set, SIGINT);
+    sigaddset(ret_set, SIGTERM);
+    sigaddset(ret_set, SIGHUP);
+    sigprocmask(SIG_BLOCK, ret_set, NULL);
+    signal(SIGPIPE, SIG_IGN);
 }
 
 #endif
