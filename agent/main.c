@@ -64,6 +64,16 @@ fail(const mrd_why *why)
     return 1;
 }
 
+/* The name of MERIDIAN_LOG_LEVEL until release 0.1: true where it counts. */
+static bool
+has_old_name(void)
+{
+    const char *old = getenv("MERIDIAN_LOG");
+
+    return old != NULL && *old != '\0' && getenv("MERIDIAN_LOG_LEVEL") == NULL &&
+           setenv("MERIDIAN_LOG_LEVEL", old, 1) == 0;
+}
+
 /* Metrics for other machines need a token. */
 static mrd_err
 metrics_check(const mrd_agent_options *o, mrd_why *why)
@@ -249,6 +259,7 @@ main(int argc, char **argv)
     mrd_node_identity node;
     mrd_why why = { 0 };
     char version[MRD_BUILD_TEXT];
+    bool old_name;
     int code;
 
     mrd_version_set_commit(MRD_COMMIT);
@@ -262,11 +273,17 @@ main(int argc, char **argv)
             return 0;
         }
     }
+    old_name = has_old_name();
     if (mrd_conf_program(options, MRD_COUNT(options), &o, argc, argv, &why) != MRD_OK) {
         (void) fail(&why);
         return 2;
     }
     mrd_log_init("meridian-agent", 2, (mrd_log_level) o.log_level, o.log_json);
+    if (old_name)
+        mrd_log(MRD_LOG_WARN, "AGT-OLD-NAME",
+                "The environment variable MERIDIAN_LOG is called MERIDIAN_LOG_LEVEL now; the next "
+                "release will not read the old name: value=%s",
+                getenv("MERIDIAN_LOG"));
     catch_signals();
     (void) mrd_link_raise_files();
     who.instance_id = o.instance_id;

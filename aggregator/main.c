@@ -13,6 +13,7 @@
 #include "base/manual.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/threads.h"
 #include "base/url.h"
 #include "base/user.h"
 #include "base/version.h"
@@ -507,6 +508,31 @@ http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mr
                : mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
 }
 
+/* Who gives a certificate expects TLS. */
+static mrd_err
+unused_check(const settings *s, mrd_why *why)
+{
+    const char *option = s->tls_ca != NULL     ? "tls-ca"
+                         : s->tls_cert != NULL ? "tls-cert"
+                         : s->tls_key != NULL  ? "tls-key"
+                                               : NULL;
+
+    if (option != NULL && strncmp(s->data_listen, "tls+", 4) != 0 &&
+        strncmp(s->control_listen, "tls+", 4) != 0)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--%s is given, but neither --data-listen nor --control-listen has TLS: "
+                           "write tls+tcp://, or leave --%s out",
+                           option, option);
+    if ((s->http_cert == NULL) != (s->http_key == NULL))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--http-cert and --http-key go together: give both or neither");
+    if (s->http_cert != NULL && strcmp(s->http_listen, "none") == 0)
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "--http-cert is given, but --http-listen is none: leave one of them out");
+    return MRD_OK;
+}
+
 static mrd_err
 addresses_check(const settings *s, mrd_why *why)
 {
@@ -516,7 +542,8 @@ addresses_check(const settings *s, mrd_why *why)
     uint16_t port;
     mrd_err err;
 
-    if ((err = address_form("data-listen", s->data_listen, why)) != MRD_OK ||
+    if ((err = unused_check(s, why)) != MRD_OK ||
+        (err = address_form("data-listen", s->data_listen, why)) != MRD_OK ||
         (err = address_form("control-listen", s->control_listen, why)) != MRD_OK ||
         (strcmp(s->http_listen, "none") != 0 &&
          (err = http_address(s->http_listen, host, sizeof(host), &port, why)) != MRD_OK))
@@ -686,12 +713,7 @@ serve(const settings *s)
         fprintf(stderr, "meridian-aggregator: %s\n", why.text);
         return 2;
     }
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread exists */
-    signal(SIGPIPE, SIG_IGN);
+    mrd_daemon_signals(&set);
     signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of the write */
     mrd_link_raise_files();
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {

@@ -11,6 +11,7 @@
 #include "base/manual.h"
 #include "base/obj.h"
 #include "base/secret.h"
+#include "base/threads.h"
 #include "base/url.h"
 #include "base/version.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
@@ -137,10 +138,13 @@ settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why 
             why, MRD_AUTH, 0,
             "the API server asks by HTTPS only: give --cert and --key (or --insecure "
             "behind something that speaks TLS)");
+    if (s->insecure && (s->cert != NULL || s->key != NULL))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--insecure serves plain HTTP: leave it out, or --cert and --key");
     *o = (mrd_httpd_options){ .address = host,
                               .port = port,
-                              .cert = s->insecure ? NULL : s->cert,
-                              .key = s->insecure ? NULL : s->key,
+                              .cert = s->cert,
+                              .key = s->key,
                               .max_connections = 128,
                               .idle_seconds = 10 };
     return MRD_OK;
@@ -190,12 +194,7 @@ serve(const settings *s)
         fprintf(stderr, "meridian-webhook: %s\n", why.text);
         return 2;
     }
-    sigemptyset(&set);
-    sigaddset(&set, SIGINT);
-    sigaddset(&set, SIGTERM);
-    sigaddset(&set, SIGHUP);
-    sigprocmask(SIG_BLOCK, &set, NULL); /* before any thread exists */
-    signal(SIGPIPE, SIG_IGN);
+    mrd_daemon_signals(&set);
     if (mrd_httpd_start(&o, routes, MRD_COUNT(routes), &inject, &httpd, &why) != MRD_OK) {
         fprintf(stderr, "meridian-webhook: %s\n", why.text);
         return 1;

@@ -284,6 +284,27 @@ def command_line():
         check(p.returncode == 2 and "user" in p.stderr or "root" in p.stderr, f"--user {args}: {p.stderr}")
 
 
+def options_without_effect():
+    """A certificate that nothing uses is refused: who gives it expects TLS. The old name of a setting is read, with a warning."""
+    plain = ["--store", cluster.path("z"), "--http-listen", "127.0.0.1:0", "--data-listen", "tcp://127.0.0.1:0", "--control-listen", "tcp://127.0.0.1:0"]
+    pem, key = cert("aggregator.pem"), cert("aggregator.key")
+    agent = ["--aggregator", "tcp://127.0.0.1:1", "--no-imds", "--ring-dir", cluster.work]
+    for program, args, text in (("meridian-aggregator", [*plain, "--tls-cert", pem, "--tls-key", key], "--tls-cert is given, but neither --data-listen"),
+                                ("meridian-aggregator", [*plain, "--tls-ca", pem], "--tls-ca is given"),
+                                ("meridian-aggregator", [*plain, "--http-cert", pem], "give both or neither"),
+                                ("meridian-aggregator", [*plain, "--http-key", key], "give both or neither"),
+                                ("meridian-aggregator", [*plain[:2], *plain[4:], "--http-listen", "none", "--http-cert", pem, "--http-key", key], "--http-listen is none"),
+                                ("meridian-agent", [*agent, "--tls-cert", pem], "--tls-cert is given, but --aggregator"),
+                                ("meridian-webhook", ["--image", "i:1", "--listen", "127.0.0.1:0", "--insecure", "--cert", pem, "--key", key], "--insecure serves plain HTTP")):
+        p = subprocess.run([os.path.join(BIN, program), *args], capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"]})
+        check(p.returncode in (1, 2) and text in p.stderr, f"{program} {args[-2:]}: {p.returncode} {p.stderr}")
+    for names, level in (({"MERIDIAN_LOG": "lots"}, "MERIDIAN_LOG_LEVEL"), ({"MERIDIAN_LOG": "info"}, "AGT-OLD-NAME"),
+                         ({"MERIDIAN_LOG": "lots", "MERIDIAN_LOG_LEVEL": "info"}, None)):
+        p = subprocess.run([os.path.join(BIN, "meridian-agent"), "--check", "--no-imds", "--ring-dir", cluster.work], capture_output=True, text=True,
+                           timeout=60, env={"PATH": os.environ["PATH"], **names})
+        check(level in p.stderr if level else p.returncode == 0 and "AGT-OLD-NAME" not in p.stderr, f"{names}: {p.returncode} {p.stderr}")
+
+
 def any_certificate():
     """--no-cert-identity: the authority vouches for membership, tokens for names."""
     cluster.daemon.end()
@@ -315,6 +336,7 @@ try:
     files_are_private()
     no_secret_is_seen()
     command_line()
+    options_without_effect()
     any_certificate()
 finally:
     cluster.close()
