@@ -46,6 +46,7 @@ find "$out" -type f ! -path "$out/capture*/i-*" ! -name '*.truth.json' | sort | 
 done
 echo
 find "$out" -name 'system_profile.pftrace' | sort | sed "s|^|open it with: $bin/meridian open |"
+echo "The programs are in $bin; where a line above says only meridian: export PATH=\$PWD/$bin:\$PATH"
 if [ "$status" -ne 0 ]; then
     echo
     echo "The demonstration did not go through: exit status $status." >&2
