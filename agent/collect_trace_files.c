@@ -20,8 +20,13 @@ static void
 on_finished(void *self, const char *path, uint64_t events, const char *message)
 {
     (void) self;
-    mrd_log(*message == '\0' ? MRD_LOG_INFO : MRD_LOG_WARN, "AGT-TRACE",
-            "A trace file was read: path=%s events=%" PRIu64 " remark=%s", path, events, message);
+    if (*message == '\0')
+        mrd_log(MRD_LOG_INFO, "AGT-TRACE", "A trace file was read: path=%s events=%" PRIu64, path,
+                events);
+    else
+        mrd_log(MRD_LOG_WARN, "AGT-TRACE",
+                "A trace file was %s: path=%s events=%" PRIu64 " reason=%s",
+                events > 0 ? "read in part" : "not read", path, events, message);
 }
 
 /* Before the recorder: its first commit says how much of each file was given. */

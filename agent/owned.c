@@ -160,9 +160,10 @@ why_not(mrd_why *why, const char *path)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "'%s' does not exist", path);
     case ELOOP:
     case ENOTDIR:
-        return mrd_why_set(
-            why, MRD_DENIED, 0,
-            "a component of '%s' is a link or not a folder: give the path without links", path);
+        return mrd_why_set(why, MRD_DENIED, 0,
+                           "'%s' leads through a link or something that is not a folder: give the "
+                           "path without links",
+                           path);
     case EINVAL:
         return mrd_why_set(why, MRD_DENIED, 0, "'%s' contains '..': give the path without it",
                            path);

@@ -456,7 +456,7 @@ reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, con
         if (done != NULL)
             done(self);
         return mrd_why_set(why, MRD_AGAIN, 0,
-                           full ? "%u transfers run already, try again in a moment"
+                           full ? "%u transfers run already; try again in a moment"
                                 : "out of memory (%u)",
                            h->options.max_streams);
     }
@@ -475,7 +475,7 @@ reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, con
         stream_release(s); /* the producer's share */
         MHD_destroy_response(response);
         return mrd_why_set(why, MRD_AGAIN, 0,
-                           "no thread for another transfer, try again in a moment");
+                           "no thread for another transfer; try again in a moment");
     }
     pthread_detach(s->thread);
     stream_headers(req, type, download);

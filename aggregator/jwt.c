@@ -249,7 +249,7 @@ object_of(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
         *ret_doc = doc;
     else
         mrd_json_free(doc);
-    return ok ? MRD_OK : mrd_why_set(why, MRD_SYNTAX, 0, "the %s of the token is no JSON", what);
+    return ok ? MRD_OK : mrd_why_set(why, MRD_SYNTAX, 0, "the %s of the token is not JSON", what);
 }
 
 /* The key that the header names. Without a name only when there is no choice. */
@@ -263,9 +263,10 @@ key_for(const mrd_json *head, const mrd_jwks *keys, const jwk **ret_key, mrd_why
     if (!ec && strcmp(alg, "RS256") != 0)
         return mrd_why_set(why, MRD_AUTH, 0, "the token is not signed with RS256 or ES256");
     if (mrd_json_get(head, "crit") != NULL)
-        return mrd_why_set(why, MRD_AUTH, 0, "the token has extensions that are not known here");
+        return mrd_why_set(why, MRD_AUTH, 0,
+                           "the token has critical extensions (crit), which are not supported");
     if (kid == NULL && mrd_json_get(head, "kid") != NULL)
-        return mrd_why_set(why, MRD_SYNTAX, 0, "the name of the token's key is no text");
+        return mrd_why_set(why, MRD_SYNTAX, 0, "the key id (kid) of the token is not text");
     for (size_t i = 0; i < keys->n; i++) {
         const jwk *k = &keys->keys[i];
 
@@ -273,9 +274,12 @@ key_for(const mrd_json *head, const mrd_jwks *keys, const jwk **ret_key, mrd_why
             found = found == NULL || k->ec == ec ? k : found;
     }
     if (found == NULL)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "the issuer has no key of the token's name");
+        return mrd_why_set(why, MRD_NOTFOUND, 0,
+                           "the issuer has no key with the key id (kid) of the token");
     if (found->ec != ec)
-        return mrd_why_set(why, MRD_AUTH, 0, "the token's key is not for the token's algorithm");
+        return mrd_why_set(
+            why, MRD_AUTH, 0,
+            "the issuer's key with this id is for another algorithm than the token's");
     *ret_key = found;
     return MRD_OK;
 }
@@ -387,7 +391,7 @@ check_claims(const mrd_json *claims, const mrd_jwt_rule *rule, mrd_wall_ns now, 
     int64_t s = now.ns / MRD_SEC, leeway = rule->leeway / MRD_SEC, from, to;
 
     if (strcmp(mrd_json_str(claims, "iss", ""), rule->issuer) != 0)
-        return mrd_why_set(why, MRD_AUTH, 0, "the token is of another issuer");
+        return mrd_why_set(why, MRD_AUTH, 0, "the token is from another issuer");
     if (!is_for(mrd_json_get(claims, "aud"), rule->audience))
         return mrd_why_set(why, MRD_AUTH, 0, "the token is for another audience");
     if (!time_of(claims, "exp", &to))
@@ -413,7 +417,7 @@ mrd_jwt_verify(mrd_str token, const mrd_jwks *keys, const mrd_jwt_rule *rule, mr
     if (token.len > MRD_JWT_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "a token has at most %d characters", MRD_JWT_MAX);
     if (!split(token, &p))
-        return mrd_why_set(why, MRD_SYNTAX, 0, "this is no JSON Web Token");
+        return mrd_why_set(why, MRD_SYNTAX, 0, "not a JSON Web Token");
     if ((err = object_of(p.head, "header", &head, why)) == MRD_OK &&
         (err = key_for(head, keys, &key, why)) == MRD_OK &&
         !signed_by(key, p.signed_text, p.signature))

@@ -665,7 +665,7 @@ wait_and_watch(mrd_aggregator *a, const sigset_t *set)
         n = mrd_aggregator_secrets(a, sig != SIGHUP, say_secret, &told);
         if (n > 0 || sig == SIGHUP)
             mrd_log(MRD_LOG_INFO, "AGG-RELOAD",
-                    "Certificates and tokens were read again: files_of=%u", n);
+                    "Certificates and tokens were read again: changed=%u", n);
     }
 }
 

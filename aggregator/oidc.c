@@ -219,19 +219,19 @@ owner_of(const mrd_oidc *o, const mrd_json *claims, mrd_caller *to, mrd_why *why
     if (user != NULL && o->users != NULL)
         user = mrd_json_str(o->users, user, NULL);
     if (o->user_claim != NULL && !mrd_grants_name(user, to->user, sizeof(to->user)))
-        return mrd_why_set(why, MRD_AUTH, 0, "the token names no user that is known here");
+        return mrd_why_set(why, MRD_AUTH, 0, "the token names no user who is known here");
     if (o->uid_claim != NULL) {
         to->uid = mrd_json_type_of(mrd_json_get(claims, o->uid_claim)) == MRD_JSON_INT
                       ? mrd_json_int(claims, o->uid_claim, -1)
                       : -1;
         if (to->uid < 0 || to->uid > UINT32_MAX)
-            return mrd_why_set(why, MRD_AUTH, 0, "the token has no number of a user");
+            return mrd_why_set(why, MRD_AUTH, 0, "the token contains no user id (uid-claim)");
     }
     if (o->service_accounts &&
         !mrd_grants_namespace(mrd_json_str(claims, "sub", ""), to->space, sizeof(to->space)))
-        return mrd_why_set(why, MRD_AUTH, 0, "the token is of no service account");
+        return mrd_why_set(why, MRD_AUTH, 0, "the token does not belong to a service account");
     if (to->user[0] == '\0' && to->space[0] == '\0' && to->uid < 0)
-        return mrd_why_set(why, MRD_AUTH, 0, "the token has no role here");
+        return mrd_why_set(why, MRD_AUTH, 0, "the token grants no role");
     to->role = MRD_ROLE_OWNER;
     return MRD_OK;
 }
@@ -247,7 +247,7 @@ prove(mrd_oidc *o, mrd_str token, mrd_json **ret_claims, mrd_why *why)
     if (o->keys != NULL && now - o->fetched.ns < OLD)
         err = mrd_jwt_verify(token, o->keys, &o->rule, mrd_wall_now(), ret_claims, why);
     else
-        mrd_why_set(why, err, 0, "the issuer's keys are not here yet");
+        mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
     /* A key that came after the last fetch: after one more it is there, or is none. */
     if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - o->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;

@@ -123,7 +123,7 @@ keys_set(mrd_s3_keys *k, mrd_str key, mrd_str secret, mrd_str token, int64_t exp
     if (k->key != NULL && k->secret != NULL && key.len > 0 && secret.len > 0)
         return MRD_OK;
     mrd_s3_keys_fini(k);
-    return mrd_why_set(why, MRD_DENIED, 0, "the answer holds no credentials");
+    return mrd_why_set(why, MRD_DENIED, 0, "the answer contains no credentials");
 }
 
 static mrd_err

@@ -54,14 +54,14 @@ find_sections(image *m, mrd_why *why)
     Elf64_Shdr s;
 
     if (m->len < sizeof(head))
-        return mrd_why_set(why, MRD_FORMAT, 0, "no shared library");
+        return mrd_why_set(why, MRD_FORMAT, 0, "not a shared library");
     memcpy(&head, m->p, sizeof(head));
     if (memcmp(head.e_ident, ELFMAG, SELFMAG) != 0 || head.e_ident[EI_CLASS] != ELFCLASS64 ||
         head.e_ident[EI_DATA] != ELFDATA2LSB || head.e_type != ET_DYN)
-        return mrd_why_set(why, MRD_FORMAT, 0, "no shared library");
+        return mrd_why_set(why, MRD_FORMAT, 0, "not a shared library");
     for (unsigned i = 0; i < head.e_shnum; i++) {
         if (!section(m, &head, i, &s))
-            return mrd_why_set(why, MRD_CORRUPT, 0, "section %u is not in the file", i);
+            return mrd_why_set(why, MRD_CORRUPT, 0, "section %u lies outside the file", i);
         if (s.sh_type == SHT_DYNSYM && section(m, &head, s.sh_link, &m->names))
             m->symbols = s;
         else if (s.sh_type == SHT_GNU_versym)
@@ -124,7 +124,7 @@ each(const image *m, const char *prefix,
     const uint8_t *table = at(m, m->symbols.sh_offset, m->symbols.sh_size);
 
     if (table == NULL)
-        return mrd_why_set(why, MRD_CORRUPT, 0, "the table of symbols is not in the file");
+        return mrd_why_set(why, MRD_CORRUPT, 0, "the table of symbols lies outside the file");
     for (uint64_t i = 0; i < n; i++) {
         Elf64_Sym s;
         const char *name;
@@ -154,7 +154,7 @@ mrd_exports_each(const char *path, const char *prefix,
         return mrd_why_set(why, MRD_IO, errno, "%s", path);
     if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || st.st_size <= 0) {
         close(fd);
-        return mrd_why_set(why, MRD_FORMAT, 0, "%s: no shared library", path);
+        return mrd_why_set(why, MRD_FORMAT, 0, "%s is not a shared library", path);
     }
     p = mmap(NULL, (size_t) st.st_size, PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);

@@ -43,7 +43,8 @@ mrd_user_find(const char *text, mrd_user *ret_user, mrd_why *why)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no user '%s' here", text);
     }
     if (u.uid == 0 || u.gid == 0)
-        return mrd_why_set(why, MRD_INVALID, 0, "'%s' is root, or root's group", text);
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "'%s' is root or has the group of root: give another user", text);
     *ret_user = u;
     return MRD_OK;
 }

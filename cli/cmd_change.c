@@ -46,7 +46,8 @@ body_of(const settings *set, mrd_json **ret_body, mrd_why *why)
     if (strcmp(set->rest, "/change") != 0)
         return MRD_OK;
     if (set->types.n + set->cores.n == 0)
-        return mrd_why_set(why, MRD_INVALID, 0, "say what changes: --event-type, --core or both");
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "nothing to change: give --event-type, --core or both");
     body = mrd_json_new_object();
     select = mrd_json_new_object();
     put_list(select, "event_type", &set->types);

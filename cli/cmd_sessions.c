@@ -138,7 +138,7 @@ print_deleted(const mrd_json *doc)
         if (mrd_json_text(mrd_json_at(gone, i), scratch, &id) == MRD_OK)
             printf(MRD_STR_FMT "\n", MRD_STR_ARG(id));
     }
-    fprintf(stderr, "%zu deleted, %zu left because they are not over\n", mrd_json_size(gone),
+    fprintf(stderr, "%zu deleted; %zu kept, because they are not over\n", mrd_json_size(gone),
             mrd_json_size(left));
 }
 

@@ -97,8 +97,8 @@ unknown(const char *word, mrd_why *why)
     for (size_t i = 0; i < n; i++)
         names[i] = q[i].name;
     mrd_near_text(word, names, n, "", guess);
-    return mrd_why_set(why, MRD_INVALID, 0, "'%s' is no shipped query, no file and no SQL%s", word,
-                       *guess == '\0' ? " (--list names the queries)" : guess);
+    return mrd_why_set(why, MRD_INVALID, 0, "'%s' is neither a shipped query nor a file nor SQL%s",
+                       word, *guess == '\0' ? " (--list names the queries)" : guess);
 }
 
 static mrd_err

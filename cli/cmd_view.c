@@ -272,7 +272,8 @@ align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
     mrd_err err = mrd_alignment_new(&options, cat, store, ret_alignment, why);
 
     if (err == MRD_OK && mrd_alignment_refused(*ret_alignment) != NULL)
-        fprintf(stderr, "not all aligned: %s\n", mrd_alignment_refused(*ret_alignment));
+        fprintf(stderr, "the inputs are not all aligned: %s\n",
+                mrd_alignment_refused(*ret_alignment));
     return err;
 }
 

@@ -325,8 +325,8 @@ print_order(const demo_nodes *nodes, size_t cores, const order *o)
     size_t worst = 0;
     char text[MRD_DUR_TEXT];
 
-    printf("\nOrder: %zu collectives of all %zu cores (%zu more were cut off at the edges). In how "
-           "many did somebody leave before the last had entered?\n"
+    printf("\nOrder: %zu collectives of all %zu cores (cut off at the edges: %zu more). In how "
+           "many did a core leave before the last had entered?\n"
            "  by the nodes' wall clocks  %zu\n"
            "  as merged                  %zu%s%s\n",
            o->whole, nodes->n * cores, o->cut, o->by_wall, o->merged,

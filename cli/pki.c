@@ -184,7 +184,8 @@ mrd_pki_authority(const char *dir, int64_t days, mrd_why *why)
     }
     if (access(key_path, F_OK) == 0) {
         err = mrd_why_set(why, MRD_EXISTS, 0,
-                          "%s exists: `meridian certs renew` keeps it, another --dir starts afresh",
+                          "%s exists: `meridian certs renew` keeps it; give another --dir to make "
+                          "a new authority",
                           key_path);
         goto out;
     }
@@ -242,7 +243,7 @@ pki_sign(const mrd_pki_request *r, const char *old_path, EVP_PKEY *key, X509 *ca
         X509_free(cert);
         mrd_buf_fini(&names);
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "a host name of --host has characters that no host name has");
+                           "--host contains a character that a host name cannot have");
     }
     ok = cert != NULL && pki_extension(cert, ca, NID_basic_constraints, "critical,CA:FALSE") &&
          pki_extension(cert, ca, NID_key_usage, "critical,digitalSignature") &&

@@ -179,10 +179,9 @@ mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why)
     if (memcmp(p, FRAME_MAGIC, 4) != 0)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a Meridian frame");
     if (p[4] != MRD_WIRE_MAJOR)
-        return mrd_why_set(
-            why, MRD_VERSION, 0,
-            "the peer speaks wire version %u, this program speaks %u: update the older", p[4],
-            MRD_WIRE_MAJOR);
+        return mrd_why_set(why, MRD_VERSION, 0,
+                           "the peer uses wire version %u, this program %u: update the older one",
+                           p[4], MRD_WIRE_MAJOR);
     if (get_u32(p + 92) != mrd_crc32c(0, p, 92))
         return mrd_why_set(why, MRD_CORRUPT, 0, "frame header fails its checksum");
     frame_fields(p, &f);

@@ -313,9 +313,10 @@ refuse_ends(size_t p, mrd_dur_ns median, mrd_why *why)
 static mrd_err
 refuse_drift(size_t p, double b, mrd_why *why)
 {
-    return mrd_why_set(why, MRD_CLOCK, 0,
-                       "process %zu would need a drift of %.0f ppm, at most 500 are believed", p,
-                       b * 1e6);
+    return mrd_why_set(
+        why, MRD_CLOCK, 0,
+        "the clock of process %zu would drift by %.0f ppm; at most 500 ppm are accepted", p,
+        b * 1e6);
 }
 
 /* A single line is the one that all processes agreed on, unless its own is much better. */

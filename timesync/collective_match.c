@@ -142,7 +142,7 @@ place_run(const run *longest, run *r, mrd_dur_ns trust, mrd_why *why)
         return MRD_OK;
     if (places == 0 && trust > 0 && fits_at(longest, r, last == 0 ? 0 : r->at, 0))
         return mrd_why_set(why, MRD_CLOCK, 0,
-                           "collectives do not match: nowhere do the clocks of processes %u and %u "
+                           "collectives do not match: the clocks of processes %u and %u nowhere "
                            "agree within %lld ns",
                            longest->process, r->process, (long long) trust);
     if (places == 0) {

@@ -90,7 +90,7 @@ ambiguous(const series *v, ptrdiff_t by, mrd_why *why)
     return mrd_why_set(why, MRD_CLOCK, 0,
                        "collectives do not match: those of process %u fit as well %td places %s; "
                        "their intervals are too regular to tell which belong together "
-                       "(--align-trust says how far clocks are to be believed)",
+                       "(--align-trust says how well the clocks agree before alignment)",
                        v->process, by < 0 ? -by : by, by < 0 ? "earlier" : "later");
 }
 

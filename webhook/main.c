@@ -126,11 +126,11 @@ settings_check(const settings *s, mrd_httpd_options *o, char host[256], mrd_why 
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--image is missing: the image from which pods get the library");
     if (s->library[0] != '/')
-        return mrd_why_set(why, MRD_INVALID, 0, "--library %s is no absolute path", s->library);
+        return mrd_why_set(why, MRD_INVALID, 0, "--library %s is not an absolute path", s->library);
     if (strspn(s->rings, "0123456789.EPTGMKkmi") != strlen(s->rings) || s->rings[0] == '\0' ||
         strlen(s->rings) > 32)
         return mrd_why_set(why, MRD_INVALID, 0,
-                           "--rings-size %s is no quantity of Kubernetes (1Gi)", s->rings);
+                           "--rings-size %s is not a Kubernetes quantity such as 1Gi", s->rings);
     if (!mrd_url_listen(s->listen, host, 256, &port))
         return mrd_why_set(why, MRD_INVALID, 0, "--listen %s is not HOST:PORT", s->listen);
     if (!s->insecure && (s->cert == NULL || s->key == NULL))

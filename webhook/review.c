@@ -130,7 +130,7 @@ mrd_review_answer(const mrd_inject_options *options, const mrd_json *review, mrd
 
     if (strcmp(mrd_json_str(review, "kind", ""), "AdmissionReview") != 0 ||
         strcmp(mrd_json_str(review, "apiVersion", ""), API) != 0)
-        return mrd_why_set(why, MRD_INVALID, 0, "the body is no AdmissionReview of " API);
+        return mrd_why_set(why, MRD_INVALID, 0, "the body is not an AdmissionReview of " API);
     request = mrd_json_get(review, "request");
     if (!mrd_json_is_object(request))
         return mrd_why_set(why, MRD_TYPE, 0, "the review has no object 'request'");

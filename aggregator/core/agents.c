@@ -14,18 +14,17 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
     const Mrd__Hello *hello = msg->u.hello;
 
     if (hello->wire_major != MRD_WIRE_MAJOR)
-        return mrd_why_set(
-            why, MRD_VERSION, 0,
-            "agent '%s' (release %s) speaks wire version %u, this aggregator speaks %u: "
-            "update the older",
-            hello->instance_id, hello->release, hello->wire_major, MRD_WIRE_MAJOR);
+        return mrd_why_set(why, MRD_VERSION, 0,
+                           "agent '%s' (release %s) uses wire version %u, this aggregator %u: "
+                           "update the older one",
+                           hello->instance_id, hello->release, hello->wire_major, MRD_WIRE_MAJOR);
     if (!mrd_instance_id_valid(mrd_str_of(hello->instance_id)))
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "'%.200s' is not an instance id: 1 to 128 letters, digits, '.', '_' or '-'",
             hello->instance_id);
     if (msg->frame.agent != mrd_agent_key(mrd_str_of(hello->instance_id)))
-        return mrd_why_set(why, MRD_CORRUPT, 0, "agent '%s' sends another agent's key",
+        return mrd_why_set(why, MRD_CORRUPT, 0, "agent '%s' sends the key of another agent",
                            hello->instance_id);
     return MRD_OK;
 }

@@ -352,7 +352,7 @@ mrd_core_job(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, const
     mrd_jobid_parse(&id, mrd_str_of(m->identity));
     key_of(&id, key);
     if (mrd_jobid_get(&id, "job").len == 0)
-        mrd_why_set(&why, MRD_INVALID, 0, "a job without its number");
+        mrd_why_set(&why, MRD_INVALID, 0, "the job has no id");
     else if (m->phase == MRD__JOB_PHASE__JOB_END)
         end(c, n, key, m->uid);
     else

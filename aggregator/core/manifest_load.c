@@ -79,10 +79,12 @@ part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
     mrd_text_set(stand_in.instance_id, sizeof(stand_in.instance_id),
                  mrd_json_str(o, "instance_id", ""));
     if (!mrd_instance_id_valid(mrd_str_of(stand_in.instance_id)))
-        return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names a node '%s'", s->text,
+        return mrd_why_set(why, MRD_CORRUPT, 0,
+                           "the manifest of session %s contains an invalid node name '%s'", s->text,
                            stand_in.instance_id);
     if (mrd_session_part(s, stand_in.instance_id) != NULL)
-        return mrd_why_set(why, MRD_CORRUPT, 0, "session %s names node '%s' twice", s->text,
+        return mrd_why_set(why, MRD_CORRUPT, 0,
+                           "the manifest of session %s contains node '%s' twice", s->text,
                            stand_in.instance_id);
     mrd_text_set(stand_in.host_name, sizeof(stand_in.host_name), mrd_json_str(o, "host_name", ""));
     mrd_text_set(stand_in.boot_id, sizeof(stand_in.boot_id), mrd_json_str(o, "boot_id", ""));

@@ -150,8 +150,8 @@ TEST(the_policy_decides_what_a_job_gets)
         { "off", "job=7\n", "", MRD_CANCELLED, "switched" },
         { "off", "job=7\n", "stream", MRD_OK, "" },
         { "stream", "job=7\n", MRD_JOB_UNASKED, MRD_CANCELLED, "no session waits" },
-        { "stream", "pod=p\n", "stream", MRD_INVALID, "number" },
-        { "stream", "", "stream", MRD_INVALID, "number" },
+        { "stream", "pod=p\n", "stream", MRD_INVALID, "has no id" },
+        { "stream", "", "stream", MRD_INVALID, "has no id" },
         { "stream", "job=7\n", ",,recorder,,keep=1s,", MRD_OK, "" },
     };
 

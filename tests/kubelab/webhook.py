@@ -280,7 +280,7 @@ def refusals():
     """What is missing is said, with status 2."""
     ok = ["--image", "meridian:1", "--cert", certs + "/aggregator.pem", "--key", certs + "/aggregator.key", "--listen", f"127.0.0.1:{port}"]
     for what, words, word in (("no image", ok[2:], "--image is missing"), ("no certificate", ok[:2], "--cert and --key"), ("an address", ok + ["--listen", "x"], "is not HOST:PORT"),
-                              ("a size", ok + ["--rings-size", '1"'], "no quantity"), ("a library", ok + ["--library", "x"], "no absolute path"), ("a word", ok + ["x"], "unexpected argument")):
+                              ("a size", ok + ["--rings-size", '1"'], "not a Kubernetes quantity"), ("a library", ok + ["--library", "x"], "not an absolute path"), ("a word", ok + ["x"], "unexpected argument")):
         q = subprocess.run([WEBHOOK, *words], capture_output=True, text=True, timeout=30)
         check(q.returncode == 2 and word in q.stderr, f"{what}: {q.returncode} {q.stderr}")
 

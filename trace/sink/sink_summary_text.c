@@ -46,8 +46,9 @@ put_title(text_sink *s)
                 t->events, mrd_plural(t->events), processes, processes == 1 ? "" : "es", nodes,
                 nodes == 1 ? "" : "s");
     if (mrd_catalog_simulated(s->env->catalog))
-        mrd_buf_text(&s->text,
-                     "           SIMULATED: at least a part of this was made without hardware\n");
+        mrd_buf_text(
+            &s->text,
+            "           SIMULATED: at least a part of these data was made without hardware\n");
     if (any) {
         mrd_buf_fmt(&s->text, "Time       %s",
                     mrd_text_dur((uint64_t) t->last.ns - (uint64_t) t->first.ns, dur));
@@ -63,13 +64,14 @@ put_title(text_sink *s)
                 mrd_plural(t->samples), t->flow_points, mrd_plural(t->flow_points));
     if (t->twice > 0)
         mrd_buf_fmt(&s->text,
-                    "Twice      %" PRIu64 " calls are in the runtime's trace and in the hook's;"
-                    " counted once below\n",
+                    "Duplicates %" PRIu64
+                    " calls are in the trace of the runtime and in that of the hooks;"
+                    " below, each is counted once\n",
                     t->twice);
     if (t->unfinished + t->no_start + t->zero_stamps > 0)
         mrd_buf_fmt(&s->text,
-                    "Ragged     %" PRIu64 " span%s without end, %" PRIu64 " without start, %" PRIu64
-                    " with time 0 (left out of times)\n",
+                    "Incomplete %" PRIu64 " span%s without end, %" PRIu64 " without start, %" PRIu64
+                    " with time 0 (not counted in times)\n",
                     t->unfinished, mrd_plural(t->unfinished), t->no_start, t->zero_stamps);
     mrd_buf_fmt(&s->text, "Lost       %" PRIu64 " event%s%s\n", t->lost, mrd_plural(t->lost),
                 t->lost == 0 ? "" : " (see Losses)");
