@@ -2,6 +2,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,33 +14,36 @@
 #include "base/out.h"
 #include "base/vec.h"
 
-#define WAITING_MAX   100000
-#define CANCELLED_MAX 16
+#define WAITING_MAX 100000
+
+typedef struct job job;
 
 struct mrd_viewer {
     mrd_viewer_options o;
     mrd_viewer_settings limits;
     mrd_viewer_commands commands;
     mrd_pool *worker;
-    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions that are deleted */
-    unsigned next;                     /* of them; the starter's */
-    uint64_t runs;                     /* atomic: for names of folders */
-    bool closing;                      /* atomic */
+    pthread_mutex_t lock; /* of `jobs`: those that wait or run */
+    job *jobs;
+    uint64_t runs; /* atomic: for names of folders */
+    bool closing;  /* atomic */
 };
 
 typedef struct {
     char sha256[65], name[MRD_TEXT_MAX];
 } input_file;
 
-typedef struct {
+struct job {
     mrd_viewer *of;
+    job *next, **at; /* in the list; `at` is what points here */
+    bool cancelled;  /* atomic: its session is deleted */
     mrd_conversion_of which;
     char session[MRD_SESSION_TEXT];
     char process[MRD_NODE_ID_MAX + 32]; /* <instance>_pid_<pid> */
     input_file *inputs;
     size_t n_inputs;
     char *dir, *in; /* of this run */
-} job;
+};
 
 mrd_err
 mrd_viewer_check(const mrd_viewer_settings *s, unsigned *ret_at_once, mrd_why *why)
@@ -56,12 +60,31 @@ static bool
 going_on(void *self)
 {
     const job *j = self;
-    bool cancelled = __atomic_load_n(&j->of->closing, __ATOMIC_RELAXED);
 
-    for (size_t i = 0; i < CANCELLED_MAX; i++)
-        cancelled = cancelled ||
-                    __atomic_load_n(&j->of->cancelled[i], __ATOMIC_RELAXED) == j->which.session;
-    return !cancelled;
+    return !__atomic_load_n(&j->of->closing, __ATOMIC_RELAXED) &&
+           !__atomic_load_n(&j->cancelled, __ATOMIC_RELAXED);
+}
+
+static void
+enlist(mrd_viewer *v, job *j)
+{
+    pthread_mutex_lock(&v->lock);
+    j->next = v->jobs;
+    j->at = &v->jobs;
+    if (j->next != NULL)
+        j->next->at = &j->next;
+    v->jobs = j;
+    pthread_mutex_unlock(&v->lock);
+}
+
+static void
+leave(mrd_viewer *v, job *j)
+{
+    pthread_mutex_lock(&v->lock);
+    *j->at = j->next;
+    if (j->next != NULL)
+        j->next->at = j->at;
+    pthread_mutex_unlock(&v->lock);
 }
 
 /* ---- Its folder ---- */
@@ -247,6 +270,7 @@ run(void *self, void *arg)
         mrd_remove_tree(j->dir); /* who sees that it has ended finds nothing of it */
     v->o.ended(v->o.self, &j->which, &end);
     mrd_viewer_made_fini(&made);
+    leave(v, j);
     job_free(j);
 }
 
@@ -290,8 +314,12 @@ mrd_viewer_start(mrd_viewer *v, const mrd_session *s, size_t conversion)
     mrd_text_set(j->session, sizeof(j->session), s->text);
     snprintf(j->process, sizeof(j->process), "%s_pid_%lld", c->instance_id,
              (long long) c->process_id);
-    if (take_inputs(j, s) && mrd_pool_put(v->worker, run, v, j))
-        return true;
+    if (take_inputs(j, s)) {
+        enlist(v, j);
+        if (mrd_pool_put(v->worker, run, v, j))
+            return true;
+        leave(v, j);
+    }
     job_free(j);
     return false;
 }
@@ -299,8 +327,14 @@ mrd_viewer_start(mrd_viewer *v, const mrd_session *s, size_t conversion)
 void
 mrd_viewer_cancel(mrd_viewer *v, uint64_t session)
 {
-    if (v != NULL)
-        __atomic_store_n(&v->cancelled[v->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
+    if (v == NULL)
+        return;
+    pthread_mutex_lock(&v->lock);
+    for (job *j = v->jobs; j != NULL; j = j->next) {
+        if (j->which.session == session)
+            __atomic_store_n(&j->cancelled, true, __ATOMIC_RELAXED);
+    }
+    pthread_mutex_unlock(&v->lock);
 }
 
 /* ---- Lifecycle ---- */
@@ -317,6 +351,8 @@ mrd_viewer_open(const mrd_viewer_options *o, mrd_viewer **ret_viewer, mrd_why *w
         err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
     else
         mrd_remove_tree(left);
+    if (v != NULL)
+        pthread_mutex_init(&v->lock, NULL);
     free(left);
     if (err == MRD_OK && (err = mrd_viewer_check(o->settings, &at_once, why)) == MRD_OK &&
         at_once > 0) {
@@ -343,5 +379,6 @@ mrd_viewer_close(mrd_viewer *v)
     __atomic_store_n(&v->closing, true, __ATOMIC_RELAXED);
     mrd_pool_close(v->worker);
     mrd_viewer_commands_fini(&v->commands);
+    pthread_mutex_destroy(&v->lock);
     free(v);
 }

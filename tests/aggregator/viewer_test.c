@@ -1,0 +1,78 @@
+/* Conversions that are not to go on: none of them waits for its time limit, however many there are. */
+#include "aggregator/viewer.h"
+
+#include "base/out.h"
+#include "base/vec.h"
+#include "tests/aggregator/core_make.h"
+#include "tests/wait.h"
+#include "tests/watcher.h"
+
+#define SESSIONS 40u
+
+static unsigned began, waiting, others; /* atomic */
+
+static void
+on_began(void *self, const mrd_conversion_of *of)
+{
+    (void) self;
+    (void) of;
+    __atomic_add_fetch(&began, 1, __ATOMIC_RELAXED);
+}
+
+static bool
+on_list(void *self, const mrd_conversion_results *results)
+{
+    (void) self;
+    (void) results;
+    return false;
+}
+
+static void
+on_ended(void *self, const mrd_conversion_of *of, const mrd_conversion_end *end)
+{
+    (void) self;
+    (void) of;
+    __atomic_add_fetch(end->state == MRD_CONVERT_WAITING ? &waiting : &others, 1, __ATOMIC_RELAXED);
+}
+
+TEST(deleted_sessions_are_not_converted)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .conversions = 1, .retain = 0 });
+    mrd_viewer_settings settings = { .command = "/usr/bin/tail -f /dev/null {input}",
+                                     .tables = "none",
+                                     .time = 600 * MRD_SEC,
+                                     .at_once = 1 };
+    mrd_session_store store;
+    mrd_timescale scale;
+    mrd_viewer_options o = { .store = &store,
+                             .settings = &settings,
+                             .began = on_began,
+                             .list = on_list,
+                             .ended = on_ended };
+    mrd_viewer *v = NULL;
+    mrd_why why = { 0 };
+
+    CHECK_ERR("store", mrd_session_store_open(&store, test_tmp(), MRD_SYNC_NONE, &scale, NULL),
+              MRD_OK);
+    CHECK_ERR(why.text, mrd_viewer_open(&o, &v, &why), MRD_OK);
+    REQUIRE(v != NULL);
+    for (unsigned i = 1; i <= SESSIONS; i++) {
+        mrd_session *s = core_session(c, i, 0, MRD_SESSION_COMPLETE);
+
+        REQUIRE(MRD_VEC_NEXT(s->conversions.v, s->conversions.n));
+        s->conversions.v[s->conversions.n++] =
+            (mrd_conversion){ .instance_id = "i-1", .process_id = 7 };
+        CHECK(mrd_viewer_start(v, s, 0));
+    }
+    TEST_UNTIL(__atomic_load_n(&began, __ATOMIC_RELAXED) == 1);
+    for (unsigned i = 1; i <= SESSIONS; i++)
+        mrd_viewer_cancel(v, i);
+    TEST_UNTIL(__atomic_load_n(&waiting, __ATOMIC_RELAXED) == SESSIONS);
+    CHECK_INT(began, 1); /* the others did not run at all */
+    CHECK_INT(others, 0);
+    mrd_viewer_close(v);
+    mrd_session_store_fini(&store);
+    mrd_core_free(c);
+}
+
+TEST_MAIN()
