@@ -50,6 +50,7 @@ limits_set(mrd_core_limits *l, const mrd_aggregator_options *o)
     l->job_sessions = o->job_sessions;
     l->job_sessions_user = o->job_sessions_user;
     l->exports = o->export_to != NULL;
+    l->export_targets = o->export_targets;
 }
 
 static mrd_err
@@ -63,6 +64,8 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                               .merge_split = o->merge_split,
                               .merge_formats = o->merge_formats,
                               .export_to = o->export_to,
+                              .export_targets = o->export_targets,
+                              .export_owner = o->export_owner,
                               .export_path = o->export_path,
                               .cluster = o->cluster,
                               .export_rate = o->export_rate,

@@ -51,6 +51,9 @@ typedef struct {
         *merge_formats;    /* further formats of merged sessions, a comma list; this text and the
                                   next three must live until close */
     const char *export_to; /* shared storage: a folder or s3://bucket/prefix; NULL: none */
+    const char
+        *export_targets; /* others that a session may name, aggregator/core/targets.h; NULL: none */
+    bool export_owner;   /* copies belong to the user of the session's job */
     const char *export_path, *cluster; /* [{date}/{session}], [""] */
     int64_t export_rate;               /* bytes/s [no limit] */
     mrd_viewer_settings viewer;        /* of device profiles; zeroed: none is run */

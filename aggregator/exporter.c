@@ -3,33 +3,47 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <ftw.h>
+#include <pwd.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
+#include "aggregator/core/targets.h"
 #include "aggregator/pool.h"
 #include "aggregator/s3.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/vec.h"
 
 #define WAITING_MAX 100000
 #define DEPTH_MAX   24
 #define FILES_MAX   200000
 
-struct mrd_exporter {
-    mrd_exporter_options o;
-    char *target, *path, *cluster;
+/* Where sessions go. */
+typedef struct {
+    char *name, *target;
     char *prefix; /* of S3; NULL: a folder */
     mrd_s3 *s3;
+} place;
+
+struct mrd_exporter {
+    mrd_exporter_options o;
+    char *path, *cluster;
+    place *places; /* the default one has the name "" */
+    size_t n, cap;
     mrd_pool *worker;
     bool closing; /* atomic */
 };
 
 typedef struct {
     mrd_exporter *of;
+    const place *at;
     uint64_t session;
+    int64_t uid;          /* of the job's user, who gets the copy; -1: nobody does */
     char *dir, *to;       /* its folder; where it goes, below the target */
     mrd_strlist files[3]; /* paths below dir: first, manifests, the session's own */
     uint64_t n, bytes;
@@ -238,7 +252,8 @@ pump(mrd_exporter *e, int from, int to, const char *path, uint64_t *ret_bytes, m
 }
 
 static mrd_err
-put_file(mrd_exporter *e, const char *from, const char *path, uint64_t *ret_bytes, mrd_why *why)
+put_file(mrd_exporter *e, const char *target, const char *from, const char *path,
+         uint64_t *ret_bytes, mrd_why *why)
 {
     struct stat st, there, like;
     struct timespec times[2];
@@ -248,8 +263,8 @@ put_file(mrd_exporter *e, const char *from, const char *path, uint64_t *ret_byte
 
     if (in < 0 || fstat(in, &st) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", from);
-    else if (stat(e->target, &like) != 0)
-        err = mrd_why_set(why, MRD_IO, errno, "the target %s", e->target);
+    else if (stat(target, &like) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "the target %s", target);
     if (err == MRD_OK && stat(path, &there) == 0 && there.st_size == st.st_size &&
         there.st_mtim.tv_sec == st.st_mtim.tv_sec &&
         there.st_mtim.tv_nsec / 1000 == st.st_mtim.tv_nsec / 1000)
@@ -298,21 +313,78 @@ put(job *j, const char *file, mrd_why *why)
     mrd_err err;
 
     mrd_buf_fmt(&from, "%s/%s", j->dir, file);
-    if (e->prefix != NULL)
-        mrd_buf_fmt(&to, "%s%s/%s", e->prefix, j->to, file);
+    if (j->at->prefix != NULL)
+        mrd_buf_fmt(&to, "%s%s/%s", j->at->prefix, j->to, file);
     else
-        mrd_buf_fmt(&to, "%s/%s/%s", e->target, j->to, file);
+        mrd_buf_fmt(&to, "%s/%s/%s", j->at->target, j->to, file);
     if (!going_on(e))
         err = MRD_CANCELLED;
-    else if (e->prefix != NULL)
-        err = mrd_s3_put(e->s3, mrd_buf_cstr(&to), mrd_buf_cstr(&from), &sent, why);
+    else if (j->at->prefix != NULL)
+        err = mrd_s3_put(j->at->s3, mrd_buf_cstr(&to), mrd_buf_cstr(&from), &sent, why);
     else
-        err = put_file(e, mrd_buf_cstr(&from), mrd_buf_cstr(&to), &sent, why);
+        err = put_file(e, j->at->target, mrd_buf_cstr(&from), mrd_buf_cstr(&to), &sent, why);
     j->n += err == MRD_OK;
     j->bytes += sent;
     mrd_buf_fini(&from);
     mrd_buf_fini(&to);
     return err;
+}
+
+/* ---- Whose it is ---- */
+
+typedef struct {
+    uid_t uid;
+    gid_t gid;
+    const char *failed;
+    int sys;
+} owner;
+
+static __thread owner *giving; /* nftw has no argument for it */
+
+static int
+give_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    mode_t mode = S_ISDIR(st->st_mode) ? 0700 : 0600;
+
+    (void) type;
+    (void) ftw;
+    if (S_ISLNK(st->st_mode) ||
+        (chmod(path, mode) == 0 && lchown(path, giving->uid, giving->gid) == 0))
+        return 0;
+    giving->sys = errno;
+    return 1;
+}
+
+/* The session's own folder: what stands above it belongs to the target. */
+static bool
+is_given(const char *path, const job *j)
+{
+    struct stat st;
+
+    return lstat(path, &st) == 0 && st.st_uid == (uid_t) j->uid;
+}
+
+/* Gives the copy to the job's user, from the leaves up: while any of it is written, its folder is not theirs. */
+static mrd_err
+give(job *j, const char *path, mrd_why *why)
+{
+    char buffer[16384];
+    struct passwd pw, *found = NULL;
+    struct stat st;
+    owner o = { .uid = (uid_t) j->uid };
+
+    if (stat(path, &st) != 0)
+        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    o.gid = getpwuid_r(o.uid, &pw, buffer, sizeof(buffer), &found) == 0 && found != NULL
+                ? pw.pw_gid
+                : st.st_gid; /* a user that this machine does not know */
+    giving = &o;
+    if (nftw(path, give_entry, 16, FTW_DEPTH | FTW_PHYS) == 0)
+        return MRD_OK;
+    return mrd_why_set(
+        why, MRD_DENIED, o.sys,
+        "cannot give %s to user %lld, whose job it is (--export-owner job needs CAP_CHOWN)", path,
+        (long long) j->uid);
 }
 
 static void
@@ -333,29 +405,72 @@ run(void *self, void *arg)
     mrd_why why = { 0 };
     mrd_err err = MRD_CANCELLED;
 
+    mrd_buf own = { 0 };
+    bool given = false;
+
+    if (j->uid >= 0)
+        mrd_buf_fmt(&own, "%s/%s", j->at->target, j->to);
     if (going_on(e)) {
         e->o.began(e->o.self, j->session);
-        err = list(j, "", 0, &why);
+        given = j->uid >= 0 && is_given(mrd_buf_cstr(&own), j);
+        err = given ? MRD_OK : list(j, "", 0, &why);
     }
     for (size_t i = 0; i < MRD_COUNT(j->files); i++) {
         for (size_t k = 0; k < j->files[i].n && err == MRD_OK; k++)
             err = put(j, j->files[i].v[k], &why);
     }
+    if (err == MRD_OK && j->uid >= 0 && !given)
+        err = own.err != MRD_OK ? own.err : give(j, mrd_buf_cstr(&own), &why);
+    mrd_buf_fini(&own);
     if (err != MRD_OK && why.err == MRD_OK)
         mrd_why_set(&why, err, 0, "%s", mrd_err_text(err));
     e->o.done(e->o.self, j->session, j->n, j->bytes, err == MRD_OK ? NULL : &why);
     job_free(j);
 }
 
+static const place *
+place_of(const mrd_exporter *e, const char *name)
+{
+    for (size_t i = 0; i < e->n; i++) {
+        if (strcmp(e->places[i].name, name == NULL ? "" : name) == 0)
+            return &e->places[i];
+    }
+    return NULL;
+}
+
+/* The user to whom the copy is given: the job's, when it is known, and never root. */
+static int64_t
+owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
+{
+    char text[24];
+    uint64_t uid;
+
+    job_value(s, "uid", text, sizeof(text));
+    return e->o.owner && at->prefix == NULL && mrd_num_u64(mrd_str_of(text), &uid) == MRD_OK &&
+                   uid > 0 && uid < UINT32_MAX
+               ? (int64_t) uid
+               : -1;
+}
+
 bool
-mrd_exporter_start(mrd_exporter *e, const mrd_session *s)
+mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
 {
     job *j = calloc(1, sizeof(*j));
     mrd_buf to = { 0 };
 
+    mrd_why_set(why, MRD_BUSY, 0, "too many sessions wait for their export");
     if (j == NULL)
         return false;
     j->of = e;
+    if ((j->at = place_of(e, s->params.export_to)) == NULL) {
+        mrd_why_set(why, MRD_NOTFOUND, 0,
+                    "the session is to be exported to '%.63s', which --export-targets does not "
+                    "have any more",
+                    s->params.export_to == NULL ? "" : s->params.export_to);
+        free(j);
+        return false;
+    }
+    j->uid = owner_of(e, j->at, s);
     j->session = s->id;
     j->dir = mrd_session_store_path(e->o.store, s->text, "%s", "");
     if (j->dir != NULL && strlen(j->dir) > 1 && j->dir[strlen(j->dir) - 1] == '/')
@@ -372,23 +487,51 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s)
 /* ---- Lifecycle ---- */
 
 static mrd_err
-target_s3(mrd_exporter *e, mrd_why *why)
+target_s3(mrd_exporter *e, place *p, mrd_why *why)
 {
-    const char *bucket = e->target + 5, *slash = strchr(bucket, '/');
+    const char *bucket = p->target + 5, *slash = strchr(bucket, '/');
     mrd_s3_options o = { .rate = e->o.rate, .going_on = going_on, .self = e };
     char name[256];
     mrd_err err;
 
     snprintf(name, sizeof(name), "%.*s", (int) strcspn(bucket, "/"), bucket);
     if (name[0] == '\0')
-        return mrd_why_set(why, MRD_INVALID, 0, "--export %s names no bucket", e->target);
+        return mrd_why_set(why, MRD_INVALID, 0, "--export %s names no bucket", p->target);
     o.bucket = name;
-    e->prefix = slash == NULL || slash[1] == '\0' ? mrd_str_dup(MRD_STR("")) : NULL;
-    if (e->prefix == NULL &&
-        asprintf(&e->prefix, "%s%s", slash + 1, slash[strlen(slash) - 1] == '/' ? "" : "/") < 0)
-        e->prefix = NULL;
-    err = e->prefix == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "export") : MRD_OK;
-    return err == MRD_OK ? mrd_s3_open(&o, &e->s3, why) : err;
+    p->prefix = slash == NULL || slash[1] == '\0' ? mrd_str_dup(MRD_STR("")) : NULL;
+    if (p->prefix == NULL &&
+        asprintf(&p->prefix, "%s%s", slash + 1, slash[strlen(slash) - 1] == '/' ? "" : "/") < 0)
+        p->prefix = NULL;
+    err = p->prefix == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "export") : MRD_OK;
+    return err == MRD_OK ? mrd_s3_open(&o, &p->s3, why) : err;
+}
+
+static mrd_err
+add_place(mrd_exporter *e, mrd_str name, mrd_str target, mrd_why *why)
+{
+    place *p;
+
+    if (!MRD_VEC_ROOM(e->places, e->n, e->cap, 1))
+        return mrd_why_set(why, MRD_NOMEM, 0, "export");
+    p = &e->places[e->n++];
+    *p = (place){ .name = mrd_str_dup(name), .target = mrd_str_dup(target) };
+    if (p->name == NULL || p->target == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "export");
+    return strncmp(p->target, "s3://", 5) == 0 ? target_s3(e, p, why) : MRD_OK;
+}
+
+static mrd_err
+add_places(mrd_exporter *e, const mrd_exporter_options *o, mrd_why *why)
+{
+    const char *at = NULL;
+    mrd_str name, target;
+    mrd_err err = mrd_targets_check(o->targets, why);
+
+    if (err == MRD_OK && o->target != NULL)
+        err = add_place(e, MRD_STR(""), mrd_str_of(o->target), why);
+    while (err == MRD_OK && mrd_targets_next(o->targets, &at, &name, &target))
+        err = add_place(e, name, target, why);
+    return err;
 }
 
 mrd_err
@@ -401,10 +544,9 @@ mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mr
     if (e == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
     e->o = *o;
-    e->target = mrd_str_dup(mrd_str_of(o->target));
     e->path = mrd_str_dup(mrd_str_of(o->path == NULL ? "{date}/{session}" : o->path));
     e->cluster = mrd_str_dup(mrd_str_of(o->cluster == NULL ? "" : o->cluster));
-    if (e->target == NULL || e->path == NULL || e->cluster == NULL)
+    if (e->path == NULL || e->cluster == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "export");
     if (err == MRD_OK)
         err = export_path(e->path, e->cluster, NULL, &tried, why);
@@ -412,8 +554,8 @@ mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mr
         err = mrd_why_set(why, MRD_INVALID, 0, "--export-path %s needs {session}, and no ..",
                           e->path);
     mrd_buf_fini(&tried);
-    if (err == MRD_OK && strncmp(e->target, "s3://", 5) == 0)
-        err = target_s3(e, why);
+    if (err == MRD_OK)
+        err = add_places(e, o, why);
     if (err == MRD_OK)
         err = mrd_pool_open("exports", 1, WAITING_MAX, &e->worker, why);
     if (err == MRD_OK)
@@ -430,9 +572,13 @@ mrd_exporter_close(mrd_exporter *e)
         return;
     __atomic_store_n(&e->closing, true, __ATOMIC_RELAXED);
     mrd_pool_close(e->worker);
-    mrd_s3_close(e->s3);
-    free(e->prefix);
-    free(e->target);
+    for (size_t i = 0; i < e->n; i++) {
+        mrd_s3_close(e->places[i].s3);
+        free(e->places[i].prefix);
+        free(e->places[i].target);
+        free(e->places[i].name);
+    }
+    free(e->places);
     free(e->path);
     free(e->cluster);
     free(e);

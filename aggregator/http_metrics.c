@@ -277,7 +277,7 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review, boo
                          "TLS handshakes with agents that failed.",
                          mrd_server_tls_failures(server));
     sessions(v, &x);
-    if (v->limits.exports)
+    if (v->limits.exports || v->limits.export_targets != NULL)
         exports(v, &x);
     conversions(v, &x);
     limits(v, mrd_server_max_connections(server), &x);

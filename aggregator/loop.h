@@ -28,8 +28,10 @@ typedef struct {
     mrd_core_options core;
     uint64_t merge_split;      /* mrd_merger_options.split */
     const char *merge_formats; /* mrd_merger_options.formats; text here is borrowed until close */
+    const char *export_targets;
+    bool export_owner;
     const char *export_to, *export_path,
-        *cluster; /* mrd_exporter_options; export_to NULL: nothing is exported */
+        *cluster; /* mrd_exporter_options; both NULL: nothing is exported */
     int64_t export_rate;
     const struct mrd_viewer_settings *viewer; /* of device profiles */
 } mrd_loop_options;

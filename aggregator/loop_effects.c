@@ -201,9 +201,9 @@ do_merge(mrd_loop *l, mrd_effect *e)
 static void
 do_export(mrd_loop *l, mrd_effect *e)
 {
-    mrd_why why = { .err = MRD_BUSY, .text = "too many sessions wait for their export" };
+    mrd_why why = { .err = MRD_STATE, .text = "this aggregator has no --export-targets any more" };
 
-    if (l->exporter == NULL || !mrd_exporter_start(l->exporter, e->session))
+    if (l->exporter == NULL || !mrd_exporter_start(l->exporter, e->session, &why))
         mrd_loop_exported(l, e->session->id, &why);
 }
 

@@ -718,6 +718,8 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
     mrd_surveys_options surveys = { .server = l->o.server, .answered = on_answered, .self = l };
     mrd_exporter_options exporter = { .store = l->o.store,
                                       .target = l->o.export_to,
+                                      .targets = l->o.export_targets,
+                                      .owner = l->o.export_owner,
                                       .path = l->o.export_path,
                                       .cluster = l->o.cluster,
                                       .rate = l->o.export_rate,
@@ -735,7 +737,8 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
 
     if (l->o.viewer != NULL && (err = mrd_viewer_open(&viewer, &l->viewer, why)) != MRD_OK)
         return err;
-    if (l->o.export_to != NULL && (err = mrd_exporter_open(&exporter, &l->exporter, why)) != MRD_OK)
+    if ((l->o.export_to != NULL || l->o.export_targets != NULL) &&
+        (err = mrd_exporter_open(&exporter, &l->exporter, why)) != MRD_OK)
         return err;
     if ((err = mrd_journals_open(&journals, &l->journals, why)) != MRD_OK ||
         (err = mrd_pool_open("manifests", 1, MANIFESTS_MAX, &l->manifests, why)) != MRD_OK ||

@@ -31,6 +31,8 @@ typedef struct {
         job_sessions_user, export_rate;
     char *job_default, *job_allow;
     int64_t merge_split;
+    char *export_targets;
+    int export_owner;
     char *export_to, *export_path, *cluster, *merge_formats, *viewer, *viewer_tables;
     mrd_dur_ns viewer_timeout;
     int64_t viewer_memory, viewer_size, viewers;
@@ -280,6 +282,22 @@ static const mrd_opt table[] = {
       ENV("EXPORT"),
       .help = "copy each complete and merged session there: profile with tables, artifacts, "
               "session.json; --retain removes no session before it was copied" },
+    { .name = "export-targets",
+      .type = MRD_OPT_STR,
+      AT(export_targets),
+      .arg = "NAME=DIR|s3://...,...",
+      ENV("EXPORT_TARGETS"),
+      .help =
+          "other targets, which a session may name (meridian record --export NAME); it is copied "
+          "there instead" },
+    { .name = "export-owner",
+      .type = MRD_OPT_CHOICE,
+      AT(export_owner),
+      .def = "target",
+      .arg = "target,job",
+      ENV("EXPORT_OWNER"),
+      .help = "whose the copies in a folder are: those of the target folder; or of the user of the "
+              "session's job, readable by that user only (needs CAP_CHOWN)" },
     { .name = "export-path",
       .type = MRD_OPT_STR,
       AT(export_path),
@@ -596,6 +614,8 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .job_sessions = s->job_sessions,
         .job_sessions_user = s->job_sessions_user,
         .export_to = s->export_to,
+        .export_targets = s->export_targets,
+        .export_owner = s->export_owner == 1,
         .export_path = s->export_path,
         .export_rate = s->export_rate,
         .cluster = s->cluster,
@@ -606,9 +626,9 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
                     .disk = (uint64_t) s->viewer_size,
                     .at_once = (unsigned) s->viewers },
         .merge_split = (uint64_t) s->merge_split,
-        .merge_formats = s->merge_formats != NULL ? s->merge_formats
-                         : s->export_to != NULL   ? "parquet"
-                                                  : NULL,
+        .merge_formats = s->merge_formats != NULL                            ? s->merge_formats
+                         : s->export_to != NULL || s->export_targets != NULL ? "parquet"
+                                                                             : NULL,
     };
     if (strcmp(s->http_listen, "none") == 0)
         return MRD_OK;

@@ -97,7 +97,8 @@ make(mrd_core *c, uint64_t ticket, mrd_session_request *r, mrd_why *why)
     if (err != MRD_OK)
         return err;
     if ((err = mrd_job_request_check(r, why)) != MRD_OK ||
-        (err = mrd_session_params_check(&r->params, why)) != MRD_OK)
+        (err = mrd_session_params_check(&r->params, why)) != MRD_OK ||
+        (err = mrd_session_target_check(&r->params, c->limits.export_targets, why)) != MRD_OK)
         return err;
     if ((s = calloc(1, sizeof(*s))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");

@@ -37,8 +37,9 @@ typedef struct {
     const char *job_default;                 /* where a job does not say how: "stream", "off" */
     const char *job_allow;                   /* words that jobs may use, by commas */
     int64_t job_sessions, job_sessions_user; /* open at one time: of all, of one user */
-    int64_t conversions; /* of device profiles at one time; 0: there is no viewer */
-    bool exports;        /* sessions are copied to shared storage before they may go */
+    int64_t conversions;        /* of device profiles at one time; 0: there is no viewer */
+    bool exports;               /* sessions are copied to shared storage before they may go */
+    const char *export_targets; /* ... those that name one, aggregator/core/targets.h; borrowed */
 } mrd_core_limits;
 
 /* What a limit held back, for /metrics and the states of nodes. */

@@ -54,8 +54,8 @@ may_go(const mrd_session *s)
 static bool
 may_be_retired(const mrd_core *c, const mrd_session *s)
 {
-    return may_go(s) && (!c->limits.exports || s->state != MRD_SESSION_COMPLETE ||
-                         s->copy.state == MRD_EXPORT_DONE);
+    return may_go(s) && (!mrd_session_is_exported(s, c->limits.exports) ||
+                         s->state != MRD_SESSION_COMPLETE || s->copy.state == MRD_EXPORT_DONE);
 }
 
 static void

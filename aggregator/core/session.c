@@ -1,5 +1,6 @@
 #include "aggregator/core/session.h"
 
+#include "aggregator/core/targets.h"
 #include "aggregator/core/text.h"
 #include "base/jobid.h"
 #include "base/num.h"
@@ -185,6 +186,20 @@ mrd_session_is_open(const mrd_session *s)
     return !s->deleted && !s->closed && !s->closing &&
            (s->state == MRD_SESSION_ARMING || s->state == MRD_SESSION_RECORDING ||
             s->state == MRD_SESSION_STOPPING);
+}
+
+mrd_err
+mrd_session_target_check(const mrd_session_params *params, const char *targets, mrd_why *why)
+{
+    return params->export_to == NULL || params->export_to[0] == '\0'
+               ? MRD_OK
+               : mrd_targets_has(targets, params->export_to, why);
+}
+
+bool
+mrd_session_is_exported(const mrd_session *s, bool all)
+{
+    return all || (s->params.export_to != NULL && s->params.export_to[0] != '\0');
 }
 
 bool

@@ -204,8 +204,13 @@ mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another 
 bool mrd_session_waits_for_job(const mrd_session *s);     /* one that may not have begun */
 bool mrd_session_is_recorder(const mrd_session *s);       /* keeps the last moments on the nodes */
 bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
-bool mrd_session_is_over(const mrd_session *s);           /* complete or failed */
-bool mrd_session_is_paused(const mrd_session *s);         /* or will be at once */
+/* Whether the target that the session names, if any, is one of `targets` (aggregator/core/targets.h). Errors: INVALID. */
+mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,
+                                 mrd_why *why);
+/* Copied to shared storage: where all are, or because it names a target. */
+bool mrd_session_is_exported(const mrd_session *s, bool all);
+bool mrd_session_is_over(const mrd_session *s);   /* complete or failed */
+bool mrd_session_is_paused(const mrd_session *s); /* or will be at once */
 /* The times in which this part was to record nothing, by its node's clock; to INT64_MAX: it still does.
  * Returns how many, none for a node that cannot pause. */
 size_t mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX]);

@@ -326,8 +326,8 @@ put_away(mrd_core *c, mrd_session *s)
 static void
 send_copy(mrd_core *c, mrd_session *s)
 {
-    if (!c->limits.exports || s->step != MRD_STEP_OVER || s->state != MRD_SESSION_COMPLETE ||
-        s->deleted || !s->closed || mrd_session_is_merging(s) ||
+    if (!mrd_session_is_exported(s, c->limits.exports) || s->step != MRD_STEP_OVER ||
+        s->state != MRD_SESSION_COMPLETE || s->deleted || !s->closed || mrd_session_is_merging(s) ||
         mrd_conversions_are_open(&s->conversions) ||
         (s->copy.state != MRD_EXPORT_NONE &&
          (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns)))

@@ -228,13 +228,13 @@ class Workload(Program):
     """tests/e2e/emit.py: ticks with a number each. `begun` and `done` are what it says it emitted; while it lives, or when
     it was killed, the tick between the two may or may not have been recorded."""
 
-    def __init__(self, log, rings, env, ring_size="8M", text=0, more=None):
+    def __init__(self, log, rings, env, ring_size="8M", text=0, more=None, prefix=()):
         self.truth = tempfile.TemporaryFile()
         self.truth.truncate(mmap.PAGESIZE)
         self.map = mmap.mmap(self.truth.fileno(), mmap.PAGESIZE)
         self.numbers = (ctypes.c_uint64 * 2).from_buffer(self.map)
         fd = self.truth.fileno()
-        super().__init__(log, [sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd), str(text)], text=True, pass_fds=[fd],
+        super().__init__(log, [*prefix, sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd), str(text)], text=True, pass_fds=[fd],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          env={**env, "PYTHONPATH": os.path.join(SOURCE, "python"), "MERIDIAN_LIBRARY": os.path.join(BUILD, "lib", "libmeridian.so"),
                               "MERIDIAN_ENABLE": "1", "MERIDIAN_CAPTURE": "annotations", "MERIDIAN_RING_DIR": rings, "MERIDIAN_RING_SIZE": ring_size,
