@@ -37,14 +37,14 @@ extern "C" {
 enum {
     MERIDIAN_OK = 0,
     MERIDIAN_NOMEM = 2,
-    MERIDIAN_IO = 3,
-    MERIDIAN_NOTFOUND = 4,
-    MERIDIAN_INVALID = 6,
-    MERIDIAN_LIMIT = 8,
-    MERIDIAN_TIMEOUT = 10,
-    MERIDIAN_CLOSED = 11, /* a device died */
-    MERIDIAN_UNSUPPORTED = 15,
-    MERIDIAN_STATE = 17, /* not possible now: started twice, stopped without start, ... */
+    MERIDIAN_IO = 3,       /* a file cannot be written */
+    MERIDIAN_NOTFOUND = 4, /* nothing has this name or number */
+    MERIDIAN_INVALID = 6,  /* a wrong argument */
+    MERIDIAN_LIMIT = 8,    /* the room that the caller gives is too small, or a limit is reached */
+    MERIDIAN_TIMEOUT = 10, /* a device did not answer in time */
+    MERIDIAN_CLOSED = 11,  /* a device died */
+    MERIDIAN_UNSUPPORTED = 15, /* not available in this process or on this node */
+    MERIDIAN_STATE = 17,       /* not possible now: started twice, stopped without start, ... */
 };
 
 /* Static text of a code. */
@@ -56,7 +56,7 @@ MRD_API const char *mrd_version(void);
 /* Frees what a function here handed out as text. NULL is fine. */
 MRD_API void mrd_free(void *p);
 
-/* ---- is anybody recording? --------------------------------------------------------------------
+/* ---- whether profiling is on ------------------------------------------------------------------
  */
 
 /* Bits of what is recorded now; read by the inline functions below, never write it. */
@@ -79,8 +79,9 @@ mrd_was_on(void)
 /* ---- domains and names ------------------------------------------------------------------------
  */
 
-/* A group of annotations: the category of the picture. The same name gives the same domain; domains
- * live for ever. NULL stands for "no domain" in every call. NULL is returned without memory. */
+/* A group of annotations: the category of the picture. The same name gives the same domain; the
+ * library owns it and never frees it. NULL stands for "no domain" in every call; mrd_domain_create returns it when there is no
+ * memory. */
 typedef struct mrd_domain mrd_domain;
 MRD_API mrd_domain *mrd_domain_create(const char *name);
 
