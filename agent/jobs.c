@@ -15,6 +15,7 @@
 #define DIR_PERIOD    (2 * MRD_SEC) /* while there is no folder */
 #define FILE_MAX      4096
 #define ASK_AGAIN     (250 * MRD_MS)
+#define LIMIT_AGAIN   MRD_SEC
 #define IDLE_MAX      (5 * MRD_SEC) /* without a process: it has ended */
 #define KEEP          (60 * MRD_SEC) /* one that is over stays known: its end may have to be told again */
 #define MARGIN        (5 * MRD_SEC)  /* its processes may be older than our knowledge of it */
@@ -456,6 +457,8 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
         b->again = false;
     else if (b->state != JOB_ASKING)
         ; /* told again after a welcome */
+    else if (reply->err == MRD_LIMIT && may_hold(b, now) && !is_unasked(b))
+        b->ask_at = mrd_local_add(now, LIMIT_AGAIN); /* sessions of others may be about to end */
     else if (reply->err != MRD_OK)
         leave(j, b, (mrd_err) reply->err, reply->message);
     else if (reply->control != NULL && reply->control->session != 0)

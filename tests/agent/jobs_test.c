@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/num.h"
@@ -284,6 +285,39 @@ TEST(a_refusal_is_final_for_who_asked)
         CHECK(rmdir(n->dir) == 0);
         node_close(n);
     }
+}
+
+/* After an outage sessions of jobs that are over may begin and end at once: they must not cost the
+ * one that runs its session. */
+TEST(a_limit_is_asked_about_again_while_rings_wait)
+{
+    node *n = node_with_job();
+    struct timespec old[2];
+    char path[600];
+
+    n->now = mrd_local_now().ns;
+    reply(n, 0, MRD_LIMIT, 0, 0);
+    pass(n, 500 * MRD_MS);
+    CHECK_INT(n->n_sent, 1);
+    pass(n, 10 * MRD_SEC);
+    CHECK_INT(n->n_sent, 2);
+    CHECK(n->sent[1].tag == n->sent[0].tag);
+    reply(n, 1, MRD_OK, 9, 0);
+    CHECK_INT(n->went, 9);
+    /* One whose rings wait no longer is left, as everybody was. */
+    put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);
+    snprintf(path, sizeof(path), "%s/2", n->dir);
+    REQUIRE(clock_gettime(CLOCK_REALTIME, &old[0]) == 0);
+    old[0].tv_sec -= MRD_JOBS_HOLD / MRD_SEC + 10;
+    old[1] = old[0];
+    REQUIRE(utimensat(AT_FDCWD, path, old, 0) == 0);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->n_sent, 3);
+    reply(n, 2, MRD_LIMIT, 0, 0);
+    for (int s = 0; s < 100; s++)
+        pass(n, MRD_SEC);
+    CHECK_INT(n->n_sent, 3);
+    node_close(n);
 }
 
 /* Without request= the job is known, and somebody may begin to wait for it at any time. */
