@@ -7,7 +7,7 @@ import subprocess
 import sys
 import threading
 
-from lib import BIN, MERIDIAN, SOURCE, check, equal, finish
+from lib import BIN, BUILD, MERIDIAN, SOURCE, check, equal, finish, need_preload, until
 from service import TOKENS, Service
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "trace"))
@@ -40,11 +40,12 @@ def same_everywhere(service, folder):
             want = a.table(table, as_="rows")
             equal(sorted(map(str, b.table(table, as_="rows"))), sorted(map(str, want)), f"{table} from Parquet")
             equal(c.table(table, as_="rows"), want, f"{table} from the aggregator")
-        check(len(a.table("events", as_="rows")) > 0, "events were recorded")
+        events = len(a.table("events", as_="rows"))
+        check(events > 0, "events were recorded")
         for query in ("late_ranks", "losses", "bounds"):
             equal(b.query(query, as_="rows"), a.query(query, as_="rows"), f"{query} from both")
     with meridian.open(url, token=TOKENS["control"], start="0s", end="1ns") as nothing:
-        check(len(nothing.table("events", as_="rows")) < len(want) or not want, "a slice over HTTP")
+        check(len(nothing.table("events", as_="rows")) < events, "a slice over HTTP has fewer events")
     for wrong, said in ((dict(where="/nowhere"), FileNotFoundError), (dict(where=os.path.join(folder, "csv")), ValueError), (dict(where=folder, start="1s"), ValueError)):
         try:
             meridian.open(**wrong).close()
@@ -58,6 +59,11 @@ with Service() as service:
     running = threading.Event()
     busy = threading.Thread(target=lambda: [workload.emit(200) for _ in iter(lambda: running.wait(0.05), True)], daemon=True)
     busy.start()
+    # the job that the page speaks of: train_loop on the simulated runtime, which has steps, kernels and collectives
+    job = subprocess.Popen([os.path.join(BIN, "train_loop"), "--steps", "1000000", "--checkpoint-every", "0", "--quiet"], stdout=subprocess.DEVNULL, cwd=service.folder("job"),
+                           env={**service.env, "LD_PRELOAD": need_preload(), "LD_LIBRARY_PATH": os.path.join(BUILD, "lib", "simnrt"), "MERIDIAN_ENABLE": "1",
+                                "MERIDIAN_RING_DIR": service.rings(0), "SIMNRT_JOB": service.job("train")})
+    until(lambda: sum(n["rings"] for n in service.nodes().values()) > 1, "the agent sees the rings of the job")
     work = service.folder("work")
     env = {**os.environ, **service.env, "PATH": BIN + ":" + os.environ["PATH"], "PYTHONPATH": os.path.join(SOURCE, "python")}
     for rank in (0, 1):
@@ -65,19 +71,26 @@ with Service() as service:
     for language, text in blocks:
         if language == "sh":
             p = subprocess.run(["sh", "-e", "-c", text], cwd=work, env=env, capture_output=True, text=True, timeout=120)
-            check(p.returncode == 0, f"{text.splitlines()[0]} ...: {p.returncode}: {p.stderr[-400:]}")
+            check(p.returncode in ((0, 4) if text.splitlines()[-1].startswith("meridian diff ") else (0,)), f"{text.splitlines()[0]} ...: {p.returncode}: {p.stdout[-300:]} {p.stderr[-900:]}")
         elif language == "python":
             p = subprocess.run([sys.executable, "-c", text], cwd=work, env=env, capture_output=True, text=True, timeout=120)
-            check(p.returncode == 0 and "kind" in p.stdout, f"the Python of the page: {p.stdout[-300:]} {p.stderr[-400:]}")
+            check(p.returncode == 0 and "kind" in p.stdout, f"the Python of the page: {p.stdout[-300:]} {p.stderr[-900:]}")
         elif language == "duckdb":
             got = readers.duckdb("", text.replace("'profile/", f"'{work}/profile/"))
+            if got is None:
+                print("skipped in part: DuckDB is not to be had here, the query of the page did not run")
             check(got is None or got[0], f"the DuckDB query of the page: {got}")
     for picture in ("time.svg", "late.svg", "bounds.svg"):
         with open(os.path.join(work, picture)) as f:
             check(f.read().startswith("<svg"), picture)
-    for name in ("profile/tables/_manifest.json", "fetched/tables/_manifest.json", "profile/csv/events.csv", "profile/profile.sqlite"):
+    for name in ("profile/tables/_manifest.json", "fetched/tables/_manifest.json", "before/steps.json", "after/steps.json", "profile/csv/events.csv", "profile/profile.sqlite"):
         check(os.path.exists(os.path.join(work, name)), f"{name} is there")
     check(not os.path.exists(os.path.join(work, "fetched", "tables.tar")), "the archive is gone")
+    with open(os.path.join(work, "before", "steps.json")) as f:
+        steps = json.load(f)["steps"]
+        check(steps["unit"] == "step" and sum(p["steps"] for p in steps["processes"]) > 3, f"steps were recorded: {str(steps)[:300]}")
+    job.terminate()
+    job.wait()
     running.set()
     busy.join()
     same_everywhere(service, os.path.join(work, "profile"))
