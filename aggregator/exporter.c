@@ -75,12 +75,12 @@ component(mrd_buf *to, const char *text)
 
 /* The value of `key` among "key=value" words of a job's text. */
 static void
-job_value(const mrd_session *s, const char *key, char *to, size_t size)
+job_value(const char *text, const char *key, char *to, size_t size)
 {
     size_t n = strlen(key);
 
     to[0] = '\0';
-    for (const char *p = s->jobs.n == 0 ? "" : s->jobs.v[0]; *p != '\0';) {
+    for (const char *p = text; *p != '\0';) {
         size_t len = strcspn(p, " ,;\n");
 
         if (len > n + 1 && strncmp(p, key, n) == 0 && p[n] == '=')
@@ -119,8 +119,8 @@ export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf
         } else if (strcmp(word, "cluster") == 0) {
             snprintf(value, sizeof(value), "%s", cluster == NULL ? "" : cluster);
         } else if (strcmp(word, "job") == 0 || strcmp(word, "user") == 0) {
-            if (s != NULL)
-                job_value(s, word, value, sizeof(value));
+            if (s != NULL && s->jobs.n > 0)
+                job_value(s->jobs.v[0], word, value, sizeof(value));
         } else if (s != NULL || (strcmp(word, "session") != 0 && strcmp(word, "date") != 0 &&
                                  strcmp(word, "name") != 0)) {
             return mrd_why_set(why, MRD_INVALID, 0,
@@ -438,18 +438,23 @@ place_of(const mrd_exporter *e, const char *name)
     return NULL;
 }
 
-/* The user to whom the copy is given: the job's, when it is known, and never root. */
+/* The user to whom the copy is given: that of all the session's jobs, when it is known, and never root. */
 static int64_t
 owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
 {
-    char text[24];
-    uint64_t uid;
+    uint64_t all = 0;
 
-    job_value(s, "uid", text, sizeof(text));
-    return e->o.owner && at->prefix == NULL && mrd_num_u64(mrd_str_of(text), &uid) == MRD_OK &&
-                   uid > 0 && uid < UINT32_MAX
-               ? (int64_t) uid
-               : -1;
+    for (size_t i = 0; i < s->jobs.n; i++) {
+        char text[24];
+        uint64_t uid;
+
+        job_value(s->jobs.v[i], "uid", text, sizeof(text));
+        if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
+            (i > 0 && uid != all))
+            return -1; /* what is of several users is none of one */
+        all = uid;
+    }
+    return e->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
 bool

@@ -219,6 +219,8 @@ fill(mrd_core *c, mrd_session *s, const mrd_jobid *id, const Mrd__Job *m, const 
     }
     if (err == MRD_OK)
         err = mrd_session_params_check(&s->params, why);
+    if (err == MRD_OK)
+        err = mrd_session_target_check(&s->params, c->limits.export_targets, why);
     if (err == MRD_OK && off)
         err = mrd_why_set(why, MRD_CANCELLED, 0,
                           "the job or the site has switched its recording off");

@@ -156,6 +156,17 @@ def by_session():
             equal({os.lstat(e).st_uid for e in entries}, {uid}, "all of it is the user's whose job it was")
             equal({oct(os.lstat(e).st_mode & 0o7777) for e in entries}, {"0o700", "0o600"}, "and readable by that user only")
             check(os.lstat(os.path.dirname(found[0])).st_uid == os.lstat(archive).st_uid, "what is above belongs to the target")
+            # jobs of two users: what both recorded is not given to one of them
+            workloads.append(service.workload(0, more={"SLURM_JOB_ID": "4712"}))
+            until(lambda: sum(n["rings"] for n in service.nodes().values()) > 1, "the agent sees both")
+            both = service.start("--name", "both", "--require", "all", "--export", "scratch")
+            for w in workloads:
+                w.emit(100)
+            service.stop(both)
+            until(lambda: export_of(service, both).get("state") == "done", "exported")
+            equal(len(service.session(both)["jobs"]), 2, "jobs of the session")
+            found = [at for at, _, names in os.walk(scratch) if "session.json" in names]
+            equal([os.lstat(at).st_uid for at in found], [os.lstat(scratch).st_uid], "it stays with the target")
         else:
             print("skipped in part: giving files away needs root and setpriv")
 
