@@ -90,6 +90,32 @@ TEST(begin_and_end_nest_by_thread)
     collect_free(&c);
 }
 
+/* Threads may be named by numbers and by words: a word is never the number by which it is stored. */
+TEST(threads_of_words_and_of_numbers_are_apart)
+{
+    enum { THREADS = 300 };
+    collected c = { 0 };
+    mrd_buf text = { 0 };
+    static mrd_track_id met[THREADS + 1];
+
+    mrd_buf_text(&text, "[{\"ph\":\"X\",\"name\":\"word\",\"pid\":1,\"tid\":\"main\",\"ts\":1,"
+                        "\"dur\":1}");
+    for (int i = 0; i < THREADS; i++)
+        mrd_buf_fmt(&text, ",{\"ph\":\"X\",\"name\":\"n\",\"pid\":1,\"tid\":%d,\"ts\":1,\"dur\":1}",
+                    i);
+    mrd_buf_text(&text, "]");
+    collect_text(&c, ops, mrd_buf_cstr(&text));
+    CHECK_ERR("import", c.err, MRD_OK);
+    REQUIRE(c.n == THREADS + 1);
+    for (size_t i = 0; i < c.n; i++) {
+        met[i] = c.v[i]->ev.track;
+        for (size_t k = 0; k < i; k++)
+            CHECK(met[k] != met[i]);
+    }
+    mrd_buf_fini(&text);
+    collect_free(&c);
+}
+
 TEST(flows_are_scoped_by_category_name_and_file)
 {
     const char *text =
