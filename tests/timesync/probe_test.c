@@ -43,6 +43,32 @@ a_served(uint32_t k)
                                .source3 = MRD_STAMP_UDP_KERNEL };
 }
 
+/* Where a stamp came from is one of the sources that there are, at either end; else it is no probe. */
+TEST(stamps_of_unknown_sources_are_refused)
+{
+    for (uint8_t up = 0; up < 16; up++)
+        for (uint8_t down = 0; down < 16; down++) {
+            mrd_probe p = { .a1 = 1000,
+                            .r2 = 504000,
+                            .r3 = 506000,
+                            .a4 = 9000,
+                            .up = true,
+                            .down = true,
+                            .source_up = up,
+                            .source_down = down };
+            mrd_probe got = { .a1 = 0 };
+            bool known = up < MRD_STAMP_SOURCES && down < MRD_STAMP_SOURCES;
+            mrd_buf data = { 0 };
+            size_t at = 0;
+
+            mrd_probe_encode(&p, &data);
+            CHECK_ERR("decode", mrd_probe_decode((mrd_bytes){ data.p, data.len }, &at, &got),
+                      known ? MRD_OK : MRD_CORRUPT);
+            CHECK(!known || (got.source_up == up && got.source_down == down));
+            mrd_buf_fini(&data);
+        }
+}
+
 TEST(inequalities_of_a_probe)
 {
     mrd_probe_sent s = a_sent(4);

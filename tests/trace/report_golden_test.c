@@ -131,4 +131,24 @@ TEST(bytes_are_golden)
     test_profile_free(p);
 }
 
+/* The page has a column for each step, with how long it took. */
+TEST(the_page_shows_how_long_each_step_took)
+{
+    mrd_sink_options options = test_sink_options();
+    test_profile *p = training();
+    size_t n;
+    char *got =
+        test_sink_run(mrd_sink_find(MRD_STR("report-html")), p->cat, 0, &options, p->v, p->n, &n);
+
+    for (int i = 0; i < 4; i++) {
+        char title[80];
+
+        snprintf(title, sizeof(title), "<title>steps %d to %d: %d.00 us each</title>", i + 1, i + 1,
+                 900 + i);
+        CHECK_ROW(title, strstr(got, title) != NULL);
+    }
+    free(got);
+    test_profile_free(p);
+}
+
 TEST_MAIN()
