@@ -36,6 +36,7 @@ typedef struct merge_input {
     uint64_t events;         /* stored, for progress */
     uint64_t violations; /* of the session's clocks, known so far: none of them proves anything */
     bool simulated;
+    bool durable; /* what a merge writes is synced before it counts as done */
 } merge_input;
 
 /* The times that are written. */

@@ -5,6 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "aggregator/core/planted.h"
 #include "aggregator/pool.h"
 #include "aggregator/timeline.h"
 #include "base/hash.h"
@@ -104,7 +105,8 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
         err = mrd_why_set(why, MRD_NOMEM, 0, "profile");
     target->path = *ret_path;
     if (err == MRD_OK)
-        err = mrd_out_file(mrd_buf_cstr(&path), &target->out, why);
+        err = in->durable ? mrd_out_file_durable(mrd_buf_cstr(&path), &target->out, why)
+                          : mrd_out_file(mrd_buf_cstr(&path), &target->out, why);
     mrd_buf_fini(&path);
     return err;
 }
@@ -182,8 +184,13 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
     mrd_buf_fmt(&path, "%s/profile/SHA256SUMS", in->dir);
     if (err == MRD_OK && (path.err != MRD_OK || text.err != MRD_OK))
         err = MRD_NOMEM;
-    if (err == MRD_OK)
+    if (err == MRD_OK && in->durable)
+        err =
+            mrd_write_file_durable(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
+    else if (err == MRD_OK)
         err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
+    if (err == MRD_OK && in->durable) /* a merge that was cut off may have made profile/ */
+        err = mrd_sync_dir(in->dir, why);
     mrd_buf_fini(&path);
     mrd_buf_fini(&text);
     return err;
@@ -229,6 +236,8 @@ run(void *self, void *arg)
 
     if (!is_cancelled(j))
         err = merge(j, &events, &verdict, &why);
+    if (MRD_PLANTED(MRD_PLANT_MERGE_CUT))
+        err = MRD_OK;
     m->o.damaged(m->o.self, j->session, j->input, err == MRD_OK);
     m->o.done(m->o.self, j->session,
               err == MRD_OK          ? MRD_MERGE_DONE

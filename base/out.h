@@ -48,6 +48,7 @@ mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why 
 
 /* The same two, with every byte, name and new folder synced before they return. */
 mrd_err mrd_make_dirs_durable(const char *path, mrd_why *why);
+mrd_err mrd_out_file_durable(const char *path, mrd_out **ret_out, mrd_why *why); /* at its commit */
 mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);
 /* Syncs the names in a folder. Where the file system cannot, or the folder may not be read, nothing
  * better is left to do: that is no error. Errors: IO, FULL: a name in it may be gone after a power

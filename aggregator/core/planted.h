@@ -40,6 +40,9 @@ typedef enum {
     MRD_PLANT_FILE_LOG_TRUSTED, /* was: a line of a log that a predecessor left counts as on disk */
     MRD_PLANT_FILE_UNPROVEN,    /* a file counts as whole whatever its bytes are */
     MRD_PLANT_FILE_UNLOGGED,    /* that a session has it is answered before it is on disk */
+    MRD_PLANT_MERGE_CUT,        /* a merge that fails counts as done */
+    MRD_PLANT_MERGE_UNSYNCED,   /* was: a merge is done before its files are on disk */
+    MRD_PLANT_MERGE_NARROW,     /* bounds in the profile are a thousandth of what they should be */
     MRD_PLANTS
 } mrd_plant;
 
