@@ -53,7 +53,8 @@ typedef struct {
     uint64_t hash;
     uint64_t steps, events, stored, acknowledged, heartbeats, surveys, saves;
     uint64_t crashes, power_failures, agent_crashes, cuts, full_disks, repeats, lost_messages;
-    uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files;
+    uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files,
+        merged;
     unsigned most_pending, most_surveys;
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;

@@ -309,4 +309,6 @@ check_end(world *w)
         truth_end(w);
     if (w->plan->real && w->r->ok)
         files_end(w);
+    if (w->plan->real && w->r->ok)
+        merge_end(w);
 }

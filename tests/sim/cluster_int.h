@@ -134,6 +134,7 @@ typedef struct {
     bool durable_go, durable_stop;
     size_t durable_nodes; /* of the manifest on the medium */
     bool removed, closed;
+    bool merged;    /* its profile was looked for on the medium */
     bool forgotten; /* it was deleted before a crash, and goes */
     stored_frame *frames;
     size_t n_frames, cap_frames;

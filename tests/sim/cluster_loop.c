@@ -436,6 +436,8 @@ __wrap_mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t
     if (seen()) {
         of->r->saves++;
         store_saved(of, session, failed != NULL);
+        if (failed == NULL && session_of(session) != NULL)
+            merge_saved(of, session_of(session));
     }
     __real_mrd_core_saved(c, now, session, version, failed);
 }

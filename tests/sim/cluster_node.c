@@ -10,7 +10,7 @@
 #include "base/obj.h"
 
 #define TURN_MAX  MRD_SEC /* a daemon's turn waits no longer */
-#define TURNS_MAX 1000    /* in a second */
+#define TURNS_MAX 5000    /* in a second: a chunk of a file is four of them */
 #define WANDER    20      /* ppb, at most, from one second to the next */
 
 bool

@@ -12,7 +12,8 @@
  * more, neither on its disk nor on its network, until its successor starts.
  *
  * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_loop.c (the
- *          real aggregator), cluster_wire.c (what the two say), cluster_files.c (files), cluster_source.c (events), cluster_clock.c (clocks),
+ *          real aggregator), cluster_wire.c (what the two say), cluster_files.c (files),
+ *          cluster_merge.c (profiles), cluster_source.c (events), cluster_clock.c (clocks),
  *          cluster_truth.c (what must hold of a node).
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_NODE_H
@@ -150,6 +151,14 @@ void files_flushed(sim_node *n,
                    const mrd_record_status *st); /* the node says so, for the first time */
 void files_recovered(world *w);
 void files_end(world *w);
+
+/* cluster_store.c */
+const mrd_session_store *store_folder(world *w);
+
+/* cluster_merge.c */
+void merge_saved(world *w, const mrd_session *s); /* its manifest is on disk */
+void merge_recovered(world *w);
+void merge_end(world *w);
 
 /* cluster_node.c */
 void node_start_all(world *w);

@@ -513,6 +513,12 @@ store_disk(world *w)
     return w->store->disk;
 }
 
+const mrd_session_store *
+store_folder(world *w)
+{
+    return &w->store->store;
+}
+
 /* What was answered as stored before the crash is known after it. */
 static void
 check_promises(world *w)
@@ -706,8 +712,10 @@ recovered(world *w)
         d->durable_stop = d->durable_stop || s->stop.ns != 0;
     }
     check_promises(w);
-    if (w->plan->real)
+    if (w->plan->real) {
         files_recovered(w);
+        merge_recovered(w);
+    }
 }
 
 bool

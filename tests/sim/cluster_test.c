@@ -75,6 +75,7 @@ add_up(sim_result *sum, const sim_result *r)
     sum->windows += r->windows;
     sum->bounds_checked += r->bounds_checked;
     sum->files += r->files;
+    sum->merged += r->merged;
 }
 
 static double
@@ -152,14 +153,14 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
     }
     printf("%llu seeds from %llu, %.1f node-hours: %llu sessions (%llu complete), %llu frames "
            "stored, %llu crashes of the aggregator, %llu of agents, %llu power failures of nodes, "
-           "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files\n",
+           "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files, %llu profiles\n",
            (unsigned long long) n, (unsigned long long) first, (double) seconds / 3600,
            (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
            (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
            (unsigned long long) sum.agent_crashes, (unsigned long long) sum.node_power_failures,
            (unsigned long long) sum.suspends, (unsigned long long) sum.cuts,
            (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked,
-           (unsigned long long) sum.files);
+           (unsigned long long) sum.files, (unsigned long long) sum.merged);
 }
 
 TEST(small_clusters_with_all_faults)
@@ -253,6 +254,9 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_FILES_FOLDER] = "the folder of files is not synced",
         [MRD_PLANT_FILE_SYNC_FAILED] = "a failed sync of a file is passed over",
         [MRD_PLANT_FILE_LOG_TRUSTED] = "a log that was left counts as on disk",
+        [MRD_PLANT_MERGE_CUT] = "a merge that fails counts as done",
+        [MRD_PLANT_MERGE_UNSYNCED] = "a profile is not synced",
+        [MRD_PLANT_MERGE_NARROW] = "bounds of a profile are too narrow",
         [MRD_PLANT_FILE_UNPROVEN] = "a file's hash is not looked at",
         [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
     };
