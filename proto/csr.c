@@ -1,0 +1,479 @@
+#include "proto/csr.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include <openssl/bio.h>
+#include <openssl/ec.h>
+#include <openssl/err.h>
+#include <openssl/pem.h>
+#include <openssl/rand.h>
+#include <openssl/x509v3.h>
+
+#include "base/out.h"
+#include "base/secret.h"
+#include "proto/cert.h"
+
+struct mrd_signer {
+    X509 *ca;
+    EVP_PKEY *key;
+};
+
+enum { SERIAL = 16 };
+
+static mrd_err
+failed(mrd_why *why, mrd_err err, const char *what)
+{
+    char text[160];
+
+    ERR_error_string_n(ERR_get_error(), text, sizeof(text));
+    ERR_clear_error();
+    return mrd_why_set(why, err, 0, "%s: %s", what, text);
+}
+
+bool
+mrd_csr_name_ok(mrd_str instance)
+{
+    if (instance.len == 0 || instance.len >= MRD_CSR_INSTANCE || instance.p[0] == '.' ||
+        instance.p[0] == '-')
+        return false;
+    for (size_t i = 0; i < instance.len; i++) {
+        char c = instance.p[i];
+
+        if (!((c >= '0' && c <= '9') || (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') ||
+              c == '.' || c == '-' || c == '_'))
+            return false;
+    }
+    return true;
+}
+
+static mrd_err
+name_check(const char *instance, mrd_why *why)
+{
+    if (mrd_csr_name_ok(mrd_str_of(instance)))
+        return MRD_OK;
+    return mrd_why_set(why, MRD_INVALID, 0,
+                       "'%.80s' cannot be an instance id in a certificate: letters, digits, '.', "
+                       "'-' and '_', at most 64",
+                       instance);
+}
+
+/* ---- PEM ---- */
+
+/* A passphrase is never asked for: nobody is there. */
+static int
+no_passphrase(char *buf, int size, int rwflag, void *self)
+{
+    (void) buf;
+    (void) size;
+    (void) rwflag;
+    (void) self;
+    return 0;
+}
+
+static mrd_err
+key_load(const char *path, EVP_PKEY **ret_key, mrd_why *why)
+{
+    mrd_err err = mrd_secret_check("key file", path, why);
+    FILE *f = err == MRD_OK ? fopen(path, "re") : NULL;
+
+    if (err != MRD_OK)
+        return err;
+    if (f == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
+    *ret_key = PEM_read_PrivateKey(f, NULL, no_passphrase, NULL);
+    fclose(f);
+    return *ret_key == NULL ? failed(why, MRD_SYNTAX, path) : MRD_OK;
+}
+
+static mrd_err
+cert_load(const char *path, X509 **ret_cert, mrd_why *why)
+{
+    FILE *f = fopen(path, "re");
+
+    if (f == NULL)
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
+    *ret_cert = PEM_read_X509(f, NULL, no_passphrase, NULL);
+    fclose(f);
+    return *ret_cert == NULL ? failed(why, MRD_SYNTAX, path) : MRD_OK;
+}
+
+static mrd_err
+cert_parse(mrd_str text, X509 **ret_cert, mrd_why *why)
+{
+    BIO *in;
+
+    if (text.len > MRD_CSR_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "a certificate has at most %d bytes", MRD_CSR_MAX);
+    in = BIO_new_mem_buf(text.p, (int) text.len);
+    *ret_cert = in == NULL ? NULL : PEM_read_bio_X509(in, NULL, no_passphrase, NULL);
+    BIO_free(in);
+    return *ret_cert == NULL ? failed(why, MRD_SYNTAX, "this is no certificate (PEM)") : MRD_OK;
+}
+
+/* A request that is signed with the key that it names. */
+static mrd_err
+request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
+{
+    X509_REQ *r;
+    EVP_PKEY *key;
+    BIO *in;
+    int bits;
+    mrd_err err = MRD_OK;
+
+    if (text.len > MRD_CSR_MAX)
+        return mrd_why_set(why, MRD_LIMIT, 0, "a signing request has at most %d bytes",
+                           MRD_CSR_MAX);
+    in = BIO_new_mem_buf(text.p, (int) text.len);
+    r = in == NULL ? NULL : PEM_read_bio_X509_REQ(in, NULL, no_passphrase, NULL);
+    BIO_free(in);
+    if (r == NULL)
+        return failed(why, MRD_SYNTAX, "this is no signing request (PKCS #10, PEM)");
+    key = X509_REQ_get0_pubkey(r);
+    bits = key == NULL ? 0 : EVP_PKEY_get_bits(key);
+    if (key == NULL || EVP_PKEY_get_base_id(key) != EVP_PKEY_EC || (bits != 256 && bits != 384))
+        err = mrd_why_set(why, MRD_INVALID, 0, "the request's key is not P-256 or P-384");
+    else if (X509_REQ_verify(r, key) != 1)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with its own key");
+    ERR_clear_error();
+    if (err != MRD_OK)
+        X509_REQ_free(r);
+    else
+        *ret_request = r;
+    return err;
+}
+
+/* ---- On the node ---- */
+
+static mrd_err
+key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)
+{
+    BIO *pem = BIO_new(BIO_s_secmem());
+    EVP_PKEY *key = EVP_EC_gen("P-256");
+    char *data = NULL;
+    long len = 0;
+    mrd_err err;
+
+    if (pem == NULL || key == NULL ||
+        PEM_write_bio_PrivateKey(pem, key, NULL, NULL, 0, NULL, NULL) != 1 ||
+        (len = BIO_get_mem_data(pem, &data)) <= 0)
+        err = failed(why, MRD_NOMEM, path);
+    else
+        err = mrd_write_file(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len }, 0600, why);
+    BIO_free(pem);
+    if (err != MRD_OK)
+        EVP_PKEY_free(key);
+    else
+        *ret_key = key;
+    return err;
+}
+
+mrd_err
+mrd_csr_make(const char *key_path, const char *instance, mrd_buf *to, mrd_why *why)
+{
+    X509_REQ *r = NULL;
+    EVP_PKEY *key = NULL;
+    BIO *pem = NULL;
+    char *data = NULL;
+    long len = 0;
+    mrd_err err = name_check(instance, why);
+
+    if (err == MRD_OK)
+        err = access(key_path, F_OK) == 0 ? key_load(key_path, &key, why)
+                                          : key_make(key_path, &key, why);
+    if (err != MRD_OK)
+        return err;
+    if ((r = X509_REQ_new()) == NULL || (pem = BIO_new(BIO_s_mem())) == NULL ||
+        X509_NAME_add_entry_by_txt(X509_REQ_get_subject_name(r), "CN", MBSTRING_UTF8,
+                                   (const unsigned char *) instance, -1, -1, 0) != 1 ||
+        X509_REQ_set_pubkey(r, key) != 1 || X509_REQ_sign(r, key, EVP_sha256()) == 0 ||
+        PEM_write_bio_X509_REQ(pem, r) != 1 || (len = BIO_get_mem_data(pem, &data)) <= 0)
+        err = failed(why, MRD_INVALID, key_path);
+    else
+        mrd_buf_add(to, data, (size_t) len);
+    BIO_free(pem);
+    X509_REQ_free(r);
+    EVP_PKEY_free(key);
+    return err != MRD_OK ? err : to->err;
+}
+
+static bool
+seconds_between(const ASN1_TIME *from, const ASN1_TIME *to, mrd_dur_ns *ret)
+{
+    int days = 0, seconds = 0;
+
+    if (ASN1_TIME_diff(&days, &seconds, from, to) != 1)
+        return false;
+    *ret = ((int64_t) days * 86400 + seconds) * MRD_SEC;
+    return true;
+}
+
+mrd_err
+mrd_csr_validity(const char *cert_path, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all, mrd_why *why)
+{
+    X509 *cert = NULL;
+    mrd_err err = cert_load(cert_path, &cert, why);
+
+    if (err == MRD_OK &&
+        (!seconds_between(NULL, X509_get0_notAfter(cert), ret_left) ||
+         !seconds_between(X509_get0_notBefore(cert), X509_get0_notAfter(cert), ret_all)))
+        err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: its times cannot be read", cert_path);
+    X509_free(cert);
+    return err;
+}
+
+mrd_err
+mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *why)
+{
+    char names[MRD_CERT_NAMES];
+    X509 *x = NULL;
+    EVP_PKEY *key = NULL;
+    mrd_err err = cert_parse(cert, &x, why);
+
+    if (err == MRD_OK && (err = key_load(key_path, &key, why)) == MRD_OK) {
+        mrd_cert_names(x, '\n', names, sizeof(names));
+        if (X509_check_private_key(x, key) != 1)
+            err = mrd_why_set(why, MRD_AUTH, 0, "the certificate is for another key than %s",
+                              key_path);
+        else if (!mrd_cert_named(names, '\n', instance))
+            err = mrd_why_set(why, MRD_AUTH, 0, "the certificate does not name '%s'", instance);
+        ERR_clear_error();
+    }
+    EVP_PKEY_free(key);
+    X509_free(x);
+    return err;
+}
+
+/* ---- At the authority ---- */
+
+mrd_err
+mrd_signer_open(const char *ca_path, const char *key_path, mrd_signer **ret_signer, mrd_why *why)
+{
+    mrd_signer *s = calloc(1, sizeof(*s));
+    mrd_err err =
+        s == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", ca_path) : cert_load(ca_path, &s->ca, why);
+
+    if (err == MRD_OK)
+        err = key_load(key_path, &s->key, why);
+    if (err == MRD_OK && X509_check_ca(s->ca) != 1)
+        err =
+            mrd_why_set(why, MRD_INVALID, 0, "%s is not the certificate of an authority", ca_path);
+    if (err == MRD_OK && X509_check_private_key(s->ca, s->key) != 1)
+        err = mrd_why_set(why, MRD_INVALID, 0, "%s is not the key of %s", key_path, ca_path);
+    ERR_clear_error();
+    if (err != MRD_OK)
+        mrd_signer_close(s);
+    else
+        *ret_signer = s;
+    return err;
+}
+
+void
+mrd_signer_close(mrd_signer *signer)
+{
+    if (signer == NULL)
+        return;
+    X509_free(signer->ca);
+    EVP_PKEY_free(signer->key);
+    free(signer);
+}
+
+/* What it asks for is nothing but a certificate for this name. */
+static mrd_err
+request_check(X509_REQ *r, const char *instance, mrd_why *why)
+{
+    X509_NAME *subject = X509_REQ_get_subject_name(r);
+    int n = X509_NAME_entry_count(subject),
+        cn = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+    char name[MRD_CSR_INSTANCE + 8] = "";
+
+    if (X509_REQ_get_attr_count(r) != 0)
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "the request asks for extensions or has attributes, which are not signed");
+    if (cn >= 0)
+        X509_NAME_get_text_by_NID(subject, NID_commonName, name, sizeof(name));
+    if (n > 1 || (n == 1 && (cn < 0 || strcmp(name, instance) != 0)))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "the request names another subject than CN=%s, which alone is signed",
+                           instance);
+    return MRD_OK;
+}
+
+static bool
+extension(X509 *cert, X509 *ca, int nid, const char *value)
+{
+    X509V3_CTX ctx;
+    X509_EXTENSION *ext;
+    bool ok;
+
+    X509V3_set_ctx_nodb(&ctx);
+    X509V3_set_ctx(&ctx, ca, cert, NULL, NULL, 0);
+    ext = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
+    ok = ext != NULL && X509_add_ext(cert, ext, -1) == 1;
+    X509_EXTENSION_free(ext);
+    return ok;
+}
+
+static bool
+serial_set(X509 *cert)
+{
+    unsigned char raw[SERIAL];
+    BIGNUM *number;
+    bool ok;
+
+    if (RAND_bytes(raw, sizeof(raw)) != 1)
+        return false;
+    raw[0] &= 0x7f;
+    number = BN_bin2bn(raw, sizeof(raw), NULL);
+    ok = number != NULL && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert)) != NULL;
+    BN_free(number);
+    return ok;
+}
+
+/* From an hour ago, as the node's clock may be behind, until the end of life or of the authority. */
+static bool
+times_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
+{
+    const ASN1_TIME *end = X509_get0_notAfter(s->ca);
+    int64_t seconds = life / MRD_SEC;
+    mrd_dur_ns left;
+
+    if (X509_gmtime_adj(X509_getm_notBefore(cert), -3600) == NULL ||
+        !seconds_between(NULL, end, &left))
+        return false;
+    return left < life ? X509_set1_notAfter(cert, end) == 1
+                       : X509_time_adj_ex(X509_getm_notAfter(cert), (int) (seconds / 86400),
+                                          (long) (seconds % 86400), NULL) != NULL;
+}
+
+static X509 *
+certificate(const mrd_signer *s, EVP_PKEY *key, const char *instance, mrd_dur_ns life)
+{
+    X509 *cert = X509_new();
+
+    if (cert != NULL && X509_set_version(cert, 2) == 1 && serial_set(cert) &&
+        times_set(s, cert, life) && X509_set_pubkey(cert, key) == 1 &&
+        X509_NAME_add_entry_by_txt(X509_get_subject_name(cert), "O", MBSTRING_UTF8,
+                                   (const unsigned char *) "meridian", -1, -1, 0) == 1 &&
+        X509_NAME_add_entry_by_txt(X509_get_subject_name(cert), "CN", MBSTRING_UTF8,
+                                   (const unsigned char *) instance, -1, -1, 0) == 1 &&
+        X509_set_issuer_name(cert, X509_get_subject_name(s->ca)) == 1 &&
+        extension(cert, s->ca, NID_basic_constraints, "critical,CA:FALSE") &&
+        extension(cert, s->ca, NID_key_usage, "critical,digitalSignature") &&
+        extension(cert, s->ca, NID_ext_key_usage, "clientAuth") &&
+        extension(cert, s->ca, NID_subject_key_identifier, "hash") &&
+        extension(cert, s->ca, NID_authority_key_identifier, "keyid") &&
+        X509_sign(cert, s->key, EVP_sha256()) != 0)
+        return cert;
+    X509_free(cert);
+    return NULL;
+}
+
+mrd_err
+mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance, mrd_dur_ns life,
+                mrd_buf *to, mrd_why *why)
+{
+    X509_REQ *r = NULL;
+    X509 *cert = NULL;
+    BIO *pem = NULL;
+    char *data = NULL;
+    long len = 0;
+    mrd_err err = name_check(instance, why);
+
+    if (err == MRD_OK && X509_cmp_current_time(X509_get0_notAfter(signer->ca)) <= 0)
+        err = mrd_why_set(why, MRD_STATE, 0, "the authority's own certificate has expired");
+    if (err == MRD_OK && (err = request_parse(request, &r, why)) == MRD_OK)
+        err = request_check(r, instance, why);
+    if (err == MRD_OK) {
+        cert = certificate(signer, X509_REQ_get0_pubkey(r), instance, life);
+        if (cert == NULL || (pem = BIO_new(BIO_s_mem())) == NULL ||
+            PEM_write_bio_X509(pem, cert) != 1 || (len = BIO_get_mem_data(pem, &data)) <= 0)
+            err = failed(why, MRD_INVALID, "signing");
+        else
+            mrd_buf_add(to, data, (size_t) len);
+    }
+    BIO_free(pem);
+    X509_free(cert);
+    X509_REQ_free(r);
+    return err != MRD_OK ? err : to->err;
+}
+
+mrd_err
+mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
+{
+    X509_REQ *r = NULL;
+    unsigned char *der = NULL;
+    mrd_sha256 *sha;
+    mrd_err err = request_parse(request, &r, why);
+    int len = err == MRD_OK ? i2d_PUBKEY(X509_REQ_get0_pubkey(r), &der) : 0;
+
+    X509_REQ_free(r);
+    if (err != MRD_OK)
+        return err;
+    if (len <= 0 || (sha = mrd_sha256_new()) == NULL) {
+        OPENSSL_free(der);
+        return failed(why, MRD_NOMEM, "key");
+    }
+    mrd_sha256_add(sha, der, (size_t) len);
+    mrd_sha256_hex(sha, hash);
+    mrd_sha256_free(sha);
+    OPENSSL_free(der);
+    return MRD_OK;
+}
+
+/* Valid today, of this authority, for a client, and in none of the lists. */
+static mrd_err
+chain_check(const mrd_signer *s, X509 *cert, const char *authorities, mrd_why *why)
+{
+    X509_STORE *store = X509_STORE_new();
+    X509_STORE_CTX *ctx = X509_STORE_CTX_new();
+    X509_LOOKUP *file;
+    mrd_err err = MRD_OK;
+
+    if (store == NULL || ctx == NULL || X509_STORE_add_cert(store, s->ca) != 1 ||
+        X509_STORE_CTX_init(ctx, store, cert, NULL) != 1)
+        err = failed(why, MRD_NOMEM, "certificate");
+    if (err == MRD_OK && authorities != NULL &&
+        (file = X509_STORE_add_lookup(store, X509_LOOKUP_file())) != NULL &&
+        X509_load_crl_file(file, authorities, X509_FILETYPE_PEM) > 0)
+        X509_STORE_CTX_set_flags(ctx, X509_V_FLAG_CRL_CHECK);
+    if (err == MRD_OK) {
+        X509_STORE_CTX_set_purpose(ctx, X509_PURPOSE_SSL_CLIENT);
+        if (X509_verify_cert(ctx) != 1)
+            err = mrd_why_set(why, MRD_AUTH, 0, "the certificate does not count: %s",
+                              X509_verify_cert_error_string(X509_STORE_CTX_get_error(ctx)));
+    }
+    ERR_clear_error();
+    X509_STORE_CTX_free(ctx);
+    X509_STORE_free(store);
+    return err;
+}
+
+mrd_err
+mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request, const char *authorities,
+                  char instance[MRD_CSR_INSTANCE], mrd_why *why)
+{
+    X509 *x = NULL;
+    X509_REQ *r = NULL;
+    char name[MRD_CSR_INSTANCE + 8] = "";
+    mrd_err err = cert_parse(cert, &x, why);
+
+    if (err == MRD_OK && (err = request_parse(request, &r, why)) == MRD_OK)
+        err = chain_check(signer, x, authorities, why);
+    if (err == MRD_OK && EVP_PKEY_eq(X509_get0_pubkey(x), X509_REQ_get0_pubkey(r)) != 1)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with the certificate's key");
+    if (err == MRD_OK) {
+        X509_NAME_get_text_by_NID(X509_get_subject_name(x), NID_commonName, name, sizeof(name));
+        if (!mrd_csr_name_ok(mrd_str_of(name)))
+            err = mrd_why_set(why, MRD_AUTH, 0, "the certificate names no instance");
+        else
+            memcpy(instance, name, strlen(name) + 1);
+    }
+    X509_REQ_free(r);
+    X509_free(x);
+    return err;
+}

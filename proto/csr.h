@@ -1,0 +1,56 @@
+/*
+ * proto/csr.h - a node's own certificate: the node makes a key and a signing request (PKCS #10), and
+ * an authority signs the name that it chose itself, for a client and nothing else. Of a request only
+ * the key counts; one that asks for other names or for extensions is refused.
+ *
+ * Threads: a signer is immutable; any.
+ */
+#ifndef MRD_PROTO_CSR_H
+#define MRD_PROTO_CSR_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "base/hash.h"
+
+#define MRD_CSR_MAX      8192 /* bytes of PEM, of a request or a certificate */
+#define MRD_CSR_INSTANCE 65   /* a common name has at most 64 characters */
+
+/* ---- On the node ---- */
+
+/* Appends a request (PEM) for the key in that file, which is made, with mode 0600, when it is not
+ * there. Errors: INVALID (the name, the key), DENIED (others may read the key), IO. */
+mrd_err mrd_csr_make(const char *key_path, const char *instance, mrd_buf *to, mrd_why *why);
+/* What is left of a certificate's life, and how long that is in all. Errors: NOTFOUND, SYNTAX. */
+mrd_err mrd_csr_validity(const char *cert_path, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all,
+                         mrd_why *why);
+/* Whether a certificate (PEM) is for that key and names the instance. */
+mrd_err mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *why);
+
+/* ---- At the authority ---- */
+
+typedef struct mrd_signer mrd_signer;
+
+/* Errors: NOTFOUND, DENIED (others may read the key), SYNTAX, INVALID (no authority, another's key). */
+mrd_err mrd_signer_open(const char *ca_path, const char *key_path, mrd_signer **ret_signer,
+                        mrd_why *why);
+void mrd_signer_close(mrd_signer *signer); /* NULL is fine */
+/* Whether a certificate may name it: letters, digits, '.', '-' and '_', at most 64. */
+bool mrd_csr_name_ok(mrd_str instance);
+/*
+ * Appends a certificate (PEM) for the request's key, valid for `life`, at most as long as the
+ * authority's own. Errors: LIMIT, SYNTAX, AUTH (not signed with its key), INVALID (another name,
+ * extensions, a key that is not P-256 or P-384), STATE (the authority has expired).
+ */
+mrd_err mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
+                        mrd_dur_ns life, mrd_buf *to, mrd_why *why);
+/* SHA-256 of the request's public key. */
+mrd_err mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why);
+/*
+ * Who asks for the next certificate: the name in one of this authority that is valid, for the key
+ * with which the request is signed. `authorities`: a file that may hold revocation lists; NULL: none.
+ * Errors: AUTH, and those of the request.
+ */
+mrd_err mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request,
+                          const char *authorities, char instance[MRD_CSR_INSTANCE], mrd_why *why);
+
+#endif
