@@ -15,6 +15,7 @@ struct mrd_aggregator {
     mrd_auth *auth;
     mrd_oidc *oidc;
     mrd_token_review *review;
+    mrd_join *join;
     mrd_server *server;
     mrd_clocks *clocks;
     mrd_loop *loop;
@@ -76,6 +77,7 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
     if (err != MRD_OK)
         return err;
     loop.core.limits.conversions = a->limits.conversions = at_once;
+    loop.cert_alone = o->agent_ca != NULL;
     loop.cert_identity =
         o->tls.ca_file != NULL && !o->any_certificate && strncmp(o->data_url, "tls+", 4) == 0;
     mrd_random(&loop.core.seed, sizeof(loop.core.seed));
@@ -88,6 +90,12 @@ identities_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why
 {
     mrd_err err = MRD_OK;
 
+    if ((o->agent_ca == NULL) != (o->agent_key == NULL))
+        return mrd_why_set(why, MRD_INVALID, 0, "--agent-ca and --agent-ca-key belong together");
+    if (o->agent_ca != NULL && (a->auth == NULL || o->tls.ca_file == NULL || o->any_certificate))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--agent-ca needs --tokens, --tls-ca and --cert-identity: "
+                           "else the certificates that it signs prove nothing");
     if ((o->oidc != NULL || o->token_review != NULL) && a->auth == NULL)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--%s without --tokens: then everybody may do everything",
@@ -96,6 +104,14 @@ identities_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why
         err = mrd_oidc_open(o->oidc, &a->oidc, why);
     if (err == MRD_OK && o->token_review != NULL)
         err = mrd_token_review_open(o->token_review, &a->review, why);
+    if (err == MRD_OK && o->agent_ca != NULL)
+        err = mrd_join_open(
+            &(mrd_join_options){ .ca = o->agent_ca,
+                                 .key = o->agent_key,
+                                 .authorities = o->tls.ca_file,
+                                 .store = o->store,
+                                 .life = or_else(o->agent_validity_ns, 30 * 86400 * MRD_SEC) },
+            &a->join, why);
     return err;
 }
 
@@ -128,7 +144,8 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                                                   .names = o->http_names,
                                                   .auth = a->auth,
                                                   .oidc = a->oidc,
-                                                  .review = a->review },
+                                                  .review = a->review,
+                                                  .join = a->join },
                              &a->http, why);
 }
 
@@ -163,6 +180,7 @@ mrd_aggregator_close(mrd_aggregator *a)
     mrd_clocks_close(a->clocks);
     mrd_oidc_close(a->oidc);
     mrd_token_review_close(a->review);
+    mrd_join_close(a->join);
     mrd_auth_free(a->auth);
     mrd_session_store_fini(&a->store);
     free(a);
@@ -200,6 +218,7 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
     READ_AGAIN(a->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
     if (n > http) /* what agents have proven may hold no more */
         mrd_loop_run(a->loop, proof_changed, NULL);
+    READ_AGAIN(a->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");
     while (mrd_server_next_error(a->server, &why))
         say(self, "AGG-TLS", &why);
     while (a->http != NULL && mrd_http_api_next_error(a->http, &why))

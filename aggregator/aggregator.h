@@ -29,6 +29,8 @@ typedef struct {
     const char *tokens;               /* token file of aggregator/auth.h; NULL: everybody may all */
     const char *oidc;                 /* settings of aggregator/oidc.h, with tokens; NULL: none */
     const char *token_review;         /* ... of aggregator/token_review.h */
+    const char *agent_ca, *agent_key; /* authority that signs certificates of nodes; both or none */
+    mrd_dur_ns agent_validity_ns;     /* of such a certificate [30 days] */
     unsigned time_port;               /* UDP, of the clock probes; 0: any free one */
     mrd_sync sync;                    /* [GROUP] */
     unsigned max_connections;         /* [by the file limit] */

@@ -604,6 +604,10 @@ const mrd_http_route mrd_http_routes[] = {
       NULL },
     { "POST", "/api/v1/trigger", MRD_ACTION_START, post_trigger_all, "Trigger all flight recorders",
       NULL },
+    { "POST", "/api/v1/invitations", MRD_ACTION_INVITE, mrd_http_invite,
+      "Let a node ask once for a certificate", NULL },
+    { "POST", "/api/v1/certificates", MRD_ACTION_OPEN, mrd_http_certificate,
+      "Sign a node's certificate", NULL },
     { "GET", SESSION, MRD_ACTION_READ, get_session, "Get a session's manifest", NULL },
     { "DELETE", SESSION, MRD_ACTION_DELETE, delete_session, "Delete a session that is over", NULL },
     { "POST", SESSION "/stop", MRD_ACTION_CONTROL, post_stop, "Stop a session on all nodes", NULL },
@@ -661,6 +665,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     api->auth = o->auth;
     api->oidc = o->oidc;
     api->review = o->review;
+    api->join = o->join;
     err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK) {
         free(api);

@@ -6,6 +6,7 @@
 #define MRD_AGGREGATOR_HTTP_H
 
 #include "aggregator/httpd.h"
+#include "aggregator/join.h"
 #include "aggregator/loop.h"
 #include "aggregator/oidc.h"
 #include "aggregator/token_review.h"
@@ -20,6 +21,7 @@ typedef struct {
     mrd_auth *auth;           /* NULL: everybody may all */
     mrd_oidc *oidc;           /* with auth: tokens of an issuer, too; NULL: none */
     mrd_token_review *review; /* ... and those that Kubernetes proves; NULL: none */
+    mrd_join *join;           /* what signs certificates of nodes; NULL: none */
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -65,6 +67,7 @@ struct http_api {
     mrd_auth *auth;
     mrd_oidc *oidc;
     mrd_token_review *review;
+    mrd_join *join;
 };
 
 /* Who holds a token: one of the token file, one that a session has as its owner's, one of the
@@ -77,6 +80,9 @@ bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
 /* The same of an id, before the session is looked for: to whom it is not every session's, one that
  * is somebody else's takes as long as one that is not there. */
 bool mrd_http_may_id(http_api *api, const mrd_http_request *req, uint64_t id);
+/* POST /api/v1/invitations, /api/v1/certificates (http_join.c). */
+mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);
 /* GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 

@@ -133,9 +133,8 @@ mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why
     return err;
 }
 
-/* A duration that was checked. */
-static mrd_dur_ns
-dur_of(const mrd_json *o, const char *key, mrd_dur_ns def)
+mrd_dur_ns
+mrd_http_body_dur(const mrd_json *o, const char *key, mrd_dur_ns def)
 {
     const char *text = mrd_json_str(o, key, NULL);
     mrd_dur_ns dur = def;
@@ -197,7 +196,7 @@ mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_
 
     if (err != MRD_OK)
         return err;
-    *ret_last = dur_of(body, "last", 20 * MRD_SEC);
+    *ret_last = mrd_http_body_dur(body, "last", 20 * MRD_SEC);
     *ret_reason = mrd_json_str(body, "reason", "http");
     if (strlen(*ret_reason) >= MRD_TEXT_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "reason must be shorter than %d bytes", MRD_TEXT_MAX);

@@ -32,6 +32,8 @@ extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_member
 
 /* Errors: INVALID (unknown member), TYPE, RANGE. */
 mrd_err mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why);
+/* A duration that was checked, or def. */
+mrd_dur_ns mrd_http_body_dur(const mrd_json *body, const char *key, mrd_dur_ns def);
 /* A session's request from its body. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM; r (zeroed before)
  * is to be freed in every case. */
 mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *r, mrd_why *why);

@@ -24,6 +24,7 @@ typedef struct {
     mrd_session_store *store;
     mrd_auth *auth;     /* tokens that agents must show; NULL: none */
     bool cert_identity; /* an agent's certificate must name its instance */
+    bool cert_alone;    /* ... and then needs no token */
     struct mrd_clocks *clocks;
     mrd_core_options core;
     uint64_t merge_split;      /* mrd_merger_options.split */

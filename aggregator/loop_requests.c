@@ -83,6 +83,8 @@ identity_check(const mrd_loop *l, uint32_t conn, const Mrd__Hello *hello, mrd_wh
                            "agent '%s' shows the certificate of '%s': an agent may publish only "
                            "as an instance that its certificate names (meridian certs agent %s)",
                            hello->instance_id, names, hello->instance_id);
+    if (l->o.cert_identity && l->o.cert_alone && hello->token[0] == '\0')
+        return MRD_OK;
     if (l->o.auth != NULL &&
         !mrd_auth_agent(l->o.auth, mrd_str_of(hello->token), mrd_str_of(hello->instance_id)))
         return mrd_why_set(why, MRD_AUTH, 0, "agent '%s' shows %s", hello->instance_id,

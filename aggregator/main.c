@@ -23,7 +23,7 @@
 typedef struct {
     char *store, *data_listen, *control_listen, *http_listen, *tokens, *oidc, *token_review,
         *config, *user;
-    char *tls_ca, *tls_cert, *tls_key, *http_cert, *http_key, *http_names;
+    char *tls_ca, *tls_cert, *tls_key, *agent_ca, *agent_ca_key, *http_cert, *http_key, *http_names;
     bool insecure, cert_identity, json_log, help, version;
     int log_level, sync;
     int64_t node_gaps, time_port, max_connections, agent_rate, total_rate, max_nodes, max_sessions,
@@ -36,7 +36,8 @@ typedef struct {
     char *export_to, *export_path, *cluster, *merge_formats, *viewer, *viewer_tables;
     mrd_dur_ns viewer_timeout;
     int64_t viewer_memory, viewer_size, viewers;
-    mrd_dur_ns node_timeout, node_forget, flush_timeout, arm_timeout, lead, retain;
+    mrd_dur_ns agent_cert_validity, node_timeout, node_forget, flush_timeout, arm_timeout, lead,
+        retain;
 } settings;
 
 #define AT(member) .offset = offsetof(settings, member)
@@ -146,6 +147,29 @@ static const mrd_opt table[] = {
       .help = "with --tls-ca, an agent may publish only under an instance id that its certificate "
               "names (--no-cert-identity: any certificate of the authority is accepted, and tokens "
               "decide)" },
+    { .name = "agent-ca",
+      .type = MRD_OPT_STR,
+      AT(agent_ca),
+      .arg = "FILE",
+      ENV("AGENT_CA"),
+      .help =
+          "authority that signs certificates of nodes that were invited (`meridian invite`), one "
+          "of those of --tls-ca (PEM)" },
+    { .name = "agent-ca-key",
+      .type = MRD_OPT_STR,
+      AT(agent_ca_key),
+      .arg = "FILE",
+      ENV("AGENT_CA_KEY"),
+      .help = "its key" },
+    { .name = "agent-cert-validity",
+      .type = MRD_OPT_DUR,
+      AT(agent_cert_validity),
+      .def = "720h",
+      .arg = "DURATION",
+      .min = 60 * MRD_SEC,
+      .max = 3650 * 86400 * MRD_SEC,
+      ENV("AGENT_CERT_VALIDITY"),
+      .help = "how long such a certificate is valid" },
     { .name = "http-names",
       .type = MRD_OPT_STR,
       AT(http_names),
@@ -591,6 +615,9 @@ options_fill(const settings *s, char host[256], mrd_aggregator_options *o, mrd_w
         .tokens = s->tokens,
         .oidc = s->oidc,
         .token_review = s->token_review,
+        .agent_ca = s->agent_ca,
+        .agent_key = s->agent_ca_key,
+        .agent_validity_ns = s->agent_cert_validity,
         .time_port = (unsigned) s->time_port,
         .sync = (mrd_sync) s->sync,
         .max_connections = (unsigned) s->max_connections,

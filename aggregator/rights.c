@@ -26,6 +26,7 @@ static const struct {
     [MRD_ACTION_START] = { "start", OPERATOR | ADMIN, 0 },
     [MRD_ACTION_CLUSTER] = { "cluster", READER | OPERATOR | ADMIN, 0 },
     [MRD_ACTION_FORGET] = { "forget", ADMIN, 0 },
+    [MRD_ACTION_INVITE] = { "invite", ADMIN, 0 },
 };
 
 /* All keys are compared, whichever fits. */

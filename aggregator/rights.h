@@ -24,6 +24,7 @@ typedef enum {
     MRD_ACTION_START,   /* starts a session; triggers all flight recorders */
     MRD_ACTION_CLUSTER, /* reads what is of no session: nodes, models, metrics */
     MRD_ACTION_FORGET,  /* forgets a node */
+    MRD_ACTION_INVITE,  /* invites a node: it may have a certificate */
     MRD_ACTIONS
 } mrd_action;
 

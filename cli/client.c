@@ -216,7 +216,8 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
     if (mrd_json_parse((mrd_str){ (const char *) reply->p, reply->len }, "reply", &doc, NULL) ==
         MRD_OK)
         detail = mrd_json_str(doc, "detail", mrd_json_str(doc, "title", NULL));
-    if (status == 401 && c->headers == NULL)
+    if (status == 401 && c->headers == NULL &&
+        (detail == NULL || strncmp(detail, "send a known token", 18) == 0))
         mrd_why_set(why, err, 0,
                     "%s requires a token: --token-file FILE or MERIDIAN_TOKEN_FILE; a job's owner "
                     "finds one "

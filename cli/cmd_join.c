@@ -90,8 +90,7 @@ static const mrd_opt join_table[] = {
       .offset = offsetof(join_settings, dir),
       .def = "/etc/meridian",
       .arg = "DIR",
-      .help =
-          "where agent.key and agent.pem are kept, for meridian-agent --tls-key and --tls-cert" },
+      .help = "where agent.key and agent.pem are kept, the key and certificate of meridian-agent" },
     { .name = "instance-id",
       .type = MRD_OPT_STR,
       .offset = offsetof(join_settings, instance),
@@ -125,7 +124,7 @@ have(const join_settings *set, mrd_buf *to, mrd_dur_ns *ret_left, mrd_dur_ns *re
     n = fread(part, 1, sizeof(part), f);
     fclose(f);
     mrd_buf_add(to, part, n);
-    if ((err = mrd_csr_life(set->cert_path, ret_left, ret_all, why)) != MRD_OK)
+    if ((err = mrd_csr_validity(set->cert_path, ret_left, ret_all, why)) != MRD_OK)
         return err;
     return to->err;
 }
@@ -227,7 +226,7 @@ join(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
         printf("%s is valid for %" PRId64 " more hours: nothing to do\n", set->cert_path,
                (int64_t) (left / (3600 * MRD_SEC)));
     } else if (err == MRD_OK && (err = ask(set, client, &cert, renew, why)) == MRD_OK &&
-               (err = mrd_csr_life(set->cert_path, &left, &all, why)) == MRD_OK) {
+               (err = mrd_csr_validity(set->cert_path, &left, &all, why)) == MRD_OK) {
         printf("%s was %s, and is valid for %" PRId64 " hours\n", set->cert_path,
                renew ? "renewed" : "signed", (int64_t) (left / (3600 * MRD_SEC)));
     }

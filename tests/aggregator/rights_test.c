@@ -36,6 +36,8 @@ static const struct {
     { "DELETE", "/api/v1/sessions", "-o--a-" },
     { "POST", "/api/v1/sessions", "---aa-" },
     { "POST", "/api/v1/trigger", "---aa-" },
+    { "POST", "/api/v1/invitations", "----a-" },
+    { "POST", "/api/v1/certificates", "aaaaaa" },
     { "GET", "/api/v1/sessions/{id}", "-oaaa-" },
     { "DELETE", "/api/v1/sessions/{id}", "-o--a-" },
     { "POST", "/api/v1/sessions/{id}/stop", "---aa-" },
@@ -348,7 +350,7 @@ TEST(callers_are_told_what_they_may)
                  { 6, "{\"role\":\"operator\",\"may\":[\"list\",\"read\",\"control\",\"start\","
                       "\"cluster\"]}" },
                  { 7, "{\"role\":\"admin\",\"may\":[\"list\",\"read\",\"delete\",\"control\","
-                      "\"start\",\"cluster\",\"forget\"]}" } };
+                      "\"start\",\"cluster\",\"forget\",\"invite\"]}" } };
     mrd_aggregator *a = aggregator();
 
     REQUIRE(a != NULL);

@@ -3,6 +3,7 @@ and every status seen is named, every JSON body fits its schema."""
 import json
 import os
 import re
+import subprocess
 
 import schema
 from lib import SOURCE, check, equal, finish, need_daemons, run, until
@@ -100,6 +101,9 @@ def example(parameter):
 
 SESSION = "/api/v1/sessions/{id}"
 with Service(viewer="/bin/false") as service:
+    run("certs", "init", "-d", service.path("certs"))
+    ca = service.path("certs", "ca.pem")
+    service.options.update(tls_ca=ca, agent_ca=ca, agent_ca_key=service.path("certs", "ca.key"))
     workloads = service.begin()
     id = service.recorded(workloads, 30000)
     sid = {"id": id}
@@ -171,8 +175,17 @@ with Service(viewer="/bin/false") as service:
     call("POST", SESSION + "/change", absent, body=schemas["ChangeRequest"]["example"], want=404)
     call("POST", SESSION + "/change", sid, body=schemas["ChangeRequest"]["example"], want=409)
     call("DELETE", SESSION, absent, want=404)
+    invited = call("POST", "/api/v1/invitations", body={"instance": "i-0abc", "expires": "1h"}, want=201).json()["invitation"]
+    for body, status in (({"instance": "-x"}, 400), ({"expires": "31d"}, 400), ({"expires": []}, 422), ("[", 422)):
+        call("POST", "/api/v1/invitations", body=body, want=status)
+    made = subprocess.run(["openssl", "req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-keyout", service.path("k.pem"), "-subj", "/CN=i-0abc"],
+                          capture_output=True, text=True, check=True, timeout=60).stdout
+    signed = call("POST", "/api/v1/certificates", token=None, body={"instance": "i-0abc", "request": made, "invitation": invited}, want=201).json()["certificate"]
+    call("POST", "/api/v1/certificates", token=None, body={"request": made, "certificate": signed}, want=201)
+    for body, status in (({"request": made}, 400), ({"request": made, "instance": "i-0abc", "invitation": "0" * 64}, 401), ({"request": 1}, 422)):
+        call("POST", "/api/v1/certificates", token=None, body=body, want=status)
     big = "{" + " " * (1 << 20) + "}"
-    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid), (SESSION + "/convert", sid),
+    for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), ("/api/v1/invitations", {}), ("/api/v1/certificates", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid), (SESSION + "/convert", sid),
                          (SESSION + "/pause", sid), (SESSION + "/resume", sid), (SESSION + "/change", sid)):
         call("POST", path, values, body=big, want=413)
 
