@@ -58,8 +58,8 @@ static const mrd_opt table[] = {
 
 static const char more[] =
     "  meridian certs init --host aggregator.example,10.0.0.7\n"
-    "      a new authority, the aggregator's certificate, and tokens for readers, operators, "
-    "administrators (control) and agents\n"
+    "      a new authority, the aggregator's certificate, and tokens for readers, operators,\n"
+    "      administrators (control) and agents\n"
     "  meridian certs agent i-0abc...        a certificate and a token for one node\n"
     "  meridian certs token operator         one more token of a role: read, operator or admin\n"
     "  meridian certs renew [--host ...]     all certificates again, with the same keys\n"
