@@ -27,6 +27,7 @@ enum {
 struct http_client {
     struct MHD_Connection *connection;
     int fd;
+    void *tls; /* of mrd_https_started */
     client_stage stage;
     mrd_local_ns since; /* of the stage; in REPLY: of the window below */
     uint64_t acked;     /* bytes that the client had taken then */
@@ -92,21 +93,17 @@ watch_main(void *self)
 }
 
 /* Only TLS connections have a session. */
-static void
-watch_tls(mrd_httpd *h, struct MHD_Connection *connection, bool started)
+static void *
+tls_started(mrd_httpd *h, struct MHD_Connection *connection)
 {
-    const union MHD_ConnectionInfo *session, *fd;
+    const union MHD_ConnectionInfo *session;
 
     if (h->cert_path == NULL)
-        return;
+        return NULL;
     session = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-    fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
-    if (session == NULL || session->tls_session == NULL || fd == NULL)
-        return;
-    if (started)
-        mrd_https_started(session->tls_session);
-    else
-        mrd_https_closed(session->tls_session, fd->connect_fd, &h->errors);
+    return session == NULL || session->tls_session == NULL
+               ? NULL
+               : mrd_https_started(session->tls_session);
 }
 
 void
@@ -117,7 +114,6 @@ mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void 
     const union MHD_ConnectionInfo *info;
     http_client *c = *socket;
 
-    watch_tls(h, connection, code == MHD_CONNECTION_NOTIFY_STARTED);
     pthread_mutex_lock(&h->lock);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
         h->counts.connections++;
@@ -125,6 +121,7 @@ mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void 
         if (info != NULL && (c = calloc(1, sizeof(*c))) != NULL) {
             c->connection = connection;
             c->fd = info->connect_fd;
+            c->tls = tls_started(h, connection);
             c->since = mrd_local_now();
             c->next = h->clients;
             c->link = &h->clients;
@@ -139,6 +136,7 @@ mrd_httpd_watch_connection(void *httpd, struct MHD_Connection *connection, void 
             *c->link = c->next;
             if (c->next != NULL)
                 c->next->link = c->link;
+            mrd_https_closed(c->tls, c->fd, &h->errors);
             free(c);
             *socket = NULL;
         }

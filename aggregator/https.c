@@ -30,15 +30,16 @@ on_message(gnutls_session_t session, unsigned type, unsigned when, unsigned inco
     return 0;
 }
 
-void
+void *
 mrd_https_started(void *session)
 {
     progress *p = calloc(1, sizeof(*p));
 
     if (p == NULL)
-        return;
+        return NULL;
     gnutls_db_set_ptr(session, p);
     gnutls_handshake_set_hook_function(session, GNUTLS_HANDSHAKE_ANY, GNUTLS_HOOK_POST, on_message);
+    return p;
 }
 
 /* Whether the client said anything: those that only look whether the port is open do not. */
@@ -52,9 +53,9 @@ has_spoken(int fd)
 }
 
 void
-mrd_https_closed(void *session, int fd, mrd_error_list *errors)
+mrd_https_closed(void *started, int fd, mrd_error_list *errors)
 {
-    progress *p = gnutls_db_get_ptr(session);
+    progress *p = started;
 
     if (p == NULL)
         return;
@@ -67,6 +68,5 @@ mrd_https_closed(void *session, int fd, mrd_error_list *errors)
         mrd_error_list_add(errors, MRD_AUTH,
                            "an HTTPS client connected without TLS (http:// instead of https://?), "
                            "or supports only TLS older than 1.2");
-    gnutls_db_set_ptr(session, NULL);
     free(p);
 }

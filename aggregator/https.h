@@ -14,8 +14,9 @@
 
 /* session: a gnutls_session_t before its handshake; it is not used for anything else that wants its
  * database pointer. */
-void mrd_https_started(void *session);
-/* Adds a message when the handshake failed. fd: its socket, still open. */
-void mrd_https_closed(void *session, int fd, mrd_error_list *errors);
+void *mrd_https_started(void *session); /* for _closed; NULL: without memory */
+/* Adds a message when the handshake failed, and frees what _started returned (NULL is fine). The
+ * session may be gone, as libmicrohttpd tells of the end after it; fd, its socket, is still open. */
+void mrd_https_closed(void *started, int fd, mrd_error_list *errors);
 
 #endif
