@@ -86,7 +86,7 @@ with Cluster() as c:
     # ---- It is changed: calls of the program only, from now on ----
     let_it_run(0.5)  # what was executed is fetched
     _, err = c.run("change", id, want=1)
-    check("say what changes" in err, f"nothing: {err}")
+    check("nothing to change" in err, f"nothing: {err}")
     _, err = c.run("change", id, "--event-type", "nc_exec_runing", want=None)
     check("nc_exec_running" in err, f"a type that does not exist, with the nearest: {err}")
     c.run("change", id, "--event-type", "nrt_execute")
