@@ -131,14 +131,38 @@ fits(mrd_http_request *req, const mrd_session_line *s)
     return found;
 }
 
+/* A word that no session can have is a mistake, not an empty list. */
+static mrd_err
+check_words(mrd_http_request *req, mrd_why *why)
+{
+    const char *state = mrd_http_query(req, "state"), *mode = mrd_http_query(req, "mode");
+    mrd_buf states = { 0 };
+    bool known = state == NULL;
+
+    for (mrd_session_state i = 0; i < MRD_SESSION_STATES; i++) {
+        mrd_buf_fmt(&states, "%s%s", i == 0 ? "" : ", ", mrd_session_state_text(i));
+        known = known || strcmp(state, mrd_session_state_text(i)) == 0;
+    }
+    if (!known)
+        mrd_why_set(why, MRD_INVALID, 0, "a session has no state '%.64s', only %s", state,
+                    mrd_buf_cstr(&states));
+    mrd_buf_fini(&states);
+    if (known && mode != NULL && strcmp(mode, "recorder") != 0 && strcmp(mode, "stream") != 0)
+        return mrd_why_set(why, MRD_INVALID, 0, "mode '%.64s' is neither stream nor recorder",
+                           mode);
+    return known ? MRD_OK : MRD_INVALID;
+}
+
 mrd_err
 mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_overview *v = mrd_loop_overview(api->loop);
+    mrd_overview *v;
     mrd_json *o, *list;
 
-    if (v == NULL)
+    if (check_words(req, why) != MRD_OK)
+        return MRD_INVALID;
+    if ((v = mrd_loop_overview(api->loop)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
     o = mrd_json_new_object();
     list = mrd_json_new_array();
@@ -176,6 +200,8 @@ mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
     if (!has_filter(req))
         return mrd_why_set(why, MRD_INVALID, 0,
                            "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
+    if (check_words(req, why) != MRD_OK)
+        return MRD_INVALID;
     if ((v = mrd_loop_overview(api->loop)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
     o = mrd_json_new_object();
