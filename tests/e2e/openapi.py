@@ -101,10 +101,12 @@ def example(parameter):
 
 SESSION = "/api/v1/sessions/{id}"
 with Service(viewer="/bin/false") as service:
-    run("certs", "init", "-d", service.path("certs"))
-    ca = service.path("certs", "ca.pem")
-    service.options.update(tls_ca=ca, agent_ca=ca, agent_ca_key=service.path("certs", "ca.key"))
-    workloads = service.begin()
+    cert = lambda name: service.path("certs", name)
+    run("certs", "init", "-d", service.path("certs"), "--host", "127.0.0.1")
+    run("certs", "agent", "i-test0", "-d", service.path("certs"))
+    service.data, service.control = "tls+" + service.data, "tls+" + service.control
+    service.options.update(tls_cert=cert("aggregator.pem"), tls_key=cert("aggregator.key"), tls_ca=cert("ca.pem"), agent_ca=cert("ca.pem"), agent_ca_key=cert("ca.key"))
+    workloads = service.begin(tls_ca=cert("ca.pem"), tls_cert=cert("agent-i-test0.pem"), tls_key=cert("agent-i-test0.key"))
     id = service.recorded(workloads, 30000)
     sid = {"id": id}
     absent = {"id": "20200101-000000-0000"}
