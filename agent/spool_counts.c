@@ -15,7 +15,6 @@
 
 #define SLOTS_MAX  64u
 #define SLOT_SIZE  1280
-#define TOLD       64u         /* numbers from the first that is not answered on */
 #define SLOT_MAGIC 0x4353524du /* "MRSC" */
 
 typedef struct {
@@ -36,60 +35,6 @@ crc_of(const slot *c)
         SLOT_MAGIC,
         (mrd_bytes){ (const uint8_t *) &c->session, sizeof(*c) - offsetof(slot, session) },
         (mrd_bytes){ 0 });
-}
-
-/* Whose segment goes: it is counted as forced out, and only this process still waits for its answer. */
-static bool
-is_forced_out(const entry *e)
-{
-    return e->segment == 0 && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN);
-}
-
-/* Which numbers of the session are answered: all but those in the queue. */
-static void
-answered(const mrd_spool *s, slot *c)
-{
-    bool any = false;
-
-    c->answered = c->next;
-    for (size_t i = 0; i < s->n; i++) {
-        const entry *e = &s->entries[s->first + i];
-
-        if (e->item.session != c->session || e->item.epoch != c->epoch || e->done ||
-            is_forced_out(e))
-            continue;
-        if (!any) {
-            any = true;
-            c->answered = e->item.seq;
-            c->bits = UINT64_MAX;
-        }
-        if (e->item.seq - c->answered >= TOLD)
-            break;
-        c->bits &= ~(1ull << (e->item.seq - c->answered));
-    }
-}
-
-void
-mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
-                uint64_t *ret_refused)
-{
-    slot c = { .session = q->session, .epoch = s->epoch, .next = q->committed };
-    uint64_t left = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNREPORTED) ? 0 : s->unreported;
-
-    *ret_delivered = q->tally.delivered;
-    *ret_refused = q->tally.refused;
-    if (left > 0)
-        answered(s, &c);
-    for (size_t i = 0; i < s->n && left > 0; i++) {
-        const entry *e = &s->entries[s->first + i];
-
-        left -= e->unreported != 0;
-        if (e->unreported == 0 || e->item.session != q->session ||
-            (e->item.epoch == s->epoch &&
-             (e->item.seq < c.answered || e->item.seq - c.answered < TOLD)))
-            continue;
-        *(e->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= e->item.events;
-    }
 }
 
 void
@@ -113,7 +58,7 @@ mrd_spool_counts_write(mrd_spool *s, sequence *q)
         return;
     memcpy(c.note, q->tally.note, q->tally.note_len);
     mrd_spool_known(s, q, &c.delivered, &c.refused);
-    answered(s, &c);
+    c.answered = mrd_spool_unanswered(s, q, &c.bits);
     c.crc = crc_of(&c);
     (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE);
 }
@@ -203,7 +148,7 @@ complete_answered(mrd_spool *s, const slot *c)
         if (e->done || e->item.session != c->session || e->item.epoch != c->epoch ||
             (e->item.seq >= c->next && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_AHEAD)))
             continue;
-        if (e->item.seq < c->answered || (ahead < TOLD && (c->bits >> ahead & 1) != 0))
+        if (e->item.seq < c->answered || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) != 0))
             e->cut = true;
         if (e->cut)
             mrd_spool_complete(s, e);
@@ -240,7 +185,7 @@ add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *r
         if (e->recorded == 0 || e->item.session != c->session || e->item.epoch != c->epoch ||
             e->item.seq < c->answered)
             continue;
-        if (e->item.seq >= c->next || (ahead < TOLD && (c->bits >> ahead & 1) == 0))
+        if (e->item.seq >= c->next || (ahead < MRD_SPOOL_TOLD && (c->bits >> ahead & 1) == 0))
             *(e->recorded == ANSWER_REFUSED + 1 ? refused : delivered) += e->item.events;
     }
 }

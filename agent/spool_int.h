@@ -130,6 +130,14 @@ mrd_err mrd_spool_begin_boot(mrd_spool *s);
 mrd_err mrd_spool_set_base(sequence *q, const mrd_spool_base *base);
 mrd_err mrd_spool_count_answer(mrd_spool *s, const answer_record *a);
 bool mrd_spool_discard_uncommitted(mrd_spool *s);
+#define MRD_SPOOL_TOLD 64u /* numbers from the first that is not answered on */
+/* The first number of the session that is not answered, all before it are; the next to be committed
+ * when the queue has none of it. *ret_bits: of the MRD_SPOOL_TOLD from there, those answered have one. */
+uint64_t mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits);
+/* Of the tally, what a successor sees to be answered: it finds again what neither the segments nor the
+ * counts tell. */
+void mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
+                     uint64_t *ret_refused);
 
 /* ---- spool_segments.c: the files ---- */
 
@@ -153,10 +161,6 @@ void mrd_spool_counts_commit(mrd_spool *s);
 void mrd_spool_counts_opened(mrd_spool *s);
 void mrd_spool_counts_write(mrd_spool *s, sequence *q);
 void mrd_spool_counts_write_all(mrd_spool *s);
-/* Of the tally, what a successor sees to be answered: it finds again what neither the segments nor the
- * counts tell. */
-void mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
-                     uint64_t *ret_refused);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
 
 /* ---- spool_recover.c ---- */

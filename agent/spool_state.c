@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "agent/planted.h"
 #include "agent/spool_int.h"
 #include "base/hash.h"
 #include "base/vec.h"
@@ -236,4 +237,59 @@ mrd_spool_begin_boot(mrd_spool *s)
         err = mrd_spool_set_base(q, &base);
     }
     return err;
+}
+
+/* ---- What is answered ---- */
+
+/* Whose segment goes: it is counted as forced out, and only this process still waits for its answer. */
+static bool
+is_forced_out(const entry *e)
+{
+    return e->segment == 0 && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN);
+}
+
+uint64_t
+mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits)
+{
+    uint64_t first = q->committed;
+    bool any = false;
+
+    *ret_bits = 0;
+    for (size_t i = 0; i < s->n; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->item.session != q->session || e->item.epoch != s->epoch || e->done ||
+            is_forced_out(e))
+            continue;
+        if (!any) {
+            any = true;
+            first = e->item.seq;
+            *ret_bits = UINT64_MAX;
+        }
+        if (e->item.seq - first >= MRD_SPOOL_TOLD)
+            break;
+        *ret_bits &= ~(1ull << (e->item.seq - first));
+    }
+    return first;
+}
+
+void
+mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
+                uint64_t *ret_refused)
+{
+    uint64_t left = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNREPORTED) ? 0 : s->unreported, bits;
+    uint64_t first = left > 0 ? mrd_spool_unanswered(s, q, &bits) : 0;
+
+    *ret_delivered = q->tally.delivered;
+    *ret_refused = q->tally.refused;
+    for (size_t i = 0; i < s->n && left > 0; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        left -= e->unreported != 0;
+        if (e->unreported == 0 || e->item.session != q->session ||
+            (e->item.epoch == s->epoch &&
+             (e->item.seq < first || e->item.seq - first < MRD_SPOOL_TOLD)))
+            continue;
+        *(e->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= e->item.events;
+    }
 }
