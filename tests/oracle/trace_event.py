@@ -163,6 +163,9 @@ def work(name, category):
 
 # ---- A file ----
 
+FIRST, LAST = -2**61, 2**62  # times between which every distance is a number of 64 bits
+
+
 class Span:
     __slots__ = ("pid", "tid", "name", "cat", "ts", "dur", "args", "instant", "state", "order", "points", "line")
 
@@ -216,6 +219,8 @@ class File:
             for r in timed:
                 r.ts += base
         self.read(timed)
+        self.dropped += sum(not FIRST <= ts <= LAST for _, _, ts, _ in self.counters)
+        self.counters = [c for c in self.counters if FIRST <= c[2] <= LAST]
 
     def metadata(self, r):
         if r.name == "process_labels":
@@ -251,6 +256,9 @@ class File:
                     self.dropped += 1
             else:
                 self.asynchronous(r, running)
+        kept = [s for s in self.spans if FIRST <= s.ts <= LAST and (s.dur is OPEN or s.end() <= LAST)]
+        self.dropped += len(self.spans) - len(kept)
+        self.spans = kept
         self.bind(points)
 
     def add(self, r, line, dur, instant=False):
