@@ -304,7 +304,8 @@ watch(mrd_clock_sync *c, mrd_local_ns now)
     mrd_epoch_break b;
     struct timespec ts;
 
-    if (c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < WATCH)
+    /* It must be certain that `now` lies before the next suspend and behind the last. */
+    if ((c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < WATCH) || slept(c))
         return;
     c->watched_at = now;
     r.boot_id = mrd_hash64(c->boot_id, strlen(c->boot_id), 0);

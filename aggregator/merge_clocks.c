@@ -252,7 +252,11 @@ mrd_merge_clocks_describe(const merge_node *node, const mrd_node_clock *clock, s
     if (times != MERGE_ALIGNED)
         return add_unaligned(node, clock, i, times, cat);
     first = add_row(node, clock, i, 0, cat);
-    for (size_t k = 1; k < mrd_align_segment_count(c->align); k++)
-        (void) add_row(node, clock, i, k, cat);
+    for (size_t k = 1; k < mrd_align_segment_count(c->align); k++) {
+        uint32_t row = add_row(node, clock, i, k, cat);
+
+        if (k == 1 && mrd_align_segment_widest(c->align, 0) < 0) /* times before a suspend */
+            first = row;
+    }
     return first;
 }

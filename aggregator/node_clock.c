@@ -14,7 +14,8 @@
 #define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
 #define BREAKS_MAX   4096
 #define READINGS_MAX (1u << 20) /* 4 months at one in 10 s */
-#define UNKNOWN_NS   1e15       /* a bound this wide is none: 11 days */
+#define LOOKS_MAX    PROBES_MAX
+#define UNKNOWN_NS   1e15 /* a bound this wide is none: 11 days */
 
 /* ---- Reading ---- */
 
@@ -27,6 +28,58 @@ add_break(mrd_boot_clock *c, mrd_epoch_break b)
         return MRD_NOMEM;
     c->breaks[c->n_breaks++] = b;
     return MRD_OK;
+}
+
+static mrd_err
+add_look(mrd_boot_clock *c, int64_t raw, mrd_dur_ns asleep)
+{
+    if (!mrd_time_sane(raw) || !mrd_time_sane(asleep) || c->n_looks >= LOOKS_MAX)
+        return MRD_OK;
+    if (!MRD_VEC_ROOM(c->looks, c->n_looks, c->cap_looks, 1))
+        return MRD_NOMEM;
+    c->looks[c->n_looks++] = (mrd_clock_look){ { raw }, asleep };
+    return MRD_OK;
+}
+
+/* The first probe that was sent between two times; INT64_MAX: none. */
+static int64_t
+first_sent(const mrd_boot_clock *c, size_t first_probe, int64_t from, int64_t to)
+{
+    int64_t sent = INT64_MAX;
+
+    for (size_t i = first_probe; i < c->n_probes; i++) {
+        int64_t a1 = c->probes[i].a1;
+
+        sent = a1 >= from && a1 <= to && a1 < sent ? a1 : sent;
+    }
+    return sent;
+}
+
+/* A frame says how long the machine slept behind the last of its breaks, and a probe before a break was
+ * sent with so much less. Agents of earlier releases do not say, as those that never slept. */
+static mrd_err
+add_looks(mrd_boot_clock *c, const Mrd__ClockData *data, size_t first_probe)
+{
+    mrd_dur_ns asleep = data->asleep_ns;
+    int64_t until = INT64_MAX - 1;
+    mrd_err err = MRD_OK;
+
+    if (asleep <= 0)
+        return MRD_OK;
+    for (size_t i = data->n_breaks; i-- > 0 && err == MRD_OK;) {
+        const Mrd__ClockBreak *b = data->breaks[i];
+
+        if (b->cause != MRD_EPOCH_SUSPEND || !mrd_clock_break_sane(b))
+            continue;
+        err = add_look(c, first_sent(c, first_probe, b->before_ns, until), asleep);
+        if (err == MRD_OK)
+            err = add_look(c, b->before_ns, asleep);
+        asleep = mrd_sat_sub(asleep, b->lost_ns);
+        until = b->after_ns;
+        if (err == MRD_OK)
+            err = add_look(c, until, asleep);
+    }
+    return err == MRD_OK ? add_look(c, first_sent(c, first_probe, INT64_MIN, until), asleep) : err;
 }
 
 /* The first probe that another incarnation of the aggregator answered: what went before is another
@@ -115,8 +168,11 @@ add_server(mrd_node_clock *clock, const Mrd__ClockData *data)
 static mrd_err
 add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
 {
+    size_t first = c->n_probes;
     mrd_err err = add_probes(c, data);
 
+    if (err == MRD_OK)
+        err = add_looks(c, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
         /* Where each frame names its timeline, begin_incarnation knows better. */
         if (!mrd_clock_break_sane(data->breaks[i]))
@@ -126,12 +182,69 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
             err = add_break(c, mrd_clock_break_of(data->breaks[i]));
     }
     for (size_t i = 0; i < data->n_readings && err == MRD_OK && c->n_readings < READINGS_MAX; i++) {
+        mrd_host_reading *r;
+
         if (!MRD_VEC_ROOM(c->readings, c->n_readings, c->cap_readings, 1))
             return MRD_NOMEM;
-        if (mrd_host_reading_take(&c->readings[c->n_readings], data->readings[i]))
-            c->n_readings++;
-        else
+        if (mrd_host_reading_take(r = &c->readings[c->n_readings], data->readings[i])) {
+            c->n_readings++; /* its RAW was read first: a suspend may lie just behind it */
+            err = add_look(c, mrd_sat_add(r->raw.ns, MRD_MS), r->boottime.ns - r->monotonic.ns);
+        } else {
             c->absurd++;
+        }
+    }
+    return err;
+}
+
+static bool
+is_told(const mrd_boot_clock *c, size_t told, mrd_local_ns after, mrd_local_ns before)
+{
+    for (size_t i = 0; i < told; i++) {
+        if (c->breaks[i].cause == MRD_EPOCH_SUSPEND &&
+            mrd_local_after(c->breaks[i].before, after) &&
+            mrd_local_before(c->breaks[i].after, before))
+            return true;
+    }
+    return false;
+}
+
+static int
+look_order(const void *a, const void *b)
+{
+    const mrd_clock_look *x = a, *y = b;
+
+    return x->raw.ns != y->raw.ns ? (x->raw.ns < y->raw.ns ? -1 : 1)
+                                  : (x->asleep > y->asleep) - (x->asleep < y->asleep);
+}
+
+/*
+ * A break may have been lost with the agent that saw it. Every look at how long the machine slept tells
+ * of it as well, and the first one of what was before it, if nobody knows when. A look that was
+ * interrupted may show more than the truth, so the least of all later ones counts.
+ */
+static mrd_err
+add_slept(mrd_boot_clock *c)
+{
+    mrd_dur_ns least = INT64_MAX;
+    size_t told = c->n_breaks;
+    mrd_err err = MRD_OK;
+
+    if (c->n_looks > 1)
+        qsort(c->looks, c->n_looks, sizeof(*c->looks), look_order);
+    for (size_t i = c->n_looks; i-- > 0 && err == MRD_OK;) {
+        const mrd_clock_look *b = &c->looks[i];
+        mrd_clock_look a = { { b->raw.ns > 0 ? 0 : b->raw.ns - 1 }, 0 };
+        mrd_epoch_break brk = { .cause = MRD_EPOCH_SUSPEND, .keep_rate = true };
+
+        if (i > 0)
+            a = b[-1];
+        least = b->asleep < least ? b->asleep : least;
+        brk.after = mrd_local_add(a.raw, -MRD_MS); /* it looked up to a millisecond before */
+        brk.before = b->raw;
+        brk.lost = least - a.asleep;
+        if (mrd_local_before(a.raw, b->raw) && brk.lost > MRD_EPOCH_SUSPEND_MIN &&
+            !is_told(c, told, a.raw, b->raw))
+            err = add_break(c, brk);
     }
     return err;
 }
@@ -184,6 +297,8 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
     if (err == MRD_OK && clock->n == 0 && mrd_node_clock_of(clock, 0) == NULL)
         err = MRD_NOMEM;
     for (size_t i = 0; i < clock->n; i++) {
+        if (err == MRD_OK)
+            err = add_slept(&clock->v[i]);
         if (clock->v[i].n_breaks > 1)
             qsort(clock->v[i].breaks, clock->v[i].n_breaks, sizeof(mrd_epoch_break), break_order);
     }
@@ -279,6 +394,10 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     free(path);
     if (err == MRD_OK && c->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
+    /* Of an earlier release, which did not look for breaks at its ends. */
+    if (err == MRD_OK && c->align != NULL &&
+        mrd_follow_open_ends(&c->align, c->breaks, c->n_breaks) != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
     if (err == MRD_OK && c->align != NULL && c->checked == 0) {
         mrd_follow_check(c->align, c->probes, c->n_probes, &report);
         take_report(c, &report);
@@ -323,6 +442,7 @@ mrd_node_clock_fini(mrd_node_clock *clock)
         free(c->breaks);
         free(c->readings);
         free(c->incarnations);
+        free(c->looks);
     }
     free(clock->server);
     free(clock->v);

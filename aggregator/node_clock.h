@@ -51,6 +51,12 @@ typedef struct {
     mrd_dur_ns worst;     /* by how much at most */
 } mrd_absolute_use;
 
+/* How long the machine had slept since it booted, within the millisecond before that time. */
+typedef struct {
+    mrd_local_ns raw;
+    mrd_dur_ns asleep; /* BOOTTIME - MONOTONIC */
+} mrd_clock_look;
+
 /* The clock of one boot. */
 typedef struct {
     uint32_t boot;    /* mrd_boot_key; 0: the agent did not say */
@@ -61,6 +67,8 @@ typedef struct {
     size_t n_breaks, cap_breaks;
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
+    mrd_clock_look *looks; /* ascending */
+    size_t n_looks, cap_looks;
     uint64_t absurd; /* readings and breaks that cannot be: left out */
     mrd_clock_incarnation
         *incarnations; /* in their order; none where frames do not name their timeline */

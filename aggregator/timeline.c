@@ -100,11 +100,12 @@ next_incarnation(const census *all, const bool *taken)
 
 /* ---- Timescale links by nodes ---- */
 
-/* The incarnation that a segment belongs to; n_incarnations when the table is not of probes. */
+/* The incarnation that a segment belongs to (what lies before the first probe to the first);
+ * n_incarnations when the table is not of probes. */
 static size_t
 segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
 {
-    size_t incarnation = c->n_incarnations;
+    size_t incarnation = 0;
 
     for (size_t i = 0;
          i < c->n_incarnations && !mrd_local_after(c->incarnations[i].from, seg->from); i++)

@@ -42,7 +42,7 @@ mrd_asleep_now(void)
         least = to - from;
         asleep = boottime - to;
     }
-    return asleep;
+    return asleep > 0 ? asleep : 0; /* the clocks are not read at one instant */
 }
 
 char *

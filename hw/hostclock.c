@@ -403,7 +403,7 @@ mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret)
     r.raw = (mrd_local_ns){ raw0 + (raw1 - raw0) / 2 };
     r.bracket_ns = raw1 - raw0;
     r.monotonic = (mrd_mono_ns){ read_clock(CLOCK_MONOTONIC) };
-    r.boottime = (mrd_boot_ns){ read_clock(CLOCK_BOOTTIME) };
+    r.boottime = (mrd_boot_ns){ r.monotonic.ns + mrd_asleep_now() };
     if ((state = adjtimex(&t)) >= 0) {
         r.has_timex = true;
         r.timex = mrd_timex_of(&t, state);

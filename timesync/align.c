@@ -369,7 +369,10 @@ map_gap(const mrd_align *align, const mrd_align_segment *s1, int64_t at, mrd_ali
         bound->quality = MRD_ALIGN_GAP;
         bound->source = a->source < b->source ? a->source : b->source;
         bound->epoch = s1->epoch;
-        bound->noise = bound->hi.ns - bound->lo.ns; /* nothing better is known */
+        if (a->quality == MRD_ALIGN_UNALIGNED || b->quality == MRD_ALIGN_UNALIGNED)
+            *bound = (mrd_align_bound){ { INT64_MIN }, { INT64_MAX }, 0,
+                                        s1->epoch,     MRD_ALIGN_GAP, MRD_STAMP_NONE };
+        bound->noise = mrd_sat_sub(bound->hi.ns, bound->lo.ns); /* nothing better is known */
     }
     return sess;
 }
@@ -400,7 +403,7 @@ clamp(const mrd_align_segment *seg, int64_t sess, mrd_align_bound *bound)
     if (lifted)
         sess = seg->floor;
     if (bound != NULL) {
-        if (lifted)
+        if (lifted && bound->quality > MRD_ALIGN_GAP)
             bound->quality = MRD_ALIGN_GAP;
         bound->lo.ns = bound->lo.ns > sess ? sess : bound->lo.ns;
         bound->hi.ns = bound->hi.ns < sess ? sess : bound->hi.ns;

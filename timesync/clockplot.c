@@ -154,6 +154,8 @@ fill_points(const mrd_align *align, plot_point *to)
     for (size_t s = 0; s < mrd_align_segment_count(align); s++) {
         const mrd_align_segment *seg = mrd_align_borrow_segment(align, s);
         const mrd_align_bin *b = bins + seg->first, *last = b + (seg->count - 1);
+        if (b->quality == MRD_ALIGN_UNALIGNED && total > 1) /* has no bound to draw */
+            continue;
         double slope =
             seg->count < 2 ? 0 : (last->est - b->est) / (double) (last->at.ns - b->at.ns);
 

@@ -101,6 +101,14 @@ mrd_err mrd_follow_offline(const mrd_follow_input *in, mrd_align **ret_align,
 /* The same from the inequalities alone; probes are not looked at, none is held out. */
 mrd_err mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align,
                          mrd_follow_report *ret_report, mrd_why *why);
+/*
+ * What lies behind a break without evidence there: before the first segment of a table, or after its
+ * last. A suspend or a migration moved the clock by what nobody measured, so these times get a segment
+ * of their own without a bound (quality "unaligned"), shown where what was lost would put them; up to
+ * the node's looks before and after the break the line beside it holds. mrd_follow_solve does it; a
+ * table that has it stays as it is. An error leaves *align as it was: NOMEM, LIMIT.
+ */
+mrd_err mrd_follow_open_ends(mrd_align **align, const mrd_epoch_break *breaks, size_t n);
 /* Adds the comparison of held-out probes with a table to the report. */
 void mrd_follow_check(const mrd_align *align, const mrd_probe *probes, size_t n,
                       mrd_follow_report *report);

@@ -362,6 +362,9 @@ mrd_follow_solve(const mrd_follow_input *in, mrd_align **ret_align, mrd_follow_r
         use.ineqs = sorted;
         use.options = in->options == NULL ? &mrd_follow_defaults : in->options;
         err = try_both(&use, &t);
+        if (err == MRD_OK &&
+            (err = mrd_follow_open_ends(&t.align, in->breaks, in->n_breaks)) != MRD_OK)
+            mrd_align_free(t.align);
         free(sorted);
     }
     if (err != MRD_OK)

@@ -55,21 +55,28 @@ record(const char *name)
 
 /* Appends one frame of clock data, as the aggregator stores it. */
 static void
-put(recording *rec, const mrd_buf *joined, Mrd__ClockBreak *at)
+put_data(recording *rec, const Mrd__ClockData *data)
 {
-    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
     mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = 7, .epoch = 1, .session = 3 };
     mrd_buf wire = { 0 };
     mrd_why why = { 0 };
 
     f.seq = rec->seq++;
-    data.joined = (ProtobufCBinaryData){ joined->len, joined->p };
-    data.n_breaks = at != NULL;
-    data.breaks = &at;
-    CHECK_ERR("pack", mrd_msg_pack(&f, &data, &wire, &why), MRD_OK);
+    CHECK_ERR("pack", mrd_msg_pack(&f, data, &wire, &why), MRD_OK);
     CHECK_ERR("append", mrd_journal_append(rec->journal, &f, (mrd_bytes){ wire.p, wire.len }, &why),
               MRD_OK);
     mrd_buf_fini(&wire);
+}
+
+static void
+put(recording *rec, const mrd_buf *joined, Mrd__ClockBreak *at)
+{
+    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+
+    data.joined = (ProtobufCBinaryData){ joined->len, joined->p };
+    data.n_breaks = at != NULL;
+    data.breaks = &at;
+    put_data(rec, &data);
 }
 
 static void
@@ -195,6 +202,157 @@ TEST(a_break_parts_epochs)
     CHECK_INT(mrd_align_segment_count(c.v[0].align), 2);
     CHECK_INT(mrd_align_borrow_segment(c.v[0].align, 1)->cause, MRD_EPOCH_SUSPEND);
     mrd_node_clock_fini(&c);
+}
+
+/* ---- Suspended machines ---- */
+
+#define SLEEPS    3
+#define ASLEEP_TO 300 /* s of local time that a drawn session lasts */
+
+/* A machine whose clock stood still `n` times. */
+typedef struct {
+    int64_t at[SLEEPS];
+    mrd_dur_ns lost[SLEEPS];
+    size_t n;
+} sleeper;
+
+static mrd_dur_ns
+slept_by(const sleeper *s, int64_t local)
+{
+    mrd_dur_ns sum = 0;
+
+    for (size_t i = 0; i < s->n; i++)
+        sum += local >= s->at[i] ? s->lost[i] : 0;
+    return sum;
+}
+
+static sleeper
+draw_sleeper(rng *r)
+{
+    sleeper s = { .n = 1 + rng_next(r) % SLEEPS };
+
+    for (size_t i = 0; i < s.n; i++) {
+        s.at[i] = (int64_t) rng_between(r, 1e9, (ASLEEP_TO - 5) * 1e9);
+        s.lost[i] = (int64_t) rng_between(r, 1e9, 30e9);
+    }
+    return s;
+}
+
+/* The suspends behind `from` and up to `to` as one break, within two seconds before and after. */
+static bool
+break_between(rng *r, const sleeper *s, int64_t from, int64_t to, Mrd__ClockBreak *ret)
+{
+    int64_t first = INT64_MAX, last = INT64_MIN;
+
+    for (size_t i = 0; i < s->n; i++) {
+        if (s->at[i] <= from || s->at[i] > to)
+            continue;
+        first = s->at[i] < first ? s->at[i] : first;
+        last = s->at[i] > last ? s->at[i] : last;
+    }
+    mrd__clock_break__init(ret);
+    ret->cause = MRD_EPOCH_SUSPEND;
+    ret->keep_rate = true;
+    if (first > last)
+        return false;
+    ret->after_ns = first - (int64_t) rng_between(r, 1, 2e9);
+    ret->after_ns = ret->after_ns < from ? from : ret->after_ns;
+    ret->before_ns = last + (int64_t) rng_between(r, 1, 2e9);
+    ret->before_ns = ret->before_ns > to ? to : ret->before_ns;
+    ret->lost_ns = slept_by(s, to) - slept_by(s, from);
+    return true;
+}
+
+/* Clock data from one local time to another: probes (or none), what the last look found, and perhaps a
+ * reading. told: the agent that looked before is still the same. */
+static void
+put_slice(recording *rec, rng *r, const sleeper *s, int64_t from, int64_t to, bool probes,
+          bool told)
+{
+    Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+    Mrd__ClockReading reading = MRD__CLOCK_READING__INIT, *readings = &reading;
+    Mrd__ClockBreak at, *breaks = &at;
+    bool slept = break_between(r, s, from, to, &at);
+    mrd_buf joined = { 0 };
+
+    /* Another agent began behind it. */
+    for (int64_t t = slept && !told ? at.before_ns : from; t < to && probes;
+         t += (int64_t) rng_between(r, 4e8, 2e9)) {
+        mrd_probe p = probe_at(r, (uint32_t) (t / MRD_MS) & ~1u, t);
+
+        if (slept_by(s, p.a1) != slept_by(s, p.a4))
+            continue;
+        p.r2 += slept_by(s, p.a1);
+        p.r3 += slept_by(s, p.a1);
+        mrd_probe_encode(&p, &joined);
+    }
+    data.joined = (ProtobufCBinaryData){ joined.len, joined.p };
+    data.asleep_ns = slept_by(s, to);
+    data.n_breaks = told && slept;
+    data.breaks = &breaks;
+    data.n_readings = joined.len == 0 && data.n_breaks == 0 ? 1 : rng_next(r) % 2;
+    data.readings = &readings;
+    reading.raw_ns = to;
+    reading.realtime_ns = to;
+    reading.monotonic_ns = to;
+    reading.boottime_ns = to + slept_by(s, to);
+    put_data(rec, &data);
+    mrd_buf_fini(&joined);
+}
+
+/* Suspends anywhere, frames with what was seen of them lost, stretches without probes: whatever time of
+ * the node is asked for, the bound holds the truth or is none. */
+TEST(suspended_machines_drawn)
+{
+    uint64_t seed = rng_seed();
+    size_t asked = 0, known = 0, tables = 0;
+
+    for (uint64_t i = 0; i < 300; i++) {
+        char name[32];
+        rng r = rng_new(seed * 1000 + i);
+        sleeper s = draw_sleeper(&r);
+        mrd_align_cursor cursor = { 0 };
+        mrd_node_clock c = { 0 };
+        mrd_why why = { 0 };
+        bool lost, covered = true;
+        recording rec;
+
+        snprintf(name, sizeof(name), "sleeper-%llu", (unsigned long long) i);
+        rec = record(name);
+        for (int64_t from = 0, to; from < ASLEEP_TO * MRD_SEC; from = to) {
+            to = from + (int64_t) rng_between(&r, 1e9, 20e9);
+            /* the last is there: of a suspend that nothing came behind nobody knows */
+            lost = to < ASLEEP_TO * MRD_SEC &&
+                   (slept_by(&s, to) > slept_by(&s, from) ? rng_next(&r) % 3 > 0
+                                                          : rng_next(&r) % 4 == 0);
+            if (!lost)
+                put_slice(&rec, &r, &s, from, to, rng_next(&r) % 3 > 0, rng_next(&r) % 2 == 0);
+        }
+        CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+        CHECK_ERR("load", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
+        REQUIRE(c.n == 1);
+        for (int64_t at = 0; c.v[0].align != NULL && at < ASLEEP_TO * MRD_SEC; at += 97 * MRD_MS) {
+            int64_t there = truth(at) + slept_by(&s, at);
+            mrd_align_bound bound;
+            mrd_sess_ns shown;
+
+            CHECK(mrd_align_map(c.v[0].align, &cursor, (mrd_local_ns){ at }, &shown, &bound));
+            asked++;
+            known += mrd_align_radius(shown, &bound) < MRD_MS;
+            if (covered && (there + 1 < bound.lo.ns || there - 1 > bound.hi.ns)) {
+                covered = false;
+                printf("%s: %.3f s is off by %.3f s, bound %u ns\n", name, (double) at / 1e9,
+                       (double) (shown.ns - there) / 1e9, mrd_align_radius(shown, &bound));
+            }
+        }
+        CHECK_ROW(name, covered);
+        CHECK_INT(c.v[0].violations, 0);
+        tables += c.v[0].align != NULL;
+        mrd_node_clock_fini(&c);
+    }
+    printf("%zu tables, %zu times, %zu known within 1 ms\n", tables, asked, known);
+    CHECK(tables > 200);
+    CHECK(known > asked / 4 && known < asked);
 }
 
 TEST(too_little_is_said)
