@@ -111,16 +111,14 @@ node_of(const mrd_event *ev, unsigned *ret_index)
     return of.w->agents[*ret_index].node;
 }
 
-/* At its true time, as far as it says. Not of machines that were suspended: an event of the last seconds
- * before is still told at a time after it (docs/architecture.md). */
+/* At its true time, as far as it says. */
 static void
 check_time(const sim_node *n, const source_event *from, const mrd_event *ev)
 {
     const sim_timeline *t = &of.w->timelines[0];
     long double at = sim_clock_true(&n->a->clock, from->ts_ns), off;
 
-    if (ev->bound_ns == MRD_BOUND_UNKNOWN || n->boot != 1 || n->woken_at != 0 ||
-        of.w->n_timelines != 1)
+    if (ev->bound_ns == MRD_BOUND_UNKNOWN || n->boot != 1 || of.w->n_timelines != 1)
         return;
     at = at * (1.0L + t->server_ppm / 1e6L) + (long double) t->server_offset +
          (long double) t->offset;
@@ -128,7 +126,7 @@ check_time(const sim_node *n, const source_event *from, const mrd_event *ev)
     of.w->r->bounds_checked++;
     if (fabsl(off) > (long double) ev->bound_ns + 2)
         sim_fail(of.w,
-                 "session %s node %s: event %llu of the profile, at %.0Lf, is %.0Lf ns from its "
+                 "session %s node %s: event %llu of the profile, at %.3Lf, is %.0Lf ns from its "
                  "time, bound %u",
                  of.s->text, n->a->id, (unsigned long long) ev->id,
                  sim_clock_true(&n->a->clock, from->ts_ns) / 1e9L, off, ev->bound_ns);
