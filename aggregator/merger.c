@@ -111,6 +111,25 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     return err;
 }
 
+/* Half files of a merge that the aggregator was killed in: the merge that comes after it writes others. */
+static void
+remove_parts(const merge_input *in)
+{
+    size_t n;
+    const mrd_sink_ops *const *sinks = mrd_sinks(&n);
+
+    for (size_t i = 0; i <= n; i++) {
+        mrd_buf dir = { 0 };
+
+        if (i < n && !sinks[i]->folder)
+            continue;
+        mrd_buf_fmt(&dir, "%s/profile%s%s", in->dir, i < n ? "/" : "", i < n ? sinks[i]->stem : "");
+        if (dir.err == MRD_OK)
+            mrd_remove_parts(mrd_buf_cstr(&dir));
+        mrd_buf_fini(&dir);
+    }
+}
+
 /* The standard outputs of a system profile, and those that are wanted besides. */
 static mrd_err
 open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_t max,
@@ -203,8 +222,10 @@ merge(job *j, uint64_t *ret_events, mrd_clock_verdict *ret_verdict, mrd_why *why
     merge_names names = { .dirs = { NULL } };
     mrd_export_result result = { 0 };
     size_t n = 0;
-    mrd_err err = open_targets(j, targets, &names, MRD_COUNT(targets), &n, why);
+    mrd_err err;
 
+    remove_parts(j->input);
+    err = open_targets(j, targets, &names, MRD_COUNT(targets), &n, why);
     if (err == MRD_OK)
         err = mrd_merge_run(j->input,
                             &(mrd_merge_order){ .times = MERGE_ALIGNED,

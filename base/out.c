@@ -178,6 +178,31 @@ mrd_remove_tree(const char *path)
     (void) rmdir(path);
 }
 
+#define PART_SUFFIX ".part" /* of "<name>.<8 digits>.part", see out_file_mode */
+
+static bool
+is_part(const char *name)
+{
+    size_t len = strlen(name), tail = 1 + 8 + sizeof(PART_SUFFIX) - 1;
+
+    return len > tail && name[len - tail] == '.' &&
+           strspn(name + len - tail + 1, "0123456789abcdef") == 8 &&
+           strcmp(name + len - tail + 9, PART_SUFFIX) == 0;
+}
+
+void
+mrd_remove_parts(const char *dir)
+{
+    DIR *d = open_folder(AT_FDCWD, dir);
+    const struct dirent *entry;
+
+    while (d != NULL && (entry = readdir(d)) != NULL)
+        if (is_part(entry->d_name))
+            (void) unlinkat(dirfd(d), entry->d_name, 0);
+    if (d != NULL)
+        closedir(d);
+}
+
 mrd_err
 mrd_make_dirs(const char *path, mrd_why *why)
 {
@@ -234,7 +259,7 @@ out_file_mode(const char *path, unsigned mode, bool durable, mrd_out **ret_out, 
         }
     }
     mrd_random(&random, sizeof(random));
-    snprintf(out->part, len, "%s.%08x.part", path, random);
+    snprintf(out->part, len, "%s.%08x" PART_SUFFIX, path, random);
     out->fd = open(out->part, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode);
     if (out->fd < 0) {
         err = mrd_why_set(why, MRD_IO, errno, "cannot create %s", path);

@@ -40,6 +40,9 @@ mrd_err mrd_make_dirs(const char *path, mrd_why *why);
 /* rm -rf, at any depth, and in folders that their owner has closed to himself. What cannot be
  * removed stays, with the folders above it. Links are removed, not followed. */
 void mrd_remove_tree(const char *path);
+/* Removes from a folder, not from those below, the temporary files of whoever was killed before its
+ * commit or abort. Only where nobody else writes. A folder that is not there is no error. */
+void mrd_remove_parts(const char *dir);
 /* Writes a small file whole, by rename, with the given mode. A file that root replaces keeps its
  * owner, and its group what it could read. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);

@@ -87,4 +87,34 @@ TEST(folders_that_are_closed_go)
     CHECK(access(tree, F_OK) != 0);
 }
 
+/* Of a folder go the temporary files that nobody committed, and nothing that is only named alike. */
+TEST(parts_that_were_left_go)
+{
+    static const char *const left[] = { "profile.json.0123abcd.part", ".x.ffffffff.part" };
+    static const char *const kept[] = { "profile.json",         "a.part",          ".12345678.part",
+                                        "a.0123abcdpart",       "a.0123abcg.part", "a.123abcd.part",
+                                        "below/a.0123abcd.part" };
+    mrd_bytes text = { (const uint8_t *) "x", 1 };
+    char dir[256], path[400];
+    mrd_out *out = NULL;
+
+    snprintf(dir, sizeof(dir), "%s/parts", test_tmp());
+    mrd_remove_parts(dir); /* it is not there */
+    for (size_t i = 0; i < MRD_COUNT(left) + MRD_COUNT(kept); i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir,
+                 i < MRD_COUNT(left) ? left[i] : kept[i - MRD_COUNT(left)]);
+        CHECK_ERR(path, mrd_write_file(path, text, 0600, NULL), MRD_OK);
+    }
+    snprintf(path, sizeof(path), "%s/killed", dir);
+    CHECK_ERR("killed", mrd_out_file(path, &out, NULL), MRD_OK);
+    mrd_remove_parts(dir);
+    CHECK(mrd_out_commit(out, NULL) != MRD_OK); /* what it writes to is gone, whatever its name */
+    for (size_t i = 0; i < MRD_COUNT(left) + MRD_COUNT(kept); i++) {
+        bool stays = i >= MRD_COUNT(left);
+
+        snprintf(path, sizeof(path), "%s/%s", dir, stays ? kept[i - MRD_COUNT(left)] : left[i]);
+        CHECK_ROW(path, (access(path, F_OK) == 0) == stays);
+    }
+}
+
 TEST_MAIN()
