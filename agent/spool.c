@@ -59,6 +59,20 @@ is_clock(const entry *e)
     return e->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
+/* The counts tell which of this epoch's frames are forced out. One of an earlier epoch, or of a session
+ * that has no place there, is completed and counted by one record: who is killed before the segment is
+ * removed finds neither the frame without the count nor both. */
+static void
+record_forced(mrd_spool *s, const sequence *q, const entry *e)
+{
+    answer_record a = { e->item.epoch, e->item.session,   e->item.seq, 0,
+                        ANSWER_STORED, 0 - e->item.events };
+
+    if ((q->slot == 0 || e->item.epoch != s->epoch) &&
+        !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
+        (void) mrd_spool_write_answer(s, &a); /* no room: the session's record counts it */
+}
+
 /* Forces out the oldest segment with all it holds. The tallies are written first, because a successor
  * must know; on a full disk there is room only afterwards. */
 static void
@@ -75,6 +89,7 @@ drop_oldest(mrd_spool *s)
             continue;
         q = mrd_spool_find_sequence(s, e->item.session);
         if (q != NULL) {
+            record_forced(s, q, e);
             q->tally.forced += e->item.events;
             q->clock_lost += is_clock(e);
         }

@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
     uint64_t epoch, session, seq, events;
-    uint64_t stored, forced; /* enum answer; of events, taken back */
+    uint64_t stored, forced; /* enum answer; events taken back from `forced`, negative: added */
 } answer_record;
 
 enum answer { ANSWER_REFUSED, ANSWER_STORED, ANSWER_BEFORE };
