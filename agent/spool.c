@@ -291,6 +291,9 @@ judge_epoch(mrd_spool *s)
 {
     uint64_t fresh;
 
+    s->found_epoch = s->epoch;
+    for (size_t i = 0; i < s->n_sequences; i++)
+        s->sequences[i].found = s->sequences[i].committed;
     if (s->rebooted)
         mrd_random(&s->origin, sizeof(s->origin));
     if (s->stats.torn_bytes == 0 && !s->rebooted)

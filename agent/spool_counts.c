@@ -190,6 +190,18 @@ add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *r
     }
 }
 
+/* The losses of a note are told once: the rings were given back after it, with what they had counted. A
+ * commit writes the segments before the counts, so these may have the older note. They have the newer
+ * one where the segments have none of the session, and where they name a frame that was cut off: that is
+ * sure whether a kill came between the two or not. What a power failure left of both is no order. */
+static bool
+takes_note(const mrd_spool *s, const slot *c, const sequence *q)
+{
+    bool cut = c->epoch == s->found_epoch && c->next > q->found;
+
+    return c->note_len > 0 && (q->tally.note_len == 0 || (cut && !s->rebooted));
+}
+
 /* A session's counts against what the segments gave. */
 static mrd_err
 compare(mrd_spool *s, const slot *c, uint32_t place)
@@ -198,9 +210,11 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     uint64_t delivered = c->delivered, refused = c->refused, there;
     sequence *q;
     mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
+    bool newer_note;
 
     if (err != MRD_OK)
         return err;
+    newer_note = takes_note(s, c, q);
     if (c->epoch == s->epoch) { /* numbers are not given twice */
         q->next = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NUMBERS_AGAIN) ? 0 : most(q->next, c->next);
         q->committed = most(q->committed, c->next);
@@ -208,7 +222,7 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_ANSWER_TWICE) || c->delivered > q->tally.delivered)
         complete_answered(s,
                           c); /* also when a later segment tells as many: it does not say which */
-    if (c->note_len > 0 && c->next > 0 && q->tally.note_len == 0) {
+    if (newer_note) {
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;
     }

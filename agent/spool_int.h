@@ -75,6 +75,7 @@ typedef struct {
     uint64_t events;                    /* ever committed, without those found missing */
     uint64_t missing;                   /* ... of those, when this boot began */
     mrd_ev_ns last, answered_to;        /* youngest time committed; answered, or the first */
+    uint64_t found;                     /* committed, of the segments at open */
     uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     mrd_spool_base *base;               /* NULL: none */
@@ -89,8 +90,9 @@ struct mrd_spool {
     int lock_fd, counts_fd;
     uint64_t counts_used; /* places in the file of counts */
     uint64_t max_bytes, segment_bytes, epoch, origin;
-    bool rebooted;     /* the first to open the folder in this boot */
-    segment *segments; /* by number */
+    uint64_t found_epoch; /* of the segments at open */
+    bool rebooted;        /* the first to open the folder in this boot */
+    segment *segments;    /* by number */
     size_t n_segments;
     /* The queue: ids are base + index, done ones at the front are taken off. */
     entry *entries;

@@ -282,4 +282,36 @@ TEST(a_note_of_losses_takes_the_files_events_along)
     teardown(&f);
 }
 
+/* A recorder that has shipped nothing yet: what it counted as lost, and what it keeps, is in a note without a
+ * frame, and the rings are given back. When the agent is killed and the segments are removed the losses
+ * are still counted. */
+TEST(losses_of_a_recorder_outlive_its_segments)
+{
+    char dir[600], segment[700];
+    Mrd__Control c = MRD__CONTROL__INIT;
+    mrd_record_status st;
+    fixture f;
+
+    snprintf(dir, sizeof(dir), "%s/recorder", test_tmp());
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    setup_in(&f, dir, 1);
+    c.session = 5;
+    c.mode = MRD__SESSION_MODE__MODE_RECORDER;
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+    give(&f, MRD_LOSS, MRD_DRAIN_RAW, MRD_MS, MRD_MS); /* of 7 events */
+    give(&f, MRD_SPAN, MRD_DRAIN_RAW, 2 * MRD_MS, MRD_MS);
+    mrd_record_flush(f.record);
+    CHECK_INT(mrd_spool_next_seq(f.spool, 5), 0);
+    CHECK(!mrd_spool_uncommitted(f.spool));
+    teardown(&f);
+    CHECK(unlink(segment) == 0);
+    setup_in(&f, dir, 1);
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+    REQUIRE(mrd_record_find(f.record, 5, &st));
+    CHECK_INT(st.drops[MRD_DROP_RUNTIME].count, 7);
+    CHECK_INT(st.drops[MRD_DROP_RESTART].count, 1);
+    CHECK_INT(st.begun, 8);
+    teardown(&f);
+}
+
 TEST_MAIN()

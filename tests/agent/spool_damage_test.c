@@ -384,6 +384,41 @@ TEST(what_was_forced_out_is_not_found_again)
     mrd_spool_close(s);
 }
 
+/* The same of frames of an earlier epoch, whose numbers the counts do not tell. */
+TEST(what_was_forced_out_of_an_earlier_epoch_is_not_found_again)
+{
+    char dir[600], segment[640], kept[640];
+    uint64_t held = 0, added = 0, epoch;
+    mrd_spool_tally t;
+    struct stat st;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/forced_epoch", test_tmp());
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+    snprintf(kept, sizeof(kept), "%s/forced_epoch.kept", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    epoch = mrd_spool_epoch(s);
+    for (; added < 30; added += 10)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    mrd_spool_close(s);
+    REQUIRE(stat(segment, &st) == 0 && truncate(segment, st.st_size + 7) == 0); /* torn */
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK(mrd_spool_epoch(s) != epoch);
+    CHECK(link(segment, kept) == 0);
+    for (; access(segment, F_OK) == 0 && added < 10000; added += 10)
+        CHECK_ERR("add", add(s, 7, 40000, 10), MRD_OK);
+    mrd_spool_close(s);
+    CHECK(rename(kept, segment) == 0);
+    for (int round = 0; round < 2; round++) {
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        (void) mrd_spool_held(s, 7, &held);
+        CHECK_INT(t.forced, 30);
+        CHECK_INT(t.delivered + t.refused + t.forced + held, added);
+        mrd_spool_close(s);
+    }
+}
+
 /* ---- The counts beside the segments ---- */
 
 static void
@@ -394,9 +429,9 @@ remove_segments(const char *dir)
     damage(dir, &seed, true);
 }
 
-/* A session that told losses and no frame yet: where its segments are gone, its rings are read from their
- * beginnings, which tells the losses once more; those of the note are not added to them. */
-TEST(a_note_without_frames_goes_with_its_segments)
+/* Losses that a note tells were given back with their rings: a successor does not read them there again. Where
+ * the segments are gone the counts keep them, also of a session that has no frame yet (a recorder's). */
+TEST(a_note_without_frames_outlives_its_segments)
 {
     char dir[600];
     mrd_spool_position place = { 9, 320 };
@@ -410,15 +445,75 @@ TEST(a_note_without_frames_goes_with_its_segments)
     CHECK_ERR("commit", mrd_spool_commit(s, &place, 1, NULL), MRD_OK);
     CHECK_ERR("add", add(s, 8, 100, 5), MRD_OK);
     mrd_spool_close(s);
-    remove_segments(dir);
+    for (int round = 0; round < 2; round++) {
+        remove_segments(dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_INT(mrd_spool_resume(s, 9), 0);
+        for (uint64_t session = 7; session <= 8; session++) {
+            mrd_spool_get_tally(s, session, &t);
+            CHECK_INT(t.note_len, 6);
+            CHECK(memcmp(t.note, "lost 5", 6) == 0);
+            CHECK_INT(t.damaged, session == 8 ? 5 : 0);
+        }
+        mrd_spool_close(s);
+    }
+}
+
+/* The segment ends before the newest commit, whose frame the counts name: their note is the newer one. */
+TEST(the_newest_note_outlives_the_cut_of_its_segment)
+{
+    for (int torn = 0; torn < 2; torn++) {
+        char dir[600], segment[640];
+        mrd_spool_tally t;
+        struct stat st;
+        mrd_spool *s;
+
+        snprintf(dir, sizeof(dir), "%s/cut_note%d", test_tmp(), torn);
+        snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("note", mrd_spool_note(s, 7, "lost 5", 6), MRD_OK);
+        CHECK_ERR("add", add(s, 7, 100, 1), MRD_OK);
+        REQUIRE(stat(segment, &st) == 0);
+        CHECK_ERR("note", mrd_spool_note(s, 7, "lost 9", 6), MRD_OK);
+        CHECK_ERR("add", add(s, 7, 100, 1), MRD_OK);
+        mrd_spool_close(s);
+        CHECK(truncate(segment, st.st_size + 7 * torn) == 0);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK(t.note_len == 6 && memcmp(t.note, "lost 9", 6) == 0);
+        CHECK_INT(t.damaged, 1);
+        mrd_spool_close(s);
+    }
+}
+
+/* A kill came between a commit and its counts, the next agent died in its first record: the segments are
+ * torn, and have the newer note all the same. */
+TEST(a_torn_segment_does_not_bring_an_older_note)
+{
+    char dir[600], counts[640], segment[640];
+    mrd_spool_position place = { 9, 64 };
+    mrd_buf kept = { 0 };
+    mrd_spool_tally t;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/torn_note", test_tmp());
+    snprintf(counts, sizeof(counts), "%s/counts", dir);
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000002.mrs", dir);
     s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    CHECK_INT(mrd_spool_resume(s, 9), 0);
-    mrd_spool_get_tally(s, 7, &t);
-    CHECK_INT(t.note_len, 0);
-    mrd_spool_get_tally(s, 8, &t); /* its events are counted as damaged, beside the losses */
-    CHECK_INT(t.note_len, 6);
-    CHECK_INT(t.damaged, 5);
+    CHECK_ERR("note", mrd_spool_note(s, 7, "lost 5", 6), MRD_OK);
+    CHECK_ERR("add", add(s, 7, 100, 1), MRD_OK);
+    CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
+    CHECK_ERR("note", mrd_spool_note(s, 7, "lost 9", 6), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, &place, 1, NULL), MRD_OK);
     mrd_spool_close(s);
+    CHECK_ERR("counts", mrd_write_file(counts, (mrd_bytes){ kept.p, kept.len }, 0600, NULL),
+              MRD_OK);
+    CHECK_ERR("torn", mrd_write_file(segment, (mrd_bytes){ kept.p, 20 }, 0600, NULL), MRD_OK);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK(t.note_len == 6 && memcmp(t.note, "lost 9", 6) == 0);
+    mrd_spool_close(s);
+    mrd_buf_fini(&kept);
 }
 
 /* There is a place for 64 sessions. A forgotten one's is free again, and a session that nobody has
