@@ -57,8 +57,8 @@ static mrd_err
 spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *why)
 {
     const char *watcher = o->watcher != NULL ? o->watcher : "/proc/self/exe";
-    char numbers[5][24];
-    char *argv[8 + ARGS_MAX + 2];
+    char numbers[6][24];
+    char *argv[9 + ARGS_MAX + 2];
     posix_spawn_file_actions_t files;
     posix_spawnattr_t attr;
     environment env;
@@ -71,6 +71,7 @@ spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *w
     snprintf(numbers[2], sizeof(numbers[2]), "%" PRIu64, o->disk);
     snprintf(numbers[3], sizeof(numbers[3]), "%" PRIu64, o->files);
     snprintf(numbers[4], sizeof(numbers[4]), "%d", o->remove);
+    snprintf(numbers[5], sizeof(numbers[5]), "%" PRIu64, o->keep_free);
     argv[n++] = (char *) (uintptr_t) watcher;
     argv[n++] = (char *) (uintptr_t) MRD_CONFINED_WORD;
     for (size_t i = 0; i < MRD_COUNT(numbers); i++)
@@ -180,6 +181,11 @@ judge(const mrd_confined_options *o, const mrd_confined_report *r, mrd_why *why)
     case MRD_CONFINED_MANY:
         return mrd_why_set(why, MRD_LIMIT, 0, "%s has more than the %d processes that are allowed",
                            name, MRD_CONFINED_PROCESSES);
+    case MRD_CONFINED_FULL:
+        return mrd_why_set(why, MRD_FULL, 0,
+                           "%s was ended: less of the disk is left than the %" PRIu64
+                           " MiB that are to stay free",
+                           name, o->keep_free >> 20);
     case MRD_CONFINED_STOPPED:
         break;
     }

@@ -5,7 +5,8 @@
  * A watcher stands between: a process of ours (this program again, see mrd_confined_watch) that
  * starts the program, measures it ten times a second, and ends it with all its children, also those
  * that left its process group: they become children of the watcher. The watcher does so as well
- * when the caller is gone, however it ended.
+ * when the caller is gone, however it ended. When the watcher is killed, a second one does so. A program
+ * that kills both leaves its children behind: it has our user, and could kill us as well.
  *
  * Memory is what the processes have together, what they share counted once; files in /dev/shm count as
  * far as they are mapped. The folder counts with files that are open and removed; its folders may be
@@ -39,7 +40,8 @@ typedef struct {
     mrd_dur_ns time;         /* limits; 0: none */
     uint64_t memory, disk;   /* bytes */
     uint64_t files;
-    bool remove;                  /* the folder goes when the caller was killed */
+    uint64_t keep_free; /* bytes of the folder's file system that others find free; 0: any */
+    bool remove;        /* the folder goes when the caller was killed */
     bool (*going_on)(void *self); /* asked ten times a second; false: end it. NULL: never */
     void *self;
 } mrd_confined_options;
@@ -54,7 +56,7 @@ typedef struct {
 
 /*
  * Runs it to its end. *ret_result is filled in every case. Errors: NOTFOUND, the program or its
- * watcher cannot be run; TIMEOUT, LIMIT (memory or folder), CANCELLED: it was ended; IO: it ended
+ * watcher cannot be run; TIMEOUT, LIMIT (memory or folder), FULL (keep_free), CANCELLED: it was ended; IO: it ended
  * with a status or a signal; each with a sentence that has the end of its output.
  */
 mrd_err mrd_confined_run(const mrd_confined_options *options, mrd_confined_result *ret_result,

@@ -21,6 +21,7 @@ typedef enum {
     MRD_CONFINED_FILES,  /* so many files are */
     MRD_CONFINED_DEEP,   /* its folders are deeper than MRD_CONFINED_DEPTH */
     MRD_CONFINED_MANY,   /* it has MRD_CONFINED_PROCESSES */
+    MRD_CONFINED_FULL,   /* less than keep_free is left of the file system */
     MRD_CONFINED_STOPPED /* the caller wanted it, or is gone */
 } mrd_confined_end;
 

@@ -1,5 +1,5 @@
 /* The watcher of a confined program: one thread, which starts it, measures it, and ends all that it
- * started. It is told to end it by the end of its own input, which the kernel closes when whoever
+ * started; and a second process that does the last when the watcher is killed. It is told to end it by the end of its own input, which the kernel closes when whoever
  * started the watcher is gone. */
 #include "base/confined.h"
 
@@ -16,6 +16,7 @@
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -29,12 +30,12 @@
 #define LOOK_EVERY (100 * MRD_MS)
 #define WALK_EVERY (500 * MRD_MS) /* of the folder, which may have many files */
 #define END_WITHIN (20 * MRD_SEC) /* processes that the kernel cannot end (a disk that hangs) */
-#define FIRST_ARG  8
+#define FIRST_ARG  9
 #define PRIORITY   10
 
 typedef struct {
     mrd_dur_ns time;
-    uint64_t memory, disk, files;
+    uint64_t memory, disk, files, keep_free;
     bool remove;
     const char *dir;
     char **argv;
@@ -243,6 +244,16 @@ over(watch *w, mrd_confined_end end, uint64_t bytes)
     return end;
 }
 
+/* What others write into the file system counts, too. */
+static bool
+is_full(const watch *w)
+{
+    struct statvfs fs;
+
+    return w->keep_free > 0 && statvfs(w->dir, &fs) == 0 &&
+           (uint64_t) fs.f_bavail * (uint64_t) fs.f_frsize < w->keep_free;
+}
+
 static mrd_confined_end
 look(watch *w, int64_t began, int64_t *next_walk)
 {
@@ -255,6 +266,8 @@ look(watch *w, int64_t began, int64_t *next_walk)
 
     if (w->time > 0 && now - began >= w->time)
         return MRD_CONFINED_TIME;
+    if (is_full(w))
+        return MRD_CONFINED_FULL;
     mrd_confined_descendants(&all);
     if (all.n == MRD_CONFINED_PROCESSES)
         return MRD_CONFINED_MANY;
@@ -377,7 +390,7 @@ close_others(void)
 static bool
 arguments(watch *w, int argc, char **argv)
 {
-    int64_t v[5];
+    int64_t v[6];
 
     for (size_t i = 0; i < MRD_COUNT(v); i++) {
         if (argc <= FIRST_ARG || mrd_num_i64(mrd_str_of(argv[2 + i]), &v[i]) != MRD_OK || v[i] < 0)
@@ -388,11 +401,41 @@ arguments(watch *w, int argc, char **argv)
                   .disk = (uint64_t) v[2],
                   .files = (uint64_t) v[3],
                   .remove = v[4] != 0,
-                  .dir = argv[7],
+                  .keep_free = (uint64_t) v[5],
+                  .dir = argv[8],
                   .argv = argv + FIRST_ARG,
                   .said = -1,
                   .parent = true };
     return true;
+}
+
+/* Two processes: the first waits for the second, which watches. When the second is killed, its children
+ * become those of the first, which ends them. Returns in the second. */
+static void
+stand_guard(watch *w, const sigset_t *told)
+{
+    siginfo_t info;
+    int status = 0, last;
+
+    (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
+    if ((w->pid = fork()) <= 0) { /* without memory: it watches alone */
+        w->pid = 0;
+        (void) prctl(PR_SET_PDEATHSIG, SIGTERM);
+        return;
+    }
+    for (;;) {
+        if (waitpid(w->pid, &status, WNOHANG) == w->pid)
+            break;
+        if ((last = sigwaitinfo(told, &info)) > 0 && last != SIGCHLD)
+            (void) kill(w->pid, last);
+    }
+    end_all(w, false);
+    if (WIFSIGNALED(status)) {
+        (void) signal(WTERMSIG(status), SIG_DFL);
+        sigprocmask(SIG_UNBLOCK, told, NULL);
+        (void) raise(WTERMSIG(status));
+    }
+    _exit(WEXITSTATUS(status));
 }
 
 int
@@ -415,6 +458,7 @@ mrd_confined_watch(int argc, char **argv)
     sigaddset(&told, SIGINT);
     sigaddset(&told, SIGHUP);
     sigprocmask(SIG_BLOCK, &told, NULL);
+    stand_guard(&w, &told);
     w.signals = signalfd(-1, &told, SFD_CLOEXEC | SFD_NONBLOCK);
     (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
     if (start(&w))

@@ -1,6 +1,7 @@
 #include "base/manual.h"
 
 #include <ctype.h>
+#include <errno.h>
 #include <string.h>
 
 #include "base/obj.h"
@@ -233,4 +234,15 @@ mrd_manual_asked(const mrd_manual *m, int argc, char *const *argv, bool stop_at_
     if (m->more != NULL)
         fprintf(to, "\n%s", m->more);
     return true;
+}
+
+int
+mrd_manual_end(const char *program, int code)
+{
+    errno = 0;
+    if (fflush(stdout) == 0 && !ferror(stdout))
+        return code;
+    fprintf(stderr, "%s: the output could not be written: %s\n", program,
+            errno == 0 ? "some of it is missing" : strerror(errno));
+    return code == 0 ? 1 : code;
 }

@@ -24,6 +24,9 @@ typedef struct {
  * behind the first word with stop_at_word, are not looked at. False: it asks for nothing. */
 bool mrd_manual_asked(const mrd_manual *manual, int argc, char *const *argv, bool stop_at_word,
                       FILE *to);
+/* The status of a program that ends with `code` and has printed: what could not be written is not
+ * done (a full disk behind `>` shows when the text is flushed), is said, and makes 0 a 1. */
+int mrd_manual_end(const char *program, int code);
 /* Text of a manual page: what troff would take for a request or an escape is quoted. */
 void mrd_manual_roff(const char *text, FILE *to);
 /* The head of a page: title line, NAME and SYNOPSIS. */

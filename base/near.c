@@ -33,7 +33,8 @@ distance(const char *a, const char *b)
 }
 
 /* Edits between a word and a name, or a part of the name at dashes ("output" of "output-dir",
- * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word. */
+ * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word,
+ * rounded up. */
 #define NOT_NEAR 99u
 
 static size_t
@@ -45,7 +46,7 @@ far_from(const char *word, const char *name)
     /* A word that is the start of a name is a better guess than one with as many edits. */
     if (len >= 3 && strncmp(name, word, len) == 0)
         return best < 1 ? best : 1;
-    best = best <= len / 3 + 1 ? best : NOT_NEAR;
+    best = best <= (len + 2) / 3 ? best : NOT_NEAR;
     for (const char *dash = strchr(name, '-'); len >= 3 && dash != NULL;
          dash = strchr(dash + 1, '-')) {
         size_t front, back = distance(word, dash + 1);

@@ -97,7 +97,7 @@ mrd_files_stamp(const char *const *paths, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         struct stat st;
-        int64_t seen[5] = { 0 };
+        int64_t seen[7] = { 0 };
 
         if (paths[i] != NULL && stat(paths[i], &st) == 0) {
             seen[0] = (int64_t) st.st_ino;
@@ -105,6 +105,8 @@ mrd_files_stamp(const char *const *paths, size_t n)
             seen[2] = st.st_mtim.tv_sec;
             seen[3] = st.st_mtim.tv_nsec;
             seen[4] = (int64_t) st.st_mode;
+            seen[5] = (int64_t) st.st_uid;
+            seen[6] = (int64_t) st.st_gid;
         }
         stamp = mrd_hash64(seen, sizeof(seen), stamp + i);
     }

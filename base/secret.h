@@ -23,7 +23,8 @@ void mrd_secret_free(char *text); /* wiped first; NULL is fine */
 bool mrd_secret_equal(const void *a, const void *b, size_t len);
 /*
  * A number that changes when one of the files is written, replaced or removed (its directory entry
- * leads elsewhere): polled, it tells when to read them again. NULL entries are passed over.
+ * leads elsewhere), or when its mode or owner changes: polled, it tells when to read them again. NULL
+ * entries are passed over.
  */
 uint64_t mrd_files_stamp(const char *const *paths, size_t n);
 /* Nobody else reads this process's memory: no core file, no ptrace and no /proc/<pid>/mem for other

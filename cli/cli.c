@@ -1,6 +1,7 @@
 #include "cli/cli.h"
 
 #include <inttypes.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -104,8 +105,8 @@ mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
         else if (words.n < f->min_words)
             fprintf(stderr, "meridian %s: %s\n", argv[0], f->wants);
         else if (words.n > f->max_words)
-            fprintf(stderr, "meridian %s: unexpected argument '%s' (--help shows the usage)\n",
-                    argv[0], words.v[f->max_words]);
+            mrd_cli_errorf(argv[0], "unexpected argument '%s' (--help shows the usage)",
+                           words.v[f->max_words]);
         else
             status = f->run(f->self == NULL ? f->settings : f->self, &words);
     }
@@ -117,17 +118,27 @@ mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
 void
 mrd_cli_say(const char *what, mrd_str text)
 {
-    mrd_buf line = { 0 };
-
-    mrd_plain_text(&line, text);
-    fprintf(stderr, "%s: %s\n", what, mrd_buf_cstr(&line));
-    mrd_buf_fini(&line);
+    mrd_plain_line(stderr, what, text);
 }
 
 void
 mrd_cli_error(const char *command, const mrd_why *why)
 {
-    fprintf(stderr, "meridian %s: %s\n", command, why->text);
+    mrd_cli_errorf(command, "%s", why->text);
+}
+
+void
+mrd_cli_errorf(const char *command, const char *format, ...)
+{
+    char who[64], text[1024];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(text, sizeof(text), format, args);
+    va_end(args);
+    snprintf(who, sizeof(who), "meridian%s%s", command == NULL ? "" : " ",
+             command == NULL ? "" : command);
+    mrd_cli_say(who, mrd_str_of(text));
 }
 
 char *

@@ -50,8 +50,11 @@ const char *mrd_cli_vendor_word(const char *command, const char *word);
 
 /* "<what>: <text>" on stderr, a line whatever the text holds. */
 void mrd_cli_say(const char *what, mrd_str text);
-/* "meridian view: <message>" on stderr. */
+/* "meridian view: <message>" on stderr, as mrd_cli_say writes it. */
 void mrd_cli_error(const char *command, const mrd_why *why);
+/* The same of at most 1023 bytes of a message of its own; command NULL: "meridian: <message>". */
+void mrd_cli_errorf(const char *command, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 /* "1,234,567". Returns text. */
 #define MRD_COUNT_TEXT 32
 char *mrd_cli_count(int64_t n, char text[MRD_COUNT_TEXT]);

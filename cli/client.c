@@ -200,7 +200,13 @@ collect(char *data, size_t size, size_t n, void *self)
     return reply->err == MRD_OK ? size * n : 0;
 }
 
-/* A status of 400 and more as an error, with the problem text when there is one. */
+static bool
+is_refused(long status)
+{
+    return status < 200 || status >= 300;
+}
+
+/* A status that is no success as an error, with the problem text when there is one. */
 static mrd_err
 status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path, mrd_why *why)
 {
@@ -212,7 +218,15 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
                                   : MRD_NET;
     mrd_json *doc = NULL;
     const char *detail = NULL;
+    char *to = NULL;
 
+    curl_easy_getinfo(c->curl, CURLINFO_REDIRECT_URL, &to);
+    if (status >= 300 && status < 400) /* a token goes to no address that nobody named */
+        return mrd_why_set(
+            why, MRD_NET, 0,
+            "%s%s answered with HTTP status %ld, a redirection to %s: --server must be "
+            "the address of the aggregator itself",
+            c->server, path, status, to == NULL ? "nowhere" : to);
     if (mrd_json_parse((mrd_str){ (const char *) reply->p, reply->len }, "reply", &doc, NULL) ==
         MRD_OK)
         detail = mrd_json_str(doc, "detail", mrd_json_str(doc, "title", NULL));
@@ -264,7 +278,7 @@ exchange(mrd_client *client, const char *method, const char *path, const mrd_jso
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     if (code != CURLE_OK)
         err = transport_error(client, code, why);
-    else if (status >= 400)
+    else if (is_refused(status))
         err = status_error(client, status, reply, path, why);
     curl_slist_free_all(headers);
     mrd_buf_fini(&url);
@@ -318,7 +332,7 @@ store(char *data, size_t size, size_t n, void *self)
     long status = 0;
 
     curl_easy_getinfo(d->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (status >= 400)
+    if (is_refused(status))
         return collect(data, size, n, &d->refused);
     if (!d->started) {
         d->started = true;
@@ -423,7 +437,7 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, 120L);
     code = err == MRD_OK ? curl_easy_perform(client->curl) : CURLE_OK;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
-    if (d->etag[0] != '\0' && status < 400) {
+    if (d->etag[0] != '\0' && !is_refused(status)) {
         mrd_bytes text = { (const uint8_t *) d->etag, strlen(d->etag) };
 
         mrd_write_file(side, text, 0666, NULL); /* only a later resume would miss it */
@@ -432,7 +446,7 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
         err = transport_error(client, code, why);
     else if (err == MRD_OK && status == 416 && d->resumed > 0)
         err = d->total == d->resumed ? MRD_OK : MRD_RANGE; /* it was whole already, or is not it */
-    else if (err == MRD_OK && status >= 400)
+    else if (err == MRD_OK && is_refused(status))
         err = status_error(client, status, &d->refused, path, why);
     curl_slist_free_all(headers);
     mrd_buf_fini(&url);

@@ -70,7 +70,8 @@ void mrd_client_close(mrd_client *client); /* NULL is fine */
 
 /*
  * One request; body (borrowed, may be NULL) is sent as JSON. *ret_doc (may be NULL) is the reply,
- * owned by the caller. A status of 400 or more is an error with the server's own message.
+ * owned by the caller. A status that is no success (2xx) is an error with the server's own message;
+ * redirections are not followed.
  */
 mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);

@@ -63,6 +63,15 @@ plot_path(const char *file, const char *id, size_t boot, size_t all)
     return rc < 0 ? NULL : path;
 }
 
+static void
+no_picture(const char *node, const char *reason)
+{
+    char who[160];
+
+    snprintf(who, sizeof(who), "no picture of %s", node);
+    mrd_cli_say(who, mrd_str_of(reason));
+}
+
 /* ---- From a directory ---- */
 
 static mrd_err
@@ -93,7 +102,7 @@ draw_all(const mrd_clock_report *r, const char *file, mrd_why *why)
             char *path;
 
             if (r->v[i].clock.v[k].align == NULL) {
-                fprintf(stderr, "no picture of %s: %s\n", r->v[i].id, r->v[i].clock.v[k].why.text);
+                no_picture(r->v[i].id, r->v[i].clock.v[k].why.text);
                 continue;
             }
             path = plot_path(file, r->v[i].id, k + 1, all);
@@ -214,7 +223,7 @@ draw_remote(mrd_client *client, const char *id, const mrd_json *list, const char
         char *to;
 
         if (mrd_json_size(mrd_json_get(n, "segments")) == 0) {
-            fprintf(stderr, "no picture of %s: %s\n", node, mrd_json_str(n, "assumptions", "?"));
+            no_picture(node, mrd_json_str(n, "assumptions", "?"));
             continue;
         }
         to = plot_path(file, node, (size_t) boot, all);
@@ -292,8 +301,11 @@ clocks(const settings *set, const char *word, int *ret_status, mrd_why *why)
     if (set->store == NULL)
         return mrd_cluster_is_path(word) ? from_path(set, word, ret_status, why)
                                          : from_aggregator(set, word, ret_status, why);
-    if (word == NULL)
-        return mrd_why_set(why, MRD_INVALID, 0, "--store needs the id of a session");
+    if (word == NULL) {
+        *ret_status = MRD_EXIT_USAGE;
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--store needs the id of a session: meridian clocks ID --store DIR");
+    }
     if (asprintf(&path, "%s/sessions/%s", set->store, word) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", set->store);
     if (strchr(word, '/') != NULL || !is_directory(path))
@@ -314,7 +326,7 @@ run(void *self, const mrd_strlist *words)
     if (clocks(self, words->n == 0 ? NULL : words->v[0], &status, &why) == MRD_OK)
         return status;
     mrd_cli_error("clocks", &why);
-    return MRD_EXIT_FAILED;
+    return status == MRD_EXIT_USAGE ? status : MRD_EXIT_FAILED;
 }
 
 int

@@ -309,8 +309,13 @@ put_results(const local *l, const char *process, const mrd_viewer_made *made, mr
             err = mrd_why_set(why, MRD_EXISTS, 0, "%s exists already: --force replaces it", to);
         if (err == MRD_OK && rename(made->v[i].file, to) != 0)
             err = mrd_why_set(why, MRD_IO, errno, "cannot write %s", to);
-        if (err == MRD_OK && !l->set->client.json)
-            printf("%s\n", to);
+        if (err == MRD_OK && !l->set->client.json) {
+            mrd_buf line = { 0 };
+
+            mrd_plain_text(&line, mrd_str_of(to));
+            printf("%s\n", mrd_buf_cstr(&line));
+            mrd_buf_fini(&line);
+        }
         free(to);
     }
     return err;
@@ -396,13 +401,8 @@ note(local *l, const char *process, const mrd_viewer_made *made, mrd_err err, co
     mrd_json_set(o, "took_ns", mrd_json_new_int(made->took));
     mrd_json_set(o, "memory_bytes", mrd_json_new_int((int64_t) made->memory));
     l->bad += err != MRD_OK;
-    if (said[0] != '\0') {
-        mrd_buf line = { 0 };
-
-        mrd_plain_text(&line, mrd_str_of(process));
-        fprintf(stderr, "meridian convert: %s: %s\n", mrd_buf_cstr(&line), said);
-        mrd_buf_fini(&line);
-    }
+    if (said[0] != '\0')
+        mrd_cli_errorf("convert", "%s: %s", process, said);
     return mrd_json_append(l->list, o);
 }
 

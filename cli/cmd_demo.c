@@ -760,10 +760,14 @@ print_page(const demo *d)
         printf("\nThe page: %s\n  it asks for a token: %s\n  its certificate is by: %s\n"
                "The commands, in another shell: meridian nodes, record, report, ... after\n"
                "  export MERIDIAN_SERVER=%.*s MERIDIAN_CA_FILE=%s \\\n"
-               "         MERIDIAN_TOKEN_FILE=%s\n"
-               "Ctrl-C ends everything\n",
+               "         MERIDIAN_TOKEN_FILE=%s\n",
                d->page, in_certs(d, "control.token", token), in_certs(d, "ca.pem", ca),
                (int) strcspn(d->page + 8, "/") + 8, d->page, ca, token);
+    if (d->set->keep)
+        printf(
+            "The results, also while this runs: %s\nThe store, the certificates and the logs: %s\n"
+            "Ctrl-C ends everything\n",
+            d->set->dir, d->work);
     fflush(stdout);
 }
 

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/obj.h"
+#include "base/plain.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
 #include "cli/diff.h"
@@ -64,6 +65,12 @@ static const char more[] =
     "a\n"
     "folder of traces of one run, or a steps.json (--output-format steps-json of view, fetch and\n"
     "record), which is small enough to be kept as a baseline.\n"
+    "\n"
+    "With one run a side only large changes can be distinguished from what differs between runs: "
+    "a\n"
+    "difference counts when it is larger than what the eighths of each run differ by. Three runs "
+    "a\n"
+    "side or more measure the spread between runs; docs/data.md has what is found with how many.\n"
     "\n"
     "Exit status: 0 no difference that the data can show, or faster; 4 slower; 3 as 0, but events\n"
     "are missing in a run; 1 failed; 2 wrong usage.\n"
@@ -219,8 +226,11 @@ print_side(const char *name, const mrd_diff_side *side)
 {
     for (size_t i = 0; i < side->n; i++) {
         const mrd_diff_run *r = &side->run[i];
+        mrd_buf label = { 0 };
 
-        printf("%-5s %s", i == 0 ? name : "", r->label);
+        mrd_plain_text(&label, mrd_str_of(r->label));
+        printf("%-5s %s", i == 0 ? name : "", mrd_buf_cstr(&label));
+        mrd_buf_fini(&label);
         if (r->by_call)
             printf(" (no training steps: operations are compared call by call)");
         else
@@ -248,19 +258,21 @@ print_verdict(const settings *set, const mrd_diff *d)
         return;
     }
     if (isinf(d->step.half)) {
-        printf("\nToo few steps to say anything: %d on each side are needed.\n", MRD_COMPARE_LEAST);
+        printf(
+            "\nToo few steps to say anything: %d on each side are needed, and with fewer than %d "
+            "runs a side %d of each run.\n",
+            MRD_COMPARE_LEAST, MRD_COMPARE_RUNS, MRD_COMPARE_RUN);
         return;
     }
     if (!d->step.differs) {
-        printf(
-            "\nNo difference that the data can show: a step takes %s and %s; a change of %.2f %% "
-            "would have been seen.\n",
-            time_text(is->base, a), time_text(is->now, b),
-            fmax(percent(d->step.half, is->base), set->threshold));
+        printf("\nNo difference that the data can show: a step takes %s and %s%s; a change below "
+               "%.2f %% cannot be distinguished from chance.\n",
+               time_text(is->base, a), time_text(is->now, b), is->median ? " (median)" : "",
+               fmax(percent(d->step.half, is->base), set->threshold));
         return;
     }
-    printf("\n%s: a step takes %s instead of %s, ", is->change > 0 ? "SLOWER" : "FASTER",
-           time_text(is->now, a), time_text(is->base, b));
+    printf("\n%s: a step takes %s instead of %s%s, ", is->change > 0 ? "SLOWER" : "FASTER",
+           time_text(is->now, a), time_text(is->base, b), is->median ? " (median)" : "");
     print_change(is->change);
     printf(" (%+.2f %%; between %+.2f and %+.2f %% with %g %% confidence)\n",
            percent(is->change, is->base), percent(is->change - d->step.half, is->base),
@@ -370,8 +382,11 @@ print_text(const settings *set, const mrd_diff_side *base, const mrd_diff_side *
         printf("\nNo difference that the data can show.\n");
     if (base->n == 1 && now->n == 1)
         printf(
-            "\nOne run on each side: what differs from run to run for other causes is not in the "
-            "confidence;\nrepeat --base and --new with more runs to measure it.\n");
+            "\nOne run on each side: the confidence knows how much parts of a run differ from each "
+            "other, not what\nis constant in a run and differs between runs for other causes "
+            "(another machine, another placement).\nGive --base and --new at least %d runs each "
+            "to measure that.\n",
+            MRD_COMPARE_RUNS);
 }
 
 /* ---- JSON ---- */
@@ -386,6 +401,7 @@ compared_json(const mrd_compared *is, double half, bool differs)
     mrd_json_set(o, "change_ns", mrd_json_new_num(is->change));
     mrd_json_set(o, "half_width_ns", isinf(half) ? mrd_json_new_str(NULL) : mrd_json_new_num(half));
     mrd_json_set(o, "p", mrd_json_new_num(is->p));
+    mrd_json_set(o, "mean", mrd_json_new_str(is->median ? "median" : "trimmed"));
     mrd_json_set(o, "differs", mrd_json_new_bool(differs));
     return o;
 }

@@ -8,6 +8,7 @@
 #include "base/near.h"
 #include "base/obj.h"
 #include "base/out.h"
+#include "base/plain.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
 #include "cli/fetch_parts.h"
@@ -662,12 +663,17 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
         const char *file = mrd_json_str(mrd_json_at(list, i), "file", "?");
         uint64_t bytes = (uint64_t) mrd_json_int(mrd_json_at(list, i), "bytes", 0);
         char size[MRD_SIZE_TEXT];
+        mrd_buf line = { 0 };
 
-        if (mrd_json_str(mrd_json_at(list, i), "same_as", NULL) != NULL)
-            fprintf(to, "%s  same as %s\n", file,
-                    mrd_json_str(mrd_json_at(list, i), "same_as", ""));
-        else
-            fprintf(to, "%s  %s\n", file, mrd_cli_size(bytes, size));
+        mrd_plain_text(&line, mrd_str_of(file));
+        if (mrd_json_str(mrd_json_at(list, i), "same_as", NULL) != NULL) {
+            mrd_buf_text(&line, "  same as ");
+            mrd_plain_text(&line, mrd_str_of(mrd_json_str(mrd_json_at(list, i), "same_as", "")));
+        } else {
+            mrd_buf_fmt(&line, "  %s", mrd_cli_size(bytes, size));
+        }
+        fprintf(to, "%s\n", mrd_buf_cstr(&line));
+        mrd_buf_fini(&line);
         parts +=
             mrd_str_ends(mrd_str_of(file), ".pftrace") && strstr(file, "system_profile.") != NULL;
         if (mrd_str_ends(mrd_str_of(file), "system_profile.pftrace") ||

@@ -592,10 +592,12 @@ inspect(void *self, const mrd_strlist *words)
 
     if ((err = mrd_profile_check(&set->profile, &why)) != MRD_OK ||
         (err = mrd_filter_check_types(&set->profile.types, NULL, &why)) != MRD_OK ||
-        (err = find_library(set, library, &why)) != MRD_OK ||
-        (err = prepare_output(&r, &why)) != MRD_OK ||
-        (err = mrd_node_identify(&who, &node, &why)) != MRD_OK ||
-        (err = make_ring_dir(rings, &why)) != MRD_OK)
+        (err = mrd_node_identify(&who, &node, &why)) != MRD_OK) {
+        status = err == MRD_NOMEM ? MRD_EXIT_FAILED : MRD_EXIT_USAGE;
+        goto out;
+    }
+    if ((err = find_library(set, library, &why)) != MRD_OK ||
+        (err = prepare_output(&r, &why)) != MRD_OK || (err = make_ring_dir(rings, &why)) != MRD_OK)
         goto out;
     if ((argv = calloc(words->n + 1, sizeof(*argv))) == NULL ||
         (r.catalog = mrd_catalog_new()) == NULL ||

@@ -374,7 +374,10 @@ put_row_line(printer *p, sqlite3_stmt *st)
 
         mrd_buf_text(&line, i > 0 ? "," : json ? "{" : "");
         if (!json) {
-            mrd_csv_text(&line, text.p == NULL ? MRD_STR("") : text);
+            if (text.p != NULL && is_number(st, i))
+                mrd_buf_str(&line, text);
+            else
+                mrd_csv_text(&line, text.p == NULL ? MRD_STR("") : text);
             continue;
         }
         mrd_json_quote(&line, mrd_str_of(sqlite3_column_name(st, i)));

@@ -138,11 +138,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
                                  .once = &once,
                                  .progress = show_reading,
                                  .self = &reading };
-    mrd_identity nowhere = { .process_id = MRD_NONE,
-                             .nc_idx = MRD_NONE,
-                             .model = MRD_NONE,
-                             .session = MRD_NONE,
-                             .rank = MRD_NONE };
+    mrd_identity nowhere = MRD_IDENTITY_UNKNOWN;
     mrd_err err = MRD_OK;
 
     for (size_t i = 0; i < words->n && set->dirs.n == 0; i++)
@@ -272,8 +268,8 @@ align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
     mrd_err err = mrd_alignment_new(&options, cat, store, ret_alignment, why);
 
     if (err == MRD_OK && mrd_alignment_refused(*ret_alignment) != NULL)
-        fprintf(stderr, "the inputs are not all aligned: %s\n",
-                mrd_alignment_refused(*ret_alignment));
+        mrd_cli_say("the inputs are not all aligned",
+                    mrd_str_of(mrd_alignment_refused(*ret_alignment)));
     return err;
 }
 

@@ -1,7 +1,7 @@
 #include "cli/cli.h"
 
-#include <errno.h>
 #include <inttypes.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -60,8 +60,7 @@ unknown_command(const char *word)
     for (size_t i = 0; i < MRD_COUNT(commands); i++)
         names[i] = commands[i].name;
     if (mrd_cli_vendor_word(NULL, word) != NULL) {
-        fprintf(stderr, "meridian: there is no command '%s': %s\n", word,
-                mrd_cli_vendor_word(NULL, word));
+        mrd_cli_errorf(NULL, "there is no command '%s': %s", word, mrd_cli_vendor_word(NULL, word));
         return MRD_EXIT_USAGE;
     }
     if (dashes > 0)
@@ -72,8 +71,7 @@ unknown_command(const char *word)
         snprintf(guess, sizeof(guess), "%s",
                  dashes > 0 ? ": options follow the command (meridian COMMAND --help)"
                             : " (meridian --help lists them)");
-    fprintf(stderr, "meridian: unknown %s '%s'%s\n", dashes > 0 ? "option" : "command", word,
-            guess);
+    mrd_cli_errorf(NULL, "unknown %s '%s'%s", dashes > 0 ? "option" : "command", word, guess);
     return MRD_EXIT_USAGE;
 }
 
@@ -113,20 +111,21 @@ run(int argc, char **argv)
     return unknown_command(argv[1]);
 }
 
-/* What could not be written is not done: a full disk behind `>` shows when the text is flushed. */
+static void
+go_on(int sig)
+{
+    (void) sig;
+}
+
 int
 main(int argc, char **argv)
 {
-    int code;
+    /* A file limit is an error of the write. No SIG_IGN: a program that `inspect` runs would inherit it. */
+    const struct sigaction limit = { .sa_handler = go_on, .sa_flags = SA_RESTART };
 
+    (void) sigaction(SIGXFSZ, &limit, NULL);
     if (argc > 1 && strcmp(argv[1], MRD_CONFINED_WORD) == 0)
         return mrd_confined_watch(argc, argv);
     mrd_version_set_commit(MRD_COMMIT);
-    code = run(argc, argv);
-    errno = 0;
-    if (fflush(stdout) == 0 && !ferror(stdout))
-        return code;
-    fprintf(stderr, "meridian: the output could not be written: %s\n",
-            errno == 0 ? "some of it is missing" : strerror(errno));
-    return code == MRD_EXIT_OK ? MRD_EXIT_FAILED : code;
+    return mrd_manual_end("meridian", run(argc, argv));
 }

@@ -3,9 +3,11 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/plain.h"
 #include "cli/cli.h"
 
 void
@@ -28,14 +30,46 @@ progress_amount(uint64_t n, const char *unit, char *text, size_t size)
         snprintf(text, size, "%" PRIu64 " %s", n, unit);
 }
 
+/* Columns of the terminal; a longer line would stay on it, one for each update. */
+static int
+columns(void)
+{
+    struct winsize size;
+
+    return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
+}
+
+/* The name of the file, as a terminal can show it: whoever made the file chose its name. */
+static void
+add_name(mrd_buf *line, const char *what)
+{
+    const char *base = strrchr(what, '/');
+    mrd_str name = mrd_str_of(base == NULL ? what : base + 1);
+
+    mrd_buf_text(line, "  ");
+    mrd_plain_text(line, name);
+}
+
+/* At most so many bytes, whole characters. */
+static int
+cut(const mrd_buf *line, int most)
+{
+    size_t n = line->len < (size_t) most ? line->len : (size_t) most;
+
+    while (n > 0 && n < line->len && (line->p[n] & 0xc0) == 0x80)
+        n--;
+    return (int) n;
+}
+
 void
 mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
                   const char *what)
 {
     mrd_local_ns now;
     double seconds;
-    char amount[64], rate[64], left[64] = "", line[256];
-    const char *base;
+    char amount[64], rate[64], left[64] = "";
+    mrd_buf line = { 0 };
+    int n;
 
     if (!p->on || mrd_local_diff((now = mrd_local_now()), p->last) < 100 * MRD_MS)
         return;
@@ -48,14 +82,13 @@ mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *un
         snprintf(left, sizeof(left), ", %2.0f %%, %.0f s left",
                  100.0 * (double) done / (double) total,
                  seconds * (double) (total - done) / (double) done);
-    base = what == NULL ? NULL : strrchr(what, '/');
-    snprintf(line, sizeof(line), "%s %s, %s/s%s%s%.60s", p->verb, amount, rate, left,
-             what == NULL ? "" : "  ",
-             what == NULL   ? ""
-             : base == NULL ? what
-                            : base + 1);
-    fprintf(stderr, "\r%-*s", p->width, line);
-    p->width = (int) strlen(line);
+    mrd_buf_fmt(&line, "%s %s, %s/s%s", p->verb, amount, rate, left);
+    if (what != NULL)
+        add_name(&line, what);
+    n = line.err == MRD_OK ? cut(&line, columns()) : 0;
+    fprintf(stderr, "\r%.*s%*s", n, (const char *) line.p, p->width > n ? p->width - n : 0, "");
+    p->width = n;
+    mrd_buf_fini(&line);
     fflush(stderr);
 }
 

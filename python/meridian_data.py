@@ -12,6 +12,7 @@ as_="arrow". Times and lengths are integers in nanoseconds, as the columns endin
 third-party package is needed; Python 3.8 or later.
 """
 
+import bisect
 import glob
 import html
 import json
@@ -146,14 +147,19 @@ class Profile:
         parts: Rows = self.sql("SELECT c.worker AS worker, c.rank AS rank, c.collective_id AS id, c.ts_ns AS ts, c.ts_ns - f.ts_ns AS late "
                                "FROM collectives c JOIN collectives f ON f.collective_id = c.collective_id AND f.pos = 0 AND f.session_id = c.session_id "
                                "ORDER BY c.ts_ns", as_="rows")
-        begins = sorted({r["ts_ns"] for r in self.sql("SELECT process_key, ts_ns FROM steps WHERE process_key = (SELECT MIN(process_key) FROM steps)", as_="rows")})
+        begins, reached = [], None
+        for r in self.sql("SELECT ts_ns, ts_ns + dur_ns AS end_ns FROM steps WHERE dur_ns > 0 AND process_key = (SELECT MIN(process_key) FROM steps) "
+                          "ORDER BY ts_ns, dur_ns DESC", as_="rows"):
+            if reached is None or r["ts_ns"] >= reached:  # none inside another
+                begins.append(r["ts_ns"])
+                reached = r["end_ns"]
         if not begins and parts:
             first, last = parts[0]["ts"], parts[-1]["ts"]
             begins = [first + (last - first) * i // 20 for i in range(20)]
         workers = sorted({(r["rank"], r["worker"]) for r in parts})
         cells: Dict[tuple, List[int]] = {}
         for r in parts:
-            step = max((i for i, b in enumerate(begins) if b <= r["ts"]), default=0)
+            step = max(bisect.bisect_right(begins, r["ts"]) - 1, 0)
             cells.setdefault((r["worker"], step), []).append(r["late"])
         means = {k: sum(v) / len(v) for k, v in cells.items()}
         most = max(means.values(), default=1) or 1
@@ -214,22 +220,29 @@ def _parts(folder: str) -> Dict[str, List[str]]:
 
 def _folder(folder: str) -> Profile:
     """The Parquet files as a database in a temporary file."""
+    tables = _parts(folder)
     handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
     os.close(handle)
     db = sqlite3.connect(path)
-    db.execute("PRAGMA journal_mode = off")
-    db.execute("PRAGMA synchronous = off")
-    for name, files in _parts(folder).items():
-        made = False
-        for file in files:
-            part = meridian_parquet.File(file)
-            if not made:
-                db.execute(f"CREATE TABLE {name} ({', '.join(part.columns)})")
-                made = True
-            for group in part.groups():
-                db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(part.columns))})", zip(*(group[c] for c in part.columns)))
-    db.execute("CREATE INDEX collectives_id ON collectives (collective_id)")
-    db.commit()
+    try:
+        db.execute("PRAGMA journal_mode = off")
+        db.execute("PRAGMA synchronous = off")
+        for name, files in tables.items():
+            made = False
+            for file in files:
+                part = meridian_parquet.File(file)
+                if not made:
+                    db.execute(f"CREATE TABLE {name} ({', '.join(part.columns)})")
+                    made = True
+                for group in part.groups():
+                    db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(part.columns))})", zip(*(group[c] for c in part.columns)))
+        if tables.get("collectives"):
+            db.execute("CREATE INDEX collectives_id ON collectives (collective_id)")
+        db.commit()
+    except BaseException:
+        db.close()
+        os.unlink(path)
+        raise
     return Profile(db, folder, path)
 
 
@@ -242,10 +255,10 @@ def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
     query = urllib.parse.urlencode({"format": "sqlite", **{k: v for k, v in slice_.items() if v is not None}})
     request = urllib.request.Request(f"{parts.scheme}://{parts.netloc}/api/v1/sessions/{session}/profile?{query}")
     if token or os.environ.get("MERIDIAN_TOKEN"):
-        request.add_header("Authorization", "Bearer " + (token or os.environ["MERIDIAN_TOKEN"]))
+        request.add_unredirected_header("Authorization", "Bearer " + (token or os.environ["MERIDIAN_TOKEN"]))
     handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
     try:
-        with urllib.request.urlopen(request) as answer, os.fdopen(handle, "wb") as f:
+        with os.fdopen(handle, "wb") as f, urllib.request.urlopen(request) as answer:
             while True:
                 chunk = answer.read(1 << 20)
                 if not chunk:

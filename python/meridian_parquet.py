@@ -15,6 +15,11 @@ import zlib
 
 __all__ = ["File", "ParquetError"]
 
+# What a reader of damaged bytes stumbles over: places, numbers and texts that are not there.
+_STUMBLES = (LookupError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError, RecursionError, MemoryError, struct.error, zlib.error)
+
+_PAGE_MOST = 1 << 30  # bytes of a page, unpacked
+
 _TYPES = {0: "bool", 1: "int32", 2: "int64", 4: "float", 5: "double", 6: "bytes"}
 
 
@@ -97,10 +102,15 @@ def _unzstd(data, size):
 
 
 def _unpack(codec, data, size):
+    if not 0 <= size <= _PAGE_MOST:  # it is given to the library as the room that there is
+        raise ParquetError(f"a page says that it has {size} bytes")
     if codec == 0:
         return data
     if codec == 2:
-        return zlib.decompress(data, 31)
+        out = zlib.decompressobj(31).decompress(data, size + 1)
+        if len(out) != size:
+            raise ParquetError("a page does not decompress to its size")
+        return out
     if codec == 6:
         return _unzstd(data, size)
     raise ParquetError(f"compression {codec} is not read here: install pyarrow")
@@ -123,10 +133,10 @@ def _hybrid(data, at, end, width, n):
                 bits >>= width
         else:
             size = (width + 7) // 8
+            if head >> 1 > n - len(out):
+                raise ParquetError("a run is longer than its page")
             out += [int.from_bytes(data[t.at:t.at + size], "little")] * (head >> 1)
             t.at += size
-    if len(out) != n:
-        raise ParquetError("a run is longer than its page")
     return out
 
 
@@ -180,7 +190,7 @@ class _Column:
 
 class File:
     """One Parquet file. .columns: names; .rows: how many; .notes: {key: value}; groups(): row groups, one after the other,
-    as {column: list of values}. path may also be bytes, or an object with read."""
+    as {column: list of values}. path may also be bytes, or an object with read. Every damage that is seen is a ParquetError."""
 
     def __init__(self, path, verify=True):
         if isinstance(path, (bytes, bytearray)):
@@ -191,6 +201,13 @@ class File:
             with open(path, "rb") as f:
                 data = f.read()
         self.data, self.verify = data, verify
+        try:
+            self._open(path)
+        except _STUMBLES as e:
+            raise e if isinstance(e, ParquetError) else ParquetError(f"the footer is damaged: {e!r}") from None
+
+    def _open(self, path):
+        data = self.data
         if len(data) < 12 or data[:4] != b"PAR1" or data[-4:] != b"PAR1":
             raise ParquetError(f"{path if isinstance(path, str) else 'the data'} is not a whole Parquet file")
         size = struct.unpack_from("<I", data, len(data) - 8)[0]
@@ -226,7 +243,10 @@ class File:
             out = {}
             for column, chunk in zip(self._columns, group[1]):
                 if columns is None or column.name in columns:
-                    out[column.name] = self._chunk(column, chunk[3], group[3])
+                    try:
+                        out[column.name] = self._chunk(column, chunk[3], group[3])
+                    except _STUMBLES as e:
+                        raise e if isinstance(e, ParquetError) else ParquetError(f"column {column.name} is damaged: {e!r}") from None
             yield out
 
     def read(self, columns=None):

@@ -1,14 +1,14 @@
 #!/bin/sh
 # Installs what building (build) or testing (test) Meridian needs on Debian 12 or Ubuntu, and says what; with "clocklab" also
 # chrony, for the laboratory's comparison (as a package it takes the place of the machine's time daemon: so only when asked for);
-# with "kubelab" what `make kubelab` needs; with "fuzz" clang and its libraries for fuzzing (where they are a package of their own); with "gate" all that .ci/run uses.
+# with "kubelab" and "s3lab" what `make kubelab` and `make s3lab` need; with "fuzz" clang and its libraries for fuzzing (where they are a package of their own); with "gate" all that .ci/run uses.
 # Nothing is installed when nothing is missing. Uses sudo only when not root. While another program installs packages (a new
 # machine's unattended upgrades), it waits: at most MERIDIAN_SETUP_WAIT seconds (900).
 set -eu
 
 build="gcc g++ make cmake ninja-build pkg-config libnng-dev libprotobuf-c-dev protobuf-c-compiler
 protobuf-compiler libcurl4-openssl-dev libjansson-dev libzstd-dev liblz4-dev zlib1g-dev libssl-dev libgnutls28-dev
-libmicrohttpd-dev libsqlite3-dev python3 ca-certificates"
+libmicrohttpd-dev libsqlite3-dev libyaml-dev python3 ca-certificates"
 test="$build iproute2 procps curl openssl gzip zstd"
 # Of test; a test that needs one of these says so and skips without it.
 helpful="chromium prometheus nodejs npm"
@@ -18,16 +18,20 @@ slurm="slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge libslurm-dev 
 # Of kubelab (make kubelab): a real Kubernetes, built from Debian 12's source package. kubectl comes from elsewhere: Debian's knows no components.
 kube="golang-1.19-go etcd-server containerd runc containernetworking-plugins iptables conntrack dnsmasq-base mmdebstrap openssl"
 
+# Of s3lab (make s3lab): a strict S3 server.
+ceph="ceph-common ceph-mon ceph-osd radosgw"
+
 case "${1:-build}" in
 build) wanted=$build helpful="" ;;
 deb) wanted="$build debhelper fakeroot" helpful="lintian" ;; # make deb
 test) wanted=$test ;;
 slurmlab) wanted="$test $slurm" helpful="" ;;
 kubelab) wanted="$test $kube" helpful="" ;;
+s3lab) wanted="$test $ceph" helpful="npm" ;;
 clocklab) wanted="$build iproute2 procps" helpful="chrony" ;;
 fuzz) wanted="$build clang" helpful="libclang-rt-dev" ;;
 gate) wanted="$test clang clang-format cppcheck git" ;;
-*) echo "usage: scripts/setup.sh [build|test|clocklab|slurmlab|kubelab|fuzz|gate]" >&2; exit 2 ;;
+*) echo "usage: scripts/setup.sh [build|test|clocklab|slurmlab|kubelab|s3lab|fuzz|gate]" >&2; exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null 2>&1; then

@@ -1,9 +1,11 @@
 -- Who came last to collectives, how often the clocks prove it, and how long others waited for it (ns).
 -- Proven: it began after every other part by more than 100 ns of timer noise, what the runtime's mapping of both
--- device clocks may be off by and, between nodes, the bounds of both clocks; and no part of the group is missing.
+-- device clocks may be off by and, between nodes, the bounds of both clocks, of which no check says that they are wrong; and no
+-- part of the group is missing.
 WITH last_part AS (
   SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.ts_ns AS ts_ns,
          c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns, c.suspect AS suspect, c.node AS node,
+         g.contradicted AS contradicted,
          CASE WHEN g.members > 0 AND g.takers > g.members THEN 0
               WHEN c.parts < g.takers THEN 0 ELSE 1 END AS whole
   FROM collectives AS c
@@ -14,7 +16,7 @@ WITH last_part AS (
          SUM(l.ts_ns - o.ts_ns) AS waited_ns,
          MIN(l.ts_ns - o.ts_ns) AS ahead_ns,
          MIN(CASE WHEN l.node = o.node THEN l.ts_ns - o.ts_ns - l.mapping_ns - o.mapping_ns - 100
-                  WHEN l.suspect + o.suspect > 0 THEN -1
+                  WHEN l.suspect + o.suspect + l.contradicted > 0 THEN -1
                   WHEN l.bound_ns < 0 OR o.bound_ns < 0 THEN -1
                   ELSE l.ts_ns - o.ts_ns - l.bound_ns - o.bound_ns - l.mapping_ns - o.mapping_ns - 100 END) AS margin_ns
   FROM last_part AS l

@@ -1,10 +1,16 @@
 -- Where each worker's time went in each step (ns): parts add up to the step.
--- Steps are those that the process names itself ("step 12", "ProfilerStep#12"); the parts are those of exposed_communication.
-WITH numbered AS (
+-- Steps are those that the process names itself ("step 12", "ProfilerStep#12"), without those that begin inside another;
+-- the parts are those of exposed_communication.
+WITH found AS (
   SELECT session_id, process_key, ts_ns, dur_ns, name, step,
-         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns) - 0 AS step_no
+         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns DESC) - 0 AS step_no,
+         MAX(ts_ns + dur_ns) OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_ns
   FROM steps
   WHERE dur_ns > 0
+), numbered AS (
+  SELECT session_id, process_key, ts_ns, dur_ns, name, step, step_no
+  FROM found
+  WHERE step_no = 1 OR reached_ns <= ts_ns
 ), step_of AS (
   SELECT n.session_id AS session_id, w.worker AS worker, w.rank AS rank, n.step_no AS step_no, n.step AS step,
          n.name AS name, n.ts_ns AS from_ns, n.ts_ns + n.dur_ns AS to_ns
@@ -14,6 +20,19 @@ WITH numbered AS (
   SELECT session_id, worker, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, activity AS what, 0 AS step_no
   FROM events
   WHERE worker >= 0 AND dur_ns > 0 AND activity <> ''
+  UNION ALL
+  SELECT w.session_id AS session_id, w.worker AS worker, l.ts_ns AS from_ns, l.ts_ns + l.dur_ns AS to_ns, 'lost' AS what, 0 AS step_no
+  FROM losses AS l
+  JOIN workers AS w ON w.session_id = l.session_id AND w.process_key = l.process_key
+  WHERE (l.lost > 0 OR l.cause = 'paused') AND l.dur_ns > 0 AND (l.lnc_idx = -1 OR l.lnc_idx = w.lnc_idx)
+    AND l.cause NOT IN ('ring-full', 'ring-record-too-big', 'ring-other')
+  UNION ALL
+  SELECT w.session_id AS session_id, w.worker AS worker, l.ts_ns AS from_ns, l.ts_ns + l.dur_ns AS to_ns, 'lost' AS what, 0 AS step_no
+  FROM losses AS l
+  JOIN processes AS p ON p.session_id = l.session_id AND p.process_key = l.process_key
+  JOIN workers AS w ON w.session_id = l.session_id AND w.instance_id = l.instance_id
+  WHERE p.is_node = 1 AND w.process_key <> l.process_key AND (l.lost > 0 OR l.cause = 'paused') AND l.dur_ns > 0
+    AND l.cause NOT IN ('ring-full', 'ring-record-too-big', 'ring-other')
   UNION ALL
   SELECT session_id, worker, from_ns, to_ns, 'step' AS what, step_no
   FROM step_of
@@ -29,6 +48,7 @@ WITH numbered AS (
          SUM(CASE WHEN what = 'barrier' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS barriers,
          SUM(CASE WHEN what = 'compute' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS computes,
          SUM(CASE WHEN what = 'collective' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS collecting,
+         SUM(CASE WHEN what = 'lost' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS gaps,
          SUM(CASE WHEN what = 'copy' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS copies,
          SUM(CASE WHEN what = 'host' THEN change ELSE 0 END) OVER (PARTITION BY session_id, worker ORDER BY at_ns ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) AS hosts
   FROM edge
@@ -37,6 +57,7 @@ WITH numbered AS (
          CASE WHEN barriers > 0 THEN 'waiting'
               WHEN computes > 0 AND collecting > 0 THEN 'both'
               WHEN computes > 0 THEN 'compute'
+              WHEN gaps > 0 THEN 'lost'
               WHEN collecting > 0 THEN 'exposed'
               WHEN copies > 0 THEN 'copy'
               WHEN hosts > 0 THEN 'host'
@@ -52,7 +73,8 @@ SELECT p.session_id AS session_id, p.worker AS worker, s.rank AS rank, s.step AS
        SUM(CASE WHEN p.part = 'copy' THEN p.len_ns ELSE 0 END) AS copy_ns,
        SUM(CASE WHEN p.part = 'waiting' THEN p.len_ns ELSE 0 END) AS waiting_ns,
        SUM(CASE WHEN p.part = 'host' THEN p.len_ns ELSE 0 END) AS host_ns,
-       SUM(CASE WHEN p.part = 'idle' THEN p.len_ns ELSE 0 END) AS idle_ns
+       SUM(CASE WHEN p.part = 'idle' THEN p.len_ns ELSE 0 END) AS idle_ns,
+       SUM(CASE WHEN p.part = 'lost' THEN p.len_ns ELSE 0 END) AS not_recorded_ns
 FROM slice AS p
 JOIN step_of AS s ON s.session_id = p.session_id AND s.worker = p.worker AND s.step_no = p.inside_no
 GROUP BY p.session_id, p.worker, p.inside_no, s.rank, s.step, s.name

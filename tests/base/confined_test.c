@@ -111,6 +111,7 @@ TEST(what_it_does_is_said)
         { "write-nameless 3", { .time = 60 * MRD_SEC, .disk = 40 * MIB }, MRD_IO, "nobody minds" },
         { "share 60", { .time = 60 * MRD_SEC, .memory = 200 * MIB }, MRD_OK, "" },
         { "colour", { 0 }, MRD_IO, "one [31m two  three  31m four     five\nsix \xc3\xa9" },
+        { "write", { .time = 60 * MRD_SEC, .keep_free = 1ull << 60 }, MRD_FULL, "to stay free" },
         { "write-many", { .time = 60 * MRD_SEC, .files = 300 }, MRD_LIMIT, "300 files" },
     };
 
@@ -233,6 +234,23 @@ TEST(the_watcher_is_killed)
     CHECK_ERR("killed", run_it(&o, &r, &why), MRD_IO);
     CHECK(strstr(why.text, "ended without a report (signal 9)") != NULL);
     CHECK(asked < 1000);
+}
+
+/* What it started is ended, too, also in sessions of its own. */
+TEST(the_watcher_of_many_is_killed)
+{
+    mrd_confined_options o = { .time = 60 * MRD_SEC };
+    mrd_confined_result r;
+    char word[64], does[100];
+    mrd_why why;
+
+    snprintf(word, sizeof(word), "98764.%d", (int) getpid());
+    snprintf(does, sizeof(does), "children %s kill-watcher", word);
+    prepare(does);
+    CHECK_ERR("killed", run_it(&o, &r, &why), MRD_IO);
+    CHECK(strstr(why.text, "ended without a report (signal 9)") != NULL);
+    CHECK(is_there("children.txt"));
+    CHECK(nobody_is(word));
 }
 
 static bool

@@ -135,7 +135,15 @@ TEST(a_stamp_tells_of_every_change)
     second = mrd_files_stamp(paths, 2);
     CHECK(second != first);
     put("file", "two", 3, 0640);
-    CHECK(mrd_files_stamp(paths, 2) != second);
+    first = mrd_files_stamp(paths, 2);
+    CHECK(first != second);
+    if (geteuid() == 0) {
+        CHECK(chown(path, 65534, 0) == 0);
+        second = mrd_files_stamp(paths, 2);
+        CHECK(second != first);
+        CHECK(chown(path, 65534, 65534) == 0);
+        CHECK(mrd_files_stamp(paths, 2) != second);
+    }
 }
 
 TEST(nobody_reads_this_memory)

@@ -150,8 +150,8 @@ def misbehave(what, output):
             p = subprocess.Popen(["sleep", what[1]], start_new_session=own, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
             with open("children.txt", "a") as f:
                 f.write(f"{p.pid}\n")
-        if what[2:] == ["hang"]:
-            misbehave(["hang"], output)
+        if what[2:]:
+            misbehave(what[2:], output)
     elif what[0] == "escape":  # writes where it may not
         for path in what[1:]:
             try:

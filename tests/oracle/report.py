@@ -174,6 +174,30 @@ def breakdown(spans, meetings, rank):
     return parts, exposed
 
 
+def queue(spans, rank):
+    """Launches in flight of a rank, instant by instant: known launches, other spans, most at one time, sum over the window, instants at zero."""
+    device = [s for s in spans if s.rank == rank and s.kind in ("compute", "copy", "collective")]
+    first, last = min(s.begin for s in device), max(s.end for s in device)
+    known = [s for s in device if getattr(s, "launched", None) is not None]
+    depths = [sum(s.launched <= t < s.begin for s in known) for t in range(first, last)]
+    return len(known), len(device) - len(known), max(depths), sum(depths), depths.count(0)
+
+
+def trend(values, seed, orders=20000):
+    """S of Mann and Kendall, its p from random orders of the values, the median slope of all pairs."""
+    r = random.Random(seed)
+
+    def s_of(v):
+        return sum((b > a) - (b < a) for i, a in enumerate(v) for b in v[i + 1:])
+
+    s, shuffled, as_large = s_of(values), list(values), 0
+    for _ in range(orders):
+        r.shuffle(shuffled)
+        as_large += abs(s_of(shuffled)) >= abs(s)
+    slopes = sorted((b - a) / (k - i) for i, a in enumerate(values) for k, b in list(enumerate(values))[i + 1:])
+    return s, as_large / orders, (slopes[(len(slopes) - 1) // 2] + slopes[len(slopes) // 2]) / 2
+
+
 def bandwidth(meetings):
     """By name of the kernel: [collectives with two parts, bytes, latency, what one member moves over its links]."""
     out = {}

@@ -137,14 +137,20 @@ array_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
 }
 
 static mrd_step
-array_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n, mrd_why *why)
+array_most(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n, mrd_why *why)
 {
-    size_t n = 0, want = 1 + roll(room);
+    size_t n = 0;
 
-    while (n < want && array_next(self, &ret_events[n], why) == MRD_MORE)
+    while (n < room && array_next(self, &ret_events[n], why) == MRD_MORE)
         n++;
     *ret_n = n;
     return n == 0 ? MRD_END : MRD_MORE;
+}
+
+static mrd_step
+array_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n, mrd_why *why)
+{
+    return array_most(self, ret_events, 1 + roll(room), ret_n, why);
 }
 
 static void
@@ -290,6 +296,161 @@ TEST(profiles_without_calls)
     CHECK_ERR("open", mrd_call_arrows_open(&from.base, cat, 0, &points, &source, &why), MRD_OK);
     CHECK(source == &from.base);
     mrd_catalog_free(cat);
+}
+
+/* ---- Device profiles: nc_exec_running at the end of the arrows names the file of its call ---- */
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id hook, runtime, device[2];
+    mrd_arg args[72];
+    mrd_flow flows[32];
+    size_t n_args, n_flows;
+} profiled;
+
+static mrd_event *
+add_span(mrd_track_id track, const char *name, mrd_catalog *cat, int64_t from, int64_t to)
+{
+    mrd_event *ev = &events[n_events];
+
+    *ev = (mrd_event){ .kind = MRD_SPAN,
+                       .track = track,
+                       .name = mrd_catalog_intern(cat, name),
+                       .seq = n_events++,
+                       .ts = { from },
+                       .dur_ns = to - from };
+    return ev;
+}
+
+static void
+add_flow(profiled *p, mrd_event *ev, uint64_t id, mrd_flow_dir dir)
+{
+    p->flows[p->n_flows] = (mrd_flow){ id, dir };
+    ev->flows = &p->flows[p->n_flows++];
+    ev->flow_count = 1;
+}
+
+/* A call of so long with its runtime's half, submission and execution on both physical cores; ntff NULL: none. */
+static void
+add_call(profiled *p, int64_t at, int64_t length, uint64_t flow, const char *ntff)
+{
+    mrd_event *ev = add_span(p->hook, "nrt_execute", p->cat, at, at + length);
+
+    if (ntff != NULL) {
+        p->args[p->n_args] = (mrd_arg){ .key = mrd_catalog_intern(p->cat, "ntff"),
+                                        .type = MRD_ARG_TEXT,
+                                        .len = (uint32_t) strlen(ntff) & MRD_ARG_TEXT_MAX,
+                                        .v.text = ntff };
+        ev->args = &p->args[p->n_args++];
+        ev->arg_count = 1;
+    }
+    add_span(p->runtime, "nrt_execute", p->cat, at + 10, at + length - 10);
+    add_flow(p, add_span(p->runtime, "kbl_exec_pre", p->cat, at + 20, at + 30), flow,
+             MRD_FLOW_START);
+    for (size_t i = 0; i < 2; i++)
+        add_flow(p,
+                 add_span(p->device[i], "nc_exec_running", p->cat, at + 40 + (int64_t) i,
+                          at + length - 50),
+                 flow, MRD_FLOW_END);
+}
+
+/* The names that executions have, in order of time, "-" for none. */
+static void
+names_of(profiled *p, mrd_buf *to)
+{
+    array_source from = { .base = {
+                              .next = array_next, .close = array_close, .many = array_most } };
+    mrd_sid running = mrd_catalog_intern(p->cat, "nc_exec_running");
+    mrd_source *source = NULL;
+    const mrd_event *ev;
+    uint64_t points = 0;
+    mrd_why why;
+
+    qsort(events, n_events, sizeof(events[0]), test_compare);
+    CHECK_ERR("open", mrd_call_arrows_open(&from.base, p->cat, 0, &points, &source, &why), MRD_OK);
+    while (source->next(source, &ev, &why) == MRD_MORE) {
+        if (ev->name != running)
+            continue;
+        mrd_buf_text(to, to->len > 0 ? " " : "");
+        if (ev->arg_count == 0)
+            mrd_buf_text(to, "-");
+        for (uint32_t i = 0; i < ev->arg_count; i++)
+            mrd_buf_str(to, (mrd_str){ ev->args[i].v.text, ev->args[i].len });
+    }
+    source->close(source);
+}
+
+static profiled
+new_profiled(void)
+{
+    profiled p = { .cat = mrd_catalog_new() };
+
+    p.hook = new_track(p.cat, MRD_SRC_API, 5, MRD_NONE);
+    p.runtime = new_track(p.cat, MRD_SRC_RUNTIME, 5, 0);
+    for (int64_t i = 0; i < 2; i++)
+        p.device[i] = new_track(p.cat, MRD_SRC_DEVICE, 50 + i, 0);
+    n_events = 0;
+    return p;
+}
+
+/* Calls of 64 other threads with device profiles begin meanwhile, the last right behind the execution. */
+TEST(names_stay_while_their_events_are_read)
+{
+    profiled p = new_profiled();
+    mrd_buf got = { 0 };
+
+    n_events = 0;
+    add_call(&p, 0, 200000, 1, "1/a.ntff");
+    for (size_t i = 0; i < 2; i++)
+        events[n_events - 1 - i].ts.ns += 1000;
+    for (int64_t i = 0; i < 64; i++) {
+        mrd_event *ev = add_span(p.hook, "nrt_execute", p.cat, i < 63 ? 100 + i : 1045, 150000);
+
+        p.args[p.n_args] = p.args[0];
+        p.args[p.n_args].v.text = "1/b.ntff";
+        ev->args = &p.args[p.n_args++];
+        ev->arg_count = 1;
+    }
+    names_of(&p, &got);
+    CHECK_TEXT(mrd_buf_cstr(&got), "1/a.ntff 1/a.ntff");
+    mrd_buf_fini(&got);
+    mrd_catalog_free(p.cat);
+}
+
+TEST(executions_name_the_device_profile_of_their_call)
+{
+    static char name[] = "1/a.ntff";
+    profiled p = new_profiled();
+    mrd_buf got = { 0 };
+
+    add_call(&p, 0, 200000, 1, NULL);
+    add_call(&p, 300000, 200000, 2, name);
+    add_call(&p, 600000, 200000, 3, "1/b.ntff");
+    add_call(&p, 900000, 2 * SLACK, 4, "1/short.ntff"); /* too short to prove whose it is */
+    add_call(&p, 1200000, 200000, 2, NULL);             /* an arrow of long ago again */
+    /* behind the call's end, with its arrow */
+    add_flow(&p, add_span(p.device[0], "nc_exec_running", p.cat, 1900000, 1910000), 3,
+             MRD_FLOW_END);
+    names_of(&p, &got);
+    CHECK_TEXT(mrd_buf_cstr(&got), "- - 1/a.ntff 1/a.ntff 1/b.ntff 1/b.ntff - - - - -");
+    mrd_buf_fini(&got);
+    mrd_catalog_free(p.cat);
+}
+
+/* Two threads submit with one arrow at one time, each with a file: nobody knows whose the execution is. */
+TEST(two_candidates_name_none)
+{
+    profiled p = new_profiled();
+    mrd_buf got = { 0 };
+
+    add_call(&p, 0, 400000, 7, "1/a.ntff");
+    p.hook = new_track(p.cat, MRD_SRC_API, 6, MRD_NONE);
+    p.runtime = new_track(p.cat, MRD_SRC_RUNTIME, 6, 0);
+    add_call(&p, 5, 400000, 7, "1/b.ntff");
+    names_of(&p, &got);
+    CHECK_TEXT(mrd_buf_cstr(&got), "- - - -");
+    mrd_buf_fini(&got);
+    mrd_catalog_free(p.cat);
 }
 
 TEST_MAIN()

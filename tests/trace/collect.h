@@ -48,11 +48,7 @@ collect_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
 static inline mrd_identity
 collect_nowhere(void)
 {
-    return (mrd_identity){ .process_id = MRD_NONE,
-                           .nc_idx = MRD_NONE,
-                           .model = MRD_NONE,
-                           .session = MRD_NONE,
-                           .rank = MRD_NONE };
+    return (mrd_identity) MRD_IDENTITY_UNKNOWN;
 }
 
 /* Adds to c (zeroed, or holding what an earlier input gave). */

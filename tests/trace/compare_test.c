@@ -73,15 +73,15 @@ called(double change, double r, size_t n, size_t runs, uint64_t seed)
     unsigned hits = 0;
 
     for (int pair = 0; pair < 1000; pair++) {
-        double v[6][400];
-        mrd_compare_run a[3], b[3];
+        double v[10][400];
+        mrd_compare_run a[5], b[5];
         mrd_compared c;
 
         for (size_t i = 0; i < runs; i++) {
             steps(v[i], n, 100, r, &seed);
-            steps(v[i + 3], n, 100 * (1 + change), r, &seed);
+            steps(v[i + 5], n, 100 * (1 + change), r, &seed);
             a[i] = (mrd_compare_run){ v[i], n };
-            b[i] = (mrd_compare_run){ v[i + 3], n };
+            b[i] = (mrd_compare_run){ v[i + 5], n };
         }
         CHECK_INT(mrd_compare(a, runs, b, runs, &c), MRD_OK);
         hits += c.p < 0.01;
@@ -132,11 +132,91 @@ TEST(a_drift_is_seldom_a_difference)
     CHECK(drifting(0.99, 3, 13) <= 20); /* as long as half a run: only several runs tell */
 }
 
-TEST(one_percent_is_found)
+/* 1/f noise: as much in each octave of time, from one step to 64 runs. Alike in the runs of a pair, which
+ * follow each other. *hits: pairs that are called different at 99.9 %. */
+static unsigned
+flicker(double change, size_t runs, uint64_t seed)
 {
-    CHECK(called(0.01, 0, 200, 1, 5) >= 950);
-    CHECK(called(-0.01, 0, 200, 1, 6) >= 950);
-    CHECK(called(0.01, 0.3, 400, 1, 7) >= 950);
+    unsigned hits = 0;
+
+    for (int pair = 0; pair < 1000; pair++) {
+        double v[6][150], octave[14];
+        mrd_compare_run side[2][3];
+        mrd_compared c;
+
+        for (int o = 0; o < 14; o++)
+            octave[o] = normal(&seed);
+        for (size_t k = 0; k < 2 * runs; k++) {
+            for (int i = 0; i < 150; i++) {
+                double sum = 0;
+
+                for (int o = 0; o < 14; o++) {
+                    double r = exp(-1 / (double) (1 << o));
+
+                    octave[o] = r * octave[o] + sqrt(1 - r * r) * normal(&seed);
+                    sum += octave[o];
+                }
+                v[k][i] = (100 + sum) * (k % 2 == 1 ? 1 + change : 1);
+            }
+            side[k % 2][k / 2] = (mrd_compare_run){ v[k], 150 };
+        }
+        CHECK_INT(mrd_compare(side[0], runs, side[1], runs, &c), MRD_OK);
+        hits += c.p < 0.001;
+    }
+    printf("%u of 1000 pairs of %zu run(s) of 1/f noise and a change of %g %% called different\n",
+           hits, runs, 100 * change);
+    return hits;
+}
+
+TEST(noise_of_all_lengths_is_seldom_a_difference)
+{
+    CHECK(flicker(0, 1, 21) <= 10);
+    CHECK(flicker(0, 3, 22) <= 10);
+    CHECK(flicker(0.15, 1, 23) >= 800); /* seven times the noise of an octave */
+    CHECK(flicker(0.15, 3, 24) >= 500);
+}
+
+/* What one run a side costs: 3 % are found where five find 1 %. */
+TEST(a_change_is_found)
+{
+    CHECK(called(0.03, 0, 200, 1, 5) >= 950);
+    CHECK(called(-0.03, 0, 200, 1, 6) >= 950);
+    CHECK(called(0.03, 0.3, 400, 1, 7) >= 950);
+    CHECK(called(0.01, 0, 200, 5, 15) >= 950);
+    CHECK(called(-0.01, 0, 200, 5, 16) >= 950);
+}
+
+/* Other work beside a run slows some part of its steps by half, at random times: medians show a change that
+ * means do not. */
+TEST(slow_stretches_hide_no_change)
+{
+    uint64_t seed = 31;
+    unsigned hits[2] = { 0 }, by_median = 0;
+
+    for (int pair = 0; pair < 400; pair++) {
+        double v[2][200];
+        mrd_compare_run a = { v[0], 200 }, b = { v[1], 200 };
+        mrd_compared c;
+
+        for (int more = 0; more < 2; more++) {
+            for (int k = 0; k < 2; k++) {
+                bool slow = false;
+
+                for (int i = 0; i < 200; i++) {
+                    slow = slow ? next(&seed) % 5 != 0 : next(&seed) % 25 == 0;
+                    v[k][i] =
+                        (100 + normal(&seed)) * (slow ? 1.5 : 1) * (k == 1 && more == 1 ? 1.05 : 1);
+                }
+            }
+            CHECK_INT(mrd_compare(&a, 1, &b, 1, &c), MRD_OK);
+            hits[more] += c.p < 0.001;
+            by_median += c.p < 0.001 && c.median;
+        }
+    }
+    printf("5 %% longer: %u of 400, %u by the median; equal: %u\n", hits[1], by_median, hits[0]);
+    CHECK(hits[0] <= 4);
+    CHECK(hits[1] >= 100); /* of means alone: 11 */
+    CHECK(by_median >= hits[1] / 2);
 }
 
 TEST(the_interval_holds_the_truth)
@@ -183,6 +263,33 @@ TEST(spread_between_runs_counts)
     CHECK(fabs(c.change - 3) < 0.2);
 }
 
+/* Runs that are too short for a spread of their own have one between them; by a t-test of their means. */
+TEST(short_runs_are_compared_by_each_other)
+{
+    double v[10][3], mean[10], side[2] = { 0 }, square = 0, t;
+    mrd_compare_run runs[10];
+    mrd_compared c;
+    uint64_t seed = 11;
+
+    for (int r = 0; r < 10; r++) {
+        mean[r] = 0;
+        for (int i = 0; i < 3; i++) {
+            v[r][i] = (r < 5 ? 100 : 110) + normal(&seed);
+            mean[r] += v[r][i] / 3;
+        }
+        side[r / 5] += mean[r] / 5;
+        runs[r] = (mrd_compare_run){ v[r], 3 };
+    }
+    for (int r = 0; r < 10; r++)
+        square += (mean[r] - side[r / 5]) * (mean[r] - side[r / 5]);
+    t = (side[1] - side[0]) / sqrt(square / 4 / 5);
+    CHECK_INT(mrd_compare(runs, 5, runs + 5, 5, &c), MRD_OK);
+    CHECK(c.p < 0.001);
+    CHECK(!c.median && fabs(c.change / c.error - t) < 1e-6 * t && c.df >= 4 && c.df <= 8 + 1e-9);
+    CHECK_INT(mrd_compare(runs, 2, runs + 5, 5, &c), MRD_OK); /* two do not know */
+    CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
+}
+
 TEST(too_few_values_say_nothing)
 {
     double v[] = { 1, 1, 1, 1, 9, 9, 9, 9, 9 };
@@ -193,6 +300,9 @@ TEST(too_few_values_say_nothing)
     CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
     CHECK_INT(mrd_compare(&none, 1, &b, 1, &c), MRD_OK);
     CHECK(c.p == 1);
+    a.n = MRD_COMPARE_RUN - 1; /* of two parts, but with one value */
+    CHECK_INT(mrd_compare((mrd_compare_run[]){ a, a }, 2, &b, 1, &c), MRD_OK);
+    CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
     a.n = b.n = 5; /* without spread */
     a.v = v + 4;
     CHECK_INT(mrd_compare(&a, 1, &b, 1, &c), MRD_OK);

@@ -66,7 +66,7 @@ add(mrd_gather *g, const test_profile *p, mrd_cc_kind kind, const part *x, uint3
                      .bound_ns = x->bound,
                      .track = p->device[0] };
 
-    return mrd_gather_add(g, kind, &what, &ev, x->core);
+    return mrd_gather_add(g, kind, &what, &ev, x->core, 0);
 }
 
 TEST(parts_meet_where_they_overlap)

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "base/out.h"
+#include "tests/protobuf.h"
 #include "tests/watcher.h"
 #include "trace/import/import.h"
 
@@ -188,6 +189,57 @@ TEST(what_is_not_decoded_is_told)
             CHECK_ROW(rows[i].name, strstr(r.notes, "not decoded") == NULL);
         else
             CHECK_ROW(rows[i].name, strstr(r.notes, rows[i].says) != NULL);
+        reading_free(&r);
+    }
+}
+
+/* An XSpace with one event, as the XLA profiler writes it. */
+static void
+put_space(const reading *r, const char *name)
+{
+    mrd_buf space = { 0 }, plane = { 0 }, line = { 0 }, event = { 0 };
+    char path[500];
+
+    pb_text(&plane, 2, "/host:CPU");
+    pb_text(&line, 2, "python");
+    pb_number(&event, 1, 1);
+    pb_number(&event, 2, 5000);
+    pb_number(&event, 3, 7000);
+    pb_close_into(&line, 4, &event);
+    pb_close_into(&plane, 3, &line);
+    pb_xplane_name(&plane, 4, 1, "step");
+    pb_close_into(&space, 1, &plane);
+    put(r, name, "");
+    snprintf(path, sizeof(path), "%s/%s", r->dir, name);
+    CHECK_ERR(name, mrd_write_file(path, (mrd_bytes){ space.p, space.len }, 0600, NULL), MRD_OK);
+    mrd_buf_fini(&space);
+}
+
+/* The XLA profiler may write the same events twice: they are read once. It is listed in either case, and is
+ * nothing that a tool of the vendor's could decode. */
+TEST(an_xspace_is_read_unless_its_json_is_there)
+{
+    static const char *const beside[] = { NULL, "run/host.trace.json", "run/other.trace.json.gz",
+                                          "run/else.json", "other/host.trace.json" };
+
+    for (size_t i = 0; i < MRD_COUNT(beside); i++) {
+        bool is_twice = i == 1 || i == 2;
+        uint64_t events = 0;
+        char name[20];
+        reading r;
+
+        snprintf(name, sizeof(name), "xspace%zu", i);
+        r = reading_new(name);
+        put_space(&r, "run/host.xplane.pb");
+        put(&r, "run/a.pb", "x");
+        if (beside[i] != NULL)
+            put(&r, beside[i], CHROME);
+        read_all(&r);
+        for (size_t k = 0; k < r.inputs; k++)
+            events += r.input[k].events;
+        CHECK_INT(events, (beside[i] != NULL) + !is_twice);
+        CHECK(artifact(&r, "host.xplane.pb") != NULL && artifact(&r, "a.pb") != NULL);
+        CHECK_ROW(r.notes, strstr(r.notes, "not decoded: 1 .pb files in ") != NULL);
         reading_free(&r);
     }
 }

@@ -6,11 +6,7 @@
 
 #include "trace/import/import.h"
 
-static const mrd_identity nowhere = { .process_id = MRD_NONE,
-                                      .nc_idx = MRD_NONE,
-                                      .model = MRD_NONE,
-                                      .session = MRD_NONE,
-                                      .rank = MRD_NONE };
+static const mrd_identity nowhere = MRD_IDENTITY_UNKNOWN;
 
 #define CHROME "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":2}"
 

@@ -66,6 +66,97 @@ TEST(own_files_round_trip)
     }
 }
 
+/* One of a few values, nothing among them. */
+static int64_t
+some(uint64_t *seed)
+{
+    return test_rand(seed) % 2 == 0 ? MRD_NONE : (int64_t) (test_rand(seed) % 5);
+}
+
+static mrd_sid
+some_word(mrd_catalog *cat, uint64_t *seed, const char *word)
+{
+    return test_rand(seed) % 2 == 0 ? MRD_SID_EMPTY : mrd_catalog_intern(cat, word);
+}
+
+static bool
+same_text(const mrd_catalog *a, mrd_sid x, const mrd_catalog *b, mrd_sid y)
+{
+    return mrd_str_eq(mrd_catalog_text(a, x), mrd_catalog_text(b, y));
+}
+
+static bool
+same_process(const mrd_catalog *a, const mrd_process *x, const mrd_catalog *b, const mrd_process *y)
+{
+    return same_text(a, x->instance_id, b, y->instance_id) && x->process_id == y->process_id &&
+           x->container_pid == y->container_pid && same_text(a, x->name, b, y->name) &&
+           same_text(a, x->job, b, y->job) && same_text(a, x->pod, b, y->pod) &&
+           same_text(a, x->labels, b, y->labels) && x->rank == y->rank &&
+           x->world_size == y->world_size && x->sort_index == y->sort_index && x->flags == y->flags;
+}
+
+/* What a file of ours says of its processes is what was known of them, each attribute and each mark alone;
+ * nothing is simulated that is not. */
+TEST(own_processes_are_the_same)
+{
+    uint64_t seed = 20261123;
+
+    for (int round = 0; round < 60; round++) {
+        mrd_catalog *cat = mrd_catalog_new();
+        mrd_sink_options options = test_sink_options();
+        mrd_event v[6];
+        collected c = { 0 };
+        bool simulated = false;
+        size_t len, n = 1 + test_rand(&seed) % MRD_COUNT(v);
+        char *text;
+
+        for (size_t i = 0; i < n; i++) {
+            mrd_process p;
+            mrd_track t;
+
+            mrd_process_init(&p);
+            p.instance_id = mrd_catalog_intern(cat, i % 2 == 0 ? "i-1" : "i-2");
+            p.process_id = (int64_t) (100 + i);
+            p.container_pid = some(&seed);
+            p.name = some_word(cat, &seed, "a name");
+            p.job = some_word(cat, &seed, "a job");
+            p.pod = some_word(cat, &seed, "a pod");
+            p.labels = some_word(cat, &seed, "labels");
+            p.rank = some(&seed);
+            p.world_size = some(&seed);
+            p.sort_index = some(&seed);
+            p.flags = round % 4 == 0              ? MRD_PROC_SIMULATED
+                      : test_rand(&seed) % 4 == 0 ? MRD_PROC_NODE
+                      : test_rand(&seed) % 4 == 0 ? MRD_PROC_NO_PID
+                                                  : 0u;
+            simulated = simulated || (p.flags & MRD_PROC_SIMULATED) != 0;
+            mrd_track_init(&t, mrd_catalog_process(cat, &p), MRD_SRC_RUNTIME);
+            v[i] = (mrd_event){ .kind = MRD_SPAN,
+                                .ts = { (int64_t) i },
+                                .dur_ns = 5,
+                                .name = mrd_catalog_intern(cat, "a"),
+                                .track = mrd_catalog_track(cat, &t),
+                                .bound_ns = MRD_BOUND_LOCAL };
+        }
+        text = test_sink_run(&mrd_sink_json, cat, 0, &options, v, n, &len);
+        collect_bytes(&c, ops, text, len, 0, NULL);
+        CHECK_ERR("import", c.err, MRD_OK);
+        CHECK_INT(c.n, n);
+        CHECK_INT(mrd_catalog_get(c.cat, "simulated") != NULL, simulated);
+        for (size_t i = 0; i < c.n; i++) {
+            const mrd_process *was =
+                mrd_catalog_borrow_process(cat, mrd_catalog_borrow_track(cat, v[i].track)->process);
+            const mrd_process *is = mrd_catalog_borrow_process(
+                c.cat, mrd_catalog_borrow_track(c.cat, c.v[i]->ev.track)->process);
+
+            CHECK_ROW(mrd_catalog_text(cat, was->name).p, same_process(cat, was, c.cat, is));
+        }
+        free(text);
+        collect_free(&c);
+        mrd_catalog_free(cat);
+    }
+}
+
 /* ... and not only in writing: identity, kinds and every argument. */
 TEST(own_events_are_the_same)
 {
@@ -247,6 +338,54 @@ static const struct {
       "\"trace_events\":[{\"name\":\"a\",\"timestamp\":1}]}",
       MRD_OK, 1, 0, "" },
 };
+
+static bool
+has_fact(const mrd_catalog *cat, const char *want, const char *value)
+{
+    for (size_t i = 0; i < mrd_catalog_facts(cat); i++) {
+        mrd_str key, text;
+
+        mrd_catalog_fact(cat, i, &key, &text);
+        if (mrd_str_is(key, want))
+            return mrd_str_is(text, value);
+    }
+    return false;
+}
+
+/* What a file says of itself: each member is a fact, of a warning only the message is noted. */
+TEST(facts_and_warnings_of_a_file)
+{
+    static const char text[] =
+        "{\"system_profile_metadata\":[{\"message\":\"of the metadata\",\"cores\":2,\"ratio\":1.5,"
+        "\"whole\":18446744073709551615,\"down\":-3}],"
+        "\"warnings\":[{\"message\":\"first\",\"code\":7},{\"code\":8,\"message\":\"second\"}],"
+        "\"trace_events\":[{\"name\":\"a\",\"timestamp\":5,\"duration\":1}]}";
+    static const char *const facts[][2] = { { "message", "of the metadata" },
+                                            { "cores", "2" },
+                                            { "ratio", "1.5" },
+                                            { "whole", "18446744073709551615" },
+                                            { "down", "-3" } };
+    static const char *const notes[] = { "first", "second" };
+    collected c = { 0 };
+
+    collect_bytes(&c, ops, text, sizeof(text) - 1, 0, NULL);
+    CHECK_ERR("import", c.err, MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(facts); i++) {
+        char key[80];
+
+        snprintf(key, sizeof(key), "input.%u.system_profile_metadata.%s", 0u, facts[i][0]);
+        CHECK_ROW(key, has_fact(c.cat, key, facts[i][1]));
+    }
+    CHECK_INT(mrd_catalog_facts(c.cat), MRD_COUNT(facts));
+    CHECK_INT(mrd_catalog_notes(c.cat), MRD_COUNT(notes));
+    for (size_t i = 0; i < MRD_COUNT(notes); i++) {
+        char want[40];
+
+        snprintf(want, sizeof(want), " warns: %s", notes[i]);
+        CHECK(mrd_str_ends(mrd_catalog_note_at(c.cat, i), want));
+    }
+    collect_free(&c);
+}
 
 TEST(bad_input_costs_what_is_bad)
 {

@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "trace/table/parquet.h"
 
-enum { COLUMNS = 10, GROUPS_MAX = 4, ROWS_MAX = 70000 };
+enum { COLUMNS = 11, GROUPS_MAX = 4, ROWS_MAX = 70000 };
 
 static uint64_t state;
 
@@ -37,6 +37,12 @@ draw_int(unsigned shape, int64_t before)
         return (int64_t) draw();
     case 4:
         return draw() % 2 == 0 ? INT64_MIN : INT64_MAX;
+    case 5: /* so many that an index has 5 to 13 bits */
+        return (int64_t) (draw() % (uint64_t) (20u << (uint64_t) before % 9)) << 40;
+    case 6: /* microseconds */
+        return (int64_t) ((uint64_t) before + (draw() % 3 * 1000));
+    case 7: /* lengths: many small ones */
+        return (int64_t) (draw() % (UINT64_C(200) << draw() % 20));
     default:
         return 42;
     }
@@ -48,9 +54,10 @@ static const mrd_pq_column columns[COLUMNS] = {
     { "label", MRD_PQ_TEXT, true },   { "text", MRD_PQ_TEXT, true },
     { "real", MRD_PQ_DOUBLE, false }, { "percent", MRD_PQ_FLOAT, true },
     { "yes", MRD_PQ_BOOL, false },    { "flows", MRD_PQ_TEXTS, true },
+    { "twin", MRD_PQ_TEXT, false },
 };
 
-static int64_t at[ROWS_MAX], a[ROWS_MAX], maybe[ROWS_MAX], yes[ROWS_MAX];
+static int64_t at[ROWS_MAX], a[ROWS_MAX], maybe[ROWS_MAX], kept[ROWS_MAX], yes[ROWS_MAX];
 static uint32_t name[ROWS_MAX], label[ROWS_MAX], ends[ROWS_MAX], counts[ROWS_MAX],
     list_ends[4 * ROWS_MAX];
 static uint8_t has_maybe[ROWS_MAX], has_label[ROWS_MAX], has_text[ROWS_MAX], has_percent[ROWS_MAX];
@@ -79,7 +86,7 @@ print_real(FILE *f, double d)
 }
 
 static void
-print_row(FILE *f, size_t r, const mrd_str *names, size_t *element)
+print_row(FILE *f, size_t r, const mrd_str *names, const mrd_str *twins, size_t *element)
 {
     uint32_t from = r == 0 ? 0 : ends[r - 1];
 
@@ -113,7 +120,9 @@ print_row(FILE *f, size_t r, const mrd_str *names, size_t *element)
         fputc(j == 0 ? '[' : ',', f);
         print_text(f, (mrd_str){ (const char *) list.p + start, list_ends[*element] - start });
     }
-    fputs(counts[r] == 0 ? "null]\n" : "]]\n", f);
+    fputs(counts[r] == 0 ? "null," : "],", f);
+    print_text(f, twins[name[r]]);
+    fputs("]\n", f);
 }
 
 static void
@@ -125,15 +134,33 @@ draw_text(mrd_buf *to, size_t most)
         mrd_buf_byte(to, (uint8_t) ("abcdefghij {}:,.-_~!"[draw() % 20]));
 }
 
+/* Text of a row: new, or in some groups often that of an earlier row. */
+static void
+draw_row_text(unsigned repeats, size_t row)
+{
+    size_t from = row == 0 || draw() % 3 == 0 ? row : draw() % (row < 40 ? row : 40);
+    uint32_t start = from == 0 || from == row ? 0 : ends[from - 1];
+
+    if (repeats == 3)
+        return; /* '' */
+    if (repeats == 0 || from == row || (repeats == 1 && draw() % 2 == 0)) {
+        draw_text(&text, draw() % 100 == 0 ? 300 : 12);
+        return;
+    }
+    from = ends[from] - start;
+    if (mrd_buf_room(&text, from))
+        mrd_buf_add(&text, text.p + start, from);
+}
+
 static void
 put_group(mrd_pq *pq, FILE *f, size_t rows)
 {
-    unsigned shape = (unsigned) (draw() % 6), shape2 = (unsigned) (draw() % 6),
-             nulls = (unsigned) (draw() % 4);
+    unsigned shape = (unsigned) (draw() % 9), shape2 = (unsigned) (draw() % 9),
+             nulls = (unsigned) (draw() % 5), repeats = (unsigned) (draw() % 4);
     unsigned specials = (unsigned) (draw() % 3);
     size_t entries = 1 + draw() % 300, elements = 0, element = 0;
     mrd_buf bytes = { 0 };
-    mrd_str *names = calloc(entries, sizeof(*names)), *used = calloc(entries, sizeof(*used));
+    mrd_str *names = calloc(entries, sizeof(*names)), *twins = calloc(entries, sizeof(*twins));
     char(*room)[80] = calloc(entries, sizeof(*room));
     mrd_pq_values v[COLUMNS] = {
         { .i64 = at },
@@ -145,8 +172,11 @@ put_group(mrd_pq *pq, FILE *f, size_t rows)
         { .d = real },
         { .d = percent, .present = has_percent },
         { .i64 = yes },
-        { .counts = counts, .ends = list_ends }
+        { .counts = counts, .ends = list_ends },
+        { .index = name, .texts = twins, .entries = entries },
     };
+    bool sparse = draw() % 2 == 0, again = draw() % 2 == 0;
+    unsigned keep = 1 + (unsigned) (draw() % MRD_PQ_KEEPS);
 
     mrd_buf_reset(&text);
     mrd_buf_reset(&list);
@@ -155,17 +185,22 @@ put_group(mrd_pq *pq, FILE *f, size_t rows)
                  e * 7919 % 1000);
         names[e] = mrd_str_of(room[e]);
     }
+    for (size_t e = 0; e < entries; e++)
+        twins[e] = names[entries - 1 - e];
     for (size_t r = 0; r < rows; r++) {
         at[r] = draw_int(0, r == 0 ? 0 : at[r - 1]);
         a[r] = draw_int(shape, r == 0 ? 5 : a[r - 1]);
         maybe[r] = draw_int(shape2, r == 0 ? 5 : maybe[r - 1]);
-        has_maybe[r] = nulls == 0 ? 0 : nulls == 1 ? 1 : draw() % 3 != 0;
+        has_maybe[r] = nulls == 0   ? 0
+                       : nulls == 1 ? 1
+                       : nulls == 4 ? r / 20000 % 2 == 0 /* pages without, and of nothing else */
+                                    : draw() % 3 != 0;
         name[r] = (uint32_t) (draw() % 4 == 0 ? draw() % entries : r == 0 ? 0 : name[r - 1]);
         label[r] = (uint32_t) (draw() % entries);
         has_label[r] = nulls != 3 && draw() % 2 != 0;
-        has_text[r] = draw() % 5 != 0;
+        has_text[r] = nulls == 4 ? has_maybe[r] : draw() % 5 != 0;
         if (has_text[r])
-            draw_text(&text, draw() % 100 == 0 ? 300 : 12);
+            draw_row_text(repeats, r);
         ends[r] = (uint32_t) text.len;
         real[r] = specials == 0 && draw() % 500 == 0   ? NAN
                   : specials == 1 && draw() % 500 == 0 ? -INFINITY
@@ -182,14 +217,24 @@ put_group(mrd_pq *pq, FILE *f, size_t rows)
     }
     v[5].bytes = text.p;
     v[9].bytes = list.p;
+    for (size_t r = 0; r < rows && sparse; r++) { /* as a writer that keeps what is there */
+        v[2].kept = kept;
+        v[2].i64 = NULL;
+        if (has_maybe[r])
+            kept[v[2].n_kept++] = maybe[r];
+    }
+    if (again) {
+        v[3].keep = keep;
+        v[10].like = keep;
+    }
     mrd_pq_begin(pq, rows);
     for (size_t i = 0; i < COLUMNS; i++)
         mrd_pq_add(pq, &v[i]);
     MRD_ASSERT(mrd_pq_end(pq) == MRD_OK);
     for (size_t r = 0; r < rows; r++)
-        print_row(f, r, names, &element);
+        print_row(f, r, names, twins, &element);
     free(names);
-    free(used);
+    free(twins);
     free(room);
     mrd_buf_fini(&bytes);
 }

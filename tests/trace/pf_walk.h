@@ -503,7 +503,7 @@ walk_packet(pf_walk *w, mrd_str body)
     if (descriptor.p != NULL)
         walk_descriptor(w, descriptor);
     if (has_event) {
-        CHECK(stamped && seq == 1 && flags == 2 && w->cleared);
+        CHECK(stamped && seq == 1 && flags == 0 && w->cleared);
         walk_event(w, event, w->now);
     }
 }

@@ -105,8 +105,15 @@ def clickhouse(setup, *queries):
 
 
 def compare_tables(tables, work):
-    """tables: (path, rows, sum of a, sum of maybe, elements of flows) of files of parquet_make."""
-    files = [t[0] for t in tables]
+    """tables: (path, rows, sum of a, sum of maybe, elements of flows, values) of files of parquet_make; values is the MD5 of every
+    integer and text in the order of rows."""
+    files, values = [t[0] for t in tables], [t[5] for t in tables]
+    tables = [t[:5] for t in tables]
+    row = "concat_ws('\x1f', \"at\", a, COALESCE(maybe::VARCHAR, '-'), name, COALESCE(label, '-'), COALESCE(text, '-'))"
+    got = duckdb("", *[f"SELECT md5(COALESCE(string_agg({row}, '\x1e' ORDER BY file_row_number), '')) FROM read_parquet('{p}', file_row_number=true)" for p in files])
+    if got is not None:
+        for path, wanted, rows in zip(files, values, got):
+            assert rows[0][0] == wanted, f"DuckDB reads other values in {path}"
     queries = [f"SELECT COUNT(*), COALESCE(SUM(a::HUGEINT), 0), COALESCE(SUM(maybe::HUGEINT), 0), COALESCE(SUM(LEN(flows)), 0) FROM read_parquet('{p}')" for p in files]
     got = duckdb("", *queries)
     if got is not None:

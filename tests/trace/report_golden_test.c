@@ -74,6 +74,15 @@ training(void)
     return p;
 }
 
+/* And the arguments of its events. */
+static void
+training_free(test_profile *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        free((void *) (uintptr_t) p->v[i].args);
+    test_profile_free(p);
+}
+
 static char *
 load(const char *path)
 {
@@ -126,9 +135,7 @@ TEST(bytes_are_golden)
         free(got);
         free(want);
     }
-    for (size_t i = 0; i < p->n; i++)
-        free((void *) (uintptr_t) p->v[i].args);
-    test_profile_free(p);
+    training_free(p);
 }
 
 /* The page has a column for each step, with how long it took. */
@@ -148,7 +155,44 @@ TEST(the_page_shows_how_long_each_step_took)
         CHECK_ROW(title, strstr(got, title) != NULL);
     }
     free(got);
-    test_profile_free(p);
+    training_free(p);
+}
+
+/* The page ends with the whole report as text: the same that the sink for text writes, escaped. */
+TEST(the_page_has_the_whole_text)
+{
+    static const struct {
+        const char *as, *is;
+    } escapes[] = {
+        { "&amp;", "&" }, { "&lt;", "<" }, { "&gt;", ">" }, { "&quot;", "\"" }, { "&#39;", "'" }
+    };
+    mrd_sink_options options = test_sink_options();
+    test_profile *p = training();
+    size_t n;
+    char *page =
+        test_sink_run(mrd_sink_find(MRD_STR("report-html")), p->cat, 0, &options, p->v, p->n, &n);
+    char *text =
+        test_sink_run(mrd_sink_find(MRD_STR("report-text")), p->cat, 0, &options, p->v, p->n, &n);
+    char *in = strstr(page, "<pre>"), *to;
+
+    REQUIRE(in != NULL);
+    for (to = in += 5; strncmp(in, "</pre>", 6) != 0 && *in != '\0'; to++) {
+        size_t len = 1;
+
+        *to = *in;
+        for (size_t i = 0; i < MRD_COUNT(escapes); i++)
+            if (strncmp(in, escapes[i].as, strlen(escapes[i].as)) == 0) {
+                *to = *escapes[i].is;
+                len = strlen(escapes[i].as);
+            }
+        in += len;
+    }
+    *to = '\0';
+    CHECK(strlen(text) > 500);
+    CHECK_TEXT(strstr(page, "<pre>") + 5, text);
+    free(page);
+    free(text);
+    training_free(p);
 }
 
 TEST_MAIN()

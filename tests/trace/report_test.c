@@ -744,6 +744,104 @@ TEST(rows_are_below_their_heads)
     }
 }
 
+/* What is lost or paused behind the end of a step is no part of the step, also where no span comes
+ * between the two. */
+TEST(a_loss_behind_a_step_is_not_in_it)
+{
+    test_profile *p = test_profile_new();
+    json_t *r, *path;
+    mrd_event *ev;
+
+    p->n = 0;
+    profile_add(p, MRD_SPAN, p->framework, "step", 0, 1000);
+    profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 0, 500);
+    ev = profile_add(p, MRD_LOSS, p->thread[0], MRD_LOSS_PAUSED, 1500, 100);
+    ev->ivalue = 0;
+    profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 2000, 500);
+    r = report(p);
+    path = json_object_get(r, "critical_path");
+    CHECK_INT(number(path, "total_ns"), 1000);
+    CHECK_INT(number(json_object_get(path, "parts_ns"), "compute"), 500);
+    CHECK_INT(number(json_object_get(path, "parts_ns"), "idle"), 500);
+    json_decref(r);
+    test_profile_free(p);
+}
+
+/* Whatever is lost, paused, nested or left open, and whenever: the path is as long as its steps, instant by
+ * instant, and so are the blocks of steps over time. */
+TEST(drawn_steps_have_paths_as_long_as_they_are)
+{
+    const char *from = getenv("MRD_SEED");
+    uint64_t seed = 0x9e3779b97f4a7c15u * (from == NULL ? 1 : strtoull(from, NULL, 10));
+
+    for (int round = 0; round < 400; round++) {
+        test_profile *p = test_profile_new();
+        int64_t at = 0, sum = 0, total = 0;
+        const json_t *block;
+        json_t *r, *path;
+        size_t i;
+
+        p->n = 0;
+        while (p->n < 50) {
+            int who = (int) (test_rand(&seed) % 2);
+            int64_t dur = (int64_t) (test_rand(&seed) % 300);
+            mrd_event *ev;
+
+            at += (int64_t) (test_rand(&seed) % 120);
+            switch (test_rand(&seed) % 7) {
+            case 0:
+                profile_add(p, MRD_SPAN, p->framework, "step", at, 4 * dur);
+                break;
+            case 1:
+                ev = profile_add(p, MRD_LOSS, p->thread[who],
+                                 test_rand(&seed) % 2 == 0 ? MRD_LOSS_PAUSED : "runtime-ring", at,
+                                 dur);
+                ev->ivalue = 2;
+                break;
+            case 2:
+                cc_running(p, who, 1, at, dur, 5);
+                break;
+            case 3:
+                profile_add(p, MRD_SPAN, p->thread[who], "nrt_execute", at, dur);
+                break;
+            case 4:
+                profile_add(p, MRD_SPAN, p->framework, "DataLoader", at, dur);
+                break;
+            case 5:
+                profile_add(p, MRD_SPAN, p->device[who], "cc_exec_barrier", at, dur);
+                break;
+            default:
+                profile_add(p, MRD_SPAN, p->device[who], "nc_exec_running", at,
+                            dur % 9 == 0 ? -1 : dur);
+                break;
+            }
+        }
+        r = report(p);
+        path = json_object_get(r, "critical_path");
+        if (json_is_object(path)) {
+            for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+                sum += number(json_object_get(path, "parts_ns"),
+                              mrd_report_part_text((mrd_report_part) k));
+            CHECK_INT(sum, number(path, "total_ns"));
+        }
+        json_array_foreach(json_object_get(json_object_get(r, "steps_over_time"), "blocks"), i,
+                           block)
+        {
+            int64_t on_path = 0;
+
+            for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+                on_path += number(json_object_get(block, "path_ns"),
+                                  mrd_report_part_text((mrd_report_part) k));
+            CHECK(on_path == 0 || on_path == number(block, "total_ns"));
+            total += number(block, "total_ns");
+        }
+        CHECK(sum == 0 || total == 0 || sum <= total);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
 TEST(the_text_says_the_same)
 {
     test_profile *p = test_profile_new();

@@ -5,6 +5,7 @@
 #include "trace/analysis/scope_memory.h"
 
 #include <inttypes.h>
+#include <time.h>
 
 #include "tests/trace/profile.h"
 
@@ -222,6 +223,54 @@ TEST(outputs_have_the_table)
                                          strstr(text, "memory_by_scope") == NULL);
         free(text);
     }
+    mrd_catalog_free(cat);
+}
+
+static int64_t
+cpu_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* A cluster has many: the work grows with their number, not with its square (40 s). */
+TEST(a_hundred_thousand_scopes_are_found_fast)
+{
+    enum { MANY = 100000 };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = cat, .options = &options };
+    mrd_scope_memory *m;
+    mrd_track_id first = 0;
+    int64_t before;
+    size_t n;
+
+    for (int i = 0; i < MANY; i++) {
+        char name[64];
+        mrd_track_id id;
+
+        snprintf(name, sizeof(name), "memory.host.current/scope %06d", i);
+        id = counter_track(cat, 7, MRD_SRC_ANNOTATION, name);
+        first = i == 0 ? id : first;
+    }
+    before = cpu_ns();
+    m = mrd_scope_memory_new(&env);
+    REQUIRE(m != NULL);
+    CHECK(cpu_ns() - before < 3000000000);
+    for (uint32_t i = 0; i < MANY; i++) {
+        mrd_event ev = { .kind = MRD_COUNTER,
+                         .flags = MRD_EV_INT,
+                         .ts = { 1 + i },
+                         .track = first + i,
+                         .ivalue = 1 + i };
+
+        mrd_scope_memory_add(m, &ev);
+    }
+    REQUIRE(mrd_scope_memory_rows(m, &n) != NULL);
+    CHECK_INT(n, MANY);
+    mrd_scope_memory_free(m);
     mrd_catalog_free(cat);
 }
 

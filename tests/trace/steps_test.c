@@ -498,6 +498,60 @@ TEST(a_collective_waits_for_its_last)
     world_free(w);
 }
 
+/* A collective is told when its group meets again: it belongs to the step in which it began, however
+ * many steps ago that was. */
+TEST(a_collective_of_every_fifth_step_is_in_its_step)
+{
+    world *w = world_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = w->p->cat, .first = { 1 }, .options = &options };
+    mrd_arg args[2] = {
+        { .key = mrd_catalog_intern(w->p->cat, "gid"), .type = MRD_ARG_INT, .v.i = 1 },
+        { .key = mrd_catalog_intern(w->p->cat, "op_id"), .type = MRD_ARG_INT, .v.i = 1 }
+    };
+    mrd_sid step = mrd_catalog_intern(w->p->cat, "step"),
+            name = mrd_catalog_intern(w->p->cat, "cc_running");
+    const mrd_steps_row *own = NULL, *waiting = NULL;
+
+    w->steps = mrd_steps_new(&env);
+    for (int i = 0; i < 12; i++) {
+        mrd_event ev = { .kind = MRD_SPAN,
+                         .ts = { BASE_NS + i * 1000 },
+                         .dur_ns = 900,
+                         .name = step,
+                         .track = w->host[0] };
+
+        CHECK_ERR("add", mrd_steps_add(w->steps, &ev), MRD_OK);
+        ev.track = w->host[1];
+        CHECK_ERR("add", mrd_steps_add(w->steps, &ev), MRD_OK);
+        for (int k = 0; k < 2 && i % 5 == 0; k++) {
+            ev = (mrd_event){ .kind = MRD_SPAN,
+                              .ts = { BASE_NS + i * 1000 + 100 + 50 * k },
+                              .dur_ns = 200,
+                              .name = name,
+                              .track = w->device[k],
+                              .args = args,
+                              .arg_count = 2 };
+            CHECK_ERR("add", mrd_steps_add(w->steps, &ev), MRD_OK);
+        }
+    }
+    CHECK_ERR("finish", mrd_steps_finish(w->steps), MRD_OK);
+    for (size_t i = 0; i < mrd_steps_rows(w->steps); i++) {
+        const mrd_steps_row *r = mrd_steps_row_at(w->steps, i);
+
+        own = r->kind == MRD_OP_COLLECTIVE ? r : own;
+        waiting = r->kind == MRD_OP_WAITING ? r : waiting;
+    }
+    REQUIRE(own != NULL && waiting != NULL);
+    CHECK_INT(mrd_steps_totals_of(w->steps)->outside_ns, 0);
+    CHECK_INT(own->calls, 6);
+    CHECK_INT(own->ns, 3 * (150 + 200));
+    CHECK_INT(waiting->ns, 3 * 50);
+    for (size_t i = 0; i < 12; i++)
+        CHECK_INT(own->block_ns[i], i % 5 == 0 ? 150 + 200 : 0);
+    world_free(w);
+}
+
 TEST(kinds_have_names)
 {
     CHECK_TEXT(mrd_op_kind_text(MRD_OP_COMPUTE), "compute");

@@ -1,3 +1,5 @@
+#include <time.h>
+
 #include "trace/analysis/summary.h"
 
 #include "tests/trace/profile.h"
@@ -510,6 +512,60 @@ TEST(each_level_says_what_its_tracks_say)
         check_row(sum, &mrd_summary_nodes(sum, &n)[i], v, names, of_node[i]);
     mrd_summary_free(sum);
     mrd_catalog_free(cat);
+}
+
+static int64_t
+cpu_ns(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &t);
+    return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
+}
+
+/* Losses of many threads: the work grows with the records, not with records x threads (20 s). */
+TEST(losses_of_many_tracks_are_counted_fast)
+{
+    enum { MANY = 60000, ROUNDS = 8 };
+    test_profile *p = test_profile_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = p->cat, .first = { 1 }, .options = &options };
+    mrd_sid cause = mrd_catalog_intern(p->cat, "ring-full");
+    const mrd_summary_loss *l;
+    mrd_track_id first = 0;
+    mrd_summary *sum;
+    int64_t before;
+    size_t n;
+
+    for (int i = 0; i < MANY; i++) {
+        mrd_track_id id;
+        mrd_track t;
+
+        mrd_track_init(&t, p->proc[1], MRD_SRC_MERIDIAN);
+        t.thread_id = 100000 + i;
+        id = mrd_catalog_track(p->cat, &t);
+        first = i == 0 ? id : first;
+    }
+    sum = mrd_summary_new(&env);
+    REQUIRE(sum != NULL);
+    before = cpu_ns();
+    for (uint32_t i = 0; i < MANY * ROUNDS; i++) {
+        mrd_event ev = { .kind = MRD_LOSS,
+                         .ts = { BASE_NS + i },
+                         .track = first + i % MANY,
+                         .name = cause,
+                         .ivalue = 3 };
+
+        CHECK_ERR("add", mrd_summary_add(sum, &ev), MRD_OK);
+    }
+    CHECK(cpu_ns() - before < 3000000000);
+    CHECK_ERR("finish", mrd_summary_finish(sum), MRD_OK);
+    l = mrd_summary_losses(sum, &n);
+    CHECK_INT(n, MANY);
+    CHECK_INT(l[MANY - 1].lost, 3 * ROUNDS);
+    CHECK_INT(l[MANY - 1].track, first + MANY - 1);
+    mrd_summary_free(sum);
+    test_profile_free(p);
 }
 
 TEST_MAIN()

@@ -3,6 +3,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* A difference is tested by both. */
+typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
+
 /* ---- Student's t ---- */
 
 /* Continued fraction of the incomplete beta function. */
@@ -57,14 +60,16 @@ mrd_compare_half(const mrd_compared *c, double level)
 {
     double lo = 0, hi = 1;
 
+    double beyond = (1 - level) / ESTIMATES;
+
     if (!(c->df > 0))
         return INFINITY;
-    while (mrd_student_tail(hi, c->df) > 1 - level && hi < 1e12)
+    while (mrd_student_tail(hi, c->df) > beyond && hi < 1e12)
         hi *= 2;
     for (int i = 0; i < 100; i++) {
         double mid = (lo + hi) / 2;
 
-        if (mrd_student_tail(mid, c->df) > 1 - level)
+        if (mrd_student_tail(mid, c->df) > beyond)
             lo = mid;
         else
             hi = mid;
@@ -75,7 +80,7 @@ mrd_compare_half(const mrd_compared *c, double level)
 /* ---- One run ---- */
 
 typedef struct {
-    double mean, error2, df; /* error2: square of the standard error */
+    double mean[ESTIMATES], error2[ESTIMATES], df[ESTIMATES]; /* error2: of the standard error */
     bool drifts;
 } run_mean;
 
@@ -163,46 +168,120 @@ alike(const mrd_compare_run *run, double low, double high, bool *drifts)
     return most;
 }
 
+static double
+middle(const double *sorted, size_t n)
+{
+    return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
+}
+
+/* How much the estimates of parts of the run differ, which is the least that those of runs do: the
+ * variance over MRD_COMPARE_PARTS of them, of fewer where they would have less than two values. */
+static void
+part_variance(const mrd_compare_run *run, double low, double high, double *part, run_mean *to)
+{
+    size_t parts = run->n / 2 < MRD_COMPARE_PARTS ? run->n / 2 : MRD_COMPARE_PARTS;
+    double of[ESTIMATES][MRD_COMPARE_PARTS], mean[ESTIMATES] = { 0 };
+
+    for (size_t p = 0; p < parts; p++) {
+        size_t from = p * run->n / parts, n = (p + 1) * run->n / parts - from;
+
+        of[TRIMMED][p] = 0;
+        for (size_t i = 0; i < n; i++) {
+            part[i] = run->v[from + i];
+            of[TRIMMED][p] += clamp(part[i], low, high) / (double) n;
+        }
+        qsort(part, n, sizeof(*part), double_order);
+        of[MEDIAN][p] = middle(part, n);
+        for (estimate e = 0; e < ESTIMATES; e++)
+            mean[e] += of[e][p] / (double) parts;
+    }
+    for (estimate e = 0; e < ESTIMATES; e++) {
+        double square = 0;
+
+        for (size_t p = 0; p < parts; p++)
+            square += (of[e][p] - mean[e]) * (of[e][p] - mean[e]);
+        to->error2[e] = parts < 2 ? INFINITY : square / (double) (parts - 1);
+        to->df[e] = parts < 2 ? 1 : (double) (parts - 1);
+    }
+}
+
+/* Yuen's, larger by what values that are alike say less; and half of what the values a standard error
+ * of ranks below and above the median are apart. */
+static void
+value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run_mean *to)
+{
+    double low = sorted[cut], high = sorted[run->n - 1 - cut], wins = 0, square = 0, half;
+    double less = alike(run, low, high, &to->drifts), error2[ESTIMATES];
+    size_t kept = run->n - 2 * cut, around = (size_t) ceil(sqrt((double) run->n) / 2);
+
+    for (size_t i = 0; i < run->n; i++)
+        wins += clamp(sorted[i], low, high) / (double) run->n;
+    for (size_t i = 0; i < run->n; i++)
+        square += (clamp(sorted[i], low, high) - wins) * (clamp(sorted[i], low, high) - wins);
+    error2[TRIMMED] = kept < 2 ? INFINITY : square * less / ((double) kept * (double) (kept - 1));
+    around = around < run->n / 2 ? around : run->n / 2;
+    half = sorted[run->n / 2 + around < run->n ? run->n / 2 + around : run->n - 1];
+    half = (half - sorted[run->n / 2 - around]) / 2;
+    error2[MEDIAN] = half * half * less;
+    for (estimate e = 0; e < ESTIMATES; e++) {
+        if (error2[e] > to->error2[e]) {
+            to->error2[e] = error2[e];
+            to->df[e] = clamp((double) kept / less - 1, 1, INFINITY);
+        }
+    }
+}
+
 static mrd_err
 mean_of(const mrd_compare_run *run, run_mean *ret)
 {
-    double *sorted = malloc(run->n * sizeof(*sorted)), low, high, sum = 0, wins = 0, square = 0,
-           less;
-    size_t cut = run->n < MRD_COMPARE_TRIM ? 0 : run->n / 10, kept = run->n - 2 * cut;
+    double *sorted = malloc(2 * run->n * sizeof(*sorted)), sum = 0;
+    size_t cut = run->n < MRD_COMPARE_TRIM ? 0 : run->n / 10;
 
     if (sorted == NULL)
         return MRD_NOMEM;
     for (size_t i = 0; i < run->n; i++)
         sorted[i] = run->v[i];
     qsort(sorted, run->n, sizeof(*sorted), double_order);
-    low = sorted[cut];
-    high = sorted[run->n - 1 - cut];
-    for (size_t i = 0; i < run->n; i++) {
-        sum += i >= cut && i < run->n - cut ? sorted[i] : 0;
-        wins += clamp(sorted[i], low, high);
-    }
-    wins /= (double) run->n;
-    for (size_t i = 0; i < run->n; i++)
-        square += (clamp(sorted[i], low, high) - wins) * (clamp(sorted[i], low, high) - wins);
+    for (size_t i = cut; i < run->n - cut; i++)
+        sum += sorted[i];
+    ret->mean[TRIMMED] = sum / (double) (run->n - 2 * cut);
+    ret->mean[MEDIAN] = middle(sorted, run->n);
+    part_variance(run, sorted[cut], sorted[run->n - 1 - cut], sorted + run->n, ret);
+    value_variance(run, sorted, cut, ret);
     free(sorted);
-    less = alike(run, low, high, &ret->drifts);
-    ret->mean = sum / (double) kept;
-    ret->error2 = kept < 2 ? INFINITY : square * less / ((double) kept * (double) (kept - 1));
-    ret->df = clamp((double) kept / less - 1, 1, INFINITY);
     return MRD_OK;
 }
 
 /* ---- A side ---- */
 
+typedef struct {
+    double sum, square, within, df;
+} summed;
+
+static void
+sum_up(const summed *of, size_t k, estimate e, run_mean *to)
+{
+    double between = k < 2 ? 0 : of->square / (double) (k - 1) / (double) k;
+
+    to->mean[e] = of->sum / (double) k;
+    to->error2[e] = of->within / ((double) k * (double) k);
+    to->df[e] = of->df;
+    if (between > to->error2[e] || (isinf(to->error2[e]) && k >= MRD_COMPARE_RUNS)) {
+        to->error2[e] = between;
+        to->df[e] = (double) (k - 1);
+    }
+}
+
 /* *ret_values: of all runs. */
 static mrd_err
 side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values)
 {
-    double sum = 0, square = 0, within = 0, df = 0, between;
+    summed of[ESTIMATES] = { { 0 } };
     bool drifts = false;
     size_t k = 0;
 
     *ret_values = 0;
+    *ret = (run_mean){ .drifts = false };
     for (size_t i = 0; i < n; i++) {
         run_mean m;
         mrd_err err;
@@ -213,56 +292,61 @@ side_of(const mrd_compare_run *runs, size_t n, run_mean *ret, size_t *ret_values
             return err;
         k++;
         *ret_values += runs[i].n;
-        square += (m.mean - sum / (double) (k > 1 ? k - 1 : 1)) *
-                  (m.mean - sum / (double) (k > 1 ? k - 1 : 1)) * (double) (k - 1) / (double) k;
-        sum += m.mean;
-        within += m.error2;
         drifts = drifts || m.drifts;
-        df += m.df;
+        for (estimate e = 0; e < ESTIMATES; e++) {
+            double away = m.mean[e] - of[e].sum / (double) (k > 1 ? k - 1 : 1);
+
+            of[e].square += away * away * (double) (k - 1) / (double) k;
+            of[e].sum += m.mean[e];
+            of[e].within += m.error2[e];
+            of[e].df += m.df[e];
+        }
     }
-    if (k == 0) {
-        *ret = (run_mean){ 0 };
-        return MRD_OK;
-    }
-    *ret = (run_mean){ .mean = sum / (double) k,
-                       .error2 = within / ((double) k * (double) k),
-                       .df = df,
-                       .drifts = drifts && k < MRD_COMPARE_RUNS };
-    between = k < 2 ? 0 : square / (double) (k - 1) / (double) k;
-    if (between > ret->error2) {
-        ret->error2 = between;
-        ret->df = (double) (k - 1);
-    }
+    for (estimate e = 0; e < ESTIMATES && k > 0; e++)
+        sum_up(&of[e], k, e, ret);
+    ret->drifts = drifts && k < MRD_COMPARE_RUNS;
     return MRD_OK;
+}
+
+static mrd_compared
+compare_by(const run_mean *a, const run_mean *b, estimate e, bool say)
+{
+    mrd_compared c = { .base = a->mean[e],
+                       .now = b->mean[e],
+                       .change = b->mean[e] - a->mean[e],
+                       .p = 1,
+                       .median = e == MEDIAN };
+    double x = a->error2[e], y = b->error2[e], both = x + y;
+
+    if (!say || isinf(both))
+        return c;
+    c.error = sqrt(both);
+    /* Without any spread the values are what they are. */
+    c.df = both > 0 ? both * both / (x * x / a->df[e] + y * y / b->df[e]) : 1e9;
+    c.p = both > 0 ? mrd_student_tail(c.change / c.error, c.df) : c.change == 0 ? 1 : 0;
+    c.p = fmin(1, ESTIMATES * c.p);
+    return c;
 }
 
 mrd_err
 mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now, size_t n_now,
             mrd_compared *ret)
 {
+    mrd_compared by_mean, by_median;
     run_mean a, b;
     size_t n, m;
     mrd_err err = side_of(base, n_base, &a, &n);
-    double both;
+    bool drifts, say;
 
     if (err == MRD_OK)
         err = side_of(now, n_now, &b, &m);
     if (err != MRD_OK)
         return err;
-    *ret = (mrd_compared){ .base = a.mean,
-                           .now = b.mean,
-                           .change = b.mean - a.mean,
-                           .p = 1,
-                           .drifts = a.drifts || b.drifts };
-    if (n < MRD_COMPARE_LEAST || m < MRD_COMPARE_LEAST || ret->drifts || isinf(a.error2 + b.error2))
-        return MRD_OK;
-    both = a.error2 + b.error2;
-    ret->error = sqrt(both);
-    /* Without any spread the values are what they are. */
-    ret->df =
-        both > 0 ? both * both / (a.error2 * a.error2 / a.df + b.error2 * b.error2 / b.df) : 1e9;
-    ret->p = both > 0           ? mrd_student_tail(ret->change / ret->error, ret->df)
-             : ret->change == 0 ? 1
-                                : 0;
+    drifts = a.drifts || b.drifts;
+    say = !drifts && n >= MRD_COMPARE_LEAST && m >= MRD_COMPARE_LEAST;
+    by_mean = compare_by(&a, &b, TRIMMED, say);
+    by_median = compare_by(&a, &b, MEDIAN, say);
+    *ret = by_median.p < by_mean.p ? by_median : by_mean;
+    ret->drifts = drifts;
     return MRD_OK;
 }

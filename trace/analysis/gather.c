@@ -109,14 +109,14 @@ tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
 }
 
 static mrd_err
-part_add(group_now *now, const mrd_event *ev, uint32_t core)
+part_add(group_now *now, const mrd_event *ev, uint32_t core, int64_t mark)
 {
     mrd_ev_ns end = mrd_event_end(ev);
 
     if (!MRD_VEC_ROOM(now->parts, now->n, now->cap, 1))
         return MRD_NOMEM;
     now->parts[now->n++] = (mrd_gather_part){
-        .core = core, .bound_ns = ev->bound_ns, .begin = ev->ts, .end = { end.ns }
+        .core = core, .bound_ns = ev->bound_ns, .mark = mark, .begin = ev->ts, .end = end
     };
     now->first_end = mrd_ev_before(end, now->first_end) ? end : now->first_end;
     return MRD_OK;
@@ -124,7 +124,7 @@ part_add(group_now *now, const mrd_event *ev, uint32_t core)
 
 mrd_err
 mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
-               uint32_t core)
+               uint32_t core, int64_t mark)
 {
     const mrd_track *t = mrd_catalog_borrow_track(g->cat, ev->track);
     uint32_t index, before;
@@ -157,7 +157,7 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
         now->n = 0;
     }
     now->bytes = what->bytes > now->bytes ? what->bytes : now->bytes;
-    if ((err = part_add(now, ev, core)) != MRD_OK ||
+    if ((err = part_add(now, ev, core, mark)) != MRD_OK ||
         (err = mrd_map_put(&g->part_of, (mrd_map_key){ index, core, 0 },
                            (uint32_t) (now->number & INT32_MAX))) != MRD_OK)
         return err;

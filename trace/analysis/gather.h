@@ -25,6 +25,7 @@
 typedef struct {
     uint32_t core;        /* the caller's number */
     uint32_t bound_ns;    /* of its begin */
+    int64_t mark;         /* the caller's */
     mrd_ev_ns begin, end; /* session ns */
 } mrd_gather_part;
 
@@ -55,7 +56,7 @@ void mrd_gather_on_met(mrd_gather *g, mrd_gather_done met);
  * ignored); spans come in the order of time. May call done for the one before. Errors: NOMEM.
  */
 mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_event *ev,
-                       uint32_t core);
+                       uint32_t core, int64_t mark);
 /* Tells what is still open. */
 void mrd_gather_finish(mrd_gather *g);
 /*

@@ -141,12 +141,39 @@ middle(unsigned octave, size_t step)
     return low + (((uint64_t) 1 << shift) - 1) / 2;
 }
 
+/* The bucket at a rank counted from the largest value. */
+static unsigned
+paged_back(const mrd_hist *h, uint64_t rank)
+{
+    unsigned bucket = 0;
+
+    for (unsigned octave = MRD_COUNT(h->page_of); octave-- > 0;) {
+        if (h->page_of[octave] == 0)
+            continue;
+        for (unsigned i = MRD_HIST_STEPS; i-- > 0;) {
+            uint64_t here = h->pages[h->page_of[octave] - 1][i];
+
+            if (here == 0)
+                continue;
+            bucket = octave * MRD_HIST_STEPS + i;
+            if (here >= rank)
+                return bucket;
+            rank -= here;
+        }
+    }
+    return bucket;
+}
+
 /* The bucket at a rank of `few`. */
 static unsigned
 few_at(const mrd_hist *h, uint64_t rank)
 {
-    uint16_t v[MRD_HIST_FEW];
+    uint16_t v[MRD_HIST_FEW], most = 0;
 
+    for (size_t n = 0; n < h->count && rank == h->count; n++)
+        most = h->few[n] > most ? h->few[n] : most;
+    if (rank == h->count) /* as of p99 it always is */
+        return most;
     for (size_t n = 0; n < h->count; n++) {
         size_t at = n;
 
@@ -190,7 +217,9 @@ mrd_hist_quantile(const mrd_hist *h, double q)
         return 0;
     rank = (uint64_t) ceil(q * (double) h->count);
     rank = rank == 0 ? 1 : rank > h->count ? h->count : rank;
-    bucket = h->pages == NULL ? few_at(h, rank) : paged_at(h, rank);
+    bucket = h->pages == NULL           ? few_at(h, rank)
+             : rank <= h->count / 2 + 1 ? paged_at(h, rank)
+                                        : paged_back(h, h->count - rank + 1);
     v = middle(bucket / MRD_HIST_STEPS, bucket % MRD_HIST_STEPS);
     return v < h->least ? h->least : v > h->largest ? h->largest : v;
 }

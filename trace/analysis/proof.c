@@ -97,7 +97,8 @@ has_bound(const mrd_proof *p, const mrd_gather_part *part)
     if (part->bound_ns != MRD_BOUND_LOCAL)
         return part->bound_ns != MRD_BOUND_UNKNOWN;
     for (size_t i = 1; i < n; i++) {
-        if ((clocks[i].node == of->instance_id || of->clock == i) && clocks[i].bound_ns >= 0)
+        if ((of->clock == i || (clocks[i].node != 0 && clocks[i].node == of->instance_id)) &&
+            clocks[i].bound_ns >= 0)
             return true;
     }
     return false;

@@ -11,6 +11,7 @@
 typedef struct {
     mrd_report_worker pub;
     mrd_worker_time time;
+    mrd_queue queue;
     bool mapped;
 } worker_state;
 
@@ -91,6 +92,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
         const mrd_worker *w = mrd_workers_at(r->who, i);
 
         mrd_worker_time_init(&r->all[i].time);
+        mrd_queue_init(&r->all[i].queue);
         r->all[i].mapped = w->mapped;
         r->all[i].pub =
             (mrd_report_worker){ .process = w->process,
@@ -156,32 +158,43 @@ note_launches(mrd_report *r, const mrd_event *ev)
     }
 }
 
-static mrd_idle_cause
-cause_of(mrd_report *r, const mrd_event *ev, const mrd_worker_pause *pause)
+/* What launched a device span; NULL: nothing says. */
+static const launch *
+launch_of(mrd_report *r, const mrd_event *ev)
 {
     for (unsigned i = 0; i < ev->flow_count; i++) {
         const launch *from = launch_place(r, ev->flows[i].id);
 
-        if (ev->flows[i].dir == MRD_FLOW_START || from->flow != ev->flows[i].id)
-            continue;
-        return mrd_ev_after(from->ts, pause->start) ? MRD_IDLE_LAUNCH
-               : pause->dur_ns <= MRD_REPORT_SHORT  ? MRD_IDLE_SHORT
-                                                    : MRD_IDLE_QUEUED;
+        if (ev->flows[i].dir != MRD_FLOW_START && from->flow == ev->flows[i].id)
+            return from;
     }
-    return MRD_IDLE_UNKNOWN;
+    return NULL;
+}
+
+static mrd_idle_cause
+cause_of(const launch *from, const mrd_worker_pause *pause)
+{
+    return from == NULL                           ? MRD_IDLE_UNKNOWN
+           : mrd_ev_after(from->ts, pause->start) ? MRD_IDLE_LAUNCH
+           : pause->dur_ns <= MRD_REPORT_SHORT    ? MRD_IDLE_SHORT
+                                                  : MRD_IDLE_QUEUED;
 }
 
 static void
 add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
     worker_state *w = &r->all[work->worker];
+    const launch *from = work->device ? launch_of(r, ev) : NULL;
     mrd_worker_pause gone;
     mrd_report_pause *pause;
 
+    if (work->device &&
+        mrd_queue_add(&w->queue, from == NULL ? ev->ts : from->ts, from != NULL, ev->ts) != MRD_OK)
+        r->err = MRD_NOMEM;
     if (!mrd_worker_time_add(&w->time, work->on, work->device, ev, &gone))
         return;
     w->pub.idle_ns[MRD_IDLE_LOADING] += gone.loading_ns;
-    w->pub.idle_ns[cause_of(r, ev, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
+    w->pub.idle_ns[cause_of(from, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
     if (gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
         return;
     pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
@@ -411,7 +424,7 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
         mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time);
     return work->kind == MRD_CC_NO
                ? MRD_OK
-               : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker);
+               : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker, 0);
 }
 
 static void
@@ -457,6 +470,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     mrd_work work;
     mrd_ev_ns end;
 
+    if (!mrd_ev_before(ev->ts, r->step_end)) /* before losses, too: they move accounts on */
+        steps_over(r);
     if ((kind = mrd_workers_see(r->who, ev, &work)) == MRD_WORK_NONE)
         return add_other(r, ev);
     if (!r->any || mrd_ev_before(ev->ts, r->totals.first))
@@ -464,8 +479,6 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
     if (mrd_ev_after((end = mrd_event_end(ev)), r->totals.last) || !r->any)
         r->totals.last = end;
     r->any = true;
-    if (!mrd_ev_before(ev->ts, r->step_end))
-        steps_over(r);
     note_launches(r, ev);
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev);
@@ -509,6 +522,8 @@ mrd_report_free(mrd_report *r)
     }
     for (size_t i = 0; i < r->n_paces && r->paces != NULL; i++)
         mrd_hist_fini(&r->paces[i].hist);
+    for (size_t i = 0; i < r->n_all && r->all != NULL; i++)
+        mrd_queue_fini(&r->all[i].queue);
     free(r->collectives);
     free(r->paces);
     free(r->all);
@@ -598,6 +613,8 @@ mrd_report_finish(mrd_report *r)
         w->pub.paused_ns = w->time.paused_ns;
         w->pub.exposed_wait_ns = w->time.wait_ns;
         w->pub.exposed_transfer_ns = w->time.transfer_ns;
+        mrd_queue_finish(&w->queue, w->time.device_end);
+        w->pub.queue = w->queue.sum;
         w->pub.late = *mrd_lateness_of(r->lateness, (uint32_t) i);
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
@@ -612,6 +629,31 @@ mrd_report_finish(mrd_report *r)
 }
 
 /* ---- Answers ---- */
+
+uint64_t
+mrd_report_steps_of(const mrd_report *r, mrd_proc_id process)
+{
+    for (size_t i = 0; i < r->n_paces; i++) {
+        if (r->paces[i].process == process)
+            return r->paces[i].count;
+    }
+    return 0;
+}
+
+mrd_trend
+mrd_report_trend(const mrd_report *r)
+{
+    uint64_t width = mrd_step_path_totals(r->path)->width;
+    double v[MRD_PATH_BLOCKS];
+    size_t n, kept = 0;
+    const mrd_step_block *b = mrd_step_path_blocks(r->path, &n);
+
+    for (size_t i = 0; i < n && i < MRD_PATH_BLOCKS; i++) {
+        if (b[i].steps >= width)
+            v[kept++] = (double) b[i].ns / (double) b[i].steps;
+    }
+    return mrd_trend_of(v, kept, true);
+}
 
 const char *
 mrd_idle_cause_text(mrd_idle_cause cause)

@@ -47,7 +47,9 @@
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/lateness.h"
 #include "trace/analysis/proof.h"
+#include "trace/analysis/queue_depth.h"
 #include "trace/analysis/step_path.h"
+#include "trace/analysis/trend.h"
 
 #define MRD_REPORT_SHORT    30    /* ns: between two device spans there is always this much */
 #define MRD_REPORT_LAUNCHES 65536 /* remembered at once; of older ones nothing is known */
@@ -99,6 +101,7 @@ typedef struct {
     uint64_t proven_ns;         /* ... of these, where it was proven */
     uint64_t wait_ns;           /* its own waits for others */
     mrd_lateness_sum late;      /* why it came last, where it did */
+    mrd_queue_sum queue;        /* launches in flight; no launches: nothing says */
 } mrd_report_worker;
 
 typedef struct {
@@ -192,16 +195,20 @@ const mrd_report_totals *mrd_report_totals_of(const mrd_report *r);
 const mrd_report_worker *mrd_report_workers(const mrd_report *r, size_t *ret_n);
 const mrd_report_collective *mrd_report_collectives(const mrd_report *r, size_t *ret_n);
 const mrd_report_pace *mrd_report_paces(const mrd_report *r, size_t *ret_n);
+/* Steps of a process; after finish. */
+uint64_t mrd_report_steps_of(const mrd_report *r, mrd_proc_id process);
 const mrd_report_pause *mrd_report_pauses(const mrd_report *r, size_t *ret_n);
 const mrd_report_step *mrd_report_slow_steps(const mrd_report *r, size_t *ret_n);
 /* Steps over time, and the critical path through them; workers as in mrd_report_workers. */
 const mrd_step_path *mrd_report_path(const mrd_report *r);
 const mrd_kernels *mrd_report_kernels(const mrd_report *r);
+/* Of the mean step of each block of mrd_step_path_blocks; without the last block when it has fewer steps. */
+mrd_trend mrd_report_trend(const mrd_report *r);
 /* The oldest of those that did not end, at most MRD_REPORT_OPEN; totals has how many there are. */
 const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n);
 /*
- * Stands out: caused more than twice its even share of the waits, and those that it alone caused
- * are at least 1 % of all windows. Late: at least half of the waits it caused are proven.
+ * Stands out: caused more than twice its even share of the waits (of two workers more than three
+ * quarters), and those that it alone caused are at least 1 % of all windows. Late: at least half of the waits it caused are proven.
  */
 mrd_verdict mrd_report_verdict(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);

@@ -2,6 +2,8 @@
 
 #include <stdlib.h>
 
+#include "base/hash.h"
+#include "base/index.h"
 #include "base/num.h"
 #include "base/vec.h"
 
@@ -68,17 +70,28 @@ same_str(mrd_str a, mrd_str b)
     return a.len == b.len && memcmp(a.p, b.p, a.len) == 0;
 }
 
-static uint32_t
-row_of(mrd_scope_memory *m, const mrd_scope_memory_row *want)
+static bool
+is_row(const void *self, uint32_t item, const void *key)
 {
-    for (size_t i = m->n_rows; i > 0; i--) { /* tracks of one scope come together */
-        const mrd_scope_memory_row *r = &m->rows[i - 1].out;
+    const mrd_scope_memory_row *have = &((const mrd_scope_memory *) self)->rows[item].out,
+                               *want = key;
 
-        if (r->process == want->process && same_str(r->place, want->place) &&
-            same_str(r->scope, want->scope))
-            return (uint32_t) i;
-    }
-    if (!MRD_VEC_ROOM(m->rows, m->n_rows, m->cap_rows, 1))
+    return have->process == want->process && same_str(have->place, want->place) &&
+           same_str(have->scope, want->scope);
+}
+
+/* Its row, + 1; 0 without memory. */
+static uint32_t
+row_of(mrd_scope_memory *m, mrd_index *by_scope, const mrd_scope_memory_row *want)
+{
+    uint64_t hash = mrd_hash64(want->place.p, want->place.len, mrd_hash_seed() ^ want->process);
+    uint32_t at;
+
+    hash = mrd_hash64(want->scope.p, want->scope.len, hash);
+    if ((at = mrd_index_find(by_scope, hash, is_row, m, want)) != MRD_INDEX_NONE)
+        return at + 1;
+    if (!MRD_VEC_ROOM(m->rows, m->n_rows, m->cap_rows, 1) ||
+        mrd_index_add(by_scope, hash, (uint32_t) m->n_rows) != MRD_OK)
         return 0;
     m->rows[m->n_rows++] = (scope_row){ .out = *want };
     return (uint32_t) m->n_rows;
@@ -88,6 +101,8 @@ mrd_scope_memory *
 mrd_scope_memory_new(const mrd_sink_env *env)
 {
     mrd_scope_memory *m = calloc(1, sizeof(*m));
+    mrd_index by_scope = { 0 };
+    bool ok = true;
 
     if (m == NULL)
         return NULL;
@@ -97,7 +112,7 @@ mrd_scope_memory_new(const mrd_sink_env *env)
         mrd_scope_memory_free(m);
         return NULL;
     }
-    for (mrd_track_id i = 0; i < m->n_tracks; i++) {
+    for (mrd_track_id i = 0; i < m->n_tracks && ok; i++) {
         const mrd_track *t = mrd_catalog_borrow_track(env->catalog, i);
         mrd_scope_memory_row row = { .process = t->process };
 
@@ -105,12 +120,13 @@ mrd_scope_memory_new(const mrd_sink_env *env)
             mrd_catalog_profile_of(env->catalog, i) != env->profile ||
             !parse(mrd_catalog_text(env->catalog, t->name), &row, &m->tracks[i].what))
             continue;
-        if ((m->tracks[i].row = row_of(m, &row)) == 0) {
-            mrd_scope_memory_free(m);
-            return NULL;
-        }
+        ok = (m->tracks[i].row = row_of(m, &by_scope, &row)) != 0;
     }
-    return m;
+    mrd_index_fini(&by_scope);
+    if (ok)
+        return m;
+    mrd_scope_memory_free(m);
+    return NULL;
 }
 
 void

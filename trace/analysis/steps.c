@@ -12,12 +12,11 @@ enum { NO_STEP = -1 };
 
 /* A process on its way through its steps. */
 typedef struct {
-    mrd_ev_ns begin, end;               /* of the step it is in, or was in last */
-    mrd_ev_ns before_begin, before_end; /* of the one before */
-    int64_t step;                       /* its number; NO_STEP: none yet */
-    bool open;                          /* the end was not reached */
-    uint32_t first_worker, n_workers;   /* in `workers` */
-    mrd_steps_process *pub;             /* NULL until its first step */
+    mrd_ev_ns begin, end;             /* of the step it is in, or was in last */
+    int64_t step;                     /* its number; NO_STEP: none yet */
+    bool open;                        /* the end was not reached */
+    uint32_t first_worker, n_workers; /* in `workers` */
+    mrd_steps_process *pub;           /* NULL until its first step */
 } process_state;
 
 typedef struct {
@@ -183,24 +182,16 @@ put_by_call(mrd_steps_row *row, uint64_t ns)
               ns);
 }
 
-/* The step of this process that an instant is in, NO_STEP for none. Instants of finished
- * collectives may lie in the step before. */
+/* The step of this process that it is in at `at`, which is not before what came so far; NO_STEP for none. */
 static int64_t
 step_of(const process_state *p, mrd_ev_ns at)
 {
-    if (p->step == NO_STEP)
-        return NO_STEP;
-    if (!mrd_ev_before(at, p->begin))
-        return mrd_ev_before(at, p->end) ? p->step : NO_STEP;
-    return p->step > 0 && !mrd_ev_before(at, p->before_begin) && mrd_ev_before(at, p->before_end)
-               ? p->step - 1
-               : NO_STEP;
+    return p->step != NO_STEP && mrd_ev_before(at, p->end) ? p->step : NO_STEP;
 }
 
 static mrd_err
-operation(mrd_steps *s, mrd_steps_row like, mrd_proc_id process, mrd_ev_ns at, uint64_t ns)
+operation(mrd_steps *s, mrd_steps_row like, mrd_proc_id process, int64_t step, uint64_t ns)
 {
-    int64_t step = s->totals.by_call ? NO_STEP : step_of(&s->processes[process], at);
     mrd_steps_row *row;
     uint32_t i;
 
@@ -234,11 +225,11 @@ collective_done(void *self, const mrd_gathered *c)
                             : p->end; /* clocks may put ends before the last begin */
         mrd_steps_row like = { .kind = MRD_OP_COLLECTIVE, .name = c->name, .size = c->size };
         mrd_err err =
-            operation(s, like, process, p->begin, (uint64_t) p->end.ns - (uint64_t) met.ns);
+            operation(s, like, process, p->mark, (uint64_t) p->end.ns - (uint64_t) met.ns);
 
         like.kind = MRD_OP_WAITING;
         if (err == MRD_OK && c->n > 1)
-            err = operation(s, like, process, p->begin, (uint64_t) met.ns - (uint64_t) p->begin.ns);
+            err = operation(s, like, process, p->mark, (uint64_t) met.ns - (uint64_t) p->begin.ns);
         s->err = s->err != MRD_OK ? s->err : err;
     }
 }
@@ -356,8 +347,6 @@ step_add(mrd_steps *s, mrd_proc_id process, const mrd_event *ev)
     if (p->pub == NULL && (p->pub = calloc(1, sizeof(*p->pub))) == NULL)
         return MRD_NOMEM;
     p->pub->process = process;
-    p->before_begin = p->begin;
-    p->before_end = p->end;
     p->begin = ev->ts;
     p->end = mrd_event_end(ev);
     p->open = true;
@@ -379,12 +368,13 @@ static mrd_err
 worker_add(mrd_steps *s, const mrd_work *work, const mrd_event *ev)
 {
     mrd_steps_row like = { .name = ev->name, .size = MRD_NONE };
+    int64_t step = step_of(&s->processes[work->process], ev->ts);
     mrd_worker_pause pause;
 
     mrd_worker_time_add(&s->workers[work->worker].time, work->on, work->device, ev, &pause);
     if (work->kind == MRD_CC_SYNC || work->kind == MRD_CC_BARRIER ||
         (work->kind == MRD_CC_SENDRECV && s->all_to_all)) {
-        mrd_err err = mrd_gather_add(s->gather, work->kind, &work->what, ev, work->worker);
+        mrd_err err = mrd_gather_add(s->gather, work->kind, &work->what, ev, work->worker, step);
 
         return err != MRD_OK ? err : s->err;
     }
@@ -395,7 +385,7 @@ worker_add(mrd_steps *s, const mrd_work *work, const mrd_event *ev)
                 : work->on == MRD_ON_HOST    ? MRD_OP_RUNTIME
                 : work->on == MRD_ON_BARRIER ? MRD_OP_WAITING
                                              : MRD_OP_COLLECTIVE;
-    return operation(s, like, work->process, ev->ts, (uint64_t) ev->dur_ns);
+    return operation(s, like, work->process, step, (uint64_t) ev->dur_ns);
 }
 
 static void
@@ -429,7 +419,8 @@ mrd_steps_add(mrd_steps *s, const mrd_event *ev)
         return step_add(s, work.process, ev);
     case MRD_WORK_LOADING:
     case MRD_WORK_HOST:
-        return operation(s, like, work.process, ev->ts, (uint64_t) ev->dur_ns);
+        return operation(s, like, work.process, step_of(&s->processes[work.process], ev->ts),
+                         (uint64_t) ev->dur_ns);
     case MRD_WORK_NONE:
     case MRD_WORK_BESIDE:
         break;

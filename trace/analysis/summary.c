@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -39,6 +40,7 @@ struct mrd_summary {
     size_t n_counters;
     mrd_summary_loss *losses;
     size_t n_losses, cap_losses;
+    mrd_map loss_of; /* track, cause -> loss */
 };
 
 static mrd_err add_type(void *self, const mrd_event *ev);
@@ -218,6 +220,7 @@ mrd_summary_free(mrd_summary *s)
     free(s->cores);
     free(s->counters);
     free(s->losses);
+    mrd_map_fini(&s->loss_of);
     free(s->last);
     free(s->tracks);
     free(s);
@@ -328,22 +331,22 @@ add_sample(mrd_summary *s, const mrd_event *ev)
 static mrd_err
 add_loss(mrd_summary *s, const mrd_event *ev, mrd_ev_ns end)
 {
-    mrd_summary_loss *l = NULL;
+    mrd_map_key key = { ev->track, ev->name, 0 };
+    uint32_t at = mrd_map_get(&s->loss_of, key);
+    mrd_summary_loss *l;
 
     s->totals.losses++;
     s->totals.lost = mrd_sat_count(s->totals.lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
-    for (size_t i = 0; i < s->n_losses && l == NULL; i++) {
-        if (s->losses[i].track == ev->track && s->losses[i].cause == ev->name)
-            l = &s->losses[i];
-    }
-    if (l == NULL) {
-        if (!MRD_VEC_ROOM(s->losses, s->n_losses, s->cap_losses, 1))
+    if (at == MRD_MAP_NONE) {
+        at = (uint32_t) s->n_losses;
+        if (!MRD_VEC_ROOM(s->losses, s->n_losses, s->cap_losses, 1) ||
+            mrd_map_put(&s->loss_of, key, at) != MRD_OK)
             return MRD_NOMEM;
-        l = &s->losses[s->n_losses++];
-        *l = (mrd_summary_loss){
+        s->losses[s->n_losses++] = (mrd_summary_loss){
             .track = ev->track, .cause = ev->name, .first = ev->ts, .last = end
         };
     }
+    l = &s->losses[at];
     l->records++;
     l->lost = mrd_sat_count(l->lost, ev->ivalue < 0 ? 0 : (uint64_t) ev->ivalue);
     l->last = mrd_ev_max(end, l->last);

@@ -254,6 +254,21 @@ merged_new(merged *m, const mrd_type *type)
     return type_merge(&m->types[m->n - 1], type);
 }
 
+/* Of one row: a name is there once, so that nothing is merged. */
+static mrd_err
+row_list(const mrd_types *t, size_t row, merged *m)
+{
+    size_t from = t->starts[row], n = t->starts[row + 1] - from;
+
+    if (!MRD_VEC_ROOM(m->types, 0, m->cap, n))
+        return MRD_NOMEM;
+    for (; m->n < n; m->n++) {
+        m->types[m->n] = t->entries[t->order[from + m->n]].type;
+        m->types[m->n].borrowed = true;
+    }
+    return MRD_OK;
+}
+
 static mrd_err
 merged_add(merged *m, const mrd_type *type, uint64_t hash)
 {
@@ -274,13 +289,16 @@ mrd_types_merged(const mrd_types *t, size_t from, size_t to, mrd_type **ret_type
     merged m = { 0 };
     mrd_err err = MRD_OK;
 
+    if (to - from == 1) {
+        err = row_list(t, from, &m);
+        end = 0;
+    }
     for (size_t i = t->starts[from]; i < end && err == MRD_OK; i++) {
         const mrd_type *type = &t->entries[t->order[i]].type;
 
         if (i + 8 < end)
             entry_prefetch(t, t->order[i + 8]);
-        err = to - from == 1 ? merged_new(&m, type) /* a row has each name once */
-                             : merged_add(&m, type, key_hash(t, 0, type->name, type->kind));
+        err = merged_add(&m, type, key_hash(t, 0, type->name, type->kind));
     }
     mrd_index_fini(&m.by_key);
     if (err != MRD_OK) {
@@ -295,7 +313,9 @@ mrd_types_merged(const mrd_types *t, size_t from, size_t to, mrd_type **ret_type
 void
 mrd_types_merged_free(mrd_type *types, size_t n)
 {
-    for (size_t i = 0; i < n && types != NULL; i++)
-        mrd_hist_fini(&types[i].hist);
+    for (size_t i = 0; i < n && types != NULL; i++) {
+        if (!types[i].borrowed)
+            mrd_hist_fini(&types[i].hist);
+    }
     free(types);
 }

@@ -22,7 +22,8 @@
 
 typedef struct {
     mrd_sid name;
-    uint8_t kind; /* MRD_SPAN or MRD_INSTANT */
+    uint8_t kind;  /* MRD_SPAN or MRD_INSTANT */
+    bool borrowed; /* hist is of the mrd_types: not to be changed or freed */
     uint64_t count, unfinished, no_start;
     uint64_t total_ns; /* of the finished ones; saturates */
     mrd_dur_ns min_ns, max_ns;
@@ -39,8 +40,8 @@ mrd_err mrd_types_add(mrd_types *t, uint32_t row, const mrd_event *ev);
 mrd_err mrd_types_finish(mrd_types *t);
 /* Whether one of the rows [from, to) has a name. */
 bool mrd_types_any(const mrd_types *t, size_t from, size_t to);
-/* The names of the rows [from, to), each once, in no order; freed with mrd_types_merged_free.
- * Errors: NOMEM. */
+/* The names of the rows [from, to), each once, in no order; freed with mrd_types_merged_free, before
+ * the mrd_types. Errors: NOMEM. */
 mrd_err mrd_types_merged(const mrd_types *t, size_t from, size_t to, mrd_type **ret_types,
                          size_t *ret_n);
 void mrd_types_merged_free(mrd_type *types, size_t n);

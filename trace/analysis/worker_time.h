@@ -10,7 +10,8 @@
  *   copy      only copies run (dmem_buf_*, tensor read and write, memory kernels)
  *   host      the device is idle and the runtime is in a call for this core
  *   not_recorded  events of this core were lost (MRD_LOSS), or the session was paused (of it,
- *             paused_ns), and nothing above is known of the time
+ *             paused_ns), and no barrier and no computation is known of the time: a collective, copy or
+ *             call there may have hidden behind a computation that is lost
  *   idle      none of these
  *
  * Of exposed time, where the parts of a collective met (mrd_worker_time_meet): `waiting` is what lies

@@ -28,6 +28,13 @@ typedef struct {
     mrd_sid job;
 } mrd_identity;
 
+/* Nothing is known of the place: initialises an mrd_identity. */
+#define MRD_IDENTITY_UNKNOWN                                                                       \
+    {                                                                                              \
+        .process_id = MRD_NONE, .nc_idx = MRD_NONE, .model = MRD_NONE, .session = MRD_NONE,        \
+        .rank = MRD_NONE                                                                           \
+    }
+
 typedef struct mrd_import mrd_import;
 struct mrd_import {
     mrd_in *in;

@@ -111,7 +111,7 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
         walk->neff++;
-    else
+    else if (strcmp(kind, "XSpace") != 0) /* read here, or its JSON beside it is */
         walk->pb++;
 }
 
@@ -187,7 +187,6 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
         add_artifact(walk, path, kind, &id);
         if (strcmp(kind, "XSpace") != 0 || has_trace_json(path))
             return MRD_OK;
-        walk->pb--; /* it is decoded */
         walk->read++;
         return mrd_read_file(walk->options, path, &id, why);
     }
@@ -380,11 +379,7 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read folder '%s'", path);
     if (!S_ISDIR(st.st_mode))
         return mrd_why_set(why, MRD_INVALID, 0, "'%s' is a file: name it without -d", path);
-    *id = (mrd_identity){ .process_id = MRD_NONE,
-                          .nc_idx = MRD_NONE,
-                          .model = MRD_NONE,
-                          .session = MRD_NONE,
-                          .rank = MRD_NONE };
+    *id = (mrd_identity) MRD_IDENTITY_UNKNOWN;
     mrd_catalog_artifacts(options->catalog, &artifacts);
     walk.first_artifact = (uint32_t) artifacts;
     while (len > 1 && path[len - 1] == '/')

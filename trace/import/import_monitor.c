@@ -412,7 +412,7 @@ mon_read(mon *m)
             err = mon_report(m, raw);
             continue;
         }
-        if (mrd_json_reader_err(m->r, NULL) != MRD_OK)
+        if (err == MRD_NOMEM || mrd_json_reader_err(m->r, NULL) != MRD_OK)
             break;
         err = MRD_OK;
         m->input->records++;

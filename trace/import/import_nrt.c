@@ -405,10 +405,19 @@ mrd_nrt_free(mrd_nrt *nrt)
 
 /* ---- The file importer ---- */
 
+typedef struct {
+    mrd_import *imp;
+    mrd_err refused; /* why an event was not taken; no other is sent then */
+} nrt_file;
+
 static mrd_err
 nrt_file_emit(void *self, const mrd_event *ev)
 {
-    return mrd_import_put(self, 0, ev);
+    nrt_file *f = self;
+
+    if (f->refused == MRD_OK)
+        f->refused = mrd_import_put(f->imp, 0, ev);
+    return f->refused;
 }
 
 static mrd_proc_id
@@ -459,10 +468,11 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n)
 static mrd_err
 nrt_run(mrd_import *imp, mrd_why *why)
 {
+    nrt_file file = { .imp = imp };
     mrd_nrt_options options = { .catalog = imp->catalog,
                                 .flow_scope = (uint64_t) imp->input + 1,
                                 .emit = nrt_file_emit,
-                                .self = imp };
+                                .self = &file };
     mrd_nrt *nrt = NULL;
     mrd_err err, end;
 
@@ -473,6 +483,8 @@ nrt_run(mrd_import *imp, mrd_why *why)
     end = mrd_nrt_flush(nrt);
     nrt_file_report(imp, mrd_nrt_count(nrt));
     mrd_nrt_free(nrt);
+    if (file.refused != MRD_OK)
+        return file.refused; /* whatever the text says behind it */
     return err != MRD_OK ? err : end;
 }
 

@@ -124,7 +124,7 @@ number_key(uint64_t id)
 static mrd_err
 take_entry(xp *x, mrd_map *to, mrd_bytes entry, bool events)
 {
-    mrd_bytes value = { NULL, 0 }, name = { NULL, 0 };
+    mrd_bytes value = { NULL, 0 }, name = { NULL, 0 }, shown = { NULL, 0 };
     uint64_t id = 0;
     xp_field f;
 
@@ -137,11 +137,13 @@ take_entry(xp *x, mrd_map *to, mrd_bytes entry, bool events)
     while (take_field(&value, &f)) {
         if (f.number == 1 && f.wire == XP_VARINT && id == 0)
             id = f.v;
-        else if (f.wire == XP_BYTES && f.bytes.len > 0 &&
-                 (f.number == 2 || (f.number == 4 && events)))
+        else if (f.wire == XP_BYTES && f.number == 2)
             name = f.bytes;
+        else if (f.wire == XP_BYTES && f.number == 4 && events)
+            shown = f.bytes;
     }
-    return mrd_map_put(to, number_key(id), mrd_strtab_add(x->strings, text_of(name)));
+    return mrd_map_put(to, number_key(id),
+                       mrd_strtab_add(x->strings, text_of(shown.len > 0 ? shown : name)));
 }
 
 static mrd_sid
@@ -154,6 +156,16 @@ name_of(const mrd_map *m, uint64_t id)
 
 /* ---- Events ---- */
 
+/* Whether a field of a statistic is its value, of a type that the schema has. */
+static bool
+is_value(const xp_field *f)
+{
+    return f->number == 2 ? f->wire == XP_FIXED64
+           : f->number == 5 || f->number == 6
+               ? f->wire == XP_BYTES
+               : f->wire == XP_VARINT && (f->number == 3 || f->number == 4 || f->number == 7);
+}
+
 static void
 take_stat(xp *x, mrd_bytes stat)
 {
@@ -164,7 +176,7 @@ take_stat(xp *x, mrd_bytes stat)
     while (take_field(&stat, &f)) {
         if (f.number == 1 && f.wire == XP_VARINT)
             key = name_of(&x->stats, f.v);
-        else
+        else if (is_value(&f))
             value = f;
     }
     if (key == MRD_SID_EMPTY)
@@ -337,7 +349,7 @@ take_plane(xp *x, mrd_bytes plane, mrd_why *why)
         else if (f.number == 5)
             err = take_entry(x, &x->stats, f.bytes, false);
     }
-    if (rest.len > 0)
+    if (err == MRD_OK && rest.len > 0)
         return mrd_why_set(why, MRD_CORRUPT, 0, "'%s': the plane at offset %" PRIu64 " is damaged",
                            mrd_in_name(x->imp->in), x->at);
     environment = mrd_str_is(x->plane, "Task Environment");

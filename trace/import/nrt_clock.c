@@ -51,11 +51,12 @@ clock_last(const nrt_clock *c, mrd_map_key key)
     return c->count - number <= NRT_SYNCS ? number + 1 : 0;
 }
 
-void
+mrd_err
 mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
 {
     mrd_map_key key = clock_key(sync);
     uint64_t at = c->count % NRT_SYNCS;
+    mrd_err err;
 
     if (c->count >= NRT_SYNCS) { /* the oldest makes room */
         mrd_map_key old = clock_key(&c->ring[at]);
@@ -65,9 +66,10 @@ mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
     }
     c->prev[at] = clock_last(c, key);
     c->ring[at] = *sync;
-    (void) mrd_map_put(&c->by_exec, key, (uint32_t) (c->count & 0x7fffffff));
+    err = mrd_map_put(&c->by_exec, key, (uint32_t) (c->count & 0x7fffffff));
     c->count++;
     nrt_clock_host(c, sync->cpu);
+    return err;
 }
 
 static uint64_t

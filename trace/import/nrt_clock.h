@@ -47,7 +47,7 @@ nrt_clock_host(nrt_clock *c, mrd_wall_ns host)
     c->host = host;
     c->has_host = true;
 }
-void mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync);
+mrd_err mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync); /* NOMEM */
 /* True when timestamp_ns of a hardware event is the device's clock. */
 bool mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_timestamp);
 

@@ -261,9 +261,10 @@ nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
     nrt_sync sync = { rec->nc_idx,   rec->pcore_idx, rec->exec_id,
                       rec->has_exec, rec->nc_ts,     rec->cpu_ts };
     bool device = mrd_nrt_clock_is_device(&nrt->clock, rec->ts, rec->nc_ts);
-    mrd_err err;
+    mrd_err err = mrd_nrt_clock_sync(&nrt->clock, &sync);
 
-    mrd_nrt_clock_sync(&nrt->clock, &sync);
+    if (err != MRD_OK)
+        return err;
     if (device)
         ev->ts = (mrd_ev_ns){ rec->cpu_ts.ns };
     err = nrt_give(nrt, ev);

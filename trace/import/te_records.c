@@ -225,15 +225,17 @@ te_async_record(te *t, const te_record *rec)
 }
 
 /* "name" for the only or the "value" argument, else "name key"; with its id where there is one. */
-static mrd_sid
-te_counter_name(te *t, const te_record *rec, mrd_sid key)
+static mrd_err
+te_counter_name(te *t, const te_record *rec, mrd_sid key, mrd_sid *ret_name)
 {
     mrd_str name = mrd_strtab_get(t->strings, rec->name), k = mrd_strtab_get(t->strings, key);
     mrd_buf buf = { 0 };
-    mrd_sid sid;
+    mrd_err err;
 
-    if ((key == t->key_value || key == rec->name) && !rec->has_id)
-        return rec->name;
+    if ((key == t->key_value || key == rec->name) && !rec->has_id) {
+        *ret_name = rec->name;
+        return MRD_OK;
+    }
     mrd_buf_str(&buf, name);
     if (rec->has_id)
         mrd_buf_fmt(&buf, "[%llu]", (unsigned long long) rec->id);
@@ -241,11 +243,10 @@ te_counter_name(te *t, const te_record *rec, mrd_sid key)
         mrd_buf_byte(&buf, ' ');
         mrd_buf_str(&buf, k);
     }
-    sid = buf.err != MRD_OK
-              ? rec->name
-              : mrd_strtab_add(t->strings, (mrd_str){ (const char *) buf.p, buf.len });
+    if ((err = buf.err) == MRD_OK)
+        *ret_name = mrd_strtab_add(t->strings, (mrd_str){ (const char *) buf.p, buf.len });
     mrd_buf_fini(&buf);
-    return sid;
+    return err;
 }
 
 /* Numbers, also in quotes. */
@@ -289,6 +290,7 @@ te_counter(te *t, const te_record *rec)
     size_t n;
     const mrd_arg *args = mrd_args_view(t->args, &n);
     uint32_t proc, line;
+    mrd_sid name;
     mrd_err err = mrd_te_proc_of(&t->lines, rec->pid, &proc);
 
     if (err != MRD_OK)
@@ -302,8 +304,8 @@ te_counter(te *t, const te_record *rec)
             mrd_te_drop(t, rec, "a counter value that is not a number");
             continue;
         }
-        err = mrd_te_named_line(&t->lines, TE_COUNTER, proc, te_counter_name(t, rec, args[i].key),
-                                0, &line);
+        if ((err = te_counter_name(t, rec, args[i].key, &name)) == MRD_OK)
+            err = mrd_te_named_line(&t->lines, TE_COUNTER, proc, name, 0, &line);
         if (err != MRD_OK) {
             if ((err = te_no_line(t, rec, err)) != MRD_OK)
                 return err;

@@ -26,6 +26,8 @@ struct mrd_catalog {
     mrd_index process_index, track_index;
     size_t processes_max, tracks_max;  /* 0: no limit */
     uint32_t full_process, full_track; /* what is beyond; UINT32_MAX: nothing was */
+    mrd_process *no_process; /* stand for the first ones where there was no memory even for them */
+    mrd_track *no_track;
     mrd_err err;
 };
 
@@ -63,10 +65,14 @@ mrd_catalog_new(void)
         return NULL;
     cat->full_process = cat->full_track = UINT32_MAX;
     cat->strings = mrd_strtab_new(0);
-    if (cat->strings == NULL) {
+    cat->no_process = malloc(sizeof(*cat->no_process));
+    cat->no_track = malloc(sizeof(*cat->no_track));
+    if (cat->strings == NULL || cat->no_process == NULL || cat->no_track == NULL) {
         mrd_catalog_free(cat);
         return NULL;
     }
+    mrd_process_init(cat->no_process);
+    mrd_track_init(cat->no_track, 0, MRD_SRC_MERIDIAN);
     unaligned.name = unaligned.quality = mrd_catalog_intern(cat, "unaligned");
     unaligned.method = mrd_catalog_intern(cat, "none");
     mrd_catalog_add_clock(cat, &unaligned);
@@ -80,6 +86,8 @@ mrd_catalog_free(mrd_catalog *cat)
 {
     if (cat == NULL)
         return;
+    free(cat->no_process);
+    free(cat->no_track);
     free(cat->processes.v);
     free(cat->tracks.v);
     free(cat->devprofiles.v);
@@ -348,6 +356,8 @@ mrd_catalog_track(mrd_catalog *cat, const mrd_track *t)
 mrd_process *
 mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id)
 {
+    if (cat->processes.n == 0 && cat->err != MRD_OK)
+        return cat->no_process;
     MRD_ASSERT(id < cat->processes.n);
     return list_at(&cat->processes, id, sizeof(mrd_process));
 }
@@ -355,6 +365,8 @@ mrd_catalog_borrow_process(const mrd_catalog *cat, mrd_proc_id id)
 mrd_track *
 mrd_catalog_borrow_track(const mrd_catalog *cat, mrd_track_id id)
 {
+    if (cat->tracks.n == 0 && cat->err != MRD_OK)
+        return cat->no_track;
     MRD_ASSERT(id < cat->tracks.n);
     return list_at(&cat->tracks, id, sizeof(mrd_track));
 }

@@ -224,7 +224,8 @@ void mrd_catalog_note(mrd_catalog *cat, const char *format, ...)
 size_t mrd_catalog_notes(const mrd_catalog *cat);
 mrd_str mrd_catalog_note_at(const mrd_catalog *cat, size_t i);
 
-/* First failure to remember something (no memory); MRD_OK otherwise. */
+/* First failure to remember something (no memory); MRD_OK otherwise. Numbers given since then name others, or nothing: whoever
+ * wrote with them throws that away. */
 mrd_err mrd_catalog_err(const mrd_catalog *cat);
 
 #endif

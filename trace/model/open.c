@@ -31,6 +31,7 @@ mrd_open_new(const mrd_event *ev)
     open->told = 0;
     open->below = NULL;
     open->mark = 0;
+    open->bytes = size;
     open->ev = *ev;
     open->ev.args = args;
     open->ev.flows = flows;
@@ -72,25 +73,27 @@ arg_same(const mrd_arg *a, const mrd_arg *b)
     return a->type == MRD_ARG_STR ? a->v.sid == b->v.sid : a->v.u == b->v.u;
 }
 
-static mrd_sid
-join_end_key(mrd_joiner *j, mrd_sid key)
+static mrd_err
+join_end_key(mrd_joiner *j, mrd_sid key, mrd_sid *ret_key)
 {
     mrd_map_key at = { key, 0, 0 };
     uint32_t sid = mrd_map_get(&j->end_keys, at);
     mrd_str text = mrd_strtab_get(j->strings, key);
     mrd_buf name = { 0 };
+    mrd_err err;
 
-    if (sid != MRD_MAP_NONE)
-        return sid;
+    if (sid != MRD_MAP_NONE) {
+        *ret_key = sid;
+        return MRD_OK;
+    }
     mrd_buf_text(&name, "end.");
     mrd_buf_str(&name, text);
-    sid = name.err != MRD_OK
-              ? key
-              : mrd_strtab_add(j->strings, (mrd_str){ (const char *) name.p, name.len });
+    if ((err = name.err) == MRD_OK)
+        *ret_key = sid = mrd_strtab_add(j->strings, (mrd_str){ (const char *) name.p, name.len });
     mrd_buf_fini(&name);
-    if (sid != MRD_SID_FULL)
+    if (err == MRD_OK && sid != MRD_SID_FULL)
         (void) mrd_map_put(&j->end_keys, at, sid); /* without memory it is only slower */
-    return sid;
+    return err;
 }
 
 mrd_err
@@ -117,7 +120,8 @@ mrd_join(mrd_joiner *j, const mrd_event *start, const mrd_arg *end, size_t n_end
             if (start->args[k].key != end[i].key)
                 continue;
             same = arg_same(&start->args[k], &end[i]);
-            to->key = join_end_key(j, end[i].key);
+            if (join_end_key(j, end[i].key, &to->key) != MRD_OK)
+                return MRD_NOMEM;
         }
         n += !same;
     }
@@ -178,6 +182,7 @@ mrd_open_put(mrd_open_table *t, mrd_map_key key, mrd_open *open)
         t->slots[t->newest].newer = slot;
     t->newest = slot;
     t->used++;
+    t->bytes += open->bytes;
     return MRD_OK;
 }
 
@@ -245,5 +250,6 @@ mrd_open_take(mrd_open_table *t, uint32_t slot)
     *s = (mrd_open_slot){ .newer = t->free };
     t->free = slot;
     t->used--;
+    t->bytes -= open->bytes;
     return open;
 }

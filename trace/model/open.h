@@ -13,6 +13,7 @@ struct mrd_open {
     mrd_open *below; /* for the owner: a stack, or a chain */
     uint64_t mark;   /* the owner's, as is told */
     uint32_t told;
+    size_t bytes; /* of all of it */
     mrd_event ev; /* args, their text and flows belong to the mrd_open */
 };
 
@@ -36,6 +37,7 @@ typedef struct {
 typedef struct {
     mrd_open_slot *slots;
     size_t n, cap, used;
+    size_t bytes;                  /* of what is open */
     uint32_t oldest, newest, free; /* valid while n > 0 */
     mrd_map first;                 /* key -> first slot under it */
 } mrd_open_table;

@@ -5,9 +5,14 @@
 #include "base/clock.h"
 #include "base/map.h"
 #include "base/num.h"
+#include "base/vec.h"
 
 #define ROOM      32u /* events of the source at one time; each may become two */
 #define FLOWS_MAX 255u
+#define NAME_LONG                                                                                  \
+    256u /* longest name of a device profile; one that is longer is not put on others */
+#define SHOWN_MAX 64u /* executions whose inside a device profile shows, under way at one time */
+#define NAMES     (SHOWN_MAX + ROOM) /* none is overwritten while events with it are handed out */
 
 #define KIND_CALL UINT64_C(0x63616c6c)
 #define KIND_EXEC UINT64_C(0x65786563)
@@ -17,8 +22,21 @@ typedef enum { NONE, OPERATION, HOOK, RUNTIME } role;
 
 typedef struct {
     mrd_ev_ns start, end;
-    uint64_t id; /* 0: none, or its arrow has ended */
+    uint64_t id;   /* 0: none, or its arrow has ended */
+    uint64_t ntff; /* number of the name of the device profile that shows it; 0: none */
 } call;
+
+typedef struct {
+    mrd_arg arg;
+    char text[NAME_LONG]; /* of TEXT */
+} profile_name;
+
+/* What an arrow of kbl_exec_pre leads to is shown by a device profile, when it begins until then. */
+typedef struct {
+    uint64_t flow;
+    mrd_ev_ns until;
+    uint64_t ntff; /* 0: two say that they show it */
+} shown;
 
 typedef struct {
     mrd_track_id track;
@@ -42,7 +60,7 @@ typedef struct {
 typedef struct {
     mrd_source base;
     mrd_source *from;
-    mrd_sid execute, repeat, pre, point;
+    mrd_sid execute, repeat, pre, point, running, ntff;
     uint64_t *points;
     track *tracks;
     size_t n_tracks;
@@ -52,6 +70,12 @@ typedef struct {
     mrd_event made[2 * ROOM];
     mrd_flow flows[ROOM][FLOWS_MAX];
     size_t n_made, n_flows;
+    shown shown[SHOWN_MAX]; /* the newest at n_shown - 1, in a circle, as the next */
+    size_t n_shown;
+    profile_name names[NAMES];
+    uint64_t n_names;
+    mrd_arg *args[ROOM]; /* of executions that are shown */
+    size_t cap_args[ROOM], n_args;
     const mrd_event *out[2 * ROOM];
     size_t n_out, at_out;
 } arrows;
@@ -87,6 +111,98 @@ give(arrows *a, const mrd_event *ev)
 {
     a->out[a->n_out++] = ev;
 }
+
+/* ---- device profiles ------------------------------------------------------------------------- */
+
+static const mrd_arg *
+ntff_of(const arrows *a, const mrd_event *ev)
+{
+    for (uint32_t i = 0; i < ev->arg_count && a->ntff != MRD_SID_EMPTY; i++)
+        if (ev->args[i].key == a->ntff)
+            return &ev->args[i];
+    return NULL;
+}
+
+static uint64_t
+keep_name(arrows *a, const mrd_arg *arg)
+{
+    profile_name *to = &a->names[a->n_names % NAMES];
+
+    if (arg == NULL || (arg->type != MRD_ARG_STR && arg->type != MRD_ARG_TEXT) ||
+        (arg->type == MRD_ARG_TEXT && (arg->len == 0 || arg->len > sizeof(to->text))))
+        return 0;
+    to->arg = *arg;
+    if (arg->type == MRD_ARG_TEXT) {
+        memcpy(to->text, arg->v.text, arg->len);
+        to->arg.v.text = to->text;
+    }
+    return ++a->n_names;
+}
+
+/* NULL: there is none, or not any more. */
+static const mrd_arg *
+name_of(const arrows *a, uint64_t number)
+{
+    return number == 0 || a->n_names - number >= SHOWN_MAX ? NULL
+                                                           : &a->names[(number - 1) % NAMES].arg;
+}
+
+static shown *
+shown_by(arrows *a, uint64_t flow, mrd_ev_ns at)
+{
+    for (size_t i = 0; i < SHOWN_MAX && i < a->n_shown; i++) {
+        shown *s = &a->shown[(a->n_shown - 1 - i) % SHOWN_MAX];
+
+        if (s->flow == flow && !mrd_ev_after(at, s->until))
+            return s;
+    }
+    return NULL;
+}
+
+/* kbl_exec_pre of an execution: what its arrows lead to is what the profile shows. */
+static void
+remember_shown(arrows *a, const mrd_event *pre, const call *of)
+{
+    for (unsigned i = 0; i < pre->flow_count; i++) {
+        shown *s;
+
+        if (pre->flows[i].dir != MRD_FLOW_START)
+            continue;
+        if ((s = shown_by(a, pre->flows[i].id, pre->ts)) != NULL) {
+            s->ntff = 0;
+        } else if (of->ntff != 0) {
+            a->shown[a->n_shown++ % SHOWN_MAX] = (shown){ pre->flows[i].id, of->end, of->ntff };
+        }
+    }
+}
+
+/* The execution itself with its device profile as an argument; without, or without memory, as it is. */
+static const mrd_event *
+with_profile(arrows *a, const mrd_event *ev)
+{
+    const shown *by = NULL;
+    const mrd_arg *name;
+    mrd_event *to;
+    size_t at = a->n_args;
+
+    for (unsigned i = 0; i < ev->flow_count && by == NULL; i++)
+        if (ev->flows[i].dir == MRD_FLOW_END)
+            by = shown_by(a, ev->flows[i].id, ev->ts);
+    name = by == NULL ? NULL : name_of(a, by->ntff);
+    if (name == NULL || ntff_of(a, ev) != NULL ||
+        !MRD_VEC_ROOM(a->args[at], 0u, a->cap_args[at], (size_t) ev->arg_count + 1))
+        return ev;
+    to = &a->made[a->n_made++];
+    *to = *ev;
+    if (ev->arg_count > 0)
+        memcpy(a->args[at], ev->args, ev->arg_count * sizeof(*ev->args));
+    a->args[at][to->arg_count++] = *name;
+    to->args = a->args[at];
+    a->n_args++;
+    return to;
+}
+
+/* ---- calls ----------------------------------------------------------------------------------- */
 
 /* Whether such a point is there already: a profile that was written with its arrows is read again. */
 static bool
@@ -171,8 +287,10 @@ see_call(arrows *a, const mrd_event *ev)
         return;
     }
     from = from_operation(a, t, ev);
-    t->hook = (call){ ev->ts, mrd_event_end(ev),
-                      mrd_flow_id((uint64_t) ev->track + 1, KIND_CALL, (uint64_t) ev->ts.ns) };
+    t->hook = (call){ .start = ev->ts,
+                      .end = mrd_event_end(ev),
+                      .id = mrd_flow_id((uint64_t) ev->track + 1, KIND_CALL, (uint64_t) ev->ts.ns),
+                      .ntff = keep_name(a, ntff_of(a, ev)) };
     ev = with_flow(a, ev, (mrd_flow){ t->hook.id, MRD_FLOW_START });
     if (from != 0)
         ev = with_flow(a, ev, (mrd_flow){ from, MRD_FLOW_END });
@@ -189,6 +307,7 @@ see_runtime(arrows *a, const mrd_event *ev)
         if (of->exec.id != 0 && !has_flow(ev, MRD_FLOW_END) &&
             !mrd_ev_after(of->exec.start, ev->ts) &&
             !mrd_ev_after(mrd_event_end(ev), of->exec.end)) {
+            remember_shown(a, ev, &of->exec);
             ev = with_flow(a, ev, (mrd_flow){ of->exec.id, MRD_FLOW_END });
             of->exec.id = 0;
         }
@@ -200,12 +319,15 @@ see_runtime(arrows *a, const mrd_event *ev)
         give(a, ev);
         return;
     }
-    of->exec = (call){ ev->ts, mrd_event_end(ev),
-                       mrd_flow_id((uint64_t) ev->track + 1, KIND_EXEC, (uint64_t) ev->ts.ns) };
+    of->exec =
+        (call){ .start = ev->ts,
+                .end = mrd_event_end(ev),
+                .id = mrd_flow_id((uint64_t) ev->track + 1, KIND_EXEC, (uint64_t) ev->ts.ns) };
     if (hook->id != 0 && is_long(ev) && !mrd_ev_after(hook->start, ev->ts) &&
         mrd_event_end(ev).ns <= mrd_sat_add(hook->end.ns, MRD_CALL_ARROW_SLACK)) {
         ev = with_flow(a, ev, (mrd_flow){ hook->id, MRD_FLOW_END });
         hook->id = 0;
+        of->exec.ntff = hook->ntff;
     }
     give(a, with_flow(a, ev, (mrd_flow){ of->exec.id, MRD_FLOW_START }));
 }
@@ -228,7 +350,10 @@ see(arrows *a, const mrd_event *ev)
     }
     if (r == OPERATION)
         see_operation(a, ev);
-    give(a, ev);
+    give(a, a->n_shown > 0 && ev->kind == MRD_SPAN && ev->name == a->running &&
+                    ev->name != MRD_SID_EMPTY
+                ? with_profile(a, ev)
+                : ev);
 }
 
 /* ---- the source ------------------------------------------------------------------------------ */
@@ -239,7 +364,7 @@ arrows_fill(arrows *a, mrd_why *why)
     mrd_step step;
     size_t n = 1;
 
-    a->n_out = a->at_out = a->n_made = a->n_flows = 0;
+    a->n_out = a->at_out = a->n_made = a->n_flows = a->n_args = 0;
     if (a->from->many != NULL)
         step = a->from->many(a->from, a->read, ROOM, &n, why);
     else
@@ -278,6 +403,8 @@ arrows_close(mrd_source *self)
     arrows *a = (arrows *) (void *) self;
 
     a->from->close(a->from);
+    for (size_t i = 0; i < ROOM; i++)
+        free(a->args[i]);
     free(a->tracks);
     free(a->threads);
     free(a);
@@ -342,6 +469,8 @@ mrd_call_arrows_open(mrd_source *from, const mrd_catalog *cat, uint32_t profile,
         a->execute = mrd_strtab_find(strings, MRD_STR("nrt_execute"));
         a->repeat = mrd_strtab_find(strings, MRD_STR("nrt_execute_repeat"));
         a->pre = mrd_strtab_find(strings, MRD_STR("kbl_exec_pre"));
+        a->running = mrd_strtab_find(strings, MRD_STR("nc_exec_running"));
+        a->ntff = mrd_strtab_find(strings, MRD_STR("ntff"));
         a->point = mrd_strtab_addz(strings, "calls nrt_execute");
         a->n_tracks = mrd_catalog_tracks(cat);
         a->tracks = calloc(a->n_tracks + 1, sizeof(*a->tracks));

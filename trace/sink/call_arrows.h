@@ -16,6 +16,11 @@
  *   submission kbl_exec_pre within the runtime's span, of one core and thread, by one clock; of a call that
  *              executes repeatedly, the first.
  *
+ * Where the hook's nrt_execute names the NTFF file that shows its inside (argument ntff), nc_exec_running
+ * at the end of these arrows gets the same argument, when it begins before the runtime's call
+ * ends. Where a second execution begins with that arrow before, neither is named. At most 64 such
+ * executions are remembered.
+ *
  * Spans without a begin or an end get none, and none that have such arrows already, from a file that was written with them. An arrow may begin and not end: what it led to was not
  * recorded. Memory: per thread MRD_CALL_ARROW_OPEN open operations.
  */

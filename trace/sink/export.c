@@ -98,7 +98,7 @@ export_events(mrd_source *source, export_sink *sinks, size_t n,
                 return mrd_out_err(sinks[i].env.out);
         }
     }
-    return step == MRD_BAD ? MRD_IO : MRD_OK;
+    return step != MRD_BAD ? MRD_OK : why->err == MRD_NOMEM ? MRD_NOMEM : MRD_IO;
 }
 
 mrd_err

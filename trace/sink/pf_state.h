@@ -18,7 +18,6 @@
 #define PF_END_ROOM     24u  /* an END */
 #define PF_SEQ          1u
 #define PF_FLAG_CLEARED 1u
-#define PF_FLAG_NEEDS   2u
 
 /* The path of a plain span is one function; what is rare stays out of it. */
 #define PF_HOT  static inline __attribute__((always_inline))
@@ -89,11 +88,12 @@ pf_trace_clock(const mrd_pf *s)
     return s->env->options->wall_time && s->shift_ns == 0 ? PF_REALTIME : PF_BOOTTIME;
 }
 
-/* The head that every event has: sequence, flags, time since the last one. */
+/* The head that every event has: sequence, time since the last one. Not the flag NEEDS_INCREMENTAL_STATE: it tells a reader to
+ * skip what stands before a sequence's first packet, and here nothing does; two bytes for each packet. */
 PF_HOT uint8_t *
 pf_put_head(mrd_pf *s, uint8_t *p, mrd_ev_ns at)
 {
-    static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ, PF_SEQUENCE_FLAGS, PF_FLAG_NEEDS };
+    static const uint8_t rest[] = { PF_SEQUENCE_ID, PF_SEQ };
 
     *p++ = PF_TIMESTAMP;
     p = mrd_pb_varint_short(p, (uint64_t) at.ns - (uint64_t) s->now.ns);

@@ -3,6 +3,7 @@
 #include <inttypes.h>
 
 #include "base/obj.h"
+#include "base/plain.h"
 #include "trace/sink/text.h"
 
 /* Whose numbers follow. One that is too long (an EC2 id with its rank, core and pid) has a line of
@@ -68,12 +69,16 @@ may_break(mrd_str s, size_t at)
     return true;
 }
 
-/* Text broken at spaces into lines behind a head of some columns; spaces at its end are left out. */
+/* Text, with names of others in it, broken at spaces into lines behind a head of some columns; spaces at its end are left out. */
 static void
-put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str s)
+put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
 {
+    mrd_buf plain = { 0 };
     size_t at = 0;
+    mrd_str s;
 
+    mrd_plain_text(&plain, text);
+    s = mrd_str_of(mrd_buf_cstr(&plain));
     while (s.len > 0 && s.p[s.len - 1] == ' ')
         s.len--;
     mrd_buf_fmt(to, "%-*s", (int) indent, head);
@@ -84,11 +89,15 @@ put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str s)
             for (take = room; take > 0 && !may_break(s, at + take); take--)
                 ;
             take = take == 0 ? room : take;
+            while (take > 1 &&
+                   ((unsigned char) s.p[at + take] & 0xc0) == 0x80) /* inside a letter */
+                take--;
         }
         mrd_buf_fmt(to, "%*s%.*s\n", at == 0 ? 0 : (int) indent, "", (int) take, s.p + at);
         for (at += take; at < s.len && s.p[at] == ' '; at++)
             ;
     }
+    mrd_buf_fini(&plain);
 }
 
 void

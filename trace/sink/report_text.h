@@ -40,7 +40,13 @@ void mrd_report_text_exposed(mrd_report_text *s);
 void mrd_report_text_bandwidth(mrd_report_text *s);
 void mrd_report_text_kernels(mrd_report_text *s);
 void mrd_report_text_why(mrd_report_text *s);
+void mrd_report_text_queue(mrd_report_text *s);
+void mrd_report_text_memory(mrd_report_text *s);
+/* "+1.50 MiB per step", "-2.00 GiB" over the recording where there are no steps, "none"; "": too few. */
+void mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *s);
 void mrd_report_text_series(mrd_report_text *s);
+/* Whether steps grow or shrink, a sentence without its full stop; nothing without a series. */
+void mrd_report_text_trend(const mrd_report *r, mrd_buf *to);
 
 #endif

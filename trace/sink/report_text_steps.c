@@ -152,6 +152,39 @@ put_persistence(mrd_report_text *s)
 }
 
 void
+mrd_report_text_trend(const mrd_report *r, mrd_buf *to)
+{
+    mrd_trend t = mrd_report_trend(r);
+    char dur[MRD_DUR_TEXT];
+
+    if (t.n == 0)
+        return;
+    if (t.says == MRD_TREND_NONE) {
+        mrd_buf_fmt(to, "too few steps to tell a trend: %zu of the %d that it takes", t.n,
+                    MRD_TREND_LEAST);
+    } else if (t.says == MRD_TREND_FLAT) {
+        mrd_buf_fmt(to, "no trend beyond the spread of %zu values (p %.3g)", t.n, t.p);
+    } else {
+        uint64_t change = (uint64_t) (t.change < 0 ? -t.change : t.change);
+
+        mrd_buf_fmt(
+            to, "steps become %s: %s (%+.1f %%) from the first of %zu values to the last (p %.2g)",
+            t.says == MRD_TREND_UP ? "longer" : "shorter", mrd_text_dur(change, dur),
+            100 * t.change / t.mean, t.n, t.p);
+    }
+}
+
+static void
+put_trend(mrd_report_text *s)
+{
+    mrd_buf words = { 0 };
+
+    mrd_report_text_trend(s->common.report, &words);
+    mrd_report_text_wrapped(&s->text, "  trend", (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_fini(&words);
+}
+
+void
 mrd_report_text_series(mrd_report_text *s)
 {
     const mrd_step_path *path = mrd_report_path(s->common.report);
@@ -191,5 +224,6 @@ mrd_report_text_series(mrd_report_text *s)
         mrd_buf_byte(&s->text, '\n');
         first += sum.steps;
     }
+    put_trend(s);
     put_persistence(s);
 }

@@ -8,8 +8,8 @@
 
 #define LABEL 40
 
-static const char *
-bytes_text(uint64_t bytes, char text[24])
+const char *
+mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT])
 {
     static const char *const unit[] = { "B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB" };
     double v = (double) bytes;
@@ -19,7 +19,7 @@ bytes_text(uint64_t bytes, char text[24])
         v /= 1024;
         i++;
     }
-    snprintf(text, 24, i == 0 ? "%.0f %s" : "%.2f %s", v, unit[i]);
+    snprintf(text, MRD_MEMORY_TEXT, i == 0 ? "%.0f %s" : "%.2f %s", v, unit[i]);
     return text;
 }
 
@@ -47,7 +47,7 @@ mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most, 
     mrd_buf_fmt(to, "\n%-*s %6s %10s %10s %10s %10s %7s\n", LABEL, "Memory by scope", "", "current",
                 "peak", "allocated", "freed", "count");
     for (size_t i = 0; i < n && i < most; i++) {
-        char b[4][24];
+        char b[4][MRD_MEMORY_TEXT];
 
         if (i == 0 || r[i - 1].process != r[i].process)
             put_process(cat, r[i].process, to);
@@ -55,8 +55,9 @@ mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most, 
         mrd_text_cell(to, r[i].scope, LABEL - 5, true);
         mrd_buf_fmt(to, "  " MRD_STR_FMT "%*s %10s %10s %10s %10s %7" PRIu64 "\n",
                     MRD_STR_ARG(r[i].place), 6 - (int) r[i].place.len, "",
-                    bytes_text(r[i].current, b[0]), bytes_text(r[i].peak, b[1]),
-                    bytes_text(r[i].allocated, b[2]), bytes_text(r[i].freed, b[3]), r[i].count);
+                    mrd_memory_text(r[i].current, b[0]), mrd_memory_text(r[i].peak, b[1]),
+                    mrd_memory_text(r[i].allocated, b[2]), mrd_memory_text(r[i].freed, b[3]),
+                    r[i].count);
     }
     if (n > most)
         mrd_text_left_out(to, n - most, "scopes", where);

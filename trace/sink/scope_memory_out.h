@@ -8,6 +8,10 @@
 #include "trace/analysis/scope_memory.h"
 #include "trace/json/json_write.h"
 
+#define MRD_MEMORY_TEXT 24
+
+/* "1.50 GiB". */
+const char *mrd_memory_text(uint64_t bytes, char text[MRD_MEMORY_TEXT]);
 /* Nothing where no scope allocated. most: rows; `where`: the output that has all of them. */
 void mrd_scope_memory_text(mrd_scope_memory *m, const mrd_catalog *cat, size_t most,
                            const char *where, mrd_buf *to);

@@ -138,6 +138,17 @@ collective_done(void *self, const mrd_gathered *c)
 
 /* ---- The sink ---- */
 
+static void
+overview_free(overview_sink *s)
+{
+    for (size_t i = 0; i < s->n_cores && s->cores != NULL; i++)
+        free(s->cores[i].cells);
+    free(s->cores);
+    mrd_gather_free(s->gather);
+    mrd_collectives_free(s->cc);
+    mrd_summary_free(s->rows);
+}
+
 static mrd_err
 overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
@@ -152,8 +163,10 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
         mrd_summary_cores(s->rows, &s->n_cores);
         s->cores = calloc(s->n_cores + 1, sizeof(*s->cores));
     }
-    if (s->rows == NULL || s->cc == NULL || s->gather == NULL || s->cores == NULL)
+    if (s->rows == NULL || s->cc == NULL || s->gather == NULL || s->cores == NULL) {
+        overview_free(s);
         return mrd_why_set(why, MRD_NOMEM, 0, "overview");
+    }
     for (size_t i = 0; i < BUCKETS; i++)
         s->late[i].core = NO_CORE;
     return MRD_OK;
@@ -204,7 +217,7 @@ overview_event(void *state, const mrd_event *ev)
     if ((kind = mrd_collectives_see(s->cc, ev, &what)) == MRD_CC_NO)
         return MRD_OK;
     add_union(s, line, &line->collective_end, ev->ts, end, offsetof(cell, collective_ns));
-    return mrd_gather_add(s->gather, kind, &what, ev, core);
+    return mrd_gather_add(s->gather, kind, &what, ev, core, 0);
 }
 
 /* One number a bucket, in thousandths of its width. */
@@ -308,17 +321,6 @@ put_all(mrd_jw *w, overview_sink *s, uint32_t *place)
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
     mrd_jw_end(w);
-}
-
-static void
-overview_free(overview_sink *s)
-{
-    for (size_t i = 0; i < s->n_cores && s->cores != NULL; i++)
-        free(s->cores[i].cells);
-    free(s->cores);
-    mrd_gather_free(s->gather);
-    mrd_collectives_free(s->cc);
-    mrd_summary_free(s->rows);
 }
 
 static mrd_err

@@ -309,6 +309,24 @@ pf_flow_point(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
 
 /* The sink */
 
+/* All but the parts. */
+static void
+pf_free(mrd_pf *s)
+{
+    free(s->clock_row);
+    free(s->lost_of);
+    mrd_lanes_free(s->lanes);
+    mrd_lanes_free(s->loss_lanes);
+    mrd_pf_tracks_fini(&s->rows);
+    mrd_pf_names_fini(&s->names);
+    mrd_pf_identity_fini(&s->identity);
+    mrd_pf_flows_fini(&s->flows);
+    mrd_pf_file_fini(&s->file);
+    mrd_pf_ends_fini(&s->ends);
+    mrd_buf_fini(&s->packet);
+    mrd_buf_fini(&s->event);
+}
+
 static mrd_err
 pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
 {
@@ -335,6 +353,10 @@ pf_open(void *state, const mrd_sink_env *env, mrd_why *why)
         *why = s->why;
     else if (err != MRD_OK)
         mrd_why_set(why, err, 0, "perfetto output");
+    if (err != MRD_OK) {
+        (void) mrd_pf_part_fini(s, false);
+        pf_free(s);
+    }
     return err;
 }
 
@@ -461,18 +483,7 @@ pf_close(void *state, mrd_why *why)
     err = err == MRD_OK ? closed : err;
     if (err != MRD_OK && s->why.err != MRD_OK && why != NULL)
         *why = s->why;
-    free(s->clock_row);
-    free(s->lost_of);
-    mrd_lanes_free(s->lanes);
-    mrd_lanes_free(s->loss_lanes);
-    mrd_pf_tracks_fini(&s->rows);
-    mrd_pf_names_fini(&s->names);
-    mrd_pf_identity_fini(&s->identity);
-    mrd_pf_flows_fini(&s->flows);
-    mrd_pf_file_fini(&s->file);
-    mrd_pf_ends_fini(&s->ends);
-    mrd_buf_fini(&s->packet);
-    mrd_buf_fini(&s->event);
+    pf_free(s);
     return err == MRD_OK || (why != NULL && why->err != MRD_OK)
                ? err
                : mrd_why_set(why, err, 0, "perfetto output");

@@ -5,6 +5,7 @@
 #ifndef MRD_TRACE_SINK_REPORT_H
 #define MRD_TRACE_SINK_REPORT_H
 
+#include "trace/analysis/memory_use.h"
 #include "trace/analysis/report.h"
 #include "trace/analysis/scope_memory.h"
 
@@ -13,6 +14,7 @@ typedef struct {
     const mrd_sink_env *env;
     mrd_report *report;
     mrd_scope_memory *scopes;
+    mrd_memory_use *memory;
 } mrd_report_sink;
 
 /* Members `open` and `event` of mrd_sink_ops. */

@@ -11,6 +11,7 @@
 #include "trace/json/catalog_json.h"
 #include "trace/sink/report_style.h"
 #include "trace/sink/report_text.h"
+#include "trace/sink/scope_memory_out.h"
 #include "trace/sink/text.h"
 
 enum { BARS = 64, KERNELS = 20, COLLECTIVES = 20, WIDE = 1000, HIGH = 160 };
@@ -322,6 +323,18 @@ put_path(html_sink *h)
     mrd_buf_text(&h->page, "</table></div>\n");
 }
 
+static void
+put_trend(html_sink *h)
+{
+    mrd_buf words = { 0 };
+
+    mrd_report_text_trend(h->text.common.report, &words);
+    mrd_buf_text(&h->page, "<p class=\"trend\">Trend: ");
+    put_text(&h->page, (mrd_str){ (const char *) words.p, words.len });
+    mrd_buf_text(&h->page, ".</p>\n");
+    mrd_buf_fini(&words);
+}
+
 /* A column for each block of steps: as high as they took, divided by what the workers did. */
 static void
 put_steps(html_sink *h)
@@ -345,6 +358,7 @@ put_steps(html_sink *h)
                 " step%s, the highest is %s. The colours show what all workers did in it.</p>\n",
                 t->steps, t->width > 1 ? "the mean of " : "", t->width, mrd_plural(t->width),
                 mrd_text_dur(most, dur));
+    put_trend(h);
     put_parts_key(h, all);
     mrd_buf_fmt(&h->page,
                 "<svg class=\"steps frame\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
@@ -460,6 +474,82 @@ put_collectives(html_sink *h)
     put_left_out(h, n > COLLECTIVES ? n - COLLECTIVES : 0, "collectives");
 }
 
+/* Launches in flight of each worker. */
+static void
+put_queues(html_sink *h)
+{
+    size_t n, shown = 0, with = 0;
+    const mrd_report_worker *w = mrd_report_workers(h->text.common.report, &n);
+    char share[MRD_TEXT_SHARE];
+
+    for (size_t i = 0; i < n; i++)
+        with += w[i].queue.launches > 0;
+    if (with == 0)
+        return;
+    mrd_buf_text(&h->page,
+                 "<h2>Queues</h2>\n<div class=\"scroll\"><table>\n<tr><th>worker</th>"
+                 "<th class=\"n\">launches</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
+                 "<th class=\"n\">empty</th></tr>\n");
+    for (size_t i = 0; i < n && shown < BARS; i++) {
+        const mrd_queue_sum *q = &w[i].queue;
+        uint64_t window = mrd_report_window(&w[i]);
+
+        if (q->launches == 0)
+            continue;
+        mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">");
+        put_worker(h, (uint32_t) i);
+        mrd_buf_text(&h->page, "</th>");
+        mrd_buf_fmt(&h->page,
+                    "<td class=\"n\">%" PRIu64 "</td><td class=\"n\">%.2f</td>"
+                    "<td class=\"n\">%" PRIu64 "</td><td class=\"n\">%s</td></tr>\n",
+                    q->launches, window == 0 ? 0 : (double) q->sum_ns / (double) window, q->most,
+                    mrd_text_share(q->empty_ns, window, share));
+        shown++;
+    }
+    mrd_buf_text(&h->page, "</table></div>\n<p class=\"quiet\">Launches that have begun and whose "
+                           "device span has not, over the worker's window; empty: none was in "
+                           "flight.</p>\n");
+    put_left_out(h, with - shown, "workers");
+}
+
+/* What the report's text says of memory. */
+static void
+put_memory(html_sink *h)
+{
+    const mrd_catalog *cat = h->text.common.env->catalog;
+    size_t n;
+    const mrd_memory_row *r = mrd_memory_use_rows(h->text.common.memory, &n);
+
+    if (n == 0)
+        return;
+    mrd_buf_text(&h->page, "<h2>Memory</h2>\n<div class=\"scroll\"><table>\n<tr><th>category</th>"
+                           "<th>process</th><th class=\"n\">peak</th><th class=\"n\">last</th>"
+                           "<th class=\"n\">growth</th></tr>\n");
+    for (size_t i = 0; i < n && i < BARS; i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, r[i].track);
+        char b[2][MRD_MEMORY_TEXT];
+        mrd_buf process = { 0 }, growth = { 0 };
+
+        mrd_text_process(cat, t->process, &process);
+        mrd_report_text_growth(&h->text.common, &r[i], &growth);
+        put_name(h, t->name);
+        mrd_buf_text(&h->page, "</td><td>");
+        put_buf(&h->page, &process);
+        mrd_buf_fmt(
+            &h->page,
+            "</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
+            mrd_memory_text(r[i].peak, b[0]), mrd_memory_text(r[i].last, b[1]),
+            growth.len == 0 ? "–" : mrd_buf_cstr(&growth));
+        mrd_buf_fini(&process);
+        mrd_buf_fini(&growth);
+    }
+    mrd_buf_text(&h->page,
+                 "</table></div>\n<p class=\"quiet\">Growth: of the largest values of equal "
+                 "stretches of the recording, when it is beyond their spread; –: too few "
+                 "samples.</p>\n");
+    put_left_out(h, n > BARS ? n - BARS : 0, "counters");
+}
+
 static mrd_err
 html_write(void *state)
 {
@@ -472,10 +562,12 @@ html_write(void *state)
     put_answer(h);
     put_breakdown(h);
     put_waits(h);
+    put_queues(h);
     put_path(h);
     put_steps(h);
     put_kernels(h);
     put_collectives(h);
+    put_memory(h);
     mrd_buf_text(&h->page, "<details><summary>The whole report as text</summary><pre>");
     put_buf(&h->page, &h->text.text);
     mrd_buf_text(&h->page, "</pre></details>\n</main>\n</body>\n</html>\n");

@@ -52,6 +52,25 @@ put_late(mrd_jw *w, const mrd_lateness_sum *late)
     mrd_jw_close(w, '}');
 }
 
+/* null where no launch is known. */
+static void
+put_queue(mrd_jw *w, const mrd_queue_sum *q)
+{
+    MRD_JW_KEY(w, "queue");
+    if (q->launches == 0) {
+        mrd_jw_null(w);
+        return;
+    }
+    mrd_jw_open(w, '{');
+    put_u64(w, "launches", q->launches);
+    put_u64(w, "unknown", q->unknown);
+    put_u64(w, "most", q->most);
+    put_u64(w, "sum_ns", q->sum_ns);
+    put_u64(w, "empty_ns", q->empty_ns);
+    put_u64(w, "cut_ns", q->cut_ns);
+    mrd_jw_close(w, '}');
+}
+
 static void
 put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v,
            const mrd_step_worker *in_steps)
@@ -96,6 +115,7 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v,
     put_u64(w, "wait_ns", v->wait_ns);
     mrd_jw_close(w, '}');
     put_late(w, &v->late);
+    put_queue(w, &v->queue);
     MRD_JW_KEY(w, "steps");
     mrd_jw_open(w, '{');
     put_u64(w, "critical_path_ns", in_steps->path_ns);
@@ -182,6 +202,30 @@ put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
     mrd_jw_close(w, '}');
 }
 
+/* Of the mean step of each block. */
+static void
+put_trend(mrd_jw *w, const mrd_report *r)
+{
+    mrd_trend t = mrd_report_trend(r);
+    double width = (double) mrd_step_path_totals(mrd_report_path(r))->width;
+
+    MRD_JW_KEY(w, "trend");
+    mrd_jw_open(w, '{');
+    MRD_JW_KEY(w, "says");
+    mrd_jw_str(w, mrd_str_of(mrd_trend_text(t.says)));
+    put_u64(w, "blocks", t.n);
+    mrd_jw_put_i64(w, MRD_STR("s"), t.s);
+    MRD_JW_KEY(w, "alike");
+    mrd_jw_double(w, t.r);
+    MRD_JW_KEY(w, "p");
+    mrd_jw_double(w, t.p);
+    MRD_JW_KEY(w, "change_ns");
+    mrd_jw_double(w, t.change);
+    MRD_JW_KEY(w, "ns_per_step");
+    mrd_jw_double(w, width > 0 ? t.slope / width : 0);
+    mrd_jw_close(w, '}');
+}
+
 static void
 put_series(mrd_jw *w, const mrd_report *r)
 {
@@ -194,6 +238,7 @@ put_series(mrd_jw *w, const mrd_report *r)
     put_u64(w, "late_steps", t->late_steps);
     put_u64(w, "late_changed", t->changed);
     put_u64(w, "width", t->width);
+    put_trend(w, r);
     MRD_JW_KEY(w, "blocks");
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++) {
@@ -382,6 +427,47 @@ put_open(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
     mrd_jw_close(w, ']');
 }
 
+/* Counters of memory that is used. */
+static void
+put_memory(mrd_jw *w, const mrd_report_sink *s)
+{
+    const mrd_catalog *cat = s->env->catalog;
+    size_t n;
+    const mrd_memory_row *r = mrd_memory_use_rows(s->memory, &n);
+
+    MRD_JW_KEY(w, "memory");
+    mrd_jw_open(w, '[');
+    for (size_t i = 0; i < n; i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, r[i].track);
+        mrd_trend trend = mrd_memory_trend(&r[i]);
+        uint64_t steps = mrd_report_steps_of(s->report, t->process);
+
+        mrd_jw_open(w, '{');
+        put_process(w, cat, t->process);
+        MRD_JW_KEY(w, "name");
+        mrd_jw_sid(w, t->name);
+        put_u64(w, "samples", r[i].samples);
+        put_u64(w, "first_bytes", r[i].first);
+        put_u64(w, "last_bytes", r[i].last);
+        put_u64(w, "peak_bytes", r[i].peak);
+        put_time(w, "peak_ns", r[i].peak_at.ns);
+        MRD_JW_KEY(w, "trend");
+        mrd_jw_str(w, mrd_str_of(mrd_trend_text(trend.says)));
+        MRD_JW_KEY(w, "p");
+        mrd_jw_double(w, trend.p);
+        MRD_JW_KEY(w, "change_bytes");
+        mrd_jw_double(w, trend.change);
+        MRD_JW_KEY(w, "bytes_per_step");
+        if (steps > 0)
+            mrd_jw_double(w, trend.change / (double) steps);
+        else
+            mrd_jw_null(w);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
+    put_u64(w, "memory_left_out", mrd_memory_use_left_out(s->memory));
+}
+
 static void
 put_all(mrd_jw *w, const mrd_report_sink *s)
 {
@@ -417,6 +503,7 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     put_steps(w, cat, s->report);
     put_pauses(w, s->report);
     put_open(w, cat, s->report);
+    put_memory(w, s);
     mrd_scope_memory_json(s->scopes, cat, w);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');

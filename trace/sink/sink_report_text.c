@@ -658,6 +658,7 @@ mrd_report_text_all(report_sink *s)
     put_breakdown(s);
     mrd_report_text_exposed(s);
     put_idle(s);
+    mrd_report_text_queue(s);
     put_unrecorded(s);
     put_paused(s);
     put_late(s);
@@ -670,6 +671,7 @@ mrd_report_text_all(report_sink *s)
     mrd_report_text_series(s);
     put_pauses(s);
     put_open(s);
+    mrd_report_text_memory(s);
     mrd_scope_memory_text(s->common.scopes, s->common.env->catalog, SCOPES_LISTED, "report-json",
                           &s->text);
     put_clocks(s);

@@ -17,6 +17,8 @@ typedef struct {
     mrd_scope_memory *scopes;
     mrd_jw_spool scalars; /* device profiles: the members of the vendor's own summary */
     mrd_sid word_summary;
+    mrd_type *types; /* merged last, of the cores [from, to): often the next row's, too */
+    size_t n_types, from, to;
 } summary_sink;
 
 static void
@@ -57,21 +59,41 @@ put_type(mrd_jw *w, const mrd_type *t)
     mrd_jw_close(w, '}');
 }
 
+/* The event types of a row, NULL: of everything. Of the last rows that have the same cores, as a node of one
+ * process and its process have, they are merged once. */
 static mrd_err
-put_types(mrd_jw *w, const mrd_summary *sum, const mrd_summary_row *row)
+find_types(summary_sink *s, const mrd_summary_row *row)
 {
+    size_t n, from = row == NULL ? 0 : row->cores, to;
     mrd_type *types;
-    size_t n;
-    mrd_err err = mrd_summary_types(sum, row, &types, &n);
+    mrd_err err;
+
+    (void) mrd_summary_cores(s->sum, &n);
+    to = row == NULL ? n : row->cores_end;
+    if (s->types != NULL && s->from == from && s->to == to)
+        return MRD_OK;
+    if ((err = mrd_summary_types(s->sum, row, &types, &n)) != MRD_OK)
+        return err;
+    mrd_types_merged_free(s->types, s->n_types);
+    s->types = types;
+    s->n_types = n;
+    s->from = from;
+    s->to = to;
+    return MRD_OK;
+}
+
+static mrd_err
+put_types(mrd_jw *w, summary_sink *s, const mrd_summary_row *row)
+{
+    mrd_err err = find_types(s, row);
 
     if (err != MRD_OK)
         return err;
     MRD_JW_KEY(w, "event_types");
     mrd_jw_open(w, '[');
-    for (size_t i = 0; i < n; i++)
-        put_type(w, &types[i]);
+    for (size_t i = 0; i < s->n_types; i++)
+        put_type(w, &s->types[i]);
     mrd_jw_close(w, ']');
-    mrd_types_merged_free(types, n);
     return MRD_OK;
 }
 
@@ -94,17 +116,15 @@ put_usage(mrd_jw *w, const mrd_summary_row *row)
 }
 
 static mrd_err
-put_cores(mrd_jw *w, const mrd_summary *sum, uint32_t process)
+put_cores(mrd_jw *w, summary_sink *s, const mrd_summary_row *process)
 {
     size_t n;
-    const mrd_summary_row *cores = mrd_summary_cores(sum, &n);
+    const mrd_summary_row *cores = mrd_summary_cores(s->sum, &n);
     mrd_err err = MRD_OK;
 
     MRD_JW_KEY(w, "cores");
     mrd_jw_open(w, '[');
-    for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        if (cores[i].parent != process)
-            continue;
+    for (size_t i = process->cores; i < process->cores_end && err == MRD_OK; i++) {
         mrd_jw_open(w, '{');
         MRD_JW_KEY(w, "lnc_idx");
         if (cores[i].lnc_idx == MRD_NONE)
@@ -112,7 +132,7 @@ put_cores(mrd_jw *w, const mrd_summary *sum, uint32_t process)
         else
             mrd_jw_i64(w, cores[i].lnc_idx);
         put_usage(w, &cores[i]);
-        err = put_types(w, sum, &cores[i]);
+        err = put_types(w, s, &cores[i]);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
@@ -120,54 +140,49 @@ put_cores(mrd_jw *w, const mrd_summary *sum, uint32_t process)
 }
 
 static mrd_err
-put_processes(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum, uint32_t node)
+put_process(mrd_jw *w, summary_sink *s, const mrd_summary_row *row)
 {
-    size_t n;
-    const mrd_summary_row *rows = mrd_summary_processes(sum, &n);
-    mrd_err err = MRD_OK;
+    const mrd_process *p = mrd_catalog_borrow_process(s->env->catalog, row->process);
+    mrd_err err;
 
-    MRD_JW_KEY(w, "processes");
-    mrd_jw_open(w, '[');
-    for (uint32_t i = 0; i < n && err == MRD_OK; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(cat, rows[i].process);
-
-        if (rows[i].parent != node)
-            continue;
-        mrd_jw_open(w, '{');
-        put_i64(w, MRD_STR("process_id"), p->process_id);
-        if (p->name != MRD_SID_EMPTY) {
-            MRD_JW_KEY(w, "name");
-            mrd_jw_sid(w, p->name);
-        }
-        if (p->rank != MRD_NONE)
-            put_i64(w, MRD_STR("rank"), p->rank);
-        if (p->worker_gid != MRD_NONE)
-            put_i64(w, MRD_STR("worker_gid"), p->worker_gid);
-        put_usage(w, &rows[i]);
-        if ((err = put_types(w, sum, &rows[i])) == MRD_OK)
-            err = put_cores(w, sum, i);
-        mrd_jw_close(w, '}');
+    mrd_jw_open(w, '{');
+    put_i64(w, MRD_STR("process_id"), p->process_id);
+    if (p->name != MRD_SID_EMPTY) {
+        MRD_JW_KEY(w, "name");
+        mrd_jw_sid(w, p->name);
     }
-    mrd_jw_close(w, ']');
+    if (p->rank != MRD_NONE)
+        put_i64(w, MRD_STR("rank"), p->rank);
+    if (p->worker_gid != MRD_NONE)
+        put_i64(w, MRD_STR("worker_gid"), p->worker_gid);
+    put_usage(w, row);
+    if ((err = put_types(w, s, row)) == MRD_OK)
+        err = put_cores(w, s, row);
+    mrd_jw_close(w, '}');
     return err;
 }
 
 static mrd_err
-put_nodes(mrd_jw *w, const mrd_catalog *cat, const mrd_summary *sum)
+put_nodes(mrd_jw *w, summary_sink *s)
 {
-    size_t n;
-    const mrd_summary_row *nodes = mrd_summary_nodes(sum, &n);
+    size_t n, n_processes, k = 0;
+    const mrd_summary_row *nodes = mrd_summary_nodes(s->sum, &n),
+                          *processes = mrd_summary_processes(s->sum, &n_processes);
     mrd_err err = MRD_OK;
 
     MRD_JW_KEY(w, "nodes");
     mrd_jw_open(w, '[');
-    for (uint32_t i = 0; i < n && err == MRD_OK; i++) {
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
         mrd_jw_open(w, '{');
         MRD_JW_KEY(w, "instance_id");
         mrd_jw_sid(w, nodes[i].instance);
         put_usage(w, &nodes[i]);
-        if ((err = put_types(w, sum, &nodes[i])) == MRD_OK)
-            err = put_processes(w, cat, sum, i);
+        err = put_types(w, s, &nodes[i]);
+        MRD_JW_KEY(w, "processes");
+        mrd_jw_open(w, '[');
+        for (; k < n_processes && processes[k].parent == i && err == MRD_OK; k++)
+            err = put_process(w, s, &processes[k]);
+        mrd_jw_close(w, ']');
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
@@ -270,12 +285,10 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     const mrd_sink_env *env = s->env;
     const mrd_summary *sum = s->sum;
     const mrd_summary_totals *t = mrd_summary_totals_of(sum);
-    mrd_type *types;
     char name[16];
-    size_t n;
     uint64_t *counts =
         calloc(mrd_strtab_count(mrd_catalog_strings(env->catalog)) + 1, sizeof(*counts));
-    mrd_err err = counts == NULL ? MRD_NOMEM : mrd_summary_types(sum, NULL, &types, &n);
+    mrd_err err = counts == NULL ? MRD_NOMEM : find_types(s, NULL);
 
     if (err != MRD_OK) {
         free(counts);
@@ -285,7 +298,6 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     mrd_jw_key(w, mrd_str_of(name));
     mrd_jw_open(w, '{');
     if ((err = mrd_jw_spool_drain(&s->scalars, w, NULL)) != MRD_OK) {
-        mrd_types_merged_free(types, n);
         free(counts);
         return err;
     }
@@ -299,19 +311,18 @@ put_vendor_block(mrd_jw *w, summary_sink *s)
     MRD_JW_KEY(w, "event_type_count");
     mrd_jw_open(w, '{');
     /* A name may be both spans and instants: one member. */
-    for (size_t i = 0; i < n; i++)
-        counts[types[i].name] += types[i].count;
-    for (size_t i = 0; i < n; i++) {
-        if (counts[types[i].name] == 0)
+    for (size_t i = 0; i < s->n_types; i++)
+        counts[s->types[i].name] += s->types[i].count;
+    for (size_t i = 0; i < s->n_types; i++) {
+        if (counts[s->types[i].name] == 0)
             continue;
-        mrd_jw_key_sid(w, types[i].name);
-        mrd_jw_u64(w, counts[types[i].name]);
-        counts[types[i].name] = 0;
+        mrd_jw_key_sid(w, s->types[i].name);
+        mrd_jw_u64(w, counts[s->types[i].name]);
+        counts[s->types[i].name] = 0;
     }
     free(counts);
     mrd_jw_close(w, '}');
     mrd_jw_close(w, '}');
-    mrd_types_merged_free(types, n);
     return MRD_OK;
 }
 
@@ -351,8 +362,8 @@ put_all(mrd_jw *w, summary_sink *s)
     MRD_JW_KEY(w, "summary");
     mrd_jw_open(w, '{');
     put_totals(w, mrd_summary_totals_of(sum));
-    if ((err = put_types(w, sum, NULL)) == MRD_OK)
-        err = put_nodes(w, env->catalog, sum);
+    if ((err = put_types(w, s, NULL)) == MRD_OK)
+        err = put_nodes(w, s);
     put_counters(w, env->catalog, sum);
     mrd_scope_memory_json(s->scopes, env->catalog, w);
     put_losses(w, env->catalog, sum);
@@ -419,6 +430,7 @@ summary_close(void *state, mrd_why *why)
         err = put_all(&w, s);
     mrd_jw_fini(&w);
     mrd_jw_spool_fini(&s->scalars);
+    mrd_types_merged_free(s->types, s->n_types);
     mrd_summary_free(s->sum);
     mrd_scope_memory_free(s->scopes);
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "summary: %s", mrd_err_text(err));

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/plain.h"
 #include "trace/analysis/summary.h"
 #include "trace/json/catalog_json.h"
 #include "trace/json/json_names.h"
@@ -416,7 +417,7 @@ put_artifacts(text_sink *s)
     mrd_text_left_out(&s->text, open - shown, "artifacts", "summary-json");
 }
 
-/* Notes are sentences: folded at blanks, never cut. */
+/* Notes are sentences, with names of others in them: folded at blanks, never cut. */
 static void
 put_notes(text_sink *s)
 {
@@ -425,8 +426,12 @@ put_notes(text_sink *s)
     if (n > 0)
         mrd_buf_text(&s->text, "\nNotes\n");
     for (size_t i = 0; i < n; i++) {
-        mrd_str left = mrd_catalog_note_at(s->env->catalog, i);
+        mrd_buf plain = { 0 };
         const char *indent = "  - ";
+        mrd_str left;
+
+        mrd_plain_text(&plain, mrd_catalog_note_at(s->env->catalog, i));
+        left = mrd_str_of(mrd_buf_cstr(&plain));
 
         while (left.len > 0) {
             size_t take = left.len;
@@ -445,6 +450,7 @@ put_notes(text_sink *s)
             left = (mrd_str){ left.p + take, left.len - take };
             indent = "    ";
         }
+        mrd_buf_fini(&plain);
     }
 }
 

@@ -23,18 +23,31 @@ struct mrd_csv {
     mrd_why why;
 };
 
+/* A spreadsheet would take it for a formula; behind apostrophes too, so that one more can be taken
+ * away again. */
+static bool
+is_formula(mrd_str text)
+{
+    size_t i = 0;
+
+    while (i < text.len && text.p[i] == '\'')
+        i++;
+    return text.len - i > 1 && memchr("=+-@\t\r", text.p[i], 6) != NULL;
+}
+
 void
 mrd_csv_text(mrd_buf *to, mrd_str text)
 {
-    bool plain = true;
+    bool plain = true, formula = is_formula(text);
 
     for (size_t i = 0; i < text.len && plain; i++)
         plain = text.p[i] != '"' && text.p[i] != ',' && text.p[i] != '\n' && text.p[i] != '\r';
     if (plain) {
+        mrd_buf_text(to, formula ? "'" : "");
         mrd_buf_str(to, text);
         return;
     }
-    mrd_buf_byte(to, '"');
+    mrd_buf_text(to, formula ? "\"'" : "\"");
     for (size_t i = 0; i < text.len; i++) {
         if (text.p[i] == '"')
             mrd_buf_byte(to, '"');
@@ -150,6 +163,7 @@ mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why)
         *ret_csv = c;
         return MRD_OK;
     }
+    mrd_outdir_close(c->to, false);
     csv_free(c);
     return err;
 }

@@ -16,7 +16,8 @@ mrd_err mrd_csv_open(const mrd_sink_env *env, mrd_csv **ret_csv, mrd_why *why);
 mrd_err mrd_csv_event(mrd_csv *c, const mrd_event *ev);
 mrd_err mrd_csv_close(mrd_csv *c, bool good, mrd_why *why); /* frees */
 
-/* A text as a field: in quotes when it holds a comma, a quote or a line end. */
+/* A text as a field: in quotes when it holds a comma, a quote or a line end. What a spreadsheet would take for
+ * a formula (it begins with = + - @, a tab or a return) gets an apostrophe before it. Not for numbers. */
 void mrd_csv_text(mrd_buf *to, mrd_str text);
 
 #endif

@@ -3,32 +3,21 @@
 #include <endian.h>
 #include <math.h>
 #include <stdlib.h>
-#include <zstd.h>
 
-#include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/table/pq_ints.h"
+#include "trace/table/pq_texts.h"
 #include "trace/table/pq_thrift.h"
 
-enum { ENC_PLAIN = 0, ENC_RLE = 3, ENC_DELTA = 5, ENC_DICT = 8, CODEC_ZSTD = 6, LEVEL = 1 };
-enum { PAGE_DATA = 0, PAGE_DICT = 2 };
+enum { CODEC_ZSTD = 6, LEVEL = 1 };
 enum { T_BOOL = 0, T_I64 = 2, T_FLOAT = 4, T_DOUBLE = 5, T_BYTES = 6 };
 
-#define PAGE_ROWS  32768u
+#define PAGE_ROWS  MRD_PQ_PAGE_ROWS
 #define PAGE_BYTES (1u << 20)
-#define DICT_MAX   8192u /* entries of a dictionary made here */
-#define DICT_SLOTS (4 * DICT_MAX)
-#define STAT_MAX   64u /* bytes of text in a statistic; longer ones are left out */
+#define STAT_MAX   MRD_PQ_STAT_MAX
 
-/* Of one column chunk, for the footer. */
-typedef struct {
-    int encoding;
-    uint64_t values, nulls, raw, packed; /* bytes with page headers */
-    uint64_t dict_at, data_at;
-    bool dict, sure;
-    uint8_t least[STAT_MAX], most[STAT_MAX];
-    size_t least_len, most_len;
-} chunk;
+typedef mrd_pq_chunk chunk;
 
 struct mrd_pq {
     mrd_out *out;
@@ -40,17 +29,19 @@ struct mrd_pq {
     mrd_buf meta;  /* row groups */
     mrd_buf notes; /* key-value pairs */
     size_t n_notes;
-    mrd_buf page, packed, head;
-    ZSTD_CCtx *zstd;
-    uint32_t *scratch, *slots; /* PAGE_ROWS; DICT_SLOTS */
-    int64_t *entries;          /* DICT_MAX */
+    mrd_pq_pages pages;
+    mrd_pq_ints ints;
+    mrd_pq_habit *habits; /* by column */
+    struct {
+        mrd_pq_copy pages;
+        size_t entries, column; /* of the column that kept them */
+    } keeps[MRD_PQ_KEEPS];
     uint32_t *index;
-    int64_t *kept;
-    size_t cap;       /* rows of index and kept */
+    size_t cap; /* rows of it */
+    mrd_pq_texts texts;
     mrd_thrift group; /* the row group that is being written */
     size_t group_rows, column;
     uint64_t group_at, group_raw, group_packed;
-    mrd_err err;
 };
 
 static int
@@ -71,17 +62,13 @@ mrd_pq_open(mrd_out *out, const mrd_pq_column *columns, size_t n, int sorted_by,
 
     if (pq != NULL) {
         *pq = (mrd_pq){ .out = out, .columns = columns, .n = n, .sorted_by = sorted_by };
-        pq->zstd = ZSTD_createCCtx();
-        pq->scratch = malloc(PAGE_ROWS * sizeof(*pq->scratch));
-        pq->slots = malloc(DICT_SLOTS * sizeof(*pq->slots));
-        pq->entries = malloc(DICT_MAX * sizeof(*pq->entries));
+        pq->habits = calloc(n, sizeof(*pq->habits));
     }
-    if (pq == NULL || pq->zstd == NULL || pq->scratch == NULL || pq->slots == NULL ||
-        pq->entries == NULL) {
+    if (pq == NULL || pq->habits == NULL || !mrd_pq_pages_init(&pq->pages, out, LEVEL) ||
+        !mrd_pq_ints_init(&pq->ints)) {
         mrd_pq_drop(pq);
         return mrd_why_set(why, MRD_NOMEM, 0, "parquet");
     }
-    ZSTD_CCtx_setParameter(pq->zstd, ZSTD_c_compressionLevel, LEVEL);
     mrd_out_add(out, "PAR1", 4);
     *ret_pq = pq;
     return MRD_OK;
@@ -92,17 +79,15 @@ mrd_pq_drop(mrd_pq *pq)
 {
     if (pq == NULL)
         return;
-    ZSTD_freeCCtx(pq->zstd);
     mrd_buf_fini(&pq->meta);
     mrd_buf_fini(&pq->notes);
-    mrd_buf_fini(&pq->page);
-    mrd_buf_fini(&pq->packed);
-    mrd_buf_fini(&pq->head);
-    free(pq->scratch);
-    free(pq->slots);
-    free(pq->entries);
+    mrd_pq_pages_fini(&pq->pages);
+    mrd_pq_ints_fini(&pq->ints);
+    for (size_t i = 0; i < MRD_PQ_KEEPS; i++)
+        mrd_buf_fini(&pq->keeps[i].pages.bytes);
+    free(pq->habits);
     free(pq->index);
-    free(pq->kept);
+    mrd_pq_texts_fini(&pq->texts);
     free(pq);
 }
 
@@ -117,79 +102,26 @@ mrd_pq_note(mrd_pq *pq, mrd_str key, mrd_str value)
     pq->n_notes++;
 }
 
-/* ---- Pages ---- */
-
-static void
-fail(mrd_pq *pq, mrd_err err)
-{
-    if (pq->err == MRD_OK)
-        pq->err = err;
-}
-
-/* Compresses pq->page and writes it as a page of `values` entries. */
-static void
-put_page(mrd_pq *pq, chunk *c, int type, size_t values)
-{
-    mrd_thrift t = { &pq->head, 0 }, sub;
-    size_t len = 0;
-
-    mrd_buf_reset(&pq->head);
-    mrd_buf_reset(&pq->packed);
-    if (pq->page.err == MRD_OK && mrd_buf_room(&pq->packed, ZSTD_compressBound(pq->page.len)))
-        len = ZSTD_compress2(pq->zstd, pq->packed.p, pq->packed.cap, pq->page.p, pq->page.len);
-    if (len == 0 || ZSTD_isError(len)) {
-        fail(pq, MRD_NOMEM);
-        return;
-    }
-    mrd_thrift_int(&t, 1, TH_I32, type);
-    mrd_thrift_int(&t, 2, TH_I32, (int64_t) pq->page.len);
-    mrd_thrift_int(&t, 3, TH_I32, (int64_t) len);
-    mrd_thrift_int(&t, 4, TH_I32, (int32_t) mrd_crc32(0, pq->packed.p, len));
-    sub = mrd_thrift_open(&t, type == PAGE_DICT ? 7 : 5);
-    mrd_thrift_int(&sub, 1, TH_I32, (int64_t) values);
-    mrd_thrift_int(&sub, 2, TH_I32, type == PAGE_DICT ? ENC_PLAIN : c->encoding);
-    if (type == PAGE_DATA) {
-        mrd_thrift_int(&sub, 3, TH_I32, ENC_RLE);
-        mrd_thrift_int(&sub, 4, TH_I32, ENC_RLE);
-    }
-    mrd_thrift_end(&sub);
-    mrd_thrift_end(&t);
-    if (type == PAGE_DICT) {
-        c->dict = true;
-        c->dict_at = mrd_out_size(pq->out);
-    } else if (c->data_at == 0) {
-        c->data_at = mrd_out_size(pq->out);
-    }
-    mrd_out_add(pq->out, pq->head.p, pq->head.len);
-    mrd_out_add(pq->out, pq->packed.p, len);
-    c->raw += pq->head.len + pq->page.len;
-    c->packed += pq->head.len + len;
-    mrd_buf_reset(&pq->page);
-}
-
-/* Levels of [at, at + n), as v1 has them: with their length in front. */
-static void
-put_levels(mrd_pq *pq, const uint32_t *levels, size_t n, unsigned width)
-{
-    size_t at = pq->page.len;
-    uint32_t le = 0;
-
-    mrd_buf_add(&pq->page, &le, 4);
-    mrd_pq_put_hybrid(&pq->page, levels, n, width);
-    if (pq->page.err != MRD_OK)
-        return;
-    le = htole32((uint32_t) (pq->page.len - at - 4));
-    memcpy(pq->page.p + at, &le, 4);
-}
-
 static void
 put_presence(mrd_pq *pq, const mrd_pq_column *column, const uint8_t *present, size_t at, size_t n)
 {
-    if (!column->optional)
-        return;
-    for (size_t i = 0; i < n; i++)
-        pq->scratch[i] = present == NULL || present[at + i] != 0;
-    put_levels(pq, pq->scratch, n, 1);
+    if (column->optional && present == NULL)
+        mrd_pq_put_same(&pq->pages, true, n);
+    else if (column->optional)
+        mrd_pq_put_presence(&pq->pages, present + at, n);
+}
+
+/* How many of n rows have a value. */
+static size_t
+rows_there(const mrd_pq_column *column, const uint8_t *present, size_t at, size_t n)
+{
+    return column->optional && present != NULL ? mrd_pq_count(present + at, n) : n;
+}
+
+static void
+put_page(mrd_pq *pq, chunk *c, int type, size_t values)
+{
+    mrd_pq_put_page(&pq->pages, c, type, values);
 }
 
 /* ---- Statistics ---- */
@@ -242,28 +174,23 @@ stats_text(chunk *c, mrd_str least, mrd_str most)
 static bool
 roomy(mrd_pq *pq, size_t rows)
 {
-    size_t index = pq->cap, kept = index;
-
-    if (rows <= pq->cap)
+    if (MRD_VEC_ROOM(pq->index, 0, pq->cap, rows))
         return true;
-    if (!MRD_VEC_ROOM(pq->index, 0, index, rows) || !MRD_VEC_ROOM(pq->kept, 0, kept, rows)) {
-        fail(pq, MRD_NOMEM);
-        return false;
-    }
-    pq->cap = rows;
-    return true;
+    mrd_pq_fail(&pq->pages, MRD_NOMEM);
+    return false;
 }
 
 /* A column chunk of nulls only: levels, and no values that an encoding could be of. */
 static void
-put_nulls(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v, size_t rows)
+put_nulls(mrd_pq *pq, chunk *c, size_t rows)
 {
-    c->encoding = ENC_PLAIN;
+    c->encoding = MRD_PQ_PLAIN;
+    c->nulls = rows;
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS;
 
-        put_presence(pq, column, v->present, at, n);
-        put_page(pq, c, PAGE_DATA, n);
+        mrd_pq_put_same(&pq->pages, false, n);
+        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
     }
 }
 
@@ -272,135 +199,91 @@ static void
 put_indexes(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
             const uint32_t *index, size_t rows)
 {
-    unsigned width = mrd_pq_width(v->entries - 1);
+    unsigned width = mrd_pq_index_width(v->entries);
 
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
-        size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, kept = n;
+        size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, there;
 
+        there = rows_there(column, v->present, at, n);
         put_presence(pq, column, v->present, at, n);
-        if (column->optional && v->present != NULL) {
-            kept = 0;
-            for (size_t i = 0; i < n; i++)
-                kept += v->present[at + i] != 0;
-        }
-        mrd_buf_byte(&pq->page, (uint8_t) width);
-        mrd_pq_put_hybrid(&pq->page, index, kept, width);
-        index += kept;
-        put_page(pq, c, PAGE_DATA, n);
+        mrd_buf_byte(&pq->pages.page, (uint8_t) width);
+        mrd_pq_put_index(&pq->pages.page, index, there, width);
+        index += there;
+        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
     }
 }
 
+/* Data pages of integers that are not in a dictionary; those of nulls are not in `kept`. */
 static void
-put_ints(mrd_buf *to, const int64_t *v, size_t n)
+put_int_pages(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
+              const int64_t *kept, mrd_pq_form form, size_t rows)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-    mrd_buf_add(to, v, n * sizeof(*v));
-#else
-    for (size_t i = 0; i < n; i++) {
-        uint64_t le = htole64((uint64_t) v[i]);
-
-        mrd_buf_add(to, &le, 8);
-    }
-#endif
-}
-
-/* A dictionary of the values, at most DICT_MAX; its size, 0 when there are more. */
-static size_t
-make_dictionary(mrd_pq *pq, const int64_t *v, size_t n)
-{
-    size_t entries = 0;
-
-    memset(pq->slots, 0, DICT_SLOTS * sizeof(*pq->slots));
-    for (size_t i = 0; i < n; i++) {
-        size_t at = (size_t) ((uint64_t) v[i] * 0x9e3779b97f4a7c15u >> 49);
-
-        while (pq->slots[at] != 0 && pq->entries[pq->slots[at] - 1] != v[i])
-            at = (at + 1) & (DICT_SLOTS - 1);
-        if (pq->slots[at] == 0) {
-            if (entries == DICT_MAX)
-                return 0;
-            pq->entries[entries++] = v[i];
-            pq->slots[at] = (uint32_t) entries;
-        }
-        pq->index[i] = pq->slots[at] - 1;
-    }
-    return entries;
-}
-
-static void
-put_deltas(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v,
-           const int64_t *kept, size_t rows)
-{
-    c->encoding = ENC_DELTA;
+    c->encoding = form == MRD_PQ_AS_PLAIN ? MRD_PQ_PLAIN : MRD_PQ_DELTA;
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
-        size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, here = n;
+        size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, there;
 
+        there = rows_there(column, v->present, at, n);
         put_presence(pq, column, v->present, at, n);
-        if (column->optional && v->present != NULL) {
-            here = 0;
-            for (size_t i = 0; i < n; i++)
-                here += v->present[at + i] != 0;
+        if (form == MRD_PQ_AS_PLAIN)
+            mrd_pq_put_ints(&pq->pages, kept, there);
+        else
+            mrd_pq_put_delta(&pq->pages.page, kept, there, form == MRD_PQ_AS_BYTE_DELTAS);
+        kept += there;
+        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
+    }
+}
+
+/* Integers of the rows that have one, n of them, 1 or more. */
+static void
+put_ints_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, const int64_t *kept,
+                size_t n)
+{
+    const mrd_pq_column *column = &pq->columns[i];
+    mrd_pq_values made = { .present = v->present, .entries = 1 };
+    size_t rows = pq->group_rows;
+    mrd_pq_form form;
+
+    if (memcmp(kept, kept + 1, (n - 1) * sizeof(*kept)) == 0) { /* one value */
+        stats_i64(c, kept, 1);
+        mrd_pq_put_ints(&pq->pages, kept, 1);
+        form = MRD_PQ_AS_INDEXES;
+    } else {
+        form = mrd_pq_ints_form(&pq->ints, &pq->pages, &pq->habits[i], kept, n,
+                                (int) i == pq->sorted_by, pq->index);
+        if (form != MRD_PQ_AS_INDEXES) {
+            stats_i64(c, kept, n);
+            put_int_pages(pq, c, column, v, kept, form, rows);
+            return;
         }
-        mrd_pq_put_delta(&pq->page, kept, here);
-        kept += here;
-        put_page(pq, c, PAGE_DATA, n);
+        made.entries = pq->ints.n;
+        stats_i64(c, pq->ints.entries, made.entries);
+        mrd_pq_put_ints(&pq->pages, pq->ints.entries, made.entries);
     }
-}
-
-/* Whether indexes into so many entries take less than deltas, by the deltas of a sample of them. */
-static bool
-dictionary_pays(mrd_pq *pq, const int64_t *v, size_t n, size_t entries)
-{
-    size_t some = n < 8192 ? n : 8192, bytes;
-
-    if (entries == 0)
-        return false;
-    mrd_pq_put_delta(&pq->page, v + (n - some) / 2, some);
-    bytes = (size_t) ((double) pq->page.len * (double) n / (double) some);
-    mrd_buf_reset(&pq->page);
-    return n * mrd_pq_width(entries - 1) / 8 + entries * 4 < bytes;
-}
-
-/* The values that are there, at the front of `kept`; how many. */
-static size_t
-keep_present(int64_t *restrict kept, const int64_t *restrict v, const uint8_t *restrict present,
-             size_t rows)
-{
-    size_t n = 0;
-
-    for (size_t r = 0; r < rows; r++) {
-        kept[n] = v[r]; /* stays when there is one: n is at most r */
-        n += present[r] != 0;
-    }
-    return n;
+    c->encoding = MRD_PQ_DICT;
+    put_page(pq, c, MRD_PQ_PAGE_DICT, made.entries);
+    put_indexes(pq, c, column, &made, pq->index, rows);
 }
 
 static void
 put_i64_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
 {
-    const mrd_pq_column *column = &pq->columns[i];
-    const int64_t *kept = v->i64;
-    mrd_pq_values made = *v;
-    size_t n = rows;
+    int64_t *kept;
+    size_t n = 0;
 
-    if (column->optional && v->present != NULL) {
-        n = keep_present(pq->kept, v->i64, v->present, rows);
-        kept = pq->kept;
+    if (c->nulls == rows) {
+        put_nulls(pq, c, rows);
+    } else if (v->kept != NULL || c->nulls == 0) {
+        put_ints_column(pq, c, i, v, v->kept != NULL ? v->kept : v->i64, rows - c->nulls);
+    } else if ((kept = malloc(rows * sizeof(*kept))) == NULL) {
+        mrd_pq_fail(&pq->pages, MRD_NOMEM);
+    } else {
+        for (size_t r = 0; r < rows; r++) {
+            kept[n] = v->i64[r]; /* stays when there is one: n is at most r */
+            n += v->present[r];
+        }
+        put_ints_column(pq, c, i, v, kept, n);
+        free(kept);
     }
-    if (n == 0) {
-        put_nulls(pq, c, column, v, rows);
-        return;
-    }
-    stats_i64(c, kept, n);
-    made.entries = (int) i == pq->sorted_by ? 0 : make_dictionary(pq, kept, n);
-    if (!dictionary_pays(pq, kept, n, made.entries)) {
-        put_deltas(pq, c, column, v, kept, rows);
-        return;
-    }
-    c->encoding = ENC_DICT;
-    put_ints(&pq->page, pq->entries, made.entries);
-    put_page(pq, c, PAGE_DICT, made.entries);
-    put_indexes(pq, c, column, &made, pq->index, rows);
 }
 
 static void
@@ -408,25 +291,20 @@ put_text_plain(mrd_pq *pq, mrd_str text)
 {
     uint32_t le = htole32((uint32_t) text.len);
 
-    mrd_buf_add(&pq->page, &le, 4);
-    mrd_buf_str(&pq->page, text);
+    mrd_buf_add(&pq->pages.page, &le, 4);
+    mrd_buf_str(&pq->pages.page, text);
 }
 
+/* The dictionary that is given, and its statistics. */
 static void
-put_indexed_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+put_entries(mrd_pq *pq, chunk *c, const mrd_pq_column *column, const mrd_pq_values *v)
 {
-    const mrd_pq_column *column = &pq->columns[i];
-    const uint32_t *index = v->index;
     size_t least = 0, most = 0;
 
-    if (v->entries == 0) {
-        put_nulls(pq, c, column, v, rows);
-        return;
-    }
-    c->encoding = ENC_DICT;
+    c->encoding = MRD_PQ_DICT;
     if (column->type == MRD_PQ_I64) {
         stats_i64(c, v->ints, v->entries);
-        put_ints(&pq->page, v->ints, v->entries);
+        mrd_pq_put_ints(&pq->pages, v->ints, v->entries);
     } else {
         for (size_t e = 0; e < v->entries; e++) {
             least = text_order(v->texts[e], v->texts[least]) < 0 ? e : least;
@@ -435,52 +313,104 @@ put_indexed_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_
         }
         stats_text(c, v->texts[least], v->texts[most]);
     }
-    put_page(pq, c, PAGE_DICT, v->entries);
-    if (column->optional && v->present != NULL) {
-        size_t n = 0;
+    put_page(pq, c, MRD_PQ_PAGE_DICT, v->entries);
+}
 
+static void
+put_indexed_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+{
+    const mrd_pq_column *column = &pq->columns[i];
+    const uint32_t *index = v->index;
+    size_t n = 0;
+
+    if (v->entries == 0) {
+        put_nulls(pq, c, rows);
+        return;
+    }
+    put_entries(pq, c, column, v);
+    if (v->like > 0) {
+        MRD_ASSERT(pq->keeps[v->like - 1].entries == v->entries &&
+                   pq->columns[pq->keeps[v->like - 1].column].optional == column->optional);
+        mrd_pq_put_copy(&pq->pages, c, &pq->keeps[v->like - 1].pages);
+        return;
+    }
+    if (column->optional && v->present != NULL) {
         for (size_t r = 0; r < rows; r++) {
             pq->index[n] = v->index[r];
-            n += v->present[r] != 0;
+            n += v->present[r];
         }
         index = pq->index;
     }
+    if (v->keep > 0) {
+        pq->keeps[v->keep - 1].entries = v->entries;
+        pq->keeps[v->keep - 1].column = i;
+        pq->pages.copy = &pq->keeps[v->keep - 1].pages;
+        pq->pages.copy->raw = 0;
+        mrd_buf_reset(&pq->pages.copy->bytes);
+    }
     put_indexes(pq, c, column, v, index, rows);
+    pq->pages.copy = NULL;
 }
 
-static mrd_str
-text_at(const mrd_pq_values *v, size_t i)
+static mrd_pq_text_rows
+texts_of(const mrd_pq_values *v)
 {
-    uint32_t from = i == 0 ? 0 : v->ends[i - 1];
+    return (mrd_pq_text_rows){ v->ends, v->bytes, v->present };
+}
 
-    return (mrd_str){ (const char *) v->bytes + from, v->ends[i] - from };
+static void
+put_text_dictionary(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
+{
+    mrd_pq_text_rows of = texts_of(v);
+    mrd_pq_values made = *v;
+    mrd_str least = mrd_pq_text_at(&of, pq->texts.rows[0]), most = least;
+
+    made.entries = pq->texts.n;
+    c->encoding = MRD_PQ_DICT;
+    for (size_t e = 0; e < made.entries; e++) {
+        mrd_str text = mrd_pq_text_at(&of, pq->texts.rows[e]);
+
+        least = text_order(text, least) < 0 ? text : least;
+        most = text_order(text, most) > 0 ? text : most;
+        put_text_plain(pq, text);
+    }
+    put_page(pq, c, MRD_PQ_PAGE_DICT, made.entries);
+    put_indexes(pq, c, &pq->columns[i], &made, pq->index, rows);
+    stats_text(c, least, most);
 }
 
 static void
 put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
 {
     const mrd_pq_column *column = &pq->columns[i];
+    mrd_pq_text_rows of = texts_of(v);
     mrd_str least = { 0 }, most = { 0 };
     bool any = false;
 
-    c->encoding = ENC_PLAIN;
+    if (!mrd_pq_texts_make(&pq->texts, &of, rows, pq->index))
+        mrd_pq_fail(&pq->pages, MRD_NOMEM);
+    if (pq->texts.n > 0) {
+        put_text_dictionary(pq, c, i, v, rows);
+        return;
+    }
+    c->encoding = MRD_PQ_PLAIN;
     for (size_t at = 0, n; at < rows; at += n) {
         size_t bytes = 0;
 
         for (n = 0; at + n < rows && n < PAGE_ROWS && bytes < PAGE_BYTES; n++)
-            bytes += text_at(v, at + n).len;
+            bytes += mrd_pq_text_at(&of, at + n).len;
         put_presence(pq, column, v->present, at, n);
         for (size_t r = at; r < at + n; r++) {
-            mrd_str text = text_at(v, r);
+            mrd_str text = mrd_pq_text_at(&of, r);
 
-            if (v->present != NULL && v->present[r] == 0)
+            if (mrd_pq_is_null(&of, r))
                 continue;
             least = !any || text_order(text, least) < 0 ? text : least;
             most = !any || text_order(text, most) > 0 ? text : most;
             any = true;
             put_text_plain(pq, text);
         }
-        put_page(pq, c, PAGE_DATA, n);
+        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
     }
     if (any)
         stats_text(c, least, most);
@@ -490,15 +420,16 @@ put_text_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
 static void
 put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *v, size_t rows)
 {
+    mrd_pq_text_rows of = texts_of(v);
     uint32_t *levels;
     size_t n = 0, e = 0;
 
     for (size_t r = 0; r < rows; r++)
         n += v->counts[r] == 0 ? 1 : v->counts[r];
-    c->encoding = ENC_PLAIN;
+    c->encoding = MRD_PQ_PLAIN;
     c->values = n;
     if ((levels = calloc(n + 1, sizeof(*levels))) == NULL) {
-        fail(pq, MRD_NOMEM);
+        mrd_pq_fail(&pq->pages, MRD_NOMEM);
         return;
     }
     n = 0;
@@ -508,7 +439,7 @@ put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *v, size_t rows)
         for (size_t j = 0; j < k; j++)
             levels[n++] = j > 0;
     }
-    put_levels(pq, levels, n, 1);
+    mrd_pq_put_levels(&pq->pages, levels, n, 1);
     n = 0;
     for (size_t r = 0; r < rows; r++) {
         size_t k = v->counts[r] == 0 ? 1 : v->counts[r];
@@ -517,13 +448,13 @@ put_list_column(mrd_pq *pq, chunk *c, const mrd_pq_values *v, size_t rows)
         for (size_t j = 0; j < k; j++)
             levels[n++] = v->counts[r] == 0 ? 0 : 3;
     }
-    put_levels(pq, levels, n, 2);
+    mrd_pq_put_levels(&pq->pages, levels, n, 2);
     free(levels);
     for (size_t r = 0; r < rows; r++) {
         for (uint32_t j = 0; j < v->counts[r]; j++)
-            put_text_plain(pq, text_at(v, e++));
+            put_text_plain(pq, mrd_pq_text_at(&of, e++));
     }
-    put_page(pq, c, PAGE_DATA, n);
+    put_page(pq, c, MRD_PQ_PAGE_DATA, n);
 }
 
 static void
@@ -536,11 +467,11 @@ put_real(mrd_pq *pq, mrd_pq_type type, double d)
     if (type == MRD_PQ_FLOAT) {
         memcpy(&half, &f, 4);
         half = htole32(half);
-        mrd_buf_add(&pq->page, &half, 4);
+        mrd_buf_add(&pq->pages.page, &half, 4);
     } else {
         memcpy(&bits, &d, 8);
         bits = htole64(bits);
-        mrd_buf_add(&pq->page, &bits, 8);
+        mrd_buf_add(&pq->pages.page, &bits, 8);
     }
 }
 
@@ -551,16 +482,16 @@ stats_real(mrd_pq *pq, chunk *c, mrd_pq_type type, double least, double most)
 {
     size_t size = type == MRD_PQ_FLOAT ? 4 : 8;
 
-    mrd_buf_reset(&pq->page);
+    mrd_buf_reset(&pq->pages.page);
     put_real(pq, type, least == 0 ? -0.0 : least);
     put_real(pq, type, most == 0 ? 0.0 : most);
-    if (pq->page.err == MRD_OK) {
-        memcpy(c->least, pq->page.p, size);
-        memcpy(c->most, pq->page.p + size, size);
+    if (pq->pages.page.err == MRD_OK) {
+        memcpy(c->least, pq->pages.page.p, size);
+        memcpy(c->most, pq->pages.page.p + size, size);
         c->least_len = c->most_len = size;
         c->sure = true;
     }
-    mrd_buf_reset(&pq->page);
+    mrd_buf_reset(&pq->pages.page);
 }
 
 static void
@@ -570,7 +501,7 @@ put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
     double least = INFINITY, most = -INFINITY;
     bool nan = false, any = false;
 
-    c->encoding = ENC_PLAIN;
+    c->encoding = MRD_PQ_PLAIN;
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS;
 
@@ -586,7 +517,7 @@ put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
             any = true;
             put_real(pq, column->type, d);
         }
-        put_page(pq, c, PAGE_DATA, n);
+        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
     }
     if (any && !nan)
         stats_real(pq, c, column->type, least, most);
@@ -595,7 +526,7 @@ put_real_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
 static void
 put_bool_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
 {
-    c->encoding = ENC_PLAIN;
+    c->encoding = MRD_PQ_PLAIN;
     for (size_t at = 0; at < rows; at += PAGE_ROWS) {
         size_t n = rows - at < PAGE_ROWS ? rows - at : PAGE_ROWS, bits = 0;
         uint8_t byte = 0;
@@ -606,13 +537,13 @@ put_bool_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t r
                 continue;
             byte = (uint8_t) (byte | (v->i64[r] != 0) << bits % 8);
             if (++bits % 8 == 0) {
-                mrd_buf_byte(&pq->page, byte);
+                mrd_buf_byte(&pq->pages.page, byte);
                 byte = 0;
             }
         }
         if (bits % 8 != 0)
-            mrd_buf_byte(&pq->page, byte);
-        put_page(pq, c, PAGE_DATA, n);
+            mrd_buf_byte(&pq->pages.page, byte);
+        put_page(pq, c, MRD_PQ_PAGE_DATA, n);
     }
 }
 
@@ -682,9 +613,9 @@ put_chunk(mrd_pq *pq, mrd_thrift *group, size_t i, const chunk *c)
     mrd_thrift_int(&meta, 1, TH_I32, physical(column->type));
     mrd_thrift_list(&meta, 2, TH_I32, c->dict ? 3 : 2);
     mrd_pq_put_zigzag(meta.to, c->encoding);
-    mrd_pq_put_zigzag(meta.to, ENC_RLE);
+    mrd_pq_put_zigzag(meta.to, MRD_PQ_RLE);
     if (c->dict)
-        mrd_pq_put_zigzag(meta.to, ENC_PLAIN);
+        mrd_pq_put_zigzag(meta.to, MRD_PQ_PLAIN);
     mrd_thrift_list(&meta, 3, TH_BINARY, column->type == MRD_PQ_TEXTS ? 3 : 1);
     mrd_thrift_binary(meta.to, column->name, strlen(column->name));
     if (column->type == MRD_PQ_TEXTS) {
@@ -706,12 +637,9 @@ put_chunk(mrd_pq *pq, mrd_thrift *group, size_t i, const chunk *c)
 static void
 put_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
 {
-    uint64_t nulls = 0;
-
     c->values = rows;
-    for (size_t r = 0; r < rows && v->present != NULL && pq->columns[i].optional; r++)
-        nulls += v->present[r] == 0;
-    c->nulls = nulls;
+    c->nulls =
+        rows - (v->kept != NULL ? v->n_kept : rows_there(&pq->columns[i], v->present, 0, rows));
     switch (pq->columns[i].type) {
     case MRD_PQ_I64:
         if (v->index == NULL)
@@ -757,7 +685,7 @@ mrd_pq_add(mrd_pq *pq, const mrd_pq_values *values)
     chunk c = { 0 };
 
     MRD_ASSERT(pq->column < pq->n);
-    if (pq->err == MRD_OK) {
+    if (pq->pages.err == MRD_OK) {
         put_column(pq, &c, pq->column, values, pq->group_rows);
         put_chunk(pq, &pq->group, pq->column, &c);
         pq->group_raw += c.raw;
@@ -790,7 +718,7 @@ mrd_pq_end(mrd_pq *pq)
     mrd_thrift_end(t);
     pq->groups++;
     pq->rows += pq->group_rows;
-    return pq->err;
+    return pq->pages.err;
 }
 
 mrd_err
@@ -822,7 +750,9 @@ mrd_pq_close(mrd_pq *pq)
         mrd_thrift_end(&sub);
     }
     mrd_thrift_end(&t);
-    err = pq->err != MRD_OK ? pq->err : pq->meta.err != MRD_OK ? pq->meta.err : foot.err;
+    err = pq->pages.err != MRD_OK  ? pq->pages.err
+          : pq->meta.err != MRD_OK ? pq->meta.err
+                                   : foot.err;
     if (err == MRD_OK && pq->notes.err != MRD_OK)
         err = pq->notes.err;
     if (err == MRD_OK) {

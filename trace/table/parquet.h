@@ -1,14 +1,15 @@
 /*
  * trace/table/parquet.h - writes one Parquet file: flat columns, and lists of text.
  *
- * The file     row groups of data pages v1, zstd; dictionaries where they are shorter, else deltas for
- *              integers and plain values; the CRC of each page; least and greatest value and the number
+ * The file     row groups of data pages v1, zstd. Integers: a dictionary, deltas or plain, whichever a sample shows to be the
+ *              shortest; texts: a dictionary where half of them repeat. Indexes and deltas take whole bytes where that is
+ *              shorter, since zstd finds what repeats in bytes. The CRC of each page; least and greatest value and the number
  *              of nulls of each column chunk, with the order they are meant in. A statistic that is not
  *              sure is left out: two readers skip row groups by it without looking. Nothing is readable
  *              before the footer is there, so a cut file is refused by every reader.
  * Nulls        in optional columns only, by `present`.
  * Same input   gives the same bytes with the same build.
- * Memory       one column of one row group. Threads: belongs to one thread.
+ * Memory       one column of one row group, and the packed pages of MRD_PQ_KEEPS. Threads: belongs to one thread.
  * Source       parquet.thrift and Encodings.md of the format; docs/data.md says who reads what.
  */
 #ifndef MRD_TRACE_PARQUET_H
@@ -33,7 +34,9 @@ typedef struct {
 
 /* The values of a column in one row group; what its type does not need is NULL. */
 typedef struct {
-    const int64_t *i64;    /* I64 without index, BOOL: one for each row */
+    const int64_t *i64;  /* I64 without index, BOOL: one for each row */
+    const int64_t *kept; /* I64, optional, instead of i64: those of the rows that have one */
+    size_t n_kept;
     const double *d;       /* DOUBLE, FLOAT */
     const uint32_t *index; /* I64, TEXT: one for each row, into the entries below */
     const int64_t *ints;   /* I64 entries */
@@ -43,8 +46,12 @@ typedef struct {
         ends; /* TEXT without index: the end of each row's bytes in `bytes`; TEXTS: of each element */
     const uint8_t *bytes;
     const uint32_t *counts; /* TEXTS: elements of each row; a row without any is null */
-    const uint8_t *present; /* optional: 0 for null; NULL: none is */
+    const uint8_t *present; /* optional: 1, 0 for null; NULL: none is */
+    unsigned keep;          /* with index: 1 to MRD_PQ_KEEPS, what `like` of later columns says */
+    unsigned like; /* index and present are those of the column that kept this; 0: not told */
 } mrd_pq_values;
+
+enum { MRD_PQ_KEEPS = 8 };
 
 typedef struct mrd_pq mrd_pq;
 

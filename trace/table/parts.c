@@ -1,6 +1,7 @@
 #include "trace/table/parts.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -12,7 +13,7 @@
 #define GROUP_ROWS  131072u
 #define GROUP_TEXT  (8u << 20)
 #define PART_BYTES  (64u << 20)
-#define COLUMNS_MAX 48u
+#define COLUMNS_MAX MRD_SCHEMA_COLUMNS
 #define NO_ENTRY    UINT32_MAX
 
 /* What is held of a column until its row group is full. */
@@ -456,9 +457,9 @@ values_of(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
     case MRD_COL_DOUBLE:
     case MRD_COL_FLOAT:
         v->d = h->v.d;
-        if (c->optional) /* only F_NONE is */
-            memset(p->present, 0, t->n);
-        v->present = c->optional ? p->present : NULL;
+        for (size_t r = 0; r < t->n && c->optional; r++)
+            p->present[r] = c->field != F_NONE && !isnan(h->v.d[r]) && h->v.d[r] != -1;
+        v->present = c->optional ? present_if_any_null(p, t->n) : NULL;
         break;
     case MRD_COL_SID:
         values_sid(p, t, i, v);

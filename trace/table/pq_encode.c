@@ -106,74 +106,132 @@ mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
         put_packed(to, v + packed, i - packed, width);
 }
 
+static void
+to_bytes(uint8_t *restrict p, const uint32_t *restrict v, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        p[i] = (uint8_t) v[i];
+}
+
+static void
+to_pairs(uint8_t *restrict p, const uint32_t *restrict v, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        uint16_t le = htole16((uint16_t) v[i]);
+
+        memcpy(p + 2 * i, &le, 2);
+    }
+}
+
+void
+mrd_pq_put_index(mrd_buf *to, const uint32_t *v, size_t n, unsigned width)
+{
+    size_t groups = (n + 7) / 8, bytes = groups * width;
+
+    if ((width != 8 && width != 16) || n < 2 || memcmp(v, v + 1, (n - 1) * sizeof(*v)) == 0) {
+        mrd_pq_put_hybrid(to, v, n, width);
+        return;
+    }
+    mrd_pq_put_varint(to, (uint64_t) groups << 1 | 1);
+    if (!mrd_buf_room(to, bytes))
+        return;
+    if (width == 8)
+        to_bytes(to->p + to->len, v, n);
+    else
+        to_pairs(to->p + to->len, v, n);
+    memset(to->p + to->len + n * (width / 8), 0, bytes - n * (width / 8));
+    to->len += bytes;
+}
+
 /* ---- Deltas ---- */
 
-/* MINI values of `width` bits at p, which has room for MINI * 8 bytes. */
-static size_t
-pack_mini(uint8_t *p, const uint64_t *v, unsigned width)
+/* MINI values of `width` bits at p, which has room for 8 bytes more than they take; behind them. */
+static uint8_t *
+pack_bits(uint8_t *p, const uint64_t *v, unsigned width)
 {
     uint64_t bits = 0;
     unsigned held = 0;
-    uint8_t *at = p;
 
-    if (width == 0)
-        return 0;
     for (size_t i = 0; i < MINI; i++) {
         bits |= v[i] << held;
         held += width;
         if (held >= 64) {
             uint64_t le = htole64(bits);
 
-            memcpy(at, &le, 8);
-            at += 8;
+            memcpy(p, &le, 8);
+            p += 8;
             held -= 64;
             bits = held == 0 ? 0 : v[i] >> (width - held);
         }
     }
     bits = htole64(bits); /* MINI * width is a multiple of 32 */
-    if (held > 0)
-        memcpy(at, &bits, held / 8);
-    return (size_t) (at - p) + held / 8;
+    memcpy(p, &bits, 8);
+    return p + held / 8;
 }
 
-/* The deltas of [i, i + n) behind v[i - 1]; the last miniblock is filled with its least. */
-static void
-put_block(mrd_buf *to, const int64_t *v, size_t n)
+/* The same, of whole bytes. */
+static uint8_t *
+pack_bytes(uint8_t *p, const uint64_t *v, unsigned width)
 {
-    uint64_t deltas[BLOCK], over[MINIS] = { 0 };
-    int64_t least = INT64_MAX;
-    uint8_t bytes[MINIS + BLOCK * 8];
-    size_t len = MINIS;
+    for (size_t i = 0; i < MINI; i++, p += width / 8) {
+        uint64_t le = htole64(v[i]);
 
-    for (size_t i = 0; i < n; i++) {
-        int64_t delta = (int64_t) ((uint64_t) v[i] - (uint64_t) v[(ptrdiff_t) i - 1]);
-
-        deltas[i] = (uint64_t) delta;
-        least = delta < least ? delta : least;
+        memcpy(p, &le, 8);
     }
+    return p;
+}
+
+/* The deltas of [i, i + n) behind v[i - 1], over their least; the last miniblock is filled with zeros. */
+static int64_t
+block_deltas(uint64_t deltas[BLOCK], const int64_t *v, size_t n)
+{
+    int64_t least = INT64_MAX;
+
+    for (size_t i = 0; i < n; i++)
+        deltas[i] = (uint64_t) v[i] - (uint64_t) v[(ptrdiff_t) i - 1];
+    for (size_t i = 0; i < n; i++)
+        least = (int64_t) deltas[i] < least ? (int64_t) deltas[i] : least;
     for (size_t i = n; i < BLOCK; i++)
         deltas[i] = (uint64_t) least;
-    for (size_t i = 0; i < BLOCK; i++) {
+    for (size_t i = 0; i < BLOCK; i++)
         deltas[i] -= (uint64_t) least;
-        over[i / MINI] |= deltas[i];
-    }
-    mrd_pq_put_zigzag(to, least);
-    for (size_t m = 0; m < MINIS; m++) {
-        unsigned width = m * MINI < n ? mrd_pq_width(over[m]) : 0;
+    return least;
+}
 
-        bytes[m] = (uint8_t) width;
-        len += pack_mini(bytes + len, deltas + m * MINI, width);
+static void
+put_block(mrd_buf *to, const int64_t *v, size_t n, bool bytes)
+{
+    uint64_t deltas[BLOCK];
+    uint8_t *widths, *p;
+
+    mrd_pq_put_zigzag(to, block_deltas(deltas, v, n));
+    if (!mrd_buf_room(to, MINIS + BLOCK * 8 + 8))
+        return;
+    widths = to->p + to->len;
+    p = widths + MINIS;
+    for (size_t m = 0; m < MINIS; m++) {
+        const uint64_t *mini = deltas + m * MINI;
+        uint64_t over = 0;
+        unsigned width;
+
+        for (size_t i = 0; i < MINI; i++)
+            over |= mini[i];
+        width = mrd_pq_width(over);
+        width = bytes ? (width + 7) / 8 * 8 : width;
+        widths[m] = (uint8_t) width; /* 0 for what is behind the last value */
+        if (width > 0)
+            p = width % 8 == 0 ? pack_bytes(p, mini, width) : pack_bits(p, mini, width);
     }
-    mrd_buf_add(to, bytes, len);
+    to->len = (size_t) (p - to->p);
 }
 
 void
-mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n)
+mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n, bool bytes)
 {
     mrd_pq_put_varint(to, BLOCK);
     mrd_pq_put_varint(to, MINIS);
     mrd_pq_put_varint(to, n);
     mrd_pq_put_zigzag(to, n == 0 ? 0 : v[0]);
     for (size_t i = 1; i < n; i += BLOCK)
-        put_block(to, v + i, n - i < BLOCK ? n - i : BLOCK);
+        put_block(to, v + i, n - i < BLOCK ? n - i : BLOCK, bytes);
 }

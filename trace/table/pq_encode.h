@@ -20,8 +20,19 @@ mrd_pq_width(uint64_t most)
 
 /* Appends n values of `width` (0 .. 32) bits; none is larger. Width 0 takes one run. */
 void mrd_pq_put_hybrid(mrd_buf *to, const uint32_t *v, size_t n, unsigned width);
-/* Appends n values with the header of the encoding; blocks of 128 in 4 miniblocks. */
-void mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n);
+/* The width of indexes into so many entries: whole bytes where bits would be packed across them, since what repeats then
+ * repeats in bytes, which is what zstd finds. */
+static inline unsigned
+mrd_pq_index_width(size_t entries)
+{
+    unsigned width = mrd_pq_width(entries - 1);
+
+    return width <= 4 || width > 16 ? width : width <= 8 ? 8 : 16;
+}
+/* Appends n indexes as the hybrid of this width. Runs among whole bytes are left to zstd. */
+void mrd_pq_put_index(mrd_buf *to, const uint32_t *v, size_t n, unsigned width);
+/* Appends n values with the header of the encoding; blocks of 128 in 4 miniblocks. bytes: their widths are whole bytes. */
+void mrd_pq_put_delta(mrd_buf *to, const int64_t *v, size_t n, bool bytes);
 /* An unsigned LEB128, and its zigzag form. */
 void mrd_pq_put_varint(mrd_buf *to, uint64_t v);
 static inline void

@@ -175,30 +175,56 @@ track_fields(mrd_rows *r, mrd_track_id id)
     memcpy(r->tracks + (size_t) id * TRACK_FIELDS, to + F_TRACK, TRACK_FIELDS * sizeof(*to));
 }
 
-/* A clock whose bound is known: times of its node that never crossed a clock are exact. */
+/* Whether a process's clock is suspect or contradicted now. *ret_bounded: its bound is known, so that times of
+ * its node that never crossed a clock are exact. */
+static bool
+is_suspect(const mrd_rows *r, mrd_proc_id id, bool *ret_bounded)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(r->cat, id);
+    size_t n;
+    const mrd_clock_info *clocks = mrd_catalog_clocks(r->cat, &n);
+    bool suspect = false;
+
+    *ret_bounded = false;
+    for (size_t i = 1; i < n; i++) {
+        if (p->clock != i && (clocks[i].node == 0 || clocks[i].node != p->instance_id))
+            continue;
+        *ret_bounded = *ret_bounded || clocks[i].bound_ns >= 0;
+        suspect = suspect || clocks[i].violations > 0 ||
+                  mrd_str_is(mrd_catalog_text(r->cat, clocks[i].quality), "suspect");
+    }
+    return suspect;
+}
+
+/* Of trace/analysis/proof.h: what is compared without clocks' bounds. */
 static void
 judge_process(mrd_rows *r, mrd_proc_id id)
 {
     const mrd_process *p = mrd_catalog_borrow_process(r->cat, id), *q;
-    size_t n;
-    const mrd_clock_info *clocks = mrd_catalog_clocks(r->cat, &n);
-    bool known = !mrd_str_is(mrd_catalog_text(r->cat, p->instance_id), "unknown");
+    bool known = !mrd_str_is(mrd_catalog_text(r->cat, p->instance_id), "unknown"),
+         one = r->env->options->same_clock;
 
-    for (size_t i = 1; i < n; i++) {
-        if (p->clock != i && (clocks[i].node == 0 || clocks[i].node != p->instance_id))
-            continue;
-        r->bounded[id] = r->bounded[id] || clocks[i].bound_ns >= 0;
-        r->suspect[id] = r->suspect[id] || clocks[i].violations > 0 ||
-                         mrd_str_is(mrd_catalog_text(r->cat, clocks[i].quality), "suspect");
-    }
+    r->suspect[id] = is_suspect(r, id, &r->bounded[id]);
     r->node[id] = id;
-    for (mrd_proc_id i = 0; known && i < id; i++) {
+    for (mrd_proc_id i = 0; (known || one) && i < id; i++) {
         q = mrd_catalog_borrow_process(r->cat, i);
-        if (q->instance_id == p->instance_id && q->scope == p->scope) {
+        if (q->instance_id == p->instance_id && (one || q->scope == p->scope)) {
             r->node[id] = r->node[i];
             break;
         }
     }
+}
+
+bool
+mrd_rows_contradicted(const mrd_rows *r)
+{
+    bool bounded;
+
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(r->cat); i++) {
+        if (!r->suspect[i] && is_suspect(r, i, &bounded))
+            return true;
+    }
+    return false;
 }
 
 /* ---- Arguments ---- */
@@ -321,7 +347,7 @@ add_event(mrd_rows *r, const mrd_event *ev)
     if (err == MRD_OK && kind == MRD_WORK_STEP)
         err = give_step(r, ev);
     if (err == MRD_OK && kind == MRD_WORK_WORKER && work.kind != MRD_CC_NO)
-        err = mrd_gather_add(r->gather, work.kind, &work.what, ev, work.worker);
+        err = mrd_gather_add(r->gather, work.kind, &work.what, ev, work.worker, 0);
     return err != MRD_OK ? err : r->err;
 }
 
@@ -531,11 +557,11 @@ rows_make(mrd_rows *r)
         track_fields(r, i);
     mrd_rows_clear(r->slots);
     memset(r->arg_column, MRD_ARG_COLUMNS, r->n_catalog);
-    for (size_t i = 0; i < MRD_ARG_COLUMNS && r->dialect->promote; i++) {
-        mrd_sid key = mrd_strtab_find(mrd_catalog_strings(r->cat), mrd_str_of(mrd_arg_columns[i]));
+    for (size_t i = 0; i < MRD_ARG_KEYS && r->dialect->promote; i++) {
+        mrd_sid key = mrd_strtab_find(mrd_catalog_strings(r->cat), mrd_str_of(mrd_arg_keys[i].key));
 
         if (key != MRD_SID_EMPTY)
-            r->arg_column[key] = (uint8_t) i;
+            r->arg_column[key] = mrd_arg_keys[i].column;
     }
     return r->err;
 }

@@ -1,5 +1,6 @@
 /* The tables that are given when all events have come. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <time.h>
@@ -25,6 +26,7 @@ set_text(mrd_rows *r, mrd_field field, mrd_str text)
 static mrd_err
 end_groups(mrd_rows *r)
 {
+    bool contradicted = mrd_rows_contradicted(r);
     mrd_err err = MRD_OK;
 
     for (uint32_t g = 0; g < r->n_groups && err == MRD_OK; g++) {
@@ -34,6 +36,7 @@ end_groups(mrd_rows *r)
         r->slots[F_GROUP].i = g;
         r->slots[F_TAKERS].i = mrd_gather_takers(r->gather, g, &members);
         r->slots[F_MEMBERS].i = members;
+        r->slots[F_CONTRADICTED].i = contradicted;
         err = mrd_rows_give(r, MRD_ROWS_GROUPS);
     }
     return err;
@@ -271,6 +274,8 @@ end_facts(mrd_rows *r)
                  r->other_samples);
         err = warn(r, mrd_str_of(text), "Missing Data");
     }
+    if (err == MRD_OK && r->dialect->warning != NULL)
+        err = warn(r, mrd_str_of(r->dialect->warning), "Missing Data");
     return err;
 }
 
@@ -316,27 +321,52 @@ schema_type(mrd_col_type type)
 }
 
 static mrd_err
+give_schema_field(mrd_rows *r, const mrd_schema_field *f)
+{
+    begin(r);
+    set_text(r, F_SCHEMA_TABLE, mrd_str_of(f->table));
+    set_text(r, F_SCHEMA_TABLE_WHAT, mrd_str_of(f->table_what));
+    set_text(r, F_SCHEMA_FIELD, mrd_str_of(f->field));
+    set_text(r, F_SCHEMA_FIELD_WHAT, mrd_str_of(f->what));
+    set_text(r, F_SCHEMA_TYPE, mrd_str_of(f->type));
+    set_text(r, F_SCHEMA_FORMAT, mrd_str_of(f->format));
+    set_text(r, F_SCHEMA_UNIT, mrd_str_of(f->unit));
+    set_text(r, F_SCHEMA_EXAMPLE, mrd_str_of(f->example));
+    set_text(r, F_SCHEMA_VALUES, mrd_str_of(f->values));
+    r->slots[F_SCHEMA_REQUIRED].i = f->required;
+    r->slots[F_SCHEMA_LEAST].d = f->least;
+    r->slots[F_SCHEMA_MOST].d = f->most;
+    return mrd_rows_give(r, MRD_ROWS_SCHEMA);
+}
+
+static mrd_err
 end_schema(mrd_rows *r)
 {
     mrd_err err = MRD_OK;
 
     if (r->table_of[MRD_ROWS_SCHEMA] == NO_TABLE)
         return MRD_OK;
-    for (size_t i = 0; i < r->dialect->n; i++) {
+    for (size_t i = 0; i < r->dialect->n_fields && err == MRD_OK; i++)
+        err = give_schema_field(r, &r->dialect->fields[i]);
+    for (size_t i = 0; i < r->dialect->n && r->dialect->fields == NULL; i++) {
         const mrd_table_def *t = &r->dialect->tables[i];
 
         for (size_t c = 0; c < t->n && err == MRD_OK; c++) {
-            begin(r);
-            set_text(r, F_SCHEMA_TABLE, mrd_str_of(t->name));
-            set_text(r, F_SCHEMA_TABLE_WHAT, mrd_str_of(t->what));
-            set_text(r, F_SCHEMA_FIELD, mrd_str_of(t->columns[c].name));
-            set_text(r, F_SCHEMA_FIELD_WHAT, mrd_str_of(t->columns[c].what));
-            set_text(r, F_SCHEMA_TYPE, mrd_str_of(schema_type(t->columns[c].type)));
-            r->slots[F_SCHEMA_REQUIRED].i = !t->columns[c].optional;
-            if (t->columns[c].type == MRD_COL_I64)
-                set_text(r, F_SCHEMA_FORMAT, MRD_STR("int64"));
-            set_text(r, F_SCHEMA_UNIT, mrd_str_of(t->columns[c].unit));
-            err = mrd_rows_give(r, MRD_ROWS_SCHEMA);
+            mrd_col_type type = t->columns[c].type;
+
+            err = give_schema_field(
+                r, &(mrd_schema_field){ .table = t->name,
+                                        .table_what = t->what,
+                                        .field = t->columns[c].name,
+                                        .what = t->columns[c].what,
+                                        .type = schema_type(type),
+                                        .format = type == MRD_COL_I64 ? "int64" : "",
+                                        .unit = t->columns[c].unit,
+                                        .example = "",
+                                        .values = "",
+                                        .required = !t->columns[c].optional,
+                                        .least = (double) NAN,
+                                        .most = (double) NAN });
         }
     }
     return err;

@@ -94,6 +94,8 @@ mrd_sid mrd_rows_own(mrd_rows *r, const char *text);
 void mrd_rows_clear(mrd_slot slots[F_COUNT]);
 void mrd_rows_identity(mrd_rows *r, mrd_proc_id process);
 mrd_err mrd_rows_give(mrd_rows *r, mrd_rows_kind kind);
+/* Whether a check has contradicted a clock since mrd_rows_new: as mrd_proof_fell. */
+bool mrd_rows_contradicted(const mrd_rows *r);
 /* Appends an argument to r->text: the brace that opens the object, or a comma, comes first. */
 void mrd_rows_arg(mrd_rows *r, const mrd_arg *arg);
 /* The tables that finish gives. */

@@ -2,8 +2,22 @@
 
 #include "base/obj.h"
 
-const char *const mrd_arg_columns[MRD_ARG_COLUMNS] = {
-    "exec_id", "model_id", "op_id", "gid", "size", "correlation", "External id", "stream",
+const struct mrd_arg_key mrd_arg_keys[MRD_ARG_KEYS] = {
+    { "exec_id", 0 },
+    { "model_id", 1 },
+    { "op_id", 2 },
+    { "gid", 3 },
+    { "size", 4 },
+    { "correlation", 5 },
+    { "External id", 6 },
+    { "external id", 6 }, /* of PyTorch's profiler, 2021 */
+    { "stream", 7 },
+    { "Ev Idx", 8 },
+    { "Profiler Event Index", 8 }, /* of PyTorch's profiler, 2021 to 2023 */
+    { "Sequence number", 9 },
+    { "Record function id", 10 },
+    { "Python id", 11 },
+    { "Python parent id", 12 },
 };
 
 #define I(name, field, unit, what)                                                                 \
@@ -84,6 +98,13 @@ static const mrd_column events[] = {
     OI("external_id", F_ARG_FIRST + 6, "",
        "links an operator to its launches, NULL when not given"),
     OI("stream", F_ARG_FIRST + 7, "", "stream of the device, NULL when not given"),
+    OI("event_index", F_ARG_FIRST + 8, "",
+       "number of the event in the framework's profiler, NULL when not given"),
+    OI("sequence", F_ARG_FIRST + 9, "",
+       "links an operator to its backward operator, NULL when not given"),
+    OI("record_function_id", F_ARG_FIRST + 10, "", "of an operator, NULL when not given"),
+    OI("python_id", F_ARG_FIRST + 11, "", "call of a Python function, NULL when not given"),
+    OI("python_parent_id", F_ARG_FIRST + 12, "", "python_id of the caller, NULL when not given"),
     T("args", F_ARGS, "all other arguments, a JSON object, '' none"),
     SESSION,
 };
@@ -148,6 +169,10 @@ static const mrd_column collective_groups[] = {
     I("group_id", F_GROUP, "", "group"),
     I("members", F_MEMBERS, "", "as it says itself, 0 unknown"),
     I("takers", F_TAKERS, "", "cores that took part in any of its collectives"),
+    I("contradicted", F_CONTRADICTED, "",
+      "1: a check contradicted a clock when its collectives were written already: nothing is "
+      "proven "
+      "between nodes"),
     SESSION,
 };
 
@@ -289,16 +314,20 @@ static const mrd_table_def meridian[] = {
     TABLE(facts, MRD_ROWS_FACTS, -1, "facts and notes"),
 };
 
-const mrd_dialect mrd_dialect_meridian = { "meridian", "1", meridian, MRD_COUNT(meridian), true };
+const mrd_dialect mrd_dialect_meridian = { .name = "meridian",
+                                           .version = "2",
+                                           .tables = meridian,
+                                           .n = MRD_COUNT(meridian),
+                                           .promote = true };
 
 /* ---- The vendor's, schema 7.4.0 ---- */
 
 static const mrd_column SystemProfileEvents[] = {
     I("id", F_ROW, "", "Row identifier"),
     S("name", F_NAME, "Event name"),
-    I("start_ts", F_TS, "ns", "Start time"),
-    I("end_ts", F_END, "ns", "End time"),
-    I("duration_ns", F_DUR, "ns", "Duration"),
+    I("start_ts", F_TS, "nanoseconds", "Start time"),
+    I("end_ts", F_END, "nanoseconds", "End time"),
+    I("duration_ns", F_DUR, "nanoseconds", "Duration"),
     S("trace_event_source", F_SOURCE, "Source of the event"),
     S("instance_id", F_INSTANCE, "Instance"),
     I("process_id", F_PID, "", "Process"),
@@ -322,37 +351,37 @@ static const mrd_column SystemProfileMetadata[] = {
 
 #define HBM(name) I(name "_bytes", F_NONE, "bytes", "Usage")
 static const mrd_column SystemProfileHbmUsage[] = {
-    I("timestamp", F_TS, "ns", "Time"),
+    I("timestamp", F_TS, "nanoseconds", "Time"),
     HBM("total"),
-    I("device_idx", F_DEVICE, "", "Device"),
-    I("hbm_idx", F_NONE, "", "HBM of the device"),
-    S("instance_id", F_INSTANCE, "Instance"),
     HBM("generic"),
     HBM("tensor_instructions"),
     HBM("scalar_instructions"),
-    HBM("vector_instructions"),
     HBM("gpsimd_instructions"),
-    HBM("sync_instructions"),
     HBM("io"),
     HBM("dram_spill"),
     HBM("weights"),
     HBM("profiler_buffers"),
     HBM("scalar_table"),
+    HBM("vector_instructions"),
+    HBM("sync_instructions"),
     HBM("shared_scratchpad"),
-    HBM("scratchpad"),
     HBM("tensors"),
     HBM("ucode_lib"),
     HBM("gpsimd_stdio"),
     HBM("collectives"),
+    HBM("scratchpad"),
     HBM("dma_rings_runtime"),
     HBM("dma_rings_spill"),
     HBM("dma_rings_io"),
     HBM("dma_rings_collectives"),
     HBM("unknown"),
+    I("device_idx", F_DEVICE, "", "Device"),
+    I("hbm_idx", F_NONE, "", "HBM of the device"),
+    S("instance_id", F_INSTANCE, "Instance"),
 };
 
 static const mrd_column CpuUsage[] = {
-    I("timestamp", F_TS, "ns", "Time"),
+    I("timestamp", F_TS, "nanoseconds", "Time"),
     F("util_percent", F_VALUE, "percent", "Mean use"),
     S("cpu_id", F_CPU_ID, "CPU number, or average"),
     S("instance_id", F_INSTANCE, "Instance"),
@@ -361,7 +390,7 @@ static const mrd_column CpuUsage[] = {
 };
 
 static const mrd_column HostMemUsage[] = {
-    I("timestamp", F_TS, "ns", "Time"),
+    I("timestamp", F_TS, "nanoseconds", "Time"),
     I("used_bytes", F_USED_BYTES, "bytes", "Memory in use"),
     F("used_percent", F_USED_PERCENT, "percent", "Memory in use"),
     S("instance_id", F_INSTANCE, "Instance"),
@@ -385,12 +414,12 @@ static const mrd_column SchemaFields[] = {
     T("field_description", F_SCHEMA_FIELD_WHAT, "What it means"),
     T("field_type", F_SCHEMA_TYPE, "Type"),
     { "field_required", MRD_COL_BOOL, F_SCHEMA_REQUIRED, false, "", "Always there" },
-    OT("field_example", F_NONE, "Example"),
+    OT("field_example", F_SCHEMA_EXAMPLE, "Example"),
     OT("field_format", F_SCHEMA_FORMAT, "Format of the type"),
     OT("field_unit", F_SCHEMA_UNIT, "Unit"),
-    OT("field_enum_values", F_NONE, "Allowed values"),
-    { "field_minimum", MRD_COL_FLOAT, F_NONE, true, "", "Least value" },
-    { "field_maximum", MRD_COL_FLOAT, F_NONE, true, "", "Greatest value" },
+    OT("field_enum_values", F_SCHEMA_VALUES, "Allowed values"),
+    { "field_minimum", MRD_COL_FLOAT, F_SCHEMA_LEAST, true, "", "Least value" },
+    { "field_maximum", MRD_COL_FLOAT, F_SCHEMA_MOST, true, "", "Greatest value" },
 };
 
 static const mrd_column Warning[] = {
@@ -404,7 +433,7 @@ static const mrd_column Flow[] = {
     S("in_table", F_NONE, "Table of the first"),
     S("out_table", F_NONE, "Table of the second"),
     OS("dependency_type", F_NONE, "Kind"),
-    OI("gap_time", F_NONE, "ns", "Time between"),
+    OI("gap_time", F_NONE, "nanoseconds", "Time between"),
 };
 
 static const mrd_table_def explorer[] = {
@@ -419,5 +448,6 @@ static const mrd_table_def explorer[] = {
     TABLE(Flow, MRD_ROWS_NONE, -1, "Edges of the device graph"),
 };
 
-const mrd_dialect mrd_dialect_explorer = { "explorer", "7.4.0", explorer, MRD_COUNT(explorer),
-                                           false };
+const mrd_dialect mrd_dialect_explorer = {
+    .name = "explorer", .version = "7.4.0", .tables = explorer, .n = MRD_COUNT(explorer)
+};

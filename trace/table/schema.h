@@ -4,9 +4,10 @@
  *
  *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers, processes, tracks,
  *              models, clocks, verdicts, inputs, facts. Integers only where a number is counted or a time;
- *              no nulls: -1 and '' are "not known"; times are nanoseconds of the session, bound_ns the
- *              largest error of a time, -1 unknown
- *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types
+ *              no nulls: -1 and '' are "not known"; times are nanoseconds of the session, bound_ns the largest
+ *              error of a time, -1 unknown
+ *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types; of another schema
+ *              by its dump (trace/table/vendor_schema.h)
  *
  * Another table or column is a row here. Threads: static.
  */
@@ -37,8 +38,8 @@ typedef enum {
     F_VALUE_INT,
     F_IS_INT,
     F_LOST,
-    F_ARG_FIRST, /* arguments with a column of their own, in the order of mrd_arg_columns */
-    F_ARG_LAST = F_ARG_FIRST + 7,
+    F_ARG_FIRST, /* arguments with a column of their own, by mrd_arg_keys */
+    F_ARG_LAST = F_ARG_FIRST + 12,
     F_TRACK,
     F_SOURCE,
     F_TRACK_NAME,
@@ -67,6 +68,7 @@ typedef enum {
     F_MEMBERS,
     F_PARTS,
     F_TAKERS,
+    F_CONTRADICTED,
     F_POS,
     F_MAPPING,
     F_SUSPECT,
@@ -128,6 +130,10 @@ typedef enum {
     F_SCHEMA_REQUIRED,
     F_SCHEMA_FORMAT,
     F_SCHEMA_UNIT,
+    F_SCHEMA_EXAMPLE,
+    F_SCHEMA_VALUES,
+    F_SCHEMA_LEAST, /* doubles, NaN none */
+    F_SCHEMA_MOST,
     F_NONE, /* never known: a column that the dialect has and we have nothing for */
     F_COUNT
 } mrd_field;
@@ -161,7 +167,7 @@ typedef struct {
     const char *name;
     mrd_col_type type;
     mrd_field field;
-    bool optional; /* -1, '' and F_NONE are null */
+    bool optional; /* -1, '', NaN and F_NONE are null */
     const char *unit, *what;
 } mrd_column;
 
@@ -201,18 +207,32 @@ typedef struct {
     const char *what;
 } mrd_table_def;
 
+/* A row of SchemaFields; '' and NaN: not told. */
 typedef struct {
+    const char *table, *table_what, *field, *what, *type, *format, *unit, *example, *values;
+    bool required, texts; /* always there; an array of text */
+    double least, most;
+} mrd_schema_field;
+
+typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote; /* arguments of mrd_arg_columns are columns, not in args */
+    bool promote;                   /* arguments of mrd_arg_keys are columns, not in args */
+    const mrd_schema_field *fields; /* of SchemaFields; NULL: those of `tables` */
+    size_t n_fields;
+    const char *warning; /* a row of Warning; NULL none */
 } mrd_dialect;
 
+enum { MRD_SCHEMA_COLUMNS = 250 }; /* a table's most columns */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
 
-/* Arguments of events that have a column, by their keys; integers only. */
-enum { MRD_ARG_COLUMNS = F_ARG_LAST - F_ARG_FIRST + 1 };
-extern const char *const mrd_arg_columns[MRD_ARG_COLUMNS];
+/* Integer arguments of events that have a column, F_ARG_FIRST + column; writers of different age have different keys for one. */
+enum { MRD_ARG_COLUMNS = F_ARG_LAST - F_ARG_FIRST + 1, MRD_ARG_KEYS = MRD_ARG_COLUMNS + 2 };
+extern const struct mrd_arg_key {
+    const char *key;
+    uint8_t column;
+} mrd_arg_keys[MRD_ARG_KEYS];
 
 /* Rows whose fields F_TRACK to F_TRACK_LAST are those of the track in F_TRACK. */
 static inline bool

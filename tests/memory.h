@@ -1,0 +1,41 @@
+/*
+ * tests/memory.h - requests for memory of which one gets nothing. For a test that is linked with
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc and includes this in one source.
+ */
+#ifndef MRD_TESTS_MEMORY_H
+#define MRD_TESTS_MEMORY_H
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+static _Atomic uint64_t memory_asked,
+    memory_fails_at; /* requests so far; the one that gets nothing, 0: none */
+
+void *__real_malloc(size_t n);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t n);
+void *__wrap_malloc(size_t n);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t n);
+
+void *
+__wrap_malloc(size_t n)
+{
+    return ++memory_asked == memory_fails_at ? NULL : __real_malloc(n);
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+    return ++memory_asked == memory_fails_at ? NULL : __real_calloc(n, size);
+}
+
+void *
+__wrap_realloc(void *p, size_t n)
+{
+    return ++memory_asked == memory_fails_at ? NULL : __real_realloc(p, n);
+}
+
+#endif

@@ -1,0 +1,399 @@
+/*
+ * What holds for every importer, whatever the file: nothing is read on when whoever takes the events refuses one,
+ * a lack of memory is told or changes nothing, a file that was cut gives the events of its beginning, the order of
+ * the keys of a JSON object means nothing, nor does how much of the file arrives at once. Over the files of the
+ * fuzz targets, the golden files, XSpaces that are drawn and, where they are, the small ones of real programs.
+ */
+#include <dirent.h>
+
+#include "tests/check.h"
+#include "tests/memory.h"
+#include "tests/protobuf.h"
+#include "tests/trace/events.h"
+#include "trace/import/import.h"
+
+/* ---- One import ---- */
+
+typedef struct {
+    char **v; /* what was emitted, in words */
+    size_t n, cap;
+    size_t refuse_at; /* the event that is refused, from 1; 0: none */
+    size_t cancel_at; /* events behind which the import is cancelled; 0: never */
+    size_t refused;   /* events that came behind it */
+    uint64_t fails_at;
+    uint64_t asked;
+    size_t chunk;
+    int64_t shift_ns;
+    mrd_input input;
+    char error[400];   /* of the input */
+    uint64_t no_names; /* texts that were not kept, which whoever asks is told */
+    mrd_err err, catalog_err;
+    mrd_why why;
+} outcome;
+
+static const char *
+text_of(mrd_import *imp, mrd_sid sid)
+{
+    return mrd_catalog_text(imp->catalog, sid).p;
+}
+
+static void
+arg_in_words(mrd_buf *to, mrd_import *imp, const mrd_arg *a)
+{
+    mrd_buf_fmt(to, " %s:%u=", text_of(imp, a->key), a->type);
+    if (a->type == MRD_ARG_TEXT || a->type == MRD_ARG_JSON)
+        mrd_buf_add(to, a->v.text, a->len);
+    else if (a->type == MRD_ARG_STR)
+        mrd_buf_text(to, text_of(imp, a->v.sid));
+    else
+        mrd_buf_fmt(to, "%" PRIx64, a->v.u);
+}
+
+static int
+by_text(const void *a, const void *b)
+{
+    return strcmp(*(char *const *) a, *(char *const *) b);
+}
+
+/* Arguments in the order of their texts: the file's order of keys does not count. */
+static void
+args_in_words(mrd_buf *to, mrd_import *imp, const mrd_event *ev)
+{
+    char **v = __real_calloc(ev->arg_count + 1, sizeof(*v));
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        mrd_buf one = { 0 };
+
+        arg_in_words(&one, imp, &ev->args[i]);
+        v[i] = strdup(mrd_buf_cstr(&one));
+        mrd_buf_fini(&one);
+    }
+    qsort(v, ev->arg_count, sizeof(*v), by_text);
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        mrd_buf_text(to, v[i]);
+        free(v[i]);
+    }
+    free(v);
+}
+
+static char *
+in_words(mrd_import *imp, uint32_t profile, const mrd_event *ev)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(imp->catalog, ev->track);
+    const mrd_process *p = mrd_catalog_borrow_process(imp->catalog, t->process);
+    mrd_buf to = { 0 };
+    char *text;
+
+    mrd_buf_fmt(&to, "%u %u '%s' '%s' %" PRId64 "+%" PRId64 " id %" PRIx64 " value %" PRIx64,
+                profile, ev->kind, text_of(imp, ev->name), text_of(imp, ev->category), ev->ts.ns,
+                ev->dur_ns, ev->id, (uint64_t) ev->ivalue);
+    mrd_buf_fmt(&to, " bound %u flags %x flow %u", ev->bound_ns, ev->flags, ev->flow_dir);
+    for (uint32_t i = 0; i < ev->flow_count; i++)
+        mrd_buf_fmt(&to, " arrow %" PRIx64 "/%u", ev->flows[i].id, ev->flows[i].dir);
+    mrd_buf_fmt(&to,
+                " on %s/%" PRId64 "/%u %u/%u/'%s' %" PRId64 " %" PRId64 " %" PRId64 " %" PRId64,
+                text_of(imp, p->instance_id), p->process_id, p->scope, t->source, t->kind,
+                text_of(imp, t->name), t->lnc_idx, t->pcore_idx, t->device_idx, t->thread_id);
+    args_in_words(&to, imp, ev);
+    text = strdup(mrd_buf_cstr(&to));
+    mrd_buf_fini(&to);
+    return text;
+}
+
+static mrd_err
+keep(mrd_import *imp, uint32_t profile, const mrd_event *ev)
+{
+    outcome *o = imp->emit_self;
+    uint64_t fails = memory_fails_at, so_far = memory_asked;
+
+    if (o->refuse_at > 0 && o->n + 1 >= o->refuse_at) {
+        o->refused++;
+        return MRD_FULL;
+    }
+    memory_fails_at = 0;                           /* the test's own memory */
+    if (mrd_catalog_err(imp->catalog) != MRD_OK) { /* the whole import is void */
+        memory_fails_at = fails;
+        return MRD_NOMEM;
+    }
+    if (o->n == o->cap)
+        o->v = __real_realloc(o->v, (o->cap = o->cap * 2 + 64) * sizeof(*o->v));
+    o->v[o->n++] = in_words(imp, profile, ev);
+    memory_fails_at = fails;
+    memory_asked = so_far;
+    return MRD_OK;
+}
+
+static mrd_err
+shift(mrd_import *imp, uint32_t profile, mrd_dur_ns delta_ns)
+{
+    (void) profile;
+    ((outcome *) imp->emit_self)->shift_ns = delta_ns;
+    return MRD_OK;
+}
+
+static void
+run(outcome *o, const mrd_import_ops *ops, mrd_bytes data)
+{
+    mrd_input blank = { 0 };
+    mrd_import imp = { .catalog = mrd_catalog_new(),
+                       .identity = MRD_IDENTITY_UNKNOWN,
+                       .emit = keep,
+                       .emit_self = o,
+                       .shift = shift };
+
+    CHECK_ERR("open", mrd_in_memory(data, "a file", &imp.in, NULL), MRD_OK);
+    if (o->chunk > 0)
+        mrd_in_set_chunk(imp.in, o->chunk);
+    blank.path = mrd_catalog_intern(imp.catalog, "a file");
+    imp.input = mrd_catalog_add_input(imp.catalog, &blank);
+    memory_asked = 0;
+    memory_fails_at = o->fails_at;
+    o->err = ops->run(&imp, &o->why);
+    memory_fails_at = 0;
+    o->asked = memory_asked;
+    o->no_names = mrd_strtab_refused(mrd_catalog_strings(imp.catalog));
+    o->catalog_err = mrd_catalog_err(imp.catalog);
+    o->input = *mrd_import_input(&imp);
+    snprintf(o->error, sizeof(o->error), "%s", text_of(&imp, o->input.error));
+    if (o->refused == 0 && o->err != MRD_NOMEM)
+        CHECK_INT(o->input.records, o->input.events + o->input.dropped);
+    CHECK_INT(o->input.events, o->n);
+    CHECK(o->err == MRD_OK || o->err == MRD_NOMEM || o->refused > 0 || o->why.text[0] != '\0');
+    mrd_in_close(imp.in);
+    mrd_catalog_free(imp.catalog);
+}
+
+static void
+outcome_free(outcome *o)
+{
+    for (size_t i = 0; i < o->n; i++)
+        free(o->v[i]);
+    free(o->v);
+    *o = (outcome){ 0 };
+}
+
+/* Whether the events of b are the first ones of a. */
+static bool
+begins_with(const outcome *a, const outcome *b)
+{
+    if (b->n > a->n)
+        return false;
+    for (size_t i = 0; i < b->n; i++) {
+        if (strcmp(a->v[i], b->v[i]) != 0) {
+            fprintf(stderr, "event %zu: %s\ninstead of %s\n", i, b->v[i], a->v[i]);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool
+same(const outcome *a, const outcome *b)
+{
+    return a->n == b->n && begins_with(a, b) && a->shift_ns == b->shift_ns && a->err == b->err &&
+           a->input.records == b->input.records && a->input.dropped == b->input.dropped &&
+           a->input.unfinished == b->input.unfinished && a->input.no_start == b->input.no_start &&
+           a->input.lost == b->input.lost;
+}
+
+/* ---- The files ---- */
+
+typedef struct {
+    char name[300];
+    const mrd_import_ops *ops;
+    mrd_buf data;
+    outcome plain;
+} file;
+
+static file *files;
+static size_t n_files;
+
+static file *
+file_add(const char *name, const mrd_import_ops *ops)
+{
+    files = __real_realloc(files, (n_files + 1) * sizeof(*files));
+    files[n_files] = (file){ .ops = ops };
+    snprintf(files[n_files].name, sizeof(files[n_files].name), "%s", name);
+    return &files[n_files++];
+}
+
+static void
+file_load(const char *path, const mrd_import_ops *ops)
+{
+    FILE *f = fopen(path, "rb");
+    char part[4096];
+    file *to;
+    size_t n;
+
+    if (f == NULL)
+        return;
+    to = file_add(path, ops);
+    while ((n = fread(part, 1, sizeof(part), f)) > 0)
+        mrd_buf_add(&to->data, part, n);
+    fclose(f);
+}
+
+static void
+folder_load(const char *top, const char *folder, const mrd_import_ops *ops)
+{
+    char path[1400];
+    struct dirent *e;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "%s/%s", top, folder);
+    if ((dir = opendir(path)) == NULL)
+        return;
+    while ((e = readdir(dir)) != NULL) {
+        if (e->d_name[0] == '.')
+            continue;
+        snprintf(path, sizeof(path), "%s/%s/%s", top, folder, e->d_name);
+        file_load(path, ops);
+    }
+    closedir(dir);
+}
+
+/* An XSpace of one plane: tables in front or behind, events with statistics, counts, samples. */
+static void
+draw_xspace(uint64_t seed)
+{
+    file *to = file_add("a drawn XSpace", &mrd_import_xplane);
+    mrd_buf plane = { 0 }, line = { 0 }, ev = { 0 }, stat = { 0 };
+    uint64_t r = seed * 77 + 1;
+    bool front = test_rand(&r) & 1;
+
+    pb_text(&plane, 2, "/host:CPU");
+    for (int i = 0; front && i < 5; i++)
+        pb_xplane_name(&plane, i < 3 ? 4 : 5, (unsigned) i + 1,
+                       i < 3 ? "an operation" : "a statistic");
+    for (uint64_t lines = 1 + test_rand(&r) % 3; lines > 0; lines--) {
+        pb_number(&line, 1, lines);
+        pb_text(&line, 2, "line");
+        pb_number(&line, 3, 1700000000000000000u + test_rand(&r) % 1000);
+        for (uint64_t n = test_rand(&r) % 4; n > 0; n--) {
+            pb_number(&ev, 1, 1 + test_rand(&r) % 4);
+            pb_number(&ev, 2, test_rand(&r) % 100000);
+            pb_number(&ev, 3, test_rand(&r) % 100000);
+            pb_number(&stat, 1, 4 + test_rand(&r) % 3);
+            pb_number(&stat, 3, test_rand(&r) % 100);
+            pb_close_into(&ev, 4, &stat);
+            pb_close_into(&line, 4, &ev);
+        }
+        pb_close_into(&plane, 3, &line);
+    }
+    for (int i = 0; !front && i < 5; i++)
+        pb_xplane_name(&plane, i < 3 ? 4 : 5, (unsigned) i + 1,
+                       i < 3 ? "an operation" : "a statistic");
+    pb_close_into(&to->data, 1, &plane);
+    pb_text(&to->data, 2, "a warning of the profiler");
+}
+
+static void
+load(void)
+{
+    const char *source = getenv("MERIDIAN_SOURCE"), *data = test_data_dir();
+
+    source = source == NULL ? "." : source;
+    folder_load(source, "tests/fuzz/corpus/import_trace_event", &mrd_import_trace_event);
+    folder_load(source, "tests/fuzz/corpus/import_nrt", &mrd_import_nrt);
+    folder_load(source, "tests/fuzz/corpus/import_monitor", &mrd_import_monitor);
+    folder_load(source, "tests/fuzz/corpus/import_sysprof", &mrd_import_sysprof);
+    folder_load(source, "tests/fuzz/corpus/import_devprof", &mrd_import_devprof);
+    folder_load(source, "tests/fuzz/corpus/import_xplane", &mrd_import_xplane);
+    for (uint64_t seed = 1; seed <= 6; seed++)
+        draw_xspace(seed);
+    if (data != NULL) {
+        char path[1400];
+
+        snprintf(path, sizeof(path), "%s/aws-neuron-docs-samples/%s", data,
+                 "neuron-monitor_report_trn2n_assembled.json");
+        file_load(path, &mrd_import_monitor);
+        snprintf(path, sizeof(path), "%s/aws-neuron-docs-samples/%s", data,
+                 "system_profile_old_2.0beta_assembled.json");
+        file_load(path, &mrd_import_sysprof);
+    }
+    for (size_t i = 0; i < n_files; i++)
+        run(&files[i].plain, files[i].ops, (mrd_bytes){ files[i].data.p, files[i].data.len });
+}
+
+static void
+unload(void)
+{
+    for (size_t i = 0; i < n_files; i++) {
+        outcome_free(&files[i].plain);
+        mrd_buf_fini(&files[i].data);
+    }
+    free(files);
+    files = NULL;
+    n_files = 0;
+}
+
+static mrd_bytes
+data_of(const file *f)
+{
+    return (mrd_bytes){ f->data.p, f->data.len };
+}
+
+/* ---- The laws ---- */
+
+TEST(a_refused_event_ends_the_import)
+{
+    load();
+    for (size_t i = 0; i < n_files; i++) {
+        const file *f = &files[i];
+        size_t step = f->plain.n / 200 + 1;
+
+        for (size_t at = 1; at <= f->plain.n; at += step) {
+            outcome o = { .refuse_at = at };
+
+            run(&o, f->ops, data_of(f));
+            CHECK_ERR(f->name, o.err, MRD_FULL);
+            CHECK_INT(o.n, at - 1);
+            CHECK_ROW(f->name, o.refused == 1); /* no other was sent */
+            CHECK_ROW(f->name, begins_with(&f->plain, &o));
+            outcome_free(&o);
+        }
+    }
+    unload();
+}
+
+TEST(a_lack_of_memory_is_told_or_changes_nothing)
+{
+    load();
+    for (size_t i = 0; i < n_files; i++) {
+        const file *f = &files[i];
+        uint64_t step = f->plain.asked / 300 + 1;
+
+        for (uint64_t at = 1; at <= f->plain.asked; at += step) {
+            outcome o = { .fails_at = at };
+            char row[400];
+
+            run(&o, f->ops, data_of(f));
+            snprintf(row, sizeof(row), "%s, request %" PRIu64 ": %s", f->name, at,
+                     mrd_err_name(o.err));
+            if (o.err == f->plain.err && o.catalog_err == MRD_OK && o.no_names == 0)
+                CHECK_ROW(row, same(&f->plain, &o));
+            else
+                CHECK_ROW(row, o.err == MRD_NOMEM || o.catalog_err == MRD_NOMEM || o.no_names > 0);
+            outcome_free(&o);
+        }
+    }
+    unload();
+}
+
+TEST(arrival_in_chunks_means_nothing)
+{
+    load();
+    for (size_t i = 0; i < n_files; i++) {
+        for (size_t chunk = 1; chunk < 70; chunk = chunk * 3 + 1) {
+            outcome o = { .chunk = chunk };
+
+            run(&o, files[i].ops, data_of(&files[i]));
+            CHECK_ROW(files[i].name, same(&files[i].plain, &o));
+            CHECK_TEXT(o.error, files[i].plain.error);
+            outcome_free(&o);
+        }
+    }
+    unload();
+}
+
+TEST_MAIN()

@@ -1,0 +1,113 @@
+"""Random traces through `meridian view` into the tables `events` and `flows`: arguments that have a column are in it and nowhere else, all
+others are in `args`, worked out here from the JSON; and every cell of the Parquet files, which the plain reader of python/ reads, is that
+of the CSV file, whose writer shares no code with that of Parquet.
+Usage: tables_test.py MERIDIAN FILES; MRD_SEED=n begins at another seed."""
+import csv
+import glob
+import json
+import os
+import random
+import subprocess
+import sys
+import tempfile
+
+ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+sys.path.insert(0, os.path.join(ROOT, "python"))
+import meridian_parquet
+
+KEYS = {"exec_id": "exec_id", "model_id": "model_id", "op_id": "op_id", "gid": "gid", "size": "size_bytes", "correlation": "correlation", "External id": "external_id",
+        "external id": "external_id", "stream": "stream", "Ev Idx": "event_index", "Profiler Event Index": "event_index", "Sequence number": "sequence",
+        "Record function id": "record_function_id", "Python id": "python_id", "Python parent id": "python_parent_id"}
+OTHERS = ["Input Dims", "Input type", "note", "cbid", "ratio"]
+csv.field_size_limit(1 << 30)
+
+
+def integer(rng, i):
+    return rng.choice([i, i, i, 0, 7, rng.randrange(1000), rng.randrange(1 << 40), (1 << 63) - 1, -1, -rng.randrange(1, 1 << 50)])
+
+
+def value(rng, key, i):
+    kind = rng.randrange(12)
+    if key in KEYS and kind < 9:
+        return integer(rng, i)
+    return [i, rng.randrange(50), "text", "", None, True, 1.5, -0.25, [[1, rng.randrange(9)], []], {"a": [1, "b"]}, "\u00e9\"\\\n" + str(rng.randrange(3)),
+            "x" * rng.randrange(300)][kind]
+
+
+def draw(rng, n, long):
+    """Spans that begin at different times, in any order of the file."""
+    keys = rng.sample(list(KEYS), rng.randrange(len(KEYS) + 1)) + rng.sample(OTHERS, rng.randrange(1, len(OTHERS)))
+    few = rng.random() < 0.3  # one argument in very few rows
+    at, events = 1_700_000_000_000_000, []
+    for i in range(n):
+        at += rng.choice([1, 1, 3, 1000, 5_000_000]) + rng.randrange(20)
+        mine = [] if few and rng.random() < 0.99 else rng.sample(keys, rng.randrange(len(keys) + 1))
+        events.append({"ph": "X", "cat": rng.choice(["cpu_op", "kernel", "python_function"]), "name": f"name {rng.randrange(1 + i // 3)}", "pid": rng.choice([1, 1, 2]),
+                       "tid": rng.choice([1, 1, 1, 2, 70]), "ts": at, "dur": rng.choice([0, 1, 12, rng.randrange(100_000)]), "args": {k: value(rng, k, i) for k in mine}})
+        if long:
+            events[-1]["args"]["note"] = "y" * rng.randrange(30_000)
+    return events
+
+
+def expected(args):
+    """(columns, the rest) of the arguments of an event."""
+    columns, rest = {}, {}
+    for key, v in args.items():
+        column = KEYS.get(key)
+        if column is not None and isinstance(v, int) and not isinstance(v, bool) and v >= 0 and column not in columns:
+            columns[column] = v
+        else:
+            rest[key] = v
+    return columns, rest
+
+
+def parquet(folder, table):
+    out, groups = None, 0
+    for path in sorted(glob.glob(f"{folder}/tables/table={table}/*/*/*.parquet")):
+        f = meridian_parquet.File(path)
+        groups += len(f.meta[4])
+        part = f.read()
+        out = part if out is None else {c: out[c] + part[c] for c in out}
+    return out, groups
+
+
+def same_as_csv(folder, table, cells):
+    with open(f"{folder}/csv/{table}.csv", encoding="utf-8", newline="") as f:
+        rows = list(csv.reader(f))
+    assert rows[0] == list(cells), f"{table}: columns {rows[0]}"
+    for i, name in enumerate(rows[0]):
+        for r, (a, b) in enumerate(zip((row[i] for row in rows[1:]), cells[name])):
+            assert a == ("" if b is None else str(b)), f"{table}.{name}, row {r}: {a[:80]!r} in CSV, {str(b)[:80]!r} in Parquet"
+    assert all(len(v) == len(rows) - 1 for v in cells.values()), f"{table}: {len(rows) - 1} rows in CSV"
+    return len(rows) - 1
+
+
+def main():
+    meridian, files, seed = sys.argv[1], int(sys.argv[2]), int(os.environ.get("MRD_SEED", "1"))
+    rows = groups = 0
+    for i in range(files):
+        rng = random.Random(seed * 1000 + i)
+        n, long = (1000, True) if i % 5 == 4 else (rng.choice([1, 2, 130, 2000]), False)  # long texts end a row group early
+        events = draw(rng, n, long)
+        with tempfile.TemporaryDirectory(prefix="tables-") as work:
+            shuffled = events[:]
+            rng.shuffle(shuffled)
+            with open(f"{work}/trace.json", "w", encoding="utf-8") as f:
+                json.dump({"traceEvents": shuffled}, f, ensure_ascii=rng.random() < 0.5)
+            subprocess.run([meridian, "view", f"{work}/trace.json", "-o", work, "--output-format", "parquet,csv"], check=True, capture_output=True)
+            cells, parts = parquet(work, "events")
+            assert len(cells["row_id"]) == n, f"{len(cells['row_id'])} rows of {n} events"
+            for r, e in enumerate(events):
+                columns, rest = expected(e["args"])
+                for column in set(KEYS.values()):
+                    assert cells[column][r] == columns.get(column), f"seed {seed}, file {i}, row {r}: {column} is {cells[column][r]}, not {columns.get(column)}"
+                got = cells["args"][r]
+                assert (json.loads(got) if got else {}) == rest, f"seed {seed}, file {i}, row {r}: {got[:200]}, not {str(rest)[:200]}"
+                assert (cells["name"][r], cells["dur_ns"][r]) == (e["name"], e["dur"] * 1000), f"seed {seed}, file {i}, row {r}: another event"
+            rows += same_as_csv(work, "events", cells) + same_as_csv(work, "flows", parquet(work, "flows")[0])
+            groups = max(groups, parts)
+    assert groups > 1 or files < 5, "no table had two row groups"
+    print(f"{files} traces, {rows} rows, up to {groups} row groups: as they were made")
+
+
+main()

@@ -1,0 +1,105 @@
+#include "trace/analysis/trend.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+#define PAIRS    (MRD_TREND_MOST * (MRD_TREND_MOST - 1) / 2)
+#define ROUNDING 1e-12 /* of a value: what is less beside the line comes from the arithmetic */
+
+const char *
+mrd_trend_text(mrd_trend_says says)
+{
+    static const char *const text[] = { [MRD_TREND_NONE] = "too few",
+                                        [MRD_TREND_FLAT] = "none",
+                                        [MRD_TREND_UP] = "up",
+                                        [MRD_TREND_DOWN] = "down" };
+
+    return text[says];
+}
+
+static int
+double_order(const void *a, const void *b)
+{
+    double x = *(const double *) a, y = *(const double *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+static double
+median_slope(const double *v, size_t n)
+{
+    double slope[PAIRS];
+    size_t m = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = i + 1; k < n; k++)
+            slope[m++] = (v[k] - v[i]) / (double) (k - i);
+    }
+    qsort(slope, m, sizeof(slope[0]), double_order);
+    return m % 2 == 1 ? slope[m / 2] : (slope[m / 2 - 1] + slope[m / 2]) / 2;
+}
+
+/* Variance of S when any order is as likely: fewer orders differ where values are equal. */
+static double
+variance(const double *v, size_t n)
+{
+    double sorted[MRD_TREND_MOST], sum = (double) n * (double) (n - 1) * (double) (2 * n + 5);
+
+    for (size_t i = 0; i < n; i++)
+        sorted[i] = v[i];
+    qsort(sorted, n, sizeof(sorted[0]), double_order);
+    for (size_t i = 0, equal; i < n; i += equal) {
+        for (equal = 1; i + equal < n && sorted[i + equal] <= sorted[i]; equal++)
+            ;
+        sum -= (double) equal * (double) (equal - 1) * (double) (2 * equal + 5);
+    }
+    return sum / 18;
+}
+
+static double
+neighbours(const double *v, size_t n, double slope)
+{
+    double mean = 0, square = 0, product = 0, before = 0, rounding = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        mean += (v[i] - slope * (double) i) / (double) n;
+        rounding = fmax(rounding, ROUNDING * fabs(v[i]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        double away = v[i] - slope * (double) i - mean;
+
+        square += away * away;
+        product += i > 0 ? away * before : 0;
+        before = away;
+    }
+    return square > (double) n * rounding * rounding ? fmin(fmax(product / square, 0), 0.9) : 0;
+}
+
+mrd_trend
+mrd_trend_of(const double *v, size_t n, bool alike)
+{
+    mrd_trend t = { .p = 1 };
+    double var, z;
+
+    n = n < MRD_TREND_MOST ? n : MRD_TREND_MOST;
+    t.n = n;
+    for (size_t i = 0; i < n; i++)
+        t.mean += v[i] / (double) n;
+    if (n < MRD_TREND_LEAST)
+        return t;
+    for (size_t i = 0; i < n; i++) {
+        for (size_t k = i + 1; k < n; k++)
+            t.s += (v[k] > v[i]) - (v[k] < v[i]);
+    }
+    t.slope = median_slope(v, n);
+    t.change = t.slope * (double) (n - 1);
+    t.r = alike ? neighbours(v, n, t.slope) : 0;
+    var = variance(v, n) * (1 + t.r) / (1 - t.r);
+    z = var > 0 && t.s != 0 ? ((double) llabs(t.s) - 1) / sqrt(var) : 0;
+    t.p = erfc(z / sqrt(2));
+    t.says = t.p > MRD_TREND_P || fabs(t.change) < MRD_TREND_SHARE * fabs(t.mean) || t.change == 0
+                 ? MRD_TREND_FLAT
+             : t.change > 0 ? MRD_TREND_UP
+                            : MRD_TREND_DOWN;
+    return t;
+}
