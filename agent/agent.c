@@ -334,6 +334,8 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
         err = mrd_agent_token_load(a, why);
     if (err == MRD_OK)
         err = open_parts(a, why);
+    if (err == MRD_OK)
+        err = mrd_agent_open_enrol(a, why);
     if (err != MRD_OK) {
         mrd_agent_close(a);
         return err;
@@ -351,6 +353,7 @@ mrd_agent_close(mrd_agent *a)
     /* The connection first: nothing arrives any more. Then the mirror image of opening. */
     if (a->transport != NULL)
         a->transport->close(a->transport);
+    mrd_enrol_close(a->enrol);
     mrd_metrics_close(a->metrics);
     mrd_secret_free(a->metrics_token);
     mrd_publish_close(a->publish);

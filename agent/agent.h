@@ -15,10 +15,11 @@
 typedef struct {
     char *data_url, *control_url, *token_file;
     char *tls_ca, *tls_cert, *tls_key, *tls_name;
+    char *join_server, *join_token_file; /* NULL: certificates are somebody else's business */
     char *instance_id, *job;
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
     char *spool_dir, *job_dir;
-    int64_t spool_bytes, recorder_bytes;
+    int64_t spool_bytes, recorder_bytes, ring_bytes;
     int codec;        /* mrd_codec_id */
     int clock_probes; /* mrd_probes_transport */
     int64_t window;
@@ -44,9 +45,16 @@ typedef struct {
     char *config, *user;
 } mrd_agent_options;
 
-/* Where and how the agent connects: fills the control address when it was not given. *ret_link
- * borrows from o. Errors: INVALID for an address of another form, and for TLS files without an
- * address with TLS; AUTH for another machine without TLS, unless `insecure`. */
+/* Whether the agent gets and renews its certificate by itself (agent/enrol.h). */
+static inline bool
+mrd_agent_joins(const mrd_agent_options *o)
+{
+    return o->join_server != NULL || o->join_token_file != NULL;
+}
+/* Where and how the agent connects: fills the control address when it was not given, and, for an agent
+ * that joins by itself, the address of HTTP and the files of its certificate. *ret_link borrows from o.
+ * Errors: INVALID for an address of another form, for TLS files without an address with TLS, and for
+ * files that have no place; AUTH for another machine without TLS, unless `insecure`. */
 mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why);
 
 typedef struct mrd_agent mrd_agent;

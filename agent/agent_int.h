@@ -7,6 +7,7 @@
 #include "agent/clock.h"
 #include "agent/collector.h"
 #include "agent/devprof.h"
+#include "agent/enrol.h"
 #include "agent/files.h"
 #include "agent/jobs.h"
 #include "agent/metrics.h"
@@ -53,6 +54,7 @@ struct mrd_agent {
     uint64_t token_stamp;
     mrd_local_ns secrets_at; /* files of secrets were looked at */
     char secret_said[MRD_WHY_MAX];
+    mrd_enrol *enrol;         /* NULL: certificates are somebody else's business */
     mrd_transport *transport; /* NULL: no aggregator */
     mrd_spool *spool;
     mrd_drain *drain;
@@ -132,5 +134,6 @@ mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
 /* secrets.c */
 mrd_err mrd_agent_token_load(mrd_agent *a, mrd_why *why);
 void mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now);
+mrd_err mrd_agent_open_enrol(mrd_agent *a, mrd_why *why);
 
 #endif

@@ -1,6 +1,9 @@
 #include "agent/blobs.h"
 
+#include <stdlib.h>
+
 #include "agent/deliver.h"
+#include "agent/ring_memory.h"
 #include "base/vec.h"
 #include "trace/json/in.h"
 
@@ -13,11 +16,21 @@ blob_end(mrd_drain *p, ring *r, bool cut)
     (void) mrd_drain_text_seen(p, r, r->blob.pos);
     mrd_drain_runtime(p, r, (mrd_str){ (char *) r->blob.p, r->blob.len }, cut);
     r->blob.len = 0;
+    if (mrd_drain_memory_is_short(p)) {
+        free(r->blob.p);
+        r->blob.p = NULL;
+        r->blob.cap = 0;
+    }
 }
 
 static bool
-blob_room(blob *b, size_t more)
+blob_room(mrd_drain *p, ring *r, blob *b, size_t more)
 {
+    if (b->cap - b->len < more + MRD_IN_PAD) { /* it would double */
+        (void) mrd_drain_memory_note(p, r);
+        if (!mrd_drain_memory_fits(p, r, b->cap + more))
+            return false;
+    }
     return MRD_VEC_ROOM_MAX(b->p, b->len, b->cap, more + MRD_IN_PAD,
                             MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
@@ -47,7 +60,7 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     }
     if (!b->open)
         return; /* the rest of a blob whose start was lost */
-    if (!blob_room(b, rec->body_len)) {
+    if (!blob_room(p, r, b, rec->body_len)) {
         blob_end(p, r, true);
         if (!p->again)
             mrd_drain_lost(p, r->proc, MRD_DROP_BLOB, 1, rec->ts, rec->ts);

@@ -88,6 +88,16 @@ host_of(const char *address, char host[256])
         (void) mrd_url_host(&url, host, 256);
 }
 
+/* Numbers of another client begin at 0 again: of a time of its own, so that those of the next process are others,
+ * too. */
+static void
+next_epoch(mrd_clock_sync *c)
+{
+    uint32_t now = (uint32_t) (mrd_wall_now().ns / MRD_SEC);
+
+    c->epoch = now > c->epoch ? now : c->epoch + 1;
+}
+
 mrd_err
 mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_clock, mrd_why *why)
 {
@@ -103,7 +113,7 @@ mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_
     }
     snprintf(c->boot_id, sizeof(c->boot_id), "%.63s", options->boot_id);
     c->agent = options->agent;
-    c->epoch = (uint32_t) (mrd_wall_now().ns / MRD_SEC); /* grows with every start */
+    next_epoch(c);
     c->beat_bound = c->word_bound = -1;
     c->asleep = mrd_asleep_now();
     if (c->asleep > MRD_EPOCH_SUSPEND_MIN) /* when that was nobody knows: some time before */
@@ -143,7 +153,7 @@ open_probe(mrd_clock_sync *c)
     if (mrd_timeprobe_open(&o, &c->probe, NULL) != MRD_OK)
         c->probe = NULL;
     c->pace = MRD_PACE_RUN;
-    c->epoch++; /* the numbers of another client begin at 0 again */
+    next_epoch(c);
 }
 
 void
@@ -385,7 +395,7 @@ open_link(mrd_clock_sync *c, mrd_local_ns now)
         return;
     c->link_tried = now;
     if (c->o.connect(c->o.connect_self, &t, NULL) == MRD_OK)
-        c->link = mrd_linkprobe_open(t, c->agent, ++c->epoch, c->reference);
+        c->link = mrd_linkprobe_open(t, c->agent, (next_epoch(c), c->epoch), c->reference);
     c->link_received = (mrd_local_ns){ 0 };
     c->link_answered = 0;
 }

@@ -100,7 +100,7 @@ static void
 ship_model(void *self, const mrd_drain_process *process, const char *kept)
 {
     mrd_agent *a = self;
-    char path[512], *slash;
+    char path[sizeof(((mrd_model_load *) 0)->kept)], *slash;
 
     snprintf(path, sizeof(path), "%s", kept);
     if ((slash = strrchr(path, '/')) == NULL || slash == path)

@@ -14,7 +14,8 @@ connect_probes(void *self, mrd_transport **ret_transport, mrd_why *why)
                            .window = 1,
                            .reply_ns = 5 * MRD_SEC };
 
-    return mrd_transport_link(&o, ret_transport, why);
+    return (mrd_agent_joins(&a->o) ? mrd_transport_link_later
+                                   : mrd_transport_link)(&o, ret_transport, why);
 }
 
 static mrd_err

@@ -69,6 +69,7 @@ static mrd_err
 open_rings(mrd_agent *a, void **ret_self, mrd_why *why)
 {
     mrd_drain_options o = { .instance_id = a->node.instance_id,
+                            .memory = (size_t) a->o.ring_bytes,
                             .job = a->o.job,
                             .ring_dir = a->o.ring_dir,
                             .exclusive = true,

@@ -48,7 +48,7 @@ put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_w
     if (dir < 0)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
     if (strlen(text) > MRD_CONTROL_MAX)
-        return mrd_why_set(why, MRD_LIMIT, 0, "too many cores are listed");
+        return mrd_why_set(why, MRD_LIMIT, 0, "it would be longer than %d bytes", MRD_CONTROL_MAX);
     snprintf(fresh, sizeof(fresh), "%s.new", file);
     (void) unlinkat(dir, fresh, 0);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);

@@ -10,6 +10,8 @@
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
+#include "base/vec.h"
+#include "capture/nrt_control.h"
 
 #define PATIENCE (15 * MRD_SEC) /* for an answer; saving may take as long again for each core */
 
@@ -40,42 +42,62 @@ struct mrd_devprof {
     const mrd_model_table *models;
     const char *instance_id;
     entry *entries;
-    result results[MRD_DEVPROF_RESULTS];
-    size_t n_results;
+    result *results;
+    size_t n_results, cap_results;
+    uint64_t full; /* the session of which it was last said that there are more */
     struct {
         uint64_t session;
         mrd_local_ns at;
     } told[MRD_RECORD_SESSIONS]; /* newest file */
-    size_t next_reported;
-    bool fresh; /* processes that were not looked at */
+    bool fresh;                  /* processes that were not looked at */
 };
 
 /* ---- Results ---- */
 
+/* The answer of a process, or of one of its cores, made when there is none. NULL: the session has as many as are
+ * told, which is said once, or there is no memory. */
+static result *
+result_of(mrd_devprof *d, const entry *e, int64_t core)
+{
+    size_t of_session = 0;
+
+    for (size_t i = 0; i < d->n_results; i++) {
+        of_session += d->results[i].session == e->session;
+        if (d->results[i].session == e->session && d->results[i].pid == e->pid &&
+            d->results[i].core == core)
+            return &d->results[i];
+    }
+    if (of_session >= MRD_DEVPROF_RESULTS) {
+        if (d->full != e->session)
+            mrd_log(MRD_LOG_WARN, "AGT-DEVPROF-MAX",
+                    "More processes and cores answer about device profiles than the manifest lists "
+                    "of a node; the others are left out: session=%016" PRIx64 " limit=%d",
+                    e->session, MRD_DEVPROF_RESULTS);
+        d->full = e->session;
+        return NULL;
+    }
+    if (!MRD_VEC_ROOM(d->results, d->n_results, d->cap_results, 1))
+        return NULL;
+    d->results[d->n_results] = (result){ .session = e->session, .pid = e->pid, .core = core };
+    return &d->results[d->n_results++];
+}
+
 static void
 note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str message)
 {
-    result *r = NULL;
+    result *r = result_of(d, e, core);
 
-    for (size_t i = 0; i < d->n_results && r == NULL; i++)
-        if (d->results[i].session == e->session && d->results[i].pid == e->pid &&
-            d->results[i].core == core)
-            r = &d->results[i];
-    if (r == NULL && d->n_results == MRD_DEVPROF_RESULTS)
+    if (strcmp(state, "refused") == 0)
+        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF",
+                "A device profile was refused: pid=%lld core=%lld reason=" MRD_STR_FMT,
+                (long long) e->pid, (long long) core, MRD_STR_ARG(message));
+    if (r == NULL)
         return;
-    if (r == NULL) {
-        r = &d->results[d->n_results++];
-        *r = (result){ .session = e->session, .pid = e->pid, .core = core };
-    }
     if (strcmp(state, "ended") == 0 && r->state != NULL && strcmp(r->state, "refused") == 0)
         return; /* why there is nothing stays said */
     r->state = state;
     r->count += strcmp(state, "written") == 0;
     snprintf(r->message, sizeof(r->message), MRD_STR_FMT, MRD_STR_ARG(message));
-    if (strcmp(state, "refused") == 0)
-        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF",
-                "A device profile was refused: pid=%lld core=%lld reason=%s", (long long) e->pid,
-                (long long) core, r->message);
 }
 
 static void
@@ -113,6 +135,7 @@ static void
 put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_buf *text)
 {
     const mrd_model_load *loads[MRD_MODELS_SENT];
+    bool listed[MRD_MODELS_SENT] = { false };
     uint64_t left_out;
     size_t n = mrd_model_table_get(d->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
@@ -125,9 +148,11 @@ put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_b
         else if (is_hash(word))
             mrd_buf_fmt(text, ",#%s", word);
         for (size_t i = 0; i < n; i++)
-            if (loads[i]->pid == e->pid && loads[i]->name[0] != '\0' &&
-                fnmatch(word, loads[i]->name, 0) == 0)
+            if (loads[i]->pid == e->pid && loads[i]->name[0] != '\0' && !listed[i] &&
+                fnmatch(word, loads[i]->name, 0) == 0) {
                 mrd_buf_fmt(text, ",%" PRIu64, loads[i]->model_id);
+                listed[i] = true;
+            }
     }
     mrd_buf_text(text, "\n");
 }
@@ -149,6 +174,26 @@ put_choice(const mrd_devprof *d, const entry *e, const mrd_session_params *p, mr
         put_models(d, e, &p->profile_models, text);
     mrd_buf_fmt(text, "execution=%" PRId64 "\nwarmup=%" PRId64 "\n", p->profile_execution,
                 p->profile_warmup);
+}
+
+/* What libmeridian would not understand it would not answer. */
+static mrd_err
+check(const char *text, mrd_why *why)
+{
+    char copy[MRD_CONTROL_MAX + 1];
+    mrd_control *c = malloc(sizeof(*c));
+    size_t n = strlen(text);
+    bool good = c != NULL && n < sizeof(copy);
+
+    if (good) {
+        memcpy(copy, text, n + 1);
+        good = mrd_control_parse(copy, c);
+    }
+    free(c);
+    return good ? MRD_OK
+                : mrd_why_set(why, MRD_LIMIT, 0,
+                              "more models, cores, event types or activities are chosen than a "
+                              "request to a process can list: choose fewer");
 }
 
 static mrd_err
@@ -175,8 +220,10 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     if (text.err == MRD_OK)
         e->chosen = mrd_hash64(text.p + choice, text.len - choice, 1);
     e->models_seen = mrd_model_table_version(d->models);
-    err = text.err != MRD_OK ? mrd_why_set(why, text.err, 0, "device profiles")
-                             : mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
+    err = mrd_buf_cstr(&text)[0] == '\0' ? mrd_why_set(why, text.err, 0, "device profiles")
+                                         : check(mrd_buf_cstr(&text), why);
+    if (err == MRD_OK)
+        err = mrd_control_file_put(d->drain, e->process, mrd_buf_cstr(&text), why);
     mrd_buf_fini(&text);
     e->deadline = mrd_local_add(mrd_local_now(), PATIENCE);
     return err;
@@ -392,10 +439,14 @@ told(mrd_devprof *d, uint64_t session, mrd_local_ns now)
 {
     size_t i = 0;
 
+    mrd_record_status st;
+
     while (i < MRD_RECORD_SESSIONS && d->told[i].session != session)
         i++;
-    if (i == MRD_RECORD_SESSIONS)
-        i = d->next_reported++ % MRD_RECORD_SESSIONS;
+    if (i == MRD_RECORD_SESSIONS) /* there are as many as sessions */
+        for (i = 0;
+             i + 1 < MRD_RECORD_SESSIONS && mrd_record_find(d->record, d->told[i].session, &st);)
+            i++;
     d->told[i].session = session;
     d->told[i].at = now;
 }
@@ -512,5 +563,6 @@ mrd_devprof_close(mrd_devprof *d)
         d->entries = e->next;
         free(e);
     }
+    free(d->results);
     free(d);
 }

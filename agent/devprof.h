@@ -6,14 +6,14 @@
  *
  * A process belongs to one request at a time. Processes that appear while a session records are
  * asked too. Files are found by agent/files.h: the answers name the folder.
- * Threads: one. Memory: MRD_DEVPROF_RESULTS answers of each session.
+ * Threads: one. Memory: MRD_DEVPROF_RESULTS answers of each session; that there were more is logged.
  */
 #ifndef MRD_AGENT_DEVPROF_H
 #define MRD_AGENT_DEVPROF_H
 
 #include "agent/models.h"
 
-#define MRD_DEVPROF_RESULTS 256
+#define MRD_DEVPROF_RESULTS 256 /* as the manifest takes of a node */
 
 typedef struct mrd_devprof mrd_devprof;
 

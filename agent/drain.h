@@ -11,8 +11,8 @@
  *          A loss that a ring reports is both counted in dropped and given as an event of kind
  *          MRD_LOSS, which itself is not counted.
  * Threads  a drain belongs to one thread; it starts none.
- * Memory   1 MiB of scratch, the dictionaries of live rings, open spans (MRD_OPEN_SPANS_MAX per
- *          process), one blob per ring (MRD_DRAIN_BLOB_MAX).
+ * Memory   1 MiB of scratch, and what is kept of rings: dictionaries, names, open spans, texts under way.
+ *          A user gets of options.memory what is left free for others (agent/ring_memory.h).
  *
  * `meridian inspect`, whole:
  *
@@ -114,6 +114,7 @@ typedef struct {
     const char *open_path, *boot_id;
     mrd_dur_ns orphan_ns; /* in which the rings of such a span's process turn up; 0: 10 s */
     uint32_t budget;      /* records per ring and step; 0: 8192 */
+    size_t memory;        /* most that is kept of rings, bytes; 0: 256 MiB */
     /* With hold: how far a predecessor has made this ring's records safe, 0: not told; what lies
      * before is skipped. ring: mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);

@@ -8,6 +8,7 @@
 #include "agent/discover.h"
 #include "agent/drain.h"
 #include "agent/open_spans.h"
+#include "agent/ring_map.h"
 #include "base/index.h"
 #include "capture/ring_read.h"
 #include "trace/json/args.h"
@@ -40,6 +41,8 @@ typedef struct {
 
 typedef struct ring {
     mrd_ring_reader *reader;
+    mrd_ring_map map;
+    mrd_local_ns read_at; /* when it brought something; 0: it has been silent for long */
     unsigned dir;
     char file_name[MRD_RING_NAME_MAX];
     uint64_t device, inode;
@@ -60,6 +63,7 @@ typedef struct ring {
     bool ended;         /* END was met; waits for release to be removed */
     bool waits;         /* hold: events given and not released */
     bool caught_up;     /* nothing was left when it was read last */
+    size_t charged;     /* bytes, see ring_memory.h */
     uint64_t safe;      /* before it a predecessor took everything over */
     uint64_t gaps_safe; /* before it a predecessor told all gaps in numbers */
     uint64_t given_back;
@@ -71,6 +75,7 @@ typedef struct ring {
 typedef struct {
     uint32_t uid;
     size_t rings;        /* 0: the place is free */
+    size_t bytes;        /* see ring_memory.h */
     mrd_dur_ns spent_ns; /* in this turn */
 } ring_user;
 
@@ -118,8 +123,8 @@ struct mrd_drain {
     mrd_discover *discover;
     ring **rings;
     size_t n_rings, cap_rings, turn;
-    size_t rings_max;
-    mrd_index by_name; /* by folder and name */
+    size_t rings_max, bytes; /* bytes: see ring_memory.h */
+    mrd_index by_name;       /* by folder and name */
     ring_user *users;
     unsigned n_users, users_now; /* places, those with rings */
     size_t rings_beyond;         /* found, but beyond the bound of all or of their user */
@@ -212,6 +217,7 @@ void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
+size_t mrd_drain_runtime_memory(const proc *pr);
 /* What the runtime has begun: starts whose end is not known to be lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);

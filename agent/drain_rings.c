@@ -10,6 +10,7 @@
 #include "agent/dir_name.h"
 #include "agent/drain_int.h"
 #include "agent/drain_processes.h"
+#include "agent/ring_memory.h"
 #include "agent/ring_tracks.h"
 #include "base/vec.h"
 
@@ -144,6 +145,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
         return MRD_NOMEM;
     }
     r->reader = reader;
+    mrd_ring_map_open(&r->map, reader);
     r->device = info->device;
     r->inode = info->inode;
     r->proc = pr;
@@ -151,7 +153,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     pr->rings = r;
     pr->n_rings++;
     r->poll_ns = POLL_FIRST;
-    pr->active_at = mrd_local_now();
+    pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
         other->caught_up = false; /* there may be more in them now */
     if (p->o.resume != NULL && p->o.hold)
@@ -188,6 +190,15 @@ mrd_drain_ring_hash(const char *file_name)
     return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
 }
 
+/* A predecessor told all of it and what was open and lost at its end, and was killed before it removed
+ * the file: its end must not be told again. */
+static bool
+was_read_to_its_end(const mrd_drain *p, const char *file_name)
+{
+    return p->o.hold && !p->o.keep_rings && p->o.resume != NULL &&
+           p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
+}
+
 mrd_err
 mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name)
 {
@@ -207,6 +218,12 @@ mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name
         return MRD_OK;
     }
     err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
+    if (err == MRD_OK && was_read_to_its_end(p, file_name)) {
+        (void) mrd_ring_remove(reader, dir_fd, file_name, NULL);
+        mrd_ring_close(reader);
+        p->counts.rings_removed++;
+        return MRD_OK;
+    }
     if (err == MRD_OK) {
         err = adopt(p, dir, file_name, reader);
         if (err == MRD_OK)
@@ -231,12 +248,14 @@ drop_ring(mrd_drain *p, ring *r)
     ring **at = &pr->rings;
 
     unlist_ring(p, r);
+    mrd_drain_memory_forget(p, r);
     p->users_now -= --p->users[r->user].rings == 0;
     while (*at != r)
         at = &(*at)->next_of_proc;
     *at = r->next_of_proc;
     mrd_discover_hold(p->discover, r->dir, -1);
     mrd_ring_close(r->reader);
+    mrd_ring_map_close(&r->map);
     mrd_drain_ring_forget(r);
     free(r);
     p->counts.rings--;

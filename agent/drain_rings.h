@@ -10,6 +10,8 @@
 
 /* The other name under which a ring's position is kept: gaps in numbers that were reported. */
 #define MRD_DRAIN_GAPS 0x67617073u
+/* ... and: it was read to its end, with what was open and lost there. */
+#define MRD_DRAIN_ENDED 0x656e6465u
 
 /* For mrd_discover_step: a ring file is there; self is the drain. Errors: AGAIN (look again), those of
  * mrd_ring_open. */

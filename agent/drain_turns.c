@@ -12,10 +12,13 @@
 #include "agent/drain_int.h"
 #include "agent/drain_processes.h"
 #include "agent/drain_rings.h"
+#include "agent/ring_memory.h"
 #include "agent/ring_tracks.h"
 
 #define BUDGET_DEFAULT 8192u
 #define POLL_MIN       MRD_MS
+#define POLL_BUSY      (4 * MRD_MS)
+#define POLL_QUIET     (16 * MRD_MS)
 #define POLL_SLOW      (128 * MRD_MS)
 #define LONG_SILENCE   (2 * MRD_SEC)
 #define SWEEP_PERIOD   MRD_SEC
@@ -24,7 +27,7 @@
 /* ---- Draining ---- */
 
 /* Longest silence before a ring is looked at again: half of the time in which a million events a
- * second fill it; longer when it has been silent for long. The first event of a process wakes all
+ * second fill it; longer when it, or its process, has been silent for long. The first event of a process wakes all
  * of its rings. */
 static int64_t
 poll_max(const ring *r, mrd_local_ns now)
@@ -33,10 +36,27 @@ poll_max(const ring *r, mrd_local_ns now)
 
     if (mrd_local_diff(now, r->proc->active_at) > LONG_SILENCE)
         ns = ns < POLL_SLOW / 8 ? ns * 8 : POLL_SLOW;
+    else if (r->read_at.ns == 0 && ns < POLL_QUIET)
+        ns = POLL_QUIET;
     return ns < 2 * POLL_MIN ? 2 * POLL_MIN : ns > POLL_SLOW ? POLL_SLOW : ns;
 }
 
-/* When to look again. Times are multiples of the interval, so that silent rings share wake-ups. */
+/* A ring that fills slowly is let fill: a quarter of the longest silence, at a time when a million
+ * events a second would fill an eighth of it. */
+static int64_t
+poll_next(const ring *r, uint64_t n, mrd_local_ns now)
+{
+    int64_t max = poll_max(r, now);
+
+    if (n > 0) {
+        if (n * MRD_RING_UNIT > mrd_ring_borrow_info(r->reader)->data_len / 8)
+            return POLL_MIN;
+        max = max / 4 < POLL_MIN ? POLL_MIN : max / 4 < POLL_BUSY ? max / 4 : POLL_BUSY;
+    }
+    return r->poll_ns * 2 < max ? r->poll_ns * 2 : max;
+}
+
+/* When to look again. Times are multiples of the interval, so that rings share wake-ups. */
 static void
 plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
 {
@@ -48,13 +68,14 @@ plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
                     other->poll_at = mrd_local_add(now, POLL_MIN);
                     other->poll_ns = POLL_MIN;
                 }
-        r->proc->active_at = now;
-        r->poll_ns = POLL_MIN;
+        r->proc->active_at = r->read_at = now;
     } else {
-        r->poll_ns *= 2;
-        if (r->poll_ns > poll_max(r, now))
-            r->poll_ns = poll_max(r, now);
+        if (r->read_at.ns != 0 && mrd_local_diff(now, r->read_at) > LONG_SILENCE) {
+            mrd_ring_map_rest(&r->map);
+            r->read_at = (mrd_local_ns){ 0 };
+        }
     }
+    r->poll_ns = poll_next(r, n, now);
     r->poll_at = (mrd_local_ns){ r->ended      ? INT64_MAX
                                  : n >= budget ? now.ns
                                                : (now.ns / r->poll_ns + 1) * r->poll_ns };
@@ -112,8 +133,9 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     *ret_gone = false;
     if (r->safe != 0)
         n = read_again(p, r, budget, &step, &why);
-    while (r->safe == 0 && step == MRD_RING_MORE &&
-           (n += mrd_drain_plain(p, r, budget - n)) < budget) {
+    /* The end is told in one turn, so that a commit has all of it or nothing. */
+    while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
+           (mrd_ring_is_ending(r->reader) || (n += mrd_drain_plain(p, r, budget - n)) < budget)) {
         step = mrd_ring_next(r->reader, &rec, &why);
         if (step == MRD_RING_MORE)
             mrd_drain_record(p, r, &rec);
@@ -124,6 +146,13 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
         n++;
     }
     r->waits = r->waits || n > 0;
+    if (step != MRD_RING_BAD && !mrd_drain_memory_note(p, r)) {
+        mrd_why_set(&why, MRD_LIMIT, 0,
+                    "%s: what user %u makes the agent keep (names, open spans, texts) exceeds the "
+                    "user's part of --ring-memory",
+                    r->file_name, (unsigned) p->users[r->user].uid);
+        step = MRD_RING_BAD;
+    }
     if (step == MRD_RING_BAD) {
         mrd_drain_ring_retire(p, r, &why);
         *ret_gone = true;
@@ -336,6 +365,8 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
             continue;
         mrd_ring_get_stats(r->reader, &st);
         call(self, mrd_drain_ring_hash(r->file_name), st.read);
+        if (r->ended)
+            call(self, mrd_drain_ring_hash(r->file_name) ^ MRD_DRAIN_ENDED, 1);
         if (r->texts != NULL) {
             mrd_ring_left left;
 
@@ -456,6 +487,7 @@ mrd_drain_close(mrd_drain *p)
         return;
     for (size_t i = 0; i < p->n_rings; i++) {
         mrd_ring_close(p->rings[i]->reader);
+        mrd_ring_map_close(&p->rings[i]->map);
         mrd_drain_ring_forget(p->rings[i]);
         free(p->rings[i]);
     }

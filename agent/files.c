@@ -176,7 +176,7 @@ post_look(mrd_files *f, mrd_local_ns now)
         d->began_at = now;
         d->took_ns = 0;
         d->beyond = 0;
-        mrd_files_tell(d);
+        mrd_files_tell(f, d);
     }
     d->looks_turn = ++f->turn;
     if (f->inotify < 0) { /* only now: a user has no more than 128 of them */

@@ -22,9 +22,8 @@
 #include "base/clock.h"
 #include "proto/wire.h"
 
-#define MRD_FILES_DIRS  256 /* capture directories */
-#define MRD_FILES_MAX   65536
-#define MRD_FILES_DEPTH 6
+#define MRD_FILES_DIRS 256 /* capture directories */
+#define MRD_FILES_MAX  65536
 
 typedef struct mrd_files mrd_files;
 
@@ -81,8 +80,9 @@ typedef struct {
 
 mrd_err mrd_files_open(const mrd_files_options *options, mrd_files **ret_files, mrd_why *why);
 void mrd_files_close(mrd_files *f);
-/* Watches a directory, which need not exist yet. Known ones are MRD_OK. Errors: INVALID (no path, or
- * a relative one), LIMIT (as many as its user may have), NOMEM. */
+/* Watches a directory, which need not exist yet. Known ones are MRD_OK; of one, at most MRD_FOLDER_NAMES files are looked
+ * for by name, further ones fail (finished). Errors: INVALID (no path, or a relative one), LIMIT (as many as its user may
+ * have), NOMEM. */
 mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
 /* The process has ended: what it alone named is forgotten when it is finished. */
 void mrd_files_gone(mrd_files *f, int64_t pid);

@@ -192,6 +192,7 @@ mrd_files_drop(mrd_files *f, unsigned at)
     forget_files(f, at);
     while (d->n_names > 0)
         free(d->names[--d->n_names]);
+    free(d->names);
     if (!d->hung) /* else the thread has it */
         mrd_folder_free(d->folder, f->inotify);
     free(d->label);
@@ -225,6 +226,12 @@ mrd_files_say(dir *d)
         mrd_log(MRD_LOG_INFO, "AGT-FILES-IGNORED",
                 "Files of unknown kinds stay where they are: dir=%s files=%llu", d->label,
                 (unsigned long long) (d->ignored + d->not_traces));
+    if (d->deep > 0 && !d->said_deep)
+        mrd_log(MRD_LOG_WARN, "AGT-FILES-DEEP",
+                "Folders are not looked into because they lie more than %u below their capture "
+                "directory: dir=%s folders=%llu",
+                MRD_FOLDER_DEPTH, d->label, (unsigned long long) d->deep);
+    d->said_deep = d->said_deep || d->deep > 0;
     d->said_refused = d->said_refused || d->refused > 0;
     d->said_ignored = d->said_ignored || d->ignored + d->not_traces > 0;
 }
@@ -306,6 +313,7 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now
     d->blind = st->blind;
     d->refused = st->refused;
     d->ignored = st->ignored;
+    d->deep = st->deep;
     d->beyond += st->left_out;
     gone = look_for_gone(f, d);
     again = gone > 0 && beyond > 0;
@@ -392,18 +400,35 @@ mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at)
     return best_user != UINT64_MAX;
 }
 
+/* One that was named, and has no room among those that are looked for. */
+static void
+leave_name(mrd_files *f, dir *d, const char *name)
+{
+    char path[2048];
+
+    f->stats.failed++;
+    if (d->said_names)
+        return;
+    d->said_names = true;
+    snprintf(path, sizeof(path), "%s/%s", d->label, name);
+    if (f->o.finished != NULL)
+        f->o.finished(f->o.self, path, "",
+                      "more files of its directory are named one by one than are looked for; this "
+                      "one and those that follow are left out");
+}
+
 /* What was asked for while the thread may have had the folder. */
 void
-mrd_files_tell(dir *d)
+mrd_files_tell(mrd_files *f, dir *d)
 {
     if (d->whole)
         mrd_folder_whole(d->folder);
-    while (d->n_names > 0) {
-        d->n_names--;
-        if (!d->whole && mrd_folder_name(d->folder, d->names[d->n_names]) != MRD_OK)
-            d->beyond++;
-        free(d->names[d->n_names]);
+    for (size_t i = 0; i < d->n_names; i++) {
+        if (!d->whole && mrd_folder_name(d->folder, d->names[i]) != MRD_OK)
+            leave_name(f, d, d->names[i]);
+        free(d->names[i]);
     }
+    d->n_names = 0;
 }
 
 void
@@ -454,14 +479,17 @@ add_pid(dir *d, int64_t pid)
 }
 
 static mrd_err
-add_name(dir *d, const char *name)
+add_name(mrd_files *f, dir *d, const char *name)
 {
     for (size_t i = 0; i < d->n_names; i++)
         if (strcmp(d->names[i], name) == 0)
             return MRD_OK;
-    if (d->n_names == MRD_FOLDER_NAMES)
-        return MRD_LIMIT;
-    if ((d->names[d->n_names] = strdup(name)) == NULL)
+    if (d->n_names == MRD_FOLDER_NAMES) {
+        leave_name(f, d, name);
+        return MRD_OK;
+    }
+    if (!MRD_VEC_ROOM_MAX(d->names, d->n_names, d->cap_names, 1, MRD_FOLDER_NAMES) ||
+        (d->names[d->n_names] = strdup(name)) == NULL)
         return MRD_NOMEM;
     d->n_names++;
     return MRD_OK;
@@ -529,7 +557,7 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
         d->whole = true;
         d->look_at = (mrd_local_ns){ 0 };
     } else if (place->name != NULL && !d->whole) {
-        err = add_name(d, place->name);
+        err = add_name(f, d, place->name);
         d->look_at = (mrd_local_ns){ 0 };
     }
     d->any_age = d->any_age || place->any_age;

@@ -34,10 +34,10 @@ typedef struct {
     int64_t uid, pid; /* whose; MRD_OWNED_ANY, MRD_NONE */
     int64_t *pids;    /* processes that named it; none left: it goes */
     size_t n_pids, cap_pids;
-    bool whole;                    /* not only files that were named */
-    bool any_age, remove;          /* as in mrd_files_place */
-    char *names[MRD_FOLDER_NAMES]; /* named since its last look */
-    size_t n_names;
+    bool whole;           /* not only files that were named */
+    bool any_age, remove; /* as in mrd_files_place */
+    char **names;         /* named since its last look */
+    size_t n_names, cap_names;
     bool refused_for_good; /* its process is not who its ring says */
     bool hung;             /* its file system does not answer: it is left alone until it does */
     uint32_t first;        /* of its files: index + 1 */
@@ -47,8 +47,8 @@ typedef struct {
     mrd_local_ns look_at, began_at, looked_at;
     mrd_dur_ns took_ns;
     uint64_t looks_turn, files_turn; /* when its user had a slice, a file */
-    uint64_t beyond, refused, ignored, not_traces;
-    bool said_refused, said_ignored;
+    uint64_t beyond, refused, ignored, deep, not_traces;
+    bool said_refused, said_ignored, said_deep, said_names;
     char said[MRD_WHY_MAX];
 } dir;
 
@@ -132,7 +132,7 @@ void mrd_files_looked(mrd_files *f, mrd_local_ns now);
 mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at);
 /* Hands the folder what was asked for while the thread may have had it. */
-void mrd_files_tell(dir *d);
+void mrd_files_tell(mrd_files *f, dir *d);
 /* When a user had its last slice (looks), or its last file. */
 uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
 /* Files of the directory that wait are given up: what is written there cannot be read. */

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/obj.h"
+#include "base/vec.h"
 #include "trace/import/capture_names.h"
 #include "trace/import/import.h"
 
@@ -30,9 +31,10 @@ struct mrd_folder {
     int root, fd;
     dev_t dev;
     ino_t ino;
-    char *names[MRD_FOLDER_NAMES];
-    size_t n_names;
+    char **names;
+    size_t n_names, cap_names;
     /* A look under way. */
+    size_t next_name; /* n_names: all were met, or there are none */
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
     size_t depth; /* open levels */
@@ -129,6 +131,7 @@ mrd_folder_free(mrd_folder *f, int inotify)
         (void) inotify_rm_watch(inotify, f->watches[i]);
     drop_found(f);
     mrd_folder_whole(f);
+    free(f->names);
     if (f->fd >= 0)
         close(f->fd);
     if (f->root >= 0)
@@ -146,7 +149,8 @@ mrd_folder_name(mrd_folder *f, const char *name)
             return MRD_OK;
     if (f->n_names == MRD_FOLDER_NAMES)
         return MRD_LIMIT;
-    if ((f->names[f->n_names] = strdup(name)) == NULL)
+    if (!MRD_VEC_ROOM_MAX(f->names, f->n_names, f->cap_names, 1, MRD_FOLDER_NAMES) ||
+        (f->names[f->n_names] = strdup(name)) == NULL)
         return MRD_NOMEM;
     f->n_names++;
     return MRD_OK;
@@ -282,8 +286,10 @@ meet_folder(mrd_folder *f, int inotify, int up, const char *name, size_t rel_len
     struct stat st;
     int fd;
 
-    if (f->depth > MRD_FOLDER_DEPTH)
+    if (f->depth > MRD_FOLDER_DEPTH) {
+        f->state.deep++;
         return;
+    }
     fd = openat(up, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC | O_NONBLOCK);
     if (fd < 0)
         return;
@@ -321,14 +327,15 @@ meet(mrd_folder *f, int inotify, const char *name)
     }
 }
 
+/* The next that was named; nothing below the folder itself. */
 static void
-meet_names(mrd_folder *f, int inotify)
+meet_name(mrd_folder *f, int inotify)
 {
-    enter(f, inotify, openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
-    for (size_t i = 0; i < f->n_names && f->depth > 0; i++)
-        if (strchr(f->names[i], '/') == NULL && f->names[i][0] != '\0')
-            meet(f, inotify, f->names[i]);
-    while (f->depth > 0)
+    const char *name = f->names[f->next_name++];
+
+    if (strchr(name, '/') == NULL && *name != '\0')
+        meet(f, inotify, name);
+    while (f->depth > (f->next_name < f->n_names ? 1u : 0u))
         closedir(f->levels[--f->depth].stream);
 }
 
@@ -344,10 +351,8 @@ begin(mrd_folder *f, int inotify)
     if (!f->state.there)
         return false;
     f->looking = true;
-    if (f->n_names > 0)
-        meet_names(f, inotify);
-    else
-        enter(f, inotify, openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
+    f->next_name = 0;
+    enter(f, inotify, openat(f->fd, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC), 0);
     return true;
 }
 
@@ -360,8 +365,13 @@ mrd_folder_slice(mrd_folder *f, int inotify, mrd_folder_state *ret_state)
     if (f->looking || begin(f, inotify)) {
         while (f->depth > 0 && f->n_found < MRD_FOLDER_SLICE &&
                mrd_local_before(mrd_local_now(), end)) {
-            const struct dirent *e = readdir(f->levels[f->depth - 1].stream);
+            const struct dirent *e;
 
+            if (f->next_name < f->n_names) {
+                meet_name(f, inotify);
+                continue;
+            }
+            e = readdir(f->levels[f->depth - 1].stream);
             if (e != NULL && ++f->entries > MRD_FOLDER_ENTRIES) {
                 f->state.left_out = 1;
                 e = NULL;

@@ -12,11 +12,11 @@
 #include "agent/owned.h"
 #include "base/clock.h"
 
-#define MRD_FOLDER_DEPTH   6
+#define MRD_FOLDER_DEPTH   12u
 #define MRD_FOLDER_SLICE   256u         /* files of one slice */
 #define MRD_FOLDER_TIME    (5 * MRD_MS) /* of one slice */
 #define MRD_FOLDER_ENTRIES (1u << 20)   /* of one look, whatever they are */
-#define MRD_FOLDER_NAMES   256u         /* files named one by one */
+#define MRD_FOLDER_NAMES   1024u        /* files named one by one */
 #define MRD_FOLDER_WATCHES 256u         /* subfolders watched; others are looked through */
 
 typedef struct mrd_folder mrd_folder;
@@ -40,9 +40,10 @@ typedef struct {
     mrd_err err; /* DENIED: it is refused, for good when `lost`; the reason */
     bool lost;   /* its process cannot be proved or has ended before it was opened */
     const char *why;
-    uint64_t refused;         /* so far in this look: of others, links, ... */
-    uint64_t ignored;         /* ... files of unknown kinds */
-    uint64_t left_out;        /* ... 1 when there are more entries than are looked at */
+    uint64_t refused;  /* so far in this look: of others, links, ... */
+    uint64_t ignored;  /* ... files of unknown kinds */
+    uint64_t left_out; /* ... 1 when there are more entries than are looked at */
+    uint64_t deep;     /* ... folders that lie deeper than MRD_FOLDER_DEPTH: not looked into */
     const char *ignored_name; /* the first one; "" */
     const char *refused_name;
 } mrd_folder_state;

@@ -23,7 +23,10 @@
 #define UNASKED_AGAIN (5 * MRD_SEC)  /* somebody may have begun to wait for it */
 #define END_WAIT      MRD_SEC        /* rings of processes that have just ended are found */
 #define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
-#define TAG_END       (1ull << 40)
+#define REJOIN                                                                                     \
+    (12 * MRD_SEC)      /* after its end was told: then the aggregator has ended its session */
+#define TICK    MRD_SEC /* times of files are those of a tick, of some file systems a whole second */
+#define TAG_END (1ull << 40)
 
 typedef enum { JOB_FREE, JOB_ASKING, JOB_RECORDED, JOB_LEFT } job_state;
 
@@ -36,6 +39,7 @@ typedef struct {
     uint64_t session;
     mrd_local_ns begin, ended;       /* RAW; ended 0: not yet */
     mrd_local_ns ask_at, idle_since; /* 0: it has processes */
+    mrd_local_ns told;               /* when its end was reported; 0: not yet */
     unsigned processes, serial;
     bool present, in_flight, end_reported, holds;
     bool again; /* it asks for more than what was sent */
@@ -330,6 +334,18 @@ read_dir(mrd_jobs *j, int fd, mrd_local_ns now)
     closedir(d);
 }
 
+/* Nothing was renamed since the last look. Of a folder that has just changed its time cannot tell: what
+ * follows within the same tick leaves it as it is. */
+static bool
+is_as_before(const mrd_jobs *j, const struct stat *st)
+{
+    mrd_wall_ns changed = { st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
+    mrd_dur_ns age = mrd_wall_diff(mrd_wall_now(), changed);
+
+    return st->st_mtim.tv_sec == j->changed.tv_sec && st->st_mtim.tv_nsec == j->changed.tv_nsec &&
+           (age < 0 || age > TICK);
+}
+
 /* Files appear, and change, by rename: that changes the folder. */
 static void
 scan(mrd_jobs *j, mrd_local_ns now)
@@ -353,7 +369,7 @@ scan(mrd_jobs *j, mrd_local_ns now)
         return;
     }
     j->scan_at = mrd_local_add(now, SCAN_PERIOD);
-    if (st.st_mtim.tv_sec == j->changed.tv_sec && st.st_mtim.tv_nsec == j->changed.tv_nsec) {
+    if (is_as_before(j, &st)) {
         close(fd);
         return;
     }
@@ -362,6 +378,23 @@ scan(mrd_jobs *j, mrd_local_ns now)
 }
 
 /* ---- Processes ---- */
+
+/* before: an earlier run of the job, whose processes all ended; NULL: there was none. The aggregator would put this
+ * one into the session that is ending, so it is asked when that is over. */
+static job *
+add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
+{
+    mrd_local_ns told = before == NULL              ? (mrd_local_ns){ 0 }
+                        : before->told.ns != 0      ? before->told
+                        : before->state == JOB_LEFT ? (mrd_local_ns){ 0 }
+                                                    : now;
+    job *b = add(j, &p->ident.jobid, uid_of(p),
+                 p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns);
+
+    if (b != NULL && told.ns != 0)
+        b->ask_at = mrd_local_add(told, REJOIN);
+    return b;
+}
 
 void
 mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
@@ -380,9 +413,9 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
         scan(j, now);
         b = find_of(j, p);
     }
-    if (b == NULL && mrd_jobid_get(&p->ident.jobid, "job").len > 0)
-        b = add(j, &p->ident.jobid, uid_of(p),
-                p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns);
+    if ((b == NULL || (b->ended.ns != 0 && b->file[0] == '\0' && b->processes == 0)) &&
+        mrd_jobid_get(&p->ident.jobid, "job").len > 0)
+        b = add_by_process(j, p, b, now);
     if (b == NULL)
         return;
     b->processes++;
@@ -446,26 +479,35 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control)
     hold(j, b, false);
 }
 
+/* Sessions of others may be about to end, or that of an earlier run of this job. */
+static bool
+is_for_now(const Mrd__JobReply *reply)
+{
+    return reply->err == MRD_LIMIT || reply->err == MRD_STATE;
+}
+
 static void
 on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
 {
     mrd_local_ns now = mrd_local_now();
 
-    if (end)
+    if (end) {
         b->end_reported = true;
-    else if (b->again && b->state == JOB_ASKING && reply->control == NULL)
+        b->told = now;
+    } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
-    else if (b->state != JOB_ASKING)
+    } else if (b->state != JOB_ASKING) {
         ; /* told again after a welcome */
-    else if (reply->err == MRD_LIMIT && may_hold(b, now) && !is_unasked(b))
-        b->ask_at = mrd_local_add(now, LIMIT_AGAIN); /* sessions of others may be about to end */
-    else if (reply->err != MRD_OK)
+    } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
+        b->ask_at = mrd_local_add(now, LIMIT_AGAIN);
+    } else if (reply->err != MRD_OK) {
         leave(j, b, (mrd_err) reply->err, reply->message);
-    else if (reply->control != NULL && reply->control->session != 0)
+    } else if (reply->control != NULL && reply->control->session != 0) {
         record(j, b, reply->control);
-    else
+    } else {
         b->ask_at = mrd_local_add(
             now, (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS);
+    }
 }
 
 void

@@ -6,7 +6,9 @@
  * waited for by somebody. The
  * aggregator is asked (message Job); until it has answered, rings of the job's processes are not
  * read, so that its first event is in its session: at most MRD_JOBS_HOLD, and as long as the rings
- * hold. While they wait, a refusal because of the number of sessions (LIMIT) is not the last word. A file that says ended=1, is gone, or no process any more, is the end.
+ * hold. While they wait, a refusal because of the number of sessions (LIMIT), or because the session of an earlier run is not over
+ * (STATE), is not the last word. A file that says ended=1, is gone, or no process for five seconds where no file told of the job, is
+ * the end; a process that comes after that begins another run, with a session of its own.
  *
  * A file: "key=value\n" lines of base/jobid.h with job and uid, request=..., owner_key=..., ended=1;
  * without request the job does not ask. It and its folder must belong to root (or to the agent's user) and be writable by nobody else.

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/url.h"
+#include "proto/fetch.h"
 
 /* tcp://host:7770 to tcp://host:7771; others give NULL. */
 static char *
@@ -70,6 +71,47 @@ unused_check(const mrd_agent_options *o, mrd_why *why)
         option, o->data_url, option);
 }
 
+/* Of an agent that gets its certificate itself. */
+static mrd_err
+join_fill(mrd_agent_options *o, mrd_why *why)
+{
+    char text[1024];
+    mrd_url url;
+
+    if (!has_tls(o->data_url))
+        return mrd_why_set(
+            why, MRD_INVALID, 0, "%s is given, but --aggregator '%s' has no TLS: write tls+tcp://",
+            o->join_token_file != NULL ? "--join-token-file" : "--join-server", o->data_url);
+    if ((o->tls_cert == NULL) != (o->tls_key == NULL))
+        return mrd_why_set(why, MRD_INVALID, 0, "--tls-cert and --tls-key go together");
+    if (o->tls_cert == NULL && o->spool_dir == NULL)
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "where is this node's certificate to be kept? Give --spool-dir, or "
+                           "--tls-cert and --tls-key");
+    if (o->tls_cert == NULL) {
+        snprintf(text, sizeof(text), "%.900s/agent.pem", o->spool_dir);
+        o->tls_cert = strdup(text);
+        snprintf(text, sizeof(text), "%.900s/agent.key", o->spool_dir);
+        o->tls_key = strdup(text);
+    }
+    if (o->join_server == NULL && mrd_url_parse(o->data_url, &url) == MRD_OK &&
+        snprintf(text, sizeof(text), "https://%s%.*s%s:7780",
+                 memchr(url.host.p, ':', url.host.len) != NULL ? "[" : "", (int) url.host.len,
+                 url.host.p,
+                 memchr(url.host.p, ':', url.host.len) != NULL ? "]" : "") < (int) sizeof(text))
+        o->join_server = strdup(text);
+    if (o->join_server == NULL || o->tls_cert == NULL || o->tls_key == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "--join-server");
+    if (!mrd_fetch_url_safe(o->join_server))
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "--join-server '%s': expected https://HOST:7780 (http:// to this machine)",
+            o->join_server);
+    for (size_t n = strlen(o->join_server); n > 0 && o->join_server[n - 1] == '/';)
+        o->join_server[--n] = '\0';
+    return MRD_OK;
+}
+
 mrd_err
 mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why *why)
 {
@@ -85,6 +127,8 @@ mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link, mrd_why
         (o->control_url != NULL &&
          (err = address_check(o, "control", o->control_url, why)) != MRD_OK) ||
         (err = unused_check(o, why)) != MRD_OK)
+        return err;
+    if (mrd_agent_joins(o) && (err = join_fill(o, why)) != MRD_OK)
         return err;
     *ret_link = (mrd_link_options){ .data_url = o->data_url,
                                     .control_url = o->control_url,

@@ -9,6 +9,7 @@
 
 #define DONE     256            /* a power of two */
 #define PATIENCE (10 * MRD_SEC) /* for an answer; the connection may be being made */
+#define LOOK     (2 * MRD_SEC)  /* at the files of the certificate */
 
 struct mrd_linkprobe {
     mrd_transport *transport;
@@ -17,6 +18,7 @@ struct mrd_linkprobe {
     char timeline[64];
     uint32_t agent_epoch, k; /* of the request in flight, or the next */
     bool up, flying;
+    mrd_local_ns looked;
     int64_t a1;
     mrd_buf frame;
     mrd_probe done[DONE];
@@ -130,6 +132,20 @@ take_event(mrd_linkprobe *p, const mrd_link_event *ev)
         next_pair(p, mrd_local_now());
 }
 
+/* A renewed certificate is for this connection, too. What cannot be read is said by the agent's own. */
+static void
+look_at_files(mrd_linkprobe *p, mrd_local_ns now)
+{
+    mrd_transport *t = p->transport;
+    mrd_why why;
+
+    if (t->reload == NULL || mrd_local_diff(now, p->looked) < LOOK)
+        return;
+    p->looked = now;
+    if (t->changed(t))
+        (void) t->reload(t, &why);
+}
+
 void
 mrd_linkprobe_step(mrd_linkprobe *p)
 {
@@ -141,6 +157,7 @@ mrd_linkprobe_step(mrd_linkprobe *p)
         p->transport->done(p->transport, &ev);
     }
     now = mrd_local_now();
+    look_at_files(p, now);
     if (p->flying && now.ns - p->a1 > PATIENCE)
         next_pair(p, now);
     if (p->up && !p->flying && mrd_probe_pace_due(&p->pace, now))

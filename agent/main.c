@@ -1,5 +1,6 @@
 /* agent/main.c - meridian-agent: one per node. Parses, wires, waits. */
 #include <errno.h>
+#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,6 +14,7 @@
 #include "base/log.h"
 #include "base/manual.h"
 #include "base/obj.h"
+#include "base/plain.h"
 #include "base/secret.h"
 #include "base/user.h"
 #include "base/version.h"
@@ -60,7 +62,7 @@ catch_signals(void)
 static int
 fail(const mrd_why *why)
 {
-    fprintf(stderr, "meridian-agent: %s\n", why->text);
+    mrd_plain_line(stderr, "meridian-agent", mrd_str_of(why->text));
     return 1;
 }
 
@@ -100,7 +102,7 @@ static void
 say_limit(void *self, const char *message)
 {
     (void) self;
-    printf("limited: %s\n", message);
+    mrd_plain_line(stdout, "limited", mrd_str_of(message));
 }
 
 static int
@@ -145,6 +147,8 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_user_become(
             user, MRD_RIGHT_LOOK_INTO | MRD_RIGHT_READ_OTHERS | MRD_RIGHT_UNLINK_OTHERS, why);
+    /* What rings made it take goes back to the system: glibc would keep blocks of up to 32 MiB. */
+    (void) mallopt(M_MMAP_THRESHOLD, 1 << 20);
     mrd_secret_process(); /* a change of user may have undone it */
     return err;
 }
@@ -207,8 +211,10 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
         return fail(&why);
     if (metrics_check(o, &why) != MRD_OK)
         return fail(&why);
-    if (o->data_url != NULL && (mrd_agent_link_options(o, &link, &why) != MRD_OK ||
-                                mrd_transport_link(&link, &transport, &why) != MRD_OK))
+    if (o->data_url != NULL &&
+        (mrd_agent_link_options(o, &link, &why) != MRD_OK ||
+         (mrd_agent_joins(o) ? mrd_transport_link_later : mrd_transport_link)(&link, &transport,
+                                                                              &why) != MRD_OK))
         return fail(&why);
     if (mrd_agent_open(o, node, transport, &a, &why) != MRD_OK)
         return fail(&why);
@@ -266,11 +272,11 @@ main(int argc, char **argv)
     (void) umask(077);
     mrd_secret_process(); /* tokens and other people's events stay out of core files */
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
-        return 0;
+        return mrd_manual_end("meridian-agent", 0);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--version") == 0) {
             printf("meridian-agent %s\n", mrd_version_text(version));
-            return 0;
+            return mrd_manual_end("meridian-agent", 0);
         }
     }
     old_name = has_old_name();

@@ -11,6 +11,7 @@
 
 #define NOTE_MAGIC 0x4d444c32u
 #define KEPT       (60 * MRD_SEC) /* unloaded ones, while no session wants them */
+#define SAME_LOAD  (5 * MRD_MS)   /* a process cannot exec and load a model in so short a time */
 #define JUDGED     (2 * MRD_SEC)  /* after which what belongs to a load was read */
 
 /* What the runtime's event of a load says. */
@@ -109,6 +110,36 @@ find(mrd_model_table *t, const mrd_drain_process *process, uint64_t number)
     return NULL;
 }
 
+static bool
+is_of(const mrd_model_table *t, const entry *e, const mrd_record_status *st)
+{
+    if (mrd_local_after(e->m.load, st->stop) ||
+        (e->m.unload.ns != 0 && mrd_local_before(e->m.unload, st->start)))
+        return false;
+    if (e->process != NULL)
+        return mrd_record_selects(t->record, st->id, e->process);
+    for (size_t i = 0; i < e->n_chosen; i++)
+        if (e->chosen[i] == st->id)
+            return true;
+    return false;
+}
+
+/* A session that is over for this node and was told of it needs no unloaded ones. */
+static bool
+wanted(const mrd_model_table *t, const entry *e)
+{
+    mrd_record_status st;
+
+    if (e->m.unload.ns == 0)
+        return true;
+    for (size_t i = 0; i < mrd_record_sessions(t->record); i++) {
+        mrd_record_get(t->record, i, &st);
+        if (st.start.ns != INT64_MAX && is_of(t, e, &st))
+            return true;
+    }
+    return false;
+}
+
 static void
 remove_at(mrd_model_table *t, size_t i)
 {
@@ -126,7 +157,7 @@ place(mrd_model_table *t)
 
         while (i < t->n && t->v[i].m.unload.ns == 0)
             i++;
-        t->left_out++;
+        t->left_out += i == t->n || wanted(t, &t->v[i]);
         if (i == t->n)
             return NULL;
         remove_at(t, i);
@@ -225,6 +256,15 @@ judge_all(mrd_model_table *t, mrd_local_ns now)
     }
 }
 
+/* Times of a ring that is read again may differ by what its clock was learned since. */
+static bool
+is_same_load(const entry *e, const mrd_event *ev)
+{
+    mrd_dur_ns apart = mrd_local_diff((mrd_local_ns){ ev->ts.ns }, e->m.load);
+
+    return apart < SAME_LOAD && apart > -SAME_LOAD;
+}
+
 void
 mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,
                       bool load, const mrd_event *ev)
@@ -239,8 +279,13 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
         }
         return;
     }
-    if (e != NULL || (e = place(t)) == NULL)
-        return; /* read again, or no room: counted */
+    if (e != NULL && is_same_load(e, ev))
+        return; /* read again */
+    if (e != NULL &&
+        e->m.unload.ns == 0) /* the program is another one since an exec, and counts anew */
+        e->m.unload = (mrd_local_ns){ ev->ts.ns };
+    if ((e = place(t)) == NULL)
+        return; /* no room: counted */
     e->process = process;
     e->m.pid = process->ident.pid;
     e->m.start_ticks = process->ident.start_ticks;
@@ -269,17 +314,16 @@ take_runtime(mrd_model_table *t, const runtime_load *told)
             give(t, &t->v[i], r);
 }
 
-void
-mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
-                     const mrd_event *ev)
+/* Apart: it has a name on its stack, which would cost every event. */
+__attribute__((noinline)) static void
+take_load(mrd_model_table *t, const mrd_drain_process *process, const mrd_event *ev)
 {
     static const char load[] = "nrt_load";
     mrd_str name = mrd_catalog_text(process->catalog, ev->name);
     runtime_load r = { .process = process, .id = MRD_NONE };
     const mrd_track *track;
 
-    if (ev->kind != MRD_SPAN || clock != MRD_DRAIN_REALTIME || ev->arg_count == 0 ||
-        ev->dur_ns < 0 || !mrd_str_starts(name, load) ||
+    if (!mrd_str_starts(name, load) ||
         (name.len != sizeof(load) - 1 && !mrd_str_is(name, "nrt_load_collectives")))
         return;
     track = mrd_catalog_borrow_track(process->catalog, ev->track);
@@ -299,6 +343,14 @@ mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsig
     r.read = mrd_local_now();
     if (r.id != MRD_NONE)
         take_runtime(t, &r);
+}
+
+void
+mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
+                     const mrd_event *ev)
+{
+    if (clock == MRD_DRAIN_REALTIME && ev->kind == MRD_SPAN && ev->arg_count > 0 && ev->dur_ns >= 0)
+        take_load(t, process, ev);
 }
 
 void
@@ -333,20 +385,6 @@ mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_l
 }
 
 /* ---- What is told ---- */
-
-static bool
-is_of(const mrd_model_table *t, const entry *e, const mrd_record_status *st)
-{
-    if (mrd_local_after(e->m.load, st->stop) ||
-        (e->m.unload.ns != 0 && mrd_local_before(e->m.unload, st->start)))
-        return false;
-    if (e->process != NULL)
-        return mrd_record_selects(t->record, st->id, e->process);
-    for (size_t i = 0; i < e->n_chosen; i++)
-        if (e->chosen[i] == st->id)
-            return true;
-    return false;
-}
 
 size_t
 mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
@@ -455,22 +493,6 @@ read_note(mrd_model_table *t, const char *proc_root)
         while (t->n < MRD_MODELS_MAX && fread(&m, sizeof(m), 1, f) == 1)
             take_note(t, &m, proc_root);
     fclose(f);
-}
-
-/* A session that is over for this node and was told of it needs no unloaded ones. */
-static bool
-wanted(const mrd_model_table *t, const entry *e)
-{
-    mrd_record_status st;
-
-    if (e->m.unload.ns == 0)
-        return true;
-    for (size_t i = 0; i < mrd_record_sessions(t->record); i++) {
-        mrd_record_get(t->record, i, &st);
-        if (st.start.ns != INT64_MAX && is_of(t, e, &st))
-            return true;
-    }
-    return false;
 }
 
 void

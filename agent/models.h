@@ -9,7 +9,7 @@
  *          makes others. A runtime that numbers threads in a way of its own is understood where only one
  *          call and only one event fit; else the load has no name, which is said as such: none is guessed.
  * Times    RAW of the node.
- * Memory   MRD_MODELS_MAX loads; beyond that the oldest unloaded one goes, then new ones are only counted.
+ * Memory   MRD_MODELS_MAX loads; beyond that the first unloaded one goes, counted when a session wants it, then new ones are only counted.
  *          As many of the runtime's events, the newest.
  * Threads  one.
  */
@@ -35,7 +35,7 @@ typedef struct {
     mrd_local_ns load;
     mrd_local_ns unload; /* 0: loaded; of a process that ended: when that was seen */
     char sha256[65], name[128], path[192]; /* "" not known; path: of a file */
-    char kept[320];                        /* where the process keeps its bytes, "" nowhere */
+    char kept[512];                        /* where the process keeps its bytes, "" nowhere */
 } mrd_model_load;
 
 /* Borrowed: record. note: file for a successor, NULL none; boot_id: of this boot. */

@@ -76,9 +76,13 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns sin
         return MRD_NOMEM;
     for (uint32_t i = 0; i < ev->arg_count; i++)
         text += has_text(&ev->args[i]) ? ev->args[i].len : 0;
+    if (o->bytes + sizeof(*s) + args + text > MRD_OPEN_SPANS_BYTES)
+        return MRD_LIMIT;
     if ((s = malloc(sizeof(*s) + args + text)) == NULL)
         return MRD_NOMEM;
-    *s = (mrd_open_span){ .key = key, .early = early, .since = since, .ev = *ev };
+    *s = (mrd_open_span){
+        .key = key, .bytes = sizeof(*s) + args + text, .early = early, .since = since, .ev = *ev
+    };
     if (args > 0)
         memcpy(s->args, ev->args, args);
     to = (char *) s->args + args;
@@ -95,8 +99,15 @@ mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns sin
     s->next = o->slots[at];
     o->slots[at] = s;
     o->n++;
+    o->bytes += s->bytes;
     o->n_early += early;
     return MRD_OK;
+}
+
+size_t
+mrd_open_spans_memory(const mrd_open_spans *o)
+{
+    return o->bytes + o->n_slots * sizeof(*o->slots) + o->cap_taken * sizeof(*o->taken);
 }
 
 static void
@@ -138,6 +149,7 @@ mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span)
         at = &(*at)->next;
     *at = span->next;
     o->n--;
+    o->bytes -= span->bytes;
     o->n_early -= span->early;
     if (span->saved) {
         o->n_saved--;

@@ -9,11 +9,13 @@
 #include "base/err.h"
 #include "trace/model/event.h"
 
-#define MRD_OPEN_SPANS_MAX (1u << 16) /* of a process */
+#define MRD_OPEN_SPANS_MAX   (1u << 16)          /* of a process */
+#define MRD_OPEN_SPANS_BYTES ((size_t) 32 << 20) /* of their texts and places */
 
 typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
+    size_t bytes;
     bool early; /* only the end was seen so far: ev holds its time and arguments */
     bool saved; /* it is in the file for a successor */
     bool model; /* the key is of a loaded model */
@@ -27,6 +29,7 @@ typedef struct mrd_open_span {
 typedef struct {
     mrd_open_span **slots;
     size_t n_slots, n;
+    size_t bytes; /* of the spans */
     size_t n_early, n_saved;
     /* Saved ones that were taken out since the file was written: key and `early`. */
     uint64_t (*taken)[2];
@@ -35,6 +38,7 @@ typedef struct {
 } mrd_open_spans;
 
 void mrd_open_spans_fini(mrd_open_spans *o);
+size_t mrd_open_spans_memory(const mrd_open_spans *o);
 mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
 /* Remembers a copy. Errors: LIMIT, NOMEM. */
 mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns since,

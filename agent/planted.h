@@ -22,14 +22,20 @@ typedef enum {
     MRD_AGENT_PLANT_ANSWER_TWICE,     /* was: an answer that only the counts have counts twice */
     MRD_AGENT_PLANT_COUNTS_FIRST,     /* was: counts are written before the answer they include */
     MRD_AGENT_PLANT_RATE_FOLLOWED,    /* was: a clock's rate is followed that is not known */
+    MRD_AGENT_PLANT_OTHERS_ANSWER,    /* an answer is taken for the last request that waits */
     MRD_AGENT_PLANT_SLEPT, /* was: a clock that stood is believed until the aggregator knows */
     MRD_AGENT_PLANT_SPINS, /* was: the loop does not wait while all slots are taken */
-    MRD_AGENT_PLANT_FORCED_AGAIN, /* was: what was forced out counts again after a kill before its
+    MRD_AGENT_PLANT_FORCED_AGAIN,   /* was: what was forced out counts again after a kill before its
                                      segment went */
+    MRD_AGENT_PLANT_FORCED_THERE,   /* was: the same, where there is no room to say which frames */
+    MRD_AGENT_PLANT_NOT_TAKEN_BACK, /* was: an answer of what was forced out that found no room: the
+                                       segments count it as lost, the counts as delivered */
     MRD_AGENT_PLANT_UNREPORTED, /* was: an answer that neither segments nor counts tell is in the sums */
     MRD_AGENT_PLANT_FILES_BY_PLACE, /* was: a session that begins later takes the files of another, and
                                        leaves out those that are older than itself */
     MRD_AGENT_PLANT_FILE_GROWS, /* was: a file that grows while it is sent is not looked at again */
+    MRD_AGENT_PLANT_UNTOLD_LEAVES, /* was: such an answer is in the sums when its frame leaves the queue
+                                      before its segment */
     MRD_AGENT_PLANT_RECORDED_APART, /* was: of answers in records and in counts the larger sum counts */
     MRD_AGENT_PLANTS
 } mrd_agent_plant;

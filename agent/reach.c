@@ -24,9 +24,11 @@ mrd_agent_unreached_ns(const mrd_agent *a)
 /* What is known of the reason: connections are made by the transport, which does not tell why one
  * failed. */
 static void
-reason(const mrd_publish_stats *st, char text[MRD_WHY_MAX])
+reason(const mrd_agent *a, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {
-    if (!st->up)
+    if (a->enrol != NULL && mrd_enrol_lacks(a->enrol)[0] != '\0')
+        snprintf(text, MRD_WHY_MAX, "%.500s", mrd_enrol_lacks(a->enrol));
+    else if (!st->up)
         snprintf(text, MRD_WHY_MAX,
                  "no connection: check that meridian-aggregator runs there and that the port is "
                  "open (`meridian doctor` checks both)");
@@ -56,7 +58,7 @@ mrd_agent_reach_step(mrd_agent *a, mrd_local_ns now)
         (a->unreached_said.ns != 0 && mrd_local_diff(now, a->unreached_said) < SAY_AGAIN))
         return;
     a->unreached_said = now;
-    reason(&st, why);
+    reason(a, &st, why);
     mrd_spool_get_stats(a->spool, &spool);
     mrd_log(MRD_LOG_WARN, "AGT-UNREACHED",
             "The agent cannot reach the aggregator; it keeps what sessions record %s until the "
@@ -95,7 +97,7 @@ mrd_agent_ready(void *self, char text[MRD_WHY_MAX])
         snprintf(text, MRD_WHY_MAX, "ok");
         return true;
     }
-    reason(&st, why);
+    reason(a, &st, why);
     snprintf(text, MRD_WHY_MAX, "the aggregator has not been reached for %lld s: %.560s",
              (long long) (away / MRD_SEC), why);
     return false;

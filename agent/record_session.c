@@ -247,6 +247,8 @@ mrd_record_session_free(session *s)
 /* ---- Notes for a successor ---- */
 
 #define NOTE_MAX (1u << 20)
+#define NOTE_CHANGED                                                                               \
+    (1u << 16) /* in phase: behind the control stand a note_changes and its pauses */
 
 typedef struct {
     char boot_id[64];
@@ -255,6 +257,19 @@ typedef struct {
     mrd_dur_ns bound_ns;
     uint32_t phase, control_len;
 } note;
+
+typedef struct {
+    uint32_t revision, n_pauses;
+} note_changes;
+
+static void
+put_changes(const session *s, mrd_buf *text)
+{
+    note_changes c = { s->st.revision, (uint32_t) s->n_pauses };
+
+    mrd_buf_add(text, &c, sizeof(c));
+    mrd_buf_add(text, s->pauses, s->n_pauses * sizeof(*s->pauses));
+}
 
 /* Without it a successor waits for the aggregator to tell it: worse, not wrong. */
 void
@@ -277,31 +292,54 @@ mrd_record_write_notes(const mrd_record *r)
         snprintf(n.boot_id, sizeof(n.boot_id), "%.63s", r->o.boot_id);
         if (s->control.len == 0 || s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED)
             continue;
+        if (s->st.revision > 0)
+            n.phase |= NOTE_CHANGED;
         mrd_buf_add(&text, &n, sizeof(n));
         mrd_buf_add(&text, s->control.p, s->control.len);
+        if (s->st.revision > 0)
+            put_changes(s, &text);
     }
     if (text.err == MRD_OK)
         (void) mrd_write_file(r->o.state_path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
 }
 
+/* So many bytes off the front; false: there are fewer. */
+static bool
+take_bytes(mrd_bytes *rest, void *to, size_t n)
+{
+    if (n > rest->len)
+        return false;
+    if (n > 0)
+        memcpy(to, rest->p, n);
+    rest->p += n;
+    rest->len -= n;
+    return true;
+}
+
 /* One note off the front; false at the end, or at what cannot be one. */
 static bool
 take_note(mrd_record *r, mrd_bytes *rest)
 {
+    mrd_record_pause pauses[MRD_RECORD_PAUSES];
+    note_changes changes = { 0 };
     note n;
     mrd_msg msg = { 0 };
     session *s;
 
-    if (rest->len < sizeof(n))
+    if (!take_bytes(rest, &n, sizeof(n)) || n.control_len > rest->len ||
+        mrd_msg_unpack((mrd_bytes){ rest->p, n.control_len }, &msg, NULL) != MRD_OK)
         return false;
-    memcpy(&n, rest->p, sizeof(n));
     n.boot_id[sizeof(n.boot_id) - 1] = '\0';
-    if (n.control_len > rest->len - sizeof(n) ||
-        mrd_msg_unpack((mrd_bytes){ rest->p + sizeof(n), n.control_len }, &msg, NULL) != MRD_OK)
+    rest->p += n.control_len;
+    rest->len -= n.control_len;
+    if ((n.phase & NOTE_CHANGED) != 0 &&
+        (!take_bytes(rest, &changes, sizeof(changes)) || changes.n_pauses > MRD_RECORD_PAUSES ||
+         !take_bytes(rest, pauses, changes.n_pauses * sizeof(*pauses)))) {
+        mrd_msg_free(&msg);
         return false;
-    rest->p += sizeof(n) + n.control_len;
-    rest->len -= sizeof(n) + n.control_len;
+    }
+    n.phase &= ~NOTE_CHANGED;
     if (strcmp(n.boot_id, r->o.boot_id) == 0 && msg.frame.type == MRD_FRAME_CONTROL &&
         mrd_record_arm(r, msg.u.control, NULL) == MRD_OK &&
         (n.phase == MRD__NODE_PHASE__NODE_RECORDING || n.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
@@ -311,6 +349,9 @@ take_note(mrd_record *r, mrd_bytes *rest)
         s->st.stop = n.stop;
         s->st.start_bound_ns = n.bound_ns;
         s->st.phase = (Mrd__NodePhase) n.phase;
+        s->st.revision = changes.revision;
+        s->n_pauses = changes.n_pauses;
+        memcpy(s->pauses, pauses, changes.n_pauses * sizeof(*pauses));
     }
     mrd_msg_free(&msg);
     return true;
@@ -518,6 +559,35 @@ choose_again(mrd_record *r, const session *s)
         }
 }
 
+/* What a successor is told: the control as it would be now. */
+static void
+choose_in_note(session *s, const Mrd__Selection *sel)
+{
+    mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = s->st.id };
+    Mrd__Selection now = MRD__SELECTION__INIT, *before;
+    mrd_buf text = { 0 };
+    mrd_msg msg = { 0 };
+
+    if (mrd_msg_unpack((mrd_bytes){ s->control.p, s->control.len }, &msg, NULL) != MRD_OK)
+        return;
+    before = msg.u.control->select;
+    if (before != NULL)
+        now = *before;
+    now.cores = sel == NULL ? NULL : sel->cores;
+    now.n_cores = sel == NULL ? 0 : sel->n_cores;
+    now.types = sel == NULL ? NULL : sel->types;
+    now.n_types = sel == NULL ? 0 : sel->n_types;
+    msg.u.control->select = &now;
+    if (mrd_msg_pack(&f, msg.u.control, &text, NULL) == MRD_OK) {
+        mrd_buf_fini(&s->control);
+        s->control = text;
+    } else {
+        mrd_buf_fini(&text);
+    }
+    msg.u.control->select = before;
+    mrd_msg_free(&msg);
+}
+
 mrd_err
 mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_record_pause *pauses,
                   size_t n, const Mrd__Selection *sel)
@@ -545,6 +615,8 @@ mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_recor
     memcpy(s->pauses, pauses, s->n_pauses * sizeof(*pauses));
     s->st.revision = revision;
     choose_again(r, s);
+    choose_in_note(s, sel);
+    mrd_record_write_notes(r);
     return MRD_OK;
 }
 

@@ -74,6 +74,14 @@ count(mrd_drain *p, runtime *rt)
     rt->seen = *now;
 }
 
+size_t
+mrd_drain_runtime_memory(const proc *pr)
+{
+    const runtime *rt = pr->nrt;
+
+    return rt == NULL ? 0 : sizeof(*rt) + mrd_nrt_memory_used(rt->nrt);
+}
+
 void
 mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 {

@@ -1,5 +1,5 @@
-/* agent/secrets.c - certificate, key and token while the agent runs: read again when their files
- * change, TLS failures said in words. */
+/* agent/secrets.c - certificate, key and token while the agent runs: got and renewed where the agent
+ * does that itself, read again when their files change, TLS failures said in words. */
 #include "agent/agent_int.h"
 #include "base/log.h"
 #include "base/secret.h"
@@ -59,17 +59,46 @@ mrd_agent_reload(mrd_agent *a)
     reload(a, false);
 }
 
+mrd_err
+mrd_agent_open_enrol(mrd_agent *a, mrd_why *why)
+{
+    mrd_enrol_options o = { .server = a->o.join_server,
+                            .token_file = a->o.join_token_file,
+                            .instance = a->node.instance_id,
+                            .link = { .data_url = a->o.data_url,
+                                      .tls = { a->o.tls_ca, a->o.tls_cert, a->o.tls_key,
+                                               a->o.tls_name } } };
+
+    if (a->transport == NULL || !mrd_agent_joins(&a->o))
+        return MRD_OK;
+    return mrd_enrol_open(&o, &a->enrol, why);
+}
+
+static void
+enrol_step(mrd_agent *a, mrd_local_ns now, bool failed)
+{
+    mrd_publish_stats st;
+
+    mrd_publish_get_stats(a->publish, &st);
+    mrd_enrol_works(a->enrol, st.welcome, failed);
+    if (mrd_enrol_step(a->enrol, now))
+        reload(a, true);
+}
+
 void
 mrd_agent_secrets_step(mrd_agent *a, mrd_local_ns now)
 {
     mrd_transport *t = a->transport;
+    bool failed = false;
     mrd_why why;
 
     if (t == NULL)
         return;
-    while (t->next_error != NULL && t->next_error(t, &why))
+    for (; t->next_error != NULL && t->next_error(t, &why); failed = true)
         mrd_log(MRD_LOG_WARN, "AGT-TLS", "The agent cannot connect to the aggregator: reason=%s",
                 why.text);
+    if (a->enrol != NULL)
+        enrol_step(a, now, failed);
     if (mrd_local_diff(now, a->secrets_at) < LOOK_PERIOD)
         return;
     a->secrets_at = now;

@@ -22,19 +22,39 @@
 
 /* ---- Room ---- */
 
+/* Its answer is not in the segments and its frame is: a successor finds it again, so that the sums leave
+ * it out until then (mrd_spool_known). */
+static bool
+found_again(const mrd_spool *s, const entry *e)
+{
+    return e->unreported != 0 && mrd_spool_find_segment(s, e->segment) != NULL &&
+           !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNTOLD_LEAVES);
+}
+
+/* Answers that only the counts have are told by the segments too as soon as their frames are gone and there
+ * is room: a slot of the counts may be torn. */
+static void
+catch_up(mrd_spool *s)
+{
+    if (s->behind && mrd_spool_write_sessions(s))
+        s->behind = false;
+}
+
 static void
 forget_done(mrd_spool *s)
 {
-    while (s->n > 0 && s->entries[s->first].done) {
+    /* In order: a segment holds answers to the frames of those before it. */
+    while (s->n_segments > 1 && s->segments[0].live == 0)
+        mrd_spool_remove_segment(s, 0);
+    while (s->n > 0 && s->entries[s->first].done && !found_again(s, &s->entries[s->first])) {
+        s->behind = s->behind || s->entries[s->first].unreported != 0;
         s->unreported -= s->entries[s->first].unreported != 0;
         s->first++;
         s->n--;
     }
     if (s->n == 0)
         s->first = 0;
-    /* In order: a segment holds answers to the frames of those before it. */
-    while (s->n_segments > 1 && s->segments[0].live == 0)
-        mrd_spool_remove_segment(s, 0);
+    catch_up(s);
 }
 
 /* What is on its way may be stored already, so it stays, in memory. Should this process die, it was
@@ -61,16 +81,35 @@ is_clock(const entry *e)
 
 /* The counts tell which of this epoch's frames are forced out. One of an earlier epoch, or of a session
  * that has no place there, is completed and counted by one record: who is killed before the segment is
- * removed finds neither the frame without the count nor both. */
+ * removed finds neither the frame without the count nor both. Without room for it nothing counts the
+ * frame before its segment is gone: who is killed then counts it as damaged. */
 static void
-record_forced(mrd_spool *s, const sequence *q, const entry *e)
+count_forced(mrd_spool *s, sequence *q, const entry *e)
 {
     answer_record a = { e->item.epoch, e->item.session,   e->item.seq, 0,
                         ANSWER_STORED, 0 - e->item.events };
+    bool apart = (q->slot == 0 || e->item.epoch != s->epoch) &&
+                 !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN);
 
-    if ((q->slot == 0 || e->item.epoch != s->epoch) &&
-        !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
-        (void) mrd_spool_write_answer(s, &a); /* no room: the session's record counts it */
+    q->tally.forced += e->item.events;
+    if (apart && mrd_spool_write_answer(s, &a))
+        return;
+    q->ahead -= (int64_t) e->item.events; /* the session's record counts it */
+    if (apart && !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_THERE))
+        q->there += e->item.events;
+}
+
+/* The frames of the oldest segment are gone with it. True: there are counts that had to wait for that. */
+static bool
+count_gone(mrd_spool *s)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        any = any || s->sequences[i].there > 0;
+        s->sequences[i].there = 0;
+    }
+    return any;
 }
 
 /* Forces out the oldest segment with all it holds. The tallies are written first, because a successor
@@ -89,8 +128,7 @@ drop_oldest(mrd_spool *s)
             continue;
         q = mrd_spool_find_sequence(s, e->item.session);
         if (q != NULL) {
-            record_forced(s, q, e);
-            q->tally.forced += e->item.events;
+            count_forced(s, q, e);
             q->clock_lost += is_clock(e);
         }
         if (rescue(s, e)) {
@@ -112,6 +150,10 @@ drop_oldest(mrd_spool *s)
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
     forget_done(s);
+    if (count_gone(s)) {
+        mrd_spool_counts_write_all(s);
+        written = false;
+    }
     if (!written)
         (void) mrd_spool_write_sessions(s);
 }
@@ -180,6 +222,19 @@ mrd_spool_lose_clock(mrd_spool *s, uint64_t session)
     clock_changed(s, q);
 }
 
+/* Writes the answers that were cut off the segments once more, for a successor; they are counted already. */
+static void
+answer_cut(mrd_spool *s)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        const mrd_spool_item *item = &s->entries[s->first + i].item;
+        answer_record a = { item->epoch, item->session, item->seq, 0, 1, 0 };
+
+        if (s->entries[s->first + i].cut)
+            mrd_spool_write_answer(s, &a);
+    }
+}
+
 /* The first segment of this run of the agent, and what it says of earlier ones. */
 static mrd_err
 begin(mrd_spool *s, mrd_why *why)
@@ -200,10 +255,10 @@ begin(mrd_spool *s, mrd_why *why)
     }
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
-    mrd_spool_counts_opened(s);
+    answer_cut(s);
+    mrd_spool_counts_write_all(s);
     for (size_t i = 0; i < s->n_sequences; i++)
         s->sequences[i].forgotten = true; /* until somebody asks for it */
-    forget_done(s);
     /* The predecessor may have sent so many of the oldest without hearing an answer. */
     for (size_t i = 0, sent = 0; i < s->n && sent < WINDOW_MAX; i++)
         if (!s->entries[s->first + i].done) {
@@ -336,8 +391,10 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
     }
     if (err == MRD_OK)
         err = begin(s, why);
-    if (err == MRD_OK && s->n_positions > 0) /* the segment that held them may be gone now */
+    if (err == MRD_OK && s->n_positions > 0) /* first: the segment that holds them may go now */
         err = mrd_spool_commit(s, s->positions, s->n_positions, why);
+    if (err == MRD_OK)
+        forget_done(s);
     if (err == MRD_OK && s->rebooted) /* without it the next one takes our frames for older ones */
         err = write_boot(s, boot, why);
     if (err != MRD_OK) {
@@ -573,6 +630,7 @@ mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mr
     s->notes_wait = false;
     mrd_spool_counts_commit(s);
     mrd_spool_commit_sequences(s);
+    catch_up(s);
     mrd_spool_counts_write_all(s);
     return MRD_OK;
 }
@@ -688,6 +746,27 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
     mrd_spool_counts_write(s, q);
 }
 
+/* Of a frame that was forced out: the segments may count it as such, the counts do not any more. Before the
+ * answer is written, or while there is no room for it, the counts say how much too many the segments have.
+ * An answer takes back no more than the segments count, and adds what they do not count yet. */
+static bool
+write_answer(mrd_spool *s, const mrd_spool_item *item, answer_record *a)
+{
+    sequence *q = mrd_spool_find_sequence(s, a->session);
+
+    if (q == NULL || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NOT_TAKEN_BACK))
+        return mrd_spool_write_answer(s, a);
+    q->ahead += (int64_t) a->forced;
+    if (a->forced > 0)
+        note_answered(s, item);
+    if (q->ahead < (int64_t) a->forced)
+        a->forced = (uint64_t) q->ahead;
+    if (!mrd_spool_write_answer(s, a))
+        return false;
+    q->ahead -= (int64_t) a->forced;
+    return true;
+}
+
 static bool
 done(mrd_spool *s, uint64_t id, enum answer answer)
 {
@@ -708,8 +787,8 @@ done(mrd_spool *s, uint64_t id, enum answer answer)
         (void) mrd_spool_count_answer(s, &a);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
         note_answered(s, &e->item);
-    /* First: the counts tell of no more than the 64 numbers behind the oldest. */
-    if (!mrd_spool_write_answer(s, &a) && !rescued) {
+    if (!write_answer(s, &e->item, &a) && !rescued) {
+        /* First: the counts tell of no more than the 64 numbers behind the oldest. */
         e->unreported = (uint8_t) (answer + 1);
         s->unreported++;
     }

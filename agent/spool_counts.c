@@ -3,7 +3,7 @@
  * when segments were cut or removed behind the agent's back, the counts say what is missing.
  *
  * A file "counts" of slots of 1,280 bytes, one a session, each with its CRC and written as a whole:
- * at a commit, at an answer, when frames are forced out. At open the segments are compared with it:
+ * at a commit, at an answer, when frames are forced out; behind them how far the segments reached. At open the segments are compared with it:
  * events that were committed, are not answered and are not there any more were lost with them.
  */
 #include <fcntl.h>
@@ -21,12 +21,61 @@ typedef struct {
     uint32_t magic, crc; /* of what follows */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    uint64_t answered, bits;  /* answered: numbers below; of the 64 from there those with a bit */
-    uint32_t note_len, clock; /* of the times */
+    uint64_t answered, bits; /* answered: numbers below; of the 64 from there those with a bit */
+    /* overstated: of what the segments count as forced out, taken back and not said there; 0 in what
+     * earlier releases wrote. clock: of the times. */
+    uint16_t note_len, overstated_high;
+    uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
 } slot;
 
 _Static_assert(sizeof(slot) <= SLOT_SIZE, "a slot of the file");
+
+/* Behind the slots: how far the newest segment reached when they were written. */
+#define EXTENT_MAGIC 0x4553524du /* "MRSE" */
+
+typedef struct {
+    uint32_t magic, crc; /* of what follows */
+    uint64_t number, len;
+} extent;
+
+static uint32_t
+crc_of_extent(const extent *e)
+{
+    return mrd_spool_crc_of(
+        EXTENT_MAGIC,
+        (mrd_bytes){ (const uint8_t *) &e->number, sizeof(*e) - offsetof(extent, number) },
+        (mrd_bytes){ 0 });
+}
+
+static void
+write_extent(const mrd_spool *s)
+{
+    const segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    extent e = { .magic = EXTENT_MAGIC };
+
+    if (s->counts_fd < 0 || last == NULL)
+        return;
+    e.number = last->number;
+    e.len = last->len;
+    e.crc = crc_of_extent(&e);
+    (void) !pwrite(s->counts_fd, &e, sizeof(e), (off_t) SLOTS_MAX * SLOT_SIZE);
+}
+
+/* Commits that the slots know are gone with the end of the segments. A segment behind that one would
+ * begin with all of them. */
+static bool
+is_cut(const mrd_spool *s)
+{
+    const segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
+    extent e;
+
+    if (pread(s->counts_fd, &e, sizeof(e), (off_t) SLOTS_MAX * SLOT_SIZE) != (ssize_t) sizeof(e) ||
+        e.magic != EXTENT_MAGIC || e.crc != crc_of_extent(&e))
+        return false;
+    return last == NULL || last->number < e.number ||
+           (last->number == e.number && last->len < e.len);
+}
 
 static uint32_t
 crc_of(const slot *c)
@@ -37,6 +86,24 @@ crc_of(const slot *c)
         (mrd_bytes){ 0 });
 }
 
+#define OVERSTATED_MAX ((1ull << 40) - 1)
+
+static void
+put_overstated(slot *c, uint64_t overstated)
+{
+    overstated = overstated < OVERSTATED_MAX ? overstated : OVERSTATED_MAX;
+    c->overstated_high = (uint16_t) (overstated >> 24);
+    for (unsigned i = 0; i < 3; i++)
+        c->overstated_low[i] = (uint8_t) (overstated >> 8 * i);
+}
+
+static uint64_t
+get_overstated(const slot *c)
+{
+    return (uint64_t) c->overstated_high << 24 | (uint64_t) c->overstated_low[2] << 16 |
+           (uint64_t) c->overstated_low[1] << 8 | c->overstated_low[0];
+}
+
 void
 mrd_spool_counts_write(mrd_spool *s, sequence *q)
 {
@@ -45,19 +112,20 @@ mrd_spool_counts_write(mrd_spool *s, sequence *q)
                .epoch = s->epoch,
                .next = q->committed,
                .committed = q->events,
-               .forced = q->tally.forced,
+               .forced = q->tally.forced - q->there,
                .damaged = q->tally.damaged,
                .last = q->last,
                .answered_to = q->answered_to,
                .damaged_first = q->tally.damaged_first,
                .damaged_last = q->tally.damaged_last,
-               .note_len = q->tally.note_len,
+               .note_len = (uint16_t) q->tally.note_len,
                .clock = q->tally.damaged_clock };
 
     if (s->counts_fd < 0 || q->slot == 0)
         return;
+    put_overstated(&c, q->ahead > 0 ? (uint64_t) q->ahead : 0);
     memcpy(c.note, q->tally.note, q->tally.note_len);
-    mrd_spool_known(s, q, &c.delivered, &c.refused);
+    mrd_spool_known(s, q, true, &c.delivered, &c.refused);
     c.answered = mrd_spool_unanswered(s, q, &c.bits);
     c.crc = crc_of(&c);
     (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE);
@@ -128,12 +196,19 @@ mrd_spool_counts_write_all(mrd_spool *s)
             take_slot(s, &s->sequences[i]);
         mrd_spool_counts_write(s, &s->sequences[i]);
     }
+    write_extent(s);
 }
 
 static uint64_t
 most(uint64_t a, uint64_t b)
 {
     return a > b ? a : b;
+}
+
+static uint64_t
+least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
 }
 
 /* Frames whose answer was cut off with the segments' end. Of those committed after the slot was
@@ -192,12 +267,12 @@ add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *r
 
 /* The losses of a note are told once: the rings were given back after it, with what they had counted. A
  * commit writes the segments before the counts, so these may have the older note. They have the newer
- * one where the segments have none of the session, and where they name a frame that was cut off: that is
- * sure whether a kill came between the two or not. What a power failure left of both is no order. */
+ * one where the segments have none of the session, and where their end was cut off behind them or they
+ * name a frame that was: that is sure whether a kill came between the two or not. What a power failure left of both is no order. */
 static bool
 takes_note(const mrd_spool *s, const slot *c, const sequence *q)
 {
-    bool cut = c->epoch == s->found_epoch && c->next > q->found;
+    bool cut = s->cut || (c->epoch == s->found_epoch && c->next > q->found);
 
     return c->note_len > 0 && (q->tally.note_len == 0 || (cut && !s->rebooted));
 }
@@ -229,6 +304,7 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     add_recorded(s, c, &delivered, &refused);
     q->tally.delivered = most(q->tally.delivered, delivered);
     q->tally.refused = most(q->tally.refused, refused);
+    q->tally.forced -= least(q->tally.forced, get_overstated(c));
     q->tally.forced = most(q->tally.forced, c->forced);
     q->tally.damaged = c->damaged;
     q->tally.damaged_first = c->damaged_first;
@@ -284,6 +360,7 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
 
     snprintf(path, sizeof(path), "%s/counts", s->dir);
     s->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    s->cut = s->counts_fd >= 0 && is_cut(s);
     for (uint32_t i = 1; i <= SLOTS_MAX && s->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) != (ssize_t) sizeof(c))
             break;
@@ -291,17 +368,4 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
             err = compare(s, &c, i);
     }
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "spool '%s'", path);
-}
-
-void
-mrd_spool_counts_opened(mrd_spool *s)
-{
-    for (size_t i = 0; i < s->n; i++) {
-        const mrd_spool_item *item = &s->entries[s->first + i].item;
-        answer_record a = { item->epoch, item->session, item->seq, 0, 1, 0 }; /* counted already */
-
-        if (s->entries[s->first + i].cut)
-            mrd_spool_write_answer(s, &a);
-    }
-    mrd_spool_counts_write_all(s);
 }

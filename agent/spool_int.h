@@ -29,7 +29,7 @@ typedef struct {
 
 typedef struct {
     uint64_t epoch, session, seq, events;
-    uint64_t stored, forced; /* enum answer; events taken back from `forced`, negative: added */
+    uint64_t stored, forced; /* enum answer; taken back from `forced`, negative: added */
 } answer_record;
 
 enum answer { ANSWER_REFUSED, ANSWER_STORED, ANSWER_BEFORE };
@@ -72,10 +72,13 @@ typedef struct {
 typedef struct {
     uint64_t session, next, committed; /* committed: next as of the last commit */
     mrd_spool_tally tally;
-    uint64_t events;                    /* ever committed, without those found missing */
-    uint64_t missing;                   /* ... of those, when this boot began */
-    mrd_ev_ns last, answered_to;        /* youngest time committed; answered, or the first */
-    uint64_t found;                     /* committed, of the segments at open */
+    uint64_t events;             /* ever committed, without those found missing */
+    uint64_t missing;            /* ... of those, when this boot began */
+    mrd_ev_ns last, answered_to; /* youngest time committed; answered, or the first */
+    uint64_t found;              /* committed, of the segments at open */
+    int64_t ahead; /* forced as the segments tell it, less tally.forced: what had no room */
+    uint64_t
+        there; /* of tally.forced: a successor finds the frames, and nothing that completes them */
     uint32_t slot;                      /* place in the file of counts, from 1 */
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     mrd_spool_base *base;               /* NULL: none */
@@ -92,6 +95,8 @@ struct mrd_spool {
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* of the segments at open */
     bool rebooted;        /* the first to open the folder in this boot */
+    bool behind;          /* answers are in the counts alone, and their frames are gone */
+    bool cut;             /* at open: the segments end before what the counts know */
     segment *segments;    /* by number */
     size_t n_segments;
     /* The queue: ids are base + index, done ones at the front are taken off. */
@@ -136,9 +141,9 @@ bool mrd_spool_discard_uncommitted(mrd_spool *s);
 /* The first number of the session that is not answered, all before it are; the next to be committed
  * when the queue has none of it. *ret_bits: of the MRD_SPOOL_TOLD from there, those answered have one. */
 uint64_t mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits);
-/* Of the tally, what a successor sees to be answered: it finds again what neither the segments nor the
- * counts tell. */
-void mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
+/* Of the tally, what a successor sees to be answered: it finds again what the segments do not tell, nor,
+ * with `counts`, the counts. */
+void mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
                      uint64_t *ret_refused);
 
 /* ---- spool_segments.c: the files ---- */
@@ -159,8 +164,6 @@ mrd_err mrd_spool_write_boot(mrd_spool *s);
 mrd_err mrd_spool_counts_open(mrd_spool *s, mrd_why *why);
 /* Adds the frames that are about to be committed. */
 void mrd_spool_counts_commit(mrd_spool *s);
-/* The answers that were cut off, for a successor; what was found is written down. */
-void mrd_spool_counts_opened(mrd_spool *s);
 void mrd_spool_counts_write(mrd_spool *s, sequence *q);
 void mrd_spool_counts_write_all(mrd_spool *s);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);

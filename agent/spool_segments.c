@@ -50,7 +50,8 @@ mrd_spool_remove_segment(mrd_spool *s, size_t i)
 
     if (s->dir != NULL) {
         mrd_spool_path_of(s, s->segments[i].number, path);
-        (void) unlink(path);
+        if (unlink(path) != 0) /* a successor must not find its frames again */
+            (void) !ftruncate(s->segments[i].fd, 0);
     }
     close(s->segments[i].fd);
     s->stats.file_bytes -= s->segments[i].len;
@@ -80,12 +81,13 @@ write_base(segment *seg, const sequence *q)
 static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
-    session_record r = {
-        .epoch = s->epoch, .session = q->session, .next = q->committed, .forced = q->tally.forced
-    };
+    session_record r = { .epoch = s->epoch,
+                         .session = q->session,
+                         .next = q->committed,
+                         .forced = q->tally.forced - q->there };
     mrd_err err;
 
-    mrd_spool_known(s, q, &r.delivered, &r.refused);
+    mrd_spool_known(s, q, false, &r.delivered, &r.refused);
     err = mrd_spool_write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
                                  bytes_of(q->tally.note, q->tally.note_len));
 
@@ -102,6 +104,17 @@ mrd_spool_write_boot(mrd_spool *s)
 
     s->stats.file_bytes += err == MRD_OK ? sizeof(record_head) : 0;
     return err;
+}
+
+/* Its record has all that was forced out and taken back, but for what is there. */
+static void
+restated(mrd_spool *s, sequence *q)
+{
+    bool told = q->ahead > 0; /* of the counts */
+
+    q->ahead = -(int64_t) q->there;
+    if (told)
+        mrd_spool_counts_write(s, q);
 }
 
 /* A segment begins with what is known of all sessions, so that older ones may go. */
@@ -133,6 +146,8 @@ mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
     }
     s->segments[s->n_segments++] = seg;
     s->stats.file_bytes += seg.len;
+    for (size_t i = 0; i < s->n_sequences; i++)
+        restated(s, &s->sequences[i]);
     return MRD_OK;
 }
 
@@ -144,7 +159,8 @@ mrd_spool_write_sessions(mrd_spool *s)
     bool ok = s->dir != NULL;
 
     for (size_t i = 0; i < s->n_sequences && ok; i++)
-        ok = write_session(s, last, &s->sequences[i]) == MRD_OK;
+        if ((ok = write_session(s, last, &s->sequences[i]) == MRD_OK))
+            restated(s, &s->sequences[i]);
     s->stats.file_bytes += last->len - before;
     return ok;
 }

@@ -179,7 +179,11 @@ mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
     if (err != MRD_OK)
         return err;
     *(a->stored != ANSWER_REFUSED ? &q->tally.delivered : &q->tally.refused) += a->events;
-    q->tally.forced -= a->forced;
+    /* Agents before took back also what the segments never counted. */
+    if ((int64_t) a->forced < 0)
+        q->tally.forced += 0 - a->forced;
+    else
+        q->tally.forced -= a->forced < q->tally.forced ? a->forced : q->tally.forced;
     if (a->stored == ANSWER_BEFORE && q->base != NULL)
         q->base->known += a->events;
     return MRD_OK;
@@ -274,7 +278,7 @@ mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *ret_bits)
 }
 
 void
-mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
+mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
                 uint64_t *ret_refused)
 {
     uint64_t left = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNREPORTED) ? 0 : s->unreported, bits;
@@ -287,7 +291,7 @@ mrd_spool_known(const mrd_spool *s, const sequence *q, uint64_t *ret_delivered,
 
         left -= e->unreported != 0;
         if (e->unreported == 0 || e->item.session != q->session ||
-            (e->item.epoch == s->epoch &&
+            (counts && e->item.epoch == s->epoch && /* they tell it */
              (e->item.seq < first || e->item.seq - first < MRD_SPOOL_TOLD)))
             continue;
         *(e->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= e->item.events;

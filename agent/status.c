@@ -5,6 +5,7 @@
 
 #include "agent/agent_int.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/metrics.h"
 #include "base/obj.h"
 #include "base/secret.h"
@@ -253,7 +254,7 @@ get_unread(const mrd_agent *a, Mrd__Unread *to)
     to->directories = files.hung + files.foreign + files.refused_dirs;
 }
 
-/* Device profiles of all sessions. */
+/* Device profiles of one session. */
 typedef struct {
     Mrd__DeviceProfile v[MRD_DEVPROF_RESULTS], *list[MRD_DEVPROF_RESULTS];
     char states[MRD_DEVPROF_RESULTS][16], messages[MRD_DEVPROF_RESULTS][160];
@@ -264,7 +265,6 @@ static void
 fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__SessionStatus *st)
 {
     mrd_devprof_result r;
-    size_t first = set->n;
 
     for (size_t i = 0; set->n < MRD_DEVPROF_RESULTS && mrd_devprof_get(d, session, i, &r); i++) {
         Mrd__DeviceProfile *m = &set->v[set->n];
@@ -279,8 +279,8 @@ fill_profiles(profile_set *set, const mrd_devprof *d, uint64_t session, Mrd__Ses
         m->message = set->messages[set->n];
         set->list[set->n++] = m;
     }
-    st->device_profiles = set->list + first;
-    st->n_device_profiles = set->n - first;
+    st->device_profiles = set->list;
+    st->n_device_profiles = set->n;
 }
 
 /* Models of one session, or of the node. */
@@ -352,6 +352,51 @@ fill_jobs(const mrd_record_status *s, size_t room, Mrd__SessionStatus *to)
     to->jobs_left_out = (uint32_t) (s->jobs->n - n) + s->jobs_left_out;
 }
 
+static size_t
+shorten_models(Mrd__ModelList *list)
+{
+    size_t n = list == NULL ? 0 : list->n_loads - list->n_loads / 2;
+
+    if (n == 0)
+        return 0;
+    list->n_loads -= n;
+    list->left_out += n;
+    return n;
+}
+
+/* Leaves out the second half of each list of models, or where there are none of each list of device profiles. False:
+ * there is nothing left to leave out. */
+static bool
+shorten(Mrd__Heartbeat *m)
+{
+    size_t models = shorten_models(m->models), profiles = 0;
+
+    for (size_t i = 0; i < m->n_sessions; i++)
+        models += shorten_models(m->sessions[i]->models);
+    for (size_t i = 0; i < m->n_sessions && models == 0; i++) {
+        profiles += m->sessions[i]->n_device_profiles;
+        m->sessions[i]->n_device_profiles /= 2;
+    }
+    if (profiles > 0)
+        mrd_log(MRD_LOG_WARN, "AGT-DEVPROF-MAX",
+                "Not all processes and cores that answer about device profiles fit into a "
+                "heartbeat: listed=%zu",
+                profiles / 2);
+    return models + profiles > 0;
+}
+
+/* One that is too large would be refused as a whole, and without heartbeats the node is gone. */
+static mrd_err
+pack_heartbeat(mrd_frame *f, Mrd__Heartbeat *m, mrd_buf *to)
+{
+    mrd_err err;
+
+    do
+        err = mrd_msg_pack(f, m, to, NULL);
+    while (err == MRD_LIMIT && shorten(m));
+    return err;
+}
+
 mrd_err
 mrd_agent_heartbeat(void *self, mrd_buf *to)
 {
@@ -365,7 +410,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     counter_set all, *each = calloc(2 * MRD_RECORD_SESSIONS, sizeof(*each));
     counter_set *at_boot = each == NULL ? NULL : each + MRD_RECORD_SESSIONS;
     Mrd__CountersAtBoot bases[MRD_RECORD_SESSIONS];
-    profile_set *profiles = calloc(1, sizeof(*profiles));
+    profile_set *profiles = calloc(n_sessions + 1, sizeof(*profiles));
     uint64_t models_now = models_signature(a);
     model_set *models =
         models_now == a->models_reported ? NULL : calloc(n_sessions + 1, sizeof(*models));
@@ -452,7 +497,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         }
         each[i].counters.clock_frames_lost = s.clock_lost;
         st[i].counters = &each[i].counters;
-        fill_profiles(profiles, a->devprof, s.id, &st[i]);
+        fill_profiles(&profiles[i], a->devprof, s.id, &st[i]);
         if (models != NULL)
             st[i].models = fill_models(&models[i], a->models, s.id);
         mrd__session_tally__init(&tallies[i]);
@@ -490,7 +535,7 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
         m.notes = notes;
         m.n_notes = 2;
     }
-    err = mrd_msg_pack(&f, &m, to, NULL);
+    err = pack_heartbeat(&f, &m, to);
     free(each);
     free(profiles);
     free(models);

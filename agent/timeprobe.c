@@ -1,10 +1,10 @@
 #include "agent/timeprobe.h"
 
+#include "agent/planted.h"
 #include "base/udpstamp.h"
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #define FLIGHT   128          /* pairs in flight; a power of two */
 #define DONE     1024         /* finished halves waiting to be taken; a power of two */
@@ -77,7 +77,7 @@ mrd_timeprobe_close(mrd_timeprobe *probe)
 {
     if (probe == NULL)
         return;
-    close(probe->fd);
+    mrd_udp_close(probe->fd);
     free(probe);
 }
 
@@ -336,6 +336,8 @@ take_answers(mrd_timeprobe *p)
         err = mrd_probe_packet_decode(data, &packet);
         if (err == MRD_OK && packet.kind == MRD_PROBE_WARMUP)
             continue; /* the kernel could not drop it */
+        if (err == MRD_OK && MRD_AGENT_PLANTED(MRD_AGENT_PLANT_OTHERS_ANSWER))
+            packet.k = p->k - 2 + packet.k % 2;
         if (err != MRD_OK || packet.kind != MRD_PROBE_ANSWER ||
             packet.session != p->options.session || packet.agent != p->options.agent ||
             packet.agent_epoch != p->options.agent_epoch ||

@@ -30,6 +30,7 @@ typedef struct {
     char job[128];
     bool runtime;  /* of the process: came through its rings */
     uint64_t both; /* key of what an XSpace and the JSON beside it have in common; 0: neither */
+    uint64_t kind; /* which of the two */
 } waiting;
 
 typedef struct {
@@ -94,15 +95,6 @@ remember(mrd_traces *t, uint64_t key, uint64_t given)
         t->n_known += t->n_known < MRD_TRACES_KNOWN;
     }
     *k = (known){ key, given };
-}
-
-static void
-forget(mrd_traces *t, uint64_t key)
-{
-    known *k = known_of(t, key);
-
-    if (k != NULL)
-        k->key = 0;
 }
 
 void
@@ -213,13 +205,14 @@ has_share(const mrd_traces *t, int64_t uid)
     return t->n < MRD_TRACES_QUEUE && (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - t->n);
 }
 
-/* The XLA profiler writes <host>.xplane.pb and, of the same events, <host>.trace.json.gz: the key that both
- * have, and which of them this is (1, 2); 0 for other files. */
+/* The XLA profiler writes <host>.xplane.pb and, of the same events, <host>.trace.json.gz into one folder: the key
+ * that both have, and which of them this is (1, 2); 0 for other files. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
     static const char *const ends[] = { XSPACE_END, ".trace.json.gz", ".trace.json" };
-    mrd_str name = mrd_str_of(file->rel);
+    mrd_str name =
+        mrd_str_of(file->path); /* processes of one second have equal names below their folders */
 
     for (size_t i = 0; i < MRD_COUNT(ends); i++) {
         size_t n = strlen(ends[i]);
@@ -253,12 +246,6 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
         t->o.finished(t->o.self, file->path, 0, "it belongs to another node");
         return;
     }
-    if (both != 0 && known_of(t, both) != NULL && known_of(t, both)->given != kind) {
-        t->stats.left_alone++;
-        t->o.finished(t->o.self, file->path, 0,
-                      "the file of the other format beside it has the same events and was read");
-        return;
-    }
     if (!has_share(t, file->uid)) {
         t->stats.failed++;
         t->o.finished(t->o.self, file->path, 0, "too many trace files wait to be read");
@@ -284,8 +271,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     to->runtime = (w != NULL && w->runtime) ||
                   (to->pid != MRD_NONE && known_of(t, runtime_key(to->pid)) != NULL);
     to->both = both;
-    if (both != 0)
-        remember(t, both, kind);
+    to->kind = kind;
     t->n++;
 }
 
@@ -419,8 +405,6 @@ conclude(mrd_traces *t)
         t->stats.failed++;
     else
         t->stats.files++;
-    if (r->given == 0 && r->file.both != 0)
-        forget(t, r->file.both); /* the other one may be whole */
     t->o.finished(t->o.self, r->file.path, r->given, r->message);
     finish(t);
 }
@@ -508,11 +492,23 @@ give_part(mrd_traces *t)
     if (step != MRD_MORE && !r->lost)
         give_bad(t, r);
     remember(t, r->file.key, r->given);
+    if (r->given > 0 && r->file.both != 0)
+        remember(t, r->file.both, r->file.kind);
     if (step != MRD_MORE)
         conclude(t);
 }
 
 /* ---- The interface ---- */
+
+/* Something came of the file of the other format. Those that came before this one have been read: only now is that
+ * known. */
+static bool
+is_second(mrd_traces *t, const waiting *file)
+{
+    const known *k = file->both == 0 ? NULL : known_of(t, file->both);
+
+    return k != NULL && k->given != file->kind;
+}
 
 static void
 start(mrd_traces *t)
@@ -531,6 +527,13 @@ start(mrd_traces *t)
     t->now = r;
     t->first = (t->first + 1) % MRD_TRACES_QUEUE;
     t->n--;
+    if (is_second(t, &r->file)) {
+        r->err = MRD_EXISTS;
+        snprintf(r->message, sizeof(r->message),
+                 "the file of the other format beside it has the same events and was read");
+        conclude(t);
+        return;
+    }
     if (r->cat != NULL && r->store != NULL && pthread_create(&r->thread, NULL, run, r) == 0) {
         r->started = true;
         return;

@@ -506,14 +506,14 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
 {
     mrd_ring_window *place = mrd_ring_borrow_window(r->reader), w = *place;
     mrd_event ev = { .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
-    const mrd_ring_rec *rec;
+    mrd_ring_rec rec;
     int64_t ts_ns, dur_ns;
     uint64_t n = 0;
 
-    while (n < most && (rec = mrd_ring_plain(&w, &ts_ns, &dur_ns)) != NULL) {
+    while (n < most && mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) {
         n++;
-        if (!plain_event(r, rec, w.tid, &ev)) {
-            plain_other(p, r, rec, ts_ns, dur_ns, w.tid);
+        if (!plain_event(r, &rec, w.tid, &ev)) {
+            plain_other(p, r, &rec, ts_ns, dur_ns, w.tid);
             continue;
         }
         p->counts.records++;

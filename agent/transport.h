@@ -28,4 +28,9 @@ struct mrd_transport {
 mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
                            mrd_why *why);
 
+/* The same for a node that may have no certificate yet: until its files are there nothing is sent, and
+ * `changed` and `reload` see to it when they are. Borrows the texts. */
+mrd_err mrd_transport_link_later(const mrd_link_options *options, mrd_transport **ret_transport,
+                                 mrd_why *why);
+
 #endif

@@ -7,7 +7,9 @@
 #include "base/obj.h"
 
 typedef struct {
-    const void *process; /* identity only, never followed */
+    const void *
+        process; /* identity only, never followed; another may lie at its address later, so also: */
+    int64_t pid, start_ticks;
     mrd_sid name;
     mrd_dur_ns history[MRD_TRIGGER_HISTORY];
     unsigned n, at;
@@ -174,12 +176,15 @@ steps_of(mrd_trigger_watch *t, const mrd_drain_process *p, mrd_sid name)
     steps *oldest = &t->steps[0];
 
     for (size_t i = 0; i < MRD_TRIGGER_STEPS; i++) {
-        if (t->steps[i].process == p && t->steps[i].name == name)
+        if (t->steps[i].process == p && t->steps[i].name == name &&
+            t->steps[i].pid == p->ident.pid && t->steps[i].start_ticks == p->ident.start_ticks)
             return &t->steps[i];
         if (t->steps[i].used < oldest->used)
             oldest = &t->steps[i];
     }
-    *oldest = (steps){ .process = p, .name = name };
+    *oldest = (steps){
+        .process = p, .pid = p->ident.pid, .start_ticks = p->ident.start_ticks, .name = name
+    };
     return oldest;
 }
 

@@ -14,15 +14,19 @@
 
 #define CHUNK (1u << 20)
 
-/* The hash of a file whose first bytes arrived before a restart. */
+/* The hash of a file whose first bytes arrived before a restart or a failure of the disk. What is read
+ * may be in the cache only, where a sync that failed left it, and then no sync writes it: so it is
+ * written again in its place (mrd_journal_recover says why that helps). */
 static mrd_err
 hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
            char text[MRD_TEXT_MAX])
 {
     mrd_sha256 *sum = mrd_sha256_new();
     uint8_t *chunk = malloc(CHUNK);
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    bool again = a->o.store->sync == MRD_SYNC_GROUP;
+    int fd = open(path, (again ? O_RDWR : O_RDONLY) | O_CLOEXEC);
     mrd_err err = MRD_OK;
+    off_t at = 0;
     ssize_t n = 0;
 
     if (sum == NULL || chunk == NULL)
@@ -31,6 +35,10 @@ hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
         err = mrd_artifact_fail_io(text, path);
     while (err == MRD_OK && (n = read(fd, chunk, CHUNK)) > 0) {
         mrd_sha256_add(sum, chunk, (size_t) n);
+        errno = EIO;
+        if (again && pwrite(fd, chunk, (size_t) n, at) != n)
+            err = mrd_artifact_fail_io(text, path);
+        at += n;
         if (__atomic_load_n(&a->closing, __ATOMIC_RELAXED))
             err = mrd_artifact_fail(MRD_CLOSED, text, "the aggregator stops");
     }
@@ -72,11 +80,9 @@ static mrd_err
 sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_MAX])
 {
     if (a->o.store->sync != MRD_SYNC_GROUP || MRD_PLANTED(MRD_PLANT_FILE_UNSYNCED) ||
-        fsync(fd) == 0)
+        fsync(fd) == 0 || MRD_PLANTED(MRD_PLANT_FILE_SYNC_FAILED))
         return MRD_OK;
     mrd_artifact_fail_io(text, part);
-    if (MRD_PLANTED(MRD_PLANT_FILE_SYNC_FAILED))
-        return MRD_IO;
     unlink(part);
     return mrd_artifact_fail(MRD_CORRUPT, text,
                              "the disk failed to take the received bytes: announce the file again");

@@ -2,46 +2,52 @@
 
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
-#include <ftw.h>
-#include <pwd.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "aggregator/core/targets.h"
+#include "aggregator/export_folder.h"
 #include "aggregator/pool.h"
 #include "aggregator/s3.h"
+#include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
-#include "base/out.h"
 #include "base/vec.h"
 
 #define WAITING_MAX 100000
 #define DEPTH_MAX   24
 #define FILES_MAX   200000
+#define QUIET_MAX   MRD_EXPORTER_QUIET
+#define CLOSE_MAX   (5 * MRD_SEC)
 
-/* Where sessions go. */
+/* Where sessions go: each with a thread of its own, so that one that hangs holds up no other. */
 typedef struct {
+    mrd_exporter *of;
     char *name, *target;
     char *prefix; /* of S3; NULL: a folder */
     mrd_s3 *s3;
+    mrd_pool *worker;
+    int64_t moved;    /* atomic: when its thread was last seen between two steps */
+    bool busy;        /* with the lock, as what follows */
+    uint64_t running; /* the session under way */
+    bool told;        /* that it does not move */
 } place;
 
 struct mrd_exporter {
     mrd_exporter_options o;
     char *path, *cluster;
-    place *places; /* the default one has the name "" */
+    place **places; /* the default one has the name ""; does not change once threads run */
     size_t n, cap;
-    mrd_pool *worker;
-    bool closing; /* atomic */
+    pthread_mutex_t lock; /* around calls of began, done and stalled */
+    bool closing;         /* atomic; written with the lock */
+    bool left;            /* nobody is called any more */
 };
 
 typedef struct {
-    mrd_exporter *of;
-    const place *at;
+    place *at;
     uint64_t session;
     int64_t uid;          /* of the job's user, who gets the copy; -1: nobody does */
     char *dir, *to;       /* its folder; where it goes, below the target */
@@ -52,7 +58,10 @@ typedef struct {
 static bool
 going_on(void *self)
 {
-    return !__atomic_load_n(&((mrd_exporter *) self)->closing, __ATOMIC_RELAXED);
+    place *p = self;
+
+    __atomic_store_n(&p->moved, mrd_local_now().ns, __ATOMIC_RELAXED);
+    return !__atomic_load_n(&p->of->closing, __ATOMIC_RELAXED);
 }
 
 /* ---- Where it goes ---- */
@@ -135,12 +144,14 @@ export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf
 
 /* ---- What goes ---- */
 
+/* Temporary files of base/out.h are among our own, never among artifacts, which may be called as they like. */
 static bool
-is_left_out(const char *name, bool top)
+is_left_out(const char *below, const char *name)
 {
-    mrd_str text = mrd_str_of(name);
+    bool top = *below == '\0',
+         ours = top || strcmp(below, "profile") == 0 || strncmp(below, "profile/", 8) == 0;
 
-    return name[0] == '.' || mrd_str_ends(text, ".part") ||
+    return name[0] == '.' || (ours && mrd_str_ends(mrd_str_of(name), ".part")) ||
            (top && (strcmp(name, "journal") == 0 || strcmp(name, "clocks") == 0 ||
                     strcmp(name, "artifacts.log") == 0));
 }
@@ -161,19 +172,22 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
         size_t when = strcmp(entry->d_name, "_manifest.json") == 0 ||
                       strcmp(entry->d_name, "SHA256SUMS") == 0;
 
-        if (is_left_out(entry->d_name, depth == 0))
+        if (is_left_out(below, entry->d_name))
             continue;
         mrd_buf_reset(&path);
         mrd_buf_fmt(&path, "%s%s%s", below, *below == '\0' ? "" : "/", entry->d_name);
         if (fstatat(dirfd(d), entry->d_name, &st, 0) != 0)
             continue; /* it has just gone */
-        if (S_ISDIR(st.st_mode) && depth < DEPTH_MAX)
+        if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
+            err = mrd_why_set(why, MRD_LIMIT, 0, "folders below %s are more than %d deep", j->dir,
+                              DEPTH_MAX);
+        else if (S_ISDIR(st.st_mode))
             err = list(j, mrd_buf_cstr(&path), depth + 1, why);
         else if (S_ISREG(st.st_mode))
             err = mrd_strlist_add(
                 &j->files[depth == 0 && strcmp(entry->d_name, "session.json") == 0 ? 2 : when],
                 mrd_str_of(mrd_buf_cstr(&path)));
-        if (j->files[0].n > FILES_MAX)
+        if (err == MRD_OK && j->files[0].n + j->files[1].n > FILES_MAX)
             err = mrd_why_set(why, MRD_LIMIT, 0, "more than %u files", FILES_MAX);
     }
     if (d != NULL)
@@ -182,147 +196,26 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
     return err;
 }
 
-/* ---- Into a folder ---- */
-
-/* Missing folders on the way, with the permissions and the owner of `like`. */
-static mrd_err
-make_way(const char *path, const struct stat *like, mrd_why *why)
-{
-    char *copy = mrd_str_dup(mrd_str_of(path));
-    mrd_err err = MRD_OK;
-
-    if (copy == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    for (char *p = strchr(copy + 1, '/'); p != NULL && err == MRD_OK; p = strchr(p + 1, '/')) {
-        *p = '\0';
-        if (mkdir(copy, 0700) == 0) {
-            (void) !chown(copy, like->st_uid, like->st_gid); /* root can; others own it already */
-            (void) chmod(copy, like->st_mode & 07777);
-        } else if (errno != EEXIST) {
-            err = mrd_why_set(why, errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO, errno,
-                              "cannot make the folder %s", copy);
-        }
-        *p = '/';
-    }
-    free(copy);
-    return err;
-}
-
-static mrd_err
-write_failed(const char *path, mrd_why *why)
-{
-    return mrd_why_set(why, errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO, errno,
-                       "cannot write %s", path);
-}
-
-static mrd_err
-pump(mrd_exporter *e, int from, int to, const char *path, uint64_t *ret_bytes, mrd_why *why)
-{
-    char *chunk = malloc(1 << 20);
-    struct timespec began, now;
-    mrd_err err = chunk == NULL ? MRD_NOMEM : MRD_OK;
-    ssize_t n = 0;
-
-    clock_gettime(CLOCK_MONOTONIC, &began);
-    while (err == MRD_OK && (n = read(from, chunk, 1 << 20)) > 0) {
-        for (ssize_t at = 0, some; at < n && err == MRD_OK; at += some)
-            if ((some = write(to, chunk + at, (size_t) (n - at))) <= 0) {
-                err = write_failed(path, why);
-                break;
-            }
-        *ret_bytes += (uint64_t) n;
-        while (err == MRD_OK && e->o.rate > 0 && going_on(e)) {
-            struct timespec t = { .tv_nsec = 10000000 };
-            double passed;
-
-            clock_gettime(CLOCK_MONOTONIC, &now);
-            passed =
-                (double) (now.tv_sec - began.tv_sec) + (double) (now.tv_nsec - began.tv_nsec) / 1e9;
-            if ((double) *ret_bytes <= passed * (double) e->o.rate)
-                break;
-            nanosleep(&t, NULL);
-        }
-        if (!going_on(e))
-            err = mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-    }
-    if (err == MRD_OK && n < 0)
-        err = mrd_why_set(why, MRD_IO, errno, "reading for %s", path);
-    free(chunk);
-    return err;
-}
-
-static mrd_err
-put_file(mrd_exporter *e, const char *target, const char *from, const char *path,
-         uint64_t *ret_bytes, mrd_why *why)
-{
-    struct stat st, there, like;
-    struct timespec times[2];
-    char *temporary = NULL;
-    int in = open(from, O_RDONLY | O_CLOEXEC), out = -1;
-    mrd_err err = MRD_OK;
-
-    if (in < 0 || fstat(in, &st) != 0)
-        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", from);
-    else if (stat(target, &like) != 0)
-        err = mrd_why_set(why, MRD_IO, errno, "the target %s", target);
-    if (err == MRD_OK && stat(path, &there) == 0 && there.st_size == st.st_size &&
-        there.st_mtim.tv_sec == st.st_mtim.tv_sec &&
-        there.st_mtim.tv_nsec / 1000 == st.st_mtim.tv_nsec / 1000)
-        goto out; /* it went before */
-    if (err == MRD_OK && asprintf(&temporary, "%s.meridian-part", path) < 0)
-        err = mrd_why_set(why, MRD_NOMEM, 0, "export");
-    if (err == MRD_OK)
-        err = make_way(path, &like, why);
-    if (err == MRD_OK &&
-        (out = open(temporary, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600)) < 0)
-        err = write_failed(temporary, why);
-    if (err == MRD_OK)
-        err = pump(e, in, out, temporary, ret_bytes, why);
-    times[0] = st.st_mtim;
-    times[1] = st.st_mtim;
-    if (err == MRD_OK && out >= 0) {
-        (void) !fchown(out, like.st_uid, like.st_gid);
-        if (fchmod(out, like.st_mode & 0666) != 0 || futimens(out, times) != 0 || fsync(out) != 0)
-            err = write_failed(temporary, why);
-    }
-    if (out >= 0 && close(out) != 0 && err == MRD_OK)
-        err = write_failed(temporary, why);
-    if (err == MRD_OK && rename(temporary, path) != 0)
-        err = write_failed(path, why);
-    if (err == MRD_OK) {
-        *strrchr(temporary, '/') = '\0';
-        err = mrd_sync_dir(temporary, why);
-    } else if (temporary != NULL) {
-        (void) unlink(temporary);
-    }
-out:
-    if (in >= 0)
-        close(in);
-    free(temporary);
-    return err;
-}
-
 /* ---- One session ---- */
 
 static mrd_err
-put(job *j, const char *file, mrd_why *why)
+put(job *j, mrd_export_folder *folder, const char *file, mrd_why *why)
 {
-    mrd_exporter *e = j->of;
+    place *at = j->at;
     mrd_buf from = { 0 }, to = { 0 };
     uint64_t sent = 0;
     mrd_err err;
 
     mrd_buf_fmt(&from, "%s/%s", j->dir, file);
-    if (j->at->prefix != NULL)
-        mrd_buf_fmt(&to, "%s%s/%s", j->at->prefix, j->to, file);
-    else
-        mrd_buf_fmt(&to, "%s/%s/%s", j->at->target, j->to, file);
-    if (!going_on(e))
+    mrd_buf_fmt(&to, "%s%s/%s", at->prefix == NULL ? "" : at->prefix, j->to, file);
+    if (!going_on(at))
         err = MRD_CANCELLED;
-    else if (j->at->prefix != NULL)
-        err = mrd_s3_put(j->at->s3, mrd_buf_cstr(&to), mrd_buf_cstr(&from), &sent, why);
+    else if (from.err != MRD_OK || to.err != MRD_OK)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "export");
+    else if (folder == NULL)
+        err = mrd_s3_put(at->s3, mrd_buf_cstr(&to), mrd_buf_cstr(&from), &sent, why);
     else
-        err = put_file(e, j->at->target, mrd_buf_cstr(&from), mrd_buf_cstr(&to), &sent, why);
+        err = mrd_export_folder_put(folder, file, mrd_buf_cstr(&from), &sent, why);
     j->n += err == MRD_OK;
     j->bytes += sent;
     mrd_buf_fini(&from);
@@ -330,61 +223,31 @@ put(job *j, const char *file, mrd_why *why)
     return err;
 }
 
-/* ---- Whose it is ---- */
-
-typedef struct {
-    uid_t uid;
-    gid_t gid;
-    const char *failed;
-    int sys;
-} owner;
-
-static __thread owner *giving; /* nftw has no argument for it */
-
-static int
-give_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    mode_t mode = S_ISDIR(st->st_mode) ? 0700 : 0600;
-
-    (void) type;
-    (void) ftw;
-    if (S_ISLNK(st->st_mode) ||
-        (chmod(path, mode) == 0 && lchown(path, giving->uid, giving->gid) == 0))
-        return 0;
-    giving->sys = errno;
-    return 1;
-}
-
-/* The session's own folder: what stands above it belongs to the target. */
-static bool
-is_given(const char *path, const job *j)
-{
-    struct stat st;
-
-    return lstat(path, &st) == 0 && st.st_uid == (uid_t) j->uid;
-}
-
-/* Gives the copy to the job's user, from the leaves up: while any of it is written, its folder is not theirs. */
+/* All of it to its place. */
 static mrd_err
-give(job *j, const char *path, mrd_why *why)
+carry(job *j, mrd_why *why)
 {
-    char buffer[16384];
-    struct passwd pw, *found = NULL;
-    struct stat st;
-    owner o = { .uid = (uid_t) j->uid };
+    mrd_export_folder_options o = { .target = j->at->target,
+                                    .below = j->to,
+                                    .owner = j->uid,
+                                    .rate = j->at->of->o.rate,
+                                    .going_on = going_on,
+                                    .self = j->at };
+    mrd_export_folder *folder = NULL;
+    mrd_err err = list(j, "", 0, why);
 
-    if (stat(path, &st) != 0)
-        return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    o.gid = getpwuid_r(o.uid, &pw, buffer, sizeof(buffer), &found) == 0 && found != NULL
-                ? pw.pw_gid
-                : st.st_gid; /* a user that this machine does not know */
-    giving = &o;
-    if (nftw(path, give_entry, 16, FTW_DEPTH | FTW_PHYS) == 0)
-        return MRD_OK;
-    return mrd_why_set(
-        why, MRD_DENIED, o.sys,
-        "cannot give %s to user %lld, whose job it is (--export-owner job needs CAP_CHOWN)", path,
-        (long long) j->uid);
+    if (err == MRD_OK && j->files[2].n == 0)
+        err = mrd_why_set(why, MRD_NOTFOUND, 0, "%s has no session.json", j->dir);
+    if (err == MRD_OK && j->at->prefix == NULL)
+        err = mrd_export_folder_open(&o, &folder, why);
+    for (size_t i = 0; i < MRD_COUNT(j->files); i++) {
+        for (size_t k = 0; k < j->files[i].n && err == MRD_OK; k++)
+            err = put(j, folder, j->files[i].v[k], why);
+    }
+    if (err == MRD_OK && folder != NULL)
+        err = mrd_export_folder_finish(folder, j->files, MRD_COUNT(j->files), why);
+    mrd_export_folder_close(folder);
+    return err;
 }
 
 static void
@@ -402,38 +265,56 @@ run(void *self, void *arg)
 {
     mrd_exporter *e = self;
     job *j = arg;
+    place *at = j->at;
     mrd_why why = { 0 };
     mrd_err err = MRD_CANCELLED;
 
-    mrd_buf own = { 0 };
-    bool given = false;
-
-    if (j->uid >= 0)
-        mrd_buf_fmt(&own, "%s/%s", j->at->target, j->to);
-    if (going_on(e)) {
+    pthread_mutex_lock(&e->lock);
+    if (!e->closing) {
+        at->busy = true;
+        at->running = j->session;
+        at->told = false;
+        going_on(at);
         e->o.began(e->o.self, j->session);
-        given = j->uid >= 0 && is_given(mrd_buf_cstr(&own), j);
-        err = given ? MRD_OK : list(j, "", 0, &why);
+        err = MRD_OK;
     }
-    for (size_t i = 0; i < MRD_COUNT(j->files); i++) {
-        for (size_t k = 0; k < j->files[i].n && err == MRD_OK; k++)
-            err = put(j, j->files[i].v[k], &why);
-    }
-    if (err == MRD_OK && j->uid >= 0 && !given)
-        err = own.err != MRD_OK ? own.err : give(j, mrd_buf_cstr(&own), &why);
-    mrd_buf_fini(&own);
+    pthread_mutex_unlock(&e->lock);
+    if (err == MRD_OK)
+        err = carry(j, &why);
     if (err != MRD_OK && why.err == MRD_OK)
         mrd_why_set(&why, err, 0, "%s", mrd_err_text(err));
-    e->o.done(e->o.self, j->session, j->n, j->bytes, err == MRD_OK ? NULL : &why);
+    pthread_mutex_lock(&e->lock);
+    at->busy = false;
+    if (!e->left)
+        e->o.done(e->o.self, j->session, j->n, j->bytes, err == MRD_OK ? NULL : &why);
+    pthread_mutex_unlock(&e->lock);
     job_free(j);
 }
 
-static const place *
-place_of(const mrd_exporter *e, const char *name)
+void
+mrd_exporter_watch(mrd_exporter *e)
+{
+    int64_t now = mrd_local_now().ns;
+
+    pthread_mutex_lock(&e->lock);
+    for (size_t i = 0; i < e->n; i++) {
+        place *p = e->places[i];
+        int64_t quiet = now - __atomic_load_n(&p->moved, __ATOMIC_RELAXED);
+
+        if (!p->busy || p->told == (quiet >= QUIET_MAX))
+            continue;
+        p->told = !p->told;
+        e->o.stalled(e->o.self, p->running, p->told ? p->target : NULL, quiet);
+    }
+    pthread_mutex_unlock(&e->lock);
+}
+
+static place *
+place_of(mrd_exporter *e, const char *name)
 {
     for (size_t i = 0; i < e->n; i++) {
-        if (strcmp(e->places[i].name, name == NULL ? "" : name) == 0)
-            return &e->places[i];
+        if (strcmp(e->places[i]->name, name == NULL ? "" : name) == 0)
+            return e->places[i];
     }
     return NULL;
 }
@@ -466,7 +347,6 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
     mrd_why_set(why, MRD_BUSY, 0, "too many sessions wait for their export");
     if (j == NULL)
         return false;
-    j->of = e;
     if ((j->at = place_of(e, s->params.export_to)) == NULL) {
         mrd_why_set(why, MRD_NOTFOUND, 0,
                     "the session is to be exported to '%.63s', which --export-targets does not "
@@ -483,7 +363,7 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
     if (export_path(e->path, e->cluster, s, &to, NULL) == MRD_OK)
         j->to = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&to)));
     mrd_buf_fini(&to);
-    if (j->dir != NULL && j->to != NULL && mrd_pool_put(e->worker, run, e, j))
+    if (j->dir != NULL && j->to != NULL && mrd_pool_put(j->at->worker, run, e, j))
         return true;
     job_free(j);
     return false;
@@ -495,7 +375,7 @@ static mrd_err
 target_s3(mrd_exporter *e, place *p, mrd_why *why)
 {
     const char *bucket = p->target + 5, *slash = strchr(bucket, '/');
-    mrd_s3_options o = { .rate = e->o.rate, .going_on = going_on, .self = e };
+    mrd_s3_options o = { .rate = e->o.rate, .going_on = going_on, .self = p };
     char name[256];
     mrd_err err;
 
@@ -514,15 +394,18 @@ target_s3(mrd_exporter *e, place *p, mrd_why *why)
 static mrd_err
 add_place(mrd_exporter *e, mrd_str name, mrd_str target, mrd_why *why)
 {
+    mrd_err err;
     place *p;
 
-    if (!MRD_VEC_ROOM(e->places, e->n, e->cap, 1))
+    if (!MRD_VEC_ROOM(e->places, e->n, e->cap, 1) || (p = malloc(sizeof(*p))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    p = &e->places[e->n++];
-    *p = (place){ .name = mrd_str_dup(name), .target = mrd_str_dup(target) };
+    e->places[e->n++] = p;
+    *p = (place){ .of = e, .name = mrd_str_dup(name), .target = mrd_str_dup(target) };
     if (p->name == NULL || p->target == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
-    return strncmp(p->target, "s3://", 5) == 0 ? target_s3(e, p, why) : MRD_OK;
+    if (strncmp(p->target, "s3://", 5) == 0 && (err = target_s3(e, p, why)) != MRD_OK)
+        return err;
+    return mrd_pool_open("exports", 1, WAITING_MAX, &p->worker, why);
 }
 
 static mrd_err
@@ -549,6 +432,7 @@ mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mr
     if (e == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "export");
     e->o = *o;
+    pthread_mutex_init(&e->lock, NULL);
     e->path = mrd_str_dup(mrd_str_of(o->path == NULL ? "{date}/{session}" : o->path));
     e->cluster = mrd_str_dup(mrd_str_of(o->cluster == NULL ? "" : o->cluster));
     if (e->path == NULL || e->cluster == NULL)
@@ -562,27 +446,51 @@ mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mr
     if (err == MRD_OK)
         err = add_places(e, o, why);
     if (err == MRD_OK)
-        err = mrd_pool_open("exports", 1, WAITING_MAX, &e->worker, why);
-    if (err == MRD_OK)
         *ret_exporter = e;
     else
         mrd_exporter_close(e);
     return err;
 }
 
+/* False: its thread still waits for the target. */
+static bool
+end_place(place *p, int64_t until)
+{
+    mrd_dur_ns left = until - mrd_local_now().ns;
+
+    if (p->worker != NULL && !mrd_pool_close_within(p->worker, left < MRD_SEC ? MRD_SEC : left)) {
+        mrd_log(MRD_LOG_WARN, "AGG-EXPORT-LEFT",
+                "A target of exports does not answer, its export is not waited for: target=%s",
+                p->target);
+        return false;
+    }
+    mrd_s3_close(p->s3);
+    free(p->prefix);
+    free(p->target);
+    free(p->name);
+    free(p);
+    return true;
+}
+
 void
 mrd_exporter_close(mrd_exporter *e)
 {
+    int64_t until = mrd_local_now().ns + CLOSE_MAX;
+    bool left = false;
+
     if (e == NULL)
         return;
+    pthread_mutex_lock(&e->lock);
     __atomic_store_n(&e->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(e->worker);
-    for (size_t i = 0; i < e->n; i++) {
-        mrd_s3_close(e->places[i].s3);
-        free(e->places[i].prefix);
-        free(e->places[i].target);
-        free(e->places[i].name);
-    }
+    pthread_mutex_unlock(&e->lock);
+    for (size_t i = 0; i < e->n; i++)
+        left = !end_place(e->places[i], until) || left;
+    pthread_mutex_lock(&e->lock);
+    e->left = true;
+    pthread_mutex_unlock(&e->lock);
+    if (left)
+        return; /* to the threads that are left */
+    pthread_mutex_destroy(&e->lock);
     free(e->places);
     free(e->path);
     free(e->cluster);

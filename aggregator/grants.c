@@ -4,9 +4,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "aggregator/fetch.h"
 #include "base/near.h"
 #include "base/obj.h"
+#include "proto/fetch.h"
 
 #define SETTINGS_MAX (1u << 20)
 

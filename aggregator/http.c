@@ -608,6 +608,8 @@ const mrd_http_route mrd_http_routes[] = {
       "Let a node ask once for a certificate", NULL },
     { "POST", "/api/v1/certificates", MRD_ACTION_OPEN, mrd_http_certificate,
       "Sign a node's certificate", NULL },
+    { "POST", "/api/v1/certificates/account", MRD_ACTION_ENROL, mrd_http_account_certificate,
+      "Sign the certificate of the node on which an account's pod runs", NULL },
     { "GET", SESSION, MRD_ACTION_READ, get_session, "Get a session's manifest", NULL },
     { "DELETE", SESSION, MRD_ACTION_DELETE, delete_session, "Delete a session that is over", NULL },
     { "POST", SESSION "/stop", MRD_ACTION_CONTROL, post_stop, "Stop a session on all nodes", NULL },

@@ -80,9 +80,10 @@ bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
 /* The same of an id, before the session is looked for: to whom it is not every session's, one that
  * is somebody else's takes as long as one that is not there. */
 bool mrd_http_may_id(http_api *api, const mrd_http_request *req, uint64_t id);
-/* POST /api/v1/invitations, /api/v1/certificates (http_join.c). */
+/* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);
+mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why);
 /* GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 

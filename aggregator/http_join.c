@@ -18,6 +18,12 @@ static const mrd_body_member certificate_members[] = {
     { NULL, MRD_BODY_TEXT, 0, 0 },
 };
 
+static const mrd_body_member account_members[] = {
+    { "instance", MRD_BODY_TEXT, 0, 0 },
+    { "request", MRD_BODY_TEXT, 0, 0 },
+    { NULL, MRD_BODY_TEXT, 0, 0 },
+};
+
 static mrd_err
 read_body(http_api *api, mrd_http_request *req, const mrd_body_member *members, mrd_json **ret_body,
           mrd_why *why)
@@ -67,11 +73,31 @@ mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
+/* Answers and logs what became of it; `by`: what proved who asks. */
+static mrd_err
+reply_signed(mrd_http_request *req, mrd_err err, const char *instance, mrd_buf *cert,
+             const char *by, mrd_why *why)
+{
+    mrd_json *reply;
+
+    if (err == MRD_AUTH || err == MRD_DENIED)
+        mrd_log(MRD_LOG_WARN, "AGG-SIGNED", "A node's certificate was not signed: by=%s reason=%s",
+                by, why->text);
+    if (err != MRD_OK)
+        return err;
+    mrd_log(MRD_LOG_INFO, "AGG-SIGNED", "A node's certificate was signed: instance=%s by=%s",
+            instance, by);
+    reply = mrd_json_new_object();
+    mrd_json_set(reply, "instance", mrd_json_new_str(instance));
+    mrd_json_set(reply, "certificate", mrd_json_new_str(mrd_buf_cstr(cert)));
+    return mrd_http_reply_json(req, 201, reply);
+}
+
 mrd_err
 mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
-    mrd_json *body = NULL, *reply;
+    mrd_json *body = NULL;
     char instance[MRD_CSR_INSTANCE] = "";
     mrd_buf cert = { 0 };
     const char *name, *invitation, *before;
@@ -96,17 +122,38 @@ mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why)
     else if ((err = mrd_join_sign(api->join, mrd_str_of(invitation), name, request, &cert, why)) ==
              MRD_OK)
         memcpy(instance, name, strlen(name) + 1);
-    if (err == MRD_OK) {
-        mrd_log(MRD_LOG_INFO, "AGG-SIGNED", "A node's certificate was signed: instance=%s by=%s",
-                instance, before != NULL ? "certificate" : "invitation");
-        reply = mrd_json_new_object();
-        mrd_json_set(reply, "instance", mrd_json_new_str(instance));
-        mrd_json_set(reply, "certificate", mrd_json_new_str(mrd_buf_cstr(&cert)));
-        err = mrd_http_reply_json(req, 201, reply);
-    } else if (err == MRD_AUTH) {
-        mrd_log(MRD_LOG_WARN, "AGG-SIGNED", "A node's certificate was not signed: reason=%s",
-                why->text);
-    }
+    err =
+        reply_signed(req, err, instance, &cert, before != NULL ? "certificate" : "invitation", why);
+    mrd_buf_fini(&cert);
+    mrd_json_free(body);
+    return err;
+}
+
+/* The API server has proven on which node the caller's pod runs: it is that instance and no other. */
+mrd_err
+mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why)
+{
+    http_api *api = self;
+    const char *node = mrd_http_caller(req)->node, *name;
+    mrd_json *body = NULL;
+    mrd_buf cert = { 0 };
+    mrd_err err = read_body(api, req, account_members, &body, why);
+
+    if (err != MRD_OK)
+        return err;
+    name = mrd_json_str(body, "instance", "");
+    if (node[0] == '\0')
+        err = mrd_why_set(why, MRD_DENIED, 0,
+                          "an agent's shared token proves no node: send the token of a service "
+                          "account among the 'agents' of --token-review");
+    else if (strcmp(name, node) != 0)
+        err = mrd_why_set(
+            why, MRD_DENIED, 0,
+            "this pod runs on node '%s', and gets no certificate for another instance", node);
+    else
+        err = mrd_join_sign_proven(api->join, node, mrd_str_of(mrd_json_str(body, "request", "")),
+                                   &cert, why);
+    err = reply_signed(req, err, node, &cert, "account", why);
     mrd_buf_fini(&cert);
     mrd_json_free(body);
     return err;

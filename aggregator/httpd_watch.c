@@ -19,6 +19,9 @@
 
 enum {
     RATE_MIN = 1024, /* bytes per second that a reader must take */
+    /* Patience in seconds when three quarters of the connections are in use: */
+    PRESSED_HEAD = 1, /* with a head, or with a connection that waits for one */
+    PRESSED_REST = 5, /* with a body or a reader */
     /* of tcpi_state; the C library's header has the names, but an older tcp_info */
     STATE_CLOSE = 7,
     STATE_CLOSE_WAIT = 8
@@ -34,19 +37,29 @@ struct http_client {
     http_client *next, **link;
 };
 
+/* In seconds. Who comes when hardly a connection is left does not wait for those that are silent. */
+static int64_t
+patience(const mrd_httpd *h, client_stage stage)
+{
+    int64_t pressed = stage == CLIENT_HEAD ? PRESSED_HEAD : PRESSED_REST;
+    bool is_pressed = h->counts.connections > h->options.max_connections / 4 * 3;
+
+    return is_pressed && pressed < h->options.idle_seconds ? pressed : h->options.idle_seconds;
+}
+
 /* True when the client is to go. In REPLY what the client's own system has acknowledged counts:
  * bytes in our buffers prove nothing. */
 static bool
 dawdles(mrd_httpd *h, http_client *c, mrd_local_ns now)
 {
-    int64_t patience = h->options.idle_seconds * MRD_SEC, gone = mrd_local_diff(now, c->since);
+    int64_t seconds = patience(h, c->stage), gone = mrd_local_diff(now, c->since);
     struct tcp_info info = { 0 };
     socklen_t len = sizeof(info);
 
     if (c->stage == CLIENT_HEAD)
-        return gone > patience;
+        return gone > seconds * MRD_SEC;
     if (c->stage == CLIENT_BODY)
-        return gone > 2 * patience;
+        return gone > 2 * seconds * MRD_SEC;
     if (getsockopt(c->fd, IPPROTO_TCP, TCP_INFO, &info, &len) != 0)
         return false;
     if (info.tcpi_state == STATE_CLOSE || info.tcpi_state == STATE_CLOSE_WAIT) {
@@ -58,9 +71,9 @@ dawdles(mrd_httpd *h, http_client *c, mrd_local_ns now)
         c->acked = info.tcpi_bytes_acked;
         return false;
     }
-    if (gone <= patience)
+    if (gone <= seconds * MRD_SEC)
         return false;
-    if (info.tcpi_bytes_acked - c->acked < (uint64_t) h->options.idle_seconds * RATE_MIN)
+    if (info.tcpi_bytes_acked - c->acked < (uint64_t) seconds * RATE_MIN)
         return true;
     c->since = now;
     c->acked = info.tcpi_bytes_acked;

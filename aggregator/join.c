@@ -324,6 +324,18 @@ mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str reque
 }
 
 mrd_err
+mrd_join_sign_proven(mrd_join *join, const char *instance, mrd_str request, mrd_buf *to,
+                     mrd_why *why)
+{
+    mrd_err err;
+
+    pthread_mutex_lock(&join->lock);
+    err = mrd_signer_sign(join->signer, request, instance, join->o.life, to, why);
+    pthread_mutex_unlock(&join->lock);
+    return err;
+}
+
+mrd_err
 mrd_join_renew(mrd_join *join, mrd_str cert, mrd_str request, mrd_buf *to,
                char ret_instance[MRD_CSR_INSTANCE], mrd_why *why)
 {

@@ -1,6 +1,7 @@
 /*
  * aggregator/join.h - nodes that ask for a certificate of their own: once with an invitation, which an
- * administrator made, and from then on with the certificate that they have.
+ * administrator made, and from then on with the certificate that they have; or as often as they like
+ * where somebody else proves whose node it is (aggregator/token_review.h).
  *
  * An invitation is a random token, kept as SHA-256 in <store>/invitations.json with its end and the
  * instance that it is for. It is used once: by one key, which may ask again when an answer was lost.
@@ -38,6 +39,10 @@ mrd_err mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
  * mrd_signer_sign, which leave the invitation unused; IO. */
 mrd_err mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str request,
                       mrd_buf *to, mrd_why *why);
+/* Appends the certificate of an instance that was proven in another way. Errors: those of
+ * mrd_signer_sign. */
+mrd_err mrd_join_sign_proven(mrd_join *join, const char *instance, mrd_str request, mrd_buf *to,
+                             mrd_why *why);
 /* Appends the next certificate of the holder of `cert`. Errors: AUTH, those of mrd_signer_sign. */
 mrd_err mrd_join_renew(mrd_join *join, mrd_str cert, mrd_str request, mrd_buf *to,
                        char ret_instance[MRD_CSR_INSTANCE], mrd_why *why);

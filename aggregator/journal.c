@@ -289,14 +289,21 @@ index_write(const mrd_journal *j, uint64_t *ret_end, uint32_t *ret_crc, mrd_why 
     return err;
 }
 
+/* Who finds an index takes the frames for durable (mrd_journal_recover). */
 static mrd_err
 segment_end(mrd_journal *j, mrd_why *why)
 {
     uint8_t trailer[SEGMENT_TRAILER] = { 0 };
     uint64_t end;
     uint32_t crc;
-    mrd_err err = index_write(j, &end, &crc, why);
+    mrd_err err;
 
+    if (j->dirty && fdatasync(j->fd) != 0) {
+        err = write_error(j, errno, why);
+        segment_abandon(j);
+        return err;
+    }
+    err = index_write(j, &end, &crc, why);
     memcpy(trailer, SEGMENT_END, 8);
     seg_put(trailer + 8, j->size, 8);
     seg_put(trailer + 16, j->frames, 4);
@@ -306,8 +313,6 @@ segment_end(mrd_journal *j, mrd_why *why)
         err = write_at(j, end, (mrd_bytes){ trailer, sizeof(trailer) }, why);
     if (err != MRD_OK && ftruncate(j->fd, (off_t) j->size) != 0)
         err = MRD_IO; /* a torn index is passed over like any damage */
-    if (err == MRD_OK && j->dirty && fdatasync(j->fd) != 0)
-        err = write_error(j, errno, why);
     segment_abandon(j);
     return err;
 }

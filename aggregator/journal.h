@@ -20,6 +20,10 @@
 #define MRD_SEGMENT_BYTES (64u << 20) /* a new one is begun beyond; tests/sim has shorter ones */
 #endif
 
+/* With group commits no more than this was written since the last sync (journals.c sees to it), so
+ * that is what a start makes durable of each segment that was not closed. */
+#define MRD_JOURNAL_TAIL MRD_FRAME_MAX
+
 /* ---- Writing: one per node and session ---- */
 
 typedef struct mrd_journal mrd_journal;
@@ -55,7 +59,8 @@ mrd_err mrd_journal_check(mrd_journal *j, mrd_why *why);
 /* The whole file system was synced; sys: 0, or the errno it failed with. Errors: as sync. */
 mrd_err mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why);
 uint64_t mrd_journal_bytes(const mrd_journal *j);
-/* Writes the segment's index and closes. NULL is fine. The journal is freed also on failure. */
+/* Syncs, writes the segment's index and closes, so that a segment with an index is durable. NULL is
+ * fine. The journal is freed also on failure. */
 mrd_err mrd_journal_close(mrd_journal *j, mrd_why *why);
 
 /*
@@ -66,6 +71,8 @@ mrd_err mrd_journal_close(mrd_journal *j, mrd_why *why);
  */
 typedef struct mrd_journal_syncer mrd_journal_syncer;
 
+/* Whether syncfs on the file system of this descriptor tells of every error. */
+bool mrd_journal_syncfs_tells(int fd);
 mrd_err mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_why *why);
 void mrd_journal_syncer_close(mrd_journal_syncer *s); /* NULL is fine */
 /* Makes n different dirty journals of the store durable; ret_whys[i] says what failed for each.
@@ -84,6 +91,7 @@ typedef struct {
 /* Everything valid in one folder. */
 typedef struct {
     mrd_strlist files; /* paths in order */
+    bool *closed;      /* each of them: it has its index, so all its frames were synced */
     mrd_journal_entry *entries;
     size_t n, cap;
     uint64_t bytes;      /* of valid frames */
@@ -98,6 +106,20 @@ typedef struct {
  * A missing folder is an empty index.
  */
 mrd_err mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why);
+/*
+ * The same for an aggregator that starts and counts what it finds as stored. A predecessor may have
+ * been killed before a sync, or a sync may have failed: then the cache shows frames that the medium
+ * does not have, and a sync alone proves nothing, because pages whose write failed are clean and each
+ * descriptor is told of a failure once, or never when another was told before it was opened. What
+ * proves it: a page that is written again is dirty again, whatever became of it before, and a failure
+ * to write it is told by the next fdatasync of a descriptor that was open by then (Linux 4.13), and by
+ * the next syncfs of one of the file system (5.8). So the header and the last MRD_JOURNAL_TAIL bytes of
+ * frames of each segment that was not closed are checked once more and written again in their place.
+ * each: then synced by fdatasync, written and synced once more where that fails, because it may tell
+ * of an earlier failure; else the caller's syncfs follows, of a descriptor opened before this call. The names are the caller's in both cases. Errors: those of scan, and IO, FULL: nothing may be
+ * counted.
+ */
+mrd_err mrd_journal_recover(const char *dir, bool each, mrd_journal_index *ret_index, mrd_why *why);
 void mrd_journal_index_fini(mrd_journal_index *index);
 /* Reads one frame whole and checks it; *buf is reused and holds the body. head_only: no more than
  * the head of a batch, whose checksum is then not checked. Errors: IO, TRUNCATED, CORRUPT, NOMEM.
@@ -129,6 +151,7 @@ typedef struct {
     uint64_t key; /* of the source */
     mrd_journal_bad *bad;
     const char *instance_id; /* whose journal it is: the node of every process; NULL: as it says */
+    bool names_refused; /* names of these batches were: a name that the catalog has not stays so */
     /* What opening a batch needs: of all sources of one thread, so that it is in the cache whoever
      * opens one. Both outlive the source. */
     mrd_codec *codec;

@@ -196,7 +196,7 @@ scan_file(mrd_journal_index *index, uint32_t number, mrd_why *why)
         if (!header_ok(&s)) {
             index->bad_files++;
             index->bad_bytes += s.size;
-        } else if (!take_index(&s, &err)) {
+        } else if (!(index->closed[number] = take_index(&s, &err))) {
             err = scan_frames(&s);
         }
     }
@@ -280,6 +280,8 @@ mrd_journal_scan(const char *dir, mrd_journal_index *ret_index, mrd_why *why)
     mrd_journal_index x = { 0 };
     mrd_err err = list_files(dir, &x.files, why);
 
+    if (err == MRD_OK && (x.closed = calloc(x.files.n + 1, sizeof(*x.closed))) == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "journal %s", dir);
     for (size_t i = 0; i < x.files.n && err == MRD_OK; i++)
         err = scan_file(&x, (uint32_t) i, why);
     if (err != MRD_OK) {
@@ -295,6 +297,7 @@ void
 mrd_journal_index_fini(mrd_journal_index *index)
 {
     mrd_strlist_fini(&index->files);
+    free(index->closed);
     free(index->entries);
     *index = (mrd_journal_index){ 0 };
 }

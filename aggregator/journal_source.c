@@ -35,6 +35,7 @@ typedef struct {
     mrd_batch_reader **spare;
     size_t n_spare;
     uint32_t given; /* so many events of heap[0] were handed out last */
+    bool starved;   /* there was no memory to go on in a batch */
     mrd_run left;   /* of them, not yet taken by next */
 } jsource;
 
@@ -159,33 +160,43 @@ step_over(mrd_batch_reader *r, cursor *c, mrd_why *why)
     }
 }
 
-/* Decodes the batch again or for the first time and steps over what was given. False: no more
- * events, or damaged and counted. */
-static bool
+/* Decodes the batch again or for the first time and steps over what was given. MRD_EMPTY: no more
+ * events, or damaged and counted. NOMEM, which says nothing of the batch. */
+static mrd_err
 cursor_open(jsource *s, cursor *c)
 {
     mrd_batch_reader *r = reader_take(s);
     mrd_batch_info info;
     mrd_frame f;
     mrd_bytes body;
-    mrd_why why = { .err = MRD_NOMEM, .text = "out of memory" };
-    bool ok = r != NULL && mrd_journal_read(s->o.index, &s->o.index->entries[c->entry], false,
-                                            s->o.frame, &f, &body, &why) == MRD_OK;
+    mrd_why why = { 0 };
+    mrd_err err = r == NULL ? MRD_NOMEM
+                            : mrd_journal_read(s->o.index, &s->o.index->entries[c->entry], false,
+                                               s->o.frame, &f, &body, &why);
 
-    if (ok) {
+    if (err == MRD_OK) {
         f.seq = c->entry; /* unique in this source, whatever epochs there are */
         mrd_batch_reader_of(r, s->o.instance_id);
-        ok = mrd_batch_open(r, &f, body, s->cat, &info, &why) == MRD_OK;
+        if (s->o.names_refused)
+            (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), 0);
+        err = mrd_batch_open(r, &f, body, s->cat, &info, &why);
+        if (s->o.names_refused)
+            (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), MRD_STRTAB_RESERVE);
     }
-    if (!ok || !step_over(r, c, &why)) {
-        count_bad(s, c->entry, c->given, &why);
+    if (err == MRD_OK && !step_over(r, c, &why))
+        err = why.err != MRD_OK
+                  ? why.err
+                  : mrd_why_set(&why, MRD_CORRUPT, 0, "fewer events than the frame states");
+    if (err != MRD_OK) {
+        if (err != MRD_NOMEM)
+            count_bad(s, c->entry, c->given, &why);
         if (r != NULL)
             s->spare[s->n_spare++] = r;
-        return false;
+        return err == MRD_NOMEM ? MRD_NOMEM : MRD_EMPTY;
     }
     c->reader = r;
     s->n_open++;
-    return true;
+    return MRD_OK;
 }
 
 /* Goes n events on in an open cursor; false at its end. */
@@ -200,7 +211,9 @@ cursor_advance(jsource *s, cursor *c, uint32_t n)
     step = mrd_batch_peek(c->reader, &c->head, &c->ready, &why);
     if (step == MRD_MORE)
         return true;
-    if (step == MRD_BAD)
+    if (step == MRD_BAD && why.err == MRD_NOMEM)
+        s->starved = true;
+    else if (step == MRD_BAD)
         count_bad(s, c->entry, c->given, &why);
     give_back(s, c);
     return false;
@@ -222,14 +235,17 @@ open_due(jsource *s)
     while (s->next < s->n &&
            (s->n_heap == 0 || !mrd_ev_after(s->plan[s->next].first, s->heap[0]->head->ts))) {
         cursor *c;
+        mrd_err err;
 
         if (!MRD_VEC_ROOM(s->heap, s->n_heap, s->heap_cap, 1))
             return MRD_NOMEM;
         if ((c = calloc(1, sizeof(*c))) == NULL)
             return MRD_NOMEM;
         c->entry = s->plan[s->next++].entry;
-        if (!cursor_open(s, c)) {
+        if ((err = cursor_open(s, c)) != MRD_OK) {
             free(c);
+            if (err == MRD_NOMEM)
+                return err;
             continue;
         }
         s->heap[s->n_heap++] = c;
@@ -258,9 +274,17 @@ run_length(const jsource *s)
 }
 
 static mrd_step
+starved(const jsource *s, mrd_why *why)
+{
+    mrd_why_set(why, MRD_NOMEM, 0, "journal of process %lld", (long long) s->o.process_id);
+    return MRD_BAD;
+}
+
+static mrd_step
 jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *why)
 {
     jsource *s = (jsource *) self;
+    mrd_err err;
 
     if (s->given > 0) {
         if (!cursor_advance(s, s->heap[0], s->given))
@@ -268,20 +292,22 @@ jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *wh
         else if (s->n_heap > 1)
             sift_down(s, 0);
         s->given = 0;
+        if (s->starved)
+            return starved(s, why);
     }
     for (;;) {
-        if (open_due(s) != MRD_OK) {
-            mrd_why_set(why, MRD_NOMEM, 0, "journal of process %lld", (long long) s->o.process_id);
-            return MRD_BAD;
-        }
+        if (open_due(s) != MRD_OK)
+            return starved(s, why);
         if (s->n_heap == 0)
             return MRD_END;
         if (s->heap[0]->reader != NULL)
             break;
-        if (!cursor_open(s, s->heap[0])) /* its arguments are needed now */
-            heap_drop_first(s);
-        else
+        err = cursor_open(s, s->heap[0]); /* its arguments are needed now */
+        if (err == MRD_OK)
             break;
+        if (err == MRD_NOMEM)
+            return starved(s, why);
+        heap_drop_first(s);
     }
     s->given = run_length(s);
     *ret_events = s->heap[0]->head;

@@ -32,8 +32,8 @@ struct mrd_journal_syncer {
 
 /* syncfs says when a write failed since Linux 5.8, and it is one transaction only on file systems
  * with a log of their own. */
-static bool
-together_is_sound(int fd)
+bool
+mrd_journal_syncfs_tells(int fd)
 {
     static const long logged[] = { EXT4_SUPER_MAGIC, XFS_SUPER_MAGIC, BTRFS_SUPER_MAGIC };
     unsigned major = 0, minor = 0;
@@ -61,7 +61,7 @@ mrd_journal_syncer_open(const char *store, mrd_journal_syncer **ret_syncer, mrd_
         free(s);
         return mrd_why_set(why, MRD_IO, errno, "cannot open %s", store);
     }
-    s->together = together_is_sound(s->fd);
+    s->together = mrd_journal_syncfs_tells(s->fd);
     *ret_syncer = s;
     return MRD_OK;
 }

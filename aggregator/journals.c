@@ -131,11 +131,29 @@ close_session(mrd_journals *w, uint64_t session)
 
 /* ---- A group ---- */
 
-/* Writes what waits for a journal in one go. */
+/* Some of what waits for a journal, in one go, as much as may be written without a sync. Returns how
+ * many chunks that were, 0 when they failed. */
+static size_t
+write_some(mrd_journals *w, journal *j, size_t from, size_t n)
+{
+    bool group = w->o.store->sync == MRD_SYNC_GROUP;
+    size_t end = from, bytes = 0, written;
+
+    while (end < n &&
+           (end == from || !group || bytes + w->chunks[end].data.len <= MRD_JOURNAL_TAIL))
+        bytes += w->chunks[end++].data.len;
+    written = mrd_journal_append_many(j->j, w->chunks + from, end - from, &j->unwritten);
+    if (written == end - from && end < n && mrd_journal_sync(j->j, &j->unwritten) != MRD_OK)
+        return 0;
+    for (size_t i = from; i < from + written; i++)
+        w->group[w->chunk_at[i]]->written = true;
+    return written == end - from ? written : 0;
+}
+
 static void
 write_journal(mrd_journals *w, journal *j)
 {
-    size_t n = 0, written;
+    size_t n = 0, did;
 
     if (j->j == NULL && mrd_journal_open(j->dir, mrd_str_of(j->instance_id), j->session, &j->j,
                                          &j->unwritten) != MRD_OK)
@@ -146,9 +164,10 @@ write_journal(mrd_journals *w, journal *j)
         w->chunks[n] = (mrd_journal_chunk){ &w->group[i]->f.frame, w->group[i]->f.data };
         w->chunk_at[n++] = i;
     }
-    written = mrd_journal_append_many(j->j, w->chunks, n, &j->unwritten);
-    for (size_t i = 0; i < written; i++)
-        w->group[w->chunk_at[i]]->written = true;
+    for (size_t i = 0; i < n; i += did) {
+        if ((did = write_some(w, j, i, n)) == 0)
+            break;
+    }
 }
 
 static void

@@ -14,6 +14,7 @@
 
 #define TICK_EVERY       (200 * MRD_MS)
 #define LOOK_EVERY       MRD_SEC
+#define VIEWER_EVERY     (10 * MRD_SEC)  /* a viewer is looked for, where there is none */
 #define UNACCEPTED_EVERY (60 * MRD_SEC)  /* a line about connections that hold too much */
 #define SWEEP_EVERY      (600 * MRD_SEC) /* also without an occasion: abandoned uploads grow old */
 #define TURN_MAX         256             /* items of the inbox before the next request */
@@ -315,11 +316,17 @@ tick(mrd_loop *l, mrd_local_ns now)
     l->next_tick.ns = now.ns + TICK_EVERY;
     watch_connections(l);
     watch_unaccepted(l, now);
+    if (l->exporter != NULL)
+        mrd_exporter_watch(l->exporter);
     mrd_core_tick(l->core, mrd_loop_now());
     mrd_loop_carry(l);
     if (now.ns >= l->next_look.ns) {
         l->next_look.ns = now.ns + LOOK_EVERY;
         mrd_cleaner_look(l->cleaner);
+    }
+    if (now.ns >= l->next_viewer.ns) {
+        l->next_viewer.ns = now.ns + VIEWER_EVERY;
+        mrd_viewer_look(l->viewer);
     }
     if (now.ns >= l->next_sweep.ns) {
         l->next_sweep.ns = now.ns + SWEEP_EVERY;

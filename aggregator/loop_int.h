@@ -54,7 +54,7 @@ struct mrd_loop {
     uint64_t last_ticket;
     char id[40]; /* of this run */
     mrd_buf reply, repacked;
-    mrd_local_ns next_tick, next_look, next_sweep;
+    mrd_local_ns next_tick, next_look, next_sweep, next_viewer;
     uint64_t refused, unaccepted; /* connections closed, when it was logged last */
     mrd_local_ns next_unaccepted; /* not logged again before */
     mrd_session_view *views[16];
@@ -66,7 +66,7 @@ struct mrd_loop {
     mrd_pool *manifests;
     mrd_merger *merger;
     mrd_exporter *exporter; /* NULL: nothing is exported */
-    mrd_viewer *viewer;     /* NULL: there is none */
+    mrd_viewer *viewer;     /* NULL: none is wanted */
     mrd_artifacts *artifacts;
     mrd_cleaner *cleaner;
     mrd_surveys *surveys;

@@ -297,6 +297,32 @@ post_conversion(void *self, const mrd_conversion_of *of, const mrd_conversion_en
         free(x);
 }
 
+typedef struct {
+    mrd_loop_item item;
+    unsigned at_once;
+} viewer_item;
+
+static void
+run_viewer_found(mrd_loop *l, mrd_loop_item *item)
+{
+    viewer_item *x = (viewer_item *) item;
+
+    mrd_core_viewer_found(l->core, mrd_loop_now(), x->at_once);
+    free(x);
+}
+
+static void
+on_viewer_found(void *self, unsigned at_once)
+{
+    viewer_item *x = calloc(1, sizeof(*x));
+
+    if (x == NULL)
+        abort(); /* nothing would be converted until a restart */
+    *x = (viewer_item){ .item = { .run = run_viewer_found }, .at_once = at_once };
+    if (!mrd_loop_post(self, &x->item))
+        free(x);
+}
+
 static void
 on_conversion_began(void *self, const mrd_conversion_of *of)
 {
@@ -391,6 +417,15 @@ on_exported(void *self, uint64_t session, uint64_t files, uint64_t bytes, const 
     if (failed != NULL)
         x.why = *failed;
     post_export(self, &x);
+}
+
+static void
+on_export_stalled(void *self, uint64_t session, const char *target, mrd_dur_ns quiet)
+{
+    mrd_loop *l = self;
+
+    mrd_core_export_stalled(l->core, mrd_loop_now(), session, target, quiet);
+    mrd_loop_carry(l);
 }
 
 void
@@ -725,6 +760,7 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
                                       .rate = l->o.export_rate,
                                       .began = on_export_began,
                                       .done = on_exported,
+                                      .stalled = on_export_stalled,
                                       .self = l };
     mrd_viewer_options viewer = { .store = l->o.store,
                                   .settings = l->o.viewer,
@@ -732,6 +768,8 @@ mrd_loop_open_services(mrd_loop *l, mrd_why *why)
                                   .began = on_conversion_began,
                                   .list = on_conversion_list,
                                   .ended = on_conversion_ended,
+                                  .found = on_viewer_found,
+                                  .there = l->o.core.limits.conversions > 0,
                                   .self = l };
     mrd_err err;
 

@@ -12,6 +12,7 @@
 #include "base/log.h"
 #include "base/manual.h"
 #include "base/obj.h"
+#include "base/plain.h"
 #include "base/secret.h"
 #include "base/threads.h"
 #include "base/url.h"
@@ -337,7 +338,7 @@ static const mrd_opt table[] = {
       .min = 0,
       .max = INT64_MAX / 2,
       ENV("EXPORT_RATE"),
-      .help = "bytes per second of exports; 0: no limit" },
+      .help = "bytes per second of the exports to each target; 0: no limit" },
     { .name = "cluster",
       .type = MRD_OPT_STR,
       AT(cluster),
@@ -753,22 +754,22 @@ serve(const settings *s)
     int sig;
 
     if (s->user != NULL && mrd_user_find(s->user, &user, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 2;
     }
     if (addresses_check(s, &why) != MRD_OK || options_fill(s, host, &o, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 2;
     }
     mrd_daemon_signals(&set);
     signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of the write */
     mrd_link_raise_files();
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 1;
     }
     if (s->user != NULL && become(&user, s->store, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         mrd_aggregator_close(a);
         return 1;
     }
@@ -805,15 +806,15 @@ main(int argc, char **argv)
     (void) umask(077);
     mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
-        return 0;
+        return mrd_manual_end("meridian-aggregator", 0);
     if (mrd_conf_program(table, OPTIONS, &s, argc, argv, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-aggregator: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));
         return 2;
     }
     mrd_log_init("meridian-aggregator", 2, (mrd_log_level) s.log_level, s.json_log);
     if (s.version) {
         printf("meridian-aggregator %s\n", mrd_version_text(version));
-        code = 0;
+        code = mrd_manual_end("meridian-aggregator", 0);
     } else {
         code = serve(&s);
     }

@@ -38,6 +38,7 @@ struct merge_check {
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
     bool full;
+    bool starved; /* what was not kept for lack of memory could be what makes a match a wrong one */
 };
 
 merge_check *
@@ -98,8 +99,12 @@ find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *
                 c->parts[i].device != t->device_idx || c->parts[i].table != table))
             i++;
         if (i == c->n_parts) {
-            if (i == PARTS_MAX || !MRD_VEC_ROOM(c->parts, i, c->cap_parts, 1))
+            if (i == PARTS_MAX)
                 return false;
+            if (!MRD_VEC_ROOM(c->parts, i, c->cap_parts, 1)) {
+                c->starved = true;
+                return false;
+            }
             c->parts[c->n_parts++] = (part){ .process = t->process,
                                              .lnc = t->lnc_idx,
                                              .device = t->device_idx,
@@ -124,8 +129,10 @@ see_gap(merge_check *c, const mrd_event *ev, int64_t raw_ns)
     for (size_t i = 0; i < c->n_parts; i++) {
         if (c->parts[i].process != process)
             continue;
-        if (!MRD_VEC_ROOM(c->gaps, c->n_gaps, c->cap_gaps, 1))
+        if (!MRD_VEC_ROOM(c->gaps, c->n_gaps, c->cap_gaps, 1)) {
+            c->starved = true;
             return;
+        }
         c->gaps[c->n_gaps++] = (mrd_coll_gap){ (uint32_t) i, { raw_ns }, { raw_ns + ev->dur_ns } };
     }
 }
@@ -154,7 +161,7 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur
     }
     if (!MRD_VEC_ROOM(c->barrier, c->n, c->cap_barrier, 1) ||
         !MRD_VEC_ROOM(c->obs, c->n, c->cap_obs, 1)) {
-        c->full = true;
+        c->starved = true;
         return;
     }
     c->barrier[c->n] = kind == MRD_CC_BARRIER;
@@ -331,7 +338,12 @@ mrd_merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_
 
     *message = '\0';
     keep_telling(c);
-    if (tables == NULL || !several_clocks(c)) {
+    if (tables == NULL || c->starved) {
+        snprintf(message, MRD_WHY_MAX, "not checked for lack of memory");
+        free(tables);
+        return false;
+    }
+    if (!several_clocks(c)) {
         free(tables);
         return false;
     }

@@ -42,8 +42,8 @@ merge_check_wants(const merge_check *c, const mrd_event *ev)
     return ev->kind == MRD_LOSS || (ev->name < names->n && names->telling[ev->name]);
 }
 /* An event whose local RAW time is raw_ns, known to +-doubt, of a clock with this table (outlives the
- * check). It counts as begun so much earlier and ended so much later. Without memory it is not
- * checked. */
+ * check). It counts as begun so much earlier and ended so much later. Without memory
+ * nothing is checked. */
 void mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur_ns doubt,
                          const mrd_align *table);
 /*

@@ -119,6 +119,23 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *t)
     return MRD_OK;
 }
 
+/* Events of a clock that no reading relates to RAW stay at its times, without a bound: why. */
+static void
+cross_missing(plan *p, const merge_part *part)
+{
+    uint64_t events = 0;
+
+    for (size_t i = 0; i < part->n_streams; i++)
+        if (part->streams[i]->cross != NULL && part->streams[i]->cross->n == 0)
+            events += part->streams[i]->events;
+    if (events > 0)
+        mrd_catalog_note(p->cat,
+                         "%s: %" PRIu64 " events were stamped by its wall clock, and no reading of "
+                         "both clocks came with their batches: they stand where that clock put "
+                         "them, and the bound of their times is not known",
+                         part->node->instance_id, events);
+}
+
 /* Where a wall clock was set, its events are in order only inside an era: a source each, which
  * share the table. */
 static mrd_err
@@ -179,6 +196,8 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             continue;
         if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, &bad) != MRD_OK ||
             mrd_batch_scan(p->reader, &f, body, p->cat, &info, &bad) != MRD_OK) {
+            if (bad.err == MRD_NOMEM) /* says nothing of the batch */
+                return mrd_why_set(why, MRD_NOMEM, 0, "merge");
             entry_bad(part, e, &bad);
             continue;
         }
@@ -196,6 +215,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     for (size_t i = 0; i < part->n_crosses; i++)
         if (cross_order(p, part, &part->crosses[i]->table) != MRD_OK)
             return mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    cross_missing(p, part);
     for (size_t i = 0; i < part->n_streams; i++) {
         part->streams[i]->sealed = part->sealed;
         part->streams[i]->latest = (mrd_ev_ns){ INT64_MIN };
@@ -309,6 +329,7 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
                                          .key = p->n_sources,
                                          .bad = s->era == 0 ? &part->bad : NULL,
                                          .instance_id = part->node->instance_id,
+                                         .names_refused = p->names_refused,
                                          .codec = p->codec,
                                          .frame = &p->buf };
         mrd_source *raw, *mapped;
@@ -580,7 +601,8 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_tie(p, filter, why);
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
         err = plan_part(p, &p->parts[i], why);
-    if (mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0) /* as refused as they are now */
+    p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
+    if (p->names_refused) /* room for what is said about it */
         (void) mrd_strtab_allow(mrd_catalog_strings(p->cat), MRD_STRTAB_RESERVE);
     distrust_clocks(p, in->violations);
     /* The catalog has all names now, which the check needs. */
@@ -600,6 +622,7 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
     const stream *s = p->stream_of[key];
     merge_part *part = p->part_of[key];
 
+    p->starved = p->starved || why->err == MRD_NOMEM;
     if (s->events > s->before)
         part->cut += s->events - s->before;
     mrd_catalog_note(p->cat, "%s: the events of process %" PRId64 " end early: %s",
@@ -690,9 +713,13 @@ static mrd_step
 ending_many(mrd_source *self, const mrd_event **ret_events, size_t room, size_t *ret_n,
             mrd_why *why)
 {
-    mrd_source *inner = ((ending *) self)->inner;
+    ending *e = (ending *) self;
+    mrd_step step = e->inner->many(e->inner, ret_events, room, ret_n, why);
 
-    return inner->many(inner, ret_events, room, ret_n, why);
+    if (step != MRD_END || !e->p->starved)
+        return step;
+    mrd_why_set(why, MRD_NOMEM, 0, "merge");
+    return MRD_BAD;
 }
 
 static mrd_step
@@ -783,6 +810,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
         *ret_verdict = p.verdict;
     else
         mrd_clock_verdict_fini(&p.verdict);
+    if (err == MRD_NOMEM)
+        mrd_why_set(why, err, 0, "merge"); /* whatever asked for it */
     plan_fini(&p);
     return err;
 }

@@ -87,6 +87,8 @@ typedef struct {
     mrd_clock_verdict verdict;
     mrd_sess_ns first, last;
     mrd_buf buf;
+    bool starved;       /* a source ended for lack of memory */
+    bool names_refused; /* by the first pass: the second must not find room for them */
 } plan;
 
 /* ---- merge_map.c ---- */

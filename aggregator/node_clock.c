@@ -282,10 +282,14 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         mrd_frame f;
         mrd_msg msg;
 
-        if (index->entries[i].frame.type != MRD_FRAME_CLOCK_DATA ||
-            mrd_journal_read(index, &index->entries[i], false, &buf, &f, &body, NULL) != MRD_OK ||
-            mrd_msg_unpack_body(&f, body, &msg, NULL) != MRD_OK)
+        if (index->entries[i].frame.type != MRD_FRAME_CLOCK_DATA)
             continue;
+        if ((err = mrd_journal_read(index, &index->entries[i], false, &buf, &f, &body, NULL)) !=
+                MRD_OK ||
+            (err = mrd_msg_unpack_body(&f, body, &msg, NULL)) != MRD_OK) {
+            err = err == MRD_NOMEM ? err : MRD_OK; /* a damaged one is left out */
+            continue;
+        }
         c = mrd_node_clock_of(clock, f.boot);
         err = c == NULL ? MRD_NOMEM : add_data(c, msg.u.clock_data);
         if (err == MRD_OK)

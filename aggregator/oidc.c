@@ -3,12 +3,12 @@
 #include <pthread.h>
 #include <stdlib.h>
 
-#include "aggregator/fetch.h"
 #include "aggregator/grants.h"
 #include "aggregator/jwt.h"
 #include "base/error_list.h"
 #include "base/obj.h"
 #include "base/threads.h"
+#include "proto/fetch.h"
 
 #define REFRESH (15 * 60 * MRD_SEC)
 #define AGAIN   (10 * MRD_SEC) /* between two fetches, whatever tokens ask for */

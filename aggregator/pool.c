@@ -12,10 +12,10 @@ typedef struct {
 } entry;
 
 struct mrd_pool {
-    pthread_mutex_t lock; /* guards all below; nothing is taken inside */
-    pthread_cond_t news;
+    pthread_mutex_t lock;     /* guards all below; nothing is taken inside */
+    pthread_cond_t news, end; /* a job, or no more; a thread has ended */
     pthread_t *threads;
-    unsigned n_threads, max_threads, idle;
+    unsigned n_threads, max_threads, idle, ended;
     entry *queue;
     size_t first, n, capacity;
     bool closing;
@@ -43,6 +43,8 @@ run(void *arg)
         e.work(e.self, e.job);
         pthread_mutex_lock(&w->lock);
     }
+    w->ended++;
+    pthread_cond_signal(&w->end);
     pthread_mutex_unlock(&w->lock);
     return NULL;
 }
@@ -74,6 +76,7 @@ mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_pool **re
     w->capacity = capacity;
     pthread_mutex_init(&w->lock, NULL);
     mrd_cond_init(&w->news);
+    mrd_cond_init(&w->end);
     pthread_mutex_lock(&w->lock);
     err = start_thread(w);
     pthread_mutex_unlock(&w->lock);
@@ -102,18 +105,54 @@ mrd_pool_put(mrd_pool *w, mrd_pool_work *work, void *self, void *job)
     return fits;
 }
 
+/* True: all threads have ended; false: they are to end by themselves. */
+static bool
+wait_for_end(mrd_pool *w, mrd_dur_ns within)
+{
+    struct timespec end = mrd_cond_deadline(within);
+    bool over;
+
+    pthread_mutex_lock(&w->lock);
+    while (w->ended < w->n_threads && pthread_cond_timedwait(&w->end, &w->lock, &end) != ETIMEDOUT)
+        ;
+    over = w->ended == w->n_threads;
+    for (unsigned i = 0; i < w->n_threads && !over; i++)
+        pthread_detach(w->threads[i]);
+    pthread_mutex_unlock(&w->lock);
+    return over;
+}
+
+static void
+tell_end(mrd_pool *w)
+{
+    pthread_mutex_lock(&w->lock);
+    w->closing = true;
+    pthread_cond_broadcast(&w->news);
+    pthread_mutex_unlock(&w->lock);
+}
+
+bool
+mrd_pool_close_within(mrd_pool *w, mrd_dur_ns within)
+{
+    if (w == NULL)
+        return true;
+    tell_end(w);
+    if (!wait_for_end(w, within))
+        return false;
+    mrd_pool_close(w);
+    return true;
+}
+
 void
 mrd_pool_close(mrd_pool *w)
 {
     if (w == NULL)
         return;
-    pthread_mutex_lock(&w->lock);
-    w->closing = true;
-    pthread_cond_broadcast(&w->news);
-    pthread_mutex_unlock(&w->lock);
+    tell_end(w);
     for (unsigned i = 0; i < w->n_threads; i++)
         pthread_join(w->threads[i], NULL);
     pthread_cond_destroy(&w->news);
+    pthread_cond_destroy(&w->end);
     pthread_mutex_destroy(&w->lock);
     free(w->threads);
     free(w->queue);

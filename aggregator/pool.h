@@ -8,6 +8,7 @@
 #define MRD_AGGREGATOR_POOL_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 typedef struct mrd_pool mrd_pool;
 
@@ -22,5 +23,8 @@ mrd_err mrd_pool_open(const char *what, unsigned threads, size_t capacity, mrd_p
 bool mrd_pool_put(mrd_pool *w, mrd_pool_work *work, void *self, void *job);
 /* Does what waits, and ends. NULL is fine. */
 void mrd_pool_close(mrd_pool *w);
+/* The same, but it waits no longer than this. False: a job goes on, with what it uses, and its thread ends after it; the pool is left
+ * to it. */
+bool mrd_pool_close_within(mrd_pool *w, mrd_dur_ns within);
 
 #endif

@@ -27,6 +27,7 @@ static const struct {
     [MRD_ACTION_CLUSTER] = { "cluster", READER | OPERATOR | ADMIN, 0 },
     [MRD_ACTION_FORGET] = { "forget", ADMIN, 0 },
     [MRD_ACTION_INVITE] = { "invite", ADMIN, 0 },
+    [MRD_ACTION_ENROL] = { "enrol", BIT(MRD_ROLE_AGENT), 0 },
 };
 
 /* All keys are compared, whichever fits. */

@@ -25,6 +25,7 @@ typedef enum {
     MRD_ACTION_CLUSTER, /* reads what is of no session: nodes, models, metrics */
     MRD_ACTION_FORGET,  /* forgets a node */
     MRD_ACTION_INVITE,  /* invites a node: it may have a certificate */
+    MRD_ACTION_ENROL,   /* asks for the certificate of the caller's own node */
     MRD_ACTIONS
 } mrd_action;
 
@@ -37,6 +38,8 @@ typedef struct {
     char user[MRD_JOBID_VALUE]; /* name on the nodes, "": not known */
     char space[64];             /* Kubernetes namespace, "": not known */
     int64_t uid;                /* number on the nodes, -1: not known */
+    /* Of an agent: the node whose it is, and no other's; "": not proven. */
+    char node[MRD_JOBID_VALUE];
 } mrd_caller;
 
 #define MRD_CALLER(r) ((mrd_caller){ .role = (r), .uid = -1 })

@@ -18,6 +18,7 @@
 #define WHOLE_MAX  (64u << 20) /* larger files go in parts */
 #define SLOW_BYTES 1L          /* a connection that sends less for SLOW_S is given up */
 #define SLOW_S     60L
+#define SKEW_S     (14 * 60) /* beyond 15 minutes S3 refuses a signature */
 
 struct mrd_s3 {
     mrd_s3_options o;
@@ -39,8 +40,8 @@ typedef struct {
     size_t n_more;
     long status;
     mrd_buf answer;
-    char etag[160], seen_sha256[80];
-    int64_t seen_size;
+    char etag[160], seen_sha256[80], seen_region[40];
+    int64_t seen_size, seen_date; /* date: UTC in seconds, -1: the service does not say */
     CURLcode code;
 } request;
 
@@ -135,13 +136,17 @@ static size_t
 take_header(char *data, size_t size, size_t n, void *self)
 {
     request *r = self;
-    char text[32] = "";
+    char text[32] = "", date[48] = "";
 
     header_value(data, size * n, "ETag:", r->etag, sizeof(r->etag));
     header_value(data, size * n, "x-amz-meta-sha256:", r->seen_sha256, sizeof(r->seen_sha256));
+    header_value(data, size * n, "x-amz-bucket-region:", r->seen_region, sizeof(r->seen_region));
     header_value(data, size * n, "Content-Length:", text, sizeof(text));
     if (text[0] != '\0')
         r->seen_size = strtoll(text, NULL, 10);
+    header_value(data, size * n, "Date:", date, sizeof(date));
+    if (date[0] != '\0')
+        r->seen_date = (int64_t) curl_getdate(date, NULL);
     return size * n;
 }
 
@@ -209,8 +214,8 @@ perform(mrd_s3 *s, request *r)
     mrd_buf_reset(&r->answer);
     r->status = 0;
     r->left = r->len;
-    r->etag[0] = r->seen_sha256[0] = '\0';
-    r->seen_size = -1;
+    r->etag[0] = r->seen_sha256[0] = r->seen_region[0] = '\0';
+    r->seen_size = r->seen_date = -1;
     if (r->from != NULL)
         (void) fseeko(r->from, (off_t) r->at, SEEK_SET);
     curl_easy_reset(s->curl);
@@ -279,9 +284,20 @@ worth_again(const request *r)
            r->status == 504 || r->status == 429 || r->status == 409;
 }
 
+/* A signature has the time, and is refused 15 minutes from the service's: by how much this machine's clock
+ * is ahead of that, in seconds; 0 when it is not the reason. */
+static int64_t
+clock_ahead(const request *r)
+{
+    int64_t ahead = r->seen_date < 0 ? 0 : (int64_t) time(NULL) - r->seen_date;
+
+    return r->status == 403 && (ahead > SKEW_S || ahead < -SKEW_S) ? ahead : 0;
+}
+
 static mrd_err
 refused(const request *r, mrd_why *why)
 {
+    int64_t ahead = clock_ahead(r);
     mrd_str text = { (const char *) r->answer.p, r->answer.len }, code = mrd_s3_xml(text, "Code"),
             message = mrd_s3_xml(text, "Message");
     mrd_err err = r->status == 403   ? MRD_DENIED
@@ -296,12 +312,24 @@ refused(const request *r, mrd_why *why)
     if (r->code != CURLE_OK)
         return mrd_why_set(why, r->code == CURLE_ABORTED_BY_CALLBACK ? MRD_CANCELLED : MRD_NET, 0,
                            "%s %s: %s", r->method, r->key, curl_easy_strerror(r->code));
+    if (ahead != 0)
+        return mrd_why_set(why, err, 0,
+                           "%s %s: 403, because the clock of this machine is %" PRId64
+                           " s %s that of the service: set it",
+                           r->method, r->key, ahead < 0 ? -ahead : ahead,
+                           ahead < 0 ? "behind" : "ahead of");
+    if (r->status >= 300 && r->status < 400) /* signatures are of one region: it is not followed */
+        return mrd_why_set(
+            why, err, 0,
+            "%s %s: %ld, because the bucket is in another region%s%s: set AWS_REGION "
+            "to it",
+            r->method, r->key, r->status, r->seen_region[0] != '\0' ? ", " : "", r->seen_region);
     return mrd_why_set(why, err, 0, "%s %s: %ld %.*s%s%.*s", r->method, r->key, r->status,
                        (int) code.len, code.p, message.len > 0 ? ": " : "",
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
 
-/* With credentials that last, and again where it may help. Any answer below 400, 404 of a HEAD and 412 are the
+/* With credentials that last, and again where it may help. Answers of 2xx, 404 of a HEAD and 412 are the
  * caller's. */
 static mrd_err
 transact(mrd_s3 *s, request *r, mrd_why *why)
@@ -316,7 +344,7 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
             (err = mrd_s3_keys_get(s->region, &s->keys, why)) != MRD_OK)
             return err;
         perform(s, r);
-        if (r->code == CURLE_OK && (r->status < 400 || r->status == 412 ||
+        if (r->code == CURLE_OK && ((r->status >= 200 && r->status < 300) || r->status == 412 ||
                                     (r->status == 404 && strcmp(r->method, "HEAD") == 0)))
             return MRD_OK;
         if (r->status == 403 && !renewed && r->code == CURLE_OK) {
@@ -419,7 +447,7 @@ put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, const 
     r.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
         err = transact(s, &r, why);
-    if (err == MRD_OK && r.status >= 300)
+    if (err == MRD_OK && r.status == 412) /* of a part nothing is asked that could fail so */
         err = refused(&r, why);
     mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, r.etag);
     mrd_buf_fini(&query);
@@ -478,6 +506,47 @@ give_up(mrd_s3 *s, const char *key, const char *upload)
     mrd_buf_fini(&r.answer);
 }
 
+/* An upload's id as a query has it. */
+static void
+put_id(mrd_buf *to, mrd_str id)
+{
+    for (size_t i = 0; i < id.len; i++)
+        if ((id.p[i] >= 'a' && id.p[i] <= 'z') || (id.p[i] >= 'A' && id.p[i] <= 'Z') ||
+            (id.p[i] >= '0' && id.p[i] <= '9') || strchr("-._~", id.p[i]) != NULL)
+            mrd_buf_byte(to, (uint8_t) id.p[i]);
+        else
+            mrd_buf_fmt(to, "%%%02X", (unsigned char) id.p[i]);
+}
+
+/* What a process that was killed left open: its parts would be stored, and paid, for ever. An id of another key with this one as
+ * its beginning is none of this key, and stays. Who may not list leaves them to a rule of the bucket. */
+static void
+give_up_left(mrd_s3 *s, const char *key)
+{
+    mrd_buf query = { 0 };
+    request r = { .of = s, .method = "GET", .key = "", .sha256 = empty_sha256 };
+    mrd_str text, id;
+
+    mrd_buf_text(&query, "prefix=");
+    put_id(&query, mrd_str_of(key));
+    mrd_buf_text(&query, "&uploads=");
+    r.query = mrd_buf_cstr(&query);
+    if (!mrd_s3_keys_old(&s->keys))
+        perform(s, &r);
+    text = (mrd_str){ (const char *) r.answer.p, r.answer.len };
+    while (r.status == 200 && !cancelled(s) && (id = mrd_s3_xml(text, "UploadId")).len > 0) {
+        mrd_buf upload = { 0 };
+
+        put_id(&upload, id);
+        give_up(s, key, mrd_buf_cstr(&upload));
+        mrd_buf_fini(&upload);
+        text.len -= (size_t) (id.p + id.len - text.p);
+        text.p = id.p + id.len;
+    }
+    mrd_buf_fini(&query);
+    mrd_buf_fini(&r.answer);
+}
+
 static mrd_err
 put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, bool fresh,
           bool *ret_raced, mrd_why *why)
@@ -492,17 +561,14 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
     uint64_t part = MRD_S3_PART, at = 0;
     mrd_buf list = { 0 }, upload = { 0 };
     mrd_str id;
-    mrd_err err = transact(s, &r, why);
+    mrd_err err;
 
+    give_up_left(s, key);
+    err = transact(s, &r, why);
     while (size / part >= 9999)
         part *= 2;
     id = mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "UploadId");
-    for (size_t i = 0; i < id.len; i++)
-        if ((id.p[i] >= 'a' && id.p[i] <= 'z') || (id.p[i] >= 'A' && id.p[i] <= 'Z') ||
-            (id.p[i] >= '0' && id.p[i] <= '9') || strchr("-._~", id.p[i]) != NULL)
-            mrd_buf_byte(&upload, (uint8_t) id.p[i]);
-        else
-            mrd_buf_fmt(&upload, "%%%02X", (unsigned char) id.p[i]);
+    put_id(&upload, id);
     if (err == MRD_OK && id.len == 0)
         err = mrd_why_set(why, MRD_NET, 0, "POST %s: the answer names no upload", key);
     mrd_buf_text(&list, "<CompleteMultipartUpload>");
@@ -530,13 +596,18 @@ mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd
     uint64_t size = 0;
     int there = 0;
     bool raced = false;
+    struct stat st;
     FILE *f = fopen(path, "rb");
     mrd_err err;
 
     *ret_sent = 0;
     if (f == NULL)
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    if ((err = mrd_sha256_file(path, hex, &size, why)) == MRD_OK)
+    if (fstat(fileno(f), &st) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
+    else /* of what is open: its name may be another file's by now */
+        err = part_sha256(f, 0, size = (uint64_t) st.st_size, hex, why);
+    if (err == MRD_OK)
         err = look(s, key, hex, size, &there, why);
     snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", hex);
     if (err == MRD_OK && there != 1) {

@@ -2,11 +2,13 @@
  * aggregator/s3.h - puts files into a bucket of S3 or of what speaks its language: whole objects or none.
  *
  * Signing      libcurl's Signature Version 4; every body goes with its SHA-256, so that what is damaged on the way is refused.
- * Large files  in parts (S3_PART), which are given up again when one fails.
+ * Large files  in parts (MRD_S3_PART), which are given up again when one fails; those that a killed process left, before the next
+ *              attempt at the same object, where the credentials may list uploads.
  * Twice        an object with the same size and SHA-256 (its metadata) is not sent again. A new one is made with
  *              If-None-Match: *; where another writer was faster, its object counts when it is the same.
  * Failures     500, 502, 503, 504, 429, 409 and of the network: tried again with growing pauses, a few times; the caller tries
- *              again later. 403: once more with new credentials.
+ *              again later. 403: once more with new credentials. 3xx, as of a bucket of another region, is a failure:
+ *              signatures are of one region, so redirections are not followed.
  * Credentials  AWS_ACCESS_KEY_ID ...; AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN; AWS_CONTAINER_CREDENTIALS_FULL_URI or
  *              _RELATIVE_URI with AWS_CONTAINER_AUTHORIZATION_TOKEN(_FILE); the instance's (IMDSv2). Read again before
  *              they expire.

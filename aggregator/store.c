@@ -13,9 +13,11 @@
 
 #include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
+#include "aggregator/node_clock.h"
 #include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
+#include "base/obj.h"
 #include "base/out.h"
 #include "proto/api_names.h"
 
@@ -253,15 +255,43 @@ mrd_session_store_fini(mrd_session_store *s)
 
 /* ---- Recovery ---- */
 
+/* What is told as stored from now on must be; what is read of the disk may be in the cache only. */
+typedef struct {
+    const mrd_session_store *st;
+    mrd_core *c;
+    int fd;      /* of the store, opened before anything was read */
+    bool each;   /* syncfs does not tell of errors here */
+    mrd_err err; /* of what could not be made durable */
+} recovery;
+
+static bool
+must_last(const recovery *r, const mrd_session *s)
+{
+    return r->st->sync == MRD_SYNC_GROUP && !mrd_session_is_over(s) &&
+           !MRD_PLANTED(MRD_PLANT_RECOVERED_UNSYNCED);
+}
+
+static mrd_err
+journal_recover(recovery *r, const mrd_session *s, const char *dir, mrd_journal_index *ret_index,
+                mrd_why *why)
+{
+    mrd_err err = must_last(r, s) ? mrd_journal_recover(dir, r->each, ret_index, why)
+                                  : mrd_journal_scan(dir, ret_index, why);
+
+    if (err != MRD_OK && must_last(r, s))
+        r->err = err;
+    return err;
+}
+
 /* What the journal holds of this node: numbers stored, counts, range. A frame that cannot be counted
  * (other releases took some) is merged and costs nothing else. */
 static mrd_err
-part_recover(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_part *p, mrd_why *why)
+part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
 {
-    char *dir = mrd_session_store_path(st, s->text, "journal/%s", p->instance_id);
+    char *dir = mrd_session_store_path(r->st, s->text, "journal/%s", p->instance_id);
     mrd_journal_index x;
     mrd_err err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "journal of %s", p->instance_id)
-                              : mrd_journal_scan(dir, &x, why);
+                              : journal_recover(r, s, dir, &x, why);
     size_t uncounted = 0;
 
     free(dir);
@@ -290,7 +320,7 @@ part_recover(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_part 
                 s->text, p->instance_id, (unsigned long long) x.bad_bytes,
                 (unsigned long long) x.bad_files);
     if (err == MRD_OK)
-        mrd_core_part_read(c, s, p);
+        mrd_core_part_read(r->c, s, p);
     mrd_journal_index_fini(&x);
     return err;
 }
@@ -352,9 +382,10 @@ parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s)
 }
 
 static mrd_err
-session_recover(const mrd_session_store *st, mrd_core *c, const char *name, uint64_t id,
-                mrd_why *why)
+session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
 {
+    const mrd_session_store *st = r->st;
+    mrd_core *c = r->c;
     char *path = mrd_session_store_path(st, name, "session.json");
     mrd_json *manifest = NULL, *log = artifact_log_read(st, name);
     mrd_session *s = NULL;
@@ -369,7 +400,7 @@ session_recover(const mrd_session_store *st, mrd_core *c, const char *name, uint
     if (err == MRD_OK)
         parts_found(st, c, s);
     for (size_t i = 0; s != NULL && i < s->n_parts && err == MRD_OK; i++)
-        err = part_recover(st, c, s, s->parts[i], why);
+        err = part_recover(r, s, s->parts[i], why);
     if (err == MRD_OK)
         parts_measure(st, c, s);
     else if (s != NULL)
@@ -403,24 +434,59 @@ nodes_recover(const mrd_session_store *st, mrd_core *c)
     free(path);
 }
 
-/* What a process that was killed wrote and did not sync is read here from the cache and answered as
- * stored from now on, and perhaps is nowhere else. */
+/* Half files of writes that a process was killed in; nobody writes yet. */
+static void
+remove_parts(const mrd_session_store *st, const char *session, const char *below)
+{
+    char *path = session == NULL ? mrd_str_dup(mrd_str_of(st->dir))
+                                 : mrd_session_store_path(st, session, "%s", below);
+
+    if (path != NULL)
+        mrd_remove_parts(path);
+    free(path);
+}
+
+/* The names on which what was read hangs. */
 static mrd_err
-make_durable(const mrd_session_store *s, const mrd_core *c, mrd_why *why)
+sync_names(const recovery *r, const mrd_session *s, mrd_why *why)
+{
+    static const char *const above[] = { "journal", "." };
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < s->n_parts + MRD_COUNT(above) && err == MRD_OK; i++) {
+        char *path =
+            i < s->n_parts
+                ? mrd_session_store_path(r->st, s->text, "journal/%s", s->parts[i]->instance_id)
+                : mrd_session_store_path(r->st, s->text, "%s", above[i - s->n_parts]);
+
+        if (path == NULL)
+            err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+        else if (access(path, F_OK) == 0)
+            err = mrd_sync_dir(path, why);
+        free(path);
+    }
+    return err;
+}
+
+/* Of what was read: journals were written again (mrd_journal_recover), a manifest had its bytes
+ * synced before its name. */
+static mrd_err
+make_durable(recovery *r, const char *root, mrd_why *why)
 {
     mrd_err err = MRD_OK;
-    size_t open_ones = 0;
-    int fd;
+    bool any = false;
 
-    for (size_t i = 0; i < c->n_sessions; i++)
-        open_ones += !mrd_session_is_over(c->sessions[i]);
-    if (open_ones == 0 || MRD_PLANTED(MRD_PLANT_RECOVERED_UNSYNCED) || s->sync != MRD_SYNC_GROUP)
-        return MRD_OK;
-    fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0 || syncfs(fd) != 0)
-        err = mrd_why_set(why, MRD_IO, errno, "cannot make durable what '%s' holds", s->dir);
-    if (fd >= 0)
-        close(fd);
+    for (size_t i = 0; i < r->c->n_sessions && err == MRD_OK; i++) {
+        if (!must_last(r, r->c->sessions[i]))
+            continue;
+        any = true;
+        if (r->each)
+            err = sync_names(r, r->c->sessions[i], why);
+    }
+    if (err == MRD_OK && any && r->each && (err = mrd_sync_dir(root, why)) == MRD_OK)
+        err = mrd_sync_dir(r->st->dir, why);
+    if (err == MRD_OK && any && syncfs(r->fd) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot make durable what '%s' holds", r->st->dir);
     return err;
 }
 
@@ -428,34 +494,48 @@ mrd_err
 mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
 {
     char *root = mrd_session_store_path(s, NULL, "sessions");
-    DIR *dir = root == NULL ? NULL : opendir(root);
+    recovery r = { .st = s, .c = c, .fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
+    DIR *dir = root == NULL || r.fd < 0 ? NULL : opendir(root);
     struct dirent *entry;
     mrd_err err = MRD_OK;
 
+    r.each = r.fd >= 0 && !mrd_journal_syncfs_tells(r.fd);
     if (dir == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot list %s", root == NULL ? "the store" : root);
     else
         nodes_recover(s, c);
+    remove_parts(s, NULL, NULL);
     while (err == MRD_OK && (entry = readdir(dir)) != NULL) {
         uint64_t id;
         mrd_why one = { 0 };
 
         if (mrd_session_id_parse(mrd_str_of(entry->d_name), &id) != MRD_OK)
             continue;
-        if (session_recover(s, c, entry->d_name, id, &one) != MRD_OK) /* the others are fine */
+        remove_parts(s, entry->d_name, ".");
+        remove_parts(s, entry->d_name, MRD_CLOCKS_DIR);
+        if (session_recover(&r, entry->d_name, id, &one) == MRD_OK)
+            continue;
+        if (r.err != MRD_OK) {
+            err = r.err;
+            if (why != NULL)
+                *why = one;
+        } else { /* the others are fine */
             mrd_log(MRD_LOG_ERROR, "AGG-SESSION-UNREADABLE",
                     "A session cannot be read and is left as it is: id=%s reason=%s", entry->d_name,
                     one.text);
+        }
     }
-    if (c->unreadable > 0)
+    if (err == MRD_OK && c->unreadable > 0)
         mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",
                 "No artifact is removed while sessions cannot be read, because they may list it: "
                 "sessions=%u",
                 c->unreadable);
     if (err == MRD_OK)
-        err = make_durable(s, c, why);
+        err = make_durable(&r, root, why);
     if (dir != NULL)
         closedir(dir);
+    if (r.fd >= 0)
+        close(r.fd);
     free(root);
     return err;
 }

@@ -42,7 +42,8 @@ mrd_err mrd_session_store_save_nodes(const mrd_session_store *s, const mrd_buf *
                                      mrd_why *why);
 /* Nodes and sessions of before, into a new core. What cannot be read is logged and left alone. Where
  * a session is not over, all of it is made durable, by the sync policy: what was read counts as
- * stored from now on. Errors: IO (the folder cannot be listed or synced), NOMEM. */
+ * stored from now on, whatever became of the syncs of earlier processes (mrd_journal_recover).
+ * Errors: IO, FULL (the folder cannot be listed, written or synced), NOMEM. */
 mrd_err mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why);
 
 #endif

@@ -151,6 +151,7 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
 {
     mrd_link_clock *v;
     size_t boots = 0, n = 0;
+    mrd_err err;
 
     for (size_t i = 0; i < all->n; i++)
         boots += all->clocks[i]->n;
@@ -160,12 +161,13 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
         for (size_t k = 0; k < all->clocks[i]->n; k++)
             n += spans(&all->clocks[i]->v[k], old, incarnation->id, &v[n]);
     }
-    if (mrd_timescale_link_solve(v, n, &incarnation->link))
+    err = mrd_timescale_link_solve(v, n, &incarnation->link);
+    if (err == MRD_OK)
         incarnation->by = MRD_LINKED_NODES;
     else
         incarnation->link.contradicting = n; /* no more than half of them agree */
     free(v);
-    return MRD_OK;
+    return err == MRD_NOMEM ? err : MRD_OK;
 }
 
 /* ---- Timescale links by UTC ---- */
@@ -233,6 +235,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
     mrd_epoch_break gap = { .cause = MRD_EPOCH_AGGREGATOR };
     mrd_align *utc = NULL;
     size_t n = 0, odd = incarnation->link.contradicting;
+    mrd_err err;
 
     if (na < 0 || nb < 0)
         return MRD_NOMEM;
@@ -245,21 +248,24 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
     /* UTC is the clock that is solved for: it stands where a local clock does. */
     gap.after.ns = a[na - 1]->r.realtime.ns;
     gap.before.ns = b[0]->r.realtime.ns;
-    if (mrd_follow_solve(
-            &(mrd_follow_input){
-                .name = "UTC", .ineqs = ineqs, .n_ineqs = n, .breaks = &gap, .n_breaks = 1 },
-            &utc, NULL, NULL) != MRD_OK)
-        return MRD_OK;
-    for (size_t i = 1; i < mrd_align_segment_count(utc); i++) {
+    err = mrd_follow_solve(
+        &(mrd_follow_input){
+            .name = "UTC", .ineqs = ineqs, .n_ineqs = n, .breaks = &gap, .n_breaks = 1 },
+        &utc, NULL, NULL);
+    if (err != MRD_OK) /* too little is no error */
+        return err == MRD_NOMEM ? err : MRD_OK;
+    for (size_t i = 1; i < mrd_align_segment_count(utc) && err != MRD_NOMEM; i++) {
         const mrd_align_segment *s = mrd_align_borrow_segment(utc, i);
 
-        if (!mrd_local_after(s[-1].to, gap.after) && !mrd_local_before(s->from, gap.before) &&
-            mrd_timescale_link_solve(&(mrd_link_clock){ utc, i - 1, i }, 1, &incarnation->link))
+        if (mrd_local_after(s[-1].to, gap.after) || mrd_local_before(s->from, gap.before))
+            continue;
+        err = mrd_timescale_link_solve(&(mrd_link_clock){ utc, i - 1, i }, 1, &incarnation->link);
+        if (err == MRD_OK)
             incarnation->by = MRD_LINKED_UTC;
     }
     incarnation->link.contradicting = odd;
     mrd_align_free(utc);
-    return MRD_OK;
+    return err == MRD_NOMEM ? err : MRD_OK;
 }
 
 /* ---- The timeline ---- */

@@ -3,17 +3,12 @@
 #include "base/map.h"
 #include "base/obj.h"
 #include "base/udpstamp.h"
+#include "base/udpwait.h"
 #include "base/vec.h"
 
-#include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <time.h>
-#include <unistd.h>
 
 #define PENDING    1024    /* answers whose transmit stamp is awaited; a power of two */
 #define QUEUED_MAX MRD_SEC /* a packet that waited longer has a stamp of another time */
@@ -36,7 +31,8 @@ typedef struct {
 } pending;
 
 struct mrd_timeserve {
-    int fd, stop_fd, step_fd;
+    int fd;
+    mrd_udp_wait *waiting;
     uint64_t session;
     mrd_dur_ns session_minus_raw;
     pthread_t thread;
@@ -329,47 +325,18 @@ serve_some(mrd_timeserve *s, bool stepped)
     take_sent(s, stepped);
 }
 
-/* True when the wall clock was set since the last call. */
-static bool
-wall_stepped(int fd)
-{
-    uint64_t ticks;
-
-    return read(fd, &ticks, sizeof(ticks)) < 0 && errno == ECANCELED;
-}
-
 static void *
 serve(void *arg)
 {
     mrd_timeserve *s = arg;
-    struct pollfd fds[3] = { { s->fd, POLLIN, 0 },
-                             { s->stop_fd, POLLIN, 0 },
-                             { s->step_fd, POLLIN, 0 } };
+    bool stepped;
 
-    while (fds[1].revents == 0) {
-        if (poll(fds, 3, -1) < 0 && errno != EINTR)
-            break;
-        serve_some(s, fds[2].revents != 0 && wall_stepped(s->step_fd));
-    }
+    while (mrd_udp_wait_next(s->waiting, &stepped))
+        serve_some(s, stepped);
     return NULL;
 }
 
 /* ---- open and close ---- */
-
-/* A timer that never fires but is cancelled, and so readable, when the wall clock is set. */
-static int
-open_step_fd(void)
-{
-    struct itimerspec far = { .it_value = { .tv_sec = 0x7fffffff } };
-    int fd = timerfd_create(CLOCK_REALTIME, TFD_NONBLOCK | TFD_CLOEXEC);
-
-    if (fd >= 0 &&
-        timerfd_settime(fd, TFD_TIMER_ABSTIME | TFD_TIMER_CANCEL_ON_SET, &far, NULL) != 0) {
-        close(fd);
-        return -1;
-    }
-    return fd;
-}
 
 mrd_err
 mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_server, mrd_why *why)
@@ -381,7 +348,7 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
 
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "time server");
-    s->fd = s->stop_fd = s->step_fd = -1;
+    s->fd = -1;
     s->session = options->session;
     s->session_minus_raw = options->session_minus_raw;
     pthread_mutex_init(&s->lock, NULL);
@@ -392,12 +359,8 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
         (void) mrd_udp_drop(s->fd, warmup); /* else they are read and ignored */
-    s->stop_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    s->step_fd = open_step_fd();
-    if (s->stop_fd < 0 || s->step_fd < 0) {
-        err = mrd_why_set(why, MRD_IO, errno, "time server: event descriptors");
+    if ((err = mrd_udp_wait_open(s->fd, &s->waiting, why)) != MRD_OK)
         goto out;
-    }
     if ((rc = pthread_create(&s->thread, NULL, serve, s)) != 0) {
         err = mrd_why_set(why, MRD_IO, rc, "time server: thread");
         goto out;
@@ -410,31 +373,21 @@ out:
     return err;
 }
 
-static void
-close_fd(int fd)
-{
-    if (fd >= 0)
-        close(fd);
-}
-
 void
 mrd_timeserve_close(mrd_timeserve *server)
 {
-    uint64_t one = 1;
-
     if (server == NULL)
         return;
     if (server->started) {
-        (void) !write(server->stop_fd, &one, sizeof(one));
+        mrd_udp_wait_end(server->waiting);
         pthread_join(server->thread, NULL);
     }
     for (size_t i = 0; i < server->n_agents; i++)
         mrd_joiner_free(server->agents[i].joiner);
     free(server->agents);
     mrd_map_fini(&server->by_id);
-    close_fd(server->fd);
-    close_fd(server->stop_fd);
-    close_fd(server->step_fd);
+    mrd_udp_wait_close(server->waiting);
+    mrd_udp_close(server->fd);
     pthread_mutex_destroy(&server->lock);
     free(server);
 }

@@ -4,16 +4,18 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "aggregator/fetch.h"
 #include "aggregator/grants.h"
 #include "aggregator/jwt.h"
 #include "aggregator/pool.h"
 #include "base/clock.h"
 #include "base/error_list.h"
 #include "base/obj.h"
+#include "proto/csr.h"
+#include "proto/fetch.h"
 
 #define IN_POD     "/var/run/secrets/kubernetes.io/serviceaccount/"
 #define PATH       "/apis/authentication.k8s.io/v1/tokenreviews"
+#define EXTRA      "authentication.kubernetes.io/"
 #define REFUSED_NS (10 * MRD_SEC)
 #define FAILED_NS  (2 * MRD_SEC)
 #define ANSWER_MAX (256u << 10)
@@ -37,7 +39,7 @@ typedef struct {
 struct mrd_token_review {
     mrd_json *settings; /* immutable: the texts below are its, or below */
     const char *audience, *ca_file, *bearer_file;
-    const mrd_json *roles;
+    const mrd_json *roles, *agents;
     bool owners;
     mrd_dur_ns cache;
     mrd_buf url;
@@ -63,7 +65,7 @@ typedef struct {
 /* ---- Settings ---- */
 
 static const char *const members[] = { "audience",      "server", "ca-file", "bearer-file",
-                                       "cache-seconds", "owners", "roles" };
+                                       "cache-seconds", "owners", "roles",   "agents" };
 
 static mrd_err
 url_set(mrd_token_review *r, const char *server, const char *path, mrd_why *why)
@@ -86,6 +88,28 @@ url_set(mrd_token_review *r, const char *server, const char *path, mrd_why *why)
         mrd_buf_fmt(&r->url, "%.*s" PATH, (int) n, server);
     }
     return mrd_grants_url(mrd_buf_cstr(&r->url), "server", path, why);
+}
+
+/* A list of names of accounts. */
+static bool
+names_ok(const mrd_json *list)
+{
+    char scratch[64], space[64];
+    mrd_str name;
+
+    for (size_t i = 0; mrd_json_is_array(list) && i < mrd_json_size(list); i++) {
+        char text[512];
+
+        if (mrd_json_type_of(mrd_json_at(list, i)) != MRD_JSON_TEXT ||
+            mrd_json_text(mrd_json_at(list, i), scratch, &name) != MRD_OK ||
+            name.len >= sizeof(text))
+            return false;
+        memcpy(text, name.p, name.len);
+        text[name.len] = '\0';
+        if (!mrd_grants_namespace(text, space, sizeof(space)))
+            return false;
+    }
+    return mrd_json_is_array(list);
 }
 
 static mrd_err
@@ -115,7 +139,13 @@ settings_read(mrd_token_review *r, const char *path, mrd_why *why)
     }
     r->cache = seconds * MRD_SEC;
     r->owners = mrd_json_bool(d, "owners", true);
-    if (!r->owners && r->roles == NULL)
+    r->agents = mrd_json_get(d, "agents");
+    if (r->agents != NULL && !names_ok(r->agents))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "%s: 'agents' must be a list of accounts, "
+                           "system:serviceaccount:NAMESPACE:NAME",
+                           path);
+    if (!r->owners && r->roles == NULL && r->agents == NULL)
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "%s: without 'roles', and with 'owners' false, no client could do anything", path);
@@ -146,6 +176,22 @@ names_of(const char *user, const mrd_json *groups)
     for (size_t i = 0; mrd_json_is_array(groups) && i < mrd_json_size(groups); i++)
         mrd_json_append(names, mrd_json_copy(mrd_json_at(groups, i)));
     return names;
+}
+
+/* What an authenticator says besides: a list of one text. */
+static const char *
+extra_of(const mrd_json *user, const char *name)
+{
+    const mrd_json *extra = mrd_json_get(user, "extra"), *list;
+    char scratch[64];
+    mrd_str text = { 0 };
+
+    list = mrd_json_is_object(extra) ? mrd_json_get(extra, name) : NULL;
+    if (!mrd_json_is_array(list) || mrd_json_size(list) != 1 ||
+        mrd_json_type_of(mrd_json_at(list, 0)) != MRD_JSON_TEXT)
+        return "";
+    /* of a text it is the document's own, with its end */
+    return mrd_json_text(mrd_json_at(list, 0), scratch, &text) == MRD_OK ? text.p : "";
 }
 
 mrd_err
@@ -179,7 +225,10 @@ mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_revi
     }
     *ret_reviewed = (mrd_reviewed){ .doc = doc,
                                     .user = name,
-                                    .names = names_of(name, mrd_json_get(user, "groups")) };
+                                    .names = names_of(name, mrd_json_get(user, "groups")),
+                                    .pod = extra_of(user, EXTRA "pod-name"),
+                                    .pod_uid = extra_of(user, EXTRA "pod-uid"),
+                                    .node = extra_of(user, EXTRA "node-name") };
     return MRD_OK;
 }
 
@@ -191,7 +240,40 @@ mrd_reviewed_fini(mrd_reviewed *v)
     *v = (mrd_reviewed){ 0 };
 }
 
-/* Who that is here. */
+mrd_err
+mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
+                     mrd_why *why)
+{
+    const mrd_json *meta = NULL, *spec = NULL;
+    const char *account = strrchr(reviewed->user, ':'), *node = "";
+    mrd_json *doc = NULL;
+    mrd_err err = mrd_json_parse_up_to(text, ANSWER_MAX, "the API server's answer", &doc, why);
+
+    if (err != MRD_OK)
+        return err;
+    if (mrd_json_is_object(doc)) {
+        meta = mrd_json_get(doc, "metadata");
+        spec = mrd_json_get(doc, "spec");
+    }
+    if (!mrd_json_is_object(meta) || !mrd_json_is_object(spec) ||
+        strcmp(mrd_json_str(doc, "kind", ""), "Pod") != 0)
+        err = mrd_why_set(why, MRD_TYPE, 0, "the API server's answer is no Pod");
+    else if (reviewed->pod_uid[0] == '\0' ||
+             strcmp(mrd_json_str(meta, "uid", ""), reviewed->pod_uid) != 0 ||
+             strcmp(mrd_json_str(meta, "name", ""), reviewed->pod) != 0)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token is of another pod, which is gone");
+    else if (account == NULL ||
+             strcmp(mrd_json_str(spec, "serviceAccountName", ""), account + 1) != 0)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod has another service account");
+    else if ((node = mrd_json_str(spec, "nodeName", ""))[0] == '\0' || strlen(node) >= size)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod is on no node");
+    else
+        memcpy(to, node, strlen(node) + 1);
+    mrd_json_free(doc);
+    return err;
+}
+
+/* Who that is here, but for agents. */
 static mrd_err
 caller_of(const mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
 {
@@ -226,6 +308,81 @@ status_error(const mrd_token_review *r, unsigned status, mrd_why *why)
                        status, hint);
 }
 
+/* A name as parts of the API's paths are. */
+static bool
+path_part_ok(const char *name)
+{
+    return name[0] != '\0' && name[0] != '.' &&
+           strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
+}
+
+/* The node of the token's pod, of an API server that does not say it of the token. */
+static mrd_err
+ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_why *why)
+{
+    char space[64];
+    mrd_buf url = { 0 }, answer = { 0 };
+    unsigned status = 0;
+    mrd_err err = MRD_OK;
+
+    if (!mrd_grants_namespace(v->user, space, sizeof(space)) || !path_part_ok(space) ||
+        !path_part_ok(v->pod))
+        return mrd_why_set(why, MRD_AUTH, 0, "the token's pod has no name of Kubernetes");
+    mrd_buf_fmt(&url, "%.*s/api/v1/namespaces/%s/pods/%s", (int) (r->url.len - strlen(PATH)),
+                r->url.p, space, v->pod);
+    mrd_buf_cstr(&url);
+    err = url.err != MRD_OK ? mrd_why_set(why, MRD_NOMEM, 0, "token review")
+                            : mrd_fetch(&(mrd_fetch_request){ .url = (const char *) url.p,
+                                                              .ca_file = r->ca_file,
+                                                              .bearer_file = r->bearer_file,
+                                                              .max = ANSWER_MAX,
+                                                              .seconds = SECONDS,
+                                                              .stopped = &r->stopping },
+                                        &answer, &status, why);
+    if (err == MRD_OK && status == 404)
+        err = mrd_why_set(why, MRD_AUTH, 0, "the token's pod is gone");
+    else if (err == MRD_OK && status == 403)
+        err = mrd_why_set(why, MRD_NET, 0,
+                          "%s answers with status 403: the API server does not say on which node a "
+                          "token's pod runs (before 1.30), and the aggregator's account may not "
+                          "get pods in namespace %s",
+                          (const char *) url.p, space);
+    else if (err == MRD_OK && status != 200)
+        err =
+            mrd_why_set(why, MRD_NET, 0, "%s answers with status %u", (const char *) url.p, status);
+    if (err == MRD_OK)
+        err = mrd_token_review_pod((mrd_str){ (const char *) answer.p, answer.len }, v, to, size,
+                                   why);
+    mrd_buf_fini(&url);
+    mrd_buf_fini(&answer);
+    return err;
+}
+
+/* An agent's pod: it is the agent of its node. */
+static mrd_err
+agent_of(mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    *to = MRD_CALLER(MRD_ROLE_AGENT);
+    if (v->pod[0] == '\0')
+        return mrd_why_set(
+            why, MRD_AUTH, 0,
+            "the token is bound to no pod, so that the API server cannot say on which "
+            "node its holder runs: an agent needs the projected token of its pod");
+    if (v->node[0] == '\0')
+        err = ask_node(r, v, to->node, sizeof(to->node), why);
+    else if (strlen(v->node) < sizeof(to->node))
+        memcpy(to->node, v->node, strlen(v->node) + 1);
+    if (err == MRD_OK && !mrd_csr_name_ok(mrd_str_of(to->node)))
+        err =
+            mrd_why_set(why, MRD_AUTH, 0,
+                        "the node's name '%.80s' cannot be an instance id in a certificate, which "
+                        "has at most 64 characters: agents of such nodes need the shared token",
+                        v->node[0] == '\0' ? to->node : v->node);
+    return err;
+}
+
 static mrd_err
 ask(mrd_token_review *r, const char *token, mrd_caller *ret_caller, mrd_why *why)
 {
@@ -257,7 +414,8 @@ ask(mrd_token_review *r, const char *token, mrd_caller *ret_caller, mrd_why *why
         err = mrd_token_review_read((mrd_str){ (const char *) answer.p, answer.len }, r->audience,
                                     &v, why);
     if (err == MRD_OK)
-        err = caller_of(r, &v, ret_caller, why);
+        err = list_has(r->agents, v.user) ? agent_of(r, &v, ret_caller, why)
+                                          : caller_of(r, &v, ret_caller, why);
     mrd_reviewed_fini(&v);
     if (body.p != NULL)
         explicit_bzero(body.p, body.cap);

@@ -1,6 +1,8 @@
 /*
  * aggregator/token_review.h - service accounts of Kubernetes: a projected token is proven by the API
- * server (TokenReview of authentication.k8s.io/v1), so that one of a deleted pod counts no more.
+ * server (TokenReview of authentication.k8s.io/v1), so that one of a deleted pod counts no more. An
+ * agent's pod proves by it on which node it runs: the API server says so of a token that is bound to a
+ * pod (1.30 and newer), or it is asked for the pod.
  *
  * The settings are a JSON object in a file that nobody but root and this user may write:
  *   audience           the tokens' audience, which must not be that of the API server (required)
@@ -13,6 +15,8 @@
  *                      sessions of their namespace
  *   roles              {"admin": ["system:serviceaccount:ops:oncall", "a-group"], ...}: names of
  *                      accounts and groups
+ *   agents             ["system:serviceaccount:meridian:meridian-agent"]: accounts of agents. They are
+ *                      agents of their pod's node and nothing else, whatever 'roles' says
  *
  * Threads: any; nothing here waits for the network but two threads of its own. At most 64 tokens are
  * asked about at one time, 20 in a second over time, and 1024 answers are remembered, by the tokens'
@@ -52,13 +56,18 @@ void mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *r
 
 typedef struct {
     mrd_json *doc;
-    const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; doc's */
-    mrd_json *names;  /* that and the groups */
+    const char *user;                 /* "system:serviceaccount:NAMESPACE:NAME"; doc's */
+    mrd_json *names;                  /* that and the groups */
+    const char *pod, *pod_uid, *node; /* that the token is bound to, ""; doc's */
 } mrd_reviewed;
 
 /* Errors: AUTH it accepts no such token for this audience; SYNTAX, TYPE: this is no TokenReview. */
 mrd_err mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_reviewed,
                               mrd_why *why);
 void mrd_reviewed_fini(mrd_reviewed *reviewed);
+/* The node of that pod, from the API server's answer to GET. Errors: AUTH: it is another pod, of another
+ * account, or on no node; SYNTAX, TYPE: this is no pod. */
+mrd_err mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_t size,
+                             mrd_why *why);
 
 #endif

@@ -27,6 +27,8 @@ struct mrd_viewer {
     job *jobs;
     uint64_t runs; /* atomic: for names of folders */
     bool closing;  /* atomic */
+    unsigned at_once;
+    bool there, looking; /* a viewer; somebody looks for one. Atomic */
 };
 
 typedef struct {
@@ -337,7 +339,43 @@ mrd_viewer_cancel(mrd_viewer *v, uint64_t session)
     pthread_mutex_unlock(&v->lock);
 }
 
+/* ---- Installed later ---- */
+
+static void
+look(void *self, void *arg)
+{
+    mrd_viewer *v = self;
+    mrd_viewer_commands commands = { 0 };
+    mrd_why why;
+
+    (void) arg;
+    if (mrd_viewer_commands_make(&v->limits, &commands, &why) == MRD_OK && commands.v[0].len > 0) {
+        v->commands = commands; /* nothing runs that would read them before found has said so */
+        __atomic_store_n(&v->there, true, __ATOMIC_RELEASE);
+        v->o.found(v->o.self, v->at_once);
+    } else {
+        mrd_viewer_commands_fini(&commands);
+    }
+    __atomic_store_n(&v->looking, false, __ATOMIC_RELEASE);
+}
+
+void
+mrd_viewer_look(mrd_viewer *v)
+{
+    if (v == NULL || __atomic_load_n(&v->there, __ATOMIC_ACQUIRE) ||
+        __atomic_exchange_n(&v->looking, true, __ATOMIC_ACQ_REL))
+        return;
+    if (!mrd_pool_put(v->worker, look, v, NULL))
+        __atomic_store_n(&v->looking, false, __ATOMIC_RELEASE);
+}
+
 /* ---- Lifecycle ---- */
+
+static bool
+is_wanted(const mrd_viewer_settings *s)
+{
+    return s->command != NULL && *s->command != '\0' && strcmp(s->command, "none") != 0;
+}
 
 mrd_err
 mrd_viewer_open(const mrd_viewer_options *o, mrd_viewer **ret_viewer, mrd_why *why)
@@ -345,7 +383,6 @@ mrd_viewer_open(const mrd_viewer_options *o, mrd_viewer **ret_viewer, mrd_why *w
     char *left = mrd_session_store_path(o->store, NULL, "converting");
     mrd_viewer *v = calloc(1, sizeof(*v));
     mrd_err err = MRD_OK;
-    unsigned at_once;
 
     if (left == NULL || v == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "viewer");
@@ -354,14 +391,16 @@ mrd_viewer_open(const mrd_viewer_options *o, mrd_viewer **ret_viewer, mrd_why *w
     if (v != NULL)
         pthread_mutex_init(&v->lock, NULL);
     free(left);
-    if (err == MRD_OK && (err = mrd_viewer_check(o->settings, &at_once, why)) == MRD_OK &&
-        at_once > 0) {
+    if (err == MRD_OK && is_wanted(o->settings)) {
         v->o = *o;
         v->limits = *o->settings;
         v->o.settings = NULL;
-        err = mrd_viewer_commands_make(o->settings, &v->commands, why);
+        v->there = o->there;
+        v->at_once = o->settings->at_once > 0 ? o->settings->at_once : 1;
+        if (o->there)
+            err = mrd_viewer_commands_make(o->settings, &v->commands, why);
         if (err == MRD_OK)
-            err = mrd_pool_open("viewers", at_once, WAITING_MAX, &v->worker, why);
+            err = mrd_pool_open("viewers", v->at_once, WAITING_MAX, &v->worker, why);
         if (err == MRD_OK) {
             *ret_viewer = v;
             return MRD_OK;

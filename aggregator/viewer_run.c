@@ -149,6 +149,7 @@ run_command(const mrd_viewer_work *w, const mrd_buf *command, const char *out, m
                                .time = w->settings->time,
                                .memory = w->settings->memory,
                                .files = 2 * MRD_VIEWER_RESULTS_MAX,
+                               .keep_free = w->keep_free,
                                .remove = true,
                                .going_on = w->going_on,
                                .self = w->self };

@@ -62,6 +62,13 @@ mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why 
 }
 
 void
+mrd_udp_close(int fd)
+{
+    if (fd >= 0)
+        close(fd);
+}
+
+void
 mrd_udp_unstamped(int fd)
 {
     int none = 0;

@@ -28,6 +28,7 @@ typedef struct {
  * binds, otherwise it connects. Errors: NOTFOUND (host), NET, LIMIT; *why names host and port.
  */
 mrd_err mrd_udp_open(const char *host, uint16_t port, bool listen, int *ret_fd, mrd_why *why);
+void mrd_udp_close(int fd);     /* below 0 is fine */
 void mrd_udp_unstamped(int fd); /* turns the stamps off, for tests of what then happens */
 uint16_t mrd_udp_port(int fd);  /* the local one, 0 on failure */
 /*

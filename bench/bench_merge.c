@@ -263,7 +263,7 @@ typedef struct {
     size_t streams, store_mib;
     uint64_t events;
     const mrd_sink_ops *sink; /* NULL: see kind */
-    bool compress;
+    bool compress, identity;
     bench_kind kind;
     const char *name;
 } bench_run;
@@ -356,7 +356,9 @@ run_sprintf(const workload *w, int64_t round)
 static result
 run_sink(const workload *w, int64_t round, const bench_run *run)
 {
-    mrd_sink_options options = { .show_flows = true, .wall_time = true, .compress = run->compress };
+    mrd_sink_options options = {
+        .show_flows = true, .wall_time = true, .compress = run->compress, .identity = run->identity
+    };
     mrd_sink_env env = {
         .catalog = w->catalog, .first = { 1 }, .last = { 0 }, .options = &options
     };
@@ -494,10 +496,14 @@ run_all(bench_run run, const char *only)
         if (only != NULL && strcmp(only, sinks[i]->name) != 0)
             continue;
         run.kind = RUN_SINK, run.sink = sinks[i], run.name = sinks[i]->name;
-        run.compress = false;
+        run.compress = run.identity = false;
         failed += run_apart(&run, &ref);
         if (strcmp(sinks[i]->name, "perfetto") != 0)
             continue;
+        snprintf(packed, sizeof(packed), "%s, whose", sinks[i]->name);
+        run.identity = true, run.name = packed; /* slices say node, process, core, rank */
+        failed += run_apart(&run, &ref);
+        run.identity = false;
         snprintf(packed, sizeof(packed), "%s, compressed", sinks[i]->name);
         run.compress = true, run.name = packed;
         failed += run_apart(&run, &ref);

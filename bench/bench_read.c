@@ -266,10 +266,9 @@ static void
 run_import(const char *path, result *to)
 {
     mrd_input blank = { 0 };
-    mrd_import imp = { .identity = { .process_id = MRD_NONE, .rank = MRD_NONE },
-                       .emit = count_event,
-                       .shift = no_shift,
-                       .emit_self = to };
+    mrd_import imp = {
+        .identity = MRD_IDENTITY_UNKNOWN, .emit = count_event, .shift = no_shift, .emit_self = to
+    };
     const mrd_import_ops *ops;
     mrd_bytes head;
 

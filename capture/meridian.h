@@ -16,7 +16,8 @@
  *          in annotations.
  * Text     is copied, except where a macro says "literal".
  * Threads  every call from any thread, unless a line says otherwise. Annotations are safe in signal
- *          handlers; objects and control are not.
+ *          handlers, unless continuous_dump is on: then any may write a dump. Objects and control are
+ *          not.
  * fork     the child records into rings of its own. What was begun before a fork ends in the
  *          parent only.
  */
@@ -370,9 +371,9 @@ MRD_API void mrd_marker_destroy(mrd_marker *marker);
  * Books memory with the innermost annotation that this thread has open: per scope the bytes it holds
  * now, at most and in all, as counters of the profile and in mrd_dumps (docs/api.md). Tensors of the
  * Neuron runtime are booked by the hooks; host memory by the program, here. `memory` is an address, or
- * any number that is unique among what is not freed; any thread may free. Told of one that is held
- * already, the earlier one is over. Sampled while annotations and profile_memory are on; what was
- * allocated before is not known, and its end says nothing. Not from signal handlers.
+ * any number that is unique among what is not freed; any thread may free. A second allocation of a
+ * number that is not freed replaces the first. Recorded while annotations and profile_memory are on:
+ * freeing memory that was allocated before that has no effect. Not from signal handlers.
  */
 MRD_API void mrd_memory_allocated_(const void *memory, uint64_t bytes);
 MRD_API void mrd_memory_freed_(const void *memory);
@@ -382,7 +383,7 @@ mrd_memory_allocated(const void *memory, uint64_t bytes)
     if (mrd_on())
         mrd_memory_allocated_(memory, bytes);
 }
-/* Before the memory is given back: afterwards it may be somebody else's. */
+/* Call it before the memory is freed: afterwards another thread may own the same address. */
 static inline void
 mrd_memory_freed(const void *memory)
 {
@@ -397,7 +398,7 @@ mrd_memory_freed(const void *memory)
  * Sets one key from text; docs/api.md lists them. filename, profile_all, profile_symbolic,
  * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period (seconds),
  * aggregate_stats, profile_process (worker). Errors: INVALID with the key or value named;
- * UNSUPPORTED for profile_process=server (that is the part of `meridian start`).
+ * UNSUPPORTED for profile_process=server (other nodes are controlled by `meridian start`).
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
 /* 1: run (and un-pause), 0: stop. The Neuron runtime's events begin now, also when the program has
@@ -415,10 +416,10 @@ MRD_API uint64_t mrd_lost(void);
 /*
  * Writes what the rings hold to `filename` (%h in it is the host's name, %p the process id; by
  * default profile.%h.%p.json) as Trace Event JSON, appending to what earlier dumps
- * of this run wrote; finished != 0 closes the file. A dump after that goes on in the same file, when
- * it is as it was left, and may be finished again. A fork's child writes `<filename>.<pid>.json`
- * unless it sets a name itself. Rings that an agent reads are only looked at: what it took already
- * is not in the file (it is in the agent's profile), and the file says so. With continuous_dump
+ * of this run wrote; finished != 0 closes the file. A later dump continues the same file if nobody
+ * changed it since, and may close it again. A fork's child writes `<filename>.<pid>.json`
+ * unless it sets a name itself. From rings that an agent reads, a dump
+ * copies what the agent has not taken yet; the rest is in the agent's profile, and the file says so. With continuous_dump
  * the program's ordinary end writes and closes what is left.
  * Errors: STATE when profiling never ran; IO.
  */
@@ -466,8 +467,7 @@ mrd_region_start(mrd_region *region)
     return mrd_on() ? mrd_region_start_(region) : MERIDIAN_OK;
 }
 
-/* NOTFOUND: not started in this thread. While off there is something to do only for a start from
- * before. */
+/* NOTFOUND: not started in this thread. While annotations are off, only a start from before ends. */
 static inline int
 mrd_region_stop(mrd_region *region)
 {
@@ -495,7 +495,7 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
  */
 
 /*
- * Counters of a Neuron device, a core or the host, whoever uses them. Names are those of a
+ * Counters of a Neuron device, a core or the host, for all processes together. Names are those of a
  * profile (docs/agent.md, "Counters"), also patterns with * and ?. A session belongs to one thread. Reads
  * of a device that may hang are made by a helper thread of the session, started by
  * mrd_counters_start.
@@ -504,7 +504,7 @@ typedef struct mrd_counters mrd_counters;
 typedef struct {
     const char *name; /* of the session */
     int is_double;    /* value.d, else value.i */
-    int valid;        /* 0: the counter says nothing, or its device or process went away */
+    int valid;        /* 0: the counter has no value now, or its device or process is gone */
     int64_t raw_ns;   /* when it was read */
     union {
         int64_t i;
@@ -512,7 +512,7 @@ typedef struct {
     } value;
 } mrd_counter_value;
 
-/* device, core: -1 for all. Errors: NOTFOUND (names the counter), LIMIT, NOMEM. */
+/* device, core: -1 for all. Errors: NOTFOUND (mrd_last_error names the counter), LIMIT, NOMEM. */
 MRD_API int mrd_counters_create(const char *const *names, size_t count, int device, int core,
                                 mrd_counters **ret_counters);
 MRD_API size_t mrd_counters_count(const mrd_counters *counters);
@@ -532,7 +532,7 @@ MRD_API void mrd_counters_destroy(mrd_counters *counters);
 /*
  * Which models (NEFF files) were resident on which core from when to when. The runtime hooks feed
  * it; a program with a runtime of its own may too. A capture records what is loaded at start and
- * every load until stop; start and stop at once is a snapshot.
+ * every load until stop; start followed at once by stop gives a snapshot.
  */
 typedef enum {
     MRD_MODELS_SYMBOLS = 0, /* names, sizes, hashes, times */
@@ -565,7 +565,7 @@ MRD_API int mrd_models_stop(mrd_models *models);  /* STATE when not started */
 MRD_API int mrd_models_get(mrd_models *models, mrd_model_list *ret_list);
 MRD_API int mrd_models_free(mrd_models *models);
 
-/* Tells of a load: `data` (may be NULL) holds the model's bytes during the call, `path` its file
+/* Reports a load: `data` (may be NULL) holds the model's bytes during the call, `path` its file
  * (NULL: from memory). The hash costs about 3 ms per MiB. Errors: NOMEM, INVALID. */
 MRD_API int mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size,
                              int32_t vnc, int32_t vnc_count);

@@ -67,7 +67,7 @@ comm_made(const nrt_async_sendrecv_comm_t *made, const char *peer_ip, int peer_l
     errno = saved;
 }
 
-/* Communicators and requests of a closed core are gone. */
+/* Communicators of a closed core are gone. */
 static void
 core_closed(int lnc)
 {
@@ -97,8 +97,10 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
         return;
     for (size_t i = 0; i < COMMS_MAX && c == NULL; i++)
         c = comms[i].comm == by ? &comms[i] : NULL;
-    for (size_t i = 0; i < REQUESTS_MAX && r == NULL; i++)
-        r = requests[i].request == NULL ? &requests[i] : NULL;
+    /* One at this address, of which nobody asked whether it was done, is over. */
+    for (size_t i = 0; i < REQUESTS_MAX && (r == NULL || r->request != made); i++)
+        if (requests[i].request == made || (requests[i].request == NULL && r == NULL))
+            r = &requests[i];
     if (r == NULL) /* nobody asks: the oldest stays without an end */
         r = &requests[next_request++ % REQUESTS_MAX];
     args[n++] = mrd_nrt_u64(MRD_NRT_KEY_size, size);

@@ -50,14 +50,23 @@ mrd_nrt_types_choose(const char *list, bool strict,
                      bool (*leave_out)(void *options, const char *type), void *options,
                      char why[300])
 {
-    const char *words[MRD_NRT_TYPES_MAX], *unfit;
-    char *copy = list == NULL ? NULL : strdup(list), *save = NULL;
-    size_t n = 0;
+    size_t n = 0, len = list == NULL ? 0 : strlen(list);
+    const char **words, *unfit;
+    char *copy, *save = NULL;
 
-    for (char *word = copy == NULL ? NULL : strtok_r(copy, ",", &save);
-         word != NULL && n < MRD_NRT_TYPES_MAX; word = strtok_r(NULL, ",", &save))
+    if (len == 0)
+        return NULL;
+    copy = strdup(list);
+    words = malloc((len / 2 + 1) * sizeof(*words));
+    if (copy == NULL || words == NULL) {
+        free(copy);
+        free(words);
+        return MRD_NRT_FILTER_TYPE ": no memory to choose event types";
+    }
+    for (char *word = strtok_r(copy, ",", &save); word != NULL; word = strtok_r(NULL, ",", &save))
         words[n++] = word;
     unfit = n == 0 ? NULL : choose(words, n, strict, leave_out, options, why);
+    free(words);
     free(copy);
     return unfit;
 }

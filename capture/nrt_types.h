@@ -8,7 +8,6 @@
 #include <stdbool.h>
 
 #define MRD_NRT_FILTER_TYPE "NEURON_RT_INSPECT_EVENT_FILTER_TYPE"
-#define MRD_NRT_TYPES_MAX   64
 
 /* list: words between commas; NULL and "": all types. strict: a word that nobody knows is an error.
  * leave_out is called for each type that is not wanted; false: the runtime does not. NULL, or why it

@@ -7,7 +7,7 @@
  * Units    timestamps are ticks of the clock the header names; *_ns fields are nanoseconds.
  * Storers  one per field: the workload stores everything except the `tail` line, which only the
  *          reader stores. Counters only grow.
- * Trust    each side treats the other's fields as claims: the reader copies out, then validates;
+ * Trust    each side treats the other's fields as claims: the reader validates what it loaded once;
  *          the writer ignores a tail that is not between its old tail and its head.
  */
 #ifndef MRD_CAPTURE_RING_H

@@ -177,6 +177,8 @@ take_lock(mrd_ring_reader *r, mrd_why *why)
     return MRD_OK;
 }
 
+static const volatile sig_atomic_t never_cut;
+
 static mrd_ring_reader *
 reader_new(const mrd_ring_opts *opts)
 {
@@ -189,6 +191,7 @@ reader_new(const mrd_ring_opts *opts)
         opts = &defaults;
     r->magic = READER_MAGIC;
     r->fd = -1;
+    r->cut = &never_cut;
     r->flags = opts->flags;
     r->chunk_cap = opts->chunk < CHUNK_MIN ? CHUNK_MIN : opts->chunk - opts->chunk % MRD_RING_UNIT;
     r->proc_dir = strdup(opts->proc_dir == NULL ? "/proc" : opts->proc_dir);
@@ -246,6 +249,7 @@ reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, m
     r->chunk = malloc(r->chunk_cap);
     if (r->chunk == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "ring reader");
+    r->data = r->chunk;
     mrd_ring_name_print(&r->info.name, r->file_name);
     set_owner(r);
     return take_lock(r, why);
@@ -333,6 +337,21 @@ mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts, mrd_ring_rea
     return err;
 }
 
+int
+mrd_ring_file(const mrd_ring_reader *r, uint64_t *ret_len)
+{
+    *ret_len = ring_file_len(r);
+    return r->fd;
+}
+
+void
+mrd_ring_in_place(mrd_ring_reader *r, void *mapping, const volatile sig_atomic_t *cut)
+{
+    r->mem = mapping;
+    r->mem_len = ring_file_len(r);
+    r->cut = cut;
+}
+
 void
 mrd_ring_close(mrd_ring_reader *r)
 {
@@ -400,7 +419,7 @@ mrd_ring_set_pause(mrd_ring_reader *r, bool pause)
 {
     uint32_t v = pause;
 
-    if (r->fd < 0) {
+    if (r->mem != NULL) {
         atomic_store_explicit(&ring_mem_hdr(r)->pause, v, memory_order_relaxed);
         return MRD_OK;
     }

@@ -57,10 +57,51 @@ mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
     return true;
 }
 
-/* Start time of a process; SEEN_NO when it is gone or a zombie. The command may hold anything, so
- * fields count from the last ')'. */
+/* What follows the command in a stat file, from the blank before the state on; NULL: it is none. The command may hold
+ * anything, so fields count from the last ')'. */
+static const char *
+behind_command(const char *text)
+{
+    const char *p = strrchr(text, ')');
+
+    return p == NULL || p[1] != ' ' ? NULL : p + 1;
+}
+
+static bool
+has_ended(const char *state)
+{
+    return state[1] == 'Z' || state[1] == 'X';
+}
+
+/* A thread of the process that goes on; 0: there is none. */
+static int32_t
+live_thread(const char *proc_dir, int32_t pid)
+{
+    char path[512], text[2048];
+    const struct dirent *entry;
+    int32_t found = 0;
+    DIR *dir;
+
+    snprintf(path, sizeof(path), "%s/%" PRId32 "/task", proc_dir, pid);
+    dir = opendir(path);
+    while (dir != NULL && found == 0 && (entry = readdir(dir)) != NULL) {
+        int32_t tid = (int32_t) strtol(entry->d_name, NULL, 10);
+        const char *state;
+
+        snprintf(path, sizeof(path), "%s/%" PRId32 "/task/%" PRId32 "/stat", proc_dir, pid, tid);
+        if (tid > 0 && slurp(path, text, sizeof(text)) > 0 &&
+            (state = behind_command(text)) != NULL && !has_ended(state))
+            found = tid;
+    }
+    if (dir != NULL)
+        closedir(dir);
+    return found;
+}
+
+/* Start time of a process, and a thread of it that lives: its first, unless that ended by pthread_exit before the
+ * others. SEEN_NO when it is gone or a zombie. */
 static owner_seen
-proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start)
+proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_tid)
 {
     char path[512], text[2048];
     const char *p;
@@ -69,10 +110,12 @@ proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start)
     snprintf(path, sizeof(path), "%s/%" PRId32 "/stat", proc_dir, pid);
     if (slurp(path, text, sizeof(text)) <= 0)
         return errno == EACCES || errno == EPERM ? SEEN_DENIED : SEEN_NO;
-    p = strrchr(text, ')');
-    if (p == NULL || p[1] != ' ' || p[2] == 'Z' || p[2] == 'X')
+    if ((p = behind_command(text)) == NULL)
         return SEEN_NO;
-    for (p++; *p != '\0' && field < 22; p++)
+    *ret_tid = has_ended(p) ? live_thread(proc_dir, pid) : pid;
+    if (*ret_tid == 0)
+        return SEEN_NO;
+    for (; *p != '\0' && field < 22; p++)
         field += *p == ' ';
     while (*p == ' ')
         p++;
@@ -90,13 +133,17 @@ maps_line_is(const char *line, uint64_t inode, const char *file_name)
 }
 
 static owner_seen
-proc_maps(const mrd_ring_owner_id *id, int32_t pid)
+proc_maps(const mrd_ring_owner_id *id, int32_t pid, int32_t tid)
 {
     char path[512], line[1024];
     owner_seen seen = SEEN_NO;
     FILE *f;
 
-    snprintf(path, sizeof(path), "%s/%" PRId32 "/maps", id->proc_dir, pid);
+    if (tid == pid)
+        snprintf(path, sizeof(path), "%s/%" PRId32 "/maps", id->proc_dir, pid);
+    else
+        snprintf(path, sizeof(path), "%s/%" PRId32 "/task/%" PRId32 "/maps", id->proc_dir, pid,
+                 tid);
     if ((f = fopen(path, "re")) == NULL)
         return errno == ENOENT || errno == ESRCH ? SEEN_NO : SEEN_DENIED;
     while (seen == SEEN_NO && fgets(line, sizeof(line), f) != NULL)
@@ -121,12 +168,13 @@ owner_search(mrd_ring_owner_id *id)
         int32_t pid = (int32_t) strtol(entry->d_name, NULL, 10);
         uint64_t start;
         owner_seen seen;
+        int32_t tid;
 
         if (!isdigit((unsigned char) entry->d_name[0]))
             continue;
-        if (proc_start(id->proc_dir, pid, &start) != SEEN_YES || start != id->start_ticks)
+        if (proc_start(id->proc_dir, pid, &start, &tid) != SEEN_YES || start != id->start_ticks)
             continue;
-        seen = proc_maps(id, pid);
+        seen = proc_maps(id, pid, tid);
         denied = denied || seen == SEEN_DENIED;
         if (seen == SEEN_YES) {
             id->host_pid = pid;
@@ -153,6 +201,7 @@ mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps)
 {
     uint64_t start;
     owner_seen seen;
+    int32_t tid;
 
     if (id->host_pid == 0) {
         if (!same_pid_namespace(id))
@@ -160,14 +209,14 @@ mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps)
         id->host_pid = id->pid;
         id->host_start = id->start_ticks;
     }
-    seen = proc_start(id->proc_dir, id->host_pid, &start);
+    seen = proc_start(id->proc_dir, id->host_pid, &start, &tid);
     if (seen == SEEN_DENIED)
         return MRD_OWNER_UNKNOWN;
     if (seen == SEEN_NO || start != id->host_start)
         return MRD_OWNER_DEAD;
     if (!maps)
         return MRD_OWNER_ALIVE;
-    seen = proc_maps(id, id->host_pid);
+    seen = proc_maps(id, id->host_pid, tid);
     return seen == SEEN_YES  ? MRD_OWNER_ALIVE
            : seen == SEEN_NO ? MRD_OWNER_DEAD
                              : MRD_OWNER_UNKNOWN;

@@ -5,6 +5,7 @@
 #ifndef MRD_CAPTURE_RING_PLAIN_H
 #define MRD_CAPTURE_RING_PLAIN_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "base/clock.h"
@@ -12,59 +13,87 @@
 
 /* What a plain record needs; the beginning of every reader. Its fields are mrd_ring_plain's. */
 typedef struct {
-    const uint8_t *at, *end;  /* records at hand that are one thread's */
-    const uint8_t *mark;      /* from here on they are not counted yet */
-    const mrd_ring_rec *span; /* the last one */
-    uint64_t seg_ticks, seg_mult, newest;
+    const uint8_t *at, *end; /* records at hand that are one thread's */
+    const uint8_t *mark;     /* from here on they are not counted yet */
+    uint64_t span_ticks;     /* the last SPAN: tells a scope killed between its two stores */
+    uint32_t span_name;
+    uint64_t seg_ticks, newest;
+    uint64_t seg_mult; /* ns per tick * 2^MRD_RING_MULT_SHIFT */
     mrd_local_ns seg;
     int32_t tid;
 } mrd_ring_window;
 
-#define MRD_RING_TICKS_NEAR (1ull << 56) /* 320 days at 2.6 GHz; times 10 ns fits an int64 */
-#define MRD_RING_TICK_SHIFT 40
+#define MRD_RING_NEAR_BITS  56 /* 320 days at 2.6 GHz; times 10 ns fits an int64 */
+#define MRD_RING_TICKS_NEAR (1ull << MRD_RING_NEAR_BITS)
+#define MRD_RING_MULT_SHIFT 56 /* so that the product's upper word is the result */
+
+static inline int64_t
+mrd_ring_near_ns(uint64_t ticks, uint64_t mult)
+{
+    return (int64_t) ((unsigned __int128) (ticks << (64 - MRD_RING_NEAR_BITS)) * mult >> 64);
+}
+
+/* A record as it is now, in memory that its owner may change at any time: each word is read once. */
+static inline void
+mrd_ring_rec_load(const uint8_t *at, mrd_ring_rec *ret_rec)
+{
+    const volatile uint64_t *word = (const volatile uint64_t *) (const volatile void *) at;
+    uint64_t first = word[0], extra;
+
+    ret_rec->kind = (uint8_t) first;
+    ret_rec->flags = (uint8_t) (first >> 8);
+    ret_rec->units = (uint16_t) (first >> 16);
+    ret_rec->name = (uint32_t) (first >> 32);
+    ret_rec->ts = word[1];
+    ret_rec->value = word[2];
+    extra = word[3];
+    ret_rec->domain = (uint32_t) extra;
+    ret_rec->track = (uint32_t) (extra >> 32);
+}
 
 /*
  * The next record at hand when it is a plain one: 32 bytes, so without a body, of the kinds SPAN to
- * FLOW, with a time near the others. NULL: none is at hand; mrd_ring_next then gives what there is.
+ * FLOW, with a time near the others. False: none is at hand; mrd_ring_next then gives what there is.
  * For loops over many records, with a window of their own that the compiler keeps in registers:
  *
  *     mrd_ring_window w = *mrd_ring_borrow_window(reader);
- *     while ((rec = mrd_ring_plain(&w, &ts_ns, &dur_ns)) != NULL) ...
+ *     while (mrd_ring_plain(&w, &rec, &ts_ns, &dur_ns)) ...
  *     *mrd_ring_borrow_window(reader) = w;
  *
  * Between the two lines nothing else may be done with the reader but asking its dictionary.
  */
-static inline const mrd_ring_rec *
-mrd_ring_plain(mrd_ring_window *w, int64_t *ret_ts_ns, int64_t *ret_dur_ns)
+static inline bool
+mrd_ring_plain(mrd_ring_window *w, mrd_ring_rec *ret_rec, int64_t *ret_ts_ns, int64_t *ret_dur_ns)
 {
-    const mrd_ring_rec *rec = (const mrd_ring_rec *) (const void *) w->at;
+    mrd_ring_rec rec;
     uint64_t dt;
     int64_t start;
 
     if (__builtin_expect(w->at == w->end, 0))
-        return NULL;
-    dt = rec->ts - w->seg_ticks;
-    if (__builtin_expect(rec->units != 1 ||
-                             (uint8_t) (rec->kind - MRD_REC_SPAN) > MRD_REC_FLOW - MRD_REC_SPAN ||
+        return false;
+    mrd_ring_rec_load(w->at, &rec);
+    dt = rec.ts - w->seg_ticks;
+    if (__builtin_expect(rec.units != 1 ||
+                             (uint8_t) (rec.kind - MRD_REC_SPAN) > MRD_REC_FLOW - MRD_REC_SPAN ||
                              dt >= MRD_RING_TICKS_NEAR,
                          0))
-        return NULL;
-    start = w->seg.ns + (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT);
+        return false;
+    start = mrd_ring_near_ns(dt, w->seg_mult);
     *ret_dur_ns = 0;
-    if (rec->kind == MRD_REC_SPAN) {
-        if (__builtin_expect(rec->value >= MRD_RING_TICKS_NEAR, 0))
-            return NULL;
-        dt += rec->value;
-        *ret_dur_ns = w->seg.ns +
-                      (int64_t) ((unsigned __int128) dt * w->seg_mult >> MRD_RING_TICK_SHIFT) -
-                      start;
-        w->span = rec;
+    if (rec.kind == MRD_REC_SPAN) {
+        if (__builtin_expect(rec.value >= MRD_RING_TICKS_NEAR - dt, 0))
+            return false;
+        dt += rec.value;
+        *ret_dur_ns = mrd_ring_near_ns(dt, w->seg_mult) - start;
+        w->span_ticks = rec.ts;
+        w->span_name = rec.name;
     }
     if (dt > w->newest)
         w->newest = dt;
     w->at += MRD_RING_UNIT;
-    *ret_ts_ns = start;
-    return rec;
+    *ret_rec = rec;
+    *ret_ts_ns = w->seg.ns + start;
+    return true;
 }
 
 #endif

@@ -9,7 +9,10 @@
 /* A tick further than this from the ring's own calibration is a lie (centuries). */
 #define TICKS_SANE (1ull << 62)
 
-_Static_assert(MRD_RING_TICK_SHIFT == MRD_RING_CLOCK_SHIFT, "one fixed point");
+#define MULT_UP (MRD_RING_MULT_SHIFT - MRD_RING_CLOCK_SHIFT)
+/* A record up to here is copied from the mapping. Longer ones could lie in pages that nobody ever
+ * wrote: mapping would make them, and they would count as the reader's memory. */
+#define COPY_MAX 4096
 
 /* The part of the header that changes, read at once: head to the end of `lost`. */
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
@@ -21,7 +24,7 @@ get_live(mrd_ring_reader *r, mrd_ring_hdr *h)
 {
     mrd_err err;
 
-    if (r->fd < 0) {
+    if (r->mem != NULL) {
         const mrd_ring_hdr *m = ring_mem_hdr(r);
 
         /* acquire: pairs with the release of head in ring_write.c */
@@ -45,7 +48,7 @@ get_live(mrd_ring_reader *r, mrd_ring_hdr *h)
 static mrd_err
 get_dict_head(mrd_ring_reader *r, uint64_t *ret_head)
 {
-    if (r->fd < 0) {
+    if (r->mem != NULL) {
         *ret_head = atomic_load_explicit(&ring_mem_hdr(r)->dict_head, memory_order_acquire);
         return MRD_OK;
     }
@@ -55,9 +58,15 @@ get_dict_head(mrd_ring_reader *r, uint64_t *ret_head)
 /* ---- the next chunk ---------------------------------------------------------------------------
  */
 
+#define FILE_CUT "the file changed its size"
+
 static mrd_ring_step
 ring_bad(mrd_ring_reader *r, mrd_err err, const char *what, uint64_t at)
 {
+    if (*r->cut != 0) {
+        err = MRD_TRUNCATED;
+        what = FILE_CUT;
+    }
     mrd_why_set(&r->why, err, err == MRD_IO ? errno : 0, "ring %s: %s at position %" PRIu64,
                 r->file_name, what, at);
     r->bad = true;
@@ -142,22 +151,12 @@ thread_now(const mrd_ring_reader *r)
     return r->dict.thread[r->thread].tid;
 }
 
-/* Silence: is the owner still there? Asked once a second; maps, where an exec shows, more rarely.
- */
+/* Is the owner still there? Maps, where an exec shows, are looked at more rarely. */
 static bool
-owner_gone(mrd_ring_reader *r)
+owner_gone(mrd_ring_reader *r, int64_t now)
 {
-    int64_t now;
     bool maps;
 
-    if (r->state == MRD_RING_CLOSED)
-        return true;
-    if (r->fd < 0)
-        return false;
-    now = raw_now();
-    if (now < r->next_owner.ns)
-        return false;
-    r->next_owner = (mrd_local_ns){ now + OWNER_PERIOD_NS };
     if (r->idle_since.ns == 0)
         r->idle_since = (mrd_local_ns){ now };
     maps = now - r->idle_since.ns >= r->maps_idle_ns;
@@ -166,21 +165,26 @@ owner_gone(mrd_ring_reader *r)
     return mrd_ring_owner_check(&r->owner, maps) == MRD_OWNER_DEAD;
 }
 
+/* Silence: once a second the file and its owner are looked at. */
 static mrd_ring_step
 nothing_new(mrd_ring_reader *r)
 {
     struct stat st;
+    int64_t now;
 
     if (r->phase == READ_LAST) { /* the last look came after the owner's death */
         r->phase = READ_OPEN;
         return MRD_RING_MORE;
     }
-    if (r->fd >= 0 &&
-        (fstat(r->fd, &st) != 0 ||
-         (uint64_t) st.st_size != MRD_RING_HEADER_LEN + r->info.dict_len + r->info.data_len))
-        return ring_bad(r, MRD_TRUNCATED, "the file changed its size", r->head);
-    if (!owner_gone(r))
-        return MRD_RING_AGAIN;
+    if (r->state != MRD_RING_CLOSED) {
+        if (r->fd < 0 || (now = raw_now()) < r->next_owner.ns)
+            return MRD_RING_AGAIN;
+        r->next_owner = (mrd_local_ns){ now + OWNER_PERIOD_NS };
+        if (fstat(r->fd, &st) != 0 || (uint64_t) st.st_size != ring_file_len(r))
+            return ring_bad(r, MRD_TRUNCATED, FILE_CUT, r->head);
+        if (!owner_gone(r, now))
+            return MRD_RING_AGAIN;
+    }
     r->phase = READ_LAST;
     return MRD_RING_MORE;
 }
@@ -201,8 +205,15 @@ peek_overtaken(mrd_ring_reader *r, uint64_t from)
     return true;
 }
 
+/* The bytes at hand are those of the mapping; a chunk is what ends at the end of the area. */
+static bool
+in_place(const mrd_ring_reader *r)
+{
+    return r->mem != NULL && (r->flags & MRD_RING_PEEK) == 0;
+}
+
 /*
- * Copies the next chunk. MORE: there is something in the chunk, or the phase changed: go round
+ * The next chunk. MORE: there is something in the chunk, or the phase changed: go round
  * again.
  */
 static mrd_ring_step
@@ -233,10 +244,15 @@ fill(mrd_ring_reader *r)
     off = from & (r->info.data_len - 1);
     n = r->info.data_len - off;
     n = n < h.head - from ? n : h.head - from;
-    n = n < r->chunk_cap ? n : r->chunk_cap;
-    err = mrd_ring_get(r, MRD_RING_HEADER_LEN + r->info.dict_len + off, r->chunk, n);
-    if (err != MRD_OK)
-        return ring_bad(r, err, "cannot read the data", from);
+    off += MRD_RING_HEADER_LEN + r->info.dict_len;
+    if (in_place(r)) {
+        r->data = r->mem + off;
+    } else {
+        n = n < r->chunk_cap ? n : r->chunk_cap;
+        r->data = r->chunk;
+        if ((err = mrd_ring_get(r, off, r->chunk, n)) != MRD_OK)
+            return ring_bad(r, err, "cannot read the data", from);
+    }
     if (peek_overtaken(r, from))
         return MRD_RING_MORE;
     r->chunk_len = n;
@@ -303,8 +319,8 @@ decode_times(mrd_ring_reader *r, const mrd_ring_rec *rec, mrd_ring_event *ev)
         int64_t end = mrd_ring_clock_ns(&r->clock, rec->ts + rec->value);
 
         ev->dur_ns = end > start ? end - start : 0;
-        r->span_ticks = rec->ts;
-        r->span_name = rec->name;
+        r->win.span_ticks = rec->ts;
+        r->win.span_name = rec->name;
     }
     seen_time(r, start + ev->dur_ns);
 }
@@ -413,7 +429,7 @@ scope_accounted(const mrd_ring_reader *r, const mrd_ring_scope *s)
 {
     uint64_t lost = r->lost[MRD_RING_LOST_FULL] + r->lost[MRD_RING_LOST_BIG];
 
-    return (s->ts == r->span_ticks && (uint32_t) (s->name_domain >> 32) == r->span_name) ||
+    return (s->ts == r->win.span_ticks && (uint32_t) (s->name_domain >> 32) == r->win.span_name) ||
            (s->ending != 0 && lost >= s->ending);
 }
 
@@ -515,18 +531,13 @@ leave_window(mrd_ring_reader *r)
 
     if (w->at == NULL)
         return;
-    r->at = (size_t) (w->at - r->chunk);
+    r->at = (size_t) (w->at - r->data);
     r->records += (uint64_t) (w->at - w->mark) / MRD_RING_UNIT;
     w->mark = w->at;
     if (w->newest != 0 && newest > r->clock.newest)
         r->clock.newest = newest;
     if (w->newest != 0)
         seen_time(r, mrd_ring_clock_ns(&r->clock, newest));
-    if (w->span != NULL) {
-        r->span_ticks = w->span->ts;
-        r->span_name = w->span->name;
-        w->span = NULL;
-    }
 }
 
 /* What lies ahead in the chunk and belongs to the present thread. */
@@ -537,17 +548,17 @@ enter_window(mrd_ring_reader *r)
     uint64_t pos = r->chunk_pos + r->at, own = r->thread_ends - pos;
     size_t left = r->chunk_len - r->at;
 
-    w->at = w->mark = r->chunk + r->at;
+    w->at = w->mark = r->data + r->at;
     w->end = w->at + (r->bad || r->thread_ends <= pos ? 0 : own < left ? own - own % 32 : left);
     w->tid = thread_now(r);
     w->newest = 0;
     w->seg_ticks = r->base_ticks;
     w->seg = (mrd_local_ns){ (int64_t) r->base_ticks };
-    w->seg_mult = 1ull << MRD_RING_TICK_SHIFT;
+    w->seg_mult = 1ull << MRD_RING_MULT_SHIFT;
     if (r->clock.id != MRD_RING_CLOCK_RAW) {
         w->seg_ticks = r->clock.now.ticks;
         w->seg = r->clock.now.raw;
-        w->seg_mult = r->clock.now.mult;
+        w->seg_mult = r->clock.now.mult << MULT_UP; /* at most 10 ns: it fits */
     }
 }
 
@@ -573,6 +584,27 @@ between_chunks(mrd_ring_reader *r, mrd_ring_event *ev, mrd_ring_step *ret_step)
     return true;
 }
 
+/* The record at r->at as it stays: from the mapping it is copied. NULL: the ring is bad. */
+static const mrd_ring_rec *
+stable_record(mrd_ring_reader *r, const mrd_ring_rec *first, size_t len)
+{
+    uint64_t pos = r->chunk_pos + r->at;
+    mrd_err err = MRD_OK;
+
+    if (!in_place(r))
+        return (const void *) (r->data + r->at);
+    if (len <= COPY_MAX)
+        memcpy(r->chunk, r->data + r->at, len);
+    else
+        err = mrd_ring_get(r, (uint64_t) (r->data + r->at - r->mem), r->chunk, len);
+    memcpy(r->chunk, first, sizeof(*first));
+    if (err != MRD_OK || *r->cut != 0) {
+        (void) ring_bad(r, err, "cannot read the data", pos);
+        return NULL;
+    }
+    return (const void *) r->chunk;
+}
+
 /* One answer; `r->at` stands behind what it consumed. */
 static mrd_ring_step
 next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
@@ -580,7 +612,8 @@ next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
     mrd_ring_step step;
 
     while (!r->bad) {
-        const mrd_ring_rec *rec = (const void *) (r->chunk + r->at);
+        const mrd_ring_rec *rec;
+        mrd_ring_rec first;
         size_t left = r->chunk_len - r->at, len;
 
         if (__builtin_expect(left < MRD_RING_UNIT, 0)) {
@@ -588,12 +621,15 @@ next_checked(mrd_ring_reader *r, mrd_ring_event *ret_event)
                 return step;
             continue;
         }
-        len = (size_t) rec->units * MRD_RING_UNIT;
-        if (__builtin_expect(len > left || len == 0, 0)) {
+        mrd_ring_rec_load(r->data + r->at, &first);
+        len = (size_t) first.units * MRD_RING_UNIT;
+        if (__builtin_expect(len > left || len == 0 || len > MRD_RING_REC_MAX, 0)) {
             if (short_record(r, len) == MRD_RING_BAD)
                 break;
             continue;
         }
+        if ((rec = stable_record(r, &first, len)) == NULL)
+            break;
         if (__builtin_expect(r->chunk_pos + r->at >= r->thread_ends, 0))
             find_thread(r, r->chunk_pos + r->at);
         step = decode(r, rec, len, ret_event);
@@ -630,7 +666,7 @@ put_left(mrd_ring_reader *r, uint64_t done, const mrd_ring_left *left)
     if (memcmp(words, r->left, sizeof(words)) == 0)
         return MRD_OK;
     memcpy(r->left, words, sizeof(words));
-    if (r->fd >= 0)
+    if (r->mem == NULL)
         return mrd_ring_put(r, offsetof(mrd_ring_hdr, done), words, sizeof(words));
     memcpy(&ring_mem_hdr(r)->done, words, sizeof(words));
     return MRD_OK;
@@ -656,7 +692,7 @@ mrd_ring_release_to(mrd_ring_reader *r, const mrd_ring_left *left)
     /* release: our copies come before the workload may overwrite; pairs with the writer's acquire
      */
     atomic_thread_fence(memory_order_seq_cst);
-    if (r->fd < 0) {
+    if (r->mem != NULL) {
         atomic_store_explicit(&ring_mem_hdr(r)->tail_check, pair[1], memory_order_release);
         atomic_store_explicit(&ring_mem_hdr(r)->tail, pair[0], memory_order_release);
     } else if (mrd_ring_put(r, offsetof(mrd_ring_hdr, tail), pair, sizeof(pair)) != MRD_OK) {
@@ -672,13 +708,19 @@ mrd_ring_release(mrd_ring_reader *r)
     return mrd_ring_release_to(r, &(mrd_ring_left){ .keep = UINT64_MAX });
 }
 
+bool
+mrd_ring_is_ending(const mrd_ring_reader *r)
+{
+    return r->phase >= READ_OPEN;
+}
+
 void
 mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
 {
     mrd_ring_stats s = { .head = r->head, .tail = r->tail };
 
     s.records = r->records + (uint64_t) (r->win.at - r->win.mark) / MRD_RING_UNIT;
-    s.read = r->chunk_pos + (r->win.at == NULL ? r->at : (size_t) (r->win.at - r->chunk));
+    s.read = r->chunk_pos + (r->win.at == NULL ? r->at : (size_t) (r->win.at - r->data));
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
         s.lost[i] = r->lost[i];
         s.lost_total += r->lost[i];
@@ -722,4 +764,14 @@ mrd_ring_thread_name(const mrd_ring_reader *r, int32_t tid)
         if (r->dict.thread[i - 1].tid == tid && r->dict.thread[i - 1].name.len > 0)
             return r->dict.thread[i - 1].name;
     return (mrd_str){ NULL, 0 };
+}
+
+size_t
+mrd_ring_memory(const mrd_ring_reader *r)
+{
+    const mrd_ring_dict_copy *d = &r->dict;
+
+    return sizeof(*r) + (r->mem == NULL ? r->chunk_cap : 0) + d->used +
+           d->text_cap * sizeof(*d->text) + d->track_cap * sizeof(*d->track) +
+           d->thread_cap * sizeof(*d->thread);
 }

@@ -1,8 +1,9 @@
 /*
  * capture/ring_read.h - the reader's end of a ring: open, validate, read, release, remove.
  *
- * A ring is bytes from outside. It is read with pread, never mapped, so truncation is an error
- * and not a signal; every chunk is copied out first and validated in the copy. Nothing here
+ * A ring is bytes from outside, which may change while they are read. It is read with pread, and
+ * every chunk is validated in the copy; or in place (mrd_ring_in_place): then each word of a record
+ * is loaded once and validated in registers, and a record with a body is copied first. Nothing here
  * asserts, allocates by a size the ring claims beyond the limits of ring.h, or loops longer than
  * the bytes at hand.
  *
@@ -31,6 +32,7 @@
 #include "capture/ring_plain.h"
 #include "capture/ring_types.h"
 
+#include <signal.h>
 #include <stdbool.h>
 #include <sys/types.h>
 
@@ -79,6 +81,15 @@ mrd_err mrd_ring_open(int dir_fd, const char *file_name, const mrd_ring_opts *op
 /* A ring in this process's memory (tests, fuzzing, in-process dumps). `mem` must outlive it. */
 mrd_err mrd_ring_open_mem(void *mem, size_t len, const mrd_ring_opts *opts,
                           mrd_ring_reader **ret_reader, mrd_why *why);
+/* The reader's descriptor, borrowed (-1: a ring in memory), and the length of the file. */
+int mrd_ring_file(const mrd_ring_reader *reader, uint64_t *ret_len);
+/*
+ * From now on records are read where they lie: `mapping` is the whole file, shared and writable,
+ * and stays until the reader is closed. Its owner can shorten the file, which is a SIGBUS here, so
+ * the caller has a handler that puts a page of zeros in the place of the missing one and stores
+ * `cut`: the ring is then BAD (TRUNCATED). See agent/ring_map.h.
+ */
+void mrd_ring_in_place(mrd_ring_reader *reader, void *mapping, const volatile sig_atomic_t *cut);
 /* NULL is fine. The file stays; tail says how far the next reader may start. */
 void mrd_ring_close(mrd_ring_reader *reader);
 
@@ -134,13 +145,13 @@ mrd_ring_next(mrd_ring_reader *reader, mrd_ring_event *ret_event, mrd_why *why)
 {
     mrd_ring_window *w = mrd_ring_borrow_window(reader);
     int64_t ts_ns, dur_ns;
-    const mrd_ring_rec *rec = mrd_ring_plain(w, &ts_ns, &dur_ns);
+    mrd_ring_rec rec;
 
-    if (__builtin_expect(rec == NULL, 0))
+    if (__builtin_expect(!mrd_ring_plain(w, &rec, &ts_ns, &dur_ns), 0))
         return mrd_ring_next_slow(reader, ret_event, why);
-    memcpy(ret_event, rec, 8); /* kind, flags, units, name */
-    memcpy(&ret_event->domain, &rec->domain, 8);
-    ret_event->value = rec->value;
+    memcpy(ret_event, &rec, 8); /* kind, flags, units, name */
+    memcpy(&ret_event->domain, &rec.domain, 8);
+    ret_event->value = rec.value;
     ret_event->ts = (mrd_local_ns){ ts_ns };
     ret_event->dur_ns = dur_ns;
     ret_event->tid = w->tid;
@@ -177,6 +188,8 @@ typedef struct {
     mrd_local_ns newest; /* the latest time in a record returned, as of mrd_ring_next; 0: none */
 } mrd_ring_stats;
 
+/* All records were read, and what its owner left open and lost last is being told: END is near. */
+bool mrd_ring_is_ending(const mrd_ring_reader *reader);
 /* Counters as of the last call of mrd_ring_next. */
 void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
 /* Events of a cause lost since the last LOSS record, as of the last call of mrd_ring_next, and
@@ -188,6 +201,8 @@ uint64_t mrd_ring_unreported(mrd_ring_reader *reader, unsigned cause, int64_t *r
 /* Dictionary. An id that was never defined gives an empty text or NULL. Borrowed until close. */
 mrd_str mrd_ring_text(const mrd_ring_reader *reader, uint32_t id);
 const mrd_ring_track_info *mrd_ring_track_of(const mrd_ring_reader *reader, uint32_t id);
+/* Bytes of memory that the reader takes, the copy of the dictionary included; a mapping is not counted. */
+size_t mrd_ring_memory(const mrd_ring_reader *reader);
 /* Name of a thread of this ring, empty when it has none. */
 mrd_str mrd_ring_thread_name(const mrd_ring_reader *reader, int32_t tid);
 

@@ -5,6 +5,8 @@
 #ifndef MRD_CAPTURE_RING_READ_INT_H
 #define MRD_CAPTURE_RING_READ_INT_H
 
+#include <signal.h>
+
 #include "capture/ring_clock.h"
 #include "capture/ring_dict.h"
 #include "capture/ring_owner.h"
@@ -18,8 +20,9 @@ struct mrd_ring_reader {
     uint32_t magic;
     unsigned flags;
     int fd;       /* -1: mem */
-    uint8_t *mem; /* borrowed */
+    uint8_t *mem; /* borrowed; of a file: its mapping, NULL: it is copied out */
     size_t mem_len;
+    const volatile sig_atomic_t *cut; /* of the mapping; never NULL */
     mrd_ring_info info;
     char file_name[MRD_RING_NAME_MAX];
     uint8_t ident[MRD_RING_IDENT_MAX];
@@ -30,8 +33,9 @@ struct mrd_ring_reader {
     mrd_local_ns next_cal;
 
     uint8_t *chunk;
+    const uint8_t *data; /* the chunk at hand: copied to `chunk`, or in place */
     size_t chunk_cap, chunk_len, at;
-    uint64_t chunk_pos; /* data position of chunk[0] */
+    uint64_t chunk_pos; /* data position of data[0] */
     uint64_t head, tail, stuck_head;
     uint64_t left[4]; /* as stored last: done and what follows it */
     uint32_t state, depth;
@@ -44,8 +48,6 @@ struct mrd_ring_reader {
     bool resumed;                            /* opened at tail > 0 */
     uint64_t records, skipped;
     mrd_local_ns newest; /* of records */
-    uint64_t span_ticks; /* of the last SPAN record: tells a scope killed between its two stores */
-    uint32_t span_name;
 
     char *proc_dir;
     mrd_ring_owner_id owner;
@@ -63,7 +65,13 @@ mrd_err mrd_ring_get(mrd_ring_reader *r, uint64_t off, void *to, size_t len);
 /* Errors: IO. Not for a ring in memory. */
 mrd_err mrd_ring_put(mrd_ring_reader *r, uint64_t off, const void *from, size_t len);
 
-/* The header of a ring in memory. */
+static inline uint64_t
+ring_file_len(const mrd_ring_reader *r)
+{
+    return MRD_RING_HEADER_LEN + r->info.dict_len + r->info.data_len;
+}
+
+/* The header of a ring in memory, or mapped. */
 static inline mrd_ring_hdr *
 ring_mem_hdr(const mrd_ring_reader *r)
 {

@@ -366,13 +366,14 @@ run(void *self, const mrd_strlist *words)
         return MRD_EXIT_USAGE;
     } else {
         near = mrd_nearest(verb, verbs, MRD_COUNT(verbs));
-        fprintf(stderr,
-                "meridian certs: '%s' is unknown: expected init, agent INSTANCE, token ROLE, renew "
-                "or show%s%s%s\n",
-                words->n > 1 && (near == NULL || strcmp(near, verb) == 0) ? words->v[1] : verb,
-                near == NULL || strcmp(near, verb) == 0 ? "" : " (did you mean ",
-                near == NULL || strcmp(near, verb) == 0 ? "" : near,
-                near == NULL || strcmp(near, verb) == 0 ? "" : "?)");
+        mrd_cli_errorf("certs",
+                       "'%s' is unknown: expected init, agent INSTANCE, token ROLE, renew "
+                       "or show%s%s%s",
+                       words->n > 1 && (near == NULL || strcmp(near, verb) == 0) ? words->v[1]
+                                                                                 : verb,
+                       near == NULL || strcmp(near, verb) == 0 ? "" : " (did you mean ",
+                       near == NULL || strcmp(near, verb) == 0 ? "" : near,
+                       near == NULL || strcmp(near, verb) == 0 ? "" : "?)");
         return MRD_EXIT_USAGE;
     }
     if (err != MRD_OK)

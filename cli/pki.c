@@ -13,11 +13,11 @@
 #include <openssl/err.h>
 #include <openssl/evp.h>
 #include <openssl/pem.h>
-#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
 #include "base/out.h"
 #include "proto/cert.h"
+#include "proto/cert_make.h"
 
 static mrd_err
 pki_failed(mrd_why *why, const char *what)
@@ -103,21 +103,6 @@ pki_load_cert(const char *path, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? pki_failed(why, path) : MRD_OK;
 }
 
-static bool
-pki_extension(X509 *cert, X509 *issuer, int nid, const char *value)
-{
-    X509V3_CTX ctx;
-    X509_EXTENSION *ext;
-    bool ok;
-
-    X509V3_set_ctx_nodb(&ctx);
-    X509V3_set_ctx(&ctx, issuer, cert, NULL, NULL, 0);
-    ext = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
-    ok = ext != NULL && X509_add_ext(cert, ext, -1) == 1;
-    X509_EXTENSION_free(ext);
-    return ok;
-}
-
 /* "DNS:a,IP:1.2.3.4" of the hosts; false when one has characters no host has. */
 static bool
 pki_alt_names(const mrd_strlist *hosts, mrd_buf *to)
@@ -136,38 +121,10 @@ pki_alt_names(const mrd_strlist *hosts, mrd_buf *to)
     return true;
 }
 
-/* An unsigned certificate with everything but its extensions. */
-static X509 *
-pki_blank(const char *name, EVP_PKEY *key, X509 *issuer, int64_t days)
+static bool
+pki_lasts(X509 *cert, int64_t days)
 {
-    X509 *cert = X509_new();
-    X509_NAME *subject;
-    unsigned char serial[16];
-    BIGNUM *number;
-    bool ok;
-
-    if (cert == NULL || RAND_bytes(serial, sizeof(serial)) != 1)
-        goto failed;
-    serial[0] &= 0x7f;
-    number = BN_bin2bn(serial, sizeof(serial), NULL);
-    ok = number != NULL && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert)) != NULL;
-    BN_free(number);
-    subject = X509_get_subject_name(cert);
-    /* An hour back: clocks of nodes that do not agree yet must not refuse it. */
-    ok = ok && X509_set_version(cert, 2) == 1 &&
-         X509_gmtime_adj(X509_getm_notBefore(cert), -3600) != NULL &&
-         X509_time_adj_ex(X509_getm_notAfter(cert), (int) days, 0, NULL) != NULL &&
-         X509_set_pubkey(cert, key) == 1 &&
-         X509_NAME_add_entry_by_txt(subject, "O", MBSTRING_UTF8, (const unsigned char *) "meridian",
-                                    -1, -1, 0) == 1 &&
-         X509_NAME_add_entry_by_txt(subject, "CN", MBSTRING_UTF8, (const unsigned char *) name, -1,
-                                    -1, 0) == 1 &&
-         X509_set_issuer_name(cert, issuer == NULL ? subject : X509_get_subject_name(issuer)) == 1;
-    if (ok)
-        return cert;
-failed:
-    X509_free(cert);
-    return NULL;
+    return X509_time_adj_ex(X509_getm_notAfter(cert), (int) days, 0, NULL) != NULL;
 }
 
 mrd_err
@@ -196,11 +153,11 @@ mrd_pki_authority(const char *dir, int64_t days, mrd_why *why)
         goto out;
     }
     key = EVP_EC_gen("P-256");
-    cert = key == NULL ? NULL : pki_blank("meridian CA", key, NULL, days);
-    if (cert == NULL ||
-        !pki_extension(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
-        !pki_extension(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") ||
-        !pki_extension(cert, cert, NID_subject_key_identifier, "hash") ||
+    cert = key == NULL ? NULL : mrd_cert_make("meridian CA", key, NULL);
+    if (cert == NULL || !pki_lasts(cert, days) ||
+        !mrd_cert_extend(cert, cert, NID_basic_constraints, "critical,CA:TRUE,pathlen:0") ||
+        !mrd_cert_extend(cert, cert, NID_key_usage, "critical,keyCertSign,cRLSign") ||
+        !mrd_cert_extend(cert, cert, NID_subject_key_identifier, "hash") ||
         X509_sign(cert, key, EVP_sha256()) == 0)
         err = pki_failed(why, "certificate authority");
     else if ((err = pki_store_key(key_path, key, why)) == MRD_OK)
@@ -234,7 +191,7 @@ static mrd_err
 pki_sign(const mrd_pki_request *r, const char *old_path, EVP_PKEY *key, X509 *ca, EVP_PKEY *ca_key,
          X509 **ret_cert, mrd_why *why)
 {
-    X509 *cert = pki_blank(r->name, key, ca, r->days);
+    X509 *cert = mrd_cert_make(r->name, key, ca);
     mrd_buf names = { 0 };
     mrd_err err = MRD_OK;
     bool ok;
@@ -245,14 +202,11 @@ pki_sign(const mrd_pki_request *r, const char *old_path, EVP_PKEY *key, X509 *ca
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--host contains a character that a host name cannot have");
     }
-    ok = cert != NULL && pki_extension(cert, ca, NID_basic_constraints, "critical,CA:FALSE") &&
-         pki_extension(cert, ca, NID_key_usage, "critical,digitalSignature") &&
-         pki_extension(cert, ca, NID_ext_key_usage,
-                       r->server ? "serverAuth,clientAuth" : "clientAuth") &&
-         pki_extension(cert, ca, NID_subject_key_identifier, "hash") &&
-         pki_extension(cert, ca, NID_authority_key_identifier, "keyid") &&
-         (r->hosts == NULL ? pki_keep_names(cert, old_path)
-                           : pki_extension(cert, ca, NID_subject_alt_name, mrd_buf_cstr(&names))) &&
+    ok = cert != NULL && pki_lasts(cert, r->days) &&
+         mrd_cert_extend_leaf(cert, ca, r->server ? "serverAuth,clientAuth" : "clientAuth") &&
+         (r->hosts == NULL
+              ? pki_keep_names(cert, old_path)
+              : mrd_cert_extend(cert, ca, NID_subject_alt_name, mrd_buf_cstr(&names))) &&
          X509_sign(cert, ca_key, EVP_sha256()) != 0;
     if (ok) {
         *ret_cert = cert;

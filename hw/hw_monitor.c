@@ -250,8 +250,10 @@ pump(monitor *m, bool wait, mrd_local_ns deadline, mrd_why *why)
                                mrd_local_now().ns < deadline.ns));
     if (err == MRD_AGAIN)
         return MRD_OK;
+    if (err != MRD_CLOSED)
+        return mrd_why_set(why, err, 0, "neuron-monitor ('%s')", m->path);
     mrd_child_end(&m->child, text);
-    return mrd_why_set(why, err, 0, "neuron-monitor ('%s') %s", m->path, text);
+    return mrd_why_set(why, err, 0, "neuron-monitor ('%s') closed its output: %s", m->path, text);
 }
 
 static bool

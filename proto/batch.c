@@ -728,7 +728,8 @@ push_known(mrd_batch *b, const mrd_event *ev, bool args)
     form_id id;
     const form *f;
 
-    if (track == 0 || name == 0 || (args && ev->arg_count > FORM_FEW))
+    if (track == 0 || (name == 0 && ev->name != MRD_SID_EMPTY) ||
+        (args && ev->arg_count > FORM_FEW))
         return false;
     if (args) {
         first = ev->args;

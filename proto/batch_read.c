@@ -9,6 +9,8 @@
 
 #define AHEAD 32 /* events that are decoded at once: what they need stays in the cache */
 
+static const char out_of_memory[] = "out of memory";
+
 mrd_batch_reader *
 mrd_batch_reader_new(mrd_codec *codec)
 {
@@ -187,14 +189,16 @@ form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t wan
         want[r->keys[f->keys_at + k].column] += times;
 }
 
-/* How many entries each column must have; false when a form id is out of range. */
-static bool
+/* How many entries each column must have. CORRUPT: a form id is out of range. */
+static mrd_err
 columns_expect(mrd_batch_reader *r, uint64_t want[COLS])
 {
     column forms = r->col[COL_FORM];
     uint32_t *times = calloc(r->n_forms + 1, sizeof(*times));
-    bool ok = times != NULL;
+    bool ok = true;
 
+    if (times == NULL)
+        return MRD_NOMEM;
     for (unsigned c = COL_TS; c <= COL_NAME; c++)
         want[c] = r->frame.events;
     for (uint32_t i = 0; i < r->frame.events && ok; i++) {
@@ -208,7 +212,7 @@ columns_expect(mrd_batch_reader *r, uint64_t want[COLS])
             form_uses(r, &r->forms[f], times[f], want);
     }
     free(times);
-    return ok;
+    return ok ? MRD_OK : MRD_CORRUPT;
 }
 
 static bool
@@ -231,11 +235,14 @@ static mrd_err
 columns_check(mrd_batch_reader *r, mrd_why *why)
 {
     uint64_t want[COLS] = { 0 };
+    mrd_err err;
 
     /* The forms first: they say how long the others are. */
     if (column_count(&r->col[COL_FORM]) != r->frame.events)
         return mrd_batch_corrupt(r, why, "its form column has another number of events");
-    if (!columns_expect(r, want))
+    if ((err = columns_expect(r, want)) == MRD_NOMEM)
+        return mrd_why_set(why, err, 0, "batch of %u forms", r->n_forms);
+    if (err != MRD_OK)
         return mrd_batch_corrupt(r, why, "an event has a form that it does not define");
     for (unsigned c = COL_TS; c < COL_TEXT; c++) {
         bool fixed = c == COL_COUNTER_DOUBLE || c == COL_FLOW_ID || c == COL_ARG_DOUBLE;
@@ -297,7 +304,9 @@ mrd_batch_open(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
 static mrd_step
 bad(mrd_batch_reader *r, mrd_why *why)
 {
-    mrd_why_set(why, MRD_CORRUPT, 0, "batch %llu, event %u: %s", (unsigned long long) r->frame.seq,
+    mrd_err err = r->wrong == out_of_memory ? MRD_NOMEM : MRD_CORRUPT;
+
+    mrd_why_set(why, err, 0, "batch %llu, event %u: %s", (unsigned long long) r->frame.seq,
                 r->given, r->wrong);
     r->decoded = r->frame.events;
     r->chunk_n = r->chunk_at = 0;
@@ -348,7 +357,7 @@ decode_args(mrd_batch_reader *r, const form *f)
 
     if (r->n_args + f->args + FEW > r->args_cap &&
         !MRD_VEC_ROOM(r->args, 0, r->args_cap, (size_t) r->n_args + f->args + FEW))
-        return "out of memory";
+        return out_of_memory;
     a = r->args + r->n_args;
     r->n_args += f->args;
     for (; k < end; k++, a++) {
@@ -367,7 +376,7 @@ static const char *
 decode_flows(mrd_batch_reader *r, const form *f)
 {
     if (!MRD_VEC_ROOM(r->flows, 0, r->flows_cap, (size_t) r->n_flows + f->flows))
-        return "out of memory";
+        return out_of_memory;
     for (uint32_t k = 0; k < f->flows; k++) {
         uint64_t id = next_fixed64(&r->col[COL_FLOW_ID]), dir = next_varint(&r->col[COL_FLOW_DIR]);
 
@@ -583,7 +592,7 @@ chunk_fill(mrd_batch_reader *r)
             break;
         r->ties |= tie;
         if (!MRD_VEC_ROOM(r->chunk, 0, r->chunk_cap, (size_t) r->chunk_n + 1))
-            r->wrong = "out of memory";
+            r->wrong = out_of_memory;
         else if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
             r->chunk_n++;
         r->loose = true; /* all, when the arguments moved */

@@ -145,9 +145,10 @@ arg_column(uint32_t type)
 static mrd_err
 read_form_keys(mrd_batch_reader *r, const Mrd__BatchHead *h, mrd_why *why)
 {
-    if (h->n_form_key != h->n_form_type ||
-        !MRD_VEC_ROOM(r->keys, 0, r->keys_cap, h->n_form_key + FEW))
+    if (h->n_form_key != h->n_form_type)
         return mrd_batch_corrupt(r, why, "its form keys and types differ in length");
+    if (!MRD_VEC_ROOM(r->keys, 0, r->keys_cap, h->n_form_key + FEW))
+        return mrd_why_set(why, MRD_NOMEM, 0, "batch forms");
     for (size_t i = 0; i < h->n_form_key; i++) {
         if (h->form_key[i] >= r->n_strings || h->form_type[i] < MRD_ARG_INT ||
             h->form_type[i] > MRD_ARG_JSON)

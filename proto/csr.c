@@ -4,25 +4,27 @@
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <openssl/bio.h>
+#include <openssl/core_names.h>
 #include <openssl/ec.h>
 #include <openssl/err.h>
 #include <openssl/pem.h>
-#include <openssl/rand.h>
 #include <openssl/x509v3.h>
 
 #include "base/out.h"
 #include "base/secret.h"
 #include "proto/cert.h"
+#include "proto/cert_make.h"
+
+#define LAST_YEAR (2261 - 1900) /* in which nanoseconds since 1970 fit in 64 bits, whole */
 
 struct mrd_signer {
     X509 *ca;
     EVP_PKEY *key;
 };
-
-enum { SERIAL = 16 };
 
 static mrd_err
 failed(mrd_why *why, mrd_err err, const char *what)
@@ -114,36 +116,99 @@ cert_parse(mrd_str text, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, "this is no certificate (PEM)") : MRD_OK;
 }
 
+/* One PEM block of that kind, whole, with nothing behind it. NULL: there is none. */
+static unsigned char *
+one_block(mrd_str text, const char *kind, long *ret_len)
+{
+    char *name = NULL, *header = NULL;
+    unsigned char *der = NULL, *ret = NULL;
+    BIO *in = BIO_new_mem_buf(text.p, (int) text.len);
+    char rest[64];
+    int n;
+    bool alone = true;
+
+    if (in != NULL && PEM_read_bio(in, &name, &header, &der, ret_len) == 1) {
+        while ((n = BIO_read(in, rest, sizeof(rest))) > 0)
+            for (int i = 0; i < n; i++)
+                alone = alone && strchr(" \t\r\n", rest[i]) != NULL && rest[i] != '\0';
+        if (alone && header[0] == '\0' && strcmp(name, kind) == 0) {
+            ret = der;
+            der = NULL;
+        }
+    }
+    OPENSSL_free(name);
+    OPENSSL_free(header);
+    OPENSSL_free(der);
+    BIO_free(in);
+    return ret;
+}
+
+/* By the curve's name: another curve may have a key of as many bits. */
+static bool
+curve_ok(const EVP_PKEY *key)
+{
+    char name[64] = "", form[64] = "";
+
+    if (key == NULL || EVP_PKEY_get_base_id(key) != EVP_PKEY_EC ||
+        EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_GROUP_NAME, name, sizeof(name), NULL) !=
+            1 ||
+        EVP_PKEY_get_utf8_string_param(key, OSSL_PKEY_PARAM_EC_ENCODING, form, sizeof(form),
+                                       NULL) != 1)
+        return false;
+    return strcmp(form, OSSL_PKEY_EC_ENCODING_GROUP) == 0 &&
+           (strcmp(name, SN_X9_62_prime256v1) == 0 || strcmp(name, SN_secp384r1) == 0);
+}
+
 /* A request that is signed with the key that it names. */
 static mrd_err
 request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
 {
-    X509_REQ *r;
-    EVP_PKEY *key;
-    BIO *in;
-    int bits;
+    const unsigned char *at;
+    unsigned char *der;
+    X509_REQ *r = NULL;
+    long len = 0;
     mrd_err err = MRD_OK;
 
     if (text.len > MRD_CSR_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "a signing request has at most %d bytes",
                            MRD_CSR_MAX);
-    in = BIO_new_mem_buf(text.p, (int) text.len);
-    r = in == NULL ? NULL : PEM_read_bio_X509_REQ(in, NULL, no_passphrase, NULL);
-    BIO_free(in);
-    if (r == NULL)
-        return failed(why, MRD_SYNTAX, "this is no signing request (PKCS #10, PEM)");
-    key = X509_REQ_get0_pubkey(r);
-    bits = key == NULL ? 0 : EVP_PKEY_get_bits(key);
-    if (key == NULL || EVP_PKEY_get_base_id(key) != EVP_PKEY_EC || (bits != 256 && bits != 384))
+    at = der = one_block(text, PEM_STRING_X509_REQ, &len);
+    if (der != NULL)
+        r = d2i_X509_REQ(NULL, &at, len);
+    if (r == NULL || at != der + len)
+        err = failed(why, MRD_SYNTAX,
+                     "this is no signing request (one of PKCS #10 in PEM, and nothing else)");
+    else if (!curve_ok(X509_REQ_get0_pubkey(r)))
         err = mrd_why_set(why, MRD_INVALID, 0, "the request's key is not P-256 or P-384");
-    else if (X509_REQ_verify(r, key) != 1)
+    else if (X509_REQ_verify(r, X509_REQ_get0_pubkey(r)) != 1)
         err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with its own key");
     ERR_clear_error();
+    OPENSSL_free(der);
     if (err != MRD_OK)
         X509_REQ_free(r);
     else
         *ret_request = r;
     return err;
+}
+
+/* The one common name, of characters that an instance id may have. */
+static bool
+common_name(const X509_NAME *subject, char to[MRD_CSR_INSTANCE])
+{
+    int at = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
+    const ASN1_STRING *value;
+    mrd_str name;
+
+    if (at < 0 || X509_NAME_get_index_by_NID(subject, NID_commonName, at) >= 0)
+        return false;
+    value = X509_NAME_ENTRY_get_data(X509_NAME_get_entry(subject, at));
+    name = (mrd_str){ (const char *) ASN1_STRING_get0_data(value),
+                      (size_t) ASN1_STRING_length(value) };
+    if (!mrd_csr_name_ok(name))
+        return false;
+    memcpy(to, name.p, name.len);
+    to[name.len] = '\0';
+    return true;
 }
 
 /* ---- On the node ---- */
@@ -162,7 +227,9 @@ key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)
         (len = BIO_get_mem_data(pem, &data)) <= 0)
         err = failed(why, MRD_NOMEM, path);
     else
-        err = mrd_write_file(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len }, 0600, why);
+        /* An invitation is used by one key: this one must be there after a power cut. */
+        err = mrd_write_file_durable(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len },
+                                     0600, why);
     BIO_free(pem);
     if (err != MRD_OK)
         EVP_PKEY_free(key);
@@ -225,6 +292,39 @@ mrd_csr_validity(const char *cert_path, mrd_dur_ns *ret_left, mrd_dur_ns *ret_al
     return err;
 }
 
+static bool
+wall_of(const ASN1_TIME *t, mrd_wall_ns *ret)
+{
+    struct tm tm;
+
+    if (ASN1_TIME_to_tm(t, &tm) != 1 || tm.tm_year < 70)
+        return false;
+    if (tm.tm_year > LAST_YEAR) { /* "no end" is 9999 */
+        *ret = (mrd_wall_ns){ INT64_MAX };
+        return true;
+    }
+    *ret = (mrd_wall_ns){ (int64_t) timegm(&tm) * MRD_SEC };
+    return true;
+}
+
+mrd_err
+mrd_csr_period(mrd_str cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to, mrd_why *why)
+{
+    mrd_wall_ns from = { 0 }, to = { 0 };
+    X509 *x = NULL;
+    mrd_err err = cert_parse(cert, &x, why);
+
+    if (err == MRD_OK && (!wall_of(X509_get0_notBefore(x), &from) ||
+                          !wall_of(X509_get0_notAfter(x), &to) || to.ns <= from.ns))
+        err = mrd_why_set(why, MRD_SYNTAX, 0, "the certificate's times cannot be read");
+    X509_free(x);
+    if (err != MRD_OK)
+        return err;
+    *ret_from = from;
+    *ret_to = to;
+    return MRD_OK;
+}
+
 mrd_err
 mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *why)
 {
@@ -285,65 +385,30 @@ mrd_signer_close(mrd_signer *signer)
 static mrd_err
 request_check(X509_REQ *r, const char *instance, mrd_why *why)
 {
-    X509_NAME *subject = X509_REQ_get_subject_name(r);
-    int n = X509_NAME_entry_count(subject),
-        cn = X509_NAME_get_index_by_NID(subject, NID_commonName, -1);
-    char name[MRD_CSR_INSTANCE + 8] = "";
+    const X509_NAME *subject = X509_REQ_get_subject_name(r);
+    int n = X509_NAME_entry_count(subject);
+    char name[MRD_CSR_INSTANCE] = "";
 
     if (X509_REQ_get_attr_count(r) != 0)
         return mrd_why_set(
             why, MRD_INVALID, 0,
             "the request asks for extensions or has attributes, which are not signed");
-    if (cn >= 0)
-        X509_NAME_get_text_by_NID(subject, NID_commonName, name, sizeof(name));
-    if (n > 1 || (n == 1 && (cn < 0 || strcmp(name, instance) != 0)))
+    if (n > 1 || (n == 1 && (!common_name(subject, name) || strcmp(name, instance) != 0)))
         return mrd_why_set(why, MRD_INVALID, 0,
                            "the request names another subject than CN=%s, which alone is signed",
                            instance);
     return MRD_OK;
 }
 
+/* Until the end of life or of the authority. */
 static bool
-extension(X509 *cert, X509 *ca, int nid, const char *value)
-{
-    X509V3_CTX ctx;
-    X509_EXTENSION *ext;
-    bool ok;
-
-    X509V3_set_ctx_nodb(&ctx);
-    X509V3_set_ctx(&ctx, ca, cert, NULL, NULL, 0);
-    ext = X509V3_EXT_conf_nid(NULL, &ctx, nid, value);
-    ok = ext != NULL && X509_add_ext(cert, ext, -1) == 1;
-    X509_EXTENSION_free(ext);
-    return ok;
-}
-
-static bool
-serial_set(X509 *cert)
-{
-    unsigned char raw[SERIAL];
-    BIGNUM *number;
-    bool ok;
-
-    if (RAND_bytes(raw, sizeof(raw)) != 1)
-        return false;
-    raw[0] &= 0x7f;
-    number = BN_bin2bn(raw, sizeof(raw), NULL);
-    ok = number != NULL && BN_to_ASN1_INTEGER(number, X509_get_serialNumber(cert)) != NULL;
-    BN_free(number);
-    return ok;
-}
-
-/* From an hour ago, as the node's clock may be behind, until the end of life or of the authority. */
-static bool
-times_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
+end_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
 {
     const ASN1_TIME *end = X509_get0_notAfter(s->ca);
     int64_t seconds = life / MRD_SEC;
     mrd_dur_ns left;
 
-    if (X509_gmtime_adj(X509_getm_notBefore(cert), -3600) == NULL ||
-        !seconds_between(NULL, end, &left))
+    if (!seconds_between(NULL, end, &left))
         return false;
     return left < life ? X509_set1_notAfter(cert, end) == 1
                        : X509_time_adj_ex(X509_getm_notAfter(cert), (int) (seconds / 86400),
@@ -353,20 +418,9 @@ times_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
 static X509 *
 certificate(const mrd_signer *s, EVP_PKEY *key, const char *instance, mrd_dur_ns life)
 {
-    X509 *cert = X509_new();
+    X509 *cert = mrd_cert_make(instance, key, s->ca);
 
-    if (cert != NULL && X509_set_version(cert, 2) == 1 && serial_set(cert) &&
-        times_set(s, cert, life) && X509_set_pubkey(cert, key) == 1 &&
-        X509_NAME_add_entry_by_txt(X509_get_subject_name(cert), "O", MBSTRING_UTF8,
-                                   (const unsigned char *) "meridian", -1, -1, 0) == 1 &&
-        X509_NAME_add_entry_by_txt(X509_get_subject_name(cert), "CN", MBSTRING_UTF8,
-                                   (const unsigned char *) instance, -1, -1, 0) == 1 &&
-        X509_set_issuer_name(cert, X509_get_subject_name(s->ca)) == 1 &&
-        extension(cert, s->ca, NID_basic_constraints, "critical,CA:FALSE") &&
-        extension(cert, s->ca, NID_key_usage, "critical,digitalSignature") &&
-        extension(cert, s->ca, NID_ext_key_usage, "clientAuth") &&
-        extension(cert, s->ca, NID_subject_key_identifier, "hash") &&
-        extension(cert, s->ca, NID_authority_key_identifier, "keyid") &&
+    if (cert != NULL && end_set(s, cert, life) && mrd_cert_extend_leaf(cert, s->ca, "clientAuth") &&
         X509_sign(cert, s->key, EVP_sha256()) != 0)
         return cert;
     X509_free(cert);
@@ -425,22 +479,39 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* Valid today, of this authority, for a client, and in none of the lists. */
+/* The authorities whose certificates the data port takes, and their revocation lists. A file that
+ * cannot be read vouches for nobody: there may be a list in it. */
+static mrd_err
+authorities_load(X509_STORE *store, const char *path, mrd_why *why)
+{
+    X509_LOOKUP *file = X509_STORE_add_lookup(store, X509_LOOKUP_file());
+    STACK_OF(X509_OBJECT) * objects;
+    bool lists = false;
+
+    if (file == NULL || X509_load_cert_crl_file(file, path, X509_FILETYPE_PEM) <= 0)
+        return failed(why, MRD_AUTH, "the file of --tls-ca cannot be read");
+    objects = X509_STORE_get0_objects(store);
+    for (int i = 0; i < sk_X509_OBJECT_num(objects); i++)
+        lists = lists || X509_OBJECT_get_type(sk_X509_OBJECT_value(objects, i)) == X509_LU_CRL;
+    if (lists)
+        X509_STORE_set_flags(store, X509_V_FLAG_CRL_CHECK);
+    return MRD_OK;
+}
+
+/* Valid today, of one of the authorities, for a client, and in none of the lists. */
 static mrd_err
 chain_check(const mrd_signer *s, X509 *cert, const char *authorities, mrd_why *why)
 {
     X509_STORE *store = X509_STORE_new();
     X509_STORE_CTX *ctx = X509_STORE_CTX_new();
-    X509_LOOKUP *file;
     mrd_err err = MRD_OK;
 
-    if (store == NULL || ctx == NULL || X509_STORE_add_cert(store, s->ca) != 1 ||
-        X509_STORE_CTX_init(ctx, store, cert, NULL) != 1)
+    if (store == NULL || ctx == NULL || X509_STORE_add_cert(store, s->ca) != 1)
         err = failed(why, MRD_NOMEM, "certificate");
-    if (err == MRD_OK && authorities != NULL &&
-        (file = X509_STORE_add_lookup(store, X509_LOOKUP_file())) != NULL &&
-        X509_load_crl_file(file, authorities, X509_FILETYPE_PEM) > 0)
-        X509_STORE_CTX_set_flags(ctx, X509_V_FLAG_CRL_CHECK);
+    if (err == MRD_OK && authorities != NULL)
+        err = authorities_load(store, authorities, why);
+    if (err == MRD_OK && X509_STORE_CTX_init(ctx, store, cert, NULL) != 1)
+        err = failed(why, MRD_NOMEM, "certificate");
     if (err == MRD_OK) {
         X509_STORE_CTX_set_purpose(ctx, X509_PURPOSE_SSL_CLIENT);
         if (X509_verify_cert(ctx) != 1)
@@ -459,20 +530,14 @@ mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request, const
 {
     X509 *x = NULL;
     X509_REQ *r = NULL;
-    char name[MRD_CSR_INSTANCE + 8] = "";
     mrd_err err = cert_parse(cert, &x, why);
 
     if (err == MRD_OK && (err = request_parse(request, &r, why)) == MRD_OK)
         err = chain_check(signer, x, authorities, why);
     if (err == MRD_OK && EVP_PKEY_eq(X509_get0_pubkey(x), X509_REQ_get0_pubkey(r)) != 1)
         err = mrd_why_set(why, MRD_AUTH, 0, "the request is not signed with the certificate's key");
-    if (err == MRD_OK) {
-        X509_NAME_get_text_by_NID(X509_get_subject_name(x), NID_commonName, name, sizeof(name));
-        if (!mrd_csr_name_ok(mrd_str_of(name)))
-            err = mrd_why_set(why, MRD_AUTH, 0, "the certificate names no instance");
-        else
-            memcpy(instance, name, strlen(name) + 1);
-    }
+    if (err == MRD_OK && !common_name(X509_get_subject_name(x), instance))
+        err = mrd_why_set(why, MRD_AUTH, 0, "the certificate names no instance");
     X509_REQ_free(r);
     X509_free(x);
     return err;

@@ -23,6 +23,8 @@ mrd_err mrd_csr_make(const char *key_path, const char *instance, mrd_buf *to, mr
 /* What is left of a certificate's life, and how long that is in all. Errors: NOTFOUND, SYNTAX. */
 mrd_err mrd_csr_validity(const char *cert_path, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all,
                          mrd_why *why);
+/* From when until when a certificate (PEM) is valid. Errors: LIMIT, SYNTAX. */
+mrd_err mrd_csr_period(mrd_str cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to, mrd_why *why);
 /* Whether a certificate (PEM) is for that key and names the instance. */
 mrd_err mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *why);
 
@@ -38,17 +40,19 @@ void mrd_signer_close(mrd_signer *signer); /* NULL is fine */
 bool mrd_csr_name_ok(mrd_str instance);
 /*
  * Appends a certificate (PEM) for the request's key, valid for `life`, at most as long as the
- * authority's own. Errors: LIMIT, SYNTAX, AUTH (not signed with its key), INVALID (another name,
- * extensions, a key that is not P-256 or P-384), STATE (the authority has expired).
+ * authority's own. Errors: LIMIT, SYNTAX (also: more than one request), AUTH (not signed with its
+ * key), INVALID (another name, extensions, a key that is not P-256 or P-384), STATE (the authority has
+ * expired).
  */
 mrd_err mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
                         mrd_dur_ns life, mrd_buf *to, mrd_why *why);
 /* SHA-256 of the request's public key. */
 mrd_err mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why);
 /*
- * Who asks for the next certificate: the name in one of this authority that is valid, for the key
- * with which the request is signed. `authorities`: a file that may hold revocation lists; NULL: none.
- * Errors: AUTH, and those of the request.
+ * Who asks for the next certificate: the name in one that is valid, of this authority or one of those
+ * in the file `authorities`, in none of its revocation lists, and for the key with which the request is
+ * signed. NULL: this authority alone. So nodes go over to a new authority while the file has the old
+ * one, too. Errors: AUTH (also: the file cannot be read), and those of the request.
  */
 mrd_err mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request,
                           const char *authorities, char instance[MRD_CSR_INSTANCE], mrd_why *why);

@@ -58,6 +58,7 @@ typedef struct arena_block {
 typedef struct {
     arena_block *first;
     size_t used, in_block, block_cap; /* of all; of the first block */
+    bool starved;                     /* there was no memory */
 } arena;
 
 static void *
@@ -72,8 +73,10 @@ arena_alloc(void *self, size_t size)
         size_t cap = need > 4096 ? need : 4096;
         arena_block *b = malloc(sizeof(*b) + cap);
 
-        if (b == NULL)
+        if (b == NULL) {
+            a->starved = true;
             return NULL;
+        }
         b->next = a->first;
         a->first = b;
         a->block_cap = cap;
@@ -114,32 +117,35 @@ mrd_wire_pack(const void *message, mrd_buf *to)
     return MRD_OK;
 }
 
-/* Unpacks into a new arena; NULL when the bytes are no such message or memory is short. */
-static void *
-unpack(const ProtobufCMessageDescriptor *descriptor, mrd_bytes data, arena **ret_arena)
+/* Unpacks into a new arena. CORRUPT when the bytes are no such message. */
+static mrd_err
+unpack(const ProtobufCMessageDescriptor *descriptor, mrd_bytes data, arena **ret_arena,
+       void **ret_m)
 {
     arena *a = calloc(1, sizeof(*a));
     ProtobufCAllocator allocator = { arena_alloc, arena_free_one, a };
-    void *m;
+    mrd_err err;
 
     if (a == NULL)
-        return NULL;
-    m = protobuf_c_message_unpack(descriptor, &allocator, data.len, data.p);
-    if (m == NULL)
+        return MRD_NOMEM;
+    if ((*ret_m = protobuf_c_message_unpack(descriptor, &allocator, data.len, data.p)) == NULL) {
+        err = a->starved ? MRD_NOMEM : MRD_CORRUPT;
         arena_free(a);
-    else
-        *ret_arena = a;
-    return m;
+        return err;
+    }
+    *ret_arena = a;
+    return MRD_OK;
 }
 
 mrd_err
 mrd_wire_unpack_head(mrd_bytes data, Mrd__BatchHead **ret_head, void **ret_arena, mrd_why *why)
 {
     arena *a = NULL;
-    Mrd__BatchHead *head = unpack(&mrd__batch_head__descriptor, data, &a);
+    void *head;
+    mrd_err err = unpack(&mrd__batch_head__descriptor, data, &a, &head);
 
-    if (head == NULL)
-        return mrd_why_set(why, MRD_CORRUPT, 0, "batch head of %zu bytes cannot be read", data.len);
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "batch head of %zu bytes cannot be read", data.len);
     *ret_head = head;
     *ret_arena = a;
     return MRD_OK;
@@ -155,13 +161,14 @@ mrd_err
 mrd_msg_unpack_body(const mrd_frame *frame, mrd_bytes body, mrd_msg *ret_msg, mrd_why *why)
 {
     arena *a = NULL;
+    mrd_err err;
     void *m;
 
     if (frame->type >= MRD_FRAME_TYPES || descriptors[frame->type] == NULL)
         return mrd_why_set(why, MRD_TYPE, 0, "%s frame where a message was expected",
                            mrd_frame_type_text(frame->type));
-    if ((m = unpack(descriptors[frame->type], body, &a)) == NULL)
-        return mrd_why_set(why, MRD_CORRUPT, 0, "%s frame: its message cannot be read (%zu bytes)",
+    if ((err = unpack(descriptors[frame->type], body, &a, &m)) != MRD_OK)
+        return mrd_why_set(why, err, 0, "%s frame: its message cannot be read (%zu bytes)",
                            mrd_frame_type_text(frame->type), body.len);
     *ret_msg = (mrd_msg){ .frame = *frame, .u.m = m, .arena = a };
     return MRD_OK;

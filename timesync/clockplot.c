@@ -9,35 +9,42 @@
 
 /* ---- text ---- */
 
+/* Its times are a wall clock's: nothing bounds them. */
+static bool
+is_unaligned(const mrd_align *align)
+{
+    return mrd_align_bin_count(align) > 0 &&
+           mrd_align_borrow_bins(align)[0].quality == MRD_ALIGN_UNALIGNED;
+}
+
+#define UNALIGNED "unaligned: times are this node's wall clock, bound unknown"
+/* The message around how fast the rate may change. */
+#define BOUND_HOLDS(bend)                                                                          \
+    "the bound holds if stamps are causal up to their stated uncertainty, the rate changes by "    \
+    "at most " bend " inside an epoch and stays within 500 ppm; the estimate's error beyond "      \
+    "noise is at most half the difference of the one-way minima, here at most half the width"
+
 void
 mrd_clock_assumptions(const mrd_align *align, mrd_buf *to)
 {
     double w = 0;
-    bool unaligned = mrd_align_bin_count(align) > 0 &&
-                     mrd_align_borrow_bins(align)[0].quality == MRD_ALIGN_UNALIGNED;
 
     for (size_t i = 0; i < mrd_align_segment_count(align); i++)
         w = fmax(w, mrd_align_borrow_segment(align, i)->w);
-    if (unaligned) {
-        mrd_buf_text(to, "unaligned: times are this node's wall clock, bound unknown");
-        return;
-    }
-    mrd_buf_fmt(
-        to,
-        "the bound holds if stamps are causal up to their stated uncertainty, the rate changes by "
-        "at most %.0f ppb/s inside an epoch and stays within 500 ppm; the estimate's error beyond "
-        "noise is at most half the difference of the one-way minima, here at most half the width",
-        w);
+    if (is_unaligned(align))
+        mrd_buf_text(to, UNALIGNED);
+    else
+        mrd_buf_fmt(to, BOUND_HOLDS("%.0f ppb/s"), w);
 }
 
 static void
-text_row(const mrd_align *align, const mrd_align_summary *s, mrd_buf *to)
+text_row(const mrd_align *align, const mrd_align_summary *s, double w, mrd_buf *to)
 {
     /* Session time reads as UTC and RAW counts from boot: the offset is large and its end matters.
      */
     char sign = s->offset < 0 ? '-' : '+', offset[MRD_DUR_TEXT], width[MRD_DUR_TEXT] = "unknown",
          p99[MRD_DUR_TEXT] = "unknown";
-    char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT];
+    char noise[MRD_DUR_TEXT], length[MRD_DUR_TEXT], bend[24] = "-";
     const unsigned long long sec = MRD_SEC,
                              far = s->offset < 0 ? 0 - (uint64_t) s->offset : (uint64_t) s->offset;
 
@@ -48,31 +55,37 @@ text_row(const mrd_align *align, const mrd_align_summary *s, mrd_buf *to)
         (void) mrd_dur_text(s->width_median / 2, width);
         (void) mrd_dur_text(s->width_p99 / 2, p99);
     }
-    mrd_buf_fmt(to, "%-24.24s %5" PRIu32 "  %-16s %14s %23s %+10.3f %12s %12s %10s  %-10s %s\n",
+    if (!is_unaligned(align))
+        snprintf(bend, sizeof(bend), "%.0f", w);
+    mrd_buf_fmt(to, "%-24.24s %5" PRIu32 "  %-16s %14s %23s %+10.3f %8s %12s %12s %10s  %-10s %s\n",
                 mrd_align_name(align), s->epoch, mrd_epoch_cause_text(s->cause), length, offset,
-                s->rate / 1000, width, p99, noise, mrd_stamp_source_text(s->source),
+                s->rate / 1000, bend, width, p99, noise, mrd_stamp_source_text(s->source),
                 mrd_align_quality_text(s->quality));
 }
 
 void
 mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to)
 {
-    mrd_buf_fmt(to, "%-24s %5s  %-16s %14s %23s %10s %12s %12s %10s  %-10s %s\n", "node", "epoch",
-                "began by", "length", "offset", "rate ppm", "bound +-", "p99 +-", "noise", "stamps",
-                "quality");
+    bool bounded = false;
+
+    mrd_buf_fmt(to, "%-24s %5s  %-16s %14s %23s %10s %8s %12s %12s %10s  %-10s %s\n", "node",
+                "epoch", "began by", "length", "offset", "rate ppm", "ppb/s", "bound +-", "p99 +-",
+                "noise", "stamps", "quality");
     for (size_t i = 0; i < n; i++) {
         mrd_align_summary s;
 
+        bounded = bounded || !is_unaligned(tables[i]);
         for (size_t j = 0; j < mrd_align_segment_count(tables[i]); j++) {
             if (mrd_align_summarise(tables[i], j, &s))
-                text_row(tables[i], &s, to);
+                text_row(tables[i], &s, mrd_align_borrow_segment(tables[i], j)->w, to);
         }
     }
     for (size_t i = 0; i < n; i++) {
-        mrd_buf_fmt(to, "%s: ", mrd_align_name(tables[i]));
-        mrd_clock_assumptions(tables[i], to);
-        mrd_buf_text(to, "\n");
+        if (is_unaligned(tables[i]))
+            mrd_buf_fmt(to, "%s: " UNALIGNED "\n", mrd_align_name(tables[i]));
     }
+    if (bounded)
+        mrd_buf_text(to, BOUND_HOLDS("the column ppb/s") "\n");
 }
 
 /* ---- picture ---- */
@@ -343,18 +356,19 @@ mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_buf
     size_t room = COLUMNS + mrd_align_segment_count(align) + 1, points;
     plot_point *v;
     double *scratch;
+    mrd_err err = MRD_OK;
 
     if (mrd_align_bin_count(align) == 0)
         return MRD_EMPTY;
     v = malloc(room * sizeof(*v));
     scratch = malloc(room * sizeof(*scratch));
-    if (v != NULL && scratch != NULL) {
-        points = fill_points(align, v);
-        draw(align, probes, n, v, points, scratch, to);
-    } else {
+    if (v == NULL || scratch == NULL)
         to->err = MRD_NOMEM;
-    }
+    else if ((points = fill_points(align, v)) == 0)
+        err = MRD_EMPTY;
+    else
+        draw(align, probes, n, v, points, scratch, to);
     free(v);
     free(scratch);
-    return to->err;
+    return err != MRD_OK ? err : to->err;
 }

@@ -12,13 +12,14 @@
 #include "timesync/align.h"
 #include "timesync/probe.h"
 
-/* Appends one line per node and epoch, header and assumptions. Failures show in to->err. */
+/* Appends a header, one line per node and epoch, one per node without a bound, and the assumptions
+ * of the others once (what differs between epochs is a column). Failures show in to->err. */
 void mrd_clock_text(const mrd_align *const *tables, size_t n, mrd_buf *to);
 /* The message that goes with every result, without a line end. */
 void mrd_clock_assumptions(const mrd_align *align, mrd_buf *to);
 /*
  * Appends the SVG of one node; probes may be NULL with n 0. Errors: EMPTY for a table without bins,
- * NOMEM.
+ * and of several for one of which none is aligned; NOMEM.
  */
 mrd_err mrd_clock_svg(const mrd_align *align, const mrd_probe *probes, size_t n, mrd_buf *to);
 

@@ -10,6 +10,8 @@
 #define OFFSET_MAX                                                                                 \
     (INT64_MAX / 2 - 1024 * MRD_SEC) /* of session and local time, errors beside it */
 
+#define XREAD_RATE_PART 2000 /* 500 ppm: what an oscillator may be off by */
+
 /* ---- stamps ---- */
 
 /* Wall minus RAW at the middle of the bracket. */
@@ -30,7 +32,8 @@ mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
         return MRD_AGAIN;
     if (b0 < 0 || b1 < 0)
         return MRD_INVALID;
-    if (change > MRD_XREAD_CHANGE_MAX || change < -MRD_XREAD_CHANGE_MAX)
+    if (mrd_sat_abs(change) >
+        MRD_XREAD_CHANGE_MAX + mrd_sat_abs(after->raw1 - before->raw0) / XREAD_RATE_PART)
         return MRD_CLOCK;
     ret_raw->ns = wall - (d0 + change / 2);
     /* Rounded up, and one more for the integer middles above. */
@@ -195,11 +198,11 @@ mrd_joiner_free(mrd_joiner *joiner)
     free(joiner);
 }
 
-/* True when a comes after b: a later start of the agent, or a later k in the same one. */
+/* True when a comes after b: of another start of the agent, or a later k in the same one. */
 static bool
 id_after(mrd_probe_id a, mrd_probe_id b)
 {
-    return a.agent_epoch != b.agent_epoch ? a.agent_epoch > b.agent_epoch : a.k > b.k;
+    return a.agent_epoch != b.agent_epoch || a.k > b.k;
 }
 
 bool

@@ -33,13 +33,15 @@ typedef struct {
     int64_t raw0, wall, raw1;
 } mrd_xread;
 
-#define MRD_XREAD_CHANGE_MAX 1000 /* ns: a larger change between two reads is a step or a slew */
+/* ns: a larger change between two reads than this, and than 500 ppm of the time between them, is a step or a slew.
+ * Over a long round trip the oscillator's own rate changes it by more. */
+#define MRD_XREAD_CHANGE_MAX 1000
 
 /*
  * Carries a kernel stamp (wall clock) to RAW by the readings before and after it. ret_e: half the
  * wider bracket plus half the change between both. Errors: CLOCK when the difference changed by
- * more than MRD_XREAD_CHANGE_MAX (discard the probe), AGAIN for a stamp of 0, INVALID for a bracket
- * that runs backward.
+ * more than that (discard the probe), AGAIN for a stamp of 0, INVALID for a bracket that runs
+ * backward.
  */
 mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_t wall,
                          mrd_local_ns *ret_raw, mrd_dur_ns *ret_e);
@@ -48,7 +50,7 @@ mrd_err mrd_stamp_bridge(const mrd_xread *before, const mrd_xread *after, int64_
 
 typedef struct {
     uint64_t agent;       /* agent id, unique in the session */
-    uint32_t agent_epoch; /* counts the agent's starts; k never repeats inside one */
+    uint32_t agent_epoch; /* of a start of the agent's probes; k never repeats inside one */
     uint32_t k;
 } mrd_probe_id;
 
@@ -125,7 +127,9 @@ mrd_joiner *mrd_joiner_new(size_t capacity);
 void mrd_joiner_free(mrd_joiner *joiner);
 /*
  * Notes a request at its arrival (r2; r3 still 0). True when it is new and must be answered; false
- * for one seen before (which voids its backward inequality) and for one older than the ring.
+ * for one seen before (which voids its backward inequality) and for one of the same agent_epoch that is
+ * older than the ring. Another agent_epoch is a later start, greater or not: it is a time of the wall
+ * clock, and what an earlier start sent has not the key of this one.
  */
 bool mrd_joiner_served(mrd_joiner *joiner, const mrd_probe_served *served);
 /* Notes when the answer left: r3, its source, and e of both stamps. Unknown ids are ignored. */

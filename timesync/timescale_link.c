@@ -133,15 +133,15 @@ mean(const word *w, size_t n, double lo, double hi)
     return fmin(fmax(sum / weight, lo), hi);
 }
 
-bool
+mrd_err
 mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *ret_link)
 {
     mrd_timescale_link link = { 0 };
     word *words = malloc((n + 1) * sizeof(*words));
     edge *edges = malloc((2 * n + 2) * sizeof(*edges));
-    bool ok = n > 0 && words != NULL && edges != NULL;
+    mrd_err err = words == NULL || edges == NULL ? MRD_NOMEM : n == 0 ? MRD_EMPTY : MRD_OK;
 
-    if (ok) {
+    if (err == MRD_OK) {
         sides s = sides_of(&clocks[0]);
         int64_t base = s.b->base - s.a->base;
         double lo = 0, hi = 0, est;
@@ -155,11 +155,11 @@ mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n, mrd_timescale_l
         link.ahead_ns = base + (int64_t) est;
         link.lo = (mrd_dur_ns) floor(fmin(lo - est, 0));
         link.hi = (mrd_dur_ns) ceil(fmax(hi - est, 0));
-        ok = link.clocks * 2 > n;
+        err = link.clocks * 2 > n ? MRD_OK : MRD_EMPTY;
     }
     free(words);
     free(edges);
-    if (ok)
+    if (err == MRD_OK)
         *ret_link = link;
-    return ok;
+    return err;
 }

@@ -18,7 +18,6 @@
 
 #include "timesync/align.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* One clock and the segments of its table on both sides; between them nothing happened to it. */
@@ -37,9 +36,10 @@ typedef struct {
 } mrd_timescale_link;
 
 /*
- * False when there is no clock, or when no more than half of them agree. Clocks that contradict
- * most others are left out and counted. Errors of memory are a false as well.
+ * Clocks that contradict most others are left out and counted. Errors: EMPTY when there is no clock,
+ * or when no more than half of them agree; NOMEM. *ret_link is set by MRD_OK only.
  */
-bool mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n, mrd_timescale_link *ret_link);
+mrd_err mrd_timescale_link_solve(const mrd_link_clock *clocks, size_t n,
+                                 mrd_timescale_link *ret_link);
 
 #endif

@@ -34,7 +34,7 @@ typedef struct {
 typedef struct {
     mrd_json *patch; /* an array of operations; empty: the pod stays as it is. Owned */
     mrd_strlist
-        warnings;        /* sentences for whoever made the pod, at most MRD_INJECT_CONTAINERS + 2 */
+        warnings;        /* sentences for whoever made the pod, at most MRD_INJECT_CONTAINERS + 8 */
     unsigned containers; /* that will be recorded */
 } mrd_injection;
 

@@ -10,6 +10,7 @@
 #include "base/log.h"
 #include "base/manual.h"
 #include "base/obj.h"
+#include "base/plain.h"
 #include "base/secret.h"
 #include "base/threads.h"
 #include "base/url.h"
@@ -191,12 +192,12 @@ serve(const settings *s)
     int sig;
 
     if (settings_check(s, &o, host, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-webhook: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-webhook", mrd_str_of(why.text));
         return 2;
     }
     mrd_daemon_signals(&set);
     if (mrd_httpd_start(&o, routes, MRD_COUNT(routes), &inject, &httpd, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-webhook: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-webhook", mrd_str_of(why.text));
         return 1;
     }
     mrd_log(MRD_LOG_INFO, "HOOK-UP", "The webhook started: address=%s port=%u image=%s", host,
@@ -226,16 +227,16 @@ main(int argc, char **argv)
     (void) umask(077);
     mrd_secret_process();
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
-        return 0;
+        return mrd_manual_end("meridian-webhook", 0);
     if (mrd_conf_program(table, OPTIONS, &s, argc, argv, &why) != MRD_OK) {
-        fprintf(stderr, "meridian-webhook: %s\n", why.text);
+        mrd_plain_line(stderr, "meridian-webhook", mrd_str_of(why.text));
         mrd_conf_fini(table, OPTIONS, &s);
         return 2;
     }
     mrd_log_init("meridian-webhook", 2, (mrd_log_level) s.log_level, s.json_log);
     if (s.version) {
         printf("meridian-webhook %s\n", mrd_version_text(version));
-        code = 0;
+        code = mrd_manual_end("meridian-webhook", 0);
     } else {
         code = serve(&s);
     }

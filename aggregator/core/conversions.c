@@ -244,6 +244,31 @@ mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_o
 }
 
 void
+mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once)
+{
+    size_t waiting = 0;
+
+    mrd_core_enter(c, now);
+    c->limits.conversions = at_once;
+    for (size_t i = 0; i < c->n_sessions; i++) {
+        mrd_session *s = c->sessions[i];
+        size_t before = waiting;
+
+        for (size_t k = 0; k < s->conversions.n; k++) {
+            if (s->conversions.v[k].state != MRD_CONVERT_NOT_INSTALLED)
+                continue;
+            s->conversions.v[k].state = MRD_CONVERT_WAITING;
+            waiting++;
+        }
+        if (waiting > before)
+            mrd_session_touch(s); /* the next tick gives them to the viewer */
+    }
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-VIEWER",
+                    "A viewer was installed: device profiles of %zu processes are converted",
+                    waiting);
+}
+
+void
 mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
     mrd_session *s;
@@ -255,8 +280,8 @@ mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t
         mrd_why_set(&why, MRD_NOTFOUND, 0, "there is no such session");
     else if (c->limits.conversions == 0)
         mrd_why_set(&why, MRD_STATE, 0,
-                    "the aggregator has no viewer: install aws-neuronx-tools beside it or name one "
-                    "with --viewer, and start it again");
+                    "the aggregator has no viewer: install aws-neuronx-tools beside it, which it "
+                    "finds within 10 s, or name one with --viewer and start it again");
     else if (s->state != MRD_SESSION_COMPLETE)
         mrd_why_set(&why, MRD_STATE, 0,
                     "session %s is %s: device profiles of complete ones are converted", s->text,

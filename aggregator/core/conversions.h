@@ -44,6 +44,9 @@ typedef struct {
 } mrd_conversion_end;
 void mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of,
                                const mrd_conversion_end *end);
+/* There was no viewer, and now is one: so many conversions there may be at one time. What is not-installed
+ * waits again. */
+void mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once);
 /* Those that failed, or had no viewer, wait again. Answered. Errors: NOTFOUND, STATE. */
 void mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
 

@@ -95,6 +95,9 @@ void mrd_core_merged(mrd_core *c, mrd_core_time now, uint64_t session, mrd_merge
 void mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session);
 void mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files,
                        uint64_t bytes, const mrd_why *failed);
+/* Of one under way: its target has not answered for so long, or (NULL) it does again. */
+void mrd_core_export_stalled(mrd_core *c, mrd_core_time now, uint64_t session, const char *target,
+                             mrd_dur_ns quiet);
 void mrd_core_measured(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t bytes);
 void mrd_core_removed(mrd_core *c, mrd_core_time now, uint64_t session);
 /* The store is the folder that was opened and has so many bytes free, or (gone) it is that folder no

@@ -129,7 +129,7 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, bool of_log, mrd_m
     mrd_text_set(a.name, sizeof(a.name), mrd_json_str(o, "name", ""));
     mrd_text_set(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
     mrd_text_set(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
-    a.logged = a.complete && (!of_log || MRD_PLANTED(MRD_PLANT_FILE_LOG_TRUSTED));
+    a.logged = a.complete && !of_log;
     if (!mrd_hash_is_valid(a.sha256) || !mrd_artifact_name_is_valid(a.name) ||
         !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
         return MRD_CORRUPT;

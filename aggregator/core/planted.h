@@ -31,18 +31,20 @@ typedef enum {
     MRD_PLANT_TORN_TAIL,          /* a frame at the end of a segment counts though it is torn */
     MRD_PLANT_APPEND_TO_OLD,      /* the successor writes on in the last segment, from its begin */
     MRD_PLANT_RECOVERED_UNSYNCED, /* what a killed process left in the cache counts as stored */
+    MRD_PLANT_RECOVERED_AS_READ,  /* was: what a failed sync left in the cache counts as stored */
     MRD_PLANT_MANIFEST_UNSYNCED,  /* manifests are not synced */
     /* of the loop and its threads; found with real agents */
     MRD_PLANT_LOST_ITEM,        /* now and then what a thread reports does not reach the loop */
     MRD_PLANT_FILE_UNSYNCED,    /* a file is answered before its bytes are on disk */
     MRD_PLANT_FILES_FOLDER,     /* was: the folder of all files is not synced */
-    MRD_PLANT_FILE_SYNC_FAILED, /* was: what a failed sync lost of a file is synced again */
-    MRD_PLANT_FILE_LOG_TRUSTED, /* was: a line of a log that a predecessor left counts as on disk */
+    MRD_PLANT_FILE_SYNC_FAILED, /* a sync of a file that failed is passed over */
     MRD_PLANT_FILE_UNPROVEN,    /* a file counts as whole whatever its bytes are */
     MRD_PLANT_FILE_UNLOGGED,    /* that a session has it is answered before it is on disk */
     MRD_PLANT_MERGE_CUT,        /* a merge that fails counts as done */
     MRD_PLANT_MERGE_UNSYNCED,   /* was: a merge is done before its files are on disk */
     MRD_PLANT_MERGE_NARROW,     /* bounds in the profile are a thousandth of what they should be */
+    MRD_PLANT_SYMMETRIC,        /* both ways of a probe count as equally long: no bound is left */
+    MRD_PLANT_OLD_TIMELINE,     /* the time server answers by the timeline of an earlier boot */
     MRD_PLANTS
 } mrd_plant;
 

@@ -409,6 +409,32 @@ mrd_core_export_began(mrd_core *c, mrd_core_time now, uint64_t session)
 }
 
 void
+mrd_core_export_stalled(mrd_core *c, mrd_core_time now, uint64_t session, const char *target,
+                        mrd_dur_ns quiet)
+{
+    mrd_session *s;
+    char text[MRD_WHY_MAX] = "";
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, session)) == NULL)
+        return;
+    if (target != NULL)
+        snprintf(text, sizeof(text),
+                 "the target %.400s has not answered for %lld s: the export goes on when it does",
+                 target, (long long) (quiet / MRD_SEC));
+    mrd_text_set(s->copy.message, sizeof(s->copy.message), text);
+    mrd_session_touch(s);
+    if (target != NULL)
+        mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-EXPORT-STALLED",
+                        "An export waits for its target, see whether its file system hangs: id=%s "
+                        "target=%s quiet_s=%lld",
+                        s->text, target, (long long) (quiet / MRD_SEC));
+    else
+        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-EXPORT-ANSWERS",
+                        "The target of an export answers again: id=%s", s->text);
+}
+
+void
 mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files, uint64_t bytes,
                   const mrd_why *failed)
 {

@@ -94,7 +94,7 @@ struct mrd_link {
     mrd_local_ns made, lost; /* the newest connection */
     bool welcome;            /* on this connection */
     bool control_waits;      /* for the first welcome */
-    bool control_dials;      /* somebody sees to its dialer */
+    bool control_again;      /* it is to be dialled anew, by who takes the next event */
     char *control_url, *server_name;
     mrd_local_ns control_up; /* when the newest control connection was made */
     unsigned rebuffs;        /* connections in a row that were closed at once */
@@ -168,7 +168,9 @@ is_welcome(nng_msg *msg)
 }
 
 /* Dials control at once, by a new dialer: the one there is may sit out a back-off of two seconds,
- * in which a session that starts would ask this agent in vain. */
+ * in which a session that starts would ask this agent in vain. Not from a callback: closing a dialer
+ * waits for callbacks of that dialer, and when each of NNG's few threads for callbacks did so, all links
+ * of the process would hang for ever. */
 static void
 dial_control_anew(mrd_link *link)
 {
@@ -187,13 +189,13 @@ dial_control_anew(mrd_link *link)
 static void
 on_welcome(mrd_link *link)
 {
-    bool first, again, eager;
+    bool first, eager;
 
     pthread_mutex_lock(&link->lock);
     first = link->control_waits && !link->closing;
-    again = !first && !link->welcome && !link->closing && !link->control_dials &&
-            link->control_url != NULL && !mrd_local_after(link->control_up, link->lost);
-    link->control_dials = first || again;
+    link->control_again |= !first && !link->welcome && !link->closing &&
+                           link->control_url != NULL &&
+                           !mrd_local_after(link->control_up, link->lost);
     eager = link->rebuffs > 0;
     link->control_waits = false;
     link->welcome = true;
@@ -201,13 +203,6 @@ on_welcome(mrd_link *link)
     pthread_mutex_unlock(&link->lock);
     if (first)
         (void) nng_dialer_start(link->control, NNG_FLAG_NONBLOCK);
-    if (again)
-        dial_control_anew(link);
-    if (first || again) {
-        pthread_mutex_lock(&link->lock);
-        link->control_dials = false;
-        pthread_mutex_unlock(&link->lock);
-    }
     if (eager)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
 }
@@ -623,6 +618,7 @@ bool
 mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event)
 {
     struct timespec end = { 0 };
+    bool again;
     queued *q;
     uint64_t n;
 
@@ -640,7 +636,11 @@ mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event)
     if (link->first == NULL && read(link->fd, &n, sizeof(n)) < 0) {
         /* it was not readable: nothing to take back */
     }
+    again = link->control_again && !link->closing;
+    link->control_again = false;
     pthread_mutex_unlock(&link->lock);
+    if (again)
+        dial_control_anew(link);
     if (q == NULL)
         return false;
     *ret_event = q->ev;

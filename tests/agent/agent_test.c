@@ -7,6 +7,8 @@
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
+#include "tests/seed.h"
+#include "tests/wait.h"
 
 #define SESSION 77u
 
@@ -494,7 +496,7 @@ TEST(killing_the_agent_at_any_moment_loses_nothing)
 {
     mrd_agent_options o = settings("spool");
     int rounds = getenv("MRD_TEST_ROUNDS") != NULL ? atoi(getenv("MRD_TEST_ROUNDS")) : 30;
-    unsigned seed = (unsigned) time(NULL);
+    unsigned seed = test_seed();
     mrd_buf pending = { 0 };
     fake_aggregator g;
     maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 20);
@@ -503,7 +505,6 @@ TEST(killing_the_agent_at_any_moment_loses_nothing)
     int fd, pid;
 
     o.flush = 2 * MRD_MS;
-    fprintf(stderr, "seed %u\n", seed);
     fake_aggregator_init(&g);
     for (int round = 0; round < rounds; round++) {
         int64_t end;
@@ -512,7 +513,8 @@ TEST(killing_the_agent_at_any_moment_loses_nothing)
         mrd_buf_reset(&pending);
         g.need_hello = true;
         if (round == 0) /* it must have begun before the first event and before it is killed */
-            for (int64_t up = mrd_local_now().ns + 300 * MRD_MS; mrd_local_now().ns < up;)
+            for (int64_t up = test_deadline();
+                 g.phase != MRD__NODE_PHASE__NODE_RECORDING && test_in_time(up);)
                 fake_serve(&g, fd, &pending);
         end = mrd_local_now().ns + (int64_t) (rand_r(&seed) % 30000) * MRD_US;
         while (mrd_local_now().ns < end) {
@@ -529,7 +531,7 @@ TEST(killing_the_agent_at_any_moment_loses_nothing)
     pid = start_child(&fd, &o, false);
     g.need_hello = true;
     mrd_buf_reset(&pending);
-    for (int64_t end = mrd_local_now().ns + 20 * MRD_SEC;
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
          mrd_local_now().ns < end && stored_once(&g, id) < (uint64_t) id;)
         for (int i = 0; i < 100; i++)
             fake_serve(&g, fd, &pending);

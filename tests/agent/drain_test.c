@@ -714,4 +714,28 @@ TEST(what_a_process_leaves_open_as_it_dies_was_open_until_then)
     mrd_drain_close(p);
 }
 
+/* A ring that fills slowly and, of the same process, a tiny one that says nothing: neither is worth a turn each
+ * millisecond. */
+TEST(slow_rings_take_few_turns)
+{
+    received h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    uint64_t start = make_start_ticks(getpid()), turns = 0, given = 0;
+    maker *busy = make_ring(test_tmp(), getpid(), start, 1, 1 << 20);
+    uint32_t name;
+
+    (void) make_ring(test_tmp(), getpid(), start, 2, MRD_RING_DATA_MIN);
+    name = make_text(busy, "span");
+    for (int64_t begin = test_clock_ms(), now; (now = test_clock_ms() - begin) < 4000;) {
+        given += make_span(busy, name, mrd_local_now().ns, 1);
+        (void) mrd_drain_step(p);
+        turns += now >= 3000;
+        test_pace(mrd_drain_wait_ns(p) / 1000);
+    }
+    (void) step_all(p);
+    CHECK(turns > 0 && turns < 350); /* each 4 ms; a turn each millisecond would be too many */
+    CHECK_INT(h.n[MRD_SPAN], given);
+    mrd_drain_close(p);
+}
+
 TEST_MAIN()

@@ -5,6 +5,7 @@
 #include <time.h>
 
 #include "agent/files.h"
+#include "agent/folder.h"
 #include "base/clock.h"
 #include "tests/fake/link.h"
 #include "tests/wait.h"
@@ -407,6 +408,69 @@ TEST(only_the_file_that_was_named_is_taken)
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(mrd_files_watch(w->f, &(mrd_files_place){ .path = "", .pid = 1 }), MRD_INVALID);
     end_world(w);
+}
+
+/* The models that many processes of a user keep lie in one folder. */
+TEST(hundreds_of_files_are_named_one_by_one)
+{
+    enum { NAMED = 700, MORE = 400 };
+    world *w = new_world(0);
+    char dir[600], name[64], rel[128];
+    mrd_files_place place = { .path = dir, .name = name, .pid = 9 };
+    mrd_files_stats st;
+
+    snprintf(dir, sizeof(dir), "%s/kept", test_tmp());
+    for (int i = 0; i < NAMED + 100; i++) {
+        snprintf(rel, sizeof(rel), "kept/neff_%d.neff", i);
+        tree_file(test_tmp(), rel, rel);
+    }
+    for (int i = 0; i < NAMED; i++) {
+        snprintf(name, sizeof(name), "neff_%d.neff", i);
+        CHECK_ERR(name, mrd_files_watch(w->f, &place), MRD_OK);
+    }
+    TEST_UNTIL((step(w), w->finished >= NAMED));
+    mrd_files_get_stats(w->f, &st);
+    CHECK(st.found == NAMED && st.failed == 0);
+    /* There is a bound, and what is beyond it is said. */
+    for (int i = 0; i < MORE; i++) {
+        snprintf(name, sizeof(name), "more_%d.neff", i);
+        CHECK_ERR(name, mrd_files_watch(w->f, &place), MRD_OK);
+    }
+    TEST_UNTIL((step(w), mrd_files_get_stats(w->f, &st), st.failed > 0));
+    CHECK_INT(st.failed, NAMED + MORE - MRD_FOLDER_NAMES);
+    CHECK_INT(w->failed, 1);
+    CHECK(strstr(w->last, "named one by one") != NULL);
+    end_world(w);
+}
+
+/* A file in the deepest folder that is looked into, and one below: that there is more is known. */
+TEST(folders_that_lie_too_deep_are_counted)
+{
+    char rel[300] = "deep", path[600];
+    mrd_folder_options o = { .path = path };
+    mrd_folder_state st = { 0 };
+    mrd_folder *f;
+    uint64_t found = 0;
+    size_t n;
+
+    snprintf(path, sizeof(path), "%s/deep", test_tmp());
+    for (unsigned i = 0; i <= MRD_FOLDER_DEPTH; i++) {
+        char file[320];
+
+        snprintf(rel + strlen(rel), sizeof(rel) - strlen(rel), "/d%u", i);
+        snprintf(file, sizeof(file), "%s/x.ntff", rel);
+        tree_file(test_tmp(), file, "x");
+    }
+    REQUIRE((f = mrd_folder_new(&o)) != NULL);
+    for (int i = 0; i < 100 && !st.over; i++) {
+        mrd_folder_slice(f, -1, &st);
+        (void) mrd_folder_found(f, &n);
+        found += n;
+    }
+    CHECK(st.over);
+    CHECK_INT(found, MRD_FOLDER_DEPTH);
+    CHECK_INT(st.deep, 1);
+    mrd_folder_free(f, -1);
 }
 
 TEST(without_a_session_files_wait_and_old_ones_stay)

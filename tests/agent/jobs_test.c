@@ -213,6 +213,87 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     node_close(n);
 }
 
+/* The folder's time is that of a tick, in which more than one file may come. */
+TEST(a_file_that_comes_in_the_tick_of_the_last_look_is_seen)
+{
+    node *n = node_with_job();
+    struct timespec then[2];
+    struct stat st;
+
+    REQUIRE(stat(n->dir, &st) == 0);
+    put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);
+    then[0] = then[1] = st.st_mtim;
+    REQUIRE(utimensat(AT_FDCWD, n->dir, then, 0) == 0);
+    pass(n, 200 * MRD_MS);
+    CHECK_INT(n->n_sent, 2);
+    node_close(n);
+}
+
+/* A process as the drain has it, with room for what is behind its public part. */
+typedef struct {
+    mrd_drain_process pub;
+    char rest[8192];
+} fake_process;
+
+static void
+process(node *n, fake_process *p, bool gone)
+{
+    p->pub.gone = gone;
+    mrd_jobs_process(n->jobs, &p->pub);
+}
+
+static fake_process *
+process_of_job(const char *job)
+{
+    fake_process *p = calloc(1, sizeof(*p));
+
+    MRD_ASSERT(p != NULL);
+    mrd_ident_init(&p->pub.ident);
+    (void) mrd_jobid_set(&p->pub.ident.jobid, MRD_STR("job"), mrd_str_of(job));
+    (void) mrd_jobid_set(&p->pub.ident.jobid, MRD_STR("uid"), MRD_STR("5"));
+    snprintf(p->pub.ident.job, sizeof(p->pub.ident.job), "%s", job);
+    snprintf(p->pub.ident.session, sizeof(p->pub.ident.session), "stream");
+    return p;
+}
+
+/* As a pod whose container is started again ten seconds after it failed. */
+TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
+{
+    node *n = node_open();
+    fake_process *first = process_of_job("7"), *second = process_of_job("7");
+
+    n->now = mrd_local_now().ns;
+    process(n, first, false);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    reply(n, 0, MRD_OK, 3, 0);
+    CHECK_INT(n->went, 3);
+    process(n, first, true);
+    pass(n, 6 * MRD_SEC);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->stopped, 3);
+    REQUIRE(n->n_sent == 2 && n->sent[1].ends);
+    reply(n, 1, MRD_OK, 0, 0);
+
+    process(n, second, false);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->n_sent, 2); /* the aggregator has not ended its session yet */
+    pass(n, 8 * MRD_SEC);
+    REQUIRE(n->n_sent == 3 && !n->sent[2].ends);
+    reply(n, 2, MRD_STATE, 0, 0); /* nor now */
+    pass(n, 5 * MRD_SEC);
+    REQUIRE(n->n_sent == 4 && !n->sent[3].ends);
+    reply(n, 3, MRD_OK, 4, 0);
+    CHECK_INT(n->went, 4);
+    process(n, second, true);
+    pass(n, 6 * MRD_SEC);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->stopped, 4);
+    node_close(n);
+    free(first);
+    free(second);
+}
+
 TEST(a_file_that_says_ended_is_the_end_too)
 {
     node *n = node_with_job();

@@ -179,14 +179,14 @@ TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
         CHECK(m[i]->lost > 1000); /* it was more than the agent could take */
         written += m[i]->written;
     }
-    for (int64_t end = mrd_local_now().ns + 30 * MRD_SEC; /* the rest comes, slowly */
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC; /* the rest comes, slowly */
          mrd_local_now().ns < end && g.delivered < written;)
         fake_serve(&g, ends[0], &pending);
     for (int i = 0; i < RINGS; i++) {
         written += make_span(m[i], name[i], mrd_local_now().ns, 10); /* tells the last gap */
         lost += m[i]->lost;
     }
-    for (int64_t end = mrd_local_now().ns + 30 * MRD_SEC;
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
          mrd_local_now().ns < end && g.delivered < written;)
         fake_serve(&g, ends[0], &pending);
     ended = mrd_local_now().ns;

@@ -9,7 +9,7 @@ text(const char *s)
 }
 
 typedef struct {
-    const char *url, *control, *ca, *cert, *key, *name;
+    const char *url, *control, *ca, *cert, *key, *name, *token, *server, *spool;
     bool insecure;
     mrd_err want;
     const char *says;
@@ -45,6 +45,38 @@ static const row rows[] = {
       .insecure = true,
       .want = MRD_INVALID,
       .says = "write tls+tcp://" },
+    /* Certificates that the agent gets itself. */
+    { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .spool = "/s" },
+    { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .cert = "c", .key = "k" },
+    { .url = "tls+tcp://10.0.0.7:7770", .ca = "c", .server = "https://h:1///", .spool = "/s" },
+    { .url = "tcp://127.0.0.1:7770",
+      .token = "t",
+      .spool = "/s",
+      .want = MRD_INVALID,
+      .says = "--join-token-file is given" },
+    { .url = "tcp://127.0.0.1:7770",
+      .server = "https://h:1",
+      .spool = "/s",
+      .want = MRD_INVALID,
+      .says = "--join-server is given" },
+    { .url = "tls+tcp://10.0.0.7:7770",
+      .ca = "ca.pem",
+      .token = "t",
+      .want = MRD_INVALID,
+      .says = "--spool-dir" },
+    { .url = "tls+tcp://10.0.0.7:7770",
+      .ca = "ca.pem",
+      .token = "t",
+      .key = "k",
+      .spool = "/s",
+      .want = MRD_INVALID,
+      .says = "go together" },
+    { .url = "tls+tcp://10.0.0.7:7770",
+      .ca = "ca.pem",
+      .server = "http://10.0.0.7:7780",
+      .spool = "/s",
+      .want = MRD_INVALID,
+      .says = "expected https://" },
 };
 
 TEST(addresses_without_tls)
@@ -57,6 +89,9 @@ TEST(addresses_without_tls)
                                 .tls_cert = text(r->cert),
                                 .tls_key = text(r->key),
                                 .tls_name = text(r->name),
+                                .join_token_file = text(r->token),
+                                .join_server = r->server == NULL ? NULL : strdup(r->server),
+                                .spool_dir = text(r->spool),
                                 .insecure = r->insecure,
                                 .window = 8 };
         mrd_link_options link = { 0 };
@@ -70,6 +105,34 @@ TEST(addresses_without_tls)
                             (link.data_url == o.data_url && link.control_url == o.control_url));
         if (o.control_url != r->control)
             free(o.control_url);
+    }
+}
+
+TEST(an_agent_that_joins_by_itself)
+{
+    static const char *const hosts[][2] = {
+        { "tls+tcp://10.0.0.7:7770", "https://10.0.0.7:7780" },
+        { "tls+tcp://head.example:9000", "https://head.example:7780" },
+        { "tls+tcp://[fd00::7]:7770", "https://[fd00::7]:7780" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(hosts); i++) {
+        mrd_agent_options o = { .data_url = text(hosts[i][0]),
+                                .tls_ca = text("ca.pem"),
+                                .join_token_file = text("t"),
+                                .spool_dir = text("/var/lib/x"),
+                                .window = 8 };
+        mrd_link_options link = { 0 };
+        mrd_why why = { 0 };
+
+        CHECK_ERR(hosts[i][0], mrd_agent_link_options(&o, &link, &why), MRD_OK);
+        CHECK_ROW(o.join_server, strcmp(o.join_server, hosts[i][1]) == 0);
+        CHECK(strcmp(link.tls.cert_file, "/var/lib/x/agent.pem") == 0 &&
+              strcmp(link.tls.key_file, "/var/lib/x/agent.key") == 0);
+        free(o.join_server);
+        free(o.tls_cert);
+        free(o.tls_key);
+        free(o.control_url);
     }
 }
 

@@ -261,6 +261,33 @@ TEST(a_load_that_is_no_call_has_no_name)
     tear_down(&f);
 }
 
+/* exec keeps the process, and libmeridian counts its loads from 1 again. */
+TEST(another_program_of_the_same_process_has_loads_of_its_own)
+{
+    truth before = { 500, WALL, WALL + 100000, WALL + 10, WALL + 99000, 1, 1 };
+    truth behind = { 500,
+                     WALL + MRD_SEC,
+                     WALL + MRD_SEC + 100000,
+                     WALL + MRD_SEC + 10,
+                     WALL + MRD_SEC + 99000,
+                     2,
+                     1 };
+    const mrd_model_load *v[4];
+    uint64_t left_out;
+    fixture f;
+
+    set_up(&f);
+    tell_load(&f, &before);
+    tell_runtime(&f, &before, "nrt_load", 0);
+    tell_load(&f, &before); /* its ring is read again */
+    CHECK_INT(mrd_model_table_get(f.t, 0, v, MRD_COUNT(v), &left_out), 1);
+    tell_load(&f, &behind);
+    tell_runtime(&f, &behind, "nrt_load", 0);
+    REQUIRE(mrd_model_table_get(f.t, 0, v, MRD_COUNT(v), &left_out) == 1);
+    CHECK_INT(v[0]->runtime_id, 2);
+    tear_down(&f);
+}
+
 /* More events than are kept: the newest are, and memory is bounded. */
 TEST(many_events_without_a_load)
 {

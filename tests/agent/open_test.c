@@ -8,6 +8,7 @@
 #include "base/out.h"
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
+#include "tests/seed.h"
 #include "tests/wait.h"
 
 #define SESSION 77u
@@ -113,7 +114,6 @@ restarts(int rounds, int kill_of_ten, unsigned seed)
     int64_t t0 = 0, sum = 0;
     int begun = 0, open = 0, fd, pid = 0, again = 0;
 
-    fprintf(stderr, "seed %u\n", seed);
     fake_aggregator_init(&g);
     for (int i = 0; i < 2; i++) {
         m[i] = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), i + 1, 1 << 16);
@@ -126,7 +126,9 @@ restarts(int rounds, int kill_of_ten, unsigned seed)
         mrd_buf_reset(&pending);
         g.need_hello = true;
         if (round == 0) {
-            serve_until(&g, fd, &pending, mrd_local_now().ns + 300 * MRD_MS);
+            for (int64_t up = test_deadline();
+                 g.phase != MRD__NODE_PHASE__NODE_RECORDING && test_in_time(up);)
+                fake_serve(&g, fd, &pending);
             t0 = mrd_local_now().ns;
         }
         end = mrd_local_now().ns + (int64_t) (rand_r(&seed) % 25000) * MRD_US;
@@ -148,7 +150,7 @@ restarts(int rounds, int kill_of_ten, unsigned seed)
                 break;
         }
         kill(pid, (int) (rand_r(&seed) % 10) < kill_of_ten ? SIGKILL : SIGTERM);
-        for (int64_t late = mrd_local_now().ns + 5 * MRD_SEC;
+        for (int64_t late = mrd_local_now().ns + 60 * MRD_SEC;
              mrd_local_now().ns < late && fake_serve(&g, fd, &pending);)
             ;
         waitpid(pid, NULL, 0);
@@ -163,7 +165,7 @@ restarts(int rounds, int kill_of_ten, unsigned seed)
             CHECK(half(m[0], name[0], id, false, t0));
             sum += id * 1000;
         }
-    for (int64_t end = mrd_local_now().ns + 20 * MRD_SEC;
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
          mrd_local_now().ns < end && g.events < (uint64_t) begun;)
         fake_serve(&g, fd, &pending);
     serve_until(&g, fd, &pending, mrd_local_now().ns + 50 * MRD_MS); /* nothing twice */
@@ -184,17 +186,17 @@ restarts(int rounds, int kill_of_ten, unsigned seed)
 
 TEST(spans_that_are_open_over_a_graceful_restart_are_paired)
 {
-    restarts(15, 0, (unsigned) time(NULL));
+    restarts(15, 0, test_seed());
 }
 
 TEST(spans_that_are_open_as_the_agent_is_killed_are_paired)
 {
-    restarts(25, 10, (unsigned) time(NULL));
+    restarts(25, 10, test_seed());
 }
 
 TEST(spans_that_are_open_over_restarts_of_both_kinds_are_paired)
 {
-    restarts(25, 5, (unsigned) time(NULL) + 1);
+    restarts(25, 5, test_seed() + 1);
 }
 
 /* ---- The drain alone: what cannot be paired ---- */
@@ -300,7 +302,7 @@ turn(mrd_drain *p, received *h)
 static void
 turns(mrd_drain *p, received *h, const uint64_t *until, uint64_t value)
 {
-    for (int64_t end = mrd_local_now().ns + 5 * MRD_SEC;
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
          mrd_local_now().ns < end && *until < value;)
         turn(p, h);
 }
@@ -319,7 +321,7 @@ one_open(int pid, uint64_t start, bool kept, int64_t at)
         (mrd_ring_rec){
             .kind = MRD_REC_BEGIN, .name = make_text(m, "work"), .ts = (uint64_t) at, .value = 9 },
         NULL, 0);
-    for (int64_t end = mrd_local_now().ns + 5 * MRD_SEC;
+    for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
          mrd_local_now().ns < end && m->h->tail != m->h->head;)
         turn(p, &h);
     CHECK(m->h->tail == m->h->head);

@@ -134,6 +134,7 @@ TEST(without_a_slot_nothing_is_due)
     arrives(&t, MRD_LINK_REPLY, t.tags[0], MRD_FRAME_ACK, &later);
     mrd_publish_step(p, now);
     CHECK_INT(t.sent, 2); /* the second one has the slot now */
+    now = mrd_local_now();
     while (mrd_local_before(mrd_local_now(), mrd_local_add(now, 5 * MRD_MS)))
         ;
     mrd_publish_step(p, mrd_local_now());

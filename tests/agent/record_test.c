@@ -154,6 +154,55 @@ TEST(nothing_of_before_the_session_gets_in)
             }
 }
 
+/* Killed in a pause: its successor takes nothing of that time, nor what was left out since. */
+TEST(a_successor_knows_what_was_changed)
+{
+    char state[300], core[] = "3", type[] = "nrt_execute", *cores[] = { core }, *types[] = { type };
+    mrd_record_options o = { .agent = 1, .boot_id = "b", .boot = 1, .state_path = state };
+    Mrd__Selection all = MRD__SELECTION__INIT, sel = MRD__SELECTION__INIT;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    const mrd_strlist *said_cores, *said_types;
+    mrd_record_pause pauses[2];
+    mrd_record *before, *after;
+    mrd_record_status st;
+    int64_t job = 77;
+    fixture f;
+
+    setup(&f);
+    snprintf(state, sizeof(state), "%s/state", test_tmp());
+    o.spool = f.spool;
+    o.drain = f.drain;
+    pauses[0] = (mrd_record_pause){ { f.start_ns }, { f.start_ns + 5 } };
+    pauses[1] = (mrd_record_pause){ { f.start_ns + 10 }, { INT64_MAX } };
+    sel.cores = cores;
+    sel.types = types;
+    sel.n_cores = sel.n_types = 1;
+    all.ranks = &job;
+    all.n_ranks = 1;
+    c.select = &all;
+    CHECK_ERR("open", mrd_record_open(&o, &before, NULL), MRD_OK);
+    for (c.session = 4; c.session < 7; c.session++)
+        CHECK_ERR("go", mrd_record_go(before, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+    CHECK_ERR("change", mrd_record_change(before, 5, 3, pauses, 2, &sel), MRD_OK);
+    mrd_record_close(before); /* as a kill leaves it: nothing is written at the end */
+    CHECK_ERR("open again", mrd_record_open(&o, &after, NULL), MRD_OK);
+    CHECK_INT(mrd_record_sessions(after), 3);
+    CHECK(mrd_record_is_paused(after, 5, (mrd_local_ns){ f.start_ns + 20 }));
+    CHECK(!mrd_record_is_paused(after, 5, (mrd_local_ns){ f.start_ns + 7 }));
+    CHECK(!mrd_record_is_paused(after, 4, (mrd_local_ns){ f.start_ns + 20 }));
+    CHECK(!mrd_record_is_paused(after, 6, (mrd_local_ns){ f.start_ns + 20 }));
+    REQUIRE(mrd_record_find(after, 5, &st));
+    CHECK(st.revision == 3 && st.phase == MRD__NODE_PHASE__NODE_RECORDING);
+    mrd_record_choice(after, 5, &said_cores, &said_types);
+    REQUIRE(said_cores->n == 1 && said_types->n == 1);
+    CHECK_TEXT(said_cores->v[0], "3");
+    CHECK_TEXT(said_types->v[0], "nrt_execute");
+    f.process.ident.rank = 78; /* what was chosen from the start is chosen */
+    CHECK(!mrd_record_selects(after, 5, &f.process));
+    mrd_record_close(after);
+    teardown(&f);
+}
+
 /* What began in an earlier run and never ended is not open for ever. */
 TEST(an_unfinished_span_reaches_until_its_process_ended)
 {

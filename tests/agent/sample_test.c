@@ -198,6 +198,25 @@ TEST(a_step_is_slow_against_its_own_median)
     mrd_catalog_free(w.process.catalog);
 }
 
+/* Another process where one was that has ended: its steps have no median yet. */
+TEST(the_steps_of_a_process_are_not_those_of_the_one_before_at_its_address)
+{
+    mrd_trigger_options o = { .slow_step = 2.0 };
+    world w = new_world();
+    char reason[256];
+    mrd_trigger_watch *t;
+
+    CHECK_ERR("open", mrd_trigger_open(&o, &t, NULL), MRD_OK);
+    for (int i = 0; i < 20; i++)
+        CHECK(!fires(t, &w, "train_step", 10 * MRD_MS, 0, reason));
+    w.process.ident.pid++;
+    CHECK(!fires(t, &w, "train_step", 30 * MRD_MS, 0, reason));
+    w.process.ident.pid--;
+    CHECK(fires(t, &w, "train_step", 30 * MRD_MS, 0, reason));
+    mrd_trigger_close(t);
+    mrd_catalog_free(w.process.catalog);
+}
+
 TEST(a_collective_that_takes_too_long)
 {
     mrd_trigger_options o = { .collective_ns = MRD_SEC, .quiet_ns = 1 };

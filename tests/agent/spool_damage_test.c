@@ -272,6 +272,170 @@ TEST(answers_that_nothing_tells_are_not_counted)
     mrd_spool_close(s);
 }
 
+/* The newest segment's file. */
+static const char *
+last_segment(const char *dir)
+{
+    static char path[700];
+    char best[300] = "";
+    DIR *d = opendir(dir);
+
+    for (const struct dirent *e; d != NULL && (e = readdir(d)) != NULL;)
+        if (strncmp(e->d_name, "spool-", 6) == 0 && strcmp(e->d_name, best) > 0)
+            snprintf(best, sizeof(best), "%s", e->d_name);
+    if (d != NULL)
+        closedir(d);
+    snprintf(path, sizeof(path), "%s/%s", dir, best);
+    return path;
+}
+
+/* A frame on its way is forced out, so the segments count it as lost; it is answered, and there is no
+ * room to write that down. The counts know, and a successor counts the frame once. */
+TEST(an_answer_of_what_was_forced_out_counts_once_without_room)
+{
+    for (unsigned kind = 0; kind < 3; kind++) { /* stored, refused, and a segment begins after it */
+        char dir[600];
+        struct rlimit limit, small;
+        uint64_t held = 0, added = 0;
+        mrd_spool_tally t;
+        mrd_spool_item item;
+        struct stat st;
+        mrd_spool *s;
+
+        snprintf(dir, sizeof(dir), "%s/taken-back-%u", test_tmp(), kind);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        REQUIRE(mrd_spool_peek(s, 0, &item));
+        mrd_spool_sent(s, item.id);
+        for (added = 10;; added += 10) {
+            mrd_spool_get_tally(s, 7, &t);
+            if (t.forced > 0)
+                break;
+            CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+            CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        }
+        REQUIRE(mrd_spool_peek(s, 0, &item) && item.seq == 0 && stat(last_segment(dir), &st) == 0);
+        CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+        small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+        CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+        CHECK(mrd_spool_done(s, item.id, kind != 1));
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        for (unsigned i = 0; kind == 2 && i < 40; i++, added += 10) {
+            CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+            CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        }
+        for (unsigned run = 0; run < 3; run++) {
+            mrd_spool_get_tally(s, 7, &t);
+            (void) mrd_spool_held(s, 7, &held);
+            CHECK_INT(t.delivered + t.refused, 10);
+            CHECK_INT(t.delivered + t.refused + t.forced + t.damaged + held, added);
+            mrd_spool_close(s); /* as if it was killed */
+            s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        }
+        mrd_spool_close(s);
+    }
+}
+
+/* A frame on its way is forced out while there is no room to say so: only the counts do. Its answer is written when there is room again,
+ * and takes nothing back that the segments never said. */
+TEST(what_was_forced_out_without_room_is_taken_back_once)
+{
+    struct rlimit limit, small;
+    uint64_t held = 0, added = 10;
+    mrd_spool_tally t = { 0 };
+    mrd_spool_item item;
+    struct stat st;
+    mrd_spool *s;
+    char dir[600];
+
+    snprintf(dir, sizeof(dir), "%s/forced-without-room", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    REQUIRE(mrd_spool_peek(s, 0, &item));
+    mrd_spool_sent(s, item.id);
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    while (t.forced == 0) {
+        REQUIRE(stat(last_segment(dir), &st) == 0);
+        small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+        CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+        added += add(s, 7, 60000, 10) == MRD_OK ? 10 : 0;
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        mrd_spool_get_tally(s, 7, &t);
+        if (t.forced == 0) {
+            CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+            CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+            added += 10;
+            mrd_spool_get_tally(s, 7, &t);
+            REQUIRE(t.forced == 0);
+        }
+    }
+    REQUIRE(mrd_spool_peek(s, 0, &item) && item.seq == 0);
+    CHECK(mrd_spool_done(s, item.id, true));
+    for (unsigned run = 0; run < 3; run++) {
+        mrd_spool_get_tally(s, 7, &t);
+        (void) mrd_spool_held(s, 7, &held);
+        CHECK_INT(t.delivered, 10);
+        CHECK_INT(t.damaged, 0);
+        CHECK_INT(t.delivered + t.forced + held, added); /* of the segment only the first came */
+        mrd_spool_close(s);                              /* as if it was killed */
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    }
+    mrd_spool_close(s);
+}
+
+/* Sixty-four other sessions have the places of the counts. What this one lost is known to the segments alone: frames that they count,
+ * and then a segment of which one is on its way, for which there was no room. Its answer takes nothing back of the first, and
+ * counts the rest of the second. */
+TEST(a_session_without_a_place_loses_no_loss)
+{
+    enum { PLACES = 64 };
+    struct rlimit limit, small;
+    mrd_spool_tally t = { 0 }, after;
+    mrd_spool_item item;
+    uint64_t lost, id = 0;
+    struct stat st;
+    mrd_spool *s;
+    char dir[600];
+
+    snprintf(dir, sizeof(dir), "%s/no-place", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    for (uint64_t k = 1; k <= PLACES; k++)
+        CHECK_ERR("add", add(s, 1000 + k, 10, 1), MRD_OK);
+    while (t.forced == 0) { /* for good */
+        CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+        mrd_spool_get_tally(s, 7, &t);
+    }
+    lost = t.forced;
+    for (uint64_t from = 0; mrd_spool_peek(s, from, &item); from = item.id + 1)
+        if (item.session == 7 && id == 0) {
+            mrd_spool_sent(s, item.id);
+            id = item.id;
+        }
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    while (t.forced == lost) {
+        REQUIRE(stat(last_segment(dir), &st) == 0);
+        small = (struct rlimit){ (rlim_t) st.st_size, limit.rlim_max };
+        CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+        (void) add(s, 7, 60000, 10);
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        mrd_spool_get_tally(s, 7, &t);
+        if (t.forced == lost) {
+            CHECK_ERR("add", add(s, 7, 60000, 10), MRD_OK);
+            mrd_spool_get_tally(s, 7, &t);
+            REQUIRE(t.forced == lost);
+        }
+    }
+    CHECK(mrd_spool_done(s, id, true));
+    mrd_spool_close(s); /* as if it was killed */
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &after);
+    CHECK_INT(after.delivered, 10);
+    CHECK_INT(after.forced, t.forced);
+    mrd_spool_close(s);
+}
+
 /* The next segment begins with how many events were delivered, so that the counts say no more than the
  * segments; the frame is answered all the same. */
 TEST(an_answer_that_only_the_counts_have_counts_once)
@@ -296,63 +460,67 @@ TEST(an_answer_that_only_the_counts_have_counts_once)
     mrd_spool_close(s);
 }
 
+/* A spool with an answer that is in its counts alone, and those counts as they were then. */
+typedef struct {
+    char dir[600], counts[640];
+    mrd_buf kept;
+    mrd_spool *s;
+} old_counts;
+
+static void
+keep_counts(old_counts *o, const char *name, int frames)
+{
+    char segment[640];
+
+    *o = (old_counts){ 0 };
+    snprintf(o->dir, sizeof(o->dir), "%s/%s", test_tmp(), name);
+    snprintf(o->counts, sizeof(o->counts), "%s/counts", o->dir);
+    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", o->dir);
+    o->s = open_spool(o->dir, MRD_SPOOL_MIN_BYTES);
+    lose_an_answer(o->s, segment, frames);
+    CHECK_ERR("counts", mrd_file_read(o->counts, 1 << 20, &o->kept, NULL), MRD_OK);
+}
+
+/* What a kill leaves before the counts are written: the spool as it is, with the old ones; checked, and closed. */
+static void
+check_with_old_counts(old_counts *o, uint64_t delivered, uint64_t frames, uint64_t events)
+{
+    mrd_spool_tally t;
+    uint64_t held = 0;
+
+    mrd_spool_close(o->s);
+    CHECK_ERR("counts",
+              mrd_write_file(o->counts, (mrd_bytes){ o->kept.p, o->kept.len }, 0600, NULL), MRD_OK);
+    o->s = open_spool(o->dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(o->s, 7, &t);
+    CHECK_INT(t.delivered, delivered);
+    CHECK_INT(t.damaged, 0);
+    CHECK_INT(mrd_spool_held(o->s, 7, &held), frames);
+    CHECK_INT(held, events);
+    mrd_spool_close(o->s);
+    mrd_buf_fini(&o->kept);
+}
+
 /* A kill between an answer and the counts that go with it, when an earlier one is in the counts alone. */
 TEST(answers_of_records_and_of_counts_add_up)
 {
-    char dir[600], counts[640], segment[640];
-    mrd_buf kept = { 0 };
-    mrd_spool_tally t;
     mrd_spool_item item;
-    uint64_t held = 0;
-    mrd_spool *s;
+    old_counts o;
 
-    snprintf(dir, sizeof(dir), "%s/apart", test_tmp());
-    snprintf(counts, sizeof(counts), "%s/counts", dir);
-    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
-    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    lose_an_answer(s, segment, 4);
-    CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
-    CHECK(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
-    mrd_spool_close(s);
-    CHECK_ERR("counts", mrd_write_file(counts, (mrd_bytes){ kept.p, kept.len }, 0600, NULL),
-              MRD_OK);
-    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    mrd_spool_get_tally(s, 7, &t);
-    CHECK_INT(t.delivered, 20);
-    CHECK_INT(t.damaged, 0);
-    CHECK_INT(mrd_spool_held(s, 7, &held), 2);
-    CHECK_INT(held, 20);
-    mrd_spool_close(s);
-    mrd_buf_fini(&kept);
+    keep_counts(&o, "apart", 4);
+    CHECK(mrd_spool_peek(o.s, 0, &item) && mrd_spool_done(o.s, item.id, true));
+    check_with_old_counts(&o, 20, 2, 20);
 }
 
 /* A kill between a commit and the counts that go with it, when an answer did not reach the segments: the
  * counts say what was answered of what they know, and nothing of the frame behind. */
 TEST(counts_of_before_a_commit_answer_nothing_of_it)
 {
-    char dir[600], counts[640], segment[640];
-    mrd_buf kept = { 0 };
-    mrd_spool_tally t;
-    uint64_t held;
-    mrd_spool *s;
+    old_counts o;
 
-    snprintf(dir, sizeof(dir), "%s/behind", test_tmp());
-    snprintf(counts, sizeof(counts), "%s/counts", dir);
-    snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
-    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    lose_an_answer(s, segment, 3);
-    CHECK_ERR("counts", mrd_file_read(counts, 1 << 20, &kept, NULL), MRD_OK);
-    CHECK_ERR("add", add(s, 7, 100, 5), MRD_OK);
-    mrd_spool_close(s);
-    CHECK_ERR("counts", mrd_write_file(counts, (mrd_bytes){ kept.p, kept.len }, 0600, NULL),
-              MRD_OK);
-    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    mrd_spool_get_tally(s, 7, &t);
-    CHECK_INT(t.delivered, 10);
-    CHECK_INT(mrd_spool_held(s, 7, &held), 3);
-    CHECK_INT(held, 25);
-    mrd_spool_close(s);
-    mrd_buf_fini(&kept);
+    keep_counts(&o, "behind", 3);
+    CHECK_ERR("add", add(o.s, 7, 100, 5), MRD_OK);
+    check_with_old_counts(&o, 10, 3, 25);
 }
 
 /* A kill after the oldest were counted as forced out and before their segment was removed: they are
@@ -482,6 +650,84 @@ TEST(the_newest_note_outlives_the_cut_of_its_segment)
         mrd_spool_get_tally(s, 7, &t);
         CHECK(t.note_len == 6 && memcmp(t.note, "lost 9", 6) == 0);
         CHECK_INT(t.damaged, 1);
+        mrd_spool_close(s);
+    }
+}
+
+/* The positions of the last commit are in a segment that has nothing else left. An agent that ends after it
+ * began a segment of its own, and before it wrote them there, leaves them where they are. */
+TEST(positions_outlive_the_segment_that_goes)
+{
+    char dir[600], segment[640];
+    mrd_spool_position place = { 9, 64 };
+    mrd_spool_options o = { .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES };
+    struct rlimit limit, small;
+    mrd_spool_item item;
+    struct stat st;
+    mrd_spool *s;
+
+    for (int ends = 0; ends < 2; ends++) {
+        snprintf(dir, sizeof(dir), "%s/positions%d", test_tmp(), ends);
+        snprintf(segment, sizeof(segment), "%s/spool-0000000000000002.mrs", dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("add", add(s, 7, 100, 1), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, &place, 1, NULL), MRD_OK);
+        REQUIRE(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
+        mrd_spool_close(s);
+        if (ends == 0) { /* how long the next segment is with the positions */
+            s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+            CHECK_INT(mrd_spool_resume(s, 9), 64);
+            mrd_spool_close(s);
+            REQUIRE(stat(segment, &st) == 0);
+            continue;
+        }
+        CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+        small = (struct rlimit){ (rlim_t) st.st_size - 1, limit.rlim_max };
+        CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+        CHECK(mrd_spool_open(&o, &s, NULL) != MRD_OK);
+        CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_INT(mrd_spool_resume(s, 9), 64);
+        mrd_spool_close(s);
+    }
+}
+
+/* The same where the commits that were cut off had no frames: nothing is missing but their losses. Where
+ * the folder is whole, or was cut before and went on, the segments have the newest. */
+TEST(the_newest_note_outlives_a_cut_that_took_no_frame)
+{
+    for (unsigned how = 0; how < 5;
+         how++) { /* nothing, a commit, its half, the segment, and then more */
+        char dir[600], segment[640];
+        const char *want = how == 4 ? "lost 12" : "lost 9";
+        mrd_spool_tally t;
+        struct stat st;
+        mrd_spool *s;
+
+        snprintf(dir, sizeof(dir), "%s/cut_commit%u", test_tmp(), how);
+        snprintf(segment, sizeof(segment), "%s/spool-0000000000000001.mrs", dir);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("note", mrd_spool_note(s, 7, "lost 5", 6), MRD_OK);
+        CHECK_ERR("add", add(s, 7, 100, 1), MRD_OK);
+        REQUIRE(stat(segment, &st) == 0);
+        CHECK_ERR("note", mrd_spool_note(s, 7, "lost 9", 6), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        mrd_spool_close(s);
+        if (how == 3)
+            remove_segments(dir);
+        else if (how > 0)
+            CHECK(truncate(segment, st.st_size + (how == 2 ? 7 : 0)) == 0);
+        s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        if (how == 4) {
+            CHECK_ERR("note", mrd_spool_note(s, 7, "lost 12", 7), MRD_OK);
+            CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+            mrd_spool_close(s);
+            s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+        }
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.note_len, strlen(want));
+        CHECK(memcmp(t.note, want, t.note_len) == 0);
+        CHECK_INT(t.damaged, how == 3);
         mrd_spool_close(s);
     }
 }

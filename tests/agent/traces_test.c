@@ -1,6 +1,7 @@
 /* Trace files of capture directories become events of the session, each once. */
 #include "tests/agent/ring_make.h"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -12,6 +13,7 @@
 #include "tests/agent/open_agent.h"
 #include "tests/fake/link.h"
 #include "tests/protobuf.h"
+#include "tests/seed.h"
 #include "tests/wait.h"
 
 #define SESSION 77u
@@ -91,7 +93,7 @@ framework_json(mrd_buf *to, int from, int n)
         mrd_buf_fmt(to,
                     "{\"ph\": \"X\", \"name\": \"aten::mm\", \"cat\": \"cpu_op\", \"pid\": 4711, "
                     "\"tid\": 4, \"ts\": %lld, \"dur\": 1, \"args\": {\"my id\": %d}}%s\n",
-                    (long long) us + i, i, i == from + n - 1 ? "" : ",");
+                    (long long) us + i - from, i, i == from + n - 1 ? "" : ",");
     mrd_buf_text(to, "]}\n");
 }
 
@@ -217,13 +219,131 @@ wait_for_traces(mrd_agent *a, uint64_t traces)
     CHECK_INT(c.traces, traces);
 }
 
+static mrd_err
+count_span(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    (void) process, (void) clock;
+    *(size_t *) self += ev->kind == MRD_SPAN;
+    return MRD_OK;
+}
+
+static void
+any_process(void *self, mrd_drain_process *process)
+{
+    (void) self, (void) process;
+}
+
+static void
+no_matter(void *self, const char *path, uint64_t events, const char *message)
+{
+    (void) self, (void) path, (void) events, (void) message;
+}
+
+/* A file of a host that is complete now, in a capture directory below `watched`. */
+static void
+complete_in(mrd_traces *t, const char *dir, const char *end, const mrd_buf *text)
+{
+    mrd_files_complete file = { .uid = MRD_OWNED_ANY, .pid = MRD_NONE };
+    char rel[80], below[120], path[1200];
+
+    snprintf(rel, sizeof(rel), "plugins/profile/pair/host%s", end);
+    snprintf(below, sizeof(below), "%s/%s", dir, rel);
+    snprintf(path, sizeof(path), "%s/%s", watched, below);
+    put(below, text);
+    file.path = path;
+    file.rel = rel;
+    file.sha256 = end; /* other contents */
+    REQUIRE((file.fd = open(path, O_RDONLY | O_CLOEXEC)) >= 0);
+    mrd_traces_file(t, &file);
+    close(file.fd);
+}
+
+static void
+complete(mrd_traces *t, const char *end, const mrd_buf *text)
+{
+    complete_in(t, "i-test_pid_4711", end, text);
+}
+
+/* Two processes that profile from the same second on, each into a capture directory of its own. */
+TEST(the_other_format_of_another_directory_is_another_trace)
+{
+    size_t events = 0;
+    mrd_traces_options o = { .instance_id = "i-test",
+                             .event = count_span,
+                             .process = any_process,
+                             .finished = no_matter,
+                             .self = &events };
+    mrd_buf space = { 0 }, json = { 0 };
+    mrd_traces_stats st;
+    mrd_traces *t;
+
+    (void) settings(false); /* makes the folder */
+    xspace(&space, 1, 50);
+    framework_json(&json, 1, 60);
+    CHECK_ERR("open", mrd_traces_open(&o, &t, NULL), MRD_OK);
+    complete_in(t, "a", ".trace.json", &json);
+    complete_in(t, "b", ".xplane.pb", &space);
+    TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
+    mrd_traces_get_stats(t, &st);
+    CHECK_INT(st.files, 2);
+    CHECK_INT(events, 110);
+    mrd_traces_close(t);
+    mrd_buf_fini(&space);
+    mrd_buf_fini(&json);
+}
+
+/* Two formats of one trace that are complete before the first was looked into: when nothing comes of that one, the
+ * other is read, else one of them. */
+TEST(of_two_formats_at_once_the_good_one_is_read)
+{
+    enum { EVENTS = 50 };
+    static const struct {
+        const char *name, *first, *second;
+        bool bad;
+    } rows[] = {
+        { "bad XSpace, then JSON", ".xplane.pb", ".trace.json", true },
+        { "XSpace, then JSON", ".xplane.pb", ".trace.json", false },
+        { "bad JSON, then XSpace", ".trace.json", ".xplane.pb", true },
+        { "JSON, then XSpace", ".trace.json", ".xplane.pb", false },
+    };
+
+    (void) settings(false); /* makes the folder */
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        bool space_first = rows[i].first[1] == 'x';
+        mrd_buf bad = { 0 }, space = { 0 }, json = { 0 };
+        size_t events = 0;
+        mrd_traces_options o = { .instance_id = "i-test",
+                                 .event = count_span,
+                                 .process = any_process,
+                                 .finished = no_matter,
+                                 .self = &events };
+        mrd_traces_stats st;
+        mrd_traces *t;
+
+        mrd_buf_text(&bad, "no trace at all");
+        xspace(&space, 1, EVENTS);
+        framework_json(&json, 1, EVENTS);
+        CHECK_ERR(rows[i].name, mrd_traces_open(&o, &t, NULL), MRD_OK);
+        complete(t, rows[i].first, rows[i].bad ? &bad : space_first ? &space : &json);
+        complete(t, rows[i].second, space_first ? &json : &space);
+        TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
+        mrd_traces_get_stats(t, &st);
+        CHECK_ROW(rows[i].name, events == EVENTS);
+        CHECK_ROW(rows[i].name, st.files == 1 && st.left_alone == 1 && st.failed == 0);
+        mrd_traces_close(t);
+        mrd_buf_fini(&bad);
+        mrd_buf_fini(&space);
+        mrd_buf_fini(&json);
+    }
+}
+
 /* An XSpace is read as JSON is; of the two formats of one trace one. What is damaged, cut, or larger than is
  * held in memory, harms nothing else, and the JSON beside it is read. */
 TEST(xspaces_are_read_live)
 {
     mrd_agent_options o = settings(false);
     fake_faults faults = { .seed = 1 };
-    mrd_buf text = { 0 };
+    mrd_buf text = { 0 }, late = { 0 };
     fake_aggregator g;
     mrd_agent_counts c;
     mrd_agent *a;
@@ -231,6 +351,7 @@ TEST(xspaces_are_read_live)
     fake_aggregator_init(&g);
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     control(a, MRD__CONTROL_TYPE__CONTROL_GO);
+    framework_json(&late, 30001, 2000); /* its times lie in the session, whenever that is stopped */
     xspace(&text, 1, 9000);
     put("i-test_pid_4711/plugins/profile/one/host.xplane.pb", &text);
     wait_for_traces(a, 1);
@@ -257,9 +378,8 @@ TEST(xspaces_are_read_live)
     put("i-test_pid_4711/plugins/profile/cut/host.xplane.pb", &text);
     for (int i = 0; i < 60000 && g.artifacts < 6; i++)
         mrd_agent_step(a, 1);
-    mrd_buf_reset(&text);
-    framework_json(&text, 30001, 2000); /* the JSON of the one without an end */
-    put("i-test_pid_4711/plugins/profile/endless/host.trace.json", &text);
+    /* the JSON of the one without an end */
+    put("i-test_pid_4711/plugins/profile/endless/host.trace.json", &late);
     wait_for_artifacts(a, &g, 7);
     for (int i = 0; i < 60000 && g.events < 11100; i++) /* a file may be sent before it is read */
         mrd_agent_step(a, 1);
@@ -271,6 +391,7 @@ TEST(xspaces_are_read_live)
     CHECK_INT(c.trace_events, 11100);
     mrd_agent_close(a);
     mrd_buf_fini(&text);
+    mrd_buf_fini(&late);
     fake_aggregator_fini(&g);
 }
 
@@ -451,14 +572,13 @@ start_child(int *ret_fd, const mrd_agent_options *o, bool first)
 TEST(killed_in_the_middle_of_a_file)
 {
     mrd_agent_options o = settings(true);
-    unsigned seed = (unsigned) time(NULL);
+    unsigned seed = test_seed();
     mrd_buf pending = { 0 }, text = { 0 };
     const int n = 300000;
     fake_aggregator g;
     int fd, pid, rounds = 0;
 
     o.flush = 2 * MRD_MS;
-    fprintf(stderr, "seed %u\n", seed);
     fake_aggregator_init(&g);
     pid = start_child(&fd, &o, true);
     for (int i = 0; i < 20000 && g.phase != MRD__NODE_PHASE__NODE_RECORDING; i++)

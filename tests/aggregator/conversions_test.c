@@ -187,6 +187,26 @@ TEST(without_a_viewer)
     mrd_core_free(c);
 }
 
+/* They wait again, and no more run at one time than may. */
+TEST(a_viewer_is_installed_later)
+{
+    mrd_core *c = make(0);
+    mrd_session *s = session(c);
+
+    (void) tick(c, SEC);
+    CHECK(state_of(s, 7) == MRD_CONVERT_NOT_INSTALLED);
+    mrd_core_viewer_found(c, core_at(2 * SEC), 2);
+    CHECK(state_of(s, 7) == MRD_CONVERT_WAITING && state_of(s, 9) == MRD_CONVERT_WAITING);
+    (void) take(c);
+    CHECK_INT(tick(c, 3 * SEC).convert, 2);
+    mrd_core_conversion_began(c, core_at(4 * SEC), &seven);
+    CHECK(state_of(s, 7) == MRD_CONVERT_RUNNING);
+    ended(c, &seven, MRD_CONVERT_DONE, "");
+    CHECK(state_of(s, 7) == MRD_CONVERT_DONE);
+    CHECK_INT(take(c).convert, 1); /* the third */
+    mrd_core_free(c);
+}
+
 TEST(not_while_the_disk_is_full)
 {
     mrd_core *c = make(1);

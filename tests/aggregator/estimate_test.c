@@ -8,6 +8,7 @@
 #include "aggregator/core/clock.h"
 #include "base/obj.h"
 #include "tests/check.h"
+#include "tests/seed.h"
 #include "timesync/follow.h"
 
 #define START (1000 * MRD_SEC)
@@ -83,11 +84,9 @@ false_ones(unsigned *told)
 
 TEST(an_estimate_is_true_before_and_after)
 {
-    const char *text = getenv("MRD_SEED");
     unsigned told = 0, wrong = 0;
 
-    seed = text != NULL ? (unsigned) atoi(text) : (unsigned) time(NULL);
-    printf("seed %u\n", seed);
+    seed = test_seed();
     for (int i = 0; i < 100; i++)
         wrong += false_ones(&told);
     printf("%u estimates with a rate, %u false\n", told, wrong);
@@ -234,11 +233,9 @@ turn(sleeper *s)
 /* Frames of its clock and heartbeats arrive in any order: no bound is false, and there are bounds. */
 TEST(a_clock_that_stood_is_not_believed)
 {
-    const char *text = getenv("MRD_SEED");
     unsigned told = 0, wrong = 0;
 
-    seed = text != NULL ? (unsigned) atoi(text) : (unsigned) time(NULL);
-    printf("seed %u\n", seed);
+    seed = test_seed();
     for (int i = 0; i < 60; i++) {
         static sleeper s;
 

@@ -650,6 +650,30 @@ TEST(who_dawdles_is_let_go)
     mrd_httpd_stop(h);
 }
 
+TEST(silent_connections_do_not_keep_others_out)
+{
+    static const char *const heads[] = { "", "GET /json HTTP/1.1\r\nX: " };
+    int fds[600];
+    int64_t began;
+    mrd_httpd *h;
+
+    idle = 60; /* far longer than anybody waits */
+    h = start(NULL);
+    REQUIRE(h != NULL);
+    for (int i = 0; i < 600; i++) { /* all that the server takes */
+        const char *head = heads[i % 2];
+
+        fds[i] = dial(h);
+        CHECK(fds[i] >= 0 && write(fds[i], head, strlen(head)) == (ssize_t) strlen(head));
+    }
+    began = mrd_local_now().ns;
+    CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200));
+    CHECK(mrd_local_now().ns - began < 40 * MRD_SEC);
+    for (int i = 0; i < 600; i++)
+        close(fds[i]);
+    mrd_httpd_stop(h);
+}
+
 TEST(a_client_that_leaves_a_quiet_stream_is_noticed)
 {
     static const char request[] = "GET /quiet HTTP/1.1\r\n" END;

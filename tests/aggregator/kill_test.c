@@ -2,6 +2,7 @@
  * agents stream, and talked to over TLS. */
 #include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
+#include "tests/seed.h"
 
 #include <fcntl.h>
 #include <signal.h>
@@ -166,11 +167,10 @@ TEST(killed_while_agents_stream)
     daemon_proc d = { 0 };
     char session[64], path[200];
     int rounds = getenv("KILL_ROUNDS") == NULL ? 8 : atoi(getenv("KILL_ROUNDS"));
-    uint64_t seed = (uint64_t) mrd_local_now().ns;
+    unsigned seed = test_seed();
 
     if (system("curl --version >/dev/null 2>&1") != 0)
         SKIP("curl is not installed");
-    fprintf(stderr, "seed %llu\n", (unsigned long long) seed);
     free_address(d.data, sizeof(d.data), "");
     free_address(d.control, sizeof(d.control), "");
     REQUIRE(spawn(&d, test_tmp(), NULL));

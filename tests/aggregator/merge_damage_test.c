@@ -3,6 +3,7 @@
 #include "tests/aggregator/recording.h"
 #include "tests/timesync/rng.h"
 
+#include "base/file.h"
 #include "base/num.h"
 #include "trace/sink/sinks.h"
 
@@ -127,6 +128,57 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK(strstr(summary, "100 of 100 stored events") != NULL);
 }
 
+/* The number of bytes that a file has, overwritten from `at` on where that is not negative. */
+static off_t
+overwrite(const char *path, off_t at, size_t n)
+{
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    struct stat st = { 0 };
+
+    CHECK(fd >= 0 && fstat(fd, &st) == 0);
+    for (size_t i = 0; i < n; i++)
+        CHECK(pwrite(fd, "#", 1, at + (off_t) i) == 1);
+    close(fd);
+    return st.st_size;
+}
+
+/* Each kind of damage in one journal: an undecodable batch, one whose bytes are no frame any more, and some
+ * that the manifest counts and no file holds. The sentence has the sum of each. */
+TEST(the_sentence_of_damage_has_every_number)
+{
+    recording r = recording_new("sentence");
+    part more = a_part("i-b", ZERO);
+    mrd_damage damage[4] = { 0 };
+    mrd_journal *j = NULL;
+    char dir[400], path[450], summary[20000], want[200];
+    off_t whole;
+
+    record_spoiled(&r, false);
+    snprintf(dir, sizeof(dir), "%s/journal/i-b", r.dir);
+    snprintf(path, sizeof(path), "%s/000003.mrj", dir); /* each start begins one */
+    more.seq = 50;
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-b"), 3, &j, NULL) == MRD_OK);
+    put_undecodable(&more, j, false);
+    REQUIRE(mrd_journal_sync(j, NULL) == MRD_OK);
+    whole = overwrite(path, 0, 0);
+    put_undecodable(&more, j, true);
+    REQUIRE(mrd_journal_sync(j, NULL) == MRD_OK); /* not closed: it has no index yet */
+    REQUIRE(whole > MRD_SEGMENT_HEADER);
+    (void) overwrite(path, MRD_SEGMENT_HEADER, (size_t) whole - MRD_SEGMENT_HEADER);
+    r.nodes[1].events = COLLECTIVES + 3 * NO_BATCH + 11;
+    r.nodes[1].frames = 5 + 4;
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK_INT(damage[1].events, 3 * NO_BATCH + 11);
+    CHECK_INT(damage[1].frames, 3 + 4);
+    snprintf(want, sizeof(want),
+             "the journal is damaged: %d of %d stored events and 7 frames cannot be read back, %d "
+             "damaged bytes were passed over (first: ",
+             3 * NO_BATCH + 11, COLLECTIVES + 3 * NO_BATCH + 11,
+             (int) (whole - MRD_SEGMENT_HEADER));
+    CHECK_ROW(summary, strstr(summary, want) != NULL);
+    (void) mrd_journal_close(j, NULL); /* no index can be made of that */
+}
+
 /* What the summary says of the recording as a whole. */
 TEST(facts_of_the_recording_are_told)
 {
@@ -244,6 +296,93 @@ TEST(a_node_publishes_as_itself_only)
     /* Each node has its own process 4711. */
     CHECK(strstr(summary, "\"instance_id\": \"i-evil\"") != NULL ||
           strstr(summary, "\"instance_id\":\"i-evil\"") != NULL);
+}
+
+/* ---- Names ---- */
+
+#define LONG_NAME 60000
+
+/* A batch of instants, each with a name of its own. */
+static void
+put_named(part *p, mrd_journal *j, unsigned first, unsigned n)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_codec *codec = mrd_codec_new();
+    mrd_frame f = frame_of(p, MRD_FRAME_BATCH);
+    static char name[LONG_NAME + 1];
+    mrd_buf wire = { 0 };
+    mrd_process proc;
+    mrd_track track;
+    mrd_batch *b;
+
+    mrd_process_init(&proc);
+    proc.instance_id = mrd_catalog_intern(cat, p->id);
+    mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
+    REQUIRE((b = mrd_batch_new(cat, track.process, 0, 0)) != NULL);
+    memset(name, 'n', LONG_NAME);
+    for (unsigned i = 0; i < n; i++) {
+        mrd_event ev = { .kind = MRD_INSTANT,
+                         .ts = { i },
+                         .track = mrd_catalog_track(cat, &track) };
+        char number[16];
+
+        snprintf(number, sizeof(number), "%08u", first + i);
+        memcpy(name, number, 8);
+        ev.name = mrd_catalog_intern(cat, name);
+        REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
+    }
+    REQUIRE(mrd_batch_encode(b, codec, MRD_CODEC_ZSTD, &f, &wire, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+    mrd_buf_fini(&wire);
+    mrd_batch_free(b);
+    mrd_codec_free(codec);
+    mrd_catalog_free(cat);
+}
+
+static unsigned
+times_in(const char *text, const char *what)
+{
+    unsigned n = 0;
+
+    for (const char *at = text; (at = strstr(at, what)) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* A node with more names than have room: it loses names, no event and no other node's names, and how many,
+ * and what of, is said where its journal is listed and in a note. */
+TEST(names_beyond_their_room_are_told)
+{
+    enum { NAMES = 300, EACH = 3, KEPT = (16 << 20) / (LONG_NAME + 64) };
+    recording r = recording_new("names");
+    part a = a_part("i-a", ZERO), evil = a_part("i-evil", ZERO);
+    mrd_journal *j = NULL;
+    char dir[400], path[400], want[200];
+    mrd_buf text = { 0 };
+    const char *notes;
+    unsigned refused;
+
+    snprintf(dir, sizeof(dir), "%s/journal/i-evil", r.dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-evil"), 3, &j, NULL) == MRD_OK);
+    for (unsigned i = 0; i < NAMES; i += EACH)
+        put_named(&evil, j, i, EACH);
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+    snprintf(r.nodes[r.n++].instance_id, MRD_NODE_ID_MAX, "i-evil");
+    add_node(&r, &a, 1);
+    CHECK_INT(merge(&r, MERGE_RAW, NULL).events, NAMES + COLLECTIVES);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    REQUIRE(mrd_file_read(path, 64 << 20, &text, NULL) == MRD_OK);
+    refused = times_in(mrd_buf_cstr(&text), "\"name\":\"(too many distinct names)\"");
+    CHECK(refused >= NAMES - KEPT && refused <= NAMES - KEPT + 2); /* its tracks have names, too */
+    CHECK_INT(times_in(mrd_buf_cstr(&text), "\"name\":\"cc_running\""), COLLECTIVES);
+    snprintf(want, sizeof(want),
+             "%u times a name of a batch stands as '(too many distinct names)': a node may have 16 "
+             "MiB of them, 64 bytes for each included\"",
+             refused);
+    CHECK_INT(times_in(mrd_buf_cstr(&text), want), 2);
+    snprintf(dir, sizeof(dir), "\"i-evil: %s", want);
+    CHECK((notes = strstr(mrd_buf_cstr(&text), dir)) != NULL);
+    mrd_buf_fini(&text);
 }
 
 /* ---- Readings that no clock shows ---- */

@@ -139,6 +139,32 @@ TEST(each_boot_has_its_own_clock)
         CHECK(mrd_align_widest(clock.v[i].align) > 0 &&
               mrd_align_widest(clock.v[i].align) < 100 * MRD_US);
     mrd_node_clock_fini(&clock);
+    /* So has it in other times: the wall clock is the node's, read once, before its reboot. */
+    CHECK_INT(merge(&r, MERGE_UTC, NULL).first.ns,
+              ZERO + 70 * MRD_SEC - b[1].offset - (ZERO - b[0].offset) + ZERO + 7 * MRD_SEC);
+    CHECK_INT(merge(&r, MERGE_RAW, NULL).first.ns, ZERO + 70 * MRD_SEC - b[1].offset);
+}
+
+/* What is written of a process says how well the clock of its last boot is known. */
+TEST(a_process_goes_by_the_clock_of_its_boot)
+{
+    recording r = recording_new("boots");
+    part a[2] = { a_part("i-a", ZERO), a_part("i-a", ZERO + 65 * MRD_SEC) };
+    mrd_node_clock clock = { 0 };
+    char path[400], text[80];
+    mrd_why why;
+
+    a[0].end = 60;
+    a[1].boot = "two";
+    a[1].begin = 70;
+    add_node(&r, a, 2);
+    (void) merge_as(&r, "perfetto", MERGE_ALIGNED, NULL);
+    REQUIRE(mrd_node_clock_load(r.dir, "i-a", &clock, &why) == MRD_OK);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    snprintf(text, sizeof(text), "process_id 4711, clock good within +/- ns %" PRId64,
+             mrd_align_widest(clock.v[1].align));
+    CHECK_ROW(text, file_has(path, text));
+    mrd_node_clock_fini(&clock);
 }
 
 /* A clock that jumps while it runs has a row for each of its epochs, with what began it; one that does not
@@ -229,6 +255,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
 static struct {
     int64_t once, again;
     bool unread, absurd;
+    int64_t span; /* events of so long instead of instants, as that clock showed them */
 } wall = { .once = -3600 * MRD_SEC };
 
 static int64_t
@@ -278,6 +305,8 @@ put_stamped(recording *r, int64_t offset, int64_t late)
             mrd_cross_read read = { { then - offset }, { wall_of(then) }, 50 };
 
             ev.ts = (mrd_ev_ns){ shown };
+            ev.kind = wall.span == 0 ? MRD_INSTANT : MRD_SPAN;
+            ev.dur_ns = wall_of(sess + wall.span) - shown;
             if (i < 10)
                 REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
             if (i % 5 == 0 && !wall.unread)
@@ -314,6 +343,7 @@ check_stamped(const char *name, int64_t late, const char *by)
     CHECK_INT(result.events, n);
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(file_has(path, by));
+    CHECK(!file_has(path, "events were stamped by its wall clock"));
     CHECK_ERR("json", mrd_json_load(path, &doc, &why), MRD_OK);
     events = mrd_json_get(doc, "trace_events");
     CHECK_INT(mrd_json_size(events), n);
@@ -393,12 +423,72 @@ TEST(what_was_done_to_a_wall_clock_is_told)
     wall.once = wall.again = 0;
 }
 
-/* Without a reading of both clocks a stamp stays what it is, and nothing is stated of how far it is off. */
+/* How many settings were before that session time, -1 within a second of one: there two times may be meant. */
+static int64_t
+near_setting(int64_t sess)
+{
+    int64_t n = 0;
+
+    for (int64_t at = ZERO + 60 * MRD_SEC; at <= ZERO + 90 * MRD_SEC; at += 30 * MRD_SEC) {
+        if (llabs(sess - at) < MRD_SEC)
+            return -1;
+        n += sess > at;
+    }
+    return n;
+}
+
+/* A span over which the clock was set was as long as it was, not as that clock had it; the others are as they
+ * were shown. */
+TEST(a_span_over_a_setting_is_as_long_as_it_was)
+{
+    static const struct {
+        const char *name;
+        int64_t once, again;
+    } rows[] = { { "span-back", -250 * MRD_MS, 0 },
+                 { "span-ahead", 300 * MRD_MS, 0 },
+                 { "span-far", 3600 * MRD_SEC, 0 },
+                 { "span-twice", 300 * MRD_MS, -200 * MRD_MS } };
+
+    for (size_t row = 0; row < MRD_COUNT(rows); row++) {
+        recording r = recording_new(rows[row].name);
+        const mrd_json *events;
+        mrd_json *doc = NULL;
+        size_t wrong = 0, over = 0, n;
+        char path[400];
+
+        wall.once = rows[row].once;
+        wall.again = rows[row].again;
+        wall.span = 2500 * MRD_MS;
+        put_stamped(&r, ZERO - 777 * MRD_SEC, 0);
+        (void) merge(&r, MERGE_ALIGNED, NULL);
+        snprintf(path, sizeof(path), "%s/out.json", r.dir);
+        CHECK_ERR(path, mrd_json_load(path, &doc, NULL), MRD_OK);
+        events = mrd_json_get(doc, "trace_events");
+        n = mrd_json_size(events);
+        CHECK_INT(n, (PAIRS - 20) * 10);
+        for (size_t i = 0; i < n; i++) {
+            const mrd_json *e = mrd_json_at(events, i);
+            int64_t begin = near_setting(mrd_json_int(e, "timestamp", 0)),
+                    end = near_setting(mrd_json_int(e, "timestamp", 0) + wall.span);
+
+            over += begin != end && begin >= 0 && end >= 0;
+            wrong += begin >= 0 && end >= 0 &&
+                     llabs(mrd_json_int(e, "duration", -1) - wall.span) > MRD_MS / 10;
+        }
+        CHECK(over >= 4);
+        CHECK_ROW(rows[row].name, wrong == 0);
+        mrd_json_free(doc);
+    }
+    wall.once = wall.again = wall.span = 0;
+}
+
+/* Without a reading of both clocks a stamp stays what it is, nothing is stated of how far it is off,
+ * and a note says of how many events and why. */
 TEST(stamps_that_nothing_relates_stay)
 {
     recording r = recording_new("unread");
     mrd_export_result result;
-    char path[400];
+    char path[400], note[80];
 
     wall.once = wall.again = 0;
     wall.unread = true;
@@ -415,6 +505,9 @@ TEST(stamps_that_nothing_relates_stay)
         CHECK(file_has(path, event));
     }
     CHECK(file_has(path, "\"clock_bound_ns\":null"));
+    snprintf(note, sizeof(note), "i-a: %d events were stamped by its wall clock",
+             (PAIRS - 20) * 10);
+    CHECK(file_has(path, note));
     for (char digit = '0'; digit <= '9'; digit++) {
         char bound[] = "\"clock_bound_ns\":#";
 

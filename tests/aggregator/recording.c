@@ -235,7 +235,7 @@ file_has(const char *path, const char *text)
         mrd_buf_byte(&all, (uint8_t) c);
     if (f != NULL)
         fclose(f);
-    found = strstr(mrd_buf_cstr(&all), text) != NULL;
+    found = memmem(all.p, all.len, text, strlen(text)) != NULL;
     mrd_buf_fini(&all);
     return found;
 }

@@ -38,6 +38,7 @@ static const struct {
     { "POST", "/api/v1/trigger", "---aa-" },
     { "POST", "/api/v1/invitations", "----a-" },
     { "POST", "/api/v1/certificates", "aaaaaa" },
+    { "POST", "/api/v1/certificates/account", "-----a" },
     { "GET", "/api/v1/sessions/{id}", "-oaaa-" },
     { "DELETE", "/api/v1/sessions/{id}", "-o--a-" },
     { "POST", "/api/v1/sessions/{id}/stop", "---aa-" },

@@ -2,8 +2,10 @@
 Usage: s3_test.py S3_PUT"""
 import hashlib
 import http.server
+import itertools
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -72,6 +74,85 @@ def faults():
     equal(server.refused[-1][2], "InvalidAccessKeyId", "asked once more with the same, then given up")
 
 
+def kills():
+    """Killed before and after each request of three files, then done again: nothing is missing, made twice or left open."""
+    files, killed, n = (small, empty, large), 0, 1
+    wanted = {f"bucket/killed/{i}": hashlib.sha256(open(path, "rb").read()).hexdigest() for i, path in enumerate(files)}
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    while True:
+        for when in ("before", "after"):
+            server = s3_server.Server()
+            env = {**clean, "AWS_REGION": s3_server.REGION, "AWS_ENDPOINT_URL": server.url, "no_proxy": "*", "AWS_ACCESS_KEY_ID": s3_server.KEY, "AWS_SECRET_ACCESS_KEY": s3_server.SECRET}
+            with server.lock:  # no request is carried out before it is known whom to kill
+                p = subprocess.Popen([PUT, "bucket", "killed", *files], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=env)
+                server.victim = p, n, when
+            status = p.wait(200)
+            what = f"killed {when} request {n}"
+            with server.lock:
+                for key, (data, _) in server.objects.items():
+                    equal(hashlib.sha256(data).hexdigest(), wanted[key], f"{what}: what is there is whole")
+            if status == 0:
+                print(f"{killed} uploads were killed")
+                return check(killed > 20, "it was killed at each of its requests")
+            killed += 1
+            server.victim = None
+            put(server, *files, key="killed")
+            equal({k: hashlib.sha256(d).hexdigest() for k, (d, _) in server.objects.items()}, wanted, f"{what}: all is there")
+            equal(sorted(server.made), sorted(wanted), f"{what}: each object is made once")
+            equal(server.uploads, {}, f"{what}: no upload stays open")
+            server.shutdown()
+            server.server_close()
+        n += 1
+
+
+def replaced():
+    """A file that is replaced all the time, as session.json is: each copy is one of its versions, whole."""
+    server, path, over = s3_server.Server(), os.path.join(work, "replaced"), threading.Event()
+    versions = [b"a" * 200000, b"b" * 100000]
+
+    def replace():
+        for n in itertools.count():
+            with open(path + ".new", "wb") as f:
+                f.write(versions[n % 2])
+            os.rename(path + ".new", path)
+            if over.is_set():
+                return
+
+    shutil.copy(small, path)
+    versions.append(open(path, "rb").read())
+    thread = threading.Thread(target=replace)
+    thread.start()
+    put(server, *[path] * 150, key="replaced")
+    over.set()
+    thread.join()
+    equal(server.refused, [], "no body differs from its hash")
+    check(all(data in versions for data, _ in server.objects.values()) and len(server.objects) == 150, "whole versions")
+
+
+def clocks():
+    """A clock that is wrong is told as such, not as wrong credentials; within a quarter of an hour it does not matter."""
+    for ahead, word in ((7200, "behind"), (-7200, "ahead of"), (800, None), (-800, None)):
+        server = s3_server.Server()
+        server.ahead = ahead
+        _, err = put(server, small, want=1 if word else 0)
+        told = re.search(r"the clock of this machine is (\d+) s (behind|ahead of) that of the service", err)
+        check((told and told[2]) == word and (not told or abs(int(told[1]) - 7200) < 60), f"{ahead}: {err}")
+
+
+def elsewhere():
+    """A bucket of another region answers with a redirection, which is signed for nowhere: nothing was stored, and nothing counts as sent."""
+    for status in (301, 302, 307, 308):
+        for writes in (False, True):
+            server = s3_server.Server()
+            server.moved = (status, writes)
+            for path in (small, large):
+                sent, err = put(server, path, want=1)
+                equal((sent, server.objects), ([], {}), f"{status}, {path}: sent, stored")
+                check(str(status) in err and "eu-north-9" in err and "AWS_REGION" in err, err)
+            server.moved = None
+            equal(put(server, small)[0], [1000], "the right region")
+
+
 class Fake(http.server.BaseHTTPRequestHandler):
     """STS, the container's endpoint and the instance's, each with its own rules."""
     asked = []
@@ -133,7 +214,7 @@ def credentials():
     equal(server.refused, [], "signatures with a session's token")
 
 
-for case in (objects, faults, credentials):
+for case in (objects, faults, kills, replaced, clocks, elsewhere, credentials):
     case()
 shutil.rmtree(work)
 finish()

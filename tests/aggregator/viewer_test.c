@@ -48,7 +48,8 @@ TEST(deleted_sessions_are_not_converted)
                              .settings = &settings,
                              .began = on_began,
                              .list = on_list,
-                             .ended = on_ended };
+                             .ended = on_ended,
+                             .there = true };
     mrd_viewer *v = NULL;
     mrd_why why = { 0 };
 
@@ -73,6 +74,50 @@ TEST(deleted_sessions_are_not_converted)
     mrd_viewer_close(v);
     mrd_session_store_fini(&store);
     mrd_core_free(c);
+}
+
+static unsigned found; /* atomic: times, and how many at once */
+
+static void
+on_found(void *self, unsigned at_once)
+{
+    (void) self;
+    __atomic_add_fetch(&found, 100 + at_once, __ATOMIC_RELAXED);
+}
+
+/* "auto" looks for the program on PATH again when it is asked to. */
+TEST(a_viewer_that_is_installed_later_is_found)
+{
+    mrd_viewer_settings settings = { .command = "auto", .at_once = 3 };
+    mrd_session_store store;
+    mrd_timescale scale;
+    mrd_viewer_options o = { .store = &store, .settings = &settings, .found = on_found };
+    mrd_viewer *v = NULL;
+    mrd_why why = { 0 };
+    unsigned at_once = 9;
+    char path[300];
+
+    CHECK(setenv("PATH", test_tmp(), 1) == 0);
+    CHECK_ERR("check", mrd_viewer_check(&settings, &at_once, &why), MRD_OK);
+    if (at_once != 0)
+        SKIP("a viewer is installed on this machine");
+    CHECK_ERR("store", mrd_session_store_open(&store, test_tmp(), MRD_SYNC_NONE, &scale, NULL),
+              MRD_OK);
+    CHECK_ERR(why.text, mrd_viewer_open(&o, &v, &why), MRD_OK);
+    REQUIRE(v != NULL);
+    snprintf(path, sizeof(path), "%s/neuron-explorer", test_tmp());
+    for (unsigned i = 0; i < 3; i++)
+        mrd_viewer_look(v);
+    CHECK_INT(__atomic_load_n(&found, __ATOMIC_RELAXED), 0);
+    CHECK_ERR(path,
+              mrd_write_file(path, (mrd_bytes){ (const uint8_t *) "#!/bin/sh\n", 10 }, 0700, NULL),
+              MRD_OK);
+    TEST_UNTIL((mrd_viewer_look(v), __atomic_load_n(&found, __ATOMIC_RELAXED) > 0));
+    for (unsigned i = 0; i < 3; i++)
+        mrd_viewer_look(v);
+    mrd_viewer_close(v);
+    CHECK_INT(found, 103); /* once */
+    mrd_session_store_fini(&store);
 }
 
 TEST_MAIN()

@@ -11,6 +11,7 @@
 #include "capture/process.h"
 #include "capture/ring_read.h"
 #include "tests/check.h"
+#include "tests/seed.h"
 
 #define DATA_LEN 8192
 #define DICT_LEN 4096
@@ -403,9 +404,8 @@ scribble(void *arg)
 /* Bytes change under the reader: any answer is fine, as long as it comes. */
 TEST(scribbled_while_read)
 {
-    unsigned seed = (unsigned) getpid();
+    unsigned seed = test_seed();
 
-    fprintf(stderr, "seed %u\n", seed);
     for (int round = 0; round < 200; round++) {
         mrd_ring_reader *r = NULL;
         mrd_ring_event ev;

@@ -5,6 +5,7 @@
 #include <sched.h>
 
 #include "tests/capture/rings.h"
+#include "tests/seed.h"
 #include "tests/wait.h"
 
 static rig g;
@@ -95,6 +96,40 @@ TEST(exec_leaves_a_ring)
     (void) rig_drain(&g, true);
     check_exact();
     CHECK_INT(g.events, 200);
+    rig_stop(&g);
+}
+
+static bool
+is_zombie(pid_t pid)
+{
+    char path[64], text[256] = "";
+    FILE *f;
+
+    snprintf(path, sizeof(path), "/proc/%d/stat", (int) pid);
+    if ((f = fopen(path, "re")) == NULL)
+        return false;
+    (void) !fgets(text, sizeof(text), f);
+    fclose(f);
+    return strstr(text, ") Z ") != NULL;
+}
+
+/* /proc shows a process whose main thread has ended as a zombie, also while its other threads record. */
+TEST(a_process_outlives_its_main_thread)
+{
+    rig_start(&g);
+    rig_run(&g, "leader", "300", "MERIDIAN_RING_SIZE=1M");
+    TEST_UNTIL(is_zombie(g.pid));
+    rig_scan(&g);
+    CHECK_INT(g.n, 1);
+    CHECK_INT(mrd_ring_owner(g.ring[0].r, NULL), MRD_OWNER_ALIVE);
+    while (rig_drain(&g, false))
+        ;
+    CHECK_INT(g.events, 300);
+    CHECK(g.ring[0].r != NULL);
+    g.shared->extra = 2;
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.events, 600);
     rig_stop(&g);
 }
 
@@ -254,9 +289,8 @@ TEST(killed_at_random)
     const char *text = getenv("MRD_TEST_ROUNDS");
     int rounds = text == NULL ? 25 : atoi(text);
     static const char *const threads[] = { "0", "3", "3", "63" };
-    unsigned seed = (unsigned) time(NULL) ^ (unsigned) getpid();
+    unsigned seed = test_seed();
 
-    fprintf(stderr, "seed %u\n", seed);
     for (int i = 0; i < rounds; i++) {
         int64_t run_us = 1000 + rand_r(&seed) % 20000;
         uint64_t accounted;

@@ -589,6 +589,24 @@ TEST(event_types_are_chosen_as_for_the_runtime)
     CHECK_TEXT(rec.texts, "");
 }
 
+/* All of a list counts, however many words it has. */
+TEST(the_last_of_many_event_types_is_chosen_too)
+{
+    char list[70 * sizeof("nc_exec_running") + sizeof("kbl_exec_pre")] = "";
+    recorded rec;
+
+    for (int i = 0; i < 70; i++)
+        strcat(list, "nc_exec_running,");
+    strcat(list, "kbl_exec_pre");
+    set_library_path("simnrt");
+    setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", list, 1);
+    run("nrt_prog", "everything", "systrace", sub("many"), hooked, sizeof(hooked));
+    rec = read_rings(sub("many"));
+    CHECK(strstr(rec.texts, "\"nc_exec_running\"") != NULL);
+    CHECK(strstr(rec.texts, "\"kbl_exec_pre\"") != NULL);
+    CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
+}
+
 /* The other set of names, and cores, as the runtime's guide has them. */
 TEST(types_by_their_other_names_and_cores)
 {

@@ -18,6 +18,7 @@
 
 #include "capture/meridian.h"
 #include "tests/capture/counts.h"
+#include "tests/wait.h"
 
 static counts *shared;
 static mrd_domain *domain;
@@ -215,6 +216,27 @@ mode_wait(void)
         pause();
 }
 
+static void *
+go_on(void *arg)
+{
+    (void) arg;
+    while (shared->extra != 2)
+        test_look_again();
+    run(NULL);
+    exit(0);
+}
+
+/* The main thread ends, and the process goes on. */
+static void
+mode_leader(void)
+{
+    pthread_t t;
+
+    run(NULL);
+    if (pthread_create(&t, NULL, go_on, NULL) == 0)
+        pthread_exit(NULL);
+}
+
 static void
 mode_stop(void)
 {
@@ -253,13 +275,13 @@ main(int argc, char **argv)
     static const struct {
         const char *name;
         void (*run)(void);
-    } modes[] = { { "threads", mode_threads },  { "endless", mode_endless },
-                  { "fork", mode_fork },        { "signals", mode_signals },
-                  { "churn", mode_churn },      { "abandon", mode_abandon },
-                  { "open", mode_open },        { "status", mode_status },
-                  { "errno", mode_errno },      { "stop", mode_stop },
-                  { "wait", mode_wait },        { "together", mode_together },
-                  { "pausable", mode_pausable } };
+    } modes[] = { { "threads", mode_threads },   { "endless", mode_endless },
+                  { "fork", mode_fork },         { "signals", mode_signals },
+                  { "churn", mode_churn },       { "abandon", mode_abandon },
+                  { "open", mode_open },         { "status", mode_status },
+                  { "errno", mode_errno },       { "stop", mode_stop },
+                  { "wait", mode_wait },         { "together", mode_together },
+                  { "pausable", mode_pausable }, { "leader", mode_leader } };
     int fd;
 
     if (argc < 4 || (fd = open(argv[1], O_RDWR | O_CLOEXEC)) < 0)

@@ -62,6 +62,7 @@ TEST(how_far_it_was_read_is_exact_at_every_record)
 {
     mrd_ring_reader *r = start(65536);
     mrd_ring_window w;
+    mrd_ring_rec rec;
     mrd_ring_event ev;
     mrd_ring_stats st;
     int64_t ts, dur, first = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
@@ -77,7 +78,7 @@ TEST(how_far_it_was_read_is_exact_at_every_record)
     }
     w = *mrd_ring_borrow_window(r);
     for (int64_t i = 50; i < 80; i++) {
-        REQUIRE(mrd_ring_plain(&w, &ts, &dur) != NULL);
+        REQUIRE(mrd_ring_plain(&w, &rec, &ts, &dur));
         CHECK_INT(ts, first + i);
         CHECK_INT(dur, 5);
     }

@@ -151,7 +151,7 @@ check_aligned("as recorded", [(0, 0)] * 4)
 check_aligned("tens of ms", [(0, 0), (34_567_891, 5), (-61_000_017, -42), (90_123_456, 200)])
 check_aligned("hours", [(0, 0), (3 * HOUR + 1, -200), (-7 * HOUR - 999_999_937, 91), (HOUR, -5)])
 check_aligned("the reference is off too", [(-5 * HOUR + 123, 150), (44_000_001, -150), (2 * HOUR, 37), (-20_000_000, 0)])
-seed = random.SystemRandom().randrange(10**6)
+seed = int(os.environ.get("MRD_SEED", "1"))
 rng = random.Random(seed)
 print("seed", seed)
 for i in range(2):

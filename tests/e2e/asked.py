@@ -51,6 +51,7 @@ with Cluster() as c:
     until(c.answers, "the aggregator answers")
     for i in range(2):
         c.agent(i)
+    until(lambda: len(c.connected()) == 2, "the agents are connected")
     a, b = c.driver(0, "a"), c.driver(1, "b")
     for d in (a, b):
         for line in ("load alpha 0", "load beta 1", "load gamma 0"):

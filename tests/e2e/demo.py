@@ -66,7 +66,12 @@ try:
                                            "select count(distinct upid) from process where name like '%train_loop%'")
         equal(bad, [], f"import errors of {path}")
         check(int(times[0][0]) < (longest + 3) * 10**9 and int(times[0][1]) < 60 * 10**9, f"{path}: no time is off by the step: {times}")
-    # ---- What --keep serves ----
+    # ---- What --keep serves, and where its files are, while it runs ----
+    there = re.search(r"The results, also while this runs: (\S+)\nThe store, the certificates and the logs: (\S+)\nCtrl-C ends", said)
+    if check(there, "where results, store and logs are, before Ctrl-C"):
+        equal(there[1], out, "where the results are")
+        missing = [f for f in ("store", "certs", "aggregator.log", "i-sim0001/agent.log") if not os.path.exists(os.path.join(there[2], f))]
+        equal(missing, [], f"of {there[2]}")
     url, token, ca = (re.search(pattern, said)[1] for pattern in (r"The page: (\S+)", r"asks for a token: (\S+)", r"certificate is by: (\S+)"))
     tls = ssl.create_default_context(cafile=ca)
 

@@ -49,6 +49,7 @@ with Cluster() as c:
     check("none,model,continuous,on-fail" in err, f"a wrong mode: {err}")
     for i in range(3):
         c.agent(i)
+    until(lambda: len(c.connected()) == 3, "the agents are connected")
     plain, inspected, old, deaf = (loop(c, 0, "plain"), loop(c, 1, "inspected", NEURON_RT_INSPECT_ENABLE="1", NEURON_RT_INSPECT_DEVICE_PROFILE="1"),
                                    loop(c, 1, "old", runtime="simnrt-old"), loop(c, 2, "deaf", capture="annotations,api"))
     until(lambda: [n.get("processes") for n in c.nodes().values()] == [1, 2, 1] or sum(n["processes"] for n in c.nodes().values()) == 4,
@@ -72,8 +73,8 @@ with Cluster() as c:
     check(all(re.fullmatch(r"\d{19}/profile_nc_1_session_\d+\.ntff", name) for name in names.values()), f"the vendor's layout: {names}")
     equal({a["kind"] for a in doc["artifacts"] if not a["kind"].startswith("device-")}, {"NTFF", "NEFF"}, "the models come with them")
     until(lambda: [v["state"] for v in c.session(id).get("conversions", [])] == ["done"] * 3, f"the viewer gets each NTFF with its NEFF: {c.session(id).get('conversions')}")
-    left = [os.path.join(at, f) for i in range(2) for at, _, files in os.walk(c.path(f"written{i}")) for f in files if f.endswith(".ntff")]
-    equal(left, [], "what was delivered is not left behind")
+    left = lambda: [os.path.join(at, f) for i in range(2) for at, _, files in os.walk(c.path(f"written{i}")) for f in files if f.endswith(".ntff")]
+    until(lambda: left() == [], "what was delivered is not left behind")  # the agent removes it when it knows that it arrived
     out, _ = c.run("fetch", id, "-o", c.path("model"), "--artifacts", "--format", "summary-text")
     for p, i in ((plain, 0), (inspected, 1), (old, 1)):
         check(os.path.exists(c.path("model", f"i-test{i}_pid_{p.pid}", names[p.pid])), f"<instance>_pid_<pid>/<time>/ of {p.pid}: {out}")
@@ -83,6 +84,10 @@ with Cluster() as c:
         calls = [e for e in json.load(f)["trace_events"] if e["trace_event_source"] == "nrt_api"]
     equal(sorted((e["process_id"], e["name"], e["args"]["ntff"]) for e in calls if "ntff" in e["args"]), sorted((str(pid), "nrt_execute", name) for pid, name in names.items()),
           "the execution that it shows names its file, and no other does")
+    with open(c.path("calls", "system_profile.json")) as f:
+        running = [e for e in json.load(f)["trace_events"] if e["name"] == "nc_exec_running"]
+    inside = {(e["process_id"], e["args"]["ntff"]) for e in running if "ntff" in e["args"]}
+    equal(inside, {(str(p.pid), names[p.pid]) for p in (plain, inspected)}, f"so do executions on the core, of {len(running)}; an old runtime draws no arrows")
     equal({e["args"].get("lnc_idx") for e in calls}, {1}, "calls that name the core are recorded, and no others")
     found = glob.glob(c.path("model", "**", "*.ntff"), recursive=True)
     equal(len(found), 3, f"NTFF files fetched: {out}")
@@ -159,5 +164,5 @@ with Cluster() as c:
     until(lambda: states(c, deaf_id, deaf.pid).get(None) == "refused", f"who does not listen is refused: {profiles(c, deaf_id)}")
     check("does not answer" in profiles(c, deaf_id)[None][2], f"why: {profiles(c, deaf_id)}")
     c.stop(deaf_id, want=3)
-    equal([n for i in range(3) for n in os.listdir(c.rings(i)) if "control" in n], [], "no control files are left")
+    until(lambda: [n for i in range(3) for n in os.listdir(c.rings(i)) if "control" in n] == [], "no control files are left")
 finish()

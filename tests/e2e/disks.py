@@ -1,40 +1,12 @@
 """Disks that fill: the aggregator's store (nothing is overwritten or lost, agents spool, it goes on when there is room) and an
 agent's spool (the oldest go, counted). Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
 import os
-import subprocess
 import sys
 
 from lib import Cluster, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
-from wait import pace
+from small_disk import SmallDisk
 
 need_daemons()
-
-
-class SmallDisk:
-    """A tmpfs of so many megabytes."""
-
-    def __init__(self, path, megabytes):
-        self.path = path
-        os.makedirs(path, exist_ok=True)
-        p = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={megabytes}M", "tmpfs", path], capture_output=True, text=True)
-        if p.returncode != 0:
-            skip(f"no small file system can be mounted (root is needed): {p.stderr.strip()}")
-
-    def fill(self):
-        """Takes all that is left."""
-        with open(os.path.join(self.path, "filler"), "wb", buffering=0) as f:
-            size = 1 << 20
-            while size > 0:
-                try:
-                    f.write(bytes(size))
-                except OSError:
-                    size //= 2
-
-    def empty(self):
-        os.unlink(os.path.join(self.path, "filler"))
-
-    def close(self):
-        subprocess.run(["umount", "-l", self.path], check=False)
 
 
 def stored(c, id, n):
@@ -108,15 +80,16 @@ def spool_full():
         first, last, portion = 4000, 10000, 2000
         for _ in range(0, first, portion):
             w.emit(portion)
+            w.taken()
         stored(c, id, w.all)
         c.daemon.kill()
         log = c.agents[0]
         while "AGT-SPOOL-FULL" not in log.text() and w.done < 300000:
             w.emit(portion)
-            pace(0.01)
+            w.taken()
         for _ in range(0, last, portion):
             w.emit(portion)
-            pace(0.01)
+            w.taken()
         c.aggregator()
         until(lambda: c.connected() == ["i-test0"], "the agent is connected again")
         until(lambda: c.nodes()["i-test0"]["counters"]["dropped"] > 0, "the loss is to be seen while the session records")

@@ -25,6 +25,7 @@ with Cluster() as c:
     c.begun(id, 2)
     for d in (three, five, later):
         equal(d.tell("exec alpha 4"), 0, "it executes")
+    c.within_session(id)
     c.stop(id, want=None)
     c.run("fetch", id, "-o", c.path("rank"), "--format", "json", want=None)
     found = {}

@@ -1,16 +1,19 @@
 """meridian-aggregator --export: sessions go to a folder and to S3 whole, once, and come through kill -9, 503s, cut connections, a read-only and a
-full target; retention removes nothing before it is exported."""
+full target; what users put in their way is told; retention removes nothing before it is exported."""
 import glob
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
+import time
 
 import s3_server
 from lib import SOURCE, check, equal, files_of, finish, until
 from service import Service
 
-sys.path.insert(0, os.path.join(SOURCE, "python"))
+sys.path[:0] = [os.path.join(SOURCE, "python"), os.path.join(SOURCE, "tests", "fake")]
+import fusefs
 import meridian
 
 
@@ -104,9 +107,9 @@ def into_s3():
         again = sum(method == "PUT" for method, _ in server.log) - puts
         check(again <= 2, f"{again} objects were sent again though nothing but session.json and SHA256SUMS can have changed")
         # kill -9 in the middle, and 503 for longer than one attempt lasts.
-        server.unavailable = 40
+        server.unavailable = many = 10**6
         second = service.recorded(workloads, 3000)
-        until(lambda: len(server.log) and server.unavailable < 38, "it is being refused")
+        until(lambda: len(server.log) and server.unavailable < many - 2, "it is being refused")
         service.daemon.kill()
         service.aggregator()
         until(service.answers, "the aggregator answers")
@@ -156,6 +159,7 @@ def by_session():
             equal({os.lstat(e).st_uid for e in entries}, {uid}, "all of it is the user's whose job it was")
             equal({oct(os.lstat(e).st_mode & 0o7777) for e in entries}, {"0o700", "0o600"}, "and readable by that user only")
             check(os.lstat(os.path.dirname(found[0])).st_uid == os.lstat(archive).st_uid, "what is above belongs to the target")
+            planted(service, workloads[0], archive, os.path.relpath(found[0], archive).split("/")[:3], id, found[0], uid)
             # jobs of two users: what both recorded is not given to one of them
             workloads.append(service.workload(0, more={"SLURM_JOB_ID": "4712"}))
             until(lambda: sum(n["rings"] for n in service.nodes().values()) > 1, "the agent sees both")
@@ -171,6 +175,112 @@ def by_session():
             print("skipped in part: giving files away needs root and setpriv")
 
 
-for name in sys.argv[1:] or ("folder", "s3", "session"):
-    {"folder": into_folder, "s3": into_s3, "session": by_session}[name]()
+def planted(service, workload, archive, above, given, given_at, uid):
+    """Links and folders of a user in the way of an export, and a copy that was given: told, nothing outside of the target is touched."""
+    outside = service.folder("outside")
+    with open(os.path.join(outside, "secret"), "w") as f:
+        f.write("nobody's business")
+    os.chmod(os.path.join(outside, "secret"), 0o640)
+    before = outside_of(outside)
+
+    def run(name, plant):
+        id = service.start("--name", name, "--require", "all", "--export", "archive")
+        at = os.path.join(archive, *above, name, id)
+        plant(at)
+        workload.emit(100)
+        service.stop(id)
+        return id, at
+
+    def link(at):
+        os.makedirs(os.path.dirname(at))
+        os.symlink(outside, at)
+
+    def link_above(at):
+        os.symlink(outside, os.path.dirname(at))
+
+    def foreign(at):
+        os.makedirs(at)
+        os.chown(at, uid + 1, -1)
+
+    for name, plant, wanted in (("link", link, "links are not followed"), ("above", link_above, "links are not followed"), ("foreign", foreign, f"user {uid + 1}'s")):
+        id, at = run(name, plant)
+        until(lambda: export_of(service, id).get("state") == "failed", f"{name}: it is told")
+        check(wanted in export_of(service, id)["message"] and "remove" in export_of(service, id)["message"], f"{name}: {export_of(service, id)['message']}")
+        equal(outside_of(outside), before, f"{name}: nothing outside is touched")
+        wrong = os.path.dirname(at) if name == "above" else at
+        os.rmdir(wrong) if name == "foreign" else os.unlink(wrong)
+        until(lambda: export_of(service, id).get("state") == "done", f"{name}: goes on when it is gone", 60)
+        equal(os.lstat(at).st_uid, uid, f"{name}: and is given")
+
+    def hard_links(at):
+        os.makedirs(os.path.join(at, "profile"), 0o700)
+        for to in ("session.json", "profile/other"):
+            os.link(os.path.join(outside, "secret"), os.path.join(at, to))
+
+    id, at = run("hard", hard_links)
+    until(lambda: export_of(service, id).get("state") == "done", "exported over hard links")
+    check(os.lstat(os.path.join(at, "session.json")).st_nlink == 1 and not os.path.exists(os.path.join(at, "profile", "other")), "none of them is left")
+    equal(outside_of(outside), before, "what they led to is as it was")
+    # Merged again: the copy is the user's, is not written any more, and is not the session's as it is now.
+    had = files_of(given_at)
+    service.ask("POST", f"/api/v1/sessions/{given}/merge")
+    until(lambda: export_of(service, given).get("state") == "failed", "that the copy is old is told", 60)
+    check("already" in export_of(service, given)["message"] and "remove or rename" in export_of(service, given)["message"], export_of(service, given)["message"])
+    equal(files_of(given_at), had, "the user's copy is as it was")
+    os.rename(given_at, given_at + ".old")
+    until(lambda: export_of(service, given).get("state") == "done", "exported again", 60)
+    check(files_of(given_at).keys() == had.keys() and os.lstat(given_at).st_uid == uid, "whole, and given again")
+    shutil.rmtree(given_at + ".old")
+
+
+def outside_of(folder):
+    return [(at, s.st_mode, s.st_uid, s.st_gid, s.st_mtime_ns, s.st_size) for at in (folder, os.path.join(folder, "secret")) for s in (os.lstat(at),)]
+
+
+def hanging():
+    """A target that does not answer: told; the other target, the API, recording and the end of the aggregator do not wait for it."""
+    if fusefs.available():
+        print("skipped in part:", fusefs.available())
+        return
+    with Service(export_targets="unset", export_path="{session}") as service:
+        slow, fast = service.folder("slow"), service.folder("fast")
+        fs = fusefs.Fuse(service.folder("behind"), slow)
+        try:
+            service.options["export_targets"] = f"slow={slow},fast={fast}"
+            workloads = service.begin()
+
+            def send(name, to):
+                id = service.start("--name", name, "--require", "all", "--export", to)
+                workloads[0].emit(200)
+                return service.stop(id), id
+
+            fs.freeze()
+            _, stuck = send("stuck", "slow")
+            until(lambda: export_of(service, stuck).get("state") == "running", "it is under way")
+            _, other = send("other", "fast")
+            until(lambda: export_of(service, other).get("state") == "done", "the other target has its session")
+            check(os.path.exists(os.path.join(fast, other, "session.json")), "whole")
+            until(lambda: "has not answered" in export_of(service, stuck).get("message", ""), "the session says so", 60)
+            check(slow in export_of(service, stuck)["message"], export_of(service, stuck)["message"])
+            equal(export_of(service, stuck)["state"], "running", "and goes on")
+            fs.thaw()
+            until(lambda: export_of(service, stuck).get("state") == "done", "it answers again", 60)
+            equal(export_of(service, stuck).get("message", ""), "", "nothing is wrong any more")
+            # and at the end of the aggregator
+            fs.freeze()
+            _, last = send("last", "slow")
+            until(lambda: export_of(service, last).get("state") == "running", "it is under way")
+            began = time.monotonic()
+            service.daemon.end()
+            check(time.monotonic() - began < 50, f"the aggregator ends without its target: {time.monotonic() - began:.0f} s")
+            fs.thaw()
+            service.aggregator()
+            until(lambda: export_of(service, last).get("state") == "done", "exported after the next start", 60)
+            check(os.path.exists(os.path.join(slow, last, "session.json")), "whole")
+        finally:
+            fs.close()
+
+
+for name in sys.argv[1:] or ("folder", "s3", "session", "hanging"):
+    {"folder": into_folder, "s3": into_s3, "session": by_session, "hanging": hanging}[name]()
 finish()

@@ -18,7 +18,7 @@ os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + ":quarantine_s
 FULL = "full" in sys.argv
 CLIENTS, SECONDS, TICKS = (64, 60, 400000) if FULL else (64, 4, 40000)
 GROWTH = 64 << 20  # bytes; 512 connections of 32 KiB, 8 streams of a few MiB, and room
-SEED = random.randrange(1 << 32)
+SEED = int(os.environ.get("MRD_SEED", "1"))
 random.seed(SEED)
 
 
@@ -158,7 +158,7 @@ def leave_early():
                 s.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, b"\1\0\0\0\0\0\0\0")  # RST instead of FIN
             s.close()
         until(lambda: service.metric("meridian_http_streams") == 0, "slices end with their clients")
-    check(service.metric("meridian_http_streams_cancelled_total") - before == rounds * 8, "each is counted as cancelled")
+    until(lambda: service.metric("meridian_http_streams_cancelled_total") - before == rounds * 8, "each is counted as cancelled")
 
 
 # ---- Hostile ones ----

@@ -52,7 +52,7 @@ with Cluster() as c:
     # The manifest has it over a restart of the aggregator.
     c.daemon.kill()
     c.aggregator()
-    until(c.answers, "the aggregator answers again")
+    until(lambda: len(c.connected()) == 2, "the agents are connected again")
     equal(found(c, "--user", "alice"), [first], "after a restart")
 
     _, err = c.run("sessions", "--delete", want=2)

@@ -165,7 +165,7 @@ try:
     equal(post(invitation=anonymous, instance="i-e", request=request("/"))[0], 201, "a request without a subject")
     short = invite("i-f", "--expires", "1s")
     ended = request("/CN=i-g")  # names another node, so that asking uses nothing
-    until(lambda: "has ended" in post(invitation=short, instance="i-f", request=ended)[1], "its end", 30)
+    until(lambda: "has ended" in post(invitation=short, instance="i-f", request=ended)[1], "its end")
     for role in ("read", "operator", "agent"):
         _, err = run("invite", "i-x", want=1, env={**c.env, "MERIDIAN_TOKEN_FILE": cert(role + ".token")})
         check("may not" in err or "DENIED" in err or "not permitted" in err, f"{role} invites nobody: {err}")

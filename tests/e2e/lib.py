@@ -1,6 +1,7 @@
 """What the end-to-end tests share: running the programs, the real importer, and saying why a test skipped."""
 import atexit
 import ctypes
+import glob
 import gzip
 import hashlib
 import json
@@ -234,6 +235,7 @@ class Workload(Program):
         self.map = mmap.mmap(self.truth.fileno(), mmap.PAGESIZE)
         self.numbers = (ctypes.c_uint64 * 2).from_buffer(self.map)
         fd = self.truth.fileno()
+        self.rings = rings
         super().__init__(log, [*prefix, sys.executable, os.path.join(SOURCE, "tests", "e2e", "emit.py"), str(fd), str(text)], text=True, pass_fds=[fd],
                          stdin=subprocess.PIPE, stdout=subprocess.PIPE,
                          env={**env, "PYTHONPATH": os.path.join(SOURCE, "python"), "MERIDIAN_LIBRARY": os.path.join(BUILD, "lib", "libmeridian.so"),
@@ -264,6 +266,19 @@ class Workload(Program):
         self.tell(str(n))
         self.p.stdout.readline()
         return self.done - before
+
+    def unread(self):
+        """Bytes in its ring that no agent has taken yet: head and tail of docs/ring.md."""
+        total = 0
+        for path in glob.glob(os.path.join(self.rings, f"meridian.*.{self.pid}.*.ring")):
+            with open(path, "rb") as f:
+                header = f.read(328)
+            total += int.from_bytes(header[256:264], "little") - int.from_bytes(header[320:328], "little")
+        return total
+
+    def taken(self, left=1 << 20):
+        """Waits until an agent has taken what is in its ring, but for so much: so that the ring never fills, however slow the agent is."""
+        until(lambda: self.unread() <= left, f"{self.log}: the agent reads the ring")
 
     def slow_step(self):
         self.tell("slow")
@@ -318,7 +333,8 @@ class Cluster:
     """An aggregator, agents with a ring folder each, and workloads. Everything is below .work and ends with close()."""
 
     def __init__(self, host="127.0.0.1", **aggregator_options):
-        self.work, self.host, self.options = tmp(), host, dict(disk_reserve="1M", **aggregator_options)
+        # Who is slow to answer, on a busy machine, has not refused.
+        self.work, self.host, self.options = tmp(), host, {"disk_reserve": "1M", "arm_timeout": "20s", **aggregator_options}
         self.started, self.agents, self.daemon = [], {}, None
         data, control, http, probes = (free_port() for _ in range(4))
         self.data, self.control = f"tcp://{host}:{data}", f"tcp://{host}:{control}"

@@ -68,7 +68,7 @@ def rates():
 
 def agents():
     """One more than may connect, or be remembered, waits and is told why; it comes in when there is room."""
-    for option, name in (({"max_connections": 1}, "max-connections"), ({"max_nodes": 1, "node_forget": "1s", "node_timeout": "1s"}, "max-nodes")):
+    for option, name in (({"max_connections": 1}, "max-connections"), ({"max_nodes": 1, "node_forget": "1s"}, "max-nodes")):
         with Cluster() as c:
             ready(c, 1, **option)
             second = c.agent(1)

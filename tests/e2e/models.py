@@ -46,8 +46,9 @@ with Cluster() as c:
 
     # ---- An agent that is killed and another: the ring no longer has it ----
     c.agents[0].kill()
+    until(lambda: c.connected() == ["i-test1"] and loads(listed(c)) == [x for x in both if x[1] == b.pid], f"nobody tells of its models: {listed(c)}")
     c.agent(0)
-    until(lambda: loads(listed(c)) == both, f"its successor knows them: {listed(c)}")
+    until(lambda: len(c.connected()) == 2 and loads(listed(c)) == both, f"its successor knows them: {listed(c)}")
     id = c.start("--name", "later")
     until(lambda: len([m for n in c.session(id)["nodes"] for m in n.get("models", [])]) == 2, "both nodes tell the session")
     early = {l["loaded_local_ns"] for n in c.session(id)["nodes"] for m in n["models"] for l in m["loads"]}
@@ -96,7 +97,7 @@ with Cluster() as c:
     c.aggregator()
     until(c.answers, "the aggregator answers again")
     equal(loads(listed(c, id)), both, "the manifest has them")
-    until(lambda: loads(listed(c)) == [x for x in both if x[1] == a.pid], "a new aggregator is told what is loaded")
+    until(lambda: len(c.connected()) == 2 and loads(listed(c)) == [x for x in both if x[1] == a.pid], "a new aggregator is told what is loaded")
     # ---- Many loads within a millisecond, by several threads: each has the name that its bytes have ----
     many = c.start("--name", "many")
     driver = c.driver(0, "again")

@@ -1,10 +1,15 @@
 """A laboratory of machines below namespaces of its own: nothing that it starts, mounts or configures outlives it, however it ends. What can,
 with SIGKILL, are its control groups: the next start removes them."""
+import fcntl
 import os
 import shutil
 import signal
 import subprocess
 import sys
+import time
+
+from lib import check, skip
+from wait import within
 
 HIERARCHIES = "/sys/fs/cgroup"
 
@@ -109,3 +114,59 @@ def remove_cgroups(name):
             except OSError:
                 left.append(at)
     return left
+
+
+class Laboratory:
+    """What the machines of a laboratory have in common: one at a time, in the folder run of its cache, which goes with it (MERIDIAN_KEEP leaves it).
+    begin() makes the machines; `processes` are what it started."""
+
+    def __init__(self, cache, cgroup):
+        self.cache, self.cgroup, self.dir, self.processes = cache, cgroup, os.path.join(cache, "run"), []
+
+    def __enter__(self):
+        self.lock = open(os.path.join(self.cache, "run.lock"), "w")
+        try:
+            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            skip(f"another laboratory runs in {self.cache}")
+        try:
+            shutil.rmtree(self.dir, ignore_errors=True)
+            remove_cgroups(self.cgroup)
+            self.begin()
+        except BaseException:
+            self.__exit__(*sys.exc_info())
+            raise
+        return self
+
+    def __exit__(self, *_):
+        """Everything below this process goes with its namespaces; here what does not: cgroups and files."""
+        leave(self.processes)
+        if not within(30, lambda: [] == remove_cgroups(self.cgroup)):
+            check(False, f"cgroups are left: {remove_cgroups(self.cgroup)[:3]}")
+        if self.unmount() and not os.environ.get("MERIDIAN_KEEP"):
+            within(20, lambda: shutil.rmtree(self.dir, ignore_errors=True) or not os.path.exists(self.dir))
+
+    def unmount(self):
+        """Whether nothing is mounted in its folder any more."""
+        return True
+
+
+def run_cases(title, cases, asked, state):
+    """{name: what it does with the state}; of these the asked ones, or all. One that fails does not end the others."""
+    for name, case in cases.items():
+        if not asked or name in asked:
+            begun = time.monotonic()
+            try:
+                case(state)
+            except (RuntimeError, OSError, ValueError, KeyError, IndexError, TypeError) as e:
+                check(False, f"{name}: {type(e).__name__}: {e}")
+            print(f"{title}: case {name} took {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def asked_cases(title, cases):
+    """The cases that the command line names."""
+    asked = sys.argv[1:]
+    unknown = [a for a in asked if a not in cases]
+    if unknown:
+        sys.exit(f"{title}: no case {', '.join(unknown)}; there are: {', '.join(cases)}")
+    return asked

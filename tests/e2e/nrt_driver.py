@@ -9,6 +9,7 @@ which model is executed when, and which profile the program itself asks for.
     begin, end                 an inspect of the program's own, with options; continuous 0|1
     trace FILE NAME            the older trace around one execution
     recording                  1 while the library records, else 0
+    flush                      what the runtime has written of its truth is in the file
     close                      nrt_close"""
 import ctypes
 import sys
@@ -111,6 +112,7 @@ VERBS = {
     "continuous": continuous,
     "trace": trace,
     "recording": recording,
+    "flush": lambda: ctypes.CDLL(None).fflush(None),
     "close": lambda: nrt.nrt_close() and 0,
 }
 status = nrt.nrt_init(1, b"driver", b"")

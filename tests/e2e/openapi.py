@@ -4,10 +4,14 @@ import json
 import os
 import re
 import subprocess
+import sys
 
 import schema
 from lib import SOURCE, check, equal, finish, need_daemons, run, until
 from service import Service, problem, routes
+
+sys.path.insert(0, os.path.join(SOURCE, "tests/fake"))
+from apiserver import ApiServer
 
 need_daemons()
 schema.self_test()
@@ -100,12 +104,16 @@ def example(parameter):
 
 
 SESSION = "/api/v1/sessions/{id}"
-with Service(viewer="/bin/false") as service:
+with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as api:
     cert = lambda name: service.path("certs", name)
     run("certs", "init", "-d", service.path("certs"), "--host", "127.0.0.1")
     run("certs", "agent", "i-test0", "-d", service.path("certs"))
     service.data, service.control = "tls+" + service.data, "tls+" + service.control
     service.options.update(tls_cert=cert("aggregator.pem"), tls_key=cert("aggregator.key"), tls_ca=cert("ca.pem"), agent_ca=cert("ca.pem"), agent_ca_key=cert("ca.key"))
+    with open(service.path("review.json"), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
+        json.dump({"server": api.url, "ca-file": api.cert, "bearer-file": service.secret("own.token", "aggregators-own-token-0123456789"), "audience": "meridian",
+                   "agents": ["system:serviceaccount:meridian:meridian-agent"]}, f)
+    service.options["token-review"] = service.path("review.json")
     workloads = service.begin(tls_ca=cert("ca.pem"), tls_cert=cert("agent-i-test0.pem"), tls_key=cert("agent-i-test0.key"))
     id = service.recorded(workloads, 30000)
     sid = {"id": id}
@@ -186,6 +194,10 @@ with Service(viewer="/bin/false") as service:
     call("POST", "/api/v1/certificates", token=None, body={"request": made, "certificate": signed}, want=201)
     for body, status in (({"request": made}, 400), ({"request": made, "instance": "i-0abc", "invitation": "0" * 64}, 401), ({"request": 1}, 422)):
         call("POST", "/api/v1/certificates", token=None, body=body, want=status)
+    account = api.token("meridian", "meridian-agent", pod="agent-0", node="i-0abc")
+    for body, status in (({"request": made, "instance": "i-0abc"}, 201), ({"request": made, "instance": "i-1"}, 403), ({"request": "-" * 9000, "instance": "i-0abc"}, 413),
+                         ({"request": made.replace("A", "B"), "instance": "i-0abc"}, 422), ({"request": made, "instance": "i-0abc", "x": 1}, 400)):
+        call("POST", "/api/v1/certificates/account", token=account, body=body, want=status)
     big = "{" + " " * (1 << 20) + "}"
     for path, values in (("/api/v1/sessions", {}), ("/api/v1/trigger", {}), ("/api/v1/invitations", {}), ("/api/v1/certificates", {}), (SESSION + "/stop", sid), (SESSION + "/trigger", sid), (SESSION + "/merge", sid), (SESSION + "/convert", sid),
                          (SESSION + "/pause", sid), (SESSION + "/resume", sid), (SESSION + "/change", sid)):

@@ -12,6 +12,7 @@ with Cluster() as c:
     c.aggregator()
     until(c.answers, "the aggregator answers")
     c.agent(0)
+    until(c.connected, "the agent is connected")
 
     # ---- A request that fails when it completes, long after its schedule call succeeded ----
     for runtime in ("simnrt", "simnrt-new"):

@@ -46,7 +46,7 @@ def record(c, job, uid, user):
     return w, listed()[0]["id"]
 
 
-with Service(node_timeout="1s", lead="100ms") as c:
+with Service(lead="100ms") as c:
     os.chmod(c.folder("jobs0"), 0o755)
     c.aggregator()
     until(c.answers, "the aggregator answers")

@@ -6,7 +6,6 @@ import os
 import time
 
 from lib import Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
-from wait import let_it_run
 
 need_daemons()
 need_speed()
@@ -23,6 +22,14 @@ def recorded(c, id, name):
     return found
 
 
+def traced(c, d):
+    """Whether the runtime's trace takes all that it does now: the events of a load are not left out."""
+    for line in ("load probe 0", "unload probe", "flush"):
+        equal(d.tell(line), 0, line)
+    with open(c.path(f"truth.{d.pid}")) as f:
+        return [line for line in f if line[0] in "BEI"][-1].rstrip().endswith("kept=1")
+
+
 def told(c, id):
     """All nodes have carried out the last change; its time has come."""
     doc = c.session(id)
@@ -36,7 +43,7 @@ with Cluster() as c:
     until(c.answers, "the aggregator answers")
     for i in range(2):
         c.agent(i)
-    a, b = c.driver(0, "a"), c.driver(1, "b", MERIDIAN_ENABLE=None)
+    a, b = c.driver(0, "a", SIMNRT_TRUTH=c.path("truth")), c.driver(1, "b", MERIDIAN_ENABLE=None, SIMNRT_TRUTH=c.path("truth"))
     for d in (a, b):
         equal(d.tell("load alpha 0"), 0, "load")
     until(lambda: sum(n["processes"] for n in c.nodes().values()) == 2, "agents see both")
@@ -49,7 +56,7 @@ with Cluster() as c:
         d.tell("exec alpha 3")
     _, err = c.run("resume", id, want=1)
     check("is not paused" in err, f"nothing to resume: {err}")
-    let_it_run(0.3)  # what is under way when the pause is asked for lies before it
+    c.within_session(id)  # what is under way when the pause is asked for lies before it
     c.run("pause", id)
     _, err = c.run("pause", id, want=1)
     check("is paused already" in err, f"twice: {err}")
@@ -79,20 +86,23 @@ with Cluster() as c:
     until(lambda: all("recording=on" in settings(i) for i in range(2)), "workloads are told")
     told(c, id)
     until(lambda: all(d.tell("recording") for d in (a, b)), "and have seen it")
-    let_it_run(0.3)  # with which the runtime's trace begins
+    until(lambda: all([traced(c, d) for d in (a, b)]), "with which the runtime's trace begins")
     for d in (a, b):
         equal(d.tell("exec alpha 4"), 0, "it executes")
 
     # ---- It is changed: calls of the program only, from now on ----
-    let_it_run(0.5)  # what was executed is fetched
-    _, err = c.run("change", id, want=1)
+    def executed(n):
+        found = recorded(c, id, f"so-far-{time.monotonic_ns()}")
+        return all(found.get(d.pid) == {"nrt_execute": n, "nc_exec_running": 2 * n} for d in (a, b))
+    until(lambda: executed(3 + 4), "what was executed is fetched")
+    _, err = c.run("change", id, want=2)
     check("nothing to change" in err, f"nothing: {err}")
     _, err = c.run("change", id, "--event-type", "nc_exec_runing", want=None)
     check("nc_exec_running" in err, f"a type that does not exist, with the nearest: {err}")
     c.run("change", id, "--event-type", "nrt_execute")
     equal(c.session(id)["select"]["event_type"], ["nrt_execute"], "the manifest has the new choice")
     until(lambda: all("trace_types=nrt_execute" in settings(i) for i in range(2)), "the runtimes are told")
-    let_it_run(0.3)
+    until(lambda: not any([traced(c, d) for d in (a, b)]), "and leave out all else")
     for d in (a, b):
         equal(d.tell("exec alpha 5"), 0, "it executes")
     doc = c.stop(id)

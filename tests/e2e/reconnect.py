@@ -103,7 +103,7 @@ class Proxied(Cluster):
 
 def refused():
     """Control is refused for a while, and its first connection then takes part in a session."""
-    with Proxied(arm_timeout="20s") as c:
+    with Proxied() as c:
         c.begin()
         c.control_proxy.closes = True
         c.agent(0)
@@ -117,7 +117,7 @@ def refused():
 
 def dead():
     """The aggregator's end is gone, the agent's does not know."""
-    with Proxied(arm_timeout="20s") as c:
+    with Proxied() as c:
         c.begin()
         c.agent(0)
         until(lambda: c.connected() == ["i-test0"] and c.control_proxy.pairs, "both are connected")

@@ -15,6 +15,7 @@ LOOP, LIBRARY = os.path.join(BUILD, "bin", "train_loop"), os.path.join(BUILD, "l
 CORES = 2
 RING = 20000       # events of a core, where a ring is to overrun
 UNTIL_TOLD = 10**8
+chance = random.Random(int(os.environ.get("MRD_SEED", "1")))
 INSTANTS = {"timestamp_sync_point", "hw_notify", "numerical_err"}
 need_daemons()
 need_preload()
@@ -158,7 +159,7 @@ def away(stop, seconds, exec_us=2000, lost=False):
         w = loop(c, UNTIL_TOLD, exec_us, scale="0.2" if lost else "1", **env)
         made = Made(c, w)
         made.more(20000)
-        let_it_run(random.random() * .02)  # not for a condition: it is to be cut anywhere
+        let_it_run(chance.random() * .02)  # not for a condition: it is to be cut anywhere
         agent.end() if stop == "SIGTERM" else agent.kill()
         gone = time.clock_gettime_ns(time.CLOCK_REALTIME)
         let_it_run(seconds)
@@ -237,11 +238,13 @@ def failing():
         until(c.answers, "the aggregator answers")
         agent = c.agent(0)
         id = begun(c)
-        w = c.driver(0, "failing", MERIDIAN_CAPTURE="systrace", MERIDIAN_RING_SIZE="256K", SIMNRT_TRUTH=c.path("truth"), SIMNRT_FAULT="exec_error:core=1:exec=4000")
+        w = c.driver(0, "failing", MERIDIAN_CAPTURE="systrace", MERIDIAN_RING_SIZE="256K", SIMNRT_TRUTH=c.path("truth"), SIMNRT_FAULT=f"exec_error:core=1:file={c.path('end')}")
         equal(w.tell("load long 1 50000"), 0, "load")
         w.say("repeat long 100000")
         until(lambda: c.session(id)["events"] > 5000, "much of it is stored")
         agent.kill()
+        Made(c, w).more(20000)
+        open(c.path("end"), "w").close()
         equal(w.answer(), 1004, "the execution ends by an error")
         w.p.stdin.close()
         until(lambda: not w.running(), "the program is done")

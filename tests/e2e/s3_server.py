@@ -1,10 +1,13 @@
 """A small S3 for tests: checks Signature Version 4 and the body's SHA-256 itself, holds objects in memory, and fails on request: 503 for so many
 requests, a connection cut inside the body, an object that another writer made first."""
+import datetime
 import hashlib
 import hmac
 import http.server
 import re
+import sys
 import threading
+import time
 import urllib.parse
 
 KEY, SECRET, REGION = "AKIATESTTESTTESTTEST", "secret/of+the/test", "eu-test-1"
@@ -25,8 +28,16 @@ class Server(http.server.ThreadingHTTPServer):
         self.cut = 0              # so many of the next PUTs lose their connection inside the body
         self.raced = {}           # key: bytes that appear between HEAD and PUT
         self.refused = []         # why requests were refused
+        self.victim = None        # (process, n, "before" or "after"): killed around the n-th request from now on
+        self.made, self.begun = [], 0  # keys of objects, each time one is made; uploads
+        self.ahead = 0            # seconds that its clock is ahead of ours
+        self.moved = None         # (status, only its PUTs and POSTs): the bucket is in another region, which requests are told
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
+
+    def handle_error(self, request, client_address):
+        if not isinstance(sys.exc_info()[1], ConnectionError):  # the client was killed or gave up
+            super().handle_error(request, client_address)
 
     @property
     def url(self):
@@ -38,6 +49,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def log_message(self, *_):
         pass
+
+    def date_time_string(self, timestamp=None):
+        return super().date_time_string(time.time() + self.server.ahead if timestamp is None else timestamp)
 
     def answer(self, status, body=b"", **headers):
         self.send_response(status)
@@ -78,6 +92,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return "AuthorizationHeaderMalformed"
         if self.server.token and self.headers.get("x-amz-security-token") != self.server.token:
             return "InvalidToken"
+        at = datetime.datetime.strptime(self.headers["x-amz-date"] + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
+        if abs(time.time() + self.server.ahead - at) > 900:
+            return "RequestTimeTooSkewed"
         if hashlib.sha256(body).hexdigest() != self.headers["x-amz-content-sha256"]:
             return "XAmzContentSHA256Mismatch"
         return None
@@ -95,6 +112,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.close_connection = True
             self.connection.close()
             return
+        if server.moved and (not server.moved[1] or self.command in ("PUT", "POST")):
+            self.rfile.read(size)
+            return self.answer(server.moved[0], b"<Error><Code>PermanentRedirect</Code><Message>Use the right endpoint.</Message></Error>", x_amz_bucket_region="eu-north-9")
         if down:
             return self.error(503, "SlowDown", "Please reduce your request rate.")
         if self.headers.get("Expect", "").lower() == "100-continue" and size:
@@ -110,7 +130,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         key = urllib.parse.unquote(url.path).lstrip("/")
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
         with server.lock:
-            self.act(key, query, body)
+            if not self.strike("before"):
+                self.act(key, query, body)
+                self.strike("after")
+
+    def strike(self, when):
+        """Kills the client if it is to be killed here; true when it was."""
+        process, n, at = self.server.victim or (None, 0, "")
+        if process is None:
+            return False
+        self.server.victim = process, n - (when == "before"), at
+        if n == (1 if when == "before" else 0) and at == when:
+            self.server.victim = None
+            process.kill()
+            process.wait()
+            self.close_connection = True
+            return True
+        return False
 
     def put_object(self, key, body, meta):
         server = self.server
@@ -120,17 +156,23 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.headers.get("If-None-Match") == "*" and key in server.objects:
             return self.error(412, "PreconditionFailed")
         server.objects[key] = (body, meta)
+        server.made.append(key)
         return None
 
     def act(self, key, query, body):
         server, meta = self.server, self.headers.get("x-amz-meta-sha256")
+        if self.command == "GET" and "uploads" in query:
+            left = [u for u, (at, _, _) in server.uploads.items() if at.startswith(key + query.get("prefix", ""))]
+            return self.answer(200, b"<ListMultipartUploadsResult>" + b"".join(b"<Upload><Key>k</Key><UploadId>%s</UploadId></Upload>" % u.encode() for u in left) +
+                               b"</ListMultipartUploadsResult>")
         if self.command in ("HEAD", "GET"):
             if key not in server.objects:
                 return self.error(404, "NoSuchKey")
             data, sha = server.objects[key]
             return self.answer(200, data if self.command == "GET" else b"", Content_Length=str(len(data)), **({"x_amz_meta_sha256": sha} if sha else {}))
         if self.command == "POST" and "uploads" in query:
-            upload = f"up+load/{len(server.uploads)}"
+            upload = f"up+load/{server.begun}"
+            server.begun += 1
             server.uploads[upload] = (key, meta, {})
             return self.answer(200, f"<InitiateMultipartUploadResult><UploadId>{upload}</UploadId></InitiateMultipartUploadResult>".encode())
         if "uploadId" in query and query["uploadId"] not in server.uploads:

@@ -1,9 +1,11 @@
 """The shipped queries give the same rows in SQLite, in DuckDB over the Parquet files (where npm has it), and what the report
 says: on real traces, a generated capture directory, and random profiles in the layout of the system profile."""
+import contextlib
 import glob
 import json
 import os
 import random
+import sqlite3
 import subprocess
 import sys
 
@@ -85,10 +87,23 @@ def against_engine(where, what, engine, ask):
         equal(text(mine), text(theirs), f"{what}: {q} in SQLite and in {engine}")
 
 
+PARTS = ("compute", "both", "exposed", "copy", "waiting", "host", "idle", "not_recorded")
+
+
 def steps_add_up(where, what):
+    """The parts of each step add up to it, and those of all steps are what steps.json counts. Returns how many steps there are, and what of them was not recorded."""
+    first = {r["worker"]: r["first_ns"] for r in rows(where, "SELECT worker, first_ns FROM workers")}
+    sums, steps = dict.fromkeys(PARTS, 0), set()
     for r in rows(where, "step_breakdown"):
-        total = sum(r[p + "_ns"] for p in ("compute", "both", "exposed", "copy", "waiting", "host", "idle"))
-        equal(total, r["length_ns"], f"{what}: parts of step {r['name']} of worker {r['worker']}")
+        equal(sum(r[p + "_ns"] for p in PARTS), r["length_ns"], f"{what}: parts of step {r['name']} of worker {r['worker']}")
+        steps.add((r["worker"], r["begin_ns"]))
+        if first[r["worker"]] <= r["begin_ns"]:  # before its first span nothing is known of a worker: steps.json leaves the step out
+            for p in PARTS:
+                sums[p] += r[p + "_ns"]
+    with open(os.path.join(where, "steps.json")) as f:
+        theirs = {o["name"]: o["total_ns"] for o in json.load(f)["steps"]["operations"] if o["kind"] == "part"}
+    equal({p: n for p, n in sums.items() if n > 0}, {p: n for p, n in theirs.items() if n > 0}, f"{what}: parts of all steps in steps.json")
+    return len(steps), sums["not_recorded"]
 
 
 def tables_agree(where, what):
@@ -130,23 +145,65 @@ def vendor_readers(where, what):
 
 def profile(name, *words):
     where = os.path.join(work, name)
-    run("view", *words, "--output-format", "parquet,parquet-explorer,sqlite,csv,report-json", "-o", where, "--vendor-tool", "none", want=None)
+    run("view", *words, "--output-format", "parquet,parquet-explorer,sqlite,csv,report-json,steps-json", "-o", where, "--vendor-tool", "none", want=None)
     last, proven = against_report(where, name)
     against_engine(where, name, "duckdb", readers.duckdb)
     if name in ("generated", "dlrm"):
         against_engine(where, name, "clickhouse", readers.clickhouse)
-    steps_add_up(where, name)
+    steps[name] = steps_add_up(where, name)
     tables_agree(where, name)
     vendor_readers(where, name)
     return where, last, proven
 
 
+def nested_steps(path):
+    """Steps inside steps of one process, of which the outer ones count: a job whose loop is annotated twice."""
+    events = []
+    for step in range(6):
+        at = 1000 + 1000 * step
+        events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 7, "tid": 7, "ts": at, "dur": 900})
+        events += [{"ph": "X", "cat": "user_annotation", "name": "train_step", "pid": 7, "tid": 7, "ts": at + k, "dur": 200} for k in (100, 250, 800)]
+        events += [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 20, "ts": at + k, "dur": 60 + 13 * step, "args": {"device": 0, "stream": 20}} for k in (0, 210, 700)]
+    with open(path, "w") as f:
+        json.dump({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": events}, f)
+
+
+def one_machine(folder):
+    """Kineto files of two ranks, of which the second comes 300 us late to each of six all-reduces."""
+    paths = []
+    for rank in (0, 1):
+        args = {"device": rank, "stream": 20, "Collective name": "allreduce", "dtype": "Float", "In msg nelems": 1000, "Out msg nelems": 1000, "Group size": 2,
+                "Process Group Name": "0", "Process Group Ranks": "[0, 1]"}
+        events = [{"ph": "X", "cat": "kernel", "name": "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "pid": rank, "tid": 20, "ts": 1000 * k + 300 * rank, "dur": 800 - 300 * rank, "args": args}
+                  for k in range(1, 7)]
+        paths.append(os.path.join(folder, f"rank{rank}.json"))
+        with open(paths[-1], "w") as f:
+            json.dump({"schemaVersion": 1, "deviceProperties": [{"id": rank}], "distributedInfo": {"rank": rank, "world_size": 2}, "traceEvents": events}, f)
+    return paths
+
+
+steps = {}
 capture = os.path.join(work, "capture")
 subprocess.run([sys.executable, os.path.join(SOURCE, "tests/e2e/gen_capture.py"), capture, "6"], check=True)
 where, _, _ = profile("generated", "-d", capture)
 for seed in (1, 2, 3):
     random_system_profile(os.path.join(work, f"random{seed}.json"), seed)
     profile(f"random{seed}", os.path.join(work, f"random{seed}.json"))
+nested_steps(os.path.join(work, "nested.json"))
+profile("nested", os.path.join(work, "nested.json"))
+equal(steps["nested"][0], 6, "steps, without those inside others")
+two = one_machine(work)
+_, last, proven = profile("two_clocks", *two)
+equal((last, proven), (6, 0), "two files without bounds: last, proven")
+where, last, proven = profile("same_clock", *two, "--same-clock")
+equal((last, proven), (6, 6), "two files of one clock: last, proven")
+with contextlib.closing(sqlite3.connect(os.path.join(where, "profile.sqlite"))) as db, db:  # as a merge whose check finds a contradiction at its end writes it
+    db.execute("UPDATE collectives SET node = pos, bound_ns = 10")
+    ask = "SELECT SUM(proven_n) FROM late_ranks"
+    equal(db.execute(ask).fetchone()[0], 6, "proven between nodes")
+    db.execute("UPDATE collective_groups SET contradicted = 1")
+    equal(db.execute(ask).fetchone()[0], 0, "proven between nodes whose clocks are contradicted")
+where = os.path.join(work, "generated")
 files = sorted(glob.glob(os.path.join(DATA, "param-dlrm-8rank-r0-3", "*.gz")))
 if files:
     _, last, proven = profile("dlrm", *files, "--align", "collectives")

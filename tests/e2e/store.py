@@ -100,7 +100,7 @@ def removed():
         equal(os.path.exists(c.path("store")), False, "a store in the place of the one that is away")
         os.rename(c.path("elsewhere"), c.path("store"))
         stored(c, id, w.all)
-        equal((c.get("/readyz"), c.metric("meridian_store_failing")), ("ready\n", 0), "/readyz, failing")
+        until(lambda: (c.get("/readyz"), c.metric("meridian_store_failing")) == ("ready\n", 0), "/readyz, failing")
         doc = c.stop(id)
         equation(doc, "store away and back")
         check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "store away and back")

@@ -29,6 +29,7 @@ with Cluster() as c:
     c.aggregator()
     until(c.answers, "the aggregator answers")
     c.agent(0)
+    until(c.connected, "the agent is connected")
     waits = c.driver(0, "waits", MERIDIAN_ENABLE=None)
     never = c.driver(0, "never", MERIDIAN_ENABLE="0")
     enabled = c.driver(0, "enabled")

@@ -179,8 +179,8 @@ def stores():
 
 
 def rolling(rounds=1):
-    seed = int(os.environ.get("MRD_TEST_SEED", 1))
-    print(f"seed {seed} (MRD_TEST_SEED), {rounds} rounds", flush=True)
+    seed = int(os.environ.get("MRD_SEED", 1))
+    print(f"seed {seed} (MRD_SEED), {rounds} rounds", flush=True)
     chance = random.Random(seed)
     for n in range(rounds):
         upgraded(chance, n)

@@ -85,6 +85,7 @@ with Cluster() as c:
     c.aggregator()
     until(c.answers, "the aggregator answers")
     c.agent(0, watch_inspect=True, stable="200ms")
+    until(c.connected, "the agent is connected")
     (first, port, folder), (second, _, other) = worker(c, 0), worker(c, 1)
     until(lambda: c.nodes()["i-test0"]["processes"] == 2, "both workers are seen")
     id = c.start("--require", "all")

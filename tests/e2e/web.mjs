@@ -72,7 +72,7 @@ try {
   await page.waitForSelector('#nodes tr[data-node="sim-b"]');
   await page.waitForFunction(() => document.getElementById("start-form").hidden && document.getElementById("trigger-form").hidden);
   check(await page.locator("#nodes-section").isVisible(), "a reader sees the nodes");
-  check(await page.locator("#session-table tr[data-session]").count() === 2, "a reader sees all sessions");
+  await page.waitForFunction(() => document.querySelectorAll("#session-table tr[data-session]").length === 2); // a reader sees all sessions
   check(await page.getByRole("button", { name: "Delete" }).count() === 0, "and may delete none");
 
   // ---- The owner of a job: its session, what may be done with it, and nothing else ----
@@ -117,6 +117,7 @@ try {
     copy.drawImage(c, 0, 0);
     return copy.getImageData(0, 0, c.width, c.height).data;
   }; });
+  await drawn(page);
   const chart = await page.evaluate(() => {
     const c = document.querySelector("canvas.chart"), d = window.pixels(c);
     let blue = 0; // the first line's colour, #3b82f6

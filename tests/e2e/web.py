@@ -82,7 +82,7 @@ store_session("20260101-000000-0002", 4712, owner_keys=["0" * 64])
 try:
     start(os.path.join(BUILD, "bin/meridian-aggregator"), "--store", os.path.join(work, "store"), "--data-listen", f"tcp://127.0.0.1:{data}",
           "--control-listen", f"tcp://127.0.0.1:{control}", "--http-listen", f"127.0.0.1:{http}", "--time-port", str(clock), "--tokens", tokens,
-          "--disk-reserve", "0", "--sync", "none")
+          "--disk-reserve", "0", "--sync", "none", "--arm-timeout", "20s")
     wait_for("the aggregator", lambda: ask("/healthz")[0] == 200)
     for node in ("sim-a", "sim-b"):
         rings, watched, written = (os.path.join(work, name + node) for name in ("rings-", "watched-", "written-"))

@@ -3,6 +3,8 @@ way: `mode` is what it does next. Tokens are JWTs in form; their signature is no
 
     with ApiServer(folder) as api:
         token = api.token("team-a", "default", pod="train-0")
+        token = api.token("meridian", "meridian-agent", pod="agent-0", node="node1")   # of 1.30 and newer: it says the node
+        api.pods["meridian", "agent-0"] = {"uid": ..., "node": "node1", "account": "meridian-agent"}   # what it knows of pods (GET); before 1.30 the only way
         api.delete_pod("train-0")
         api.mode = "500"
 """
@@ -43,8 +45,8 @@ class ApiServer(http.server.ThreadingHTTPServer):
         self.socket = context.wrap_socket(self.socket, server_side=True, do_handshake_on_connect=False)
         self.url = f"https://127.0.0.1:{self.server_address[1]}"
         self.own, self.mode, self.audience_aware = {own}, "ok", True
-        self.given, self.pods_gone = {}, set()
-        self.asked, self.seen, self.owns, self.at_once, self.most_at_once = 0, [], [], 0, 0
+        self.given, self.pods_gone, self.pods, self.extra = {}, set(), {}, {}  # extra: further members of "extra" of a review
+        self.reviewed, self.seen, self.owns, self.at_once, self.most_at_once = [], [], [], 0, 0  # reviewed: the token of each question
         self.lock, self.open = threading.Lock(), threading.Event()  # open: ends what mode "wait" waits for
         threading.Thread(target=self.serve_forever, daemon=True).start()
 
@@ -59,14 +61,14 @@ class ApiServer(http.server.ThreadingHTTPServer):
     def handle_error(self, *_):  # a client that left
         pass
 
-    def token(self, namespace, account, audience="meridian", expires=600, pod=None, node=None, groups=(), user=None):
-        """A projected token; pod: it dies with that pod."""
+    def token(self, namespace, account, audience="meridian", expires=600, pod=None, node=None, groups=(), user=None, uid=None):
+        """A projected token; pod: it dies with that pod, whose uid is `uid`."""
         user = user or f"system:serviceaccount:{namespace}:{account}"
         claims = {"iss": "https://kubernetes.default.svc", "sub": user, "aud": [audience], "exp": int(time.time() + expires), "jti": os.urandom(8).hex()}
         token = b64('{"alg":"RS256","kid":"k"}') + "." + b64(json.dumps(claims)) + "." + b64(os.urandom(256))
         groups = [*groups, "system:serviceaccounts", f"system:serviceaccounts:{namespace}", "system:authenticated"]
         with self.lock:
-            self.given[token] = {"audience": audience, "until": time.time() + expires, "pod": pod, "user": user, "groups": groups, "node": node}
+            self.given[token] = {"audience": audience, "until": time.time() + expires, "pod": pod, "user": user, "groups": groups, "node": node, "uid": uid or f"uid-of-{pod}"}
         return token
 
     def delete_pod(self, pod):
@@ -81,9 +83,10 @@ class ApiServer(http.server.ThreadingHTTPServer):
             return {"user": {}, "error": "[invalid bearer token]"}
         if t["audience"] not in spec["audiences"] and self.audience_aware:
             return {"user": {}, "error": f'token audiences ["{t["audience"]}"] is invalid for the target audiences {spec["audiences"]}'}
-        extra = {"authentication.kubernetes.io/pod-name": [t["pod"]]} if t["pod"] else {}
+        extra = {"authentication.kubernetes.io/pod-name": [t["pod"]], "authentication.kubernetes.io/pod-uid": [t["uid"]]} if t["pod"] else {}
         if t["node"]:
             extra["authentication.kubernetes.io/node-name"] = [t["node"]]
+        extra.update(self.extra)
         status = {"authenticated": True, "user": {"username": t["user"], "uid": "1", "groups": t["groups"], "extra": extra}}
         if self.audience_aware:
             status["audiences"] = [a for a in spec["audiences"] if a == t["audience"]]
@@ -112,14 +115,24 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send(status, json.dumps({"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": reason, "code": status}).encode())
 
     def do_GET(self):
-        self.server.seen.append(("GET", self.path))
-        self.refuse(404, "NotFound")
+        s = self.server
+        s.seen.append(("GET", self.path))
+        if self.headers.get("Authorization") not in {f"Bearer {t}" for t in s.own}:
+            return self.refuse(401, "Unauthorized")
+        part = self.path.split("/")
+        pod = s.pods.get((part[4], part[6])) if part[:4] == ["", "api", "v1", "namespaces"] and part[5:6] == ["pods"] and len(part) == 7 else None
+        if isinstance(pod, int):
+            return self.refuse(pod, "Forbidden")
+        if pod is None:
+            return self.refuse(404, "NotFound")
+        return self.send(200, json.dumps({"kind": "Pod", "apiVersion": "v1", "metadata": {"namespace": part[4], "name": part[6], "uid": pod["uid"]},
+                                          "spec": {"serviceAccountName": pod["account"], "nodeName": pod["node"]}, "status": {}}).encode())
 
     def do_POST(self):
         s = self.server
         text = self.rfile.read(int(self.headers.get("Content-Length", "0")))
         with s.lock:
-            s.asked += 1
+            s.reviewed.append(json.loads(text).get("spec", {}).get("token"))
             s.at_once += 1
             s.most_at_once = max(s.most_at_once, s.at_once)
             s.seen.append(("POST", self.path))

@@ -47,13 +47,7 @@ static int
 fuzz_import(const mrd_import_ops *ops, const uint8_t *data, size_t size)
 {
     mrd_input blank = { 0 };
-    mrd_import imp = { .identity = { .process_id = MRD_NONE,
-                                     .nc_idx = MRD_NONE,
-                                     .model = MRD_NONE,
-                                     .session = MRD_NONE,
-                                     .rank = MRD_NONE },
-                       .emit = fuzz_emit,
-                       .shift = fuzz_shift };
+    mrd_import imp = { .identity = MRD_IDENTITY_UNKNOWN, .emit = fuzz_emit, .shift = fuzz_shift };
     const mrd_input *input;
     mrd_why why = { 0 };
     mrd_err err;

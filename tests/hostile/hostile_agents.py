@@ -1,16 +1,15 @@
 """Hostile agents (hostile_agent: valid frames, absurd contents, in any order) beside honest ones, against the real aggregator:
-hostile_agents.py [SECONDS [AGENTS]]. HOSTILE_SEED repeats a run. However they behave:
+hostile_agents.py [SECONDS [AGENTS]]. MRD_SEED is where they begin to draw. However they behave:
 the aggregator answers all the time, within its memory; what honest nodes recorded is in the merged profile, all of it and nothing
 under their names that is not theirs; their clocks keep their bounds; the manifest's equation holds for them; the session can be merged,
 sliced, overviewed, reported; and all of that again after a kill and a start, and after the end of the hostile agents."""
 import json
 import os
-import random
 import subprocess
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "e2e"))
-from lib import BIN, Cluster, MERIDIAN, built_with, check, check_ticks, equal, finish, load_json, need_daemons, until
+from lib import BIN, Cluster, MERIDIAN, built_with, check, check_ticks, equal, finish, load_json, local_now, need_daemons, until
 from wait import pace
 from watch import ANSWER_S, OWN, Watch, rss
 
@@ -70,17 +69,18 @@ def honest_part(doc, what):
 
 
 def honest_record(c, id):
-    recording = {p["instance_id"] for p in c.session(id).get("nodes", []) if p["state"] == "recording"}
+    """They record, and their start has passed: as Cluster.begun(), which would wait for the others."""
+    recording = {p["instance_id"] for p in c.session(id).get("nodes", []) if p["state"] == "recording" and p["started_local_ns"]
+                 and local_now() > p["started_local_ns"] + max(p["start_bound_ns"], 0) + 20_000_000}
     return all(f"i-test{i}" in recording for i in range(HONEST))
 
 
 def clocks(c, what):
     """Honest clocks are one clock: their offsets differ by no more than both bounds say."""
-    seen = []
-    for i in range(HONEST):
-        k = c.nodes().get(f"i-test{i}", {}).get("clock", {})
-        check(0 <= k.get("bound_ns", -1) < CLOCK_BOUND_NS, f"{what}: clock of i-test{i}: {k}")
-        seen.append(k)
+    def known():
+        found = [c.nodes().get(f"i-test{i}", {}).get("clock", {}) for i in range(HONEST)]
+        return all(0 <= k.get("bound_ns", -1) < CLOCK_BOUND_NS for k in found) and found
+    seen = until(known, f"{what}: the clocks of honest nodes are known") or [{}] * HONEST
     apart = abs(seen[0].get("offset_ns", 0) - seen[1].get("offset_ns", 0))
     check(apart <= seen[0].get("bound_ns", 0) + seen[1].get("bound_ns", 0), f"{what}: two readings of one clock: {seen}")
 
@@ -88,10 +88,10 @@ def clocks(c, what):
 def main():
     need_daemons()
     seconds, agents = (int(x) for x in (sys.argv[1:] + ["6", "4"][len(sys.argv) - 1:])[:2])
-    seed = int(os.environ.get("HOSTILE_SEED") or random.SystemRandom().randrange(1, 1 << 48))
-    print(f"seed {seed} (HOSTILE_SEED repeats it), {agents} hostile agents for {seconds} s", flush=True)
+    seed = int(os.environ.get("MRD_SEED", "1"))
+    print(f"seed {seed} (MRD_SEED), {agents} hostile agents for {seconds} s", flush=True)
     limit = (3 << 30) if built_with(os.path.join(BIN, "meridian-aggregator"), "asan", "tsan") else (400 << 20)
-    with Cluster(flush_timeout="10s", arm_timeout="5s") as c:
+    with Cluster(flush_timeout="20s") as c:
         c.aggregator().rss = lambda: rss(c.daemon)
         until(c.answers, "the aggregator answers")
         for i in range(HONEST):
@@ -134,7 +134,7 @@ def main():
 
         c.daemon.kill()
         c.aggregator()
-        until(c.answers, "the aggregator answers after a kill", 30)
+        until(c.answers, "the aggregator answers after a kill")
         until(lambda: set(c.connected()) >= set(done), "honest agents are back")
         honest_part(c.session(first), "after-the-kill")
         readable(c, first, want, "after-the-kill")

@@ -1,11 +1,10 @@
 """A hostile aggregator (hostile_aggregator: valid frames, absurd contents, in any order) and a real agent with a workload:
-hostile_aggregator.py [SECONDS]. HOSTILE_SEED repeats a run. Whatever it was told,
+hostile_aggregator.py [SECONDS]. MRD_SEED is where it begins to draw. Whatever it was told,
 the agent answers /healthz all the time, within its memory and its spool; when an honest aggregator is there again it is back within
 seconds, with a clock within its bound, and records a session without a loss; its own account balances; SIGTERM ends it; and after a
 kill and a start it does all of that again."""
 import json
 import os
-import random
 import subprocess
 import sys
 import time
@@ -97,14 +96,15 @@ def honest(c, load, what):
 def main():
     need_daemons()
     seconds = int(sys.argv[1]) if len(sys.argv) > 1 else 6
-    seed = int(os.environ.get("HOSTILE_SEED") or random.SystemRandom().randrange(1, 1 << 48))
-    print(f"seed {seed} (HOSTILE_SEED repeats it), {seconds} s", flush=True)
+    seed = int(os.environ.get("MRD_SEED", "1"))
+    print(f"seed {seed} (MRD_SEED), {seconds} s", flush=True)
     port = free_port()
     with Cluster() as c:
         def agent():
             c.agent(0, metrics_port=port, watch=c.folder("capture"), stable="200ms", spool_size=SPOOL)
 
         agent()
+        until(lambda: answers(c, port), "the agent answers")
         load = c.workload(0)
         attack(c, seed, seconds, load, port)
         honest(c, load, "afterwards")

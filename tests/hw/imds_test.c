@@ -112,13 +112,15 @@ TEST(answers_and_refusals)
 
     start_server();
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        /* Only who is silent is waited for until the end. */
+        mrd_dur_ns patience = rows[i].how.silent ? 300 * MRD_MS : 60 * MRD_SEC;
         mrd_local_ns before = mrd_local_now();
         mrd_imds got = { 0 };
         mrd_why why = { 0 };
 
         now = rows[i].how;
-        CHECK_ERR(rows[i].name, mrd_imds_read(endpoint, 300 * MRD_MS, &got, &why), rows[i].err);
-        CHECK_ROW(rows[i].name, mrd_local_now().ns - before.ns < MRD_SEC);
+        CHECK_ERR(rows[i].name, mrd_imds_read(endpoint, patience, &got, &why), rows[i].err);
+        CHECK_ROW(rows[i].name, mrd_local_now().ns - before.ns < 30 * MRD_SEC);
         CHECK_ROW(rows[i].name, rows[i].err == MRD_OK || why.text[0] != '\0');
         if (rows[i].err == MRD_OK) {
             CHECK_TEXT(got.instance_id, rows[i].how.id);

@@ -104,6 +104,11 @@ TEST(a_child_reports_until_it_dies)
     CHECK(v[0].i == 77 || v[0].i == 78);
     TEST_UNTIL(mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK);
     CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
+    /* its output ends before it does, and how it ended is told once */
+    CHECK(strstr(why.text, "closed its output: ") != NULL);
+    TEST_UNTIL(strstr(why.text, "exited with 5") != NULL ||
+               strstr(why.text, "not running") != NULL ||
+               mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_CLOSED);
     CHECK(strstr(why.text, "exited with 5") != NULL || strstr(why.text, "not running") != NULL);
     mrd_hw_session_destroy(s);
     mrd_hw_close(hw);

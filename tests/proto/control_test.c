@@ -104,4 +104,63 @@ TEST(control_is_dialled_when_the_agent_is_welcome_again)
     close(e.control);
 }
 
+/* Many links of one process, more than NNG has threads for callbacks, whose control nobody takes: all are welcome again whenever all
+ * were cut at once, because no callback waits for another. */
+#define LINKS 48
+
+static void
+many_turn(mrd_server *server, mrd_link *const *links, unsigned *welcomed, uint32_t *conns)
+{
+    static const uint8_t hello[] = "hello";
+    mrd_frame f = { .type = MRD_FRAME_WELCOME };
+    Mrd__Welcome welcome = MRD__WELCOME__INIT;
+    mrd_server_request request;
+    mrd_buf wire = { 0 };
+    mrd_link_event ev;
+
+    CHECK_ERR("welcome", mrd_msg_pack(&f, &welcome, &wire, NULL), MRD_OK);
+    while (mrd_server_next(server, 1, &request)) {
+        conns[request.data.p[0] % LINKS] = request.conn;
+        mrd_server_reply(server, &request, (mrd_bytes){ wire.p, wire.len });
+    }
+    for (unsigned i = 0; i < LINKS; i++) {
+        while (mrd_link_next(links[i], 0, &ev)) {
+            if (ev.kind == MRD_LINK_UP)
+                (void) mrd_link_submit(links[i], TAG,
+                                       (mrd_bytes){ (uint8_t[]){ (uint8_t) i, hello[0] }, 2 });
+            *welcomed += ev.kind == MRD_LINK_REPLY;
+            mrd_link_event_done(&ev);
+        }
+    }
+    mrd_buf_fini(&wire);
+}
+
+TEST(links_that_come_back_at_once_do_not_wait_for_each_other)
+{
+    mrd_server_options so = { .data_url = "tcp://127.0.0.1:0" };
+    mrd_link_options lo = { .reconnect_min_ns = 2 * MRD_MS, .reconnect_max_ns = 5 * MRD_MS };
+    mrd_link *links[LINKS];
+    mrd_server *server;
+    uint32_t conns[LINKS];
+    unsigned welcomed = 0;
+    char control[64];
+
+    close(listening(control, sizeof(control))); /* a port that refuses: dialled again and again */
+    CHECK_ERR("server", mrd_server_open(&so, &server, NULL), MRD_OK);
+    lo.data_url = mrd_server_data_url(server);
+    lo.control_url = control;
+    for (unsigned i = 0; i < LINKS; i++)
+        CHECK_ERR("link", mrd_link_open(&lo, &links[i], NULL), MRD_OK);
+    TEST_UNTIL((many_turn(server, links, &welcomed, conns), welcomed >= LINKS));
+    for (unsigned round = 0; round < 30; round++) {
+        welcomed = 0;
+        for (unsigned i = 0; i < LINKS; i++)
+            mrd_server_conn_close(server, conns[i]);
+        TEST_UNTIL((many_turn(server, links, &welcomed, conns), welcomed >= LINKS));
+    }
+    for (unsigned i = 0; i < LINKS; i++)
+        mrd_link_close(links[i]);
+    mrd_server_close(server);
+}
+
 TEST_MAIN()

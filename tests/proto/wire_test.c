@@ -239,6 +239,35 @@ TEST(packing_never_grows)
 }
 
 /* Bytes that do not become as many as the header says are no batch, whatever the codec. */
+/* Each way of packing packs: what repeats becomes a small part of it, and comes back. */
+TEST(what_repeats_is_packed)
+{
+    static const mrd_codec_id ways[] = { MRD_CODEC_LZ4, MRD_CODEC_ZSTD };
+    static uint8_t bytes[100000];
+    mrd_codec *codec = mrd_codec_new();
+    mrd_buf packed = { 0 }, back = { 0 };
+    mrd_bytes got;
+
+    for (size_t i = 0; i < sizeof(bytes); i++)
+        bytes[i] = (uint8_t) (i % 50);
+    for (size_t i = 0; i < 2 * MRD_COUNT(ways); i++) {
+        mrd_codec_id id = ways[i / 2];
+
+        mrd_buf_reset(&packed);
+        CHECK_ERR("pack", mrd_codec_pack(codec, id, (mrd_bytes){ bytes, sizeof(bytes) }, &packed),
+                  MRD_OK);
+        CHECK(packed.len > 0 && packed.len < sizeof(bytes) / 50);
+        CHECK_ERR("unpack",
+                  mrd_codec_unpack(codec, id, (mrd_bytes){ packed.p, packed.len }, sizeof(bytes),
+                                   &back, &got, NULL),
+                  MRD_OK);
+        CHECK(got.len == sizeof(bytes) && memcmp(got.p, bytes, got.len) == 0);
+    }
+    mrd_buf_fini(&packed);
+    mrd_buf_fini(&back);
+    mrd_codec_free(codec);
+}
+
 TEST(what_does_not_unpack_is_refused)
 {
     mrd_codec *codec = mrd_codec_new();

@@ -194,13 +194,15 @@ one_fault(world *w)
 static void
 faults(world *w, uint64_t a, uint64_t b, void *p)
 {
+    bool dense = w->plan->mostly == SIM_MOSTLY_SPOOLS || w->plan->mostly == SIM_MOSTLY_SLOW_SPOOLS;
+
     if (w->healing)
         return;
-    if (w->plan->real && sim_chance(w, 600))
+    if (w->plan->real && sim_chance(w, dense ? 900 : 600))
         node_fault(w, &w->agents[sim_below(w, w->plan->nodes)]);
     else
         one_fault(w);
-    sim_at(w, w->now + (int64_t) sim_below(w, 12 * MRD_SEC), faults, a, b, p);
+    sim_at(w, w->now + (int64_t) sim_below(w, dense ? 5 * MRD_SEC : 12 * MRD_SEC), faults, a, b, p);
 }
 
 static void

@@ -21,7 +21,7 @@
  *          aggregator's disk is a model in cluster_server.c, for runs of many nodes.
  * Loop     with plan.real the aggregator is its real loop with all threads (cluster_loop.c); else
  *          cluster_server.c stands for it.
- * Not real clock probes over UDP, HTTP, exports; no workload answers for device profiles.
+ * Not real HTTP, exports; no workload answers for device profiles.
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_H
 #define MRD_TESTS_SIM_CLUSTER_H
@@ -31,6 +31,14 @@
 
 #include "base/clock.h"
 #include "tests/sim/disk.h"
+
+/* What goes wrong with nodes of real agents. */
+typedef enum {
+    SIM_MOSTLY_NOTHING,     /* all kinds alike */
+    SIM_MOSTLY_SPOOLS,      /* kills, full disks and cuts, close to each other */
+    SIM_MOSTLY_SLOW_SPOOLS, /* the same, and answers come late */
+    SIM_MOSTLY_FILES /* many files, and what holds up their way; none that excuses a lost one */
+} sim_mostly;
 
 typedef struct {
     uint64_t seed;
@@ -43,6 +51,7 @@ typedef struct {
     bool calm;              /* one session over the whole time: for speed */
     bool modelled;          /* the aggregator's disk is a model: for speed */
     bool real;              /* nodes run the real agent (cluster_node.h), not the model */
+    sim_mostly mostly;      /* ... and most of their faults are of one kind */
     bool verbose;
 } sim_plan;
 
@@ -59,7 +68,8 @@ typedef struct {
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;
     uint64_t died_in[SIM_DISK_CALLS];
-    uint64_t node_power_failures, suspends, wall_steps, agent_disk_calls; /* of real agents */
+    uint64_t node_power_failures, suspends, wall_steps, agent_disk_calls,
+        udp_answers; /* of real agents */
 } sim_result;
 
 /* From the end of a run's faults to its own: more than a flush, all back-offs and a merge together. */

@@ -72,17 +72,26 @@ node_of_turn(void)
     return of_node;
 }
 
+int64_t
+node_now(const sim_node *n)
+{
+    return n->cpu_at > n->w->now ? n->cpu_at : n->w->now;
+}
+
 static int64_t
 read_clock(clockid_t id)
 {
-    const sim_node *n = of_node;
-    int64_t local;
+    sim_node *n = of_node;
+    int64_t local, now;
 
     if (n == NULL)
         return id == CLOCK_REALTIME ? server_now(of_world).wall.ns : server_now(of_world).local.ns;
-    local = agent_local(n->a, of_world->now);
+    now = node_now(n);
+    if (n->reading_takes > 0)
+        n->cpu_at = now += n->reading_takes;
+    local = agent_local(n->a, now);
     if (id == CLOCK_REALTIME || id == CLOCK_REALTIME_COARSE)
-        return WALL_0 + of_world->now + n->wall_off;
+        return WALL_0 + now + n->wall_off;
     return id == CLOCK_BOOTTIME ? local + n->slept : local;
 }
 

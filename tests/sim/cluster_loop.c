@@ -490,17 +490,6 @@ __wrap_mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text)
     __real_mrd_cleaner_remove(c, session, text);
 }
 
-/* No time server yet. */
-extern mrd_err __wrap_mrd_timeserve_open(const void *options, void **ret_server, mrd_why *why);
-mrd_err
-__wrap_mrd_timeserve_open(const void *options, void **ret_server, mrd_why *why)
-{
-    (void) options;
-    (void) ret_server;
-    (void) why;
-    return MRD_OK;
-}
-
 /* ---- Beginning and end ---- */
 
 /* False: it cannot start now, or died of it. */
@@ -510,6 +499,7 @@ loop_begin(world *w, mrd_session_store *store, const mrd_core_options *core)
     mrd_loop_options o = { .store = store, .core = *core };
 
     of = w;
+    udp_server_of(w);
     w->server = o.server = server_new(w);
     if (mrd_clocks_open("tcp://127.0.0.1:7770", 0, &w->scale, &w->clocks, NULL) != MRD_OK)
         return false;

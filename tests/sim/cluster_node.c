@@ -1,7 +1,6 @@
 /* A node that runs the real agent: its life, its turns, and what can go wrong with its machine. */
 #include "tests/sim/cluster_node.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -42,16 +41,27 @@ start_later(sim_node *n, int64_t in)
 /* What was forced out while it was on its way may be stored; a successor takes it for lost
  * (agent/spool.h). */
 static void
-keep_unacknowledged(sim_node *n)
+keep_unacknowledged(sim_node *n, const mrd_spool *s)
 {
-    const mrd_spool *s = n->agent->spool;
-
     for (size_t i = 0; i < s->n; i++) {
         const entry *e = &s->entries[s->first + i];
 
         if (e->copy != NULL)
             truth_of(n, e->item.session)->unacknowledged += e->item.events;
     }
+}
+
+/* A process that ends in order commits once more, and may force out frames for that. */
+extern void __real_mrd_spool_close(mrd_spool *s);
+extern void __wrap_mrd_spool_close(mrd_spool *s);
+void
+__wrap_mrd_spool_close(mrd_spool *s)
+{
+    sim_node *n = node_of_turn();
+
+    if (s != NULL && n != NULL && n->agent != NULL && !n->dying)
+        keep_unacknowledged(n, s);
+    __real_mrd_spool_close(s);
 }
 
 /* The process is no more: what it still does while it returns is seen by nobody. */
@@ -64,7 +74,8 @@ end_process(sim_node *n, bool killed)
     if (w->plan->verbose)
         printf("%10.3f %s ends%s: %zu events given, committed %zu\n", (double) w->now / 1e9,
                n->a->id, n->dying ? " at once" : "", n->source.given, n->source.committed);
-    keep_unacknowledged(n);
+    if (n->dying)
+        keep_unacknowledged(n, n->agent->spool);
     turn_of(w, n);
     mrd_agent_close(n->agent);
     turn_of(w, NULL);
@@ -130,6 +141,21 @@ turn(world *w, uint64_t index, uint64_t wake, void *p)
 
 /* ---- Life ---- */
 
+/* In one of the next calls of its disk, or between those of two files. */
+static void
+die_soon(sim_node *n)
+{
+    n->dies_between = sim_chance(n->w, 700);
+    n->dies_in = 1 + sim_below(n->w, n->dies_between ? 12 : 60);
+}
+
+static void
+fail_soon(sim_node *n)
+{
+    n->full_between = sim_chance(n->w, 700);
+    n->full_in = 1 + sim_below(n->w, n->full_between ? 12 : 60);
+}
+
 static void
 start(world *w, uint64_t index, uint64_t incarnation, void *p)
 {
@@ -147,8 +173,7 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
     }
     if (n->dies_again &&
         !w->healing) { /* while it finds what its predecessor left, or soon after */
-        n->dies_between = sim_chance(w, 700);
-        n->dies_in = 1 + sim_below(w, n->dies_between ? 12 : 60);
+        die_soon(n);
     }
     n->dies_again = false;
     turn_of(w, n);
@@ -268,6 +293,21 @@ new_boot(sim_node *n)
     sim_clock_begin(&n->a->clock, w->now, (int64_t) sim_below(w, 100000 * MRD_SEC), ppm);
 }
 
+/* Of its clock probes. */
+static void
+new_path(sim_node *n)
+{
+    world *w = n->w;
+
+    n->udp_blocked = sim_chance(w, 200);
+    for (unsigned i = 0; i < 2; i++) {
+        n->udp_base[i] = 20 * MRD_US + (int64_t) sim_below(w, 200 * MRD_US);
+        if (sim_chance(w, 300)) /* one way is much longer */
+            n->udp_base[i] += (int64_t) sim_below(w, 3 * MRD_MS);
+        n->udp_loss[i] = sim_chance(w, 500) ? 5 : (unsigned) sim_below(w, 400);
+    }
+}
+
 static void
 node_new(world *w, agent *a)
 {
@@ -283,15 +323,17 @@ node_new(world *w, agent *a)
     snprintf(n->id.instance_id, sizeof(n->id.instance_id), "%s", a->id);
     snprintf(n->id.host_name, sizeof(n->id.host_name), "host-%s", a->id);
     n->id.source = "option";
-    n->o = (mrd_agent_options){ .data_url = url,
-                                .spool_bytes = MRD_SPOOL_MIN_BYTES,
-                                .recorder_bytes = 1 << 20,
-                                .codec = MRD_CODEC_NONE,
-                                .clock_probes = MRD_PROBES_NNG,
-                                .window = WINDOW,
-                                .flush = 200 * MRD_MS,
-                                .files_max = 4096,
-                                .simulated = true };
+    n->o =
+        (mrd_agent_options){ .data_url = url,
+                             .spool_bytes = MRD_SPOOL_MIN_BYTES,
+                             .recorder_bytes = 1 << 20,
+                             .codec = MRD_CODEC_NONE,
+                             .clock_probes = sim_chance(w, 250) ? MRD_PROBES_NNG : MRD_PROBES_AUTO,
+                             .window = WINDOW,
+                             .flush = 200 * MRD_MS,
+                             .files_max = 4096,
+                             .simulated = true };
+    new_path(n);
     new_disk(n);
     new_boot(n);
     files_new(n);
@@ -386,7 +428,7 @@ suspend(sim_node *n)
     world *w = n->w;
     sim_clock *c = &n->a->clock;
 
-    if (n->suspended)
+    if (n->suspended || n->cpu_at > w->now)
         return;
     w->r->suspends++;
     if (w->plan->verbose)
@@ -471,17 +513,93 @@ cut_off(sim_node *n)
     sim_at(w, again + (int64_t) sim_below(w, 10 * MRD_SEC), reach_again, at, 0, NULL);
 }
 
+static void
+slow_link(sim_node *n)
+{
+    n->slow = (int64_t) sim_below(n->w, 400 * MRD_MS);
+    sim_at(n->w, n->w->now + (int64_t) sim_below(n->w, 20 * MRD_SEC), fast_again, n->a->index, 0,
+           NULL);
+}
+
+/* Its disk has no room, or fails, while frames come and are answered, and its process dies in or soon
+ * after one of these calls. */
+static void
+starve(sim_node *n)
+{
+    world *w = n->w;
+    int64_t time = MRD_SEC + (int64_t) sim_below(w, 8 * MRD_SEC);
+
+    if (w->plan->mostly == SIM_MOSTLY_SLOW_SPOOLS)
+        slow_link(n);
+    fill_disk(n, sim_below(w, 4000), time);
+    if (sim_chance(w, 300))
+        agent_cut(w, n->a);
+    if (sim_chance(w, 500))
+        sim_at(w, w->now + (int64_t) sim_below(w, (uint64_t) time), kill_later, n->a->index, 0,
+               NULL);
+    else
+        die_soon(n);
+}
+
+static void
+spool_fault(sim_node *n)
+{
+    switch (sim_below(n->w, 5)) {
+    case 0:
+        die_soon(n);
+        break;
+    case 1:
+        fail_soon(n);
+        break;
+    case 2:
+        cut_off(n);
+        break;
+    case 3:
+        starve(n);
+        break;
+    default:
+        fail_soon(n);
+        die_soon(n);
+        break;
+    }
+}
+
+static void
+file_fault(sim_node *n)
+{
+    switch (sim_below(n->w, 8)) {
+    case 0:
+        die_soon(n);
+        break;
+    case 1:
+        agent_cut(n->w, n->a);
+        n->w->r->cuts++;
+        break;
+    default:
+        slow_link(n);
+        break;
+    }
+}
+
 void
 node_fault(world *w, agent *a)
 {
     sim_node *n = a->node;
 
+    if ((w->plan->mostly == SIM_MOSTLY_SPOOLS || w->plan->mostly == SIM_MOSTLY_SLOW_SPOOLS) &&
+        sim_chance(w, 800)) {
+        spool_fault(n);
+        return;
+    }
+    if (w->plan->mostly == SIM_MOSTLY_FILES) {
+        file_fault(n);
+        return;
+    }
     switch (sim_below(w, 13)) {
     case 0:
     case 1:
     case 2:
-        n->dies_between = sim_chance(w, 700);
-        n->dies_in = 1 + sim_below(w, n->dies_between ? 12 : 60);
+        die_soon(n);
         break;
     case 3:
         node_crash(n, true);
@@ -500,15 +618,13 @@ node_fault(world *w, agent *a)
         w->r->wall_steps++;
         break;
     case 7:
-        n->slow = (int64_t) sim_below(w, 400 * MRD_MS);
-        sim_at(w, w->now + (int64_t) sim_below(w, 20 * MRD_SEC), fast_again, a->index, 0, NULL);
+        slow_link(n);
         break;
     case 8:
         fill_disk(n, sim_below(w, 20000), (int64_t) sim_below(w, 20 * MRD_SEC));
         break;
     case 9:
-        n->full_between = sim_chance(w, 700);
-        n->full_in = 1 + sim_below(w, n->full_between ? 12 : 60);
+        fail_soon(n);
         break;
     case 10:
         cut_off(n);
@@ -527,38 +643,4 @@ node_heal(sim_node *n)
     n->dies_in = n->full_in = 0;
     sim_disk_set_quota(n->disk, 0);
     n->short_of_room = false;
-}
-
-/* The C library's own would look past the disks. */
-extern int __wrap_scandir(const char *dir, struct dirent ***ret, int (*is)(const struct dirent *),
-                          int (*order)(const struct dirent **, const struct dirent **));
-int
-__wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct dirent *),
-               int (*order)(const struct dirent **, const struct dirent **))
-{
-    union {
-        int (*of)(const struct dirent **, const struct dirent **);
-        int (*any)(const void *, const void *);
-    } compare = { order };
-    DIR *dir = opendir(path);
-    struct dirent **v = NULL, **grown;
-    const struct dirent *e;
-    size_t n = 0;
-
-    if (dir == NULL)
-        return -1;
-    while ((e = readdir(dir)) != NULL) {
-        if (is != NULL && !is(e))
-            continue;
-        if ((grown = realloc(v, (n + 1) * sizeof(*v))) == NULL ||
-            (grown[n] = malloc(sizeof(**v))) == NULL)
-            abort();
-        v = grown;
-        memcpy(v[n++], e, sizeof(*e));
-    }
-    closedir(dir);
-    if (order != NULL && n > 0)
-        qsort(v, n, sizeof(struct dirent *), compare.any);
-    *ret = v == NULL ? calloc(1, sizeof(struct dirent *)) : v;
-    return (int) n;
 }

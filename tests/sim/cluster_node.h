@@ -4,15 +4,15 @@
  * with probes, over a disk (tests/sim/disk.h), a network and clocks that are fake.
  *
  * What is not real: events come from a generator (cluster_source.c) that stands for the rings of a
- * workload: it goes on while the agent is away, keeps what was not committed, and gives it again;
- * probes travel on a connection of their own, not over UDP. Files lie on a disk of the workload's own.
+ * workload: it goes on while the agent is away, keeps what was not committed, and gives it again.
+ * Files lie on a disk of the workload's own.
  * Collectors that read the machine (rings, counters, jobs) are left out.
  *
  * A process dies at a call of its disk or between two turns: from then on nothing of it is seen any
  * more, neither on its disk nor on its network, until its successor starts.
  *
- * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_loop.c (the
- *          real aggregator), cluster_wire.c (what the two say), cluster_files.c (files),
+ * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_udp.c (clock
+ *          probes by UDP), cluster_loop.c (the real aggregator), cluster_wire.c (what the two say), cluster_files.c (files),
  *          cluster_merge.c (profiles), cluster_source.c (events), cluster_clock.c (clocks),
  *          cluster_truth.c (what must hold of a node).
  */
@@ -95,6 +95,8 @@ struct sim_node {
     char *watch[1];
     struct work_file *files;
     size_t n_files;
+    struct file_debt *debts; /* of sessions that were over while others recorded */
+    size_t n_debts;
     bool wall_stepped;
     unsigned wakes; /* the wake that counts */
     int64_t wake_at;
@@ -105,12 +107,24 @@ struct sim_node {
     size_t n_truths;
     mrd_drain_process process;
     int64_t crossed_at;
+    /* Of its clock probes. */
+    int64_t cpu_at; /* true time that its process has come to, ahead of the world's or behind */
+    int64_t reading_takes; /* each reading of a clock brings it so much further */
+    int64_t udp_base[2];   /* delay to the aggregator, and back */
+    unsigned udp_loss[2];  /* per thousand */
+    bool udp_blocked;      /* by a firewall */
 };
 
 /* cluster_clock.c: whose clocks clock_gettime tells; n NULL: the aggregator's; w NULL: the machine's
  * that the test runs on. */
 void turn_of(world *w, sim_node *n);
 sim_node *node_of_turn(void);
+
+/* True time as the node's process sees it: between two calls of a turn time may pass. */
+int64_t node_now(const sim_node *n);
+
+/* cluster_udp.c: sockets that are opened to listen are this world's. */
+void udp_server_of(world *w);
 
 /* cluster_link.c: connections of the node whose turn it is. */
 mrd_transport *link_new(sim_node *n, bool probes);
@@ -149,6 +163,7 @@ void files_work(world *w, uint64_t index, uint64_t boot, void *p);
 void files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *answer);
 void files_flushed(sim_node *n,
                    const mrd_record_status *st); /* the node says so, for the first time */
+void files_cancelled(sim_node *n);               /* a session, with what it owed */
 void files_recovered(world *w);
 void files_end(world *w);
 

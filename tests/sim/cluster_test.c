@@ -1,4 +1,5 @@
-/* Whole clusters in fake time. MRD_SEED begins at another seed, MRD_SEEDS runs so many. */
+/* Whole clusters in fake time. MRD_SEED begins at another seed, MRD_SEEDS runs so many, MRD_MOSTLY takes one
+ * kind of faults (sim_mostly) for all runs of real agents. */
 #include "tests/check.h"
 #include "tests/sim/cluster.h"
 
@@ -40,6 +41,13 @@ real(uint64_t seed)
     sim_plan p = small(seed);
 
     p.real = true;
+    p.mostly = seed % 4 == 1   ? SIM_MOSTLY_SPOOLS
+               : seed % 4 == 3 ? SIM_MOSTLY_FILES
+                               : SIM_MOSTLY_NOTHING;
+    if (getenv("MRD_MOSTLY") != NULL)
+        p.mostly = (sim_mostly) number("MRD_MOSTLY", 0);
+    if (p.mostly != SIM_MOSTLY_NOTHING)
+        p.nodes = 2;
     return p;
 }
 
@@ -76,6 +84,7 @@ add_up(sim_result *sum, const sim_result *r)
     sum->bounds_checked += r->bounds_checked;
     sum->files += r->files;
     sum->merged += r->merged;
+    sum->udp_answers += r->udp_answers;
 }
 
 static double
@@ -144,6 +153,7 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
         if (!r.ok)
             printf("seed %llu at %.3f s: %s\n", (unsigned long long) seed, (double) r.at / 1e9,
                    r.what);
+        fflush(stdout);
         if (getenv("MRD_VERBOSE") != NULL)
             printf("seed %llu: %llu steps, hash %016llx\n", (unsigned long long) seed,
                    (unsigned long long) r.steps, (unsigned long long) r.hash);
@@ -153,14 +163,17 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
     }
     printf("%llu seeds from %llu, %.1f node-hours: %llu sessions (%llu complete), %llu frames "
            "stored, %llu crashes of the aggregator, %llu of agents, %llu power failures of nodes, "
-           "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files, %llu profiles\n",
+           "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files, %llu profiles, %llu "
+           "answers "
+           "by UDP\n",
            (unsigned long long) n, (unsigned long long) first, (double) seconds / 3600,
            (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
            (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
            (unsigned long long) sum.agent_crashes, (unsigned long long) sum.node_power_failures,
            (unsigned long long) sum.suspends, (unsigned long long) sum.cuts,
            (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked,
-           (unsigned long long) sum.files, (unsigned long long) sum.merged);
+           (unsigned long long) sum.files, (unsigned long long) sum.merged,
+           (unsigned long long) sum.udp_answers);
 }
 
 TEST(small_clusters_with_all_faults)
@@ -248,16 +261,18 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_TORN_TAIL] = "a torn frame counts",
         [MRD_PLANT_APPEND_TO_OLD] = "the last segment is written over",
         [MRD_PLANT_RECOVERED_UNSYNCED] = "what is recovered is not synced",
+        [MRD_PLANT_RECOVERED_AS_READ] = "what is recovered is only synced",
         [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
         [MRD_PLANT_LOST_ITEM] = "a report that does not reach the loop",
         [MRD_PLANT_FILE_UNSYNCED] = "a file is not synced",
         [MRD_PLANT_FILES_FOLDER] = "the folder of files is not synced",
         [MRD_PLANT_FILE_SYNC_FAILED] = "a failed sync of a file is passed over",
-        [MRD_PLANT_FILE_LOG_TRUSTED] = "a log that was left counts as on disk",
         [MRD_PLANT_MERGE_CUT] = "a merge that fails counts as done",
         [MRD_PLANT_MERGE_UNSYNCED] = "a profile is not synced",
         [MRD_PLANT_MERGE_NARROW] = "bounds of a profile are too narrow",
         [MRD_PLANT_FILE_UNPROVEN] = "a file's hash is not looked at",
+        [MRD_PLANT_SYMMETRIC] = "both ways of a probe are equally long",
+        [MRD_PLANT_OLD_TIMELINE] = "probes by the timeline of an earlier boot",
         [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
     };
 
@@ -279,6 +294,37 @@ TEST(planted_bugs_are_found)
     }
 }
 
+/* Runs whose faults are of the kind that shows it; others of all kinds. */
+static sim_plan
+plan_for(mrd_agent_plant bug, uint64_t seed)
+{
+    sim_plan p = real(seed);
+
+    switch (bug) {
+    case MRD_AGENT_PLANT_ANSWER_TWICE:
+    case MRD_AGENT_PLANT_COUNTS_FIRST:
+    case MRD_AGENT_PLANT_FORCED_AGAIN:
+    case MRD_AGENT_PLANT_FORCED_THERE:
+    case MRD_AGENT_PLANT_UNREPORTED:
+    case MRD_AGENT_PLANT_UNTOLD_LEAVES:
+    case MRD_AGENT_PLANT_RECORDED_APART:
+        p.mostly = SIM_MOSTLY_SPOOLS;
+        break;
+    case MRD_AGENT_PLANT_NOT_TAKEN_BACK:
+        p.mostly = SIM_MOSTLY_SLOW_SPOOLS;
+        break;
+    case MRD_AGENT_PLANT_FILES_BY_PLACE:
+    case MRD_AGENT_PLANT_FILE_GROWS:
+        p.mostly = SIM_MOSTLY_FILES;
+        break;
+    default:
+        break;
+    }
+    if (p.mostly != SIM_MOSTLY_NOTHING)
+        p.nodes = 2;
+    return p;
+}
+
 TEST(planted_bugs_of_agents_are_found)
 {
     static const char *const names[MRD_AGENT_PLANTS] = {
@@ -296,12 +342,16 @@ TEST(planted_bugs_of_agents_are_found)
         [MRD_AGENT_PLANT_ANSWER_TWICE] = "an answer counted twice",
         [MRD_AGENT_PLANT_COUNTS_FIRST] = "counts before the answer",
         [MRD_AGENT_PLANT_RATE_FOLLOWED] = "a clock's rate that is not known",
+        [MRD_AGENT_PLANT_OTHERS_ANSWER] = "an answer taken for another request's",
         [MRD_AGENT_PLANT_SLEPT] = "a suspend that is passed over",
         [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
+        [MRD_AGENT_PLANT_NOT_TAKEN_BACK] = "what was forced out lost and stored",
         [MRD_AGENT_PLANT_UNREPORTED] = "an answer that only the sums have",
         [MRD_AGENT_PLANT_FILES_BY_PLACE] = "files of one session left to another",
         [MRD_AGENT_PLANT_FILE_GROWS] = "a file that grows while it is sent",
         [MRD_AGENT_PLANT_RECORDED_APART] = "answers in records and in counts apart",
+        [MRD_AGENT_PLANT_UNTOLD_LEAVES] = "an answer in the sums whose frame is there",
+        [MRD_AGENT_PLANT_FORCED_THERE] = "what was forced out without room counts again",
         [MRD_AGENT_PLANT_FORCED_AGAIN] = "what was forced out counts again",
     };
 
@@ -312,7 +362,7 @@ TEST(planted_bugs_of_agents_are_found)
         sim_result r = { .ok = true };
 
         for (mrd_agent_planted = bug; seed < last && r.ok; seed++) {
-            sim_plan p = real(seed);
+            sim_plan p = plan_for(bug, seed);
 
             sim_run(&p, &r);
         }

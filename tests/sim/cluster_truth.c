@@ -142,7 +142,7 @@ off_by(const sim_node *n, int64_t local, int64_t taken)
 static void
 check_clock(sim_node *n)
 {
-    int64_t local = agent_local(n->a, n->w->now);
+    int64_t local = agent_local(n->a, node_now(n));
     mrd_clock_sync_view v;
     long double off;
 
@@ -294,8 +294,11 @@ check_gone(sim_node *n)
     for (size_t i = 0; i < n->n_truths; i++) {
         mrd_record_status st;
 
-        if (!n->truths[i].over && !mrd_record_find(n->agent->record, n->truths[i].session, &st))
+        if (!n->truths[i].over && !mrd_record_find(n->agent->record, n->truths[i].session, &st)) {
+            if (!n->truths[i].weak)
+                files_cancelled(n);
             n->truths[i].weak = true;
+        }
     }
 }
 

@@ -730,3 +730,37 @@ CALL(FILE *, fopen, const char *path, const char *mode)
     fd = sim_disk_open(d, rest, flags, 0666);
     return fd < 0 ? NULL : stream(fd, mode);
 }
+
+/* The C library's own would look past the disks. */
+extern int __wrap_scandir(const char *dir, struct dirent ***ret, int (*is)(const struct dirent *),
+                          int (*order)(const struct dirent **, const struct dirent **));
+int
+__wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct dirent *),
+               int (*order)(const struct dirent **, const struct dirent **))
+{
+    union {
+        int (*of)(const struct dirent **, const struct dirent **);
+        int (*any)(const void *, const void *);
+    } compare = { order };
+    DIR *dir = opendir(path);
+    struct dirent **v = NULL, **grown;
+    const struct dirent *e;
+    size_t n = 0;
+
+    if (dir == NULL)
+        return -1;
+    while ((e = readdir(dir)) != NULL) {
+        if (is != NULL && !is(e))
+            continue;
+        if ((grown = realloc(v, (n + 1) * sizeof(*v))) == NULL ||
+            (grown[n] = malloc(sizeof(**v))) == NULL)
+            abort();
+        v = grown;
+        memcpy(v[n++], e, sizeof(*e));
+    }
+    closedir(dir);
+    if (order != NULL && n > 0)
+        qsort(v, n, sizeof(struct dirent *), compare.any);
+    *ret = v == NULL ? calloc(1, sizeof(struct dirent *)) : v;
+    return (int) n;
+}

@@ -3,6 +3,9 @@
 #include "tests/check.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/magic.h>
+#include <unistd.h>
 
 #include "aggregator/store.h"
 #include "base/out.h"
@@ -106,44 +109,157 @@ core_new(const mrd_timescale *scale)
     return mrd_core_new(&o, (mrd_core_time){ .local = { 1 }, .wall = { 1750000000000000000 } });
 }
 
-/* A process that was killed wrote a frame and did not sync it. The next one knows it, and answers
- * its repetition as stored: it must be. */
-TEST(what_is_recovered_is_durable)
+/* A store with one session and a journal of it; frames are appended, nothing is synced. */
+static char *
+store_with_frames(sim_disk *d, mrd_session_store *s, mrd_timescale *scale, unsigned n,
+                  mrd_journal **ret_journal)
 {
-    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
-    faults fail = { { { .call = SIM_DISK_SYNC_ALL, .times = 1, .v = { .err = EIO } } } };
     char text[MRD_SESSION_TEXT], *dir;
-    mrd_session_store s;
-    mrd_timescale scale;
-    mrd_journal *j;
     mrd_core *c;
 
-    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
-    c = core_new(&scale);
-    begin_session(&s, c, text);
+    CHECK_ERR("store", mrd_session_store_open(s, STORE, MRD_SYNC_GROUP, scale, NULL), MRD_OK);
+    c = core_new(scale);
+    begin_session(s, c, text);
     mrd_core_free(c);
-    dir = mrd_session_store_path(&s, text, "journal/i-1");
-    CHECK_ERR("journal", mrd_journal_open(dir, MRD_STR("i-1"), 5, &j, NULL), MRD_OK);
-    CHECK_ERR("frame", append(j, 0), MRD_OK);
-    sim_disk_kill(d);
-    CHECK(mrd_journal_close(j, NULL) != MRD_OK); /* a ghost's */
-    mrd_session_store_fini(&s);
+    dir = mrd_session_store_path(s, text, "journal/i-1");
+    CHECK_ERR("journal", mrd_journal_open(dir, MRD_STR("i-1"), 5, ret_journal, NULL), MRD_OK);
+    for (unsigned i = 0; i < n; i++)
+        CHECK_ERR("frame", append(*ret_journal, i), MRD_OK);
     CHECK_INT(durable(d, dir), 0);
+    return dir;
+}
 
-    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
-    c = core_new(&scale);
+/* The next process on the store; what it counts of the one journal, -1: it does not start. */
+static int
+recover(mrd_session_store *s, mrd_timescale *scale, mrd_err *ret_err)
+{
+    mrd_core *c;
+    int n = -1;
+
+    mrd_session_store_fini(s);
+    CHECK_ERR("store", mrd_session_store_open(s, STORE, MRD_SYNC_GROUP, scale, NULL), MRD_OK);
+    c = core_new(scale);
+    if ((*ret_err = mrd_session_store_recover(s, c, NULL)) == MRD_OK)
+        n = c->n_sessions == 1 && c->sessions[0]->n_parts == 1
+                ? (int) mrd_part_frames(c->sessions[0]->parts[0])
+                : 0;
+    mrd_core_free(c);
+    return n;
+}
+
+/* A process that was killed wrote frames and did not sync them. The next one knows them, and answers
+ * their repetition as stored: they must be. Its own sync may fail and lose what it is about, and so
+ * may that of the process after it, which then reads from the cache what the medium never got. */
+TEST(what_is_recovered_is_durable)
+{
+    static const struct {
+        const char *name;
+        long type;
+        sim_disk_call call;
+    } rows[] = {
+        { "syncfs", EXT4_SUPER_MAGIC, SIM_DISK_SYNC_ALL },
+        { "syncfs that tells nothing", TMPFS_MAGIC, SIM_DISK_SYNC_ALL },
+        { "a write", EXT4_SUPER_MAGIC, SIM_DISK_WRITE },
+        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER },
+    };
+
+    for (unsigned i = 0; i < MRD_COUNT(rows) * 20; i++) {
+        sim_disk *d = sim_disk_new(
+            "a", &(sim_disk_options){ .seed = i, .type = rows[i % MRD_COUNT(rows)].type });
+        faults fail = {
+            { { .call = rows[i % MRD_COUNT(rows)].call, .times = 1 + i % 2, .v = { .err = EIO } } }
+        };
+        mrd_session_store s;
+        mrd_timescale scale;
+        mrd_journal *j;
+        mrd_err err = MRD_IO;
+        int n = -1;
+        char *dir = store_with_frames(d, &s, &scale, 3, &j);
+
+        sim_disk_kill(d);
+        CHECK(mrd_journal_close(j, NULL) != MRD_OK); /* a ghost's */
+        for (unsigned starts = 0; err != MRD_OK && starts < 4; starts++) {
+            sim_disk_set_before(d, starts == 0 ? before : NULL, &fail);
+            n = recover(&s, &scale, &err);
+            CHECK_ROW(rows[i % MRD_COUNT(rows)].name, (starts == 0) == (err != MRD_OK));
+            if (i % 4 == 3 && err != MRD_OK)
+                sim_disk_kill(d); /* forgets what the medium does not have, or not */
+        }
+        CHECK_INT(durable(d, dir), n);
+        CHECK(n == 3 || i % 4 == 3);
+        mrd_session_store_fini(&s);
+        sim_disk_free(d);
+        free(dir);
+    }
+}
+
+/* A sync of all that failed is told once by each of many files: one start passes over all of them. */
+TEST(failures_of_before_end_no_second_start)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .type = TMPFS_MAGIC });
+    faults fail = { { { .call = SIM_DISK_SYNC_ALL, .times = 1, .v = { .err = EIO } } } };
+    faults twice = { { { .call = SIM_DISK_SYNC, .times = 2, .v = { .err = EIO } } } };
+    mrd_session_store s;
+    mrd_timescale scale;
+    mrd_journal *j[4];
+    mrd_err err;
+    char *dir = store_with_frames(d, &s, &scale, 3, &j[0]);
+
+    for (unsigned i = 1; i < MRD_COUNT(j); i++) { /* each its own segment */
+        CHECK_ERR("journal", mrd_journal_open(dir, MRD_STR("i-1"), 5, &j[i], NULL), MRD_OK);
+        CHECK_ERR("frame", append(j[i], 10 + i), MRD_OK);
+    }
     sim_disk_set_before(d, before, &fail);
-    CHECK_ERR("a disk that cannot", mrd_session_store_recover(&s, c, NULL), MRD_IO);
-    mrd_core_free(c);
-    c = core_new(&scale);
+    {
+        int fd = open("/sim/a", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+
+        CHECK(syncfs(fd) != 0);
+        close(fd);
+    }
     sim_disk_set_before(d, NULL, NULL);
-    CHECK_ERR("recover", mrd_session_store_recover(&s, c, NULL), MRD_OK);
-    REQUIRE(c->n_sessions == 1 && c->sessions[0]->n_parts == 1);
-    CHECK_INT(mrd_part_frames(c->sessions[0]->parts[0]), 1);
-    mrd_core_free(c);
+    CHECK_INT(recover(&s, &scale, &err), 6);
+    CHECK_INT(durable(d, dir), 6);
+    sim_disk_set_before(d, before, &twice);
+    CHECK_INT(recover(&s, &scale, &err), -1); /* that is no earlier failure */
+    CHECK_ERR("a disk that cannot", err, MRD_IO);
+    for (unsigned i = 0; i < MRD_COUNT(j); i++)
+        (void) mrd_journal_close(j[i], NULL);
     mrd_session_store_fini(&s);
     sim_disk_free(d);
     free(dir);
+}
+
+/* The process is told that a sync failed, and is killed before it can cut off what that lost. A
+ * descriptor that is opened then is told nothing. */
+TEST(what_a_failed_sync_left_behind_is_made_durable)
+{
+    static const long types[] = { EXT4_SUPER_MAGIC, TMPFS_MAGIC };
+
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        sim_disk *d =
+            sim_disk_new("a", &(sim_disk_options){ .seed = seed, .type = types[seed % 2] });
+        faults fail = { { { .call = SIM_DISK_SYNC, .times = 1, .v = { .err = EIO } },
+                          { .call = SIM_DISK_SIZE, .times = 1, .v = { .dies = true } } } };
+        mrd_session_store s;
+        mrd_timescale scale;
+        mrd_journal *j;
+        mrd_err err;
+        int n;
+        char *dir = store_with_frames(d, &s, &scale, 3, &j);
+
+        sim_disk_set_before(d, before, &fail);
+        CHECK(mrd_journal_sync(j, NULL) != MRD_OK);
+        CHECK(sim_disk_is_dead(d));
+        sim_disk_kill(d);
+        sim_disk_set_before(d, NULL, NULL);
+        n = recover(&s, &scale, &err);
+        CHECK_INT(durable(d, dir), n);
+        CHECK_ERR("recover", err, MRD_OK);
+        (void) mrd_journal_close(j, NULL);
+        mrd_session_store_fini(&s);
+        sim_disk_free(d);
+        free(dir);
+    }
 }
 
 TEST(what_is_recovered_survives_the_power)
@@ -172,6 +288,56 @@ TEST(what_is_recovered_survives_the_power)
     mrd_core_free(c);
     mrd_session_store_fini(&s);
     sim_disk_free(d);
+    free(dir);
+}
+
+static bool
+is_there(const char *dir, const char *name)
+{
+    char path[300];
+    struct stat st;
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    return stat(path, &st) == 0;
+}
+
+static void
+leave(const char *dir, const char *name)
+{
+    char path[300];
+
+    snprintf(path, sizeof(path), "%s/%s", dir, name);
+    CHECK_ERR(name, mrd_write_file(path, (mrd_bytes){ (const uint8_t *) "{", 1 }, 0600, NULL),
+              MRD_OK);
+}
+
+/* Whoever is killed while it writes a file leaves its first half under a name of its own. */
+TEST(half_files_of_killed_writes_go)
+{
+    static const char *const halves[] = { "session.json.0123abcd.part",
+                                          "clocks/i-1.json.89abcdef.part" };
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .type = EXT4_SUPER_MAGIC });
+    mrd_session_store s;
+    mrd_timescale scale;
+    mrd_journal *j;
+    mrd_err err;
+    char *dir = store_with_frames(d, &s, &scale, 3, &j), *session = mrd_str_dup(mrd_str_of(dir));
+
+    *strstr(session, "/journal") = '\0';
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    leave(STORE, "nodes.json.00000001.part");
+    leave(STORE, "notes.part"); /* not ours */
+    leave(session, "clocks/i-1.json");
+    for (size_t i = 0; i < MRD_COUNT(halves); i++)
+        leave(session, halves[i]);
+    CHECK_INT(recover(&s, &scale, &err), 3);
+    CHECK(!is_there(STORE, "nodes.json.00000001.part") && is_there(STORE, "notes.part"));
+    for (size_t i = 0; i < MRD_COUNT(halves); i++)
+        CHECK_ROW(halves[i], !is_there(session, halves[i]));
+    CHECK(is_there(session, "clocks/i-1.json") && is_there(session, "session.json"));
+    mrd_session_store_fini(&s);
+    sim_disk_free(d);
+    free(session);
     free(dir);
 }
 

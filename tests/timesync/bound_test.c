@@ -3,6 +3,7 @@
  * the seeds; a failure prints its own.
  */
 #include "tests/check.h"
+#include "tests/timesync/exact.h"
 #include "tests/timesync/rng.h"
 
 #include "timesync/follow.h"
@@ -178,7 +179,7 @@ TEST(packets_only_narrow_and_their_order_is_irrelevant)
 
 typedef struct {
     uint32_t epochs[64];
-    int64_t t0[64];
+    int64_t t0[64], base[64];
     mrd_poly_range range[64];
     size_t n;
 } seen;
@@ -191,6 +192,7 @@ note(void *self, const mrd_bound_bin *bin)
     if (s->n < 64) {
         s->epochs[s->n] = bin->epoch;
         s->t0[s->n] = bin->t0;
+        s->base[s->n] = bin->base;
         s->range[s->n++] = bin->range;
     }
 }
@@ -318,6 +320,98 @@ TEST(late_over_capacity_and_one_sided_are_counted)
     REQUIRE(s.n == 3);                          /* bins 1 to 3: bin 0 had one direction only */
     CHECK(s.range[2].hi - s.range[2].lo < 601); /* the tightest survived */
     mrd_bound_free(b);
+}
+
+/* ---- a clock of constant rate ---- */
+
+/* A range that is relative to `base`, relative to `to`. */
+static mrd_poly_range
+rebased(mrd_poly_range r, int64_t base, int64_t to)
+{
+    double by = (double) (base - to);
+
+    return (mrd_poly_range){ r.lo + by, r.hi + by, r.rate_lo, r.rate_hi };
+}
+
+static bool
+both_directions(const half_plane *h, size_t n)
+{
+    bool up = false, down = false;
+
+    for (size_t i = 0; i < n; i++) {
+        up = up || !h[i].lower;
+        down = down || h[i].lower;
+    }
+    return up && down;
+}
+
+/* Forward, live, while the bin is open, and both ways. */
+TEST(at_a_constant_rate_the_bound_is_exact)
+{
+    uint64_t first = rng_seed();
+    size_t live = 0, open = 0;
+
+    for (uint64_t seed = first; seed < first + 2000; seed++) {
+        rng r = rng_new(seed);
+        mrd_bound_options o = { 0, rng_unit(&r) < 0.3 ? 300 : MRD_BOUND_RATE_MAX };
+        mrd_poly_range forward[BINS], both[BINS];
+        half_plane h[BINS * 6];
+        path p = random_path(&r, 0);
+        seen s = { .n = 0 };
+        mrd_bound *b = mrd_bound_new(&o, note, &s);
+        packets k;
+        bool ok;
+
+        p.rate = rng_between(&r, -o.rate_max, o.rate_max);
+        p.t_first -= p.t_first % MRD_BIN_NS; /* the filter's bins */
+        k = random_packets(&r, &p);
+        for (size_t i = 0; i < k.n; i++)
+            h[i] = (half_plane){ (double) (k.q[i].t - p.t_first) * 1e-9,
+                                 (double) (k.q[i].v - p.base), k.q[i].lower };
+        ok = mrd_bound_forward(k.spans, k.bins, k.q, p.base, &o, forward) &&
+             mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, both);
+        for (size_t i = 0, skipped = 0; i < k.bins && ok; i++) {
+            size_t n = k.spans[i].first + k.spans[i].n;
+            double at = (double) (k.spans[i].t0 - p.t_first) * 1e-9;
+            mrd_ineq ineqs[MRD_BIN_INEQS];
+            mrd_bound_bin peek;
+
+            for (size_t j = k.spans[i].first; j < n; j++)
+                mrd_bound_add(b, &k.q[j]);
+            if (both_directions(h, n)) {
+                ok = is_exact("forward", forward[i], h, n, o.rate_max, at);
+                ok = is_exact("both ways", both[i], h, k.n, o.rate_max, at) && ok;
+            }
+            if (mrd_bound_peek(b, ineqs, &peek)) {
+                ok = is_exact("open", rebased(peek.range, peek.base, p.base), h, n, o.rate_max,
+                              at) &&
+                     ok;
+                open++;
+            }
+            if (i + 1 == k.bins)
+                mrd_bound_flush(b);
+            else /* the next bin closes this one */
+                continue;
+            skipped = k.bins - s.n;
+            for (size_t e = 0; e < s.n && ok; e++, live++) {
+                const mrd_span *at_bin = &k.spans[e + skipped];
+
+                ok = s.t0[e] == at_bin->t0 &&
+                     is_exact("live", rebased(s.range[e], s.base[e], p.base), h,
+                              at_bin->first + at_bin->n, o.rate_max,
+                              (double) (at_bin->t0 - p.t_first) * 1e-9);
+            }
+        }
+        mrd_bound_free(b);
+        if (!ok) {
+            fprintf(stderr, "seed %" PRIu64 "\n", seed);
+            CHECK(ok);
+            return;
+        }
+    }
+    CHECK(live > 1000);
+    CHECK(open > 1000);
+    CHECK(trimmed * 1000 < live + open);
 }
 
 /* Inequalities that another one implies are not kept, and their absence changes nothing. */

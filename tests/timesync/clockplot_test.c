@@ -1,7 +1,9 @@
 #include "tests/check.h"
 
+#include "tests/timesync/rng.h"
 #include "timesync/clockplot.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,12 +49,44 @@ TEST(text_names_every_epoch_and_the_assumptions)
     CHECK(strstr(text, "+37.000") != NULL);
     CHECK(strstr(text, "+3600.000703000 s") != NULL); /* 3600 s and 19 bins of 37 us */
     CHECK(strstr(text, "1.60 us") != NULL);
-    CHECK(strstr(text, "200 ppb/s") != NULL);
+    CHECK(strstr(text, " ppb/s ") != NULL);
+    CHECK(strstr(text, "37.000      200 ") != NULL);
     CHECK(strstr(text, "node-w: unaligned") != NULL);
     CHECK(strstr(text, "unknown") != NULL);
     mrd_buf_fini(&buf);
     mrd_align_free(a);
     mrd_align_free(w);
+}
+
+/* What all bounds rest on stands once, however many nodes there are; how fast each epoch's rate may
+ * change stands in its row. */
+TEST(assumptions_stand_once)
+{
+    mrd_align *all[40];
+    mrd_buf buf = { 0 };
+    size_t said = 0, unaligned = 0;
+
+    for (size_t i = 0; i < MRD_COUNT(all); i++) {
+        char name[16];
+
+        snprintf(name, sizeof(name), "node-%zu", i);
+        all[i] = i < 2 ? mrd_align_wall(name, 0, (mrd_local_ns){ 0 }, (mrd_wall_ns){ 5 })
+                       : table(name, 5);
+        REQUIRE(all[i] != NULL);
+    }
+    mrd_clock_text((const mrd_align *const *) all, MRD_COUNT(all), &buf);
+    for (const char *at = mrd_buf_cstr(&buf); (at = strstr(at, "the bound holds if")) != NULL; at++)
+        said++;
+    for (const char *at = mrd_buf_cstr(&buf); (at = strstr(at, ": unaligned: ")) != NULL; at++)
+        unaligned++;
+    CHECK(said == 1);
+    CHECK(unaligned == 2);
+    mrd_buf_fini(&buf);
+    mrd_clock_text((const mrd_align *const *) all, 2, &buf);
+    CHECK(strstr(mrd_buf_cstr(&buf), "the bound holds if") == NULL); /* of none */
+    mrd_buf_fini(&buf);
+    for (size_t i = 0; i < MRD_COUNT(all); i++)
+        mrd_align_free(all[i]);
 }
 
 /* Of bins of every width the row has half of the median and of the 99th percentile, as the summary says
@@ -163,6 +197,224 @@ TEST(a_point_of_many_bins_has_their_extremes)
         free(drawn[k]);
 }
 
+/* ---- Read as a person does: by the axes ---- */
+
+/* What a panel's axes say: value = at0 + per * pixel. */
+typedef struct {
+    double x0, x_per, y0, y_per;
+    double left, right, top, bottom; /* of its grid */
+    const char *begin, *end;         /* its text */
+} read_panel;
+
+/* The panel that begins at the n-th title. */
+static read_panel
+read_axes(const char *svg, int n)
+{
+    read_panel p = { .left = 1e9, .top = 1e9 };
+    double value[2][2] = { { 0 } }, pixel[2][2] = { { 0 } };
+    int ticks[2] = { 0 };
+
+    for (p.begin = svg; n > 0 && p.begin != NULL; n--)
+        p.begin = strstr(p.begin + 1, "<text class='t'");
+    if (p.begin == NULL) {
+        CHECK(p.begin != NULL);
+        exit(1);
+    }
+    p.end = strstr(p.begin + 1, "<text class='t'");
+    p.end = p.end == NULL ? p.begin + strlen(p.begin) : p.end;
+    for (const char *at = p.begin; (at = strstr(at, "<line class='g'")) != NULL && at < p.end;
+         at++) {
+        double x1, x2, y1, y2, tx, ty, v;
+        char class;
+        int way;
+
+        if (sscanf(at,
+                   "<line class='g' x1='%lf' x2='%lf' y1='%lf' y2='%lf'/><text class='%c' x='%lf' "
+                   "y='%lf'>%lf</text>",
+                   &x1, &x2, &y1, &y2, &class, &tx, &ty, &v) != 8)
+            continue;
+        way = class == 'e'; /* of a level */
+        CHECK(way == 1 ? y1 == y2 && tx < x1 && fabs(ty - y1) < 6
+                       : x1 == x2 && tx == x1 && ty > y2);
+        value[way][ticks[way] > 0] = v;
+        pixel[way][ticks[way]++ > 0] = way == 1 ? y1 : x1;
+        p.left = fmin(p.left, x1);
+        p.right = fmax(p.right, x2);
+        p.top = fmin(p.top, y1);
+        p.bottom = fmax(p.bottom, y2);
+    }
+    CHECK(ticks[0] >= 3 && ticks[0] < 20 && ticks[1] >= 3 && ticks[1] < 12);
+    p.x_per = (value[0][1] - value[0][0]) / (pixel[0][1] - pixel[0][0]);
+    p.x0 = value[0][0] - p.x_per * pixel[0][0];
+    p.y_per = (value[1][1] - value[1][0]) / (pixel[1][1] - pixel[1][0]);
+    p.y0 = value[1][0] - p.y_per * pixel[1][0];
+    CHECK(p.x_per > 0 && p.y_per < 0); /* later to the right, more is higher */
+    return p;
+}
+
+/* Whether the panel has these values at these pixels, to one of them. */
+static bool
+shows(const read_panel *p, double x, double y, double want_x, double want_y)
+{
+    return fabs(p->x0 + p->x_per * x - want_x) < p->x_per &&
+           fabs(p->y0 + p->y_per * y - want_y) < -p->y_per && x >= p->left - 1 &&
+           x <= p->right + 1 && y >= p->top - 1 && y <= p->bottom + 1;
+}
+
+/* The pixels of a path's points, as many as there are. */
+static size_t
+read_path(const char *at, double (*to)[2], char *letters, size_t most)
+{
+    size_t n = 0;
+    int len;
+
+    at = strstr(at, " d='") + 4;
+    while (n < most && sscanf(at, "%c%lf %lf%n", &letters[n], &to[n][0], &to[n][1], &len) == 3) {
+        at += len;
+        n++;
+    }
+    return n;
+}
+
+enum { SEGMENTS = 2, EACH = 40, ALL = SEGMENTS * EACH };
+
+/* Two epochs whose clocks run at different rates, with a gap between them; the bounds of all bins differ. */
+static mrd_align *
+drawn_table(rng *r, mrd_align_bin bins[ALL])
+{
+    mrd_align *a = mrd_align_new("node", 1);
+    double est = 0;
+
+    for (int s = 0; s < SEGMENTS; s++) {
+        CHECK(mrd_align_segment_add(a, (uint32_t) s, s == 0 ? MRD_EPOCH_START : MRD_EPOCH_SUSPEND,
+                                    (s + 5) * MRD_SEC, 200) == MRD_OK);
+        est = 1e5;
+        for (int i = 0; i < EACH; i++) {
+            mrd_align_bin *b = &bins[s * EACH + i];
+
+            est += (s == 0 ? 30000 : -9000) + rng_between(r, -30, 30);
+            *b = (mrd_align_bin){ .at = { 77 * MRD_SEC + (s * (EACH + 20) + i) * MRD_SEC },
+                                  .lo = est - rng_between(r, 1400, 1500),
+                                  .hi = est + rng_between(r, 1400, 1500),
+                                  .est = est,
+                                  .rate_lo = -100000,
+                                  .rate_hi = 100000,
+                                  .quality = MRD_ALIGN_GOOD };
+            CHECK(mrd_align_bin_add(a, b) == MRD_OK);
+        }
+    }
+    return a;
+}
+
+static void
+check_picture(const char *row, const char *svg, const mrd_align *a, const mrd_align_bin *bins,
+              const mrd_probe *probes, size_t n_probes)
+{
+    const read_panel offset = read_axes(svg, 1), width = read_axes(svg, 2);
+    static double at[3 * ALL][2];
+    static char letters[3 * ALL];
+    size_t n = read_path(strstr(offset.begin, "<path class='l'"), at, letters, MRD_COUNT(at));
+    const char *band = offset.begin;
+
+    CHECK(offset.bottom < width.top && offset.left == width.left && offset.right == width.right);
+    CHECK_INT(n, ALL);
+    for (size_t i = 0; i < ALL; i++) {
+        const mrd_align_bin *b = &bins[i], *first = &bins[i / EACH * EACH],
+                            *last = first + EACH - 1;
+        double t = (double) (b->at.ns - bins[0].at.ns) * 1e-9;
+        double along = (double) (b->at.ns - first->at.ns) / (double) (last->at.ns - first->at.ns);
+        double line = first->est + (last->est - first->est) * along;
+        size_t of = i % EACH, lower = 2 * EACH - 1 - of;
+
+        CHECK_ROW(row, shows(&offset, at[i][0], at[i][1], t, (b->est - line) / 1000));
+        CHECK_ROW(row, letters[i] == (of == 0 ? 'M' : 'L'));
+        if (of == 0) { /* an area of each epoch: along its upper side, back along the lower */
+            static double area[3 * ALL][2];
+            static char how[3 * ALL];
+
+            band = strstr(band + 1, "<path class='b'");
+            REQUIRE(band != NULL && band < offset.end);
+            CHECK_INT(read_path(band, area, how, MRD_COUNT(area)), 2 * EACH);
+            for (size_t k = 0; k < EACH; k++) {
+                double x = (double) (first[k].at.ns - bins[0].at.ns) * 1e-9;
+                double mean = first->est + (last->est - first->est) * (double) k / (EACH - 1);
+
+                CHECK_ROW(row,
+                          shows(&offset, area[k][0], area[k][1], x, (first[k].hi - mean) / 1000));
+                lower = 2 * EACH - 1 - k;
+                CHECK_ROW(row, shows(&offset, area[lower][0], area[lower][1], x,
+                                     (first[k].lo - mean) / 1000));
+                CHECK(how[k] == (k == 0 ? 'M' : 'L') && how[lower] == 'L');
+            }
+        }
+    }
+    n = read_path(strstr(width.begin, "<path class='l'"), at, letters, MRD_COUNT(at));
+    CHECK_INT(n, ALL);
+    for (size_t i = 0; i < ALL; i++)
+        CHECK_ROW(row,
+                  shows(&width, at[i][0], at[i][1], (double) (bins[i].at.ns - bins[0].at.ns) * 1e-9,
+                        (bins[i].hi - bins[i].lo) / 1000));
+    if (n_probes > 0) {
+        const read_panel packets = read_axes(svg, 3);
+        const char *circle = packets.begin;
+        mrd_align_cursor cursor = { 0 };
+
+        CHECK(width.bottom < packets.top);
+        for (size_t i = 0; i < n_probes; i++) {
+            mrd_ineq q[2];
+            size_t k = mrd_probe_ineqs(&probes[i], q);
+
+            CHECK_INT(k, 2);
+            for (size_t j = 0; j < k; j++) {
+                double x, y;
+                mrd_sess_ns sess;
+                char class;
+
+                circle = strstr(circle + 1, "<circle");
+                REQUIRE(circle != NULL &&
+                        sscanf(circle, "<circle class='%c' cx='%lf' cy='%lf' r='1.6'/>", &class, &x,
+                               &y) == 3);
+                CHECK(class == (q[j].lower ? 'd' : 'u'));
+                CHECK(mrd_align_map(a, &cursor, (mrd_local_ns){ q[j].t }, &sess, NULL));
+                CHECK_ROW(row, shows(&packets, x, y, (double) (q[j].t - bins[0].at.ns) * 1e-9,
+                                     (double) (q[j].v - (sess.ns - q[j].t)) / 1000));
+            }
+        }
+    }
+}
+
+TEST(the_picture_shows_what_the_table_has)
+{
+    const uint64_t first = rng_seed();
+
+    for (uint64_t seed = first; seed < first + 20; seed++) {
+        rng r = rng_new(seed);
+        mrd_align_bin bins[ALL];
+        mrd_probe probes[30] = { { .a1 = 0 } };
+        mrd_align *a = drawn_table(&r, bins);
+        size_t n = seed % 2 == 0 ? 0 : MRD_COUNT(probes);
+        mrd_buf svg = { 0 };
+        char row[32];
+
+        snprintf(row, sizeof(row), "seed %d", (int) seed);
+        for (size_t i = 0; i < n; i++) {
+            const mrd_align_bin *b = &bins[i];
+            int64_t a1 = b->at.ns, sess = a1 + 5 * MRD_SEC + (int64_t) b->est;
+
+            probes[i] = (mrd_probe){ .a1 = a1,
+                                     .r2 = sess + (int64_t) rng_between(&r, 500, 2000),
+                                     .r3 = sess + 2000,
+                                     .a4 = a1 + 2000 + (int64_t) rng_between(&r, 500, 2000),
+                                     .up = true,
+                                     .down = true };
+        }
+        CHECK_ERR(row, mrd_clock_svg(a, probes, n, &svg), MRD_OK);
+        check_picture(row, mrd_buf_cstr(&svg), a, bins, probes, n);
+        mrd_buf_fini(&svg);
+        mrd_align_free(a);
+    }
+}
+
 TEST(small_and_empty_tables)
 {
     mrd_align *a = mrd_align_constant("c", 0, 5, -10, 10), *empty = mrd_align_new("e", 0);
@@ -171,6 +423,15 @@ TEST(small_and_empty_tables)
     CHECK_ERR("one bin", mrd_clock_svg(a, NULL, 0, &buf), MRD_OK);
     CHECK(strstr(mrd_buf_cstr(&buf), "nan") == NULL);
     CHECK_ERR("no bins", mrd_clock_svg(empty, NULL, 0, &buf), MRD_EMPTY);
+    for (int s = 0; s < 2; s++) { /* of times that nobody measured there is nothing to draw */
+        mrd_align_bin b = { .at = { s * MRD_SEC }, .quality = MRD_ALIGN_UNALIGNED };
+
+        CHECK_ERR("segment", mrd_align_segment_add(empty, 0, MRD_EPOCH_START, 0, 0), MRD_OK);
+        CHECK_ERR("bin", mrd_align_bin_add(empty, &b), MRD_OK);
+    }
+    mrd_buf_reset(&buf);
+    CHECK_ERR("unaligned", mrd_clock_svg(empty, NULL, 0, &buf), MRD_EMPTY);
+    CHECK_INT(buf.len, 0);
     mrd_buf_fini(&buf);
     mrd_align_free(a);
     mrd_align_free(empty);

@@ -1,4 +1,5 @@
 #include "tests/check.h"
+#include "tests/timesync/rng.h"
 
 #include "timesync/probe.h"
 
@@ -18,6 +19,26 @@ TEST(bridge_maps_by_the_mean_difference)
     CHECK_ERR("stepped", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_CLOCK);
     b.raw1 = b.raw0 - 1;
     CHECK_ERR("backward", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_INVALID);
+}
+
+/* 30 ppm of 100 ms are 3 us: a far aggregator, and no step of the clock. */
+TEST(bridge_over_a_long_round_trip)
+{
+    enum { TRIP = 100000000, DRIFT = 3000 };
+    mrd_xread a = { 1000, 5000000, 1040 };
+    mrd_xread b = { 1000 + TRIP, 5000000 + TRIP + DRIFT, 1040 + TRIP };
+    mrd_local_ns raw;
+    mrd_dur_ns e;
+
+    for (int64_t at = 0; at <= TRIP; at += TRIP / 10) {
+        int64_t truth = 1020 + at;
+
+        CHECK_ERR("ok", mrd_stamp_bridge(&a, &b, 5000000 + at + DRIFT * at / TRIP, &raw, &e),
+                  MRD_OK);
+        CHECK(raw.ns - e <= truth && truth <= raw.ns + e);
+    }
+    b.wall += TRIP / 2000; /* more than an oscillator does */
+    CHECK_ERR("slew", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_CLOCK);
 }
 
 static mrd_probe_sent
@@ -163,12 +184,15 @@ TEST(joiner_meets_replay_restart_and_overwriting)
     CHECK(!mrd_joiner_served(j, &r)); /* an old one, replayed */
     r.id.agent_epoch = 2;             /* the agent started again: k may begin anew */
     CHECK(mrd_joiner_served(j, &r));
-    r.id.agent_epoch = 1;
-    r.id.k = 17;
+    r.id.agent_epoch = 1; /* and again, after its wall clock was set back */
+    CHECK(mrd_joiner_served(j, &r));
+    r.id.k = 9;
+    CHECK(mrd_joiner_served(j, &r));
+    r.id.k = 1;
     CHECK(!mrd_joiner_served(j, &r));
     CHECK_INT(mrd_joiner_counts(j).joined, 1);
     CHECK_INT(mrd_joiner_counts(j).replayed, 4);
-    CHECK_INT(mrd_joiner_counts(j).overwritten, 1);
+    CHECK_INT(mrd_joiner_counts(j).overwritten, 3);
     mrd_joiner_free(j);
 }
 
@@ -195,6 +219,16 @@ TEST(one_pair_in_ten_is_held_out_never_two_in_a_row)
     }
     for (size_t i = 1; i < 9; i++) /* not in step with anything of the workload's */
         CHECK(places[i] > 80 && places[i] < 170);
+    for (uint32_t other = 0; other < 3;
+         other++) { /* nor with another agent, or another run of it, or other tens */
+        size_t same = 0;
+
+        for (uint32_t pair = 0; pair < 10000; pair++)
+            same += mrd_probe_held_out((mrd_probe_id){ 77, 3, pair * 2 }) &&
+                    mrd_probe_held_out((mrd_probe_id){ other == 0 ? 78 : 77, other == 1 ? 4 : 3,
+                                                       (other == 2 ? pair + 10 : pair) * 2 });
+        CHECK(same > 60 && same < 190);
+    }
 }
 
 TEST(packet_round_trip_and_rejections)
@@ -226,13 +260,49 @@ TEST(packet_round_trip_and_rejections)
     CHECK_ERR("magic", mrd_probe_packet_decode(whole, &q), MRD_FORMAT);
 }
 
+/* Every member of a record, also at its limits, comes back. */
+TEST(drawn_records_round_trip)
+{
+    uint64_t first = rng_seed();
+
+    for (uint64_t seed = first; seed < first + 2000; seed++) {
+        rng r = rng_new(seed);
+        mrd_probe_sent s = { .id = { (uint64_t) rng_next(&r), (uint32_t) rng_next(&r),
+                                     (uint32_t) rng_next(&r) },
+                             .a1 = (int64_t) rng_between(&r, -4e18, 4e18),
+                             .e = (uint32_t) (rng_next(&r) >> (32 + rng_next(&r) % 32)),
+                             .position = (uint8_t) rng_next(&r),
+                             .source1 = (uint8_t) (rng_next(&r) % MRD_STAMP_SOURCES),
+                             .source4 = (uint8_t) (rng_next(&r) % MRD_STAMP_SOURCES),
+                             .again = rng_next(&r) & 1 },
+                       back;
+        mrd_buf buf = { 0 };
+        size_t at = 0;
+        bool ok;
+
+        s.a4 = s.a1 + (int64_t) rng_exp(&r, 1e6);
+        mrd_probe_sent_encode(&s, &buf);
+        ok = mrd_probe_sent_decode((mrd_bytes){ buf.p, buf.len }, &at, &back) == MRD_OK &&
+             at == buf.len && back.id.agent == s.id.agent &&
+             back.id.agent_epoch == s.id.agent_epoch && back.id.k == s.id.k && back.a1 == s.a1 &&
+             back.a4 == s.a4 && back.e == s.e && back.position == s.position &&
+             back.source1 == s.source1 && back.source4 == s.source4 && back.again == s.again;
+        mrd_buf_fini(&buf);
+        if (!ok) {
+            fprintf(stderr, "seed %" PRIu64 "\n", seed);
+            CHECK(ok);
+            return;
+        }
+    }
+}
+
 TEST(records_round_trip)
 {
     mrd_probe_sent s = a_sent(12), s2;
     mrd_probe_served r = a_served(12);
-    mrd_buf buf = { 0 };
+    mrd_buf buf = { 0 }, whole = { 0 };
     size_t at = 0;
-    mrd_probe p, p2;
+    mrd_probe p, p2, p3;
 
     s.a1 = 1000000000000000000LL;
     s.a4 = s.a1 + 90000;
@@ -246,6 +316,14 @@ TEST(records_round_trip)
     CHECK(s2.a1 == s.a1 && s2.a4 == s.a4 && s2.e == s.e && s2.source4 == s.source4);
     REQUIRE(mrd_probe_decode((mrd_bytes){ buf.p, buf.len }, &at, &p2) == MRD_OK);
     CHECK_INT(at, buf.len);
+    mrd_probe_encode(&p, &whole);
+    for (size_t n = 0; n < whole.len; n++) {
+        size_t from = 0;
+
+        CHECK_ERR("cut", mrd_probe_decode((mrd_bytes){ whole.p, n }, &from, &p3), MRD_TRUNCATED);
+        CHECK_INT(from, 0);
+    }
+    mrd_buf_fini(&whole);
     CHECK(p2.a1 == p.a1 && p2.a4 == p.a4 && p2.r2 == p.r2 && p2.r3 == p.r3 && p2.e == p.e &&
           p2.up && p2.down && p2.held_out == p.held_out);
     at = 0;

@@ -320,6 +320,17 @@ mrd_nrt_count(const mrd_nrt *nrt)
     return &nrt->counts;
 }
 
+size_t
+mrd_nrt_memory_used(const mrd_nrt *nrt)
+{
+    const mrd_open_table *const tables[] = { &nrt->open, &nrt->held, &nrt->early };
+    size_t sum = sizeof(*nrt) + NRT_CORES * sizeof(*nrt->ids);
+
+    for (size_t i = 0; i < 3; i++)
+        sum += tables[i]->bytes + tables[i]->cap * sizeof(*tables[i]->slots);
+    return sum;
+}
+
 static void
 nrt_intern(mrd_nrt *nrt)
 {

@@ -130,5 +130,6 @@ mrd_err mrd_nrt_tell_before(mrd_nrt *nrt, uint64_t mark,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_nrt_tell_again(mrd_nrt *nrt);
 const mrd_nrt_counts *mrd_nrt_count(const mrd_nrt *nrt);
+size_t mrd_nrt_memory_used(const mrd_nrt *nrt); /* bytes, without the catalog's */
 
 #endif

@@ -103,6 +103,18 @@ mrd_catalog_free(mrd_catalog *cat)
     free(cat);
 }
 
+size_t
+mrd_catalog_memory(const mrd_catalog *cat)
+{
+    return sizeof(*cat) + mrd_strtab_memory(cat->strings) +
+           cat->processes.cap * sizeof(mrd_process) + cat->tracks.cap * sizeof(mrd_track) +
+           cat->devprofiles.cap * sizeof(mrd_devprofile) +
+           cat->captures.cap * sizeof(mrd_device_capture) +
+           cat->artifacts.cap * sizeof(mrd_artifact) + cat->inputs.cap * sizeof(mrd_input) +
+           cat->clocks.cap * sizeof(mrd_clock_info) + cat->facts.cap * sizeof(cat_fact) +
+           cat->notes.cap * sizeof(mrd_sid);
+}
+
 mrd_strtab *
 mrd_catalog_strings(const mrd_catalog *cat)
 {

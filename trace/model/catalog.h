@@ -161,6 +161,7 @@ typedef struct mrd_catalog mrd_catalog;
 mrd_catalog *mrd_catalog_new(void); /* NULL without memory */
 void mrd_catalog_free(mrd_catalog *cat);
 mrd_strtab *mrd_catalog_strings(const mrd_catalog *cat);
+size_t mrd_catalog_memory(const mrd_catalog *cat); /* bytes, nearly */
 static inline mrd_sid
 mrd_catalog_intern(mrd_catalog *cat, const char *text)
 {

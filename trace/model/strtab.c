@@ -182,6 +182,12 @@ mrd_strtab_get(const mrd_strtab *tab, mrd_sid id)
 }
 
 size_t
+mrd_strtab_memory(const mrd_strtab *tab)
+{
+    return sizeof(*tab) + tab->bytes + (tab->chunks == NULL ? 0 : tab->chunks->size);
+}
+
+size_t
 mrd_strtab_count(const mrd_strtab *tab)
 {
     return tab->count;

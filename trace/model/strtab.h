@@ -41,7 +41,8 @@ uint64_t mrd_strtab_allow(mrd_strtab *tab, size_t bytes);
 mrd_sid mrd_strtab_find(const mrd_strtab *tab, mrd_str text);
 /* Borrowed and NUL-terminated; stays valid while the table exists. An unknown id gives "". */
 mrd_str mrd_strtab_get(const mrd_strtab *tab, mrd_sid id);
-size_t mrd_strtab_count(const mrd_strtab *tab); /* ids are 0 .. count-1 */
+size_t mrd_strtab_memory(const mrd_strtab *tab); /* bytes, nearly */
+size_t mrd_strtab_count(const mrd_strtab *tab);  /* ids are 0 .. count-1 */
 uint64_t mrd_strtab_refused(const mrd_strtab *tab);
 
 #endif

@@ -1,4 +1,4 @@
-#include "aggregator/fetch.h"
+#include "proto/fetch.h"
 
 #include <pthread.h>
 

@@ -1,11 +1,11 @@
 /*
- * aggregator/fetch.h - one short exchange with a server that proves who somebody is: an answer of
+ * proto/fetch.h - one short exchange with a server that proves who somebody is: an answer of
  * bounded size in bounded time, redirections not followed. It blocks: for threads of their own.
  *
  * Threads: any.
  */
-#ifndef MRD_AGGREGATOR_FETCH_H
-#define MRD_AGGREGATOR_FETCH_H
+#ifndef MRD_PROTO_FETCH_H
+#define MRD_PROTO_FETCH_H
 
 #include <stdatomic.h>
 

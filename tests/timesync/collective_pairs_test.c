@@ -1,0 +1,202 @@
+/* Which collectives belong together: jobs with regular and irregular intervals, of which one process may have
+ * missed the first collective and the others the last, so that all counts are equal and all pairs wrong by
+ * one. What is accepted is true, what can be told is accepted, and what cannot is refused. */
+#include "tests/check.h"
+#include "tests/timesync/rng.h"
+
+#include "timesync/collective.h"
+
+#include <math.h>
+
+enum { RANKS = 4, ENDS = 40 };
+
+typedef enum { ALIKE, CYCLE, DISTINCT, KINDS } kinds; /* what one collective is beside the others */
+
+typedef struct {
+    bool regular, shifted, numbered;
+    kinds kind;
+    mrd_dur_ns trust;
+    int hole;    /* instead of the first, the last process missed this one; 0: none */
+    double step; /* ns that its clock was set ahead by in the middle */
+    double offset[RANKS], ppm[RANKS];
+    mrd_coll_obs obs[RANKS * ENDS];
+    size_t n;
+} job;
+
+#define BASE (1700000000LL * MRD_SEC)
+
+static int64_t
+local_of(const job *j, int rank, double t)
+{
+    bool late = rank == RANKS - 1 && t > 1e9 * (ENDS / 2 + 0.5);
+
+    return BASE + llround(t * (1 + j->ppm[rank] * 1e-6) + j->offset[rank] + (late ? j->step : 0));
+}
+
+static void
+draw(rng *r, job *j)
+{
+    j->n = 0;
+    for (int p = 0; p < RANKS; p++) {
+        j->offset[p] = rng_between(r, -40e6, 40e6);
+        j->ppm[p] = rng_between(r, -50, 50);
+    }
+    for (int i = 0; i < ENDS; i++) {
+        double end = 1e9 * (i + 1 + (j->regular ? 0 : rng_between(r, -0.2, 0.2)));
+        uint64_t mixed = rng_next(r) % 1000;
+
+        for (int p = 0; p < RANKS; p++) {
+            bool missed = j->shifted && (p == RANKS - 1 ? i == j->hole : i == ENDS - 1);
+
+            if (missed)
+                continue;
+            j->obs[j->n++] =
+                (mrd_coll_obs){ .process = (uint32_t) p,
+                                .group = 5,
+                                .op = j->kind == CYCLE ? (uint32_t) (i % 3) : 1,
+                                .size = j->kind == DISTINCT ? (int64_t) mixed : 64,
+                                .seq = j->numbered ? i : -1,
+                                .begin = { local_of(j, p, end - rng_between(r, 5e4, 2e6)) },
+                                .end = { local_of(j, p, end + rng_between(r, 0, 5e3)) } };
+        }
+    }
+}
+
+/* Whether every bound holds the instant at which the reference's clock shows what it does. */
+static bool
+is_true(const job *j, const mrd_coll_solution *s)
+{
+    bool ok = true;
+
+    for (int p = 0; p < RANKS; p++) {
+        mrd_align *a = mrd_coll_align(s, (size_t) p, "r");
+        mrd_align_cursor c = { 0, 0 };
+
+        for (int i = 0; a != NULL && i <= 40; i++) {
+            double t = 1e9 * (1 + (ENDS - 1) * i / 40.0);
+            int64_t local = local_of(j, p, t), truth = local_of(j, (int) s->reference, t);
+            mrd_align_bound b;
+            mrd_sess_ns at;
+
+            if (mrd_coll_knows(&s->process[p], local) &&
+                mrd_align_map(a, &c, (mrd_local_ns){ local }, &at, &b))
+                ok = ok && b.lo.ns <= truth + 1 && truth - 1 <= b.hi.ns;
+        }
+        mrd_align_free(a);
+    }
+    return ok;
+}
+
+static mrd_err
+solve(const job *j, bool *ret_true, mrd_why *why)
+{
+    mrd_coll_options options = { .trust_ns = j->trust };
+    mrd_coll_match *m = NULL;
+    mrd_coll_solution s = { 0 };
+    mrd_err err = mrd_coll_match_new(j->obs, j->n, RANKS, NULL, 0, &options, &m, why);
+
+    *ret_true = false;
+    if (err == MRD_OK && (err = mrd_coll_solve(m, &options, &s, why)) == MRD_OK) {
+        *ret_true = is_true(j, &s);
+        mrd_coll_solution_fini(&s);
+    }
+    mrd_coll_match_free(m);
+    return err;
+}
+
+/* The places that a refusal names; 0 when it is another. */
+static int
+places_of(const mrd_why *why)
+{
+    const char *at = strstr(why->text, " fit as well ");
+    int n = 0;
+
+    return at != NULL && sscanf(at, " fit as well %d places ", &n) == 1 ? n : 0;
+}
+
+TEST(pairs_are_true_or_refused)
+{
+    const uint64_t first = rng_seed();
+    size_t ambiguous = 0, accepted = 0;
+
+    for (uint64_t seed = first; seed < first + 30; seed++) {
+        for (unsigned what = 0; what < 8 * 2 * KINDS; what++) {
+            rng r = rng_new(seed);
+            static job j;
+            mrd_why why = { 0 };
+            bool is_right, told;
+            mrd_err err;
+            char row[100];
+
+            j = (job){ .regular = what % 2 == 0,
+                       .shifted = what / 2 % 2 != 0,
+                       .numbered = what / 4 % 2 != 0,
+                       .trust = what / 8 % 2 != 0 ? 100 * MRD_MS : 0,
+                       .kind = (kinds) (what / 16) };
+            draw(&r, &j);
+            snprintf(row, sizeof(row), "seed %d%s%s%s%s kinds %d", (int) seed,
+                     j.regular ? " regular" : "", j.shifted ? " shifted" : "",
+                     j.numbered ? " numbered" : "", j.trust > 0 ? " trust" : "", (int) j.kind);
+            err = solve(&j, &is_right, &why);
+            CHECK_ROW(row, err == MRD_OK ? is_right : err == MRD_CLOCK && why.text[0] != '\0');
+            /* Numbers, kinds that do not come again, intervals and clocks tell, each alone. */
+            told = j.numbered || j.kind == DISTINCT || !j.regular || j.trust > 0;
+            if (told && !j.shifted)
+                CHECK_ROW(row, err == MRD_OK);
+            if (j.regular && j.shifted && !j.numbered && j.kind == ALIKE)
+                CHECK_ROW(row, err == MRD_CLOCK);
+            if (!told && (!j.shifted || j.kind == ALIKE)) { /* else the kinds differ at once */
+                int places = places_of(&why);
+
+                CHECK_ROW(row, err == MRD_CLOCK);
+                CHECK_ROW(why.text, places > 0 && places <= ENDS / 2);
+                CHECK_ROW(why.text, j.kind != CYCLE || places % 3 == 0);
+                ambiguous++;
+            }
+            accepted += err == MRD_OK;
+        }
+    }
+    CHECK(ambiguous == 90 && accepted > 500);
+}
+
+/* One that is missing in the middle looks like a clock that was set by an interval: nothing tells which. One that
+ * was set by something else, or whose collectives have numbers, is followed. */
+TEST(a_hole_is_no_step)
+{
+    const uint64_t first = rng_seed();
+    size_t followed = 0, refused = 0;
+
+    for (uint64_t seed = first; seed < first + 40; seed++) {
+        for (unsigned what = 0; what < 8; what++) {
+            rng r = rng_new(seed);
+            static job j;
+            mrd_why why = { 0 };
+            bool is_right, is_step = what % 2 != 0;
+            mrd_err err;
+            char row[100];
+
+            j = (job){ .regular = what / 2 % 2 != 0,
+                       .numbered = what / 4 % 2 != 0,
+                       .shifted = !is_step,
+                       .hole = ENDS / 2 + 1,
+                       .step = is_step ? rng_between(&r, 0.2e9, 0.4e9) : 0,
+                       .trust = is_step ? 600 * MRD_MS : 0 };
+            draw(&r, &j);
+            snprintf(row, sizeof(row), "seed %d%s%s%s", (int) seed, j.regular ? " regular" : "",
+                     j.numbered ? " numbered" : "", is_step ? " step" : " hole");
+            err = solve(&j, &is_right, &why);
+            CHECK_ROW(row, err == MRD_OK ? is_right : err == MRD_CLOCK && why.text[0] != '\0');
+            CHECK_ROW(why.text, err == MRD_OK || !(is_step || j.numbered));
+            if (!is_step && j.regular && !j.numbered) {
+                CHECK_ROW(row, strstr(why.text, "of process 3 its clock was stepped by ") != NULL);
+                CHECK_ROW(row, strstr(why.text, " ns, or 1 collectives are missing") != NULL);
+                refused++;
+            }
+            followed += err == MRD_OK && is_step;
+        }
+    }
+    CHECK_INT(refused, 40);
+    CHECK_INT(followed, 4 * 40);
+}
+
+TEST_MAIN()

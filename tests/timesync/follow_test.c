@@ -1,0 +1,169 @@
+/*
+ * What is said of a clock while its packets come, against the exact set of a clock of constant rate: the lagged table
+ * uses all that came within the lag, the live answer all that came so far, and neither says more than that.
+ */
+#include "tests/check.h"
+#include "tests/timesync/exact.h"
+#include "tests/timesync/rng.h"
+#include "timesync/follow.h"
+
+#define SECONDS 45 /* less than MRD_FOLLOW_ADAPT: no change of the rate is allowed for */
+#define PROBES  (SECONDS * 8)
+
+typedef struct {
+    int64_t t, base; /* of the first packet; what offsets are relative to */
+    double x, rate;
+    half_plane h[2 * PROBES];
+    size_t n;
+    int64_t times[2 * PROBES];
+} line;
+
+static int64_t
+session(const line *l, double local_s)
+{
+    return l->t + (int64_t) (local_s * 1e9) + l->base + (int64_t) (l->x + l->rate * local_s);
+}
+
+static void
+see(line *l, const mrd_ineq *q)
+{
+    l->times[l->n] = q->t;
+    l->h[l->n++] =
+        (half_plane){ (double) (q->t - l->t) * 1e-9, (double) (q->v - l->base), q->lower };
+}
+
+/* A probe at local time `at`, with drawn delays. */
+static mrd_probe
+draw_probe(rng *r, line *l, double at)
+{
+    double up = 2e-6 + rng_exp(r, 20e-6), stay = 5e-6, down = 2e-6 + rng_exp(r, 20e-6);
+    mrd_probe p = { .id = { 1, 1, (uint32_t) l->n }, .up = true, .down = true };
+
+    p.a1 = l->t + (int64_t) (at * 1e9);
+    p.a4 = l->t + (int64_t) ((at + up + stay + down) * 1e9) + 1;
+    p.r2 = session(l, at + up);
+    p.r3 = session(l, at + up + stay);
+    return p;
+}
+
+/* Number of packets in bins up to the one that holds `t`. */
+static size_t
+seen_until(const line *l, int64_t t)
+{
+    size_t n = 0;
+
+    while (n < l->n && l->times[n] / MRD_BIN_NS <= t / MRD_BIN_NS)
+        n++;
+    return n;
+}
+
+/* [lo, hi] at `at` holds what all packets allow, and no more than the first n of them do. */
+static bool
+says_enough(const char *what, const line *l, int64_t at, const mrd_align_bound *got, size_t n,
+            bool rounded)
+{
+    double s = (double) (at - l->t) * 1e-9, lo = (double) (got->lo.ns - at - l->base),
+           hi = (double) (got->hi.ns - at - l->base);
+    mrd_poly_range all = corners(l->h, l->n, MRD_BOUND_RATE_MAX, s, 0);
+    mrd_poly_range some = corners(l->h, n, MRD_BOUND_RATE_MAX, s, 0.2);
+    double room = (rounded ? 4 : 2) + 0.06 * (some.hi - some.lo);
+
+    if (lo <= all.lo + 1 && hi >= all.hi - 1 && lo >= some.lo - room && hi <= some.hi + room)
+        return true;
+    fprintf(stderr,
+            "%s: at %.3f s [%.1f, %.1f], all packets [%.1f, %.1f], those that were there [%.1f, "
+            "%.1f]\n",
+            what, s, lo, hi, all.lo, all.hi, some.lo, some.hi);
+    return false;
+}
+
+static int
+by_time(const void *a, const void *b)
+{
+    const mrd_ineq *x = a, *y = b;
+
+    return x->t < y->t ? -1 : x->t > y->t;
+}
+
+static bool
+one_clock(uint64_t seed, size_t *tables, size_t *answers)
+{
+    rng r = rng_new(seed);
+    mrd_follow_options o = mrd_follow_defaults;
+    line *l = calloc(1, sizeof(*l));
+    mrd_probe probes[PROBES];
+    mrd_ineq q[2 * PROBES];
+    size_t n = 0, n_q = 0;
+    mrd_follow *f;
+    const mrd_align *table;
+    bool ok = true;
+
+    o.w_live = o.w = 0;
+    l->t = (int64_t) rng_between(&r, 1, 1000) * MRD_BIN_NS;
+    l->base = (int64_t) rng_between(&r, -1e17, 1e17);
+    l->x = rng_between(&r, -1e6, 1e6);
+    l->rate = rng_between(&r, -1e5, 1e5);
+    for (double at = 0.01; at < SECONDS && n < PROBES;
+         at += 0.02 + rng_exp(&r, rng_unit(&r) < 0.1 ? 1.5 : 0.2))
+        probes[n++] = draw_probe(&r, l, at);
+    for (size_t i = 0; i < n; i++)
+        n_q += mrd_probe_ineqs(&probes[i], &q[n_q]);
+    qsort(q, n_q, sizeof(*q), by_time);
+    for (size_t i = 0; i < n_q; i++)
+        see(l, &q[i]);
+    f = mrd_follow_new("a clock", 1, &o);
+    for (size_t i = 0; i < n && ok; i++) {
+        mrd_align_bound bound;
+        mrd_sess_ns at;
+
+        mrd_follow_probe(f, &probes[i]);
+        if (i % 16 == 7 && i + 1 < n && probes[i + 1].a1 / MRD_BIN_NS > probes[i].a4 / MRD_BIN_NS &&
+            mrd_follow_live(
+                f, (mrd_local_ns){ probes[i].a4 / MRD_BIN_NS * MRD_BIN_NS + MRD_BIN_NS / 2 }, &at,
+                &bound)) {
+            ok = says_enough("live", l, probes[i].a4 / MRD_BIN_NS * MRD_BIN_NS + MRD_BIN_NS / 2,
+                             &bound, seen_until(l, probes[i].a4), false);
+            ++*answers;
+        }
+    }
+    mrd_follow_flush(f);
+    table = mrd_follow_borrow_lagged(f);
+    for (size_t i = 0, last = 0; i < l->n && ok; i++) {
+        int64_t centre = l->times[i] / MRD_BIN_NS * MRD_BIN_NS + MRD_BIN_NS / 2;
+        mrd_align_cursor cursor = { 0, 0 };
+        mrd_align_bound bound;
+        mrd_sess_ns at;
+
+        if (i > 0 && l->times[i] / MRD_BIN_NS == l->times[last] / MRD_BIN_NS)
+            continue; /* once for each bin */
+        last = i;
+        ok = mrd_align_map(table, &cursor, (mrd_local_ns){ centre }, &at, &bound);
+        if (i > 20 && ok) { /* before, one direction may be missing */
+            ok = says_enough("lagged", l, centre, &bound, seen_until(l, centre + MRD_FOLLOW_LAG),
+                             true);
+            ++*tables;
+        }
+    }
+    ok = ok && mrd_follow_counters(f).bound.bad == 0 && mrd_follow_counters(f).bound.epochs == 1;
+    mrd_follow_free(f);
+    free(l);
+    return ok;
+}
+
+TEST(a_clock_of_constant_rate_is_known_as_well_as_can_be)
+{
+    uint64_t first = rng_seed();
+    size_t tables = 0, answers = 0;
+
+    for (uint64_t seed = first; seed < first + 12; seed++) {
+        if (!one_clock(seed, &tables, &answers)) {
+            fprintf(stderr, "seed %" PRIu64 "\n", seed);
+            CHECK(false);
+            return;
+        }
+    }
+    CHECK(tables > 500);
+    CHECK(answers > 20);
+}
+
+TEST_MAIN()
