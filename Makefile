@@ -1,8 +1,10 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo test bench soak fuzz sanitize clocklab slurmlab kubelab mutants install clean help
+.PHONY: all demo test bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
+# Behind a laboratory: that it cannot run here (77) it has said in a sentence, and is no error.
+may_skip = || [ $$? -eq 77 ]
 
 all: ## build into build/bin and build/lib
 	@scripts/setup.sh build
@@ -26,6 +28,13 @@ sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitiz
 	@for preset in asan tsan; do cmake --preset $$preset >/dev/null && \
 	  cmake --build --preset $$preset -j $(JOBS) && \
 	  ctest --test-dir build-$$preset -j $(JOBS) --output-on-failure -LE slow $(CTEST_FLAGS) || exit 1; done
+
+.PHONY: tsan
+tsan: ## the unit tests under ThreadSanitizer (not in the gate; TSAN_TESTS=agent/ for some)
+	@scripts/setup.sh test
+	@cmake --preset tsan >/dev/null
+	@cmake --build --preset tsan -j $(JOBS)
+	@ctest --test-dir build-tsan -j $(JOBS) --output-on-failure -LE slow -R '$(TSAN_TESTS)' -E '^(e2e|fleet|clocklab|house)/' $(CTEST_FLAGS)
 
 .PHONY: gate coverage format analyse clean-gate
 gate: ## what a change has to pass: gcc, clang, format, analysis, tests, sanitizers, coverage
@@ -62,14 +71,20 @@ slurmlab: ## a real Slurm (root): on this machine, then a head node and two comp
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
 	@[ -n "$(SLURMLAB_CASES)" ] || ctest --test-dir build --output-on-failure -R '^e2e/slurm$$'
-	@MERIDIAN_BUILD=$(CURDIR)/build python3 tests/slurmlab/slurmlab.py $(SLURMLAB_CASES)
+	@MERIDIAN_BUILD=$(CURDIR)/build python3 tests/slurmlab/slurmlab.py $(SLURMLAB_CASES) $(may_skip)
 
 kubelab: ## a real Kubernetes of two nodes on this machine (root); the first time it builds it (some 25 minutes, KUBELAB_CASES= for some cases)
 	@scripts/setup.sh kubelab
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@tests/kubelab/build.sh
-	@MERIDIAN_BUILD=$(CURDIR)/build python3 tests/kubelab/kubelab.py $(KUBELAB_CASES)
+	@tests/kubelab/build.sh && MERIDIAN_BUILD=$(CURDIR)/build python3 tests/kubelab/kubelab.py $(KUBELAB_CASES) $(may_skip)
+
+s3lab: ## the exporter against S3 servers of others: Ceph's radosgw and s3rver (S3LAB_KILLS=12)
+	@scripts/setup.sh s3lab
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@npm install --silent --no-audit --no-fund --ignore-scripts --prefix build/s3lab s3rver@3.7.1 >build/s3lab.log 2>&1 || echo "s3lab: npm cannot fetch s3rver: $$(tail -n 1 build/s3lab.log)"
+	@MERIDIAN_BUILD=$(CURDIR)/build S3LAB_KILLS=$(or $(S3LAB_KILLS),12) python3 tests/s3lab/s3lab.py
 
 mutants: ## change one operator, constant or call at a time: do the tests notice? (MUTANTS=16 SEED= MODULES=journal,...)
 	@scripts/setup.sh test

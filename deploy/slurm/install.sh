@@ -49,7 +49,7 @@ lacking() { for program in $programs; do ldd "$prefix/bin/$program" | grep 'not 
 if [ -n "$(lacking)" ] && command -v apt-get >/dev/null 2>&1; then
     timeout 300 apt-get update -q
     DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -q --no-install-recommends libnng1 \
-        libprotobuf-c1 libjansson4 libmicrohttpd12 liblz4-1 libzstd1 libsqlite3-0 libcurl4
+        libprotobuf-c1 libjansson4 libmicrohttpd12 liblz4-1 libzstd1 libsqlite3-0 libyaml-0-2 libcurl4
 fi
 missing=$(lacking)
 [ -z "$missing" ] || fail "libraries are missing: $missing"
@@ -138,10 +138,14 @@ env=$etc/$role.env
 if [ "$role" = agent ]; then
     place 0755 "$prefix/lib/libmeridian.so" /usr/lib/libmeridian.so
     client "$host"
-    # A certificate of this node (`meridian certs agent ID`) if there is one, else the token of all agents.
+    # An invitation (`meridian invite ID` into secrets/join-ID.token) or a certificate of this node (`meridian certs agent ID`) if there is one, else the
+    # token of all agents.
     id=$(timeout 20 "$prefix/bin/meridian-agent" --check 2>/dev/null | sed -n 's/^node \([A-Za-z0-9._-]*\) .*/\1/p')
-    own=
-    if [ -n "$id" ] && [ -r "$prefix/secrets/agent-$id.pem" ]; then
+    own='' join=''
+    if [ -n "$id" ] && [ -r "$prefix/secrets/join-$id.token" ]; then
+        join=yes
+        secret "join-$id.token" join.token
+    elif [ -n "$id" ] && [ -r "$prefix/secrets/agent-$id.pem" ]; then
         own=yes
         for kind in pem key token; do secret "agent-$id.$kind" "agent.$kind"; done
     else
@@ -156,7 +160,11 @@ if [ "$role" = agent ]; then
     fi
     [ "$old" = "$url" ] || printf 'MERIDIAN_AGGREGATOR=%s\n' "$url" >>"$env"
     put "$env" MERIDIAN_TLS_CA $etc/ca.pem
-    put "$env" MERIDIAN_TOKEN_FILE $etc/agent.token
+    if [ -n "$join" ]; then
+        put "$env" MERIDIAN_JOIN_TOKEN_FILE $etc/join.token
+    elif ! grep -q '^MERIDIAN_JOIN_TOKEN_FILE=' "$env"; then
+        put "$env" MERIDIAN_TOKEN_FILE $etc/agent.token
+    fi
     if [ -n "$own" ]; then
         put "$env" MERIDIAN_TLS_CERT $etc/agent.pem
         put "$env" MERIDIAN_TLS_KEY $etc/agent.key
@@ -173,6 +181,14 @@ else
     put "$env" MERIDIAN_HTTP_CERT $etc/aggregator.pem
     put "$env" MERIDIAN_HTTP_KEY $etc/aggregator.key
     put "$env" MERIDIAN_TOKENS $etc/tokens.json
+    # An authority of the agents' certificates (`meridian certs init -d DIR`: ca.pem, ca.key as agents.pem, agents.key): nodes are invited, and the
+    # data port takes no agent without a certificate.
+    if [ -r "$prefix/secrets/agents.key" ]; then
+        for name in agents.pem agents.key; do secret "$name"; done
+        put "$env" MERIDIAN_TLS_CA $etc/agents.pem
+        put "$env" MERIDIAN_AGENT_CA $etc/agents.pem
+        put "$env" MERIDIAN_AGENT_CA_KEY $etc/agents.key
+    fi
     store=${url:-${MERIDIAN_STORE:-}}
     [ -z "$store" ] || put "$env" MERIDIAN_STORE "$store"
     folder meridian-aggregator "$env" MERIDIAN_STORE "/home /root /run/user /tmp /var/tmp"

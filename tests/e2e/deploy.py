@@ -7,10 +7,14 @@ import re
 import shutil
 import ssl
 import subprocess
+import sys
 import urllib.request
 
 from lib import BUILD, SOURCE, check, equal, finish, free_port, run, tmp, until
 from wait import within
+
+sys.path.insert(0, os.path.join(SOURCE, "tests/fake"))
+from apiserver import ApiServer
 
 K8S = os.path.join(SOURCE, "deploy/k8s")
 SLURM = os.path.join(SOURCE, "deploy/slurm")
@@ -289,16 +293,24 @@ def starts(docs):
     dir, host = tmp(), "meridian-aggregator.meridian.svc"
     certs = os.path.join(dir, "certs")
     run("certs", "init", "-d", certs, "--host", host)
+    run("certs", "init", "-d", os.path.join(dir, "agents"))
+    for name in ("pem", "key"):
+        shutil.copy(os.path.join(dir, "agents", "ca." + name), os.path.join(certs, "agents." + name))
     with open(os.path.join(certs, "metrics.token"), "w", opener=lambda path, flags: os.open(path, flags, 0o600)) as f:
         f.write("metrics-token-0123456789\n")
     os.chmod(os.path.join(certs, "tokens.json"), 0o440)  # as the kubelet leaves a Secret with fsGroup
     ports = {"7770": free_port(), "7771": free_port(), "7772": free_port(), "7773": free_port(), "7780": free_port()}
 
     def moved(value):
-        value = value.replace("/etc/meridian", certs).replace("/var/lib", dir).replace(host, "127.0.0.1")
+        value = value.replace("/etc/meridian", certs).replace("/var/lib", dir).replace("/var/run", dir).replace(host, "127.0.0.1")
         return re.sub(r"77[78]\d$", lambda m: str(ports[m.group()]), value)
 
-    children = []
+    children, api = [], ApiServer(dir)
+    private = lambda path, text: os.makedirs(os.path.dirname(path), exist_ok=True) or open(path, "w", opener=lambda p, flags: os.open(p, flags, 0o600)).write(text)
+    settings = json.loads(next(v for name, files in data.items() for f, v in files.items() if f == "review.json"))
+    private(dir + "/own.token", "aggregators-own-token-0123456789")
+    private(moved(data["meridian-aggregator"]["MERIDIAN_TOKEN_REVIEW"]), json.dumps({**settings, "server": api.url, "ca-file": api.cert, "bearer-file": dir + "/own.token"}))
+    private(moved(data["meridian-agent"]["MERIDIAN_JOIN_TOKEN_FILE"]), api.token("meridian", "meridian-agent", pod="meridian-agent-x", node="ip-10-0-0-1.ec2.internal"))
     try:
         for name in ("meridian-aggregator", "meridian-agent"):
             env = {k: moved(v) for k, v in data[name].items()}
@@ -320,11 +332,13 @@ def starts(docs):
         nodes = urllib.request.Request(f"https://127.0.0.1:{ports['7780']}/api/v1/nodes", headers={"Authorization": "Bearer " + token})
         seen = within(60, lambda: "ip-10-0-0-1.ec2.internal" in get(nodes, tls, 0)[1])
         check(seen, "the agent came to the aggregator under the node's name: " + open(os.path.join(dir, "meridian-agent.log")).read()[-600:])
+        check("by=account" in open(os.path.join(dir, "meridian-aggregator.log")).read(), "it proved its node by its account")
     finally:
         for c in children:
             c.terminate()
         for c in children:
             equal(c.wait(60), 0, "end after SIGTERM")
+        api.shutdown()
 
 
 def review_ok(docs):
@@ -370,9 +384,16 @@ if shutil.which("kubectl"):
     starts(docs)
     both = os.path.join(tmp(), "deploy")  # a component is built as part of something
     shutil.copytree(K8S, both)
-    with open(os.path.join(both, "overlays/plain/kustomization.yaml"), "a") as f:
-        f.write("components: [../../components/podmonitor, ../../components/webhook, ../../components/token-review]\n")
+    with open(os.path.join(both, "overlays/plain/kustomization.yaml")) as f:
+        text = f.read()
+    with open(os.path.join(both, "overlays/plain/kustomization.yaml"), "w") as f:
+        f.write(text.replace("components:\n", "components:\n  - ../../components/podmonitor\n  - ../../components/webhook\n"))
+    os.makedirs(os.path.join(both, "overlays/shared"))
+    with open(os.path.join(both, "overlays/shared/kustomization.yaml"), "w") as f:
+        f.write(text.replace("../../components/token-review", "../../components/shared-token").replace("  - ../../components/agent-certificates\n", ""))
     K8S = both
+    shared = {k: v for d in overlay_ok("overlays/shared") if d["kind"] == "ConfigMap" for k, v in d["data"].items()}
+    equal((shared.get("MERIDIAN_TOKEN_FILE"), [k for k in shared if "JOIN" in k or "AGENT_CA" in k]), ("/etc/meridian/agent.token", []), "one token for all agents instead")
     docs = overlay_ok("overlays/plain")
     equal(len([d for d in docs if d["kind"] == "PodMonitor"]), 2, "PodMonitors")
     review_ok(docs)

@@ -137,6 +137,16 @@ def agent(m):
     check(text.startswith("# mine\n#MERIDIAN_TLS_CA="), f"comments stay: {text}")
     check("ReadWritePaths=/fsx/spool" in m.read("etc/systemd/system/meridian-agent.service.d/10-folder.conf"), "the unit may write to the spool")
     check("ReadWritePaths=/fsx/spool" in m.read("run/systemd-run.log").splitlines(), "and so may the doctor")
+    # An invitation of this node takes the place of the token in new settings.
+    id = re.match(r"node (\S+) ", m.do(PREFIX + "/bin/meridian-agent", "--check")).group(1)
+    m.write(PREFIX[1:] + f"/secrets/join-{id}.token", "0" * 64 + "\n")
+    os.unlink(m.path("etc/meridian/agent.env"))
+    install(m, "agent", PREFIX, URL)
+    equal(settings(m.read("etc/meridian/agent.env")), {"MERIDIAN_AGGREGATOR": URL, "MERIDIAN_TLS_CA": "/etc/meridian/ca.pem", "MERIDIAN_JOIN_TOKEN_FILE": "/etc/meridian/join.token"}, "settings with an invitation")
+    st = os.stat(m.path("etc/meridian/join.token"))
+    equal((st.st_mode & 0o777, st.st_uid), (0o400, int(m.do("id", "-u", "meridian"))), "mode and owner of the invitation")
+    os.unlink(m.path(PREFIX[1:] + f"/secrets/join-{id}.token"))
+    m.write("etc/meridian/agent.env", text)
 
 
 def refused(m):

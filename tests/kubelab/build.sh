@@ -17,7 +17,7 @@ REFLECT=golang-github-modern-go-reflect2-dev
 LDFLAGS="-s -w -X k8s.io/component-base/version.gitVersion=v$VERSION -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=20"
 
 skip() {
-    echo "kubelab: $*" >&2
+    echo "skipped: $*"
     exit 77
 }
 [ -x "$GO/go" ] || skip "no Go 1.19 compiler at $GO/go; apt-get install golang-1.19-go"

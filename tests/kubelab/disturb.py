@@ -1,6 +1,5 @@
-"""Cases of kubelab.py in which something happens to the installation: updates, drains, deaths, other secrets, and what cannot work."""
+"""Cases of kubelab.py in which something happens to the installation: updates, drains, deaths, and what cannot work."""
 import json
-import os
 
 from cases import NAMESPACE, Recording
 from lib import check, equal, until
@@ -83,60 +82,6 @@ def of_node(state, name):
     return next(n for n in state.lab.nodes if n.name == name)
 
 
-def rotation(state):
-    """Another token for agents: both are accepted for a while, then only the new one. Running programs read it from the changed Secrets; that it counts is
-    seen when the aggregator's process has died and every agent has to show its token again."""
-    work = state.lab.work
-    secret = "kubectl -n meridian create secret generic meridian-{0} {1} --dry-run=client -o yaml | kubectl apply -f -"
-    with open(os.path.join(work, "certs/tokens.json")) as f:
-        tokens = json.load(f)
-    old = list(tokens["agent"])
-    state.shell("openssl rand -hex 32 | tr -d '\\n' >certs/agent.token")
-    with open(os.path.join(work, "certs/agent.token")) as f:
-        new = f.read()
-
-    def tell(accepted):
-        text = json.dumps(dict(tokens, agent=accepted))
-        with open(os.path.join(work, "certs/tokens.json"), "w") as f:
-            f.write(text)
-        state.shell(secret.format("aggregator", "--from-file=certs/aggregator.pem --from-file=certs/aggregator.key --from-file=certs/tokens.json"))
-        node = of_node(state, state.aggregator_ready()["spec"]["nodeName"])
-        until(lambda: node.sh("cat /proc/$(pidof meridian-aggregator)/root/etc/meridian/tokens.json", check_it=False) == text, "the kubelet has written the aggregator's new Secret", 150)
-
-    before = restarts(state)
-    tell(old + [new])
-    state.shell(secret.format("agent", "--from-file=certs/ca.pem --from-file=certs/agent.token --from-file=certs/metrics.token"))
-    for node in state.lab.nodes:
-        until(lambda: node.sh("cat /proc/$(pidof meridian-agent)/root/etc/meridian/agent.token", check_it=False) == new, f"the kubelet of {node.name} has written the agents' new Secret", 150)
-    tell([new])
-    state.both_connected("with the new token only")
-    equal(restarts(state), before, "restarts")
-    of_node(state, state.aggregator_ready()["spec"]["nodeName"]).sh("kill -9 $(pidof meridian-aggregator)")
-    until(lambda: restarts(state).get("meridian-aggregator-0", 0) > before["meridian-aggregator-0"], "the kubelet has started the aggregator anew", 60)
-    state.all_ready("with the new token, shown again")
-    state.both_connected("with the new token, shown again")
-
-
-def refused(state):
-    """A wrong token, which counts when agents have to show it: they run on and say so, in the log and by readiness; with the right one they are Ready again
-    without a restart."""
-    before = {k: v for k, v in restarts(state).items() if "agent" in k}
-    secret = "kubectl -n meridian create secret generic meridian-agent --from-file=certs/ca.pem --from-file={0} --from-file=certs/metrics.token --dry-run=client -o yaml | kubectl apply -f -"
-    wrong = state.shell("mkdir -p wrong && openssl rand -hex 32 | tr -d '\\n' | tee wrong/agent.token")
-    state.shell(secret.format("agent.token=wrong/agent.token"))
-    for node in state.lab.nodes:
-        until(lambda: node.sh("cat /proc/$(pidof meridian-agent)/root/etc/meridian/agent.token", check_it=False) == wrong, f"the kubelet of {node.name} has written the wrong token", 150)
-    of_node(state, state.aggregator_ready()["spec"]["nodeName"]).sh("kill -9 $(pidof meridian-aggregator)")
-    if until(lambda: not any(map(state.ready, state.pods("meridian-agent"))), "with a wrong token no agent is Ready", 150):
-        log = state.kubectl("-n", NAMESPACE, "logs", "daemonset/meridian-agent", "--tail=5")
-        check("shows a token that does not allow it" in log, f"kubectl logs says that the token is refused: {log[-800:]}")
-        events = state.kubectl("-n", NAMESPACE, "describe", "pods", "-l", "app.kubernetes.io/name=meridian-agent")
-        check("Readiness probe failed" in events and "Liveness probe failed" not in events, "kubectl describe: readiness, not liveness, fails")
-    state.shell(secret.format("certs/agent.token"))
-    state.all_ready("with the right token again", 240)
-    equal({k: v for k, v in restarts(state).items() if "agent" in k}, before, "restarts of agents")
-
-
 def no_dns(state):
     """No DNS: a new agent runs, is not Ready, and doctor says which name is not known; with DNS it is Ready without a restart."""
     state.lab.dns.end()
@@ -172,5 +117,4 @@ def no_aggregator(state):
     equal({k: v for k, v in restarts(state).items() if "agent" in k}, before, "restarts of agents")
 
 
-ALL = {"rolling_update": rolling_update, "aggregator_killed": aggregator_killed, "drain": drain, "eviction": eviction, "rotation": rotation, "refused": refused,
-       "no_dns": no_dns, "no_aggregator": no_aggregator}
+ALL = {"rolling_update": rolling_update, "aggregator_killed": aggregator_killed, "drain": drain, "eviction": eviction, "no_dns": no_dns, "no_aggregator": no_aggregator}

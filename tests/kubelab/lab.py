@@ -4,7 +4,6 @@ the test, however it ends; the cgroups that may, with SIGKILL, are removed by th
 import http.client
 import json
 import os
-import re
 import shutil
 import signal
 import socket
@@ -17,7 +16,7 @@ import time
 import image
 import namespaces
 from lib import check, skip
-from namespaces import make_cgroup, remove_cgroups, run
+from namespaces import make_cgroup, run
 from wait import pace, within
 
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -90,6 +89,7 @@ def enter():
     if "build" not in sys.argv and not os.path.exists(os.path.join(CACHE, "built")) and not os.environ.get("MERIDIAN_KUBELAB_BUILD"):
         skip(f"Kubernetes is not built in {CACHE}: make kubelab builds it (some 25 minutes, once)")
     os.makedirs(CACHE, exist_ok=True)
+    image.base(CACHE)  # there is no network inside
     namespaces.enter(INSIDE, CGROUP, CACHE, LINKS)
 
 
@@ -164,32 +164,16 @@ class Node:
         p.wait(30)
 
 
-class Lab:
+class Lab(namespaces.Laboratory):
     """with Lab() as lab: two nodes are Ready; lab.kubectl(...) is as the cluster's administrator."""
 
     def __init__(self):
-        self.dir = os.path.join(CACHE, "run")
+        super().__init__(CACHE, CGROUP)
         self.pki, self.work = os.path.join(self.dir, "pki"), os.path.join(self.dir, "work")
-        self.processes, self.nodes, self.dns = [], [Node(self, 1), Node(self, 2)], None
-
-    def __enter__(self):
-        self.lock = open(os.path.join(CACHE, "run.lock"), "w")
-        import fcntl
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            skip(f"another laboratory runs in {CACHE}")
-        try:
-            self.begin()
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
+        self.nodes, self.dns = [Node(self, 1), Node(self, 2)], None
 
     def begin(self):
         begun = time.monotonic()
-        shutil.rmtree(self.dir, ignore_errors=True)
-        remove_cgroups(CGROUP)
         for path in (self.pki, self.work):
             os.makedirs(path)
         self.env = {"PATH": f"{os.path.join(os.environ.get('MERIDIAN_BUILD', ''), 'bin')}:{PATH}:/usr/local/bin", "KUBECONFIG": f"{self.pki}/admin.conf",
@@ -303,15 +287,6 @@ class Lab:
     def get(self, *words):
         p = self.kubectl_raw("get", *words, "-o", "json")
         return json.loads(p.stdout) if p.returncode == 0 else None
-
-    def __exit__(self, *_):
-        """Everything below this process goes with its namespaces; here what does not: cgroups and files."""
-        namespaces.leave(self.processes)
-        left = within(30, lambda: [] == remove_cgroups(CGROUP))
-        if not left:
-            check(False, f"cgroups are left: {remove_cgroups(CGROUP)[:3]}")
-        if not os.environ.get("MERIDIAN_KEEP"):
-            within(20, lambda: shutil.rmtree(self.dir, ignore_errors=True) or not os.path.exists(self.dir))
 
 
 class Dns:

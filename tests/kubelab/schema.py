@@ -106,7 +106,7 @@ def render(folder):
 
 
 def rendered():
-    """Everything that can be built: each folder by itself, and each component in the overlay for any cluster."""
+    """Everything that can be built: each folder by itself, and each component over base."""
     copied = os.path.join(tmp(), "k8s")
     shutil.copytree(K8S, copied)
     found = {}
@@ -118,7 +118,7 @@ def rendered():
             with_it = os.path.join(copied, "overlays", "with-" + os.path.basename(rel))
             os.makedirs(with_it)
             with open(os.path.join(with_it, "kustomization.yaml"), "w") as f:
-                f.write(f"resources: [../plain]\ncomponents: [../../{rel}]\n")
+                f.write(f"resources: [../../base]\ncomponents: [../../{rel}]\n")
             found[rel] = render(with_it)
         else:
             found[rel] = render(at)

@@ -8,14 +8,15 @@ usage: mutants.py [--mutants N] [--seed S] [--modules a,b] [--work DIR] [--jobs 
 N: mutants per module (16), `all`: every one. S: printed; the same seed on the same sources chooses the same mutants.
 --at: only changes of this file (and line). --plain: without sanitizers, which takes half the time and leaves a few more.
 --check: no mutants; checks the list of equivalent ones and the mutator itself. --check-runner: plants what changes nothing, what
-does not compile and what never ends, and checks how each is counted.
+no test can see, what does not compile and what never ends, and checks how each is counted.
 A test counts only when it fails twice: not one that failed by chance, or because the machine was busy.
-Survivors that mean the same as the original are in equivalent.txt beside this file, those that a test could notice and none
-does in survivors.txt, one per line with a reason.
+A change of which the compiler makes the same code means the same as the original. Other survivors of which this is so are in
+equivalent.txt beside this file, those that a test could notice and none does in survivors.txt, one per line with a reason.
 Exit status 1 when a module's tests notice less than 90 % of those that are not equivalent."""
 import argparse
 import fcntl
 import glob
+import hashlib
 import json
 import os
 import random
@@ -35,7 +36,7 @@ GOAL = 0.9
 # Module: what is changed, the tests that must notice it.
 MODULES = {
     "journal": (["aggregator/journal.c", "aggregator/journal_*.c", "aggregator/segment.h"],
-                ["aggregator/journal", "aggregator/journal_files", "aggregator/journal_sync", "aggregator/merge_damage", "fuzz/journal"]),
+                ["aggregator/journal", "aggregator/journal_files", "aggregator/journal_recover", "aggregator/journal_sync", "aggregator/merge_damage", "fuzz/journal"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
     "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/spool_boot",
                "agent/record", "fuzz/spool"]),
@@ -47,19 +48,28 @@ MODULES = {
                ["timesync/*", "sim/clocks", "sim/absolute", "sim/timescale_link", "fuzz/align", "fuzz/probe"]),
     "merge": (["trace/store/merge.c", "aggregator/merge_*.c"],
               ["trace/merge", "trace/stream", "aggregator/merge", "aggregator/merge_damage", "aggregator/merge_incarnations",
-               "aggregator/merge_check", "aggregator/merge_once", "aggregator/merge_marks",
+               "aggregator/merge_check", "aggregator/merge_clocks", "aggregator/merge_faults", "aggregator/merge_once", "aggregator/merge_marks",
                "aggregator/merge_input"]),
     "importers": (["trace/import/*.c"],
                   ["trace/import_*", "trace/vendor", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c", "trace/sink/report_text*.c"],
                ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
-                "trace/compare", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden"]),
+                "trace/compare", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden", "trace/scope_memory",
+                "trace/report_oracle"]),
     "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"],
                    ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned", "agent/open"]),
 }
+# Tests that are scripts: the target that they run, and its program. Without sanitizers only.
+PROGRAMS = {"trace/report_oracle": ("meridian_program", "meridian"), "trace/import_oracle": ("import_words", "import_words"),
+            "trace/import_lines": ("import_words", "import_words")}
 # Copied for the mutants to be made in.
 FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
            "docs", "tests", "python", "deploy", "scripts")
+
+
+def digest(path):
+    with open(path, "rb") as f:
+        return hashlib.sha256(f.read()).digest()
 
 
 def say(*words):
@@ -134,9 +144,23 @@ class Tree:
             if "command" in test and "slow" not in properties.get("LABELS", []):
                 self.tests[test["name"]] = (test["command"], properties.get("ENVIRONMENT", []))
 
+    @staticmethod
+    def target(name):
+        return PROGRAMS[name][0] if name in PROGRAMS else ("" if name.startswith("fuzz/") else "test_") + name.replace("/", "_")
+
+    def program(self, name):
+        """What the test runs, as a number: the same for the same code."""
+        return digest(os.path.join(self.build, "bin", PROGRAMS[name][1] if name in PROGRAMS else self.target(name)))
+
+    def objects(self, path):
+        """What the compiler made of a source: {file: number}; empty for a header."""
+        folder, _, name = path.rpartition("/")
+        top = folder.split("/")[0]
+        found = glob.glob(f"{self.build}/{top}/**/CMakeFiles/*/**/{name}.o", recursive=True)
+        return {f: digest(f) for f in found}
+
     def targets(self, tests):
-        return ["mrd_guard"] + [name.replace("/", "_") if name.startswith("fuzz/") else "test_" + name.replace("/", "_")
-                                for name in tests]
+        return ["mrd_guard"] + [self.target(name) for name in tests]
 
     def make(self, tests):
         return subprocess.run(["cmake", "--build", self.build, "-j", str(self.jobs), "--target"] + self.targets(tests),
@@ -173,6 +197,7 @@ class Module:
             with open(os.path.join(top, path), encoding="utf-8") as f:
                 self.texts[path] = f.read()
         self.patterns, self.order, self.noticed, self.counts, self.survivors = tests, {}, {}, {}, []
+        self.programs = {} # {(tree, test): its program without a change; (tree, source): what was compiled of it}
 
     def changes(self):
         return [c for path in self.paths for c in source.changes_of(path, self.texts[path])]
@@ -202,12 +227,15 @@ class Module:
             of_pattern = [t for t in sorted(tree.tests) if rule.match(t)]
             if not of_pattern:
                 sys.exit(f"mutants: no test of module {self.name} is named {pattern}")
-            tests += [t for t in of_pattern if t not in tests]
+            tests += [t for t in of_pattern if t not in tests and not (tree.sanitize and t in PROGRAMS)]
         made = tree.make(tests)
         if made.returncode != 0:
             sys.exit(f"mutants: the unchanged sources do not build:\n{made.stdout[-3000:]}")
+        for path in self.paths:
+            self.programs[tree, path] = tree.objects(path)
         took = {}
         for name in tests:
+            self.programs[tree, name] = tree.program(name)
             start = time.monotonic()
             said = tree.run(name, 300)
             if said is not None:
@@ -217,17 +245,21 @@ class Module:
         return [(name, int(10 + 6 * took[name])) for name in sorted(tests, key=took.get)]
 
     def judge_in(self, tree, path):
-        """With the change in the sources. The tests that noticed most changes of this file go first; each is built when it is due."""
+        """With the change in the sources. The tests that noticed most changes of this file go first; each is built when it is due, and
+        runs when its program is another one. Where even the object is the same, the compiler proved that the change means nothing."""
         for name, seconds in sorted(self.order[tree], key=lambda test: -self.noticed.get((path, test[0]), 0)):
             if tree.make([name]).returncode != 0:
                 return "did not compile", ""
+            if tree.program(name) == self.programs[tree, name]:
+                continue
             said = tree.run(name, seconds)
             if said is not None and tree.run(name, seconds) is None: # by chance, or as the machine was busy
                 say(f"{self.name}: {name} failed once and then passed: that counts for nothing")
             elif said is not None:
                 self.noticed[path, name] = self.noticed.get((path, name), 0) + 1
                 return "noticed", name + (" (hang)" if said == "hang" else "") + (" (sanitizer)" if tree.sanitize else "")
-        return "survived", ""
+        same = self.programs[tree, path]
+        return ("equivalent", "the compiler") if same and tree.objects(path) == same else ("survived", "")
 
     def judge(self, c):
         outcome = "survived", ""
@@ -311,12 +343,13 @@ def check():
 
 
 def check_runner(trees):
-    """Changes whose outcome is known: one that changes nothing, one that does not compile, one that never ends."""
+    """Changes whose outcome is known: one that changes nothing, one that nobody can see, one that does not compile, one that never ends."""
     m = Module("seqset", trees[:1])
     path, text = m.paths[0], m.texts[m.paths[0]]
     at = text.index("{", text.index("\nmrd_seqset_has(")) + 1
     bad = 0
-    for what, new, want in (("nothing", " ", ("survived", "")), ("no C", " no C;", ("did not compile", "")),
+    for what, new, want in (("nothing", " ", ("equivalent", "the compiler")),
+                            ("little", " __asm__ volatile(\"nop\");", ("survived", "")), ("no C", " no C;", ("did not compile", "")),
                             ("no end", " while (set != NULL) __asm__ volatile(\"\");", ("noticed", "aggregator/seqset (hang)"))):
         c = source.Change("planted", at, at, new, what, text.count("\n", 0, at) + 1)
         c.path, c.function, c.source = path, "mrd_seqset_has", "{"

@@ -7,7 +7,6 @@ import time
 from lib import check, equal, failures, load_json, ticks_in, until
 from machines import COMPUTE, HEAD, USERS, Builder
 from readme import by_place
-from wait import within
 
 TICKS = 500
 # A user's program that says what it does itself: numbered ticks, then it stays. It needs nothing of its environment, for --export=NONE.

@@ -7,7 +7,6 @@ import shutil
 import signal
 import stat
 import subprocess
-import sys
 import time
 
 import namespaces
@@ -19,7 +18,7 @@ CACHE = os.environ.get("MERIDIAN_SLURMLAB") or os.path.join(os.environ.get("XDG_
 INSIDE, CGROUP = "MERIDIAN_SLURMLAB_INSIDE", "meridian-slurmlab"
 TOOLS = {"systemd-nspawn": "systemd-container", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "cc": "gcc", "make": "make"}
 PACKAGES = ("systemd systemd-sysv dbus libpam-systemd slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps curl ca-certificates python3 "
-            "libnng1 libprotobuf-c1 libcurl4 libjansson4 libmicrohttpd12 liblz4-1 libzstd1 libssl3 libgnutls30 libsqlite3-0").split()
+            "libnng1 libprotobuf-c1 libcurl4 libjansson4 libmicrohttpd12 liblz4-1 libzstd1 libssl3 libgnutls30 libsqlite3-0 libyaml-0-2").split()
 USERS = {"alice": 2001, "bob": 2002}
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 HEAD, COMPUTE = "headnode", ["trn1-st-trn1-1", "trn1-st-trn1-2"]
@@ -204,33 +203,18 @@ class Builder:
         return p.stdout + p.stderr
 
 
-class Lab:
+class Lab(namespaces.Laboratory):
     """with Lab() as lab: three machines are up, with Slurm when lab.slurm_up() was called."""
 
     def __init__(self):
-        self.dir = os.path.join(CACHE, "run")
+        super().__init__(CACHE, CGROUP)
         self.base = os.path.join(CACHE, "root")
         self.fsx, self.slurm = os.path.join(self.dir, "fsx"), os.path.join(self.dir, "opt-slurm")
         self.machines = [Machine(self, name, i + 1) for i, name in enumerate([HEAD, *COMPUTE])]
-        self.head, self.compute, self.processes = self.machines[0], self.machines[1:], []
-
-    def __enter__(self):
-        self.lock = open(os.path.join(CACHE, "run.lock"), "w")
-        try:
-            fcntl.flock(self.lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            skip(f"another laboratory runs in {CACHE}")
-        try:
-            self.begin()
-        except BaseException:
-            self.__exit__(*sys.exc_info())
-            raise
-        return self
+        self.head, self.compute = self.machines[0], self.machines[1:]
 
     def begin(self):
         begun = time.monotonic()
-        shutil.rmtree(self.dir, ignore_errors=True)
-        remove_cgroups(CGROUP)
         os.makedirs(self.fsx)
         for name in ("jobs", "out"):
             os.makedirs(os.path.join(self.fsx, name))
@@ -274,13 +258,9 @@ class Lab:
         with open(os.path.join(self.dir, name + ".log"), errors="replace") as f:
             return f.read()
 
-    def __exit__(self, *_):
-        namespaces.leave(self.processes)
-        if not within(30, lambda: [] == remove_cgroups(CGROUP)):
-            check(False, f"cgroups are left: {remove_cgroups(CGROUP)[:3]}")
+    def unmount(self):
         for at in [m.root for m in self.machines] + [os.path.join(self.dir, "builder/root"), os.path.join(self.dir, "builder")]:
             subprocess.run(["umount", "-lR", at], capture_output=True)
         with open("/proc/self/mountinfo") as f:
             mounted = [line.split()[4] for line in f if line.split()[4].startswith(self.dir)]
-        if check(not mounted, f"mounts are left: {mounted}") and not os.environ.get("MERIDIAN_KEEP"):
-            within(20, lambda: shutil.rmtree(self.dir, ignore_errors=True) or not os.path.exists(self.dir))
+        return check(not mounted, f"mounts are left: {mounted}")
