@@ -575,7 +575,7 @@ TEST(rings_that_are_not_read_are_counted_by_their_reason)
 /* Of a process that had ended before this agent saw it: until its last record, of whichever ring. */
 TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
 {
-    int64_t long_ago = mrd_local_now().ns - 3600 * MRD_SEC, last = long_ago + 7 * MRD_SEC;
+    int64_t long_ago = mrd_local_now().ns / 2, last = long_ago + 7 * MRD_SEC;
 
     for (int scope = 0; scope < 2; scope++)
         for (int order = 0; order < 2; order++) {
@@ -639,7 +639,8 @@ TEST(what_a_thread_left_open_is_given_while_its_process_goes_on)
 
     for (int order = 0; order < 64 && (order < 2 || until_last == 0); order++) {
         received h = { 0 };
-        int64_t now = mrd_local_now().ns, long_ago = now - 3600 * MRD_SEC;
+        int64_t now = mrd_local_now().ns,
+                long_ago = now / 2; /* after the boot, however late that was */
         int64_t last = long_ago + 7 * MRD_SEC;
         mrd_drain *p = open_drain(&h, false);
         maker *m[3] = { NULL };
@@ -688,7 +689,7 @@ TEST(what_a_process_leaves_open_as_it_dies_was_open_until_then)
 {
     received h = { 0 };
     mrd_drain *p = open_drain(&h, false);
-    int64_t long_ago = mrd_local_now().ns - 3600 * MRD_SEC, died;
+    int64_t long_ago = mrd_local_now().ns / 2, died;
     int pid = fork();
     maker *m;
 
