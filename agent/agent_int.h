@@ -83,7 +83,7 @@ struct mrd_agent {
     mrd_local_ns said_at;
     mrd_dur_ns capped_ns;
     mrd_dur_ns pause_ns; /* with a cap: still to be paused before rings are read again */
-    bool said_left_out;
+    bool said_left_out, said_refused;
     uint64_t notices; /* of this minute */
     mrd_local_ns notices_at;
     mrd_clock_sync *clock;

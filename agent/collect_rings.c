@@ -110,9 +110,11 @@ step_rings(void *self, mrd_local_ns now)
     (void) mrd_drain_step(a->drain);
     end_minute(a, now);
     if (mrd_local_diff(now, a->said_at) > SAY_PERIOD ||
+        (mrd_drain_has_refused(a->drain) && !a->said_refused) ||
         (mrd_drain_leaves_out(a->drain) && !a->said_left_out)) {
         a->said_at = now;
         a->said_left_out = mrd_drain_leaves_out(a->drain);
+        a->said_refused = mrd_drain_has_refused(a->drain);
         mrd_drain_say(a->drain, say, a);
     }
 }

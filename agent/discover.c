@@ -286,6 +286,15 @@ has_share(const mrd_discover *d, uid_t uid)
     return own < DIRS_MAX - used;
 }
 
+/* Whose it is counts, not who showed it first. */
+static void
+is_seen(const mrd_discover *d, ring_dir *dir, uid_t process, uid_t owner)
+{
+    dir->seen = d->roots_look;
+    if (process == 0 || process == owner)
+        dir->uid = process;
+}
+
 /* The directory of this process's root, unless we have it already. */
 static void
 add_root(mrd_discover *d, const char *pid)
@@ -300,7 +309,7 @@ add_root(mrd_discover *d, const char *pid)
         return;
     }
     if (fstat(fd, &st) == 0 && (dir = find_dir(d, &st)) != NULL)
-        dir->seen = d->roots_look;
+        is_seen(d, dir, uid, st.st_uid);
     else if (fstat(fd, &st) == 0 && has_share(d, uid) && (dir = free_dir(d)) != NULL) {
         *dir = (ring_dir){ .used = true,
                            .fd = fd,
@@ -512,6 +521,12 @@ int
 mrd_discover_dir_fd(const mrd_discover *d, unsigned dir)
 {
     return d->dirs[dir].fd;
+}
+
+uint32_t
+mrd_discover_dir_user(const mrd_discover *d, unsigned dir)
+{
+    return d->dirs[dir].uid;
 }
 
 void

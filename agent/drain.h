@@ -74,6 +74,7 @@ typedef struct {
     uint64_t records;    /* ring records read, blob chunks included */
     uint64_t blob_bytes; /* of runtime JSON */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
+    uint64_t files_refused; /* ever: files of a ring's name that are no ring, or not to be read */
     uint64_t processes, processes_seen;
 } mrd_drain_tally;
 
@@ -200,11 +201,14 @@ typedef enum {
     MRD_UNREAD_BEYOND,     /* more than one agent, or a user beside others, may have open */
     MRD_UNREAD_HELD,       /* another agent reads them */
     MRD_UNREAD_OTHER_BOOT, /* of another boot: nobody can */
+    MRD_UNREAD_REFUSED,    /* no ring, or one that must not be read: drain_say has the reason */
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS]);
 /* Rings were left unopened a moment ago, by the bound of all or of their user: nothing of them is read. */
 bool mrd_drain_leaves_out(const mrd_drain *p);
+/* Files with the name of a ring were refused, ever. */
+bool mrd_drain_has_refused(const mrd_drain *p);
 void mrd_drain_counts(const mrd_drain *p, mrd_drain_tally *ret_counts);
 /* Readable when a ring may have appeared; -1 without inotify (then step polls by itself). */
 int mrd_drain_fd(const mrd_drain *p);

@@ -144,9 +144,10 @@ struct mrd_drain {
     int lock_fd; /* -1 */
     mrd_local_ns lock_at;
     bool stands_back;
-    uint32_t *owners;     /* by pid: the uid + 1 that was confirmed last, 0: none */
-    unsigned foreign_uid; /* rings of other users than the process they name */
-    char first_bad[256];  /* why the first ring was retired */
+    uint32_t *owners;       /* by pid: the uid + 1 that was confirmed last, 0: none */
+    unsigned foreign_uid;   /* rings of other users than the process they name */
+    char first_bad[256];    /* why the first ring was retired */
+    char last_refused[768]; /* path and reason of the last file */
     mrd_cross_read *crosses;
     bool *cross_departs; /* of each: the clock had left the line of those before, or was about to */
     size_t n_crosses;
@@ -158,8 +159,9 @@ struct mrd_drain {
 
 /* ---- unread.c ---- */
 
-/* A look met a file that is not read; one that is. */
-void mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why);
+/* A look met a file that is not read (true: it was not known); that is refused; that is read. */
+bool mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why);
+void mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason);
 void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
 
 /* ---- ring_lock.c ---- */

@@ -199,12 +199,48 @@ was_read_to_its_end(const mrd_drain *p, const char *file_name)
            p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
 }
 
+/* A container's folder must not be one that its process only borrowed: with mounts of its own a user can
+ * put anybody's folder that it may read in the place of /dev/shm, and its rings are read by whoever its
+ * owner wants. Ours is whatever the operator named. */
+static bool
+may_read_folder(const mrd_drain *p, unsigned dir, int dir_fd, const char *file_name, mrd_why *why)
+{
+    struct stat folder, st;
+    uint32_t user;
+
+    if (dir == 0 || fstat(dir_fd, &folder) != 0 || folder.st_uid == 0 ||
+        (folder.st_mode & S_IWOTH) != 0)
+        return true;
+    user = mrd_discover_dir_user(p->discover, dir);
+    if (user != 0 && user != folder.st_uid) {
+        mrd_why_set(why, MRD_DENIED, 0,
+                    "a process of user %u has the folder of user %u in the place of its /dev/shm",
+                    (unsigned) user, (unsigned) folder.st_uid);
+        return false;
+    }
+    if (fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_uid != folder.st_uid) {
+        mrd_why_set(why, MRD_DENIED, 0, "it belongs to user %u and its folder to user %u",
+                    (unsigned) st.st_uid, (unsigned) folder.st_uid);
+        return false;
+    }
+    return true;
+}
+
+/* What makes a file no ring, or not one for us; else it is there later, or gone. */
+static bool
+is_refusal(mrd_err err)
+{
+    return err != MRD_OK && err != MRD_AGAIN && err != MRD_NOTFOUND && err != MRD_NOMEM &&
+           err != MRD_BUSY && err != MRD_STATE;
+}
+
 mrd_err
 mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name)
 {
     mrd_drain *p = self;
     mrd_ring_opts opts = { 0, p->o.only_uid, 0, p->proc_root };
     mrd_ring_reader *reader = NULL;
+    mrd_why why = { 0 };
     mrd_err err;
 
     if (has_ring(p, dir, file_name))
@@ -213,11 +249,15 @@ mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name
         mrd_drain_unread(p, dir, file_name, MRD_UNREAD_HELD);
         return MRD_AGAIN;
     }
+    if (!may_read_folder(p, dir, dir_fd, file_name, &why)) {
+        mrd_drain_refused(p, dir, file_name, why.text);
+        return MRD_OK;
+    }
     if (p->n_rings >= p->rings_max) {
         leave_out(p, dir, file_name);
         return MRD_OK;
     }
-    err = mrd_ring_open(dir_fd, file_name, &opts, &reader, NULL);
+    err = mrd_ring_open(dir_fd, file_name, &opts, &reader, &why);
     if (err == MRD_OK && was_read_to_its_end(p, file_name)) {
         (void) mrd_ring_remove(reader, dir_fd, file_name, NULL);
         mrd_ring_close(reader);
@@ -235,6 +275,8 @@ mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name
     if (err == MRD_BUSY || err == MRD_STATE)
         mrd_drain_unread(p, dir, file_name,
                          err == MRD_BUSY ? MRD_UNREAD_HELD : MRD_UNREAD_OTHER_BOOT);
+    if (is_refusal(err) && p->o.only_uid < 0)
+        mrd_drain_refused(p, dir, file_name, why.text);
     if (err == MRD_AGAIN || err == MRD_STATE)
         remove_stale(p, dir_fd, file_name);
     return err;

@@ -583,6 +583,12 @@ mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), 
                  p->foreign_uid, mrd_plural(p->foreign_uid));
         say(self, text);
     }
+    if (p->counts.files_refused > 0) {
+        snprintf(text, sizeof(text),
+                 "%" PRIu64 " file%s with the name of a ring refused, the last: %.400s",
+                 p->counts.files_refused, mrd_plural(p->counts.files_refused), p->last_refused);
+        say(self, text);
+    }
     if (p->rings_beyond > 0) {
         snprintf(text, sizeof(text),
                  "more rings exist than the agent, or one user beside others, may have open (%zu "

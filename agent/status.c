@@ -587,6 +587,9 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
                   "Capture directories not read: of other users, beyond a user's share, or on a "
                   "file system that does not answer.",
                   unread.directories),
+            COUNTER("ring_files_refused_total",
+                    "Files with the name of a ring that are no ring, or not to be read.",
+                    c.pipe.files_refused),
             COUNTER("rings_bad_total", "Rings retired because they contradict themselves.",
                     c.pipe.rings_bad),
             GAUGE("processes", "Processes with rings.", c.pipe.processes),

@@ -137,4 +137,124 @@ TEST(without_the_switch_containers_are_left_alone)
     mrd_drain_close(p);
 }
 
+static void
+keep_text(void *self, const char *message)
+{
+    if (strstr(message, "name of a ring") != NULL)
+        snprintf(self, 600, "%s", message);
+}
+
+/* A folder of a fake /proc, which no other agent of this machine looks into: a process of that user. */
+static void
+make_process(const char *proc, int number, uid_t user)
+{
+    char path[800];
+
+    snprintf(path, sizeof(path), "%s/%d", proc, number);
+    CHECK(mkdir(path, 0755) == 0 && chown(path, user, user) == 0);
+    snprintf(path, sizeof(path), "%s/%d/ns", proc, number);
+    CHECK(mkdir(path, 0755) == 0);
+    snprintf(path, sizeof(path), "%s/%d/ns/mnt", proc, number);
+    CHECK(mkdir(path, 0755) == 0); /* its inode is the namespace's number */
+    snprintf(path, sizeof(path), "%s/%d/root", proc, number);
+    CHECK(symlink("../../root", path) == 0);
+}
+
+/* A root whose /dev/shm is a folder 0700 of `owner` with a ring that its process has ended. */
+static const char *
+make_private(uid_t owner)
+{
+    uint64_t start;
+    int pid = make_dead_pid(&start);
+    char path[800];
+    maker *m;
+
+    for (const char *const *at =
+             (const char *const[]){ "proc", "root", "root/dev", "root/dev/shm", NULL };
+         *at != NULL; at++) {
+        snprintf(path, sizeof(path), "%s/%s", test_tmp(), *at);
+        CHECK(mkdir(path, strcmp(*at, "root/dev/shm") == 0 ? 0700 : 0755) == 0);
+    }
+    m = make_ring(path, pid, start, pid, 1 << 16);
+    make_span(m, make_text(m, "mine"), mrd_local_now().ns, 5);
+    CHECK(chown(m->path, owner, owner) == 0 && chown(path, owner, owner) == 0);
+    return m->path;
+}
+
+/* Rings in a folder of another user, which a process of `other` has as its /dev/shm. */
+TEST(a_folder_that_is_another_users_is_left_to_its_owner)
+{
+    enum { OWNER = 4501, OTHER = 4502 };
+    char proc[600], text[600] = "";
+    unsigned unread[MRD_UNREAD_WHYS] = { 0 };
+    received h = { 0 };
+    mrd_drain_tally counts;
+    mrd_drain_options o = { .instance_id = "i",
+                            .ring_dir = test_tmp(),
+                            .proc_root = proc,
+                            .containers = true,
+                            .only_uid = -1,
+                            .event = take,
+                            .process = process_event,
+                            .self = &h };
+    const char *ring;
+    mrd_drain *p = NULL;
+
+    if (geteuid() != 0)
+        SKIP("needs root to give folders away");
+    ring = make_private(OWNER);
+    snprintf(proc, sizeof(proc), "%s/proc", test_tmp());
+    make_process(proc, 100, OTHER);
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
+    TEST_UNTIL((mrd_drain_step(p), mrd_drain_get_unread(p, unread),
+                unread[MRD_UNREAD_REFUSED] > 0 || h.events > 0));
+    mrd_drain_finish(p);
+    CHECK_INT(h.events, 0);
+    CHECK_INT(access(ring, F_OK), 0);
+    mrd_drain_counts(p, &counts);
+    CHECK_INT(counts.files_refused, 1);
+    mrd_drain_say(p, keep_text, text);
+    CHECK(strstr(text, ": a process of user 4502 has the folder of user 4501 ") != NULL);
+    CHECK(strstr(text, strrchr(ring, '/')) != NULL);
+    mrd_drain_close(p);
+
+    make_process(proc, 101, OWNER); /* whoever shows it first, it is the owner's to show */
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
+    TEST_UNTIL((mrd_drain_step(p), h.events > 0));
+    CHECK_INT(h.events, 1);
+    TEST_UNTIL((mrd_drain_step(p), access(ring, F_OK) != 0));
+    mrd_drain_close(p);
+}
+
+/* ... and a file of another user in such a folder. */
+TEST(a_ring_of_another_than_its_folders_owner_is_left)
+{
+    enum { OWNER = 4501, OTHER = 4502 };
+    char proc[600];
+    unsigned unread[MRD_UNREAD_WHYS] = { 0 };
+    received h = { 0 };
+    mrd_drain_options o = { .instance_id = "i",
+                            .ring_dir = test_tmp(),
+                            .proc_root = proc,
+                            .containers = true,
+                            .only_uid = -1,
+                            .event = take,
+                            .self = &h };
+    const char *ring;
+    mrd_drain *p = NULL;
+
+    if (geteuid() != 0)
+        SKIP("needs root to give folders away");
+    ring = make_private(OWNER);
+    CHECK(chown(ring, OTHER, OTHER) == 0);
+    snprintf(proc, sizeof(proc), "%s/proc", test_tmp());
+    make_process(proc, 100, OWNER);
+    CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
+    TEST_UNTIL((mrd_drain_step(p), mrd_drain_get_unread(p, unread),
+                unread[MRD_UNREAD_REFUSED] > 0 || h.events > 0));
+    CHECK_INT(h.events, 0);
+    CHECK_INT(access(ring, F_OK), 0);
+    mrd_drain_close(p);
+}
+
 TEST_MAIN()

@@ -572,6 +572,56 @@ TEST(rings_that_are_not_read_are_counted_by_their_reason)
     close(dir);
 }
 
+static void
+keep_text(void *self, const char *message)
+{
+    if (strstr(message, "name of a ring") != NULL)
+        snprintf(self, 600, "%s", message);
+}
+
+/* Files that are no rings are counted, each once however often it is met, and said with their reason. */
+TEST(files_that_are_no_rings_are_said)
+{
+    static const char *const names[] = { "meridian.a-fifo.ring", "meridian.a-folder.ring",
+                                         "meridian.a-link.ring",
+                                         "meridian.\033[31m\342\200\256.ring" };
+    unsigned n[MRD_UNREAD_WHYS];
+    received h = { 0 };
+    mrd_drain *p = open_drain(&h, false);
+    char path[MRD_COUNT(names)][600], text[600] = "";
+    maker *version = my_ring(1, 1 << 14);
+    mrd_drain_tally c;
+    int fd;
+
+    for (size_t i = 0; i < MRD_COUNT(names); i++)
+        snprintf(path[i], sizeof(path[i]), "%s/%s", test_tmp(), names[i]);
+    version->h->abi++;
+    step_all(p);
+    CHECK(mrd_drain_has_refused(p));
+    mrd_drain_say(p, keep_text, text);
+    CHECK(strstr(text, "1 file with") != NULL);
+    CHECK(strstr(text, version->path) != NULL);
+    CHECK(strstr(text, ": ring has abi ") != NULL);
+
+    CHECK(mkfifo(path[0], 0600) == 0 && mkdir(path[1], 0700) == 0 &&
+          symlink("/etc/passwd", path[2]) == 0);
+    mrd_drain_finish(p); /* looks everywhere */
+    REQUIRE((fd = open(path[3], O_WRONLY | O_CREAT, 0600)) >= 0);
+    close(fd);
+    for (int look = 0; look < 3; look++)
+        mrd_drain_finish(p);
+    mrd_drain_counts(p, &c);
+    CHECK_INT(c.files_refused, 5);
+    mrd_drain_get_unread(p, n);
+    CHECK_INT(n[MRD_UNREAD_REFUSED], 5);
+    text[0] = '\0';
+    mrd_drain_say(p, keep_text, text);
+    CHECK(strstr(text, "5 files with") != NULL);
+    CHECK(strstr(text, "/meridian.\\x1b[31m\\xe2\\x80\\xae.ring: ") != NULL);
+    CHECK(strpbrk(text, "\033\342") == NULL);
+    mrd_drain_close(p);
+}
+
 /* Of a process that had ended before this agent saw it: until its last record, of whichever ring. */
 TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
 {
