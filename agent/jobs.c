@@ -28,6 +28,9 @@
 #define TICK    MRD_SEC /* times of files are those of a tick, of some file systems a whole second */
 #define TAG_END (1ull << 40)
 
+_Static_assert(MRD_JOBS_MAX <= 256 && (MRD_JOBS_MAX & (MRD_JOBS_MAX - 1)) == 0,
+               "of a tag's first byte");
+
 typedef enum { JOB_FREE, JOB_ASKING, JOB_RECORDED, JOB_LEFT } job_state;
 
 typedef struct {
@@ -118,10 +121,22 @@ find_of(mrd_jobs *j, const mrd_drain_process *p)
     return last;
 }
 
+static bool
+has_share(const mrd_jobs *j, int64_t uid)
+{
+    size_t used = 0, own = 0;
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        used += j->jobs[i].state != JOB_FREE;
+        own += j->jobs[i].state != JOB_FREE && j->jobs[i].uid == uid;
+    }
+    return own < MRD_JOBS_MAX - used;
+}
+
 static job *
 add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t begin_ns)
 {
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+    for (size_t i = 0; i < MRD_JOBS_MAX && has_share(j, uid); i++) {
         job *b = &j->jobs[i];
         char text[300];
 
@@ -140,9 +155,11 @@ add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t 
         return b;
     }
     if (!j->said_full)
-        mrd_log(MRD_LOG_WARN, "AGT-JOBS-MAX",
-                "There are more jobs than the agent can follow; one is not recorded: limit=%d",
-                MRD_JOBS_MAX);
+        mrd_log(
+            MRD_LOG_WARN, "AGT-JOBS-MAX",
+            "There are more jobs than the agent can follow, or one user may have beside others; "
+            "one is not recorded: limit=%d user=%lld",
+            MRD_JOBS_MAX, (long long) uid);
     j->said_full = true;
     return NULL;
 }
@@ -513,7 +530,7 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
 void
 mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
 {
-    job *b = &j->jobs[tag & 0xff & (MRD_JOBS_MAX - 1)];
+    job *b = &j->jobs[tag & (MRD_JOBS_MAX - 1)];
 
     if (b->state == JOB_FREE || b->serial != (tag >> 8 & 0xffff))
         return;

@@ -20,7 +20,9 @@
 #include "agent/drain.h"
 #include "proto/wire.h"
 
-#define MRD_JOBS_MAX  64 /* on one node at one time; more are not recorded, which is logged */
+/* On one node at one time; one user has at most as many as are left free for others. More are not
+ * recorded, which is logged. */
+#define MRD_JOBS_MAX  128
 #define MRD_JOBS_HOLD (30 * MRD_SEC)
 
 typedef struct mrd_jobs mrd_jobs;

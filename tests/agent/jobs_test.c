@@ -445,19 +445,43 @@ TEST(what_others_can_write_is_not_believed)
     node_close(n);
 }
 
-TEST(more_jobs_than_can_be_followed_cost_only_themselves)
+static void
+put_jobs(const node *n, int uid, int count)
+{
+    for (int i = 0; i < count; i++) {
+        char name[32], text[80];
+
+        snprintf(name, sizeof(name), "%d-%d", uid, i);
+        snprintf(text, sizeof(text), "job=%d-%d\nuid=%d\nrequest=stream\n", uid, i, uid);
+        put(n, name, text, 0644);
+    }
+}
+
+static size_t
+jobs_of(const node *n, int64_t uid)
+{
+    size_t count = 0;
+
+    for (size_t i = 0; i < n->n_sent; i++)
+        count += n->sent[i].uid == uid;
+    return count;
+}
+
+TEST(more_jobs_than_can_be_followed_cost_only_their_user)
 {
     node *n = node_open();
 
-    for (int i = 0; i < MRD_JOBS_MAX + 9; i++) {
-        char name[16], text[64];
-
-        snprintf(name, sizeof(name), "%d", i);
-        snprintf(text, sizeof(text), "job=%d\nuid=5\nrequest=stream\n", i);
-        put(n, name, text, 0644);
-    }
+    put_jobs(n, 5, MRD_JOBS_MAX + 9);
     pass(n, 0);
-    CHECK(mrd_jobs_count(n->jobs) == MRD_JOBS_MAX && n->n_sent == MRD_JOBS_MAX);
+    CHECK(mrd_jobs_count(n->jobs) == MRD_JOBS_MAX / 2 && n->n_sent == MRD_JOBS_MAX / 2);
+    put_jobs(n, 6, 1);
+    pass(n, 3 * MRD_SEC);
+    CHECK_INT(jobs_of(n, 6), 1);
+    for (int uid = 7; uid < 7 + 2 * MRD_JOBS_MAX; uid++)
+        put_jobs(n, uid, 1);
+    n->n_sent = 0;
+    pass(n, 3 * MRD_SEC);
+    CHECK_INT(mrd_jobs_count(n->jobs), MRD_JOBS_MAX);
     for (size_t a = 0; a < n->n_sent; a++)
         for (size_t b = a + 1; b < n->n_sent; b++)
             CHECK(n->sent[a].tag != n->sent[b].tag);
