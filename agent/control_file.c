@@ -2,11 +2,14 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/drain_int.h"
+#include "agent/in_the_way.h"
+#include "base/hash.h"
 #include "capture/nrt_control.h"
 
 typedef enum { CONTROL, SETTINGS } what;
@@ -40,8 +43,9 @@ write_whole(int fd, const char *text)
 static mrd_err
 put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_why *why)
 {
-    char fresh[MRD_RING_NAME_MAX + 8];
+    char fresh[MRD_RING_NAME_MAX + 32];
     const char *file;
+    uint64_t number;
     int dir = place(p, process, kind, &file), fd;
     bool good;
 
@@ -49,16 +53,16 @@ put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_w
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
     if (strlen(text) > MRD_CONTROL_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "it would be longer than %d bytes", MRD_CONTROL_MAX);
-    snprintf(fresh, sizeof(fresh), "%s.new", file);
-    (void) unlinkat(dir, fresh, 0);
+    mrd_random(&number, sizeof(number)); /* else others could make a folder of that name first */
+    snprintf(fresh, sizeof(fresh), "%s.%016" PRIx64 ".new", file, number);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)
         return mrd_why_set(why, MRD_IO, errno, "its control file cannot be made");
     good = write_whole(fd, text);
     close(fd);
-    if (good && renameat(dir, fresh, dir, file) == 0)
+    if (good && mrd_in_the_way_replace(dir, fresh, file))
         return MRD_OK;
-    mrd_why_set(why, MRD_IO, errno, "its control file cannot be written");
+    mrd_why_set(why, MRD_IO, errno, "its control file %s cannot be written", file);
     (void) unlinkat(dir, fresh, 0);
     return MRD_IO;
 }

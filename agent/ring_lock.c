@@ -6,7 +6,6 @@
  * or on a file of everybody's, any user could hold against us. The kernel lets it go when its
  * holder dies; who stands back tries again once a second.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +14,7 @@
 #include <unistd.h>
 
 #include "agent/drain_int.h"
+#include "agent/in_the_way.h"
 #include "base/log.h"
 
 #define RETRY MRD_SEC
@@ -35,7 +35,7 @@ open_own(int dir_fd, const char *name)
             close(fd);
         if (fd >= 0 && st.st_nlink == 0)
             continue; /* its holder ended just now */
-        if (unlinkat(dir_fd, name, 0) != 0 && errno != ENOENT)
+        if (!mrd_in_the_way_clear(dir_fd, name))
             return -1;
     }
     return -1;
