@@ -137,9 +137,10 @@ TEST(without_a_slot_nothing_is_due)
     now = mrd_local_now();
     while (mrd_local_before(mrd_local_now(), mrd_local_add(now, 5 * MRD_MS)))
         ;
-    mrd_publish_step(p, mrd_local_now());
+    now = mrd_local_now();
+    mrd_publish_step(p, now);
     CHECK_INT(t.sent, 2);
-    CHECK(mrd_local_after(mrd_publish_next_ns(p), mrd_local_now()));
+    CHECK(mrd_local_after(mrd_publish_next_ns(p), now)); /* what was due then is done */
     t.answered++;
     arrives(&t, MRD_LINK_REPLY, t.tags[1], MRD_FRAME_ACK, &later);
     CHECK(!mrd_local_after(mrd_publish_next_ns(p), mrd_local_now())); /* there is a slot again */
