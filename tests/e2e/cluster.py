@@ -150,12 +150,12 @@ def recorded():
 
 def triggered():
     """A flight recorder, and the window around an emission."""
-    out, _ = run("start", "--mode", "recorder", "--keep", "20s")
+    out, _ = run("start", "--mode", "recorder", "--keep", "120s")  # longer than a busy machine takes from the first tick to the trigger
     id = out.strip()
     beside = run("start", "--name", "beside")[0].strip()
     emitted = {f"i-test{i}": w.emit(1500) for i, w in enumerate(workloads)}
     cluster.within_session(id)
-    out, _ = run("trigger", id, "--last", "10s", "--reason", "test")
+    out, _ = run("trigger", id, "--last", "120s", "--reason", "test")
     check("2 nodes answered" in out and "meridian fetch" in out, f"trigger prints: {out}")
     workloads[0].slow_step()
     until(lambda: any("step took" in t["reason"] and t["answered"] == NODES for t in cluster.session(id)["triggers"]),

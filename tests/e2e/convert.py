@@ -61,6 +61,11 @@ class Lab:
         until(lambda: self.of(id).get(pid, {}).get("state") == state, f"{state}: {self.of(id)}")
         return self.of(id)[pid]
 
+    def written(self, id):
+        """What the manifest on the disk says of the first conversion; {} before it says anything."""
+        with open(self.c.path("store", "sessions", id, "session.json")) as f:
+            return (json.load(f).get("conversions") or [{}])[0]
+
     def results(self, id):
         """{name: artifact} of what viewers made."""
         return {a["name"]: a for a in self.c.session(id)["artifacts"] if a["kind"].startswith("device-")}
@@ -172,7 +177,7 @@ with Cluster(node_timeout="60s") as c:
     id = lab.record()
     lab.reaches(id, "running")
     until(lambda: not nobody_sleeps(word), "the viewer runs")
-    until(lambda: json.load(open(c.path("store", "sessions", id, "session.json")))["conversions"][0]["state"] == "running", "it is written down")
+    until(lambda: lab.written(id).get("state") == "running", "it is written down")
     c.daemon.kill()
     until(lambda: nobody_sleeps(word), "the viewer ends with the aggregator")
     lab.does("good")
@@ -191,7 +196,7 @@ with Cluster(node_timeout="60s") as c:
         lab.reaches(id, "running")
         until(lambda: not nobody_sleeps(word), "the viewer runs")
         runs = lab.of(id)[PID]["runs"]
-        until(lambda: json.load(open(c.path("store", "sessions", id, "session.json")))["conversions"][0].get("runs") == runs, "it is written down")
+        until(lambda: lab.written(id).get("runs") == runs, "it is written down")
         c.daemon.kill()
         until(lambda: nobody_sleeps(word), "the viewer ends")
         lab.begin()
@@ -203,7 +208,7 @@ with Cluster(node_timeout="60s") as c:
     c.run("convert", id, "--again", "--wait")
     equal(lab.of(id)[PID]["state"], "done", "again")
     before = {n: a["sha256"] for n, a in lab.results(id).items()}
-    until(lambda: json.load(open(c.path("store", "sessions", id, "session.json")))["conversions"][0]["state"] == "done", "it is written down")
+    until(lambda: lab.written(id).get("state") == "done", "it is written down")
     c.daemon.kill()
     manifest = c.path("store", "sessions", id, "session.json")
     with open(manifest) as f:
@@ -229,10 +234,10 @@ with Cluster(node_timeout="60s") as c:
     # ---- A time limit; an orderly end in the middle ----
     c.daemon.kill()
     lab.does("hang")
-    lab.begin(viewer_timeout="5s")  # in which a Python can begin
+    lab.begin(viewer_timeout="15s")  # in which a Python can begin
     id = lab.record()
     got = lab.reaches(id, "failed")
-    check("did not finish within 5.0 s: reading the profile" in got["message"], f"time limit: {got}")
+    check("did not finish within 15.0 s: reading the profile" in got["message"], f"time limit: {got}")
     c.daemon.kill()
     lab.does("children", word, "hang")
     lab.begin()
@@ -242,8 +247,8 @@ with Cluster(node_timeout="60s") as c:
     c.daemon.p.terminate()
     equal(c.daemon.end(), 0, "an orderly end")
     until(lambda: nobody_sleeps(word), "ends the viewer")
-    equal(json.load(open(c.path("store", "sessions", id, "session.json")))["conversions"][0]["state"], "waiting", "it waits, and is not counted as a run that failed")
-    check("runs" not in json.load(open(c.path("store", "sessions", id, "session.json")))["conversions"][0], "no run")
+    equal(lab.written(id).get("state"), "waiting", "it waits, and is not counted as a run that failed")
+    check("runs" not in lab.written(id), "no run")
 
     # ---- By the command line, of a folder ----
     local = c.path("fetched-raw")

@@ -84,8 +84,8 @@ def into_folder():
         check(service.session(second)["state"] == "complete", "what is not exported stays")
         os.unlink(blocked)
         os.makedirs(os.path.join(blocked, "inside"))
-        until(lambda: os.path.exists(os.path.join(blocked, "inside", "blue", "unknown", "unknown", second, "session.json")), "tried again when the target is back", 60)
-        until(lambda: gone(service, second), "and then it may go")
+        until(lambda: os.path.exists(os.path.join(blocked, "inside", "blue", "unknown", "unknown", second, "session.json")), "tried again when the target is back", 180)
+        until(lambda: gone(service, second), "and then it may go", 180)
 
 
 def into_s3():
@@ -113,10 +113,10 @@ def into_s3():
         service.daemon.kill()
         service.aggregator()
         until(service.answers, "the aggregator answers")
-        until(lambda: export_of(service, second).get("state") == "failed", "503s are told", 60)
+        until(lambda: export_of(service, second).get("state") == "failed", "503s are told", 180)
         check("503" in export_of(service, second)["message"], export_of(service, second)["message"])
         server.unavailable = 0
-        until(lambda: export_of(service, second).get("state") == "done", "goes on by itself", 60)
+        until(lambda: export_of(service, second).get("state") == "done", "goes on by itself", 180)
         whole(in_s3(server, second), service, second, "S3 after a kill and 503s")
         equal(server.uploads, {}, "no upload is left open")
         # Wrong credentials are said and are no reason to go on and on.
@@ -209,7 +209,7 @@ def planted(service, workload, archive, above, given, given_at, uid):
         equal(outside_of(outside), before, f"{name}: nothing outside is touched")
         wrong = os.path.dirname(at) if name == "above" else at
         os.rmdir(wrong) if name == "foreign" else os.unlink(wrong)
-        until(lambda: export_of(service, id).get("state") == "done", f"{name}: goes on when it is gone", 60)
+        until(lambda: export_of(service, id).get("state") == "done", f"{name}: goes on when it is gone", 180)
         equal(os.lstat(at).st_uid, uid, f"{name}: and is given")
 
     def hard_links(at):
@@ -224,11 +224,11 @@ def planted(service, workload, archive, above, given, given_at, uid):
     # Merged again: the copy is the user's, is not written any more, and is not the session's as it is now.
     had = files_of(given_at)
     service.ask("POST", f"/api/v1/sessions/{given}/merge")
-    until(lambda: export_of(service, given).get("state") == "failed", "that the copy is old is told", 60)
+    until(lambda: export_of(service, given).get("state") == "failed", "that the copy is old is told", 180)
     check("already" in export_of(service, given)["message"] and "remove or rename" in export_of(service, given)["message"], export_of(service, given)["message"])
     equal(files_of(given_at), had, "the user's copy is as it was")
     os.rename(given_at, given_at + ".old")
-    until(lambda: export_of(service, given).get("state") == "done", "exported again", 60)
+    until(lambda: export_of(service, given).get("state") == "done", "exported again", 180)
     check(files_of(given_at).keys() == had.keys() and os.lstat(given_at).st_uid == uid, "whole, and given again")
     shutil.rmtree(given_at + ".old")
 
@@ -260,11 +260,11 @@ def hanging():
             _, other = send("other", "fast")
             until(lambda: export_of(service, other).get("state") == "done", "the other target has its session")
             check(os.path.exists(os.path.join(fast, other, "session.json")), "whole")
-            until(lambda: "has not answered" in export_of(service, stuck).get("message", ""), "the session says so", 60)
+            until(lambda: "has not answered" in export_of(service, stuck).get("message", ""), "the session says so", 180)
             check(slow in export_of(service, stuck)["message"], export_of(service, stuck)["message"])
             equal(export_of(service, stuck)["state"], "running", "and goes on")
             fs.thaw()
-            until(lambda: export_of(service, stuck).get("state") == "done", "it answers again", 60)
+            until(lambda: export_of(service, stuck).get("state") == "done", "it answers again", 180)
             equal(export_of(service, stuck).get("message", ""), "", "nothing is wrong any more")
             # and at the end of the aggregator
             fs.freeze()
@@ -275,7 +275,7 @@ def hanging():
             check(time.monotonic() - began < 50, f"the aggregator ends without its target: {time.monotonic() - began:.0f} s")
             fs.thaw()
             service.aggregator()
-            until(lambda: export_of(service, last).get("state") == "done", "exported after the next start", 60)
+            until(lambda: export_of(service, last).get("state") == "done", "exported after the next start", 180)
             check(os.path.exists(os.path.join(slow, last, "session.json")), "whole")
         finally:
             fs.close()

@@ -78,7 +78,7 @@ with Cluster() as c:
     # ---- a trigger while one runs that will fail; the error comes before the next trigger ----
     until(lambda: c.nodes()["i-test0"]["processes"] == 0, "its rings are drained")
     id = c.start("--mode", "recorder", "--keep", "60s", "--require", "all")
-    w = loop(c, 0, 10_000_000, SIMNRT_FAULT="exec_error:exec=1:status=1206")
+    w = loop(c, 0, 20_000_000, SIMNRT_FAULT="exec_error:exec=1:status=1206")
     until(lambda: c.nodes()["i-test0"]["processes"] == 1, "the workload is seen")
     executes(c, w)
     c.run("trigger", id, "--reason", "early", want=None)

@@ -333,8 +333,8 @@ class Cluster:
     """An aggregator, agents with a ring folder each, and workloads. Everything is below .work and ends with close()."""
 
     def __init__(self, host="127.0.0.1", **aggregator_options):
-        # Who is slow to answer, on a busy machine, has not refused.
-        self.work, self.host, self.options = tmp(), host, {"disk_reserve": "1M", "arm_timeout": "20s", **aggregator_options}
+        # Who is slow to answer, on a busy machine, has not refused, and who is silent for seconds is not gone.
+        self.work, self.host, self.options = tmp(), host, {"disk_reserve": "1M", "arm_timeout": "20s", "node_timeout": "60s", **aggregator_options}
         self.started, self.agents, self.daemon = [], {}, None
         data, control, http, probes = (free_port() for _ in range(4))
         self.data, self.control = f"tcp://{host}:{data}", f"tcp://{host}:{control}"
@@ -443,10 +443,11 @@ class Cluster:
         return json.loads(self.get("/api/v1/sessions/" + id) or "{}")
 
     def start(self, *options):
-        """The id of a new session that records."""
+        """The id of a new session that records, on each node that is ready: one that is slow now hears of the start later than the command ends."""
         out, err = self.run("start", "--json", *options, want=None)
         doc = json.loads(out) if out else {}
         check(doc.get("state") == "recording", f"start {options}: {doc.get('message')} {err}")
+        within(30, lambda: not any(p["state"] == "armed" for p in self.session(doc.get("id", "")).get("nodes", [])))
         return doc.get("id", "")
 
     def metric(self, name):

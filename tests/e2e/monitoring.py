@@ -52,6 +52,10 @@ def parse(text, open_metrics, who):
     return samples
 
 
+def samples_of(text):
+    return set(re.findall(r"^(meridian_\w+)", text, re.M))
+
+
 def negotiate(get, who):
     """The texts in both formats."""
     texts = {}
@@ -62,9 +66,19 @@ def negotiate(get, who):
         equal(r["Content-Type"], want, f"{who}: type for {accept}")
         check("accept" in (r["Vary"] or "").lower(), f"{who}: Vary")
         texts[open_metrics] = r.body.decode()
+
+    def alike():
+        texts.update({o: get({"Accept": OPEN} if o else {}).body.decode() for o in (False, True)})
+        return samples_of(texts[False]) == samples_of(texts[True])
+    until(alike, f"{who}: no metric begins between two scrapes")
     samples = [parse(texts[o], o, f"{who}{' as OpenMetrics' if o else ''}") for o in (False, True)]
     equal(sorted(samples[0]), sorted(samples[1]), f"{who}: both formats have the same samples")
     return texts, samples[0]
+
+
+def bound_in(text):
+    found = re.search(r'^meridian_node_clock_bound_seconds\{instance_id="i-test0"\} (\S+)$', text, re.M)
+    return float(found[1]) if found else 0
 
 
 def prometheus():
@@ -100,11 +114,11 @@ def prometheus():
     check(value("max(meridian_node_clock_bound_seconds)") < [1.0], "the clock's bound is in seconds")
     q = until(lambda: value("histogram_quantile(0.99, sum by (le) (meridian_agent_acknowledgement_seconds_bucket))"), "a quantile of them")
     check(q and 0 < q[0] < 60, f"99 of 100 acknowledgements within {q} s")
-    until(lambda: {t["labels"]["job"]: (t["health"], t["lastError"]) for t in api("targets")["activeTargets"]} == {"aggregator": ("up", ""), "agent": ("up", "")},
+    until(lambda: {t["labels"]["job"]: (t["health"], t["lastError"]) for t in (api("targets") or {"activeTargets": []})["activeTargets"]} == {"aggregator": ("up", ""), "agent": ("up", "")},
           "both targets are up, without an error")
-    units = api("metadata", metric="meridian_stored_bytes")["meridian_stored_bytes"][0]
+    units = until(lambda: (api("metadata", metric="meridian_stored_bytes") or {}).get("meridian_stored_bytes"), "metadata")[0]
     equal((units["type"], units["unit"]), ("counter", "bytes"), "what Prometheus learned from OpenMetrics")
-    until(lambda: {r["health"] for g in api("rules")["groups"] for r in g["rules"]} == {"ok"}, "every alert rule is evaluated")
+    until(lambda: {r["health"] for g in (api("rules") or {"groups": []})["groups"] for r in g["rules"]} == {"ok"}, "every alert rule is evaluated")
     equal(value('sum(ALERTS{alertstate="firing"})'), [], "no alert fires on a healthy cluster")
 
 
@@ -137,6 +151,11 @@ with Service() as service:
     until(lambda: service.session(id)["events"] >= 1000, "events are stored")
     service.stop(id)
     until(lambda: b"meridian_agent_acknowledgement_seconds_count 0\n" not in of_agent().body, "frames were acknowledged")
+    for wanted in (os.path.join(monitoring, name) for name in ("alerts.yml", "grafana-dashboard.json")):
+        with open(wanted) as f:
+            names = set(re.findall(r"\bmeridian_\w+", f.read()))
+        until(lambda: not names - samples_of(service.read("/metrics").body.decode()) - samples_of(of_agent().body.decode()), f"what {wanted} names is served")
+    until(lambda: 0 < bound_in(service.read("/metrics").body.decode()) < 1, "the clock of the node is known within a second")
     texts, served = {}, {}
     for who, get in (("aggregator", lambda h: service.read("/metrics", headers=h)), ("agent", of_agent)):
         texts[who], samples = negotiate(get, who)
@@ -153,8 +172,7 @@ with Service() as service:
         s.close()
     prometheus()
 
-bound = re.search(r'^meridian_node_clock_bound_seconds\{instance_id="i-test0"\} (\S+)$', texts["aggregator"][False], re.M)
-check(bound and 0 < float(bound[1]) < 1, f"the bound of a clock on this machine, in seconds: {bound and bound[1]}")
+check(0 < bound_in(texts["aggregator"][False]) < 1, f"the bound of a clock on this machine, in seconds: {bound_in(texts['aggregator'][False])}")
 alerts = open(os.path.join(monitoring, "alerts.yml")).read()
 dashboard = json.load(open(os.path.join(monitoring, "grafana-dashboard.json")))
 panels = [p for p in dashboard["panels"] if p["type"] != "row"]

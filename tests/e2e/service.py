@@ -128,6 +128,7 @@ class Service(Cluster):
     def recorded(self, workloads, ticks, name="recorded", artifact=True):
         """The id of a complete, merged session with so many ticks of each workload and one artifact."""
         id = self.start("--name", name, "--require", "all")
+        self.begun(id)
         for w in workloads:
             w.emit(ticks)
         if artifact:
@@ -135,6 +136,7 @@ class Service(Cluster):
             with open(os.path.join(folder, "model.neff"), "wb") as f:
                 f.write(b"not a real NEFF " * 1000)
             until(lambda: [a["complete"] for a in self.session(id)["artifacts"]] == [True], "the artifact arrives")
+        self.within_session(id)
         self.stop(id)
         check(until(lambda: self.session(id)["profile"]["state"] == "done", "the profile is merged"), f"session {id}")
         return id
