@@ -18,8 +18,8 @@
 #define LIMIT_AGAIN   MRD_SEC
 #define IDLE_MAX      (5 * MRD_SEC) /* without a process: it has ended */
 #define KEEP          (60 * MRD_SEC) /* one that is over stays known: its end may have to be told again */
-#define MARGIN        (5 * MRD_SEC)  /* its processes may be older than our knowledge of it */
-#define UNASKED_HOLD  MRD_SEC        /* rings of a job that does not ask wait no longer */
+#define MARGIN        (5 * MRD_SEC) /* its processes may be older than our knowledge of it */
+#define UNASKED_HOLD  MRD_SEC /* rings of a job that does not ask wait no longer, once it is known */
 #define UNASKED_AGAIN (5 * MRD_SEC)  /* somebody may have begun to wait for it */
 #define END_WAIT      MRD_SEC        /* rings of processes that have just ended are found */
 #define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
@@ -41,6 +41,7 @@ typedef struct {
     char request[256], owner_key[65];
     uint64_t session;
     mrd_local_ns begin, ended;       /* RAW; ended 0: not yet */
+    mrd_local_ns known;              /* since when: behind begin when its file was found late */
     mrd_local_ns ask_at, idle_since; /* 0: it has processes */
     mrd_local_ns told;               /* when its end was reported; 0: not yet */
     unsigned processes, serial;
@@ -134,7 +135,8 @@ has_share(const mrd_jobs *j, int64_t uid)
 }
 
 static job *
-add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t begin_ns)
+add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t begin_ns,
+    mrd_local_ns now)
 {
     for (size_t i = 0; i < MRD_JOBS_MAX && has_share(j, uid); i++) {
         job *b = &j->jobs[i];
@@ -146,6 +148,7 @@ add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t 
                     .id = *id,
                     .uid = uid,
                     .begin = { begin_ns },
+                    .known = now,
                     .serial = ++j->serial & 0xffff };
         snprintf(b->request, sizeof(b->request), "%.255s", request);
         mrd_jobid_say(id, text, sizeof(text));
@@ -173,9 +176,10 @@ is_unasked(const job *b)
 static bool
 may_hold(const job *b, mrd_local_ns now)
 {
-    return b->state == JOB_ASKING &&
-           mrd_local_before(
-               now, mrd_local_add(b->begin, (is_unasked(b) ? UNASKED_HOLD : MRD_JOBS_HOLD)));
+    mrd_local_ns until = is_unasked(b) ? mrd_local_add(b->known, UNASKED_HOLD)
+                                       : mrd_local_add(b->begin, MRD_JOBS_HOLD);
+
+    return b->state == JOB_ASKING && mrd_local_before(now, until);
 }
 
 /* ---- Rings that wait for the answer ---- */
@@ -289,7 +293,7 @@ take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, mrd_loca
         snprintf(request, sizeof(request), MRD_STR_FMT, MRD_STR_ARG(line_of(text, "request")));
         if (memmem(text.p, text.len, "request=", 8) == NULL)
             snprintf(request, sizeof(request), "%s", MRD_JOB_UNASKED); /* the prolog's alone */
-        if ((b = add(j, &id, uid, request, written < now.ns ? written : now.ns)) == NULL)
+        if ((b = add(j, &id, uid, request, written < now.ns ? written : now.ns, now)) == NULL)
             return;
         snprintf(b->file, sizeof(b->file), "%s", name);
         snprintf(b->owner_key, sizeof(b->owner_key), MRD_STR_FMT,
@@ -406,7 +410,7 @@ add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_n
                         : before->state == JOB_LEFT ? (mrd_local_ns){ 0 }
                                                     : now;
     job *b = add(j, &p->ident.jobid, uid_of(p),
-                 p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns);
+                 p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns, now);
 
     if (b != NULL && told.ns != 0)
         b->ask_at = mrd_local_add(told, REJOIN);

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/drain_int.h"
 #include "base/num.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -421,6 +422,34 @@ TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
     pass(n, MRD_SEC);
     REQUIRE(n->n_sent >= 3);
     CHECK_TEXT(n->sent[n->n_sent - 1].request, "stream");
+    node_close(n);
+}
+
+/* An agent that had no processor, or has just begun, finds a file that was written some time ago:
+ * the job's rings wait for the answer as those of any other. */
+TEST(rings_of_a_job_whose_file_is_found_late_wait_for_the_answer)
+{
+    static const int ages[] = { 0, 3, 30 };
+    node *n = node_open();
+
+    for (size_t i = 0; i < MRD_COUNT(ages); i++) {
+        const char name[] = { (char) ('1' + i), '\0' };
+        fake_process *p = process_of_job(name);
+        struct timespec old[2];
+        char path[600], text[64];
+
+        p->pub.ident.session[0] = '\0';
+        snprintf(text, sizeof(text), "job=%s\nuid=5\n", name);
+        put(n, name, text, 0644);
+        snprintf(path, sizeof(path), "%s/%s", n->dir, name);
+        REQUIRE(clock_gettime(CLOCK_REALTIME, &old[0]) == 0);
+        old[0].tv_sec -= ages[i];
+        old[1] = old[0];
+        REQUIRE(utimensat(AT_FDCWD, path, old, 0) == 0);
+        process(n, p, false);
+        CHECK(((proc *) (void *) p)->held);
+        free(p);
+    }
     node_close(n);
 }
 
