@@ -10,6 +10,7 @@ import time
 
 from lib import SOURCE, check, equal, finish, need_daemons, run, skip, until
 from service import TOKENS, Service
+from wait import within
 
 sys.path.insert(0, os.path.join(SOURCE, "tests/fake"))
 from apiserver import PATH, ApiServer, b64
@@ -46,7 +47,11 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
     c.aggregator()
     until(c.answers, "the aggregator answers")
     ids = lambda token: sorted(s["id"] for s in c.read("/api/v1/sessions", token=token).json().get("sessions", []))
-    status = lambda token, path="/api/v1/self": c.read(path, token=token).status
+    once = lambda token, path="/api/v1/self": c.read(path, token=token).status
+
+    def status(*asked):
+        """Who is told that the API server could not be asked asks again: on a busy machine it may be slow."""
+        return within(60, lambda: (got := once(*asked)) != 503 and got) or 503
 
     def give(*args, **more):
         secrets.append(api.token(*args, **more))
@@ -54,13 +59,14 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
 
     # ---- Who they are: the first request waits for the answer and has it ----
     a, b = give("team-a", "default", pod="train-0"), give("team-b", "trainer")
-    equal(c.read("/api/v1/self", token=a).json(), {"role": "owner", "namespace": "team-a", "may": ["list", "read", "delete"]}, "an account of team-a")
-    equal((ids(a), ids(b)), ([team_a], [team_b]), "each the sessions of its namespace")
+    who = lambda token: until(lambda: (r := c.read("/api/v1/self", token=token)).status != 503 and r, "the API server is asked").json()
+    equal(who(a), {"role": "owner", "namespace": "team-a", "may": ["list", "read", "delete"]}, "an account of team-a")
+    equal((status(a), ids(a), status(b), ids(b)), (200, [team_a], 200, [team_b]), "each the sessions of its namespace")
     equal([status(a, f"/api/v1/sessions/{id}") for id in (team_a, team_b, mixed)], [200, 404, 404], "and no others")
     equal(status(a, "/api/v1/nodes"), 403, "no nodes")
     for token, role in ((give("ops", "oncall"), "admin"), (give("ops", "other", groups=["hpc-ops"]), "operator"), (give("readers", "any"), "read"),
                         (give("ops", "other"), "owner"), (give("x", "y", user="alice", groups=["hpc-ops"]), "operator")):
-        equal(c.read("/api/v1/self", token=token).json().get("role"), role, "a role by name or group")
+        equal(who(token).get("role"), role, "a role by name or group")
     equal(status(give("x", "y", user="alice")), 401, "a user that is no account, without a role")
     equal(status(give("x", "y", user="system:serviceaccount:team-a:")), 401, "an account without a name")
     equal(status(give("x", "y", user="system:serviceaccount:team-a:x:y")), 401, "a name with a colon too many")
@@ -88,7 +94,7 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
     begun = time.monotonic()
     equal([status(forged) for _ in range(5)], [401] * 5, "a forged signature")
     asked, took = api.reviewed.count(forged), time.monotonic() - begun
-    check(1 <= asked <= 1 + took // 10, f"was asked about {asked} times in {took:.1f} s")  # a refusal counts for ten seconds
+    check(1 <= asked <= 1 + took // 4, f"was asked about {asked} times in {took:.1f} s")  # a refusal counts for ten seconds, no answer came after five
     quoted = a.rsplit(".", 1)[0] + '.","audiences":[],"x":"'
     equal(status(quoted), 401, "a token with quotes is one text")
     api.audience_aware = False
@@ -103,7 +109,7 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
     # A token that is used is asked about again before its time is over: nobody waits, and it is never refused.
     before, begun, seen = api.reviewed.count(a), time.monotonic(), set()
     again = lambda: api.reviewed.count(a) - before
-    until(lambda: seen.add(status(a)) or again() >= 3 and time.monotonic() - begun >= 5, "it is asked about again and again", 60)
+    until(lambda: seen.add(once(a)) or again() >= 3 and time.monotonic() - begun >= 5, "it is asked about again and again", 60)
     asked, took = again(), time.monotonic() - begun
     equal(seen, {200}, "used all the time")
     check(asked <= 2.4 * took, f"asked {asked} times in {took:.1f} s")  # an answer counts for two seconds
@@ -122,7 +128,7 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
         check("could not be asked" in r.body.decode() and api.url not in r.body.decode(), f"{mode}: {r.body}")
         until(lambda: reason in c.daemon.text() and "AGG-REVIEW" in c.daemon.text(), f"{mode}: the log says '{reason}'")
         api.mode = "ok"
-        until(lambda: status(token) == 200, f"{mode}: and it works again")
+        until(lambda: once(token) == 200, f"{mode}: and it works again")
     check(("POST", "/elsewhere") not in api.seen and ("GET", "/elsewhere") not in api.seen, "a redirection is not followed")
     api.mode = "authenticated text"
     equal(status(give("team-a", "default")), 401, "\"true\" is not true")
@@ -151,13 +157,13 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
     # ---- Its own token is read again each time ----
     api.own = {"rotated-token-of-the-aggregator-01"}
     token = give("team-a", "rotated")
-    equal(status(token), 503, "the old one is not accepted any more")
+    equal(once(token), 503, "the old one is not accepted any more")
     c.secret("own.token", "rotated-token-of-the-aggregator-01")
-    until(lambda: status(token) == 200, "the new one is")
+    until(lambda: once(token) == 200, "the new one is")
 
     # ---- An accepted token counts while the API server is away, but not for long ----
     api.mode = "500"
-    until(lambda: status(token) == 503, "closed")
+    until(lambda: once(token) == 503, "closed")
     api.mode = "ok"
 
     log = c.daemon.text()
@@ -185,7 +191,7 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
     c.aggregator()
     until(c.answers, "the aggregator answers")
     asked = len(api.reviewed)
-    equal((status(a), len(api.reviewed)), (503, asked), "an API server of another authority is told no token")
+    equal((once(a), len(api.reviewed)), (503, asked), "an API server of another authority is told no token")
     c.daemon.end()
 
     # ---- Settings that cannot be ----
