@@ -104,11 +104,11 @@ token_write(const char *path, const char *token)
         MRD_OK);
 }
 
-/* The connection of a request, -1: there was none in five seconds. */
+/* The connection of a request, -1: there was none in a minute. */
 static int
 asked(int port, mrd_enrol *e, mrd_local_ns now)
 {
-    mrd_local_ns end = mrd_local_add(mrd_local_now(), 5 * MRD_SEC);
+    mrd_local_ns end = mrd_local_add(mrd_local_now(), 60 * MRD_SEC);
     struct pollfd p = { .fd = port, .events = POLLIN };
 
     while (mrd_local_before(mrd_local_now(), end)) {

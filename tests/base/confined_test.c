@@ -93,7 +93,8 @@ TEST(what_it_does_is_said)
         { "bad cannot open NTFF version 115", { 0 }, MRD_IO, "exit status 1: cannot open NTFF" },
         { "kill", { 0 }, MRD_IO, "ended by signal 9" },
         { "half", { 0 }, MRD_IO, "exit status 1: ended in the middle" },
-        { "hang", { .time = 1500 * MRD_MS }, MRD_TIMEOUT, "did not finish within 1.5 s: reading" },
+        /* in which a Python can begin, on a busy machine too */
+        { "hang", { .time = 10 * MRD_SEC }, MRD_TIMEOUT, "did not finish within 10.0 s: reading" },
         { "talk", { .time = 1500 * MRD_MS }, MRD_TIMEOUT, "did not finish within 1.5 s: " },
         { "memory", { .time = 60 * MRD_SEC, .memory = 100 * MIB }, MRD_LIMIT, "of memory, more" },
         { "memory-in-children",
@@ -128,7 +129,7 @@ TEST(what_it_does_is_said)
         CHECK_ROW(rows[i].does,
                   is_there("device_profile_model_7.pftrace") == (rows[i].err == MRD_OK));
         CHECK_ROW(rows[i].does,
-                  r.took > 0 && (rows[i].err == MRD_TIMEOUT) == (rows[i].o.time == 1500 * MRD_MS));
+                  r.took > 0 && (rows[i].err != MRD_TIMEOUT || r.took >= rows[i].o.time));
     }
 }
 
@@ -226,7 +227,7 @@ interrupts(void *self)
 TEST(the_watcher_is_killed)
 {
     int asked = 0;
-    mrd_confined_options o = { .time = 5 * MRD_SEC, .going_on = interrupts, .self = &asked };
+    mrd_confined_options o = { .time = 60 * MRD_SEC, .going_on = interrupts, .self = &asked };
     mrd_confined_result r;
     mrd_why why;
 

@@ -46,11 +46,11 @@ serve(void)
     return serve_as(false, false);
 }
 
-/* Runs until n halves are finished or five seconds passed; joins them. */
+/* Runs until n halves are finished or a minute passed; joins them. */
 static size_t
 collect(mrd_timeprobe *c, mrd_timeserve *s, mrd_probe *to, size_t n)
 {
-    int64_t end = mrd_local_now().ns + 5 * MRD_SEC;
+    int64_t end = mrd_local_now().ns + 60 * MRD_SEC;
     size_t k = 0;
 
     while (k < n && mrd_local_now().ns < end) {
