@@ -17,6 +17,7 @@
 #include "agent/sample.h"
 #include "agent/traces.h"
 #include "agent/trigger.h"
+#include "proto/cert_times.h"
 
 #define MRD_TAG_JOB   (1ull << 47) /* agent/jobs.h */
 #define MRD_TAG_CLOCK (1ull << 48) /* clock data outside a session: its answer does not matter */
@@ -92,6 +93,8 @@ struct mrd_agent {
     /* Events, not losses. */
     uint64_t recovered, delivered, dropped_spool, dropped_refused;
     uint64_t clock_lost; /* frames of clock data */
+    uint64_t cert_stamp; /* of --tls-cert when it was looked at */
+    mrd_cert_times cert; /* the one that it holds; end 0: none */
     uint64_t triggers;
     char trigger_reason[256];
     mrd_local_ns trigger_at;

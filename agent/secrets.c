@@ -38,6 +38,20 @@ told(mrd_agent *a, mrd_err err, const mrd_why *why)
     }
 }
 
+/* The certificate that the file holds, for the heartbeat; one that cannot be read leaves what was known,
+ * as the connection keeps the one in use. */
+static void
+look_at_certificate(mrd_agent *a)
+{
+    uint64_t stamp;
+
+    if (a->o.tls_cert == NULL ||
+        (stamp = mrd_files_stamp((const char *const *) &a->o.tls_cert, 1)) == a->cert_stamp)
+        return;
+    a->cert_stamp = stamp;
+    (void) mrd_cert_times_first(a->o.tls_cert, &a->cert, &(mrd_why){ 0 });
+}
+
 static void
 reload(mrd_agent *a, bool only_changed)
 {
@@ -50,6 +64,7 @@ reload(mrd_agent *a, bool only_changed)
         told(a, mrd_agent_token_load(a, &why), &why);
     if (t != NULL && t->reload != NULL && (!only_changed || t->changed(t)))
         told(a, t->reload(t, &why), &why);
+    look_at_certificate(a);
 }
 
 void

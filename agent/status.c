@@ -525,6 +525,8 @@ mrd_agent_heartbeat(void *self, mrd_buf *to)
     m.n_sessions = n_sessions;
     m.spool_bytes = c.spool.bytes;
     m.memory_bytes = mrd_resident_bytes();
+    m.certificate_begin_ns = a->cert.begin.ns;
+    m.certificate_end_ns = a->cert.end.ns;
     m.unread = &unread;
     m.rings = (uint32_t) c.pipe.rings;
     m.processes = (uint32_t) c.pipe.processes;
@@ -551,6 +553,8 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
     mrd_publish_stats sent = { 0 };
     Mrd__Unread unread;
     mrd_metrics_text x;
+    const mrd_cert_file certificates[] = { { "tls-cert", a->o.tls_cert },
+                                           { "tls-ca", a->o.tls_ca } };
     const char *name;
     uint64_t over;
 
@@ -653,6 +657,7 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
         snprintf(label, sizeof(label), "collector=\"%s\"", name);
         mrd_metrics_text_u64(&x, label, over);
     }
+    mrd_cert_times_metrics(&x, certificates, MRD_COUNT(certificates));
     mrd_metrics_text_hist_write(&x, "meridian_agent_acknowledgement_seconds",
                                 "From sending a frame to its acknowledgement.", &sent.ack);
     mrd_metrics_text_process(&x);

@@ -145,7 +145,11 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                                                   .auth = a->auth,
                                                   .oidc = a->oidc,
                                                   .review = a->review,
-                                                  .join = a->join },
+                                                  .join = a->join,
+                                                  .files = { { "tls-cert", o->tls.cert_file },
+                                                             { "tls-ca", o->tls.ca_file },
+                                                             { "http-cert", o->http_cert },
+                                                             { "agent-ca", o->agent_ca } } },
                              &a->http, why);
 }
 

@@ -66,7 +66,8 @@ get_metrics(void *self, mrd_http_request *req, mrd_why *why)
     mrd_buf body = { 0 };
 
     (void) why;
-    mrd_http_metrics(api->loop, api->httpd, api->review, open, &body);
+    mrd_http_metrics(api->loop, api->httpd, api->review, api->files, MRD_HTTP_CERT_FILES, open,
+                     &body);
     mrd_http_set_header(req, "Vary", "Accept");
     return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
@@ -643,6 +644,26 @@ const mrd_http_route mrd_http_routes[] = {
 };
 const size_t mrd_http_n_routes = MRD_COUNT(mrd_http_routes);
 
+static mrd_err
+files_take(http_api *api, const http_api_options *o, mrd_why *why)
+{
+    for (size_t i = 0; i < MRD_HTTP_CERT_FILES; i++) {
+        api->files[i].option = o->files[i].option;
+        if (o->files[i].path != NULL &&
+            (api->files[i].path = mrd_str_dup(mrd_str_of(o->files[i].path))) == NULL)
+            return mrd_why_set(why, MRD_NOMEM, 0, "http");
+    }
+    return MRD_OK;
+}
+
+static void
+api_free(http_api *api)
+{
+    for (size_t i = 0; i < MRD_HTTP_CERT_FILES; i++)
+        free((char *) (uintptr_t) api->files[i].path);
+    free(api);
+}
+
 static void
 identified(void *httpd)
 {
@@ -668,9 +689,11 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     api->oidc = o->oidc;
     api->review = o->review;
     api->join = o->join;
-    err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
+    err = files_take(api, o, why);
+    if (err == MRD_OK)
+        err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK) {
-        free(api);
+        api_free(api);
         return err;
     }
     if (api->review != NULL) {
@@ -689,7 +712,7 @@ mrd_http_api_close(http_api *api)
     if (api->review != NULL)
         mrd_token_review_listen(api->review, NULL, NULL);
     mrd_httpd_stop(api->httpd);
-    free(api);
+    api_free(api);
 }
 
 uint16_t

@@ -10,8 +10,11 @@
 #include "aggregator/loop.h"
 #include "aggregator/oidc.h"
 #include "aggregator/token_review.h"
+#include "proto/cert_times.h"
 
 typedef struct http_api http_api;
+
+enum { MRD_HTTP_CERT_FILES = 4 };
 
 typedef struct {
     const char *address;
@@ -22,6 +25,8 @@ typedef struct {
     mrd_oidc *oidc;           /* with auth: tokens of an issuer, too; NULL: none */
     mrd_token_review *review; /* ... and those that Kubernetes proves; NULL: none */
     mrd_join *join;           /* what signs certificates of nodes; NULL: none */
+    /* Whose certificates /metrics tells; paths NULL: not given. The options' names are constants. */
+    mrd_cert_file files[MRD_HTTP_CERT_FILES];
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -34,7 +39,8 @@ mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
 bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
 
 /* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
-void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review, bool open,
+void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
+                      const mrd_cert_file *files, size_t n_files, bool open,
                       mrd_buf *to); /* review may be NULL */
 /* The API, one row per path and method; docs/openapi.json describes each. */
 extern const mrd_http_route mrd_http_routes[];
@@ -68,6 +74,7 @@ struct http_api {
     mrd_oidc *oidc;
     mrd_token_review *review;
     mrd_join *join;
+    mrd_cert_file files[MRD_HTTP_CERT_FILES];
 };
 
 /* Who holds a token: one of the token file, one that a session has as its owner's, one of the

@@ -137,6 +137,26 @@ clock_bounds(const mrd_overview *v, mrd_metrics_text *x)
     }
 }
 
+/* As the nodes say; of those that have one. */
+static void
+node_certificates(const mrd_overview *v, mrd_metrics_text *x, bool ends)
+{
+    char label[MRD_NODE_ID_MAX + 16];
+
+    mrd_metrics_text_family(x, MRD_METRICS_GAUGE,
+                            ends ? "meridian_node_certificate_expiry_timestamp_seconds"
+                                 : "meridian_node_certificate_begin_timestamp_seconds",
+                            ends ? "When the certificate of the node's agent ends."
+                                 : "When the certificate of the node's agent begins.");
+    for (size_t i = 0; i < v->n_nodes; i++) {
+        const mrd_node *n = v->nodes[i];
+
+        if (n->cert_end.ns != 0)
+            mrd_metrics_text_i64(x, label_of(n, label),
+                                 (ends ? n->cert_end.ns : n->cert_begin.ns) / MRD_SEC);
+    }
+}
+
 static void
 sessions(const mrd_overview *v, mrd_metrics_text *x)
 {
@@ -242,7 +262,8 @@ token_reviews(mrd_metrics_text *x, mrd_token_review *review)
 }
 
 void
-mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review, bool open, mrd_buf *to)
+mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
+                 const mrd_cert_file *files, size_t n_files, bool open, mrd_buf *to)
 {
     mrd_overview *v = mrd_loop_overview(loop);
     mrd_server *server = mrd_loop_server(loop);
@@ -292,6 +313,9 @@ mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review, boo
              node_unwanted);
     per_node(v, &x, MRD_METRICS_GAUGE, "meridian_node_held_events",
              "Events that the agent still holds.", node_held);
+    node_certificates(v, &x, true);
+    node_certificates(v, &x, false);
+    mrd_cert_times_metrics(&x, files, n_files);
     clock_bounds(v, &x);
     clock_checks(&x, &v->stats);
     mrd_overview_unref(v);

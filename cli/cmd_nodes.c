@@ -33,9 +33,10 @@ static const mrd_opt table[] = {
 };
 
 static const mrd_text_table_column columns[] = {
-    { "node", false },  { "state", false },      { "rings", true },    { "events/s", true },
-    { "stored", true }, { "dropped", true },     { "held", true },     { "spool", true },
-    { "clock", false }, { "clock error", true }, { "release", false }, { "last seen", false },
+    { "node", false },      { "state", false },      { "rings", true },        { "events/s", true },
+    { "stored", true },     { "dropped", true },     { "held", true },         { "spool", true },
+    { "clock", false },     { "clock error", true }, { "certificate", false }, { "release", false },
+    { "last seen", false },
 };
 
 /* The same node in the earlier answer, NULL when it is new. */
@@ -112,7 +113,7 @@ put_row(mrd_text_table *t, const mrd_json *node)
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
     if (!mrd_json_bool(node, "reported", true)) { /* known from before: nothing was counted */
-        for (int i = 0; i < 8; i++)
+        for (int i = 0; i < 9; i++)
             mrd_text_table_cell(t, "-");
         put_release(t, node);
         mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
@@ -130,6 +131,8 @@ put_row(mrd_text_table *t, const mrd_json *node)
                         mrd_cli_size((uint64_t) mrd_json_int(node, "spool_bytes", 0), size));
     mrd_text_table_cell(t, "%s", mrd_json_str(clock, "state", "?"));
     mrd_text_table_dur(t, mrd_json_int(clock, "bound_ns", -1));
+    mrd_text_table_cell(t, "%.10s",
+                        mrd_json_str(mrd_json_get(node, "certificate"), "end", "-")); /* its day */
     put_release(t, node);
     mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
 }
@@ -264,7 +267,7 @@ static const char more[] =
     "A node is missing when it is not connected, and gone when that lasted longer than "
     "the\naggregator's --node-forget. events/s is what its processes do, recorded or not; `stored` "
     "those kept\nsince the aggregator started; `dropped` leaves out events that no session had "
-    "asked for.\n";
+    "asked for;\n`certificate` is the day on which that of the agent ends.\n";
 
 int
 mrd_cmd_nodes(int argc, char **argv)

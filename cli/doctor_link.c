@@ -21,12 +21,14 @@
 #include "cli/doctor.h"
 #include "cli/pki.h"
 #include "proto/cert.h"
+#include "proto/cert_times.h"
 
-#define DAY         86400
-#define SOON        (14 * DAY)
-#define PATIENCE_MS 3000
-#define TMPFS       0x01021994
-#define TOKEN_LEAST 16
+#define DAY            86400
+#define SOON           (7 * DAY)
+#define AUTHORITY_SOON (30 * DAY)
+#define PATIENCE_MS    3000
+#define TMPFS          0x01021994
+#define TOKEN_LEAST    16
 
 /* ---- Spool ---- */
 
@@ -93,45 +95,93 @@ wants_tls(const mrd_doctor *d)
     return d->agent->data_url != NULL && strncmp(d->agent->data_url, "tls+", 4) == 0;
 }
 
-static void
-say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_pki_view *v)
+/* Less than a third of its life is left, when agents renew theirs, or little time at all. */
+static bool
+ends_soon(const mrd_cert_times *c, int64_t left)
 {
-    if (v->seconds < 0)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "meridian certs renew, where the authority's key is",
-                       "%s %s (%s) expired %" PRId64 " day%s ago", what, path, v->names,
-                       -v->seconds / DAY, mrd_plural((uint64_t) (-v->seconds / DAY)));
-    else if (v->seconds < SOON)
-        mrd_doctor_say(d, MRD_DOCTOR_WARNING, "meridian certs renew, where the authority's key is",
-                       "%s %s (%s) expires in %" PRId64 " day%s", what, path, v->names,
-                       v->seconds / DAY, mrd_plural((uint64_t) (v->seconds / DAY)));
+    int64_t life = mrd_wall_diff(c->end, c->begin) / MRD_SEC;
+
+    return c->authority ? left < AUTHORITY_SOON : left < life / 3 || left < SOON;
+}
+
+/* worst: what it is when it has expired. */
+static void
+say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_cert_times *c,
+             mrd_doctor_level worst, const char *fix)
+{
+    int64_t left = mrd_wall_diff(c->end, mrd_wall_now()) / MRD_SEC;
+    int64_t ahead = mrd_wall_diff(c->begin, mrd_wall_now()) / MRD_SEC;
+
+    if (left < 0)
+        mrd_doctor_say(d, worst, fix, "%s %s (%s) expired %" PRId64 " day%s ago", what, path,
+                       c->name, -left / DAY, mrd_plural((uint64_t) (-left / DAY)));
+    else if (ahead > 0)
+        mrd_doctor_say(d, worst, "set this node's clock", "%s %s (%s) is not valid before %s", what,
+                       path, c->name, mrd_wall_text(c->begin, (char[MRD_TIME_TEXT]){ "" }));
+    else if (ends_soon(c, left))
+        mrd_doctor_say(d, MRD_DOCTOR_WARNING, fix, "%s %s (%s) expires in %" PRId64 " day%s", what,
+                       path, c->name, left / DAY, mrd_plural((uint64_t) (left / DAY)));
     else
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "%s %s (%s) is valid for %" PRId64 " more days",
-                       what, path, v->names, v->seconds / DAY);
+                       what, path, c->name, left / DAY);
+}
+
+/* An authority that has expired harms nobody while the file has another one. */
+static void
+authorities(mrd_doctor *d, const char *path)
+{
+    static const char fix[] = "add its successor to the file before it ends: docs/security.md";
+    mrd_cert_times v[MRD_CERT_TIMES_MAX];
+    size_t n = 0, told;
+    mrd_why why = { 0 };
+    bool one;
+
+    if (mrd_cert_times_read(path, v, &n, &why) != MRD_OK) {
+        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy ca.pem here and make it readable", "%s",
+                       why.text);
+        return;
+    }
+    told = n < MRD_CERT_TIMES_MAX ? n : MRD_CERT_TIMES_MAX;
+    one = n > told || v[told - 1].end.ns > mrd_wall_now().ns;
+    for (size_t i = 0; i < told; i++)
+        say_validity(d, "authority", path, &v[i], one ? MRD_DOCTOR_WARNING : MRD_DOCTOR_FAILED,
+                     fix);
 }
 
 static void
 own_certificate(mrd_doctor *d)
 {
     const mrd_agent_options *a = d->agent;
+    bool joins = mrd_agent_joins(a);
+    mrd_cert_times c;
     mrd_pki_view v;
     mrd_why why = { 0 };
 
     if (a->tls_cert == NULL && a->tls_key == NULL)
         return;
+    if (joins && access(a->tls_cert, F_OK) != 0) {
+        mrd_doctor_say(d, MRD_DOCTOR_OK, NULL,
+                       "there is no certificate %s yet: the agent gets it with its token",
+                       a->tls_cert);
+        return;
+    }
     if (a->tls_cert == NULL || a->tls_key == NULL) {
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "give both", "--tls-cert and --tls-key go together");
         return;
     }
     if (mrd_secret_check("key file", a->tls_key, &why) != MRD_OK ||
-        mrd_pki_examine(a->tls_ca, a->tls_cert, a->tls_key, &v, &why) != MRD_OK) {
+        mrd_pki_examine(a->tls_ca, a->tls_cert, a->tls_key, &v, &why) != MRD_OK ||
+        mrd_cert_times_first(a->tls_cert, &c, &why) != MRD_OK) {
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, NULL, "%s", why.text);
         return;
     }
-    say_validity(d, "certificate", a->tls_cert, &v);
+    say_validity(d, "certificate", a->tls_cert, &c, MRD_DOCTOR_FAILED,
+                 joins ? "the agent renews it by itself: its log says why it does not (AGT-CERT)"
+                       : "meridian certs renew, where the authority's key is");
     if (!v.key_fits)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
                        "%s is not the key of %s", a->tls_key, a->tls_cert);
-    if (v.error[0] != '\0' && v.seconds >= 0)
+    if (v.error[0] != '\0' && c.end.ns > mrd_wall_now().ns)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
                        "no authority in %s has signed %s: %s", a->tls_ca, a->tls_cert, v.error);
@@ -147,8 +197,7 @@ void
 mrd_doctor_tls(mrd_doctor *d)
 {
     const mrd_agent_options *a = d->agent;
-    mrd_pki_view v;
-    mrd_why why = { 0 };
+    mrd_link_options with; /* of an agent that enrols, where its certificate is kept */
 
     if (!wants_tls(d)) {
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
@@ -157,11 +206,10 @@ mrd_doctor_tls(mrd_doctor *d)
     if (a->tls_ca == NULL)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "--tls-ca FILE (ca.pem of `meridian certs init`)",
                        "the trusted authority is not given");
-    else if (mrd_pki_examine(NULL, a->tls_ca, NULL, &v, &why) != MRD_OK)
-        mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy ca.pem here and make it readable", "%s",
-                       why.text);
     else
-        say_validity(d, "authority", a->tls_ca, &v);
+        authorities(d, a->tls_ca);
+    if (mrd_agent_joins(a))
+        (void) mrd_agent_link_options(d->agent, &with, &(mrd_why){ 0 }); /* said below */
     own_certificate(d);
 }
 

@@ -1,9 +1,12 @@
 #include "proto/cert.h"
 
 #include <limits.h>
+#include <time.h>
 
 #include <openssl/err.h>
 #include <openssl/x509v3.h>
+
+#define LAST_YEAR (2261 - 1900) /* in which nanoseconds since 1970 fit in 64 bits, whole */
 
 static bool
 plain(const ASN1_STRING *text, char between)
@@ -81,4 +84,31 @@ mrd_cert_named(const char *names, char between, const char *name)
         names += len + (end != NULL);
     }
     return false;
+}
+
+static bool
+wall_of(const ASN1_TIME *t, mrd_wall_ns *ret)
+{
+    struct tm tm;
+
+    if (ASN1_TIME_to_tm(t, &tm) != 1 || tm.tm_year < 70)
+        return false;
+    if (tm.tm_year > LAST_YEAR) { /* "no end" is 9999 */
+        *ret = (mrd_wall_ns){ INT64_MAX };
+        return true;
+    }
+    *ret = (mrd_wall_ns){ (int64_t) timegm(&tm) * MRD_SEC };
+    return true;
+}
+
+bool
+mrd_cert_period(X509 *cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to)
+{
+    mrd_wall_ns from = { 0 }, to = { 0 };
+
+    if (!wall_of(X509_get0_notBefore(cert), &from) || !wall_of(X509_get0_notAfter(cert), &to))
+        return false;
+    *ret_from = from;
+    *ret_to = to;
+    return true;
 }

@@ -8,6 +8,7 @@
 #define MRD_PROTO_CERT_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 struct x509_st; /* OpenSSL's X509 */
 
@@ -20,6 +21,9 @@ struct x509_st; /* OpenSSL's X509 */
 size_t mrd_cert_names(struct x509_st *cert, char between, char *to, size_t size);
 /* Of a certificate in DER. False when it is none. */
 bool mrd_cert_names_der(mrd_bytes der, char between, char *to, size_t size);
+/* From when until when it is valid, as it says: the end may be before the begin. INT64_MAX: no end that a
+ * clock here reaches. False: its times cannot be read. */
+bool mrd_cert_period(struct x509_st *cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to);
 /* Whether `name` is one of them. */
 bool mrd_cert_named(const char *names, char between, const char *name);
 

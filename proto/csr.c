@@ -19,8 +19,6 @@
 #include "proto/cert.h"
 #include "proto/cert_make.h"
 
-#define LAST_YEAR (2261 - 1900) /* in which nanoseconds since 1970 fit in 64 bits, whole */
-
 struct mrd_signer {
     X509 *ca;
     EVP_PKEY *key;
@@ -292,21 +290,6 @@ mrd_csr_validity(const char *cert_path, mrd_dur_ns *ret_left, mrd_dur_ns *ret_al
     return err;
 }
 
-static bool
-wall_of(const ASN1_TIME *t, mrd_wall_ns *ret)
-{
-    struct tm tm;
-
-    if (ASN1_TIME_to_tm(t, &tm) != 1 || tm.tm_year < 70)
-        return false;
-    if (tm.tm_year > LAST_YEAR) { /* "no end" is 9999 */
-        *ret = (mrd_wall_ns){ INT64_MAX };
-        return true;
-    }
-    *ret = (mrd_wall_ns){ (int64_t) timegm(&tm) * MRD_SEC };
-    return true;
-}
-
 mrd_err
 mrd_csr_period(mrd_str cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to, mrd_why *why)
 {
@@ -314,8 +297,7 @@ mrd_csr_period(mrd_str cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to, mrd_why
     X509 *x = NULL;
     mrd_err err = cert_parse(cert, &x, why);
 
-    if (err == MRD_OK && (!wall_of(X509_get0_notBefore(x), &from) ||
-                          !wall_of(X509_get0_notAfter(x), &to) || to.ns <= from.ns))
+    if (err == MRD_OK && (!mrd_cert_period(x, &from, &to) || to.ns <= from.ns))
         err = mrd_why_set(why, MRD_SYNTAX, 0, "the certificate's times cannot be read");
     X509_free(x);
     if (err != MRD_OK)

@@ -212,6 +212,8 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
     mrd_unread_take(&n->unread, hb->unread);
     n->spool_bytes = mrd_count_checked(hb->spool_bytes);
     n->memory_bytes = mrd_count_checked(hb->memory_bytes);
+    n->cert_begin.ns = mrd_time_checked(hb->certificate_begin_ns);
+    n->cert_end.ns = mrd_time_checked(hb->certificate_end_ns);
     if (hb->models != NULL) {
         mrd_node_models_unref(n->models);
         n->models = mrd_node_models_new(hb->models, n->hello_local, n->hello_wall);

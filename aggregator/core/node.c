@@ -196,6 +196,19 @@ mrd_clock_quality_take(mrd_clock_quality *to, const Mrd__ClockQuality *from)
     to->probes = mrd_count_checked(from->probes);
 }
 
+static void
+put_certificate(const mrd_node *n, mrd_json *to)
+{
+    mrd_json *o;
+
+    if (n->cert_end.ns == 0)
+        return;
+    o = mrd_json_new_object();
+    mrd_json_put_instant(o, "begin", n->cert_begin.ns);
+    mrd_json_put_instant(o, "end", n->cert_end.ns);
+    mrd_json_set(to, "certificate", o);
+}
+
 mrd_json *
 mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
 {
@@ -226,6 +239,7 @@ mrd_node_json(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
     if (node_limit(n, now) != MRD_LIMIT_NONE)
         mrd_json_set(o, "limited_by", mrd_json_new_str(mrd_limit_text(node_limit(n, now))));
     mrd_json_set(o, "clock", mrd_clock_quality_json(&n->clock));
+    put_certificate(n, o);
     mrd_json_set(o, "labels", mrd_strings_json(&n->labels));
     mrd_runtime_features_put(n->features, o);
     return o;

@@ -30,7 +30,8 @@ typedef struct {
 
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
-    char commit[64]; /* it was built from; empty: not known */
+    char commit[64];                  /* it was built from; empty: not known */
+    mrd_wall_ns cert_begin, cert_end; /* of its certificate, as it says; 0: none, or not said */
     uint64_t key, run, epoch;
     uint32_t at;          /* its index in the table */
     uint32_t conn;        /* 0: not connected */

@@ -4,6 +4,7 @@ import os
 import shutil
 import socket
 import subprocess
+import time
 
 from lib import BIN, BUILD, Cluster, check, equal, finish, free_port, need_daemons, run, tmp, until
 
@@ -79,6 +80,22 @@ def good():
     check(not any(f[0] == "failed" for c in found.values() for f in c), f"nothing failed: {found}")
 
 
+def aged(name, begin, end, authority):
+    """A certificate of i-1 for its key, from that day to that one, with half a day more at both ends; as an authority, of itself."""
+    base = folder("aged")
+    day = lambda days: time.strftime("%Y%m%d%H%M%SZ", time.gmtime(time.time() + days * 86400))
+    for file, value in (("index.txt", ""), ("serial", "%016x\n" % time.time_ns()), ("ext", f"basicConstraints=critical,CA:{str(authority).upper()}\n"),
+                        ("conf", f"[ca]\ndefault_ca=d\n[d]\ndatabase={base}/index.txt\nserial={base}/serial\nnew_certs_dir={base}\ndefault_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n")):
+        with open(os.path.join(base, file), "w") as f:
+            f.write(value)
+    by = ["-selfsign", "-keyfile", "agent-i-1.key"] if authority else ["-cert", "ca.pem", "-keyfile", "ca.key"]
+    for args in (["req", "-new", "-key", "agent-i-1.key", "-subj", "/CN=i-1", "-out", os.path.join(base, "csr")],
+                 ["ca", "-batch", "-notext", "-config", os.path.join(base, "conf"), *by, "-in", os.path.join(base, "csr"), "-out", name,
+                  "-startdate", day(begin - 0.5), "-enddate", day(end + (0.5 if end > 0 else -0.5)), "-extfile", os.path.join(base, "ext")]):
+        p = subprocess.run(["openssl", *args], cwd=certs, capture_output=True, text=True)
+        check(p.returncode == 0, f"openssl {args}: {p.stderr}")
+
+
 def certificates():
     broken = lambda *args: doctor(*GOOD, *args, want=1)
     says(broken("--tls-ca", cert("absent.pem")), "tls-files", "failed", "absent.pem")
@@ -92,6 +109,25 @@ def certificates():
     run("certs", "agent", "i-3", "-d", certs, "--days", "2")
     found = doctor(*GOOD, "--instance-id", "i-3", "--tls-cert", cert("agent-i-3.pem"), "--tls-key", cert("agent-i-3.key"))
     says(found, "tls-files", "warning", "expires in ", "meridian certs renew")
+    # Days that have passed, days that are left: less than a third of its life, less than 7 days, of an authority less than 30.
+    for begin, end, authority, warned in ((-300, 100, False, True), (-300, 200, False, False), (-2, 8, False, False), (-1, 6, False, True), (-1, 8, False, False),
+                                          (-400, 29, True, True), (-400, 31, True, False)):
+        made = "ca-made.pem" if authority else "made.pem"
+        aged(made, begin, end, authority)
+        found = doctor(*GOOD, *(("--tls-ca", cert("ca-made.pem")) if authority else ("--tls-cert", cert("made.pem"))))
+        says(found, "tls-files", "warning" if warned else "ok", f"{made} (i-1) " + ("expires in " if warned else "is valid for "))
+    aged("ca-made.pem", -400, -1, True)
+    says(broken("--tls-ca", cert("ca-made.pem")), "tls-files", "failed", "ca-made.pem (i-1) expired 1 day ago", "successor")
+    with open(cert("both.pem"), "w") as both:
+        for name in ("ca-made.pem", "ca.pem"):
+            with open(cert(name)) as f:
+                both.write(f.read())
+    found = doctor(*GOOD, "--tls-ca", cert("both.pem"), want=3)
+    says(found, "tls-files", "warning", "both.pem (i-1) expired 1 day ago", "successor")
+    says(found, "tls-files", "ok", "both.pem (meridian CA) is valid for 36")
+    with open(cert("both.pem"), "a") as both:
+        both.write("-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n")
+    says(broken("--tls-ca", cert("both.pem")), "tls-files", "failed", "both.pem: certificate 3 is damaged")
     subprocess.run("openssl req -new -key agent-i-1.key -subj /CN=i-1 | openssl x509 -req -CA ca.pem -CAkey ca.key "
                    "-CAcreateserial -days -1 -out old.pem", shell=True, cwd=certs, capture_output=True)
     if check(os.path.exists(cert("old.pem")), "openssl makes an expired certificate"):

@@ -176,6 +176,20 @@ def crl(n, *revoked):
     return openssl(*ca, "-gencrl")
 
 
+def end_of(text):
+    """When a certificate ends, seconds since 1970."""
+    return ssl.cert_time_to_seconds(openssl("x509", "-noout", "-enddate", input=text).strip().removeprefix("notAfter="))
+
+
+def known_end(n, text, what):
+    """The aggregator tells the end of this certificate: in the node's JSON, in `meridian nodes` and as a metric."""
+    end = end_of(text)
+    until(lambda: n.c.nodes().get("i-test0", {}).get("certificate", {}).get("end_ns") == end * 10**9, what)
+    check(n.c.nodes()["i-test0"]["certificate"]["end"].startswith(time.strftime("%Y-%m-%d", time.gmtime(end))), f"{what}: as text")
+    check(time.strftime("%Y-%m-%d", time.gmtime(end)) in run("nodes", "--interval", "0", env=n.c.env)[0].split(), f"{what}: in the table")
+    equal(n.c.metric('meridian_node_certificate_expiry_timestamp_seconds{instance_id="i-test0"}'), end, f"{what}: the metric")
+
+
 def first():
     """Nothing is there: no aggregator, then no token, then a wrong one, then answers that are lost and wrong. Then the certificate; the invitation is
     used once, whatever was lost."""
@@ -266,7 +280,13 @@ def renewed():
             old = sign(n, "ca", -8, 2, n.pem())
             until(lambda: n.text() != old, f"renewal {round}")
             until(lambda: agent.text().count("AGT-RELOAD") > round, "it is read without a restart")
+            known_end(n, n.text(), f"renewal {round} is known to the aggregator")
             w.emit(500)
+        for option, name in (("tls-cert", "aggregator.pem"), ("tls-ca", "ca.pem"), ("http-cert", "aggregator.pem"), ("agent-ca", "ca.pem")):
+            with open(n.cert(name)) as f:
+                text = f.read()
+            said = [line for line in c.get("/metrics").splitlines() if line.startswith(f'meridian_certificate_expiry_timestamp_seconds{{option="{option}",')]
+            equal([int(line.split()[-1]) for line in said], [end_of(text)], f"the aggregator's own --{option}: {said}")
         check("by=certificate" in agent.text() and n.text("agent.key") == before and n.text("agent.pem.next") is None, "with the same key; nothing lies about")
         equal(c.connected(), ["i-test0"], "it stayed connected")
         # Only the new one counts now: the old one is revoked, and the agent has to show what it has.
