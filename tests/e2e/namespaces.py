@@ -49,12 +49,34 @@ def traces(cgroup, folder, links):
     return found
 
 
+def other_agents():
+    """The meridian-agents that run on this machine: {pid: command}."""
+    found = {}
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/comm") as comm, open(f"/proc/{pid}/cmdline") as command:
+                if comm.read() == "meridian-agent\n":
+                    found[int(pid)] = command.read().replace("\0", " ").strip()
+        except OSError:  # it has ended
+            pass
+    return found
+
+
+def say_other_agents(lab):
+    """An agent outside that looks into containers reads the rings of the laboratory's programs, too: its cases then miss events."""
+    for pid, command in sorted(other_agents().items()):
+        words = command.split()
+        print(f"{lab}: another meridian-agent runs on this machine, process {pid} ({command[:200]}): " +
+              ("it does not look into containers" if "--no-containers" in words else "it reads rings of containers, and cases may miss events; end it, or give it --no-containers"), flush=True)
+
+
 def enter(marker, cgroup, folder, links):
     """Runs the calling test again as first process of a process namespace, with mounts and a network of its own; returns there. Outside it waits, ends as
     the test does, and with 1 when something was left."""
     if inside(marker):
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # the first process of a namespace gets only what it handles
         return
+    say_other_agents(cgroup.removeprefix("meridian-"))
     before = traces(cgroup, folder, links)
     p = subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "unshare", "--mount", "--pid", "--net", "--fork", "--kill-child", "--mount-proc", sys.executable, *sys.argv],
                          env=dict(os.environ, **{marker: "1"}))

@@ -89,7 +89,7 @@ try:
         for folder in (rings, watched, written):
             os.mkdir(folder, 0o700)
         start(os.path.join(BUILD, "bin/meridian-agent"), "--aggregator", f"tcp://127.0.0.1:{data}", "--control", f"tcp://127.0.0.1:{control}",
-              "--instance-id", node, "--ring-dir", rings, "--simulated", "--token-file", agent_token, "--sample", "500ms",
+              "--instance-id", node, "--ring-dir", rings, "--no-containers", "--no-imds", "--simulated", "--token-file", agent_token, "--sample", "500ms",
               "--watch", watched, "--stable", "200ms")
         start(os.path.join(BUILD, "bin/train_loop"), "--steps", "1000000", "--cores", "4", "--quiet", "--straggler", "2:1.5",
               LD_PRELOAD=os.path.join(BUILD, "lib/libmeridian.so"), MERIDIAN_CAPTURE="all", MERIDIAN_RING_DIR=rings, MERIDIAN_JOB="job-" + node,
