@@ -1,6 +1,7 @@
 #include "aggregator/http.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -485,17 +486,25 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-static void
-list_segments(const char *dir, const char *instance, mrd_json *list)
+/* A node without a folder has stored nothing yet; of one that cannot be read nobody knows. */
+static mrd_err
+list_segments(const char *dir, const char *instance, mrd_json *list, mrd_why *why)
 {
     DIR *d = opendir(dir);
     struct dirent *entry;
+    mrd_err err;
 
-    while (d != NULL && (entry = readdir(d)) != NULL && mrd_json_size(list) < LIST_MAX) {
+    if (d == NULL && errno == ENOENT)
+        return MRD_OK;
+    while (d != NULL && mrd_json_size(list) < LIST_MAX) {
         mrd_json *o;
         struct stat st;
         char *path = NULL;
 
+        errno = 0;
+        if ((entry = readdir(d)) == NULL)
+            break;
+        errno = 0;
         if (!mrd_str_ends(mrd_str_of(entry->d_name), ".mrj") ||
             asprintf(&path, "%s/%s", dir, entry->d_name) < 0)
             continue;
@@ -505,9 +514,12 @@ list_segments(const char *dir, const char *instance, mrd_json *list)
         mrd_json_set(o, "bytes", mrd_json_new_int(stat(path, &st) == 0 ? st.st_size : 0));
         mrd_json_append(list, o);
         free(path);
+        errno = 0;
     }
+    err = errno == 0 ? MRD_OK : mrd_why_set(why, MRD_IO, errno, "the journal of '%s'", instance);
     if (d != NULL)
         closedir(d);
+    return err;
 }
 
 static mrd_err
@@ -522,17 +534,21 @@ get_journal(void *self, mrd_http_request *req, mrd_why *why)
         return err;
     o = mrd_json_new_object();
     list = mrd_json_new_array();
-    for (size_t i = 0; i < v->s->n_parts; i++) {
+    for (size_t i = 0; i < v->s->n_parts && err == MRD_OK; i++) {
         const char *node = v->s->parts[i]->instance_id;
         char *dir =
             mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
 
-        if (dir != NULL)
-            list_segments(dir, node, list);
+        err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "list of segments")
+                          : list_segments(dir, node, list, why);
         free(dir);
     }
     mrd_session_view_unref(v);
     mrd_json_set(o, "segments", list);
+    if (err != MRD_OK) {
+        mrd_json_free(o);
+        return err;
+    }
     return mrd_http_reply_json(req, 200, o);
 }
 

@@ -637,6 +637,16 @@ reply_plain(mrd_http_request *req, int fd, const struct stat *st, bool part, uin
     return send_response(req, part ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
 }
 
+/* Why a file cannot be sent. Only one that is none, or a link, is not there: a client gives that up. */
+static mrd_err
+no_file(int sys, mrd_why *why)
+{
+    if (sys == 0 || sys == ENOENT || sys == ENOTDIR || sys == ELOOP || sys == ENXIO ||
+        sys == ENAMETOOLONG)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "no such file");
+    return mrd_why_set(why, MRD_IO, sys, "the file cannot be read");
+}
+
 mrd_err
 mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, const char *download,
                     mrd_why *why)
@@ -649,10 +659,11 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
     struct stat st;
     mrd_err err;
 
-    if (fd < 0 || fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
-        if (fd >= 0)
-            close(fd);
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "no such file");
+    if (fd < 0)
+        return no_file(errno, why);
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+        close(fd);
+        return no_file(0, why);
     }
     len = (uint64_t) st.st_size;
     encoding = file_encoding(req, st.st_size);

@@ -227,7 +227,7 @@ TEST(a_session_from_start_to_slice)
                                 .events = 500,
                                 .batches = 10 };
     mrd_aggregator *a = aggregator();
-    char id[64], path[256];
+    char id[64], path[256], away[256], list[128];
     const char *got;
     size_t whole, slice;
 
@@ -268,6 +268,15 @@ TEST(a_session_from_start_to_slice)
     CHECK(has(call("GET", path, ""), "MRDJRNL1"));
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal/i-1/session.json", id);
     CHECK_INT(status(call("GET", path, "")), 404);
+    snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1", test_tmp(), id);
+    snprintf(away, sizeof(away), "%s/away", test_tmp());
+    CHECK(rename(path, away) == 0 && mkfifo(path, 0600) == 0); /* a folder that cannot be read */
+    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal", id);
+    got = call("GET", list, "");
+    CHECK(status(got) == 500 && has(got, "the journal of 'i-1'"));
+    CHECK(unlink(path) == 0);
+    CHECK(has(call("GET", list, ""), "\"segments\":[]")); /* one without anything */
+    CHECK(rename(away, path) == 0);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile/.hidden", id);
     CHECK_INT(status(call("GET", path, "")), 404);
 

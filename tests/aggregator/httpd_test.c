@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include "base/hash.h"
@@ -46,6 +47,22 @@ get_file(void *self, mrd_http_request *req, mrd_why *why)
 {
     (void) self;
     return mrd_http_reply_file(req, file_path, "application/octet-stream", "trace.pftrace", why);
+}
+
+/* The same when the process has no descriptor left. */
+static mrd_err
+get_file_without_descriptors(void *self, mrd_http_request *req, mrd_why *why)
+{
+    static int fds[4096];
+    size_t n = 0;
+    mrd_err err;
+
+    while (n < MRD_COUNT(fds) && (fds[n] = open("/dev/null", O_RDONLY | O_CLOEXEC)) >= 0)
+        n++;
+    err = get_file(self, req, why);
+    while (n > 0)
+        close(fds[--n]);
+    return err;
 }
 
 static mrd_err
@@ -114,6 +131,7 @@ static const mrd_http_route routes[] = {
     { "GET", "/json", MRD_ACTION_CLUSTER, get_json, "", NULL },
     { "POST", "/items/{id}/set", MRD_ACTION_START, post_item, "", known },
     { "GET", "/files/{rest*}", MRD_ACTION_CLUSTER, get_file, "", NULL },
+    { "GET", "/starved", MRD_ACTION_CLUSTER, get_file_without_descriptors, "", NULL },
     { "GET", "/stream", MRD_ACTION_CLUSTER, get_stream, "", NULL },
     { "GET", "/quiet", MRD_ACTION_CLUSTER, get_quiet, "", NULL },
     { "GET", "/crowded", MRD_ACTION_CLUSTER, get_crowded, "", NULL },
@@ -512,6 +530,10 @@ TEST(files_with_ranges_and_etags)
           !has(answer, "0123456789012345678901234567890"));
     CHECK(has(ask(h, "GET /files/a HTTP/1.1\r\nAccept-Encoding: gzip;q=0\r\n" END),
               "Content-Length: 2000"));
+    setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 512, 4096 });
+    answer =
+        ask(h, "GET /starved HTTP/1.1\r\n" END); /* it is there: 404 would say that it is not */
+    CHECK(status_is(answer, 503) && has(answer, "Retry-After"));
     unlink(file_path);
     CHECK(status_is(ask(h, "GET /files/a HTTP/1.1\r\n" END), 404));
     answer = ask(h, "GET /crowded HTTP/1.1\r\n" END);
