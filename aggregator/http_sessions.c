@@ -180,13 +180,25 @@ remove_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
 }
 
-static bool
-has_filter(mrd_http_request *req)
+/* A filter whose value is empty, as of a shell's variable that is not set, would select what nobody named. */
+static mrd_err
+check_filter(mrd_http_request *req, mrd_why *why)
 {
-    for (size_t i = 0; mrd_http_sessions_query[i] != NULL; i++)
-        if (mrd_http_query(req, mrd_http_sessions_query[i]) != NULL)
-            return true;
-    return false;
+    bool any = false;
+
+    for (size_t i = 0; mrd_http_sessions_query[i] != NULL; i++) {
+        const char *value = mrd_http_query(req, mrd_http_sessions_query[i]);
+
+        if (value != NULL && *value == '\0')
+            return mrd_why_set(
+                why, MRD_INVALID, 0,
+                "'%s' is empty, and nothing is deleted: say which sessions to delete",
+                mrd_http_sessions_query[i]);
+        any = any || value != NULL;
+    }
+    return any ? MRD_OK
+               : mrd_why_set(why, MRD_INVALID, 0,
+                             "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
 }
 
 /* Those that fit and are over; what is still open stays, and is listed as left. */
@@ -197,10 +209,7 @@ mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
     mrd_overview *v;
     mrd_json *o, *gone, *left;
 
-    if (!has_filter(req))
-        return mrd_why_set(why, MRD_INVALID, 0,
-                           "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
-    if (check_words(req, why) != MRD_OK)
+    if (check_filter(req, why) != MRD_OK || check_words(req, why) != MRD_OK)
         return MRD_INVALID;
     if ((v = mrd_loop_overview(api->loop)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");

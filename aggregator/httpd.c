@@ -77,7 +77,7 @@ mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
 
 typedef struct {
     const char *const *known;
-    const char *unknown, *twice;
+    const char *unknown, *twice, *bare;
     uint64_t seen; /* of known, by index */
 } query_check;
 
@@ -87,14 +87,15 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
     query_check *check = cls;
 
     (void) kind;
-    (void) value;
     for (unsigned k = 0; check->known[k] != NULL; k++) {
         if (strcmp(check->known[k], key) != 0)
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
+        else if (value == NULL) /* to a handler it would look as if it were not there */
+            check->bare = key;
         check->seen |= 1ull << (k % 64);
-        return check->twice == NULL ? MHD_YES : MHD_NO;
+        return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
     }
     check->unknown = key;
     return MHD_NO;
@@ -116,6 +117,9 @@ known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
                            "query parameter '%.64s' is given twice: several values of one are "
                            "separated by commas",
                            check.twice);
+    if (check.bare != NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "query parameter '%.64s' has no value: %.64s=...",
+                           check.bare, check.bare);
     if (check.unknown == NULL)
         return MRD_OK;
     while (known[n] != NULL)

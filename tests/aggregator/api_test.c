@@ -189,6 +189,12 @@ TEST(answers_without_sessions)
           "unknown member 'force'" },
         { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "", 404, "there is no session" },
         { "DELETE", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
+        { "DELETE", "/api/v1/sessions", "", 400, "say which sessions" },
+        { "DELETE", "/api/v1/sessions?q=", "", 400, "'q' is empty, and nothing is deleted" },
+        { "DELETE", "/api/v1/sessions?state=failed&job=", "", 400, "'job' is empty" },
+        { "DELETE", "/api/v1/sessions?state=failed&job", "", 400, "'job' has no value" },
+        { "GET", "/api/v1/sessions?state", "", 400, "'state' has no value" },
+        { "GET", "/api/v1/sessions?q=", "", 200, "{\"sessions\":[]}" },
         { "DELETE", "/api/v1/nodes", "", 405, "" },
         { "GET", "/nothing", "", 404, "" },
     };
@@ -277,6 +283,11 @@ TEST(a_session_from_start_to_slice)
     CHECK(unlink(path) == 0);
     CHECK(has(call("GET", list, ""), "\"segments\":[]")); /* one without anything */
     CHECK(rename(away, path) == 0);
+    /* A filter without a value selects nothing; it used to delete all that is over. */
+    CHECK_INT(status(call("DELETE", "/api/v1/sessions?q=", "")), 400);
+    CHECK_INT(status(call("DELETE", "/api/v1/sessions?mode=stream&name", "")), 400);
+    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
+    CHECK_INT(status(call("GET", path, "")), 200);
     snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile/.hidden", id);
     CHECK_INT(status(call("GET", path, "")), 404);
 
