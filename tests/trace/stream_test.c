@@ -251,8 +251,9 @@ brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
     return exact >= 0 ? exact : inside >= 0 ? inside : touching;
 }
 
+/* longest: of the spans, above n / 10 most of them overlap hundreds of others. */
 static void
-check_flows(uint64_t seed, size_t n, size_t memory)
+check_flows(uint64_t seed, size_t n, size_t longest, size_t memory)
 {
     mrd_event *v = calloc(n, sizeof(*v));
     uint64_t *want = calloc(n, sizeof(*want)), alone = 0, bound = 0, got_alone = 0, got_bound = 0;
@@ -279,7 +280,8 @@ check_flows(uint64_t seed, size_t n, size_t memory)
                 v[i].flags = MRD_EV_NEXT;
         }
         if (v[i].kind == MRD_SPAN)
-            v[i].dur_ns = r % 101 == 0 ? MRD_DUR_UNFINISHED : (int64_t) (r >> 50) % 40;
+            v[i].dur_ns =
+                r % 101 == 0 ? MRD_DUR_UNFINISHED : (int64_t) (r >> 50) % (int64_t) longest;
         CHECK_ERR("push", mrd_stream_push(s, &v[i]), MRD_OK);
     }
     qsort(v, n, sizeof(*v), test_compare);
@@ -319,8 +321,39 @@ check_flows(uint64_t seed, size_t n, size_t memory)
 TEST(flow_points_find_the_innermost_event)
 {
     for (uint64_t seed = 1; seed <= 10; seed++)
-        check_flows(seed * 0x9e3779b97f4a7c15u, 400, 1 << 20);
-    check_flows(99, 12000, 1 << 20);
+        check_flows(seed * 0x9e3779b97f4a7c15u, 400, 40, 1 << 20);
+    for (uint64_t seed = 1; seed <= 10; seed++)
+        check_flows(seed * 0x9e3779b97f4a7c15u, 2400, 600 * seed, 1 << 20);
+    check_flows(99, 12000, 40, 1 << 20);
+}
+
+/* A million spans that all run at one time, and as many starts of arrows: looking through what runs for each
+ * of them took minutes, which is longer than a test may. */
+TEST(arrows_among_many_spans_that_run_take_no_longer_each)
+{
+    enum { N = 1000000 };
+    mrd_store *store = mrd_store_new(256 << 20, test_tmp());
+    mrd_stream *s = mrd_store_stream(store, 0, "overlaps");
+    mrd_event span = { .kind = MRD_SPAN, .dur_ns = 2 * N, .name = 2 };
+    mrd_event flow = { .kind = MRD_FLOW, .flow_dir = MRD_FLOW_START };
+    const mrd_event *ev;
+    mrd_source *in = NULL;
+    mrd_why why = { 0 };
+    uint64_t bound = 0;
+
+    for (int64_t i = 0; i < N; i++) {
+        span.ts = (mrd_ev_ns){ 2 * i };
+        flow.ts = (mrd_ev_ns){ 2 * i + 1 };
+        flow.id = (uint64_t) i + 1;
+        REQUIRE(mrd_stream_push(s, &span) == MRD_OK && mrd_stream_push(s, &flow) == MRD_OK);
+    }
+    CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
+    REQUIRE(mrd_stream_open(s, &in, &why) == MRD_OK);
+    while (in->next(in, &ev, &why) == MRD_MORE)
+        bound += ev->flow_count == 1 && ev->flows[0].id == (uint64_t) ev->ts.ns / 2 + 1;
+    CHECK_INT(bound, N);
+    in->close(in);
+    mrd_store_free(store);
 }
 
 /* Spans that overlap without nesting: the last one never ended when the next begins, so what ended

@@ -6,10 +6,13 @@
  */
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/vec.h"
 #include "trace/store/stream_int.h"
 
 #define BIND_FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
+#define BIND_LOOK                                                                                  \
+    64 /* outermost spans that are looked through; those above are found by their end */
 
 typedef struct {
     mrd_ev_ns start, end;
@@ -27,6 +30,7 @@ typedef struct {
 typedef struct {
     bind_span *v;
     size_t n, cap;
+    mrd_map ends;    /* of spans from BIND_LOOK on: the last one in v that ends at a time */
     bind_flow *next; /* wait for the next span to begin, at most BIND_FLOWS_MAX */
     size_t n_next;
 } bind_track;
@@ -54,16 +58,46 @@ bind_track_at(binder *b, mrd_track_id id)
     return MRD_VEC_REACH(b->tracks, b->n_tracks, id) ? &b->tracks[id] : NULL;
 }
 
+static mrd_map_key
+bind_end_key(const bind_span *s)
+{
+    return (mrd_map_key){ (uint64_t) s->end.ns, 0, 0 };
+}
+
+/* The innermost has ended; others that end with it have too, and are not looked for any more. */
 static void
+bind_pop(bind_track *t)
+{
+    if (--t->n >= BIND_LOOK)
+        mrd_map_remove(&t->ends, bind_end_key(&t->v[t->n]));
+}
+
+/* v[i] is there. */
+static mrd_err
+bind_note_end(bind_track *t, size_t i)
+{
+    const bind_span *s = &t->v[i];
+
+    return i < BIND_LOOK || !mrd_ev_before(s->start, s->end)
+               ? MRD_OK
+               : mrd_map_put(&t->ends, bind_end_key(s), (uint32_t) i);
+}
+
+static mrd_err
 bind_forget_ended(bind_track *t, mrd_ev_ns now)
 {
+    mrd_err err = MRD_OK;
     size_t kept = 0;
 
-    for (size_t i = 0; i < t->n; i++) {
-        if (!mrd_ev_before(t->v[i].end, now))
-            t->v[kept++] = t->v[i];
+    mrd_map_fini(&t->ends);
+    for (size_t i = 0; i < t->n && err == MRD_OK; i++) {
+        if (mrd_ev_before(t->v[i].end, now))
+            continue;
+        t->v[kept] = t->v[i];
+        err = bind_note_end(t, kept++);
     }
     t->n = kept;
+    return err;
 }
 
 static void
@@ -76,33 +110,42 @@ bind_open(binder *b, const mrd_event *ev, uint64_t pos)
         return;
     }
     while (t->n > 0 && mrd_ev_before(t->v[t->n - 1].end, ev->ts))
-        t->n--;
+        bind_pop(t);
     if (t->n == t->cap) {
-        bind_forget_ended(t, ev->ts);
+        b->err = bind_forget_ended(t, ev->ts);
         /* Half of it is free then, so that ended ones are looked for seldom. */
-        if (!MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
+        if (b->err != MRD_OK || !MRD_VEC_ROOM(t->v, t->n, t->cap, t->n == 0 ? 1 : t->n)) {
             b->err = MRD_NOMEM;
             return;
         }
     }
     t->v[t->n++] = (bind_span){ ev->ts, mrd_event_end(ev), pos, ev->flow_count };
+    b->err = bind_note_end(t, t->n - 1);
 }
 
 /* The innermost span that ends at the time, having begun before. */
 static bind_span *
 bind_touching(bind_track *t, mrd_ev_ns at)
 {
-    for (size_t i = t->n; i-- > 0;) {
+    uint32_t above = t->n > BIND_LOOK
+                         ? mrd_map_get(&t->ends, (mrd_map_key){ (uint64_t) at.ns, 0, 0 })
+                         : MRD_MAP_NONE;
+
+    if (above != MRD_MAP_NONE)
+        return &t->v[above];
+    for (size_t i = t->n < BIND_LOOK ? t->n : BIND_LOOK; i-- > 0;) {
         if (t->v[i].end.ns == at.ns && mrd_ev_before(t->v[i].start, at))
             return &t->v[i];
     }
     return NULL;
 }
 
-/* The innermost span that contains the time; one that ends there only when no other does. */
+/* The innermost span that contains the time; one that ends there only when no other does. Nothing begins there. */
 static bind_span *
 bind_enclosing(bind_track *t, mrd_ev_ns at)
 {
+    while (t->n > 0 && mrd_ev_before(t->v[t->n - 1].end, at))
+        bind_pop(t);
     for (size_t i = t->n; i-- > 0;) {
         if (mrd_ev_after(t->v[i].end, at))
             return &t->v[i];
@@ -110,14 +153,21 @@ bind_enclosing(bind_track *t, mrd_ev_ns at)
     return bind_touching(t, at);
 }
 
+/* In v positions ascend. */
 static bind_span *
 bind_find(bind_track *t, uint64_t pos)
 {
-    for (size_t i = t->n; i-- > 0;) {
-        if (t->v[i].pos == pos)
-            return &t->v[i];
+    size_t from = 0, to = t->n;
+
+    while (from < to) {
+        size_t middle = from + (to - from) / 2;
+
+        if (t->v[middle].pos < pos)
+            from = middle + 1;
+        else
+            to = middle;
     }
-    return NULL;
+    return from < t->n && t->v[from].pos == pos ? &t->v[from] : NULL;
 }
 
 static void
@@ -290,6 +340,7 @@ mrd_stream_bind(mrd_stream *s, mrd_why *why)
     for (size_t i = 0; i < b->n_tracks; i++) {
         free(b->tracks[i].v);
         free(b->tracks[i].next);
+        mrd_map_fini(&b->tracks[i].ends);
     }
     free(b->tracks);
     free(b);
