@@ -231,4 +231,50 @@ TEST(a_wall_clock_goes_by_one_reading)
     }
 }
 
+/* A slice goes by the timeline that the whole merge kept, where that knows the incarnations which answered all
+ * of its nodes; else all nodes are looked at, of which nothing is recorded here. */
+TEST(a_slice_believes_a_timeline_that_knows_all_of_it)
+{
+    static const struct {
+        const char *kept[2], *answered[2];
+        bool believed;
+    } rows[] = { { { "A", "B" }, { "A", "B" }, true },
+                 { { "A", "B" }, { "B", "B" }, true },
+                 { { "A", "B" }, { "A", "C" }, false },
+                 { { "A", "B" }, { "C", "B" }, false } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char dir[600], clocks_dir[640];
+        mrd_timeline kept = { .n = 2 }, got = { .n = 0 };
+        mrd_clock_incarnation incarnations[2] = { { .id = "" }, { .id = "" } };
+        mrd_boot_clock boots[2] = { { .boot = 1 }, { .boot = 2 } };
+        mrd_node_clock node[2], *clocks[2];
+        merge_input in = { .dir = dir, .id = "s" };
+        mrd_catalog *cat = mrd_catalog_new();
+        mrd_why why = { 0 };
+
+        snprintf(dir, sizeof(dir), "%s/slice%zu", test_tmp(), i);
+        snprintf(clocks_dir, sizeof(clocks_dir), "%s/" MRD_CLOCKS_DIR, dir);
+        CHECK_ERR("dir", mrd_make_dirs(clocks_dir, &why), MRD_OK);
+        for (size_t k = 0; k < 2; k++) {
+            snprintf(kept.v[k].id, sizeof(kept.v[k].id), "%s", rows[i].kept[k]);
+            kept.v[k].by = k == 0 ? MRD_LINKED_FIRST : MRD_LINKED_NONE;
+            kept.v[k].shift_ns = (int64_t) k * 5000;
+            snprintf(incarnations[k].id, sizeof(incarnations[k].id), "%s", rows[i].answered[k]);
+            boots[k].incarnations = &incarnations[k];
+            boots[k].n_incarnations = 1;
+            boots[k].align = mrd_align_constant("i-1", k + 1, 0, 0, 0);
+            node[k] = (mrd_node_clock){ .v = &boots[k], .n = 1 };
+            clocks[k] = &node[k];
+        }
+        CHECK_ERR("save", mrd_timeline_save(&kept, dir, &why), MRD_OK);
+        CHECK_ERR("link", mrd_merge_clocks_link(&in, false, clocks, 2, cat, &got, &why), MRD_OK);
+        CHECK_INT(got.n, rows[i].believed ? 2 : 0);
+        CHECK_INT(got.v[1].shift_ns, rows[i].believed ? 5000 : 0);
+        for (size_t k = 0; k < 2; k++)
+            mrd_align_free(boots[k].align);
+        mrd_catalog_free(cat);
+    }
+}
+
 TEST_MAIN()

@@ -178,4 +178,35 @@ TEST(nor_in_a_slice_of_a_linked_session)
     mrd_filter_fini(&only);
 }
 
+/* Losses that only the manifest knows are marked behind all else: whatever of that gets no memory, they are
+ * there, or the merge fails. */
+TEST(nor_where_losses_are_marked)
+{
+    recording r = recording_new("marked");
+    part a = a_part("i-a", ZERO);
+    merged plain;
+    size_t told = 0;
+
+    add_node(&r, &a, 1);
+    snprintf(r.nodes[0].causes[0], sizeof(r.nodes[0].causes[0]), "spool-full");
+    r.nodes[0].gaps[0] =
+        (mrd_gap){ .first = { 10 * MRD_SEC }, .last = { 20 * MRD_SEC }, .count = 3 };
+    r.nodes[0].n_gaps = 1;
+    plain = merge_without(&r, MERGE_ALIGNED, NULL, 0);
+    CHECK_ERR("plain", plain.err, MRD_OK);
+    CHECK_INT(plain.result.events, COLLECTIVES + 1);
+    for (uint64_t at = 1; at <= plain.asked; at++) {
+        merged m = merge_without(&r, MERGE_ALIGNED, NULL, at);
+        char row[64];
+
+        snprintf(row, sizeof(row), "request %" PRIu64 " of %" PRIu64, at, plain.asked);
+        CHECK_ROW(row, m.err == MRD_OK ? same(&plain, &m) || has_lost_a_name(&m)
+                                       : m.err == MRD_NOMEM || m.err == MRD_CANCELLED);
+        told += m.err != MRD_OK;
+        mrd_json_free(m.doc);
+    }
+    CHECK(told > 0);
+    mrd_json_free(plain.doc);
+}
+
 TEST_MAIN()

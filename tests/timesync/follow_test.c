@@ -166,4 +166,104 @@ TEST(a_clock_of_constant_rate_is_known_as_well_as_can_be)
     CHECK(answers > 20);
 }
 
+/* ---- Finished sessions ---- */
+
+#define SPAN_S 180 /* of a session */
+
+typedef struct {
+    double at, by; /* seconds from the begin; ns */
+} step;
+
+/* A clock of 100 us each way and a little noise, set by `steps`; straight: its rate does not change. The caller frees what it returns. */
+static mrd_align *
+finished(const step *steps, size_t n_steps, bool straight, const mrd_epoch_break *breaks,
+         size_t n_breaks, mrd_follow_report *ret_report)
+{
+    rng r = rng_new(4711);
+    mrd_follow_options o = mrd_follow_defaults;
+    mrd_probe probes[SPAN_S * 4];
+    mrd_align *table = NULL;
+    size_t n = 0;
+
+    if (straight)
+        o.w = o.w_live = 0;
+    for (double at = 0.1; at < SPAN_S - 1 && n < MRD_COUNT(probes); at += 0.25) {
+        int64_t up = 100000 + (int64_t) rng_exp(&r, 2000),
+                down = 100000 + (int64_t) rng_exp(&r, 2000);
+        int64_t a1 = 1000 * MRD_SEC + (int64_t) (at * 1e9), offset = 5 * MRD_SEC;
+
+        for (size_t i = 0; i < n_steps; i++)
+            offset += at >= steps[i].at ? (int64_t) steps[i].by : 0;
+        probes[n] = (mrd_probe){ .id = { 1, 1, (uint32_t) n }, .up = true, .down = true };
+        probes[n].a1 = a1;
+        probes[n].r2 = a1 + up + offset;
+        probes[n].r3 = probes[n].r2 + 5000;
+        probes[n++].a4 = a1 + up + 5000 + down + 1;
+    }
+    CHECK_ERR("solve",
+              mrd_follow_offline(&(mrd_follow_input){ .name = "node",
+                                                      .clock_id = 1,
+                                                      .probes = probes,
+                                                      .n_probes = n,
+                                                      .breaks = breaks,
+                                                      .n_breaks = n_breaks,
+                                                      .options = &o },
+                                 &table, ret_report, NULL),
+              MRD_OK);
+    return table;
+}
+
+/* A step that no bound contradicts raises an alarm; bins so near to it as MRD_FOLLOW_SUSPECT, on both sides and from the very first
+ * one, are suspect, and no others. */
+TEST(a_jump_lowers_the_quality_around_it)
+{
+    static const double at[] = { 0, 12, 60 }; /* 0: none */
+
+    for (size_t k = 0; k < MRD_COUNT(at); k++) {
+        mrd_follow_report report;
+        mrd_align *table = finished(&(step){ at[k], 8000 }, at[k] > 0, false, NULL, 0, &report);
+        const mrd_align_bin *bins = mrd_align_borrow_bins(table);
+        size_t n = mrd_align_bin_count(table), wrong = 0;
+
+        CHECK_INT(mrd_align_segment_count(table), 1);
+        CHECK(n > SPAN_S);
+        CHECK(at[k] > 0 ? report.jumps > 0 && report.jumps < n : report.jumps == 0);
+        for (size_t i = 0; i < n; i++) {
+            double away = fabs((double) (bins[i].at.ns - 1000 * MRD_SEC) * 1e-9 - at[k]);
+            double from = (double) MRD_FOLLOW_SUSPECT * 1e-9;
+
+            if (at[k] <= 0 || away > from + 5) /* the alarm may come some bins from the step */
+                wrong += bins[i].quality != MRD_ALIGN_GOOD;
+            else if (away < from - 5)
+                wrong += bins[i].quality != MRD_ALIGN_SUSPECT;
+        }
+        CHECK_INT(wrong, 0);
+        mrd_align_free(table);
+    }
+}
+
+/* A step that contradicts nothing, and ten seconds later one that does. Where the node told of the second, the clock before it is known up
+ * to there; where nobody did, the contradiction may be as old as the first, and what lies between them is given up. */
+TEST(an_epoch_goes_up_to_the_break_that_was_told)
+{
+    static const step steps[] = { { 50, 150000 }, { 60, 150000 } };
+    const mrd_epoch_break told = { .cause = MRD_EPOCH_SUSPEND,
+                                   .after = { 1000 * MRD_SEC + 59900 * MRD_MS },
+                                   .before = { 1000 * MRD_SEC + 60000 * MRD_MS } };
+
+    for (int is_told = 0; is_told < 2; is_told++) {
+        mrd_follow_report report;
+        mrd_align *table =
+            finished(steps, MRD_COUNT(steps), true, &told, is_told != 0 ? 1 : 0, &report);
+        const mrd_align_segment *first = mrd_align_borrow_segment(table, 0);
+        const mrd_align_bin *bins = mrd_align_borrow_bins(table);
+        double last = (double) (bins[first->count - 1].at.ns - 1000 * MRD_SEC) * 1e-9;
+
+        CHECK_INT(mrd_align_segment_count(table), 2);
+        CHECK_INT(report.bound.contradictions, !is_told);
+        CHECK(is_told ? last > 59 && last < 60 : last > 49 && last < 51);
+        mrd_align_free(table);
+    }
+}
+
 TEST_MAIN()

@@ -69,6 +69,35 @@ TEST(one_request_is_one_arrow)
     collect_free(&c);
 }
 
+/* The number of a request may stand behind other arguments. */
+TEST(a_request_is_found_behind_other_arguments)
+{
+    static const char *const orders[] = {
+        "\"nrta_seq_id\":844424930131969,\"data\":{\"exec_id\":9,\"model_id\":4}",
+        "\"data\":{\"exec_id\":9,\"model_id\":4},\"nrta_seq_id\":844424930131969",
+    };
+    uint64_t ids[MRD_COUNT(orders)] = { 0 };
+
+    for (size_t i = 0; i < MRD_COUNT(orders); i++) {
+        char text[512];
+        collected c = { 0 };
+
+        snprintf(text, sizeof(text),
+                 HEAD
+                 "{\"event_type\":\"nrta_execute_schedule\",\"phase\":\"instant\",\"nc_idx\":0,"
+                 "\"thread_id\":1,%s,\"timestamp_ns\":" T0 "00100}" TAIL,
+                 orders[i]);
+        collect_text(&c, ops, text);
+        CHECK_ERR("run", c.err, MRD_OK);
+        REQUIRE(c.n == 1);
+        CHECK(c.v[0]->ev.arg_count > 1);
+        CHECK_INT(c.v[0]->ev.flow_count, 1);
+        ids[i] = c.v[0]->ev.flow_count == 1 ? c.v[0]->ev.flows[0].id : i;
+        collect_free(&c);
+    }
+    CHECK(ids[0] == ids[1]);
+}
+
 /* Device memory by category as series, and what a copy moved how fast; each sample is a record. */
 TEST(memory_and_copies)
 {
@@ -270,6 +299,7 @@ TEST(device_time_without_its_sync_point)
         CHECK_INT(ev->ts.ns, rows[i].ts_ns);
         CHECK_INT(ev->dur_ns, 100);
         CHECK_TEXT(collect_arg_text(&c, ev, NRT_TIME_KEY), rows[i].how);
+        CHECK_INT(ev->arg_count, 4);
         collect_free(&c);
     }
 }
@@ -336,6 +366,7 @@ typedef struct {
     mrd_catalog *cat;
     size_t n, unfinished, no_start;
     int64_t last_dur;
+    bool fails; /* takes nothing */
 } sink;
 
 static mrd_err
@@ -347,7 +378,7 @@ sink_emit(void *self, const mrd_event *ev)
     s->unfinished += ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED;
     s->no_start += (ev->flags & MRD_EV_NO_START) != 0;
     s->last_dur = ev->dur_ns;
-    return MRD_OK;
+    return s->fails ? MRD_FULL : MRD_OK;
 }
 
 static void
@@ -513,6 +544,58 @@ TEST(what_is_in_flight)
     CHECK_INT(in_flight_of(nrt).n, 0);
     CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
     CHECK_INT(s.unfinished, 5);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* Who is told what has begun needs no reader to find it again; ends that wait for their start are given. */
+TEST(what_has_begun_is_told_once)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+    in_flight f = { 0 };
+    mrd_wall_ns oldest;
+
+    mrd_nrt_mark(nrt, 5, false, false);
+    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00100", "") TAIL);
+    mrd_nrt_mark(nrt, 6, false, false);
+    feed(nrt, HEAD EV("a", "start", "0", "2", "1", T0 "00200",
+                      "") "," EV("a", "stop", "0", "9", "1", T0 "00250", "") TAIL);
+    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 6, see_open, &f), MRD_OK);
+    CHECK_INT(f.n, 1);
+    CHECK_INT(f.since % 100000, 100);
+    CHECK_INT(s.n, 0); /* the end is of the document that begins at 6 */
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 1);
+    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 7, see_open, &f), MRD_OK);
+    CHECK_INT(f.n, 2); /* the first is known */
+    CHECK_INT(s.n, 1);
+    CHECK_INT(s.no_start, 1);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 0);
+    mrd_nrt_tell_again(nrt);
+    CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 2);
+    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 7, see_open, &f), MRD_OK);
+    CHECK_INT(f.n, 4);
+    CHECK_INT(s.n, 1);
+    feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "00900", "") TAIL); /* it stays where it is */
+    CHECK_INT(s.n, 2);
+    CHECK_INT(s.last_dur, 800);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* What cannot be given ends the telling. */
+TEST(telling_ends_with_the_first_error)
+{
+    sink s = { .cat = mrd_catalog_new(), .fails = true };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+
+    mrd_nrt_mark(nrt, 5, false, false);
+    feed(nrt, HEAD EV("a", "stop", "0", "8", "1", T0 "00250", "") "," EV("a", "stop", "0", "9", "1",
+                                                                         T0 "00260", "") TAIL);
+    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 6, see_open, &(in_flight){ 0 }), MRD_FULL);
+    CHECK_INT(s.n, 1);
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
 }

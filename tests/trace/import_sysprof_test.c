@@ -219,6 +219,50 @@ TEST(arrows_stay_in_their_file)
     collect_free(&c);
 }
 
+/* Processes of a file that only their number in it keeps apart are kept apart from those of another file, too. What a file says of them is said of these. */
+TEST(processes_stay_in_their_file)
+{
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    collected c = { 0 };
+    mrd_event v[2];
+    uint32_t of[4];
+    size_t len;
+    char *text;
+
+    for (uint32_t i = 0; i < MRD_COUNT(v); i++) {
+        mrd_process p;
+        mrd_track t;
+
+        mrd_process_init(&p);
+        p.instance_id = mrd_catalog_intern(cat, "i-1");
+        p.process_id = 100;
+        p.scope = 1 + i;
+        p.rank = i;
+        mrd_track_init(&t, mrd_catalog_process(cat, &p), MRD_SRC_RUNTIME);
+        v[i] = (mrd_event){ .kind = MRD_SPAN,
+                            .ts = { (int64_t) i },
+                            .dur_ns = 5,
+                            .name = mrd_catalog_intern(cat, "a"),
+                            .track = mrd_catalog_track(cat, &t),
+                            .bound_ns = MRD_BOUND_LOCAL };
+    }
+    text = test_sink_run(&mrd_sink_json, cat, 0, &options, v, MRD_COUNT(v), &len);
+    for (int file = 0; file < 2; file++)
+        collect_bytes(&c, ops, text, len, 0, NULL);
+    REQUIRE(c.n == MRD_COUNT(of));
+    for (size_t i = 0; i < c.n; i++) {
+        of[i] = collect_track(&c, &c.v[i]->ev)->process;
+        CHECK_INT(collect_process(&c, &c.v[i]->ev)->process_id, 100);
+        CHECK_INT(collect_process(&c, &c.v[i]->ev)->rank, i % 2); /* as its file says of it */
+        for (size_t k = 0; k < i; k++)
+            CHECK(of[k] != of[i]);
+    }
+    free(text);
+    collect_free(&c);
+    mrd_catalog_free(cat);
+}
+
 TEST(the_guides_example)
 {
     const char *dir = test_data_dir();
