@@ -45,6 +45,16 @@ mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return mrd_json_parse_up_to(text, MRD_JSON_MAX, what, ret_doc, why);
 }
 
+/* The library's words, but where they name a flag of its interface. */
+static const char *
+reason(const json_error_t *error)
+{
+    return json_error_code(error) == json_error_null_character ||
+                   json_error_code(error) == json_error_null_byte_in_key
+               ? "a text contains the character \\u0000, which is not allowed"
+               : error->text;
+}
+
 mrd_err
 mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_json **ret_doc, mrd_why *why)
 {
@@ -57,7 +67,7 @@ mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_json **ret_
     doc = json_loadb(text.p, text.len, JSON_DECODE_ANY | JSON_REJECT_DUPLICATES, &error);
     if (doc == NULL)
         return mrd_why_set(why, MRD_SYNTAX, 0, "%s: line %d, column %d: %s", what, error.line,
-                           error.column, error.text);
+                           error.column, reason(&error));
     if (json_check_depth(doc, 0) != MRD_OK) {
         json_decref(doc);
         return mrd_why_set(why, MRD_DEPTH, 0, "%s: nested more than 64 levels", what);
