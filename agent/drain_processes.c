@@ -106,7 +106,8 @@ mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
     pr->uid = id->uid == MRD_NONE ? info->file_uid : (uint32_t) id->uid;
     scope[2] = mrd_hash64(p->instance_id, strlen(p->instance_id), 0);
     pr->flow_scope = mrd_hash64(scope, sizeof(scope), 1);
-    pr->shift_ns = p->timens_ns - id->timens_monotonic_ns;
+    pr->shift_ns = p->timens_ns - (info->timens_monotonic_ns != 0 ? info->timens_monotonic_ns
+                                                                  : id->timens_monotonic_ns);
     register_process(p, pr);
     pr->next = p->procs;
     p->procs = pr;

@@ -14,6 +14,7 @@
 #include "agent/drain_rings.h"
 #include "agent/ring_memory.h"
 #include "agent/ring_tracks.h"
+#include "base/num.h"
 
 #define BUDGET_DEFAULT 8192u
 #define POLL_MIN       MRD_MS
@@ -110,14 +111,15 @@ static void
 save_last_use(ring *r, mrd_ring_step step)
 {
     mrd_ring_stats st;
+    mrd_local_ns newest;
 
     r->proc->seen_alive = r->proc->seen_alive || step == MRD_RING_AGAIN;
     if (step != MRD_RING_END)
         return;
     mrd_ring_get_stats(r->reader, &st);
-    if (st.newest.ns != 0 &&
-        mrd_local_after(mrd_local_add(st.newest, r->proc->shift_ns), r->proc->newest))
-        r->proc->newest = mrd_local_add(st.newest, r->proc->shift_ns);
+    newest.ns = mrd_sat_add(st.newest.ns, r->proc->shift_ns);
+    if (st.newest.ns != 0 && mrd_local_after(newest, r->proc->newest))
+        r->proc->newest = newest;
 }
 
 /* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
@@ -391,8 +393,9 @@ mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
             uint64_t n = mrd_ring_unreported(r->reader, cause, &first, &last);
 
             if (n > 0)
-                call(self, mrd_drain_cause(cause), n, (mrd_local_ns){ first + pr->shift_ns },
-                     (mrd_local_ns){ last + pr->shift_ns });
+                call(self, mrd_drain_cause(cause), n,
+                     (mrd_local_ns){ mrd_sat_add(first, pr->shift_ns) },
+                     (mrd_local_ns){ mrd_sat_add(last, pr->shift_ns) });
         }
 }
 

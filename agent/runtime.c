@@ -4,6 +4,7 @@
 
 #include "agent/deliver.h"
 #include "agent/drain_int.h"
+#include "base/num.h"
 #include "trace/import/import_nrt.h"
 
 typedef struct {
@@ -87,7 +88,7 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
 {
     proc *pr = r->proc;
     const mrd_ring_info *info = mrd_ring_borrow_info(r->reader);
-    mrd_local_ns since = mrd_local_add(info->created, pr->shift_ns);
+    mrd_local_ns since = { mrd_sat_add(info->created.ns, pr->shift_ns) };
     runtime *rt =
         runtime_of(p, pr, r->blob.number == 1 && !info->rest, mrd_drain_raw_to_wall(p, since));
     mrd_bytes bytes = { (const uint8_t *) text.p, text.len };

@@ -9,6 +9,7 @@
 #include "agent/deliver.h"
 #include "agent/drain_int.h"
 #include "agent/ring_tracks.h"
+#include "base/num.h"
 #include "trace/import/import_nrt.h"
 
 static inline uint32_t
@@ -117,7 +118,7 @@ static inline mrd_event
 event_of(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event_kind kind)
 {
     return (mrd_event){
-        .ts = { rec->ts.ns + r->proc->shift_ns },
+        .ts = { mrd_sat_add(rec->ts.ns, r->proc->shift_ns) },
         .kind = (uint8_t) kind,
         .flags = p->o.simulated ? MRD_EV_SIMULATED : 0,
         .category = rec->domain == 0 ? 0 : mrd_drain_sid(r, rec->domain),
@@ -517,7 +518,7 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
             continue;
         }
         p->counts.records++;
-        ev.ts = (mrd_ev_ns){ ts_ns + r->proc->shift_ns };
+        ev.ts = (mrd_ev_ns){ mrd_sat_add(ts_ns, r->proc->shift_ns) };
         ev.dur_ns = dur_ns;
         mrd_drain_give_new(p, r->proc, &ev);
     }
@@ -528,8 +529,8 @@ mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most)
 void
 mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
-    mrd_local_ns first = mrd_local_add(rec->ts, r->proc->shift_ns);
+    mrd_local_ns first = { mrd_sat_add(rec->ts.ns, r->proc->shift_ns) };
 
     mrd_drain_lost(p, r->proc, mrd_drain_cause(rec->flags), rec->value, first,
-                   mrd_local_add(first, rec->dur_ns));
+                   (mrd_local_ns){ mrd_sat_add(first.ns, rec->dur_ns) });
 }

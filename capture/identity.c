@@ -9,6 +9,8 @@
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include "capture/ring_owner.h"
+
 /* Bytes read of a small file; text ends with NUL. */
 static size_t
 slurp(const char *path, char *text, size_t size)
@@ -152,6 +154,7 @@ mrd_identity_read(mrd_own_identity *id)
     id->claim.start_ticks = own_start();
     id->claim.pid_ns = namespace_inode("/proc/self/ns/pid");
     id->claim.mnt_ns = namespace_inode("/proc/self/ns/mnt");
+    mrd_ring_timens(&id->claim.timens_monotonic_ns, &id->claim.timens_boottime_ns);
     own_boot(id->claim.boot_id);
     add_text(id, "meridian", MRD_RELEASE);
     for (size_t i = 0; i < sizeof(keys) / sizeof(keys[0]); i++)

@@ -23,16 +23,17 @@
 #define MRD_RING_HEADER_LEN 4096u
 #define MRD_RING_UNIT       32u /* every record is a multiple of this, and aligned to it */
 
-#define MRD_RING_DATA_MIN  4096u        /* bytes */
-#define MRD_RING_DATA_MAX  (1ull << 30) /* bytes */
-#define MRD_RING_DICT_MIN  4096u        /* bytes; a multiple of 4096 */
-#define MRD_RING_DICT_MAX  (1u << 22)
-#define MRD_RING_REC_MAX   65536u     /* bytes of one record, also at most data_len / 4 */
-#define MRD_RING_NAMES_MAX (1u << 16) /* dictionary ids are below this; 0 is "none" */
-#define MRD_RING_TEXT_MAX  4096u      /* bytes of one dictionary text */
-#define MRD_RING_OPEN_MAX  30u        /* open scopes the header can show */
-#define MRD_RING_IDENT_MAX 2048u
-#define MRD_RING_NAME_MAX  160u /* bytes of a file name, NUL included */
+#define MRD_RING_DATA_MIN   4096u        /* bytes */
+#define MRD_RING_DATA_MAX   (1ull << 30) /* bytes */
+#define MRD_RING_DICT_MIN   4096u        /* bytes; a multiple of 4096 */
+#define MRD_RING_DICT_MAX   (1u << 22)
+#define MRD_RING_REC_MAX    65536u     /* bytes of one record, also at most data_len / 4 */
+#define MRD_RING_NAMES_MAX  (1u << 16) /* dictionary ids are below this; 0 is "none" */
+#define MRD_RING_TEXT_MAX   4096u      /* bytes of one dictionary text */
+#define MRD_RING_OPEN_MAX   30u        /* open scopes the header can show */
+#define MRD_RING_IDENT_MAX  2048u
+#define MRD_RING_TIMENS_MAX (INT64_MAX / 4) /* ns, of what a time namespace is ahead or behind */
+#define MRD_RING_NAME_MAX   160u            /* bytes of a file name, NUL included */
 
 /* The clock of all ticks in the ring. */
 typedef enum {
@@ -101,7 +102,10 @@ typedef struct {
     int64_t created_ns;  /* CLOCK_MONOTONIC_RAW */
     mrd_ring_cal cal[2]; /* when the library was loaded, when the ring was made */
     uint32_t rest;       /* 1: follows the other rings of the process: read it when they are read */
-    uint8_t reserved0[92];
+    uint32_t reserved;
+    /* What the clocks of its time namespace are ahead of the machine's; 0: nothing, or not said. */
+    int64_t timens_monotonic_ns, timens_boottime_ns;
+    uint8_t reserved0[72];
 
     /* Stored by the workload only. */
     _Alignas(64) _Atomic uint64_t head; /* bytes of data ever committed (release) */

@@ -103,6 +103,7 @@ start_clock(mrd_ring_reader *r, const mrd_ring_hdr *h, mrd_why *why)
     if (r->own_tsc) {
         mrd_ring_cal_read(MRD_RING_CLOCK_TSC, &own);
         r->next_cal = (mrd_local_ns){ own.raw_ns + RING_CAL_PERIOD_NS };
+        own.raw_ns += r->ahead_ns;
     }
     if (h->clock == MRD_RING_CLOCK_RAW && h->cal[1].ticks > INT64_MAX / 2)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ring header: impossible clock reading");
@@ -115,13 +116,32 @@ start_clock(mrd_ring_reader *r, const mrd_ring_hdr *h, mrd_why *why)
     return MRD_OK;
 }
 
+/* Its clocks against ours. */
+static mrd_err
+take_timens(mrd_ring_reader *r, const mrd_ring_hdr *h, mrd_why *why)
+{
+    int64_t monotonic, boottime;
+
+    if (h->timens_monotonic_ns <= -MRD_RING_TIMENS_MAX ||
+        h->timens_monotonic_ns >= MRD_RING_TIMENS_MAX ||
+        h->timens_boottime_ns <= -MRD_RING_TIMENS_MAX ||
+        h->timens_boottime_ns >= MRD_RING_TIMENS_MAX)
+        return mrd_why_set(why, MRD_CORRUPT, 0, "ring header: impossible time namespace");
+    mrd_ring_timens(&monotonic, &boottime);
+    r->info.timens_monotonic_ns = h->timens_monotonic_ns;
+    r->ahead_ns = h->timens_monotonic_ns - monotonic;
+    r->owner.start_ahead_ns = h->timens_boottime_ns - boottime;
+    return MRD_OK;
+}
+
 static mrd_err
 take_header(mrd_ring_reader *r, const mrd_ring_hdr *h, uint64_t file_len, mrd_why *why)
 {
     mrd_err err;
 
     if ((err = check_geometry(h, file_len, why)) != MRD_OK ||
-        (err = check_positions(h, why)) != MRD_OK || (err = start_clock(r, h, why)) != MRD_OK)
+        (err = check_positions(h, why)) != MRD_OK || (err = take_timens(r, h, why)) != MRD_OK ||
+        (err = start_clock(r, h, why)) != MRD_OK)
         return err;
     if (h->pid <= 0 || h->tid <= 0)
         return mrd_why_set(why, MRD_CORRUPT, 0, "ring header: pid %d, tid %d", (int) h->pid,
@@ -207,14 +227,12 @@ reader_new(const mrd_ring_opts *opts)
 static void
 set_owner(mrd_ring_reader *r)
 {
-    r->owner = (mrd_ring_owner_id){ r->proc_dir,
-                                    r->info.name.pid,
-                                    r->info.name.start_ticks,
-                                    r->info.pid_ns,
-                                    r->info.inode,
-                                    r->file_name,
-                                    0,
-                                    0 };
+    r->owner.proc_dir = r->proc_dir;
+    r->owner.pid = r->info.name.pid;
+    r->owner.start_ticks = r->info.name.start_ticks;
+    r->owner.pid_ns = r->info.pid_ns;
+    r->owner.inode = r->info.inode;
+    r->owner.file_name = r->file_name;
 }
 
 /* Everything behind the descriptor or the memory: header, lock, dictionary. */

@@ -57,6 +57,41 @@ mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
     return true;
 }
 
+/* "monotonic  <seconds>  <nanoseconds>"; the file tells of the namespace of children to come, which is another
+ * between a call of unshare and the first fork. */
+void
+mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
+{
+    struct stat own, next;
+    char text[256];
+    int64_t value[2] = { 0, 0 };
+
+    if (stat("/proc/self/ns/time", &own) == 0 &&
+        stat("/proc/self/ns/time_for_children", &next) == 0 && own.st_ino == next.st_ino &&
+        slurp("/proc/self/timens_offsets", text, sizeof(text)) > 0)
+        for (const char *p = text; p != NULL; p = strchr(p, '\n')) {
+            char name[16];
+            int64_t s, ns;
+
+            p += *p == '\n';
+            if (sscanf(p, "%15s %" SCNd64 " %" SCNd64, name, &s, &ns) == 3 &&
+                s > -MRD_RING_TIMENS_MAX / 1000000000 && s < MRD_RING_TIMENS_MAX / 1000000000)
+                value[strcmp(name, "boottime") == 0] = s * 1000000000 + ns;
+        }
+    *ret_monotonic_ns = value[0];
+    *ret_boottime_ns = value[1];
+}
+
+/* Rounded to ticks on both sides. */
+static bool
+began_at(const mrd_ring_owner_id *id, uint64_t seen)
+{
+    int64_t ahead = id->start_ahead_ns / (1000000000 / sysconf(_SC_CLK_TCK));
+    int64_t miss = (int64_t) (id->start_ticks - seen - (uint64_t) ahead);
+
+    return id->start_ahead_ns == 0 ? seen == id->start_ticks : miss >= -1 && miss <= 1;
+}
+
 /* What follows the command in a stat file, from the blank before the state on; NULL: it is none. The command may hold
  * anything, so fields count from the last ')'. */
 static const char *
@@ -172,13 +207,12 @@ owner_search(mrd_ring_owner_id *id)
 
         if (!isdigit((unsigned char) entry->d_name[0]))
             continue;
-        if (proc_start(id->proc_dir, pid, &start, &tid) != SEEN_YES || start != id->start_ticks)
+        if (proc_start(id->proc_dir, pid, &start, &tid) != SEEN_YES || !began_at(id, start))
             continue;
         seen = proc_maps(id, pid, tid);
         denied = denied || seen == SEEN_DENIED;
         if (seen == SEEN_YES) {
             id->host_pid = pid;
-            id->host_start = start;
         }
     }
     if (dir != NULL)
@@ -207,12 +241,11 @@ mrd_ring_owner_check(mrd_ring_owner_id *id, bool maps)
         if (!same_pid_namespace(id))
             return owner_search(id);
         id->host_pid = id->pid;
-        id->host_start = id->start_ticks;
     }
     seen = proc_start(id->proc_dir, id->host_pid, &start, &tid);
     if (seen == SEEN_DENIED)
         return MRD_OWNER_UNKNOWN;
-    if (seen == SEEN_NO || start != id->host_start)
+    if (seen == SEEN_NO || !began_at(id, start))
         return MRD_OWNER_DEAD;
     if (!maps)
         return MRD_OWNER_ALIVE;

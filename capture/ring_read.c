@@ -126,9 +126,10 @@ refresh_clock(mrd_ring_reader *r)
     if (!r->own_tsc || raw_now() < r->next_cal.ns)
         return;
     mrd_ring_cal_read(MRD_RING_CLOCK_TSC, &cal);
+    r->next_cal = (mrd_local_ns){ cal.raw_ns + RING_CAL_PERIOD_NS };
+    cal.raw_ns += r->ahead_ns;
     mrd_ring_clock_add(&r->clock, &cal);
     r->info.wall_offset_ns = cal.wall_ns - cal.raw_ns;
-    r->next_cal = (mrd_local_ns){ cal.raw_ns + RING_CAL_PERIOD_NS };
 }
 
 /* In force at `pos`: the last thread entry that begins at or before it. */

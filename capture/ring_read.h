@@ -57,6 +57,7 @@ typedef struct {
     uint32_t file_uid; /* owner of the file: the only claim that cannot lie */
     uint64_t inode, device;
     uint64_t pid_ns, mnt_ns;
+    mrd_dur_ns timens_monotonic_ns; /* its times are ahead of the machine's; 0: no, or not said */
     uint64_t data_len, dict_len;
     mrd_local_ns created; /* RAW */
     bool rest;            /* of the process's rings it is to be read last */

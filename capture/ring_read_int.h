@@ -49,6 +49,7 @@ struct mrd_ring_reader {
     uint64_t records, skipped;
     mrd_local_ns newest; /* of records */
 
+    mrd_dur_ns ahead_ns; /* its clock of ours: another time namespace */
     char *proc_dir;
     mrd_ring_owner_id owner;
     mrd_local_ns next_owner, idle_since;

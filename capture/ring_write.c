@@ -35,6 +35,8 @@ fill_header(mrd_ring_hdr *h, const mrd_ring_owner_claim *claim, int32_t tid, uin
     h->ident_len = claim->ident_len;
     h->pid_ns = claim->pid_ns;
     h->mnt_ns = claim->mnt_ns;
+    h->timens_monotonic_ns = claim->timens_monotonic_ns;
+    h->timens_boottime_ns = claim->timens_boottime_ns;
     memcpy(h->boot_id, claim->boot_id, sizeof(h->boot_id));
     h->cal[0] = claim->load_cal;
     mrd_ring_cal_read(claim->clock, &h->cal[1]);

@@ -12,6 +12,7 @@
 #ifndef MRD_CAPTURE_RING_WRITE_H
 #define MRD_CAPTURE_RING_WRITE_H
 
+#include "base/clock.h"
 #include "capture/ring.h"
 #include "capture/ring_clock.h"
 
@@ -50,6 +51,7 @@ typedef struct mrd_ring_writer {
 typedef struct {
     uint8_t boot_id[16];
     uint64_t start_ticks, pid_ns, mnt_ns;
+    mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
     int32_t pid;
     uint32_t uid;
     mrd_ring_clock_id clock;

@@ -81,6 +81,8 @@ static const struct {
     { "magic", 0, 'X', 1, MRD_CORRUPT },
     { "no magic yet", 0, 0, 8, MRD_AGAIN },
     { "abi", offsetof(mrd_ring_hdr, abi), 99, 4, MRD_VERSION },
+    { "monotonic", offsetof(mrd_ring_hdr, timens_monotonic_ns), 1ull << 62, 8, MRD_CORRUPT },
+    { "boottime", offsetof(mrd_ring_hdr, timens_boottime_ns), 1ull << 63, 8, MRD_CORRUPT },
     { "header_len", offsetof(mrd_ring_hdr, header_len), 8192, 4, MRD_CORRUPT },
     { "dict_len 0", offsetof(mrd_ring_hdr, dict_len), 0, 4, MRD_CORRUPT },
     { "dict_len huge", offsetof(mrd_ring_hdr, dict_len), 0xfffff000, 4, MRD_CORRUPT },
