@@ -24,8 +24,11 @@ aggregator(const char *store, const char *data, const char *control, mrd_aggrega
     o.control_url = control;
     o.lead_ns = 50 * MRD_MS;
     o.disk_reserve = o.disk_reserve == 0 ? -1 : o.disk_reserve;
+    /* A thread that has no processor now has not refused, and is not gone. */
     if (o.flush_timeout_ns == 0)
         o.flush_timeout_ns = 20 * MRD_SEC;
+    o.arm_timeout_ns = 8 * MRD_SEC;
+    o.node_timeout_ns = 60 * MRD_SEC;
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK)
         fprintf(stderr, "%s\n", why.text);
     return a;
@@ -395,7 +398,7 @@ TEST(counts_go_on_over_restarts_of_an_agent)
                                   { .id = "i-1", .events = 10, .batches = 40, .run = 9 } };
     static char data[64], control[64];
     mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
-                                   (mrd_aggregator_options){ .node_timeout_ns = 300 * MRD_MS });
+                                   (mrd_aggregator_options){ 0 });
     uint64_t id = 0, sum = 0;
     mrd_json *m;
     mrd_why why;
@@ -426,8 +429,7 @@ TEST(counts_go_on_over_restarts_of_an_agent)
             break;
         fake_end(&runs[i]);
         mrd_aggregator_close(a);
-        a = aggregator(test_tmp(), data, control,
-                       (mrd_aggregator_options){ .node_timeout_ns = 300 * MRD_MS });
+        a = aggregator(test_tmp(), data, control, (mrd_aggregator_options){ 0 });
         REQUIRE(a != NULL);
     }
     CHECK_ERR("stop", mrd_aggregator_stop(a, id, &why), MRD_OK);
