@@ -75,6 +75,7 @@ def lost_and_late():
         id = c.start("--require", "all")
         for _ in range(10):
             c.run("status", id)
+        until(lambda: c.session(id).get("events"), "events arrive")
         w.pause()
         c.within_session(id)
         c.stop(id)
