@@ -12,14 +12,16 @@
 #include "base/secret.h"
 #include "base/vec.h"
 
-#define FILE_BYTES (8u << 20)
+#define FILE_BYTES (16u << 20)
+#define SIGNED_MAX 16 /* certificates of one invitation that are remembered, less one */
 
 typedef struct {
     char hash[MRD_SHA256_HEX];
     char instance[MRD_CSR_INSTANCE]; /* "": whichever */
     mrd_wall_ns end;
-    char key[MRD_SHA256_HEX];    /* of the key that used it; "": unused */
-    char used[MRD_CSR_INSTANCE]; /* as this instance */
+    char key[MRD_SHA256_HEX];                  /* of the key that used it; "": unused */
+    char used[MRD_CSR_INSTANCE];               /* as this instance */
+    char serials[SIGNED_MAX * MRD_CSR_SERIAL]; /* of what was signed, each with a blank behind it */
 } invitation;
 
 struct mrd_join {
@@ -68,7 +70,8 @@ file_read(mrd_join *j, mrd_why *why)
             strlen(v.hash) != MRD_SHA256_HEX - 1 ||
             !take_text(o, "instance", v.instance, sizeof(v.instance)) ||
             !take_text(o, "key", v.key, sizeof(v.key)) ||
-            !take_text(o, "used", v.used, sizeof(v.used))) {
+            !take_text(o, "used", v.used, sizeof(v.used)) ||
+            !take_text(o, "serials", v.serials, sizeof(v.serials))) {
             err = mrd_why_set(why, MRD_CORRUPT, 0,
                               "%s: invitation %zu cannot be read: remove the file, and invite "
                               "again the nodes that have no certificate yet",
@@ -101,6 +104,7 @@ file_write(mrd_join *j, mrd_why *why)
         mrd_json_set(o, "end_ns", mrd_json_new_int(v->end.ns));
         mrd_json_set(o, "key", mrd_json_new_str(v->key));
         mrd_json_set(o, "used", mrd_json_new_str(v->used));
+        mrd_json_set(o, "serials", mrd_json_new_str(v->serials));
         mrd_json_append(list, o);
     }
     mrd_json_set(doc, "invitations", list);
@@ -295,6 +299,49 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
+/* What the invitation's key asks for again is refused once something that it got was revoked: else whoever has both would
+ * go on. Lock held. */
+static mrd_err
+still_trusted(const mrd_join *j, const invitation *v, mrd_why *why)
+{
+    mrd_err err =
+        v->serials[0] == '\0' ? MRD_OK : mrd_csr_revoked(v->serials, j->o.authorities, why);
+
+    return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "the invitation was used already");
+}
+
+/* The oldest is forgotten for the one too many: answers may be lost often. */
+static void
+note_serial(invitation *v, const char *serial)
+{
+    if (strlen(v->serials) + MRD_CSR_SERIAL >= sizeof(v->serials)) {
+        const char *rest = v->serials + strcspn(v->serials, " ");
+
+        rest += strspn(rest, " ");
+        memmove(v->serials, rest, strlen(rest) + 1);
+    }
+    strcat(strcat(v->serials, serial), " ");
+}
+
+/* On disk before the certificate is sent: whose the invitation is, and what is to be revoked. Lock held. */
+static mrd_err
+note_use(mrd_join *j, invitation *v, const char *key, const char *instance, mrd_str cert,
+         mrd_why *why)
+{
+    invitation before = *v;
+    char serial[MRD_CSR_SERIAL];
+    mrd_err err = mrd_csr_serial(cert, serial, why);
+
+    if (err != MRD_OK)
+        return err;
+    memcpy(v->key, key, sizeof(v->key));
+    memcpy(v->used, instance, strlen(instance) + 1);
+    note_serial(v, serial);
+    if ((err = file_write(j, why)) != MRD_OK)
+        *v = before;
+    return err;
+}
+
 mrd_err
 mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str request, mrd_buf *to,
               mrd_why *why)
@@ -309,15 +356,14 @@ mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str reque
     if (v == NULL)
         err = invited(NULL, instance, key, why);
     else if ((err = mrd_csr_key_hash(request, key, why)) == MRD_OK &&
-             (err = invited(v, instance, key, why)) == MRD_OK)
+             (err = invited(v, instance, key, why)) == MRD_OK &&
+             (err = still_trusted(join, v, why)) == MRD_OK)
         err = mrd_signer_sign(join->signer, request, instance, join->o.life, to, why);
-    if (err == MRD_OK && v->key[0] == '\0') {
-        memcpy(v->key, key, sizeof(v->key));
-        memcpy(v->used, instance, strlen(instance) + 1);
-        if ((err = file_write(join, why)) != MRD_OK) {
-            v->key[0] = v->used[0] = '\0';
+    if (err == MRD_OK) {
+        mrd_str cert = { (const char *) to->p + before, to->len - before };
+
+        if ((err = note_use(join, v, key, instance, cert, why)) != MRD_OK)
             to->len = before;
-        }
     }
     pthread_mutex_unlock(&join->lock);
     return err;

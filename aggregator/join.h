@@ -4,7 +4,8 @@
  * where somebody else proves whose node it is (aggregator/token_review.h).
  *
  * An invitation is a random token, kept as SHA-256 in <store>/invitations.json with its end and the
- * instance that it is for. It is used once: by one key, which may ask again when an answer was lost.
+ * instance that it is for. It is used once: by one key, which may ask again when an answer was lost, until a certificate that it
+ * got is in a revocation list.
  *
  * Threads: any. Functions sign and write a file: milliseconds.
  */
@@ -32,10 +33,10 @@ void mrd_join_close(mrd_join *join); /* NULL is fine */
 mrd_err mrd_join_reload(mrd_join *join, mrd_why *why);
 bool mrd_join_changed(mrd_join *join);
 
-/* instance "": whichever. Errors: INVALID (its name), LIMIT, IO. */
+/* instance "": whichever. Errors: INVALID (its name), STATE (MRD_JOIN_INVITATIONS), NOMEM, IO. */
 mrd_err mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
                         char ret_token[MRD_JOIN_TOKEN], mrd_wall_ns *ret_end, mrd_why *why);
-/* Appends the certificate. Errors: AUTH (unknown, ended, used, for another instance), those of
+/* Appends the certificate. Errors: AUTH (unknown, ended, used, for another instance, revoked), those of
  * mrd_signer_sign, which leave the invitation unused; IO. */
 mrd_err mrd_join_sign(mrd_join *join, mrd_str token, const char *instance, mrd_str request,
                       mrd_buf *to, mrd_why *why);

@@ -480,6 +480,69 @@ authorities_load(X509_STORE *store, const char *path, mrd_why *why)
     return MRD_OK;
 }
 
+mrd_err
+mrd_csr_serial(mrd_str cert, char serial[MRD_CSR_SERIAL], mrd_why *why)
+{
+    X509 *x = NULL;
+    BIGNUM *number = NULL;
+    char *text = NULL;
+    mrd_err err = cert_parse(cert, &x, why);
+
+    if (err != MRD_OK)
+        return err;
+    if ((number = ASN1_INTEGER_to_BN(X509_get0_serialNumber(x), NULL)) == NULL ||
+        (text = BN_bn2hex(number)) == NULL)
+        err = failed(why, MRD_NOMEM, "serial number");
+    else if (strlen(text) >= MRD_CSR_SERIAL)
+        err = mrd_why_set(why, MRD_LIMIT, 0, "a serial number of more than 20 bytes");
+    else
+        memcpy(serial, text, strlen(text) + 1);
+    OPENSSL_free(text);
+    BN_free(number);
+    X509_free(x);
+    return err;
+}
+
+static bool
+list_has(X509_CRL *list, const char *serial)
+{
+    BIGNUM *number = NULL;
+    ASN1_INTEGER *wanted = NULL;
+    X509_REVOKED *entry = NULL;
+    bool found = BN_hex2bn(&number, serial) > 0 &&
+                 (wanted = BN_to_ASN1_INTEGER(number, NULL)) != NULL &&
+                 X509_CRL_get0_by_serial(list, &entry, wanted) == 1;
+
+    ASN1_INTEGER_free(wanted);
+    BN_free(number);
+    return found;
+}
+
+mrd_err
+mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why)
+{
+    X509_STORE *store = authorities == NULL ? NULL : X509_STORE_new();
+    STACK_OF(X509_OBJECT) * objects;
+    char serial[MRD_CSR_SERIAL];
+    mrd_err err;
+
+    if (authorities == NULL)
+        return MRD_OK;
+    err = store == NULL ? failed(why, MRD_NOMEM, "certificate")
+                        : authorities_load(store, authorities, why);
+    objects = store == NULL ? NULL : X509_STORE_get0_objects(store);
+    for (int n; err == MRD_OK && sscanf(serials, "%42s%n", serial, &n) == 1; serials += n)
+        for (int i = 0; i < sk_X509_OBJECT_num(objects) && err == MRD_OK; i++) {
+            X509_CRL *list = X509_OBJECT_get0_X509_CRL(sk_X509_OBJECT_value(objects, i));
+
+            if (list != NULL && list_has(list, serial))
+                err = mrd_why_set(why, MRD_AUTH, 0, "the certificate %s was revoked", serial);
+        }
+    X509_STORE_free(store);
+    ERR_clear_error();
+    return err;
+}
+
 /* Valid today, of one of the authorities, for a client, and in none of the lists. */
 static mrd_err
 chain_check(const mrd_signer *s, X509 *cert, const char *authorities, mrd_why *why)

@@ -14,6 +14,7 @@
 
 #define MRD_CSR_MAX      8192 /* bytes of PEM, of a request or a certificate */
 #define MRD_CSR_INSTANCE 65   /* a common name has at most 64 characters */
+#define MRD_CSR_SERIAL   43   /* a serial number in hexadecimal, with its end */
 
 /* ---- On the node ---- */
 
@@ -46,6 +47,11 @@ bool mrd_csr_name_ok(mrd_str instance);
  */
 mrd_err mrd_signer_sign(const mrd_signer *signer, mrd_str request, const char *instance,
                         mrd_dur_ns life, mrd_buf *to, mrd_why *why);
+/* The serial number of a certificate (PEM). Errors: LIMIT, SYNTAX, NOMEM. */
+mrd_err mrd_csr_serial(mrd_str cert, char serial[MRD_CSR_SERIAL], mrd_why *why);
+/* AUTH: a revocation list in the file `authorities` has one of these serial numbers, which blanks separate, or the file
+ * cannot be read. NULL: there is no list. */
+mrd_err mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why);
 /* SHA-256 of the request's public key. */
 mrd_err mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why);
 /*

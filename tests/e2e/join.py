@@ -214,6 +214,19 @@ try:
     refused("a revoked one", 401, "revoked", certificate=mine, request=csr)
     equal(post(certificate=other, request=csr)[0], 201, "the other one of that node counts")
 
+    # ---- Nor is it had anew with its invitation, which has not ended ----
+    stolen = invite("i-s")
+    lost = request("/CN=i-s")
+    equal(post(invitation=stolen, instance="i-s", request=lost)[0], 201, "the first one of an invitation")
+    status, got = post(invitation=stolen, instance="i-s", request=lost)
+    equal(status, 201, "asked again, while nothing of it is revoked")
+    with open(c.path("stolen.pem"), "w") as f:
+        f.write(got)
+    openssl(*ca, "-revoke", c.path("stolen.pem"))
+    with open(cert("agents.pem"), "w") as f:
+        f.write(text(cert("ca.pem")) + openssl(*ca, "-gencrl"))
+    refused("by an invitation whose certificate was revoked", 401, "was revoked", invitation=stolen, instance="i-s", request=lost)
+
     # ---- At rest: hashes; used stays used after a restart; no secret where others can read it ----
     kept = text(c.path("store", "invitations.json"))
     check(not any(s in kept for s in secrets) and len(json.loads(kept)["invitations"]) >= 4, "only hashes are kept")
@@ -224,7 +237,10 @@ try:
     c.aggregator(**options)
     until(c.answers, "the aggregator answers again")
     refused("after a restart", 401, "was used already", invitation=token, instance="i-test0", request=request("/CN=i-test0"))
+    refused("a revoked one after a restart", 401, "was revoked", invitation=stolen, instance="i-s", request=lost)
     equal(post(invitation=unused, instance="i-z", request=request("/CN=i-z"))[0], 201, "an unused one still counts")
+    for _ in range(22):
+        equal(post(invitation=unused, instance="i-z", request=request("/CN=i-z"))[0], 201, "answers may be lost often")
     log += c.daemon.text()
     check(not any(s in log for s in secrets), "no invitation in the log")
     check("AGG-INVITE" in log and "AGG-SIGNED" in log and "by=invitation" in log and "by=certificate" in log, "who was invited and signed is logged")
