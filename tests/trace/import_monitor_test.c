@@ -161,6 +161,16 @@ TEST(broken_reports)
         { "too large a number", "{\"a\":123456789012345678901234567890}", MRD_OK, 0, 1 },
         { "wrong types", "{\"neuron_runtime_data\":{},\"system_data\":[],\"instance_info\":3}",
           MRD_OK, 0, 0 },
+        { "numbers in a list are counted",
+          "{\"system_data\":{\"memory_info\":{\"v\":[1,2],\"w\":[\"x\",null,[]],\"ok\":5}},"
+          "\"neuron_runtime_data\":[]}",
+          MRD_OK, 1, 2 },
+        { "what lies too deep is counted",
+          "{\"neuron_runtime_data\":[],\"system_data\":{\"memory_info\":{\"ok\":5,"
+          "\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":"
+          "{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"a\":{\"b\":1}}}}}}}}}}"
+          "}}}}}}}}}}}}",
+          MRD_OK, 1, 1 },
         { "runtimes that are not objects", "{\"neuron_runtime_data\":[1,null,[]]}", MRD_OK, 0, 0 },
         { "bad UTF-8", "{\"system_data\":{\"memory_info\":{\"a\":1}},\"b\":\"\xc0\"}", MRD_OK, 1,
           0 },

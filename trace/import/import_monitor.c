@@ -22,6 +22,7 @@
 
 #define MON_REPORT_MAX (4u << 20)
 #define MON_NAME_MAX   200
+#define MON_DEPTH      16            /* levels of a group */
 #define MON_PERIOD     (5 * MRD_SEC) /* neuron-monitor's own default */
 
 /* What the samples below a key belong to; handed down the tree. */
@@ -208,12 +209,26 @@ mon_descend(mon *m, const mon_place *at, const char *group, const char *parent, 
     mon_walk(m, below, key, v, depth + 1);
 }
 
+/* What is no object, or lies too deep: numbers in it are dropped, and counted as one. */
+static void
+mon_pass_over(mon *m, const mon_place *at, const mrd_json *v)
+{
+    mrd_json_type type = mrd_json_type_of(v);
+
+    if (type != MRD_JSON_INT && type != MRD_JSON_REAL && mrd_json_size(v) == 0)
+        return;
+    m->input->records++;
+    mrd_import_drop(m->imp, m->offset, "'%s' has numbers in a list, or too deep", at->name);
+}
+
 /* The members of an object. */
 static void
 mon_walk(mon *m, mon_place at, const char *group, mrd_json *v, unsigned depth)
 {
-    if (!mrd_json_is_object(v) || depth > 16)
+    if (!mrd_json_is_object(v) || depth > MON_DEPTH) {
+        mon_pass_over(m, &at, v);
         return;
+    }
     for (void *it = mrd_json_iter(v); it != NULL; it = mrd_json_iter_next(v, it)) {
         const char *key = mrd_json_iter_key(it);
         mrd_json *member = mrd_json_iter_value(it);
