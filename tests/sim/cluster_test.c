@@ -325,6 +325,22 @@ plan_for(mrd_agent_plant bug, uint64_t seed)
     return p;
 }
 
+/* A run that fails without the planted bug does not show it; that it fails is said. */
+static bool
+shows(const sim_plan *p, uint64_t seed)
+{
+    unsigned bug = mrd_agent_planted;
+    sim_result r;
+
+    mrd_agent_planted = MRD_AGENT_PLANT_NONE;
+    sim_run(p, &r);
+    mrd_agent_planted = bug;
+    if (!r.ok)
+        printf("seed %llu fails without a planted bug, too: %s\n", (unsigned long long) seed,
+               r.what);
+    return r.ok;
+}
+
 TEST(planted_bugs_of_agents_are_found)
 {
     static const char *const names[MRD_AGENT_PLANTS] = {
@@ -365,6 +381,7 @@ TEST(planted_bugs_of_agents_are_found)
             sim_plan p = plan_for(bug, seed);
 
             sim_run(&p, &r);
+            r.ok = r.ok || !shows(&p, seed);
         }
         mrd_agent_planted = MRD_AGENT_PLANT_NONE;
         printf("%-36s %s %llu: %s\n", names[bug], r.ok ? "NOT FOUND by" : "found by seed",
