@@ -158,6 +158,8 @@ mrd_spool_discard_uncommitted(mrd_spool *s)
         entry *e = &s->entries[s->first + --s->n];
         segment *seg = mrd_spool_find_segment(s, e->segment);
 
+        if (e->done) /* an answer to it is there, and its commit was cut off */
+            continue;
         s->stats.items--;
         s->stats.bytes -= e->item.len;
         s->stats.events -= e->item.events;

@@ -105,6 +105,32 @@ TEST(an_answer_of_a_session_without_a_place_and_without_room)
     mrd_spool_close(s);
 }
 
+/* The commit of a frame is gone, an answer to it is there: it is taken off the queue once. */
+TEST(an_answer_of_a_frame_without_its_commit)
+{
+    char dir[600];
+    uint8_t frame[MRD_FRAME_HEADER + 4] = { 0 };
+    mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA, .agent = 1, .session = 7 };
+    mrd_spool_stats st;
+    uint64_t held = 1;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/uncommitted", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    f.epoch = mrd_spool_epoch(s);
+    mrd_frame_put(&f, (mrd_bytes){ frame + MRD_FRAME_HEADER, 4 }, frame);
+    CHECK_ERR("add", mrd_spool_add(s, (mrd_bytes){ frame, sizeof(frame) }, 10, NULL), MRD_OK);
+    CHECK(mrd_spool_done(s, 1, true));
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_stats(s, &st);
+    CHECK_INT(st.items, 0);
+    CHECK_INT(st.events, 0);
+    CHECK_INT(st.bytes, 0);
+    CHECK_INT(mrd_spool_held(s, 7, &held), 0);
+    mrd_spool_close(s);
+}
+
 /* ---- Killed in any call of the disk, of which one failed ---- */
 
 typedef struct {
