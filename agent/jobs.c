@@ -46,7 +46,9 @@ typedef struct {
     mrd_local_ns told;               /* when its end was reported; 0: not yet */
     unsigned processes, serial;
     bool present, in_flight, end_reported, holds;
-    bool again; /* it asks for more than what was sent */
+    bool said_wait;
+    bool again;    /* it asks for more than what was sent */
+    bool owes_end; /* the aggregator has a session for it that this node could not begin */
 } job;
 
 struct mrd_jobs {
@@ -56,6 +58,7 @@ struct mrd_jobs {
     mrd_local_ns scan_at;
     struct timespec changed; /* the folder, at the last look */
     bool said_full, said_dir;
+    uint64_t left; /* jobs that asked and are not recorded */
 };
 
 mrd_err
@@ -84,6 +87,12 @@ mrd_jobs_count(const mrd_jobs *j)
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
         n += j->jobs[i].state != JOB_FREE;
     return n;
+}
+
+uint64_t
+mrd_jobs_left(const mrd_jobs *j)
+{
+    return j->left;
 }
 
 /* ---- Which job ---- */
@@ -483,19 +492,39 @@ leave(mrd_jobs *j, job *b, mrd_err err, const char *message)
             "AGT-JOB-LEFT", "A job is not recorded: job=" MRD_STR_FMT " reason=%s",
             MRD_STR_ARG(job_of(b)), message);
     b->state = JOB_LEFT;
+    j->left += !is_unasked(b) && err != MRD_CANCELLED;
     hold(j, b, false);
 }
 
+/* Said once: why it has no session yet. */
 static void
-record(mrd_jobs *j, job *b, const Mrd__Control *control)
+wait_more(job *b, mrd_local_ns now, const char *reason)
+{
+    b->ask_at = mrd_local_add(now, LIMIT_AGAIN);
+    if (!b->said_wait)
+        mrd_log(MRD_LOG_WARN, "AGT-JOB-WAITS",
+                "A job has no session yet, its rings wait: job=" MRD_STR_FMT " reason=%s",
+                MRD_STR_ARG(job_of(b)), reason);
+    b->said_wait = true;
+}
+
+static void
+record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
 {
     mrd_why why = { 0 };
+    mrd_err err = j->o.go(j->o.self, control, mrd_local_sub(b->begin, MARGIN), &why);
 
-    b->session = control->session;
-    if (j->o.go(j->o.self, control, mrd_local_sub(b->begin, MARGIN), &why) != MRD_OK) {
-        leave(j, b, why.err, why.text);
+    b->owes_end = err != MRD_OK;
+    b->end_reported = b->end_reported && !b->owes_end;
+    if (err == MRD_LIMIT && may_hold(b, now)) { /* of this node: others may be about to end */
+        wait_more(b, now, why.text);
         return;
     }
+    if (err != MRD_OK) {
+        leave(j, b, err, why.text);
+        return;
+    }
+    b->session = control->session;
     b->state = JOB_RECORDED;
     hold(j, b, false);
 }
@@ -520,11 +549,11 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->state != JOB_ASKING) {
         ; /* told again after a welcome */
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
-        b->ask_at = mrd_local_add(now, LIMIT_AGAIN);
+        wait_more(b, now, reply->message);
     } else if (reply->err != MRD_OK) {
         leave(j, b, (mrd_err) reply->err, reply->message);
     } else if (reply->control != NULL && reply->control->session != 0) {
-        record(j, b, reply->control);
+        record(j, b, reply->control, now);
     } else {
         b->ask_at = mrd_local_add(
             now, (reply->retry_after_ms > 1000 ? 1000 : reply->retry_after_ms) * MRD_MS);
@@ -558,6 +587,27 @@ mrd_jobs_welcome(mrd_jobs *j)
 
 /* ---- Turns ---- */
 
+/* The aggregator is to be told that the session ends on this node. */
+static bool
+tells_end(const job *b)
+{
+    return !b->end_reported && ((b->state == JOB_RECORDED && b->ended.ns != 0 && b->session == 0) ||
+                                (b->state == JOB_LEFT && b->owes_end));
+}
+
+/* Long over: it is forgotten, and what nobody gave a session is said. */
+static void
+forget(mrd_jobs *j, job *b)
+{
+    if (b->state == JOB_ASKING)
+        leave(j, b, MRD_TIMEOUT,
+              "it ended, and for a minute the aggregator was not reached or had no session for it");
+    if (!b->end_reported && (b->state == JOB_RECORDED || b->owes_end))
+        return;
+    hold(j, b, false);
+    b->state = JOB_FREE;
+}
+
 static void
 job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
 {
@@ -584,14 +634,11 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
         b->session = 0;
         b->ask_at = now;
     }
-    if (b->state == JOB_RECORDED && ended && b->session == 0 && !b->end_reported && !b->in_flight &&
-        !mrd_local_before(now, b->ask_at))
+    if (tells_end(b) && !b->in_flight && !mrd_local_before(now, b->ask_at))
         ask(j, at, true, now);
     if (ended && !b->in_flight && mrd_local_after(now, mrd_local_add(b->ended, KEEP)) &&
-        (b->file[0] == '\0' || !b->present) && (b->end_reported || b->state != JOB_RECORDED)) {
-        hold(j, b, false);
-        b->state = JOB_FREE;
-    }
+        (b->file[0] == '\0' || !b->present))
+        forget(j, b);
 }
 
 void
@@ -610,8 +657,7 @@ mrd_jobs_next_ns(const mrd_jobs *j)
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         const job *b = &j->jobs[i];
-        bool asks = b->state == JOB_ASKING || (b->state == JOB_RECORDED && b->ended.ns != 0 &&
-                                               b->session == 0 && !b->end_reported);
+        bool asks = b->state == JOB_ASKING || tells_end(b);
 
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
             mrd_local_before(mrd_local_add(b->ended, END_WAIT), next))

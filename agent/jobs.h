@@ -7,7 +7,8 @@
  * aggregator is asked (message Job); until it has answered, rings of the job's processes are not
  * read, so that its first event is in its session: at most MRD_JOBS_HOLD, and as long as the rings
  * hold. While they wait, a refusal because of the number of sessions (LIMIT), or because the session of an earlier run is not over
- * (STATE), is not the last word. A file that says ended=1, is gone, or no process for five seconds where no file told of the job, is
+ * (STATE), is not the last word, nor is the limit of sessions of this node's agent. A job without a session a minute after its end is said and
+ * counted (mrd_jobs_left). A file that says ended=1, is gone, or no process for five seconds where no file told of the job, is
  * the end; a process that comes after that begins another run, with a session of its own.
  *
  * A file: "key=value\n" lines of base/jobid.h with job and uid, request=..., owner_key=..., ended=1;
@@ -49,6 +50,7 @@ mrd_local_ns mrd_jobs_next_ns(const mrd_jobs *j);
 void mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg);
 /* The aggregator said welcome: it may have forgotten what it was told. */
 void mrd_jobs_welcome(mrd_jobs *j);
-size_t mrd_jobs_count(const mrd_jobs *j); /* known now */
+size_t mrd_jobs_count(const mrd_jobs *j);  /* known now */
+uint64_t mrd_jobs_left(const mrd_jobs *j); /* that asked and are not recorded, so far */
 
 #endif

@@ -630,6 +630,10 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             COUNTER("trace_files_failed_total", "Trace files that could not be read.",
                     c.traces_failed),
             COUNTER("trace_file_events_total", "Events of trace files.", c.trace_events),
+            COUNTER("jobs_left_total",
+                    "Jobs that asked to be recorded and are not: refused, or without a session "
+                    "for too long.",
+                    a->jobs == NULL ? 0 : mrd_jobs_left(a->jobs)),
             COUNTER("triggers_total", "Events that asked to keep what was recorded.",
                     c.triggers_seen),
             GAUGE("resident_memory_bytes", "Memory of the agent.", mrd_resident_bytes()),

@@ -339,16 +339,12 @@ TEST(a_refusal_is_final_for_who_asked)
 {
     static const struct {
         mrd_err err;
-        bool old, go_fails;
-    } rows[] = { { MRD_CANCELLED, false, false },
-                 { MRD_DENIED, false, false },
-                 { MRD_INVALID, true, false },
-                 { MRD_OK, false, true } };
+        bool old;
+    } rows[] = { { MRD_CANCELLED, false }, { MRD_DENIED, false }, { MRD_INVALID, true } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         node *n = node_with_job();
 
-        n->go_fails = rows[i].go_fails;
         if (rows[i].old) {
             Mrd__Ack ack = MRD__ACK__INIT;
             mrd_msg msg = { .frame = { .type = MRD_FRAME_ACK }, .u.ack = &ack };
@@ -357,11 +353,12 @@ TEST(a_refusal_is_final_for_who_asked)
             ack.err = MRD_INVALID;
             mrd_jobs_answer(n->jobs, n->sent[0].tag, &msg);
         } else {
-            reply(n, 0, rows[i].err, rows[i].go_fails ? 4 : 0, 0);
+            reply(n, 0, rows[i].err, 0, 0);
         }
         for (int s = 0; s < 100; s++)
             pass(n, MRD_SEC);
         CHECK(n->n_sent == 1 && n->went == 0 && mrd_jobs_count(n->jobs) == 1);
+        CHECK_INT(mrd_jobs_left(n->jobs), rows[i].err != MRD_CANCELLED);
         forget_job(n);
         CHECK(n->n_sent == 1 && n->stopped == 0 && mrd_jobs_count(n->jobs) == 0);
         CHECK(rmdir(n->dir) == 0);
@@ -400,6 +397,79 @@ TEST(a_limit_is_asked_about_again_while_rings_wait)
         pass(n, MRD_SEC);
     CHECK_INT(n->n_sent, 3);
     node_close(n);
+}
+
+/* As many sessions as an agent has: the job is asked about again while its rings wait, and gets its
+ * session when there is room. */
+TEST(the_limit_of_the_node_itself_is_not_the_last_word)
+{
+    node *n = node_with_job();
+
+    n->now = mrd_local_now().ns;
+    n->go_fails = true;
+    reply(n, 0, MRD_OK, 9, 0);
+    CHECK_INT(n->went, 0);
+    pass(n, 500 * MRD_MS);
+    CHECK_INT(n->n_sent, 1);
+    take_away(n, "1"); /* it ends meanwhile */
+    pass(n, 10 * MRD_SEC);
+    REQUIRE(n->n_sent == 2 && !n->sent[1].ends);
+    n->go_fails = false;
+    reply(n, 1, MRD_OK, 9, 0);
+    CHECK_INT(n->went, 9);
+    pass(n, 20 * MRD_SEC);
+    CHECK(n->stopped == 9 && n->n_sent == 3 && n->sent[2].ends);
+    CHECK_INT(mrd_jobs_left(n->jobs), 0);
+    node_close(n);
+}
+
+/* A session that the node could not begin would wait for the job's end for ever. */
+TEST(a_session_that_could_not_begin_is_ended)
+{
+    node *n = node_with_job();
+
+    n->now = mrd_local_now().ns;
+    n->go_fails = true;
+    reply(n, 0, MRD_OK, 9, 0);
+    mrd_jobs_answer(n->jobs, n->sent[0].tag, NULL);
+    take_away(n, "1");
+    n->link_down = true;
+    pass(n, MRD_SEC);
+    pass(n, 62 * MRD_SEC); /* its rings wait no longer, and nobody is reached */
+    CHECK_INT(mrd_jobs_left(n->jobs), 1);
+    CHECK_INT(mrd_jobs_count(n->jobs), 1);
+    n->link_down = false;
+    pass(n, MRD_SEC);
+    REQUIRE(n->n_sent == 2 && n->sent[1].ends);
+    reply(n, 1, MRD_OK, 0, 0);
+    pass(n, MRD_SEC);
+    CHECK(n->n_sent == 2 && n->went == 0 && mrd_jobs_count(n->jobs) == 0);
+    node_close(n);
+}
+
+/* Jobs that began and ended while nobody was reached: recorded when that lasted less than a minute, else
+ * said and counted. */
+TEST(jobs_that_ended_while_the_aggregator_was_away)
+{
+    for (int64_t away = 20; away <= 70; away += 25) {
+        node *n = node_open();
+
+        n->link_down = true;
+        put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+        pass(n, 0);
+        take_away(n, "1");
+        for (int64_t s = 0; s < away; s++)
+            pass(n, MRD_SEC);
+        n->link_down = false;
+        pass(n, MRD_SEC);
+        CHECK_INT(n->n_sent, away < 60);
+        CHECK_INT(mrd_jobs_left(n->jobs), away > 60);
+        if (n->n_sent == 1)
+            reply(n, 0, MRD_OK, 9, 0);
+        CHECK_INT(n->went, away < 60 ? 9 : 0);
+        CHECK(rmdir(n->dir) == 0);
+        node_close(n);
+    }
 }
 
 /* Without request= the job is known, and somebody may begin to wait for it at any time. */

@@ -185,6 +185,71 @@ TEST(limits_are_of_a_user_and_of_all)
     mrd_core_free(c);
 }
 
+/* The node says that it has delivered all of the sessions that are being stopped. */
+static void
+delivers(mrd_core *c, int64_t now, size_t node)
+{
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    mrd_frame f = { .type = MRD_FRAME_HEARTBEAT, .agent = c->nodes.v[node]->key };
+    Mrd__SessionStatus st[8], *list[8];
+    mrd_node *n = NULL;
+
+    for (size_t i = 0; i < c->n_sessions && i < MRD_COUNT(st); i++) {
+        if (c->sessions[i]->state != MRD_SESSION_STOPPING)
+            continue;
+        mrd__session_status__init(&st[hb.n_sessions]);
+        st[hb.n_sessions].session = c->sessions[i]->id;
+        st[hb.n_sessions].phase = MRD__NODE_PHASE__NODE_FLUSHED;
+        st[hb.n_sessions].stopped_local_ns = st[hb.n_sessions].complete_local_ns = now;
+        list[hb.n_sessions] = &st[hb.n_sessions];
+        hb.n_sessions++;
+    }
+    hb.local_ns = now;
+    hb.sessions = list;
+    CHECK(mrd_core_sender(c, core_at(now), 6, c->nodes.v[node]->conn, &f, &n));
+    mrd_core_heartbeat(c, core_at(now), 6, n, &hb, (mrd_local_ns){ now });
+    write_all(c, now);
+}
+
+/* Jobs that began and ended while nobody answered, more than may be recorded at one time: each gets its session when
+ * the one before has ended, from its own begin on. */
+TEST(jobs_that_are_over_get_their_sessions_when_there_is_room)
+{
+    mrd_core *c = cluster(2, 2, "stream");
+    const char *const jobs[] = { "job=1\n", "job=2\n", "job=3\n", "job=4\n", "job=5\n" };
+    bool begun[5] = { false }, ended[5] = { false };
+    size_t n_ended = 0, refused = 0;
+    int64_t now = T0;
+
+    for (int round = 0; round < 60 && n_ended < MRD_COUNT(jobs); round++, now += MRD_SEC) {
+        for (size_t i = 0; i < MRD_COUNT(jobs); i++) {
+            uint64_t age = (uint64_t) (30 * MRD_SEC + now - T0);
+            mrd_effect e;
+
+            if (ended[i])
+                continue;
+            e = says(c, now, 0, (said){ jobs[i], NULL, NULL, 5, 1, age, begun[i] });
+            if (begun[i]) {
+                ended[i] = true;
+                n_ended++;
+                continue;
+            }
+            refused += e.err == MRD_LIMIT;
+            begun[i] = e.err == MRD_OK && e.n_directives == 1;
+            CHECK(e.err == MRD_OK || e.err == MRD_LIMIT);
+        }
+        delivers(c, now, 0);
+        heartbeat(c, now, 1);
+        tick(c, now);
+    }
+    CHECK_INT(n_ended, MRD_COUNT(jobs));
+    CHECK(refused > 0);
+    REQUIRE(c->n_sessions == MRD_COUNT(jobs));
+    for (size_t i = 0; i < c->n_sessions; i++) /* what was in its rings belongs to it */
+        CHECK_INT(c->sessions[i]->go.ns - c->sessions[0]->go.ns, 0);
+    mrd_core_free(c);
+}
+
 /* Its keys let an owner read the session: valid ones, each once, so many. */
 TEST(owner_keys_are_checked_and_bounded)
 {

@@ -131,10 +131,13 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
         job_file(c, 0, job, request=request, ended=True)
     for job in range(110, 114):
         job_file(c, 0, job, request="recorder,keep=10s")
-    until(lambda: "jobs of user" in log(0), "the fourth job of one user is refused")
+    until(lambda: "jobs of user" in log(0), "the fourth job of one user has to wait")
     until(lambda: [s["mode"] for s in sessions(c, "--state", "recording")] == ["recorder"] * 3, "three are recorded")
     for job in range(110, 114):
         job_file(c, 0, job, request="recorder,keep=10s", ended=True)
+    # There is room then: the fourth, which is over, is recorded, or, on a machine that takes longer than a minute for that, said to be left.
+    left = lambda: any("AGT-JOB-LEFT" in line and "jobs of user" in line for line in log(0).splitlines())
+    until(lambda: left() or len([s for job in range(110, 114) for s in sessions(c, "--job", str(job))]) == 4, "the fourth is recorded when there is room", 90)
     until(lambda: {s["state"] for s in sessions(c)} == {"complete"}, "they end with their jobs")
 
     # ---- nobody but root's file counts ----
