@@ -61,7 +61,7 @@ snapshotter = "{snapshotter}"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
-BinaryName = "{here}/runc_lab.py"
+BinaryName = "{dir}/runc_lab.py"
 [plugins."io.containerd.grpc.v1.cri".cni]
 bin_dir = "/usr/lib/cni"
 conf_dir = "{dir}/cni"
@@ -118,8 +118,9 @@ class Node:
                 {"type": "bridge", "bridge": "cni0", "isGateway": True, "ipMasq": False, "hairpinMode": True,
                  "ipam": {"type": "host-local", "ranges": [[{"subnet": f"10.244.{self.number}.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}},
                 {"type": "portmap", "capabilities": {"portMappings": True}}]}, f)
+        shutil.copy(os.path.join(HERE, "runc_lab.py"), self.dir)  # a checkout below /tmp is not seen inside
         with open(os.path.join(self.dir, "containerd.toml"), "w") as f:
-            f.write(CONTAINERD.format(dir=self.dir, here=HERE, snapshotter=self.lab.snapshotter))
+            f.write(CONTAINERD.format(dir=self.dir, snapshotter=self.lab.snapshotter))
         self.cgroup = f"{CGROUP}/{self.name}"
         with open(os.path.join(self.dir, "kubelet.yaml"), "w") as f:
             f.write(KUBELET.format(cgroup=self.cgroup, host=HOST, pki=self.lab.pki))
