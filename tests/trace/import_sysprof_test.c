@@ -219,6 +219,37 @@ TEST(arrows_stay_in_their_file)
     collect_free(&c);
 }
 
+/* Directions belong to ids by their place, also behind what is no id; what is no arrow is counted. */
+TEST(arrows_that_are_none_are_counted)
+{
+    static const char text[] = "{\"trace_event\":[{\"name\":\"a\",\"timestamp\":5,"
+                               "\"flow_id\":[1,\"x\",null,{\"id\":7},2],"
+                               "\"flow_dir\":[\"start\",\"start\",\"start\",{},\"end\",\"end\"]}]}";
+    mrd_buf many = { 0 };
+    collected c = { 0 };
+
+    collect_text(&c, ops, text);
+    REQUIRE(c.n == 1);
+    REQUIRE(c.v[0]->ev.flow_count == 2);
+    CHECK_INT(c.v[0]->ev.flows[0].dir, MRD_FLOW_START);
+    CHECK_INT(c.v[0]->ev.flows[1].dir, MRD_FLOW_END);
+    CHECK_INT(c.input.dropped, 2);
+    CHECK_INT(c.input.records, 3);
+    collect_free(&c);
+
+    mrd_buf_fmt(&many, "{\"trace_event\":[{\"name\":\"a\",\"timestamp\":5,\"flow_id\":[0");
+    for (int i = 1; i < 300; i++)
+        mrd_buf_fmt(&many, ",%d", i);
+    mrd_buf_fmt(&many, "]}]}");
+    c = (collected){ 0 };
+    collect_text(&c, ops, mrd_buf_cstr(&many));
+    REQUIRE(c.n == 1);
+    CHECK_INT(c.v[0]->ev.flow_count, 255);
+    CHECK_INT(c.input.dropped, 45);
+    collect_free(&c);
+    mrd_buf_fini(&many);
+}
+
 /* Processes of a file that only their number in it keeps apart are kept apart from those of another file, too. What a file says of them is said of these. */
 TEST(processes_stay_in_their_file)
 {

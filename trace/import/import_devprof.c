@@ -608,7 +608,7 @@ put_event(devprof *d)
         mrd_devprof_cc(d->row.args, d->strings, &ev, d->exp10);
     ev.args = mrd_args_view(d->row.args, &n_args);
     ev.arg_count = (uint32_t) n_args;
-    ev.flow_count = mrd_row_flows(&d->row, d->imp->input, d->flows);
+    ev.flow_count = mrd_row_flows(d->imp, &d->row, d->flows);
     ev.flows = d->flows;
     d->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
     d->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;

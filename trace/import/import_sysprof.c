@@ -300,7 +300,7 @@ put_event(sysprof *s)
     ev.track = track_of(s, &id, MRD_TRACK_SPANS, MRD_UNIT_NONE, MRD_SID_EMPTY);
     ev.args = mrd_args_view(row->args, &n_args);
     ev.arg_count = (uint32_t) n_args;
-    ev.flow_count = mrd_row_flows(row, s->imp->input, s->flows);
+    ev.flow_count = mrd_row_flows(s->imp, row, s->flows);
     ev.flows = s->flows;
     s->input->unfinished += ev.kind == MRD_SPAN && ev.dur_ns < 0;
     s->input->no_start += (ev.flags & MRD_EV_NO_START) != 0;

@@ -53,7 +53,23 @@ take_bound(mrd_json_row *row, mrd_jr_type type, mrd_str text)
     return true;
 }
 
-/* An array of scalars; what is no flow id or direction is passed over. */
+/* An id, or a place without one: directions are told by place. */
+static void
+take_flow(mrd_json_row *row, mrd_jr_type type, mrd_str text)
+{
+    uint64_t id = 0;
+    bool taken =
+        (type == MRD_JR_STRING || type == MRD_JR_NUMBER) && mrd_num_u64(text, &id) == MRD_OK;
+
+    if (row->n_flow_ids < MRD_ROW_FLOWS) {
+        row->flow_taken[row->n_flow_ids] = taken;
+        row->flow_id[row->n_flow_ids++] = id;
+    } else {
+        taken = false;
+    }
+    row->flows_refused += !taken && type != MRD_JR_NULL;
+}
+
 static mrd_err
 take_flows(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field)
 {
@@ -62,19 +78,16 @@ take_flows(mrd_json_row *row, mrd_json_reader *r, mrd_row_field field)
 
     mrd_json_enter(r);
     while ((type = mrd_json_next(r, NULL, &text)) != MRD_JR_END) {
-        uint64_t id;
-
         if (type == MRD_JR_ERROR)
             return mrd_json_reader_err(r, NULL);
         if (type != MRD_JR_STRING && type != MRD_JR_NUMBER)
-            continue;
-        if (field == MRD_ROW_FLOW_DIR && row->n_flow_dirs < MRD_ROW_FLOWS)
+            text = (mrd_str){ 0 };
+        if (field == MRD_ROW_FLOW_ID)
+            take_flow(row, type, text);
+        else if (row->n_flow_dirs < MRD_ROW_FLOWS)
             row->flow_dir[row->n_flow_dirs++] = mrd_str_is(text, "start") ? MRD_FLOW_START
                                                 : mrd_str_is(text, "end") ? MRD_FLOW_END
                                                                           : MRD_FLOW_STEP;
-        else if (field == MRD_ROW_FLOW_ID && row->n_flow_ids < MRD_ROW_FLOWS &&
-                 mrd_num_u64(text, &id) == MRD_OK)
-            row->flow_id[row->n_flow_ids++] = id;
     }
     return MRD_OK;
 }
@@ -150,7 +163,7 @@ mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys, mrd
     mrd_str key, text;
 
     row->has = 0;
-    row->n_flow_ids = row->n_flow_dirs = 0;
+    row->n_flow_ids = row->n_flow_dirs = row->flows_refused = 0;
     row->offset = mrd_json_reader_offset(r);
     mrd_args_reset(row->args);
     mrd_json_enter(r);
@@ -248,15 +261,23 @@ mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev)
 }
 
 uint8_t
-mrd_row_flows(const mrd_json_row *row, uint32_t input, mrd_flow *flows)
+mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
 {
-    size_t n = row->n_flow_ids;
+    size_t n = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < row->n_flow_ids; i++) {
         /* The vendor's arrows have no direction: an id that appears again goes on. */
         mrd_flow_dir dir = i < row->n_flow_dirs ? (mrd_flow_dir) row->flow_dir[i] : MRD_FLOW_STEP;
 
-        flows[i] = (mrd_flow){ mrd_flow_id((uint64_t) input + 1, 0x726f77, row->flow_id[i]), dir };
+        if (row->flow_taken[i])
+            flows[n++] =
+                (mrd_flow){ mrd_flow_id((uint64_t) imp->input + 1, 0x726f77, row->flow_id[i]),
+                            dir };
     }
+    mrd_import_input(imp)->records += row->flows_refused;
+    for (size_t i = 0; i < row->flows_refused; i++)
+        mrd_import_drop(imp, row->offset,
+                        "an arrow of an event: its id is no number, or the event has more than %d",
+                        MRD_ROW_FLOWS);
     return (uint8_t) n;
 }

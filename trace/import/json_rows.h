@@ -80,7 +80,8 @@ typedef struct {
     uint32_t bound_ns;
     uint64_t flow_id[MRD_ROW_FLOWS];
     uint8_t flow_dir[MRD_ROW_FLOWS];
-    size_t n_flow_ids, n_flow_dirs;
+    bool flow_taken[MRD_ROW_FLOWS]; /* false: the place has a direction and no id */
+    size_t n_flow_ids, n_flow_dirs, flows_refused;
     mrd_args *args; /* reset for every row */
 } mrd_json_row;
 
@@ -126,7 +127,8 @@ mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section,
 bool mrd_row_sample(mrd_str number, mrd_event *ev);
 /* bound, flags and kind (SPAN or INSTANT) from the row's marks; dur_ns of unfinished spans. */
 void mrd_row_marks(const mrd_json_row *row, const mrd_strtab *strings, mrd_event *ev);
-/* The arrows of the row, ids mixed with the input; returns how many. flows: MRD_ROW_FLOWS. */
-uint8_t mrd_row_flows(const mrd_json_row *row, uint32_t input, mrd_flow *flows);
+/* The arrows of the row, ids mixed with the input; returns how many. flows: MRD_ROW_FLOWS. What is no id (but null), and
+ * ids beyond that many, are counted as dropped. */
+uint8_t mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows);
 
 #endif
