@@ -6,6 +6,7 @@
  */
 #include <dirent.h>
 
+#include "base/hash.h"
 #include "tests/check.h"
 #include "tests/memory.h"
 #include "tests/protobuf.h"
@@ -26,6 +27,7 @@ typedef struct {
     int64_t shift_ns;
     mrd_input input;
     char error[400];   /* of the input */
+    uint64_t places;   /* processes and rows of the catalog, as they are at the end */
     uint64_t no_names; /* texts that were not kept, which whoever asks is told */
     mrd_err err, catalog_err;
     mrd_why why;
@@ -100,6 +102,27 @@ in_words(mrd_import *imp, uint32_t profile, const mrd_event *ev)
     return text;
 }
 
+/* Which row is of which process, by what names and in which order they are shown. */
+static uint64_t
+places_of(mrd_import *imp)
+{
+    mrd_buf to = { 0 };
+    uint64_t sum;
+
+    for (mrd_track_id i = 0; i < mrd_catalog_tracks(imp->catalog); i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(imp->catalog, i);
+        const mrd_process *p = mrd_catalog_borrow_process(imp->catalog, t->process);
+
+        mrd_buf_fmt(&to, "%s/%" PRId64 "/'%s'/%" PRId64 " %u '%s' %" PRId64 " %" PRId64 "\n",
+                    text_of(imp, p->instance_id), p->process_id, text_of(imp, p->name),
+                    (int64_t) p->sort_index, t->source, text_of(imp, t->name), t->thread_id,
+                    (int64_t) t->sort_index);
+    }
+    sum = mrd_hash64(to.p, to.len, 0);
+    mrd_buf_fini(&to);
+    return sum;
+}
+
 static mrd_err
 keep(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 {
@@ -153,6 +176,7 @@ run(outcome *o, const mrd_import_ops *ops, mrd_bytes data)
     o->asked = memory_asked;
     o->no_names = mrd_strtab_refused(mrd_catalog_strings(imp.catalog));
     o->catalog_err = mrd_catalog_err(imp.catalog);
+    o->places = places_of(&imp);
     o->input = *mrd_import_input(&imp);
     snprintf(o->error, sizeof(o->error), "%s", text_of(&imp, o->input.error));
     if (o->refused == 0 && o->err != MRD_NOMEM)
@@ -191,9 +215,9 @@ static bool
 same(const outcome *a, const outcome *b)
 {
     return a->n == b->n && begins_with(a, b) && a->shift_ns == b->shift_ns && a->err == b->err &&
-           a->input.records == b->input.records && a->input.dropped == b->input.dropped &&
-           a->input.unfinished == b->input.unfinished && a->input.no_start == b->input.no_start &&
-           a->input.lost == b->input.lost;
+           a->places == b->places && a->input.records == b->input.records &&
+           a->input.dropped == b->input.dropped && a->input.unfinished == b->input.unfinished &&
+           a->input.no_start == b->input.no_start && a->input.lost == b->input.lost;
 }
 
 /* ---- The files ---- */

@@ -391,9 +391,10 @@ te_notes(te *t)
 static mrd_err
 te_finish(te *t, mrd_why *why)
 {
-    mrd_err err = mrd_te_pair(t, why);
+    mrd_err err = mrd_te_pair(t, why), places = mrd_te_lines_finish(&t->lines, &t->facts);
 
-    mrd_te_lines_finish(&t->lines, &t->facts);
+    if (places != MRD_OK) /* what is there of a damaged file would be in wrong places */
+        err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(t);
     /* At the end: one time of the epoch among them says that all of them are. */
     if (err == MRD_OK && t->has_base && !t->seen_absolute && t->base.ns != 0 &&
@@ -427,6 +428,7 @@ te_run(mrd_import *imp, mrd_why *why)
 {
     mrd_json_reader *r = NULL;
     mrd_err err = mrd_json_reader_open(imp->in, &r, why), end;
+    mrd_why late = { 0 };
     te t;
 
     if (err != MRD_OK)
@@ -454,8 +456,12 @@ te_run(mrd_import *imp, mrd_why *why)
         err = mrd_json_reader_err(r, why);
     else if (err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK)
         mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(imp->in));
-    end = te_finish(&t, err == MRD_OK ? why : NULL);
-    err = err != MRD_OK ? err : end;
+    end = te_finish(&t, &late);
+    if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
+        err = end; /* of a damaged file what is there has to be right */
+        if (why != NULL)
+            *why = late;
+    }
 out:
     mrd_te_lines_fini(&t.lines);
     mrd_store_free(t.later_store);

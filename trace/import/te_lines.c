@@ -331,7 +331,7 @@ te_id_text(const te_lines *t, te_id id)
 
 /* The words joined by blanks; empty ones are left out. */
 static mrd_sid
-te_words(const te_lines *t, mrd_sid a, mrd_sid b)
+te_words(te_lines *t, mrd_sid a, mrd_sid b)
 {
     mrd_buf buf = { 0 };
     mrd_sid sid;
@@ -341,9 +341,9 @@ te_words(const te_lines *t, mrd_sid a, mrd_sid b)
     mrd_buf_str(&buf, mrd_catalog_text(t->imp->catalog, a));
     mrd_buf_byte(&buf, ' ');
     mrd_buf_str(&buf, mrd_catalog_text(t->imp->catalog, b));
-    sid = buf.err != MRD_OK ? a
-                            : mrd_strtab_add(mrd_catalog_strings(t->imp->catalog),
-                                             (mrd_str){ (const char *) buf.p, buf.len });
+    t->err = buf.err != MRD_OK ? buf.err : t->err;
+    sid = mrd_strtab_add(mrd_catalog_strings(t->imp->catalog),
+                         (mrd_str){ (const char *) buf.p, buf.err != MRD_OK ? 0 : buf.len });
     mrd_buf_fini(&buf);
     return sid;
 }
@@ -363,7 +363,7 @@ te_fill_process(const te_lines *t, mrd_process *p, const te_facts *facts)
 
 /* What a line of another pid than the process's own is called: "GPU 0", "Spans", "pid 7". */
 static mrd_sid
-te_proc_prefix(const te_lines *t, const te_proc *p)
+te_proc_prefix(te_lines *t, const te_proc *p)
 {
     if (p->labels != MRD_SID_EMPTY)
         return p->labels;
@@ -392,13 +392,13 @@ te_order_cmp(const void *a, const void *b)
 }
 
 /* Lines of one folded process in the order that pids and tids had in the source. */
-static void
+static mrd_err
 te_sort_lines(te_lines *t, uint32_t main)
 {
     te_order *order = malloc((t->n_lines + 1) * sizeof(*order));
 
     if (order == NULL)
-        return; /* then the catalog's own order holds */
+        return MRD_NOMEM;
     for (uint32_t i = 0; i < t->n_lines; i++) {
         const te_line *l = &t->lines[i];
         const te_proc *p = &t->procs[l->proc];
@@ -417,6 +417,7 @@ te_sort_lines(te_lines *t, uint32_t main)
     for (uint32_t i = 0; i < t->n_lines; i++)
         t->lines[order[i].line].sort_index = i;
     free(order);
+    return MRD_OK;
 }
 
 static void
@@ -443,7 +444,7 @@ te_finish_line(te_lines *t, const te_line *l, mrd_proc_id process, bool foreign,
     track->name = name;
 }
 
-static void
+static mrd_err
 te_finish_folded(te_lines *t, const te_facts *facts, const te_kind *kinds)
 {
     uint32_t main = te_main_proc(t, kinds);
@@ -468,9 +469,11 @@ te_finish_folded(te_lines *t, const te_facts *facts, const te_kind *kinds)
     }
     if (p->sort_index == MRD_NONE)
         p->sort_index = p->rank;
-    te_sort_lines(t, main);
+    if (te_sort_lines(t, main) != MRD_OK)
+        return MRD_NOMEM;
     for (size_t i = 0; i < t->n_lines; i++)
         te_finish_line(t, &t->lines[i], t->process, t->lines[i].proc != main, kinds);
+    return MRD_OK;
 }
 
 /* A number for a process that has none, not used by another pid of the file. */
@@ -485,7 +488,7 @@ te_made_up_pid(const te_lines *t, uint32_t i)
     return pid;
 }
 
-static void
+static mrd_err
 te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
 {
     mrd_catalog *cat = t->imp->catalog;
@@ -493,7 +496,7 @@ te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
     bool first = true;
 
     if (ids == NULL)
-        return;
+        return MRD_NOMEM;
     for (uint32_t i = 0; i < t->n_procs; i++) {
         const te_proc *own = &t->procs[i];
         mrd_process *borrowed = mrd_catalog_borrow_process(cat, t->process), p = *borrowed;
@@ -516,22 +519,25 @@ te_finish_apart(te_lines *t, const te_facts *facts, const te_kind *kinds)
     for (size_t i = 0; i < t->n_lines; i++)
         te_finish_line(t, &t->lines[i], ids[t->lines[i].proc], false, kinds);
     free(ids);
+    return MRD_OK;
 }
 
-void
+mrd_err
 mrd_te_lines_finish(te_lines *t, const te_facts *facts)
 {
     const mrd_identity *place = &t->imp->identity;
     te_kind *kinds;
+    mrd_err err;
 
     if (t->process == TE_NONE)
-        return; /* no event, no process */
+        return MRD_OK; /* no event, no process */
     if ((kinds = te_kinds(t)) == NULL)
-        return;
+        return MRD_NOMEM;
     if (facts->kineto || facts->rank != MRD_NONE || place->rank != MRD_NONE ||
         place->process_id != MRD_NONE)
-        te_finish_folded(t, facts, kinds);
+        err = te_finish_folded(t, facts, kinds);
     else
-        te_finish_apart(t, facts, kinds);
+        err = te_finish_apart(t, facts, kinds);
     free(kinds);
+    return err != MRD_OK ? err : t->err;
 }

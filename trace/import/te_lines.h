@@ -86,6 +86,7 @@ typedef struct {
     te_owner *owners;
     size_t n_owners, cap_owners;
     mrd_map proc_map, line_map, async_map, owner_map;
+    mrd_err err; /* NOMEM: a name of a row is not what it should be */
 } te_lines;
 
 /* What the file says about itself as a whole; unknown: MRD_NONE, 0. */
@@ -116,7 +117,7 @@ void mrd_te_saw(te_lines *t, uint32_t line, mrd_activity where, int64_t device);
 uint32_t mrd_te_async_get(const te_lines *t, mrd_map_key key);
 mrd_err mrd_te_async_open(te_lines *t, mrd_map_key key, uint32_t line, uint32_t *ret_i);
 void mrd_te_async_close(te_lines *t, uint32_t async);
-/* Gives processes and tracks of the catalog their final form. */
-void mrd_te_lines_finish(te_lines *t, const te_facts *facts);
+/* Gives processes and tracks of the catalog their final form. Errors: NOMEM, and they have none. */
+mrd_err mrd_te_lines_finish(te_lines *t, const te_facts *facts);
 
 #endif
