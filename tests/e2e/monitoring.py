@@ -56,6 +56,11 @@ def samples_of(text):
     return set(re.findall(r"^(meridian_\w+)", text, re.M))
 
 
+def told_by(text):
+    """Also the families of certificates that are announced: without TLS there is no certificate (tests/e2e/enrol.py has some)."""
+    return samples_of(text) | set(re.findall(r"^# TYPE (meridian_(?:node_)?certificate_\w+) gauge$", text, re.M))
+
+
 def negotiate(get, who):
     """The texts in both formats."""
     texts = {}
@@ -154,14 +159,13 @@ with Service() as service:
     for wanted in (os.path.join(monitoring, name) for name in ("alerts.yml", "grafana-dashboard.json")):
         with open(wanted) as f:
             names = set(re.findall(r"\bmeridian_\w+", f.read()))
-        until(lambda: not names - samples_of(service.read("/metrics").body.decode()) - samples_of(of_agent().body.decode()), f"what {wanted} names is served")
+        until(lambda: not names - told_by(service.read("/metrics").body.decode()) - told_by(of_agent().body.decode()), f"what {wanted} names is served")
     until(lambda: 0 < bound_in(service.read("/metrics").body.decode()) < 1, "the clock of the node is known within a second")
     texts, served = {}, {}
     for who, get in (("aggregator", lambda h: service.read("/metrics", headers=h)), ("agent", of_agent)):
         texts[who], samples = negotiate(get, who)
         served.update(samples)
-        # Without TLS there is no certificate (tests/e2e/enrol.py has some), but their families are announced.
-        served.update({name: set() for name in re.findall(r"^# TYPE (meridian_(?:node_)?certificate_\w+) gauge$", texts[who][False], re.M) if name not in served})
+        served.update({name: set() for name in told_by(texts[who][False]) if name not in served})
     # Slow or silent clients hold neither the agent's loop nor each other up.
     idle = []
     for i in range(20):
