@@ -293,6 +293,10 @@ def expect_event(members, expected):
     marks(row, e)
     e["name"], e["args"] = name, row.args
     e["flows"] = "2" * sum(1 for f in row.get("flows", []) if unsigned(f) is not None)
+    for f in row.get("flows", []):  # an arrow that is none is left out, and counted
+        if f is not None and unsigned(f) is None:
+            expected.records += 1
+            expected.drop()
     expected.add(e)
 
 
