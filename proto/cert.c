@@ -112,3 +112,13 @@ mrd_cert_period(X509 *cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to)
     *ret_to = to;
     return true;
 }
+
+int
+mrd_cert_no_passphrase(char *buf, int size, int rwflag, void *self)
+{
+    (void) buf;
+    (void) size;
+    (void) rwflag;
+    (void) self;
+    return 0;
+}

@@ -26,5 +26,7 @@ bool mrd_cert_names_der(mrd_bytes der, char between, char *to, size_t size);
 bool mrd_cert_period(struct x509_st *cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to);
 /* Whether `name` is one of them. */
 bool mrd_cert_named(const char *names, char between, const char *name);
+/* For OpenSSL's readers of PEM: a passphrase is never asked for, because nobody is there. Returns 0. */
+int mrd_cert_no_passphrase(char *buf, int size, int rwflag, void *self);
 
 #endif

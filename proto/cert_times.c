@@ -11,17 +11,6 @@
 #include "base/file.h"
 #include "proto/cert.h"
 
-/* A passphrase is never asked for: nobody is there. */
-static int
-no_passphrase(char *buf, int size, int rwflag, void *self)
-{
-    (void) buf;
-    (void) size;
-    (void) rwflag;
-    (void) self;
-    return 0;
-}
-
 static void
 name_of(X509 *cert, char to[128])
 {
@@ -59,7 +48,8 @@ read_all(const char *path, BIO *in, mrd_cert_times *to, mrd_cert_times *first, s
     mrd_err err = MRD_OK;
     X509 *cert;
 
-    while (err == MRD_OK && (cert = PEM_read_bio_X509(in, NULL, no_passphrase, NULL)) != NULL) {
+    while (err == MRD_OK &&
+           (cert = PEM_read_bio_X509(in, NULL, mrd_cert_no_passphrase, NULL)) != NULL) {
         mrd_cert_times one = { .number = (unsigned) n + 1, .authority = X509_check_ca(cert) != 0 };
 
         name_of(cert, one.name);

@@ -63,17 +63,6 @@ name_check(const char *instance, mrd_why *why)
 
 /* ---- PEM ---- */
 
-/* A passphrase is never asked for: nobody is there. */
-static int
-no_passphrase(char *buf, int size, int rwflag, void *self)
-{
-    (void) buf;
-    (void) size;
-    (void) rwflag;
-    (void) self;
-    return 0;
-}
-
 static mrd_err
 key_load(const char *path, EVP_PKEY **ret_key, mrd_why *why)
 {
@@ -84,7 +73,7 @@ key_load(const char *path, EVP_PKEY **ret_key, mrd_why *why)
         return err;
     if (f == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
-    *ret_key = PEM_read_PrivateKey(f, NULL, no_passphrase, NULL);
+    *ret_key = PEM_read_PrivateKey(f, NULL, mrd_cert_no_passphrase, NULL);
     fclose(f);
     return *ret_key == NULL ? failed(why, MRD_SYNTAX, path) : MRD_OK;
 }
@@ -96,7 +85,7 @@ cert_load(const char *path, X509 **ret_cert, mrd_why *why)
 
     if (f == NULL)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "%s", path);
-    *ret_cert = PEM_read_X509(f, NULL, no_passphrase, NULL);
+    *ret_cert = PEM_read_X509(f, NULL, mrd_cert_no_passphrase, NULL);
     fclose(f);
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, path) : MRD_OK;
 }
@@ -109,7 +98,7 @@ cert_parse(mrd_str text, X509 **ret_cert, mrd_why *why)
     if (text.len > MRD_CSR_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "a certificate has at most %d bytes", MRD_CSR_MAX);
     in = BIO_new_mem_buf(text.p, (int) text.len);
-    *ret_cert = in == NULL ? NULL : PEM_read_bio_X509(in, NULL, no_passphrase, NULL);
+    *ret_cert = in == NULL ? NULL : PEM_read_bio_X509(in, NULL, mrd_cert_no_passphrase, NULL);
     BIO_free(in);
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, "this is no certificate (PEM)") : MRD_OK;
 }

@@ -38,29 +38,6 @@ open_drain(received *h)
     return p;
 }
 
-/* A live process of the hostile user; it ends with the test. */
-static int
-hostile_process(void)
-{
-    int ends[2], pid;
-
-    if (getuid() != 0)
-        SKIP("only root can be another user");
-    if (pipe(ends) != 0)
-        abort();
-    if ((pid = fork()) == 0) {
-        char byte;
-
-        close(ends[1]);
-        if (setgid(HOSTILE) != 0 || setuid(HOSTILE) != 0)
-            abort();
-        (void) !read(ends[0], &byte, 1);
-        _exit(0);
-    }
-    close(ends[0]);
-    return pid;
-}
-
 static void
 hostile_rings(int pid, int n)
 {
@@ -108,7 +85,7 @@ open_files(size_t want)
 
 TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
 {
-    int pid = hostile_process(), n = 8000;
+    int pid = make_user_process(HOSTILE), n = 8000;
     size_t files = open_files(65536);
     received h = { 0 };
     mrd_drain *p = open_drain(&h);
@@ -171,7 +148,7 @@ TEST(tens_of_thousands_of_empty_files_do_not_hold_up_a_turn)
 
 TEST(a_user_leaves_open_files_for_the_others)
 {
-    int pid = hostile_process();
+    int pid = make_user_process(HOSTILE);
     received h = { 0 };
     mrd_drain *p;
     int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;

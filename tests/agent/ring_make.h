@@ -10,6 +10,7 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/clock.h"
 #include "capture/ring_read.h"
@@ -244,6 +245,29 @@ make_item(uint8_t *to, mrd_item_type type, uint32_t key, const void *value, size
     memcpy(to, &item, sizeof(item));
     memcpy(to + sizeof(item), value, len);
     return sizeof(item) + ((len + 7) & ~(size_t) 7);
+}
+
+/* A live process of another user; it ends with the test. */
+static inline int
+make_user_process(uid_t user)
+{
+    int ends[2], pid;
+
+    if (getuid() != 0)
+        SKIP("only root can be another user");
+    if (pipe(ends) != 0)
+        abort();
+    if ((pid = fork()) == 0) {
+        char byte;
+
+        close(ends[1]);
+        if (setgid(user) != 0 || setuid(user) != 0)
+            abort();
+        (void) !read(ends[0], &byte, 1);
+        _exit(0);
+    }
+    close(ends[0]);
+    return pid;
 }
 
 #endif

@@ -24,29 +24,6 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     return MRD_OK;
 }
 
-/* A live process of the hostile user; it ends with the test. */
-static int
-hostile_process(void)
-{
-    int ends[2], pid;
-
-    if (getuid() != 0)
-        SKIP("only root can be another user");
-    if (pipe(ends) != 0)
-        abort();
-    if ((pid = fork()) == 0) {
-        char byte;
-
-        close(ends[1]);
-        if (setgid(HOSTILE) != 0 || setuid(HOSTILE) != 0)
-            abort();
-        (void) !read(ends[0], &byte, 1);
-        _exit(0);
-    }
-    close(ends[0]);
-    return pid;
-}
-
 static size_t
 own_memory(void)
 {
@@ -126,7 +103,7 @@ hostile_text(int pid, int tid)
 static mrd_drain_tally
 drain_beside_honest(void (*hostile)(int pid, int tid))
 {
-    int pid = hostile_process();
+    int pid = make_user_process(HOSTILE);
     received h = { 0 };
     mrd_drain_options o = { .instance_id = "i",
                             .ring_dir = test_tmp(),
