@@ -842,6 +842,49 @@ TEST(drawn_steps_have_paths_as_long_as_they_are)
     }
 }
 
+TEST(kernels_of_one_beginning_are_told_apart)
+{
+    static const char *const names[] = {
+        "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI32x32x8_ISA942_K1_SB0_and_more_of_the_same_WG32",
+        "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI32x32x8_ISA942_K2_SB0_and_more_of_the_same_WG32",
+        "Cijk_Ailk_Bljk_BBS_BH_MT256x128x64_MI32x32x8_K\xc3\xa4",
+        "void at::native::batch_norm_backward<float, 2>(int)",
+    };
+    static const char *const expected[] = {
+        "  Cijk_Ailk_Bl...42_K1_SB0_and_more...",
+        "  Cijk_Ailk_Bl...42_K2_SB0_and_more...",
+        "  Cijk_Ailk_Bl...6x128x64_MI32x32x8_K\xc3\xa4",
+        "  void at::native::batch_norm_backw...",
+    };
+    test_profile *p = test_profile_new();
+    char *text;
+
+    p->n = 0;
+    for (size_t i = 0; i < MRD_COUNT(names); i++)
+        profile_add(p, MRD_SPAN, p->device[0], names[i], (int64_t) i * 1000, 500);
+    text = report_text(p);
+    for (size_t i = 0; i < MRD_COUNT(names); i++)
+        CHECK(strstr(text, expected[i]) != NULL);
+    free(text);
+    test_profile_free(p);
+}
+
+TEST(a_path_without_steps_is_one_through_the_recording)
+{
+    test_profile *p = test_profile_new();
+    char *text;
+
+    p->n = 0;
+    for (int i = 0; i < 2; i++)
+        profile_add(p, MRD_SPAN, p->device[i], "kernel", i * 10, 500);
+    text = report_text(p);
+    CHECK(strstr(text, "\nCritical path through the recording\n") != NULL);
+    CHECK(strstr(text, " could not be matched") == NULL);
+    CHECK(strstr(text, " left out") == NULL);
+    free(text);
+    test_profile_free(p);
+}
+
 TEST(the_text_says_the_same)
 {
     test_profile *p = test_profile_new();

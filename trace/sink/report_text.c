@@ -35,6 +35,8 @@ mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_
         mrd_buf_str(to, mrd_catalog_text(cat, p->name));
     else
         mrd_buf_fmt(to, "pid %" PRId64, p->process_id);
+    while (to->len > 0 && to->p[to->len - 1] == ' ') /* a process without a name */
+        to->len--;
 }
 
 void

@@ -4,7 +4,55 @@
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-enum { KERNELS = 12 };
+enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
+
+/* How many bytes two names begin with alike, if a cell for each would look the same; 0: they would not. */
+static size_t
+alike(mrd_str a, mrd_str b)
+{
+    size_t n = 0;
+
+    if (mrd_text_columns(a) <= NAME || mrd_text_columns(b) <= NAME)
+        return 0;
+    while (n < a.len && n < b.len && a.p[n] == b.p[n])
+        n++;
+    return n >= NAME - DOTS ? n : 0;
+}
+
+/* Back by some letters of UTF-8. */
+static size_t
+back(mrd_str s, size_t at, size_t letters)
+{
+    while (at > 0 && letters > 0)
+        letters -= ((unsigned char) s.p[--at] & 0xc0) != 0x80;
+    return at;
+}
+
+/* The i-th name as a cell. Of names that would look alike (generated kernels differ in their last
+ * letters) the begin is shown and the place where they part. */
+static void
+put_name(mrd_report_text *s, const mrd_kernel *k, size_t n, size_t i)
+{
+    enum { REST = NAME - DOTS - BEGIN };
+    const mrd_catalog *cat = s->common.env->catalog;
+    mrd_str name = mrd_catalog_text(cat, k[i].name);
+    size_t parts = 0, from, last;
+
+    for (size_t j = 0; j < n && j < KERNELS; j++) {
+        size_t same = j == i ? 0 : alike(name, mrd_catalog_text(cat, k[j].name));
+
+        parts = same > parts ? same : parts;
+    }
+    if (parts == 0) {
+        mrd_text_cell(&s->text, name, NAME, true);
+        return;
+    }
+    from = back(name, parts, 4);
+    last = back(name, name.len, REST);
+    from = from > last ? last : from;
+    mrd_text_cell(&s->text, name, BEGIN + DOTS, false);
+    mrd_text_cell(&s->text, (mrd_str){ name.p + from, name.len - from }, REST, true);
+}
 
 void
 mrd_report_text_kernels(mrd_report_text *s)
@@ -23,7 +71,7 @@ mrd_report_text_kernels(mrd_report_text *s)
         mrd_buf label = { 0 };
 
         mrd_buf_text(&s->text, "  ");
-        mrd_text_cell(&s->text, mrd_catalog_text(s->common.env->catalog, k[i].name), 36, true);
+        put_name(s, k, n, i);
         mrd_buf_fmt(&s->text, " %9" PRIu64 " %9s %9s", k[i].calls, mrd_text_dur(k[i].ns, d[0]),
                     mrd_text_share(k[i].ns, window, share));
         if (k[i].collective) {

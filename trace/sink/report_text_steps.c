@@ -100,14 +100,15 @@ mrd_report_text_path(mrd_report_text *s)
                                    t->path_of_all_ns, share));
     }
     mrd_buf_fmt(&words,
-                ", and moved %" PRIu64 " times from one worker to another. It contains no waiting "
+                ", and moved %" PRIu64 " time%s from one worker to another. It contains no waiting "
                 "for workers of this profile: what shortens it shortens %s.",
-                t->changes, t->steps > 0 ? "the steps" : "the recording");
-    mrd_buf_fmt(&s->text, "\nCritical path through %s%" PRIu64 "%s",
-                t->steps > 0 ? "" : "the recording", t->steps, t->steps == 1 ? " step" : " steps");
+                t->changes, mrd_plural(t->changes), t->steps > 0 ? "the steps" : "the recording");
+    mrd_buf_text(&s->text, "\nCritical path through ");
     if (t->steps > 0) {
-        mrd_buf_text(&s->text, " of ");
+        mrd_buf_fmt(&s->text, "%" PRIu64 " step%s of ", t->steps, mrd_plural(t->steps));
         mrd_text_process(s->common.env->catalog, t->process, &s->text);
+    } else {
+        mrd_buf_text(&s->text, "the recording");
     }
     mrd_buf_byte(&s->text, '\n');
     mrd_report_text_wrapped(&s->text, "", (mrd_str){ (const char *) words.p, words.len });

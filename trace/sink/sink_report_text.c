@@ -227,12 +227,16 @@ put_title(report_sink *s)
                     "times have different origins. ",
                     mrd_text_long(gap, dur));
     put_doubts(t, &words);
-    if (t->alone + t->left_out > 0)
+    if (t->alone > 0)
         mrd_buf_fmt(&words,
                     "%" PRIu64
-                    " span%s of collectives could not be matched with another worker's; %" PRIu64
-                    " %s left out, because there are too many groups.",
-                    t->alone, mrd_plural(t->alone), t->left_out, t->left_out == 1 ? "was" : "were");
+                    " span%s of collectives could not be matched with another worker's. ",
+                    t->alone, mrd_plural(t->alone));
+    if (t->left_out > 0)
+        mrd_buf_fmt(&words,
+                    "%" PRIu64
+                    " span%s of collectives %s left out, because there are too many groups.",
+                    t->left_out, mrd_plural(t->left_out), t->left_out == 1 ? "was" : "were");
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Coverage",
                                 (mrd_str){ (const char *) words.p, words.len });
