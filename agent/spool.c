@@ -222,17 +222,36 @@ mrd_spool_lose_clock(mrd_spool *s, uint64_t session)
     clock_changed(s, q);
 }
 
-/* Writes the answers that were cut off the segments once more, for a successor; they are counted already. */
+/* Segments that hold nothing any more, up to the one with the positions of the last commit, go before
+ * anything is written: a full disk has room for answers then, and fewer are left to be written. */
 static void
+forget_before_positions(mrd_spool *s)
+{
+    while (s->n_segments > 1 && s->segments[0].live == 0 &&
+           s->segments[0].number < s->positions_segment)
+        mrd_spool_remove_segment(s, 0);
+}
+
+/* Writes the answers that were cut off the segments once more, for a successor; they are counted already.
+ * Until all are there only the counts tell of them, which must not be written before: they name the frames
+ * of one epoch. Errors: FULL, IO. */
+static mrd_err
 answer_cut(mrd_spool *s)
 {
-    for (size_t i = 0; i < s->n; i++) {
-        const mrd_spool_item *item = &s->entries[s->first + i].item;
-        answer_record a = { item->epoch, item->session, item->seq, 0, 1, 0 };
+    segment *last = &s->segments[s->n_segments - 1];
+    uint64_t before = last->len;
+    mrd_err err = MRD_OK;
 
-        if (s->entries[s->first + i].cut)
-            mrd_spool_write_answer(s, &a);
+    for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
+        const entry *e = &s->entries[s->first + i];
+        answer_record a = { e->item.epoch, e->item.session, e->item.seq, 0, ANSWER_STORED, 0 };
+
+        if (e->cut && mrd_spool_find_segment(s, e->segment) != NULL)
+            err = mrd_spool_write_record(
+                last, KIND_ACK, (mrd_bytes){ (const void *) &a, sizeof(a) }, (mrd_bytes){ 0 });
     }
+    s->stats.file_bytes += last->len - before;
+    return err;
 }
 
 /* The first segment of this run of the agent, and what it says of earlier ones. */
@@ -253,9 +272,12 @@ begin(mrd_spool *s, mrd_why *why)
                                      (mrd_bytes){ 0 });
         s->stats.file_bytes += sizeof(record_head);
     }
+    if (err == MRD_OK) {
+        forget_before_positions(s);
+        err = answer_cut(s);
+    }
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
-    answer_cut(s);
     mrd_spool_counts_write_all(s);
     for (size_t i = 0; i < s->n_sequences; i++)
         s->sequences[i].forgotten = true; /* until somebody asks for it */

@@ -83,7 +83,8 @@ typedef struct {
     void *self;
 } mrd_spool_options;
 
-/* Errors: BUSY (another agent uses the folder), IO, NOMEM, INVALID (max_bytes). */
+/* Errors: BUSY (another agent uses the folder), FULL (no room for what a successor must know: nothing is
+ * lost, open it again), IO, NOMEM, INVALID (max_bytes). */
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *s);
 

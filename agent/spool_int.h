@@ -106,6 +106,7 @@ struct mrd_spool {
     uint64_t next_id, committed_id; /* ids below it count */
     mrd_spool_position *positions;  /* of the last commit found at open */
     size_t n_positions;
+    uint64_t positions_segment; /* the number of the one they are in; 0: there are none */
     sequence *sequences;
     size_t n_sequences;
     bool notes_wait; /* of any of them */

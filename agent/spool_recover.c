@@ -57,7 +57,7 @@ take_notes(mrd_spool *s, const uint8_t *p, size_t len, uint32_t n)
 
 /* The frames since the last commit count now; so do their numbers. */
 static mrd_err
-take_commit(mrd_spool *s, const uint8_t *payload, uint32_t len)
+take_commit(mrd_spool *s, const segment *seg, const uint8_t *payload, uint32_t len)
 {
     commit_head h;
     size_t size;
@@ -78,6 +78,7 @@ take_commit(mrd_spool *s, const uint8_t *payload, uint32_t len)
     free(s->positions);
     s->positions = positions;
     s->n_positions = h.positions;
+    s->positions_segment = seg->number;
     err = take_notes(s, payload + sizeof(h) + size, len - sizeof(h) - size, h.notes);
     for (size_t i = 0; i < s->n && err == MRD_OK; i++) {
         const mrd_spool_item *item = &s->entries[s->first + i].item;
@@ -186,7 +187,7 @@ take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *
         memcpy(&a, payload, sizeof(a));
         return take_answer(s, &a);
     case KIND_COMMIT:
-        return take_commit(s, payload, head->len);
+        return take_commit(s, seg, payload, head->len);
     case KIND_CLOCK:
         if (head->len != sizeof(c))
             return MRD_CORRUPT;

@@ -224,4 +224,80 @@ TEST(killed_behind_a_call_that_failed)
     }
 }
 
+/* ---- Killed again before the frames are gone ---- */
+
+static const plan calm;
+
+/* Opens the folder when nothing goes wrong, twice: of `added` events, or `fewer`, each is counted once. */
+static void
+check_successors(const char *row, uint64_t added, uint64_t fewer)
+{
+    for (int run = 0; run < 2; run++) {
+        mrd_spool *s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_tally t;
+        uint64_t held = 0, sum;
+
+        mrd_spool_get_tally(s, 7, &t);
+        (void) mrd_spool_held(s, 7, &held);
+        sum = t.delivered + t.refused + t.forced + t.damaged + held;
+        CHECK_ROW(row, sum == added || sum == fewer);
+        mrd_spool_close(s);
+    }
+}
+
+/* Frames are forced out, and what says so is the last that was written whole: the process was killed
+ * before their segment went, its last record is torn, and its successor gives numbers of another epoch. That
+ * one has room for `room` bytes and is killed too, in call `p2.dies` of the disk. Returns false where it was not,
+ * and in *ret_first whether the first was. */
+static bool
+starve_twice(plan p1, uint64_t room, plan p2, bool *ret_first)
+{
+    sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1, .before = before });
+    plan none = calm;
+    mrd_spool *s, *other = NULL;
+    uint64_t seen;
+    char row[120];
+    mrd_err err;
+
+    sim_disk_set_before(d, before, &none);
+    s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+    for (int i = 0; i < 3; i++)
+        CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+    mrd_spool_close(s);
+    s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+    sim_disk_set_quota(d, sim_disk_used(d) + 200);
+    sim_disk_set_before(d, before, &p1);
+    (void) add(s, 7, 300, 7);
+    *ret_first = p1.calls >= p1.dies;
+    mrd_spool_close(s);
+    sim_disk_kill(d);
+    sim_disk_set_quota(d, sim_disk_used(d) + room);
+    sim_disk_set_before(d, before, &p2);
+    err = mrd_spool_open(
+        &(mrd_spool_options){ .dir = DIR_OF, .max_bytes = MRD_SPOOL_MIN_BYTES, .dropped = dropped },
+        &other, NULL);
+    seen = p2.calls;
+    mrd_spool_close(other);
+    sim_disk_kill(d);
+    sim_disk_set_quota(d, 0);
+    sim_disk_set_before(d, before, &none);
+    snprintf(row, sizeof(row), "killed in %u at %u, then with room for %u in %u: %s", p1.dies,
+             p1.torn, (unsigned) room, p2.dies, mrd_err_name(err));
+    check_successors(row, 47, *ret_first ? 40 : 47);
+    sim_disk_free(d);
+    return seen >= p2.dies;
+}
+
+TEST(killed_again_where_the_counts_alone_know)
+{
+    for (unsigned at = 0; at < 3 * 12; at++) {
+        bool first = true;
+
+        for (plan p1 = { .torn = at % 3 * 2, .dies = 1 }; first; p1.dies++)
+            for (plan p2 = { .dies = 1 }; starve_twice(p1, 1 + at / 3 * 40, p2, &first); p2.dies++)
+                ;
+    }
+}
+
 TEST_MAIN()
