@@ -27,7 +27,8 @@ struct mrd_journal {
     ino_t ino;
     uint64_t size, synced; /* of the open segment; so much of it as of the last sync */
     uint64_t bytes;
-    uint32_t frames;
+    uint64_t appended, durable; /* frames, since it was opened */
+    uint32_t frames;            /* of the open segment */
     bool dirty;
     bool new_names;   /* a segment's name is not on disk yet */
     bool new_folders; /* nor the names of the folders above, perhaps */
@@ -340,8 +341,10 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
             segment_fail(j);
             return err;
         }
-        if (j->dirty)
+        if (j->dirty) {
             j->dirty = j->new_names = j->new_folders = false;
+            j->durable = j->appended;
+        }
         segment_end(j, NULL); /* its frames are safe; without index they are scanned */
     }
     return j->fd >= 0 ? MRD_OK : segment_begin(j, agent, why);
@@ -397,6 +400,7 @@ mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t 
             j->bytes += from[i].data.len;
         }
         j->frames += (uint32_t) wrote;
+        j->appended += wrote;
         j->dirty = j->dirty || wrote > 0;
         done += wrote;
         if (wrote < want) {
@@ -434,6 +438,7 @@ mrd_journal_synced(mrd_journal *j, int sys, mrd_why *why)
     } else {
         err = mrd_journal_check(j, why);
         j->synced = j->size;
+        j->durable = err == MRD_OK ? j->appended : j->durable;
     }
     j->dirty = j->new_names = false;
     j->new_folders = j->new_folders && sys != 0;
@@ -473,6 +478,18 @@ bool
 mrd_journal_is_dirty(const mrd_journal *j)
 {
     return j->dirty || j->failed != 0;
+}
+
+uint64_t
+mrd_journal_appended(const mrd_journal *j)
+{
+    return j->appended;
+}
+
+uint64_t
+mrd_journal_durable(const mrd_journal *j)
+{
+    return j->durable;
 }
 
 uint64_t

@@ -48,12 +48,16 @@ typedef struct {
 size_t mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t n,
                                mrd_why *why);
 /* Makes everything appended durable (fdatasync), names and folders included. Errors: IO, FULL:
- * nothing since the last sync may be acknowledged; it is cut off, so that no reader takes what is
- * left of it in the cache for stored. */
+ * nothing behind mrd_journal_durable may be acknowledged; it is cut off, so that no reader takes what
+ * is left of it in the cache for stored. */
 mrd_err mrd_journal_sync(mrd_journal *j, mrd_why *why);
+/* Frames since it was opened: appended, and so many of the first of them that are durable. A segment that
+ * is full is synced before the next one begins: its frames stay, also when that one's sync fails. */
+uint64_t mrd_journal_appended(const mrd_journal *j);
+uint64_t mrd_journal_durable(const mrd_journal *j);
 bool mrd_journal_is_dirty(const mrd_journal *j); /* appended since the last sync */
 /* Whether the open segment is still found under its name. A sync looks too; this is for who does
- * without it. Errors: IO: it was removed or replaced, nothing since the last sync may be
+ * without it. Errors: IO: it was removed or replaced, nothing behind mrd_journal_durable may be
  * acknowledged, and the next append begins another segment. */
 mrd_err mrd_journal_check(mrd_journal *j, mrd_why *why);
 /* The whole file system was synced; sys: 0, or the errno it failed with. Errors: as sync. */

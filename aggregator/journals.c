@@ -24,7 +24,7 @@ typedef struct item {
     bool close;        /* of the session instead of a frame */
     mrd_local_ns came;
     struct journal *of;
-    bool written;
+    uint64_t place; /* of the frames appended to its journal, from 1; 0: it was not */
 } item;
 
 typedef struct journal {
@@ -138,15 +138,22 @@ write_some(mrd_journals *w, journal *j, size_t from, size_t n)
 {
     bool group = w->o.store->sync == MRD_SYNC_GROUP;
     size_t end = from, bytes = 0, written;
+    uint64_t place = mrd_journal_appended(j->j);
 
     while (end < n &&
            (end == from || !group || bytes + w->chunks[end].data.len <= MRD_JOURNAL_TAIL))
         bytes += w->chunks[end++].data.len;
     written = mrd_journal_append_many(j->j, w->chunks + from, end - from, &j->unwritten);
-    if (written == end - from && end < n && mrd_journal_sync(j->j, &j->unwritten) != MRD_OK)
-        return 0;
     for (size_t i = from; i < from + written; i++)
-        w->group[w->chunk_at[i]]->written = true;
+        w->group[w->chunk_at[i]]->place = ++place;
+    if (written == end - from && end < n && mrd_journal_sync(j->j, &j->unwritten) != MRD_OK) {
+        for (size_t i = from; i < end; i++) {
+            item *of = w->group[w->chunk_at[i]];
+
+            of->place = of->place <= mrd_journal_durable(j->j) ? of->place : 0;
+        }
+        return 0;
+    }
     return written == end - from ? written : 0;
 }
 
@@ -194,15 +201,22 @@ sync_group(mrd_journals *w)
         open[i]->unsynced = w->whys[i];
 }
 
+/* Its journal's sync failed, but its segment was full and synced before. */
+static bool
+is_durable(const item *i)
+{
+    return i->of->j != NULL && i->place <= mrd_journal_durable(i->of->j);
+}
+
 static void
 report(mrd_journals *w, item *i)
 {
     mrd_why nomem = { .err = MRD_NOMEM, .text = "out of memory" };
-    const mrd_why *failed = w->gone.err != MRD_OK           ? &w->gone
-                            : i->of == NULL                 ? &nomem
-                            : !i->written                   ? &i->of->unwritten
-                            : i->of->unsynced.err != MRD_OK ? &i->of->unsynced
-                                                            : NULL;
+    const mrd_why *failed = w->gone.err != MRD_OK                             ? &w->gone
+                            : i->of == NULL                                   ? &nomem
+                            : i->place == 0                                   ? &i->of->unwritten
+                            : i->of->unsynced.err != MRD_OK && !is_durable(i) ? &i->of->unsynced
+                                                                              : NULL;
 
     w->o.stored(w->o.self, i->f.ticket, failed);
     item_free(i);

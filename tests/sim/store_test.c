@@ -7,9 +7,10 @@
 #include <linux/magic.h>
 #include <unistd.h>
 
-#include "aggregator/store.h"
+#include "aggregator/journals.h"
 #include "base/out.h"
 #include "tests/sim/disk.h"
+#include "tests/wait.h"
 
 #define STORE "/sim/a/store"
 
@@ -491,6 +492,111 @@ TEST(a_segment_that_ended_has_its_name)
     CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
     CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), MRD_COUNT(chunks));
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    sim_disk_free(d);
+}
+
+/* Of frames that were written together a part is in a segment that is full: it was synced, and ended. That the
+ * next one's sync fails is said of the others only, or events are in the journal that nobody counts. */
+TEST(a_full_segment_is_durable_whatever_the_next_is)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    faults fail = {
+        { { .call = SIM_DISK_SYNC_FOLDER, .pass = 3, .times = 1, .v = { .err = EIO } } }
+    };
+    mrd_journal_index x;
+    uint64_t n = 0;
+    mrd_journal *j;
+
+    CHECK_ERR("session", mrd_make_dirs_durable("/sim/a/s", NULL), MRD_OK);
+    CHECK_ERR("journal", mrd_journal_open("/sim/a/s/journal/i-1", MRD_STR("i-1"), 5, &j, NULL),
+              MRD_OK);
+    sim_disk_set_before(d, before, &fail);
+    while (mrd_journal_durable(j) == 0 && n < 100)
+        CHECK_ERR("frame", append(j, n++), MRD_OK);
+    CHECK_INT(mrd_journal_durable(j), n - 1); /* the last is in another segment */
+    CHECK_INT(mrd_journal_appended(j), n);
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_IO);
+    CHECK_INT(mrd_journal_durable(j), n - 1);
+    CHECK_INT(durable(d, "/sim/a/s/journal/i-1"), n - 1);
+    REQUIRE(mrd_journal_scan("/sim/a/s/journal/i-1", &x, NULL) == MRD_OK);
+    CHECK_INT(x.n, n - 1);
+    mrd_journal_index_fini(&x);
+    CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
+    sim_disk_free(d);
+}
+
+#define MANY 60u
+
+typedef struct {
+    unsigned reported; /* atomic */
+    bool stored[MANY];
+} reports;
+
+static void
+on_stored(void *self, uint64_t ticket, const mrd_why *failed)
+{
+    reports *r = self;
+
+    r->stored[ticket] = failed == NULL;
+    __atomic_add_fetch(&r->reported, 1, __ATOMIC_RELEASE);
+}
+
+static void
+on_closed(void *self, uint64_t session)
+{
+    (void) self;
+    (void) session;
+}
+
+static void
+hand_in(mrd_journals *w, const char *dir, uint64_t seq)
+{
+    uint8_t *data = malloc(MRD_FRAME_HEADER + 200);
+    mrd_journals_frame f = { .ticket = seq,
+                             .session = 5,
+                             .journal = 1,
+                             .instance_id = "i-1",
+                             .dir = seq == 0 ? mrd_str_dup(mrd_str_of(dir)) : NULL,
+                             .data = { data, MRD_FRAME_HEADER + 200 },
+                             .owned = data };
+
+    REQUIRE(data != NULL);
+    f.frame = frame(seq, data);
+    CHECK_ERR("append", mrd_journals_append(w, &f), MRD_OK);
+}
+
+/* Frames of several segments wait together, and only the first segment's names can be synced: what is reported as
+ * stored is there, and nothing else. */
+TEST(what_is_reported_is_what_the_journal_has)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .type = EXT4_SUPER_MAGIC });
+    faults fail = {
+        { { .call = SIM_DISK_SYNC_FOLDER, .pass = 3, .times = 1000, .v = { .err = EIO } } }
+    };
+    reports r = { 0 };
+    mrd_session_store s;
+    mrd_journals_options o = { .store = &s, .stored = on_stored, .closed = on_closed, .self = &r };
+    bool found[MANY] = { false };
+    mrd_timescale scale;
+    mrd_journal_index x;
+    mrd_journals *w;
+
+    CHECK_ERR("store", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
+    CHECK_ERR("session", mrd_make_dirs_durable(STORE "/sessions/5", NULL), MRD_OK);
+    sim_disk_set_before(d, before, &fail);
+    CHECK_ERR("journals", mrd_journals_open(&o, &w, NULL), MRD_OK);
+    for (unsigned i = 0; i < MANY; i++)
+        hand_in(w, STORE "/sessions/5/journal/i-1", i);
+    TEST_UNTIL(__atomic_load_n(&r.reported, __ATOMIC_ACQUIRE) == MANY);
+    mrd_journals_close(w);
+    REQUIRE(mrd_journal_scan(STORE "/sessions/5/journal/i-1", &x, NULL) == MRD_OK);
+    for (size_t i = 0; i < x.n; i++)
+        found[x.entries[i].frame.seq] = true;
+    for (unsigned i = 0; i < MANY; i++)
+        CHECK_INT(found[i], r.stored[i]);
+    CHECK(r.stored[0] && !r.stored[MANY - 1]);
+    mrd_journal_index_fini(&x);
+    mrd_session_store_fini(&s);
     sim_disk_free(d);
 }
 
