@@ -8,9 +8,10 @@
 #include "agent/spool_int.h"
 #include "base/obj.h"
 
-#define TURN_MAX  MRD_SEC /* a daemon's turn waits no longer */
-#define TURNS_MAX 5000    /* in a second: a chunk of a file is four of them */
-#define WANDER    20      /* ppb, at most, from one second to the next */
+#define TURN_MAX     MRD_SEC /* a daemon's turn waits no longer */
+#define TURNS_MAX    5000    /* in a second: a chunk of a file is four of them */
+#define ANSWER_BYTES (sizeof(record_head) + sizeof(answer_record))
+#define WANDER       20 /* ppb, at most, from one second to the next */
 
 bool
 node_dead(const sim_node *n)
@@ -64,6 +65,14 @@ __wrap_mrd_spool_close(mrd_spool *s)
     __real_mrd_spool_close(s);
 }
 
+static void
+forget_plans(sim_node *n)
+{
+    n->dies_in = n->full_in = 0;
+    n->tears = false;
+    n->starved = 0;
+}
+
 /* The process is no more: what it still does while it returns is seen by nobody. */
 static void
 end_process(sim_node *n, bool killed)
@@ -82,7 +91,7 @@ end_process(sim_node *n, bool killed)
     n->agent = n->opened = NULL;
     n->a->incarnation++;
     n->a->up = false;
-    n->dies_in = n->full_in = 0;
+    forget_plans(n);
     n->wakes++;
     n->wake_at = 0;
     n->timeline = 0;
@@ -183,7 +192,7 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
         MRD_OK) { /* a full disk, or it died on the way: who watches over it starts it again */
         if (!node_dead(n) && err != MRD_FULL && err != MRD_IO)
             sim_fail(w, "node %s: the agent does not start: %s", n->a->id, why.text);
-        n->dies_in = n->full_in = 0;
+        forget_plans(n);
         sim_disk_kill(n->disk);
         start_later(n, MRD_SEC + (int64_t) sim_below(w, 4 * MRD_SEC));
         return;
@@ -241,6 +250,21 @@ of_same_file(sim_node *n, const sim_disk_op *op)
     return same;
 }
 
+/* A record of an answer finds no room, where others do. When the last has, the process dies in one of the next
+ * calls, or does not. */
+static bool
+starves(sim_node *n, const sim_disk_op *op)
+{
+    if (n->starved == 0 || op->call != SIM_DISK_WRITE || op->len != ANSWER_BYTES ||
+        strstr(op->path, "/spool-") == NULL)
+        return false;
+    if (--n->starved == 0 && sim_chance(n->w, 700)) {
+        n->dies_between = true;
+        n->dies_in = 1 + sim_below(n->w, 6);
+    }
+    return true;
+}
+
 static void
 before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
 {
@@ -253,6 +277,13 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
                (int) op->call, op->path, op->len);
     if (n->dying) {
         *v = (sim_disk_verdict){ .dies = true, .limited = true };
+    } else if (n->tears && op->call == SIM_DISK_WRITE && strstr(op->path, "/spool-") != NULL) {
+        *v = (sim_disk_verdict){ .dies = true,
+                                 .limited = true,
+                                 .at_most = 1 + (size_t) sim_below(n->w, op->len) };
+    } else if (starves(n, op)) {
+        v->err = ENOSPC;
+        n->disk_failed = true;
     } else if (counted_down(&n->dies_in, n->dies_between, same)) {
         *v = (sim_disk_verdict){ .dies = true,
                                  .limited = op->call == SIM_DISK_WRITE,
@@ -514,6 +545,39 @@ cut_off(sim_node *n)
 }
 
 static void
+tear_later(world *w, uint64_t index, uint64_t none, void *p)
+{
+    (void) none;
+    (void) p;
+    w->agents[index].node->tears = !w->healing;
+}
+
+static void
+starve_later(world *w, uint64_t index, uint64_t answers, void *p)
+{
+    (void) p;
+    w->agents[index].partitioned = false;
+    w->agents[index].node->starved = w->healing ? 0 : (unsigned) answers;
+}
+
+/* Its frames wait while it reaches nobody, and their answers find no room: in the process that wrote them
+ * or in its successor, which gives other numbers when the last record is torn. */
+static void
+answers_without_room(sim_node *n)
+{
+    world *w = n->w;
+    uint64_t at = n->a->index;
+    int64_t again = w->now + 2 * MRD_SEC + (int64_t) sim_below(w, 6 * MRD_SEC);
+
+    n->a->partitioned = true;
+    if (sim_chance(w, 500)) {
+        sim_at(w, again, tear_later, at, 0, NULL);
+        again += 7 * MRD_SEC;
+    }
+    sim_at(w, again, starve_later, at, 1 + sim_below(w, 8), NULL);
+}
+
+static void
 slow_link(sim_node *n)
 {
     n->slow = (int64_t) sim_below(n->w, 400 * MRD_MS);
@@ -544,7 +608,7 @@ starve(sim_node *n)
 static void
 spool_fault(sim_node *n)
 {
-    switch (sim_below(n->w, 5)) {
+    switch (sim_below(n->w, 6)) {
     case 0:
         die_soon(n);
         break;
@@ -556,6 +620,9 @@ spool_fault(sim_node *n)
         break;
     case 3:
         starve(n);
+        break;
+    case 4:
+        answers_without_room(n);
         break;
     default:
         fail_soon(n);
@@ -640,7 +707,7 @@ void
 node_heal(sim_node *n)
 {
     n->slow = 0;
-    n->dies_in = n->full_in = 0;
+    forget_plans(n);
     sim_disk_set_quota(n->disk, 0);
     n->short_of_room = false;
 }

@@ -86,6 +86,8 @@ struct sim_node {
     bool dies_again;    /* and its successor */
     bool full_between;  /* as dies_between */
     char last_path[96]; /* of those calls */
+    bool tears;         /* it dies in its next write to a segment of its spool */
+    unsigned starved;   /* so many answers find no room there */
     uint64_t full_in;   /* ... until one fails with ENOSPC; 0: not */
     bool short_of_room; /* its disk */
     bool disk_failed;   /* in this turn, or may have */
