@@ -78,7 +78,7 @@ static const mrd_opt table[] = {
       ENV("RETAIN"),
       .min = 0,
       .max = 3650 * 86400 * MRD_SEC,
-      .help = "sessions older than this are deleted; 0 keeps them" },
+      .help = "sessions that ended longer ago than this are deleted; 0 keeps them" },
     { .name = "retain-size",
       .type = MRD_OPT_SIZE,
       AT(retain_bytes),
@@ -87,8 +87,8 @@ static const mrd_opt table[] = {
       ENV("RETAIN_SIZE"),
       .min = 0,
       .max = INT64_MAX,
-      .help = "the oldest sessions are deleted beyond this much on disk, artifacts included; 0 "
-              "keeps them" },
+      .help = "beyond this much on disk, artifacts included, the sessions that ended first are "
+              "deleted; 0 keeps them" },
     { .type = MRD_OPT_HEAD, .help = "Addresses" },
     { .name = "data-listen",
       .type = MRD_OPT_STR,

@@ -380,6 +380,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_put_instant(o, "created", s->created.ns);
     mrd_json_put_instant(o, "go", s->go.ns);
     mrd_json_put_instant(o, "stop", s->stop.ns);
+    mrd_json_put_instant(o, "ended", s->ended.ns);
     mrd_json_put_instant(o, "store_full", s->full.ns);
     mrd_json_put_instant(o, "store_room", s->room.ns);
     if (unstored[0] != '\0' && mrd_session_is_open(s))

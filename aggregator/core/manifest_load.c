@@ -372,6 +372,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     verdict_load(s, mrd_json_get(o, "clocks"));
     s->go.ns = mrd_time_checked(mrd_json_int(o, "go_ns", 0));
     s->stop.ns = mrd_time_checked(mrd_json_int(o, "stop_ns", 0));
+    s->ended.ns = mrd_time_checked(mrd_json_int(o, "ended_ns", 0));
     s->full.ns = mrd_time_checked(mrd_json_int(o, "store_full_ns", 0));
     s->room.ns = mrd_time_checked(mrd_json_int(o, "store_room_ns", 0));
     triggers_load(s, mrd_json_get(o, "triggers"));

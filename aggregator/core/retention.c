@@ -58,13 +58,20 @@ may_be_retired(const mrd_core *c, const mrd_session *s)
                          s->state != MRD_SESSION_COMPLETE || s->copy.state == MRD_EXPORT_DONE);
 }
 
+/* What was recorded for longer than others are kept is kept as long as they are. */
+static mrd_wall_ns
+age_begins(const mrd_session *s)
+{
+    return s->ended.ns > s->created.ns ? s->ended : s->created;
+}
+
 static void
 retire(mrd_core *c, mrd_session *s, const char *reason)
 {
     mrd_core_retire(c, s);
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-RETAIN",
                     "A session was removed: id=%s hours=%lld bytes=%llu reason=%s", s->text,
-                    (long long) ((c->now.wall.ns - s->created.ns) / (3600 * MRD_SEC)),
+                    (long long) ((c->now.wall.ns - age_begins(s).ns) / (3600 * MRD_SEC)),
                     (unsigned long long) mrd_session_bytes(s), reason);
 }
 
@@ -76,7 +83,7 @@ oldest_that_may_go(const mrd_core *c)
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
-        if (may_be_retired(c, s) && (oldest == NULL || s->created.ns < oldest->created.ns))
+        if (may_be_retired(c, s) && (oldest == NULL || age_begins(s).ns < age_begins(oldest).ns))
             oldest = s;
     }
     return oldest;
@@ -93,7 +100,7 @@ mrd_core_retain(mrd_core *c)
         mrd_session *s = c->sessions[i];
 
         if (c->limits.retain > 0 && may_be_retired(c, s) &&
-            c->now.wall.ns - s->created.ns > c->limits.retain)
+            c->now.wall.ns - age_begins(s).ns > c->limits.retain)
             retire(c, s, "older than --retain");
     }
     folders = folders_bytes(c);

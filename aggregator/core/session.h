@@ -156,6 +156,7 @@ typedef struct mrd_session {
     mrd_select select;
     mrd_session_changes changes;
     mrd_wall_ns created;
+    mrd_wall_ns ended;    /* it was complete, or had failed; 0: not yet, or not known */
     mrd_sess_ns go, stop; /* 0: not yet */
     mrd_strlist jobs;     /* mrd_jobid texts of those recorded, at most MRD_SESSION_JOBS */
     unsigned jobs_left_out;

@@ -31,6 +31,8 @@ decide(mrd_core *c, mrd_session *s, mrd_session_state state, mrd_session_step st
 {
     s->state = state;
     s->step = step;
+    if (mrd_session_is_over(s))
+        s->ended = c->now.wall;
     mrd_session_touch(s);
     s->save.awaited = s->save.version;
     mrd_core_save(c, s);

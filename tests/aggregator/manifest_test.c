@@ -121,7 +121,9 @@ TEST(the_clocks_of_a_node)
         p->reading = rows[i];
     }
     core_part(c, s, "i-none", MRD_PART_FLUSHED);
+    s->ended.ns = 987654321;
     next = again(c, s, &after);
+    CHECK_INT(next->sessions[0]->ended.ns, 987654321);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         const mrd_part *p = next->sessions[0]->parts[i];
         char *want = text_of(mrd_host_reading_json(&rows[i]));

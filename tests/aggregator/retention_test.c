@@ -51,6 +51,35 @@ TEST(by_age_only_what_is_over)
     mrd_core_free(c0);
 }
 
+/* A flight recorder that ran for weeks was what somebody waited for: it goes neither with its end
+ * nor before what ended long ago. */
+TEST(age_begins_when_a_session_is_over)
+{
+    mrd_core *c0 = make(24 * HOUR, 0), *c1 = make(0, 50);
+    mrd_session *s = session(c0, 1, 0, 10, MRD_SESSION_COMPLETE);
+    mrd_session *early = session(c1, 1, 0, 40, MRD_SESSION_COMPLETE);
+    mrd_session *late = session(c1, 2, 5, 40, MRD_SESSION_COMPLETE);
+    mrd_session *closing = session(c1, 3, 0, 0, MRD_SESSION_MERGING);
+
+    closing->closed = true;
+    closing->params.merge = false;
+    mrd_core_enter(c1, core_at(900 * HOUR));
+    mrd_session_run(c1, closing);
+    core_drain(c1);
+    CHECK(closing->state == MRD_SESSION_COMPLETE && closing->ended.ns == 900 * HOUR);
+    s->ended.ns = s->created.ns + 1000 * HOUR;
+    retain(c0, 1024 * HOUR);
+    CHECK(!s->deleted);
+    retain(c0, 1024 * HOUR + 1);
+    CHECK(s->deleted);
+    early->ended.ns = early->created.ns + 1000 * HOUR;
+    late->ended.ns = late->created.ns + HOUR;
+    retain(c1, 1001 * HOUR);
+    CHECK(late->deleted && !early->deleted);
+    mrd_core_free(c0);
+    mrd_core_free(c1);
+}
+
 TEST(by_size_the_oldest_first)
 {
     mrd_core *c0 = make(0, 100);
