@@ -20,17 +20,17 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
 {
     mrd_loss *slot = loss_of(to, loss->cause);
 
-    if (slot != NULL) {
-        slot->first.ns = loss->first.ns < slot->first.ns ? loss->first.ns : slot->first.ns;
-        slot->last.ns = loss->last.ns > slot->last.ns ? loss->last.ns : slot->last.ns;
-        slot->count = mrd_count_checked(slot->count + loss->count);
-    } else if (to->n_losses == MRD_LOSSES_MAX) { /* gather the rest */
+    if (slot == NULL && to->n_losses < MRD_LOSSES_MAX) {
+        to->losses[to->n_losses++] = *loss;
+        return;
+    }
+    if (slot == NULL) { /* gather the rest */
         slot = &to->losses[MRD_LOSSES_MAX - 1];
         mrd_text_set(slot->cause, sizeof(slot->cause), "other");
-        slot->count += loss->count;
-    } else {
-        to->losses[to->n_losses++] = *loss;
     }
+    slot->first.ns = loss->first.ns < slot->first.ns ? loss->first.ns : slot->first.ns;
+    slot->last.ns = loss->last.ns > slot->last.ns ? loss->last.ns : slot->last.ns;
+    slot->count = mrd_count_checked(slot->count + loss->count);
 }
 
 /* The row of a cause that was added: the last row gathers what has none. */

@@ -108,37 +108,54 @@ mrd_session_send_triggers(mrd_core *c, mrd_session *s)
     }
 }
 
+/* What the answer says where not all went well: people are not to trigger again what was. */
+static void
+say_others(mrd_why *why, size_t triggered)
+{
+    mrd_why first = *why;
+
+    if (why->err != MRD_OK && triggered > 0)
+        mrd_why_set(why, first.err, 0, "%.400s; %zu other session%s triggered", first.text,
+                    triggered, triggered == 1 ? " was" : "s were");
+}
+
 void
 mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, mrd_dur_ns last,
                  const char *reason)
 {
     mrd_trigger t = { 0 };
-    mrd_why why = { 0 };
-    size_t n = 0;
+    mrd_why why = { 0 }, refused = { 0 };
+    size_t triggered = 0, awaited = 0;
 
     mrd_core_enter(c, now);
     t.to = mrd_core_session_now(c);
     t.from.ns = t.to.ns - last;
     t.id = mrd_core_random(c);
     mrd_text_set(t.reason, sizeof(t.reason), reason);
-    for (size_t i = 0; i < c->n_sessions && why.err == MRD_OK; i++) {
+    for (size_t i = 0; i < c->n_sessions; i++) { /* what one cannot keep, the others still do */
         mrd_session *s = c->sessions[i];
 
         if (!is_triggered(s, id))
             continue;
-        if (mrd_session_add_trigger(s, &t, &why) != MRD_OK)
-            break;
-        if (mrd_core_await(c, ticket, s, t.id) == MRD_OK)
-            n++;
-        else
-            mrd_why_set(&why, MRD_LIMIT, 0, "too many commands wait for the disk: try again");
+        if (mrd_session_add_trigger(s, &t, &refused) != MRD_OK) {
+            if (why.err == MRD_OK)
+                why = refused;
+            continue;
+        }
+        triggered++;
+        awaited += mrd_core_await(c, ticket, s, t.id) == MRD_OK;
         mrd_core_save(c, s);
     }
-    if (n == 0 && why.err == MRD_OK)
+    if (triggered == 0 && why.err == MRD_OK)
         mrd_why_set(&why, MRD_STATE, 0,
                     "no recorder session is running%s: start one with --mode recorder",
                     id == 0 ? "" : " under this id");
-    if (n == 0)
+    say_others(&why, triggered);
+    if (why.err == MRD_OK && awaited < triggered)
+        mrd_why_set(&why, MRD_LIMIT, 0,
+                    "too many commands wait for the disk: windows are collected, but the answer "
+                    "does not wait for it");
+    if (awaited == 0)
         mrd_core_answer(c, ticket, &why, 0);
     else if (why.err != MRD_OK)
         mrd_core_await_failed(c, ticket, &why);

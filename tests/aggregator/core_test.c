@@ -348,6 +348,57 @@ TEST(a_trigger_waits_until_the_start_was_sent)
     mrd_core_free(c);
 }
 
+/* One session has had as many triggers as there may be: the window of the others is kept all the
+ * same, and the answer says both. */
+TEST(a_full_session_keeps_no_other_from_its_trigger)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s[3];
+    mrd_effect e;
+
+    for (unsigned i = 0; i < MRD_COUNT(s); i++) {
+        s[i] = core_session(c, i + 1, 0, MRD_SESSION_RECORDING);
+        s[i]->params.mode = MRD_MODE_RECORDER;
+        s[i]->params.recorder_ns = 30 * MRD_SEC;
+    }
+    for (uint64_t i = 1; i <= MRD_TRIGGERS_MAX; i++)
+        CHECK_ERR("add", mrd_session_add_trigger(s[0], &(mrd_trigger){ .id = i }, NULL), MRD_OK);
+    mrd_core_trigger(c, core_at(MRD_SEC), 6, 0, MRD_SEC, "test");
+    CHECK(s[1]->n_triggers == 1 && s[2]->n_triggers == 1);
+    CHECK(s[1]->triggers[0].id == s[2]->triggers[0].id);
+    CHECK(!find(c, MRD_DO_ANSWER, &e));
+    for (unsigned i = 1; i < MRD_COUNT(s); i++) {
+        mrd_core_saved(c, core_at(MRD_SEC + i), s[i]->id, s[i]->save.writing, NULL);
+        CHECK_INT(find(c, MRD_DO_ANSWER, &e), i == 2); /* when both are on disk */
+    }
+    CHECK(e.ticket == 6 && e.err == MRD_LIMIT);
+    CHECK(strstr(e.text, "was triggered 1024 times") != NULL);
+    CHECK(strstr(e.text, "2 other sessions were triggered") != NULL);
+    mrd_core_trigger(c, core_at(2 * MRD_SEC), 7, 1, MRD_SEC, "test"); /* the full one alone */
+    REQUIRE(find(c, MRD_DO_ANSWER, &e));
+    CHECK(e.ticket == 7 && e.err == MRD_LIMIT && strstr(e.text, "other") == NULL);
+    mrd_core_free(c);
+}
+
+/* The row that gathers causes for which there is none says from when to when they all lasted. */
+TEST(gathered_losses_keep_their_times)
+{
+    mrd_counts counts = { 0 };
+
+    for (unsigned i = 0; i < MRD_LOSSES_MAX + 2; i++) {
+        mrd_loss loss = { .count = 10, .first = { 1000 - i }, .last = { 2000 + i } };
+
+        snprintf(loss.cause, sizeof(loss.cause), "cause-%u", i);
+        mrd_counts_add_loss(&counts, &loss);
+    }
+    CHECK_INT(counts.n_losses, MRD_LOSSES_MAX);
+    CHECK_TEXT(counts.losses[MRD_LOSSES_MAX - 1].cause, "other");
+    CHECK_INT(counts.losses[MRD_LOSSES_MAX - 1].count, 30);
+    CHECK_INT(counts.losses[MRD_LOSSES_MAX - 1].first.ns, 1000 - MRD_LOSSES_MAX - 1);
+    CHECK_INT(counts.losses[MRD_LOSSES_MAX - 1].last.ns, 2000 + MRD_LOSSES_MAX + 1);
+    CHECK_INT(mrd_counts_lost(&counts), 10 * (MRD_LOSSES_MAX + 2));
+}
+
 /* A node that missed the first of two triggers and learns of it last lists them the other way
  * round: it knows of both. */
 TEST(triggers_are_acknowledged_in_any_order)
