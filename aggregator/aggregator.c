@@ -142,6 +142,7 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                                                   .cert = o->http_cert,
                                                   .key = o->http_key,
                                                   .names = o->http_names,
+                                                  .segments_max = o->http_segments_max,
                                                   .auth = a->auth,
                                                   .oidc = a->oidc,
                                                   .review = a->review,

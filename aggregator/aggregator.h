@@ -24,6 +24,7 @@ typedef struct {
     uint16_t http_port;               /* 0: any free one */
     mrd_link_tls tls;                 /* of data and control, when their URLs say tls+tcp */
     bool any_certificate;             /* with tls.ca_file: it need not name the agent's instance */
+    size_t http_segments_max;         /* http_api_options.segments_max */
     const char *http_names;           /* mrd_httpd_options.names; NULL: none */
     const char *http_cert, *http_key; /* both or none */
     const char *tokens;               /* token file of aggregator/auth.h; NULL: everybody may all */

@@ -1,6 +1,7 @@
 #include "aggregator/clock_report.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,7 +52,8 @@ list_nodes(mrd_clock_report *r, const mrd_strlist *only, const char *session, co
 
     if (asprintf(&path, "%s/%s", session, below) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", session);
-    dir = opendir(path);
+    if ((dir = opendir(path)) == NULL && errno != ENOENT && errno != ENOTDIR)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
     while (dir != NULL && err == MRD_OK && (entry = readdir(dir)) != NULL) {
         mrd_str name = mrd_str_of(entry->d_name);
 
@@ -71,6 +73,24 @@ static int
 node_order(const void *a, const void *b)
 {
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
+}
+
+/* One that was asked for and has no clock is not passed over: the others would look like all. */
+static mrd_err
+has_all(const mrd_clock_report *r, const mrd_strlist *only, const char *session, mrd_why *why)
+{
+    for (size_t i = 0; i < only->n; i++) {
+        bool found = false;
+
+        for (size_t k = 0; k < r->n && !found; k++)
+            found = strcmp(r->v[k].id, only->v[i]) == 0;
+        if (!found)
+            return mrd_why_set(why, MRD_NOTFOUND, 0,
+                               "%s has no clock of node '%s': a session's directory has a journal "
+                               "or %s in it, with a node in it",
+                               session, only->v[i], MRD_CLOCKS_DIR);
+    }
+    return MRD_OK;
 }
 
 /* The links that the merge of the whole session kept, or what the nodes at hand say. */
@@ -105,12 +125,14 @@ mrd_clock_report_read(const char *session, const mrd_strlist *only, mrd_clock_re
 
     if (err == MRD_OK)
         err = list_nodes(&r, only, session, "journal", "", why);
+    if (err == MRD_OK)
+        err = has_all(&r, only, session, why);
     if (err == MRD_OK && r.n == 0)
         err =
             mrd_why_set(why, MRD_NOTFOUND, 0,
                         "%s has no clocks: a session's directory has a journal or %s in it, with a "
-                        "node in it%s",
-                        session, MRD_CLOCKS_DIR, only->n > 0 ? " that was asked for" : "");
+                        "node in it",
+                        session, MRD_CLOCKS_DIR);
     if (r.n > 0)
         qsort(r.v, r.n, sizeof(*r.v), node_order);
     for (size_t i = 0; i < r.n && err == MRD_OK; i++)

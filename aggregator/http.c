@@ -16,7 +16,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define LIST_MAX 100000
+#define SEGMENTS_MAX 100000 /* in one answer; of the others their number */
 
 /* ---- Helpers ---- */
 
@@ -486,65 +486,89 @@ get_artifact(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* A node without a folder has stored nothing yet; of one that cannot be read nobody knows. */
-static mrd_err
-list_segments(const char *dir, const char *instance, mrd_json *list, mrd_why *why)
+static int
+is_segment(const struct dirent *entry)
 {
-    DIR *d = opendir(dir);
-    struct dirent *entry;
-    mrd_err err;
+    return mrd_str_ends(mrd_str_of(entry->d_name), ".mrj");
+}
 
-    if (d == NULL && errno == ENOENT)
-        return MRD_OK;
-    while (d != NULL && mrd_json_size(list) < LIST_MAX) {
-        mrd_json *o;
-        struct stat st;
-        char *path = NULL;
+static mrd_err
+add_segment(const char *dir, const char *instance, const char *name, mrd_json *list)
+{
+    char *path = NULL;
+    struct stat st;
+    mrd_json *o;
 
-        errno = 0;
-        if ((entry = readdir(d)) == NULL)
-            break;
-        errno = 0;
-        if (!mrd_str_ends(mrd_str_of(entry->d_name), ".mrj") ||
-            asprintf(&path, "%s/%s", dir, entry->d_name) < 0)
-            continue;
+    if (asprintf(&path, "%s/%s", dir, name) < 0)
+        return MRD_NOMEM;
+    if (stat(path, &st) == 0) { /* else it went meanwhile */
         o = mrd_json_new_object();
         mrd_json_set(o, "instance_id", mrd_json_new_str(instance));
-        mrd_json_set(o, "segment", mrd_json_new_str(entry->d_name));
-        mrd_json_set(o, "bytes", mrd_json_new_int(stat(path, &st) == 0 ? st.st_size : 0));
+        mrd_json_set(o, "segment", mrd_json_new_str(name));
+        mrd_json_set(o, "bytes", mrd_json_new_int(st.st_size));
         mrd_json_append(list, o);
-        free(path);
-        errno = 0;
     }
-    err = errno == 0 ? MRD_OK : mrd_why_set(why, MRD_IO, errno, "the journal of '%s'", instance);
-    if (d != NULL)
-        closedir(d);
+    free(path);
+    return MRD_OK;
+}
+
+/* A node without a folder has stored nothing yet; of one that cannot be read nobody knows. */
+static mrd_err
+list_segments(const http_api *api, const char *dir, const char *instance, mrd_json *list,
+              uint64_t *left_out, mrd_why *why)
+{
+    struct dirent **entries = NULL;
+    int n = scandir(dir, &entries, is_segment, alphasort);
+    mrd_err err = MRD_OK;
+
+    if (n < 0)
+        return errno == ENOENT ? MRD_OK
+                               : mrd_why_set(why, MRD_IO, errno, "the journal of '%s'", instance);
+    for (int i = 0; i < n; i++) {
+        if (mrd_json_size(list) >= api->segments_max)
+            ++*left_out;
+        else if (err == MRD_OK &&
+                 (err = add_segment(dir, instance, entries[i]->d_name, list)) != MRD_OK)
+            mrd_why_set(why, err, 0, "list of segments");
+        free(entries[i]);
+    }
+    free(entries);
     return err;
 }
+
+static const char *const journal_query[] = { "instance_id", NULL };
 
 static mrd_err
 get_journal(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
     mrd_json *o, *list;
+    mrd_strlist only = { 0 };
     mrd_session_view *v;
+    uint64_t left_out = 0;
     mrd_err err = mrd_http_session(api, req, &v, why);
 
     if (err != MRD_OK)
         return err;
     o = mrd_json_new_object();
     list = mrd_json_new_array();
+    if ((err = mrd_http_query_list(req, "instance_id", &only, why)) == MRD_OK)
+        err = mrd_session_has_nodes(v->s, &only, why);
     for (size_t i = 0; i < v->s->n_parts && err == MRD_OK; i++) {
         const char *node = v->s->parts[i]->instance_id;
-        char *dir =
-            mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
+        char *dir;
 
+        if (only.n > 0 && !mrd_strlist_has(&only, mrd_str_of(node)))
+            continue;
+        dir = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "journal/%s", node);
         err = dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "list of segments")
-                          : list_segments(dir, node, list, why);
+                          : list_segments(api, dir, node, list, &left_out, why);
         free(dir);
     }
     mrd_session_view_unref(v);
+    mrd_strlist_fini(&only);
     mrd_json_set(o, "segments", list);
+    mrd_json_set(o, "left_out", mrd_json_new_count(left_out));
     if (err != MRD_OK) {
         mrd_json_free(o);
         return err;
@@ -654,7 +678,7 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", SESSION "/artifacts/{sha256}", MRD_ACTION_READ, get_artifact, "Get an artifact",
       NULL },
     { "GET", SESSION "/journal", MRD_ACTION_READ, get_journal,
-      "List the segments of a session's journal", NULL },
+      "List the segments of a session's journal", journal_query },
     { "GET", SESSION "/journal/{node}/{segment}", MRD_ACTION_READ, get_segment,
       "Get a segment of the journal", NULL },
 };
@@ -705,6 +729,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     api->oidc = o->oidc;
     api->review = o->review;
     api->join = o->join;
+    api->segments_max = o->segments_max == 0 ? SEGMENTS_MAX : o->segments_max;
     err = files_take(api, o, why);
     if (err == MRD_OK)
         err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);

@@ -27,6 +27,7 @@ typedef struct {
     mrd_join *join;           /* what signs certificates of nodes; NULL: none */
     /* Whose certificates /metrics tells; paths NULL: not given. The options' names are constants. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
+    size_t segments_max; /* in one list of a journal; 0: 100,000 */
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -75,6 +76,7 @@ struct http_api {
     mrd_token_review *review;
     mrd_join *join;
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
+    size_t segments_max;
 };
 
 /* Who holds a token: one of the token file, one that a session has as its owner's, one of the

@@ -150,21 +150,6 @@ filter_parse(mrd_http_request *req, mrd_sess_ns first, mrd_filter *f, mrd_why *w
     return err != MRD_OK ? err : mrd_filter_check_types(&f->types, NULL, why);
 }
 
-/* A slice of nodes that did not take part would be empty, which looks as if nothing had happened.
- */
-static mrd_err
-filter_meets(const mrd_session *s, const mrd_filter *f, mrd_why *why)
-{
-    bool found = f->instances.n == 0;
-
-    for (size_t i = 0; i < f->instances.n; i++)
-        found = found || mrd_session_part(s, f->instances.v[i]) != NULL;
-    if (!found)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '%s' takes part in session %s",
-                           f->instances.v[0], s->text);
-    return MRD_OK;
-}
-
 static mrd_err
 times_of(mrd_http_request *req, merge_times *ret_times, mrd_why *why)
 {
@@ -266,7 +251,7 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     s = v->s;
     err = filter_parse(req, s->go, &sl->filter, why);
     if (err == MRD_OK)
-        err = filter_meets(s, &sl->filter, why);
+        err = mrd_session_has_nodes(s, &sl->filter.instances, why);
     if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)
         path = finished(api, s, sl->ops);
     if (err == MRD_OK && path == NULL &&

@@ -228,6 +228,18 @@ mrd_session_part(const mrd_session *s, const char *instance_id)
     return NULL;
 }
 
+/* What is made of nodes that did not take part would be empty, which looks as if nothing had happened
+ * on them. */
+mrd_err
+mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why)
+{
+    for (size_t i = 0; i < nodes->n; i++)
+        if (mrd_session_part(s, nodes->v[i]) == NULL)
+            return mrd_why_set(why, MRD_NOTFOUND, 0, "no node '%s' takes part in session %s",
+                               nodes->v[i], s->text);
+    return MRD_OK;
+}
+
 uint64_t
 mrd_session_violations(const mrd_session *s)
 {

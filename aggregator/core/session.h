@@ -218,6 +218,8 @@ size_t mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[M
 bool mrd_session_is_merging(const mrd_session *s); /* a job waits or runs */
 /* The node's part, NULL when it has none. */
 mrd_part *mrd_session_part(const mrd_session *s, const char *instance_id);
+/* Errors: NOTFOUND, that names the first of the nodes that did not take part. */
+mrd_err mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why);
 /* What contradicts its clocks: frames on arrival and, once it was merged, all the rest. */
 uint64_t mrd_session_violations(const mrd_session *s);
 unsigned mrd_session_count(const mrd_session *s, mrd_part_state state);

@@ -81,6 +81,7 @@ aggregator(void)
                                  .control_url = "inproc://c",
                                  .http_address = "127.0.0.1",
                                  .disk_reserve = -1,
+                                 .http_segments_max = 10,
                                  .lead_ns = 50 * MRD_MS };
     mrd_aggregator *a = NULL;
     mrd_why why = { 0 };
@@ -283,6 +284,29 @@ TEST(a_session_from_start_to_slice)
     CHECK(unlink(path) == 0);
     CHECK(has(call("GET", list, ""), "\"segments\":[]")); /* one without anything */
     CHECK(rename(away, path) == 0);
+    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal?instance_id=i-1", id);
+    CHECK(has(call("GET", list, ""), "\"left_out\":0}"));
+    /* A node that took no part is not passed over beside one that did. */
+    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal?instance_id=i-1,i-2", id);
+    got = call("GET", list, "");
+    CHECK(status(got) == 404 && has(got, "no node 'i-2' takes part"));
+    snprintf(list, sizeof(list), "/api/v1/sessions/%s/profile?instance_id=i-1,i-2", id);
+    CHECK_INT(status(call("GET", list, "")), 404);
+    snprintf(list, sizeof(list), "/api/v1/sessions/%s/clocks?instance_id=i-1,i-2", id);
+    CHECK_INT(status(call("GET", list, "")), 404);
+    /* Segments beyond what one answer lists are counted. */
+    for (unsigned i = 2; i <= 12; i++) {
+        snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
+        CHECK(close(open(path, O_CREAT | O_WRONLY, 0600)) == 0);
+    }
+    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal", id);
+    got = call("GET", list, "");
+    CHECK(has(got, "\"segment\":\"000010.mrj\"") && !has(got, "\"segment\":\"000011.mrj\""));
+    CHECK(has(got, "\"left_out\":2}"));
+    for (unsigned i = 2; i <= 12; i++) {
+        snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
+        CHECK(unlink(path) == 0);
+    }
     /* A filter without a value selects nothing; it used to delete all that is over. */
     CHECK_INT(status(call("DELETE", "/api/v1/sessions?q=", "")), 400);
     CHECK_INT(status(call("DELETE", "/api/v1/sessions?mode=stream&name", "")), 400);
