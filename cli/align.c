@@ -173,13 +173,23 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
     return MRD_OK;
 }
 
+/* Nothing is matched behind a unit's first gap, so that the others say nothing more. */
 static mrd_err
 note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
 {
+    mrd_coll_gap gap = { .process = u, .begin = { ev->ts.ns }, .end = { mrd_event_end(ev).ns } };
+    unit *at = &a->units[u];
+
+    if (at->has_gap) {
+        if (mrd_local_before(gap.begin, a->gaps[at->gap].begin))
+            a->gaps[at->gap] = gap;
+        return MRD_OK;
+    }
     if (!MRD_VEC_ROOM(a->gaps, a->n_gaps, a->cap_gaps, 1))
         return MRD_NOMEM;
-    a->gaps[a->n_gaps++] =
-        (mrd_coll_gap){ .process = u, .begin = { ev->ts.ns }, .end = { mrd_event_end(ev).ns } };
+    at->has_gap = true;
+    at->gap = a->n_gaps;
+    a->gaps[a->n_gaps++] = gap;
     return MRD_OK;
 }
 

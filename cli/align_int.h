@@ -23,6 +23,8 @@ typedef struct {
     size_t n_segments;
     bool reference, described;
     mrd_align_cursor cursor;
+    bool has_gap;
+    size_t gap; /* its first one, in gaps of the alignment */
 } unit;
 
 /* Where a unit is in a stream. */
