@@ -300,6 +300,26 @@ TEST(every_file_is_read_or_told)
     mrd_strlist_fini(&earlier);
 }
 
+/* A trace in a folder that is too deep is not passed over in silence. */
+TEST(folders_that_are_too_deep_are_told)
+{
+    for (int depth = 16; depth <= 17; depth++) {
+        reading r = reading_new(depth == 16 ? "deep" : "deeper");
+        char name[100] = "";
+
+        for (int i = 0; i < depth; i++)
+            strcat(name, "d/");
+        strcat(name, "trace.json");
+        put(&r, name, CHROME);
+        read_all(&r);
+        CHECK_INT(r.inputs, 1);
+        CHECK_INT(r.input[0].state, depth == 16 ? MRD_INPUT_OK : MRD_INPUT_FAILED);
+        CHECK(depth == 16 || strstr(mrd_catalog_text(r.o.catalog, r.input[0].error).p,
+                                    "more than 16 below") != NULL);
+        reading_free(&r);
+    }
+}
+
 /* The folder of one process may be named itself, with any number of slashes behind it. */
 TEST(a_process_folder_may_be_named_itself)
 {

@@ -211,16 +211,34 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
 }
 
 static void
-dir_unreadable(dir_walk *walk, const char *path, int sys)
+dir_failed(dir_walk *walk, const char *path, const mrd_why *why)
 {
     mrd_catalog *cat = walk->options->catalog;
     mrd_input in = { .path = mrd_catalog_intern(cat, path), .state = MRD_INPUT_FAILED };
-    mrd_why why;
+
+    in.format = mrd_catalog_intern(cat, "folder");
+    in.error = mrd_catalog_intern(cat, why->text);
+    mrd_catalog_add_input(cat, &in);
+}
+
+static void
+dir_unreadable(dir_walk *walk, const char *path, int sys)
+{
+    mrd_why why = { 0 };
 
     mrd_why_set(&why, MRD_IO, sys, "%s: cannot read", path);
-    in.format = mrd_catalog_intern(cat, "folder");
-    in.error = mrd_catalog_intern(cat, why.text);
-    mrd_catalog_add_input(cat, &in);
+    dir_failed(walk, path, &why);
+}
+
+/* Traces may lie in it: who names it itself gets them. */
+static void
+dir_too_deep(dir_walk *walk, const char *path)
+{
+    mrd_why why = { 0 };
+
+    mrd_why_set(&why, MRD_DEPTH, 0, "%s: a folder more than %d below %s is not read: name it too",
+                path, DIR_DEPTH, walk->root);
+    dir_failed(walk, path, &why);
 }
 
 static bool
@@ -276,6 +294,8 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
                 id.process_id = pid;
             }
             err = dir_folder(walk, child, &id, depth + 1, why);
+        } else if (S_ISDIR(st.st_mode)) {
+            dir_too_deep(walk, child);
         }
         mrd_buf_fini(&full);
         free(names[i]);
