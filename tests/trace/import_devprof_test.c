@@ -175,12 +175,19 @@ TEST(names_are_one_of_a_kind)
     const mrd_devprofile *d;
     size_t n;
 
-    collect_text(&c, ops, units[0].text);
-    collect_text(&c, ops, units[0].text);
+    enum { PROFILES = 40 };
+
+    for (size_t i = 0; i < PROFILES; i++)
+        collect_text(&c, ops, units[0].text);
     d = mrd_catalog_devprofiles(c.cat, &n);
-    REQUIRE(n == 3);
+    REQUIRE(n == PROFILES + 1);
     CHECK_TEXT(collect_str(&c, d[1].name), "x");
-    CHECK_TEXT(collect_str(&c, d[2].name), "x_2");
+    for (size_t i = 2; i <= PROFILES; i++) {
+        char want[16];
+
+        snprintf(want, sizeof(want), "x_%zu", i);
+        CHECK_TEXT(collect_str(&c, d[i].name), want);
+    }
     collect_free(&c);
 }
 

@@ -323,29 +323,51 @@ profile_of_model(const devprof *d, mrd_sid model)
     return 0;
 }
 
-/* The name, made different from the names that other profiles have already. */
+/* The name with the number of its turn; *ret_taken: another profile has it. */
 static mrd_sid
-fresh_name(const devprof *d, mrd_str wanted)
+numbered_name(const devprof *d, mrd_str wanted, unsigned turn, bool *ret_taken)
 {
     size_t n;
     const mrd_devprofile *list = mrd_catalog_devprofiles(d->cat, &n);
     mrd_buf text = { 0 };
     mrd_sid name;
 
-    for (unsigned turn = 1;; turn++) {
-        bool taken = false;
-
-        mrd_buf_reset(&text);
-        mrd_buf_str(&text, wanted);
-        if (turn > 1)
-            mrd_buf_fmt(&text, "_%u", turn);
-        name = mrd_strtab_add(d->strings, (mrd_str){ (const char *) text.p, text.len });
-        for (uint32_t i = 1; i < n && !taken; i++)
-            taken = list[i].name == name;
-        if (!taken)
-            break;
-    }
+    mrd_buf_str(&text, wanted);
+    if (turn > 1)
+        mrd_buf_fmt(&text, "_%u", turn);
+    name = mrd_strtab_add(d->strings, (mrd_str){ (const char *) text.p, text.len });
     mrd_buf_fini(&text);
+    *ret_taken = false;
+    for (uint32_t i = 1; i < n && !*ret_taken; i++)
+        *ret_taken = list[i].name == name;
+    return name;
+}
+
+/* The name, made different from the names that other profiles have already: thousands may be of one
+ * name, so that numbers are not tried one after the other. */
+static mrd_sid
+fresh_name(const devprof *d, mrd_str wanted)
+{
+    unsigned used = 0, open = 1;
+    bool taken;
+    mrd_sid name = numbered_name(d, wanted, open, &taken);
+
+    while (taken && open < 1u << 30) {
+        used = open;
+        open *= 2;
+        name = numbered_name(d, wanted, open, &taken);
+    }
+    while (open - used > 1) { /* `used` is taken, `open` is not */
+        unsigned middle = used + (open - used) / 2;
+        mrd_sid between = numbered_name(d, wanted, middle, &taken);
+
+        if (taken) {
+            used = middle;
+        } else {
+            open = middle;
+            name = between;
+        }
+    }
     return name;
 }
 
