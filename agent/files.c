@@ -299,6 +299,16 @@ apply_open(mrd_files *f)
     }
 }
 
+/* Written before the session began. Some file systems keep whole seconds, or every second one: such a
+ * stamp may be of any time behind it. */
+static bool
+is_of_before(const mrd_files *f, mrd_wall_ns mtime)
+{
+    mrd_dur_ns slack = mtime.ns % MRD_SEC == 0 ? 2 * MRD_SEC : STAMP_SLACK;
+
+    return mrd_wall_before(mtime, mrd_wall_sub(f->session_start, slack));
+}
+
 /* A file that can be taken: it stands still and is of this session. */
 static bool
 is_ready(mrd_files *f, file *one, mrd_local_ns now)
@@ -312,8 +322,7 @@ is_ready(mrd_files *f, file *one, mrd_local_ns now)
             f->pick_at = mrd_local_add(one->still_since, stable);
         return false;
     }
-    if (mrd_wall_before(one->mtime, mrd_wall_sub(f->session_start, STAMP_SLACK)) &&
-        !f->dirs[one->dir].any_age) { /* of an earlier run */
+    if (is_of_before(f, one->mtime) && !f->dirs[one->dir].any_age) { /* of an earlier run */
         mrd_files_finish(f, one, DONE);
         return false;
     }
