@@ -1,10 +1,13 @@
 /* What changes of a session while it records: pauses, cores and event types. A change is told to nodes when
- * it is on disk, by a survey, and again with heartbeats to those whose revision is an older one. */
+ * it is on disk, by a survey, again with heartbeats to those whose revision is an older one, and by
+ * further surveys until each has answered: only an answer says that an agent does not know how. */
 #include "aggregator/core/state.h"
 
 #include "base/obj.h"
 
-#define ASK_TIMEOUT MRD_SEC /* who misses it is told with its heartbeats */
+#define ASK_TIMEOUT   MRD_SEC /* who misses it is told with its heartbeats */
+#define AGAIN_TIMEOUT (5 * MRD_SEC)
+#define AGAIN         (6 * MRD_SEC) /* longer than both: one question of a session at a time */
 
 static mrd_err
 pause_now(mrd_core *c, mrd_session *s, mrd_why *why)
@@ -16,8 +19,8 @@ pause_now(mrd_core *c, mrd_session *s, mrd_why *why)
     if (k->n_pauses == MRD_PAUSES_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "session %s was paused %d times: start a new one",
                            s->text, MRD_PAUSES_MAX);
-    k->pauses[k->n_pauses++] =
-        (mrd_pause){ .from = { mrd_core_session_now(c).ns + c->limits.lead } };
+    k->pauses[k->n_pauses++] = (mrd_pause){ .from = { mrd_core_session_now(c).ns + c->limits.lead },
+                                            .from_revision = k->revision + 1 };
     return MRD_OK;
 }
 
@@ -32,6 +35,7 @@ resume_now(mrd_core *c, mrd_session *s, mrd_why *why)
         return mrd_why_set(why, MRD_STATE, 0, "session %s is not paused", s->text);
     last = &k->pauses[k->n_pauses - 1];
     last->to.ns = at > last->from.ns ? at : last->from.ns + 1;
+    last->to_revision = k->revision + 1;
     return MRD_OK;
 }
 
@@ -94,12 +98,33 @@ mrd_core_change(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, mr
     mrd_select_fini(&k->select);
 }
 
+/* A node that is there and records, and has not said what became of the last change. */
+static bool
+is_awaited(const mrd_core *c, const mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const mrd_part *p = s->parts[i];
+        const mrd_node *n;
+
+        if (p->state == MRD_PART_RECORDING && p->revision < s->changes.revision &&
+            (n = mrd_nodes_by_id(&c->nodes, p->instance_id)) != NULL && mrd_core_is_alive(c, n) &&
+            p->unchangeable != n->run)
+            return true;
+    }
+    return false;
+}
+
 void
 mrd_session_send_change(mrd_core *c, mrd_session *s)
 {
-    if (s->step != MRD_STEP_RECORD || s->changes.sent == s->changes.revision ||
-        s->changes.version > s->save.tried || !mrd_effects_room(&c->out, 32))
+    bool again = s->changes.sent == s->changes.revision;
+
+    if (s->step != MRD_STEP_RECORD || s->changes.revision == 0 ||
+        s->changes.version > s->save.tried || !mrd_effects_room(&c->out, 32) ||
+        (again && (c->now.local.ns < s->changes.again.ns || !is_awaited(c, s))))
         return;
     s->changes.sent = s->changes.revision;
-    (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_CHANGE, NULL, ASK_TIMEOUT, 0);
+    s->changes.again.ns = c->now.local.ns + AGAIN;
+    (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_CHANGE, NULL,
+                        again ? AGAIN_TIMEOUT : ASK_TIMEOUT, 0);
 }

@@ -2,7 +2,8 @@
 #include "aggregator/core/planted.h"
 #include "aggregator/core/state.h"
 
-#define TRIGGERS_AGAIN 16 /* the last ones; nodes remember more */
+#define TRIGGERS_AGAIN 16      /* the last ones; nodes remember more */
+#define CHANGE_AGAIN   MRD_SEC /* an agent that does not know it sends a heartbeat at once */
 
 static const Mrd__SessionStatus *
 status_of(const Mrd__Heartbeat *hb, uint64_t session)
@@ -17,7 +18,8 @@ status_of(const Mrd__Heartbeat *hb, uint64_t session)
 /* What the node does not know yet about an open session, CONTROL_NONE: nothing. What is decided but
  * not on disk is told to nobody. */
 static Mrd__ControlType
-directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus *st)
+directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
+              const Mrd__SessionStatus *st)
 {
     const mrd_part *p = mrd_session_part(s, n->instance_id);
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
@@ -38,7 +40,8 @@ directive_for(const mrd_session *s, const mrd_node *n, const Mrd__SessionStatus 
         return MRD__CONTROL_TYPE__CONTROL_STOP;
     if (s->step == MRD_STEP_RECORD && phase == MRD__NODE_PHASE__NODE_RECORDING && p != NULL &&
         p->unchangeable != n->run && st->revision < s->changes.revision &&
-        s->changes.version <= s->save.tried)
+        s->changes.version <= s->save.tried &&
+        (p->told_run != n->run || c->now.local.ns - p->told_change.ns >= CHANGE_AGAIN))
         return MRD__CONTROL_TYPE__CONTROL_CHANGE;
     return MRD__CONTROL_TYPE__CONTROL_NONE;
 }
@@ -110,9 +113,15 @@ mrd_core_directives(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb, mr
 
         if (!mrd_session_is_open(s))
             continue;
-        if ((type = directive_for(s, n, st)) != MRD__CONTROL_TYPE__CONTROL_NONE)
+        if ((type = directive_for(c, s, n, st)) != MRD__CONTROL_TYPE__CONTROL_NONE) {
+            mrd_part *p = mrd_session_part(s, n->instance_id);
+
             add(to, type, s->id, s, NULL);
-        else if ((missed = missed_trigger(c, s, st)) != NULL) {
+            if (type == MRD__CONTROL_TYPE__CONTROL_CHANGE && p != NULL) {
+                p->told_change = c->now.local;
+                p->told_run = n->run;
+            }
+        } else if ((missed = missed_trigger(c, s, st)) != NULL) {
             if (MRD_PLANTED(MRD_PLANT_STALE_TIMELINE))
                 missed->to = mrd_core_session_now(c);
             add(to, MRD__CONTROL_TYPE__CONTROL_TRIGGER, s->id, s, missed);

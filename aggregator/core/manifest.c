@@ -98,6 +98,8 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
         mrd_json_set(o, "message", mrd_json_new_str(p->message));
     if (p->err != MRD_OK)
         mrd_json_set(o, "err", mrd_json_new_count(p->err));
+    if (p->revision > 0)
+        mrd_json_set(o, "revision", mrd_json_new_int(p->revision));
     mrd_json_set(o, "simulated", mrd_json_new_bool(p->simulated));
     mrd_json_set(o, "started_local_ns", mrd_json_new_int(p->started.ns));
     mrd_json_set(o, "start_bound_ns", mrd_json_new_int(p->start_bound));
@@ -209,6 +211,10 @@ pauses_json(const mrd_session *s)
 
         mrd_json_put_instant(o, "from", s->changes.pauses[i].from.ns);
         mrd_json_put_instant(o, "to", s->changes.pauses[i].to.ns);
+        if (s->changes.pauses[i].from_revision != 0)
+            mrd_json_set(o, "from_revision", mrd_json_new_int(s->changes.pauses[i].from_revision));
+        if (s->changes.pauses[i].to_revision != 0)
+            mrd_json_set(o, "to_revision", mrd_json_new_int(s->changes.pauses[i].to_revision));
         mrd_json_append(a, o);
     }
     return a;

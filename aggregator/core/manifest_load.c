@@ -44,6 +44,15 @@ part_clock_load(mrd_part *p, const mrd_json *o)
     p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
 }
 
+/* Counts changes of a session. */
+static unsigned
+revision_load(const mrd_json *o, const char *name)
+{
+    int64_t revision = mrd_json_int(o, name, 0);
+
+    return revision <= 0 || revision > UINT32_MAX ? 0 : (unsigned) revision;
+}
+
 static void
 part_fill(mrd_part *p, const mrd_json *o)
 {
@@ -51,6 +60,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     p->state = mrd_part_state_of(mrd_json_str(o, "state", "lost"));
     mrd_text_set(p->message, sizeof(p->message), mrd_json_str(o, "message", ""));
     p->err = mrd_err_of((uint64_t) mrd_json_int(o, "err", MRD_OK));
+    p->revision = revision_load(o, "revision");
     p->started.ns = mrd_time_checked(mrd_json_int(o, "started_local_ns", 0));
     p->stopped.ns = mrd_time_checked(mrd_json_int(o, "stopped_local_ns", 0));
     p->complete.ns = mrd_time_checked(mrd_json_int(o, "complete_local_ns", 0));
@@ -182,17 +192,19 @@ static void
 changes_load(mrd_session *s, const mrd_json *o)
 {
     const mrd_json *list = mrd_json_get(o, "pauses");
-    int64_t revision = mrd_json_int(o, "revision", 0);
+    unsigned revision = revision_load(o, "revision");
 
-    if (revision <= 0 || revision > UINT32_MAX)
+    if (revision == 0)
         return;
-    s->changes.revision = s->changes.sent = (unsigned) revision;
+    s->changes.revision = s->changes.sent = revision;
     for (size_t i = 0; list != NULL && i < mrd_json_size(list) && i < MRD_PAUSES_MAX; i++) {
         const mrd_json *p = mrd_json_at(list, i);
 
         s->changes.pauses[s->changes.n_pauses++] =
             (mrd_pause){ { mrd_time_checked(mrd_json_int(p, "from_ns", 0)) },
-                         { mrd_time_checked(mrd_json_int(p, "to_ns", 0)) } };
+                         { mrd_time_checked(mrd_json_int(p, "to_ns", 0)) },
+                         revision_load(p, "from_revision"),
+                         revision_load(p, "to_revision") };
     }
 }
 

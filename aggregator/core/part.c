@@ -449,6 +449,8 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
         p->unchangeable = 0;
         mrd_text_set(p->message, sizeof(p->message), "");
     }
+    if (st->revision > p->revision)
+        p->revision = st->revision;
     mrd_part_count(p, st->counters);
     if (st->started_local_ns != 0) {
         p->started.ns = mrd_time_checked(st->started_local_ns);

@@ -77,8 +77,11 @@ typedef struct {
     uint64_t acknowledged[MRD_TRIGGERS_MAX / 64]; /* a bit for each trigger that it knows */
     mrd_runtime_features *features;               /* NULL: not reported */
     mrd_node_models *models;                      /* NULL: an older agent does not say */
+    unsigned revision; /* of the last change that its agent said it carried out */
     uint64_t
         unchangeable; /* the run of an agent that does not know how to pause or change a session; 0: none */
+    mrd_local_ns told_change;  /* when a heartbeat was last answered with a change, */
+    uint64_t told_run;         /* and of which run of the agent */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;

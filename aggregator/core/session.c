@@ -132,16 +132,18 @@ mrd_session_waits_for_job(const mrd_session *s)
 size_t
 mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX])
 {
-    size_t n = p->unchangeable != 0 ? 0 : s->changes.n_pauses;
     mrd_dur_ns shift = mrd_part_shift(p);
+    size_t n = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < s->changes.n_pauses && p->unchangeable == 0; i++) {
         const mrd_pause *k = &s->changes.pauses[i];
+        bool ended = k->to.ns != 0 && k->to_revision <= p->revision;
 
-        ret[i] = (mrd_gap){
-            .first = { mrd_sat_sub(k->from.ns, shift) },
-            .last = { k->to.ns == 0 ? INT64_MAX : mrd_sat_sub(k->to.ns, shift) },
-        };
+        if (k->from_revision <= p->revision)
+            ret[n++] = (mrd_gap){
+                .first = { mrd_sat_sub(k->from.ns, shift) },
+                .last = { ended ? mrd_sat_sub(k->to.ns, shift) : INT64_MAX },
+            };
     }
     return n;
 }

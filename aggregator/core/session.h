@@ -130,17 +130,20 @@ typedef struct {
     mrd_strlist owner_keys; /* SHA-256 of tokens whose holders may read it */
 } mrd_session_job;
 
-/* Nothing that lies in it as a whole is recorded. to 0: it goes on. */
+/* Nothing that lies in it as a whole is recorded. to 0: it goes on. The revisions are those with which it
+ * was asked for and ended; 0: of a manifest that does not say. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;
+    unsigned from_revision, to_revision;
 } mrd_pause;
 
 /* What was changed while it recorded; nodes are told until they say its revision. */
 typedef struct {
-    unsigned revision; /* counts changes */
-    unsigned sent;     /* the last one that nodes were asked to carry out */
-    uint64_t version;  /* of the manifest that has it */
+    unsigned revision;  /* counts changes */
+    unsigned sent;      /* the last one that nodes were asked to carry out */
+    mrd_local_ns again; /* when those that did not say its revision are asked again */
+    uint64_t version;   /* of the manifest that has it */
     mrd_pause pauses[MRD_PAUSES_MAX];
     size_t n_pauses;
 } mrd_session_changes;
@@ -213,7 +216,7 @@ bool mrd_session_is_exported(const mrd_session *s, bool all);
 bool mrd_session_is_over(const mrd_session *s);   /* complete or failed */
 bool mrd_session_is_paused(const mrd_session *s); /* or will be at once */
 /* The times in which this part was to record nothing, by its node's clock; to INT64_MAX: it still does.
- * Returns how many, none for a node that cannot pause. */
+ * Returns how many: those that its agent said it carried out, and to the end that it carried out. */
 size_t mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX]);
 bool mrd_session_is_merging(const mrd_session *s); /* a job waits or runs */
 /* The node's part, NULL when it has none. */

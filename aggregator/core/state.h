@@ -34,6 +34,7 @@ typedef struct {
     uint64_t id; /* 0: free */
     uint64_t session, trigger;
     Mrd__ControlType type;
+    unsigned revision;        /* of a change */
     unsigned asked, answered; /* nodes */
     mrd_local_ns began, last, deadline;
     mrd_map answered_by; /* so that nobody counts twice */

@@ -48,6 +48,7 @@ mrd_core_ask(mrd_core *c, const mrd_session *s, Mrd__ControlType type, const mrd
                        .session = s->id,
                        .trigger = t == NULL ? 0 : t->id,
                        .type = type,
+                       .revision = s->changes.revision,
                        .asked = nodes_alive(c),
                        .began = c->now.local,
                        .last = c->now.local,
@@ -117,6 +118,9 @@ take_answer(mrd_core *c, mrd_session *s, const mrd_survey *v, const mrd_node *n,
     }
     if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
         mrd_session_acknowledge_ids(s, p, &v->trigger, 1);
+    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err == 0 &&
+        v->revision > p->revision)
+        p->revision = v->revision;
     if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err != 0) {
         p->unchangeable = r->err == MRD_UNSUPPORTED ? n->run : 0;
         mrd_text_set(p->message, sizeof(p->message), r->message);

@@ -310,6 +310,132 @@ TEST(a_pause_is_durable_before_it_is_told)
     mrd_core_free(c);
 }
 
+/* An agent's answer to a change of session 7, or what its heartbeat says that it has carried out. */
+static void
+change_answered(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, mrd_err err)
+{
+    Mrd__ControlReply r = MRD__CONTROL_REPLY__INIT;
+    char message[] = "this agent does not know the request";
+
+    r.instance_id = (char *) (uintptr_t) id;
+    r.run = mrd_nodes_by_id(&c->nodes, id)->run;
+    r.type = MRD__CONTROL_TYPE__CONTROL_CHANGE;
+    r.selected = true;
+    r.err = err;
+    r.message = message;
+    mrd_core_answered(c, core_at(now), ask->survey, &r);
+    core_drain(c);
+}
+
+/* Whether it is answered with the change. */
+static bool
+records_at(mrd_core *c, int64_t now, const char *id, unsigned revision)
+{
+    mrd_node *n = mrd_nodes_by_id(&c->nodes, id);
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list = &st;
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    mrd_effect e;
+
+    st.session = 7;
+    st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    st.revision = revision;
+    hb.sessions = &list;
+    hb.n_sessions = 1;
+    n->seen.ns = now; /* as with any of its messages */
+    mrd_core_heartbeat(c, core_at(now), 99, n, &hb, (mrd_local_ns){ now });
+    return find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1 &&
+           e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE;
+}
+
+/* A round in which whatever is to be written is written: whether nodes are asked. */
+static bool
+asks_at(mrd_core *c, int64_t now, mrd_effect *ret_ask)
+{
+    bool found = false;
+    uint64_t version;
+
+    mrd_core_tick(c, core_at(now));
+    do {
+        mrd_effect *e;
+
+        version = 0;
+        while ((e = mrd_core_effect(c)) != NULL) {
+            if (e->kind == MRD_DO_SAVE)
+                version = e->version;
+            if (e->kind == MRD_DO_ASK) {
+                *ret_ask = *e;
+                found = true;
+            }
+        }
+        if (version != 0)
+            mrd_core_saved(c, core_at(now), 7, version, NULL);
+    } while (version != 0);
+    return found;
+}
+
+/* Asks for it, and writes it down: the question that follows. */
+static mrd_effect
+changed(mrd_core *c, int64_t now, mrd_session_change *k)
+{
+    mrd_effect save, ask;
+
+    (void) asks_at(c, now, &ask); /* nothing else is under way */
+    mrd_core_change(c, core_at(now), 6, 7, k);
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(now), 7, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &ask));
+    return ask;
+}
+
+/* Two agents; one answers, one is slow: of this one nothing is claimed until it has said what it did, and it is
+ * asked until it has. */
+TEST(a_pause_counts_where_it_was_carried_out)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_session_change pause = { .paused = 1 }, resume = { .paused = 0 };
+    mrd_gap found[MRD_PAUSES_MAX];
+    mrd_effect ask, e;
+    int64_t t = 20 * MRD_SEC;
+
+    core_hello(c, t, "a", 1);
+    core_hello(c, t, "b", 2);
+    CHECK(!records_at(c, t, "a", 0) && !records_at(c, t, "b", 0));
+    ask = changed(c, t, &pause);
+    CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 0);
+    change_answered(c, t + 1, &ask, "a", MRD_OK);
+    CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 1);
+    CHECK_INT(found[0].last.ns, INT64_MAX);
+    CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "b"), found), 0);
+    /* b says that it records as before: it is told, but not as often as it speaks. */
+    CHECK(records_at(c, t + 2, "b", 0));
+    CHECK(!records_at(c, t + 3, "b", 0));
+    CHECK(records_at(c, t + 2 + MRD_SEC, "b", 0));
+    /* The question is over, and asked again until it has an answer. */
+    for (int i = 1; i <= 2; i++) {
+        t += 7 * MRD_SEC;
+        CHECK(!records_at(c, t, "a", 1) && records_at(c, t, "b", 0));
+        CHECK(asks_at(c, t, &ask));
+        CHECK(ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
+        CHECK(!asks_at(c, t + MRD_SEC, &e));
+    }
+    change_answered(c, t + 1, &ask, "b", MRD_UNSUPPORTED);
+    CHECK_TEXT(mrd_session_part(s, "b")->message, "this agent does not know the request");
+    CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "b"), found), 0);
+    t += 7 * MRD_SEC;
+    CHECK(!records_at(c, t, "a", 1) && !records_at(c, t, "b", 0));
+    CHECK(!asks_at(c, t, &e));
+    /* The end of a pause is one where it was carried out. An answer to the pause does not say so. */
+    CHECK_INT(changed(c, t, &resume).kind, MRD_DO_ASK);
+    change_answered(c, t + 1, &ask, "a", MRD_OK);
+    CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 1);
+    CHECK_INT(found[0].last.ns, INT64_MAX);
+    CHECK(!records_at(c, t + 2, "a", 2));
+    CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 1);
+    CHECK(found[0].last.ns < INT64_MAX && found[0].last.ns > found[0].first.ns);
+    mrd_core_free(c);
+}
+
 /* A trigger that comes with the start is told to the nodes when they know of the session. */
 TEST(a_trigger_waits_until_the_start_was_sent)
 {

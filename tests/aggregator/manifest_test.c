@@ -502,4 +502,46 @@ TEST(scattered_losses_are_short_holes)
     CHECK_INT(holes(&c, 0), 62 * MRD_SEC);
 }
 
+/* Which changes a node carried out decides what of the session's pauses is its own, also of a session that is read again. Of one
+ * that an earlier release wrote, all are. */
+TEST(whose_pauses_they_are_after_a_restart)
+{
+    mrd_session_store store, after, old;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c), *loaded;
+    mrd_gap found[MRD_PAUSES_MAX];
+
+    s->changes.revision = s->changes.sent = 3;
+    s->changes.pauses[0] = (mrd_pause){ { 10 * MRD_SEC }, { 20 * MRD_SEC }, 1, 2 };
+    s->changes.pauses[1] = (mrd_pause){ { 30 * MRD_SEC }, { 0 }, 3, 0 };
+    s->changes.n_pauses = 2;
+    for (unsigned i = 0; i < 4; i++) {
+        char id[8];
+
+        snprintf(id, sizeof(id), "i-%u", i);
+        core_part(c, s, id, MRD_PART_RECORDING)->revision = i;
+    }
+    next = again(c, s, &after);
+    loaded = next->sessions[0];
+    for (unsigned i = 0; i < 4; i++) {
+        size_t n = mrd_session_pauses(loaded, loaded->parts[i], found);
+
+        CHECK_INT(loaded->parts[i]->revision, i);
+        CHECK_INT(n, i == 0 ? 0 : i < 3 ? 1 : 2);
+        if (n > 0)
+            CHECK_INT(found[0].last.ns == INT64_MAX, i == 1); /* it was not told of the end */
+        if (n > 1)
+            CHECK_INT(found[1].last.ns, INT64_MAX);
+    }
+    mrd_core_free(next);
+    for (unsigned i = 0; i < 2; i++)
+        s->changes.pauses[i].from_revision = s->changes.pauses[i].to_revision = 0;
+    next = again(c, s, &old);
+    loaded = next->sessions[0];
+    for (unsigned i = 0; i < 4; i++)
+        CHECK_INT(mrd_session_pauses(loaded, loaded->parts[i], found), 2);
+    mrd_core_free(c);
+    done(next, &old);
+}
+
 TEST_MAIN()

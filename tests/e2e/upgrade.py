@@ -8,8 +8,10 @@ import glob
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
+import time
 
 from lib import BIN, MERIDIAN, Cluster, check, check_ticks, equal, equation, finish, need_daemons, until
 from previous import previous
@@ -92,7 +94,14 @@ def changes_are_refused(c, id, agents, aggregator, emitted):
     called unrecorded."""
     if aggregator is old:
         return
+    for agent in c.agents.values():  # they miss the question, and are asked again
+        agent.p.send_signal(signal.SIGSTOP)
     client(c, new, "pause", id)
+    began = c.session(id)["pauses"][0]["from_ns"]
+    until(lambda: time.time_ns() > began + 1_500_000_000, "the question is over")
+    equal([n.get("paused_ns", 0) for n in c.session(id)["nodes"]], [0, 0], "nothing is claimed of an agent that has not answered")
+    for agent in c.agents.values():
+        agent.p.send_signal(signal.SIGCONT)
     until(lambda: all("does not know the request" in n.get("message", "") for n in c.session(id)["nodes"]), "each node says that it cannot pause")
     for w in emitted.values():
         w.emit(500)
