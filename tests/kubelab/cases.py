@@ -211,7 +211,10 @@ class State:
         self.seen(2, what)
 
     def training_gone(self):
-        self.kubectl("delete", "job", "training-0", "training-1", "--cascade=orphan", "--wait=false")
+        """The Jobs first, and wholly: what is applied while one of them still waits for the garbage collector goes with it, and no pod comes of it."""
+        jobs = ("job", "training-0", "training-1")
+        self.kubectl("delete", *jobs, "--cascade=orphan", "--wait=false")
+        until(lambda: self.kubectl("get", *jobs, "--ignore-not-found", "-o", "name", ok=None).strip() == "", "the training's Jobs are gone", 90)
         self.kubectl("delete", "pods", "-l", "app.kubernetes.io/name=training", "--force", "--grace-period=0")
         until(lambda: self.pods("training", "default") == [], "the training's pods are gone", 90)
 
