@@ -266,4 +266,40 @@ TEST(an_epoch_goes_up_to_the_break_that_was_told)
     }
 }
 
+/* Packets that are held out are compared also where none came behind them that is not. */
+TEST(what_is_held_out_is_compared_at_the_end)
+{
+    rng r = rng_new(5);
+    mrd_follow *f = mrd_follow_new("node", 1, &mrd_follow_defaults);
+    line l = { .t = 50 * MRD_SEC, .base = 7, .rate = 3000 };
+    mrd_probe p;
+
+    for (double at = 0.1; at < 20; at += 0.25) {
+        p = draw_probe(&r, &l, at);
+        mrd_follow_probe(f, &p);
+    }
+    mrd_follow_flush(f);
+    CHECK_INT(mrd_follow_counters(f).checked, 0);
+    p.held_out = true;
+    mrd_follow_probe(f, &p);
+    CHECK_INT(mrd_follow_counters(f).checked, 0);
+    mrd_follow_flush(f);
+    CHECK_INT(mrd_follow_counters(f).checked, 2);
+    CHECK_INT(mrd_follow_counters(f).violations, 0);
+    mrd_follow_free(f);
+}
+
+TEST(nothing_is_said_before_the_first_packet)
+{
+    mrd_follow *f = mrd_follow_new("node", 1, &mrd_follow_defaults);
+    mrd_align_bound bound;
+    mrd_sess_ns at;
+
+    mrd_follow_flush(f);
+    CHECK_INT(mrd_align_bin_count(mrd_follow_borrow_lagged(f)), 0);
+    CHECK(!mrd_follow_live(f, (mrd_local_ns){ MRD_SEC }, &at, &bound));
+    mrd_follow_free(f);
+    mrd_follow_free(NULL);
+}
+
 TEST_MAIN()

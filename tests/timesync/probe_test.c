@@ -15,6 +15,10 @@ TEST(bridge_maps_by_the_mean_difference)
     CHECK_INT(raw.ns, 5000500 - (4998980 + 3));
     CHECK_INT(e, 20 + 3 + 1);
     CHECK_ERR("none", mrd_stamp_bridge(&a, &b, 0, &raw, &e), MRD_AGAIN);
+    a.raw1 = a.raw0; /* both clocks were read at one instant */
+    b.raw1 = b.raw0;
+    CHECK_ERR("no bracket", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_OK);
+    CHECK_INT(e, (5001006 - 2000 - (5000000 - 1000) + 1) / 2 + 1);
     b.wall += 1001;
     CHECK_ERR("stepped", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_CLOCK);
     b.raw1 = b.raw0 - 1;
@@ -196,6 +200,50 @@ TEST(joiner_meets_replay_restart_and_overwriting)
     mrd_joiner_free(j);
 }
 
+/* As many as were asked for are kept, up to the next power of two; the next one takes the place of the oldest, and what then comes for the
+ * oldest changes nothing. */
+TEST(a_joiner_keeps_what_it_has_room_for)
+{
+    for (uint32_t asked = 1; asked <= 17; asked++) {
+        mrd_joiner *j = mrd_joiner_new(asked);
+        uint32_t room = asked <= 1    ? 1
+                        : asked <= 2  ? 2
+                        : asked <= 4  ? 4
+                        : asked <= 8  ? 8
+                        : asked <= 16 ? 16
+                                      : 32;
+        mrd_probe_served r;
+        mrd_probe_sent s;
+        mrd_probe p;
+
+        for (uint32_t k = 0; k <= room; k++) {
+            r = a_served(k);
+            r.r3 = 0;
+            CHECK(mrd_joiner_served(j, &r));
+        }
+        r = a_served(0);
+        r.r3 += 77;
+        mrd_joiner_answered(j, &r);
+        for (uint32_t k = 1; k < room; k++) {
+            r = a_served(k);
+            mrd_joiner_answered(j, &r);
+        }
+        s = a_sent(0);
+        CHECK_ERR("overwritten", mrd_joiner_sent(j, &s, &p), MRD_NOTFOUND);
+        for (uint32_t k = 1; k <= room; k++) {
+            s = a_sent(k);
+            REQUIRE(mrd_joiner_sent(j, &s, &p) == MRD_OK);
+            CHECK(p.up && p.down == (k < room));
+            CHECK_INT(p.r3, k < room ? a_served(k).r3 : 0);
+        }
+        CHECK_INT(mrd_joiner_counts(j).joined, room);
+        CHECK_INT(mrd_joiner_counts(j).overwritten, 1);
+        CHECK_INT(mrd_joiner_counts(j).unmatched, 1);
+        mrd_joiner_free(j);
+    }
+    mrd_joiner_free(NULL);
+}
+
 TEST(one_pair_in_ten_is_held_out_never_two_in_a_row)
 {
     size_t places[10] = { 0 };
@@ -250,6 +298,8 @@ TEST(packet_round_trip_and_rejections)
         CHECK_ERR("short", mrd_probe_packet_decode((mrd_bytes){ wire, i }, &q), MRD_TRUNCATED);
     }
     CHECK_ERR("long", mrd_probe_packet_decode((mrd_bytes){ wire, sizeof(wire) }, &q), MRD_FORMAT);
+    CHECK(!mrd_probe_packet_proven((mrd_bytes){ wire, sizeof(wire) }, key));
+    CHECK(!mrd_probe_packet_proven((mrd_bytes){ wire, MRD_PROBE_PACKET_LEN - 1 }, key));
     wire[2] = 2;
     CHECK_ERR("version", mrd_probe_packet_decode(whole, &q), MRD_VERSION);
     wire[2] = MRD_PROBE_VERSION;
