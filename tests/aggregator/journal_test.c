@@ -253,6 +253,7 @@ TEST(duplicates_and_new_segments)
     mrd_journal_index_fini(&x);
     CHECK_ERR("missing folder", mrd_journal_scan("/nonexistent/x", &x, NULL), MRD_OK);
     CHECK(x.n == 0);
+    mrd_journal_index_fini(&x);
     mrd_journal_close(j, NULL);
     mrd_buf_fini(&buf);
     world_free(&w);
