@@ -459,10 +459,10 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n)
     input->records = n->records;
     input->unfinished = n->unfinished;
     input->no_start = n->no_start;
-    input->dropped = n->dropped;
     input->lost = n->lost;
-    if (n->dropped > 0)
+    if (n->dropped > 0 && input->dropped == 0) /* else mrd_import_put said why */
         input->error = mrd_catalog_intern(imp->catalog, n->first_drop);
+    input->dropped += n->dropped;
     if (n->no_version > 0)
         mrd_catalog_note(imp->catalog, "'%s' does not state its data_version; read as version %d",
                          name, NRT_VERSION);
