@@ -6,7 +6,9 @@
  */
 #include <dirent.h>
 
+#include "base/file.h"
 #include "base/hash.h"
+#include "base/out.h"
 #include "tests/check.h"
 #include "tests/memory.h"
 #include "tests/protobuf.h"
@@ -28,6 +30,7 @@ typedef struct {
     mrd_input input;
     char error[400];   /* of the input */
     uint64_t places;   /* processes and rows of the catalog, as they are at the end */
+    uint64_t words;    /* of the whole catalog, its notes and the input's counts */
     uint64_t no_names; /* texts that were not kept, which whoever asks is told */
     mrd_err err, catalog_err;
     mrd_why why;
@@ -123,6 +126,33 @@ places_of(mrd_import *imp)
     return sum;
 }
 
+/* All that the catalog has, and what is told of the input. */
+static uint64_t
+words_of(mrd_import *imp)
+{
+    const mrd_input *in = mrd_import_input(imp);
+    mrd_buf to = { 0 };
+    uint64_t sum;
+
+    for (mrd_track_id i = 0; i < mrd_catalog_tracks(imp->catalog); i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(imp->catalog, i);
+        const mrd_process *p = mrd_catalog_borrow_process(imp->catalog, t->process);
+
+        mrd_buf_fmt(&to, "%u/%u/%" PRIu64 "/%" PRId64 "/%" PRId64 " ", t->process, p->flags,
+                    (uint64_t) p->scope, p->rank, p->worker_gid);
+        mrd_buf_fmt(&to, "%u/%u/'%s' %" PRId64 " %" PRId64 " %" PRId64 "\n", t->kind, t->unit,
+                    text_of(imp, t->unit_name), t->lnc_idx, t->pcore_idx, t->device_idx);
+    }
+    for (size_t i = 0; i < mrd_catalog_notes(imp->catalog); i++)
+        mrd_buf_fmt(&to, "note " MRD_STR_FMT "\n",
+                    MRD_STR_ARG(mrd_catalog_note_at(imp->catalog, i)));
+    mrd_buf_fmt(&to, "%" PRIu64 " %" PRIu64 " %" PRIu64 " '%s'\n", in->unfinished, in->no_start,
+                in->lost, text_of(imp, in->error));
+    sum = mrd_hash64(to.p, to.len, 0);
+    mrd_buf_fini(&to);
+    return sum;
+}
+
 static mrd_err
 keep(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 {
@@ -177,6 +207,7 @@ run(outcome *o, const mrd_import_ops *ops, mrd_bytes data)
     o->no_names = mrd_strtab_refused(mrd_catalog_strings(imp.catalog));
     o->catalog_err = mrd_catalog_err(imp.catalog);
     o->places = places_of(&imp);
+    o->words = words_of(&imp);
     o->input = *mrd_import_input(&imp);
     snprintf(o->error, sizeof(o->error), "%s", text_of(&imp, o->input.error));
     if (o->refused == 0 && o->err != MRD_NOMEM)
@@ -417,6 +448,207 @@ TEST(arrival_in_chunks_means_nothing)
             outcome_free(&o);
         }
     }
+    unload();
+}
+
+/* ---- What each file gives ---- */
+
+/* The end of what begins with a brace at `at`, behind the brace that closes it; `at` when there is none. */
+static size_t
+brace_end(const mrd_buf *b, size_t at)
+{
+    size_t depth = 0;
+
+    for (size_t i = at; i < b->len; i++) {
+        depth += b->p[i] == '{';
+        depth -= b->p[i] == '}';
+        if (depth == 0)
+            return i + 1;
+    }
+    return at;
+}
+
+static void
+splice(mrd_buf *b, size_t at, size_t len, const void *by, size_t by_len)
+{
+    mrd_buf to = { 0 };
+
+    mrd_buf_add(&to, b->p, at);
+    mrd_buf_add(&to, by, by_len);
+    mrd_buf_add(&to, b->p + at + len, b->len - at - len);
+    mrd_buf_fini(b);
+    *b = to;
+}
+
+/* A place with such a byte, looked for from a drawn place on; the length when there is none. */
+static size_t
+place_of(const mrd_buf *b, uint64_t *r, const char *bytes)
+{
+    size_t from = (size_t) (test_rand(r) % b->len);
+
+    for (size_t k = 0; k < b->len; k++)
+        if (b->p[(from + k) % b->len] != 0 && strchr(bytes, b->p[(from + k) % b->len]) != NULL)
+            return (from + k) % b->len;
+    return b->len;
+}
+
+/* One change: another digit or number, an object twice, two of them exchanged, some bytes gone, another letter. */
+static void
+change(mrd_buf *b, uint64_t *r)
+{
+    static const char *const numbers[] = {
+        "0",   "-1",  "1",    "2",    "18446744073709551615", "9223372036854775807",
+        "2.5", "1e3", "null", "\"7\""
+    };
+    uint64_t dice = test_rand(r) % 20;
+    size_t at = place_of(b, r,
+                         dice < 12   ? "0123456789"
+                         : dice < 18 ? "{"
+                                     : "abcdefghijklmnopqrstuvwxyz"),
+           end = at;
+
+    if (at == b->len)
+        return;
+    if (dice < 6) {
+        b->p[at] = (uint8_t) ('0' + test_rand(r) % 10);
+    } else if (dice < 12) {
+        const char *by = numbers[test_rand(r) % MRD_COUNT(numbers)];
+
+        while (at > 0 && b->p[at - 1] >= '0' && b->p[at - 1] <= '9')
+            at--;
+        while (end < b->len && b->p[end] >= '0' && b->p[end] <= '9')
+            end++;
+        splice(b, at, end - at, by, strlen(by));
+    } else if (dice < 18) {
+        mrd_buf one = { 0 };
+        size_t to;
+
+        end = brace_end(b, at);
+        mrd_buf_byte(&one, ',');
+        mrd_buf_add(&one, b->p + at, end - at);
+        if (dice < 15) {
+            splice(b, end, 0, one.p, one.len);
+        } else if ((to = place_of(b, r, "{")) >= end) { /* behind a later one */
+            splice(b, brace_end(b, to), 0, one.p, one.len);
+            if (end < b->len && b->p[end] == ',')
+                splice(b, at, end + 1 - at, "", 0);
+        }
+        mrd_buf_fini(&one);
+    } else if (dice < 19) {
+        end = at + 1 + (size_t) (test_rand(r) % 8);
+        splice(b, at, end < b->len ? end - at : 0, "", 0);
+    } else {
+        b->p[at] = (uint8_t) ('a' + test_rand(r) % 26);
+    }
+}
+
+static void
+say_outcome(mrd_buf *to, const char *name, uint64_t variant, const outcome *o)
+{
+    uint64_t sum = mrd_hash64(&o->words, sizeof(o->words), o->places);
+
+    for (size_t i = 0; i < o->n; i++)
+        sum = mrd_hash64(o->v[i], strlen(o->v[i]), sum);
+    mrd_buf_fmt(to,
+                "%s/%" PRIu64 ": %s %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64 " %" PRIu64
+                " %" PRIu64 " %" PRId64 " %016" PRIx64 "\n",
+                name, variant, mrd_err_name(o->err), o->input.records, o->input.events,
+                o->input.dropped, o->input.unfinished, o->input.no_start, o->input.lost,
+                o->shift_ns, sum);
+}
+
+static void
+say_file(mrd_buf *to, const file *f, uint64_t variants)
+{
+    const char *name = strrchr(f->name, '/');
+    mrd_buf *b = &(mrd_buf){ 0 };
+    char full[400];
+
+    snprintf(full, sizeof(full), "%s/%s", f->ops->name, name == NULL ? f->name : name + 1);
+    say_outcome(to, full, 0, &f->plain);
+    for (size_t i = 0; i < f->plain.n && i < 20; i++)
+        mrd_buf_fmt(to, "  %.400s\n", f->plain.v[i]);
+    for (uint64_t k = 1; k <= variants; k++) {
+        uint64_t r = mrd_hash64(full, strlen(full), k);
+        outcome o = { 0 };
+
+        mrd_buf_add(b, f->data.p, f->data.len);
+        for (uint64_t n = 1 + test_rand(&r) % 3; n > 0; n--)
+            change(b, &r);
+        run(&o, f->ops, (mrd_bytes){ b->p, b->len });
+        say_outcome(to, full, k, &o);
+        outcome_free(&o);
+        mrd_buf_fini(b);
+    }
+}
+
+static const file *
+golden_file(const char *name, size_t len)
+{
+    for (size_t i = 0; i < n_files; i++) {
+        const char *slash = strrchr(files[i].name, '/'),
+                   *base = slash == NULL ? files[i].name : slash + 1;
+        size_t n = strlen(files[i].ops->name);
+
+        if (len == n + 1 + strlen(base) && strncmp(name, files[i].ops->name, n) == 0 &&
+            name[n] == '/' && strncmp(name + n + 1, base, strlen(base)) == 0)
+            return &files[i];
+    }
+    return NULL;
+}
+
+/* The files of the fuzz targets, and drawn changes of each, give what tests/golden/imports.txt has: the counts and a hash of all events,
+ * rows and notes; of the file itself the first events in words. For what changes unnoticed: MRD_GOLDEN_UPDATE=1 writes it anew. */
+TEST(files_and_their_neighbours_give_what_they_gave)
+{
+    static const char *const golden[] = { "trace-event-json/async.json",
+                                          "trace-event-json/chrome_array.json",
+                                          "trace-event-json/counters.json",
+                                          "trace-event-json/kineto.json",
+                                          "trace-event-json/odd.json",
+                                          "nrt-sys-trace/device_time.json",
+                                          "nrt-sys-trace/host_time.json",
+                                          "nrt-sys-trace/odd.json",
+                                          "nrt-sys-trace/time-overflow",
+                                          "nrt-sys-trace/two_fetches.json",
+                                          "nrt-sys-trace/version.json",
+                                          "neuron-monitor/odd.json",
+                                          "neuron-monitor/report.json",
+                                          "system-profile-json/bad",
+                                          "system-profile-json/newer",
+                                          "system-profile-json/own",
+                                          "system-profile-json/own_explorer",
+                                          "device-profile-json/bad",
+                                          "device-profile-json/own",
+                                          "device-profile-json/vendor",
+                                          "xplane/small" };
+    const char *source = getenv("MERIDIAN_SOURCE");
+    mrd_buf got = { 0 }, want = { 0 };
+    char path[1400];
+    size_t at = 0, line = 0;
+
+    if (source == NULL)
+        SKIP("MERIDIAN_SOURCE is not set");
+    load();
+    for (size_t i = 0; i < MRD_COUNT(golden); i++) {
+        const file *f = golden_file(golden[i], strlen(golden[i]));
+
+        CHECK_ROW(golden[i], f != NULL);
+        if (f != NULL)
+            say_file(&got, f, 90);
+    }
+    snprintf(path, sizeof(path), "%s/tests/golden/imports.txt", source);
+    if (getenv("MRD_GOLDEN_UPDATE") != NULL)
+        mrd_write_file(path, (mrd_bytes){ got.p, got.len }, 0644, NULL);
+    CHECK_ERR(path, mrd_file_read(path, 8 << 20, &want, NULL), MRD_OK);
+    for (; at < got.len && at < want.len && got.p[at] == want.p[at]; at++)
+        line = got.p[at] == '\n' ? at + 1 : line;
+    if (at < got.len || at < want.len) {
+        fprintf(stderr, "imports.txt differs: now %.200s\n", (const char *) got.p + line);
+        CHECK(false);
+    }
+    mrd_buf_fini(&got);
+    mrd_buf_fini(&want);
     unload();
 }
 
