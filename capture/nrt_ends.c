@@ -11,10 +11,11 @@
 #include "capture/nrt_call.h"
 #include "capture/process.h"
 
-#define QUEUES_MAX   256u
-#define REQUESTS_MAX 128u /* of a queue; the runtime takes about half of that */
-#define TRACKERS_MAX 64u
-#define LOOK_MAX     256u /* questions of one poll */
+#define QUEUES_MAX     256u
+#define REQUESTS_FIRST 128u /* places of a queue; by default the runtime takes about half of that */
+#define REQUESTS_MAX   65536u /* a power of two times the first */
+#define TRACKERS_MAX   64u
+#define LOOK_MAX       256u /* questions of one poll */
 
 typedef struct {
     nrta_seq_t seq;
@@ -27,12 +28,14 @@ typedef struct {
     unsigned version;
     mrd_nrt_work work; /* of the last; requests of a queue may differ */
     uint32_t track;
-    uint32_t head, tail;
-    request ring[REQUESTS_MAX];
+    uint32_t head, tail, places; /* places: a power of two */
+    request *ring;
 } queue;
 
 static _Atomic uint32_t lock; /* the pid of the holder, so that a fork's child finds it free */
 static uint32_t owner;        /* whose the rest is */
+/* A handler of a signal that came meanwhile finds its own thread here, and records no request. */
+static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static queue *queues[QUEUES_MAX];
 static size_t n_queues;
 static _Atomic unsigned under_way;
@@ -42,14 +45,15 @@ static struct {
 } trackers[TRACKERS_MAX];
 static size_t next_tracker;
 
-/* False: nothing was recorded in this process. */
+/* False: nothing was recorded in this process, or this thread was interrupted with the lock. */
 static bool
 take_lock(void)
 {
     uint32_t me = mrd_proc_pid(), seen = 0;
 
-    if (me == 0)
+    if (me == 0 || holding)
         return false;
+    holding = true;
     while (!atomic_compare_exchange_strong(&lock, &seen, me))
         if (seen == me) { /* a thread of ours; else it is a parent's, and free */
             sched_yield();
@@ -68,6 +72,13 @@ static void
 drop_lock(void)
 {
     atomic_store(&lock, 0);
+    holding = false;
+}
+
+static request *
+place(const queue *q, uint32_t at)
+{
+    return &q->ring[at & (q->places - 1)];
 }
 
 static queue *
@@ -87,8 +98,11 @@ make(const mrd_nrt_request *r)
     queue *q = n_queues == QUEUES_MAX ? NULL : calloc(1, sizeof(*q));
     char name[64];
 
-    if (q == NULL)
+    if (q == NULL || (q->ring = malloc(REQUESTS_FIRST * sizeof(*q->ring))) == NULL) {
+        free(q);
         return NULL;
+    }
+    q->places = REQUESTS_FIRST;
     snprintf(name, sizeof(name), "nrta %s, queue %d", kinds[r->work], (int) r->queue);
     q->unit = (uint32_t) NRTA_SEQ_GET_XU_ID(r->seq);
     q->version = r->version;
@@ -96,6 +110,27 @@ make(const mrd_nrt_request *r)
         mrd_rec_track(MRD_RING_TRACK_SPANS, name, mrd_rec_name("nrt"), r->lnc_idx, -1, -1, 0);
     queues[n_queues++] = q;
     return q;
+}
+
+/* A place for one more. Where memory ends the oldest loses its own: its end is not seen. */
+static void
+make_room(queue *q)
+{
+    request *more;
+
+    if (q->tail - q->head < q->places)
+        return;
+    more = q->places == REQUESTS_MAX ? NULL : malloc(2 * q->places * sizeof(*more));
+    if (more == NULL) {
+        q->head++;
+        atomic_fetch_sub(&under_way, 1);
+        return;
+    }
+    for (uint32_t i = q->head; i != q->tail; i++)
+        more[i & (2 * q->places - 1)] = *place(q, i);
+    free(q->ring);
+    q->ring = more;
+    q->places *= 2;
 }
 
 /* ---- ends ------------------------------------------------------------------------------------ */
@@ -122,7 +157,7 @@ read_status(const NRT_STATUS *from, NRT_STATUS *ret_status)
 static void
 end_first(queue *q, const NRT_STATUS *told)
 {
-    request *r = &q->ring[q->head++ % REQUESTS_MAX];
+    request *r = place(q, q->head++);
     NRT_STATUS status = NRT_SUCCESS;
     mrd_rec_arg args[4];
     size_t n = 0;
@@ -142,7 +177,7 @@ end_first(queue *q, const NRT_STATUS *told)
 static void
 end_up_to(queue *q, nrta_seq_t seq)
 {
-    while (q->head != q->tail && q->ring[q->head % REQUESTS_MAX].seq <= seq)
+    while (q->head != q->tail && place(q, q->head)->seq <= seq)
         end_first(q, NULL);
 }
 
@@ -159,8 +194,7 @@ mrd_nrt_async_taken(const mrd_nrt_request *r)
     if (!mrd_rec_on(MRD_CAP_API) || !take_lock())
         return;
     if ((q = find(r->seq)) != NULL || (q = make(r)) != NULL) {
-        if (q->tail - q->head == REQUESTS_MAX) /* nobody looks, or the runtime takes more */
-            end_first(q, NULL);
+        make_room(q);
         what.name = mrd_rec_name(names[r->work]);
         what.name_text = names[r->work];
         what.domain = mrd_rec_name("nrt");
@@ -168,10 +202,10 @@ mrd_nrt_async_taken(const mrd_nrt_request *r)
         args[0] = mrd_nrt_u64(MRD_NRT_KEY_nrta_seq_id, r->seq);
         args[1] = mrd_nrt_i64(MRD_NRT_KEY_queue, r->queue);
         args[2] = r->arg;
-        q->ring[q->tail++ % REQUESTS_MAX] = (request){ .seq = r->seq,
-                                                       .span = mrd_rec_begin(&what, args, 3),
-                                                       .since_ticks = mrd_rec_now(),
-                                                       .status = r->status };
+        *place(q, q->tail++) = (request){ .seq = r->seq,
+                                          .span = mrd_rec_begin(&what, args, 3),
+                                          .since_ticks = mrd_rec_now(),
+                                          .status = r->status };
         atomic_fetch_add(&under_way, 1);
     }
     drop_lock();
@@ -238,9 +272,9 @@ mrd_nrt_async_errors(const nrta_error_tracker_t *tracker, const nrta_error_t *li
         NRT_STATUS status = (NRT_STATUS) e->error_code;
         queue *q = find(e->seq_id);
 
-        while (q != NULL && q->head != q->tail && q->ring[q->head % REQUESTS_MAX].seq < e->seq_id)
+        while (q != NULL && q->head != q->tail && place(q, q->head)->seq < e->seq_id)
             end_first(q, NULL);
-        if (q != NULL && q->head != q->tail && q->ring[q->head % REQUESTS_MAX].seq == e->seq_id)
+        if (q != NULL && q->head != q->tail && place(q, q->head)->seq == e->seq_id)
             end_first(q, &status);
         else
             tell_error(e);
@@ -290,7 +324,7 @@ oldest_from(size_t *at, unsigned *ret_version, nrta_seq_t *ret_seq)
 
         if ((found = q->head != q->tail)) {
             *ret_version = q->version;
-            *ret_seq = q->ring[q->head % REQUESTS_MAX].seq;
+            *ret_seq = place(q, q->head)->seq;
         }
     }
     drop_lock();
@@ -306,8 +340,8 @@ not_ended(nrta_seq_t seq, uint64_t asked)
         return;
     q = find(seq);
     for (uint32_t i = q == NULL ? 0 : q->head; q != NULL && i != q->tail; i++)
-        if (q->ring[i % REQUESTS_MAX].seq >= seq && q->ring[i % REQUESTS_MAX].since_ticks < asked)
-            q->ring[i % REQUESTS_MAX].since_ticks = asked;
+        if (place(q, i)->seq >= seq && place(q, i)->since_ticks < asked)
+            place(q, i)->since_ticks = asked;
     drop_lock();
 }
 
@@ -339,8 +373,10 @@ mrd_nrt_async_closed(void)
 {
     if (!take_lock())
         return;
-    for (size_t i = 0; i < n_queues; i++)
+    for (size_t i = 0; i < n_queues; i++) {
+        free(queues[i]->ring);
         free(queues[i]);
+    }
     n_queues = 0;
     atomic_store(&under_way, 0);
     memset(trackers, 0, sizeof(trackers));

@@ -8,6 +8,7 @@
 #include "capture/nrt_request.h"
 #include "capture/ring_clock.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- life cycle ------------------------------------------------------------------------------ */
@@ -157,13 +158,39 @@ nrt_async_drain_queued_execs(int32_t vnc)
 /* ---- implicit asynchronous execution ----------------------------------------------------------
  */
 
-static _Atomic(NRT_ASYNC_EXEC_STATUS_CALLBACK) programs_callback;
+/* A function of the program and what it wants to be told. The runtime has the address as parameter: an
+ * execution that ends while the program registers another function meets the one it was registered
+ * with. They stay, because a thread of the runtime may still be on its way to one. */
+typedef struct listener {
+    NRT_ASYNC_EXEC_STATUS_CALLBACK call;
+    void *params;
+    struct listener *next;
+} listener;
+
+static listener *_Atomic listeners;
+
+/* NULL: there is no memory. */
+static listener *
+listener_of(NRT_ASYNC_EXEC_STATUS_CALLBACK call, void *params)
+{
+    listener *l = atomic_load(&listeners);
+
+    for (; l != NULL; l = l->next)
+        if (l->call == call && l->params == params)
+            return l;
+    if ((l = malloc(sizeof(*l))) == NULL)
+        return NULL;
+    *l = (listener){ call, params, atomic_load(&listeners) };
+    while (!atomic_compare_exchange_weak(&listeners, &l->next, l))
+        ;
+    return l;
+}
 
 /* What the program's function is told, and then the program's function. */
 static void
 execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
 {
-    NRT_ASYNC_EXEC_STATUS_CALLBACK call = atomic_load(&programs_callback);
+    const listener *l = params;
 
     if (mrd_rec_on(MRD_CAP_API)) {
         int saved = errno;
@@ -178,20 +205,21 @@ execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, N
         mrd_rec_span(&what, now, now, args, status == NRT_SUCCESS ? 3 : 5);
         errno = saved;
     }
-    if (call != NULL)
-        call(params, model_id, vnc, job_id, status);
+    l->call(l->params, model_id, vnc, job_id, status);
 }
 
 NRT_STATUS
 nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params)
 {
-    bool stand_in = callback != NULL && mrd_nrt_outermost() && mrd_rec_possible();
+    int saved = errno;
+    listener *l = callback != NULL && mrd_nrt_outermost() && mrd_rec_possible()
+                      ? listener_of(callback, params)
+                      : NULL;
     NRT_STATUS status;
 
-    if (stand_in)
-        atomic_store(&programs_callback, callback);
-    TIMED(nrt_register_async_exec_callback, real(stand_in ? execution_done : callback, params),
-          U(count, 1));
+    errno = saved;
+    TIMED(nrt_register_async_exec_callback,
+          l == NULL ? real(callback, params) : real(execution_done, l), U(count, 1));
     return status;
 }
 

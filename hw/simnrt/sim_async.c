@@ -136,6 +136,21 @@ run_move(const request *r)
     return status;
 }
 
+/* An execution has ended: function and parameter are of one registration. */
+static void
+tell(uint32_t model_id, uint32_t core, nrta_seq_t seq, NRT_STATUS status)
+{
+    NRT_ASYNC_EXEC_STATUS_CALLBACK call;
+    void *params;
+
+    pthread_mutex_lock(&sim.lock);
+    call = sim.callback;
+    params = sim.callback_params;
+    pthread_mutex_unlock(&sim.lock);
+    if (call != NULL)
+        call(params, model_id, core, seq, status);
+}
+
 static NRT_STATUS
 run_request(request *r)
 {
@@ -199,8 +214,8 @@ work(void *arg)
         pthread_mutex_unlock(&q->lock);
         status = run_request(&r);
         record_error(&r, status);
-        if (r.unit == SIM_UNIT_COMPUTE && sim.callback != NULL)
-            sim.callback(sim.callback_params, r.model->id, q->core, r.seq, status);
+        if (r.unit == SIM_UNIT_COMPUTE)
+            tell(r.model->id, q->core, r.seq, status);
         pthread_mutex_lock(&q->lock);
         q->tail++;
         complete(q, r.seq);
@@ -574,8 +589,10 @@ NRT_STATUS
 nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params)
 {
     SIM_NEEDS_OPEN();
+    pthread_mutex_lock(&sim.lock);
     sim.callback_params = params;
     sim.callback = callback;
+    pthread_mutex_unlock(&sim.lock);
     return NRT_SUCCESS;
 }
 

@@ -446,7 +446,8 @@ TEST(an_unknown_version_is_left_alone)
         set_library_path(lib);
         CHECK_INT(run(prog, "", "all", sub(kinds[i]), hooked, sizeof(hooked)), 0);
         CHECK_TEXT(hooked, "init 0\nlinked 0 7654321\nby name 0 7654321\n"
-                           "by name, anywhere 0 7654321\n");
+                           "by name, anywhere 0 7654321\n"
+                           "first is told one 2\nsecond is told two 2\nfirst is told three 2\n");
         rec = read_rings(sub(kinds[i]));
         CHECK_INT(spans(&rec, "nrta_tensor_read"), 0);
     }
@@ -565,6 +566,26 @@ TEST(a_request_that_fails_in_the_older_interface)
 {
     check_failure("nrt_prog_228", "simnrt");
     CHECK(strstr(hooked, "errors 1: request 1, 1206\n") != NULL);
+}
+
+/* What the runtime has not ended has no end, however many wait. */
+TEST(requests_of_a_long_queue_end_when_they_end)
+{
+    static const char *const progs[] = { "nrt_prog", "nrt_prog_228" };
+
+    set_library_path("simnrt");
+    setenv("SIMNRT_QUEUE_DEPTH", "300", 1);
+    setenv("SIMNRT_FAULT", "slow_core:factor=1000", 1);
+    setenv("SIMNRT_TIME_SCALE", "100", 1);
+    for (size_t i = 0; i < MRD_COUNT(progs); i++) {
+        recorded rec;
+
+        CHECK_INT(run(progs[i], "queues", "all", sub(progs[i]), hooked, sizeof(hooked)), 0);
+        CHECK(strstr(hooked, "taken 200\n") != NULL);
+        rec = read_rings(sub(progs[i]));
+        CHECK_INT(count(rec.begins, "|nrta_execute "), 200);
+        CHECK_INT(count(rec.ends, " end_within_ns="), 0);
+    }
 }
 
 /* The runtime reads NEURON_RT_INSPECT_EVENT_FILTER_TYPE only when it captures by itself. */

@@ -15,6 +15,8 @@ __asm__(".symver next_read_versioned, nrta_tensor_read@@" NEXT_VERSION);
 #define PUBLIC __attribute__((visibility("default")))
 
 PUBLIC int nrt_init(int framework, const char *fw_version, const char *fal_version);
+typedef void done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int status);
+PUBLIC int nrt_register_async_exec_callback(done *callback, void *params);
 PUBLIC int next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five,
                      uint64_t six, uint64_t seven, uint64_t eight, uint64_t nine,
                      uint64_t *ret_sum);
@@ -25,6 +27,20 @@ nrt_init(int framework, const char *fw_version, const char *fal_version)
     (void) framework;
     (void) fw_version;
     (void) fal_version;
+    return 0;
+}
+
+/* An execution ends while another function takes the place of the one that waits for it. */
+int
+nrt_register_async_exec_callback(done *callback, void *params)
+{
+    static done *before;
+    static void *with;
+
+    if (before != NULL)
+        before(with, 1, 0, 1, 0);
+    before = callback;
+    with = params;
     return 0;
 }
 

@@ -295,6 +295,21 @@ fails(void)
     return 0;
 }
 
+/* More requests than a queue usually holds, behind one that takes long. */
+static int
+queues(void)
+{
+    nrta_seq_t seq;
+    int taken = 0;
+
+    open_all();
+    while (taken < 200 && F(nrta_execute_schedule)(model, in, out, 0, NULL, &seq) == NRT_SUCCESS)
+        taken++;
+    printf("taken %d\n", taken);
+    fflush(stdout);
+    _exit(0);
+}
+
 static size_t
 count(const char *text, const char *what)
 {
@@ -525,9 +540,9 @@ main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = { { "everything", everything }, { "traces", traces },  { "misuses", misuses },
-                  { "forks", forks },           { "fails", fails },    { "seldom", seldom },
-                  { "signals", signals },       { "options", options } };
+    } modes[] = { { "everything", everything }, { "traces", traces },   { "misuses", misuses },
+                  { "forks", forks },           { "fails", fails },     { "seldom", seldom },
+                  { "signals", signals },       { "options", options }, { "queues", queues } };
 
     if (load() != 0)
         return 9;

@@ -1,4 +1,5 @@
-/* A program for the runtime of nrt_next.c: calls its function directly and by name. */
+/* A program for the runtime of nrt_next.c: calls its function directly and by name, and registers one
+ * function after the other. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdint.h>
@@ -9,6 +10,23 @@ typedef int next_read(void *to, const void *from, uint64_t offset, uint64_t size
                       uint64_t *ret_sum);
 next_read nrta_tensor_read;
 int nrt_init(int framework, const char *fw_version, const char *fal_version);
+
+typedef void done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int status);
+int nrt_register_async_exec_callback(done *callback, void *params);
+
+static void
+first(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int status)
+{
+    printf("first is told %s %d\n", (const char *) params,
+           (int) (model_id + vnc + job_id) + status);
+}
+
+static void
+second(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int status)
+{
+    printf("second is told %s %d\n", (const char *) params,
+           (int) (model_id + vnc + job_id) + status);
+}
 
 static void
 show(const char *how, next_read *call)
@@ -22,11 +40,17 @@ show(const char *how, next_read *call)
 int
 main(void)
 {
+    char one[] = "one", two[] = "two", three[] = "three";
     void *lib = dlopen("libnrt.so.1", RTLD_NOW | RTLD_NOLOAD);
 
     printf("init %d\n", nrt_init(1, "", ""));
     show("linked", nrta_tensor_read);
     show("by name", (next_read *) dlsym(lib, "nrta_tensor_read"));
     show("by name, anywhere", (next_read *) dlsym(RTLD_DEFAULT, "nrta_tensor_read"));
+    nrt_register_async_exec_callback(first, one);
+    nrt_register_async_exec_callback(second, two);
+    nrt_register_async_exec_callback(first, three);
+    nrt_register_async_exec_callback(NULL, NULL);
+    nrt_register_async_exec_callback(NULL, NULL);
     return 0;
 }
