@@ -63,7 +63,7 @@ mrd_api_name(const char *text)
 
     if (text == NULL)
         text = "(no name)";
-    if ((id = mrd_names_add(text, strlen(text))) != 0)
+    if ((id = mrd_names_add(text)) != 0)
         return id;
     if ((id = __atomic_load_n(&fallback, __ATOMIC_RELAXED)) == 0) {
         id = mrd_names_reserve_fallback();
@@ -91,14 +91,12 @@ api_args(const mrd_kv *args, size_t n, mrd_rec_arg to[MRD_API_ARGS_MAX])
     if (n > MRD_API_ARGS_MAX)
         n = MRD_API_ARGS_MAX;
     for (size_t i = 0; i < n; i++) {
-        const char *text = args[i].v.text == NULL ? "" : args[i].v.text;
-
-        to[i] = (mrd_rec_arg){ .key = mrd_rec_name(args[i].key == NULL ? "" : args[i].key),
-                               .type = (uint8_t) args[i].type,
-                               .key_text = args[i].key };
+        to[i].key = mrd_names_add(args[i].key == NULL ? "" : args[i].key);
+        to[i].type = (uint8_t) args[i].type;
+        to[i].key_text = args[i].key;
         if (args[i].type == MRD_KV_TEXT) {
-            to[i].v.text.p = text;
-            to[i].v.text.len = strlen(text);
+            to[i].v.text.p = args[i].v.text == NULL ? "" : args[i].v.text;
+            to[i].v.text.len = strlen(to[i].v.text.p);
         } else {
             to[i].v.u = args[i].v.u;
         }

@@ -5,7 +5,10 @@
 
 #include "capture/process.h"
 
-#define SLOTS (MRD_RING_NAMES_MAX * 2)
+#define SLOTS       (MRD_RING_NAMES_MAX * 2)
+#define PLACES_BITS 9
+#define PLACES      (1u << PLACES_BITS)
+static_assert(MRD_RING_NAMES_MAX - 1 <= UINT16_MAX, "ids of names in 16 bits");
 
 typedef struct {
     const char *p;
@@ -43,8 +46,8 @@ half_at(const char *p)
     return word;
 }
 
-/* Up to eight bytes as a number, without a loop. */
-static uint64_t
+/* Up to eight bytes as a number, without a loop; of one length each has its own. */
+static inline uint64_t
 short_word(const char *p, size_t len)
 {
     if (len >= 4)
@@ -69,6 +72,20 @@ hash_text(const char *p, size_t len)
     return (uint32_t) (h ^ h >> 32);
 }
 
+/* Without a call: names are short. */
+static inline bool
+same_text(const name_entry *e, const char *text, size_t len)
+{
+    if (e->len != len)
+        return false;
+    if (len <= 8)
+        return short_word(e->p, len) == short_word(text, len);
+    for (size_t i = 0; i + 8 < len; i += 8)
+        if (word_at(e->p + i) != word_at(text + i))
+            return false;
+    return word_at(e->p + len - 8) == word_at(text + len - 8);
+}
+
 /* The id, or 0 with the free slot. acquire: the entry before its slot; pairs with name_insert. */
 static uint32_t
 name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
@@ -78,7 +95,7 @@ name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
     while ((id = atomic_load_explicit(&slots[i], memory_order_acquire)) != 0) {
         const name_entry *e = &entries[id];
 
-        if (e->hash == hash && e->len == len && memcmp(e->p, text, len) == 0)
+        if (e->hash == hash && same_text(e, text, len))
             return id;
         i = (i + 1) % SLOTS;
     }
@@ -121,8 +138,8 @@ name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
     return id;
 }
 
-uint32_t
-mrd_names_add(const char *text, size_t len)
+static uint32_t
+add(const char *text, size_t len)
 {
     uint32_t hash, slot = 0, id;
 
@@ -136,6 +153,24 @@ mrd_names_add(const char *text, size_t len)
     if ((id = name_find(text, len, hash, &slot)) == 0)
         id = name_insert(text, len, hash, slot);
     mrd_proc_unlock();
+    return id;
+}
+
+uint32_t
+mrd_names_add(const char *text)
+{
+    /* Which name lay at this address last. What lies there now decides; names never change. */
+    static _Atomic uint16_t last[PLACES];
+    _Atomic uint16_t *place =
+        &last[((uint64_t) (uintptr_t) text * 0x9e3779b97f4a7c15ull) >> (64 - PLACES_BITS)];
+    /* acquire: the entry before its place; pairs with the store below */
+    uint32_t id = atomic_load_explicit(place, memory_order_acquire);
+    size_t len = strlen(text);
+
+    if (__builtin_expect(id != 0 && same_text(&entries[id], text, len), 1))
+        return id;
+    if ((id = add(text, len)) != 0)
+        atomic_store_explicit(place, (uint16_t) id, memory_order_release);
     return id;
 }
 
@@ -166,7 +201,7 @@ same_track(uint32_t id, const mrd_ring_track *def, uint32_t name)
 uint32_t
 mrd_names_add_track(const mrd_ring_track *def, const char *name, size_t len)
 {
-    uint32_t name_id = mrd_names_add(name, len), id = 0, n;
+    uint32_t name_id = add(name, len), id = 0, n;
 
     if (name_id == 0 || !mrd_proc_lock())
         return 0;

@@ -14,8 +14,9 @@
 
 #include "capture/ring.h"
 
-/* The id of a text (cut at MRD_RING_TEXT_MAX), 0 without room. */
-uint32_t mrd_names_add(const char *text, size_t len);
+/* The id of a text (cut at MRD_RING_TEXT_MAX), 0 without room. Fastest for a text that lies where it
+ * lay last time. */
+uint32_t mrd_names_add(const char *text);
 /* The id kept for "(too many names)". */
 uint32_t mrd_names_reserve_fallback(void);
 /* The text of an id; NULL when there is none. Stays valid for ever. */

@@ -55,7 +55,7 @@ mrd_rec_thread_name(const char *name)
 uint32_t
 mrd_rec_name(const char *text)
 {
-    return text == NULL ? 0 : mrd_names_add(text, strlen(text));
+    return text == NULL ? 0 : mrd_names_add(text);
 }
 
 uint32_t
@@ -212,6 +212,10 @@ put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
                     arg->v.text.p, text_len(arg));
 }
 
+#define PLAIN_ITEM (sizeof(mrd_ring_item) + 8)
+#define PLAIN_MAX  16u
+static_assert(2 * PLAIN_ITEM == MRD_RING_UNIT, "two numbers a unit");
+
 /* ---- one record ------------------------------------------------------------------------------ */
 
 /* `at` is the time of the event for the books (when it is lost), ticks what the record says. */
@@ -252,6 +256,47 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
     return true;
 }
 
+/* As put_long, for a name that the ring knows. Numbers whose keys it knows, too, are written as they
+ * come, an item of one size each; at anything else it begins anew, as nothing was committed. */
+static __attribute__((noinline)) bool
+put_args(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
+         const mrd_rec_arg *args, size_t n)
+{
+    size_t len = sizeof(mrd_ring_rec) + (n + n % 2) * PLAIN_ITEM;
+    uint32_t domain = known(w, what->domain), track = known_track(w, what->track);
+    mrd_ring_rec *rec;
+    uint8_t *p;
+
+    if (__builtin_expect(n > PLAIN_MAX, 0))
+        return put_long(w, kind, what, at, args, n);
+    rec = mrd_ring_reserve_len(w, len, at.at);
+    if (__builtin_expect(rec == NULL, 0))
+        return false;
+    p = (uint8_t *) (rec + 1);
+    for (const mrd_rec_arg *arg = args; arg < args + n; arg++, p += PLAIN_ITEM) {
+        uint64_t item = arg->type | 8u << 16 | (uint64_t) arg->key << 32; /* as mrd_ring_item */
+
+        if (__builtin_expect(is_text(arg) || arg->key - 1 >= MRD_RING_NAMES_MAX - 1 ||
+                                 !mrd_ring_bit(w->named, arg->key),
+                             0))
+            return put_long(w, kind, what, at, args, n);
+        memcpy(p, &item, sizeof(item));
+        memcpy(p + sizeof(item), &arg->v, 8);
+    }
+    if (n % 2 != 0)
+        memset(p, 0, PLAIN_ITEM);
+    rec->kind = (uint8_t) kind;
+    rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
+    rec->units = (uint16_t) (len / MRD_RING_UNIT);
+    rec->name = what->name;
+    rec->ts = at.ticks;
+    rec->value = at.value;
+    rec->domain = domain;
+    rec->track = track;
+    mrd_ring_commit(w, len);
+    return true;
+}
+
 /* As put_long; nearly always without a body. */
 static inline __attribute__((always_inline)) bool
 put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
@@ -260,9 +305,10 @@ put(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
     uint32_t name, domain, track;
     mrd_ring_rec *rec;
 
-    if (__builtin_expect(n != 0, 0))
-        return put_long(w, kind, what, at, args, n);
     name = known(w, what->name);
+    if (__builtin_expect(n != 0, 0))
+        return name != 0 ? put_args(w, kind, what, at, args, n)
+                         : put_long(w, kind, what, at, args, n);
     if (__builtin_expect(name == 0 && what->name_text != NULL, 0))
         return put_long(w, kind, what, at, args, n);
     domain = known(w, what->domain);

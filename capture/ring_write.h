@@ -128,7 +128,7 @@ mrd_ring_reserve_len(mrd_ring_writer *w, size_t len, uint64_t ts)
     uint64_t at = w->head & w->mask;
 
     if (w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1 ||
-        len > mrd_ring_rec_max(w))
+        len > (w->mask + 1) / 4 || len > MRD_RING_REC_MAX)
         return mrd_ring_reserve_slow(w, len, ts, false);
     return (mrd_ring_rec *) (void *) (w->data + at);
 }

@@ -207,6 +207,45 @@ TEST(spans_instants_flows)
     CHECK(mrd_ticks_ns(t0) == (int64_t) t0); /* RAW: a tick is a nanosecond */
 }
 
+/* Names of every length at one address, each another text and many one the beginning of the next; and
+ * every number of arguments, numbers alone or with a text among them. */
+TEST(names_and_arguments_of_every_length)
+{
+    enum { ROUNDS = 80, LONGEST = 21, ARGS = 19 };
+    char name[LONGEST + 1], key[LONGEST + 1], want_name[ROUNDS][LONGEST + 1];
+    static char want[ROUNDS][256];
+    mrd_kv kv[ARGS];
+
+    start();
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        size_t len = 1 + i * 7 % (LONGEST - 1), n = 1 + i % ARGS, at = 0;
+        mrd_scope s;
+
+        memset(name, 0, sizeof(name));
+        memset(key, 0, sizeof(key));
+        memset(name, i % 3 == 0 ? 'x' : 'y', len);
+        memset(key, i % 2 == 0 ? 'k' : 'l', 1 + i % 9);
+        name[len / 2] = (char) ('0' + i % 5);
+        snprintf(want_name[i], sizeof(want_name[i]), "%s", name);
+        for (size_t a = 0; a < n; a++) {
+            bool text = i % 4 == 3 && a == n / 2;
+
+            kv[a] = text ? mrd_kv_text(key, "word") : mrd_kv_u64(a % 2 == 0 ? key : "other", a + i);
+            at += (size_t) (text ? snprintf(want[i] + at, sizeof(want[i]) - at, "%s=word ", key)
+                                 : snprintf(want[i] + at, sizeof(want[i]) - at, "%s=%zu ",
+                                            a % 2 == 0 ? key : "other", a + i));
+        }
+        mrd_scope_begin(&s, domain, name);
+        mrd_scope_end_args(&s, kv, n);
+    }
+    collect();
+    REQUIRE(event_count == ROUNDS);
+    for (unsigned i = 0; i < ROUNDS; i++) {
+        CHECK_TEXT(events[i].name, want_name[i]);
+        CHECK_TEXT(events[i].args, want[i]);
+    }
+}
+
 TEST(from_cpp)
 {
     mrd_region region = MRD_REGION_INIT("cpp region");
