@@ -140,6 +140,10 @@ def certificates():
     found = broken("--tls-ca", os.path.join(other, "ca.pem"))
     says(found, "aggregator", "failed", "is not signed by an authority in")
     says(found, "tls-files", "warning", "has signed")
+    # Who joins has its certificate from the aggregator, which has an authority of its own for agents.
+    found = broken("--tls-ca", os.path.join(other, "ca.pem"), "--join-token-file", secret("join.token", "x" * 40))
+    equal([line for line in found["tls-files"] if "has signed" in line[1] or line[0] == "failed"], [], "the certificate of an agent that joins")
+    says(found, "tls-files", "ok", "agent-i-1.pem (i-1) is valid for")
     says(broken("--tls-name", "elsewhere.example"), "aggregator", "failed", "and not the host that was asked for")
 
 
