@@ -1,5 +1,6 @@
-/* meridian-webhook: one or more per cluster. The API server asks it about new pods. Options, signals, two routes. */
+/* meridian-webhook: one or more per cluster. The API server asks it about new pods. Options, signals, three routes. */
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -16,6 +17,7 @@
 #include "base/url.h"
 #include "base/version.h"
 #include "meridian_commit.h" /* generated: scripts/commit.sh */
+#include "proto/cert_times.h"
 #include "webhook/review.h"
 
 typedef struct {
@@ -88,26 +90,65 @@ static const mrd_opt table[] = {
 
 #define OPTIONS MRD_COUNT(table)
 
+typedef struct {
+    mrd_inject_options inject;
+    mrd_cert_file cert;
+    _Atomic(mrd_httpd *) httpd;        /* NULL until it is known: it answers before */
+    atomic_uint_fast64_t pods, warned; /* that asked; in which something was in the way */
+} hook;
+
 static mrd_err
 post_inject(void *self, mrd_http_request *req, mrd_why *why)
 {
-    const mrd_inject_options *options = self;
+    hook *h = self;
     mrd_json *review = NULL, *answer = NULL;
     mrd_review_done done;
     mrd_err err;
 
     if ((err = mrd_http_json(req, &review, why)) == MRD_OK)
-        err = mrd_review_answer(options, review, &answer, &done, why);
+        err = mrd_review_answer(&h->inject, review, &answer, &done, why);
     mrd_json_free(review);
     if (err != MRD_OK) {
         mrd_log(MRD_LOG_WARN, "HOOK-REFUSED", "A request was refused: reason=%s", why->text);
         return err;
     }
+    h->pods += done.containers > 0 || done.warnings > 0;
+    h->warned += done.warnings > 0;
     if (done.containers > 0 || done.warnings > 0)
         mrd_log(done.warnings > 0 ? MRD_LOG_WARN : MRD_LOG_INFO, "HOOK-POD",
                 "A pod asked to be recorded: namespace=%s pod=%s containers=%u warnings=%zu",
                 done.space, done.name, done.containers, done.warnings);
     return mrd_http_reply_json(req, 200, answer);
+}
+
+/* Open, as all here: how often it was asked, and from when until when its certificate is valid. */
+static mrd_err
+get_metrics(void *self, mrd_http_request *req, mrd_why *why)
+{
+    hook *h = self;
+    bool open = mrd_metrics_text_wants_open(mrd_http_header(req, "Accept"));
+    mrd_httpd *httpd = h->httpd;
+    mrd_httpd_counts c = { 0 };
+    mrd_metrics_text x;
+    mrd_buf body = { 0 };
+
+    (void) why;
+    if (httpd != NULL)
+        mrd_httpd_count(httpd, &c);
+    mrd_metrics_text_begin(&x, &body, open);
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_webhook_pods_total",
+                         "Pods that asked to be recorded.", h->pods);
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_webhook_warned_total",
+                         "Of them, those with something in the way.", h->warned);
+    mrd_cert_times_metrics(&x, &h->cert, 1);
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_requests_total", "HTTP requests.",
+                         c.requests);
+    mrd_metrics_text_one(&x, MRD_METRICS_COUNTER, "meridian_http_errors_total",
+                         "HTTP replies of 400 and above.", c.errors);
+    mrd_metrics_text_process(&x);
+    mrd_metrics_text_end(&x);
+    mrd_http_set_header(req, "Vary", "Accept");
+    return mrd_http_reply_text(req, 200, mrd_metrics_text_type(open), &body);
 }
 
 static const char *const query[] = { "timeout", NULL }; /* the API server adds it */
@@ -116,6 +157,7 @@ static const char *const query[] = { "timeout", NULL }; /* the API server adds i
 static const mrd_http_route routes[] = {
     { "POST", "/inject", MRD_ACTION_OPEN, post_inject, "what a pod lacks to be recorded", query },
     { "GET", "/healthz", MRD_ACTION_OPEN, mrd_http_reply_alive, "the process is alive", NULL },
+    { "GET", "/metrics", MRD_ACTION_OPEN, get_metrics, "metrics for Prometheus", NULL },
 };
 
 static mrd_err
@@ -183,7 +225,8 @@ wait_and_watch(mrd_httpd *httpd, const sigset_t *set)
 static int
 serve(const settings *s)
 {
-    mrd_inject_options inject = { .image = s->image, .library = s->library, .rings = s->rings };
+    hook h = { .inject = { .image = s->image, .library = s->library, .rings = s->rings },
+               .cert = { "cert", s->cert } };
     mrd_httpd_options o;
     mrd_httpd *httpd = NULL;
     mrd_why why = { 0 };
@@ -196,10 +239,11 @@ serve(const settings *s)
         return 2;
     }
     mrd_daemon_signals(&set);
-    if (mrd_httpd_start(&o, routes, MRD_COUNT(routes), &inject, &httpd, &why) != MRD_OK) {
+    if (mrd_httpd_start(&o, routes, MRD_COUNT(routes), &h, &httpd, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-webhook", mrd_str_of(why.text));
         return 1;
     }
+    h.httpd = httpd;
     mrd_log(MRD_LOG_INFO, "HOOK-UP", "The webhook started: address=%s port=%u image=%s", host,
             mrd_httpd_port(httpd), s->image);
     sig = wait_and_watch(httpd, &set);

@@ -395,7 +395,7 @@ if shutil.which("kubectl"):
     shared = {k: v for d in overlay_ok("overlays/shared") if d["kind"] == "ConfigMap" for k, v in d["data"].items()}
     equal((shared.get("MERIDIAN_TOKEN_FILE"), [k for k in shared if "JOIN" in k or "AGENT_CA" in k]), ("/etc/meridian/agent.token", []), "one token for all agents instead")
     docs = overlay_ok("overlays/plain")
-    equal(len([d for d in docs if d["kind"] == "PodMonitor"]), 2, "PodMonitors")
+    equal(len([d for d in docs if d["kind"] == "PodMonitor"]), 3, "PodMonitors")
     review_ok(docs)
     hook = next(d for d in docs if d["kind"] == "Deployment")["spec"]["template"]["spec"]["containers"][0]
     equal([e["value"] for e in hook["env"] if e["name"] == "MERIDIAN_WEBHOOK_IMAGE"], [hook["image"]], "the image from which pods get the library")

@@ -70,7 +70,7 @@ WEBHOOK = {"name!": "str", "admissionReviewVersions!": ["str"], "sideEffects!": 
            "clientConfig!": {"caBundle": "str", "url": "str", "service": {"name!": "str", "namespace!": "str", "path": "str", "port": "int"}}}
 SECRET_KEY = {"name!": "str", "key!": "str"}
 ENDPOINT = {"port": "str", "path": "str", "interval": "str", "scheme": ("http", "https", "HTTP", "HTTPS"), "authorization": {"type": "str", "credentials": SECRET_KEY},
-            "tlsConfig": {"serverName": "str", "ca": {"secret": SECRET_KEY, "configMap": SECRET_KEY}},
+            "tlsConfig": {"serverName": "str", "insecureSkipVerify": "bool", "ca": {"secret": SECRET_KEY, "configMap": SECRET_KEY}},
             "relabelings": [{"sourceLabels": ["str"], "targetLabel": "str", "regex": "str", "replacement": "str", "action": "str"}]}
 
 KINDS = {

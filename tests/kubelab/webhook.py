@@ -243,6 +243,21 @@ def hostile():
         equal("patch" in out, n == 64, f"{n} containers")
 
 
+def metrics():
+    """{sample: value}."""
+    status, text = Client().post(None, "/metrics", method="GET")
+    equal(status, 200, "/metrics")
+    return {line.rsplit(" ", 1)[0]: float(line.rsplit(" ", 1)[1]) for line in (text if isinstance(text, str) else text.decode()).splitlines() if not line.startswith("#")}
+
+
+def ends():
+    """By /metrics, and by openssl's own reading of the file: when the certificate ends."""
+    told = {k: v for k, v in metrics().items() if k.startswith("meridian_certificate_expiry_timestamp_seconds{") and 'option="cert"' in k and 'number="1"' in k}
+    said = subprocess.run(["openssl", "x509", "-in", certs + "/aggregator.pem", "-noout", "-enddate"], capture_output=True, text=True, check=True).stdout
+    equal(list(told.values()), [float(ssl.cert_time_to_seconds(said.strip().split("=")[1]))], f"the certificate's end: {told}")
+    return list(told.values())[0]
+
+
 def certificates():
     """A new certificate is used without a restart; one that cannot be read leaves the old one, and is told once."""
     def subject():
@@ -251,13 +266,20 @@ def certificates():
         except OSError:
             return ""
     before = subject()
+    ends()
+    count = metrics()
+    check(count["meridian_webhook_pods_total"] > count["meridian_webhook_warned_total"] > 0, f"pods that asked: {count}")
+    Client().post(json.dumps(review(pod(TRAIN))))
+    equal(metrics()["meridian_webhook_pods_total"], count["meridian_webhook_pods_total"] + 1, "one more")
     run("certs", "renew", "-d", certs)
     until(lambda: subject() not in ("", before), "the renewed certificate is used")
     after = subject()
+    ends()
     with open(certs + "/aggregator.pem", "w") as f:
         f.write("no certificate\n")
     until(lambda: "cannot be read again" in p.text(), "a broken one is told")
     equal(subject(), after, "the certificate before it stays")
+    equal(metrics()['meridian_certificate_file_readable{option="cert"}'], 0, "and it is told that its file cannot be read")
     with socket.create_connection(("127.0.0.1", port), timeout=10) as s:
         s.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
         s.settimeout(20)
