@@ -243,6 +243,9 @@ TEST(duplicates_and_new_segments)
     CHECK_ERR("c", append(&w, j, 2, &t, 1), MRD_OK);
     CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK); /* beside the writer */
     CHECK(x.files.n == 2 && x.n == 3 && x.duplicates == 1 && x.bad_bytes == 0);
+    CHECK_INT(x.entries[1].segment,
+              0); /* the first of both, though the second lies before it in its segment */
+    CHECK_INT(x.entries[2].segment, 1);
     for (size_t i = 0; i < x.n; i++) {
         CHECK_ERR("read", mrd_journal_read(&x, &x.entries[i], false, &buf, &f, &body, &why),
                   MRD_OK);

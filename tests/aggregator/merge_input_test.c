@@ -2,6 +2,7 @@
 #include "aggregator/merge.h"
 #include "base/obj.h"
 #include "tests/check.h"
+#include "tests/memory.h"
 #include "tests/trace/events.h"
 
 enum { PARTS = 5, STORED = 3 };
@@ -117,6 +118,16 @@ TEST(everything_is_copied)
         for (size_t i = 0; i < in->n_artifacts; i++)
             CHECK_INT(in->artifacts[i].size, 5 + i);
         mrd_merge_input_free(in);
+        memory_asked = 0;
+        mrd_merge_input_free(mrd_merge_input_new(&store, &t, s));
+        REQUIRE(memory_asked >= 4);
+        for (uint64_t asked = memory_asked; asked > 0; asked--) { /* without any of its requests */
+            memory_asked = 0;
+            memory_fails_at = asked;
+            in = mrd_merge_input_new(&store, &t, s);
+            memory_fails_at = 0;
+            CHECK(in == NULL);
+        }
         for (size_t i = 0; i < s->n_parts; i++) {
             free(parts[i]->epochs);
             free(parts[i]);

@@ -36,7 +36,8 @@ GOAL = 0.9
 # Module: what is changed, the tests that must notice it.
 MODULES = {
     "journal": (["aggregator/journal.c", "aggregator/journal_*.c", "aggregator/segment.h"],
-                ["aggregator/journal", "aggregator/journal_files", "aggregator/journal_recover", "aggregator/journal_sync", "aggregator/merge_damage", "fuzz/journal",
+                ["aggregator/journal", "aggregator/journal_files", "aggregator/journal_recover", "aggregator/journal_sync", "aggregator/journal_source",
+                 "aggregator/merge_damage", "fuzz/journal",
                  "aggregator/merge_once", "aggregator/merge", "aggregator/merge_faults", "sim/store"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
     "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/spool_boot",

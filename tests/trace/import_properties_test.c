@@ -451,6 +451,51 @@ TEST(arrival_in_chunks_means_nothing)
     unload();
 }
 
+static bool
+always(mrd_import *imp)
+{
+    (void) imp;
+    return true;
+}
+
+static mrd_err
+count(mrd_import *imp, uint32_t profile, const mrd_event *ev)
+{
+    (void) profile;
+    (void) ev;
+    ++*(size_t *) imp->emit_self;
+    return MRD_OK;
+}
+
+/* Whether to go on is asked for once in 4096 events. */
+TEST(an_import_that_is_cancelled_ends)
+{
+    size_t n = 0;
+    mrd_input blank = { 0 };
+    mrd_import imp = { .catalog = mrd_catalog_new(),
+                       .identity = MRD_IDENTITY_UNKNOWN,
+                       .emit = count,
+                       .emit_self = &n,
+                       .cancelled = always };
+    mrd_buf text = { 0 };
+    mrd_why why = { 0 };
+
+    mrd_buf_text(&text, "[");
+    for (int i = 0; i < 9000; i++)
+        mrd_buf_fmt(&text,
+                    "%s{\"name\":\"a\",\"ph\":\"X\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1}",
+                    i == 0 ? "" : ",", i);
+    mrd_buf_text(&text, "]");
+    CHECK_ERR("open", mrd_in_memory((mrd_bytes){ text.p, text.len }, "a file", &imp.in, NULL),
+              MRD_OK);
+    imp.input = mrd_catalog_add_input(imp.catalog, &blank);
+    CHECK_ERR("run", mrd_import_trace_event.run(&imp, &why), MRD_CANCELLED);
+    CHECK_INT(n, 4096);
+    mrd_in_close(imp.in);
+    mrd_catalog_free(imp.catalog);
+    mrd_buf_fini(&text);
+}
+
 /* ---- What each file gives ---- */
 
 /* The end of what begins with a brace at `at`, behind the brace that closes it; `at` when there is none. */

@@ -1,4 +1,6 @@
 /* The vendor's viewer, played by shell scripts: what becomes of its results, output, end and time. */
+#include <unistd.h>
+
 #include "tests/check.h"
 
 #include <signal.h>
@@ -154,6 +156,9 @@ TEST(the_tool_is_found)
 
     setenv("PATH", test_tmp(), 1);
     CHECK(!mrd_vendor_find("", &path));
+    CHECK_INT(mrd_vendor_find(NULL, &path),
+              access("/opt/aws/neuron/bin/neuron-profile", X_OK) == 0 ||
+                  access("/opt/aws/neuron/bin/neuron-explorer", X_OK) == 0);
     CHECK(mrd_vendor_find("/any/tool", &path));
     CHECK_TEXT(mrd_buf_cstr(&path), "/any/tool");
     mrd_buf_fini(&path);
