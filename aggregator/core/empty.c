@@ -92,19 +92,43 @@ sum(const mrd_session *s)
 }
 
 static const char *
-selected_by(const mrd_select *s)
+processes_by(const mrd_select *s)
 {
-    return s->types.n > 0     ? "event types"
-           : s->cores.n > 0   ? "cores"
-           : s->jobs.n > 0    ? "job"
+    return s->jobs.n > 0      ? "job"
            : s->ranks.n > 0   ? "ranks"
            : s->sources.n > 0 ? "sources"
                               : "processes";
 }
 
+/* What leaves events of a selected process out, before what leaves processes out. */
+static const char *
+events_by(const mrd_session *s)
+{
+    return s->select.types.n > 0                              ? "event types"
+           : s->select.cores.n > 0                            ? "cores"
+           : s->params.from_step > 0 || s->params.to_step > 0 ? "steps"
+                                                              : processes_by(&s->select);
+}
+
+/* ": no process of the selected job 4711 was there"; "": whoever was there was meant. */
+static void
+who_was_meant(const mrd_select *s, char *to, size_t room)
+{
+    const mrd_strlist *of = s->jobs.n > 0 ? &s->jobs : &s->ranks;
+
+    *to = '\0';
+    if (of->n == 1)
+        snprintf(to, room, ": no process of the selected %s %s was there",
+                 s->jobs.n > 0 ? "job" : "rank", of->v[0]);
+    else if (of->n > 1)
+        snprintf(to, room, ": no process of the selected %s was there",
+                 s->jobs.n > 0 ? "jobs" : "ranks");
+}
+
 bool
 mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
 {
+    char who[160];
     sums all;
 
     if ((s->state != MRD_SESSION_MERGING && s->state != MRD_SESSION_COMPLETE) ||
@@ -114,8 +138,9 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
     /* What a flight recorder holds is recorded when it is shipped. */
     if (all.known && !mrd_session_is_recorder(s) ? all.chosen > 0 : all.events > 0)
         return false;
+    who_was_meant(&s->select, who, sizeof(who));
     if (s->n_parts == 0)
-        snprintf(text, MRD_WHY_MAX, "no node took part");
+        snprintf(text, MRD_WHY_MAX, "no node took part%s", who);
     else if (mrd_session_is_recorder(s) && s->n_triggers == 0)
         snprintf(text, MRD_WHY_MAX, "no trigger asked for a window of this flight recorder");
     else if (all.dropped > 0)
@@ -129,10 +154,10 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
                  "(LD_PRELOAD, MERIDIAN_ENABLE=1), and that they use the agent's ring directory");
     else if (all.selected == 0)
         snprintf(text, MRD_WHY_MAX, "none of %u process%s is of the selected %s", all.processes,
-                 all.processes == 1 ? "" : "es", selected_by(&s->select));
+                 all.processes == 1 ? "" : "es", processes_by(&s->select));
     else if (all.left_out > 0)
         snprintf(text, MRD_WHY_MAX, "none of %" PRIu64 " event%s is of the selected %s",
-                 all.left_out, mrd_plural(all.left_out), selected_by(&s->select));
+                 all.left_out, mrd_plural(all.left_out), events_by(s));
     else
         snprintf(text, MRD_WHY_MAX, "%u process%s selected and recorded no event", all.selected,
                  all.selected == 1 ? " was" : "es were");

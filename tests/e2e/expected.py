@@ -13,6 +13,9 @@ with Cluster() as c:
     check("--require 0 waits for what does not run yet" in err, f"without it nothing starts, and it is said how: {err}")
     id = c.start("--require", "0", "--rank", "5")
     equal(c.session(id)["nodes"], [], "it records, on no node")
+    nobody = c.start("--require", "0", "--job", "4711")
+    _, err = c.run("stop", nobody, want=3)
+    check("no node took part: no process of the selected job 4711 was there" in err, f"one that nobody came for says whom it waited for: {err}")
     three, five = c.driver(0, "three", RANK="3"), c.driver(0, "five", RANK="5", MERIDIAN_ENABLE=None)
     for d in (three, five):
         equal(d.tell("load alpha 0"), 0, "load")

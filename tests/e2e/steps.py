@@ -39,7 +39,8 @@ with Cluster() as c:
     doc = c.session(id)
     equal((doc["from_step"], doc["to_step"]), (FROM, TO), "the manifest says so")
     by_execution = c.start("--require", "0", "--from-step", str(FROM), "--to-step", str(TO), "--steps", "execution")
-    a, b = c.driver(0, "a", SIMNRT_TIME_SCALE="1"), c.driver(0, "b", SIMNRT_TIME_SCALE="1")
+    never = c.start("--require", "0", "--rank", "0", "--from-step", "1000000")
+    a, b = c.driver(0, "a", SIMNRT_TIME_SCALE="1", RANK="0"), c.driver(0, "b", SIMNRT_TIME_SCALE="1")
     for d in (a, b):
         equal(d.tell("load alpha 0 5000"), 0, "load")
     until(lambda: sum(n["processes"] for n in c.nodes().values()) == 2, "the agent sees both")
@@ -50,6 +51,8 @@ with Cluster() as c:
     let_it_run(1)  # what was executed is fetched
     for s in (id, by_execution):
         c.stop(s)
+    _, err = c.run("stop", never, want=3)
+    check("is of the selected steps" in err, f"steps that nobody came to are the reason, not whose they are: {err}")
     found = recorded(c, id)
     for d in (a, b):
         steps, calls, device = found[d.pid]
