@@ -169,7 +169,7 @@ mrd_core_merge(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
     else if (mrd_session_is_merging(s))
         mrd_why_set(&why, MRD_BUSY, 0, "session %s is being merged already", s->text);
     else
-        mrd_core_begin_merge(c, s);
+        mrd_core_merge_again(c, s);
     mrd_core_answer(c, ticket, why.err == MRD_OK ? NULL : &why, 0);
 }
 

@@ -11,6 +11,8 @@ mrd_core_retire(mrd_core *c, mrd_session *s)
     if (s->deleted)
         return;
     s->deleted = true;
+    if (s->job.after != 0) /* it has not begun */
+        s->job = (mrd_merge_job){ .state = MRD_MERGE_CANCELLED };
     for (size_t i = 0; i < s->n_artifacts; i++)
         mrd_stored_files_retire(&c->files, s->artifacts[i].sha256);
     mrd_core_answer_gone(c, s->id);

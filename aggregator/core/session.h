@@ -87,6 +87,7 @@ typedef enum {
 typedef struct {
     mrd_merge_state state;
     uint64_t events, total;
+    uint64_t after;            /* of WAITING: it begins when this version is durable; 0: it did */
     char message[MRD_WHY_MAX]; /* when it failed */
 } mrd_merge_job;
 

@@ -128,8 +128,8 @@ void mrd_core_part_damaged(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_d
 
 /* steps.c: moves the session on as far as it goes now. */
 void mrd_session_run(mrd_core *c, mrd_session *s);
-void mrd_session_join(mrd_core *c, mrd_session *s); /* the job it waits for has begun */
-void mrd_core_begin_merge(mrd_core *c, mrd_session *s);
+void mrd_session_join(mrd_core *c, mrd_session *s);     /* the job it waits for has begun */
+void mrd_core_merge_again(mrd_core *c, mrd_session *s); /* of one that was complete */
 
 /* triggers.c */
 mrd_err mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why);

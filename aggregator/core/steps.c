@@ -262,13 +262,28 @@ step_flush(mrd_core *c, mrd_session *s)
 
 /* ---- The end ---- */
 
-void
-mrd_core_begin_merge(mrd_core *c, mrd_session *s)
+static void
+begin_merge(mrd_core *c, mrd_session *s)
 {
     s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING };
     for (size_t i = 0; i < s->n_parts; i++)
         s->job.total += s->parts[i]->events;
     mrd_effects_add(&c->out, MRD_DO_MERGE)->session = s;
+}
+
+/* That its copy is done is on disk, and would be believed by a successor of a process that is killed before it
+ * hears of the new profile: what is not true from now on is on disk first. */
+void
+mrd_core_merge_again(mrd_core *c, mrd_session *s)
+{
+    if (!mrd_session_is_exported(s, c->limits.exports)) {
+        begin_merge(c, s);
+        return;
+    }
+    mrd_session_copy_again(s);
+    mrd_session_touch(s);
+    s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = s->save.version };
+    mrd_core_save(c, s);
 }
 
 static bool
@@ -277,7 +292,7 @@ step_close(mrd_core *c, mrd_session *s)
     if (!s->closed)
         return false; /* what was acknowledged of it is in closed files first */
     if (s->params.merge) {
-        mrd_core_begin_merge(c, s);
+        begin_merge(c, s);
         s->step = MRD_STEP_MERGE;
     } else {
         decide(c, s, MRD_SESSION_COMPLETE, MRD_STEP_END);
@@ -385,6 +400,8 @@ mrd_session_run(mrd_core *c, mrd_session *s)
         ;
     if (mrd_effects_room(&c->out, 2))
         put_away(c, s);
+    if (s->job.after != 0 && s->save.durable >= s->job.after && mrd_effects_room(&c->out, 2))
+        begin_merge(c, s);
     mrd_session_convert(c, s);
     if (mrd_effects_room(&c->out, 2))
         send_copy(c, s);

@@ -244,4 +244,94 @@ TEST(a_deleted_session_goes_last)
     mrd_core_free(c);
 }
 
+/* What the inputs since then wanted of the session; manifests are not on disk yet. */
+typedef struct {
+    unsigned merges, copies, removals, cancels;
+    uint64_t version;
+} outcome;
+
+static outcome
+outcome_of(mrd_core *c)
+{
+    outcome o = { 0 };
+    const mrd_effect *e;
+
+    while ((e = mrd_core_effect(c)) != NULL) {
+        o.merges += e->kind == MRD_DO_MERGE;
+        o.copies += e->kind == MRD_DO_EXPORT;
+        o.removals += e->kind == MRD_DO_REMOVE;
+        o.cancels += e->kind == MRD_DO_CANCEL;
+        o.version = e->kind == MRD_DO_SAVE ? e->version : o.version;
+    }
+    return o;
+}
+
+static mrd_session *
+exported_session(mrd_core *c)
+{
+    mrd_session *s = core_session(c, 1, 0, MRD_SESSION_COMPLETE);
+
+    s->measured = true;
+    s->copy.state = MRD_EXPORT_DONE;
+    return s;
+}
+
+/* A successor believes what the manifest says of the copy, and removes the session: a profile is merged again only
+ * when the manifest says no longer that it is copied. */
+TEST(an_exported_session_is_merged_again_when_that_is_on_disk)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .exports = true });
+    mrd_session *s = exported_session(c);
+    mrd_why full = { .err = MRD_FULL, .text = "no room" };
+    outcome o;
+
+    mrd_core_merge(c, core_at(2), 1, 1);
+    o = outcome_of(c);
+    CHECK_INT(o.merges, 0);
+    CHECK(o.version > 0 && s->copy.state == MRD_EXPORT_NONE && mrd_session_is_merging(s));
+    mrd_core_saved(c, core_at(3), 1, o.version, &full);
+    o = outcome_of(c);
+    CHECK(o.merges == 0 && o.copies == 0);
+    mrd_core_tick(c, core_at(2 * MRD_SEC));
+    o = outcome_of(c);
+    CHECK(o.merges == 0 && o.copies == 0 && o.version > 0);
+    mrd_core_saved(c, core_at(2 * MRD_SEC + 1), 1, o.version, NULL);
+    o = outcome_of(c);
+    CHECK(o.merges == 1 && o.copies == 0);
+    mrd_core_tick(c, core_at(4 * MRD_SEC));
+    CHECK_INT(outcome_of(c).merges, 0); /* once */
+    mrd_core_merged(c, core_at(5 * MRD_SEC), 1, MRD_MERGE_DONE, 0, NULL, &(mrd_why){ 0 });
+    CHECK_INT(outcome_of(c).copies, 1);
+    mrd_core_free(c);
+}
+
+TEST(one_that_is_not_exported_is_merged_again_at_once)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .exports = false });
+
+    core_session(c, 1, 0, MRD_SESSION_COMPLETE)->measured = true;
+    mrd_core_merge(c, core_at(2), 1, 1);
+    CHECK_INT(outcome_of(c).merges, 1);
+    mrd_core_free(c);
+}
+
+/* It waits for its manifest, which is not written any more. */
+TEST(deleted_before_it_is_merged_again)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .exports = true });
+    mrd_session *s = exported_session(c);
+    outcome o;
+
+    mrd_core_merge(c, core_at(2), 1, 1);
+    o = outcome_of(c);
+    mrd_core_delete(c, core_at(3), 2, 1);
+    CHECK(!mrd_session_is_merging(s));
+    outcome_of(c);
+    mrd_core_saved(c, core_at(4), 1, o.version, NULL);
+    CHECK_INT(outcome_of(c).merges, 0);
+    mrd_core_tick(c, core_at(2 * MRD_SEC));
+    CHECK_INT(outcome_of(c).removals, 1);
+    mrd_core_free(c);
+}
+
 TEST_MAIN()
