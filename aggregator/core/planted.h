@@ -33,6 +33,13 @@ typedef enum {
     MRD_PLANT_RECOVERED_UNSYNCED, /* what a killed process left in the cache counts as stored */
     MRD_PLANT_RECOVERED_AS_READ,  /* was: what a failed sync left in the cache counts as stored */
     MRD_PLANT_MANIFEST_UNSYNCED,  /* manifests are not synced */
+    /* of exports and retention */
+    MRD_PLANT_RETIRED_UNCOPIED,    /* what is old goes though it was not exported */
+    MRD_PLANT_REMOVED_IN_COPY,     /* a deleted session goes while it is copied */
+    MRD_PLANT_COPY_ONCE,           /* what is merged again is not copied again */
+    MRD_PLANT_COPY_GIVEN_UP,       /* an export that failed is not tried again */
+    MRD_PLANT_COPY_TAKEN_FOR_DONE, /* one that was under way is done after a restart */
+    MRD_PLANT_MERGE_UNSAVED, /* was: a merge begins while the manifest says that the copy is done */
     /* of the loop and its threads; found with real agents */
     MRD_PLANT_LOST_ITEM,        /* now and then what a thread reports does not reach the loop */
     MRD_PLANT_FILE_UNSYNCED,    /* a file is answered before its bytes are on disk */

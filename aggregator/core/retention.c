@@ -56,8 +56,9 @@ may_go(const mrd_session *s)
 static bool
 may_be_retired(const mrd_core *c, const mrd_session *s)
 {
-    return may_go(s) && (!mrd_session_is_exported(s, c->limits.exports) ||
-                         s->state != MRD_SESSION_COMPLETE || s->copy.state == MRD_EXPORT_DONE);
+    return may_go(s) &&
+           (!mrd_session_is_exported(s, c->limits.exports) || s->state != MRD_SESSION_COMPLETE ||
+            s->copy.state == MRD_EXPORT_DONE || MRD_PLANTED(MRD_PLANT_RETIRED_UNCOPIED));
 }
 
 /* What was recorded for longer than others are kept is kept as long as they are. */
@@ -128,7 +129,8 @@ is_used(const mrd_core *c, const mrd_session *s)
     /* A manifest that is being written would make the folder again. */
     return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
            s->save.writing != 0 || s->measuring || mrd_session_is_converting(s) ||
-           s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;
+           ((s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING) &&
+            !MRD_PLANTED(MRD_PLANT_REMOVED_IN_COPY));
 }
 
 void

@@ -6,6 +6,7 @@
 
 #include "aggregator/core/conversions.h"
 #include "aggregator/core/jobs.h"
+#include "aggregator/core/planted.h"
 #include "aggregator/core/require.h"
 #include "aggregator/core/text.h"
 
@@ -276,7 +277,7 @@ begin_merge(mrd_core *c, mrd_session *s)
 void
 mrd_core_merge_again(mrd_core *c, mrd_session *s)
 {
-    if (!mrd_session_is_exported(s, c->limits.exports)) {
+    if (!mrd_session_is_exported(s, c->limits.exports) || MRD_PLANTED(MRD_PLANT_MERGE_UNSAVED)) {
         begin_merge(c, s);
         return;
     }
@@ -347,7 +348,8 @@ send_copy(mrd_core *c, mrd_session *s)
         s->state != MRD_SESSION_COMPLETE || s->deleted || !s->closed || mrd_session_is_merging(s) ||
         mrd_conversions_are_open(&s->conversions) ||
         (s->copy.state != MRD_EXPORT_NONE &&
-         (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns)))
+         (s->copy.state != MRD_EXPORT_FAILED || c->now.local.ns < s->copy.again.ns ||
+          MRD_PLANTED(MRD_PLANT_COPY_GIVEN_UP))))
         return;
     s->copy.state = MRD_EXPORT_PENDING;
     mrd_session_touch(s);
@@ -412,6 +414,8 @@ mrd_session_run(mrd_core *c, mrd_session *s)
 void
 mrd_session_copy_again(mrd_session *s)
 {
+    if (MRD_PLANTED(MRD_PLANT_COPY_ONCE))
+        return;
     if (s->copy.state == MRD_EXPORT_DONE)
         s->copy.state = MRD_EXPORT_NONE;
     s->copy.old = s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;

@@ -227,6 +227,8 @@ people(world *w, uint64_t a, uint64_t b, void *p)
         server_trigger(w);
         break;
     }
+    if (w->plan->exports && sim_chance(w, 200))
+        server_merge(w);
     sim_at(w, w->now + (int64_t) sim_below(w, 6 * MRD_SEC), people, a, b, p);
 }
 

@@ -21,7 +21,9 @@
  *          aggregator's disk is a model in cluster_server.c, for runs of many nodes.
  * Loop     with plan.real the aggregator is its real loop with all threads (cluster_loop.c); else
  *          cluster_server.c stands for it.
- * Not real HTTP, exports; no workload answers for device profiles.
+ * Exports  with plan.exports sessions are copied to a shared storage that is a model (cluster_export.c); who decides
+ *          when, and what goes of the store by plan.retain, is the real core.
+ * Not real HTTP, what copies to a shared storage; no workload answers for device profiles.
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_H
 #define MRD_TESTS_SIM_CLUSTER_H
@@ -50,6 +52,9 @@ typedef struct {
     bool faults;            /* all of those below, drawn from the seed */
     bool calm;              /* one session over the whole time: for speed */
     bool modelled;          /* the aggregator's disk is a model: for speed */
+    bool exports;           /* sessions are copied to a shared storage; not with real agents */
+    mrd_dur_ns retain;      /* 0: for ever; sessions older than this go */
+    int64_t retain_bytes;   /* 0: no limit; the oldest go beyond this */
     bool real;              /* nodes run the real agent (cluster_node.h), not the model */
     sim_mostly mostly;      /* ... and most of their faults are of one kind */
     bool verbose;
@@ -64,6 +69,7 @@ typedef struct {
     uint64_t crashes, power_failures, agent_crashes, cuts, full_disks, repeats, lost_messages;
     uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files,
         merged;
+    uint64_t exports, retired;
     unsigned most_pending, most_surveys;
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;

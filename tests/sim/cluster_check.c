@@ -305,6 +305,8 @@ check_end(world *w)
         if (w->agents[i].node == NULL && w->agents[i].n_spool > 0)
             sim_fail(w, "node %s still holds %zu batches", w->agents[i].id, w->agents[i].n_spool);
     }
+    if (!w->plan->real && w->r->ok)
+        export_end(w);
     if (w->plan->real && w->r->ok)
         truth_end(w);
     if (w->plan->real && w->r->ok)

@@ -136,6 +136,10 @@ typedef struct {
     bool removed, closed;
     bool merged;    /* its profile was looked for on the medium */
     bool forgotten; /* it was deleted before a crash, and goes */
+    bool deleted_by_people;
+    bool merging, copying;
+    uint64_t content,
+        copied; /* numbers of merges: of the session, and what the shared storage has */
     stored_frame *frames;
     size_t n_frames, cap_frames;
 } disk_session;
@@ -248,6 +252,7 @@ void server_begin(world *w, bool recorder, mrd_dur_ns duration);
 void server_trigger(world *w);
 void server_stop(world *w);
 void server_delete(world *w);
+void server_merge(world *w); /* of one that is over, again */
 mrd_core_time server_now(const world *w);
 void server_carry(world *w);                                       /* what the core wants */
 void server_answered(world *w, uint64_t ticket, uint64_t session); /* a command that made it */
@@ -279,6 +284,14 @@ void store_promised(world *w, const ticket_model *t, bool again); /* it is answe
 void store_read_back(world *w);
 sim_disk *store_disk(world *w);
 bool store_is_gone(world *w, uint64_t session); /* deleted, or about to be */
+
+/* cluster_export.c: of models */
+void export_merging(world *w, uint64_t session);
+void export_merged(world *w, uint64_t session); /* its profile is another now */
+void export_start(world *w, const mrd_session *s);
+void export_crash(world *w);
+void export_removing(world *w, const mrd_session *s);
+void export_end(world *w);
 
 /* cluster_check.c */
 void check_step(world *w);

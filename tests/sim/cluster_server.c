@@ -38,7 +38,7 @@ disk_make(world *w, uint64_t id)
         return d;
     w->disk = realloc(w->disk, (w->n_disk + 1) * sizeof(*w->disk));
     d = &w->disk[w->n_disk++];
-    *d = (disk_session){ .id = id };
+    *d = (disk_session){ .id = id, .content = 1 };
     return d;
 }
 
@@ -350,6 +350,7 @@ job_merged(world *w, uint64_t incarnation, uint64_t id, void *p)
         return;
     if (d != NULL && d->removed)
         sim_fail(w, "a session was removed while it was merged");
+    export_merged(w, id);
     mrd_core_merged(w->core, server_now(w), id, MRD_MERGE_DONE, 0, &v, &why);
     server_carry(w);
 }
@@ -461,6 +462,7 @@ carry_one(world *w, mrd_effect *e)
     case MRD_DO_MERGE:
         if (!e->session->closed || e->session->deleted)
             sim_fail(w, "a session is merged whose journals are open, or that is deleted");
+        export_merging(w, e->session->id);
         sim_at(w, w->now + MRD_SEC + (int64_t) sim_below(w, 3 * MRD_SEC), job_merged,
                w->incarnation, e->session->id, NULL);
         break;
@@ -474,11 +476,15 @@ carry_one(world *w, mrd_effect *e)
     case MRD_DO_REMOVE:
         if (mrd_session_is_merging(e->session))
             sim_fail(w, "a session is removed while it is merged");
+        export_removing(w, e->session);
         if (w->store != NULL) {
             store_remove(w, e->session);
             break;
         }
         sim_at(w, w->now + 10 * MRD_MS, job_removed, w->incarnation, e->session->id, NULL);
+        break;
+    case MRD_DO_EXPORT:
+        export_start(w, e->session);
         break;
     case MRD_DO_ANSWER:
         if (e->err == MRD_OK && e->value != 0)
@@ -752,7 +758,18 @@ server_delete(world *w)
         return;
     if (sim_chance(w, 300))
         command(w, merge_session, &s->id, sizeof(s->id));
+    if (s->state >= MRD_SESSION_MERGING)
+        disk_make(w, s->id)->deleted_by_people = true;
     command(w, delete_session, &s->id, sizeof(s->id));
+}
+
+void
+server_merge(world *w)
+{
+    const mrd_session *s = some_session(w, false);
+
+    if (s != NULL)
+        command(w, merge_session, &(uint64_t){ s->id }, sizeof(s->id));
 }
 
 /* ---- Lifecycle ---- */
@@ -837,6 +854,9 @@ begin(world *w, uint64_t incarnation, uint64_t b, void *p)
                     .node_forget = 3600 * MRD_SEC,
                     .flush_timeout = 120 * MRD_SEC,
                     .arm_timeout = 2 * MRD_SEC,
+                    .exports = w->plan->exports,
+                    .retain = w->plan->retain,
+                    .retain_bytes = w->plan->retain_bytes,
                     .lead = 500 * MRD_MS },
         .timescale = w->scale,
         .seed = sim_random(w),
@@ -941,6 +961,7 @@ server_crash(world *w, bool power)
     w->n_tickets = w->n_queue = 0;
     w->committing = false;
     decide_saving(w);
+    export_crash(w);
     for (unsigned i = 0; w->agents != NULL && i < w->plan->nodes; i++)
         agent_cut(w, &w->agents[i]);
     if (power) {

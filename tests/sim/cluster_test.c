@@ -32,6 +32,9 @@ small(uint64_t seed)
                        .probe_every = 2 * MRD_SEC,
                        .sessions = 12,
                        .faults = true,
+                       .exports = seed % 3 == 2,
+                       .retain = seed % 9 > 5 || seed % 9 == 2 ? 40 * MRD_SEC : 0,
+                       .retain_bytes = seed % 9 == 5 ? 60000 : 0,
                        .verbose = getenv("MRD_VERBOSE") != NULL };
 }
 
@@ -41,6 +44,8 @@ real(uint64_t seed)
     sim_plan p = small(seed);
 
     p.real = true;
+    p.exports = false; /* the loop has no target */
+    p.retain = p.retain_bytes = 0;
     p.mostly = seed % 4 == 1   ? SIM_MOSTLY_SPOOLS
                : seed % 4 == 3 ? SIM_MOSTLY_FILES
                                : SIM_MOSTLY_NOTHING;
@@ -85,6 +90,8 @@ add_up(sim_result *sum, const sim_result *r)
     sum->files += r->files;
     sum->merged += r->merged;
     sum->udp_answers += r->udp_answers;
+    sum->exports += r->exports;
+    sum->retired += r->retired;
 }
 
 static double
@@ -165,7 +172,7 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
            "stored, %llu crashes of the aggregator, %llu of agents, %llu power failures of nodes, "
            "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files, %llu profiles, %llu "
            "answers "
-           "by UDP\n",
+           "by UDP, %llu exports, %llu sessions retired\n",
            (unsigned long long) n, (unsigned long long) first, (double) seconds / 3600,
            (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
            (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
@@ -173,7 +180,8 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
            (unsigned long long) sum.suspends, (unsigned long long) sum.cuts,
            (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked,
            (unsigned long long) sum.files, (unsigned long long) sum.merged,
-           (unsigned long long) sum.udp_answers);
+           (unsigned long long) sum.udp_answers, (unsigned long long) sum.exports,
+           (unsigned long long) sum.retired);
 }
 
 TEST(small_clusters_with_all_faults)
@@ -279,6 +287,12 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_RECOVERED_UNSYNCED] = "what is recovered is not synced",
         [MRD_PLANT_RECOVERED_AS_READ] = "what is recovered is only synced",
         [MRD_PLANT_MANIFEST_UNSYNCED] = "manifests are not synced",
+        [MRD_PLANT_RETIRED_UNCOPIED] = "removed without an export",
+        [MRD_PLANT_REMOVED_IN_COPY] = "removed while it is copied",
+        [MRD_PLANT_COPY_ONCE] = "merged again and not exported again",
+        [MRD_PLANT_COPY_GIVEN_UP] = "a failed export is the last",
+        [MRD_PLANT_COPY_TAKEN_FOR_DONE] = "half an export taken for done",
+        [MRD_PLANT_MERGE_UNSAVED] = "merged again before that is on disk",
         [MRD_PLANT_LOST_ITEM] = "a report that does not reach the loop",
         [MRD_PLANT_FILE_UNSYNCED] = "a file is not synced",
         [MRD_PLANT_FILES_FOLDER] = "the folder of files is not synced",
