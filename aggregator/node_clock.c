@@ -12,7 +12,7 @@
 #include "timesync/follow.h"
 
 #define PROBES_MAX   (16u << 20) /* of one node and session: 6 months at a pair per second */
-#define BREAKS_MAX   4096
+#define BREAKS_MAX   4096u
 #define READINGS_MAX (1u << 20) /* 4 months at one in 10 s */
 #define LOOKS_MAX    PROBES_MAX
 #define UNKNOWN_NS   1e15 /* a bound this wide is none: 11 days */
@@ -22,8 +22,10 @@
 static mrd_err
 add_break(mrd_boot_clock *c, mrd_epoch_break b)
 {
-    if (c->n_breaks >= BREAKS_MAX)
+    if (c->n_breaks >= BREAKS_MAX) {
+        c->breaks_beyond++;
         return MRD_OK;
+    }
     if (!MRD_VEC_ROOM(c->breaks, c->n_breaks, c->cap_breaks, 1))
         return MRD_NOMEM;
     c->breaks[c->n_breaks++] = b;
@@ -330,6 +332,12 @@ solve(mrd_node_clock *clock, size_t i, const char *instance_id)
     mrd_err err = MRD_OK;
 
     snprintf(name, sizeof(name), i == 0 ? "%s" : "%s boot %zu", instance_id, i + 1);
+    if (c->breaks_beyond > 0) { /* a bound across a break that was left out would be false */
+        mrd_why_set(&c->why, MRD_LIMIT, 0,
+                    "clock of %s: it broke %llu times, more than the %u that are followed", name,
+                    (unsigned long long) (c->n_breaks + c->breaks_beyond), BREAKS_MAX);
+        return MRD_OK;
+    }
     if (c->n_probes == 0)
         mrd_why_set(&c->why, MRD_EMPTY, 0, "clock of %s: no probes were recorded", name);
     else

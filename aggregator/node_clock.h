@@ -65,6 +65,7 @@ typedef struct {
     size_t n_probes, cap_probes;
     mrd_epoch_break *breaks; /* ascending */
     size_t n_breaks, cap_breaks;
+    uint64_t breaks_beyond;     /* more than may be: the clock is not aligned */
     mrd_host_reading *readings; /* in the order of the journal */
     size_t n_readings, cap_readings;
     mrd_clock_look *looks; /* ascending */

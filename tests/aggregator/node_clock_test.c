@@ -204,6 +204,43 @@ TEST(a_break_parts_epochs)
     mrd_node_clock_fini(&c);
 }
 
+/* A bound that ignores breaks would be false: a clock with more than are followed has none. */
+TEST(breaks_beyond_the_limit_leave_no_bound)
+{
+    enum { MANY = 4097, AT_ONCE = 241 }; /* 17 frames */
+    static Mrd__ClockBreak v[MANY], *at[MANY];
+
+    for (int beyond = 0; beyond < 2; beyond++) {
+        recording rec = record(beyond ? "breaks" : "just");
+        rng r = rng_new(rng_seed());
+        mrd_node_clock c = { 0 };
+        mrd_why why = { 0 };
+
+        put_pairs(&rec, &r, 0, PAIRS, 0);
+        for (int i = 0; i < MANY; i++) {
+            mrd__clock_break__init(&v[i]);
+            v[i].cause = MRD_EPOCH_SUSPEND;
+            v[i].after_ns = 120 * MRD_SEC + i * MRD_MS;
+            v[i].before_ns = v[i].after_ns + MRD_MS / 2;
+            at[i] = &v[i];
+        }
+        for (int i = 1 - beyond; i < MANY; i += AT_ONCE) {
+            Mrd__ClockData data = MRD__CLOCK_DATA__INIT;
+
+            data.n_breaks = (size_t) (MANY - i < AT_ONCE ? MANY - i : AT_ONCE);
+            data.breaks = &at[i];
+            put_data(&rec, &data);
+        }
+        CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
+        CHECK_ERR("load", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
+        REQUIRE(c.n == 1);
+        CHECK_INT(c.v[0].n_breaks, 4096);
+        CHECK_INT(c.v[0].align == NULL, beyond);
+        CHECK(!beyond || strstr(c.v[0].why.text, "it broke 4097 times") != NULL);
+        mrd_node_clock_fini(&c);
+    }
+}
+
 /* ---- Suspended machines ---- */
 
 #define SLEEPS    3
