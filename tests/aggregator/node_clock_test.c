@@ -527,7 +527,7 @@ TEST(command_shows_table_json_and_picture)
     CHECK(strstr(mrd_buf_cstr(&svg), "<circle class='u'") != NULL);
     mrd_buf_fini(&svg);
     snprintf(words, sizeof(words), "%s --instance-id i-other", rec.session);
-    expect_clocks(words, 1, (const char *const[]){ "has no clocks", NULL });
+    expect_clocks(words, 1, (const char *const[]){ "has no clock of node", NULL });
 }
 
 TEST(command_warns_of_violations)
