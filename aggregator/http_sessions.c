@@ -84,8 +84,7 @@ job_fits(mrd_http_request *req, const char *text)
     }
     if (label == NULL)
         return true;
-    if ((eq = strchr(label, '=')) == NULL || (size_t) (eq - label) + 7 >= sizeof(key))
-        return false;
+    eq = strchr(label, '='); /* as check_words saw */
     snprintf(key, sizeof(key), "label.%.*s", (int) (eq - label), label);
     return mrd_jobid_matches(&id, mrd_str_of(key), mrd_str_of(eq + 1));
 }
@@ -131,13 +130,24 @@ fits(mrd_http_request *req, const mrd_session_line *s)
     return found;
 }
 
+/* "KEY=VALUE", whose key has room in job_fits. */
+static bool
+is_label(const char *text)
+{
+    size_t n = strcspn(text, "=");
+
+    return n > 0 && text[n] == '=' && n + sizeof("label.") < MRD_JOBID_VALUE;
+}
+
 /* A word that no session can have is a mistake, not an empty list. */
 static mrd_err
 check_words(mrd_http_request *req, mrd_why *why)
 {
     const char *state = mrd_http_query(req, "state"), *mode = mrd_http_query(req, "mode");
+    const char *label = mrd_http_query(req, "label"), *id = mrd_http_query(req, "id");
     mrd_buf states = { 0 };
     bool known = state == NULL;
+    uint64_t any;
 
     for (mrd_session_state i = 0; i < MRD_SESSION_STATES; i++) {
         mrd_buf_fmt(&states, "%s%s", i == 0 ? "" : ", ", mrd_session_state_text(i));
@@ -147,6 +157,10 @@ check_words(mrd_http_request *req, mrd_why *why)
         mrd_why_set(why, MRD_INVALID, 0, "a session has no state '%.64s', only %s", state,
                     mrd_buf_cstr(&states));
     mrd_buf_fini(&states);
+    if (known && label != NULL && !is_label(label))
+        return mrd_why_set(why, MRD_INVALID, 0, "label '%.64s' must be KEY=VALUE", label);
+    if (known && id != NULL && mrd_session_id_parse(mrd_str_of(id), &any) != MRD_OK)
+        return mrd_why_set(why, MRD_INVALID, 0, "'%.64s' is not a session id", id);
     if (known && mode != NULL && strcmp(mode, "recorder") != 0 && strcmp(mode, "stream") != 0)
         return mrd_why_set(why, MRD_INVALID, 0, "mode '%.64s' is neither stream nor recorder",
                            mode);
