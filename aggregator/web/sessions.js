@@ -74,11 +74,12 @@ function showSession(s) {
   if (s.progress !== undefined) row.progress.value = s.progress;
   c[2].title = s.message;
   put(c[3], s.created.replace("T", " ").replace(/(\.\d+)?Z$/, ""));
-  put(c[4], count(s.nodes));
+  put(c[4], s.nodes_without > 0 ? `${count(s.nodes - s.nodes_without)} of ${count(s.nodes)}` : count(s.nodes), s.nodes_without > 0 ? "num bad" : "num");
+  c[4].title = s.nodes_without > 0 ? "others were lost, were missing or refused; the session's table says which and why" : "";
   put(c[5], count(s.events));
   put(c[6], percent(s.events, s.events + s.lost), s.lost > 0 ? "num bad" : "num");
   c[6].title = s.lost > 0 ? `${count(s.lost)} events were lost; the session's table says where and why` : "";
-  put(c[7], bytes(s.bytes));
+  put(c[7], bytes(s.store_bytes + s.artifact_bytes)); // what a deletion makes room for
   row.buttons.stop.hidden = !(may("control") && isOpen(s.state));
   row.buttons.trigger.hidden = !(may("control") && isOpen(s.state) && s.mode === "recorder");
   row.buttons.perfetto.hidden = row.buttons.download.hidden = s.events === 0;

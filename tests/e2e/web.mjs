@@ -73,6 +73,8 @@ try {
   await page.waitForFunction(() => document.getElementById("start-form").hidden && document.getElementById("trigger-form").hidden);
   check(await page.locator("#nodes-section").isVisible(), "a reader sees the nodes");
   await page.waitForFunction(() => document.querySelectorAll("#session-table tr[data-session]").length === 2); // a reader sees all sessions
+  const nodes = (id) => page.locator(`#session-table tr[data-session="${id}"] td`).nth(3).evaluate((td) => `${td.textContent} ${td.className}`);
+  check(await nodes("20260101-000000-0002") === "1 of 2 num bad", `a session without one of its nodes says so: ${await nodes("20260101-000000-0002")}`);
   check(await page.getByRole("button", { name: "Delete" }).count() === 0, "and may delete none");
 
   // ---- The owner of a job: its session, what may be done with it, and nothing else ----

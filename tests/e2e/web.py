@@ -68,17 +68,18 @@ with open(agent_token, "w", opener=lambda path, flags: os.open(path, flags, 0o60
     f.write("web-test-agent-token-0123456789\n")
 
 
-def store_session(id, job, **more):
+def store_session(id, job, nodes, **more):
     """A session that was over before the aggregator began."""
     folder = os.path.join(work, "store", "sessions", id)
     os.makedirs(folder, mode=0o700)
     with open(os.path.join(folder, "session.json"), "w") as f:
         json.dump({"version": 1, "id": id, "name": f"job {job}", "state": "complete", "created_ns": 1767225600 * 10**9, "go_ns": 1767225600 * 10**9,
-                   "stop_ns": 1767225601 * 10**9, "jobs": [{"job": str(job), "user": "alice"}], "job": {"key": f"trn//{job}/0", "uid": 1000, **more}}, f)
+                   "stop_ns": 1767225601 * 10**9, "jobs": [{"job": str(job), "user": "alice"}], "job": {"key": f"trn//{job}/0", "uid": 1000, **more},
+                   "nodes": [{"instance_id": node, "state": state} for node, state in nodes.items()]}, f)
 
 
-store_session("20260101-000000-0001", 4711, owner_keys=[hashlib.sha256(OWNER.encode()).hexdigest()])
-store_session("20260101-000000-0002", 4712, owner_keys=["0" * 64])
+store_session("20260101-000000-0001", 4711, {}, owner_keys=[hashlib.sha256(OWNER.encode()).hexdigest()])
+store_session("20260101-000000-0002", 4712, {"i-1": "flushed", "i-2": "lost"}, owner_keys=["0" * 64])
 try:
     start(os.path.join(BUILD, "bin/meridian-aggregator"), "--store", os.path.join(work, "store"), "--data-listen", f"tcp://127.0.0.1:{data}",
           "--control-listen", f"tcp://127.0.0.1:{control}", "--http-listen", f"127.0.0.1:{http}", "--time-port", str(clock), "--tokens", tokens,
