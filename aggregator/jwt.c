@@ -348,7 +348,7 @@ is_for(const mrd_json *aud, const char *audience)
 
     if (mrd_json_type_of(aud) == MRD_JSON_TEXT)
         return mrd_json_text(aud, scratch, &text) == MRD_OK && mrd_str_is(text, audience);
-    for (size_t i = 0; mrd_json_is_array(aud) && i < mrd_json_size(aud) && i < KEYS_MAX; i++)
+    for (size_t i = 0; mrd_json_is_array(aud) && i < mrd_json_size(aud); i++)
         if (mrd_json_type_of(mrd_json_at(aud, i)) == MRD_JSON_TEXT &&
             mrd_json_text(mrd_json_at(aud, i), scratch, &text) == MRD_OK &&
             mrd_str_is(text, audience))

@@ -261,6 +261,30 @@ TEST(what_a_token_must_say)
     mrd_jwks_free(keys);
 }
 
+/* However many others it is for: the length of a token is the only limit. */
+TEST(the_last_of_many_audiences)
+{
+    mrd_jwks *keys = keys_of_issuer();
+    mrd_buf claims = { 0 }, token = { 0 };
+
+    REQUIRE(keys != NULL);
+    for (int others = 63; others <= 300; others++) {
+        mrd_why why = { 0 };
+
+        mrd_buf_reset(&claims);
+        mrd_buf_text(&claims, "{" ISS "," EXP ",\"aud\":[");
+        for (int i = 0; i < others; i++)
+            mrd_buf_fmt(&claims, "\"of%d\",", i);
+        mrd_buf_text(&claims, "\"meridian\"]}");
+        make(R256, mrd_buf_cstr(&claims), rsa, &token);
+        CHECK_ERR("last", verify((mrd_str){ (const char *) token.p, token.len }, keys, &why),
+                  MRD_OK);
+    }
+    mrd_buf_fini(&claims);
+    mrd_buf_fini(&token);
+    mrd_jwks_free(keys);
+}
+
 /* The public key as the secret of an HMAC: what a program that lets the token choose would take. */
 TEST(a_public_key_is_no_secret)
 {
