@@ -82,7 +82,8 @@ struct http_api {
 /* Who holds a token: one of the token file, one that a session has as its owner's, one of the
  * issuer, or one that Kubernetes proves (http_rights.c). Errors: AUTH; AGAIN: that is not known now;
  * BUSY: it is being asked. */
-mrd_err mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
+mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
+                          mrd_why *why);
 /* Whether the caller may do to this session what the route does; the same of a line of the list. */
 bool mrd_http_may_session(const mrd_http_request *req, const mrd_session *s);
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);

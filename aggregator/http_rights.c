@@ -76,7 +76,7 @@ is_owner(http_api *api, const mrd_caller *who)
 
 /* The issuer's own tokens are proven with its keys, all others are Kubernetes's. */
 static mrd_err
-identify_signed(http_api *api, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+identify_signed(http_api *api, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {
     mrd_json *claims = NULL;
     bool issuers = false;
@@ -86,11 +86,11 @@ identify_signed(http_api *api, mrd_str token, mrd_caller *ret_caller, mrd_why *w
     mrd_json_free(claims);
     return api->review == NULL || issuers
                ? mrd_oidc_identify(api->oidc, token, ret_caller, why)
-               : mrd_token_review_identify(api->review, token, ret_caller, why);
+               : mrd_token_review_identify(api->review, peer, token, ret_caller, why);
 }
 
 mrd_err
-mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {
     http_api *api = self;
     mrd_caller who = MRD_CALLER(mrd_auth_role(api->auth, token));
@@ -99,7 +99,7 @@ mrd_http_identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *wh
         who.role = MRD_ROLE_OWNER;
     if (who.role == MRD_ROLE_NONE && (api->oidc != NULL || api->review != NULL) &&
         mrd_jwt_looks(token))
-        return identify_signed(api, token, ret_caller, why);
+        return identify_signed(api, peer, token, ret_caller, why);
     if (who.role == MRD_ROLE_NONE)
         return mrd_why_set(why, MRD_AUTH, 0, "send a known token: Authorization: Bearer ...");
     *ret_caller = who;

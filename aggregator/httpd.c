@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/socket.h>
@@ -13,6 +14,7 @@
 #include "aggregator/httpd_int.h"
 #include "aggregator/https.h"
 #include "base/conf.h"
+#include "base/hash.h"
 #include "base/near.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -280,6 +282,27 @@ admit_change(mrd_http_request *req)
                : NULL;
 }
 
+/* A hash of the client's address; a network of IPv6 is one client, who has all of its addresses. */
+static uint64_t
+peer_of(const mrd_http_request *req)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(req->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    const struct sockaddr *a = info == NULL ? NULL : info->client_addr;
+    const uint8_t *six;
+
+    if (a == NULL)
+        return 0;
+    if (a->sa_family == AF_INET)
+        return mrd_hash64(&((const struct sockaddr_in *) a)->sin_addr, 4, 4);
+    if (a->sa_family != AF_INET6)
+        return 0;
+    six = ((const struct sockaddr_in6 *) a)->sin6_addr.s6_addr;
+    return IN6_IS_ADDR_V4MAPPED(&((const struct sockaddr_in6 *) a)->sin6_addr)
+               ? mrd_hash64(six + 12, 4, 4)
+               : mrd_hash64(six, 8, 6);
+}
+
 /* Who asks, and whether the route is anything for that role. Which sessions are is for the handler. */
 static const http_refusal *
 admit_caller(mrd_http_request *req)
@@ -295,8 +318,9 @@ admit_caller(mrd_http_request *req)
     if (o->identify == NULL && !mrd_http_host_ours(host_of(req), o->names))
         return &foreign_host;
     if (o->identify != NULL)
-        err = o->identify(req->httpd->self, mrd_http_bearer(mrd_http_header(req, "Authorization")),
-                          &req->caller, &why);
+        err =
+            o->identify(req->httpd->self, peer_of(req),
+                        mrd_http_bearer(mrd_http_header(req, "Authorization")), &req->caller, &why);
     if (err != MRD_OK) {
         snprintf(req->reason, sizeof(req->reason), "%s", why.text);
         return err == MRD_BUSY ? &being_asked : err == MRD_AGAIN ? &not_known_yet : &no_token;

@@ -43,9 +43,11 @@ typedef struct {
      * Who holds the token, "" none; handed the handlers' self. NULL: everybody may do everything
      * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH; AGAIN: it is not
      * known now (503); BUSY: somebody is being asked and mrd_httpd_identified will be called: the request
-     * is held for so long, at most hold_seconds (then 503), and it is asked again.
+     * is held for so long, at most hold_seconds (then 503), and it is asked again. peer: a hash of
+     * the client's address, of IPv6 of its network.
      */
-    mrd_err (*identify)(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why);
+    mrd_err (*identify)(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
+                        mrd_why *why);
     const char *names;     /* without identify: hosts that requests may ask for, by commas, besides
                                  addresses and localhost; NULL: none. Borrowed */
     unsigned hold_seconds; /* 0: 10 */

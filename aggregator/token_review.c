@@ -22,8 +22,18 @@
 #define REASON_MAX 200
 #define EACH_NS    (MRD_SEC / 20) /* a review, over time */
 #define BURST      50
+#define PEER_NS    MRD_SEC /* a review that one address gets and that is refused, over time */
+#define PEER_BURST 15
 
-enum { ENTRIES = 1024, WAITING = 64, THREADS = 2, SECONDS = 5, CACHE = 30, CACHE_MAX = 300 };
+enum {
+    ENTRIES = 1024,
+    PEERS = 256,
+    WAITING = 64,
+    THREADS = 2,
+    SECONDS = 5,
+    CACHE = 30,
+    CACHE_MAX = 300
+};
 
 typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
 
@@ -35,6 +45,12 @@ typedef struct {
     mrd_caller who;
     char reason[REASON_MAX];
 } entry;
+
+/* What an address has asked that was not accepted: when its next review would be the first of a burst. */
+typedef struct {
+    uint64_t peer;
+    int64_t next;
+} peer_rate;
 
 struct mrd_token_review {
     mrd_json *settings; /* immutable: the texts below are its, or below */
@@ -48,6 +64,7 @@ struct mrd_token_review {
     atomic_bool stopping;
     pthread_mutex_t lock; /* guards all below; nothing is taken inside */
     entry *entries;
+    peer_rate peers[PEERS];
     int64_t next; /* of the rate: when a review would be the first of a burst */
     mrd_token_review_counts counts;
     pthread_mutex_t listening; /* guards the two below; the listener's are taken inside */
@@ -58,6 +75,7 @@ struct mrd_token_review {
 /* A token that is asked about. */
 typedef struct {
     char key[MRD_SHA256_HEX];
+    uint64_t peer;   /* that brought it */
     mrd_dur_ns left; /* until it expires, when it was put in */
     char *token;
 } job;
@@ -436,6 +454,22 @@ find(mrd_token_review *r, const char *key)
 }
 
 /* Lock held. */
+/* The place of an address; of a new one that which has asked least of late. Lock held. */
+static peer_rate *
+peer_of(mrd_token_review *r, uint64_t peer, int64_t now)
+{
+    peer_rate *least = r->peers;
+
+    for (size_t i = 0; i < PEERS; i++) {
+        if (r->peers[i].peer == peer)
+            return &r->peers[i];
+        if (r->peers[i].next < least->next)
+            least = &r->peers[i];
+    }
+    *least = (peer_rate){ .peer = peer, .next = now - PEER_BURST * PEER_NS };
+    return least;
+}
+
 static void
 answered(mrd_token_review *r, const job *j, mrd_err err, const mrd_caller *who, const mrd_why *why)
 {
@@ -445,6 +479,8 @@ answered(mrd_token_review *r, const job *j, mrd_err err, const mrd_caller *who, 
 
     r->counts.refused += err == MRD_AUTH;
     r->counts.failed += err != MRD_OK && err != MRD_AUTH;
+    if (err != MRD_AUTH) /* it was no nonsense */
+        peer_of(r, j->peer, now)->next -= PEER_NS;
     if (e == NULL)
         return;
     e->asking = false;
@@ -538,14 +574,30 @@ rate_allows(mrd_token_review *r, int64_t now)
     return true;
 }
 
+/* So that whoever sends nonsense does not use up what all others have: what is not accepted counts
+ * against the address that it came from. Lock held. */
+static bool
+peer_allows(mrd_token_review *r, uint64_t peer, int64_t now)
+{
+    peer_rate *p = peer_of(r, peer, now);
+
+    if (p->next < now - PEER_BURST * PEER_NS)
+        p->next = now - PEER_BURST * PEER_NS;
+    return p->next <= now;
+}
+
 /* Puts the question in; e is set, or taken. Lock held. */
 static mrd_err
-submit(mrd_token_review *r, entry *e, const char *key, mrd_str token, mrd_dur_ns left, mrd_why *why)
+submit(mrd_token_review *r, entry *e, const char *key, uint64_t peer, mrd_str token,
+       mrd_dur_ns left, mrd_why *why)
 {
     int64_t now = mrd_local_now().ns;
     bool fresh = e == NULL;
     job *j;
 
+    if (!peer_allows(r, peer, now))
+        return mrd_why_set(why, MRD_AGAIN, 0,
+                           "too many tokens from this address were refused, try again");
     if (!rate_allows(r, now) || (fresh && (e = place(r, now)) == NULL))
         return mrd_why_set(why, MRD_AGAIN, 0, "too many tokens are being asked about, try again");
     if ((j = calloc(1, sizeof(*j))) == NULL || (j->token = mrd_str_dup(token)) == NULL) {
@@ -554,6 +606,7 @@ submit(mrd_token_review *r, entry *e, const char *key, mrd_str token, mrd_dur_ns
     }
     memcpy(j->key, key, sizeof(j->key));
     j->left = left;
+    j->peer = peer;
     if (!mrd_pool_put(r->pool, work, r, j)) {
         job_free(j);
         return mrd_why_set(why, MRD_AGAIN, 0, "too many tokens are being asked about, try again");
@@ -563,6 +616,7 @@ submit(mrd_token_review *r, entry *e, const char *key, mrd_str token, mrd_dur_ns
         memcpy(e->key, key, sizeof(e->key));
     }
     e->asking = true;
+    peer_of(r, peer, now)->next += PEER_NS;
     r->counts.asked++;
     return MRD_OK;
 }
@@ -590,8 +644,8 @@ look(const mrd_token_review *r, mrd_str token, mrd_dur_ns *ret_left, mrd_why *wh
 }
 
 mrd_err
-mrd_token_review_identify(mrd_token_review *review, mrd_str token, mrd_caller *ret_caller,
-                          mrd_why *why)
+mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
+                          mrd_caller *ret_caller, mrd_why *why)
 {
     char key[MRD_SHA256_HEX];
     mrd_dur_ns left;
@@ -614,12 +668,12 @@ mrd_token_review_identify(mrd_token_review *review, mrd_str token, mrd_caller *r
         if (e->state == ACCEPTED) {
             *ret_caller = e->who;
             if (now >= e->refresh.ns && !e->asking) /* as long as it is used, nobody waits */
-                submit(review, e, key, token, left, NULL);
+                submit(review, e, key, peer, token, left, NULL);
         } else {
             err = mrd_why_set(why, e->state == REFUSED ? MRD_AUTH : MRD_AGAIN, 0, "%s", e->reason);
         }
     } else {
-        err = e != NULL && e->asking ? MRD_OK : submit(review, e, key, token, left, why);
+        err = e != NULL && e->asking ? MRD_OK : submit(review, e, key, peer, token, left, why);
         if (err == MRD_OK)
             err = mrd_why_set(why, MRD_BUSY, 0, "the API server has not answered yet");
     }

@@ -20,7 +20,8 @@
  *
  * Threads: any; nothing here waits for the network but two threads of its own. At most 64 tokens are
  * asked about at one time, 20 in a second over time, and 1024 answers are remembered, by the tokens'
- * SHA-256.
+ * SHA-256. Of one address (`peer`, a hash of it) 15 refused tokens are asked about, and one more each
+ * second; those that are accepted do not count.
  */
 #ifndef MRD_AGGREGATOR_TOKEN_REVIEW_H
 #define MRD_AGGREGATOR_TOKEN_REVIEW_H
@@ -37,8 +38,8 @@ void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
  * Errors, which never repeat the token: AUTH; BUSY: the API server is being asked, and `known` will be
  * called; AGAIN: it cannot be asked, or its answer was none.
  */
-mrd_err mrd_token_review_identify(mrd_token_review *review, mrd_str token, mrd_caller *ret_caller,
-                                  mrd_why *why);
+mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
+                                  mrd_caller *ret_caller, mrd_why *why);
 /* Whom to tell that an answer came; NULL: nobody, from the return on. */
 void mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self);
 /* Answers that are remembered count no more. */

@@ -17,8 +17,9 @@ static _Atomic int known, asked;
 static mrd_httpd *at_once; /* it becomes known while the question is being answered */
 
 static mrd_err
-identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {
+    (void) peer;
     (void) self;
     *ret_caller = MRD_CALLER(MRD_ROLE_OPERATOR);
     if (!mrd_str_is(token, "who"))

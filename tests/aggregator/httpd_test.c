@@ -144,8 +144,9 @@ static unsigned idle; /* 0: the default */
 static const mrd_auth *tokens;
 
 static mrd_err
-identify(void *self, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
+identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {
+    (void) peer;
     (void) self;
     *ret_caller = MRD_CALLER(mrd_auth_role(tokens, token));
     return ret_caller->role != MRD_ROLE_NONE ? MRD_OK : mrd_why_set(why, MRD_AUTH, 0, "unknown");

@@ -102,6 +102,25 @@ with Service() as c, ApiServer(c.path("."), own="aggregators-own-token-012345678
     equal(status(give("team-a", "other")), 401, "an answer without audiences")
     api.audience_aware = True
 
+    # ---- Forged tokens of one address use up its own reviews, not those of all ----
+    def elsewhere(token):
+        host, port = c.http.rsplit(":", 1)
+        h = http.client.HTTPConnection(host, int(port), timeout=60, source_address=("127.0.0.2", 0))
+        try:
+            h.request("GET", "/api/v1/self", headers={"Authorization": "Bearer " + token})
+            return h.getresponse().status
+        finally:
+            h.close()
+    nonsense = [a.rsplit(".", 1)[0] + "." + b64(os.urandom(256)) for _ in range(100)]
+    begun = time.monotonic()
+    got = {elsewhere(token) for token in nonsense}
+    asked, took = len(set(nonsense) & set(api.reviewed)), time.monotonic() - begun
+    equal(got, {401, 503}, "forged tokens of another address")
+    check(1 <= asked <= 17 + took, f"asked about {asked} of {len(nonsense)} forged tokens in {took:.1f} s")
+    fresh = [give("team-a", f"of-{n}") for n in range(25)]
+    refused = [r.body for r in (c.read("/api/v1/self", token=token) for token in fresh) if b"too many" in r.body]
+    equal(refused, [], "new tokens of an address that sent few forged ones")
+
     # ---- A deleted pod: its token counts until the cache ends, and no longer ----
     gone = give("team-a", "default", pod="train-9")
     equal(status(gone), 200, "a pod that runs")
