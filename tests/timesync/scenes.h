@@ -232,6 +232,7 @@ static const scene scenes[] = {
       .breaks = { SCENE_BREAK(MRD_EPOCH_SUSPEND, 51000, 53000, true, MRD_SEC),
                   SCENE_BREAK(MRD_EPOCH_AGGREGATOR, 46000, 47000, false, 0) },
       .n_breaks = 2 },
+    { .name = "busy", .seconds = 6, .every = 7 * MRD_MS, .rate = 300000, .down_more = 90000 },
 };
 
 static int64_t
@@ -357,8 +358,10 @@ scene_live(const scene *s, mrd_buf *to)
         mrd_follow_probe(f, &probes[i]);
         if (i < 12 || i % 29 == 0)
             say_live(to, f, probes[i].a4 + 50 * MRD_MS);
-        if (i == 7 || i == n / 2)
+        if (i == 7 || i == n / 2) {
             mrd_follow_flush(f);
+            mrd_follow_flush(f); /* of nothing new */
+        }
     }
     mrd_follow_flush(f);
     say_live(to, f, probes[n - 1].a4 + MRD_SEC);
