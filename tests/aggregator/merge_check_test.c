@@ -3,6 +3,7 @@
 #include "aggregator/merge_check.h"
 #include "base/obj.h"
 #include "tests/check.h"
+#include "tests/memory.h"
 #include "tests/timesync/rng.h"
 #include "trace/analysis/report.h"
 
@@ -233,6 +234,117 @@ TEST(what_cannot_be_matched_says_why)
     CHECK(!mrd_merge_check_run(c, &check, message));
     CHECK(mrd_str_starts(mrd_str_of(message), "collectives do not match: group "));
     CHECK_INT(check.collectives, 0);
+    mrd_merge_check_free(c);
+    world_fini(&w);
+}
+
+/* OPS collectives of clocks that are right, with a loss that is told of a node; false when there was no memory to begin. */
+static bool
+simple(world *w, bool *ret_ok, mrd_coll_check *ret_check, char message[MRD_WHY_MAX])
+{
+    merge_check *c = mrd_merge_check_new(w->cat);
+    mrd_event loss = { .kind = MRD_LOSS, .track = w->track[1], .dur_ns = MRD_SEC };
+
+    *ret_check = (mrd_coll_check){ 0 };
+    if (c == NULL)
+        return false;
+    for (int64_t op = 0; op < OPS; op++)
+        for (unsigned i = 0; i < NODES; i++)
+            see(w, c, i, w->running, op, BASE + op * PERIOD, BASE + op * PERIOD + MRD_MS);
+    mrd_merge_check_see(c, &loss, BASE + OPS * PERIOD + MRD_SEC, 0, w->table[1]);
+    *ret_ok = mrd_merge_check_run(c, ret_check, message);
+    mrd_merge_check_free(c);
+    return true;
+}
+
+TEST(a_lack_of_memory_is_told)
+{
+    char message[MRD_WHY_MAX];
+    mrd_coll_check check;
+    uint64_t told = 0, none = 0, asked;
+    bool ok;
+    world w;
+
+    world_init(&w, MRD_SRC_FRAMEWORK, 0);
+    memory_asked = 0;
+    REQUIRE(simple(&w, &ok, &check, message));
+    asked = memory_asked;
+    CHECK(ok && *message == '\0');
+    CHECK_INT(check.collectives, OPS);
+    CHECK(asked > 10);
+    for (uint64_t at = 1; at <= asked; at++) {
+        bool begun;
+
+        memory_asked = 0;
+        memory_fails_at = at;
+        begun = simple(&w, &ok, &check, message);
+        memory_fails_at = 0;
+        none += !begun;
+        if (!begun || ok) { /* where there was none for counting, nothing is counted */
+            CHECK(!begun || check.collectives == OPS || check.collectives == 0);
+            continue;
+        }
+        told++;
+        CHECK(*message != '\0');
+        CHECK_INT(check.collectives, 0);
+    }
+    CHECK(none >= 4 && told >= 6);
+    world_fini(&w);
+}
+
+TEST(one_clock_is_no_check_of_itself)
+{
+    char message[MRD_WHY_MAX];
+    mrd_coll_check check = { 0 };
+    merge_check *c;
+    world w;
+
+    world_init(&w, MRD_SRC_FRAMEWORK, 0);
+    c = mrd_merge_check_new(w.cat);
+    for (unsigned i = 1; i < NODES; i++) {
+        mrd_align_free(w.table[i]);
+        w.table[i] = w.table[0];
+    }
+    for (int64_t op = 0; op < OPS; op++)
+        for (unsigned i = 0; i < NODES; i++)
+            see(&w, c, i, w.running, op, BASE + op * PERIOD, BASE + op * PERIOD + MRD_MS);
+    CHECK(!mrd_merge_check_run(c, &check, message));
+    CHECK_TEXT(message, "");
+    CHECK_INT(check.collectives, 0);
+    mrd_merge_check_free(c);
+    for (unsigned i = 1; i < NODES; i++)
+        w.table[i] = NULL;
+    world_fini(&w);
+}
+
+/* Of a row that the catalog got after the check began nothing is kept. */
+TEST(rows_that_came_later_are_left_out)
+{
+    char message[MRD_WHY_MAX];
+    mrd_coll_check check = { 0 };
+    merge_check *c;
+    mrd_track late;
+    mrd_event ev;
+    world w;
+
+    world_init(&w, MRD_SRC_FRAMEWORK, 0);
+    c = mrd_merge_check_new(w.cat);
+    late = *mrd_catalog_borrow_track(w.cat, w.track[0]);
+    late.lnc_idx = 5;
+    ev = (mrd_event){ .kind = MRD_SPAN,
+                      .track = mrd_catalog_track(w.cat, &late),
+                      .name = w.running,
+                      .dur_ns = MRD_MS,
+                      .args = w.args,
+                      .arg_count = 2 };
+    for (int64_t op = 0; op < OPS; op++) {
+        for (unsigned i = 0; i < NODES; i++)
+            see(&w, c, i, w.running, op, BASE + op * PERIOD, BASE + op * PERIOD + MRD_MS);
+        mrd_merge_check_see(c, &ev, BASE + op * PERIOD + 3 * MRD_SEC, 0, w.table[0]);
+    }
+    CHECK(mrd_merge_check_run(c, &check, message));
+    CHECK_TEXT(message, "");
+    CHECK_INT(check.collectives, OPS);
     mrd_merge_check_free(c);
     world_fini(&w);
 }
