@@ -317,6 +317,26 @@ TEST(one_clock_is_no_check_of_itself)
     world_fini(&w);
 }
 
+TEST(more_than_are_kept_is_told)
+{
+    char message[MRD_WHY_MAX], want[100];
+    mrd_coll_check check = { 0 };
+    merge_check *c;
+    world w;
+
+    world_init(&w, MRD_SRC_FRAMEWORK, 0);
+    c = mrd_merge_check_new(w.cat);
+    for (int64_t op = 0; op < MERGE_CHECK_MAX / 2 + 5; op++)
+        for (unsigned i = 0; i < 2; i++)
+            see(&w, c, i, w.running, op, BASE + op * MRD_SEC, BASE + op * MRD_SEC + MRD_MS);
+    CHECK(mrd_merge_check_run(c, &check, message));
+    snprintf(want, sizeof(want), "only the first %u are checked", MERGE_CHECK_MAX);
+    CHECK_TEXT(message, want);
+    CHECK_INT(check.collectives, MERGE_CHECK_MAX / 2);
+    mrd_merge_check_free(c);
+    world_fini(&w);
+}
+
 /* Of a row that the catalog got after the check began nothing is kept. */
 TEST(rows_that_came_later_are_left_out)
 {

@@ -277,4 +277,48 @@ TEST(a_slice_believes_a_timeline_that_knows_all_of_it)
     }
 }
 
+/* A node of which no clock was recorded is shown by its wall clock, which is said, and nothing else; where that cannot be a time, that too.
+ * The aggregator's own clock needs no words. */
+TEST(a_node_without_probes_is_told_of)
+{
+    static const struct {
+        const char *name, *second;
+        bool same_clock;
+        int64_t wall;
+        size_t notes;
+    } rows[] = {
+        { "no probes", NULL, false, 7000, 1 },
+        { "no probes and no time",
+          "clock of i-1: unknown: what the node says of it cannot be times of any clock", false,
+          INT64_MAX, 2 },
+        { "the aggregator's own", NULL, true, 7000, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        merge_node node = { .instance_id = "i-1",
+                            .local = { 70 },
+                            .wall = { rows[i].wall },
+                            .same_clock = rows[i].same_clock };
+        mrd_journal_entry entry = { .frame = { .type = MRD_FRAME_BATCH, .boot = 0 } };
+        mrd_journal_index index = { .entries = &entry, .n = 1 };
+        merge_input in = { .dir = (char *) (uintptr_t) test_tmp(), .id = "s", .reference_ns = 5 };
+        mrd_catalog *cat = mrd_catalog_new();
+        mrd_node_clock clock = { 0 };
+        mrd_why why = { 0 };
+
+        CHECK_ERR(rows[i].name, mrd_merge_clocks_solve(&in, &node, &index, cat, &clock, &why),
+                  MRD_OK);
+        CHECK_INT(clock.n, 1);
+        CHECK(clock.n == 0 || clock.v[0].align != NULL);
+        CHECK_INT(mrd_catalog_notes(cat), rows[i].notes);
+        if (rows[i].notes > 0)
+            CHECK(mrd_str_starts(mrd_catalog_note_at(cat, rows[i].notes - 1),
+                                 "clock of i-1: no probes were recorded"));
+        if (rows[i].second != NULL)
+            CHECK(mrd_str_starts(mrd_catalog_note_at(cat, 0), rows[i].second));
+        mrd_node_clock_fini(&clock);
+        mrd_catalog_free(cat);
+    }
+}
+
 TEST_MAIN()

@@ -261,6 +261,7 @@ TEST(every_file_is_read_or_told)
     put(&r, ".hidden.json", CHROME);
     put(&r, ".git/trace.json", CHROME);
     put(&r, "out.pftrace", "any");
+    put(&r, "our.json", "{\"meridian\":{},\"traceEvents\":[]}");
     put(&r, "summary.txt", "any");
     put(&r, "report.txt", "any");
     put(&r, "old/trace.json", CHROME);
@@ -275,7 +276,7 @@ TEST(every_file_is_read_or_told)
     CHECK_ROW(r.notes, strstr(r.notes, "not read: 2 files of unknown kind in ") != NULL);
     CHECK_ROW(r.notes,
               strstr(r.notes, "(first: ") != NULL && strstr(r.notes, "readme.md)") != NULL);
-    CHECK_ROW(r.notes, strstr(r.notes, "not read: 3 results of Meridian in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 4 results of Meridian in ") != NULL);
     CHECK_ROW(r.notes, strstr(r.notes, "earlier runs") == NULL);
     reading_free(&r);
 

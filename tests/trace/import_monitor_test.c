@@ -130,6 +130,22 @@ TEST(time_is_the_recorders_or_counts_periods)
           "{\"timestamp_ns\":1700000000000000002,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}"
           "}",
           1700000000000000001, 1700000000000000002, 0 },
+        { "the least seconds",
+          "{\"timestamp\":1000000000,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}"
+          "{\"timestamp\":1000000001,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}",
+          1000000000000000000, 1000000001000000000, 0 },
+        { "the least milliseconds",
+          "{\"timestamp\":100000000000,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}"
+          "{\"timestamp\":100000000001,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}",
+          100000000000000000, 100000000001000000, 0 },
+        { "the least microseconds",
+          "{\"timestamp\":100000000000000,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}"
+          "{\"timestamp\":100000000000001,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}",
+          100000000000000000, 100000000000001000, 0 },
+        { "the least nanoseconds",
+          "{\"timestamp\":100000000000000000,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}"
+          "{\"timestamp\":100000000000000001,\"system_data\":{\"memory_info\":{\"a_bytes\":1}}}",
+          100000000000000000, 100000000000000001, 0 },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
