@@ -40,15 +40,34 @@ catch_up(mrd_spool *s)
         s->behind = false;
 }
 
+/* Frames that went with their segments: nobody finds them again, so that the sums have their answers from now
+ * on, also while an older frame that is only in memory waits before them. True: there were any. */
+static bool
+add_gone(mrd_spool *s)
+{
+    uint64_t before = s->unreported;
+
+    for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
+        entry *e = &s->entries[s->first + i];
+
+        if (e->unreported == 0 || found_again(s, e))
+            continue;
+        e->unreported = 0;
+        s->unreported--;
+    }
+    s->behind = s->behind || s->unreported < before;
+    return s->unreported < before;
+}
+
 static void
 forget_done(mrd_spool *s)
 {
     /* In order: a segment holds answers to the frames of those before it. */
     while (s->n_segments > 1 && s->segments[0].live == 0)
         mrd_spool_remove_segment(s, 0);
-    while (s->n > 0 && s->entries[s->first].done && !found_again(s, &s->entries[s->first])) {
-        s->behind = s->behind || s->entries[s->first].unreported != 0;
-        s->unreported -= s->entries[s->first].unreported != 0;
+    if (add_gone(s))
+        mrd_spool_counts_write_all(s);
+    while (s->n > 0 && s->entries[s->first].done && s->entries[s->first].unreported == 0) {
         s->first++;
         s->n--;
     }

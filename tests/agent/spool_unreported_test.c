@@ -300,4 +300,46 @@ TEST(killed_again_where_the_counts_alone_know)
     }
 }
 
+/* A frame that was forced out waits for its answer in memory, before one whose answer found no room and whose
+ * segment is gone since: a successor finds neither, and the second was delivered. */
+TEST(an_answer_without_room_behind_a_frame_in_memory)
+{
+    sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1 });
+    mrd_spool_item item, second;
+    mrd_spool_tally t;
+    mrd_spool *s;
+    int fd;
+
+    for (int i = 0; i < 2; i++) { /* each in a segment of its own */
+        s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+        CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+        mrd_spool_close(s);
+    }
+    fd = open(DIR_OF "/spool-0000000000000002.mrs", O_WRONLY | O_APPEND | O_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, "torn", 4) == 4); /* numbers of another epoch */
+    close(fd);
+    s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+    sim_disk_set_quota(d, sim_disk_used(d));
+    CHECK_ERR("it forces out the first", add(s, 7, 10, 7), MRD_OK);
+    REQUIRE(access(DIR_OF "/spool-0000000000000001.mrs", F_OK) != 0);
+    REQUIRE(access(DIR_OF "/spool-0000000000000002.mrs", F_OK) == 0);
+    REQUIRE(mrd_spool_peek(s, 0, &item) && mrd_spool_peek(s, item.id + 1, &second));
+    CHECK(item.events == 10 && second.events == 10);
+    sim_disk_set_quota(d, sim_disk_used(d));
+    CHECK(mrd_spool_done(s, second.id, true));
+    CHECK(access(DIR_OF "/spool-0000000000000002.mrs", F_OK) != 0);
+    mrd_spool_close(s); /* as if it was killed */
+    sim_disk_set_quota(d, 0);
+    for (int run = 0; run < 2; run++) {
+        s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.delivered, 10);
+        CHECK_INT(t.forced, 10);
+        CHECK_INT(t.damaged, 0);
+        check_sum(s, 7, 27);
+        mrd_spool_close(s);
+    }
+    sim_disk_free(d);
+}
+
 TEST_MAIN()
