@@ -56,9 +56,6 @@ mrd_err mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why);
 
-/* Each comma separated word of a query parameter. Errors: NOMEM. */
-mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list,
-                            mrd_why *why);
 /* GET /api/v1/models, …/models (http_models.c). */
 mrd_err mrd_http_models(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_session_models(void *self, mrd_http_request *req, mrd_why *why);

@@ -102,22 +102,6 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     return err;
 }
 
-mrd_err
-mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, mrd_why *why)
-{
-    const char *p = mrd_http_query(req, name);
-
-    while (p != NULL && *p != '\0') {
-        size_t n = strcspn(p, ",");
-
-        if (n > 0 && mrd_strlist_add(list, (mrd_str){ p, n }) != MRD_OK)
-            return mrd_why_set(why, MRD_NOMEM, 0, "filter");
-        p += n;
-        p += *p == ',';
-    }
-    return MRD_OK;
-}
-
 static mrd_err
 filter_time(mrd_http_request *req, const char *name, mrd_sess_ns first, mrd_ev_ns *ret,
             mrd_why *why)

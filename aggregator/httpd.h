@@ -82,6 +82,9 @@ void mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts); /* any thr
 mrd_str mrd_http_param(const mrd_http_request *req,
                        const char *name); /* {name} of the route, decoded */
 const char *mrd_http_query(mrd_http_request *req, const char *name); /* decoded, NULL when absent */
+/* Each comma separated word of a query parameter. Errors: NOMEM. */
+mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list,
+                            mrd_why *why);
 const char *mrd_http_header(mrd_http_request *req, const char *name);
 const mrd_caller *mrd_http_caller(const mrd_http_request *req);
 /* Whether the caller may do to that session what the route does. */
