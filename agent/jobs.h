@@ -23,7 +23,10 @@
 
 /* On one node at one time; one user has at most as many as are left free for others. More are not
  * recorded, which is logged. */
-#define MRD_JOBS_MAX  128
+#define MRD_JOBS_MAX 128
+/* An aggregator that starts again is back within seconds. With one that stays away, the rings of a
+ * busy process are full before, and what they have no room for is lost (and counted) instead of its
+ * begin being read without a session: waiting for longer would make that the rule. */
 #define MRD_JOBS_HOLD (30 * MRD_SEC)
 
 typedef struct mrd_jobs mrd_jobs;
