@@ -1,4 +1,4 @@
-/* parquet_make SEED FILE.parquet VALUES.json: a random table as a Parquet file, and its values as JSON
+/* parquet_make SEED FILE.parquet VALUES.json small|fast: a random table as a Parquet file, and its values as JSON
  * lines, one row each, for tests/trace/parquet_test.py. What comes from one seed is always the same. */
 #include <inttypes.h>
 #include <math.h>
@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "trace/table/parquet.h"
 
-enum { COLUMNS = 11, GROUPS_MAX = 4, ROWS_MAX = 70000 };
+enum { COLUMNS = 11, GROUPS_MAX = 4, PAGE = 131072, ROWS_MAX = PAGE + 3000 };
 
 static uint64_t state;
 
@@ -193,7 +193,7 @@ put_group(mrd_pq *pq, FILE *f, size_t rows)
         maybe[r] = draw_int(shape2, r == 0 ? 5 : maybe[r - 1]);
         has_maybe[r] = nulls == 0   ? 0
                        : nulls == 1 ? 1
-                       : nulls == 4 ? r / 20000 % 2 == 0 /* pages without, and of nothing else */
+                       : nulls == 4 ? r / PAGE % 2 == 0 /* pages without, and of nothing else */
                                     : draw() % 3 != 0;
         name[r] = (uint32_t) (draw() % 4 == 0 ? draw() % entries : r == 0 ? 0 : name[r - 1]);
         label[r] = (uint32_t) (draw() % entries);
@@ -247,15 +247,19 @@ main(int argc, char **argv)
     FILE *f;
     size_t groups;
 
-    if (argc != 4 || (f = fopen(argv[3], "w")) == NULL)
+    if (argc != 5 || (f = fopen(argv[3], "w")) == NULL)
         return 2;
     state = strtoull(argv[1], NULL, 10);
     MRD_ASSERT(mrd_out_file(argv[2], &out, NULL) == MRD_OK);
     MRD_ASSERT(mrd_pq_open(out, columns, COLUMNS, 0, &pq, NULL) == MRD_OK);
+    mrd_pq_small(pq, strcmp(argv[4], "small") == 0);
     mrd_pq_note(pq, MRD_STR("seed"), mrd_str_of(argv[1]));
     groups = draw() % (GROUPS_MAX + 1);
     for (size_t g = 0; g < groups; g++)
-        put_group(pq, f, draw() % 4 == 0 ? 1 + draw() % ROWS_MAX : 1 + draw() % 400);
+        put_group(pq, f,
+                  draw() % 8 != 0   ? 1 + draw() % 400
+                  : draw() % 2 == 0 ? PAGE + 1 + draw() % (ROWS_MAX - PAGE)
+                                    : 1 + draw() % ROWS_MAX);
     MRD_ASSERT(mrd_pq_close(pq) == MRD_OK);
     MRD_ASSERT(mrd_out_commit(out, NULL) == MRD_OK);
     mrd_buf_fini(&text);

@@ -71,17 +71,25 @@ def digest(rows):
 def main():
     make, times = sys.argv[1], int(sys.argv[2])
     with tempfile.TemporaryDirectory() as work:
-        made = []
+        made, sizes = [], [0, 0]
         for seed in range(1, times + 1):
             path, text = f"{work}/{seed}.parquet", f"{work}/{seed}.json"
-            subprocess.run([make, str(seed), path, text], check=True)
+            fast = f"{work}/{seed}-fast.parquet"
+            subprocess.run([make, str(seed), path, text, "small"], check=True)
+            subprocess.run([make, str(seed), fast, os.devnull, "fast"], check=True)
             with open(text, encoding="utf-8") as f:
                 rows = [json.loads(line) for line in f]
             check(path, rows)
             made.append((path, rows))
+            sizes[0] += os.path.getsize(path)
+            sizes[1] += os.path.getsize(fast)
+            assert os.path.getsize(path) <= os.path.getsize(fast), f"seed {seed}: larger than when written fast"
+            if seed <= 3:
+                check(fast, rows)
+        assert sizes[0] < sizes[1], f"{sizes}: what is to be small is as large as what is to be fast"
         check_broken(made[0][0])
         again = f"{work}/again.parquet"
-        subprocess.run([make, "1", again, f"{work}/again.json"], check=True)
+        subprocess.run([make, "1", again, f"{work}/again.json", "small"], check=True)
         with open(again, "rb") as a, open(made[0][0], "rb") as b:
             assert a.read() == b.read(), "equal input gives other bytes"
         print(f"{times} random tables, {sum(len(r) for _, r in made)} rows: read back whole")

@@ -10,7 +10,7 @@
 #include "trace/table/pq_texts.h"
 #include "trace/table/pq_thrift.h"
 
-enum { CODEC_ZSTD = 6, LEVEL = 1 };
+enum { CODEC_ZSTD = 6 };
 enum { T_BOOL = 0, T_I64 = 2, T_FLOAT = 4, T_DOUBLE = 5, T_BYTES = 6 };
 
 #define PAGE_ROWS  MRD_PQ_PAGE_ROWS
@@ -64,7 +64,7 @@ mrd_pq_open(mrd_out *out, const mrd_pq_column *columns, size_t n, int sorted_by,
         *pq = (mrd_pq){ .out = out, .columns = columns, .n = n, .sorted_by = sorted_by };
         pq->habits = calloc(n, sizeof(*pq->habits));
     }
-    if (pq == NULL || pq->habits == NULL || !mrd_pq_pages_init(&pq->pages, out, LEVEL) ||
+    if (pq == NULL || pq->habits == NULL || !mrd_pq_pages_init(&pq->pages, out) ||
         !mrd_pq_ints_init(&pq->ints)) {
         mrd_pq_drop(pq);
         return mrd_why_set(why, MRD_NOMEM, 0, "parquet");
@@ -664,6 +664,12 @@ put_column(mrd_pq *pq, chunk *c, size_t i, const mrd_pq_values *v, size_t rows)
         put_list_column(pq, c, v, rows);
         break;
     }
+}
+
+void
+mrd_pq_small(mrd_pq *pq, bool small)
+{
+    mrd_pq_pages_small(&pq->pages, small);
 }
 
 void

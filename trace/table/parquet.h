@@ -63,6 +63,8 @@ mrd_err mrd_pq_open(mrd_out *out, const mrd_pq_column *columns, size_t n, int so
                     mrd_pq **ret_pq, mrd_why *why);
 /* What readers find beside the data. */
 void mrd_pq_note(mrd_pq *pq, mrd_str key, mrd_str value);
+/* Row groups from here on: compressed at zstd's level 15 where that is shorter, at ten to thirty times the cost, or at 1 (so at first). */
+void mrd_pq_small(mrd_pq *pq, bool small);
 /* One row group of `rows` (1 or more): begin, add for each column in order (written when it returns), end,
  * which tells of failures. Errors: NOMEM. */
 void mrd_pq_begin(mrd_pq *pq, size_t rows);

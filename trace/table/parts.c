@@ -19,7 +19,7 @@
 /* What is held of a column until its row group is full. */
 typedef struct {
     union {
-        int64_t *i;
+        int64_t *i; /* of a column of arguments: those that are there, n_elements of them */
         double *d;
         mrd_sid *sid;
         uint32_t *n; /* ends of texts, or numbers of flows */
@@ -28,6 +28,7 @@ typedef struct {
     mrd_buf text;       /* TEXT, FLOWS */
     uint32_t *elements; /* FLOWS: ends */
     size_t n_elements, cap_elements;
+    uint8_t *present; /* of a column of arguments: by row */
 } held;
 
 typedef struct {
@@ -49,8 +50,11 @@ typedef struct {
         uint8_t column, field, how;
     } texts[COLUMNS_MAX];
     size_t n_words, n_sids, n_texts;
-    size_t n, cap; /* rows held */
-    mrd_pq *pq;    /* the part that is open */
+    uint8_t args
+        [MRD_ARG_COLUMNS]; /* columns of arguments: few rows have one, and only those are held */
+    uint64_t args_set;     /* bit of those that the table has */
+    size_t n, cap;         /* rows held */
+    mrd_pq *pq;            /* the part that is open */
     mrd_outdir_file *file;
     char path[400];
     unsigned parts;
@@ -75,10 +79,19 @@ struct mrd_parts {
     uint32_t *entry_of_track;
     uint32_t *index;  /* GROUP_ROWS */
     uint8_t *present; /* GROUP_ROWS */
-    int64_t *ints;    /* by entry */
+    int64_t *ints;    /* of tracks, in rising order */
+    int64_t *found;   /* by entry */
     mrd_str *texts;   /* by entry */
     size_t cap_entries;
     uint8_t *track_null, *track_seen;
+    /* Columns of this row group whose data pages are kept: by place among `tracks` the entry, NO_ENTRY for null. Those of
+     * several columns are often the same, as of a process, its number and its rank. */
+    struct {
+        uint32_t *entries;
+        bool optional;
+    } keeps[MRD_PQ_KEEPS];
+    unsigned n_keeps;
+    uint32_t *tried; /* what is compared when no more is kept */
     mrd_why why;
 };
 
@@ -94,6 +107,13 @@ width_of(mrd_col_type type)
     return type == MRD_COL_SID || is_text(type) ? 4 : 8;
 }
 
+static bool
+is_arg(const mrd_column *c)
+{
+    return c->field >= F_ARG_FIRST && c->field <= F_ARG_LAST && c->type == MRD_COL_I64 &&
+           c->optional;
+}
+
 /* ---- Rows into columns ---- */
 
 static mrd_err
@@ -106,7 +126,8 @@ table_grow(table *t)
         size_t width = width_of(t->t->columns[i].type), had = t->cap;
         void *more;
 
-        if (t->by_track && mrd_field_of_track(t->t->columns[i].field))
+        if ((t->by_track && mrd_field_of_track(t->t->columns[i].field)) ||
+            is_arg(&t->t->columns[i]))
             continue;
         if ((more = mrd_vec_grow(t->held[i].v.any, width, 0, &had, cap, GROUP_ROWS)) == NULL)
             return MRD_NOMEM;
@@ -148,6 +169,22 @@ add_text(held *h, const mrd_slot *slot, size_t row)
     return h->text.err;
 }
 
+static mrd_err
+add_args(table *t, uint64_t set, const mrd_slot slots[F_COUNT], size_t row)
+{
+    for (; set != 0; set &= set - 1) {
+        unsigned arg = (unsigned) __builtin_ctzll(set);
+        held *h = &t->held[t->args[arg]];
+
+        if ((h->present == NULL && (h->present = calloc(GROUP_ROWS, 1)) == NULL) ||
+            !MRD_VEC_ROOM_MAX(h->v.i, h->n_elements, h->cap_elements, 1, GROUP_ROWS))
+            return MRD_NOMEM;
+        h->v.i[h->n_elements++] = slots[F_ARG_FIRST + arg].i;
+        h->present[row] = 1;
+    }
+    return MRD_OK;
+}
+
 static mrd_err flush_group(mrd_parts *p, table *t);
 
 static mrd_err
@@ -181,6 +218,8 @@ add_row(void *self, size_t number, const mrd_slot slots[F_COUNT])
             h->v.n[row] = 0;
         }
     }
+    if (err == MRD_OK && t->args_set != 0)
+        err = add_args(t, (uint64_t) slots[F_ARG_SET].i & t->args_set, slots, row);
     if (err != MRD_OK)
         return err;
     if (t->by_track)
@@ -271,13 +310,15 @@ static mrd_err
 room_for_entries(mrd_parts *p)
 {
     size_t sids = mrd_rows_sids(p->rows), most = sids + mrd_rows_tracks(p->rows) + 1;
-    size_t entries = p->cap_entries, list = entries, ints = entries, texts = entries;
+    size_t entries = p->cap_entries, list = entries, ints = entries, found = entries,
+           texts = entries;
 
     if (most <= p->cap_entries)
         return MRD_OK;
     most += most / 4 + 64;
     if (!MRD_VEC_ROOM(p->entry, 0, entries, most) || !MRD_VEC_ROOM(p->sids, 0, list, most) ||
-        !MRD_VEC_ROOM(p->ints, 0, ints, most) || !MRD_VEC_ROOM(p->texts, 0, texts, most))
+        !MRD_VEC_ROOM(p->ints, 0, ints, most) || !MRD_VEC_ROOM(p->found, 0, found, most) ||
+        !MRD_VEC_ROOM(p->texts, 0, texts, most))
         return MRD_NOMEM;
     for (size_t i = p->cap_entries; i < most; i++)
         p->entry[i] = NO_ENTRY;
@@ -344,7 +385,7 @@ order_ints(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* Entries of the integers that the group's tracks have, sorted. */
+/* Entries of the integers that the group's tracks have, in the order of the tracks as those of texts are. */
 static size_t
 track_ints(mrd_parts *p, mrd_field field, bool optional)
 {
@@ -361,14 +402,24 @@ track_ints(mrd_parts *p, mrd_field field, bool optional)
         if (k == 0 || p->ints[k] != p->ints[kept - 1])
             p->ints[kept++] = p->ints[k];
     }
+    for (size_t k = 0; k < kept; k++)
+        p->sids[k] = NO_ENTRY;
+    n = 0;
     for (size_t k = 0; k < p->n_tracks; k++) {
         int64_t v = mrd_rows_track(p->rows, p->tracks[k])[field - F_TRACK].i;
         const int64_t *at = kept == 0 ? NULL : bsearch(&v, p->ints, kept, sizeof(v), order_ints);
 
         p->track_null[p->tracks[k]] = at == NULL;
-        p->entry_of_track[p->tracks[k]] = at == NULL ? 0 : (uint32_t) (at - p->ints);
+        p->entry_of_track[p->tracks[k]] = 0;
+        if (at == NULL)
+            continue;
+        if (p->sids[at - p->ints] == NO_ENTRY) {
+            p->found[n] = v;
+            p->sids[at - p->ints] = (uint32_t) n++;
+        }
+        p->entry_of_track[p->tracks[k]] = p->sids[at - p->ints];
     }
-    return kept;
+    return n;
 }
 
 static size_t
@@ -405,6 +456,27 @@ rows_of_tracks(mrd_parts *p, const table *t, bool any_null)
         present[r] = is_null[track[r]] == 0;
 }
 
+/* Whether a column of this row group has these entries already, or keeps them for those behind it. */
+static void
+share_entries(mrd_parts *p, bool optional, mrd_pq_values *v)
+{
+    uint32_t *own = p->n_keeps < MRD_PQ_KEEPS ? p->keeps[p->n_keeps].entries : p->tried;
+
+    for (size_t k = 0; k < p->n_tracks; k++)
+        own[k] = p->track_null[p->tracks[k]] != 0 ? NO_ENTRY : p->entry_of_track[p->tracks[k]];
+    for (unsigned i = 0; i < p->n_keeps; i++) {
+        if (p->keeps[i].optional == optional &&
+            memcmp(p->keeps[i].entries, own, p->n_tracks * sizeof(*own)) == 0) {
+            v->like = i + 1;
+            return;
+        }
+    }
+    if (p->n_keeps == MRD_PQ_KEEPS)
+        return;
+    p->keeps[p->n_keeps++].optional = optional;
+    v->keep = p->n_keeps;
+}
+
 static void
 values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
 {
@@ -415,16 +487,18 @@ values_track(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
 
     for (size_t k = 0; k < p->n_tracks && c->optional; k++)
         any_null = any_null || p->track_null[p->tracks[k]] != 0;
-    if (n == 0)
-        memset(p->present, 0, t->n);
-    else
-        rows_of_tracks(p, t, any_null);
     *v =
         (mrd_pq_values){ .index = p->index, .entries = n, .present = any_null ? p->present : NULL };
     if (text)
         v->texts = p->texts;
     else
-        v->ints = p->ints;
+        v->ints = p->found;
+    if (n > 1)
+        share_entries(p, c->optional, v);
+    if (n == 0)
+        memset(p->present, 0, t->n);
+    else if (v->like == 0 || any_null)
+        rows_of_tracks(p, t, any_null);
 }
 
 /* Apart from the structures, so that the compiler takes many rows at once. */
@@ -444,6 +518,14 @@ values_of(mrd_parts *p, const table *t, size_t i, mrd_pq_values *v)
     *v = (mrd_pq_values){ 0 };
     if (t->by_track && mrd_field_of_track(c->field)) {
         values_track(p, t, i, v);
+        return;
+    }
+    if (is_arg(c)) {
+        static const int64_t none;
+
+        v->kept = h->n_elements == 0 ? &none : h->v.i;
+        v->n_kept = h->n_elements;
+        v->present = h->n_elements == t->n ? NULL : h->present;
         return;
     }
     switch (c->type) {
@@ -495,10 +577,11 @@ part_range(table *t)
 static mrd_err
 flush_group(mrd_parts *p, table *t)
 {
+    size_t rows = t->n;
     mrd_pq_values v;
     mrd_err err = MRD_OK;
 
-    if (t->n == 0)
+    if (rows == 0)
         return MRD_OK;
     if (t->pq == NULL && (err = part_open(p, t)) != MRD_OK)
         return err;
@@ -506,18 +589,26 @@ flush_group(mrd_parts *p, table *t)
         return err;
     if (t->by_track)
         find_tracks(p, t);
+    p->n_keeps = 0;
+    mrd_pq_small(
+        t->pq,
+        t->rows <
+            GROUP_ROWS); /* where traces of one process end; most rows of a long session are behind */
     mrd_pq_begin(t->pq, t->n);
     for (size_t i = 0; i < t->t->n; i++) {
         values_of(p, t, i, &v);
         mrd_pq_add(t->pq, &v);
     }
     err = mrd_pq_end(t->pq);
+    mrd_pq_small(t->pq, false); /* its memory, until the next */
     part_range(t);
-    t->rows += t->n;
-    t->part_rows += t->n;
+    t->rows += rows;
+    t->part_rows += rows;
     t->n = 0;
     for (size_t i = 0; i < t->t->n; i++) {
         mrd_buf_reset(&t->held[i].text);
+        if (t->held[i].present != NULL && t->held[i].n_elements > 0)
+            memset(t->held[i].present, 0, rows);
         t->held[i].n_elements = 0;
     }
     if (err == MRD_OK && mrd_out_err(mrd_outdir_out(t->file)) != MRD_OK)
@@ -548,7 +639,10 @@ own_column(table *t, uint8_t c)
     mrd_col_type type = t->t->columns[c].type;
     bool no_text = field == F_NONE && (is_text(type) || type == MRD_COL_SID);
 
-    if (no_text || is_text(type)) {
+    if (is_arg(&t->t->columns[c])) {
+        t->args[field - F_ARG_FIRST] = c;
+        t->args_set |= UINT64_C(1) << (field - F_ARG_FIRST);
+    } else if (no_text || is_text(type)) {
         t->texts[t->n_texts].column = c;
         t->texts[t->n_texts].field = field;
         t->texts[t->n_texts++].how = no_text                ? KEEP_NO_TEXT
@@ -590,10 +684,16 @@ tables_make(mrd_parts *p)
     p->entry_of_track = calloc(tracks, sizeof(*p->entry_of_track));
     p->track_null = calloc(tracks, 1);
     p->track_seen = calloc(tracks, 1);
+    p->tried = calloc(tracks, sizeof(*p->tried));
+    for (size_t i = 0; i < MRD_PQ_KEEPS; i++) {
+        if ((p->keeps[i].entries = calloc(tracks, sizeof(uint32_t))) == NULL)
+            return MRD_NOMEM;
+    }
     p->index = calloc(GROUP_ROWS, sizeof(*p->index));
     p->present = calloc(GROUP_ROWS, 1);
     return p->tracks == NULL || p->entry_of_track == NULL || p->track_null == NULL ||
-                   p->track_seen == NULL || p->index == NULL || p->present == NULL
+                   p->track_seen == NULL || p->tried == NULL || p->index == NULL ||
+                   p->present == NULL
                ? MRD_NOMEM
                : room_for_entries(p);
 }
@@ -622,6 +722,7 @@ parts_free(mrd_parts *p)
         for (size_t c = 0; t->t != NULL && c < t->t->n; c++) {
             free(t->held[c].v.any);
             free(t->held[c].elements);
+            free(t->held[c].present);
             mrd_buf_fini(&t->held[c].text);
         }
         free(t->track);
@@ -636,9 +737,13 @@ parts_free(mrd_parts *p)
     free(p->index);
     free(p->present);
     free(p->ints);
+    free(p->found);
     free(p->texts);
     free(p->track_null);
     free(p->track_seen);
+    free(p->tried);
+    for (size_t i = 0; i < MRD_PQ_KEEPS; i++)
+        free(p->keeps[i].entries);
     free(p);
 }
 

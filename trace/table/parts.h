@@ -7,7 +7,7 @@
  *   explorer   <Table>.parquet, tables without rows have no file, as the vendor's
  *
  * Rows come in the order of time, in row groups of 131,072. Memory: a row group of each table, so about
- * 40 MiB at most. Equal input gives equal names and bytes. Threads: belongs to one thread.
+ * 40 MiB at most; of columns of arguments only what is there. Equal input gives equal names and bytes. Threads: belongs to one thread.
  */
 #ifndef MRD_TRACE_TABLE_PARTS_H
 #define MRD_TRACE_TABLE_PARTS_H

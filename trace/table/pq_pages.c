@@ -6,21 +6,46 @@
 #include "base/hash.h"
 #include "trace/table/pq_thrift.h"
 
+enum {
+    LOW = 1,
+    HIGH = 15,
+    TABLES = 18
+}; /* levels; those of the high one are of 2^18 entries: 1 MiB each */
+
 bool
-mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out, int level)
+mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out)
 {
-    *p = (mrd_pq_pages){ .out = out, .zstd = ZSTD_createCCtx() };
-    if (p->zstd == NULL)
-        return false;
-    return !ZSTD_isError(ZSTD_CCtx_setParameter(p->zstd, ZSTD_c_compressionLevel, level));
+    *p = (mrd_pq_pages){ .out = out, .low = ZSTD_createCCtx() };
+    return p->low != NULL &&
+           !ZSTD_isError(ZSTD_CCtx_setParameter(p->low, ZSTD_c_compressionLevel, LOW));
+}
+
+void
+mrd_pq_pages_small(mrd_pq_pages *p, bool small)
+{
+    if (small == (p->high != NULL))
+        return;
+    ZSTD_freeCCtx(p->high);
+    p->high = NULL;
+    mrd_buf_fini(&p->tried);
+    if (!small)
+        return;
+    p->high = ZSTD_createCCtx();
+    if (p->high == NULL ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(p->high, ZSTD_c_compressionLevel, HIGH)) ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(p->high, ZSTD_c_chainLog, TABLES)) ||
+        ZSTD_isError(ZSTD_CCtx_setParameter(p->high, ZSTD_c_hashLog, TABLES)))
+        mrd_pq_fail(p, MRD_NOMEM);
 }
 
 void
 mrd_pq_pages_fini(mrd_pq_pages *p)
 {
-    ZSTD_freeCCtx(p->zstd);
+    ZSTD_freeCCtx(p->low);
+    ZSTD_freeCCtx(p->high);
     mrd_buf_fini(&p->page);
     mrd_buf_fini(&p->packed);
+    mrd_buf_fini(&p->tried);
     mrd_buf_fini(&p->head);
 }
 
@@ -31,15 +56,15 @@ mrd_pq_fail(mrd_pq_pages *p, mrd_err err)
         p->err = err;
 }
 
-/* Into p->packed; its length, 0 when it failed. */
+/* The page into `to`; its length, 0 when it failed. */
 static size_t
-compress(mrd_pq_pages *p)
+compress(mrd_pq_pages *p, struct ZSTD_CCtx_s *zstd, mrd_buf *to)
 {
     size_t len = 0;
 
-    mrd_buf_reset(&p->packed);
-    if (p->page.err == MRD_OK && mrd_buf_room(&p->packed, ZSTD_compressBound(p->page.len)))
-        len = ZSTD_compress2(p->zstd, p->packed.p, p->packed.cap, p->page.p, p->page.len);
+    mrd_buf_reset(to);
+    if (p->page.err == MRD_OK && mrd_buf_room(to, ZSTD_compressBound(p->page.len)))
+        len = ZSTD_compress2(zstd, to->p, to->cap, p->page.p, p->page.len);
     if (len == 0 || ZSTD_isError(len)) {
         mrd_pq_fail(p, MRD_NOMEM);
         return 0;
@@ -47,10 +72,25 @@ compress(mrd_pq_pages *p)
     return len;
 }
 
+/* The page into p->packed. The high level is not always the shorter one. */
+static size_t
+compress_page(mrd_pq_pages *p)
+{
+    size_t low = compress(p, p->low, &p->packed), high;
+    mrd_buf longer;
+
+    if (low == 0 || p->high == NULL || (high = compress(p, p->high, &p->tried)) >= low || high == 0)
+        return low;
+    longer = p->packed;
+    p->packed = p->tried;
+    p->tried = longer;
+    return high;
+}
+
 size_t
 mrd_pq_try_page(mrd_pq_pages *p)
 {
-    size_t len = compress(p);
+    size_t len = compress(p, p->low, &p->packed);
 
     mrd_buf_reset(&p->page);
     return len;
@@ -60,7 +100,7 @@ void
 mrd_pq_put_page(mrd_pq_pages *p, mrd_pq_chunk *c, int type, size_t values)
 {
     mrd_thrift t = { &p->head, 0 }, sub;
-    size_t len = compress(p);
+    size_t len = compress_page(p);
 
     if (len == 0)
         return;

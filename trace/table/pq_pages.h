@@ -12,8 +12,9 @@
 enum { MRD_PQ_PLAIN = 0, MRD_PQ_RLE = 3, MRD_PQ_DELTA = 5, MRD_PQ_DICT = 8 }; /* encodings */
 enum { MRD_PQ_PAGE_DATA = 0, MRD_PQ_PAGE_DICT = 2 };
 
-#define MRD_PQ_PAGE_ROWS 32768u
-#define MRD_PQ_STAT_MAX  64u /* bytes of text in a statistic; longer ones are left out */
+#define MRD_PQ_PAGE_ROWS                                                                           \
+    131072u                 /* a row group of most tables: what repeats is found within a page */
+#define MRD_PQ_STAT_MAX 64u /* bytes of text in a statistic; longer ones are left out */
 
 /* Of one column chunk, for the footer. */
 typedef struct {
@@ -34,22 +35,24 @@ typedef struct {
 typedef struct {
     mrd_out *out;
     mrd_buf page; /* the values of the page that is being made */
-    mrd_buf packed, head;
-    struct ZSTD_CCtx_s *zstd;
-    mrd_pq_copy *copy; /* data pages go here too; NULL: nowhere */
+    mrd_buf packed, tried, head;
+    struct ZSTD_CCtx_s *low, *high; /* high: NULL where pages are not worth much time */
+    mrd_pq_copy *copy;              /* data pages go here too; NULL: nowhere */
     mrd_err err;
 } mrd_pq_pages;
 
 /* False without memory; then, too, fini may be called. */
-bool mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out, int level);
+bool mrd_pq_pages_init(mrd_pq_pages *p, mrd_out *out);
 void mrd_pq_pages_fini(mrd_pq_pages *p);
+/* Whether pages are worth much time from here on; not so at first. Memory while they are: about 5 MiB. */
+void mrd_pq_pages_small(mrd_pq_pages *p, bool small);
 void mrd_pq_fail(mrd_pq_pages *p, mrd_err err);
 
 /* Writes `page` as a page of `values` entries, and empties it. type: MRD_PQ_PAGE_... */
 void mrd_pq_put_page(mrd_pq_pages *p, mrd_pq_chunk *c, int type, size_t values);
 /* Writes data pages that another column had. */
 void mrd_pq_put_copy(mrd_pq_pages *p, mrd_pq_chunk *c, const mrd_pq_copy *copy);
-/* Compresses `page`, writes nothing, and empties it; the bytes it takes. */
+/* Compresses `page` with little effort, writes nothing, and empties it; the bytes it takes. */
 size_t mrd_pq_try_page(mrd_pq_pages *p);
 
 /* Appends n levels of `width` bits to `page`, as v1 has them: with their length in front. */

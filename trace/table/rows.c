@@ -113,6 +113,8 @@ mrd_rows_clear(mrd_slot slots[F_COUNT])
 {
     memset(slots, 0, F_COUNT * sizeof(*slots));
     slots[F_NONE].i = -1;
+    for (size_t i = F_ARG_FIRST; i <= F_ARG_LAST; i++)
+        slots[i].i = -1;
 }
 
 /* ---- Tracks and processes ---- */
@@ -241,17 +243,22 @@ arg_column(const mrd_rows *r, const mrd_arg *arg)
 static void
 put_args(mrd_rows *r, const mrd_event *ev)
 {
+    uint64_t set;
+
     mrd_buf_reset(&r->text);
-    for (size_t i = 0; i < MRD_ARG_COLUMNS; i++)
-        r->slots[F_ARG_FIRST + i].i = -1;
+    for (set = (uint64_t) r->slots[F_ARG_SET].i; set != 0; set &= set - 1) /* of the event before */
+        r->slots[F_ARG_FIRST + __builtin_ctzll(set)].i = -1;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         size_t column = arg_column(r, &ev->args[i]);
 
-        if (column < MRD_ARG_COLUMNS && r->slots[F_ARG_FIRST + column].i == -1)
+        if (column < MRD_ARG_COLUMNS && (set >> column & 1) == 0) {
             r->slots[F_ARG_FIRST + column].i = ev->args[i].v.i;
-        else
+            set |= UINT64_C(1) << column;
+        } else {
             mrd_rows_arg(r, &ev->args[i]);
+        }
     }
+    r->slots[F_ARG_SET].i = (int64_t) set;
     if (r->text.len > 0)
         mrd_buf_byte(&r->text, '}');
     r->slots[F_ARGS].text.p = (const char *) r->text.p;

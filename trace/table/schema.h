@@ -40,6 +40,7 @@ typedef enum {
     F_LOST,
     F_ARG_FIRST, /* arguments with a column of their own, by mrd_arg_keys */
     F_ARG_LAST = F_ARG_FIRST + 12,
+    F_ARG_SET, /* of an event: bit column of those that it has; no column */
     F_TRACK,
     F_SOURCE,
     F_TRACK_NAME,
@@ -223,7 +224,6 @@ typedef struct mrd_dialect {
     size_t n_fields;
     const char *warning; /* a row of Warning; NULL none */
 } mrd_dialect;
-
 enum { MRD_SCHEMA_COLUMNS = 250 }; /* a table's most columns */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
 
