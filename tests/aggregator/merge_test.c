@@ -561,7 +561,13 @@ TEST(a_slice_has_the_same_events_in_all_times)
     static const merge_times times[] = { MERGE_ALIGNED, MERGE_UTC, MERGE_RAW };
     recording r = recording_new("slice");
     part a = a_part("i-a", ZERO + 5 * MRD_SEC);
-    merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes };
+    mrd_listed_artifact files[2] = {
+        { .name = "first.ntff", .kind = "NTFF", .instance_id = "i-a" },
+        { .name = "second.neff", .kind = "NEFF", .instance_id = "i-a" }
+    };
+    merge_input in = {
+        .dir = r.dir, .id = "s", .nodes = r.nodes, .artifacts = files, .n_artifacts = 2
+    };
 
     add_node(&r, &a, 1);
     in.n_nodes = r.n;
@@ -584,6 +590,7 @@ TEST(a_slice_has_the_same_events_in_all_times)
                       &result, NULL, &why),
                   MRD_OK);
         CHECK_INT(result.events, 30); /* one a second */
+        CHECK(file_has(path, "first.ntff") && file_has(path, "second.neff"));
         mrd_filter_fini(&only);
     }
 }
