@@ -35,6 +35,7 @@ __all__ = [
 
 THREAD, PROCESS, GLOBAL, TASK = 0, 1, 2, 3
 
+_INVALID = 6  # MERIDIAN_INVALID
 _I64, _U64, _F64, _BOOL, _TEXT = 1, 2, 3, 4, 5
 _GATE_ANNOTATIONS = 4
 
@@ -322,9 +323,20 @@ class span:
             self._id = 0
 
 
+_SCOPES = {"thread": THREAD, "process": PROCESS, "global": GLOBAL, "task": TASK, "marker": THREAD}
+
+
+def _scope(scope):
+    """THREAD ..., or its name as other profilers say it."""
+    number = _SCOPES.get(scope, scope)
+    if number not in (THREAD, PROCESS, GLOBAL, TASK):
+        raise MeridianError(_INVALID, f"scope {scope!r}: global, process, thread, task or marker expected")
+    return number
+
+
 def instant(name, domain=None, scope=THREAD, **args):
     if _on():
-        _lib.mrd_instant_(_domain(domain), _text(name), scope, *_arguments(args))
+        _lib.mrd_instant_(_domain(domain), _text(name), _scope(scope), *_arguments(args))
 
 
 class flow:
@@ -484,8 +496,9 @@ class Marker(_Object):
         super().__init__(_domain(domain), _text(name))
 
     def mark(self, scope=PROCESS):
+        """scope: GLOBAL, PROCESS, THREAD, TASK, or "global", "process", "thread", "task", "marker"."""
         if self._handle:
-            _check(_lib.mrd_marker_mark(self._handle, scope))
+            _check(_lib.mrd_marker_mark(self._handle, _scope(scope)))
 
 
 class Region:

@@ -45,7 +45,16 @@ def with_library(folder):
         counter -= 2
         counter.sample(0.5)
         assert counter.value == 3
-        domain.marker("mark").mark()
+        for where in (m.PROCESS, "global", "process", "thread", "task", "marker"):
+            domain.marker("mark").mark(where)
+        m.instant("by name", scope="global")
+        for call in (domain.marker("mark").mark, lambda where: m.instant("nowhere", scope=where)):
+            for where in ("galaxy", 9, None):
+                try:
+                    call(where)
+                    assert False, f"a mark for {where}"
+                except m.MeridianError as error:
+                    assert error.code == 6 and "process, thread, task or marker expected" in str(error), error
         with domain.task("task"), domain.frame("frame") as frame, m.Event("event"):
             pass
         assert frame.count == 1
