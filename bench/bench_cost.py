@@ -9,7 +9,7 @@ what the middle half of the A/A pairs differs by is not told apart from nothing.
 aggregator need, the figures say what that machine does, not what recording costs: the load before each round is printed.
 
 The same with the runtime's trace alone, without Meridian (bench/runtime_trace.c): turned on and left, and fetched and thrown away. What is
-behind it is Meridian's. Rings are in memory, as they are where nothing else is set.
+behind it is Meridian's: the last row compares everything with it, round by round. Rings are in memory, as they are where nothing else is set.
 
     REPEATS=30 STEPS=200 bench/bench_cost.py     about 2.3 s a run, seven runs a round
     COUNT=1 STEPS=60 bench/bench_cost.py         instructions a step (valgrind), of each thread that takes part: also on a busy machine
@@ -81,7 +81,7 @@ def count(c, turn, **more):
 def show(name, ratios):
     cost = sorted(100 * (r - 1) for r in ratios)
     quarter = statistics.quantiles(cost, n=4) if len(cost) > 1 else cost * 3
-    print(f"  {name:<38} {statistics.median(cost):+6.2f} %   middle half {quarter[0]:+.2f} .. {quarter[2]:+.2f} %   all {cost[0]:+.2f} .. {cost[-1]:+.2f} %")
+    print(f"  {name:<41} {statistics.median(cost):+6.2f} %   middle half {quarter[0]:+.2f} .. {quarter[2]:+.2f} %   all {cost[0]:+.2f} .. {cost[-1]:+.2f} %")
     return max(abs(quarter[0]), abs(quarter[2]))
 
 
@@ -133,6 +133,8 @@ base = times["plain"]
 noise = show("plain again (A/A)", [t / b for t, b in zip(times["plain again (A/A)"], base)])
 for name in names[2:]:
     show(name, [t / b for t, b in zip(times[name], base)])
+fetched = times["the same, fetched and thrown away"]
+show("Meridian's part: everything : thrown away", [t / b for t, b in zip(times["everything, with the agent"], fetched)])
 print(f"  a cost below {noise:.2f} % is not told apart from nothing here")
 print(f"  {'CPU of a run, medians, in ms':<38} {'loop':>8} {'agent':>8} {'aggregator':>11}")
 for name in names:
