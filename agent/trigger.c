@@ -16,8 +16,11 @@ typedef struct {
     uint64_t used; /* turn of its last use */
 } steps;
 
-#define STARTS     16 /* of sessions, the newest */
-#define QUEUE_FULL 7
+#define STARTS          16 /* of sessions, the newest */
+#define QUEUE_FULL      7
+#define PENDING         1100
+#define EXECUTIONS_FROM 1000
+#define EXECUTIONS_TO   10000
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
@@ -57,15 +60,19 @@ static const struct {
     { 1206, "network proxy failure" },
 };
 
+static const char unknown[] = "unknown status";
+
 /* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an
- * answer to a question (15, 1100), or of no runtime that is known here. */
+ * answer to a question (15, 1100), or an unused number. From 1000 on the runtime says how executions
+ * end: what is not known there is of a newer one, which names it. */
 static const char *
 trigger_status_text(int64_t status)
 {
     for (size_t i = 0; i < MRD_COUNT(statuses); i++)
         if (statuses[i].value == status)
             return statuses[i].text;
-    return NULL;
+    return status >= EXECUTIONS_FROM && status < EXECUTIONS_TO && status != PENDING ? unknown
+                                                                                    : NULL;
 }
 
 /* NRT_QUEUE_FULL is back-pressure where a schedule call (nrta_...) returns it, a fault elsewhere. */
@@ -75,6 +82,33 @@ trigger_status_is_fault(const char *function, int64_t status)
     if (status == QUEUE_FULL && strncmp(function, "nrta_", 5) == 0)
         return false;
     return trigger_status_text(status) != NULL;
+}
+
+/* What it is called: by us, else by the runtime. */
+static mrd_str
+status_name(const mrd_drain_process *p, const mrd_event *ev, int64_t status)
+{
+    const char *known = trigger_status_text(status);
+
+    for (uint32_t i = 0; i < ev->arg_count && known == unknown; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status_text"))
+            continue;
+        if (a->type == MRD_ARG_STR)
+            return mrd_catalog_text(p->catalog, a->v.sid);
+        if (a->type == MRD_ARG_TEXT)
+            return (mrd_str){ a->v.text, a->len };
+    }
+    return (mrd_str){ known, strlen(known) };
+}
+
+/* What a program writes beside a span of its own is no status of the runtime. */
+static bool
+of_program(const mrd_drain_process *p, const mrd_event *ev)
+{
+    return strncmp(mrd_catalog_text(p->catalog, ev->name).p, "nrt", 3) != 0 &&
+           mrd_catalog_borrow_track(p->catalog, ev->track)->source == MRD_SRC_ANNOTATION;
 }
 
 mrd_err
@@ -136,14 +170,16 @@ bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
         const char *name = mrd_catalog_text(p->catalog, ev->name).p;
+        mrd_str said;
 
         if (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT)
             continue;
         if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
             !trigger_status_is_fault(name, a->v.i) || !tell(t, CAUSE_STATUS))
             continue;
-        snprintf(reason, 256, "%.100s returned %lld (%s)", name, (long long) a->v.i,
-                 trigger_status_text(a->v.i));
+        said = status_name(p, ev, a->v.i);
+        snprintf(reason, 256, "%.100s returned %lld (%.*s)", name, (long long) a->v.i,
+                 (int) (said.len < 100 ? said.len : 100), said.p);
         return true;
     }
     return false;
@@ -239,7 +275,7 @@ bool
 mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
                   char reason[256])
 {
-    if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN &&
+    if (t->o.errors && ev->arg_count > 0 && ev->kind == MRD_SPAN && !of_program(process, ev) &&
         bad_status(t, process, ev, reason))
         return true;
     if (t->o.errors && ev->kind == MRD_INSTANT &&

@@ -72,6 +72,9 @@ TEST(statuses_that_are_faults_trigger)
         { "pending", "nrta_cc_schedule", 1100, false },
         { "collectives", "nrt_execute", 1200, true },
         { "scheduled, and failed", "nrta_execute_schedule", 1206, true },
+        { "of a newer runtime", "nrt_execute", 4242, true },
+        { "no execution's", "nrt_execute", 999, false },
+        { "a program's own number", "nrt_execute", 10000, false },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -102,6 +105,42 @@ TEST(a_new_session_is_announced_again)
         mrd_trigger_session(f.t, mrd_local_now());
     CHECK(call(&f, "nrt_execute", 5));
     CHECK(!call(&f, "nrt_execute", 5));
+    close_fixture(&f);
+}
+
+/* A status that nobody here knows has the runtime's own name; and what a program writes beside a span of
+ * its own is not a status of the runtime. */
+TEST(names_of_the_runtime_and_words_of_the_program)
+{
+    fixture f;
+    mrd_catalog *c;
+    mrd_track track;
+    mrd_event ev;
+    mrd_arg args[2];
+
+    REQUIRE(open_fixture(&f));
+    c = f.process.catalog;
+    args[0] = (mrd_arg){ .key = mrd_catalog_intern(c, "status"), .type = MRD_ARG_INT, .v.i = 4242 };
+    args[1] = (mrd_arg){ .key = mrd_catalog_intern(c, "status_text"),
+                         .type = MRD_ARG_STR,
+                         .v.sid = mrd_catalog_intern(c, "NRT_EXEC_NEW") };
+    ev = (mrd_event){ .kind = MRD_SPAN,
+                      .name = mrd_catalog_intern(c, "nrt_execute"),
+                      .dur_ns = 5,
+                      .args = args,
+                      .arg_count = 2 };
+    CHECK(mrd_trigger_event(f.t, &f.process, &ev, f.reason));
+    CHECK_TEXT(f.reason, "nrt_execute returned 4242 (NRT_EXEC_NEW)");
+    close_fixture(&f);
+
+    REQUIRE(open_fixture(&f));
+    c = f.process.catalog;
+    args[0] = (mrd_arg){ .key = mrd_catalog_intern(c, "status"), .type = MRD_ARG_INT, .v.i = 1 };
+    ev.name = mrd_catalog_intern(c, "handle request");
+    ev.arg_count = 1;
+    mrd_track_init(&track, f.process.id, MRD_SRC_ANNOTATION);
+    ev.track = mrd_catalog_track(c, &track);
+    CHECK(!mrd_trigger_event(f.t, &f.process, &ev, f.reason));
     close_fixture(&f);
 }
 
