@@ -54,10 +54,14 @@ mrd_part_tally_load(mrd_part *p, const mrd_json *o)
                             .selected = (unsigned) mrd_json_int(o, "selected", 0) };
 }
 
-/* Nothing but counters was asked for. */
+/* Counters were asked for by name, and are there; or nothing else was asked for. */
 static bool
-wants_counters_only(const mrd_select *s)
+wants_counters(const mrd_session *session, uint64_t events)
 {
+    const mrd_select *s = &session->select;
+
+    if (session->params.counters.n > 0 && events > 0)
+        return true;
     for (size_t i = 0; i < s->sources.n; i++) {
         if (strcmp(s->sources.v[i], mrd_source_text(MRD_SRC_HOST)) != 0 &&
             strcmp(s->sources.v[i], mrd_source_text(MRD_SRC_DEVCTR)) != 0)
@@ -132,9 +136,11 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
     sums all;
 
     if ((s->state != MRD_SESSION_MERGING && s->state != MRD_SESSION_COMPLETE) ||
-        wants_counters_only(&s->select) || s->n_artifacts > 0) /* files are something */
+        s->n_artifacts > 0) /* files are something */
         return false;
     all = sum(s);
+    if (wants_counters(s, all.events))
+        return false;
     /* What a flight recorder holds is recorded when it is shipped. */
     if (all.known && !mrd_session_is_recorder(s) ? all.chosen > 0 : all.events > 0)
         return false;

@@ -102,6 +102,9 @@ with Cluster() as c:
     _, err = c.run("record", "--duration", "300ms", "-o", c.path("nobody"), "--job", "nobody", want=1)
     check("did not start" in err, f"a job that nobody has: {err}")
     recorded(c, "only-counters", "--source", "host", events=0)
+    # counters by name, on a node without a program: they are what was asked for
+    out, err = c.record("named", lambda part: part["events"] > 3, "--counters", "mem.*", "--counter-period", "100ms", "--instance-id", "i-test2")
+    check("nothing was recorded" not in err, f"counters that were asked for by name are something: {err}")
     recorder = c.start("--mode", "recorder", "--keep", "5s", "--no-merge")
     _, err = c.run("stop", recorder)
     check("no trigger asked for a window" in err, f"a recorder without a trigger: {err}")
