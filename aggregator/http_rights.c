@@ -127,3 +127,22 @@ mrd_http_self(void *self, mrd_http_request *req, mrd_why *why)
     mrd_json_set(o, "may", may);
     return mrd_http_reply_json(req, 200, o);
 }
+
+mrd_err
+mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
+{
+    mrd_str text = mrd_http_param(req, "id");
+    mrd_session_view *v;
+    uint64_t id;
+
+    if (mrd_session_id_parse(text, &id) != MRD_OK)
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is not a session id",
+                           MRD_STR_ARG(text));
+    v = mrd_http_may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
+    if (v != NULL && mrd_http_may_session(req, v->s)) {
+        *ret_view = v;
+        return MRD_OK;
+    }
+    mrd_session_view_unref(v);
+    return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session " MRD_STR_FMT, MRD_STR_ARG(text));
+}
