@@ -81,12 +81,8 @@ struct http_api {
  * BUSY: it is being asked. */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
-/* Whether the caller may do to this session what the route does; the same of a line of the list. */
-bool mrd_http_may_session(const mrd_http_request *req, const mrd_session *s);
+/* Whether the caller may do to the session of this line of the list what the route does. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
-/* The same of an id, before the session is looked for: to whom it is not every session's, one that
- * is somebody else's takes as long as one that is not there. */
-bool mrd_http_may_id(http_api *api, const mrd_http_request *req, uint64_t id);
 /* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why);

@@ -24,8 +24,8 @@ of_line(const mrd_session_line *s)
                             .jobs_left_out = s->jobs_left_out };
 }
 
-bool
-mrd_http_may_session(const mrd_http_request *req, const mrd_session *s)
+static bool
+may_session(const mrd_http_request *req, const mrd_session *s)
 {
     mrd_ownership o = of_session(s);
 
@@ -40,8 +40,10 @@ mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
     return mrd_http_may(req, &o);
 }
 
-bool
-mrd_http_may_id(http_api *api, const mrd_http_request *req, uint64_t id)
+/* Of an id, before the session is looked for: to whom it is not every session's, one that is somebody
+ * else's takes as long as one that is not there. */
+static bool
+may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 {
     static const mrd_ownership nobodys = { .uid = -1 };
     mrd_overview *v;
@@ -138,8 +140,8 @@ mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_vi
     if (mrd_session_id_parse(text, &id) != MRD_OK)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is not a session id",
                            MRD_STR_ARG(text));
-    v = mrd_http_may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
-    if (v != NULL && mrd_http_may_session(req, v->s)) {
+    v = may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;
+    if (v != NULL && may_session(req, v->s)) {
         *ret_view = v;
         return MRD_OK;
     }
