@@ -29,6 +29,7 @@ target_link_libraries(mrd_flags INTERFACE m)
 target_compile_definitions(mrd_flags INTERFACE _GNU_SOURCE=1 MRD_RELEASE="${PROJECT_VERSION}")
 target_include_directories(mrd_flags INTERFACE ${CMAKE_SOURCE_DIR} ${CMAKE_BINARY_DIR}/generated)
 target_compile_options(mrd_flags INTERFACE -fno-common -fvisibility=hidden
+    -ffp-contract=off # a clock's bound is the same on every processor, also where it could multiply and add at once
     -Wall -Wextra -Wshadow -Wconversion -Wvla -Wformat=2 -Wundef -Wcast-qual -Wwrite-strings
     -Wpointer-arith -Wimplicit-fallthrough
     $<$<COMPILE_LANGUAGE:C>:-Wstrict-prototypes> $<$<COMPILE_LANGUAGE:C>:-Wmissing-prototypes>)
