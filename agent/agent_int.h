@@ -107,8 +107,10 @@ void mrd_agent_welcome(void *self, const Mrd__Welcome *welcome);
 void mrd_agent_directive(void *self, const Mrd__Control *control);
 void mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to);
 void mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received);
-/* A job's session: from start_ns of this node on. Errors: those of arming and starting. */
-mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, mrd_local_ns start, mrd_why *why);
+/* A job's session: from t->start of this node on, whether or not the aggregator began it here before it answered the job. Errors: those
+ * of arming and starting. */
+mrd_err mrd_agent_job_go(void *self, const Mrd__Control *control, const mrd_job_times *t,
+                         mrd_why *why);
 void mrd_agent_job_stop(void *self, uint64_t session, mrd_local_ns stop);
 void mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now); /* and old refusals */
 

@@ -215,24 +215,29 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 }
 
 mrd_err
-mrd_agent_job_go(void *self, const Mrd__Control *c, mrd_local_ns start, mrd_why *why)
+mrd_agent_job_go(void *self, const Mrd__Control *c, const mrd_job_times *t, mrd_why *why)
 {
     mrd_agent *a = self;
     mrd_clock_sync_view view;
     mrd_record_status st;
-    bool again = mrd_record_find(a->record, c->session, &st);
+    bool found = mrd_record_find(a->record, c->session, &st);
+    bool again = found && st.phase == MRD__NODE_PHASE__NODE_RECORDING;
     char id[MRD_SESSION_TEXT];
     mrd_err err;
 
     mrd_clock_sync_get(a->clock, &view);
-    err = mrd_record_go(a->record, c, start, view.bound_ns, why);
-    if (err != MRD_OK || again)
-        return again && err == MRD_STATE ? MRD_OK : err;
-    if ((err = begin(a, c->session, why)) != MRD_OK)
+    err = mrd_record_go(a->record, c, t->start, view.bound_ns, why);
+    if (err != MRD_OK)
+        return found && err == MRD_STATE ? MRD_OK : err;
+    if (!again && (err = begin(a, c->session, why)) != MRD_OK)
         return err;
-    mrd_record_whole(a->record, c->session);
+    /* One that this agent was told to begin while the job's rings waited; of one from before this agent began, its note says it. */
+    if (!again || !mrd_local_before(st.reported, t->known))
+        mrd_record_whole(a->record, c->session, t->whole);
+    if (again)
+        return MRD_OK;
     if (a->trigger != NULL)
-        mrd_trigger_session(a->trigger, start);
+        mrd_trigger_session(a->trigger, t->start);
     mrd_log(MRD_LOG_INFO, "AGT-GO", "The session of a job starts: id=%s name=%s",
             mrd_session_id_text(c->session, id), c->name);
     if (a->publish != NULL)

@@ -46,6 +46,7 @@ typedef struct {
     mrd_local_ns told;               /* when its end was reported; 0: not yet */
     unsigned processes, serial;
     bool present, in_flight, end_reported, holds;
+    mrd_local_ns whole; /* mrd_job_times */
     bool said_wait;
     bool again;    /* it asks for more than what was sent */
     bool owes_end; /* the aggregator has a session for it that this node could not begin */
@@ -209,13 +210,17 @@ hold_one(void *self, mrd_drain_process *p)
 }
 
 static void
-hold(mrd_jobs *j, job *b, bool on)
+hold(mrd_jobs *j, job *b, bool on, mrd_local_ns now)
 {
     holding h = { b, j->o.drain, on };
 
     if (b->holds != on)
         mrd_drain_each(j->o.drain, hold_one, &h);
     b->holds = on;
+    if (!on && b->processes > 0)
+        b->whole = (mrd_local_ns){ INT64_MAX };
+    else if (on && b->whole.ns == INT64_MAX)
+        b->whole = now;
 }
 
 /* ---- Files ---- */
@@ -319,7 +324,7 @@ take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, mrd_loca
             b->again = b->in_flight;
             b->begin = now;
             b->ask_at = (mrd_local_ns){ 0 };
-            hold(j, b, true);
+            hold(j, b, true, now);
         }
     }
     if (ended)
@@ -453,6 +458,8 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
     if (may_hold(b, now)) {
         b->holds = true;
         mrd_drain_hold_process(j->o.drain, p, true);
+    } else {
+        b->whole = (mrd_local_ns){ INT64_MAX };
     }
 }
 
@@ -484,7 +491,7 @@ ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
 }
 
 static void
-leave(mrd_jobs *j, job *b, mrd_err err, const char *message)
+leave(mrd_jobs *j, job *b, mrd_local_ns now, mrd_err err, const char *message)
 {
     mrd_log(is_unasked(b)          ? MRD_LOG_DEBUG
             : err == MRD_CANCELLED ? MRD_LOG_INFO
@@ -493,7 +500,7 @@ leave(mrd_jobs *j, job *b, mrd_err err, const char *message)
             MRD_STR_ARG(job_of(b)), message);
     b->state = JOB_LEFT;
     j->left += !is_unasked(b) && err != MRD_CANCELLED;
-    hold(j, b, false);
+    hold(j, b, false, now);
 }
 
 /* Said once: why it has no session yet. */
@@ -512,7 +519,8 @@ static void
 record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
 {
     mrd_why why = { 0 };
-    mrd_err err = j->o.go(j->o.self, control, mrd_local_sub(b->begin, MARGIN), &why);
+    mrd_job_times t = { mrd_local_sub(b->begin, MARGIN), b->known, b->whole };
+    mrd_err err = j->o.go(j->o.self, control, &t, &why);
 
     b->owes_end = err != MRD_OK;
     b->end_reported = b->end_reported && !b->owes_end;
@@ -521,12 +529,12 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
         return;
     }
     if (err != MRD_OK) {
-        leave(j, b, err, why.text);
+        leave(j, b, now, err, why.text);
         return;
     }
     b->session = control->session;
     b->state = JOB_RECORDED;
-    hold(j, b, false);
+    hold(j, b, false, now);
 }
 
 /* Sessions of others may be about to end, or that of an earlier run of this job. */
@@ -551,7 +559,7 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
     } else if (reply->err != MRD_OK) {
-        leave(j, b, (mrd_err) reply->err, reply->message);
+        leave(j, b, now, (mrd_err) reply->err, reply->message);
     } else if (reply->control != NULL && reply->control->session != 0) {
         record(j, b, reply->control, now);
     } else {
@@ -574,7 +582,7 @@ mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
         on_reply(j, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&
              msg->u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && b->state == JOB_ASKING)
-        leave(j, b, (mrd_err) msg->u.ack->err,
+        leave(j, b, mrd_local_now(), (mrd_err) msg->u.ack->err,
               "this release of the aggregator has no sessions of jobs: update it");
 }
 
@@ -597,14 +605,14 @@ tells_end(const job *b)
 
 /* Long over: it is forgotten, and what nobody gave a session is said. */
 static void
-forget(mrd_jobs *j, job *b)
+forget(mrd_jobs *j, job *b, mrd_local_ns now)
 {
     if (b->state == JOB_ASKING)
-        leave(j, b, MRD_TIMEOUT,
+        leave(j, b, now, MRD_TIMEOUT,
               "it ended, and for a minute the aggregator was not reached or had no session for it");
     if (!b->end_reported && (b->state == JOB_RECORDED || b->owes_end))
         return;
-    hold(j, b, false);
+    hold(j, b, false, now);
     b->state = JOB_FREE;
 }
 
@@ -619,7 +627,7 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
         over(b, b->idle_since);
     ended = b->ended.ns != 0;
     if (b->holds && !may_hold(b, now))
-        hold(j, b, false);
+        hold(j, b, false, now);
     if (b->state == JOB_LEFT && is_unasked(b) && !ended &&
         mrd_local_after(now, mrd_local_add(b->ask_at, UNASKED_AGAIN))) {
         b->state = JOB_ASKING;
@@ -638,7 +646,7 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
         ask(j, at, true, now);
     if (ended && !b->in_flight && mrd_local_after(now, mrd_local_add(b->ended, KEEP)) &&
         (b->file[0] == '\0' || !b->present))
-        forget(j, b);
+        forget(j, b, now);
 }
 
 void

@@ -32,12 +32,19 @@
 typedef struct mrd_jobs mrd_jobs;
 
 typedef struct {
+    mrd_local_ns start; /* the session is to begin there on this node */
+    mrd_local_ns known; /* since when this agent has known of the job */
+    mrd_local_ns
+        whole; /* since when no event of its rings was read without a session; 0: since ever; INT64_MAX: they do not wait */
+} mrd_job_times;
+
+typedef struct {
     const char *dir;  /* folder of job files; NULL: none */
     mrd_drain *drain; /* borrowed */
     /* Sends a frame; its answer comes to mrd_jobs_answer with the same tag. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* The session of a job: record it from start_ns (RAW) on; from stop_ns on no more. */
-    mrd_err (*go)(void *self, const Mrd__Control *control, mrd_local_ns start, mrd_why *why);
+    /* The session of a job: record it from t->start (RAW) on; from stop_ns on no more. */
+    mrd_err (*go)(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why);
     void (*stop)(void *self, uint64_t session, mrd_local_ns stop);
     void *self;
     uint64_t agent; /* mrd_agent_key, of the frames */

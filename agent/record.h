@@ -88,8 +88,9 @@ mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why)
  * it was stopped already. */
 mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
-/* Nothing of it was missed, though it began before the node was told: its rings were kept. */
-void mrd_record_whole(mrd_record *r, uint64_t session);
+/* Nothing of it was missed from that instant on (before its start: from there), though the node was told later: its rings waited.
+ * It never takes back what was said before; INT64_MAX says nothing. */
+void mrd_record_whole(mrd_record *r, uint64_t session, mrd_local_ns from);
 mrd_err mrd_record_stop(mrd_record *r, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
 /* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */

@@ -660,12 +660,13 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns fr
 }
 
 void
-mrd_record_whole(mrd_record *r, uint64_t id)
+mrd_record_whole(mrd_record *r, uint64_t id, mrd_local_ns from)
 {
     session *s = mrd_record_session_of(r, id);
 
-    if (s != NULL)
-        s->st.reported = s->st.start;
+    if (s == NULL || !mrd_local_before(from, s->st.reported))
+        return;
+    s->st.reported = mrd_local_before(from, s->st.start) ? s->st.start : from;
     mrd_record_write_notes(r);
 }
 

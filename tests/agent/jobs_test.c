@@ -32,6 +32,7 @@ typedef struct {
     bool link_down;
     uint64_t went, stopped; /* sessions */
     int64_t from_ns, until_ns;
+    mrd_job_times times; /* of the last go */
     bool go_fails;
 } node;
 
@@ -58,14 +59,15 @@ send(void *self, uint64_t tag, mrd_bytes frame)
 }
 
 static mrd_err
-go(void *self, const Mrd__Control *control, mrd_local_ns start, mrd_why *why)
+go(void *self, const Mrd__Control *control, const mrd_job_times *t, mrd_why *why)
 {
     node *n = self;
 
     if (n->go_fails)
         return mrd_why_set(why, MRD_LIMIT, 0, "16 sessions");
     n->went = control->session;
-    n->from_ns = start.ns;
+    n->from_ns = t->start.ns;
+    n->times = *t;
     return MRD_OK;
 }
 
@@ -520,6 +522,67 @@ TEST(rings_of_a_job_whose_file_is_found_late_wait_for_the_answer)
         CHECK(((proc *) (void *) p)->held);
         free(p);
     }
+    node_close(n);
+}
+
+/* What rings held is of the session; what was read while they did not wait is of none, and the session says so. */
+TEST(a_session_is_whole_only_while_rings_waited)
+{
+    static const struct {
+        const char *what;
+        int64_t answer_after;
+        mrd_local_ns whole;
+    } rows[] = {
+        { "at once", 20 * MRD_MS, { 0 } },
+        { "as late as they wait", MRD_JOBS_HOLD - 2 * MRD_SEC, { 0 } },
+        { "later", MRD_JOBS_HOLD + 2 * MRD_SEC, { INT64_MAX } },
+    };
+
+    node *n = node_open();
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const char name[] = { (char) ('1' + i), '\0' };
+        fake_process *p = process_of_job(name);
+        char text[64];
+
+        snprintf(text, sizeof(text), "job=%s\nuid=5\nrequest=stream\n", name);
+        put(n, name, text, 0644);
+        n->now = mrd_local_now().ns;
+        n->n_sent = 0;
+        process(n, p, false);
+        pass(n, 0);
+        REQUIRE(n->n_sent == 1);
+        pass(n, rows[i].answer_after);
+        reply(n, n->n_sent - 1, MRD_OK, 9 + i, 0);
+        CHECK_ROW(rows[i].what, n->went == 9 + i);
+        CHECK_ROW(rows[i].what, n->times.whole.ns == rows[i].whole.ns);
+        CHECK_ROW(rows[i].what, n->times.known.ns > n->times.start.ns);
+        free(p);
+    }
+    node_close(n);
+}
+
+TEST(a_job_that_asks_late_is_whole_from_then_on)
+{
+    node *n = node_open();
+    fake_process *p = process_of_job("1");
+    int64_t asked;
+
+    p->pub.ident.session[0] = '\0';
+    put(n, "1", "job=1\nuid=5\n", 0644);
+    n->now = mrd_local_now().ns;
+    process(n, p, false);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    reply(n, 0, MRD_CANCELLED, 0, 0); /* nobody waits for it */
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
+    asked = n->now + 2 * MRD_SEC;
+    pass(n, 2 * MRD_SEC);
+    REQUIRE(n->n_sent == 2);
+    pass(n, 500 * MRD_MS);
+    reply(n, 1, MRD_OK, 9, 0);
+    CHECK(n->went == 9 && n->times.whole.ns == asked);
+    free(p);
     node_close(n);
 }
 

@@ -154,6 +154,32 @@ TEST(nothing_of_before_the_session_gets_in)
             }
 }
 
+/* It never begins before the session, and never takes back what was said. */
+TEST(what_was_held_is_said_from_its_first_instant_on)
+{
+    fixture f;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    mrd_record_status st;
+    int64_t start, told;
+
+    setup(&f);
+    start = f.start_ns - MRD_SEC;
+    c.session = 5;
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ start }, 0, NULL), MRD_OK);
+    REQUIRE(mrd_record_find(f.record, 5, &st));
+    told = st.reported.ns;
+    CHECK(told >= f.start_ns);
+    for (size_t i = 0; i < 4; i++) {
+        const int64_t from[] = { INT64_MAX, start + 10, 0, start + 20 };
+        const int64_t said[] = { told, start + 10, start, start };
+
+        mrd_record_whole(f.record, 5, (mrd_local_ns){ from[i] });
+        REQUIRE(mrd_record_find(f.record, 5, &st));
+        CHECK_INT(st.reported.ns, said[i]);
+    }
+    teardown(&f);
+}
+
 /* Killed in a pause: its successor takes nothing of that time, nor what was left out since. */
 TEST(a_successor_knows_what_was_changed)
 {
