@@ -121,7 +121,7 @@ damage(const recording *r, size_t batch)
     const mrd_journal_entry *e = &r->x.entries[batch];
     int fd = open(r->x.files.v[e->segment], O_RDWR | O_CLOEXEC);
     off_t at = (off_t) (e->offset + MRD_FRAME_HEADER + e->frame.body_len / 2);
-    uint8_t byte;
+    uint8_t byte = 0;
 
     CHECK(fd >= 0 && pread(fd, &byte, 1, at) == 1);
     byte ^= 0x55;
