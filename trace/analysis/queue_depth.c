@@ -23,6 +23,8 @@ mrd_queue_fini(mrd_queue *q)
 static void
 add_up(mrd_queue *q, size_t n)
 {
+    if (n == 0)
+        return;
     for (size_t i = 0; i < n; i++) {
         uint64_t past = (uint64_t) mrd_ev_diff(q->v[i].at, q->until);
 
