@@ -219,6 +219,10 @@ void mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold)
 /* Calls each process now known. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
                     void *self);
+/* Once at the start of a process that drains: what a ring made it take goes back to the system when the
+ * ring goes. Without, glibc keeps freed blocks of up to 32 MiB, and the process holds more than
+ * options.memory. */
+void mrd_drain_memory_goes_back(void);
 /* What this reader could not see, in messages ("rings of 3 processes: permission denied"). */
 void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self);
 

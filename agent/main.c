@@ -1,6 +1,5 @@
 /* agent/main.c - meridian-agent: one per node. Parses, wires, waits. */
 #include <errno.h>
-#include <malloc.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -147,8 +146,7 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
     if (err == MRD_OK)
         err = mrd_user_become(
             user, MRD_RIGHT_LOOK_INTO | MRD_RIGHT_READ_OTHERS | MRD_RIGHT_UNLINK_OTHERS, why);
-    /* What rings made it take goes back to the system: glibc would keep blocks of up to 32 MiB. */
-    (void) mallopt(M_MMAP_THRESHOLD, 1 << 20);
+    mrd_drain_memory_goes_back();
     mrd_secret_process(); /* a change of user may have undone it */
     return err;
 }

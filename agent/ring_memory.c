@@ -1,5 +1,7 @@
 #include "agent/ring_memory.h"
 
+#include <malloc.h>
+
 #define MEMORY_DEFAULT ((size_t) 256 << 20)
 
 static size_t
@@ -60,4 +62,10 @@ mrd_drain_memory_forget(mrd_drain *p, ring *r)
     p->bytes -= r->charged;
     p->users[r->user].bytes -= r->charged;
     r->charged = 0;
+}
+
+void
+mrd_drain_memory_goes_back(void)
+{
+    (void) mallopt(M_MMAP_THRESHOLD, 1 << 20);
 }

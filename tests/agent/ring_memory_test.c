@@ -118,6 +118,7 @@ drain_beside_honest(void (*hostile)(int pid, int tid))
     size_t before, most = 0;
     uint64_t told = 0;
 
+    mrd_drain_memory_goes_back();
     for (int i = 0; i < RINGS; i++)
         hostile(pid, i + 1);
     make_span(own, make_text(own, "honest"), mrd_local_now().ns, 5);
