@@ -52,6 +52,7 @@ typedef struct {
     int64_t uid;          /* of the job's user, who gets the copy; -1: nobody does */
     char *dir, *to;       /* its folder; where it goes, below the target */
     mrd_strlist files[3]; /* paths below dir: first, manifests, the session's own */
+    mrd_strlist unmade;   /* folders below dir with what may be half of a viewer's results */
     uint64_t n, bytes;
 } job;
 
@@ -146,11 +147,14 @@ export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf
 
 /* Temporary files of base/out.h are among our own, never among artifacts, which may be called as they like. */
 static bool
-is_left_out(const char *below, const char *name)
+is_left_out(const job *j, const char *below, const char *name)
 {
     bool top = *below == '\0',
          ours = top || strcmp(below, "profile") == 0 || strncmp(below, "profile/", 8) == 0;
 
+    for (size_t i = 0; i < j->unmade.n && strcmp(name, "viewer") == 0; i++)
+        if (strcmp(j->unmade.v[i], below) == 0)
+            return true;
     return name[0] == '.' || (ours && mrd_str_ends(mrd_str_of(name), ".part")) ||
            (top && (strcmp(name, "journal") == 0 || strcmp(name, "clocks") == 0 ||
                     strcmp(name, "artifacts.log") == 0));
@@ -172,7 +176,7 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
         size_t when = strcmp(entry->d_name, "_manifest.json") == 0 ||
                       strcmp(entry->d_name, "SHA256SUMS") == 0;
 
-        if (is_left_out(below, entry->d_name))
+        if (is_left_out(j, below, entry->d_name))
             continue;
         mrd_buf_reset(&path);
         mrd_buf_fmt(&path, "%s%s%s", below, *below == '\0' ? "" : "/", entry->d_name);
@@ -255,6 +259,7 @@ job_free(job *j)
 {
     for (size_t i = 0; i < MRD_COUNT(j->files); i++)
         mrd_strlist_fini(&j->files[i]);
+    mrd_strlist_fini(&j->unmade);
     free(j->dir);
     free(j->to);
     free(j);
@@ -338,6 +343,29 @@ owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
     return e->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
+/* Where a conversion that is not done may have left files: they are not the session's. Unless a node sent files of such
+ * names: those have to go. */
+static bool
+find_unmade(job *j, const mrd_session *s)
+{
+    for (size_t i = 0; i < s->n_artifacts; i++)
+        if (strncmp(s->artifacts[i].name, "viewer/", 7) == 0 &&
+            !mrd_kind_is_converted(s->artifacts[i].kind))
+            return true;
+    for (size_t i = 0; i < s->conversions.n; i++) {
+        const mrd_conversion *v = &s->conversions.v[i];
+        char process[MRD_NODE_ID_MAX + 32];
+
+        if (v->state == MRD_CONVERT_DONE)
+            continue;
+        snprintf(process, sizeof(process), "%s_pid_%lld", v->instance_id,
+                 (long long) v->process_id);
+        if (mrd_strlist_add(&j->unmade, mrd_str_of(process)) != MRD_OK)
+            return false;
+    }
+    return true;
+}
+
 bool
 mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
 {
@@ -363,7 +391,8 @@ mrd_exporter_start(mrd_exporter *e, const mrd_session *s, mrd_why *why)
     if (export_path(e->path, e->cluster, s, &to, NULL) == MRD_OK)
         j->to = mrd_str_dup(mrd_str_of(mrd_buf_cstr(&to)));
     mrd_buf_fini(&to);
-    if (j->dir != NULL && j->to != NULL && mrd_pool_put(j->at->worker, run, e, j))
+    if (j->dir != NULL && j->to != NULL && find_unmade(j, s) &&
+        mrd_pool_put(j->at->worker, run, e, j))
         return true;
     job_free(j);
     return false;

@@ -260,8 +260,10 @@ mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once)
             s->conversions.v[k].state = MRD_CONVERT_WAITING;
             waiting++;
         }
-        if (waiting > before)
-            mrd_session_touch(s); /* the next tick gives them to the viewer */
+        if (waiting == before)
+            continue;
+        mrd_session_copy_again(s);
+        mrd_session_touch(s); /* the next tick gives them to the viewer */
     }
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-VIEWER",
                     "A viewer was installed: device profiles of %zu processes are converted",
@@ -299,11 +301,16 @@ mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t
     if (why.err == MRD_OK && again == 0 && s->conversions.planned)
         mrd_why_set(&why, MRD_STATE, 0, "session %s has no device profiles whose conversion failed",
                     s->text);
-    if (again > 0) {
-        mrd_session_touch(s);
-        mrd_session_convert(c, s);
+    if (again == 0) {
+        mrd_core_answer(c, ticket, why.err == MRD_OK ? NULL : &why, again);
+        return;
     }
-    mrd_core_answer(c, ticket, why.err == MRD_OK ? NULL : &why, again);
+    mrd_session_copy_again(s); /* a copy is not done while something of the session is to come */
+    mrd_session_touch(s);
+    if (mrd_core_await(c, ticket, s, again) != MRD_OK)
+        mrd_core_answer(c, ticket, NULL, again); /* too many wait for the disk */
+    mrd_session_convert(c, s);
+    mrd_core_save(c, s);
 }
 
 /* ---- The manifest ---- */
@@ -348,15 +355,19 @@ mrd_conversions_json(const mrd_session *s)
     return a;
 }
 
-/* What waited or ran waits; what ended the aggregator three times does not. */
+/* What waited or ran waits; what ended the aggregator three times does not. A copy that was done is not
+ * of what comes, nor of what is said now. */
 static void
-resume(const mrd_core *c, mrd_conversion *v)
+resume(const mrd_core *c, mrd_session *s, mrd_conversion *v)
 {
     bool has_viewer = c->limits.conversions > 0;
+    mrd_convert_state was = v->state;
 
     if (v->state == MRD_CONVERT_RUNNING || v->state == MRD_CONVERT_NOT_INSTALLED ||
         v->state == MRD_CONVERT_WAITING)
         v->state = has_viewer ? MRD_CONVERT_WAITING : MRD_CONVERT_NOT_INSTALLED;
+    if (v->state != was || was == MRD_CONVERT_WAITING)
+        mrd_session_copy_again(s);
     if (v->state != MRD_CONVERT_WAITING || v->runs < MRD_CONVERSION_RUNS)
         return;
     v->state = MRD_CONVERT_FAILED;
@@ -390,6 +401,6 @@ mrd_conversions_load(mrd_core *c, mrd_session *s, const mrd_json *list)
         };
         mrd_text_set(v->instance_id, sizeof(v->instance_id), mrd_json_str(o, "instance_id", ""));
         mrd_text_set(v->message, sizeof(v->message), mrd_json_str(o, "message", ""));
-        resume(c, v);
+        resume(c, s, v);
     }
 }

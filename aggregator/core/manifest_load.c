@@ -390,14 +390,14 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     s->room.ns = mrd_time_checked(mrd_json_int(o, "store_room_ns", 0));
     triggers_load(s, mrd_json_get(o, "triggers"));
     changes_load(s, o);
-    mrd_conversions_load(c, s, mrd_json_get(o, "conversions"));
+    export_load(s, mrd_json_get(o, "export"));
+    mrd_conversions_load(c, s, mrd_json_get(o, "conversions")); /* may undo that it is done */
     artifacts_load(c, s, mrd_json_get(o, "artifacts"), log);
     if (mrd_json_get(o, "select") != NULL)
         err = mrd_select_from_json(&s->select, mrd_json_get(o, "select"), why);
     for (size_t i = 0; err == MRD_OK && nodes != NULL && i < mrd_json_size(nodes); i++)
         err = part_load(c, s, mrd_json_at(nodes, i), why);
     acknowledged_load(s, mrd_json_get(o, "triggers"));
-    export_load(s, mrd_json_get(o, "export"));
     resume(c, s);
     /* It is on disk as it is now, except what `resume` made of it. */
     s->save.durable = s->save.tried = s->save.version;

@@ -277,7 +277,9 @@ begin_merge(mrd_core *c, mrd_session *s)
 void
 mrd_core_merge_again(mrd_core *c, mrd_session *s)
 {
-    if (!mrd_session_is_exported(s, c->limits.exports) || MRD_PLANTED(MRD_PLANT_MERGE_UNSAVED)) {
+    bool copied = mrd_session_is_exported(s, c->limits.exports) || s->copy.state != MRD_EXPORT_NONE;
+
+    if (!copied || MRD_PLANTED(MRD_PLANT_MERGE_UNSAVED)) {
         begin_merge(c, s);
         return;
     }

@@ -306,6 +306,104 @@ TEST(after_a_restart)
     }
 }
 
+/* The copy was done, and then the viewer was asked again: by somebody, or since there is one now. */
+static mrd_session *
+copied_and_asked_again(bool installed, mrd_core **ret_core)
+{
+    mrd_core *c = make(installed ? 0 : 3);
+    mrd_session *s = session(c);
+
+    tick(c, SEC);
+    if (!installed) {
+        ended(c, &seven, MRD_CONVERT_FAILED, "broken");
+        ended(c, &eight, MRD_CONVERT_DONE, "");
+        ended(c, &nine, MRD_CONVERT_DONE, "");
+        take(c);
+        CHECK_INT(tick(c, 6 * SEC).copy, 1);
+    }
+    mrd_core_exported(c, core_at(7 * SEC), 1, 3, 7, NULL);
+    take(c);
+    CHECK_INT(s->copy.state, MRD_EXPORT_DONE);
+    if (installed)
+        mrd_core_viewer_found(c, core_at(8 * SEC), 1);
+    else
+        mrd_core_convert_again(c, core_at(8 * SEC), 5, 1);
+    *ret_core = c;
+    return s;
+}
+
+/* Whenever the aggregator is killed after that, its successor does not believe that the copy is done, and sends it when no
+ * conversion is to come: also when it gives up, and when it has no viewer. */
+TEST(a_copy_is_not_done_while_a_conversion_is_to_come)
+{
+    for (unsigned i = 0; i < 24; i++) {
+        bool installed = i & 1, runs = i & 2, has_viewer = i & 4;
+        unsigned times = i / 8 + 1;
+        mrd_core *c, *d;
+        mrd_session *s = copied_and_asked_again(installed, &c), *t = NULL;
+
+        CHECK_INT(s->copy.state, MRD_EXPORT_NONE);
+        take(c);
+        CHECK_INT(tick(c, 9 * SEC).copy, 0);
+        if (runs)
+            mrd_core_conversion_began(c, core_at(10 * SEC), &seven);
+        mrd_conversions_find(&s->conversions, "i-1", 7)->runs = times;
+        s->copy.state = i % 3 == 0 ? MRD_EXPORT_DONE : s->copy.state; /* of an earlier release */
+        d = again(c, s, has_viewer ? 3 : 0, &t);
+        CHECK_INT(t->copy.state, MRD_EXPORT_NONE);
+        if (has_viewer && !mrd_conversions_are_open(&t->conversions))
+            CHECK(times == 3 && state_of(t, 7) == MRD_CONVERT_FAILED);
+        CHECK_INT(tick(d, SEC).copy, !mrd_conversions_are_open(&t->conversions));
+        if (has_viewer && times < 3) {
+            ended(d, &seven, MRD_CONVERT_DONE, "");
+            ended(d, &eight, MRD_CONVERT_DONE, "");
+            ended(d, &nine, MRD_CONVERT_DONE, "");
+            take(d);
+            CHECK_INT(tick(d, 7 * SEC).copy, 1);
+        }
+        mrd_core_free(c);
+        mrd_core_free(d);
+    }
+}
+
+/* Retention takes no session whose new results are nowhere else. */
+TEST(a_session_with_conversions_to_come_is_not_retired)
+{
+    mrd_core *c;
+    mrd_session *s = copied_and_asked_again(true, &c);
+
+    c->limits.retain = SEC;
+    take(c);
+    mrd_core_enter(c, core_at(100000 * SEC));
+    mrd_core_retain(c);
+    CHECK(!s->deleted);
+    mrd_core_free(c);
+}
+
+/* Who asks again is answered when that is on disk. */
+TEST(asked_again_is_answered_when_it_is_written)
+{
+    mrd_core *c = make(3);
+    mrd_session *s = session(c);
+    const mrd_effect *e;
+    uint64_t version = 0;
+
+    tick(c, SEC);
+    ended(c, &seven, MRD_CONVERT_FAILED, "broken");
+    take(c);
+    mrd_core_convert_again(c, core_at(6 * SEC), 5, 1);
+    while ((e = mrd_core_effect(c)) != NULL) {
+        CHECK(e->kind != MRD_DO_ANSWER);
+        if (e->kind == MRD_DO_SAVE)
+            version = e->version;
+    }
+    REQUIRE(version == s->save.version);
+    mrd_core_saved(c, core_at(7 * SEC), 1, version, NULL);
+    e = mrd_core_effect(c);
+    CHECK(e != NULL && e->kind == MRD_DO_ANSWER && e->ticket == 5 && e->value == 1);
+    mrd_core_free(c);
+}
+
 TEST(again_are_those_that_failed)
 {
     mrd_core *c = make(3);

@@ -16,6 +16,7 @@
 #include <linux/fs.h>
 #include <linux/ptrace.h>
 
+#include "aggregator/core/text.h"
 #include "aggregator/exporter.h"
 #include "base/buf.h"
 #include "tests/wait.h"
@@ -212,6 +213,8 @@ typedef struct {
     const char *job;  /* "user=eve uid=54321" */
     const char *path; /* of --export-path */
     bool owner;
+    const mrd_convert_state *conversion; /* of i-a's process 7; NULL: it has none */
+    const char *artifact;                /* one that the node sent; NULL: none */
 } task;
 
 typedef struct {
@@ -253,6 +256,21 @@ on_stalled(void *self, uint64_t session, const char *target, mrd_dur_ns quiet)
 }
 
 static void
+put_conversion(mrd_session *s, const task *t)
+{
+    mrd_conversion *v = calloc(1, sizeof(*v));
+
+    if (v == NULL || (s->artifacts = calloc(1, sizeof(*s->artifacts))) == NULL)
+        _exit(3);
+    *v = (mrd_conversion){ .process_id = 7, .state = *t->conversion };
+    mrd_text_set(v->instance_id, sizeof(v->instance_id), "i-a");
+    s->conversions.v = v;
+    s->conversions.n = 1;
+    if (t->artifact != NULL)
+        mrd_text_set(s->artifacts[s->n_artifacts++].name, MRD_TEXT_MAX, t->artifact);
+}
+
+static void
 export_in_child(const task *t, int to)
 {
     mrd_session_store store = { .dir = (char *) (uintptr_t) t->store };
@@ -274,6 +292,8 @@ export_in_child(const task *t, int to)
     snprintf(s->text, sizeof(s->text), "%s", t->id);
     if (t->job != NULL && mrd_strlist_add(&s->jobs, mrd_str_of(t->job)) != MRD_OK)
         _exit(3);
+    if (t->conversion != NULL)
+        put_conversion(s, t);
     if (mrd_exporter_open(&o, &e, NULL) != MRD_OK || !mrd_exporter_start(e, s, NULL))
         _exit(4);
     for (int64_t end = test_deadline(); test_in_time(end); test_look_again())
@@ -790,6 +810,45 @@ TEST(a_folder_that_is_the_users_is_compared)
     }
     free(at);
     free(file);
+}
+
+/* A viewer that was killed leaves some of its results in the folder of its process. */
+TEST(what_may_be_half_of_a_viewers_results_is_left_out)
+{
+    static const struct {
+        const char *name;
+        mrd_convert_state state;
+        const char *artifact;
+        bool goes;
+    } rows[] = {
+        { "done", MRD_CONVERT_DONE, NULL, true },
+        { "failed", MRD_CONVERT_FAILED, NULL, false },
+        { "asked again", MRD_CONVERT_RUNNING, "neff/model.neff", false },
+        { "the viewer is gone", MRD_CONVERT_NOT_INSTALLED, NULL, false },
+        { "the node's own", MRD_CONVERT_NOT_INSTALLED, "viewer/a b\nc.json", true },
+    };
+    ground g;
+
+    begin(&g);
+    make_session(g.store, "s-1", 3);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        task t = { .store = g.store,
+                   .target = g.target,
+                   .id = "s-1",
+                   .path = "{session}",
+                   .conversion = &rows[i].state,
+                   .artifact = rows[i].artifact };
+        char *at = join(g.target, "s-1"), *result = join(at, files[6]);
+        struct stat st;
+        outcome o;
+
+        remove_below(at);
+        REQUIRE(export_once(&t, false, 0, &o) && o.done);
+        CHECK_ROW(rows[i].name, o.files + !rows[i].goes == FILE_N);
+        CHECK_ROW(rows[i].name, (lstat(result, &st) == 0) == rows[i].goes);
+        free(result);
+        free(at);
+    }
 }
 
 TEST(words_of_a_job_stay_one_component)
