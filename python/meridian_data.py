@@ -15,11 +15,15 @@ third-party package is needed; Python 3.8 or later.
 import bisect
 import glob
 import html
+import http.client
 import json
 import os
 import re
+import socket
 import sqlite3
+import ssl
 import tempfile
+import urllib.error
 import urllib.parse
 import urllib.request
 from typing import Any, Dict, List, Optional, Sequence, Union
@@ -32,6 +36,7 @@ PARTS = ("compute", "both", "exposed", "copy", "waiting", "host", "idle", "not_r
 COLOURS = {"compute": "#2f7d4f", "both": "#3b6fb6", "exposed": "#d1495b", "copy": "#8d6a9f", "waiting": "#e9a23b", "host": "#777777",
            "idle": "#dddddd", "not_recorded": "#ffffff"}
 Rows = List[Dict[str, Any]]
+_QUIET = 300  # seconds that an aggregator may send nothing: it writes the database first
 
 
 def _shipped(name: str) -> str:
@@ -201,6 +206,19 @@ def _database(path: str, temporary: bool = False) -> Profile:
     return Profile(sqlite3.connect(uri, uri=True), path, path if temporary else None)
 
 
+def _named(name: Any, where: str) -> str:
+    """A name that stands in SQL, of a file that somebody sent."""
+    if not isinstance(name, str) or not re.fullmatch(r"[A-Za-z_]\w*", name, re.ASCII):
+        raise ValueError(f"{where} has the name {name!r:.80}, which no table and no column has")
+    return name
+
+
+def _inside(folder: str, path: str) -> str:
+    if os.path.isabs(path) or ".." in path.split("/"):
+        raise ValueError(f"{folder}/_manifest.json lists {path!r:.200}, which is outside of its folder")
+    return os.path.join(folder, path)
+
+
 def _parts(folder: str) -> Dict[str, List[str]]:
     """Files of each table: as the manifest lists them, when there is one; a profile without it is not whole."""
     manifest = os.path.join(folder, "_manifest.json")
@@ -209,7 +227,7 @@ def _parts(folder: str) -> Dict[str, List[str]]:
             listed = json.load(f)
         if listed.get("format") != "meridian tables" or listed.get("dialect") != "meridian":
             raise ValueError(f"{folder} holds other files ({listed.get('format')}): open a folder written with --output-format parquet")
-        return {t["table"]: [os.path.join(folder, p["path"]) for p in t["parts"]] for t in listed["tables"]}
+        return {_named(t["table"], manifest): [_inside(folder, p["path"]) for p in t["parts"]] for t in listed["tables"]}
     found: Dict[str, List[str]] = {}
     for path in sorted(glob.glob(os.path.join(glob.escape(folder), "table=*", "date=*", "session=*", "part-*.parquet"))):
         found.setdefault(re.search(r"table=(\w+)", path).group(1), []).append(path)  # type: ignore[union-attr]
@@ -232,7 +250,7 @@ def _folder(folder: str) -> Profile:
             for file in files:
                 part = meridian_parquet.File(file)
                 if not made:
-                    db.execute(f"CREATE TABLE {name} ({', '.join(part.columns)})")
+                    db.execute(f"CREATE TABLE {name} ({', '.join(_named(c, file) for c in part.columns)})")
                     made = True
                 for group in part.groups():
                     db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(part.columns))})", zip(*(group[c] for c in part.columns)))
@@ -254,26 +272,56 @@ def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
         raise ValueError(f"{url} names no session: https://HOST:PORT/api/v1/sessions/ID")
     query = urllib.parse.urlencode({"format": "sqlite", **{k: v for k, v in slice_.items() if v is not None}})
     request = urllib.request.Request(f"{parts.scheme}://{parts.netloc}/api/v1/sessions/{session}/profile?{query}")
-    if token or os.environ.get("MERIDIAN_TOKEN"):
-        request.add_unredirected_header("Authorization", "Bearer " + (token or os.environ["MERIDIAN_TOKEN"]))
+    token = token or _token()
+    if token:
+        request.add_unredirected_header("Authorization", "Bearer " + token)
     handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
     try:
-        with os.fdopen(handle, "wb") as f, urllib.request.urlopen(request) as answer:
-            while True:
-                chunk = answer.read(1 << 20)
-                if not chunk:
-                    break
-                f.write(chunk)
+        with os.fdopen(handle, "wb") as f:
+            _download(request, f)
         return _database(path, temporary=True)
     except BaseException:
         os.unlink(path)
         raise
 
 
+def _token() -> Optional[str]:
+    """As the commands find it: MERIDIAN_TOKEN, or the first line of the file that MERIDIAN_TOKEN_FILE names."""
+    if os.environ.get("MERIDIAN_TOKEN") or not os.environ.get("MERIDIAN_TOKEN_FILE"):
+        return os.environ.get("MERIDIAN_TOKEN")
+    with open(os.environ["MERIDIAN_TOKEN_FILE"], encoding="utf-8") as f:
+        return f.readline().strip()
+
+
+def _download(request: urllib.request.Request, to: Any) -> None:
+    """The whole answer, or an OSError that names the address and the reason."""
+    ca = os.environ.get("MERIDIAN_CA_FILE") or None
+    url = request.full_url.split("?")[0]
+    try:
+        with urllib.request.urlopen(request, timeout=_QUIET, context=ssl.create_default_context(cafile=ca) if url.startswith("https:") else None) as answer:
+            length, got = answer.headers.get("Content-Length"), 0
+            while True:
+                chunk = answer.read(1 << 20)
+                if not chunk:
+                    break
+                got += to.write(chunk)
+        if length is not None and int(length) != got:
+            raise ConnectionError(f"{url}: the connection ended after {got} of {length} bytes")
+    except urllib.error.HTTPError as e:
+        said = e.read(500).decode("utf-8", "replace").strip()
+        kind, advice = (PermissionError, " (MERIDIAN_TOKEN_FILE names the file with a token)") if e.code in (401, 403) else (OSError, "")
+        raise kind(f"{url}: {e.code} {e.reason}: {said}{advice}") from None
+    except urllib.error.URLError as e:
+        advice = " (MERIDIAN_CA_FILE names the file of the authority that signed its certificate)" if isinstance(e.reason, ssl.SSLCertVerificationError) else ""
+        raise ConnectionError(f"{url}: {e.reason}{advice}") from None
+    except (http.client.HTTPException, socket.timeout) as e:
+        raise ConnectionError(f"{url}: {e!r}") from None
+
+
 def open_profile(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None,
                  instance_id: Optional[str] = None, event_type: Optional[str] = None) -> Profile:
     """A profile by the path of profile.sqlite, of a folder that holds it or tables (Parquet), or by the address of a session of an aggregator
-    (token: else MERIDIAN_TOKEN). start, end, instance_id and event_type are a slice that the aggregator makes; of files they are refused."""
+    (token: else MERIDIAN_TOKEN or the file MERIDIAN_TOKEN_FILE; MERIDIAN_CA_FILE: who signed its certificate). start, end, instance_id and event_type are a slice that the aggregator makes; of files they are refused."""
     slice_ = {"start": start, "end": end, "instance_id": instance_id, "event_type": event_type}
     if re.match(r"https?://", where):
         return _url(where, token, slice_)

@@ -19,6 +19,7 @@ __all__ = ["File", "ParquetError"]
 _STUMBLES = (LookupError, TypeError, AttributeError, ValueError, OverflowError, ZeroDivisionError, RecursionError, MemoryError, struct.error, zlib.error)
 
 _PAGE_MOST = 1 << 30  # bytes of a page, unpacked
+_VALUES_MOST = 1 << 24  # values of a column in a row group: runs make any number of them from a few bytes
 
 _TYPES = {0: "bool", 1: "int32", 2: "int64", 4: "float", 5: "double", 6: "bytes"}
 
@@ -145,9 +146,12 @@ def _signed(v):
     return v - (1 << 64) if v >> 63 else v
 
 
-def _delta(data, at):
+def _delta(data, at, most):
+    """The values there, which are at most so many."""
     t = _Thrift(data, at)
     block, minis, n, value = t.varint(), t.varint(), t.varint(), t.zigzag()
+    if n > most:
+        raise ParquetError(f"a page says that it has {n} values, of {most}")
     out = [value] if n else []
     while len(out) < n:
         least = t.zigzag()
@@ -259,6 +263,8 @@ class File:
 
     def _chunk(self, column, meta, rows):
         at, values, out, dictionary = meta.get(11, meta[9]), 0, [], None
+        if not 0 <= meta[5] <= _VALUES_MOST or not (0 <= rows <= meta[5] if column.is_list else rows == meta[5]):
+            raise ParquetError(f"column {column.name} says that it has {meta[5]} values in a group of {rows} rows; at most {_VALUES_MOST} are read here: install pyarrow")
         while values < meta[5]:
             t = _Thrift(self.data, at)
             head = t.struct()
@@ -272,6 +278,8 @@ class File:
                 continue
             if head[1] != 0:
                 raise ParquetError(f"page type {head[1]} is not read here: install pyarrow")
+            if not 0 < head[5][1] <= meta[5] - values:
+                raise ParquetError(f"column {column.name}: a page says that it has {head[5][1]} of the {meta[5] - values} values that are left")
             values += head[5][1]
             out += self._page(column, page, head[5], dictionary)
         if values != meta[5] or len(out) != rows:
@@ -306,7 +314,7 @@ class File:
         elif head[2] in (2, 8):
             values = [dictionary[i] for i in _hybrid(page, at + 1, len(page), page[at], here)]
         elif head[2] == 5:
-            values = _delta(page, at)
+            values = _delta(page, at, here)
         else:
             raise ParquetError(f"encoding {head[2]} is not read here: install pyarrow")
         if len(values) != here:

@@ -1,14 +1,18 @@
-"""The Python readers on what they must refuse: damaged Parquet files are a ParquetError and nothing else, whatever byte is wrong, and a folder
-that cannot be opened leaves no file and no descriptor behind.
+"""The Python readers on what they must refuse: damaged Parquet files are a ParquetError and nothing else, whatever byte is wrong, few bytes do not
+become gigabytes, names of a file do not become SQL, and what cannot be opened leaves no file and no descriptor behind. And of an aggregator's address:
+certificates and tokens as the commands find them, and an answer that is cut off or does not come.
 Usage: reader_test.py MERIDIAN FILES; MRD_SEED=n begins at another seed."""
 import glob
+import http.server
 import json
 import os
 import random
 import shutil
+import ssl
 import subprocess
 import sys
 import tempfile
+import threading
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -86,6 +90,109 @@ def left_behind(work, tables):
     assert squares == 2 * 20, f"{squares} squares of 2 devices and 20 steps, which hold 20 others"
 
 
+def refused(what, error, said, call, *args):
+    try:
+        call(*args)
+    except error as e:
+        assert said in str(e), f"{what}: {e}"
+        return
+    raise AssertionError(f"{what} was taken")
+
+
+def varint(v):
+    out = bytearray()
+    while v >= 0x80:
+        out.append(v & 0x7f | 0x80)
+        v >>= 7
+    return bytes(out + bytes([v]))
+
+
+def bombs(tables):
+    """A few bytes that say they are very many values."""
+    many = 1 << 40
+    column = meridian_parquet._Column("c", "int64", ["c"], False, False, False)
+    error = meridian_parquet.ParquetError
+    refused("a delta page", error, str(many), meridian_parquet._delta, varint(many) + varint(1) + varint(many) + varint(0) + b"\0" * 20, 0, 10)
+    refused("a run", error, "longer", meridian_parquet._hybrid, varint(many << 1) + b"\1", 0, 7, 1, 10)
+    with open(sorted(glob.glob(f"{tables}/table=events/*/*/*.parquet"))[0], "rb") as f:
+        file = meridian_parquet.File(f.read())
+    at = file.columns.index("ts_ns")
+    chunk, rows = file.meta[4][0][1][at][3], file.meta[4][0][3]
+    refused("a column", error, "at most", file._chunk, column, {**chunk, 5: many}, many)
+    refused("a column that is not of its group", error, "in a group of", file._chunk, column, {**chunk, 5: rows + 1}, rows)
+    refused("a page of more values than its column", error, "that are left", file._chunk, column, {**chunk, 5: 3}, 3)
+
+
+def names(work, tables):
+    """Of a manifest, and of the columns of a file: they become SQL."""
+    other = os.path.join(work, "names")
+    shutil.copytree(tables, other)
+    with open(os.path.join(other, "_manifest.json")) as f:
+        manifest = json.load(f)
+    for what, key, value, said in (("a table's name", "table", "x AS SELECT 1 --", "has the name"), ("a path upwards", "path", "../tables/table=steps/x", "outside"),
+                                   ("a path from the top", "path", "/etc/passwd", "outside")):
+        changed = json.loads(json.dumps(manifest))
+        (changed["tables"][0] if key == "table" else changed["tables"][0]["parts"][0])[key] = value
+        with open(os.path.join(other, "_manifest.json"), "w") as f:
+            json.dump(changed, f)
+        refused(what, ValueError, said, meridian_data.open_profile, other)
+    refused("a column's name", ValueError, "has the name", meridian_data._named, "a); DROP TABLE events; --", "x.parquet")
+
+
+class Aggregator(http.server.BaseHTTPRequestHandler):
+    """What the reader asks for, answered in the way that `does` says."""
+    does, body, go = "whole", b"", threading.Event()
+
+    def do_GET(self):
+        does, body = Aggregator.does, Aggregator.body
+        if does == "silent":
+            Aggregator.go.wait(60)
+            return
+        if self.headers.get("Authorization") != "Bearer t0ken":
+            self.send_response(403)
+            body = b"read is not among the rights of this token"
+        else:
+            self.send_response(200)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body[:len(body) // 2] if does == "cut" else body)
+
+    def log_message(self, *_):
+        pass
+
+
+def over_https(meridian, work):
+    """As with the commands: the variables that `meridian demo` prints are all that it takes."""
+    subprocess.run([meridian, "view", f"{work}/trace.json", "-o", f"{work}/database", "--output-format", "sqlite"], check=True, capture_output=True)
+    subprocess.run([meridian, "certs", "init", "--dir", f"{work}/certs"], check=True, capture_output=True)
+    with open(f"{work}/database/profile.sqlite", "rb") as f:
+        Aggregator.body = f.read()
+    with open(f"{work}/token", "w") as f:
+        f.write("t0ken\n")
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Aggregator)
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(f"{work}/certs/aggregator.pem", f"{work}/certs/aggregator.key")
+    server.socket = tls.wrap_socket(server.socket, server_side=True)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    url = f"https://127.0.0.1:{server.server_port}/api/v1/sessions/latest"
+    for key in [k for k in os.environ if k.startswith("MERIDIAN_") or k.lower().endswith("_proxy")]:
+        del os.environ[key]
+    refused("an unknown authority", ConnectionError, "MERIDIAN_CA_FILE", meridian_data.open_profile, url)
+    os.environ["MERIDIAN_CA_FILE"] = f"{work}/certs/ca.pem"
+    refused("no token", PermissionError, "403 Forbidden: read is not among", meridian_data.open_profile, url)
+    os.environ["MERIDIAN_TOKEN_FILE"] = f"{work}/token"
+    with meridian_data.open_profile(url) as profile:
+        assert len(profile.table("steps", as_="rows")) == 40
+    Aggregator.does = "cut"
+    refused("half of a database", ConnectionError, f"of {len(Aggregator.body)} bytes", meridian_data.open_profile, url)
+    Aggregator.does, meridian_data._QUIET = "silent", 0.3
+    refused("an aggregator that is silent", ConnectionError, "timed out", meridian_data.open_profile, url)
+    Aggregator.go.set()
+    server.shutdown()
+    server.server_close()
+    assert os.listdir(tempfile.tempdir) == [], os.listdir(tempfile.tempdir)
+
+
 def main():
     meridian, files, seed = sys.argv[1], int(sys.argv[2]), int(os.environ.get("MRD_SEED", "1"))
     with tempfile.TemporaryDirectory(prefix="reader-") as work:
@@ -93,6 +200,9 @@ def main():
         subprocess.run([meridian, "view", f"{work}/trace.json", "-o", f"{work}/profile", "--output-format", "parquet"], check=True, capture_output=True)
         damaged_files(sorted(glob.glob(f"{work}/profile/tables/*/*/*/*.parquet")), seed, files)
         left_behind(work, f"{work}/profile/tables")
+        bombs(f"{work}/profile/tables")
+        names(work, f"{work}/profile/tables")
+        over_https(meridian, work)
 
 
 main()
