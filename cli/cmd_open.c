@@ -1,4 +1,4 @@
-/* `meridian open FILE`: serve one profile on 127.0.0.1 the way ui.perfetto.dev may fetch it. */
+/* `meridian open FILE|DIR`: serve one profile on 127.0.0.1 the way ui.perfetto.dev may fetch it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -40,6 +40,7 @@ static const mrd_opt table[] = {
 };
 
 static const char more[] =
+    "A folder stands for the system_profile.pftrace in it.\n"
     "The file is served to this machine only, with the headers the page needs, until it was "
     "fetched once.\n"
     "From another machine: ssh -L 9001:127.0.0.1:9001 HOST, then open the link there.\n"
@@ -148,6 +149,22 @@ url_path(const char *path, char *to, size_t size)
     to[at] = '\0';
 }
 
+/* The file of a word: a profile's folder stands for its system profile. */
+static mrd_err
+path_of(const char *word, mrd_buf *path, mrd_why *why)
+{
+    struct stat st;
+    bool folder = stat(word, &st) == 0 && S_ISDIR(st.st_mode);
+
+    mrd_buf_text(path, word);
+    if (folder)
+        mrd_buf_text(path, "/system_profile.pftrace");
+    if (path->err == MRD_OK && folder && access(mrd_buf_cstr(path), F_OK) != 0)
+        return mrd_why_set(why, MRD_NOTFOUND, 0,
+                           "'%s' has no system_profile.pftrace: name a .pftrace file", word);
+    return path->err;
+}
+
 static mrd_err
 open_file(const char *path, serving *s, mrd_why *why)
 {
@@ -158,7 +175,7 @@ open_file(const char *path, serving *s, mrd_why *why)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot open '%s'", path);
     if (!S_ISREG(st.st_mode) || st.st_size == 0)
         return mrd_why_set(why, MRD_INVALID, 0, "'%s' is %s", path,
-                           S_ISREG(st.st_mode) ? "empty" : "not a file: name the .pftrace in it");
+                           S_ISREG(st.st_mode) ? "empty" : "not a file");
     s->size = (uint64_t) st.st_size;
     url_path(path, s->path, sizeof(s->path));
     return MRD_OK;
@@ -218,7 +235,7 @@ static int
 serve(void *self, const mrd_strlist *words)
 {
     const settings *set = self;
-    const char *path = words->v[0];
+    mrd_buf path = { 0 };
     struct sockaddr_in address = { .sin_family = AF_INET,
                                    .sin_port = htons((uint16_t) set->port),
                                    .sin_addr = { htonl(INADDR_LOOPBACK) } };
@@ -228,7 +245,8 @@ serve(void *self, const mrd_strlist *words)
     sigset_t stop;
     int wake[2] = { -1, -1 }, signals = -1, status = MRD_EXIT_FAILED;
 
-    if (open_file(path, &s, &why) != MRD_OK)
+    if (path_of(words->v[0], &path, &why) != MRD_OK ||
+        open_file(mrd_buf_cstr(&path), &s, &why) != MRD_OK)
         goto out;
     sigemptyset(&stop);
     sigaddset(&stop, SIGINT);
@@ -254,7 +272,7 @@ serve(void *self, const mrd_strlist *words)
     if (set->port != 9001)
         fprintf(stderr, "note: ui.perfetto.dev fetches from port 9001 only; another port needs a "
                         "page of your own\n");
-    tell_parts(path);
+    tell_parts(mrd_buf_cstr(&path));
     fprintf(stderr, "Open the link in a browser on this machine. Ctrl-C stops.\n");
     fflush(stdout);
     wait_for_page(set, wake[0], signals);
@@ -272,6 +290,7 @@ out:
         close(signals);
     if (s.fd >= 0)
         close(s.fd);
+    mrd_buf_fini(&path);
     return status;
 }
 
@@ -279,15 +298,17 @@ int
 mrd_cmd_open(int argc, char **argv)
 {
     settings set = { 0 };
-    mrd_cli_frame frame = { .usage = "FILE [options]",
-                            .more = more,
-                            .table = table,
-                            .rows = MRD_COUNT(table),
-                            .settings = &set,
-                            .min_words = 1,
-                            .max_words = 1,
-                            .wants = "name one file, for example profile/system_profile.pftrace",
-                            .run = serve };
+    mrd_cli_frame frame = {
+        .usage = "FILE|DIR [options]",
+        .more = more,
+        .table = table,
+        .rows = MRD_COUNT(table),
+        .settings = &set,
+        .min_words = 1,
+        .max_words = 1,
+        .wants = "name one file or a profile's folder, for example profile/system_profile.pftrace",
+        .run = serve
+    };
 
     return mrd_cli_main(&frame, argc, argv);
 }

@@ -165,11 +165,14 @@ print_views(int engine, const mrd_strlist *words)
 
 /* ---- The databases ---- */
 
+#define MAKE_IT "make one with --output-format sqlite (view) or --format sqlite (fetch, record)"
+
 static mrd_err
 failed(sqlite3 *db, const char *what, mrd_why *why)
 {
-    return mrd_why_set(why, sqlite3_errcode(db) == SQLITE_NOTADB ? MRD_FORMAT : MRD_INVALID, 0,
-                       "%s: %s", what, sqlite3_errmsg(db));
+    if (sqlite3_errcode(db) == SQLITE_NOTADB)
+        return mrd_why_set(why, MRD_FORMAT, 0, "%s is no SQLite file: " MAKE_IT, what);
+    return mrd_why_set(why, MRD_INVALID, 0, "%s: %s", what, sqlite3_errmsg(db));
 }
 
 static mrd_err
@@ -195,10 +198,7 @@ database_of(const char *word, char path[4096], mrd_why *why)
         return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read '%s'", word);
     snprintf(path, 4096, S_ISDIR(st.st_mode) ? "%s/profile.sqlite" : "%s", word);
     if (access(path, R_OK) != 0)
-        return mrd_why_set(why, MRD_NOTFOUND, errno,
-                           "'%s': make it with --output-format sqlite (view) or --format sqlite "
-                           "(fetch, record)",
-                           path);
+        return mrd_why_set(why, MRD_NOTFOUND, errno, "'%s': " MAKE_IT, path);
     return MRD_OK;
 }
 
