@@ -1,12 +1,12 @@
--- What the devices spent their time on, by name: in all, and by the worker that took longest against the median one (ns).
+-- What the devices spent their time on, by name: in all, and by the worker that took longest against the median one (ns). An execution on two physical cores is one.
 WITH total AS (
   SELECT session_id, worker, rank, name, COUNT(*) AS n, SUM(dur_ns) AS took_ns
   FROM events
-  WHERE worker >= 0 AND dur_ns >= 0 AND activity IN ('compute', 'collective', 'copy')
+  WHERE worker >= 0 AND source IN ('neuron_hw', 'framework') AND activity IN ('compute', 'collective', 'barrier', 'copy')
   GROUP BY session_id, worker, rank, name
 ), ordered AS (
   SELECT session_id, worker, rank, name, n, took_ns,
-         ROW_NUMBER() OVER (PARTITION BY session_id, name ORDER BY took_ns, worker) AS pos,
+         ROW_NUMBER() OVER (PARTITION BY session_id, name ORDER BY took_ns, worker DESC) AS pos,
          COUNT(*) OVER (PARTITION BY session_id, name) AS workers_n,
          SUM(took_ns) OVER (PARTITION BY session_id, name) AS all_ns,
          SUM(n) OVER (PARTITION BY session_id, name) AS all_n

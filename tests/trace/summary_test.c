@@ -1,6 +1,7 @@
 #include <time.h>
 
 #include "trace/analysis/summary.h"
+#include "trace/sink/exec_pairs.h"
 
 #include "tests/trace/profile.h"
 
@@ -80,24 +81,36 @@ TEST(idle_is_the_rest_of_the_window)
     }
 }
 
-/* A logical core of two physical ones: spans of both with one exec_id are one execution, those of the next are
- * another, and what says no exec_id is one each. */
+static mrd_err
+add_to(void *sum, const mrd_event *ev)
+{
+    return mrd_summary_add(sum, ev);
+}
+
+/* A logical core of two physical ones: spans of both with one exec_id that overlap are one execution, from the
+ * earlier begin to the later end; what says no exec_id, and a half alone, is one each. Events stay what was recorded. */
 TEST(two_physical_cores_are_one_execution)
 {
     static const struct {
         int64_t exec_id; /* -1: none */
         int pcore;
-    } spans[] = { { 1, 0 }, { 1, 1 },  { 2, 1 },  { 2, 0 }, { 3, 0 }, { 4, 0 }, { 4, 1 },
-                  { 4, 0 }, { -1, 0 }, { -1, 1 }, { 5, 0 }, { 5, 0 }, { 6, 0 }, { 7, 1 } };
+        int64_t at, length;
+    } spans[] = { { 1, 0, 100, 50 },  { 1, 1, 101, 70 },  { 2, 1, 200, 50 }, { 2, 0, 210, 5 },
+                  { 3, 0, 300, 10 },  { 4, 0, 400, 10 },  { 4, 1, 410, 10 }, { 4, 0, 411, 10 },
+                  { -1, 0, 500, 10 }, { -1, 1, 501, 10 }, { 5, 0, 600, 10 }, { 5, 0, 601, 10 },
+                  { 6, 0, 700, 10 },  { 7, 1, 701, 10 },  { 8, 0, 800, 10 }, { 8, 1, 811, 10 } };
+    enum { PAIRS = 3, LENGTH = 71 + 50 + 20 + 10 * ((int) MRD_COUNT(spans) - 2 * PAIRS) };
     mrd_catalog *cat = mrd_catalog_new();
     mrd_sink_options options = { 0 };
     mrd_sink_env env = { .catalog = cat, .options = &options };
     mrd_sid name = mrd_catalog_intern(cat, "nc_exec_running");
     mrd_sid key = mrd_catalog_intern(cat, "exec_id");
+    mrd_exec_pairs *pairs = NULL;
     mrd_track_id track[2];
     mrd_summary *sum;
     mrd_process p;
     mrd_track t;
+    mrd_type *types = NULL;
     size_t n;
 
     mrd_process_init(&p);
@@ -109,23 +122,35 @@ TEST(two_physical_cores_are_one_execution)
         track[i] = mrd_catalog_track(cat, &t);
     }
     REQUIRE((sum = mrd_summary_new(&env)) != NULL);
+    REQUIRE(mrd_exec_pairs_new(cat, 0, add_to, sum, &pairs) == MRD_OK && pairs != NULL);
     for (size_t i = 0; i < MRD_COUNT(spans); i++) {
         mrd_arg arg = { .key = key, .type = MRD_ARG_INT, .v.i = spans[i].exec_id };
         mrd_event ev = { .kind = MRD_SPAN,
                          .track = track[spans[i].pcore],
                          .name = name,
-                         .ts = { 100 * (int64_t) i + 1 },
-                         .dur_ns = 10,
+                         .ts = { spans[i].at },
+                         .dur_ns = spans[i].length,
                          .args = &arg,
                          .arg_count = spans[i].exec_id >= 0 };
 
-        CHECK_ERR("add", mrd_summary_add(sum, &ev), MRD_OK);
+        CHECK_ERR("add", mrd_exec_pairs_add(pairs, &ev), MRD_OK);
     }
+    CHECK_ERR("finish", mrd_exec_pairs_finish(pairs), MRD_OK);
     CHECK_ERR("finish", mrd_summary_finish(sum), MRD_OK);
-    CHECK_INT(mrd_summary_cores(sum, &n)->pairs, 3);
-    CHECK_INT(mrd_summary_cores(sum, &n)->executions, (int) MRD_COUNT(spans) - 3);
-    CHECK_INT(mrd_summary_processes(sum, &n)->executions, (int) MRD_COUNT(spans) - 3);
-    CHECK_INT(mrd_summary_nodes(sum, &n)->executions, (int) MRD_COUNT(spans) - 3);
+    CHECK_INT(mrd_summary_cores(sum, &n)->pairs, PAIRS);
+    CHECK_INT(mrd_summary_cores(sum, &n)->executions, (int) MRD_COUNT(spans) - PAIRS);
+    CHECK_INT(mrd_summary_processes(sum, &n)->executions, (int) MRD_COUNT(spans) - PAIRS);
+    CHECK_INT(mrd_summary_nodes(sum, &n)->executions, (int) MRD_COUNT(spans) - PAIRS);
+    CHECK_INT(mrd_summary_nodes(sum, &n)->events, MRD_COUNT(spans));
+    CHECK_INT(mrd_summary_totals_of(sum)->events, MRD_COUNT(spans));
+    CHECK_INT(mrd_summary_totals_of(sum)->spans, MRD_COUNT(spans));
+    CHECK_INT(mrd_summary_totals_of(sum)->pairs, PAIRS);
+    CHECK_ERR("types", mrd_summary_types(sum, NULL, &types, &n), MRD_OK);
+    REQUIRE(n == 1);
+    CHECK_INT(types[0].count, (int) MRD_COUNT(spans) - PAIRS);
+    CHECK_INT(types[0].total_ns, LENGTH);
+    mrd_types_merged_free(types, n);
+    mrd_exec_pairs_free(pairs);
     mrd_summary_free(sum);
     mrd_catalog_free(cat);
 }

@@ -128,7 +128,8 @@ mrd_kernels_finish(mrd_kernels *k, const uint32_t *place)
             times[v->workers++] = c->ns;
             v->calls += c->calls;
             v->ns += c->ns;
-            if (v->workers > 1 && c->ns <= v->most_ns)
+            if (v->workers > 1 &&
+                (c->ns < v->most_ns || (c->ns == v->most_ns && place[w] > v->most_worker)))
                 continue;
             v->most_worker = place[w];
             v->most_ns = c->ns;

@@ -1,6 +1,8 @@
 /*
  * trace/analysis/kernels.h - what devices run, by name: how often, how long, and at each worker against
- * the others. Time is the sum of the spans: those that run at once count each.
+ * the others. Time is the sum of the spans: those that run at once count each. An execution on two
+ * physical cores is one span here (trace/sink/exec_pairs.h): it counts once, from the earlier begin to the later
+ * end.
  *
  * Memory   MRD_KERNELS_CELLS pairs of name and worker, and never more than MRD_KERNELS_NAMES names; the
  *          time of names that come later is in `rest_ns`.
@@ -20,7 +22,7 @@ typedef struct {
     uint64_t calls, ns;
     uint32_t workers;     /* that ran it */
     uint64_t median_ns;   /* the lower median of the workers that ran it, each with its sum */
-    uint32_t most_worker; /* who ran it longest */
+    uint32_t most_worker; /* who ran it longest; of several the first */
     uint64_t most_ns, most_calls;
 } mrd_kernel;
 

@@ -17,18 +17,11 @@ typedef struct {
     bool device, cpu, memory;
 } sum_track;
 
-/* The last span of an execution on a core; pcore MRD_NONE: none that may have a second. */
-typedef struct {
-    uint64_t exec_id;
-    int64_t pcore;
-} last_execution;
-
 struct mrd_summary {
     const mrd_catalog *cat;
     uint32_t profile;
     bool zero_is_no_time;
-    mrd_sid cc_running, cc_exec_barrier, cc_op, nc_exec_running, exec_id;
-    last_execution *last; /* of each core */
+    mrd_sid cc_running, cc_exec_barrier, cc_op, nc_exec_running;
     mrd_calls *calls;
     mrd_summary_totals totals;
     mrd_summary_row *nodes, *processes, *cores;
@@ -194,17 +187,13 @@ mrd_summary_new(const mrd_sink_env *env)
     strings = mrd_catalog_strings(s->cat);
     s->cc_running = mrd_strtab_find(strings, MRD_STR("cc_running"));
     s->nc_exec_running = mrd_strtab_find(strings, MRD_STR("nc_exec_running"));
-    s->exec_id = mrd_strtab_find(strings, MRD_STR("exec_id"));
     s->cc_exec_barrier = mrd_strtab_find(strings, MRD_STR("cc_exec_barrier"));
     s->cc_op = mrd_strtab_find(strings, MRD_STR("cc_op"));
     s->calls = mrd_calls_new(s->cat, s->profile, add_type, s);
-    if (s->calls == NULL || !rows_make(s) || (s->types = mrd_types_new(s->n_cores)) == NULL ||
-        (s->last = calloc(s->n_cores + 1, sizeof(*s->last))) == NULL) {
+    if (s->calls == NULL || !rows_make(s) || (s->types = mrd_types_new(s->n_cores)) == NULL) {
         mrd_summary_free(s);
         return NULL;
     }
-    for (size_t k = 0; k < s->n_cores; k++)
-        s->last[k].pcore = MRD_NONE;
     return s;
 }
 
@@ -221,7 +210,6 @@ mrd_summary_free(mrd_summary *s)
     free(s->counters);
     free(s->losses);
     mrd_map_fini(&s->loss_of);
-    free(s->last);
     free(s->tracks);
     free(s);
 }
@@ -272,32 +260,29 @@ add_interval(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mr
         union_add(&row->collective, ev->ts, end);
 }
 
+/* How many events of the profile it is. */
+static unsigned
+events_of(const mrd_event *ev)
+{
+    return (ev->flags & MRD_EV_PAIR) != 0 ? 2 : 1;
+}
+
 static void
 add_execution(mrd_summary *s, uint32_t core, const mrd_event *ev)
 {
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
-    last_execution *last = &s->last[core], now = { 0, MRD_NONE };
+    bool pair = events_of(ev) == 2;
 
     if (ev->kind != MRD_SPAN || ev->name != s->nc_exec_running || ev->name == 0)
         return;
-    for (uint32_t i = 0; i < ev->arg_count && s->exec_id != 0; i++)
-        if (ev->args[i].key == s->exec_id &&
-            (ev->args[i].type == MRD_ARG_INT || ev->args[i].type == MRD_ARG_UINT))
-            now = (last_execution){ (uint64_t) ev->args[i].v.i, t->pcore_idx };
-    if (now.pcore != MRD_NONE && last->pcore != MRD_NONE && last->pcore != now.pcore &&
-        last->exec_id == now.exec_id) {
-        s->cores[core].pairs++;
-        *last = (last_execution){ 0, MRD_NONE }; /* a third would be another */
-        return;
-    }
     s->cores[core].executions++;
-    *last = now;
+    s->cores[core].pairs += pair;
+    s->totals.pairs += pair;
 }
 
 static void
 add_row(const mrd_summary *s, mrd_summary_row *row, const mrd_event *ev, mrd_ev_ns end, bool timed)
 {
-    row->events++;
+    row->events += events_of(ev);
     if (ev->kind == MRD_LOSS && ev->ivalue > 0)
         row->lost = mrd_sat_count(row->lost, (uint64_t) ev->ivalue);
     if (ev->kind == MRD_SPAN && ev->name == s->cc_running && ev->name != 0)
@@ -367,7 +352,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     track = &s->tracks[ev->track];
     if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
         end = (mrd_ev_ns){ INT64_MAX };
-    t->events++;
+    t->events += events_of(ev);
     t->zero_stamps += !timed;
     if (timed) {
         t->first = mrd_ev_min(ev->ts, t->first);
@@ -392,7 +377,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
         t->instants++;
         break;
     default:
-        t->spans++;
+        t->spans += events_of(ev);
         t->unfinished += ev->dur_ns < 0;
         t->no_start += (ev->flags & MRD_EV_NO_START) != 0;
         break;

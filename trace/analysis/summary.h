@@ -7,8 +7,10 @@
  * events come in order of time. Percentiles come from trace/analysis/hist.h and are off by at most
  * MRD_HIST_ERROR of themselves. Memory grows with cores x event names, not with events, up to the
  * limits of trace/analysis/types.h; further names of a core are one row, "(too many distinct names)".
- * A call of the runtime that the hook recorded too counts once among the types (trace/analysis/calls.h):
- * spans + instants = counts of all types + twice.
+ * A call of the runtime that the hook recorded too counts once among the types (trace/analysis/calls.h), and so
+ * does an execution on two physical cores, which comes as one span (MRD_EV_PAIR) and lasts from the earlier
+ * begin to the later end; `events` and `spans` count both of its halves:
+ * spans + instants = counts of all types + twice + pairs.
  * Spans without an end have no duration: they are counted, and are in no time. Stamps of 0 are not
  * times in a profile that knows the date: they are counted and left out of ranges and unions.
  * Threads: belongs to one thread.
@@ -33,8 +35,8 @@ typedef struct {
     mrd_union device; /* spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
     mrd_union collective;
     uint64_t cc_running; /* spans of that name */
-    /* nc_exec_running: a logical core of two physical ones has a span of each for one execution, with one
-     * exec_id and one behind the other. Executions, and how many of them are such pairs. */
+    /* Of nc_exec_running: executions, and how many of them were on two physical cores, with both halves
+     * recorded. A half whose other is missing is an execution. */
     uint64_t executions, pairs;
     uint32_t parent;           /* of a process: its node; of a core: its process's row */
     uint32_t cores, cores_end; /* its cores; of a core: itself */
@@ -72,6 +74,7 @@ typedef struct {
     uint64_t events, spans, instants, samples, flow_points, losses;
     uint64_t unfinished, no_start, zero_stamps, lost;
     uint64_t twice; /* spans of calls that another source has; after mrd_summary_finish */
+    uint64_t pairs; /* executions that stand for two spans */
     uint64_t cpu_samples, memory_samples;
     mrd_ev_ns first, last;
 } mrd_summary_totals;

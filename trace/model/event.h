@@ -36,6 +36,7 @@ enum {
     MRD_EV_NO_START = 4,  /* span: only its end was seen; ts is the end, dur_ns 0 */
     MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
     MRD_EV_NEXT = 16,     /* flow: belongs to the span that begins next on its track */
+    MRD_EV_PAIR = 32, /* span: stands for two, of both halves of a core (trace/sink/exec_pairs.h) */
 };
 
 /* Bound of the event's session time in ns; saturates. */

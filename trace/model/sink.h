@@ -80,8 +80,9 @@ typedef struct mrd_sink_ops {
     size_t state_size;      /* zeroed memory handed to open */
     bool device_too;        /* also written for device profiles */
     bool folder;            /* many files: see mrd_sink_env.dir */
-    bool pairs_as_one;      /* executions of paired cores are one span, trace/sink/exec_pairs.h */
-    bool standard;          /* the aggregator writes it when a session is over */
+    bool each_half; /* a layout of the vendor's: both halves of an execution on paired cores,
+                             * which are one span to all others (trace/sink/exec_pairs.h) */
+    bool standard;  /* the aggregator writes it when a session is over */
     mrd_err (*open)(void *state, const mrd_sink_env *env, mrd_why *why); /* env outlives the sink */
     mrd_err (*event)(void *state,
                      const mrd_event *ev);       /* errors of the output are found at commit */

@@ -99,6 +99,9 @@ give_pair(mrd_exec_pairs *p, const mrd_event *first, const mrd_event *second)
                              time_arg(g->length[b], second->dur_ns) };
 
     ev.track = g->low;
+    ev.flags |= MRD_EV_PAIR;
+    if (second->bound_ns > ev.bound_ns) /* MRD_BOUND_UNKNOWN is the greatest */
+        ev.bound_ns = second->bound_ns;
     ev.dur_ns = (mrd_ev_after(other, end) ? other.ns : end.ns) - ev.ts.ns;
     return give_more(p, &ev, more, MRD_COUNT(more));
 }

@@ -16,15 +16,30 @@ typedef struct {
     void *state;
     mrd_sink_env env;
     bool open;
-    mrd_exec_pairs *pairs; /* NULL: its events come as they are */
 } export_sink;
 
-static mrd_err
-export_one(void *self, const mrd_event *ev)
-{
-    const export_sink *sink = self;
+/* All of them. */
+typedef struct {
+    export_sink *v;
+    size_t n;
+    const export_sink *failed; /* the one whose error it was */
+    mrd_exec_pairs *pairs;     /* NULL: there are none, or nobody wants them as one */
+} export_sinks;
 
-    return sink->ops->event(sink->state, ev);
+/* An event of joined executions, to those that want them joined. */
+static mrd_err
+export_joined(void *self, const mrd_event *ev)
+{
+    export_sinks *all = self;
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < all->n && err == MRD_OK; i++) {
+        if (all->v[i].ops->each_half)
+            continue;
+        if ((err = all->v[i].ops->event(all->v[i].state, ev)) != MRD_OK)
+            all->failed = &all->v[i];
+    }
+    return err;
 }
 
 static mrd_err
@@ -64,16 +79,37 @@ export_some(const export_sink *sink, const mrd_event *const *events, size_t n)
 
         __builtin_prefetch(soon);
         __builtin_prefetch(soon + 64);
-        err = sink->pairs == NULL ? sink->ops->event(sink->state, events[i])
-                                  : mrd_exec_pairs_add(sink->pairs, events[i]);
+        err = sink->ops->event(sink->state, events[i]);
     }
     return err;
 }
 
 static mrd_err
-export_events(mrd_source *source, export_sink *sinks, size_t n,
-              bool (*progress)(void *self, uint64_t events), void *self, uint64_t *events,
-              mrd_why *why)
+export_read_ones(export_sinks *all, const mrd_event *const *events, size_t n)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < all->n && err == MRD_OK; i++) {
+        if (all->pairs != NULL && !all->v[i].ops->each_half)
+            continue;
+        if ((err = export_some(&all->v[i], events, n)) != MRD_OK)
+            all->failed = &all->v[i];
+    }
+    for (size_t i = 0; all->pairs != NULL && i < n && err == MRD_OK; i++)
+        err = mrd_exec_pairs_add(all->pairs, events[i]);
+    return err;
+}
+
+static mrd_err
+export_failed(const export_sinks *all, mrd_err err, mrd_why *why)
+{
+    return mrd_why_set(why, err, 0, "writing %s: %s",
+                       all->failed == NULL ? "outputs" : all->failed->ops->name, mrd_err_text(err));
+}
+
+static mrd_err
+export_events(mrd_source *source, export_sinks *all, bool (*progress)(void *self, uint64_t events),
+              void *self, uint64_t *events, mrd_why *why)
 {
     const mrd_event *some[AT_ONCE];
     uint64_t look = LOOK_EVERY;
@@ -81,24 +117,43 @@ export_events(mrd_source *source, export_sink *sinks, size_t n,
     mrd_step step;
 
     while ((step = export_read(source, some, &got, why)) == MRD_MORE) {
-        for (size_t i = 0; i < n; i++) {
-            mrd_err err = export_some(&sinks[i], some, got);
+        mrd_err err = export_read_ones(all, some, got);
 
-            if (err != MRD_OK)
-                return mrd_why_set(why, err, 0, "writing %s: %s", sinks[i].ops->name,
-                                   mrd_err_text(err));
-        }
+        if (err != MRD_OK)
+            return export_failed(all, err, why);
         if ((*events += got) < look)
             continue;
         look += LOOK_EVERY;
         if (progress != NULL && !progress(self, *events))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-        for (size_t i = 0; i < n; i++) { /* a full disk need not wait for the end */
-            if (mrd_out_err(sinks[i].env.out) != MRD_OK)
-                return mrd_out_err(sinks[i].env.out);
+        for (size_t i = 0; i < all->n; i++) { /* a full disk need not wait for the end */
+            if (mrd_out_err(all->v[i].env.out) != MRD_OK)
+                return mrd_out_err(all->v[i].env.out);
         }
     }
-    return step != MRD_BAD ? MRD_OK : why->err == MRD_NOMEM ? MRD_NOMEM : MRD_IO;
+    if (step == MRD_BAD)
+        return why->err == MRD_NOMEM ? MRD_NOMEM : MRD_IO;
+    if (all->pairs != NULL) {
+        mrd_err err = mrd_exec_pairs_finish(all->pairs);
+
+        if (err != MRD_OK)
+            return export_failed(all, err, why);
+    }
+    return MRD_OK;
+}
+
+/* Joins executions in front of the sinks that want them joined. */
+static mrd_err
+export_pairs(export_sinks *all, const mrd_export_job *job, mrd_why *why)
+{
+    bool wanted = false;
+
+    for (size_t i = 0; i < job->n_targets; i++)
+        wanted = wanted || !job->targets[i].ops->each_half;
+    if (wanted &&
+        mrd_exec_pairs_new(job->catalog, job->profile, export_joined, all, &all->pairs) != MRD_OK)
+        return mrd_why_set(why, MRD_NOMEM, 0, "outputs");
+    return MRD_OK;
 }
 
 mrd_err
@@ -115,6 +170,7 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
     mrd_export_target *targets = job->targets;
     size_t n_targets = job->n_targets;
     export_sink *sinks = calloc(n_targets + 1, sizeof(*sinks));
+    export_sinks all = { .v = sinks, .n = n_targets };
     mrd_source *wanted = source;
     uint64_t passed = 0, points = 0;
     mrd_err err = MRD_OK;
@@ -131,33 +187,25 @@ mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result 
         if (err != MRD_OK)
             wanted = NULL;
     }
-    for (size_t i = 0; i < n_targets && err == MRD_OK;
-         i++) { /* before any sink looks at the catalog's texts */
-        if (targets[i].ops->pairs_as_one &&
-            mrd_exec_pairs_new(job->catalog, job->profile, export_one, &sinks[i],
-                               &sinks[i].pairs) != MRD_OK)
-            err = mrd_why_set(why, MRD_NOMEM, 0, "output %s", targets[i].ops->name);
-    }
+    if (err == MRD_OK) /* before any sink looks at the catalog's texts */
+        err = export_pairs(&all, job, why);
     for (size_t i = 0; i < n_targets && err == MRD_OK; i++)
         err = export_open(&sinks[i], &env, &targets[i], why);
     if (err == MRD_OK)
-        err =
-            export_events(wanted, sinks, n_targets, job->progress, job->self, &result.events, why);
+        err = export_events(wanted, &all, job->progress, job->self, &result.events, why);
     result.events -= points;
     result.arrows = points;
     if (wanted != NULL)
         wanted->close(wanted);
     for (size_t i = 0; i < n_targets && sinks != NULL; i++) {
         if (sinks[i].open) {
-            if (err == MRD_OK && sinks[i].pairs != NULL)
-                err = mrd_exec_pairs_finish(sinks[i].pairs);
             mrd_err closed = sinks[i].ops->close(sinks[i].state, err == MRD_OK ? why : NULL);
 
             err = err == MRD_OK ? closed : err;
         }
-        mrd_exec_pairs_free(sinks[i].pairs);
         free(sinks[i].state);
     }
+    mrd_exec_pairs_free(all.pairs);
     /* A failed output is committed for its reason only; after a failure its siblings are dropped
      * too. */
     for (size_t i = 0; i < n_targets; i++) {

@@ -87,5 +87,6 @@ mrd_report_text_kernels(mrd_report_text *s)
     }
     mrd_text_left_out(&s->text, n > KERNELS ? n - KERNELS : 0, "names", "report-json");
     mrd_report_text_note(&s->text, "sums of spans: spans that run at the same time count each, so "
-                                   "that a share can exceed 100 %");
+                                   "that a share can exceed 100 %; an execution on two physical "
+                                   "cores is one, from the earlier begin to the later end");
 }

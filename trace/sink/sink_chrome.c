@@ -502,7 +502,6 @@ const mrd_sink_ops mrd_sink_chrome = {
     .media_type = "application/json",
     .title = "Chrome JSON",
     .what = "Trace Event JSON, for chrome://tracing and its relatives",
-    .pairs_as_one = true,
     .state_size = sizeof(chrome_sink),
     .device_too = true,
     .open = chrome_open,

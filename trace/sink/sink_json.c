@@ -700,6 +700,7 @@ const mrd_sink_ops mrd_sink_json = {
     .what = "the vendor's JSON, for scripts",
     .state_size = sizeof(json_sink),
     .device_too = true,
+    .each_half = true,
     .open = json_open,
     .event = json_event,
     .close = json_close,

@@ -49,6 +49,7 @@ const mrd_sink_ops mrd_sink_parquet_explorer = {
             "files; over HTTP a tar archive",
     .state_size = sizeof(explorer_sink),
     .folder = true,
+    .each_half = true,
     .open = explorer_open,
     .event = explorer_event,
     .close = explorer_close,

@@ -497,7 +497,6 @@ const mrd_sink_ops mrd_sink_perfetto = {
     .title = "Perfetto",
     .standard = true,
     .what = "Perfetto trace, for ui.perfetto.dev and trace_processor",
-    .pairs_as_one = true,
     .state_size = sizeof(mrd_pf),
     .device_too = true,
     .open = pf_open,

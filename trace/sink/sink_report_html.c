@@ -424,7 +424,8 @@ put_kernels(html_sink *h)
     mrd_buf_text(
         &h->page,
         "</table></div>\n<p class=\"quiet\">Sums of spans: spans that run at the same time "
-        "count each, so that a share can exceed 100 %.</p>\n");
+        "count each, so that a share can exceed 100 %; an execution on two physical cores is "
+        "one, from the earlier begin to the later end.</p>\n");
     put_left_out(h, n > KERNELS ? n - KERNELS : 0, "names");
 }
 

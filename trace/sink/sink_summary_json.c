@@ -343,6 +343,8 @@ put_totals(mrd_jw *w, const mrd_summary_totals *t)
     put_u64(w, MRD_STR("no_start"), t->no_start);
     put_u64(w, MRD_STR("zero_timestamps"), t->zero_stamps);
     put_u64(w, MRD_STR("recorded_twice"), t->twice);
+    if (t->pairs > 0)
+        put_u64(w, MRD_STR("paired_executions"), t->pairs);
     put_u64(w, MRD_STR("lost"), t->lost);
     MRD_JW_KEY(w, "percentile_relative_error");
     mrd_jw_double(w, MRD_HIST_ERROR);

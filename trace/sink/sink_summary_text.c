@@ -69,6 +69,12 @@ put_title(text_sink *s)
                     " calls are in the trace of the runtime and in that of the hooks;"
                     " below, each is counted once\n",
                     t->twice);
+    if (t->pairs > 0)
+        mrd_buf_fmt(&s->text,
+                    "Pairs      %" PRIu64
+                    " execution%s ran on two physical cores, with a span of each;"
+                    " below, each is counted once\n",
+                    t->pairs, mrd_plural(t->pairs));
     if (t->unfinished + t->no_start + t->zero_stamps > 0)
         mrd_buf_fmt(&s->text,
                     "Incomplete %" PRIu64 " span%s without end, %" PRIu64 " without start, %" PRIu64
