@@ -22,15 +22,6 @@
 
 /* ---- Room ---- */
 
-/* Its answer is not in the segments and its frame is: a successor finds it again, so that the sums leave
- * it out until then (mrd_spool_known). */
-static bool
-found_again(const mrd_spool *s, const entry *e)
-{
-    return e->unreported != 0 && mrd_spool_find_segment(s, e->segment) != NULL &&
-           !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNTOLD_LEAVES);
-}
-
 /* Answers that only the counts have are told by the segments too as soon as their frames are gone and there
  * is room: a slot of the counts may be torn. */
 static void
@@ -40,23 +31,45 @@ catch_up(mrd_spool *s)
         s->behind = false;
 }
 
-/* Frames that went with their segments: nobody finds them again, so that the sums have their answers from now
- * on, also while an older frame that is only in memory waits before them. True: there were any. */
+/* Answers of a segment's frames that it alone does not tell, and what of it was forced out without room to
+ * say so: a successor finds these frames again, so that the sums leave them out (mrd_spool_known) as long
+ * as the segment is there, and not longer. True: there were any. number 0: of all segments. */
 static bool
-add_gone(mrd_spool *s)
+add_to_sums(mrd_spool *s, uint64_t number)
 {
     uint64_t before = s->unreported;
+    bool any = false;
 
     for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
         entry *e = &s->entries[s->first + i];
 
-        if (e->unreported == 0 || found_again(s, e))
+        if (e->unreported == 0 || (number != 0 && e->segment != number))
             continue;
         e->unreported = 0;
         s->unreported--;
     }
-    s->behind = s->behind || s->unreported < before;
-    return s->unreported < before;
+    for (size_t i = 0; i < s->n_sequences; i++) { /* of the oldest segment, by drop_oldest */
+        any = any || s->sequences[i].there > 0;
+        s->sequences[i].there = 0;
+    }
+    return any || s->unreported < before;
+}
+
+/* Who is killed before the segment is removed, or before the sums are written behind that, leaves a successor
+ * that finds the frames or the sums with them, not both and not neither. */
+static void
+remove_oldest(mrd_spool *s)
+{
+    uint64_t number = s->segments[0].number;
+    bool added = add_to_sums(s, number);
+
+    if (added)
+        mrd_spool_counts_going(s, number);
+    mrd_spool_remove_segment(s, 0);
+    if (!added)
+        return;
+    mrd_spool_counts_write_all(s);
+    s->behind = true;
 }
 
 static void
@@ -64,9 +77,9 @@ forget_done(mrd_spool *s)
 {
     /* In order: a segment holds answers to the frames of those before it. */
     while (s->n_segments > 1 && s->segments[0].live == 0)
-        mrd_spool_remove_segment(s, 0);
-    if (add_gone(s))
-        mrd_spool_counts_write_all(s);
+        remove_oldest(s);
+    if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNTOLD_LEAVES))
+        (void) add_to_sums(s, 0);
     while (s->n > 0 && s->entries[s->first].done && s->entries[s->first].unreported == 0) {
         s->first++;
         s->n--;
@@ -101,7 +114,7 @@ is_clock(const entry *e)
 /* The counts tell which of this epoch's frames are forced out. One of an earlier epoch, or of a session
  * that has no place there, is completed and counted by one record: who is killed before the segment is
  * removed finds neither the frame without the count nor both. Without room for it nothing counts the
- * frame before its segment is gone: who is killed then counts it as damaged. */
+ * frame before its segment is gone (remove_oldest). */
 static void
 count_forced(mrd_spool *s, sequence *q, const entry *e)
 {
@@ -118,26 +131,12 @@ count_forced(mrd_spool *s, sequence *q, const entry *e)
         q->there += e->item.events;
 }
 
-/* The frames of the oldest segment are gone with it. True: there are counts that had to wait for that. */
-static bool
-count_gone(mrd_spool *s)
-{
-    bool any = false;
-
-    for (size_t i = 0; i < s->n_sequences; i++) {
-        any = any || s->sequences[i].there > 0;
-        s->sequences[i].there = 0;
-    }
-    return any;
-}
-
 /* Forces out the oldest segment with all it holds. The tallies are written first, because a successor
  * must know; on a full disk there is room only afterwards. */
 static void
 drop_oldest(mrd_spool *s)
 {
     uint64_t number = s->segments[0].number;
-    bool written;
 
     for (size_t i = 0; i < s->n; i++) {
         entry *e = &s->entries[s->first + i];
@@ -165,16 +164,10 @@ drop_oldest(mrd_spool *s)
      * counted. */
     if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
-    written = mrd_spool_write_sessions(s);
+    s->behind = !mrd_spool_write_sessions(s) || s->behind;
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
     forget_done(s);
-    if (count_gone(s)) {
-        mrd_spool_counts_write_all(s);
-        written = false;
-    }
-    if (!written)
-        (void) mrd_spool_write_sessions(s);
 }
 
 /* Makes room for `more` bytes: a segment that is not full, the sum below the bound. */

@@ -3,7 +3,8 @@
  * when segments were cut or removed behind the agent's back, the counts say what is missing.
  *
  * A file "counts" of slots of 1,280 bytes, one a session, each with its CRC and written as a whole:
- * at a commit, at an answer, when frames are forced out; behind them how far the segments reached. At open the segments are compared with it:
+ * at a commit, at an answer, when frames are forced out; behind them how far the segments reached, and the sums that hold
+ * as soon as a segment is gone. At open the segments are compared with it:
  * events that were committed, are not answered and are not there any more were lost with them.
  */
 #include <fcntl.h>
@@ -39,13 +40,31 @@ typedef struct {
     uint64_t number, len;
 } extent;
 
+/* Behind that: sums of the sessions in the slots that wait for a segment to go. They hold from then on, also
+ * when nobody lived to write them into the slots. */
+#define GOING_MAGIC 0x4753524du /* "MRSG" */
+
+typedef struct {
+    uint64_t session, delivered, refused, forced;
+} going_sums;
+
+typedef struct {
+    uint32_t magic, crc; /* of what follows */
+    uint64_t number;     /* of the segment */
+    going_sums sums[SLOTS_MAX];
+} going;
+
+#define EXTENT_AT ((off_t) SLOTS_MAX * SLOT_SIZE)
+#define GOING_AT  (EXTENT_AT + (off_t) sizeof(extent))
+
+/* Of a record that begins with its magic and its CRC. */
 static uint32_t
-crc_of_extent(const extent *e)
+crc_of(uint32_t magic, const void *record, size_t size)
 {
-    return mrd_spool_crc_of(
-        EXTENT_MAGIC,
-        (mrd_bytes){ (const uint8_t *) &e->number, sizeof(*e) - offsetof(extent, number) },
-        (mrd_bytes){ 0 });
+    const size_t head = 2 * sizeof(uint32_t);
+
+    return mrd_spool_crc_of(magic, (mrd_bytes){ (const uint8_t *) record + head, size - head },
+                            (mrd_bytes){ 0 });
 }
 
 static void
@@ -58,8 +77,8 @@ write_extent(const mrd_spool *s)
         return;
     e.number = last->number;
     e.len = last->len;
-    e.crc = crc_of_extent(&e);
-    (void) !pwrite(s->counts_fd, &e, sizeof(e), (off_t) SLOTS_MAX * SLOT_SIZE);
+    e.crc = crc_of(EXTENT_MAGIC, &e, sizeof(e));
+    (void) !pwrite(s->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
 /* Commits that the slots know are gone with the end of the segments. A segment behind that one would
@@ -70,20 +89,17 @@ is_cut(const mrd_spool *s)
     const segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
     extent e;
 
-    if (pread(s->counts_fd, &e, sizeof(e), (off_t) SLOTS_MAX * SLOT_SIZE) != (ssize_t) sizeof(e) ||
-        e.magic != EXTENT_MAGIC || e.crc != crc_of_extent(&e))
+    if (pread(s->counts_fd, &e, sizeof(e), EXTENT_AT) != (ssize_t) sizeof(e) ||
+        e.magic != EXTENT_MAGIC || e.crc != crc_of(EXTENT_MAGIC, &e, sizeof(e)))
         return false;
     return last == NULL || last->number < e.number ||
            (last->number == e.number && last->len < e.len);
 }
 
-static uint32_t
-crc_of(const slot *c)
+static bool
+is_whole(const slot *c)
 {
-    return mrd_spool_crc_of(
-        SLOT_MAGIC,
-        (mrd_bytes){ (const uint8_t *) &c->session, sizeof(*c) - offsetof(slot, session) },
-        (mrd_bytes){ 0 });
+    return c->magic == SLOT_MAGIC && c->crc == crc_of(SLOT_MAGIC, c, sizeof(*c));
 }
 
 #define OVERSTATED_MAX ((1ull << 40) - 1)
@@ -104,8 +120,9 @@ get_overstated(const slot *c)
            (uint64_t) c->overstated_low[1] << 8 | c->overstated_low[0];
 }
 
-void
-mrd_spool_counts_write(mrd_spool *s, sequence *q)
+/* False: it could not be. */
+static bool
+write_slot(const mrd_spool *s, const sequence *q)
 {
     slot c = { .magic = SLOT_MAGIC,
                .session = q->session,
@@ -122,13 +139,38 @@ mrd_spool_counts_write(mrd_spool *s, sequence *q)
                .clock = q->tally.damaged_clock };
 
     if (s->counts_fd < 0 || q->slot == 0)
-        return;
+        return true;
     put_overstated(&c, q->ahead > 0 ? (uint64_t) q->ahead : 0);
     memcpy(c.note, q->tally.note, q->tally.note_len);
     mrd_spool_known(s, q, true, &c.delivered, &c.refused);
     c.answered = mrd_spool_unanswered(s, q, &c.bits);
-    c.crc = crc_of(&c);
-    (void) !pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE);
+    c.crc = crc_of(SLOT_MAGIC, &c, sizeof(c));
+    return pwrite(s->counts_fd, &c, sizeof(c), (off_t) (q->slot - 1) * SLOT_SIZE) ==
+           (ssize_t) sizeof(c);
+}
+
+void
+mrd_spool_counts_write(mrd_spool *s, sequence *q)
+{
+    (void) write_slot(s, q);
+}
+
+/* What a predecessor's sums are when its segment is gone; all zero: they wait for none that is. */
+static void
+read_going(const mrd_spool *s, going *ret_going)
+{
+    const segment *seg;
+
+    if (pread(s->counts_fd, ret_going, sizeof(*ret_going), GOING_AT) !=
+            (ssize_t) sizeof(*ret_going) ||
+        ret_going->magic != GOING_MAGIC ||
+        ret_going->crc != crc_of(GOING_MAGIC, ret_going, sizeof(*ret_going))) {
+        *ret_going = (going){ 0 };
+        return;
+    }
+    seg = mrd_spool_find_segment(s, ret_going->number);
+    if (seg != NULL && seg->len > 0) /* an empty one could not be removed */
+        *ret_going = (going){ 0 };
 }
 
 /* A place in the file, for a session that has none; a forgotten one's when there is no other. */
@@ -188,13 +230,45 @@ mrd_spool_counts_forget(mrd_spool *s, sequence *q)
     q->slot = 0;
 }
 
+static void
+write_going(const mrd_spool *s, const going *g)
+{
+    if (s->counts_fd >= 0)
+        (void) !pwrite(s->counts_fd, g, sizeof(*g), GOING_AT);
+}
+
+void
+mrd_spool_counts_going(mrd_spool *s, uint64_t number)
+{
+    going g = { .magic = GOING_MAGIC, .number = number };
+
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        const sequence *q = &s->sequences[i];
+        going_sums sums = { .session = q->session, .forced = q->tally.forced - q->there };
+
+        mrd_spool_known(s, q, true, &sums.delivered, &sums.refused);
+        if (q->slot != 0)
+            g.sums[q->slot - 1] = sums;
+    }
+    g.crc = crc_of(GOING_MAGIC, &g, sizeof(g));
+    write_going(s, &g);
+    s->going = true;
+}
+
 void
 mrd_spool_counts_write_all(mrd_spool *s)
 {
+    static const going none;
+    bool ok = true;
+
     for (size_t i = 0; i < s->n_sequences && s->counts_fd >= 0; i++) {
         if (!s->sequences[i].forgotten)
             take_slot(s, &s->sequences[i]);
-        mrd_spool_counts_write(s, &s->sequences[i]);
+        ok = write_slot(s, &s->sequences[i]) && ok;
+    }
+    if (ok && s->going) {
+        write_going(s, &none);
+        s->going = false;
     }
     write_extent(s);
 }
@@ -279,10 +353,13 @@ takes_note(const mrd_spool *s, const slot *c, const sequence *q)
 
 /* A session's counts against what the segments gave. */
 static mrd_err
-compare(mrd_spool *s, const slot *c, uint32_t place)
+compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
 {
+    const going_sums none = { 0 },
+                     *gone = g->sums[place - 1].session == c->session ? &g->sums[place - 1] : &none;
     int64_t last_ns = c->answered_to.ns;
-    uint64_t delivered = c->delivered, refused = c->refused, there;
+    uint64_t delivered = most(c->delivered, gone->delivered);
+    uint64_t refused = most(c->refused, gone->refused), there;
     sequence *q;
     mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
     bool newer_note;
@@ -305,7 +382,7 @@ compare(mrd_spool *s, const slot *c, uint32_t place)
     q->tally.delivered = most(q->tally.delivered, delivered);
     q->tally.refused = most(q->tally.refused, refused);
     q->tally.forced -= least(q->tally.forced, get_overstated(c));
-    q->tally.forced = most(q->tally.forced, c->forced);
+    q->tally.forced = most(q->tally.forced, most(c->forced, gone->forced));
     q->tally.damaged = c->damaged;
     q->tally.damaged_first = c->damaged_first;
     q->tally.damaged_last = c->damaged_last;
@@ -344,8 +421,7 @@ mrd_spool_damage_in(const char *dir)
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
         return 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)
-        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) &&
-            c.magic == SLOT_MAGIC && c.crc == crc_of(&c))
+        if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) && is_whole(&c))
             sum += c.damaged;
     close(fd);
     return sum;
@@ -356,16 +432,19 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
 {
     char path[1024];
     mrd_err err = MRD_OK;
+    going g;
     slot c;
 
     snprintf(path, sizeof(path), "%s/counts", s->dir);
     s->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     s->cut = s->counts_fd >= 0 && is_cut(s);
+    read_going(s, &g);
+    s->going = true; /* until the slots have it: also a file that has none gets its room */
     for (uint32_t i = 1; i <= SLOTS_MAX && s->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) != (ssize_t) sizeof(c))
             break;
-        if (c.magic == SLOT_MAGIC && c.crc == crc_of(&c) && c.note_len <= MRD_SPOOL_NOTE)
-            err = compare(s, &c, i);
+        if (is_whole(&c) && c.note_len <= MRD_SPOOL_NOTE)
+            err = compare(s, &c, i, &g);
     }
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "spool '%s'", path);
 }

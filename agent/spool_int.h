@@ -96,6 +96,7 @@ struct mrd_spool {
     uint64_t found_epoch; /* of the segments at open */
     bool rebooted;        /* the first to open the folder in this boot */
     bool behind;          /* answers are in the counts alone, and their frames are gone */
+    bool going;           /* the counts have sums that wait for a segment to go */
     bool cut;             /* at open: the segments end before what the counts know */
     segment *segments;    /* by number */
     size_t n_segments;
@@ -167,6 +168,9 @@ mrd_err mrd_spool_counts_open(mrd_spool *s, mrd_why *why);
 void mrd_spool_counts_commit(mrd_spool *s);
 void mrd_spool_counts_write(mrd_spool *s, sequence *q);
 void mrd_spool_counts_write_all(mrd_spool *s);
+/* Before a segment is removed: the sums that a successor reads when it does not find it any more, until
+ * all places have them. Written over in place, so that a full disk has room. */
+void mrd_spool_counts_going(mrd_spool *s, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
 
 /* ---- spool_recover.c ---- */

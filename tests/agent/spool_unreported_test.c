@@ -136,6 +136,7 @@ TEST(an_answer_of_a_frame_without_its_commit)
 typedef struct {
     unsigned answers, torn;      /* frames that are answered; of 4 parts of the last write */
     unsigned calls, fails, dies; /* fails, dies: in these of them; 0: in none */
+    bool counts_failed;          /* the one that failed wrote the file of counts over */
 } plan;
 
 static void
@@ -148,8 +149,10 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
         *ret_verdict = (sim_disk_verdict){ .dies = true,
                                            .limited = op->call == SIM_DISK_WRITE,
                                            .at_most = op->len * p->torn / 4 };
-    else if (p->fails != 0 && p->calls == p->fails)
+    else if (p->fails != 0 && p->calls == p->fails) {
         ret_verdict->err = ENOSPC;
+        p->counts_failed = strstr(op->path, "/counts") != NULL;
+    }
 }
 
 #define DIR_OF "/sim/starved/spool"
@@ -165,7 +168,7 @@ starve(bool full, plan p)
     plan calm = { 0 };
     mrd_spool_item item;
     mrd_spool_tally t;
-    uint64_t held = 0, sum;
+    uint64_t held = 0, answered = 0, sum;
     bool more, added;
     mrd_spool *s;
     int fd;
@@ -183,7 +186,7 @@ starve(bool full, plan p)
         sim_disk_set_quota(d, sim_disk_used(d));
     sim_disk_set_before(d, before, &p);
     for (unsigned k = 0; k < p.answers && mrd_spool_peek(s, 0, &item); k++)
-        (void) mrd_spool_done(s, item.id, true);
+        answered += mrd_spool_done(s, item.id, true);
     added = add(s, 7, 200, 7) == MRD_OK;
     more = p.dies != 0 && p.calls >= p.dies;
     mrd_spool_close(s);
@@ -195,6 +198,8 @@ starve(bool full, plan p)
         mrd_spool_get_tally(s, 7, &t);
         (void) mrd_spool_held(s, 7, &held);
         sum = t.delivered + t.refused + t.forced + t.damaged + held;
+        CHECK(t.damaged == 0 || p.counts_failed);
+        CHECK(t.delivered + held >= 10 * answered || p.counts_failed);
         if (sum != 37 && (sum != 30 || (added && !more)))
             fprintf(stderr, "%u answers, full %d, call %u fails, killed in %u at %u: %d events\n",
                     p.answers, full, p.fails, p.dies, p.torn, (int) sum);
