@@ -8,6 +8,30 @@
 #include "base/obj.h"
 #include "trace/model/catalog.h"
 
+static mrd_tally_events
+plus(const mrd_tally_events *a, const mrd_tally_events *b)
+{
+    return (mrd_tally_events){ a->chosen + b->chosen, a->left_out + b->left_out,
+                               a->in_flight + b->in_flight };
+}
+
+static mrd_json *
+events_json(mrd_json *o, const mrd_tally_events *e)
+{
+    mrd_json_set(o, "chosen", mrd_json_new_count(e->chosen));
+    mrd_json_set(o, "left_out", mrd_json_new_count(e->left_out));
+    mrd_json_set(o, "in_flight", mrd_json_new_count(e->in_flight));
+    return o;
+}
+
+static mrd_tally_events
+events_load(const mrd_json *o)
+{
+    return (mrd_tally_events){ (uint64_t) mrd_json_int(o, "chosen", 0),
+                               (uint64_t) mrd_json_int(o, "left_out", 0),
+                               (uint64_t) mrd_json_int(o, "in_flight", 0) };
+}
+
 /* A count that is less than before is that of another run of the agent. */
 void
 mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
@@ -16,12 +40,11 @@ mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
 
     if (tally == NULL)
         return;
-    if (tally->chosen < t->last)
-        t->before += t->last;
+    if (tally->chosen < t->last.chosen || tally->left_out < t->last.left_out ||
+        tally->in_flight < t->last.in_flight)
+        t->before = plus(&t->before, &t->last);
     t->known = true;
-    t->last = tally->chosen;
-    t->left_out = tally->left_out;
-    t->in_flight = tally->in_flight;
+    t->last = (mrd_tally_events){ tally->chosen, tally->left_out, tally->in_flight };
     t->running = tally->running;
     t->processes = tally->processes > t->processes ? tally->processes : t->processes;
     t->selected = tally->selected > t->selected ? tally->selected : t->selected;
@@ -30,28 +53,40 @@ mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
 mrd_json *
 mrd_part_tally_json(const mrd_part *p)
 {
-    mrd_json *o = mrd_json_new_object();
+    const mrd_tally *t = &p->tally;
+    mrd_tally_events all = plus(&t->before, &t->last);
+    mrd_json *o = events_json(mrd_json_new_object(), &all);
 
-    mrd_json_set(o, "chosen", mrd_json_new_count(p->tally.before + p->tally.last));
-    mrd_json_set(o, "left_out", mrd_json_new_count(p->tally.left_out));
-    mrd_json_set(o, "in_flight", mrd_json_new_count(p->tally.in_flight));
-    mrd_json_set(o, "processes", mrd_json_new_int(p->tally.processes));
-    mrd_json_set(o, "selected", mrd_json_new_int(p->tally.selected));
-    mrd_json_set(o, "running", mrd_json_new_int(p->tally.running));
+    if (t->before.chosen > 0 || t->before.left_out > 0)
+        mrd_json_set(o, "earlier_runs", events_json(mrd_json_new_object(), &t->before));
+    mrd_json_set(o, "processes", mrd_json_new_int(t->processes));
+    mrd_json_set(o, "selected", mrd_json_new_int(t->selected));
+    mrd_json_set(o, "running", mrd_json_new_int(t->running));
     return o;
+}
+
+/* A file says at most what was summed; a changed one makes no count wrap around. */
+static uint64_t
+rest(uint64_t all, uint64_t before)
+{
+    return all > before ? all - before : 0;
 }
 
 void
 mrd_part_tally_load(mrd_part *p, const mrd_json *o)
 {
+    mrd_tally *t = &p->tally;
+
     if (o == NULL)
         return;
-    p->tally = (mrd_tally){ .known = true,
-                            .last = (uint64_t) mrd_json_int(o, "chosen", 0),
-                            .left_out = (uint64_t) mrd_json_int(o, "left_out", 0),
-                            .in_flight = (uint64_t) mrd_json_int(o, "in_flight", 0),
-                            .processes = (unsigned) mrd_json_int(o, "processes", 0),
-                            .selected = (unsigned) mrd_json_int(o, "selected", 0) };
+    *t = (mrd_tally){ .known = true,
+                      .before = events_load(mrd_json_get(o, "earlier_runs")),
+                      .last = events_load(o),
+                      .processes = (unsigned) mrd_json_int(o, "processes", 0),
+                      .selected = (unsigned) mrd_json_int(o, "selected", 0) };
+    t->last.chosen = rest(t->last.chosen, t->before.chosen);
+    t->last.left_out = rest(t->last.left_out, t->before.left_out);
+    t->last.in_flight = rest(t->last.in_flight, t->before.in_flight);
 }
 
 /* Counters were asked for by name, and are there; or nothing else was asked for. */
@@ -86,8 +121,8 @@ sum(const mrd_session *s)
 
         all.known = all.known && p->tally.known;
         all.events += p->events;
-        all.chosen += p->tally.before + p->tally.last;
-        all.left_out += p->tally.left_out;
+        all.chosen += p->tally.before.chosen + p->tally.last.chosen;
+        all.left_out += p->tally.before.left_out + p->tally.last.left_out;
         all.processes += p->tally.processes;
         all.selected += p->tally.selected;
         all.dropped += mrd_counts_lost(&p->counts) - mrd_counts_unwanted(&p->counts);

@@ -35,14 +35,19 @@ typedef struct {
     uint64_t foreign; /* batches whose processes claim another node: they are taken as this one's */
 } mrd_damage;
 
+/* Events that a node had to record, without counters. */
+typedef struct {
+    uint64_t chosen;
+    uint64_t left_out;  /* by the selection */
+    uint64_t in_flight; /* of chosen */
+} mrd_tally_events;
+
 /* What there was to record on a node, as its agent says. */
 typedef struct {
-    bool known;            /* an older agent does not say */
-    uint64_t before, last; /* events chosen that are no counters: of earlier runs, of this one */
-    uint64_t left_out;     /* by the selection; of this run */
-    uint64_t in_flight;    /* of chosen; of this run */
-    unsigned processes, selected; /* the most */
-    unsigned running;             /* of those selected, there now */
+    bool known;                    /* an older agent does not say */
+    mrd_tally_events before, last; /* of earlier runs of the agent, of this one */
+    unsigned processes, selected;  /* the most */
+    unsigned running;              /* of those selected, there now */
 } mrd_tally;
 
 typedef struct {

@@ -1,6 +1,8 @@
 /* What a part of a session counts over the lives of its node, told in every order. */
 #include "tests/check.h"
 
+#include "aggregator/core/empty.h"
+#include "aggregator/core/json.h"
 #include "aggregator/core/part.h"
 
 typedef struct {
@@ -190,6 +192,43 @@ TEST(an_agent_that_kept_nothing)
     tell(p, &(told){ 1, 10, 5, 1, 4 }, NULL);
     check(&r, p, &(told){ 0, 110, 65, 41, 4 }, 30);
     mrd_part_free(p);
+}
+
+static void
+tell_tally(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight)
+{
+    Mrd__SessionTally t = MRD__SESSION_TALLY__INIT;
+
+    t.chosen = chosen;
+    t.left_out = left_out;
+    t.in_flight = in_flight;
+    mrd_part_tally(p, &t);
+}
+
+/* Of all runs of the agent, whatever the aggregator had to read from its manifest between them. */
+TEST(what_was_there_is_counted_over_restarts_of_both)
+{
+    for (unsigned restarts = 0; restarts < 8;
+         restarts++) { /* of the aggregator, behind each word */
+        mrd_node n = { .instance_id = "i-1" };
+        mrd_part *p = mrd_part_new(&n, 1);
+        static const uint64_t words[][3] = { { 100, 7, 3 }, { 50, 2, 0 }, { 60, 2, 1 } };
+        mrd_json *o = NULL;
+
+        REQUIRE(p != NULL);
+        for (unsigned i = 0; i < MRD_COUNT(words); i++) {
+            tell_tally(p, words[i][0], words[i][1], words[i][2]);
+            mrd_json_free(o);
+            o = mrd_part_tally_json(p);
+            if ((restarts >> i & 1) != 0)
+                mrd_part_tally_load(p, o);
+        }
+        CHECK_INT(mrd_json_int(o, "chosen", 0), 160);
+        CHECK_INT(mrd_json_int(o, "left_out", 0), 9);
+        CHECK_INT(mrd_json_int(o, "in_flight", 0), 4);
+        mrd_json_free(o);
+        mrd_part_free(p);
+    }
 }
 
 TEST_MAIN()
