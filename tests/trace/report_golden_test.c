@@ -158,6 +158,50 @@ TEST(the_page_shows_how_long_each_step_took)
     training_free(p);
 }
 
+/* In a section of the page each colour means one thing, which its key says, and no colour has two names. */
+static unsigned
+check_colours(char *section)
+{
+    unsigned bars = 0;
+
+    for (char *at = section; (at = strstr(at, "<rect class=\"")) != NULL; at++) {
+        char class[40], mean[80], key[200];
+        const char *title = strstr(at, "<title>"), *end = strstr(at, "/>");
+
+        CHECK(sscanf(at, "<rect class=\"%39[^\"]", class) == 1);
+        if (title == NULL || (end != NULL && end < title)) /* the key's own */
+            continue;
+        if (sscanf(title, "<title>%79[^:]: ", mean) != 1 || strncmp(mean, "steps ", 6) == 0)
+            continue;
+        snprintf(key, sizeof(key), "<rect class=\"%s\" width=\"1\" height=\"1\"/></svg>%s", class,
+                 strcmp(class, "path") == 0 ? "share of a worker" : mean);
+        if (strstr(section, key) == NULL)
+            fprintf(stderr, "no key says: %s\n", key);
+        CHECK(strstr(section, key) != NULL);
+        bars++;
+    }
+    return bars;
+}
+
+TEST(a_colour_means_one_thing)
+{
+    mrd_sink_options options = test_sink_options();
+    test_profile *p = training();
+    size_t n;
+    char *page =
+        test_sink_run(mrd_sink_find(MRD_STR("report-html")), p->cat, 0, &options, p->v, p->n, &n);
+    unsigned bars = 0;
+
+    for (char *at = strstr(page, "<h2>"), *next; at != NULL; at = next) {
+        if ((next = strstr(at + 1, "<h2>")) != NULL)
+            next[-1] = '\0';
+        bars += check_colours(at);
+    }
+    CHECK(bars > 8);
+    free(page);
+    training_free(p);
+}
+
 /* The page ends with the whole report as text: the same that the sink for text writes, escaped. */
 TEST(the_page_has_the_whole_text)
 {

@@ -245,8 +245,8 @@ put_waits(html_sink *h)
     if (most == 0)
         return;
     mrd_buf_text(&h->page, "<h2>Whom the others waited for</h2>\n<ul class=\"key\">");
-    put_key(&h->page, "skew", "proven");
-    put_key(&h->page, "idle", "not proven: within the bounds of the clocks");
+    put_key(&h->page, "proven", "proven");
+    put_key(&h->page, "unproven", "not proven: within the bounds of the clocks");
     mrd_buf_text(&h->page, "</ul>\n");
     put_bars(&h->page, "<th class=\"n\">others waited</th><th class=\"n\">it waited</th>"
                        "<th class=\"n\">came last</th>");
@@ -255,9 +255,9 @@ put_waits(html_sink *h)
             continue;
         put_row(h, (uint32_t) i);
         put_bar(&h->page, "how long others waited for it");
-        put_part(&h->page, "skew", "proven", 0, w[i].proven_ns, most);
-        put_part(&h->page, "idle", "not proven", w[i].proven_ns, w[i].caused_ns - w[i].proven_ns,
-                 most);
+        put_part(&h->page, "proven", "proven", 0, w[i].proven_ns, most);
+        put_part(&h->page, "unproven", "not proven", w[i].proven_ns,
+                 w[i].caused_ns - w[i].proven_ns, most);
         mrd_buf_fmt(
             &h->page,
             "</svg></td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%" PRIu64
@@ -271,12 +271,14 @@ put_waits(html_sink *h)
 }
 
 static void
-put_parts_key(html_sink *h, const uint64_t *part_ns)
+put_parts_key(html_sink *h, const uint64_t *part_ns, bool path)
 {
     mrd_buf_text(&h->page, "<ul class=\"key\">");
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
         if (part_ns[k] > 0)
             put_key(&h->page, mrd_report_part_text((mrd_report_part) k), part_titles[k]);
+    if (path)
+        put_key(&h->page, "path", "share of a worker");
     mrd_buf_text(&h->page, "</ul>\n");
 }
 
@@ -299,7 +301,7 @@ put_path(html_sink *h)
         "shortens %s. It contains no waiting for workers of this profile, and moves %" PRIu64
         " times from one worker to another.</p>\n",
         whole, mrd_text_dur(t->path_of_all_ns, dur), whole, t->changes);
-    put_parts_key(h, t->path_ns);
+    put_parts_key(h, t->path_ns, true);
     put_bars(&h->page, "<th class=\"n\">share</th>");
     mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">all</th><td>");
     put_bar(&h->page, "parts of the critical path");
@@ -316,7 +318,7 @@ put_path(html_sink *h)
             continue;
         put_row(h, i);
         put_bar(&h->page, "how long the path ran through it");
-        put_part(&h->page, "both", "on the path", 0, ns, t->path_of_all_ns);
+        put_part(&h->page, "path", "on the path", 0, ns, t->path_of_all_ns);
         mrd_buf_fmt(&h->page, "</svg></td><td class=\"n\">%s</td></tr>\n",
                     mrd_text_share(ns, t->path_of_all_ns, share));
     }
@@ -359,7 +361,7 @@ put_steps(html_sink *h)
                 t->steps, t->width > 1 ? "the mean of " : "", t->width, mrd_plural(t->width),
                 mrd_text_dur(most, dur));
     put_trend(h);
-    put_parts_key(h, all);
+    put_parts_key(h, all, false);
     mrd_buf_fmt(&h->page,
                 "<svg class=\"steps frame\" viewBox=\"0 0 %d %d\" preserveAspectRatio=\"none\" "
                 "role=\"img\" aria-label=\"lengths of steps over time\">\n",
@@ -488,9 +490,9 @@ put_queues(html_sink *h)
     if (with == 0)
         return;
     mrd_buf_text(&h->page,
-                 "<h2>Queues</h2>\n<div class=\"scroll\"><table>\n<tr><th>worker</th>"
+                 "<h2>Queues</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>worker</th>"
                  "<th class=\"n\">launches</th><th class=\"n\">mean</th><th class=\"n\">most</th>"
-                 "<th class=\"n\">empty</th></tr>\n");
+                 "<th class=\"n\">empty</th></tr></thead>\n");
     for (size_t i = 0; i < n && shown < BARS; i++) {
         const mrd_queue_sum *q = &w[i].queue;
         uint64_t window = mrd_report_window(&w[i]);
@@ -523,9 +525,10 @@ put_memory(html_sink *h)
 
     if (n == 0)
         return;
-    mrd_buf_text(&h->page, "<h2>Memory</h2>\n<div class=\"scroll\"><table>\n<tr><th>category</th>"
-                           "<th>process</th><th class=\"n\">peak</th><th class=\"n\">last</th>"
-                           "<th class=\"n\">growth</th></tr>\n");
+    mrd_buf_text(&h->page,
+                 "<h2>Memory</h2>\n<div class=\"scroll\"><table>\n<thead><tr><th>category</th>"
+                 "<th>process</th><th class=\"n\">peak</th><th class=\"n\">last</th>"
+                 "<th class=\"n\">growth</th></tr></thead>\n");
     for (size_t i = 0; i < n && i < BARS; i++) {
         const mrd_track *t = mrd_catalog_borrow_track(cat, r[i].track);
         char b[2][MRD_MEMORY_TEXT];
