@@ -4,9 +4,13 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <math.h>
+#include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/obj.h"
@@ -176,27 +180,167 @@ trace_steps(settings *set, const char *word, FILE *to, mrd_why *why)
                : mrd_why_set(why, MRD_STATE, 0, "'%s' gave no profile", word);
 }
 
-static mrd_err
-get_run(settings *set, const char *word, mrd_diff_side *side, mrd_why *why)
+/* ---- Traces of several runs, each read by a process of its own ---- */
+
+/* One run. */
+typedef struct {
+    const char *word;
+    pid_t pid;  /* reads its traces; 0: nobody does */
+    FILE *to;   /* the steps.json that it makes */
+    FILE *said; /* its messages: they are printed in the order of the runs */
+} reading;
+
+/* All runs, the base's first. */
+typedef struct {
+    reading v[2 * MRD_DIFF_RUNS];
+    size_t n, begun;
+    unsigned
+        at_once; /* processors that this program may use, at most as many as there are traces */
+} readings;
+
+static bool
+is_traces(const char *word)
 {
+    char path[PATH_MAX];
+
+    return mrd_cluster_is_path(word) && !find_steps_file(word, path);
+}
+
+static void
+plan(const settings *set, readings *all)
+{
+    const mrd_strlist *lists[] = { &set->base, &set->now };
+    unsigned traces = 0;
+    cpu_set_t may;
+
+    all->at_once = sched_getaffinity(0, sizeof(may), &may) == 0 ? (unsigned) CPU_COUNT(&may) : 1;
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < lists[k]->n && i < MRD_DIFF_RUNS; i++) {
+            all->v[all->n++].word = lists[k]->v[i];
+            traces += is_traces(lists[k]->v[i]);
+        }
+    }
+    if (all->at_once > traces)
+        all->at_once = traces;
+}
+
+static _Noreturn void
+read_in_child(settings *set, const reading *r, unsigned at_once, pid_t parent)
+{
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
+        dup2(fileno(r->said), STDERR_FILENO) < 0)
+        _exit(MRD_EXIT_FAILED);
+    set->view.memory /= at_once; /* --memory is for all of them */
+    err = trace_steps(set, r->word, r->to, &why);
+    _exit(err == MRD_OK && fflush(r->to) == 0 ? MRD_EXIT_OK : MRD_EXIT_FAILED);
+}
+
+/* Begins with the runs up to as many ahead of `from` as there are processors. Those of which nobody begins are read in
+ * their turn. */
+static void
+read_ahead(settings *set, readings *all, size_t from)
+{
+    pid_t self = getpid();
+
+    for (; all->at_once > 1 && all->begun < all->n && all->begun < from + all->at_once;
+         all->begun++) {
+        reading *r = &all->v[all->begun];
+
+        if (!is_traces(r->word) || (r->to = tmpfile()) == NULL || (r->said = tmpfile()) == NULL)
+            continue;
+        fflush(NULL); /* nothing is printed twice */
+        r->pid = fork();
+        if (r->pid == 0)
+            read_in_child(set, r, all->at_once, self);
+        r->pid = r->pid > 0 ? r->pid : 0;
+    }
+}
+
+/* Waits for the process, and prints what it said. */
+static mrd_err
+take_read(reading *r, mrd_why *why)
+{
+    int status = 0, c;
+    pid_t got;
+
+    while ((got = waitpid(r->pid, &status, 0)) < 0 && errno == EINTR)
+        ;
+    r->pid = 0;
+    rewind(r->said);
+    while ((c = getc(r->said)) != EOF)
+        putc(c, stderr);
+    if (got > 0 && WIFEXITED(status) && WEXITSTATUS(status) == MRD_EXIT_OK)
+        return MRD_OK;
+    if (got > 0 && WIFSIGNALED(status))
+        return mrd_why_set(why, MRD_STATE, 0, "the process that read '%s' was ended by signal %d",
+                           r->word, WTERMSIG(status));
+    return mrd_why_set(why, MRD_STATE, 0, "'%s' gave no profile", r->word);
+}
+
+static void
+readings_fini(readings *all)
+{
+    for (size_t i = 0; i < all->n; i++) {
+        reading *r = &all->v[i];
+
+        if (r->pid > 0) {
+            kill(r->pid, SIGKILL);
+            while (waitpid(r->pid, NULL, 0) < 0 && errno == EINTR)
+                ;
+        }
+        if (r->to != NULL)
+            fclose(r->to);
+        if (r->said != NULL)
+            fclose(r->said);
+    }
+    free(all);
+}
+
+static mrd_err
+get_run(settings *set, reading *r, mrd_diff_side *side, mrd_why *why)
+{
+    const char *word = r->word;
     bool here = mrd_cluster_is_path(word);
     char path[PATH_MAX];
     mrd_json *doc = NULL;
-    FILE *to = NULL;
     mrd_err err;
 
-    if (here && find_steps_file(word, path)) {
+    if (r->pid == 0 && here && find_steps_file(word, path)) {
         err = mrd_json_load_up_to(path, MRD_DIFF_FILE_MAX, &doc, why);
-    } else if ((to = tmpfile()) == NULL) {
+    } else if (r->to == NULL && (r->to = tmpfile()) == NULL) {
         err = mrd_why_set(why, MRD_IO, errno, "a temporary file");
     } else {
-        err = here ? trace_steps(set, word, to, why) : session_steps(set, word, to, why);
+        err = r->pid > 0 ? take_read(r, why)
+              : here     ? trace_steps(set, word, r->to, why)
+                         : session_steps(set, word, r->to, why);
         if (err == MRD_OK)
-            err = parse_stream(to, word, &doc, why);
+            err = parse_stream(r->to, word, &doc, why);
     }
-    if (to != NULL)
-        fclose(to);
     return err == MRD_OK ? mrd_diff_side_add(side, doc, word, why) : err;
+}
+
+static mrd_err
+get_runs(settings *set, mrd_diff_side sides[2], mrd_why *why)
+{
+    readings *all = calloc(1, sizeof(*all));
+    mrd_err err = MRD_OK;
+
+    if (all == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "runs");
+    if (set->base.n > MRD_DIFF_RUNS || set->now.n > MRD_DIFF_RUNS) {
+        free(all);
+        return mrd_why_set(why, MRD_LIMIT, 0, "more than %u runs on a side", MRD_DIFF_RUNS);
+    }
+    plan(set, all);
+    for (size_t i = 0; i < all->n && err == MRD_OK; i++) {
+        read_ahead(set, all, i);
+        err = get_run(set, &all->v[i], &sides[i < set->base.n ? 0 : 1], why);
+    }
+    readings_fini(all);
+    return err;
 }
 
 /* ---- Printing ---- */
@@ -545,10 +689,8 @@ run(void *self, const mrd_strlist *words)
         free(sides);
         return MRD_EXIT_USAGE;
     }
-    for (size_t i = 0; i < set->base.n && err == MRD_OK; i++)
-        err = get_run(set, set->base.v[i], &sides[0], &why);
-    for (size_t i = 0; i < set->now.n && err == MRD_OK; i++)
-        err = get_run(set, set->now.v[i], &sides[1], &why);
+    if (err == MRD_OK)
+        err = get_runs(set, sides, &why);
     if (err == MRD_OK)
         status = compare(set, &sides[0], &sides[1], &why);
     else

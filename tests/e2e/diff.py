@@ -155,6 +155,24 @@ equal(d["base"][0]["steps"], 20, "steps of the simulated runtime")
 check(d["base"][0]["simulated"], "said to be simulated")
 check(any(o["kind"] == "waiting" and o["differs"] and o["change_ns"] > 0 for o in d["operations"]), "the others wait longer")
 
+# ---- traces are read by as many processes as there are processors, and that is all that differs ----
+def on(processors, *args):
+    p = subprocess.run([MERIDIAN, "diff", *args], capture_output=True, text=True, timeout=60, preexec_fn=lambda: os.sched_setaffinity(0, processors))
+    return p.returncode, p.stdout, p.stderr
+
+
+with open(path("cut.json"), "w") as f:
+    with open(path("a2.json")) as whole:
+        f.write(whole.read()[:-4000])
+every = os.sched_getaffinity(0)
+one = {min(every)}
+for what, args in (("traces", ["--base", path("a0.json") + "," + path("a1.json"), "--new", path("a3.json")]),
+                   ("a trace that is cut off, and series", ["--base", path("cut.json") + "," + same[0], "--new", path("a1.json") + "," + same[3]]),
+                   ("little memory", [path("a0.json"), path("a1.json"), "--memory", "1M"]),
+                   ("a file that is none", ["--base", path("a0.json"), "--new", path("a1.json") + ",/etc/passwd," + path("a3.json")]),
+                   ("no such file", [path("a0.json"), os.path.join(path("nowhere"), "x.json")])):
+    equal(on(every, *args), on(one, *args), f"{what}: with {len(every)} processors and with one")
+
 # ---- mistakes ----
 with open(path("none.json"), "w") as f:
     json.dump({"traceEvents": []}, f)
