@@ -3,7 +3,10 @@
  * workers on 8 nodes go through the output format into DIR (or, with - for DIR, nowhere; so by default). One part of a
  * collective in 20 spans; rank 5 comes late to three collectives in ten.
  *
- * Prints rows, bytes, CPU time, peak memory, and the CPU time as a multiple of what writing the same events as CSV takes;
+ * Prints rows, bytes, CPU time, peak memory, and the CPU time as a multiple of what writing the same events as CSV takes. Then
+ * what the Parquet writer itself takes, in both dialects: columns, encoding, compression and hashes of the rows of all tables,
+ * without the forming of these rows (with the classification and the report), which a run without a writer shows. Behind the first row
+ * groups, which are compressed longer; beside it memcpy of as many bytes as the columns have. Least of some rounds in turn.
  * docs/data.md has what was measured.
  */
 #include <inttypes.h>
@@ -16,6 +19,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/sink/sinks.h"
+#include "trace/table/rows.h"
 
 #define WORKERS   64
 #define NODES     8
@@ -25,6 +29,10 @@
 #define CC_BYTES  33554432
 #define REFERENCE 500000
 
+/* So many row groups of the table with a row for each event are not counted, since the first are compressed longer. */
+#define GROUP_ROWS  131072
+#define STAGES_FROM (2 * GROUP_ROWS)
+
 static const char *const names[] = { "nc_exec_running", "nrt_execute",     "kbl_exec_pre",
                                      "kbl_exec_wait",   "dmem_buf_copyin", "nrt_tensor_write" };
 
@@ -33,6 +41,7 @@ typedef struct {
     mrd_track_id host[WORKERS], device[WORKERS];
     mrd_sid names[MRD_COUNT(names)], cc, gid, op_id, size, exec_id;
     uint64_t state;
+    double cpu_from, cpu_end; /* of run: behind STAGES_FROM events, behind all */
 } bench;
 
 static uint64_t
@@ -136,6 +145,16 @@ make_event(bench *b, uint64_t i, mrd_event *ev, mrd_arg args[4])
     }
 }
 
+static double
+cpu_now(void)
+{
+    struct rusage usage;
+
+    getrusage(RUSAGE_SELF, &usage);
+    return (double) usage.ru_utime.tv_sec + (double) usage.ru_utime.tv_usec / 1e6 +
+           (double) usage.ru_stime.tv_sec + (double) usage.ru_stime.tv_usec / 1e6;
+}
+
 static bool
 count(void *self, const void *data, size_t len)
 {
@@ -172,25 +191,18 @@ run(bench *b, const mrd_sink_ops *ops, uint64_t n, const char *dir, uint64_t *by
         mrd_arg args[4];
         mrd_event ev;
 
+        if (i == STAGES_FROM)
+            b->cpu_from = cpu_now();
         make_event(b, i, &ev, args);
         err = ops->event(state, &ev);
     }
+    b->cpu_end = cpu_now();
     if (err == MRD_OK)
         err = ops->close(state, why);
     if (err == MRD_OK)
         err = mrd_out_commit(env.out, why);
     free(state);
     return err;
-}
-
-static double
-cpu_now(void)
-{
-    struct rusage usage;
-
-    getrusage(RUSAGE_SELF, &usage);
-    return (double) usage.ru_utime.tv_sec + (double) usage.ru_utime.tv_usec / 1e6 +
-           (double) usage.ru_stime.tv_sec + (double) usage.ru_stime.tv_usec / 1e6;
 }
 
 /* CPU per event of CSV that goes nowhere; 0 when it failed. */
@@ -207,6 +219,127 @@ reference(void)
     good = run(&b, mrd_sink_find(MRD_STR("csv")), REFERENCE, NULL, &bytes, &why) == MRD_OK;
     mrd_catalog_free(b.cat);
     return good ? (cpu_now() - from) / REFERENCE : 0;
+}
+
+/* ---- The writer itself ---- */
+
+enum { STAGES_ROUNDS = 5, STAGES_EVENTS = 24 * GROUP_ROWS };
+
+typedef struct {
+    const mrd_dialect *dialect;
+    uint64_t rows, values;
+} counted;
+
+static mrd_err
+count_row(void *self, size_t table, const mrd_slot slots[F_COUNT])
+{
+    counted *c = self;
+
+    (void) slots;
+    c->rows++;
+    c->values += c->dialect->tables[table].n;
+    return MRD_OK;
+}
+
+/* CPU of the events behind STAGES_FROM as rows that nobody takes; negative when it failed. */
+static double
+form_rows(counted *c)
+{
+    bench b = { .state = 1 };
+    mrd_sink_options options = { .wall_time = true };
+    mrd_sink_env env = { .first = { BASE },
+                         .last = { BASE + STAGES_EVENTS / WORKERS * SPAN_NS },
+                         .options = &options };
+    mrd_rows *rows = NULL;
+    mrd_err err;
+    double from = 0;
+
+    make_catalog(&b);
+    env.catalog = b.cat;
+    err = mrd_rows_new(&env, c->dialect, count_row, c, &rows, NULL);
+    for (uint64_t i = 0; i < STAGES_EVENTS && err == MRD_OK; i++) {
+        mrd_arg args[4];
+        mrd_event ev;
+
+        if (i == STAGES_FROM) {
+            from = cpu_now();
+            c->rows = c->values = 0;
+        }
+        make_event(&b, i, &ev, args);
+        err = mrd_rows_event(rows, &ev);
+    }
+    from = cpu_now() - from;
+    mrd_rows_free(rows);
+    mrd_catalog_free(b.cat);
+    return err == MRD_OK ? from : -1;
+}
+
+/* The same with a writer, of which the end is not counted either. */
+static double
+write_rows(const char *format)
+{
+    bench b = { .state = 1 };
+    mrd_why why = { 0 };
+    uint64_t bytes = 0;
+    double cpu;
+
+    make_catalog(&b);
+    cpu = run(&b, mrd_sink_find(mrd_str_of(format)), STAGES_EVENTS, NULL, &bytes, &why) == MRD_OK
+              ? b.cpu_end - b.cpu_from
+              : -1;
+    mrd_catalog_free(b.cat);
+    return cpu;
+}
+
+/* CPU of copying so many bytes, a row group's column at a time. */
+static double
+copy(uint64_t bytes)
+{
+    enum { COLUMN = 131072 * 8 };
+    char *from = calloc(2, COLUMN), *to = from == NULL ? NULL : from + COLUMN;
+    double cpu;
+
+    if (from == NULL)
+        return -1;
+    memset(from, 1, 2 * (size_t) COLUMN);
+    cpu = cpu_now();
+    for (uint64_t n = 0; n < bytes; n += COLUMN) {
+        memcpy(to, from, COLUMN);
+        __asm__ volatile("" : : "r"(to) : "memory");
+    }
+    cpu = cpu_now() - cpu;
+    free(from);
+    return cpu;
+}
+
+static double
+least(double a, double b)
+{
+    return a < b ? a : b;
+}
+
+static void
+stages(const char *format, const mrd_dialect *dialect)
+{
+    double rows = 1e9, all = 1e9, copied = 1e9, writer;
+    counted c;
+
+    for (int i = 0; i < STAGES_ROUNDS; i++) {
+        c = (counted){ .dialect = dialect };
+        rows = least(rows, form_rows(&c));
+        all = least(all, write_rows(format));
+        copied = least(copied, copy(8 * c.values));
+    }
+    writer = all - rows;
+    if (rows <= 0 || all <= 0 || copied <= 0 || writer <= 0) {
+        printf("%s: the writer was not measured\n", format);
+        return;
+    }
+    printf("%s: %" PRIu64
+           " rows behind the first row groups: the writer %.2f M rows/s (%.1f x memcpy of "
+           "the columns); rows, classification and report %.2f M/s; all %.2f M/s\n",
+           format, c.rows, (double) c.rows / writer / 1e6, writer / copied,
+           (double) c.rows / rows / 1e6, (double) c.rows / all / 1e6);
 }
 
 int
@@ -242,5 +375,7 @@ main(int argc, char **argv)
     if ((csv = reference()) > 0)
         printf("%s: %.2f times the CPU of CSV\n", ops->name, cpu / (double) n / csv);
     mrd_catalog_free(b.cat);
+    stages("parquet", &mrd_dialect_meridian);
+    stages("parquet-explorer", &mrd_dialect_explorer);
     return 0;
 }
