@@ -179,8 +179,7 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
         /* Where each frame names its timeline, begin_incarnation knows better. */
         if (!mrd_clock_break_sane(data->breaks[i]))
             c->absurd++;
-        else if (data->breaks[i]->cause < MRD_EPOCH_CAUSES &&
-                 (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0'))
+        else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')
             err = add_break(c, mrd_clock_break_of(data->breaks[i]));
     }
     for (size_t i = 0; i < data->n_readings && err == MRD_OK && c->n_readings < READINGS_MAX; i++) {

@@ -182,7 +182,7 @@ mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
     for (size_t i = 0; i < data->n_breaks && n->follow != NULL && is_of_this_boot(n, data); i++) {
         mrd_epoch_break b = mrd_clock_break_of(data->breaks[i]);
 
-        if (data->breaks[i]->cause < MRD_EPOCH_CAUSES && mrd_clock_break_sane(data->breaks[i]) &&
+        if (mrd_clock_break_sane(data->breaks[i]) &&
             (b.cause != MRD_EPOCH_SUSPEND || is_of_earlier_release(data)))
             mrd_follow_break(n->follow, &b);
     }

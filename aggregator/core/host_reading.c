@@ -278,11 +278,13 @@ mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to)
 mrd_epoch_break
 mrd_clock_break_of(const Mrd__ClockBreak *b)
 {
-    return (mrd_epoch_break){ .cause = (mrd_epoch_cause) b->cause,
+    bool known = b->cause < MRD_EPOCH_CAUSES;
+
+    return (mrd_epoch_break){ .cause = known ? (mrd_epoch_cause) b->cause : MRD_EPOCH_UNKNOWN,
                               .after = { b->after_ns },
                               .before = { b->before_ns },
-                              .keep_rate = b->keep_rate,
-                              .lost = b->lost_ns };
+                              .keep_rate = known && b->keep_rate,
+                              .lost = known ? b->lost_ns : 0 };
 }
 
 bool

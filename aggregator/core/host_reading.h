@@ -52,7 +52,8 @@ void mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to);
 
 /* Its times can be times. */
 bool mrd_clock_break_sane(const Mrd__ClockBreak *b);
-/* A break of a node's clock as it travels. Its cause is not checked. */
+/* A break of a node's clock as it travels. A cause of a newer agent is "unknown": whatever it was, the clock
+ * has no line across it. */
 mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
 
 #endif

@@ -193,14 +193,18 @@ TEST(a_break_parts_epochs)
     at.before_ns = 120 * MRD_SEC + MRD_SEC / 2;
     put_pairs(&rec, &r, 0, PAIRS, 0);
     put(&rec, &none, &at);
-    at.cause = 77; /* of a newer agent: unknown causes are left out */
+    at.cause = 77; /* of a newer agent: whatever it was, nothing is said across it */
+    at.after_ns = 60 * MRD_SEC + MRD_SEC / 4;
+    at.before_ns = 60 * MRD_SEC + MRD_SEC / 2;
+    at.keep_rate = true;
     put(&rec, &none, &at);
     CHECK_ERR("close", mrd_journal_close(rec.journal, &why), MRD_OK);
     CHECK_ERR("load", mrd_node_clock_load(rec.session, NODE, &c, &why), MRD_OK);
     REQUIRE(c.n == 1 && c.v[0].align != NULL);
-    CHECK_INT(c.v[0].n_breaks, 1);
-    CHECK_INT(mrd_align_segment_count(c.v[0].align), 2);
-    CHECK_INT(mrd_align_borrow_segment(c.v[0].align, 1)->cause, MRD_EPOCH_SUSPEND);
+    CHECK_INT(c.v[0].n_breaks, 2);
+    CHECK_INT(mrd_align_segment_count(c.v[0].align), 3);
+    CHECK_INT(mrd_align_borrow_segment(c.v[0].align, 1)->cause, MRD_EPOCH_UNKNOWN);
+    CHECK_INT(mrd_align_borrow_segment(c.v[0].align, 2)->cause, MRD_EPOCH_SUSPEND);
     mrd_node_clock_fini(&c);
 }
 
