@@ -180,8 +180,8 @@ cursor_open(jsource *s, cursor *c)
         if (s->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), 0);
         err = mrd_batch_open(r, &f, body, s->cat, &info, &why);
-        if (s->o.names_refused)
-            (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), MRD_STRTAB_RESERVE);
+        if (s->o.names_refused) /* what is said of the nodes has the reserve */
+            (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), MRD_STRTAB_ANY);
     }
     if (err == MRD_OK && !step_over(r, c, &why))
         err = why.err != MRD_OK

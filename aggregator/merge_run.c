@@ -602,8 +602,6 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
-    if (p->names_refused) /* room for what is said about it */
-        (void) mrd_strtab_allow(mrd_catalog_strings(p->cat), MRD_STRTAB_RESERVE);
     distrust_clocks(p, in->violations);
     /* The catalog has all names now, which the check needs. */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)

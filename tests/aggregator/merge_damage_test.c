@@ -120,6 +120,11 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK(strstr(summary, "cannot be read back") == NULL);
     CHECK(strstr(summary, "incomplete\": true") == NULL); /* nothing is said of what is whole */
     CHECK(strstr(summary, "0 times") == NULL && strstr(summary, "0 of 1") == NULL);
+    r.nodes[1].frames = 3; /* one that had no events */
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK(damage[1].events == 0 && damage[1].frames == 1);
+    CHECK(strstr(summary, "0 of 100 stored events and 1 frames cannot be read back") != NULL);
+    r.nodes[1].frames = 2;
     snprintf(command, sizeof(command), "rm %s/journal/i-b/*.mrj", r.dir);
     REQUIRE(system(command) == 0);
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), COLLECTIVES);
@@ -304,7 +309,7 @@ TEST(a_node_publishes_as_itself_only)
 
 /* A batch of instants, each with a name of its own. */
 static void
-put_named(part *p, mrd_journal *j, unsigned first, unsigned n)
+put_named(part *p, mrd_journal *j, unsigned first, unsigned n, size_t length)
 {
     mrd_catalog *cat = mrd_catalog_new();
     mrd_codec *codec = mrd_codec_new();
@@ -319,7 +324,8 @@ put_named(part *p, mrd_journal *j, unsigned first, unsigned n)
     proc.instance_id = mrd_catalog_intern(cat, p->id);
     mrd_track_init(&track, mrd_catalog_process(cat, &proc), MRD_SRC_RUNTIME);
     REQUIRE((b = mrd_batch_new(cat, track.process, 0, 0)) != NULL);
-    memset(name, 'n', LONG_NAME);
+    memset(name, 'n', length);
+    name[length] = '\0';
     for (unsigned i = 0; i < n; i++) {
         mrd_event ev = { .kind = MRD_INSTANT,
                          .ts = { i },
@@ -365,7 +371,7 @@ TEST(names_beyond_their_room_are_told)
     snprintf(dir, sizeof(dir), "%s/journal/i-evil", r.dir);
     REQUIRE(mrd_journal_open(dir, MRD_STR("i-evil"), 3, &j, NULL) == MRD_OK);
     for (unsigned i = 0; i < NAMES; i += EACH)
-        put_named(&evil, j, i, EACH);
+        put_named(&evil, j, i, EACH, LONG_NAME);
     REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
     snprintf(r.nodes[r.n++].instance_id, MRD_NODE_ID_MAX, "i-evil");
     add_node(&r, &a, 1);
@@ -383,6 +389,38 @@ TEST(names_beyond_their_room_are_told)
     snprintf(dir, sizeof(dir), "\"i-evil: %s", want);
     CHECK((notes = strstr(mrd_buf_cstr(&text), dir)) != NULL);
     mrd_buf_fini(&text);
+}
+
+/* Nodes that together have as many names as there is room for: what is said of them later has room still. */
+TEST(what_is_said_has_room_beside_all_names)
+{
+    recording r = recording_new("all-names");
+    mrd_damage damage[4] = { 0 };
+    static char summary[200000];
+
+    while (r.n < MRD_COUNT(r.nodes)) {
+        static const char *const ids[] = { "i-a", "i-b", "i-c", "i-d" };
+        part p = a_part(ids[r.n], ZERO);
+        mrd_journal *j = NULL;
+        char dir[400];
+
+        snprintf(dir, sizeof(dir), "%s/journal/%s", r.dir, p.id);
+        REQUIRE(mrd_journal_open(dir, mrd_str_of(p.id), 3, &j, NULL) == MRD_OK);
+        for (unsigned i = 0; i < 285; i += 5)
+            put_named(&p, j, (unsigned) r.n * 1000 + i, 5, LONG_NAME);
+        for (unsigned i = 0; i < 2000;
+             i += 500) /* where none of these has room, shorter ones may */
+            put_named(&p, j, 10000 + i, 500, 40);
+        REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+        snprintf(r.nodes[r.n].instance_id, MRD_NODE_ID_MAX, "%s", p.id);
+        r.nodes[r.n].frames = 61;
+        r.nodes[r.n++].events = 2285;
+    }
+    r.nodes[3].events += 11;
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 4 * 2285);
+    CHECK_INT(damage[3].events, 11);
+    CHECK(strstr(summary, "times a name of a batch stands as") != NULL);
+    CHECK(strstr(summary, "i-d: the journal is damaged: 11 of 2296 stored events") != NULL);
 }
 
 /* ---- Readings that no clock shows ---- */
