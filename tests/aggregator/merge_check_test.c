@@ -344,8 +344,8 @@ TEST(rows_that_came_later_are_left_out)
     char message[MRD_WHY_MAX];
     mrd_coll_check check = { 0 };
     merge_check *c;
+    mrd_event ev, loss = { .kind = MRD_LOSS, .dur_ns = MRD_SEC };
     mrd_track late;
-    mrd_event ev;
     world w;
 
     world_init(&w, MRD_SRC_FRAMEWORK, 0);
@@ -362,12 +362,334 @@ TEST(rows_that_came_later_are_left_out)
         for (unsigned i = 0; i < NODES; i++)
             see(&w, c, i, w.running, op, BASE + op * PERIOD, BASE + op * PERIOD + MRD_MS);
         mrd_merge_check_see(c, &ev, BASE + op * PERIOD + 3 * MRD_SEC, 0, w.table[0]);
+        loss.track = ev.track;
+        mrd_merge_check_see(c, &loss, BASE + op * PERIOD + 3 * MRD_SEC, 0, w.table[0]);
     }
     CHECK(mrd_merge_check_run(c, &check, message));
     CHECK_TEXT(message, "");
     CHECK_INT(check.collectives, OPS);
     mrd_merge_check_free(c);
     world_fini(&w);
+}
+
+/* ---- Drawn recordings, against what the rules say of the list of all that was shown ---- */
+
+enum {
+    PROCESSES = 3,
+    CORES = 3,
+    BOOTS = 2,
+    ROWS = 2,
+    DRAWN_OPS = 40,
+    PARTS = PROCESSES * CORES * BOOTS
+};
+
+/* A core is a pair of indices; each has two rows of the catalog, each process a clock per boot. */
+static const struct {
+    int64_t lnc, device;
+} cores[CORES] = { { 0, -1 }, { 0, 2 }, { 1, 2 } };
+
+typedef struct {
+    mrd_catalog *cat;
+    mrd_track_id row[PROCESSES][CORES][ROWS];
+    mrd_source_kind source[PROCESSES][CORES][ROWS];
+    mrd_align *table[PROCESSES][BOOTS];
+    mrd_sid running, execution, barrier, other;
+    mrd_arg args[2];
+    /* What was shown, as the rules need it. */
+    mrd_coll_obs obs[4000];
+    bool is_barrier[4000];
+    size_t n;
+    mrd_coll_gap gaps[400];
+    size_t n_gaps;
+    bool seen[PARTS], mapped[PARTS];
+    int64_t longest[PROCESSES][CORES]; /* span of a row of the device */
+} drawn;
+
+static const mrd_source_kind kinds[] = { MRD_SRC_DEVICE, MRD_SRC_FRAMEWORK };
+
+static void
+drawn_init(drawn *w, rng *r)
+{
+    uint64_t wrong = rng_next(r) % 3;
+
+    memset(w, 0, sizeof(*w));
+    w->cat = mrd_catalog_new();
+    w->running = mrd_catalog_intern(w->cat, "cc_running");
+    w->execution = mrd_catalog_intern(w->cat, "nc_exec_running");
+    w->barrier = mrd_catalog_intern(w->cat, "cc_exec_barrier");
+    w->other = mrd_catalog_intern(w->cat, "nrt_execute");
+    w->args[0] = (mrd_arg){ .key = mrd_catalog_intern(w->cat, "gid"), .type = MRD_ARG_INT };
+    w->args[1] = (mrd_arg){ .key = mrd_catalog_intern(w->cat, "op_id"), .type = MRD_ARG_INT };
+    for (unsigned p = 0; p < PROCESSES; p++) {
+        mrd_process proc;
+        mrd_proc_id id;
+        mrd_track t;
+
+        mrd_process_init(&proc);
+        proc.instance_id = mrd_catalog_intern(w->cat, p == 0 ? "i-0" : "i-1");
+        proc.process_id = 7 + p;
+        id = mrd_catalog_process(w->cat, &proc);
+        for (unsigned c = 0; c < CORES; c++)
+            for (unsigned k = 0; k < ROWS; k++) {
+                mrd_track_init(&t, id, w->source[p][c][k] = kinds[rng_next(r) % 2]);
+                t.lnc_idx = cores[c].lnc;
+                t.device_idx = cores[c].device;
+                t.thread_id = k;
+                w->row[p][c][k] = mrd_catalog_track(w->cat, &t);
+            }
+        for (unsigned b = 0; b < BOOTS; b++)
+            w->table[p][b] =
+                rng_next(r) % 8 == 0
+                    ? mrd_align_wall("wall", p * BOOTS + b + 1, (mrd_local_ns){ 0 },
+                                     (mrd_wall_ns){ 0 })
+                    : mrd_align_constant("node", p * BOOTS + b + 1,
+                                         wrong == 0 && p == 1 ? 300 * MRD_US : 0, -BOUND, BOUND);
+    }
+}
+
+static void
+drawn_fini(drawn *w)
+{
+    for (unsigned p = 0; p < PROCESSES; p++)
+        for (unsigned b = 0; b < BOOTS; b++)
+            mrd_align_free(w->table[p][b]);
+    mrd_catalog_free(w->cat);
+}
+
+static void
+show_span(drawn *w, merge_check *check, unsigned part, unsigned row, mrd_sid name, int64_t begin,
+          int64_t end, mrd_dur_ns doubt)
+{
+    unsigned p = part / (CORES * BOOTS), c = part / BOOTS % CORES;
+    mrd_event ev = { .kind = MRD_SPAN,
+                     .track = w->row[p][c][row],
+                     .name = name,
+                     .dur_ns = end - begin,
+                     .args = w->args,
+                     .arg_count = name == w->running ? 2 : 0 };
+
+    if (merge_check_wants(check, &ev))
+        mrd_merge_check_see(check, &ev, begin, doubt, w->table[p][part % BOOTS]);
+    if (name != w->other && w->source[p][c][row] == MRD_SRC_DEVICE &&
+        end - begin > w->longest[p][c])
+        w->longest[p][c] = end - begin;
+    if (name == w->execution || name == w->other || begin - doubt < 0 ||
+        end + doubt > MRD_COLL_TIME_MAX)
+        return;
+    if (!w->seen[part])
+        w->mapped[part] = w->source[p][c][row] == MRD_SRC_DEVICE;
+    w->seen[part] = true;
+    w->is_barrier[w->n] = name == w->barrier;
+    w->obs[w->n++] =
+        (mrd_coll_obs){ .process = part,
+                        .group = name == w->barrier ? 99 : 100 + (uint64_t) w->args[0].v.i,
+                        .op = name == w->barrier ? 99 : (uint64_t) w->args[1].v.i,
+                        .size = -1,
+                        .seq = -1,
+                        .begin = { begin - doubt },
+                        .end = { end + doubt } };
+}
+
+/* A loss is of all cores of its process that were seen by then. */
+static void
+show_loss(drawn *w, merge_check *check, unsigned p, int64_t begin, int64_t dur)
+{
+    mrd_event ev = { .kind = MRD_LOSS, .track = w->row[p][0][1], .name = w->other, .dur_ns = dur };
+
+    mrd_merge_check_see(check, &ev, begin, 0, w->table[p][0]);
+    for (uint32_t part = 0; part < PARTS; part++)
+        if (w->seen[part] && part / (CORES * BOOTS) == p)
+            w->gaps[w->n_gaps++] = (mrd_coll_gap){ part, { begin }, { begin + dur } };
+}
+
+static int64_t
+ended_at(const drawn *w, const mrd_coll_obs *o)
+{
+    mrd_align_cursor cursor = { 0 };
+    mrd_sess_ns at = { 0 };
+
+    CHECK(mrd_align_map(w->table[o->process / (CORES * BOOTS)][o->process % BOOTS], &cursor, o->end,
+                        &at, NULL));
+    return at.ns;
+}
+
+/* Whether it ended while every part that took part in its group was being recorded, give or take a ms. */
+static bool
+in_common_time(const drawn *w, const mrd_coll_obs *o)
+{
+    for (uint32_t part = 0; part < PARTS; part++) {
+        int64_t first = INT64_MAX, last = INT64_MIN, at = ended_at(w, o);
+
+        for (size_t k = 0; k < w->n; k++)
+            if (w->obs[k].process == part && w->obs[k].group == o->group) {
+                int64_t other = ended_at(w, &w->obs[k]);
+
+                first = other < first ? other : first;
+                last = other > last ? other : last;
+            }
+        if (first <= last && (at < first - MRD_MS || at > last + MRD_MS))
+            return false;
+    }
+    return true;
+}
+
+static bool
+has_telling(const drawn *w)
+{
+    for (size_t k = 0; k < w->n; k++)
+        if (!w->is_barrier[k])
+            return true;
+    return false;
+}
+
+/* What the mapping of a core's clock may be off, for each begun second of its longest execution. */
+static void
+expect_mapping(drawn *w)
+{
+    for (size_t k = 0; k < w->n; k++) {
+        uint32_t part = w->obs[k].process;
+        int64_t seconds =
+            (w->longest[part / (CORES * BOOTS)][part / BOOTS % CORES] + MRD_SEC - 1) / MRD_SEC;
+        int64_t off = MRD_REPORT_MAPPING * (seconds > 30 * 86400 ? 30 * 86400
+                                            : seconds > 0        ? seconds
+                                                                 : 1);
+        mrd_coll_obs *o = &w->obs[k];
+
+        if (!w->mapped[part])
+            continue;
+        o->begin.ns = o->begin.ns - off > 0 ? o->begin.ns - off : 0;
+        o->end.ns = o->end.ns + off < MRD_COLL_TIME_MAX ? o->end.ns + off : MRD_COLL_TIME_MAX;
+    }
+}
+
+/* The check of what is in the list; *ret_cut: of what is left of it when it was cut. */
+static mrd_err
+expect_check(drawn *w, mrd_coll_check *ret, bool *ret_cut)
+{
+    const mrd_align *tables[PARTS];
+    mrd_coll_options options = { .trust_ns = 0 };
+    mrd_coll_match *match = NULL;
+    bool telling = has_telling(w);
+    mrd_err err;
+    size_t n = 0;
+
+    for (unsigned i = 0; i < PARTS; i++)
+        tables[i] = w->table[i / (CORES * BOOTS)][i % BOOTS];
+    for (size_t k = 0; k < w->n; k++)
+        if (!telling || !w->is_barrier[k])
+            w->obs[n++] = w->obs[k];
+    w->n = n;
+    expect_mapping(w);
+    err = mrd_coll_match_new(w->obs, n, PARTS, w->gaps, w->n_gaps, &options, &match, NULL);
+    if ((*ret_cut = err == MRD_CLOCK)) {
+        mrd_coll_obs left[MRD_COUNT(w->obs)];
+
+        n = 0;
+        for (size_t k = 0; k < w->n; k++)
+            if (in_common_time(w, &w->obs[k]))
+                left[n++] = w->obs[k];
+        err = mrd_coll_match_new(left, n, PARTS, w->gaps, w->n_gaps, &options, &match, NULL);
+    }
+    if (err == MRD_OK)
+        mrd_coll_check_run(match, tables, ret);
+    mrd_coll_match_free(match);
+    return err;
+}
+
+/* Operations of two groups, which each part took part in for a while, now and then a ms or little more apart; executions
+ * around them, barriers, and losses. */
+static void
+draw_recording(drawn *w, rng *r, merge_check *check)
+{
+    static const int64_t apart[] = { 100 * MRD_MS, 100 * MRD_MS, MRD_MS, MRD_MS + 1 },
+                         longest[] = { MRD_MS, MRD_SEC, MRD_SEC + 1, 7 * MRD_SEC,
+                                       40 * 86400 * MRD_SEC },
+                         base[] = { BASE, BASE, 40 * MRD_US, MRD_COLL_TIME_MAX - 2 * MRD_SEC };
+    bool part_in[PARTS] = { false }, only_barriers = rng_next(r) % 6 == 0,
+         losses = rng_next(r) % 4 == 0;
+    unsigned from[PARTS], to[PARTS], row[PARTS], cut = rng_next(r) % 3 == 0 ? 0 : 4;
+    int64_t at = base[rng_next(r) % MRD_COUNT(base)],
+            shortest = (int64_t) (rng_next(r) % 3) * 70 * MRD_US;
+    mrd_dur_ns doubt[PARTS];
+
+    for (unsigned i = 0; i < PARTS; i++) {
+        part_in[i] = rng_next(r) % 3 == 0;
+        from[i] = cut == 0 ? 0 : (unsigned) (rng_next(r) % cut);
+        to[i] = DRAWN_OPS - (cut == 0 ? 0 : (unsigned) (rng_next(r) % cut));
+        row[i] = (unsigned) (rng_next(r) % ROWS);
+        doubt[i] = rng_next(r) % 4 == 0 ? (mrd_dur_ns) (rng_next(r) % (100 * MRD_US)) : 0;
+    }
+    for (unsigned op = 0; op < DRAWN_OPS; op++) {
+        int64_t group = (int64_t) (rng_next(r) % 2);
+
+        for (unsigned i = 0; i < PARTS; i++) {
+            int64_t late = (int64_t) (rng_next(r) % 2) * 300;
+
+            if (!part_in[i] || op < from[i] || op >= to[i])
+                continue;
+            w->args[0].v.i = group;
+            w->args[1].v.i = op % 5;
+            if (!only_barriers)
+                show_span(w, check, i, row[i], w->running, at - shortest + late, at + late,
+                          doubt[i]);
+            if (only_barriers || rng_next(r) % 8 == 0)
+                show_span(w, check, i, row[i], w->barrier, at - shortest, at + late, doubt[i]);
+            if (rng_next(r) % 32 == 0)
+                show_span(w, check, i, (unsigned) (rng_next(r) % ROWS),
+                          rng_next(r) % 4 == 0 ? w->other : w->execution, at,
+                          at + longest[rng_next(r) % MRD_COUNT(longest)], 0);
+        }
+        if (losses && rng_next(r) % 64 == 0)
+            show_loss(w, check, (unsigned) (rng_next(r) % PROCESSES), at + 2000, 1000);
+        at += apart[rng_next(r) % MRD_COUNT(apart)];
+    }
+}
+
+TEST(drawn_recordings_are_checked_as_the_rules_say)
+{
+    size_t checked = 0, whole = 0, cut_short = 0, refused = 0, wrong = 0, none = 0;
+
+    for (uint64_t seed = 1; seed <= 1500; seed++) {
+        static drawn w;
+        rng r = rng_new(seed);
+        merge_check *check;
+        mrd_coll_check got = { 0 }, want = { 0 };
+        char message[MRD_WHY_MAX], name[32];
+        mrd_err err;
+        bool ok, cut, several = false;
+
+        drawn_init(&w, &r);
+        check = mrd_merge_check_new(w.cat);
+        REQUIRE(check != NULL);
+        draw_recording(&w, &r, check);
+        snprintf(name, sizeof(name), "seed %llu", (unsigned long long) seed);
+        for (unsigned i = 0, first = PARTS; i < PARTS; i++) {
+            several =
+                several ||
+                (w.seen[i] && first < PARTS &&
+                 (i / (CORES * BOOTS) != first / (CORES * BOOTS) || i % BOOTS != first % BOOTS));
+            first = w.seen[i] && first == PARTS ? i : first;
+        }
+        ok = mrd_merge_check_run(check, &got, message);
+        err = several ? expect_check(&w, &want, &cut) : MRD_EMPTY;
+        CHECK_ROW(name, ok == (err == MRD_OK));
+        CHECK_ROW(name, (*message == '\0') == (err == MRD_OK || err == MRD_EMPTY));
+        CHECK_INT(got.collectives, want.collectives);
+        CHECK_INT(got.violations, want.violations);
+        CHECK_INT(got.out_of_order, want.out_of_order);
+        CHECK_INT(got.worst, want.worst);
+        checked += ok;
+        whole += ok && !cut;
+        cut_short += ok && cut;
+        refused += err == MRD_CLOCK;
+        wrong += want.violations > 0;
+        none += err == MRD_EMPTY;
+        mrd_merge_check_free(check);
+        drawn_fini(&w);
+    }
+    printf("%zu checked, %zu of them whole, %zu cut; %zu refused, %zu empty; %zu found wrong\n",
+           checked, whole, cut_short, refused, none, wrong);
+    CHECK(whole > 100 && cut_short > 100 && refused > 50 && wrong > 100 && none > 10);
 }
 
 TEST_MAIN()

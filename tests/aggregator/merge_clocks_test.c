@@ -209,11 +209,11 @@ TEST(each_segment_of_each_boot_has_its_row)
 /* A node's wall clock as one reading has it: the first of the boot, else the one that it registered with. */
 TEST(a_wall_clock_goes_by_one_reading)
 {
-    for (int with = 0; with < 2; with++) {
+    for (size_t with = 0; with < 3; with++) { /* readings */
         merge_node node = { .instance_id = "i-1", .local = { 70 }, .wall = { 7000 } };
         mrd_host_reading readings[2] = { { .raw = { 50 }, .realtime = { 4000 } },
                                          { .raw = { 60 }, .realtime = { 9000 } } };
-        mrd_boot_clock c = { .boot = 9, .readings = readings, .n_readings = with == 0 ? 0 : 2 };
+        mrd_boot_clock c = { .boot = 9, .readings = readings, .n_readings = with };
         mrd_align *align = mrd_merge_clocks_wall(&node, &c);
         mrd_align_cursor cursor = { 0 };
         mrd_align_bound bound;
@@ -309,7 +309,15 @@ TEST(a_node_without_probes_is_told_of)
         CHECK_ERR(rows[i].name, mrd_merge_clocks_solve(&in, &node, &index, cat, &clock, &why),
                   MRD_OK);
         CHECK_INT(clock.n, 1);
-        CHECK(clock.n == 0 || clock.v[0].align != NULL);
+        REQUIRE(clock.n == 1 && clock.v[0].align != NULL);
+        if (rows[i].same_clock) { /* related without an error */
+            mrd_align_cursor cursor = { 0 };
+            mrd_align_bound bound;
+            mrd_sess_ns at;
+
+            CHECK(mrd_align_map(clock.v[0].align, &cursor, (mrd_local_ns){ 70 }, &at, &bound));
+            CHECK(at.ns == 75 && bound.lo.ns == 75 && bound.hi.ns == 75);
+        }
         CHECK_INT(mrd_catalog_notes(cat), rows[i].notes);
         if (rows[i].notes > 0)
             CHECK(mrd_str_starts(mrd_catalog_note_at(cat, rows[i].notes - 1),

@@ -10,6 +10,22 @@
 
 #include <unistd.h>
 
+/* The packets of the recording's nodes that are held out, as the report of its clocks counts them. */
+static uint64_t
+held_out_of(const recording *r)
+{
+    mrd_clock_report report = { 0 };
+    mrd_strlist everybody = { 0 };
+    uint64_t n = 0;
+
+    CHECK_ERR("report", mrd_clock_report_read(r->dir, &everybody, &report, NULL), MRD_OK);
+    for (size_t i = 0; i < report.n; i++)
+        for (size_t k = 0; k < report.v[i].clock.n; k++)
+            n += report.v[i].clock.v[k].checked;
+    mrd_clock_report_fini(&report);
+    return n;
+}
+
 TEST(collectives_acquit_right_clocks)
 {
     recording r = recording_new("right");
@@ -24,6 +40,7 @@ TEST(collectives_acquit_right_clocks)
     CHECK_INT(v.collectives.collectives, COLLECTIVES);
     CHECK_INT(v.collectives.violations + v.collectives.out_of_order, 0);
     CHECK(v.held_out > 0);
+    CHECK_INT(v.held_out, held_out_of(&r));
     CHECK_INT(v.held_out_violations, 0);
 }
 
@@ -593,6 +610,83 @@ TEST(a_slice_has_the_same_events_in_all_times)
         CHECK(file_has(path, "first.ntff") && file_has(path, "second.neff"));
         mrd_filter_fini(&only);
     }
+}
+
+/* What no reading relates to session time is in every slice of other times: nothing says that it lies outside. */
+TEST(a_slice_has_what_nothing_relates)
+{
+    static const merge_times times[] = { MERGE_UTC, MERGE_RAW };
+    recording r = recording_new("slice-unread");
+
+    wall.once = wall.again = 0;
+    wall.unread = true;
+    put_stamped(&r, ZERO - 777 * MRD_SEC, 0);
+    wall.unread = false;
+    for (size_t i = 0; i < MRD_COUNT(times); i++) {
+        merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n };
+        mrd_filter only = MRD_FILTER_ALL;
+        mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("json")) };
+        mrd_merge_order order = {
+            .filter = &only, .times = times[i], .targets = &target, .n_targets = 1
+        };
+        mrd_export_result result = { 0 };
+        char path[400];
+
+        only.start.ns = ZERO + 20 * MRD_SEC;
+        only.end.ns = ZERO + 50 * MRD_SEC;
+        snprintf(path, sizeof(path), "%s/slice.json", r.dir);
+        CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
+        CHECK_ERR("slice", mrd_merge_run(&in, &order, &result, NULL, NULL), MRD_OK);
+        CHECK_INT(result.events, (PAIRS - 20) * 10);
+        mrd_filter_fini(&only);
+    }
+}
+
+/* Who called is shown by an arrow. */
+TEST(calls_have_their_arrows)
+{
+    static const mrd_source_kind sources[] = { MRD_SRC_ANNOTATION, MRD_SRC_API };
+    static const char *const names[] = { "step", "nrt_execute" };
+    recording r = recording_new("arrows");
+    part p = a_part("i-a", ZERO);
+    mrd_frame f = frame_of(&p, MRD_FRAME_BATCH);
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_codec *codec = mrd_codec_new();
+    mrd_journal *j = NULL;
+    mrd_buf wire = { 0 };
+    mrd_process proc;
+    mrd_proc_id id;
+    mrd_batch *b;
+    char dir[400];
+
+    snprintf(dir, sizeof(dir), "%s/journal/i-a", r.dir);
+    REQUIRE(mrd_journal_open(dir, MRD_STR("i-a"), 3, &j, NULL) == MRD_OK);
+    put_probes(&p, j);
+    mrd_process_init(&proc);
+    proc.instance_id = mrd_catalog_intern(cat, p.id);
+    proc.process_id = f.process_id = 7;
+    id = mrd_catalog_process(cat, &proc);
+    REQUIRE((b = mrd_batch_new(cat, id, 0, 0)) != NULL);
+    for (size_t i = 0; i < MRD_COUNT(sources); i++) {
+        mrd_event ev = { .kind = MRD_SPAN, .name = mrd_catalog_intern(cat, names[i]) };
+        mrd_track t;
+
+        mrd_track_init(&t, id, sources[i]);
+        t.thread_id = 5;
+        ev.track = mrd_catalog_track(cat, &t);
+        ev.ts.ns = 50 * MRD_SEC + (int64_t) i * MRD_MS;
+        ev.dur_ns = MRD_SEC - (int64_t) i * MRD_MS * 3;
+        REQUIRE(mrd_batch_push(b, &ev) == MRD_OK);
+    }
+    REQUIRE(mrd_batch_encode(b, codec, MRD_CODEC_NONE, &f, &wire, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ wire.p, wire.len }, NULL) == MRD_OK);
+    REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
+    snprintf(r.nodes[r.n++].instance_id, MRD_NODE_ID_MAX, "i-a");
+    CHECK_INT(merge(&r, MERGE_ALIGNED, NULL).arrows, 1);
+    mrd_buf_fini(&wire);
+    mrd_batch_free(b);
+    mrd_codec_free(codec);
+    mrd_catalog_free(cat);
 }
 
 TEST(times_of_each_clock)

@@ -1,5 +1,6 @@
 #include "trace/store/merge.h"
 
+#include "tests/memory.h"
 #include "tests/trace/events.h"
 
 enum { SOURCES = 37, EVENTS = 200 };
@@ -90,6 +91,31 @@ TEST(no_source_is_an_empty_sequence)
     REQUIRE(mrd_merge_open(NULL, 0, NULL, NULL, &out, NULL) == MRD_OK);
     CHECK_INT(out->next(out, &ev, NULL), MRD_END);
     out->close(out);
+}
+
+/* Whichever request gets nothing: each source is closed, once. */
+TEST(without_memory_all_sources_are_closed)
+{
+    uint64_t asked = 1;
+
+    for (uint64_t at = 0; at <= asked; at++) { /* 0: with memory */
+        int closed[3] = { 0 };
+        mrd_source *in[3], *out = NULL;
+        mrd_why why = { 0 };
+
+        for (size_t i = 0; i < 3; i++)
+            in[i] = test_source_new(NULL, 0, i, &closed[i]);
+        memory_asked = 0;
+        memory_fails_at = at;
+        CHECK_INT(mrd_merge_open(in, 3, NULL, NULL, &out, &why), at == 0 ? MRD_OK : MRD_NOMEM);
+        memory_fails_at = 0;
+        asked = at == 0 ? memory_asked : asked;
+        if (out != NULL)
+            out->close(out);
+        for (size_t i = 0; i < 3; i++)
+            CHECK_INT(closed[i], 1);
+    }
+    CHECK(asked >= 3);
 }
 
 typedef struct {
