@@ -439,7 +439,8 @@ drawn_init(drawn *w, rng *r)
             }
         for (unsigned b = 0; b < BOOTS; b++)
             w->table[p][b] =
-                rng_next(r) % 8 == 0
+                rng_next(r) % 16 == 0 ? mrd_align_new("nothing known", p * BOOTS + b + 1)
+                : rng_next(r) % 8 == 0
                     ? mrd_align_wall("wall", p * BOOTS + b + 1, (mrd_local_ns){ 0 },
                                      (mrd_wall_ns){ 0 })
                     : mrd_align_constant("node", p * BOOTS + b + 1,
@@ -502,28 +503,33 @@ show_loss(drawn *w, merge_check *check, unsigned p, int64_t begin, int64_t dur)
             w->gaps[w->n_gaps++] = (mrd_coll_gap){ part, { begin }, { begin + dur } };
 }
 
-static int64_t
-ended_at(const drawn *w, const mrd_coll_obs *o)
+/* False: nothing is known of its clock. */
+static bool
+ended_at(const drawn *w, const mrd_coll_obs *o, int64_t *ret)
 {
     mrd_align_cursor cursor = { 0 };
     mrd_sess_ns at = { 0 };
+    bool known = mrd_align_map(w->table[o->process / (CORES * BOOTS)][o->process % BOOTS], &cursor,
+                               o->end, &at, NULL);
 
-    CHECK(mrd_align_map(w->table[o->process / (CORES * BOOTS)][o->process % BOOTS], &cursor, o->end,
-                        &at, NULL));
-    return at.ns;
+    *ret = at.ns;
+    return known;
 }
 
 /* Whether it ended while every part that took part in its group was being recorded, give or take a ms. */
 static bool
 in_common_time(const drawn *w, const mrd_coll_obs *o)
 {
+    int64_t at, other;
+
+    if (!ended_at(w, o, &at))
+        return false;
     for (uint32_t part = 0; part < PARTS; part++) {
-        int64_t first = INT64_MAX, last = INT64_MIN, at = ended_at(w, o);
+        int64_t first = INT64_MAX, last = INT64_MIN;
 
         for (size_t k = 0; k < w->n; k++)
-            if (w->obs[k].process == part && w->obs[k].group == o->group) {
-                int64_t other = ended_at(w, &w->obs[k]);
-
+            if (w->obs[k].process == part && w->obs[k].group == o->group &&
+                ended_at(w, &w->obs[k], &other)) {
                 first = other < first ? other : first;
                 last = other > last ? other : last;
             }
@@ -596,6 +602,21 @@ expect_check(drawn *w, mrd_coll_check *ret, bool *ret_cut)
     return err;
 }
 
+/* One operation of all, at the first or the last time that can be matched. */
+static void
+show_limit(drawn *w, merge_check *check, const bool part_in[PARTS], const unsigned row[PARTS],
+           const mrd_dur_ns doubt[PARTS], bool last)
+{
+    w->args[0].v.i = 0;
+    w->args[1].v.i = 7;
+    for (unsigned i = 0; i < PARTS; i++) {
+        int64_t begin = last ? MRD_COLL_TIME_MAX - doubt[i] - 300 : doubt[i];
+
+        if (part_in[i])
+            show_span(w, check, i, row[i], w->running, begin, begin + 300, doubt[i]);
+    }
+}
+
 /* Operations of two groups, which each part took part in for a while, now and then a ms or little more apart; executions
  * around them, barriers, and losses. */
 static void
@@ -619,6 +640,8 @@ draw_recording(drawn *w, rng *r, merge_check *check)
         row[i] = (unsigned) (rng_next(r) % ROWS);
         doubt[i] = rng_next(r) % 4 == 0 ? (mrd_dur_ns) (rng_next(r) % (100 * MRD_US)) : 0;
     }
+    if (rng_next(r) % 4 == 0)
+        show_limit(w, check, part_in, row, doubt, false);
     for (unsigned op = 0; op < DRAWN_OPS; op++) {
         int64_t group = (int64_t) (rng_next(r) % 2);
 
@@ -643,6 +666,8 @@ draw_recording(drawn *w, rng *r, merge_check *check)
             show_loss(w, check, (unsigned) (rng_next(r) % PROCESSES), at + 2000, 1000);
         at += apart[rng_next(r) % MRD_COUNT(apart)];
     }
+    if (rng_next(r) % 4 == 0)
+        show_limit(w, check, part_in, row, doubt, true);
 }
 
 TEST(drawn_recordings_are_checked_as_the_rules_say)
