@@ -53,7 +53,7 @@ MODULES = {
                "aggregator/merge_check", "aggregator/merge_clocks", "aggregator/merge_faults", "aggregator/merge_once", "aggregator/merge_marks",
                "aggregator/merge_input"]),
     "importers": (["trace/import/*.c"],
-                  ["trace/import_*", "trace/vendor", "trace/in", "trace/open", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
+                  ["trace/import_*", "trace/vendor", "trace/in", "trace/open", "trace/nrt_clock", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c", "trace/sink/report_text*.c"],
                ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
                 "trace/compare", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden", "trace/scope_memory",

@@ -191,6 +191,36 @@ TEST(names_are_one_of_a_kind)
     collect_free(&c);
 }
 
+/* Of the file's name its folder and what says how it is packed do not count; a name that is nothing else stays. */
+TEST(the_name_of_a_file_is_that_of_its_profile)
+{
+    static const struct {
+        const char *path, *name;
+    } rows[] = {
+        { "ntff", "ntff" },           { "a/b/ntff.json", "ntff" },
+        { "a/ntff.json.gz", "ntff" }, { "ntff.json.zst", "ntff" },
+        { "a.gz/ntff.gz", "ntff" },   { "ntff.zst", "ntff" },
+        { "ntff.jso", "ntff.jso" },   { "a/ntff.json.x", "ntff.json.x" },
+        { ".json", ".json" },         { "a/.gz", ".gz" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_bytes data = { (const uint8_t *) units[0].text, strlen(units[0].text) };
+        const mrd_devprofile *d;
+        collected c = { 0 };
+        mrd_in *in = NULL;
+        size_t n;
+
+        CHECK_ERR("in", mrd_in_memory(data, rows[i].path, &in, NULL), MRD_OK);
+        collect_in(&c, ops, in, NULL);
+        mrd_in_close(in);
+        d = mrd_catalog_devprofiles(c.cat, &n);
+        REQUIRE(n == 2);
+        CHECK_TEXT(collect_str(&c, d[1].name), rows[i].name);
+        collect_free(&c);
+    }
+}
+
 static char *
 write_profile(const collected *c, uint32_t profile, size_t *ret_len)
 {

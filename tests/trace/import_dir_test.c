@@ -339,6 +339,8 @@ TEST(a_process_folder_may_be_named_itself)
     }
 }
 
+#define DEEP "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d" /* as many folders as are read */
+
 /* A tool converts what lies there: its JSON is read, and the artifacts say who decoded them. */
 TEST(a_tool_decodes_artifacts)
 {
@@ -347,6 +349,8 @@ TEST(a_tool_decodes_artifacts)
         size_t inputs;
     } rows[] = {
         { "good", "printf '%s' '" CHROME "' > system_profile.json", NULL, 1 },
+        { "deep", "mkdir -p " DEEP "; printf '%s' '" CHROME "' > " DEEP "/system_profile.json",
+          NULL, 1 },
         { "nothing", "true", "ended without error but wrote no JSON", 0 },
         { "failed", "echo broken; exit 2", "ended with exit status 2: broken", 0 },
     };

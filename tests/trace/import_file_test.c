@@ -102,6 +102,33 @@ TEST(every_file_gets_an_input_that_says_what_became_of_it)
     CHECK(progress_calls >= MRD_COUNT(rows));
 }
 
+/* How far it is, is told once in 65536 events and at the end. */
+TEST(progress_of_a_long_file_is_told)
+{
+    enum { EVENTS = 150000 };
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(64 << 20, test_tmp()),
+                                 .system = true,
+                                 .progress = progress };
+    char path[512];
+    FILE *f;
+
+    snprintf(path, sizeof(path), "%s/long.json", test_tmp());
+    f = fopen(path, "w");
+    REQUIRE(f != NULL);
+    fputc('[', f);
+    for (int i = 0; i < EVENTS; i++)
+        fprintf(f, "%s{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d,\"dur\":1}",
+                i == 0 ? "" : ",", i);
+    fputc(']', f);
+    fclose(f);
+    progress_calls = 0;
+    CHECK_ERR("read", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+    CHECK_INT(progress_calls, EVENTS / 65536 + 1);
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+}
+
 TEST(a_file_that_is_not_there_is_a_failed_input)
 {
     mrd_read_options options = { .catalog = mrd_catalog_new(),

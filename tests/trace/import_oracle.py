@@ -43,8 +43,13 @@ def as_arg(v):
     return "s" + v if isinstance(v, str) else "j" + json.dumps(v)
 
 
+NUMBER_MAX = 64
+
+
 def number_text(v):
-    """v when it is a number, or a text that is one."""
+    """v when it is a number, or a text that is one, and not too long."""
+    if len(text_of(v) if is_number(v) or isinstance(v, str) else "") > NUMBER_MAX:
+        return None
     if is_number(v):
         return text_of(v)
     try:
@@ -194,7 +199,8 @@ HOST = {**TIMES, "instance_id": ("instance", string), "process_id": ("pid", proc
 
 
 def draw_times(r, row):
-    stamp = r.choice([r.randrange(10**15), str(r.randrange(10**18)), round(r.random() * 10**6, 3), "12.5", r.randrange(10**6)])
+    stamp = r.choice([r.randrange(10**15), str(r.randrange(10**18)), round(r.random() * 10**6, 3), "12.5", r.randrange(10**6),
+                      "7." + "0" * r.choice([NUMBER_MAX - 2, NUMBER_MAX - 1])])
     maybe(r, row, r.choice(["timestamp", "timestamp", "start_ts"]), lambda: stamp, 0.95)
     maybe(r, row, "timestamp_unit", lambda: r.choice(["ns", "us", "ps", "ms", "s", "weeks"]), 0.3)
 
@@ -467,19 +473,30 @@ def monitor(r, expected):
             expected.records += 1
             expected.add({**base, "name": name, "track": name, "value": as_arg(value), "unit": UNITS.index(unit), "unit_name": unit_name, **where})
 
+        def error(group, text, **where):
+            expected.records += 1
+            expected.add({**base, "kind": "instant", "value": "i0", "name": "neuron-monitor error", "track": "neuron-monitor error", "unit": 0,
+                          "unit_name": "", "args": {"group": "s" + group, "error": "s" + text}, **where})
+
         runtimes = []
         for pid in r.sample(range(100, 104), r.randrange(3)):
             at = {"pid": pid, "place": "", "source": "device_counter"}
             used, flops, util = r.randrange(10**9), r.randrange(10**12), round(r.random() * 100, 4)
             core = r.choice(["0", "17"])
-            runtimes.append({"pid": pid, "neuron_runtime_tag": "t", "error": "", "report": {
+            said = {what: r.choice(["", "", "no access", "7"]) for what in ("neuron_runtime_data", "memory_used", "host memory")}
+            if said["neuron_runtime_data"]:
+                error("neuron_runtime_data", said["neuron_runtime_data"], **at)
+            runtimes.append({"pid": pid, "neuron_runtime_tag": "t", "error": said["neuron_runtime_data"], "report": {
                 "neuroncore_counters": {"period": 5, "neuroncores_in_use": {core: {"neuroncore_utilization": util, "effective_flops": flops}}},
-                "memory_used": {"neuron_runtime_used_bytes": {"host": used, "error": ""}},
+                "memory_used": {"neuron_runtime_used_bytes": {"host": used, "error": said["host memory"]}, "error": said["memory_used"]},
                 "execution_stats": {"latency_stats": {"total_latency": {"p50": 0.25}}, "error_summary": {"generic": 2, "numeric": 3}}}})
             counter("neuroncore_counters period", 5, "none", "s", **at)
             counter("neuroncore_counters neuroncore_utilization", util, "percent", **at, lnc=int(core))
             counter("neuroncore_counters flops", flops, "none", "flop/s", **at, lnc=int(core))
             counter("memory_used neuron_runtime_used_bytes host", used, "bytes", **at)
+            for what in ("host memory", "memory_used"):
+                if said[what]:
+                    error("memory_used" if what == "memory_used" else "neuron_runtime_used_bytes", said[what], **at)
             counter("execution_stats latency_stats total_latency p50", 0.25, "none", "s", **at)
             counter("execution_stats error_summary generic", 2, "count", **at)
             counter("execution_stats error_summary numerical", 3, "count", **at)

@@ -462,6 +462,31 @@ TEST(facts_and_warnings_of_a_file)
     collect_free(&c);
 }
 
+/* What is no object is not a system profile, whatever is in it. */
+TEST(detection_is_by_content)
+{
+    static const struct {
+        const char *head;
+        int sure;
+    } rows[] = {
+        { "{\"trace_events\":[]}", 88 },
+        { " {\"trace_event\":[]}", 88 },
+        { "{\"cpu_util\":[]}", 60 },
+        { "{\"mem_usage\":[]}", 60 },
+        { "{\"device_mem_usage\":[]}", 60 },
+        { "{\"system_profile_metadata\":{}}", 60 },
+        { "[{\"trace_events\":[]}]", 0 },
+        { "\"cpu_util\"", 0 },
+        { "{\"other\":[]}", 0 },
+        { "", 0 },
+        { "{\"meridian\":\"x\",\"kind\":\"system_profile\",\"trace_events\":[]}", 95 },
+        { "{\"meridian\":\"x\",\"kind\":\"device_profile\",\"trace_events\":[]}", 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        CHECK_ROW(rows[i].head, ops->probe(mrd_str_of(rows[i].head), "x.json") == rows[i].sure);
+}
+
 TEST(bad_input_costs_what_is_bad)
 {
     for (size_t i = 0; i < MRD_COUNT(bad); i++) {

@@ -412,6 +412,29 @@ TEST(the_place_of_a_file_says_whose_it_is)
     collect_free(&c);
 }
 
+/* Whose file it is says its name: its pids are rows of that one process then, else processes. */
+TEST(the_pids_of_a_named_file_are_one_process)
+{
+    const char *text = "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1},"
+                       "{\"ph\":\"X\",\"name\":\"b\",\"pid\":2,\"tid\":1,\"ts\":1,\"dur\":1}]";
+
+    for (int says = 0; says < 4; says++) {
+        collected c = { 0 };
+        mrd_identity place = collect_nowhere();
+
+        place.rank = says & 1 ? 3 : MRD_NONE;
+        place.process_id = says & 2 ? 4711 : MRD_NONE;
+        collect_bytes(&c, ops, text, strlen(text), 0, &place);
+        CHECK_INT(c.n, 2);
+        CHECK_INT(mrd_catalog_processes(c.cat), says == 0 ? 2 : 1);
+        CHECK_INT(collect_process(&c, &c.v[0]->ev)->rank, says & 1 ? 3 : MRD_NONE);
+        CHECK_INT(collect_process(&c, &c.v[0]->ev)->process_id, says == 0  ? 1
+                                                                : says & 2 ? 4711
+                                                                           : 0);
+        collect_free(&c);
+    }
+}
+
 /* Which lines are a device's, by name of an event on them; -1: none's. */
 static const struct {
     const char *name, *text;

@@ -1,0 +1,253 @@
+/* The runtime's trace fetch by fetch: hardware events in either clock whose ends come first, what is in flight by a
+ * device's clock, which documents gaps are of, and what is held. */
+#include "tests/check.h"
+
+#include "trace/import/import_nrt.h"
+
+#define HEAD "{\"data_version\":2,\"events\":["
+#define TAIL "]}"
+#define T0   1700000000000000000ll
+
+typedef struct {
+    mrd_catalog *cat;
+    size_t n;
+    mrd_event span; /* the last one */
+} sink;
+
+static mrd_err
+keep(void *self, const mrd_event *ev)
+{
+    sink *s = self;
+
+    s->n++;
+    if (ev->kind == MRD_SPAN)
+        s->span = *ev;
+    return MRD_OK;
+}
+
+static mrd_nrt *
+open_nrt(mrd_nrt_options *o)
+{
+    mrd_nrt *nrt = NULL;
+    mrd_process p;
+
+    mrd_process_init(&p);
+    p.instance_id = mrd_catalog_intern(o->catalog, "i-1");
+    o->process = mrd_catalog_process(o->catalog, &p);
+    CHECK_ERR("new", mrd_nrt_new(o, &nrt, NULL), MRD_OK);
+    return nrt;
+}
+
+static void
+feed(mrd_nrt *nrt, const char *events)
+{
+    static char text[1 << 16];
+    mrd_in *in = NULL;
+    size_t len = (size_t) snprintf(text, sizeof(text), HEAD "%s" TAIL, events);
+
+    CHECK_ERR("in", mrd_in_memory((mrd_bytes){ (const uint8_t *) text, len }, "fetch", &in, NULL),
+              MRD_OK);
+    CHECK_ERR("parse", mrd_nrt_parse(nrt, in, NULL), MRD_OK);
+    mrd_in_close(in);
+}
+
+/* A start or stop of an execution on a core, in host or device time. */
+static void
+feed_running(mrd_nrt *nrt, const char *phase, int core, int track, int64_t ts, int64_t nc_ts)
+{
+    char text[600];
+
+    snprintf(text, sizeof(text),
+             "{\"event_type\":\"nc_exec_running\",\"phase\":\"%s\",\"nc_idx\":%d,\"tracking_id\":%d,"
+             "\"timestamp_ns\":%lld,\"data\":{\"exec_id\":5,\"nc_timestamp_ns\":%lld}}",
+             phase, core, track, (long long) ts, (long long) nc_ts);
+    feed(nrt, text);
+}
+
+static void
+feed_sync(mrd_nrt *nrt, int core, int exec, int64_t device, int64_t host)
+{
+    char text[600];
+
+    snprintf(text, sizeof(text),
+             "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":%d,"
+             "\"timestamp_ns\":%lld,\"data\":{\"exec_id\":%d,\"nc_timestamp_ns\":%lld,"
+             "\"cpu_timestamp_ns\":%lld}}",
+             core, (long long) host, exec, (long long) device, (long long) host);
+    feed(nrt, text);
+}
+
+/* Whichever clock it is in and whichever of both comes first, an execution is as long as it was. */
+TEST(an_end_that_comes_first_finds_its_start)
+{
+    for (int device = 0; device < 2; device++)
+        for (int end_first = 0; end_first < 2; end_first++) {
+            sink s = { .cat = mrd_catalog_new() };
+            mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+            mrd_nrt *nrt = open_nrt(&o);
+
+            feed_sync(nrt, 0, 4, 1000, T0);
+            CHECK_INT(s.n, 1);
+            for (int k = 0; k < 2; k++) {
+                bool is_end = k == 1 - end_first;
+                int64_t nc = is_end ? 5300 : 5100;
+
+                feed_running(nrt, is_end ? "stop" : "start", 0, 7, device ? nc : T0 + nc - 900, nc);
+            }
+            feed_sync(nrt, 0, 5, 9000, T0 + 8000);
+            CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+            CHECK_INT(s.n, 3);
+            CHECK_INT(s.span.ts.ns, device ? T0 + 4100 : T0 + 4200);
+            CHECK_INT(s.span.dur_ns, 200);
+            CHECK_INT(mrd_nrt_count(nrt)->unfinished + mrd_nrt_count(nrt)->no_start, 0);
+            CHECK_INT(mrd_nrt_count(nrt)->by_exec, device);
+            mrd_nrt_free(nrt);
+            mrd_catalog_free(s.cat);
+        }
+}
+
+typedef struct {
+    size_t n;
+    int64_t since;
+    uint32_t bound;
+} in_flight;
+
+static mrd_err
+see_open(void *self, const mrd_event *ev)
+{
+    in_flight *f = self;
+
+    f->n++;
+    f->since = ev->ts.ns;
+    f->bound = ev->bound_ns;
+    CHECK(ev->flags == 0);
+    return MRD_OK;
+}
+
+/* What runs by a device's clock is told at its host time, by any sync point of its core; before there is one
+ * nothing is known of when it began. */
+TEST(what_runs_by_a_devices_clock_is_in_flight_once_it_is_known)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+    in_flight f = { 0 };
+
+    feed_running(nrt, "start", 0, 7, 5000, 5000);
+    mrd_nrt_in_flight(nrt, see_open, &f);
+    CHECK_INT(f.n, 0);
+    feed_sync(nrt, 1, 5, 1000, T0); /* of another core */
+    mrd_nrt_in_flight(nrt, see_open, &f);
+    CHECK_INT(f.n, 0);
+    feed_sync(nrt, 0, 4, 2000, T0 + 10); /* of another execution */
+    mrd_nrt_in_flight(nrt, see_open, &f);
+    CHECK_INT(f.n, 1);
+    CHECK_INT(f.since, T0 + 3010);
+    CHECK_INT(f.bound, MRD_BOUND_UNKNOWN);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* One numbered event of a core. */
+static void
+feed_number(mrd_nrt *nrt, int core, int64_t number, int64_t at)
+{
+    char text[400];
+
+    snprintf(text, sizeof(text),
+             "{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":%d,\"nc_local_id\":%lld,"
+             "\"timestamp_ns\":%lld,\"data\":{}}",
+             core, (long long) number, (long long) (T0 + at));
+    feed(nrt, text);
+}
+
+/* The first document that a gap may be of, and the one before it: of all gaps on all cores that are there. */
+TEST(gaps_know_their_documents)
+{
+    static const int cores[] = { 3, 0, 1, 5 };
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+    uint64_t before;
+
+    for (int64_t i = 0; i < 40; i++) /* they are counts */
+        for (size_t k = 0; k < 4; k++)
+            feed_number(nrt, cores[k], i, i);
+    CHECK(mrd_nrt_oldest_gap(nrt, &before) == UINT64_MAX && before == UINT64_MAX);
+    for (size_t k = 0; k < 4; k++) {
+        mrd_nrt_mark(nrt, 10 + k, false, false);
+        feed_number(nrt, cores[k], 41 + (k == 1), 50); /* 40 is missing, of the second 41 as well */
+        CHECK(mrd_nrt_has_gaps(nrt));
+        CHECK_INT(mrd_nrt_oldest_gap(nrt, &before), 10);
+        CHECK_INT(before, 10);
+    }
+    for (size_t k = 0; k < 4; k++) {
+        CHECK_INT(mrd_nrt_oldest_gap(nrt, &before), 10 + k);
+        CHECK_INT(before, k == 0 ? 10 : 9 + k);
+        feed_number(nrt, cores[k], 40, 51);
+        if (k == 1) {
+            CHECK_INT(mrd_nrt_oldest_gap(nrt, &before), 11);
+            feed_number(nrt, cores[k], 41, 52);
+        }
+    }
+    CHECK(!mrd_nrt_has_gaps(nrt));
+    CHECK(mrd_nrt_oldest_gap(nrt, &before) == UINT64_MAX && before == UINT64_MAX);
+    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+    CHECK_INT(mrd_nrt_count(nrt)->lost, 0);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* A numbering that begins anew: what was told as lost of the old one says nothing of the new one, at the same times. */
+TEST(a_new_numbering_is_nobodys_loss)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+    size_t n;
+
+    for (int64_t i = 0; i < 60; i++)
+        if (i < 30 || i >= 40)
+            feed_number(nrt, 0, i, i);
+    CHECK_ERR("report", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ INT64_MAX }), MRD_OK);
+    CHECK_INT(mrd_nrt_count(nrt)->lost, 10);
+    feed_number(nrt, 0, 35, 35); /* it was told as lost */
+    CHECK_INT(mrd_nrt_count(nrt)->late, 1);
+    n = s.n;
+    for (int64_t i = 20; i < 70; i++)
+        feed_number(nrt, 0, i, 38);
+    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+    CHECK_INT(s.n, n + 50);
+    CHECK_INT(mrd_nrt_count(nrt)->lost, 10);
+    CHECK_INT(mrd_nrt_count(nrt)->late, 1);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* What is held counts: each start that waits for its end, each end for its start, each device time for its sync point. */
+TEST(memory_that_is_held_is_stated)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+    size_t empty = mrd_nrt_memory_used(nrt), last = empty;
+
+    CHECK(empty > 1000 && empty < 64 << 20);
+    for (int i = 0; i < 300; i++) {
+        feed_running(nrt, i % 2 == 0 ? "start" : "stop", 0, 100 + i, T0 + i, 5 + i);
+        CHECK(mrd_nrt_memory_used(nrt) >= last + sizeof(mrd_event));
+        last = mrd_nrt_memory_used(nrt);
+    }
+    for (int i = 0; i < 50; i++) { /* a span in device time waits for its sync point */
+        feed_running(nrt, "start", 0, 7, 5000 + i, 5000 + i);
+        feed_running(nrt, "stop", 0, 7, 5500 + i, 5500 + i);
+        CHECK(mrd_nrt_memory_used(nrt) >= last + sizeof(mrd_event));
+        last = mrd_nrt_memory_used(nrt);
+    }
+    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+    CHECK(mrd_nrt_memory_used(nrt) < last - 300 * sizeof(mrd_event));
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+TEST_MAIN()
