@@ -3,6 +3,8 @@
  * every event that it writes with memory. The bound of a time may be wider (mrd_bound_both), a row of a clock may say
  * less, and fewer collectives may be checked.
  */
+#include <dirent.h>
+
 #include "tests/aggregator/recording.h"
 #include "tests/memory.h"
 #include "tests/timesync/rng.h"
@@ -15,6 +17,22 @@ typedef struct {
     uint64_t asked;
     mrd_json *doc;
 } merged;
+
+/* Files of outputs that were begun and are not there yet. */
+static size_t
+begun_outputs(const char *path)
+{
+    DIR *dir = opendir(path);
+    struct dirent *e;
+    size_t n = 0;
+
+    CHECK(dir != NULL);
+    while (dir != NULL && (e = readdir(dir)) != NULL)
+        n += strncmp(e->d_name, "out.json", 8) == 0 && strcmp(e->d_name, "out.json") != 0;
+    if (dir != NULL)
+        closedir(dir);
+    return n;
+}
 
 static merged
 merge_without(recording *r, merge_times times, const mrd_filter *filter, uint64_t request)
@@ -39,6 +57,7 @@ merge_without(recording *r, merge_times times, const mrd_filter *filter, uint64_
         CHECK_ERR(path, mrd_json_load(path, &m.doc, &why), MRD_OK);
     else
         CHECK(why.text[0] != '\0');
+    CHECK_INT(begun_outputs(r->dir), 0);
     return m;
 }
 

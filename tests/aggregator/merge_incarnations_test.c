@@ -4,6 +4,7 @@
 
 #include "aggregator/clock_report.h"
 #include "aggregator/node_clock.h"
+#include "base/file.h"
 #include "trace/sink/sinks.h"
 
 #include <unistd.h>
@@ -78,6 +79,19 @@ check_second_incarnation(const recording *r, mrd_dur_ns link)
     mrd_clock_report_fini(&report);
 }
 
+static size_t
+times_in_file(const char *path, const char *what)
+{
+    mrd_buf text = { 0 };
+    size_t n = 0;
+
+    CHECK_ERR(path, mrd_file_read(path, 64 << 20, &text, NULL), MRD_OK);
+    for (const char *at = mrd_buf_cstr(&text); (at = strstr(at, what)) != NULL; at++)
+        n++;
+    mrd_buf_fini(&text);
+    return n;
+}
+
 TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
 {
     recording r = two_incarnations("incarnations", "one", 0);
@@ -103,6 +117,7 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
     snprintf(path, sizeof(path), "%s/out.json", r.dir);
     CHECK(file_has(path, "by 2 clocks that ran on over the "));
     CHECK(file_has(path, "clock.link.2"));
+    CHECK_INT(times_in_file(path, "by 2 clocks that ran on over the "), 2); /* a fact and a note */
     check_second_incarnation(&r,
                              mrd_incarnation_bound(l)); /* with the tables that the merge kept */
 }

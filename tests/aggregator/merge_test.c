@@ -642,6 +642,31 @@ TEST(a_slice_has_what_nothing_relates)
     }
 }
 
+/* A frame that arrived before it was sent by its clock: no clock proves anything then, from the first event on. */
+TEST(contradictions_of_frames_distrust_all_clocks)
+{
+    recording r = recording_new("arrival");
+    part a = a_part("i-a", ZERO), b = a_part("i-b", 77 * MRD_SEC);
+    char path[400];
+
+    add_node(&r, &a, 1);
+    add_node(&r, &b, 1);
+    snprintf(path, sizeof(path), "%s/out.json", r.dir);
+    for (int wrong = 0; wrong < 2; wrong++) {
+        merge_input in = {
+            .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n, .violations = wrong ? 3 : 0
+        };
+        mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("json")) };
+        mrd_merge_order order = { .targets = &target, .n_targets = 1 };
+        mrd_export_result result = { 0 };
+
+        CHECK_ERR("output", mrd_out_file(path, &target.out, NULL), MRD_OK);
+        CHECK_ERR("merge", mrd_merge_run(&in, &order, &result, NULL, NULL), MRD_OK);
+        CHECK_INT(file_has(path, "3 checks (frames on arrival, held-out packets"), wrong);
+        CHECK(file_has(path, "\"journal/i-a\"") && file_has(path, "\"journal/i-b\""));
+    }
+}
+
 /* Who called is shown by an arrow. */
 TEST(calls_have_their_arrows)
 {

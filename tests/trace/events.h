@@ -115,6 +115,7 @@ test_source_close(mrd_source *self)
 
     if (s->closed != NULL)
         ++*s->closed;
+    explicit_bzero(s->copies, sizeof(s->copies)); /* nor is what was lent there any more */
     free(s);
 }
 

@@ -57,10 +57,11 @@ feed_running(mrd_nrt *nrt, const char *phase, int core, int track, int64_t ts, i
 {
     char text[600];
 
-    snprintf(text, sizeof(text),
-             "{\"event_type\":\"nc_exec_running\",\"phase\":\"%s\",\"nc_idx\":%d,\"tracking_id\":%d,"
-             "\"timestamp_ns\":%lld,\"data\":{\"exec_id\":5,\"nc_timestamp_ns\":%lld}}",
-             phase, core, track, (long long) ts, (long long) nc_ts);
+    snprintf(
+        text, sizeof(text),
+        "{\"event_type\":\"nc_exec_running\",\"phase\":\"%s\",\"nc_idx\":%d,\"tracking_id\":%d,"
+        "\"timestamp_ns\":%lld,\"data\":{\"exec_id\":5,\"nc_timestamp_ns\":%lld}}",
+        phase, core, track, (long long) ts, (long long) nc_ts);
     feed(nrt, text);
 }
 

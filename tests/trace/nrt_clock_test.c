@@ -41,7 +41,8 @@ may(const nrt_sync *like, size_t i, bool of_exec)
 
 /* Host times that the nearest of those that may say it give: the same physical core goes before. */
 static nrt_mapped
-expect(const nrt_sync *like, size_t first, size_t n, bool exec_only, int64_t hosts[64], size_t *ret_n)
+expect(const nrt_sync *like, size_t first, size_t n, bool exec_only, int64_t hosts[64],
+       size_t *ret_n)
 {
     for (int of_exec = 1; of_exec >= (exec_only ? 1 : 0); of_exec--) {
         bool same = false, any = false;
@@ -179,7 +180,8 @@ TEST(a_timestamp_is_of_the_device_or_of_the_host)
         { 0, first - 1, 5, true },
         { 0, last, 5, false },
         { 0, last + 1, 5, true },
-        { epoch, epoch + NRT_SET_NS, 5, false }, /* both may be of the epoch: a clock that was set */
+        { epoch, epoch + NRT_SET_NS, 5,
+          false }, /* both may be of the epoch: a clock that was set */
         { epoch, epoch + NRT_SET_NS + 1, 5, true },
         { epoch, epoch - NRT_SET_NS, 5, false },
         { epoch, epoch - NRT_SET_NS - 1, 5, true },
