@@ -20,6 +20,8 @@ draw_part(uint64_t *seed, size_t i)
     p->wall.ns = (int64_t) (test_rand(seed) % 1000);
     p->events = test_rand(seed) % 1000;
     p->simulated = test_rand(seed) % 3 == 0;
+    p->revision = (uint32_t) (test_rand(seed) % 4);
+    p->unchangeable = test_rand(seed) % 4 == 0;
     p->n_epochs = (unsigned) (test_rand(seed) % 3);
     p->epochs = calloc(STORED, sizeof(*p->epochs));
     for (unsigned e = 0; e < STORED; e++) /* more than count */
@@ -71,9 +73,45 @@ check_node(const merge_node *n, const mrd_part *p, const mrd_timescale *t)
         CHECK_TEXT(n->causes[k], p->counts.losses[k].cause);
 }
 
+/* A pause that the agent carried out, until it carried out its end, or until the session ended. */
+static void
+draw_pauses(uint64_t *seed, mrd_session *s)
+{
+    s->stop.ns = test_rand(seed) % 2 == 0 ? 0 : 500 + (int64_t) (test_rand(seed) % 1000);
+    s->changes.n_pauses = (unsigned) (test_rand(seed) % 4);
+    for (unsigned i = 0; i < s->changes.n_pauses; i++)
+        s->changes.pauses[i] = (mrd_pause){
+            .from = { 100 + (int64_t) (test_rand(seed) % 1000) },
+            .from_revision = 1 + (uint32_t) (test_rand(seed) % 3),
+            .to = { test_rand(seed) % 3 == 0 ? 0 : 100 + (int64_t) (test_rand(seed) % 1000) },
+            .to_revision = 1 + (uint32_t) (test_rand(seed) % 3),
+        };
+}
+
+static void
+check_pauses(const merge_node *n, const mrd_part *p, const mrd_session *s)
+{
+    int64_t shift = mrd_part_shift(p);
+    size_t want = 0;
+
+    for (unsigned i = 0; i < s->changes.n_pauses; i++) {
+        const mrd_pause *k = &s->changes.pauses[i];
+        bool ends = k->to.ns != 0 && k->to_revision <= p->revision;
+        int64_t end = ends && (s->stop.ns == 0 || k->to.ns < s->stop.ns) ? k->to.ns : s->stop.ns;
+
+        if (p->unchangeable != 0 || k->from_revision > p->revision || end <= k->from.ns)
+            continue; /* end: 0 where neither ended */
+        REQUIRE(want < n->n_pauses);
+        CHECK_INT(n->pauses[want].first.ns, k->from.ns - shift);
+        CHECK_INT(n->pauses[want].last.ns, end - shift);
+        want++;
+    }
+    CHECK_INT(n->n_pauses, want);
+}
+
 TEST(everything_is_copied)
 {
-    uint64_t seed = 20261122;
+    uint64_t seed = 20261122, pauses = 0;
 
     for (int round = 0; round < 200; round++) {
         char dir[] = "/nonexistent/store", name[32];
@@ -99,6 +137,7 @@ TEST(everything_is_copied)
             violations += parts[i]->causality.violations;
             simulated = simulated || parts[i]->simulated;
         }
+        draw_pauses(&seed, s);
         s->artifacts = artifacts;
         s->n_artifacts = test_rand(&seed) % 3;
         in = mrd_merge_input_new(&store, &t, s);
@@ -112,8 +151,11 @@ TEST(everything_is_copied)
         CHECK_INT(in->violations, violations);
         CHECK_INT(in->simulated, simulated);
         CHECK_INT(in->n_nodes, s->n_parts);
-        for (size_t i = 0; i < in->n_nodes; i++)
+        for (size_t i = 0; i < in->n_nodes; i++) {
             check_node(&in->nodes[i], parts[i], &t);
+            check_pauses(&in->nodes[i], parts[i], s);
+            pauses += in->nodes[i].n_pauses;
+        }
         CHECK_INT(in->n_artifacts, s->n_artifacts);
         for (size_t i = 0; i < in->n_artifacts; i++)
             CHECK_INT(in->artifacts[i].size, 5 + i);
@@ -134,6 +176,7 @@ TEST(everything_is_copied)
         }
         free(s);
     }
+    CHECK(pauses > 100);
     mrd_merge_input_free(NULL);
 }
 
