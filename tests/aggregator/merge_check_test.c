@@ -602,7 +602,7 @@ expect_check(drawn *w, mrd_coll_check *ret, bool *ret_cut)
     return err;
 }
 
-/* One operation of all, at the first or the last time that can be matched. */
+/* One operation of all, at the first or the last time that can be matched, and one a little beyond. */
 static void
 show_limit(drawn *w, merge_check *check, const bool part_in[PARTS], const unsigned row[PARTS],
            const mrd_dur_ns doubt[PARTS], bool last)
@@ -612,7 +612,11 @@ show_limit(drawn *w, merge_check *check, const bool part_in[PARTS], const unsign
     for (unsigned i = 0; i < PARTS; i++) {
         int64_t begin = last ? MRD_COLL_TIME_MAX - doubt[i] - 300 : doubt[i];
 
-        if (part_in[i])
+        if (!part_in[i])
+            continue;
+        show_span(w, check, i, row[i], w->running, begin, begin + 300, doubt[i]);
+        begin += last ? 200 : -200;
+        if (begin > 0)
             show_span(w, check, i, row[i], w->running, begin, begin + 300, doubt[i]);
     }
 }

@@ -125,6 +125,11 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK(damage[1].events == 0 && damage[1].frames == 1);
     CHECK(strstr(summary, "0 of 100 stored events and 1 frames cannot be read back") != NULL);
     r.nodes[1].frames = 2;
+    r.nodes[1].events++;
+    CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
+    CHECK(damage[1].events == 1 && damage[1].frames == 0);
+    CHECK(strstr(summary, "1 of 101 stored events and 0 frames cannot be read back") != NULL);
+    r.nodes[1].events--;
     snprintf(command, sizeof(command), "rm %s/journal/i-b/*.mrj", r.dir);
     REQUIRE(system(command) == 0);
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), COLLECTIVES);

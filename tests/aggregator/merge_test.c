@@ -219,6 +219,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
     mrd_align_summary sum;
     mrd_why why = { 0 };
     mrd_buf text = { 0 };
+    size_t pairs, odd = 0;
     char path[400];
 
     for (int i = 0; i < 3; i++) {
@@ -245,6 +246,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
         CHECK_ROW(report.v[i].id,
                   i == 0 ? sum.width_median < 58 * MRD_US : sum.width_median > 58 * MRD_US);
         CHECK_INT(c->absolute[MRD_ABSOLUTE_PHC].pairs, i < 2 ? READINGS - 1 : 0);
+        odd += mrd_boot_clock_disagreements(c, &pairs);
         CHECK_ROW(report.v[i].id, (c->absolute[MRD_ABSOLUTE_PHC].contradicting > 0) == (i == 1));
         for (int64_t s = 2; s < PAIRS - 2; s++) {
             int64_t truth = ZERO + s * MRD_SEC;
@@ -256,6 +258,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
             CHECK_ROW(report.v[i].id, b.lo.ns <= truth && truth <= b.hi.ns);
         }
     }
+    CHECK_INT(v.absolute_violations, odd);
     CHECK(mrd_clock_report_violations(&report) > 0);
     mrd_clock_report_text(&report, &text);
     CHECK(strstr(mrd_buf_cstr(&text), "i-a: 7 readings of the PTP clock at both ends agree") !=
@@ -381,6 +384,9 @@ check_stamped(const char *name, int64_t late, const char *by)
     CHECK_INT(silent, 0);
     CHECK((int64_t) wide <= 10 + late * 10 || wall.absurd); /* before the first reading */
     mrd_json_free(doc);
+    (void) merge_as(&r, "summary-json", MERGE_ALIGNED, NULL);
+    CHECK_INT(file_has(path, "i-a: 100 readings of its clocks beside batches cannot be times"),
+              wall.absurd);
 }
 
 TEST(stamps_of_a_clock_set_back_lie_where_they_happened)
