@@ -2,6 +2,7 @@
  * device's clock, which documents gaps are of, and what is held. */
 #include "tests/check.h"
 
+#include "tests/trace/events.h"
 #include "trace/import/import_nrt.h"
 
 #define HEAD "{\"data_version\":2,\"events\":["
@@ -10,7 +11,7 @@
 
 typedef struct {
     mrd_catalog *cat;
-    size_t n;
+    size_t n, counters;
     mrd_event span; /* the last one */
 } sink;
 
@@ -20,6 +21,7 @@ keep(void *self, const mrd_event *ev)
     sink *s = self;
 
     s->n++;
+    s->counters += ev->kind == MRD_COUNTER && ev->ivalue == 0;
     if (ev->kind == MRD_SPAN)
         s->span = *ev;
     return MRD_OK;
@@ -221,6 +223,129 @@ TEST(a_new_numbering_is_nobodys_loss)
     CHECK_INT(s.n, n + 50);
     CHECK_INT(mrd_nrt_count(nrt)->lost, 10);
     CHECK_INT(mrd_nrt_count(nrt)->late, 1);
+    mrd_nrt_free(nrt);
+    mrd_catalog_free(s.cat);
+}
+
+/* Nor of one that begins twice among the numbers that were lost, nor of a document that is read once more. */
+TEST(a_numbering_may_begin_where_others_were_lost)
+{
+    for (int way = 0; way < 3; way++) {
+        sink s = { .cat = mrd_catalog_new() };
+        mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+        mrd_nrt *nrt = open_nrt(&o);
+        size_t n;
+
+        for (int64_t i = 0; i < 60; i++)
+            if (i < 30 || i >= 40)
+                feed_number(nrt, 0, i, i);
+        CHECK_ERR("report", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ INT64_MAX }), MRD_OK);
+        for (int64_t i = 10; way == 1 && i < 15; i++) /* another numbering */
+            feed_number(nrt, 0, i, 36);
+        if (way == 2)
+            mrd_nrt_mark(nrt, 9, true, false);
+        n = s.n;
+        feed_number(nrt, 0, 33, 35);
+        feed_number(nrt, 0, 34, 35);
+        CHECK_INT(s.n, way == 1 ? n + 2 : way == 2 ? s.n : n);
+        CHECK_INT(mrd_nrt_count(nrt)->late, way == 0 ? 2 : 0);
+        mrd_nrt_free(nrt);
+        mrd_catalog_free(s.cat);
+    }
+}
+
+enum { NUMBERS = 900 };
+
+typedef struct {
+    mrd_catalog *cat;
+    uint64_t given, lost, told;
+} made;
+
+static mrd_err
+count_made(void *self, const mrd_event *ev)
+{
+    made *m = self;
+
+    if (ev->kind == MRD_LOSS) {
+        CHECK(ev->ivalue > 0);
+        m->lost += (uint64_t) ev->ivalue;
+        m->told++;
+    } else {
+        m->given++;
+    }
+    return MRD_OK;
+}
+
+/* Many gaps, of which some of the numbers come later in any order: each number is given or lost, and none is lost that came
+ * while its gap was open. */
+TEST(gaps_are_filled_in_any_order)
+{
+    uint64_t seed = 20261123;
+
+    for (int round = 0; round < 60; round++) {
+        made m = { .cat = mrd_catalog_new() };
+        mrd_nrt_options o = { .catalog = m.cat, .emit = count_made, .self = &m };
+        mrd_nrt *nrt = open_nrt(&o);
+        int64_t held[NUMBERS];
+        size_t n_held = 0, gaps = 0, missing = 0;
+        uint64_t many = round % 3 == 0 ? 9 : 60; /* rare enough to be a count */
+        bool before = true;
+
+        for (int64_t i = 0; i < NUMBERS; i++) {
+            bool comes = before ? i < 20 || i == NUMBERS - 1 || test_rand(&seed) % many != 0
+                                : test_rand(&seed) % 3 == 0;
+
+            gaps += before && !comes;
+            before = comes || i == NUMBERS - 2;
+            comes = comes || i == NUMBERS - 1;
+            if (comes)
+                feed_number(nrt, 2, i, i);
+            else
+                held[n_held++] = i;
+        }
+        for (size_t left = n_held; left > 0; left--) { /* in any order, now and then not at all */
+            size_t i = (size_t) (test_rand(&seed) % left);
+            int64_t number = held[i];
+
+            held[i] = held[left - 1];
+            if (test_rand(&seed) % 3 == 0)
+                missing++;
+            else
+                feed_number(nrt, 2, number, number);
+        }
+        CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+        CHECK_INT(m.given + m.lost, NUMBERS);
+        CHECK_INT(mrd_nrt_count(nrt)->lost, m.lost);
+        CHECK_INT(mrd_nrt_count(nrt)->late, m.lost - missing);
+        if (gaps <
+            40) { /* far from all that there is room for: each was told as what was missing of it */
+            CHECK_INT(m.lost, missing);
+            CHECK(m.told <= missing);
+        }
+        mrd_nrt_free(nrt);
+        mrd_catalog_free(m.cat);
+    }
+}
+
+/* Memory of which nothing is used any more is a sample, too. */
+TEST(no_memory_is_a_sample)
+{
+    sink s = { .cat = mrd_catalog_new() };
+    mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+    mrd_nrt *nrt = open_nrt(&o);
+
+    for (int stop = 0; stop < 2; stop++) {
+        char text[600];
+
+        snprintf(text, sizeof(text),
+                 "{\"event_type\":\"nrt_dma_mem_dealloc\",\"phase\":\"%s\",\"nc_idx\":0,"
+                 "\"tracking_id\":1,\"timestamp_ns\":%lld,\"data\":{\"hbm_idx\":0,\"usage_type\":"
+                 "\"tensors\",\"total_bytes\":0,\"usage_type_total_bytes\":0}}",
+                 stop ? "stop" : "start", T0 + stop);
+        feed(nrt, text);
+    }
+    CHECK_INT(s.n, 3); /* the call and both samples */
+    CHECK_INT(s.counters, 2);
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
 }

@@ -171,7 +171,10 @@ id_behind(mrd_nrt *nrt, const nrt_record *rec, bool host_time)
             ids->n_gaps++;
             nrt->n_gaps++;
         } else if (gap->from < gap->to && rest.from < rest.to) {
-            gap->to = rest.to - 1; /* no room to say which: the count is right */
+            nrt_gap told = *gap; /* no room for both: what comes of this one comes late */
+
+            *gap = rest;
+            return gap_tell(nrt, rec->nc_idx, ids, &told);
         } else if (gap->from == gap->to && rest.from < rest.to) {
             *gap = rest;
         } else if (gap->from == gap->to) {
