@@ -13,6 +13,7 @@ ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.p
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
 sys.path.insert(0, os.path.join(ROOT, "tests", "oracle"))
 import report as oracle
+import report_shown
 
 HIDDEN = "[\x00-\x09\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]"  # what a browser or a terminal obeys
 failures = []
@@ -263,6 +264,49 @@ def check_page(report, spans, work, seed):
     equal(re.findall(HIDDEN, p.stdout), [], f"seed {seed}: controls and marks of direction")
 
 
+def as_shown(work, ranks, *options):
+    """The report of files of `ranks` workers in a folder: as JSON, text and page."""
+    paths = [os.path.join(work, f"rank{rank}.json") for rank in range(ranks)]
+    out = []
+    for form in (["--json"], [], ["--html"]):
+        p = subprocess.run([os.path.join(BUILD, "bin", "meridian"), "report", *paths, *form, *options], capture_output=True, text=True)
+        if p.returncode != 0:
+            raise SystemExit(f"meridian report failed: {p.stderr}")
+        out.append(p.stdout)
+    return json.loads(out[0])["report"], out[1], out[2]
+
+
+def check_shown(work, ranks, title):
+    """The text and the page show what the JSON says, no less and no more."""
+    report, text, page = as_shown(work, ranks)
+    equal(report_shown.wrong_in_text(report, text)[:3], [], f"{title}: text")
+    equal(report_shown.wrong_in_page(report, page)[:3], [], f"{title}: page")
+
+
+def check_sizes(seed):
+    """Profiles with less and with more than others: no launch, no collective, one worker; and more of all than is shown."""
+    r = random.Random(seed)
+    for ranks, names, meet, launched in ((1, 1, False, False), (2, 3, False, True), (3, 30, True, False), (80, 30, True, True)):
+        with tempfile.TemporaryDirectory() as work:
+            for rank in range(ranks):
+                rows, now = [], 1_700_000_000_000_000 + r.randrange(50)
+                for i in range(names):
+                    long = 0 if i == 2 and rank > 0 else r.randrange(1, 90)
+                    if launched and rank % 40 != 1:
+                        rows.append(dict(ph="X", cat="cuda_runtime", name="cudaLaunchKernel", pid=9000 + rank, tid=1, ts=now - 3, dur=1, args=dict(correlation=i + 1)))
+                    rows.append(dict(ph="X", cat="kernel", name=f"kernel_{i}", pid=rank, tid=7, ts=now, dur=long, args=dict(device=rank, stream=7, correlation=i + 1)))
+                    now += long + r.randrange(9)
+                    if meet and rank != ranks - 1:
+                        rows.append(dict(ph="X", cat="kernel", name="ncclDevKernel_allreduce", pid=rank, tid=20, ts=now, dur=100 + 20 * i, args={
+                            "device": rank, "stream": 20, "Collective name": "allreduce", "dtype": "Float", "In msg nelems": 100 + i, "Out msg nelems": 100 + i,
+                            "Group size": ranks - 1, "Process Group Ranks": str(list(range(ranks - 1)))}))
+                        now += 100 + 20 * i
+                rows.append(dict(ph="X", cat="cpu_op", name="aten::mm", pid=9000 + rank, tid=1, ts=now, dur=1))
+                with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
+                    json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=ranks), traceEvents=rows), f)
+            check_shown(work, ranks, f"{ranks} workers with {names} kernels")
+
+
 def main():
     seeds = [int(os.environ["MRD_SEED"])] if "MRD_SEED" in os.environ else range(1, int(sys.argv[1]) + 1)
     told = {"waiting": 0, "transfer": 0, "unknown": 0}
@@ -272,6 +316,8 @@ def main():
             report = reported(spans, work)
             same = reported(spans, work, "--same-clock")
             check_page(report, spans, work, seed)
+            if seed <= 12 or len(seeds) == 1:
+                check_shown(work, oracle.RANKS, f"seed {seed}")
         check_proven(report, same, meetings, seed)
         for how, ns in check_breakdown(report, spans, meetings, seed).items():
             told[how] += ns
@@ -284,6 +330,7 @@ def main():
     for seed in seeds[:12] if len(seeds) > 1 else seeds:
         check_memory(seed)
         check_unknown(seed)
+    check_sizes(seeds[0])
     for steps in (3, 9, 21, 40) if len(seeds) > 1 else (21,):
         check_trend(seeds[0] + steps, steps)
     print(f"{len(seeds)} profiles; exposed time {told}")

@@ -239,7 +239,7 @@ put_waits(html_sink *h)
     char d[2][MRD_DUR_TEXT];
 
     for (size_t i = 0; i < n; i++) {
-        all += w[i].caused_ns > 0;
+        all += w[i].took_part > 0;
         most = w[i].caused_ns > most ? w[i].caused_ns : most;
     }
     if (most == 0)
@@ -267,7 +267,7 @@ put_waits(html_sink *h)
         shown++;
     }
     mrd_buf_text(&h->page, "</table></div>\n");
-    put_left_out(h, all > shown ? all - shown : 0, "workers");
+    put_left_out(h, all - shown, "workers");
 }
 
 static void
