@@ -83,7 +83,7 @@ check(len(both) > 1 and totals["recorded_twice"] > 0, f"calls that both recorded
 for name in both:
     equal(block["event_type_count"][name], max(calls[name], names["nrt_api", name]), f"{name} counts once")
 equal(block["event_type_count"]["nrt_execute"], calls["nrt_execute"], "executions made")
-equal(sum(block["event_type_count"].values()) + totals["recorded_twice"], totals["spans"] + totals["instants"], "all counts and those made twice")
+equal(sum(block["event_type_count"].values()) + totals["recorded_twice"] + totals.get("paired_executions", 0), totals["spans"] + totals["instants"], "all counts those made twice and pairs")
 check(doc["mem_usage"] and doc["cpu_util"], "host memory and CPU were sampled")
 # The straggler: worker 5's core computes longest, however busy this machine is; and in most steps everybody waits for it.
 starts = {(e["worker_gid"], e["args"]["exec_id"]): int(e["timestamp"]) for e in doc["trace_events"] if e["name"] == "nc_exec_running"}

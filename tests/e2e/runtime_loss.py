@@ -96,6 +96,9 @@ def profile(c, id):
             for core in process["cores"]:
                 if core["lnc_idx"] is None:
                     continue
+                pairs = core.get("paired_executions", 0)  # one of the counts below, of which both physical cores recorded begin and end
+                records[core["lnc_idx"]] += 2 * pairs
+                running[core["lnc_idx"]] += pairs
                 for t in core["event_types"]:
                     half = t.get("unfinished", 0) + t.get("no_start", 0)
                     if t["name"] in INSTANTS:

@@ -126,10 +126,10 @@ def check_summary(where, spans, out, seed):
         for p in n["processes"]:
             for c in p["cores"]:
                 if "executions" in c:
-                    cores[int(n["instance_id"][2:]), int(p["process_id"]), c["lnc_idx"]] = c["executions"]
+                    cores[int(n["instance_id"][2:]), int(p["process_id"]), c["lnc_idx"]] = c["executions"], c["paired_executions"]
     want = collections.Counter((e["node"], e["pid"], e["lnc"]) for e in out if e["name"] == RUNNING)
-    paired = {(e["node"], e["pid"], e["lnc"]) for e in out if e["halves"] == 2}
-    equal(cores, {c: want[c] for c in paired}, f"seed {seed}: executions of cores")
+    paired = collections.Counter((e["node"], e["pid"], e["lnc"]) for e in out if e["halves"] == 2)
+    equal(cores, {c: (want[c], paired[c]) for c in paired}, f"seed {seed}: executions of cores")
 
 
 def check(seed, work):

@@ -111,8 +111,10 @@ put_usage(mrd_jw *w, const mrd_summary_row *row)
     put_u64(w, MRD_STR("device_busy_ns"), row->device.ns);
     put_u64(w, MRD_STR("collective_busy_ns"), row->collective.ns);
     put_u64(w, MRD_STR("cc_running_count"), row->cc_running);
-    if (row->pairs > 0)
+    if (row->pairs > 0) {
         put_u64(w, MRD_STR("executions"), row->executions);
+        put_u64(w, MRD_STR("paired_executions"), row->pairs);
+    }
 }
 
 static mrd_err
