@@ -231,6 +231,46 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
+/* What others call an option, which is not near its name. */
+static const struct {
+    const char *word, *name;
+} called[] = {
+    { "output-format", "json" },
+    { "format", "json" },
+    { "output", "json" },
+    { "from", "start" },
+    { "since", "start" },
+    { "begin", "start" },
+    { "to", "end" },
+    { "until", "end" },
+    { "pid", "process-id" },
+    { "pid", "filter-process" },
+    { "pids", "process-id" },
+    { "nc", "core" },
+    { "nc", "system-trace-filter-neuron-core" },
+    { "node", "instance-id" },
+    { "nodes", "instance-id" },
+    { "nodes", "system-trace-filter-instance-id" },
+    { "hosts", "instance-id" },
+    { "time", "duration" },
+    { "seconds", "duration" },
+    { "outdir", "output-dir" },
+    { "group-by", "system-trace-primary-group" },
+};
+
+/* The name that a word stands for in this table, NULL none. A flag
+ * "json" is meant where nothing else is near: "output" is "output-dir" where there is one. */
+static const char *
+conf_called(const mrd_opt *table, size_t n, const char *word)
+{
+    for (size_t i = 0; i < MRD_COUNT(called); i++) {
+        if (strcmp(called[i].word, word) == 0 &&
+            conf_find(table, n, mrd_str_of(called[i].name)) != NULL)
+            return called[i].name;
+    }
+    return NULL;
+}
+
 /* What every program answers before it looks at its table. */
 static const char *const built_in[] = { "help", "version" };
 
@@ -241,6 +281,7 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
     const char *names[256];
     char word[65],
         guess[MRD_NEAR_TEXT]; /* not its value, which may be a secret in the wrong place */
+    const char *is;
     size_t count = 0;
 
     for (size_t i = 0; i < n && count < MRD_COUNT(names); i++) {
@@ -256,6 +297,9 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
                                word);
     }
     mrd_near_text(word, names, count, dashes, guess);
+    is = conf_called(table, n, word);
+    if (is != NULL && (strcmp(is, "json") != 0 || *guess == '\0'))
+        snprintf(guess, sizeof(guess), ": did you mean %s%s?", dashes, is);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s%s'%s", dashes, word,
                        *guess == '\0' ? " (--help lists them)" : guess);
 }

@@ -34,13 +34,34 @@ distance(const char *a, const char *b)
 
 /* Edits between a word and a name, or a part of the name at dashes ("output" of "output-dir",
  * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word,
- * rounded up. */
+ * rounded up. Where the parts of one are all in the other ("format" in "output-format"), each of the others
+ * counts as one. */
 #define NOT_NEAR 99u
+
+/* How many parts b has beside those of a, which are in it in this order; NOT_NEAR: they are not, or are
+ * too short to say anything. */
+static size_t
+parts_more(const char *a, const char *b)
+{
+    size_t more = 0;
+
+    while (*b != '\0') {
+        size_t la = strcspn(a, "-"), lb = strcspn(b, "-");
+
+        if (la >= 3 && la == lb && strncmp(a, b, la) == 0)
+            a += la + (a[la] == '-');
+        else
+            more++;
+        b += lb + (b[lb] == '-');
+    }
+    return *a == '\0' ? more : NOT_NEAR;
+}
 
 static size_t
 far_from(const char *word, const char *name)
 {
-    size_t len = strlen(word), best = distance(word, name);
+    size_t len = strlen(word), best = distance(word, name), more = parts_more(word, name),
+           fewer = parts_more(name, word);
     char part[66];
 
     /* A word that is the start of a name is a better guess than one with as many edits. */
@@ -57,7 +78,8 @@ far_from(const char *word, const char *name)
         if (front <= len / 3 && front + 1 < best)
             best = front + 1;
     }
-    return best;
+    more = more < fewer ? more : fewer;
+    return more < best ? more : best;
 }
 
 /* The entries of names (n of them) nearest to word: as many as are equally near, MRD_NEAR_MAX at

@@ -32,7 +32,7 @@ extern char **environ;
 typedef struct {
     mrd_profile_options profile;
     int64_t events_per_core, max_size, memory;
-    bool system;
+    bool system, verbose;
     char *device, *capture, *library, *instance, *vendor_tool;
     mrd_dur_ns sample;
 } settings;
@@ -54,6 +54,11 @@ static const mrd_opt table[] = {
       .arg = "0|1|model|session",
       .flags = MRD_OPT_OPTIONAL,
       .help = "let the runtime write device profiles (NTFF)" },
+    { .name = "verbose",
+      .letter = 'v',
+      .type = MRD_OPT_BOOL,
+      AT(verbose),
+      .help = "say what is started, with the variables that are set for it" },
     { .name = "num-trace-events",
       .letter = 'n',
       .type = MRD_OPT_INT,
@@ -182,6 +187,23 @@ env_free(env_list *env)
         mrd_buf_fmt((line), __VA_ARGS__);                                                          \
         env_put((env), (line));                                                                    \
     } while (0)
+
+/* --verbose: the command and what is set for it, as a line that a shell takes where no value has spaces. */
+static void
+say_start(const env_list *env, const mrd_strlist *words)
+{
+    mrd_buf line = { 0 };
+
+    for (size_t i = 0; i < env->n; i++) {
+        if (strncmp(env->v[i], "LD_PRELOAD=", 11) == 0 || strncmp(env->v[i], "MERIDIAN_", 9) == 0 ||
+            strncmp(env->v[i], "NEURON_RT_INSPECT_", 18) == 0)
+            mrd_buf_fmt(&line, "%s ", env->v[i]);
+    }
+    for (size_t i = 0; i < words->n; i++)
+        mrd_buf_fmt(&line, "%s%s", i == 0 ? "" : " ", words->v[i]);
+    mrd_cli_say("starting", (mrd_str){ (const char *) line.p, line.len });
+    mrd_buf_fini(&line);
+}
 
 static mrd_err
 child_env(const settings *set, const char *library, const char *rings, env_list *env)
@@ -613,6 +635,8 @@ inspect(void *self, const mrd_strlist *words)
         mrd_catalog_set(r.catalog, "meridian.commit", mrd_version_commit());
     if ((err = open_recording(&r, &node, rings, &why)) != MRD_OK)
         goto out;
+    if (set->verbose)
+        say_start(&env, words);
     if ((err = spawn(argv, env.v, &pid, &why)) != MRD_OK) {
         status = err == MRD_NOTFOUND ? 127 : 126; /* as shells say it */
         goto out;

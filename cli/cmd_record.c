@@ -51,6 +51,12 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
+    { .name = "output-format", /* as `view` and the vendor's tools call it */
+      .type = MRD_OPT_LIST,
+      .offset = offsetof(settings, fetch.formats),
+      .arg = "LIST",
+      .flags = MRD_OPT_HIDDEN,
+      .help = "as --format" },
     { .name = "force",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, fetch.force),

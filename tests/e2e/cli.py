@@ -71,6 +71,21 @@ for words, said in ((["certs", "agent"], "needs the node's instance id"), (["cer
                     (["report", "/nonexistent/x.json"], "/nonexistent/x.json")):
     _, err = run(*words, want=None)
     check(said in err and "session" not in err, f"meridian {words}: {err}")
+# What others call an option: the vendor's tools, other commands of ours, and what one would guess.
+for words, said in ((["view", good, "--format", "json"], "--output-format"), (["record", "--nodes", "i-1"], "--instance-id"), (["record", "--job-id", "3"], "--job"),
+                    (["record", "--time", "10s"], "--duration"), (["record", "--wait-for", "3s"], "--wait"), (["record", "--neuron-core", "0"], "--core"),
+                    (["fetch", "1", "--start-time", "2"], "--start"), (["fetch", "1", "--from", "2"], "--start"), (["fetch", "1", "--to", "2"], "--end"),
+                    (["fetch", "1", "--pid", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
+                    (["report", good, "--output-format", "json"], "--json"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
+                    (["sql", "q", good, "--output-format", "csv"], "--format"), (["inspect", "--num-events", "3", "--", "true"], "--num-trace-events"),
+                    (["view", good, "--system-trace-filter-core", "0"], "--system-trace-filter-neuron-core")):
+    _, err = run(*words, want=2)
+    check(err.strip().endswith(f": did you mean {said}?"), f"meridian {words}: {err!r} does not name {said} alone")
+for command in (["record"], ["fetch", "1"]):  # the vendor's name of --format is known there
+    _, err = run(*command, "--output-format", "jsn,csv", want=2)
+    check("jsn" in err and "did you mean json" in err, f"meridian {command} --output-format: {err}")
+_, err = run("view", good, "--data-viewer", "neuron", want=2)
+check("coming from neuron-profile" in err and "--output-format" in err, f"view --data-viewer: {err}")
 with socket.create_server(("127.0.0.1", 0)) as other:  # it speaks something else
     def speak():
         with other.accept()[0] as s:

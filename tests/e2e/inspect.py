@@ -115,6 +115,14 @@ os.makedirs(os.path.join(here, "profile"))
 open(os.path.join(here, "profile", "device_profile_model_1.pftrace"), "w").close()
 p = subprocess.run([MERIDIAN, "inspect", "--", "touch", ran], capture_output=True, text=True, cwd=here)
 check(p.returncode == 1 and "device_profile_model_1.pftrace exists" in p.stderr and not os.path.exists(ran), f"the default directory: {p.stderr}")
+p = subprocess.run([MERIDIAN, "inspect", "-v", "-n", "77", "-o", os.path.join(work, "told"), "--", "sh", "-c", "env > $0", ran + ".env"], capture_output=True, text=True)
+with open(ran + ".env") as f:
+    given = {line.split("=", 1)[0]: line.rstrip() for line in f if "=" in line}
+told = next((line for line in p.stderr.splitlines() if line.startswith("starting: ")), "")
+check(given["NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC"].endswith("=77"), "the size of the runtime's ring")
+for name in ("LD_PRELOAD", "MERIDIAN_ENABLE", "MERIDIAN_RING_DIR", "NEURON_RT_INSPECT_OUTPUT_DIR", "NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC"):
+    check(given[name] in told, f"inspect -v says {given[name]}: {p.stderr}")
+check(told.endswith(f"sh -c env > $0 {ran}.env"), f"inspect -v says the command: {p.stderr}")
 # With --force they are replaced, and what an earlier run captured is not mixed in.
 capture, again = os.path.join(out, "i-0old_pid_1"), ["sh", "-c", f"mkdir -p {out}/i-0new_pid_2 && cp {out}/i-0old_pid_1/x.ntff {out}/i-0new_pid_2/"]
 os.mkdir(capture)
