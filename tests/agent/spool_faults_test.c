@@ -15,7 +15,8 @@
 
 /* ---- Calls that fail ---- */
 
-static int fail_create, fail_write, fail_list; /* errno; fail_write -1: half is written */
+static int fail_create, fail_write, fail_list,
+    fail_remove; /* errno; fail_write -1: half is written */
 
 int
 open(const char *path, int flags, ...)
@@ -32,6 +33,16 @@ open(const char *path, int flags, ...)
         return -1;
     }
     return (int) syscall(SYS_openat, AT_FDCWD, path, flags, mode);
+}
+
+int
+unlink(const char *path)
+{
+    if (fail_remove != 0 && strstr(path, "/spool-") != NULL) {
+        errno = fail_remove;
+        return -1;
+    }
+    return (int) syscall(SYS_unlinkat, AT_FDCWD, path, 0);
 }
 
 ssize_t
@@ -126,6 +137,14 @@ check_held(const char *row, const mrd_spool *s, uint64_t items)
     CHECK_ROW(row, mrd_spool_next_seq(s, 7) == items);
 }
 
+static void
+check_left(const char *row, const mrd_spool *s, uint64_t items)
+{
+    uint64_t events;
+
+    CHECK_ROW(row, mrd_spool_held(s, 7, &events) == items && events == 3 * items);
+}
+
 /* No file for the next segment, a disk that fails, one that takes half: nothing is counted, and the
  * same frame goes in when it can. */
 TEST(a_frame_that_could_not_be_written_is_not_there)
@@ -170,6 +189,58 @@ TEST(a_frame_that_could_not_be_written_is_not_there)
         check_held(rows[i].name, s, n + 1);
         mrd_spool_close(s);
     }
+}
+
+/* Files of the folder that are segments, and how many of them hold anything. */
+static void
+count_segments(const char *dir, size_t *ret_files, size_t *ret_filled)
+{
+    DIR *d = opendir(dir);
+    struct dirent *e;
+
+    *ret_files = *ret_filled = 0;
+    REQUIRE(d != NULL);
+    while ((e = readdir(d)) != NULL) {
+        struct stat st;
+
+        if (strncmp(e->d_name, "spool-", 6) != 0)
+            continue;
+        CHECK(fstatat(dirfd(d), e->d_name, &st, 0) == 0);
+        ++*ret_files;
+        *ret_filled += st.st_size > 0;
+    }
+    closedir(d);
+}
+
+/* A segment whose file cannot be removed is made empty: a successor finds none of its frames again. */
+TEST(what_cannot_be_removed_holds_nothing)
+{
+    char dir[300];
+    mrd_spool_item item;
+    mrd_spool *s;
+    size_t files, filled, before;
+
+    snprintf(dir, sizeof(dir), "%s/stuck", test_tmp());
+    REQUIRE((s = spool_in(dir)) != NULL);
+    for (int i = 0; i < 7; i++)
+        CHECK_ERR("add", add(s, 150000, NULL), MRD_OK);
+    CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    count_segments(dir, &before, &filled);
+    CHECK(before >= 3 && filled == before);
+    fail_remove = EACCES;
+    for (int i = 0; i < 6; i++) {
+        REQUIRE(mrd_spool_peek(s, 0, &item));
+        CHECK(mrd_spool_done(s, item.id, true));
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    }
+    count_segments(dir, &files, &filled);
+    CHECK(files == before && filled <= before - 2 && filled >= 1);
+    check_left("stuck", s, 1);
+    mrd_spool_close(s);
+    fail_remove = 0;
+    REQUIRE((s = spool_in(dir)) != NULL);
+    check_left("again", s, 1);
+    mrd_spool_close(s);
 }
 
 TEST(a_folder_that_cannot_be_read_is_said)

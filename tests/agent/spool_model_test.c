@@ -118,6 +118,8 @@ step_add(model *m)
     f->item.seq = q->next;
     f->item.last = mrd_ev_add(f->item.first, (int64_t) (r >> 26 & 0xff));
     f->item.events = f->item.type == MRD_FRAME_BATCH ? 1 + (r >> 34 & 63) : 0;
+    if ((r >> 58 & 3) == 0 && f->item.events > 0) /* one, or as many as a batch may have */
+        f->item.events = f->item.events % 2 == 0 ? f->item.events * 1021 : 1;
     f->item.len = MRD_FRAME_HEADER + 8 + (uint32_t) ((r >> 40) % (r >> 60 == 0 ? 120000 : 60000));
     m->biggest = f->item.len > m->biggest ? f->item.len : m->biggest;
     p = bytes_of(m, &f->item);
