@@ -44,7 +44,7 @@ MODULES = {
                "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
-             ["proto/batch", "proto/batch_model", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
+             ["proto/batch", "proto/batch_model", "proto/batch_forms", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),
     "batch_read": (["proto/batch_read.c", "proto/batch_read_head.c"], ["proto/batch", "proto/batch_model", "fuzz/wire_batch"]),
     "clocks": (["timesync/*.c"],
                ["timesync/*", "sim/clocks", "sim/absolute", "sim/timescale_link", "fuzz/align", "fuzz/probe"]),

@@ -605,7 +605,7 @@ TEST(push_refuses)
         { "kind 0", { .kind = 0, .track = t }, MRD_INVALID },
         { "kind 6", { .kind = 6, .track = t }, MRD_INVALID },
         { "negative duration", { .kind = MRD_SPAN, .track = t, .dur_ns = -2 }, MRD_INVALID },
-        { "unknown track", { .kind = MRD_SPAN, .track = 1000 }, MRD_INVALID },
+        { "unknown track", { .kind = MRD_SPAN, .track = 8 }, MRD_INVALID },
         { "counter is not a number",
           { .kind = MRD_COUNTER, .track = t, .value = NAN },
           MRD_INVALID },
