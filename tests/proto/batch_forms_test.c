@@ -46,7 +46,7 @@ same(const mrd_event *x, const mrd_event *y)
 {
     bool ok = x->kind == y->kind && x->ts.ns == y->ts.ns && x->dur_ns == y->dur_ns &&
               x->name == y->name && x->category == y->category && x->track == y->track &&
-              x->id == y->id && x->arg_count == y->arg_count;
+              x->id == y->id && x->bound_ns == y->bound_ns && x->arg_count == y->arg_count;
 
     for (uint32_t i = 0; ok && i < x->arg_count; i++)
         ok = x->args[i].key == y->args[i].key && x->args[i].type == y->args[i].type &&
@@ -107,7 +107,9 @@ TEST(forms_that_differ_in_one_place_are_apart)
                                 .track = w.track,
                                 .name = w.keys[0],
                                 .args = args[i],
-                                .arg_count = differs < 2 ? 2 : ARGS };
+                                .arg_count = differs < 2           ? 2
+                                             : differs == ARGS + 1 ? 1
+                                                                   : ARGS };
             if (differs < ARGS) {
                 mrd_arg *a = &args[i][differs];
 
@@ -118,10 +120,11 @@ TEST(forms_that_differ_in_one_place_are_apart)
                 v[i].category = test_rand(&seed) % 4 == 0 ? 0 : w.keys[test_rand(&seed) % KEYS];
             } else if (differs == ARGS + 1) {
                 v[i].kind = test_rand(&seed) % 2 == 0 ? MRD_SPAN : MRD_INSTANT;
+                v[i].bound_ns = test_rand(&seed) % 2 == 0 ? 0 : (uint32_t) (1 + i);
                 v[i].id = test_rand(&seed) % 2 == 0 ? 0 : 1 + i;
-                v[i].dur_ns = v[i].kind == MRD_INSTANT          ? 0
+                v[i].dur_ns = v[i].kind == MRD_INSTANT    ? 0
                               : test_rand(&seed) % 2 == 0 ? MRD_DUR_UNFINISHED
-                                                                : 5;
+                                                          : 5;
             } else {
                 v[i].arg_count = (uint32_t) (test_rand(&seed) % (ARGS + 1));
             }
@@ -143,7 +146,8 @@ TEST(events_far_apart_come_in_order)
 
         for (size_t i = 0; i < MRD_COUNT(v); i++) {
             v[i] = (mrd_event){ .kind = MRD_INSTANT,
-                                .ts = { (int64_t) (test_rand(&seed) >> (64 - bits)) - (1ll << (bits - 1)) },
+                                .ts = { (int64_t) (test_rand(&seed) >> (64 - bits)) -
+                                        (1ll << (bits - 1)) },
                                 .track = w.track,
                                 .name = w.keys[0] };
             CHECK_ERR("push", mrd_batch_push(w.b, &v[i]), MRD_OK);

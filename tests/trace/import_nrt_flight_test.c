@@ -327,6 +327,25 @@ TEST(gaps_are_filled_in_any_order)
     }
 }
 
+/* Where more than one step in four is a jump, numbers are no count, however the first ones came. */
+TEST(numbers_with_many_jumps_lose_nothing)
+{
+    for (int64_t steps = 10; steps <= 12; steps++) {
+        sink s = { .cat = mrd_catalog_new() };
+        mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+        mrd_nrt *nrt = open_nrt(&o);
+
+        for (int64_t i = 0; i <= steps; i++)
+            feed_number(nrt, 0, i, i);
+        for (int64_t jump = 1; jump <= 3; jump++)
+            feed_number(nrt, 0, 100 * jump, 100 * jump);
+        CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+        CHECK_INT(mrd_nrt_count(nrt)->lost, steps < 11 ? 0 : 297 - steps);
+        mrd_nrt_free(nrt);
+        mrd_catalog_free(s.cat);
+    }
+}
+
 /* Memory of which nothing is used any more is a sample, too. */
 TEST(no_memory_is_a_sample)
 {
