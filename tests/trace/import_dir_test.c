@@ -301,6 +301,22 @@ TEST(every_file_is_read_or_told)
     mrd_strlist_fini(&earlier);
 }
 
+/* What says in its first 256 bytes that we wrote it is a result, and is not read; behind them it says nothing. */
+TEST(a_result_is_known_by_its_first_bytes)
+{
+    for (int behind = 0; behind < 2; behind++) {
+        reading r = reading_new(behind ? "behind" : "before");
+        char text[400];
+
+        snprintf(text, sizeof(text), "{%*s\"meridian\":\"x\",\"traceEvents\":" CHROME "}",
+                 256 - 1 - 10 + behind, "");
+        put(&r, "a.json", text);
+        read_all(&r);
+        CHECK((strstr(r.notes, " of Meridian in ") != NULL) == !behind);
+        reading_free(&r);
+    }
+}
+
 /* A trace in a folder that is too deep is not passed over in silence. */
 TEST(folders_that_are_too_deep_are_told)
 {

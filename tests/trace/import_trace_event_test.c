@@ -433,6 +433,23 @@ TEST(the_pids_of_a_named_file_are_one_process)
     }
 }
 
+/* A process without events is not the one that a file is of, though all others be devices. */
+TEST(a_file_of_devices_is_of_one_that_has_events)
+{
+    collected c = { 0 };
+
+    collect_text(
+        &c, ops,
+        "{\"distributedInfo\":{\"rank\":0},\"traceEvents\":["
+        "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":5,\"args\":{\"name\":\"empty\"}},"
+        "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"pid\":3,\"tid\":7,\"ts\":1,\"dur\":1,"
+        "\"args\":{\"device\":3,\"stream\":7}}]}");
+    CHECK_ERR("run", c.err, MRD_OK);
+    REQUIRE(c.n == 1);
+    CHECK_INT(collect_process(&c, &c.v[0]->ev)->process_id, 3);
+    collect_free(&c);
+}
+
 /* Which lines are a device's, by name of an event on them; -1: none's. */
 static const struct {
     const char *name, *text;
