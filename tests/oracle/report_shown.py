@@ -67,7 +67,8 @@ def wants_of_workers(report):
     """{heading: {worker: numbers}}; a table without any worker is not shown."""
     workers, out = report["workers"], {}
     window = [w["window_ns"] for w in workers]
-    out["Where the time goes"] = {i: [w["window_ns"]] + [share(w["parts_ns"][p], window[i]) for p in PARTS] for i, w in enumerate(workers)}
+    if workers:
+        out["Where the time goes"] = {i: [w["window_ns"]] + [share(w["parts_ns"][p], window[i]) for p in PARTS] for i, w in enumerate(workers)}
     if any(sum(w["exposed_ns"].values()) for w in workers):
         out["Exposed communication"] = {i: [sum(w["exposed_ns"].values())] + [share(w["exposed_ns"][k], window[i]) for k in ("waiting", "transfer", "unknown")]
                                         for i, w in enumerate(workers) if sum(w["exposed_ns"].values())}

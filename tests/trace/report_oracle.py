@@ -286,7 +286,7 @@ def check_shown(work, ranks, title):
 def check_sizes(seed):
     """Profiles with less and with more than others: no launch, no collective, one worker; and more of all than is shown."""
     r = random.Random(seed)
-    for ranks, names, meet, launched in ((1, 1, False, False), (2, 3, False, True), (3, 30, True, False), (80, 30, True, True)):
+    for ranks, names, meet, launched in ((2, 0, False, False), (1, 1, False, False), (2, 3, False, True), (3, 30, True, False), (80, 30, True, True)):
         with tempfile.TemporaryDirectory() as work:
             for rank in range(ranks):
                 rows, now = [], 1_700_000_000_000_000 + r.randrange(50)
