@@ -2,11 +2,15 @@
 simulated runtime says which execution each call was, and every arrow of the JSON leads to that execution; also while events are lost."""
 import collections
 import glob
+import json
 import os
 import sys
 
 from lib import BUILD, Importer, check, equal, failures, finish, load_json, need_preload, run, tmp
 from neffs import neff
+
+sys.path.insert(0, os.path.join(os.environ["MERIDIAN_SOURCE"], "tests", "trace"))
+from xplane_oracle import data, number
 
 PROGRAM = """
 import ctypes, sys, threading
@@ -116,6 +120,46 @@ check(led >= 230, f"nearly every call has its arrows: {led} of 240; {pairs}")
 for kind in CHAIN:
     check(pairs[kind] >= 230, f"{kind}: {pairs[kind]}")
 
+
+
+def jax(out):
+    """The same calls with what JAX leaves of them instead of annotations: the arrows begin at its operations, which say when they were by the epoch of their profile."""
+    doc = load_json(os.path.join(out, "system_profile.json"))
+    calls = [r for r in doc["trace_events"] if r["name"] == "call" and r["trace_event_source"] == "annotation"]
+    rest = [{k: v for k, v in r.items() if k not in ("flow_id", "flow_dir")} for r in doc["trace_events"] if r["trace_event_source"] != "annotation"]
+    start = min(int(c["timestamp"]) for c in calls) - 10**6
+    lines = b""
+    for thread in sorted({c["thread_id"] for c in calls}):
+        events = b""
+        for c in (c for c in calls if c["thread_id"] == thread):
+            events += data(4, number(1, 1) + number(2, 1000 * (int(c["timestamp"]) - start - 2000)) + number(3, 1000 * (int(c["duration"]) + 4000)))
+        lines += data(3, number(1, thread) + data(2, "python") + events)
+    space = data(1, data(2, "/host:CPU") + lines + data(4, number(1, 1) + data(2, number(1, 1) + data(2, "PjitFunction(step)"))))
+    space += data(1, data(2, "Task Environment") + data(5, number(1, 1) + data(2, number(1, 1) + data(2, "profile_start_time"))) + data(6, number(1, 1) + number(3, start)))
+    where = os.path.join(folder, "jax")
+    left = os.path.join(where, f"{calls[0]['instance_id']}_pid_{calls[0]['process_id']}", "plugins", "profile", "2026_01_02_03_04_05")
+    os.makedirs(left)
+    with open(os.path.join(left, "host.xplane.pb"), "wb") as f:
+        f.write(space)
+    with open(os.path.join(left, "host.trace.json"), "w") as f:  # of the same events, without a date
+        json.dump({"displayTimeUnit": "ns", "traceEvents": [{"ph": "X", "pid": 701, "tid": c["thread_id"], "name": "PjitFunction(step)", "ts": (int(c["timestamp"]) - start) / 1000,
+                                                             "dur": int(c["duration"]) / 1000} for c in calls]}, f)
+    with open(os.path.join(folder, "runtime.json"), "w") as f:
+        json.dump({**doc, "trace_events": rest}, f)
+    run("view", os.path.join(folder, "runtime.json"), "-d", where, "-o", os.path.join(folder, "joined"), "--output-format", "json")
+    rows = load_json(os.path.join(folder, "joined", "system_profile.json"))["trace_events"]
+    equal(sum(r["name"] == "PjitFunction(step)" for r in rows), len(calls), "operations, each once")
+    ends = collections.defaultdict(list)
+    for r in rows:
+        for id, way in zip(r.get("flow_id", []), r.get("flow_dir", [])):
+            if way != "start":
+                ends[id].append(r)
+    found = collections.Counter((b["name"], b["trace_event_source"]) for r in rows if r["name"] == "calls nrt_execute" and r["trace_event_source"] == "framework"
+                                for id in r["flow_id"] for b in ends[id])
+    check(found["nrt_execute", "nrt_api"] >= 230 and len(found) == 1, f"from JAX's operations to the calls: {found} of {len(calls)}")
+
+
+jax(out)
 leads, truth, pairs, _ = follow("lossy", 400, NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC="30", MERIDIAN_RING_SIZE="16K")
 wrong = {c: (f, truth[c]) for c, f in leads.items() if f and f != {truth[c]}}
 equal(wrong, {}, "no arrow joins the events of two calls where some were lost")

@@ -215,15 +215,20 @@ put_space(const reading *r, const char *name)
     mrd_buf_fini(&space);
 }
 
-/* The XLA profiler may write the same events twice: they are read once. It is listed in either case, and is
- * nothing that a tool of the vendor's could decode. */
-TEST(an_xspace_is_read_unless_its_json_is_there)
+/* The XLA profiler writes the events of a host twice: they are read once, from the XSpace, which alone says when they
+ * were. JSON of another host is no second copy. It is listed in either case, and is nothing that a tool of the vendor's
+ * could decode. */
+TEST(an_xspace_is_read_and_its_json_is_not)
 {
-    static const char *const beside[] = { NULL, "run/host.trace.json", "run/other.trace.json.gz",
-                                          "run/else.json", "other/host.trace.json" };
+    static const char *const beside[] = { NULL,
+                                          "run/host.trace.json",
+                                          "run/host.trace.json.gz",
+                                          "run/other.trace.json.gz",
+                                          "run/else.json",
+                                          "other/host.trace.json" };
 
     for (size_t i = 0; i < MRD_COUNT(beside); i++) {
-        bool is_twice = i == 1 || i == 2;
+        bool is_twice = i == 1 || i == 2, space = false;
         uint64_t events = 0;
         char name[20];
         reading r;
@@ -235,13 +240,39 @@ TEST(an_xspace_is_read_unless_its_json_is_there)
         if (beside[i] != NULL)
             put(&r, beside[i], CHROME);
         read_all(&r);
-        for (size_t k = 0; k < r.inputs; k++)
+        for (size_t k = 0; k < r.inputs; k++) {
+            mrd_str path = mrd_catalog_text(r.o.catalog, r.input[k].path);
+
             events += r.input[k].events;
-        CHECK_INT(events, (beside[i] != NULL) + !is_twice);
+            space = space || mrd_str_ends(path, "host.xplane.pb");
+        }
+        CHECK(space);
+        CHECK_INT(events, 1 + (beside[i] != NULL && !is_twice));
+        CHECK_ROW(r.notes, (strstr(r.notes, "not read: 1 JSON file of the XLA profiler") != NULL) ==
+                               is_twice);
         CHECK(artifact(&r, "host.xplane.pb") != NULL && artifact(&r, "a.pb") != NULL);
         CHECK_ROW(r.notes, strstr(r.notes, "not decoded: 1 .pb files in ") != NULL);
         reading_free(&r);
     }
+}
+
+/* One that may have more than is read of an XSpace is left to its JSON. */
+TEST(a_large_xspace_is_left_to_its_json)
+{
+    uint64_t events = 0;
+    char path[500];
+    reading r = reading_new("large");
+
+    put(&r, "run/host.xplane.pb", "");
+    snprintf(path, sizeof(path), "%s/run/host.xplane.pb", r.dir);
+    REQUIRE(truncate(path, (256 << 20) + 1) == 0); /* a hole */
+    put(&r, "run/host.trace.json", CHROME);
+    read_all(&r);
+    for (size_t k = 0; k < r.inputs; k++)
+        events += r.input[k].events;
+    CHECK_INT(r.inputs, 1);
+    CHECK_INT(events, 1);
+    reading_free(&r);
 }
 
 /* Traces are known by what is in them; the rest is counted, by why it is left alone. */

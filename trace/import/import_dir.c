@@ -31,6 +31,7 @@ typedef struct {
     mrd_identity nowhere;
     size_t read, unknown, own;     /* files read, of no known kind, written by meridian itself */
     size_t earlier;                /* files of earlier runs */
+    size_t twice;                  /* JSON of the XLA profiler whose XSpace is read */
     bool was_there;                /* the entry of the root in which the walk is */
     size_t ntff, neff, pb;         /* artifacts found */
     uint32_t first_artifact;       /* index in the catalog */
@@ -111,29 +112,49 @@ add_artifact(dir_walk *walk, const char *path, const char *kind, const mrd_ident
         walk->ntff++;
     else if (strcmp(kind, "NEFF") == 0)
         walk->neff++;
-    else if (strcmp(kind, "XSpace") != 0) /* read here, or its JSON beside it is */
+    else if (strcmp(kind, "XSpace") !=
+             0) /* read here, or its JSON beside it is, where it is large */
         walk->pb++;
 }
 
-/* The XLA profiler writes the same events twice, as an XSpace and as JSON beside it: the JSON is read. */
-static bool
-has_trace_json(const char *path)
-{
-    char folder[PATH_MAX];
-    const char *slash = strrchr(path, '/');
-    struct dirent *entry;
-    bool has = false;
-    DIR *d;
+/* The XLA profiler writes the events of a host twice, as <host>.xplane.pb and as <host>.trace.json.gz beside it. The
+ * XSpace is read, which alone says when the profile began and has all events (the JSON has a million at most); one that
+ * may have more than is read of an XSpace is left to its JSON. */
+#define XSPACE_READ (256 << 20)
 
-    snprintf(folder, sizeof(folder), "%.*s", slash == NULL ? 1 : (int) (slash - path),
-             slash == NULL ? "." : path);
-    d = opendir(folder);
-    while (d != NULL && !has && (entry = readdir(d)) != NULL)
-        has = mrd_str_ends(mrd_str_of(entry->d_name), "trace.json.gz") ||
-              mrd_str_ends(mrd_str_of(entry->d_name), "trace.json");
-    if (d != NULL)
-        closedir(d);
-    return has;
+/* The size of a file beside `path` whose name is the first `stem` bytes of it and `end`; -1: there is none. */
+static int64_t
+size_beside(const char *path, size_t stem, const char *end)
+{
+    char beside[PATH_MAX];
+    struct stat st;
+
+    return snprintf(beside, sizeof(beside), "%.*s%s", (int) stem, path, end) < PATH_MAX &&
+                   stat(beside, &st) == 0
+               ? (int64_t) st.st_size
+               : -1;
+}
+
+/* Whether the other file of the two is read. */
+static bool
+is_read_beside(const char *path)
+{
+    static const char space[] = ".xplane.pb";
+    static const char *const json[] = { ".trace.json", ".trace.json.gz" };
+    mrd_str name = mrd_str_of(path);
+    size_t stem = name.len - (sizeof(space) - 1);
+    int64_t size;
+
+    if (mrd_str_ends(name, space))
+        return size_beside(path, stem, space) > XSPACE_READ &&
+               (size_beside(path, stem, json[0]) >= 0 || size_beside(path, stem, json[1]) >= 0);
+    for (size_t i = 0; i < MRD_COUNT(json); i++) {
+        if (!mrd_str_ends(name, json[i]))
+            continue;
+        size = size_beside(path, name.len - strlen(json[i]), space);
+        return size >= 0 && size <= XSPACE_READ;
+    }
+    return false;
 }
 
 /* Files whose name says JSON are always read, so that a broken one is reported; others by content.
@@ -185,10 +206,14 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
 
     if (kind != NULL) {
         add_artifact(walk, path, kind, &id);
-        if (strcmp(kind, "XSpace") != 0 || has_trace_json(path))
+        if (strcmp(kind, "XSpace") != 0 || is_read_beside(path))
             return MRD_OK;
         walk->read++;
         return mrd_read_file(walk->options, path, &id, why);
+    }
+    if (is_read_beside(path)) {
+        walk->twice++;
+        return MRD_OK;
     }
     head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
                    mrd_str_is(name, "report.txt")
@@ -423,6 +448,12 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
     if (walk.earlier > 0)
         mrd_catalog_note(options->catalog, "not read: %zu file%s of earlier runs in %s",
                          walk.earlier, mrd_plural(walk.earlier), path);
+    if (walk.twice > 0)
+        mrd_catalog_note(
+            options->catalog,
+            "not read: %zu JSON file%s of the XLA profiler in %s, whose .xplane.pb beside "
+            "has the same events and their date",
+            walk.twice, mrd_plural(walk.twice), path);
     if (walk.own > 0)
         mrd_catalog_note(options->catalog,
                          "not read: %zu result%s of Meridian in %s (name one as a file to read it)",
