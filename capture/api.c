@@ -154,20 +154,27 @@ mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *na
     mrd_rec_scope_begin((mrd_rec_scoped *) (void *) scope, &what);
 }
 
-void
-mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
+/* Apart, so that a scope without arguments pays for no frame. */
+static __attribute__((noinline)) void
+scope_end_more(mrd_rec_scoped *s, const mrd_kv *args, size_t arg_count)
 {
-    mrd_rec_scoped *s = (mrd_rec_scoped *) (void *) scope;
     mrd_rec_arg list[MRD_API_ARGS_MAX];
 
-    if (__builtin_expect(arg_count == 0 && mrd_extra_now() == 0, 1)) {
-        mrd_rec_scope_end(s, NULL, 0);
-        return;
-    }
     if (mrd_extra_now() != 0 && s->pid == (uint32_t) mrd_proc_pid())
         mrd_api_finished(&s->what, mrd_rec_now() - s->start);
     arg_count = api_args(args, arg_count, list);
     mrd_rec_scope_end(s, list, arg_count);
+}
+
+void
+mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
+{
+    mrd_rec_scoped *s = (mrd_rec_scoped *) (void *) scope;
+
+    if (__builtin_expect(arg_count == 0 && mrd_extra_now() == 0, 1))
+        mrd_rec_scope_end(s, NULL, 0);
+    else
+        scope_end_more(s, args, arg_count);
 }
 
 void
