@@ -210,7 +210,8 @@ step_record(mrd_core *c, mrd_session *s)
     if (!s->stop_requested && (s->params.duration == 0 || now < end - c->limits.lead - delay(c, s)))
         return false;
     s->stop.ns = s->stop_requested ? now + c->limits.lead / 4 + delay(c, s) : end;
-    if (s->stop.ns < s->go.ns)
+    /* A start by the clock of an earlier boot may look as if it was still to come. */
+    if (s->stop.ns < s->go.ns && strcmp(s->timeline, c->timescale.timeline) == 0)
         s->stop.ns = s->go.ns;
     s->flush_deadline.ns = c->now.local.ns + (s->stop.ns - now) + c->limits.flush_timeout;
     decide(c, s, MRD_SESSION_STOPPING, MRD_STEP_STOP);

@@ -437,6 +437,28 @@ TEST(a_pause_counts_where_it_was_carried_out)
 }
 
 /* A trigger that comes with the start is told to the nodes when they know of the session. */
+/* The aggregator's machine came up with its wall clock an hour before the start of a session, by which the
+ * session's time began anew: it stops now, not in an hour. One that has not begun stops when it does. */
+TEST(a_start_of_an_earlier_boot_is_not_awaited)
+{
+    static const char *const timelines[] = { "earlier", "this" };
+
+    for (unsigned i = 0; i < MRD_COUNT(timelines); i++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+
+        snprintf(c->timescale.timeline, sizeof(c->timescale.timeline), "this");
+        snprintf(s->timeline, sizeof(s->timeline), "%s", timelines[i]);
+        s->go.ns = 3600 * MRD_SEC;
+        mrd_core_stop(c, core_at(10 * MRD_SEC), 1, s->id);
+        core_drain(c);
+        CHECK_ROW(timelines[i], (s->stop.ns < 12 * MRD_SEC) == (i == 0));
+        CHECK_ROW(timelines[i], i == 0 || s->stop.ns == s->go.ns);
+        CHECK_INT(s->flush_deadline.ns, s->stop.ns + c->limits.flush_timeout);
+        mrd_core_free(c);
+    }
+}
+
 TEST(a_trigger_waits_until_the_start_was_sent)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
