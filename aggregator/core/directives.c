@@ -33,6 +33,7 @@ directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
     if ((s->step == MRD_STEP_RECORD ||
          (MRD_PLANTED(MRD_PLANT_EARLY_START) && s->step == MRD_STEP_GO)) &&
         mrd_select_matches(&s->select, n->instance_id) &&
+        s->changes.version <= s->save.durable && /* it is told the pauses too */
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;
     if (s->step == MRD_STEP_FLUSH &&
@@ -40,7 +41,7 @@ directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
         return MRD__CONTROL_TYPE__CONTROL_STOP;
     if (s->step == MRD_STEP_RECORD && phase == MRD__NODE_PHASE__NODE_RECORDING && p != NULL &&
         p->unchangeable != n->run && st->revision < s->changes.revision &&
-        s->changes.version <= s->save.tried &&
+        s->changes.version <= s->save.durable &&
         (p->told_run != n->run || c->now.local.ns - p->told_change.ns >= CHANGE_AGAIN))
         return MRD__CONTROL_TYPE__CONTROL_CHANGE;
     return MRD__CONTROL_TYPE__CONTROL_NONE;

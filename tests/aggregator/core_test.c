@@ -310,6 +310,51 @@ TEST(a_pause_is_durable_before_it_is_told)
     mrd_core_free(c);
 }
 
+/* A successor that does not find a change on disk gives its number to another one: nobody who carried out the first
+ * would be told of that. */
+TEST(a_pause_that_cannot_be_written_is_not_told)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_session_change pause = { .paused = 1 };
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list = &st;
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    mrd_why full = { .err = MRD_FULL, .text = "full" };
+    int64_t t = 20 * MRD_SEC;
+    mrd_effect save, e;
+    bool asked = false;
+
+    core_hello(c, t, "a", 1);
+    st.session = 7;
+    st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    hb.sessions = &list;
+    hb.n_sessions = 1;
+    mrd_core_heartbeat(c, core_at(t), 5, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
+    core_drain(c);
+    mrd_core_change(c, core_at(t + 1), 6, 7, &pause);
+    CHECK(find(c, MRD_DO_SAVE, &save) && mrd_session_is_paused(s));
+    mrd_core_saved(c, core_at(t + 2), 7, save.version, &full);
+    for (const mrd_effect *p; (p = mrd_core_effect(c)) != NULL;)
+        asked = asked || p->kind == MRD_DO_ASK;
+    CHECK(!asked);
+    mrd_core_heartbeat(c, core_at(t + 3), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 3 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 0);
+    st.phase =
+        MRD__NODE_PHASE__NODE_ARMED; /* one that joins late is told the pauses with its start */
+    mrd_core_heartbeat(c, core_at(t + 4), 8, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 0);
+    mrd_core_tick(c, core_at(t + 2 * MRD_SEC)); /* it is written again */
+    CHECK(find(c, MRD_DO_SAVE, &save));
+    mrd_core_saved(c, core_at(t + 2 * MRD_SEC), 7, save.version, NULL);
+    CHECK(find(c, MRD_DO_ASK, &e));
+    CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
+    core_drain(c);
+    mrd_core_heartbeat(c, core_at(t + 2 * MRD_SEC), 9, c->nodes.v[0], &hb, (mrd_local_ns){ 5 });
+    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1);
+    CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    mrd_core_free(c);
+}
+
 /* An agent's answer to a change of session 7, or what its heartbeat says that it has carried out. */
 static void
 change_answered(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, mrd_err err)
