@@ -37,6 +37,7 @@ typedef enum {
     MRD_AGENT_PLANT_UNTOLD_LEAVES, /* was: such an answer is in the sums when its frame leaves the queue
                                       before its segment */
     MRD_AGENT_PLANT_RECORDED_APART, /* was: of answers in records and in counts the larger sum counts */
+    MRD_AGENT_PLANT_PAUSES_FORGOTTEN, /* a successor knows that a session was changed, not its pauses */
     MRD_AGENT_PLANTS
 } mrd_agent_plant;
 

@@ -350,7 +350,7 @@ take_note(mrd_record *r, mrd_bytes *rest)
         s->st.start_bound_ns = n.bound_ns;
         s->st.phase = (Mrd__NodePhase) n.phase;
         s->st.revision = changes.revision;
-        s->n_pauses = changes.n_pauses;
+        s->n_pauses = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_PAUSES_FORGOTTEN) ? 0 : changes.n_pauses;
         memcpy(s->pauses, pauses, changes.n_pauses * sizeof(*pauses));
     }
     mrd_msg_free(&msg);

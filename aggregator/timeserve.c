@@ -45,6 +45,7 @@ struct mrd_timeserve {
     mrd_timeserve_counts counts;
 
     uint32_t number; /* of the next packet sent; the rest belongs to the thread */
+    bool doubted;    /* packets may lie there from before the wall clock was set */
     pending wait[PENDING];
 };
 
@@ -247,17 +248,32 @@ wake(mrd_timeserve *s, mrd_bytes request, const mrd_udp_peer *peer)
     (void) mrd_udp_send_unstamped(s->fd, wire, sizeof(wire), peer);
 }
 
+/* What became of an answer. Not ok: the wall clock moved, and neither inequality may be believed. */
+static void
+complete(mrd_timeserve *s, pending *w, bool ok)
+{
+    agent_entry *a;
+
+    pthread_mutex_lock(&s->lock);
+    s->counts.stepped += !ok;
+    if (!ok)
+        w->served.r2 = w->served.r3 = 0;
+    if ((a = known_agent(s, w->served.id.agent)) != NULL)
+        mrd_joiner_answered(a->joiner, &w->served);
+    pthread_mutex_unlock(&s->lock);
+    w->used = false;
+}
+
 /* Both stamps bridged between the reading at arrival and the one now. */
 static void
-finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool stepped)
+finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now)
 {
     mrd_probe_served *v = &w->served;
     mrd_local_ns r2, r3;
     mrd_dur_ns e2 = 0, e3 = 0;
-    agent_entry *a;
-    bool ok = !stepped;
+    bool ok = true;
 
-    if (ok && w->r2_wall.ns != 0) {
+    if (w->r2_wall.ns != 0) {
         ok = mrd_stamp_bridge(&w->before, now, w->r2_wall.ns, &r2, &e2) == MRD_OK;
         if (ok)
             v->r2 = r2.ns + s->session_minus_raw;
@@ -270,18 +286,11 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now, bool
         v->source3 = MRD_STAMP_UDP_USER;
     }
     v->e = (uint32_t) (e2 > e3 ? e2 : e3);
-    pthread_mutex_lock(&s->lock);
-    s->counts.stepped += !ok;
-    if (!ok)
-        v->r2 = v->r3 = 0; /* neither inequality may be believed */
-    if ((a = known_agent(s, v->id.agent)) != NULL)
-        mrd_joiner_answered(a->joiner, v);
-    pthread_mutex_unlock(&s->lock);
-    w->used = false;
+    complete(s, w, ok);
 }
 
 static void
-take_sent(mrd_timeserve *s, bool stepped)
+take_sent(mrd_timeserve *s)
 {
     mrd_udp_stamp sent[MRD_UDP_BATCH];
     size_t n;
@@ -295,44 +304,60 @@ take_sent(mrd_timeserve *s, bool stepped)
             pending *w = &s->wait[sent[i].number % PENDING];
 
             if (w->used && w->number == sent[i].number)
-                finish(s, w, sent[i].wall, &now, stepped);
+                finish(s, w, sent[i].wall, &now);
         }
     } while (n == MRD_UDP_BATCH);
 }
 
+/* Whether stamps of packets just read may be of another wall clock than `now`, a reading behind them: it was
+ * set before that, and they, or others behind the first batch, came before. */
+static bool
+are_doubted(mrd_timeserve *s, size_t n)
+{
+    bool stepped = mrd_udp_wait_stepped(s->waiting);
+
+    for (size_t i = 0; i < PENDING && stepped; i++)
+        if (s->wait[i].used)
+            complete(s, &s->wait[i], false);
+    stepped = stepped || s->doubted;
+    s->doubted = stepped && n == MRD_UDP_BATCH;
+    return stepped;
+}
+
 /* What lies there, up to a batch; one reading of the clocks serves all of it. */
 static void
-serve_some(mrd_timeserve *s, bool stepped)
+serve_some(mrd_timeserve *s)
 {
     mrd_udp_packet in[MRD_UDP_BATCH];
     size_t n = mrd_udp_recv_many(s->fd, in);
     mrd_xread now;
+    bool doubted;
 
     if (n > 0)
         now = cross_read();
+    doubted = are_doubted(s, n);
     for (size_t i = 0; i < n; i++) {
         mrd_bytes data = { in[i].data,
                            in[i].len < sizeof(in[i].data) ? in[i].len : sizeof(in[i].data) };
         mrd_probe_packet packet;
         pending w;
 
-        if (!admit(s, data, &now, stepped ? 0 : in[i].wall, &packet, &w))
+        if (!admit(s, data, &now, doubted ? 0 : in[i].wall, &packet, &w))
             continue;
         if (packet.position == 0)
             wake(s, data, &in[i].peer);
         answer(s, &packet, &in[i].peer, &w);
     }
-    take_sent(s, stepped);
+    take_sent(s);
 }
 
 static void *
 serve(void *arg)
 {
     mrd_timeserve *s = arg;
-    bool stepped;
 
-    while (mrd_udp_wait_next(s->waiting, &stepped))
-        serve_some(s, stepped);
+    while (mrd_udp_wait_next(s->waiting))
+        serve_some(s);
     return NULL;
 }
 

@@ -64,17 +64,16 @@ mrd_udp_wait_close(mrd_udp_wait *w)
     free(w);
 }
 
-/* True when the wall clock was set since the last call. */
-static bool
-wall_stepped(int fd)
+bool
+mrd_udp_wait_stepped(mrd_udp_wait *w)
 {
     uint64_t ticks;
 
-    return read(fd, &ticks, sizeof(ticks)) < 0 && errno == ECANCELED;
+    return read(w->step_fd, &ticks, sizeof(ticks)) < 0 && errno == ECANCELED;
 }
 
 bool
-mrd_udp_wait_next(mrd_udp_wait *w, bool *ret_stepped)
+mrd_udp_wait_next(mrd_udp_wait *w)
 {
     struct pollfd fds[3] = { { w->fd, POLLIN, 0 },
                              { w->stop_fd, POLLIN, 0 },
@@ -83,7 +82,6 @@ mrd_udp_wait_next(mrd_udp_wait *w, bool *ret_stepped)
     while (poll(fds, 3, -1) < 0)
         if (errno != EINTR)
             return false;
-    *ret_stepped = fds[2].revents != 0 && wall_stepped(w->step_fd);
     return fds[1].revents == 0;
 }
 

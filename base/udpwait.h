@@ -18,9 +18,12 @@ typedef struct mrd_udp_wait mrd_udp_wait;
 /* The socket is borrowed. Errors: IO, NOMEM. */
 mrd_err mrd_udp_wait_open(int fd, mrd_udp_wait **ret_wait, mrd_why *why);
 void mrd_udp_wait_close(mrd_udp_wait *w); /* NULL is fine */
-/* False: it was told to end, or cannot wait. *ret_stepped: the wall clock was set since the last
- * call. */
-bool mrd_udp_wait_next(mrd_udp_wait *w, bool *ret_stepped);
+/* False: it was told to end, or cannot wait. It does not wait before mrd_udp_wait_stepped told that the
+ * wall clock was set. */
+bool mrd_udp_wait_next(mrd_udp_wait *w);
+/* The wall clock was set since the last call. Asked behind a reading of packets and of the clock it says
+ * whether the packets' stamps may be of another wall clock than the reading. */
+bool mrd_udp_wait_stepped(mrd_udp_wait *w);
 void mrd_udp_wait_end(mrd_udp_wait *w);
 
 #endif

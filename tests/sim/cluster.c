@@ -186,6 +186,10 @@ one_fault(world *w)
         }
         break;
     default:
+        if (w->plan->real && sim_chance(w, 500))
+            udp_step_wall(w, 32);
+        else if (w->plan->real)
+            w->steps_wait = 1 + (unsigned) sim_below(w, 8);
         snprintf(a->reason, sizeof(a->reason), "seen %u", (unsigned) sim_below(w, 1000));
         break;
     }
@@ -227,6 +231,8 @@ people(world *w, uint64_t a, uint64_t b, void *p)
         server_trigger(w);
         break;
     }
+    if (w->plan->pauses && sim_chance(w, 400))
+        pause_some(w);
     if (w->plan->exports && sim_chance(w, 200))
         server_merge(w);
     sim_at(w, w->now + (int64_t) sim_below(w, 6 * MRD_SEC), people, a, b, p);
@@ -309,6 +315,7 @@ sim_run(const sim_plan *plan, sim_result *r)
     wire_free(&w);
     free(w.file_promises);
     free(w.timelines);
+    free(w.changes);
     while (w.n_heap > 0) {
         task t = next_task(&w);
 

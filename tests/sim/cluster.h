@@ -55,6 +55,7 @@ typedef struct {
     bool exports;           /* sessions are copied to a shared storage; not with real agents */
     mrd_dur_ns retain;      /* 0: for ever; sessions older than this go */
     int64_t retain_bytes;   /* 0: no limit; the oldest go beyond this */
+    bool pauses;            /* sessions are paused; of real agents */
     bool real;              /* nodes run the real agent (cluster_node.h), not the model */
     sim_mostly mostly;      /* ... and most of their faults are of one kind */
     bool verbose;
@@ -69,7 +70,7 @@ typedef struct {
     uint64_t crashes, power_failures, agent_crashes, cuts, full_disks, repeats, lost_messages;
     uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files,
         merged;
-    uint64_t exports, retired;
+    uint64_t exports, retired, paused_events;
     unsigned most_pending, most_surveys;
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;

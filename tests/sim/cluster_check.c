@@ -39,6 +39,7 @@ check_step(world *w)
     if ((w->r->steps & 63) != 0)
         return;
     loop_check(w);
+    pause_check(w);
     for (size_t i = 0; i < w->n_tickets; i++) {
         if (w->now - w->tickets[i].came > ANSWER_MAX)
             sim_fail(w, "a request of node %u has had no answer for 10 s", w->tickets[i].node);

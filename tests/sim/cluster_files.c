@@ -339,8 +339,11 @@ check_debt(sim_node *n, const file_debt *debt, uint64_t session)
 
         if (f->written == f->n && (long double) f->written_at > debt->from + TIME_ROOM &&
             (long double) f->written_at < debt->to && !is_promised(n->w, n, f->hex[f->n - 1]))
-            sim_fail(n->w, "node %s session %llx: it is flushed, and '%s' was not delivered",
-                     n->a->id, (unsigned long long) session, f->name);
+            sim_fail(n->w,
+                     "node %s session %llx: it is flushed, and '%s', written at %.3f s, was not "
+                     "delivered; it recorded from %.3f s to %.3f s",
+                     n->a->id, (unsigned long long) session, f->name, (double) f->written_at / 1e9,
+                     (double) debt->from / 1e9, (double) debt->to / 1e9);
     }
 }
 
@@ -352,7 +355,9 @@ files_flushed(sim_node *n, const mrd_record_status *st)
     mrd_files_stats stats;
 
     mrd_files_get_stats(n->agent->files, &stats);
-    if (stats.failed > 0 || stats.hung > 0 || n->wall_stepped || n->boot > 1 || n->woken_at != 0) {
+    /* Told anew by an aggregator whose machine came up with another wall clock, a start is another. */
+    if (stats.failed > 0 || stats.hung > 0 || n->wall_stepped || n->boot > 1 || n->woken_at != 0 ||
+        (n->w->n_timelines > 1 && n->w->server_steps > 0)) {
         files_cancelled(n);
         return;
     }

@@ -169,6 +169,14 @@ typedef struct {
     int64_t from, to;
 } window_model;
 
+/* The pauses of a session, as nodes were told them with a revision. */
+typedef struct {
+    uint64_t session;
+    unsigned revision;
+    size_t n;
+    int64_t from[MRD_PAUSES_MAX], to[MRD_PAUSES_MAX];
+} told_change;
+
 struct world {
     const sim_plan *plan;
     sim_result *r;
@@ -192,6 +200,9 @@ struct world {
     mrd_timescale scale;
     int64_t server_offset;
     double server_ppm;
+    int64_t server_wall;   /* what its wall clock was set by, */
+    unsigned server_steps; /* so many times */
+    unsigned steps_wait;   /* ... and will be when the next probes are read */
     uint64_t last_ticket;
     ticket_model *tickets;
     size_t n_tickets, cap_tickets;
@@ -208,6 +219,8 @@ struct world {
     size_t n_asked;
     window_model windows[4096];
     size_t n_windows;
+    told_change *changes;
+    size_t n_changes;
     mrd_buf joined;
     /* of real agents */
     wire_frame_bytes *wire;

@@ -13,7 +13,7 @@
  *
  * Files    cluster_node.c (life, turns, faults), cluster_link.c (connections), cluster_udp.c (clock
  *          probes by UDP), cluster_loop.c (the real aggregator), cluster_wire.c (what the two say), cluster_files.c (files),
- *          cluster_merge.c (profiles), cluster_source.c (events), cluster_clock.c (clocks),
+ *          cluster_merge.c (profiles), cluster_pause.c (pauses), cluster_source.c (events), cluster_clock.c (clocks),
  *          cluster_truth.c (what must hold of a node).
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_NODE_H
@@ -54,6 +54,9 @@ typedef struct {
     enum { STOP_NOT_TOLD, STOP_SAVED, STOP_NOT_SAVED } stop; /* by the node, for a successor */
     uint64_t unacknowledged; /* events that were forced out on their way, when a process died */
     int64_t checked_start;
+    unsigned revision; /* the last change that it carried out, */
+    int64_t
+        pause_margin; /* ... and how far its pauses may be from those it was told; -1: not known */
     uint64_t shown;
     uint64_t windows[MRD_RECORD_TRIGGERS];
     unsigned n_windows;
@@ -127,6 +130,8 @@ int64_t node_now(const sim_node *n);
 
 /* cluster_udp.c: sockets that are opened to listen are this world's. */
 void udp_server_of(world *w);
+/* The aggregator's wall clock is set by so many octaves above a microsecond, at most: 32 are hours. */
+void udp_step_wall(world *w, unsigned octaves);
 
 /* cluster_link.c: connections of the node whose turn it is. */
 mrd_transport *link_new(sim_node *n, bool probes);
@@ -172,6 +177,14 @@ void files_end(world *w);
 /* cluster_store.c */
 const mrd_session_store *store_folder(world *w);
 
+/* cluster_pause.c */
+void pause_some(world *w);
+void pause_told(world *w, const Mrd__Control *c);
+void pause_check(world *w);
+/* Of the session that the node has at this place. */
+bool pause_leaves_out(const sim_node *n, size_t session, const source_event *ev);
+void pause_given(sim_node *n, size_t session, session_truth *t, const source_event *ev);
+
 /* cluster_merge.c */
 void merge_saved(world *w, const mrd_session *s); /* its manifest is on disk */
 void merge_recovered(world *w);
@@ -194,5 +207,6 @@ void truth_step(sim_node *n); /* after each turn */
 void truth_end(world *w);
 void truth_free(sim_node *n);
 session_truth *truth_of(sim_node *n, uint64_t session);
+long double session_time(const sim_node *n, long double now);
 
 #endif

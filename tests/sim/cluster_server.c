@@ -15,7 +15,7 @@ server_now(const world *w)
     return (mrd_core_time){
         .local = { w->now + (int64_t) ((long double) w->now * w->server_ppm / 1e6L) +
                    w->server_offset },
-        .wall = { WALL_0 + w->now },
+        .wall = { WALL_0 + w->now + w->server_wall },
     };
 }
 

@@ -69,6 +69,9 @@ truth_give(sim_node *n, size_t event)
         if (!records(&st) || ev->ts_ns + ev->dur_ns < st.start.ns || ev->ts_ns > st.stop.ns)
             continue;
         t = truth_of(n, st.id);
+        pause_given(n, i, t, ev);
+        if (pause_leaves_out(n, i, ev))
+            continue;
         if (!MRD_VEC_REACH(t->has, t->n_has, event))
             abort();
         t->begun += t->has[event] ? 0 : count_of(ev);
@@ -111,7 +114,7 @@ check_agent(sim_node *n)
                  (unsigned long long) c.spool.file_bytes);
 }
 
-static long double
+long double
 session_time(const sim_node *n, long double now)
 {
     const sim_timeline *t = &n->w->timelines[n->timeline - 1];

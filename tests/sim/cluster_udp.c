@@ -53,6 +53,7 @@ struct mrd_udp_wait {
     pthread_mutex_t lock;
     pthread_cond_t news;
     bool ended;
+    unsigned steps; /* of the wall clock, that it was told of */
 };
 
 static udp_socket *sockets;
@@ -111,7 +112,8 @@ true_now(const udp_socket *s)
 static int64_t
 wall_at(const udp_socket *s, int64_t now)
 {
-    return server_now(s->w).wall.ns + (now - s->w->now) + (s->n == NULL ? 0 : s->n->wall_off);
+    return server_now(s->w).wall.ns + (now - s->w->now) +
+           (s->n == NULL ? 0 : s->n->wall_off - s->w->server_wall);
 }
 
 static void
@@ -377,6 +379,11 @@ WRAP(size_t, mrd_udp_recv_many, int fd, mrd_udp_packet to[MRD_UDP_BATCH])
 
     while (n < MRD_UDP_BATCH && take_packet(socket_by_fd(fd), &to[n]))
         n++;
+    /* Between their stamps and the reading that bridges them; by no more than delays are. */
+    if (n > 0 && server_world->steps_wait > 0 && sim_chance(server_world, 500)) {
+        server_world->steps_wait--;
+        udp_step_wall(server_world, 12);
+    }
     return n;
 }
 
@@ -391,6 +398,20 @@ WRAP(size_t, mrd_udp_sent_many, int fd, mrd_udp_stamp to[MRD_UDP_BATCH])
 
 /* ---- base/udpwait.h: the server's thread ---- */
 
+void
+udp_step_wall(world *w, unsigned octaves)
+{
+    int64_t by = MRD_US << sim_below(w, octaves);
+    const udp_socket *s = server_socket();
+
+    by += (int64_t) sim_below(w, (uint64_t) by);
+    w->server_wall += sim_chance(w, 500) ? by : -by;
+    w->server_steps++;
+    w->r->wall_steps++;
+    if (s != NULL)
+        wake(s);
+}
+
 WRAP(mrd_err, mrd_udp_wait_open, int fd, mrd_udp_wait **ret_wait, mrd_why *why)
 {
     mrd_udp_wait *w = calloc(1, sizeof(*w));
@@ -398,6 +419,7 @@ WRAP(mrd_err, mrd_udp_wait_open, int fd, mrd_udp_wait **ret_wait, mrd_why *why)
     (void) why;
     must(w);
     w->s = socket_by_fd(fd);
+    w->steps = w->s->w->server_steps;
     w->s->waiting = w;
     pthread_mutex_init(&w->lock, NULL);
     pthread_cond_init(&w->news, NULL);
@@ -416,18 +438,25 @@ WRAP(void, mrd_udp_wait_close, mrd_udp_wait *w)
 }
 
 /* A late thread does no harm. */
-WRAP(bool, mrd_udp_wait_next, mrd_udp_wait *w, bool *ret_stepped)
+WRAP(bool, mrd_udp_wait_next, mrd_udp_wait *w)
 {
     world *of = w->s->w;
 
     pthread_mutex_lock(&w->lock);
-    while (!w->ended && w->s->packets == NULL && w->s->sent == NULL)
+    while (!w->ended && w->s->packets == NULL && w->s->sent == NULL && w->steps == of->server_steps)
         pthread_cond_wait(&w->news, &w->lock);
     pthread_mutex_unlock(&w->lock);
     if (!w->ended && sim_chance(of, 20))
         sim_thread_pause((int64_t) sim_below(of, 30 * MRD_MS));
-    *ret_stepped = false;
     return !w->ended;
+}
+
+WRAP(bool, mrd_udp_wait_stepped, mrd_udp_wait *w)
+{
+    bool stepped = w->steps != w->s->w->server_steps;
+
+    w->steps = w->s->w->server_steps;
+    return stepped;
 }
 
 WRAP(void, mrd_udp_wait_end, mrd_udp_wait *w)

@@ -121,6 +121,7 @@ static void
 see_control(world *w, const Mrd__Control *c)
 {
     check_reported(w, NULL, c->type, c->session);
+    pause_told(w, c);
     if (c->trigger != NULL)
         check_window(w, &w->agents[0], c->trigger->id, c->trigger->from_session_ns,
                      c->trigger->to_session_ns);
