@@ -1,7 +1,6 @@
 /* What changes of a session while it records: pauses, cores and event types. A change is told to nodes when
  * it is on disk, by a survey, again with heartbeats to those whose revision is an older one, and by
  * further surveys until each has answered: only an answer says that an agent does not know how. */
-#include "aggregator/core/planted.h"
 #include "aggregator/core/state.h"
 
 #include "base/obj.h"
@@ -122,8 +121,7 @@ mrd_session_send_change(mrd_core *c, mrd_session *s)
 
     if (s->step != MRD_STEP_RECORD || s->changes.revision == 0 ||
         s->changes.version > s->save.durable || !mrd_effects_room(&c->out, 32) ||
-        (again && (c->now.local.ns < s->changes.again.ns || !is_awaited(c, s) ||
-                   MRD_PLANTED(MRD_PLANT_CHANGE_ONCE))))
+        (again && (c->now.local.ns < s->changes.again.ns || !is_awaited(c, s))))
         return;
     s->changes.sent = s->changes.revision;
     s->changes.again.ns = c->now.local.ns + AGAIN;

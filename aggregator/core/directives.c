@@ -41,7 +41,7 @@ directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
         return MRD__CONTROL_TYPE__CONTROL_STOP;
     if (s->step == MRD_STEP_RECORD && phase == MRD__NODE_PHASE__NODE_RECORDING && p != NULL &&
         p->unchangeable != n->run && st->revision < s->changes.revision &&
-        s->changes.version <= s->save.durable && !MRD_PLANTED(MRD_PLANT_CHANGE_ONCE) &&
+        s->changes.version <= s->save.durable &&
         (p->told_run != n->run || c->now.local.ns - p->told_change.ns >= CHANGE_AGAIN))
         return MRD__CONTROL_TYPE__CONTROL_CHANGE;
     return MRD__CONTROL_TYPE__CONTROL_NONE;

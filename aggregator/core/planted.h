@@ -52,7 +52,6 @@ typedef enum {
     MRD_PLANT_MERGE_NARROW,     /* bounds in the profile are a thousandth of what they should be */
     MRD_PLANT_SYMMETRIC,        /* both ways of a probe count as equally long: no bound is left */
     MRD_PLANT_OLD_TIMELINE,     /* the time server answers by the timeline of an earlier boot */
-    MRD_PLANT_CHANGE_ONCE,      /* a node that missed a pause is not told of it again */
     MRD_PLANTS
 } mrd_plant;
 

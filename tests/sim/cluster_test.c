@@ -305,7 +305,6 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_FILE_UNPROVEN] = "a file's hash is not looked at",
         [MRD_PLANT_SYMMETRIC] = "both ways of a probe are equally long",
         [MRD_PLANT_OLD_TIMELINE] = "probes by the timeline of an earlier boot",
-        [MRD_PLANT_CHANGE_ONCE] = "who missed a pause is not told again",
         [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
     };
 
