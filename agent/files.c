@@ -323,7 +323,7 @@ is_ready(mrd_files *f, file *one, mrd_local_ns now)
         return false;
     }
     if (is_of_before(f, one->mtime) && !f->dirs[one->dir].any_age) { /* of an earlier run */
-        mrd_files_finish(f, one, DONE);
+        mrd_files_finish(f, one, EARLIER);
         return false;
     }
     return true;
@@ -770,10 +770,12 @@ mrd_files_next_ns(const mrd_files *f)
 void
 mrd_files_session(mrd_files *f, uint64_t session, mrd_wall_ns start_wall)
 {
-    if (session == f->session)
+    if (session == f->session && !mrd_wall_before(start_wall, f->session_start))
         return;
     f->session = session;
     f->session_start = start_wall;
+    if (session != 0)
+        mrd_files_judge_again(f);
     f->pick_at = (mrd_local_ns){ 0 };
     mrd_files_look(f);
 }

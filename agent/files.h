@@ -87,7 +87,8 @@ mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
 /* The process has ended: what it alone named is forgotten when it is finished. */
 void mrd_files_gone(mrd_files *f, int64_t pid);
 /* The session that files go to; 0: none, they wait. Files that were there before it began are not
- * taken into it (session_start: wall clock). */
+ * taken into it (start_wall); they wait for a session that began before they were written, or for
+ * the same one with an earlier start. */
 void mrd_files_session(mrd_files *f, uint64_t session, mrd_wall_ns start_wall);
 /* True when nothing is waiting, being hashed or sent, and the directories were looked through since
  * `since_ns` (RAW). */

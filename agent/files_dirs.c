@@ -107,6 +107,17 @@ mrd_files_finish(mrd_files *f, file *one, file_state state)
     f->dirs[one->dir].waiting--;
 }
 
+void
+mrd_files_judge_again(mrd_files *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->files[i].state != EARLIER)
+            continue;
+        f->files[i].state = SEEN;
+        wait_for(f, &f->files[i]);
+    }
+}
+
 static void
 meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now)
 {
@@ -118,7 +129,7 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
         f->changed = true;
         return;
     }
-    if (one->state == DONE || one->state == GIVEN_UP)
+    if (one->state >= DONE)
         wait_for(f, one);
     one->size = met->size;
     one->mtime = met->mtime;
@@ -525,7 +536,7 @@ announce_again(mrd_files *f, const dir *d, const char *name)
     for (uint32_t i = d->first; i != 0; i = f->files[i - 1].next) {
         file *one = &f->files[i - 1];
 
-        if (strcmp(one->rel, name) != 0 || (one->state != DONE && one->state != GIVEN_UP))
+        if (strcmp(one->rel, name) != 0 || one->state < DONE)
             continue;
         one->state = SEEN;
         wait_for(f, one);

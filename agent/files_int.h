@@ -13,7 +13,8 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-typedef enum { SEEN, READY, DONE, GIVEN_UP } file_state;
+/* EARLIER: written before the session began; from DONE on nothing waits for it. */
+typedef enum { SEEN, DONE, GIVEN_UP, EARLIER } file_state;
 
 typedef struct {
     char *path;
@@ -138,6 +139,8 @@ uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
 /* Files of the directory that wait are given up: what is written there cannot be read. */
 void mrd_files_give_up(mrd_files *f, unsigned at, const char *message);
 void mrd_files_finish(mrd_files *f, file *one, file_state state);
+/* What was EARLIER is judged again: by the start of another session, or by another start. */
+void mrd_files_judge_again(mrd_files *f);
 void mrd_files_sum(mrd_files *f);
 void mrd_files_say(dir *d); /* once for each directory */
 /* A directory with what is known of its files; those that are not needed any more. */

@@ -535,6 +535,13 @@ TEST(stamps_of_whole_seconds_may_be_of_the_session)
     }
     CHECK_INT(w->g.artifacts, taken);
     CHECK_INT(st.waiting, 0);
+    /* A session that the agent is told of late has begun before, and so has the one it had. */
+    mrd_files_session(w->f, 3, (mrd_wall_ns){ second * MRD_SEC + 500 * MRD_MS });
+    until(w, (uint64_t) taken + 1);
+    CHECK_INT(w->g.artifacts, taken + 1);
+    mrd_files_session(w->f, 3, (mrd_wall_ns){ second * MRD_SEC - 9 * MRD_SEC });
+    until(w, MRD_COUNT(rows));
+    CHECK_INT(w->g.artifacts, MRD_COUNT(rows));
     end_world(w);
 }
 
