@@ -298,9 +298,8 @@ check_gone(sim_node *n)
         mrd_record_status st;
 
         if (!n->truths[i].over && !mrd_record_find(n->agent->record, n->truths[i].session, &st)) {
-            if (!n->truths[i].weak)
-                files_cancelled(n);
-            n->truths[i].weak = true;
+            files_cancelled(n);
+            n->truths[i].weak = n->truths[i].over = true;
         }
     }
 }
