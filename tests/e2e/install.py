@@ -99,7 +99,7 @@ def recorded(root):
         "--ranks", "1", "--cores", "2", "--steps", "3", cwd=work)
     with open(os.path.join(work, "out/summary.txt")) as f:
         text = f.read()
-    check(re.search(r"nc_exec_running +12 ", text), f"what was recorded: {text[:1500]}")
+    check(re.search(r"nc_exec_running +6 ", text), f"what was recorded: {text[:1500]}")
     check(os.path.join(root, "lib/meridian/simnrt/libnrt.so.1") in re.sub(r"\s+", " ", text), "the runtime used is the installed one")
 
 
