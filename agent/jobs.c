@@ -414,15 +414,25 @@ scan(mrd_jobs *j, mrd_local_ns now)
 
 /* ---- Processes ---- */
 
+/* When the end of an earlier run was told; now: it is about to be. 0: there was none, or nobody awaits its end. */
+static mrd_local_ns
+end_told(const job *before, mrd_local_ns now)
+{
+    mrd_local_ns never = { 0 };
+
+    if (before == NULL)
+        return never;
+    if (before->told.ns != 0)
+        return before->told;
+    return before->state == JOB_LEFT ? never : now;
+}
+
 /* before: an earlier run of the job, whose processes all ended; NULL: there was none. The aggregator would put this
  * one into the session that is ending, so it is asked when that is over. */
 static job *
 add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
 {
-    mrd_local_ns told = before == NULL              ? (mrd_local_ns){ 0 }
-                        : before->told.ns != 0      ? before->told
-                        : before->state == JOB_LEFT ? (mrd_local_ns){ 0 }
-                                                    : now;
+    mrd_local_ns told = end_told(before, now);
     job *b = add(j, &p->ident.jobid, uid_of(p),
                  p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns, now);
 

@@ -190,7 +190,7 @@ TEST(a_clock_that_goes_away_and_comes_back_is_followed)
     for (int round = 0; round < 60; round++) {
         mrd_drain *p;
         mrd_cross_table t = { 0 };
-        int64_t walls[STAMPS], raws[STAMPS], opened, left = 0;
+        int64_t walls[STAMPS] = { 0 }, raws[STAMPS] = { 0 }, opened, left = 0;
         int kind = round % 4, n = 0; /* 3: nobody touches it */
 
         p = open_drain();

@@ -768,8 +768,11 @@ server_merge(world *w)
 {
     const mrd_session *s = some_session(w, false);
 
-    if (s != NULL)
-        command(w, merge_session, &(uint64_t){ s->id }, sizeof(s->id));
+    if (s != NULL) {
+        uint64_t id = s->id;
+
+        command(w, merge_session, &id, sizeof(id));
+    }
 }
 
 /* ---- Lifecycle ---- */

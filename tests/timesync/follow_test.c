@@ -108,6 +108,7 @@ one_clock(uint64_t seed, size_t *tables, size_t *answers)
         probes[n++] = draw_probe(&r, l, at);
     for (size_t i = 0; i < n; i++)
         n_q += mrd_probe_ineqs(&probes[i], &q[n_q]);
+    /* cppcheck-suppress uninitvar ; n_q of them are written */
     qsort(q, n_q, sizeof(*q), by_time);
     for (size_t i = 0; i < n_q; i++)
         see(l, &q[i]);

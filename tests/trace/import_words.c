@@ -91,7 +91,7 @@ put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
            (ev->flags & MRD_EV_NO_START) != 0 ? "no-start " : "",
            (ev->flags & MRD_EV_SIMULATED) != 0 ? "simulated" : "");
     for (uint32_t i = 0; i < ev->flow_count; i++)
-        printf("%u", ev->flows[i].dir);
+        printf("%u", (unsigned) ev->flows[i].dir);
     put_track(imp, ev->track);
     printf("\t%" PRIu32, ev->track);
     for (uint32_t i = 0; i < ev->flow_count; i++)

@@ -35,6 +35,7 @@ median_slope(const double *v, size_t n)
         for (size_t k = i + 1; k < n; k++)
             slope[m++] = (v[k] - v[i]) / (double) (k - i);
     }
+    /* cppcheck-suppress uninitvar ; m of them are written */
     qsort(slope, m, sizeof(slope[0]), double_order);
     return m % 2 == 1 ? slope[m / 2] : (slope[m / 2 - 1] + slope[m / 2]) / 2;
 }
@@ -47,6 +48,7 @@ variance(const double *v, size_t n)
 
     for (size_t i = 0; i < n; i++)
         sorted[i] = v[i];
+    /* cppcheck-suppress uninitvar ; n of them are written */
     qsort(sorted, n, sizeof(sorted[0]), double_order);
     for (size_t i = 0, equal; i < n; i += equal) {
         for (equal = 1; i + equal < n && sorted[i + equal] <= sorted[i]; equal++)

@@ -117,7 +117,8 @@ gap_add(mrd_nrt *nrt, int64_t nc_idx, uint64_t from, uint64_t to)
         err = gap_tell(nrt, nc_idx, ids, &oldest);
     }
     gap.first = gap.last = ids->has_ts ? ids->newest : (mrd_ev_ns){ nrt->o.since.ns };
-    ids->due = ids->n_gaps == 0 ? (mrd_ev_ns){ INT64_MAX } : ids->due;
+    if (ids->n_gaps == 0)
+        ids->due.ns = INT64_MAX;
     ids->any_open = true;
     ids->gaps[ids->n_gaps++] = gap;
     nrt->n_gaps++;

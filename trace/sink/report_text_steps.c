@@ -69,7 +69,7 @@ mrd_report_text_path(mrd_report_text *s)
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
     bool used[3] = { false };
     mrd_buf words = { 0 };
-    uint32_t before[3];
+    uint32_t before[3] = { 0 };
 
     if (t->path_of_all_ns == 0 || n < 2)
         return;
