@@ -217,6 +217,16 @@ mrd_session_store_check(const mrd_session_store *s, mrd_why *why)
     return MRD_OK;
 }
 
+/* A start that could not sync the name of a new folder may have failed to remove it as well: that it
+ * is there proves nothing, and without it the whole store is gone after a power failure. */
+static mrd_err
+make_folders(const mrd_session_store *s, const char *path, mrd_why *why)
+{
+    mrd_err err = mrd_make_dirs_durable(path, why);
+
+    return err != MRD_OK || s->sync == MRD_SYNC_NONE ? err : mrd_sync_dirs_above(path, why);
+}
+
 mrd_err
 mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                        mrd_timescale *ret_scale, mrd_why *why)
@@ -229,7 +239,7 @@ mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
     boot_id_read(ret_scale->boot_id, sizeof(ret_scale->boot_id));
     if (s->dir == NULL || (path = mrd_session_store_path(s, NULL, "sessions")) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "store %s", dir);
-    err = mrd_make_dirs_durable(path, why);
+    err = make_folders(s, path, why);
     free(path);
     if (err == MRD_OK)
         err = store_lock(s, why);

@@ -22,7 +22,8 @@ typedef struct {
     uint64_t folder[2], lock[2]; /* device and inode of DIR and of DIR/lock when it was opened */
 } mrd_session_store;
 
-/* Makes the folder and fills *ret_scale. MRD_BUSY: another aggregator has it open. */
+/* Makes the folder, syncs its name and those above by the sync policy, and fills *ret_scale. Errors:
+ * IO, FULL, NOMEM; BUSY: another aggregator has it open. */
 mrd_err mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
                                mrd_timescale *ret_scale, mrd_why *why);
 void mrd_session_store_fini(mrd_session_store *s);

@@ -44,18 +44,50 @@ mrd_sync_dir(const char *path, mrd_why *why)
                                   "cannot sync %s", path);
 }
 
-/* The folder that holds this one. */
+/* The path of the folder that holds this one; free it. NULL without memory. */
+static char *
+path_above(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash == NULL   ? mrd_str_dup(MRD_STR("."))
+           : slash == path ? mrd_str_dup(MRD_STR("/"))
+                           : mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
+}
+
 static mrd_err
 sync_above(const char *path, mrd_why *why)
 {
-    const char *slash = strrchr(path, '/');
-    char *above = slash == NULL   ? mrd_str_dup(MRD_STR("."))
-                  : slash == path ? mrd_str_dup(MRD_STR("/"))
-                                  : mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
-    mrd_err err;
+    char *above = path_above(path);
+    mrd_err err =
+        above == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path) : mrd_sync_dir(above, why);
 
-    err = above == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "%s", path) : mrd_sync_dir(above, why);
     free(above);
+    return err;
+}
+
+mrd_err
+mrd_sync_dirs_above(const char *path, mrd_why *why)
+{
+    char *at = path_above(path);
+    mrd_err err = MRD_OK;
+    struct stat own, st;
+    bool more = true;
+
+    if (at != NULL && stat(at, &own) != 0)
+        err = mrd_why_set(why, MRD_IO, errno, "cannot sync %s", at);
+    while (err == MRD_OK && at != NULL && more) {
+        char *above = path_above(at);
+
+        err = mrd_sync_dir(at, why);
+        more = strcmp(at, "/") != 0 && strcmp(at, ".") != 0 &&
+               (above == NULL || (stat(above, &st) == 0 && st.st_dev == own.st_dev));
+        free(at);
+        at = above;
+    }
+    if (at == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    free(at);
     return err;
 }
 

@@ -57,5 +57,8 @@ mrd_err mrd_write_file_durable(const char *path, mrd_bytes data, unsigned mode, 
  * better is left to do: that is no error. Errors: IO, FULL: a name in it may be gone after a power
  * cut. */
 mrd_err mrd_sync_dir(const char *path, mrd_why *why);
+/* The same with each folder above this path, no further than its file system: that they are there
+ * does not say that their names are durable. */
+mrd_err mrd_sync_dirs_above(const char *path, mrd_why *why);
 
 #endif

@@ -117,4 +117,20 @@ TEST(parts_that_were_left_go)
     }
 }
 
+TEST(folders_above_are_synced_wherever_the_path_begins)
+{
+    char path[256];
+    mrd_why why = { 0 };
+
+    snprintf(path, sizeof(path), "%s/a//b/", test_tmp());
+    CHECK_ERR("folders", mrd_make_dirs(path, NULL), MRD_OK);
+    CHECK_ERR("all of it", mrd_sync_dirs_above(path, NULL), MRD_OK);
+    CHECK_ERR("a name that is not there", mrd_sync_dirs_above("x", NULL), MRD_OK);
+    CHECK_ERR("one level", mrd_sync_dirs_above("./x", NULL), MRD_OK);
+    CHECK_ERR("the root", mrd_sync_dirs_above("/", NULL), MRD_OK);
+    snprintf(path, sizeof(path), "%s/none/x", test_tmp());
+    CHECK_ERR("no folder", mrd_sync_dirs_above(path, &why), MRD_IO);
+    CHECK(strstr(why.text, "/none") != NULL);
+}
+
 TEST_MAIN()

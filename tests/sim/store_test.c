@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/magic.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "aggregator/journals.h"
@@ -157,19 +158,21 @@ TEST(what_is_recovered_is_durable)
         const char *name;
         long type;
         sim_disk_call call;
+        unsigned pass;
     } rows[] = {
-        { "syncfs", EXT4_SUPER_MAGIC, SIM_DISK_SYNC_ALL },
-        { "syncfs that tells nothing", TMPFS_MAGIC, SIM_DISK_SYNC_ALL },
-        { "a write", EXT4_SUPER_MAGIC, SIM_DISK_WRITE },
-        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER },
+        { "syncfs", EXT4_SUPER_MAGIC, SIM_DISK_SYNC_ALL, 0 },
+        { "syncfs that tells nothing", TMPFS_MAGIC, SIM_DISK_SYNC_ALL, 0 },
+        { "a write", EXT4_SUPER_MAGIC, SIM_DISK_WRITE, 0 },
+        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER, 2 }, /* behind those of the opening */
     };
 
     for (unsigned i = 0; i < MRD_COUNT(rows) * 20; i++) {
         sim_disk *d = sim_disk_new(
             "a", &(sim_disk_options){ .seed = i, .type = rows[i % MRD_COUNT(rows)].type });
-        faults fail = {
-            { { .call = rows[i % MRD_COUNT(rows)].call, .times = 1 + i % 2, .v = { .err = EIO } } }
-        };
+        faults fail = { { { .call = rows[i % MRD_COUNT(rows)].call,
+                            .pass = rows[i % MRD_COUNT(rows)].pass,
+                            .times = 1 + i % 2,
+                            .v = { .err = EIO } } } };
         mrd_session_store s;
         mrd_timescale scale;
         mrd_journal *j;
@@ -290,6 +293,41 @@ TEST(what_is_recovered_survives_the_power)
     mrd_session_store_fini(&s);
     sim_disk_free(d);
     free(dir);
+}
+
+/* The first start cannot sync the name of the store's folder, or of the one in it, and cannot remove
+ * it either. The next one finds it, and is told that all of it is durable. */
+TEST(a_folder_that_a_failed_start_left_is_durable)
+{
+    for (unsigned pass = 0; pass < 2; pass++) {
+        sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 }), *copy;
+        faults fail = {
+            { { .call = SIM_DISK_SYNC_FOLDER, .pass = pass, .times = 2, .v = { .err = EIO } },
+              { .call = SIM_DISK_REMOVE, .times = 1, .v = { .err = EIO } } }
+        };
+        mrd_session_store s;
+        mrd_timescale scale;
+        mrd_why why = { 0 };
+        struct stat st;
+
+        sim_disk_set_before(d, before, &fail);
+        CHECK_ERR("first", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_IO);
+        mrd_session_store_fini(&s);
+        CHECK_INT(fail.v[1].asked, 1);
+        CHECK_INT(stat(pass == 0 ? STORE : STORE "/sessions", &st), 0);
+        sim_disk_kill(d);
+        CHECK_ERR("second", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, &why),
+                  MRD_IO);
+        CHECK(strstr(why.text, "cannot sync") != NULL);
+        mrd_session_store_fini(&s);
+        CHECK_ERR("third", mrd_session_store_open(&s, STORE, MRD_SYNC_GROUP, &scale, NULL), MRD_OK);
+        copy = sim_disk_durable_copy(d, "", NULL, "b");
+        CHECK_INT(stat("/sim/b/store/sessions", &st), 0);
+        CHECK_INT(stat("/sim/b/store/clock.json", &st), 0);
+        sim_disk_free(copy);
+        mrd_session_store_fini(&s);
+        sim_disk_free(d);
+    }
 }
 
 static bool
