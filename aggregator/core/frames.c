@@ -251,6 +251,18 @@ check_causality(mrd_core *c, mrd_node *n, mrd_part *p, const mrd_frame *f, mrd_l
     c->stats.clock_frame_violations += violated;
 }
 
+/* Who flushed has told its last counts. A successor that knows nothing of that, because its predecessor
+ * could not save it, records on and sends more: those counts are not the last ones, and the session
+ * waits for others, or gives the node up. */
+static void
+begins_again(mrd_session *s, mrd_part *p, const mrd_frame *f)
+{
+    if (p->state != MRD_PART_FLUSHED || f->type != MRD_FRAME_BATCH)
+        return;
+    p->state = MRD_PART_STOPPING;
+    mrd_session_touch(s);
+}
+
 void
 mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, const mrd_frame *f,
                   size_t len, mrd_local_ns received)
@@ -285,6 +297,7 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
                         .frame = *f };
     if (same != NULL)
         return; /* answered with the one it repeats */
+    begins_again(s, p, f);
     check_causality(c, n, p, f, received);
     e = mrd_effects_add(&c->out, MRD_DO_APPEND);
     e->ticket = ticket;

@@ -437,7 +437,8 @@ mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* The manifest counted more than is there: that was stored, and is gone. */
+/* The manifest counted more than is there: that was stored, and is gone. Less: a node that had flushed
+ * sent more behind it (begins_again in frames.c). */
 void
 mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
 {
@@ -446,6 +447,9 @@ mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
 
     if (n != NULL)
         n->gaps += mrd_part_gaps(p);
+    if (p->state == MRD_PART_FLUSHED && mrd_session_is_open(s) && p->manifest_events >= 0 &&
+        p->events > (uint64_t) p->manifest_events)
+        p->state = MRD_PART_STOPPING;
     if (p->manifest_events <= 0 || (uint64_t) p->manifest_events <= p->events)
         return;
     d.events = (uint64_t) p->manifest_events - p->events;

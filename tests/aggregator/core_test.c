@@ -109,6 +109,87 @@ TEST(a_repetition_is_known_after_the_end)
     mrd_core_free(c);
 }
 
+/* One heartbeat of a node with this session. */
+static void
+beat(mrd_core *c, int64_t now, uint64_t session, Mrd__NodePhase phase, uint64_t delivered)
+{
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list[1] = { &st };
+    Mrd__Counters counts = MRD__COUNTERS__INIT;
+
+    st.session = session;
+    st.phase = phase;
+    st.counters = &counts;
+    counts.since = 1;
+    counts.begun = counts.delivered = delivered;
+    hb.sessions = list;
+    hb.n_sessions = 1;
+    hb.local_ns = now;
+    mrd_core_heartbeat(c, core_at(now), 6, c->nodes.v[0], &hb, (mrd_local_ns){ now });
+}
+
+static void
+flushed_node_sends(mrd_core *c, int64_t now, bool comes_back)
+{
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_STOPPING);
+    mrd_frame f = frame("a", 7, 0);
+    mrd_node *n;
+    mrd_effect e;
+
+    s->flush_deadline.ns = now + 10 * MRD_SEC;
+    (void) core_part(c, s, "a", MRD_PART_RECORDING);
+    (void) core_part(c, s, "b", MRD_PART_RECORDING);
+    core_hello(c, now, "a", 1);
+    CHECK(mrd_core_sender(c, core_at(now + 2), 10, 1, &f, &n));
+    mrd_core_numbered(c, core_at(now + 2), 10, n, &f, 100, (mrd_local_ns){ now + 2 });
+    core_drain(c);
+    mrd_core_stored(c, core_at(now + 3), 10, NULL);
+    core_drain(c);
+    beat(c, now + 4, 7, MRD__NODE_PHASE__NODE_FLUSHED, 10);
+    core_drain(c);
+    CHECK_INT(s->parts[0]->state, MRD_PART_FLUSHED);
+    mrd_core_numbered(c, core_at(now + 5), 11, n, &f, 100, (mrd_local_ns){ now + 5 });
+    core_drain(c);
+    CHECK_INT(s->parts[0]->state, MRD_PART_FLUSHED); /* a repetition is nothing new */
+    f.seq = 1;
+    mrd_core_numbered(c, core_at(now + 6), 12, n, &f, 100, (mrd_local_ns){ now + 6 });
+    core_drain(c);
+    s->parts[1]->state = MRD_PART_FLUSHED; /* the other one: the session would be over */
+    mrd_core_tick(c, core_at(now + 7));
+    core_drain(c);
+    CHECK_INT(s->state, MRD_SESSION_STOPPING);
+    mrd_core_stored(c, core_at(now + 8), 12, NULL);
+    core_drain(c);
+    mrd_core_tick(c, core_at(now + MRD_SEC));
+    core_drain(c);
+    CHECK_INT(s->state, MRD_SESSION_STOPPING);
+    CHECK_INT(s->parts[0]->events, 20);
+    if (comes_back) {
+        beat(c, now + 2 * MRD_SEC, 7, MRD__NODE_PHASE__NODE_RECORDING, 20);
+        CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1 &&
+              e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_STOP);
+        beat(c, now + 3 * MRD_SEC, 7, MRD__NODE_PHASE__NODE_FLUSHED, 20);
+        core_drain(c);
+    }
+    mrd_core_tick(c, core_at(now + 11 * MRD_SEC));
+    core_drain(c);
+    CHECK_INT(s->state, MRD_SESSION_MERGING);
+    CHECK_INT(s->parts[0]->state, comes_back ? MRD_PART_FLUSHED : MRD_PART_LOST);
+    CHECK_INT(s->parts[0]->counts.delivered, comes_back ? 20 : 10);
+}
+
+/* An agent whose disk was full could not save that it had flushed: the next one records on, sends
+ * events, and is killed. What its predecessor counted is not taken for the last word. */
+TEST(a_node_that_flushed_and_sends_more_is_awaited)
+{
+    for (int comes_back = 0; comes_back < 2; comes_back++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+
+        flushed_node_sends(c, 20 * MRD_SEC, comes_back == 1);
+        mrd_core_free(c);
+    }
+}
+
 /* The start is told, with a heartbeat too, when its manifest was written, and not before. */
 TEST(a_start_is_sent_when_it_is_on_disk)
 {

@@ -363,23 +363,18 @@ TEST(missing_batches_of_a_node_stay_a_count)
     done(c, &store);
 }
 
-/* The largest number has none behind it. It is refused, in an epoch that begins with it, too; and a
- * journal that holds it all the same is one frame that is not counted. */
-TEST(a_number_that_cannot_be_counted)
+/* A journal of node i-1 with batches of 10 events that have these numbers. */
+static void
+journal_write(const mrd_session_store *store, const mrd_session *s, const uint64_t *seqs, size_t n)
 {
-    mrd_session_store store, after;
-    mrd_core *c = recover(&store), *next;
-    mrd_session *s = create(c);
-    mrd_part *p = core_part(c, s, "i-1", MRD_PART_FLUSHED);
-    mrd_frame f = { .type = MRD_FRAME_BATCH, .epoch = 5, .seq = UINT64_MAX, .session = s->id };
+    mrd_frame f = { .type = MRD_FRAME_BATCH, .epoch = 5, .session = s->id };
     uint8_t wire[MRD_FRAME_HEADER + 4] = { 0 };
     mrd_journal *j = NULL;
-    char *dir = mrd_session_store_path(&store, s->text, "journal/i-1");
+    char *dir = mrd_session_store_path(store, s->text, "journal/i-1");
 
-    CHECK_ERR("the last of a new epoch", mrd_part_may_store(p, &f), MRD_LIMIT);
     CHECK_ERR("open", mrd_journal_open(dir, MRD_STR("i-1"), s->id, &j, NULL), MRD_OK);
-    for (unsigned i = 0; i < 3; i++) {
-        f.seq = i == 1 ? UINT64_MAX : i / 2;
+    for (size_t i = 0; i < n; i++) {
+        f.seq = seqs[i];
         f.agent = mrd_agent_key(MRD_STR("i-1"));
         f.head_len = f.head_raw = f.cols_raw = 2;
         f.events = 10;
@@ -389,10 +384,66 @@ TEST(a_number_that_cannot_be_counted)
     }
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
     free(dir);
+}
+
+/* The largest number has none behind it. It is refused, in an epoch that begins with it, too; and a
+ * journal that holds it all the same is one frame that is not counted. */
+TEST(a_number_that_cannot_be_counted)
+{
+    static const uint64_t seqs[] = { 0, UINT64_MAX, 1 };
+    mrd_session_store store, after;
+    mrd_core *c = recover(&store), *next;
+    mrd_session *s = create(c);
+    mrd_part *p = core_part(c, s, "i-1", MRD_PART_FLUSHED);
+    mrd_frame f = { .type = MRD_FRAME_BATCH, .epoch = 5, .seq = UINT64_MAX, .session = s->id };
+
+    CHECK_ERR("the last of a new epoch", mrd_part_may_store(p, &f), MRD_LIMIT);
+    journal_write(&store, s, seqs, MRD_COUNT(seqs));
     next = again(c, s, &after);
     CHECK_INT(next->n_sessions == 1 ? next->sessions[0]->parts[0]->events : 0, 20);
     done(next, &after);
     done(c, &store);
+}
+
+/* What a node sent after it had flushed is in the journal, and the aggregator was killed before its
+ * manifest said so: the counts of before are not taken for the last ones. Of a session that takes no
+ * more events nothing else is to come. */
+TEST(a_node_that_sent_more_than_the_manifest_counts_is_not_flushed)
+{
+    static const uint64_t seqs[] = { 0, 1 };
+    static const struct {
+        const char *name;
+        mrd_session_state state;
+        uint64_t counted;
+        mrd_part_state want;
+    } rows[] = {
+        { "all was counted", MRD_SESSION_STOPPING, 20, MRD_PART_FLUSHED },
+        { "one batch more", MRD_SESSION_STOPPING, 10, MRD_PART_STOPPING },
+        { "the session is over", MRD_SESSION_COMPLETE, 10, MRD_PART_FLUSHED },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_session_store store, after;
+        mrd_core *c = recover(&store), *next;
+        mrd_session *s = create(c), *found;
+        mrd_part *p = core_part(c, s, "i-1", MRD_PART_FLUSHED);
+        char *path;
+
+        p->events = rows[i].counted;
+        s->state = rows[i].state;
+        s->step = rows[i].state == MRD_SESSION_STOPPING ? MRD_STEP_FLUSH : MRD_STEP_OVER;
+        journal_write(&store, s, seqs, MRD_COUNT(seqs));
+        next = again(c, s, &after);
+        found = mrd_core_session(next, s->id);
+        REQUIRE(found != NULL && found->n_parts == 1);
+        CHECK_INT(found->parts[0]->events, 20);
+        CHECK_ROW(rows[i].name, found->parts[0]->state == rows[i].want);
+        path = mrd_session_store_path(&after, NULL, "sessions");
+        mrd_remove_tree(path);
+        free(path);
+        done(next, &after);
+        done(c, &store);
+    }
 }
 
 /* ---- When events were lost ---- */
