@@ -1,5 +1,8 @@
 #include "tests/trace/collect.h"
 
+#include "base/num.h"
+#include "base/obj.h"
+
 static const mrd_import_ops *const ops = &mrd_import_trace_event;
 
 TEST(spans_instants_and_typed_arguments)
@@ -112,6 +115,141 @@ TEST(threads_of_words_and_of_numbers_are_apart)
         for (size_t k = 0; k < i; k++)
             CHECK(met[k] != met[i]);
     }
+    mrd_buf_fini(&text);
+    collect_free(&c);
+}
+
+/* Lines met lately are found by a few bits of their tid: those that share these bits, or all. */
+TEST(threads_are_of_their_process_and_number)
+{
+    enum { ROUNDS = 4, PIDS = 3, TIDS = 5, N = ROUNDS * PIDS * TIDS };
+    static const char *const tids[TIDS] = { "5", "69", "-59", "\"w\"", "4294967301" };
+    collected c = { 0 };
+    mrd_buf text = { 0 };
+
+    mrd_buf_text(&text, "[");
+    for (int i = 0; i < N; i++)
+        mrd_buf_fmt(&text,
+                    "%s{\"ph\":\"X\",\"name\":\"n\",\"pid\":%d,\"tid\":%s,\"ts\":%d,\"dur\":1}",
+                    i == 0 ? "" : ",", i / TIDS % PIDS + 1, tids[i % TIDS], i + 1);
+    mrd_buf_text(&text, "]");
+    collect_text(&c, ops, mrd_buf_cstr(&text));
+    CHECK_ERR("import", c.err, MRD_OK);
+    REQUIRE(c.n == N);
+    for (int i = 0; i < N; i++) {
+        const mrd_event *ev = &c.v[i]->ev;
+
+        CHECK_INT(collect_process(&c, ev)->process_id, i / TIDS % PIDS + 1);
+        if (i % TIDS == 3)
+            CHECK_TEXT(collect_str(&c, collect_track(&c, ev)->name), "w");
+        else
+            CHECK_INT(collect_track(&c, ev)->thread_id, strtoll(tids[i % TIDS], NULL, 10));
+    }
+    mrd_buf_fini(&text);
+    collect_free(&c);
+}
+
+/* Keys of one length that differ in one byte, wherever it is. */
+TEST(keys_that_differ_in_one_byte_are_different_keys)
+{
+    enum { LONGEST = 20 };
+    collected c = { 0 };
+    mrd_buf text = { 0 };
+    size_t n = 0;
+
+    mrd_buf_text(&text, "[{\"ph\":\"M\"}");
+    for (int len = 1; len <= LONGEST; len++) {
+        for (int at = 0; at < len; at++) {
+            char key[LONGEST + 1], other[LONGEST + 1];
+
+            for (int k = 0; k < len; k++)
+                key[k] = other[k] = (char) ('a' + k);
+            key[len] = other[len] = '\0';
+            other[at] = 'Z';
+            mrd_buf_fmt(
+                &text,
+                ",{\"ph\":\"i\",\"name\":\"%s\",\"cat\":\"%s\",\"ts\":%zu,\"args\":{\"%s\":1,"
+                "\"%s\":2,\"%s\":3}}",
+                key, other, ++n, key, other, key);
+        }
+    }
+    mrd_buf_text(&text, "]");
+    collect_text(&c, ops, mrd_buf_cstr(&text));
+    CHECK_ERR("import", c.err, MRD_OK);
+    REQUIRE(c.n == n);
+    for (size_t i = 0; i < n; i++) {
+        const mrd_event *ev = &c.v[i]->ev;
+
+        REQUIRE(ev->arg_count == 3);
+        CHECK_INT(ev->args[0].key, ev->name);
+        CHECK_INT(ev->args[1].key, ev->category);
+        CHECK_INT(ev->args[2].key, ev->name);
+        CHECK(ev->category != ev->name);
+        CHECK_INT(strlen(collect_str(&c, ev->category)), strlen(collect_str(&c, ev->name)));
+        CHECK(strchr(collect_str(&c, ev->category), 'Z') != NULL);
+        CHECK(strchr(collect_str(&c, ev->name), 'Z') == NULL);
+    }
+    mrd_buf_fini(&text);
+    collect_free(&c);
+}
+
+/* Times as numbers and in quotes: what the general reader of numbers makes of the text. */
+TEST(times_are_what_their_digits_say)
+{
+    static const char *const times[] = {
+        "1",
+        "12.5",
+        "12.50",
+        "12.500",
+        "12.5004",
+        "12.5006",
+        "0.001",
+        "0.0004",
+        "1e3",
+        "1.5e3",
+        "9999999999999.999",
+        "99999999999999.9",
+        "-1.5",
+        "1.",
+        ".5",
+        "1..5",
+        ".",
+        "",
+        "1.2.3",
+        "1.23.4",
+        "12.345 ",
+        "+1",
+        "12.3x",
+        "1234567890123456.789",
+        "1.7e-3",
+        "00012.5",
+        "12,5",
+        "-0.001",
+        "1.-5",
+        "12345678901234567890",
+    };
+    collected c = { 0 };
+    mrd_buf text = { 0 };
+    size_t n = 0, seen = 0;
+
+    mrd_buf_text(&text, "[{\"ph\":\"M\"}");
+    for (; n < MRD_COUNT(times); n++)
+        mrd_buf_fmt(&text, ",{\"ph\":\"i\",\"name\":\"%s\",\"ts\":\"%s\"}", times[n], times[n]);
+    mrd_buf_text(&text, "]");
+    collect_text(&c, ops, mrd_buf_cstr(&text));
+    CHECK_ERR("import", c.err, MRD_OK);
+    for (size_t i = 0; i < n; i++) {
+        const mrd_event *ev = collect_named(&c, times[i][0] == '\0' ? "(no name)" : times[i], 0);
+        int64_t ns = 0;
+        bool is_time = mrd_num_scaled(mrd_str_of(times[i]), 3, &ns) == MRD_OK &&
+                       ns >= MRD_IMPORT_FIRST && ns <= MRD_IMPORT_LAST;
+
+        CHECK_ROW(times[i], is_time == (ev != NULL));
+        if (is_time && ev != NULL)
+            CHECK_INT(ev->ts.ns, ns);
+        seen += is_time;
+    }
+    CHECK_INT(c.n, seen);
     mrd_buf_fini(&text);
     collect_free(&c);
 }

@@ -381,6 +381,45 @@ TEST(arguments_keep_their_types)
     teardown(&f);
 }
 
+/* Lengths of texts around those at which their length takes another byte. */
+TEST(texts_of_every_length_are_whole)
+{
+    enum { FROM = 16384 - 40, TO = 16384 + 8, N = 300 + TO - FROM };
+    fixture f;
+    mrd_arg args[N];
+    mrd_event *v = calloc(N, sizeof(*v));
+    char *text = malloc(TO);
+    pf_walk *w;
+
+    setup(&f);
+    memset(text, 'x', TO);
+    for (size_t i = 0; i < N; i++) {
+        size_t len = i < 300 ? i : FROM + i - 300;
+
+        args[i] = (mrd_arg){ .key = mrd_catalog_intern(f.cat, i % 2 ? "key" : "k"),
+                             .type = i % 3 ? MRD_ARG_TEXT : MRD_ARG_JSON,
+                             .len = (unsigned) len & MRD_ARG_TEXT_MAX,
+                             .v.text = text };
+        v[i] = (mrd_event){ .kind = MRD_INSTANT,
+                            .ts = { EPOCH + (int64_t) i },
+                            .name = mrd_catalog_intern(f.cat, "x"),
+                            .args = &args[i],
+                            .arg_count = 1 };
+        v[i].track = track(&f, process(&f, "i-a", 1, MRD_NONE), MRD_SRC_FRAMEWORK, MRD_NONE, 5, "");
+    }
+    CHECK_ERR("write", write_events(&f, 0, v, N), MRD_OK);
+    w = pf_walk_new(&f.out);
+    CHECK_INT(w->n_slices, N);
+    for (size_t i = 0; i < w->n_slices; i++) {
+        CHECK_INT(w->slices[i].args, 1);
+        CHECK_INT(w->slices[i].arg_sum, args[i].len);
+    }
+    pf_walk_free(w);
+    free(text);
+    free(v);
+    teardown(&f);
+}
+
 /* The arguments of a track are encoded once; a slice that says one itself has it once. */
 TEST(slices_say_whose_they_are)
 {

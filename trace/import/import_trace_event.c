@@ -119,16 +119,19 @@ te_is_scalar(mrd_jr_type type)
 static bool
 te_time(mrd_jr_type type, mrd_str text, int64_t *ret_ns)
 {
-    const char *dot = memchr(text.p, '.', text.len);
-    size_t n_whole = dot == NULL ? text.len : (size_t) (dot - text.p);
-    size_t n_frac = dot == NULL ? 0 : text.len - n_whole - 1;
+    static const uint64_t scale[] = { 1000, 100, 10, 1 };
+    size_t n_whole = text.len, n_frac = 0;
     uint64_t whole, frac = 0;
 
     /* Most stamps: up to 16 digits and at most three behind the point. */
-    if (n_whole <= 16 && n_frac <= 3 && mrd_num_digits((mrd_str){ text.p, n_whole }, &whole) &&
-        (dot == NULL || mrd_num_digits((mrd_str){ dot + 1, n_frac }, &frac))) {
-        static const uint64_t scale[] = { 1000, 100, 10, 1 };
-
+    while (n_frac < 3 && n_frac + 1 < text.len && text.p[text.len - 1 - n_frac] != '.')
+        n_frac++;
+    if (n_frac > 0 && text.p[text.len - 1 - n_frac] == '.')
+        n_whole -= n_frac + 1;
+    else
+        n_frac = 0;
+    if (n_whole <= 16 && mrd_num_digits((mrd_str){ text.p, n_whole }, &whole) &&
+        (n_frac == 0 || mrd_num_digits((mrd_str){ text.p + n_whole + 1, n_frac }, &frac))) {
         *ret_ns = (int64_t) (whole * 1000 + frac * scale[n_frac]);
         return true;
     }

@@ -42,10 +42,12 @@ typedef struct {
     struct {
         mrd_sid category; /* 0: free */
         mrd_activity is;
-    } seen[16];               /* categories met lately, by their lowest bits */
-    te_id last_pid, last_tid; /* the line of the record before */
-    uint32_t last_line;
-    bool has_last;
+    } seen[16]; /* categories met lately, by their lowest bits */
+    struct {
+        bool used;
+        te_id pid, tid;
+        uint32_t line;
+    } met[64]; /* lines met lately, by the lowest bits of their tids */
     mrd_wall_ns base;
     bool has_base;
     bool seen_absolute; /* a time that can only be one of the epoch */

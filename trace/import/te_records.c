@@ -27,21 +27,22 @@ te_no_line(te *t, const te_record *rec, mrd_err err)
 static mrd_err
 te_thread_line(te *t, const te_record *rec, uint32_t *ret_line)
 {
+    size_t at = ((uint64_t) rec->tid.number + rec->tid.word) % MRD_COUNT(t->met);
     uint32_t proc;
     mrd_err err;
 
-    if (t->has_last && memcmp(&rec->pid, &t->last_pid, sizeof(te_id)) == 0 &&
-        memcmp(&rec->tid, &t->last_tid, sizeof(te_id)) == 0) {
-        *ret_line = t->last_line;
+    if (t->met[at].used && memcmp(&rec->pid, &t->met[at].pid, sizeof(te_id)) == 0 &&
+        memcmp(&rec->tid, &t->met[at].tid, sizeof(te_id)) == 0) {
+        *ret_line = t->met[at].line;
         return MRD_OK;
     }
     if ((err = mrd_te_proc_of(&t->lines, rec->pid, &proc)) != MRD_OK ||
         (err = mrd_te_thread_of(&t->lines, proc, rec->tid, ret_line)) != MRD_OK)
         return err;
-    t->last_pid = rec->pid;
-    t->last_tid = rec->tid;
-    t->last_line = *ret_line;
-    t->has_last = true;
+    t->met[at].pid = rec->pid;
+    t->met[at].tid = rec->tid;
+    t->met[at].line = *ret_line;
+    t->met[at].used = true;
     return MRD_OK;
 }
 

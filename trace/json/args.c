@@ -70,6 +70,27 @@ mrd_args_reset(mrd_args *args)
     mrd_buf_reset(&args->text);
 }
 
+/* Whether n bytes are the same: nearly all words are short, and a call would cost more. */
+static inline bool
+same_bytes(const char *a, const char *b, size_t n)
+{
+    if (n >= 8 && n <= 16) { /* the first eight and the last eight, which may overlap */
+        uint64_t a0, a1, b0, b1;
+
+        memcpy(&a0, a, 8), memcpy(&a1, a + n - 8, 8);
+        memcpy(&b0, b, 8), memcpy(&b1, b + n - 8, 8);
+        return ((a0 ^ b0) | (a1 ^ b1)) == 0;
+    }
+    if (n >= 4 && n < 8) {
+        uint32_t a0, a1, b0, b1;
+
+        memcpy(&a0, a, 4), memcpy(&a1, a + n - 4, 4);
+        memcpy(&b0, b, 4), memcpy(&b1, b + n - 4, 4);
+        return ((a0 ^ b0) | (a1 ^ b1)) == 0;
+    }
+    return memcmp(a, b, n) == 0;
+}
+
 mrd_sid
 mrd_args_key(mrd_args *args, mrd_str text)
 {
@@ -81,7 +102,7 @@ mrd_args_key(mrd_args *args, mrd_str text)
     at = text.len * 31 + (unsigned char) text.p[0] * 7u +
          (unsigned char) text.p[text.len - 1] * 17u + (unsigned char) text.p[text.len / 2];
     n = &args->names[at & (ARGS_KEYS - 1)];
-    if (n->text.len == text.len && memcmp(n->text.p, text.p, text.len) == 0)
+    if (n->text.len == text.len && same_bytes(n->text.p, text.p, text.len))
         return n->sid;
     n->sid = mrd_strtab_add(args->strings, text);
     n->text = mrd_strtab_get(args->strings, n->sid);
@@ -89,7 +110,7 @@ mrd_args_key(mrd_args *args, mrd_str text)
 }
 
 /* Room for one more; NULL when there is none, which is counted or remembered. */
-static mrd_arg *
+static inline mrd_arg *
 args_add(mrd_args *args, mrd_sid key, mrd_arg_type type)
 {
     mrd_arg *a;

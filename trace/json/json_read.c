@@ -18,13 +18,13 @@ struct mrd_json_reader {
     uint64_t base_offset, value_at;
     mrd_in *in;
     unsigned depth;
-    char pending;    /* '{' or '[': a container was met and neither entered nor passed over */
-    bool first;      /* nothing was read yet in the current container (or document) */
-    bool many;       /* documents may follow one another */
-    bool key_live;   /* `key` points into the window and must survive a refill */
-    bool any;        /* a document was seen */
-    const char *raw; /* raw text is being kept from here on; NULL: not */
-    mrd_str key;
+    char pending;         /* '{' or '[': a container was met and neither entered nor passed over */
+    bool first;           /* nothing was read yet in the current container (or document) */
+    bool many;            /* documents may follow one another */
+    bool key_live;        /* `key` points into the window and must survive a refill */
+    bool any;             /* a document was seen */
+    const char *raw;      /* raw text is being kept from here on; NULL: not */
+    mrd_str key, unasked; /* unasked: the text that a caller does not take */
     mrd_buf text, key_buf, raw_buf;
     size_t raw_max;
     uint64_t lenient, replaced;
@@ -62,11 +62,12 @@ jr_fail_at(mrd_json_reader *r, mrd_err err, uint64_t offset, const char *format,
 
 /* What was met instead of what was expected. */
 __attribute__((cold, noinline)) static mrd_jr_type
-jr_unexpected(mrd_json_reader *r, const char *expected)
+jr_unexpected(mrd_json_reader *r, const char *p, const char *expected)
 {
-    unsigned char c = (unsigned char) *r->p;
+    unsigned char c = (unsigned char) *p;
 
-    if (r->p == r->end)
+    r->p = p;
+    if (p == r->end)
         return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p),
                           "the input ends where %s is expected", expected);
     if (c > ' ' && c < 0x7f)
@@ -120,23 +121,29 @@ jr_more(mrd_json_reader *r, const char *keep)
     return data.len > left;
 }
 
-/* To the next byte that is not blank, or to the end of the input. False on errors. */
-static inline bool
-jr_blanks(mrd_json_reader *r)
+/* Blanks that end with the window. */
+__attribute__((noinline)) static const char *
+jr_blanks_on(mrd_json_reader *r)
 {
-    if ((unsigned char) r->p[0] > ' ')
-        return true;
-    if (r->p[0] == ' ' && (unsigned char) r->p[1] > ' ') { /* behind most commas and colons */
-        r->p++;
-        return true;
-    }
-    for (;;) {
-        r->p = mrd_scan_blanks(r->p);
-        if (r->p < r->end)
-            return true;
+    do {
+        r->p = r->end;
         if (!jr_more(r, r->end))
-            return r->why.err == MRD_OK;
-    }
+            return r->why.err == MRD_OK ? r->p : NULL;
+        r->p = mrd_scan_blanks(r->p);
+    } while (r->p == r->end);
+    return r->p;
+}
+
+/* The next byte from p on that is not blank, or the end of the input. NULL on errors. */
+JR_INLINE const char *
+jr_blanks(mrd_json_reader *r, const char *p)
+{
+    if ((unsigned char) p[0] > ' ')
+        return p;
+    if (p[0] == ' ' && (unsigned char) p[1] > ' ') /* behind most commas and colons */
+        return p + 1;
+    p = mrd_scan_blanks(p);
+    return __builtin_expect(p < r->end, 1) ? p : jr_blanks_on(r);
 }
 
 /* The next byte, reading on where needed; -1 at the end of the input or on errors. */
@@ -300,33 +307,35 @@ jr_room(mrd_json_reader *r, const mrd_buf *to)
 }
 
 /*
- * The general string: [from, r->p) was scanned in the window and needs no change; it may hold
+ * The general string: [from, p) was scanned in the window and needs no change; it may hold
  * escapes or go on behind the window. UTF-8 is checked chunk by chunk between escapes. Control
- * characters stay, a zero byte and what is not UTF-8 are replaced.
+ * characters stay, a zero byte and what is not UTF-8 are replaced. NULL on errors, else behind it.
  */
-__attribute__((noinline)) static bool
-jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd_str *ret_text)
+__attribute__((noinline)) static const char *
+jr_string_slow(mrd_json_reader *r, const char *from, const char *p, bool high, mrd_buf *to,
+               mrd_str *ret_text)
 {
     size_t chunk = 0;
 
+    r->p = p;
     mrd_buf_reset(to);
     for (;;) {
         mrd_buf_add(to, from, (size_t) (r->p - from));
         if (!jr_room(r, to))
-            return false;
+            return NULL;
         if (r->p == r->end) {
             if (!jr_more(r, r->end)) {
                 jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside a string");
-                return false;
+                return NULL;
             }
         } else {
             if (high && !jr_repair(r, to, chunk))
-                return false;
+                return NULL;
             if (*r->p == '"')
                 break;
             if (*r->p == '\\') {
                 if (!jr_escape(r, to))
-                    return false;
+                    return NULL;
             } else if (*r->p == '\0') {
                 r->p++;
                 jr_replace(r, to);
@@ -340,29 +349,24 @@ jr_string_slow(mrd_json_reader *r, const char *from, bool high, mrd_buf *to, mrd
         from = r->p;
         r->p = mrd_scan_text(r->p, &high);
     }
-    r->p++;
     *ret_text = (mrd_str){ to->len == 0 ? "" : (const char *) to->p, to->len };
-    return true;
+    return r->p + 1;
 }
 
-/* Behind the opening quote. */
-JR_INLINE bool
-jr_string(mrd_json_reader *r, mrd_buf *to, mrd_str *ret_text, bool *ret_in_window)
+/* From behind the opening quote to behind the closing one; NULL on errors. */
+JR_INLINE const char *
+jr_string(mrd_json_reader *r, const char *from, mrd_buf *to, mrd_str *ret_text, bool *ret_in_window)
 {
-    const char *from = r->p;
     bool high = false;
+    const char *p = mrd_scan_text(from, &high);
 
-    r->p = mrd_scan_text(from, &high);
-    *ret_in_window = *r->p == '"';
-    if (__builtin_expect(!*ret_in_window, 0))
-        return jr_string_slow(r, from, high, to, ret_text);
-    *ret_text = (mrd_str){ from, (size_t) (r->p - from) };
-    if (__builtin_expect(high, 0) && !mrd_utf8_valid(*ret_text, NULL)) {
-        *ret_in_window = false;
-        return jr_string_slow(r, from, true, to, ret_text);
-    }
-    r->p++;
-    return true;
+    *ret_in_window = true;
+    *ret_text = (mrd_str){ from, (size_t) (p - from) };
+    if (__builtin_expect(*p == '"', 1) &&
+        (__builtin_expect(!high, 1) || mrd_utf8_valid(*ret_text, NULL)))
+        return p + 1;
+    *ret_in_window = false;
+    return jr_string_slow(r, from, p, high, to, ret_text);
 }
 
 /* The end of the number that starts at p; *ok false when the grammar is broken there. */
@@ -397,14 +401,15 @@ jr_number_run(const char *p, bool *ok)
 
 static mrd_jr_type jr_word(mrd_json_reader *r, mrd_str *ret_text);
 
-JR_INLINE mrd_jr_type
-jr_number(mrd_json_reader *r, mrd_str *ret_text)
+/* The number at r->p, which may go on behind the window or be none. */
+__attribute__((noinline)) static mrd_jr_type
+jr_number_slow(mrd_json_reader *r, mrd_str *ret_text)
 {
     for (;;) {
         bool ok;
         const char *from = r->p, *to = jr_number_run(from, &ok);
 
-        if (__builtin_expect(to == r->end, 0)) { /* it may go on behind the window */
+        if (to == r->end) { /* it may go on behind the window */
             if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
                 return jr_fail_at(r, MRD_LIMIT, jr_offset(r, from),
                                   "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
@@ -418,7 +423,7 @@ jr_number(mrd_json_reader *r, mrd_str *ret_text)
             from = r->p; /* the window may have moved */
             to = r->end;
         }
-        if (__builtin_expect(!ok, 0)) {
+        if (!ok) {
             if (*from == '-' && *to == 'I')
                 return jr_word(r, ret_text);
             return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, to), "a number without its digits");
@@ -430,6 +435,21 @@ jr_number(mrd_json_reader *r, mrd_str *ret_text)
         *ret_text = (mrd_str){ from, (size_t) (to - from) };
         return MRD_JR_NUMBER;
     }
+}
+
+JR_INLINE mrd_jr_type
+jr_number(mrd_json_reader *r, const char *from, mrd_str *ret_text)
+{
+    bool ok;
+    const char *to = jr_number_run(from, &ok);
+
+    *ret_text = (mrd_str){ from, (size_t) (to - from) };
+    if (__builtin_expect(ok && to < r->end && ret_text->len <= MRD_JR_NUMBER_MAX, 1)) {
+        r->p = to;
+        return MRD_JR_NUMBER;
+    }
+    r->p = from;
+    return jr_number_slow(r, ret_text);
 }
 
 /* true, false, null and the extras; anything else is an error. */
@@ -464,7 +484,7 @@ jr_word(mrd_json_reader *r, mrd_str *ret_text)
             return words[i].type;
         }
         if (!cut)
-            return jr_unexpected(r, "a value");
+            return jr_unexpected(r, r->p, "a value");
         if (!jr_more(r, r->p))
             return r->why.err != MRD_OK
                        ? MRD_JR_ERROR
@@ -475,123 +495,124 @@ jr_word(mrd_json_reader *r, mrd_str *ret_text)
 }
 
 JR_INLINE mrd_jr_type
-jr_value(mrd_json_reader *r, mrd_str *ret_text)
+jr_value(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 {
     bool in_window;
-    char c = *r->p;
+    char c = *p;
 
-    r->value_at = jr_offset(r, r->p);
+    r->value_at = jr_offset(r, p);
     if (c == '"') {
-        r->p++;
-        return jr_string(r, &r->text, ret_text, &in_window) ? MRD_JR_STRING : MRD_JR_ERROR;
+        p = jr_string(r, p + 1, &r->text, ret_text, &in_window);
+        if (__builtin_expect(p == NULL, 0))
+            return MRD_JR_ERROR;
+        r->p = p;
+        return MRD_JR_STRING;
     }
     if ((unsigned char) (c - '0') <= 9 || c == '-')
-        return jr_number(r, ret_text);
+        return jr_number(r, p, ret_text);
     if (c == '{' || c == '[') {
-        r->p++;
+        r->p = p + 1;
         r->pending = c;
         return c == '{' ? MRD_JR_OBJECT : MRD_JR_ARRAY;
     }
+    r->p = p;
     return jr_word(r, ret_text);
 }
 
-static mrd_jr_type
-jr_leave(mrd_json_reader *r)
+JR_INLINE mrd_jr_type
+jr_leave(mrd_json_reader *r, const char *p)
 {
-    r->value_at = jr_offset(r, r->p);
-    r->p++;
+    r->value_at = jr_offset(r, p);
+    r->p = p + 1;
     r->depth--;
     r->first = false;
     return MRD_JR_END;
 }
 
 JR_INLINE mrd_jr_type
-jr_next_in_object(mrd_json_reader *r, mrd_str *ret_text)
+jr_next_in_object(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 {
-    if (*r->p == '}')
-        return jr_leave(r);
+    if (*p == '}')
+        return jr_leave(r, p);
     if (!r->first) {
-        if (__builtin_expect(*r->p != ',', 0))
-            return jr_unexpected(r, "',' or '}'");
-        r->p++;
-        if (!jr_blanks(r))
+        if (__builtin_expect(*p != ',', 0))
+            return jr_unexpected(r, p, "',' or '}'");
+        if ((p = jr_blanks(r, p + 1)) == NULL)
             return MRD_JR_ERROR;
     }
     r->first = false;
-    if (__builtin_expect(*r->p != '"', 0))
-        return jr_unexpected(r, "a key in quotes");
-    r->p++;
-    if (!jr_string(r, &r->key_buf, &r->key, &r->key_live))
+    if (__builtin_expect(*p != '"', 0))
+        return jr_unexpected(r, p, "a key in quotes");
+    if ((p = jr_string(r, p + 1, &r->key_buf, &r->key, &r->key_live)) == NULL ||
+        (p = jr_blanks(r, p)) == NULL)
         return MRD_JR_ERROR;
-    if (!jr_blanks(r))
+    if (__builtin_expect(*p != ':', 0))
+        return jr_unexpected(r, p, "':'");
+    if ((p = jr_blanks(r, p + 1)) == NULL)
         return MRD_JR_ERROR;
-    if (__builtin_expect(*r->p != ':', 0))
-        return jr_unexpected(r, "':'");
-    r->p++;
-    if (!jr_blanks(r))
-        return MRD_JR_ERROR;
-    return jr_value(r, ret_text);
+    return jr_value(r, p, ret_text);
 }
 
 JR_INLINE mrd_jr_type
-jr_next_in_array(mrd_json_reader *r, mrd_str *ret_text)
+jr_next_in_array(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 {
-    if (*r->p == ']')
-        return jr_leave(r);
+    if (*p == ']')
+        return jr_leave(r, p);
     if (!r->first) {
-        if (__builtin_expect(*r->p != ',', 0))
-            return jr_unexpected(r, "',' or ']'");
-        r->p++;
-        if (!jr_blanks(r))
+        if (__builtin_expect(*p != ',', 0))
+            return jr_unexpected(r, p, "',' or ']'");
+        if ((p = jr_blanks(r, p + 1)) == NULL)
             return MRD_JR_ERROR;
-        if (*r->p == ']') {
+        if (*p == ']') {
             r->lenient++;
-            return jr_leave(r);
+            return jr_leave(r, p);
         }
     }
     r->first = false;
-    return jr_value(r, ret_text);
+    return jr_value(r, p, ret_text);
 }
 
-/* A byte order mark in front of everything. */
-static bool
+/* A byte order mark in front of everything, and the blanks behind it; NULL on errors. */
+static const char *
 jr_mark(mrd_json_reader *r)
 {
     while (r->end - r->p < 3 && jr_more(r, r->p))
         ;
     if (r->end - r->p < 3 || memcmp(r->p, "\xef\xbb\xbf", 3) != 0)
-        return r->why.err == MRD_OK;
-    r->p += 3;
+        return r->why.err == MRD_OK ? r->p : NULL;
     r->lenient++;
-    return jr_blanks(r);
+    return jr_blanks(r, r->p + 3);
 }
 
-static mrd_jr_type
-jr_next_on_top(mrd_json_reader *r, mrd_str *ret_text)
+__attribute__((noinline)) static mrd_jr_type
+jr_next_on_top(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 {
-    if (!r->any && (unsigned char) *r->p == 0xef && jr_offset(r, r->p) == 0 && !jr_mark(r))
+    r->p = p;
+    if (!r->any && (unsigned char) *p == 0xef && jr_offset(r, p) == 0 && (p = jr_mark(r)) == NULL)
         return MRD_JR_ERROR;
-    if (r->p == r->end) {
-        r->value_at = jr_offset(r, r->p);
+    if (p == r->end) {
+        r->p = p;
+        r->value_at = jr_offset(r, p);
         return r->any ? MRD_JR_END
                       : jr_fail_at(r, MRD_EMPTY, r->value_at, "the input holds no JSON value");
     }
     if (r->any && !r->many)
-        return jr_unexpected(r, "the end of the document");
+        return jr_unexpected(r, p, "the end of the document");
     r->any = true;
-    return jr_value(r, ret_text);
+    return jr_value(r, p, ret_text);
 }
 
 JR_INLINE mrd_jr_type
 jr_next(mrd_json_reader *r, mrd_str *ret_text)
 {
+    const char *p = jr_blanks(r, r->p);
     char in = r->stack[r->depth];
 
-    if (!jr_blanks(r))
+    if (__builtin_expect(p == NULL, 0))
         return MRD_JR_ERROR;
-    return in == '{'   ? jr_next_in_object(r, ret_text)
-           : in == '[' ? jr_next_in_array(r, ret_text)
-                       : jr_next_on_top(r, ret_text);
+    return in == '{'   ? jr_next_in_object(r, p, ret_text)
+           : in == '[' ? jr_next_in_array(r, p, ret_text)
+                       : jr_next_on_top(r, p, ret_text);
 }
 
 static bool
@@ -630,20 +651,18 @@ jr_skip(mrd_json_reader *r)
 mrd_jr_type
 mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_text)
 {
-    mrd_str text = { "", 0 };
+    mrd_str *text = ret_text != NULL ? ret_text : &r->unasked;
     mrd_jr_type type;
 
     if (__builtin_expect(r->why.err != MRD_OK, 0))
         return MRD_JR_ERROR;
     if (r->pending != 0 && !jr_skip(r))
         return MRD_JR_ERROR;
-    r->key = (mrd_str){ "", 0 };
-    type = jr_next(r, &text);
+    r->key = *text = (mrd_str){ "", 0 };
+    type = jr_next(r, text);
     r->key_live = false;
     if (ret_key != NULL)
         *ret_key = r->key;
-    if (ret_text != NULL)
-        *ret_text = text;
     return type;
 }
 

@@ -31,7 +31,7 @@ mrd_scan_blanks(const char *p)
         unsigned other = (unsigned) _mm_movemask_epi8(blank) ^ 0xffffu;
 
         if (other != 0)
-            return p + __builtin_ctz(other);
+            return p + (unsigned) __builtin_ctz(other);
     }
 }
 
@@ -53,7 +53,7 @@ mrd_scan_text(const char *p, bool *high)
         if (mask != 0) {
             wide |= top & (mask ^ (mask - 1));
             *high = *high || wide != 0;
-            return p + __builtin_ctz(mask);
+            return p + (unsigned) __builtin_ctz(mask);
         }
         wide |= top;
     }
@@ -71,7 +71,7 @@ mrd_scan_digits(const char *p)
         unsigned other = (unsigned) _mm_movemask_epi8(_mm_cmpeq_epi8(_mm_max_epu8(d, ten), d));
 
         if (other != 0)
-            return p + __builtin_ctz(other);
+            return p + (unsigned) __builtin_ctz(other);
     }
 }
 

@@ -22,6 +22,13 @@ mrd_pb_varint(uint8_t *p, uint64_t v)
     return p;
 }
 
+/* How many bytes that is. */
+static inline unsigned
+mrd_pb_varint_len(uint64_t v)
+{
+    return (63 - (unsigned) __builtin_clzll(v | 1)) / 7 + 1;
+}
+
 /* The same for one to four bytes, without a branch that depends on v < 2^28; writes four bytes. */
 static inline uint8_t *
 mrd_pb_varint28(uint8_t *p, uint32_t v)
@@ -82,6 +89,22 @@ mrd_pb_put_field(uint8_t *p, mrd_pb_field f)
 {
     (void) mrd_pb_fixed64(p, f);
     return p + mrd_pb_field_len(f);
+}
+
+/* Bytes of a field of `len` bytes whose tag is below 128, and the field itself. */
+static inline size_t
+mrd_pb_bytes_len(size_t len)
+{
+    return 1 + mrd_pb_varint_len(len) + len;
+}
+
+static inline uint8_t *
+mrd_pb_put_bytes(uint8_t *p, uint32_t tag, const void *bytes, size_t len)
+{
+    *p++ = (uint8_t) tag;
+    p = mrd_pb_varint(p, len);
+    memcpy(p, bytes, len);
+    return p + len;
 }
 
 static inline void

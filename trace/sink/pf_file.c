@@ -88,14 +88,12 @@ mrd_pf_file_flush(mrd_pf_file *f)
 void
 mrd_pf_packet(mrd_pf_file *f, const mrd_buf *body)
 {
-    uint8_t *p = mrd_pf_room(f, body->len + 2 * MRD_PB_VARINT_MAX);
+    uint8_t *p = mrd_pf_packet_room(f, body->len);
 
     if (body->err != MRD_OK)
         f->err = body->err;
     if (p == NULL || body->err != MRD_OK)
         return;
-    p = mrd_pb_varint(p, PF_TRACE_PACKET);
-    p = mrd_pb_varint(p, body->len);
     memcpy(p, body->p, body->len);
     mrd_pf_did(f, p + body->len);
 }

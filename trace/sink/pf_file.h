@@ -138,6 +138,19 @@ mrd_pf_did(mrd_pf_file *f, const uint8_t *end)
     f->block.len = (size_t) (end - f->block.p);
 }
 
+/* The head of a packet whose body, of this length, the caller puts behind it; as mrd_pf_room. */
+static inline uint8_t *
+mrd_pf_packet_room(mrd_pf_file *f, size_t body)
+{
+    uint8_t *p = mrd_pf_room(f, body + 2 * MRD_PB_VARINT_MAX);
+
+    if (p != NULL) {
+        *p++ = PF_TRACE_PACKET;
+        p = mrd_pb_varint(p, body);
+    }
+    return p;
+}
+
 /* Adds one packet whose body is given. */
 void mrd_pf_packet(mrd_pf_file *f, const mrd_buf *body);
 

@@ -78,11 +78,19 @@ mrd_pf_names_add(mrd_pf_names *names, mrd_pf_kind kind, mrd_sid sid)
 static void
 arg_text(mrd_pf_names *names, mrd_buf *event, mrd_pb_field key, mrd_str text)
 {
-    size_t annotation = mrd_pb_open(event, PF_EVENT_ANNOTATION);
+    size_t body;
+    uint8_t *p;
 
-    mrd_pb_field_add(event, key);
-    mrd_pb_str(event, PF_ARG_STRING, text_cut(names, text, MRD_PF_TEXT_MAX));
-    mrd_pb_close(event, annotation);
+    text = text_cut(names, text, MRD_PF_TEXT_MAX);
+    body = mrd_pb_field_len(key) + mrd_pb_bytes_len(text.len);
+    if (!mrd_buf_room(event, body + 2 * MRD_PB_VARINT_MAX))
+        return;
+    p = event->p + event->len;
+    *p++ = PF_EVENT_ANNOTATION;
+    p = mrd_pb_varint(p, body);
+    p = mrd_pb_put_field(p, key);
+    p = mrd_pb_put_bytes(p, PF_ARG_STRING, text.p, text.len);
+    event->len = (size_t) (p - event->p);
 }
 
 /* A value of at most ten bytes: the annotation is shorter than 128, its length is one byte. */

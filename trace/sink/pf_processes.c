@@ -180,7 +180,10 @@ mrd_pf_identity_add(mrd_pf_identity *of, mrd_pf_names *names, mrd_buf *event, co
     uint32_t n = 0;
 
     if (said == 0 && row->made) {
-        mrd_buf_add(event, row->bytes, row->len);
+        if (mrd_buf_room(event, sizeof(row->bytes))) {
+            memcpy(event->p + event->len, row->bytes, sizeof(row->bytes)); /* its own are kept */
+            event->len += row->len;
+        }
         return;
     }
     t = mrd_catalog_borrow_track(of->catalog, ev->track);

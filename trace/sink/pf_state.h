@@ -145,17 +145,21 @@ static inline void
 pf_write_event(mrd_pf *s, mrd_ev_ns at)
 {
     mrd_buf *fresh = &s->names.fresh;
-    uint8_t head[32], *end = pf_put_head(s, head, at);
+    uint8_t head[16] = { 0 }, *p;
+    size_t n_head = (size_t) (pf_put_head(s, head, at) - head);
+    size_t n_fresh = fresh->len > 0 ? mrd_pb_bytes_len(fresh->len) : 0;
+    size_t body = n_head + n_fresh + mrd_pb_bytes_len(s->event.len);
 
-    mrd_buf_reset(&s->packet);
-    mrd_buf_add(&s->packet, head, (size_t) (end - head));
-    if (fresh->len > 0)
-        mrd_pb_bytes(&s->packet, PF_INTERNED_DATA, fresh->p, fresh->len);
     if (fresh->err != MRD_OK || s->event.err != MRD_OK)
         s->err = MRD_NOMEM;
+    else if ((p = mrd_pf_packet_room(&s->file, body)) != NULL) {
+        memcpy(p, head, sizeof(head)); /* of which only its own are kept */
+        p += n_head;
+        if (fresh->len > 0)
+            p = mrd_pb_put_bytes(p, PF_INTERNED_DATA, fresh->p, fresh->len);
+        mrd_pf_did(&s->file, mrd_pb_put_bytes(p, PF_TRACK_EVENT, s->event.p, s->event.len));
+    }
     mrd_buf_reset(fresh);
-    mrd_pb_bytes(&s->packet, PF_TRACK_EVENT, s->event.p, s->event.len);
-    pf_packet_end(s);
 }
 
 static inline void
