@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/obj.h"
+#include "trace/sink/export.h"
 #include "trace/sink/group.h"
 #include "trace/sink/sinks.h"
 #include "trace/store/merge.h"
@@ -359,30 +360,28 @@ run_sink(const workload *w, int64_t round, const bench_run *run)
     mrd_sink_options options = {
         .show_flows = true, .wall_time = true, .compress = run->compress, .identity = run->identity
     };
-    mrd_sink_env env = {
-        .catalog = w->catalog, .first = { 1 }, .last = { 0 }, .options = &options
-    };
-    void *state = must(calloc(1, run->sink->state_size));
+    mrd_export_target target = { .ops = run->sink };
+    mrd_export_job job = { .catalog = w->catalog,
+                           .options = &options,
+                           .first = { 1 },
+                           .last = { 0 },
+                           .targets = &target,
+                           .n_targets = 1 };
     mrd_source *in = workload_merge(w, round);
-    const mrd_event *ev;
+    mrd_export_result done;
     mrd_why why = { 0 };
     result r = { 0 };
     double start = cpu_seconds();
 
     mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, NULL);
     mrd_group_parse(MRD_STR("lnc_idx,thread_id"), &options.secondary, NULL);
-    if (mrd_out_func(count_bytes, &r.bytes, "bench", &env.out, &why) != MRD_OK ||
-        run->sink->open(state, &env, &why) != MRD_OK)
+    if (mrd_out_func(count_bytes, &r.bytes, "bench", &target.out, &why) != MRD_OK ||
+        mrd_export_run(in, &job, &done, &why) != MRD_OK) {
+        fprintf(stderr, "bench_merge: %s\n", why.text);
         exit(1);
-    for (; in->next(in, &ev, NULL) == MRD_MORE; r.events++) {
-        if (run->sink->event(state, ev) != MRD_OK)
-            exit(1);
     }
-    if (run->sink->close(state, &why) != MRD_OK || mrd_out_commit(env.out, &why) != MRD_OK)
-        exit(1);
     r.seconds = cpu_seconds() - start;
-    in->close(in);
-    free(state);
+    r.events = done.events;
     return r;
 }
 

@@ -10,10 +10,10 @@
 #include "trace/json/json_names.h"
 
 typedef struct {
-    uint32_t core;              /* row */
-    uint32_t counter;           /* index + 1 */
-    bool mine;                  /* of the summary's profile */
-    bool process_too, node_too; /* whose rows are more than this one core */
+    uint32_t core, process, node; /* rows */
+    uint32_t counter;             /* index + 1 */
+    bool mine;                    /* of the summary's profile */
+    bool process_too, node_too;   /* whose rows are more than this one core */
     bool device, cpu, memory;
 } sum_track;
 
@@ -101,13 +101,9 @@ rows_add(mrd_summary *s, mrd_track_id id)
     if (new_process || s->cores[s->n_cores - 1].lnc_idx != t->lnc_idx)
         core_new(s, t->lnc_idx);
     s->tracks[id].core = (uint32_t) s->n_cores - 1;
+    s->tracks[id].process = (uint32_t) s->n_processes - 1;
+    s->tracks[id].node = (uint32_t) s->n_nodes - 1;
     s->tracks[id].mine = true;
-}
-
-static mrd_summary_row *
-node_of(const mrd_summary *s, uint32_t core)
-{
-    return &s->nodes[s->processes[s->cores[core].parent].parent];
 }
 
 /* A row of one core is what its core is, which rows_finish says. */
@@ -164,8 +160,8 @@ rows_make(mrd_summary *s)
     for (size_t i = 0; i < kept; i++) {
         sum_track *t = &s->tracks[order[i]];
 
-        t->process_too = !has_one_core(&s->processes[s->cores[t->core].parent]);
-        t->node_too = !has_one_core(node_of(s, t->core));
+        t->process_too = !has_one_core(&s->processes[t->process]);
+        t->node_too = !has_one_core(&s->nodes[t->node]);
     }
     free(order);
     return true;
@@ -361,9 +357,9 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     add_execution(s, track->core, ev);
     add_row(s, &s->cores[track->core], ev, end, timed);
     if (track->process_too)
-        add_row(s, &s->processes[s->cores[track->core].parent], ev, end, timed);
+        add_row(s, &s->processes[track->process], ev, end, timed);
     if (track->node_too)
-        add_row(s, node_of(s, track->core), ev, end, timed);
+        add_row(s, &s->nodes[track->node], ev, end, timed);
     switch (ev->kind) {
     case MRD_COUNTER:
         add_sample(s, ev);

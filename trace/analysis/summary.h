@@ -29,9 +29,11 @@ typedef struct {
 
 /* A node, a process or a core. */
 typedef struct {
+    /* What every span changes stands together. */
+    uint64_t events;
     mrd_ev_ns first, last; /* first > last: nothing with a time */
-    uint64_t events, lost;
-    mrd_union busy;   /* all spans */
+    mrd_union busy;        /* all spans */
+    uint64_t lost;
     mrd_union device; /* spans that the device ran (MRD_SRC_DEVICE, MRD_SRC_DEVPROF) */
     mrd_union collective;
     uint64_t cc_running; /* spans of that name */
