@@ -83,6 +83,214 @@ def wants_of_workers(report):
     return out
 
 
+def label_of(worker):
+    return f"rank {worker['rank']} device {worker['device_idx']} pid {worker['process_id']}"
+
+
+def whole_table(tables, heading, rows, most, what, wrong):
+    """Rows with their numbers, [(begin of the line or None, numbers)], of which the first `most` are shown and the others counted."""
+    if (heading in tables) != bool(rows):
+        wrong.append(f"'{heading}' is {'there' if heading in tables else 'not there'}")
+        return
+    lines = tables.get(heading, [])
+    left = re.findall(r"^  \.\.\. and (\d+) more " + what, "\n".join(lines), re.M)
+    if list(map(int, left)) != ([len(rows) - most] if len(rows) > most else []):
+        wrong.append(f"'{heading}': {left} more, of {len(rows)}")
+    for line, (begin, want) in zip(lines + [""] * len(rows), rows[:most]):
+        if begin is not None and not line.startswith("  " + begin):
+            wrong.append(f"'{heading}': {line!r} does not begin with {begin!r}")
+        wrong += [f"'{heading}': {line!r}: {w}" for w in cells_wrong(CELL.findall(line[len("  " + (begin or "")):])[-len(want):], want)]
+
+
+def cut(name, columns):
+    return name if len(name) <= columns else name[:columns - 3] + "..."
+
+
+def blocks_together(blocks):
+    """Steps over time in at most 8 rows: [(name, mean, shares)]."""
+    each, out, first = -(-len(blocks) // 8), [], 1
+    for i in range(0, len(blocks), each or 1):
+        some = blocks[i:i + each]
+        steps = sum(b["steps"] for b in some)
+        parts = {p: sum(b["parts_ns"][p] for b in some) for p in some[0]["parts_ns"]}
+        name = f"step {first} " if steps == 1 else f"steps {first} to {first + steps - 1} "
+        out.append((name, [sum(b["total_ns"] for b in some) // steps] + [share(parts[p], sum(parts.values())) for p in PARTS]))
+        first += steps
+    return out
+
+
+def sentence(text, begin):
+    """The paragraph that begins so, on one line."""
+    m = re.search(r"^ *" + begin + r"(?:.*\n)(?: {11}.*\n)*", text, re.M)
+    return " ".join(m[0].split()) if m else ""
+
+
+def wrong_in_path(report, text):
+    """Three workers at most, those with the largest share, and each part that there is."""
+    path, workers, wrong = report["critical_path"], report["workers"], []
+    got = re.search(r"^Critical path through (?:(\d+) steps? of|the recording).*\n((?: {11}.*\n)+)", text, re.M)
+    if (got is not None) != (path is not None and path["total_ns"] > 0 and len(workers) > 1):
+        return [f"the critical path is {'there' if got else 'not there'}"]
+    if got is None:
+        return []
+    words = " ".join(got[2].split())
+    parts = re.findall(r"(\w+) ([\d.]+ %)(?=[,.])", words.split(". It ran")[0] + ".")
+    if int(got[1] or 0) != path["steps"] or {name for name, _ in parts} != {k for k, v in path["parts_ns"].items() if v > 0 and k != "not_recorded"}:
+        wrong.append(f"path: {words}")
+    for name, cell in parts:
+        wrong += cells_wrong([cell], [share(path["parts_ns"].get(name), path["total_ns"])])
+    wrong += cells_wrong([words.split(": ")[0]], [path["total_ns"]])
+    through = sorted(workers, key=lambda w: -w["steps"]["critical_path_ns"])
+    through = [w for w in through if w["steps"]["critical_path_ns"] > 0][:3]
+    got = re.findall(r"(rank \d+ device \d+ pid \d+) for ([\d.]+ %)", words)
+    if [g[0] for g in got] != [label_of(w) for w in through]:
+        wrong.append(f"path: through {got}, expected {[label_of(w) for w in through]}")
+    wrong += cells_wrong([g[1] for g in got], [share(w["steps"]["critical_path_ns"], path["total_ns"]) for w in through])
+    moved = re.search(r"and moved (\d+) time(s?) from", words)
+    if moved is None or int(moved[1]) != path["changes"] or (moved[2] == "") != (path["changes"] == 1):
+        wrong.append(f"path: moved {moved and moved[1]} times, not {path['changes']}")
+    return [f"path: {w}" for w in wrong]
+
+
+def wrong_in_latest(report, text):
+    """Who the others waited for: the most frequent, how many different ones, how often it changed."""
+    over, workers = report["steps_over_time"], report["workers"]
+    got = sentence(text, "latest ")
+    if over is None or over["late_steps"] == 0:
+        return [f"latest: {got}"] if got else []
+    late = [w["steps"]["latest"] for w in workers]
+    want = f"latest The others waited longest for {label_of(workers[late.index(max(late))])} in {max(late)} of {over['late_steps']} steps; "
+    if sum(n > 0 for n in late) == 1:
+        want += "it was always this worker."
+    else:
+        mostly = "mostly it is the same worker" if max(late) / over["late_steps"] >= 0.75 else "it is not always the same worker"
+        want += f"in all, {sum(n > 0 for n in late)} workers were the latest in some step, and the latest changed {over['late_changed']} time{'' if over['late_changed'] == 1 else 's'} from one step to the next: {mostly}."
+    return [] if got == want else [f"latest: {got!r}, expected {want!r}"]
+
+
+def wrong_in_trend(report, text):
+    over = report["steps_over_time"]
+    got, t = sentence(text, "trend "), None if over is None else over["trend"]
+    if t is None or t["blocks"] == 0:
+        return [f"trend: {got}"] if got else []
+    if t["says"] == "too few":
+        want = rf"trend too few steps to tell a trend: {t['blocks']} of the 8 that it takes"
+    elif t["says"] == "none":
+        want = rf"trend no trend beyond the spread of {t['blocks']} values \(p {re.escape('%.3g' % t['p'])}\)"
+    else:
+        mean = sum(b["total_ns"] / b["steps"] for b in over["blocks"] if b["steps"] >= over["width"]) / t["blocks"]
+        m = re.fullmatch(r"trend steps become (longer|shorter): (.*) \(([-+][\d.]+ %)\) from the first of (\d+) values to the last \(p (.*)\)", got)
+        if m is None or (m[1], m[4], m[5]) != ("longer" if t["says"] == "up" else "shorter", str(t["blocks"]), "%.2g" % t["p"]):
+            return [f"trend: {got!r} of {t}"]
+        return cells_wrong([m[2], m[3]], [abs(t["change_ns"]), 100 * t["change_ns"] / mean])
+    return [] if re.fullmatch(want, got) else [f"trend: {got!r}, expected {want!r}"]
+
+
+def bytes_wrong(cell, want):
+    m = re.fullmatch(r"([\d.]+) (B|bytes|KiB|MiB|GiB|TiB)", cell)
+    if m is None:
+        return [f"no amount of memory: {cell!r}"]
+    unit = {"B": 1, "bytes": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}[m[2]]
+    return [] if abs(float(m[1]) * unit - want) <= 1.01 * unit * 10.0**-len(m[1].partition(".")[2]) else [f"{cell!r} instead of {want}"]
+
+
+def growth_wrong(cell, m, steps, none):
+    """What grows, over the recording or per step."""
+    want = {"too few": none, "none": "none"}.get(m["trend"])
+    if want is not None:
+        return [] if cell == want else [f"growth {cell!r} of {m}"]
+    sign, rest = cell[:1], cell[1:].removesuffix(" per step")
+    if sign != ("-" if m["change_bytes"] < 0 else "+") or cell.endswith(" per step") != (steps > 0):
+        return [f"growth {cell!r} of {m}"]
+    return bytes_wrong(rest, abs(m["change_bytes"]) / (steps or 1))
+
+
+def wrong_in_memory(report, text, first_ns):
+    lines, wrong = tables_of(text).get("Memory by category", []), []
+    rows = [m for m in (re.match(r"    (\S+) +([\d.]+ \w+) +(before|[\d.]+ \w+) +([\d.]+ \w+)  (.*)$", line) for line in lines) if m]
+    if len(rows) != min(len(report["memory"]), 48):
+        return [f"memory: {len(rows)} rows of {len(report['memory'])}"]
+    for row, m in zip(rows, report["memory"]):
+        if row[1] != cut(m["name"], 38):
+            wrong.append(f"memory: {row[1]!r}, expected {m['name']!r}")
+        at = int(m["peak_ns"]) - first_ns
+        wrong += bytes_wrong(row[2], m["peak_bytes"]) + bytes_wrong(row[4], m["last_bytes"])
+        wrong += ([] if row[3] == "before" else [f"{row[3]} of {at}"]) if at < 0 else cells_wrong([row[3]], [at])
+        wrong += growth_wrong(row[5], m, sum(s["count"] for s in report["steps"] if s["process_id"] == m["process_id"]), "-")
+    return [f"memory: {w}" for w in wrong]
+
+
+def wrong_in_lines(text):
+    """No line is wider than a page of text, and no line of a paragraph could take the next one's first word with its unit."""
+    wrong = [f"{len(line)} columns: {line!r}" for line in text.split("\n") if len(line) > 100]
+    for a, b in zip(text.split("\n"), text.split("\n")[1:]):
+        words = re.match(r"(  | {11})(?! )(\S+)( (?:ns|us|ms|s|min|h|%)(?![a-z%])\S*)?", b)
+        note = re.match(r"  [a-z-]+: .*[a-z,]$| {11}\S.*[^.]$|(?:Bottleneck|Verdict|Coverage) .*[^.]$", a)
+        if words and note and len(a) - len(a.lstrip()) in (0, len(words[1])) and len(a) + 1 + len(words[2] + (words[3] or "")) <= 100:
+            wrong.append(f"{a!r} ends before {words[0]!r}")
+    return wrong
+
+
+def more_wrong_in_text(report, text, first_ns):
+    """The tables that have no row of each worker, and sentences."""
+    tables, workers, wrong = tables_of(text), report["workers"], []
+    late = [(w, w["late"]) for w in workers if w["late"]["late_ns"] > 0]
+    least = sum(one["late_ns"] for _, one in late) // 100
+    shown = [(label_of(w), [one["late_ns"]] + [None if w["parts_ns"][p] is None else one["parts_ns"][p] for p in ("compute", "copy", "host", "idle")] + [one["began_later_ns"]])
+             for w, one in late if one["late_ns"] >= least]
+    if len(shown) == len(late) <= 64:
+        whole_table(tables, "Why it came last, where it did", shown, 64, "workers", wrong)
+    table = tables.get("Where the time goes", [])
+    unknown = {p for p in PARTS if all(w["parts_ns"][p] is None for w in workers)}
+    total = {p: None if p in unknown else sum(w["parts_ns"][p] or 0 for w in workers) for p in PARTS}
+    every = [CELL.findall(line[6:]) for line in table if line.startswith("  all  ")]
+    if workers and len(every) != 1:
+        wrong.append(f"the sum of workers: {every}")
+    for cells in every if workers else ():
+        wrong += cells_wrong(cells, [report["totals"]["window_ns"]] + [share(total[p], report["totals"]["window_ns"]) for p in PARTS])
+    hides = re.findall(r"^  computation hides ([\d.]+ %) of the time in collectives$", text, re.M)
+    in_collectives = sum(w["parts_ns"]["both"] + w["parts_ns"]["exposed"] for w in workers)
+    wrong += cells_wrong(hides, [share(sum(w["parts_ns"]["both"] for w in workers), in_collectives)] if in_collectives else [])
+    whole_table(tables, "Collectives", [
+        (cut(c["name"] + ("" if c["size"] is None or c["size"] < 0 else f" {c['size']}"), 26),
+         [c["count"], c["parts"] / c["count"], c["latency_p50_ns"], c["latency_p99_ns"], c["spread_p50_ns"], c["spread_p99_ns"], c["spread_max_ns"], c["proven"]])
+        for c in report["collectives"]], 16, "collectives", wrong)
+    sized = [(c["name"], c["bandwidth"]) for c in report["collectives"] if c["bandwidth"]["count"] > 0]
+    whole_table(tables, "Bandwidth of collectives", [
+        (cut(name, 36), [b["count"], b["bytes"] // b["count"], b["latency_ns"] // b["count"], b["algorithm_gb_per_s"], b["bus_gb_per_s"] or None])
+        for name, b in sized], 16, "collectives", wrong)
+    means = [s["total_ns"] / s["count"] for s in report["steps"]]
+    whole_table(tables, "Steps", [
+        (f"pid {s['process_id']} rank {s['rank']}", [s["count"], s["total_ns"] // s["count"], s["p50_ns"], s["p99_ns"], s["max_ns"], min(means) / (s["total_ns"] / s["count"])])
+        for s in report["steps"]], 64, "processes", wrong)
+    whole_table(tables, "Slowest steps", [
+        (f"pid {s['process_id']} rank {s['rank']}".ljust(33) + cut(s["name"], 19), [int(s["start_ns"]) - first_ns, s["duration_ns"]]) for s in report["slowest_steps"][:6]], 6, "steps", wrong)
+    over = report["steps_over_time"]
+    whole_table(tables, "Steps over time", blocks_together(over["blocks"]) if over else [], 8, "steps", wrong)
+    pauses = report["longest_pauses"][:6]
+    if len(tables.get("Longest pauses of devices", [])) < len(pauses) or bool(pauses) != ("Longest pauses of devices" in tables):
+        wrong.append("the longest pauses are there or not")
+    for line, p in zip(tables.get("Longest pauses of devices", ()), pauses):
+        m = re.match(r"  (rank \d+ device \d+ pid \d+) +([\d.]+ \w+) +([\d.]+ \w+) +(-|[\d.]+ %)  (.*)$", line)
+        names = ", ".join(cut(p[k], 16) for k in ("after", "before"))
+        if m is None or m[1] != label_of(workers[p["worker"]]) or (names.isprintable() and m[5] != names):
+            wrong.append(f"pause {line!r} of {p}")
+            continue
+        wrong += cells_wrong(m.groups()[1:4], [int(p["start_ns"]) - first_ns, p["duration_ns"], share(p["host_ns"], p["duration_ns"])])
+    for line, k in zip(tables.get("What devices ran", ()), report["kernels"][:TEXT_KERNELS]):
+        slow = not k["collective"] and k["workers"] > 1 and k["median_ns"] > 0
+        end = f"  {cut(label_of(workers[k['most_worker']]), 22):22} {k['most_ns'] / k['median_ns']:.2f} x" if slow else "  includes waiting for others" if k["collective"] else " %"
+        if not line.endswith(end):
+            wrong.append(f"kernel {line!r} does not end with {end!r}")
+    begun = [(int(w["start_ns"]), int(w["start_ns"]) + w["window_ns"]) for w in workers]
+    title = re.match(r"Report     (.*) of (\d+) worker(s?)\n", text)
+    if title is None or int(title[2]) != len(workers) or (title[3] == "") != (len(workers) == 1):
+        wrong.append(f"title {text[:60]!r}")
+    elif workers:
+        wrong += cells_wrong([title[1]], [max(e for _, e in begun) - min(b for b, _ in begun)])
+    return wrong + wrong_in_path(report, text) + wrong_in_latest(report, text) + wrong_in_trend(report, text) + wrong_in_memory(report, text, first_ns) + wrong_in_lines(text)
+
+
 def wrong_in_text(report, text):
     tables, wants, wrong = tables_of(text), wants_of_workers(report), []
     every = ("Where the time goes", "Exposed communication", "Why devices were idle", "Queue of each worker", "Who was late")
@@ -186,4 +394,124 @@ def wrong_in_page(report, text):
         q, window = w["queue"], w["window_ns"]
         wrong += [f"page: queue of rank {w['rank']}: {x}" for x in
                   cells_wrong(row[1:], [q["launches"], 0 if window == 0 else q["sum_ns"] / window, q["most"], share(q["empty_ns"], window)])]
+    return wrong
+
+
+class Pictures(html.parser.HTMLParser):
+    """[(label, [(group, class, x, y, width, height)])] of each picture of a page, the titles of its groups, and its paragraphs."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.pictures, self.titles, self.paragraphs, self.inside = [], [], [], []
+        self.feed(text)
+
+    def handle_starttag(self, tag, attrs):
+        attrs = dict(attrs)
+        if tag == "svg" and "aria-label" in attrs:
+            self.pictures.append((attrs["aria-label"], []))
+        if tag == "rect" and "x" in attrs:
+            self.pictures[-1][1].append((len(self.titles) - 1, attrs["class"]) + tuple(float(attrs.get(k, 0)) for k in ("x", "y", "width", "height")))
+        if tag == "title" and self.inside and self.inside[-1] == "g":
+            self.titles.append("")
+        if tag == "p":
+            self.paragraphs.append("")
+        if tag not in ("meta", "rect"):
+            self.inside.append(tag)
+
+    def handle_startendtag(self, tag, attrs):
+        self.handle_starttag(tag, attrs)
+        if tag != "rect":
+            self.inside.pop()
+
+    def handle_endtag(self, tag):
+        if tag in self.inside:
+            while self.inside.pop() != tag:
+                pass
+
+    def handle_data(self, data):
+        if self.inside[-2:] == ["g", "title"]:
+            self.titles[-1] += data
+        if "p" in self.inside:
+            self.paragraphs[-1] += data
+
+
+def bars_wrong(what, pictures, want):
+    """The bars of this name: parts of 1000, in their order, without those that are nothing."""
+    got, wrong = [rects for label, rects in pictures if label == what], []
+    if len(got) != len(want):
+        return [f"page: {len(got)} bars '{what}', expected {len(want)}"]
+    for rects, parts in zip(got, want):
+        parts = [(kind, before, wide) for kind, before, wide in parts if wide > 0]
+        if [r[1] for r in rects] != [kind for kind, _, _ in parts] or any(abs(r[2] - before) > 0.011 or abs(r[4] - wide) > 0.011 for r, (_, before, wide) in zip(rects, parts)):
+            wrong.append(f"page: bar '{what}': {rects}, expected {parts}")
+    return wrong
+
+
+def columns_wrong(over, steps, page):
+    """A column for each block: as high as it took against the longest, its parts from the bottom up."""
+    rects = [r for label, all_rects in page.pictures if label == "lengths of steps over time" for r in all_rects]
+    blocks, wrong = over["blocks"], []
+    means = [b["total_ns"] // b["steps"] for b in blocks]
+    if len(page.titles) != len(blocks):
+        return [f"page: {len(page.titles)} columns of {len(blocks)} blocks"]
+    for i, (b, mean, title) in enumerate(zip(blocks, means, page.titles)):
+        m = re.fullmatch(r"steps (\d+) to (\d+): (.*) each", title)
+        first = i * over["width"] + 1
+        if m is None or (int(m[1]), int(m[2])) != (first, first + b["steps"] - 1) or cells_wrong([m[3]], [mean]):
+            wrong.append(f"page: column {title!r} of {b}")
+        whole, y, got = sum(b["parts_ns"].values()), 180.0, [r for r in rects if r[0] == i]
+        parts = [(k, v) for k, v in b["parts_ns"].items() if v > 0]
+        if [r[1] for r in got] != [k for k, _ in parts]:
+            wrong.append(f"page: column {i} of {[r[1] for r in got]}, expected {parts}")
+            continue
+        bottom = got[0][3] + got[0][5] if got else 0
+        for (_, _, x, y, wide, high), (k, v) in zip(got, parts):
+            want = (mean / max(means) * v / whole, 1000 * (i + 0.05) / len(blocks), 900 / len(blocks))
+            if abs(bottom - y - high) > 0.03 or abs(x - want[1]) > 0.011 or abs(wide - want[2]) > 0.011:
+                wrong.append(f"page: {k} of column {i} at {x} {y}, {wide} wide, {high} high")
+            bottom = y
+    tall = {i: sum(r[5] for r in rects if r[0] == i) for i in range(len(blocks))}
+    most = max(tall.values(), default=0)
+    for i, mean in enumerate(means):
+        if sum(blocks[i]["parts_ns"].values()) > 0 and max(means) > 0 and abs(tall[i] - most * mean / max(means)) > 0.1:
+            wrong.append(f"page: column {i} is {tall[i]} high, expected {most * mean / max(means)}")
+    width = over["width"]
+    m = [re.fullmatch(r"(\d+) steps; each column is (the mean of )?(\d+) step(s?), the highest is (.*)\. The colours show .*", p) for p in page.paragraphs]
+    m = [x for x in m if x]
+    if len(m) != 1 or (int(m[0][1]), m[0][2] is not None, int(m[0][3]), m[0][4]) != (steps, width > 1, width, "" if width == 1 else "s") or cells_wrong([m[0][5]], [max(means)]):
+        wrong.append(f"page: {[x[0] for x in m]} of {steps} steps, {width} in a column")
+    if f"step 1step {steps}" not in page.paragraphs:
+        wrong.append("page: the axis")
+    return wrong
+
+
+def more_wrong_in_page(report, text):
+    page, workers, wrong = Pictures(text), report["workers"], []
+    most = max((w["collectives"]["caused_ns"] for w in workers), default=0)
+    took = [w["collectives"] for w in workers if w["collectives"]["took_part"] > 0][:PAGE_WORKERS]
+    want = [[("proven", 0, 1000 * c["proven_ns"] / most), ("unproven", 1000 * c["proven_ns"] / most, 1000 * (c["caused_ns"] - c["proven_ns"]) / most)] for c in took] if most else []
+    wrong += bars_wrong("how long others waited for it", page.pictures, want)
+    path = report["critical_path"]
+    if path is not None and path["total_ns"] > 0 and len(workers) > 1:
+        parts, before = [], 0
+        for k, v in path["parts_ns"].items():
+            parts.append((k, 1000 * before / path["total_ns"], 1000 * v / path["total_ns"]))
+            before += v
+        wrong += bars_wrong("parts of the critical path", page.pictures, [parts])
+        through = [w["steps"]["critical_path_ns"] for w in workers[:PAGE_WORKERS]]
+        wrong += bars_wrong("how long the path ran through it", page.pictures, [[("path", 0, 1000 * ns / path["total_ns"])] for ns in through if ns > 0])
+        got = [re.search(r" takes (.*): what shortens it .* and moves (\d+) time(s?) from", p) for p in page.paragraphs]
+        got = [m for m in got if m]
+        if len(got) != 1 or int(got[0][2]) != path["changes"] or (got[0][3] == "") != (path["changes"] == 1) or cells_wrong([got[0][1]], [path["total_ns"]]):
+            wrong.append(f"page: the path of {path['changes']} changes: {[m[0] for m in got]}")
+    over = report["steps_over_time"]
+    if over is not None and len(over["blocks"]) > 1:
+        wrong += columns_wrong(over, sum(b["steps"] for b in over["blocks"]), page)
+        wrong += [w.replace("trend:", "page, trend:") for w in wrong_in_trend(report, "\n".join(p.replace("Trend: ", "trend ").removesuffix(".") for p in page.paragraphs if p.startswith("Trend: ")) + "\n")]
+    tables = Tables(text).tables
+    for row, m in zip(tables.get("Memory", ([],))[0][1:], report["memory"]):
+        if row[0] != m["name"]:
+            wrong.append(f"page: memory {row[0]!r}, expected {m['name']!r}")
+        wrong += bytes_wrong(row[2], m["peak_bytes"]) + bytes_wrong(row[3], m["last_bytes"])
+        wrong += growth_wrong(row[4], m, sum(s["count"] for s in report["steps"] if s["process_id"] == m["process_id"]), "\u2013")
     return wrong

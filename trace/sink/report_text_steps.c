@@ -143,8 +143,8 @@ put_persistence(mrd_report_text *s)
         mrd_buf_fmt(&words,
                     "in all, %" PRIu32
                     " workers were the latest in some step, and the latest changed "
-                    "%" PRIu64 " times from one step to the next: %s.",
-                    different, t->changed,
+                    "%" PRIu64 " time%s from one step to the next: %s.",
+                    different, t->changed, mrd_plural(t->changed),
                     mrd_step_path_worker(path, most)->late * 4 >= t->late_steps * 3
                         ? "mostly it is the same worker"
                         : "it is not always the same worker");

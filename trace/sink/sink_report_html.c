@@ -299,8 +299,8 @@ put_path(html_sink *h)
         &h->page,
         "<h2>Critical path</h2>\n<p>The critical path through %s takes %s: what shortens it "
         "shortens %s. It contains no waiting for workers of this profile, and moves %" PRIu64
-        " times from one worker to another.</p>\n",
-        whole, mrd_text_dur(t->path_of_all_ns, dur), whole, t->changes);
+        " time%s from one worker to another.</p>\n",
+        whole, mrd_text_dur(t->path_of_all_ns, dur), whole, t->changes, mrd_plural(t->changes));
     put_parts_key(h, t->path_ns, true);
     put_bars(&h->page, "<th class=\"n\">share</th>");
     mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">all</th><td>");
