@@ -217,6 +217,12 @@ def wrong_in_memory(report, text, first_ns):
         wrong += bytes_wrong(row[2], m["peak_bytes"]) + bytes_wrong(row[4], m["last_bytes"])
         wrong += ([] if row[3] == "before" else [f"{row[3]} of {at}"]) if at < 0 else cells_wrong([row[3]], [at])
         wrong += growth_wrong(row[5], m, sum(s["count"] for s in report["steps"] if s["process_id"] == m["process_id"]), "-")
+    heads, want = [line for line in lines if line.startswith("  i-")], []
+    for m in report["memory"][:48]:
+        head = f"  {m['instance_id']} / pid {m['process_id']}" + ("" if m["rank"] is None else f" rank {m['rank']}")
+        want += [head] if want[-1:] != [head] else []
+    if heads != want:
+        wrong.append(f"processes {heads}, expected {want}")
     return [f"memory: {w}" for w in wrong]
 
 
@@ -510,7 +516,7 @@ def more_wrong_in_page(report, text):
         wrong += [w.replace("trend:", "page, trend:") for w in wrong_in_trend(report, "\n".join(p.replace("Trend: ", "trend ").removesuffix(".") for p in page.paragraphs if p.startswith("Trend: ")) + "\n")]
     tables = Tables(text).tables
     for row, m in zip(tables.get("Memory", ([],))[0][1:], report["memory"]):
-        if row[0] != m["name"]:
+        if row[0] != m["name"] or row[1] != f"pid {m['process_id']}" + ("" if m["rank"] is None else f" rank {m['rank']}"):
             wrong.append(f"page: memory {row[0]!r}, expected {m['name']!r}")
         wrong += bytes_wrong(row[2], m["peak_bytes"]) + bytes_wrong(row[3], m["last_bytes"])
         wrong += growth_wrong(row[4], m, sum(s["count"] for s in report["steps"] if s["process_id"] == m["process_id"]), "\u2013")

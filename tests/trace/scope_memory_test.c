@@ -48,12 +48,17 @@ roll(uint64_t below)
 static void
 sample(const account *a, int which, int64_t ts, uint64_t value)
 {
-    events[n_events++] = (mrd_event){ .kind = MRD_COUNTER,
-                                      .flags = MRD_EV_INT | MRD_EV_UNSIGNED,
-                                      .ts = { ts },
-                                      .track = a->track[which],
-                                      .name = a->name[which],
-                                      .ivalue = (int64_t) value };
+    mrd_event *ev = &events[n_events++];
+
+    *ev = (mrd_event){
+        .kind = MRD_COUNTER, .ts = { ts }, .track = a->track[which], .name = a->name[which]
+    };
+    if (roll(3) == 0) { /* in each form that a counter may have */
+        ev->value = (double) value;
+        return;
+    }
+    ev->flags = MRD_EV_INT | (roll(2) == 0 ? MRD_EV_UNSIGNED : 0);
+    ev->ivalue = (int64_t) value;
 }
 
 static void
@@ -102,6 +107,92 @@ make(mrd_catalog *cat, account all[2 * SCOPES])
         sample(&all[i], 1, EVENTS + 1, all[i].peak);
         sample(&all[i], 2, EVENTS + 1, all[i].allocated);
         sample(&all[i], 3, EVENTS + 1, all[i].count);
+    }
+}
+
+/* What no amount of memory can be counts as none. */
+TEST(values_of_every_form)
+{
+    static const struct {
+        uint8_t flags;
+        int64_t whole;
+        double value;
+        uint64_t want;
+    } rows[] = { { MRD_EV_INT | MRD_EV_UNSIGNED, -1, 0, UINT64_MAX },
+                 { MRD_EV_INT | MRD_EV_UNSIGNED, 7, 0, 7 },
+                 { MRD_EV_INT, 7, 0, 7 },
+                 { MRD_EV_INT, INT64_MAX, 0, INT64_MAX },
+                 { MRD_EV_INT, -1, 0, 0 },
+                 { MRD_EV_INT, 0, 0, 0 },
+                 { 0, 5, 0.5, 0 },
+                 { 0, 5, 2.5, 2 },
+                 { 0, 5, -3, 0 },
+                 { 0, 5, 0x1p62, UINT64_C(1) << 62 },
+                 { 0, 5, 0x1p63, 0 },
+                 { 0, 5, 1e300, 0 } };
+    mrd_catalog *cat = mrd_catalog_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = cat, .options = &options };
+    mrd_track_id track = counter_track(cat, 7, MRD_SRC_ANNOTATION, "memory.host.allocations/x");
+    size_t n;
+
+    for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
+        mrd_scope_memory *m = mrd_scope_memory_new(&env);
+        mrd_event ev = { .kind = MRD_COUNTER, .flags = rows[i].flags, .track = track };
+        const mrd_scope_memory_row *row;
+
+        if ((rows[i].flags & MRD_EV_INT) != 0) /* one of the two is there */
+            ev.ivalue = rows[i].whole;
+        else
+            ev.value = rows[i].value;
+        mrd_scope_memory_add(m, &ev);
+        row = mrd_scope_memory_rows(m, &n);
+        CHECK_INT(n, 1);
+        CHECK_INT(row->count, rows[i].want);
+        mrd_scope_memory_free(m);
+    }
+    mrd_catalog_free(cat);
+}
+
+/* Names that are nearly those of such counters, drawn from their parts. */
+TEST(counters_by_their_names)
+{
+    static const char *const parts[3][6] = {
+        { "memory.", "memory.", "memory.", "memor.", "mem.", "" },
+        { "host.", "device.", "host.", "gpu.", "hosts.", "" },
+        { "current/", "peak/", "allocated/", "allocations/", "current", "freed/" }
+    };
+
+    for (int i = 0; i < 400; i++) {
+        mrd_catalog *cat = mrd_catalog_new();
+        mrd_sink_options options = test_sink_options();
+        mrd_sink_env env = { .catalog = cat, .options = &options };
+        uint64_t a = roll(6), b = roll(6), c = roll(6);
+        mrd_event ev = { .kind = MRD_COUNTER, .flags = MRD_EV_INT, .ivalue = 9 };
+        const mrd_scope_memory_row *rows;
+        mrd_scope_memory *m;
+        char name[64];
+        bool is = a < 3 && b < 3 && c < 4;
+        size_t n;
+
+        snprintf(name, sizeof(name), "%s%s%sa scope", parts[0][a], parts[1][b], parts[2][c]);
+        ev.track = counter_track(cat, 7, MRD_SRC_ANNOTATION, name);
+        m = mrd_scope_memory_new(&env);
+        CHECK_ROW(name, mrd_scope_memory_has(m, ev.track) == is);
+        CHECK(!mrd_scope_memory_has(m, ev.track + 1));
+        mrd_scope_memory_add(m, &ev);
+        rows = mrd_scope_memory_rows(m, &n);
+        CHECK_INT(n, is ? 1 : 0);
+        if (is && n == 1) {
+            CHECK(mrd_str_is(rows[0].scope, "a scope"));
+            CHECK(mrd_str_is(rows[0].place, b == 1 ? "device" : "host"));
+            CHECK_INT(rows[0].current, c == 0 ? 9 : 0);
+            CHECK_INT(rows[0].peak, c < 2 ? 9 : 0);
+            CHECK_INT(rows[0].allocated, c == 2 ? 9 : 0);
+            CHECK_INT(rows[0].count, c == 3 ? 9 : 0);
+        }
+        mrd_scope_memory_free(m);
+        mrd_catalog_free(cat);
     }
 }
 
