@@ -307,6 +307,8 @@ folder_load(const char *top, const char *folder, const mrd_import_ops *ops)
     closedir(dir);
 }
 
+#define DRAWN 12u
+
 /* An XSpace of one plane: tables in front or behind, events with statistics, counts, samples. */
 static void
 draw_xspace(uint64_t seed)
@@ -342,6 +344,123 @@ draw_xspace(uint64_t seed)
     pb_text(&to->data, 2, "a warning of the profiler");
 }
 
+/* One event of the runtime: of a start and its stop each, some alone, some in the device's clock, numbers with gaps
+ * and a little out of order. */
+static void
+draw_nrt_event(mrd_buf *to, uint64_t *r, uint64_t *number, int64_t *now)
+{
+    static const char *const types[] = {
+        "nrt_execute",     "kbl_exec_pre",         "nc_exec_running",   "nc_exec_running",
+        "cc_running",      "timestamp_sync_point", "nrt_dma_mem_alloc", "nrt_dma_mem_dealloc",
+        "dmem_buf_copyin", "dmem_buf_copyout",     "nrt_async_wait"
+    };
+    static const char *const phases[] = { "start", "start", "stop", "stop", "instant", "other" };
+    const char *type = types[test_rand(r) % MRD_COUNT(types)],
+               *phase = strcmp(type, "timestamp_sync_point") == 0
+                            ? "instant"
+                            : phases[test_rand(r) % 25 == 0 ? 5 : test_rand(r) % 5];
+    uint64_t core = test_rand(r) % 3, local = number[core];
+    int64_t at = *now += (int64_t) (test_rand(r) % 500);
+
+    number[core] += test_rand(r) % 12 == 0 ? 2 + test_rand(r) % 4 : 1;
+    if (test_rand(r) % 15 == 0 && local > 2)
+        local -= 1 + test_rand(r) % 3;
+    if (test_rand(r) % 20 == 0)
+        *now += 3000000000;
+    mrd_buf_fmt(to,
+                "{\"event_type\":\"%s\",\"phase\":\"%s\",\"id\":%" PRIu64 ",\"nc_idx\":%" PRIu64,
+                type, phase, test_rand(r) % 9, core);
+    if (test_rand(r) % 10 != 0)
+        mrd_buf_fmt(to, ",\"nc_local_id\":%" PRIu64, local);
+    if (test_rand(r) % 8 != 0)
+        mrd_buf_fmt(to, ",\"tracking_id\":%" PRIu64, test_rand(r) % 6);
+    mrd_buf_fmt(to, ",\"thread_id\":%" PRIu64 ",\"worker_gid\":%d,\"data\":{", 9 + test_rand(r) % 2,
+                (int) (test_rand(r) % 3) - 1);
+    mrd_buf_fmt(to, "\"exec_id\":%" PRIu64 ",\"size\":%" PRIu64, 1 + test_rand(r) % 3,
+                test_rand(r) % 5000);
+    if (strncmp(type, "nc_", 3) == 0 || strncmp(type, "cc_", 3) == 0 || type[0] == 't')
+        mrd_buf_fmt(to, ",\"device_core_idx\":%" PRIu64 ",\"nc_timestamp_ns\":%" PRId64,
+                    test_rand(r) % 2, at - 1700000000000000000 + (int64_t) (test_rand(r) % 40));
+    if (type[0] == 't' && test_rand(r) % 8 != 0)
+        mrd_buf_fmt(to, ",\"cpu_timestamp_ns\":%" PRId64, at);
+    if (strncmp(type, "nrt_dma", 7) == 0)
+        mrd_buf_fmt(to,
+                    ",\"hbm_idx\":%" PRIu64
+                    ",\"usage_type\":\"%s\",\"usage_type_total_bytes\":%" PRIu64
+                    ",\"total_bytes\":%" PRIu64,
+                    test_rand(r) % 2, test_rand(r) % 2 == 0 ? "tensor" : "scratchpad",
+                    test_rand(r) % 9000, test_rand(r) % 9000);
+    if (test_rand(r) % 5 == 0)
+        mrd_buf_fmt(to, ",\"nrta_seq_id\":%" PRIu64, test_rand(r) % 4);
+    if (test_rand(r) % 12 == 0) /* the device's time where the host's belongs */
+        at -= 1700000000000000000;
+    mrd_buf_fmt(to, "},\"timestamp_ns\":%" PRId64 "}", at);
+}
+
+/* Documents of the runtime, one or several fetches. */
+static void
+draw_nrt(uint64_t seed)
+{
+    char name[40];
+    file *to;
+    uint64_t r = seed * 99 + 7, number[3] = { 1, 1, 5 };
+    int64_t now = 1700000000000000000;
+
+    snprintf(name, sizeof(name), "drawn_runtime_%" PRIu64, seed);
+    to = file_add(name, &mrd_import_nrt);
+    for (uint64_t fetches = 1 + test_rand(&r) % 3; fetches > 0; fetches--) {
+        mrd_buf_text(&to->data, test_rand(&r) % 3 == 0
+                                    ? "{\"simulated\":\"drawn\",\"data_version\":2,\"events\":["
+                                    : "{\"data_version\":2,\"events\":[");
+        for (uint64_t n = 4 + test_rand(&r) % 30, i = 0; i < n; i++) {
+            mrd_buf_text(&to->data, i > 0 ? "," : "");
+            draw_nrt_event(&to->data, &r, number, &now);
+        }
+        mrd_buf_text(&to->data, "]}\n");
+    }
+}
+
+/* Trace Events of every phase: spans that nest and that do not, asynchronous ones, arrows, counters, metadata. */
+static void
+draw_trace(uint64_t seed)
+{
+    static const char phases[] = "XXBEBEibnesftCMNRP",
+                      *const names[] = { "a", "b", "step", "process_name" },
+                      *const cats[] = { "c", "d,e", "cuda_runtime", "kernel" };
+    char name[40];
+    file *to;
+    uint64_t r = seed * 55 + 3, now = 1000;
+
+    snprintf(name, sizeof(name), "drawn_trace_%" PRIu64, seed);
+    to = file_add(name, &mrd_import_trace_event);
+    mrd_buf_text(&to->data, seed % 2 == 0 ? "[" : "{\"traceEvents\":[");
+    for (uint64_t n = 5 + test_rand(&r) % 60, i = 0; i < n; i++) {
+        char ph = phases[test_rand(&r) % (sizeof(phases) - 1)];
+        bool word = test_rand(&r) % 9 == 0;
+
+        now += test_rand(&r) % 90;
+        mrd_buf_fmt(&to->data,
+                    "%s{\"ph\":\"%c\",\"name\":\"%s\",\"pid\":%" PRIu64 ",\"tid\":%s%" PRIu64 "%s",
+                    i > 0 ? ",\n" : "", ph, names[test_rand(&r) % (ph == 'M' ? 4 : 3)],
+                    1 + test_rand(&r) % 2, word ? "\"w" : "", test_rand(&r) % 3, word ? "\"" : "");
+        mrd_buf_fmt(&to->data, ",\"cat\":\"%s\",\"ts\":%" PRIu64 ".%" PRIu64,
+                    cats[test_rand(&r) % 4], now - test_rand(&r) % 40, test_rand(&r) % 1000);
+        if (ph == 'X' && test_rand(&r) % 9 != 0)
+            mrd_buf_fmt(&to->data, ",\"dur\":%" PRIu64, test_rand(&r) % 200);
+        if (strchr("bnesft", ph) != NULL)
+            mrd_buf_fmt(&to->data, ",\"id\":%s%" PRIu64 "%s",
+                        test_rand(&r) % 2 == 0 ? "\"0x" : "\"", test_rand(&r) % 4,
+                        test_rand(&r) % 5 == 0 ? "\",\"bp\":\"e\"" : "\"");
+        if (ph == 'M')
+            mrd_buf_fmt(&to->data, ",\"args\":{\"name\":\"p%" PRIu64 "\"}", test_rand(&r) % 3);
+        else if (test_rand(&r) % 2 == 0)
+            mrd_buf_fmt(&to->data, ",\"args\":{\"v\":%" PRIu64 ",\"device\":%" PRIu64 "}",
+                        test_rand(&r) % 50, test_rand(&r) % 2);
+        mrd_buf_byte(&to->data, '}');
+    }
+    mrd_buf_text(&to->data, seed % 2 == 0 ? "]" : "],\"displayTimeUnit\":\"ms\"}");
+}
+
 static void
 load(void)
 {
@@ -356,6 +475,10 @@ load(void)
     folder_load(source, "tests/fuzz/corpus/import_xplane", &mrd_import_xplane);
     for (uint64_t seed = 1; seed <= 6; seed++)
         draw_xspace(seed);
+    for (uint64_t seed = 1; seed <= DRAWN; seed++) {
+        draw_nrt(seed);
+        draw_trace(seed);
+    }
     if (data != NULL) {
         char path[1400];
 
@@ -642,7 +765,7 @@ golden_file(const char *name, size_t len)
     return NULL;
 }
 
-/* The files of the fuzz targets, and drawn changes of each, give what tests/golden/imports.txt has: the counts and a hash of all events,
+/* The files of the fuzz targets, drawn files, and drawn changes of each, give what tests/golden/imports.txt has: the counts and a hash of all events,
  * rows and notes; of the file itself the first events in words. For what changes unnoticed: MRD_GOLDEN_UPDATE=1 writes it anew. */
 TEST(files_and_their_neighbours_give_what_they_gave)
 {
@@ -682,6 +805,9 @@ TEST(files_and_their_neighbours_give_what_they_gave)
         if (f != NULL)
             say_file(&got, f, 90);
     }
+    for (size_t i = 0; i < n_files; i++)
+        if (strncmp(files[i].name, "drawn_", 6) == 0)
+            say_file(&got, &files[i], 12);
     snprintf(path, sizeof(path), "%s/tests/golden/imports.txt", source);
     if (getenv("MRD_GOLDEN_UPDATE") != NULL)
         mrd_write_file(path, (mrd_bytes){ got.p, got.len }, 0644, NULL);

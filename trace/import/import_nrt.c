@@ -419,6 +419,8 @@ mrd_nrt_free(mrd_nrt *nrt)
 typedef struct {
     mrd_import *imp;
     mrd_err refused; /* why an event was not taken; no other is sent then */
+    uint64_t
+        losses; /* events that say what the numbers show to be missing: of no record of the file */
 } nrt_file;
 
 static mrd_err
@@ -426,8 +428,10 @@ nrt_file_emit(void *self, const mrd_event *ev)
 {
     nrt_file *f = self;
 
-    if (f->refused == MRD_OK)
-        f->refused = mrd_import_put(f->imp, 0, ev);
+    if (f->refused != MRD_OK)
+        return f->refused;
+    f->losses += ev->kind == MRD_LOSS;
+    f->refused = mrd_import_put(f->imp, 0, ev);
     return f->refused;
 }
 
@@ -451,12 +455,12 @@ nrt_file_process(const mrd_import *imp)
 }
 
 static void
-nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n)
+nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n, uint64_t losses)
 {
     mrd_input *input = mrd_import_input(imp);
     const char *name = mrd_in_name(imp->in);
 
-    input->records = n->records;
+    input->records = n->records + losses;
     input->unfinished = n->unfinished;
     input->no_start = n->no_start;
     input->lost = n->lost;
@@ -492,7 +496,7 @@ nrt_run(mrd_import *imp, mrd_why *why)
         return err;
     err = mrd_nrt_parse(nrt, imp->in, why);
     end = mrd_nrt_flush(nrt);
-    nrt_file_report(imp, mrd_nrt_count(nrt));
+    nrt_file_report(imp, mrd_nrt_count(nrt), file.losses);
     mrd_nrt_free(nrt);
     if (file.refused != MRD_OK)
         return file.refused; /* whatever the text says behind it */

@@ -432,6 +432,7 @@ te_run(mrd_import *imp, mrd_why *why)
     mrd_json_reader *r = NULL;
     mrd_err err = mrd_json_reader_open(imp->in, &r, why), end;
     mrd_why late = { 0 };
+    bool refused;
     te t;
 
     if (err != MRD_OK)
@@ -455,11 +456,12 @@ te_run(mrd_import *imp, mrd_why *why)
                           mrd_in_name(imp->in));
         goto out;
     }
-    if (err == MRD_OK && !t.cut_array && mrd_json_next(r, NULL, NULL) != MRD_JR_END)
-        err = mrd_json_reader_err(r, why);
-    else if (err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK)
+    refused = err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK;
+    if (refused)
         mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(imp->in));
-    end = te_finish(&t, &late);
+    else if (err == MRD_OK && !t.cut_array && mrd_json_next(r, NULL, NULL) != MRD_JR_END)
+        err = mrd_json_reader_err(r, why);
+    end = refused ? MRD_OK : te_finish(&t, &late); /* no more is sent to who takes no more */
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
         err = end; /* of a damaged file what is there has to be right */
         if (why != NULL)

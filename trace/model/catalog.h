@@ -133,7 +133,8 @@ typedef struct {
     mrd_input_state state;
     uint64_t bytes;      /* read, before decompression */
     uint64_t records;    /* events the source holds: a start and its stop are one, each value of a
-                            counter record is one, descriptions of processes and tracks none */
+                            counter record is one, descriptions of processes and tracks none; a gap
+                            that its numbers show is one */
     uint64_t events;     /* handed to a stream */
     uint64_t unfinished; /* spans without an end: delivered, marked */
     uint64_t
