@@ -64,7 +64,7 @@ MODULES = {
 }
 # Tests that are scripts: the target that they run, and its program. Without sanitizers only.
 PROGRAMS = {"trace/report_oracle": ("meridian_program", "meridian"), "trace/import_oracle": ("import_words", "import_words"),
-            "trace/import_lines": ("import_words", "import_words")}
+            "trace/import_lines": ("import_words", "import_words"), "trace/import_heads": ("import_words", "import_words")}
 # Copied for the mutants to be made in.
 FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggregator", "cli", "bench", "examples", "cmake",
            "docs", "tests", "python", "deploy", "scripts")

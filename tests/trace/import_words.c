@@ -1,6 +1,7 @@
-/* Prints what importers make of files: import_words FORMAT FILE... A line for each event, its parts separated by
- * tabs, one for each shift and note, one for each track as it is in the end, then one with the counts. For tests that
- * read the same file in another way. */
+/* Prints what importers make of files: import_words [--whole] FORMAT FILE... A line for each event, its parts separated by
+ * tabs, one for each shift and note, one for each track as it is in the end, then one with the counts. --whole: before that the
+ * rest of the catalog as well, and the files are in a folder that says whose they are. For tests that read the same file in
+ * another way. */
 #include "trace/import/import.h"
 
 #include <inttypes.h>
@@ -112,8 +113,81 @@ shift(mrd_import *imp, uint32_t profile, mrd_dur_ns delta_ns)
     return MRD_OK;
 }
 
+static void
+put_processes(const mrd_import *imp)
+{
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(imp->catalog); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(imp->catalog, i);
+
+        printf("whole\tprocess\t%s\t%" PRId64 "\t%s\t%" PRId64 "\t%s\t%s\t%s\t%" PRId64 "\t%" PRId64
+               "\t%" PRId64 "\t%" PRId64 "\t%" PRIu32 "\t%s%s%s\t%" PRIu32 "\t%" PRIu32 "\n",
+               words(imp, p->instance_id), p->process_id, words(imp, p->name), p->container_pid,
+               words(imp, p->job), words(imp, p->pod), words(imp, p->labels), p->rank,
+               p->world_size, p->worker_gid, p->sort_index, p->clock,
+               (p->flags & MRD_PROC_SIMULATED) != 0 ? "simulated " : "",
+               (p->flags & MRD_PROC_NO_PID) != 0 ? "no_pid " : "",
+               (p->flags & MRD_PROC_NODE) != 0 ? "node " : "", p->profile, p->scope);
+    }
+}
+
+static void
+put_lists(const mrd_import *imp)
+{
+    size_t n;
+    const mrd_clock_info *c = mrd_catalog_clocks(imp->catalog, &n);
+    const mrd_artifact *a;
+    const mrd_devprofile *d;
+    const mrd_device_capture *v;
+
+    for (size_t i = 1; i < n; i++)
+        printf("whole\tclock\t%s\t%s\t%s\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%" PRIu32
+               "\t%" PRIu64 "\n",
+               words(imp, c[i].name), words(imp, c[i].node), words(imp, c[i].quality),
+               words(imp, c[i].method), c[i].estimate_ns, c[i].bound_ns, c[i].noise_ns, c[i].epochs,
+               c[i].violations);
+    a = mrd_catalog_artifacts(imp->catalog, &n);
+    for (size_t i = 0; i < n; i++)
+        printf("whole\tartifact\t%s\t%s\t%s\t%" PRIu64 "\t%s\t%" PRId64 "\t%" PRId64 "\t%s\n",
+               words(imp, a[i].path), words(imp, a[i].kind), a[i].sha256, a[i].size,
+               words(imp, a[i].instance_id), a[i].process_id, a[i].nc_idx,
+               words(imp, a[i].decoded_by));
+    d = mrd_catalog_devprofiles(imp->catalog, &n);
+    for (size_t i = 1; i < n; i++)
+        printf("whole\tprofile\t%s\t%s\t%s\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\t%.17g\n",
+               words(imp, d[i].name), words(imp, d[i].model), words(imp, d[i].instance_id),
+               d[i].process_id, d[i].nc_idx, d[i].session, d[i].total_time_s);
+    v = mrd_catalog_captures(imp->catalog, &n);
+    for (size_t i = 0; i < n; i++)
+        printf("whole\tcapture\t%s\t%" PRIu32 "\t%" PRIu32 "\t%" PRId64 "\t%" PRId64 "\t%" PRId64
+               "\t%" PRId64 "\t%" PRId64 "\t%" PRId64 "\n",
+               words(imp, v[i].label), v[i].profile, v[i].process, v[i].nc_idx, v[i].first.ns,
+               v[i].last.ns, v[i].hw_first.ns, v[i].hw_last.ns, v[i].total_ns);
+}
+
+static void
+put_whole(const mrd_import *imp)
+{
+    for (size_t i = 0; i < mrd_catalog_facts(imp->catalog); i++) {
+        mrd_str key, value;
+
+        mrd_catalog_fact(imp->catalog, i, &key, &value);
+        printf("whole\tfact\t" MRD_STR_FMT "\t" MRD_STR_FMT "\n", MRD_STR_ARG(key),
+               MRD_STR_ARG(value));
+    }
+    for (mrd_track_id i = 0; i < mrd_catalog_tracks(imp->catalog); i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(imp->catalog, i);
+
+        printf("whole\ttrack\t%s\t%" PRId64, t->kind == MRD_TRACK_COUNTER ? "counter" : "spans",
+               t->worker_gid);
+        put_track(imp, i);
+        putchar('\n');
+    }
+    put_processes(imp);
+    put_lists(imp);
+}
+
 static mrd_err
-one(const mrd_import_ops *ops, const char *path)
+one(const mrd_import_ops *ops, const char *path, bool whole)
 {
     mrd_import imp = {
         .catalog = mrd_catalog_new(), .identity = MRD_IDENTITY_UNKNOWN, .emit = put, .shift = shift
@@ -130,6 +204,14 @@ one(const mrd_import_ops *ops, const char *path)
     }
     (void) mrd_catalog_add_input(imp.catalog, &blank); /* the file is the second of several */
     imp.input = mrd_catalog_add_input(imp.catalog, &blank);
+    if (whole)
+        imp.identity = (mrd_identity){ .instance_id = mrd_catalog_intern(imp.catalog, "i-place"),
+                                       .process_id = 77,
+                                       .nc_idx = 5,
+                                       .model = 8,
+                                       .session = 6,
+                                       .rank = 3,
+                                       .job = mrd_catalog_intern(imp.catalog, "a job") };
     err = ops->run(&imp, &why);
     for (size_t i = 0; i < mrd_catalog_notes(imp.catalog); i++)
         printf("note\t" MRD_STR_FMT "\n", MRD_STR_ARG(mrd_catalog_note_at(imp.catalog, i)));
@@ -138,6 +220,8 @@ one(const mrd_import_ops *ops, const char *path)
         put_track(&imp, i);
         putchar('\n');
     }
+    if (whole)
+        put_whole(&imp);
     in = mrd_import_input(&imp);
     printf("input\t%s\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64 "\t%" PRIu64
            "\n",
@@ -151,9 +235,12 @@ one(const mrd_import_ops *ops, const char *path)
 int
 main(int argc, char **argv)
 {
-    for (int i = 2; i < argc; i++) {
+    bool whole = argc > 1 && strcmp(argv[1], "--whole") == 0;
+
+    for (int i = 2 + whole; i < argc; i++) {
         for (size_t k = 0; k < MRD_COUNT(importers); k++) {
-            if (strcmp(importers[k]->name, argv[1]) == 0 && one(importers[k], argv[i]) != MRD_OK)
+            if (strcmp(importers[k]->name, argv[1 + whole]) == 0 &&
+                one(importers[k], argv[i], whole) != MRD_OK)
                 return 1;
         }
     }

@@ -420,7 +420,7 @@ register_profile(devprof *d, const mrd_devprofile *told)
 static int64_t
 whole_ns(long double v, bool has)
 {
-    return has && v > 0 && v < 9.2e18L ? (int64_t) v : MRD_NONE;
+    return has && v > 0 && v < 9.2e18L ? (int64_t) roundl(v) : MRD_NONE;
 }
 
 /* What is known of its time, for who places it on that of the system profile. Files of our own were placed
@@ -437,7 +437,8 @@ register_capture(devprof *d)
                              .first = d->first,
                              .hw_first = { whole_ns(scan->hw_first, scan->has_hw_first) },
                              .hw_last = { whole_ns(scan->hw_last, scan->has_hw_last) },
-                             .total_ns = total > 0 && total < 9.2e18L ? (int64_t) total : 0 };
+                             .total_ns =
+                                 total > 0 && total < 9.2e18L ? (int64_t) roundl(total) : 0 };
 
     if (scan->own || scan->timed_rows == 0 || d->profile == 0)
         return;

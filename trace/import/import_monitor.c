@@ -4,7 +4,7 @@
  * Every number of a report becomes a sample of a counter that is named by its path inside its group
  * and belongs to the core, device or process that its path names. Both spellings in use are one
  * counter ("numeric" and "numerical", "effective_flops" and "flops"). A group whose "error" is not
- * empty gives an instant with that text.
+ * empty gives an instant with that text, on a line of the same core, device or process.
  *
  * Time: the public report has none. A numeric "timestamp" (or timestamp_ns, timestamp_ms, time) of
  * the recorder at the top is taken; else reports are placed one period apart from zero, and a note
@@ -120,6 +120,9 @@ mon_put_error(mon *m, const mon_place *at, const char *group, const char *text)
     if (m->err != MRD_OK || text[0] == '\0')
         return;
     mrd_track_init(&track, at->process, at->source);
+    track.lnc_idx = at->lnc_idx;
+    track.pcore_idx = at->pcore_idx;
+    track.device_idx = at->device_idx;
     track.name = m->word_error;
     args[0].v.sid = mrd_catalog_intern(m->imp->catalog, group);
     args[1].v.text = text;
