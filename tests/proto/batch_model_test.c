@@ -389,17 +389,31 @@ TEST(the_event_that_is_wrong_is_named)
     mrd_batch_reader_free(NULL); /* nothing */
 }
 
-/* No column may be shorter than the events and forms need, nor longer. */
+/* No column may be shorter than the events and forms need, nor longer. That of the forms says how long the others are: it is
+ * what is told, and no form is looked for behind its end. */
 TEST(a_column_of_another_length_is_refused)
 {
     for (size_t i = 0; i < MRD_COUNT(fields); i++) {
+        bool forms = strcmp(fields[i].name, "form") == 0;
         whole w = whole_new();
+        uint8_t *values, *longer = calloc(1000, sizeof(uint64_t));
+        size_t count = *count_of(&w, &fields[i]);
         uint32_t n;
 
-        CHECK_ROW(fields[i].name, *count_of(&w, &fields[i]) > 0);
+        REQUIRE(longer != NULL && count > 0 && count < 1000);
         --*count_of(&w, &fields[i]);
         CHECK_ROW(fields[i].name, read_again(&w, &n) != MRD_OK);
-        ++*count_of(&w, &fields[i]);
+        CHECK_ROW(fields[i].name, (strstr(said, "its form column has another") != NULL) == forms);
+        memcpy(&values, message_of(&w, &fields[i]) + fields[i].at, sizeof(values));
+        memcpy(longer, values, count * fields[i].width);
+        memcpy(longer + count * fields[i].width, values, fields[i].width);
+        memcpy(message_of(&w, &fields[i]) + fields[i].at, &longer, sizeof(longer));
+        *count_of(&w, &fields[i]) = count + 1;
+        CHECK_ROW(fields[i].name, read_again(&w, &n) != MRD_OK);
+        CHECK_ROW(fields[i].name, (strstr(said, "its form column has another") != NULL) == forms);
+        memcpy(message_of(&w, &fields[i]) + fields[i].at, &values, sizeof(values));
+        *count_of(&w, &fields[i]) = count;
+        free(longer);
         CHECK_ERR(fields[i].name, read_again(&w, &n), MRD_OK);
         whole_free(&w);
     }
@@ -501,6 +515,36 @@ TEST(a_number_out_of_range_is_refused)
             CHECK_ROW(row, err != MRD_OK || n == EVENTS);
             whole_free(&w);
         }
+    }
+}
+
+/* The process is there, is that of the frame, and none of its attributes is below -1, which stands for unknown. */
+TEST(a_process_that_cannot_be_is_refused)
+{
+    for (int i = 0; i < 11; i++) {
+        whole w = whole_new();
+        Mrd__Process *p = w.head->process, kept = *p;
+        int64_t *const attributes[] = { &p->container_pid, &p->rank, &p->world_size,
+                                        &p->worker_gid };
+        bool fine = i >= 4 && i < 8;
+        uint32_t n;
+
+        if (i < 8)
+            *attributes[i % 4] = fine ? -1 : -2;
+        if (i == 8)
+            w.head->process = NULL;
+        if (i == 9)
+            p->process_id++;
+        if (i == 10)
+            p->process_id = 0;
+        CHECK((read_again(&w, &n) == MRD_OK) == fine);
+        if (i < 4)
+            CHECK(strstr(said, "its process has a negative attribute") != NULL);
+        if (i >= 8)
+            CHECK(strstr(said, "its process is not the one of its header") != NULL);
+        w.head->process = p;
+        *p = kept;
+        whole_free(&w);
     }
 }
 
