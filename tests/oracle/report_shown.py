@@ -186,6 +186,60 @@ def wrong_in_trend(report, text):
     return [] if re.fullmatch(want, got) else [f"trend: {got!r}, expected {want!r}"]
 
 
+WORDS = {"compute": ("compute-bound", "computation"), "skew": ("skew-bound", "waiting in collectives for the last worker"),
+         "transfer": ("transfer-bound", "transfer (collectives without computation beside them, copies)"),
+         "communication": ("communication-bound", "collectives without computation beside them; the share of waiting is unknown, because parts of other workers are missing"),
+         "host": ("host-bound", "waiting for the host (late launches, runtime calls)"), "loading": ("data-loading-bound", "idle while data was loaded"),
+         "idle": ("idle", "idle, for causes that the trace does not show"), "not_recorded": ("not recorded", "not recorded (events were lost, or the session was paused)")}
+
+
+def wrong_in_bottleneck(report, text):
+    """The three largest of what bounds the time, without those below a hundredth; of equals the first."""
+    got, bound, whole = sentence(text, "Bottleneck "), report["bound_by_ns"], report["totals"]["window_ns"]
+    if whole == 0:
+        return [f"bottleneck: {got}"] if got else []
+    most = sorted(bound, key=lambda k: -bound[k])[:3]
+    most = [k for i, k in enumerate(most) if i == 0 or (bound[k] * 100 >= whole and all(bound[b] * 100 >= whole for b in most[1:i]))]
+    want = "Bottleneck " + WORDS[most[0]][0] + ": " + ", ".join(r"([\d.]+ %) \(([\d.]+ \w+)\) " + re.escape(WORDS[k][1]) for k in most)
+    m = re.fullmatch(want.replace(WORDS[most[0]][0], re.escape(WORDS[most[0]][0]), 1), got)
+    if m is None:
+        return [f"bottleneck: {got!r}, expected {want!r}"]
+    return cells_wrong(list(m.groups()), [x for k in most for x in (share(bound[k], whole), bound[k])])
+
+
+def wrong_in_verdict(report, text):
+    v, totals, got = report["verdict"], report["totals"], sentence(text, "Verdict ")
+    n = totals["collectives"]
+    if v["worker"] is None:
+        want = {"none": f"no worker stands out in {n} collective{'' if n == 1 else 's'}"}.get(
+            v["kind"], "workers cannot be compared: no collective has spans of two workers" if report["workers"] else "the profile has no work of any core or device")
+        return [] if got == "Verdict " + want else [f"verdict: {got!r}, expected {want!r}"]
+    w = report["workers"][v["worker"]]
+    c = w["collectives"]
+    want = (f"Verdict {label_of(w)} came last to {c['last']} of its {c['took_part']} collective{'' if c['took_part'] == 1 else 's'} ({c['proven']} proven). "
+            f"Of all waiting in collectives, {100 * v['share']:.0f} % was for it ({100 * c['proven_ns'] / totals['wait_ns']:.0f} % proven). "
+            f"The waiting that only it caused is {100 * v['impact']:.1f} % of the workers' time ({'minor' if v['impact'] < 0.1 else 'worth a look' if v['impact'] < 0.2 else 'critical'}).")
+    if v["kind"] == "indistinguishable":
+        want += " The clocks do not prove this: within their bounds it is indistinguishable from other workers."
+    return [] if got == want else [f"verdict: {got!r}, expected {want!r}"]
+
+
+def wrong_in_doubts(report, text):
+    """Why collectives prove nothing, with how many."""
+    t, got, wrong = report["totals"], sentence(text, "Coverage "), []
+    for key, why in (("without_bound", "because the bound of a clock is unknown"), ("suspect_clock", "because a clock is suspect, or observations contradict it"),
+                     ("device_clock", "because the runtime maps the clocks of the cores too coarsely"), ("partial", "because a worker of the group is missing"),
+                     ("mixed_groups", "because several groups have the same name: more members took part than the group has")):
+        n = t[key]
+        want = f"In {n} collective{'' if n == 1 else 's'} the last worker is not proven, {why}."
+        if (want in got) != (n > 0) or got.count(why) != (n > 0):
+            wrong.append(f"coverage: {got!r}, {key} {n}")
+    n = t["without_partner"]
+    if (f"{n} span{'' if n == 1 else 's'} of collectives could not be matched with another worker's." in got) != (n > 0):
+        wrong.append(f"coverage: {got!r}, without a partner {n}")
+    return wrong
+
+
 def bytes_wrong(cell, want):
     m = re.fullmatch(r"([\d.]+) (B|bytes|KiB|MiB|GiB|TiB)", cell)
     if m is None:
@@ -294,6 +348,7 @@ def more_wrong_in_text(report, text, first_ns):
         wrong.append(f"title {text[:60]!r}")
     elif workers:
         wrong += cells_wrong([title[1]], [max(e for _, e in begun) - min(b for b, _ in begun)])
+    wrong += wrong_in_bottleneck(report, text) + wrong_in_verdict(report, text) + wrong_in_doubts(report, text)
     return wrong + wrong_in_path(report, text) + wrong_in_latest(report, text) + wrong_in_trend(report, text) + wrong_in_memory(report, text, first_ns) + wrong_in_lines(text)
 
 

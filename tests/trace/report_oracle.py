@@ -290,16 +290,16 @@ def as_shown(paths, *options):
     return json.loads(out[0])["report"], out[1], out[2]
 
 
-def check_files(work, ranks, title):
+def check_files(work, ranks, title, *options):
     """Of workers' files in a folder."""
     first = min(int(us) * 1000 if "." not in us else int(us.replace(".", "")) for path in os.listdir(work)
                 for us in re.findall(r'"ts": (\d+(?:\.\d{3})?)', open(os.path.join(work, path)).read()))
-    check_shown([os.path.join(work, f"rank{rank}.json") for rank in range(ranks)], first, title)
+    check_shown([os.path.join(work, f"rank{rank}.json") for rank in range(ranks)], first, title, *options)
 
 
-def check_shown(paths, first, title):
+def check_shown(paths, first, title, *options):
     """The text and the page show what the JSON says, no less and no more; first: when the profile's first event began."""
-    report, text, page = as_shown(paths)
+    report, text, page = as_shown(paths, *options)
     equal(report_shown.wrong_in_text(report, text)[:3], [], f"{title}: text")
     equal(report_shown.more_wrong_in_text(report, text, first)[:3], [], f"{title}: text")
     equal(report_shown.wrong_in_page(report, page)[:3], [], f"{title}: page")
@@ -330,6 +330,52 @@ def check_sizes(seed):
             check_files(work, ranks, f"{ranks} workers with {names} kernels")
 
 
+def check_many_steps(seed):
+    """So many steps that a block stands for several: each is as long as its steps are, and shown so."""
+    r = random.Random(seed)
+    took = [[], []]
+    with tempfile.TemporaryDirectory() as work:
+        for rank in range(2):
+            rows, now = [], 1_700_000_000_000_000
+            for step in range(700):
+                long = r.randrange(5, 50)
+                took[rank].append(1000 * long)
+                rows.append(dict(ph="X", cat="user_annotation", name=f"ProfilerStep#{step}", pid=9000 + rank, tid=1, ts=now, dur=long))
+                rows.append(dict(ph="X", cat="kernel", name="kernel_0", pid=rank, tid=7, ts=now + 1, dur=r.randrange(1, long - 2), args=dict(device=rank, stream=7)))
+                now += long
+            with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
+                json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=2), traceEvents=rows), f)
+        check_files(work, 2, f"seed {seed}, many steps")
+        report, _, _ = as_shown([os.path.join(work, f"rank{rank}.json") for rank in range(2)])
+    over, mine = report["steps_over_time"], took[report["critical_path"]["rank"]]
+    width = over["width"]
+    equal([b["total_ns"] for b in over["blocks"]], [sum(mine[i:i + width]) for i in range(0, len(mine), width)], f"seed {seed}: blocks of {width} steps")
+    equal([b["steps"] for b in over["blocks"]], [len(mine[i:i + width]) for i in range(0, len(mine), width)], f"seed {seed}: steps of blocks")
+    equal(width > 1, True, f"seed {seed}: several steps in a block")
+
+
+def check_open(seed):
+    """Spans that have not ended: how many there are, and the oldest 32 with the time that they run."""
+    r = random.Random(seed)
+    for n in (0, 1, 31, 32, 33, 40):
+        begun = sorted(r.sample(range(1, 5000), n))
+        rows = [dict(ph="X", cat="kernel", name="kernel_0", pid=0, tid=7, ts=0.5, dur=r.randrange(1, 6000), args=dict(device=0, stream=7))]
+        rows += [dict(ph="B", cat="cpu_op", name=f"open {i}", pid=9000, tid=1, ts=at) for i, at in enumerate(begun)]
+        with tempfile.TemporaryDirectory() as work:
+            with open(os.path.join(work, "rank0.json"), "w") as f:
+                json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=0, world_size=1), traceEvents=rows), f)
+            report, text, _ = as_shown([os.path.join(work, "rank0.json")])
+        shown = report["not_ended"]
+        equal((report["totals"]["not_ended"], len(shown)), (n, min(n, 32)), f"seed {seed}: spans that have not ended")
+        equal([o["name"] for o in shown], [f"open {i}" for i in range(min(n, 32))], f"seed {seed}: the oldest of {n}")
+        table = report_shown.tables_of(text).get("Begun and not ended", [])
+        last = 0.5 + rows[0]["dur"]  # the end of the last that has ended
+        names = [m for m in (re.match(r"  .* (open \d+) +(-|[\d.]+ \w+)$", line) for line in table) if m]
+        equal([m[1] for m in names], [f"open {i}" for i in range(min(n, 32))], f"seed {seed}: rows of {n} open spans")
+        equal([w for m, at in zip(names, begun) for w in report_shown.cells_wrong([m[2]], [None if at >= last else 1000 * (last - at)])], [], f"seed {seed}: since when")
+        equal(re.findall(r"and (\d+) more spans?", "\n".join(table)), [str(n - 32)] if n > 32 else [], f"seed {seed}: spans left out of {n}")
+
+
 def main():
     seeds = [int(os.environ["MRD_SEED"])] if "MRD_SEED" in os.environ else range(1, int(sys.argv[1]) + 1)
     told = {"waiting": 0, "transfer": 0, "unknown": 0}
@@ -341,6 +387,7 @@ def main():
             check_page(report, spans, work, seed)
             if seed <= 12 or len(seeds) == 1:
                 check_files(work, oracle.RANKS, f"seed {seed}")
+                check_files(work, oracle.RANKS, f"seed {seed}, one clock", "--same-clock")
         check_proven(report, same, meetings, seed)
         for how, ns in check_breakdown(report, spans, meetings, seed).items():
             told[how] += ns
@@ -354,6 +401,8 @@ def main():
         check_memory(seed)
         check_unknown(seed)
     check_sizes(seeds[0])
+    check_many_steps(seeds[0])
+    check_open(seeds[0])
     for steps in (3, 9, 21, 40) if len(seeds) > 1 else (21,):
         check_trend(seeds[0] + steps, steps)
     print(f"{len(seeds)} profiles; exposed time {told}")
