@@ -25,6 +25,8 @@ struct mrd_export_folder {
     int up, root;     /* the folder above the session's, and the session's */
     bool private;     /* nobody else may look into it before it is given */
     bool given;       /* it is the user's: compared only */
+    char *synced_dir; /* the folder of the last file, whose names were synced; NULL: none */
+    bool is_synced;   /* that of this file is the same one */
     bool known;       /* what is below: */
     uid_t self;       /* whose a file is that we make there */
 };
@@ -165,10 +167,14 @@ accept(mrd_export_folder *f, int fd, level at, const char *name, mrd_why *why)
     return MRD_OK;
 }
 
-/* One name below `dir`: opened, and made where it is not there. */
+/*
+ * One name below `dir`: opened, and made where it is not there. An earlier attempt that made it, or files in it, may have
+ * been killed before it synced their names, or failed to: they are synced unless this attempt did that already.
+ */
 static mrd_err
 enter(mrd_export_folder *f, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
 {
+    bool synced = f->given || (at == BELOW && f->is_synced);
     int fd = open_at(dir, name, O_NOFOLLOW);
     bool made = false;
     struct stat st;
@@ -198,7 +204,7 @@ enter(mrd_export_folder *f, int dir, const char *name, level at, int *ret_fd, mr
         make_like_target(f, fd);
     if (err == MRD_OK && at != ABOVE && !f->given)
         err = accept(f, fd, at, name, why);
-    if (err == MRD_OK && made && (!sync_fd(fd) || !sync_fd(dir)))
+    if (err == MRD_OK && !synced && (!sync_fd(fd) || !sync_fd(dir)))
         err = failed(f, "sync the folder", at == BELOW ? name : NULL, why);
     if (err != MRD_OK)
         close(fd);
@@ -299,6 +305,7 @@ mrd_export_folder_close(mrd_export_folder *f)
         close(f->up);
     if (f->root >= 0)
         close(f->root);
+    free(f->synced_dir);
     free(f->name);
     free(f->path);
     free(f);
@@ -423,6 +430,28 @@ compare(mrd_export_folder *f, int dir, const struct stat *st, const char *base, 
                : differs(f, name, 0, why);
 }
 
+/* Files come folder by folder. */
+static void
+remember_synced(mrd_export_folder *f, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+
+    if (f->is_synced)
+        return;
+    free(f->synced_dir);
+    f->synced_dir = mrd_str_dup((mrd_str){ name, slash == NULL ? 0 : (size_t) (slash - name) });
+}
+
+static bool
+is_synced(const mrd_export_folder *f, const char *name)
+{
+    const char *slash = strrchr(name, '/');
+    size_t len = slash == NULL ? 0 : (size_t) (slash - name);
+
+    return f->synced_dir != NULL && strlen(f->synced_dir) == len &&
+           memcmp(f->synced_dir, name, len) == 0;
+}
+
 static mrd_err
 put_open(mrd_export_folder *f, int in, const struct stat *st, const char *name, uint64_t *bytes,
          mrd_why *why)
@@ -435,6 +464,7 @@ put_open(mrd_export_folder *f, int in, const struct stat *st, const char *name, 
 
     if (dir < 0)
         return failed(f, "open", NULL, why);
+    f->is_synced = is_synced(f, name);
     if ((err = walk(f, dir, name, BELOW, base, &dir, &way)) != MRD_OK) {
         if (f->given)
             return differs(f, name, way.sys, why);
@@ -442,6 +472,7 @@ put_open(mrd_export_folder *f, int in, const struct stat *st, const char *name, 
             *why = way;
         return err;
     }
+    remember_synced(f, name);
     if (f->given)
         err = compare(f, dir, st, base, name, why);
     else if (fstatat(dir, base, &there, AT_SYMLINK_NOFOLLOW) != 0 || !is_same(f, st, &there))

@@ -4,9 +4,9 @@
  * Ways    everything below the target is reached from its parent's descriptor, and no link is followed: whatever is renamed or
  *         replaced meanwhile, nothing outside of the target is written, and only what was made here changes owner or
  *         permissions. The session's folder and those below have to be ours or the target's owner's; else it is refused.
- * Files   each under a temporary name, synced, renamed, its folder synced, new folders and their parents too. A file that has the
- *         same size and time (to the second where the target keeps no more), one name and our owner is not copied again. Owner,
- *         group and permissions follow the target.
+ * Files   each under a temporary name, synced, renamed, its folder synced. Folders and their parents are synced once in an attempt,
+ *         new or not. A file that has the same size and time (to the second where the target keeps no more), one name and our owner
+ *         is not copied again. Owner, group and permissions follow the target.
  * Owner   with one, the session's folder is ours, mode 0700, and its files 0600, until all is there; then what is in it goes to the
  *         user (and the user's primary group), the folder itself last; what is not of the session is removed before. Nothing is
  *         written into a folder that is the user's: it is compared, and has to hold the session as it is.

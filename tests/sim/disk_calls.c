@@ -325,6 +325,16 @@ CALL(int, rename, const char *from, const char *to)
     return d != e ? no(EXDEV) : sim_disk_rename(d, a, b);
 }
 
+CALL(int, renameat, int from_dir, const char *from, int to_dir, const char *to)
+{
+    char a[SIM_PATH_MAX], b[SIM_PATH_MAX];
+    sim_disk *d = disk_at(from_dir, from, a), *e = disk_at(to_dir, to, b);
+
+    if (d == NULL && e == NULL)
+        return __real_renameat(from_dir, from, to_dir, to);
+    return d != e ? no(EXDEV) : sim_disk_rename(d, a, b);
+}
+
 CALL(int, unlink, const char *path)
 {
     const char *rest;
@@ -510,6 +520,18 @@ CALL(int, statvfs, const char *path, struct statvfs *ret)
                              .f_blocks = fs.f_blocks,
                              .f_bfree = fs.f_bfree,
                              .f_bavail = fs.f_bavail };
+    return 0;
+}
+
+CALL(int, futimens, int fd, const struct timespec times[2])
+{
+    const open_file *f = sim_disk_is_fd(fd) ? sim_disk_file(fd) : NULL;
+
+    if (!sim_disk_is_fd(fd))
+        return __real_futimens(fd, times);
+    if (f == NULL)
+        return -1;
+    f->at->mtime = times[1].tv_sec * 1000000000LL + times[1].tv_nsec;
     return 0;
 }
 

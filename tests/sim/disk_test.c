@@ -487,4 +487,25 @@ TEST(descriptors_lead_to_their_files)
     sim_disk_free(d);
 }
 
+/* As what copies files does it: a name below a descriptor, and the time of another file. */
+TEST(a_copy_has_its_name_and_its_time)
+{
+    const struct timespec times[2] = { { 7, 8 }, { 5, 6 } };
+    sim_disk *d = sim_disk_new("copy", &(sim_disk_options){ .seed = 1 });
+    struct stat st;
+    int dir, fd;
+
+    CHECK(mkdir("/sim/copy/a", 0755) == 0);
+    CHECK((dir = open("/sim/copy/a", O_RDONLY | O_DIRECTORY)) >= 0);
+    CHECK((fd = openat(dir, ".part", O_RDWR | O_CREAT | O_EXCL, 0600)) >= 0);
+    CHECK(write(fd, "one", 3) == 3 && futimens(fd, times) == 0);
+    CHECK(renameat(dir, ".part", dir, "x") == 0);
+    CHECK(fstatat(dir, "x", &st, AT_SYMLINK_NOFOLLOW) == 0 && st.st_size == 3);
+    CHECK(st.st_mtim.tv_sec == 5 && st.st_mtim.tv_nsec == 6);
+    CHECK(fstatat(dir, ".part", &st, 0) != 0 && errno == ENOENT);
+    CHECK(renameat(dir, "x", AT_FDCWD, "/tmp/x") != 0 && errno == EXDEV);
+    CHECK(close(fd) == 0 && futimens(fd, times) != 0);
+    sim_disk_free(d);
+}
+
 TEST_MAIN()

@@ -1,0 +1,138 @@
+/* A copy in a folder of shared storage, over a simulated disk that fails and dies: what an attempt says is done is on the
+ * medium, whatever became of those before it. */
+#include "tests/check.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "aggregator/export_folder.h"
+#include "base/file.h"
+#include "base/out.h"
+#include "tests/sim/disk.h"
+
+unsigned mrd_planted; /* it has no bug here */
+
+static const char *const names[] = { "a/b/one", "a/two", "three", "session.json" };
+
+/* The call of this number fails or is the last one; 0: none. */
+typedef struct {
+    unsigned at, asked;
+    bool dies, syncs; /* syncs: of folders only */
+} fault;
+
+static void
+before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    fault *f = self;
+
+    if ((!f->syncs || op->call == SIM_DISK_SYNC_FOLDER) && ++f->asked == f->at) {
+        v->dies = f->dies;
+        v->err = EIO;
+    }
+}
+
+static bool
+goes_on(void *self)
+{
+    (void) self;
+    return true;
+}
+
+static mrd_err
+attempt(void)
+{
+    mrd_export_folder_options o = {
+        .target = "/sim/shared/out", .below = "day/s", .owner = -1, .going_on = goes_on
+    };
+    mrd_export_folder *f = NULL;
+    uint64_t bytes = 0;
+    mrd_err err = mrd_export_folder_open(&o, &f, NULL);
+
+    for (size_t i = 0; i < MRD_COUNT(names) && err == MRD_OK; i++) {
+        char from[100];
+
+        snprintf(from, sizeof(from), "/sim/store/%s", names[i]);
+        err = mrd_export_folder_put(f, names[i], from, &bytes, NULL);
+    }
+    if (err == MRD_OK)
+        err = mrd_export_folder_finish(f, NULL, 0, NULL);
+    mrd_export_folder_close(f);
+    return err;
+}
+
+/* How many of the files the medium has, the manifest of them only behind all others. */
+static size_t
+durable(const sim_disk *d)
+{
+    sim_disk *copy = sim_disk_durable_copy(d, "out/day/s", NULL, "medium");
+    bool manifest = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        mrd_buf text = { 0 };
+        char path[100];
+
+        snprintf(path, sizeof(path), "/sim/medium/%s", names[i]);
+        if (mrd_file_read(path, 100, &text, NULL) == MRD_OK) {
+            CHECK(text.len == strlen(names[i]) && memcmp(text.p, names[i], text.len) == 0);
+            manifest = manifest || i + 1 == MRD_COUNT(names);
+            n++;
+        }
+        mrd_buf_fini(&text);
+    }
+    sim_disk_free(copy);
+    CHECK(!manifest || n == MRD_COUNT(names));
+    return n;
+}
+
+/* False: it has no such call. */
+static bool
+fails_at(fault f)
+{
+    sim_disk *store = sim_disk_new("store", &(sim_disk_options){ .seed = 1 });
+    sim_disk *d = sim_disk_new("shared", &(sim_disk_options){ .seed = 1 });
+    mrd_err err;
+
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        char path[100];
+
+        snprintf(path, sizeof(path), "/sim/store/%s", names[i]);
+        CHECK_ERR("file",
+                  mrd_write_file(path, (mrd_bytes){ (const uint8_t *) names[i], strlen(names[i]) },
+                                 0600, NULL),
+                  MRD_OK);
+    }
+    CHECK_ERR("target", mrd_make_dirs_durable("/sim/shared/out", NULL), MRD_OK);
+    sim_disk_set_before(d, before, &f);
+    err = attempt();
+    if (err == MRD_OK)
+        CHECK_INT(durable(d), MRD_COUNT(names));
+    else
+        (void) durable(d);
+    sim_disk_kill(d);
+    sim_disk_set_before(d, NULL, NULL);
+    CHECK_ERR("the next attempt", attempt(), MRD_OK);
+    CHECK_INT(durable(d), MRD_COUNT(names));
+    sim_disk_free(d);
+    sim_disk_free(store);
+    return f.asked >= f.at;
+}
+
+/* Names that an attempt made and could not sync, or was killed before it did, are there for the next
+ * one, and are lost with the power unless that one syncs them. */
+TEST(what_is_exported_is_durable_whatever_became_of_earlier_attempts)
+{
+    static const fault rows[] = { { .dies = true }, { .dies = false }, { .syncs = true } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        fault f = rows[i];
+
+        do
+            f.at++;
+        while (fails_at(f));
+        CHECK(f.at > 10);
+    }
+}
+
+TEST_MAIN()
