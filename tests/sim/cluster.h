@@ -21,9 +21,10 @@
  *          aggregator's disk is a model in cluster_server.c, for runs of many nodes.
  * Loop     with plan.real the aggregator is its real loop with all threads (cluster_loop.c); else
  *          cluster_server.c stands for it.
- * Exports  with plan.exports sessions are copied to a shared storage that is a model (cluster_export.c); who decides
- *          when, and what goes of the store by plan.retain, is the real core.
- * Not real HTTP, what copies to a shared storage; no workload answers for device profiles.
+ * Exports  with plan.exports sessions are copied to a shared storage; with plan.real by the real exporter into a folder
+ *          (cluster_shared.c), else by a model (cluster_export.c); who decides when, and what goes of the store by
+ *          plan.retain, is the real core.
+ * Not real HTTP, S3; no workload answers for device profiles.
  */
 #ifndef MRD_TESTS_SIM_CLUSTER_H
 #define MRD_TESTS_SIM_CLUSTER_H
@@ -52,10 +53,12 @@ typedef struct {
     bool faults;            /* all of those below, drawn from the seed */
     bool calm;              /* one session over the whole time: for speed */
     bool modelled;          /* the aggregator's disk is a model: for speed */
-    bool exports;           /* sessions are copied to a shared storage; not with real agents */
+    bool exports;           /* sessions are copied to a shared storage */
     mrd_dur_ns retain;      /* 0: for ever; sessions older than this go */
     int64_t retain_bytes;   /* 0: no limit; the oldest go beyond this */
     bool pauses;            /* sessions are paused; of real agents */
+    int64_t session_bytes;  /* of real agents: a session that is larger is stopped; 0: none */
+    int64_t agent_rate;     /* bytes/s; 0: no limit */
     bool real;              /* nodes run the real agent (cluster_node.h), not the model */
     sim_mostly mostly;      /* ... and most of their faults are of one kind */
     bool verbose;
@@ -71,6 +74,7 @@ typedef struct {
     uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files,
         merged;
     uint64_t exports, retired, paused_events;
+    uint64_t limited; /* sessions that were stopped by their size, agents that a rate held back */
     unsigned most_pending, most_surveys;
     /* of the simulated disk */
     uint64_t disk_calls, disk_errors, not_stored, duplicates;

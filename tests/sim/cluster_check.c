@@ -40,6 +40,7 @@ check_step(world *w)
         return;
     loop_check(w);
     pause_check(w);
+    limits_check(w);
     for (size_t i = 0; i < w->n_tickets; i++) {
         if (w->now - w->tickets[i].came > ANSWER_MAX)
             sim_fail(w, "a request of node %u has had no answer for 10 s", w->tickets[i].node);
@@ -314,4 +315,7 @@ check_end(world *w)
         files_end(w);
     if (w->plan->real && w->r->ok)
         merge_end(w);
+    if (w->plan->real && w->r->ok)
+        shared_end(w);
+    limits_end(w);
 }

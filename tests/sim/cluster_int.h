@@ -89,6 +89,14 @@ typedef struct {
     int64_t next_batch;
 } part_model;
 
+/* How fast the node has sent, see cluster_limits.c. */
+typedef struct {
+    unsigned incarnation;
+    int64_t at;
+    double level;
+    size_t largest;
+} limit_state;
+
 struct agent {
     world *w;
     sim_node *node; /* NULL: a model */
@@ -115,6 +123,7 @@ struct agent {
     unsigned spools_lost;
     part_model numbers[RUNS_MAX]; /* of sessions it forgot: none is used twice, counts go on */
     unsigned n_numbers;
+    limit_state limit;
 };
 
 /* ---- The aggregator ---- */
@@ -138,6 +147,8 @@ typedef struct {
     bool forgotten; /* it was deleted before a crash, and goes */
     bool deleted_by_people;
     bool merging, copying;
+    int64_t large_at;  /* from then on it is larger than it may be; 0: it is not, */
+    unsigned large_in; /* ... of this process */
     uint64_t content,
         copied; /* numbers of merges: of the session, and what the shared storage has */
     stored_frame *frames;

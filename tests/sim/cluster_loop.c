@@ -443,6 +443,19 @@ __wrap_mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t
     __real_mrd_core_saved(c, now, session, version, failed);
 }
 
+extern void __real_mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session,
+                                     uint64_t files, uint64_t bytes, const mrd_why *failed);
+extern void __wrap_mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session,
+                                     uint64_t files, uint64_t bytes, const mrd_why *failed);
+void
+__wrap_mrd_core_exported(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t files,
+                         uint64_t bytes, const mrd_why *failed)
+{
+    if (seen() && of->loop != NULL && failed == NULL && session_of(session) != NULL)
+        shared_told(of, session_of(session));
+    __real_mrd_core_exported(c, now, session, files, bytes, failed);
+}
+
 extern void __real_mrd_core_closed(mrd_core *c, mrd_core_time now, uint64_t session);
 extern void __wrap_mrd_core_closed(mrd_core *c, mrd_core_time now, uint64_t session);
 void
@@ -462,6 +475,8 @@ __wrap_mrd_journals_append(mrd_journals *j, const mrd_journals_frame *f)
 
     if (s != NULL)
         store_bad_moment(of, s);
+    if (seen() && f->frame.type == MRD_FRAME_BATCH)
+        limits_stored(of, f->instance_id, f->data.len);
     return __real_mrd_journals_append(j, f);
 }
 
@@ -506,6 +521,7 @@ loop_begin(world *w, mrd_session_store *store, const mrd_core_options *core)
         return false;
     o.clocks = w->clocks;
     o.core.timescale = w->scale;
+    shared_of(w, &o);
     if (mrd_loop_open(&o, &w->loop, NULL) != MRD_OK)
         return false;
     w->core = w->loop->core;

@@ -185,6 +185,19 @@ void pause_check(world *w);
 bool pause_leaves_out(const sim_node *n, size_t session, const source_event *ev);
 void pause_given(sim_node *n, size_t session, session_truth *t, const source_event *ev);
 
+/* cluster_shared.c */
+void shared_of(const world *w, mrd_loop_options *o);
+void shared_told(world *w, const mrd_session *s); /* the core is told that it was exported */
+void shared_recovered(world *w);
+void shared_end(world *w);
+
+/* cluster_limits.c */
+void limits_of(const world *w, mrd_core_limits *limits);
+void limits_ask(world *w, mrd_session_params *params);
+void limits_stored(world *w, const char *instance_id, size_t len); /* a batch */
+void limits_check(world *w);
+void limits_end(world *w);
+
 /* cluster_merge.c */
 void merge_saved(world *w, const mrd_session *s); /* its manifest is on disk */
 void merge_recovered(world *w);

@@ -706,6 +706,7 @@ server_begin(world *w, bool recorder, mrd_dur_ns duration)
     r.params.mode = recorder ? MRD_MODE_RECORDER : MRD_MODE_STREAM;
     r.params.duration = duration;
     r.params.merge = merge;
+    limits_ask(w, &r.params);
     w->r->sessions++;
     command(w, start_session, &r, sizeof(r));
 }
@@ -874,6 +875,7 @@ begin(world *w, uint64_t incarnation, uint64_t b, void *p)
         return;
     }
     o.timescale = w->scale;
+    limits_of(w, &o.limits);
     if (w->plan->real) {
         if (!store_loop(w, &o) && w->up)
             server_crash(w, false);

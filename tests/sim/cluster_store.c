@@ -725,6 +725,7 @@ recovered(world *w)
     if (w->plan->real) {
         files_recovered(w);
         merge_recovered(w);
+        shared_recovered(w);
     }
 }
 

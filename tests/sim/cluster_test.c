@@ -44,9 +44,11 @@ real(uint64_t seed)
     sim_plan p = small(seed);
 
     p.real = true;
-    p.exports = false; /* the loop has no target */
+    p.exports = seed % 3 == 1;
     p.retain = p.retain_bytes = 0;
     p.pauses = seed % 4 == 2;
+    p.session_bytes = seed / 4 % 4 == 1 ? 30000 : 0;
+    p.agent_rate = seed / 4 % 4 == 3 ? 6000 : 0;
     p.mostly = seed % 4 == 1   ? SIM_MOSTLY_SPOOLS
                : seed % 4 == 3 ? SIM_MOSTLY_FILES
                                : SIM_MOSTLY_NOTHING;
@@ -94,6 +96,7 @@ add_up(sim_result *sum, const sim_result *r)
     sum->exports += r->exports;
     sum->retired += r->retired;
     sum->paused_events += r->paused_events;
+    sum->limited += r->limited;
 }
 
 static double
@@ -174,7 +177,7 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
            "stored, %llu crashes of the aggregator, %llu of agents, %llu power failures of nodes, "
            "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files, %llu profiles, %llu "
            "answers "
-           "by UDP, %llu exports, %llu sessions retired, %llu events in pauses\n",
+           "by UDP, %llu exports, %llu sessions retired, %llu events in pauses, %llu limited\n",
            (unsigned long long) n, (unsigned long long) first, (double) seconds / 3600,
            (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
            (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
@@ -183,7 +186,8 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
            (unsigned long long) sum.windows, (unsigned long long) sum.bounds_checked,
            (unsigned long long) sum.files, (unsigned long long) sum.merged,
            (unsigned long long) sum.udp_answers, (unsigned long long) sum.exports,
-           (unsigned long long) sum.retired, (unsigned long long) sum.paused_events);
+           (unsigned long long) sum.retired, (unsigned long long) sum.paused_events,
+           (unsigned long long) sum.limited);
 }
 
 TEST(small_clusters_with_all_faults)
