@@ -759,23 +759,36 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
     return whole;
 }
 
+int
+mrd_cluster_status(const mrd_json *doc, const char *command)
+{
+    if (mrd_cluster_in(doc, "failed"))
+        return MRD_EXIT_FAILED;
+    return mrd_cluster_whole(doc, command) ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
+}
+
+mrd_err
+mrd_cluster_end(mrd_client *client, mrd_dur_ns patience, const char *id, mrd_dur_ns wait,
+                mrd_json **ret_doc, mrd_why *why)
+{
+    return wait > 0 ? mrd_cluster_finish(client, id, wait, patience, ret_doc, why)
+                    : mrd_cluster_call(client, "GET", id, "", NULL, ret_doc, why);
+}
+
 mrd_err
 mrd_cluster_show(mrd_client *client, const mrd_client_options *options, const char *id,
                  mrd_dur_ns wait, const char *command, bool *ret_over, int *ret_status,
                  mrd_why *why)
 {
     mrd_json *doc = NULL;
-    mrd_err err = wait > 0 ? mrd_cluster_finish(client, id, wait, options->timeout, &doc, why)
-                           : mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
+    mrd_err err = mrd_cluster_end(client, options->timeout, id, wait, &doc, why);
 
     if (doc != NULL && options->json)
         mrd_cluster_print_json(doc);
     else if (doc != NULL)
         mrd_cluster_print_session(doc, stdout);
-    if (err == MRD_OK && mrd_cluster_in(doc, "failed"))
-        *ret_status = MRD_EXIT_FAILED;
-    else if (err == MRD_OK && !mrd_cluster_whole(doc, command))
-        *ret_status = MRD_EXIT_INCOMPLETE;
+    if (err == MRD_OK)
+        *ret_status = mrd_cluster_status(doc, command);
     *ret_over = err == MRD_OK && mrd_cluster_in(doc, "complete");
     mrd_json_free(doc);
     return err;

@@ -113,6 +113,11 @@ mrd_err mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mr
  * the session is open, what is still to come is not missing. */
 bool mrd_cluster_whole(const mrd_json *doc, const char *command);
 
+/* The session as it is, or with `wait` as it ends up within so long; *ret_doc as of mrd_cluster_wait. */
+mrd_err mrd_cluster_end(mrd_client *client, mrd_dur_ns patience, const char *id, mrd_dur_ns wait,
+                        mrd_json **ret_doc, mrd_why *why);
+/* The exit status of a command for a session: FAILED, or mrd_cluster_whole. */
+int mrd_cluster_status(const mrd_json *doc, const char *command);
 /* The session as it is, or with `wait` as it ends up within so long; printed, JSON when the
  * client's options say so. Sets the exit status of `command` by what is missing; *ret_over: it is
  * complete. */

@@ -7,6 +7,7 @@ typedef struct {
     mrd_client_options client;
     char *job, *job_name, *user, *cluster, *partition, *namespace, *pod, *step, *restart, *label;
     char *state, *name, *search;
+    int64_t limit; /* 0: none */
     bool delete;
 } settings;
 
@@ -32,6 +33,14 @@ static const mrd_opt table[] = {
     FILTER(name, "name", "TEXT", "of this name"),
     FILTER(search, "search", "LETTERS", "whose names contain this text"),
     { .type = MRD_OPT_HEAD, .help = "And then" },
+    { .name = "limit",
+      .letter = 'n',
+      .type = MRD_OPT_INT,
+      .offset = offsetof(settings, limit),
+      .min = 1,
+      .max = INT32_MAX,
+      .arg = "N",
+      .help = "list the newest N of them, the newest last (default: all)" },
     { .name = "delete",
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, delete),
@@ -40,6 +49,7 @@ static const mrd_opt table[] = {
 };
 
 static const char more[] = "Examples\n"
+                           "  meridian sessions --limit 10\n"
                            "  meridian sessions --user alice --state complete\n"
                            "  meridian sessions --job 4711_3 --delete\n";
 
@@ -126,6 +136,30 @@ filtered_path(const settings *set, mrd_buf *path)
     return any;
 }
 
+/* Keeps the newest. The aggregator lists the oldest first. */
+static mrd_err
+keep_newest(mrd_json *doc, size_t limit, mrd_why *why)
+{
+    const mrd_json *list = mrd_json_get(doc, "sessions");
+    size_t n = mrd_json_size(list);
+    mrd_json *newest;
+    mrd_err err = MRD_OK;
+
+    if (limit == 0 || n <= limit)
+        return MRD_OK;
+    newest = mrd_json_new_array();
+    for (size_t i = n - limit; i < n && err == MRD_OK; i++)
+        err = mrd_json_append(newest, mrd_json_copy(mrd_json_at(list, i)));
+    if (err == MRD_OK)
+        err = mrd_json_set(doc, "sessions", newest);
+    else
+        mrd_json_free(newest);
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, 0, "sessions");
+    fprintf(stderr, "the newest %zu of %zu sessions\n", limit, n);
+    return MRD_OK;
+}
+
 static void
 print_deleted(const mrd_json *doc)
 {
@@ -156,13 +190,21 @@ sessions(void *self, mrd_client *client, const char *word, int *ret_status, mrd_
         *ret_status = MRD_EXIT_USAGE;
         err = mrd_why_set(why, MRD_INVALID, 0,
                           "--delete needs at least one filter: --job, --user, ...");
+    } else if (set->delete &&set->limit > 0) {
+        *ret_status = MRD_EXIT_USAGE;
+        err = mrd_why_set(why, MRD_INVALID, 0,
+                          "--delete takes no --limit: it deletes all that match the filters");
     } else {
         err = mrd_client_call(client, set->delete ? "DELETE" : "GET", mrd_buf_cstr(&path), NULL,
                               &doc, why);
     }
     mrd_buf_fini(&path);
-    if (err != MRD_OK)
+    if (err == MRD_OK && !set->delete)
+        err = keep_newest(doc, (size_t) set->limit, why);
+    if (err != MRD_OK) {
+        mrd_json_free(doc);
         return err;
+    }
     if (set->delete &&!set->client.json)
         print_deleted(doc);
     else if (set->delete)

@@ -48,6 +48,11 @@ with Cluster() as c:
                           (["--search", "train"], [first, second]), (["--pod", "train-0", "--state", "complete"], [second]), ([], [first, second])]:
         equal(found(c, *options), want, f"sessions {options}")
     check("4708_3 alice train" in c.run("sessions")[0], "the table says whose they are")
+    for limit, options, want in ((1, [], [second]), (2, [], [first, second]), (9, [], [first, second]), (1, ["--user", "alice"], [first]), (1, ["--user", "bob"], [])):
+        equal(found(c, *options, "--limit", str(limit)), want, f"sessions {options} --limit {limit}")
+    out, err = c.run("sessions", "--limit", "1")
+    equal((len(out.splitlines()), second in out, err), (2, True, "the newest 1 of 2 sessions\n"), "a table of the newest")
+    equal(c.run("sessions", "--limit", "2")[1], "", "nothing is left out")
 
     # The manifest has it over a restart of the aggregator.
     c.daemon.kill()
@@ -57,6 +62,8 @@ with Cluster() as c:
 
     _, err = c.run("sessions", "--delete", want=2)
     check("needs at least one filter" in err, f"delete of everything: {err}")
+    _, err = c.run("sessions", "--delete", "--job", "4711", "--limit", "1", want=2)
+    check("--delete takes no --limit" in err, f"delete of the newest: {err}")
     out, _ = c.run("sessions", "--delete", "--user", "bob")
     equal(out, "", "nothing of bob")
     out, _ = c.run("sessions", "--delete", "--job", "4711")
@@ -65,5 +72,18 @@ with Cluster() as c:
     open_one = c.start("--name", "open")
     out, _ = c.run("sessions", "--delete", "--search", "open", want=3)
     equal(out, "", "what is open stays")
-    c.stop(open_one)
+
+    # All that is open is stopped, and nothing else.
+    beside = c.start("--name", "beside")
+    _, err = c.run("stop", "--all", open_one, want=2)
+    check("leave the session out" in err, f"all and one: {err}")
+    equal({c.session(i)["state"] for i in (open_one, beside)}, {"recording"}, "a wrong usage stops nothing")
+    stopped = json.loads(c.run("stop", "--all", "--json", empty=True)[0])["sessions"]
+    equal([(s["id"], s["state"]) for s in stopped], [(open_one, "complete"), (beside, "complete")], "all that were open")
+    out, _ = c.run("stop", "--all")
+    equal(out, "no session is open\n", "nothing is left to stop")
+    equal(json.loads(c.run("stop", "--all", "--json")[0]), {"sessions": []}, "nothing is left to stop, as JSON")
+    third = c.start("--name", "third")
+    out, _ = c.run("stop", "--all", empty=True)
+    check(f"meridian fetch {third}" in out, f"what to do next: {out}")
 finish()

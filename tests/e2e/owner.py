@@ -99,6 +99,13 @@ with Service(lead="100ms") as c:
     os.unlink(c.path("home", ".config/meridian/token"))
     site()
 
+    # ---- All that is open is stopped by who may stop it ----
+    left = c.run_json("start", "--name", "open")["id"]
+    _, err = run("stop", "--all", env={**c.env, "MERIDIAN_TOKEN_FILE": c.secret("read.token", TOKENS["read"])}, want=1)
+    check(f"session {left}: " in err and "may not do that" in err, f"a reader stops nothing: {err}")
+    equal(c.session(left)["state"], "recording", "after a reader's stop --all")
+    equal([s["id"] for s in json.loads(c.run("stop", "--all", "--json", empty=True)[0])["sessions"]], [left], "what an operator stops")
+
     # ---- Its own to delete; then the token opens nothing any more ----
     tell("sessions", "--name", "theirs", "--delete", want=None)
     equal(c.read(f"/api/v1/sessions/{theirs}").status, 200, "another's session is not deleted")
