@@ -256,6 +256,11 @@ static const struct {
     { "seconds", "duration" },
     { "outdir", "output-dir" },
     { "group-by", "system-trace-primary-group" },
+    { "last", "limit" },
+    { "newest", "limit" },
+    { "count", "limit" },
+    { "max", "limit" },
+    { "every", "all" },
 };
 
 /* The name that a word stands for in this table, NULL none. A flag
@@ -267,6 +272,25 @@ conf_called(const mrd_opt *table, size_t n, const char *word)
         if (strcmp(called[i].word, word) == 0 &&
             conf_find(table, n, mrd_str_of(called[i].name)) != NULL)
             return called[i].name;
+    }
+    return NULL;
+}
+
+/* "csv" of an option that chooses among text,csv: that option. NULL: there is none. */
+static const char *
+conf_chosen(const mrd_opt *table, size_t n, const char *word)
+{
+    size_t len = strlen(word);
+
+    for (size_t i = 0; i < n; i++) {
+        const char *at = table[i].type == MRD_OPT_CHOICE ? table[i].arg : NULL;
+
+        if ((table[i].flags & MRD_OPT_HIDDEN) != 0)
+            continue;
+        for (; at != NULL && *at != '\0'; at += strcspn(at, ","), at += *at == ',') {
+            if (strcspn(at, ",") == len && strncmp(at, word, len) == 0)
+                return table[i].name;
+        }
     }
     return NULL;
 }
@@ -300,6 +324,8 @@ conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, m
     is = conf_called(table, n, word);
     if (is != NULL && (strcmp(is, "json") != 0 || *guess == '\0'))
         snprintf(guess, sizeof(guess), ": did you mean %s%s?", dashes, is);
+    else if (*dashes != '\0' && (is = conf_chosen(table, n, word)) != NULL)
+        snprintf(guess, sizeof(guess), ": did you mean --%s %s?", is, word);
     return mrd_why_set(why, MRD_INVALID, 0, "unknown option '%s%s'%s", dashes, word,
                        *guess == '\0' ? " (--help lists them)" : guess);
 }

@@ -1,5 +1,6 @@
 #include "base/near.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -57,6 +58,17 @@ parts_more(const char *a, const char *b)
     return *a == '\0' ? more : NOT_NEAR;
 }
 
+/* "fmt" of "format": letters of the name, in their order, with its first and its last. */
+static bool
+is_abbreviation(const char *word, const char *name)
+{
+    size_t len = strlen(word), at = 0;
+
+    for (const char *c = name; *c != '\0' && at < len; c++)
+        at += *c == word[at];
+    return len >= 3 && at == len && word[0] == name[0] && word[len - 1] == name[strlen(name) - 1];
+}
+
 static size_t
 far_from(const char *word, const char *name)
 {
@@ -68,6 +80,8 @@ far_from(const char *word, const char *name)
     if (len >= 3 && strncmp(name, word, len) == 0)
         return best < 1 ? best : 1;
     best = best <= (len + 2) / 3 ? best : NOT_NEAR;
+    if (is_abbreviation(word, name) && best > 2)
+        best = 2;
     for (const char *dash = strchr(name, '-'); len >= 3 && dash != NULL;
          dash = strchr(dash + 1, '-')) {
         size_t front, back = distance(word, dash + 1);
@@ -77,6 +91,8 @@ far_from(const char *word, const char *name)
         front = front < back ? front : back;
         if (front <= len / 3 && front + 1 < best)
             best = front + 1;
+        if ((is_abbreviation(word, part) || is_abbreviation(word, dash + 1)) && best > 3)
+            best = 3;
     }
     more = more < fewer ? more : fewer;
     return more < best ? more : best;

@@ -4,7 +4,7 @@
  *
  * Near is little different by edits (insert, delete, replace, swap of neighbours), from the whole
  * of a name or from a part of it at its dashes: "ouput" is near "output-dir"; and a word whose parts are all in
- * a name, or that has all parts of one, is near that: "job-id" is near "job". Words longer than 64
+ * a name, or that has all parts of one, is near that: "job-id" is near "job"; "fmt" is near "format", whose letters it leaves out. Words longer than 64
  * bytes are near nothing. Threads: pure.
  */
 #ifndef MRD_BASE_NEAR_H

@@ -77,7 +77,9 @@ for words, said in ((["view", good, "--format", "json"], "--output-format"), (["
                     (["fetch", "1", "--start-time", "2"], "--start"), (["fetch", "1", "--from", "2"], "--start"), (["fetch", "1", "--to", "2"], "--end"),
                     (["fetch", "1", "--pid", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
                     (["report", good, "--output-format", "json"], "--json"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
-                    (["sql", "q", good, "--output-format", "csv"], "--format"), (["inspect", "--num-events", "3", "--", "true"], "--num-trace-events"),
+                    (["sql", "q", good, "--output-format", "csv"], "--format"), (["sql", "q", good, "--fmt", "csv"], "--format"),
+                    (["sql", "q", good, "--csv"], "--format csv"),
+                    (["sessions", "--last", "3"], "--limit"), (["sessions", "--lmt", "3"], "--limit"), (["stop", "--al"], "--all"), (["stop", "--every"], "--all"), (["inspect", "--num-events", "3", "--", "true"], "--num-trace-events"),
                     (["view", good, "--system-trace-filter-core", "0"], "--system-trace-filter-neuron-core")):
     _, err = run(*words, want=2)
     check(err.strip().endswith(f": did you mean {said}?"), f"meridian {words}: {err!r} does not name {said} alone")
