@@ -18,7 +18,7 @@
 #include "trace/table/queries.h"
 #include "trace/table/schema.h"
 
-enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_JSON };
+enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
 #define PROFILES_MAX 10  /* databases that SQLite attaches */
@@ -38,8 +38,9 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_CHOICE,
       AT(format),
       .def = "text",
-      .arg = "text,csv,json",
-      .help = "how rows are printed; json: one object a line" },
+      .arg = "text,csv,tsv,json,markdown",
+      .help =
+          "how rows are printed; json: one object a line; tsv: for other programs, NULL is \\N" },
     { .name = "list", .type = MRD_OPT_BOOL, AT(list), .help = "name the shipped queries" },
     { .name = "print",
       .type = MRD_OPT_BOOL,
@@ -63,6 +64,7 @@ static const char more[] =
     "  meridian view rank*.json.gz --output-format sqlite -o profile\n"
     "  meridian sql late_ranks profile\n"
     "  meridian sql 'SELECT name, SUM(dur_ns) FROM events GROUP BY name' profile --format csv\n"
+    "  meridian sql top_kernels profile --format markdown\n"
     "  meridian sql step_breakdown profile/tables --print --engine duckdb | duckdb\n";
 
 /* ---- What is asked ---- */
@@ -362,36 +364,133 @@ cell_of(sqlite3_stmt *st, int i, char number[40])
                       (size_t) sqlite3_column_bytes(st, i) };
 }
 
+/* As ClickHouse, MySQL and PostgreSQL read it: what would end a field is escaped. */
 static void
-put_row_line(printer *p, sqlite3_stmt *st)
+put_tsv(mrd_buf *to, mrd_str text)
 {
-    bool json = p->set->format == FORMAT_JSON;
+    for (size_t i = 0; i < text.len; i++) {
+        switch (text.p[i]) {
+        case '\t':
+            mrd_buf_text(to, "\\t");
+            break;
+        case '\n':
+            mrd_buf_text(to, "\\n");
+            break;
+        case '\r':
+            mrd_buf_text(to, "\\r");
+            break;
+        case '\\':
+            mrd_buf_text(to, "\\\\");
+            break;
+        default:
+            mrd_buf_byte(to, (uint8_t) text.p[i]);
+            break;
+        }
+    }
+}
+
+static bool
+is_word(uint8_t c)
+{
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+}
+
+/* In a line of its own, with nothing that Markdown or HTML takes for its own: the name of a kernel may have any
+ * character. Inside a word '_' is only that. */
+static void
+put_markdown(mrd_buf *to, mrd_str text)
+{
+    mrd_buf plain = { 0 };
+
+    mrd_plain_text(&plain, text);
+    for (size_t i = 0; i < plain.len; i++) {
+        uint8_t c = plain.p[i];
+        bool inside =
+            i > 0 && i + 1 < plain.len && is_word(plain.p[i - 1]) && is_word(plain.p[i + 1]);
+
+        if (strchr("\\|<>*`[]&~$", c) != NULL || (c == '_' && !inside))
+            mrd_buf_byte(to, '\\');
+        mrd_buf_byte(to, c);
+    }
+    if (plain.err != MRD_OK)
+        to->err = plain.err;
+    mrd_buf_fini(&plain);
+}
+
+/* text.p NULL: a value that is NULL. */
+static void
+put_value(mrd_buf *to, int format, bool number, mrd_str text)
+{
+    if (text.p == NULL)
+        mrd_buf_text(to, format == FORMAT_JSON ? "null" : format == FORMAT_TSV ? "\\N" : "");
+    else if (number)
+        mrd_buf_str(to, text);
+    else if (format == FORMAT_JSON)
+        mrd_json_quote(to, text);
+    else if (format == FORMAT_CSV)
+        mrd_csv_text(to, text);
+    else if (format == FORMAT_TSV)
+        put_tsv(to, text);
+    else
+        put_markdown(to, text);
+}
+
+/* What stands before, between and after the cells of a line. */
+static const char *const line_marks[][3] = {
+    [FORMAT_CSV] = { "", ",", "\n" },
+    [FORMAT_TSV] = { "", "\t", "\n" },
+    [FORMAT_JSON] = { "{", ",", "}\n" },
+    [FORMAT_MARKDOWN] = { "| ", " | ", " |\n" },
+};
+
+static mrd_err
+print_line(mrd_buf *line)
+{
+    mrd_err err = line->err;
+
+    if (err == MRD_OK)
+        fwrite(line->p, 1, line->len, stdout);
+    mrd_buf_fini(line);
+    return err;
+}
+
+static mrd_err
+put_row_line(const printer *p, sqlite3_stmt *st)
+{
+    int format = p->set->format;
     mrd_buf line = { 0 };
 
     for (int i = 0; i < (int) p->n; i++) {
         char number[40];
         mrd_str text = cell_of(st, i, number);
+        bool finite = isfinite(sqlite3_column_double(st, i));
 
-        mrd_buf_text(&line, i > 0 ? "," : json ? "{" : "");
-        if (!json) {
-            if (text.p != NULL && is_number(st, i))
-                mrd_buf_str(&line, text);
-            else
-                mrd_csv_text(&line, text.p == NULL ? MRD_STR("") : text);
-            continue;
+        mrd_buf_text(&line, line_marks[format][i > 0]);
+        if (format == FORMAT_JSON) {
+            mrd_json_quote(&line, mrd_str_of(sqlite3_column_name(st, i)));
+            mrd_buf_byte(&line, ':');
         }
-        mrd_json_quote(&line, mrd_str_of(sqlite3_column_name(st, i)));
-        mrd_buf_byte(&line, ':');
-        if (text.p == NULL)
-            mrd_buf_text(&line, "null");
-        else if (is_number(st, i) && isfinite(sqlite3_column_double(st, i)))
-            mrd_buf_str(&line, text);
-        else
-            mrd_json_quote(&line, text);
+        put_value(&line, format, is_number(st, i) && (finite || format != FORMAT_JSON), text);
     }
-    mrd_buf_text(&line, json ? "}\n" : "\n");
-    fwrite(line.p, 1, line.len, stdout);
-    mrd_buf_fini(&line);
+    mrd_buf_text(&line, line_marks[format][2]);
+    return print_line(&line);
+}
+
+/* The names of the columns, where a format has them once. */
+static mrd_err
+put_head_line(const printer *p, sqlite3_stmt *st)
+{
+    int format = p->set->format;
+    mrd_buf line = { 0 };
+
+    for (int i = 0; i < (int) p->n; i++) {
+        mrd_buf_text(&line, line_marks[format][i > 0]);
+        put_value(&line, format, false, mrd_str_of(sqlite3_column_name(st, i)));
+    }
+    mrd_buf_text(&line, line_marks[format][2]);
+    for (size_t i = 0; i < p->n && format == FORMAT_MARKDOWN; i++)
+        mrd_buf_text(&line, i + 1 < p->n ? "|---" : "|---|\n");
+    return print_line(&line);
 }
 
 static mrd_err
@@ -400,10 +499,8 @@ put_row(printer *p, sqlite3_stmt *st)
     mrd_err err = MRD_OK;
 
     p->rows++;
-    if (p->set->format != FORMAT_TEXT) {
-        put_row_line(p, st);
-        return MRD_OK;
-    }
+    if (p->set->format != FORMAT_TEXT)
+        return put_row_line(p, st);
     for (int i = 0; i < (int) p->n && err == MRD_OK; i++)
         err = put_text(p, is_number(st, i), (const char *) sqlite3_column_text(st, i));
     if (err == MRD_OK && (p->told || p->rows == ALIGN_ROWS))
@@ -414,23 +511,17 @@ put_row(printer *p, sqlite3_stmt *st)
 static mrd_err
 put_head(printer *p, sqlite3_stmt *st)
 {
-    mrd_buf line = { 0 };
     mrd_err err = MRD_OK;
 
     p->n = (size_t) sqlite3_column_count(st);
     if ((p->width = calloc(p->n + 1, sizeof(*p->width))) == NULL)
         return MRD_NOMEM;
-    for (int i = 0; i < (int) p->n && err == MRD_OK; i++) {
-        const char *name = sqlite3_column_name(st, i);
-
-        if (p->set->format == FORMAT_TEXT)
-            err = put_text(p, false, name);
-        mrd_buf_text(&line, i > 0 ? "," : "");
-        mrd_csv_text(&line, mrd_str_of(name));
-    }
-    if (p->set->format == FORMAT_CSV)
-        printf("%s\n", mrd_buf_cstr(&line));
-    mrd_buf_fini(&line);
+    if (p->set->format == FORMAT_JSON)
+        return MRD_OK;
+    if (p->set->format != FORMAT_TEXT)
+        return put_head_line(p, st);
+    for (int i = 0; i < (int) p->n && err == MRD_OK; i++)
+        err = put_text(p, false, sqlite3_column_name(st, i));
     return err;
 }
 

@@ -78,7 +78,7 @@ for words, said in ((["view", good, "--format", "json"], "--output-format"), (["
                     (["fetch", "1", "--pid", "2"], "--process-id"), (["view", good, "--pid", "2"], "--filter-process"), (["fetch", "1", "--outdir", "x"], "--output-dir"),
                     (["report", good, "--output-format", "json"], "--json"), (["sessions", "--format", "json"], "--json"), (["models", "--output", "json"], "--json"),
                     (["sql", "q", good, "--output-format", "csv"], "--format"), (["sql", "q", good, "--fmt", "csv"], "--format"),
-                    (["sql", "q", good, "--csv"], "--format csv"),
+                    (["sql", "q", good, "--csv"], "--format csv"), (["sql", "q", good, "-markdown"], "--format markdown"),
                     (["sessions", "--last", "3"], "--limit"), (["sessions", "--lmt", "3"], "--limit"), (["stop", "--al"], "--all"), (["stop", "--every"], "--all"), (["inspect", "--num-events", "3", "--", "true"], "--num-trace-events"),
                     (["view", good, "--system-trace-filter-core", "0"], "--system-trace-filter-neuron-core")):
     _, err = run(*words, want=2)

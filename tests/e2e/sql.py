@@ -5,6 +5,7 @@ import glob
 import json
 import os
 import random
+import re
 import sqlite3
 import subprocess
 import sys
@@ -51,6 +52,26 @@ def rows(profile, query):
 
 def text(rows_):
     return [[None if v is None else str(v) for v in row] for row in rows_]
+
+
+def sqlite_text(value):
+    """Any text as a literal of SQL."""
+    return "CAST(x'" + value.encode().hex() + "' AS TEXT)"
+
+
+def tsv_value(cell):
+    """As ClickHouse's TabSeparated, MySQL's LOAD DATA and PostgreSQL's COPY read it."""
+    return None if cell == "\\N" else re.sub(r"\\(.)", lambda m: {"t": "\t", "n": "\n", "r": "\r", "\\": "\\"}[m[1]], cell)
+
+
+def markdown_cells(line):
+    """By CommonMark's rule: a backslash takes its meaning from the punctuation behind it; what has one left would be read as more than text."""
+    cells = re.split(r"(?<!\\)((?:\\\\)*) ?\|", line)
+    cells = ["".join(pair) for pair in zip(cells[0::2], [*cells[1::2], ""])]
+    check(cells[0] == "" and cells[-1] == "", f"a row between bars: {line!r}")
+    for cell in cells[1:-1]:
+        check(not re.search(r"[<>*`&~$\[\]\\]|(?<!\w)_|_(?!\w)", re.sub(r"\\.", "", cell)), f"what Markdown reads as more than text: {cell!r}")
+    return [re.sub(r"\\(.)", r"\1", cell[1:]) for cell in cells[1:-1]]
 
 
 def against_report(where, what):
@@ -223,6 +244,23 @@ if files:
     check(last > 0 and 0 < proven < last, f"dlrm: {proven} of {last} proven")
     both, _ = run("sql", "SELECT session_id, COUNT(*) AS n FROM events GROUP BY session_id ORDER BY 1", where, os.path.join(work, "dlrm"), "--format", "csv")
     equal([line.split(",")[0] for line in both.splitlines()], ["session_id", "s-files", "s-files#2"], "two profiles in one query")
+
+# ---- the rows as other formats, read back by rules of those formats ----
+EVIL = ["a\tb", "c\nd\re", "\\N", "back\\", "x|y", "<b>&amp;</b>", "_it_", "nc_exec_running", "*a*`b`[c](d)~~$e$", "", "quote\"'", "é☃"]
+ask = "SELECT column1 AS 'a|b\tc', column2 AS n, NULL AS none, column1 || '' AS again FROM (VALUES " + ", ".join(f"({sqlite_text(v)}, {i - 3})" for i, v in enumerate(EVIL)) + ")"
+out, _ = run("sql", ask, where, "--format", "tsv")
+lines = [[tsv_value(cell) for cell in line.split("\t")] for line in out.removesuffix("\n").split("\n")]
+equal(lines, [["a|b\tc", "n", "none", "again"], *[[v, str(i - 3), None, v] for i, v in enumerate(EVIL)]], "rows as TSV")
+out, _ = run("sql", ask, where, "--format", "markdown")
+lines = out.removesuffix("\n").split("\n")
+equal(lines[1], "|---|---|---|---|", "what makes it a table")
+shown = [v.replace("\t", "\\x09").replace("\n", "\\x0a").replace("\r", "\\x0d") for v in EVIL]
+equal([markdown_cells(line) for line in lines[2:]], [[v, str(i - 3), "", v] for i, v in enumerate(shown)], "rows as Markdown")
+check("| nc_exec_running |" in out and "| \\_it\\_ |" in out, f"underscores: {out}")
+equal(markdown_cells(lines[0]), ["a|b\\x09c", "n", "none", "again"], "the names of the columns as Markdown")
+for words in (("--format", "tsv"), ("--format", "markdown")):
+    out, _ = run("sql", "SELECT name FROM events WHERE 0", where, *words)
+    equal(out, "name\n" if "tsv" in words else "| name |\n|---|\n", f"no rows, {words}")
 
 # ---- what is wrong is said ----
 for words, status, said in ((("late_rank", where), 2, "late_ranks"), (("SELECT nothing FROM events", where), 2, "nothing"), (("late_ranks", "/nowhere"), 1, "/nowhere"),
