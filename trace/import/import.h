@@ -80,9 +80,9 @@ mrd_err mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev);
 void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
-/* Notes what of the text was no JSON and what was replaced; once, at the end. */
+/* Notes what of the text was no JSON and what was damaged; once, at the end. */
 void mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r);
-void mrd_import_note_replaced(const mrd_import *imp, uint64_t replaced);
+void mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t replaced);
 
 /* The importer for this content, NULL when none claims it. */
 const mrd_import_ops *mrd_import_detect(mrd_str head, const char *name);

@@ -308,6 +308,7 @@ mrd_nrt_parse(mrd_nrt *nrt, mrd_in *in, mrd_why *why)
         mrd_why_set(&own, err, 0, "'%s': events could not be kept", mrd_in_name(in));
     if (err != MRD_OK && why != NULL)
         *why = own;
+    nrt->counts.lenient += mrd_json_reader_lenient(nrt->r);
     nrt->counts.replaced += mrd_json_reader_replaced(nrt->r);
     mrd_json_reader_close(nrt->r);
     nrt->r = NULL;
@@ -470,7 +471,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n, uint64_t losses)
     if (n->no_version > 0)
         mrd_catalog_note(imp->catalog, "'%s' does not state its data_version; read as version %d",
                          name, NRT_VERSION);
-    mrd_import_note_replaced(imp, n->replaced);
+    mrd_import_note_repairs(imp, n->lenient, n->replaced);
     if (n->by_nearest + n->unmapped > 0)
         mrd_catalog_note(
             imp->catalog,

@@ -79,7 +79,8 @@ typedef struct {
     uint64_t by_exec, by_nearest,
         unmapped;         /* events that carried device time, by how it was mapped */
     uint64_t no_version;  /* documents that did not state their data_version */
-    uint64_t replaced;    /* damaged places in texts (trace/json/json_read.h) */
+    uint64_t lenient;     /* places that are no JSON and were accepted (trace/json/json_read.h) */
+    uint64_t replaced;    /* damaged places in texts */
     char first_drop[256]; /* why the first record was dropped; with its offset */
 } mrd_nrt_counts;
 

@@ -10,7 +10,12 @@
 void
 mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
 {
-    uint64_t lenient = mrd_json_reader_lenient(r), replaced = mrd_json_reader_replaced(r);
+    mrd_import_note_repairs(imp, mrd_json_reader_lenient(r), mrd_json_reader_replaced(r));
+}
+
+void
+mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t replaced)
+{
     const char *name = mrd_in_name(imp->in);
 
     if (lenient > 0)
@@ -19,18 +24,13 @@ mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r)
                          " place%s accepted that JSON does not allow (NaN, Infinity, extra commas, "
                          "a byte order mark)",
                          name, lenient, lenient == 1 ? " was" : "s were");
-    mrd_import_note_replaced(imp, replaced);
-}
-
-void
-mrd_import_note_replaced(const mrd_import *imp, uint64_t replaced)
-{
     if (replaced > 0)
         mrd_catalog_note(imp->catalog,
                          "'%s': %" PRIu64
-                         " damaged place%s in texts (bytes that are not UTF-8, broken "
-                         "escapes, control characters), replaced by U+FFFD",
-                         mrd_in_name(imp->in), replaced, mrd_plural(replaced));
+                         " damaged place%s in texts: bytes that are not UTF-8, zero bytes and "
+                         "broken \\u escapes were replaced by U+FFFD, control characters and "
+                         "unknown escapes were kept",
+                         name, replaced, mrd_plural(replaced));
 }
 
 mrd_input *
