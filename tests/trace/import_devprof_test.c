@@ -386,4 +386,35 @@ TEST(what_a_collective_moved)
     }
 }
 
+/* Where the row does not say when it began, nothing is known of how long it waited for its trigger. */
+TEST(a_collective_without_its_time_waited_for_nobody_knows_how_long)
+{
+    static const struct {
+        const char *row, *waited;
+    } rows[] = { { "\"timestamp\":5000,\"duration\":2000,\"trigger_start_ts\":4000", "1000" },
+                 { "\"timestamp\":5000,\"trigger_start_ts\":4000", "1000" },
+                 { "\"trigger_start_ts\":4000", "" },
+                 { "\"duration\":2000,\"trigger_start_ts\":4000", "" } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        collected c = { 0 };
+        const mrd_event *ev = NULL;
+        char text[1024];
+
+        snprintf(text, sizeof(text),
+                 "{\"summary\":[{\"total_time\":0.001}],\"instruction\":[{\"timestamp\":5000,"
+                 "\"duration\":1000},{\"timestamp\":1004000,\"duration\":1000}],\"cc_op\":[{"
+                 "\"algorithm\":\"Ring\",%s}]}",
+                 rows[i].row);
+        collect_text(&c, ops, text);
+        CHECK_ERR(rows[i].row, c.err, MRD_OK);
+        for (size_t k = 0; k < c.n; k++)
+            if (strcmp(collect_arg_text(&c, &c.v[k]->ev, "algorithm"), "Ring") == 0)
+                ev = &c.v[k]->ev;
+        REQUIRE(ev != NULL);
+        CHECK_TEXT(collect_arg_text(&c, ev, "cc_trigger_start_delay"), rows[i].waited);
+        collect_free(&c);
+    }
+}
+
 TEST_MAIN()

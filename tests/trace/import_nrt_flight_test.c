@@ -346,6 +346,37 @@ TEST(numbers_with_many_jumps_lose_nothing)
     }
 }
 
+/* A jump is a loss up to where it can only be another numbering, wherever the numbers are. */
+TEST(numbers_that_are_far_ahead_are_another_numbering)
+{
+    static const int64_t begins[] = { 1, 3ll << 39, 1ll << 62 };
+    static const struct {
+        int64_t missing;
+        bool lost;
+    } jumps[] = {
+        { 10, true }, { (1ll << 40) - 1, true }, { 1ll << 40, false }, { 3ll << 39, false }
+    };
+
+    for (size_t b = 0; b < MRD_COUNT(begins); b++) {
+        for (size_t k = 0; k < MRD_COUNT(jumps); k++) {
+            sink s = { .cat = mrd_catalog_new() };
+            mrd_nrt_options o = { .catalog = s.cat, .emit = keep, .self = &s };
+            mrd_nrt *nrt = open_nrt(&o);
+            int64_t number = begins[b];
+
+            for (int64_t i = 0; i < 20; i++)
+                feed_number(nrt, 0, number++, i);
+            number += jumps[k].missing;
+            for (int64_t i = 20; i < 40; i++)
+                feed_number(nrt, 0, number++, i);
+            CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
+            CHECK_INT(mrd_nrt_count(nrt)->lost, jumps[k].lost ? jumps[k].missing : 0);
+            mrd_nrt_free(nrt);
+            mrd_catalog_free(s.cat);
+        }
+    }
+}
+
 /* Memory of which nothing is used any more is a sample, too. */
 TEST(no_memory_is_a_sample)
 {

@@ -304,6 +304,42 @@ TEST(device_time_without_its_sync_point)
     }
 }
 
+/* An event that names no execution is of none, not of the one numbered 0. */
+TEST(device_time_of_no_execution)
+{
+    static const char text[] =
+        HEAD "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":0,"
+             "\"timestamp_ns\":" T0 "00000,\"data\":{\"exec_id\":0,\"nc_timestamp_ns\":1000,"
+             "\"cpu_timestamp_ns\":" T0 "01000}},"
+             "{\"event_type\":\"timestamp_sync_point\",\"phase\":\"instant\",\"nc_idx\":0,"
+             "\"timestamp_ns\":" T0 "10000,\"data\":{\"exec_id\":1,\"nc_timestamp_ns\":9000,"
+             "\"cpu_timestamp_ns\":" T0 "20000}},"
+             "{\"event_type\":\"cc_running\",\"phase\":\"start\",\"nc_idx\":0,\"tracking_id\":2,"
+             "\"timestamp_ns\":8900,\"data\":{%s\"nc_timestamp_ns\":8900}},"
+             "{\"event_type\":\"cc_running\",\"phase\":\"stop\",\"nc_idx\":0,\"tracking_id\":2,"
+             "\"timestamp_ns\":8950,\"data\":{\"nc_timestamp_ns\":8950}}" TAIL;
+    static const struct {
+        const char *exec, *how;
+        int64_t ts_ns;
+    } of[] = { { "", "device clock, by the nearest sync point", 1700000000000019900 },
+               { "\"exec_id\":0,", "device clock, by the sync point of its execution",
+                 1700000000000008900 } };
+
+    for (size_t i = 0; i < MRD_COUNT(of); i++) {
+        collected c = { 0 };
+        const mrd_event *ev;
+        char whole[2048];
+
+        snprintf(whole, sizeof(whole), text, of[i].exec);
+        collect_text(&c, ops, whole);
+        CHECK_ERR(of[i].how, c.err, MRD_OK);
+        REQUIRE((ev = collect_named(&c, "cc_running", 0)) != NULL);
+        CHECK_INT(ev->ts.ns, of[i].ts_ns);
+        CHECK_TEXT(collect_arg_text(&c, ev, NRT_TIME_KEY), of[i].how);
+        collect_free(&c);
+    }
+}
+
 static const struct {
     const char *name, *text;
     mrd_err err;
