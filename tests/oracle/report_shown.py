@@ -271,12 +271,12 @@ def wrong_in_memory(report, text, first_ns):
         wrong += bytes_wrong(row[2], m["peak_bytes"]) + bytes_wrong(row[4], m["last_bytes"])
         wrong += ([] if row[3] == "before" else [f"{row[3]} of {at}"]) if at < 0 else cells_wrong([row[3]], [at])
         wrong += growth_wrong(row[5], m, sum(s["count"] for s in report["steps"] if s["process_id"] == m["process_id"]), "-")
-    heads, want = [line for line in lines if line.startswith("  i-")], []
+    order, want, before = [line if line[2] != " " else line[4:42].rstrip() for line in lines if line.startswith(("  i-", "    "))], [], None
     for m in report["memory"][:48]:
         head = f"  {m['instance_id']} / pid {m['process_id']}" + ("" if m["rank"] is None else f" rank {m['rank']}")
-        want += [head] if want[-1:] != [head] else []
-    if heads != want:
-        wrong.append(f"processes {heads}, expected {want}")
+        want, before = want + ([head] if head != before else []) + [cut(m["name"], 38)], head
+    if order != want:
+        wrong.append(f"processes and their rows {order}, expected {want}")
     return [f"memory: {w}" for w in wrong]
 
 
@@ -342,6 +342,8 @@ def more_wrong_in_text(report, text, first_ns):
         end = f"  {cut(label_of(workers[k['most_worker']]), 22):22} {k['most_ns'] / k['median_ns']:.2f} x" if slow else "  includes waiting for others" if k["collective"] else " %"
         if not line.endswith(end):
             wrong.append(f"kernel {line!r} does not end with {end!r}")
+    lost = sum(w["queue"]["cut_ns"] for w in workers if w["queue"])
+    wrong += cells_wrong(re.findall(r"([\d.]+ \w+) in flight are not counted, for queues were longer than is kept", " ".join(text.split())), [lost] if lost else [])
     begun = [(int(w["start_ns"]), int(w["start_ns"]) + w["window_ns"]) for w in workers]
     title = re.match(r"Report     (.*) of (\d+) worker(s?)\n", text)
     if title is None or int(title[2]) != len(workers) or (title[3] == "") != (len(workers) == 1):
@@ -546,8 +548,22 @@ def columns_wrong(over, steps, page):
     return wrong
 
 
+def keys_wrong(text, workers):
+    """The key of each picture names the colours that the picture has and no others; of two kinds of waiting always both."""
+    wrong = []
+    for section in re.split(r"<h2>", text)[1:]:
+        key, drawn = re.search(r'<ul class="key">(.*?)</ul>', section, re.S), section.partition("</ul>")[2]
+        named, shown = (re.findall(r'<rect class="([^"]+)"', t) for t in (key[1] if key else "", drawn if key else section))
+        title = section.partition("</h2>")[0]
+        if title == "Whom the others waited for":
+            shown += ["proven", "unproven"]
+        if len(set(named)) != len(named) or not set(shown) <= set(named) or (workers <= PAGE_WORKERS and set(shown) != set(named)):
+            wrong.append(f"page: '{title}' shows {sorted(set(shown))}, its key names {named}")
+    return wrong
+
+
 def more_wrong_in_page(report, text):
-    page, workers, wrong = Pictures(text), report["workers"], []
+    page, workers, wrong = Pictures(text), report["workers"], keys_wrong(text, len(report["workers"]))
     most = max((w["collectives"]["caused_ns"] for w in workers), default=0)
     took = [w["collectives"] for w in workers if w["collectives"]["took_part"] > 0][:PAGE_WORKERS]
     want = [[("proven", 0, 1000 * c["proven_ns"] / most), ("unproven", 1000 * c["proven_ns"] / most, 1000 * (c["caused_ns"] - c["proven_ns"]) / most)] for c in took] if most else []

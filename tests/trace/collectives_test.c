@@ -319,4 +319,22 @@ TEST(a_rank_belongs_to_its_group)
     }
 }
 
+/* Of an operation that nobody knows, what it says of its size is said all the same. */
+TEST(an_unknown_operation_has_its_size)
+{
+    static const given in[6] = { NAMED("allthings"), { "In msg nelems", NULL, 77 } };
+    mrd_arg args[6];
+    mrd_cc cc = { 0 };
+    mrd_event ev;
+    fixture f;
+
+    start(&f);
+    ev = event_of(&f, KERNEL, false, in, args);
+    CHECK(see(&f, &ev, &cc) == MRD_CC_LOOSE);
+    CHECK_INT(cc.size, 77);
+    CHECK_INT(cc.bytes, 77 * 4);
+    CHECK_INT(cc.traffic, MRD_CC_TRAFFIC_ONE);
+    mrd_catalog_free(f.cat);
+}
+
 TEST_MAIN()

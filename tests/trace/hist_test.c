@@ -79,6 +79,7 @@ TEST(quantiles_lie_between_the_least_and_the_largest)
         CHECK_ERR("merge", mrd_hist_merge(&low, &h), MRD_OK);
         CHECK_ERR("nothing", mrd_hist_merge(&low, &none), MRD_OK);
         CHECK_INT(mrd_hist_quantile(&low, 0.001), 800001);
+        CHECK_INT(mrd_hist_quantile(&low, 0), 800001);
         CHECK(mrd_hist_quantile(&low, 1.0) <= 903000);
         mrd_hist_fini(&h);
         mrd_hist_fini(&low);

@@ -354,6 +354,28 @@ def check_many_steps(seed):
     equal(width > 1, True, f"seed {seed}: several steps in a block")
 
 
+def check_long_queue(seed):
+    """More launches in flight than are kept: what is not counted is told. Of very many arrows some are forgotten; their spans are unknown."""
+    r = random.Random(seed)
+    for n, longer in ((1500, False), (9000, True)):
+        rows, now, whole = [], 20_000, 0
+        for i in range(n):
+            rows.append(dict(ph="X", cat="cuda_runtime", name="cudaLaunchKernel", pid=9000, tid=1, ts=i, dur=0, args=dict(correlation=i + 1)))
+            rows.append(dict(ph="X", cat="kernel", name="kernel_0", pid=0, tid=7, ts=now, dur=1, args=dict(device=0, stream=7, correlation=i + 1)))
+            rows.append(dict(ph="s", cat="ac2g", name="ac2g", id=i + 1, pid=9000, tid=1, ts=i))
+            rows.append(dict(ph="f", cat="ac2g", name="ac2g", id=i + 1, pid=0, tid=7, ts=now, bp="e"))
+            whole += 1000 * (now - i)
+            now += r.randrange(1, 5)
+        rows.append(dict(ph="X", cat="kernel", name="kernel_0", pid=0, tid=7, ts=0, dur=1, args=dict(device=0, stream=7)))
+        with tempfile.TemporaryDirectory() as work:
+            with open(os.path.join(work, "rank0.json"), "w") as f:
+                json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=0, world_size=1), traceEvents=rows), f)
+            check_files(work, 1, f"seed {seed}, {n} launches in flight")
+            q = as_shown([os.path.join(work, "rank0.json")])[0]["workers"][0]["queue"]
+        equal((q["launches"] + q["unknown"], q["cut_ns"] > 0), (n + 1, longer), f"seed {seed}: {n} launches in flight")
+        equal(0.9 * q["launches"] / n < (q["sum_ns"] + q["cut_ns"]) / whole <= 1, True, f"seed {seed}: {n} launches are in flight for {q} of {whole} ns")
+
+
 def check_open(seed):
     """Spans that have not ended: how many there are, and the oldest 32 with the time that they run."""
     r = random.Random(seed)
@@ -374,6 +396,31 @@ def check_open(seed):
         equal([m[1] for m in names], [f"open {i}" for i in range(min(n, 32))], f"seed {seed}: rows of {n} open spans")
         equal([w for m, at in zip(names, begun) for w in report_shown.cells_wrong([m[2]], [None if at >= last else 1000 * (last - at)])], [], f"seed {seed}: since when")
         equal(re.findall(r"and (\d+) more spans?", "\n".join(table)), [str(n - 32)] if n > 32 else [], f"seed {seed}: spans left out of {n}")
+
+
+def check_order(seed):
+    """The order in which files are given means nothing but for that of their clocks: rows are in that of the ranks, each with the steps of its own."""
+    r, steps = random.Random(seed), {}
+    with tempfile.TemporaryDirectory() as work:
+        for rank in range(9):
+            rows, now, steps[rank] = [], 1_700_000_000_000_000 + r.randrange(50), []
+            for i in range(r.randrange(3) if rank == 4 else r.randrange(1, 30)):
+                long = r.randrange(50, 900)
+                rows.append(dict(ph="X", cat="user_annotation", name=f"ProfilerStep#{i}", pid=9000 + rank, tid=1, ts=now, dur=long))
+                rows.append(dict(ph="X", cat="kernel", name=f"kernel_{r.randrange(5)}", pid=rank, tid=7, ts=now, dur=r.randrange(1, 50), args=dict(device=rank, stream=7)))
+                now += long + r.randrange(9)
+                steps[rank].append(1000 * long)
+            with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
+                json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=9), traceEvents=rows), f)
+        paths = [os.path.join(work, f"rank{rank}.json") for rank in range(9) if steps[rank]]
+        first, *others = [as_shown(r.sample(paths, len(paths))) for _ in range(3)]
+    equal([s["rank"] for s in first[0]["steps"]], [rank for rank in steps if steps[rank]], f"seed {seed}: order of steps")
+    equal([(s["count"], s["total_ns"], s["max_ns"]) for s in first[0]["steps"]],
+          [(len(v), sum(v), max(v)) for v in steps.values() if v], f"seed {seed}: steps of each rank")
+    equal([w["rank"] for w in first[0]["workers"]], [rank for rank in steps if steps[rank]], f"seed {seed}: order of workers")
+    for i, other in enumerate(others):
+        for form, a, b in zip(("json", "text", "page"), first, other):
+            equal(b if form == "json" else sorted(b.split("\n")), a if form == "json" else sorted(a.split("\n")), f"seed {seed}: {form} of files in order {i}")
 
 
 def main():
@@ -400,8 +447,10 @@ def main():
     for seed in seeds[:12] if len(seeds) > 1 else seeds:
         check_memory(seed)
         check_unknown(seed)
+        check_order(seed)
     check_sizes(seeds[0])
     check_many_steps(seeds[0])
+    check_long_queue(seeds[0])
     check_open(seeds[0])
     for steps in (3, 9, 21, 40) if len(seeds) > 1 else (21,):
         check_trend(seeds[0] + steps, steps)

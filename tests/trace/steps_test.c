@@ -55,7 +55,7 @@ world_new(void)
         mrd_process proc = *mrd_catalog_borrow_process(w->p->cat, w->p->proc[0]);
         mrd_track t;
 
-        proc.rank = i;
+        proc.rank = i == 0 ? 0 : PROCESSES - i; /* from the second on backwards */
         proc.process_id += i;
         w->proc[i] = mrd_catalog_process(w->p->cat, &proc);
         mrd_track_init(&t, w->proc[i], MRD_SRC_RUNTIME);
@@ -319,7 +319,8 @@ check_processes(const world *w, const steps_of *s, uint64_t width)
     const mrd_steps_process *v = mrd_steps_processes(w->steps, &n);
 
     CHECK_INT(n, w->processes);
-    for (size_t i = 0; i < n && n == w->processes; i++) { /* by rank */
+    for (size_t i = 0; i < n && n == w->processes; i++) {
+        const mrd_steps_process *row = &v[i == 0 ? 0 : n - i]; /* by rank */
         uint64_t ns[MRD_STEPS_BLOCKS] = { 0 };
         uint32_t steps[MRD_STEPS_BLOCKS] = { 0 };
 
@@ -327,11 +328,11 @@ check_processes(const world *w, const steps_of *s, uint64_t width)
             ns[k / width] += (uint64_t) (s[i].end[k] - s[i].begin[k]);
             steps[k / width]++;
         }
-        CHECK_INT(v[i].process, w->proc[i]);
-        CHECK_INT(v[i].steps, s[i].n);
-        CHECK_INT(v[i].ns, s[i].ns);
-        CHECK(memcmp(v[i].block_ns, ns, sizeof(ns)) == 0);
-        CHECK(memcmp(v[i].block_steps, steps, sizeof(steps)) == 0);
+        CHECK_INT(row->process, w->proc[i]);
+        CHECK_INT(row->steps, s[i].n);
+        CHECK_INT(row->ns, s[i].ns);
+        CHECK(memcmp(row->block_ns, ns, sizeof(ns)) == 0);
+        CHECK(memcmp(row->block_steps, steps, sizeof(steps)) == 0);
     }
 }
 
