@@ -1,23 +1,18 @@
 #include "agent/spool.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/planted.h"
 #include "agent/spool_int.h"
 #include "base/hash.h"
-#include "base/out.h"
 
 #define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
 #define NOTES_KEPT    16u /* of forgotten sessions: each segment begins with all of them */
-#define BOOT_MAX      64
 #define WINDOW_MAX    16u /* frames on their way at one time: MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
@@ -304,75 +299,6 @@ begin(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* A folder that somebody made for us, a kubelet for example, may be open to others. One with anything
- * in it stays as it is: it may be there for more than the spool. */
-static void
-close_to_others(const char *path)
-{
-    DIR *dir = opendir(path);
-    bool empty = true;
-    struct stat st;
-
-    if (dir == NULL)
-        return;
-    for (const struct dirent *e; empty && (e = readdir(dir)) != NULL;)
-        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    if (empty && fstat(dirfd(dir), &st) == 0 && st.st_uid == geteuid() &&
-        (st.st_mode & S_ISVTX) == 0)
-        (void) fchmod(dirfd(dir), st.st_mode & 0700);
-    closedir(dir);
-}
-
-static mrd_err
-lock_dir(mrd_spool *s, mrd_why *why)
-{
-    char path[1024];
-    mrd_err err = mrd_make_dirs(s->dir, why);
-
-    if (err != MRD_OK)
-        return err;
-    close_to_others(s->dir);
-    snprintf(path, sizeof(path), "%s/lock", s->dir);
-    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (s->lock_fd < 0)
-        return mrd_why_set(why, MRD_IO, errno, "spool '%s'", path);
-    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
-        return mrd_why_set(why, MRD_BUSY, 0, "spool folder '%s' is in use by another agent",
-                           s->dir);
-    return MRD_OK;
-}
-
-/* The lock file names the boot, and this folder in it. */
-static void
-read_boot(mrd_spool *s, const char *boot_id, char boot[BOOT_MAX])
-{
-    char text[BOOT_MAX + 20] = "", *id;
-
-    boot[0] = '\0';
-    if (boot_id != NULL && *boot_id != '\0')
-        snprintf(boot, BOOT_MAX, "%.62s", boot_id);
-    (void) !pread(s->lock_fd, text, sizeof(text) - 1, 0);
-    if ((id = strchr(text, '\n')) != NULL)
-        *id++ = '\0';
-    s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
-    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->origin) != 1)
-        s->origin = 1;
-}
-
-/* Written last: who died before finds the boot as we did. Errors: FULL, IO. */
-static mrd_err
-write_boot(const mrd_spool *s, const char *boot, mrd_why *why)
-{
-    char text[BOOT_MAX + 20];
-    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
-    ssize_t wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
-
-    if (wrote == n)
-        return MRD_OK;
-    return mrd_why_set(why, wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
-                       errno, "spool '%s/lock'", s->dir);
-}
-
 /* Numbers given out and then lost with a torn tail, or with the page cache of an earlier boot, must
  * not be given to other frames: such a folder starts a new epoch. */
 static void
@@ -396,7 +322,7 @@ judge_epoch(mrd_spool *s)
 mrd_err
 mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
 {
-    char boot[BOOT_MAX] = "";
+    char boot[MRD_SPOOL_BOOT] = "";
     mrd_spool *s;
     mrd_err err = MRD_OK;
 
@@ -415,9 +341,9 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
     mrd_random(&s->epoch, sizeof(s->epoch));
     if (o->dir != NULL) {
         s->dir = strdup(o->dir);
-        err = s->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool") : lock_dir(s, why);
+        err = s->dir == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "spool") : mrd_spool_lock_dir(s, why);
         if (err == MRD_OK)
-            read_boot(s, o->boot_id, boot);
+            mrd_spool_read_boot(s, o->boot_id, boot);
         if (err == MRD_OK)
             err = mrd_spool_recover(s, why);
         if (err == MRD_OK)
@@ -430,7 +356,7 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
     if (err == MRD_OK)
         forget_done(s);
     if (err == MRD_OK && s->rebooted) /* without it the next one takes our frames for older ones */
-        err = write_boot(s, boot, why);
+        err = mrd_spool_name_boot(s, boot, why);
     if (err != MRD_OK) {
         mrd_spool_close(s);
         return err;

@@ -1,5 +1,6 @@
 /* agent/spool_int.h - inside of agent/spool.h: spool.c (the interface), spool_state.c (the queue),
- * spool_segments.c (the files), spool_counts.c, spool_recover.c (what a predecessor left). */
+ * spool_segments.c (the files), spool_counts.c, spool_recover.c (what a predecessor left),
+ * spool_folder.c. */
 #ifndef MRD_AGENT_SPOOL_INT_H
 #define MRD_AGENT_SPOOL_INT_H
 
@@ -172,6 +173,15 @@ void mrd_spool_counts_write_all(mrd_spool *s);
  * all places have them. Written over in place, so that a full disk has room. */
 void mrd_spool_counts_going(mrd_spool *s, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
+
+/* ---- spool_folder.c ---- */
+
+#define MRD_SPOOL_BOOT 64u
+/* Makes the folder and takes it. Errors: BUSY, IO. */
+mrd_err mrd_spool_lock_dir(mrd_spool *s, mrd_why *why);
+void mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT]);
+/* Errors: FULL, IO. */
+mrd_err mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why);
 
 /* ---- spool_recover.c ---- */
 

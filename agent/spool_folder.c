@@ -1,0 +1,82 @@
+/* agent/spool_folder.c - the folder of a spool: who may read it, who uses it, and in which boot. */
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "agent/spool_int.h"
+#include "base/out.h"
+
+/* A folder that somebody made for us, a kubelet for example, may be open to others. One with anything
+ * in it stays as it is: it may be there for more than the spool. */
+static void
+close_to_others(const char *path)
+{
+    DIR *dir = opendir(path);
+    bool empty = true;
+    struct stat st;
+
+    if (dir == NULL)
+        return;
+    for (const struct dirent *e; empty && (e = readdir(dir)) != NULL;)
+        empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
+    if (empty && fstat(dirfd(dir), &st) == 0 && st.st_uid == geteuid() &&
+        (st.st_mode & S_ISVTX) == 0)
+        (void) fchmod(dirfd(dir), st.st_mode & 0700);
+    closedir(dir);
+}
+
+mrd_err
+mrd_spool_lock_dir(mrd_spool *s, mrd_why *why)
+{
+    char path[1024];
+    mrd_err err = mrd_make_dirs(s->dir, why);
+
+    if (err != MRD_OK)
+        return err;
+    close_to_others(s->dir);
+    snprintf(path, sizeof(path), "%s/lock", s->dir);
+    s->lock_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (s->lock_fd < 0)
+        return mrd_why_set(why, MRD_IO, errno, "spool '%s'", path);
+    if (flock(s->lock_fd, LOCK_EX | LOCK_NB) != 0)
+        return mrd_why_set(why, MRD_BUSY, 0, "spool folder '%s' is in use by another agent",
+                           s->dir);
+    return MRD_OK;
+}
+
+/* The lock file names the boot, and this folder in it. */
+void
+mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT])
+{
+    char text[MRD_SPOOL_BOOT + 20] = "", *id;
+
+    boot[0] = '\0';
+    if (boot_id != NULL && *boot_id != '\0')
+        snprintf(boot, MRD_SPOOL_BOOT, "%.62s", boot_id);
+    (void) !pread(s->lock_fd, text, sizeof(text) - 1, 0);
+    if ((id = strchr(text, '\n')) != NULL)
+        *id++ = '\0';
+    s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
+    if (id == NULL || s->rebooted || sscanf(id, "%16" SCNx64, &s->origin) != 1)
+        s->origin = 1;
+}
+
+/* Written last: who died before finds the boot as we did. Errors: FULL, IO. */
+mrd_err
+mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why)
+{
+    char text[MRD_SPOOL_BOOT + 20];
+    int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
+    ssize_t wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
+
+    if (wrote == n)
+        return MRD_OK;
+    return mrd_why_set(why, wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
+                       errno, "spool '%s/lock'", s->dir);
+}
