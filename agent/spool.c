@@ -67,11 +67,38 @@ remove_oldest(mrd_spool *s)
     s->behind = true;
 }
 
+/* Answers that found no room, in order, and what only the counts have: once there is room. */
+static void
+tell_again(mrd_spool *s)
+{
+    for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
+        entry *e = &s->entries[s->first + i];
+        answer_record a = { e->item.epoch,  e->item.session,   e->item.seq,
+                            e->item.events, e->unreported - 1, 0 };
+
+        if (e->unreported == 0)
+            continue;
+        if (!mrd_spool_write_answer(s, &a))
+            return;
+        e->unreported = 0;
+        s->unreported--;
+    }
+    catch_up(s);
+}
+
+/* Of the last commit: rings and files are read on from there by a successor, until a later one is written. */
+static bool
+holds_positions(const mrd_spool *s)
+{
+    return s->segments[0].number == s->positions_segment;
+}
+
 static void
 forget_done(mrd_spool *s)
 {
+    tell_again(s);
     /* In order: a segment holds answers to the frames of those before it. */
-    while (s->n_segments > 1 && s->segments[0].live == 0)
+    while (s->n_segments > 1 && s->segments[0].live == 0 && !holds_positions(s))
         remove_oldest(s);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNTOLD_LEAVES))
         (void) add_to_sums(s, 0);
@@ -162,10 +189,29 @@ drop_oldest(mrd_spool *s)
     s->behind = !mrd_spool_write_sessions(s) || s->behind;
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
+    if (holds_positions(s)) /* there is no other to take room from */
+        remove_oldest(s);
     forget_done(s);
 }
 
-/* Makes room for `more` bytes: a segment that is not full, the sum below the bound. */
+/* Frames of the oldest segment are not committed: forced out they would be counted, and a successor takes them
+ * again from their rings. */
+static bool
+waits_for_commit(const mrd_spool *s)
+{
+    for (size_t i = s->n; i > 0; i--) {
+        const entry *e = &s->entries[s->first + i - 1];
+
+        if (e->item.id < s->committed_id)
+            return false;
+        if (!e->done && e->segment == s->segments[0].number)
+            return true;
+    }
+    return false;
+}
+
+/* Makes room for `more` bytes: a segment that is not full, the sum below the bound unless the oldest waits for
+ * its commit. */
 static mrd_err
 make_room(mrd_spool *s, size_t more, mrd_why *why)
 {
@@ -177,7 +223,7 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
             return err;
         forget_done(s);
     }
-    while (s->n_segments > 1 && s->stats.file_bytes + more > s->max_bytes)
+    while (s->n_segments > 1 && s->stats.file_bytes + more > s->max_bytes && !waits_for_commit(s))
         drop_oldest(s);
     return MRD_OK;
 }
@@ -317,6 +363,83 @@ judge_epoch(mrd_spool *s)
     mrd_spool_set_epoch(s, fresh);
 }
 
+/* ---- Commits ---- */
+
+/* Puts the commit's payload together, behind the record's head. */
+static mrd_err
+commit_payload(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_buf *to)
+{
+    commit_head h = { (uint32_t) n, 0 };
+
+    for (size_t i = 0; i < s->n_sequences; i++)
+        h.notes += s->sequences[i].note_waits;
+    mrd_buf_add(to, &h, sizeof(h));
+    mrd_buf_add(to, positions, n * sizeof(*positions));
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        const sequence *q = &s->sequences[i];
+        note_head note = { q->session, q->note_len, 0 };
+
+        if (!q->note_waits)
+            continue;
+        mrd_buf_add(to, &note, sizeof(note));
+        mrd_buf_add(to, q->note, q->note_len);
+    }
+    return to->err;
+}
+
+static mrd_err
+write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why)
+{
+    mrd_buf payload = { 0 };
+    mrd_err err = commit_payload(s, positions, n, &payload);
+
+    if (err == MRD_OK)
+        err = make_room(s, sizeof(record_head) + payload.len, why);
+    if (err == MRD_OK)
+        err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
+                                     (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
+    if (err == MRD_OK)
+        s->stats.file_bytes += sizeof(record_head) + payload.len;
+    mrd_buf_fini(&payload);
+    return err;
+}
+
+/* `n` positions were written with it. */
+static void
+count_commit(mrd_spool *s, size_t n)
+{
+    for (size_t i = 0; i < s->n_sequences && s->notes_wait; i++) {
+        sequence *q = &s->sequences[i];
+
+        if (!q->note_waits)
+            continue;
+        memcpy(q->tally.note, q->note, q->note_len);
+        q->tally.note_len = q->note_len;
+        q->note_waits = false;
+    }
+    s->notes_wait = false;
+    mrd_spool_counts_commit(s);
+    mrd_spool_commit_sequences(s);
+    if (s->dir != NULL)
+        s->positions_segment = n == 0 ? 0 : s->segments[s->n_segments - 1].number;
+    s->behind = s->behind || s->spanned; /* the last segment does not tell all numbers */
+    s->spanned = false;
+    forget_done(s); /* what held the positions before */
+    mrd_spool_counts_write_all(s);
+}
+
+/* The positions that a predecessor left, which nothing is forced out for. */
+static mrd_err
+commit_found(mrd_spool *s, mrd_why *why)
+{
+    mrd_err err = write_commit(s, s->positions, s->n_positions, why);
+
+    if (err != MRD_OK)
+        return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
+    count_commit(s, s->n_positions);
+    return MRD_OK;
+}
+
 /* ---- The interface ---- */
 
 mrd_err
@@ -352,7 +475,7 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
     if (err == MRD_OK)
         err = begin(s, why);
     if (err == MRD_OK && s->n_positions > 0) /* first: the segment that holds them may go now */
-        err = mrd_spool_commit(s, s->positions, s->n_positions, why);
+        err = commit_found(s, why);
     if (err == MRD_OK)
         forget_done(s);
     if (err == MRD_OK && s->rebooted) /* without it the next one takes our frames for older ones */
@@ -460,7 +583,9 @@ mrd_spool_forget(mrd_spool *s, uint64_t session)
 
     if (q == NULL)
         return;
-    mrd_spool_counts_forget(s, q);
+    /* Else its place alone has what found no room, or what is missing. */
+    if (!s->behind && s->unreported == 0 && q->tally.damaged == 0)
+        mrd_spool_counts_forget(s, q);
     copy = *q;
     copy.forgotten = true;
     memmove(q, q + 1, (size_t) (s->sequences + s->n_sequences - q - 1) * sizeof(*q));
@@ -494,6 +619,8 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
         return mrd_why_set(why, MRD_STATE, 0, "frame number %" PRIu64 " is not the next", f.seq);
     if ((err = make_room(s, whole, why)) != MRD_OK)
         return err;
+    if (s->n_segments > 1 && s->stats.file_bytes + whole > s->max_bytes)
+        return mrd_why_set(why, MRD_FULL, 0, "spool: the oldest frames wait for their commit");
     if ((err = mrd_spool_set_sequence(s, f.session, f.seq)) != MRD_OK)
         return mrd_why_set(why, err, 0, "spool: sessions");
     mrd_spool_recall(s, f.session);
@@ -523,49 +650,10 @@ mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     mrd_err err = add_frame(s, frame, events, why);
 
     /* The disk is full before our own bound: the oldest make room here too. */
-    while (err == MRD_FULL && s->n_segments > 1) {
+    while (err == MRD_FULL && s->n_segments > 1 && !waits_for_commit(s)) {
         drop_oldest(s);
         err = add_frame(s, frame, events, why);
     }
-    return err;
-}
-
-/* Puts the commit's payload together, behind the record's head. */
-static mrd_err
-commit_payload(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_buf *to)
-{
-    commit_head h = { (uint32_t) n, 0 };
-
-    for (size_t i = 0; i < s->n_sequences; i++)
-        h.notes += s->sequences[i].note_waits;
-    mrd_buf_add(to, &h, sizeof(h));
-    mrd_buf_add(to, positions, n * sizeof(*positions));
-    for (size_t i = 0; i < s->n_sequences; i++) {
-        const sequence *q = &s->sequences[i];
-        note_head note = { q->session, q->note_len, 0 };
-
-        if (!q->note_waits)
-            continue;
-        mrd_buf_add(to, &note, sizeof(note));
-        mrd_buf_add(to, q->note, q->note_len);
-    }
-    return to->err;
-}
-
-static mrd_err
-write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why)
-{
-    mrd_buf payload = { 0 };
-    mrd_err err = commit_payload(s, positions, n, &payload);
-
-    if (err == MRD_OK)
-        err = make_room(s, sizeof(record_head) + payload.len, why);
-    if (err == MRD_OK)
-        err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
-                                     (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
-    if (err == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + payload.len;
-    mrd_buf_fini(&payload);
     return err;
 }
 
@@ -576,22 +664,13 @@ mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mr
 
     if (err == MRD_OK && s->dir != NULL)
         err = write_commit(s, positions, n, why);
+    while (err == MRD_FULL && s->n_segments > 1) { /* also what waits for it: else none ends that */
+        drop_oldest(s);
+        err = write_commit(s, positions, n, why);
+    }
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "spool: commit of %zu rings", n);
-    for (size_t i = 0; i < s->n_sequences && s->notes_wait; i++) {
-        sequence *q = &s->sequences[i];
-
-        if (!q->note_waits)
-            continue;
-        memcpy(q->tally.note, q->note, q->note_len);
-        q->tally.note_len = q->note_len;
-        q->note_waits = false;
-    }
-    s->notes_wait = false;
-    mrd_spool_counts_commit(s);
-    mrd_spool_commit_sequences(s);
-    catch_up(s);
-    mrd_spool_counts_write_all(s);
+    count_commit(s, n);
     return MRD_OK;
 }
 
@@ -747,10 +826,11 @@ done(mrd_spool *s, uint64_t id, enum answer answer)
         (void) mrd_spool_count_answer(s, &a);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
         note_answered(s, &e->item);
-    if (!write_answer(s, &e->item, &a) && !rescued) {
+    if (!write_answer(s, &e->item, &a)) {
+        s->behind = s->behind || rescued;
         /* First: the counts tell of no more than the 64 numbers behind the oldest. */
-        e->unreported = (uint8_t) (answer + 1);
-        s->unreported++;
+        e->unreported = rescued ? 0 : (uint8_t) (answer + 1);
+        s->unreported += !rescued;
     }
     note_answered(s, &e->item);
     forget_done(s);

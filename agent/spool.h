@@ -23,7 +23,9 @@
 
 #include "proto/frame.h"
 
+#ifndef MRD_SPOOL_MIN_BYTES /* a test has less, so that segments change often */
 #define MRD_SPOOL_MIN_BYTES (8u << 20)
+#endif
 
 typedef struct mrd_spool mrd_spool;
 
@@ -119,12 +121,13 @@ typedef struct {
 /*
  * Appends a frame whose header holds this epoch and the session's next number; counts that up.
  * It counts, and is shown by peek, from the next commit on.
- * Errors: FULL (disk: nothing was written), LIMIT (more than MRD_FRAME_MAX), STATE (wrong number),
- * NOMEM and those of mrd_frame_get.
+ * Errors: FULL (the disk, or the oldest frames wait for a commit: nothing was written), LIMIT (more
+ * than MRD_FRAME_MAX), STATE (wrong number), NOMEM and those of mrd_frame_get.
  */
 mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why);
 
-/* Makes the frames added so far count, together with the positions of the rings they came from.
+/* Makes the frames added so far count, together with the positions of the rings they came from. The oldest
+ * are forced out where the disk has no room for it, in the last resort such as wait for this commit.
  * Errors: FULL, IO, LIMIT, NOMEM: the frames stay as they are, commit again. */
 mrd_err mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why);
 bool mrd_spool_uncommitted(const mrd_spool *s);

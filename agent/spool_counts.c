@@ -262,7 +262,8 @@ mrd_spool_counts_write_all(mrd_spool *s)
     bool ok = true;
 
     for (size_t i = 0; i < s->n_sequences && s->counts_fd >= 0; i++) {
-        if (!s->sequences[i].forgotten)
+        /* A new place would say of frames that are there that they are done with, and not count them. */
+        if (!s->sequences[i].forgotten && s->sequences[i].there == 0)
             take_slot(s, &s->sequences[i]);
         ok = write_slot(s, &s->sequences[i]) && ok;
     }
@@ -445,6 +446,15 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
             break;
         if (is_whole(&c) && c.note_len <= MRD_SPOOL_NOTE)
             err = compare(s, &c, i, &g);
+    }
+    for (size_t i = 0; i < s->n_sequences;
+         i++) { /* it may get a place, which says then what there was */
+        sequence *q = &s->sequences[i];
+        int64_t last_ns = 0;
+
+        if (q->slot == 0)
+            q->events = q->tally.delivered + q->tally.refused + q->tally.forced +
+                        in_queue(s, q->session, 0, &last_ns);
     }
     return err == MRD_OK ? MRD_OK : mrd_why_set(why, err, 0, "spool '%s'", path);
 }

@@ -97,6 +97,7 @@ struct mrd_spool {
     uint64_t found_epoch; /* of the segments at open */
     bool rebooted;        /* the first to open the folder in this boot */
     bool behind;          /* answers are in the counts alone, and their frames are gone */
+    bool spanned;         /* frames that wait for their commit are before the last segment */
     bool going;           /* the counts have sums that wait for a segment to go */
     bool cut;             /* at open: the segments end before what the counts know */
     segment *segments;    /* by number */
@@ -148,6 +149,8 @@ uint64_t mrd_spool_unanswered(const mrd_spool *s, const sequence *q, uint64_t *r
  * with `counts`, the counts. */
 void mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *ret_delivered,
                      uint64_t *ret_refused);
+/* The same of what its base knows. */
+uint64_t mrd_spool_known_before(const mrd_spool *s, const sequence *q);
 
 /* ---- spool_segments.c: the files ---- */
 

@@ -68,10 +68,10 @@ mrd_spool_write_clock(segment *seg, const sequence *q)
 }
 
 static mrd_err
-write_base(segment *seg, const sequence *q)
+write_base(const mrd_spool *s, segment *seg, const sequence *q)
 {
     const mrd_spool_tally *t = &q->base->tally;
-    base_record r = { q->session,   q->base->begun, q->base->held, q->base->known,
+    base_record r = { q->session,   q->base->begun, q->base->held, mrd_spool_known_before(s, q),
                       t->delivered, t->refused,     t->forced,     t->damaged };
 
     return mrd_spool_write_record(seg, KIND_BASE, bytes_of(&r, sizeof(r)),
@@ -92,7 +92,7 @@ write_session(mrd_spool *s, segment *seg, const sequence *q)
                                  bytes_of(q->tally.note, q->tally.note_len));
 
     if (err == MRD_OK && q->base != NULL)
-        err = write_base(seg, q);
+        err = write_base(s, seg, q);
     return err != MRD_OK || q->clock_lost == 0 ? err : mrd_spool_write_clock(seg, q);
 }
 
@@ -145,6 +145,7 @@ mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
         return mrd_why_set(why, err, errno, "spool '%s'", path);
     }
     s->segments[s->n_segments++] = seg;
+    s->spanned = s->spanned || s->next_id != s->committed_id;
     s->stats.file_bytes += seg.len;
     for (size_t i = 0; i < s->n_sequences; i++)
         restated(s, &s->sequences[i]);

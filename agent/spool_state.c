@@ -299,3 +299,17 @@ mrd_spool_known(const mrd_spool *s, const sequence *q, bool counts, uint64_t *re
         *(e->unreported == ANSWER_REFUSED + 1 ? ret_refused : ret_delivered) -= e->item.events;
     }
 }
+
+uint64_t
+mrd_spool_known_before(const mrd_spool *s, const sequence *q)
+{
+    uint64_t known = q->base->known;
+
+    for (size_t i = 0; i < s->n && s->unreported > 0; i++) {
+        const entry *e = &s->entries[s->first + i];
+
+        if (e->unreported == ANSWER_BEFORE + 1 && e->item.session == q->session)
+            known -= e->item.events;
+    }
+    return known;
+}

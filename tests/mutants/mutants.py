@@ -41,7 +41,7 @@ MODULES = {
                  "aggregator/merge_once", "aggregator/merge", "aggregator/merge_faults", "sim/store"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
     "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
-               "agent/record", "fuzz/spool"]),
+               "agent/spool_runs", "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
              ["proto/batch", "proto/batch_model", "proto/batch_forms", "proto/wire", "fuzz/wire_batch", "fuzz/wire_message", "trace/in"]),

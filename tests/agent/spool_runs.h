@@ -1,0 +1,108 @@
+/*
+ * tests/agent/spool_runs.h - what the spool must know, and what may be right after a process died: the model of
+ * tests/agent/spool_runs_test.c.
+ */
+#ifndef MRD_TESTS_AGENT_SPOOL_RUNS_H
+#define MRD_TESTS_AGENT_SPOOL_RUNS_H
+
+#include "agent/spool.h"
+#include "tests/check.h"
+#include "tests/sim/disk.h"
+#include "tests/trace/events.h"
+
+#define DIR_OF "/sim/runs/spool"
+
+enum { FRAMES = 2048, SESSIONS = 90, FIRST = 100, FILES = 64, PLACES = 64, TOLD = 64, RING = 1000 };
+enum { RECORD = 16, NOTE_MOST = 60, NOTES = 16 };
+
+typedef enum { HELD, STORED, REFUSED, BEFORE, FORCED, DAMAGED, MISSING } fate;
+
+typedef struct {
+    mrd_spool_item item; /* id: 0 until it was seen in this run */
+    uint64_t segment;    /* of the file */
+    uint64_t commit;     /* its number; 0: it waits for one */
+    fate fate;
+    bool sent, rescued, seen;
+    bool unsure; /* answered while something of the disk failed */
+    bool again;  /* ... and the counts do not tell it: it may be found again */
+} frame_model;
+
+typedef struct {
+    uint64_t next, committed;                /* numbers */
+    uint64_t clock, clock_least, clock_over; /* frames lost: counted; a successor finds so many at
+                                               * least; and more than it should */
+    uint32_t note_len, pending_len;
+    uint8_t note, pending; /* each byte of it */
+    bool noted, known, placed, forgotten, has_base;
+    mrd_spool_base base;
+} session_model;
+
+typedef struct {
+    uint64_t number, size;
+} file_model;
+
+typedef enum { CALM, DIES, FAILS, SHORT } trouble;
+
+typedef struct {
+    sim_disk *disk;
+    mrd_spool *s;
+    uint64_t rand, max_bytes, epoch, since, positions, last_positions, positions_in;
+    uint64_t sessions; /* that are used */
+    frame_model *frames;
+    size_t n;
+    session_model of[SESSIONS];
+    char boot;
+    /* What goes wrong: in the call that is the `left`th from now. */
+    trouble what;
+    unsigned left, part;
+    bool failed;  /* in this operation */
+    bool starved; /* in this run something found no room, or might have */
+    bool torn;    /* a record may end too early */
+    bool opening, limited;
+    bool over; /* what waited for a commit was forced out, and its process died */
+    /* The operation that runs. */
+    bool committing;
+    frame_model *answered;
+    fate answer;
+    uint64_t clock_lost; /* session + 1 */
+    bool may_force;
+    unsigned n_forced;
+    size_t n_files;
+    file_model files[FILES];
+    unsigned runs, forced, answers_again, damages, boots, kills;
+} model;
+
+static inline uint64_t
+draw(model *m, uint64_t below)
+{
+    return (test_rand(&m->rand) >> 11) % below;
+}
+
+static inline session_model *
+session_of(model *m, uint64_t session)
+{
+    return &m->of[session - FIRST];
+}
+
+static inline bool
+is_clock(const frame_model *f)
+{
+    return f->item.type == MRD_FRAME_CLOCK_DATA;
+}
+
+void runs_before(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict);
+void runs_list_files(model *m);
+const file_model *runs_file_of(const model *m, uint64_t number);
+uint64_t runs_last_file(const model *m);
+uint64_t runs_bytes_on_disk(const model *m);
+uint8_t *runs_bytes_of(const mrd_spool_item *item);
+void runs_check_all(model *m);
+void runs_dropped(void *self, const mrd_spool_item *item);
+bool runs_is_last(const model *m);
+void runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len,
+                 uint64_t need);
+void runs_give_places(model *m);
+void runs_committed(model *m);
+void runs_adopt(model *m, bool damaged, bool rebooted, bool killed);
+
+#endif
