@@ -17,18 +17,10 @@
 
 /* ---- Room ---- */
 
-/* Answers that only the counts have are told by the segments too as soon as their frames are gone and there
- * is room: a slot of the counts may be torn. */
-static void
-catch_up(mrd_spool *s)
-{
-    if (s->behind && mrd_spool_write_sessions(s))
-        s->behind = false;
-}
-
 /* Answers of a segment's frames that it alone does not tell, and what of it was forced out without room to
  * say so: a successor finds these frames again, so that the sums leave them out (mrd_spool_known) as long
- * as the segment is there, and not longer. True: there were any. number 0: of all segments. */
+ * as the segment is there, and not longer; then the segments tell them as soon as there is room: a slot of the
+ * counts may be torn. True: there were any. number 0: of all segments. */
 static bool
 add_to_sums(mrd_spool *s, uint64_t number)
 {
@@ -42,10 +34,14 @@ add_to_sums(mrd_spool *s, uint64_t number)
             continue;
         e->unreported = 0;
         s->unreported--;
+        mrd_spool_set_behind(s, e->item.session);
     }
     for (size_t i = 0; i < s->n_sequences; i++) { /* of the oldest segment, by drop_oldest */
-        any = any || s->sequences[i].there > 0;
-        s->sequences[i].there = 0;
+        sequence *q = &s->sequences[i];
+
+        if (q->there > 0)
+            any = q->behind = s->behind = true;
+        q->there = 0;
     }
     return any || s->unreported < before;
 }
@@ -61,10 +57,8 @@ remove_oldest(mrd_spool *s)
     if (added)
         mrd_spool_counts_going(s, number);
     mrd_spool_remove_segment(s, 0);
-    if (!added)
-        return;
-    mrd_spool_counts_write_all(s);
-    s->behind = true;
+    if (added)
+        mrd_spool_counts_write_all(s);
 }
 
 /* Answers that found no room, in order, and what only the counts have: once there is room. */
@@ -83,7 +77,7 @@ tell_again(mrd_spool *s)
         e->unreported = 0;
         s->unreported--;
     }
-    catch_up(s);
+    mrd_spool_catch_up(s);
 }
 
 /* Of the last commit: rings and files are read on from there by a successor, until a later one is written. */
@@ -108,7 +102,7 @@ forget_done(mrd_spool *s)
     }
     if (s->n == 0)
         s->first = 0;
-    catch_up(s);
+    mrd_spool_catch_up(s);
 }
 
 /* What is on its way may be stored already, so it stays, in memory. Should this process die, it was
@@ -170,6 +164,7 @@ drop_oldest(mrd_spool *s)
         if (q != NULL) {
             count_forced(s, q, e);
             q->clock_lost += is_clock(e);
+            q->behind = s->behind = true;
         }
         if (rescue(s, e)) {
             if (q != NULL)
@@ -186,7 +181,7 @@ drop_oldest(mrd_spool *s)
      * counted. */
     if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
-    s->behind = !mrd_spool_write_sessions(s) || s->behind;
+    mrd_spool_catch_up(s);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
     if (holds_positions(s)) /* there is no other to take room from */
@@ -232,12 +227,16 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
 
 /* The count is on disk at once where there is room: a successor must know. */
 static void
-clock_changed(mrd_spool *s, const sequence *q)
+clock_changed(mrd_spool *s, sequence *q)
 {
     segment *last = s->n_segments == 0 ? NULL : &s->segments[s->n_segments - 1];
 
-    if (s->dir != NULL && last != NULL && mrd_spool_write_clock(last, q) == MRD_OK)
+    if (s->dir == NULL || last == NULL)
+        return;
+    if (mrd_spool_write_clock(last, q) == MRD_OK)
         s->stats.file_bytes += sizeof(record_head) + sizeof(clock_record);
+    else
+        q->behind = s->behind = true;
 }
 
 /* A frame of clock data was stored, or refused for good. */
@@ -422,8 +421,13 @@ count_commit(mrd_spool *s, size_t n)
     mrd_spool_commit_sequences(s);
     if (s->dir != NULL)
         s->positions_segment = n == 0 ? 0 : s->segments[s->n_segments - 1].number;
-    s->behind = s->behind || s->spanned; /* the last segment does not tell all numbers */
-    s->spanned = false;
+    for (size_t i = 0; i < s->n_sequences; i++) { /* the last segment does not tell their numbers */
+        sequence *q = &s->sequences[i];
+
+        if (q->spanned)
+            q->behind = s->behind = true;
+        q->spanned = false;
+    }
     forget_done(s); /* what held the positions before */
     mrd_spool_counts_write_all(s);
 }
@@ -584,7 +588,7 @@ mrd_spool_forget(mrd_spool *s, uint64_t session)
     if (q == NULL)
         return;
     /* Else its place alone has what found no room, or what is missing. */
-    if (!s->behind && s->unreported == 0 && q->tally.damaged == 0)
+    if (!q->behind && s->unreported == 0 && q->tally.damaged == 0)
         mrd_spool_counts_forget(s, q);
     copy = *q;
     copy.forgotten = true;
@@ -827,7 +831,8 @@ done(mrd_spool *s, uint64_t id, enum answer answer)
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
         note_answered(s, &e->item);
     if (!write_answer(s, &e->item, &a)) {
-        s->behind = s->behind || rescued;
+        if (rescued)
+            mrd_spool_set_behind(s, a.session);
         /* First: the counts tell of no more than the 64 numbers behind the oldest. */
         e->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         s->unreported += !rescued;

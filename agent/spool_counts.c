@@ -352,15 +352,27 @@ takes_note(const mrd_spool *s, const slot *c, const sequence *q)
     return c->note_len > 0 && (q->tally.note_len == 0 || (cut && !s->rebooted));
 }
 
+/* The sums of a session whose segment is gone, or those in its place where they are younger: the sum of all only
+ * grows, and an answer to what was forced out moves events from `forced` to the others. */
+static going_sums
+youngest(const slot *c, const going_sums *gone)
+{
+    going_sums of = { c->session, c->delivered, c->refused, c->forced };
+    uint64_t answered = c->delivered + c->refused, gone_answered = gone->delivered + gone->refused;
+
+    if (gone->session != c->session || answered + c->forced > gone_answered + gone->forced ||
+        (answered + c->forced == gone_answered + gone->forced && answered > gone_answered))
+        return of;
+    return *gone;
+}
+
 /* A session's counts against what the segments gave. */
 static mrd_err
 compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
 {
-    const going_sums none = { 0 },
-                     *gone = g->sums[place - 1].session == c->session ? &g->sums[place - 1] : &none;
+    const going_sums sums = youngest(c, &g->sums[place - 1]);
     int64_t last_ns = c->answered_to.ns;
-    uint64_t delivered = most(c->delivered, gone->delivered);
-    uint64_t refused = most(c->refused, gone->refused), there;
+    uint64_t delivered = sums.delivered, refused = sums.refused, there;
     sequence *q;
     mrd_err err = mrd_spool_take_sequence(s, c->session, &q);
     bool newer_note;
@@ -383,7 +395,7 @@ compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
     q->tally.delivered = most(q->tally.delivered, delivered);
     q->tally.refused = most(q->tally.refused, refused);
     q->tally.forced -= least(q->tally.forced, get_overstated(c));
-    q->tally.forced = most(q->tally.forced, most(c->forced, gone->forced));
+    q->tally.forced = most(q->tally.forced, sums.forced);
     q->tally.damaged = c->damaged;
     q->tally.damaged_first = c->damaged_first;
     q->tally.damaged_last = c->damaged_last;

@@ -84,6 +84,8 @@ typedef struct {
     uint64_t clock_lost, clock_rescued; /* those of them that wait for their answer in memory */
     mrd_spool_base *base;               /* NULL: none */
     uint32_t note_len;
+    bool behind;     /* the segments do not tell all of it, and what did is gone */
+    bool spanned;    /* frames of it that wait for their commit are before the last segment */
     bool forgotten;  /* nobody asks for it; such are in order */
     bool note_waits; /* a note waits for the commit */
     uint8_t note[MRD_SPOOL_NOTE];
@@ -96,8 +98,7 @@ struct mrd_spool {
     uint64_t max_bytes, segment_bytes, epoch, origin;
     uint64_t found_epoch; /* of the segments at open */
     bool rebooted;        /* the first to open the folder in this boot */
-    bool behind;          /* answers are in the counts alone, and their frames are gone */
-    bool spanned;         /* frames that wait for their commit are before the last segment */
+    bool behind;          /* sessions are */
     bool going;           /* the counts have sums that wait for a segment to go */
     bool cut;             /* at open: the segments end before what the counts know */
     segment *segments;    /* by number */
@@ -134,6 +135,7 @@ bool mrd_spool_push_entry(mrd_spool *s, const entry *e);
 /* NULL: done, or not of the queue. */
 entry *mrd_spool_entry(const mrd_spool *s, uint64_t id);
 void mrd_spool_complete(mrd_spool *s, entry *e);
+void mrd_spool_set_behind(mrd_spool *s, uint64_t session);
 void mrd_spool_commit_sequences(mrd_spool *s);
 /* Of every session that is known or has frames: what is counted of it now is its base, and the
  * frames are of an earlier boot. Errors: LIMIT, NOMEM. */
@@ -157,8 +159,8 @@ uint64_t mrd_spool_known_before(const mrd_spool *s, const sequence *q);
 /* Errors: FULL, IO. */
 mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *q);
-/* The sessions that the spool knows, into the last segment. False: not all of them. */
-bool mrd_spool_write_sessions(mrd_spool *s);
+/* The sessions that are behind, into the last segment, as far as there is room. */
+void mrd_spool_catch_up(mrd_spool *s);
 mrd_err mrd_spool_new_segment(mrd_spool *s, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *s, size_t i);
 bool mrd_spool_write_answer(mrd_spool *s, const answer_record *a); /* false: no room */

@@ -27,20 +27,48 @@ part_of(const void *p, size_t len)
     return (struct iovec){ at.out, len };
 }
 
+#define RECORDS_MAX 3u
+
+typedef struct {
+    uint32_t kind;
+    mrd_bytes a, b;
+} record;
+
+/* All or none: of what found no room nothing stays, also not the first of them. */
+static mrd_err
+write_records(segment *seg, const record *records, size_t n)
+{
+    record_head heads[RECORDS_MAX];
+    struct iovec parts[3 * RECORDS_MAX];
+    size_t whole = 0;
+    ssize_t wrote;
+    mrd_err err;
+
+    for (size_t i = 0; i < n; i++) {
+        const record *r = &records[i];
+
+        heads[i] = (record_head){ RECORD_MAGIC, r->kind, (uint32_t) (r->a.len + r->b.len),
+                                  mrd_spool_crc_of(r->kind, r->a, r->b) };
+        parts[3 * i] = part_of(&heads[i], sizeof(heads[i]));
+        parts[3 * i + 1] = part_of(r->a.p, r->a.len);
+        parts[3 * i + 2] = part_of(r->b.p, r->b.len);
+        whole += sizeof(heads[i]) + heads[i].len;
+    }
+    wrote = pwritev(seg->fd, parts, (int) (3 * n), (off_t) seg->len);
+    if (wrote == (ssize_t) whole) {
+        seg->len += whole;
+        return MRD_OK;
+    }
+    err = errno == ENOSPC || errno == EDQUOT || wrote >= 0 ? MRD_FULL : MRD_IO;
+    if (wrote > 0)
+        (void) !ftruncate(seg->fd, (off_t) seg->len);
+    return err;
+}
+
 mrd_err
 mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b)
 {
-    record_head head = { RECORD_MAGIC, kind, (uint32_t) (a.len + b.len),
-                         mrd_spool_crc_of(kind, a, b) };
-    struct iovec parts[] = { part_of(&head, sizeof(head)), part_of(a.p, a.len),
-                             part_of(b.p, b.len) };
-    size_t whole = sizeof(head) + head.len;
-    ssize_t n = pwritev(seg->fd, parts, MRD_COUNT(parts), (off_t) seg->len);
-
-    if (n != (ssize_t) whole)
-        return errno == ENOSPC || errno == EDQUOT || n >= 0 ? MRD_FULL : MRD_IO;
-    seg->len += whole;
-    return MRD_OK;
+    return write_records(seg, &(record){ kind, a, b }, 1);
 }
 
 void
@@ -67,17 +95,16 @@ mrd_spool_write_clock(segment *seg, const sequence *q)
     return mrd_spool_write_record(seg, KIND_CLOCK, bytes_of(&r, sizeof(r)), bytes_of(NULL, 0));
 }
 
-static mrd_err
-write_base(const mrd_spool *s, segment *seg, const sequence *q)
+static base_record
+base_of(const mrd_spool *s, const sequence *q)
 {
     const mrd_spool_tally *t = &q->base->tally;
-    base_record r = { q->session,   q->base->begun, q->base->held, mrd_spool_known_before(s, q),
-                      t->delivered, t->refused,     t->forced,     t->damaged };
 
-    return mrd_spool_write_record(seg, KIND_BASE, bytes_of(&r, sizeof(r)),
-                                  bytes_of(t->note, t->note_len));
+    return (base_record){ q->session,   q->base->begun, q->base->held, mrd_spool_known_before(s, q),
+                          t->delivered, t->refused,     t->forced,     t->damaged };
 }
 
+/* In one write: the base says which of the delivered are known from before. */
 static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
@@ -85,15 +112,22 @@ write_session(mrd_spool *s, segment *seg, const sequence *q)
                          .session = q->session,
                          .next = q->committed,
                          .forced = q->tally.forced - q->there };
-    mrd_err err;
+    clock_record clock = { q->session, q->clock_lost };
+    record records[RECORDS_MAX];
+    base_record base;
+    size_t n = 0;
 
     mrd_spool_known(s, q, false, &r.delivered, &r.refused);
-    err = mrd_spool_write_record(seg, KIND_SEQ, bytes_of(&r, sizeof(r)),
-                                 bytes_of(q->tally.note, q->tally.note_len));
-
-    if (err == MRD_OK && q->base != NULL)
-        err = write_base(s, seg, q);
-    return err != MRD_OK || q->clock_lost == 0 ? err : mrd_spool_write_clock(seg, q);
+    records[n++] =
+        (record){ KIND_SEQ, bytes_of(&r, sizeof(r)), bytes_of(q->tally.note, q->tally.note_len) };
+    if (q->base != NULL) {
+        base = base_of(s, q);
+        records[n++] = (record){ KIND_BASE, bytes_of(&base, sizeof(base)),
+                                 bytes_of(q->base->tally.note, q->base->tally.note_len) };
+    }
+    if (q->clock_lost > 0)
+        records[n++] = (record){ KIND_CLOCK, bytes_of(&clock, sizeof(clock)), { 0 } };
+    return write_records(seg, records, n);
 }
 
 mrd_err
@@ -113,6 +147,7 @@ restated(mrd_spool *s, sequence *q)
     bool told = q->ahead > 0; /* of the counts */
 
     q->ahead = -(int64_t) q->there;
+    q->behind = false;
     if (told)
         mrd_spool_counts_write(s, q);
 }
@@ -145,25 +180,35 @@ mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
         return mrd_why_set(why, err, errno, "spool '%s'", path);
     }
     s->segments[s->n_segments++] = seg;
-    s->spanned = s->spanned || s->next_id != s->committed_id;
     s->stats.file_bytes += seg.len;
-    for (size_t i = 0; i < s->n_sequences; i++)
-        restated(s, &s->sequences[i]);
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        sequence *q = &s->sequences[i];
+
+        q->spanned = q->spanned || q->next != q->committed;
+        restated(s, q);
+    }
+    s->behind = false;
     return MRD_OK;
 }
 
-bool
-mrd_spool_write_sessions(mrd_spool *s)
+void
+mrd_spool_catch_up(mrd_spool *s)
 {
     segment *last = &s->segments[s->n_segments - 1];
     uint64_t before = last->len;
-    bool ok = s->dir != NULL;
+    bool left = false;
 
-    for (size_t i = 0; i < s->n_sequences && ok; i++)
-        if ((ok = write_session(s, last, &s->sequences[i]) == MRD_OK))
-            restated(s, &s->sequences[i]);
+    if (!s->behind || s->dir == NULL)
+        return;
+    for (size_t i = 0; i < s->n_sequences; i++) {
+        sequence *q = &s->sequences[i];
+
+        if (q->behind && write_session(s, last, q) == MRD_OK)
+            restated(s, q);
+        left = left || q->behind;
+    }
+    s->behind = left;
     s->stats.file_bytes += last->len - before;
-    return ok;
 }
 
 /* Without it the frame is sent once more after a crash and dropped as a duplicate there. */

@@ -125,6 +125,15 @@ mrd_spool_entry(const mrd_spool *s, uint64_t id)
 }
 
 void
+mrd_spool_set_behind(mrd_spool *s, uint64_t session)
+{
+    sequence *q = mrd_spool_find_sequence(s, session);
+
+    if (q != NULL)
+        q->behind = s->behind = true;
+}
+
+void
 mrd_spool_complete(mrd_spool *s, entry *e)
 {
     segment *seg = mrd_spool_find_segment(s, e->segment);

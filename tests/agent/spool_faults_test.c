@@ -110,12 +110,12 @@ spool_in(const char *dir)
 }
 
 static mrd_err
-add(mrd_spool *s, size_t len, mrd_why *why)
+add_to(mrd_spool *s, uint64_t session, size_t len, mrd_why *why)
 {
     mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
                     .epoch = mrd_spool_epoch(s),
-                    .session = 7,
-                    .seq = mrd_spool_next_seq(s, 7) };
+                    .session = session,
+                    .seq = mrd_spool_next_seq(s, session) };
     uint8_t *frame = calloc(1, MRD_FRAME_HEADER + len);
     mrd_err err;
 
@@ -123,6 +123,12 @@ add(mrd_spool *s, size_t len, mrd_why *why)
     err = mrd_spool_add(s, (mrd_bytes){ frame, MRD_FRAME_HEADER + len }, 3, why);
     free(frame);
     return err;
+}
+
+static mrd_err
+add(mrd_spool *s, size_t len, mrd_why *why)
+{
+    return add_to(s, 7, len, why);
 }
 
 static void
@@ -398,11 +404,19 @@ TEST(sessions_are_bounded)
 {
     enum { MOST = 4096 };
     mrd_spool *s = spool_in(NULL);
+    mrd_why why = { 0 };
+    mrd_spool_stats st;
 
     REQUIRE(s != NULL);
     for (uint64_t i = 1; i <= MOST; i++)
         CHECK_ERR("note", mrd_spool_note(s, i, "x", 1), MRD_OK);
     CHECK_ERR("one more", mrd_spool_note(s, MOST + 1, "x", 1), MRD_LIMIT);
+    CHECK_ERR("a frame", add_to(s, MOST + 1, 10, &why), MRD_LIMIT);
+    CHECK(strstr(why.text, "sessions") != NULL && mrd_spool_next_seq(s, MOST + 1) == 0);
+    mrd_spool_get_stats(s, &st);
+    CHECK(st.items == 0 && st.events == 0);
+    CHECK_ERR("of one that is known", add_to(s, MOST, 10, &why), MRD_OK);
+    CHECK_INT(mrd_spool_held(s, MOST, NULL), 1);
     mrd_spool_lose_clock(s, MOST + 1);
     CHECK_INT(mrd_spool_clock_lost(s, MOST + 1), 0);
     for (uint64_t i = 1; i <= MOST; i++)

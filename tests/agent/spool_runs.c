@@ -333,11 +333,31 @@ runs_is_last(const model *m)
     return n == 1;
 }
 
+/* A frame of the oldest segment waits for its commit, or did so until this one: it is not forced out before. */
+bool
+runs_oldest_waits(const model *m)
+{
+    uint64_t oldest = UINT64_MAX;
+    bool waits = false;
+
+    for (size_t i = 0; i < m->n_files; i++)
+        if (m->files[i].size > 0 && m->files[i].number < oldest)
+            oldest = m->files[i].number;
+    for (size_t i = 0; i < m->n; i++) {
+        const frame_model *f = &m->frames[i];
+
+        waits = waits || (f->segment == oldest &&
+                          (f->commit == 0 || (m->committing && f->commit == m->positions)));
+    }
+    return waits;
+}
+
 /* Behind an operation of a process that goes on: what was on its way when its segment went is in memory, and
  * what was forced out was in segments that are gone, the oldest. */
 void
-runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len, uint64_t need)
+runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len, room need)
 {
+    uint64_t most = m->max_bytes + (m->committing ? m->sessions * SESSION_MOST : 0);
     bool more;
 
     runs_list_files(m);
@@ -356,14 +376,15 @@ runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last
         if (f->fate == FORCED)
             CHECK(runs_file_of(m, f->segment) == NULL);
     }
-    if (need == 0 || m->starved)
+    if (need.most == 0 || m->starved)
         return;
     more = runs_last_file(m) != last_before;
-    CHECK(more == (last_len + need > m->max_bytes / 16));
-    CHECK(runs_bytes_on_disk(m) <= m->max_bytes || runs_is_last(m) || /* one is always there */
-          (m->committing && bytes_before <= m->max_bytes));           /* of what waited for it */
+    CHECK(more ? last_len + need.most > m->max_bytes / 16
+               : last_len + need.least <= m->max_bytes / 16);
+    CHECK(runs_bytes_on_disk(m) <= most || runs_is_last(m) || /* one is always there */
+          runs_oldest_waits(m));
     if (m->n_forced > 0)
-        CHECK(bytes_before + need + (more ? m->files[m->n_files - 1].size : 0) > m->max_bytes);
+        CHECK(bytes_before + need.most + (more ? m->files[m->n_files - 1].size : 0) > m->max_bytes);
 }
 
 /* A place in the counts for each session that is asked for. */
@@ -386,7 +407,7 @@ runs_committed(model *m)
 
         q->committed = q->next;
         if (q->noted) {
-            q->note_len = q->pending_len;
+            q->note_len = q->given_up ? 0 : q->pending_len;
             q->note = q->pending;
         }
         q->noted = false;

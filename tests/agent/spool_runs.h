@@ -14,6 +14,8 @@
 
 enum { FRAMES = 2048, SESSIONS = 90, FIRST = 100, FILES = 64, PLACES = 64, TOLD = 64, RING = 1000 };
 enum { RECORD = 16, NOTE_MOST = 60, NOTES = 16 };
+/* What is told of a session: its counts, its base, its lost frames of clock data. */
+enum { SESSION_MOST = RECORD + 48 + NOTE_MOST + RECORD + 64 + NOTE_MOST + RECORD + 16 };
 
 typedef enum { HELD, STORED, REFUSED, BEFORE, FORCED, DAMAGED, MISSING } fate;
 
@@ -33,6 +35,7 @@ typedef struct {
                                                * least; and more than it should */
     uint32_t note_len, pending_len;
     uint8_t note, pending; /* each byte of it */
+    bool given_up; /* the note that waits may be: of those that nobody asks for few are kept */
     bool noted, known, placed, forgotten, has_base;
     mrd_spool_base base;
 } session_model;
@@ -40,6 +43,11 @@ typedef struct {
 typedef struct {
     uint64_t number, size;
 } file_model;
+
+/* Bytes that an operation writes for itself. */
+typedef struct {
+    uint64_t least, most;
+} room;
 
 typedef enum { CALM, DIES, FAILS, SHORT } trouble;
 
@@ -59,7 +67,8 @@ typedef struct {
     bool starved; /* in this run something found no room, or might have */
     bool torn;    /* a record may end too early */
     bool opening, limited;
-    bool over; /* what waited for a commit was forced out, and its process died */
+    bool hungry; /* the disk is full most of the time, and much is on its way */
+    bool over;   /* what waited for a commit was forced out, and its process died */
     /* The operation that runs. */
     bool committing;
     frame_model *answered;
@@ -99,8 +108,9 @@ uint8_t *runs_bytes_of(const mrd_spool_item *item);
 void runs_check_all(model *m);
 void runs_dropped(void *self, const mrd_spool_item *item);
 bool runs_is_last(const model *m);
+bool runs_oldest_waits(const model *m);
 void runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len,
-                 uint64_t need);
+                 room need);
 void runs_give_places(model *m);
 void runs_committed(model *m);
 void runs_adopt(model *m, bool damaged, bool rebooted, bool killed);

@@ -11,25 +11,10 @@
 
 /* ---- Operations ---- */
 
-/* A frame of the oldest segment waits for its commit: it is not forced out before. */
-static bool
-oldest_waits(const model *m)
-{
-    uint64_t oldest = UINT64_MAX;
-    bool waits = false;
-
-    for (size_t i = 0; i < m->n_files; i++)
-        if (m->files[i].size > 0 && m->files[i].number < oldest)
-            oldest = m->files[i].number;
-    for (size_t i = 0; i < m->n; i++)
-        waits = waits || (m->frames[i].commit == 0 && m->frames[i].segment == oldest);
-    return waits;
-}
-
 static void
 step_add(model *m)
 {
-    uint64_t k = draw(m, m->sessions), bytes, last, last_len;
+    uint64_t k = draw(m, m->sessions), bytes, last, last_len, whole;
     frame_model *f = &m->frames[m->n];
     session_model *q = &m->of[k];
     mrd_err err;
@@ -47,6 +32,7 @@ step_add(model *m)
     if (!is_clock(f))
         f->item.events = draw(m, 8) ? 1 + draw(m, 100) : 20000000 + draw(m, 100);
     f->item.len = MRD_FRAME_HEADER + 8 + (uint32_t) draw(m, draw(m, 4) ? 100 : 1200);
+    whole = RECORD + 8 + f->item.len;
     p = runs_bytes_of(&f->item);
     bytes = runs_bytes_on_disk(m);
     last = runs_last_file(m);
@@ -67,9 +53,9 @@ step_add(model *m)
         CHECK((m->limited && err == MRD_FULL) || m->failed);
         CHECK(err == MRD_FULL || err == MRD_IO);
         runs_list_files(m);
-        CHECK(err != MRD_FULL || m->failed || runs_is_last(m) || oldest_waits(m));
+        CHECK(err != MRD_FULL || m->failed || runs_is_last(m) || runs_oldest_waits(m));
     }
-    runs_settle(m, bytes, last, last_len, RECORD + 8 + f->item.len);
+    runs_settle(m, bytes, last, last_len, (room){ whole, whole });
 }
 
 static void
@@ -77,15 +63,17 @@ step_commit(model *m)
 {
     mrd_spool_position at[3];
     uint64_t bytes = runs_bytes_on_disk(m), last = runs_last_file(m);
-    uint64_t last_len = m->files[m->n_files - 1].size, need, n = 1 + draw(m, 3);
+    uint64_t last_len = m->files[m->n_files - 1].size, n = 1 + draw(m, 3);
+    room need = { RECORD + 8 + n * 16, RECORD + 8 + n * 16 };
     mrd_err err;
 
     m->positions++;
     for (uint64_t i = 0; i < n; i++)
         at[i] = (mrd_spool_position){ RING + i, m->positions };
-    need = RECORD + 8 + n * 16;
     for (uint64_t k = 0; k < m->sessions; k++)
-        need += m->of[k].noted ? 16 + m->of[k].pending_len : 0;
+        need.most += m->of[k].noted ? 16 + m->of[k].pending_len : 0;
+    if (m->sessions <= NOTES) /* else some that nobody asks for are not kept */
+        need.least = need.most;
     m->may_force = m->committing = true;
     err = mrd_spool_commit(m->s, at, n, NULL);
     if (sim_disk_is_dead(m->disk))
@@ -171,7 +159,7 @@ step_answer(model *m)
         return;
     CHECK(done && !mrd_spool_done(m->s, f->item.id, true));
     answer(m, f, as);
-    runs_settle(m, 0, 0, 0, 0);
+    runs_settle(m, 0, 0, 0, (room){ 0 });
 }
 
 static void
@@ -197,6 +185,7 @@ step_note(model *m)
     memset(note, q->pending, sizeof(note));
     CHECK_ERR("note", mrd_spool_note(m->s, FIRST + k, note, q->pending_len), MRD_OK);
     q->noted = q->known = true;
+    q->given_up = false;
 }
 
 static void
@@ -213,13 +202,15 @@ step_session(model *m)
             return;
         q->known = true;
         q->clock++;
-        runs_settle(m, 0, 0, 0, 0);
+        runs_settle(m, 0, 0, 0, (room){ 0 });
         break;
     case 1:
         mrd_spool_forget(m->s,
                          FIRST + k); /* its frames, number and counts stay, but for its place */
         q->placed = false;
         q->forgotten = true;
+        for (uint64_t i = 0; i < m->sessions; i++)
+            m->of[i].given_up = m->of[i].given_up || (m->of[i].forgotten && m->sessions > NOTES);
         break;
     default:
         mrd_spool_recall(m->s, FIRST + k);
@@ -343,11 +334,11 @@ step_die(model *m, bool damaged)
 static void
 step_disk(model *m)
 {
-    if (draw(m, 3) == 0) {
+    if (draw(m, m->hungry ? 8 : 3) == 0) {
         sim_disk_set_quota(m->disk, 0);
         m->limited = false;
     } else {
-        sim_disk_set_quota(m->disk, sim_disk_used(m->disk) + draw(m, 1500));
+        sim_disk_set_quota(m->disk, sim_disk_used(m->disk) + draw(m, m->hungry ? 300 : 1500));
         m->limited = m->starved = true;
     }
 }
@@ -362,6 +353,8 @@ step(model *m)
     m->answered = NULL;
     m->clock_lost = 0;
     m->n_forced = 0;
+    if (m->hungry && draw(m, 4) == 0)
+        what = draw(m, 4) == 0 ? 37 : draw(m, 3) == 0 ? 38 : 22;
     if (draw(m, 25) == 0)
         plan(m, DIES, 6);
     else if (draw(m, 40) == 0)
@@ -403,6 +396,7 @@ run(counted *totals, uint64_t seed, uint64_t sessions, uint64_t max_bytes, unsig
     m->frames = calloc(FRAMES, sizeof(*m->frames));
     m->rand = seed * 2654435761u + 88172645463325252u;
     m->sessions = sessions;
+    m->hungry = seed % 4 == 0;
     m->max_bytes = max_bytes;
     m->boot = 'a';
     m->disk =

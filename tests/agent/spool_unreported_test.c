@@ -357,4 +357,127 @@ TEST(an_answer_without_room_behind_a_frame_in_memory)
     sim_disk_free(d);
 }
 
+/* ---- Sessions of an earlier boot ---- */
+
+static mrd_spool *
+open_in_boot(const char *boot)
+{
+    mrd_spool *s = NULL;
+
+    CHECK_ERR("open",
+              mrd_spool_open(&(mrd_spool_options){ .dir = DIR_OF,
+                                                   .max_bytes = MRD_SPOOL_MIN_BYTES,
+                                                   .boot_id = boot,
+                                                   .dropped = dropped },
+                             &s, NULL),
+              MRD_OK);
+    return s;
+}
+
+/* What is known of a session stands in two records, its counts and what they were when the boot began; with all
+ * others' there is no room for them. Frames of 10 events of 6 sessions are answered, as stored or as stored before,
+ * some behind a frame for which the disk has no room. */
+static void
+answers_of_an_earlier_boot(bool forced, bool known, uint64_t room)
+{
+    enum { FIRST = 1, LAST = 6, OTHERS = 40 };
+    sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1 });
+    mrd_spool_item item;
+    mrd_spool *s = open_in_boot("a");
+    char row[80];
+
+    snprintf(row, sizeof(row), "%s, %s, room for %d", forced ? "forced out" : "there",
+             known ? "known" : "stored", (int) room);
+    for (uint64_t k = 1; k <= OTHERS; k++)
+        CHECK_ERR(row, mrd_spool_note(s, 100 + k, "0123456789", 10), MRD_OK);
+    CHECK_ERR(row, mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    for (uint64_t k = FIRST; k <= LAST; k++)
+        CHECK_ERR(row, add(s, k, 100, 10), MRD_OK);
+    mrd_spool_close(s);
+    s = open_in_boot("b");
+    sim_disk_set_quota(d, sim_disk_used(d) + room);
+    if (forced)
+        (void) add(s, 9, 300, 7);
+    for (uint64_t k = FIRST; k <= LAST; k++) {
+        REQUIRE(mrd_spool_peek(s, 0, &item) && item.session == k && item.earlier);
+        CHECK_ROW(row,
+                  known ? mrd_spool_done_before(s, item.id) : mrd_spool_done(s, item.id, true));
+    }
+    mrd_spool_close(s); /* as if it was killed */
+    sim_disk_set_quota(d, 0);
+    s = open_in_boot("b");
+    for (uint64_t k = FIRST; k <= LAST; k++) {
+        const mrd_spool_base *base = mrd_spool_get_base(s, k);
+        mrd_spool_tally t;
+        uint64_t held;
+
+        (void) mrd_spool_held(s, k, &held);
+        mrd_spool_get_tally(s, k, &t);
+        CHECK_ROW(row, base != NULL && base->begun == 10 && base->held == 10);
+        CHECK_ROW(row, t.forced + t.refused + t.damaged == 0);
+        CHECK_ROW(row, t.delivered + held + (base == NULL ? 0 : base->known) == 10);
+        CHECK_ROW(row, !known || t.delivered == 0);
+    }
+    mrd_spool_close(s);
+    sim_disk_free(d);
+}
+
+TEST(answers_of_an_earlier_boot_where_the_disk_is_full)
+{
+    for (uint64_t room = 0; room < 12000; room += 16)
+        for (int how = 0; how < 4 && test_failures == 0; how++)
+            answers_of_an_earlier_boot(how / 2 != 0, how % 2 != 0, room);
+}
+
+/* The second place of the counts. */
+static void
+no_second_place(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
+{
+    (void) self;
+    if (op->call == SIM_DISK_WRITE && strstr(op->path, "/counts") != NULL && op->at == 1280)
+        ret_verdict->err = ENOSPC;
+}
+
+/* A segment goes with a frame that waits for its answer in memory. The sums behind that hold until all places have
+ * them, and one cannot be written: the answer that comes then is in the place of its session alone. */
+TEST(an_answer_behind_a_place_that_cannot_be_written)
+{
+    plan none = calm;
+    sim_disk *d =
+        sim_disk_new("starved", &(sim_disk_options){ .seed = 1, .before = before, .self = &none });
+    mrd_spool_item item;
+    mrd_spool_tally t;
+    mrd_spool *s;
+    int fd;
+
+    s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
+    mrd_spool_close(s);
+    fd = open(DIR_OF "/spool-0000000000000001.mrs", O_WRONLY | O_APPEND | O_CLOEXEC);
+    CHECK(fd >= 0 && write(fd, "torn", 4) == 4); /* numbers of another epoch */
+    close(fd);
+    s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 8, 100, 3), MRD_OK);
+    sim_disk_set_before(d, no_second_place, NULL);
+    sim_disk_set_quota(d, sim_disk_used(d));
+    CHECK_ERR("it forces out the first", add(s, 7, 10, 7), MRD_OK);
+    REQUIRE(access(DIR_OF "/spool-0000000000000001.mrs", F_OK) != 0);
+    REQUIRE(mrd_spool_peek(s, 0, &item) && item.events == 10);
+    CHECK(mrd_spool_done(s, item.id, true));
+    mrd_spool_close(s); /* as if it was killed */
+    sim_disk_set_quota(d, 0);
+    sim_disk_set_before(d, before, &none);
+    for (int run = 0; run < 2; run++) {
+        s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
+        mrd_spool_get_tally(s, 7, &t);
+        CHECK_INT(t.delivered, 10);
+        CHECK_INT(t.forced, 0);
+        CHECK_INT(t.damaged, 0);
+        check_sum(s, 7, 17);
+        check_sum(s, 8, 3);
+        mrd_spool_close(s);
+    }
+    sim_disk_free(d);
+}
+
 TEST_MAIN()

@@ -270,7 +270,7 @@ make(sim_disk *d, const char *path, node_kind kind, unsigned mode, sim_disk_call
     name_op op = { 0 };
     inode *above, *x;
 
-    if (!ask(d, &(sim_disk_op){ d, call, path, 0 }, &v))
+    if (!ask(d, &(sim_disk_op){ d, call, path, 0, 0 }, &v))
         return NULL;
     if ((above = find_above(d, path, name)) == NULL)
         return NULL;
@@ -359,7 +359,7 @@ sim_disk_write(int fd, const void *from, size_t len, uint64_t at)
     if (f == NULL || (f->flags & O_ACCMODE) == O_RDONLY)
         return no(EBADF);
     d = f->disk;
-    op = (sim_disk_op){ d, SIM_DISK_WRITE, f->path, len };
+    op = (sim_disk_op){ d, SIM_DISK_WRITE, f->path, len, (uint64_t) at };
     if (!ask(d, &op, &v) || (f = sim_disk_file(fd)) == NULL) /* it may have been closed meanwhile */
         return -1;
     at = (f->flags & O_APPEND) != 0 ? f->at->len : at;
@@ -396,7 +396,7 @@ sim_disk_resize(int fd, uint64_t len)
     if ((f->flags & O_ACCMODE) == O_RDONLY)
         return no(EINVAL);
     d = f->disk;
-    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_SIZE, f->path, (size_t) len }, &v) ||
+    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_SIZE, f->path, (size_t) len, 0 }, &v) ||
         (f = sim_disk_file(fd)) == NULL)
         return -1;
     if (len > f->at->len && !has_room(d, len - f->at->len))
@@ -433,7 +433,7 @@ sim_disk_sync(int fd)
     d = f->disk;
     ok = ask(d,
              &(sim_disk_op){ d, f->at->kind == NODE_FOLDER ? SIM_DISK_SYNC_FOLDER : SIM_DISK_SYNC,
-                             f->path, 0 },
+                             f->path, 0, 0 },
              &v);
     if (d->dead || (f = sim_disk_file(fd)) == NULL)
         return no(EIO);
@@ -463,7 +463,7 @@ int
 sim_disk_sync_all(sim_disk *d)
 {
     sim_disk_verdict v;
-    bool ok = ask(d, &(sim_disk_op){ d, SIM_DISK_SYNC_ALL, "", 0 }, &v);
+    bool ok = ask(d, &(sim_disk_op){ d, SIM_DISK_SYNC_ALL, "", 0, 0 }, &v);
     int err = errno;
 
     if (d->dead)
@@ -497,7 +497,7 @@ sim_disk_rename(sim_disk *d, const char *from, const char *to)
     name_op op = { 0 };
     const dir_entry *e;
 
-    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_RENAME, to, 0 }, &v) ||
+    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_RENAME, to, 0, 0 }, &v) ||
         (above = find_above(d, from, name)) == NULL || (below = find_above(d, to, next)) == NULL)
         return -1;
     if ((e = sim_table_find(&above->shown, name)) == NULL)
@@ -530,7 +530,7 @@ sim_disk_remove(sim_disk *d, const char *path, bool folder)
     const dir_entry *e;
     inode *above;
 
-    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_REMOVE, path, 0 }, &v) ||
+    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_REMOVE, path, 0, 0 }, &v) ||
         (above = find_above(d, path, name)) == NULL)
         return -1;
     if ((e = sim_table_find(&above->shown, name)) == NULL)
@@ -564,7 +564,7 @@ sim_disk_link(sim_disk *d, const char *from, const char *to)
     name_op op = { 0 };
     inode *x, *above;
 
-    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_LINK, to, 0 }, &v) ||
+    if (!ask(d, &(sim_disk_op){ d, SIM_DISK_LINK, to, 0, 0 }, &v) ||
         (x = sim_disk_find(d, from)) == NULL || (above = find_above(d, to, name)) == NULL)
         return -1;
     if (x->kind == NODE_FOLDER)

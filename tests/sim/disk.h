@@ -48,6 +48,7 @@ typedef struct {
     sim_disk_call call;
     const char *path; /* below /sim/<machine>; "" is its root */
     size_t len;       /* WRITE: bytes; SIZE: the new size */
+    uint64_t at;      /* WRITE: where they begin, but for descriptors that append */
 } sim_disk_op;
 
 /* All zero: it is done. */
