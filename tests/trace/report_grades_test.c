@@ -1,4 +1,6 @@
 /* Sentences of a report at the numbers where their words change: what is minor and what critical, one span and several. */
+#include <jansson.h>
+
 #include "base/buf.h"
 #include "tests/trace/profile.h"
 #include "trace/analysis/gather.h"
@@ -69,6 +71,31 @@ TEST(a_grade_begins_at_its_number)
         free(text);
         test_profile_free(p);
     }
+}
+
+/* Where nobody waited, nobody's share of it is anything. */
+TEST(nothing_is_shared_where_nobody_waited)
+{
+    test_profile *p = test_profile_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_arg args[2][2];
+    mrd_event v[2] = { running(p, p->device[0], 1, 0, 5000, args[0]),
+                       running(p, p->device[1], 1, 0, 5000, args[1]) };
+    size_t len;
+    char *text =
+        test_sink_run(mrd_sink_find(MRD_STR("report-json")), p->cat, 0, &options, v, 2, &len);
+    json_t *doc = json_loadb(text, len, 0, NULL), *share, *verdict;
+
+    REQUIRE(doc != NULL);
+    verdict = json_object_get(json_object_get(doc, "report"), "verdict");
+    CHECK_TEXT(json_string_value(json_object_get(verdict, "kind")), "none");
+    share = json_object_get(verdict, "share");
+    CHECK(json_is_number(share) && json_number_value(share) == 0);
+    share = json_object_get(verdict, "impact");
+    CHECK(json_is_number(share) && json_number_value(share) == 0);
+    json_decref(doc);
+    free(text);
+    test_profile_free(p);
 }
 
 /* One more group than is followed, then another. */

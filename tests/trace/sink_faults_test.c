@@ -1,6 +1,7 @@
 /* Each output where memory ends while it is opened: it says so, and leaves nothing behind, because close is
  * only for what was opened (trace/model/sink.h, trace/sink/export.c). */
 #include "tests/trace/profile.h"
+#include "trace/analysis/compare.h"
 
 #define SLOTS 65536u
 
@@ -136,6 +137,34 @@ TEST(without_memory_an_output_leaves_nothing)
     }
     CHECK(refused > 100);
     test_profile_free(p);
+}
+
+/* Of either side: no answer from a part of the values. */
+TEST(without_memory_runs_are_not_compared)
+{
+    static const double v[] = { 3, 1, 4, 1, 5, 9, 2, 6 };
+    mrd_compare_run base[] = { { v, 8 }, { v, 7 }, { v, 6 } },
+                    now[] = { { v + 1, 7 }, { v + 2, 6 } };
+    unsigned refused = 0;
+    mrd_err err = MRD_NOMEM;
+
+    for (uint64_t at = 1; err != MRD_OK && at < 100; at++) {
+        mrd_compared got = { .base = -77 };
+        size_t before = n_live;
+
+        calls = 0;
+        fails_at = at;
+        err = mrd_compare(base, MRD_COUNT(base), now, MRD_COUNT(now), &got);
+        fails_at = 0;
+        CHECK(n_live == before);
+        CHECK((got.base == -77) == (err != MRD_OK));
+        if (err == MRD_OK)
+            break;
+        CHECK_ERR("compare", err, MRD_NOMEM);
+        refused++;
+    }
+    CHECK_ERR("compare", err, MRD_OK);
+    CHECK(refused >= MRD_COUNT(base) + MRD_COUNT(now));
 }
 
 TEST_MAIN()

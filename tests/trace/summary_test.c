@@ -593,4 +593,32 @@ TEST(losses_of_many_tracks_are_counted_fast)
     test_profile_free(p);
 }
 
+/* Lines of spans are no counters, though a sample stands on one. */
+TEST(counters_are_those_of_counter_tracks)
+{
+    test_profile *p = test_profile_new();
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = { .catalog = p->cat, .options = &options };
+    mrd_summary *sum = mrd_summary_new(&env);
+    const mrd_summary_counter *c;
+    size_t n, want = 0;
+
+    for (mrd_track_id id = 0; id < mrd_catalog_tracks(p->cat); id++) {
+        mrd_event ev = { .kind = MRD_COUNTER, .track = id, .ts = { BASE_NS }, .value = 2.5 };
+
+        want += mrd_catalog_borrow_track(p->cat, id)->kind == MRD_TRACK_COUNTER;
+        CHECK_ERR("add", mrd_summary_add(sum, &ev), MRD_OK);
+    }
+    CHECK_ERR("finish", mrd_summary_finish(sum), MRD_OK);
+    c = mrd_summary_counters(sum, &n);
+    CHECK_INT(n, want);
+    CHECK(want > 2);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_INT(mrd_catalog_borrow_track(p->cat, c[i].track)->kind, MRD_TRACK_COUNTER);
+        CHECK(c[i].count == 1 && c[i].last == 2.5);
+    }
+    mrd_summary_free(sum);
+    test_profile_free(p);
+}
+
 TEST_MAIN()
