@@ -426,6 +426,32 @@ TEST(a_tool_decodes_artifacts)
     }
 }
 
+/* Of two folders of one profile a tool decodes the artifacts of its own. */
+TEST(a_tool_decodes_the_artifacts_of_its_folder)
+{
+    static const char text[] = "#!/bin/sh\nprintf '%s' '" CHROME "' > system_profile.json\n";
+    reading r = reading_new("first");
+    char tool[300];
+
+    put(&r, "a.pb", "x");
+    put(&r, "b.ntff", "x");
+    read_all(&r);
+    CHECK_INT(r.artifacts, 2);
+    snprintf(tool, sizeof(tool), "%s/tool_of_one", test_tmp());
+    CHECK_ERR("tool",
+              mrd_write_file(tool, (mrd_bytes){ (const uint8_t *) text, strlen(text) }, 0700, NULL),
+              MRD_OK);
+    r.o.vendor_tool = tool;
+    r.o.vendor_timeout_ms = 60000;
+    snprintf(r.dir, sizeof(r.dir), "%s/second", test_tmp());
+    put(&r, "c.pb", "x");
+    read_all(&r);
+    CHECK_INT(r.artifacts, 3);
+    for (size_t i = 0; i < r.artifacts; i++)
+        CHECK_TEXT(mrd_catalog_text(r.o.catalog, r.artifact[i].decoded_by).p, i < 2 ? "" : tool);
+    reading_free(&r);
+}
+
 TEST(what_is_no_folder)
 {
     reading r = reading_new("none");
