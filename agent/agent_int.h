@@ -69,6 +69,8 @@ struct mrd_agent {
     mrd_sample_stats counters_before; /* of sessions that are gone */
     mrd_local_ns all_given;           /* when the node's counters were last given whole */
     mrd_files *files;
+    mrd_ident *gone[64]; /* the last processes that ended; NULL: not so many yet */
+    size_t n_gone;
     mrd_devprof *devprof;
     mrd_model_table *models;
     mrd_runtime_seen features;

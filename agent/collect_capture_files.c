@@ -1,11 +1,74 @@
 /* agent/collect_capture_files.c - capture directories that processes name or the operator gives, and the
  * files in them (agent/files.h); which session they belong to, and how long it waits for them. */
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "agent/agent_int.h"
 #include "agent/collector.h"
-#include "agent/planted.h"
 #include "base/log.h"
+#include "base/obj.h"
+
+/* ---- Who wants them ---- */
+
+typedef struct {
+    const mrd_agent *a;
+    const mrd_files_whose *whose;
+    uint64_t session;
+    unsigned known, selected;
+} asked;
+
+static bool
+may_be_of(const mrd_ident *id, const mrd_files_whose *whose)
+{
+    return id->pid == whose->pid || (whose->by_name && id->container_pid == whose->pid);
+}
+
+static void
+ask_ident(asked *q, const mrd_ident *id)
+{
+    if (!may_be_of(id, q->whose))
+        return;
+    q->known++;
+    q->selected += mrd_record_selects_ident(q->a->record, q->session, id);
+}
+
+static void
+ask_process(void *self, mrd_drain_process *process)
+{
+    ask_ident(self, &process->ident);
+}
+
+/* Whether the session selects the process: each of those that it may be. One that nothing is known of
+ * belongs to a session that does not ask whose it is. */
+static bool
+wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
+{
+    const mrd_agent *a = self;
+    asked q = { .a = a, .whose = whose, .session = session };
+    mrd_ident unknown = { .pid = whose->pid, .rank = MRD_NONE, .uid = MRD_NONE };
+
+    if (whose->kept && !mrd_record_wants_neffs(a->record, session))
+        return false;
+    if (whose->pid != MRD_NONE)
+        mrd_drain_each(a->drain, ask_process, &q);
+    for (size_t i = 0; i < MRD_COUNT(a->gone) && q.known == 0 && whose->pid != MRD_NONE; i++)
+        if (a->gone[i] != NULL)
+            ask_ident(&q, a->gone[i]);
+    return q.known > 0 ? q.selected == q.known
+                       : mrd_record_selects_ident(a->record, session, &unknown);
+}
+
+/* Its files may be complete only after it has ended. */
+static void
+note_ended(mrd_agent *a, const mrd_ident *id)
+{
+    mrd_ident **at = &a->gone[a->n_gone++ % MRD_COUNT(a->gone)];
+
+    if (*at == NULL)
+        *at = malloc(sizeof(**at));
+    if (*at != NULL)
+        **at = *id;
+}
 
 /* ---- Directories ---- */
 
@@ -114,10 +177,12 @@ process_of_files(void *self, mrd_drain_process *process)
 {
     mrd_agent *a = self;
 
-    if (process->gone)
+    if (process->gone) {
+        note_ended(a, &process->ident);
         mrd_files_gone(a->files, process->ident.pid);
-    else
+    } else {
         watch_inspect(a, process);
+    }
 }
 
 /* ---- Files ---- */
@@ -160,6 +225,7 @@ start_files(void *self, mrd_why *why)
                             .max_files = (size_t) a->o.files_max,
                             .agent = a->key,
                             .send = send_file,
+                            .wants = wants_files,
                             .finished = on_file,
                             .complete = on_complete,
                             .self = a };
@@ -173,64 +239,41 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* The session that files of this moment belong to: one that asked for device profiles, else the one that
- * has recorded for longest. *ret_start: of that, or of one that recorded before it; what was written
- * since then waits for a session. */
-static bool
-session_of_files(const mrd_agent *a, mrd_record_status *ret_st, mrd_local_ns *ret_start)
+/* A session is not over before it has what its node flushes at the end. */
+static void
+hold_for_files(mrd_agent *a, const mrd_record_status *st)
 {
-    mrd_record_status st;
-    bool found = false, found_asks = false;
+    int64_t since, told;
+    bool busy = mrd_devprof_pending(a->devprof, st->id, &told);
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
-        bool asks;
-
-        mrd_record_get(a->record, i, &st);
-        if (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
-            st.phase != MRD__NODE_PHASE__NODE_STOPPING)
-            continue;
-        asks =
-            mrd_record_asks_runtime(a->record, st.id) || mrd_record_wants_neffs(a->record, st.id);
-        if (!found || mrd_local_before(st.start, *ret_start))
-            *ret_start = st.start;
-        if (!found || (asks && !found_asks) ||
-            (asks == found_asks && mrd_local_before(st.start, ret_st->start) &&
-             !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILES_BY_PLACE))) {
-            *ret_st = st;
-            found_asks = asks;
-        }
-        found = true;
-    }
-    if (found && MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILES_BY_PLACE))
-        *ret_start = ret_st->start;
-    return found;
+    since = st->stop.ns == INT64_MAX ? 0 : st->stop.ns > told ? st->stop.ns : told;
+    busy = busy || !mrd_files_idle(a->files, st->id, (mrd_local_ns){ since }) ||
+           !mrd_traces_idle(a->traces);
+    mrd_record_hold_flush(a->record, st->id, busy);
+    if (busy && mrd_local_after(mrd_local_now(), st->stop))
+        mrd_files_look(a->files);
 }
 
 static void
-files_session(mrd_agent *a)
+files_sessions(mrd_agent *a)
 {
+    mrd_files_session taking[MRD_FILES_SESSIONS];
     mrd_record_status st;
-    mrd_local_ns began = { 0 };
-    int64_t since, told, start;
-    bool busy;
+    size_t n = 0;
 
-    if (!session_of_files(a, &st, &began)) {
-        mrd_files_session(a->files, 0, (mrd_wall_ns){ 0 });
-        if (mrd_record_sessions(a->record) == 0)
-            mrd_traces_forget(a->traces);
-        return;
+    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
+        mrd_record_get(a->record, i, &st);
+        if (n == MRD_COUNT(taking) || (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
+                                       st.phase != MRD__NODE_PHASE__NODE_STOPPING))
+            continue;
+        taking[n].id = st.id;
+        taking[n++].start = mrd_drain_raw_to_wall(a->drain, st.start);
+        hold_for_files(a, &st);
     }
-    start = mrd_drain_raw_to_wall(a->drain, began).ns;
-    busy = mrd_devprof_pending(a->devprof, st.id, &told);
-    since = st.stop.ns == INT64_MAX ? 0 : st.stop.ns > told ? st.stop.ns : told;
-    /* What a node flushes at the end belongs to the session: it is not over before. */
-    busy =
-        busy || !mrd_files_idle(a->files, (mrd_local_ns){ since }) || !mrd_traces_idle(a->traces);
-    mrd_record_hold_flush(a->record, st.id, busy);
-    if (busy && mrd_local_after(mrd_local_now(), st.stop))
-        mrd_files_look(a->files);
-    mrd_files_session(a->files, st.id, (mrd_wall_ns){ start });
-    mrd_model_table_ship(a->models, st.id, ship_model, a);
+    mrd_files_sessions(a->files, taking, n);
+    mrd_model_table_ship(a->models, ship_model, a);
+    if (n == 0 && mrd_record_sessions(a->record) == 0)
+        mrd_traces_forget(a->traces);
 }
 
 static void
@@ -238,7 +281,7 @@ step_files(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
-    files_session(a);
+    files_sessions(a);
     mrd_files_step(a->files, now);
 }
 
@@ -265,6 +308,8 @@ stop_files(void *self)
 
     mrd_files_close(a->files);
     a->files = NULL;
+    for (size_t i = 0; i < MRD_COUNT(a->gone); i++)
+        free(a->gone[i]);
 }
 
 const mrd_collector mrd_collector_capture_files = {

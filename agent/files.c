@@ -8,10 +8,10 @@
 #include <unistd.h>
 
 #include "agent/files_int.h"
+#include "agent/planted.h"
 #include "agent/publish.h"
 #include "base/log.h"
 #include "base/obj.h"
-#include "trace/import/capture_names.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
@@ -20,11 +20,10 @@
 #ifndef MRD_FILES_CHUNK /* a test wants many of them */
 #define MRD_FILES_CHUNK (512u << 10)
 #endif
-#define CHUNK       MRD_FILES_CHUNK
-#define RETRY       (500 * MRD_MS)
-#define TRIES       20
-#define NOTICES     16            /* reads of inotify in one turn */
-#define STAMP_SLACK (20 * MRD_MS) /* times of files are those of the kernel's last tick */
+#define CHUNK   MRD_FILES_CHUNK
+#define RETRY   (500 * MRD_MS)
+#define TRIES   20
+#define NOTICES 16 /* reads of inotify in one turn */
 
 /* ---- Names ---- */
 
@@ -34,18 +33,6 @@ mrd_files_kind(const char *name)
     const char *kind = mrd_folder_kind(name);
 
     return kind == NULL ? "file" : kind;
-}
-
-void
-mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
-{
-    const char *base = strrchr(rel, '/');
-
-    base = base == NULL ? rel : base + 1;
-    *ret_pid = mrd_capture_number(mrd_str_of(rel), "_pid_");
-    *ret_nc = mrd_capture_number(mrd_str_of(base), "_vnc_");
-    if (*ret_nc == MRD_NONE)
-        *ret_nc = mrd_capture_number(mrd_str_of(base), "_nc_");
 }
 
 /* ---- Work for the thread ---- */
@@ -217,11 +204,13 @@ finish_current(mrd_files *f, file_state state, const char *message)
         one->still_since = mrd_local_now();
         if (state == SEEN)
             return;
+        one->told = one->had = false;
+        one->given = 0;
     } else {
         mrd_files_finish(f, one, state);
     }
     f->stats.delivered += state == DONE;
-    f->stats.failed += state == GIVEN_UP;
+    f->stats.failed += state == GIVEN_UP || state == REFUSED;
     if (f->o.finished != NULL)
         f->o.finished(f->o.self, one->path, f->hex, message);
 }
@@ -248,10 +237,20 @@ ignore(mrd_files *f)
     dir *d = &f->dirs[one->dir];
 
     close_file(f);
-    mrd_files_finish(f, one, DONE);
+    mrd_files_finish(f, one, IGNORED);
     d->not_traces++;
     mrd_files_sum(f);
     mrd_files_say(d);
+}
+
+static void
+was_removed(mrd_files *f)
+{
+    file *one = &f->files[f->at];
+
+    close_file(f);
+    if (mrd_files_lost(f, one) && f->o.finished != NULL)
+        f->o.finished(f->o.self, one->path, f->hex, "it was removed before it could be read");
 }
 
 static bool
@@ -270,6 +269,7 @@ begin(mrd_files *f, size_t i)
     f->hex[0] = '\0';
     f->offset = 0;
     f->changed = false;
+    f->refused = (mrd_why){ 0 };
     f->dirs[f->files[i].dir].files_turn = ++f->turn;
     f->stage = OPENING;
 }
@@ -281,7 +281,7 @@ apply_open(mrd_files *f)
 
     f->fd = w->err == MRD_OK ? w->fd : -1;
     if (w->err == MRD_NOTFOUND) {
-        finish(f, GIVEN_UP, "it was removed before it could be read");
+        was_removed(f);
     } else if (w->err != MRD_OK && w->err != MRD_AGAIN) {
         finish(f, GIVEN_UP, w->why.text);
     } else if (w->err == MRD_OK && f->o.max_bytes > 0 &&
@@ -299,17 +299,7 @@ apply_open(mrd_files *f)
     }
 }
 
-/* Written before the session began. Some file systems keep whole seconds, or every second one: such a
- * stamp may be of any time behind it. */
-static bool
-is_of_before(const mrd_files *f, mrd_wall_ns mtime)
-{
-    mrd_dur_ns slack = mtime.ns % MRD_SEC == 0 ? 2 * MRD_SEC : STAMP_SLACK;
-
-    return mrd_wall_before(mtime, mrd_wall_sub(f->session_start, slack));
-}
-
-/* A file that can be taken: it stands still and is of this session. */
+/* A file that can be taken: it stands still, and a session is to get it. */
 static bool
 is_ready(mrd_files *f, file *one, mrd_local_ns now)
 {
@@ -322,8 +312,8 @@ is_ready(mrd_files *f, file *one, mrd_local_ns now)
             f->pick_at = mrd_local_add(one->still_since, stable);
         return false;
     }
-    if (is_of_before(f, one->mtime) && !f->dirs[one->dir].any_age) { /* of an earlier run */
-        mrd_files_finish(f, one, EARLIER);
+    if (mrd_files_takers(f, one) == 0) {
+        mrd_files_finish(f, one, one->given != 0 ? DONE : EARLIER);
         return false;
     }
     return true;
@@ -336,7 +326,7 @@ pick(mrd_files *f, mrd_local_ns now)
     uint64_t waited[MRD_FILES_DIRS], best_turn = UINT64_MAX;
     size_t best = f->n;
 
-    if (f->session == 0 || mrd_local_before(now, f->pick_at))
+    if (!mrd_files_have_sessions(f) || mrd_local_before(now, f->pick_at))
         return;
     f->pick_at = (mrd_local_ns){ INT64_MAX };
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
@@ -351,6 +341,21 @@ pick(mrd_files *f, mrd_local_ns now)
         f->pick_at = (mrd_local_ns){ 0 };
         begin(f, best);
     }
+}
+
+static void
+tell(mrd_files *f)
+{
+    file *one = &f->files[f->at];
+
+    if (f->o.complete != NULL && !one->told)
+        f->o.complete(f->o.self, &(mrd_files_complete){ .path = one->path,
+                                                        .rel = one->rel,
+                                                        .sha256 = f->hex,
+                                                        .pid = f->dirs[one->dir].pid,
+                                                        .uid = f->dirs[one->dir].uid,
+                                                        .fd = f->fd });
+    one->told = true;
 }
 
 static void
@@ -371,14 +376,9 @@ apply_hash(mrd_files *f)
             return;
         }
         mrd_sha256_hex(f->sha, f->hex);
-        f->stage = ANNOUNCING;
-        if (f->o.complete != NULL)
-            f->o.complete(f->o.self, &(mrd_files_complete){ .path = one->path,
-                                                            .rel = one->rel,
-                                                            .sha256 = f->hex,
-                                                            .pid = f->dirs[one->dir].pid,
-                                                            .uid = f->dirs[one->dir].uid,
-                                                            .fd = f->fd });
+        tell(f);
+        if (!mrd_files_next_taker(f))
+            finish(f, SEEN, ""); /* the session it was for has ended meanwhile */
     }
 }
 
@@ -400,7 +400,7 @@ apply_read(mrd_files *f)
 static void
 send(mrd_files *f, uint8_t type, const void *message, mrd_local_ns now)
 {
-    mrd_frame head = { .type = type, .agent = f->o.agent, .session = f->session };
+    mrd_frame head = { .type = type, .agent = f->o.agent, .session = f->sessions[f->to].id };
 
     mrd_buf_reset(&f->frame);
     if (mrd_msg_pack(&head, message, &f->frame, NULL) == MRD_OK &&
@@ -465,12 +465,25 @@ say_done(mrd_files *f, mrd_local_ns now)
 
 /* ---- Answers ---- */
 
+/* The session under way has the file, or does not take it (message). */
+static void
+taken(mrd_files *f, const char *message)
+{
+    f->files[f->at].given |= 1u << f->to;
+    f->files[f->at].had = f->files[f->at].had || *message == '\0';
+    if (*message != '\0')
+        mrd_why_set(&f->refused, MRD_INVALID, 0, "%s", message);
+    if (f->changed || MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_ONE_SESSION) ||
+        !mrd_files_next_taker(f))
+        finish(f, f->refused.text[0] == '\0' ? DONE : REFUSED, f->refused.text);
+}
+
 static void
 try_again(mrd_files *f, int64_t wait, const char *message)
 {
     f->again_at = mrd_local_add(mrd_local_now(), wait);
     if (++f->tries > TRIES && *message != '\0')
-        finish(f, GIVEN_UP, message);
+        taken(f, message);
 }
 
 static void
@@ -478,12 +491,12 @@ on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
 {
     if (w->have) {
         f->stats.duplicates++;
-        finish(f, DONE, "");
+        taken(f, "");
     } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
                w->err == MRD_NOMEM) { /* it cannot now: nothing is wrong with the file */
         f->again_at = mrd_local_add(mrd_local_now(), mrd_publish_wait(w->retry_after_ms, RETRY));
     } else if (w->err != 0 && w->retry_after_ms == 0) {
-        finish(f, GIVEN_UP, w->message);
+        taken(f, w->message[0] == '\0' ? mrd_err_text((mrd_err) w->err) : w->message);
     } else if (w->err != 0) {
         try_again(f, mrd_publish_wait(w->retry_after_ms, RETRY), w->message);
     } else {
@@ -506,7 +519,7 @@ on_ack(mrd_files *f, const Mrd__Ack *a)
                a->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
         f->again_at = mrd_local_add(mrd_local_now(), wait);
     } else if (f->stage == FINISHING) {
-        finish(f, DONE, "");
+        taken(f, "");
     } else if (f->stage == SENDING) {
         f->offset = a->artifact_offset;
         f->chunk_len = 0;
@@ -522,6 +535,8 @@ mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
     if (f->stage == IDLE || !f->asked || tag != f->tag)
         return; /* of a file given up meanwhile */
     f->asked = false;
+    if (f->sessions[f->to].id != f->to_id)
+        return; /* of a session that has ended: the next step goes on */
     if (msg == NULL) {
         f->stage = ANNOUNCING; /* how far did it come? */
         f->again_at = mrd_local_add(mrd_local_now(), RETRY);
@@ -717,6 +732,19 @@ hand_out(mrd_files *f, mrd_local_ns now)
         (void) post_look(f, now);
 }
 
+/* The file under way was for a session that has ended: another one gets it, or it is judged again. A
+ * part of it that is being read comes back first. */
+static void
+follow_sessions(mrd_files *f)
+{
+    if (f->stage < ANNOUNCING || f->stage >= REMOVING || f->work->kind == READ ||
+        f->sessions[f->to].id == f->to_id)
+        return;
+    f->asked = false;
+    if (!mrd_files_next_taker(f))
+        finish(f, SEEN, "");
+}
+
 void
 mrd_files_step(mrd_files *f, mrd_local_ns now)
 {
@@ -725,6 +753,7 @@ mrd_files_step(mrd_files *f, mrd_local_ns now)
     look_after_hung(f, now);
     if (f->stage == IDLE)
         pick(f, now);
+    follow_sessions(f);
     hand_out(f, now);
     mrd_files_forget_dirs(f);
     if (f->asked || mrd_local_before(now, f->again_at))
@@ -735,13 +764,6 @@ mrd_files_step(mrd_files *f, mrd_local_ns now)
         send_chunk(f, now);
     else if (f->stage == FINISHING)
         say_done(f, now);
-}
-
-void
-mrd_files_look(mrd_files *f)
-{
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        f->dirs[i].look_at = (mrd_local_ns){ 0 };
 }
 
 mrd_local_ns
@@ -763,35 +785,9 @@ mrd_files_next_ns(const mrd_files *f)
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
         if (mrd_local_before(mrd_files_due(&f->dirs[i]), next))
             next = mrd_files_due(&f->dirs[i]);
-    return f->stage == IDLE && f->session != 0 && mrd_local_before(f->pick_at, next) ? f->pick_at
-                                                                                     : next;
-}
-
-void
-mrd_files_session(mrd_files *f, uint64_t session, mrd_wall_ns start_wall)
-{
-    if (session == f->session && !mrd_wall_before(start_wall, f->session_start))
-        return;
-    f->session = session;
-    f->session_start = start_wall;
-    if (session != 0)
-        mrd_files_judge_again(f);
-    f->pick_at = (mrd_local_ns){ 0 };
-    mrd_files_look(f);
-}
-
-bool
-mrd_files_idle(const mrd_files *f, mrd_local_ns since)
-{
-    if (f->stats.dirs == 0)
-        return true;
-    if (f->stats.waiting > 0 || f->stage != IDLE)
-        return false;
-    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
-        if (f->dirs[i].used && !f->dirs[i].refused_for_good && !f->dirs[i].hung &&
-            !mrd_local_after(f->dirs[i].looked_at, since))
-            return false;
-    return true;
+    return f->stage == IDLE && mrd_files_have_sessions(f) && mrd_local_before(f->pick_at, next)
+               ? f->pick_at
+               : next;
 }
 
 int

@@ -1,6 +1,7 @@
 /*
  * agent/files.h - capture directories: finds files that are complete, hashes them, and ships each
- * once per cluster in chunks that resume where an earlier attempt ended.
+ * once per cluster in chunks that resume where an earlier attempt ended; every session that selects
+ * the process of a file and began before it was written gets it.
  *
  * Complete: size and time of change stood still for `stable`, and no process has the file open for
  * writing (asked of the kernel by a lease where that is allowed). Directories are watched by
@@ -47,6 +48,19 @@ typedef struct {
         remove; /* they were written for us: what was delivered is removed, and folders when empty */
 } mrd_files_place;
 
+/* A session that takes files. */
+typedef struct {
+    uint64_t id;
+    mrd_wall_ns start; /* what was written before is of an earlier run */
+} mrd_files_session;
+
+/* Whose files a session may want. */
+typedef struct {
+    int64_t pid;  /* MRD_NONE: nothing tells */
+    bool by_name; /* folder names tell it: it may be that of the process's container */
+    bool kept;    /* a place with any_age */
+} mrd_files_whose;
+
 typedef struct {
     const char *proc_root; /* NULL: "/proc" */
     mrd_dur_ns stable;     /* 0: 2 s */
@@ -57,9 +71,12 @@ typedef struct {
     uint64_t agent;        /* of the frames */
     /* Sends a frame; its answer comes to mrd_files_answer. AGAIN: later. */
     mrd_err (*send)(void *self, uint64_t tag, mrd_bytes frame);
-    /* A file was delivered, or given up (message says why). May be NULL. */
+    /* This session takes files of this process. Asked when the sessions change, when a process names
+     * a directory, and for each file of an operator's. NULL: every session takes all. */
+    bool (*wants)(void *self, uint64_t session, const mrd_files_whose *whose);
+    /* A file was delivered to all that want it, or given up (message says why). May be NULL. */
     void (*finished)(void *self, const char *path, const char *sha256, const char *message);
-    /* A file is complete and hashed, before it is announced. May be NULL. */
+    /* A file is complete and hashed, before it is announced; once for each version. May be NULL. */
     void (*complete)(void *self, const mrd_files_complete *file);
     void *self;
 } mrd_files_options;
@@ -86,13 +103,13 @@ void mrd_files_close(mrd_files *f);
 mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
 /* The process has ended: what it alone named is forgotten when it is finished. */
 void mrd_files_gone(mrd_files *f, int64_t pid);
-/* The session that files go to; 0: none, they wait. Files that were there before it began are not
- * taken into it (start_wall); they wait for a session that began before they were written, or for
- * the same one with an earlier start. */
-void mrd_files_session(mrd_files *f, uint64_t session, mrd_wall_ns start_wall);
-/* True when nothing is waiting, being hashed or sent, and the directories were looked through since
- * `since_ns` (RAW). */
-bool mrd_files_idle(const mrd_files *f, mrd_local_ns since);
+/* The sessions that take files, at most MRD_FILES_SESSIONS; none: files wait. A file that none takes
+ * waits for one that began before it was written, or for the same one with an earlier start. */
+#define MRD_FILES_SESSIONS 16
+void mrd_files_sessions(mrd_files *f, const mrd_files_session *sessions, size_t n);
+/* Nothing that the session wants is waiting, being hashed or sent, and the directories that it wants
+ * files of were looked through since `since` (RAW). */
+bool mrd_files_idle(const mrd_files *f, uint64_t session, mrd_local_ns since);
 /* Looks through the directories at the next step. */
 void mrd_files_look(mrd_files *f);
 void mrd_files_step(mrd_files *f, mrd_local_ns now);

@@ -92,33 +92,6 @@ forget_files(mrd_files *f, unsigned leaving)
 }
 
 static void
-wait_for(mrd_files *f, file *one)
-{
-    f->stats.waiting++;
-    f->dirs[one->dir].waiting++;
-    f->pick_at = (mrd_local_ns){ 0 };
-}
-
-void
-mrd_files_finish(mrd_files *f, file *one, file_state state)
-{
-    one->state = state;
-    f->stats.waiting--;
-    f->dirs[one->dir].waiting--;
-}
-
-void
-mrd_files_judge_again(mrd_files *f)
-{
-    for (size_t i = 0; i < f->n; i++) {
-        if (f->files[i].state != EARLIER)
-            continue;
-        f->files[i].state = SEEN;
-        wait_for(f, &f->files[i]);
-    }
-}
-
-static void
 meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now)
 {
     one->look = f->dirs[one->dir].look;
@@ -130,11 +103,13 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
         return;
     }
     if (one->state >= DONE)
-        wait_for(f, one);
+        mrd_files_wait(f, one);
     one->size = met->size;
     one->mtime = met->mtime;
     one->still_since = now;
     one->state = SEEN;
+    one->told = one->had = false;
+    one->given = 0;
     f->pick_at = (mrd_local_ns){ 0 };
 }
 
@@ -178,7 +153,7 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
     d->first = (uint32_t) ++f->n;
     d->n_files++;
     f->stats.found++;
-    wait_for(f, one);
+    mrd_files_wait(f, one);
 }
 
 /* ---- Directories ---- */
@@ -222,7 +197,7 @@ may_go(const mrd_files *f, unsigned at)
 
     return d->used && d->uid != MRD_OWNED_ANY && d->n_pids == 0 && !busy && !d->looking &&
            (d->refused_for_good || d->hung || !mrd_local_before(d->looked_at, d->look_at)) &&
-           (d->waiting == 0 || f->session == 0);
+           (d->waiting == 0 || !mrd_files_have_sessions(f));
 }
 
 void
@@ -287,10 +262,8 @@ look_for_gone(mrd_files *f, const dir *d)
 
         if (one->look == d->look || (f->stage != IDLE && f->at == i - 1))
             continue;
-        if (one->state < DONE) {
-            mrd_files_finish(f, one, GIVEN_UP);
-            f->stats.failed++;
-        }
+        if (one->state < DONE)
+            (void) mrd_files_lost(f, one);
         gone++;
     }
     return gone;
@@ -539,7 +512,7 @@ announce_again(mrd_files *f, const dir *d, const char *name)
         if (strcmp(one->rel, name) != 0 || one->state < DONE)
             continue;
         one->state = SEEN;
-        wait_for(f, one);
+        mrd_files_wait(f, one);
     }
 }
 
@@ -573,6 +546,8 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
     }
     d->any_age = d->any_age || place->any_age;
     d->remove = d->remove || place->remove;
+    if (place->claim != NULL)
+        mrd_files_ask(f, d, place->pid);
     if (place->any_age && place->name != NULL)
         announce_again(f, d, place->name);
     return err;

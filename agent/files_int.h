@@ -1,6 +1,7 @@
 /*
  * agent/files_int.h - inside of files: files.c (one file through, and the thread's work),
- * files_dirs.c (directories and the table of their files).
+ * files_dirs.c (directories and the table of their files), files_sessions.c (which sessions get them),
+ * files_state.c (what waits).
  */
 #ifndef MRD_AGENT_FILES_INT_H
 #define MRD_AGENT_FILES_INT_H
@@ -13,8 +14,11 @@
 #include "base/hash.h"
 #include "base/index.h"
 
-/* EARLIER: written before the session began; from DONE on nothing waits for it. */
-typedef enum { SEEN, DONE, GIVEN_UP, EARLIER } file_state;
+/* REFUSED: by a session, and another one may take it; EARLIER: no session takes it; IGNORED: of an
+ * unknown kind, or gone since a session had it. From DONE on nothing waits for it. */
+typedef enum { SEEN, DONE, GIVEN_UP, REFUSED, EARLIER, IGNORED } file_state;
+
+typedef uint32_t session_set; /* bits of places in mrd_files.sessions */
 
 typedef struct {
     char *path;
@@ -25,7 +29,10 @@ typedef struct {
     mrd_wall_ns mtime;
     mrd_local_ns still_since;
     file_state state;
-    uint64_t look; /* number of the directory's last look that met it */
+    bool told;         /* to options.complete */
+    bool had;          /* by a session, as it is */
+    session_set given; /* these have it, or refused it for good */
+    uint64_t look;     /* number of the directory's last look that met it */
 } file;
 
 typedef struct {
@@ -37,6 +44,7 @@ typedef struct {
     size_t n_pids, cap_pids;
     bool whole;           /* not only files that were named */
     bool any_age, remove; /* as in mrd_files_place */
+    session_set wanted;   /* by these, since a process that they select named it */
     char **names;         /* named since its last look */
     size_t n_names, cap_names;
     bool refused_for_good; /* its process is not who its ring says */
@@ -96,8 +104,8 @@ struct mrd_files {
     uint64_t turn;
     bool file_next;       /* a file's work comes before a look's */
     mrd_local_ns pick_at; /* no file stands still for long enough before */
-    uint64_t session;
-    mrd_wall_ns session_start;
+    mrd_files_session
+        sessions[MRD_FILES_SESSIONS]; /* each in one place while it is there; id 0: free */
     mrd_job_thread *worker;
     bool worker_polled;
     work *work;
@@ -114,6 +122,9 @@ struct mrd_files {
     char hex[MRD_SHA256_HEX];
     uint64_t offset;
     size_t chunk_len; /* read and not sent */
+    unsigned to;      /* place of the session that it is for, from ANNOUNCING on */
+    uint64_t to_id;   /* which session had that place */
+    mrd_why refused;  /* why one of its sessions did not take it; empty: none refused */
     bool asked;       /* a request is out */
     uint64_t tag;
     mrd_local_ns again_at;
@@ -122,6 +133,16 @@ struct mrd_files {
     uint8_t *chunk;
     mrd_files_stats stats;
 };
+
+/* ---- files_state.c ---- */
+
+/* From here on it waits; from here on it does not (state: from DONE on). */
+void mrd_files_wait(mrd_files *f, file *one);
+void mrd_files_finish(mrd_files *f, file *one, file_state state);
+/* It waited, and is not there any more. True: no session had it, so it is lost, and counted. */
+bool mrd_files_lost(mrd_files *f, file *one);
+/* What is DONE, REFUSED or EARLIER is judged again: another session is there, or one with another start. */
+void mrd_files_judge_again(mrd_files *f);
 
 /* ---- files_dirs.c ---- */
 
@@ -138,13 +159,21 @@ void mrd_files_tell(mrd_files *f, dir *d);
 uint64_t mrd_files_served(const mrd_files *f, int64_t uid, bool looks);
 /* Files of the directory that wait are given up: what is written there cannot be read. */
 void mrd_files_give_up(mrd_files *f, unsigned at, const char *message);
-void mrd_files_finish(mrd_files *f, file *one, file_state state);
-/* What was EARLIER is judged again: by the start of another session, or by another start. */
-void mrd_files_judge_again(mrd_files *f);
 void mrd_files_sum(mrd_files *f);
 void mrd_files_say(dir *d); /* once for each directory */
 /* A directory with what is known of its files; those that are not needed any more. */
 void mrd_files_drop(mrd_files *f, unsigned at);
 void mrd_files_forget_dirs(mrd_files *f);
+
+/* ---- files_sessions.c ---- */
+
+/* There is one at least. */
+bool mrd_files_have_sessions(const mrd_files *f);
+/* Who is to get the file and does not have it. */
+session_set mrd_files_takers(const mrd_files *f, const file *one);
+/* A process has named the directory: who wants its files? */
+void mrd_files_ask(mrd_files *f, dir *d, int64_t pid);
+/* The file under way goes to the next session that is to get it; false: there is none. */
+bool mrd_files_next_taker(mrd_files *f);
 
 #endif

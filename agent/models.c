@@ -31,7 +31,8 @@ typedef struct {
     mrd_wall_ns named_from;               /* start of the event that named it */
     uint64_t chosen[MRD_RECORD_SESSIONS]; /* sessions that selected its process when it went */
     size_t n_chosen;
-    uint64_t shipped; /* the last session that it was shipped for */
+    uint64_t shipped[MRD_RECORD_SESSIONS]; /* the last sessions that it was shipped for */
+    size_t n_shipped;
 } entry;
 
 struct mrd_model_table {
@@ -415,24 +416,44 @@ mrd_model_table_version(const mrd_model_table *t)
     return t->version;
 }
 
+static bool
+was_shipped(const entry *e, uint64_t session)
+{
+    for (size_t k = 0; k < MRD_COUNT(e->shipped); k++)
+        if (e->shipped[k] == session)
+            return true;
+    return false;
+}
+
+/* A session that it was not shipped for wants it. */
+static bool
+is_to_ship(const mrd_model_table *t, entry *e)
+{
+    bool fresh = false;
+    mrd_record_status st;
+
+    for (size_t i = 0; i < mrd_record_sessions(t->record); i++) {
+        mrd_record_get(t->record, i, &st);
+        if ((st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
+             st.phase != MRD__NODE_PHASE__NODE_STOPPING) ||
+            was_shipped(e, st.id) || !mrd_record_wants_neffs(t->record, st.id) || !is_of(t, e, &st))
+            continue;
+        e->shipped[e->n_shipped++ % MRD_COUNT(e->shipped)] = st.id;
+        fresh = true;
+    }
+    return fresh;
+}
+
 void
-mrd_model_table_ship(mrd_model_table *t, uint64_t session,
+mrd_model_table_ship(mrd_model_table *t,
                      void (*call)(void *self, const mrd_drain_process *process, const char *kept),
                      void *self)
 {
-    mrd_record_status st;
-
-    if (!mrd_record_wants_neffs(t->record, session) || !mrd_record_find(t->record, session, &st) ||
-        st.start.ns == INT64_MAX)
-        return;
     for (size_t i = 0; i < t->n; i++) {
         entry *e = &t->v[i];
 
-        if (e->m.kept[0] == '\0' || e->process == NULL || e->shipped == session ||
-            !is_of(t, e, &st))
-            continue;
-        e->shipped = session;
-        call(self, e->process, e->m.kept);
+        if (e->m.kept[0] != '\0' && e->process != NULL && is_to_ship(t, e))
+            call(self, e->process, e->m.kept);
     }
 }
 

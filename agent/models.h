@@ -52,9 +52,8 @@ void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process,
 void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now);
-/* Calls each load whose bytes are kept and that the session wants shipped, once for each session; session: the
- * one that files go to now. */
-void mrd_model_table_ship(mrd_model_table *t, uint64_t session,
+/* Calls each load whose bytes are kept and that a session wants shipped, once for each session. */
+void mrd_model_table_ship(mrd_model_table *t,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),
                           void *self);

@@ -31,8 +31,7 @@ typedef enum {
     MRD_AGENT_PLANT_NOT_TAKEN_BACK, /* was: an answer of what was forced out that found no room: the
                                        segments count it as lost, the counts as delivered */
     MRD_AGENT_PLANT_UNREPORTED, /* was: an answer that neither segments nor counts tell is in the sums */
-    MRD_AGENT_PLANT_FILES_BY_PLACE, /* was: a session that begins later takes the files of another, and
-                                       leaves out those that are older than itself */
+    MRD_AGENT_PLANT_FILE_ONE_SESSION, /* was: of the sessions that record, only one gets a file */
     MRD_AGENT_PLANT_FILE_GROWS, /* was: a file that grows while it is sent is not looked at again */
     MRD_AGENT_PLANT_UNTOLD_LEAVES, /* was: such an answer is in the sums when its frame leaves the queue
                                       before its segment */

@@ -130,8 +130,9 @@ const mrd_session_params *mrd_record_params(const mrd_record *r, uint64_t sessio
 /* Which cores and event types the session chooses; empty: all. Borrowed. */
 void mrd_record_choice(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores,
                        const mrd_strlist **ret_types);
-/* It selects this process. */
+/* It selects this process; of an ident only the members that are known count. */
 bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);
+bool mrd_record_selects_ident(const mrd_record *r, uint64_t session, const mrd_ident *ident);
 
 /* ---- Events ---- */
 

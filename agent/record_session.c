@@ -40,16 +40,20 @@ in_uids(const session *s, const mrd_ident *id)
                               in_numbers(s->uids, s->n_uids, uid));
 }
 
+static bool
+wants_ident(const session *s, const mrd_ident *id)
+{
+    return in_numbers(s->ranks, s->n_ranks, id->rank) && in_numbers(s->pids, s->n_pids, id->pid) &&
+           in_uids(s, id) && in_jobs(&s->jobs, id);
+}
+
 /* What stands for the node belongs to every session that the node takes part in: whose job, rank or
  * process it is cannot be asked of a host's or a device's counter. */
 bool
 mrd_record_wants_process(const session *s, const mrd_drain_process *p)
 {
-    if ((mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0)
-        return true;
-    return in_numbers(s->ranks, s->n_ranks, p->ident.rank) &&
-           in_numbers(s->pids, s->n_pids, p->ident.pid) && in_uids(s, &p->ident) &&
-           in_jobs(&s->jobs, &p->ident);
+    return (mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0 ||
+           wants_ident(s, &p->ident);
 }
 
 static void
@@ -786,4 +790,12 @@ mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_drain_process *pr
     const session *s = mrd_record_session_of(r, id);
 
     return s != NULL && mrd_record_wants_process(s, process);
+}
+
+bool
+mrd_record_selects_ident(const mrd_record *r, uint64_t id, const mrd_ident *ident)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && wants_ident(s, ident);
 }

@@ -22,6 +22,9 @@ typedef struct {
     char last[160];
     const char *grows;   /* a file that gets more bytes when its end is said */
     unsigned unanswered; /* steps */
+    unsigned told;       /* complete files */
+    unsigned announced[8], chunks[8], done[8]; /* of sessions */
+    int64_t only[8];                           /* a session takes this process's; 0: all */
 } world;
 
 /* The end of a file is said: it grows now, and is looked at before the answer comes. */
@@ -39,6 +42,35 @@ grow(world *w, mrd_bytes frame)
     w->unanswered = 200;
 }
 
+static void
+count(world *w, mrd_bytes frame)
+{
+    mrd_frame f;
+
+    if (mrd_frame_get(frame, &f, NULL) != MRD_OK || f.session >= MRD_COUNT(w->announced))
+        return;
+    w->announced[f.session] += f.type == MRD_FRAME_ANNOUNCE;
+    w->chunks[f.session] += f.type == MRD_FRAME_CHUNK;
+    w->done[f.session] += f.type == MRD_FRAME_DONE;
+}
+
+static bool
+wants(void *self, uint64_t session, const mrd_files_whose *whose)
+{
+    const world *w = self;
+
+    return w->only[session] == 0 || w->only[session] == whose->pid;
+}
+
+static void
+complete(void *self, const mrd_files_complete *file)
+{
+    world *w = self;
+
+    (void) file;
+    w->told++;
+}
+
 static mrd_err
 send_frame(void *self, uint64_t tag, mrd_bytes frame)
 {
@@ -49,6 +81,7 @@ send_frame(void *self, uint64_t tag, mrd_bytes frame)
     mrd_buf_add(&w->answer, w->g.reply.p, w->g.reply.len);
     w->tag = tag;
     w->asked = true;
+    count(w, frame);
     grow(w, frame);
     return MRD_OK;
 }
@@ -65,6 +98,13 @@ finished(void *self, const char *path, const char *sha256, const char *message)
     snprintf(w->last, sizeof(w->last), "%s", message);
 }
 
+/* One session takes files. */
+static void
+take(world *w, uint64_t session, int64_t start)
+{
+    mrd_files_sessions(w->f, &(mrd_files_session){ session, { start } }, 1);
+}
+
 static world *
 new_world_of(uint64_t max_bytes, size_t max_files)
 {
@@ -75,6 +115,8 @@ new_world_of(uint64_t max_bytes, size_t max_files)
                             .agent = 1,
                             .send = send_frame,
                             .finished = finished,
+                            .complete = complete,
+                            .wants = wants,
                             .self = w };
     char dir[512];
     mrd_files_place place = { .path = dir, .pid = 9 };
@@ -85,7 +127,7 @@ new_world_of(uint64_t max_bytes, size_t max_files)
     snprintf(dir, sizeof(dir), "%s/cap/", test_tmp());
     CHECK_ERR("watch", mrd_files_watch(w->f, &place), MRD_OK);
     CHECK_ERR("again", mrd_files_watch(w->f, &place), MRD_OK);
-    mrd_files_session(w->f, 1, (mrd_wall_ns){ 0 });
+    take(w, 1, 0);
     return w;
 }
 
@@ -209,7 +251,7 @@ TEST(a_file_that_grows_while_it_is_sent_is_sent_again)
     tree_file(test_tmp(), "cap/grows.ntff", "first");
     w->grows = path;
     until(w, 1);
-    CHECK(w->grows == NULL && !mrd_files_idle(w->f, (mrd_local_ns){ 0 }));
+    CHECK(w->grows == NULL && !mrd_files_idle(w->f, 1, (mrd_local_ns){ 0 }));
     until(w, 2);
     CHECK_INT(w->finished, 2);
     CHECK_INT(w->g.artifacts, 2);
@@ -283,7 +325,7 @@ TEST(thousands_of_files)
     CHECK_INT(st.found, n);
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->g.artifacts, n);
-    CHECK(mrd_files_idle(w->f, (mrd_local_ns){ 0 }));
+    CHECK(mrd_files_idle(w->f, 1, (mrd_local_ns){ 0 }));
     end_world(w);
 }
 
@@ -319,7 +361,7 @@ TEST(files_beyond_the_limit)
     CHECK_INT(st.waiting, 0);
     CHECK_INT(w->failed, 0);
     CHECK(w->finished > 10 && w->finished <= 15);
-    CHECK(mrd_files_idle(w->f, (mrd_local_ns){ 0 }));
+    CHECK(mrd_files_idle(w->f, 1, (mrd_local_ns){ 0 }));
     end_world(w);
 }
 
@@ -479,13 +521,13 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
     world *w = new_world(0);
     mrd_files_stats st;
 
-    mrd_files_session(w->f, 0, (mrd_wall_ns){ 0 });
+    mrd_files_sessions(w->f, NULL, 0);
     tree_file(test_tmp(), "cap/early.ntff", "early");
     run_ms(w, 100);
     CHECK_INT(w->g.announces, 0);
     /* Times of files come from the kernel's clock, which goes by ticks: one before, one behind. */
     test_let_it_run(20);
-    mrd_files_session(w->f, 2, mrd_wall_now());
+    take(w, 2, mrd_wall_now().ns);
     test_let_it_run(20);
     tree_file(test_tmp(), "cap/late.ntff", "late");
     until(w, 1);
@@ -514,7 +556,7 @@ TEST(stamps_of_whole_seconds_may_be_of_the_session)
     mrd_files_stats st;
     int taken = 0;
 
-    mrd_files_session(w->f, 0, (mrd_wall_ns){ 0 });
+    mrd_files_sessions(w->f, NULL, 0);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         struct timespec at = { second + rows[i].sec, rows[i].ns };
         char path[500], name[80];
@@ -526,7 +568,7 @@ TEST(stamps_of_whole_seconds_may_be_of_the_session)
         taken += rows[i].taken;
     }
     run_ms(w, 100);
-    mrd_files_session(w->f, 2, (mrd_wall_ns){ second * MRD_SEC + 700 * MRD_MS });
+    take(w, 2, second * MRD_SEC + 700 * MRD_MS);
     until(w, (uint64_t) taken);
     mrd_files_get_stats(w->f, &st);
     for (int64_t end = test_deadline(); st.waiting > 0 && test_in_time(end);) {
@@ -536,12 +578,123 @@ TEST(stamps_of_whole_seconds_may_be_of_the_session)
     CHECK_INT(w->g.artifacts, taken);
     CHECK_INT(st.waiting, 0);
     /* A session that the agent is told of late has begun before, and so has the one it had. */
-    mrd_files_session(w->f, 3, (mrd_wall_ns){ second * MRD_SEC + 500 * MRD_MS });
+    take(w, 2, second * MRD_SEC + 500 * MRD_MS);
     until(w, (uint64_t) taken + 1);
     CHECK_INT(w->g.artifacts, taken + 1);
-    mrd_files_session(w->f, 3, (mrd_wall_ns){ second * MRD_SEC - 9 * MRD_SEC });
+    take(w, 2, second * MRD_SEC - 9 * MRD_SEC);
     until(w, MRD_COUNT(rows));
     CHECK_INT(w->g.artifacts, MRD_COUNT(rows));
+    end_world(w);
+}
+
+static void
+until_told(world *w, unsigned session, unsigned announced)
+{
+    for (int64_t end = test_deadline(); w->announced[session] < announced && test_in_time(end);)
+        step(w);
+    CHECK_INT(w->announced[session], announced);
+}
+
+/* Every session that records gets a file, its bytes travel once, and it is read and told once; one that
+ * began after it was written does not. */
+TEST(every_session_of_its_time_gets_a_file)
+{
+    world *w = new_world(0);
+    mrd_files_session all[3] = { { 1, { 0 } }, { 2, { 0 } }, { 3, { INT64_MAX / 2 } } };
+    mrd_files_stats st;
+
+    mrd_files_sessions(w->f, all, 3);
+    tree_file(test_tmp(), "cap/a.ntff", "for two");
+    w->g.have_all = true;
+    until(w, 1);
+    CHECK_INT(w->announced[1], 1);
+    CHECK_INT(w->announced[2], 1);
+    CHECK_INT(w->announced[3], 0);
+    CHECK_INT(w->told, 1);
+    /* One ends, and one of that time comes, in the place of the first: it gets what is there. */
+    all[0] = (mrd_files_session){ 4, { 0 } };
+    mrd_files_sessions(w->f, all, 3);
+    until_told(w, 4, 1);
+    run_ms(w, 50);
+    CHECK_INT(w->announced[2], 1);
+    CHECK_INT(w->told, 1);
+    mrd_files_get_stats(w->f, &st);
+    CHECK_INT(st.waiting, 0);
+    CHECK_INT(st.failed, 0);
+    CHECK(mrd_files_idle(w->f, 4, (mrd_local_ns){ 0 }));
+    end_world(w);
+}
+
+/* Two jobs on a node: what one wrote is not for the other's session. */
+TEST(a_session_gets_files_of_its_own_processes_only)
+{
+    world *w = new_world(0);
+    mrd_files_session all[2] = { { 1, { 0 } }, { 2, { 0 } } };
+    mrd_files_stats st;
+
+    w->only[1] = 9; /* that of new_world's directory */
+    w->only[2] = 77;
+    mrd_files_sessions(w->f, all, 2);
+    tree_file(test_tmp(), "cap/own.ntff", "of process 9");
+    tree_file(test_tmp(), "cap/i-0_pid_77/profile_nc_0.ntff", "of process 77");
+    tree_file(test_tmp(), "cap/i-0_pid_78/profile_nc_0.ntff", "of nobody");
+    until(w, 2);
+    for (int64_t end = test_deadline();
+         mrd_files_get_stats(w->f, &st), st.waiting > 0 && test_in_time(end);)
+        step(w);
+    run_ms(w, 50);
+    CHECK_INT(w->announced[1], 1);
+    CHECK_INT(w->announced[2], 1);
+    CHECK_INT(w->finished, 2);
+    CHECK_INT(st.waiting, 0);
+    end_world(w);
+}
+
+/* A session ends, drawn, while a large file is sent to it: the other gets all of it, and none is damaged. */
+TEST(a_session_that_ends_does_not_take_a_file_along)
+{
+    for (unsigned at = 0; at < 12; at++) {
+        world *w = new_world(0);
+        mrd_files_session both[2] = { { 1, { 0 } }, { 2, { 0 } } };
+        char path[600];
+
+        mrd_files_sessions(w->f, both, 2);
+        tree_file(test_tmp(), "cap/big.ntff", "x");
+        snprintf(path, sizeof(path), "%s/cap/big.ntff", test_tmp());
+        CHECK(truncate(path, (5 << 20) + at) == 0);
+        for (int64_t end = test_deadline();
+             w->announced[1] + w->chunks[1] < 1 + at && test_in_time(end);)
+            step(w);
+        mrd_files_sessions(w->f, &both[1], 1);
+        until(w, 1);
+        CHECK_INT(w->announced[2] > 0 && w->done[2] == 1, 1);
+        CHECK_INT(w->failed, 0);
+        CHECK_INT(w->g.artifact_len, (5 << 20) + at);
+        CHECK(w->g.artifacts >= 1);
+        CHECK_INT(w->told, 1);
+        end_world(w);
+    }
+}
+
+/* When none is left, the file waits for the next one of its time. */
+TEST(a_file_whose_session_ends_while_it_is_sent_waits)
+{
+    world *w = new_world(0);
+    char path[600];
+
+    tree_file(test_tmp(), "cap/big.ntff", "x");
+    snprintf(path, sizeof(path), "%s/cap/big.ntff", test_tmp());
+    CHECK(truncate(path, 5 << 20) == 0);
+    for (int64_t end = test_deadline(); w->chunks[1] < 3 && test_in_time(end);)
+        step(w);
+    mrd_files_sessions(w->f, NULL, 0);
+    run_ms(w, 100);
+    CHECK_INT(w->finished + w->failed, 0);
+    take(w, 2, 0);
+    until(w, 1);
+    CHECK_INT(w->done[1], 0);
+    CHECK_INT(w->done[2], 1);
+    CHECK_INT(w->told, 1);
     end_world(w);
 }
 

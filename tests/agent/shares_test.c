@@ -56,7 +56,7 @@ open_files(seen *s, size_t max_files)
     mrd_files *f = NULL;
 
     CHECK_ERR("open", mrd_files_open(&o, &f, NULL), MRD_OK);
-    mrd_files_session(f, 1, (mrd_wall_ns){ 0 });
+    mrd_files_sessions(f, &(mrd_files_session){ 1, { 0 } }, 1);
     return f;
 }
 
@@ -157,8 +157,8 @@ TEST(a_hanging_directory_holds_up_no_session)
     since = mrd_local_now().ns;
     CHECK_ERR("watch", mrd_files_watch(f, &(mrd_files_place){ .path = bad, .pid = MRD_NONE }),
               MRD_OK);
-    CHECK(!mrd_files_idle(f, (mrd_local_ns){ since }));
-    UNTIL(f, mrd_files_idle(f, (mrd_local_ns){ since }));
+    CHECK(!mrd_files_idle(f, 1, (mrd_local_ns){ since }));
+    UNTIL(f, mrd_files_idle(f, 1, (mrd_local_ns){ since }));
     close(fuse);
     UNTIL(f, st_.hung == 0);
     mrd_files_close(f);
@@ -259,7 +259,7 @@ TEST(a_directory_is_forgotten_with_the_processes_that_named_it)
     CHECK_INT(st.dirs, 1); /* the other one named it, too */
     mrd_files_gone(f, b.pid);
     end_user(&b);
-    mrd_files_session(f, 0, (mrd_wall_ns){ 0 }); /* nothing waits for a session */
+    mrd_files_sessions(f, NULL, 0); /* nothing waits for a session */
     UNTIL(f, st_.dirs == 0);
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.waiting, 0);
@@ -302,7 +302,7 @@ TEST(no_user_takes_the_files_of_the_others)
         SKIP("needs root");
     CHECK(chmod(test_tmp(), 0755) == 0);
     f = open_files(&s, MOST);
-    mrd_files_session(f, 0, (mrd_wall_ns){ 0 });
+    mrd_files_sessions(f, NULL, 0);
     for (int i = 0; i < 2; i++) {
         u[i] = start_user((uid_t) (1001 + i));
         snprintf(dir[i], sizeof(dir[i]), "%s/user%d", test_tmp(), i);

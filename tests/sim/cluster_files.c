@@ -32,11 +32,6 @@ typedef struct work_file {
     int64_t written_at; /* the last of them, true time */
 } work_file;
 
-/* What was written then, true time, has to be delivered. */
-typedef struct file_debt {
-    long double from, to;
-} file_debt;
-
 typedef struct file_promise {
     uint64_t session;
     unsigned node;
@@ -166,7 +161,6 @@ files_free(sim_node *n)
 {
     sim_disk_free(n->work);
     free(n->files);
-    free(n->debts);
 }
 
 /* ---- What is there ---- */
@@ -302,76 +296,42 @@ files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *
 /* ---- What is owed ---- */
 
 static bool
-is_promised(const world *w, const sim_node *n, const char *hex)
+is_promised(const world *w, const sim_node *n, uint64_t session, const char *hex)
 {
     for (size_t i = 0; i < w->n_file_promises; i++) {
-        if (w->file_promises[i].node == n->a->index && strcmp(w->file_promises[i].hex, hex) == 0)
+        const file_promise *p = &w->file_promises[i];
+
+        if (p->node == n->a->index && p->session == session && strcmp(p->hex, hex) == 0)
             return true;
     }
     return false;
 }
 
-/* Some other session may get them. */
-static bool
-others_record(const sim_node *n, uint64_t session)
-{
-    mrd_record_status st;
-
-    for (size_t i = 0; i < mrd_record_sessions(n->agent->record); i++) {
-        mrd_record_get(n->agent->record, i, &st);
-        if (st.id != session && st.phase != MRD__NODE_PHASE__NODE_FLUSHED)
-            return true;
-    }
-    return false;
-}
-
-void
-files_cancelled(sim_node *n)
-{
-    n->n_debts = 0;
-}
-
-static void
-check_debt(sim_node *n, const file_debt *debt, uint64_t session)
-{
-    for (size_t i = 0; i < n->n_files; i++) {
-        const work_file *f = &n->files[i];
-
-        if (f->written == f->n && (long double) f->written_at > debt->from + TIME_ROOM &&
-            (long double) f->written_at < debt->to && !is_promised(n->w, n, f->hex[f->n - 1]))
-            sim_fail(n->w,
-                     "node %s session %llx: it is flushed, and '%s', written at %.3f s, was not "
-                     "delivered; it recorded from %.3f s to %.3f s",
-                     n->a->id, (unsigned long long) session, f->name, (double) f->written_at / 1e9,
-                     (double) debt->from / 1e9, (double) debt->to / 1e9);
-    }
-}
-
-/* What a node's workload wrote while a session recorded belongs to it, or to another that records at that
- * time: the last of them is not over before the aggregator has it, or it was given up with a message. */
+/* What a node's workload wrote while a session recorded belongs to it: it is not over before the aggregator
+ * has it, or it was given up with a message. */
 void
 files_flushed(sim_node *n, const mrd_record_status *st)
 {
+    long double from = sim_clock_true(&n->a->clock, st->start.ns), to;
     mrd_files_stats stats;
 
     mrd_files_get_stats(n->agent->files, &stats);
     /* Told anew by an aggregator whose machine came up with another wall clock, a start is another. */
     if (stats.failed > 0 || stats.hung > 0 || n->wall_stepped || n->boot > 1 || n->woken_at != 0 ||
-        (n->w->n_timelines > 1 && n->w->server_steps > 0)) {
-        files_cancelled(n);
+        (n->w->n_timelines > 1 && n->w->server_steps > 0) || st->stop.ns == INT64_MAX)
         return;
+    to = sim_clock_true(&n->a->clock, st->stop.ns);
+    for (size_t i = 0; i < n->n_files; i++) {
+        const work_file *f = &n->files[i];
+
+        if (f->written == f->n && (long double) f->written_at > from + TIME_ROOM &&
+            (long double) f->written_at < to && !is_promised(n->w, n, st->id, f->hex[f->n - 1]))
+            sim_fail(n->w,
+                     "node %s session %llx: it is flushed, and '%s', written at %.3f s, was not "
+                     "delivered; it recorded from %.3f s to %.3f s",
+                     n->a->id, (unsigned long long) st->id, f->name, (double) f->written_at / 1e9,
+                     (double) from / 1e9, (double) to / 1e9);
     }
-    if (st->stop.ns != INT64_MAX) {
-        if (!MRD_VEC_NEXT(n->debts, n->n_debts))
-            abort();
-        n->debts[n->n_debts++] = (file_debt){ sim_clock_true(&n->a->clock, st->start.ns),
-                                              sim_clock_true(&n->a->clock, st->stop.ns) };
-    }
-    if (others_record(n, st->id))
-        return;
-    for (size_t i = 0; i < n->n_debts; i++)
-        check_debt(n, &n->debts[i], st->id);
-    files_cancelled(n);
 }
 
 /* ---- After a crash, and at the end ---- */

@@ -100,8 +100,6 @@ struct sim_node {
     char *watch[1];
     struct work_file *files;
     size_t n_files;
-    struct file_debt *debts; /* of sessions that were over while others recorded */
-    size_t n_debts;
     bool wall_stepped;
     unsigned wakes; /* the wake that counts */
     int64_t wake_at;
@@ -170,7 +168,6 @@ void files_work(world *w, uint64_t index, uint64_t boot, void *p);
 void files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *answer);
 void files_flushed(sim_node *n,
                    const mrd_record_status *st); /* the node says so, for the first time */
-void files_cancelled(sim_node *n);               /* a session, with what it owed */
 void files_recovered(world *w);
 void files_end(world *w);
 

@@ -350,7 +350,7 @@ plan_for(mrd_agent_plant bug, uint64_t seed)
     case MRD_AGENT_PLANT_NOT_TAKEN_BACK:
         p.mostly = SIM_MOSTLY_SLOW_SPOOLS;
         break;
-    case MRD_AGENT_PLANT_FILES_BY_PLACE:
+    case MRD_AGENT_PLANT_FILE_ONE_SESSION:
     case MRD_AGENT_PLANT_FILE_GROWS:
         p.mostly = SIM_MOSTLY_FILES;
         break;
@@ -384,7 +384,7 @@ TEST(planted_bugs_of_agents_are_found)
         [MRD_AGENT_PLANT_SPINS] = "a loop that does not wait",
         [MRD_AGENT_PLANT_NOT_TAKEN_BACK] = "what was forced out lost and stored",
         [MRD_AGENT_PLANT_UNREPORTED] = "an answer that only the sums have",
-        [MRD_AGENT_PLANT_FILES_BY_PLACE] = "files of one session left to another",
+        [MRD_AGENT_PLANT_FILE_ONE_SESSION] = "a file goes to one of its sessions",
         [MRD_AGENT_PLANT_FILE_GROWS] = "a file that grows while it is sent",
         [MRD_AGENT_PLANT_RECORDED_APART] = "answers in records and in counts apart",
         [MRD_AGENT_PLANT_UNTOLD_LEAVES] = "an answer in the sums whose frame is there",

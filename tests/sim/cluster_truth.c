@@ -297,10 +297,8 @@ check_gone(sim_node *n)
     for (size_t i = 0; i < n->n_truths; i++) {
         mrd_record_status st;
 
-        if (!n->truths[i].over && !mrd_record_find(n->agent->record, n->truths[i].session, &st)) {
-            files_cancelled(n);
+        if (!n->truths[i].over && !mrd_record_find(n->agent->record, n->truths[i].session, &st))
             n->truths[i].weak = n->truths[i].over = true;
-        }
     }
 }
 

@@ -1,0 +1,61 @@
+/* agent/files_state.c - what waits: files from met to finished, and directories to be looked through. */
+#include <string.h>
+
+#include "agent/files_int.h"
+#include "trace/import/capture_names.h"
+#include "trace/model/catalog.h" /* MRD_NONE */
+
+void
+mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
+{
+    const char *base = strrchr(rel, '/');
+
+    base = base == NULL ? rel : base + 1;
+    *ret_pid = mrd_capture_number(mrd_str_of(rel), "_pid_");
+    *ret_nc = mrd_capture_number(mrd_str_of(base), "_vnc_");
+    if (*ret_nc == MRD_NONE)
+        *ret_nc = mrd_capture_number(mrd_str_of(base), "_nc_");
+}
+
+void
+mrd_files_wait(mrd_files *f, file *one)
+{
+    f->stats.waiting++;
+    f->dirs[one->dir].waiting++;
+    f->pick_at = (mrd_local_ns){ 0 };
+}
+
+void
+mrd_files_finish(mrd_files *f, file *one, file_state state)
+{
+    one->state = state;
+    f->stats.waiting--;
+    f->dirs[one->dir].waiting--;
+}
+
+bool
+mrd_files_lost(mrd_files *f, file *one)
+{
+    mrd_files_finish(f, one, one->had ? IGNORED : GIVEN_UP);
+    f->stats.failed += !one->had;
+    return !one->had;
+}
+
+void
+mrd_files_judge_again(mrd_files *f)
+{
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->files[i].state != EARLIER && f->files[i].state != DONE &&
+            f->files[i].state != REFUSED)
+            continue;
+        f->files[i].state = SEEN;
+        mrd_files_wait(f, &f->files[i]);
+    }
+}
+
+void
+mrd_files_look(mrd_files *f)
+{
+    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
+        f->dirs[i].look_at = (mrd_local_ns){ 0 };
+}
