@@ -355,7 +355,7 @@ runs_oldest_waits(const model *m)
 /* Behind an operation of a process that goes on: what was on its way when its segment went is in memory, and
  * what was forced out was in segments that are gone, the oldest. */
 void
-runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len, room need)
+runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len, room need)
 {
     uint64_t most = m->max_bytes + (m->committing ? m->sessions * SESSION_MOST : 0);
     bool more;

@@ -49,7 +49,7 @@ typedef struct {
     uint64_t least, most;
 } room;
 
-typedef enum { CALM, DIES, FAILS, SHORT } trouble;
+typedef enum { CALM, DIES, FAILS, SHORT } fault;
 
 typedef struct {
     sim_disk *disk;
@@ -61,7 +61,7 @@ typedef struct {
     session_model of[SESSIONS];
     char boot;
     /* What goes wrong: in the call that is the `left`th from now. */
-    trouble what;
+    fault what;
     unsigned left, part;
     bool failed;  /* in this operation */
     bool starved; /* in this run something found no room, or might have */
@@ -109,7 +109,7 @@ void runs_check_all(model *m);
 void runs_dropped(void *self, const mrd_spool_item *item);
 bool runs_is_last(const model *m);
 bool runs_oldest_waits(const model *m);
-void runs_settle(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len,
+void runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len,
                  room need);
 void runs_give_places(model *m);
 void runs_committed(model *m);

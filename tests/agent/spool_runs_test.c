@@ -55,7 +55,7 @@ step_add(model *m)
         runs_list_files(m);
         CHECK(err != MRD_FULL || m->failed || runs_is_last(m) || runs_oldest_waits(m));
     }
-    runs_settle(m, bytes, last, last_len, (room){ whole, whole });
+    runs_converge(m, bytes, last, last_len, (room){ whole, whole });
 }
 
 static void
@@ -86,7 +86,7 @@ step_commit(model *m)
     } else {
         CHECK((m->limited && err == MRD_FULL) || m->failed);
     }
-    runs_settle(m, bytes, last, last_len, need);
+    runs_converge(m, bytes, last, last_len, need);
 }
 
 /* Whether the counts tell the answer: they have a place for the session, and name the 64 numbers from its first
@@ -159,7 +159,7 @@ step_answer(model *m)
         return;
     CHECK(done && !mrd_spool_done(m->s, f->item.id, true));
     answer(m, f, as);
-    runs_settle(m, 0, 0, 0, (room){ 0 });
+    runs_converge(m, 0, 0, 0, (room){ 0 });
 }
 
 static void
@@ -202,7 +202,7 @@ step_session(model *m)
             return;
         q->known = true;
         q->clock++;
-        runs_settle(m, 0, 0, 0, (room){ 0 });
+        runs_converge(m, 0, 0, 0, (room){ 0 });
         break;
     case 1:
         mrd_spool_forget(m->s,
@@ -238,7 +238,7 @@ open_once(model *m)
 }
 
 static void
-plan(model *m, trouble what, uint64_t within)
+plan(model *m, fault what, uint64_t within)
 {
     m->what = what;
     m->left = 1 + (unsigned) draw(m, within);
