@@ -8,6 +8,8 @@
 #define MERGE_NONE UINT32_MAX /* instead of a source: comes after everything */
 /* Events of fewer streams stay in the cache by themselves. */
 #define PREFETCH_FROM 32
+/* Places of the tree on the level whose winners are fetched: about so many events before their turn. */
+#define AHEAD_LEVEL 4
 
 /* A source and what is left of its last run; at is its head. */
 typedef struct {
@@ -125,6 +127,23 @@ merge_start(merge *m)
     merge_build(m);
 }
 
+/* Of the sources below one place of that level, this one came out first now: its event comes soon, and
+ * the one behind it is looked at then. Fetched any earlier, at its last turn, both would have left
+ * the caches: every other stream has its turn before. */
+static inline void
+merge_prefetch(const merge *m, size_t leaf)
+{
+    size_t level = 63 - (size_t) __builtin_clzll(leaf);
+    uint64_t who = m->tree.tag[leaf >> (level - AHEAD_LEVEL)];
+
+    if (who != MERGE_NONE) {
+        const char *at = (const char *) m->feeds[who].at;
+
+        for (size_t k = 0; k < 2 * sizeof(mrd_event); k += 64)
+            __builtin_prefetch(at + k);
+    }
+}
+
 /* Replaces the winner by its source's next event. */
 static inline __attribute__((always_inline)) void
 merge_advance(merge *m)
@@ -135,15 +154,13 @@ merge_advance(merge *m)
     if (__builtin_expect(merge_load(m, f, (mrd_ev_ns){ m->tree.key[1] }), 1)) {
         mrd_ev_ns key = f->at->ts;
 
-        if (m->k > PREFETCH_FROM) { /* for its next turn */
-            __builtin_prefetch(f->at + 1);
-            __builtin_prefetch((const char *) (f->at + 1) + 64);
-        }
         if (mrd_ev_before(key, m->until)) {
             m->tree.key[1] = key.ns;
             return;
         }
         mrd_tournament_set(&m->tree, f->leaf, key.ns, who, merge_tie, m);
+        if (m->k > PREFETCH_FROM)
+            merge_prefetch(m, f->leaf);
         m->until = (mrd_ev_ns){ INT64_MIN };
         if (m->tree.tag[1] == who) /* perhaps a burst */
             m->until = (mrd_ev_ns){ mrd_tournament_others(&m->tree, f->leaf) };
