@@ -105,6 +105,11 @@ TEST(addresses_without_tls)
                             (link.data_url == o.data_url && link.control_url == o.control_url));
         if (o.control_url != r->control)
             free(o.control_url);
+        if (o.tls_cert != r->cert)
+            free(o.tls_cert);
+        if (o.tls_key != r->key)
+            free(o.tls_key);
+        free(o.join_server);
     }
 }
 

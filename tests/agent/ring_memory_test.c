@@ -140,7 +140,11 @@ drain_beside_honest(void (*hostile)(int pid, int tid))
     CHECK(h.honest > 5);
     /* A user alone has half of it; beyond it a ring at a time, and a buffer that doubles. */
     printf("%d rings: %zu MiB\n", RINGS, most >> 20);
+#ifdef __SANITIZE_ADDRESS__
+    printf("not measured: the address sanitizer keeps what was freed\n");
+#else
     CHECK(most < MEMORY + (16 << 20));
+#endif
     mrd_drain_close(p);
     return c;
 }

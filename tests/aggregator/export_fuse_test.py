@@ -37,8 +37,8 @@ os.makedirs(at)
 copy = os.path.join(backing, "runs", "s-1")
 
 
-def export(whose, ms=60000):
-    p = subprocess.run([RUN, store, "s-1", at, whose, str(ms)], capture_output=True, text=True, timeout=120)
+def export(whose, ms=60000, env=None):
+    p = subprocess.run([RUN, store, "s-1", at, whose, str(ms)], capture_output=True, text=True, timeout=120, env=env)
     check(p.returncode == 0, f"export_run: {p.returncode} {p.stderr}")
     return p.stdout.rstrip("\n")
 
@@ -111,7 +111,9 @@ def hangs(fs):
     clear()
     fs.freeze()
     began = time.monotonic()
-    equal(export("target", 300), "left", "the file system does not answer")
+    # Built with the address sanitizer, the search for leaks would wait at the end for the thread that hangs.
+    env = {**os.environ, "ASAN_OPTIONS": os.environ.get("ASAN_OPTIONS", "") + ":detect_leaks=0"}
+    equal(export("target", 300, env), "left", "the file system does not answer")
     check(time.monotonic() - began < 40, f"the exporter ends without it: {time.monotonic() - began:.1f} s")
     fs.thaw()
     done(export("target"), "it answers again")
