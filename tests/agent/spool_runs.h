@@ -110,7 +110,7 @@ void runs_dropped(void *self, const mrd_spool_item *item);
 bool runs_is_last(const model *m);
 bool runs_oldest_waits(const model *m);
 void runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len,
-                 room need);
+                   room need);
 void runs_give_places(model *m);
 void runs_committed(model *m);
 void runs_adopt(model *m, bool damaged, bool rebooted, bool killed);
