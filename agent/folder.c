@@ -394,9 +394,19 @@ mrd_folder_found(const mrd_folder *f, size_t *ret_n)
     return f->found;
 }
 
-/* Removes a name below `root`; folder: an empty one. */
+/* The same file, or a folder of the folder's user. */
 static bool
-remove_name(const mrd_folder *f, int root, const char *path, bool folder, const struct stat *want)
+may_remove(const mrd_folder *f, const struct stat *st, const struct stat *want)
+{
+    if (want != NULL)
+        return st->st_ino == want->st_ino && st->st_dev == want->st_dev;
+    return S_ISDIR(st->st_mode) &&
+           (f->user.uid == MRD_OWNED_ANY || f->user.uid == (int64_t) st->st_uid);
+}
+
+/* Removes a name below `root`: the file `want`, or (NULL) an empty folder. */
+static bool
+remove_name(const mrd_folder *f, int root, const char *path, const struct stat *want)
 {
     char up[PATH_MAX];
     const char *slash = strrchr(path, '/');
@@ -412,9 +422,8 @@ remove_name(const mrd_folder *f, int root, const char *path, bool folder, const 
     up[n] = '\0';
     if ((fd = mrd_owned_descend(root, up, &f->user)) < 0)
         return false;
-    good = want == NULL || (fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 &&
-                            st.st_ino == want->st_ino && st.st_dev == want->st_dev);
-    good = good && unlinkat(fd, name, folder ? AT_REMOVEDIR : 0) == 0;
+    good = fstatat(fd, name, &st, AT_SYMLINK_NOFOLLOW) == 0 && may_remove(f, &st, want) &&
+           unlinkat(fd, name, want == NULL ? AT_REMOVEDIR : 0) == 0;
     close(fd);
     return good;
 }
@@ -430,13 +439,13 @@ mrd_folder_remove(mrd_folder *f, const char *rel, int fd)
     if (f->fd < 0 || strlen(rel) >= sizeof(path) || fstat(fd, &st) != 0)
         return;
     strcpy(path, rel);
-    good = remove_name(f, f->fd, path, false, &st);
+    good = remove_name(f, f->fd, path, &st);
     while (good && (slash = strrchr(path, '/')) != NULL) {
         *slash = '\0';
-        good = remove_name(f, f->fd, path, true, NULL);
+        good = remove_name(f, f->fd, path, NULL);
     }
     if (good && f->root >= 0)
-        (void) remove_name(f, f->root, f->path, true, NULL);
+        (void) remove_name(f, f->root, f->path, NULL);
 }
 
 mrd_err

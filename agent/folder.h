@@ -62,7 +62,7 @@ mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat
                         mrd_why *why);
 
 /* Removes the file, if it is still the one that `fd` is open on, then its folders as far as they are
- * empty, this one included. */
+ * empty and of its user, this one included. */
 void mrd_folder_remove(mrd_folder *f, const char *rel, int fd);
 
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for kinds that are not known. */

@@ -7,6 +7,7 @@
 #include <sys/mount.h>
 
 #include "agent/files.h"
+#include "agent/folder.h"
 #include "agent/traces.h"
 #include "base/out.h"
 #include "tests/wait.h"
@@ -264,6 +265,43 @@ TEST(a_directory_is_forgotten_with_the_processes_that_named_it)
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.waiting, 0);
     mrd_files_close(f);
+}
+
+/* Of a folder, or of the one that holds it, that another user made in the user's place. */
+TEST(no_folder_of_another_user_is_removed)
+{
+    for (unsigned others = 0; others < 3;
+         others++) { /* none is another user's, the inner, the outer */
+        user u;
+        char outer[600], inner[640], file[700];
+        mrd_folder *f;
+        int fd;
+
+        if (geteuid() != 0)
+            SKIP("needs root");
+        CHECK(chmod(test_tmp(), 0755) == 0);
+        u = start_user(1001);
+        snprintf(outer, sizeof(outer), "%s/o%u", test_tmp(), others);
+        snprintf(inner, sizeof(inner), "%s/inner", outer);
+        snprintf(file, sizeof(file), "%s/0.ntff", inner);
+        fill(outer, 1001, 0);
+        fill(inner, 1001, 1);
+        if (others > 0)
+            CHECK(chown(others == 1 ? inner : outer, 1002, 1002) == 0);
+        f = mrd_folder_new(
+            &(mrd_folder_options){ .proc_root = "/proc", .path = outer, .claim = &u.claim });
+        for (mrd_folder_state st = { 0 }; f != NULL && !st.over;)
+            mrd_folder_slice(f, -1, &st);
+        fd = open(file, O_RDONLY | O_CLOEXEC);
+        CHECK(f != NULL && fd >= 0);
+        mrd_folder_remove(f, "inner/0.ntff", fd);
+        close(fd);
+        CHECK(access(file, F_OK) != 0);
+        CHECK_INT(access(inner, F_OK) == 0, others == 1);
+        CHECK_INT(access(outer, F_OK) == 0, others > 0);
+        mrd_folder_free(f, -1);
+        end_user(&u);
+    }
 }
 
 TEST(no_user_takes_the_directories_of_the_others)
