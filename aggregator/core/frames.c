@@ -103,6 +103,8 @@ rate_wait(mrd_core *c, mrd_node *n, size_t bytes)
     if (ms == 0) {
         kind = MRD_LIMIT_TOTAL_RATE;
         ms = mrd_bucket_take(&c->bucket, c->limits.total_rate, c->now.local, bytes);
+        if (ms > 0 && c->limits.agent_rate > 0)
+            n->bucket.bytes += (int64_t) bytes; /* it is not taken, and comes again */
     }
     if (ms > 0) {
         c->stats.slowed++;

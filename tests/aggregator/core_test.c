@@ -830,4 +830,35 @@ TEST(a_bucket_holds_back_what_is_too_much)
     CHECK_INT(mrd_bucket_take(&b, 0, (mrd_local_ns){ now }, UINT32_MAX), 0); /* no limit */
 }
 
+/* What the total's rate sends back, again and again, leaves the agent its own rate: it is told the true limit, and is
+ * stored as soon as the total allows it. */
+TEST(what_all_agents_may_not_send_is_not_charged_to_one)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .agent_rate = 1000000, .total_rate = 500000 });
+    int64_t now = 2 * MRD_SEC;
+    mrd_frame f = frame("a", 7, 0);
+    mrd_node *n;
+    mrd_effect e;
+
+    (void) core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    core_hello(c, 1, "a", 1);
+    CHECK(mrd_core_sender(c, core_at(now), 10, 1, &f, &n));
+    for (; f.seq < 2;
+         f.seq++) { /* 200,000 of the agent are left, and the total has 300,000 too much */
+        mrd_core_numbered(c, core_at(now), 10 + f.seq, n, &f, 400000, (mrd_local_ns){ now });
+        CHECK(find(c, MRD_DO_APPEND, &e));
+    }
+    for (uint64_t i = 0; i < 20; i++) {
+        mrd_core_numbered(c, core_at(now), 20 + i, n, &f, 400000, (mrd_local_ns){ now });
+        CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_SLOW_DOWN);
+        CHECK_TEXT(mrd_limit_text(n->limited_by), "total-rate");
+        now += MRD_MS;
+    }
+    now = 2 * MRD_SEC + 601 * MRD_MS;
+    mrd_core_numbered(c, core_at(now), 50, n, &f, 400000, (mrd_local_ns){ now });
+    CHECK(find(c, MRD_DO_APPEND, &e));
+    CHECK_INT(n->bucket.bytes, 200000 + 601000 - 400000);
+    mrd_core_free(c);
+}
+
 TEST_MAIN()
