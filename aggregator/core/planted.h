@@ -52,6 +52,10 @@ typedef enum {
     MRD_PLANT_MERGE_NARROW,     /* bounds in the profile are a thousandth of what they should be */
     MRD_PLANT_SYMMETRIC,        /* both ways of a probe count as equally long: no bound is left */
     MRD_PLANT_OLD_TIMELINE,     /* the time server answers by the timeline of an earlier boot */
+    MRD_PLANT_FILES_UNWEIGHED,  /* files do not count to the size of their session */
+    MRD_PLANT_RATE_SAVED,       /* what an agent does not use of its rate adds up */
+    MRD_PLANT_COPY_UNSYNCED,    /* a file of an export is not synced */
+    MRD_PLANT_COPY_BY_NAME,     /* a file that an earlier attempt copied is not compared */
     MRD_PLANTS
 } mrd_plant;
 

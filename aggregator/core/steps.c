@@ -183,8 +183,10 @@ step_go(mrd_core *c, mrd_session *s)
 static void
 bound_size(mrd_core *c, mrd_session *s)
 {
+    uint64_t files = MRD_PLANTED(MRD_PLANT_FILES_UNWEIGHED) ? 0 : s->artifact_bytes;
+
     if (c->limits.session_bytes == 0 || s->stop_requested ||
-        mrd_session_bytes(s) + s->artifact_bytes <= (uint64_t) c->limits.session_bytes)
+        mrd_session_bytes(s) + files <= (uint64_t) c->limits.session_bytes)
         return;
     s->stop_requested = true;
     mrd_session_touch(s);

@@ -265,6 +265,29 @@ shows(const sim_plan *p, unsigned *planted)
     return r.ok;
 }
 
+/* Real agents where models do not show it, with the limit or the exports that it needs. */
+static sim_plan
+aggregator_plan(mrd_plant bug, uint64_t seed)
+{
+    sim_plan p = bug < MRD_PLANT_LOST_ITEM ? small(seed) : real(seed);
+
+    switch (bug) {
+    case MRD_PLANT_FILES_UNWEIGHED:
+        p.session_bytes = 30000;
+        break;
+    case MRD_PLANT_RATE_SAVED:
+        p.agent_rate = 6000;
+        break;
+    case MRD_PLANT_COPY_UNSYNCED:
+    case MRD_PLANT_COPY_BY_NAME:
+        p.exports = true;
+        break;
+    default:
+        break;
+    }
+    return p;
+}
+
 /* Each bug that is planted is found, by a few seeds of many. */
 TEST(planted_bugs_are_found)
 {
@@ -310,6 +333,10 @@ TEST(planted_bugs_are_found)
         [MRD_PLANT_SYMMETRIC] = "both ways of a probe are equally long",
         [MRD_PLANT_OLD_TIMELINE] = "probes by the timeline of an earlier boot",
         [MRD_PLANT_FILE_UNLOGGED] = "the log of files is not synced",
+        [MRD_PLANT_FILES_UNWEIGHED] = "files do not count to a session's size",
+        [MRD_PLANT_RATE_SAVED] = "a rate that adds up while it is not used",
+        [MRD_PLANT_COPY_UNSYNCED] = "the copy of a file is not synced",
+        [MRD_PLANT_COPY_BY_NAME] = "a copy that is not compared",
     };
 
     quiet();
@@ -319,7 +346,7 @@ TEST(planted_bugs_are_found)
         sim_result r = { .ok = true };
 
         for (mrd_planted = bug; seed < last && r.ok; seed++) {
-            sim_plan p = bug < MRD_PLANT_LOST_ITEM ? small(seed) : real(seed);
+            sim_plan p = aggregator_plan(bug, seed);
 
             sim_run(&p, &r);
             r.ok = r.ok || !shows(&p, &mrd_planted);
