@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/file.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "timesync/clockplot.h"
@@ -46,15 +47,16 @@ list_nodes(mrd_clock_report *r, const mrd_strlist *only, const char *session, co
            const char *suffix, mrd_why *why)
 {
     char *path = NULL;
-    struct dirent *entry;
+    const struct dirent *entry;
     mrd_err err = MRD_OK;
+    int sys = 0;
     DIR *dir;
 
     if (asprintf(&path, "%s/%s", session, below) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", session);
     if ((dir = opendir(path)) == NULL && errno != ENOENT && errno != ENOTDIR)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read '%s'", path);
-    while (dir != NULL && err == MRD_OK && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && err == MRD_OK && (entry = mrd_dir_next(dir, &sys)) != NULL) {
         mrd_str name = mrd_str_of(entry->d_name);
 
         if (!mrd_str_ends(name, suffix))
@@ -63,6 +65,8 @@ list_nodes(mrd_clock_report *r, const mrd_strlist *only, const char *session, co
         if ((err = add_node(r, only, name)) != MRD_OK)
             mrd_why_set(why, err, 0, "%s", path);
     }
+    if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot read all of '%s'", path);
     if (dir != NULL)
         closedir(dir);
     free(path);

@@ -13,6 +13,7 @@
 
 #include "aggregator/core/planted.h"
 #include "base/clock.h"
+#include "base/file.h"
 
 #define PART      ".meridian-part" /* the file that is being written, one in a folder */
 #define DEPTH_MAX 64
@@ -108,14 +109,15 @@ is_empty(int fd)
     DIR *d = copy < 0 ? NULL : fdopendir(copy);
     const struct dirent *entry;
     bool empty = d != NULL;
+    int sys = 0;
 
-    while (empty && (entry = readdir(d)) != NULL)
+    while (empty && (entry = mrd_dir_next(d, &sys)) != NULL)
         empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
     if (d != NULL)
         closedir(d);
     else if (copy >= 0)
         close(copy);
-    return empty;
+    return empty && sys == 0;
 }
 
 /*
@@ -581,8 +583,9 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     const struct dirent *entry;
     mrd_err err = d == NULL ? failed(h->f, "read the folder", below, why) : MRD_OK;
     mrd_buf path = { 0 };
+    int sys = 0;
 
-    while (err == MRD_OK && (entry = readdir(d)) != NULL) {
+    while (err == MRD_OK && (entry = mrd_dir_next(d, &sys)) != NULL) {
         const char *base = entry->d_name, *name;
         struct stat st;
 
@@ -601,6 +604,10 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
         else if (!S_ISREG(st.st_mode) || st.st_uid != (uid_t) h->f->o.owner || st.st_nlink > 1 ||
                  st.st_gid != h->gid) /* else an attempt that was ended gave it */
             err = give_file(h, dir, base, name, why);
+    }
+    if (sys != 0) {
+        errno = sys;
+        err = failed(h->f, "read the folder", below, why);
     }
     if (d != NULL)
         closedir(d);

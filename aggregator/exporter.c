@@ -12,6 +12,7 @@
 #include "aggregator/export_folder.h"
 #include "aggregator/pool.h"
 #include "aggregator/s3.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -164,14 +165,15 @@ static mrd_err
 list(job *j, const char *below, unsigned depth, mrd_why *why)
 {
     mrd_buf path = { 0 };
-    struct dirent *entry;
+    const struct dirent *entry;
     mrd_err err = MRD_OK;
+    int sys = 0;
     DIR *d;
 
     mrd_buf_fmt(&path, "%s%s%s", j->dir, *below == '\0' ? "" : "/", below);
     if ((d = opendir(mrd_buf_cstr(&path))) == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", mrd_buf_cstr(&path));
-    while (err == MRD_OK && d != NULL && (entry = readdir(d)) != NULL) {
+    while (err == MRD_OK && d != NULL && (entry = mrd_dir_next(d, &sys)) != NULL) {
         struct stat st;
         size_t when = strcmp(entry->d_name, "_manifest.json") == 0 ||
                       strcmp(entry->d_name, "SHA256SUMS") == 0;
@@ -180,9 +182,11 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
             continue;
         mrd_buf_reset(&path);
         mrd_buf_fmt(&path, "%s%s%s", below, *below == '\0' ? "" : "/", entry->d_name);
-        if (fstatat(dirfd(d), entry->d_name, &st, 0) != 0)
-            continue; /* it has just gone */
-        if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
+        if (fstatat(dirfd(d), entry->d_name, &st, 0) != 0) {
+            if (errno != ENOENT) /* else it has just gone */
+                err = mrd_why_set(why, MRD_IO, errno, "cannot look at %s/%s", j->dir,
+                                  mrd_buf_cstr(&path));
+        } else if (S_ISDIR(st.st_mode) && depth >= DEPTH_MAX)
             err = mrd_why_set(why, MRD_LIMIT, 0, "folders below %s are more than %d deep", j->dir,
                               DEPTH_MAX);
         else if (S_ISDIR(st.st_mode))
@@ -194,6 +198,8 @@ list(job *j, const char *below, unsigned depth, mrd_why *why)
         if (err == MRD_OK && j->files[0].n + j->files[1].n > FILES_MAX)
             err = mrd_why_set(why, MRD_LIMIT, 0, "more than %u files", FILES_MAX);
     }
+    if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s/%s", j->dir, below);
     if (d != NULL)
         closedir(d);
     mrd_buf_fini(&path);

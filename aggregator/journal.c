@@ -12,6 +12,7 @@
 #include "aggregator/core/planted.h"
 #include "aggregator/segment.h"
 #include "base/clock.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/num.h"
 #include "base/obj.h"
@@ -63,19 +64,20 @@ static mrd_err
 journal_count(mrd_journal *j, mrd_why *why)
 {
     DIR *dir = opendir(j->dir);
-    struct dirent *entry;
+    const struct dirent *entry;
+    int sys;
 
     if (dir == NULL)
         return mrd_why_set(why, MRD_IO, errno, "%s", j->dir);
     j->next = 1;
-    while ((entry = readdir(dir)) != NULL) {
+    while ((entry = mrd_dir_next(dir, &sys)) != NULL) {
         uint32_t n = segment_number(entry->d_name);
 
         if (n >= j->next)
             j->next = MRD_PLANTED(MRD_PLANT_APPEND_TO_OLD) ? n : n + 1;
     }
     closedir(dir);
-    return MRD_OK;
+    return sys == 0 ? MRD_OK : mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", j->dir);
 }
 
 mrd_err

@@ -10,6 +10,7 @@
 
 #include "aggregator/core/planted.h"
 #include "aggregator/segment.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/obj.h"
 #include "base/vec.h"
@@ -253,12 +254,13 @@ static mrd_err
 list_files(const char *dir, mrd_strlist *files, mrd_why *why)
 {
     DIR *d = opendir(dir);
-    struct dirent *entry;
+    const struct dirent *entry;
     mrd_err err = MRD_OK;
+    int sys = 0;
 
     if (d == NULL)
         return errno == ENOENT ? MRD_OK : mrd_why_set(why, MRD_IO, errno, "cannot list %s", dir);
-    while (err == MRD_OK && (entry = readdir(d)) != NULL) {
+    while (err == MRD_OK && (entry = mrd_dir_next(d, &sys)) != NULL) {
         mrd_buf path = { 0 };
 
         if (!mrd_str_ends(mrd_str_of(entry->d_name), SEGMENT_SUFFIX))
@@ -269,6 +271,8 @@ list_files(const char *dir, mrd_strlist *files, mrd_why *why)
         mrd_buf_fini(&path);
     }
     closedir(d);
+    if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", dir);
     if (files->n > 0)
         qsort(files->v, files->n, sizeof(*files->v), name_order);
     return err;

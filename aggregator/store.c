@@ -336,12 +336,15 @@ part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
 }
 
 /* What was logged of artifacts after the manifest was written. The last line may be torn. */
-static mrd_json *
-artifact_log_read(const mrd_session_store *st, const char *session)
+static mrd_err
+artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **ret_list,
+                  mrd_why *why)
 {
     char *path = mrd_session_store_path(st, session, "artifacts.log"), *line = NULL;
     FILE *f = path == NULL ? NULL : fopen(path, "re");
+    bool unread = path == NULL || (f == NULL && errno != ENOENT);
     mrd_json *list = mrd_json_new_array();
+    mrd_err err = MRD_OK;
     size_t cap = 0;
     ssize_t len;
 
@@ -351,11 +354,17 @@ artifact_log_read(const mrd_session_store *st, const char *session)
         if (mrd_json_parse((mrd_str){ line, (size_t) len }, "artifact", &o, NULL) == MRD_OK)
             mrd_json_append(list, o);
     }
+    if (unread || (f != NULL && !feof(f)))
+        err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path == NULL ? session : path);
+    if (err == MRD_OK)
+        *ret_list = list;
+    else
+        mrd_json_free(list);
     if (f != NULL)
         fclose(f);
     free(line);
     free(path);
-    return list;
+    return err;
 }
 
 /* What is there of files that are not complete counts. */
@@ -375,20 +384,27 @@ parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
 }
 
 /* Nodes that joined so late that the manifest does not name them, but whose frames were answered. */
-static void
-parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s)
+static mrd_err
+parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_why *why)
 {
     char *path = mrd_session_store_path(st, s->text, "journal");
     DIR *dir = path == NULL ? NULL : opendir(path);
+    int sys = dir == NULL && path != NULL && errno != ENOENT ? errno : 0;
     const struct dirent *entry;
+    mrd_err err = MRD_OK;
 
-    while (dir != NULL && (entry = readdir(dir)) != NULL) {
+    while (dir != NULL && (entry = mrd_dir_next(dir, &sys)) != NULL) {
         if (mrd_session_part(s, entry->d_name) == NULL)
             (void) mrd_core_found_part(c, s, entry->d_name);
     }
+    if (path == NULL)
+        err = mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+    else if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", path);
     if (dir != NULL)
         closedir(dir);
     free(path);
+    return err;
 }
 
 static mrd_err
@@ -397,18 +413,20 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
     const mrd_session_store *st = r->st;
     mrd_core *c = r->c;
     char *path = mrd_session_store_path(st, name, "session.json");
-    mrd_json *manifest = NULL, *log = artifact_log_read(st, name);
+    mrd_json *manifest = NULL, *log = NULL;
     mrd_session *s = NULL;
     mrd_err err = MRD_NOMEM;
 
     if (path != NULL)
         err = mrd_json_load_up_to(path, MRD_JSON_MANIFEST, &manifest, why);
     if (err == MRD_OK)
+        err = artifact_log_read(st, name, &log, why);
+    if (err == MRD_OK)
         err = mrd_api_present_names(manifest, why);
     if (err == MRD_OK)
         err = mrd_core_load_session(c, id, manifest, log, &s, why);
     if (err == MRD_OK)
-        parts_found(st, c, s);
+        err = parts_found(st, c, s, why);
     for (size_t i = 0; s != NULL && i < s->n_parts && err == MRD_OK; i++)
         err = part_recover(r, s, s->parts[i], why);
     if (err == MRD_OK)
@@ -416,7 +434,8 @@ session_recover(recovery *r, const char *name, uint64_t id, mrd_why *why)
     else if (s != NULL)
         mrd_core_unload_session(c, s);
     if (err != MRD_OK) /* it may list artifacts */
-        c->unreadable += path == NULL || access(path, F_OK) == 0;
+        c->unreadable +=
+            path == NULL || access(path, F_OK) == 0 || (errno != ENOENT && errno != ENOTDIR);
     mrd_json_free(manifest);
     mrd_json_free(log);
     free(path);
@@ -506,8 +525,9 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
     char *root = mrd_session_store_path(s, NULL, "sessions");
     recovery r = { .st = s, .c = c, .fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC) };
     DIR *dir = root == NULL || r.fd < 0 ? NULL : opendir(root);
-    struct dirent *entry;
+    const struct dirent *entry;
     mrd_err err = MRD_OK;
+    int sys = 0;
 
     r.each = r.fd >= 0 && !mrd_journal_syncfs_tells(r.fd);
     if (dir == NULL)
@@ -515,7 +535,7 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
     else
         nodes_recover(s, c);
     remove_parts(s, NULL, NULL);
-    while (err == MRD_OK && (entry = readdir(dir)) != NULL) {
+    while (err == MRD_OK && (entry = mrd_dir_next(dir, &sys)) != NULL) {
         uint64_t id;
         mrd_why one = { 0 };
 
@@ -535,6 +555,8 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
                     one.text);
         }
     }
+    if (sys != 0) /* what is not known would look removed, and so would its artifacts */
+        err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
     if (err == MRD_OK && c->unreadable > 0)
         mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",
                 "No artifact is removed while sessions cannot be read, because they may list it: "

@@ -12,6 +12,7 @@
 #include "aggregator/core/files.h"
 #include "aggregator/core/text.h"
 #include "base/confined.h"
+#include "base/file.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "base/vec.h"
@@ -267,12 +268,13 @@ gather(results *from, const char *below, unsigned depth, mrd_viewer_made *to, mr
     mrd_buf path = { 0 };
     const struct dirent *entry;
     mrd_err err = MRD_OK;
+    int sys = 0;
     DIR *d;
 
     mrd_buf_fmt(&path, "%s%s%s", out, slash, below);
     if ((d = opendir(mrd_buf_cstr(&path))) == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", mrd_buf_cstr(&path));
-    while (err == MRD_OK && d != NULL && (entry = readdir(d)) != NULL) {
+    while (err == MRD_OK && d != NULL && (entry = mrd_dir_next(d, &sys)) != NULL) {
         char name[MRD_TEXT_MAX];
         const char *kind;
         struct stat st;
@@ -291,6 +293,8 @@ gather(results *from, const char *below, unsigned depth, mrd_viewer_made *to, mr
                 err = add(to, kind, name, mrd_buf_cstr(&path), why);
         }
     }
+    if (sys != 0)
+        err = mrd_why_set(why, MRD_IO, sys, "cannot read all of %s%s%s", out, slash, below);
     if (d != NULL)
         closedir(d);
     mrd_buf_fini(&path);

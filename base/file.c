@@ -79,3 +79,14 @@ mrd_file_line(const char *path, char *line, size_t size)
     line[strcspn(line, "\n")] = '\0';
     return n > 0;
 }
+
+const struct dirent *
+mrd_dir_next(DIR *dir, int *ret_errno)
+{
+    const struct dirent *entry;
+
+    errno = 0;
+    entry = readdir(dir);
+    *ret_errno = entry == NULL ? errno : 0;
+    return entry;
+}

@@ -269,8 +269,11 @@ static void
 before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
 {
     sim_node *n = self;
-    bool same = of_same_file(n, op);
+    bool same;
 
+    if (op->call == SIM_DISK_LIST)
+        return;
+    same = of_same_file(n, op);
     n->w->r->agent_disk_calls++;
     if (n->w->plan->verbose && !n->dying)
         printf("%10.3f %s disk: call %d, %s, %zu\n", (double) n->w->now / 1e9, n->a->id,

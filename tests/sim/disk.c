@@ -420,6 +420,17 @@ lose(inode *x)
 }
 
 int
+sim_disk_list(int fd)
+{
+    const open_file *f = sim_disk_file(fd);
+    sim_disk_verdict v;
+
+    return f != NULL && ask(f->disk, &(sim_disk_op){ f->disk, SIM_DISK_LIST, f->path, 0, 0 }, &v)
+               ? 0
+               : -1;
+}
+
+int
 sim_disk_sync(int fd)
 {
     open_file *f = sim_disk_file(fd);

@@ -11,7 +11,7 @@
  *          the last change; descriptors that are duplicated have positions of their own.
  *          A disk has room for `quota` bytes: sizes of files and 256 for each name.
  *
- * Faults   `before` is asked before each call that changes or syncs something. What it answers is
+ * Faults   `before` is asked before each call that changes, syncs or lists something. What it answers is
  *          what happens: the call fails, is short, or is the last one of its machine, whose calls
  *          all fail with EIO from then on, until sim_disk_kill or sim_disk_cut_power. A file whose
  *          fsync failed has lost what was not written (as Linux does): its readers see it until the
@@ -40,6 +40,7 @@ typedef enum {
     SIM_DISK_REMOVE, /* unlink, rmdir */
     SIM_DISK_FOLDER, /* mkdir */
     SIM_DISK_LINK,   /* link, symlink */
+    SIM_DISK_LIST,   /* readdir: the next name, or the end */
     SIM_DISK_CALLS
 } sim_disk_call;
 

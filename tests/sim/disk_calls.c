@@ -631,11 +631,10 @@ CALL(int, dirfd, DIR *dir)
 CALL(struct dirent *, readdir, DIR *dir)
 {
     listing *l = listing_of(dir);
-    const open_file *f;
 
     if (l == NULL)
         return __real_readdir(dir);
-    if (l->at == l->n || (f = sim_disk_file(l->fd)) == NULL || sim_disk_is_dead(f->disk))
+    if (sim_disk_list(l->fd) != 0 || l->at == l->n)
         return NULL;
     l->entry = (struct dirent){ .d_ino = l->at + 1, .d_type = DT_UNKNOWN };
     snprintf(l->entry.d_name, sizeof(l->entry.d_name), "%s", l->names[l->at++]);
@@ -768,10 +767,11 @@ __wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct di
     struct dirent **v = NULL, **grown;
     const struct dirent *e;
     size_t n = 0;
+    int err;
 
     if (dir == NULL)
         return -1;
-    while ((e = readdir(dir)) != NULL) {
+    for (errno = 0; (e = readdir(dir)) != NULL; errno = 0) {
         if (is != NULL && !is(e))
             continue;
         if ((grown = realloc(v, (n + 1) * sizeof(*v))) == NULL ||
@@ -780,7 +780,14 @@ __wrap_scandir(const char *path, struct dirent ***ret, int (*is)(const struct di
         v = grown;
         memcpy(v[n++], e, sizeof(*e));
     }
+    err = errno;
     closedir(dir);
+    for (size_t i = 0; err != 0 && i < n; i++)
+        free(v[i]);
+    if (err != 0) {
+        free(v);
+        return no(err);
+    }
     if (order != NULL && n > 0)
         qsort(v, n, sizeof(struct dirent *), compare.any);
     *ret = v == NULL ? calloc(1, sizeof(struct dirent *)) : v;

@@ -129,6 +129,7 @@ ssize_t sim_disk_write(int fd, const void *from, size_t len, uint64_t at);
 int sim_disk_resize(int fd, uint64_t len);
 int sim_disk_sync(int fd); /* of a file or a folder */
 int sim_disk_sync_all(sim_disk *d);
+int sim_disk_list(int fd); /* before each name: -1 with errno, or 0 */
 int sim_disk_rename(sim_disk *d, const char *from, const char *to);
 int sim_disk_remove(sim_disk *d, const char *path, bool folder);
 int sim_disk_mkdir(sim_disk *d, const char *path);

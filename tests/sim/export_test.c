@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include "aggregator/export_folder.h"
+#include "aggregator/exporter.h"
 #include "base/file.h"
 #include "base/out.h"
 #include "tests/sim/disk.h"
+#include "tests/wait.h"
 
 unsigned mrd_planted; /* it has no bug here */
 
@@ -133,6 +135,109 @@ TEST(what_is_exported_is_durable_whatever_became_of_earlier_attempts)
         while (fails_at(f));
         CHECK(f.at > 10);
     }
+}
+
+/* ---- The exporter ---- */
+
+typedef struct {
+    bool over, failed; /* over: atomic */
+    uint64_t files;
+} ending;
+
+static void
+on_began(void *self, uint64_t session)
+{
+    (void) self;
+    (void) session;
+}
+
+static void
+on_done(void *self, uint64_t session, uint64_t files, uint64_t bytes, const mrd_why *failed)
+{
+    ending *e = self;
+
+    (void) session;
+    (void) bytes;
+    e->failed = failed != NULL;
+    e->files = files;
+    __atomic_store_n(&e->over, true, __ATOMIC_RELEASE);
+}
+
+static void
+on_stalled(void *self, uint64_t session, const char *target, mrd_dur_ns quiet)
+{
+    (void) self;
+    (void) session;
+    (void) target;
+    (void) quiet;
+}
+
+static ending
+run_exporter(const mrd_session_store *store, const mrd_session *s)
+{
+    ending e = { 0 };
+    mrd_exporter_options o = { .store = store,
+                               .target = "/sim/shared",
+                               .path = "{session}",
+                               .began = on_began,
+                               .done = on_done,
+                               .stalled = on_stalled,
+                               .self = &e };
+    mrd_exporter *x = NULL;
+
+    CHECK_ERR("exporter", mrd_exporter_open(&o, &x, NULL), MRD_OK);
+    CHECK(mrd_exporter_start(x, s, NULL));
+    TEST_UNTIL(__atomic_load_n(&e.over, __ATOMIC_ACQUIRE));
+    mrd_exporter_close(x);
+    return e;
+}
+
+static void
+fails_to_list(void *self, const sim_disk_op *op, sim_disk_verdict *v)
+{
+    fault *f = self;
+
+    if (op->call == SIM_DISK_LIST && ++f->asked == f->at)
+        v->err = EIO;
+}
+
+/* Of a session whose folders cannot be read to their ends, files would be missing that nobody misses. */
+TEST(a_session_that_cannot_be_listed_is_not_exported)
+{
+    sim_disk *d = sim_disk_new("shared", &(sim_disk_options){ .seed = 1 });
+    sim_disk *own = sim_disk_new("store", &(sim_disk_options){ .seed = 1 });
+    mrd_session_store store = { .dir = (char *) (uintptr_t) "/sim/store" };
+    mrd_session *s = calloc(1, sizeof(*s));
+    fault f = { .at = 0 };
+    unsigned failures = 0;
+    ending e;
+
+    REQUIRE(s != NULL);
+    s->id = 1;
+    snprintf(s->text, sizeof(s->text), "one");
+    CHECK_ERR("folders", mrd_make_dirs("/sim/store/sessions/one/a/b", NULL), MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(names); i++) {
+        char path[100];
+
+        snprintf(path, sizeof(path), "/sim/store/sessions/one/%s", names[i]);
+        CHECK_ERR("file",
+                  mrd_write_file(path, (mrd_bytes){ (const uint8_t *) names[i], strlen(names[i]) },
+                                 0600, NULL),
+                  MRD_OK);
+    }
+    sim_disk_set_before(own, fails_to_list, &f);
+    do {
+        f.at++;
+        f.asked = 0;
+        e = run_exporter(&store, s);
+        failures += e.failed;
+        if (!e.failed)
+            CHECK_INT(e.files, MRD_COUNT(names));
+    } while (f.asked >= f.at);
+    CHECK(!e.failed && failures > MRD_COUNT(names));
+    sim_disk_free(own);
+    sim_disk_free(d);
+    free(s);
 }
 
 TEST_MAIN()

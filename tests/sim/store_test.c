@@ -638,4 +638,73 @@ TEST(what_is_reported_is_what_the_journal_has)
     sim_disk_free(d);
 }
 
+/* A disk that cannot be read to the end of a folder: what is not seen is there. No start takes it for removed; a session is
+ * whole, or counts as one that cannot be read, whose artifacts stay. */
+TEST(names_that_cannot_be_read_are_not_taken_for_none)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    faults fail = { { { .call = SIM_DISK_LIST, .v = { .err = EIO } } } };
+    unsigned refused = 0, unreadable = 0;
+    mrd_session_store s;
+    mrd_journal_index x;
+    mrd_timescale scale;
+    mrd_journal *j;
+    char *dir = store_with_frames(d, &s, &scale, 10, &j);
+
+    for (unsigned i = 10; i < 60; i++) /* several segments */
+        CHECK_ERR("frame", append(j, i), MRD_OK);
+    CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
+    mrd_journal_close(j, NULL);
+    sim_disk_set_before(d, before, &fail);
+    do {
+        mrd_core *c = core_new(&scale);
+        mrd_err err;
+
+        fail.v[0].asked = 0;
+        fail.v[0].times = 1;
+        err = mrd_session_store_recover(&s, c, NULL);
+        CHECK(err == MRD_OK || err == MRD_IO);
+        refused += err != MRD_OK;
+        unreadable += err == MRD_OK && c->unreadable == 1;
+        if (err == MRD_OK && c->unreadable == 0) {
+            REQUIRE(c->n_sessions == 1 && c->sessions[0]->n_parts == 1);
+            CHECK_INT(mrd_part_frames(c->sessions[0]->parts[0]), 60);
+        }
+        mrd_core_free(c);
+    } while (fail.v[0].asked > fail.v[0].pass++);
+    CHECK(refused > 3 && unreadable > 1);
+    fail.v[0] = (fault){ .call = SIM_DISK_LIST, .pass = 4, .times = 1, .v = { .err = EIO } };
+    CHECK_ERR("journal", mrd_journal_scan(dir, &x, NULL), MRD_IO);
+    fail.v[0].asked = 0;
+    CHECK_ERR("the next segment", mrd_journal_open(dir, MRD_STR("i-1"), 5, &j, NULL), MRD_IO);
+    sim_disk_free(d);
+    mrd_session_store_fini(&s);
+    free(dir);
+}
+
+/* The manifest is read, and not what was logged of artifacts since: it would look as if nobody had them. */
+TEST(a_session_whose_log_of_artifacts_cannot_be_read_counts)
+{
+    sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
+    mrd_session_store s;
+    mrd_timescale scale;
+    mrd_journal *j;
+    char *dir = store_with_frames(d, &s, &scale, 10, &j), path[300];
+
+    snprintf(path, sizeof(path), "%.*s/artifacts.log", (int) (strstr(dir, "/journal") - dir), dir);
+    for (unsigned readable = 2; readable-- > 0;) {
+        mrd_core *c = core_new(&scale);
+
+        CHECK_ERR("start", mrd_session_store_recover(&s, c, NULL), MRD_OK);
+        CHECK_INT(c->n_sessions, readable);
+        CHECK_INT(c->unreadable, !readable);
+        mrd_core_free(c);
+        CHECK(mkdir(path, 0700) == 0 || readable == 0); /* what cannot be read */
+    }
+    (void) mrd_journal_close(j, NULL);
+    sim_disk_free(d);
+    mrd_session_store_fini(&s);
+    free(dir);
+}
+
 TEST_MAIN()
