@@ -152,6 +152,18 @@ restated(mrd_spool *s, sequence *q)
         mrd_spool_counts_write(s, q);
 }
 
+/* A file of our own: who else may write to the folder has no link in its place. */
+static int
+make_file(const char *path)
+{
+    const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW;
+    int fd = open(path, flags, 0600);
+
+    if (fd < 0 && errno == EEXIST && unlink(path) == 0)
+        fd = open(path, flags, 0600);
+    return fd;
+}
+
 /* A segment begins with what is known of all sessions, so that older ones may go. */
 mrd_err
 mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
@@ -164,7 +176,7 @@ mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     if (s->dir != NULL) {
         mrd_spool_path_of(s, seg.number, path);
-        seg.fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+        seg.fd = make_file(path);
     } else {
         seg.fd = memfd_create("meridian-spool", MFD_CLOEXEC);
     }

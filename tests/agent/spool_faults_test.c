@@ -463,4 +463,87 @@ TEST(a_frame_recalls_a_forgotten_session)
     mrd_spool_close(s);
 }
 
+/* Somebody else's names where the next segment would be: nothing is written through them. */
+TEST(another_name_in_the_place_of_a_segment)
+{
+    static const char *const names[] = { "a symbolic link", "a hard link", "a file", "a folder" };
+
+    for (size_t how = 0; how < MRD_COUNT(names); how++) {
+        char dir[300], path[400], theirs[400], text[16] = "";
+        mrd_why why = { 0 };
+        mrd_err err = MRD_OK;
+        struct stat st;
+        mrd_spool *s;
+        uint64_t n = 0;
+        FILE *f;
+
+        snprintf(dir, sizeof(dir), "%s/name%zu", test_tmp(), how);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000002.mrs", dir);
+        snprintf(theirs, sizeof(theirs), "%s/theirs%zu", test_tmp(), how);
+        REQUIRE((s = spool_in(dir)) != NULL && (f = fopen(theirs, "w")) != NULL);
+        CHECK(fputs("theirs", f) >= 0 && fclose(f) == 0);
+        CHECK((how == 0   ? symlink(theirs, path)
+               : how == 1 ? link(theirs, path)
+               : how == 2 ? rename(theirs, path)
+                          : mkdir(path, 0700)) == 0);
+        while (stat(path, &st) == 0 && err == MRD_OK && n < 4) { /* the fourth needs it */
+            err = add(s, 150000, &why);
+            n += err == MRD_OK;
+        }
+        if (how == 3) {
+            CHECK_ERR(names[how], err, MRD_IO);
+            CHECK(strstr(why.text, path) != NULL && n == 3 && rmdir(path) == 0);
+            CHECK_ERR(names[how], add(s, 150000, &why), MRD_OK);
+            n++;
+        } else {
+            CHECK_ERR(names[how], err, MRD_OK);
+            CHECK(lstat(path, &st) == 0 && S_ISREG(st.st_mode) && st.st_nlink == 1);
+            CHECK_INT(st.st_mode & 0777, 0600);
+        }
+        if (how < 2) {
+            REQUIRE((f = fopen(theirs, "r")) != NULL);
+            CHECK(fread(text, 1, sizeof(text) - 1, f) == 6 && strcmp(text, "theirs") == 0);
+            fclose(f);
+        }
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        mrd_spool_close(s);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        CHECK_INT(mrd_spool_held(s, 7, NULL), n);
+        mrd_spool_close(s);
+    }
+}
+
+/* A commit with notes of more sessions than a spool has, which none wrote: the folder is not opened. */
+TEST(too_many_sessions_in_a_segment)
+{
+    enum { MOST = 4096 };
+
+    for (int more = 0; more < 2; more++) {
+        uint32_t n = MOST + (uint32_t) more, size = 8 + n * 16,
+                 head[4] = { 0x5053524d, 4, size, 0 };
+        uint8_t *payload = calloc(1, size);
+        char dir[300], path[400];
+        mrd_why why = { 0 };
+        mrd_spool *s = NULL;
+        FILE *f;
+
+        snprintf(dir, sizeof(dir), "%s/notes%d", test_tmp(), more);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        mrd_spool_close(s);
+        s = NULL;
+        memcpy(payload + 4, &n, sizeof(n));
+        for (uint64_t i = 0; i < n; i++)
+            memcpy(payload + 8 + i * 16, &(uint64_t){ 100 + i }, 8);
+        head[3] = mrd_crc32(mrd_crc32(0, head + 1, 8), payload, size);
+        snprintf(path, sizeof(path), "%s/spool-0000000000000001.mrs", dir);
+        REQUIRE((f = fopen(path, "a")) != NULL);
+        CHECK(fwrite(head, sizeof(head), 1, f) == 1 && fwrite(payload, 1, size, f) == size);
+        fclose(f);
+        free(payload);
+        CHECK_ERR("open", open_in(dir, &s, &why), more ? MRD_LIMIT : MRD_OK);
+        CHECK(!more || strstr(why.text, path) != NULL);
+        mrd_spool_close(s);
+    }
+}
+
 TEST_MAIN()
