@@ -762,6 +762,34 @@ TEST(a_torn_segment_does_not_bring_an_older_note)
     mrd_buf_fini(&kept);
 }
 
+/* A session that nobody asks for keeps its place as long as something is missing of it, until so many others are
+ * forgotten that nothing is kept of it. */
+TEST(damage_of_a_session_that_is_long_forgotten)
+{
+    mrd_spool_tally t;
+    char dir[300];
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/long_forgotten", test_tmp());
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 7, 100, 3), MRD_OK);
+    mrd_spool_close(s);
+    remove_segments(dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_forget(s, 7);
+    CHECK_INT(mrd_spool_damage_in(dir), 3);
+    for (uint64_t k = 0; k < MRD_SPOOL_FORGOTTEN; k++) {
+        CHECK_ERR("note", mrd_spool_note(s, 1000 + k, "x", 1), MRD_OK);
+        mrd_spool_forget(s, 1000 + k);
+    }
+    CHECK_INT(mrd_spool_damage_in(dir), 0);
+    mrd_spool_close(s);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    mrd_spool_get_tally(s, 7, &t);
+    CHECK_INT(t.damaged, 0);
+    mrd_spool_close(s);
+}
+
 /* There is a place for 64 sessions. A forgotten one's is free again, and a session that nobody has
  * asked for since the agent began gives its place up only when there is no other. */
 TEST(places_of_counts_are_given_again)

@@ -146,6 +146,7 @@ TEST(an_answer_of_a_frame_without_its_commit)
 typedef struct {
     unsigned answers, torn;      /* frames that are answered; of 4 parts of the last write */
     unsigned calls, fails, dies; /* fails, dies: in these of them; 0: in none */
+    unsigned more;               /* calls behind that one that fail too */
     bool counts_failed;          /* the one that failed wrote the file of counts over */
 } plan;
 
@@ -159,9 +160,9 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
         *ret_verdict = (sim_disk_verdict){ .dies = true,
                                            .limited = op->call == SIM_DISK_WRITE,
                                            .at_most = op->len * p->torn / 4 };
-    else if (p->fails != 0 && p->calls == p->fails) {
+    else if (p->fails != 0 && p->calls >= p->fails && p->calls <= p->fails + p->more) {
         ret_verdict->err = ENOSPC;
-        p->counts_failed = strstr(op->path, "/counts") != NULL;
+        p->counts_failed = p->counts_failed || strstr(op->path, "/counts") != NULL;
     }
 }
 
@@ -235,6 +236,17 @@ TEST(killed_behind_a_call_that_failed)
         plan p = { .answers = at % 4, .torn = at / 4 % 3 * 2, .fails = 1 + at / 24 };
 
         for (p.dies = p.fails + 1; starve(at / 12 % 2 != 0, p); p.dies++)
+            ;
+    }
+}
+
+/* A frame for which there was no room forces out others, of which some find no room to say so. */
+TEST(killed_behind_calls_that_failed)
+{
+    for (unsigned at = 0; at < 3 * 4 * 12; at++) {
+        plan p = { .torn = at % 3 * 2, .more = 1 + at / 3 % 4, .fails = 1 + at / 12 };
+
+        for (p.dies = p.fails + p.more + 1; starve(false, p); p.dies++)
             ;
     }
 }
@@ -427,6 +439,39 @@ TEST(answers_of_an_earlier_boot_where_the_disk_is_full)
     for (uint64_t room = 0; room < 12000; room += 16)
         for (int how = 0; how < 4 && test_failures == 0; how++)
             answers_of_an_earlier_boot(how / 2 != 0, how % 2 != 0, room);
+}
+
+/* One answer found no room; then there is some, and a segment begins with the base of the session. */
+TEST(an_answer_of_an_earlier_boot_behind_a_new_segment)
+{
+    sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1 });
+    const mrd_spool_base *base;
+    mrd_spool_item item;
+    mrd_spool_tally t;
+    mrd_spool *s = open_in_boot("a");
+
+    for (uint64_t k = 1; k <= 2; k++)
+        CHECK_ERR("add", add(s, k, 100, 10), MRD_OK);
+    mrd_spool_close(s);
+    s = open_in_boot("b");
+    for (int i = 0; i < 13; i++) /* the next one needs another segment */
+        CHECK_ERR("add", add(s, 9, 40000, 5), MRD_OK);
+    sim_disk_set_quota(d, sim_disk_used(d));
+    REQUIRE(mrd_spool_peek(s, 0, &item) && item.session == 1);
+    CHECK(mrd_spool_done_before(s, item.id));
+    sim_disk_set_quota(d, 0);
+    CHECK(access(DIR_OF "/spool-0000000000000003.mrs", F_OK) != 0);
+    CHECK_ERR("add", add(s, 9, 40000, 5), MRD_OK);
+    CHECK(access(DIR_OF "/spool-0000000000000003.mrs", F_OK) == 0);
+    mrd_spool_close(s);
+    s = open_in_boot("b");
+    base = mrd_spool_get_base(s, 1);
+    mrd_spool_get_tally(s, 1, &t);
+    CHECK(base != NULL && base->known == 10 && t.delivered == 0);
+    CHECK_INT(mrd_spool_held(s, 1, NULL), 0);
+    CHECK_INT(mrd_spool_held(s, 2, NULL), 1);
+    mrd_spool_close(s);
+    sim_disk_free(d);
 }
 
 /* The second place of the counts. */
