@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "agent/spool_int.h"
+#include "base/file.h"
 #include "base/out.h"
 
 /* A folder that somebody made for us, a kubelet for example, may be open to others. One with anything
@@ -20,12 +21,13 @@ close_to_others(const char *path)
     DIR *dir = opendir(path);
     bool empty = true;
     struct stat st;
+    int sys = 0;
 
     if (dir == NULL)
         return;
-    for (const struct dirent *e; empty && (e = readdir(dir)) != NULL;)
+    for (const struct dirent *e; empty && (e = mrd_dir_next(dir, &sys)) != NULL;)
         empty = strcmp(e->d_name, ".") == 0 || strcmp(e->d_name, "..") == 0;
-    if (empty && fstat(dirfd(dir), &st) == 0 && st.st_uid == geteuid() &&
+    if (empty && sys == 0 && fstat(dirfd(dir), &st) == 0 && st.st_uid == geteuid() &&
         (st.st_mode & S_ISVTX) == 0)
         (void) fchmod(dirfd(dir), st.st_mode & 0700);
     closedir(dir);
