@@ -98,6 +98,15 @@ mrd_hist_add(mrd_hist *h, uint64_t v)
     return bucket_add(h, bucket_of(v));
 }
 
+void
+mrd_hist_prefetch(const mrd_hist *h, uint64_t v)
+{
+    unsigned bucket = bucket_of(v), octave = bucket / MRD_HIST_STEPS;
+
+    if (h->pages != NULL && h->page_of[octave] != 0)
+        __builtin_prefetch(&h->pages[h->page_of[octave] - 1][bucket % MRD_HIST_STEPS], 1);
+}
+
 static mrd_err
 merge_few(mrd_hist *h, const mrd_hist *from)
 {

@@ -34,6 +34,8 @@ typedef struct {
 void mrd_hist_fini(mrd_hist *h);
 /* Errors: NOMEM; the value is not counted then. */
 mrd_err mrd_hist_add(mrd_hist *h, uint64_t v);
+/* Fetches what mrd_hist_add of this value will change into the caches; the struct should be there. */
+void mrd_hist_prefetch(const mrd_hist *h, uint64_t v);
 mrd_err mrd_hist_merge(mrd_hist *h, const mrd_hist *from);
 /* The value at rank ceil(q * count), 0 < q <= 1; 0 when empty. */
 uint64_t mrd_hist_quantile(const mrd_hist *h, double q);

@@ -31,6 +31,7 @@ struct mrd_types {
     uint64_t seed;
     type_event batch[MRD_TYPES_BATCH];
     size_t n_batch;
+    bool paged;      /* some histogram has pages, which lie elsewhere */
     uint32_t *order; /* entries by row, made by finish */
     size_t *starts;  /* of row r: order[starts[r]] up to starts[r + 1] */
 };
@@ -159,6 +160,7 @@ static mrd_err
 batch_count(mrd_types *t)
 {
     uint64_t hashes[MRD_TYPES_BATCH];
+    uint32_t at[MRD_TYPES_BATCH];
     size_t n = t->n_batch;
     mrd_err err = MRD_OK;
 
@@ -168,16 +170,20 @@ batch_count(mrd_types *t)
         mrd_index_prefetch(&t->by_key, hashes[i]);
     }
     for (size_t i = 0; i < n; i++) {
-        uint32_t at = mrd_index_find(&t->by_key, hashes[i], is_likely, NULL, NULL);
-
-        if (at != MRD_INDEX_NONE)
-            entry_prefetch(t, at);
+        at[i] = mrd_index_find(&t->by_key, hashes[i], is_likely, NULL, NULL);
+        if (at[i] != MRD_INDEX_NONE)
+            entry_prefetch(t, at[i]);
+    }
+    for (size_t i = 0; i < n && t->paged; i++) {
+        if (at[i] != MRD_INDEX_NONE && t->batch[i].dur_ns >= 0)
+            mrd_hist_prefetch(&t->entries[at[i]].type.hist, (uint64_t) t->batch[i].dur_ns);
     }
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         mrd_type *type;
 
         if ((err = entry_for(t, &t->batch[i], hashes[i], &type)) == MRD_OK)
             err = type_count(type, &t->batch[i]);
+        t->paged = t->paged || (err == MRD_OK && type->hist.pages != NULL);
     }
     return err;
 }
