@@ -431,7 +431,8 @@ mrd_spool_damage_in(const char *dir)
     slot c;
 
     snprintf(path, sizeof(path), "%s/counts", dir);
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW)) < 0)
+    /* Of a FIFO in its place nobody waits for a writer. */
+    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)
         if (pread(fd, &c, sizeof(c), (off_t) i * SLOT_SIZE) == (ssize_t) sizeof(c) && is_whole(&c))

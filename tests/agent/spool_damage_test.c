@@ -762,6 +762,27 @@ TEST(a_torn_segment_does_not_bring_an_older_note)
     mrd_buf_fini(&kept);
 }
 
+/* A link or a FIFO in the place of the counts: nothing is read through it, and nobody waits. */
+TEST(counts_that_are_no_file)
+{
+    char dir[300], counts[320], theirs[320];
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/no_file", test_tmp());
+    snprintf(counts, sizeof(counts), "%s/counts", dir);
+    snprintf(theirs, sizeof(theirs), "%s/theirs", dir);
+    s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
+    CHECK_ERR("add", add(s, 7, 100, 3), MRD_OK);
+    mrd_spool_close(s);
+    remove_segments(dir);
+    mrd_spool_close(open_spool(dir, MRD_SPOOL_MIN_BYTES));
+    CHECK_INT(mrd_spool_damage_in(dir), 3);
+    CHECK(rename(counts, theirs) == 0 && symlink(theirs, counts) == 0);
+    CHECK_INT(mrd_spool_damage_in(dir), 0);
+    CHECK(unlink(counts) == 0 && mkfifo(counts, 0600) == 0);
+    CHECK_INT(mrd_spool_damage_in(dir), 0);
+}
+
 /* A session that nobody asks for keeps its place as long as something is missing of it, until so many others are
  * forgotten that nothing is kept of it. */
 TEST(damage_of_a_session_that_is_long_forgotten)
