@@ -1,5 +1,5 @@
-/* Each output where memory ends while it is opened: it says so, and leaves nothing behind, because close is
- * only for what was opened (trace/model/sink.h, trace/sink/export.c). */
+/* Each output where memory ends: while it is opened it says so, and leaves nothing behind, because close is only for what was
+ * opened (trace/model/sink.h, trace/sink/export.c); later it says so, or what it wrote is whole. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/compare.h"
 
@@ -17,6 +17,7 @@ void __wrap_free(void *p);
 static uintptr_t live[SLOTS]; /* 1: was used */
 static size_t n_live;
 static uint64_t calls, fails_at; /* 0: none */
+static bool once;                /* that call only, else all from it on */
 
 static void
 note(void *p)
@@ -46,7 +47,7 @@ forget(const void *p)
 static bool
 ends(void)
 {
-    return fails_at != 0 && ++calls >= fails_at;
+    return fails_at != 0 && (++calls == fails_at || (calls > fails_at && !once));
 }
 
 void *
@@ -136,6 +137,101 @@ TEST(without_memory_an_output_leaves_nothing)
         }
     }
     CHECK(refused > 100);
+    test_profile_free(p);
+}
+
+/* What an output wrote. */
+typedef struct {
+    char text[1 << 20];
+    size_t len;
+} written;
+
+static bool
+keep(void *self, const void *data, size_t len)
+{
+    written *w = self;
+
+    if (len > sizeof(w->text) - w->len)
+        return false;
+    memcpy(w->text + w->len, data, len);
+    w->len += len;
+    return true;
+}
+
+/* fails: from which request for memory on there is none, 0: never. *ret_calls: how many there were. */
+static mrd_err
+run(const mrd_sink_ops *ops, const test_profile *p, uint64_t fails, written *to,
+    uint64_t *ret_calls)
+{
+    mrd_sink_options options = test_sink_options();
+    mrd_sink_env env = {
+        .catalog = p->cat, .first = { BASE_NS }, .last = { BASE_NS + 10000000 }, .options = &options
+    };
+    void *state = calloc(1, ops->state_size + 1);
+    mrd_why why = { 0 };
+    mrd_err err;
+
+    to->len = 0;
+    CHECK_ERR("out", mrd_out_func(keep, to, "memory", &env.out, &why), MRD_OK);
+    calls = 0;
+    fails_at = fails == 0 ? UINT64_MAX : fails;
+    err = ops->open(state, &env, &why);
+    if (err == MRD_OK) {
+        mrd_err ended;
+
+        for (size_t i = 0; i < p->n && err == MRD_OK; i++)
+            err = ops->event(state, &p->v[i]);
+        ended = ops->close(state, &why);
+        err = err != MRD_OK ? err : ended;
+    }
+    if (err == MRD_OK)
+        err = mrd_out_commit(env.out, &why);
+    else
+        mrd_out_abort(env.out);
+    fails_at = 0;
+    *ret_calls = calls;
+    free(state);
+    return err;
+}
+
+static int
+by_time(const void *a, const void *b)
+{
+    const mrd_event *x = a, *y = b;
+
+    return x->ts.ns < y->ts.ns ? -1 : x->ts.ns > y->ts.ns;
+}
+
+/* Wherever memory is missing once, or from there on: an output says so, or it is whole. */
+TEST(without_memory_an_output_is_whole_or_says_so)
+{
+    static written whole, got;
+    test_profile *p = test_profile_new();
+    const mrd_sink_ops *const *all;
+    size_t n;
+
+    qsort(p->v, p->n, sizeof(*p->v), by_time);
+    all = mrd_sinks(&n);
+    for (size_t i = 0; i < n; i++) {
+        uint64_t most, used, refused = 0;
+
+        CHECK_ERR(all[i]->name, run(all[i], p, 0, &whole, &most), MRD_OK);
+        for (uint64_t at = 1; at <= most; at += 1 + at / 300) {
+            size_t before = n_live;
+
+            once = at % 2 == 0;
+            if (run(all[i], p, at, &got, &used) != MRD_OK) {
+                refused++;
+            } else if (got.len != whole.len || memcmp(got.text, whole.text, got.len) != 0) {
+                fprintf(stderr, "%s: request %llu of %llu\n", all[i]->name, (unsigned long long) at,
+                        (unsigned long long) most);
+                CHECK(false);
+            }
+            CHECK_ROW(all[i]->name, n_live == before);
+        }
+        CHECK_ROW(all[i]->name, most == 0 || refused > 0);
+    }
+    once = false;
     test_profile_free(p);
 }
 

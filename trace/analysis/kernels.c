@@ -18,6 +18,7 @@ struct mrd_kernels {
     cell **cells; /* by row, then worker */
     size_t n;
     uint64_t rest_ns;
+    mrd_err err;
     mrd_kernel *list; /* made by finish */
 };
 
@@ -63,9 +64,12 @@ mrd_kernels_free(mrd_kernels *k)
 static __attribute__((noinline)) cell *
 row_first(mrd_kernels *k, const mrd_work *work, mrd_sid name)
 {
-    if (name >= k->n_names || k->n == k->most ||
-        (k->cells[k->n] = calloc(k->n_workers, sizeof(cell))) == NULL)
+    if (name >= k->n_names || k->n == k->most)
         return NULL;
+    if ((k->cells[k->n] = calloc(k->n_workers, sizeof(cell))) == NULL) {
+        k->err = MRD_NOMEM;
+        return NULL;
+    }
     k->names[k->n] = name;
     k->collective[k->n] = work->on == MRD_ON_COLLECTIVE || work->on == MRD_ON_BARRIER;
     k->row_of[name] = (uint16_t) ++k->n;
@@ -110,6 +114,10 @@ mrd_kernels_finish(mrd_kernels *k, const uint32_t *place)
 {
     uint64_t *times = calloc(k->n_workers + 1, sizeof(*times));
 
+    if (k->err != MRD_OK) {
+        free(times);
+        return k->err;
+    }
     k->list = calloc(k->n + 1, sizeof(*k->list));
     if (times == NULL || k->list == NULL) {
         free(times);

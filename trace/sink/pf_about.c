@@ -64,7 +64,7 @@ attr_clocks(pf_about *s, mrd_buf *text)
         const mrd_clock_info *c = &clocks[i];
         char key[64];
 
-        mrd_buf_reset(text);
+        text->len = 0;
         mrd_buf_str(text, mrd_catalog_text(cat, c->name));
         mrd_buf_text(text, ": ");
         mrd_buf_str(text, mrd_catalog_text(cat, c->quality));
@@ -95,7 +95,7 @@ attr_processes(pf_about *s, mrd_buf *text, size_t attributes)
 
         if (p->profile != s->profile)
             continue;
-        mrd_buf_reset(text);
+        text->len = 0;
         mrd_pf_rows_describe_process(cat, p, text);
         snprintf(key, sizeof(key), "meridian.process.%04zu", said++);
         pf_attribute(&s->packet, key, (mrd_str){ (const char *) text->p, text->len });
@@ -124,7 +124,7 @@ attr_inputs(pf_about *s, mrd_buf *text, size_t attributes)
         if ((in[i].state == MRD_INPUT_OK && in[i].dropped == 0 && in[i].lost == 0) ||
             said == ABOUT_LIST_MAX)
             continue;
-        mrd_buf_reset(text);
+        text->len = 0;
         mrd_buf_fmt(text,
                     MRD_STR_FMT ": %s, %" PRIu64 " events, %" PRIu64 " dropped, %" PRIu64
                                 " lost at the source",
@@ -158,7 +158,7 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
         mrd_str key, value;
 
         mrd_catalog_fact(cat, i, &key, &value);
-        mrd_buf_reset(&text);
+        text.len = 0;
         mrd_buf_str(&text, key);
         pf_attribute(&s->packet, mrd_buf_cstr(&text), value);
         attributes = pf_attributes_split(s, attributes);
@@ -176,5 +176,6 @@ mrd_pf_write_about(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profile, 
     mrd_pb_close(&s->packet, attributes);
     mrd_pf_packet(s->file, &s->packet);
     mrd_buf_fini(&s->packet);
+    file->err = text.err != MRD_OK ? text.err : file->err;
     mrd_buf_fini(&text);
 }

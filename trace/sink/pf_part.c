@@ -66,6 +66,7 @@ pf_clock_bounds(mrd_pf *s, bool repeated)
             mrd_buf_str(&name, mrd_catalog_text(cat, clocks[i].name));
             s->clock_row[i] =
                 mrd_pf_row_at_root(&s->rows, (mrd_str){ (const char *) name.p, name.len }, &unit);
+            s->err = name.err != MRD_OK ? name.err : s->err;
             mrd_buf_fini(&name);
         }
         pf_begin_event(s, PF_COUNTER, s->clock_row[i]);

@@ -16,17 +16,20 @@ typedef struct {
     int64_t next_tid;
     uint64_t next_uuid;
     mrd_buf packet, name;
+    mrd_err err;
 } tables;
 
 /* `wanted` where it is free, else the next free number. */
 static int64_t
-number_of(mrd_map *used, int64_t wanted, int64_t max, int64_t *next)
+number_of(tables *t, mrd_map *used, int64_t wanted, int64_t max, int64_t *next)
 {
-    if (wanted > 0 && wanted < max &&
-        mrd_map_get(used, (mrd_map_key){ .a = (uint64_t) wanted }) == MRD_MAP_NONE &&
-        mrd_map_put(used, (mrd_map_key){ .a = (uint64_t) wanted }, 0) == MRD_OK)
-        return wanted;
-    return (*next)++;
+    mrd_map_key key = { .a = (uint64_t) wanted };
+
+    if (wanted <= 0 || wanted >= max || mrd_map_get(used, key) != MRD_MAP_NONE)
+        return (*next)++;
+    if (mrd_map_put(used, key, 0) != MRD_OK)
+        t->err = MRD_NOMEM;
+    return wanted;
 }
 
 static size_t
@@ -48,9 +51,9 @@ write_process(tables *t, mrd_proc_id id)
     size_t row, part;
 
     t->pid[id] = (int32_t) number_of(
-        &t->pids, (p->flags & MRD_PROC_NO_PID) != 0 ? 0 : p->process_id, MRD_PF_PID_FREE, &next);
+        t, &t->pids, (p->flags & MRD_PROC_NO_PID) != 0 ? 0 : p->process_id, MRD_PF_PID_FREE, &next);
     t->next_pid = (int32_t) next;
-    mrd_buf_reset(&t->name);
+    t->name.len = 0; /* not what failed */
     if (p->rank != MRD_NONE)
         mrd_buf_fmt(&t->name, "rank %lld, ", (long long) p->rank);
     mrd_buf_str(&t->name, mrd_catalog_text(t->catalog, p->instance_id));
@@ -76,13 +79,15 @@ write_thread(tables *t, const mrd_track *track)
     mrd_map_key key = { .a = track->process, .b = (uint64_t) track->thread_id, .c = 1 };
     size_t row, part;
 
-    if (mrd_map_get(&t->tids, key) != MRD_MAP_NONE || mrd_map_put(&t->tids, key, 0) != MRD_OK)
+    if (mrd_map_get(&t->tids, key) != MRD_MAP_NONE)
         return; /* a thread has a track for each source */
+    if (mrd_map_put(&t->tids, key, 0) != MRD_OK)
+        t->err = MRD_NOMEM;
     row = open_descriptor(t);
     part = mrd_pb_open(&t->packet, PF_TRACK_THREAD);
     mrd_pb_u64(&t->packet, PF_THREAD_PID, (uint64_t) t->pid[track->process]);
     mrd_pb_u64(&t->packet, PF_THREAD_TID,
-               (uint64_t) number_of(&t->tids, track->thread_id, INT64_MAX, &t->next_tid));
+               (uint64_t) number_of(t, &t->tids, track->thread_id, INT64_MAX, &t->next_tid));
     if (name.len > 0)
         mrd_pb_str(&t->packet, PF_THREAD_NAME, name);
     mrd_pb_close(&t->packet, part);
@@ -115,8 +120,9 @@ mrd_pf_write_processes(mrd_pf_file *file, const mrd_catalog *cat, uint32_t profi
     mrd_map_fini(&t.pids);
     mrd_map_fini(&t.tids);
     mrd_buf_fini(&t.packet);
+    t.err = t.name.err != MRD_OK ? t.name.err : t.err;
     mrd_buf_fini(&t.name);
-    return MRD_OK;
+    return t.err;
 }
 
 /* ---- Arguments ---- */

@@ -92,14 +92,20 @@ rows_number_groups(mrd_pf_rows *rows, row_key *keys, size_t n)
     }
 }
 
+static void
+rows_drop(mrd_pf_rows *rows)
+{
+    free(rows->v);
+    rows->v = NULL;
+    rows->cap = rows->n = 0;
+}
+
 /* Adds a row under `parent`; 0 (the root) after a failure, which leaves rows->v NULL. */
 static uint32_t
 rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id track)
 {
     if (!MRD_VEC_ROOM(rows->v, rows->n, rows->cap, 1)) {
-        free(rows->v);
-        rows->v = NULL;
-        rows->cap = rows->n = 0;
+        rows_drop(rows);
         return 0;
     }
     rows->v[rows->n] = (mrd_row){ .kind = kind, .parent = parent, .track = track };
@@ -108,14 +114,19 @@ rows_add(mrd_pf_rows *rows, mrd_pf_row_kind kind, uint32_t parent, mrd_track_id 
     return (uint32_t) rows->n++;
 }
 
+/* True also after a failure, which leaves rows->v NULL. */
 static bool
-group_is_none(const mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
+group_is_none(mrd_pf_rows *rows, const mrd_group *group, mrd_track_id track)
 {
     mrd_buf label = { 0 };
     bool none;
 
     mrd_group_label(rows->catalog, group, track, &label);
     none = mrd_str_is((mrd_str){ (const char *) label.p, label.len }, "-");
+    if (label.err != MRD_OK) {
+        rows_drop(rows);
+        none = true;
+    }
     mrd_buf_fini(&label);
     return none;
 }

@@ -101,6 +101,8 @@ pf_row(mrd_pf_tracks *p, uint32_t index)
     d.description = (mrd_str){ (const char *) description.p, description.len };
     d.rank = (int32_t) row->index * mrd_pf_rows_stride(&p->rows, row);
     row->uuid = pf_write_row(p, &d);
+    if (name.err != MRD_OK || description.err != MRD_OK)
+        p->err = MRD_NOMEM;
     mrd_buf_fini(&name);
     mrd_buf_fini(&description);
     return row->uuid;
@@ -124,6 +126,7 @@ pf_row_beside(mrd_pf_tracks *p, mrd_track_id track, uint32_t step, const char *s
         (int32_t) row->index * stride + (step < (uint32_t) stride ? (int32_t) step : stride - 1);
     d.counter = counter ? mrd_catalog_borrow_track(p->catalog, track) : NULL;
     field = pf_field(pf_write_row(p, &d));
+    p->err = name.err != MRD_OK ? name.err : p->err;
     mrd_buf_fini(&name);
     return field;
 }

@@ -47,7 +47,7 @@ mrd_report_text_worker(mrd_report_text *s, const mrd_report_worker *w)
     mrd_report_text_label(s, w, &label);
     mrd_buf_text(&s->text, "  ");
     mrd_report_text_cell(s, (mrd_str){ (const char *) label.p, label.len }, MRD_REPORT_TEXT_LABEL);
-    mrd_buf_fini(&label);
+    mrd_text_done(&label, &s->text);
 }
 
 /* At a space, but not between a number and its unit. */
@@ -99,7 +99,7 @@ put_wrapped(mrd_buf *to, size_t indent, const char *head, mrd_str text)
         for (at += take; at < s.len && s.p[at] == ' '; at++)
             ;
     }
-    mrd_buf_fini(&plain);
+    mrd_text_done(&plain, to);
 }
 
 void

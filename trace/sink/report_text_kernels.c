@@ -83,7 +83,7 @@ mrd_report_text_kernels(mrd_report_text *s)
             mrd_buf_fmt(&s->text, " %.2f x", (double) k[i].most_ns / (double) k[i].median_ns);
         }
         mrd_buf_byte(&s->text, '\n');
-        mrd_buf_fini(&label);
+        mrd_text_done(&label, &s->text);
     }
     mrd_text_left_out(&s->text, n > KERNELS ? n - KERNELS : 0, "names", "report-json");
     mrd_report_text_note(&s->text, "sums of spans: spans that run at the same time count each, so "

@@ -61,8 +61,8 @@ mrd_report_text_memory(mrd_report_text *s)
                         : mrd_text_dur((uint64_t) r[i].peak_at.ns - (uint64_t) first, dur),
                     mrd_memory_text(r[i].last, b[1]),
                     growth.len == 0 ? "-" : mrd_buf_cstr(&growth));
-        mrd_buf_fini(&growth);
-        mrd_buf_fini(&line);
+        mrd_text_done(&growth, &s->text);
+        mrd_text_done(&line, &s->text);
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "counters", "report-json");
     if (mrd_memory_use_left_out(s->common.memory) > 0)

@@ -44,7 +44,7 @@ mrd_report_text_queue(mrd_report_text *s)
                     "the launch of %" PRIu64 " device spans is not known: they count nowhere",
                     unknown);
         mrd_report_text_note(&s->text, mrd_buf_cstr(&note));
-        mrd_buf_fini(&note);
+        mrd_text_done(&note, &s->text);
     }
     if (cut > 0) {
         mrd_buf note = { 0 };
@@ -54,6 +54,6 @@ mrd_report_text_queue(mrd_report_text *s)
                     "is too low, most may be, and empty may be too high",
                     mrd_text_dur(cut, dur));
         mrd_report_text_note(&s->text, mrd_buf_cstr(&note));
-        mrd_buf_fini(&note);
+        mrd_text_done(&note, &s->text);
     }
 }

@@ -112,7 +112,7 @@ mrd_report_text_path(mrd_report_text *s)
     }
     mrd_buf_byte(&s->text, '\n');
     mrd_report_text_wrapped(&s->text, "", (mrd_str){ (const char *) words.p, words.len });
-    mrd_buf_fini(&words);
+    mrd_text_done(&words, &s->text);
 }
 
 /* The same worker again and again, or another each time. */
@@ -149,7 +149,7 @@ put_persistence(mrd_report_text *s)
                         ? "mostly it is the same worker"
                         : "it is not always the same worker");
     mrd_report_text_wrapped(&s->text, "  latest", (mrd_str){ (const char *) words.p, words.len });
-    mrd_buf_fini(&words);
+    mrd_text_done(&words, &s->text);
 }
 
 void
@@ -182,7 +182,7 @@ put_trend(mrd_report_text *s)
 
     mrd_report_text_trend(s->common.report, &words);
     mrd_report_text_wrapped(&s->text, "  trend", (mrd_str){ (const char *) words.p, words.len });
-    mrd_buf_fini(&words);
+    mrd_text_done(&words, &s->text);
 }
 
 void

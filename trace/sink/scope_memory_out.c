@@ -32,7 +32,7 @@ put_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to)
     mrd_buf_fmt(&line, MRD_STR_FMT " / ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
     mrd_text_process(cat, process, &line);
     mrd_text_line(to, "  ", (mrd_str){ (const char *) line.p, line.len });
-    mrd_buf_fini(&line);
+    mrd_text_done(&line, to);
 }
 
 void

@@ -36,6 +36,7 @@ typedef struct {
     uint32_t next_tid;
     mrd_ev_ns base;
     bool started; /* the base is known and the head written */
+    mrd_err err;  /* a name could not be made */
 } chrome_sink;
 
 /* ---- Metadata ---- */
@@ -81,7 +82,7 @@ process_title(const mrd_catalog *cat, const mrd_process *p, mrd_buf *to)
 {
     mrd_str name = mrd_catalog_text(cat, p->name);
 
-    mrd_buf_reset(to);
+    to->len = 0;
     mrd_buf_str(to, mrd_catalog_text(cat, p->instance_id));
     if (p->flags & MRD_PROC_NODE)
         mrd_buf_text(to, " host");
@@ -120,7 +121,7 @@ track_title(const mrd_catalog *cat, const mrd_track *t, mrd_buf *to)
 {
     mrd_str name = mrd_catalog_text(cat, t->name);
 
-    mrd_buf_reset(to);
+    to->len = 0;
     if (name.len > 0)
         mrd_buf_str(to, name);
     else
@@ -148,6 +149,7 @@ put_thread(chrome_sink *s, mrd_track_id id, uint32_t tid, uint32_t lane)
     put_meta(s, "thread_name", t->process + 1, tid);
     MRD_JW_KEY(w, "name");
     mrd_jw_str(w, (mrd_str){ (const char *) title.p, title.len });
+    s->err = title.err != MRD_OK ? title.err : s->err;
     mrd_buf_fini(&title);
     MRD_JW_KEY(w, "trace_event_source");
     mrd_jw_str(w, mrd_str_of(mrd_source_text(t->source)));
@@ -200,8 +202,10 @@ put_processes(chrome_sink *s)
     process_key *keys = malloc((n + 1) * sizeof(*keys));
     mrd_buf title = { 0 };
 
-    if (keys == NULL)
-        return; /* names only */
+    if (keys == NULL) {
+        s->err = MRD_NOMEM;
+        return;
+    }
     for (size_t i = 0; i < n; i++)
         keys[i] = (process_key){ s->cat, (mrd_proc_id) i };
     qsort(keys, n, sizeof(*keys), process_order);
@@ -209,6 +213,7 @@ put_processes(chrome_sink *s)
         if (mrd_catalog_borrow_process(s->cat, keys[i].id)->profile == s->env->profile)
             put_process(s, keys[i].id, i, &title);
     }
+    s->err = title.err != MRD_OK ? title.err : s->err;
     mrd_buf_fini(&title);
     free(keys);
 }
@@ -221,7 +226,8 @@ counter_name(chrome_sink *s, mrd_track_id id)
     mrd_buf title = { 0 };
 
     track_title(s->cat, t, &title);
-    s->tracks[id].counter = mrd_str_dup((mrd_str){ (const char *) title.p, title.len });
+    if (title.err == MRD_OK)
+        s->tracks[id].counter = mrd_str_dup((mrd_str){ (const char *) title.p, title.len });
     mrd_buf_fini(&title);
     return s->tracks[id].counter != NULL;
 }
@@ -451,7 +457,7 @@ chrome_event(void *state, const mrd_event *ev)
         put_loss(s, ev, pid, tid);
     else
         put_span(s, ev, pid, tid);
-    return mrd_lanes_err(s->lanes);
+    return s->err != MRD_OK ? s->err : mrd_lanes_err(s->lanes);
 }
 
 static mrd_err
@@ -492,7 +498,7 @@ chrome_close(void *state, mrd_why *why)
     }
     free(s->tracks);
     mrd_lanes_free(s->lanes);
-    return MRD_OK;
+    return s->err;
 }
 
 const mrd_sink_ops mrd_sink_chrome = {

@@ -79,7 +79,7 @@ static void
 put_buf(mrd_buf *to, mrd_buf *from)
 {
     put_text(to, (mrd_str){ (const char *) from->p, from->len });
-    mrd_buf_fini(from);
+    mrd_text_done(from, to);
 }
 
 static void
@@ -334,7 +334,7 @@ put_trend(html_sink *h)
     mrd_buf_text(&h->page, "<p class=\"trend\">Trend: ");
     put_text(&h->page, (mrd_str){ (const char *) words.p, words.len });
     mrd_buf_text(&h->page, ".</p>\n");
-    mrd_buf_fini(&words);
+    mrd_text_done(&words, &h->page);
 }
 
 /* A column for each block of steps: as high as they took, divided by what the workers did. */
@@ -544,8 +544,8 @@ put_memory(html_sink *h)
             "</td><td class=\"n\">%s</td><td class=\"n\">%s</td><td class=\"n\">%s</td></tr>\n",
             mrd_memory_text(r[i].peak, b[0]), mrd_memory_text(r[i].last, b[1]),
             growth.len == 0 ? "–" : mrd_buf_cstr(&growth));
-        mrd_buf_fini(&process);
-        mrd_buf_fini(&growth);
+        mrd_text_done(&process, &h->page);
+        mrd_text_done(&growth, &h->page);
     }
     mrd_buf_text(&h->page,
                  "</table></div>\n<p class=\"quiet\">Growth: of the largest values of equal "

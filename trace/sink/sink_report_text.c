@@ -209,10 +209,10 @@ put_title(report_sink *s)
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Bottleneck",
                                 (mrd_str){ (const char *) words.p, words.len });
-    mrd_buf_reset(&words);
+    words.len = 0; /* not what failed */
     mrd_report_text_verdict(s, &words);
     mrd_report_text_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
-    mrd_buf_reset(&words);
+    words.len = 0; /* not what failed */
     if (bad > 0)
         mrd_buf_fmt(&words, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
                     mrd_plural(inputs), bad == 1 ? "is" : "are");
@@ -240,7 +240,7 @@ put_title(report_sink *s)
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Coverage",
                                 (mrd_str){ (const char *) words.p, words.len });
-    mrd_buf_fini(&words);
+    mrd_text_done(&words, &s->text);
 }
 
 static void
@@ -433,7 +433,7 @@ put_collectives(report_sink *s)
             mrd_buf_fmt(&label, " %" PRId64, c[i].size);
         mrd_buf_text(&s->text, "  ");
         mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 26, true);
-        mrd_buf_fini(&label);
+        mrd_text_done(&label, &s->text);
         mrd_buf_fmt(&s->text, " %7" PRIu64 " %5.1f %9s %9s %9s %9s %9s %7" PRIu64 "\n", c[i].count,
                     (double) c[i].parts / (double) c[i].count,
                     mrd_text_dur(mrd_hist_quantile(&c[i].latency, 0.5), d[0]),
@@ -461,7 +461,7 @@ put_process(report_sink *s, mrd_proc_id process, size_t width)
                     MRD_STR_ARG(mrd_catalog_text(s->common.env->catalog, p->instance_id)));
     mrd_buf_text(&s->text, "  ");
     mrd_report_text_cell(s, (mrd_str){ (const char *) label.p, label.len }, width);
-    mrd_buf_fini(&label);
+    mrd_text_done(&label, &s->text);
 }
 
 static void
@@ -536,7 +536,7 @@ put_pauses(report_sink *s)
         mrd_text_cell(&names, mrd_catalog_text(s->common.env->catalog, g[i].after), 16, false);
         mrd_buf_str(&s->text, (mrd_str){ (const char *) names.p, names.len });
         mrd_buf_byte(&s->text, '\n');
-        mrd_buf_fini(&names);
+        mrd_text_done(&names, &s->text);
     }
     mrd_report_text_note(
         &s->text, "at: after the first event of the profile; host: share of the pause in which the "

@@ -103,12 +103,12 @@ put_inputs(text_sink *s)
         mrd_buf_fmt(&line, "%s: " MRD_STR_FMT, mrd_input_state_text(in[i].state),
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, in[i].path)));
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
-        mrd_buf_reset(&line);
+        line.len = 0; /* not what failed */
         if (in[i].dropped > 0)
             mrd_buf_fmt(&line, "%" PRIu64 " records dropped; ", in[i].dropped);
         mrd_buf_str(&line, mrd_catalog_text(s->env->catalog, in[i].error));
         mrd_text_line(&s->text, "    ", (mrd_str){ (const char *) line.p, line.len });
-        mrd_buf_fini(&line);
+        mrd_text_done(&line, &s->text);
         shown++;
     }
     mrd_text_left_out(&s->text, bad - shown, "incomplete inputs", "summary-json");
@@ -216,12 +216,12 @@ put_cores(text_sink *s, const mrd_summary_row *cores, size_t n, size_t most)
     size_t shown = 0;
 
     for (; shown < n && shown < most; shown++) {
-        mrd_buf_reset(&label);
+        label.len = 0; /* not what failed */
         mrd_buf_text(&label, "    ");
         core_label(&cores[shown], &label);
         put_usage(s, (mrd_str){ (const char *) label.p, label.len }, &cores[shown]);
     }
-    mrd_buf_fini(&label);
+    mrd_text_done(&label, &s->text);
     return shown;
 }
 
@@ -244,7 +244,7 @@ put_tree(text_sink *s)
         for (; p < n_processes && processes[p].parent == i && shown < TEXT_ROWS; p++) {
             size_t of = 0;
 
-            mrd_buf_reset(&label);
+            label.len = 0; /* not what failed */
             mrd_buf_text(&label, "  ");
             mrd_text_process(s->env->catalog, processes[p].process, &label);
             put_usage(s, (mrd_str){ (const char *) label.p, label.len }, &processes[p]);
@@ -259,7 +259,7 @@ put_tree(text_sink *s)
         }
     }
     mrd_text_left_out(&s->text, all - shown, "nodes, processes and cores", "summary-json");
-    mrd_buf_fini(&label);
+    mrd_text_done(&label, &s->text);
 }
 
 static mrd_err
@@ -281,7 +281,7 @@ put_core_types(text_sink *s)
 
         if (!mrd_summary_any_type(s->sum, &cores[i]))
             continue;
-        mrd_buf_reset(&label);
+        label.len = 0; /* not what failed */
         mrd_buf_fmt(&label, MRD_STR_FMT " / ",
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, p->instance_id)));
         mrd_text_process(s->env->catalog, process->process, &label);
@@ -293,7 +293,7 @@ put_core_types(text_sink *s)
         shown++;
     }
     mrd_text_left_out(&s->text, with_types - shown, "cores", "summary-json");
-    mrd_buf_fini(&label);
+    mrd_text_done(&label, &s->text);
     return err;
 }
 
@@ -319,7 +319,7 @@ put_clocks(text_sink *s)
         if (c[i].violations > 0)
             mrd_buf_fmt(&line, ", %" PRIu64 " VIOLATIONS", c[i].violations);
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
-        mrd_buf_fini(&line);
+        mrd_text_done(&line, &s->text);
     }
     if (n - 1 > TEXT_LIST)
         mrd_text_left_out(&s->text, n - 1 - TEXT_LIST, "clocks", "summary-json");
@@ -355,7 +355,7 @@ put_counters(text_sink *s)
         mrd_text_cell(&s->text, (mrd_str){ (const char *) label.p, label.len }, 50, true);
         mrd_buf_fmt(&s->text, " %9" PRIu64 " %11.5g %11.5g %11.5g\n", c[i].count, c[i].min,
                     c[i].sum / (double) c[i].count, c[i].max);
-        mrd_buf_fini(&label);
+        mrd_text_done(&label, &s->text);
         shown++;
     }
     mrd_text_left_out(&s->text, used - shown, "counters", "summary-json");
@@ -390,7 +390,7 @@ put_losses(text_sink *s)
                         MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)), p->process_id,
                         MRD_STR_ARG(mrd_catalog_text(cat, t->name)));
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
-        mrd_buf_fini(&line);
+        mrd_text_done(&line, &s->text);
     }
     if (n > TEXT_LIST)
         mrd_text_left_out(&s->text, n - TEXT_LIST, "losses", "summary-json");
@@ -417,7 +417,7 @@ put_artifacts(text_sink *s)
                     a[i].sha256[0] == '\0' ? "not hashed" : a[i].sha256,
                     MRD_STR_ARG(mrd_catalog_text(s->env->catalog, a[i].path)));
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
-        mrd_buf_fini(&line);
+        mrd_text_done(&line, &s->text);
         shown++;
     }
     mrd_text_left_out(&s->text, open - shown, "artifacts", "summary-json");
@@ -456,7 +456,7 @@ put_notes(text_sink *s)
             left = (mrd_str){ left.p + take, left.len - take };
             indent = "    ";
         }
-        mrd_buf_fini(&plain);
+        mrd_text_done(&plain, &s->text);
     }
 }
 

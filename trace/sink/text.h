@@ -27,4 +27,13 @@ void mrd_text_left_out(mrd_buf *to, size_t n, const char *what, const char *wher
 /* "pid 4711 rank 0 python" */
 void mrd_text_process(const mrd_catalog *cat, mrd_proc_id process, mrd_buf *to);
 
+/* Frees a text that was made apart and added to another one: where it failed, the other one has. */
+static inline void
+mrd_text_done(mrd_buf *part, mrd_buf *to)
+{
+    if (to->err == MRD_OK)
+        to->err = part->err;
+    mrd_buf_fini(part);
+}
+
 #endif

@@ -118,6 +118,8 @@ mrd_pq_put_page(mrd_pq_pages *p, mrd_pq_chunk *c, int type, size_t values)
     }
     mrd_thrift_end(&sub);
     mrd_thrift_end(&t);
+    if (p->head.err != MRD_OK)
+        mrd_pq_fail(p, p->head.err);
     if (type == MRD_PQ_PAGE_DICT) {
         c->dict = true;
         c->dict_at = mrd_out_size(p->out);

@@ -261,6 +261,8 @@ put_args(mrd_rows *r, const mrd_event *ev)
     r->slots[F_ARG_SET].i = (int64_t) set;
     if (r->text.len > 0)
         mrd_buf_byte(&r->text, '}');
+    if (r->text.err != MRD_OK)
+        r->err = r->text.err;
     r->slots[F_ARGS].text.p = (const char *) r->text.p;
     r->slots[F_ARGS].text.len = r->text.len;
 }
