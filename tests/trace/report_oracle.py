@@ -406,12 +406,14 @@ def check_order(seed):
             rows, now, steps[rank] = [], 1_700_000_000_000_000 + r.randrange(50), []
             for i in range(r.randrange(3) if rank == 4 else r.randrange(1, 30)):
                 long = r.randrange(50, 900)
-                rows.append(dict(ph="X", cat="user_annotation", name=f"ProfilerStep#{i}", pid=9000 + rank, tid=1, ts=now, dur=long))
-                rows.append(dict(ph="X", cat="kernel", name=f"kernel_{r.randrange(5)}", pid=rank, tid=7, ts=now, dur=r.randrange(1, 50), args=dict(device=rank, stream=7)))
+                rows.append(dict(ph="X", cat="user_annotation", name=f"ProfilerStep#{i}", pid=1 + rank, tid=1, ts=now, dur=long))
+                rows.append(dict(ph="X", cat="kernel", name=f"kernel_{r.randrange(5)}", pid=9000 + rank, tid=7, ts=now, dur=r.randrange(1, 50), args=dict(device=rank, stream=7)))
                 now += long + r.randrange(9)
                 steps[rank].append(1000 * long)
+            rows.append(dict(ph="X", cat="cpu_op", name="aten::mm", pid=1 + rank, tid=1, ts=now, dur=1))
             with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
                 json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=9), traceEvents=rows), f)
+        check_files(work, 9, f"seed {seed}, names that have room")
         paths = [os.path.join(work, f"rank{rank}.json") for rank in range(9) if steps[rank]]
         first, *others = [as_shown(r.sample(paths, len(paths))) for _ in range(3)]
     equal([s["rank"] for s in first[0]["steps"]], [rank for rank in steps if steps[rank]], f"seed {seed}: order of steps")
