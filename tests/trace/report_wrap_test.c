@@ -91,7 +91,7 @@ check_lines(const char *got, const char *head, const char *s, size_t indent)
             CHECK(got[i] == ' ');
         REQUIRE(at + len <= end && memcmp(got + indent, s + at, len) == 0);
         check_line(s, at, len, MRD_TEXT_WIDTH - indent);
-        for (at += len; s[at] == ' ' && at < end; at++)
+        for (at += len; at < end && s[at] == ' '; at++)
             ;
         got = line_end + 1;
     }
