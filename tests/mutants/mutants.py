@@ -57,7 +57,7 @@ MODULES = {
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c", "trace/sink/report_text*.c"],
                ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
                 "trace/compare", "trace/compare_model", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden", "trace/scope_memory",
-                "trace/report_grades", "trace/kernels", "trace/lateness", "trace/memory_use", "trace/proof", "trace/queue_depth", "trace/trend", "trace/report_wrap",
+                "trace/report_grades", "trace/kernels", "trace/lateness", "trace/memory_use", "trace/proof", "trace/queue_depth", "trace/launches", "trace/trend", "trace/report_wrap",
                 "trace/analysis_free", "trace/sink_faults", "trace/report_oracle"]),
     "translator": (["agent/translate.c", "agent/deliver.c", "agent/ring_tracks.c", "agent/blobs.c"],
                    ["agent/translate", "agent/translate_calls", "agent/drain", "agent/owned", "agent/open"]),

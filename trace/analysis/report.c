@@ -7,6 +7,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/analysis/gather.h"
+#include "trace/analysis/launches.h"
 
 typedef struct {
     mrd_report_worker pub;
@@ -24,12 +25,6 @@ typedef struct {
     uint64_t matched;                      /* collectives of this shape, proven or not */
 } claim;
 
-/* A span that an arrow leaves: a launch. */
-typedef struct {
-    uint64_t flow; /* 0: none */
-    mrd_ev_ns ts;
-} launch;
-
 struct mrd_report {
     const mrd_catalog *cat;
     mrd_workers *who;
@@ -37,7 +32,7 @@ struct mrd_report {
     size_t n_all;
     mrd_report_worker *workers; /* made by finish */
     size_t n_workers;
-    launch *launches; /* by flow id, the newest at each place */
+    mrd_launches *launches;
     mrd_gather *gather;
     mrd_map by_name;  /* name, size -> collective */
     mrd_map by_claim; /* group and parts, worker, row -> claim */
@@ -143,58 +138,55 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
     return v + at * size;
 }
 
-static launch *
-launch_place(mrd_report *r, uint64_t flow)
-{
-    return &r->launches[(flow ^ flow >> 32) % MRD_REPORT_LAUNCHES];
-}
-
 static void
 note_launches(mrd_report *r, const mrd_event *ev)
 {
     for (unsigned i = 0; i < ev->flow_count; i++) {
-        if (ev->flows[i].dir == MRD_FLOW_START)
-            *launch_place(r, ev->flows[i].id) = (launch){ ev->flows[i].id, ev->ts };
+        if (ev->flows[i].dir == MRD_FLOW_START &&
+            mrd_launches_note(r->launches, ev->flows[i].id, ev->ts) != MRD_OK)
+            r->err = MRD_NOMEM;
     }
 }
 
-/* What launched a device span; NULL: nothing says. */
-static const launch *
-launch_of(mrd_report *r, const mrd_event *ev)
+/* When a device span was launched; NULL: nothing says. */
+static const mrd_ev_ns *
+launch_of(const mrd_report *r, const mrd_event *ev)
 {
     for (unsigned i = 0; i < ev->flow_count; i++) {
-        const launch *from = launch_place(r, ev->flows[i].id);
+        const mrd_ev_ns *launched = ev->flows[i].dir == MRD_FLOW_START
+                                        ? NULL
+                                        : mrd_launches_find(r->launches, ev->flows[i].id);
 
-        if (ev->flows[i].dir != MRD_FLOW_START && from->flow == ev->flows[i].id)
-            return from;
+        if (launched != NULL)
+            return launched;
     }
     return NULL;
 }
 
 static mrd_idle_cause
-cause_of(const launch *from, const mrd_worker_pause *pause)
+cause_of(const mrd_ev_ns *launched, const mrd_worker_pause *pause)
 {
-    return from == NULL                           ? MRD_IDLE_UNKNOWN
-           : mrd_ev_after(from->ts, pause->start) ? MRD_IDLE_LAUNCH
-           : pause->dur_ns <= MRD_REPORT_SHORT    ? MRD_IDLE_SHORT
-                                                  : MRD_IDLE_QUEUED;
+    return launched == NULL                        ? MRD_IDLE_UNKNOWN
+           : mrd_ev_after(*launched, pause->start) ? MRD_IDLE_LAUNCH
+           : pause->dur_ns <= MRD_REPORT_SHORT     ? MRD_IDLE_SHORT
+                                                   : MRD_IDLE_QUEUED;
 }
 
 static void
 add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 {
     worker_state *w = &r->all[work->worker];
-    const launch *from = work->device ? launch_of(r, ev) : NULL;
+    const mrd_ev_ns *launched = work->device ? launch_of(r, ev) : NULL;
     mrd_worker_pause gone;
     mrd_report_pause *pause;
 
-    if (work->device &&
-        mrd_queue_add(&w->queue, from == NULL ? ev->ts : from->ts, from != NULL, ev->ts) != MRD_OK)
+    if (work->device && mrd_queue_add(&w->queue, launched == NULL ? ev->ts : *launched,
+                                      launched != NULL, ev->ts) != MRD_OK)
         r->err = MRD_NOMEM;
     if (!mrd_worker_time_add(&w->time, work->on, work->device, ev, &gone))
         return;
     w->pub.idle_ns[MRD_IDLE_LOADING] += gone.loading_ns;
-    w->pub.idle_ns[cause_of(from, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
+    w->pub.idle_ns[cause_of(launched, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
     if (gone.part_ns[MRD_REPORT_UNRECORDED] > 0)
         return;
     pause = KEEP_LONGEST(r->pauses, r->n_pauses, MRD_REPORT_PAUSES, gone.dur_ns);
@@ -501,7 +493,7 @@ mrd_report_new(const mrd_sink_env *env)
     r->n_paces = mrd_catalog_processes(r->cat);
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
-    r->launches = calloc(MRD_REPORT_LAUNCHES, sizeof(*r->launches));
+    r->launches = mrd_launches_new();
     if (r->who == NULL || r->launches == NULL || r->paces == NULL || r->gather == NULL ||
         !workers_make(r, env)) {
         mrd_report_free(r);
@@ -535,7 +527,7 @@ mrd_report_free(mrd_report *r)
     mrd_lateness_free(r->lateness);
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
-    free(r->launches);
+    mrd_launches_free(r->launches);
     mrd_workers_free(r->who);
     mrd_gather_free(r->gather);
     free(r);

@@ -51,11 +51,10 @@
 #include "trace/analysis/step_path.h"
 #include "trace/analysis/trend.h"
 
-#define MRD_REPORT_SHORT    30    /* ns: between two device spans there is always this much */
-#define MRD_REPORT_LAUNCHES 65536 /* remembered at once; of older ones nothing is known */
-#define MRD_REPORT_PAUSES   16    /* longest pauses kept */
-#define MRD_REPORT_OPEN     32
-#define MRD_REPORT_STEPS    16 /* slowest steps kept */
+#define MRD_REPORT_SHORT  30 /* ns: between two device spans there is always this much */
+#define MRD_REPORT_PAUSES 16 /* longest pauses kept */
+#define MRD_REPORT_OPEN   32
+#define MRD_REPORT_STEPS  16 /* slowest steps kept */
 
 typedef enum {
     MRD_IDLE_LOADING,

@@ -1,0 +1,67 @@
+/* trace/analysis/launches.c - when launches began, by arrow: a ring in the order of time, and where each is. */
+#include "trace/analysis/launches.h"
+
+#include <stdlib.h>
+
+#include "base/map.h"
+
+typedef struct {
+    uint64_t flow;
+    mrd_ev_ns ts;
+} launch;
+
+struct mrd_launches {
+    mrd_map places; /* flow -> place in v */
+    uint64_t noted;
+    launch v[MRD_LAUNCHES];
+};
+
+mrd_launches *
+mrd_launches_new(void)
+{
+    return calloc(1, sizeof(mrd_launches)); /* pages that are not touched take no memory */
+}
+
+void
+mrd_launches_free(mrd_launches *l)
+{
+    if (l == NULL)
+        return;
+    mrd_map_fini(&l->places);
+    free(l);
+}
+
+static mrd_map_key
+key_of(uint64_t flow)
+{
+    return (mrd_map_key){ .a = flow };
+}
+
+/* The oldest goes, unless its arrow's number was used again since. */
+static void
+forget(mrd_launches *l, uint32_t place)
+{
+    mrd_map_key key = key_of(l->v[place].flow);
+
+    if (l->noted >= MRD_LAUNCHES && mrd_map_get(&l->places, key) == place)
+        mrd_map_remove(&l->places, key);
+}
+
+mrd_err
+mrd_launches_note(mrd_launches *l, uint64_t flow, mrd_ev_ns ts)
+{
+    uint32_t place = (uint32_t) (l->noted % MRD_LAUNCHES);
+
+    forget(l, place);
+    l->v[place] = (launch){ flow, ts };
+    l->noted++;
+    return mrd_map_put(&l->places, key_of(flow), place);
+}
+
+const mrd_ev_ns *
+mrd_launches_find(const mrd_launches *l, uint64_t flow)
+{
+    uint32_t place = mrd_map_get(&l->places, key_of(flow));
+
+    return place == MRD_MAP_NONE ? NULL : &l->v[place].ts;
+}
