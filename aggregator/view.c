@@ -116,6 +116,15 @@ by_name(const void *a, const void *b)
     return strcmp((*x)->instance_id, (*y)->instance_id);
 }
 
+static int
+by_age(const void *a, const void *b)
+{
+    const mrd_session_line *x = a, *y = b;
+    int later = mrd_wall_before(y->created, x->created) - mrd_wall_before(x->created, y->created);
+
+    return later != 0 ? later : (x->id > y->id) - (x->id < y->id);
+}
+
 static bool
 copy_nodes(const mrd_core *c, mrd_overview *v)
 {
@@ -177,6 +186,8 @@ mrd_overview_new(const mrd_core *c)
             return NULL;
         }
     }
+    /* As they were found on the disk, and with gaps filled by the last, they stand in no order. */
+    qsort(v->sessions, v->n_sessions, sizeof(*v->sessions), by_age);
     return v;
 }
 

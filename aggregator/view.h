@@ -58,7 +58,7 @@ typedef struct {
     size_t nodes_known; /* those that are being forgotten too */
     mrd_node **nodes;   /* by name */
     size_t n_nodes;
-    mrd_session_line *sessions;
+    mrd_session_line *sessions; /* the oldest first */
     size_t n_sessions;
 } mrd_overview;
 

@@ -86,4 +86,17 @@ with Cluster() as c:
     third = c.start("--name", "third")
     out, _ = c.run("stop", "--all", empty=True)
     check(f"meridian fetch {third}" in out, f"what to do next: {out}")
+
+    # The oldest come first, also when one of them is deleted, and as they are found by a start.
+    equal(found(c), [second, open_one, beside, third], "sessions by age")
+    c.run("sessions", "--delete", "--name", "open")
+    until(lambda: open_one not in found(c), "one of them is gone")
+    equal(found(c), [second, beside, third], "by age without one of them")
+    equal(found(c, "--limit", "2"), [beside, third], "the newest of them")
+    more = [c.start("--name", f"s{i}") for i in range(8)]
+    c.run("stop", "--all", empty=True)
+    c.daemon.kill()
+    c.aggregator()
+    until(c.answers, "the aggregator answers again")
+    equal(found(c), [second, beside, third, *more], "by age after a restart")
 finish()

@@ -100,6 +100,7 @@ with Service(lead="100ms") as c:
     site()
 
     # ---- All that is open is stopped by who may stop it ----
+    until(lambda: c.session(theirs)["state"] == "complete", "theirs is over")
     left = c.run_json("start", "--name", "open")["id"]
     _, err = run("stop", "--all", env={**c.env, "MERIDIAN_TOKEN_FILE": c.secret("read.token", TOKENS["read"])}, want=1)
     check(f"session {left}: " in err and "may not do that" in err, f"a reader stops nothing: {err}")
