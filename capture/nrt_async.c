@@ -31,7 +31,7 @@ seq_of(NRT_STATUS status, const nrta_seq_t *seq)
 /* Follows it to its end, when it was taken. The argument is a size or a model. */
 #define TAKEN(version_, work_, lnc, arg_, status_)                                                 \
     do {                                                                                           \
-        if (status == NRT_SUCCESS && seq != NULL && mrd_nrt_outermost() &&                         \
+        if (status == NRT_SUCCESS && seq != NULL && mrd_nrt_outermost(HERE) &&                     \
             mrd_rec_on(MRD_CAP_API)) {                                                             \
             mrd_nrt_request request_ = { .version = (version_),                                    \
                                          .work = MRD_NRT_##work_,                                  \

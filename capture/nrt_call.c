@@ -1,8 +1,11 @@
 #include "capture/nrt_call.h"
 
+#include <signal.h>
 #include <string.h>
 
+/* Hooks under way, and where the outermost of them stands. */
 static _Thread_local unsigned depth __attribute__((tls_model("initial-exec")));
+static _Thread_local uintptr_t outermost __attribute__((tls_model("initial-exec")));
 
 /* ---- arguments ------------------------------------------------------------------------------- */
 
@@ -63,15 +66,73 @@ mrd_nrt_text(mrd_nrt_key key, const char *v)
     return a;
 }
 
+/* ---- one within another ---------------------------------------------------------------------- */
+
+/* The hooks under way were left without a return: who calls from their caller's place, or higher up, is not
+ * within them. A signal handler with a stack of its own may be. */
+static bool
+left_behind(const void *here)
+{
+    stack_t s;
+
+    return (uintptr_t) here >= outermost &&
+           (sigaltstack(NULL, &s) != 0 || (s.ss_flags & SS_ONSTACK) == 0);
+}
+
+bool
+mrd_nrt_outermost(const void *here)
+{
+    return depth == 0 || left_behind(here);
+}
+
+bool
+mrd_nrt_nested(void)
+{
+    return depth > 1;
+}
+
+void
+mrd_nrt_ours_begin(void)
+{
+    if (depth++ == 0)
+        outermost = UINTPTR_MAX;
+}
+
+void
+mrd_nrt_ours_end(void)
+{
+    depth--;
+}
+
+mrd_nrt_aside
+mrd_nrt_program_begin(void)
+{
+    mrd_nrt_aside before = { depth, outermost };
+
+    depth = 0;
+    return before;
+}
+
+void
+mrd_nrt_program_end(mrd_nrt_aside before)
+{
+    depth = before.depth;
+    outermost = before.outermost;
+}
+
 /* ---- one call -------------------------------------------------------------------------------- */
 
 void
-mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn)
+mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here)
 {
     static _Atomic uint32_t names[MRD_NRT_COUNT], domain;
     int saved = errno;
 
-    c->on = depth++ == 0 && mrd_rec_on(MRD_CAP_API);
+    c->before = mrd_nrt_outermost(here) ? 0 : depth;
+    depth = c->before + 1;
+    if (c->before == 0)
+        outermost = (uintptr_t) here;
+    c->on = c->before == 0 && mrd_rec_on(MRD_CAP_API);
     if (c->on) {
         mrd_rec_what what = { .name = id_of(&names[fn], mrd_nrt_name(fn)),
                               .name_text = mrd_nrt_name(fn),
@@ -89,7 +150,7 @@ mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size
     mrd_rec_arg args[MRD_NRT_ARGS_MAX];
     int saved = errno;
 
-    depth--;
+    depth = c->before;
     if (c->on) {
         for (size_t i = 0; i < n; i++)
             args[i] = extra[i];
@@ -111,16 +172,4 @@ mrd_nrt_missing(mrd_nrt_fn fn)
     if (!atomic_exchange(&told[fn], true))
         mrd_rec_notice("the Neuron runtime has no such function", &arg, 1);
     return NRT_FAILURE;
-}
-
-bool
-mrd_nrt_outermost(void)
-{
-    return depth == 0;
-}
-
-bool
-mrd_nrt_nested(void)
-{
-    return depth > 1;
 }

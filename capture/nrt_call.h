@@ -3,7 +3,10 @@
  * for the files that hold hooks.
  *
  * A call that the runtime makes to itself (some builds go through the global scope) is forwarded
- * and not recorded: hooks under way are counted per thread.
+ * and not recorded: hooks under way are counted per thread. What a function of the program calls that the
+ * runtime was given is the program's again (mrd_nrt_program_begin), and what the runtime calls while we
+ * use it is not (mrd_nrt_ours_begin). A hook that was left by siglongjmp or an exception is no longer
+ * under way when its thread comes from higher up in the stack.
  * When the runtime has no function of a name, a program that binds to it would not have started;
  * one that reached the hook through us gets NRT_FAILURE, and a notice names the function once.
  */
@@ -16,19 +19,33 @@
 
 #define MRD_NRT_ARGS_MAX 8 /* status included */
 
+/* Of a hook: the same for all calls from one place of the program, and lower for calls within them. */
+#define HERE __builtin_frame_address(0)
+
 typedef struct {
     mrd_rec_scoped scope;
+    unsigned before; /* hooks under way */
     bool on;
 } mrd_nrt_call;
 
-void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn);
+void mrd_nrt_enter(mrd_nrt_call *c, mrd_nrt_fn fn, const void *here);
 void mrd_nrt_leave(mrd_nrt_call *c, NRT_STATUS status, const mrd_rec_arg *extra, size_t n);
 /* Names the function once; the status it gets. */
 NRT_STATUS mrd_nrt_missing(mrd_nrt_fn fn);
 /* Not within another hook of this thread: only such a call tells more than its span. */
-bool mrd_nrt_outermost(void);
+bool mrd_nrt_outermost(const void *here);
 /* Between enter and leave: of a call that the runtime makes to itself. */
 bool mrd_nrt_nested(void);
+/* Around the use of the runtime by a thread that is in no hook; in pairs, also within each other. */
+void mrd_nrt_ours_begin(void);
+void mrd_nrt_ours_end(void);
+/* Around a function of the program that the runtime calls; end takes what begin returned. */
+typedef struct {
+    unsigned depth;
+    uintptr_t outermost;
+} mrd_nrt_aside;
+mrd_nrt_aside mrd_nrt_program_begin(void);
+void mrd_nrt_program_end(mrd_nrt_aside before);
 
 #define U(key, v) mrd_nrt_u64(MRD_NRT_KEY_##key, (uint64_t) (v))
 #define I(key, v) mrd_nrt_i64(MRD_NRT_KEY_##key, (int64_t) (v))
@@ -46,7 +63,7 @@ bool mrd_nrt_nested(void);
         mrd_nrt_call c;                                                                            \
         if (real == NULL)                                                                          \
             return mrd_nrt_missing(MRD_NRT_##fn);                                                  \
-        mrd_nrt_enter(&c, MRD_NRT_##fn);                                                           \
+        mrd_nrt_enter(&c, MRD_NRT_##fn, HERE);                                                     \
         status = (forward);                                                                        \
         if (c.on) {                                                                                \
             const mrd_rec_arg extra[] = { __VA_ARGS__ };                                           \

@@ -353,6 +353,7 @@ mrd_nrt_async_poll(void)
     unsigned version = 0, looks = 0;
     size_t at = 0;
 
+    mrd_nrt_ours_begin();
     while (atomic_load(&under_way) > 0 && looks++ < LOOK_MAX && oldest_from(&at, &version, &seq)) {
         uint64_t asked = mrd_rec_now();
         bool done = false;
@@ -364,6 +365,7 @@ mrd_nrt_async_poll(void)
             at++;
         }
     }
+    mrd_nrt_ours_end();
     errno = saved;
     return atomic_load(&under_way) > 0;
 }

@@ -21,7 +21,7 @@ nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal
     if (MRD_NRT_REAL(nrt_init) == NULL)
         mrd_nrt_bring();
     TIMED(nrt_init, real(framework, fw_version, fal_version), T(by, fw_version));
-    if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible()) {
+    if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE) && mrd_rec_possible()) {
         int saved = errno;
 
         mrd_nrt_inspect_opened();
@@ -41,9 +41,9 @@ nrt_close(void)
         (void) mrd_nrt_missing(MRD_NRT_nrt_close);
         return;
     }
-    if (mrd_nrt_outermost())
+    if (mrd_nrt_outermost(HERE))
         mrd_nrt_closing();
-    mrd_nrt_enter(&c, MRD_NRT_nrt_close);
+    mrd_nrt_enter(&c, MRD_NRT_nrt_close, HERE);
     real();
     mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
 }
@@ -57,7 +57,7 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     NRT_STATUS status;
 
     TIMED(nrt_load, real(neff, size, vnc, vnc_count, model), U(size, size), I(lnc_idx, vnc));
-    if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible())
+    if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE) && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count, from_ns);
     return status;
 }
@@ -72,7 +72,7 @@ nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_cou
     TIMED(nrt_load_collectives,
           real(neff, size, vnc, vnc_count, ctx_device_id, ctx_device_count, model), U(size, size),
           I(lnc_idx, vnc), U(rank, ctx_device_id), U(world_size, ctx_device_count));
-    if (status == NRT_SUCCESS && mrd_nrt_outermost() && mrd_rec_possible())
+    if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE) && mrd_rec_possible())
         (void) mrd_nrt_model_loaded(*model, neff, size, vnc, vnc_count, from_ns);
     return status;
 }
@@ -85,7 +85,7 @@ nrt_unload(nrt_model_t *model)
     NRT_STATUS status;
 
     TIMED(nrt_unload, real(model), U(model_id, id), I(lnc_idx, vnc));
-    if (status == NRT_SUCCESS && mrd_nrt_outermost())
+    if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE))
         mrd_nrt_model_unloaded(id, model);
     return status;
 }
@@ -191,6 +191,7 @@ static void
 execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
 {
     const listener *l = params;
+    mrd_nrt_aside aside;
 
     if (mrd_rec_on(MRD_CAP_API)) {
         int saved = errno;
@@ -205,14 +206,16 @@ execution_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, N
         mrd_rec_span(&what, now, now, args, status == NRT_SUCCESS ? 3 : 5);
         errno = saved;
     }
+    aside = mrd_nrt_program_begin();
     l->call(l->params, model_id, vnc, job_id, status);
+    mrd_nrt_program_end(aside);
 }
 
 NRT_STATUS
 nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params)
 {
     int saved = errno;
-    listener *l = callback != NULL && mrd_nrt_outermost() && mrd_rec_possible()
+    listener *l = callback != NULL && mrd_nrt_outermost(HERE) && mrd_rec_possible()
                       ? listener_of(callback, params)
                       : NULL;
     NRT_STATUS status;
@@ -233,7 +236,8 @@ nrt_tensor_allocate(nrt_tensor_placement_t placement, int vnc, size_t size, cons
 
     TIMED(nrt_tensor_allocate, real(placement, vnc, size, name, tensor), U(size, size),
           I(lnc_idx, vnc));
-    if (status == NRT_SUCCESS && mrd_nrt_outermost() && placement != NRT_TENSOR_PLACEMENT_VIRTUAL)
+    if (status == NRT_SUCCESS && mrd_nrt_outermost(HERE) &&
+        placement != NRT_TENSOR_PLACEMENT_VIRTUAL)
         mrd_memory_add(placement == NRT_TENSOR_PLACEMENT_HOST ? MRD_MEMORY_HOST : MRD_MEMORY_DEVICE,
                        MRD_MEMORY_TENSOR, (uintptr_t) *tensor, size);
     return status;
@@ -254,9 +258,9 @@ nrt_tensor_free(nrt_tensor_t **tensor)
         (void) mrd_nrt_missing(MRD_NRT_nrt_tensor_free);
         return;
     }
-    if (tensor != NULL && mrd_rec_sources() != 0 && mrd_nrt_outermost())
+    if (tensor != NULL && mrd_rec_sources() != 0 && mrd_nrt_outermost(HERE))
         mrd_memory_remove(MRD_MEMORY_TENSOR, (uintptr_t) *tensor);
-    mrd_nrt_enter(&c, MRD_NRT_nrt_tensor_free);
+    mrd_nrt_enter(&c, MRD_NRT_nrt_tensor_free, HERE);
     real(tensor);
     mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
 }
@@ -311,7 +315,7 @@ PLAIN(nrt_all_gather,
 /* Tells about a profile, once for the outermost call, and leaves errno alone. */
 #define TELL(statement)                                                                            \
     do {                                                                                           \
-        if (mrd_nrt_outermost() && mrd_rec_sources() != 0) {                                       \
+        if (mrd_nrt_outermost(HERE) && mrd_rec_sources() != 0) {                                   \
             int saved = errno;                                                                     \
             statement;                                                                             \
             errno = saved;                                                                         \
@@ -321,7 +325,7 @@ PLAIN(nrt_all_gather,
 /* What the program captures by itself goes before what a session asked for. */
 #define YIELD(fn)                                                                                  \
     do {                                                                                           \
-        if (mrd_nrt_outermost())                                                                   \
+        if (mrd_nrt_outermost(HERE))                                                               \
             mrd_nrt_request_yield(#fn);                                                            \
     } while (0)
 
@@ -554,7 +558,7 @@ nrt_debug_client_connect_close(int stream_fd)
         (void) mrd_nrt_missing(MRD_NRT_nrt_debug_client_connect_close);
         return;
     }
-    mrd_nrt_enter(&c, MRD_NRT_nrt_debug_client_connect_close);
+    mrd_nrt_enter(&c, MRD_NRT_nrt_debug_client_connect_close, HERE);
     real(stream_fd);
     mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
 }

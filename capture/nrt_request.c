@@ -11,7 +11,7 @@
  *
  * Trust: a control file counts only when root or the user of this process owns it and nobody else
  * may write it. Lock: `lock` guards everything here; it is not held while the application's
- * execution runs. What the runtime calls of itself while we hold it is not the program's.
+ * execution runs.
  */
 #include "capture/nrt_request_int.h"
 
@@ -26,11 +26,11 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "capture/nrt_call.h"
 #include "capture/nrt_file.h"
 #include "capture/process.h"
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static _Thread_local bool holding __attribute__((tls_model("initial-exec")));
 static mrd_control on; /* id 0: none */
 static char path[PATH_MAX], top[MRD_REQUEST_DIR];
 static struct stat last; /* of the file as it was read; st_ino 0: there was none */
@@ -41,13 +41,13 @@ void
 mrd_request_lock(void)
 {
     pthread_mutex_lock(&lock);
-    holding = true;
+    mrd_nrt_ours_begin();
 }
 
 void
 mrd_request_unlock(void)
 {
-    holding = false;
+    mrd_nrt_ours_end();
     pthread_mutex_unlock(&lock);
 }
 
@@ -323,7 +323,7 @@ mrd_nrt_request_yield(const char *call)
 {
     char why[160];
 
-    if (holding || !atomic_load_explicit(&occupies, memory_order_relaxed))
+    if (!atomic_load_explicit(&occupies, memory_order_relaxed))
         return;
     mrd_request_lock();
     if (on.id != 0 && on.mode != MRD_CONTROL_MODEL) {
@@ -340,7 +340,6 @@ void
 mrd_nrt_request_forked(void)
 {
     pthread_mutex_init(&lock, NULL);
-    holding = false;
     on.id = 0;
     mrd_request_model_end(&on); /* of no request: executions need not look */
     atomic_store(&occupies, false);

@@ -189,7 +189,7 @@ nrt_async_sendrecv_send_tensor(nrt_tensor_t *tensor, size_t offset, size_t lengt
     NRT_STATUS status;
 
     TIMED(nrt_async_sendrecv_send_tensor, real(tensor, offset, length, by, made), U(size, length));
-    if (status == NRT_SUCCESS && made != NULL && mrd_nrt_outermost())
+    if (status == NRT_SUCCESS && made != NULL && mrd_nrt_outermost(HERE))
         began("nrt_send", by, *made, length);
     return status;
 }
@@ -201,7 +201,7 @@ nrt_async_sendrecv_recv_tensor(nrt_tensor_t *tensor, size_t offset, size_t lengt
     NRT_STATUS status;
 
     TIMED(nrt_async_sendrecv_recv_tensor, real(tensor, offset, length, by, made), U(size, length));
-    if (status == NRT_SUCCESS && made != NULL && mrd_nrt_outermost())
+    if (status == NRT_SUCCESS && made != NULL && mrd_nrt_outermost(HERE))
         began("nrt_recv", by, *made, length);
     return status;
 }

@@ -29,6 +29,7 @@
 #include "base/threads.h"
 #include "capture/models.h"
 #include "capture/nrt_async.h"
+#include "capture/nrt_call.h"
 #include "capture/nrt_request.h"
 #include "capture/nrt_settings.h"
 #include "capture/nrt_text.h"
@@ -427,6 +428,7 @@ work(void *arg)
     bool under_way, changed;
 
     (void) arg;
+    mrd_nrt_ours_begin();
     mrd_rec_thread_ring_size(RING_BYTES);
     mrd_rec_thread_name(MRD_NRT_TEXT_THREAD);
     pthread_mutex_lock(&lock);
@@ -520,6 +522,7 @@ mrd_nrt_trace_begin(void)
     if (!mrd_rec_on(MRD_CAP_SYS))
         return;
     pthread_mutex_lock(&lock);
+    mrd_nrt_ours_begin();
     if (!fork_ready) {
         fork_ready = true;
         pthread_atfork(fork_prepare, fork_parent, fork_child);
@@ -535,6 +538,7 @@ mrd_nrt_trace_begin(void)
     }
     if (runs)
         switch_trace();
+    mrd_nrt_ours_end();
     pthread_mutex_unlock(&lock);
 }
 
@@ -554,10 +558,12 @@ mrd_nrt_trace_end(void)
     if (join)
         pthread_join(thread, NULL);
     pthread_mutex_lock(&lock);
+    mrd_nrt_ours_begin();
     runs = false;
     if (portion != NULL && MRD_NRT_REAL(nrt_sys_trace_fetch_options_free) != NULL)
         MRD_NRT_REAL(nrt_sys_trace_fetch_options_free)(portion);
     portion = NULL;
+    mrd_nrt_ours_end();
     pthread_mutex_unlock(&lock);
 }
 

@@ -453,6 +453,37 @@ TEST(an_unknown_version_is_left_alone)
     }
 }
 
+/* What the runtime calls of itself is not the program's, in whichever thread; what a function of the program
+ * calls inside a call is. */
+static void
+check_calls_within(const char *mode, size_t executions)
+{
+    recorded rec;
+
+    set_library_path("test-self");
+    rec = same_with_and_without("nrt_prog_self", mode);
+    CHECK_INT(spans(&rec, "nrt_execute"), executions);
+    CHECK_INT(count(rec.spans, "|nrt_tensor_read size=1|"), 0);
+    CHECK_INT(count(rec.spans, "|nrt_tensor_read size=10"), 4);
+    CHECK_INT(count(rec.spans, "|nrt_tensor_read size=7"), 1);
+    CHECK_INT(spans(&rec, "nrt_load"), 2);
+    CHECK(strstr(rec.spans, "|nrt_execute model_id=2 lnc_idx=1") != NULL);
+    CHECK_INT(count(rec.spans, "|nrt_sys_trace"), 0);
+    CHECK_INT(count(rec.spans, "|nrt_close"), 1);
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\""), 4);
+}
+
+TEST(calls_within_calls)
+{
+    check_calls_within("returns", 4);
+}
+
+/* The three that were left have no end. */
+TEST(a_call_that_is_left_does_not_hide_what_follows)
+{
+    check_calls_within("leaves", 1);
+}
+
 TEST(newer_runtime_status_pointer_travels_untouched)
 {
     recorded rec;

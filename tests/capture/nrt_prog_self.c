@@ -1,0 +1,40 @@
+/* A program for the runtime of nrt_self.c: what it calls inside a function that the runtime calls, and after
+ * it has left such a function by siglongjmp. */
+#include <setjmp.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "capture/nrt_abi.h"
+
+static sigjmp_buf out;
+static bool leaves;
+static nrt_model_t *model, *second;
+
+static void
+done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS status)
+{
+    (void) params;
+    printf("done %u %u %d\n", model_id, vnc, (int) status);
+    printf("read %d\n", (int) nrt_tensor_read(NULL, NULL, 0, 100 + job_id));
+    if (job_id == 1)
+        printf("load %d\n", (int) nrt_load("second", 6, 1, 1, &second));
+    if (leaves)
+        siglongjmp(out, 1);
+}
+
+int
+main(int argc, char **argv)
+{
+    leaves = argc > 1 && strcmp(argv[1], "leaves") == 0;
+    printf("init %d\n", (int) nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    printf("load %d\n", (int) nrt_load("first", 5, 0, 1, &model));
+    printf("register %d\n", (int) nrt_register_async_exec_callback(done, NULL));
+    for (volatile int i = 0; i < 3; i++)
+        if (sigsetjmp(out, 1) == 0)
+            printf("execute %d\n", (int) nrt_execute(model, NULL, NULL));
+    leaves = false;
+    printf("execute %d\n", (int) nrt_execute(second, NULL, NULL));
+    printf("read %d\n", (int) nrt_tensor_read(NULL, NULL, 0, 7));
+    nrt_close();
+    return 0;
+}

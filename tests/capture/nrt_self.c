@@ -1,0 +1,137 @@
+/*
+ * A runtime that goes through the global scope for its own calls, and that calls a function of the program
+ * inside a call of the program. Its trace has one event for each execution.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "capture/nrt_abi.h"
+
+static NRT_ASYNC_EXEC_STATUS_CALLBACK done;
+static void *with;
+static bool traces;
+static unsigned executions, told;
+
+struct nrt_sys_trace_config {
+    char unused;
+};
+
+NRT_STATUS
+nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal_version)
+{
+    (void) framework;
+    (void) fw_version;
+    (void) fal_version;
+    return NRT_SUCCESS;
+}
+
+void
+nrt_close(void)
+{
+}
+
+NRT_STATUS
+nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_model_t **model)
+{
+    static char models[16];
+    static int n;
+
+    (void) neff;
+    (void) size;
+    (void) vnc;
+    (void) vnc_count;
+    *model = (nrt_model_t *) (void *) &models[n++];
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_tensor_read(const nrt_tensor_t *tensor, void *buf, size_t offset, size_t size)
+{
+    (void) tensor;
+    (void) buf;
+    (void) offset;
+    (void) size;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output)
+{
+    (void) model;
+    (void) input;
+    (void) output;
+    executions++;
+    (void) nrt_tensor_read(NULL, NULL, 0, 1);
+    if (done != NULL)
+        done(with, 1, 0, executions, NRT_SUCCESS);
+    (void) nrt_tensor_read(NULL, NULL, 0, 1);
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_register_async_exec_callback(NRT_ASYNC_EXEC_STATUS_CALLBACK callback, void *params)
+{
+    done = callback;
+    with = params;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_sys_trace_config_allocate(nrt_sys_trace_config_t **config)
+{
+    static nrt_sys_trace_config_t only;
+
+    *config = &only;
+    return NRT_SUCCESS;
+}
+
+void
+nrt_sys_trace_config_free(nrt_sys_trace_config_t *config)
+{
+    (void) config;
+}
+
+NRT_STATUS
+nrt_sys_trace_start(nrt_sys_trace_config_t *config)
+{
+    (void) config;
+    if (traces)
+        (void) nrt_sys_trace_stop();
+    traces = true;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_sys_trace_stop(void)
+{
+    char *text = NULL;
+    size_t len = 0;
+
+    if (nrt_sys_trace_fetch_events(&text, &len, NULL) == NRT_SUCCESS)
+        nrt_sys_trace_buffer_free(text);
+    traces = false;
+    return NRT_SUCCESS;
+}
+
+NRT_STATUS
+nrt_sys_trace_fetch_events(char **buffer, size_t *written,
+                           const nrt_sys_trace_fetch_options_t *options)
+{
+    (void) options;
+    if ((*buffer = calloc(1, 4096)) == NULL)
+        return NRT_RESOURCE;
+    *written = (size_t) snprintf(*buffer, 4096, "{\"data_version\":2,\"events\":[");
+    for (unsigned n = executions; told < n && *written < 3800; told++)
+        *written += (size_t) snprintf(
+            *buffer + *written, 4096 - *written,
+            "%s{\"event_type\":\"nrt_execute\",\"phase\":\"instant\",\"data\":{}}",
+            (*buffer)[*written - 1] == '[' ? "" : ",");
+    *written += (size_t) snprintf(*buffer + *written, 4096 - *written, "]}");
+    return NRT_SUCCESS;
+}
+
+void
+nrt_sys_trace_buffer_free(char *buffer)
+{
+    free(buffer);
+}
