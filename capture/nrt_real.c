@@ -77,6 +77,18 @@ look_up(void *handle, mrd_nrt_fn fn)
                            : dlvsym(handle, names[fn], version);
 }
 
+/* A pointer into the library is kept, and a thread of ours may be in it: it stays when the program closes
+ * it, and is the same one when the program opens it again. */
+static void
+pin(void *found)
+{
+    Dl_info info;
+
+    if (dladdr(found, &info) == 0 || info.dli_fname == NULL ||
+        dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE) == NULL)
+        (void) dlerror(); /* not the program's */
+}
+
 static void *
 resolve(mrd_nrt_fn fn)
 {
@@ -87,12 +99,12 @@ resolve(mrd_nrt_fn fn)
     if ((found = look_up(RTLD_NEXT, fn)) == NULL &&
         (lib = dlopen(NRT_SONAME, RTLD_LAZY | RTLD_NOLOAD)) != NULL) {
         found = look_up(lib, fn);
-        if (found == NULL)
-            dlclose(lib);
-        /* else it stays pinned: a pointer into it is kept */
+        dlclose(lib);
     }
-    if (found != NULL)
-        atomic_store_explicit(&real[fn], found, memory_order_release);
+    if (found == NULL)
+        return NULL;
+    pin(found);
+    atomic_store_explicit(&real[fn], found, memory_order_release);
     return found;
 }
 
@@ -166,7 +178,11 @@ hook_for(int i, void *found)
     static _Atomic bool told;
     void *none = NULL;
 
-    if (atomic_compare_exchange_strong(&real[i], &none, found) || none == found)
+    if (atomic_compare_exchange_strong(&real[i], &none, found)) {
+        pin(found);
+        return hooks[i];
+    }
+    if (none == found)
         return hooks[i];
     if (!atomic_exchange(&told, true))
         mrd_rec_notice("a second copy of the Neuron runtime is in this process; calls that look it "

@@ -484,6 +484,28 @@ TEST(a_call_that_is_left_does_not_hide_what_follows)
     check_calls_within("leaves", 1);
 }
 
+/* Loaded for all and closed, then loaded again elsewhere: it stays, and is one. */
+TEST(a_runtime_that_the_program_closes)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog_closes", "used");
+    CHECK_INT(spans(&rec, "nrt_execute"), 4);
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 4);
+    CHECK(strstr(rec.notices, "second copy") == NULL);
+}
+
+/* A thread of ours is in the library that the program closes. */
+TEST(a_runtime_that_the_program_closes_while_it_is_open)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog_closes", "open");
+    CHECK_INT(spans(&rec, "nrt_execute"), 2);
+}
+
 TEST(newer_runtime_status_pointer_travels_untouched)
 {
     recorded rec;
