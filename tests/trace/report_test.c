@@ -832,10 +832,10 @@ TEST(drawn_steps_have_paths_as_long_as_they_are)
             for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
                 on_path += number(json_object_get(block, "path_ns"),
                                   mrd_report_part_text((mrd_report_part) k));
-            CHECK(on_path == 0 || on_path == number(block, "total_ns"));
+            CHECK_INT(on_path, json_is_object(path) ? number(block, "total_ns") : 0);
             total += number(block, "total_ns");
         }
-        CHECK(sum == 0 || total == 0 || sum <= total);
+        CHECK(sum == 0 || total == 0 || sum == total); /* without steps it is the recording's */
         json_decref(r);
         forget(p);
         test_profile_free(p);

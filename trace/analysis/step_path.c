@@ -24,6 +24,7 @@ struct mrd_step_path {
     worker_state *workers;
     size_t n;
     bool chosen;          /* totals.process has steps */
+    bool any;             /* some path is a worker's */
     mrd_ev_ns begin, end; /* of the step under way; end INT64_MAX: none */
     uint32_t last_late;
     uint64_t met_id, met_ns; /* the collective that met last: waits for met_late */
@@ -257,13 +258,18 @@ path_over(mrd_step_path *p, mrd_ev_ns at, mrd_step_block *block)
 {
     uint32_t worker = ends_at(p, at);
     mrd_step_account account;
-    mrd_critical_path c;
+    mrd_critical_path c = { .begin = p->begin };
 
-    if (worker == MRD_NO_WORKER)
+    if (worker != MRD_NO_WORKER) {
+        p->account(p->self, worker, at, &account);
+        c = path_to(p, worker, at, &account);
+    } else if (!p->chosen) {
         return;
-    p->account(p->self, worker, at, &account);
-    c = path_to(p, worker, at, &account);
+    }
     c.ns = mrd_ev_after(at, c.begin) ? (uint64_t) mrd_ev_diff(at, c.begin) : 0;
+    if (worker == MRD_NO_WORKER)
+        c.part_ns[MRD_REPORT_IDLE] = c.rest_ns = c.ns;
+    p->any = p->any || worker != MRD_NO_WORKER;
     p->totals.path_of_all_ns += c.ns;
     p->totals.changes += c.changes;
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
@@ -330,6 +336,12 @@ mrd_step_path_finish(mrd_step_path *p)
 
     if (p->chosen) {
         mrd_step_path_over(p);
+        if (!p->any) { /* no device did anything by the end of the last */
+            p->totals.path_of_all_ns = p->totals.slowest.ns = 0;
+            memset(p->totals.path_ns, 0, sizeof(p->totals.path_ns));
+            for (size_t i = 0; i < p->totals.blocks; i++)
+                memset(p->blocks[i].path_ns, 0, sizeof(p->blocks[i].path_ns));
+        }
         return;
     }
     for (uint32_t i = 0; i < p->n; i++) {
