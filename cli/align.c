@@ -168,7 +168,7 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
                                                 .begin = { ev->ts.ns },
                                                 .end = { mrd_event_end(ev).ns } },
                                        .part = mrd_hash64(part, sizeof(part), 0),
-                                       .members = cc->members,
+                                       .members = cc->world ? 0 : cc->members,
                                        .kind = kind };
     return MRD_OK;
 }

@@ -6,7 +6,7 @@ WITH last_part AS (
   SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.ts_ns AS ts_ns,
          c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns, c.suspect AS suspect, c.node AS node,
          g.contradicted AS contradicted,
-         CASE WHEN g.members > 0 AND g.takers > g.members THEN 0
+         CASE WHEN g.members > 0 AND g.takers <> g.members THEN 0
               WHEN c.parts < g.takers THEN 0 ELSE 1 END AS whole
   FROM collectives AS c
   JOIN collective_groups AS g ON g.session_id = c.session_id AND g.group_id = c.group_id

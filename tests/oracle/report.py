@@ -78,8 +78,9 @@ def stamp(ns):
     return f"{BASE_US + ns // 1000}.{ns % 1000:03d}"
 
 
-def kineto(spans, rank):
-    """One rank's file, as text: times have decimals that doubles would lose."""
+def kineto(spans, rank, groups=True):
+    """One rank's file, as text: times have decimals that doubles would lose. groups False: of an old PyTorch, whose kernels do
+    not say of which group they are."""
     rows, flow = [], 0
 
     def row(cat, name, begin, end, pid, tid, args):
@@ -100,8 +101,8 @@ def kineto(spans, rank):
             members = len(m.ranks)
             elements = {"_allgather_base": (m.elements, m.elements * members), "reduce_scatter": (m.elements * members, m.elements)}
             into, out = elements.get(m.operation, (m.elements, m.elements))
-            args |= {"Collective name": f'"{m.operation}"', "dtype": '"Float"', "In msg nelems": into, "Out msg nelems": out,
-                     "Group size": members, "Process Group Ranks": f'"{list(m.ranks)}"'}
+            args |= {"Collective name": f'"{m.operation}"', "dtype": '"Float"', "In msg nelems": into, "Out msg nelems": out}
+            args |= {"Group size": members, "Process Group Ranks": f'"{list(m.ranks)}"'} if groups else {}
         elif s.launched is not None:
             row("cuda_runtime", "cudaLaunchKernel", s.launched, s.launched + 1, 4000 + rank, 4000 + rank, {"correlation": flow})
             for ph, at, pid, tid in (("s", s.launched, 4000 + rank, 4000 + rank), ("f", s.begin, rank, 7)):
@@ -114,6 +115,13 @@ def kineto(spans, rank):
 
 
 # ---- The account ----
+
+def without(spans, meetings, absent):
+    """The same training, of which the profile lacks these ranks."""
+    for m in meetings:
+        m.parts = {rank: part for rank, part in m.parts.items() if rank not in absent}
+    return [s for s in spans if s.rank not in absent], [m for m in meetings if m.parts]
+
 
 def met_when(meetings):
     """When each collective's last part began: {meeting: time}. None: one that the group is known to have was not recorded, it
@@ -129,11 +137,21 @@ def met_when(meetings):
     return when
 
 
+def all_seen(meetings):
+    """The collectives of whose group everybody was in this or an earlier one: nobody else can have come later."""
+    known, out = {}, set()
+    for m in sorted((m for m in meetings if m.synchronises), key=lambda m: max(at for at, _ in m.parts.values())):
+        known.setdefault(m.ranks, set()).update(m.parts)
+        if known[m.ranks] == set(m.ranks):
+            out.add(m)
+    return out
+
+
 def instants(spans, meetings, rank):
     """For each ns of the rank's window, what goes on in it: [(ns, part, exposed as)]."""
     mine = [s for s in spans if s.rank == rank]
     device = [s for s in mine if s.kind in ("compute", "copy", "collective")]
-    met = met_when(meetings)
+    met, seen = met_when(meetings), all_seen(meetings)
     out = []
     for t in range(min(s.begin for s in device), max(s.end for s in device)):
         on = [s for s in device if s.begin <= t < s.end]
@@ -143,26 +161,15 @@ def instants(spans, meetings, rank):
             part = "both" if "collective" in kinds else "compute"
         elif "collective" in kinds:
             part = "exposed"
-            running = [s.meeting for s in on if s.kind == "collective"]
-            if any(met[m] is not None and met[m] <= t for m in running):
+            running = [s.meeting for s in on if s.kind == "collective" and met[s.meeting] is not None]
+            if any(met[m] <= t and m in seen for m in running):
                 how = "transfer"
             else:
-                how = "waiting" if any(met[m] is not None for m in unbroken(device, t)) else "unknown"
+                how = "waiting" if any(met[m] > t for m in running) else "unknown"
         else:
             part = "copy" if "copy" in kinds else "idle"
         out.append((t, part, how))
     return out
-
-
-def unbroken(device, t):
-    """The collectives, of those without a break from t on, that run at t or begin later: one of them may meet."""
-    chain, until = [], t + 1
-    for s in sorted((s for s in device if s.kind == "collective" and s.end > t), key=lambda s: s.begin):
-        if s.begin > until:
-            break
-        chain.append(s.meeting)
-        until = max(until, s.end)
-    return chain
 
 
 def breakdown(spans, meetings, rank):

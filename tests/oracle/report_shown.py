@@ -219,7 +219,9 @@ def wrong_in_verdict(report, text):
     want = (f"Verdict {label_of(w)} came last to {c['last']} of its {c['took_part']} collective{'' if c['took_part'] == 1 else 's'} ({c['proven']} proven). "
             f"Of all waiting in collectives, {100 * v['share']:.0f} % was for it ({100 * c['proven_ns'] / totals['wait_ns']:.0f} % proven). "
             f"The waiting that only it caused is {100 * v['impact']:.1f} % of the workers' time ({'minor' if v['impact'] < 0.1 else 'worth a look' if v['impact'] < 0.2 else 'critical'}).")
-    if v["kind"] == "indistinguishable":
+    if v["kind"] == "indistinguishable" and totals["without_bound"] + totals["suspect_clock"] + totals["device_clock"] == 0 and totals["partial"] + totals["mixed_groups"] > 0:
+        want += " This is not proven: who else took part is not in this profile, and may have come later."
+    elif v["kind"] == "indistinguishable":
         want += " The clocks do not prove this: within their bounds it is indistinguishable from other workers."
     return [] if got == want else [f"verdict: {got!r}, expected {want!r}"]
 
@@ -228,12 +230,16 @@ def wrong_in_doubts(report, text):
     """Why collectives prove nothing, with how many."""
     t, got, wrong = report["totals"], sentence(text, "Coverage "), []
     for key, why in (("without_bound", "because the bound of a clock is unknown"), ("suspect_clock", "because a clock is suspect, or observations contradict it"),
-                     ("device_clock", "because the runtime maps the clocks of the cores too coarsely"), ("partial", "because a worker of the group is missing"),
+                     ("device_clock", "because the runtime maps the clocks of the cores too coarsely"), ("partial", "because the part of a worker of its group is missing"),
                      ("mixed_groups", "because several groups have the same name: more members took part than the group has")):
         n = t[key]
         want = f"In {n} collective{'' if n == 1 else 's'} the last worker is not proven, {why}."
         if (want in got) != (n > 0) or got.count(why) != (n > 0):
             wrong.append(f"coverage: {got!r}, {key} {n}")
+    n, of = t["ranks"], t["world_size"]
+    want = f"Of the job's {of} ranks {n} {'is' if n == 1 else 'are'} in this profile: who of the others came late, it cannot tell."
+    if (want in got) != (of is not None and n < of) or ("in this profile: who" in got) != (want in got):
+        wrong.append(f"coverage: {got!r}, {n} ranks of {of}")
     n = t["without_partner"]
     if (f"{n} span{'' if n == 1 else 's'} of collectives could not be matched with another worker's." in got) != (n > 0):
         wrong.append(f"coverage: {got!r}, without a partner {n}")

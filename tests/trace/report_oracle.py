@@ -25,12 +25,12 @@ def equal(got, want, what):
         print(f"FAILED {what}: got {got!r}, expected {want!r}")
 
 
-def reported(spans, work, *options):
+def reported(spans, work, *options, absent=(), groups=True):
     paths = []
-    for rank in range(oracle.RANKS):
+    for rank in sorted(set(range(oracle.RANKS)) - set(absent)):
         paths.append(os.path.join(work, f"rank{rank}.json"))
         with open(paths[-1], "w") as f:
-            f.write(oracle.kineto(spans, rank))
+            f.write(oracle.kineto(spans, rank, groups))
     p = subprocess.run([os.path.join(BUILD, "bin", "meridian"), "report", *paths, "--json", *options], capture_output=True, text=True)
     if p.returncode != 0:
         raise SystemExit(f"meridian report failed: {p.stderr}")
@@ -39,7 +39,8 @@ def reported(spans, work, *options):
 
 def check_breakdown(report, spans, meetings, seed):
     told = {"waiting": 0, "transfer": 0, "unknown": 0}
-    for rank, w in enumerate(report["workers"]):
+    for w in report["workers"]:
+        rank = w["rank"]
         parts, exposed = oracle.breakdown(spans, meetings, rank)
         for part, ns in w["parts_ns"].items():
             equal(ns or 0, parts.get(part, 0), f"seed {seed}: {part} of rank {rank}")
@@ -51,6 +52,29 @@ def check_breakdown(report, spans, meetings, seed):
     equal(bound["communication"], told["unknown"], f"seed {seed}: communication")
     equal(sum(bound.values()), report["totals"]["window_ns"], f"seed {seed}: what bounds the time adds up")
     return told
+
+
+def check_absent(seed):
+    """A profile that lacks a rank: whoever came last of the others, that one may have come later. So nothing is proven of its
+    groups, and behind the last of the others nothing is transfer; also where only the size of the job says that somebody is missing."""
+    r = random.Random(seed)
+    for absent, groups in (({r.randrange(oracle.RANKS)}, True), ({r.randrange(oracle.RANKS)}, False), ((), False)):
+        spans, meetings = oracle.made_up(seed)
+        if not groups:  # those of all, whom nothing names
+            meetings = [m for m in meetings if len(m.ranks) == oracle.RANKS]
+            spans = [s for s in spans if s.kind != "collective" or s.meeting in meetings]
+        spans, meetings = oracle.without(spans, meetings, absent)
+        with tempfile.TemporaryDirectory() as work:
+            report = reported(spans, work, "--same-clock", absent=absent, groups=groups)
+            check_files(work, sorted(set(range(oracle.RANKS)) - set(absent)), f"seed {seed} without {absent}", "--same-clock")
+        what = f"seed {seed} without {absent}{'' if groups else ', no groups'}"
+        check_breakdown(report, spans, meetings, what)
+        totals = report["totals"]
+        equal((totals["ranks"], totals["world_size"]), (oracle.RANKS - len(absent), oracle.RANKS), f"{what}: ranks")
+        missing = sum(m.synchronises and len(m.parts) > 1 and bool(set(m.ranks) & set(absent)) for m in meetings)
+        if absent:
+            equal(totals["partial"] >= missing, True, f"{what}: {missing} collectives lack a part, {totals['partial']} are told")
+            equal(totals["proven"] <= totals["collectives"] - missing, True, f"{what}: no proof of a group that lacks somebody")
 
 
 def check_bandwidth(report, meetings, seed):
@@ -125,7 +149,7 @@ def check_trend(seed, steps):
     spans, _ = oracle.made_up(seed, steps)
     with tempfile.TemporaryDirectory() as work:
         over = reported(spans, work)["steps_over_time"]
-        check_files(work, oracle.RANKS, f"seed {seed} with {steps} steps")
+        check_files(work, range(oracle.RANKS), f"seed {seed} with {steps} steps")
     got, values = over["trend"], [b["total_ns"] / b["steps"] for b in over["blocks"] if b["steps"] >= over["width"]]
     equal(got["blocks"], len(values), f"seed {seed}: values of the trend")
     if len(values) < 8:
@@ -212,7 +236,7 @@ def check_proven(apart, same, meetings, seed):
         known.setdefault(m.ranks, set()).update(m.parts)
     for m in (m for m in meetings if m.synchronises and len(m.parts) > 1):
         come = sorted(at for at, _ in m.parts.values())
-        want += set(m.parts) == known[m.ranks] and come[-1] - come[-2] > 100
+        want += set(m.parts) == known[m.ranks] == set(m.ranks) and come[-1] - come[-2] > 100
     equal(same["totals"]["proven"], want, f"seed {seed}: proven with one clock")
     equal((apart["same_clock"], same["same_clock"]), (False, True), f"seed {seed}: the assumption is in the report")
 
@@ -294,7 +318,7 @@ def check_files(work, ranks, title, *options):
     """Of workers' files in a folder."""
     first = min(int(us) * 1000 if "." not in us else int(us.replace(".", "")) for path in os.listdir(work)
                 for us in re.findall(r'"ts": (\d+(?:\.\d{3})?)', open(os.path.join(work, path)).read()))
-    check_shown([os.path.join(work, f"rank{rank}.json") for rank in range(ranks)], first, title, *options)
+    check_shown([os.path.join(work, f"rank{rank}.json") for rank in ranks], first, title, *options)
 
 
 def check_shown(paths, first, title, *options):
@@ -327,7 +351,7 @@ def check_sizes(seed):
                 rows.append(dict(ph="X", cat="cpu_op", name="aten::mm", pid=9000 + rank, tid=1, ts=now, dur=1))
                 with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
                     json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=ranks), traceEvents=rows), f)
-            check_files(work, ranks, f"{ranks} workers with {names} kernels")
+            check_files(work, range(ranks), f"{ranks} workers with {names} kernels")
 
 
 def check_many_steps(seed):
@@ -345,7 +369,7 @@ def check_many_steps(seed):
                 now += long
             with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
                 json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=2), traceEvents=rows), f)
-        check_files(work, 2, f"seed {seed}, many steps")
+        check_files(work, range(2), f"seed {seed}, many steps")
         report, _, _ = as_shown([os.path.join(work, f"rank{rank}.json") for rank in range(2)])
     over, mine = report["steps_over_time"], took[report["critical_path"]["rank"]]
     width = over["width"]
@@ -370,7 +394,7 @@ def check_long_queue(seed):
         with tempfile.TemporaryDirectory() as work:
             with open(os.path.join(work, "rank0.json"), "w") as f:
                 json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=0, world_size=1), traceEvents=rows), f)
-            check_files(work, 1, f"seed {seed}, {n} launches in flight")
+            check_files(work, range(1), f"seed {seed}, {n} launches in flight")
             q = as_shown([os.path.join(work, "rank0.json")])[0]["workers"][0]["queue"]
         equal((q["launches"] + q["unknown"], q["cut_ns"] > 0), (n + 1, longer), f"seed {seed}: {n} launches in flight")
         equal(0.9 * q["launches"] / n < (q["sum_ns"] + q["cut_ns"]) / whole <= 1, True, f"seed {seed}: {n} launches are in flight for {q} of {whole} ns")
@@ -413,7 +437,7 @@ def check_order(seed):
             rows.append(dict(ph="X", cat="cpu_op", name="aten::mm", pid=1 + rank, tid=1, ts=now, dur=1))
             with open(os.path.join(work, f"rank{rank}.json"), "w") as f:
                 json.dump(dict(schemaVersion=1, distributedInfo=dict(backend="nccl", rank=rank, world_size=9), traceEvents=rows), f)
-        check_files(work, 9, f"seed {seed}, names that have room")
+        check_files(work, range(9), f"seed {seed}, names that have room")
         paths = [os.path.join(work, f"rank{rank}.json") for rank in range(9) if steps[rank]]
         first, *others = [as_shown(r.sample(paths, len(paths))) for _ in range(3)]
     equal([s["rank"] for s in first[0]["steps"]], [rank for rank in steps if steps[rank]], f"seed {seed}: order of steps")
@@ -435,8 +459,8 @@ def main():
             same = reported(spans, work, "--same-clock")
             check_page(report, spans, work, seed)
             if seed <= 12 or len(seeds) == 1:
-                check_files(work, oracle.RANKS, f"seed {seed}")
-                check_files(work, oracle.RANKS, f"seed {seed}, one clock", "--same-clock")
+                check_files(work, range(oracle.RANKS), f"seed {seed}")
+                check_files(work, range(oracle.RANKS), f"seed {seed}, one clock", "--same-clock")
         check_proven(report, same, meetings, seed)
         for how, ns in check_breakdown(report, spans, meetings, seed).items():
             told[how] += ns
@@ -449,6 +473,7 @@ def main():
     for seed in seeds[:12] if len(seeds) > 1 else seeds:
         check_memory(seed)
         check_unknown(seed)
+        check_absent(seed)
     for seed in seeds[:3]:
         check_order(seed)
     check_sizes(seeds[0])

@@ -267,11 +267,12 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
     mrd_str called = arg_text(c, ev, KEY_COLLECTIVE), name = mrd_catalog_text(c->cat, ev->name);
     char buf[WORD_MAX];
     mrd_str word = squeeze(called.len > 0 ? called : kernel_part(name), buf);
+    const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
     int64_t members = 0, out = 0;
     bool uneven;
     mrd_cc_kind kind = operation(word, &uneven, &ret->traffic);
 
-    if (mrd_catalog_borrow_track(c->cat, ev->track)->device_idx == MRD_NONE)
+    if (t->device_idx == MRD_NONE)
         return MRD_CC_NO; /* the launch of the kernel, not the kernel */
     ret->op = hash_text(arg_text(c, ev, KEY_DTYPE), hash_text(word, 0));
     ret->group = hash_text(arg_text(c, ev, KEY_RANKS),
@@ -281,8 +282,12 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         if (members == 1)
             return MRD_CC_LOOSE; /* nobody to wait for */
     }
+    ret->world =
+        members == 0 && arg_text(c, ev, KEY_RANKS).len == 0 && arg_text(c, ev, KEY_GROUP).len == 0;
+    if (ret->world)
+        members = mrd_catalog_borrow_process(c->cat, t->process)->world_size;
     ret->members = members > 0 && members < UINT32_MAX ? (uint32_t) members : 0;
-    if (!is_possible(c, ev, members))
+    if (!ret->world && !is_possible(c, ev, members))
         return MRD_CC_WRONG;
     if (!arg_int(c, ev, KEY_SIZE, &ret->size))
         ret->size = -1;
@@ -307,6 +312,7 @@ see_running(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         return MRD_CC_LOOSE; /* nothing says which operation of whom */
     ret->group = mrd_hash64(&gid, sizeof(gid), hash_text(MRD_STR("cc_running"), 0));
     ret->members = 0;
+    ret->world = false;
     ret->bytes = 0;
     ret->traffic = MRD_CC_TRAFFIC_UNKNOWN;
     ret->op = mrd_hash64(&op, sizeof(op), 0);

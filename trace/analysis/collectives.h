@@ -5,7 +5,8 @@
  *   nccl     device spans named ncclKernel_*, ncclDevKernel_* (also RCCL's). Group, operation and
  *            size are the arguments "Process Group Ranks", "Process Group Name", "Group size",
  *            "Collective name", "dtype" and "In msg nelems" where the trace has them; else the
- *            operation is the kernel's name and all are one group
+ *            operation is the kernel's name and all are one group, of as many members as the job has
+ *            ranks where the trace says so
  *   neuron   cc_running spans: group is `gid`, operation `op_id`, size `size`; cc_exec_barrier
  *            spans: one group, one operation
  *
@@ -54,6 +55,7 @@ typedef struct {
     int64_t size;       /* elements or bytes; -1 unknown, or not the same at all participants */
     uint64_t bytes;     /* the larger of what goes in and what comes out; 0 unknown */
     uint32_t members;   /* of the group, as the event says; 0 unknown */
+    bool world;         /* no event says who is in the group: it is taken as all ranks of the job */
     mrd_cc_traffic traffic;
 } mrd_cc;
 

@@ -13,6 +13,7 @@ typedef struct {
     mrd_ev_ns first_end;
     uint64_t bytes;
     uint32_t takers, members;
+    bool world;
     mrd_sid name;
     mrd_cc_traffic traffic;
     mrd_gather_part *parts;
@@ -91,15 +92,25 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
     return __builtin_add_overflow(now->first_end.ns, slack, &limit) || ev->ts.ns <= limit;
 }
 
+/* How many the group has; 0 unknown. One that is taken as all ranks of a job can have more: of several
+ * devices of a rank. */
+static uint32_t
+members_of(const group_now *now)
+{
+    return now->world && now->takers > now->members ? 0 : now->members;
+}
+
 static void
 tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
 {
+    uint32_t members = members_of(now);
     mrd_gathered c = { .name = now->name,
                        .id = (uint64_t) (now - g->groups) << 32 | (uint32_t) now->number,
                        .group = (uint32_t) (now - g->groups),
                        .size = now->size,
                        .bytes = now->bytes,
-                       .members = now->members > 0 ? now->members : now->takers,
+                       .members = members > 0 ? members : now->takers,
+                       .absent = members > now->takers ? members - now->takers : 0,
                        .traffic = now->traffic,
                        .n = now->n,
                        .parts = now->parts };
@@ -145,6 +156,7 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
     before = mrd_map_get(&g->part_of, (mrd_map_key){ index, core, 0 });
     now->takers += before == MRD_MAP_NONE;
     now->members = what->members;
+    now->world = what->world;
     if (!belongs(now, ev, what, before)) {
         tell(g, now, g->done);
         now->op = what->op;
@@ -184,7 +196,7 @@ mrd_gather_finish(mrd_gather *g)
 uint32_t
 mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members)
 {
-    *ret_members = g->groups[group].members;
+    *ret_members = members_of(&g->groups[group]);
     return g->groups[group].takers;
 }
 

@@ -37,6 +37,7 @@ typedef struct {
     int64_t size;
     uint64_t bytes;   /* the most that a part says, 0 unknown */
     uint32_t members; /* of the group: as its events say, else those who took part so far */
+    uint32_t absent;  /* of these, how many took part in nothing so far */
     mrd_cc_traffic traffic;
     size_t n;
     const mrd_gather_part *parts;
@@ -49,7 +50,8 @@ typedef struct mrd_gather mrd_gather;
 mrd_gather *mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self); /* or NULL */
 void mrd_gather_free(mrd_gather *g); /* NULL is fine; what is open is not told */
 /* Called also when the last of those who took part in anything of the group so far has begun: at its
- * begin, and again when a member not seen before comes later. The parts' ends are known. */
+ * begin, and again when a member not seen before comes later. The parts' ends are known. With `absent`
+ * somebody whose parts are not in the profile may come later still. */
 void mrd_gather_on_met(mrd_gather *g, mrd_gather_done met);
 /*
  * One part, a finished span that mrd_collectives_see named so (what does not synchronise is
@@ -62,7 +64,8 @@ void mrd_gather_finish(mrd_gather *g);
 /*
  * How many cores took part in anything of a group so far. A collective with fewer parts lacks some:
  * who came last is then not known. *ret_members: how many the group says it has, 0 unknown; with
- * more takers than that it is several groups of one name, and parts may be mixed up.
+ * fewer takers than that, some are not in the profile; with more it is several groups of one name,
+ * and parts may be mixed up.
  */
 uint32_t mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members);
 /* Parts of groups beyond MRD_GATHER_GROUPS: not looked at. */

@@ -263,7 +263,7 @@ judge_claims(mrd_report *r)
         c->wait_ns += fell ? 0 : c->across_wait_ns;
         if (members > 0 && takers > members) {
             r->totals.mixed += c->matched;
-        } else if (c->parts < takers) {
+        } else if (c->parts < takers || takers < members) {
             r->totals.partial += c->matched;
         } else {
             late->proven += c->count;
@@ -297,15 +297,14 @@ add_bytes(mrd_report_collective *row, const mrd_gathered *c, uint64_t latency)
     row->sized_ns += latency;
 }
 
-/* All who take part have come: from here on it is transfer. */
+/* All who take part have come, as far as their parts are here: from here on it is transfer. */
 static void
 collective_met(void *self, const mrd_gathered *c)
 {
     mrd_report *r = self;
-    mrd_ev_ns at = c->parts[c->n - 1].begin;
 
     for (size_t i = 0; i < c->n; i++)
-        mrd_worker_time_meet(&r->all[c->parts[i].core].time, c->id, at, c->parts[i].end);
+        mrd_worker_time_meet(&r->all[c->parts[i].core].time, c, i);
     mrd_step_path_meet(r->path, c);
     if (mrd_lateness_met(r->lateness, c) != MRD_OK)
         r->err = MRD_NOMEM;
@@ -416,7 +415,8 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
         mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time);
     return work->kind == MRD_CC_NO
                ? MRD_OK
-               : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker, 0);
+               : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker,
+                                mrd_worker_time_mark(&r->all[work->worker].time));
 }
 
 static void
@@ -584,6 +584,26 @@ drop_empty(mrd_report *r)
     return err;
 }
 
+/* Workers are in the order of ranks. */
+static void
+count_ranks(mrd_report *r)
+{
+    const mrd_process *last = NULL;
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < r->n_workers; i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(r->cat, r->workers[i].process);
+
+        if (p->rank == MRD_NONE || p->world_size <= 0 ||
+            (last != NULL && (p->world_size != last->world_size || p->job != last->job)))
+            return;
+        n += last == NULL || p->rank != last->rank;
+        last = p;
+    }
+    r->totals.ranks = n;
+    r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
+}
+
 mrd_err
 mrd_report_finish(mrd_report *r)
 {
@@ -612,6 +632,7 @@ mrd_report_finish(mrd_report *r)
     }
     if ((err = drop_empty(r)) != MRD_OK)
         return err;
+    count_ranks(r);
     if (r->n_collectives > 0)
         qsort_r(r->collectives, r->n_collectives, sizeof(*r->collectives), collective_order,
                 (void *) (uintptr_t) r->cat);

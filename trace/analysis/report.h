@@ -19,7 +19,7 @@
  *          the two: every core has a clock of its own, which the runtime maps to its node's by one
  *          sync point per execution. Otherwise who was last is *indistinguishable*. Nothing is proven by a clock that is suspect or was contradicted, of
  *          a collective that lacks a part of somebody who took part in others of its group, nor of
- *          a group with more members than it says. `alone` is the time between the last and the last but
+ *          a group with more or fewer members in the profile than it has. `alone` is the time between the last and the last but
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
  *          it.
  * Idle     of a pause, by cause, after HolisticTraceAnalysis: the process loaded data meanwhile; else the
@@ -29,8 +29,8 @@
  *          They add up to the idle part.
  * Loss     what kept the devices from computing, over all workers: waiting for the last to come to a
  *          collective (barriers too, as far as nothing else ran), transfer (exposed from then on, and
- *          copies), communication (exposed of which neither is told: the others' parts are not in the
- *          profile, or one is missing), the host (its part, and idle because of late launches), loading of data, other
+ *          copies), communication (exposed of which neither is told: parts of others are not in the
+ *          profile, or the operation lets those leave who are done), the host (its part, and idle because of late launches), loading of data, other
  *          idle time, and what was not recorded. With compute they add up to all windows.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
@@ -149,15 +149,18 @@ typedef struct {
 typedef struct {
     uint64_t matched, alone; /* collectives; parts without a partner */
     uint64_t proven;
-    uint64_t left_out;  /* parts of too many groups */
-    uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
-    uint64_t suspect;   /* ... with a clock that is suspect or that something contradicts */
-    uint64_t mapped;    /* ... where only the mapping of device clocks leaves open who was last */
-    uint64_t partial;   /* lack a part: somebody who is in others of its group is not in this one */
-    uint64_t mixed;     /* of groups with more members than they say */
-    uint64_t open;      /* spans that did not end */
-    mrd_ev_ns first;    /* of all spans; 0 without any */
-    mrd_ev_ns last;     /* of all spans */
+    uint64_t left_out; /* parts of too many groups */
+    uint64_t no_bound; /* collectives over nodes with a clock whose bound is unknown */
+    uint64_t suspect;  /* ... with a clock that is suspect or that something contradicts */
+    uint64_t mapped;   /* ... where only the mapping of device clocks leaves open who was last */
+    uint64_t
+        partial;    /* lack a part: of somebody in others of its group, or whom the profile lacks */
+    uint64_t mixed; /* of groups with more members than they say */
+    uint64_t open;  /* spans that did not end */
+    mrd_ev_ns first; /* of all spans; 0 without any */
+    mrd_ev_ns last;  /* of all spans */
+    /* Ranks that have a worker here, and how many their job has; both 0 where they do not say the same. */
+    uint64_t ranks, world_size;
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
     bool any_mapped;    /* workers whose device clock the runtime mapped took part in any */

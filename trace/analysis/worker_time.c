@@ -22,6 +22,7 @@ mrd_worker_time_init(mrd_worker_time *t)
     for (unsigned k = 0; k < MRD_ONS; k++)
         t->until[k] = (mrd_ev_ns){ INT64_MIN };
     t->met = (mrd_ev_ns){ INT64_MIN };
+    t->met_others = (mrd_ev_ns){ INT64_MIN };
     t->met_id = UINT64_MAX;
 }
 
@@ -41,17 +42,57 @@ part_of(unsigned on)
     return on & 1u << MRD_ON_HOST ? MRD_REPORT_HOST : MRD_REPORT_IDLE;
 }
 
+/* Nothing is told of the next ns of exposed time. */
+static void
+untold_add(mrd_worker_time *t, uint64_t ns)
+{
+    unsigned n = t->n_untold;
+
+    if (ns == 0)
+        return;
+    if (n == 0 || t->untold_to[n - 1] != t->untold_ns) {
+        if (n == MRD_WORKER_TIME_OPEN) { /* the oldest is never told */
+            n--;
+            memmove(t->untold_from, t->untold_from + 1, n * sizeof(t->untold_from[0]));
+            memmove(t->untold_to, t->untold_to + 1, n * sizeof(t->untold_to[0]));
+        }
+        t->untold_from[n] = t->untold_ns;
+        t->n_untold = n + 1;
+    }
+    t->untold_ns += ns;
+    t->untold_to[t->n_untold - 1] = t->untold_ns;
+}
+
+/* What is not told since the mark: from now on it is. */
+static uint64_t
+untold_since(mrd_worker_time *t, uint64_t mark)
+{
+    uint64_t ns = 0;
+
+    while (t->n_untold > 0 && t->untold_to[t->n_untold - 1] > mark) {
+        unsigned top = t->n_untold - 1;
+
+        if (t->untold_from[top] < mark) {
+            ns += t->untold_to[top] - mark;
+            t->untold_to[top] = mark;
+            break;
+        }
+        ns += t->untold_to[top] - t->untold_from[top];
+        t->n_untold = top;
+    }
+    return ns;
+}
+
 /* A collective runs from t->now to `to`, and nothing else. */
 static void
 split_exposed(mrd_worker_time *t, mrd_ev_ns to)
 {
-    uint64_t all = (uint64_t) to.ns - (uint64_t) t->now.ns,
-             met = !mrd_ev_after(t->met, t->now) ? 0
-                   : mrd_ev_before(t->met, to)   ? (uint64_t) t->met.ns - (uint64_t) t->now.ns
-                                                 : all;
+    mrd_ev_ns met = mrd_ev_max(mrd_ev_min(t->met, to), t->now),
+              own = mrd_ev_min(mrd_ev_max(t->met_others, t->now), met);
 
-    t->transfer_ns += met;
-    t->undecided_ns += all - met;
+    t->transfer_ns += (uint64_t) met.ns - (uint64_t) t->now.ns;
+    t->met_own_ns += (uint64_t) met.ns - (uint64_t) own.ns;
+    untold_add(t, (uint64_t) to.ns - (uint64_t) met.ns);
 }
 
 /* No span begins inside [now, to), so only ends change what goes on. */
@@ -122,7 +163,7 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
         paused = ret_pause->dur_ns > 0;
     }
     if (on == MRD_ON_COLLECTIVE && mrd_ev_before(t->until[on], ev->ts))
-        t->undecided_ns = 0;
+        t->n_untold = 0;
     t->until[on] = mrd_ev_after(end, t->until[on]) ? end : t->until[on];
     if (device && (uint64_t) end.ns - (uint64_t) ev->ts.ns > t->span_ns)
         t->span_ns = (uint64_t) end.ns - (uint64_t) ev->ts.ns;
@@ -155,20 +196,33 @@ mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev)
     go_on_until(t, on, ev);
 }
 
-void
-mrd_worker_time_meet(mrd_worker_time *t, uint64_t id, mrd_ev_ns at, mrd_ev_ns end)
+int64_t
+mrd_worker_time_mark(const mrd_worker_time *t)
 {
+    return (int64_t) t->untold_ns;
+}
+
+void
+mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part)
+{
+    mrd_ev_ns at = c->parts[c->n - 1].begin, end = c->parts[part].end;
+
     mrd_worker_time_advance(t, at);
     if (mrd_ev_before(end, at)) /* a clock says that it left before all had come: nothing is told */
         return;
-    if (t->met_id == id) {
-        t->wait_ns += t->transfer_ns - t->at_met_ns;
-        t->transfer_ns = t->at_met_ns;
+    if (t->met_id == c->id) {
+        t->wait_ns += t->met_own_ns;
+        t->transfer_ns -= t->met_own_ns;
+        t->met_own_ns = 0;
     }
-    t->wait_ns += t->undecided_ns;
-    t->undecided_ns = 0;
-    t->met_id = id;
-    t->at_met_ns = t->transfer_ns;
+    t->wait_ns += untold_since(t, (uint64_t) c->parts[part].mark);
+    if (c->absent > 0)
+        return;
+    if (t->met_id != c->id) {
+        t->met_id = c->id;
+        t->met_others = t->met;
+        t->met_own_ns = 0;
+    }
     if (mrd_ev_after(end, t->met))
         t->met = end;
 }

@@ -15,9 +15,11 @@
  *   idle      none of these
  *
  * Of exposed time, where the parts of a collective met (mrd_worker_time_meet): `waiting` is what lies
- * before the last came, `transfer` what lies in a part after that. While several run, it is transfer
- * as soon as one of them has met; time in collectives that run without a break until one of them meets is
- * waiting for it. The rest is told by nothing: nobody else's part is in the profile, or one is missing.
+ * in a part before the last came, `transfer` what lies in it after that. While several run, it is transfer
+ * as soon as one of them has met. The rest is told by nothing: nobody else's part is in the profile, one
+ * is missing, or the operation lets those leave who are done. Where it is known that somebody's parts are
+ * not in the profile at all, what lies before the last of the others came is waiting, for all have to
+ * come, and nothing is transfer.
  *
  * Spans come in the order of their begins. Threads: belongs to one thread.
  * Source: breakdown and overlap as HolisticTraceAnalysis defines them.
@@ -25,7 +27,10 @@
 #ifndef MRD_TRACE_WORKER_TIME_H
 #define MRD_TRACE_WORKER_TIME_H
 
+#include "trace/analysis/gather.h"
 #include "trace/analysis/workers.h"
+
+#define MRD_WORKER_TIME_OPEN 8 /* stretches of exposed time of which nothing is told yet */
 
 typedef enum {
     MRD_REPORT_COMPUTE,
@@ -56,9 +61,14 @@ typedef struct {
     uint64_t span_ns;                    /* the longest device span so far */
     mrd_ev_ns met;                       /* a collective that has met runs until here */
     uint64_t wait_ns, transfer_ns;       /* of MRD_REPORT_EXPOSED */
-    uint64_t met_id, at_met_ns;          /* the collective that met last, and transfer_ns then */
-    uint64_t undecided_ns; /* ... since collectives run without a break: nobody met yet */
-    bool any;              /* a device span was there */
+    uint64_t met_id;                     /* the collective that met last */
+    mrd_ev_ns met_others;                /* what had met before it runs until here */
+    uint64_t met_own_ns;                 /* of transfer_ns, what it alone tells */
+    /* Exposed time of which nothing was told when it was accounted, added up; of it the stretches
+     * [from, to) that a collective may tell yet that runs without a break since then. */
+    uint64_t untold_ns, untold_from[MRD_WORKER_TIME_OPEN], untold_to[MRD_WORKER_TIME_OPEN];
+    unsigned n_untold;
+    bool any; /* a device span was there */
 } mrd_worker_time;
 
 void mrd_worker_time_init(mrd_worker_time *t);
@@ -81,9 +91,11 @@ void mrd_worker_time_load(mrd_worker_time *t, const mrd_event *ev);
 /* Nothing is recorded from ev's begin to its end (MRD_ON_GAP: events are lost; MRD_ON_PAUSED): from here
  * on nothing is known but what comes nevertheless. */
 void mrd_worker_time_lose(mrd_worker_time *t, mrd_work_on on, const mrd_event *ev);
-/* At `at`, not before what came so far, the last part of the collective `id` begins in which the worker
- * has a part that ends at `end`. Told again of the same, somebody was later still. */
-void mrd_worker_time_meet(mrd_worker_time *t, uint64_t id, mrd_ev_ns at, mrd_ev_ns end);
+/* For the part of a collective that begins now (mrd_gather_add's mark). */
+int64_t mrd_worker_time_mark(const mrd_worker_time *t);
+/* The last part of a collective begins, not before what came so far, of which c->parts[part] is the
+ * worker's. Told again of the same, somebody was later still. */
+void mrd_worker_time_meet(mrd_worker_time *t, const mrd_gathered *c, size_t part);
 /* The account up to `at`, after the last device span too: for parts of a window. `at` is not before what
  * is accounted, or the end of the last device span, which others may have left behind. */
 void mrd_worker_time_read(mrd_worker_time *t, mrd_ev_ns at, uint64_t ret_part_ns[MRD_REPORT_PARTS]);

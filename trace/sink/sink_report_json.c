@@ -324,6 +324,9 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "suspect_clock", t->suspect);
     put_u64(w, "device_clock", t->mapped);
     put_u64(w, "partial", t->partial);
+    mrd_jw_put_i64_or_null(w, MRD_STR("ranks"), t->world_size == 0 ? MRD_NONE : (int64_t) t->ranks);
+    mrd_jw_put_i64_or_null(w, MRD_STR("world_size"),
+                           t->world_size == 0 ? MRD_NONE : (int64_t) t->world_size);
     put_u64(w, "mixed_groups", t->mixed);
     put_u64(w, "without_partner", t->alone);
     put_u64(w, "left_out", t->left_out);

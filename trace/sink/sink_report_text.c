@@ -78,7 +78,12 @@ verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
         "that only it caused is %.1f %% of the workers' time (%s).",
         w->came_last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
         100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
-    if (v->kind == MRD_VERDICT_UNPROVEN)
+    if (v->kind == MRD_VERDICT_LATE)
+        return;
+    if (t->no_bound + t->suspect + t->mapped == 0 && t->partial + t->mixed > 0)
+        mrd_buf_text(to, " This is not proven: who else took part is not in this profile, and may "
+                         "have come later.");
+    else
         mrd_buf_text(to, " The clocks do not prove this: within their bounds it is "
                          "indistinguishable from other workers.");
 }
@@ -143,7 +148,7 @@ put_doubts(const mrd_report_totals *t, mrd_buf *to)
         { t->no_bound, "because the bound of a clock is unknown" },
         { t->suspect, "because a clock is suspect, or observations contradict it" },
         { t->mapped, "because the runtime maps the clocks of the cores too coarsely" },
-        { t->partial, "because a worker of the group is missing" },
+        { t->partial, "because the part of a worker of its group is missing" },
         { t->mixed, "because several groups have the same name: more members took part than "
                     "the group has" },
     };
@@ -226,6 +231,11 @@ put_title(report_sink *s)
                     "No worker did anything for %s: the workers are not of one run, or their "
                     "times have different origins. ",
                     mrd_text_long(gap, dur));
+    if (t->ranks < t->world_size)
+        mrd_buf_fmt(&words,
+                    "Of the job's %" PRIu64 " ranks %" PRIu64 " %s in this profile: who of the "
+                    "others came late, it cannot tell. ",
+                    t->world_size, t->ranks, t->ranks == 1 ? "is" : "are");
     put_doubts(t, &words);
     if (t->alone > 0)
         mrd_buf_fmt(&words,
