@@ -12,6 +12,7 @@
 #include "aggregator/s3_auth.h"
 #include "base/hash.h"
 #include "base/obj.h"
+#include "base/url.h"
 
 #define TRIES      5
 #define PAUSE_MS   400 /* after the first failure; twice as long each time, and up to as much again */
@@ -23,6 +24,7 @@
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
+    char *home; /* the region that was given: STS of it is asked, wherever the bucket is */
     mrd_s3_keys keys;
     CURL *curl;
 };
@@ -65,10 +67,11 @@ mrd_s3_open(const mrd_s3_options *o, mrd_s3 **ret_s3, mrd_why *why)
     s->o = *o;
     s->bucket = mrd_str_dup(mrd_str_of(o->bucket));
     s->region = mrd_str_dup(mrd_str_of(region));
+    s->home = mrd_str_dup(mrd_str_of(region));
     n = base != NULL ? asprintf(&s->base, "%s", base)
                      : asprintf(&s->base, "https://s3.%s.amazonaws.com", region);
     s->curl = curl_easy_init();
-    if (s->bucket == NULL || s->region == NULL || n < 0 || s->curl == NULL) {
+    if (s->bucket == NULL || s->region == NULL || s->home == NULL || n < 0 || s->curl == NULL) {
         s->base = n < 0 ? NULL : s->base;
         mrd_s3_close(s);
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
@@ -89,6 +92,7 @@ mrd_s3_close(mrd_s3 *s)
     free(s->bucket);
     free(s->base);
     free(s->region);
+    free(s->home);
     free(s);
 }
 
@@ -307,6 +311,7 @@ refused(const request *r, mrd_why *why)
 
     if (code.len == 0) /* the answer to a HEAD has no body */
         code = r->status == 403   ? MRD_STR("the credentials or a policy refuse it")
+               : r->status == 400 ? MRD_STR("the credentials have expired, or the request is wrong")
                : r->status == 503 ? MRD_STR("the service asks for fewer requests")
                                   : MRD_STR("");
     if (r->code != CURLE_OK)
@@ -329,25 +334,66 @@ refused(const request *r, mrd_why *why)
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
 
+/* Signs for the region that the bucket is in, as the service says, and asks there where the address names the region, as
+ * Amazon's do. False when nothing changes by that. A name that is no region's stays out of an address. */
+static bool
+follow_bucket(mrd_s3 *s, const request *r)
+{
+    static const char letters[] = "abcdefghijklmnopqrstuvwxyz0123456789-";
+    const char *at = NULL;
+    char *region, *base = NULL;
+    mrd_buf named = { 0 };
+    mrd_url url;
+
+    if (r->seen_region[0] == '\0' || strcmp(r->seen_region, s->region) == 0 ||
+        r->seen_region[strspn(r->seen_region, letters)] != '\0')
+        return false;
+    mrd_buf_fmt(&named, ".%s.", s->region);
+    if (mrd_url_parse(s->base, &url) == MRD_OK && mrd_str_starts(url.host, "s3"))
+        at = memmem(url.host.p, url.host.len, named.p, named.len);
+    mrd_buf_fini(&named);
+    if (at == NULL && r->status != 400)
+        return false; /* it has to be asked elsewhere, and nobody says where */
+    if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s->base), s->base, r->seen_region,
+                               at + 1 + strlen(s->region)) < 0)
+        return false;
+    if ((region = mrd_str_dup(mrd_str_of(r->seen_region))) == NULL) {
+        free(base);
+        return false;
+    }
+    free(s->region);
+    s->region = region;
+    if (base != NULL) {
+        free(s->base);
+        s->base = base;
+    }
+    return true;
+}
+
 /* With credentials that last, and again where it may help. Answers of 2xx, 404 of a HEAD and 412 are the
  * caller's. */
 static mrd_err
 transact(mrd_s3 *s, request *r, mrd_why *why)
 {
-    bool renewed = false;
+    bool renewed = false, moved = false;
     mrd_err err;
 
     for (unsigned attempt = 0;; attempt++) {
         if (cancelled(s))
             return mrd_why_set(why, MRD_CANCELLED, 0, "cancelled");
-        if (mrd_s3_keys_old(&s->keys) &&
-            (err = mrd_s3_keys_get(s->region, &s->keys, why)) != MRD_OK)
+        if (mrd_s3_keys_old(&s->keys) && (err = mrd_s3_keys_get(s->home, &s->keys, why)) != MRD_OK)
             return err;
         perform(s, r);
         if (r->code == CURLE_OK && ((r->status >= 200 && r->status < 300) || r->status == 412 ||
                                     (r->status == 404 && strcmp(r->method, "HEAD") == 0)))
             return MRD_OK;
-        if (r->status == 403 && !renewed && r->code == CURLE_OK) {
+        if (r->code == CURLE_OK && !moved &&
+            (r->status == 400 || (r->status >= 300 && r->status < 400)) && follow_bucket(s, r)) {
+            moved = true;
+            continue;
+        }
+        /* 400: ExpiredToken, of which the answer to a HEAD says nothing */
+        if ((r->status == 403 || r->status == 400) && !renewed && r->code == CURLE_OK) {
             renewed = true;
             mrd_s3_keys_fini(&s->keys);
             continue;
@@ -477,10 +523,10 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
     mrd_sha256_add(sha, list->p, list->len);
     mrd_sha256_hex(sha, hex);
     mrd_sha256_free(sha);
-    if (fresh)
-        r.more[r.n_more++] = "If-None-Match: *";
     mrd_buf_fmt(&query, "uploadId=%s", upload);
     r.query = mrd_buf_cstr(&query);
+    if (fresh)
+        r.more[r.n_more++] = "If-None-Match: *";
     err = transact(s, &r, why);
     *ret_raced = err == MRD_OK && r.status == 412;
     /* It may say 200 and fail nevertheless. */

@@ -153,9 +153,30 @@ def elsewhere():
             equal(put(server, small)[0], [1000], "the right region")
 
 
+def regions():
+    """The bucket's region is told by the service: it is signed for, and asked where the address names the region. One that is no name of a region is not."""
+    server = s3_server.Server()
+    server.at = f"s3.{s3_server.REGION}."
+    port = server.url.rsplit(":", 1)[1]
+    equal(put(server, small, large, env=dict(AWS_REGION="us-east-1", AWS_ENDPOINT_URL=f"http://s3.us-east-1.localhost:{port}"))[0], [1000, os.path.getsize(large)], "another region's address")
+    check(sum(method == "HEAD" for method, _ in server.log) == 3 and server.refused == [], f"asked there once: {server.log}")
+    _, err = put(server, small, key="private", env=dict(AWS_REGION="us-east-1", AWS_ENDPOINT_URL=server.url), want=1)
+    check("301" in err and s3_server.REGION in err, err)
+    server = s3_server.Server()
+    equal(put(server, small, small, key="signed", env=dict(AWS_REGION="us-east-1"))[0], [1000, 1000], "an address without a region")
+    equal([why for _, _, why in server.refused], ["AuthorizationHeaderMalformed"], "signed for another region once")
+    server.moved, port = (301, False), server.url.rsplit(":", 1)[1]
+    for told in ("example.org/", "eu_1", "", "x" * 200):
+        s3_server.TOLD = told
+        _, err = put(server, small, key="hostile", env=dict(AWS_ENDPOINT_URL=f"http://s3.{s3_server.REGION}.localhost:{port}"), want=1)
+        check("301" in err, err)
+    s3_server.TOLD = "eu-north-9"
+
+
 class Fake(http.server.BaseHTTPRequestHandler):
     """STS, the container's endpoint and the instance's, each with its own rules."""
     asked = []
+    sessions = ["session"]  # tokens of those who ask; the last one again and again
 
     def log_message(self, *_):
         pass
@@ -172,7 +193,7 @@ class Fake(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self):
         Fake.asked.append(self.path.split("?")[0])
-        keys = {"AccessKeyId": s3_server.KEY, "SecretAccessKey": s3_server.SECRET, "Token": "session", "Expiration": SOON}
+        keys = {"AccessKeyId": s3_server.KEY, "SecretAccessKey": s3_server.SECRET, "Token": Fake.sessions.pop(0) if len(Fake.sessions) > 1 else Fake.sessions[0], "Expiration": SOON}
         if "Action=AssumeRoleWithWebIdentity" in self.path:
             fine = "RoleArn=arn%3Aaws%3Aiam%3A%3A1%3Arole%2Fr" in self.path and "WebIdentityToken=a.b%2Bc" in self.path
             self.give("<Credentials>" + "".join(f"<{k}>{v}</{k}>" for k, v in {**keys, "SessionToken": "session"}.items()) + "</Credentials>", 200 if fine else 403)
@@ -212,9 +233,17 @@ def credentials():
     _, err = put(server, small, env=dict(AWS_EC2_METADATA_DISABLED="true"), keys=False, want=1)
     check("AWS_ACCESS_KEY_ID" in err, err)
     equal(server.refused, [], "signatures with a session's token")
+    # expired before their time, as by a clock that is slow or a role that was revoked: 400, and the answer to a HEAD does not say why
+    server.expired, server.token = {"session"}, "session 2"
+    Fake.sessions, before = ["session", "session 2"], len(Fake.asked)
+    equal(put(server, small, key="expired", env=pod, keys=False)[0], [1000], "credentials that expired")
+    Fake.sessions = ["session"]
+    _, err = put(server, small, key="never", env=pod, keys=False, want=1)
+    check("400" in err and "expired" in err, err)
+    equal(len(Fake.asked) - before, 4, "each asked for once more")
 
 
-for case in (objects, faults, kills, replaced, clocks, elsewhere, credentials):
+for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, credentials):
     case()
 shutil.rmtree(work)
 finish()

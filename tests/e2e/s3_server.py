@@ -1,5 +1,5 @@
 """A small S3 for tests: checks Signature Version 4 and the body's SHA-256 itself, holds objects in memory, and fails on request: 503 for so many
-requests, a connection cut inside the body, an object that another writer made first."""
+requests, a connection cut inside the body, an object that another writer made first, a bucket of another region, credentials that expire."""
 import datetime
 import hashlib
 import hmac
@@ -11,6 +11,7 @@ import time
 import urllib.parse
 
 KEY, SECRET, REGION = "AKIATESTTESTTESTTEST", "secret/of+the/test", "eu-test-1"
+TOLD = "eu-north-9"  # the region that a bucket which moved is said to be in
 
 
 def _hmac(key, text):
@@ -31,6 +32,8 @@ class Server(http.server.ThreadingHTTPServer):
         self.victim = None        # (process, n, "before" or "after"): killed around the n-th request from now on
         self.made, self.begun = [], 0  # keys of objects, each time one is made; uploads
         self.ahead = 0            # seconds that its clock is ahead of ours
+        self.at = None            # its host begins so: who asks another one is told its region (301)
+        self.expired = set()      # tokens that are not good any more
         self.moved = None         # (status, only its PUTs and POSTs): the bucket is in another region, which requests are told
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -63,8 +66,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         if self.command != "HEAD":
             self.wfile.write(body)
 
-    def error(self, status, code, message=""):
-        self.answer(status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode())
+    def error(self, status, code, message="", **headers):
+        self.answer(status, f"<Error><Code>{code}</Code><Message>{message}</Message></Error>".encode(), **headers)
         self.close_connection = True  # the body may not have been read
 
     def signed(self, body):
@@ -90,6 +93,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return "SignatureDoesNotMatch"
         if region != REGION:
             return "AuthorizationHeaderMalformed"
+        if self.headers.get("x-amz-security-token") in self.server.expired:
+            return "ExpiredToken"
         if self.server.token and self.headers.get("x-amz-security-token") != self.server.token:
             return "InvalidToken"
         at = datetime.datetime.strptime(self.headers["x-amz-date"] + "+0000", "%Y%m%dT%H%M%SZ%z").timestamp()
@@ -114,7 +119,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return
         if server.moved and (not server.moved[1] or self.command in ("PUT", "POST")):
             self.rfile.read(size)
-            return self.answer(server.moved[0], b"<Error><Code>PermanentRedirect</Code><Message>Use the right endpoint.</Message></Error>", x_amz_bucket_region="eu-north-9")
+            return self.answer(server.moved[0], b"<Error><Code>PermanentRedirect</Code><Message>Use the right endpoint.</Message></Error>", x_amz_bucket_region=TOLD)
+        if server.at and not self.headers["Host"].startswith(server.at):
+            self.rfile.read(size)
+            return self.answer(301, b"<Error><Code>PermanentRedirect</Code></Error>", x_amz_bucket_region=REGION)
         if down:
             return self.error(503, "SlowDown", "Please reduce your request rate.")
         if self.headers.get("Expect", "").lower() == "100-continue" and size:
@@ -125,7 +133,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
         why = self.signed(body)
         if why:
             server.refused.append((self.command, self.path, why))
-            return self.error(403, why)
+            status = 400 if why in ("AuthorizationHeaderMalformed", "ExpiredToken") else 403
+            return self.error(status, why, **({"x_amz_bucket_region": REGION} if why == "AuthorizationHeaderMalformed" else {}))
         url = urllib.parse.urlsplit(self.path)
         key = urllib.parse.unquote(url.path).lstrip("/")
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
