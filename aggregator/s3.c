@@ -24,7 +24,8 @@
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
-    char *home; /* the region that was given: STS of it is asked, wherever the bucket is */
+    char *home;         /* the region that was given: STS of it is asked, wherever the bucket is */
+    bool unconditional; /* the service does not know If-None-Match */
     mrd_s3_keys keys;
     CURL *curl;
 };
@@ -452,6 +453,23 @@ typedef struct {
     uint64_t at, len;
 } span_of;
 
+/* Of an object that was not there: `r` without the condition, where the service does not know it (501). */
+static mrd_err
+transact_fresh(mrd_s3 *s, request *r, bool fresh, mrd_why *why)
+{
+    mrd_err err;
+
+    if (!fresh || s->unconditional)
+        return transact(s, r, why);
+    r->more[r->n_more++] = "If-None-Match: *";
+    err = transact(s, r, why);
+    if (err == MRD_OK || r->status != 501)
+        return err;
+    s->unconditional = true;
+    r->n_more--;
+    return transact(s, r, why);
+}
+
 static mrd_err
 put_whole(mrd_s3 *s, const char *key, const span_of *of, const char *hex, const char *meta,
           bool fresh, bool *ret_raced, mrd_why *why)
@@ -466,9 +484,7 @@ put_whole(mrd_s3 *s, const char *key, const span_of *of, const char *hex, const 
                   .n_more = 1 };
     mrd_err err;
 
-    if (fresh)
-        r.more[r.n_more++] = "If-None-Match: *";
-    err = transact(s, &r, why);
+    err = transact_fresh(s, &r, fresh, why);
     *ret_raced = err == MRD_OK && r.status == 412;
     mrd_buf_fini(&r.answer);
     return err;
@@ -525,9 +541,7 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
     mrd_sha256_free(sha);
     mrd_buf_fmt(&query, "uploadId=%s", upload);
     r.query = mrd_buf_cstr(&query);
-    if (fresh)
-        r.more[r.n_more++] = "If-None-Match: *";
-    err = transact(s, &r, why);
+    err = transact_fresh(s, &r, fresh, why);
     *ret_raced = err == MRD_OK && r.status == 412;
     /* It may say 200 and fail nevertheless. */
     if (err == MRD_OK && r.status == 200 &&

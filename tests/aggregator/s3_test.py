@@ -173,6 +173,15 @@ def regions():
     s3_server.TOLD = "eu-north-9"
 
 
+def conditions():
+    """A service that does not know If-None-Match is written without it."""
+    server = s3_server.Server()
+    server.conditions = False
+    equal(put(server, small, large, empty, key="plain")[0], [1000, os.path.getsize(large), 0], "bytes sent")
+    equal(server.uploads, {}, "no upload stays open")
+    check(sum(method == "PUT" for method, _ in server.log) == 2 + 1 + 5, "refused once")
+
+
 class Fake(http.server.BaseHTTPRequestHandler):
     """STS, the container's endpoint and the instance's, each with its own rules."""
     asked = []
@@ -243,7 +252,7 @@ def credentials():
     equal(len(Fake.asked) - before, 4, "each asked for once more")
 
 
-for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, credentials):
+for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, conditions, credentials):
     case()
 shutil.rmtree(work)
 finish()

@@ -34,6 +34,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.ahead = 0            # seconds that its clock is ahead of ours
         self.at = None            # its host begins so: who asks another one is told its region (301)
         self.expired = set()      # tokens that are not good any more
+        self.conditions = True    # it knows If-None-Match; else 501
         self.moved = None         # (status, only its PUTs and POSTs): the bucket is in another region, which requests are told
         self.lock = threading.Lock()
         threading.Thread(target=self.serve_forever, daemon=True).start()
@@ -135,6 +136,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             server.refused.append((self.command, self.path, why))
             status = 400 if why in ("AuthorizationHeaderMalformed", "ExpiredToken") else 403
             return self.error(status, why, **({"x_amz_bucket_region": REGION} if why == "AuthorizationHeaderMalformed" else {}))
+        if "If-None-Match" in self.headers and not server.conditions:
+            return self.error(501, "NotImplemented", "A header that you provided implies functionality that is not implemented")
         url = urllib.parse.urlsplit(self.path)
         key = urllib.parse.unquote(url.path).lstrip("/")
         query = dict(urllib.parse.parse_qsl(url.query, keep_blank_values=True))
