@@ -8,6 +8,7 @@
 
 #include "base/json.h"
 #include "base/obj.h"
+#include "base/url.h"
 
 #define EARLY      300 /* s before the end */
 #define ANSWER_MAX (256u << 10)
@@ -205,20 +206,22 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* Only hosts that credentials may be asked of without TLS: this one, and the two of the platform. */
+/* Without TLS credentials are asked of this machine and of its platform only. */
 static bool
 may_ask(const char *uri)
 {
-    static const char *const fine[] = {
-        "https://",          "http://127.0.0.1:",     "http://127.0.0.1/",     "http://localhost:",
-        "http://localhost/", "http://169.254.170.2/", "http://169.254.170.23/"
-    };
+    static const char *const platform[] = { "169.254.170.2", "169.254.170.23", "fd00:ec2::23" };
+    mrd_url url;
 
-    for (size_t i = 0; i < MRD_COUNT(fine); i++) {
-        if (mrd_str_starts(mrd_str_of(uri), fine[i]))
-            return true;
+    if (mrd_url_parse(uri, &url) != MRD_OK)
+        return false;
+    if (mrd_str_is(url.scheme, "https"))
+        return true;
+    for (size_t i = 0; i < MRD_COUNT(platform); i++) {
+        if (mrd_str_is(url.host, platform[i]))
+            return mrd_str_is(url.scheme, "http");
     }
-    return false;
+    return mrd_str_is(url.scheme, "http") && mrd_url_is_loopback(&url);
 }
 
 static mrd_err

@@ -237,8 +237,11 @@ def credentials():
     before = len(Fake.asked)
     equal(put(server, small, small, key="short", env={**pod, "AWS_CONTAINER_CREDENTIALS_FULL_URI": base + "/short"}, keys=False)[0], [1000, 1000], "credentials that end soon")
     check(len(Fake.asked) - before >= 4, "they are asked for again for each request")
-    _, err = put(server, small, env=dict(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://10.0.0.1/keys"), keys=False, want=1)
-    check("neither https nor" in err, err)
+    for refused in ("http://10.0.0.1/keys", "http://[fd00:ec2::24]/keys", "http://[::2]/"):
+        _, err = put(server, small, env=dict(AWS_CONTAINER_CREDENTIALS_FULL_URI=refused), keys=False, want=1)
+        check("neither https nor" in err, err)
+    _, err = put(server, small, env=dict(AWS_CONTAINER_CREDENTIALS_FULL_URI="http://[fd00:ec2::23]/v1/credentials"), keys=False, want=1)
+    check("neither https nor" not in err and "[fd00:ec2::23]" in err, err)  # Pod Identity of a cluster that has IPv6 only
     _, err = put(server, small, env=dict(AWS_EC2_METADATA_DISABLED="true"), keys=False, want=1)
     check("AWS_ACCESS_KEY_ID" in err, err)
     equal(server.refused, [], "signatures with a session's token")
