@@ -52,7 +52,7 @@ static const mrd_opt table[] = {
       .def = "none",
       .arg = "none,sqlite,duckdb,clickhouse",
       .help = "with --print: first the views that this engine needs to see the tables of the "
-              "folders given (tables/ of --output-format parquet)" },
+              "profiles given (--output-format parquet)" },
 };
 
 static const char more[] =
@@ -65,7 +65,7 @@ static const char more[] =
     "  meridian sql late_ranks profile\n"
     "  meridian sql 'SELECT name, SUM(dur_ns) FROM events GROUP BY name' profile --format csv\n"
     "  meridian sql top_kernels profile --format markdown\n"
-    "  meridian sql step_breakdown profile/tables --print --engine duckdb | duckdb\n";
+    "  meridian sql step_breakdown profile --print --engine duckdb | duckdb\n";
 
 /* ---- What is asked ---- */
 
@@ -132,37 +132,64 @@ list_queries(void)
 /* ---- For other engines ---- */
 
 static void
-put_quoted(const char *text)
+put_quoted(mrd_buf *to, const char *text)
 {
-    putchar('\'');
+    mrd_buf_byte(to, '\'');
     for (; *text != '\0'; text++) {
         if (*text == '\'')
-            putchar('\'');
-        putchar(*text);
+            mrd_buf_byte(to, '\'');
+        mrd_buf_byte(to, (uint8_t) *text);
     }
-    putchar('\'');
+    mrd_buf_byte(to, '\'');
 }
 
-static void
-print_views(int engine, const mrd_strlist *words)
+/* Where the tables of a word are: of a profile's folder in tables/. What is not of this machine stays as it is. */
+static mrd_err
+tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
 {
-    for (size_t i = 0; i < mrd_dialect_meridian.n && engine > ENGINE_SQLITE; i++) {
-        const char *name = mrd_dialect_meridian.tables[i].name;
+    struct stat st;
 
-        printf("CREATE VIEW %s AS", name);
-        for (size_t k = 1; k < words->n; k++) {
-            char *path = NULL;
-
-            if (asprintf(&path, "%s/table=%s/*/*/*.parquet", words->v[k], name) < 0)
-                return;
-            printf("%s SELECT * FROM %s(", k == 1 ? "" : " UNION ALL",
-                   engine == ENGINE_DUCKDB ? "read_parquet" : "file");
-            put_quoted(path);
-            printf("%s)", engine == ENGINE_DUCKDB ? "" : ", Parquet");
-            free(path);
-        }
-        printf(";\n");
+    mrd_buf_fmt(ret_path, "%s/tables", word);
+    if (stat(mrd_buf_cstr(ret_path), &st) != 0 || !S_ISDIR(st.st_mode)) {
+        mrd_buf_reset(ret_path);
+        mrd_buf_text(ret_path, word);
+        if (stat(word, &st) == 0 && !S_ISDIR(st.st_mode))
+            return mrd_why_set(why, MRD_INVALID, 0,
+                               "'%s' is a file: give the folder that --output-format parquet wrote",
+                               word);
     }
+    return ret_path->err;
+}
+
+/* A view of all profiles for each table; sessions are told apart as join_table does it. */
+static mrd_err
+print_views(int engine, const mrd_strlist *words, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < mrd_dialect_meridian.n && err == MRD_OK; i++) {
+        const char *name = mrd_dialect_meridian.tables[i].name;
+        mrd_buf sql = { 0 };
+
+        mrd_buf_fmt(&sql, "CREATE VIEW %s AS", name);
+        for (size_t k = 1; k < words->n && err == MRD_OK; k++) {
+            mrd_buf path = { 0 };
+
+            mrd_buf_text(&sql, k == 1 ? " SELECT *" : " UNION ALL SELECT *");
+            if (k > 1)
+                mrd_buf_fmt(&sql, " REPLACE (session_id || '#%zu' AS session_id)", k);
+            mrd_buf_fmt(&sql, " FROM %s(", engine == ENGINE_DUCKDB ? "read_parquet" : "file");
+            err = tables_of(words->v[k], &path, why);
+            mrd_buf_fmt(&path, "/table=%s/*/*/*.parquet", name);
+            put_quoted(&sql, mrd_buf_cstr(&path));
+            mrd_buf_text(&sql, engine == ENGINE_DUCKDB ? ")" : ", Parquet)");
+            mrd_buf_fini(&path);
+        }
+        if (err == MRD_OK)
+            printf("%s;\n", mrd_buf_cstr(&sql));
+        mrd_buf_fini(&sql);
+    }
+    return err;
 }
 
 /* ---- The databases ---- */
@@ -586,10 +613,20 @@ run(void *self, const mrd_strlist *words)
         fprintf(stderr, "meridian sql: give a query and a profile (--help shows examples)\n");
         return MRD_EXIT_USAGE;
     }
+    if (set->engine > ENGINE_SQLITE && !set->print) {
+        fprintf(stderr,
+                "meridian sql: queries run in SQLite here: --print --engine %s prints what "
+                "%s is to run\n",
+                set->engine == ENGINE_DUCKDB ? "duckdb" : "clickhouse",
+                set->engine == ENGINE_DUCKDB ? "DuckDB" : "ClickHouse");
+        return MRD_EXIT_USAGE;
+    }
     err = find_query(words->v[0], &sql, &why);
     if (err == MRD_OK && set->print) {
-        print_views(words->n > 1 ? set->engine : ENGINE_NONE, words);
-        printf("%s;\n", mrd_buf_cstr(&sql));
+        if (words->n > 1 && set->engine > ENGINE_SQLITE)
+            err = print_views(set->engine, words, &why);
+        if (err == MRD_OK)
+            printf("%s;\n", mrd_buf_cstr(&sql));
     } else if (err == MRD_OK) {
         err = run_query(set, mrd_buf_cstr(&sql), words, &why);
     }

@@ -46,8 +46,9 @@ def random_system_profile(path, seed):
         json.dump({"trace_events": sorted(events, key=lambda e: e["timestamp"])}, f)
 
 
-def rows(profile, query):
-    out, _ = run("sql", query, profile, "--format", "json")
+def rows(profiles, query):
+    """Of one profile, or of several together."""
+    out, _ = run("sql", query, *([profiles] if isinstance(profiles, str) else profiles), "--format", "json")
     return [json.loads(line) for line in out.splitlines()]
 
 
@@ -101,10 +102,9 @@ def against_report(where, what):
 
 
 def against_engine(where, what, engine, ask):
-    tables = os.path.join(where, "tables")
     setup, queries = "", []
     for q in QUERIES:
-        out, _ = run("sql", q, tables, "--print", "--engine", engine)
+        out, _ = run("sql", q, *([where] if isinstance(where, str) else where), "--print", "--engine", engine)
         views, _, sql = out.partition(";\n--")
         setup = views + ";"
         queries.append("--" + sql.rstrip().rstrip(";"))
@@ -250,6 +250,12 @@ if files:
     check(0 < proven < last, f"dlrm as of four ranks: {proven} of {last} proven")
     both, _ = run("sql", "SELECT session_id, COUNT(*) AS n FROM events GROUP BY session_id ORDER BY 1", where, os.path.join(work, "dlrm"), "--format", "csv")
     equal([line.split(",")[0] for line in both.splitlines()], ["session_id", "s-files", "s-files#2"], "two profiles in one query")
+several = [os.path.join(work, name) for name in ("generated", "two_clocks", "random1")]
+against_engine(several, "several profiles", "duckdb", readers.duckdb)
+against_engine(several, "several profiles", "clickhouse", readers.clickhouse)
+one, _ = run("sql", "late_ranks", where, "--print", "--engine", "duckdb")
+equal(run("sql", "late_ranks", os.path.join(where, "tables"), "--print", "--engine", "duckdb")[0], one, "the folder of a profile, or of its tables")
+check("read_parquet('s3://runs/a/table=events/*/*/*.parquet')" in run("sql", "late_ranks", "s3://runs/a", "--print", "--engine", "duckdb")[0], "tables elsewhere")
 
 # ---- the rows as other formats, read back by rules of those formats ----
 EVIL = ["a\tb", "c\nd\re", "\\N", "back\\", "x|y", "<b>&amp;</b>", "_it_", "nc_exec_running", "*a*`b`[c](d)~~$e$", "", "quote\"'", "é☃"]
@@ -271,7 +277,8 @@ for words in (("--format", "tsv"), ("--format", "markdown")):
 # ---- what is wrong is said ----
 for words, status, said in ((("late_rank", where), 2, "late_ranks"), (("SELECT nothing FROM events", where), 2, "nothing"), (("late_ranks", "/nowhere"), 1, "/nowhere"),
                             (("late_ranks", os.path.join(work, "capture")), 1, "--output-format sqlite"), (("late_ranks", os.path.abspath(__file__)), 1, "is no SQLite file: make one with --output-format sqlite"),
-                            (("DELETE FROM steps", where), 2, "readonly")):
+                            (("DELETE FROM steps", where), 2, "readonly"), (("late_ranks", where, "--engine", "duckdb"), 2, "--print --engine duckdb"),
+                            (("late_ranks", os.path.join(where, "profile.sqlite"), "--print", "--engine", "duckdb"), 2, "is a file: give the folder")):
     _, err = run("sql", *words, want=status)
     check(said in err, f"meridian sql {words[0]}: {err!r} does not name {said}")
 out, _ = run("sql", "--list")
