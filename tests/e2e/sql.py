@@ -256,6 +256,9 @@ against_engine(several, "several profiles", "clickhouse", readers.clickhouse)
 one, _ = run("sql", "late_ranks", where, "--print", "--engine", "duckdb")
 equal(run("sql", "late_ranks", os.path.join(where, "tables"), "--print", "--engine", "duckdb")[0], one, "the folder of a profile, or of its tables")
 check("read_parquet('s3://runs/a/table=events/*/*/*.parquet')" in run("sql", "late_ranks", "s3://runs/a", "--print", "--engine", "duckdb")[0], "tables elsewhere")
+with contextlib.closing(sqlite3.connect(os.path.join(where, "profile.sqlite"))) as db:
+    with open(os.path.join(where, "tables", "_manifest.json")) as f:
+        equal(str(db.execute("PRAGMA user_version").fetchone()[0]), json.load(f)["version"], "version of the tables")
 
 # ---- the rows as other formats, read back by rules of those formats ----
 EVIL = ["a\tb", "c\nd\re", "\\N", "back\\", "x|y", "<b>&amp;</b>", "_it_", "nc_exec_running", "*a*`b`[c](d)~~$e$", "", "quote\"'", "é☃"]

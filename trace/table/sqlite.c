@@ -256,11 +256,12 @@ make_schema(mrd_sqlite *s, mrd_why *why)
     mrd_err err =
         run(s,
             "PRAGMA journal_mode = off; PRAGMA synchronous = off; PRAGMA locking_mode = exclusive;"
-            "PRAGMA cache_size = -16384; PRAGMA user_version = 1; BEGIN;"
+            "PRAGMA cache_size = -16384; BEGIN;"
             "CREATE TABLE strings (id INTEGER PRIMARY KEY, text TEXT) STRICT;",
             why);
 
-    mrd_buf_fmt(&s->sql, "PRAGMA application_id = %d;", APPLICATION_ID);
+    mrd_buf_fmt(&s->sql, "PRAGMA application_id = %d; PRAGMA user_version = %s;", APPLICATION_ID,
+                s->dialect->version);
     if (err == MRD_OK)
         err = run_text(s, why);
     for (size_t i = 0; i < s->dialect->n && err == MRD_OK; i++) {
