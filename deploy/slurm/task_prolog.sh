@@ -3,8 +3,9 @@
 # They ask by MERIDIAN_CAPTURE or MERIDIAN_ENABLE in their environment: MERIDIAN_CAPTURE=all srun ./train
 # All jobs learn where the token of their user is, so that `meridian fetch` works in a job.
 # slurmstepd reads the lines "export NAME=value" from here. Always succeeds.
+trap 'exit 0' EXIT
 asked=${MERIDIAN_LIBRARY:-}
-[ ! -r /etc/meridian/slurm.env ] || . /etc/meridian/slurm.env
+if (. /etc/meridian/slurm.env; :) >/dev/null 2>&1; then . /etc/meridian/slurm.env; fi
 library=${asked:-${MERIDIAN_LIBRARY:-/usr/lib/libmeridian.so}}
 if [ "$library" = /usr/lib/libmeridian.so ] && [ ! -r "$library" ]; then # Debian's packages have it in a folder of the architecture
     for packaged in /usr/lib/*-linux-gnu/libmeridian.so.0; do [ ! -r "$packaged" ] || library=$packaged; done

@@ -1,13 +1,16 @@
 """Manifests and hooks say only what the programs understand: options and variables exist, labels match, hooks succeed
 whatever happens, and an aggregator and an agent start with the very settings of the manifests."""
 import glob
+import hashlib
 import json
 import os
 import re
+import resource
 import shutil
 import ssl
 import subprocess
 import sys
+import time
 import urllib.request
 
 from lib import BUILD, SOURCE, check, equal, finish, free_port, run, tmp, until
@@ -61,6 +64,9 @@ def slurm():
     task_prolog()
     epilog()
     hook(SLURM + "/prolog.d/50_meridian.sh", SLURM_JOB_ID="7")
+    settings_that_are_broken()
+    no_room()
+    owners_folder()
 
 
 def task_prolog():
@@ -91,6 +97,77 @@ def epilog():
     hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=str(os.getuid()), SLURM_JOB_ID="7", **env)
     until(lambda: not os.path.exists(dead), "the ring of the dead process goes")  # behind the hook, which waits for nothing
     equal(sorted(n for n in os.listdir(rings) if n.endswith(".ring")), sorted(map(os.path.basename, (live, other))), "no other ring goes")
+
+
+def job_env(dir, **more):
+    return {"SLURM_JOB_ID": "7", "SLURM_JOB_UID": str(os.getuid()), "SLURM_JOB_COMMENT": "meridian=stream", "MERIDIAN_JOB_DIR": dir + "/jobs",
+            "MERIDIAN_OWNER_DIR": dir + "/owner", "MERIDIAN_JOB_COMMENT": "no", "PATH": "/usr/sbin:/usr/bin:/sbin:/bin", **more}
+
+
+def job_file(dir):
+    try:
+        with open(dir + "/jobs/7") as f:
+            return dict(line.split("=", 1) for line in f.read().splitlines())
+    except FileNotFoundError:
+        return {}
+
+
+def settings_that_are_broken():
+    """What is in slurm.env cannot make a hook fail, which would drain the node; the job is recorded all the same."""
+    for text in ("MERIDIAN_JOB_COMMENT=(", 'MERIDIAN_JOB_COMMENT="no', "exit 3", "set -eu", ". /absent", "${ABSENT?}", "shift 9", "readonly PATH", "A = 1"):
+        dir = tmp()
+        for name in ("prolog.d/50_meridian.sh", "task_prolog.sh", "epilog.d/50_meridian.sh"):
+            with open(os.path.join(SLURM, name)) as f:
+                of = f.read()
+            check("/etc/meridian/slurm.env" in of, f"{name} reads the settings")
+            for path, body in (("slurm.env", text + "\n"), ("hook", of.replace("/etc/meridian/slurm.env", dir + "/slurm.env"))):
+                with open(os.path.join(dir, path), "w") as f:
+                    f.write(body)
+            hook(os.path.join(dir, "hook"), **job_env(dir))
+            if name.startswith("prolog"):
+                equal(job_file(dir).get("request"), "stream", f"the job's request with the settings {text!r}")
+
+
+def no_room():
+    """A full file system: the prolog leaves no half file, and the epilog's job is over all the same."""
+    full = lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
+    dir = tmp()
+    for name, made in (("prolog", None), ("epilog", True)):
+        if made:
+            hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir))
+            equal(job_file(dir)["request"], "stream", "there is room")
+        p = subprocess.run(["/bin/sh", f"{SLURM}/{name}.d/50_meridian.sh"], env=job_env(dir), preexec_fn=full, restore_signals=False, capture_output=True, timeout=60)
+        equal((p.returncode, os.listdir(dir + "/jobs")), (0, []), f"{name} without room: exit status, and what it leaves")
+        equal(os.listdir(dir + "/owner"), [str(os.getuid())] if made else [], f"{name} without room: tokens")
+
+
+def owners_folder():
+    """A token that a crash has left empty is made anew; a folder that hangs, or cannot be, costs the job its owner only."""
+    dir = tmp()
+    token = os.path.join(dir, "owner", str(os.getuid()))
+    os.makedirs(dir + "/owner")
+    open(token, "w").close()
+    hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir))
+    with open(token) as f:
+        text = f.read()
+    check(re.fullmatch(r"[0-9a-f]{64}\n", text) and os.stat(token).st_mode & 0o777 == 0o400, f"a token: {len(text)} bytes")
+    equal(job_file(dir).get("owner_key"), hashlib.sha256(text.strip().encode()).hexdigest(), "the key of the token")
+    hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir))
+    with open(token) as f:
+        equal(f.read(), text, "the token of the next job")
+    with open(SLURM + "/prolog.d/50_meridian.sh") as f:
+        of = f.read()
+    at = 'mkdir -p "$1" && token='
+    check(at in of, "where the prolog first touches the folder")
+    with open(dir + "/hook", "w") as f:
+        f.write(of.replace(at, "sleep 600; " + at))
+    begun = time.monotonic()
+    hook(dir + "/hook", **job_env(dir))
+    check(time.monotonic() - begun < 30, "a folder that hangs is not waited for")
+    equal((job_file(dir).get("request"), job_file(dir).get("owner_key")), ("stream", None), "the job, whose owner's folder hangs")
+    open(dir + "/file", "w").close()
+    hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir, MERIDIAN_OWNER_DIR=dir + "/file/owner"))
+    equal((job_file(dir).get("request"), job_file(dir).get("owner_key")), ("stream", None), "the job, whose owner's folder cannot be made")
 
 
 # ParallelCluster's public schema (aws/aws-parallelcluster, cluster_schema.py), of the sections that the fragment has: the keys of each,

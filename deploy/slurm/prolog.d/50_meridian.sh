@@ -4,11 +4,12 @@
 #   - the agent runs;
 #   - the job's owner has a token of mode 0400 that opens the sessions of his jobs: $MERIDIAN_OWNER_DIR/UID;
 #   - /run/meridian/jobs/JOB says whose the job is and, when the job asks by --comment=meridian=..., how it is recorded.
-# Settings: /etc/meridian/slurm.env (MERIDIAN_OWNER_DIR on a shared folder, MERIDIAN_JOB_COMMENT=no).
+# Settings: /etc/meridian/slurm.env (MERIDIAN_OWNER_DIR on a shared folder, MERIDIAN_JOB_COMMENT=no). One that a shell cannot read is left alone.
+trap 'exit 0' EXIT
 PATH=/usr/sbin:/usr/bin:/sbin:/bin
 export PATH
 umask 022
-[ ! -r /etc/meridian/slurm.env ] || . /etc/meridian/slurm.env
+if (. /etc/meridian/slurm.env; :) >/dev/null 2>&1; then . /etc/meridian/slurm.env; fi
 jobs=${MERIDIAN_JOB_DIR:-/run/meridian/jobs}
 owners=${MERIDIAN_OWNER_DIR:-/run/meridian/owner}
 
@@ -17,18 +18,20 @@ setsid sh -c 'timeout -k 1 20 systemctl --no-block start meridian-agent.service 
 
 case ${SLURM_JOB_ID:-} in '' | *[!0-9]*) exit 0 ;; esac
 case ${SLURM_JOB_UID:-} in '' | *[!0-9]*) exit 0 ;; esac
-mkdir -p "$jobs" "$owners" 2>/dev/null || exit 0
+mkdir -p "$jobs" 2>/dev/null || exit 0
 
-# The token of this user: made once. Several nodes may do so at one moment on a shared folder: one link wins.
-token=$owners/$SLURM_JOB_UID
-if [ ! -e "$token" ]; then
-    new=$owners/.$SLURM_JOB_UID.$$.${SLURMD_NODENAME:-node}
-    (umask 077 && head -c 32 /dev/urandom | sha256sum | cut -c 1-64 >"$new") 2>/dev/null &&
-        chown "$SLURM_JOB_UID" "$new" && chmod 0400 "$new" && ln "$new" "$token" 2>/dev/null
-    rm -f "$new"
-fi
-key=
-[ ! -r "$token" ] || key=$(tr -d '\n' <"$token" 2>/dev/null | sha256sum | cut -c 1-64)
+# The token of this user: made once. Several nodes may do so at one moment on a shared folder: one link wins. A folder that hangs costs the
+# job its token; an empty file is what a crash has left of one.
+key=$(timeout -k 0.2 2 sh -c '
+    mkdir -p "$1" && token=$1/$2 new=$1/.$2.$$.$3
+    [ ! -e "$token" ] || [ -s "$token" ] || rm -f "$token"
+    if [ ! -e "$token" ]; then
+        text=$(od -An -v -tx1 -N32 /dev/urandom | tr -d " \n") && [ ${#text} = 64 ] &&
+            (umask 077 && printf "%s\n" "$text" >"$new") && chown "$2" "$new" && chmod 0400 "$new" && ln "$new" "$token"
+        rm -f "$new"
+    fi
+    [ -s "$token" ] && tr -d "\n" <"$token" | sha256sum | cut -c 1-64' sh "$owners" "$SLURM_JOB_UID" "${SLURMD_NODENAME:-node}" </dev/null 2>/dev/null)
+[ -n "$key" ] || setsid timeout -k 1 2 logger -t meridian "job $SLURM_JOB_ID: $owners has no token for user $SLURM_JOB_UID: its sessions have no owner" </dev/null >/dev/null 2>&1 &
 
 # meridian=recorder in the job's comment, which Slurm tells prologs from 23.02 on; before, the controller is asked.
 comment=${SLURM_JOB_COMMENT:-}
@@ -45,8 +48,7 @@ esac
 [ "$request" != request=off ] || request=
 
 line() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$2" | tr -d '\r'; }
-new=$jobs/.$SLURM_JOB_ID.$$
-{
+text=$(
     line job "$SLURM_JOB_ID"
     line uid "$SLURM_JOB_UID"
     line user "${SLURM_JOB_USER:-}"
@@ -57,5 +59,7 @@ new=$jobs/.$SLURM_JOB_ID.$$
     line array_task "${SLURM_ARRAY_TASK_ID:-}"
     line owner_key "$key"
     [ -z "$request" ] || printf '%s\n' "$request"
-} >"$new" 2>/dev/null && mv "$new" "$jobs/$SLURM_JOB_ID" 2>/dev/null || rm -f "$new"
+)
+new=$jobs/.$SLURM_JOB_ID.$$
+{ printf '%s\n' "$text" >"$new" && mv "$new" "$jobs/$SLURM_JOB_ID"; } 2>/dev/null || rm -f "$new"
 exit 0
