@@ -9,7 +9,6 @@
  * comment there), the plug-in's argument default=.
  *
  * plugstack.conf:  optional /opt/slurm/lib/spank_meridian.so [default=stream] [jobs=/run/meridian/jobs] [library=/usr/lib/libmeridian.so]
- *                  [owner=/run/meridian/owner]
  * Build:           make -C deploy/slurm            (needs slurm/spank.h of the cluster's Slurm; its major version is compiled in)
  *
  * Nothing here may break a job: every function returns success, but for a word after --meridian= that is no request at all,
@@ -39,7 +38,6 @@ static char request[REQUEST_MAX]; /* of the option; empty: not given */
 static bool option_given;
 static char default_request[REQUEST_MAX];
 static char jobs_dir[PATH_SIZE] = "/run/meridian/jobs";
-static char owner_dir[PATH_SIZE] = "/run/meridian/owner";
 static char library[PATH_SIZE] = "/usr/lib/libmeridian.so";
 
 /* ---- The request ---- */
@@ -91,7 +89,6 @@ read_arguments(int ac, char **av)
         size_t size;
     } keys[] = { { "default=", default_request, sizeof(default_request) },
                  { "jobs=", jobs_dir, sizeof(jobs_dir) },
-                 { "owner=", owner_dir, sizeof(owner_dir) },
                  { "library=", library, sizeof(library) } };
 
     for (int i = 0; i < ac; i++)
@@ -284,12 +281,16 @@ int
 slurm_spank_task_init(spank_t sp, int ac, char **av)
 {
     char asked[REQUEST_MAX], preload[4096] = "", all[4096 + PATH_SIZE], capture[8];
+    spank_err_t has;
 
     (void) ac;
     (void) av;
     if (!find_request(sp, asked) || access(library, R_OK) != 0)
         return 0;
-    if (spank_getenv(sp, "LD_PRELOAD", preload, sizeof(preload)) == ESPANK_SUCCESS &&
+    has = spank_getenv(sp, "LD_PRELOAD", preload, sizeof(preload));
+    if (has != ESPANK_SUCCESS && has != ESPANK_ENV_NOEXIST)
+        return 0; /* it has no room here: the job's own libraries stay */
+    if (has == ESPANK_SUCCESS &&
         (strpbrk(preload, " \t") != NULL || strstr(preload, library) != NULL))
         return 0; /* a list with blanks is left alone; ours is in it already */
     snprintf(all, sizeof(all), "%s%s%s", library, preload[0] == '\0' ? "" : ":", preload);

@@ -2,6 +2,7 @@
 a session from their first event to their end, however they end, and hooks cost them next to nothing. Needs root and Debian's Slurm."""
 import json
 import os
+import pwd
 import shutil
 import signal
 import socket
@@ -73,7 +74,7 @@ class Slurm:
         self.plugin = os.path.join(self.dir, "spank_meridian.so")
         subprocess.run(["cc", "-O1", "-Wall", "-Wextra", "-Werror", "-std=gnu11", "-fPIC", "-shared", "-o", self.plugin, SLURM + "/spank_meridian.c"], check=True)
         with open(os.path.join(self.dir, "plugstack.conf"), "w") as f:
-            f.write(f"optional {self.plugin} jobs={self.dir}/jobs owner={self.dir}/owner library={library}\n")
+            f.write(f"optional {self.plugin} jobs={self.dir}/jobs library={library}\n")
         self.hooks()
         self.env = {**c.env, "SLURM_CONF": self.conf, "PATH": "/usr/sbin:/usr/bin:/sbin:/bin"}
         self.processes = []
@@ -182,6 +183,12 @@ with Cluster(node_timeout="1s", lead="100ms") as c:
         complete(c, job, 1, "environment")
         quiet = slurm.sbatch(f"srun {emit()}\n")
         off = slurm.sbatch(f"srun {emit()}\n", "--meridian=off", "--comment=meridian=off")
+        # ---- names that are none: they do not become lines of the job's file, nor break the job ----
+        for name in ("a\nrequest=off\nuid=0\nowner_key=" + "0" * 64, "ended=1", "; rm -rf $HOME `id` $(id) %s %n", "\u00e9\u4e2d" * 100 + "\x7f\x1b[2J", "=" * 300):
+            job = slurm.sbatch(f"srun {emit()}\n", "--meridian", "-J", name)
+            of = complete(c, job, 1, f"named {name[:20]!r}")["jobs"]  # as the hooks say, and as its process does
+            equal({(who["user"], who["uid"], who["job"]) for who in of}, {(USER, str(pwd.getpwnam(USER).pw_uid), job)}, f"whose it is: {of}")
+            check(any(who.get("job_name", "").startswith(name.split("\n")[0][:20]) for who in of), f"its name: {of}")
         # ---- an array; two jobs at one time on the node ----
         array = slurm.sbatch(f"srun {emit(1)}\n", "--meridian", "--array=1-2")
         for task in (1, 2):
@@ -210,6 +217,9 @@ with Cluster(node_timeout="1s", lead="100ms") as c:
         c.daemon.kill()
         p, down = slurm.srun("--meridian", "true")
         check(p.returncode == 0 and down < usual + 0.5, f"with the aggregator down: {down:.2f} s, usual {usual:.2f} s: {p.stderr}")
+        many = ":".join(["libc.so.6"] * 500)  # more than the plug-in has room for
+        p, _ = slurm.srun("--meridian", f"--export=ALL,LD_PRELOAD={many}", "sh", "-c", "echo $LD_PRELOAD")
+        equal(p.stdout.strip(), many, "a job's own list of libraries stays whole")
         p, _ = slurm.srun("--meridian=a b", "true")
         check(p.returncode != 0 and "stream, recorder or off" in p.stderr, f"no request: {p.stderr}")
         idle()
