@@ -5,7 +5,7 @@
 #   install.sh client PREFIX tls+tcp://HEAD:7770   login node: the command, and where it finds the aggregator
 #   install.sh uninstall [purge]                 ends and removes what it installed; purge: settings and secrets, too
 # PREFIX is a shared folder made on a machine of the same distribution: `make install PREFIX=...`, and in
-# PREFIX/secrets what `meridian certs init` wrote.
+# PREFIX/secrets what `meridian certs init` wrote. PREFIX/slurm.env: the hooks' settings, for /etc/meridian/slurm.env of each node that has none.
 # Settings that stand in /etc/meridian/*.env stay as they are, also those that are commented out; only the aggregator's
 # address is that of the command line. Sessions, spools and the user `meridian` are never removed. Upgrades: docs/upgrade.md.
 set -eu
@@ -28,6 +28,10 @@ for file in /usr/bin/meridian /usr/bin/meridian-agent /usr/bin/meridian-aggregat
 done
 
 if [ "$role" = uninstall ]; then
+    # The hooks are on a folder of the whole cluster: they go with the head node's part, not with that of a compute node.
+    if [ -e "$units/meridian-aggregator.service" ]; then
+        for hook in prolog.d/50_meridian.sh epilog.d/50_meridian.sh meridian_task_prolog.sh; do rm -f "$scripts/$hook"; done
+    fi
     for name in meridian-agent meridian-aggregator; do
         [ -e "$units/$name.service" ] || continue
         systemctl disable --now "$name.service" || echo "install.sh: systemctl could not end $name" >&2
@@ -36,8 +40,7 @@ if [ "$role" = uninstall ]; then
     done
     systemctl daemon-reload || true
     # Processes that have the library mapped keep it.
-    rm -f /usr/bin/meridian /usr/bin/meridian-agent /usr/bin/meridian-aggregator /usr/lib/libmeridian.so \
-        "$scripts/prolog.d/50_meridian.sh" "$scripts/epilog.d/50_meridian.sh" "$scripts/meridian_task_prolog.sh"
+    rm -f /usr/bin/meridian /usr/bin/meridian-agent /usr/bin/meridian-aggregator /usr/lib/libmeridian.so
     if [ "$prefix" = purge ]; then rm -rf "$etc"; else echo "install.sh: settings and secrets stay in $etc"; fi
     exit 0
 fi
@@ -122,6 +125,7 @@ doctor() {
 host=${url#*://}
 host=${host%:*}
 install -d -m 0755 $etc
+[ -e $etc/slurm.env ] || [ ! -r "$prefix/slurm.env" ] || place 0644 "$prefix/slurm.env" $etc/slurm.env
 if [ "$role" = client ]; then
     place 0755 "$prefix/bin/meridian" /usr/bin/meridian
     client "$host"

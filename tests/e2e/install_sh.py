@@ -73,7 +73,10 @@ def serves(m):
 
 def aggregator(m):
     os.makedirs(m.path("opt/slurm/etc/scripts"))
+    m.write(PREFIX[1:] + "/slurm.env", "MERIDIAN_OWNER_DIR=/fsx/owner\n")
     _, asked = install(m, "aggregator", PREFIX, env=["MERIDIAN_STORE=/fsx/store"])
+    equal(m.read("etc/meridian/slurm.env"), "MERIDIAN_OWNER_DIR=/fsx/owner\n", "the hooks' settings are the site's")
+    check('"/fsx/owner/{uid}"' in m.read("etc/meridian/client.json"), "and `meridian` finds the tokens there")
     equal(asked, ["enable meridian-aggregator.service", "restart meridian-aggregator.service"], "what systemctl is asked")
     got = settings(m.read("etc/meridian/aggregator.env"))
     equal((got.get("MERIDIAN_STORE"), got.get("MERIDIAN_TOKENS")), ("/fsx/store", "/etc/meridian/tokens.json"), "settings")
@@ -93,7 +96,9 @@ def aggregator(m):
     m.write("etc/meridian/aggregator.env", text)
     client = '{"server": "https://127.0.0.1:%d"}\n' % ports[2]
     m.write("etc/meridian/client.json", client)
+    m.write("etc/meridian/slurm.env", "MERIDIAN_OWNER_DIR=/fsx/mine\n")
     said, asked = install(m, "aggregator", PREFIX, "/fsx/elsewhere")
+    equal(m.read("etc/meridian/slurm.env"), "MERIDIAN_OWNER_DIR=/fsx/mine\n", "settings of the hooks that are this node's stay")
     equal(m.read("etc/meridian/aggregator.env"), text, "settings after the second time, with another store")
     equal(m.read("etc/meridian/client.json"), client, "client.json, which was changed")
     check("client.json was changed" in said, f"and it says so: {said}")
@@ -171,10 +176,19 @@ def refused(m):
 
 def uninstall(m):
     m.write("fsx/store/kept", "a session")
+    # On a compute node: the hooks, which all nodes share, stay.
+    hooks = [m.path("opt/slurm/etc/scripts/" + n) for n in ("prolog.d/50_meridian.sh", "epilog.d/50_meridian.sh", "meridian_task_prolog.sh")]
+    aggregator_unit = m.path("etc/systemd/system/meridian-aggregator.service")
+    os.rename(aggregator_unit, m.path("etc/systemd/system/kept"))
+    install(m, "uninstall")
+    equal([os.path.exists(h) for h in hooks], [True] * 3, "the cluster's hooks after a compute node's removal")
+    install(m, "agent", PREFIX, URL)
+    os.rename(m.path("etc/systemd/system/kept"), aggregator_unit)
     _, asked = install(m, "uninstall")
+    equal([os.path.exists(h) for h in hooks], [False] * 3, "the hooks after the head node's")
     equal(asked, ["disable --now meridian-agent.service", "disable --now meridian-aggregator.service"], "what systemctl is asked")
     left = [n for n in ("usr/bin/meridian", "usr/bin/meridian-agent", "usr/bin/meridian-aggregator", "usr/lib/libmeridian.so", "etc/systemd/system/meridian-agent.service",
-                        "etc/systemd/system/meridian-agent.service.d", "etc/systemd/system/meridian-aggregator.service.d", "opt/slurm/etc/scripts/prolog.d/50_meridian.sh")
+                        "etc/systemd/system/meridian-agent.service.d", "etc/systemd/system/meridian-aggregator.service.d")
             if os.path.lexists(m.path(n))]
     equal(left, [], "what is left")
     check("MERIDIAN_SPOOL_SIZE=1G" in m.read("etc/meridian/agent.env"), "settings stay")
