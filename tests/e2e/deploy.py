@@ -464,7 +464,7 @@ if shutil.which("kubectl"):
     with open(os.path.join(both, "overlays/plain/kustomization.yaml")) as f:
         text = f.read()
     with open(os.path.join(both, "overlays/plain/kustomization.yaml"), "w") as f:
-        f.write(text.replace("components:\n", "components:\n  - ../../components/podmonitor\n  - ../../components/webhook\n"))
+        f.write(text.replace("components:\n", "components:\n  - ../../components/podmonitor\n  - ../../components/webhook\n  - ../../components/ingress\n"))
     os.makedirs(os.path.join(both, "overlays/shared"))
     with open(os.path.join(both, "overlays/shared/kustomization.yaml"), "w") as f:
         f.write(text.replace("../../components/token-review", "../../components/shared-token").replace("  - ../../components/agent-certificates\n", ""))
@@ -474,6 +474,10 @@ if shutil.which("kubectl"):
     docs = overlay_ok("overlays/plain")
     equal(len([d for d in docs if d["kind"] == "PodMonitor"]), 3, "PodMonitors")
     review_ok(docs)
+    ingress = next(d for d in docs if d["kind"] == "Ingress")["spec"]["rules"][0]["http"]["paths"][0]["backend"]["service"]
+    opened = next(d for d in docs if d["kind"] == "NetworkPolicy" and d["metadata"]["name"] == "meridian-ingress")["spec"]["ingress"][0]
+    equal((ingress["name"], [p["port"] for p in opened["ports"]], [sorted(peer) for peer in opened["from"]]), ("meridian-http", ["https"], [["namespaceSelector", "podSelector"]]),
+          "what an Ingress may reach")
     hook = next(d for d in docs if d["kind"] == "Deployment")["spec"]["template"]["spec"]["containers"][0]
     equal([e["value"] for e in hook["env"] if e["name"] == "MERIDIAN_WEBHOOK_IMAGE"], [hook["image"]], "the image from which pods get the library")
 else:
