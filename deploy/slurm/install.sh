@@ -30,7 +30,14 @@ done
 if [ "$role" = uninstall ]; then
     # The hooks are on a folder of the whole cluster: they go with the head node's part, not with that of a compute node.
     if [ -e "$units/meridian-aggregator.service" ]; then
-        for hook in prolog.d/50_meridian.sh epilog.d/50_meridian.sh meridian_task_prolog.sh; do rm -f "$scripts/$hook"; done
+        rm -f "$scripts/prolog.d/50_meridian.sh" "$scripts/epilog.d/50_meridian.sh"
+        hook=$scripts/meridian_task_prolog.sh
+        if [ -e "$hook" ]; then # slurm.conf names it, and a TaskProlog that is not there fails every task of every job
+            printf '#!/bin/sh\n# Meridian was removed. Take TaskProlog out of slurm.conf, then remove this file.\nexit 0\n' >"$hook.new"
+            chmod 0755 "$hook.new"
+            mv -f "$hook.new" "$hook"
+            echo "install.sh: $hook stays and does nothing, because tasks fail without it: take TaskProlog out of slurm.conf, then remove it"
+        fi
     fi
     for name in meridian-agent meridian-aggregator; do
         [ -e "$units/$name.service" ] || continue

@@ -184,8 +184,11 @@ def uninstall(m):
     equal([os.path.exists(h) for h in hooks], [True] * 3, "the cluster's hooks after a compute node's removal")
     install(m, "agent", PREFIX, URL)
     os.rename(m.path("etc/systemd/system/kept"), aggregator_unit)
-    _, asked = install(m, "uninstall")
-    equal([os.path.exists(h) for h in hooks], [False] * 3, "the hooks after the head node's")
+    said, asked = install(m, "uninstall")
+    equal([os.path.exists(h) for h in hooks], [False, False, True], "the hooks after the head node's")
+    # A TaskProlog that is named and not there fails every task.
+    p = subprocess.run([hooks[2]], env={"MERIDIAN_CAPTURE": "all"}, capture_output=True, text=True, timeout=60)
+    check((p.returncode, p.stdout) == (0, "") and "take TaskProlog out of slurm.conf" in said, f"the TaskProlog that stays: {p}: {said}")
     equal(asked, ["disable --now meridian-agent.service", "disable --now meridian-aggregator.service"], "what systemctl is asked")
     left = [n for n in ("usr/bin/meridian", "usr/bin/meridian-agent", "usr/bin/meridian-aggregator", "usr/lib/libmeridian.so", "etc/systemd/system/meridian-agent.service",
                         "etc/systemd/system/meridian-agent.service.d", "etc/systemd/system/meridian-aggregator.service.d")
