@@ -527,6 +527,7 @@ mrd_nrt_trace_begin(void)
         fork_ready = true;
         pthread_atfork(fork_prepare, fork_parent, fork_child);
         atexit(mrd_nrt_trace_end);
+        at_quick_exit(mrd_nrt_trace_end);
     }
     if (!runs && owner == OFF) {
         make_portion();

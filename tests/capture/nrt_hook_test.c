@@ -402,6 +402,16 @@ TEST(fork_starts_anew)
     CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 3);
 }
 
+/* What the runtime has at a quick_exit is fetched as at an exit. */
+TEST(quick_exit_loses_nothing)
+{
+    recorded rec;
+
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog", "quits");
+    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 20);
+}
+
 TEST(signal_handlers_chain)
 {
     recorded rec;

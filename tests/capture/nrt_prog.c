@@ -510,6 +510,17 @@ forks(void)
     return 0; /* without nrt_close: what is left is taken at exit */
 }
 
+/* No destructor and no atexit handler runs. */
+static int
+quits(void)
+{
+    open_all();
+    for (int i = 0; i < 20; i++)
+        SHOW(F(nrt_execute)(model, in, out));
+    fflush(stdout);
+    quick_exit(3);
+}
+
 static volatile sig_atomic_t seen;
 
 static void
@@ -540,9 +551,11 @@ main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = { { "everything", everything }, { "traces", traces },   { "misuses", misuses },
-                  { "forks", forks },           { "fails", fails },     { "seldom", seldom },
-                  { "signals", signals },       { "options", options }, { "queues", queues } };
+    } modes[] = { { "everything", everything }, { "traces", traces },
+                  { "misuses", misuses },       { "forks", forks },
+                  { "fails", fails },           { "seldom", seldom },
+                  { "signals", signals },       { "options", options },
+                  { "queues", queues },         { "quits", quits } };
 
     if (load() != 0)
         return 9;
