@@ -4,6 +4,8 @@
 
 #include "agent/deliver.h"
 #include "agent/ring_memory.h"
+#include "agent/ring_tracks.h"
+#include "base/num.h"
 #include "base/vec.h"
 #include "trace/json/in.h"
 
@@ -57,6 +59,8 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         b->apart = (rec->flags & MRD_RECF_APART) != 0;
         b->number = rec->domain;
         b->len = 0;
+        b->tid = rec->tid;
+        b->at = rec->ts;
     }
     if (!b->open)
         return; /* the rest of a blob whose start was lost */
@@ -72,11 +76,29 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         blob_end(p, r, (rec->flags & MRD_RECF_CUT) != 0);
 }
 
+/* The thread that fetches ends by itself when the program closes the runtime or returns from main. */
+static void
+say_not_fetched(mrd_drain *p, ring *r)
+{
+    mrd_event ev = { .ts = { mrd_sat_add(r->blob.at.ns, r->proc->shift_ns) },
+                     .kind = MRD_INSTANT,
+                     .flags = p->o.simulated ? MRD_EV_SIMULATED : 0 };
+
+    ev.name = mrd_drain_intern(
+        r->proc, MRD_STR("the process ended without closing the Neuron runtime: what the runtime "
+                         "recorded after this was lost with it, uncounted"));
+    ev.track = mrd_drain_track(r, r->blob.tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
+    mrd_drain_notice(p, r->proc, &ev);
+}
+
 void
 mrd_drain_blob_end(mrd_drain *p, ring *r)
 {
     if (r->blob.open)
         blob_end(p, r, true);
+    if (r->blob.tid != 0 && mrd_ring_was_left(r->reader, r->blob.tid))
+        say_not_fetched(p, r);
+    r->blob.tid = 0; /* once */
 }
 
 /* Of what a predecessor took over only texts tell something: what is still open of them. */

@@ -30,6 +30,15 @@ mrd_drain_give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
     mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
 }
 
+/* One that says something about the recording itself, also to who asked for such. */
+static inline void
+mrd_drain_notice(mrd_drain *p, proc *pr, const mrd_event *ev)
+{
+    if (p->o.notice != NULL)
+        p->o.notice(p->o.self, &pr->pub, ev);
+    mrd_drain_give_new(p, pr, ev);
+}
+
 /* A loss event on the process's own line, and its count in begun and dropped. */
 void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count,
                     mrd_local_ns first, mrd_local_ns last);

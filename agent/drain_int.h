@@ -32,6 +32,8 @@ typedef struct {
     uint64_t pos; /* of its first chunk in the ring */
     uint32_t number;
     bool open, apart;
+    int32_t tid; /* who put the last one there, and when; 0: none was read */
+    mrd_local_ns at;
 } blob;
 
 /* A text that a successor needs, see agent/texts.c. */
@@ -42,7 +44,7 @@ typedef struct {
 typedef struct ring {
     mrd_ring_reader *reader;
     mrd_ring_map map;
-    mrd_local_ns read_at; /* when it brought something; 0: it has been silent for long */
+    mrd_local_ns read_at, poll_at; /* it brought something, 0: long ago; it is looked at next */
     unsigned dir;
     char file_name[MRD_RING_NAME_MAX];
     uint64_t device, inode;
@@ -58,8 +60,7 @@ typedef struct ring {
     mrd_index by_line;        /* tracks */
     ring_track last_track[2]; /* of spans and the like; of counters */
     blob blob;
-    mrd_local_ns poll_at;
-    mrd_dur_ns poll_ns; /* when to look again; how long the silence is taken for */
+    mrd_dur_ns poll_ns; /* how long the silence is taken for */
     bool ended;         /* END was met; waits for release to be removed */
     bool waits;         /* hold: events given and not released */
     bool caught_up;     /* nothing was left when it was read last */
@@ -135,14 +136,13 @@ struct mrd_drain {
     mrd_args *args;
     mrd_catalog *args_catalog; /* whose strings args interns into */
     uint64_t text_mark;
-    bool again;            /* what is read now was taken over by a predecessor */
-    bool more;             /* the last step stopped at a budget */
-    mrd_local_ns swept_at; /* early ends were looked at */
-    mrd_dur_ns timens_ns;  /* this process's own */
-    uint64_t pid_ns;       /* inode of ours */
+    bool again;           /* what is read now was taken over by a predecessor */
+    bool more;            /* the last step stopped at a budget */
+    mrd_dur_ns timens_ns; /* this process's own */
+    uint64_t pid_ns;      /* inode of ours */
     char *ring_dir;
-    int lock_fd; /* -1 */
-    mrd_local_ns lock_at;
+    int lock_fd;                    /* -1 */
+    mrd_local_ns lock_at, swept_at; /* early ends were looked at */
     bool stands_back;
     uint32_t *owners;       /* by pid: the uid + 1 that was confirmed last, 0: none */
     unsigned foreign_uid;   /* rings of other users than the process they name */

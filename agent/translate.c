@@ -402,9 +402,7 @@ notice(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     ev.name = mrd_drain_name(r, rec);
     ev.track = mrd_drain_track(r, rec->tid, 0, MRD_SRC_MERIDIAN | MRD_LINE_OWN, 0);
     take_args(p, r, rec, &ev);
-    if (p->o.notice != NULL)
-        p->o.notice(p->o.self, &r->proc->pub, &ev);
-    mrd_drain_give_new(p, r->proc, &ev);
+    mrd_drain_notice(p, r->proc, &ev);
 }
 
 /* ---- Entry points ---- */

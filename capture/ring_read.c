@@ -715,6 +715,12 @@ mrd_ring_is_ending(const mrd_ring_reader *r)
     return r->phase >= READ_OPEN;
 }
 
+bool
+mrd_ring_was_left(const mrd_ring_reader *r, int32_t tid)
+{
+    return r->state == MRD_RING_LIVE && thread_now(r) == tid;
+}
+
 void
 mrd_ring_get_stats(const mrd_ring_reader *r, mrd_ring_stats *ret_stats)
 {

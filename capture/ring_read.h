@@ -191,6 +191,8 @@ typedef struct {
 
 /* All records were read, and what its owner left open and lost last is being told: END is near. */
 bool mrd_ring_is_ending(const mrd_ring_reader *reader);
+/* After END: thread `tid` recorded last and did not end by itself, but with its process. */
+bool mrd_ring_was_left(const mrd_ring_reader *reader, int32_t tid);
 /* Counters as of the last call of mrd_ring_next. */
 void mrd_ring_get_stats(const mrd_ring_reader *reader, mrd_ring_stats *ret_stats);
 /* Events of a cause lost since the last LOSS record, as of the last call of mrd_ring_next, and

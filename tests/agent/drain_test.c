@@ -10,7 +10,7 @@
 typedef struct {
     mrd_drain *p;
     mrd_drain_process *process;
-    uint64_t n[6], lost, gone, seen, unfinished, no_start;
+    uint64_t n[6], lost, gone, seen, unfinished, no_start, notices;
     uint64_t by_track[64];
     mrd_event last;
     char last_name[64], last_arg[64], last_track[64];
@@ -59,6 +59,14 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
 }
 
 static void
+notice(void *self, mrd_drain_process *process, const mrd_event *ev)
+{
+    (void) process;
+    (void) ev;
+    ((received *) self)->notices++;
+}
+
+static void
 process_event(void *self, mrd_drain_process *process)
 {
     received *h = self;
@@ -76,6 +84,7 @@ open_drain(received *h, bool hold)
                             .hold = hold,
                             .event = take,
                             .process = process_event,
+                            .notice = notice,
                             .self = h };
     mrd_why why = { 0 };
 
@@ -515,6 +524,54 @@ TEST(runtime_json_is_paired_across_documents)
     check_equation("finished", p);
     mrd_drain_close(p);
     make_free(m);
+}
+
+/* The thread that fetches the runtime's trace ends by itself, or with its process; then what it had not
+ * fetched is gone, and that is said, with the time of the last text. */
+TEST(a_trace_that_was_not_fetched_to_its_end_is_said)
+{
+    static const struct {
+        const char *name;
+        mrd_ring_state state;
+        bool other_thread;
+        uint64_t said;
+    } rows[] = {
+        { "killed", MRD_RING_LIVE, false, 1 },
+        { "ended", MRD_RING_IDLE, false, 0 },
+        { "ended, and its ring was another thread's", MRD_RING_LIVE, true, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        received h = { .json = true };
+        mrd_drain *p = open_drain(&h, true);
+        uint64_t start;
+        int pid = make_dead_pid(&start);
+        maker *m = make_ring(test_tmp(), pid, start, pid + 1, 1 << 16);
+
+        make_thread(m, pid + 1, "meridian-nrt");
+        blob(m, make_text(m, "nrt_sys_trace"), 1,
+             "{\"data_version\":2,\"events\":[" EV("start", "1", "1700000000000000000") "," EV(
+                 "stop", "1", "1700000000000000500") "]}",
+             4000, true);
+        if (rows[i].other_thread) {
+            make_thread(m, pid + 2, "other");
+            make_span(m, make_text(m, "work"), 1000, 1000);
+        }
+        atomic_store(&m->h->state, rows[i].state);
+        for (int k = 0; k < 100 && h.gone == 0; k++) {
+            (void) step_all(p);
+            if (h.process != NULL)
+                mrd_drain_release(p, h.process);
+            h.process = NULL;
+        }
+        CHECK_ROW(rows[i].name, h.gone == 1);
+        CHECK_ROW(rows[i].name, h.n[MRD_SPAN] == 1 + (uint64_t) rows[i].other_thread);
+        CHECK_ROW(rows[i].name, h.n[MRD_INSTANT] == rows[i].said);
+        CHECK_ROW(rows[i].name, h.notices == rows[i].said);
+        check_equation(rows[i].name, p);
+        mrd_drain_close(p);
+        make_free(m);
+    }
 }
 
 /* Ring files that are there and not read are counted, each once however often it is met, and no longer

@@ -160,6 +160,16 @@ make_entry(maker *m, int type, uint32_t id, const void *fixed, size_t fixed_len,
     return id;
 }
 
+/* What follows is of another thread. */
+static inline void
+make_thread(maker *m, int tid, const char *name)
+{
+    mrd_ring_dict *e = (mrd_ring_dict *) (void *) (m->dict + atomic_load(&m->h->dict_head));
+
+    (void) make_entry(m, MRD_DICT_THREAD, (uint32_t) tid, NULL, 0, name);
+    e->pos = atomic_load(&m->h->head);
+}
+
 static inline uint32_t
 make_text(maker *m, const char *text)
 {

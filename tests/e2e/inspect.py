@@ -171,6 +171,7 @@ run("inspect", "-o", killed, "--output-format", "json", "--", "timeout", "60", "
 doc = load_json(os.path.join(killed, "system_profile.json"))
 check(len(doc["trace_events"]) > 500, "events of a killed process")
 check(any(e.get("unfinished") for e in doc["trace_events"]), "spans that were open are unfinished")
+check(sum(e["name"].startswith("the process ended without closing the Neuron runtime") for e in doc["trace_events"]) == 1, "what was lost with it is said")
 
 # ---- Ctrl-C ----
 stopped, folder = os.path.join(work, "stopped"), os.path.join(work, "stopped-steps")
