@@ -153,6 +153,7 @@ not_stored(mrd_core *c, uint64_t ticket, const mrd_why *why)
     c->stats.not_stored++;
     if (why->err == MRD_FULL && !c->disk_full) {
         mrd_core_disk_is(c, true);
+        c->disk_refused = true;
         snprintf(c->disk_message, sizeof(c->disk_message),
                  "the store is full: delete sessions or enlarge it (%.180s)", why->text);
         mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-DISK-FULL",
@@ -198,6 +199,13 @@ is_stored(const mrd_core *c, const mrd_node *n, const mrd_frame *f)
     return p != NULL && mrd_part_has(p, f);
 }
 
+/* One at a time finds out whether a disk that refused a frame takes them again. */
+static bool
+may_try(const mrd_core *c, const mrd_frame *f)
+{
+    return c->disk_try && f->type == MRD_FRAME_BATCH;
+}
+
 /* False: it was answered, and is not taken now. */
 static bool
 admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_frame *f, size_t len)
@@ -211,7 +219,7 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
             wait_ms);
         return false;
     }
-    if (c->store_gone || (c->disk_full && !is_spared(c, f, len))) {
+    if (c->store_gone || (c->disk_full && !may_try(c, f) && !is_spared(c, f, len))) {
         mrd_why_set(&why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s", mrd_core_store_message(c));
         limited(c, n, MRD_LIMIT_DISK);
         not_stored(c, ticket, &why);
@@ -299,6 +307,10 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
                         .frame = *f };
     if (same != NULL)
         return; /* answered with the one it repeats */
+    if (c->disk_full && may_try(c, f)) {
+        c->disk_try = false;
+        c->disk_trial = ticket;
+    }
     begins_again(s, p, f);
     check_causality(c, n, p, f, received);
     e = mrd_effects_add(&c->out, MRD_DO_APPEND);
@@ -401,4 +413,6 @@ mrd_core_stored(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *
         }
     }
     c->n_pending = kept;
+    if (ticket == c->disk_trial && failed == NULL && c->disk_refused)
+        mrd_core_disk_has_room(c);
 }

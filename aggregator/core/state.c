@@ -7,10 +7,11 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define SAVE_EVERY      MRD_SEC
-#define RETAIN_EVERY    (10 * MRD_SEC)
-#define CLOCK_SPARE_MAX (64 << 20)
-#define TICK_ROOM       32 /* effects that one session may leave in a round */
+#define SAVE_EVERY       MRD_SEC
+#define RETAIN_EVERY     (10 * MRD_SEC)
+#define CLOCK_SPARE_MAX  (64 << 20)
+#define TICK_ROOM        32            /* effects that one session may leave in a round */
+#define DISK_TRY_LONGEST (5 * MRD_SEC) /* of agents that were sent back one is here again by then */
 
 mrd_core *
 mrd_core_new(const mrd_core_options *o, mrd_core_time now)
@@ -173,6 +174,7 @@ void
 mrd_core_disk_is(mrd_core *c, bool full)
 {
     c->disk_full = full;
+    c->disk_refused = c->disk_try = false;
     c->clock_spare = c->limits.disk_reserve / 16;
     c->clock_spare = c->clock_spare > CLOCK_SPARE_MAX ? CLOCK_SPARE_MAX : c->clock_spare;
     for (size_t i = 0; i < c->n_sessions; i++) {
@@ -186,6 +188,28 @@ mrd_core_disk_is(mrd_core *c, bool full)
             s->room = c->now.wall;
         mrd_session_touch(s);
     }
+}
+
+void
+mrd_core_disk_has_room(mrd_core *c)
+{
+    mrd_core_disk_is(c, false);
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-DISK-ROOM",
+                    "The disk has room again, events are stored");
+}
+
+/* As many bytes are free as there should be. */
+static void
+seems_to_have_room(mrd_core *c)
+{
+    if (!c->disk_refused ||
+        (c->disk_try && mrd_local_diff(c->now.local, c->disk_try_since) >= DISK_TRY_LONGEST)) {
+        mrd_core_disk_has_room(c);
+        return;
+    }
+    if (!c->disk_try)
+        c->disk_try_since = c->now.local;
+    c->disk_try = true;
 }
 
 static void
@@ -238,10 +262,7 @@ mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes)
                         "Events cannot be stored and are not acknowledged: reason=%s",
                         c->disk_message);
     } else if (c->disk_full && free_bytes > reserve + reserve / 16 + MRD_FRAME_MAX) {
-        mrd_core_disk_is(c, false);
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-DISK-ROOM",
-                        "The disk has room again, events are stored: free_mb=%lld",
-                        (long long) (free_bytes >> 20));
+        seems_to_have_room(c);
     }
 }
 

@@ -73,6 +73,11 @@ struct mrd_core {
         mrd_local_ns saved;
     } registry;
     bool disk_full, manifest_failed; /* the latter: the last one, so that it is logged once */
+    /* By a write, as also a quota and a lack of inodes do, of which the free bytes say nothing: it has
+     * room again when a frame was stored, or nobody sent one for a while. */
+    bool disk_refused, disk_try; /* the latter: one frame may try */
+    mrd_local_ns disk_try_since;
+    uint64_t disk_trial; /* its ticket */
     char disk_message[MRD_TEXT_MAX];
     bool store_gone; /* its folder was removed or replaced */
     char gone_message[MRD_WHY_MAX];
@@ -98,6 +103,7 @@ void mrd_core_drop_node(mrd_core *c, mrd_node *n);
 const char *mrd_core_store_message(const mrd_core *c);
 /* The store is full, or has room again: open sessions note when. */
 void mrd_core_disk_is(mrd_core *c, bool full);
+void mrd_core_disk_has_room(mrd_core *c); /* ... and says so */
 
 void mrd_core_name_session(mrd_core *c, mrd_session *s); /* a new id, the time, the timeline */
 

@@ -82,4 +82,84 @@ TEST(artifacts_of_a_session)
     mrd_core_free(c);
 }
 
+/* Sends frame `seq` as ticket `seq`; whether it goes to the disk. */
+static bool
+send_frame(mrd_core *c, mrd_node *n, uint64_t seq, uint8_t type, int64_t at)
+{
+    mrd_frame f = { .type = type,
+                    .agent = mrd_agent_key(mrd_str_of("a")),
+                    .session = 7,
+                    .seq = seq,
+                    .events = 10 };
+    bool appended = false;
+    mrd_effect *e;
+
+    mrd_core_numbered(c, core_at(at), seq, n, &f, 100, (mrd_local_ns){ at });
+    while ((e = mrd_core_effect(c)) != NULL)
+        appended = appended || e->kind == MRD_DO_APPEND;
+    return appended;
+}
+
+static unsigned
+logged(mrd_core *c, const char *code)
+{
+    mrd_effect *e;
+    unsigned n = 0;
+
+    while ((e = mrd_core_effect(c)) != NULL)
+        n += e->kind == MRD_DO_LOG && strcmp(e->id, code) == 0;
+    return n;
+}
+
+/* The free bytes of a file system do not show a quota: a minute of measurements that see room, each
+ * with a frame that finds none, is one time without room. */
+TEST(a_quota_is_full_until_a_frame_was_stored)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .disk_reserve = 1 << 20 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_frame first = { .type = MRD_FRAME_BATCH, .agent = mrd_agent_key(mrd_str_of("a")) };
+    mrd_why quota = { .err = MRD_FULL, .text = "Disk quota exceeded" };
+    uint64_t seq = 1;
+    mrd_node *n;
+
+    core_hello(c, 1, "a", 1);
+    CHECK(mrd_core_sender(c, core_at(2), 10, 1, &first, &n));
+    core_drain(c);
+    CHECK(send_frame(c, n, seq, MRD_FRAME_BATCH, MRD_SEC));
+    mrd_core_stored(c, core_at(MRD_SEC), seq++, &quota);
+    CHECK_INT(logged(c, "AGG-DISK-FULL"), 1);
+    for (int64_t at = 2 * MRD_SEC; at < 62 * MRD_SEC; at += MRD_SEC) {
+        mrd_core_disk(c, core_at(at), INT64_MAX);
+        CHECK(mrd_core_store_message(c) != NULL);
+        CHECK(send_frame(c, n, seq, MRD_FRAME_BATCH, at));
+        CHECK(!send_frame(c, n, seq + 1, MRD_FRAME_BATCH, at)); /* one tries, not all */
+        mrd_core_stored(c, core_at(at), seq, &quota);
+        CHECK_INT(logged(c, "AGG-DISK-FULL") + logged(c, "AGG-DISK-ROOM"), 0);
+        seq += 2;
+    }
+    CHECK_INT(s->full.ns, MRD_SEC);
+    CHECK_INT(s->room.ns, 0);
+    mrd_core_disk(c, core_at(62 * MRD_SEC), INT64_MAX);
+    CHECK(send_frame(c, n, seq, MRD_FRAME_CLOCK_DATA,
+                     62 * MRD_SEC)); /* small, of its spare: no proof */
+    mrd_core_stored(c, core_at(62 * MRD_SEC), seq++, NULL);
+    core_drain(c);
+    CHECK(mrd_core_store_message(c) != NULL);
+    CHECK(send_frame(c, n, seq, MRD_FRAME_BATCH, 62 * MRD_SEC));
+    mrd_core_stored(c, core_at(63 * MRD_SEC), seq++, NULL);
+    CHECK_INT(logged(c, "AGG-DISK-ROOM"), 1);
+    CHECK(mrd_core_store_message(c) == NULL);
+    CHECK_INT(s->room.ns, 63 * MRD_SEC);
+    CHECK(send_frame(c, n, seq, MRD_FRAME_BATCH, 64 * MRD_SEC));
+    mrd_core_stored(c, core_at(64 * MRD_SEC), seq++, &quota);
+    core_drain(c);
+    for (int64_t at = 65 * MRD_SEC; at < 70 * MRD_SEC; at += MRD_SEC) { /* nobody has a frame */
+        mrd_core_disk(c, core_at(at), INT64_MAX);
+        CHECK(mrd_core_store_message(c) != NULL);
+    }
+    mrd_core_disk(c, core_at(70 * MRD_SEC), INT64_MAX);
+    CHECK(mrd_core_store_message(c) == NULL);
+    mrd_core_free(c);
+}
+
 TEST_MAIN()
