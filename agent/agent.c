@@ -18,6 +18,7 @@
 
 #define PAUSE_ONCE (50 * MRD_MS)
 #define PAUSE_MAX  (10 * MRD_SEC)
+#define SPOOL_CALM (10 * MRD_SEC) /* without a failure it is said to be written again */
 
 /* ---- What the parts tell ---- */
 
@@ -183,6 +184,27 @@ wait_for_news(mrd_agent *a, int timeout_ms)
     (void) ppoll(polled, n, &ts, NULL);
 }
 
+/* What cannot be written stays in the rings or is dropped, which nobody should have to find in counts. */
+static void
+watch_spool(mrd_agent *a, mrd_local_ns now)
+{
+    mrd_spool_stats stats;
+
+    mrd_spool_get_stats(a->spool, &stats);
+    if (stats.failures != a->spool_failures) {
+        if (a->spool_failed.ns == 0)
+            mrd_log(MRD_LOG_ERROR, "AGT-SPOOL-FAILS",
+                    "Events cannot be written to the spool: they wait in the rings until these are "
+                    "full, and are dropped and counted: reason=%s",
+                    mrd_spool_failure(a->spool));
+        a->spool_failures = stats.failures;
+        a->spool_failed = now;
+    } else if (a->spool_failed.ns != 0 && mrd_local_diff(now, a->spool_failed) >= SPOOL_CALM) {
+        a->spool_failed = (mrd_local_ns){ 0 };
+        mrd_log(MRD_LOG_INFO, "AGT-SPOOL-WRITES", "Events are written to the spool again");
+    }
+}
+
 void
 mrd_agent_step(mrd_agent *a, int timeout_ms)
 {
@@ -191,6 +213,7 @@ mrd_agent_step(mrd_agent *a, int timeout_ms)
 
     mrd_collectors_step(a, now);
     mrd_record_step(a->record, now);
+    watch_spool(a, now);
     if (a->publish != NULL)
         mrd_publish_step(a->publish, now);
     mrd_agent_reach_step(a, now);

@@ -84,6 +84,8 @@ struct mrd_agent {
     mrd_metrics *metrics;                         /* NULL: no port */
     char *metrics_token;
     mrd_local_ns said_at;
+    uint64_t spool_failures;   /* seen */
+    mrd_local_ns spool_failed; /* the last of them; 0: it is written */
     mrd_dur_ns capped_ns;
     mrd_dur_ns pause_ns; /* with a cap: still to be paused before rings are read again */
     bool said_left_out, said_refused;

@@ -56,6 +56,7 @@ catch_signals(void)
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
+    (void) sigaction(SIGXFSZ, &ignore, NULL); /* a file limit is an error of the write */
 }
 
 static int

@@ -212,7 +212,8 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
 {
     mrd_err err;
 
-    if (s->n_segments == 0 || s->segments[s->n_segments - 1].len + more > s->segment_bytes) {
+    if (s->n_segments == 0 || s->segments[s->n_segments - 1].len + more > s->segment_bytes ||
+        !mrd_spool_takes_records(s)) {
         err = mrd_spool_new_segment(s, why);
         if (err != MRD_OK)
             return err;
@@ -394,11 +395,14 @@ write_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_wh
 
     if (err == MRD_OK)
         err = make_room(s, sizeof(record_head) + payload.len, why);
-    if (err == MRD_OK)
+    if (err == MRD_OK) {
         err = mrd_spool_write_record(&s->segments[s->n_segments - 1], KIND_COMMIT,
                                      (mrd_bytes){ payload.p, payload.len }, (mrd_bytes){ 0 });
-    if (err == MRD_OK)
-        s->stats.file_bytes += sizeof(record_head) + payload.len;
+        if (err == MRD_OK)
+            s->stats.file_bytes += sizeof(record_head) + payload.len;
+        else
+            mrd_why_set(why, err, errno, "spool: commit of %zu rings", n);
+    }
     mrd_buf_fini(&payload);
     return err;
 }
@@ -648,32 +652,59 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     return mrd_spool_set_sequence(s, f.session, f.seq + 1);
 }
 
-mrd_err
-mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
+/* Notes what could not be written, and why. */
+static mrd_err
+end_write(mrd_spool *s, mrd_err err, const mrd_why *how, mrd_why *why)
 {
+    if (err == MRD_OK)
+        return MRD_OK;
+    if ((err == MRD_FULL || err == MRD_IO) && how->sys != 0) {
+        s->failure = *how;
+        s->stats.failures++;
+    }
+    if (why != NULL)
+        *why = *how;
+    return err;
+}
+
+const char *
+mrd_spool_failure(const mrd_spool *s)
+{
+    return s->failure.text;
+}
+
+mrd_err
+mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *ret_why)
+{
+    mrd_why how = { 0 }, *why = &how;
     mrd_err err = add_frame(s, frame, events, why);
 
+    if (err == MRD_IO && !mrd_spool_takes_records(s)) /* another segment may */
+        err = add_frame(s, frame, events, why);
     /* The disk is full before our own bound: the oldest make room here too. */
     while (err == MRD_FULL && s->n_segments > 1 && !waits_for_commit(s)) {
         drop_oldest(s);
         err = add_frame(s, frame, events, why);
     }
-    return err;
+    return end_write(s, err, why, ret_why);
 }
 
 mrd_err
-mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why)
+mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *ret_why)
 {
+    mrd_why how = { 0 }, *why = &how;
     mrd_err err = n > MRD_SPOOL_POSITIONS ? MRD_LIMIT : MRD_OK;
 
     if (err == MRD_OK && s->dir != NULL)
+        err = write_commit(s, positions, n, why);
+    if (err == MRD_IO && !mrd_spool_takes_records(s))
         err = write_commit(s, positions, n, why);
     while (err == MRD_FULL && s->n_segments > 1) { /* also what waits for it: else none ends that */
         drop_oldest(s);
         err = write_commit(s, positions, n, why);
     }
     if (err != MRD_OK)
-        return mrd_why_set(why, err, errno, "spool: commit of %zu rings", n);
+        return end_write(s, err, why, ret_why);
     count_commit(s, n);
     return MRD_OK;
 }

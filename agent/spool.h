@@ -14,7 +14,8 @@
  * successor skips what the commit names, each event is taken exactly once. The page cache holds
  * what is young, so a frame that is acknowledged
  * soon never touches the disk. Not synced: it survives the death of the agent, not of the machine,
- * and neither do the rings. A file "counts" says apart from the segments
+ * and neither do the rings. A folder that is removed meanwhile is made again, and what a segment refuses for
+ * another reason than want of room goes into the next one. A file "counts" says apart from the segments
  * what was committed and answered, so that what is missing in them is known. A folder that is empty and
  * ours when it is opened gets mode 0700. Without a folder segments are in memory (memfd). Threads: one.
  */
@@ -72,6 +73,7 @@ typedef struct {
     uint64_t recovered_items, recovered_events;
     uint64_t torn_bytes;     /* cut off at open */
     uint64_t damaged_events; /* found missing at open */
+    uint64_t failures;       /* frames and commits that could not be written */
 } mrd_spool_stats;
 
 typedef struct {
@@ -161,6 +163,8 @@ uint64_t mrd_spool_clock_lost(const mrd_spool *s, uint64_t session);
 void mrd_spool_lose_clock(mrd_spool *s, uint64_t session);
 /* Items of a session still held; their events too when ret_events is not NULL. */
 uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events);
+/* Why the last of `failures` was; "" at first. Borrowed until the next. */
+const char *mrd_spool_failure(const mrd_spool *s);
 void mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats);
 
 #endif

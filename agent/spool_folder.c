@@ -52,6 +52,56 @@ mrd_spool_lock_dir(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
+/* The bytes of one of our small files. */
+static bool
+copy_file(int from, int to)
+{
+    uint8_t block[16384];
+    ssize_t n;
+
+    for (off_t at = 0; (n = pread(from, block, sizeof(block), at)) > 0; at += n)
+        if (pwrite(to, block, (size_t) n, at) != n)
+            return false;
+    return n == 0;
+}
+
+bool
+mrd_spool_is_there(const mrd_spool *s)
+{
+    struct stat st;
+
+    return fstat(s->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(s->dir, &st) == 0;
+}
+
+/* What waits in files that were removed is still read and sent; should we die first, the counts tell that
+ * it was there. */
+mrd_err
+mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
+{
+    char path[1024];
+    int locked = s->lock_fd, counts;
+    mrd_err err = mrd_spool_lock_dir(s, why);
+
+    if (err == MRD_OK && !copy_file(locked, s->lock_fd))
+        err = mrd_why_set(why, MRD_IO, errno, "spool '%s/lock'", s->dir);
+    if (err != MRD_OK) {
+        if (s->lock_fd >= 0 && s->lock_fd != locked)
+            close(s->lock_fd);
+        s->lock_fd = locked;
+        return err;
+    }
+    close(locked);
+    snprintf(path, sizeof(path), "%s/counts", s->dir);
+    counts = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
+    if (counts >= 0 && s->counts_fd >= 0 && copy_file(s->counts_fd, counts)) {
+        close(s->counts_fd);
+        s->counts_fd = counts;
+    } else if (counts >= 0) {
+        close(counts);
+    }
+    return MRD_OK;
+}
+
 /* The lock file names the boot, and this folder in it. */
 void
 mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT])

@@ -57,6 +57,7 @@ typedef struct {
     int fd;
     uint64_t len;
     uint64_t live; /* items not done */
+    bool failed;   /* to write: the next record begins another */
 } segment;
 
 typedef struct {
@@ -115,6 +116,7 @@ struct mrd_spool {
     size_t n_sequences;
     bool notes_wait; /* of any of them */
     mrd_spool_stats stats;
+    mrd_why failure; /* the last of a write */
     void (*dropped)(void *self, const mrd_spool_item *item);
     void *self;
 };
@@ -156,7 +158,10 @@ uint64_t mrd_spool_known_before(const mrd_spool *s, const sequence *q);
 
 /* ---- spool_segments.c: the files ---- */
 
-/* Errors: FULL, IO. */
+/* The last segment does: its file was not removed, and did not refuse the last record for another reason
+ * than want of room. */
+bool mrd_spool_takes_records(const mrd_spool *s);
+/* Errors: FULL, IO, with errno. */
 mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *q);
 /* The sessions that are behind, into the last segment, as far as there is room. */
@@ -184,6 +189,11 @@ void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
 #define MRD_SPOOL_BOOT 64u
 /* Makes the folder and takes it. Errors: BUSY, IO. */
 mrd_err mrd_spool_lock_dir(mrd_spool *s, mrd_why *why);
+/* The folder and our lock in it were not removed. */
+bool mrd_spool_is_there(const mrd_spool *s);
+/* Makes the folder anew and takes it, with lock and counts as they were. Errors: BUSY, IO; the old lock
+ * stays. */
+mrd_err mrd_spool_folder_again(mrd_spool *s, mrd_why *why);
 void mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT]);
 /* Errors: FULL, IO. */
 mrd_err mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why);

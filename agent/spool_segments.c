@@ -3,6 +3,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
@@ -34,6 +35,13 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
+/* A part of a write does not say what stopped it; one byte more does. */
+static int
+why_short(const segment *seg, ssize_t wrote)
+{
+    return pwrite(seg->fd, "", 1, (off_t) seg->len + wrote) < 0 ? errno : ENOSPC;
+}
+
 /* All or none: of what found no room nothing stays, also not the first of them. */
 static mrd_err
 write_records(segment *seg, const record *records, size_t n)
@@ -59,10 +67,22 @@ write_records(segment *seg, const record *records, size_t n)
         seg->len += whole;
         return MRD_OK;
     }
-    err = errno == ENOSPC || errno == EDQUOT || wrote >= 0 ? MRD_FULL : MRD_IO;
-    if (wrote > 0)
-        (void) !ftruncate(seg->fd, (off_t) seg->len);
+    if (wrote >= 0)
+        errno = why_short(seg, wrote);
+    err = errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO;
+    seg->failed = err != MRD_FULL;
+    if (wrote > 0 && ftruncate(seg->fd, (off_t) seg->len) != 0)
+        seg->failed = true;
     return err;
+}
+
+bool
+mrd_spool_takes_records(const mrd_spool *s)
+{
+    const segment *last = &s->segments[s->n_segments - 1];
+    struct stat st;
+
+    return !last->failed && (s->dir == NULL || (fstat(last->fd, &st) == 0 && st.st_nlink > 0));
 }
 
 mrd_err
@@ -176,6 +196,8 @@ mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "spool");
     if (s->dir != NULL) {
         mrd_spool_path_of(s, seg.number, path);
+        if (!mrd_spool_is_there(s) && (err = mrd_spool_folder_again(s, why)) != MRD_OK)
+            return err;
         seg.fd = make_file(path);
     } else {
         seg.fd = memfd_create("meridian-spool", MFD_CLOEXEC);

@@ -231,6 +231,8 @@ state_word(const mrd_agent *a, const mrd_publish_stats *p, const mrd_spool_stats
         return "standing-back";
     if (mrd_drain_leaves_out(a->drain))
         return "rings-left-out";
+    if (a->spool_failed.ns != 0)
+        return "spool-failing";
     if (p->slow)
         return "throttled";
     if (spool->bytes > 16u << 20)
@@ -607,6 +609,8 @@ mrd_agent_metrics(const mrd_agent *a, bool open, mrd_buf *to)
             COUNTER("sent_bytes_total", "Bytes of frames sent.", c.bytes_sent),
             GAUGE("spool_bytes", "Bytes of frames not acknowledged.", c.spool.bytes),
             GAUGE("spool_file_bytes", "Bytes of the spool's files.", c.spool.file_bytes),
+            COUNTER("spool_failures_total", "Batches and commits that could not be written.",
+                    c.spool.failures),
             GAUGE("connected", "1 while the aggregator has accepted this agent.", c.connected),
             GAUGE("unreached_seconds",
                   "For how long the aggregator has not been reached; 0 while it is.",

@@ -5,7 +5,9 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
@@ -511,6 +513,90 @@ TEST(another_name_in_the_place_of_a_segment)
         CHECK_INT(mrd_spool_held(s, 7, NULL), n);
         mrd_spool_close(s);
     }
+}
+
+/* A cleaner of old files, or a person, takes the folder or what is in it from an agent that runs: it goes
+ * on in a new one, which is as locked as the old one, and what was there is still read. */
+TEST(a_folder_that_is_removed_is_made_again)
+{
+    static const char *const names[] = { "all of it", "its files", "renamed" };
+
+    for (size_t how = 0; how < MRD_COUNT(names); how++) {
+        char dir[300], text[700];
+        mrd_spool *s, *second = NULL;
+        size_t files, filled;
+        mrd_why why = { 0 };
+        mrd_spool_item item = { 0 };
+        mrd_buf data = { 0 };
+        mrd_spool_stats st;
+
+        snprintf(dir, sizeof(dir), "%s/gone%zu", test_tmp(), how);
+        REQUIRE((s = spool_in(dir)) != NULL);
+        for (int i = 0; i < 2; i++)
+            CHECK_ERR(names[how], add(s, 50000, &why), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        snprintf(text, sizeof(text),
+                 how == 0   ? "rm -r '%s'"
+                 : how == 1 ? "rm '%s'/*"
+                            : "mv '%s' '%s.old'",
+                 dir, dir);
+        REQUIRE(system(text) == 0);
+        for (int i = 0; i < 6; i++) /* more than a segment, which a renamed one is filled up to */
+            CHECK_ERR(names[how], add(s, 150000, &why), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+        check_held(names[how], s, 8);
+        count_segments(dir, &files, &filled);
+        CHECK_ROW(names[how], files >= 2 && filled == files);
+        CHECK_ERR(names[how], open_in(dir, &second, &why), MRD_BUSY);
+        for (int i = 0; i < 8; i++) {
+            CHECK_ROW(names[how], mrd_spool_peek(s, item.id + 1, &item));
+            CHECK_ERR(names[how], mrd_spool_read(s, item.id, &data, &why), MRD_OK);
+        }
+        mrd_buf_fini(&data);
+        mrd_spool_get_stats(s, &st);
+        CHECK_INT(st.failures, 0);
+        mrd_spool_close(s);
+        REQUIRE((s = spool_in(dir)) != NULL); /* what was removed is known to be missing */
+        mrd_spool_get_stats(s, &st);
+        CHECK_ROW(names[how], st.items > 0 && st.items < 8);
+        CHECK_INT(st.events + st.damaged_events, 3 * 8);
+        mrd_spool_close(s);
+    }
+}
+
+/* A limit for the size of files, or a bad place of the disk, costs the rest of a segment. */
+TEST(a_segment_that_refuses_is_left)
+{
+    struct rlimit limit, small;
+    size_t files, filled;
+    char dir[300];
+    mrd_why why = { 0 };
+    mrd_spool_stats st;
+    mrd_spool *s;
+
+    snprintf(dir, sizeof(dir), "%s/refuses", test_tmp());
+    REQUIRE((s = spool_in(dir)) != NULL);
+    CHECK(getrlimit(RLIMIT_FSIZE, &limit) == 0 && signal(SIGXFSZ, SIG_IGN) != SIG_ERR);
+    small = (struct rlimit){ 200000, limit.rlim_max };
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    for (int i = 0; i < 7; i++) {
+        CHECK_ERR("add", add(s, 90000, &why), MRD_OK);
+        CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
+    }
+    small.rlim_cur = 50000;
+    CHECK(setrlimit(RLIMIT_FSIZE, &small) == 0);
+    CHECK_ERR("in none", add(s, 90000, &why), MRD_IO);
+    mrd_spool_get_stats(s, &st);
+    CHECK_INT(st.failures, 1);
+    CHECK(strstr(mrd_spool_failure(s), "File too large") != NULL);
+    CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    check_held("refused", s, 7);
+    count_segments(dir, &files, &filled);
+    CHECK(files >= 4);
+    mrd_spool_close(s);
+    REQUIRE((s = spool_in(dir)) != NULL);
+    check_left("refused", s, 7);
+    mrd_spool_close(s);
 }
 
 /* A commit with notes of more sessions than a spool has, which none wrote: the folder is not opened. */

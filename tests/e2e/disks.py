@@ -1,6 +1,7 @@
 """Disks that fill: the aggregator's store (nothing is overwritten or lost, agents spool, it goes on when there is room) and an
-agent's spool (the oldest go, counted). Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
+agent's spool (the oldest go, counted), and one of an agent that cannot be written. Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
 import os
+import resource
 import sys
 
 from lib import Cluster, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
@@ -124,7 +125,43 @@ def spool_full():
         print(f"spool full: {len(got)} of {w.done} ticks there, {counters['dropped']} dropped and counted")
 
 
-for test in (store_full, spool_full):
+def spool_fails():
+    """No file may grow beyond a size, as with a bad place of a disk: what is refused is said, counted, and over when it is over."""
+    def limit(size):
+        resource.prlimit(agent.pid, resource.RLIMIT_FSIZE, (size, resource.RLIM_INFINITY))
+
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        agent = c.agent(0, codec="none")
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start()
+        c.begun(id)
+        w = c.workload(0, ring_size="4M")
+        limit(400000)  # the rest of each segment
+        for _ in range(10):
+            w.emit(10000)
+            w.taken()
+        stored(c, id, w.all)
+        limit(20000)  # all that is no small record
+        w.emit(20000)
+        until(lambda: c.nodes()["i-test0"]["state"] == "spool-failing", "nodes says that the spool fails")
+        text = agent.text()
+        check("AGT-SPOOL-FAILS" in text and "File too large" in text, f"the log says why: {text[-600:]}")
+        w.taken(0)
+        limit(resource.RLIM_INFINITY)
+        until(lambda: "AGT-SPOOL-WRITES" in agent.text() and c.nodes()["i-test0"]["state"] == "ok", "it is written again, and that is said")
+        w.emit(1000)
+        c.within_session(id)
+        doc = c.stop(id, want=None)
+        check(agent.running() and agent.text().count("AGT-SPOOL-FAILS") == 1, "the agent runs, and said it once")
+        lost = equation(doc, "spool fails", dropped=None)
+        equal(doc["begun"], w.all, "begun, of what the workload says it emitted")
+        check(0 < lost <= 20000, f"dropped, of what was emitted while nothing could be written: {lost}")
+        equal([d["cause"] for d in doc["nodes"][0]["counters"]["drops"]], ["spool-full"], "causes")
+
+
+for test in (store_full, spool_full, spool_fails):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()
