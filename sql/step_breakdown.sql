@@ -1,21 +1,17 @@
 -- Where each worker's time went in each step (ns): parts add up to the step.
--- Steps are those that the process names itself ("step 12", "ProfilerStep#12"), without those that begin inside another;
--- the parts are those of exposed_communication.
-WITH found AS (
+-- Steps are those that the process names itself ("step 12", "ProfilerStep#12"), without those that begin inside another one
+-- that counts; the parts are those of exposed_communication. A worker of whose device nothing was recorded has none.
+WITH numbered AS (
   SELECT session_id, process_key, ts_ns, dur_ns, name, step,
-         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns DESC) - 0 AS step_no,
-         MAX(ts_ns + dur_ns) OVER (PARTITION BY session_id, process_key ORDER BY ts_ns, dur_ns DESC ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS reached_ns
+         ROW_NUMBER() OVER (PARTITION BY session_id, process_key ORDER BY ts_ns) - 0 AS step_no
   FROM steps
-  WHERE dur_ns > 0
-), numbered AS (
-  SELECT session_id, process_key, ts_ns, dur_ns, name, step, step_no
-  FROM found
-  WHERE step_no = 1 OR reached_ns <= ts_ns
+  WHERE counts = 1
 ), step_of AS (
   SELECT n.session_id AS session_id, w.worker AS worker, w.rank AS rank, n.step_no AS step_no, n.step AS step,
          n.name AS name, n.ts_ns AS from_ns, n.ts_ns + n.dur_ns AS to_ns
   FROM numbered AS n
   JOIN workers AS w ON w.session_id = n.session_id AND w.process_key = n.process_key
+  WHERE w.first_ns <> 0 OR w.last_ns <> 0
 ), running AS (
   SELECT session_id, worker, ts_ns AS from_ns, ts_ns + dur_ns AS to_ns, activity AS what, 0 AS step_no
   FROM events

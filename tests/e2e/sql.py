@@ -23,7 +23,7 @@ work = tmp()
 
 
 def random_system_profile(path, seed):
-    """Spans of a few cores that overlap at will, collectives, host calls and losses: nothing that a runtime would do."""
+    """Spans of a few cores that overlap at will, collectives, host calls and steps that overlap, too: nothing that a runtime would do. The last core has calls only."""
     r = random.Random(seed)
     start = 1_760_000_000_000_000_000
     events = []
@@ -42,6 +42,11 @@ def random_system_profile(path, seed):
                                    **half, **({"args": args} if args else {})})
                     if name == "nc_exec_running" and r.random() < 0.6:  # the other half of an execution on two physical cores
                         events.append({**events[-1], "pcore_idx": 2 * core + 1 - k % 2, "timestamp": events[-1]["timestamp"] + r.choice((0, 40, 3000)), "duration": r.choice((10, 900))})
+            for k in range(10):
+                events.append({"duration": r.choice((0, 1000, 30000, 60000)), "instance_id": f"i-{node}", "process_id": str(100 + pid), "thread_id": 90 + k % 3,
+                               "name": r.choice((f"ProfilerStep#{k}", f"step {k}", "train_step")), "timestamp": start + r.randrange(200000), "trace_event_source": "framework", "category": "user_annotation"})
+    for k in range(20):
+        events.append({"duration": 700, "instance_id": "i-1", "lnc_idx": "2", "process_id": "101", "thread_id": 2, "name": "nrt_execute", "timestamp": start + 1000 * k, "trace_event_source": "neuron_rt"})
     with open(path, "w") as f:
         json.dump({"trace_events": sorted(events, key=lambda e: e["timestamp"])}, f)
 
@@ -202,6 +207,18 @@ def nested_steps(path):
         json.dump({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": events}, f)
 
 
+def crossing_steps(path):
+    """Steps of one process that overlap in part, as of a loop and of a thread that prepares the next batch: each begins before the one before has ended."""
+    events = []
+    for step in range(6):
+        at = 1000 + 1000 * step
+        events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step}", "pid": 7, "tid": 7, "ts": at, "dur": 1000})
+        events.append({"ph": "X", "cat": "user_annotation", "name": f"ProfilerStep#{step + 1}", "pid": 7, "tid": 8, "ts": at + 500, "dur": 1000})
+        events += [{"ph": "X", "cat": "kernel", "name": "gemm", "pid": 0, "tid": 20, "ts": at + k, "dur": 60 + 13 * step, "args": {"device": 0, "stream": 20}} for k in (0, 210, 700)]
+    with open(path, "w") as f:
+        json.dump({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": events}, f)
+
+
 def one_machine(folder):
     """Kineto files of two ranks, of which the second comes 300 us late to each of six all-reduces."""
     paths = []
@@ -227,6 +244,9 @@ check(sum(pairs) > 50, f"executions on two physical cores: {pairs}")
 nested_steps(os.path.join(work, "nested.json"))
 profile("nested", os.path.join(work, "nested.json"))
 equal(steps["nested"][0], 6, "steps, without those inside others")
+crossing_steps(os.path.join(work, "crossing.json"))
+profile("crossing", os.path.join(work, "crossing.json"))
+equal(steps["crossing"][0], 6, "steps, without those of the other thread that begin inside them")
 two = one_machine(work)
 _, last, proven = profile("two_clocks", *two)
 equal((last, proven), (6, 0), "two files without bounds: last, proven")

@@ -315,10 +315,17 @@ step_number(mrd_str name)
     return (int64_t) number;
 }
 
+/* Steps that count are those of trace/analysis/steps.h. */
 static mrd_err
 give_step(mrd_rows *r, const mrd_event *ev)
 {
-    mrd_rows_identity(r, mrd_catalog_borrow_track(r->cat, ev->track)->process);
+    mrd_proc_id process = mrd_catalog_borrow_track(r->cat, ev->track)->process;
+    bool counts = ev->dur_ns > 0 && !mrd_ev_before(ev->ts, r->step_end[process]);
+
+    if (counts)
+        r->step_end[process] = mrd_event_end(ev);
+    mrd_rows_identity(r, process);
+    r->slots[F_STEP_COUNTS].i = counts;
     r->slots[F_STEP].i = step_number(mrd_catalog_text(r->cat, ev->name));
     return mrd_rows_give(r, MRD_ROWS_STEPS);
 }
@@ -547,6 +554,9 @@ rows_make(mrd_rows *r)
     r->tracks = calloc(r->n_tracks + 1, TRACK_FIELDS * sizeof(*r->tracks));
     r->suspect = calloc(processes + 1, sizeof(*r->suspect));
     r->bounded = calloc(processes + 1, sizeof(*r->bounded));
+    r->step_end = calloc(processes + 1, sizeof(*r->step_end));
+    for (size_t i = 0; r->step_end != NULL && i < processes; i++)
+        r->step_end[i].ns = INT64_MIN;
     r->node = calloc(processes + 1, sizeof(*r->node));
     r->arg_column = malloc(r->n_catalog + 1);
     r->workers = mrd_workers_new(r->env);
@@ -556,7 +566,7 @@ rows_make(mrd_rows *r)
         r->seen[i] = (worker_seen){ { INT64_MAX }, { INT64_MIN }, 0 };
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     if (r->tracks == NULL || r->arg_column == NULL || r->suspect == NULL || r->bounded == NULL ||
-        r->node == NULL || r->seen == NULL || r->gather == NULL)
+        r->step_end == NULL || r->node == NULL || r->seen == NULL || r->gather == NULL)
         return MRD_NOMEM;
     if (r->table_of[MRD_ROWS_VERDICTS] != NO_TABLE && (r->report = mrd_report_new(r->env)) == NULL)
         return MRD_NOMEM;
@@ -619,6 +629,7 @@ mrd_rows_free(mrd_rows *r)
     free(r->arg_column);
     free(r->suspect);
     free(r->bounded);
+    free(r->step_end);
     free(r->node);
     free(r->memory);
     free(r);

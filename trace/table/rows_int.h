@@ -68,9 +68,10 @@ struct mrd_rows {
     worker_seen *seen;  /* by worker */
     mrd_report *report; /* NULL where the dialect has no verdicts */
     mrd_gather *gather;
-    bool *suspect; /* by process */
-    bool *bounded; /* by process: a bound of 0 is one */
-    int64_t *node; /* by process */
+    bool *suspect;       /* by process */
+    bool *bounded;       /* by process: a bound of 0 is one */
+    mrd_ev_ns *step_end; /* by process: of its last step that counts */
+    int64_t *node;       /* by process */
     uint32_t n_groups;
     memory_row *memory;
     size_t n_memory, cap_memory;

@@ -141,6 +141,8 @@ static const mrd_column steps[] = {
     TIMES,
     I("dur_ns", F_DUR, "ns", "length"),
     S("name", F_NAME, "name of the step"),
+    I("counts", F_STEP_COUNTS, "",
+      "1: it begins inside no other of its process that counts; 0: it does, or has no length"),
     PROCESS,
     SESSION,
 };
@@ -316,7 +318,7 @@ static const mrd_table_def meridian[] = {
 };
 
 const mrd_dialect mrd_dialect_meridian = { .name = "meridian",
-                                           .version = "2",
+                                           .version = "3",
                                            .tables = meridian,
                                            .n = MRD_COUNT(meridian),
                                            .promote = true };

@@ -2,10 +2,9 @@
  * trace/table/schema.h - the tables of a profile: one list of what a row can hold (the fields), and two
  * dialects that name and choose from it.
  *
- *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers, processes, tracks,
- *              models, clocks, verdicts, inputs, facts. Integers only where a number is counted or a time;
- *              no nulls: -1 and '' are "not known"; times are nanoseconds of the session, bound_ns the largest
- *              error of a time, -1 unknown
+ *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers, processes, tracks, models,
+ *              clocks, verdicts, inputs, facts. Null is only an argument that an event does not have; else -1 and '' are
+ *              "not known". Times are nanoseconds of the session, bound_ns the largest error of a time, -1 unknown
  *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types; of another schema
  *              by its dump (trace/table/vendor_schema.h)
  *
@@ -63,6 +62,7 @@ typedef enum {
     F_TRACK_LAST = F_CPU_ID,
     F_TRACK_KIND,
     F_STEP,
+    F_STEP_COUNTS,
     F_COLLECTIVE,
     F_GROUP,
     F_SIZE,
