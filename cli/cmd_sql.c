@@ -582,6 +582,28 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     return err;
 }
 
+/* A query that fails on tables of another version is told which they are. */
+static void
+blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
+{
+    for (size_t i = 0; i + 1 < words->n; i++) {
+        sqlite3_stmt *st = NULL;
+        char ask[48];
+        const char *version = NULL;
+
+        snprintf(ask, sizeof(ask), "PRAGMA p%zu.user_version", i);
+        if (sqlite3_prepare_v2(db, ask, -1, &st, NULL) == SQLITE_OK &&
+            sqlite3_step(st) == SQLITE_ROW)
+            version = (const char *) sqlite3_column_text(st, 0);
+        if (version != NULL && strcmp(version, mrd_dialect_meridian.version) != 0)
+            mrd_why_prefix(why, err,
+                           "'%s' has tables of another version of Meridian (%s, this one's is %s: "
+                           "write the profile again)",
+                           words->v[i + 1], version, mrd_dialect_meridian.version);
+        sqlite3_finalize(st);
+    }
+}
+
 static mrd_err
 run_query(const settings *set, const char *sql, const mrd_strlist *words, mrd_why *why)
 {
@@ -590,6 +612,8 @@ run_query(const settings *set, const char *sql, const mrd_strlist *words, mrd_wh
 
     while (err == MRD_OK && sql != NULL && *sql != '\0')
         err = run_statement(set, db, sql, &sql, why);
+    if (err == MRD_INVALID && db != NULL)
+        blame_version(db, words, err, why);
     if (err == MRD_OK && (fflush(stdout) != 0 || ferror(stdout)))
         err = mrd_why_set(why, MRD_IO, errno, "cannot write the output");
     sqlite3_close(db);

@@ -7,6 +7,7 @@ import json
 import os
 import random
 import re
+import shutil
 import sqlite3
 import subprocess
 import sys
@@ -304,6 +305,16 @@ for words, status, said in ((("late_rank", where), 2, "late_ranks"), (("SELECT n
                             (("late_ranks", os.path.join(where, "profile.sqlite"), "--print", "--engine", "duckdb"), 2, "is a file: give the folder")):
     _, err = run("sql", *words, want=status)
     check(said in err, f"meridian sql {words[0]}: {err!r} does not name {said}")
+old = os.path.join(work, "old.sqlite")
+shutil.copy(os.path.join(where, "profile.sqlite"), old)
+with contextlib.closing(sqlite3.connect(old)) as db, db:  # as the version of the tables before this one
+    db.execute("DROP VIEW step_breakdown")
+    db.execute("ALTER TABLE steps DROP COLUMN counts")
+    db.execute("PRAGMA user_version = 2")
+_, err = run("sql", "step_breakdown", old, want=2)
+check("counts" in err and "(2, this one's is 3" in err and "again" in err, err)
+check("another version" in run("sql", "step_breakdown", where, old, want=2)[1], "beside one of this version")
+check(run("sql", "bounds", old)[0], "a query that needs nothing new")
 out, _ = run("sql", "--list")
 equal([line.split()[0] for line in out.splitlines()], QUERIES, "the list of queries")
 finish()
