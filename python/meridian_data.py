@@ -8,8 +8,8 @@
     profile.plot_time()                                      # a picture; notebooks show it
 
 Rows come as a pandas DataFrame where pandas is installed, as a list of dicts otherwise or with as_="rows", as a pyarrow Table with
-as_="arrow". Times and lengths are integers in nanoseconds, as the columns ending in _ns say; docs/data.md describes tables. No
-third-party package is needed; Python 3.8 or later.
+as_="arrow". Times and lengths are integers in nanoseconds, as the columns ending in _ns say; integers stay integers in pandas, too, where
+some are NULL (dtype Int64). docs/data.md describes tables. No third-party package is needed; Python 3.8 or later.
 """
 
 import bisect
@@ -72,6 +72,13 @@ def _svg(width: int, height: int, title: str, parts: Sequence[str]) -> Picture:
                    f'<text x="10" y="20" font-size="14">{html.escape(title)}</text>{"".join(parts)}</svg>')
 
 
+def _column(pandas: Any, values: List[Any]) -> Any:
+    """A column for pandas, which would make doubles of integers among which one is NULL, and lose their last digits."""
+    if None in values and {type(v) for v in values} == {int, type(None)}:
+        return pandas.array(values, dtype="Int64")
+    return values
+
+
 class Profile:
     """The tables of one profile. Close it, or use it in a with statement; a database that was fetched or made goes with it."""
 
@@ -118,10 +125,13 @@ class Profile:
         if as_ in ("auto", "pandas"):
             try:
                 import pandas
-                return pandas.DataFrame.from_records(rows, columns=names)
             except ImportError:
                 if as_ == "pandas":
                     raise
+            else:
+                frame = pandas.DataFrame({i: _column(pandas, [r[i] for r in rows]) for i in range(len(names))}, dtype=None if rows else object)
+                frame.columns = names
+                return frame
         if as_ == "arrow":
             import pyarrow
             return pyarrow.table({n: [r[i] for r in rows] for i, n in enumerate(names)})

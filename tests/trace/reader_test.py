@@ -139,6 +139,25 @@ def names(work, tables):
     refused("a column's name", ValueError, "has the name", meridian_data._named, "a); DROP TABLE events; --", "x.parquet")
 
 
+def as_pandas(work, tables):
+    """Integers among which one is NULL keep all digits. A stand-in for pandas, which tests do not need, shows what it is given."""
+    other = os.path.join(work, "wide")
+    os.makedirs(other)
+    with open(os.path.join(other, "pandas.py"), "w") as f:
+        f.write("class DataFrame(dict):\n    def __init__(self, data, dtype):\n        super().__init__(data)\n\n\ndef array(values, dtype):\n    return (dtype, values)\n")
+    sys.path.insert(0, other)
+    most = (1 << 63) - 1
+    with meridian_data.open_profile(tables) as profile:
+        ask = f"SELECT {most} AS id, NULL AS none, 'a' AS text, 1.5 AS real UNION ALL SELECT NULL, NULL, NULL, NULL UNION ALL SELECT 7, NULL, 'b', 2"
+        frame = profile.sql(ask)
+        assert list(frame.columns) == ["id", "none", "text", "real"] and list(frame.values()) == [("Int64", [most, None, 7]), [None] * 3, ["a", None, "b"], [1.5, None, 2]], frame
+        frame = profile.sql("SELECT ts_ns, ts_ns FROM steps")
+        assert len(frame) == 2 and all(len(column) == 40 for column in frame.values()), "two columns of one name"
+        assert profile.sql("SELECT ts_ns FROM steps WHERE 0")[0] == [], "no rows"
+    sys.path.remove(other)
+    sys.modules.pop("pandas")
+
+
 class Aggregator(http.server.BaseHTTPRequestHandler):
     """What the reader asks for, answered in the way that `does` says."""
     does, body, go = "whole", b"", threading.Event()
@@ -161,10 +180,10 @@ class Aggregator(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def over_https(meridian, work):
+def over_https(program, work):
     """As with the commands: the variables that `meridian demo` prints are all that it takes."""
-    subprocess.run([meridian, "view", f"{work}/trace.json", "-o", f"{work}/database", "--output-format", "sqlite"], check=True, capture_output=True)
-    subprocess.run([meridian, "certs", "init", "--dir", f"{work}/certs"], check=True, capture_output=True)
+    subprocess.run([program, "view", f"{work}/trace.json", "-o", f"{work}/database", "--output-format", "sqlite"], check=True, capture_output=True)
+    subprocess.run([program, "certs", "init", "--dir", f"{work}/certs"], check=True, capture_output=True)
     with open(f"{work}/database/profile.sqlite", "rb") as f:
         Aggregator.body = f.read()
     with open(f"{work}/token", "w") as f:
@@ -194,15 +213,16 @@ def over_https(meridian, work):
 
 
 def main():
-    meridian, files, seed = sys.argv[1], int(sys.argv[2]), int(os.environ.get("MRD_SEED", "1"))
+    program, files, seed = sys.argv[1], int(sys.argv[2]), int(os.environ.get("MRD_SEED", "1"))
     with tempfile.TemporaryDirectory(prefix="reader-") as work:
         trace(f"{work}/trace.json")
-        subprocess.run([meridian, "view", f"{work}/trace.json", "-o", f"{work}/profile", "--output-format", "parquet"], check=True, capture_output=True)
+        subprocess.run([program, "view", f"{work}/trace.json", "-o", f"{work}/profile", "--output-format", "parquet"], check=True, capture_output=True)
         damaged_files(sorted(glob.glob(f"{work}/profile/tables/*/*/*/*.parquet")), seed, files)
         left_behind(work, f"{work}/profile/tables")
         bombs(f"{work}/profile/tables")
         names(work, f"{work}/profile/tables")
-        over_https(meridian, work)
+        as_pandas(work, f"{work}/profile/tables")
+        over_https(program, work)
 
 
 main()
