@@ -79,6 +79,11 @@ def _column(pandas: Any, values: List[Any]) -> Any:
     return values
 
 
+def _who(row: Dict[str, Any]) -> str:
+    """A rank or worker in a picture; a file may hold anything there."""
+    return html.escape(f"rank {row['rank']}" if row["rank"] >= 0 else f"worker {row['worker']}")
+
+
 class Profile:
     """The tables of one profile. Close it, or use it in a with statement; a database that was fetched or made goes with it."""
 
@@ -146,7 +151,7 @@ class Profile:
         for i, r in enumerate(rows):
             y, x = 40 + 20 * i, float(left)
             total = sum(r[p + "_ns"] for p in PARTS) or 1
-            parts.append(f'<text x="10" y="{y + 12}">{"rank " + str(r["rank"]) if r["rank"] >= 0 else "worker " + str(r["worker"])}</text>')
+            parts.append(f'<text x="10" y="{y + 12}">{_who(r)}</text>')
             for p in PARTS:
                 w = (width - left - 20) * r[p + "_ns"] / total
                 parts.append(f'<rect x="{x:.1f}" y="{y}" width="{w:.2f}" height="15" fill="{COLOURS[p]}"><title>{p} {r[p + "_ns"] / 1e6:.3f} ms</title></rect>')
@@ -180,7 +185,7 @@ class Profile:
         most = max(means.values(), default=1) or 1
         out = []
         for y, (rank, worker) in enumerate(workers):
-            out.append(f'<text x="10" y="{52 + 16 * y}">{"rank " + str(rank) if rank >= 0 else "worker " + str(worker)}</text>')
+            out.append(f'<text x="10" y="{52 + 16 * y}">{_who({"rank": rank, "worker": worker})}</text>')
             for step in range(len(begins)):
                 if (worker, step) in means:
                     v = means[worker, step]

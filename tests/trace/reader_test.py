@@ -8,6 +8,7 @@ import json
 import os
 import random
 import shutil
+import sqlite3
 import ssl
 import subprocess
 import sys
@@ -158,6 +159,19 @@ def as_pandas(work, tables):
     sys.modules.pop("pandas")
 
 
+def hostile_texts(work, tables):
+    """What a file has in the place of a number does not become markup of a picture."""
+    with meridian_data.open_profile(tables) as profile:
+        db = sqlite3.connect(os.path.join(work, "hostile.sqlite"))
+        profile._db.backup(db)
+    db.executescript("UPDATE workers SET rank = -1, worker = '<script>x</script>' || worker; UPDATE events SET worker = '<script>x</script>' || worker WHERE worker >= 0;"
+                     "UPDATE collectives SET rank = -1, worker = '<script>x</script>' || worker; UPDATE clocks SET name = '<script>', quality = '<script>'")
+    db.close()
+    with meridian_data.open_profile(os.path.join(work, "hostile.sqlite")) as profile:
+        for picture in (profile.plot_time(), profile.plot_lateness(), profile.plot_bounds()):
+            assert "<script" not in picture.svg and "&lt;script" in picture.svg, picture.svg[:300]
+
+
 class Aggregator(http.server.BaseHTTPRequestHandler):
     """What the reader asks for, answered in the way that `does` says."""
     does, body, go = "whole", b"", threading.Event()
@@ -222,6 +236,7 @@ def main():
         bombs(f"{work}/profile/tables")
         names(work, f"{work}/profile/tables")
         as_pandas(work, f"{work}/profile/tables")
+        hostile_texts(work, f"{work}/profile/tables")
         over_https(program, work)
 
 
