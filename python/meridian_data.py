@@ -26,6 +26,7 @@ import tempfile
 import urllib.error
 import urllib.parse
 import urllib.request
+import warnings
 from typing import Any, Dict, List, Optional, Sequence, Union
 
 import meridian_parquet
@@ -248,6 +249,7 @@ def _parts(folder: str) -> Dict[str, List[str]]:
         found.setdefault(re.search(r"table=(\w+)", path).group(1), []).append(path)  # type: ignore[union-attr]
     if not found:
         raise FileNotFoundError(f"{folder} holds neither profile.sqlite nor tables: write them with --output-format sqlite or parquet")
+    warnings.warn(f"{folder} has no _manifest.json, which is written last: whether these are all files of the profile cannot be told", stacklevel=5)
     return found
 
 

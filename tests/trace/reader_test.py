@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import warnings
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
@@ -172,6 +173,20 @@ def hostile_texts(work, tables):
             assert "<script" not in picture.svg and "&lt;script" in picture.svg, picture.svg[:300]
 
 
+def without_manifest(work, tables):
+    """Files that may not be all of a profile: read, with a warning."""
+    other = os.path.join(work, "unlisted")
+    shutil.copytree(tables, other)
+    os.unlink(os.path.join(other, "_manifest.json"))
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        meridian_data.open_profile(tables).close()
+        assert told == [], told
+        with meridian_data.open_profile(other) as profile:
+            assert len(profile.table("steps", as_="rows")) == 40
+    assert len(told) == 1 and "_manifest.json" in str(told[0].message) and told[0].filename == __file__, told
+
+
 class Aggregator(http.server.BaseHTTPRequestHandler):
     """What the reader asks for, answered in the way that `does` says."""
     does, body, go = "whole", b"", threading.Event()
@@ -237,6 +252,7 @@ def main():
         names(work, f"{work}/profile/tables")
         as_pandas(work, f"{work}/profile/tables")
         hostile_texts(work, f"{work}/profile/tables")
+        without_manifest(work, f"{work}/profile/tables")
         over_https(program, work)
 
 
