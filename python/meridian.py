@@ -26,6 +26,12 @@ import os
 import threading
 import warnings
 
+TYPE_CHECKING = False  # True for those who check types: other programs need not wait for what they import
+if TYPE_CHECKING:
+    from typing import Optional, Union
+
+    from meridian_data import Profile
+
 __all__ = [
     "available", "require", "version", "status", "lost", "scope", "traced", "push", "pop", "instant",
     "span", "flow", "thread_name", "Domain", "Task", "Frame", "Event", "Counter", "Marker", "Region",
@@ -696,8 +702,10 @@ class Models:
             self.close()
 
 
-def open(where, **options):  # noqa: A001: meridian.open reads well
-    """The tables of a profile: profile.sqlite, a folder with it or with tables/, or the address of a session of an aggregator. Rows come as pandas
-    where it is installed. See meridian_data.open_profile."""
+def open(where: str, *, token: "Optional[str]" = None, start: "Optional[str]" = None, end: "Optional[str]" = None,  # noqa: A001: meridian.open reads well
+         instance_id: "Optional[str]" = None, process_id: "Union[str, int, None]" = None, lnc_idx: "Union[str, int, None]" = None,
+         event_type: "Optional[str]" = None) -> "Profile":
+    """The tables of a profile: profile.sqlite, a folder with it or with tables/, or the address of a session of an aggregator, of which the others
+    are a slice. Rows come as pandas where it is installed. See meridian_data.open_profile."""
     import meridian_data
-    return meridian_data.open_profile(where, **options)
+    return meridian_data.open_profile(where, token=token, start=start, end=end, instance_id=instance_id, process_id=process_id, lnc_idx=lnc_idx, event_type=event_type)

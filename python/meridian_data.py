@@ -335,11 +335,12 @@ def _download(request: urllib.request.Request, to: Any) -> None:
         raise ConnectionError(f"{url}: {e!r}") from None
 
 
-def open_profile(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None,
-                 instance_id: Optional[str] = None, event_type: Optional[str] = None) -> Profile:
+def open_profile(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None, instance_id: Optional[str] = None,
+                 process_id: Union[str, int, None] = None, lnc_idx: Union[str, int, None] = None, event_type: Optional[str] = None) -> Profile:
     """A profile by the path of profile.sqlite, of a folder that holds it or tables (Parquet), or by the address of a session of an aggregator
-    (token: else MERIDIAN_TOKEN or the file MERIDIAN_TOKEN_FILE; MERIDIAN_CA_FILE: who signed its certificate). start, end, instance_id and event_type are a slice that the aggregator makes; of files they are refused."""
-    slice_ = {"start": start, "end": end, "instance_id": instance_id, "event_type": event_type}
+    (token: else MERIDIAN_TOKEN or the file MERIDIAN_TOKEN_FILE; MERIDIAN_CA_FILE: who signed its certificate). The others are a slice that the
+    aggregator makes, as docs/http.md describes its parameters ("12.5s", a list "0-3,7"); of files they are refused."""
+    slice_ = {"start": start, "end": end, "instance_id": instance_id, "process_id": process_id, "lnc_idx": lnc_idx, "event_type": event_type}
     if re.match(r"https?://", where):
         return _url(where, token, slice_)
     if any(v is not None for v in slice_.values()):

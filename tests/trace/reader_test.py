@@ -18,6 +18,7 @@ import warnings
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "python"))
+import meridian
 import meridian_data
 import meridian_parquet
 
@@ -189,10 +190,10 @@ def without_manifest(work, tables):
 
 class Aggregator(http.server.BaseHTTPRequestHandler):
     """What the reader asks for, answered in the way that `does` says."""
-    does, body, go = "whole", b"", threading.Event()
+    does, body, go, asked = "whole", b"", threading.Event(), ""
 
     def do_GET(self):
-        does, body = Aggregator.does, Aggregator.body
+        does, body, Aggregator.asked = Aggregator.does, Aggregator.body, self.path
         if does == "silent":
             Aggregator.go.wait(60)
             return
@@ -231,6 +232,8 @@ def over_https(program, work):
     os.environ["MERIDIAN_TOKEN_FILE"] = f"{work}/token"
     with meridian_data.open_profile(url) as profile:
         assert len(profile.table("steps", as_="rows")) == 40
+    meridian.open(url, start="1.5s", end="2s", instance_id="i-1", process_id=7, lnc_idx="0-3", event_type="nc_exec_running").close()
+    assert Aggregator.asked.split("?")[1] == "format=sqlite&start=1.5s&end=2s&instance_id=i-1&process_id=7&lnc_idx=0-3&event_type=nc_exec_running", Aggregator.asked
     Aggregator.does = "cut"
     refused("half of a database", ConnectionError, f"of {len(Aggregator.body)} bytes", meridian_data.open_profile, url)
     Aggregator.does, meridian_data._QUIET = "silent", 0.3
