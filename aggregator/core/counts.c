@@ -61,6 +61,30 @@ gaps_take(mrd_counts *to, const Mrd__Drop *d)
     to->gaps.merged = to->gaps.merged || d->gaps_merged;
 }
 
+/* The numbers; the lists are empty. */
+static void
+counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, uint64_t clock_lost)
+{
+    to->begun = begun;
+    to->delivered = delivered;
+    to->held = held;
+    to->clock_lost = clock_lost;
+    to->n_losses = 0;
+    to->gaps.n = 0;
+    to->gaps.merged = false;
+}
+
+void
+mrd_counts_copy(mrd_counts *to, const mrd_counts *from)
+{
+    counts_begin(to, from->begun, from->delivered, from->held, from->clock_lost);
+    memcpy(to->losses, from->losses, from->n_losses * sizeof(to->losses[0]));
+    to->n_losses = from->n_losses;
+    memcpy(to->gaps.v, from->gaps.v, from->gaps.n * sizeof(to->gaps.v[0]));
+    to->gaps.n = from->gaps.n;
+    to->gaps.merged = from->gaps.merged;
+}
+
 void
 mrd_counts_add(mrd_counts *to, const mrd_counts *from)
 {
@@ -151,9 +175,8 @@ drops_take(mrd_counts *to, Mrd__Drop *const *drops, size_t n)
 void
 mrd_counts_take_at_boot(mrd_counts *to, const Mrd__CountersAtBoot *from)
 {
-    *to = (mrd_counts){ .begun = mrd_count_checked(from->begun),
-                        .delivered = mrd_count_checked(from->delivered),
-                        .held = mrd_count_checked(from->held) };
+    counts_begin(to, mrd_count_checked(from->begun), mrd_count_checked(from->delivered),
+                 mrd_count_checked(from->held), 0);
     drops_take(to, from->drops, from->n_drops);
 }
 
@@ -162,10 +185,8 @@ mrd_counts_take(mrd_counts *to, const Mrd__Counters *from)
 {
     if (from == NULL)
         return;
-    *to = (mrd_counts){ .begun = mrd_count_checked(from->begun),
-                        .delivered = mrd_count_checked(from->delivered),
-                        .held = mrd_count_checked(from->held),
-                        .clock_lost = mrd_count_checked(from->clock_frames_lost) };
+    counts_begin(to, mrd_count_checked(from->begun), mrd_count_checked(from->delivered),
+                 mrd_count_checked(from->held), mrd_count_checked(from->clock_frames_lost));
     drops_take(to, from->drops, from->n_drops);
     for (size_t i = 0; i < from->n_drops; i++)
         gaps_take(to, from->drops[i]);

@@ -25,6 +25,8 @@ typedef struct {
     mrd_gaps gaps; /* of a session: when; causes are rows of losses */
 } mrd_counts;
 
+/* Only what is filled: the lists are long, most of them are empty, and this is done with each heartbeat. */
+void mrd_counts_copy(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
 /* Takes `last` off `from`, cause by cause. */

@@ -163,40 +163,23 @@ not_stored(mrd_core *c, uint64_t ticket, const mrd_why *why)
     ack(c, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* The session and part that a numbered frame belongs to; NULL: it was answered. */
+/* The part that a numbered frame of session s (NULL: none) belongs to, p or a new one; NULL: it was answered. */
 static mrd_part *
-part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_session **ret_session)
+part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_session *s, mrd_part *p)
 {
-    mrd_session *s = mrd_core_session(c, f->session);
-    char text[160], id[MRD_SESSION_TEXT];
-    mrd_part *p;
-
-    mrd_session_id_text(f->session, id);
     if (s == NULL || !mrd_session_is_open(s)) {
+        char text[160], id[MRD_SESSION_TEXT];
+
+        mrd_session_id_text(f->session, id);
         snprintf(text, sizeof(text), "session %s %s", id,
                  s == NULL ? "is not known here (it may have been deleted)"
                            : "is closed and accepts no more events");
         refuse(c, ticket, s == NULL ? MRD_NOTFOUND : MRD_STATE, text);
         return NULL;
     }
-    if ((p = mrd_session_part(s, n->instance_id)) == NULL &&
-        (p = mrd_core_add_part(c, s, n)) == NULL) {
+    if (p == NULL && (p = mrd_core_add_part(c, s, n)) == NULL)
         mrd_effects_add(&c->out, MRD_DO_DROP)->ticket = ticket;
-        return NULL;
-    }
-    *ret_session = s;
     return p;
-}
-
-/* Also of a session that is closed by now: its answer was lost, and the agent is not to count the
- * frame as lost as well. */
-static bool
-is_stored(const mrd_core *c, const mrd_node *n, const mrd_frame *f)
-{
-    const mrd_session *s = mrd_core_session(c, f->session);
-    const mrd_part *p = s == NULL ? NULL : mrd_session_part(s, n->instance_id);
-
-    return p != NULL && mrd_part_has(p, f);
 }
 
 /* One at a time finds out whether a disk that refused a frame takes them again. */
@@ -277,19 +260,21 @@ void
 mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, const mrd_frame *f,
                   size_t len, mrd_local_ns received)
 {
+    mrd_session *s = mrd_core_session(c, f->session);
+    mrd_part *p = s == NULL ? NULL : mrd_session_part(s, n->instance_id);
     const mrd_pending *same;
     mrd_pending *w;
-    mrd_session *s;
     mrd_effect *e;
-    mrd_part *p;
 
     mrd_core_enter(c, now);
-    if (is_stored(c, n, f)) {
+    /* Also of a session that is closed by now: its answer was lost, and the agent is not to count the
+     * frame as lost as well. */
+    if (p != NULL && mrd_part_has(p, f)) {
         c->stats.duplicates++;
         ack(c, ticket, MRD__ACK_STATUS__ACK_DUPLICATE, MRD_OK, "", 0);
         return;
     }
-    if ((p = part_for(c, ticket, n, f, &s)) == NULL)
+    if ((p = part_for(c, ticket, n, f, s, p)) == NULL)
         return;
     if (c->n_pending == MRD_PENDING_MAX) { /* more than the link lets wait: it comes again */
         mrd_effects_add(&c->out, MRD_DO_DROP)->ticket = ticket;

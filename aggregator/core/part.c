@@ -75,7 +75,10 @@ mrd_part_copy(const mrd_part *p)
 
     if (c == NULL)
         return NULL;
-    *c = *p;
+    memcpy(c, p, offsetof(mrd_part, counts));
+    mrd_counts_copy(&c->counts, &p->counts);
+    mrd_counts_copy(&c->before, &p->before);
+    mrd_counts_copy(&c->last_run, &p->last_run);
     mrd_node_models_ref(c->models);
     mrd_runtime_features_ref(c->features);
     c->device_profiles = NULL;
@@ -359,7 +362,7 @@ mrd_part_count(mrd_part *p, const Mrd__Counters *c)
         count_anew(p);
     p->since = c->since;
     mrd_counts_take(&p->last_run, c);
-    p->counts = p->before;
+    mrd_counts_copy(&p->counts, &p->before);
     mrd_counts_add(&p->counts, &p->last_run);
 }
 

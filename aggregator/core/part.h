@@ -66,10 +66,7 @@ typedef struct {
     mrd_wall_ns wall;
     uint64_t events, batches, bytes; /* stored */
     mrd_local_ns first, last;        /* of stored batches of the RAW clock; first > last: none */
-    mrd_counts counts;               /* before + last_run */
-    mrd_counts before;   /* of earlier runs of the agent that kept nothing over a restart */
-    mrd_counts last_run; /* as its heartbeat said */
-    uint64_t since;      /* Counters.since of last_run */
+    uint64_t since;                  /* Counters.since of last_run */
     mrd_tally tally;
     mrd_unread unread; /* the most while it recorded */
     mrd_damage damage;
@@ -90,6 +87,9 @@ typedef struct {
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;
+    mrd_counts counts;   /* before + last_run */
+    mrd_counts before;   /* of earlier runs of the agent that kept nothing over a restart */
+    mrd_counts last_run; /* as its heartbeat said */
 } mrd_part;
 
 /* NULL without memory. */

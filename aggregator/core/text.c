@@ -8,7 +8,10 @@
 void
 mrd_text_set(char *to, size_t size, const char *from)
 {
-    snprintf(to, size, "%s", from == NULL ? "" : from);
+    size_t len = from == NULL ? 0 : strnlen(from, size - 1);
+
+    memcpy(to, from == NULL ? "" : from, len);
+    to[len] = '\0';
 }
 
 int64_t

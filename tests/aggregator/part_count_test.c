@@ -4,6 +4,7 @@
 #include "aggregator/core/empty.h"
 #include "aggregator/core/json.h"
 #include "aggregator/core/part.h"
+#include "base/buf.h"
 
 typedef struct {
     uint64_t since, begun, delivered, lost, held;
@@ -191,6 +192,90 @@ TEST(an_agent_that_kept_nothing)
     tell(p, &(told){ 1, 100, 60, 10, 30 }, NULL);
     tell(p, &(told){ 1, 10, 5, 1, 4 }, NULL);
     check(&r, p, &(told){ 0, 110, 65, 41, 4 }, 30);
+    mrd_part_free(p);
+}
+
+/* Two causes with two gaps each, one with one, none: what is told last is all that counts. */
+static void
+tell_losses(mrd_part *p, unsigned causes, unsigned gaps)
+{
+    static char names[2][16] = { "ring-full", "spool-full" };
+    Mrd__Counters c = MRD__COUNTERS__INIT;
+    Mrd__Drop d[2], *drops[2];
+    Mrd__Gap g[2][2], *lists[2][2];
+
+    c.since = 5;
+    c.begun = c.clock_frames_lost = 10 * causes;
+    c.drops = drops;
+    for (c.n_drops = 0; c.n_drops < causes; c.n_drops++) {
+        size_t i = c.n_drops;
+
+        fill(&d[i], &drops[i], 10);
+        d[i].cause = names[i];
+        d[i].gaps = lists[i];
+        d[i].gaps_merged = gaps == 2;
+        for (d[i].n_gaps = 0; d[i].n_gaps < gaps; d[i].n_gaps++) {
+            size_t k = d[i].n_gaps;
+
+            mrd__gap__init(&g[i][k]);
+            g[i][k].first_ns = (int64_t) (1000 * (i + 1) + 100 * k);
+            g[i][k].last_ns = g[i][k].first_ns + 50;
+            g[i][k].count = 5 + k;
+            lists[i][k] = &g[i][k];
+        }
+    }
+    mrd_part_count(p, &c);
+}
+
+static char *
+counts_text(const mrd_counts *c)
+{
+    mrd_json *o = mrd_counts_json(c);
+    mrd_buf text = { 0 };
+
+    mrd_json_write(o, false, &text);
+    mrd_json_free(o);
+    mrd_buf_add(&text, "", 1);
+    return (char *) text.p;
+}
+
+/* A part's counts are those of a part that was told nothing before, and a copy has the same. */
+TEST(counts_hold_nothing_of_what_was_told_before)
+{
+    static const unsigned words[][2] = {
+        { 2, 2 }, { 1, 2 }, { 2, 1 }, { 1, 0 }, { 0, 0 }, { 2, 2 }
+    };
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_part *p = mrd_part_new(&n, 1);
+
+    REQUIRE(p != NULL);
+    p->before.begun = p->before.delivered = 3; /* of an earlier run */
+    for (size_t i = 0; i < MRD_COUNT(words); i++) {
+        mrd_part *fresh = mrd_part_new(&n, 1), *copy;
+        char *have, *want, *copied, *copied_before;
+
+        REQUIRE(fresh != NULL);
+        fresh->before.begun = fresh->before.delivered = 3;
+        tell_losses(p, words[i][0], words[i][1]);
+        tell_losses(fresh, words[i][0], words[i][1]);
+        REQUIRE((copy = mrd_part_copy(p)) != NULL);
+        have = counts_text(&p->counts);
+        want = counts_text(&fresh->counts);
+        copied = counts_text(&copy->counts);
+        copied_before = counts_text(&copy->before);
+        CHECK_TEXT(have, want);
+        CHECK_TEXT(copied, want);
+        CHECK(strstr(want, words[i][1] == 2 && words[i][0] > 0 ? "gaps_merged" : "begun") != NULL);
+        CHECK_INT(copy->counts.begun, 10 * words[i][0] + 3);
+        CHECK(strstr(copied_before, "\"begun\":3,") != NULL);
+        CHECK_INT(mrd_counts_lost(&copy->last_run), 10 * words[i][0]);
+        free(have);
+        free(want);
+        free(copied);
+        free(copied_before);
+        mrd_part_free(fresh);
+        mrd_part_free(copy);
+    }
     mrd_part_free(p);
 }
 
