@@ -18,14 +18,15 @@ agent_local(const agent *a, int64_t now)
     return sim_clock_local(&a->clock, now);
 }
 
+/* With session 0 a free place. */
 static part_model *
 part_find(agent *a, uint64_t session)
 {
-    for (unsigned i = 0; i < SESSIONS_MAX; i++) {
+    for (unsigned i = 0; i < a->n_parts; i++) {
         if (a->parts[i].id == session)
             return &a->parts[i];
     }
-    return NULL;
+    return session == 0 && a->n_parts < SESSIONS_MAX ? &a->parts[a->n_parts++] : NULL;
 }
 
 static void
@@ -47,7 +48,7 @@ part_make(agent *a, uint64_t session, bool recorder)
     if (p != NULL)
         return p;
     if ((p = part_find(a, 0)) == NULL) { /* those that are over make room */
-        for (unsigned i = 0; i < SESSIONS_MAX && p == NULL; i++) {
+        for (unsigned i = 0; i < a->n_parts && p == NULL; i++) {
             if (a->parts[i].phase == MRD__NODE_PHASE__NODE_FLUSHED)
                 p = &a->parts[i];
         }
@@ -255,7 +256,7 @@ turn(world *w, uint64_t index, uint64_t incarnation, void *p)
 
     if (incarnation != a->incarnation || !a->up)
         return;
-    for (unsigned i = 0; i < SESSIONS_MAX; i++) {
+    for (unsigned i = 0; i < a->n_parts; i++) {
         if (a->parts[i].id != 0)
             produce(a, &a->parts[i], local);
     }
@@ -265,7 +266,7 @@ turn(world *w, uint64_t index, uint64_t incarnation, void *p)
 
         probe(a);
         probe(a);
-        for (unsigned i = 0; i < SESSIONS_MAX && !had; i++) {
+        for (unsigned i = 0; i < a->n_parts && !had; i++) {
             if (a->parts[i].phase == MRD__NODE_PHASE__NODE_RECORDING) {
                 spool_add(a, &a->parts[i], 0, true);
                 had = true;
@@ -377,7 +378,7 @@ agent_crash(world *w, agent *a, bool with_spool)
     a->up = false;
     a->n_probes = 0;
     a->knows_offset = false;
-    for (unsigned i = 0; i < SESSIONS_MAX; i++) { /* a recorder's memory is the process's */
+    for (unsigned i = 0; i < a->n_parts; i++) { /* a recorder's memory is the process's */
         a->parts[i].lost_window += a->parts[i].ring;
         a->parts[i].ring = 0;
     }
@@ -389,6 +390,7 @@ agent_crash(world *w, agent *a, bool with_spool)
         a->spools_lost++;
         a->epoch = sim_random(w) | 1;
         memset(a->parts, 0, sizeof(a->parts));
+        a->n_parts = 0;
         memset(a->numbers, 0, sizeof(a->numbers));
     }
     a->in_flight = 0;

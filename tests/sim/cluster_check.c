@@ -185,30 +185,25 @@ check_once(world *w, const disk_session *d)
     free(v);
 }
 
-static uint64_t
-journal_events(const disk_session *d, unsigned node)
+/* Of each node. Losses, which frames hold beside events, are not delivered. */
+typedef struct {
+    uint64_t events, delivered;
+} journal_sum;
+
+static journal_sum *
+journal_sums(const world *w, const disk_session *d)
 {
-    uint64_t n = 0;
+    journal_sum *sums = calloc(w->plan->nodes, sizeof(*sums));
 
-    for (size_t i = 0; d != NULL && i < d->n_frames; i++)
-        n += d->frames[i].node == node && d->frames[i].type == MRD_FRAME_BATCH ? d->frames[i].events
-                                                                               : 0;
-    return n;
-}
-
-/* Losses, which frames hold beside events, are not delivered. */
-static uint64_t
-journal_delivered(const world *w, const disk_session *d, unsigned node)
-{
-    uint64_t n = 0;
-
-    if (!w->plan->real)
-        return journal_events(d, node);
     for (size_t i = 0; d != NULL && i < d->n_frames; i++) {
-        if (d->frames[i].node == node && d->frames[i].type == MRD_FRAME_BATCH)
-            n += wire_events(w, node, &d->frames[i]);
+        const stored_frame *f = &d->frames[i];
+
+        if (f->type != MRD_FRAME_BATCH)
+            continue;
+        sums[f->node].events += f->events;
+        sums[f->node].delivered += w->plan->real ? wire_events(w, f->node, f) : f->events;
     }
-    return n;
+    return sums;
 }
 
 /* May be stored, and is lost as far as the node's successor knows. */
@@ -221,10 +216,10 @@ unacknowledged(const world *w, unsigned node, uint64_t session)
 }
 
 static void
-check_part(world *w, const mrd_session *s, const mrd_part *p, const disk_session *d)
+check_part(world *w, const mrd_session *s, const mrd_part *p, const journal_sum *sums)
 {
     unsigned node = (unsigned) strtoul(p->instance_id + 2, NULL, 10);
-    uint64_t all = journal_events(d, node), stored = journal_delivered(w, d, node);
+    uint64_t all = sums[node].events, stored = sums[node].delivered;
 
     check_counts(w, s, p);
     if (p->events != all)
@@ -248,7 +243,7 @@ check_part(world *w, const mrd_session *s, const mrd_part *p, const disk_session
 static void
 check_session(world *w, const mrd_session *s)
 {
-    const disk_session *d = disk_of(w, s->id);
+    journal_sum *sums;
 
     if (s->step != MRD_STEP_OVER || !mrd_session_is_over(s) || !s->closed) {
         sim_fail(w, "session %s does not end: %s, step %d", s->text,
@@ -257,20 +252,22 @@ check_session(world *w, const mrd_session *s)
     }
     w->r->complete += s->state == MRD_SESSION_COMPLETE;
     w->r->failed += s->state == MRD_SESSION_FAILED;
+    sums = journal_sums(w, disk_of(w, s->id));
     for (size_t i = 0; i < s->n_parts && w->r->ok; i++) {
         if (s->state == MRD_SESSION_COMPLETE && !mrd_part_is_over(s->parts[i]))
             sim_fail(w, "session %s is over and node %s is %s", s->text, s->parts[i]->instance_id,
                      mrd_part_state_text(s->parts[i]->state));
-        check_part(w, s, s->parts[i], d);
+        check_part(w, s, s->parts[i], sums);
     }
-    for (unsigned i = 0; d != NULL && i < w->plan->nodes && w->r->ok; i++) {
+    for (unsigned i = 0; i < w->plan->nodes && w->r->ok; i++) {
         char id[24];
 
         snprintf(id, sizeof(id), "i-%u", i);
-        if (journal_events(d, i) > 0 && mrd_session_part(s, id) == NULL)
+        if (sums[i].events > 0 && mrd_session_part(s, id) == NULL)
             sim_fail(w, "session %s: node %s has events in the journal and is not listed", s->text,
                      id);
     }
+    free(sums);
 }
 
 void

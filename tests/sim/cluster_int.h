@@ -111,8 +111,8 @@ struct agent {
     batch *spool;
     size_t n_spool, first_sent;
     unsigned in_flight;
-    part_model parts[SESSIONS_MAX];
-    uint64_t urgent; /* the hello or heartbeat under way, 0: none */
+    unsigned n_parts; /* places in parts that were used; some are free again */
+    uint64_t urgent;  /* the hello or heartbeat under way, 0: none */
     int64_t urgent_resend;
     mrd_probe *probes;
     size_t n_probes;
@@ -121,6 +121,7 @@ struct agent {
     int64_t session_offset; /* as the aggregator says: session - local */
     char reason[32];
     unsigned spools_lost;
+    part_model parts[SESSIONS_MAX];
     part_model numbers[RUNS_MAX]; /* of sessions it forgot: none is used twice, counts go on */
     unsigned n_numbers;
     limit_state limit;

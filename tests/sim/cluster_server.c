@@ -574,7 +574,7 @@ do_heartbeat(world *w, agent *a, uint64_t ticket, mrd_node *n)
     hb.local_ns = agent_local(a, w->now);
     hb.wall_ns = WALL_0 + w->now;
     hb.sessions = list;
-    for (unsigned i = 0; i < SESSIONS_MAX; i++) {
+    for (unsigned i = 0; i < a->n_parts; i++) {
         part_model *p = &a->parts[i];
         Mrd__SessionStatus *s = &st[hb.n_sessions];
 
