@@ -420,21 +420,31 @@ clamp_local(mrd_local_ns at)
                                      : at.ns;
 }
 
-/* The segment behind whose evidence a gap contains `at`; NULL when `at` is in none. Else *seg may
- * move on to the segment that `at` belongs to. */
+/* The segment behind whose evidence a gap contains `at`; NULL when `at` is in none. Moves *s, which a bin near `at`
+ * gave, on to the segment that `at` belongs to: evidence ends before its last bin or behind it, so that a segment
+ * of one bin may lie between two others and both its bin and the instant beside its evidence. */
 static const mrd_align_segment *
 gap_at(const mrd_align *align, size_t *s, int64_t at)
 {
-    const mrd_align_segment *seg = &align->segments[*s];
+    const mrd_align_segment *v = align->segments;
+    size_t n = align->segment_count;
 
-    if (*s > 0 && at < seg->from.ns)
-        return at > seg[-1].to.ns ? seg - 1 : (--*s, NULL);
-    if (*s + 1 == align->segment_count || at <= seg->to.ns)
-        return NULL;
-    if (at < seg[1].from.ns)
-        return seg;
-    ++*s;
-    return NULL;
+    n -= v[n - 1].count == 0; /* it has no bin yet */
+    while (*s > 0 && at <= v[*s - 1].to.ns)
+        --*s;
+    while (*s + 1 < n && at >= v[*s + 1].from.ns)
+        ++*s;
+    if (*s > 0 && at < v[*s].from.ns)
+        return &v[*s - 1];
+    return *s + 1 < n && at > v[*s].to.ns ? &v[*s] : NULL;
+}
+
+bool
+mrd_align_one_segment(const mrd_align *align, size_t near, int64_t from, int64_t to)
+{
+    size_t a = near, b = near;
+
+    return gap_at(align, &a, from) == NULL && gap_at(align, &b, to) == NULL && a == b;
 }
 
 bool

@@ -4,7 +4,8 @@
 
 #define WINDOW ((int64_t) 1 << MRD_ALIGN_GRID_BITS)
 
-/* Whether estimate and bound of the bin that both ends belong to run straight between them. */
+/* Whether estimate and bound of the bin that both ends belong to run straight between them: a gap may lie there,
+ * shorter than a window and beside no bin. */
 static bool
 is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_cursor *b,
             int64_t from)
@@ -12,7 +13,8 @@ is_straight(const mrd_align *align, const mrd_align_cursor *a, const mrd_align_c
     mrd_local_ns bin = align->bins[a->bin].at;
 
     return a->segment == b->segment && a->bin == b->bin &&
-           (bin.ns <= from || bin.ns >= from + WINDOW);
+           (bin.ns <= from || bin.ns >= from + WINDOW) &&
+           mrd_align_one_segment(align, a->segment, from, from + WINDOW);
 }
 
 /* The farthest end, and what the bound may bulge between them: w L^2 / 8, and rounding. */

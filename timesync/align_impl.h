@@ -24,6 +24,8 @@ typedef struct {
 /* What a bin of a segment says about d ns after it (before it: d < 0), nothing else being known. */
 mrd_align_place mrd_align_extrapolate(const mrd_align_segment *seg, const mrd_align_bin *bin,
                                       int64_t d);
+/* Whether one segment answers for all of [from, to], without a gap; near: a segment to begin at. */
+bool mrd_align_one_segment(const mrd_align *align, size_t near, int64_t from, int64_t to);
 /* Forgets all segments and bins; keeps the memory. */
 void mrd_align_reset(mrd_align *align);
 

@@ -1,6 +1,7 @@
 #include "tests/check.h"
 
 #include "base/hash.h"
+#include "tests/seed.h"
 #include "timesync/align_grid.h"
 #include "timesync/bytes.h"
 #include "timesync/follow.h"
@@ -245,6 +246,153 @@ TEST(grid_follows_the_table)
             last = s;
         }
         mrd_align_free(a);
+    }
+}
+
+/* ---- Tables that are drawn ---- */
+
+#define DRAWN_SEGMENTS 5u
+#define DRAWN_BINS     3u
+
+static uint64_t
+draw(uint64_t *x, uint64_t n)
+{
+    *x = *x * 6364136223846793005u + 1442695040888963407u;
+    return (*x >> 33) % n;
+}
+
+typedef struct {
+    mrd_align *all, *alone[DRAWN_SEGMENTS]; /* the table, and one of each of its segments */
+    size_t n;
+    int64_t edges[DRAWN_SEGMENTS *
+                  (DRAWN_BINS + 2)]; /* instants at which the answer changes its kind */
+    size_t n_edges;
+} drawn_table;
+
+static void
+drawn_bin(drawn_table *d, const mrd_align_bin *b)
+{
+    CHECK(mrd_align_bin_add(d->all, b) == MRD_OK);
+    CHECK(mrd_align_bin_add(d->alone[d->n], b) == MRD_OK);
+    d->edges[d->n_edges++] = b->at.ns;
+}
+
+/* Segments of one to three bins at the middles of half seconds, as the solver makes them, whose evidence ends before or behind
+ * the last bin; gaps from 1 ns to seconds; offsets that step either way. */
+static void
+drawn_table_new(drawn_table *d, uint64_t *x)
+{
+    int64_t at = 0, to = 0;
+
+    *d = (drawn_table){ .all = mrd_align_new("node-a", 42) };
+    for (size_t left = 1 + draw(x, DRAWN_SEGMENTS); left > 0; left--, d->n++) {
+        double est = ((double) draw(x, 2000001) - 1e6) * (draw(x, 2) == 0 ? 1 : 5000);
+        int64_t from, base = 1000000000000000000LL;
+
+        d->alone[d->n] = mrd_align_new("node-a", 42);
+        CHECK(mrd_align_segment_add(d->all, (uint32_t) d->n, MRD_EPOCH_SUSPEND, base, 200) ==
+              MRD_OK);
+        CHECK(mrd_align_segment_add(d->alone[d->n], (uint32_t) d->n, MRD_EPOCH_SUSPEND, base,
+                                    200) == MRD_OK);
+        at += 500 * MRD_MS * (int64_t) (1 + draw(x, 4));
+        from = at - 250 * MRD_MS + (int64_t) draw(x, 500 * MRD_MS);
+        if (from <= to)
+            from = to + 1 + (int64_t) draw(x, 30 * MRD_MS);
+        for (size_t k = 1 + draw(x, DRAWN_BINS);; k--) {
+            mrd_align_bin b = bin_at(at, est, 1500, 0);
+
+            drawn_bin(d, &b);
+            est += (double) draw(x, 40); /* as the rates say */
+            to = at - 250 * MRD_MS + (int64_t) draw(x, 500 * MRD_MS);
+            if (k == 1)
+                break;
+            at += 500 * MRD_MS * (int64_t) (1 + draw(x, 3));
+        }
+        to = to < from ? from : to;
+        CHECK(mrd_align_segment_extent(d->all, from, to) == MRD_OK);
+        CHECK(mrd_align_segment_extent(d->alone[d->n], from, to) == MRD_OK);
+        d->edges[d->n_edges++] = from;
+        d->edges[d->n_edges++] = to;
+    }
+}
+
+static void
+drawn_table_free(drawn_table *d)
+{
+    mrd_align_free(d->all);
+    for (size_t i = 0; i < d->n; i++)
+        mrd_align_free(d->alone[i]);
+}
+
+/* In the evidence of a segment its own table answers, before the first and behind the last one, too; between two
+ * both do. */
+static void
+check_place(const drawn_table *d, int64_t at, mrd_sess_ns got, const mrd_align_bound *b)
+{
+    const int64_t slack =
+        60; /* by which a bound from one bin may be less than one between two, 200 ppb/s (1.5 s)^2 / 8 */
+    size_t i = 0;
+
+    while (i + 1 < d->n && at > mrd_align_borrow_segment(d->all, i)->to.ns)
+        i++;
+    for (size_t k = i > 0 && at < mrd_align_borrow_segment(d->all, i)->from.ns ? i - 1 : i; k <= i;
+         k++) {
+        mrd_align_cursor c = { 0, 0 };
+        mrd_align_bound own;
+        mrd_sess_ns s;
+
+        REQUIRE(mrd_align_map(d->alone[k], &c, (mrd_local_ns){ at }, &s, &own));
+        CHECK(b->lo.ns <= own.lo.ns + slack && b->hi.ns >= own.hi.ns - slack);
+        if (k == i && at >= mrd_align_borrow_segment(d->all, i)->from.ns)
+            CHECK_INT(got.ns, s.ns > mrd_align_borrow_segment(d->all, i)->floor
+                                  ? s.ns
+                                  : mrd_align_borrow_segment(d->all, i)->floor);
+    }
+}
+
+static int
+by_time(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Whatever the segments: what is later is not mapped earlier, each instant is answered by the segments that know it, and the
+ * grid says the same. */
+TEST(drawn_tables_keep_order_and_bounds)
+{
+    uint64_t x = test_seed();
+
+    for (int round = 0; round < 3000 && test_failures == 0; round++) {
+        int64_t times[400];
+        mrd_align_cursor c = { 0, 0 };
+        mrd_align_grid g = { 0 };
+        mrd_sess_ns last = { INT64_MIN }, last_grid = last;
+        drawn_table d;
+
+        drawn_table_new(&d, &x);
+        for (size_t i = 0; i < MRD_COUNT(times); i++)
+            times[i] = i % 2 == 0 ? (int64_t) draw(&x, 28000) * MRD_MS - MRD_SEC
+                                  : d.edges[draw(&x, d.n_edges)] + (int64_t) draw(&x, 5) - 2;
+        qsort(times, MRD_COUNT(times), sizeof(times[0]), by_time);
+        for (size_t i = 0; i < MRD_COUNT(times); i++) {
+            mrd_sess_ns s, near;
+            mrd_align_bound b;
+            uint32_t radius;
+
+            REQUIRE(mrd_align_map(d.all, &c, (mrd_local_ns){ times[i] }, &s, &b));
+            REQUIRE(mrd_align_grid_map(d.all, &g, (mrd_local_ns){ times[i] }, &near, &radius));
+            CHECK(s.ns >= last.ns);
+            CHECK(b.lo.ns <= s.ns && s.ns <= b.hi.ns);
+            check_place(&d, times[i], s, &b);
+            CHECK(near.ns >= last_grid.ns);
+            CHECK(near.ns - s.ns <= 1 && s.ns - near.ns <= 1);
+            CHECK(radius >= mrd_align_radius(near, &b));
+            last = s;
+            last_grid = near;
+        }
+        drawn_table_free(&d);
     }
 }
 
