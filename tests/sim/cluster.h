@@ -59,6 +59,7 @@ typedef struct {
     bool pauses;            /* sessions are paused; of real agents */
     int64_t session_bytes;  /* of real agents: a session that is larger is stopped; 0: none */
     int64_t agent_rate;     /* bytes/s; 0: no limit */
+    int64_t spool_bytes;    /* of real agents */
     bool real;              /* nodes run the real agent (cluster_node.h), not the model */
     sim_mostly mostly;      /* ... and most of their faults are of one kind */
     bool verbose;

@@ -188,6 +188,7 @@ check_once(world *w, const disk_session *d)
 /* Of each node. Losses, which frames hold beside events, are not delivered. */
 typedef struct {
     uint64_t events, delivered;
+    uint64_t unacknowledged; /* of these, what may be counted as lost */
 } journal_sum;
 
 static journal_sum *
@@ -202,17 +203,10 @@ journal_sums(const world *w, const disk_session *d)
             continue;
         sums[f->node].events += f->events;
         sums[f->node].delivered += w->plan->real ? wire_events(w, f->node, f) : f->events;
+        if (w->plan->real && truth_is_unacknowledged(w->agents[f->node].node, f))
+            sums[f->node].unacknowledged += wire_events(w, f->node, f);
     }
     return sums;
-}
-
-/* May be stored, and is lost as far as the node's successor knows. */
-static uint64_t
-unacknowledged(const world *w, unsigned node, uint64_t session)
-{
-    sim_node *n = w->agents[node].node;
-
-    return n == NULL ? 0 : truth_of(n, session)->unacknowledged;
 }
 
 static void
@@ -234,7 +228,7 @@ check_part(world *w, const mrd_session *s, const mrd_part *p, const journal_sum 
     /* Who flushed has told all: what it did not deliver is lost by a cause. Answers that were lost
      * with their agent's spool may be stored and counted as not delivered. */
     if (p->state == MRD_PART_FLUSHED && w->agents[node].spools_lost == 0 &&
-        stored - p->counts.delivered > unacknowledged(w, node, s->id))
+        stored - p->counts.delivered > sums[node].unacknowledged)
         sim_fail(w, "session %s node %s: %llu events in the journal, %llu delivered", s->text,
                  p->instance_id, (unsigned long long) stored,
                  (unsigned long long) p->counts.delivered);

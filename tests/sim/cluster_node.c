@@ -1,5 +1,6 @@
 /* A node that runs the real agent: its life, its turns, and what can go wrong with its machine. */
 #include "tests/sim/cluster_node.h"
+#include "base/vec.h"
 
 #include <errno.h>
 #include <stdio.h>
@@ -39,17 +40,38 @@ start_later(sim_node *n, int64_t in)
     sim_at(n->w, n->w->now + in, start, n->a->index, n->a->incarnation, NULL);
 }
 
+static void
+put_number(frame_numbers *to, const frame_number *number)
+{
+    if (!MRD_VEC_NEXT(to->v, to->n))
+        abort();
+    to->v[to->n++] = *number;
+}
+
 /* What was forced out while it was on its way may be stored; a successor takes it for lost
  * (agent/spool.h). */
 static void
 keep_unacknowledged(sim_node *n, const mrd_spool *s)
 {
+    n->sent.n = 0;
     for (size_t i = 0; i < s->n; i++) {
         const entry *e = &s->entries[s->first + i];
+        frame_number number = { e->item.session, e->item.epoch, e->item.seq };
 
         if (e->copy != NULL)
-            truth_of(n, e->item.session)->unacknowledged += e->item.events;
+            put_number(&n->unacknowledged, &number);
+        else if (e->sent && !e->done)
+            put_number(&n->sent, &number);
     }
+}
+
+/* A successor that dies before it runs may have forced out what its predecessor had sent. */
+static void
+lose_sent(sim_node *n)
+{
+    for (size_t i = 0; i < n->sent.n; i++)
+        put_number(&n->unacknowledged, &n->sent.v[i]);
+    n->sent.n = 0;
 }
 
 /* A process that ends in order commits once more, and may force out frames for that. */
@@ -193,6 +215,7 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
         if (!node_dead(n) && err != MRD_FULL && err != MRD_IO)
             sim_fail(w, "node %s: the agent does not start: %s", n->a->id, why.text);
         forget_plans(n);
+        lose_sent(n);
         sim_disk_kill(n->disk);
         start_later(n, MRD_SEC + (int64_t) sim_below(w, 4 * MRD_SEC));
         return;
@@ -359,7 +382,7 @@ node_new(world *w, agent *a)
     n->id.source = "option";
     n->o =
         (mrd_agent_options){ .data_url = url,
-                             .spool_bytes = MRD_SPOOL_MIN_BYTES,
+                             .spool_bytes = w->plan->spool_bytes,
                              .recorder_bytes = 1 << 20,
                              .codec = MRD_CODEC_NONE,
                              .clock_probes = sim_chance(w, 250) ? MRD_PROBES_NNG : MRD_PROBES_AUTO,

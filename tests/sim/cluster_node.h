@@ -52,7 +52,6 @@ typedef struct {
     bool weak; /* what was begun is not known exactly: a reboot, a cancel, a spool that is gone */
     bool over; /* flushed */
     enum { STOP_NOT_TOLD, STOP_SAVED, STOP_NOT_SAVED } stop; /* by the node, for a successor */
-    uint64_t unacknowledged; /* events that were forced out on their way, when a process died */
     int64_t checked_start;
     unsigned revision; /* the last change that it carried out, */
     int64_t
@@ -61,6 +60,17 @@ typedef struct {
     uint64_t windows[MRD_RECORD_TRIGGERS];
     unsigned n_windows;
 } session_truth;
+
+/* ---- Frames ---- */
+
+typedef struct {
+    uint64_t session, epoch, seq;
+} frame_number;
+
+typedef struct {
+    frame_number *v;
+    size_t n;
+} frame_numbers;
 
 /* ---- Connections ---- */
 
@@ -108,6 +118,9 @@ struct sim_node {
     source source;
     session_truth *truths;
     size_t n_truths;
+    /* What may be stored, and is lost as far as its successor knows: it was forced out on its way, when its process died. */
+    frame_numbers unacknowledged;
+    frame_numbers sent; /* by the last process, and not answered when it died */
     mrd_drain_process process;
     int64_t crossed_at;
     /* Of its clock probes. */
@@ -215,6 +228,7 @@ void truth_weaken(sim_node *n);
 void truth_void(sim_node *n); /* a new process begins */
 void truth_step(sim_node *n); /* after each turn */
 void truth_end(world *w);
+bool truth_is_unacknowledged(const sim_node *n, const stored_frame *f);
 void truth_free(sim_node *n);
 session_truth *truth_of(sim_node *n, uint64_t session);
 long double session_time(const sim_node *n, long double now);

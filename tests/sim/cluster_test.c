@@ -4,6 +4,7 @@
 #include "tests/sim/cluster.h"
 
 #include "agent/planted.h"
+#include "agent/spool.h"
 #include "aggregator/core/planted.h"
 
 #include <fcntl.h>
@@ -49,6 +50,7 @@ real(uint64_t seed)
     p.pauses = seed % 4 == 2;
     p.session_bytes = seed / 4 % 4 == 1 ? 30000 : 0;
     p.agent_rate = seed / 4 % 4 == 3 ? 6000 : 0;
+    p.spool_bytes = seed % 8 > 3 ? (int64_t) MRD_SPOOL_MIN_BYTES << seed / 8 % 2 : 8 << 20;
     p.mostly = seed % 4 == 1   ? SIM_MOSTLY_SPOOLS
                : seed % 4 == 3 ? SIM_MOSTLY_FILES
                                : SIM_MOSTLY_NOTHING;

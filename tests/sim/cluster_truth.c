@@ -7,7 +7,7 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define SPOOL_SLACK (MRD_SPOOL_MIN_BYTES / 4) /* notes of sessions, and a segment that is begun */
+#define SPOOL_SLACK 65536u /* notes of sessions, twice, and a segment that is begun */
 #define FAR                                                                                        \
     (30 *                                                                                          \
      MRD_SEC) /* a batch reaches so far beyond a window: an agent was away, and read on in one */
@@ -38,6 +38,20 @@ truth_free(sim_node *n)
     for (size_t i = 0; i < n->n_truths; i++)
         free(n->truths[i].has);
     free(n->truths);
+    free(n->unacknowledged.v);
+    free(n->sent.v);
+}
+
+bool
+truth_is_unacknowledged(const sim_node *n, const stored_frame *f)
+{
+    for (size_t i = 0; i < n->unacknowledged.n; i++) {
+        const frame_number *of = &n->unacknowledged.v[i];
+
+        if (of->session == f->session && of->epoch == f->epoch && of->seq == f->seq)
+            return true;
+    }
+    return false;
 }
 
 /* ---- Events ---- */
@@ -109,7 +123,7 @@ check_agent(sim_node *n)
     if (c.begun != sum)
         sim_fail(n->w, "node %s: its agent began %llu events and accounts for %llu", n->a->id,
                  (unsigned long long) c.begun, (unsigned long long) sum);
-    if (c.spool.file_bytes > MRD_SPOOL_MIN_BYTES + SPOOL_SLACK)
+    if (c.spool.file_bytes > (uint64_t) n->w->plan->spool_bytes + SPOOL_SLACK)
         sim_fail(n->w, "node %s: its spool has %llu bytes", n->a->id,
                  (unsigned long long) c.spool.file_bytes);
 }
