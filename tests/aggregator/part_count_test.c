@@ -250,12 +250,14 @@ TEST(counts_hold_nothing_of_what_was_told_before)
 
     REQUIRE(p != NULL);
     p->before.begun = p->before.delivered = 3; /* of an earlier run */
+    p->before.clock_lost = 4;
     for (size_t i = 0; i < MRD_COUNT(words); i++) {
         mrd_part *fresh = mrd_part_new(&n, 1), *copy;
         char *have, *want, *copied, *copied_before;
 
         REQUIRE(fresh != NULL);
         fresh->before.begun = fresh->before.delivered = 3;
+        fresh->before.clock_lost = 4;
         tell_losses(p, words[i][0], words[i][1]);
         tell_losses(fresh, words[i][0], words[i][1]);
         REQUIRE((copy = mrd_part_copy(p)) != NULL);
@@ -269,6 +271,7 @@ TEST(counts_hold_nothing_of_what_was_told_before)
         CHECK_INT(copy->counts.begun, 10 * words[i][0] + 3);
         CHECK(strstr(copied_before, "\"begun\":3,") != NULL);
         CHECK_INT(mrd_counts_lost(&copy->last_run), 10 * words[i][0]);
+        CHECK_INT(p->counts.clock_lost, 10 * words[i][0] + 4);
         free(have);
         free(want);
         free(copied);

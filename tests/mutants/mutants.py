@@ -40,6 +40,9 @@ MODULES = {
                  "aggregator/merge_damage", "fuzz/journal",
                  "aggregator/merge_once", "aggregator/merge", "aggregator/merge_faults", "sim/store"]),
     "seqset": (["aggregator/core/seqset.c"], ["aggregator/seqset", "aggregator/journal"]),
+    "core": (["aggregator/core/*.c"],
+             ["aggregator/core", "aggregator/core_limits", "aggregator/core_said", "aggregator/part_count", "aggregator/jobs", "aggregator/retention", "aggregator/conversions",
+              "aggregator/estimate", "aggregator/seqset", "aggregator/manifest_whole", "aggregator/manifest", "aggregator/service", "sim/cluster"]),
     "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
                "agent/spool_runs", "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
@@ -173,6 +176,8 @@ class Tree:
         """None when the test passed, else what it said last."""
         command, environment = self.tests[name]
         env = dict(os.environ, TMPDIR=self.tmp, **dict(e.split("=", 1) for e in environment if "=" in e))
+        if name == "sim/cluster":
+            env.setdefault("MRD_SEEDS", "60") # else 500
         env.setdefault("MERIDIAN_TEST_DATA", os.path.join(os.path.dirname(ROOT), "shared", "data")) # as tests of ROOT find it
         if self.sanitize:
             env["ASAN_OPTIONS"] = env.get("ASAN_OPTIONS", "") + ":hard_rss_limit_mb=8192"
