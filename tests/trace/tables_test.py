@@ -82,6 +82,27 @@ def same_as_csv(folder, table, cells):
     return len(rows) - 1
 
 
+def counters(meridian):
+    """Samples of all sizes: integers keep all their digits, whatever is above 2^63 too; memory that no integer holds is not known."""
+    most = (1 << 63) - 1
+    samples = [0, 1, -1, 1 << 53, (1 << 53) + 1, (1 << 63) - 1, -(1 << 63), 1 << 63, (1 << 64) - 1, 0.5, 1e300]
+    memory = [5, 5.5, (1 << 63) - 1024, 1 << 63, (1 << 64) - 1, 1e300]
+    with tempfile.TemporaryDirectory(prefix="tables-") as work:
+        with open(f"{work}/trace.json", "w") as f:
+            json.dump({"traceEvents": [{"ph": "C", "name": "c", "pid": 1, "ts": 1000 + i, "args": {"v": v}} for i, v in enumerate(samples)]}, f)
+        with open(f"{work}/memory.json", "w") as f:
+            json.dump({"trace_events": [], "mem_usage": [{"instance_id": "i", "timestamp": 1000 + i, "usage": v, "percent_usage": 1} for i, v in enumerate(memory)]}, f)
+        for file, out in (("trace.json", "parquet"), ("memory.json", "parquet-explorer")):
+            subprocess.run([meridian, "view", f"{work}/{file}", "-o", work, "--output-format", out], check=True, capture_output=True)
+        cells, _ = parquet(work, "counters")
+        for value, exact, kind, sample in zip(cells["value"], cells["value_int"], cells["is_int"], samples):
+            assert value == float(sample) and kind == (0 if isinstance(sample, float) else 2 if sample > most else 1), f"{sample}: {value}, is_int {kind}"
+            assert kind == 0 or exact + (1 << 64) * (kind - 1) == sample, f"{sample}: value_int {exact}, is_int {kind}"
+        assert len(cells["value"]) == len(samples), cells["value"]
+        used = meridian_parquet.File(f"{work}/system_profile/HostMemUsage.parquet").read()["used_bytes"]
+        assert used == [int(v) if v < 1 << 63 else -1 for v in memory], used
+
+
 def main():
     meridian, files, seed = sys.argv[1], int(sys.argv[2]), int(os.environ.get("MRD_SEED", "1"))
     rows = groups = 0
@@ -107,6 +128,7 @@ def main():
             rows += same_as_csv(work, "events", cells) + same_as_csv(work, "flows", parquet(work, "flows")[0])
             groups = max(groups, parts)
     assert groups > 1 or files < 5, "no table had two row groups"
+    counters(meridian)
     print(f"{files} traces, {rows} rows, up to {groups} row groups: as they were made")
 
 

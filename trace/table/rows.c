@@ -381,7 +381,8 @@ rows_flush_memory(mrd_rows *r)
         mrd_rows_clear(r->slots);
         mrd_rows_identity(r, m->process);
         r->slots[F_TS].i = m->ts.ns;
-        r->slots[F_USED_BYTES].i = m->used < 0 ? -1 : (int64_t) m->used;
+        r->slots[F_USED_BYTES].i =
+            m->used < 0 || m->used >= (double) INT64_MAX ? -1 : (int64_t) m->used;
         r->slots[F_USED_PERCENT].d = m->percent < 0 ? -1 : m->percent;
         err = mrd_rows_give(r, MRD_ROWS_MEMORY);
     }
@@ -424,7 +425,7 @@ add_counter(mrd_rows *r, const mrd_event *ev)
 
     r->slots[F_VALUE].d = value;
     r->slots[F_VALUE_INT].i = is_int ? ev->ivalue : 0;
-    r->slots[F_IS_INT].i = is_int;
+    r->slots[F_IS_INT].i = !is_int ? 0 : ev->flags & MRD_EV_UNSIGNED && ev->ivalue < 0 ? 2 : 1;
     r->slots[F_SIMULATED].i = (ev->flags & MRD_EV_SIMULATED) != 0;
     if (r->table_of[MRD_ROWS_COUNTERS] != NO_TABLE)
         return mrd_rows_give(r, MRD_ROWS_COUNTERS);
