@@ -16,6 +16,7 @@ import bisect
 import glob
 import html
 import http.client
+import io
 import json
 import os
 import re
@@ -282,16 +283,16 @@ def _folder(folder: str) -> Profile:
 
 
 def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
-    """A session of an aggregator: https://HOST:PORT/api/v1/sessions/ID, or a page's address that ends with the session's id."""
+    """A session of an aggregator: https://HOST:PORT/api/v1/sessions/ID, or a page's address that ends with the session's id; as ID also "latest"."""
     parts = urllib.parse.urlsplit(url)
     session = next((w for w in reversed(re.split(r"[/#=?&]", url)) if re.fullmatch(r"\d{8}-\d{6}-\w+|latest", w)), None)
     if session is None:
         raise ValueError(f"{url} names no session: https://HOST:PORT/api/v1/sessions/ID")
+    base, token = f"{parts.scheme}://{parts.netloc}/api/v1/sessions", token or _token()
+    if session == "latest":
+        session = _latest(base, token)
     query = urllib.parse.urlencode({"format": "sqlite", **{k: v for k, v in slice_.items() if v is not None}})
-    request = urllib.request.Request(f"{parts.scheme}://{parts.netloc}/api/v1/sessions/{session}/profile?{query}")
-    token = token or _token()
-    if token:
-        request.add_unredirected_header("Authorization", "Bearer " + token)
+    request = _request(f"{base}/{session}/profile?{query}", token)
     handle, path = tempfile.mkstemp(suffix=".sqlite", prefix="meridian-")
     try:
         with os.fdopen(handle, "wb") as f:
@@ -300,6 +301,32 @@ def _url(url: str, token: Optional[str], slice_: Dict[str, Any]) -> Profile:
     except BaseException:
         os.unlink(path)
         raise
+
+
+def _request(url: str, token: Optional[str]) -> urllib.request.Request:
+    request = urllib.request.Request(url)
+    if token:
+        request.add_unredirected_header("Authorization", "Bearer " + token)
+    return request
+
+
+def _latest(url: str, token: Optional[str]) -> str:
+    """The session that began last, as the commands choose it: one that has not begun or that failed only where there is no other."""
+    answer = io.BytesIO()
+    _download(_request(url, token), answer)
+    sessions = json.loads(answer.getvalue())["sessions"]
+    if not sessions:
+        raise FileNotFoundError(f"{url}: the aggregator has no session yet: `meridian record` makes one")
+    return max(sessions, key=lambda s: (s["state"] not in ("arming", "failed"), s["created_ns"]))["id"]
+
+
+def _detail(body: bytes) -> str:
+    """The sentence of an error's answer (application/problem+json), else its text."""
+    text = body.decode("utf-8", "replace").strip()
+    try:
+        return str(json.loads(text)["detail"])
+    except (ValueError, LookupError, TypeError):
+        return text[:500]
 
 
 def _token() -> Optional[str]:
@@ -325,7 +352,7 @@ def _download(request: urllib.request.Request, to: Any) -> None:
         if length is not None and int(length) != got:
             raise ConnectionError(f"{url}: the connection ended after {got} of {length} bytes")
     except urllib.error.HTTPError as e:
-        said = e.read(500).decode("utf-8", "replace").strip()
+        said = _detail(e.read(5000))
         kind, advice = (PermissionError, " (MERIDIAN_TOKEN_FILE names the file with a token)") if e.code in (401, 403) else (OSError, "")
         raise kind(f"{url}: {e.code} {e.reason}: {said}{advice}") from None
     except urllib.error.URLError as e:

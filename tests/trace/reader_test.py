@@ -191,6 +191,8 @@ def without_manifest(work, tables):
 class Aggregator(http.server.BaseHTTPRequestHandler):
     """What the reader asks for, answered in the way that `does` says."""
     does, body, go, asked = "whole", b"", threading.Event(), ""
+    sessions = [{"id": f"20261124-00000{n}-aaaa", "state": state, "created_ns": created}
+                for n, state, created in ((0, "complete", 5), (1, "recording", 7), (2, "complete", 6), (3, "failed", 9), (4, "arming", 10))]
 
     def do_GET(self):
         does, body, Aggregator.asked = Aggregator.does, Aggregator.body, self.path
@@ -200,6 +202,12 @@ class Aggregator(http.server.BaseHTTPRequestHandler):
         if self.headers.get("Authorization") != "Bearer t0ken":
             self.send_response(403)
             body = b"read is not among the rights of this token"
+        elif self.path == "/api/v1/sessions":
+            self.send_response(200)
+            body = json.dumps({"sessions": Aggregator.sessions}).encode()
+        elif "/sessions/20261124-000001-aaaa/" not in self.path:
+            self.send_response(404)
+            body = json.dumps({"status": 404, "title": "no such thing", "detail": "there is no such session"}).encode()
         else:
             self.send_response(200)
         self.send_header("Content-Length", str(len(body)))
@@ -234,6 +242,10 @@ def over_https(program, work):
         assert len(profile.table("steps", as_="rows")) == 40
     meridian.open(url, start="1.5s", end="2s", instance_id="i-1", process_id=7, lnc_idx="0-3", event_type="nc_exec_running").close()
     assert Aggregator.asked.split("?")[1] == "format=sqlite&start=1.5s&end=2s&instance_id=i-1&process_id=7&lnc_idx=0-3&event_type=nc_exec_running", Aggregator.asked
+    refused("another session", OSError, "404 Not Found: there is no such session", meridian_data.open_profile, url.replace("latest", "20261124-000009-bbbb"))
+    had, Aggregator.sessions = Aggregator.sessions, []
+    refused("the latest of none", FileNotFoundError, "no session yet", meridian_data.open_profile, url)
+    Aggregator.sessions, url = had, url.replace("latest", "20261124-000001-aaaa")
     Aggregator.does = "cut"
     refused("half of a database", ConnectionError, f"of {len(Aggregator.body)} bytes", meridian_data.open_profile, url)
     Aggregator.does, meridian_data._QUIET = "silent", 0.3
