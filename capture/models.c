@@ -15,6 +15,7 @@
 
 #define MODELS_MAGIC 0x6d6f646cu
 #define COPY_MAX     (1ull << 32) /* bytes of one model; larger ones are listed without data */
+#define BUCKETS      4096u        /* a power of two */
 
 /* One load. Shared by the registry and the captures that saw it. Under the process's lock. */
 typedef struct model {
@@ -25,8 +26,9 @@ typedef struct model {
     char *uri;
     void *copy;
     unsigned refs;
-    bool told;          /* its load was recorded */
-    struct model *next; /* of the registry */
+    bool told;                  /* its load was recorded */
+    struct model *next, **link; /* of the registry, and what points here */
+    struct model *next_of_bucket;
 } model;
 
 struct mrd_models {
@@ -40,7 +42,7 @@ struct mrd_models {
     mrd_models *next;       /* of all captures */
 };
 
-static model *loaded;
+static model *loaded, *buckets[BUCKETS]; /* the newest first, also of one id */
 static _Atomic uint64_t loads;
 static mrd_models *captures;
 
@@ -222,6 +224,48 @@ capture_add(mrd_models *c, model *m)
     return true;
 }
 
+/* ---- The registry, under the lock ---- */
+
+/* Where the newest with that id hangs; *NULL: nowhere. */
+static model **
+place_of(uint64_t model_id)
+{
+    model **link = &buckets[model_id & (BUCKETS - 1)];
+
+    while (*link != NULL && (*link)->rec.model_id != model_id)
+        link = &(*link)->next_of_bucket;
+    return link;
+}
+
+static void
+register_model(model *m)
+{
+    model **bucket = &buckets[m->rec.model_id & (BUCKETS - 1)];
+
+    m->next = loaded;
+    m->link = &loaded;
+    if (loaded != NULL)
+        loaded->link = &m->next;
+    loaded = m;
+    m->next_of_bucket = *bucket;
+    *bucket = m;
+}
+
+/* NULL: there is none with that id. */
+static model *
+take_from_registry(uint64_t model_id)
+{
+    model **place = place_of(model_id), *m = *place;
+
+    if (m == NULL)
+        return NULL;
+    *place = m->next_of_bucket;
+    *m->link = m->next;
+    if (m->next != NULL)
+        m->next->link = m->link;
+    return m;
+}
+
 /* The model is the registry's from here on. */
 static int
 take_load(model *m)
@@ -239,8 +283,7 @@ take_load(model *m)
     for (mrd_models *c = captures; c != NULL; c = c->next)
         if (c->running)
             all = capture_add(c, m) && all;
-    m->next = loaded;
-    loaded = m;
+    register_model(m);
     mrd_proc_unlock();
     return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
 }
@@ -268,16 +311,12 @@ mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t 
 int
 mrd_model_unloaded(uint64_t model_id)
 {
-    model **link = &loaded, *m;
+    model *m;
 
     if (!mrd_proc_lock())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
-    while (*link != NULL && (*link)->rec.model_id != model_id)
-        link = &(*link)->next;
-    if ((m = *link) != NULL) {
-        *link = m->next;
+    if ((m = take_from_registry(model_id)) != NULL)
         m->rec.unload_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
-    }
     mrd_proc_unlock();
     if (m == NULL)
         return mrd_fail(MERIDIAN_NOTFOUND, "no model %llu is loaded",
@@ -325,12 +364,13 @@ mrd_models_tell(void)
 void
 mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
 {
+    const model *m;
+
     ret_hash[0] = '\0';
     if (!mrd_proc_lock())
         return;
-    for (const model *m = loaded; m != NULL; m = m->next)
-        if (m->rec.model_id == model_id)
-            memcpy(ret_hash, m->sha, sizeof(m->sha));
+    if ((m = *place_of(model_id)) != NULL)
+        memcpy(ret_hash, m->sha, sizeof(m->sha));
     mrd_proc_unlock();
 }
 
