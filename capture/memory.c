@@ -252,7 +252,7 @@ sample(const account *a, unsigned which, uint64_t value)
     mrd_rec_counter(&what, value);
 }
 
-static void
+static account *
 take_out(books *b, uint32_t at)
 {
     account *a = &b->account[b->slot[at].account];
@@ -261,7 +261,7 @@ take_out(books *b, uint32_t at)
     a->s.current -= bytes;
     a->s.freed += bytes;
     empty_slot(b, at);
-    sample(a, CURRENT, a->s.current);
+    return a;
 }
 
 static void
@@ -286,10 +286,13 @@ put_in(books *b, live *to, account *a, uint64_t bytes)
 static void
 forget(books *b, uint64_t what, mrd_memory_of of)
 {
+    const account *a;
     uint32_t at;
 
-    if (b->slots != 0 && b->slot[at = slot_of(b->slot, b->slots, what, of)].bytes_1 != 0)
-        take_out(b, at);
+    if (b->slots == 0 || b->slot[at = slot_of(b->slot, b->slots, what, of)].bytes_1 == 0)
+        return;
+    a = take_out(b, at);
+    sample(a, CURRENT, a->s.current);
 }
 
 /* ---- calls ----------------------------------------------------------------------------------- */
@@ -334,6 +337,29 @@ mrd_memory_remove(mrd_memory_of of, uint64_t what)
         return;
     }
     forget(b, what, of);
+    leave(b);
+    errno = saved;
+}
+
+void
+mrd_memory_remove_all(mrd_memory_of of)
+{
+    bool changed[sizeof(((books *) 0)->account) / sizeof(account)] = { false };
+    books *b = get_books(false);
+    int saved = errno;
+
+    if (b == NULL || atomic_load_explicit(&b->used, memory_order_relaxed) == 0)
+        return;
+    if (!enter(b)) {
+        atomic_fetch_add_explicit(&b->untracked, 1, memory_order_relaxed);
+        return;
+    }
+    for (uint32_t at = 0; at < b->slots; at++) /* another may move into the place */
+        while (b->slot[at].bytes_1 != 0 && b->slot[at].of == (uint32_t) of)
+            changed[take_out(b, at) - b->account] = true;
+    for (size_t i = 0; i < sizeof(changed) / sizeof(changed[0]); i++)
+        if (changed[i])
+            sample(&b->account[i], CURRENT, b->account[i].s.current);
     leave(b);
     errno = saved;
 }

@@ -39,6 +39,8 @@ typedef enum { MRD_MEMORY_PROGRAM, MRD_MEMORY_TENSOR } mrd_memory_of;
 void mrd_memory_add(mrd_memory_place place, mrd_memory_of of, uint64_t what, uint64_t bytes);
 /* Nothing where it is not known. Before the memory is given back: else it may be somebody's already. */
 void mrd_memory_remove(mrd_memory_of of, uint64_t what);
+/* All that is known of that owner is freed at one moment: one sample of each account. */
+void mrd_memory_remove_all(mrd_memory_of of);
 
 /* profile_memory: whether counters in bytes are recorded, those of scopes and those of the program. */
 void mrd_memory_want(bool on);

@@ -329,6 +329,21 @@ mrd_model_unloaded(uint64_t model_id)
     return MERIDIAN_OK;
 }
 
+void
+mrd_models_forked(void)
+{
+    model *m, *next;
+
+    if (!mrd_proc_lock())
+        return;
+    for (m = loaded; m != NULL; m = next) {
+        next = m->next;
+        if (m->call.thread_id != 0)
+            model_unref(take_from_registry(m->rec.model_id));
+    }
+    mrd_proc_unlock();
+}
+
 /* The next that was not told, held; NULL: there is none. */
 static model *
 next_untold(void)

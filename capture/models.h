@@ -20,6 +20,8 @@ typedef struct {
 int mrd_model_loaded_by(uint64_t model_id, const void *data, uint64_t size, int32_t vnc,
                         int32_t vnc_count, const mrd_model_call *call);
 
+/* In a fork's child: loads by calls of the runtime (call.thread_id) were its parent's. */
+void mrd_models_forked(void);
 /* Recording was turned on: tells the models that are loaded and were not told. Those that were loaded
  * before have no hash. Any thread. */
 void mrd_models_tell(void);

@@ -171,6 +171,10 @@ uint64_t mrd_nrt_model_loaded(const nrt_model_t *model, const void *neff, size_t
 void mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model);
 /* 0 and -1 for a model that was loaded before us or does not exist. */
 uint64_t mrd_nrt_model_id(const nrt_model_t *model, int32_t *ret_vnc);
+/* The runtime is closed, and with it no model is loaded any more. */
+void mrd_nrt_models_closed(void);
+/* A fork's child opens the runtime: what was loaded was its parent's. */
+void mrd_nrt_models_forked(void);
 /* used[i]: a model is loaded on core i, which the program named. */
 void mrd_nrt_model_cores(bool *used, int32_t n);
 

@@ -36,16 +36,22 @@ nrt_close(void)
 {
     __typeof__(nrt_close) *real = MRD_NRT_REAL(nrt_close);
     mrd_nrt_call c;
+    bool outermost;
 
     if (real == NULL) {
         (void) mrd_nrt_missing(MRD_NRT_nrt_close);
         return;
     }
-    if (mrd_nrt_outermost(HERE))
+    outermost = mrd_nrt_outermost(HERE);
+    if (outermost)
         mrd_nrt_closing();
     mrd_nrt_enter(&c, MRD_NRT_nrt_close, HERE);
     real();
     mrd_nrt_leave(&c, NRT_SUCCESS, NULL, 0);
+    if (outermost) {
+        mrd_nrt_models_closed();
+        mrd_memory_remove_all(MRD_MEMORY_TENSOR);
+    }
 }
 
 /* ---- models ---------------------------------------------------------------------------------- */

@@ -63,8 +63,14 @@ begin(void)
 void
 mrd_nrt_opened(void)
 {
+    static uint32_t opener; /* with the lock */
+    uint32_t me = (uint32_t) getpid();
+
     take_lock();
-    atomic_store(&opened, (uint32_t) getpid());
+    if (opener != 0 && opener != me)
+        mrd_nrt_models_forked();
+    opener = me;
+    atomic_store(&opened, me);
     noticed = false;
     opening = true;
     begin();

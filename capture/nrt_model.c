@@ -98,6 +98,27 @@ mrd_nrt_model_cores(bool *used, int32_t n)
 }
 
 void
+mrd_nrt_models_closed(void)
+{
+    for (uint32_t i = 0; i < SLOTS; i++) {
+        uintptr_t handle = atomic_load_explicit(&slots[i].handle, memory_order_acquire);
+
+        if (handle > 1 && atomic_compare_exchange_strong(&slots[i].handle, &handle, 1))
+            (void) mrd_model_unloaded(atomic_load_explicit(&slots[i].id, memory_order_acquire));
+    }
+}
+
+void
+mrd_nrt_models_forked(void)
+{
+    for (uint32_t i = 0; i < SLOTS; i++)
+        if (atomic_load_explicit(&slots[i].handle, memory_order_relaxed) != 0)
+            atomic_store_explicit(&slots[i].handle, 0, memory_order_relaxed);
+    atomic_store(&next_id, 0);
+    mrd_models_forked();
+}
+
+void
 mrd_nrt_model_unloaded(uint64_t id, const nrt_model_t *model)
 {
     slot *s = find((uintptr_t) model);

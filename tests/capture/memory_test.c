@@ -645,6 +645,44 @@ TEST(more_allocations_than_are_kept)
     CHECK_INT(rows[0].freed, 1 << 20);
 }
 
+/* What the runtime holds ends with it, at one moment; the program's own does not. */
+TEST(tensors_end_with_the_runtime)
+{
+    static char own[16];
+    row rows[ROWS_MAX] = { 0 };
+    nrt_tensor_t *tensor = NULL;
+    uint64_t untracked = 0, device = 0;
+    size_t n;
+
+    start();
+    for (int turn = 0; turn < 2; turn++) {
+        CHECK_INT(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "1", "2"), NRT_SUCCESS);
+        for (int i = 0; i < 300; i++) {
+            mrd_scope scope;
+
+            mrd_scope_begin(&scope, NULL, i % 3 == 0 ? "one" : "other");
+            CHECK_INT(nrt_tensor_allocate(NRT_TENSOR_PLACEMENT_DEVICE, 0, 10, "t", &tensor),
+                      NRT_SUCCESS);
+            mrd_memory_allocated(own + turn * 8, 3);
+            mrd_scope_end(&scope);
+        }
+        nrt_close();
+    }
+    n = said(rows, &untracked);
+    for (size_t i = 0; i < n; i++) {
+        CHECK_ROW(rows[i].name, !rows[i].device || rows[i].current == 0);
+        device += rows[i].device ? rows[i].freed : 0;
+        CHECK_ROW(rows[i].name,
+                  rows[i].device || rows[i].current + rows[i].freed == 3 * rows[i].count);
+    }
+    CHECK_INT(device, 6000);
+    mrd_memory_freed(own);
+    mrd_memory_freed(own + 8);
+    n = said(rows, &untracked);
+    for (size_t i = 0; i < n; i++)
+        CHECK_ROW(rows[i].name, rows[i].current == 0);
+}
+
 TEST(off_means_off)
 {
     row rows[ROWS_MAX] = { 0 };

@@ -398,6 +398,9 @@ TEST(fork_starts_anew)
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog", "forks");
     CHECK_INT(spans(&rec, "nrt_execute"), 4);
+    /* What the parent loaded is not the child's, which counts its own loads. */
+    CHECK_INT(count(rec.models, " model_id=1 "), 3);
+    CHECK_INT(count(rec.models, " model_id="), 3);
     /* Three really ran; the parent ended without nrt_close. */
     CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 3);
 }
