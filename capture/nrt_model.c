@@ -8,7 +8,8 @@
 #include "capture/models.h"
 #include "capture/ring_clock.h"
 
-#define SLOTS 4096u /* a power of two; a process has a few hundred models at most */
+#define SLOT_BITS 16
+#define SLOTS     (1u << SLOT_BITS) /* models loaded at one time; pages nobody touched cost nothing */
 
 typedef struct {
     _Atomic uintptr_t handle; /* 0 never used, 1 free again */
@@ -22,7 +23,7 @@ static _Atomic uint64_t next_id;
 static uint32_t
 start_of(uintptr_t handle)
 {
-    return (uint32_t) ((handle >> 4) * 0x9e3779b97f4a7c15u >> 52) & (SLOTS - 1);
+    return (uint32_t) ((handle >> 4) * 0x9e3779b97f4a7c15u >> (64 - SLOT_BITS));
 }
 
 static slot *

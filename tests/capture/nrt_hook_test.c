@@ -497,6 +497,23 @@ TEST(a_call_that_is_left_does_not_hide_what_follows)
     check_calls_within("leaves", 1);
 }
 
+/* Each of thousands of models has its number, and an end: its unload, or the runtime's. */
+TEST(many_models)
+{
+    recorded rec;
+
+    setenv("MERIDIAN_RING_SIZE", "16M", 1);
+    set_library_path("test-self");
+    rec = same_with_and_without("nrt_prog_self", "models");
+    CHECK_INT(spans(&rec, "nrt_execute"), 5000);
+    CHECK_INT(count(rec.spans, "|nrt_execute model_id=0 "), 0);
+    CHECK(strstr(rec.spans, "|nrt_execute model_id=5000 lnc_idx=7") != NULL);
+    CHECK_INT(count(rec.models, " model_id=4999 "), 2); /* loaded, unloaded */
+    CHECK_INT(count(rec.models, " model_id=5000 "), 2); /* loaded, gone with the runtime */
+    CHECK_INT(count(rec.models, " model_id="), 10001);
+    CHECK_INT(rec.lost, 0);
+}
+
 /* Loaded for all and closed, then loaded again elsewhere: it stays, and is one. */
 TEST(a_runtime_that_the_program_closes)
 {

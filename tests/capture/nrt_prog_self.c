@@ -22,11 +22,39 @@ done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STATUS 
         siglongjmp(out, 1);
 }
 
+/* Half of them are unloaded, the others end with the runtime. */
+static int
+many_models(void)
+{
+    static nrt_model_t *models[5000];
+    const size_t n = sizeof(models) / sizeof(models[0]);
+    int sum = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        char neff[32];
+
+        sum += (int) nrt_load(neff, (size_t) snprintf(neff, sizeof(neff), "model %zu", i),
+                              (int32_t) (i % 8), 1, &models[i]);
+    }
+    for (size_t i = 0; i < n; i++)
+        sum += (int) nrt_execute(models[i], NULL, NULL);
+    for (size_t i = 0; i < n; i += 2)
+        sum += (int) nrt_unload(models[i]);
+    nrt_close();
+    printf("the statuses of %zu loads and executions and of %zu unloads are together %d\n", n,
+           n / 2, sum);
+    printf("and opened again: init %d load %d\n", (int) nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""),
+           (int) nrt_load("again", 5, 0, 1, &models[0]));
+    return 0;
+}
+
 int
 main(int argc, char **argv)
 {
     leaves = argc > 1 && strcmp(argv[1], "leaves") == 0;
     printf("init %d\n", (int) nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
+    if (argc > 1 && strcmp(argv[1], "models") == 0)
+        return many_models();
     printf("load %d\n", (int) nrt_load("first", 5, 0, 1, &model));
     printf("register %d\n", (int) nrt_register_async_exec_callback(done, NULL));
     for (volatile int i = 0; i < 3; i++)
