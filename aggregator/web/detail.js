@@ -1,5 +1,5 @@
 // One session: progress, each node's coverage, triggers, files, the overview.
-import { $, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
+import { $, LISTED, allNodesButton, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
 import { download, get, may, post, session } from "./api.js";
 import { action, isOpen, triggerRequest } from "./sessions.js";
 import { models } from "./models.js";
@@ -7,7 +7,7 @@ import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
 
-let shown = null; // {id, picture, words, live: what is written again, text: what it was made of}
+let shown = null; // {id, picture, words, live: what is written again, text: what it was made of, all: every node is listed}
 
 /** How far: of the duration while recording, of the events while merging. */
 function progress(m) {
@@ -51,7 +51,17 @@ function nodeRow(n) {
     td([n.message, n.unread?.message, damaged, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
-const nodes = (m) => table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Recorded", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Remarks"]], m.nodes.map(nodeRow));
+/** What the reader of a session looks at first. */
+const needsAttention = (n) => tone(n.state) === "bad" || n.message !== "" || n.counters.dropped > n.counters.unwanted || n.missing_batches > 0 ||
+  n.damaged_events > 0 || n.damaged_frames > 0 || n.foreign_batches > 0 || n.unread?.message !== undefined;
+
+function nodes(m) {
+  const listed = [...m.nodes].sort((a, b) => needsAttention(b) - needsAttention(a) || (a.instance_id < b.instance_id ? -1 : 1)).slice(0, shown.all ? m.nodes.length : LISTED);
+  const button = h("button", { type: "button", onclick: () => { shown.all = !shown.all; shown.text = ""; write(m); } });
+  return h("div", {}, h("h3", {}, "Nodes of the session ", h("span", { class: "quiet" }, count(m.nodes.length))),
+    table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Recorded", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Remarks"]], listed.map(nodeRow), "stack"),
+    h("p", { class: "after" }, allNodesButton(button, m.nodes.length, shown.all)));
+}
 
 const triggers = (m) => m.triggers.length === 0 ? null : h("div", {}, h("h3", {}, "Triggers"),
   table([["Trigger"], ["From"], ["To"], ["Nodes", "num"], ["Reason"]], m.triggers.map((t) =>
@@ -82,8 +92,7 @@ function write(m) {
   const named = (text) => [...shown.live.querySelectorAll("button")].filter((b) => b.textContent === text); // in their order
   const focused = shown.live.contains(document.activeElement) ? document.activeElement.textContent : null;
   const nth = named(focused).indexOf(document.activeElement);
-  m.nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
-  shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), h("h3", {}, "Nodes of the session"), nodes(m), models(m), triggers(m), artifacts(m)].filter(Boolean));
+  shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), nodes(m), models(m), triggers(m), artifacts(m)].filter(Boolean));
   if (focused !== null) (named(focused)[nth] ?? named(focused)[0] ?? $("detail")).focus({ preventScroll: true });
   shown.picture.update(m.events);
   shown.words.update(m.events);
@@ -106,7 +115,7 @@ export async function refreshDetail() {
 
 export function openDetail(id) {
   const picture = overview(id), words = report(id);
-  shown = { id, picture, words, live: h("div"), text: "" };
+  shown = { id, picture, words, live: h("div"), text: "", all: false };
   const box = $("detail");
   box.hidden = false;
   box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live, words.element, picture.element);

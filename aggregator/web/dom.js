@@ -30,6 +30,17 @@ export function table(heads, rows, cls = "") {
     h("tbody", {}, ...rows)));
 }
 
+/** Rows of a table of nodes until all are asked for. */
+export const LISTED = 20;
+
+/** Shows or hides the nodes behind the first LISTED; without a purpose where there are no more. */
+export function allNodesButton(button, n, all) {
+  button.hidden = n <= LISTED;
+  button.setAttribute("aria-expanded", all);
+  put(button, all ? `Show ${LISTED} nodes` : `Show all ${count(n)} nodes`);
+  return button;
+}
+
 let fading = 0;
 
 export function say(text, kind = "error") {

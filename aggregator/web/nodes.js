@@ -1,6 +1,6 @@
 // The table of nodes and the chart of their clock bounds, which grows while the page is open.
 import { LineChart } from "./chart.js";
-import { $, bytes, count, dur, h, put, tone } from "./dom.js";
+import { $, LISTED, allNodesButton, bytes, count, dur, h, put, tone } from "./dom.js";
 
 const HISTORY = 1800; // points per node: an hour at one every two seconds
 const DRAWN = 12; // lines in the chart; with more nodes the worst are drawn
@@ -10,9 +10,14 @@ const rows = new Map(); // instance_id -> {tr, cells, begun, at, rate}
 const times = []; // seconds
 const bounds = new Map(); // instance_id -> nanoseconds or null, as long as times
 let chart = null;
+let all = false; // list every node
+
+const losses = (node) => node.counters.dropped - node.counters.unwanted;
+/** What an operator looks at first. */
+const needsAttention = (node) => !node.connected || losses(node) > 0 || tone(node.clock.state) === "bad";
 
 function makeRow(id) {
-  const cells = Array.from({ length: 10 }, (_, i) => h(i === 0 ? "th" : "td", { class: [3, 4, 5, 6, 8, 9].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
+  const cells = Array.from({ length: 10 }, (_, i) => h(i === 0 ? "th" : "td", { class: i === 1 ? "host" : [3, 4, 5, 6, 8, 9].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
   const row = { tr: h("tr", { "data-node": id }, ...cells), cells, begun: null, at: 0, rate: null };
   rows.set(id, row);
   return row;
@@ -35,11 +40,12 @@ function showNode(node) {
   const perSecond = rate(row, node);
   put(c[0], node.instance_id + (node.simulated ? " (simulated)" : ""));
   put(c[1], node.host_name);
+  c[1].title = node.host_name;
   put(c[2], node.connected ? node.state : `${node.state} since ${(node.seen ?? "?").slice(11, 19)}`, node.connected ? "good" : "bad");
   c[2].title = node.connected ? "" : `last seen ${node.seen ?? "never"}${node.reported ? "" : ", before the aggregator was started again"}`;
   put(c[3], perSecond === null ? "–" : count(Math.round(perSecond)));
   put(c[4], count(node.events));
-  put(c[5], count(node.counters.dropped - node.counters.unwanted), node.counters.dropped > node.counters.unwanted ? "num bad" : "num");
+  put(c[5], count(losses(node)), losses(node) > 0 ? "num bad" : "num");
   c[5].title = node.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join("\n");
   put(c[6], count(node.counters.held));
   c[6].title = `spool ${bytes(node.spool_bytes)}, memory ${bytes(node.memory_bytes)}`;
@@ -77,9 +83,22 @@ function drawChart() {
   chart.set(times, ids.map((id, i) => ({ label: id, colour: COLOURS[i % COLOURS.length], values: bounds.get(id) })));
 }
 
+/** "194 of 200 connected, 6 with losses, 1 clock suspect" */
+function headline(nodes) {
+  const losing = nodes.filter((n) => losses(n) > 0).length, suspect = nodes.filter((n) => tone(n.clock.state) === "bad").length;
+  return [`${nodes.filter((n) => n.connected).length} of ${nodes.length} connected`, losing > 0 && `${losing} with losses`,
+    suspect > 0 && `${suspect} ${suspect === 1 ? "clock" : "clocks"} suspect`].filter(Boolean).join(", ");
+}
+
+/** Of a large cluster the nodes that need attention and some others; all of them when they are asked for. */
+function limit(nodes) {
+  nodes.forEach((node, i) => { rows.get(node.instance_id).tr.hidden = !all && i >= LISTED; });
+  allNodesButton($("nodes-all"), nodes.length, all);
+}
+
 export function showNodes(nodes) {
   const now = Date.now();
-  nodes.sort((a, b) => a.instance_id < b.instance_id ? -1 : 1);
+  nodes.sort((a, b) => needsAttention(b) - needsAttention(a) || (a.instance_id < b.instance_id ? -1 : 1));
   nodes.forEach((node, i) => {
     const { tr } = showNode(node);
     const body = $("nodes").tBodies[0];
@@ -88,7 +107,9 @@ export function showNodes(nodes) {
   for (const [id, row] of rows) {
     if (!nodes.some((n) => n.instance_id === id)) { row.tr.remove(); rows.delete(id); }
   }
-  put($("nodes-count"), nodes.length > 0 ? `${nodes.filter((n) => n.connected).length} of ${nodes.length} connected` : "");
+  put($("nodes-count"), nodes.length > 0 ? headline(nodes) : "");
+  limit(nodes);
+  $("nodes-all").onclick = () => { all = !all; limit(nodes); };
   $("nodes-empty").hidden = nodes.length > 0;
   $("nodes").hidden = $("clock-title").hidden = nodes.length === 0;
   remember(nodes, now);

@@ -52,12 +52,14 @@ function makeRow(s) {
     download: action("Download", () => download(`${at}/profile`, `${s.id}.pftrace`)),
     delete: action("Delete", () => confirm(`Delete session ${s.name || s.id} and everything it recorded?`) && remove(at)),
   };
-  const cells = Array.from({ length: 9 }, (_, i) => h(i === 0 ? "th" : "td", { class: [4, 5, 6, 7].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
+  const cells = Array.from({ length: 9 }, (_, i) => h(i === 0 ? "th" : "td", { class: i === 0 ? "wrap" : [4, 5, 6, 7].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
+  const heads = $("session-table").tHead.rows[0].cells;
+  cells.slice(1, -1).forEach((cell, i) => { cell.dataset.label = heads[i + 1].textContent; });
   const job = h("div", { class: "quiet" });
   cells[0].append(named, job);
   cells[8].append(h("div", { class: "actions" }, ...Object.values(buttons)));
   const [state, progress] = [h("span"), h("progress", { max: 1, hidden: true, "aria-label": "progress" })];
-  cells[2].append(state, progress);
+  cells[2].append(h("span", {}, state, progress));
   const row = { tr: h("tr", { "data-session": s.id }, ...cells), cells, buttons, named, job, state, progress };
   rows.set(s.id, row);
   return row;

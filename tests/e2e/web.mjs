@@ -259,6 +259,26 @@ try {
   check(await empty.locator("#trigger-form").isHidden(), "nothing to trigger");
   await empty.screenshot({ path: path.join(SHOTS, "empty-light.png"), fullPage: true });
   await empty.close();
+
+  // ---- A large cluster: who needs attention stands first, the others when they are asked for ----
+  const large = await context.newPage();
+  await large.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
+  await large.route("**/api/v1/nodes", async (route) => {
+    const { nodes } = await (await route.fetch()).json();
+    await route.fulfill({ json: { nodes: Array.from({ length: 30 }, (_, i) => ({ ...nodes[0], instance_id: `many-${String(i).padStart(2, "0")}`, host_name: `${"long-".repeat(20)}${i}`, connected: i !== 27 })) } });
+  });
+  await large.goto(PAGE);
+  const listed = () => large.locator("#nodes tbody tr:visible").evaluateAll((all) => all.map((tr) => tr.dataset.node));
+  await large.waitForSelector('#nodes tr[data-node="many-27"]');
+  let ids = await listed();
+  check(ids.length === 20 && ids[0] === "many-27" && ids[1] === "many-00", `of 30 nodes 20 are listed, the missing one first: ${ids}`);
+  check(/^29 of 30 connected/.test(await large.locator("#nodes-count").textContent()), "how many are connected is said");
+  await large.getByRole("button", { name: "Show all 30 nodes" }).click();
+  check((ids = await listed()).length === 30, `all are listed when they are asked for: ${ids.length}`);
+  check(await large.evaluate(() => { const box = document.querySelector("#nodes").parentElement; return box.scrollWidth <= box.clientWidth; }), "a long host name moves no column out of the window");
+  await large.screenshot({ path: path.join(SHOTS, "large-light.png"), fullPage: true });
+  await large.close();
+
   let gone = true;
   await page.route("**/api/v1/**", (route) => gone ? route.abort("connectionrefused") : route.continue());
   await page.waitForFunction(() => /No answer from the aggregator since .* shows the state of that time/.test(document.getElementById("message").textContent), null, { timeout: 60000 });
