@@ -1,3 +1,5 @@
+/* agent/record.c - events into open batches of every session that wants them, batches into frames, and the turns in which
+ * frames are committed and rings are given back. */
 #include <stdlib.h>
 
 #include "agent/planted.h"
@@ -5,7 +7,7 @@
 #include "base/vec.h"
 #include "timesync/cross_table.h"
 
-/* ---- Lanes ---- */
+/* ---- Open batches ---- */
 
 static void
 add_cross(void *self, const mrd_cross_read *read)
@@ -725,47 +727,4 @@ mrd_record_hold_flush(mrd_record *r, uint64_t id, bool hold)
 
     if (s != NULL)
         s->hold = hold;
-}
-
-mrd_err
-mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why)
-{
-    mrd_record *r = calloc(1, sizeof(*r));
-
-    if (r == NULL || (r->codec = mrd_codec_new()) == NULL) {
-        free(r);
-        return mrd_why_set(why, MRD_NOMEM, 0, "sessions");
-    }
-    r->o = *options;
-    if (r->o.flush_ns == 0)
-        r->o.flush_ns = FLUSH_DEFAULT;
-    if (r->o.boot_id == NULL)
-        r->o.boot_id = "";
-    mrd_record_read_notes(r);
-    *ret_record = r;
-    return MRD_OK;
-}
-
-void
-mrd_record_close(mrd_record *r)
-{
-    if (r == NULL)
-        return;
-    while (r->processes != NULL) {
-        rec_process *o = r->processes;
-
-        r->processes = o->next;
-        o->process->user = NULL;
-        for (open_batch *l = o->open_batches, *next; l != NULL; l = next) {
-            next = l->next;
-            mrd_record_open_batch_free(l);
-        }
-        free(o);
-    }
-    for (size_t i = 0; i < r->n_sessions; i++)
-        mrd_record_session_free(&r->sessions[i]);
-    mrd_codec_free(r->codec);
-    mrd_buf_fini(&r->frame);
-    free(r->positions);
-    free(r);
 }

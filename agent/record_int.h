@@ -1,6 +1,7 @@
 /*
- * agent/record_int.h - inside of agent/record.h: record.c (events, batches, turns),
- * record_session.c (arm to cancel, selection, notes), record_frames.c (spool and recorder memory).
+ * agent/record_int.h - inside of agent/record.h, from above: record_session.c (sessions from arm to cancel), record.c
+ * (events, batches, turns), record_select.c (what a session takes), record_notes.c (for a successor), record_frames.c
+ * (spool and recorder memory).
  */
 #ifndef MRD_AGENT_RECORD_INT_H
 #define MRD_AGENT_RECORD_INT_H
@@ -108,17 +109,22 @@ struct mrd_record {
     size_t n_positions, cap_positions;
 };
 
+/* ---- record_select.c ---- */
+
+bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 /* A process with rings that is there while the session records. */
 void mrd_record_tally_process(session *s, const rec_process *o);
-/* All of [first, last] lies in a pause. */
-bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
-bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 /* Not all events of the processes that it selects. */
 bool mrd_record_chooses(const session *s);
-/* Of a session that records steps, and a process that may have them; NULL: it takes all. */
-mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
 /* Of an open batch that chooses. */
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
+/* Of a session that records steps, and a process that may have them; NULL: it takes all. */
+mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
+/* All of [first, last] lies in a pause. */
+bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
+
+/* ---- record_frames.c ---- */
+
 session *mrd_record_session_of(const mrd_record *r, uint64_t id);
 /* marked: a loss record of it goes with the events. */
 void mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
@@ -128,8 +134,6 @@ void mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n
 /* The cause when it was lost, MRD_DROP_CAUSES when it was not. */
 mrd_drop_cause mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len,
                                    uint64_t events);
-/* all: every process had its part in it. */
-mrd_err mrd_record_commit(mrd_record *r, bool all);
 void mrd_record_note_drops(mrd_record *r);
 bool mrd_record_drops_wait(const mrd_record *r); /* there is something to note */
 void mrd_record_take_tally(mrd_record *r, session *s);
@@ -141,9 +145,30 @@ void mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now);
 void mrd_record_missed(session *s, mrd_local_ns from, mrd_local_ns to);
 bool mrd_record_in_window(const session *s, mrd_local_ns first, mrd_local_ns last);
 void mrd_record_buffer(mrd_record *r, session *s, const buffered_batch *k);
+
+/* ---- record.c ---- */
+
+/* all: every process had its part in it. */
+mrd_err mrd_record_commit(mrd_record *r, bool all);
 void mrd_record_open_batch_free(open_batch *l);
-void mrd_record_session_free(session *s);
-void mrd_record_read_notes(mrd_record *r);
+
+/* ---- record_notes.c ---- */
+
+/* What a predecessor noted of a session; borrowed for the call. */
+typedef struct {
+    uint64_t session;
+    const Mrd__Control *control; /* that armed it */
+    mrd_local_ns start, reported, stop;
+    mrd_dur_ns bound_ns;
+    Mrd__NodePhase phase;
+    uint32_t revision;
+    const mrd_record_pause *pauses;
+    size_t n_pauses;
+} mrd_record_note;
+
+typedef void (*mrd_record_resume)(mrd_record *r, const mrd_record_note *note);
+void mrd_record_read_notes(mrd_record *r, mrd_record_resume resume);
+/* Without them a successor waits until the aggregator tells it of its sessions: later, not wrong. */
 void mrd_record_write_notes(const mrd_record *r);
 
 #endif

@@ -1,211 +1,9 @@
-/* agent/record_session.c - sessions of the node: what they select, from arm to cancel, and the
- * notes a successor finds. */
+/* agent/record_session.c - sessions of the node, from arm to cancel; the recorder's beginning and end. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/planted.h"
 #include "agent/record_int.h"
-#include "base/event_type.h"
-#include "base/file.h"
-#include "base/num.h"
-#include "base/out.h"
-#include "base/vec.h"
-
-/* ---- Selection ---- */
-
-static bool
-in_numbers(const int64_t *list, size_t n, int64_t v)
-{
-    for (size_t i = 0; i < n; i++)
-        if (list[i] == v)
-            return true;
-    return n == 0;
-}
-
-static bool
-in_jobs(const mrd_strlist *jobs, const mrd_ident *id)
-{
-    for (size_t i = 0; i < jobs->n; i++)
-        if (mrd_ident_is_of_job(id, mrd_str_of(jobs->v[i])))
-            return true;
-    return jobs->n == 0;
-}
-
-static bool
-in_uids(const session *s, const mrd_ident *id)
-{
-    int64_t uid;
-
-    return s->n_uids == 0 || (mrd_num_i64(mrd_jobid_get(&id->jobid, "uid"), &uid) == MRD_OK &&
-                              in_numbers(s->uids, s->n_uids, uid));
-}
-
-static bool
-wants_ident(const session *s, const mrd_ident *id)
-{
-    return in_numbers(s->ranks, s->n_ranks, id->rank) && in_numbers(s->pids, s->n_pids, id->pid) &&
-           in_uids(s, id) && in_jobs(&s->jobs, id);
-}
-
-/* What stands for the node belongs to every session that the node takes part in: whose job, rank or
- * process it is cannot be asked of a host's or a device's counter. */
-bool
-mrd_record_wants_process(const session *s, const mrd_drain_process *p)
-{
-    return (mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0 ||
-           wants_ident(s, &p->ident);
-}
-
-static void
-note_identity(session *s, const mrd_jobid *id)
-{
-    mrd_str text = mrd_str_of(id->text);
-
-    if (text.len == 0 || mrd_strlist_has(&s->identities, text))
-        return;
-    if (s->identities.n == MRD_RECORD_JOBS || mrd_strlist_add(&s->identities, text) != MRD_OK)
-        s->st.jobs_left_out++;
-}
-
-void
-mrd_record_tally_process(session *s, const rec_process *o)
-{
-    bool over = s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
-                (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
-                 mrd_local_after(mrd_local_now(), s->st.stop));
-
-    if (!o->is_ring || over)
-        return;
-    s->st.processes++;
-    if (!mrd_record_wants_process(s, o->process))
-        return;
-    s->st.selected++;
-    note_identity(s, &o->process->ident.jobid);
-}
-
-/* "3" or "0-7" */
-static bool
-core_in(const mrd_strlist *list, int64_t core)
-{
-    for (size_t i = 0; i < list->n; i++) {
-        mrd_str text = mrd_str_of(list->v[i]);
-        const char *dash = memchr(text.p, '-', text.len);
-        int64_t lo, hi;
-
-        if (mrd_num_i64((mrd_str){ text.p, dash == NULL ? text.len : (size_t) (dash - text.p) },
-                        &lo) != MRD_OK)
-            continue;
-        hi = lo;
-        if (dash != NULL &&
-            mrd_num_i64((mrd_str){ dash + 1, text.len - (size_t) (dash + 1 - text.p) }, &hi) !=
-                MRD_OK)
-            continue;
-        if (core >= lo && core <= hi)
-            return true;
-    }
-    return list->n == 0;
-}
-
-/* "^x" excludes; without a positive word everything else is in. */
-static bool
-source_in(const mrd_strlist *list, const char *name)
-{
-    bool positive = false, in = false;
-
-    for (size_t i = 0; i < list->n; i++) {
-        const char *w = list->v[i];
-
-        if (*w == '^' && strcmp(name, w + 1) == 0)
-            return false;
-        positive = positive || *w != '^';
-        in = in || (*w != '^' && strcmp(name, w) == 0);
-    }
-    return in || !positive;
-}
-
-/* An answer of a memo: not worked out yet, wanted, not wanted, only the calls that name a chosen core. */
-enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
-
-/* A choice of cores is one of what cores do: counters and what the program says of itself (steps)
- * have none and stay. Of the runtime, its calls and the device, what names no core goes. A call names
- * it by its argument. */
-static uint8_t
-wants_track(const session *s, const mrd_track *t)
-{
-    bool of_cores =
-        t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_DEVPROF;
-
-    if (s->sources.n > 0 && !source_in(&s->sources, mrd_source_text(t->source)))
-        return UNWANTED;
-    if (s->cores.n == 0)
-        return WANTED;
-    if (t->lnc_idx != MRD_NONE)
-        return core_in(&s->cores, t->lnc_idx) ? WANTED : UNWANTED;
-    if (t->source == MRD_SRC_API)
-        return WANTED_BY_CORE;
-    return of_cores && t->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
-}
-
-/* The place of an answer by index, 0: not worked out. NULL without memory. */
-static uint8_t *
-memo_at(memo *m, size_t at)
-{
-    return MRD_VEC_REACH(m->v, m->n, at) ? m->v + at : NULL;
-}
-
-bool
-mrd_record_chooses(const session *s)
-{
-    return s->cores.n + s->types.n + s->sources.n > 0 || s->params.from_step > 0 ||
-           s->params.to_step > 0;
-}
-
-mrd_step_gate *
-mrd_record_gate(const mrd_record *r, rec_process *o, const session *s)
-{
-    mrd_step_gate *free_one = NULL;
-
-    if (!o->is_ring || (s->params.from_step == 0 && s->params.to_step == 0))
-        return NULL;
-    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
-        mrd_step_gate *g = &o->gates[i];
-
-        if (g->session == s->st.id)
-            return g;
-        if (g->session == 0 || mrd_record_session_of(r, g->session) == NULL)
-            free_one = g;
-    }
-    if (free_one != NULL) /* there are as many as sessions */
-        mrd_step_gate_init(free_one, s->st.id, s->params.from_step);
-    return free_one;
-}
-
-bool
-mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev)
-{
-    const session *s = l->of;
-    uint8_t *track, *name;
-
-    if (ev->kind == MRD_LOSS)
-        return true;
-    if ((track = memo_at(&l->tracks, ev->track)) == NULL)
-        return true; /* without memory nothing is held back */
-    if (*track == UNKNOWN)
-        *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
-    if (*track == UNWANTED ||
-        (*track == WANTED_BY_CORE && !core_in(&s->cores, mrd_catalog_call_core(p->catalog, ev))))
-        return false;
-    if (s->types.n == 0 || ev->kind == MRD_COUNTER)
-        return true; /* a counter has no event type */
-    if ((name = memo_at(&l->names, ev->name)) == NULL)
-        return true;
-    if (*name == UNKNOWN)
-        *name = mrd_types_want((const char *const *) s->types.v, s->types.n,
-                               mrd_catalog_text(p->catalog, ev->name))
-                    ? WANTED
-                    : UNWANTED;
-    return *name == WANTED;
-}
 
 /* ---- Sessions ---- */
 
@@ -229,8 +27,8 @@ copy_numbers(const int64_t *from, size_t n)
     return to;
 }
 
-void
-mrd_record_session_free(session *s)
+static void
+session_free(session *s)
 {
     for (size_t i = 0; i < s->n_buffered; i++)
         free(s->buffered[i].frame);
@@ -246,136 +44,6 @@ mrd_record_session_free(session *s)
     mrd_session_params_fini(&s->params);
     mrd_strlist_fini(&s->identities);
     mrd_buf_fini(&s->control);
-}
-
-/* ---- Notes for a successor ---- */
-
-#define NOTE_MAX (1u << 20)
-#define NOTE_CHANGED                                                                               \
-    (1u << 16) /* in phase: behind the control stand a note_changes and its pauses */
-
-typedef struct {
-    char boot_id[64];
-    uint64_t session;
-    mrd_local_ns start, reported, stop;
-    mrd_dur_ns bound_ns;
-    uint32_t phase, control_len;
-} note;
-
-typedef struct {
-    uint32_t revision, n_pauses;
-} note_changes;
-
-static void
-put_changes(const session *s, mrd_buf *text)
-{
-    note_changes c = { s->st.revision, (uint32_t) s->n_pauses };
-
-    mrd_buf_add(text, &c, sizeof(c));
-    mrd_buf_add(text, s->pauses, s->n_pauses * sizeof(*s->pauses));
-}
-
-/* Without it a successor waits for the aggregator to tell it: worse, not wrong. */
-void
-mrd_record_write_notes(const mrd_record *r)
-{
-    mrd_buf text = { 0 };
-
-    if (r->o.state_path == NULL)
-        return;
-    for (size_t i = 0; i < r->n_sessions; i++) {
-        const session *s = &r->sessions[i];
-        note n = { .session = s->st.id,
-                   .start = s->st.start,
-                   .reported = s->st.reported,
-                   .stop = s->st.stop,
-                   .bound_ns = s->st.start_bound_ns,
-                   .phase = (uint32_t) s->st.phase,
-                   .control_len = (uint32_t) s->control.len };
-
-        snprintf(n.boot_id, sizeof(n.boot_id), "%.63s", r->o.boot_id);
-        if (s->control.len == 0 || s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED)
-            continue;
-        if (s->st.revision > 0)
-            n.phase |= NOTE_CHANGED;
-        mrd_buf_add(&text, &n, sizeof(n));
-        mrd_buf_add(&text, s->control.p, s->control.len);
-        if (s->st.revision > 0)
-            put_changes(s, &text);
-    }
-    if (text.err == MRD_OK)
-        (void) mrd_write_file(r->o.state_path, (mrd_bytes){ text.p, text.len }, 0600, NULL);
-    mrd_buf_fini(&text);
-}
-
-/* So many bytes off the front; false: there are fewer. */
-static bool
-take_bytes(mrd_bytes *rest, void *to, size_t n)
-{
-    if (n > rest->len)
-        return false;
-    if (n > 0)
-        memcpy(to, rest->p, n);
-    rest->p += n;
-    rest->len -= n;
-    return true;
-}
-
-/* One note off the front; false at the end, or at what cannot be one. */
-static bool
-take_note(mrd_record *r, mrd_bytes *rest)
-{
-    mrd_record_pause pauses[MRD_RECORD_PAUSES];
-    note_changes changes = { 0 };
-    note n;
-    mrd_msg msg = { 0 };
-    session *s;
-
-    if (!take_bytes(rest, &n, sizeof(n)) || n.control_len > rest->len ||
-        mrd_msg_unpack((mrd_bytes){ rest->p, n.control_len }, &msg, NULL) != MRD_OK)
-        return false;
-    n.boot_id[sizeof(n.boot_id) - 1] = '\0';
-    rest->p += n.control_len;
-    rest->len -= n.control_len;
-    if ((n.phase & NOTE_CHANGED) != 0 &&
-        (!take_bytes(rest, &changes, sizeof(changes)) || changes.n_pauses > MRD_RECORD_PAUSES ||
-         !take_bytes(rest, pauses, changes.n_pauses * sizeof(*pauses)))) {
-        mrd_msg_free(&msg);
-        return false;
-    }
-    n.phase &= ~NOTE_CHANGED;
-    if (strcmp(n.boot_id, r->o.boot_id) == 0 && msg.frame.type == MRD_FRAME_CONTROL &&
-        mrd_record_arm(r, msg.u.control, NULL) == MRD_OK &&
-        (n.phase == MRD__NODE_PHASE__NODE_RECORDING || n.phase == MRD__NODE_PHASE__NODE_STOPPING) &&
-        (s = mrd_record_session_of(r, n.session)) != NULL) {
-        s->st.start = n.start;
-        s->st.reported = n.reported;
-        s->st.stop = n.stop;
-        s->st.start_bound_ns = n.bound_ns;
-        s->st.phase = (Mrd__NodePhase) n.phase;
-        s->st.revision = changes.revision;
-        s->n_pauses = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_PAUSES_FORGOTTEN) ? 0 : changes.n_pauses;
-        memcpy(s->pauses, pauses, changes.n_pauses * sizeof(*pauses));
-    }
-    mrd_msg_free(&msg);
-    return true;
-}
-
-void
-mrd_record_read_notes(mrd_record *r)
-{
-    const char *path = r->o.state_path;
-    mrd_buf text = { 0 };
-    mrd_bytes rest;
-
-    if (path != NULL)
-        (void) mrd_file_read(path, NOTE_MAX, &text, NULL); /* what cannot be read is not there */
-    rest = (mrd_bytes){ text.p, text.len };
-    r->o.state_path = NULL; /* half of it must not be written back */
-    while (take_note(r, &rest))
-        ;
-    r->o.state_path = path;
-    mrd_buf_fini(&text);
 }
 
 /* One that is over stays for a while, so that the aggregator hears of it; for two heartbeats at
@@ -421,7 +89,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     if ((err = mrd_session_params_init(&s.params)) != MRD_OK ||
         (err = mrd_session_params_from_wire(&s.params, c, why)) != MRD_OK ||
         (err = mrd_session_params_check(&s.params, why)) != MRD_OK) {
-        mrd_record_session_free(&s);
+        session_free(&s);
         return err;
     }
     snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
@@ -445,7 +113,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
             err = MRD_NOMEM;
     }
     if (err != MRD_OK) {
-        mrd_record_session_free(&s);
+        session_free(&s);
         return mrd_why_set(why, err, 0, "selection of the session");
     }
     mrd_record_take_tally(r, &s);
@@ -529,23 +197,6 @@ mrd_record_slept(mrd_record *r, mrd_local_ns woke, mrd_dur_ns slept)
 }
 
 /* ---- Changes ---- */
-
-bool
-mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns)
-{
-    for (size_t i = s->n_pauses; i-- > 0;)
-        if (first_ns >= s->pauses[i].from.ns && last_ns < s->pauses[i].to.ns)
-            return true;
-    return false;
-}
-
-bool
-mrd_record_is_paused(const mrd_record *r, uint64_t id, mrd_local_ns at)
-{
-    const session *s = mrd_record_session_of(r, id);
-
-    return s != NULL && mrd_record_in_pause(s, at.ns, at.ns);
-}
 
 /* What was worked out for the old choice is worked out again. */
 static void
@@ -700,11 +351,13 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
     for (size_t i = 0; i < s->n_buffered; i++)
         r->totals.unwanted += s->buffered[i].events;
     mrd_spool_forget(r->o.spool, id);
-    mrd_record_session_free(s);
+    session_free(s);
     memmove(s, s + 1, (r->n_sessions - at - 1) * sizeof(*s));
     r->n_sessions--;
     mrd_record_write_notes(r);
 }
+
+/* ---- What is known of them ---- */
 
 const mrd_strlist *
 mrd_record_counters(const mrd_record *r, uint64_t id, mrd_dur_ns *ret_period)
@@ -784,18 +437,68 @@ mrd_record_wants_neffs(const mrd_record *r, uint64_t id)
     return s != NULL && (s->params.neffs || mrd_session_params_ask_runtime(&s->params));
 }
 
-bool
-mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_drain_process *process)
-{
-    const session *s = mrd_record_session_of(r, id);
+/* ---- Beginning and end of the recorder ---- */
 
-    return s != NULL && mrd_record_wants_process(s, process);
+/* Goes on with a session that a predecessor noted. */
+static void
+resume(mrd_record *r, const mrd_record_note *n)
+{
+    session *s;
+
+    if (mrd_record_arm(r, n->control, NULL) != MRD_OK ||
+        (n->phase != MRD__NODE_PHASE__NODE_RECORDING &&
+         n->phase != MRD__NODE_PHASE__NODE_STOPPING) ||
+        (s = mrd_record_session_of(r, n->session)) == NULL)
+        return;
+    s->st.start = n->start;
+    s->st.reported = n->reported;
+    s->st.stop = n->stop;
+    s->st.start_bound_ns = n->bound_ns;
+    s->st.phase = n->phase;
+    s->st.revision = n->revision;
+    s->n_pauses = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_PAUSES_FORGOTTEN) ? 0 : n->n_pauses;
+    memcpy(s->pauses, n->pauses, n->n_pauses * sizeof(*n->pauses));
 }
 
-bool
-mrd_record_selects_ident(const mrd_record *r, uint64_t id, const mrd_ident *ident)
+mrd_err
+mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why)
 {
-    const session *s = mrd_record_session_of(r, id);
+    mrd_record *r = calloc(1, sizeof(*r));
 
-    return s != NULL && wants_ident(s, ident);
+    if (r == NULL || (r->codec = mrd_codec_new()) == NULL) {
+        free(r);
+        return mrd_why_set(why, MRD_NOMEM, 0, "sessions");
+    }
+    r->o = *options;
+    if (r->o.flush_ns == 0)
+        r->o.flush_ns = FLUSH_DEFAULT;
+    if (r->o.boot_id == NULL)
+        r->o.boot_id = "";
+    mrd_record_read_notes(r, resume);
+    *ret_record = r;
+    return MRD_OK;
+}
+
+void
+mrd_record_close(mrd_record *r)
+{
+    if (r == NULL)
+        return;
+    while (r->processes != NULL) {
+        rec_process *o = r->processes;
+
+        r->processes = o->next;
+        o->process->user = NULL;
+        for (open_batch *l = o->open_batches, *next; l != NULL; l = next) {
+            next = l->next;
+            mrd_record_open_batch_free(l);
+        }
+        free(o);
+    }
+    for (size_t i = 0; i < r->n_sessions; i++)
+        session_free(&r->sessions[i]);
+    mrd_codec_free(r->codec);
+    mrd_buf_fini(&r->frame);
+    free(r->positions);
+    free(r);
 }

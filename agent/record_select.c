@@ -1,0 +1,243 @@
+/* agent/record_select.c - what a session takes: of which processes, cores, sources and event types, from which
+ * step to which, and in which of its pauses nothing. */
+#include <stdlib.h>
+
+#include "agent/record_int.h"
+#include "base/event_type.h"
+#include "base/num.h"
+#include "base/vec.h"
+
+/* ---- Processes ---- */
+
+static bool
+in_numbers(const int64_t *list, size_t n, int64_t v)
+{
+    for (size_t i = 0; i < n; i++)
+        if (list[i] == v)
+            return true;
+    return n == 0;
+}
+
+static bool
+in_jobs(const mrd_strlist *jobs, const mrd_ident *id)
+{
+    for (size_t i = 0; i < jobs->n; i++)
+        if (mrd_ident_is_of_job(id, mrd_str_of(jobs->v[i])))
+            return true;
+    return jobs->n == 0;
+}
+
+static bool
+in_uids(const session *s, const mrd_ident *id)
+{
+    int64_t uid;
+
+    return s->n_uids == 0 || (mrd_num_i64(mrd_jobid_get(&id->jobid, "uid"), &uid) == MRD_OK &&
+                              in_numbers(s->uids, s->n_uids, uid));
+}
+
+static bool
+wants_ident(const session *s, const mrd_ident *id)
+{
+    return in_numbers(s->ranks, s->n_ranks, id->rank) && in_numbers(s->pids, s->n_pids, id->pid) &&
+           in_uids(s, id) && in_jobs(&s->jobs, id);
+}
+
+/* What stands for the node belongs to every session that the node takes part in: whose job, rank or
+ * process it is cannot be asked of a host's or a device's counter. */
+bool
+mrd_record_wants_process(const session *s, const mrd_drain_process *p)
+{
+    return (mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0 ||
+           wants_ident(s, &p->ident);
+}
+
+static void
+note_identity(session *s, const mrd_jobid *id)
+{
+    mrd_str text = mrd_str_of(id->text);
+
+    if (text.len == 0 || mrd_strlist_has(&s->identities, text))
+        return;
+    if (s->identities.n == MRD_RECORD_JOBS || mrd_strlist_add(&s->identities, text) != MRD_OK)
+        s->st.jobs_left_out++;
+}
+
+void
+mrd_record_tally_process(session *s, const rec_process *o)
+{
+    bool over = s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+                (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
+                 mrd_local_after(mrd_local_now(), s->st.stop));
+
+    if (!o->is_ring || over)
+        return;
+    s->st.processes++;
+    if (!mrd_record_wants_process(s, o->process))
+        return;
+    s->st.selected++;
+    note_identity(s, &o->process->ident.jobid);
+}
+
+/* ---- Events ---- */
+
+/* "3" or "0-7" */
+static bool
+core_in(const mrd_strlist *list, int64_t core)
+{
+    for (size_t i = 0; i < list->n; i++) {
+        mrd_str text = mrd_str_of(list->v[i]);
+        const char *dash = memchr(text.p, '-', text.len);
+        int64_t lo, hi;
+
+        if (mrd_num_i64((mrd_str){ text.p, dash == NULL ? text.len : (size_t) (dash - text.p) },
+                        &lo) != MRD_OK)
+            continue;
+        hi = lo;
+        if (dash != NULL &&
+            mrd_num_i64((mrd_str){ dash + 1, text.len - (size_t) (dash + 1 - text.p) }, &hi) !=
+                MRD_OK)
+            continue;
+        if (core >= lo && core <= hi)
+            return true;
+    }
+    return list->n == 0;
+}
+
+/* "^x" excludes; without a positive word everything else is in. */
+static bool
+source_in(const mrd_strlist *list, const char *name)
+{
+    bool positive = false, in = false;
+
+    for (size_t i = 0; i < list->n; i++) {
+        const char *w = list->v[i];
+
+        if (*w == '^' && strcmp(name, w + 1) == 0)
+            return false;
+        positive = positive || *w != '^';
+        in = in || (*w != '^' && strcmp(name, w) == 0);
+    }
+    return in || !positive;
+}
+
+/* An answer of a memo: not worked out yet, wanted, not wanted, only the calls that name a chosen core. */
+enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
+
+/* A choice of cores is one of what cores do: counters and what the program says of itself (steps)
+ * have none and stay. Of the runtime, its calls and the device, what names no core goes. A call names
+ * it by its argument. */
+static uint8_t
+wants_track(const session *s, const mrd_track *t)
+{
+    bool of_cores =
+        t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_DEVPROF;
+
+    if (s->sources.n > 0 && !source_in(&s->sources, mrd_source_text(t->source)))
+        return UNWANTED;
+    if (s->cores.n == 0)
+        return WANTED;
+    if (t->lnc_idx != MRD_NONE)
+        return core_in(&s->cores, t->lnc_idx) ? WANTED : UNWANTED;
+    if (t->source == MRD_SRC_API)
+        return WANTED_BY_CORE;
+    return of_cores && t->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
+}
+
+/* The place of an answer by index, 0: not worked out. NULL without memory. */
+static uint8_t *
+memo_at(memo *m, size_t at)
+{
+    return MRD_VEC_REACH(m->v, m->n, at) ? m->v + at : NULL;
+}
+
+bool
+mrd_record_chooses(const session *s)
+{
+    return s->cores.n + s->types.n + s->sources.n > 0 || s->params.from_step > 0 ||
+           s->params.to_step > 0;
+}
+
+mrd_step_gate *
+mrd_record_gate(const mrd_record *r, rec_process *o, const session *s)
+{
+    mrd_step_gate *free_one = NULL;
+
+    if (!o->is_ring || (s->params.from_step == 0 && s->params.to_step == 0))
+        return NULL;
+    for (size_t i = 0; i < MRD_RECORD_SESSIONS; i++) {
+        mrd_step_gate *g = &o->gates[i];
+
+        if (g->session == s->st.id)
+            return g;
+        if (g->session == 0 || mrd_record_session_of(r, g->session) == NULL)
+            free_one = g;
+    }
+    if (free_one != NULL) /* there are as many as sessions */
+        mrd_step_gate_init(free_one, s->st.id, s->params.from_step);
+    return free_one;
+}
+
+bool
+mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev)
+{
+    const session *s = l->of;
+    uint8_t *track, *name;
+
+    if (ev->kind == MRD_LOSS)
+        return true;
+    if ((track = memo_at(&l->tracks, ev->track)) == NULL)
+        return true; /* without memory nothing is held back */
+    if (*track == UNKNOWN)
+        *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
+    if (*track == UNWANTED ||
+        (*track == WANTED_BY_CORE && !core_in(&s->cores, mrd_catalog_call_core(p->catalog, ev))))
+        return false;
+    if (s->types.n == 0 || ev->kind == MRD_COUNTER)
+        return true; /* a counter has no event type */
+    if ((name = memo_at(&l->names, ev->name)) == NULL)
+        return true;
+    if (*name == UNKNOWN)
+        *name = mrd_types_want((const char *const *) s->types.v, s->types.n,
+                               mrd_catalog_text(p->catalog, ev->name))
+                    ? WANTED
+                    : UNWANTED;
+    return *name == WANTED;
+}
+
+/* ---- Pauses ---- */
+
+bool
+mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns)
+{
+    for (size_t i = s->n_pauses; i-- > 0;)
+        if (first_ns >= s->pauses[i].from.ns && last_ns < s->pauses[i].to.ns)
+            return true;
+    return false;
+}
+
+bool
+mrd_record_is_paused(const mrd_record *r, uint64_t id, mrd_local_ns at)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && mrd_record_in_pause(s, at.ns, at.ns);
+}
+
+/* ---- For collectors ---- */
+
+bool
+mrd_record_selects(const mrd_record *r, uint64_t id, const mrd_drain_process *process)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && mrd_record_wants_process(s, process);
+}
+
+bool
+mrd_record_selects_ident(const mrd_record *r, uint64_t id, const mrd_ident *ident)
+{
+    const session *s = mrd_record_session_of(r, id);
+
+    return s != NULL && wants_ident(s, ident);
+}
