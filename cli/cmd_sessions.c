@@ -193,7 +193,8 @@ sessions(void *self, mrd_client *client, const char *word, int *ret_status, mrd_
     } else if (set->delete &&set->limit > 0) {
         *ret_status = MRD_EXIT_USAGE;
         err = mrd_why_set(why, MRD_INVALID, 0,
-                          "--delete takes no --limit: it deletes all that match the filters");
+                          "--delete and --limit exclude each other: --delete deletes all sessions "
+                          "that match the filters");
     } else {
         err = mrd_client_call(client, set->delete ? "DELETE" : "GET", mrd_buf_cstr(&path), NULL,
                               &doc, why);

@@ -63,7 +63,7 @@ with Cluster() as c:
     _, err = c.run("sessions", "--delete", want=2)
     check("needs at least one filter" in err, f"delete of everything: {err}")
     _, err = c.run("sessions", "--delete", "--job", "4711", "--limit", "1", want=2)
-    check("--delete takes no --limit" in err, f"delete of the newest: {err}")
+    check("--delete and --limit exclude each other" in err, f"delete of the newest: {err}")
     out, _ = c.run("sessions", "--delete", "--user", "bob")
     equal(out, "", "nothing of bob")
     out, _ = c.run("sessions", "--delete", "--job", "4711")
