@@ -1,3 +1,4 @@
+/* GET /metrics: what the aggregator counts, as one table of rows and one of nodes. */
 #include "aggregator/http.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* GET …/profile: a file of a merged session, or a slice that is merged while it is sent. */
 #include "aggregator/http.h"
 
 #include <stdio.h>

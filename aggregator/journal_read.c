@@ -1,3 +1,4 @@
+/* A journal read again: its segments listed by their indexes, or scanned where one was not closed. */
 #include "aggregator/journal.h"
 
 #include <dirent.h>

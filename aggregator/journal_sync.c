@@ -1,3 +1,4 @@
+/* Many journals made durable at once: one syncfs, or a sync of each, whichever was faster lately. */
 #include "aggregator/journal.h"
 
 #include <errno.h>

@@ -1,3 +1,5 @@
+/* Absolute clocks (a PTP hardware clock, ClockBound): readings of a node and of the aggregator become
+ * inequalities, which join those of packets. */
 #include "aggregator/node_clock_int.h"
 
 #include <stdio.h>

@@ -1,3 +1,5 @@
+/* A ring's file opened for reading: its header is checked, its clocks are compared with ours, its
+ * lock is taken. */
 #include "capture/ring_read_int.h"
 
 #include <errno.h>

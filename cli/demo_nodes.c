@@ -1,3 +1,5 @@
+/* The nodes of `meridian demo`: network namespaces behind one bridge, clocks that are wrong by a
+ * known amount, folders. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>

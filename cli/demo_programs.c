@@ -1,3 +1,4 @@
+/* The programs of `meridian demo`: started with their environment, ended together, their logs shown. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>

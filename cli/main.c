@@ -1,3 +1,4 @@
+/* `meridian`: finds the command that the first word names; its help and its manual page. */
 #include "cli/cli.h"
 
 #include <inttypes.h>

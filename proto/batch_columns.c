@@ -1,3 +1,4 @@
+/* The rows of a batch in order, and as columns: what makes a frame small. */
 #include "proto/batch_int.h"
 
 #include <stdatomic.h>

@@ -1,3 +1,5 @@
+/* The head of a batch (process, strings, tracks, forms, readings of clocks), and the frame around
+ * head and columns. */
 #include <stdlib.h>
 
 #include "proto/batch_int.h"

@@ -1,3 +1,4 @@
+/* The head of a batch as it arrives: each number is checked before it is used. */
 #include "proto/batch_read_int.h"
 
 #include <stdlib.h>

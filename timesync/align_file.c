@@ -1,3 +1,4 @@
+/* A clock table as bytes (docs/timesync.md), and its summary. */
 #include "timesync/align.h"
 
 #include "base/file.h"

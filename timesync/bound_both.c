@@ -1,3 +1,4 @@
+/* The feasible sets of all bins from both directions: what packets before and behind leave. */
 #include "timesync/bound.h"
 
 #include "timesync/bound_impl.h"

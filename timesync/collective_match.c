@@ -1,3 +1,4 @@
+/* Which observations are of one collective: by sequence number, else by order. */
 #include "timesync/collective.h"
 
 #include "timesync/collective_impl.h"

@@ -1,3 +1,5 @@
+/* A recorded clock solved as a whole: the live filter picks epochs and packets, then each epoch is
+ * solved from both directions. */
 #include "timesync/follow.h"
 
 #include "base/vec.h"

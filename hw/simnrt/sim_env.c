@@ -1,3 +1,4 @@
+/* Settings of the simulated runtime, from the environment by the table sim_env.def; its messages. */
 #include "sim.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* SIMNRT_FAULT: which execution fails, and how. */
 #include "sim.h"
 
 #include <stdlib.h>

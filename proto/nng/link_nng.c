@@ -1,3 +1,4 @@
+/* The agent's end of the link, over NNG. */
 #include "proto/link.h"
 
 #include <errno.h>

@@ -1,3 +1,4 @@
+/* The aggregator's end of the link, over NNG. */
 #include "proto/link.h"
 
 #include <pthread.h>

@@ -190,6 +190,15 @@ def rule_headers():
             breach(f"{path}:1", f"does not compile alone: {got.stderr.strip().splitlines()[0] if got.stderr.strip() else got.returncode}")
 
 
+def rule_purposes():
+    """A source says in its first line what it is for, or begins with its own header, which does."""
+    for path in sources(".c"):
+        text = read(path)
+        first = re.search(r'^#include [<"]([^">]+)[">]', text, re.M)
+        if not text.startswith("/*") and not (first and re.sub(r"_(int|impl)\.h$", ".h", first.group(1)) == stem(path) + ".h"):
+            breach(f"{path}:1", "begins neither with a line of purpose, '/* what it is for. */', nor with its own header")
+
+
 # ---- Third-party headers ----
 
 LIBRARIES = {"nng/": "NNG", "openssl/": "OpenSSL", "protobuf-c/": "protobuf-c", "zstd.h": "zstd", "lz4": "lz4", "zlib.h": "zlib", "jansson.h": "jansson",

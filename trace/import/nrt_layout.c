@@ -1,3 +1,5 @@
+/* Events of the runtime's trace in one pass: the text between the values is learned from the first
+ * events and compared from then on. */
 #include "trace/import/import_nrt_int.h"
 
 #include <stddef.h>

@@ -1,3 +1,4 @@
+/* Files that Meridian itself wrote: the head with identities, tracks, clocks and artifacts. */
 #include "trace/import/sysprof_int.h"
 
 #include <stdio.h>

@@ -1,3 +1,4 @@
+/* Cursors of one sorted run: in memory, or in the temporary file. */
 #include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>

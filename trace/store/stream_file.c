@@ -1,3 +1,4 @@
+/* The temporary file of a store, and the chains of extents that hold its runs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <stdio.h>

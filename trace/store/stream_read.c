@@ -1,3 +1,4 @@
+/* A stream as one source: all of its runs merged, moved in time where asked. */
 #include <stdlib.h>
 
 #include "trace/store/merge.h"

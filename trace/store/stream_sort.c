@@ -1,3 +1,4 @@
+/* Sorts the records in memory: radix by time, then equal times by the rest of the order. */
 #include <stdlib.h>
 
 #include "trace/store/stream_int.h"
