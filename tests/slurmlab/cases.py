@@ -58,8 +58,6 @@ class State:
         print(f"slurmlab: built and put into /fsx after {time.monotonic() - begun:.0f} s")
         with open(os.path.join(self.lab.fsx, "jobs/tick.py"), "w") as f:
             f.write(PROGRAM)
-        for m in self.lab.machines:  # tokens of users on the shared folder: README, login nodes
-            m.write("etc/meridian/slurm.env", "MERIDIAN_OWNER_DIR=/fsx/owner\n")
         self.readme("on the head node, as root", self.head.sh, 1)
         for m in self.compute:
             self.readme("on every compute node, as root", m.sh, 1)
@@ -204,6 +202,34 @@ def asked(state):
     state.idle("asked")
 
 
+def other_clusters(state):
+    """The README's lines of slurm.conf, for clusters that are not ParallelCluster's, in the place of those of the laboratory; without the plug-in."""
+    conf = os.path.join(state.lab.slurm, "etc/slurm.conf")
+    with open(conf) as f:
+        was = f.read()
+    lines = dict(by_place("deploy/README.md", "## Slurm and ParallelCluster")).get("lines of slurm.conf", "")
+    names = re.findall(r"(?m)^(\w+)=", lines)
+    equal(names, ["Prolog", "Epilog", "TaskProlog", "PrologFlags"], "what the README says of slurm.conf")
+    kept = "".join(line + "\n" for line in was.splitlines() if line.split("=")[0] not in names)
+    plugins = os.path.join(state.lab.slurm, "etc/plugstack.conf")
+    os.rename(plugins, plugins + ".kept")
+    for text in (kept + lines, was):
+        with open(conf, "w") as f:
+            f.write(text)
+        state.head.sh("scontrol reconfigure")
+        if text == was:
+            break
+        job = state.submit(f"srun {TICK}", "--comment=meridian=stream -N2 --ntasks-per-node=1")
+        equal(state.ended(job), "COMPLETED", f"a job that asks by its comment: {job}")
+        found = until(lambda: [s for s in state.sessions(job) if s["state"] == "complete"], f"the session of job {job}", 90)
+        equal([s["lost"] for s in found or []], [0], "its session")
+        job = state.submit(f"MERIDIAN_SESSION=stream srun {TICK}", FIRST)
+        equal(state.ended(job), "COMPLETED", f"a job that asks by its environment: {job}")
+        state.complete(job, ONE, "by its environment")
+    os.rename(plugins + ".kept", plugins)
+    state.idle("other_clusters")
+
+
 def users(state):
     """Two users on one node at one time, and two jobs of one of them: each session has its own job only, and its owner only sees it."""
     jobs = {user: [state.submit(f"srun {TICK} 600", "--meridian", FIRST, user=user) for _ in range(n)] for user, n in (("alice", 2), ("bob", 1))}
@@ -301,4 +327,4 @@ def cost(state):
     state.complete(job, ONE, "afterwards")
 
 
-ALL = {"walk": walk, "asked": asked, "users": users, "ends": ends, "node_failure": node_failure, "cost": cost}
+ALL = {"walk": walk, "asked": asked, "other_clusters": other_clusters, "users": users, "ends": ends, "node_failure": node_failure, "cost": cost}

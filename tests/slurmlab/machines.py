@@ -219,11 +219,10 @@ class Lab(namespaces.Laboratory):
         for name in ("jobs", "out"):
             os.makedirs(os.path.join(self.fsx, name))
             os.chmod(os.path.join(self.fsx, name), 0o1777)
-        for name in ("scripts/prolog.d", "scripts/epilog.d", "plugstack.conf.d"):
+        for name in ("scripts/prolog.d", "scripts/epilog.d"):
             os.makedirs(os.path.join(self.slurm, "etc", name))
-        for name, text in (("slurm.conf", CONF), ("plugstack.conf", "include /opt/slurm/etc/plugstack.conf.d/*.conf\n")):
-            with open(os.path.join(self.slurm, "etc", name), "w") as f:
-                f.write(text)
+        with open(os.path.join(self.slurm, "etc/slurm.conf"), "w") as f:
+            f.write(CONF)
         os.symlink("/usr/include", os.path.join(self.slurm, "include"))  # Debian's Slurm stands elsewhere
         run("mount", "-t", "tmpfs", "-o", "mode=755", "tmpfs", "/run")  # nspawn's and ip's own files
         run("ip", "link", "set", "lo", "up")
