@@ -289,6 +289,19 @@ identity_of(mrd_str text, mrd_jobid *id)
             (void) mrd_jobid_set(id, key, value);
 }
 
+/* A job that was known, and had not asked. */
+static void
+asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
+{
+    snprintf(b->request, sizeof(b->request), MRD_STR_FMT, MRD_STR_ARG(request));
+    if (b->state == JOB_LEFT)
+        b->state = JOB_ASKING;
+    b->again = b->in_flight;
+    b->begin = now;
+    b->ask_at = (mrd_local_ns){ 0 };
+    hold(j, b, true, now);
+}
+
 /* wall: when the file was written. */
 static void
 take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, mrd_local_ns now)
@@ -314,19 +327,8 @@ take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, mrd_loca
                  MRD_STR_ARG(line_of(text, "owner_key")));
     }
     b->present = true;
-    if (is_unasked(b) && !ended) { /* a step of it may ask later */
-        mrd_str asks = line_of(text, "request");
-
-        if (memmem(text.p, text.len, "request=", 8) != NULL) {
-            snprintf(b->request, sizeof(b->request), MRD_STR_FMT, MRD_STR_ARG(asks));
-            if (b->state == JOB_LEFT)
-                b->state = JOB_ASKING;
-            b->again = b->in_flight;
-            b->begin = now;
-            b->ask_at = (mrd_local_ns){ 0 };
-            hold(j, b, true, now);
-        }
-    }
+    if (is_unasked(b) && !ended && memmem(text.p, text.len, "request=", 8) != NULL)
+        asks_after_all(j, b, line_of(text, "request"), now); /* a step of it does */
     if (ended)
         over(b, now);
 }
@@ -427,6 +429,14 @@ end_told(const job *before, mrd_local_ns now)
     return before->state == JOB_LEFT ? never : now;
 }
 
+static bool
+asks(const mrd_drain_process *p)
+{
+    const char *session = p->ident.session;
+
+    return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
+}
+
 /* before: an earlier run of the job, whose processes all ended; NULL: there was none. The aggregator would put this
  * one into the session that is ending, so it is asked when that is over. */
 static job *
@@ -463,6 +473,8 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
         b = add_by_process(j, p, b, now);
     if (b == NULL)
         return;
+    if (is_unasked(b) && asks(p)) /* the prolog's file does not know a step's environment */
+        asks_after_all(j, b, mrd_str_of(p->ident.session), now);
     b->processes++;
     b->idle_since = (mrd_local_ns){ 0 };
     if (may_hold(b, now)) {

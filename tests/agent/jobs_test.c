@@ -297,6 +297,41 @@ TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
     free(second);
 }
 
+/* The prolog writes a file of every job: one that asks by a step's environment is no other job. */
+TEST(a_process_asks_for_a_job_whose_file_does_not)
+{
+    node *n = node_open();
+    fake_process *off = process_of_job("7"), *on = process_of_job("7");
+
+    snprintf(off->pub.ident.session, sizeof(off->pub.ident.session), "off,stream");
+    put(n, "7", "job=7\nuid=5\npartition=main\nowner_key=ab\n", 0644);
+    n->now = mrd_local_now().ns;
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    CHECK(strcmp(n->sent[0].request, "stream") != 0);
+    reply(n, 0, MRD_CANCELLED, 0, 0); /* nobody waits for it */
+    process(n, off, false);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->n_sent, 1);
+    process(n, on, false);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 2);
+    CHECK_TEXT(n->sent[1].request, "stream");
+    CHECK_TEXT(n->sent[1].owner, "ab");
+    CHECK(strstr(n->sent[1].identity, "partition=main") != NULL);
+    reply(n, 1, MRD_OK, 9, 0);
+    CHECK_INT(n->went, 9);
+    put(n, "7", "job=7\nuid=5\npartition=main\nowner_key=ab\nended=1\n", 0644);
+    pass(n, 200 * MRD_MS);
+    process(n, on, true);
+    process(n, off, true);
+    pass(n, 2 * MRD_SEC);
+    CHECK_INT(n->stopped, 9);
+    node_close(n);
+    free(on);
+    free(off);
+}
+
 TEST(a_file_that_says_ended_is_the_end_too)
 {
     node *n = node_with_job();
