@@ -21,6 +21,7 @@
 typedef struct {
     mrd_client_options client;
     mrd_fetch_options fetch;
+    mrd_dur_ns wait;
 } settings;
 
 #define FETCH(member) .offset = offsetof(settings, fetch.member)
@@ -53,6 +54,16 @@ static const mrd_opt table[] = {
       FETCH(artifacts),
       .help = "also the files carried as they are (NTFF, NEFF, ...), as a capture directory" },
     { .name = "force", .type = MRD_OPT_BOOL, FETCH(force), .help = "replace files that exist" },
+    { .name = "wait",
+      .letter = 'w',
+      .type = MRD_OPT_DUR,
+      .offset = offsetof(settings, wait),
+      .def = "0",
+      .min = 0,
+      .max = 86400 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "first wait until the session is over, at most so long: that of a job is a moment "
+              "after the job" },
     { .name = "split",
       .type = MRD_OPT_SIZE,
       FETCH(split),
@@ -693,6 +704,17 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
 
 /* ---- The subcommand ---- */
 
+/* The session as it is, or as it ends up within `wait`; of one that is not over by then what is there. */
+static mrd_err
+look(mrd_client *client, const settings *set, const char *id, mrd_json **ret_doc, mrd_why *why)
+{
+    mrd_err err = mrd_cluster_end(client, set->client.timeout, id, set->wait, ret_doc, why);
+
+    if (err == MRD_TIMEOUT && *ret_doc != NULL)
+        err = MRD_OK;
+    return err != MRD_OK ? err : mrd_cluster_check_begun(*ret_doc, why);
+}
+
 static mrd_err
 fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why *why)
 {
@@ -706,9 +728,7 @@ fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
         *ret_status = MRD_EXIT_USAGE;
     if (err == MRD_OK &&
         (err = mrd_cluster_find(client, word, MRD_CLUSTER_READ, id, why)) == MRD_OK)
-        err = mrd_cluster_call(client, "GET", id, "", NULL, &doc, why);
-    if (err == MRD_OK)
-        err = mrd_cluster_check_begun(doc, why);
+        err = look(client, set, id, &doc, why);
     complete = err == MRD_OK && mrd_cluster_in(doc, "complete");
     if (err == MRD_OK && !complete)
         fprintf(stderr, "session %s is %s: this is what has arrived so far\n", id,
