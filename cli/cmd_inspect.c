@@ -277,6 +277,7 @@ typedef struct {
     mrd_sample *sample;
     mrd_strlist earlier; /* what was in the output directory when the command began */
     mrd_wall_ns began;
+    mrd_sid node;
     mrd_output_lock lock; /* of the output directory, until the end */
 } recording;
 
@@ -494,6 +495,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
                               .store = r->store,
                               .system = true,
                               .device = true,
+                              .node = r->node,
                               .vendor_tool = never ? "" : r->set->vendor_tool,
                               .vendor_timeout_ms = 600000,
                               .vendor_disk = 64ull << 30,
@@ -630,6 +632,7 @@ inspect(void *self, const mrd_strlist *words)
     }
     for (size_t i = 0; i < words->n; i++)
         argv[i] = words->v[i];
+    r.node = mrd_catalog_intern(r.catalog, node.instance_id);
     mrd_catalog_set(r.catalog, "meridian.version", MRD_RELEASE);
     if (*mrd_version_commit() != '\0')
         mrd_catalog_set(r.catalog, "meridian.commit", mrd_version_commit());

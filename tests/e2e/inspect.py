@@ -193,5 +193,35 @@ else:
         "--steps", "5", env=dict(env, PYTHONPATH=os.path.join(SOURCE, "python")))
     names = collections.Counter(e["name"] for e in load_json(os.path.join(out, "system_profile.json"))["trace_events"])
     check(names["nrt_execute"] > 0 and names["nc_exec_running"] > 0, f"a Python workload: {names.most_common(5)}")
+
+# ---- A framework's trace in the folder of the run, as docs/frameworks/pytorch.md has it: it is of the process that was recorded ----
+TRACED = r"""
+import ctypes, gzip, json, os, threading, time
+P = ctypes.c_void_p
+nrt = ctypes.CDLL("libnrt.so.1", mode=ctypes.RTLD_GLOBAL)
+assert nrt.nrt_init(1, b"2.0", b"2.0") == 0
+neff, model, ins, outs = b"SIMNEFF 1\nname=live\nexec_us=900\ncc=0\ntensor_frees=0\ncopyins=0\n", P(), P(), P()
+assert nrt.nrt_load(neff, ctypes.c_size_t(len(neff)), 0, -1, ctypes.byref(model)) == 0
+nrt.nrt_allocate_tensor_set(ctypes.byref(ins)), nrt.nrt_allocate_tensor_set(ctypes.byref(outs))
+rows = [{"ph": "X", "cat": "kernel", "name": "gpu", "pid": 0, "tid": 7, "ts": time.time_ns() / 1000, "dur": 1}]
+for n in range(20):
+    begin = time.time_ns()
+    assert nrt.nrt_execute(model, ins, outs) == 0
+    end = time.time_ns()
+    rows.append({"ph": "X", "cat": "cpu_op", "name": "neuron::step", "pid": os.getpid(), "tid": threading.get_native_id(), "ts": begin / 1000, "dur": (end - begin) / 1000})
+folder = os.environ["NEURON_RT_INSPECT_OUTPUT_DIR"]
+with gzip.open(f"{folder}/rank0.json.gz", "wt") as f:
+    json.dump({"schemaVersion": 1, "deviceProperties": [{"id": 0}], "distributedInfo": {"rank": 0, "world_size": 1}, "traceEvents": rows}, f)
+nrt.nrt_close()
+"""
+if not built_with(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "tsan"):
+    out = os.path.join(work, "traced")
+    run("inspect", "-o", out, "--output-format", "json", "--", "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable, "-c", TRACED, env=env)
+    doc = load_json(os.path.join(out, "system_profile.json"))
+    events = doc["trace_events"]
+    processes = {name: {(e["instance_id"], e["process_id"]) for e in events if e["name"] == name} for name in ("neuron::step", "nrt_execute")}
+    equal(processes["neuron::step"], processes["nrt_execute"], "the operations are of the process that executes")
+    equal(len({(p["instance_id"], p["process_id"]) for p in doc["meridian"]["processes"] if not p.get("node")}), 1, "and of no other")
+    equal(sum(e["name"] == "neuron::step" for e in events), 20, "all of them")
 shutil.rmtree(work, ignore_errors=True)
 finish()

@@ -110,6 +110,9 @@ typedef struct {
     const int *fd;       /* of mrd_read_file: the file, open already; NULL: its path is opened */
     bool system, device; /* which halves are wanted */
     size_t part_max;     /* see mrd_import */
+    /* Files that do not say whose they are were written on this node, by processes of which the catalog has
+     * those that were recorded. Empty: it is not known where. */
+    mrd_sid node;
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */
     int64_t vendor_timeout_ms;           /* per conversion, as the two below; 0: no limit */

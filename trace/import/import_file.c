@@ -4,7 +4,9 @@
 #include <stdlib.h>
 
 #include <inttypes.h>
+#include <string.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -134,6 +136,53 @@ file_advice(mrd_str head, const char *path)
            "--help' lists the kinds";
 }
 
+static bool
+recorded_pid(const file_reading *f, int64_t pid)
+{
+    mrd_catalog *cat = f->imp.catalog;
+
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
+
+        if (p->process_id == pid && p->instance_id == f->options->node && p->scope == 0 &&
+            (p->flags & MRD_PROC_NODE) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* The first pid in the text that is a recorded process's; a trace names those of devices, too. */
+static int64_t
+recorded_process(const file_reading *f, mrd_str head)
+{
+    static const char key[] = "\"pid\"";
+    const char *at = head.p, *end = head.p + head.len;
+
+    while ((at = memmem(at, (size_t) (end - at), key, sizeof(key) - 1)) != NULL) {
+        const char *from = at += sizeof(key) - 1;
+        int64_t pid;
+
+        while (from < end && (*from == ' ' || *from == ':'))
+            from++;
+        for (at = from; at < end && *at >= '0' && *at <= '9';)
+            at++;
+        if (at < end && mrd_num_i64((mrd_str){ from, (size_t) (at - from) }, &pid) == MRD_OK &&
+            recorded_pid(f, pid))
+            return pid;
+    }
+    return MRD_NONE;
+}
+
+static void
+find_owner(file_reading *f, mrd_str head)
+{
+    if (f->options->node == MRD_SID_EMPTY || f->imp.identity.instance_id != MRD_SID_EMPTY)
+        return;
+    f->imp.identity.instance_id = f->options->node;
+    if (f->imp.identity.process_id == MRD_NONE)
+        f->imp.identity.process_id = recorded_process(f, head);
+}
+
 static mrd_err
 file_run(file_reading *f, mrd_why *why)
 {
@@ -150,6 +199,7 @@ file_run(file_reading *f, mrd_why *why)
         return mrd_why_set(why, head.len == 0 ? MRD_EMPTY : MRD_FORMAT, 0, "'%s' %s", f->path,
                            file_advice(head, f->path));
     mrd_import_input(&f->imp)->format = mrd_catalog_intern(f->imp.catalog, ops->name);
+    find_owner(f, head);
     return ops->run(&f->imp, why);
 }
 
