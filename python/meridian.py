@@ -17,8 +17,10 @@ and does nothing; meridian.available() says so, and meridian.require() warns onc
 
 meridian.open("profile") reads a profile's tables (meridian_data.py): rows, shipped queries, pictures.
 
-Times are nanoseconds. Names may be any text. No third-party package is needed; Python 3.8 or later.
+Times are nanoseconds, timeouts seconds. Names may be any text. No third-party package is needed; Python 3.8 or later.
 """
+
+from __future__ import annotations
 
 import ctypes
 import functools
@@ -28,9 +30,15 @@ import warnings
 
 TYPE_CHECKING = False  # True for those who check types: other programs need not wait for what they import
 if TYPE_CHECKING:
-    from typing import Optional, Union
+    from types import TracebackType
+    from typing import Any, Callable, Dict, List, Optional, Sequence, Type, TypeVar, Union
 
     from meridian_data import Profile
+
+    _F = TypeVar("_F", bound=Callable[..., Any])
+    _Timed = TypeVar("_Timed", bound="_Duration")
+    _Number = Union[int, float]
+    _Where = Union["Domain", str, None]
 
 __all__ = [
     "available", "require", "version", "status", "lost", "scope", "traced", "push", "pop", "instant",
@@ -49,7 +57,7 @@ _GATE_ANNOTATIONS = 4
 class MeridianError(RuntimeError):
     """A call of the library failed; .code is the MERIDIAN_ code."""
 
-    def __init__(self, code, text):
+    def __init__(self, code: int, text: str) -> None:
         super().__init__(text)
         self.code = code
 
@@ -164,12 +172,12 @@ _lib, _gate, _reason = _load()
 _warned = False
 
 
-def available():
+def available() -> bool:
     """True when the library was found."""
     return _lib is not None
 
 
-def require():
+def require() -> bool:
     """Warns (once) when the library is absent and returns available()."""
     global _warned
     if _lib is None and not _warned:
@@ -192,42 +200,42 @@ def _on():
     return _gate.value & _GATE_ANNOTATIONS
 
 
-def version():
+def version() -> Optional[str]:
     """The library's version, None without it."""
     return _lib.mrd_version().decode() if _lib else None
 
 
-def status():
+def status() -> str:
     """"recording", "paused", "stopped", "off: <why>"."""
     return _lib.mrd_status_text().decode("utf-8", "replace") if _lib else "off: " + _reason
 
 
-def lost():
+def lost() -> int:
     """Annotations of this process that could not be recorded."""
     return _lib.mrd_lost() if _lib else 0
 
 
 # ---- domains and arguments -----------------------------------------------------------------------
 
-_domains = {}
+_domains: Dict[str, Any] = {}
 
 
 class Domain:
     """A group of annotations. The same name is the same domain."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self.name = name
 
-    def task(self, name):
+    def task(self, name: str) -> Task:
         return Task(name, self)
 
-    def frame(self, name):
+    def frame(self, name: str) -> Frame:
         return Frame(name, self)
 
-    def counter(self, name, unit=None, value=0):
+    def counter(self, name: str, unit: Optional[str] = None, value: int = 0) -> Counter:
         return Counter(name, self, unit, value)
 
-    def marker(self, name):
+    def marker(self, name: str) -> Marker:
         return Marker(name, self)
 
 
@@ -262,13 +270,13 @@ def _arguments(args):
 
 # ---- spans ---------------------------------------------------------------------------------------
 
-def push(name, domain=None):
+def push(name: str, domain: _Where = None) -> None:
     """Begins a span of this thread; pop() ends the innermost."""
     if _on():
         _lib.mrd_push_(_domain(domain), _text(name))
 
 
-def pop(**args):
+def pop(**args: Any) -> None:
     """Ends the innermost push of this thread, with typed arguments."""
     if _gate.value:
         _lib.mrd_pop_(*_arguments(args))
@@ -279,29 +287,28 @@ class scope:
 
     __slots__ = ("_name", "_domain", "_args", "_open")
 
-    def __init__(self, name, domain=None, **args):
+    def __init__(self, name: str, domain: _Where = None, **args: Any) -> None:
         self._name, self._domain, self._args, self._open = name, domain, args, False
 
-    def __enter__(self):
+    def __enter__(self) -> scope:
         if _on():
             _lib.mrd_push_(_domain(self._domain), _text(self._name))
             self._open = True
         return self
 
-    def set(self, **args):
+    def set(self, **args: Any) -> None:
         """Adds arguments while the block runs."""
         self._args = {**self._args, **args}
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         if self._open:
             self._open = False
             if kind is not None:
                 self._args = {**self._args, "exception": kind.__name__}
             _lib.mrd_pop_(*_arguments(self._args))
-        return False
 
 
-def traced(function=None, name=None, domain=None):
+def traced(function: Optional[_F] = None, name: Optional[str] = None, domain: _Where = None) -> Any:
     """Decorator: a span around every call. @traced, or @traced(name=..., domain=...)."""
     if function is None:
         return functools.partial(traced, name=name, domain=domain)
@@ -320,10 +327,10 @@ def traced(function=None, name=None, domain=None):
 class span:
     """A span that may end in another thread: s = span("name"); ...; s.end(key=value)."""
 
-    def __init__(self, name, domain=None, **args):
+    def __init__(self, name: str, domain: _Where = None, **args: Any) -> None:
         self._id = _lib.mrd_span_begin(_domain(domain), _text(name), *_arguments(args)) if _on() else 0
 
-    def end(self, **args):
+    def end(self, **args: Any) -> None:
         if self._id:
             _lib.mrd_span_end(self._id, *_arguments(args))
             self._id = 0
@@ -340,7 +347,8 @@ def _scope(scope):
     return number
 
 
-def instant(name, domain=None, scope=THREAD, **args):
+def instant(name: str, domain: _Where = None, scope: Union[int, str] = THREAD, **args: Any) -> None:
+    """An event without a length. scope: THREAD, PROCESS, GLOBAL or TASK, or their names."""
     if _on():
         _lib.mrd_instant_(_domain(domain), _text(name), _scope(scope), *_arguments(args))
 
@@ -348,7 +356,7 @@ def instant(name, domain=None, scope=THREAD, **args):
 class flow:
     """An arrow: f = flow("name"); f.begin() inside one span, f.step(), f.end() inside others."""
 
-    def __init__(self, name, domain=None):
+    def __init__(self, name: str, domain: _Where = None) -> None:
         self._name, self._domain = name, domain
         self.id = _lib.mrd_flow_new() if _lib else 0
 
@@ -356,30 +364,30 @@ class flow:
         if _on():
             _lib.mrd_flow_(_domain(self._domain), _text(self._name), self.id, where)
 
-    def begin(self):
+    def begin(self) -> None:
         self._at(0)
 
-    def step(self):
+    def step(self) -> None:
         self._at(1)
 
-    def end(self):
+    def end(self) -> None:
         self._at(2)
 
 
-def memory_allocated(memory, nbytes):
+def memory_allocated(memory: int, nbytes: int) -> None:
     """Books nbytes with the innermost span that this thread has open. memory: an address, or any whole number
     from 0 that is unique among what is not freed, such as id() or data_ptr() of an array."""
     if _on():
         _lib.mrd_memory_allocated_(memory, nbytes)
 
 
-def memory_freed(memory):
+def memory_freed(memory: int) -> None:
     """Ends what memory_allocated booked under this number, in any thread, with the span that allocated it."""
     if _gate.value:
         _lib.mrd_memory_freed_(memory)
 
 
-def thread_name(name=None):
+def thread_name(name: Optional[str] = None) -> None:
     """Names the calling thread in the picture; by default as threading does."""
     if _on():
         _lib.mrd_thread_name(_text(name or threading.current_thread().name))
@@ -388,14 +396,14 @@ def thread_name(name=None):
 # ---- objects --------------------------------------------------------------------------------------
 
 class _Object:
-    _create = _destroy = None
+    _create = _destroy = ""
 
     def __init__(self, *arguments):
         self._handle = getattr(_lib, self._create)(*arguments) if _lib else None
         if _lib and not self._handle:
             raise MeridianError(6, "%s needs a name" % type(self).__name__)
 
-    def close(self):
+    def close(self) -> None:
         handle, self._handle = getattr(self, "_handle", None), None
         if handle and _lib:
             getattr(_lib, self._destroy)(handle)
@@ -404,23 +412,22 @@ class _Object:
 
 
 class _Duration(_Object):
-    _start = _stop = None
+    _start = _stop = ""
 
-    def start(self):
+    def start(self) -> None:
         if self._handle and _gate.value:
             _check(getattr(_lib, self._start)(self._handle))
 
-    def stop(self):
+    def stop(self) -> None:
         if self._handle and _gate.value:
             _check(getattr(_lib, self._stop)(self._handle))
 
-    def __enter__(self):
+    def __enter__(self: _Timed) -> _Timed:
         self.start()
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.stop()
-        return False
 
 
 class Task(_Duration):
@@ -428,7 +435,7 @@ class Task(_Duration):
     _create, _destroy, _start, _stop = ("mrd_task_create", "mrd_task_destroy", "mrd_task_start",
                                         "mrd_task_stop")
 
-    def __init__(self, name, domain=None):
+    def __init__(self, name: str, domain: _Where = None) -> None:
         super().__init__(_domain(domain), _text(name))
 
 
@@ -437,7 +444,7 @@ class Event(_Duration):
     _create, _destroy, _start, _stop = ("mrd_event_create", "mrd_event_destroy", "mrd_event_start",
                                         "mrd_event_stop")
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         super().__init__(_text(name))
 
 
@@ -446,15 +453,17 @@ class Frame(_Duration):
     _create, _destroy, _start, _stop = ("mrd_frame_create", "mrd_frame_destroy", "mrd_frame_start",
                                         "mrd_frame_stop")
 
-    def __init__(self, name, domain=None):
+    def __init__(self, name: str, domain: _Where = None) -> None:
         super().__init__(_domain(domain), _text(name))
 
     @property
-    def count(self):
+    def count(self) -> int:
+        """Frames that were completed."""
         return _lib.mrd_frame_count(self._handle) if self._handle else 0
 
     @property
-    def rate(self):
+    def rate(self) -> float:
+        """Frames a second, from the first start to the last stop; 0 when not known."""
         return _lib.mrd_frame_rate(self._handle) if self._handle else 0.0
 
 
@@ -462,34 +471,35 @@ class Counter(_Object):
     """A value over time. unit: "bytes", "percent", "ns", "count" or a word of yours."""
     _create, _destroy = "mrd_counter_create", "mrd_counter_destroy"
 
-    def __init__(self, name, domain=None, unit=None, value=0):
+    def __init__(self, name: str, domain: _Where = None, unit: Optional[str] = None, value: int = 0) -> None:
         super().__init__(_domain(domain), _text(name), _text(unit) if unit else None, value)
 
     @property
-    def value(self):
+    def value(self) -> int:
+        """The value that it has now, unsigned; samples do not change it."""
         return _lib.mrd_counter_get(self._handle) if self._handle else 0
 
-    def set_value(self, value):
+    def set_value(self, value: int) -> None:
         if self._handle:
             _check(_lib.mrd_counter_set(self._handle, value))
 
-    def increment(self, delta=1):
+    def increment(self, delta: int = 1) -> None:
         if self._handle:
             _check(_lib.mrd_counter_add(self._handle, delta))
 
-    def decrement(self, delta=1):
+    def decrement(self, delta: int = 1) -> None:
         self.increment(-delta)
 
-    def sample(self, value):
+    def sample(self, value: _Number) -> None:
         """A value that is no integer."""
         if self._handle:
             _check(_lib.mrd_counter_sample(self._handle, value))
 
-    def __iadd__(self, delta):
+    def __iadd__(self, delta: int) -> Counter:
         self.increment(delta)
         return self
 
-    def __isub__(self, delta):
+    def __isub__(self, delta: int) -> Counter:
         self.increment(-delta)
         return self
 
@@ -498,10 +508,10 @@ class Marker(_Object):
     """An instant with a name of its own."""
     _create, _destroy = "mrd_marker_create", "mrd_marker_destroy"
 
-    def __init__(self, name, domain=None):
+    def __init__(self, name: str, domain: _Where = None) -> None:
         super().__init__(_domain(domain), _text(name))
 
-    def mark(self, scope=PROCESS):
+    def mark(self, scope: Union[int, str] = PROCESS) -> None:
         """scope: GLOBAL, PROCESS, THREAD, TASK, or "global", "process", "thread", "task", "marker"."""
         if self._handle:
             _check(_lib.mrd_marker_mark(self._handle, _scope(scope)))
@@ -510,36 +520,37 @@ class Marker(_Object):
 class Region:
     """A stretch of code with its own total and count; nests, any threads. Also a context manager."""
 
-    def __init__(self, name):
+    def __init__(self, name: str) -> None:
         self._region = _Region()
         if _lib:
             _check(_lib.mrd_region_init(ctypes.byref(self._region), _text(name)))
 
-    def start(self):
+    def start(self) -> None:
         if _on():
             _check(_lib.mrd_region_start_(ctypes.byref(self._region)))
 
-    def stop(self):
+    def stop(self) -> None:
         if _gate.value:
             _check(_lib.mrd_region_stop_(ctypes.byref(self._region)))
 
-    def __enter__(self):
+    def __enter__(self) -> Region:
         self.start()
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.stop()
-        return False
 
     @property
-    def entries(self):
+    def entries(self) -> int:
+        """How often it was started."""
         return self._region.entries
 
     @property
-    def total_ns(self):
+    def total_ns(self) -> int:
+        """Nanoseconds in it, added up."""
         return self._region.total_ns
 
-    def __str__(self):
+    def __str__(self) -> str:
         """The one-line form, without its newline."""
         if _lib is None:
             return ""
@@ -555,7 +566,7 @@ class Region:
 
 # ---- control --------------------------------------------------------------------------------------
 
-def set_config(**keys):
+def set_config(**keys: Union[bool, int, float, str]) -> None:
     """filename, profile_all, profile_symbolic, profile_imperative, profile_memory, profile_api,
     continuous_dump, dump_period, aggregate_stats, profile_process."""
     if _lib:
@@ -563,7 +574,7 @@ def set_config(**keys):
             _check(_lib.mrd_set_config(_text(key), _text(int(value) if isinstance(value, bool) else value)))
 
 
-def run():
+def run() -> None:
     """Records from now on. Warns when a Neuron runtime is loaded whose calls cannot be recorded; status() says why."""
     if _lib:
         _check(_lib.mrd_set_state(1))
@@ -571,27 +582,31 @@ def run():
             warnings.warn("meridian: " + status(), RuntimeWarning, stacklevel=2)
 
 
-def stop():
+def stop() -> None:
+    """Records nothing any more."""
     if _lib:
         _check(_lib.mrd_set_state(0))
 
 
-def pause():
+def pause() -> None:
+    """Records nothing until resume()."""
     if _lib:
         _check(_lib.mrd_pause())
 
 
-def resume():
+def resume() -> None:
+    """Records again after pause()."""
     if _lib:
         _check(_lib.mrd_resume())
 
 
-def dump(finished=True):
+def dump(finished: bool = True) -> None:
+    """Writes what was recorded to the file that set_config names; finished: and closes it."""
     if _lib:
         _check(_lib.mrd_dump(int(finished)))
 
 
-def dumps(reset=False, format="table", sort_by="total", ascending=False):
+def dumps(reset: bool = False, format: str = "table", sort_by: str = "total", ascending: bool = False) -> str:
     """Statistics per name as text; "" without the library."""
     if _lib is None:
         return ""
@@ -606,17 +621,16 @@ def dumps(reset=False, format="table", sort_by="total", ascending=False):
 class profiling:
     """with profiling(aggregate_stats=True): runs for the block, then stops."""
 
-    def __init__(self, **config):
+    def __init__(self, **config: Union[bool, int, float, str]) -> None:
         self._config = config
 
-    def __enter__(self):
+    def __enter__(self) -> profiling:
         set_config(**self._config)
         run()
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         stop()
-        return False
 
 
 # ---- counters of the machine, loaded models ---------------------------------------------------------
@@ -624,38 +638,39 @@ class profiling:
 class Counters:
     """A counter session: with Counters(["cpu.*", ...]) as c: c.poll() -> {name: value or None}."""
 
-    def __init__(self, names, device=-1, core=-1):
+    def __init__(self, names: Sequence[str], device: int = -1, core: int = -1) -> None:
         self._handle = _P()
         if _lib is None:
             raise MeridianError(15, "no counters without the library: " + _reason)
         array = (_T * len(names))(*[_text(name) for name in names])
         _check(_lib.mrd_counters_create(array, len(names), device, core, ctypes.byref(self._handle)))
 
-    def start(self, timeout=1.0):
+    def start(self, timeout: float = 1.0) -> None:
+        """timeout: seconds to wait for the device."""
         _check(_lib.mrd_counters_start(self._handle, int(timeout * 1e9)))
 
-    def poll(self, since_start=False, timeout=1.0):
+    def poll(self, since_start: bool = False, timeout: float = 1.0) -> Dict[str, Union[int, float, None]]:
+        """All counters now; since_start: the growth since start() of those that grow. None: without a value. timeout: seconds."""
         count = _lib.mrd_counters_count(self._handle)
         values = (_CounterValue * count)()
         _check(_lib.mrd_counters_poll(self._handle, int(since_start), int(timeout * 1e9), values, count))
         return {v.name.decode(): (v.value.d if v.is_double else v.value.i) if v.valid else None
                 for v in values}
 
-    def stop(self):
+    def stop(self) -> None:
         _check(_lib.mrd_counters_stop(self._handle))
 
-    def close(self):
+    def close(self) -> None:
         if self._handle:
             _lib.mrd_counters_destroy(self._handle)
             self._handle = _P()
 
-    def __enter__(self):
+    def __enter__(self) -> Counters:
         self.start()
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.close()
-        return False
 
 
 class Models:
@@ -663,19 +678,20 @@ class Models:
 
     SYMBOLS, MEMORY, ALL = 0, 1, 2
 
-    def __init__(self, mode=SYMBOLS, userdata=0):
+    def __init__(self, mode: int = SYMBOLS, userdata: int = 0) -> None:
         self._handle = _P()
         if _lib is None:
             raise MeridianError(15, "no model capture without the library: " + _reason)
         _check(_lib.mrd_models_create(mode, userdata, ctypes.byref(self._handle)))
 
-    def start(self):
+    def start(self) -> None:
         _check(_lib.mrd_models_start(self._handle))
 
-    def stop(self):
+    def stop(self) -> None:
         _check(_lib.mrd_models_stop(self._handle))
 
-    def records(self):
+    def records(self) -> List[Dict[str, Any]]:
+        """A dict for each load; load_ns and unload_ns (None: still loaded) in nanoseconds."""
         found = _ModelList()
         _check(_lib.mrd_models_get(self._handle, ctypes.byref(found)))
         return [{"uri": r.uri.decode("utf-8", "replace"), "sha256": r.sha256.decode(),
@@ -684,27 +700,26 @@ class Models:
                  "data": ctypes.string_at(r.data, r.data_size) if r.data else None}
                 for r in found.records[:found.count]]
 
-    def close(self):
+    def close(self) -> None:
         if self._handle:
             _lib.mrd_models_free(self._handle)
             self._handle = _P()
 
-    def __enter__(self):
+    def __enter__(self) -> Models:
         self.start()
         return self
 
-    def __exit__(self, kind, error, trace):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.stop()
-        return False
 
     def __del__(self):
         if getattr(self, "_handle", None):
             self.close()
 
 
-def open(where: str, *, token: "Optional[str]" = None, start: "Optional[str]" = None, end: "Optional[str]" = None,  # noqa: A001: meridian.open reads well
-         instance_id: "Optional[str]" = None, process_id: "Union[str, int, None]" = None, lnc_idx: "Union[str, int, None]" = None,
-         event_type: "Optional[str]" = None) -> "Profile":
+def open(where: str, *, token: Optional[str] = None, start: Optional[str] = None, end: Optional[str] = None,  # noqa: A001: meridian.open reads well
+         instance_id: Optional[str] = None, process_id: Union[str, int, None] = None, lnc_idx: Union[str, int, None] = None,
+         event_type: Optional[str] = None) -> Profile:
     """The tables of a profile: profile.sqlite, a folder with it or with tables/, or the address of a session of an aggregator, of which the others
     are a slice. Rows come as pandas where it is installed. See meridian_data.open_profile."""
     import meridian_data

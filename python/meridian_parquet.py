@@ -12,6 +12,7 @@ import ctypes
 import ctypes.util
 import struct
 import zlib
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Sequence, Union
 
 __all__ = ["File", "ParquetError"]
 
@@ -196,7 +197,7 @@ class File:
     """One Parquet file. .columns: names; .rows: how many; .notes: {key: value}; groups(): row groups, one after the other,
     as {column: list of values}. path may also be bytes, or an object with read. Every damage that is seen is a ParquetError."""
 
-    def __init__(self, path, verify=True):
+    def __init__(self, path: Union[str, bytes, bytearray, BinaryIO], verify: bool = True) -> None:
         if isinstance(path, (bytes, bytearray)):
             data = bytes(path)
         elif hasattr(path, "read"):
@@ -210,7 +211,7 @@ class File:
         except _STUMBLES as e:
             raise e if isinstance(e, ParquetError) else ParquetError(f"the footer is damaged: {e!r}") from None
 
-    def _open(self, path):
+    def _open(self, path: Any) -> None:
         data = self.data
         if len(data) < 12 or data[:4] != b"PAR1" or data[-4:] != b"PAR1":
             raise ParquetError(f"{path if isinstance(path, str) else 'the data'} is not a whole Parquet file")
@@ -218,11 +219,11 @@ class File:
         if size + 12 > len(data):
             raise ParquetError("the footer is longer than the file")
         meta = _Thrift(data, len(data) - 8 - size).struct()
-        self.rows = meta[3]
+        self.rows: int = meta[3]
         self.meta = meta
-        self.notes = {n[1].decode(): n.get(2, b"").decode() for n in meta.get(5, [])}
+        self.notes: Dict[str, str] = {n[1].decode(): n.get(2, b"").decode() for n in meta.get(5, [])}
         self._columns = list(self._leaves(meta[2]))
-        self.columns = [c.name for c in self._columns]
+        self.columns: List[str] = [c.name for c in self._columns]
         if sum(g[3] for g in meta[4]) != self.rows:
             raise ParquetError("the rows of the groups are not those of the file")
 
@@ -242,7 +243,7 @@ class File:
                 yield _Column(name, _TYPES[e[1]], [name], e.get(3) == 1, False, e.get(6) == 0)
                 i += 1
 
-    def groups(self, columns=None):
+    def groups(self, columns: Optional[Sequence[str]] = None) -> Iterator[Dict[str, List[Any]]]:
         for group in self.meta[4]:
             out = {}
             for column, chunk in zip(self._columns, group[1]):
@@ -253,9 +254,9 @@ class File:
                         raise e if isinstance(e, ParquetError) else ParquetError(f"column {column.name} is damaged: {e!r}") from None
             yield out
 
-    def read(self, columns=None):
+    def read(self, columns: Optional[Sequence[str]] = None) -> Dict[str, List[Any]]:
         """All rows as {column: list}."""
-        out = {c: [] for c in (columns or self.columns)}
+        out: Dict[str, List[Any]] = {c: [] for c in (columns or self.columns)}
         for group in self.groups(columns):
             for name, values in group.items():
                 out[name] += values

@@ -1,7 +1,9 @@
 #!/usr/bin/python3
 """python/meridian.py with the library, and without it. MERIDIAN_BUILD, MERIDIAN_SOURCE as for all tests."""
+import ast
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -161,6 +163,22 @@ def in_front_of_the_runtime():
     assert not caught and m.status() == "recording", (caught, m.status())
 
 
+def types_are_told():
+    """What a program can call has the types of what it takes and gives, and says what it does, in all three modules; they hold where mypy is there to look."""
+    modules = [os.path.join(SOURCE, "python", name) for name in ("meridian.py", "meridian_data.py", "meridian_parquet.py")]
+    for path in modules:
+        with open(path, encoding="utf-8") as f:
+            tree = ast.parse(f.read())
+        for owner in [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef) and not n.name.startswith("_"))]:
+            for f in (n for n in owner.body if isinstance(n, ast.FunctionDef) and (not n.name.startswith("_") or n.name == "__init__")):
+                where = f"{os.path.basename(path)}:{f.lineno}: {f.name}"
+                args = f.args.args[owner is not tree and not any(getattr(d, "id", "") == "staticmethod" for d in f.decorator_list):] + f.args.kwonlyargs
+                assert f.returns is not None and all(a.annotation for a in args), f"{where} lacks types"
+                assert owner is not tree or ast.get_docstring(f), f"{where} does not say what it does"
+    if shutil.which("mypy"):
+        subprocess.run(["mypy", "--ignore-missing-imports", "--no-incremental", "--cache-dir=/dev/null", *modules], check=True, timeout=100)
+
+
 def main():
     if len(sys.argv) > 1:
         with tempfile.TemporaryDirectory() as folder:
@@ -172,6 +190,7 @@ def main():
                                        ("front", LIBRARY, LIBRARY)):
             env = dict(os.environ, MERIDIAN_LIBRARY=library, MERIDIAN_RING_DIR=rings, LD_PRELOAD=preload, NEURON_RT_LOG_LEVEL="off")
             subprocess.run([sys.executable, __file__, mode], env=env, check=True, timeout=60)
+    types_are_told()
     print("python: with and without the library")
 
 
