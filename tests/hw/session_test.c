@@ -72,12 +72,20 @@ TEST(wrong_use_is_an_error)
     mrd_hw_session *s = NULL;
     mrd_hw_value v[1];
     mrd_why why = { 0 };
+    char longer[5000] = "";
 
     CHECK_ERR("unknown counter",
               mrd_hw_session_create(hw, &unknown, 1, MRD_HW_SCOPE_ALL, false, &s, &why),
               MRD_NOTFOUND);
     CHECK(strstr(why.text, "fake0.core1.memry") != NULL);
     CHECK(strstr(why.text, "'fake0.core1.memory'") != NULL);
+    memset(longer, 'x', sizeof(longer) - 1);
+    memcpy(longer, "fake0.core1.memory", strlen("fake0.core1.memory"));
+    unknown = longer;
+    CHECK_ERR("longer than any name",
+              mrd_hw_session_create(hw, &unknown, 1, MRD_HW_SCOPE_ALL, false, &s, &why),
+              MRD_NOTFOUND);
+    CHECK(strstr(why.text, "fake0.core1.memoryxxx") != NULL);
     s = session_of(hw, "fake0.core1.memory");
     CHECK_ERR("poll before start", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, NULL), MRD_STATE);
     CHECK_ERR("stop before start", mrd_hw_session_stop(s, NULL), MRD_STATE);
