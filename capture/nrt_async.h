@@ -29,9 +29,9 @@ typedef struct {
     unsigned version; /* of the interface: 2, 3 */
     mrd_nrt_work work;
     nrta_seq_t seq;
-    int32_t lnc_idx, queue; /* lnc_idx -1: not said */
-    NRT_STATUS *status;     /* version 3; NULL: the program does not want it */
-    mrd_rec_arg arg;        /* model_id or size */
+    int32_t lnc_idx, queue;   /* lnc_idx -1: not said */
+    const NRT_STATUS *status; /* version 3; NULL: the program does not want it */
+    mrd_rec_arg arg;          /* model_id or size */
 } mrd_nrt_request;
 
 /* The runtime took it. */

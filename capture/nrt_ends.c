@@ -20,7 +20,8 @@
 typedef struct {
     nrta_seq_t seq;
     uint64_t span, since_ticks; /* it had not ended then */
-    NRT_STATUS *status;
+    const NRT_STATUS *status;
+    bool shared; /* the place of its status is a later request's, too */
 } request;
 
 typedef struct {
@@ -161,8 +162,8 @@ end_first(queue *q, const NRT_STATUS *told)
     NRT_STATUS status = NRT_SUCCESS;
     mrd_rec_arg args[4];
     size_t n = 0;
-    bool known =
-        told != NULL ? (status = *told, true) : q->version == 3 && read_status(r->status, &status);
+    bool known = told != NULL ? (status = *told, true)
+                              : q->version == 3 && !r->shared && read_status(r->status, &status);
 
     atomic_fetch_sub(&under_way, 1);
     args[n++] = mrd_nrt_u64(MRD_NRT_KEY_end_within_ns, (uint64_t) (mrd_rec_raw_ns(mrd_rec_now()) -
@@ -170,6 +171,8 @@ end_first(queue *q, const NRT_STATUS *told)
     if (known && status != NRT_SUCCESS) {
         args[n++] = mrd_nrt_i64(MRD_NRT_KEY_status, status);
         args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, mrd_nrt_status_name(status));
+    } else if (!known && q->version == 3) { /* not: it succeeded */
+        args[n++] = mrd_nrt_text(MRD_NRT_KEY_status_text, "not known");
     }
     mrd_rec_end(r->span, args, n);
 }
@@ -179,6 +182,16 @@ end_up_to(queue *q, nrta_seq_t seq)
 {
     while (q->head != q->tail && place(q, q->head)->seq <= seq)
         end_first(q, NULL);
+}
+
+/* What stands there when they are seen to have ended is another request's. */
+static void
+share_place(const NRT_STATUS *place_of_status)
+{
+    for (size_t i = 0; i < n_queues && place_of_status != NULL; i++)
+        for (uint32_t at = queues[i]->head; at != queues[i]->tail; at++)
+            if (place(queues[i], at)->status == place_of_status)
+                place(queues[i], at)->shared = true;
 }
 
 void
@@ -194,6 +207,7 @@ mrd_nrt_async_taken(const mrd_nrt_request *r)
     if (!mrd_rec_on(MRD_CAP_API) || !take_lock())
         return;
     if ((q = find(r->seq)) != NULL || (q = make(r)) != NULL) {
+        share_place(r->status);
         make_room(q);
         what.name = mrd_rec_name(names[r->work]);
         what.name_text = names[r->work];

@@ -645,6 +645,23 @@ TEST(a_request_that_fails)
     CHECK(strstr(hooked, "statuses 0 1206 0\n") != NULL);
 }
 
+/* What stands in the place is the last one's: of the others it is said that nobody knows, and not that they
+ * failed, or succeeded. */
+TEST(requests_that_share_the_place_of_their_status)
+{
+    recorded rec;
+
+    setenv("SIMNRT_FAULT", "exec_error:exec=3:status=1206", 1);
+    set_library_path("simnrt-new");
+    rec = same_with_and_without("nrt_prog", "shares");
+    CHECK(strstr(hooked, "status 1206\n") != NULL);
+    CHECK_INT(count(rec.begins, "|nrta_execute "), 3);
+    CHECK_INT(count(rec.ends, " end_within_ns="), 3);
+    CHECK_INT(count(rec.ends, " status=1206 status_text=NRT_NETWORK_PROXY_FAILURE"), 1);
+    CHECK_INT(count(rec.ends, " status="), 1);
+    CHECK_INT(count(rec.ends, " status_text=not known"), 2);
+}
+
 TEST(a_request_that_fails_in_the_older_interface)
 {
     check_failure("nrt_prog_228", "simnrt");

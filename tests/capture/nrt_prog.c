@@ -510,6 +510,24 @@ forks(void)
     return 0; /* without nrt_close: what is left is taken at exit */
 }
 
+#if NRT_ASYNC_ABI == 3
+/* Three requests, of which nobody asks for the first two, and one place for their statuses. */
+static int
+shares(void)
+{
+    NRT_STATUS status = NRT_QUEUE_EMPTY;
+    nrta_seq_t seq[3] = { 0 };
+
+    open_all();
+    for (int i = 0; i < 3; i++)
+        SHOW(F(nrta_execute_schedule)(model, in, out, 0, &status, &seq[i]));
+    wait_for(seq[2]);
+    printf("status %d\n", status);
+    close_all();
+    return 0;
+}
+#endif
+
 /* No destructor and no atexit handler runs. */
 static int
 quits(void)
@@ -551,11 +569,21 @@ main(int argc, char **argv)
     static const struct {
         const char *name;
         int (*run)(void);
-    } modes[] = { { "everything", everything }, { "traces", traces },
-                  { "misuses", misuses },       { "forks", forks },
-                  { "fails", fails },           { "seldom", seldom },
-                  { "signals", signals },       { "options", options },
-                  { "queues", queues },         { "quits", quits } };
+    } modes[] = {
+        { "everything", everything },
+        { "traces", traces },
+        { "misuses", misuses },
+        { "forks", forks },
+        { "fails", fails },
+        { "seldom", seldom },
+        { "signals", signals },
+        { "options", options },
+        { "queues", queues },
+        { "quits", quits },
+#if NRT_ASYNC_ABI == 3
+        { "shares", shares },
+#endif
+    };
 
     if (load() != 0)
         return 9;
