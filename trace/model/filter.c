@@ -75,7 +75,7 @@ mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why)
     if (mrd_num_dur(text, &v) == MRD_OK && !__builtin_add_overflow(first.ns, v, &ret->ns))
         return MRD_OK;
     return mrd_why_set(why, MRD_SYNTAX, 0,
-                       "'" MRD_STR_FMT "' is not a time: write 2.5s (after the first event), "
+                       "'" MRD_STR_FMT "' is not a time: write 2.5s (after the beginning), "
                        "2026-03-01T12:00:00Z, or nanoseconds of the epoch",
                        MRD_STR_ARG(text));
 }

@@ -23,7 +23,7 @@ typedef struct {
     }
 
 void mrd_filter_fini(mrd_filter *f);
-/* "12.5s" after the first event, "2026-03-01T12:00:00Z" or epoch ns. Errors: SYNTAX naming the
+/* "12.5s" after `first` (a file's first event, a session's start), "2026-03-01T12:00:00Z" or epoch ns. Errors: SYNTAX naming the
  * forms. */
 mrd_err mrd_filter_time(mrd_str text, mrd_ev_ns first, mrd_ev_ns *ret, mrd_why *why);
 /* Checks core ranges and process ids. Errors: INVALID with a message. */
