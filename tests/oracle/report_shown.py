@@ -193,18 +193,35 @@ WORDS = {"compute": ("compute-bound", "computation"), "skew": ("skew-bound", "wa
          "idle": ("idle", "idle, for causes that the trace does not show"), "not_recorded": ("not recorded", "not recorded (events were lost, or the session was paused)")}
 
 
+def bounds_of(w):
+    """What bounded the time of one worker."""
+    part, exposed, idle = ({k: v or 0 for k, v in w[name].items()} for name in ("parts_ns", "exposed_ns", "idle_ns"))
+    return {"compute": part["compute"] + part["both"], "skew": part["waiting"] + exposed["waiting"], "transfer": exposed["transfer"] + part["copy"],
+            "communication": exposed["unknown"], "host": part["host"] + idle["launch"], "loading": idle["loading"],
+            "idle": idle["short"] + idle["queued"] + idle["unknown"], "not_recorded": part["not_recorded"]}
+
+
 def wrong_in_bottleneck(report, text):
-    """The three largest of what bounds the time, without those below a hundredth; of equals the first."""
+    """The bottleneck, then the two largest others, without those below a hundredth; of equals the first. Who has most of it, if that stands out."""
     got, bound, whole = sentence(text, "Bottleneck "), report["bound_by_ns"], report["totals"]["window_ns"]
     if whole == 0:
         return [f"bottleneck: {got}"] if got else []
-    most = sorted(bound, key=lambda k: -bound[k])[:3]
-    most = [k for i, k in enumerate(most) if i == 0 or (bound[k] * 100 >= whole and all(bound[b] * 100 >= whole for b in most[1:i]))]
-    want = "Bottleneck " + WORDS[most[0]][0] + ": " + ", ".join(r"([\d.]+ %) \(([\d.]+ \w+)\) " + re.escape(WORDS[k][1]) for k in most)
-    m = re.fullmatch(want.replace(WORDS[most[0]][0], re.escape(WORDS[most[0]][0]), 1), got)
+    loss = max((k for k in bound if k != "compute"), key=bound.get)
+    first = loss if bound[loss] > bound["compute"] or bound[loss] * 5 >= whole else "compute"
+    if report["bottleneck"] != first:
+        return [f"bottleneck: {report['bottleneck']!r}, expected {first!r}"]
+    most = [first] + [k for k in sorted(bound, key=lambda k: -bound[k]) if k != first and bound[k] * 100 >= whole][:2]
+    want = "Bottleneck " + re.escape(WORDS[first][0]) + ": " + ", ".join(r"([\d.]+ %) \(([\d.]+ \w+)\) " + re.escape(WORDS[k][1]) for k in most)
+    shares = [share(bounds_of(w)[first], w["window_ns"]) for w in report["workers"]]
+    middle = sorted(shares)[(len(shares) - 1) // 2]
+    stands_out = first not in ("skew", "communication") and len(shares) > 1 and max(shares) >= 1.5 * middle and max(shares) >= middle + 5
+    if stands_out:
+        want += (rf"\. Most of it is at {re.escape(label_of(report['workers'][shares.index(max(shares))]))}: ([\d.]+ %) of its time; "
+                 r"of the median worker's time ([\d.]+ %)")
+    m = re.fullmatch(want, got)
     if m is None:
         return [f"bottleneck: {got!r}, expected {want!r}"]
-    return cells_wrong(list(m.groups()), [x for k in most for x in (share(bound[k], whole), bound[k])])
+    return cells_wrong(list(m.groups()), [x for k in most for x in (share(bound[k], whole), bound[k])] + ([max(shares), middle] if stands_out else []))
 
 
 def wrong_in_verdict(report, text):

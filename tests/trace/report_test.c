@@ -96,6 +96,47 @@ forget(test_profile *p)
     p->n = 0;
 }
 
+/* A loss of a fifth is named before computation, one that is a nanosecond shorter is not; who has most of it, where that stands out. */
+TEST(the_bottleneck_is_a_loss_of_a_fifth_or_more)
+{
+    static const struct {
+        const char *name;
+        int64_t idle[2]; /* of 1,000 ns each */
+        const char *want, *who;
+    } rows[] = {
+        { "a fifth", { 200, 200 }, "idle", NULL },
+        { "less than a fifth", { 200, 199 }, "compute", NULL },
+        { "more than computation", { 600, 600 }, "idle", NULL },
+        { "of one worker", { 100, 400 }, "idle", "rank 1 " },
+        { "less than half again as much", { 300, 449 }, "idle", NULL },
+        { "computation of one worker", { 0, 350 }, "compute", "rank 0 " },
+        { "none", { 0, 0 }, "compute", NULL },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        json_t *r;
+        char *text, *at;
+
+        p->n = 0;
+        for (int who = 0; who < 2; who++) {
+            profile_add(p, MRD_SPAN, p->device[who], "nc_exec_running", 0, 100);
+            profile_add(p, MRD_SPAN, p->device[who], "nc_exec_running", 100 + rows[i].idle[who],
+                        900 - rows[i].idle[who]);
+        }
+        r = report(p);
+        text = report_text(p);
+        at = strstr(text, "Most of it is at ");
+        CHECK_ROW(rows[i].name,
+                  strcmp(json_string_value(json_object_get(r, "bottleneck")), rows[i].want) == 0);
+        CHECK_ROW(rows[i].name, (at != NULL) == (rows[i].who != NULL));
+        CHECK_ROW(rows[i].name, at == NULL || strstr(at, rows[i].who) != NULL);
+        json_decref(r);
+        free(text);
+        test_profile_free(p);
+    }
+}
+
 /* A pause is not recorded, and no loss: it is neither idle nor exposed, and of computation what is known is. */
 TEST(what_was_paused_is_not_recorded_and_no_loss)
 {

@@ -720,6 +720,56 @@ mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
     }
 }
 
+mrd_bound_by
+mrd_report_bottleneck(const mrd_report *r)
+{
+    uint64_t ns[MRD_BOUNDS];
+    mrd_bound_by loss = MRD_BOUND_COMPUTE + 1;
+
+    if (r->totals.window_ns == 0)
+        return MRD_BOUNDS;
+    mrd_report_bounds(r, ns);
+    for (unsigned k = loss + 1; k < MRD_BOUNDS; k++)
+        loss = ns[k] > ns[loss] ? (mrd_bound_by) k : loss;
+    return ns[loss] > ns[MRD_BOUND_COMPUTE] ||
+                   ns[loss] > (r->totals.window_ns - 1) / MRD_REPORT_LOSS
+               ? loss
+               : MRD_BOUND_COMPUTE;
+}
+
+static int
+share_order(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+bool
+mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret)
+{
+    double *share = calloc(r->n_workers + 1, sizeof(*share));
+    mrd_report_most most = { .share = -1 };
+
+    if (share == NULL)
+        return false;
+    for (size_t i = 0; i < r->n_workers; i++) {
+        uint64_t ns[MRD_BOUNDS], window = mrd_report_window(&r->workers[i]);
+
+        mrd_report_bounds_of(&r->workers[i], ns);
+        share[i] = window == 0 ? 0 : (double) ns[by] / (double) window;
+        if (share[i] > most.share)
+            most = (mrd_report_most){ .worker = (uint32_t) i, .share = share[i] };
+    }
+    if (r->n_workers > 0) {
+        qsort(share, r->n_workers, sizeof(*share), share_order);
+        most.middle = share[(r->n_workers - 1) / 2];
+        *ret = most;
+    }
+    free(share);
+    return r->n_workers > 1 && most.share >= 1.5 * most.middle && most.share >= most.middle + 0.05;
+}
+
 const mrd_step_path *
 mrd_report_path(const mrd_report *r)
 {

@@ -31,7 +31,10 @@
  *          collective (barriers too, as far as nothing else ran), transfer (exposed from then on, and
  *          copies), communication (exposed of which neither is told: parts of others are not in the
  *          profile, or the operation lets those leave who are done), the host (its part, and idle because of late launches), loading of data, other
- *          idle time, and what was not recorded. With compute they add up to all windows.
+ *          idle time, and what was not recorded. With compute they add up to all windows. The bottleneck
+ *          is the largest loss where it is at least one part in MRD_REPORT_LOSS or takes more time than
+ *          computation does, else computation: of two workers one can wait for the other for half of all time at
+ *          most, while both compute for the other half.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
  * Pauses   the longest times in which a worker's device did nothing; none in which events were lost.
@@ -52,6 +55,7 @@
 #include "trace/analysis/trend.h"
 
 #define MRD_REPORT_SHORT  30 /* ns: between two device spans there is always this much */
+#define MRD_REPORT_LOSS   5 /* one part in so many of all windows: a loss named before computation */
 #define MRD_REPORT_PAUSES 16 /* longest pauses kept */
 #define MRD_REPORT_OPEN   32
 #define MRD_REPORT_STEPS  16 /* slowest steps kept */
@@ -216,7 +220,21 @@ mrd_verdict mrd_report_verdict(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);
 /* Time of all workers by what they were bound by, in order of MRD_BOUND_*; they add up to the windows. */
 void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
-/* The same of one worker. */
+/* The bottleneck (Loss, above); MRD_BOUNDS without a window. */
+mrd_bound_by mrd_report_bottleneck(const mrd_report *r);
+
+typedef struct {
+    uint32_t worker;
+    double share;  /* of its window */
+    double middle; /* the share of the worker in the middle (the lower median) */
+} mrd_report_most;
+
+/*
+ * The worker whose window has the largest share bound so. True: that stands out, being at least half
+ * again as much as in the middle, and 5 % of the window more. Of waiting for others it says who suffers.
+ */
+bool mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret);
+/* The same as mrd_report_bounds of one worker. */
 void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
 
 #endif

@@ -29,9 +29,11 @@ void mrd_report_text_wrapped(mrd_buf *to, const char *head, mrd_str s);
 /* What the columns of the table above mean; broken into lines in the same way. */
 void mrd_report_text_note(mrd_buf *to, const char *text);
 
-/* What the time went to, the largest first, in words; who was late. */
+/* What the time went to, in words, the bottleneck first; who was late. */
 void mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to);
+/* What the profile lacks for these answers; nothing where it lacks nothing. */
+void mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to);
 /* The whole text, into `text`. */
 void mrd_report_text_all(mrd_report_text *s);
 

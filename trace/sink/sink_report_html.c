@@ -176,7 +176,16 @@ put_answer(html_sink *h)
     words = (mrd_buf){ 0 };
     mrd_report_text_verdict(&h->text, &words);
     put_buf(&h->page, &words);
-    mrd_buf_text(&h->page, "</p></div>\n");
+    mrd_buf_text(&h->page, "</p>");
+    words = (mrd_buf){ 0 };
+    mrd_report_text_coverage(&h->text, &words);
+    if (words.len > 0) {
+        mrd_buf_text(&h->page, "<p class=\"quiet\">");
+        put_buf(&h->page, &words);
+        mrd_buf_text(&h->page, "</p>");
+    }
+    mrd_text_done(&words, &h->page);
+    mrd_buf_text(&h->page, "</div>\n");
     if (mrd_catalog_simulated(h->text.common.env->catalog))
         mrd_buf_text(&h->page, "<p><b>SIMULATED</b>: at least a part of these data was made "
                                "without hardware.</p>\n");

@@ -338,8 +338,14 @@ static void
 put_bounds(mrd_jw *w, const mrd_report *r)
 {
     uint64_t ns[MRD_BOUNDS];
+    mrd_bound_by first = mrd_report_bottleneck(r);
 
     mrd_report_bounds(r, ns);
+    MRD_JW_KEY(w, "bottleneck");
+    if (first == MRD_BOUNDS)
+        mrd_jw_null(w);
+    else
+        mrd_jw_str(w, mrd_str_of(mrd_bound_by_text(first)));
     MRD_JW_KEY(w, "bound_by_ns");
     mrd_jw_open(w, '{');
     for (unsigned k = 0; k < MRD_BOUNDS; k++)

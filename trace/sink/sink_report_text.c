@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <limits.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/obj.h"
 #include "trace/json/catalog_json.h"
@@ -88,7 +89,7 @@ verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
                          "indistinguishable from other workers.");
 }
 
-/* What the time went to, the largest first, in words. */
+/* What the time went to, in words: the bottleneck, then the largest others. */
 void
 mrd_report_text_bound(const report_sink *s, mrd_buf *to)
 {
@@ -111,13 +112,16 @@ mrd_report_text_bound(const report_sink *s, mrd_buf *to)
     };
     uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
     bool told[MRD_BOUNDS] = { false };
+    size_t n;
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+    mrd_bound_by first = mrd_report_bottleneck(s->common.report);
+    mrd_report_most who;
 
     mrd_report_bounds(s->common.report, ns);
     for (unsigned round = 0; round < 3 && window > 0; round++) {
-        unsigned most = 0;
+        unsigned most = round == 0 ? first : 0;
 
-        for (unsigned k = 1; k < MRD_BOUNDS; k++)
+        for (unsigned k = 1; k < MRD_BOUNDS && round > 0; k++)
             most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
         if (round > 0 && ns[most] * 100 < window) /* below 1 %: not worth a look */
             break;
@@ -127,6 +131,13 @@ mrd_report_text_bound(const report_sink *s, mrd_buf *to)
                     mrd_text_share(ns[most], window, share), mrd_text_dur(ns[most], dur),
                     words[most].what);
     }
+    if (first == MRD_BOUNDS || first == MRD_BOUND_SKEW || first == MRD_BOUND_COMMUNICATION ||
+        !mrd_report_stands_out(s->common.report, first, &who))
+        return;
+    mrd_buf_text(to, ". Most of it is at ");
+    mrd_report_text_label(s, mrd_report_workers(s->common.report, &n) + who.worker, to);
+    mrd_buf_fmt(to, ": %.1f %% of its time; of the median worker's time %.1f %%", 100 * who.share,
+                100 * who.middle);
 }
 
 void
@@ -137,9 +148,32 @@ mrd_report_text_verdict(const report_sink *s, mrd_buf *to)
     verdict_words(s, &v, to);
 }
 
+/* What would give bounds to traces that have none. */
+static const char *
+bounds_from(const report_sink *s)
+{
+    const mrd_catalog *cat = s->common.env->catalog;
+    const char *align = mrd_catalog_get(cat, "clock.align");
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    bool files = false;
+
+    for (size_t i = 0; i < n; i++)
+        files = files ||
+                mrd_str_is(mrd_catalog_text(
+                               cat, mrd_catalog_borrow_process(cat, w[i].process)->instance_id),
+                           "unknown");
+    return !files || s->common.env->options->same_clock ? ""
+           : align != NULL && strcmp(align, "none") != 0
+               ? "Traces of one machine need no bound with --same-clock. "
+               : "Traces of one machine need no bound with --same-clock, those of several get one "
+                 "by "
+                 "--align collectives. ";
+}
+
 /* Why some collectives prove nothing. */
 static void
-put_doubts(const mrd_report_totals *t, mrd_buf *to)
+put_doubts(const report_sink *s, const mrd_report_totals *t, mrd_buf *to)
 {
     const struct {
         uint64_t n;
@@ -158,6 +192,8 @@ put_doubts(const mrd_report_totals *t, mrd_buf *to)
             mrd_buf_fmt(to, "In %" PRIu64 " collective%s the last worker is not proven, %s. ",
                         rows[i].n, rows[i].n == 1 ? "" : "s", rows[i].what);
     }
+    if (t->no_bound > 0)
+        mrd_buf_text(to, bounds_from(s));
 }
 
 /* The longest time in which no worker's window is, behind one that has ended; 0 with very many. */
@@ -182,31 +218,67 @@ widest_gap(const mrd_report_worker *w, size_t n)
     return widest;
 }
 
-static void
-put_title(report_sink *s)
+void
+mrd_report_text_coverage(const report_sink *s, mrd_buf *to)
 {
     const mrd_catalog *cat = s->common.env->catalog;
     const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
     size_t workers, inputs, bad = 0;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
     const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
+    char dur[MRD_DUR_TEXT];
+    unsigned told = 0;
+    uint64_t gap = widest_gap(w, workers);
+
+    for (size_t i = 0; i < inputs; i++)
+        bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
+    if (bad > 0)
+        mrd_buf_fmt(to, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
+                    mrd_plural(inputs), bad == 1 ? "is" : "are");
+    for (size_t i = 0; i < inputs; i++)
+        if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_LISTED)
+            mrd_buf_fmt(to, MRD_STR_FMT ": " MRD_STR_FMT ". ",
+                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].path)),
+                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
+    if (gap >= APART_NS)
+        mrd_buf_fmt(to,
+                    "No worker did anything for %s: the workers are not of one run, or their "
+                    "times have different origins. ",
+                    mrd_text_long(gap, dur));
+    if (t->ranks < t->world_size)
+        mrd_buf_fmt(to,
+                    "Of the job's %" PRIu64 " ranks %" PRIu64 " %s in this profile: who of the "
+                    "others came late, it cannot tell. ",
+                    t->world_size, t->ranks, t->ranks == 1 ? "is" : "are");
+    put_doubts(s, t, to);
+    if (t->alone > 0)
+        mrd_buf_fmt(
+            to, "%" PRIu64 " span%s of collectives could not be matched with another worker's. ",
+            t->alone, mrd_plural(t->alone));
+    if (t->left_out > 0)
+        mrd_buf_fmt(
+            to, "%" PRIu64 " span%s of collectives %s left out, because there are too many groups.",
+            t->left_out, mrd_plural(t->left_out), t->left_out == 1 ? "was" : "were");
+}
+
+static void
+put_title(report_sink *s)
+{
+    size_t workers;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
     mrd_ev_ns first = { INT64_MAX }, last = { INT64_MIN };
     char dur[MRD_DUR_TEXT];
     mrd_buf words = { 0 };
-    unsigned told = 0;
-    uint64_t gap = widest_gap(w, workers);
 
     for (size_t i = 0; i < workers; i++) {
         first = mrd_ev_min(w[i].first, first);
         last = mrd_ev_max(w[i].last, last);
     }
-    for (size_t i = 0; i < inputs; i++)
-        bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
     mrd_buf_fmt(
         &s->text, "Report     %s of %zu worker%s\n",
         mrd_text_dur(mrd_ev_after(first, last) ? 0 : (uint64_t) last.ns - (uint64_t) first.ns, dur),
         workers, workers == 1 ? "" : "s");
-    if (mrd_catalog_simulated(cat))
+    if (mrd_catalog_simulated(s->common.env->catalog))
         mrd_buf_text(
             &s->text,
             "           SIMULATED: at least a part of these data was made without hardware\n");
@@ -218,35 +290,7 @@ put_title(report_sink *s)
     mrd_report_text_verdict(s, &words);
     mrd_report_text_wrapped(&s->text, "Verdict", (mrd_str){ (const char *) words.p, words.len });
     words.len = 0; /* not what failed */
-    if (bad > 0)
-        mrd_buf_fmt(&words, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
-                    mrd_plural(inputs), bad == 1 ? "is" : "are");
-    for (size_t i = 0; i < inputs; i++)
-        if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_LISTED)
-            mrd_buf_fmt(&words, MRD_STR_FMT ": " MRD_STR_FMT ". ",
-                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].path)),
-                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
-    if (gap >= APART_NS)
-        mrd_buf_fmt(&words,
-                    "No worker did anything for %s: the workers are not of one run, or their "
-                    "times have different origins. ",
-                    mrd_text_long(gap, dur));
-    if (t->ranks < t->world_size)
-        mrd_buf_fmt(&words,
-                    "Of the job's %" PRIu64 " ranks %" PRIu64 " %s in this profile: who of the "
-                    "others came late, it cannot tell. ",
-                    t->world_size, t->ranks, t->ranks == 1 ? "is" : "are");
-    put_doubts(t, &words);
-    if (t->alone > 0)
-        mrd_buf_fmt(&words,
-                    "%" PRIu64
-                    " span%s of collectives could not be matched with another worker's. ",
-                    t->alone, mrd_plural(t->alone));
-    if (t->left_out > 0)
-        mrd_buf_fmt(&words,
-                    "%" PRIu64
-                    " span%s of collectives %s left out, because there are too many groups.",
-                    t->left_out, mrd_plural(t->left_out), t->left_out == 1 ? "was" : "were");
+    mrd_report_text_coverage(s, &words);
     if (words.len > 0)
         mrd_report_text_wrapped(&s->text, "Coverage",
                                 (mrd_str){ (const char *) words.p, words.len });
