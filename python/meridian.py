@@ -52,6 +52,7 @@ THREAD, PROCESS, GLOBAL, TASK = 0, 1, 2, 3
 _INVALID = 6  # MERIDIAN_INVALID
 _I64, _U64, _F64, _BOOL, _TEXT = 1, 2, 3, 4, 5
 _GATE_ANNOTATIONS = 4
+_COROUTINE = 0x80  # inspect.CO_COROUTINE; a program's own inspect.py may stand in front of that module
 
 
 class MeridianError(RuntimeError):
@@ -74,6 +75,10 @@ class _Kv(ctypes.Structure):
 class _Region(ctypes.Structure):
     _fields_ = [("name", ctypes.c_char_p), ("entries", ctypes.c_uint64), ("total_ns", ctypes.c_uint64),
                 ("running", ctypes.c_uint64), ("id", ctypes.c_uint32), ("owned", ctypes.c_uint32)]
+
+
+class _Scope(ctypes.Structure):
+    _fields_ = [("start", ctypes.c_uint64), ("opaque", ctypes.c_uint64 * 7)]
 
 
 class _CounterNumber(ctypes.Union):
@@ -99,13 +104,14 @@ class _ModelList(ctypes.Structure):
 
 _P, _T, _I, _U, _Z = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_size_t
 _KV = ctypes.POINTER(_Kv)
-_REGION = ctypes.POINTER(_Region)
+_REGION, _SCOPE = ctypes.POINTER(_Region), ctypes.POINTER(_Scope)
 
 # name: (result, arguments). One row per function used.
 _FUNCTIONS = {
     "mrd_error_text": (_T, [ctypes.c_int]), "mrd_last_error": (_T, []), "mrd_version": (_T, []),
     "mrd_status_text": (_T, []), "mrd_lost": (_U, []), "mrd_free": (None, [_P]),
     "mrd_domain_create": (_P, [_T]), "mrd_push_": (None, [_P, _T]), "mrd_pop_": (None, [_KV, _Z]),
+    "mrd_scope_begin_text_": (None, [_SCOPE, _P, _T]), "mrd_scope_end_": (None, [_SCOPE, _KV, _Z]),
     "mrd_instant_": (None, [_P, _T, ctypes.c_int, _KV, _Z]),
     "mrd_span_begin": (_U, [_P, _T, _KV, _Z]), "mrd_span_end": (None, [_U, _KV, _Z]),
     "mrd_memory_allocated_": (None, [_P, _U]), "mrd_memory_freed_": (None, [_P]),
@@ -283,17 +289,20 @@ def pop(**args: Any) -> None:
 
 
 class scope:
-    """with scope("name", domain="d", key=value): a span around the block, in this thread."""
+    """with scope("name", domain="d", key=value): a span around the block, in this thread. Blocks of coroutines and generators may
+    overlap: each ends its own span."""
 
     __slots__ = ("_name", "_domain", "_args", "_open")
 
     def __init__(self, name: str, domain: _Where = None, **args: Any) -> None:
-        self._name, self._domain, self._args, self._open = name, domain, args, False
+        self._name, self._domain, self._args = name, domain, args
+        self._open: Any = None  # (the innermost that is open, those around it)
 
     def __enter__(self) -> scope:
         if _on():
-            _lib.mrd_push_(_domain(self._domain), _text(self._name))
-            self._open = True
+            held = _Scope()
+            _lib.mrd_scope_begin_text_(held, _domain(self._domain), _text(self._name))
+            self._open = held, self._open
         return self
 
     def set(self, **args: Any) -> None:
@@ -301,15 +310,16 @@ class scope:
         self._args = {**self._args, **args}
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
-        if self._open:
-            self._open = False
+        if self._open is not None:
+            held, self._open = self._open
             if kind is not None:
                 self._args = {**self._args, "exception": kind.__name__}
-            _lib.mrd_pop_(*_arguments(self._args))
+            _lib.mrd_scope_end_(held, *_arguments(self._args))
 
 
 def traced(function: Optional[_F] = None, name: Optional[str] = None, domain: _Where = None) -> Any:
-    """Decorator: a span around every call. @traced, or @traced(name=..., domain=...)."""
+    """Decorator: a span around every call; of a coroutine function around its run, until it returns. @traced, or
+    @traced(name=..., domain=...)."""
     if function is None:
         return functools.partial(traced, name=name, domain=domain)
     label = name or function.__qualname__
@@ -321,7 +331,13 @@ def traced(function: Optional[_F] = None, name: Optional[str] = None, domain: _W
         with scope(label, domain):
             return function(*args, **kwargs)
 
-    return wrapper
+    @functools.wraps(function)
+    async def awaited(*args, **kwargs):
+        with scope(label, domain):
+            return await function(*args, **kwargs)
+
+    code = getattr(function, "__code__", None)
+    return awaited if code is not None and code.co_flags & _COROUTINE else wrapper
 
 
 class span:

@@ -1,6 +1,7 @@
 #!/usr/bin/python3
 """python/meridian.py with the library, and without it. MERIDIAN_BUILD, MERIDIAN_SOURCE as for all tests."""
 import ast
+import asyncio
 import json
 import os
 import shutil
@@ -41,6 +42,28 @@ def with_library(folder):
             return n + 1
 
         assert work(1) == 2 and work.__name__ == "work"
+
+        def block(name):
+            with m.scope(name, "python", me=name):
+                yield
+
+        first, second = block("first"), block("second")
+        for step in (first, second, first, second):  # as coroutines do: the one that began first ends first
+            next(step, None)
+
+        class Turn:  # of the event loop
+            def __await__(self):
+                yield
+
+        @m.traced(name="awaits")
+        async def awaits():
+            await Turn()
+            m.instant("behind the await")
+
+        asyncio.run(awaits())
+        again = m.scope("in itself")
+        with again, again:
+            pass
         m.instant("now", scope=m.PROCESS, n=2)
         counter = domain.counter("queue", unit="count")
         counter += 5
@@ -104,6 +127,11 @@ def with_library(folder):
     assert args == {"step": 1, "ratio": 0.5, "ok": True, "text": "caf\u00e9 \"x\"", "late": -1,
                     "huge": 1 << 63}, args
     assert next(e for e in trace if e["name"] == "raises")["args"] == {"exception": "KeyError"}
+    first, second, awaits, behind = (next(e for e in trace if e["name"] == name) for name in ("first", "second", "awaits", "behind the await"))
+    assert first["args"] == {"me": "first"} and second["args"] == {"me": "second"}, (first, second)
+    assert first["ts"] <= second["ts"] <= first["ts"] + first["dur"] <= second["ts"] + second["dur"], (first, second)
+    assert awaits["ts"] <= behind["ts"] <= awaits["ts"] + awaits["dur"], (awaits, behind)
+    assert names.count("in itself") == 2, names
     with m.Counters(["mem.MemTotal_bytes"]) as session:
         assert session.poll()["mem.MemTotal_bytes"] > 1 << 20
     try:
