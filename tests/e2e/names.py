@@ -56,7 +56,28 @@ def on_terminal(columns, *args):
 out = os.path.join(work, "out")
 text, err = run("view", trace, "-o", out, "--output-format", "perfetto,summary-text,report-text,report-html,sqlite,csv")
 equal(hidden(text + err), [], "view writes what a terminal obeys")
-for words in (["report", trace], ["sql", "SELECT name, track, args FROM events", os.path.join(out, "profile.sqlite")]):
+
+
+def rank(n):
+    """A rank of two with steps, kernels and collectives, so that the report has every part, and every name in it attacks."""
+    evil = EVIL[9] + EVIL[11] + EVIL[5]
+    ev = [{"name": "process_name", "ph": "M", "pid": 1, "args": {"name": evil}}]
+    for step in range(8):
+        at = 1000 + step * 1000
+        for name, cat, ts, dur, tid in (("ProfilerStep#%d" % step, "user_annotation", 0, 990, 1), ("cudaLaunchKernel" + evil, "cuda_runtime", 5, 3, 1),
+                                        ("k" + evil, "kernel", 10, 300, 7), ("ncclDevKernel_AllReduce_Sum" + evil, "kernel", 400 + n * 50, 300 - n * 50, 8)):
+            args = {"correlation": step, "stream": tid, "device": 0, "dtype": evil, "Group size": 2, "Process Group Name": evil, "In msg nelems": 10}
+            ev.append({"name": name, "ph": "X", "ts": at + ts, "dur": dur, "pid": 1 if tid == 1 else 0, "tid": tid, "cat": cat, "args": args if tid > 1 else {"correlation": step}})
+        ev.append({"name": "[memory]", "ph": "i", "ts": at + 3, "pid": 1, "tid": 1, "args": {"Total Allocated": step, "Device Type": 1, "Device Id": 0, "Addr": 1, "Bytes": 10}})
+    path = os.path.join(work, "rank%d.json" % n)
+    with open(path, "w") as f:
+        json.dump({"traceEvents": ev, "deviceProperties": [{"name": evil, "id": 0}], "distributedInfo": {"rank": n, "world_size": 2, "backend": evil}}, f)
+    return path
+
+
+ranks = [rank(n) for n in range(2)]
+check("Critical path through 8 steps" in run("report", *ranks)[0], "the report of two ranks has all parts")
+for words in (["report", trace], ["report", *ranks], ["diff", *ranks], ["view", *ranks, "-o", os.path.join(work, "ranks")], ["sql", "SELECT name, track, args FROM events", os.path.join(out, "profile.sqlite")]):
     text, err = run(*words)
     equal(hidden(text + err), [], f"{words[0]} writes what a terminal obeys")
 for columns in (20, 400):

@@ -68,7 +68,7 @@ mrd_report_text_path(mrd_report_text *s)
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
     bool used[3] = { false };
-    mrd_buf words = { 0 };
+    mrd_buf words = { 0 }, head = { 0 };
     uint32_t before[3] = { 0 };
 
     if (t->path_of_all_ns == 0 || n < 2)
@@ -103,14 +103,16 @@ mrd_report_text_path(mrd_report_text *s)
                 ", and moved %" PRIu64 " time%s from one worker to another. It contains no waiting "
                 "for workers of this profile: what shortens it shortens %s.",
                 t->changes, mrd_plural(t->changes), t->steps > 0 ? "the steps" : "the recording");
-    mrd_buf_text(&s->text, "\nCritical path through ");
+    mrd_buf_text(&head, "Critical path through ");
     if (t->steps > 0) {
-        mrd_buf_fmt(&s->text, "%" PRIu64 " step%s of ", t->steps, mrd_plural(t->steps));
-        mrd_text_process(s->common.env->catalog, t->process, &s->text);
+        mrd_buf_fmt(&head, "%" PRIu64 " step%s of ", t->steps, mrd_plural(t->steps));
+        mrd_text_process(s->common.env->catalog, t->process, &head);
     } else {
-        mrd_buf_text(&s->text, "the recording");
+        mrd_buf_text(&head, "the recording");
     }
     mrd_buf_byte(&s->text, '\n');
+    mrd_text_line(&s->text, "", (mrd_str){ (const char *) head.p, head.len });
+    mrd_text_done(&head, &s->text);
     mrd_report_text_wrapped(&s->text, "", (mrd_str){ (const char *) words.p, words.len });
     mrd_text_done(&words, &s->text);
 }
