@@ -129,6 +129,51 @@ TEST(progress_of_a_long_file_is_told)
     mrd_catalog_free(options.catalog);
 }
 
+/* Where events find no room on their way the reason is said, and what to do. */
+TEST(a_folder_for_events_that_cannot_be_written_is_said)
+{
+    enum { EVENTS = 120000 };
+
+    for (int pairs = 0; pairs < 2; pairs++) { /* begins and ends wait in a store of their own */
+        mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                     .store = mrd_store_new(1 << 20, pairs ? test_tmp()
+                                                                           : "/nowhere/at/all"),
+                                     .system = true };
+        mrd_err err;
+        mrd_why why = { 0 };
+        char path[512];
+        const mrd_input *input;
+        size_t n;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/room%d.json", test_tmp(), pairs);
+        REQUIRE((f = fopen(path, "w")) != NULL);
+        fputc('[', f);
+        for (int i = 0; i < EVENTS; i++)
+            fprintf(f, "%s{\"ph\":\"%c\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":%d}",
+                    i == 0 ? "" : ",", pairs ? "BE"[i % 2] : 'i', i);
+        fputc(']', f);
+        fclose(f);
+        REQUIRE(setenv("TMPDIR", "/nowhere/at/all", 1) == 0);
+        err = mrd_read_file(&options, path, &nowhere, &why);
+        REQUIRE(unsetenv("TMPDIR") == 0);
+        input = mrd_catalog_inputs(options.catalog, &n);
+        if (pairs) {
+            CHECK_ERR("pairs", err, MRD_OK);
+            CHECK_INT(input->state, MRD_INPUT_FAILED);
+            snprintf(why.text, sizeof(why.text), MRD_STR_FMT,
+                     MRD_STR_ARG(mrd_catalog_text(options.catalog, input->error)));
+        } else {
+            CHECK_ERR("instants", err, MRD_IO);
+        }
+        CHECK(strstr(why.text, path) != NULL);
+        CHECK(strstr(why.text, "in /nowhere/at/all (set TMPDIR to another folder): No such file") !=
+              NULL);
+        mrd_store_free(options.store);
+        mrd_catalog_free(options.catalog);
+    }
+}
+
 TEST(a_file_that_is_not_there_is_a_failed_input)
 {
     mrd_read_options options = { .catalog = mrd_catalog_new(),

@@ -23,7 +23,7 @@ typedef struct {
     file_stream *streams;
     size_t n, cap, last;
     uint64_t emitted;
-    mrd_err own; /* a failure of the store or of memory, not of the input */
+    mrd_why own; /* a failure of the store or of memory, not of the input */
 } file_reading;
 
 static mrd_err
@@ -63,7 +63,7 @@ static mrd_err
 file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
 {
     file_reading *f = (file_reading *) imp->emit_self;
-    mrd_stream *stream;
+    mrd_stream *stream = NULL;
     mrd_err err = MRD_OK;
 
     if (f->n > 0 && f->streams[f->last].profile == profile)
@@ -72,8 +72,14 @@ file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
         err = file_stream_of(f, profile, &stream);
     if (err == MRD_OK && stream != NULL)
         err = mrd_stream_push(stream, ev);
-    if (err != MRD_OK)
-        f->own = err;
+    if (err != MRD_OK) {
+        const mrd_why *failure = stream == NULL ? NULL : mrd_stream_failure(stream);
+
+        if (failure != NULL)
+            f->own = *failure;
+        else
+            mrd_why_set(&f->own, err, 0, "its events");
+    }
     if ((++f->emitted & 65535) == 0)
         file_progress(f);
     return err;
@@ -288,8 +294,8 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
         file_progress(&f);
     mrd_in_close(f.imp.in);
     free(f.streams);
-    if (f.own != MRD_OK)
-        return mrd_why_set(why, f.own, 0, "'%s': events could not be stored", path);
+    if (f.own.err != MRD_OK)
+        return mrd_why_set(why, f.own.err, 0, "'%s': %s", path, f.own.text);
     if ((err = mrd_catalog_err(options->catalog)) != MRD_OK)
         return mrd_why_set(why, err, 0, "'%s'", path);
     return MRD_OK;

@@ -432,6 +432,7 @@ te_run(mrd_import *imp, mrd_why *why)
     mrd_json_reader *r = NULL;
     mrd_err err = mrd_json_reader_open(imp->in, &r, why), end;
     mrd_why late = { 0 };
+    const mrd_why *kept = NULL;
     bool refused;
     te t;
 
@@ -457,8 +458,11 @@ te_run(mrd_import *imp, mrd_why *why)
         goto out;
     }
     refused = err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK;
+    if (refused && t.later != NULL)
+        kept = mrd_stream_failure(t.later);
     if (refused)
-        mrd_why_set(why, err, 0, "'%s': events could not be kept", mrd_in_name(imp->in));
+        mrd_why_set(why, err, 0, "'%s': %s", mrd_in_name(imp->in),
+                    kept != NULL ? kept->text : "events could not be kept");
     else if (err == MRD_OK && !t.cut_array && mrd_json_next(r, NULL, NULL) != MRD_JR_END)
         err = mrd_json_reader_err(r, why);
     end = refused ? MRD_OK : te_finish(&t, &late); /* no more is sent to who takes no more */

@@ -408,6 +408,12 @@ mrd_stream_push(mrd_stream *s, const mrd_event *ev)
     return MRD_OK;
 }
 
+const mrd_why *
+mrd_stream_failure(const mrd_stream *s)
+{
+    return s->err == MRD_OK ? NULL : &s->why;
+}
+
 /* Merges the oldest chains into one until few enough are left to read at once. */
 static mrd_err
 stream_reduce(mrd_stream *s, mrd_why *why)

@@ -41,6 +41,8 @@ mrd_stream *mrd_store_at(const mrd_store *store, size_t i);
  * than 256 MiB of arguments), STATE (finished), remembered by the stream. What the store still has
  * of a failed stream is gone: it cannot be read. */
 mrd_err mrd_stream_push(mrd_stream *stream, const mrd_event *ev);
+/* Why push failed; NULL: it did not. Borrowed. */
+const mrd_why *mrd_stream_failure(const mrd_stream *stream);
 /* Moves the events pushed so far by delta_ns (saturating): for sources whose epoch is known only at
  * their end. The order stays. */
 void mrd_stream_shift(mrd_stream *stream, mrd_dur_ns delta_ns);

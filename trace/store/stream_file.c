@@ -25,7 +25,9 @@ mrd_store_open_file(mrd_store *st, mrd_why *why)
     snprintf(path, sizeof(path), "%s/meridian-sort-XXXXXX", st->dir);
     st->fd = mkostemp(path, O_CLOEXEC);
     if (st->fd < 0)
-        return mrd_why_set(why, MRD_IO, errno, "cannot create a temporary file in %s", st->dir);
+        return mrd_why_set(why, MRD_IO, errno,
+                           "cannot create a temporary file in %s (set TMPDIR to another folder)",
+                           st->dir);
     unlink(path);
     return MRD_OK;
 }
