@@ -100,6 +100,10 @@ make_dirs(const char *path, bool durable, mrd_why *why)
 
     if (copy == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    if (*copy == '\0') {
+        free(copy);
+        return mrd_why_set(why, MRD_INVALID, 0, "the name of the folder is empty");
+    }
     for (char *p = copy + 1;; p++) {
         char keep = *p;
 

@@ -35,7 +35,7 @@ mrd_err mrd_out_commit(mrd_out *out, mrd_why *why);
 /* Removes the unfinished file. NULL is fine. */
 void mrd_out_abort(mrd_out *out);
 
-/* mkdir -p. */
+/* mkdir -p. Errors: INVALID (an empty path), IO, NOMEM. */
 mrd_err mrd_make_dirs(const char *path, mrd_why *why);
 /* rm -rf, at any depth, and in folders that their owner has closed to himself. What cannot be
  * removed stays, with the folders above it. Links are removed, not followed. */

@@ -24,11 +24,14 @@ try_lock(const char *dir, bool *made, int *ret_fd, mrd_why *why)
 {
     bool absent = access(dir, F_OK) != 0;
     mrd_err err = mrd_make_dirs(dir, why);
+    struct stat link;
     int fd;
 
     if (err != MRD_OK)
         return err;
     *made = *made || absent;
+    if (absent && lstat(dir, &link) == 0 && S_ISLNK(link.st_mode) && access(dir, F_OK) != 0)
+        return mrd_why_set(why, MRD_IO, 0, "'%s' is a link to a folder that does not exist", dir);
     if ((fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
         return errno == ENOENT ? MRD_AGAIN
                                : mrd_why_set(why, MRD_IO, errno, "cannot open folder '%s'", dir);

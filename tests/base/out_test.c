@@ -124,6 +124,8 @@ TEST(folders_above_are_synced_wherever_the_path_begins)
 
     snprintf(path, sizeof(path), "%s/a//b/", test_tmp());
     CHECK_ERR("folders", mrd_make_dirs(path, NULL), MRD_OK);
+    CHECK_ERR("no name", mrd_make_dirs("", &why), MRD_INVALID);
+    CHECK_TEXT(why.text, "the name of the folder is empty");
     CHECK_ERR("all of it", mrd_sync_dirs_above(path, NULL), MRD_OK);
     CHECK_ERR("a name that is not there", mrd_sync_dirs_above("x", NULL), MRD_OK);
     CHECK_ERR("one level", mrd_sync_dirs_above("./x", NULL), MRD_OK);

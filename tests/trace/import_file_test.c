@@ -136,8 +136,8 @@ TEST(a_folder_for_events_that_cannot_be_written_is_said)
 
     for (int pairs = 0; pairs < 2; pairs++) { /* begins and ends wait in a store of their own */
         mrd_read_options options = { .catalog = mrd_catalog_new(),
-                                     .store = mrd_store_new(1 << 20, pairs ? test_tmp()
-                                                                           : "/nowhere/at/all"),
+                                     .store = mrd_store_new(1 << 20,
+                                                            pairs ? test_tmp() : "/nowhere/at/all"),
                                      .system = true };
         mrd_err err;
         mrd_why why = { 0 };
