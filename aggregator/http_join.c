@@ -55,6 +55,12 @@ mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why)
 
     if (err != MRD_OK)
         return err;
+    if (mrd_json_get(body, "instance") != NULL && *mrd_json_str(body, "instance", "") == '\0') {
+        mrd_json_free(body);
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "'instance' is empty: leave it out for an invitation that any node can "
+                           "use");
+    }
     life = mrd_http_body_dur(body, "expires", INVITED);
     err = mrd_join_invite(api->join, mrd_json_str(body, "instance", ""), life, token, &end, why);
     if (err == MRD_OK) {

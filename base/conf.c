@@ -389,6 +389,17 @@ typedef struct {
     bool seen[256]; /* lists given before on this command line */
 } conf_run;
 
+/* "$JOB" of a shell that has no JOB: of a list it would be everything, of a path the root folder. */
+static bool
+conf_means_nothing(const mrd_opt *opt, const char *value)
+{
+    bool path = opt->type == MRD_OPT_STR && opt->arg != NULL &&
+                (strcmp(opt->arg, "DIR") == 0 || strcmp(opt->arg, "FILE") == 0);
+
+    return (opt->type == MRD_OPT_LIST && value[strspn(value, ",")] == '\0') ||
+           ((path || opt->type == MRD_OPT_PATHS) && *value == '\0');
+}
+
 static mrd_err
 conf_apply(conf_run *run, const mrd_opt *opt, const char *value, mrd_why *why)
 {
@@ -403,6 +414,10 @@ conf_apply(conf_run *run, const mrd_opt *opt, const char *value, mrd_why *why)
     if (value == NULL)
         return mrd_why_set(why, MRD_INVALID, 0, "--%s needs a value: --%s %s", opt->name, opt->name,
                            opt->arg == NULL ? "VALUE" : opt->arg);
+    if (conf_means_nothing(opt, value))
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "--%s is given and empty: give it a value (--%s %s), or leave it out",
+                           opt->name, opt->name, opt->arg == NULL ? "VALUE" : opt->arg);
     if (row < MRD_COUNT(run->seen) && !run->seen[row]) {
         run->seen[row] = true;
         conf_clear_list(opt, run->into);

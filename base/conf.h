@@ -56,7 +56,8 @@ mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *pa
 /*
  * Parses argv[1..]; words that are no options go to *ret_rest (owned by the caller) in order. After
  * "--" everything is a word; with stop_at_word, so is everything after the first word.
- * Errors: MRD_INVALID, MRD_RANGE with a sentence that suggests the nearest option.
+ * An empty value of a list, or of a string whose `arg` is FILE or DIR, is refused: it is a shell's variable
+ * that is not set. Errors: MRD_INVALID, MRD_RANGE with a sentence that suggests the nearest option.
  */
 mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                       bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);

@@ -218,8 +218,13 @@ mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
     mrd_json *doc = NULL;
     const mrd_json *list, *found;
     size_t matches = 1;
-    mrd_err err = mrd_client_call(client, "GET", "/api/v1/sessions", NULL, &doc, why);
+    mrd_err err;
 
+    if (word != NULL && *word == '\0') /* every id begins with it */
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "the session's name is empty: give its id, the beginning of it, or "
+                           "`latest`");
+    err = mrd_client_call(client, "GET", "/api/v1/sessions", NULL, &doc, why);
     if (err != MRD_OK)
         return err;
     list = mrd_json_get(doc, "sessions");

@@ -37,7 +37,14 @@ invite(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     mrd_json *body = mrd_json_new_object(), *reply = NULL;
     mrd_err err;
 
-    (void) ret_status;
+    if (word != NULL && *word == '\0') {
+        *ret_status = MRD_EXIT_USAGE;
+        mrd_json_free(body);
+        return mrd_why_set(
+            why, MRD_INVALID, 0,
+            "INSTANCE is empty: give a name, or none for an invitation that any node "
+            "can use");
+    }
     if (word != NULL)
         mrd_json_set(body, "instance", mrd_json_new_str(word));
     mrd_json_set(body, "expires", mrd_json_new_int(set->expires));

@@ -116,6 +116,14 @@ TEST(errors_say_what_to_do)
         const char *line, *want;
         mrd_err err;
     } rows[] = {
+        { "--output-format=,,",
+          "--output-format is given and empty: give it a value (--output-format VALUE), or leave "
+          "it "
+          "out",
+          MRD_INVALID },
+        { "--output-dir=",
+          "--output-dir is given and empty: give it a value (--output-dir DIR), or leave it out",
+          MRD_INVALID },
         { "--output-fromat json", "unknown option '--output-fromat': did you mean --output-format?",
           MRD_INVALID },
         { "--ouput x", "unknown option '--ouput': did you mean --output-dir or --output-format?",

@@ -139,6 +139,17 @@ check("nothing to read" in err, f"no input: {err}")
 _, err = run("view", os.path.join(work, "absent.json"), want=1)
 check("absent.json" in err, f"absent file: {err}")
 
+# ---- "$NAME" of a shell that has no NAME: never everything, never another folder ----
+for words in (["view", good, "-o", ""], ["start", "--job", ""], ["record", "--rank=", "--duration", "1s"], ["fetch", "latest", "--instance-id", ","],
+              ["nodes", "--forget", ""], ["invite", "", "--server", "http://127.0.0.1:1"]):
+    _, err = run(*words, want=2)
+    check("empty" in err, f"{' '.join(words)}: {err}")
+_, err = run("stop", "", "--server", "http://127.0.0.1:1", want=1)
+check("the session's name is empty" in err, f"stop without a name: {err}")
+os.symlink(os.path.join(work, "nowhere"), os.path.join(work, "dangling"))
+_, err = run("view", good, "-o", os.path.join(work, "dangling"), want=1)
+check("is a link to a folder that does not exist" in err, f"a link to nothing: {err}")
+
 # ---- results ----
 dest = os.path.join(work, "p")
 out, _ = run("view", good, "-o", dest, "--output-format", "perfetto,json,summary-text")

@@ -79,12 +79,12 @@ def agent(i, **options):
         c.env["MERIDIAN_TOKEN_FILE"] = token
 
 
-def post(**body):
+def post(path="certificates", token=None, **body):
     """(status, detail or certificate)."""
     with open(c.path("body"), "w") as f:
         json.dump(body, f)
-    p = subprocess.run(["curl", "-s", "--cacert", cert("ca.pem"), "-w", "\n%{http_code}", "-H", "Content-Type: application/json", "--data-binary", "@" + c.path("body"),
-                        f"https://{c.http}/api/v1/certificates"], capture_output=True, text=True, timeout=60)
+    p = subprocess.run(["curl", "-s", "--cacert", cert("ca.pem"), "-w", "\n%{http_code}", "-H", "Content-Type: application/json",
+                        *(["-H", "Authorization: Bearer " + token] if token else []), "--data-binary", "@" + c.path("body"), f"https://{c.http}/api/v1/{path}"], capture_output=True, text=True, timeout=60)
     reply, status = p.stdout.rsplit("\n", 1)
     doc = json.loads(reply or "{}")
     return int(status), doc.get("certificate") or doc.get("detail", "")
@@ -138,6 +138,9 @@ try:
     check("for another instance id" in said and not os.path.exists(node("i-thief")), f"a used one for another node: {said}")
 
     # ---- Refused ----
+    with open(cert("control.token")) as f:  # a name that somebody forgot is not any name
+        got = post("invitations", f.read().strip(), instance="")
+    check(got[0] == 400 and "leave it out for an invitation that any node can use" in got[1], f"an invitation of nobody: {got}")
     bound, free = invite("i-a", "--expires", "10min"), invite()
     refused("another node", 401, "for another instance id", invitation=bound, instance="i-b", request=request("/CN=i-b"))
     refused("an unknown one", 401, "no invitation that the aggregator knows", invitation="0" * 64, instance="i-a", request=request())
