@@ -171,6 +171,8 @@ static const http_refusal
                     "a request has one Content-Length, or Transfer-Encoding: "
                     "not both, and neither twice",
                     true },
+    bad_field = { 400, "INVALID", "no field name",
+                  "the name of a field has letters, digits and -, and ends at its colon", true },
     bad_coding = { 501, "UNSUPPORTED", "unknown transfer coding",
                    "a body is sent with Content-Length or with Transfer-Encoding: chunked, in "
                    "HTTP/1.1, and with no other coding",
@@ -227,7 +229,19 @@ static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site",
 typedef struct {
     unsigned lengths, fields[MRD_COUNT(single_fields)];
     const char *coding, *host;
+    bool bad_name;
 } field_counts;
+
+/* A token of RFC 9110, 5.6.2. "Transfer-Encoding :" is another field to who reads the blank as a part of
+ * the name, and the same to who does not: the two see another end of the request. */
+static bool
+is_field_name(const char *name)
+{
+    size_t n = strspn(name, "!#$%&'*+-.^_`|~0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+                            "abcdefghijklmnopqrstuvwxyz");
+
+    return n > 0 && name[n] == '\0';
+}
 
 static enum MHD_Result
 count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *value)
@@ -236,6 +250,7 @@ count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *va
     bool coding = strcasecmp(key, "Transfer-Encoding") == 0;
 
     (void) kind;
+    n->bad_name = n->bad_name || !is_field_name(key);
     n->lengths += coding || strcasecmp(key, "Content-Length") == 0;
     n->coding = coding ? value : n->coding;
     for (size_t i = 0; i < MRD_COUNT(single_fields); i++) {
@@ -255,6 +270,8 @@ check_fields(const mrd_http_request *req, const char *version)
     field_counts n = { 0 };
 
     MHD_get_connection_values(req->connection, MHD_HEADER_KIND, count_fields, &n);
+    if (n.bad_name)
+        return &bad_field;
     if (n.lengths > 1)
         return &two_lengths;
     if (n.coding != NULL && (is_1_0 || strcasecmp(n.coding, "chunked") != 0))
