@@ -203,7 +203,7 @@ kind_of(const char *below, const char *name, char to[MRD_TEXT_MAX])
             mrd_buf_byte(&path, (uint8_t) *p);
     }
     mrd_buf_fmt(&path, "%s%s", *below == '\0' ? "" : "/", name);
-    if (path.err == MRD_OK && mrd_artifact_name_is_valid(mrd_buf_cstr(&path))) {
+    if (path.err == MRD_OK && mrd_artifact_name_fault(mrd_buf_cstr(&path)) == NULL) {
         mrd_text_set(to, MRD_TEXT_MAX, mrd_buf_cstr(&path));
         kind = table ? MRD_KIND_DEVICE_TABLE : MRD_KIND_DEVICE_PROFILE;
     }

@@ -634,6 +634,21 @@ journal_whole(const mrd_json *node, const char *command)
     return false;
 }
 
+/* Says what files of the node the aggregator will never have. */
+static bool
+files_whole(const mrd_json *node, const char *command)
+{
+    int64_t n = mrd_json_int(node, "refused_files", 0);
+
+    if (n <= 0)
+        return true;
+    fprintf(stderr,
+            "meridian %s: incomplete: node %s: %" PRId64 " file%s refused, the last: ", command,
+            mrd_json_str(node, "instance_id", "?"), n, n == 1 ? " was" : "s were");
+    mrd_cluster_say(stderr, mrd_json_str(node, "refused_file", ""));
+    return false;
+}
+
 /* Says what the node had and did not read. */
 static bool
 unread_whole(const mrd_json *node, const char *command)
@@ -758,6 +773,7 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
         whole = coverage_whole(doc, p, command) && whole;
         whole = profiles_whole(p, command) && whole;
         whole = journal_whole(p, command) && whole;
+        whole = files_whole(p, command) && whole;
         whole = unread_whole(p, command) && whole;
         whole = node_whole(doc, p, command) && whole;
     }

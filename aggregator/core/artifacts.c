@@ -2,6 +2,8 @@
  * business of whoever owns the disk. */
 #include "aggregator/core/artifacts.h"
 
+#include <stdio.h>
+
 #include "aggregator/core/text.h"
 #include "base/vec.h"
 
@@ -40,17 +42,18 @@ list(mrd_core *c, mrd_session *s, const mrd_node *n, const Mrd__ArtifactAnnounce
     return MRD_OK;
 }
 
-mrd_err
-mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t session,
-                            const Mrd__ArtifactAnnounce *o, mrd_why *why)
+static mrd_err
+announced(mrd_core *c, mrd_session *s, const mrd_node *n, uint64_t session,
+          const Mrd__ArtifactAnnounce *o, mrd_why *why)
 {
-    mrd_session *s;
+    const char *fault = mrd_artifact_name_fault(o->name);
     mrd_err err = MRD_OK;
 
-    mrd_core_enter(c, now);
-    s = mrd_core_session(c, session);
-    if (!mrd_hash_is_valid(o->sha256) || !mrd_artifact_name_is_valid(o->name))
-        return mrd_why_set(why, MRD_INVALID, 0, "the announced hash or name is not valid");
+    if (!mrd_hash_is_valid(o->sha256))
+        return mrd_why_set(why, MRD_INVALID, 0, "the announced hash is not valid");
+    if (fault != NULL)
+        return mrd_why_set(why, MRD_INVALID, 0, "the name %s: rename the file or its folders",
+                           fault);
     if (o->size > ARTIFACT_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the artifact is larger than 1 TiB");
     if (session != 0 && (s == NULL || !mrd_session_is_open(s)))
@@ -64,6 +67,41 @@ mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, u
     if (s != NULL && err != MRD_OK)
         return mrd_why_set(why, err, 0, "list of artifacts");
     return MRD_OK;
+}
+
+/* The session lacks it from now on. An announcement that is repeated counts once. */
+static void
+count_refused(mrd_session *s, const mrd_node *n, const char *name, const mrd_why *why)
+{
+    mrd_part *p = mrd_session_part(s, n->instance_id);
+    char text[MRD_TEXT_MAX];
+
+    if (p == NULL)
+        return;
+    snprintf(text, sizeof(text), "'%.120s': %.110s", name, why->text);
+    if (p->refused_files > 0 && strcmp(text, p->refused_file) == 0)
+        return;
+    p->refused_files++;
+    mrd_text_set(p->refused_file, sizeof(p->refused_file), text);
+    mrd_session_touch(s);
+}
+
+mrd_err
+mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n, uint64_t session,
+                            const Mrd__ArtifactAnnounce *o, mrd_why *why)
+{
+    mrd_why how = { 0 };
+    mrd_session *s;
+    mrd_err err;
+
+    mrd_core_enter(c, now);
+    s = mrd_core_session(c, session);
+    err = announced(c, s, n, session, o, &how);
+    if (s != NULL && mrd_session_is_open(s) && (err == MRD_INVALID || err == MRD_LIMIT))
+        count_refused(s, n, o->name, &how);
+    if (err != MRD_OK && why != NULL)
+        *why = how;
+    return err;
 }
 
 void

@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define NAME_PARTS    8
+#define NAME_PARTS    16 /* more than agents look for */
 #define NAME_PART_MAX 200
 
 void
@@ -24,27 +24,35 @@ mrd_hash_is_valid(const char *hex)
     return strlen(hex) == 64 && strspn(hex, "0123456789abcdef") == 64;
 }
 
-bool
-mrd_artifact_name_is_valid(const char *name)
+const char *
+mrd_artifact_name_fault(const char *name)
 {
-    size_t parts = 0, len = strlen(name);
+    size_t parts = 0;
 
-    if (len == 0 || len >= MRD_TEXT_MAX)
-        return false;
+    if (*name == '\0')
+        return "is empty";
+    if (strlen(name) >= MRD_TEXT_MAX)
+        return "has 256 bytes or more";
+    for (const char *c = name; *c != '\0'; c++) {
+        if ((unsigned char) *c < 0x20 || *c == 0x7f)
+            return "has a control character";
+    }
     while (*name != '\0') {
         size_t n = strcspn(name, "/");
 
-        if (n == 0 || n > NAME_PART_MAX || name[0] == '.' || ++parts > NAME_PARTS)
-            return false;
-        for (size_t i = 0; i < n; i++) {
-            if ((unsigned char) name[i] < 0x20 || name[i] == 0x7f)
-                return false;
-        }
+        if (n == 0)
+            return "has an empty part";
+        if (n > NAME_PART_MAX)
+            return "has a part of more than 200 bytes";
+        if (name[0] == '.')
+            return "has a part that begins with a dot";
+        if (++parts > NAME_PARTS)
+            return "has more than 16 parts";
         name += n;
         if (*name == '/' && *++name == '\0')
-            return false;
+            return "ends with a slash";
     }
-    return true;
+    return NULL;
 }
 
 static mrd_map_key

@@ -23,8 +23,9 @@ typedef struct {
 
 void mrd_stored_files_fini(mrd_stored_files *t);
 bool mrd_hash_is_valid(const char *hex); /* a SHA-256 in lower case */
-/* A relative path of plain components: below a session's folder. */
-bool mrd_artifact_name_is_valid(const char *name);
+/* NULL: a relative path of plain components, below a session's folder; else what it is not, behind "the
+ * name". */
+const char *mrd_artifact_name_fault(const char *name);
 bool mrd_stored_files_has(const mrd_stored_files *t, const char *sha256);
 /* A session lists the file once more. Errors: NOMEM. */
 mrd_err mrd_stored_files_list(mrd_stored_files *t, const char *sha256);

@@ -121,6 +121,10 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     mrd_json_set(o, "damaged_events", mrd_json_new_count(p->damage.events));
     mrd_json_set(o, "damaged_frames", mrd_json_new_count(p->damage.frames));
     mrd_json_set(o, "foreign_batches", mrd_json_new_count(p->damage.foreign));
+    if (p->refused_files > 0) {
+        mrd_json_set(o, "refused_files", mrd_json_new_count(p->refused_files));
+        mrd_json_set(o, "refused_file", mrd_json_new_str(p->refused_file));
+    }
     mrd_json_set(o, "counters", mrd_counts_json(&p->counts));
     if (p->before.begun > 0)
         mrd_json_set(o, "counters_of_last_run", mrd_counts_json(&p->last_run));

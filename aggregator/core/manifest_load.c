@@ -69,6 +69,8 @@ part_fill(mrd_part *p, const mrd_json *o)
     p->damage = (mrd_damage){ .events = (uint64_t) mrd_json_int(o, "damaged_events", 0),
                               .frames = (uint64_t) mrd_json_int(o, "damaged_frames", 0),
                               .foreign = (uint64_t) mrd_json_int(o, "foreign_batches", 0) };
+    p->refused_files = (uint64_t) mrd_json_int(o, "refused_files", 0);
+    mrd_text_set(p->refused_file, sizeof(p->refused_file), mrd_json_str(o, "refused_file", ""));
     p->manifest_events = mrd_json_int(o, "events", 0);
     part_counts_load(p, o);
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
@@ -140,7 +142,7 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, bool of_log, mrd_m
     mrd_text_set(a.kind, sizeof(a.kind), mrd_json_str(o, "kind", ""));
     mrd_text_set(a.instance_id, sizeof(a.instance_id), mrd_json_str(o, "instance_id", ""));
     a.logged = a.complete && !of_log;
-    if (!mrd_hash_is_valid(a.sha256) || !mrd_artifact_name_is_valid(a.name) ||
+    if (!mrd_hash_is_valid(a.sha256) || mrd_artifact_name_fault(a.name) != NULL ||
         !mrd_instance_id_valid(mrd_str_of(a.instance_id)))
         return MRD_CORRUPT;
     if (is_half_made(s, &a))

@@ -70,7 +70,9 @@ typedef struct {
     mrd_tally tally;
     mrd_unread unread; /* the most while it recorded */
     mrd_damage damage;
-    int64_t manifest_events; /* that the manifest it was loaded from counted */
+    uint64_t refused_files;          /* announced, and never to be stored */
+    char refused_file[MRD_TEXT_MAX]; /* the last of them, and why */
+    int64_t manifest_events;         /* that the manifest it was loaded from counted */
     mrd_clock_quality clock;
     mrd_causality causality;
     bool has_reading;

@@ -62,6 +62,7 @@ TEST(artifacts_of_a_session)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_part *p = core_part(c, s, "a", MRD_PART_RECORDING);
     mrd_why why = { 0 };
 
     CHECK_ERR("the first", announce(c, 1, &why), MRD_OK);
@@ -76,10 +77,55 @@ TEST(artifacts_of_a_session)
     CHECK_INT(s->n_artifacts, MRD_ARTIFACTS_MAX);
     CHECK_ERR("one too many", announce(c, 3, &why), MRD_LIMIT);
     CHECK(strstr(why.text, "the session lists as many artifacts as it may (65536)") != NULL);
+    CHECK_INT(p->refused_files, 1);
+    CHECK(strstr(p->refused_file, "'x.ntff': the session lists as many") != NULL);
+    CHECK_ERR("once more", announce(c, 3, &why), MRD_LIMIT);
+    CHECK_INT(p->refused_files, 1);
     CHECK_ERR("one that is listed", announce(c, 1, &why), MRD_OK);
     CHECK_INT(s->n_artifacts, MRD_ARTIFACTS_MAX);
     CHECK_INT(s->artifact_bytes, 20);
     mrd_core_free(c);
+}
+
+/* A name becomes a path below folders of ours: the deepest that an agent looks for is one, and what is none
+ * is told by what is wrong with it. */
+TEST(names_of_artifacts)
+{
+    static const struct {
+        const char *name, *fault;
+    } rows[] = {
+        { "a.ntff", NULL },
+        { "i-1_pid_7/a b/\xff.ntff", NULL },
+        { "1/2/3/4/5/6/7/8/9/10/11/12/x.ntff", NULL },
+        { "", "is empty" },
+        { "1/2/3/4/5/6/7/8/9/10/11/12/13/14/15/16/x.ntff", "has more than 16 parts" },
+        { "/etc/x.ntff", "has an empty part" },
+        { "a//x.ntff", "has an empty part" },
+        { "a/", "ends with a slash" },
+        { "a/../x.ntff", "has a part that begins with a dot" },
+        { ".x.ntff", "has a part that begins with a dot" },
+        { "a\nb.ntff", "has a control character" },
+        { "\x1b[31m.ntff", "has a control character" },
+        { "a\x7f", "has a control character" },
+    };
+    char *most;
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const char *fault = mrd_artifact_name_fault(rows[i].name);
+
+        CHECK_ROW(rows[i].name, (fault == NULL) == (rows[i].fault == NULL));
+        if (fault != NULL && rows[i].fault != NULL)
+            CHECK_TEXT(fault, rows[i].fault);
+    }
+    REQUIRE(asprintf(&most, "%0200d/%054d", 1, 1) == 255);
+    CHECK(mrd_artifact_name_fault(most) == NULL);
+    free(most);
+    REQUIRE(asprintf(&most, "%0200d/%055d", 1, 1) == 256);
+    CHECK_TEXT(mrd_artifact_name_fault(most), "has 256 bytes or more");
+    free(most);
+    REQUIRE(asprintf(&most, "%0201d", 1) == 201);
+    CHECK_TEXT(mrd_artifact_name_fault(most), "has a part of more than 200 bytes");
+    free(most);
 }
 
 /* Sends frame `seq` as ticket `seq`; whether it goes to the disk. */

@@ -95,6 +95,20 @@ with Cluster(node_timeout="60s") as c:
     equal(c.delete(four), 202, "DELETE")
     gone(c, four)
 
+    # From the deepest folder that is looked into; and a name that becomes no path, which the session says it lacks.
+    five = json.loads(c.run("start", "--json", "--require", "all")[0])["id"]
+    c.begun(five)
+    deep = os.path.join(*(f"d{i}" for i in range(11)))
+    os.makedirs(c.path("capture0", "i-test0_pid_5", deep))
+    put(c, 0, 5, os.path.join(deep, "x.ntff"), OWN + b"6")
+    put(c, 0, 5, "a\nb.ntff", OWN + b"7")
+    until(lambda: [a["name"] for a in c.session(five)["artifacts"] if a["complete"]] == [f"{deep}/x.ntff"] and
+          {n["instance_id"]: n.get("refused_files", 0) for n in c.session(five)["nodes"]} == {"i-test0": 1, "i-test1": 0}, "one file is there, and one refused")
+    _, err = c.run("stop", five, want=3)
+    check("incomplete: node i-test0: 1 file was refused, the last: 'a?b.ntff': the name has a control character" in err, f"stop says what is missing: {err}")
+    equal(c.delete(five), 202, "DELETE")
+    gone(c, five)
+
     # Sent again when a later session wants it: the agent believes no answer of before.
     three = record(c, 3, [(0, "own.ntff", OWN + b"1")])
     equal(len(stored(c)), 3, "files")
