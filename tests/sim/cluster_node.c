@@ -93,6 +93,7 @@ forget_plans(sim_node *n)
     n->dies_in = n->full_in = 0;
     n->tears = false;
     n->starved = 0;
+    n->apart = APART_NOT;
 }
 
 /* The process is no more: what it still does while it returns is seen by nobody. */
@@ -273,19 +274,37 @@ of_same_file(sim_node *n, const sim_disk_op *op)
     return same;
 }
 
+static bool
+is_answer(const sim_disk_op *op)
+{
+    return op->call == SIM_DISK_WRITE && op->len == ANSWER_BYTES &&
+           strstr(op->path, "/spool-") != NULL;
+}
+
 /* A record of an answer finds no room, where others do. When the last has, the process dies in one of the next
- * calls, or does not. */
+ * calls, between the next record that does find room and the counts that go with it, or does not. */
 static bool
 starves(sim_node *n, const sim_disk_op *op)
 {
-    if (n->starved == 0 || op->call != SIM_DISK_WRITE || op->len != ANSWER_BYTES ||
-        strstr(op->path, "/spool-") == NULL)
+    if (n->starved == 0 || !is_answer(op))
         return false;
-    if (--n->starved == 0 && sim_chance(n->w, 700)) {
+    if (--n->starved > 0)
+        return true;
+    if (sim_chance(n->w, 500)) {
+        n->apart = APART_ANSWER;
+    } else if (sim_chance(n->w, 500)) {
         n->dies_between = true;
         n->dies_in = 1 + sim_below(n->w, 6);
     }
     return true;
+}
+
+static bool
+dies_apart(sim_node *n, const sim_disk_op *op)
+{
+    if (n->apart == APART_ANSWER && is_answer(op))
+        n->apart = APART_COUNTS;
+    return n->apart == APART_COUNTS && strstr(op->path, "/counts") != NULL;
 }
 
 static void
@@ -310,6 +329,8 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
     } else if (starves(n, op)) {
         v->err = ENOSPC;
         n->disk_failed = true;
+    } else if (dies_apart(n, op)) {
+        *v = (sim_disk_verdict){ .dies = true, .limited = true };
     } else if (counted_down(&n->dies_in, n->dies_between, same)) {
         *v = (sim_disk_verdict){ .dies = true,
                                  .limited = op->call == SIM_DISK_WRITE,
@@ -600,7 +621,9 @@ answers_without_room(sim_node *n)
         sim_at(w, again, tear_later, at, 0, NULL);
         again += 7 * MRD_SEC;
     }
-    sim_at(w, again, starve_later, at, 1 + sim_below(w, 8), NULL);
+    /* Each answer tries twice, itself and the first of before. */
+    sim_at(w, again, starve_later, at,
+           sim_chance(w, 500) ? 2 + 2 * sim_below(w, 4) : 1 + sim_below(w, 8), NULL);
 }
 
 static void

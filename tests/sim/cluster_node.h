@@ -101,6 +101,11 @@ struct sim_node {
     char last_path[96]; /* of those calls */
     bool tears;         /* it dies in its next write to a segment of its spool */
     unsigned starved;   /* so many answers find no room there */
+    enum {
+        APART_NOT,
+        APART_ANSWER,
+        APART_COUNTS
+    } apart;            /* then it dies between an answer's record and the counts */
     uint64_t full_in;   /* ... until one fails with ENOSPC; 0: not */
     bool short_of_room; /* its disk */
     bool disk_failed;   /* in this turn, or may have */
