@@ -239,6 +239,15 @@ people(world *w, uint64_t a, uint64_t b, void *p)
 }
 
 static void
+one_session(world *w, uint64_t a, uint64_t b, void *p)
+{
+    (void) a;
+    (void) b;
+    (void) p;
+    server_begin(w, false, 0);
+}
+
+static void
 heal(world *w, uint64_t a, uint64_t b, void *p)
 {
     (void) a;
@@ -269,14 +278,13 @@ stop_all(world *w, uint64_t a, uint64_t b, void *p)
 static void
 run(world *w)
 {
-    int64_t end = w->plan->duration + (w->plan->calm ? 100 * MRD_SEC : SIM_HEAL_TIME);
+    int64_t end = w->plan->duration + (w->plan->calm ? SIM_CALM_END : SIM_HEAL_TIME);
 
     server_start(w);
     agents_start(w);
     if (w->plan->faults)
         sim_at(w, 5 * MRD_SEC, faults, 0, 0, NULL);
-    if (!w->plan->calm)
-        sim_at(w, 3 * MRD_SEC, people, 0, 0, NULL);
+    sim_at(w, 3 * MRD_SEC, w->plan->calm ? one_session : people, 0, 0, NULL);
     sim_at(w, w->plan->duration, heal, 0, 0, NULL);
     sim_at(w, w->plan->duration + 20 * MRD_SEC, stop_all, 0, 0, NULL);
     while (w->r->ok && w->n_heap > 0 && w->heap[0].at <= end) {

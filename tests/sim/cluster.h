@@ -86,6 +86,7 @@ typedef struct {
 
 /* From the end of a run's faults to its own: more than a flush, all back-offs and a merge together. */
 #define SIM_HEAL_TIME (400 * MRD_SEC)
+#define SIM_CALM_END  (100 * MRD_SEC) /* the same of a calm one, which has no faults */
 
 void sim_run(const sim_plan *plan, sim_result *ret_result);
 

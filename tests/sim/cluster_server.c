@@ -917,8 +917,6 @@ server_start(world *w)
         store_new(w);
     new_boot(w);
     begin(w, w->incarnation, 0, NULL);
-    if (w->plan->calm)
-        server_begin(w, false, 0);
 }
 
 /* What was being written is there, or is not. */

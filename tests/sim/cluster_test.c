@@ -101,10 +101,32 @@ add_up(sim_result *sum, const sim_result *r)
     sum->limited += r->limited;
 }
 
+/* Of one session over the whole time, over a model of the aggregator's disk. */
+static sim_plan
+large(uint64_t seed)
+{
+    return (sim_plan){ .seed = seed,
+                       .nodes = seed % 10 == 0 ? 1000 : 100,
+                       .duration = 3600 * MRD_SEC,
+                       .batch_every = MRD_SEC,
+                       .calm = true,
+                       .modelled = true };
+}
+
 static double
 node_hours(const sim_plan *p)
 {
-    return (double) p->nodes * (double) (p->duration + SIM_HEAL_TIME) / (3600 * (double) MRD_SEC);
+    mrd_dur_ns end = p->calm ? SIM_CALM_END : SIM_HEAL_TIME;
+
+    return (double) p->nodes * (double) (p->duration + end) / (3600 * (double) MRD_SEC);
+}
+
+/* Whether a large run did what it is for: all nodes recorded from the start on. */
+static bool
+is_whole(const sim_plan *p, const sim_result *r)
+{
+    return r->complete == 1 &&
+           (double) r->stored > (double) p->nodes * ((double) p->duration / 1e9 - 10);
 }
 
 /* As many node-hours as MRD_NODE_HOURS says, until the first violation. */
@@ -119,6 +141,7 @@ soak(sim_plan (*plan)(uint64_t seed), const char *test)
         sim_plan p = plan(seed);
 
         sim_run(&p, &r);
+        CHECK(!r.ok || !p.calm || is_whole(&p, &r));
         hours += node_hours(&p);
         add_up(&sum, &r);
         if ((seed - first) % 100 == 99 || hours >= wanted || !r.ok)
@@ -136,7 +159,8 @@ soak(sim_plan (*plan)(uint64_t seed), const char *test)
     }
     CHECK(r.ok);
     if (!r.ok)
-        printf("seed %llu at %.3f s: %s\nagain: MRD_SEED=%llu MRD_SEEDS=1 test_sim_cluster %s\n",
+        printf("seed %llu at %.3f s: %s\nagain: MRD_SEED=%llu MRD_SEEDS=1 MRD_NODE_HOURS=1 "
+               "test_sim_cluster %s\n",
                (unsigned long long) seed - 1, (double) r.at / 1e9, r.what,
                (unsigned long long) seed - 1, test);
 }
@@ -144,6 +168,11 @@ soak(sim_plan (*plan)(uint64_t seed), const char *test)
 TEST(soak_of_models)
 {
     soak(small, "small_clusters_with_all_faults");
+}
+
+TEST(soak_of_large_models)
+{
+    soak(large, "soak_of_large_models");
 }
 
 TEST(soak_of_real_agents)
@@ -230,20 +259,18 @@ TEST(a_run_of_real_agents_is_repeated)
 
 TEST(a_thousand_nodes_for_an_hour)
 {
-    sim_plan p = { .seed = number("MRD_SEED", 1),
-                   .nodes = (unsigned) number("MRD_NODES", 1000),
-                   .duration = (int64_t) number("MRD_SECONDS", 3600) * MRD_SEC,
-                   .batch_every = MRD_SEC,
-                   .probe_every = 0,
-                   .calm = true,
-                   .modelled = number("MRD_REAL", 0) == 0 };
+    sim_plan p = large(number("MRD_SEED", 1));
     double before = cpu();
     sim_result r;
 
+    p.nodes = (unsigned) number("MRD_NODES", 1000);
+    p.duration = (int64_t) number("MRD_SECONDS", 3600) * MRD_SEC;
+    p.modelled = number("MRD_REAL", 0) == 0;
     sim_run(&p, &r);
     if (!r.ok)
         printf("at %.3f s: %s\n", (double) r.at / 1e9, r.what);
     CHECK(r.ok);
+    CHECK(is_whole(&p, &r));
     printf(
         "%u nodes, %.0f s: %.1f s of CPU; %llu heartbeats, %llu frames stored, %llu steps, at most "
         "%u pending\n",
