@@ -258,7 +258,10 @@ write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char t
         free(part);
         return mrd_artifact_fail(err, text, why.text);
     }
-    if ((fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600)) < 0) {
+    fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+    if (fd >= 0)
+        errno = ENOSPC; /* of a write that is cut short */
+    if (fd < 0) {
         err = mrd_artifact_fail_io(text, part);
     } else if (pwrite(fd, c->data.data, c->data.len, (off_t) u->have) != (ssize_t) c->data.len) {
         err = mrd_artifact_fail_io(text, part);
