@@ -407,15 +407,25 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
 
 /* ---- Objects ---- */
 
+/* Of the body of a request. */
+typedef struct {
+    char sha256[MRD_SHA256_HEX];
+    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT]; /* the header; "": not to be had */
+} sums;
+
 static mrd_err
-part_sha256(FILE *f, uint64_t at, uint64_t len, char hex[MRD_SHA256_HEX], mrd_why *why)
+part_sums(FILE *f, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
 {
     mrd_sha256 *sha = mrd_sha256_new();
+    mrd_md5 *md5 = mrd_md5_new();
     char chunk[65536];
     mrd_err err = MRD_OK;
 
-    if (sha == NULL)
+    ret->md5[0] = '\0';
+    if (sha == NULL) {
+        mrd_md5_free(md5);
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
+    }
     (void) fseeko(f, (off_t) at, SEEK_SET);
     while (len > 0 && err == MRD_OK) {
         size_t want = len < sizeof(chunk) ? (size_t) len : sizeof(chunk);
@@ -424,11 +434,18 @@ part_sha256(FILE *f, uint64_t at, uint64_t len, char hex[MRD_SHA256_HEX], mrd_wh
             err = mrd_why_set(why, MRD_IO, errno, "the file became shorter while it was read");
         else
             mrd_sha256_add(sha, chunk, want);
+        if (err == MRD_OK && md5 != NULL)
+            mrd_md5_add(md5, chunk, want);
         len -= want;
     }
     if (err == MRD_OK)
-        mrd_sha256_hex(sha, hex);
+        mrd_sha256_hex(sha, ret->sha256);
+    if (err == MRD_OK && md5 != NULL) {
+        strcpy(ret->md5, "Content-MD5: ");
+        mrd_md5_base64(md5, ret->md5 + strlen(ret->md5));
+    }
     mrd_sha256_free(sha);
+    mrd_md5_free(md5);
     return err;
 }
 
@@ -471,17 +488,17 @@ transact_fresh(mrd_s3 *s, request *r, bool fresh, mrd_why *why)
 }
 
 static mrd_err
-put_whole(mrd_s3 *s, const char *key, const span_of *of, const char *hex, const char *meta,
+put_whole(mrd_s3 *s, const char *key, const span_of *of, const sums *sum, const char *meta,
           bool fresh, bool *ret_raced, mrd_why *why)
 {
     request r = { .of = s,
                   .method = "PUT",
                   .key = key,
-                  .sha256 = hex,
+                  .sha256 = sum->sha256,
                   .from = of->f,
                   .len = of->len,
-                  .more = { meta },
-                  .n_more = 1 };
+                  .more = { meta, sum->md5 },
+                  .n_more = sum->md5[0] == '\0' ? 1 : 2 };
     mrd_err err;
 
     err = transact_fresh(s, &r, fresh, why);
@@ -494,17 +511,19 @@ static mrd_err
 put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, const span_of *of,
          mrd_buf *list, mrd_why *why)
 {
-    char hex[MRD_SHA256_HEX];
+    sums sum;
     mrd_buf query = { 0 };
     request r = { .of = s,
                   .method = "PUT",
                   .key = key,
-                  .sha256 = hex,
+                  .sha256 = sum.sha256,
                   .from = of->f,
                   .at = of->at,
-                  .len = of->len };
-    mrd_err err = part_sha256(of->f, of->at, of->len, hex, why);
+                  .len = of->len,
+                  .more = { sum.md5 } };
+    mrd_err err = part_sums(of->f, of->at, of->len, &sum, why);
 
+    r.n_more = sum.md5[0] != '\0';
     mrd_buf_fmt(&query, "partNumber=%u&uploadId=%s", number, upload);
     r.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
@@ -652,7 +671,8 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
 mrd_err
 mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why)
 {
-    char hex[MRD_SHA256_HEX], meta[100];
+    sums sum;
+    char meta[100];
     uint64_t size = 0;
     int there = 0;
     bool raced = false;
@@ -666,18 +686,18 @@ mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd
     if (fstat(fileno(f), &st) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
     else /* of what is open: its name may be another file's by now */
-        err = part_sha256(f, 0, size = (uint64_t) st.st_size, hex, why);
+        err = part_sums(f, 0, size = (uint64_t) st.st_size, &sum, why);
     if (err == MRD_OK)
-        err = look(s, key, hex, size, &there, why);
-    snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", hex);
+        err = look(s, key, sum.sha256, size, &there, why);
     if (err == MRD_OK && there != 1) {
         span_of whole = { f, 0, size };
 
+        snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", sum.sha256);
         err = size > WHOLE_MAX ? put_parts(s, key, f, size, meta, there == 0, &raced, why)
-                               : put_whole(s, key, &whole, hex, meta, there == 0, &raced, why);
+                               : put_whole(s, key, &whole, &sum, meta, there == 0, &raced, why);
         *ret_sent = err == MRD_OK && !raced ? size : 0;
     }
-    if (err == MRD_OK && raced && (err = look(s, key, hex, size, &there, why)) == MRD_OK &&
+    if (err == MRD_OK && raced && (err = look(s, key, sum.sha256, size, &there, why)) == MRD_OK &&
         there != 1)
         err = mrd_why_set(why, MRD_EXISTS, 0,
                           "%s was overwritten by another writer, with other contents", key);

@@ -1,7 +1,8 @@
 /*
  * aggregator/s3.h - puts files into a bucket of S3 or of what speaks its language: whole objects or none.
  *
- * Signing      libcurl's Signature Version 4; every body goes with its SHA-256, so that what is damaged on the way is refused.
+ * Signing      libcurl's Signature Version 4; every body goes with its SHA-256, so that what is damaged on the way is refused, and
+ *              those of objects and parts with their MD5, without which buckets with Object Lock take nothing.
  * Large files  in parts (MRD_S3_PART), which are given up again when one fails; those that a killed process left, before the next
  *              attempt at the same object, where the credentials may list uploads.
  * Twice        an object with the same size and SHA-256 (its metadata) is not sent again. A new one is made with

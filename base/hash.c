@@ -61,6 +61,50 @@ mrd_sha256_free(mrd_sha256 *sha)
     free(sha);
 }
 
+struct mrd_md5 {
+    EVP_MD_CTX *ctx;
+};
+
+mrd_md5 *
+mrd_md5_new(void)
+{
+    mrd_md5 *md5 = calloc(1, sizeof(*md5));
+
+    if (md5 == NULL)
+        return NULL;
+    md5->ctx = EVP_MD_CTX_new();
+    if (md5->ctx == NULL || EVP_DigestInit_ex(md5->ctx, EVP_md5(), NULL) != 1) {
+        mrd_md5_free(md5);
+        return NULL;
+    }
+    return md5;
+}
+
+void
+mrd_md5_add(mrd_md5 *md5, const void *data, size_t len)
+{
+    MRD_ASSERT(EVP_DigestUpdate(md5->ctx, data, len) == 1);
+}
+
+void
+mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT])
+{
+    unsigned char sum[EVP_MAX_MD_SIZE];
+    unsigned int len = 0;
+
+    MRD_ASSERT(EVP_DigestFinal_ex(md5->ctx, sum, &len) == 1 && len == 16);
+    MRD_ASSERT(EVP_EncodeBlock((unsigned char *) text, sum, (int) len) == MRD_MD5_TEXT - 1);
+}
+
+void
+mrd_md5_free(mrd_md5 *md5)
+{
+    if (md5 == NULL)
+        return;
+    EVP_MD_CTX_free(md5->ctx);
+    free(md5);
+}
+
 mrd_err
 mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size, mrd_why *why)
 {

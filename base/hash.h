@@ -19,6 +19,16 @@ void mrd_sha256_free(mrd_sha256 *sha);
 mrd_err mrd_sha256_file(const char *path, char hex[MRD_SHA256_HEX], uint64_t *ret_size,
                         mrd_why *why);
 
+#define MRD_MD5_TEXT 25
+
+/* MD5, which S3 wants of bodies; against accidents only. */
+typedef struct mrd_md5 mrd_md5;
+
+mrd_md5 *mrd_md5_new(void); /* NULL without memory, and where the system allows no MD5 (FIPS) */
+void mrd_md5_add(mrd_md5 *md5, const void *data, size_t len);
+void mrd_md5_base64(mrd_md5 *md5, char text[MRD_MD5_TEXT]); /* ends the computation */
+void mrd_md5_free(mrd_md5 *md5);
+
 /* The first 8 bytes (little-endian) of HMAC-SHA-256; a key has at most 64 bytes. */
 uint64_t mrd_hmac64(mrd_bytes key, mrd_bytes data);
 /* CRC-32 (zlib's) and CRC-32C (Castagnoli), by the processor's own instructions where there are any;

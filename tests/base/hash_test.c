@@ -15,4 +15,24 @@ TEST(hmac_of_the_standard)
           0x4e7560bf46c1dc5bu);
 }
 
+/* RFC 1321, test suite; as RFC 1864 writes it. */
+TEST(md5_of_the_standard)
+{
+    static const char *const rows[][2] = {
+        { "", "1B2M2Y8AsgTpgAmY7PhCfg==" },
+        { "abc", "kAFQmDzST7DWlj99KOF/cg==" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_md5 *md5 = mrd_md5_new();
+        char text[MRD_MD5_TEXT];
+
+        for (const char *p = rows[i][0]; *p != '\0'; p++)
+            mrd_md5_add(md5, p, 1);
+        mrd_md5_base64(md5, text);
+        CHECK_ROW(rows[i][0], strcmp(text, rows[i][1]) == 0);
+        mrd_md5_free(md5);
+    }
+}
+
 TEST_MAIN()

@@ -1,5 +1,6 @@
-"""A small S3 for tests: checks Signature Version 4 and the body's SHA-256 itself, holds objects in memory, and fails on request: 503 for so many
+"""A small S3 for tests: checks Signature Version 4, the body's SHA-256 and its MD5 (as with Object Lock) itself, holds objects in memory, and fails on request: 503 for so many
 requests, a connection cut inside the body, an object that another writer made first, a bucket of another region, credentials that expire."""
+import base64
 import datetime
 import hashlib
 import hmac
@@ -103,6 +104,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return "RequestTimeTooSkewed"
         if hashlib.sha256(body).hexdigest() != self.headers["x-amz-content-sha256"]:
             return "XAmzContentSHA256Mismatch"
+        if self.command == "PUT" and self.headers.get("Content-MD5") != base64.b64encode(hashlib.md5(body).digest()).decode():
+            return "InvalidRequest"  # as of a bucket with Object Lock
         return None
 
     def handle_one(self):
