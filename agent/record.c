@@ -551,6 +551,19 @@ due(mrd_record *r, rec_process *o, mrd_local_ns now)
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? o->news : oldest) >= r->o.flush_ns;
 }
 
+/* A folder that was removed has lost the file of sessions, too. */
+static void
+follow_folder(mrd_record *r)
+{
+    mrd_spool_stats stats;
+
+    mrd_spool_get_stats(r->o.spool, &stats);
+    if (stats.remade == r->spool_remade)
+        return;
+    r->spool_remade = stats.remade;
+    mrd_record_write_notes(r);
+}
+
 /* Commits the frames so far with r->positions, and how much of trace files was given. */
 mrd_err
 mrd_record_commit(mrd_record *r, bool all)
@@ -566,6 +579,7 @@ mrd_record_commit(mrd_record *r, bool all)
         r->o.files(r->o.files_self, add_position, r);
     err = mrd_spool_commit(r->o.spool, r->positions, r->n_positions, NULL);
     r->n_positions = 0;
+    follow_folder(r);
     if (err == MRD_OK)
         mrd_drain_open_committed(r->o.drain, all);
     return err;

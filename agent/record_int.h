@@ -107,6 +107,7 @@ struct mrd_record {
     mrd_record_totals totals; /* without open and buffered ones */
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
+    uint64_t spool_remade; /* as of the last commit */
 };
 
 /* ---- record_select.c ---- */

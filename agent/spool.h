@@ -74,6 +74,8 @@ typedef struct {
     uint64_t torn_bytes;     /* cut off at open */
     uint64_t damaged_events; /* found missing at open */
     uint64_t failures;       /* frames and commits that could not be written */
+    uint64_t
+        remade; /* how often its folder was removed and made again, without what others had in it */
 } mrd_spool_stats;
 
 typedef struct {

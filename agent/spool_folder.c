@@ -91,6 +91,7 @@ mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
         return err;
     }
     close(locked);
+    s->stats.remade++;
     snprintf(path, sizeof(path), "%s/counts", s->dir);
     counts = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (counts >= 0 && s->counts_fd >= 0 && copy_file(s->counts_fd, counts)) {

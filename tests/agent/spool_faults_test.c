@@ -555,6 +555,7 @@ TEST(a_folder_that_is_removed_is_made_again)
         mrd_buf_fini(&data);
         mrd_spool_get_stats(s, &st);
         CHECK_INT(st.failures, 0);
+        CHECK_INT(st.remade, 1);
         mrd_spool_close(s);
         REQUIRE((s = spool_in(dir)) != NULL); /* what was removed is known to be missing */
         mrd_spool_get_stats(s, &st);

@@ -2,6 +2,7 @@
 agent's spool (the oldest go, counted), and one of an agent that cannot be written. Both are to be seen in status, nodes and manifest. Needs root for small file systems."""
 import os
 import resource
+import shutil
 import sys
 
 from lib import Cluster, check, check_ticks, equal, equation, finish, load_json, need_daemons, skip, until
@@ -161,7 +162,34 @@ def spool_fails():
         equal([d["cause"] for d in doc["nodes"][0]["counters"]["drops"]], ["spool-full"], "causes")
 
 
-for test in (store_full, spool_full, spool_fails):
+def spool_removed():
+    """Somebody removes the spool's folder while the agent runs, and the agent is killed after that: its successor knows the session."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        agent = c.agent(0)
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start()
+        c.begun(id)
+        w = c.workload(0)
+        w.emit(2000)
+        stored(c, id, w.all)
+        shutil.rmtree(c.path("spool0"))
+        w.emit(2000)
+        until(lambda: os.path.exists(c.path("spool0", "sessions")), "the folder is there again, with the sessions")
+        check({"lock", "counts"} <= set(os.listdir(c.path("spool0"))), f"and with all else: {os.listdir(c.path('spool0'))}")
+        stored(c, id, w.all)
+        agent.kill()
+        w.emit(3000)
+        c.agent(0)
+        c.within_session(id)
+        doc = c.stop(id)
+        equation(doc, "spool removed")
+        equal(doc["begun"], w.all, "begun, of what the workload says it emitted")
+        check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "spool removed")
+
+
+for test in (store_full, spool_full, spool_fails, spool_removed):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()
