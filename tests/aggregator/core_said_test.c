@@ -174,8 +174,8 @@ TEST(what_may_be_announced)
     } rows[] = {
         { NULL, "x.ntff", 7, 10, MRD_OK },
         { NULL, "x.ntff", 0, 10, MRD_OK }, /* of no session: asked for its bytes only */
-        { NULL, "a/b/c/d/e/f/g/h", 7, 10, MRD_OK },
-        { NULL, "a/b/c/d/e/f/g/h/i", 7, 10, MRD_INVALID },
+        { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p", 7, 10, MRD_OK },
+        { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 7, 10, MRD_INVALID },
         { NULL, "", 7, 10, MRD_INVALID },
         { NULL, ".hidden", 7, 10, MRD_INVALID },
         { NULL, "a/../b", 7, 10, MRD_INVALID },
