@@ -1,10 +1,11 @@
 /*
  * capture/sha256.h - SHA-256 without a library: libmeridian depends on libc only. Internal.
- * Source: FIPS 180-4. The daemons use base/hash.h; a test compares the two.
+ * Source: FIPS 180-4. The daemons use base/hash.h; capture/sha256 compares the two.
  */
 #ifndef MRD_CAPTURE_SHA256_H
 #define MRD_CAPTURE_SHA256_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -12,6 +13,7 @@ typedef struct {
     uint32_t h[8];
     uint64_t len;
     uint8_t block[64];
+    bool plain; /* without the processor's own instructions: for tests, after init */
 } mrd_sha;
 
 void mrd_sha_init(mrd_sha *s);
