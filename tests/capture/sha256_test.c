@@ -1,5 +1,5 @@
 /* The hash of models against libcrypto's, with the processor's own instructions (where it has them) and without:
- * every length up to a few blocks, long ones, in pieces of drawn lengths, at any alignment. */
+ * every length up to a few blocks, long ones, in chunks of drawn lengths, at any alignment. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -10,7 +10,7 @@
 static uint8_t data[1 << 20];
 
 static void
-compare(size_t from, size_t len, size_t piece_max)
+compare(size_t from, size_t len, size_t chunk_max)
 {
     char want[MRD_SHA256_HEX], got[65];
     mrd_sha256 *other = mrd_sha256_new();
@@ -24,13 +24,13 @@ compare(size_t from, size_t len, size_t piece_max)
         mrd_sha_init(&sha);
         sha.plain = plain;
         for (size_t at = 0, n; at < len; at += n) {
-            n = piece_max == 0 ? len : 1 + (size_t) rand() % piece_max;
+            n = chunk_max == 0 ? len : 1 + (size_t) rand() % chunk_max;
             n = n < len - at ? n : len - at;
             mrd_sha_add(&sha, data + from + at, n);
         }
         mrd_sha_hex(&sha, got);
         if (strcmp(got, want) != 0)
-            fprintf(stderr, "from %zu, %zu bytes, pieces below %zu, %s\n", from, len, piece_max,
+            fprintf(stderr, "from %zu, %zu bytes, chunks below %zu, %s\n", from, len, chunk_max,
                     plain ? "plain" : "by the processor");
         CHECK_TEXT(got, want);
     }
