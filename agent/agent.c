@@ -11,6 +11,7 @@
 
 #include "agent/agent_int.h"
 #include "agent/collector.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/log.h"
 #include "base/obj.h"
@@ -19,42 +20,9 @@
 #define PAUSE_ONCE (50 * MRD_MS)
 #define PAUSE_MAX  (10 * MRD_SEC)
 #define SPOOL_CALM (10 * MRD_SEC) /* without a failure it is said to be written again */
+#define SCRIPT_MAX 65536          /* of --fake-counters */
 
 /* ---- What the parts tell ---- */
-
-static void
-on_trigger(mrd_agent *a, const char *reason)
-{
-    a->triggers++;
-    snprintf(a->trigger_reason, sizeof(a->trigger_reason), "%s", reason);
-    a->trigger_at = mrd_local_now();
-    mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "A trigger fired: reason=%s", reason);
-    if (a->publish != NULL)
-        mrd_publish_heartbeat_now(a->publish);
-}
-
-/* Apart: its buffer would cost every event a stack frame with a guard. */
-__attribute__((noinline)) static void
-look_for_trigger(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev)
-{
-    char reason[256];
-
-    if (mrd_trigger_event(a->trigger, process, ev, reason))
-        on_trigger(a, reason);
-}
-
-mrd_err
-mrd_agent_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
-{
-    mrd_agent *a = self;
-
-    if (a->trigger == NULL && clock != MRD_DRAIN_REALTIME) /* nearly all: straight on */
-        return mrd_record_event(a->record, process, clock, ev);
-    if (a->trigger != NULL)
-        look_for_trigger(a, process, ev);
-    mrd_model_table_name(a->models, process, clock, ev);
-    return mrd_record_event(a->record, process, clock, ev);
-}
 
 static void
 on_spool_dropped(void *self, const mrd_spool_item *item)
@@ -335,6 +303,22 @@ resume_sessions(mrd_agent *a)
     }
 }
 
+static mrd_err
+read_script(const char *path, char **ret_text, mrd_why *why)
+{
+    mrd_buf text = { 0 };
+    mrd_err err = mrd_file_read(path, SCRIPT_MAX, &text, why);
+
+    if (err == MRD_OK && !mrd_buf_room(&text, 1))
+        err = mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
+    if (err != MRD_OK) {
+        mrd_buf_fini(&text);
+        return err;
+    }
+    *ret_text = (char *) (uintptr_t) mrd_buf_cstr(&text);
+    return MRD_OK;
+}
+
 mrd_err
 mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why)
@@ -354,7 +338,7 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
     a->key = mrd_agent_key(mrd_str_of(node->instance_id));
     mrd_random(&a->run, sizeof(a->run));
     if (options->fake_counters != NULL)
-        err = mrd_agent_read_file(options->fake_counters, &a->fake_script, why);
+        err = read_script(options->fake_counters, &a->fake_script, why);
     if (err == MRD_OK && options->token_file != NULL)
         err = mrd_agent_token_load(a, why);
     if (err == MRD_OK)

@@ -1,5 +1,5 @@
-/* agent/agent_int.h - inside of the agent: agent.c (loop), control.c (the aggregator's requests),
- * status.c (counts, heartbeats, metrics), collect_*.c (collectors). */
+/* agent/agent_int.h - inside of the agent: agent.c (loop), control.c (the aggregator's requests), heartbeat.c and status.c
+ * (counts, hello, metrics), events.c (what collectors give), collect_*.c (collectors). */
 #ifndef MRD_AGENT_AGENT_INT_H
 #define MRD_AGENT_AGENT_INT_H
 
@@ -132,13 +132,17 @@ mrd_dur_ns mrd_agent_unreached_ns(const mrd_agent *a); /* 0: it is reached, or n
 /* For /readyz: the aggregator is reached; *text says what is the matter when it is not. */
 bool mrd_agent_ready(void *self, char text[MRD_WHY_MAX]);
 
+/* heartbeat.c */
+mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
+
 /* status.c */
 mrd_err mrd_agent_hello(void *self, mrd_buf *to);
-mrd_err mrd_agent_heartbeat(void *self, mrd_buf *to);
+void mrd_agent_label(Mrd__Label *to, char *key, char *value);
 /* *view holds the texts of *to. */
 void mrd_agent_clock_quality(const mrd_agent *a, mrd_clock_sync_view *view, Mrd__ClockQuality *to);
+/* What is there and not read. */
+void mrd_agent_unread(const mrd_agent *a, Mrd__Unread *to);
 mrd_err mrd_agent_open_metrics(mrd_agent *a, mrd_why *why);
-mrd_err mrd_agent_read_file(const char *path, char **ret_text, mrd_why *why);
 
 /* secrets.c */
 mrd_err mrd_agent_token_load(mrd_agent *a, mrd_why *why);

@@ -74,8 +74,6 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
 
 /* ---- Selection of the node ---- */
 
-static bool any_process(const mrd_agent *a, const Mrd__Selection *sel);
-
 typedef struct {
     const Mrd__Selection *sel;
     bool found;

@@ -24,7 +24,7 @@ mrd_agent_token_load(mrd_agent *a, mrd_why *why)
 
 /* The same message is told once, until something could be read. */
 static void
-told(mrd_agent *a, mrd_err err, const mrd_why *why)
+say_reload(mrd_agent *a, mrd_err err, const mrd_why *why)
 {
     if (err == MRD_OK) {
         a->secret_said[0] = '\0';
@@ -61,9 +61,9 @@ reload(mrd_agent *a, bool only_changed)
     if (a->o.token_file != NULL &&
         (!only_changed ||
          mrd_files_stamp((const char *const *) &a->o.token_file, 1) != a->token_stamp))
-        told(a, mrd_agent_token_load(a, &why), &why);
+        say_reload(a, mrd_agent_token_load(a, &why), &why);
     if (t != NULL && t->reload != NULL && (!only_changed || t->changed(t)))
-        told(a, t->reload(t, &why), &why);
+        say_reload(a, t->reload(t, &why), &why);
     look_at_certificate(a);
 }
 

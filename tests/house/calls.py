@@ -21,7 +21,6 @@ CIRCLES = [  # (units that may call each other, why)
     ({"aggregator/loop", "aggregator/loop_effects", "aggregator/loop_requests", "aggregator/loop_results"},
      "one loop: an effect may have its result at once, and a result has effects"),
     ({"aggregator/artifacts", "aggregator/artifact_proof", "aggregator/artifact_sweep"}, "two threads that hand each other an upload"),
-    ({"agent/agent", "agent/control", "agent/status", "agent/collect_counters"}, "the agent's loop: the heartbeat asks a collector, whose events are the agent's"),
     ({"capture/nrt_request", "capture/nrt_request_inspect", "capture/nrt_request_model"}, "one request under way; a kind of capture answers by it"),
     ({"trace/store/stream", "trace/store/stream_bind", "trace/store/stream_read"}, "a stream with arrows is bound by a second stream of points"),
     ({"trace/table/rows", "trace/table/rows_end"}, "the rows of the end are given as the others are"),
