@@ -79,7 +79,7 @@ void mrd_agent_close(mrd_agent *a);
 void mrd_agent_reload(mrd_agent *a);
 
 typedef struct {
-    mrd_drain_tally pipe;
+    mrd_drain_tally drain;
     mrd_spool_stats spool;
     uint64_t begun, delivered, held;
     uint64_t dropped[MRD_DROP_CAUSES];

@@ -296,8 +296,8 @@ fill_node(heartbeat *h, const mrd_agent *a)
     m->memory_bytes = mrd_resident_bytes();
     m->certificate_begin_ns = a->cert.begin.ns;
     m->certificate_end_ns = a->cert.end.ns;
-    m->rings = (uint32_t) c.pipe.rings;
-    m->processes = (uint32_t) c.pipe.processes;
+    m->rings = (uint32_t) c.drain.rings;
+    m->processes = (uint32_t) c.drain.processes;
     mrd_agent_unread(a, &h->unread);
     m->unread = &h->unread;
 }

@@ -20,7 +20,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     mrd_clock_sync_view view;
 
     memset(c, 0, sizeof(*c));
-    mrd_drain_counts(a->drain, &c->pipe);
+    mrd_drain_counts(a->drain, &c->drain);
     mrd_spool_get_stats(a->spool, &c->spool);
     mrd_record_get_totals(a->record, &totals);
     mrd_collectors_account(a, &collected);
@@ -202,8 +202,8 @@ put_rings(mrd_metrics_text *x, const mrd_agent *a, const mrd_agent_counts *c)
     mrd_agent_unread(a, &unread);
     {
         const metric rows[] = {
-            COUNTER("ring_records_total", "Records read from rings.", c->pipe.records),
-            GAUGE("rings", "Rings being read.", c->pipe.rings),
+            COUNTER("ring_records_total", "Records read from rings.", c->drain.records),
+            GAUGE("rings", "Rings being read.", c->drain.rings),
             GAUGE("rings_beyond", "Rings not read: more than may be open.", unread.rings_beyond),
             GAUGE("rings_held", "Rings not read: another agent reads them.", unread.rings_held),
             GAUGE("rings_other_boot", "Rings of another boot, which cannot be read.",
@@ -214,10 +214,10 @@ put_rings(mrd_metrics_text *x, const mrd_agent *a, const mrd_agent_counts *c)
                   unread.directories),
             COUNTER("ring_files_refused_total",
                     "Files with the name of a ring that are no ring, or not to be read.",
-                    c->pipe.files_refused),
+                    c->drain.files_refused),
             COUNTER("rings_bad_total", "Rings retired because they contradict themselves.",
-                    c->pipe.rings_bad),
-            GAUGE("processes", "Processes with rings.", c->pipe.processes),
+                    c->drain.rings_bad),
+            GAUGE("processes", "Processes with rings.", c->drain.processes),
         };
 
         put_metrics(x, rows, MRD_COUNT(rows));

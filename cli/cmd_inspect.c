@@ -271,7 +271,7 @@ typedef struct {
     const settings *set;
     mrd_catalog *catalog;
     mrd_store *store;
-    mrd_drain *pipeline;
+    mrd_drain *drain;
     uint64_t bytes, refused;
     mrd_hw *hw;
     mrd_sample *sample;
@@ -288,7 +288,7 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
     recording *r = self;
     mrd_event mine = *ev;
     mrd_local_ns raw = clock == MRD_DRAIN_REALTIME
-                           ? mrd_drain_to_raw(r->pipeline, (mrd_wall_ns){ ev->ts.ns })
+                           ? mrd_drain_to_raw(r->drain, (mrd_wall_ns){ ev->ts.ns })
                            : (mrd_local_ns){ ev->ts.ns };
 
     if (process->user == NULL)
@@ -300,7 +300,7 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
         return MRD_LIMIT;
     }
     r->bytes += 48 + ev->arg_count * 16u;
-    mine.ts = (mrd_ev_ns){ mrd_drain_raw_to_wall(r->pipeline, raw).ns };
+    mine.ts = (mrd_ev_ns){ mrd_drain_raw_to_wall(r->drain, raw).ns };
     mine.bound_ns = MRD_BOUND_LOCAL;
     return mrd_stream_push(process->user, &mine);
 }
@@ -399,23 +399,23 @@ drain_until_exit(recording *r, pid_t pid)
         struct timespec nap = { .tv_nsec = 0 };
         int64_t wait_ns;
 
-        mrd_drain_step(r->pipeline);
+        mrd_drain_step(r->drain);
         if (waitpid(pid, &status, WNOHANG) == pid)
             break;
         if (forward != 0) {
             kill(pid, forward);
             forward = 0;
         }
-        mrd_sample_step(r->sample, r->pipeline, mrd_local_now());
+        mrd_sample_step(r->sample, r->drain, mrd_local_now());
         /* Never so slow that a ring of the default size could fill. */
-        wait_ns = mrd_drain_wait_ns(r->pipeline);
+        wait_ns = mrd_drain_wait_ns(r->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
     }
     sigaction(SIGINT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     sigaction(SIGQUIT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
     sigaction(SIGTERM, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-    mrd_drain_finish(r->pipeline);
+    mrd_drain_finish(r->drain);
     return status;
 }
 
@@ -428,7 +428,7 @@ account(recording *r, const char *command)
     uint64_t dropped = 0;
     mrd_buf text = { 0 };
 
-    mrd_drain_counts(r->pipeline, &counts);
+    mrd_drain_counts(r->drain, &counts);
     mrd_buf_fmt(&text, "live capture of '%s'", command);
     in.path = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&text));
     in.format = mrd_catalog_intern(r->catalog, "rings");
@@ -504,7 +504,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
     mrd_err err;
 
     account(r, command);
-    mrd_drain_say(r->pipeline, take_message, r);
+    mrd_drain_say(r->drain, take_message, r);
     if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK)
         return err;
     for (size_t i = 0; i < mrd_store_streams(r->store); i++) {
@@ -576,13 +576,13 @@ open_recording(recording *r, const mrd_node_identity *node, const char *rings, m
                                             "mem.used_percent",
                                             "neuron*.stats.memory_usage.*.total",
                                             "runtime.*utilization" };
-    mrd_drain_options pipe = { .catalog = r->catalog,
-                               .instance_id = node->instance_id,
-                               .ring_dir = rings,
-                               .only_uid = -1,
-                               .event = take_event,
-                               .notice = take_notice,
-                               .self = r };
+    mrd_drain_options rings_of = { .catalog = r->catalog,
+                                   .instance_id = node->instance_id,
+                                   .ring_dir = rings,
+                                   .only_uid = -1,
+                                   .event = take_event,
+                                   .notice = take_notice,
+                                   .self = r };
     mrd_sample_options sample = { .catalog = r->catalog,
                                   .instance_id = node->instance_id,
                                   .period = r->set->sample,
@@ -594,7 +594,7 @@ open_recording(recording *r, const mrd_node_identity *node, const char *rings, m
     mrd_hw_options hw = { .monitor = "" };
     mrd_err err;
 
-    if ((err = mrd_drain_open(&pipe, &r->pipeline, why)) != MRD_OK ||
+    if ((err = mrd_drain_open(&rings_of, &r->drain, why)) != MRD_OK ||
         (err = mrd_hw_open(&hw, &r->hw, why)) != MRD_OK)
         return err;
     return mrd_sample_open(r->hw, &sample, &r->sample, why);
@@ -655,7 +655,7 @@ out:
         mrd_cli_error("inspect", &why);
     mrd_sample_close(r.sample);
     mrd_hw_close(r.hw);
-    mrd_drain_close(r.pipeline);
+    mrd_drain_close(r.drain);
     remove_ring_dir(rings);
     mrd_store_free(r.store);
     mrd_catalog_free(r.catalog);

@@ -137,7 +137,7 @@ stream(const char *row, fake_faults *faults, int64_t n,
     CHECK_ROW(row, stored_once(&g, n) == (uint64_t) n);
     CHECK_ROW(row, g.events == (uint64_t) n);
     /* Attempts that found the ring full were counted by the writer and told as losses. */
-    CHECK_ROW(row, c.pipe.dropped[MRD_DROP_RING_FULL] == m->lost && g.lost == m->lost);
+    CHECK_ROW(row, c.drain.dropped[MRD_DROP_RING_FULL] == m->lost && g.lost == m->lost);
     CHECK_ROW(row, g.begun == g.delivered + g.dropped + g.held && g.held == 0);
     check_equation(row, a);
     mrd_agent_close(a);

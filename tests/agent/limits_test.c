@@ -237,7 +237,7 @@ TEST(a_flood_of_notices_is_not_a_flood_of_lines)
         while (mrd_local_now().ns < until);
     }
     mrd_agent_counters(a, &c);
-    CHECK_INT(c.pipe.events, 2000); /* sessions would have had all of them */
+    CHECK_INT(c.drain.events, 2000); /* sessions would have had all of them */
     CHECK(pread(fd, log, sizeof(log) - 1, 0) > 0);
     for (const char *p = log; (p = strstr(p, "AGT-NOTICE ")) != NULL; p++)
         lines++;
