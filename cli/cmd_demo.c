@@ -92,8 +92,8 @@ typedef struct {
     char self[PATH_MAX], certs[96], slow[96]; /* slow: while it exists, a core is */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
-    demo_nodes nodes;
-    demo_programs programs;
+    mrd_demo_nodes nodes;
+    mrd_demo_programs programs;
     size_t daemons; /* programs before the job's */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
@@ -156,11 +156,11 @@ addresses(demo *d, mrd_why *why)
 
     d->time_port = 7772;
     if (!d->nodes.spaces) {
-        data = demo_free_port(SOCK_STREAM);
-        control = demo_free_port(SOCK_STREAM);
-        http = demo_free_port(SOCK_STREAM);
-        job = demo_free_port(SOCK_STREAM);
-        d->time_port = demo_free_port(SOCK_DGRAM);
+        data = mrd_demo_free_port(SOCK_STREAM);
+        control = mrd_demo_free_port(SOCK_STREAM);
+        http = mrd_demo_free_port(SOCK_STREAM);
+        job = mrd_demo_free_port(SOCK_STREAM);
+        d->time_port = mrd_demo_free_port(SOCK_DGRAM);
     }
     if (data == 0 || control == 0 || http == 0 || job == 0 || d->time_port == 0)
         return mrd_why_set(why, MRD_IO, errno, "no free port on 127.0.0.1");
@@ -189,7 +189,7 @@ add_words(mrd_strlist *list, const char *const *words)
 
 /* Starts words[0] on a node (NULL: with the aggregator). */
 static mrd_err
-start(demo *d, const demo_node *node, const char *name, const char *const *words,
+start(demo *d, const mrd_demo_node *node, const char *name, const char *const *words,
       const char *const *settings_of, mrd_why *why)
 {
     mrd_strlist argv = { 0 }, env = { 0 };
@@ -198,7 +198,7 @@ start(demo *d, const demo_node *node, const char *name, const char *const *words
 
     snprintf(log, sizeof(log), "%s/%s.log", node == NULL ? d->work : node->dir, name);
     if (node != NULL)
-        err = demo_node_prefix(node, &argv);
+        err = mrd_demo_node_prefix(node, &argv);
     if (err == MRD_OK)
         err = add_words(&argv, words);
     if (err == MRD_OK)
@@ -206,7 +206,7 @@ start(demo *d, const demo_node *node, const char *name, const char *const *words
     if (err != MRD_OK)
         mrd_why_set(why, err, 0, "starting %s", name);
     else
-        err = demo_start(&d->programs, name, log, &argv, &env, why);
+        err = mrd_demo_start(&d->programs, name, log, &argv, &env, why);
     mrd_strlist_fini(&argv);
     mrd_strlist_fini(&env);
     return err;
@@ -223,13 +223,13 @@ make_certs(demo *d, mrd_why *why)
     snprintf(d->certs, sizeof(d->certs), "%s/certs", d->work);
     snprintf(hosts, sizeof(hosts), "%s%s%s", d->nodes.address,
              d->nodes.outside[0] == '\0' ? "" : ",", d->nodes.outside);
-    err = demo_run(why, init);
+    err = mrd_demo_run(why, init);
     for (size_t i = 0; i < d->nodes.n && err == MRD_OK; i++) {
         const char *agent[] = {
             d->self, "certs", "agent", "--dir", d->certs, d->nodes.v[i].id, NULL
         };
 
-        err = demo_run(why, agent);
+        err = mrd_demo_run(why, agent);
     }
     return err;
 }
@@ -279,7 +279,7 @@ start_aggregator(demo *d, mrd_why *why)
 }
 
 static mrd_err
-start_agent(demo *d, const demo_node *node, mrd_why *why)
+start_agent(demo *d, const mrd_demo_node *node, mrd_why *why)
 {
     char spool[PATH_MAX + 8], preload[PATH_MAX + 64], ca[160], cert[160], key[160], token[160];
     char file[64];
@@ -327,7 +327,7 @@ start_agent(demo *d, const demo_node *node, mrd_why *why)
 static mrd_err
 start_rank(demo *d, size_t i, mrd_why *why)
 {
-    const demo_node *node = &d->nodes.v[i];
+    const mrd_demo_node *node = &d->nodes.v[i];
     char cores[16], slow[32], rank[32], world[32], fault[160], env[6][2 * PATH_MAX + 64];
     const char *words[] = { d->job,      "--steps", "100000000",   "--cores", cores,
                             "--exec-us", "8000",    "--straggler", slow,      "--checkpoint-dir",
@@ -371,13 +371,13 @@ start_rank(demo *d, size_t i, mrd_why *why)
 static mrd_err
 look_around(demo *d, mrd_why *why)
 {
-    const demo_program *dead = demo_ended(&d->programs);
+    const mrd_demo_program *dead = mrd_demo_ended(&d->programs);
 
     if (mrd_cluster_interrupted())
         return mrd_why_set(why, MRD_CANCELLED, 0, "interrupted");
     if (dead == NULL)
         return MRD_OK;
-    demo_show_log(dead);
+    mrd_demo_show_log(dead);
     return mrd_why_set(why, MRD_CLOSED, 0, "%s ended unexpectedly (status %d); its log is above",
                        dead->name, dead->status);
 }
@@ -780,10 +780,10 @@ report(demo *d)
     snprintf(summary, sizeof(summary), "%s/summary.txt", d->set->dir);
     snprintf(store, sizeof(store), "%s/store", d->work);
     snprintf(barriers, sizeof(barriers), "%s/barriers.json", d->work);
-    demo_print_summary(summary);
-    holds = demo_print_accounting(&d->nodes, d->doc);
-    holds = demo_print_clocks(&d->nodes, store, d->doc) && holds;
-    demo_print_order(&d->nodes, (size_t) d->set->cores, store, barriers);
+    mrd_demo_print_summary(summary);
+    holds = mrd_demo_print_accounting(&d->nodes, d->doc);
+    holds = mrd_demo_print_clocks(&d->nodes, store, d->doc) && holds;
+    mrd_demo_print_order(&d->nodes, (size_t) d->set->cores, store, barriers);
     printf("\n");
     mrd_cluster_print_files(d->files, stdout);
     printf("\nEverything above is SIMULATED.\n");
@@ -796,8 +796,8 @@ run(demo *d, int *ret_status, mrd_why *why)
     mrd_err err;
 
     if ((err = locate_all(d, why)) != MRD_OK ||
-        (err = demo_nodes_open(&d->nodes, (size_t) d->set->nodes, d->work, d->set->spaces, why)) !=
-            MRD_OK ||
+        (err = mrd_demo_nodes_open(&d->nodes, (size_t) d->set->nodes, d->work, d->set->spaces,
+                                   why)) != MRD_OK ||
         (err = addresses(d, why)) != MRD_OK || (err = make_certs(d, why)) != MRD_OK)
         return err;
     say_plan(d);
@@ -807,7 +807,7 @@ run(demo *d, int *ret_status, mrd_why *why)
         (err = get_barriers(d, why)) != MRD_OK || (err = trigger(d, why)) != MRD_OK)
         return err;
     if (!d->set->keep)
-        demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */
+        mrd_demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */
     if (!report(d) || d->incomplete)
         *ret_status = MRD_EXIT_INCOMPLETE;
     print_page(d);
@@ -826,9 +826,9 @@ finish(demo *d, bool keep)
     (void) signal(SIGTERM, SIG_IGN);
     (void) signal(SIGHUP, SIG_IGN);
     mrd_client_close(d->client);
-    demo_end(&d->programs, d->daemons > 0 ? d->daemons : 0, MRD_SEC);
-    demo_end(&d->programs, 0, 3 * MRD_SEC);
-    demo_nodes_close(&d->nodes);
+    mrd_demo_end(&d->programs, d->daemons > 0 ? d->daemons : 0, MRD_SEC);
+    mrd_demo_end(&d->programs, 0, 3 * MRD_SEC);
+    mrd_demo_nodes_close(&d->nodes);
     mrd_json_free(d->doc);
     mrd_json_free(d->files);
     if (keep)

@@ -4,7 +4,7 @@
  *
  * A node is, as root, a network namespace; otherwise it is a folder, and all nodes share this
  * machine's network. Either way libsimclock.so puts a clock under its programs that is wrong by a
- * known amount. Threads: one, and none may exist before demo_nodes_open.
+ * known amount. Threads: one, and none may exist before mrd_demo_nodes_open.
  */
 #ifndef MRD_CLI_DEMO_H
 #define MRD_CLI_DEMO_H
@@ -26,25 +26,25 @@ typedef struct {
     int status;
     char name[48];
     char log[PATH_MAX];
-} demo_program;
+} mrd_demo_program;
 
 typedef struct {
-    demo_program v[2 * DEMO_NODES_MAX + 4];
+    mrd_demo_program v[2 * DEMO_NODES_MAX + 4];
     size_t n;
-} demo_programs;
+} mrd_demo_programs;
 
 /* argv[0] is a path. env entries "NAME=value" replace inherited ones; inherited settings of
  * Meridian, of the runtime and of launchers are left out. Output goes to the log file. */
-mrd_err demo_start(demo_programs *programs, const char *name, const char *log,
-                   const mrd_strlist *argv, const mrd_strlist *env, mrd_why *why);
+mrd_err mrd_demo_start(mrd_demo_programs *programs, const char *name, const char *log,
+                       const mrd_strlist *argv, const mrd_strlist *env, mrd_why *why);
 /* A program that ended by itself, NULL when all run. */
-const demo_program *demo_ended(demo_programs *programs);
+const mrd_demo_program *mrd_demo_ended(mrd_demo_programs *programs);
 /* SIGTERM to all from `first` on, SIGKILL after patience, to their descendants too. */
-void demo_end(demo_programs *programs, size_t first, mrd_dur_ns patience);
+void mrd_demo_end(mrd_demo_programs *programs, size_t first, mrd_dur_ns patience);
 /* The last lines of a log on stderr. */
-void demo_show_log(const demo_program *program);
+void mrd_demo_show_log(const mrd_demo_program *program);
 /* Runs words[0] (found on PATH) to its end; IO with its last line of output when it fails. */
-mrd_err demo_run(mrd_why *why, const char *const *words);
+mrd_err mrd_demo_run(mrd_why *why, const char *const *words);
 
 /* ---- Nodes ---- */
 
@@ -57,10 +57,10 @@ typedef struct {
     mrd_simclock clock;   /* the truth */
     char dir[PATH_MAX];   /* rings, spool, logs */
     char rings[PATH_MAX]; /* a folder in dir */
-} demo_node;
+} mrd_demo_node;
 
 typedef struct {
-    demo_node v[DEMO_NODES_MAX];
+    mrd_demo_node v[DEMO_NODES_MAX];
     size_t n;
     bool spaces;
     char home[32];      /* namespace of the aggregator, and of this process from then on */
@@ -69,30 +69,31 @@ typedef struct {
     char note[256];     /* why there are no namespaces */
     mrd_local_ns epoch; /* when the clocks begin to be wrong, true raw time */
     mrd_local_ns step;  /* when a wall clock is stepped, true raw time; 0: none is */
-} demo_nodes;
+} mrd_demo_nodes;
 
 /* n nodes with folders below dir. spaces false: never namespaces. Without the means for namespaces
  * they are done without, and `note` says why. Errors: IO. */
-mrd_err demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_why *why);
+mrd_err mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t n, const char *dir, bool spaces,
+                            mrd_why *why);
 /* Removes the namespaces; nodes that were opened in part are fine. */
-void demo_nodes_close(demo_nodes *nodes);
+void mrd_demo_nodes_close(mrd_demo_nodes *nodes);
 /* Appends what must stand before a program's path for it to run on the node. */
-mrd_err demo_node_prefix(const demo_node *node, mrd_strlist *argv);
+mrd_err mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv);
 /* A free port of the loopback address; it may be taken until it is used. 0: none. */
-uint16_t demo_free_port(int type);
+uint16_t mrd_demo_free_port(int type);
 
 /* ---- Reports, on stdout ---- */
 
 /* What lies in the journal beside what the agents say they began. False when that does not add up.
  */
-bool demo_print_accounting(const demo_nodes *nodes, const mrd_json *session);
+bool mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session);
 /* Per node the clock's true error beside the merge's tables in `store`. False when a bound does not
  * hold the truth. */
-bool demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *session);
+bool mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_json *session);
 /* Collectives by the nodes' wall clocks and as merged, from a profile with their barriers only. */
-void demo_print_order(const demo_nodes *nodes, size_t cores, const char *store,
-                      const char *profile);
+void mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
+                          const char *profile);
 /* The first lines of summary.txt. */
-void demo_print_summary(const char *path);
+void mrd_demo_print_summary(const char *path);
 
 #endif

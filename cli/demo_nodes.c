@@ -20,14 +20,14 @@
 #define NETWORK "10.91.7" /* inside the namespaces only */
 
 /* ip -n NS words... */
-#define IP(why, ...) demo_run((why), (const char *const[]){ "ip", __VA_ARGS__, NULL })
+#define IP(why, ...) mrd_demo_run((why), (const char *const[]){ "ip", __VA_ARGS__, NULL })
 
 /* ---- Network ---- */
 
 /* A wire from this machine's own network to the aggregator, for the browser of whoever looks on:
  * link-local addresses of this process. It goes with the namespace. */
 static void
-outside_open(demo_nodes *nodes)
+outside_open(mrd_demo_nodes *nodes)
 {
     unsigned own = (unsigned) getpid() % (200 * 63), net = own / 63 + 32, host = own % 63 * 4;
     char link[16], here[32], there[32], address[24];
@@ -46,7 +46,7 @@ outside_open(demo_nodes *nodes)
 }
 
 static mrd_err
-hub_open(demo_nodes *nodes, mrd_why *why)
+hub_open(mrd_demo_nodes *nodes, mrd_why *why)
 {
     char path[64];
     mrd_err err = MRD_OK;
@@ -73,7 +73,7 @@ hub_open(demo_nodes *nodes, mrd_why *why)
 }
 
 static mrd_err
-wire(const demo_nodes *nodes, demo_node *node, size_t i, mrd_why *why)
+wire(const mrd_demo_nodes *nodes, mrd_demo_node *node, size_t i, mrd_why *why)
 {
     char inside[32], address[48];
     mrd_err err;
@@ -97,7 +97,7 @@ wire(const demo_nodes *nodes, demo_node *node, size_t i, mrd_why *why)
 }
 
 static mrd_err
-network_open(demo_nodes *nodes, mrd_why *why)
+network_open(mrd_demo_nodes *nodes, mrd_why *why)
 {
     mrd_err err = hub_open(nodes, why);
 
@@ -107,7 +107,7 @@ network_open(demo_nodes *nodes, mrd_why *why)
 }
 
 static void
-network_close(demo_nodes *nodes)
+network_close(mrd_demo_nodes *nodes)
 {
     for (size_t i = 0; i < nodes->n; i++) {
         if (nodes->v[i].space[0] != '\0')
@@ -136,14 +136,14 @@ static const struct {
 
 /* The wall clock of the last node is stepped while the session records. */
 static mrd_err
-clocks_open(demo_nodes *nodes, mrd_why *why)
+clocks_open(mrd_demo_nodes *nodes, mrd_why *why)
 {
     mrd_err err = MRD_OK;
 
     nodes->epoch = mrd_local_now();
     nodes->step = mrd_local_add(nodes->epoch, STEP_AFTER);
     for (size_t i = 0; i < nodes->n && err == MRD_OK; i++) {
-        demo_node *node = &nodes->v[i];
+        mrd_demo_node *node = &nodes->v[i];
         size_t e = i % MRD_COUNT(errors);
 
         snprintf(node->error, sizeof(node->error), "offset=%lldms,ppm=%s,wander=%s%s",
@@ -159,7 +159,7 @@ clocks_open(demo_nodes *nodes, mrd_why *why)
 /* ---- Nodes ---- */
 
 static mrd_err
-folders(demo_node *node, const char *dir, size_t i, mrd_why *why)
+folders(mrd_demo_node *node, const char *dir, size_t i, mrd_why *why)
 {
     mrd_buf text = { 0 };
 
@@ -176,12 +176,12 @@ folders(demo_node *node, const char *dir, size_t i, mrd_why *why)
 }
 
 mrd_err
-demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_why *why)
+mrd_demo_nodes_open(mrd_demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_why *why)
 {
     mrd_why reason = { 0 };
     mrd_err err = MRD_OK;
 
-    *nodes = (demo_nodes){ .n = n };
+    *nodes = (mrd_demo_nodes){ .n = n };
     snprintf(nodes->address, sizeof(nodes->address), "127.0.0.1");
     snprintf(nodes->outside, sizeof(nodes->outside), "127.0.0.1");
     for (size_t i = 0; i < n && err == MRD_OK; i++)
@@ -210,13 +210,13 @@ demo_nodes_open(demo_nodes *nodes, size_t n, const char *dir, bool spaces, mrd_w
 }
 
 void
-demo_nodes_close(demo_nodes *nodes)
+mrd_demo_nodes_close(mrd_demo_nodes *nodes)
 {
     network_close(nodes);
 }
 
 mrd_err
-demo_node_prefix(const demo_node *node, mrd_strlist *argv)
+mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv)
 {
     char net[80];
     mrd_err err;
@@ -232,7 +232,7 @@ demo_node_prefix(const demo_node *node, mrd_strlist *argv)
 /* The last try takes what the kernel gives. Its own range is used for connections, whose end may have
  * the port before the daemon does; below it nobody gets a port that he does not name. */
 uint16_t
-demo_free_port(int type)
+mrd_demo_free_port(int type)
 {
     struct sockaddr_in a = { .sin_family = AF_INET, .sin_addr = { htonl(INADDR_LOOPBACK) } };
     socklen_t len = sizeof(a);

@@ -80,17 +80,17 @@ spawn(const char *path, bool search, char *const *argv, char *const *env, int ou
 }
 
 mrd_err
-demo_start(demo_programs *programs, const char *name, const char *log, const mrd_strlist *argv,
-           const mrd_strlist *env, mrd_why *why)
+mrd_demo_start(mrd_demo_programs *programs, const char *name, const char *log,
+               const mrd_strlist *argv, const mrd_strlist *env, mrd_why *why)
 {
-    demo_program *p = &programs->v[programs->n];
+    mrd_demo_program *p = &programs->v[programs->n];
     char **environment = NULL, **words = NULL;
     mrd_err err = MRD_OK;
     int out, failure;
 
     if (programs->n == MRD_COUNT(programs->v))
         return mrd_why_set(why, MRD_LIMIT, 0, "too many programs");
-    *p = (demo_program){ 0 };
+    *p = (mrd_demo_program){ 0 };
     snprintf(p->name, sizeof(p->name), "%s", name);
     snprintf(p->log, sizeof(p->log), "%s", log);
     if ((out = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) < 0)
@@ -115,7 +115,7 @@ demo_start(demo_programs *programs, const char *name, const char *log, const mrd
 /* ---- Ending ---- */
 
 static void
-reap(demo_program *p, int flags)
+reap(mrd_demo_program *p, int flags)
 {
     if (p->pid > 0 && waitpid(p->pid, &p->status, flags) == p->pid) {
         (void) kill(-p->pid, SIGKILL); /* what it may have left of its own */
@@ -123,8 +123,8 @@ reap(demo_program *p, int flags)
     }
 }
 
-const demo_program *
-demo_ended(demo_programs *programs)
+const mrd_demo_program *
+mrd_demo_ended(mrd_demo_programs *programs)
 {
     for (size_t i = 0; i < programs->n; i++) {
         reap(&programs->v[i], WNOHANG);
@@ -135,7 +135,7 @@ demo_ended(demo_programs *programs)
 }
 
 static bool
-all_gone(demo_programs *programs, size_t first)
+all_gone(mrd_demo_programs *programs, size_t first)
 {
     bool gone = true;
 
@@ -147,7 +147,7 @@ all_gone(demo_programs *programs, size_t first)
 }
 
 void
-demo_end(demo_programs *programs, size_t first, mrd_dur_ns patience)
+mrd_demo_end(mrd_demo_programs *programs, size_t first, mrd_dur_ns patience)
 {
     const struct timespec tick = { 0, 20 * 1000000L };
     int64_t until = mrd_local_now().ns + patience;
@@ -181,7 +181,7 @@ read_tail(int fd, char *text, size_t size)
 }
 
 void
-demo_show_log(const demo_program *program)
+mrd_demo_show_log(const mrd_demo_program *program)
 {
     char text[2048];
     int fd = open(program->log, O_RDONLY | O_CLOEXEC);
@@ -210,7 +210,7 @@ last_line(char *text)
 }
 
 mrd_err
-demo_run(mrd_why *why, const char *const *words)
+mrd_demo_run(mrd_why *why, const char *const *words)
 {
     char name[] = "/tmp/meridian-demo-run-XXXXXX", text[1024], *argv[24];
     int out = mkostemp(name, O_CLOEXEC), failure, status = 0;

@@ -17,7 +17,7 @@
 /* ---- The summary ---- */
 
 void
-demo_print_summary(const char *path)
+mrd_demo_print_summary(const char *path)
 {
     char line[512];
     unsigned n = 0, parts = 0;
@@ -37,7 +37,7 @@ demo_print_summary(const char *path)
 /* ---- Accounting ---- */
 
 bool
-demo_print_accounting(const demo_nodes *nodes, const mrd_json *session)
+mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
 {
     static const mrd_text_table_column columns[] = {
         { "node", false },   { "begun", true }, { "delivered", true },
@@ -85,8 +85,8 @@ magnitude(mrd_dur_ns d)
 
 /* Compares the table with the simulated clock between two true raw times. */
 static void
-compare(const demo_node *node, const mrd_align *align, int64_t from, int64_t to, int64_t constant,
-        clock_facts *ret_facts)
+compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t to,
+        int64_t constant, clock_facts *ret_facts)
 {
     clock_facts f = { .asked = CLOCK_POINTS };
     unsigned quality, source;
@@ -122,7 +122,7 @@ compare(const demo_node *node, const mrd_align *align, int64_t from, int64_t to,
 }
 
 static void
-clock_row(mrd_text_table *t, const demo_node *node, const clock_facts *f)
+clock_row(mrd_text_table *t, const mrd_demo_node *node, const clock_facts *f)
 {
     char text[MRD_DUR_TEXT];
 
@@ -139,7 +139,7 @@ clock_row(mrd_text_table *t, const demo_node *node, const clock_facts *f)
 
 /* Says why a node has no row. */
 static mrd_err
-load_table(const char *store, const char *session, const demo_node *node, mrd_align **ret_align)
+load_table(const char *store, const char *session, const mrd_demo_node *node, mrd_align **ret_align)
 {
     mrd_buf path = { 0 };
     mrd_why why = { 0 };
@@ -169,7 +169,7 @@ session_constant(const char *store)
 }
 
 static void
-print_errors(const demo_nodes *nodes)
+print_errors(const mrd_demo_nodes *nodes)
 {
     static const mrd_text_table_column columns[] = { { "node", false },
                                                      { "error of its clock", false } };
@@ -184,7 +184,7 @@ print_errors(const demo_nodes *nodes)
 }
 
 bool
-demo_print_clocks(const demo_nodes *nodes, const char *store, const mrd_json *session)
+mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_json *session)
 {
     static const mrd_text_table_column columns[] = {
         { "node", false },   { "true offset", true }, { "estimate", true },
@@ -243,8 +243,8 @@ by_end(const void *a, const void *b)
     return mrd_sess_after(x->end, y->end) - mrd_sess_before(x->end, y->end);
 }
 
-static const demo_node *
-node_called(const demo_nodes *nodes, const char *id)
+static const mrd_demo_node *
+node_called(const mrd_demo_nodes *nodes, const char *id)
 {
     for (size_t i = 0; i < nodes->n; i++)
         if (strcmp(nodes->v[i].id, id) == 0)
@@ -254,7 +254,7 @@ node_called(const demo_nodes *nodes, const char *id)
 
 /* An array of parts in the order of their ends; NULL without memory. */
 static part *
-read_parts(const demo_nodes *nodes, size_t cores, const mrd_json *doc, int64_t constant,
+read_parts(const mrd_demo_nodes *nodes, size_t cores, const mrd_json *doc, int64_t constant,
            size_t *ret_n)
 {
     const mrd_json *events = mrd_json_get(doc, "trace_events");
@@ -263,7 +263,7 @@ read_parts(const demo_nodes *nodes, size_t cores, const mrd_json *doc, int64_t c
 
     for (size_t i = 0; v != NULL && i < all; i++) {
         const mrd_json *e = mrd_json_at(events, i);
-        const demo_node *node = node_called(nodes, mrd_json_str(e, "instance_id", ""));
+        const mrd_demo_node *node = node_called(nodes, mrd_json_str(e, "instance_id", ""));
         size_t core = strtoul(mrd_json_str(e, "lnc_idx", "0"), NULL, 10);
         part p = { .begin = { mrd_json_int(e, "timestamp", 0) } };
 
@@ -320,7 +320,7 @@ count_one(order *o, const part *p, size_t n)
 }
 
 static void
-print_order(const demo_nodes *nodes, size_t cores, const order *o)
+print_order(const mrd_demo_nodes *nodes, size_t cores, const order *o)
 {
     size_t worst = 0;
     char text[MRD_DUR_TEXT];
@@ -341,7 +341,8 @@ print_order(const demo_nodes *nodes, size_t cores, const order *o)
 }
 
 void
-demo_print_order(const demo_nodes *nodes, size_t cores, const char *store, const char *profile)
+mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
+                     const char *profile)
 {
     const mrd_dur_ns together = MRD_MS; /* ends of one; a step is several */
     size_t n = 0, all = nodes->n * cores;
