@@ -254,23 +254,27 @@ hold_for_files(mrd_agent *a, const mrd_record_status *st)
         mrd_files_look(a->files);
 }
 
+/* The files know a session before they are asked whether it has all of its own: one that a predecessor began is over in the
+ * first turn, maybe. */
 static void
 files_sessions(mrd_agent *a)
 {
     mrd_files_session taking[MRD_FILES_SESSIONS];
-    mrd_record_status st;
+    mrd_record_status st[MRD_FILES_SESSIONS];
     size_t n = 0;
 
-    for (size_t i = 0; i < mrd_record_sessions(a->record); i++) {
-        mrd_record_get(a->record, i, &st);
-        if (n == MRD_COUNT(taking) || (st.phase != MRD__NODE_PHASE__NODE_RECORDING &&
-                                       st.phase != MRD__NODE_PHASE__NODE_STOPPING))
+    for (size_t i = 0; i < mrd_record_sessions(a->record) && n < MRD_COUNT(taking); i++) {
+        mrd_record_get(a->record, i, &st[n]);
+        if (st[n].phase != MRD__NODE_PHASE__NODE_RECORDING &&
+            st[n].phase != MRD__NODE_PHASE__NODE_STOPPING)
             continue;
-        taking[n].id = st.id;
-        taking[n++].start = mrd_drain_raw_to_wall(a->drain, st.start);
-        hold_for_files(a, &st);
+        taking[n].id = st[n].id;
+        taking[n].start = mrd_drain_raw_to_wall(a->drain, st[n].start);
+        n++;
     }
     mrd_files_sessions(a->files, taking, n);
+    for (size_t i = 0; i < n; i++)
+        hold_for_files(a, &st[i]);
     mrd_model_table_ship(a->models, ship_model, a);
     if (n == 0 && mrd_record_sessions(a->record) == 0)
         mrd_traces_forget(a->traces);

@@ -232,6 +232,24 @@ TEST(small_clusters_of_real_agents)
     run_seeds(real);
 }
 
+/* Runs that found a fault which the seeds of every test run do not meet. */
+TEST(faults_of_agents_that_were_found_stay_mended)
+{
+    /* An agent that was killed while its session stopped called it flushed before it had looked for files. */
+    static const uint64_t seeds[] = { 2017 };
+
+    quiet();
+    for (size_t i = 0; i < MRD_COUNT(seeds); i++) {
+        sim_plan p = real(seeds[i]);
+        sim_result r;
+
+        sim_run(&p, &r);
+        if (!r.ok)
+            printf("seed %llu: %s\n", (unsigned long long) seeds[i], r.what);
+        CHECK(r.ok);
+    }
+}
+
 TEST(a_run_is_repeated_by_its_seed)
 {
     for (uint64_t seed = 7; seed < 12; seed++) {
