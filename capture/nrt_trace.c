@@ -527,7 +527,7 @@ mrd_nrt_trace_begin(void)
         fork_ready = true;
         pthread_atfork(fork_prepare, fork_parent, fork_child);
         atexit(mrd_nrt_trace_end);
-        at_quick_exit(mrd_nrt_trace_end);
+        (void) at_quick_exit(mrd_nrt_trace_end); /* no place left: as if it were killed */
     }
     if (!runs && owner == OFF) {
         make_portion();
