@@ -19,8 +19,9 @@
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
-#define MRD_RECORD_JOBS     64 /* identities of one session that are told */
-#define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
+#define MRD_RECORD_JOBS     64   /* identities of one session that are told */
+#define MRD_RECORD_WORDS    1024 /* names in one list of a selection */
+#define MRD_RECORD_TRIGGERS 64   /* windows of one session that still wait for their end */
 
 typedef struct mrd_record mrd_record;
 
@@ -82,7 +83,7 @@ void mrd_record_close(mrd_record *r);
 
 /* ---- Sessions ---- */
 
-/* Errors: EXISTS, LIMIT (sessions), NOMEM. */
+/* Errors: EXISTS, LIMIT (sessions, names of a selection), NOMEM. */
 mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why);
 /* From start_ns on. An unknown session is armed first (a late joiner). Errors: as arm; STATE when
  * it was stopped already. */
@@ -97,7 +98,7 @@ mrd_err mrd_record_stop(mrd_record *r, uint64_t session, mrd_local_ns stop); /* 
 mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
 /* What changed of a session that records: its pauses, RAW, at most MRD_RECORD_PAUSES (to INT64_MAX: it goes on), and
- * the cores and event types of select. Errors: NOTFOUND, STATE, NOMEM. */
+ * the cores and event types of select. Errors: NOTFOUND, STATE, LIMIT (MRD_RECORD_WORDS), NOMEM. */
 #define MRD_RECORD_PAUSES 64
 typedef struct {
     mrd_local_ns from, to;

@@ -10,9 +10,9 @@
 static mrd_err
 copy_list(mrd_strlist *to, char *const *from, size_t n)
 {
-    mrd_err err = MRD_OK;
+    mrd_err err = n > MRD_RECORD_WORDS ? MRD_LIMIT : MRD_OK;
 
-    for (size_t i = 0; i < n && i < 1024 && err == MRD_OK; i++)
+    for (size_t i = 0; i < n && err == MRD_OK; i++)
         err = mrd_strlist_add(to, mrd_str_of(from[i]));
     return err;
 }

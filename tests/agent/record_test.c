@@ -229,6 +229,37 @@ TEST(a_successor_knows_what_was_changed)
     teardown(&f);
 }
 
+/* A session that names more than it may is refused; it does not record what a part of its names selects. */
+TEST(a_selection_is_taken_whole_or_refused)
+{
+    char job[] = "job", *jobs[MRD_RECORD_WORDS + 1];
+    Mrd__Selection sel = MRD__SELECTION__INIT;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    mrd_record_status st;
+    fixture f;
+
+    setup(&f);
+    for (size_t i = 0; i < MRD_COUNT(jobs); i++)
+        jobs[i] = job;
+    c.select = &sel;
+    for (size_t kind = 0; kind < 2; kind++) {
+        sel.jobs = kind == 0 ? jobs : NULL;
+        sel.cores = kind == 1 ? jobs : NULL;
+        for (size_t more = 0; more < 2; more++) {
+            c.session = 10 + 2 * kind + more;
+            sel.n_jobs = kind == 0 ? MRD_RECORD_WORDS + more : 0;
+            sel.n_cores = kind == 1 ? MRD_RECORD_WORDS + more : 0;
+            CHECK_ERR("arm", mrd_record_arm(f.record, &c, NULL), more == 0 ? MRD_OK : MRD_LIMIT);
+            CHECK(mrd_record_find(f.record, c.session, &st) == (more == 0));
+        }
+    }
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_LIMIT);
+    c.session = 10;
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+    CHECK_ERR("change", mrd_record_change(f.record, 10, 1, NULL, 0, &sel), MRD_LIMIT);
+    teardown(&f);
+}
+
 /* What began in an earlier run and never ended is not open for ever. */
 TEST(an_unfinished_span_reaches_until_its_process_ended)
 {
