@@ -232,12 +232,14 @@ with Cluster(node_timeout="60s") as c:
     equal({n: a["sha256"] for n, a in lab.results(id).items()}, before, "the same results")
 
     # ---- A time limit; an orderly end in the middle ----
+    until(lambda: lab.written(id).get("state") == "done", "it is written down")  # else the successor runs it again
     c.daemon.kill()
     lab.does("hang")
     lab.begin(viewer_timeout="15s")  # in which a Python can begin
     id = lab.record()
     got = lab.reaches(id, "failed")
     check("did not finish within 15.0 s: reading the profile" in got["message"], f"time limit: {got}")
+    until(lambda: lab.written(id).get("state") == "failed", "it is written down")
     c.daemon.kill()
     lab.does("children", word, "hang")
     lab.begin()
