@@ -18,6 +18,106 @@ core_drain(mrd_core *c)
         ;
 }
 
+/* The first effect of this kind (ticket 0: of any), and drains. */
+static inline bool
+core_find(mrd_core *c, mrd_effect_kind kind, uint64_t ticket, mrd_effect *ret)
+{
+    mrd_effect *e;
+    bool found = false;
+
+    *ret = (mrd_effect){ 0 };
+    while ((e = mrd_core_effect(c)) != NULL) {
+        if (e->kind == kind && !found && (ticket == 0 || e->ticket == ticket)) {
+            *ret = *e;
+            found = true;
+        }
+    }
+    return found;
+}
+
+/* How often the last input logged this code, the text of the last time; and drains. */
+static inline unsigned
+core_logged(mrd_core *c, const char *code, char text[MRD_WHY_MAX])
+{
+    mrd_effect *e;
+    unsigned n = 0;
+
+    text[0] = '\0';
+    while ((e = mrd_core_effect(c)) != NULL) {
+        if (e->kind != MRD_DO_LOG || strcmp(e->id, code) != 0)
+            continue;
+        snprintf(text, MRD_WHY_MAX, "%s", e->text);
+        n++;
+    }
+    return n;
+}
+
+/* What inputs left; the last question of all. */
+typedef struct {
+    unsigned n[MRD_DO_KINDS], asked[MRD__CONTROL_TYPE__CONTROL_CHANGE + 1];
+    mrd_effect ask, answer;
+} core_seen;
+
+/* Takes all effects; what is to be saved is on disk at once, and journals are closed at once. */
+static inline void
+core_settle(mrd_core *c, int64_t now, core_seen *x)
+{
+    uint64_t id[64], version[64]; /* 0: to be closed */
+    size_t n = 0;
+
+    for (size_t done = 0;; done++) {
+        const mrd_effect *e;
+
+        while ((e = mrd_core_effect(c)) != NULL) {
+            x->n[e->kind]++;
+            if (e->kind == MRD_DO_ASK) {
+                x->ask = *e;
+                x->asked[e->directives[0].type]++;
+            }
+            if (e->kind == MRD_DO_ANSWER)
+                x->answer = *e;
+            if ((e->kind == MRD_DO_SAVE || e->kind == MRD_DO_CLOSE) && n < 64) {
+                id[n] = e->session->id;
+                version[n++] = e->kind == MRD_DO_SAVE ? e->version : 0;
+            }
+        }
+        if (done == n)
+            return;
+        if (version[done] != 0)
+            mrd_core_saved(c, core_at(now), id[done], version[done], NULL);
+        else
+            mrd_core_closed(c, core_at(now), id[done]);
+    }
+}
+
+static inline core_seen
+core_tick(mrd_core *c, int64_t now)
+{
+    core_seen x = { 0 };
+
+    mrd_core_tick(c, core_at(now));
+    core_settle(c, now, &x);
+    return x;
+}
+
+/* An agent's answer to a question. */
+static inline void
+core_reply(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, mrd_err err,
+           const char *message)
+{
+    Mrd__ControlReply r = MRD__CONTROL_REPLY__INIT;
+    const mrd_node *n = mrd_nodes_by_id(&c->nodes, id);
+
+    r.instance_id = (char *) (uintptr_t) id;
+    r.run = n == NULL ? 0 : n->run;
+    r.type = ask->directives[0].type;
+    r.selected = true;
+    r.phase = err != MRD_OK ? MRD__NODE_PHASE__NODE_REFUSED : MRD__NODE_PHASE__NODE_ARMED;
+    r.err = err;
+    r.message = (char *) (uintptr_t) message;
+    mrd_core_answered(c, core_at(now), ask->survey, &r);
+}
+
 static inline mrd_core *
 core_make(mrd_core_limits limits)
 {
