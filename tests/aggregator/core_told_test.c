@@ -1,0 +1,525 @@
+/* What nodes are told of their sessions, and what they answer: surveys, directives with heartbeats, triggers, changes. */
+#include "tests/aggregator/core_make.h"
+
+#define START (20 * MRD_SEC)
+
+static mrd_session *
+recorder(mrd_core *c, uint64_t id)
+{
+    mrd_session *s = core_session(c, id, 0, MRD_SESSION_RECORDING);
+
+    s->params.mode = MRD_MODE_RECORDER;
+    s->params.recorder_ns = 30 * MRD_SEC;
+    return s;
+}
+
+/* ---- Surveys ---- */
+
+TEST(only_answers_to_a_question_count)
+{
+    static const struct {
+        const char *what, *id;
+        uint64_t survey, run;
+        Mrd__ControlType type;
+        bool counts;
+    } rows[] = {
+        { "an older question", "a", 2, 0, MRD__CONTROL_TYPE__CONTROL_STOP, false },
+        { "of nobody", "x", 0, 0, MRD__CONTROL_TYPE__CONTROL_STOP, false },
+        { "of another run", "a", 0, 1, MRD__CONTROL_TYPE__CONTROL_STOP, false },
+        { "of another kind", "a", 0, 0, MRD__CONTROL_TYPE__CONTROL_GO, false },
+        { "the answer", "a", 0, 0, MRD__CONTROL_TYPE__CONTROL_STOP, true },
+        { "again", "a", 0, 0, MRD__CONTROL_TYPE__CONTROL_STOP, false },
+        { "another's", "b", 0, 0, MRD__CONTROL_TYPE__CONTROL_STOP, true },
+    };
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_STOPPING);
+    mrd_survey *v;
+    uint64_t id;
+
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const names[] = { "a", "b", "c" };
+
+        core_hello(c, START, names[i], i + 1);
+    }
+    mrd_core_enter(c, core_at(START));
+    id = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0);
+    core_drain(c);
+    v = mrd_core_survey(c, id);
+    REQUIRE(v != NULL && v->asked == 3 && v->deadline.ns == START + MRD_SEC);
+    CHECK(mrd_core_survey(c, id + 1) == NULL && mrd_core_survey(c, 0) == NULL);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        Mrd__ControlReply r = MRD__CONTROL_REPLY__INIT;
+        unsigned before = v->answered;
+        const mrd_node *n = mrd_nodes_by_id(&c->nodes, rows[i].id);
+
+        r.instance_id = (char *) (uintptr_t) rows[i].id;
+        r.run = (n == NULL ? 0 : n->run) + rows[i].run;
+        r.type = rows[i].type;
+        mrd_core_answered(c, core_at(START + 1), id + rows[i].survey, &r);
+        core_drain(c);
+        CHECK_ROW(rows[i].what, v->answered == before + rows[i].counts);
+    }
+    CHECK(v->answered == 2 && v->last.ns == START + 1 && s->n_parts == 0); /* none was selected */
+    mrd_core_free(c);
+}
+
+/* A question is over with the last answer, or with its time; one that a session waits for it takes down itself. */
+TEST(a_question_ends)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_STOPPING);
+    mrd_effect ask, e;
+
+    s->flush_deadline.ns = START + 100 * MRD_SEC;
+    core_part(c, s, "a", MRD_PART_RECORDING);
+    core_hello(c, START, "a", 1);
+    for (int i = 0; i < 3; i++) {
+        int64_t at = START + i * 10 * MRD_SEC;
+        uint64_t id;
+
+        c->nodes.v[0]->seen.ns = at;
+        mrd_core_enter(c, core_at(at));
+        id = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0);
+        CHECK(core_find(c, MRD_DO_ASK, 0, &ask) && ask.survey == id && ask.value == 1);
+        s->survey = i == 2 ? id : 0;
+        if (i == 0) {
+            core_reply(c, at + 1, &ask, "a", MRD_OK, "");
+            CHECK(core_find(c, MRD_DO_ASK_END, 0, &e) && e.survey == id);
+        } else {
+            mrd_core_tick(c, core_at(at + MRD_SEC - 1));
+            CHECK(!core_find(c, MRD_DO_ASK_END, 0, &e));
+            mrd_core_tick(c, core_at(at + MRD_SEC));
+            CHECK_INT(core_find(c, MRD_DO_ASK_END, 0, &e), i == 1);
+        }
+        CHECK((mrd_core_survey(c, id) == NULL) == (i < 2));
+    }
+    mrd_core_free(c);
+}
+
+TEST(as_many_questions_as_may)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_STOPPING);
+    uint64_t first = 0, id = 0;
+
+    s->flush_deadline.ns = START + 100 * MRD_SEC;
+    core_part(c, s, "a", MRD_PART_RECORDING);
+    mrd_core_enter(c, core_at(START));
+    for (unsigned i = 0; i < MRD_SURVEYS_MAX; i++) {
+        id = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0);
+        first = i == 0 ? id : first;
+        CHECK_INT(id, first + i);
+        /* nobody is there to answer: it is over at once */
+        CHECK_INT(mrd_core_survey(c, id)->deadline.ns, START);
+    }
+    CHECK_INT(mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0), 0);
+    mrd_core_survey_end(c, mrd_core_survey(c, first + 5));
+    CHECK_INT(mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0), id + 1);
+    mrd_core_free(c);
+}
+
+/* What an answer says of its node depends on the question. */
+TEST(what_an_answer_changes)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = recorder(c, 7);
+    Mrd__ClockQuality clock = MRD__CLOCK_QUALITY__INIT;
+    Mrd__ControlReply r = MRD__CONTROL_REPLY__INIT;
+    char a[] = "a", state[] = "aligned", message[] = "so";
+    mrd_effect ask;
+    mrd_part *p;
+
+    core_hello(c, START, "a", 1);
+    CHECK_ERR("trigger", mrd_session_add_trigger(s, &(mrd_trigger){ .id = 5, .sent = true }, NULL),
+              MRD_OK);
+    s->changes.revision = 3;
+    r.instance_id = a;
+    r.run = c->nodes.v[0]->run;
+    r.clock = &clock;
+    r.message = message;
+    clock.state = state;
+    clock.bound_ns = 77;
+    for (int i = 0; i < 6; i++) {
+        mrd_core_enter(c, core_at(START));
+        r.type = i < 2   ? MRD__CONTROL_TYPE__CONTROL_ARM
+                 : i < 4 ? MRD__CONTROL_TYPE__CONTROL_TRIGGER
+                         : MRD__CONTROL_TYPE__CONTROL_CHANGE;
+        (void) mrd_core_ask(c, s, r.type, i < 2 || i > 3 ? NULL : &s->triggers[0], MRD_SEC, 0);
+        CHECK(core_find(c, MRD_DO_ASK, 0, &ask));
+        CHECK_INT(ask.directives[0].trigger, i == 2 || i == 3);
+        r.selected = i > 0;
+        r.err = i == 2 ? MRD_BUSY : i == 4 ? MRD_BUSY : MRD_OK;
+        if (i < 2)
+            s->state = i == 0 ? MRD_SESSION_ARMING : MRD_SESSION_RECORDING;
+        mrd_core_answered(c, core_at(START), ask.survey, &r);
+        core_drain(c);
+        p = mrd_session_part(s, "a");
+        CHECK_INT(p != NULL, i > 0); /* none of its processes is meant */
+        if (p == NULL)
+            continue;
+        /* It came too late: the session has begun, and its heartbeat says how it is. */
+        CHECK(p->clock.bound == -1 && p->state == MRD_PART_ARMED);
+        CHECK_INT(s->triggers[0].acknowledged, i >= 3);
+        CHECK_INT(p->revision, i == 5 ? 3 : 0);
+        CHECK_INT(p->unchangeable, 0);
+        CHECK_TEXT(p->message, i < 4 ? "" : "so");
+    }
+    mrd_core_free(c);
+}
+
+/* ---- With heartbeats ---- */
+
+/* What a heartbeat of node "a" that says this of session 7 is answered with; phase IDLE: nothing. */
+static mrd_effect
+beats(mrd_core *c, int64_t at, Mrd__NodePhase phase, unsigned revision, uint64_t trigger)
+{
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list[1] = { &st };
+    mrd_effect e;
+
+    st.session = 7;
+    st.phase = phase;
+    st.revision = revision;
+    st.triggers = &trigger;
+    st.n_triggers = trigger != 0;
+    hb.sessions = list;
+    hb.n_sessions = phase != MRD__NODE_PHASE__NODE_IDLE;
+    hb.local_ns = at;
+    c->nodes.v[0]->seen.ns = at;
+    mrd_core_heartbeat(c, core_at(at), 6, c->nodes.v[0], &hb, (mrd_local_ns){ at });
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 6, &e));
+    return e;
+}
+
+TEST(what_a_node_is_told_of_a_session)
+{
+    static const struct {
+        const char *what;
+        mrd_session_step step;
+        Mrd__NodePhase phase;
+        Mrd__ControlType told;
+    } rows[] = {
+        { "it records", MRD_STEP_RECORD, MRD__NODE_PHASE__NODE_RECORDING, 0 },
+        { "it does not know of it", MRD_STEP_RECORD, MRD__NODE_PHASE__NODE_IDLE,
+          MRD__CONTROL_TYPE__CONTROL_GO },
+        { "it is ready", MRD_STEP_RECORD, MRD__NODE_PHASE__NODE_ARMED,
+          MRD__CONTROL_TYPE__CONTROL_GO },
+        { "it ships", MRD_STEP_RECORD, MRD__NODE_PHASE__NODE_STOPPING, 0 },
+        { "the start is not on disk", MRD_STEP_GO, MRD__NODE_PHASE__NODE_ARMED, 0 },
+        { "the stop is not on disk", MRD_STEP_STOP, MRD__NODE_PHASE__NODE_RECORDING, 0 },
+        { "the stop is", MRD_STEP_FLUSH, MRD__NODE_PHASE__NODE_RECORDING,
+          MRD__CONTROL_TYPE__CONTROL_STOP },
+        { "it never began", MRD_STEP_FLUSH, MRD__NODE_PHASE__NODE_ARMED,
+          MRD__CONTROL_TYPE__CONTROL_STOP },
+        { "it stops", MRD_STEP_FLUSH, MRD__NODE_PHASE__NODE_STOPPING, 0 },
+        { "it has no part in what is over", MRD_STEP_FLUSH, MRD__NODE_PHASE__NODE_IDLE, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+        mrd_effect e;
+
+        core_part(c, s, "b", MRD_PART_RECORDING); /* another, for which it goes on */
+        core_hello(c, START, "a", 1);
+        s->step = rows[i].step;
+        s->state = rows[i].step == MRD_STEP_FLUSH ? MRD_SESSION_STOPPING : MRD_SESSION_RECORDING;
+        s->flush_deadline.ns = START + 100 * MRD_SEC;
+        e = beats(c, START + 1, rows[i].phase, 0, 0);
+        CHECK_ROW(rows[i].what, e.n_directives == (rows[i].told != 0));
+        CHECK_ROW(rows[i].what,
+                  e.n_directives == 0 || (e.directives[0].type == rows[i].told &&
+                                          e.directives[0].session == s && e.directives[0].id == 7));
+        mrd_core_free(c);
+    }
+}
+
+/* Who refused, or whose job has ended, or is not meant, is not told to record; who was only silent or away is. */
+TEST(who_is_told_to_record)
+{
+    static const struct {
+        const char *what;
+        bool part, job_ended, selected;
+        mrd_part_state state;
+        mrd_err err;
+        bool told;
+    } rows[] = {
+        { "it has no part", false, false, true, MRD_PART_ARMED, MRD_OK, true },
+        { "it is not meant", false, false, false, MRD_PART_ARMED, MRD_OK, false },
+        { "it is ready", true, false, true, MRD_PART_ARMED, MRD_OK, true },
+        { "it refused", true, false, true, MRD_PART_REFUSED, MRD_LIMIT, false },
+        { "it was silent", true, false, true, MRD_PART_REFUSED, MRD_TIMEOUT, true },
+        { "it was away", true, false, true, MRD_PART_MISSING, MRD_NOTFOUND, true },
+        { "its job has ended", true, true, true, MRD_PART_RECORDING, MRD_OK, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+        mrd_effect e;
+
+        if (rows[i].part) {
+            mrd_part *p = core_part(c, s, "a", rows[i].state);
+
+            p->err = rows[i].err;
+            p->job_ended = rows[i].job_ended;
+        }
+        CHECK_ERR(
+            "select",
+            mrd_strlist_add(&s->select.instances, rows[i].selected ? MRD_STR("a") : MRD_STR("b")),
+            MRD_OK);
+        s->save.durable = s->save.version;
+        core_hello(c, START, "a", 1);
+        e = beats(c, START + 1, MRD__NODE_PHASE__NODE_IDLE, 0, 0);
+        CHECK_ROW(rows[i].what, e.n_directives == rows[i].told);
+        mrd_core_free(c);
+    }
+}
+
+/* What nobody knows here, or is over, is to be forgotten; not what was delivered or refused. */
+TEST(what_a_node_is_to_forget)
+{
+    static const Mrd__NodePhase phases[] = {
+        MRD__NODE_PHASE__NODE_ARMED, MRD__NODE_PHASE__NODE_RECORDING,
+        MRD__NODE_PHASE__NODE_STOPPING, MRD__NODE_PHASE__NODE_FLUSHED, MRD__NODE_PHASE__NODE_REFUSED
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(phases); i++) {
+        for (int there = 0; there < 3; there++) { /* none, over, open */
+            mrd_core *c = core_make((mrd_core_limits){ 0 });
+            bool cancels = i < 3 && there < 2;
+            mrd_effect e;
+
+            if (there > 0)
+                (void) core_session(c, 7, 0,
+                                    there == 1 ? MRD_SESSION_COMPLETE : MRD_SESSION_RECORDING);
+            core_hello(c, START, "a", 1);
+            e = beats(c, START + 1, phases[i], 0, 0);
+            if (there < 2)
+                CHECK_INT(e.n_directives, cancels);
+            if (cancels)
+                CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CANCEL &&
+                      e.directives[0].id == 7 && e.directives[0].session == NULL);
+            CHECK(there < 2 || e.n_directives == 0 ||
+                  e.directives[0].type != MRD__CONTROL_TYPE__CONTROL_CANCEL);
+            mrd_core_free(c);
+        }
+    }
+}
+
+TEST(an_answer_has_room_for_so_many_directives)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__SessionStatus st[MRD_DIRECTIVES_MAX + 4], *list[MRD_DIRECTIVES_MAX + 4];
+    mrd_effect e;
+
+    core_hello(c, START, "a", 1);
+    for (size_t i = 0; i < MRD_COUNT(st); i++) {
+        mrd__session_status__init(&st[i]);
+        st[i].session = 100 + i;
+        st[i].phase = MRD__NODE_PHASE__NODE_RECORDING;
+        list[i] = &st[i];
+    }
+    hb.sessions = list;
+    hb.n_sessions = MRD_COUNT(st);
+    mrd_core_heartbeat(c, core_at(START), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 6, &e));
+    CHECK_INT(e.n_directives, MRD_DIRECTIVES_MAX);
+    for (uint64_t id = 1; id <= MRD_DIRECTIVES_MAX + 4; id++)
+        (void) core_session(c, id, 0, MRD_SESSION_RECORDING);
+    hb.n_sessions = 0;
+    hb.local_ns = 1;
+    mrd_core_heartbeat(c, core_at(START), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 6, &e));
+    CHECK_INT(e.n_directives, MRD_DIRECTIVES_MAX);
+    mrd_core_free(c);
+}
+
+/* A node that missed a trigger is told while it holds something of its window, the earliest of the last sixteen first. */
+TEST(a_trigger_that_a_node_missed)
+{
+    static const struct {
+        const char *what;
+        int64_t to, keep;
+        uint64_t knows;
+        bool stream, sent, told;
+    } rows[] = {
+        { "it missed it", START, 30, 0, false, true, true },
+        { "it knows it", START, 30, 1, false, true, false },
+        { "it knows another", START, 30, 99, false, true, true },
+        { "it is not on disk", START, 30, 0, false, false, false },
+        { "no recorder", START, 30, 0, true, true, false },
+        { "it holds 1 ns of it", START - 30 * MRD_SEC + 2, 30, 0, false, true, true },
+        { "it holds nothing of it", START - 30 * MRD_SEC + 1, 30, 0, false, true, false },
+        { "it holds everything", 1, 0, 0, false, true, true },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        mrd_session *s = recorder(c, 7);
+        mrd_trigger t = { .id = 1, .to = { rows[i].to }, .sent = rows[i].sent };
+        mrd_effect e;
+
+        s->params.recorder_ns = rows[i].keep * MRD_SEC;
+        if (rows[i].stream)
+            s->params.mode = MRD_MODE_STREAM;
+        CHECK_ERR("add", mrd_session_add_trigger(s, &t, NULL), MRD_OK);
+        core_hello(c, START, "a", 1);
+        e = beats(c, START + 1, MRD__NODE_PHASE__NODE_RECORDING, 0, rows[i].knows);
+        CHECK_ROW(rows[i].what, e.n_directives == rows[i].told);
+        CHECK_ROW(rows[i].what,
+                  !rows[i].told || (e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_TRIGGER &&
+                                    e.directives[0].trigger == 1));
+        mrd_core_free(c);
+    }
+}
+
+TEST(the_last_triggers_are_told_again)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = recorder(c, 7);
+    mrd_effect e;
+
+    core_hello(c, START, "a", 1);
+    for (uint64_t id = 1; id <= 18; id++) {
+        CHECK_ERR("add",
+                  mrd_session_add_trigger(
+                      s, &(mrd_trigger){ .id = id, .to = { START }, .sent = true }, NULL),
+                  MRD_OK);
+        e = beats(c, START + (int64_t) id, MRD__NODE_PHASE__NODE_RECORDING, 0, 0);
+        REQUIRE(e.n_directives == 1);
+        CHECK_INT(e.directives[0].trigger, id > 16 ? id - 15 : 1);
+    }
+    mrd_core_free(c);
+}
+
+/* ---- Triggers of nodes ---- */
+
+/* Notes of a heartbeat of this node: why it wants a window, and when that was. */
+static void
+notes(mrd_core *c, int64_t now, size_t node, const char *reason, const char *at)
+{
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    Mrd__Label v[3] = { MRD__LABEL__INIT, MRD__LABEL__INIT, MRD__LABEL__INIT };
+    Mrd__Label *list[3] = { &v[0], &v[1], &v[2] };
+    char key[] = "trigger", key_at[] = "trigger-at", other[] = "other";
+
+    v[0].key = other;
+    v[1].key = key;
+    v[1].value = (char *) (uintptr_t) reason;
+    v[2].key = key_at;
+    v[2].value = (char *) (uintptr_t) at;
+    hb.notes = list;
+    hb.n_notes = 3;
+    hb.local_ns = now;
+    c->nodes.v[node]->seen.ns = now;
+    mrd_core_heartbeat(c, core_at(now), 6, c->nodes.v[node], &hb, (mrd_local_ns){ now });
+    core_drain(c);
+}
+
+/* What nodes saw within half a second is one window, which ends behind the last; the next is a second later. */
+TEST(what_nodes_saw_becomes_a_window)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = recorder(c, 7), *stream = core_session(c, 8, 0, MRD_SESSION_RECORDING);
+    char text[MRD_WHY_MAX];
+    core_seen x = { 0 };
+
+    core_hello(c, START, "a", 1);
+    core_hello(c, START, "b", 2);
+    notes(c, START, 0, "slow", "1"); /* it has no part in the session yet */
+    CHECK_INT(s->report_at.ns, 0);
+    core_part(c, s, "a", MRD_PART_RECORDING);
+    core_part(c, s, "b", MRD_PART_RECORDING);
+    core_part(c, stream, "a", MRD_PART_RECORDING);
+    notes(c, START + 1, 0, "slow", "1"); /* a repetition */
+    CHECK_INT(s->report_at.ns, 0);
+    notes(c, START + 2, 0, "slow", "2");
+    CHECK(s->report_at.ns == START + 2 + 500 * MRD_MS && stream->report_at.ns == 0);
+    notes(c, START + 100 * MRD_MS, 1, "late", "1"); /* within the half second */
+    CHECK(s->report_at.ns == START + 2 + 500 * MRD_MS);
+    (void) core_tick(c, START + 1 + 500 * MRD_MS);
+    CHECK_INT(s->n_triggers, 0);
+    mrd_core_tick(c, core_at(START + 2 + 500 * MRD_MS));
+    core_settle(c, START + 2 + 500 * MRD_MS, &x);
+    REQUIRE(s->n_triggers == 1);
+    CHECK(s->triggers[0].to.ns == START + 2 + 500 * MRD_MS && s->triggers[0].id != 0);
+    CHECK_INT(s->triggers[0].to.ns - s->triggers[0].from.ns, 20 * MRD_SEC);
+    CHECK_TEXT(s->triggers[0].reason, "a: slow");
+    CHECK(s->report_at.ns == 0 && x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1);
+    notes(c, START + 600 * MRD_MS, 1, "later", "1"); /* not before a second is over */
+    CHECK_INT(s->report_at.ns, START + 2 + 1500 * MRD_MS);
+    s->params.recorder_ns = 3 * MRD_SEC;
+    mrd_core_tick(c, core_at(START + 2 + 1500 * MRD_MS));
+    CHECK_INT(core_logged(c, "AGG-TRIGGER", text), 1);
+    CHECK(strstr(text, "b: later") != NULL && s->n_triggers == 2);
+    CHECK_INT(s->triggers[1].to.ns - s->triggers[1].from.ns, 3 * MRD_SEC); /* as much as is kept */
+    notes(c, START + 10 * MRD_SEC, 1, "", "");
+    notes(c, START + 11 * MRD_SEC, 1, "later", "1"); /* the same words, after none */
+    CHECK_INT(s->report_at.ns, START + 11500 * MRD_MS);
+    while (s->n_triggers < MRD_TRIGGERS_MAX)
+        CHECK_ERR("add", mrd_session_add_trigger(s, &(mrd_trigger){ .id = 1 }, NULL), MRD_OK);
+    mrd_core_tick(c, core_at(START + 12 * MRD_SEC));
+    CHECK_INT(core_logged(c, "AGG-TRIGGER", text), 1);
+    CHECK(strstr(text, "was triggered 1024 times") != NULL && s->report_at.ns == 0);
+    mrd_core_free(c);
+}
+
+/* ---- Triggers of people ---- */
+
+TEST(which_sessions_are_triggered)
+{
+    static const struct {
+        const char *what;
+        mrd_session_step step;
+        bool recorder, deleted, triggered;
+    } rows[] = { { "it records", MRD_STEP_RECORD, true, false, true },
+                 { "it is about to", MRD_STEP_GO, true, false, true },
+                 { "it gets ready", MRD_STEP_ARM, true, false, false },
+                 { "it stops", MRD_STEP_STOP, true, false, false },
+                 { "no recorder", MRD_STEP_RECORD, false, false, false },
+                 { "deleted", MRD_STEP_RECORD, true, true, false } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        for (uint64_t id = 0; id < 9; id += id == 0 ? 7 : 1) { /* any, this, another */
+            mrd_core *c = core_make((mrd_core_limits){ 0 });
+            mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+            bool triggered = rows[i].triggered && id != 8;
+            mrd_effect e;
+
+            s->params.mode = rows[i].recorder ? MRD_MODE_RECORDER : MRD_MODE_STREAM;
+            s->step = rows[i].step;
+            s->deleted = rows[i].deleted;
+            mrd_core_trigger(c, core_at(START), 5, id, 4 * MRD_SEC, "why");
+            CHECK_ROW(rows[i].what, s->n_triggers == triggered);
+            CHECK_ROW(rows[i].what, core_find(c, MRD_DO_ANSWER, 5, &e) == !triggered);
+            if (triggered) {
+                CHECK(s->triggers[0].to.ns == START &&
+                      s->triggers[0].from.ns == START - 4 * MRD_SEC);
+                CHECK_TEXT(s->triggers[0].reason, "why");
+            } else {
+                CHECK_ERR(rows[i].what, e.err, MRD_STATE);
+                CHECK((strstr(e.text, "under this id") != NULL) == (id != 0));
+            }
+            mrd_core_free(c);
+        }
+    }
+}
+
+/* As many commands wait for the disk as may: the window is kept, and the answer says that it does not wait. */
+TEST(a_trigger_that_is_not_awaited)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = recorder(c, 7);
+    mrd_effect e;
+
+    for (unsigned i = 0; i < MRD_COMMANDS_MAX; i++)
+        CHECK_ERR("await", mrd_core_await(c, 1000 + i, s, 0), MRD_OK);
+    mrd_core_trigger(c, core_at(START), 5, 7, MRD_SEC, "why");
+    CHECK(core_find(c, MRD_DO_ANSWER, 5, &e) && e.err == MRD_LIMIT && s->n_triggers == 1);
+    CHECK(strstr(e.text, "windows are collected, but the answer does not wait") != NULL);
+    mrd_core_free(c);
+}
+
+TEST_MAIN()
