@@ -14,6 +14,7 @@
 #include "aggregator/httpd_int.h"
 #include "aggregator/https.h"
 #include "base/conf.h"
+#include "base/file.h"
 #include "base/hash.h"
 #include "base/near.h"
 #include "base/num.h"
@@ -24,6 +25,7 @@
 #define HTTPD_MAGIC 0x48545450u
 #define DISCARD_MAX (16u << 20) /* of a body that is not kept */
 #define BODIES_MAX  (16u << 20) /* of all bodies that are */
+#define PEM_MAX     (1u << 20)
 
 /* ---- Request parts ---- */
 
@@ -646,22 +648,12 @@ listen_on(const char *address, uint16_t port, int *ret_fd, uint16_t *ret_port, m
 static mrd_err
 load_pem(const char *path, mrd_buf *to, mrd_why *why)
 {
-    int fd = open(path, O_RDONLY | O_CLOEXEC);
-    ssize_t n;
-
-    if (fd < 0)
-        return mrd_why_set(why, MRD_INVALID, errno, "TLS file %s", path);
-    do {
-        if (!mrd_buf_room(to, 65536))
-            break;
-        n = read(fd, to->p + to->len, 65536);
-        to->len += n > 0 ? (size_t) n : 0;
-    } while (n > 0 && to->len < (1u << 20));
-    close(fd);
+    if (mrd_file_read(path, PEM_MAX, to, why) != MRD_OK)
+        return mrd_why_prefix(why, MRD_INVALID, "TLS file");
     mrd_buf_cstr(to);
     return to->err == MRD_OK && to->len > 0
                ? MRD_OK
-               : mrd_why_set(why, MRD_INVALID, 0, "TLS file %s cannot be read", path);
+               : mrd_why_set(why, MRD_INVALID, 0, "TLS file %s is empty", path);
 }
 
 static uint64_t
