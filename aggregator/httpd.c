@@ -57,12 +57,6 @@ mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist *list, 
     return MRD_OK;
 }
 
-static mrd_str
-http_body(const mrd_http_request *req)
-{
-    return (mrd_str){ (const char *) req->body.p, req->body.len };
-}
-
 const mrd_caller *
 mrd_http_caller(const mrd_http_request *req)
 {
@@ -79,13 +73,14 @@ mrd_err
 mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
 {
     mrd_json *doc = NULL;
+    mrd_str body = { (const char *) req->body.p, req->body.len };
     mrd_err err;
 
-    if (req->body.len == 0) {
+    if (body.len == 0) {
         *ret_doc = mrd_json_new_object();
         return MRD_OK;
     }
-    if ((err = mrd_json_parse(http_body(req), "request body", &doc, why)) != MRD_OK)
+    if ((err = mrd_json_parse(body, "request body", &doc, why)) != MRD_OK)
         return err;
     if (!mrd_json_is_object(doc)) {
         mrd_json_free(doc);
@@ -201,6 +196,8 @@ static const http_refusal
                       "too many large requests at one time, try again in a "
                       "moment",
                       false };
+    is_encoded = { 415, "TYPE", "encoded body", "send the body as it is: without Content-Encoding",
+                   false },
 
 /* Sets req->route, or gathers in req->allow the methods that the path has. */
 static void
@@ -315,6 +312,8 @@ admit_change(mrd_http_request *req)
                    !mrd_http_type_json(mrd_http_header(req, "Content-Type"))
                ? &not_json
                : NULL;
+    if (has_body(req) && mrd_http_header(req, "Content-Encoding") != NULL)
+        return &is_encoded;
 }
 
 /* A hash of the client's address; a network of IPv6 is one client, who has all of its addresses. */

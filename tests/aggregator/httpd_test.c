@@ -413,6 +413,8 @@ TEST(messages_as_the_standard_has_them)
     };
     mrd_httpd *h = start(NULL);
 
+        { "an encoded body", POST HERE JSON "Content-Encoding: gzip\r\n" BODY, 415,
+          "encoded body" },
     REQUIRE(h != NULL);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         int64_t began = mrd_local_now().ns;
