@@ -26,6 +26,7 @@
 #define DISCARD_MAX (16u << 20) /* of a body that is not kept */
 #define BODIES_MAX  (16u << 20) /* of all bodies that are */
 #define PEM_MAX     (1u << 20)
+#define PARAMS_MAX  128 /* of a query: the library keeps each in the memory of the connection */
 
 /* ---- Request parts ---- */
 
@@ -72,8 +73,8 @@ mrd_http_may(const mrd_http_request *req, const mrd_ownership *session)
 mrd_err
 mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why)
 {
-    mrd_json *doc = NULL;
     mrd_str body = { (const char *) req->body.p, req->body.len };
+    mrd_json *doc = NULL;
     mrd_err err;
 
     if (body.len == 0) {
@@ -164,6 +165,9 @@ static const http_refusal
                     false },
     not_permitted = { 403, "DENIED", "not permitted", "this token's role may not do that", false },
     too_big = { 413, "LIMIT", "body too large", "a request body may have 1 MiB", false },
+    too_many = { 414, "LIMIT", "too many query parameters",
+                 "a query may have 128 parameters: several values of one are separated by commas",
+                 false },
     two_lengths = { 400, "INVALID", "two lengths",
                     "a request has one Content-Length, or Transfer-Encoding: "
                     "not both, and neither twice",
@@ -192,12 +196,12 @@ static const http_refusal
                        false },
     not_json = { 415, "TYPE", "not JSON", "send the body as Content-Type: application/json",
                  false },
+    is_encoded = { 415, "TYPE", "encoded body", "send the body as it is: without Content-Encoding",
+                   false },
     over_capacity = { 503, "AGAIN", "not now",
                       "too many large requests at one time, try again in a "
                       "moment",
                       false };
-    is_encoded = { 415, "TYPE", "encoded body", "send the body as it is: without Content-Encoding",
-                   false },
 
 /* Sets req->route, or gathers in req->allow the methods that the path has. */
 static void
@@ -308,12 +312,12 @@ admit_change(mrd_http_request *req)
     if (!mrd_http_origin_same(mrd_http_header(req, "Origin"),
                               mrd_http_header(req, "Sec-Fetch-Site"), host_of(req)))
         return &foreign_origin;
+    if (has_body(req) && mrd_http_header(req, "Content-Encoding") != NULL)
+        return &is_encoded;
     return has_body(req) && strcmp(req->method, "POST") == 0 &&
                    !mrd_http_type_json(mrd_http_header(req, "Content-Type"))
                ? &not_json
                : NULL;
-    if (has_body(req) && mrd_http_header(req, "Content-Encoding") != NULL)
-        return &is_encoded;
 }
 
 /* A hash of the client's address; a network of IPv6 is one client, who has all of its addresses. */
@@ -534,20 +538,41 @@ begin(mrd_http_request *req)
     return MHD_YES;
 }
 
+static char is_cut; /* its address is the state of a request whose query was cut off */
+
+/* Before the library takes the query apart: with many parameters it has no memory left for an answer. */
+static void *
+on_target(void *cls, const char *target, struct MHD_Connection *connection)
+{
+    char *query = target == NULL ? NULL : strchr(target, '?');
+    size_t n = 1;
+
+    (void) cls;
+    (void) connection;
+    for (const char *p = query; p != NULL && (p = strchr(p, '&')) != NULL; p++)
+        n++;
+    if (query == NULL || n <= PARAMS_MAX)
+        return NULL;
+    query[1] = '\0';
+    return &is_cut;
+}
+
 static enum MHD_Result
 on_request(void *cls, struct MHD_Connection *connection, const char *url, const char *method,
            const char *version, const char *upload, size_t *upload_size, void **state)
 {
     mrd_httpd *h = cls;
-    mrd_http_request *req = *state;
+    bool cut = *state == &is_cut;
+    mrd_http_request *req = cut ? NULL : *state;
 
     MRD_CHECK_MAGIC(h, HTTPD_MAGIC);
     if (req == NULL) {
+        *state = NULL;
         if ((req = request_new(h, connection, url, method)) == NULL)
             return MHD_NO;
         *state = req;
         mrd_httpd_watch_stage(h, connection, CLIENT_BODY);
-        req->refusal = admit(req, version);
+        req->refusal = cut ? &too_many : admit(req, version);
         return begin(req);
     }
     if (req->was_held) {
@@ -583,7 +608,7 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
 
     (void) how;
     mrd_httpd_watch_stage(cls, connection, CLIENT_HEAD);
-    if (req == NULL)
+    if (req == NULL || *state == &is_cut)
         return;
     for (size_t i = 0; i < req->n_headers; i++) {
         free(req->headers[i].name);
@@ -704,8 +729,9 @@ start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
     if ((fd = fcntl(h->listen_fd, F_DUPFD_CLOEXEC, 3)) >= 0)
         daemon = MHD_start_daemon(
             flags, 0, NULL, NULL, on_request, h, MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_ARRAY,
-            tls, MHD_OPTION_UNESCAPE_CALLBACK, unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED,
-            on_completed, h, MHD_OPTION_NOTIFY_CONNECTION, mrd_httpd_watch_connection, h,
+            tls, MHD_OPTION_URI_LOG_CALLBACK, on_target, NULL, MHD_OPTION_UNESCAPE_CALLBACK,
+            unescape, NULL, MHD_OPTION_NOTIFY_COMPLETED, on_completed, h,
+            MHD_OPTION_NOTIFY_CONNECTION, mrd_httpd_watch_connection, h,
             MHD_OPTION_CONNECTION_LIMIT, h->options.max_connections, MHD_OPTION_CONNECTION_TIMEOUT,
             h->options.idle_seconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, (size_t) (32 << 10),
             MHD_OPTION_END);

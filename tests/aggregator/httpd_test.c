@@ -343,6 +343,10 @@ TEST(messages_as_the_standard_has_them)
 #define CLOSE "Connection: close\r\n"
 #define ONE   "Host: localhost\r\n" CLOSE
 #define CHUNK "\r\n2\r\n{}\r\n0\r\n\r\n"
+#define P7    "p&p&p&p&p&p&p&"
+#define P15   P7 "p&" P7
+#define P63   P15 "p&" P15 "p&" P15 "p&" P15
+#define P127  P63 "p&" P63
     static const struct {
         const char *name, *request;
         int status;
@@ -409,12 +413,19 @@ TEST(messages_as_the_standard_has_them)
         { "a whole URL that climbs", "GET http://localhost/files/../x HTTP/1.1\r\n" ONE "\r\n", 400,
           "is empty, '..' or unprintable" },
         { "another scheme", "GET ftp://localhost/json HTTP/1.1\r\n" ONE "\r\n", 400, "problem" },
+        { "an encoded body", POST HERE JSON "Content-Encoding: gzip\r\n" BODY, 415,
+          "encoded body" },
         { "a parameter twice", POST_TO("/items/7/set?force=1&force=0") BODY, 400, "given twice" },
+        { "128 parameters", "GET /open?" P127 "p HTTP/1.1\r\n" ONE "\r\n", 200, "nobody" },
+        { "129 parameters", "GET /open?" P127 "p&p HTTP/1.1\r\n" ONE "\r\n", 414,
+          "128 parameters" },
+        { "far more parameters than the library has memory for",
+          "GET /open?" P127 P127 P127 P127 P127 P127 P127 P127 "p HTTP/1.1\r\n" ONE "\r\n", 414,
+          "128 parameters" },
+        { "many parameters, no request", "GET /open?" P127 "p&p HTTP/1.1\r\nX\r\n\r\n", 400, "" },
     };
     mrd_httpd *h = start(NULL);
 
-        { "an encoded body", POST HERE JSON "Content-Encoding: gzip\r\n" BODY, 415,
-          "encoded body" },
     REQUIRE(h != NULL);
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         int64_t began = mrd_local_now().ns;
