@@ -407,6 +407,50 @@ def rule_sleeps():
                     breach(f"{path}:{n}", f"{word}: wait for a condition (tests/wait.h, tests/e2e/wait.py, tests/e2e/wait.mjs), or say by their names what the pause is")
 
 
+# ---- What documents name ----
+
+PLACES = FOLDERS + ("tests", "bench", "examples", "python", "scripts", "sql", "cmake", "docs", "deploy")
+OTHERS_FILES = ("docs/ref/migrate/nng1.md",)  # of nanomsg/nng
+TEST_FOLDERS = ("conform", "e2e", "fleet", "fuzz", "house", "sim", "simnrt", "clocklab", "kubelab")
+
+
+def test_names():
+    """Of the build; none where there is none."""
+    names = set()
+    for at, _, files in os.walk(BUILD):
+        if "CTestTestfile.cmake" in files:
+            with open(os.path.join(at, "CTestTestfile.cmake"), encoding="utf-8") as f:
+                names.update(re.findall(r"^add_test\(\[?=*\[?([^\]\s\"]+)", f.read(), re.M))
+    return names
+
+
+def rule_named():
+    """A file, a function and a test that a document names exists; `x` in a name stands for any. Commands and options are house/told's."""
+    tracked = set(subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True).stdout.split("\n")) - {""}
+    there = tracked | {"/".join(parts[:n]) for parts in (t.split("/") for t in tracked) for n in range(1, len(parts))}
+    bases, tests = {os.path.basename(t) for t in tracked}, test_names()
+    words = set()
+    for path in tracked:
+        if path.endswith((".c", ".h", ".def", ".py")):
+            words.update(re.findall(r"\b(?:mrd|MRD)_\w+", read(path)))
+    for doc in sorted(t for t in tracked if t.endswith(".md")):
+        for n, line in enumerate(read(doc).splitlines(), 1):
+            for word in re.findall(r"`([\w./-]+)`", line):
+                top, known = word.split("/")[0], None
+                if re.search(r"_x(\.|_|$)", word) or word in OTHERS_FILES:
+                    continue
+                if re.fullmatch(r"(?:mrd|MRD)_\w+", word):
+                    known = word in words
+                elif "/" in word and top in PLACES + TEST_FOLDERS:
+                    near = [word.rstrip("/"), os.path.join(os.path.dirname(doc), word).rstrip("/")]
+                    known = any(w in there or w + ".h" in there or w + ".c" in there for w in near) \
+                        or any(t == word or word.endswith("/") and t.startswith(word) for t in tests) or not tests and "." not in word
+                elif re.fullmatch(r"\w+\.[ch]", word):
+                    known = word in bases
+                if known is False:
+                    breach(f"{doc}:{n}", f"names {word}, which does not exist")
+
+
 # ---- What an addition touches (docs/howto.md) ----
 
 KINDS = [  # (kind, table, pattern of a row's identifier, what names it in other sources, its own files)
