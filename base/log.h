@@ -5,7 +5,7 @@
  * One line per message: time, level, program, an id, a message, then key=value pairs:
  *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped: batches=12
  * Control characters in it are shown as \xNN: a name from outside cannot begin a line of its own.
- * With MRD_LOG_JSON each line is a JSON object. A message id that repeats within a second is held
+ * With `json` each line is a JSON object. A message id that repeats within a second is held
  * back; the next one that passes says how many were not shown.
  *
  * ERROR what was asked was not done. WARN we carried on, and say how. INFO rare, useful to an

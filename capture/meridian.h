@@ -426,7 +426,7 @@ MRD_API uint64_t mrd_lost(void);
 MRD_API int mrd_dump(int finished);
 
 /*
- * Statistics per name since aggregate_stats was switched on, as text that the caller mrd_frees.
+ * Statistics per name since aggregate_stats was switched on, as text that the caller frees with mrd_free.
  * format "table" or "json"; sort_by "total", "avg", "min", "max" or "count"; reset != 0 starts
  * over. Equal statistics give equal bytes. Errors: INVALID, NOMEM.
  */

@@ -410,7 +410,8 @@ def rule_sleeps():
 # ---- What documents name ----
 
 PLACES = FOLDERS + ("tests", "bench", "examples", "python", "scripts", "sql", "cmake", "docs", "deploy")
-OTHERS_FILES = ("docs/ref/migrate/nng1.md",)  # of nanomsg/nng
+OTHERS_FILES = ("docs/ref/migrate/nng1.md", "docs/PROTOCOL.md")  # of nanomsg/nng, of aws/clock-bound
+OTHERS_NAMES = ("MRD_THIRDPARTY", "mrd_collector_ident")  # of CMake; of any row
 TEST_FOLDERS = ("conform", "e2e", "fleet", "fuzz", "house", "sim", "simnrt", "clocklab", "kubelab")
 
 
@@ -425,14 +426,15 @@ def test_names():
 
 
 def rule_named():
-    """A file, a function and a test that a document names exists; `x` in a name stands for any. Commands and options are house/told's."""
+    """A file, a function and a test that a document or a comment names exists; `x` in a name stands for any. Commands and options are house/told's."""
     tracked = set(subprocess.run(["git", "-C", ROOT, "ls-files", "-co", "--exclude-standard"], capture_output=True, text=True).stdout.split("\n")) - {""}
     there = tracked | {"/".join(parts[:n]) for parts in (t.split("/") for t in tracked) for n in range(1, len(parts))}
     bases, tests = {os.path.basename(t) for t in tracked}, test_names()
-    words = set()
+    words, code = set(), set()  # in comments too; without them
     for path in tracked:
-        if path.endswith((".c", ".h", ".def", ".py")):
+        if path.endswith((".c", ".h", ".def", ".py", ".proto", "CMakeLists.txt")):
             words.update(re.findall(r"\b(?:mrd|MRD)_\w+", read(path)))
+            code.update(re.findall(r"\b(?:mrd|MRD)_\w+", re.sub(r"/\*.*?\*/", "", read(path), flags=re.S)))
     for doc in sorted(t for t in tracked if t.endswith(".md")):
         for n, line in enumerate(read(doc).splitlines(), 1):
             for word in re.findall(r"`([\w./-]+)`", line):
@@ -449,6 +451,15 @@ def rule_named():
                     known = word in bases
                 if known is False:
                     breach(f"{doc}:{n}", f"names {word}, which does not exist")
+    for path in sorted(t for t in tracked if t.endswith((".c", ".h", ".def"))):
+        for comment in re.finditer(r"/\*.*?\*/", read(path), re.S):
+            place = f"{path}:{read(path).count(chr(10), 0, comment.start()) + 1}"
+            for word in re.findall(r"(?<![\w/.$}*-])((?:" + "|".join(PLACES) + r")/[\w/.-]*\w\.(?:c|h|def|md|py))\b", comment.group(0)):
+                if word not in there and "_x." not in word and not word.endswith(".pb-c.h") and word not in OTHERS_FILES:
+                    breach(place, f"names {word}, which does not exist")
+            for word in re.findall(r"\b(?:mrd_\w*[a-z0-9]|MRD_\w*[A-Z0-9])\b", comment.group(0)):
+                if word not in code and not word.endswith("_x") and word not in OTHERS_NAMES and not any(t.endswith(word[4:] + ".h") for t in tracked):
+                    breach(place, f"names {word}, which does not exist")
 
 
 # ---- What an addition touches (docs/howto.md) ----

@@ -1,5 +1,5 @@
 /* tests/trace/nrt_ways.h - a text of the runtime's trace read both ways, by the reader alone and by
- * trace/import/nrt_layout.h in front of it, to compare what they give. */
+ * trace/import/nrt_layout.c in front of it, to compare what they give. */
 #ifndef MRD_TESTS_TRACE_NRT_WAYS_H
 #define MRD_TESTS_TRACE_NRT_WAYS_H
 
