@@ -1,237 +1,15 @@
 /* libmeridian in front of the runtime: programs behave the same, and everything is recorded. */
 #include <dirent.h>
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <sys/stat.h>
 #include <time.h>
 
 #include "base/event_type.h"
-#include "base/num.h"
-#include "capture/ring_read.h"
+#include "tests/capture/nrt_run.h"
 #include "tests/check.h"
 
-/* ---- running a program ----------------------------------------------------------------------- */
-
-static const char *
-build_dir(void)
-{
-    return getenv("MERIDIAN_BUILD");
-}
-
-static void
-set_library_path(const char *flavour)
-{
-    char path[PATH_MAX];
-
-    snprintf(path, sizeof(path), "%s/lib/%s", build_dir(), flavour);
-    setenv("LD_LIBRARY_PATH", path, 1);
-    setenv("SIMNRT_INSTANCE", "inf2.xlarge", 1);
-    setenv("SIMNRT_TIME_SCALE", "0.1", 1);
-    setenv("NEURON_RT_LOG_LEVEL", "off", 1);
-}
-
-/* What is to be preloaded; a sanitizer's own library must come first. */
-static void
-preload_list(char *to, size_t room)
-{
-    static const char *const inits[] = { "__asan_init", "__tsan_init" };
-    Dl_info info;
-    void *init;
-
-    *to = '\0';
-    for (size_t i = 0; i < MRD_COUNT(inits); i++)
-        if ((init = dlsym(RTLD_DEFAULT, inits[i])) != NULL && dladdr(init, &info) != 0)
-            snprintf(to, room, "%s:", info.dli_fname);
-    snprintf(to + strlen(to), room - strlen(to), "%s/lib/libmeridian.so", build_dir());
-}
-
-static bool errors_too; /* what the programs say on stderr comes with their output */
-
-/* Runs prog with the mode in a folder of its own, its output in *to. Returns the wait status. */
-static int
-run(const char *prog, const char *mode, const char *capture, const char *dir, char *to, size_t room)
-{
-    char path[PATH_MAX], rings[PATH_MAX], preload[PATH_MAX];
-    int fds[2], status = -1;
-    size_t used = 0;
-    ssize_t n;
-    pid_t pid;
-
-    snprintf(path, sizeof(path), "%s/bin/%s", build_dir(), prog);
-    preload_list(preload, sizeof(preload));
-    snprintf(rings, sizeof(rings), "%s/rings", dir);
-    mkdir(dir, 0755);
-    mkdir(rings, 0755);
-    if (pipe(fds) != 0 || (pid = fork()) < 0)
-        return -1;
-    if (pid == 0) {
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* it is the program that leaves things */
-        if (capture != NULL) {
-            setenv("LD_PRELOAD", preload, 1);
-            setenv("MERIDIAN_CAPTURE", capture, 1);
-            setenv("MERIDIAN_RING_DIR", rings, 1);
-        }
-        dup2(fds[1], 1);
-        if (errors_too)
-            dup2(fds[1], 2);
-        close(fds[0]);
-        close(fds[1]);
-        if (chdir(dir) == 0)
-            execl(path, path, mode, (char *) NULL);
-        _exit(99);
-    }
-    close(fds[1]);
-    while (used + 1 < room && (n = read(fds[0], to + used, room - 1 - used)) > 0)
-        used += (size_t) n;
-    to[used] = '\0';
-    close(fds[0]);
-    waitpid(pid, &status, 0);
-    return status;
-}
-
-/* ---- reading what it recorded -----------------------------------------------------------------
- */
-
-typedef struct {
-    char *spans;   /* "|name[status]" each */
-    char *texts;   /* of the system trace, one behind the other */
-    char *notices; /* "|message key=value ..." each */
-    char *models;
-    char *begins, *ends; /* "|name key=value ..." each, of spans whose end is another record */
-    size_t lost, rings;
-} recorded;
-
-static void
-append(char **to, const char *text, size_t len)
-{
-    size_t had = *to == NULL ? 0 : strlen(*to);
-
-    *to = realloc(*to, had + len + 1);
-    if (len > 0)
-        memcpy(*to + had, text, len);
-    (*to)[had + len] = '\0';
-}
-
-static void
-append_args(mrd_ring_reader *r, const mrd_ring_event *ev, char **to)
-{
-    mrd_ring_items items = { ev->body, ev->body_len };
-    mrd_ring_arg a;
-    char text[PATH_MAX + 64];
-
-    while (mrd_ring_item_next(&items, &a)) {
-        mrd_str key = a.key != 0 ? mrd_ring_text(r, a.key) : a.key_text;
-        int n;
-
-        if (a.type == MRD_ITEM_TEXT)
-            n = snprintf(text, sizeof(text), " %.*s=%.*s", (int) key.len, key.p, (int) a.v.text.len,
-                         a.v.text.p);
-        else
-            n = snprintf(text, sizeof(text), " %.*s=%lld", (int) key.len, key.p, (long long) a.v.i);
-        append(to, text, (size_t) n);
-    }
-}
-
-static void
-take(mrd_ring_reader *r, const mrd_ring_event *ev, recorded *to)
-{
-    mrd_str name = ev->name != 0 ? mrd_ring_text(r, ev->name) : ev->name_text;
-    char **list = ev->kind == MRD_REC_SPAN && (ev->flags & MRD_RECF_API) != 0 ? &to->spans
-                  : ev->kind == MRD_REC_NOTICE                                ? &to->notices
-                  : ev->kind == MRD_REC_MODEL                                 ? &to->models
-                  : ev->kind == MRD_REC_BEGIN                                 ? &to->begins
-                  : ev->kind == MRD_REC_END                                   ? &to->ends
-                                                                              : NULL;
-
-    if (list == &to->spans ||
-        list == &to->begins) { /* what is recorded can be asked for by its name */
-        char word[128];
-        const char *words[] = { word };
-
-        snprintf(word, sizeof(word), "%.*s", (int) name.len, name.p);
-        CHECK_ERR(word, mrd_types_check(words, 1, NULL, 0, NULL), MRD_OK);
-    }
-    if (ev->kind == MRD_REC_BLOB)
-        append(&to->texts, (const char *) ev->body, ev->body_len);
-    if (list == NULL)
-        return;
-    append(list, "|", 1);
-    append(list, name.p, name.len);
-    append_args(r, ev, list);
-}
-
-static recorded
-read_rings(const char *dir)
-{
-    static recorded kept[8]; /* reachable until the case ends */
-    static size_t used;
-    recorded to = { 0 };
-    char path[PATH_MAX];
-    struct dirent *e;
-    DIR *d;
-
-    append(&to.spans, "", 0);
-    append(&to.texts, "", 0);
-    append(&to.notices, "", 0);
-    append(&to.models, "", 0);
-    append(&to.begins, "", 0);
-    append(&to.ends, "", 0);
-    snprintf(path, sizeof(path), "%s/rings", dir);
-    if ((d = opendir(path)) == NULL)
-        return to;
-    while ((e = readdir(d)) != NULL) {
-        mrd_ring_reader *r = NULL;
-        mrd_ring_stats stats;
-        mrd_ring_event ev;
-        mrd_ring_step step;
-        mrd_why why = { 0 };
-
-        if (strstr(e->d_name, ".ring") == NULL)
-            continue;
-        if (mrd_ring_open(dirfd(d), e->d_name, NULL, &r, &why) != MRD_OK) {
-            fprintf(stderr, "%s: %s\n", e->d_name, why.text);
-            test_failures++;
-            continue;
-        }
-        mrd_ring_assume_dead(r);
-        to.rings++;
-        while ((step = mrd_ring_next(r, &ev, &why)) == MRD_RING_MORE || step == MRD_RING_LOST)
-            if (step == MRD_RING_MORE)
-                take(r, &ev, &to);
-        CHECK_INT(step, MRD_RING_END);
-        mrd_ring_get_stats(r, &stats);
-        to.lost += stats.lost_total;
-        mrd_ring_close(r);
-    }
-    closedir(d);
-    kept[used++ % MRD_COUNT(kept)] = to;
-    return to;
-}
-
-/* Not by strstr: that of AddressSanitizer looks for the end of 20 MB of text each time. */
-static size_t
-count(const char *text, const char *what)
-{
-    const char *end = text + strlen(text);
-    size_t n = 0;
-
-    for (const char *p = text; (p = memmem(p, (size_t) (end - p), what, strlen(what))) != NULL; p++)
-        n++;
-    return n;
-}
-
-static size_t
-spans(const recorded *rec, const char *name)
-{
-    char with[80];
-
-    snprintf(with, sizeof(with), "|%s ", name);
-    return count(rec->spans, with);
-}
-
-/* ---- the same with and without ----------------------------------------------------------------
- */
+/* ---- The same with and without ---- */
 
 static char plain[65536], hooked[65536];
 
@@ -249,8 +27,8 @@ sub(const char *name)
 static recorded
 same_with_and_without(const char *prog, const char *mode)
 {
-    int a = run(prog, mode, NULL, sub("plain"), plain, sizeof(plain));
-    int b = run(prog, mode, "all", sub("hooked"), hooked, sizeof(hooked));
+    int a = run_program(prog, mode, NULL, sub("plain"), plain, sizeof(plain));
+    int b = run_program(prog, mode, "all", sub("hooked"), hooked, sizeof(hooked));
 
     CHECK(strlen(plain) > 100);
     CHECK_INT(b, a);
@@ -300,18 +78,19 @@ check_everything(const char *prog, const char *flavour)
     rec = same_with_and_without(prog, "everything");
     CHECK(strstr(hooked, "arrived 0\n") != NULL);
     for (size_t i = 0; i < MRD_COUNT(once); i++)
-        CHECK_ROW(once[i], spans(&rec, once[i]) == 1);
-    CHECK_INT(count(rec.spans, "|nrt_tensor_free"), 3);
-    CHECK_INT(count(rec.spans, "|nrt_close"), 1);
-    CHECK_INT(spans(&rec, "nrt_tensor_allocate"), 2);
-    CHECK_INT(spans(&rec, "nrt_profile_continuous_start"), 2);
+        CHECK_ROW(once[i], count_spans(&rec, once[i]) == 1);
+    CHECK_INT(count_text(rec.spans, "|nrt_tensor_free"), 3);
+    CHECK_INT(count_text(rec.spans, "|nrt_close"), 1);
+    CHECK_INT(count_spans(&rec, "nrt_tensor_allocate"), 2);
+    CHECK_INT(count_spans(&rec, "nrt_profile_continuous_start"), 2);
     CHECK(strstr(rec.spans, "|nrt_execute model_id=1 lnc_idx=0") != NULL);
     CHECK(strstr(rec.spans, "|nrt_profile_continuous_start count=1 status=1 "
                             "status_text=NRT_FAILURE") != NULL);
     /* Data source 1 saw the runtime's own story of the same calls. */
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":\"start\""), 4);
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrta_execute_schedule\",\"phase\":\"stop\""), 1);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":\"start\""), 4);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrta_execute_schedule\",\"phase\":\"stop\""),
+              1);
     /* Profiles, in words, with absolute folders. */
     CHECK(strstr(rec.notices, "inspect begun with options that capture nothing") != NULL);
     CHECK(strstr(rec.notices, "cannot arm continuous device profiling: inspect device profiling "
@@ -321,13 +100,13 @@ check_everything(const char *prog, const char *flavour)
     CHECK(strstr(rec.notices, want) != NULL);
     CHECK(strstr(rec.notices, "|model profile: stop file=/") != NULL);
     /* The model, with its hash, loaded and unloaded. */
-    CHECK_INT(count(rec.models, " model_id=1 size="), 2);
+    CHECK_INT(count_text(rec.models, " model_id=1 size="), 2);
     CHECK(strstr(rec.models, " hash=") != NULL && strstr(rec.models, " hash= ") == NULL);
     /* Requests have their ends. */
-    CHECK_INT(count(rec.begins, "|nrta_"), 5);
-    CHECK_INT(count(rec.begins, "|nrta_execute nrta_seq_id="), 1);
-    CHECK_INT(count(rec.begins, "|nrta_collective nrta_seq_id="), 1);
-    CHECK_INT(count(rec.ends, " end_within_ns="), 5);
+    CHECK_INT(count_text(rec.begins, "|nrta_"), 5);
+    CHECK_INT(count_text(rec.begins, "|nrta_execute nrta_seq_id="), 1);
+    CHECK_INT(count_text(rec.begins, "|nrta_collective nrta_seq_id="), 1);
+    CHECK_INT(count_text(rec.ends, " end_within_ns="), 5);
     CHECK(strstr(rec.ends, " status=") == NULL);
     CHECK_INT(rec.lost, 0);
 }
@@ -383,8 +162,8 @@ TEST(trace_is_shared)
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog", "traces");
     CHECK(strstr(hooked, "executions 4\n") != NULL);
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 7);
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 7);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 7);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 7);
     CHECK_INT(rec.lost, 0);
 }
 
@@ -397,12 +176,12 @@ TEST(fork_starts_anew)
 #endif
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog", "forks");
-    CHECK_INT(spans(&rec, "nrt_execute"), 4);
+    CHECK_INT(count_spans(&rec, "nrt_execute"), 4);
     /* What the parent loaded is not the child's, which counts its own loads. */
-    CHECK_INT(count(rec.models, " model_id=1 "), 3);
-    CHECK_INT(count(rec.models, " model_id="), 3);
+    CHECK_INT(count_text(rec.models, " model_id=1 "), 3);
+    CHECK_INT(count_text(rec.models, " model_id="), 3);
     /* Three really ran; the parent ended without nrt_close. */
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 3);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 3);
 }
 
 /* What the runtime has at a quick_exit is fetched as at an exit. */
@@ -412,7 +191,7 @@ TEST(quick_exit_loses_nothing)
 
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog", "quits");
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 20);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 20);
 }
 
 TEST(signal_handlers_chain)
@@ -428,18 +207,17 @@ TEST(signal_handlers_chain)
     CHECK(strstr(rec.notices, "by=environment") != NULL);
 }
 
-/* ---- other runtimes, other settings -----------------------------------------------------------
- */
+/* ---- Other runtimes, other settings ---- */
 
 TEST(older_runtime_degrades_to_calls)
 {
     recorded rec;
 
     set_library_path("simnrt-old");
-    CHECK_INT(run("nrt_prog_old", "", "all", sub("old"), hooked, sizeof(hooked)), 0);
+    CHECK_INT(run_program("nrt_prog_old", "", "all", sub("old"), hooked, sizeof(hooked)), 0);
     CHECK_TEXT(hooked, "execute 0\nfetch absent\ninspect absent\n");
     rec = read_rings(sub("old"));
-    CHECK_INT(spans(&rec, "nrt_execute"), 1);
+    CHECK_INT(count_spans(&rec, "nrt_execute"), 1);
     CHECK(strstr(rec.notices, "cannot arm the system trace: this runtime library is older") !=
           NULL);
     CHECK_TEXT(rec.texts, "");
@@ -457,12 +235,12 @@ TEST(an_unknown_version_is_left_alone)
         snprintf(lib, sizeof(lib), "test-%s", kinds[i]);
         snprintf(prog, sizeof(prog), "nrt_prog_%s", kinds[i]);
         set_library_path(lib);
-        CHECK_INT(run(prog, "", "all", sub(kinds[i]), hooked, sizeof(hooked)), 0);
+        CHECK_INT(run_program(prog, "", "all", sub(kinds[i]), hooked, sizeof(hooked)), 0);
         CHECK_TEXT(hooked, "init 0\nlinked 0 7654321\nby name 0 7654321\n"
                            "by name, anywhere 0 7654321\n"
                            "first is told one 2\nsecond is told two 2\nfirst is told three 2\n");
         rec = read_rings(sub(kinds[i]));
-        CHECK_INT(spans(&rec, "nrta_tensor_read"), 0);
+        CHECK_INT(count_spans(&rec, "nrta_tensor_read"), 0);
     }
 }
 
@@ -475,15 +253,15 @@ check_calls_within(const char *mode, size_t executions)
 
     set_library_path("test-self");
     rec = same_with_and_without("nrt_prog_self", mode);
-    CHECK_INT(spans(&rec, "nrt_execute"), executions);
-    CHECK_INT(count(rec.spans, "|nrt_tensor_read size=1|"), 0);
-    CHECK_INT(count(rec.spans, "|nrt_tensor_read size=10"), 4);
-    CHECK_INT(count(rec.spans, "|nrt_tensor_read size=7"), 1);
-    CHECK_INT(spans(&rec, "nrt_load"), 2);
+    CHECK_INT(count_spans(&rec, "nrt_execute"), executions);
+    CHECK_INT(count_text(rec.spans, "|nrt_tensor_read size=1|"), 0);
+    CHECK_INT(count_text(rec.spans, "|nrt_tensor_read size=10"), 4);
+    CHECK_INT(count_text(rec.spans, "|nrt_tensor_read size=7"), 1);
+    CHECK_INT(count_spans(&rec, "nrt_load"), 2);
     CHECK(strstr(rec.spans, "|nrt_execute model_id=2 lnc_idx=1") != NULL);
-    CHECK_INT(count(rec.spans, "|nrt_sys_trace"), 0);
-    CHECK_INT(count(rec.spans, "|nrt_close"), 1);
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\""), 4);
+    CHECK_INT(count_text(rec.spans, "|nrt_sys_trace"), 0);
+    CHECK_INT(count_text(rec.spans, "|nrt_close"), 1);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\""), 4);
 }
 
 TEST(calls_within_calls)
@@ -505,12 +283,12 @@ TEST(many_models)
     setenv("MERIDIAN_RING_SIZE", "16M", 1);
     set_library_path("test-self");
     rec = same_with_and_without("nrt_prog_self", "models");
-    CHECK_INT(spans(&rec, "nrt_execute"), 5000);
-    CHECK_INT(count(rec.spans, "|nrt_execute model_id=0 "), 0);
+    CHECK_INT(count_spans(&rec, "nrt_execute"), 5000);
+    CHECK_INT(count_text(rec.spans, "|nrt_execute model_id=0 "), 0);
     CHECK(strstr(rec.spans, "|nrt_execute model_id=5000 lnc_idx=7") != NULL);
-    CHECK_INT(count(rec.models, " model_id=4999 "), 2); /* loaded, unloaded */
-    CHECK_INT(count(rec.models, " model_id=5000 "), 2); /* loaded, gone with the runtime */
-    CHECK_INT(count(rec.models, " model_id="), 10001);
+    CHECK_INT(count_text(rec.models, " model_id=4999 "), 2); /* loaded, unloaded */
+    CHECK_INT(count_text(rec.models, " model_id=5000 "), 2); /* loaded, gone with the runtime */
+    CHECK_INT(count_text(rec.models, " model_id="), 10001);
     CHECK_INT(rec.lost, 0);
 }
 
@@ -521,8 +299,8 @@ TEST(a_runtime_that_the_program_closes)
 
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog_closes", "used");
-    CHECK_INT(spans(&rec, "nrt_execute"), 4);
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 4);
+    CHECK_INT(count_spans(&rec, "nrt_execute"), 4);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 4);
     CHECK(strstr(rec.notices, "second copy") == NULL);
 }
 
@@ -533,7 +311,7 @@ TEST(a_runtime_that_the_program_closes_while_it_is_open)
 
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog_closes", "open");
-    CHECK_INT(spans(&rec, "nrt_execute"), 2);
+    CHECK_INT(count_spans(&rec, "nrt_execute"), 2);
 }
 
 TEST(newer_runtime_status_pointer_travels_untouched)
@@ -542,10 +320,10 @@ TEST(newer_runtime_status_pointer_travels_untouched)
 
     setenv("SIMNRT_FAULT", "exec_error", 1);
     set_library_path("simnrt-new");
-    CHECK_INT(run("nrt_prog_new", "", "all", sub("new"), hooked, sizeof(hooked)), 0);
+    CHECK_INT(run_program("nrt_prog_new", "", "all", sub("new"), hooked, sizeof(hooked)), 0);
     CHECK_TEXT(hooked, "schedule 0\nresult 1004\nhandle absent\n");
     rec = read_rings(sub("new"));
-    CHECK_INT(spans(&rec, "nrta_execute_schedule"), 1);
+    CHECK_INT(count_spans(&rec, "nrta_execute_schedule"), 1);
 }
 
 TEST(what_is_seldom_called)
@@ -568,11 +346,11 @@ TEST(what_is_seldom_called)
     rec = same_with_and_without("nrt_prog", "seldom");
     CHECK(strstr(hooked, "callback 100\n") != NULL && strstr(hooked, "done 1 1 64\n") != NULL);
     for (size_t i = 0; i < MRD_COUNT(once); i++)
-        CHECK_ROW(once[i], spans(&rec, once[i]) == 1);
-    CHECK_INT(count(rec.spans, "|nrt_async_exec_done model_id="), 1);
+        CHECK_ROW(once[i], count_spans(&rec, once[i]) == 1);
+    CHECK_INT(count_text(rec.spans, "|nrt_async_exec_done model_id="), 1);
     CHECK(strstr(rec.begins, "|nrt_send size=64 lnc_idx=0 peer_lnc=1 peer=127.0.0.1") != NULL);
     CHECK(strstr(rec.begins, "|nrt_recv size=64 lnc_idx=1 peer_lnc=0 peer=127.0.0.1") != NULL);
-    CHECK_INT(count(rec.ends, "| bytes=64"), 2);
+    CHECK_INT(count_text(rec.ends, "| bytes=64"), 2);
     CHECK(strstr(rec.spans, "|nrt_debug_client_read_one_event size=1032 lnc_idx=0 "
                             "prefix=SIMULATED") != NULL);
     snprintf(want, sizeof(want), "|runtime trace: written file=%s/older.trace", sub("hooked"));
@@ -611,14 +389,14 @@ TEST(features_of_a_runtime_are_reported)
     recorded rec;
 
     set_library_path("simnrt");
-    run("nrt_prog", "everything", "all", sub("runtime"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "all", sub("runtime"), hooked, sizeof(hooked));
     rec = read_rings(sub("runtime"));
-    CHECK_INT(count(rec.notices, "|the Neuron runtime is open version=2."), 1);
+    CHECK_INT(count_text(rec.notices, "|the Neuron runtime is open version=2."), 1);
     CHECK(strstr(rec.notices, "/lib/simnrt/libnrt.so.1 event_types=") != NULL);
     CHECK(strstr(rec.notices, ",nc_exec_running,") != NULL);
     CHECK(strstr(rec.notices, "unknown_functions") == NULL);
     set_library_path("test-next");
-    run("nrt_prog_next", "", "all", sub("unknown"), hooked, sizeof(hooked));
+    run_program("nrt_prog_next", "", "all", sub("unknown"), hooked, sizeof(hooked));
     rec = read_rings(sub("unknown"));
     CHECK(strstr(rec.notices, " unknown_functions=nrta_tensor_read@NRT_4.0.0") != NULL);
 }
@@ -632,10 +410,10 @@ check_failure(const char *prog, const char *flavour)
     setenv("SIMNRT_FAULT", "exec_error:exec=2:status=1206", 1);
     set_library_path(flavour);
     rec = same_with_and_without(prog, "fails");
-    CHECK_INT(count(rec.begins, "|nrta_execute "), 3);
-    CHECK_INT(count(rec.ends, " end_within_ns="), 3);
-    CHECK_INT(count(rec.ends, " status=1206 status_text=NRT_NETWORK_PROXY_FAILURE") +
-                  count(rec.spans, "|nrta_error nrta_seq_id="),
+    CHECK_INT(count_text(rec.begins, "|nrta_execute "), 3);
+    CHECK_INT(count_text(rec.ends, " end_within_ns="), 3);
+    CHECK_INT(count_text(rec.ends, " status=1206 status_text=NRT_NETWORK_PROXY_FAILURE") +
+                  count_text(rec.spans, "|nrta_error nrta_seq_id="),
               1);
 }
 
@@ -655,11 +433,11 @@ TEST(requests_that_share_the_place_of_their_status)
     set_library_path("simnrt-new");
     rec = same_with_and_without("nrt_prog", "shares");
     CHECK(strstr(hooked, "status 1206\n") != NULL);
-    CHECK_INT(count(rec.begins, "|nrta_execute "), 3);
-    CHECK_INT(count(rec.ends, " end_within_ns="), 3);
-    CHECK_INT(count(rec.ends, " status=1206 status_text=NRT_NETWORK_PROXY_FAILURE"), 1);
-    CHECK_INT(count(rec.ends, " status="), 1);
-    CHECK_INT(count(rec.ends, " status_text=not known"), 2);
+    CHECK_INT(count_text(rec.begins, "|nrta_execute "), 3);
+    CHECK_INT(count_text(rec.ends, " end_within_ns="), 3);
+    CHECK_INT(count_text(rec.ends, " status=1206 status_text=NRT_NETWORK_PROXY_FAILURE"), 1);
+    CHECK_INT(count_text(rec.ends, " status="), 1);
+    CHECK_INT(count_text(rec.ends, " status_text=not known"), 2);
 }
 
 TEST(a_request_that_fails_in_the_older_interface)
@@ -680,11 +458,11 @@ TEST(requests_of_a_long_queue_end_when_they_end)
     for (size_t i = 0; i < MRD_COUNT(progs); i++) {
         recorded rec;
 
-        CHECK_INT(run(progs[i], "queues", "all", sub(progs[i]), hooked, sizeof(hooked)), 0);
+        CHECK_INT(run_program(progs[i], "queues", "all", sub(progs[i]), hooked, sizeof(hooked)), 0);
         CHECK(strstr(hooked, "taken 200\n") != NULL);
         rec = read_rings(sub(progs[i]));
-        CHECK_INT(count(rec.begins, "|nrta_execute "), 200);
-        CHECK_INT(count(rec.ends, " end_within_ns="), 0);
+        CHECK_INT(count_text(rec.begins, "|nrta_execute "), 200);
+        CHECK_INT(count_text(rec.ends, " end_within_ns="), 0);
     }
 }
 
@@ -695,14 +473,14 @@ TEST(event_types_are_chosen_as_for_the_runtime)
 
     set_library_path("simnrt");
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", "hardware,kbl_exec_pre,^cc_running", 1);
-    run("nrt_prog", "everything", "systrace", sub("chosen"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "systrace", sub("chosen"), hooked, sizeof(hooked));
     rec = read_rings(sub("chosen"));
     CHECK(strstr(rec.texts, "\"nc_exec_running\"") != NULL);
     CHECK(strstr(rec.texts, "\"kbl_exec_pre\"") != NULL);
     CHECK(strstr(rec.texts, "\"cc_running\"") == NULL);
     CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", "hardwrae", 1);
-    run("nrt_prog", "everything", "systrace", sub("mistyped"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "systrace", sub("mistyped"), hooked, sizeof(hooked));
     rec = read_rings(sub("mistyped"));
     CHECK(strstr(rec.notices, "cannot arm the system trace: NEURON_RT_INSPECT_EVENT_FILTER_TYPE: "
                               "'hardwrae' is not an event type of the Neuron runtime: did you mean "
@@ -721,7 +499,7 @@ TEST(the_last_of_many_event_types_is_chosen_too)
     strcat(list, "kbl_exec_pre");
     set_library_path("simnrt");
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", list, 1);
-    run("nrt_prog", "everything", "systrace", sub("many"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "systrace", sub("many"), hooked, sizeof(hooked));
     rec = read_rings(sub("many"));
     CHECK(strstr(rec.texts, "\"nc_exec_running\"") != NULL);
     CHECK(strstr(rec.texts, "\"kbl_exec_pre\"") != NULL);
@@ -736,17 +514,17 @@ TEST(types_by_their_other_names_and_cores)
     set_library_path("simnrt");
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_TYPE", "device_exec,exec_pre", 1);
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "0-1", 1);
-    run("nrt_prog", "everything", "systrace", sub("other"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "systrace", sub("other"), hooked, sizeof(hooked));
     rec = read_rings(sub("other"));
     CHECK(strstr(rec.texts, "\"nc_exec_running\"") != NULL);
     CHECK(strstr(rec.texts, "\"kbl_exec_pre\"") != NULL);
     CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "1", 1); /* the program executes on core 0 */
-    run("nrt_prog", "everything", "systrace", sub("core"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "systrace", sub("core"), hooked, sizeof(hooked));
     rec = read_rings(sub("core"));
     CHECK(strstr(rec.texts, "\"nc_idx\":0") == NULL);
     setenv("NEURON_RT_INSPECT_EVENT_FILTER_NC", "0-x", 1);
-    run("nrt_prog", "everything", "systrace", sub("bad"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "systrace", sub("bad"), hooked, sizeof(hooked));
     rec = read_rings(sub("bad"));
     CHECK(strstr(rec.notices, "NEURON_RT_INSPECT_EVENT_FILTER_NC: '0-x' is not a list of cores") !=
           NULL);
@@ -757,22 +535,22 @@ TEST(off_records_nothing_and_starts_nothing)
     recorded rec;
 
     set_library_path("simnrt");
-    run("nrt_prog", "everything", NULL, sub("plain"), plain, sizeof(plain));
-    run("nrt_prog", "everything", "none", sub("off"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", NULL, sub("plain"), plain, sizeof(plain));
+    run_program("nrt_prog", "everything", "none", sub("off"), hooked, sizeof(hooked));
     CHECK_TEXT(hooked, plain);
     rec = read_rings(sub("off"));
     CHECK_INT(rec.rings, 0);
 }
 
-TEST(roads_are_separate)
+TEST(sources_are_separate)
 {
     recorded rec;
 
     set_library_path("simnrt");
-    run("nrt_prog", "everything", "api", sub("api"), hooked, sizeof(hooked));
+    run_program("nrt_prog", "everything", "api", sub("api"), hooked, sizeof(hooked));
     rec = read_rings(sub("api"));
-    CHECK(spans(&rec, "nrt_execute") == 1 && *rec.texts == '\0' && *rec.models == '\0');
-    run("nrt_prog", "everything", "systrace", sub("sys"), hooked, sizeof(hooked));
+    CHECK(count_spans(&rec, "nrt_execute") == 1 && *rec.texts == '\0' && *rec.models == '\0');
+    run_program("nrt_prog", "everything", "systrace", sub("sys"), hooked, sizeof(hooked));
     rec = read_rings(sub("sys"));
     CHECK(*rec.spans == '\0' && strstr(rec.texts, "nc_exec_running") != NULL);
 }
@@ -783,9 +561,9 @@ TEST(failing_fetches_lose_nothing)
 
     setenv("SIMNRT_FAULT", "fetch_error:exec=1:count=3", 1);
     set_library_path("simnrt");
-    CHECK_INT(run("nrt_prog", "everything", "all", sub("f"), hooked, sizeof(hooked)), 0);
+    CHECK_INT(run_program("nrt_prog", "everything", "all", sub("f"), hooked, sizeof(hooked)), 0);
     rec = read_rings(sub("f"));
-    CHECK_INT(count(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
+    CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
 }
 
 /* Events that the runtime made, by its own account. */
@@ -840,12 +618,13 @@ TEST(no_reader_costs_no_time_and_no_count)
         setenv("SIMNRT_EVENT_SCALE", "4000", 1); /* 20 MB of text for a ring of 8 MB */
         set_library_path("simnrt");
         clock_gettime(CLOCK_MONOTONIC, &from);
-        CHECK_INT(run("nrt_prog", "everything", "systrace", sub(dir), hooked, sizeof(hooked)), 0);
+        CHECK_INT(
+            run_program("nrt_prog", "everything", "systrace", sub(dir), hooked, sizeof(hooked)), 0);
         clock_gettime(CLOCK_MONOTONIC, &to);
         rec = read_rings(sub(dir));
         CHECK_ROW(rows[i].total, strlen(rec.texts) > 4u << 20);
         CHECK_ROW(rows[i].total, (rec.lost > 0) == rows[i].lost);
-        CHECK_INT(count(rec.texts, "\"event_type\"") + rec.lost, events_made(sub(dir)));
+        CHECK_INT(count_text(rec.texts, "\"event_type\"") + rec.lost, events_made(sub(dir)));
         CHECK(to.tv_sec - from.tv_sec < 60); /* who waits for a reader waits for ever */
     }
 }
@@ -863,7 +642,7 @@ run_linked(const char *prog, const char *mode, const char *flavour, char *to, si
     setenv("MERIDIAN_RING_DIR", rings, 1);
     unsetenv("MERIDIAN_ENABLE");
     unsetenv("MERIDIAN_CAPTURE");
-    return run(prog, mode, NULL, sub("hooked"), to, room);
+    return run_program(prog, mode, NULL, sub("hooked"), to, room);
 }
 
 TEST(turned_on_by_the_program)
@@ -878,9 +657,9 @@ TEST(turned_on_by_the_program)
         CHECK_ROW(modes[i], i == 2 || strstr(plain, ": recording\n") != NULL);
         rec = read_rings(sub("hooked"));
         /* model 2 is the second load, seen or not */
-        CHECK_ROW(modes[i], count(rec.spans, "|nrt_execute model_id=2 lnc_idx=0") == i + 1);
-        CHECK_ROW(modes[i], count(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":"
-                                             "\"start\"") == i + 1);
+        CHECK_ROW(modes[i], count_text(rec.spans, "|nrt_execute model_id=2 lnc_idx=0") == i + 1);
+        CHECK_ROW(modes[i], count_text(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":"
+                                                  "\"start\"") == i + 1);
     }
 }
 
@@ -899,11 +678,11 @@ TEST(a_runtime_that_the_linker_dropped)
 {
     CHECK_INT(run_linked("nrt_prog_dropped", "", "simnrt", plain, sizeof(plain)), 0);
     CHECK_TEXT(plain, "nrt_init = 0\n");
-    CHECK_INT(count(read_rings(sub("hooked")).spans, "|nrt_init"), 1);
+    CHECK_INT(count_text(read_rings(sub("hooked")).spans, "|nrt_init"), 1);
     errors_too = true;
     CHECK_INT(WEXITSTATUS(run_linked("nrt_prog_dropped", "", "none", plain, sizeof(plain))), 1);
     CHECK(strstr(plain, "nrt_init = 1\n") != NULL);
-    CHECK_INT(count(plain, "libmeridian: nrt_init: no Neuron runtime"), 1);
+    CHECK_INT(count_text(plain, "libmeridian: nrt_init: no Neuron runtime"), 1);
     CHECK(strstr(plain, "pkg-config --libs meridian-nrt") != NULL);
 }
 

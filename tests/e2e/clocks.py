@@ -42,7 +42,7 @@ def profile(name, *options):
     return times, doc["meridian"]
 
 
-def roads_are_labelled():
+def transports_are_labelled():
     doc = json.loads(run("clocks", session, "--json")[0])
     nodes, truth = by_node(doc), true_offset()
     equal(sorted(nodes), sorted(names), "nodes with a clock")
@@ -120,7 +120,7 @@ with cluster:
     until(lambda: all(p["clock"]["method"] in STAMPS[names[p["instance_id"]]] for p in cluster.session(session)["nodes"]),
           "every clock is known by its transport")  # after at least three seconds of probes; until then by heartbeats
     cluster.stop(session)
-    roads_are_labelled()
+    transports_are_labelled()
     manifest_and_metrics_publish_the_checks()
     times_can_be_chosen()
 finish()

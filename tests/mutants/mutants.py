@@ -61,7 +61,7 @@ MODULES = {
     "importers": (["trace/import/*.c"],
                   ["trace/import_*", "trace/vendor", "trace/in", "trace/open", "trace/nrt_clock", "trace/nrt_layout*", "fuzz/import_*", "cli/align"]),
     "report": (["trace/analysis/*.c", "trace/sink/sink_report*.c", "trace/sink/report_text*.c"],
-               ["trace/report", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
+               ["trace/report", "trace/report_late", "trace/report_golden", "trace/gather", "trace/steps", "trace/workers", "trace/collectives",
                 "trace/compare", "trace/compare_model", "trace/hist", "trace/calls", "trace/summary", "trace/sink_golden", "trace/scope_memory",
                 "trace/report_grades", "trace/kernels", "trace/lateness", "trace/memory_use", "trace/proof", "trace/queue_depth", "trace/launches", "trace/trend", "trace/report_wrap",
                 "trace/analysis_free", "trace/sink_faults", "trace/report_oracle"]),

@@ -1,36 +1,11 @@
 #include "tests/trace/collect.h"
-
-#include "tests/trace/events.h"
-#include "trace/import/import_nrt.h"
+#include "tests/trace/nrt_feed.h"
 
 static const mrd_import_ops *const ops = &mrd_import_nrt;
-
-#define HEAD "{\"data_version\":2,\"events\":["
-#define TAIL "]}"
-/* T0 is a plausible time of the epoch. */
-#define T0 "17000000000000"
-#define EV(type, phase, nc, track, thread, ts, data)                                               \
-    "{\"event_type\":\"" type "\",\"phase\":\"" phase "\",\"id\":7,\"nc_idx\":" nc                 \
-    ",\"nc_local_id\":3,\"tracking_id\":" track ",\"thread_id\":" thread ",\"worker_gid\":5,"      \
-    "\"data\":{" data "},\"timestamp_ns\":" ts "}"
 
 #define SEQ(type, nc, track, seq, ts, data)                                                        \
     "{\"event_type\":\"" type "\",\"phase\":\"start\",\"nc_idx\":" nc ",\"tracking_id\":" track    \
     ",\"thread_id\":1,\"nrta_seq_id\":" seq ",\"data\":{" data "},\"timestamp_ns\":" ts "}"
-
-/* With these options, of a process of the instance i-1. */
-static mrd_nrt *
-open_nrt(mrd_nrt_options *o)
-{
-    mrd_nrt *nrt = NULL;
-    mrd_process p;
-
-    mrd_process_init(&p);
-    p.instance_id = mrd_catalog_intern(o->catalog, "i-1");
-    o->process = mrd_catalog_process(o->catalog, &p);
-    CHECK_ERR("new", mrd_nrt_new(o, &nrt, NULL), MRD_OK);
-    return nrt;
-}
 
 /* The events of one asynchronous request are on one arrow, whatever core and type; others are not. */
 TEST(one_request_is_one_arrow)
@@ -128,7 +103,7 @@ TEST(memory_and_copies)
     REQUIRE(ev != NULL);
     CHECK_INT(ev->kind, MRD_COUNTER);
     CHECK_INT(ev->ivalue, 960);
-    CHECK_INT(ev->ts.ns, 1700000000000000260); /* when the call was done */
+    CHECK_INT(ev->ts.ns, NRT_T0 + 260); /* when the call was done */
     CHECK_INT(collect_track(&c, ev)->kind, MRD_TRACK_COUNTER);
     CHECK_INT(collect_track(&c, ev)->unit, MRD_UNIT_BYTES);
     CHECK_INT(collect_named(&c, "hbm.2.tensors", 0)->ivalue, 1024);
@@ -165,7 +140,7 @@ TEST(starts_and_stops_are_paired)
     CHECK_INT(c.input.no_start, 1);
     ev = &c.v[0]->ev;
     CHECK_TEXT(collect_str(&c, ev->name), "nrt_execute");
-    CHECK_INT(ev->ts.ns, 1700000000000000100);
+    CHECK_INT(ev->ts.ns, NRT_T0 + 100);
     CHECK_INT(ev->dur_ns, 200);
     CHECK_INT(ev->id, 7);
     CHECK_TEXT(collect_arg_text(&c, ev, "model_id"), "18446744073709551614");
@@ -403,433 +378,24 @@ TEST(documents_good_and_bad)
     }
 }
 
-/* A pairer fed fetch by fetch, as the agent does. */
+/* A reader fed fetch by fetch, as the agent does. */
 typedef struct {
     mrd_catalog *cat;
-    size_t n, unfinished, no_start;
-    int64_t last_dur;
-    bool fails; /* takes nothing */
+    size_t n;
 } sink;
 
 static mrd_err
 sink_emit(void *self, const mrd_event *ev)
 {
-    sink *s = self;
-
-    s->n++;
-    s->unfinished += ev->kind == MRD_SPAN && ev->dur_ns == MRD_DUR_UNFINISHED;
-    s->no_start += (ev->flags & MRD_EV_NO_START) != 0;
-    s->last_dur = ev->dur_ns;
-    return s->fails ? MRD_FULL : MRD_OK;
-}
-
-static void
-feed(mrd_nrt *nrt, const char *text)
-{
-    mrd_in *in = NULL;
-
-    CHECK_ERR(
-        "in",
-        mrd_in_memory((mrd_bytes){ (const uint8_t *) text, strlen(text) }, "fetch", &in, NULL),
-        MRD_OK);
-    CHECK_ERR("parse", mrd_nrt_parse(nrt, in, NULL), MRD_OK);
-    mrd_in_close(in);
-}
-
-TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
-{
-    sink s = { .cat = mrd_catalog_new() };
-    mrd_nrt_options o = { .catalog = s.cat, .max_open = 3, .emit = sink_emit, .self = &s };
-    mrd_nrt *nrt = NULL;
-
-    nrt = open_nrt(&o);
-    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00000", "") TAIL);
-    CHECK_INT(s.n, 0);
-    feed(nrt, HEAD TAIL);
-    feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "00900", "") TAIL);
-    CHECK_INT(s.n, 1);
-    CHECK_INT(s.last_dur, 900);
-    /* A fourth open start pushes the oldest out; its stop then stands alone. */
-    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "01000",
-                      "") "," EV("a", "start", "0", "2", "1", T0 "01001",
-                                 "") "," EV("a", "start", "0", "3", "1", T0 "01002", "") TAIL);
-    CHECK_INT(s.n, 1);
-    feed(nrt, HEAD EV("a", "start", "0", "4", "1", T0 "01003", "") TAIL);
-    CHECK_INT(s.unfinished, 1);
-    feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "01004", "") TAIL);
-    CHECK_INT(s.no_start, 0);
-    /* Texts of two threads may come in the other order. */
-    feed(nrt, HEAD EV("b", "stop", "0", "7", "1", T0 "02900", "\"return_code\":0") TAIL);
-    CHECK_INT(s.n, 2);
-    feed(nrt, HEAD EV("b", "start", "0", "7", "1", T0 "02000", "") TAIL);
-    CHECK_INT(s.n, 3);
-    CHECK_INT(s.last_dur, 900);
-    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-    CHECK_INT(s.no_start, 1);
-    CHECK_INT(s.unfinished, 4);
-    CHECK_INT(mrd_nrt_count(nrt)->records, mrd_nrt_count(nrt)->events);
-    CHECK_INT(mrd_nrt_count(nrt)->records, 7);
-    CHECK_INT(mrd_nrt_count(nrt)->documents, 8);
-    mrd_nrt_free(nrt);
-    mrd_catalog_free(s.cat);
-}
-
-/* Who may have to read again from a document knows what waits of it: starts of before it, ends
- * whichever they are of. */
-TEST(what_waits_is_known_by_its_document)
-{
-    sink s = { .cat = mrd_catalog_new() };
-    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
-    mrd_nrt *nrt = NULL;
-    mrd_wall_ns oldest;
-
-    nrt = open_nrt(&o);
-    CHECK(mrd_nrt_oldest(nrt) == UINT64_MAX);
-    mrd_nrt_mark(nrt, 5, false, false);
-    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00100", "") TAIL);
-    mrd_nrt_mark(nrt, 6, false, false);
-    feed(nrt, HEAD EV("a", "start", "0", "2", "1", T0 "00200",
-                      "") "," EV("a", "stop", "0", "9", "1", T0 "00250", "") TAIL);
-    mrd_nrt_mark(nrt, 7, false, false);
-    feed(nrt, HEAD EV("a", "start", "0", "3", "1", T0 "00300", "") TAIL);
-    CHECK_INT(mrd_nrt_oldest(nrt), 5);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 5, &oldest), 1); /* the end */
-    CHECK_INT(oldest.ns % 100000, 250);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 2);
-    CHECK_INT(oldest.ns % 100000, 100);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 8, &oldest), 4);
-    CHECK_INT(s.n, 0);
-    CHECK_ERR("flush", mrd_nrt_flush_before(nrt, 6), MRD_OK);
-    CHECK_INT(s.n, 2);
-    CHECK_INT(s.unfinished, 1);
-    CHECK_INT(s.no_start, 1);
-    CHECK_INT(mrd_nrt_oldest(nrt), 6);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 1);
-    CHECK_INT(oldest.ns % 100000, 200);
-    mrd_nrt_mark(nrt, 8, false, false);
-    feed(nrt, HEAD EV("a", "stop", "0", "2", "1", T0 "00280", "") TAIL);
-    CHECK_INT(s.last_dur, 80);
-    CHECK_INT(mrd_nrt_oldest(nrt), 7);
-    /* Read once more: an end whose start lies before is done with, a start is not. */
-    mrd_nrt_mark(nrt, 9, true, false);
-    feed(nrt, HEAD EV("a", "stop", "0", "8", "1", T0 "00400", "") "," EV("a", "start", "0", "4",
-                                                                         "1", T0 "00410", "") TAIL);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 0, &oldest), 0);
-    CHECK_ERR("flush", mrd_nrt_flush_before(nrt, UINT64_MAX), MRD_OK);
-    CHECK_INT(s.unfinished, 3);
-    CHECK_INT(s.no_start, 1);
-    CHECK(mrd_nrt_oldest(nrt) == UINT64_MAX);
-    mrd_nrt_free(nrt);
-    mrd_catalog_free(s.cat);
-}
-
-#define NUMBERED(number, phase, track, ts)                                                         \
-    "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"nc_idx\":0,\"nc_local_id\":" number \
-    ",\"tracking_id\":" track ",\"thread_id\":1,\"data\":{\"model_id\":7},\"timestamp_ns\":" ts    \
-    "}"
-
-typedef struct {
-    size_t n;
-    int64_t since;
-    uint32_t args;
-} in_flight;
-
-static mrd_err
-see_open(void *self, const mrd_event *ev)
-{
-    in_flight *f = self;
-
-    f->n++;
-    f->since = ev->ts.ns;
-    f->args = ev->arg_count;
+    (void) ev;
+    ((sink *) self)->n++;
     return MRD_OK;
-}
-
-static in_flight
-in_flight_of(const mrd_nrt *nrt)
-{
-    in_flight f = { 0 };
-
-    mrd_nrt_in_flight(nrt, see_open, &f);
-    return f;
-}
-
-/* In flight is what has begun and not ended, for certain: not what may have ended in what was lost. */
-TEST(what_is_in_flight)
-{
-    sink s = { .cat = mrd_catalog_new() };
-    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
-    mrd_process p;
-    mrd_nrt *nrt = NULL;
-
-    mrd_process_init(&p);
-    o.process = mrd_catalog_process(s.cat, &p);
-    CHECK_ERR("new", mrd_nrt_new(&o, &nrt, NULL), MRD_OK);
-    feed(nrt, HEAD NUMBERED("1", "start", "1", T0 "00100") "," NUMBERED(
-                  "2", "start", "2", T0 "00200") "," NUMBERED("3", "stop", "1", T0 "00300") TAIL);
-    CHECK_INT(in_flight_of(nrt).n, 1);
-    CHECK_INT(in_flight_of(nrt).since, 1700000000000000200); /* looking changes nothing */
-    CHECK_INT(in_flight_of(nrt).args, 1);
-    feed(nrt, HEAD NUMBERED("4", "start", "4", T0 "00400") TAIL);
-    CHECK_INT(in_flight_of(nrt).n, 2);
-    /* The end of either may be 5, which is missing; what began behind it is certain. */
-    feed(nrt, HEAD NUMBERED("6", "start", "6", T0 "00600") "," NUMBERED("7", "start", "7",
-                                                                        T0 "00700") TAIL);
-    CHECK_INT(in_flight_of(nrt).n, 1);
-    CHECK_INT(in_flight_of(nrt).since, 1700000000000000700);
-    CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ INT64_MAX }),
-              MRD_OK); /* now it is lost */
-    CHECK_INT(in_flight_of(nrt).n, 1);
-    feed(nrt, HEAD NUMBERED("8", "start", "8", T0 "00800") TAIL);
-    CHECK_INT(in_flight_of(nrt).n, 2);
-    mrd_nrt_doubt(nrt); /* a text was cut */
-    CHECK_INT(in_flight_of(nrt).n, 0);
-    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-    CHECK_INT(s.unfinished, 5);
-    mrd_nrt_free(nrt);
-    mrd_catalog_free(s.cat);
-}
-
-/* Who is told what has begun needs no reader to find it again; ends that wait for their start are given. */
-TEST(what_has_begun_is_told_once)
-{
-    sink s = { .cat = mrd_catalog_new() };
-    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
-    mrd_nrt *nrt = open_nrt(&o);
-    in_flight f = { 0 };
-    mrd_wall_ns oldest;
-
-    mrd_nrt_mark(nrt, 5, false, false);
-    feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "00100", "") TAIL);
-    mrd_nrt_mark(nrt, 6, false, false);
-    feed(nrt, HEAD EV("a", "start", "0", "2", "1", T0 "00200",
-                      "") "," EV("a", "stop", "0", "9", "1", T0 "00250", "") TAIL);
-    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 6, see_open, &f), MRD_OK);
-    CHECK_INT(f.n, 1);
-    CHECK_INT(f.since % 100000, 100);
-    CHECK_INT(s.n, 0); /* the end is of the document that begins at 6 */
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 1);
-    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 7, see_open, &f), MRD_OK);
-    CHECK_INT(f.n, 2); /* the first is known */
-    CHECK_INT(s.n, 1);
-    CHECK_INT(s.no_start, 1);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 0);
-    mrd_nrt_tell_again(nrt);
-    CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 2);
-    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 7, see_open, &f), MRD_OK);
-    CHECK_INT(f.n, 4);
-    CHECK_INT(s.n, 1);
-    feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "00900", "") TAIL); /* it stays where it is */
-    CHECK_INT(s.n, 2);
-    CHECK_INT(s.last_dur, 800);
-    mrd_nrt_free(nrt);
-    mrd_catalog_free(s.cat);
-}
-
-/* What cannot be given ends the telling. */
-TEST(telling_ends_with_the_first_error)
-{
-    sink s = { .cat = mrd_catalog_new(), .fails = true };
-    mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
-    mrd_nrt *nrt = open_nrt(&o);
-
-    mrd_nrt_mark(nrt, 5, false, false);
-    feed(nrt, HEAD EV("a", "stop", "0", "8", "1", T0 "00250", "") "," EV("a", "stop", "0", "9", "1",
-                                                                         T0 "00260", "") TAIL);
-    CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 6, see_open, &(in_flight){ 0 }), MRD_FULL);
-    CHECK_INT(s.n, 1);
-    mrd_nrt_free(nrt);
-    mrd_catalog_free(s.cat);
-}
-
-/* ---- Numbers of events that the runtime's ring overwrote ---- */
-
-enum { LOST_CORES = 3, LOST_RING = 50, LOST_ROUNDS = 200 };
-
-typedef struct {
-    mrd_catalog *cat;
-    uint64_t lost[LOST_CORES], given[LOST_CORES];
-    uint64_t inside;       /* of losses that lie between their neighbours */
-    const bool *delivered; /* by core and time: what the test gave */
-    int64_t newest;
-} lost_sink;
-
-static bool
-was_delivered(const lost_sink *s, int64_t core, int64_t ns)
-{
-    return ns >= 0 && ns < s->newest && s->delivered[ns * LOST_CORES + core];
-}
-
-static mrd_err
-lost_emit(void *self, const mrd_event *ev)
-{
-    lost_sink *s = self;
-    const mrd_track *t = mrd_catalog_borrow_track(s->cat, ev->track);
-
-    if (ev->kind != MRD_LOSS) {
-        s->given[t->lnc_idx]++;
-        return MRD_OK;
-    }
-    CHECK_INT(t->source, MRD_SRC_MERIDIAN);
-    CHECK_TEXT(mrd_catalog_text(s->cat, ev->name).p, NRT_LOST_RING);
-    s->lost[t->lnc_idx] += (uint64_t) ev->ivalue;
-    for (int64_t ns = ev->ts.ns + 1; ns < ev->ts.ns + ev->dur_ns; ns++)
-        if (was_delivered(s, t->lnc_idx, ns - 1700000000000000000))
-            return MRD_OK;
-    s->inside++;
-    return MRD_OK;
-}
-
-/* Rings of 50 events are emptied at random times; texts hold what is left, a little out of order,
- * and some events come a text later. The test counts what it overwrote. */
-TEST(numbers_show_what_the_ring_overwrote)
-{
-    uint64_t seed = 7, lost[LOST_CORES] = { 0 }, given[LOST_CORES] = { 0 };
-    uint64_t next[LOST_CORES] = { 0 }, gaps = 0;
-    static bool delivered[LOST_CORES * LOST_ROUNDS * 200];
-    static char text[1 << 16], late[256];
-    lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
-    mrd_nrt_options o = { .catalog = s.cat,
-                          .emit = lost_emit,
-                          .self = &s,
-                          .whole = true,
-                          .since = { 1700000000000000000 } };
-    mrd_nrt *nrt = NULL;
-    int64_t at = 0;
-
-    printf("seed %llu\n", (unsigned long long) seed);
-    nrt = open_nrt(&o);
-    late[0] = '\0';
-    for (int round = 0; round < LOST_ROUNDS; round++) {
-        size_t len = (size_t) snprintf(text, sizeof(text), HEAD "%s", late);
-        const char *comma = late[0] != '\0' ? "," : "";
-
-        late[0] = '\0';
-        for (int core = 0; core < LOST_CORES; core++) {
-            uint64_t n = test_rand(&seed) % 120, kept = n < LOST_RING ? n : LOST_RING;
-            bool swap = test_rand(&seed) % 2 == 0;
-
-            lost[core] += n - kept;
-            gaps += n > kept;
-            at += (int64_t) (n - kept); /* each takes a nanosecond */
-            for (uint64_t i = 0; i < kept; i++, at++) {
-                uint64_t id = next[core] + n - kept + i;
-                char one[256];
-
-                if (swap && i + 1 < kept) /* pairs change places */
-                    id = i % 2 == 0 && i + 2 < kept ? id + 1 : i % 2 == 1 ? id - 1 : id;
-                snprintf(one, sizeof(one),
-                         "{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":%d,"
-                         "\"nc_local_id\":%llu,\"timestamp_ns\":%lld,\"data\":{}}",
-                         core, (unsigned long long) id, 1700000000000000000ll + (long long) at);
-                delivered[at * LOST_CORES + core] = true;
-                given[core]++;
-                if (late[0] == '\0' && i > 0 && i + 1 < kept && round + 1 < LOST_ROUNDS &&
-                    test_rand(&seed) % 16 == 0) {
-                    snprintf(late, sizeof(late), "%s", one);
-                    continue;
-                }
-                len += (size_t) snprintf(text + len, sizeof(text) - len, "%s%s", comma, one);
-                comma = ",";
-            }
-            next[core] += n;
-        }
-        snprintf(text + len, sizeof(text) - len, TAIL);
-        s.newest = at;
-        feed(nrt, text);
-    }
-    CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-    for (int core = 0; core < LOST_CORES; core++) {
-        CHECK(lost[core] > 0);
-        CHECK_INT(s.lost[core], lost[core]);
-        CHECK_INT(s.given[core], given[core]);
-    }
-    CHECK_INT(mrd_nrt_count(nrt)->lost, lost[0] + lost[1] + lost[2]);
-    CHECK(s.inside >= gaps * 9 / 10); /* the others have a late one in them */
-    mrd_nrt_free(nrt);
-    mrd_catalog_free(s.cat);
-}
-
-/* Who was told to be lost and comes after all is one of the two: records there + lost = made. But a
- * numbering that begins anew is not late. */
-TEST(what_was_reported_as_lost_is_not_given_too)
-{
-    enum { N = 200, LATE = 100 };
-    static bool delivered[2 * N];
-    char text[1 << 14];
-
-    for (int reported = 0; reported < 2;
-         reported++) { /* the gap was reported before it was filled */
-        lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
-        mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
-        mrd_nrt *nrt = NULL;
-        size_t len;
-
-        nrt = open_nrt(&o);
-        for (int part = 0; part < 4; part++) {
-            int from = part == 3 ? 0 : part == 0 ? 0 : part == 1 ? LATE + 10 : LATE;
-            int to = part == 3 ? 50 : part == 0 ? LATE : part == 1 ? N : LATE + 5;
-            int64_t base = 1700000000000000000ll + (part == 3 ? 1000000 : 0);
-
-            len = (size_t) snprintf(text, sizeof(text), HEAD);
-            for (int i = from; i < to; i++)
-                len += (size_t) snprintf(
-                    text + len, sizeof(text) - len,
-                    "%s{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":0,\"nc_local_id\":%d,"
-                    "\"timestamp_ns\":%lld,\"data\":{}}",
-                    i == from ? "" : ",", i, (long long) (base + i));
-            snprintf(text + len, sizeof(text) - len, TAIL);
-            mrd_nrt_now(nrt, (mrd_local_ns){ 1000 * part });
-            feed(nrt, text);
-            if (part == 1 && reported)
-                CHECK_ERR("report gaps", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ 1000 * part }),
-                          MRD_OK);
-        }
-        CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-        CHECK_INT(s.lost[0], reported ? 10 : 5);
-        CHECK_INT(s.given[0] + s.lost[0], N + 50);
-        CHECK_INT(mrd_nrt_count(nrt)->late, reported ? 5 : 0);
-        CHECK_INT(mrd_nrt_count(nrt)->records, mrd_nrt_count(nrt)->events);
-        mrd_nrt_free(nrt);
-        mrd_catalog_free(s.cat);
-    }
-}
-
-/* Numbers that are no count of events say nothing; a count that begins anew lost nothing. */
-TEST(numbers_that_are_no_count_lose_nothing)
-{
-    static const int steps[] = { 7, 1 };
-
-    for (int row = 0; row < 2; row++) {
-        static char text[1 << 16];
-        size_t len = (size_t) snprintf(text, sizeof(text), HEAD);
-        static bool delivered[1];
-        lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
-        mrd_nrt_options o = { .catalog = s.cat, .emit = lost_emit, .self = &s };
-        mrd_nrt *nrt = NULL;
-
-        nrt = open_nrt(&o);
-        for (int i = 0; i < 200; i++)
-            len += (size_t) snprintf(
-                text + len, sizeof(text) - len,
-                "%s{\"event_type\":\"x\",\"phase\":\"instant\",\"nc_idx\":0,\"nc_local_id\":%d,"
-                "\"timestamp_ns\":%lld,\"data\":{}}",
-                i == 0 ? "" : ",", 1000 + i % 100 * steps[row], 1700000000000000000ll + i);
-        snprintf(text + len, sizeof(text) - len, TAIL);
-        feed(nrt, text);
-        CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-        CHECK_INT(s.given[0], 200);
-        CHECK_INT(mrd_nrt_count(nrt)->lost, 0);
-        mrd_nrt_free(nrt);
-        mrd_catalog_free(s.cat);
-    }
 }
 
 static mrd_err
 line_emit(void *self, const mrd_event *ev) /* its name tells what the line must be */
 {
     const mrd_track *t = mrd_catalog_borrow_track(((const sink *) self)->cat, ev->track);
-
     char want[64];
 
     snprintf(want, sizeof(want), "%d/%d/%d", (int) t->lnc_idx, (int) t->thread_id,
@@ -846,7 +412,7 @@ TEST(every_event_is_on_its_own_line)
     enum { N = 20000 };
     sink s = { .cat = mrd_catalog_new() };
     mrd_nrt_options o = { .catalog = s.cat, .emit = line_emit, .self = &s };
-    mrd_nrt *nrt = open_nrt(&o);
+    mrd_nrt *nrt = nrt_open(&o);
     uint64_t seed = 5;
     mrd_buf text = { 0 };
 
@@ -858,11 +424,10 @@ TEST(every_event_is_on_its_own_line)
         mrd_buf_fmt(&text,
                     "%s{\"event_type\":\"%d/%d/%d\",\"phase\":\"instant\",\"nc_idx\":%d,"
                     "\"thread_id\":%d,\"worker_gid\":%d,\"timestamp_ns\":%lld,\"data\":{}}",
-                    i == 0 ? "" : ",", core, thread, worker, core, thread, worker,
-                    1700000000000000000ll + i);
+                    i == 0 ? "" : ",", core, thread, worker, core, thread, worker, NRT_T0 + i);
     }
     mrd_buf_text(&text, TAIL);
-    feed(nrt, mrd_buf_cstr(&text));
+    nrt_feed(nrt, mrd_buf_cstr(&text));
     CHECK_INT(s.n, N);
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
@@ -882,63 +447,19 @@ TEST(a_simulated_runtime_is_marked)
     for (size_t i = 0; i < MRD_COUNT(said); i++) {
         sink s = { .cat = mrd_catalog_new() };
         mrd_nrt_options o = { .catalog = s.cat, .emit = sink_emit, .self = &s };
-        mrd_nrt *nrt = open_nrt(&o);
+        mrd_nrt *nrt = nrt_open(&o);
         mrd_process *p = mrd_catalog_borrow_process(s.cat, o.process);
         char text[600];
 
         p->flags = MRD_PROC_NO_PID;
         snprintf(text, sizeof(text), "{%s\"data_version\":2,\"events\":[%s]}", said[i].said,
                  EV("a", "start", "0", "1", "1", T0 "00100", ""));
-        feed(nrt, text);
+        nrt_feed(nrt, text);
         p = mrd_catalog_borrow_process(s.cat, o.process);
         CHECK_INT(p->flags, MRD_PROC_NO_PID | (said[i].simulated ? MRD_PROC_SIMULATED : 0));
         mrd_nrt_free(nrt);
         mrd_catalog_free(s.cat);
     }
-}
-
-/* One event of a core, with this number. */
-static void
-feed_number(mrd_nrt *nrt, const char *phase, int core, int number, int at)
-{
-    char text[500];
-
-    snprintf(text, sizeof(text),
-             HEAD "{\"event_type\":\"x\",\"phase\":\"%s\",\"nc_idx\":%d,\"nc_local_id\":%d,"
-                  "\"tracking_id\":%d,\"timestamp_ns\":%lld,\"data\":{}}" TAIL,
-             phase, core, number, number, 1700000000000000000ll + at);
-    feed(nrt, text);
-}
-
-/* On whichever core numbers are missing: what had begun may have ended, and after a pause in which
- * nobody read no number says anything. */
-TEST(gaps_of_every_core_count)
-{
-    for (int core = 0; core < 6; core++)
-        for (int apart = 0; apart < 2; apart++) {
-            static bool delivered[1];
-            lost_sink s = { .cat = mrd_catalog_new(), .delivered = delivered };
-            mrd_nrt_options o = { .catalog = s.cat, .emit = see_open, .self = &s };
-            in_flight none = { 0 };
-            mrd_nrt *nrt;
-
-            o.self = &none;
-            nrt = open_nrt(&o);
-            for (int i = 0; i < 20; i++) /* it is a count */
-                feed_number(nrt, "instant", core, i, i);
-            feed_number(nrt, "start", core, 20, 100);
-            CHECK_INT(in_flight_of(nrt).n, 1);
-            if (apart)
-                mrd_nrt_apart(nrt);
-            CHECK_INT(in_flight_of(nrt).n, apart ? 0 : 1);
-            feed_number(nrt, "instant", core, 29, 200);
-            CHECK_INT(in_flight_of(nrt).n, 0);
-            CHECK(mrd_nrt_has_gaps(nrt) == !apart);
-            CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
-            CHECK_INT(mrd_nrt_count(nrt)->lost, apart ? 0 : 8);
-            mrd_nrt_free(nrt);
-            mrd_catalog_free(s.cat);
-        }
 }
 
 TEST(many_pairs_in_many_orders)
@@ -956,8 +477,7 @@ TEST(many_pairs_in_many_orders)
         mrd_buf_fmt(&text,
                     "%s{\"event_type\":\"t\",\"phase\":\"%s\",\"nc_idx\":%d,\"tracking_id\":%d,"
                     "\"timestamp_ns\":%lld}",
-                    i == 0 ? "" : ",", start ? "start" : "stop", k % 4, k / 4,
-                    1700000000000000000LL + i);
+                    i == 0 ? "" : ",", start ? "start" : "stop", k % 4, k / 4, NRT_T0 + i);
     }
     mrd_buf_text(&text, TAIL);
     collect_bytes(&c, ops, text.p, text.len, 0, NULL);

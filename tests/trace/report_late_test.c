@@ -1,0 +1,247 @@
+/* Who may be called late by a report, and what proves it. */
+#include "tests/trace/report_read.h"
+
+/* Rank 1 comes `late` ns behind rank 0, four times; bounds are of both nodes. */
+static json_t *
+late_run(int64_t late, uint32_t bound)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (int64_t i = 0; i < 4; i++) {
+        cc_running(p, 0, i, i * 1000000, 500000, bound);
+        cc_running(p, 1, i, i * 1000000 + late, 500000 - late, bound);
+    }
+    r = report(p);
+    forget(p);
+    test_profile_free(p);
+    return r;
+}
+
+TEST(late_needs_more_than_the_bounds)
+{
+    json_t *r = late_run(150000, 400);
+
+    CHECK(strcmp(verdict(r), "late") == 0);
+    CHECK(number(json_object_get(r, "verdict"), "worker") == 1);
+    CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 4);
+    CHECK(collective(r, 1, "alone_ns") == 600000 && collective(r, 1, "caused_ns") == 600000);
+    CHECK(collective(r, 0, "wait_ns") == 600000 && collective(r, 0, "last") == 0);
+    json_decref(r);
+
+    r = late_run(150000, 9950); /* not beyond 2 x 65,000, 2 x 9,950 and the noise */
+    CHECK(strcmp(verdict(r), "indistinguishable") == 0);
+    CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 0);
+    json_decref(r);
+
+    r = late_run(150000, 9949);
+    CHECK(strcmp(verdict(r), "late") == 0);
+    json_decref(r);
+
+    r = late_run(150000, MRD_BOUND_UNKNOWN);
+    CHECK(strcmp(verdict(r), "indistinguishable") == 0);
+    CHECK(number(json_object_get(r, "totals"), "without_bound") == 4);
+    json_decref(r);
+
+    r = late_run(150000, MRD_BOUND_LOCAL); /* two clocks that nobody compared */
+    CHECK(strcmp(verdict(r), "indistinguishable") == 0);
+    json_decref(r);
+
+    r = late_run(130102, 1); /* what stamps can tell */
+    CHECK(collective(r, 1, "proven") == 0);
+    json_decref(r);
+
+    r = late_run(130103, 1);
+    CHECK(collective(r, 1, "proven") == 4);
+    json_decref(r);
+}
+
+/* What the simulator of section 9 of docs/timesync.md saw of mappings by sync points (largest of one
+ * core, in us), and executions as long: two cores of one node, one before and one behind. */
+TEST(the_mapping_of_device_clocks_proves_nothing)
+{
+    static const struct {
+        const char *name;
+        int64_t exec_ns, late_ns, proven, left_open;
+    } rows[] = {
+        { "1 s, both mapped as badly as was seen", MRD_SEC, 2 * 65000, 0, 4 },
+        { "10 s, the same", 10 * MRD_SEC, 2 * 210000, 0, 4 },
+        { "1 s, later than that", MRD_SEC, 140000, 4, 0 },
+        { "10 s, later than ten times that", 10 * MRD_SEC, 1400000, 4, 0 },
+        { "a little over a second", MRD_SEC + 1, 140000, 0, 4 },
+        { "what stamps alone cannot tell", MRD_SEC, 90, 0, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_track other = *mrd_catalog_borrow_track(p->cat, p->device[0]);
+        json_t *r;
+
+        other.lnc_idx = 7;
+        p->device[1] = mrd_catalog_track(p->cat, &other);
+        p->n = 0;
+        for (int64_t k = 0; k < 4; k++) {
+            int64_t at = k * 20 * MRD_SEC;
+
+            for (int who = 0; who < 2; who++)
+                profile_add(p, MRD_SPAN, p->device[who], "nc_exec_running", at, rows[i].exec_ns);
+            cc_running(p, 0, k, at + 1000, 5000000, 0);
+            cc_running(p, 1, k, at + 1000 + rows[i].late_ns, 3000000, 0);
+        }
+        r = report(p);
+        CHECK_INT(total(r, "collectives"), 4);
+        CHECK_ROW(rows[i].name, total(r, "proven") == rows[i].proven);
+        CHECK_ROW(rows[i].name, total(r, "device_clock") == rows[i].left_open);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
+/* Who leans on times that a tracer mapped, and states no bound, says so. */
+TEST(proofs_by_traced_devices_state_what_they_assume)
+{
+    for (int late = 0; late < 2; late++) {
+        test_profile *p = test_profile_new();
+        mrd_track t = *mrd_catalog_borrow_track(p->cat, p->device[0]);
+        char *text;
+
+        t.source = MRD_SRC_FRAMEWORK;
+        t.lnc_idx = t.pcore_idx = MRD_NONE;
+        p->n = 0;
+        for (int who = 0; who < 2; who++) {
+            t.device_idx = who;
+            p->device[who] = mrd_catalog_track(p->cat, &t);
+        }
+        for (int64_t k = 0; k < 4; k++) {
+            for (int who = 0; who < 2; who++)
+                profile_add(
+                    p, MRD_SPAN, p->device[who], "ncclDevKernel_AllReduce_Sum_f32_RING_LL()",
+                    k * MRD_MS + late * who * 50 * MRD_US, (200 - late * who * 50) * MRD_US);
+        }
+        text = report_text(p);
+        CHECK((strstr(text, "tracer of each file") != NULL) == (late == 1));
+        CHECK(strstr(text, "the runtime maps a core's clock") == NULL);
+        free(text);
+        test_profile_free(p);
+    }
+}
+
+/* Nothing is proven by a clock that says itself that it is suspect, or that a check contradicted. */
+TEST(a_doubtful_clock_proves_nothing)
+{
+    static const struct {
+        const char *name, *quality;
+        uint64_t violations;
+        int64_t proven, suspect;
+    } rows[] = {
+        { "good", "good", 0, 4, 0 },
+        { "gap", "gap", 0, 4, 0 },
+        { "suspect", "suspect", 0, 0, 4 },
+        { "contradicted", "aligned", 1, 0, 4 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_proc_id late = mrd_catalog_borrow_track(p->cat, p->device[1])->process;
+        mrd_clock_info c = { .name = mrd_catalog_intern(p->cat, "clock"),
+                             .quality = mrd_catalog_intern(p->cat, rows[i].quality),
+                             .bound_ns = 400,
+                             .violations = rows[i].violations };
+        json_t *r;
+
+        mrd_catalog_borrow_process(p->cat, late)->clock = mrd_catalog_add_clock(p->cat, &c);
+        p->n = 0;
+        for (int64_t k = 0; k < 4; k++) {
+            cc_running(p, 0, k, k * 1000000, 500000, 400);
+            cc_running(p, 1, k, k * 1000000 + 200000, 300000, 400);
+        }
+        r = report(p);
+        CHECK_INT(total(r, "collectives"), 4);
+        CHECK_ROW(rows[i].name, total(r, "proven") == rows[i].proven);
+        CHECK_ROW(rows[i].name, total(r, "suspect_clock") == rows[i].suspect);
+        CHECK_ROW(rows[i].name, collective(r, 1, "proven") == rows[i].proven);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
+/* A collective without everybody who is in the others of its group may have been late to the one
+ * that is missing; that is only known when the missing one has been seen, here at the end. */
+TEST(a_part_that_is_missing_ends_the_proof)
+{
+    test_profile *p = test_profile_new();
+    mrd_track third = *mrd_catalog_borrow_track(p->cat, p->device[1]);
+    mrd_track_id id;
+    json_t *r;
+
+    third.lnc_idx = 7;
+    id = mrd_catalog_track(p->cat, &third);
+    p->n = 0;
+    for (int64_t k = 0; k < 4; k++) {
+        cc_running(p, 0, k, k * 1000000, 500000, 5);
+        cc_running(p, 1, k, k * 1000000 + 200000, 300000, 5);
+        if (k == 3)
+            cc_running(p, 1, k, k * 1000000 + 400000, 100000, 5)->track = id;
+    }
+    r = report(p);
+    CHECK_INT(total(r, "collectives"), 4);
+    CHECK_INT(total(r, "partial"), 3);
+    CHECK_INT(total(r, "proven"), 1);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
+/* Two groups of as many parts: what ends the proof in one of them does not in the other. */
+TEST(a_proof_is_of_one_group)
+{
+    test_profile *p = test_profile_new();
+    mrd_track_id third;
+    mrd_track t;
+    json_t *r;
+
+    p->n = 0;
+    mrd_track_init(&t, p->proc[0], MRD_SRC_FRAMEWORK);
+    t.device_idx = 2;
+    third = mrd_catalog_track(p->cat, &t);
+    for (int64_t i = 0; i < 8; i++) {
+        mrd_event *ev[2] = { cc_running(p, 0, i, i * 1000000, 400000, 400),
+                             cc_running(p, 1, i, i * 1000000 + 150000, 250000, 400) };
+
+        for (int k = 0; k < 2 && i % 2 == 1; k++)
+            ((mrd_arg *) (uintptr_t) ev[k]->args)[0].v.i = 2;
+    }
+    r = report(p);
+    CHECK(collective(r, 1, "proven") == 8);
+    json_decref(r);
+    cc_running(p, 0, 77, 9000000, 10, 400)->track = third;
+    ((mrd_arg *) (uintptr_t) p->v[p->n - 1].args)[0].v.i = 2; /* the second group has three */
+    r = report(p);
+    CHECK(collective(r, 2, "last") == 8 && collective(r, 2, "proven") == 4);
+    CHECK(total(r, "partial") == 4);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
+TEST(lateness_in_turns_is_nobodys_fault)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (int64_t i = 0; i < 8; i++) {
+        cc_running(p, (int) (i % 2), i, i * 100000, 50000, 10);
+        cc_running(p, (int) (1 - i % 2), i, i * 100000 + 20000, 30000, 10);
+    }
+    r = report(p);
+    CHECK(strcmp(verdict(r), "none") == 0);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
+TEST_MAIN()
