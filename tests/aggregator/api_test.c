@@ -93,126 +93,128 @@ aggregator(void)
     return a;
 }
 
+static const struct {
+    const char *method, *path, *body;
+    int status;
+    const char *text;
+} refusals[] = {
+    { "GET", "/healthz", "", 200, "ok" },
+    { "GET", "/readyz", "", 200, "ready" },
+    { "GET", "/metrics", "", 200, "meridian_events_stored_total 0" },
+    { "GET", "/api/v1/nodes", "", 200, "{\"nodes\":[]}" },
+    { "GET", "/api/v1/nodes/i-1", "", 404, "no agent has connected as 'i-1'" },
+    { "GET", "/api/v1/sessions", "", 200, "{\"sessions\":[]}" },
+    { "GET", "/api/v1/sessions/x", "", 404, "is not a session id" },
+    { "GET", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
+    { "GET", "/api/v1/sessions/..%2f..%2fetc", "", 400, "is empty, '..' or unprintable" },
+    { "GET", "/api/v1/sessions/20261121-072326-3f2a/journal/../../x", "", 400, "" },
+    { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?format=x", "", 400, "one of perfetto" },
+    { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?from=1", "", 400, "from" },
+    { "POST", "/api/v1/sessions", "{", 422, "line 1" },
+    { "POST", "/api/v1/sessions", "[]", 422, "" },
+    { "POST", "/api/v1/sessions", "{\"nam\": \"x\"}", 400, "did you mean 'name'" },
+    { "POST", "/api/v1/sessions", "{\"mode\": \"fast\"}", 400, "mode must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": \"soon\"}", 400, "duration must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": -5}", 400, "duration must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": \"31d\"}", 400, "at most 30 days" },
+    { "POST", "/api/v1/sessions", "{\"require\": -1}", 400, "require must be" },
+    { "POST", "/api/v1/sessions", "{\"require\": {}}", 422, "require must be" },
+    { "POST", "/api/v1/sessions", "{\"require\": true}", 422, "require must be" },
+    { "POST", "/api/v1/sessions", "{\"require\": 1.5}", 422, "require must be" },
+    { "POST", "/api/v1/sessions", "{\"require\": null}", 422, "require must be" },
+    { "POST", "/api/v1/sessions", "{\"name\": 5}", 422, "name must be text" },
+    { "POST", "/api/v1/sessions", "{\"name\": null}", 422, "name must be text" },
+    { "POST", "/api/v1/sessions", "{\"name\": [\"x\"]}", 422, "name must be text" },
+    { "POST", "/api/v1/sessions", "{\"mode\": 1}", 422, "mode must be text" },
+    { "POST", "/api/v1/sessions", "{\"duration\": 0}", 400, "duration must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": \"0s\"}", 400, "duration must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": true}", 422, "duration must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": 1.5}", 422, "duration must be" },
+    { "POST", "/api/v1/sessions", "{\"duration\": 99999999999999999999}", 422, "" },
+    { "POST", "/api/v1/sessions", "{\"merge\": 1}", 422, "merge must be true or false" },
+    { "POST", "/api/v1/sessions", "{\"merge\": \"no\"}", 422, "merge must be true or false" },
+    { "POST", "/api/v1/sessions", "{\"recorder_ns\": 0}", 400, "recorder_ns must be" },
+    { "POST", "/api/v1/sessions", "{\"recorder_ns\": \"2d\"}", 400, "recorder_ns must be" },
+    { "POST", "/api/v1/sessions", "{\"recorder_bytes\": -1}", 400,
+      "recorder_bytes must be an integer from 1048576" },
+    { "POST", "/api/v1/sessions", "{\"recorder_bytes\": 0}", 400, "recorder_bytes must be" },
+    { "POST", "/api/v1/sessions", "{\"recorder_bytes\": \"1G\"}", 422,
+      "recorder_bytes must be an integer" },
+    { "POST", "/api/v1/sessions", "{\"device_profiles\": false}", 422,
+      "device_profiles must be text" },
+    { "POST", "/api/v1/sessions", "{\"device_profiles\": \"all\"}", 400,
+      "device_profiles must be" },
+    { "POST", "/api/v1/sessions", "{\"counters\": \"x\"}", 422, "counters must be a list" },
+    { "POST", "/api/v1/sessions", "{\"counters\": [5]}", 422, "counters must be a list" },
+    { "POST", "/api/v1/sessions", "{\"counters\": [\"\"]}", 422, "counters must be a list" },
+    { "POST", "/api/v1/sessions", "{\"counter_period\": 0}", 400, "counter_period must be" },
+    { "POST", "/api/v1/sessions", "{\"select\": 5}", 422, "select must be an object" },
+    { "POST", "/api/v1/sessions", "{\"select\": []}", 422, "select must be an object" },
+    { "POST", "/api/v1/sessions", "{\"select\": null}", 422, "select must be an object" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [-1]}}", 400, "'-1' is not a rank" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [true]}}", 422, "select.rank" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [1.5]}}", 422, "select.rank" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [null]}}", 422, "select.rank" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"job\": [\"\"]}}", 422, "select.job" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"job\": [{}]}}", 422, "select.job" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"process_id\": [-4]}}", 400,
+      "'-4' is not a process id" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [-1]}}", 400, "'-1' is not a core" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": 5}}", 422,
+      "select.rank must be a list" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"jobs\": [\"x\"]}}", 400,
+      "select has no member 'jobs': did you mean job?" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"event_type\": [\"hardwrae\"]}}", 400,
+      "did you mean hardware?" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [\"0-x\"]}}", 400,
+      "'0-x' is not a core" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [\"one\"]}}", 400,
+      "'one' is not a rank" },
+    { "POST", "/api/v1/sessions", "{\"select\": {\"source\": [\"anotation\"]}}", 400,
+      "did you mean annotation?" },
+    { "POST", "/api/v1/trigger", "{}", 409, "no recorder session is running" },
+    { "POST", "/api/v1/trigger", "{\"last\": \"x\"}", 400, "last must be" },
+    { "POST", "/api/v1/trigger", "{\"last\": 0}", 400, "last must be" },
+    { "POST", "/api/v1/trigger", "{\"last\": -1}", 400, "last must be" },
+    { "POST", "/api/v1/trigger", "{\"last\": []}", 422, "last must be" },
+    { "POST", "/api/v1/trigger", "{\"reason\": 5}", 422, "reason must be text" },
+    { "POST", "/api/v1/trigger", "{\"lats\": 5}", 400, "did you mean 'last'" },
+    { "POST", "/api/v1/sessions/20261121-072326-3f2a/trigger", "{\"last\": 0}", 404, "" },
+    { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "{\"now\": 1}", 400,
+      "unknown member 'now'" },
+    { "POST", "/api/v1/sessions/20261121-072326-3f2a/merge", "{\"force\": 1}", 400,
+      "unknown member 'force'" },
+    { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "", 404, "there is no session" },
+    { "DELETE", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
+    { "DELETE", "/api/v1/sessions", "", 400, "say which sessions" },
+    { "DELETE", "/api/v1/sessions?q=", "", 400, "'q' is empty, and nothing is deleted" },
+    { "DELETE", "/api/v1/sessions?state=failed&job=", "", 400, "'job' is empty" },
+    { "DELETE", "/api/v1/sessions?state=failed&job", "", 400, "'job' has no value" },
+    { "GET", "/api/v1/sessions?state", "", 400, "'state' has no value" },
+    { "GET", "/api/v1/sessions?label=app=train", "", 200, "{\"sessions\":[]}" },
+    { "GET", "/api/v1/sessions?label=app", "", 400, "label 'app' must be KEY=VALUE" },
+    { "DELETE", "/api/v1/sessions?label==train", "", 400, "must be KEY=VALUE" },
+    { "GET", "/api/v1/sessions?id=4711", "", 400, "'4711' is not a session id" },
+    { "GET", "/api/v1/sessions?q=", "", 200, "{\"sessions\":[]}" },
+    { "DELETE", "/api/v1/nodes", "", 405, "" },
+    { "GET", "/nothing", "", 404, "" },
+};
+
 /* Bodies, paths and queries of all sorts, against a store with nothing in it. */
 TEST(answers_without_sessions)
 {
-    static const struct {
-        const char *method, *path, *body;
-        int status;
-        const char *text;
-    } rows[] = {
-        { "GET", "/healthz", "", 200, "ok" },
-        { "GET", "/readyz", "", 200, "ready" },
-        { "GET", "/metrics", "", 200, "meridian_events_stored_total 0" },
-        { "GET", "/api/v1/nodes", "", 200, "{\"nodes\":[]}" },
-        { "GET", "/api/v1/nodes/i-1", "", 404, "no agent has connected as 'i-1'" },
-        { "GET", "/api/v1/sessions", "", 200, "{\"sessions\":[]}" },
-        { "GET", "/api/v1/sessions/x", "", 404, "is not a session id" },
-        { "GET", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
-        { "GET", "/api/v1/sessions/..%2f..%2fetc", "", 400, "is empty, '..' or unprintable" },
-        { "GET", "/api/v1/sessions/20261121-072326-3f2a/journal/../../x", "", 400, "" },
-        { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?format=x", "", 400,
-          "one of perfetto" },
-        { "GET", "/api/v1/sessions/20261121-072326-3f2a/profile?from=1", "", 400, "from" },
-        { "POST", "/api/v1/sessions", "{", 422, "line 1" },
-        { "POST", "/api/v1/sessions", "[]", 422, "" },
-        { "POST", "/api/v1/sessions", "{\"nam\": \"x\"}", 400, "did you mean 'name'" },
-        { "POST", "/api/v1/sessions", "{\"mode\": \"fast\"}", 400, "mode must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": \"soon\"}", 400, "duration must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": -5}", 400, "duration must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": \"31d\"}", 400, "at most 30 days" },
-        { "POST", "/api/v1/sessions", "{\"require\": -1}", 400, "require must be" },
-        { "POST", "/api/v1/sessions", "{\"require\": {}}", 422, "require must be" },
-        { "POST", "/api/v1/sessions", "{\"require\": true}", 422, "require must be" },
-        { "POST", "/api/v1/sessions", "{\"require\": 1.5}", 422, "require must be" },
-        { "POST", "/api/v1/sessions", "{\"require\": null}", 422, "require must be" },
-        { "POST", "/api/v1/sessions", "{\"name\": 5}", 422, "name must be text" },
-        { "POST", "/api/v1/sessions", "{\"name\": null}", 422, "name must be text" },
-        { "POST", "/api/v1/sessions", "{\"name\": [\"x\"]}", 422, "name must be text" },
-        { "POST", "/api/v1/sessions", "{\"mode\": 1}", 422, "mode must be text" },
-        { "POST", "/api/v1/sessions", "{\"duration\": 0}", 400, "duration must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": \"0s\"}", 400, "duration must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": true}", 422, "duration must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": 1.5}", 422, "duration must be" },
-        { "POST", "/api/v1/sessions", "{\"duration\": 99999999999999999999}", 422, "" },
-        { "POST", "/api/v1/sessions", "{\"merge\": 1}", 422, "merge must be true or false" },
-        { "POST", "/api/v1/sessions", "{\"merge\": \"no\"}", 422, "merge must be true or false" },
-        { "POST", "/api/v1/sessions", "{\"recorder_ns\": 0}", 400, "recorder_ns must be" },
-        { "POST", "/api/v1/sessions", "{\"recorder_ns\": \"2d\"}", 400, "recorder_ns must be" },
-        { "POST", "/api/v1/sessions", "{\"recorder_bytes\": -1}", 400,
-          "recorder_bytes must be an integer from 1048576" },
-        { "POST", "/api/v1/sessions", "{\"recorder_bytes\": 0}", 400, "recorder_bytes must be" },
-        { "POST", "/api/v1/sessions", "{\"recorder_bytes\": \"1G\"}", 422,
-          "recorder_bytes must be an integer" },
-        { "POST", "/api/v1/sessions", "{\"device_profiles\": false}", 422,
-          "device_profiles must be text" },
-        { "POST", "/api/v1/sessions", "{\"device_profiles\": \"all\"}", 400,
-          "device_profiles must be" },
-        { "POST", "/api/v1/sessions", "{\"counters\": \"x\"}", 422, "counters must be a list" },
-        { "POST", "/api/v1/sessions", "{\"counters\": [5]}", 422, "counters must be a list" },
-        { "POST", "/api/v1/sessions", "{\"counters\": [\"\"]}", 422, "counters must be a list" },
-        { "POST", "/api/v1/sessions", "{\"counter_period\": 0}", 400, "counter_period must be" },
-        { "POST", "/api/v1/sessions", "{\"select\": 5}", 422, "select must be an object" },
-        { "POST", "/api/v1/sessions", "{\"select\": []}", 422, "select must be an object" },
-        { "POST", "/api/v1/sessions", "{\"select\": null}", 422, "select must be an object" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [-1]}}", 400, "'-1' is not a rank" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [true]}}", 422, "select.rank" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [1.5]}}", 422, "select.rank" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [null]}}", 422, "select.rank" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"job\": [\"\"]}}", 422, "select.job" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"job\": [{}]}}", 422, "select.job" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"process_id\": [-4]}}", 400,
-          "'-4' is not a process id" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [-1]}}", 400, "'-1' is not a core" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": 5}}", 422,
-          "select.rank must be a list" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"jobs\": [\"x\"]}}", 400,
-          "select has no member 'jobs': did you mean job?" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"event_type\": [\"hardwrae\"]}}", 400,
-          "did you mean hardware?" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"core\": [\"0-x\"]}}", 400,
-          "'0-x' is not a core" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"rank\": [\"one\"]}}", 400,
-          "'one' is not a rank" },
-        { "POST", "/api/v1/sessions", "{\"select\": {\"source\": [\"anotation\"]}}", 400,
-          "did you mean annotation?" },
-        { "POST", "/api/v1/trigger", "{}", 409, "no recorder session is running" },
-        { "POST", "/api/v1/trigger", "{\"last\": \"x\"}", 400, "last must be" },
-        { "POST", "/api/v1/trigger", "{\"last\": 0}", 400, "last must be" },
-        { "POST", "/api/v1/trigger", "{\"last\": -1}", 400, "last must be" },
-        { "POST", "/api/v1/trigger", "{\"last\": []}", 422, "last must be" },
-        { "POST", "/api/v1/trigger", "{\"reason\": 5}", 422, "reason must be text" },
-        { "POST", "/api/v1/trigger", "{\"lats\": 5}", 400, "did you mean 'last'" },
-        { "POST", "/api/v1/sessions/20261121-072326-3f2a/trigger", "{\"last\": 0}", 404, "" },
-        { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "{\"now\": 1}", 400,
-          "unknown member 'now'" },
-        { "POST", "/api/v1/sessions/20261121-072326-3f2a/merge", "{\"force\": 1}", 400,
-          "unknown member 'force'" },
-        { "POST", "/api/v1/sessions/20261121-072326-3f2a/stop", "", 404, "there is no session" },
-        { "DELETE", "/api/v1/sessions/20261121-072326-3f2a", "", 404, "there is no session" },
-        { "DELETE", "/api/v1/sessions", "", 400, "say which sessions" },
-        { "DELETE", "/api/v1/sessions?q=", "", 400, "'q' is empty, and nothing is deleted" },
-        { "DELETE", "/api/v1/sessions?state=failed&job=", "", 400, "'job' is empty" },
-        { "DELETE", "/api/v1/sessions?state=failed&job", "", 400, "'job' has no value" },
-        { "GET", "/api/v1/sessions?state", "", 400, "'state' has no value" },
-        { "GET", "/api/v1/sessions?label=app=train", "", 200, "{\"sessions\":[]}" },
-        { "GET", "/api/v1/sessions?label=app", "", 400, "label 'app' must be KEY=VALUE" },
-        { "DELETE", "/api/v1/sessions?label==train", "", 400, "must be KEY=VALUE" },
-        { "GET", "/api/v1/sessions?id=4711", "", 400, "'4711' is not a session id" },
-        { "GET", "/api/v1/sessions?q=", "", 200, "{\"sessions\":[]}" },
-        { "DELETE", "/api/v1/nodes", "", 405, "" },
-        { "GET", "/nothing", "", 404, "" },
-    };
     mrd_aggregator *a = aggregator();
 
     REQUIRE(a != NULL);
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        const char *got = call(rows[i].method, rows[i].path, rows[i].body);
+    for (size_t i = 0; i < MRD_COUNT(refusals); i++) {
+        const char *got = call(refusals[i].method, refusals[i].path, refusals[i].body);
 
-        if (status(got) != rows[i].status || !has(got, rows[i].text))
-            fprintf(stderr, "%s %s %s: %.600s\n", rows[i].method, rows[i].path, rows[i].body, got);
-        CHECK_ROW(rows[i].path, status(got) == rows[i].status && has(got, rows[i].text));
-        CHECK_ROW(rows[i].path, status(got) < 400 || has(got, "application/problem+json"));
+        if (status(got) != refusals[i].status || !has(got, refusals[i].text))
+            fprintf(stderr, "%s %s %s: %.600s\n", refusals[i].method, refusals[i].path,
+                    refusals[i].body, got);
+        CHECK_ROW(refusals[i].path,
+                  status(got) == refusals[i].status && has(got, refusals[i].text));
+        CHECK_ROW(refusals[i].path, status(got) < 400 || has(got, "application/problem+json"));
     }
     mrd_aggregator_close(a);
 }
@@ -230,6 +232,87 @@ record(const char *body, char id[64])
     TEST_UNTIL(has(call("GET", path, ""), "\"state\":\"complete\""));
 }
 
+/* The path of something of a session. Valid until the fourth call after this. */
+static const char *
+of_session(const char *id, const char *rest)
+{
+    static char path[4][256];
+    static unsigned turn;
+    char *to = path[turn = (turn + 1) & 3];
+
+    snprintf(to, sizeof(path[0]), "/api/v1/sessions/%s%s", id, rest);
+    return to;
+}
+
+/* GET of something of a session. */
+static const char *
+look(const char *id, const char *rest)
+{
+    return call("GET", of_session(id, rest), "");
+}
+
+static void
+check_profile_and_slices(const char *id)
+{
+    size_t whole, slice;
+    const char *got = get(of_session(id, "/profile"), "", &whole);
+
+    CHECK(status(got) == 200 && has(got, "ETag: ") && has(got, "Accept-Ranges: bytes") &&
+          whole > 10000);
+    got = get(of_session(id, "/profile/system_profile.pftrace"), "Range: bytes=10-19\r\n", NULL);
+    CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
+    /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
+    got = get(of_session(id, "/profile?format=perfetto&event_type=%3Dnothing"), "", &slice);
+    CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
+    got = get(of_session(id, "/profile?instance_id=i-1"), "", &slice);
+    CHECK(status(got) == 200 && slice > whole / 2);
+    CHECK(has(look(id, "/profile?start=5s&end=2s"), "start (5s) must be before end (2s)"));
+    CHECK_INT(status(look(id, "/profile/.hidden")), 404);
+}
+
+static void
+check_journal(const char *id)
+{
+    char path[256], away[256];
+    const char *got;
+
+    CHECK(has(look(id, "/journal"), "\"segment\":\"000001.mrj\""));
+    CHECK(has(look(id, "/journal/i-1/000001.mrj"), "MRDJRNL1"));
+    CHECK_INT(status(look(id, "/journal/i-1/session.json")), 404);
+    snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1", test_tmp(), id);
+    snprintf(away, sizeof(away), "%s/away", test_tmp());
+    CHECK(rename(path, away) == 0 && mkfifo(path, 0600) == 0); /* a folder that cannot be read */
+    got = look(id, "/journal");
+    CHECK(status(got) == 500 && has(got, "the journal of 'i-1'"));
+    CHECK(unlink(path) == 0);
+    CHECK(has(look(id, "/journal"), "\"segments\":[]")); /* one without anything */
+    CHECK(rename(away, path) == 0);
+    CHECK(has(look(id, "/journal?instance_id=i-1"), "\"left_out\":0}"));
+    /* Segments beyond what one answer lists are counted. */
+    for (unsigned i = 2; i <= 12; i++) {
+        snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
+        CHECK(close(open(path, O_CREAT | O_WRONLY, 0600)) == 0);
+    }
+    got = look(id, "/journal");
+    CHECK(has(got, "\"segment\":\"000010.mrj\"") && !has(got, "\"segment\":\"000011.mrj\""));
+    CHECK(has(got, "\"left_out\":2}"));
+    for (unsigned i = 2; i <= 12; i++) {
+        snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
+        CHECK(unlink(path) == 0);
+    }
+}
+
+/* A node that took no part is not passed over beside one that did. */
+static void
+check_unknown_node(const char *id)
+{
+    const char *got = look(id, "/journal?instance_id=i-1,i-2");
+
+    CHECK(status(got) == 404 && has(got, "no node 'i-2' takes part"));
+    CHECK_INT(status(look(id, "/profile?instance_id=i-1,i-2")), 404);
+    CHECK_INT(status(look(id, "/clocks?instance_id=i-1,i-2")), 404);
+}
+
 TEST(a_session_from_start_to_slice)
 {
     static fake_agent agent = { .id = "i-1",
@@ -238,94 +321,32 @@ TEST(a_session_from_start_to_slice)
                                 .events = 500,
                                 .batches = 10 };
     mrd_aggregator *a = aggregator();
-    char id[64], path[256], away[256], list[128];
+    char id[64], path[256];
     const char *got;
-    size_t whole, slice;
 
     REQUIRE(a != NULL);
     fake_start(&agent);
     TEST_UNTIL(agent.welcomed);
     record("{\"name\": \"http\", \"duration\": \"400ms\", \"require\": \"all\"}", id);
     CHECK_INT(agent.delivered, 5000);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
-    got = call("GET", path, "");
+    got = look(id, "");
     CHECK(has(got, "\"events\":5000") && has(got, "\"state\":\"flushed\"") &&
           has(got, "\"missing_batches\":0"));
     CHECK(has(got, "\"profile\":{\"state\":\"done\",\"events\":5000,\"total\":5000}"));
     CHECK(has(call("GET", "/api/v1/nodes/i-1", ""), "\"connected\":true"));
     CHECK(has(call("GET", "/metrics", ""), "meridian_node_events_total{instance_id=\"i-1\"} 5000"));
-
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile", id);
-    got = get(path, "", &whole);
-    CHECK(status(got) == 200 && has(got, "ETag: ") && has(got, "Accept-Ranges: bytes") &&
-          whole > 10000);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile/system_profile.pftrace", id);
-    got = get(path, "Range: bytes=10-19\r\n", NULL);
-    CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
-    /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
-    snprintf(path, sizeof(path),
-             "/api/v1/sessions/%s/profile?format=perfetto&event_type=%%3Dnothing", id);
-    got = get(path, "", &slice);
-    CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?instance_id=i-1", id);
-    got = get(path, "", &slice);
-    CHECK(status(got) == 200 && slice > whole / 2);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile?start=5s&end=2s", id);
-    CHECK(has(call("GET", path, ""), "start (5s) must be before end (2s)"));
-
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal", id);
-    CHECK(has(call("GET", path, ""), "\"segment\":\"000001.mrj\""));
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal/i-1/000001.mrj", id);
-    CHECK(has(call("GET", path, ""), "MRDJRNL1"));
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/journal/i-1/session.json", id);
-    CHECK_INT(status(call("GET", path, "")), 404);
-    snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1", test_tmp(), id);
-    snprintf(away, sizeof(away), "%s/away", test_tmp());
-    CHECK(rename(path, away) == 0 && mkfifo(path, 0600) == 0); /* a folder that cannot be read */
-    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal", id);
-    got = call("GET", list, "");
-    CHECK(status(got) == 500 && has(got, "the journal of 'i-1'"));
-    CHECK(unlink(path) == 0);
-    CHECK(has(call("GET", list, ""), "\"segments\":[]")); /* one without anything */
-    CHECK(rename(away, path) == 0);
-    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal?instance_id=i-1", id);
-    CHECK(has(call("GET", list, ""), "\"left_out\":0}"));
-    /* A node that took no part is not passed over beside one that did. */
-    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal?instance_id=i-1,i-2", id);
-    got = call("GET", list, "");
-    CHECK(status(got) == 404 && has(got, "no node 'i-2' takes part"));
-    snprintf(list, sizeof(list), "/api/v1/sessions/%s/profile?instance_id=i-1,i-2", id);
-    CHECK_INT(status(call("GET", list, "")), 404);
-    snprintf(list, sizeof(list), "/api/v1/sessions/%s/clocks?instance_id=i-1,i-2", id);
-    CHECK_INT(status(call("GET", list, "")), 404);
-    /* Segments beyond what one answer lists are counted. */
-    for (unsigned i = 2; i <= 12; i++) {
-        snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
-        CHECK(close(open(path, O_CREAT | O_WRONLY, 0600)) == 0);
-    }
-    snprintf(list, sizeof(list), "/api/v1/sessions/%s/journal", id);
-    got = call("GET", list, "");
-    CHECK(has(got, "\"segment\":\"000010.mrj\"") && !has(got, "\"segment\":\"000011.mrj\""));
-    CHECK(has(got, "\"left_out\":2}"));
-    for (unsigned i = 2; i <= 12; i++) {
-        snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
-        CHECK(unlink(path) == 0);
-    }
-    /* A filter without a value selects nothing; it used to delete all that is over. */
+    check_profile_and_slices(id);
+    check_journal(id);
+    check_unknown_node(id);
+    /* A filter without a value selects nothing. */
     CHECK_INT(status(call("DELETE", "/api/v1/sessions?q=", "")), 400);
     CHECK_INT(status(call("DELETE", "/api/v1/sessions?mode=stream&name", "")), 400);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
-    CHECK_INT(status(call("GET", path, "")), 200);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/profile/.hidden", id);
-    CHECK_INT(status(call("GET", path, "")), 404);
+    CHECK_INT(status(look(id, "")), 200);
 
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/stop", id);
-    CHECK(status(call("POST", path, "")) == 409);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s/merge", id);
-    CHECK_INT(status(call("POST", path, "")), 202);
-    snprintf(path, sizeof(path), "/api/v1/sessions/%s", id);
-    CHECK_INT(status(call("DELETE", path, "")), 202);
-    TEST_UNTIL(status(call("GET", path, "")) == 404);
+    CHECK_INT(status(call("POST", of_session(id, "/stop"), "")), 409);
+    CHECK_INT(status(call("POST", of_session(id, "/merge"), "")), 202);
+    CHECK_INT(status(call("DELETE", of_session(id, ""), "")), 202);
+    TEST_UNTIL(status(look(id, "")) == 404);
     snprintf(path, sizeof(path), "%s/sessions/%s", test_tmp(), id);
     TEST_UNTIL(access(path, F_OK) != 0);
     fake_end(&agent);

@@ -336,10 +336,6 @@ TEST(pages_of_others_change_nothing)
     mrd_httpd_stop(h);
 }
 
-/* What RFC 9112 and RFC 9110 have a server refuse or take, and what a proxy in front of it could
- * read in another way than we do. Each is answered at once: a client that waits has failed. */
-TEST(messages_as_the_standard_has_them)
-{
 #define CLOSE "Connection: close\r\n"
 #define ONE   "Host: localhost\r\n" CLOSE
 #define CHUNK "\r\n2\r\n{}\r\n0\r\n\r\n"
@@ -347,93 +343,94 @@ TEST(messages_as_the_standard_has_them)
 #define P15   P7 "p&" P7
 #define P63   P15 "p&" P15 "p&" P15 "p&" P15
 #define P127  P63 "p&" P63
-    static const struct {
-        const char *name, *request;
-        int status;
-        const char *text;
-    } rows[] = {
-        { "no Host", "GET /json HTTP/1.1\r\n" CLOSE "\r\n", 400, "no host" },
-        { "no Host, open to all", "GET /open HTTP/1.1\r\n" CLOSE "\r\n", 400, "no host" },
-        { "no Host in HTTP/1.0", "GET /json HTTP/1.0\r\n\r\n", 200, "nobody" },
-        { "two Hosts", "GET /json HTTP/1.1\r\nHost: evil.example\r\n" ONE "\r\n", 400, "twice" },
-        { "Host with a path", "GET /open HTTP/1.1\r\nHost: a/b\r\n" CLOSE "\r\n", 400, "no host" },
-        { "Host with a space", "GET /open HTTP/1.1\r\nHost: a b\r\n" CLOSE "\r\n", 400, "no host" },
-        { "Host of a user", "GET /open HTTP/1.1\r\nHost: a@localhost\r\n" CLOSE "\r\n", 400,
-          "no host" },
-        { "two Origins, ours first",
-          POST HERE JSON "Origin: http://localhost:7780\r\nOrigin: https://evil.example\r\n" BODY,
-          400, "twice" },
-        { "two Sec-Fetch-Sites",
-          POST HERE JSON "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n" BODY, 400,
-          "twice" },
-        { "two Content-Types", POST HERE JSON "Content-Type: text/plain\r\n" BODY, 400, "twice" },
-        { "two tokens",
-          "GET /json HTTP/1.1\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n" ONE "\r\n",
-          400, "twice" },
-        { "chunks", POST HERE JSON "Transfer-Encoding: Chunked\r\n" CHUNK, 201, "7=" },
-        { "another coding before", POST HERE JSON "Transfer-Encoding: gzip, chunked\r\n" CHUNK, 501,
-          "unknown transfer coding" },
-        { "another coding behind", POST HERE JSON "Transfer-Encoding: chunked, gzip\r\n" CHUNK, 501,
-          "unknown transfer coding" },
-        { "no coding", POST HERE JSON "Transfer-Encoding: identity\r\n" CHUNK, 501,
-          "unknown transfer coding" },
-        { "chunks twice",
-          POST HERE JSON "Transfer-Encoding: chunked\r\n"
-                         "Transfer-Encoding: chunked\r\n" CHUNK,
-          400, "two lengths" },
-        { "chunks in HTTP/1.0",
-          "POST /items/7/set HTTP/1.0\r\n" HERE JSON "Transfer-Encoding: chunked\r\n" CHUNK, 501,
-          "unknown transfer coding" },
-        { "a blank before the colon", POST HERE JSON "Transfer-Encoding : chunked\r\n" CHUNK, 400,
-          "no field name" },
-        { "a tab before the colon", POST HERE JSON "Content-Length\t: 2\r\n\r\n{}", 400,
-          "no field name" },
-        { "a blank in a name", POST HERE JSON "X Y: 2\r\n" BODY, 400, "no field name" },
-        { "a whole URL", "GET http://localhost/json?name=x HTTP/1.1\r\n" ONE "\r\n", 200,
-          "{\"name\":\"x\"}" },
-        { "a whole URL in capitals", "GET HTTPS://LOCALHOST:7780/json HTTP/1.1\r\n" ONE "\r\n", 200,
-          "nobody" },
-        { "a whole URL without a path", "GET http://localhost HTTP/1.1\r\n" ONE "\r\n", 404,
-          "no such path" },
-        { "a whole URL counts, not Host", "GET http://evil.example/json HTTP/1.1\r\n" ONE "\r\n",
-          421, "not for this server" },
-        { "a whole URL of ours, another Host",
-          "GET http://localhost/json HTTP/1.1\r\nHost: evil.example\r\n" CLOSE "\r\n", 200,
-          "nobody" },
-        { "a whole URL, its own page",
-          "POST http://localhost:7780/items/7/set HTTP/1.1\r\n" ONE JSON
-          "Origin: http://localhost:7780\r\n" BODY,
-          201, "7=" },
-        { "a whole URL, another page",
-          "POST http://127.0.0.1/items/7/set HTTP/1.1\r\n" ONE JSON
-          "Origin: http://localhost\r\n" BODY,
-          403, "from another page" },
-        { "a user in the URL", "GET http://a@localhost/json HTTP/1.1\r\n" ONE "\r\n", 400,
-          "no host" },
-        { "a whole URL that climbs", "GET http://localhost/files/../x HTTP/1.1\r\n" ONE "\r\n", 400,
-          "is empty, '..' or unprintable" },
-        { "another scheme", "GET ftp://localhost/json HTTP/1.1\r\n" ONE "\r\n", 400, "problem" },
-        { "an encoded body", POST HERE JSON "Content-Encoding: gzip\r\n" BODY, 415,
-          "encoded body" },
-        { "a parameter twice", POST_TO("/items/7/set?force=1&force=0") BODY, 400, "given twice" },
-        { "128 parameters", "GET /open?" P127 "p HTTP/1.1\r\n" ONE "\r\n", 200, "nobody" },
-        { "129 parameters", "GET /open?" P127 "p&p HTTP/1.1\r\n" ONE "\r\n", 414,
-          "128 parameters" },
-        { "far more parameters than the library has memory for",
-          "GET /open?" P127 P127 P127 P127 P127 P127 P127 P127 "p HTTP/1.1\r\n" ONE "\r\n", 414,
-          "128 parameters" },
-        { "many parameters, no request", "GET /open?" P127 "p&p HTTP/1.1\r\nX\r\n\r\n", 400, "" },
-    };
+static const struct {
+    const char *name, *request;
+    int status;
+    const char *text;
+} standard_messages[] = {
+    { "no Host", "GET /json HTTP/1.1\r\n" CLOSE "\r\n", 400, "no host" },
+    { "no Host, open to all", "GET /open HTTP/1.1\r\n" CLOSE "\r\n", 400, "no host" },
+    { "no Host in HTTP/1.0", "GET /json HTTP/1.0\r\n\r\n", 200, "nobody" },
+    { "two Hosts", "GET /json HTTP/1.1\r\nHost: evil.example\r\n" ONE "\r\n", 400, "twice" },
+    { "Host with a path", "GET /open HTTP/1.1\r\nHost: a/b\r\n" CLOSE "\r\n", 400, "no host" },
+    { "Host with a space", "GET /open HTTP/1.1\r\nHost: a b\r\n" CLOSE "\r\n", 400, "no host" },
+    { "Host of a user", "GET /open HTTP/1.1\r\nHost: a@localhost\r\n" CLOSE "\r\n", 400,
+      "no host" },
+    { "two Origins, ours first",
+      POST HERE JSON "Origin: http://localhost:7780\r\nOrigin: https://evil.example\r\n" BODY, 400,
+      "twice" },
+    { "two Sec-Fetch-Sites",
+      POST HERE JSON "Sec-Fetch-Site: none\r\nSec-Fetch-Site: cross-site\r\n" BODY, 400, "twice" },
+    { "two Content-Types", POST HERE JSON "Content-Type: text/plain\r\n" BODY, 400, "twice" },
+    { "two tokens",
+      "GET /json HTTP/1.1\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\n" ONE "\r\n",
+      400, "twice" },
+    { "chunks", POST HERE JSON "Transfer-Encoding: Chunked\r\n" CHUNK, 201, "7=" },
+    { "another coding before", POST HERE JSON "Transfer-Encoding: gzip, chunked\r\n" CHUNK, 501,
+      "unknown transfer coding" },
+    { "another coding behind", POST HERE JSON "Transfer-Encoding: chunked, gzip\r\n" CHUNK, 501,
+      "unknown transfer coding" },
+    { "no coding", POST HERE JSON "Transfer-Encoding: identity\r\n" CHUNK, 501,
+      "unknown transfer coding" },
+    { "chunks twice",
+      POST HERE JSON "Transfer-Encoding: chunked\r\n"
+                     "Transfer-Encoding: chunked\r\n" CHUNK,
+      400, "two lengths" },
+    { "chunks in HTTP/1.0",
+      "POST /items/7/set HTTP/1.0\r\n" HERE JSON "Transfer-Encoding: chunked\r\n" CHUNK, 501,
+      "unknown transfer coding" },
+    { "a blank before the colon", POST HERE JSON "Transfer-Encoding : chunked\r\n" CHUNK, 400,
+      "no field name" },
+    { "a tab before the colon", POST HERE JSON "Content-Length\t: 2\r\n\r\n{}", 400,
+      "no field name" },
+    { "a blank in a name", POST HERE JSON "X Y: 2\r\n" BODY, 400, "no field name" },
+    { "a whole URL", "GET http://localhost/json?name=x HTTP/1.1\r\n" ONE "\r\n", 200,
+      "{\"name\":\"x\"}" },
+    { "a whole URL in capitals", "GET HTTPS://LOCALHOST:7780/json HTTP/1.1\r\n" ONE "\r\n", 200,
+      "nobody" },
+    { "a whole URL without a path", "GET http://localhost HTTP/1.1\r\n" ONE "\r\n", 404,
+      "no such path" },
+    { "a whole URL counts, not Host", "GET http://evil.example/json HTTP/1.1\r\n" ONE "\r\n", 421,
+      "not for this server" },
+    { "a whole URL of ours, another Host",
+      "GET http://localhost/json HTTP/1.1\r\nHost: evil.example\r\n" CLOSE "\r\n", 200, "nobody" },
+    { "a whole URL, its own page",
+      "POST http://localhost:7780/items/7/set HTTP/1.1\r\n" ONE JSON
+      "Origin: http://localhost:7780\r\n" BODY,
+      201, "7=" },
+    { "a whole URL, another page",
+      "POST http://127.0.0.1/items/7/set HTTP/1.1\r\n" ONE JSON "Origin: http://localhost\r\n" BODY,
+      403, "from another page" },
+    { "a user in the URL", "GET http://a@localhost/json HTTP/1.1\r\n" ONE "\r\n", 400, "no host" },
+    { "a whole URL that climbs", "GET http://localhost/files/../x HTTP/1.1\r\n" ONE "\r\n", 400,
+      "is empty, '..' or unprintable" },
+    { "another scheme", "GET ftp://localhost/json HTTP/1.1\r\n" ONE "\r\n", 400, "problem" },
+    { "an encoded body", POST HERE JSON "Content-Encoding: gzip\r\n" BODY, 415, "encoded body" },
+    { "a parameter twice", POST_TO("/items/7/set?force=1&force=0") BODY, 400, "given twice" },
+    { "128 parameters", "GET /open?" P127 "p HTTP/1.1\r\n" ONE "\r\n", 200, "nobody" },
+    { "129 parameters", "GET /open?" P127 "p&p HTTP/1.1\r\n" ONE "\r\n", 414, "128 parameters" },
+    { "far more parameters than the library has memory for",
+      "GET /open?" P127 P127 P127 P127 P127 P127 P127 P127 "p HTTP/1.1\r\n" ONE "\r\n", 414,
+      "128 parameters" },
+    { "many parameters, no request", "GET /open?" P127 "p&p HTTP/1.1\r\nX\r\n\r\n", 400, "" },
+};
+
+/* What RFC 9112 and RFC 9110 have a server refuse or take, and what a proxy in front of it could
+ * read in another way than we do. Each is answered at once: a client that waits has failed. */
+TEST(messages_as_the_standard_has_them)
+{
     mrd_httpd *h = start(NULL);
 
     REQUIRE(h != NULL);
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+    for (size_t i = 0; i < MRD_COUNT(standard_messages); i++) {
         int64_t began = mrd_local_now().ns;
-        const char *answer = ask(h, rows[i].request);
+        const char *answer = ask(h, standard_messages[i].request);
 
-        CHECK_ROW(rows[i].name, atoi(answer + 9) == rows[i].status && has(answer, rows[i].text));
-        CHECK_ROW(rows[i].name, mrd_local_now().ns - began < 20 * MRD_SEC);
-        if (atoi(answer + 9) != rows[i].status || !has(answer, rows[i].text))
+        CHECK_ROW(standard_messages[i].name, atoi(answer + 9) == standard_messages[i].status &&
+                                                 has(answer, standard_messages[i].text));
+        CHECK_ROW(standard_messages[i].name, mrd_local_now().ns - began < 20 * MRD_SEC);
+        if (atoi(answer + 9) != standard_messages[i].status ||
+            !has(answer, standard_messages[i].text))
             fprintf(stderr, "%s\n", answer);
     }
     mrd_httpd_stop(h);

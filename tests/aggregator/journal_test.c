@@ -132,92 +132,128 @@ TEST(seqset)
     mrd_seqset_free(s);
 }
 
-/* Every prefix and every single damaged byte of an unfinished segment: the frames that are whole
+enum { CUT_FRAMES = 4 };
+
+/* A segment of four frames: what is in its file, and where each frame ends. */
+typedef struct {
+    char *data;
+    size_t len, ends[CUT_FRAMES + 1];
+    char copy_dir[300], copy[400]; /* what is scanned */
+} segment;
+
+/* How many frames end at or before at. */
+static size_t
+frames_within(const segment *g, size_t at)
+{
+    size_t n = 0;
+
+    while (n < CUT_FRAMES && g->ends[n + 1] <= at)
+        n++;
+    return n;
+}
+
+static mrd_journal_index
+scan_copy(const segment *g, size_t len)
+{
+    mrd_journal_index x = { 0 };
+
+    spit(g->copy, g->data, len);
+    CHECK_ERR("scan", mrd_journal_scan(g->copy_dir, &x, NULL), MRD_OK);
+    return x;
+}
+
+static void
+check_every_cut(const segment *g)
+{
+    for (size_t cut = 0; cut <= g->len && test_failures == 0; cut++) {
+        size_t whole = frames_within(g, cut);
+        mrd_journal_index x = scan_copy(g, cut);
+
+        if (x.n != whole)
+            fprintf(stderr, "cut at %zu: %zu frames, expected %zu\n", cut, x.n, whole);
+        CHECK(x.n == whole);
+        CHECK(cut < MRD_SEGMENT_HEADER ? x.bad_files == 1 && x.bad_bytes == cut
+                                       : x.bad_bytes == cut - g->ends[whole]);
+        mrd_journal_index_fini(&x);
+    }
+}
+
+static void
+check_every_damaged_byte(const segment *g)
+{
+    for (size_t at = 0; at < g->len && test_failures == 0; at++) {
+        size_t hit = frames_within(g, at);
+        mrd_journal_index x;
+
+        g->data[at] ^= 0x10;
+        x = scan_copy(g, g->len);
+        if (at < MRD_SEGMENT_HEADER) {
+            CHECK(x.n == 0 && x.bad_files == 1);
+        } else {
+            CHECK(x.n == CUT_FRAMES - 1 && x.bad_bytes == g->ends[hit + 1] - g->ends[hit]);
+            for (size_t i = 0; i < x.n; i++)
+                CHECK(x.entries[i].frame.seq == i + (i >= hit));
+        }
+        g->data[at] ^= 0x10;
+        mrd_journal_index_fini(&x);
+        if (test_failures > 0)
+            fprintf(stderr, "byte %zu\n", at);
+    }
+}
+
+/* Behind the frames of a closed segment: by its index or by a scan, the frames are there. */
+static void
+check_damage_behind_the_frames(const segment *g)
+{
+    for (size_t at = g->ends[CUT_FRAMES]; at <= g->len; at++) {
+        mrd_journal_index x = scan_copy(g, at);
+
+        CHECK(x.n == CUT_FRAMES);
+        mrd_journal_index_fini(&x);
+        if (at == g->len)
+            break;
+        g->data[at] ^= 1;
+        x = scan_copy(g, g->len);
+        CHECK(x.n == CUT_FRAMES);
+        mrd_journal_index_fini(&x);
+        g->data[at] ^= 1;
+    }
+}
+
+/* Every prefix and every single damaged byte of an unfinished segment, then of a closed one: the frames that are whole
  * come back, exactly once, and nothing else does. */
 TEST(cut_and_corrupt_everywhere)
 {
-    char dir[300], path[400], copy[400], copy_dir[300];
+    char dir[300], path[400];
     world w = world_new();
     int64_t times[3] = { 10, 20, 30 };
-    size_t ends[5] = { MRD_SEGMENT_HEADER }, len;
-    mrd_journal_index x;
+    segment g = { .ends = { MRD_SEGMENT_HEADER } };
     mrd_journal *j;
-    char *data;
 
     snprintf(dir, sizeof(dir), "%s/j", test_tmp());
-    snprintf(copy_dir, sizeof(copy_dir), "%s/k", test_tmp());
     snprintf(path, sizeof(path), "%s/000001.mrj", dir);
-    snprintf(copy, sizeof(copy), "%s/000001.mrj", copy_dir);
+    snprintf(g.copy_dir, sizeof(g.copy_dir), "%s/k", test_tmp());
+    snprintf(g.copy, sizeof(g.copy), "%s/000001.mrj", g.copy_dir);
+    mkdir(g.copy_dir, 0700);
     REQUIRE((j = journal(dir)) != NULL);
-    for (uint64_t i = 0; i < 4; i++) {
+    for (uint64_t i = 0; i < CUT_FRAMES; i++) {
         struct stat st;
 
         times[0] = (int64_t) i;
         CHECK_ERR("append", append(&w, j, i, times, 3), MRD_OK);
         CHECK_ERR("sync", mrd_journal_sync(j, NULL), MRD_OK);
         CHECK(stat(path, &st) == 0);
-        ends[i + 1] = (size_t) st.st_size;
+        g.ends[i + 1] = (size_t) st.st_size;
     }
-    data = slurp(path, &len);
-    CHECK_INT(len, ends[4]);
-    mkdir(copy_dir, 0700);
-    for (size_t cut = 0; cut <= len; cut++) {
-        size_t whole = 0;
-
-        while (whole < 4 && ends[whole + 1] <= cut)
-            whole++;
-        spit(copy, data, cut);
-        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
-        if (x.n != whole)
-            fprintf(stderr, "cut at %zu: %zu frames, expected %zu\n", cut, x.n, whole);
-        CHECK(x.n == whole);
-        CHECK(cut < MRD_SEGMENT_HEADER ? x.bad_files == 1 && x.bad_bytes == cut
-                                       : x.bad_bytes == cut - ends[whole]);
-        mrd_journal_index_fini(&x);
-        if (test_failures > 0)
-            return;
-    }
-    for (size_t at = 0; at < len; at++) {
-        size_t hit = 0;
-
-        while (hit < 4 && ends[hit + 1] <= at)
-            hit++;
-        data[at] ^= 0x10;
-        spit(copy, data, len);
-        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
-        if (at < MRD_SEGMENT_HEADER) {
-            CHECK(x.n == 0 && x.bad_files == 1);
-        } else {
-            CHECK(x.n == 3 && x.bad_bytes == ends[hit + 1] - ends[hit]);
-            for (size_t i = 0; i < x.n; i++)
-                CHECK(x.entries[i].frame.seq == i + (i >= hit));
-        }
-        data[at] ^= 0x10;
-        mrd_journal_index_fini(&x);
-        if (test_failures > 0) {
-            fprintf(stderr, "byte %zu\n", at);
-            return;
-        }
-    }
+    g.data = slurp(path, &g.len);
+    CHECK_INT(g.len, g.ends[CUT_FRAMES]);
+    check_every_cut(&g);
+    check_every_damaged_byte(&g);
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
-    /* The same for a closed segment: index or scan, the frames are there. */
-    free(data);
-    data = slurp(path, &len);
-    for (size_t cut = ends[4]; cut <= len; cut++) {
-        spit(copy, data, cut);
-        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
-        CHECK(x.n == 4);
-        mrd_journal_index_fini(&x);
-    }
-    for (size_t at = ends[4]; at < len; at++) {
-        data[at] ^= 1;
-        spit(copy, data, len);
-        REQUIRE(mrd_journal_scan(copy_dir, &x, NULL) == MRD_OK);
-        CHECK(x.n == 4);
-        mrd_journal_index_fini(&x);
-        data[at] ^= 1;
-    }
-    free(data);
+    free(g.data);
+    g.data = slurp(path, &g.len);
+    check_damage_behind_the_frames(&g);
+    free(g.data);
     world_free(&w);
 }
 

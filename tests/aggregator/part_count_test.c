@@ -1,4 +1,4 @@
-/* What a part of a session counts over the lives of its node, told in every order. */
+/* What a part of a session counts over boots of its node and restarts of its agent, told in every order. */
 #include "tests/check.h"
 
 #include "aggregator/core/empty.h"
@@ -12,11 +12,8 @@ typedef struct {
 
 typedef struct {
     const char *name;
-    told before;
-    uint64_t begun, delivered, lost, held; /* at boot */
-    told after;
-    told want;     /* all: since is not looked at */
-    uint64_t gone; /* of lost */
+    told before, boot, after, want; /* boot and want: since is not looked at */
+    uint64_t gone;                  /* of lost */
 } row;
 
 static void
@@ -31,7 +28,7 @@ fill(Mrd__Drop *d, Mrd__Drop **list, uint64_t lost)
 }
 
 static void
-tell(mrd_part *p, const told *t, const row *at_boot)
+tell(mrd_part *p, const told *t, const told *at_boot)
 {
     Mrd__Counters c = MRD__COUNTERS__INIT;
     Mrd__CountersAtBoot base = MRD__COUNTERS_AT_BOOT__INIT;
@@ -77,86 +74,62 @@ check(const row *r, const mrd_part *p, const told *want, uint64_t gone)
                            p->counts.delivered + mrd_counts_lost(&p->counts) + p->counts.held);
 }
 
+static const row began_anew[] = {
+    /* name, then before, at boot, after, wanted: { since, begun, delivered, lost, held }; gone */
+    { "all was on the disk",
+      { 5, 100, 60, 10, 30 },
+      { 0, 100, 60, 10, 30 },
+      { 6, 120, 90, 10, 20 },
+      { 0, 120, 90, 10, 20 },
+      0 },
+    { "more was on the disk than told",
+      { 5, 100, 60, 10, 30 },
+      { 0, 150, 70, 20, 50 },
+      { 6, 140, 70, 20, 50 },
+      { 0, 150, 70, 30, 50 },
+      10 },
+    { "nothing was told before",
+      { 0, 0, 0, 0, 0 },
+      { 0, 150, 70, 20, 50 },
+      { 6, 140, 70, 20, 50 },
+      { 0, 150, 70, 30, 50 },
+      10 },
+    { "less than told, and all of it lost",
+      { 5, 100, 60, 10, 30 },
+      { 0, 40, 20, 5, 0 },
+      { 6, 30, 25, 5, 0 },
+      { 0, 105, 65, 40, 0 },
+      30 },
+    { "less than told: it was delivered, and is held again",
+      { 5, 100, 90, 10, 0 },
+      { 0, 60, 40, 5, 15 },
+      { 6, 60, 40, 5, 15 },
+      { 0, 115, 90, 10, 15 },
+      0 },
+    { "... until the answer says that it was known",
+      { 5, 100, 90, 10, 0 },
+      { 0, 60, 40, 5, 15 },
+      { 6, 45, 40, 5, 0 },
+      { 0, 100, 90, 10, 0 },
+      0 },
+    { "as much begun, less delivered",
+      { 5, 100, 90, 0, 10 },
+      { 0, 100, 50, 0, 50 },
+      { 6, 60, 60, 0, 0 },
+      { 0, 100, 100, 0, 0 },
+      0 },
+    { "nothing was there",
+      { 5, 100, 60, 10, 30 },
+      { 0, 0, 0, 0, 0 },
+      { 6, 20, 15, 5, 0 },
+      { 0, 120, 75, 45, 0 },
+      30 },
+};
+
 TEST(a_node_that_began_anew)
 {
-    static const row rows[] = {
-        /* { since, begun, delivered, lost, held } */
-        { "all was on the disk",
-          { 5, 100, 60, 10, 30 },
-          100,
-          60,
-          10,
-          30,
-          { 6, 120, 90, 10, 20 },
-          { 0, 120, 90, 10, 20 },
-          0 },
-        { "more was on the disk than told",
-          { 5, 100, 60, 10, 30 },
-          150,
-          70,
-          20,
-          50,
-          { 6, 140, 70, 20, 50 },
-          { 0, 150, 70, 30, 50 },
-          10 },
-        { "nothing was told before",
-          { 0, 0, 0, 0, 0 },
-          150,
-          70,
-          20,
-          50,
-          { 6, 140, 70, 20, 50 },
-          { 0, 150, 70, 30, 50 },
-          10 },
-        { "less than told, and all of it lost",
-          { 5, 100, 60, 10, 30 },
-          40,
-          20,
-          5,
-          0,
-          { 6, 30, 25, 5, 0 },
-          { 0, 105, 65, 40, 0 },
-          30 },
-        { "less than told: it was delivered, and is held again",
-          { 5, 100, 90, 10, 0 },
-          60,
-          40,
-          5,
-          15,
-          { 6, 60, 40, 5, 15 },
-          { 0, 115, 90, 10, 15 },
-          0 },
-        { "... until the answer says that it was known",
-          { 5, 100, 90, 10, 0 },
-          60,
-          40,
-          5,
-          15,
-          { 6, 45, 40, 5, 0 },
-          { 0, 100, 90, 10, 0 },
-          0 },
-        { "as much begun, less delivered",
-          { 5, 100, 90, 0, 10 },
-          100,
-          50,
-          0,
-          50,
-          { 6, 60, 60, 0, 0 },
-          { 0, 100, 100, 0, 0 },
-          0 },
-        { "nothing was there",
-          { 5, 100, 60, 10, 30 },
-          0,
-          0,
-          0,
-          0,
-          { 6, 20, 15, 5, 0 },
-          { 0, 120, 75, 45, 0 },
-          30 },
-    };
-
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        const row *r = &rows[i];
+    for (size_t i = 0; i < MRD_COUNT(began_anew); i++) {
+        const row *r = &began_anew[i];
         mrd_node n = { .instance_id = "i-1" };
         mrd_part *p = mrd_part_new(&n, 1);
 
@@ -165,7 +138,7 @@ TEST(a_node_that_began_anew)
         if (r->before.since != 0)
             tell(p, &r->before, NULL);
         for (int again = 0; again < 2; again++) {
-            tell(p, &r->after, r);
+            tell(p, &r->after, &r->boot);
             check(r, p, &r->want, r->gone);
         }
         mrd_part_free(p);

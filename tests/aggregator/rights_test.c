@@ -361,121 +361,101 @@ TEST(callers_are_told_what_they_may)
     mrd_aggregator_close(a);
 }
 
+#define KEY1 "1111111111111111111111111111111111111111111111111111111111111111"
+#define KEY2 "2222222222222222222222222222222222222222222222222222222222222222"
+static const struct {
+    const char *what;
+    mrd_caller who;
+    bool of_job;
+    int64_t uid;
+    const char *keys[3], *jobs[3];
+    unsigned left_out;
+    bool owns;
+} ownerships[] = {
+    { "its key", { .key = KEY1, .uid = -1 }, true, 5, { KEY2, KEY1 }, { "job=7" }, 0, true },
+    { "another's key", { .key = KEY1, .uid = -1 }, true, 5, { KEY2 }, { "job=7" }, 0, false },
+    { "no keys", { .key = KEY1, .uid = -1 }, true, 5, { NULL }, { "job=7" }, 0, false },
+    { "a short key", { .key = KEY1, .uid = -1 }, true, 5, { "1111" }, { "job=7" }, 0, false },
+    { "of no job", { .key = KEY1, .uid = -1 }, false, 5, { KEY1 }, { "job=7" }, 0, false },
+    { "nothing proven", { .uid = -1 }, true, 5, { KEY1 }, { "user=a" }, 0, false },
+    { "its name", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=a" }, 0, true },
+    { "its names",
+      { .user = "a", .uid = -1 },
+      true,
+      5,
+      { NULL },
+      { "user=a\njob=1", "user=a\njob=2" },
+      0,
+      true },
+    { "one of another",
+      { .user = "a", .uid = -1 },
+      true,
+      5,
+      { NULL },
+      { "user=a", "user=b" },
+      0,
+      false },
+    { "one of nobody",
+      { .user = "a", .uid = -1 },
+      true,
+      5,
+      { NULL },
+      { "user=a", "job=2" },
+      0,
+      false },
+    { "more than is known", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=a" }, 1, false },
+    { "nothing recorded", { .user = "a", .uid = -1 }, true, 5, { NULL }, { NULL }, 0, false },
+    { "a longer name", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=ab" }, 0, false },
+    { "its number", { .uid = 5 }, true, 5, { NULL }, { NULL }, 0, true },
+    { "another number", { .uid = 6 }, true, 5, { NULL }, { NULL }, 0, false },
+    { "root's", { .uid = 0 }, true, 5, { NULL }, { NULL }, 0, false },
+    { "its namespace", { .space = "n", .uid = -1 }, true, 5, { NULL }, { "namespace=n" }, 0, true },
+    { "another namespace",
+      { .space = "n", .uid = -1 },
+      true,
+      5,
+      { NULL },
+      { "namespace=m" },
+      0,
+      false },
+    { "name without number", { .user = "a", .uid = 6 }, true, 5, { NULL }, { "user=a" }, 0, false },
+    { "key without name",
+      { .key = KEY1, .user = "a", .uid = -1 },
+      true,
+      5,
+      { KEY1 },
+      { "user=b" },
+      0,
+      false },
+};
+
 /* Whose a session is: everything that is known of an owner must fit, and all that was recorded must
  * be the owner's. */
 TEST(whose_a_session_is)
 {
-#define KEY1 "1111111111111111111111111111111111111111111111111111111111111111"
-#define KEY2 "2222222222222222222222222222222222222222222222222222222222222222"
-    static const struct {
-        const char *what;
-        mrd_caller who;
-        bool of_job;
-        int64_t uid;
-        const char *keys[3], *jobs[3];
-        unsigned left_out;
-        bool owns;
-    } rows[] = {
-        { "its key", { .key = KEY1, .uid = -1 }, true, 5, { KEY2, KEY1 }, { "job=7" }, 0, true },
-        { "another's key", { .key = KEY1, .uid = -1 }, true, 5, { KEY2 }, { "job=7" }, 0, false },
-        { "no keys", { .key = KEY1, .uid = -1 }, true, 5, { NULL }, { "job=7" }, 0, false },
-        { "a short key", { .key = KEY1, .uid = -1 }, true, 5, { "1111" }, { "job=7" }, 0, false },
-        { "of no job", { .key = KEY1, .uid = -1 }, false, 5, { KEY1 }, { "job=7" }, 0, false },
-        { "nothing proven", { .uid = -1 }, true, 5, { KEY1 }, { "user=a" }, 0, false },
-        { "its name", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=a" }, 0, true },
-        { "its names",
-          { .user = "a", .uid = -1 },
-          true,
-          5,
-          { NULL },
-          { "user=a\njob=1", "user=a\njob=2" },
-          0,
-          true },
-        { "one of another",
-          { .user = "a", .uid = -1 },
-          true,
-          5,
-          { NULL },
-          { "user=a", "user=b" },
-          0,
-          false },
-        { "one of nobody",
-          { .user = "a", .uid = -1 },
-          true,
-          5,
-          { NULL },
-          { "user=a", "job=2" },
-          0,
-          false },
-        { "more than is known",
-          { .user = "a", .uid = -1 },
-          true,
-          5,
-          { NULL },
-          { "user=a" },
-          1,
-          false },
-        { "nothing recorded", { .user = "a", .uid = -1 }, true, 5, { NULL }, { NULL }, 0, false },
-        { "a longer name", { .user = "a", .uid = -1 }, true, 5, { NULL }, { "user=ab" }, 0, false },
-        { "its number", { .uid = 5 }, true, 5, { NULL }, { NULL }, 0, true },
-        { "another number", { .uid = 6 }, true, 5, { NULL }, { NULL }, 0, false },
-        { "root's", { .uid = 0 }, true, 5, { NULL }, { NULL }, 0, false },
-        { "its namespace",
-          { .space = "n", .uid = -1 },
-          true,
-          5,
-          { NULL },
-          { "namespace=n" },
-          0,
-          true },
-        { "another namespace",
-          { .space = "n", .uid = -1 },
-          true,
-          5,
-          { NULL },
-          { "namespace=m" },
-          0,
-          false },
-        { "name without number",
-          { .user = "a", .uid = 6 },
-          true,
-          5,
-          { NULL },
-          { "user=a" },
-          0,
-          false },
-        { "key without name",
-          { .key = KEY1, .user = "a", .uid = -1 },
-          true,
-          5,
-          { KEY1 },
-          { "user=b" },
-          0,
-          false },
-    };
 
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+    for (size_t i = 0; i < MRD_COUNT(ownerships); i++) {
         mrd_strlist keys = { 0 }, jobs = { 0 };
-        mrd_caller who = rows[i].who;
-        mrd_ownership s = { .of_job = rows[i].of_job,
-                            .uid = rows[i].uid,
+        mrd_caller who = ownerships[i].who;
+        mrd_ownership s = { .of_job = ownerships[i].of_job,
+                            .uid = ownerships[i].uid,
                             .keys = &keys,
                             .jobs = &jobs,
-                            .jobs_left_out = rows[i].left_out };
+                            .jobs_left_out = ownerships[i].left_out };
 
-        for (size_t k = 0; rows[i].keys[k] != NULL; k++)
-            CHECK(mrd_strlist_add(&keys, mrd_str_of(rows[i].keys[k])) == MRD_OK);
-        for (size_t k = 0; rows[i].jobs[k] != NULL; k++)
-            CHECK(mrd_strlist_add(&jobs, mrd_str_of(rows[i].jobs[k])) == MRD_OK);
-        CHECK_ROW(rows[i].what, mrd_caller_owns(&who, &s) == rows[i].owns);
+        for (size_t k = 0; ownerships[i].keys[k] != NULL; k++)
+            CHECK(mrd_strlist_add(&keys, mrd_str_of(ownerships[i].keys[k])) == MRD_OK);
+        for (size_t k = 0; ownerships[i].jobs[k] != NULL; k++)
+            CHECK(mrd_strlist_add(&jobs, mrd_str_of(ownerships[i].jobs[k])) == MRD_OK);
+        CHECK_ROW(ownerships[i].what, mrd_caller_owns(&who, &s) == ownerships[i].owns);
         who.role = MRD_ROLE_OWNER;
-        CHECK_ROW(rows[i].what, mrd_may(&who, &s, MRD_ACTION_READ) == rows[i].owns);
-        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTION_NONE));
-        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTIONS));
+        CHECK_ROW(ownerships[i].what, mrd_may(&who, &s, MRD_ACTION_READ) == ownerships[i].owns);
+        CHECK_ROW(ownerships[i].what, !mrd_may(&who, &s, MRD_ACTION_NONE));
+        CHECK_ROW(ownerships[i].what, !mrd_may(&who, &s, MRD_ACTIONS));
         who.role = MRD_ROLE_AGENT;
-        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTION_READ));
+        CHECK_ROW(ownerships[i].what, !mrd_may(&who, &s, MRD_ACTION_READ));
         who.role = (mrd_role) 40;
-        CHECK_ROW(rows[i].what, !mrd_may(&who, &s, MRD_ACTION_OPEN));
+        CHECK_ROW(ownerships[i].what, !mrd_may(&who, &s, MRD_ACTION_OPEN));
         mrd_strlist_fini(&keys);
         mrd_strlist_fini(&jobs);
     }

@@ -329,23 +329,15 @@ show_types(const char *of, const char **types, size_t n)
     printf("\n");
 }
 
-/* What a program may choose of inspect and of the system trace, and what it may ask; each choice has
- * its effect on what the runtime then writes or fetches. */
-static int
-options(void)
+static void
+ask_getters(void)
 {
-    nrt_inspect_config_t *inspect = NULL;
-    nrt_sys_trace_config_t *config = NULL;
-    nrt_sys_trace_fetch_options_t *fetch = NULL;
     nrt_instance_info_t instance = { 0 };
     nrt_version_t version = { 0 };
     nrt_vnc_memory_stats_t memory = { 0 };
-    const char **types = NULL;
-    char *text = NULL;
     uint32_t cores = 0, logical = 0;
     size_t n = 0;
 
-    open_all();
     SHOW(F(nrt_get_instance_info)(&instance, sizeof(instance)));
     SHOW(F(nrt_get_version)(&version, sizeof(version)));
     SHOW(F(nrt_get_total_nc_count)(&cores));
@@ -355,6 +347,14 @@ options(void)
            instance.family, (unsigned long long) version.rt_major, cores, logical,
            memory.bytes_used, memory.bytes_limit);
     printf("status %s\n", F(nrt_get_status_as_str)(NRT_TIMEOUT));
+}
+
+static void
+choose_inspect(void)
+{
+    nrt_inspect_config_t *inspect = NULL;
+    const char **types = NULL;
+    size_t n = 0;
 
     SHOW(F(nrt_inspect_config_allocate)(&inspect));
     SHOW(F(nrt_inspect_config_get_all_activity_types)(&types, &n));
@@ -382,6 +382,16 @@ options(void)
     SHOW(F(nrt_inspect_begin_with_options)(inspect));
     SHOW(F(nrt_inspect_stop)());
     SHOW(F(nrt_inspect_config_free)(inspect));
+}
+
+static void
+choose_system_trace(void)
+{
+    nrt_sys_trace_config_t *config = NULL;
+    nrt_sys_trace_fetch_options_t *fetch = NULL;
+    const char **types = NULL;
+    char *text = NULL;
+    size_t n = 0;
 
     SHOW(F(nrt_sys_trace_get_event_types)(&types, &n));
     printf("types %d\n", n > 10);
@@ -413,6 +423,17 @@ options(void)
     }
     F(nrt_sys_trace_fetch_options_free)(fetch);
     SHOW(F(nrt_sys_trace_stop)());
+}
+
+/* What a program may choose of inspect and of the system trace, and what it may ask; each choice has
+ * its effect on what the runtime then writes or fetches. */
+static int
+options(void)
+{
+    open_all();
+    ask_getters();
+    choose_inspect();
+    choose_system_trace();
     close_all();
     return 0;
 }

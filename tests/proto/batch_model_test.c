@@ -419,18 +419,46 @@ TEST(a_column_of_another_length_is_refused)
     }
 }
 
-TEST(a_number_out_of_range_is_refused)
+typedef struct {
+    const char *name;
+    size_t i;
+    uint64_t value; /* of a double: not looked at */
+    bool fine;
+} number_row;
+
+/* Sets one number of a batch after the other; of doubles each of these, of which only the last is fine. */
+static void
+check_numbers(const number_row *rows, size_t n_rows)
+{
+    static const double bad_doubles[] = { NAN, INFINITY, -INFINITY, 1e300 };
+
+    for (size_t i = 0; i < n_rows; i++) {
+        bool is_double = strstr(rows[i].name, "_double") != NULL;
+
+        for (size_t k = 0; k < (is_double ? MRD_COUNT(bad_doubles) : 1); k++) {
+            whole w = whole_new();
+            uint64_t value = rows[i].value;
+            uint32_t n;
+            char row[80];
+            mrd_err err;
+
+            if (is_double)
+                memcpy(&value, &bad_doubles[k], sizeof(value));
+            set(&w, field_of(rows[i].name), rows[i].i, value);
+            snprintf(row, sizeof(row), "%s[%zu] = %" PRIu64, rows[i].name, rows[i].i, value);
+            err = read_again(&w, &n);
+            CHECK_ROW(row, (err == MRD_OK) == (is_double ? k == 3 : rows[i].fine));
+            CHECK_ROW(row, err != MRD_OK || n == EVENTS);
+            whole_free(&w);
+        }
+    }
+}
+
+TEST(a_number_of_the_head_out_of_range_is_refused)
 {
     whole w = whole_new();
-    uint32_t strings = (uint32_t) w.head->n_strings, forms = (uint32_t) w.head->n_form_bits, n;
-    double bad[] = { NAN, INFINITY, -INFINITY, 1e300 };
-    uint64_t bits[4];
-    const struct {
-        const char *name;
-        size_t i;
-        uint64_t value;
-        bool fine;
-    } rows[] = {
+    uint32_t strings = (uint32_t) w.head->n_strings;
+    const number_row rows[] = {
         { "track_source", 0, MRD_SRC_MERIDIAN, true },
         { "track_source", 0, MRD_SRC_MERIDIAN + 1, false },
         { "track_kind", 0, MRD_TRACK_COUNTER + 1, false },
@@ -470,6 +498,17 @@ TEST(a_number_out_of_range_is_refused)
         { "form_type", 0, 0, false },
         { "form_type", 0, MRD_ARG_JSON + 1, false },
         { "form_type", 1, MRD_ARG_BOOL, true },
+    };
+
+    whole_free(&w);
+    check_numbers(rows, MRD_COUNT(rows));
+}
+
+TEST(a_number_of_a_column_out_of_range_is_refused)
+{
+    whole w = whole_new();
+    uint32_t strings = (uint32_t) w.head->n_strings, forms = (uint32_t) w.head->n_form_bits;
+    const number_row rows[] = {
         { "ts", 1, 1000, true },
         { "ts", 1, (uint64_t) INT64_MAX - 100, false }, /* those behind it overflow */
         { "ts", 7, (uint64_t) INT64_MAX - 106, true },
@@ -493,29 +532,12 @@ TEST(a_number_out_of_range_is_refused)
         { "text_len", 0, 3, false }, /* bytes that belong to nothing */
         { "text_len", 0, 5, false },
         { "text_len", 1, UINT32_MAX, false },
-        { "arg_double", 0, 0, false }, /* the values of `bad` in turn, see below */
+        { "arg_double", 0, 0, false },
         { "counter_double", 0, 0, false },
     };
 
-    memcpy(bits, bad, sizeof(bits));
     whole_free(&w);
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        bool is_double = strstr(rows[i].name, "_double") != NULL;
-
-        for (size_t k = 0; k < (is_double ? 4 : 1); k++) {
-            char row[80];
-            mrd_err err;
-
-            w = whole_new();
-            set(&w, field_of(rows[i].name), rows[i].i, is_double ? bits[k] : rows[i].value);
-            snprintf(row, sizeof(row), "%s[%zu] = %" PRIu64, rows[i].name, rows[i].i,
-                     is_double ? bits[k] : rows[i].value);
-            err = read_again(&w, &n);
-            CHECK_ROW(row, (err == MRD_OK) == (is_double ? k == 3 : rows[i].fine));
-            CHECK_ROW(row, err != MRD_OK || n == EVENTS);
-            whole_free(&w);
-        }
-    }
+    check_numbers(rows, MRD_COUNT(rows));
 }
 
 /* The process is there, is that of the frame, and none of its attributes is below -1, which stands for unknown. */

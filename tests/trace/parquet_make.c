@@ -152,69 +152,91 @@ draw_row_text(unsigned repeats, size_t row)
         mrd_buf_add(&text, text.p + start, from);
 }
 
+/* How the values of a group are drawn. */
+typedef struct {
+    unsigned shape, shape2, nulls, repeats, specials;
+    size_t entries; /* of the dictionary */
+} drawing;
+
+static drawing
+draw_drawing(void)
+{
+    drawing d;
+
+    d.shape = (unsigned) (draw() % 9);
+    d.shape2 = (unsigned) (draw() % 9);
+    d.nulls = (unsigned) (draw() % 5);
+    d.repeats = (unsigned) (draw() % 4);
+    d.specials = (unsigned) (draw() % 3);
+    d.entries = 1 + draw() % 300;
+    return d;
+}
+
+static void
+draw_row(const drawing *d, size_t r, size_t *elements)
+{
+    at[r] = draw_int(0, r == 0 ? 0 : at[r - 1]);
+    a[r] = draw_int(d->shape, r == 0 ? 5 : a[r - 1]);
+    maybe[r] = draw_int(d->shape2, r == 0 ? 5 : maybe[r - 1]);
+    has_maybe[r] = d->nulls == 0   ? 0
+                   : d->nulls == 1 ? 1
+                   : d->nulls == 4 ? r / PAGE % 2 == 0 /* pages without, and of nothing else */
+                                   : draw() % 3 != 0;
+    name[r] = (uint32_t) (draw() % 4 == 0 ? draw() % d->entries : r == 0 ? 0 : name[r - 1]);
+    label[r] = (uint32_t) (draw() % d->entries);
+    has_label[r] = d->nulls != 3 && draw() % 2 != 0;
+    has_text[r] = d->nulls == 4 ? has_maybe[r] : draw() % 5 != 0;
+    if (has_text[r])
+        draw_row_text(d->repeats, r);
+    ends[r] = (uint32_t) text.len;
+    real[r] = d->specials == 0 && draw() % 500 == 0   ? NAN
+              : d->specials == 1 && draw() % 500 == 0 ? -INFINITY
+              : draw() % 10 == 0                      ? -0.0
+                                                      : (double) (int64_t) draw() / 1e12;
+    percent[r] = (double) (draw() % 10000) / 100;
+    has_percent[r] = draw() % 4 != 0;
+    yes[r] = draw() % 3 == 0;
+    counts[r] = (uint32_t) (draw() % 3 == 0 ? draw() % 4 : 0);
+    for (uint32_t j = 0; j < counts[r]; j++) {
+        draw_text(&list, 20);
+        list_ends[(*elements)++] = (uint32_t) list.len;
+    }
+}
+
 static void
 put_group(mrd_pq *pq, FILE *f, size_t rows)
 {
-    unsigned shape = (unsigned) (draw() % 9), shape2 = (unsigned) (draw() % 9),
-             nulls = (unsigned) (draw() % 5), repeats = (unsigned) (draw() % 4);
-    unsigned specials = (unsigned) (draw() % 3);
-    size_t entries = 1 + draw() % 300, elements = 0, element = 0;
-    mrd_buf bytes = { 0 };
-    mrd_str *names = calloc(entries, sizeof(*names)), *twins = calloc(entries, sizeof(*twins));
-    char(*room)[80] = calloc(entries, sizeof(*room));
+    drawing d = draw_drawing();
+    size_t elements = 0, element = 0;
+    mrd_str *names = calloc(d.entries, sizeof(*names)), *twins = calloc(d.entries, sizeof(*twins));
+    char(*room)[80] = calloc(d.entries, sizeof(*room));
     mrd_pq_values v[COLUMNS] = {
         { .i64 = at },
         { .i64 = a },
         { .i64 = maybe, .present = has_maybe },
-        { .index = name, .texts = names, .entries = entries },
-        { .index = label, .texts = names, .entries = entries, .present = has_label },
+        { .index = name, .texts = names, .entries = d.entries },
+        { .index = label, .texts = names, .entries = d.entries, .present = has_label },
         { .ends = ends, .present = has_text },
         { .d = real },
         { .d = percent, .present = has_percent },
         { .i64 = yes },
         { .counts = counts, .ends = list_ends },
-        { .index = name, .texts = twins, .entries = entries },
+        { .index = name, .texts = twins, .entries = d.entries },
     };
     bool sparse = draw() % 2 == 0, again = draw() % 2 == 0;
     unsigned keep = 1 + (unsigned) (draw() % MRD_PQ_KEEPS);
 
     mrd_buf_reset(&text);
     mrd_buf_reset(&list);
-    for (size_t e = 0; e < entries; e++) {
+    for (size_t e = 0; e < d.entries; e++) {
         snprintf(room[e], sizeof(room[e]), "%s %zu", draw() % 9 == 0 ? "" : "name",
                  e * 7919 % 1000);
         names[e] = mrd_str_of(room[e]);
     }
-    for (size_t e = 0; e < entries; e++)
-        twins[e] = names[entries - 1 - e];
-    for (size_t r = 0; r < rows; r++) {
-        at[r] = draw_int(0, r == 0 ? 0 : at[r - 1]);
-        a[r] = draw_int(shape, r == 0 ? 5 : a[r - 1]);
-        maybe[r] = draw_int(shape2, r == 0 ? 5 : maybe[r - 1]);
-        has_maybe[r] = nulls == 0   ? 0
-                       : nulls == 1 ? 1
-                       : nulls == 4 ? r / PAGE % 2 == 0 /* pages without, and of nothing else */
-                                    : draw() % 3 != 0;
-        name[r] = (uint32_t) (draw() % 4 == 0 ? draw() % entries : r == 0 ? 0 : name[r - 1]);
-        label[r] = (uint32_t) (draw() % entries);
-        has_label[r] = nulls != 3 && draw() % 2 != 0;
-        has_text[r] = nulls == 4 ? has_maybe[r] : draw() % 5 != 0;
-        if (has_text[r])
-            draw_row_text(repeats, r);
-        ends[r] = (uint32_t) text.len;
-        real[r] = specials == 0 && draw() % 500 == 0   ? NAN
-                  : specials == 1 && draw() % 500 == 0 ? -INFINITY
-                  : draw() % 10 == 0                   ? -0.0
-                                                       : (double) (int64_t) draw() / 1e12;
-        percent[r] = (double) (draw() % 10000) / 100;
-        has_percent[r] = draw() % 4 != 0;
-        yes[r] = draw() % 3 == 0;
-        counts[r] = (uint32_t) (draw() % 3 == 0 ? draw() % 4 : 0);
-        for (uint32_t j = 0; j < counts[r]; j++) {
-            draw_text(&list, 20);
-            list_ends[elements++] = (uint32_t) list.len;
-        }
-    }
+    for (size_t e = 0; e < d.entries; e++)
+        twins[e] = names[d.entries - 1 - e];
+    for (size_t r = 0; r < rows; r++)
+        draw_row(&d, r, &elements);
     v[5].bytes = text.p;
     v[9].bytes = list.p;
     for (size_t r = 0; r < rows && sparse; r++) { /* as a writer that keeps what is there */
@@ -236,7 +258,6 @@ put_group(mrd_pq *pq, FILE *f, size_t rows)
     free(names);
     free(twins);
     free(room);
-    mrd_buf_fini(&bytes);
 }
 
 int

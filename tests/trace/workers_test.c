@@ -70,86 +70,87 @@ track(const world *w, where at)
 #define ON(what)  MRD_WORK_WORKER, MRD_ON_##what
 #define NOT(what) MRD_WORK_##what, MRD_ONS
 
+static const struct {
+    where at;
+    const char *name, *category;
+    mrd_work_kind kind;
+    mrd_work_on on;
+} kinds[] = {
+    { HOST, "step", NULL, NOT(STEP) },
+    { HOST, "Step", NULL, NOT(STEP) },
+    { HOST, "step 12", NULL, NOT(STEP) },
+    { HOST, "step_12", NULL, NOT(STEP) },
+    { HOST, "step-0", NULL, NOT(STEP) },
+    { HOST, "step: 9", NULL, NOT(STEP) },
+    { HOST, "train_step", NULL, NOT(STEP) },
+    { HOST, "training_step#3", NULL, NOT(STEP) },
+    { HOST, "ProfilerStep#12", NULL, NOT(STEP) },
+    { HOST, "ProfilerStep", NULL, NOT(HOST) },
+    { HOST, "stepper", NULL, NOT(HOST) },
+    { HOST, "step 12a", NULL, NOT(HOST) },
+    { HOST, "step 1 2", NULL, NOT(HOST) },
+    { HOST, "step 1/", NULL, NOT(HOST) },
+    { HOST, "step 1:", NULL, NOT(HOST) },
+    { HOST, "a step", NULL, NOT(HOST) },
+    { HOST, "DataLoader", NULL, NOT(LOADING) },
+    { HOST, "enumerate(DataLoader)#_Iter.__next__", NULL, NOT(LOADING) },
+    { HOST, "my dataloader", NULL, NOT(LOADING) },
+    { HOST, "data_loader", NULL, NOT(LOADING) },
+    { HOST, "data_loading 3", NULL, NOT(LOADING) },
+    { HOST, "load_data", NULL, NOT(LOADING) },
+    { HOST, "next_batch", NULL, NOT(LOADING) },
+    { HOST, "load_model", NULL, NOT(HOST) },
+    { HOST, "forward", NULL, NOT(HOST) },
+    { HOST, "", NULL, NOT(HOST) },
+    { HOST, "MemcpyD2H", NULL, NOT(HOST) },
+    { HOST, "step 4", "gpu_user_annotation", NOT(BESIDE) },
+    { DEVICE, "nc_exec_running", NULL, ON(COMPUTE) },
+    { DEVICE, "anything", NULL, ON(COMPUTE) },
+    { DEVICE, "step 4", NULL, ON(COMPUTE) },
+    { DEVICE, "cc_exec_barrier", NULL, ON(BARRIER) },
+    { DEVICE, "cc_running", NULL, ON(COLLECTIVE) },
+    { DEVICE, "all-reduce.1", NULL, ON(COMPUTE) },       /* names of XLA are other traces' */
+    { DEVICE, "frame", "python_function", ON(COMPUTE) }, /* and so are categories */
+    { RUNTIME, "nrt_execute", NULL, ON(HOST) },
+    { RUNTIME, "step 4", NULL, ON(HOST) },
+    { RUNTIME, "nrt_tensor_read", NULL, ON(COPY) },
+    { RUNTIME, "cc_running", NULL, ON(HOST) },
+    { GPU, "gemm", "kernel", ON(COMPUTE) },
+    { GPU, "gemm", NULL, ON(COMPUTE) },
+    { GPU, "fill", "gpu_memset", ON(COPY) },
+    { GPU, "MemcpyD2D", NULL, ON(COPY) },
+    { GPU, "all-reduce.1", NULL, ON(COLLECTIVE) },
+    { GPU, "frame", "python_function", NOT(BESIDE) },
+    { GPU, "step", "gpu_user_annotation", NOT(BESIDE) },
+};
+
 TEST(names_and_categories)
 {
-    static const struct {
-        where at;
-        const char *name, *category;
-        mrd_work_kind kind;
-        mrd_work_on on;
-    } rows[] = {
-        { HOST, "step", NULL, NOT(STEP) },
-        { HOST, "Step", NULL, NOT(STEP) },
-        { HOST, "step 12", NULL, NOT(STEP) },
-        { HOST, "step_12", NULL, NOT(STEP) },
-        { HOST, "step-0", NULL, NOT(STEP) },
-        { HOST, "step: 9", NULL, NOT(STEP) },
-        { HOST, "train_step", NULL, NOT(STEP) },
-        { HOST, "training_step#3", NULL, NOT(STEP) },
-        { HOST, "ProfilerStep#12", NULL, NOT(STEP) },
-        { HOST, "ProfilerStep", NULL, NOT(HOST) },
-        { HOST, "stepper", NULL, NOT(HOST) },
-        { HOST, "step 12a", NULL, NOT(HOST) },
-        { HOST, "step 1 2", NULL, NOT(HOST) },
-        { HOST, "step 1/", NULL, NOT(HOST) },
-        { HOST, "step 1:", NULL, NOT(HOST) },
-        { HOST, "a step", NULL, NOT(HOST) },
-        { HOST, "DataLoader", NULL, NOT(LOADING) },
-        { HOST, "enumerate(DataLoader)#_Iter.__next__", NULL, NOT(LOADING) },
-        { HOST, "my dataloader", NULL, NOT(LOADING) },
-        { HOST, "data_loader", NULL, NOT(LOADING) },
-        { HOST, "data_loading 3", NULL, NOT(LOADING) },
-        { HOST, "load_data", NULL, NOT(LOADING) },
-        { HOST, "next_batch", NULL, NOT(LOADING) },
-        { HOST, "load_model", NULL, NOT(HOST) },
-        { HOST, "forward", NULL, NOT(HOST) },
-        { HOST, "", NULL, NOT(HOST) },
-        { HOST, "MemcpyD2H", NULL, NOT(HOST) },
-        { HOST, "step 4", "gpu_user_annotation", NOT(BESIDE) },
-        { DEVICE, "nc_exec_running", NULL, ON(COMPUTE) },
-        { DEVICE, "anything", NULL, ON(COMPUTE) },
-        { DEVICE, "step 4", NULL, ON(COMPUTE) },
-        { DEVICE, "cc_exec_barrier", NULL, ON(BARRIER) },
-        { DEVICE, "cc_running", NULL, ON(COLLECTIVE) },
-        { DEVICE, "all-reduce.1", NULL, ON(COMPUTE) },       /* names of XLA are other traces' */
-        { DEVICE, "frame", "python_function", ON(COMPUTE) }, /* and so are categories */
-        { RUNTIME, "nrt_execute", NULL, ON(HOST) },
-        { RUNTIME, "step 4", NULL, ON(HOST) },
-        { RUNTIME, "nrt_tensor_read", NULL, ON(COPY) },
-        { RUNTIME, "cc_running", NULL, ON(HOST) },
-        { GPU, "gemm", "kernel", ON(COMPUTE) },
-        { GPU, "gemm", NULL, ON(COMPUTE) },
-        { GPU, "fill", "gpu_memset", ON(COPY) },
-        { GPU, "MemcpyD2D", NULL, ON(COPY) },
-        { GPU, "all-reduce.1", NULL, ON(COLLECTIVE) },
-        { GPU, "frame", "python_function", NOT(BESIDE) },
-        { GPU, "step", "gpu_user_annotation", NOT(BESIDE) },
-    };
 
     for (int first = 0; first < 2; first++) { /* once unseen, once remembered */
         world w = world_new();
 
-        for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-            (void) name_of(&w, rows[i].name);
-            (void) name_of(&w, rows[i].category);
+        for (size_t i = 0; i < MRD_COUNT(kinds); i++) {
+            (void) name_of(&w, kinds[i].name);
+            (void) name_of(&w, kinds[i].category);
         }
         open_workers(&w, true);
-        for (size_t i = 0; i < (size_t) (1 + first) * MRD_COUNT(rows); i++) {
-            size_t k = i % MRD_COUNT(rows);
+        for (size_t i = 0; i < (size_t) (1 + first) * MRD_COUNT(kinds); i++) {
+            size_t k = i % MRD_COUNT(kinds);
             mrd_event ev = { .kind = MRD_SPAN,
                              .ts = { 5 },
                              .dur_ns = 7,
-                             .name = name_of(&w, rows[k].name),
-                             .category = name_of(&w, rows[k].category),
-                             .track = track(&w, rows[k].at) };
+                             .name = name_of(&w, kinds[k].name),
+                             .category = name_of(&w, kinds[k].category),
+                             .track = track(&w, kinds[k].at) };
             mrd_work work = { .on = MRD_ONS };
 
-            CHECK_ROW(rows[k].name, mrd_workers_see(w.who, &ev, &work) == rows[k].kind);
-            CHECK_ROW(rows[k].name, rows[k].kind != MRD_WORK_WORKER || work.on == rows[k].on);
-            CHECK_ROW(rows[k].name, (work.worker == MRD_NO_WORKER) == (rows[k].at == HOST));
-            CHECK_ROW(rows[k].name,
-                      work.process == (rows[k].at == HOST ? w.p->proc[1] : w.p->proc[0]));
-            CHECK_ROW(rows[k].name, work.device == (rows[k].at == DEVICE || rows[k].at == GPU));
+            CHECK_ROW(kinds[k].name, mrd_workers_see(w.who, &ev, &work) == kinds[k].kind);
+            CHECK_ROW(kinds[k].name, kinds[k].kind != MRD_WORK_WORKER || work.on == kinds[k].on);
+            CHECK_ROW(kinds[k].name, (work.worker == MRD_NO_WORKER) == (kinds[k].at == HOST));
+            CHECK_ROW(kinds[k].name,
+                      work.process == (kinds[k].at == HOST ? w.p->proc[1] : w.p->proc[0]));
+            CHECK_ROW(kinds[k].name, work.device == (kinds[k].at == DEVICE || kinds[k].at == GPU));
         }
         world_free(&w);
     }
