@@ -27,10 +27,20 @@ set_up(fixture *f)
     f->runtime = mrd_catalog_track(f->process.catalog, &t);
 }
 
-/* A span of 80 that ends at 100 * (at + 1) - 10; step -1: no such argument. */
+typedef struct {
+    const char *name;
+    const char *prefix; /* of the steps' names */
+    bool numbered;      /* the number is behind it */
+    bool argument;      /* or an argument */
+    bool executions;
+    int64_t first, every, from, to; /* the first number of the program, and how they grow */
+    int64_t begin, end; /* what is taken: first and last whole step, by place; -1: none */
+} row;
+
+/* A span on this line, of 80, that ends at 100 * (at + 1) - 10; step -1: no such argument. */
 static void
-see(fixture *f, mrd_step_gate *g, mrd_track_id track, const char *name, int64_t step, int64_t at,
-    bool executions, int64_t from, int64_t to)
+see(const row *w, fixture *f, mrd_step_gate *g, mrd_track_id track, const char *name, int64_t step,
+    int64_t at)
 {
     mrd_arg arg = { .key = mrd_catalog_intern(f->process.catalog, "step"),
                     .type = MRD_ARG_INT,
@@ -44,18 +54,8 @@ see(fixture *f, mrd_step_gate *g, mrd_track_id track, const char *name, int64_t 
                      .arg_count = step >= 0 };
 
     mrd_step_gate_see(g, &f->process, &ev, (mrd_local_ns){ ev.ts.ns },
-                      (mrd_local_ns){ ev.ts.ns + ev.dur_ns }, executions, from, to);
+                      (mrd_local_ns){ ev.ts.ns + ev.dur_ns }, w->executions, w->from, w->to);
 }
-
-typedef struct {
-    const char *name;
-    const char *prefix; /* of the steps' names */
-    bool numbered;      /* the number is behind it */
-    bool argument;      /* or an argument */
-    bool executions;
-    int64_t first, every, from, to; /* the first number of the program, and how they grow */
-    int64_t begin, end; /* what is taken: first and last whole step, by place; -1: none */
-} row;
 
 #define STEPS 20
 
@@ -94,11 +94,11 @@ TEST(what_is_taken)
                 snprintf(name, sizeof(name), "%s%d", w->prefix, (int) number);
             else
                 snprintf(name, sizeof(name), "%s", w->prefix);
-            see(&f, &g, w->executions ? f.calls : f.annotations, name, w->argument ? number : -1, k,
-                w->executions, w->from, w->to);
+            see(w, &f, &g, w->executions ? f.calls : f.annotations, name, w->argument ? number : -1,
+                k);
             /* Spans of other kinds change nothing: the runtime's own, and what is open. */
-            see(&f, &g, f.runtime, "step", w->to + 1, k, w->executions, w->from, w->to);
-            see(&f, &g, f.runtime, "nrt_execute", -1, k, w->executions, w->from, w->to);
+            see(w, &f, &g, f.runtime, "step", w->to + 1, k);
+            see(w, &f, &g, f.runtime, "nrt_execute", -1, k);
         }
         for (int64_t k = 0; k < STEPS; k++) {
             /* What lies in the middle of the step as a whole. */

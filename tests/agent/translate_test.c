@@ -149,25 +149,6 @@ static const line own_lines[4] = {
     { 0, 1, "speed", MRD_NONE, MRD_NONE, MRD_NONE, MRD_NONE, MRD_UNIT_NONE, "furlongs" },
 };
 
-static char *
-expect(int kind, int64_t ts, int64_t dur, const char *name, const char *category, int flags,
-       const line *l, const char *rest, const char *args)
-{
-    char *text = NULL;
-    size_t len;
-    FILE *f = open_memstream(&text, &len);
-
-    fprintf(f, "%d %" PRId64 "+%" PRId64 " '%s' cat '%s' flags %d", kind, ts, dur, name, category,
-            flags);
-    fprintf(f,
-            " on %d/%d/'%s' thread %" PRId64 " cores %" PRId64 " %" PRId64 " %" PRId64
-            " unit %d '%s'%s%s",
-            l->source, l->kind, l->name, l->thread, l->lnc, l->pcore, l->device, l->unit,
-            l->unit_name, rest, args);
-    fclose(f);
-    return text;
-}
-
 /* Up to two arguments of any type, their keys from `first` on; the text they must become. */
 static size_t
 draw_args(model *d, uint8_t *body, size_t at, unsigned first, char args[200])
@@ -224,6 +205,26 @@ typedef struct {
     line where; /* the thread's line, or a track of its own */
     bool own;
 } drawn;
+
+/* How an event of what was drawn must come: rest and args are the text behind it. */
+static char *
+expect(int kind, int64_t ts, int64_t dur, const drawn *r, const char *rest, const char *args)
+{
+    const line *l = &r->where;
+    char *text = NULL;
+    size_t len;
+    FILE *f = open_memstream(&text, &len);
+
+    fprintf(f, "%d %" PRId64 "+%" PRId64 " '%s' cat '%s' flags %d", kind, ts, dur, r->name,
+            r->category, r->flags);
+    fprintf(f,
+            " on %d/%d/'%s' thread %" PRId64 " cores %" PRId64 " %" PRId64 " %" PRId64
+            " unit %d '%s'%s%s",
+            l->source, l->kind, l->name, l->thread, l->lnc, l->pcore, l->device, l->unit,
+            l->unit_name, rest, args);
+    fclose(f);
+    return text;
+}
 
 /* What all kinds have: time, name (from the dictionary, spelled, or none), category, line. */
 static drawn
@@ -296,8 +297,7 @@ a_span(model *d)
     api_by_chance(d, &r);
     r.rec.value = dice(d, 5000);
     write_rec(d, &r);
-    want(d, expect(MRD_SPAN, d->now, (int64_t) r.rec.value, r.name, r.category, r.flags, &r.where,
-                   " id 0", r.args));
+    want(d, expect(MRD_SPAN, d->now, (int64_t) r.rec.value, &r, " id 0", r.args));
 }
 
 /* Begin and end in either order, either may be missing. */
@@ -334,15 +334,13 @@ a_pair(model *d, uint64_t number, bool is_model)
         write_rec(d, &b);
     if (how == 3)
         write_rec(d, &e);
+    e.flags |= MRD_EV_NO_START;
     if (how == 1)
-        want(d, expect(MRD_SPAN, from, MRD_DUR_UNFINISHED, b.name, b.category, b.flags, &b.where,
-                       rest, b.args));
+        want(d, expect(MRD_SPAN, from, MRD_DUR_UNFINISHED, &b, rest, b.args));
     else if (how == 2)
-        want(d, expect(MRD_SPAN, to, 0, e.name, e.category, e.flags | MRD_EV_NO_START, &e.where,
-                       rest, e.args));
+        want(d, expect(MRD_SPAN, to, 0, &e, rest, e.args));
     else
-        want(d,
-             expect(MRD_SPAN, from, to - from, b.name, b.category, b.flags, &b.where, rest, args));
+        want(d, expect(MRD_SPAN, from, to - from, &b, rest, args));
 }
 
 static void
@@ -361,7 +359,7 @@ an_instant(model *d)
     }
     snprintf(rest, sizeof(rest), " id %" PRIu64, r.rec.value);
     write_rec(d, &r);
-    want(d, expect(MRD_INSTANT, d->now, 0, r.name, r.category, r.flags, &r.where, rest, r.args));
+    want(d, expect(MRD_INSTANT, d->now, 0, &r, rest, r.args));
 }
 
 static void
@@ -404,7 +402,8 @@ a_counter(model *d)
         snprintf(rest, sizeof(rest), " value %" PRId64 " id 0", (int64_t) r.rec.value);
         write_rec(d, &r);
     }
-    want(d, expect(MRD_COUNTER, d->now, 0, "", r.category, r.flags, &r.where, rest, ""));
+    r.name = ""; /* that of its line */
+    want(d, expect(MRD_COUNTER, d->now, 0, &r, rest, ""));
 }
 
 static void
@@ -420,7 +419,7 @@ a_flow(model *d)
     d->flows[d->n_flows++ % LINES] = r.rec.value;
     snprintf(rest, sizeof(rest), " dir %d", dirs[dir]);
     write_rec(d, &r);
-    want(d, expect(MRD_FLOW, d->now, 0, r.name, r.category, r.flags, &r.where, rest, ""));
+    want(d, expect(MRD_FLOW, d->now, 0, &r, rest, ""));
 }
 
 static void
@@ -430,7 +429,7 @@ a_notice(model *d)
 
     r.where.source = MRD_SRC_MERIDIAN;
     write_rec(d, &r);
-    want(d, expect(MRD_INSTANT, d->now, 0, r.name, r.category, r.flags, &r.where, " id 0", r.args));
+    want(d, expect(MRD_INSTANT, d->now, 0, &r, " id 0", r.args));
 }
 
 static void

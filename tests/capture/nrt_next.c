@@ -6,10 +6,10 @@
 #include <stdint.h>
 
 #ifdef NEXT_VERSION
-#define next_read next_read_versioned
-__asm__(".symver next_read_versioned, nrta_tensor_read@@" NEXT_VERSION);
+#define nrta_next_read nrta_next_read_versioned
+__asm__(".symver nrta_next_read_versioned, nrta_tensor_read@@" NEXT_VERSION);
 #else
-#define next_read nrta_tensor_read
+#define nrta_next_read nrta_tensor_read
 #endif
 
 #define PUBLIC __attribute__((visibility("default")))
@@ -17,9 +17,9 @@ __asm__(".symver next_read_versioned, nrta_tensor_read@@" NEXT_VERSION);
 PUBLIC int nrt_init(int framework, const char *fw_version, const char *fal_version);
 typedef void done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int status);
 PUBLIC int nrt_register_async_exec_callback(done *callback, void *params);
-PUBLIC int next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five,
-                     uint64_t six, uint64_t seven, uint64_t eight, uint64_t nine,
-                     uint64_t *ret_sum);
+PUBLIC int nrta_next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five,
+                          uint64_t six, uint64_t seven, uint64_t eight, uint64_t nine,
+                          uint64_t *ret_sum);
 
 int
 nrt_init(int framework, const char *fw_version, const char *fal_version)
@@ -45,8 +45,8 @@ nrt_register_async_exec_callback(done *callback, void *params)
 }
 
 int
-next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five, uint64_t six,
-          uint64_t seven, uint64_t eight, uint64_t nine, uint64_t *ret_sum)
+nrta_next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five,
+               uint64_t six, uint64_t seven, uint64_t eight, uint64_t nine, uint64_t *ret_sum)
 {
     (void) to;
     (void) from;

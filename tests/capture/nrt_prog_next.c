@@ -5,10 +5,10 @@
 #include <stdint.h>
 #include <stdio.h>
 
-typedef int next_read(void *to, const void *from, uint64_t offset, uint64_t size, uint64_t five,
-                      uint64_t six, uint64_t seven, uint64_t eight, uint64_t nine,
-                      uint64_t *ret_sum);
-next_read nrta_tensor_read;
+typedef int nrta_next_read(void *to, const void *from, uint64_t offset, uint64_t size,
+                           uint64_t five, uint64_t six, uint64_t seven, uint64_t eight,
+                           uint64_t nine, uint64_t *ret_sum);
+nrta_next_read nrta_tensor_read;
 int nrt_init(int framework, const char *fw_version, const char *fal_version);
 
 typedef void done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int status);
@@ -29,7 +29,7 @@ second(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, int statu
 }
 
 static void
-show(const char *how, next_read *call)
+show(const char *how, nrta_next_read *call)
 {
     uint64_t sum = 0;
     int status = call == NULL ? -1 : call(&sum, &sum, 1, 2, 3, 4, 5, 6, 7, &sum);
@@ -45,8 +45,8 @@ main(void)
 
     printf("init %d\n", nrt_init(1, "", ""));
     show("linked", nrta_tensor_read);
-    show("by name", (next_read *) dlsym(lib, "nrta_tensor_read"));
-    show("by name, anywhere", (next_read *) dlsym(RTLD_DEFAULT, "nrta_tensor_read"));
+    show("by name", (nrta_next_read *) dlsym(lib, "nrta_tensor_read"));
+    show("by name, anywhere", (nrta_next_read *) dlsym(RTLD_DEFAULT, "nrta_tensor_read"));
     nrt_register_async_exec_callback(first, one);
     nrt_register_async_exec_callback(second, two);
     nrt_register_async_exec_callback(first, three);

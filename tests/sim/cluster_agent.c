@@ -476,21 +476,28 @@ crash_soon(world *w, uint64_t a, uint64_t b, void *p)
     server_crash(w, sim_chance(w, 500));
 }
 
-static mrd_err
-follow(world *w, agent *a, Mrd__ControlType type, uint64_t session, bool recorder, int64_t at,
-       uint64_t trigger, int64_t from, int64_t to)
-{
-    part_model *p = part_find(a, session);
+/* What a node is told of a session, by a survey or with an answer. */
+typedef struct {
+    Mrd__ControlType type;
+    uint64_t session, trigger;
+    bool recorder;
+    int64_t at, from, to;
+} told;
 
-    check_reported(w, a, type, session);
+static mrd_err
+follow(world *w, agent *a, const told *t)
+{
+    part_model *p = part_find(a, t->session);
+
+    check_reported(w, a, t->type, t->session);
     if (w->plan->verbose)
         printf("%10.3f %s follow %d session %llx phase %d\n", (double) w->now / 1e9, a->id,
-               (int) type, (unsigned long long) session, p == NULL ? -1 : (int) p->phase);
-    switch (type) {
+               (int) t->type, (unsigned long long) t->session, p == NULL ? -1 : (int) p->phase);
+    switch (t->type) {
     case MRD__CONTROL_TYPE__CONTROL_ARM:
         if (p == NULL && w->plan->faults && !w->healing && sim_chance(w, 30))
             return MRD_FULL;
-        if ((p = part_make(a, session, recorder)) == NULL)
+        if ((p = part_make(a, t->session, t->recorder)) == NULL)
             return MRD_LIMIT;
         if (p->phase == MRD__NODE_PHASE__NODE_IDLE)
             p->phase = MRD__NODE_PHASE__NODE_ARMED;
@@ -499,16 +506,16 @@ follow(world *w, agent *a, Mrd__ControlType type, uint64_t session, bool recorde
     case MRD__CONTROL_TYPE__CONTROL_GO:
         if (p == NULL && w->plan->faults && !w->healing && sim_chance(w, 100))
             sim_at(w, w->now + (int64_t) sim_below(w, 2500 * MRD_MS), crash_soon, 0, 0, NULL);
-        if ((p = part_make(a, session, recorder)) == NULL)
+        if ((p = part_make(a, t->session, t->recorder)) == NULL)
             return MRD_LIMIT;
         if (p->phase == MRD__NODE_PHASE__NODE_IDLE)
             p->phase = MRD__NODE_PHASE__NODE_ARMED;
         if (p->go == 0)
-            p->go = to_local(a, at);
+            p->go = to_local(a, t->at);
         break;
     case MRD__CONTROL_TYPE__CONTROL_STOP:
         if (p != NULL && p->stop == 0) {
-            p->stop = to_local(a, at);
+            p->stop = to_local(a, t->at);
             if (p->phase == MRD__NODE_PHASE__NODE_ARMED) {
                 p->go = p->go == 0 ? p->stop : p->go;
                 p->phase = MRD__NODE_PHASE__NODE_RECORDING;
@@ -517,25 +524,18 @@ follow(world *w, agent *a, Mrd__ControlType type, uint64_t session, bool recorde
         }
         break;
     case MRD__CONTROL_TYPE__CONTROL_CANCEL:
-        forget(a, session);
+        forget(a, t->session);
         break;
     case MRD__CONTROL_TYPE__CONTROL_TRIGGER:
         if (p == NULL || !p->recorder || p->phase != MRD__NODE_PHASE__NODE_RECORDING)
             return MRD_STATE;
-        take_trigger(w, a, p, trigger, from, to);
+        take_trigger(w, a, p, t->trigger, t->from, t->to);
         break;
     default:
         break;
     }
     return MRD_OK;
 }
-
-typedef struct {
-    Mrd__ControlType type;
-    uint64_t session, trigger;
-    bool recorder;
-    int64_t at, from, to;
-} told;
 
 static told
 reported_of(const mrd_directive *d)
@@ -633,8 +633,7 @@ get_reply(world *w, uint64_t index, uint64_t incarnation, void *arg)
                 a->session_offset = r->offset;
             }
             for (unsigned i = 0; i < r->n; i++)
-                (void) follow(w, a, r->told[i].type, r->told[i].session, r->told[i].recorder,
-                              r->told[i].at, r->told[i].trigger, r->told[i].from, r->told[i].to);
+                (void) follow(w, a, &r->told[i]);
         } else {
             take_ack(w, a, r);
             send_spool(a);
@@ -696,8 +695,7 @@ asked(world *w, uint64_t index, uint64_t incarnation, void *arg)
         free(q);
         return;
     }
-    q->err = follow(w, a, q->t.type, q->t.session, q->t.recorder, q->t.at, q->t.trigger, q->t.from,
-                    q->t.to);
+    q->err = follow(w, a, &q->t);
     p = part_find(a, q->t.session);
     q->phase = q->err != MRD_OK ? MRD__NODE_PHASE__NODE_REFUSED
                : p == NULL      ? MRD__NODE_PHASE__NODE_IDLE
