@@ -48,7 +48,5 @@ bool mrd_artifacts_take(mrd_artifacts *a, mrd_server_request *request, mrd_msg *
                         const char *instance_id);
 /* Removes what nobody lists and nobody is sending. */
 void mrd_artifacts_sweep(mrd_artifacts *a);
-/* Fills the answer to a chunk or an end; text is borrowed. */
-void mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text);
 
 #endif

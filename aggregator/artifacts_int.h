@@ -1,5 +1,5 @@
 /* aggregator/artifacts_int.h - inside of artifacts: artifacts.c takes bytes, artifact_proof.c proves
- * them and writes down who has them, artifact_sweep.c removes what nobody lists. */
+ * them and writes down who has them, artifact_sweep.c removes what nobody lists; artifact_uploads.c is below all three. */
 #ifndef MRD_AGGREGATOR_ARTIFACTS_INT_H
 #define MRD_AGGREGATOR_ARTIFACTS_INT_H
 
@@ -52,6 +52,8 @@ mrd_err mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__Artifact
 mrd_err mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c,
                            Mrd__Ack *ack, char text[MRD_TEXT_MAX]);
 
+/* ---- artifact_uploads.c ---- */
+
 mrd_upload *mrd_artifact_upload(const mrd_artifacts *a, const char *sha256); /* NULL: none */
 void mrd_upload_forget(mrd_upload *u);
 /* <store>/artifacts/<sha256><suffix>; free it. NULL without memory. */
@@ -60,5 +62,7 @@ mrd_err mrd_artifact_fail(mrd_err err, char text[MRD_TEXT_MAX], const char *what
 mrd_err mrd_artifact_fail_io(char text[MRD_TEXT_MAX], const char *path); /* by errno */
 void mrd_artifact_reply(const mrd_artifacts *a, mrd_server_request *request, uint8_t type,
                         const void *message);
+/* Fills the answer to a chunk or an end; text is borrowed. */
+void mrd_artifact_ack(Mrd__Ack *ack, mrd_err err, char *text);
 
 #endif

@@ -10,15 +10,12 @@
  * Nothing else of the runtime is called. A file that vanishes is a request withdrawn.
  *
  * Trust: a control file counts only when root or the user of this process owns it and nobody else
- * may write it. Lock: `lock` guards everything here; it is not held while the application's
+ * may write it. Lock: that of mrd_request_lock guards everything here; it is not held while the application's
  * execution runs.
  */
 #include "capture/nrt_request_int.h"
 
-#include <errno.h>
-#include <inttypes.h>
 #include <limits.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -30,77 +27,10 @@
 #include "capture/nrt_file.h"
 #include "capture/process.h"
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static mrd_control on; /* id 0: none */
-static char path[PATH_MAX], top[MRD_REQUEST_DIR];
+static char path[PATH_MAX];
 static struct stat last; /* of the file as it was read; st_ino 0: there was none */
 static nrt_profile_continuous_options_t *options;
 static _Atomic bool occupies; /* continuous, or inspect: the program's own waits for its end */
-
-void
-mrd_request_lock(void)
-{
-    pthread_mutex_lock(&lock);
-    mrd_nrt_ours_begin();
-}
-
-void
-mrd_request_unlock(void)
-{
-    mrd_nrt_ours_end();
-    pthread_mutex_unlock(&lock);
-}
-
-const mrd_control *
-mrd_request_now(void)
-{
-    return &on;
-}
-
-const char *
-mrd_request_top(void)
-{
-    return top;
-}
-
-bool
-mrd_request_wants(const mrd_control *r, int32_t core)
-{
-    return r->any_core || (core >= 0 && core < MRD_CONTROL_CORES && r->core[core]);
-}
-
-/* ---- answers --------------------------------------------------------------------------------- */
-
-void
-mrd_request_say(const char *message, uint64_t id, int32_t core, const char *why, const char *dir)
-{
-    mrd_rec_arg args[4];
-    size_t n = 0;
-
-    args[n++] = mrd_nrt_u64(MRD_NRT_KEY_request, id);
-    if (core >= 0)
-        args[n++] = mrd_nrt_i64(MRD_NRT_KEY_lnc_idx, core);
-    if (why != NULL)
-        args[n++] = mrd_nrt_text(MRD_NRT_KEY_why, why);
-    if (dir != NULL)
-        args[n++] = mrd_nrt_text(MRD_NRT_KEY_output_dir, dir);
-    mrd_rec_notice(message, args, n);
-}
-
-void
-mrd_request_refuse(uint64_t id, int32_t core, const char *why)
-{
-    mrd_request_say("device profile refused", id, core, why, NULL);
-}
-
-void
-mrd_request_refuse_status(uint64_t id, int32_t core, const char *call, NRT_STATUS status)
-{
-    char why[120];
-
-    snprintf(why, sizeof(why), "%s returned %s", call, mrd_nrt_status_name(status));
-    mrd_request_refuse(id, core, why);
-}
 
 /* ---- the control file ------------------------------------------------------------------------ */
 
@@ -122,27 +52,19 @@ read_control(mrd_control *r)
 
 /* ---- where files go -------------------------------------------------------------------------- */
 
-bool
-mrd_request_own_folder(const char *dir)
-{
-    struct stat st;
-
-    return (mkdir(dir, 0700) == 0 || errno == EEXIST) && lstat(dir, &st) == 0 &&
-           S_ISDIR(st.st_mode) && st.st_uid == geteuid() && (st.st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
-
 /* NULL, or why there is none. */
 static const char *
 make_top(void)
 {
     static char why[MRD_REQUEST_DIR + 80];
 
-    if ((size_t) snprintf(top, sizeof(top), "%s/meridian-profiles-%u",
-                          mrd_proc_settings.device_profiles, (unsigned) geteuid()) >= sizeof(top))
+    if ((size_t) snprintf(mrd_request_top(), MRD_REQUEST_DIR, "%s/meridian-profiles-%u",
+                          mrd_proc_settings.device_profiles,
+                          (unsigned) geteuid()) >= MRD_REQUEST_DIR)
         return "the path of MERIDIAN_DEVICE_PROFILES is too long";
-    if (mrd_request_own_folder(top))
+    if (mrd_request_own_folder(mrd_request_top()))
         return NULL;
-    snprintf(why, sizeof(why), "%s cannot be made, or is not this user's alone", top);
+    snprintf(why, sizeof(why), "%s cannot be made, or is not this user's alone", mrd_request_top());
     return why;
 }
 
@@ -169,15 +91,15 @@ arm_continuous(void)
     if (make == NULL || set == NULL || start == NULL ||
         MRD_NRT_REAL(nrt_profile_continuous_save) == NULL ||
         MRD_NRT_REAL(nrt_profile_continuous_stop) == NULL) {
-        mrd_request_refuse(on.id, -1,
+        mrd_request_refuse(mrd_request_on.id, -1,
                            "this runtime library is older than continuous device profiles");
     } else if ((status = make(&options)) != NRT_SUCCESS ||
-               (status = set(options, top)) != NRT_SUCCESS) {
-        mrd_request_refuse_status(on.id, -1, "nrt_profile_continuous_options", status);
+               (status = set(options, mrd_request_top())) != NRT_SUCCESS) {
+        mrd_request_refuse_status(mrd_request_on.id, -1, "nrt_profile_continuous_options", status);
     } else if ((status = start(options)) != NRT_SUCCESS) {
-        mrd_request_refuse(on.id, -1, mrd_nrt_continuous_reason(status));
+        mrd_request_refuse(mrd_request_on.id, -1, mrd_nrt_continuous_reason(status));
     } else {
-        mrd_request_say("device profiles armed", on.id, -1, NULL, top);
+        mrd_request_say("device profiles armed", mrd_request_on.id, -1, NULL, mrd_request_top());
         return true;
     }
     drop_options();
@@ -189,12 +111,12 @@ save_core(int32_t core)
 {
     NRT_STATUS status;
 
-    (void) mrd_request_own_folder(top);
+    (void) mrd_request_own_folder(mrd_request_top());
     status = MRD_NRT_REAL(nrt_profile_continuous_save)((uint32_t) core, options);
     if (status == NRT_SUCCESS)
-        mrd_request_say("device profile written", on.id, core, NULL, top);
+        mrd_request_say("device profile written", mrd_request_on.id, core, NULL, mrd_request_top());
     else
-        mrd_request_refuse_status(on.id, core, "nrt_profile_continuous_save", status);
+        mrd_request_refuse_status(mrd_request_on.id, core, "nrt_profile_continuous_save", status);
 }
 
 static void
@@ -204,16 +126,16 @@ save_continuous(void)
 
     mrd_nrt_model_cores(used, MRD_CONTROL_CORES);
     for (int32_t core = 0; core < MRD_CONTROL_CORES; core++) {
-        if (!mrd_request_wants(&on, core) || (!used[core] && on.any_core))
+        if (!mrd_request_wants(&mrd_request_on, core) || (!used[core] && mrd_request_on.any_core))
             continue;
         any = true;
         if (used[core])
             save_core(core);
         else
-            mrd_request_refuse(on.id, core, "no model was loaded there by number");
+            mrd_request_refuse(mrd_request_on.id, core, "no model was loaded there by number");
     }
     if (!any)
-        mrd_request_refuse(on.id, -1, "no model was loaded on a core by number");
+        mrd_request_refuse(mrd_request_on.id, -1, "no model was loaded on a core by number");
 }
 
 /* ---- requests -------------------------------------------------------------------------------- */
@@ -222,21 +144,21 @@ save_continuous(void)
 static void
 end_request(bool save, const char *why)
 {
-    uint64_t id = on.id;
+    uint64_t id = mrd_request_on.id;
 
     if (id == 0)
         return;
-    if (on.mode == MRD_CONTROL_MODEL) {
-        mrd_request_model_end(&on);
-    } else if (on.mode != MRD_CONTROL_CONTINUOUS) {
-        mrd_request_inspect_end(&on);
+    if (mrd_request_on.mode == MRD_CONTROL_MODEL) {
+        mrd_request_model_end(&mrd_request_on);
+    } else if (mrd_request_on.mode != MRD_CONTROL_CONTINUOUS) {
+        mrd_request_inspect_end(&mrd_request_on);
     } else {
         if (save)
             save_continuous();
         (void) MRD_NRT_REAL(nrt_profile_continuous_stop)();
         drop_options();
     }
-    on.id = 0;
+    mrd_request_on.id = 0;
     atomic_store(&occupies, false);
     mrd_request_say(why == NULL ? "device profiles ended" : "device profiles given up", id, -1, why,
                     NULL);
@@ -245,13 +167,13 @@ end_request(bool save, const char *why)
 static bool
 arm(void)
 {
-    switch (on.mode) {
+    switch (mrd_request_on.mode) {
     case MRD_CONTROL_MODEL:
-        return mrd_request_model_arm(&on);
+        return mrd_request_model_arm(&mrd_request_on);
     case MRD_CONTROL_CONTINUOUS:
         return arm_continuous();
     default:
-        return mrd_request_inspect_arm(&on);
+        return mrd_request_inspect_arm(&mrd_request_on);
     }
 }
 
@@ -260,13 +182,14 @@ begin_request(const mrd_control *r)
 {
     const char *why;
 
-    if (on.id == r->id) { /* an agent that was started anew, or other models are chosen */
-        bool models = strcmp(on.models, r->models) != 0;
+    if (mrd_request_on.id ==
+        r->id) { /* an agent that was started anew, or other models are chosen */
+        bool models = strcmp(mrd_request_on.models, r->models) != 0;
 
-        memcpy(on.models, r->models, sizeof(on.models));
-        if (on.mode == MRD_CONTROL_MODEL && models)
+        memcpy(mrd_request_on.models, r->models, sizeof(mrd_request_on.models));
+        if (mrd_request_on.mode == MRD_CONTROL_MODEL && models)
             mrd_request_model_chosen();
-        mrd_request_say("device profiles armed", on.id, -1, NULL, top);
+        mrd_request_say("device profiles armed", mrd_request_on.id, -1, NULL, mrd_request_top());
         return;
     }
     end_request(false, NULL);
@@ -274,10 +197,10 @@ begin_request(const mrd_control *r)
         mrd_request_refuse(r->id, -1, why);
         return;
     }
-    on = *r;
+    mrd_request_on = *r;
     if (!arm())
-        on.id = 0;
-    atomic_store(&occupies, on.id != 0 && on.mode != MRD_CONTROL_MODEL);
+        mrd_request_on.id = 0;
+    atomic_store(&occupies, mrd_request_on.id != 0 && mrd_request_on.mode != MRD_CONTROL_MODEL);
 }
 
 static void
@@ -285,11 +208,11 @@ carry_out(const mrd_control *r)
 {
     if (r->verb == MRD_CONTROL_ARM)
         begin_request(r);
-    else if (r->verb == MRD_CONTROL_STOP && on.id != r->id)
+    else if (r->verb == MRD_CONTROL_STOP && mrd_request_on.id != r->id)
         mrd_request_say("device profiles ended", r->id, -1, NULL, NULL);
     else if (r->verb == MRD_CONTROL_STOP)
         end_request(true, NULL);
-    else if (on.id == r->id && on.mode == MRD_CONTROL_CONTINUOUS)
+    else if (mrd_request_on.id == r->id && mrd_request_on.mode == MRD_CONTROL_CONTINUOUS)
         save_continuous();
 }
 
@@ -326,7 +249,7 @@ mrd_nrt_request_yield(const char *call)
     if (!atomic_load_explicit(&occupies, memory_order_relaxed))
         return;
     mrd_request_lock();
-    if (on.id != 0 && on.mode != MRD_CONTROL_MODEL) {
+    if (mrd_request_on.id != 0 && mrd_request_on.mode != MRD_CONTROL_MODEL) {
         snprintf(why, sizeof(why),
                  "the program called %s: the runtime captures for one at a time, and the program "
                  "goes before",
@@ -339,9 +262,8 @@ mrd_nrt_request_yield(const char *call)
 void
 mrd_nrt_request_forked(void)
 {
-    pthread_mutex_init(&lock, NULL);
-    on.id = 0;
-    mrd_request_model_end(&on); /* of no request: executions need not look */
+    mrd_request_forked();
+    mrd_request_model_end(&mrd_request_on); /* of no request: executions need not look */
     atomic_store(&occupies, false);
     path[0] = '\0';
     last = (struct stat){ 0 };

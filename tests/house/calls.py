@@ -20,11 +20,7 @@ CIRCLES = [  # (units that may call each other, why)
      "one state machine: what ends a step of a session runs the next, whichever input ended it"),
     ({"aggregator/loop", "aggregator/loop_effects", "aggregator/loop_requests", "aggregator/loop_results"},
      "one loop: an effect may have its result at once, and a result has effects"),
-    ({"aggregator/artifacts", "aggregator/artifact_proof", "aggregator/artifact_sweep"}, "two threads that hand each other an upload"),
-    ({"capture/nrt_request", "capture/nrt_request_inspect", "capture/nrt_request_model"}, "one request under way; a kind of capture answers by it"),
     ({"trace/store/stream", "trace/store/stream_bind", "trace/store/stream_read"}, "a stream with arrows is bound by a second stream of points"),
-    ({"trace/table/rows", "trace/table/rows_end"}, "the rows of the end are given as the others are"),
-    ({"trace/import/import_nrt", "trace/import/nrt_layout"}, "the layout of an event is learned from the first, then read without the reader"),
 ]
 UNUSED = {  # name: why it stays
     "mrd_nrt_pick": "called by the assembly of nrt_real.c",

@@ -1,6 +1,6 @@
 /*
- * trace/import/import_nrt_int.h - private to import_nrt.c (the JSON, the file), nrt_layout.c (the JSON, fast) and
- * nrt_pair.c (pairing, tracks, the wait for sync points).
+ * trace/import/import_nrt_int.h - private to import_nrt.c (the JSON, the file), nrt_layout.c (the JSON, fast), nrt_fields.c
+ * (keys and values) and nrt_pair.c (pairing, tracks, the wait for sync points).
  */
 #ifndef MRD_TRACE_IMPORT_NRT_INT_H
 #define MRD_TRACE_IMPORT_NRT_INT_H
@@ -113,6 +113,18 @@ struct mrd_nrt {
     nrt_layout layout;
 };
 
+/* ---- nrt_pair.c ---- */
+
+/* Counts an event that cannot be placed, with the reason of the first. Always MRD_OK. */
+mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Turns a complete record into events. Errors: NOMEM and those of emit. */
+mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
+
+/* ---- nrt_fields.c ---- */
+
+/* A number, in quotes too. */
+bool mrd_nrt_number(mrd_jr_type type, mrd_str text, uint64_t *ret_v);
 /* What a key of the event, or of its data, means; *ret_key: interned, when it is an argument. */
 nrt_field mrd_nrt_field_of(mrd_nrt *nrt, mrd_str key, bool in_data, mrd_sid *ret_key);
 nrt_phase mrd_nrt_phase_of(mrd_str text);
@@ -120,11 +132,6 @@ nrt_phase mrd_nrt_phase_of(mrd_str text);
  * those of the reader. */
 mrd_err mrd_nrt_take(mrd_nrt *nrt, nrt_record *rec, nrt_field field, mrd_sid key, mrd_jr_type type,
                      mrd_str text);
-/* Counts an event that cannot be placed, with the reason of the first. Always MRD_OK. */
-mrd_err mrd_nrt_drop(mrd_nrt *nrt, const nrt_record *rec, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Turns a complete record into events. Errors: NOMEM and those of emit. */
-mrd_err mrd_nrt_dispatch(mrd_nrt *nrt, nrt_record *rec);
 
 /* ---- nrt_layout.c ---- */
 

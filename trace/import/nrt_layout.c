@@ -322,7 +322,7 @@ digits(const char *p, uint64_t *ret_v)
 
 /* ---- Values ---- */
 
-/* As nrt_take, for a number below 0. False: not for us. */
+/* As mrd_nrt_take, for a number below 0. False: not for us. */
 static bool
 take_negative(mrd_nrt *nrt, nrt_record *rec, const nrt_step *s, uint64_t mag)
 {

@@ -369,9 +369,8 @@ add_event(mrd_rows *r, const mrd_event *ev)
 
 /* ---- Samples ---- */
 
-/* Memory samples of the present time as rows. */
-static mrd_err
-rows_flush_memory(mrd_rows *r)
+mrd_err
+mrd_rows_flush_memory(mrd_rows *r)
 {
     mrd_err err = MRD_OK;
 
@@ -398,7 +397,7 @@ add_memory(mrd_rows *r, const mrd_event *ev, bool percent, double value)
     mrd_err err;
 
     if (r->n_memory > 0 && r->memory[0].ts.ns != ev->ts.ns &&
-        (err = rows_flush_memory(r)) != MRD_OK)
+        (err = mrd_rows_flush_memory(r)) != MRD_OK)
         return err;
     while (i < r->n_memory && r->memory[i].process != process)
         i++;
@@ -634,19 +633,4 @@ mrd_rows_free(mrd_rows *r)
     free(r->node);
     free(r->memory);
     free(r);
-}
-
-mrd_err
-mrd_rows_finish(mrd_rows *r)
-{
-    mrd_err err;
-
-    mrd_gather_finish(r->gather);
-    if (r->err != MRD_OK)
-        return r->err;
-    if ((err = rows_flush_memory(r)) != MRD_OK)
-        return err;
-    if (r->report != NULL && (err = mrd_report_finish(r->report)) != MRD_OK)
-        return err;
-    return mrd_rows_end(r);
 }

@@ -434,14 +434,21 @@ end_verdicts(mrd_rows *r)
 }
 
 mrd_err
-mrd_rows_end(mrd_rows *r)
+mrd_rows_finish(mrd_rows *r)
 {
     static mrd_err (*const tables[])(mrd_rows *) = {
         end_groups, end_workers, end_processes, end_tracks,   end_device_profiles, end_files,
         end_clocks, end_inputs,  end_facts,     end_metadata, end_schema,          end_verdicts,
     };
-    mrd_err err = MRD_OK;
+    mrd_err err;
 
+    mrd_gather_finish(r->gather);
+    if (r->err != MRD_OK)
+        return r->err;
+    if ((err = mrd_rows_flush_memory(r)) != MRD_OK)
+        return err;
+    if (r->report != NULL && (err = mrd_report_finish(r->report)) != MRD_OK)
+        return err;
     for (size_t i = 0; i < MRD_COUNT(tables) && err == MRD_OK; i++)
         err = tables[i](r);
     return err != MRD_OK ? err : r->err;

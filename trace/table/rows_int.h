@@ -1,5 +1,5 @@
 /*
- * trace/table/rows_int.h - what rows.c and rows_end.c share. Inside trace/table/ only.
+ * trace/table/rows_int.h - what rows.c (events) and rows_end.c (the end) share. Inside trace/table/ only.
  */
 #ifndef MRD_TRACE_TABLE_ROWS_INT_H
 #define MRD_TRACE_TABLE_ROWS_INT_H
@@ -99,7 +99,7 @@ mrd_err mrd_rows_give(mrd_rows *r, mrd_rows_kind kind);
 bool mrd_rows_contradicted(const mrd_rows *r);
 /* Appends an argument to r->text: the brace that opens the object, or a comma, comes first. */
 void mrd_rows_arg(mrd_rows *r, const mrd_arg *arg);
-/* The tables that finish gives. */
-mrd_err mrd_rows_end(mrd_rows *r);
+/* Memory samples of the present time as rows. */
+mrd_err mrd_rows_flush_memory(mrd_rows *r);
 
 #endif
