@@ -336,6 +336,15 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
     }
 }
 
+/* How many events will be stored: of a flight recorder few of those that were begun. */
+static uint64_t
+expected(const mrd_json *doc)
+{
+    int64_t n = mrd_sat_sub(mrd_json_int(doc, "begun", 0), mrd_json_int(doc, "dropped", 0));
+
+    return n > 0 ? (uint64_t) n : 0;
+}
+
 static bool
 is_over(void *self, const mrd_json *doc)
 {
@@ -346,8 +355,7 @@ is_over(void *self, const mrd_json *doc)
         mrd_progress_show(p, (uint64_t) mrd_json_int(job, "events", 0),
                           (uint64_t) mrd_json_int(job, "total", 0), "events", "merged");
     else
-        mrd_progress_show(p, (uint64_t) mrd_json_int(doc, "events", 0),
-                          (uint64_t) mrd_json_int(doc, "begun", 0), "events",
+        mrd_progress_show(p, (uint64_t) mrd_json_int(doc, "events", 0), expected(doc), "events",
                           mrd_json_str(doc, "state", ""));
     return mrd_cluster_in(doc, "complete|failed");
 }

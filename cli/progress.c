@@ -66,6 +66,7 @@ mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *un
                   const char *what)
 {
     mrd_local_ns now;
+    uint64_t gone;
     double seconds;
     char amount[64], rate[64], left[64] = "";
     mrd_buf line = { 0 };
@@ -74,14 +75,21 @@ mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *un
     if (!p->on || mrd_local_diff((now = mrd_local_now()), p->last) < 100 * MRD_MS)
         return;
     p->last = now;
+    if (!p->shown ||
+        done < p->first) { /* less than before: something else is counted from now on */
+        p->first = done;
+        p->start = p->shown ? now : p->start;
+        p->shown = true;
+    }
+    gone = done - p->first;
     seconds = (double) mrd_local_diff(now, p->start) / 1e9;
     progress_amount(done, unit, amount, sizeof(amount));
-    progress_amount(seconds > 0 ? (uint64_t) ((double) done / seconds) : 0, unit, rate,
+    progress_amount(seconds > 0 ? (uint64_t) ((double) gone / seconds) : 0, unit, rate,
                     sizeof(rate));
-    if (total > done && done > 0 && seconds > 0.3)
+    if (total > done && gone > 0 && seconds > 0.3)
         snprintf(left, sizeof(left), ", %2.0f %%, %.0f s left",
                  100.0 * (double) done / (double) total,
-                 seconds * (double) (total - done) / (double) done);
+                 seconds * (double) (total - done) / (double) gone);
     mrd_buf_fmt(&line, "%s %s, %s/s%s", p->verb, amount, rate, left);
     if (what != NULL)
         add_name(&line, what);

@@ -13,7 +13,8 @@
 typedef struct {
     bool on;
     mrd_local_ns start, last;
-    uint64_t first_done; /* at start: rates count from here */
+    uint64_t first; /* of what is counted was there before: rates and times left count from here */
+    bool shown;     /* first is known */
     const char *verb;
     int width; /* of the line shown now */
 } mrd_progress;
