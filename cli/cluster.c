@@ -455,26 +455,51 @@ part_row(mrd_text_table *t, const mrd_json *p, bool over)
                             mrd_json_bool(p, "simulated", false) ? "simulated" : "");
 }
 
-static void
-print_parts(const mrd_json *doc, FILE *to)
+/* The manifest has them in the order in which they came; a person looks for a name. */
+typedef struct {
+    const mrd_json **v;
+    size_t n;
+} node_list;
+
+static int
+by_name(const void *a, const void *b)
 {
-    const mrd_json *nodes = mrd_json_get(doc, "nodes");
+    return strcmp(mrd_json_str(*(const mrd_json *const *) a, "instance_id", ""),
+                  mrd_json_str(*(const mrd_json *const *) b, "instance_id", ""));
+}
+
+static node_list
+nodes_of(const mrd_json *doc)
+{
+    const mrd_json *list = mrd_json_get(doc, "nodes");
+    node_list nodes = { calloc(mrd_json_size(list) + 1, sizeof(*nodes.v)), 0 };
+
+    for (size_t i = 0; nodes.v != NULL && i < mrd_json_size(list); i++)
+        nodes.v[nodes.n++] = mrd_json_at(list, i);
+    if (nodes.n > 1)
+        qsort(nodes.v, nodes.n, sizeof(*nodes.v), by_name);
+    return nodes;
+}
+
+static void
+print_parts(const node_list *nodes, bool over, FILE *to)
+{
     mrd_text_table t = { part_columns, MRD_COUNT(part_columns), { 0 } };
 
-    if (mrd_json_size(nodes) == 0)
+    if (nodes->n == 0)
         return;
-    for (size_t i = 0; i < mrd_json_size(nodes); i++)
-        part_row(&t, mrd_json_at(nodes, i), is_ending(doc));
+    for (size_t i = 0; i < nodes->n; i++)
+        part_row(&t, nodes->v[i], over);
     fputc('\n', to);
     mrd_text_table_print(&t, to);
     mrd_text_table_fini(&t);
 }
 
 static void
-print_drops(const mrd_json *nodes, FILE *to)
+print_drops(const node_list *nodes, FILE *to)
 {
-    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
-        const mrd_json *node = mrd_json_at(nodes, i);
+    for (size_t i = 0; i < nodes->n; i++) {
+        const mrd_json *node = nodes->v[i];
         const mrd_json *drops = mrd_json_get(mrd_json_get(node, "counters"), "drops");
 
         for (size_t k = 0; k < mrd_json_size(drops); k++) {
@@ -535,10 +560,10 @@ say_profile(const mrd_json *node, const mrd_json *profile, FILE *to)
 }
 
 static void
-print_device_profiles(const mrd_json *nodes, FILE *to)
+print_device_profiles(const node_list *nodes, FILE *to)
 {
-    for (size_t i = 0; i < mrd_json_size(nodes); i++) {
-        const mrd_json *node = mrd_json_at(nodes, i), *list = mrd_json_get(node, "device_profiles");
+    for (size_t i = 0; i < nodes->n; i++) {
+        const mrd_json *node = nodes->v[i], *list = mrd_json_get(node, "device_profiles");
 
         for (size_t k = 0; k < mrd_json_size(list); k++) {
             const mrd_json *p = mrd_json_at(list, k);
@@ -559,6 +584,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     const char *store = mrd_json_str(doc, "store_message", "");
     const char *name = mrd_json_str(doc, "name", "");
     int64_t go = mrd_json_int(doc, "go_ns", 0), stop = mrd_json_int(doc, "stop_ns", 0);
+    node_list nodes = nodes_of(doc);
     char size[MRD_SIZE_TEXT], count[MRD_COUNT_TEXT], length[MRD_DUR_TEXT];
 
     fprintf(to, "session %s%s", mrd_json_str(doc, "id", "?"), *name == '\0' ? "" : " ");
@@ -578,10 +604,11 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
         mrd_cluster_say(to, store);
     }
     print_profile(doc, to);
-    print_parts(doc, to);
-    print_drops(mrd_json_get(doc, "nodes"), to);
+    print_parts(&nodes, is_ending(doc), to);
+    print_drops(&nodes, to);
     print_triggers(mrd_json_get(doc, "triggers"), to);
-    print_device_profiles(mrd_json_get(doc, "nodes"), to);
+    print_device_profiles(&nodes, to);
+    free(nodes.v);
 }
 
 /* Says which device profiles were asked for and refused; true when none was. */

@@ -1,5 +1,5 @@
 """What `meridian stop` shows of a flight recorder. The line of progress: percent are of what will be stored, not of what the agents let go, and
-the rate is of what arrived since the line began.
+the rate is of what arrived since the line began. Then its nodes, in the order of their names.
 Usage: stop_test.py MERIDIAN"""
 import http.server
 import json
@@ -69,6 +69,10 @@ def main():
     code, said = on_terminal(["stop", ID, "--server", f"http://127.0.0.1:{server.server_address[1]}"], {**env, "no_proxy": "*", "HOME": "/nonexistent"})
     if code not in (0, 3):
         failed.append(f"status {code}")
+    for pattern in (r"^(i-\w) ", r"^dropped on (i-\w): 7 events"):
+        names = re.findall(pattern, said.replace("\r", "\n"), re.M)
+        if names != ["i-a", "i-b", "i-c"]:
+            failed.append(f"nodes as {pattern}: {names}")
     shown = re.findall(r"arrived (\d+) events, ([\d.]+)( M)? events/s(?:, +(\d+) %)?", said)
     if sum(percent != "" for *_, percent in shown) < 3:
         failed.append("the line shows no percent")
