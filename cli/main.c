@@ -76,6 +76,20 @@ unknown_command(const char *word)
     return MRD_EXIT_USAGE;
 }
 
+/* As `meridian COMMAND --help`. */
+static int
+help_of(char *word)
+{
+    static char help[] = "--help";
+    char *words[] = { word, help, NULL };
+
+    for (size_t i = 0; i < MRD_COUNT(commands); i++) {
+        if (strcmp(word, commands[i].name) == 0)
+            return commands[i].run(2, words);
+    }
+    return unknown_command(word);
+}
+
 static int
 run(int argc, char **argv)
 {
@@ -85,6 +99,8 @@ run(int argc, char **argv)
     }
     if (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0 ||
         strcmp(argv[1], "help") == 0) {
+        if (argc > 2 && argv[2][0] != '-')
+            return help_of(argv[2]);
         print_help(stdout);
         return MRD_EXIT_OK;
     }

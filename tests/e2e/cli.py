@@ -58,6 +58,9 @@ check("view" in out and "open" in out, "help lists commands")
 out, _ = run("view", "--help")
 for option in ("--session-dir", "--output-format", "--system-trace-primary-group", "--force", "--start"):
     check(option in out, f"view --help names {option}")
+equal(run("help", "view")[0], out, "meridian help view")
+_, err = run("help", "veiw", want=2)
+check("did you mean view?" in err, f"help of a mistyped command: {err}")
 commands = [line.split()[0] for line in run("--help")[0].splitlines() if line.startswith("  ")]
 check(len(commands) >= 16, f"commands: {commands}")
 for words in [[MERIDIAN, c] for c in commands] + [[os.path.join(os.path.dirname(MERIDIAN), p)] for p in ("meridian-agent", "meridian-aggregator")]:
