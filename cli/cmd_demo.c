@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/out.h"
 #include "cli/cli.h"
@@ -15,6 +16,7 @@
 #include "cli/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
+#define ORDER_SECONDS  "60"  /* of a recording whose collectives are looked at one by one */
 #define SLOW_STEP      "12"  /* x median: a trigger; a busy machine alone makes steps 10 x slower */
 #define SLOW_FACTOR    "300" /* of device time */
 #define SLOW_TRIES                                                                                 \
@@ -97,8 +99,8 @@ typedef struct {
     size_t daemons; /* programs before the job's */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
-    mrd_json *doc, *files;
-    bool incomplete; /* a message said what could not be done */
+    mrd_json *doc, *files, *window; /* window: files of the trigger's */
+    bool incomplete;                /* a message said what could not be done */
 } demo;
 
 /* ---- What is needed ---- */
@@ -482,8 +484,8 @@ say_plan(const demo *d)
         printf("nodes       %zu, as folders on this machine's loopback address (no network "
                "namespaces: %s)\n",
                d->nodes.n, d->nodes.note);
-    printf("clocks      wrong on purpose, by up to hours and 450 ppm; the wall clock of the last "
-           "node jumps by an hour\n");
+    printf("clocks      wrong on purpose; the wall clock of the last node jumps by an hour while "
+           "the session records\n");
     fflush(stdout);
 }
 
@@ -515,9 +517,9 @@ bring_up(demo *d, mrd_why *why)
     if (err == MRD_OK)
         err = wait_until(d, all_working, "not all ranks of the job have begun", why);
     if (err == MRD_OK)
-        printf("job         train_loop, %zu ranks with %" PRId64 " cores each; core %" PRId64
-               " of the job is slower\n",
-               d->nodes.n, d->set->cores, d->nodes.n > 1 ? d->set->cores : 0);
+        printf("job         train_loop, %zu ranks with %" PRId64
+               " cores each; core 0 of %s takes twice as long\n",
+               d->nodes.n, d->set->cores, d->nodes.v[d->nodes.n > 1].id);
     fflush(stdout);
     return err;
 }
@@ -693,7 +695,7 @@ fetch_window(demo *d, const mrd_json *t, mrd_why *why)
     fetch.start = start_ns;
     fetch.end = end_ns;
     if ((err = mrd_strlist_add(&fetch.formats, MRD_STR("perfetto"))) == MRD_OK)
-        err = mrd_cluster_fetch(d->client, d->recorder, &fetch, d->files, why);
+        err = mrd_cluster_fetch(d->client, d->recorder, &fetch, d->window, why);
     free(fetch.dir);
     mrd_strlist_fini(&fetch.formats);
     mrd_buf_fini(&dir);
@@ -705,6 +707,7 @@ static mrd_err
 trigger(demo *d, mrd_why *why)
 {
     mrd_json *t = NULL, *doc = NULL;
+    char text[MRD_DUR_TEXT];
     mrd_err err;
 
     printf("recorder    %s; one core of the last node is slowed " SLOW_FACTOR " times for a "
@@ -720,9 +723,10 @@ trigger(demo *d, mrd_why *why)
                " x slower than its median; the machine is too busy, try again\n");
         d->incomplete = true;
     } else if (err == MRD_OK && (err = fetch_window(d, t, why)) == MRD_OK) {
-        printf("trigger     %" PRId64 " nodes kept the same window, %s to %s, because: ",
-               mrd_json_int(t, "answered", 0), mrd_json_str(t, "from", "?"),
-               mrd_json_str(t, "to", "?"));
+        printf("trigger     %" PRId64 " nodes kept the same %s, because: ",
+               mrd_json_int(t, "answered", 0),
+               mrd_dur_text(mrd_sat_sub(mrd_json_int(t, "to_ns", 0), mrd_json_int(t, "from_ns", 0)),
+                            text));
         mrd_cluster_say(stdout, mrd_json_str(t, "reason", "?"));
     }
     mrd_json_free(t);
@@ -736,10 +740,12 @@ trigger(demo *d, mrd_why *why)
 static mrd_err
 get_barriers(demo *d, mrd_why *why)
 {
-    char path[128], to[96];
+    char path[160], to[96];
 
     snprintf(path, sizeof(path),
-             "/api/v1/sessions/%s/profile?format=json&event_type=cc_exec_barrier", d->session);
+             "/api/v1/sessions/%s/profile?format=json&event_type=cc_exec_barrier"
+             "&end=" ORDER_SECONDS "s",
+             d->session);
     snprintf(to, sizeof(to), "%s/barriers.json", d->work);
     return mrd_client_download(d->client, path, to, NULL, NULL, NULL, why);
 }
@@ -774,18 +780,24 @@ print_page(const demo *d)
 static bool
 report(demo *d)
 {
-    char summary[PATH_MAX], store[96], barriers[96];
+    char summary[PATH_MAX], verdict[PATH_MAX], store[96], barriers[96];
     bool holds;
 
     snprintf(summary, sizeof(summary), "%s/summary.txt", d->set->dir);
+    snprintf(verdict, sizeof(verdict), "%s/report.txt", d->set->dir);
     snprintf(store, sizeof(store), "%s/store", d->work);
     snprintf(barriers, sizeof(barriers), "%s/barriers.json", d->work);
-    mrd_demo_print_summary(summary);
+    mrd_demo_print_head(summary);
+    mrd_demo_print_head(verdict);
     holds = mrd_demo_print_accounting(&d->nodes, d->doc);
     holds = mrd_demo_print_clocks(&d->nodes, store, d->doc) && holds;
-    mrd_demo_print_order(&d->nodes, (size_t) d->set->cores, store, barriers);
-    printf("\n");
+    holds = mrd_demo_print_order(&d->nodes, (size_t) d->set->cores, store, barriers) && holds;
+    printf("\nThe session\n");
     mrd_cluster_print_files(d->files, stdout);
+    if (mrd_json_size(d->window) > 0) {
+        printf("\nWhat the flight recorders kept\n");
+        mrd_cluster_print_files(d->window, stdout);
+    }
     printf("\nEverything above is SIMULATED.\n");
     return mrd_cluster_whole(d->doc, "demo") && holds;
 }
@@ -831,6 +843,7 @@ finish(demo *d, bool keep)
     mrd_demo_nodes_close(&d->nodes);
     mrd_json_free(d->doc);
     mrd_json_free(d->files);
+    mrd_json_free(d->window);
     if (keep)
         printf("store, certificates and logs: %s\n", d->work);
     else
@@ -857,6 +870,7 @@ run_demo(void *self, const mrd_strlist *words)
         mrd_why_set(&why, MRD_IO, errno, "cannot make %s", d->work);
     } else {
         d->files = mrd_json_new_array();
+        d->window = mrd_json_new_array();
         mrd_cluster_catch_all();
         (void) run(d, &status, &why);
         finish(d, d->set->keep || (why.err != MRD_OK && why.err != MRD_CANCELLED));

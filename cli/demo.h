@@ -84,16 +84,16 @@ uint16_t mrd_demo_free_port(int type);
 
 /* ---- Reports, on stdout ---- */
 
-/* What lies in the journal beside what the agents say they began. False when that does not add up.
- */
+/* What lies in the journal beside what the agents say they began. False when that does not add up. */
 bool mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session);
 /* Per node the clock's true error beside the merge's tables in `store`. False when a bound does not
  * hold the truth. */
 bool mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_json *session);
-/* Collectives by the nodes' wall clocks and as merged, from a profile with their barriers only. */
-void mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
+/* Collectives by the nodes' wall clocks and as merged, from a profile with their barriers only. False
+ * when it cannot be read, with a message. */
+bool mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                           const char *profile);
-/* The first lines of summary.txt. */
-void mrd_demo_print_summary(const char *path);
+/* A text file up to its first empty line, and its name. */
+void mrd_demo_print_head(const char *path);
 
 #endif

@@ -6,35 +6,44 @@
 
 #include "aggregator/node_clock.h"
 #include "base/obj.h"
+#include "base/vec.h"
+#include "cli/cli.h"
 #include "cli/cluster.h"
 #include "cli/demo.h"
 #include "timesync/align.h"
+#include "trace/json/json_read.h"
 
-#define SUMMARY_LINES 100
-#define SUMMARY_PARTS 3    /* whole, event types, nodes; then comes every core */
-#define CLOCK_POINTS  1001 /* of a session at which truth and estimate are compared */
+#define CLOCK_POINTS 1001 /* of a session at which truth and estimate are compared */
 
-/* ---- The summary ---- */
+/* ---- The files ---- */
 
 void
-mrd_demo_print_summary(const char *path)
+mrd_demo_print_head(const char *path)
 {
     char line[512];
-    unsigned n = 0, parts = 0;
-    FILE *f;
+    FILE *f = fopen(path, "r");
 
-    if ((f = fopen(path, "r")) == NULL)
+    if (f == NULL)
         return;
-    printf("\nThe merged profile in short (all of it is in %s)\n\n", path);
-    while (n < SUMMARY_LINES && fgets(line, sizeof(line), f) != NULL &&
-           (parts += line[0] == '\n') < SUMMARY_PARTS) {
+    printf("\n");
+    while (fgets(line, sizeof(line), f) != NULL && line[0] != '\n')
         fputs(line, stdout);
-        n += strchr(line, '\n') != NULL;
-    }
+    printf("... all of it: %s\n", path);
     fclose(f);
 }
 
 /* ---- Accounting ---- */
+
+/* The node in the session's list, which has them in the order in which they came; NULL: not there. */
+static const mrd_json *
+part_of(const mrd_json *parts, const char *id)
+{
+    for (size_t i = 0; i < mrd_json_size(parts); i++) {
+        if (strcmp(mrd_json_str(mrd_json_at(parts, i), "instance_id", ""), id) == 0)
+            return mrd_json_at(parts, i);
+    }
+    return NULL;
+}
 
 bool
 mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
@@ -47,14 +56,14 @@ mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
     const mrd_json *parts = mrd_json_get(session, "nodes");
     bool holds = mrd_json_size(parts) == nodes->n;
 
-    for (size_t i = 0; i < mrd_json_size(parts); i++) {
-        const mrd_json *p = mrd_json_at(parts, i), *c = mrd_json_get(p, "counters");
+    for (size_t i = 0; i < nodes->n; i++) {
+        const mrd_json *p = part_of(parts, nodes->v[i].id), *c = mrd_json_get(p, "counters");
         int64_t begun = mrd_json_int(c, "begun", -1), stored = mrd_json_int(p, "events", -1);
         int64_t dropped = mrd_json_int(c, "dropped", -1), held = mrd_json_int(c, "held", -1);
         bool good = begun > 0 && begun == stored + dropped + held;
 
         holds = holds && good;
-        mrd_text_table_cell(&t, "%s", mrd_json_str(p, "instance_id", "?"));
+        mrd_text_table_cell(&t, "%s", nodes->v[i].id);
         mrd_text_table_count(&t, begun);
         mrd_text_table_count(&t, stored);
         mrd_text_table_count(&t, dropped);
@@ -71,8 +80,8 @@ mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
 /* ---- Clocks ---- */
 
 typedef struct {
-    mrd_dur_ns truth, estimate; /* session - local, in the middle */
-    mrd_dur_ns worst, bound;    /* over the session; bound -1: unknown */
+    mrd_dur_ns truth, found; /* how far the clock is ahead, in the middle */
+    mrd_dur_ns worst, bound; /* over the session, of found - truth; bound -1: unknown */
     size_t inside, asked;
     uint8_t quality, source;
 } clock_facts;
@@ -105,11 +114,11 @@ compare(const mrd_demo_node *node, const mrd_align *align, int64_t from, int64_t
         if (!mrd_align_map(align, &at, local, &got, &bound))
             continue;
         if (i == CLOCK_POINTS / 2) {
-            f.truth = truth - local.ns;
-            f.estimate = got.ns - local.ns;
+            f.truth = local.ns - raw;
+            f.found = local.ns - (got.ns - constant);
         }
         f.inside += bound.lo.ns <= truth && truth <= bound.hi.ns;
-        f.worst = magnitude(got.ns - truth) > magnitude(f.worst) ? got.ns - truth : f.worst;
+        f.worst = magnitude(truth - got.ns) > magnitude(f.worst) ? truth - got.ns : f.worst;
         if (f.bound >= 0 && bound.lo.ns != INT64_MIN) {
             mrd_dur_ns radius = mrd_align_radius(got, &bound);
 
@@ -127,9 +136,9 @@ clock_row(mrd_text_table *t, const mrd_demo_node *node, const clock_facts *f)
     char text[MRD_DUR_TEXT];
 
     mrd_text_table_cell(t, "%s", node->id);
-    mrd_text_table_cell(t, "%" PRId64 " ns", f->truth);
-    mrd_text_table_cell(t, "%" PRId64 " ns", f->estimate);
-    mrd_text_table_cell(t, "%s", mrd_dur_text(f->estimate - f->truth, text));
+    mrd_text_table_count(t, f->truth);
+    mrd_text_table_count(t, f->found);
+    mrd_text_table_cell(t, "%s", mrd_dur_text(f->found - f->truth, text));
     mrd_text_table_cell(t, "%s", mrd_dur_text(f->worst, text));
     mrd_text_table_cell(t, "%s", f->bound < 0 ? "unknown" : mrd_dur_text(f->bound, text));
     mrd_text_table_cell(t, "%s", f->inside == f->asked ? "yes" : "NO");
@@ -171,13 +180,25 @@ session_constant(const char *store)
 static void
 print_errors(const mrd_demo_nodes *nodes)
 {
-    static const mrd_text_table_column columns[] = { { "node", false },
-                                                     { "error of its clock", false } };
+    static const mrd_text_table_column columns[] = {
+        { "node", false },  { "ahead at first", true },      { "rate", true },
+        { "wander", true }, { "wall clock besides", false },
+    };
     mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
 
     for (size_t i = 0; i < nodes->n; i++) {
+        const mrd_simclock *c = &nodes->v[i].clock;
+        char text[MRD_DUR_TEXT], period[MRD_DUR_TEXT];
+
         mrd_text_table_cell(&t, "%s", nodes->v[i].id);
-        mrd_text_table_cell(&t, "%s", nodes->v[i].error);
+        mrd_text_table_cell(&t, "%s", mrd_dur_text(c->offset_ns, text));
+        mrd_text_table_cell(&t, "%+" PRId64 " ppm", c->rate_ppt / 1000000);
+        mrd_text_table_cell(&t, "%s in %s", mrd_dur_text(c->wander_ns, text),
+                            mrd_dur_text(c->wander_period_ns, period));
+        if (c->wall_step_count == 0)
+            mrd_text_table_cell(&t, "-");
+        else
+            mrd_text_table_cell(&t, "jumps by %s", mrd_dur_text(c->wall_steps[0].by, text));
     }
     mrd_text_table_print(&t, stdout);
     mrd_text_table_fini(&t);
@@ -187,8 +208,8 @@ bool
 mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_json *session)
 {
     static const mrd_text_table_column columns[] = {
-        { "node", false },   { "true offset", true }, { "estimate", true },
-        { "error", true },   { "worst error", true }, { "bound", true },
+        { "node", false },   { "ahead by (ns)", true }, { "as found", true },
+        { "error", true },   { "worst error", true },   { "bound", true },
         { "inside", false }, { "quality", false },
     };
     mrd_text_table t = { columns, MRD_COUNT(columns), { 0 } };
@@ -212,8 +233,8 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
     }
     printf("\nClocks: wrong on purpose, so the truth is known\n");
     print_errors(nodes);
-    printf("\nSession time minus the node's, in the middle of the recording; worst error and bound "
-           "over all of it\n");
+    printf("\nHow far it was ahead in the middle of the recording; worst error and bound over all "
+           "of it\n");
     mrd_text_table_print(&t, stdout);
     printf("(all nodes are on one machine: real networks give wider bounds)\n");
     mrd_text_table_fini(&t);
@@ -252,36 +273,78 @@ node_called(const mrd_demo_nodes *nodes, const char *id)
     return NULL;
 }
 
-/* An array of parts in the order of their ends; NULL without memory. */
-static part *
-read_parts(const mrd_demo_nodes *nodes, size_t cores, const mrd_json *doc, int64_t constant,
-           size_t *ret_n)
+typedef struct {
+    const mrd_demo_nodes *nodes;
+    size_t cores;     /* of a node */
+    int64_t constant; /* session time - true raw time */
+    part *v;
+    size_t n, cap;
+} part_list;
+
+/* One event of the profile; what is no barrier of a core is passed over. */
+static mrd_err
+add_part(part_list *list, mrd_str text, mrd_why *why)
 {
-    const mrd_json *events = mrd_json_get(doc, "trace_events");
-    size_t n = 0, all = mrd_json_size(events);
-    part *v = calloc(all + 1, sizeof(*v));
+    const mrd_demo_node *node;
+    mrd_json *e = NULL;
+    mrd_err err = mrd_json_parse(text, "an event of the profile", &e, why);
+    size_t core;
+    part p;
 
-    for (size_t i = 0; v != NULL && i < all; i++) {
-        const mrd_json *e = mrd_json_at(events, i);
-        const mrd_demo_node *node = node_called(nodes, mrd_json_str(e, "instance_id", ""));
-        size_t core = strtoul(mrd_json_str(e, "lnc_idx", "0"), NULL, 10);
-        part p = { .begin = { mrd_json_int(e, "timestamp", 0) } };
+    if (err != MRD_OK)
+        return err;
+    node = node_called(list->nodes, mrd_json_str(e, "instance_id", ""));
+    core = strtoul(mrd_json_str(e, "lnc_idx", "0"), NULL, 10);
+    if (node == NULL || core >= list->cores ||
+        strcmp(mrd_json_str(e, "name", ""), "cc_exec_barrier") != 0)
+        goto out;
+    p.core = (size_t) (node - list->nodes->v) * list->cores + core;
+    p.begin = (mrd_sess_ns){ mrd_json_int(e, "timestamp", 0) };
+    p.end = mrd_sess_add(p.begin, mrd_json_int(e, "duration", 0));
+    p.wall_begin = (mrd_wall_ns){ p.begin.ns + mrd_simclock_wall_delta(
+                                                   &node->clock, p.begin.ns - list->constant) };
+    p.wall_end = (mrd_wall_ns){ p.end.ns +
+                                mrd_simclock_wall_delta(&node->clock, p.end.ns - list->constant) };
+    if (MRD_VEC_ROOM(list->v, list->n, list->cap, 1))
+        list->v[list->n++] = p;
+    else
+        err = mrd_why_set(why, MRD_NOMEM, 0, "collectives");
+out:
+    mrd_json_free(e);
+    return err;
+}
 
-        if (node == NULL || core >= cores ||
-            strcmp(mrd_json_str(e, "name", ""), "cc_exec_barrier") != 0)
+/* Event by event: how many there are depends on the machine. */
+static mrd_err
+read_parts(const char *profile, part_list *list, mrd_why *why)
+{
+    mrd_json_reader *r = NULL;
+    mrd_in *in = NULL;
+    mrd_str key, text;
+    mrd_jr_type type;
+    mrd_err err;
+
+    if ((err = mrd_in_file(profile, &in, why)) != MRD_OK ||
+        (err = mrd_json_reader_open(in, &r, why)) != MRD_OK)
+        goto out;
+    if (mrd_json_next(r, NULL, NULL) == MRD_JR_OBJECT)
+        mrd_json_enter(r);
+    while (err == MRD_OK && (type = mrd_json_next(r, &key, NULL)) > MRD_JR_END) {
+        if (type != MRD_JR_ARRAY || !mrd_str_is(key, "trace_events"))
             continue;
-        p.core = (size_t) (node - nodes->v) * cores + core;
-        p.end = mrd_sess_add(p.begin, mrd_json_int(e, "duration", 0));
-        p.wall_begin = (mrd_wall_ns){ p.begin.ns + mrd_simclock_wall_delta(&node->clock,
-                                                                           p.begin.ns - constant) };
-        p.wall_end =
-            (mrd_wall_ns){ p.end.ns + mrd_simclock_wall_delta(&node->clock, p.end.ns - constant) };
-        v[n++] = p;
+        mrd_json_enter(r);
+        while (err == MRD_OK && mrd_json_next(r, NULL, NULL) == MRD_JR_OBJECT &&
+               mrd_json_raw(r, MRD_JSON_MAX, &text) == MRD_OK)
+            err = add_part(list, text, why);
     }
-    if (v != NULL)
-        qsort(v, n, sizeof(*v), by_end);
-    *ret_n = n;
-    return v;
+    if (err == MRD_OK)
+        err = mrd_json_reader_err(r, why);
+    if (list->n > 0)
+        qsort(list->v, list->n, sizeof(*list->v), by_end);
+out:
+    mrd_json_reader_close(r);
+    mrd_in_close(in);
+    return err;
 }
 
 /* By how much somebody left before the last had entered; negative: nobody did. */
@@ -326,7 +389,7 @@ print_order(const mrd_demo_nodes *nodes, size_t cores, const order *o)
     char text[MRD_DUR_TEXT];
 
     printf("\nOrder: %zu collectives of all %zu cores (cut off at the edges: %zu more). In how "
-           "many did a core leave before the last had entered?\n"
+           "many did a core leave\nbefore the last had entered?\n"
            "  by the nodes' wall clocks  %zu\n"
            "  as merged                  %zu%s%s\n",
            o->whole, nodes->n * cores, o->cut, o->by_wall, o->merged,
@@ -340,33 +403,33 @@ print_order(const mrd_demo_nodes *nodes, size_t cores, const order *o)
                mrd_dur_text(o->late[worst] / (mrd_dur_ns) o->last[worst], text));
 }
 
-void
+bool
 mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                      const char *profile)
 {
     const mrd_dur_ns together = MRD_MS; /* ends of one; a step is several */
-    size_t n = 0, all = nodes->n * cores;
+    size_t all = nodes->n * cores;
     order o = { .last = calloc(all, sizeof(*o.last)), .late = calloc(all, sizeof(*o.late)) };
-    mrd_json *doc = NULL;
+    part_list list = { .nodes = nodes, .cores = cores, .constant = session_constant(store) };
     mrd_why why = { 0 };
-    part *v = NULL;
+    mrd_err err = o.last == NULL || o.late == NULL ? mrd_why_set(&why, MRD_NOMEM, 0, "collectives")
+                                                   : read_parts(profile, &list, &why);
 
-    if (mrd_json_load(profile, &doc, &why) != MRD_OK)
-        printf("\nThe order of collectives was not counted: %s\n", why.text);
-    else if (o.last != NULL && o.late != NULL)
-        v = read_parts(nodes, cores, doc, session_constant(store), &n);
-    for (size_t from = 0, to; v != NULL && from < n; from = to) {
-        for (to = from + 1; to < n && mrd_sess_diff(v[to].end, v[to - 1].end) < together;)
+    for (size_t from = 0, to; err == MRD_OK && from < list.n; from = to) {
+        for (to = from + 1;
+             to < list.n && mrd_sess_diff(list.v[to].end, list.v[to - 1].end) < together;)
             to++;
         if (to - from == all)
-            count_one(&o, v + from, all);
+            count_one(&o, list.v + from, all);
         else
             o.cut++;
     }
-    if (v != NULL)
+    if (err == MRD_OK)
         print_order(nodes, cores, &o);
-    free(v);
+    else
+        printf("\nThe order of collectives was not counted: %s\n", why.text);
+    free(list.v);
     free(o.last);
     free(o.late);
-    mrd_json_free(doc);
+    return err == MRD_OK;
 }

@@ -43,22 +43,33 @@ try:
     late = "slow here" in said
     check("no network namespaces" in said and "SIMULATED" in said, "what it is")
     check("DOES NOT HOLD" not in said and said.count(" holds") == NODES, "the equation of every node")
-    rows = [line.split() for line in said.splitlines() if re.match(r"i-sim\d+ +\d+ ns", line)]
-    equal([row[0] for row in rows], [f"i-sim{i + 1:04d}" for i in range(NODES)], "nodes with a compared clock")
+    names = [f"i-sim{i + 1:04d}" for i in range(NODES)]
+    equal(re.findall(r"^(i-sim\d+) .* holds$", said, re.M), names, "the equation, node by node")
+    rows = [line.split() for line in said.splitlines() if re.match(r"i-sim\d+ +-?\d{1,3}(,\d{3})+ +-?\d{1,3}(,\d{3})+ .* ns ", line)]
+    equal([row[0] for row in rows], names, "nodes with a compared clock")
     check(all(" yes " in " ".join(row) + " " for row in rows), f"the bound holds the truth: {rows}")
-    equal(len({row[1] for row in rows}), NODES, "true offsets differ")
+    ahead = [[int(v.replace(",", "")) for v in row[1:3]] for row in rows]
+    equal([round(true / 1e9) for true, _ in ahead], [0, -1, 1020], "the clocks are as wrong as they were made")
+    check(all(abs(true - found) < 10**6 for true, found in ahead), f"and found to be: {ahead}")
     m = re.search(r"Order: (\d+) collectives of all (\d+) cores.*?wall clocks +(\d+)\n +as merged +(\d+)", said, re.S)
     if check(m, "the order of collectives"):
         whole, cores, by_wall, merged = map(int, m.groups())
         check(whole > 0 and cores == NODES * CORES, f"{whole} collectives of {cores} cores")
         equal(by_wall, whole, "collectives out of order by the nodes' wall clocks")
         check(merged * 20 <= whole, f"{merged} of {whole} collectives out of order as merged")
+    for name in ("summary.txt", "report.txt"):
+        with open(os.path.join(out, name)) as f:
+            head = f.read().split("\n\n")[0]
+        check(head in said, f"the beginning of {name}")
+    check(f"core 0 of {names[1]} takes twice as long" in said and f"Straggler: core 0 of {names[1]} came last" in said, "the core that was made slow is the straggler")
+    equal(said.count("open it with: "), len(re.findall("the same 10.000 s, because", said)) + 1, "each profile is said to open, once")
+    check("is a part by time" not in said, "two profiles are not parts of one")
     profile = load_json(os.path.join(out, "summary.json"))
     notes = " ".join(profile["meridian"]["notes"])
     check(late or "was set by 60 min" in notes, f"the step of a wall clock is reported: {notes}")
     profiles = [os.path.join(out, "system_profile.pftrace")]
     if "trigger     none" not in said:
-        check(re.search(rf"trigger +{NODES} nodes kept the same window.*step took", said), "why the recorders were frozen")
+        check(re.search(rf"trigger +{NODES} nodes kept the same 10.000 s, because: .*step took", said), "why the recorders were frozen")
         profiles.append(os.path.join(out, "trigger", "system_profile.pftrace"))
     importer = Importer()
     for path, longest in zip(profiles, (SECONDS, 10)):
