@@ -51,6 +51,7 @@ typedef struct {
     sim_model *models;
     uint32_t model_next;
     _Atomic uint64_t exec_next, tensor_next;
+    _Atomic bool async_used; /* an asynchronous execution was scheduled since nrt_init */
     NRT_ASYNC_EXEC_STATUS_CALLBACK callback;
     void *callback_params;
 } sim_state;
@@ -237,7 +238,6 @@ void sim_inspect_from_env(void); /* called by nrt_init */
 void sim_inspect_executed(sim_model *model, NRT_STATUS status);
 bool sim_inspect_device_on(void);
 void sim_profile_close(void); /* stops and dumps; called by nrt_close */
-bool sim_async_on(void);      /* any asynchronous request in flight or scheduled since init */
 void sim_async_close(void);
 void sim_debug_executed(sim_core *core, uint64_t exec_id);
 void sim_misc_close(void);

@@ -261,6 +261,8 @@ queue_of(uint32_t core, uint32_t unit, int index, bool make)
     if (queues[core][unit][index] == NULL && make)
         queues[core][unit][index] = queue_new(core, unit, (uint32_t) index);
     q = queues[core][unit][index];
+    if (q != NULL && unit == SIM_UNIT_COMPUTE)
+        atomic_store(&sim.async_used, true);
     pthread_mutex_unlock(&queues_lock);
     return q;
 }
@@ -296,18 +298,6 @@ schedule(uint32_t core, int index, const request *r, nrta_seq_t *ret_seq)
     pthread_cond_signal(&q->more);
     pthread_mutex_unlock(&q->lock);
     return NRT_SUCCESS;
-}
-
-bool
-sim_async_on(void)
-{
-    bool on = false;
-
-    pthread_mutex_lock(&queues_lock);
-    for (uint32_t i = 0; i < sim.core_count; i++)
-        on = on || queues[i][SIM_UNIT_COMPUTE][0] != NULL;
-    pthread_mutex_unlock(&queues_lock);
-    return on || sim_env_text("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NULL) != NULL;
 }
 
 static void

@@ -772,13 +772,20 @@ nrt_profile_continuous_options_set_output_dir(nrt_profile_continuous_options_t *
     return NRT_SUCCESS;
 }
 
+static bool
+async_on(void)
+{
+    return atomic_load(&sim.async_used) ||
+           sim_env_text("NEURON_RT_ASYNC_EXEC_MAX_INFLIGHT_REQUESTS", NULL) != NULL;
+}
+
 NRT_STATUS
 nrt_profile_continuous_start(nrt_profile_continuous_options_t *options)
 {
     SIM_NEEDS_OPEN();
     if (options == NULL)
         return NRT_INVALID;
-    if (sim_inspect_device_on() || sim_async_on()) {
+    if (sim_inspect_device_on() || async_on()) {
         sim_log("continuous profiling refused: %s is on",
                 sim_inspect_device_on() ? "inspect device profiling" : "asynchronous execution");
         return NRT_FAILURE;
