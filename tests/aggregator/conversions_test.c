@@ -404,6 +404,59 @@ TEST(asked_again_is_answered_when_it_is_written)
     mrd_core_free(c);
 }
 
+/* What is said of a conversion: how it ended, and how long it took. */
+TEST(a_conversion_is_said)
+{
+    mrd_core *c = make(3);
+    mrd_session *s = session(c);
+    mrd_conversion_end done = { .state = MRD_CONVERT_DONE,
+                                .files = 2,
+                                .bytes = 3,
+                                .memory = 4,
+                                .took = 1500 * MRD_MS,
+                                .message = "part" };
+    mrd_conversion_end failed = { .state = MRD_CONVERT_FAILED, .message = "broken" };
+    char text[MRD_WHY_MAX];
+    const mrd_conversion *v;
+
+    tick(c, SEC);
+    mrd_core_conversion_ended(c, core_at(2 * SEC), &seven, &done);
+    CHECK_INT(core_logged(c, "AGG-CONVERTED", text), 1);
+    CHECK(strstr(text, s->text) != NULL &&
+          strstr(text, "node=i-1 process=7 files=2 bytes=3 ms=1500") != NULL);
+    v = mrd_conversions_find(&s->conversions, "i-1", 7);
+    CHECK(v->files == 2 && v->bytes == 3 && v->memory == 4 && v->took == 1500 * MRD_MS);
+    CHECK_TEXT(v->message, "part");
+    mrd_core_conversion_ended(c, core_at(2 * SEC), &eight, &failed);
+    CHECK_INT(core_logged(c, "AGG-CONVERT", text), 1);
+    CHECK(strstr(text, "node=i-1 process=8 reason=broken") != NULL);
+    mrd_core_conversion_ended(c, core_at(2 * SEC), &eight, &done); /* it does not run */
+    CHECK(mrd_core_effect(c) == NULL && state_of(s, 8) == MRD_CONVERT_FAILED);
+    mrd_core_free(c);
+}
+
+/* A session that lists nearly as many files as it may: results that do not fit are not listed at all. */
+TEST(results_that_do_not_fit_are_not_there)
+{
+    for (size_t room = 1; room < 3; room++) {
+        mrd_core *c = make(1);
+        mrd_session *s = session(c);
+        size_t before;
+
+        tick(c, SEC);
+        while (s->n_artifacts < MRD_ARTIFACTS_MAX - room) {
+            REQUIRE(MRD_VEC_NEXT(s->artifacts, s->n_artifacts));
+            s->artifacts[s->n_artifacts++] = (mrd_listed_artifact){ .size = 1 };
+        }
+        before = s->artifact_bytes;
+        CHECK(list(c, &seven, 2) == (room == 2));
+        CHECK_INT(s->n_artifacts, MRD_ARTIFACTS_MAX - (room == 2 ? 0 : 1));
+        CHECK_INT(s->artifact_bytes - before, room == 2 ? 11 : 0);
+        CHECK_INT(results(s, false), room == 2 ? 2 : 0);
+        mrd_core_free(c);
+    }
+}
+
 TEST(again_are_those_that_failed)
 {
     mrd_core *c = make(3);

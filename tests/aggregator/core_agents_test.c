@@ -2,6 +2,7 @@
 #include "aggregator/core/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
+#include "timesync/follow.h"
 
 #define START (20 * MRD_SEC)
 
@@ -535,6 +536,131 @@ TEST(jobs_that_a_node_says_were_recorded)
     mrd_session_add_job(s, "no job");
     mrd_session_add_job(s, "job=7\n");
     CHECK_INT(s->jobs_left_out, 4);
+    mrd_core_free(c);
+}
+
+/* ---- Causality ---- */
+
+#define OFFSET (77 * MRD_SEC) /* of session time to node "a"'s clock */
+
+/* Node "a", whose clock is known within a millisecond by many probes until *ret_now of it; session time is the aggregator's clock. */
+static mrd_core *
+with_known_clock(int64_t *ret_now)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_node *n;
+    int64_t now = START;
+
+    core_hello(c, START, "a", 1);
+    n = c->nodes.v[0];
+    n->follow = mrd_follow_new("a", 1, &mrd_follow_defaults);
+    CHECK(n->follow != NULL);
+    for (uint32_t k = 0; k < 600; k++) {
+        mrd_probe_sent sent = {
+            .id = { 1, 1, k }, .a1 = now, .a4 = now + 2 * MRD_MS, .source1 = 2, .source4 = 2
+        };
+        mrd_probe_served served = { .id = sent.id, .source2 = 2, .source3 = 2 };
+        mrd_probe p;
+
+        served.r2 = served.r3 = now + MRD_MS + OFFSET;
+        CHECK_ERR("join", mrd_probe_join(&sent, &served, &p), MRD_OK);
+        mrd_follow_probe(n->follow, &p);
+        now += k % 2 == 0 ? MRD_MS : 99 * MRD_MS;
+    }
+    *ret_now = now;
+    return c;
+}
+
+/* A heartbeat that came before it was sent, or an answer that was there before it was written: a clock is not what it is believed to be. */
+TEST(heartbeats_that_contradict_a_clock)
+{
+    static const struct {
+        const char *what;
+        int64_t sent, answered, written; /* ms, by the node's clock; by the aggregator's */
+        uint64_t checked, violations;
+    } rows[] = {
+        { "sent before", -5, 0, 0, 1, 0 },
+        { "sent after it came", 5, 0, 0, 1, 1 },
+        { "answered after it was written", -5, -50, -60, 2, 0 },
+        { "answered before it was written", -5, -70, -60, 2, 1 },
+        { "no answer yet", -5, -50, 0, 1, 0 },
+        { "of an older agent", -5, 0, -60, 1, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+        int64_t now;
+        mrd_core *c = with_known_clock(&now);
+        mrd_node *n = c->nodes.v[0];
+        mrd_effect e;
+
+        hb.local_ns = now + rows[i].sent * MRD_MS;
+        hb.answered_ns = rows[i].answered == 0 ? 0 : now + rows[i].answered * MRD_MS;
+        hb.answer_raw_ns = rows[i].written == 0 ? 0 : now + OFFSET + rows[i].written * MRD_MS;
+        mrd_core_heartbeat(c, core_at(now + OFFSET), 6, n, &hb, (mrd_local_ns){ now + OFFSET });
+        CHECK(core_find(c, MRD_DO_HEARTBEAT, 6, &e));
+        CHECK_ROW(rows[i].what, n->causality.checked == rows[i].checked);
+        CHECK_ROW(rows[i].what, n->causality.violations == rows[i].violations);
+        CHECK_ROW(rows[i].what, c->stats.clock_frames == rows[i].checked);
+        CHECK_ROW(rows[i].what, c->stats.clock_frame_violations == rows[i].violations);
+        /* It is told what is believed, and so is the list of nodes. */
+        CHECK(e.has_estimate && e.received.ns == now + OFFSET && e.node == n);
+        CHECK(n->clock.offset == e.estimate.offset_ns && n->clock.bound == e.estimate.bound_ns);
+        CHECK_TEXT(n->clock.state, e.estimate_state);
+        CHECK(e.estimate_state[0] != '\0');
+        mrd_core_free(c);
+    }
+}
+
+TEST(batches_that_contradict_a_clock)
+{
+    static const struct {
+        const char *what;
+        uint8_t type, clock;
+        int64_t last; /* ms, by the node's clock */
+        uint64_t checked, violations;
+    } rows[] = {
+        { "ended before it came", MRD_FRAME_BATCH, MRD__CLOCK_KIND__CLOCK_RAW, -5, 1, 0 },
+        { "ended after it came", MRD_FRAME_BATCH, MRD__CLOCK_KIND__CLOCK_RAW, 5, 1, 1 },
+        { "of another clock", MRD_FRAME_BATCH, MRD__CLOCK_KIND__CLOCK_REALTIME, 5, 0, 0 },
+        { "clock data", MRD_FRAME_CLOCK_DATA, MRD__CLOCK_KIND__CLOCK_RAW, 5, 0, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        int64_t now;
+        mrd_core *c = with_known_clock(&now);
+        mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+        mrd_frame f = { .type = rows[i].type, .clock = rows[i].clock, .session = 7 };
+
+        f.agent = c->nodes.v[0]->key;
+        f.last.ns = now + rows[i].last * MRD_MS;
+        mrd_core_numbered(c, core_at(now + OFFSET), 5, c->nodes.v[0], &f, 100,
+                          (mrd_local_ns){ now + OFFSET });
+        core_drain(c);
+        REQUIRE(s->n_parts == 1);
+        CHECK_ROW(rows[i].what, s->parts[0]->causality.checked == rows[i].checked);
+        CHECK_ROW(rows[i].what, s->parts[0]->causality.violations == rows[i].violations);
+        CHECK_ROW(rows[i].what, c->stats.clock_frames == rows[i].checked);
+        CHECK_ROW(rows[i].what, c->stats.clock_frame_violations == rows[i].violations);
+        CHECK_INT(c->nodes.v[0]->causality.checked, 0); /* those are of heartbeats */
+        mrd_core_free(c);
+    }
+}
+
+/* A machine that slept since: nothing of before is believed. */
+TEST(a_heartbeat_says_that_the_machine_slept)
+{
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    int64_t now;
+    mrd_core *c = with_known_clock(&now);
+
+    hb.local_ns = now;
+    hb.asleep_ns = 5 * MRD_SEC;
+    mrd_core_heartbeat(c, core_at(now + OFFSET), 6, c->nodes.v[0], &hb,
+                       (mrd_local_ns){ now + OFFSET });
+    core_drain(c);
+    CHECK(c->nodes.v[0]->has_asleep && c->nodes.v[0]->asleep == 5 * MRD_SEC &&
+          c->nodes.v[0]->awake.ns == now);
     mrd_core_free(c);
 }
 

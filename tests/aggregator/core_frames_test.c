@@ -432,6 +432,20 @@ TEST(a_full_disk_has_room_again_with_some_to_spare)
     mrd_core_free(c);
 }
 
+/* A sixteenth of the reserve is for clock data, without which no event has a bound. */
+TEST(clock_data_has_a_part_of_the_reserve)
+{
+    mrd_core *c = make((mrd_core_limits){ .disk_reserve = 16 * 300 });
+    mrd_frame f = frame(7, 0);
+
+    f.type = MRD_FRAME_CLOCK_DATA;
+    mrd_core_disk(c, core_at(START), 0);
+    core_drain(c);
+    for (; f.seq < 3; f.seq++) /* 140 bytes each */
+        CHECK_INT(send(c, START, 10 + f.seq, &f).kind, f.seq < 2 ? MRD_DO_APPEND : MRD_DO_ACK);
+    mrd_core_free(c);
+}
+
 TEST(a_store_that_is_gone_takes_nothing)
 {
     mrd_core *c = make((mrd_core_limits){ .disk_reserve = 1 << 20 });

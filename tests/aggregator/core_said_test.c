@@ -109,6 +109,7 @@ TEST(a_start_goes_on_after_a_restart_or_failed)
         CHECK_ROW(rows[i].name,
                   s->state == (rows[i].goes_on ? MRD_SESSION_ARMING : MRD_SESSION_FAILED));
         CHECK_ROW(rows[i].name, rows[i].goes_on == (s->message[0] == '\0'));
+        CHECK_ROW(rows[i].name, rows[i].goes_on == !s->closed);
         mrd_json_free(o);
         mrd_core_free(c);
     }
@@ -372,6 +373,50 @@ TEST(a_heartbeat_updates_its_part)
     mrd_part_heartbeat(p, &n, &st, false);
     CHECK_TEXT(p->message, "joined late");
     CHECK_ERR("none", p->err, MRD_OK);
+    mrd_part_free(p);
+}
+
+/* What became of device profiles: the words of the protocol, whatever the node says; as many as there may be. */
+TEST(what_a_node_says_of_device_profiles)
+{
+    static const char *const states[] = { "asked", "armed", "written", "refused", "ended", "odd" };
+    mrd_node n = { .instance_id = "a" };
+    mrd_part *p = mrd_part_new(&n, 1);
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT;
+    Mrd__DeviceProfile d[MRD_PROFILES_MAX + 1], *list[MRD_PROFILES_MAX + 1];
+    char message[] = "no room";
+    const mrd_json *o;
+
+    REQUIRE(p != NULL);
+    for (size_t i = 0; i < MRD_COUNT(d); i++) {
+        mrd__device_profile__init(&d[i]);
+        d[i].process_id = (int64_t) i;
+        d[i].nc_idx = (int64_t) i - 1;
+        d[i].state = (char *) (uintptr_t) states[i % MRD_COUNT(states)];
+        d[i].count = (uint32_t) i;
+        d[i].message = i == 1 ? message : d[i].message;
+        list[i] = &d[i];
+    }
+    st.device_profiles = list;
+    st.n_device_profiles = MRD_COUNT(states);
+    mrd_part_heartbeat(p, &n, &st, false); /* the session asked for none */
+    CHECK(p->device_profiles == NULL);
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(mrd_json_size(p->device_profiles), MRD_COUNT(states));
+    for (size_t i = 0; i < MRD_COUNT(states); i++) {
+        o = mrd_json_at(p->device_profiles, i);
+        CHECK_TEXT(mrd_json_str(o, "state", ""), i == 5 ? "refused" : states[i]);
+        CHECK_INT(mrd_json_int(o, "process_id", -1), i);
+        CHECK_INT(mrd_json_int(o, "lnc_idx", -7), i == 0 ? -7 : (int64_t) i - 1);
+        CHECK_INT(mrd_json_int(o, "written", -1), i);
+        CHECK_TEXT(mrd_json_str(o, "message", "none"), i == 1 ? "no room" : "none");
+    }
+    st.n_device_profiles = MRD_COUNT(d);
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(mrd_json_size(p->device_profiles), MRD_PROFILES_MAX);
+    st.n_device_profiles = 0; /* it does not say: as before */
+    mrd_part_heartbeat(p, &n, &st, true);
+    CHECK_INT(mrd_json_size(p->device_profiles), MRD_PROFILES_MAX);
     mrd_part_free(p);
 }
 

@@ -1,4 +1,5 @@
 /* What happens next in a session, and when: getting ready, the start, the stop, what nodes still hold, the merge. */
+#include "aggregator/core/manifest.h"
 #include "aggregator/core/require.h"
 #include "tests/aggregator/core_make.h"
 
@@ -416,6 +417,19 @@ TEST(what_nodes_hold_is_awaited_until_a_deadline)
     mrd_core_free(c);
 }
 
+/* A session without nodes has nothing to wait for: it ends with the manifest that has its stop. */
+TEST(a_session_of_nobody_ends_at_once)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    core_seen x = { 0 };
+
+    mrd_core_stop(c, core_at(START), 5, 7);
+    core_settle(c, START, &x);
+    CHECK(x.n[MRD_DO_MERGE] == 1 && s->step == MRD_STEP_MERGE && s->job.total == 0);
+    mrd_core_free(c);
+}
+
 /* ---- The end ---- */
 
 TEST(a_session_is_closed_merged_and_complete)
@@ -423,6 +437,7 @@ TEST(a_session_is_closed_merged_and_complete)
     for (int merges = 0; merges < 2; merges++) {
         mrd_core *c = core_make((mrd_core_limits){ 0 });
         mrd_session *s = core_session(c, 7, 0, MRD_SESSION_STOPPING);
+        mrd_json *o;
         core_seen x;
 
         core_part(c, s, "a", MRD_PART_FLUSHED)->events = 30;
@@ -450,6 +465,11 @@ TEST(a_session_is_closed_merged_and_complete)
         }
         CHECK(s->state == MRD_SESSION_COMPLETE && s->step == MRD_STEP_OVER);
         CHECK_INT(s->ended.ns, START + (merges == 1 ? 3 : 0));
+        o = mrd_session_json(s, &(mrd_manifest_context){ 0 });
+        CHECK(mrd_json_get(o, "message") == NULL); /* nothing was left out */
+        CHECK_TEXT(mrd_json_str(mrd_json_get(o, "profile"), "state", ""),
+                   merges == 1 ? "done" : "none");
+        mrd_json_free(o);
         mrd_core_free(c);
     }
 }

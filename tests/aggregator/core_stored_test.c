@@ -138,6 +138,10 @@ TEST(a_file_that_is_whole)
     n = 0;
     mrd_core_artifact_complete(c, core_at(START), sha('1'), count, &n);
     CHECK_INT(n, 100); /* of the third alone: its line was lost */
+    s[0]->state = s[2]->state = MRD_SESSION_COMPLETE;
+    CHECK(!mrd_core_artifact_is_open(c, sha('1'))); /* the other is deleted */
+    s[2]->state = MRD_SESSION_RECORDING;
+    CHECK(mrd_core_artifact_is_open(c, sha('1')) && mrd_core_artifact_is_open(c, sha('2')));
     mrd_core_free(c);
 }
 
@@ -480,12 +484,14 @@ TEST(what_a_journal_has_beside_its_manifest)
     static const struct {
         const char *what;
         int64_t counted;
-        uint64_t there, events, damage;
-    } rows[] = { { "as many", 20, 20, 20, 0 },
-                 { "fewer", 20, 15, 20, 5 },
-                 { "more", 20, 25, 25, 0 },
-                 { "none were counted", 0, 5, 5, 0 },
-                 { "a changed file", -1, 5, 5, 0 } };
+        uint64_t there, was, events, damage;
+    } rows[] = { { "as many", 20, 20, 0, 20, 0 },
+                 { "fewer", 20, 15, 0, 20, 5 },
+                 { "fewer, as was known", 20, 15, 5, 20, 5 },
+                 { "fewer, and a merge found more", 20, 15, 9, 20, 9 },
+                 { "more", 20, 25, 0, 25, 0 },
+                 { "none were counted", 0, 5, 0, 5, 0 },
+                 { "a changed file", -1, 5, 0, 5, 0 } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -495,6 +501,7 @@ TEST(what_a_journal_has_beside_its_manifest)
 
         core_hello(c, START, "a", 1);
         p->manifest_events = rows[i].counted;
+        p->damage.events = rows[i].was;
         for (uint64_t seq = 0; seq < 2; seq++) /* one gap */
             CHECK_ERR("stored",
                       mrd_part_stored(
@@ -505,11 +512,69 @@ TEST(what_a_journal_has_beside_its_manifest)
         c->nodes.v[0]->gaps = 0;
         mrd_core_enter(c, core_at(START));
         mrd_core_part_read(c, s, p);
-        CHECK_INT(core_logged(c, "AGG-JOURNAL-DAMAGE", text), rows[i].damage > 0);
+        CHECK_INT(core_logged(c, "AGG-JOURNAL-DAMAGE", text), rows[i].damage > rows[i].was);
         CHECK_ROW(rows[i].what, p->events == rows[i].events && p->damage.events == rows[i].damage);
         CHECK_INT(c->nodes.v[0]->gaps, 1);
         mrd_core_free(c);
     }
+}
+
+/* A list of nodes that a hand wrote, or an older release: what is not there is nothing, and what is no node is none. */
+TEST(a_list_of_nodes_with_less_in_it)
+{
+    static const char text[] =
+        "{\"nodes\":[{\"instance_id\":\"a\",\"seen_ns\":20000000000},{\"instance_id\":\"../b\"},{},"
+        "{\"instance_id\":\"a\",\"seen_ns\":1},{\"instance_id\":\"later\",\"seen_ns\":90000000000},"
+        "{\"instance_id\":\"old\",\"seen_ns\":-3580000000000},"
+        "{\"instance_id\":\"oldest\",\"seen_ns\":-3579999999999}]}";
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_json *o = NULL;
+    mrd_why why = { 0 };
+    const mrd_node *n;
+
+    CHECK_ERR("json", mrd_json_parse(mrd_str_of(text), "nodes", &o, NULL), MRD_OK);
+    mrd_core_enter(c, core_at(START));
+    CHECK_ERR("load", mrd_core_load_registry(c, o, NULL), MRD_OK);
+    mrd_json_free(o);
+    REQUIRE(c->nodes.n == 3); /* the last seen first */
+    CHECK_TEXT(c->nodes.v[0]->instance_id, "later");
+    CHECK_INT(c->nodes.v[0]->seen.ns, START); /* not in the future */
+    CHECK_TEXT(c->nodes.v[2]->instance_id, "oldest");
+    n = c->nodes.v[1];
+    CHECK_TEXT(n->instance_id, "a");
+    CHECK(!n->simulated && !n->reported && n->seen.ns == START && n->seen_wall.ns == START);
+    CHECK(n->host_name[0] == '\0' && n->key == mrd_agent_key(MRD_STR("a")));
+    o = NULL;
+    CHECK_ERR("json", mrd_json_parse(MRD_STR("{\"version\":2}"), "nodes", &o, NULL), MRD_OK);
+    CHECK_ERR("newer", mrd_core_load_registry(c, o, &why), MRD_VERSION);
+    CHECK(strstr(why.text, "written by a newer release") != NULL);
+    mrd_json_free(o);
+    mrd_core_free(c);
+}
+
+/* Of more nodes than there may be those are known that were seen last. */
+TEST(a_list_of_too_many_nodes)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_json *o = mrd_json_new_object(), *list = mrd_json_new_array();
+
+    for (int i = 0; i < 5; i++) {
+        mrd_json *n = mrd_json_new_object();
+        char id[24];
+
+        snprintf(id, sizeof(id), "n%d", i);
+        mrd_json_set(n, "instance_id", mrd_json_new_str(id));
+        mrd_json_set(n, "seen_ns", mrd_json_new_int(1000 * (i * 3 % 5 + 1)));
+        mrd_json_append(list, n);
+    }
+    mrd_json_set(o, "nodes", list);
+    c->limits.max_nodes = 2;
+    mrd_core_enter(c, core_at(START));
+    CHECK_ERR("load", mrd_core_load_registry(c, o, NULL), MRD_OK);
+    CHECK_INT(c->nodes.n, 2);
+    CHECK(mrd_nodes_by_id(&c->nodes, "n3") != NULL && mrd_nodes_by_id(&c->nodes, "n1") != NULL);
+    mrd_json_free(o);
+    mrd_core_free(c);
 }
 
 /* A node that only its journal names took part. */

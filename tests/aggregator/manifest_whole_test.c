@@ -20,15 +20,22 @@ through(const char *text)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     mrd_json *o = parse(text), *back;
-    mrd_session *s = NULL;
+    mrd_session *s = NULL, *copy;
     mrd_why why = { 0 };
 
     mrd_core_enter(c, core_at(1000 * MRD_SEC));
     CHECK_ERR(why.text, mrd_core_load_session(c, 0x684ee1a16207, o, NULL, &s, &why), MRD_OK);
     if (s == NULL)
         return NULL;
-    back =
-        mrd_session_json(s, &(mrd_manifest_context){ .now = { 5000 * MRD_SEC }, .of_file = true });
+    copy = mrd_session_copy(s); /* what readers are given */
+    mrd_core_unload_session(c, s);
+    if (copy == NULL)
+        return NULL;
+    back = mrd_session_json(copy,
+                            &(mrd_manifest_context){ .now = { 5000 * MRD_SEC }, .of_file = true });
+    for (size_t i = 0; i < copy->n_parts; i++)
+        CHECK(mrd_session_part(copy, copy->parts[i]->instance_id) == copy->parts[i]);
+    mrd_session_free(copy);
     mrd_json_free(o);
     mrd_core_free(c);
     return back;
