@@ -250,7 +250,7 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             s->jobs_left_out = st->jobs_left_out;
         mrd_session_acknowledge_ids(s, p, st->triggers, st->n_triggers);
         mrd_session_touch(s);
-        if (s->step == MRD_STEP_FLUSH && mrd_effects_room(&c->out, 32))
+        if (s->step == MRD_STEP_FLUSH && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_session_run(c, s); /* it may have been the last one */
     }
 }

@@ -120,7 +120,7 @@ mrd_session_send_change(mrd_core *c, mrd_session *s)
     bool again = s->changes.sent == s->changes.revision;
 
     if (s->step != MRD_STEP_RECORD || s->changes.revision == 0 ||
-        s->changes.version > s->save.durable || !mrd_effects_room(&c->out, 32) ||
+        s->changes.version > s->save.durable || !mrd_effects_room(&c->out, MRD_EFFECTS_ROOM) ||
         (again && (c->now.local.ns < s->changes.again.ns || !is_awaited(c, s))))
         return;
     s->changes.sent = s->changes.revision;

@@ -84,6 +84,8 @@ typedef struct {
 
 /* The next effect, zeroed but for its kind. There must be room. */
 mrd_effect *mrd_effects_add(mrd_effects *e, mrd_effect_kind kind);
+/* What one thing may leave: whoever does one after the other makes sure of so much before each. */
+#define MRD_EFFECTS_ROOM 32
 /* Room for so many more. */
 bool mrd_effects_room(const mrd_effects *e, unsigned n);
 void mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)

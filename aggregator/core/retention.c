@@ -136,7 +136,7 @@ is_used(const mrd_core *c, const mrd_session *s)
 void
 mrd_core_remove_deleted(mrd_core *c)
 {
-    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, 32); i++) {
+    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM); i++) {
         mrd_session *s = c->sessions[i];
 
         if (!s->deleted || s->removing || is_used(c, s))

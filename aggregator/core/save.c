@@ -7,7 +7,6 @@
 #define SAVE_EVERY  MRD_SEC
 #define SAVE_SHARE  10             /* at most a tenth of the time is spent writing one manifest */
 #define NODES_EVERY (30 * MRD_SEC) /* when nothing changed but when they were seen */
-#define ROOM        32
 
 static void
 write_now(mrd_core *c, mrd_session *s)
@@ -46,7 +45,7 @@ save_nodes(mrd_core *c)
 void
 mrd_core_save_round(mrd_core *c)
 {
-    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, ROOM); i++) {
+    for (size_t i = 0; i < c->n_sessions && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM); i++) {
         mrd_session *s = c->sessions[i];
 
         if (!s->deleted && s->save.writing == 0 && s->step != MRD_STEP_NEW &&

@@ -10,7 +10,6 @@
 #define SAVE_EVERY       MRD_SEC
 #define RETAIN_EVERY     (10 * MRD_SEC)
 #define CLOCK_SPARE_MAX  (64 << 20)
-#define TICK_ROOM        32            /* effects that one session may leave in a round */
 #define DISK_TRY_LONGEST (5 * MRD_SEC) /* of agents that were sent back one is here again by then */
 
 mrd_core *
@@ -163,7 +162,8 @@ drop_forgotten(mrd_core *c)
     for (size_t i = c->nodes.n; i-- > 0;) {
         mrd_node *n = c->nodes.v[i];
 
-        if (n->forget && n->conn == 0 && !waits(c, n) && mrd_effects_room(&c->out, TICK_ROOM))
+        if (n->forget && n->conn == 0 && !waits(c, n) &&
+            mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_core_drop_node(c, n);
     }
 }
@@ -275,7 +275,7 @@ mrd_core_tick(mrd_core *c, mrd_core_time now)
     drop_forgotten(c);
     mrd_core_surveys_tick(c);
     for (size_t i = 0; i < c->n_sessions; i++) {
-        if (!c->sessions[i]->deleted && mrd_effects_room(&c->out, TICK_ROOM))
+        if (!c->sessions[i]->deleted && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_session_run(c, c->sessions[i]);
     }
     mrd_core_remove_deleted(c);

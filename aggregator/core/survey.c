@@ -95,7 +95,8 @@ mrd_core_surveys_tick(mrd_core *c)
         mrd_survey *v = &c->surveys[i];
 
         if (v->id != 0 && !MRD_PLANTED(MRD_PLANT_LEFT_SURVEY) &&
-            c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) && mrd_effects_room(&c->out, 32))
+            c->now.local.ns >= v->deadline.ns && !is_awaited(c, v) &&
+            mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_core_survey_end(c, v);
     }
 }

@@ -101,7 +101,7 @@ mrd_session_send_triggers(mrd_core *c, mrd_session *s)
     for (size_t i = 0; i < s->n_triggers; i++) {
         mrd_trigger *t = &s->triggers[i];
 
-        if (t->sent || t->version > s->save.tried || !mrd_effects_room(&c->out, 32))
+        if (t->sent || t->version > s->save.tried || !mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             continue;
         t->sent = true;
         (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_TRIGGER, t, ASK_TIMEOUT, 0);
