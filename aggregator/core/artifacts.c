@@ -58,9 +58,8 @@ announced(mrd_core *c, mrd_session *s, const mrd_node *n, uint64_t session,
         return mrd_why_set(why, MRD_LIMIT, 0, "the artifact is larger than 1 TiB");
     if (session != 0 && (s == NULL || !mrd_session_is_open(s)))
         return mrd_why_set(why, MRD_STATE, 0, "the artifact's session is not open");
-    if (mrd_core_store_message(c) != NULL)
-        return mrd_why_set(why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s",
-                           mrd_core_store_message(c));
+    if ((err = mrd_core_store_check(c, why)) != MRD_OK)
+        return err;
     if (s != NULL && (err = list(c, s, n, o)) == MRD_LIMIT)
         return mrd_why_set(why, err, 0, "the session lists as many artifacts as it may (%d)",
                            MRD_ARTIFACTS_MAX);

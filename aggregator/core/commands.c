@@ -50,10 +50,7 @@ start_allowed(mrd_core *c, mrd_why *why)
             "the store holds %zu sessions, which is the limit (--max-sessions): delete some",
             c->n_sessions);
     }
-    if (mrd_core_store_message(c) != NULL)
-        return mrd_why_set(why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s",
-                           mrd_core_store_message(c));
-    return MRD_OK;
+    return mrd_core_store_check(c, why);
 }
 
 static bool

@@ -203,7 +203,7 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
         return false;
     }
     if (c->store_gone || (c->disk_full && !may_try(c, f) && !is_spared(c, f, len))) {
-        mrd_why_set(&why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s", mrd_core_store_message(c));
+        (void) mrd_core_store_check(c, &why);
         limited(c, n, MRD_LIMIT_DISK);
         not_stored(c, ticket, &why);
         return false;

@@ -183,9 +183,7 @@ allowed(mrd_core *c, int64_t uid, mrd_why *why)
                            "the store holds %zu sessions, which is the limit (--max-sessions)",
                            c->n_sessions);
     }
-    if (c->disk_full)
-        return mrd_why_set(why, MRD_FULL, 0, "%s", c->disk_message);
-    return MRD_OK;
+    return mrd_core_store_check(c, why);
 }
 
 /* ---- Making one ---- */

@@ -227,6 +227,15 @@ mrd_core_store_message(const mrd_core *c)
     return c->store_gone ? c->gone_message : c->disk_full ? c->disk_message : NULL;
 }
 
+mrd_err
+mrd_core_store_check(const mrd_core *c, mrd_why *why)
+{
+    const char *message = mrd_core_store_message(c);
+
+    return message == NULL ? MRD_OK
+                           : mrd_why_set(why, c->store_gone ? MRD_IO : MRD_FULL, 0, "%s", message);
+}
+
 void
 mrd_core_store_gone(mrd_core *c, mrd_core_time now, const mrd_why *gone)
 {

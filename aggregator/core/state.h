@@ -101,6 +101,8 @@ bool mrd_core_is_expected(const mrd_core *c, const mrd_node *n);
 void mrd_core_drop_node(mrd_core *c, mrd_node *n);
 /* Why nothing is stored now, NULL: it is. */
 const char *mrd_core_store_message(const mrd_core *c);
+/* ... as an error: FULL, or IO when its folder is gone. */
+mrd_err mrd_core_store_check(const mrd_core *c, mrd_why *why);
 /* The store is full, or has room again: open sessions note when. */
 void mrd_core_disk_is(mrd_core *c, bool full);
 void mrd_core_disk_has_room(mrd_core *c); /* ... and says so */

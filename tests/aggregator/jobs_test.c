@@ -322,6 +322,120 @@ TEST(a_session_ends_with_its_job)
     }
 }
 
+/* A store that takes nothing takes no job: it is told why, and no session is made whose manifest could not be written. */
+TEST(a_job_is_refused_while_nothing_is_stored)
+{
+    for (int gone = 0; gone < 2; gone++) {
+        mrd_core *c = cluster(8, 8, "stream");
+        said job = { "job=1\n", NULL, NULL, 5, 1, 0, false };
+        mrd_why why = { .err = MRD_IO, .text = "no folder" };
+        mrd_effect e;
+
+        (void) says(c, T0, 0, (said){ "job=2\n", NULL, NULL, 5, 2, 0, false });
+        if (gone == 1)
+            mrd_core_store_gone(c, core_at(T0), &why);
+        else
+            mrd_core_disk(c, core_at(T0), -1);
+        core_drain(c);
+        e = says(c, T0, 0, job);
+        CHECK_ERR("refused", e.err, gone == 1 ? MRD_IO : MRD_FULL);
+        CHECK_TEXT(e.text, mrd_core_store_message(c));
+        CHECK_INT(c->n_sessions, 1);
+        e = says(c, T0, 1,
+                 (said){ "job=2\n", NULL, NULL, 5, 2, 0, false }); /* one that is recorded */
+        CHECK(e.err == MRD_OK && c->sessions[0]->n_parts == 2);
+        mrd_core_disk(c, core_at(T0), INT64_MAX);
+        core_drain(c);
+        CHECK_INT(says(c, T0, 0, job).err, MRD_OK);
+        mrd_core_free(c);
+    }
+}
+
+/* A session that waits for a job: its first node begins it, with what the job says of itself. */
+TEST(a_session_waits_for_its_job)
+{
+    static const struct {
+        const char *what, *job, *wanted;
+        size_t node;
+        bool stopped, joins;
+    } rows[] = { { "its job", "job=7\n", "7", 0, false, true },
+                 { "a member of its array", "job=9\narray_job=7\narray_task=3\n", "7_3", 0, false,
+                   true },
+                 { "another job", "job=8\n", "7", 0, false, false },
+                 { "on a node that is not meant", "job=7\n", "7", 1, false, false },
+                 { "it was stopped", "job=7\n", "7", 0, true, false } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = cluster(8, 8, "stream");
+        mrd_session_request r = core_request("x");
+        said job = { rows[i].job, MRD_JOB_UNASKED, NULL, 5, 3, 2 * MRD_SEC, false };
+        mrd_session *s;
+        mrd_effect e;
+
+        r.params.wait = true;
+        CHECK_ERR("job", mrd_strlist_add(&r.select.jobs, mrd_str_of(rows[i].wanted)), MRD_OK);
+        CHECK_ERR("node", mrd_strlist_add(&r.select.instances, MRD_STR("a")), MRD_OK);
+        mrd_core_start(c, core_at(T0), 9, &r);
+        write_all(c, T0);
+        tick(c, T0 + MRD_SEC);
+        REQUIRE(c->n_sessions == 1);
+        s = c->sessions[0];
+        CHECK(s->step == MRD_STEP_EXPECT && s->state == MRD_SESSION_ARMING);
+        s->stop_requested = rows[i].stopped;
+        e = says(c, T0 + 2 * MRD_SEC, rows[i].node, job);
+        CHECK_ROW(rows[i].what, (e.err == MRD_OK) == rows[i].joins);
+        CHECK_ROW(rows[i].what, rows[i].joins || e.err == MRD_CANCELLED);
+        CHECK_ROW(rows[i].what, (s->state == MRD_SESSION_RECORDING) == rows[i].joins);
+        CHECK_ROW(rows[i].what, (s->step == MRD_STEP_RECORD) == rows[i].joins);
+        if (rows[i].joins)
+            CHECK(s->go.ns == T0 && s->of_job.uid == 5 && s->of_job.nodes == 3 && s->n_parts == 1);
+        tick(c, T0 + 3 * MRD_SEC);
+        if (rows[i].stopped) {
+            CHECK(s->state == MRD_SESSION_FAILED && s->step == MRD_STEP_OVER);
+            CHECK_TEXT(s->message, "stopped before the job had begun");
+        }
+        mrd_core_free(c);
+    }
+}
+
+/* How old and how large a job is, is believed within limits; its name, jobs and parts are the session's. */
+TEST(what_a_job_says_of_itself)
+{
+    static const struct {
+        uint64_t age;
+        uint32_t nodes, later;
+        int64_t go;
+        unsigned want[2];
+    } rows[] = { { 0, 0, 0, T0, { 0, 0 } },
+                 { 600 * MRD_SEC, 5, 4, T0 - 600 * MRD_SEC, { 5, 5 } },
+                 { 601 * MRD_SEC, 4, 5, T0 - 600 * MRD_SEC, { 4, 5 } },
+                 { UINT64_MAX, 1000000, 1000001, T0 - 600 * MRD_SEC, { 1000000, 1000000 } },
+                 { 1, 1000001, 1000000, T0 - 1, { 0, 1000000 } } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = cluster(8, 8, "stream");
+        said job = { "job=7\n", "name", NULL, 5, rows[i].nodes, rows[i].age, false };
+        const mrd_session *s;
+
+        c->limits.job_allow = "stream,name";
+        job.request = "name=mine";
+        (void) says(c, T0, 0, job);
+        REQUIRE(c->n_sessions == 1);
+        s = c->sessions[0];
+        CHECK(s->go.ns == rows[i].go && s->of_job.nodes == rows[i].want[0]);
+        CHECK_TEXT(s->params.name, "mine");
+        CHECK(s->jobs.n == 1 && s->select.jobs.n == 1 && s->select.uids.n == 1 &&
+              s->select.instances.n == 1);
+        CHECK_TEXT(s->select.uids.v[0], "5");
+        CHECK_TEXT(s->select.jobs.v[0], "7");
+        CHECK_TEXT(s->select.instances.v[0], "a");
+        job.nodes = rows[i].later;
+        (void) says(c, T0, 1, job);
+        CHECK(s->of_job.nodes == rows[i].want[1] && s->select.instances.n == 2);
+        mrd_core_free(c);
+    }
+}
+
 /* Requests to wait name one job; a report of an end that nobody knows, or again, changes nothing. */
 TEST(what_makes_no_sense_is_refused_or_ignored)
 {
