@@ -427,6 +427,12 @@ TEST(a_conversion_is_said)
     v = mrd_conversions_find(&s->conversions, "i-1", 7);
     CHECK(v->files == 2 && v->bytes == 3 && v->memory == 4 && v->took == 1500 * MRD_MS);
     CHECK_TEXT(v->message, "part");
+    mrd_core_conversion_began(c, core_at(2 * SEC), &nine);
+    take(c);
+    ended(c, &nine, MRD_CONVERT_WAITING, "");
+    take(c);
+    v = mrd_conversions_find(&s->conversions, "i-1", 9);
+    CHECK(v->runs == 0 && v->state == MRD_CONVERT_WAITING); /* it ended in order */
     mrd_core_conversion_ended(c, core_at(2 * SEC), &eight, &failed);
     CHECK_INT(core_logged(c, "AGG-CONVERT", text), 1);
     CHECK(strstr(text, "node=i-1 process=8 reason=broken") != NULL);

@@ -337,6 +337,24 @@ TEST(a_slow_manifest_is_written_less_often)
     }
 }
 
+/* What took no time is due at once. */
+TEST(a_quick_manifest_is_due_at_once)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
+    mrd_effect e;
+
+    for (int i = 0; i < 2; i++) {
+        mrd_session_touch(s);
+        mrd_core_enter(c, core_at(START));
+        mrd_core_save_round(c);
+        REQUIRE(core_find(c, MRD_DO_SAVE, 0, &e));
+        mrd_core_saved(c, core_at(START), 7, e.version, NULL);
+        core_drain(c);
+    }
+    mrd_core_free(c);
+}
+
 TEST(who_is_written_and_who_is_not)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

@@ -337,7 +337,9 @@ TEST(gaps_of_a_file_are_as_they_were)
         "{\"drops\":[{\"cause\":\"a\",\"count\":5},{\"cause\":\"b\",\"count\":6,\"first_local_ns\":"
         "1,"
         "\"last_local_ns\":9,\"gaps\":[{\"first_local_ns\":1,\"last_local_ns\":2,\"count\":3},{"
-        "\"first_local_ns\":8,\"last_local_ns\":9,\"count\":3,\"marked\":true}]}]}";
+        "\"first_local_ns\":8,\"last_local_ns\":9,\"count\":3,\"marked\":true},{\"first_local_ns\":"
+        "20,"
+        "\"last_local_ns\":21}]}]}"; /* the last one lost nothing */
     mrd_counts c = { 0 };
     mrd_json *o = NULL;
 

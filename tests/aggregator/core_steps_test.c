@@ -291,7 +291,11 @@ TEST(who_is_absent_is_listed)
     CHECK_TEXT(s->parts[1]->message,
                "not connected when the session began, last seen 1.500 s before");
     mrd_require_mark_absent(c, s);
-    CHECK_INT(s->n_parts, 2); /* once */
+    CHECK_INT(s->n_parts, 2);                                           /* once */
+    mrd_nodes_by_id(&c->nodes, "away")->seen_wall.ns = START + MRD_SEC; /* the wall clock was set */
+    s = core_session(c, 6, 0, MRD_SESSION_ARMING);
+    mrd_require_mark_absent(c, s);
+    CHECK_TEXT(s->parts[1]->message, "not connected when the session began, last seen 0 ns before");
     s = core_session(c, 8, 0, MRD_SESSION_ARMING);
     for (size_t i = 0; i < MRD_COUNT(named); i++)
         CHECK_ERR(named[i], mrd_strlist_add(&s->select.instances, mrd_str_of(named[i])), MRD_OK);
@@ -427,6 +431,26 @@ TEST(a_session_of_nobody_ends_at_once)
     mrd_core_stop(c, core_at(START), 5, 7);
     core_settle(c, START, &x);
     CHECK(x.n[MRD_DO_MERGE] == 1 && s->step == MRD_STEP_MERGE && s->job.total == 0);
+    mrd_core_free(c);
+}
+
+/* Where no size is set none is too large; a round moves all sessions on. */
+TEST(a_round_is_one_of_all_sessions)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    core_seen x;
+
+    for (uint64_t id = 1; id <= 3; id++) {
+        mrd_session *s =
+            core_session(c, id, 0, id == 2 ? MRD_SESSION_RECORDING : MRD_SESSION_STOPPING);
+
+        core_part(c, s, "a", id == 2 ? MRD_PART_RECORDING : MRD_PART_FLUSHED)->bytes = 1000;
+    }
+    x = core_tick(c, START);
+    CHECK(x.n[MRD_DO_CLOSE] == 2 && x.n[MRD_DO_MERGE] == 2);
+    CHECK(c->sessions[0]->step == MRD_STEP_MERGE && c->sessions[2]->step == MRD_STEP_MERGE);
+    CHECK(c->sessions[1]->state == MRD_SESSION_RECORDING && !c->sessions[1]->stop_requested);
+    CHECK_INT(c->stats.limited[MRD_LIMIT_SESSION_SIZE], 0);
     mrd_core_free(c);
 }
 

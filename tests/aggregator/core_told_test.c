@@ -466,6 +466,28 @@ TEST(what_nodes_saw_becomes_a_window)
     mrd_core_free(c);
 }
 
+/* While nodes are being told of a session's start its triggers wait; the start of another one does not matter. */
+TEST(a_trigger_waits_for_the_start_of_its_session)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *first = recorder(c, 7), *second = recorder(c, 8);
+    core_seen x = { 0 };
+
+    core_hello(c, START, "a", 1);
+    mrd_core_enter(c, core_at(START));
+    (void) mrd_core_ask(c, first, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0);
+    (void) mrd_core_ask(c, second, MRD__CONTROL_TYPE__CONTROL_GO, NULL, MRD_SEC, 0);
+    core_drain(c);
+    mrd_core_trigger(c, core_at(START), 5, 0, MRD_SEC, "why");
+    core_settle(c, START, &x);
+    CHECK(x.n[MRD_DO_ANSWER] == 1 && x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1);
+    CHECK(first->triggers[0].sent && !second->triggers[0].sent);
+    CHECK(x.ask.session == first && x.ask.timeout == MRD_SEC && x.ask.give_up == 0);
+    x = core_tick(c, START + MRD_SEC); /* the question of the start is over */
+    CHECK(x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1 && second->triggers[0].sent);
+    mrd_core_free(c);
+}
+
 /* ---- Triggers of people ---- */
 
 TEST(which_sessions_are_triggered)

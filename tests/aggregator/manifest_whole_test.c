@@ -81,7 +81,7 @@ check_has(const char *where, const mrd_json *want, const mrd_json *have)
 
 /* All that a restart goes on from, each with a value of its own. */
 static const char whole[] =
-    "{\"version\":1,\"id\":\"20250615-150713-6207\",\"state\":\"complete\",\"message\":\"m1\","
+    "{\"version\":1,\"id\":\"20250615-150713-6207\",\"state\":\"complete\",\"message\":\"m\","
     "\"name\":\"n1\",\"mode\":\"recorder\",\"require\":\"3\",\"duration_ns\":11000000000,"
     "\"recorder_ns\":12000000000,"
     "\"recorder_bytes\":13000000,\"auto_merge\":false,\"counters\":[\"c1\",\"c2\"],\"counter_"
@@ -95,8 +95,8 @@ static const char whole[] =
     "\"jobs\":[{\"job\":\"21\",\"user\":\"u\"},{\"job\":\"22\"}],\"jobs_left_out\":23,"
     "\"job\":{\"key\":\"k\",\"uid\":24,\"nodes\":25,\"owner_keys\":[\"o1\",\"o2\"]},"
     "\"nodes\":[{\"instance_id\":\"i-a\",\"host_name\":\"h\",\"boot_id\":\"b\",\"release\":\"r\","
-    "\"commit\":\"co\","
-    "\"state\":\"flushed\",\"job_ended\":true,\"message\":\"m2\",\"err\":3,\"revision\":31,"
+    "\"commit\":\"c\","
+    "\"state\":\"flushed\",\"job_ended\":true,\"message\":\"n\",\"err\":3,\"revision\":31,"
     "\"simulated\":true,"
     "\"started_local_ns\":32,\"start_bound_ns\":33,\"stopped_local_ns\":34,\"complete_local_ns\":"
     "35,\"lost_ns\":36,"
@@ -132,8 +132,9 @@ static const char whole[] =
     "\"clocks\":{\"merged\":true,\"held_out_checked\":71,\"held_out_violations\":72,\"absolute_"
     "checked\":73,"
     "\"absolute_violations\":74,\"collectives_checked\":75,\"collectives_out_of_order\":76,"
-    "\"collective_violations\":77,\"collective_worst_ns\":78,\"timeline\":[{\"contradicting\":79}],"
-    "\"message\":\"m3\",\"violations\":357,\"trusted\":false},"
+    "\"collective_violations\":77,\"collective_worst_ns\":78,\"timeline\":[{\"contradicting\":79},{"
+    "},{\"contradicting\":3}],"
+    "\"message\":\"o\",\"violations\":360,\"trusted\":false},"
     "\"triggers\":[{\"id\":\"00000000000000cd\",\"from_ns\":1400000000000,\"to_ns\":1500000000000,"
     "\"reason\":\"re\","
     "\"answered\":2},{\"id\":\"00000000000000ce\",\"reason\":\"\",\"answered\":0}],"
@@ -147,7 +148,7 @@ static const char whole[] =
                2) "\",\"size\":94,\"name\":\"y\",\"kind\":\"NEFF\",\"instance_id\":\"i-b\","
                   "\"process_id\":-1,\"nc_idx\":-1,\"complete\":false}],\"artifact_bytes\":185,"
                   "\"conversions\":[{\"instance_id\":\"i-a\",\"process_id\":92,\"state\":\"done\","
-                  "\"message\":\"m4\","
+                  "\"message\":\"p\","
                   "\"runs\":1,\"files\":95,\"bytes\":96,\"memory_bytes\":97,\"took_ns\":98}],"
                   "\"export\":{\"state\":\"done\",\"files\":99,\"bytes\":100}}";
 
