@@ -22,6 +22,9 @@ export function put(el, text, cls) {
 
 export const td = (text, cls = "", title = null) => h("td", { class: cls, title }, text);
 
+/** How long ago the time of day of a time is enough to name it: a day. */
+export const when = (iso) => Math.abs(Date.now() - Date.parse(iso)) < 86400000 ? iso.slice(11, 19) : iso.slice(0, 16).replace("T", " ");
+
 /** heads: [text, class]. A "stack" becomes a list of cards where the window is narrow. */
 export function table(heads, rows, cls = "") {
   for (const row of rows) [...row.cells].forEach((cell, i) => { if (heads[i][0]) cell.dataset.label = heads[i][0]; });

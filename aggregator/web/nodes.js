@@ -1,6 +1,6 @@
 // The table of nodes and the chart of their clock bounds, which grows while the page is open.
 import { LineChart } from "./chart.js";
-import { $, LISTED, allNodesButton, bytes, count, dur, h, put, tone } from "./dom.js";
+import { $, LISTED, allNodesButton, bytes, count, dur, h, put, tone, when } from "./dom.js";
 
 const HISTORY = 1800; // points per node: an hour at one every two seconds
 const DRAWN = 12; // lines in the chart; with more nodes the worst are drawn
@@ -9,6 +9,7 @@ const COLOURS = ["#3b82f6", "#e8590c", "#2f9e44", "#be4bdb", "#f08c00", "#1098ad
 const rows = new Map(); // instance_id -> {tr, cells, begun, at, rate}
 const times = []; // seconds
 const bounds = new Map(); // instance_id -> nanoseconds or null, as long as times
+const colours = new Map(); // instance_id -> colour, while its line is drawn
 let chart = null;
 let all = false; // list every node
 
@@ -37,11 +38,11 @@ function rate(row, node) {
 function showNode(node) {
   const row = rows.get(node.instance_id) ?? makeRow(node.instance_id);
   const c = row.cells;
-  const perSecond = rate(row, node);
+  const perSecond = node.connected ? rate(row, node) : null;
   put(c[0], node.instance_id + (node.simulated ? " (simulated)" : ""));
   put(c[1], node.host_name);
   c[1].title = node.host_name;
-  put(c[2], node.connected ? node.state : `${node.state} since ${(node.seen ?? "?").slice(11, 19)}`, node.connected ? "good" : "bad");
+  put(c[2], node.connected ? node.state : `${node.state} since ${node.seen ? `${when(node.seen)} UTC` : "?"}`, node.connected ? "good" : "bad");
   c[2].title = node.connected ? "" : `last seen ${node.seen ?? "never"}${node.reported ? "" : ", before the aggregator was started again"}`;
   put(c[3], perSecond === null ? "–" : count(Math.round(perSecond)));
   put(c[4], count(node.events));
@@ -49,9 +50,9 @@ function showNode(node) {
   c[5].title = node.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join("\n");
   put(c[6], count(node.counters.held));
   c[6].title = `spool ${bytes(node.spool_bytes)}, memory ${bytes(node.memory_bytes)}`;
-  put(c[7], node.clock.state, tone(node.clock.state));
+  put(c[7], node.connected ? node.clock.state : "–", node.connected ? tone(node.clock.state) : "");
   c[7].title = `${node.clock.method}, ${count(node.clock.probes)} probes`;
-  put(c[8], node.clock.bound_ns < 0 ? "–" : `± ${dur(node.clock.bound_ns)}`);
+  put(c[8], !node.connected || node.clock.bound_ns < 0 ? "–" : `± ${dur(node.clock.bound_ns)}`);
   put(c[9], count(node.processes));
   return row;
 }
@@ -61,7 +62,7 @@ function remember(nodes, now) {
   for (const node of nodes) {
     if (!bounds.has(node.instance_id)) bounds.set(node.instance_id, new Array(times.length - 1).fill(null));
   }
-  const latest = new Map(nodes.map((n) => [n.instance_id, n.clock.bound_ns]));
+  const latest = new Map(nodes.filter((n) => n.connected).map((n) => [n.instance_id, n.clock.bound_ns]));
   for (const [id, values] of bounds) values.push(latest.get(id) > 0 ? latest.get(id) : null);
   if (times.length > HISTORY) {
     times.shift();
@@ -77,10 +78,13 @@ function worst() {
 
 function drawChart() {
   const ids = worst();
+  put($("clock-title"), `Clock bound over time (UTC)${bounds.size > DRAWN ? `, the ${DRAWN} widest of ${count(bounds.size)}` : ""}`);
   $("clock-empty").hidden = ids.length > 0 || $("clock-title").hidden;
   if (ids.length === 0) return;
   chart ??= new LineChart($("clock-chart"), (ns) => `± ${dur(ns)}`);
-  chart.set(times, ids.map((id, i) => ({ label: id, colour: COLOURS[i % COLOURS.length], values: bounds.get(id) })));
+  for (const id of [...colours.keys()]) if (!ids.includes(id)) colours.delete(id);
+  for (const id of ids) if (!colours.has(id)) colours.set(id, COLOURS.find((c) => ![...colours.values()].includes(c)));
+  chart.set(times, ids.map((id) => ({ label: id, colour: colours.get(id), values: bounds.get(id) })));
 }
 
 /** "194 of 200 connected, 6 with losses, 1 clock suspect" */
@@ -104,9 +108,8 @@ export function showNodes(nodes) {
     const body = $("nodes").tBodies[0];
     if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] ?? null);
   });
-  for (const [id, row] of rows) {
-    if (!nodes.some((n) => n.instance_id === id)) { row.tr.remove(); rows.delete(id); }
-  }
+  const known = new Set(nodes.map((n) => n.instance_id));
+  for (const [id, row] of rows) if (!known.has(id)) { row.tr.remove(); rows.delete(id); }
   put($("nodes-count"), nodes.length > 0 ? headline(nodes) : "");
   limit(nodes);
   $("nodes-all").onclick = () => { all = !all; limit(nodes); };

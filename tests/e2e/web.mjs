@@ -265,7 +265,7 @@ try {
   await large.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
   await large.route("**/api/v1/nodes", async (route) => {
     const { nodes } = await (await route.fetch()).json();
-    await route.fulfill({ json: { nodes: Array.from({ length: 30 }, (_, i) => ({ ...nodes[0], instance_id: `many-${String(i).padStart(2, "0")}`, host_name: `${"long-".repeat(20)}${i}`, connected: i !== 27 })) } });
+    await route.fulfill({ json: { nodes: Array.from({ length: 30 }, (_, i) => ({ ...nodes[0], instance_id: `many-${String(i).padStart(2, "0")}`, host_name: `${"long-".repeat(20)}${i}`, connected: i !== 27, seen: "2025-11-21T09:10:11Z" })) } });
   });
   await large.goto(PAGE);
   const listed = () => large.locator("#nodes tbody tr:visible").evaluateAll((all) => all.map((tr) => tr.dataset.node));
@@ -276,6 +276,9 @@ try {
   await large.getByRole("button", { name: "Show all 30 nodes" }).click();
   check((ids = await listed()).length === 30, `all are listed when they are asked for: ${ids.length}`);
   check(await large.evaluate(() => { const box = document.querySelector("#nodes").parentElement; return box.scrollWidth <= box.clientWidth; }), "a long host name moves no column out of the window");
+  const away = large.locator('#nodes tr[data-node="many-27"] td');
+  check(/since 2025-11-21 09:10 UTC$/.test(await away.nth(1).textContent()), `a node that went days ago has a date: ${await away.nth(1).textContent()}`);
+  check((await away.allTextContents()).filter((t) => t === "–").length === 3, "and neither a rate nor a clock");
   await large.screenshot({ path: path.join(SHOTS, "large-light.png"), fullPage: true });
   await large.close();
 
