@@ -1,5 +1,5 @@
 // The page: asks the aggregator every two seconds and shows what it said.
-import { $, put, say } from "./dom.js";
+import { $, put, say, scrolls } from "./dom.js";
 import { get, may, role, setCaller, setToken, token } from "./api.js";
 import { showNodes } from "./nodes.js";
 import { markChosen, sessionControls, showSessions } from "./sessions.js";
@@ -55,6 +55,7 @@ async function tick() {
   timer = setTimeout(tick, document.hidden ? 5 * PERIOD_MS : PERIOD_MS);
 }
 
+for (const box of document.querySelectorAll(".scroll")) scrolls(box);
 $("token").value = token();
 $("token-form").addEventListener("submit", (ev) => {
   ev.preventDefault();

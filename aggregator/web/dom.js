@@ -25,6 +25,20 @@ export const td = (text, cls = "", title = null) => h("td", { class: cls, title 
 /** How long ago the time of day of a time is enough to name it: a day. */
 export const when = (iso) => Math.abs(Date.now() - Date.parse(iso)) < 86400000 ? iso.slice(11, 19) : iso.slice(0, 16).replace("T", " ");
 
+/** A box that scrolls is reached with Tab, so that the keyboard can scroll it; one that has nothing to scroll is passed over. */
+const boxes = new ResizeObserver((changes) => {
+  for (const box of new Set(changes.map((c) => c.target.closest(".scroll")))) {
+    if (box && (box.scrollWidth > box.clientWidth || box.scrollHeight > box.clientHeight)) box.tabIndex = 0;
+    else if (box && box !== document.activeElement) box.removeAttribute("tabindex");
+  }
+});
+
+export function scrolls(box) {
+  boxes.observe(box);
+  boxes.observe(box.firstElementChild);
+  return box;
+}
+
 /** heads: [text, class]. A "stack" becomes a list of cards where the window is narrow. */
 export function table(heads, rows, cls = "") {
   for (const row of rows) [...row.cells].forEach((cell, i) => { if (heads[i][0]) cell.dataset.label = heads[i][0]; });

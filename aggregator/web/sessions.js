@@ -4,6 +4,7 @@ import { download, may, post, remove, role, session } from "./api.js";
 import { openInPerfetto } from "./perfetto.js";
 
 const rows = new Map(); // id -> {tr, cells, buttons}
+let latest = []; // what the aggregator said last
 let changed = () => {}; // asks the page to look again
 let chosen = () => {}; // shows a session's details
 
@@ -36,6 +37,9 @@ export function triggerRequest() {
 const jobText = (j) => [j.array_job && j.array_task ? `job ${j.array_job}_${j.array_task}` : j.job && `job ${j.job}`, j.job_name, j.user, j.partition, j.namespace,
   j.pod].filter(Boolean).join(", ");
 
+/** The first `most` jobs, and how many there are besides. */
+export const jobsText = (jobs, most) => jobs.slice(0, most).map(jobText).filter(Boolean).join("; ") + (jobs.length > most ? `; and ${count(jobs.length - most)} more` : "");
+
 /** The letters of the field "Find" are somewhere in what the session or one of its jobs is called. */
 function isFound(s, letters) {
   return [s.id, s.name, s.message, s.state, ...s.jobs.flatMap((j) => [jobText(j), ...Object.entries(j).map(([k, v]) => `${k}=${v}`)])]
@@ -55,7 +59,7 @@ function makeRow(s) {
   const cells = Array.from({ length: 9 }, (_, i) => h(i === 0 ? "th" : "td", { class: i === 0 ? "wrap" : [4, 5, 6, 7].includes(i) ? "num" : "", scope: i === 0 ? "row" : null }));
   const heads = $("session-table").tHead.rows[0].cells;
   cells.slice(1, -1).forEach((cell, i) => { cell.dataset.label = heads[i + 1].textContent; });
-  const job = h("div", { class: "quiet" });
+  const job = h("div", { class: "quiet short" });
   cells[0].append(named, job);
   cells[8].append(h("div", { class: "actions" }, ...Object.values(buttons)));
   const [state, progress] = [h("span"), h("progress", { max: 1, hidden: true, "aria-label": "progress" })];
@@ -68,8 +72,10 @@ function makeRow(s) {
 function showSession(s) {
   const row = rows.get(s.id) ?? makeRow(s);
   const c = row.cells;
-  put(row.named, s.name ? `${s.name} (${s.id})` : s.id);
-  put(row.job, s.jobs.slice(0, 2).map(jobText).join("; ") + (s.jobs.length > 2 ? `; and ${count(s.jobs.length - 2)} more` : ""));
+  put(row.named, s.name || s.id);
+  row.named.title = s.name;
+  put(row.job, [s.name && s.id, jobsText(s.jobs, 2)].filter(Boolean).join(" · "));
+  row.job.title = row.job.textContent;
   put(c[1], s.mode);
   put(row.state, s.state, tone(s.state));
   row.progress.hidden = s.progress === undefined;
@@ -89,11 +95,14 @@ function showSession(s) {
   return row;
 }
 
+export const sessionButton = (id) => rows.get(id)?.named;
+
 export function markChosen(id) {
   for (const [key, row] of rows) row.tr.setAttribute("aria-selected", key === id);
 }
 
 export function showSessions(list) {
+  latest = list;
   const body = $("session-table").tBodies[0];
   const newest = [...list].sort((a, b) => b.created_ns - a.created_ns);
   newest.forEach((s, i) => {
@@ -101,10 +110,11 @@ export function showSessions(list) {
     if (body.rows[i] !== tr) body.insertBefore(tr, body.rows[i] ?? null);
     tr.hidden = !isFound(s, $("session-filter").value.trim().toLowerCase());
   });
-  for (const [id, row] of rows) {
-    if (!list.some((s) => s.id === id)) { row.tr.remove(); rows.delete(id); }
-  }
-  put($("sessions-count"), list.length > 0 ? count(list.length) : "");
+  const known = new Set(list.map((s) => s.id));
+  for (const [id, row] of rows) if (!known.has(id)) { row.tr.remove(); rows.delete(id); }
+  const found = list.filter((s) => !rows.get(s.id).tr.hidden).length;
+  put($("sessions-count"), list.length === 0 ? "" : found < list.length ? `${count(found)} of ${count(list.length)}` : count(list.length));
+  $("session-find").hidden = list.length === 0;
   $("sessions-empty").hidden = list.length > 0 || !may("start");
   $("session-table").hidden = list.length === 0;
   $("sessions-none").hidden = list.length > 0 || role() !== "owner";
@@ -130,7 +140,7 @@ async function start(form) {
 export function sessionControls(onChange, onChoose) {
   changed = onChange;
   chosen = onChoose;
-  $("session-filter").addEventListener("input", onChange);
+  $("session-filter").addEventListener("input", () => showSessions(latest));
   $("start-form").addEventListener("submit", async (ev) => {
     ev.preventDefault();
     try {

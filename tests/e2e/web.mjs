@@ -103,8 +103,7 @@ try {
   await page.keyboard.press("Tab"); // mode
   await page.keyboard.press("Tab"); // duration
   await page.keyboard.press("Tab"); // nodes needed
-  await page.keyboard.press("Tab"); // device profiles
-  await page.keyboard.press("Tab");
+  await page.keyboard.press("Tab"); // Start
   await page.keyboard.press("Enter");
   const row = page.locator("#session-table tr[data-session]", { hasText: "from the page" });
   await row.waitFor();
@@ -210,6 +209,7 @@ try {
   // ---- Device profiles: of the first execution on each core, and what a viewer exported of them ----
   await page.fill('#start-form input[name="name"]', "device");
   await page.selectOption('#start-form select[name="mode"]', "stream");
+  await page.locator("#start-form summary").click();
   await page.selectOption('#start-form select[name="profiles"]', "model");
   await page.click("#start-form button.primary");
   const devices = page.locator("#device-profiles");
@@ -263,6 +263,10 @@ try {
   // ---- A large cluster: who needs attention stands first, the others when they are asked for ----
   const large = await context.newPage();
   await large.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
+  await large.route("**/api/v1/sessions", async (route) => {
+    const { sessions } = await (await route.fetch()).json();
+    await route.fulfill({ json: { sessions: [...sessions, ...Array.from({ length: 60 }, (_, i) => ({ ...sessions[0], id: `20250101-000000-${1000 + i}`, name: `${"long-".repeat(20)}${i}` }))] } });
+  });
   await large.route("**/api/v1/nodes", async (route) => {
     const { nodes } = await (await route.fetch()).json();
     await route.fulfill({ json: { nodes: Array.from({ length: 30 }, (_, i) => ({ ...nodes[0], instance_id: `many-${String(i).padStart(2, "0")}`, host_name: `${"long-".repeat(20)}${i}`, connected: i !== 27, seen: "2025-11-21T09:10:11Z" })) } });
@@ -279,6 +283,10 @@ try {
   const away = large.locator('#nodes tr[data-node="many-27"] td');
   check(/since 2025-11-21 09:10 UTC$/.test(await away.nth(1).textContent()), `a node that went days ago has a date: ${await away.nth(1).textContent()}`);
   check((await away.allTextContents()).filter((t) => t === "–").length === 3, "and neither a rate nor a clock");
+  await large.fill("#session-filter", "long-");
+  await large.waitForFunction(() => /^60 of \d+$/.test(document.getElementById("sessions-count").textContent));
+  await large.fill("#session-filter", "");
+  check(await large.evaluate(() => document.documentElement.scrollHeight) < 5000, "a long list scrolls in its own box");
   await large.screenshot({ path: path.join(SHOTS, "large-light.png"), fullPage: true });
   await large.close();
 
@@ -307,7 +315,7 @@ try {
     check(where[1], `the focus on ${where[0]} can be seen`);
     reached.add(where[0]);
   }
-  for (const name of ["Skip to sessions", "token", "Use", "name", "mode", "duration", "require", "profiles", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
+  for (const name of ["Skip to sessions", "token", "Use", "name", "mode", "duration", "require", "Also record", "Start"]) check(reached.has(name), `Tab reaches ${name}: ${[...reached]}`);
 } catch (e) {
   check(false, String(e));
   await shot("failure.png");
