@@ -1,13 +1,13 @@
 // One session: progress, each node's coverage, triggers, files, the overview.
-import { $, LISTED, allNodesButton, bytes, count, dur, h, percent, say, table, td, tone } from "./dom.js";
+import { $, LISTED, allNodesButton, bytes, count, dur, h, percent, put, say, table, td, tone, utc } from "./dom.js";
 import { download, get, may, post, session } from "./api.js";
-import { action, isOpen, triggerRequest } from "./sessions.js";
+import { action, isOpen, jobsText, sessionButton, triggerRequest } from "./sessions.js";
 import { models } from "./models.js";
 import { deviceProfiles, isDeviceProfile, systemProfile } from "./profiles.js";
 import { overview } from "./overview.js";
 import { report } from "./report.js";
 
-let shown = null; // {id, picture, words, live: what is written again, text: what it was made of, all: every node is listed}
+let shown = null; // {id, named: its name, picture, words, live: the two parts that are written again, text: what they were made of, all: every node is listed}
 
 /** How far: of the duration while recording, of the events while merging. */
 function progress(m) {
@@ -19,16 +19,20 @@ function progress(m) {
   return null;
 }
 
+const said = ({ state, message }) => h("span", { class: tone(state) }, state + (message ? `: ${message}` : ""));
+
 function facts(m) {
   const at = progress(m);
   const rows = [
-    ["State", h("span", { class: tone(m.state) }, m.state + (m.message ? `: ${m.message}` : "") + (m.empty ? `; nothing was recorded: ${m.empty}` : ""))],
+    ["State", h("span", { class: tone(m.state) }, (m.paused && isOpen(m.state) ? `${m.state}, paused` : m.state) + (m.message ? `: ${m.message}` : "") + (m.empty ? `; nothing was recorded: ${m.empty}` : ""))],
     ["Progress", at ? h("span", {}, h("progress", { value: at[0], max: Math.max(1, at[1]), "aria-label": "progress" }), ` ${at[2]}`) : null],
-    ["Window (UTC)", m.go ? `${m.go} to ${m.stop ?? "now"}` : null],
+    ["Jobs", m.jobs?.length > 0 ? jobsText(m.jobs, 20) : null],
+    ["Window (UTC)", m.go ? `${utc(m.go)} to ${m.stop ? utc(m.stop) : "now"}` : null],
     ["Stored", `${count(m.events)} events, ${bytes(m.bytes)}`],
+    ["Nothing is stored now", m.store_message ? h("span", { class: "bad" }, m.store_message) : null],
     ["Counted by agents", `${count(m.begun)} begun, ${count(m.dropped)} dropped, ${count(m.held)} still held`],
-    ["Profile", m.profile.state + (m.profile.message ? `: ${m.profile.message}` : "")],
-    ...(m.export ? [["Export", m.export.state + (m.export.message ? `: ${m.export.message}` : "")]] : []),
+    ["Profile", said(m.profile)],
+    ["Export", m.export ? said(m.export) : null],
   ];
   return h("dl", {}, ...rows.filter(([, v]) => v !== null).flatMap(([k, v]) => [h("dt", {}, k), h("dd", {}, v)]));
 }
@@ -41,7 +45,7 @@ function nodeRow(n) {
   const foreign = n.foreign_batches > 0 ? `${count(n.foreign_batches)} batches claimed another node` : "";
   const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
   return h("tr", {},
-    h("th", { scope: "row" }, n.instance_id + (n.simulated ? " (simulated)" : "")),
+    h("th", { scope: "row", title: n.host_name ?? null }, n.instance_id + (n.simulated ? " (simulated)" : "")),
     td(n.state, tone(n.state)),
     td(count(n.events), "num"),
     td(percent(n.events, n.events + lost), "num", "stored, of stored and lost"),
@@ -60,18 +64,19 @@ function nodes(m) {
   const listed = [...m.nodes].sort((a, b) => needsAttention(b) - needsAttention(a) || (a.instance_id < b.instance_id ? -1 : 1)).slice(0, shown.all ? m.nodes.length : LISTED);
   const button = h("button", { type: "button", onclick: () => { shown.all = !shown.all; shown.text = ""; write(m); } });
   return h("div", {}, h("h3", {}, "Nodes of the session ", h("span", { class: "quiet" }, count(m.nodes.length))),
-    table([["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Recorded", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Remarks"]], listed.map(nodeRow), "stack"),
+    table("Nodes of the session", [["Node"], ["State"], ["Events", "num"], ["Coverage", "num"], ["Recorded", "num"], ["Dropped", "num"], ["Missing batches", "num"], ["Clock", "num"], ["Remarks"]], listed.map(nodeRow), "stack"),
     h("p", { class: "after" }, allNodesButton(button, m.nodes.length, shown.all)));
 }
 
 const triggers = (m) => m.triggers.length === 0 ? null : h("div", {}, h("h3", {}, "Triggers"),
-  table([["Trigger"], ["From"], ["To"], ["Nodes", "num"], ["Reason"]], m.triggers.map((t) =>
-    h("tr", {}, h("th", { scope: "row" }, t.id), td(t.from ?? "–"), td(t.to ?? "–"), td(count(t.answered), "num"), td(t.reason, "wrap")))));
+  table("Triggers", [["Trigger"], ["From (UTC)"], ["To (UTC)"], ["Nodes", "num"], ["Reason"]], m.triggers.map((t) =>
+    h("tr", {}, h("th", { scope: "row" }, t.id), td(t.from ? utc(t.from) : "–"), td(t.to ? utc(t.to) : "–"), td(count(t.answered), "num"),
+      td(t.reason + (t.unacknowledged?.length > 0 ? `; not acknowledged by ${t.unacknowledged.join(", ")}` : ""), "wrap")))));
 
 function artifacts(m) {
   const others = m.artifacts.filter((a) => !isDeviceProfile(a));
   return others.length === 0 ? null : h("div", {}, h("h3", {}, "Artifacts ", h("span", { class: "quiet" }, count(others.length))),
-    table([["Name"], ["Kind"], ["Node"], ["Size", "num"], ["Actions"]], others.map((a) =>
+    table("Artifacts", [["Name"], ["Kind"], ["Node"], ["Size", "num"], ["Actions"]], others.map((a) =>
       h("tr", {}, h("th", { scope: "row", class: "wrap" }, a.name), td(a.kind), td(a.instance_id), td(bytes(a.size), "num"),
         h("td", {}, a.complete ? action("Download", () => download(`${session(m.id)}/artifacts/${a.sha256}`, a.name)) : "incomplete"))), "stack"));
 }
@@ -80,21 +85,33 @@ function actions(m) {
   if (!may("control")) return null;
   const at = session(m.id), all = [
     isOpen(m.state) ? action("Stop", () => post(`${at}/stop`)) : null,
+    m.state === "recording" ? (m.paused ? action("Resume", () => post(`${at}/resume`)) : action("Pause", () => post(`${at}/pause`))) : null,
     isOpen(m.state) && m.mode === "recorder" ? action("Trigger", () => post(`${at}/trigger`, triggerRequest())) : null,
     m.state === "complete" ? action("Merge again", () => post(`${at}/merge`)) : null].filter(Boolean);
   return all.length === 0 ? null : h("div", { class: "actions" }, ...all);
 }
 
-/** Written again only when something changed; a button that had the focus gets it back. */
+const key = (el) => el.getAttribute("aria-label") ?? el.textContent;
+
+/** Written again only when something changed; the button or table that had the focus gets it back, and tables stay where they were scrolled to. */
 function write(m) {
   const text = JSON.stringify([m, Math.floor((progress(m)?.[0] ?? 0) / 5e8)]);
   if (text === shown.text) return;
   shown.text = text;
-  const named = (text) => [...shown.live.querySelectorAll("button")].filter((b) => b.textContent === text); // in their order
-  const focused = shown.live.contains(document.activeElement) ? document.activeElement.textContent : null;
-  const nth = named(focused).indexOf(document.activeElement);
-  shown.live.replaceChildren(...[facts(m), actions(m), systemProfile(m), deviceProfiles(m), nodes(m), models(m), triggers(m), artifacts(m)].filter(Boolean));
-  if (focused !== null) (named(focused)[nth] ?? named(focused)[0] ?? $("detail")).focus({ preventScroll: true });
+  const [head, tail] = shown.live, active = document.activeElement;
+  const alike = (tag, text) => shown.live.flatMap((part) => [...part.querySelectorAll(tag)]).filter((el) => key(el) === text); // in their order
+  const held = shown.live.some((part) => part.contains(active)) ? [active.matches(".scroll") ? ".scroll" : "button", key(active)] : null;
+  const nth = held ? alike(...held).indexOf(active) : -1;
+  const scrolled = new Map([...tail.querySelectorAll(".scroll")].map((el) => [key(el), [el.scrollLeft, el.scrollTop]]));
+  put(shown.named, m.name ? `${m.name} ` : "");
+  head.replaceChildren(...[facts(m), actions(m), systemProfile(m)].filter(Boolean));
+  tail.replaceChildren(...[triggers(m), nodes(m), deviceProfiles(m), models(m), artifacts(m)].filter(Boolean));
+  for (const el of tail.querySelectorAll(".scroll")) [el.scrollLeft, el.scrollTop] = scrolled.get(key(el)) ?? [0, 0];
+  if (held) {
+    const again = alike(...held)[nth] ?? alike(...held)[0] ?? $("detail");
+    if (again.matches(".scroll")) again.tabIndex = 0; // it is not known yet whether it has something to scroll
+    again.focus({ preventScroll: true });
+  }
   shown.picture.update(m.events);
   shown.words.update(m.events);
 }
@@ -102,9 +119,11 @@ function write(m) {
 export const chosenId = () => shown?.id ?? null;
 
 export function closeDetail() {
+  const id = shown?.id, held = $("detail").contains(document.activeElement);
   shown = null;
   $("detail").hidden = true;
   $("detail").replaceChildren();
+  if (held) sessionButton(id)?.focus();
 }
 
 export async function refreshDetail() {
@@ -116,11 +135,11 @@ export async function refreshDetail() {
 
 export function openDetail(id) {
   const picture = overview(id), words = report(id);
-  shown = { id, picture, words, live: h("div"), text: "", all: false };
+  shown = { id, picture, words, named: h("span", { class: "quiet" }), live: [h("div"), h("div")], text: "", all: false };
   const box = $("detail");
   box.hidden = false;
-  box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live, words.element, picture.element);
+  box.replaceChildren(h("h2", { id: "detail-title" }, `Session ${id} `, shown.named, h("button", { type: "button", onclick: closeDetail }, "Close")), shown.live[0], words.element, picture.element, shown.live[1]);
   box.focus({ preventScroll: true });
-  box.scrollIntoView({ block: "nearest" });
-  refreshDetail().catch((e) => say(e.message));
+  const mine = shown;
+  refreshDetail().catch((e) => say(e.message)).finally(() => { if (shown === mine) box.scrollIntoView({ block: "start" }); }); // before, there is nothing to scroll to
 }

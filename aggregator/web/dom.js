@@ -22,6 +22,9 @@ export function put(el, text, cls) {
 
 export const td = (text, cls = "", title = null) => h("td", { class: cls, title }, text);
 
+/** A time of the API, to the millisecond: "2026-11-24 09:00:00.123". */
+export const utc = (iso) => iso.replace("T", " ").replace(/(\.\d{3})\d*Z$|Z$/, "$1");
+
 /** How long ago the time of day of a time is enough to name it: a day. */
 export const when = (iso) => Math.abs(Date.now() - Date.parse(iso)) < 86400000 ? iso.slice(11, 19) : iso.slice(0, 16).replace("T", " ");
 
@@ -39,12 +42,12 @@ export function scrolls(box) {
   return box;
 }
 
-/** heads: [text, class]. A "stack" becomes a list of cards where the window is narrow. */
-export function table(heads, rows, cls = "") {
+/** name: what it lists. heads: [text, class]. A "stack" becomes a list of cards where the window is narrow. */
+export function table(name, heads, rows, cls = "") {
   for (const row of rows) [...row.cells].forEach((cell, i) => { if (heads[i][0]) cell.dataset.label = heads[i][0]; });
-  return h("div", { class: "scroll" }, h("table", { class: cls },
+  return scrolls(h("div", { class: "scroll", role: "group", "aria-label": name }, h("table", { class: cls },
     h("thead", {}, h("tr", {}, ...heads.map(([text, c]) => h("th", { scope: "col", class: c ?? "" }, text)))),
-    h("tbody", {}, ...rows)));
+    h("tbody", {}, ...rows))));
 }
 
 /** Rows of a table of nodes until all are asked for. */

@@ -42,6 +42,6 @@ export function models(m) {
   const all = gather(m), left = m.nodes.reduce((sum, n) => sum + (n.models_left_out ?? 0), 0);
   if (all.length === 0) return null;
   return h("div", { id: "models" }, h("h3", {}, "Models ", h("span", { class: "quiet" }, count(all.length))),
-    table([["Model"], ["Hash"], ["Size", "num"], ["Loads", "num"], ["Loaded at the end", "num"], ["Nodes", "num"], ["Processes", "num"], ["Cores"], ["First load (UTC)"], ["Actions"]], all.map((x) => row(m, x)), "stack"),
+    table("Models", [["Model"], ["Hash"], ["Size", "num"], ["Loads", "num"], ["Loaded at the end", "num"], ["Nodes", "num"], ["Processes", "num"], ["Cores"], ["First load (UTC)"], ["Actions"]], all.map((x) => row(m, x)), "stack"),
     left > 0 ? h("p", { class: "quiet" }, `${count(left)} loads are not listed: a node lists at most 512.`) : null);
 }

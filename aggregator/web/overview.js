@@ -1,6 +1,6 @@
 // Busy time of each core over time and lateness in collectives: a canvas drawn from what the
 // aggregator computes (format overview-json). Works without internet; every zoom asks again.
-import { count, dur, h, put, say } from "./dom.js";
+import { count, dur, h, put, say, scrolls } from "./dom.js";
 import { get, session } from "./api.js";
 
 const LABEL = 190; // pixels left of the map
@@ -12,11 +12,11 @@ const colour = (variable) => getComputedStyle(document.documentElement).getPrope
 
 function table(o) {
   const cell = (text, cls = "num") => h("td", { class: cls }, text);
-  return h("div", { class: "scroll" }, h("table", { id: "core-table" },
+  return scrolls(h("div", { class: "scroll", role: "group", "aria-label": "Cores" }, h("table", { id: "core-table" },
     h("thead", {}, h("tr", {}, h("th", { scope: "col" }, "Node · rank or process · core"),
       ...["Busy", "In collectives", "Came last", "Total lateness"].map((t) => h("th", { scope: "col", class: "num" }, t)))),
     h("tbody", {}, ...o.cores.map((c) => h("tr", {}, h("th", { scope: "row" }, name(c)),
-      cell(share(mean(c.busy))), cell(share(mean(c.collective))), cell(count(c.last_count)), cell(dur(c.late_ns)))))));
+      cell(share(mean(c.busy))), cell(share(mean(c.collective))), cell(count(c.last_count)), cell(dur(c.late_ns))))))));
 }
 
 /** The picture; geometry in CSS pixels. Returns what is under a point. */

@@ -71,7 +71,7 @@ function profileRow(m, r) {
 function conversions(m) {
   const all = m.conversions ?? [];
   return all.length === 0 ? null : h("div", { id: "conversions" }, h("h4", {}, "In the viewer ", h("span", { class: "quiet" }, `${count(all.filter((v) => v.state === "done").length)} of ${count(all.length)} done`)),
-    table([["Node"], ["Process", "num"], ["State"], ["Files", "num"], ["Size", "num"], ["Seconds", "num"]], all.map((v) => h("tr", {}, h("th", { scope: "row", class: "wrap" }, v.instance_id), td(String(v.process_id), "num"),
+    table("In the viewer", [["Node"], ["Process", "num"], ["State"], ["Files", "num"], ["Size", "num"], ["Seconds", "num"]], all.map((v) => h("tr", {}, h("th", { scope: "row", class: "wrap" }, v.instance_id), td(String(v.process_id), "num"),
       td(v.state + (v.message ? `: ${v.message}` : v.run ? `: run ${v.run}` : ""), `wrap ${tone(v.state)}`), td(count(v.files), "num"), td(bytes(v.bytes), "num"), td((v.took_ns / 1e9).toFixed(1), "num"))), "stack"));
 }
 
@@ -82,7 +82,7 @@ export function deviceProfiles(m) {
   const opaque = rows.some((r) => r.file?.kind === "NTFF");
   return h("div", { id: "device-profiles" }, h("h3", {}, "Device profiles ", h("span", { class: "quiet" }, `${count(files)}${m.device_profiles ? `, ${m.device_profiles}` : ""}`)),
     rows.length === 0 ? h("p", { class: "quiet" }, "Requested; no process has answered yet.")
-      : table([["File"], ["Node"], ["Process", "num"], ["Core", "num"], ["State"], ["Size", "num"], ["Actions"]], rows.map((r) => profileRow(m, r)), "stack"),
+      : table("Device profiles", [["File"], ["Node"], ["Process", "num"], ["Core", "num"], ["State"], ["Size", "num"], ["Actions"]], rows.map((r) => profileRow(m, r)), "stack"),
     conversions(m),
     opaque && !m.conversions ? h("p", { class: "quiet" }, "AWS's viewer opens an NTFF file together with the NEFF of its model. A device_profile_….pftrace that the viewer writes into a watched folder can be opened from this page.") : null);
 }

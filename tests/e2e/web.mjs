@@ -129,6 +129,13 @@ try {
   await page.waitForFunction(() => [...document.querySelectorAll("#nodes tbody tr")].every((tr) => /\d/.test(tr.cells[3].textContent)));
   await shot("recording-light.png");
 
+  // ---- Pause and resume ----
+  await page.locator("#detail").getByRole("button", { name: "Pause" }).click();
+  await page.waitForFunction(() => document.querySelector("#detail dd").textContent === "recording, paused");
+  await page.locator("#detail").getByRole("button", { name: "Resume" }).click();
+  await page.waitForFunction(() => document.querySelector("#detail dd").textContent === "recording");
+  check(/^Session \S+ from the page /.test(await page.locator("#detail-title").textContent()), `the details say the name: ${await page.locator("#detail-title").textContent()}`);
+
   // ---- Stop, and what is over can be drawn, downloaded and opened ----
   await page.locator("#detail").getByRole("button", { name: "Stop" }).focus();
   await page.keyboard.press("Enter");
@@ -224,7 +231,7 @@ try {
   await page.waitForFunction(() => /^complete/.test(document.querySelector("#detail dd").textContent), null, { timeout: 60000 });
   check(await devices.locator("tbody tr", { hasText: ".ntff" }).count() === 8, `an NTFF of each of 8 cores: ${await devices.textContent()}`);
   check(/9, model/.test(await devices.locator("h3").textContent()), `how many, and of which kind: ${await devices.locator("h3").textContent()}`);
-  check(await page.locator("#detail table.stack").nth(1).locator("tbody tr", { hasText: /ntff|pftrace/ }).count() === 0, "they are not listed twice");
+  check(await page.locator("#detail table.stack:not(#device-profiles *)").locator("tbody tr", { hasText: /ntff|pftrace/ }).count() === 0, "they are not listed twice");
   const [device] = await Promise.all([page.waitForEvent("popup"), exported.getByRole("button", { name: "Open in Perfetto" }).click()]);
   await device.waitForFunction(() => document.title !== "");
   const whole = fs.statSync(DEVICE_PROFILE).size;
@@ -263,8 +270,10 @@ try {
   // ---- A large cluster: who needs attention stands first, the others when they are asked for ----
   const large = await context.newPage();
   await large.addInitScript((t) => sessionStorage.setItem("meridian-token", t), TOKEN);
+  let real = null; // the session that all others are copies of
   await large.route("**/api/v1/sessions", async (route) => {
     const { sessions } = await (await route.fetch()).json();
+    real = sessions[0].id;
     await route.fulfill({ json: { sessions: [...sessions, ...Array.from({ length: 60 }, (_, i) => ({ ...sessions[0], id: `20250101-000000-${1000 + i}`, name: `${"long-".repeat(20)}${i}` }))] } });
   });
   await large.route("**/api/v1/nodes", async (route) => {
@@ -286,7 +295,34 @@ try {
   await large.fill("#session-filter", "long-");
   await large.waitForFunction(() => /^60 of \d+$/.test(document.getElementById("sessions-count").textContent));
   await large.fill("#session-filter", "");
+  let looks = 0; // something is new at every look
+  await large.route(/\/api\/v1\/sessions\/[^/]+$/, async (route) => {
+    const m = await (await route.fetch({ url: `${PAGE}api/v1/sessions/${real}` })).json();
+    await route.fulfill({ json: { ...m, begun: ++looks, store_message: "the disk is full", export: { state: "failed", message: "no answer" },
+      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}` })),
+      triggers: [{ id: "0123456789abcdef", reason: "somebody looked", answered: 58, unacknowledged: ["many-27", "many-28"], from: "2026-11-24T09:00:00.123456789Z", to: "2026-11-24T09:00:20Z" }] } });
+  });
+  const newest = large.locator("#session-table tr[data-session]:visible button.link").first();
+  await newest.click();
+  const top = () => large.evaluate(() => document.getElementById("detail").getBoundingClientRect().top);
+  await large.waitForFunction(() => document.querySelector("#detail table") && Math.abs(document.getElementById("detail").getBoundingClientRect().top) < 450);
+  check(await top() < 450, `the details of a session are before one's eyes, whatever stands above: at ${await top()} of 900`);
   check(await large.evaluate(() => document.documentElement.scrollHeight) < 5000, "a long list scrolls in its own box");
+  const facts = await large.locator("#detail dl").textContent(), asked = await large.locator("#detail [aria-label=Triggers] tbody").textContent();
+  check(/Nothing is stored nowthe disk is full/.test(facts) && /Exportfailed: no answer/.test(facts), `what goes wrong is said: ${facts}`);
+  check(/2026-11-24 09:00:00\.1232026-11-24 09:00:2058somebody looked; not acknowledged by many-27, many-28/.test(asked), `who did not acknowledge a trigger: ${asked}`);
+  await large.locator("#detail").getByRole("button", { name: "Show all 60 nodes" }).click();
+  const rowsBox = large.getByRole("group", { name: "Nodes of the session" });
+  await rowsBox.evaluate((el) => { el.scrollTop = 300; });
+  await rowsBox.focus();
+  const seen = looks;
+  await large.waitForFunction((n) => Number(/([\d,]+) begun/.exec(document.querySelector("#detail dl").textContent)[1].replaceAll(",", "")) > n + 1, seen); // written again, twice
+  check(await rowsBox.evaluate((el) => el.scrollTop === 300 && el === document.activeElement), "a table that is written again stays where it was scrolled to, and keeps the focus");
+  check(await large.locator("#detail").getByRole("group", { name: "Triggers" }).getAttribute("tabindex") === null, "a table that has nothing to scroll is no stop of Tab");
+  await large.locator("#detail").getByRole("button", { name: "Close" }).click();
+  check(await newest.evaluate((el) => el === document.activeElement), "the focus goes back to the session whose details were closed");
+  await newest.click();
+  await large.waitForFunction(() => document.querySelector("#detail table"));
   await large.screenshot({ path: path.join(SHOTS, "large-light.png"), fullPage: true });
   await large.close();
 
