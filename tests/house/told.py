@@ -86,6 +86,8 @@ def judge_line(where, program, rest, before):
         word = re.sub(r"[^\w-].*$", "", words[0])
         if words[0].startswith("-"):
             command = None
+        elif word == "help": # `meridian help COMMAND` is `meridian COMMAND --help`
+            return
         elif word in COMMANDS:
             command = word
             words = words[1:]
