@@ -3,10 +3,10 @@
  * question that found it done; questions themselves are not recorded, as programs ask in loops.
  */
 #include <errno.h>
-#include <pthread.h>
 #include <stdio.h>
 #include <string.h>
 
+#include "capture/lock.h"
 #include "capture/nrt_call.h"
 #include "capture/process.h"
 
@@ -24,28 +24,37 @@ typedef struct {
     uint64_t span;
 } request;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static _Atomic uint32_t lock;
 static uint32_t owner; /* a fork's child has none of them */
+/* A handler of a signal that came meanwhile finds its own thread here: it keeps out, and its request has no span. */
+static _Thread_local volatile bool holding __attribute__((tls_model("initial-exec")));
 static comm comms[COMMS_MAX];
 static request requests[REQUESTS_MAX];
 static size_t next_comm, next_request;
 
-/* False: nothing was recorded in this process, or another thread held the lock when it forked. */
+/* False: nothing was recorded in this process, or this thread was interrupted with the lock. */
 static bool
 take_lock(void)
 {
     uint32_t me = mrd_proc_pid();
 
-    if (me == 0 || pthread_mutex_trylock(&lock) != 0) {
-        if (me == 0 || owner != me || pthread_mutex_lock(&lock) != 0)
-            return false;
-    }
+    if (me == 0 || holding)
+        return false;
+    holding = true;
+    mrd_lock_word(&lock);
     if (owner != me) {
         memset(comms, 0, sizeof(comms));
         memset(requests, 0, sizeof(requests));
         owner = me;
     }
     return true;
+}
+
+static void
+drop_lock(void)
+{
+    mrd_unlock_word(&lock);
+    holding = false;
 }
 
 static void
@@ -63,7 +72,7 @@ comm_made(const nrt_async_sendrecv_comm_t *made, const char *peer_ip, int peer_l
         c = &comms[next_comm++ % COMMS_MAX];
     *c = (comm){ .comm = made, .lnc = lnc, .peer_lnc = peer_lnc };
     snprintf(c->peer_ip, sizeof(c->peer_ip), "%s", peer_ip == NULL ? "" : peer_ip);
-    pthread_mutex_unlock(&lock);
+    drop_lock();
     errno = saved;
 }
 
@@ -78,7 +87,7 @@ core_closed(int lnc)
     for (size_t i = 0; i < COMMS_MAX; i++)
         if (comms[i].comm != NULL && comms[i].lnc == lnc)
             comms[i].comm = NULL;
-    pthread_mutex_unlock(&lock);
+    drop_lock();
     errno = saved;
 }
 
@@ -112,7 +121,7 @@ began(const char *name, const nrt_async_sendrecv_comm_t *by,
     what.name = mrd_rec_name(name);
     what.domain = mrd_rec_name("nrt");
     *r = (request){ made, mrd_rec_begin(&what, args, n) };
-    pthread_mutex_unlock(&lock);
+    drop_lock();
     errno = saved;
 }
 
@@ -137,7 +146,7 @@ ended(const nrt_async_sendrecv_request_t *of, NRT_STATUS status, size_t size)
         requests[i].request = NULL;
         break;
     }
-    pthread_mutex_unlock(&lock);
+    drop_lock();
     errno = saved;
 }
 

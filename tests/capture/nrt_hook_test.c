@@ -292,6 +292,18 @@ TEST(many_models)
     CHECK_INT(rec.lost, 0);
 }
 
+/* What the signal met on its way has no span of its own; the calls themselves have. */
+TEST(a_signal_handler_may_send)
+{
+    recorded rec;
+
+    setenv("MERIDIAN_RING_SIZE", "16M", 1);
+    set_library_path("test-self");
+    rec = same_with_and_without("nrt_prog_self", "sends");
+    CHECK(count_text(rec.spans, "|nrt_async_sendrecv_send_tensor size=1|") > 10);
+    CHECK(count_text(rec.spans, "|nrt_async_sendrecv_send_tensor size=2|") > 100);
+}
+
 /* Loaded for all and closed, then loaded again elsewhere: it stays, and is one. */
 TEST(a_runtime_that_the_program_closes)
 {

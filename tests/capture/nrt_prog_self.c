@@ -1,8 +1,10 @@
 /* A program for the runtime of nrt_self.c: what it calls inside a function that the runtime calls, and after
  * it has left such a function by siglongjmp. */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/time.h>
 
 #include "capture/nrt_abi.h"
 
@@ -48,6 +50,46 @@ many_models(void)
     return 0;
 }
 
+static volatile sig_atomic_t in_handler;
+
+static int
+send_one(size_t length)
+{
+    nrt_async_sendrecv_request_t *request = NULL;
+    bool is_done = false;
+    size_t size = 0;
+    int sum = (int) nrt_async_sendrecv_send_tensor(NULL, 0, length, NULL, &request);
+
+    return sum + (int) nrt_async_sendrecv_test_request(request, &is_done, &size) + !is_done;
+}
+
+static void
+on_alarm(int sig)
+{
+    (void) sig;
+    in_handler += send_one(2) == 0;
+}
+
+/* A handler that sends, in the middle of calls that send. */
+static int
+sends_in_handlers(void)
+{
+    const struct itimerval often = { { 0, 20 }, { 0, 20 } }, never = { { 0, 0 }, { 0, 0 } };
+    int sum = 0;
+
+    signal(SIGALRM, on_alarm);
+    (void) setitimer(ITIMER_REAL, &often, NULL);
+    while (in_handler < 300)
+        sum += send_one(1);
+    (void) setitimer(ITIMER_REAL, &never, NULL);
+    printf("the statuses of all sends, and of all questions whether they were done, are together "
+           "%d, in "
+           "and out of the handler\n",
+           sum);
+    nrt_close();
+    return 0;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -55,6 +97,8 @@ main(int argc, char **argv)
     printf("init %d\n", (int) nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
     if (argc > 1 && strcmp(argv[1], "models") == 0)
         return many_models();
+    if (argc > 1 && strcmp(argv[1], "sends") == 0)
+        return sends_in_handlers();
     printf("load %d\n", (int) nrt_load("first", 5, 0, 1, &model));
     printf("register %d\n", (int) nrt_register_async_exec_callback(done, NULL));
     for (volatile int i = 0; i < 3; i++)
