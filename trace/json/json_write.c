@@ -61,7 +61,8 @@ jw_room(mrd_jw *w, size_t n)
 static inline void
 jw_copy(mrd_jw *w, const void *data, size_t n)
 {
-    memcpy(w->p, data, n);
+    if (n > 0) /* else there may be neither room nor data */
+        memcpy(w->p, data, n);
     w->p += n;
 }
 
