@@ -292,6 +292,37 @@ take_idle(uint64_t data_len, int32_t tid)
     return NULL;
 }
 
+/* As part of a sentence; NULL: none is known. */
+static const char *
+reason_of(int err)
+{
+    switch (err) {
+    case ENOENT:
+    case ENOTDIR:
+        return "there is no such folder";
+    case EACCES:
+    case EPERM:
+        return "no permission to create files there";
+    case EROFS:
+        return "it is on a file system that is mounted read-only";
+    case EDQUOT:
+        return "the user's quota there is used up";
+    case EFBIG:
+        return "the limit of file sizes (ulimit -f) is below the size of a ring";
+    case ENOSYS:
+    case EOPNOTSUPP:
+        return "room cannot be reserved there (fallocate): another file system can, as a tmpfs "
+               "does";
+    case ENOMEM:
+        return "there is no memory to map them";
+    case ENAMETOOLONG:
+    case ELOOP:
+        return "its name cannot be used";
+    default:
+        return NULL;
+    }
+}
+
 static mrd_ring_writer *
 make_ring(uint64_t data_len, int32_t tid)
 {
@@ -299,7 +330,7 @@ make_ring(uint64_t data_len, int32_t tid)
     uint64_t len = MRD_RING_HEADER_LEN + dict_len + data_len;
     mrd_ring_owner_claim claim;
     mrd_ring_writer *w;
-    char why[160];
+    char why[240];
     int err;
 
     if (proc->total + len > (uint64_t) mrd_proc_settings.ring_total)
@@ -312,8 +343,12 @@ make_ring(uint64_t data_len, int32_t tid)
     if (err != 0) {
         munmap(w, sizeof(*w));
         if (proc->all == NULL && err != ENOSPC && err != EMFILE && err != ENFILE) {
-            snprintf(why, sizeof(why), "cannot make rings in %.100s: error %d",
-                     mrd_proc_settings.ring_dir, err);
+            const char *reason = reason_of(err);
+            char number[24];
+
+            snprintf(number, sizeof(number), "error %d", err);
+            snprintf(why, sizeof(why), "cannot make rings in %.100s: %s",
+                     mrd_proc_settings.ring_dir, reason == NULL ? number : reason);
             proc_give_up(why);
         }
         return NULL;

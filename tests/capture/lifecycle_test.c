@@ -2,7 +2,13 @@
  * Programs live and die; the sum must be right: begun = read + lost. The programs run the real
  * libmeridian.so.
  */
+#include <errno.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
 #include <sched.h>
+#include <stddef.h>
+#include <sys/prctl.h>
+#include <sys/syscall.h>
 
 #include "tests/capture/rings.h"
 #include "tests/seed.h"
@@ -220,7 +226,8 @@ TEST(switched_off_on_error)
         { "bad source", "MERIDIAN_CAPTURE=api,foo", "MERIDIAN_CAPTURE='api,foo' is not valid" },
         { "bad clock", "MERIDIAN_CLOCK=sundial", "MERIDIAN_CLOCK='sundial' is not valid" },
         { "disabled", "MERIDIAN_ENABLE=0", "off: MERIDIAN_ENABLE=0" },
-        { "no folder", "MERIDIAN_RING_DIR=/nonexistent/x", "cannot make rings in /nonexistent/x" },
+        { "no folder", "MERIDIAN_RING_DIR=/nonexistent/x",
+          "cannot make rings in /nonexistent/x: there is no such folder" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -233,6 +240,28 @@ TEST(switched_off_on_error)
             CHECK_INT(g.shared->lost, 1); /* the first found out; then the gate closed */
         rig_stop(&g);
     }
+}
+
+/* A kernel or a file system without fallocate, as a sandbox may have it. */
+TEST(what_is_wrong_with_the_folder_is_a_sentence)
+{
+    struct sock_filter filter[] = {
+        BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
+        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_fallocate, 0, 1),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOSYS),
+        BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+    };
+    struct sock_fprog program = { MRD_COUNT(filter), filter };
+
+    rig_start(&g);
+    REQUIRE(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    if (prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) != 0)
+        SKIP("no filter of system calls");
+    rig_run(&g, "status", "10", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    CHECK(strstr(g.shared->text, "room cannot be reserved there (fallocate)") != NULL);
+    CHECK_INT(g.n, 0);
+    rig_stop(&g);
 }
 
 /* In a pid namespace of its own the program is "1"; its pid here is found by the ring it maps. */
