@@ -455,6 +455,61 @@ TEST(a_full_disk_is_said)
     mrd_store_free(store);
 }
 
+/* Events that cannot be had again: what came before the disk was full is there, with its arrows, and
+ * nothing more is taken, by no stream. In order, and so out of order that every run stands alone. */
+TEST(a_store_that_keeps_has_what_came_before_the_disk_was_full)
+{
+    struct rlimit limit = { 4 << 20, 4 << 20 };
+
+    signal(SIGXFSZ, SIG_IGN);
+    REQUIRE(setrlimit(RLIMIT_FSIZE, &limit) == 0);
+    for (int apart = 0; apart < 2; apart++) {
+        mrd_store *store = mrd_store_new(1 << 20, test_tmp());
+        mrd_stream *s = mrd_store_stream(store, 0, "big input");
+        mrd_stream *other = mrd_store_stream(store, 0, "other");
+        mrd_event ev = { .name = 1, .dur_ns = 10 };
+        uint64_t n = 0, read = 0, flows = 0;
+        int64_t before = INT64_MIN;
+        const mrd_event *got;
+        mrd_why why = { 0 };
+        mrd_source *in;
+        mrd_err err = MRD_OK;
+
+        mrd_store_keep(store);
+        CHECK(mrd_store_full(store) == NULL);
+        while (err == MRD_OK && n < 1000000) {
+            ev.kind = n % 4 == 3 ? MRD_FLOW : MRD_SPAN;
+            ev.flow_dir = MRD_FLOW_START;
+            ev.id = n;
+            ev.ts.ns = (int64_t) (n / 4 * 4 * 100) + (n % 4 == 3);
+            if (apart) /* backwards by parts of memory */
+                ev.ts.ns = 1000000000 - (int64_t) (n / 4000) * 1000000 + (int64_t) (n % 4000) * 100;
+            err = mrd_stream_push(s, &ev);
+            n += err == MRD_OK;
+        }
+        CHECK_ERR("push", err, MRD_FULL);
+        CHECK_ERR("other", mrd_stream_push(other, &ev), MRD_FULL);
+        CHECK(mrd_stream_failure(s) == NULL && mrd_stream_failure(other) == NULL);
+        REQUIRE(mrd_store_full(store) != NULL);
+        CHECK(strstr(mrd_store_full(store)->text, "TMPDIR") != NULL);
+        CHECK_ERR("finish", mrd_stream_finish(s, &why), MRD_OK);
+        CHECK_ERR("finish", mrd_stream_finish(other, &why), MRD_OK);
+        CHECK_ERR("open", mrd_stream_open(s, &in, &why), MRD_OK);
+        while (in->next(in, &got, &why) == MRD_MORE) {
+            CHECK(got->ts.ns >= before);
+            before = got->ts.ns;
+            read += got->kind == MRD_SPAN;
+            flows += (uint64_t) got->flow_count + (got->kind == MRD_FLOW);
+        }
+        in->close(in);
+        printf("%llu events, %llu of them flows\n", (unsigned long long) n,
+               (unsigned long long) flows);
+        CHECK_INT(read + flows, n);
+        CHECK_INT(flows, n / 4);
+        mrd_store_free(store);
+    }
+}
+
 TEST(a_folder_that_is_not_there_is_said)
 {
     mrd_store *store = mrd_store_new(1 << 20, "/nowhere/at/all");

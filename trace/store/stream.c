@@ -31,6 +31,18 @@ mrd_store_new(size_t memory, const char *dir)
     return st;
 }
 
+void
+mrd_store_keep(mrd_store *st)
+{
+    st->keep = true;
+}
+
+const mrd_why *
+mrd_store_full(const mrd_store *st)
+{
+    return st->full.err == MRD_OK ? NULL : &st->full;
+}
+
 static void
 block_free_all(mrd_block *b)
 {
@@ -303,7 +315,20 @@ stream_spill(mrd_stream *s, mrd_why *why)
         err = stream_add_run(s, e, &first, &last, why);
     if (err == MRD_OK)
         stream_drop_blocks(s);
+    else
+        s->store->file_len = e.at; /* half a run is none */
     return err;
+}
+
+/* What is in memory stays there. True: the disk has no room, and the store keeps what it has. */
+static bool
+store_is_full(mrd_store *st, const mrd_why *why)
+{
+    if (!st->keep || (why->err != MRD_FULL && why->err != MRD_IO))
+        return false;
+    if (st->full.err == MRD_OK)
+        st->full = *why;
+    return true;
 }
 
 /* The stream to spill: the largest that still takes events; `self` counts even when hidden. */
@@ -328,13 +353,17 @@ stream_room(mrd_stream *s, size_t need)
     mrd_stream *victim;
     mrd_block *b;
 
-    if (st->used + need > st->budget && (victim = store_victim(st, s)) != NULL &&
-        stream_spill(victim, &why) != MRD_OK) {
+    if (st->used + need > st->budget && st->full.err == MRD_OK &&
+        (victim = store_victim(st, s)) != NULL && stream_spill(victim, &why) != MRD_OK &&
+        !store_is_full(st, &why)) {
         stream_drop_blocks(victim); /* lost, and its finish says so */
         stream_fail(victim, &why);
         if (victim == s)
             return s->err;
     }
+    /* Flow points, which make no more of the events, may take as much memory again. */
+    if (st->full.err != MRD_OK && (!s->hidden || st->used + need > 2 * st->budget))
+        return MRD_FULL;
     if ((b = store_block(st, need)) == NULL) {
         mrd_why_set(&why, MRD_NOMEM, 0, "events of %s", s->label);
         return stream_fail(s, &why);
@@ -389,11 +418,15 @@ mrd_stream_push(mrd_stream *s, const mrd_event *ev)
 
     if (s->err != MRD_OK)
         return s->err;
+    if (s->store->full.err != MRD_OK && !s->hidden)
+        return MRD_FULL;
     if (s->finished || size > MRD_REC_BYTES_MAX || s->count > MRD_REC_SEQ_MAX)
         return stream_refuse(s, size);
     if (s->tail == NULL || s->tail->size - s->tail->used < size) {
-        if (stream_room(s, size) != MRD_OK)
-            return s->err;
+        mrd_err err = stream_room(s, size);
+
+        if (err != MRD_OK)
+            return err;
     }
     r = (const mrd_rec *) (const void *) (s->tail->data + s->tail->used);
     mrd_rec_put(s->tail->data + s->tail->used, size, has, text, ev, s->count);
@@ -449,9 +482,17 @@ mrd_stream_finish(mrd_stream *s, mrd_why *why)
     mrd_err err = s->err;
 
     s->finished = true;
-    if (err == MRD_OK && (err = stream_sort(s, &own)) == MRD_OK &&
-        (err = stream_reduce(s, &own)) == MRD_OK && s->has_flows)
-        err = mrd_stream_bind(s, &own);
+    if (err == MRD_OK && (err = stream_sort(s, &own)) == MRD_OK) {
+        err = stream_reduce(s, &own);
+        if (err != MRD_OK && store_is_full(s->store, &own))
+            err = MRD_OK; /* it can be read as it is */
+    }
+    if (err == MRD_OK && s->has_flows && (err = mrd_stream_bind(s, &own)) != MRD_OK &&
+        store_is_full(s->store, &own)) {
+        stream_free(s->bound);
+        s->bound = NULL;
+        err = MRD_OK;
+    }
     if (err == MRD_OK)
         return MRD_OK;
     stream_fail(s, &own);

@@ -30,7 +30,13 @@ typedef struct mrd_stream mrd_stream;
 /* memory: bytes for events of all streams together, at least 1 MiB; dir: NULL means $TMPDIR or
  * /tmp. */
 mrd_store *mrd_store_new(size_t memory, const char *dir); /* NULL without memory */
-void mrd_store_free(mrd_store *store);                    /* and its streams */
+/* For events that cannot be had again: when its disk is full, or fails, the store keeps what it has, in
+ * memory and on disk, and takes no more: push returns FULL, and no stream has failed. Flow points that
+ * cannot be bound then come back as events. To be called before the first push. */
+void mrd_store_keep(mrd_store *store);
+/* Why it takes no more; NULL: it does. Borrowed. */
+const mrd_why *mrd_store_full(const mrd_store *store);
+void mrd_store_free(mrd_store *store); /* and its streams */
 /* profile: 0 the system profile, else the device profile's number. label: for errors, copied. NULL
  * without memory. */
 mrd_stream *mrd_store_stream(mrd_store *store, uint32_t profile, const char *label);

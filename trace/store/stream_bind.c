@@ -324,6 +324,7 @@ mrd_stream_bind(mrd_stream *s, mrd_why *why)
         return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", s->label);
     }
     b->bound = s->bound;
+    s->bound->hidden = true;
     if ((err = mrd_stream_open_raw(s, &in, why)) == MRD_OK) {
         for (uint64_t pos = 0; b->err == MRD_OK && (step = in->next(in, &ev, why)) == MRD_MORE;
              pos++)

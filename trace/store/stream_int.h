@@ -44,6 +44,8 @@ struct mrd_store {
     size_t out_len;
     mrd_stream **streams;
     size_t n, cap;
+    bool keep;    /* mrd_store_keep */
+    mrd_why full; /* err MRD_OK: it is not */
 };
 
 struct mrd_stream {
@@ -54,6 +56,7 @@ struct mrd_stream {
     mrd_ev_ns earliest, latest;
     mrd_dur_ns shift_ns; /* added to every time on the way out */
     bool has_range, has_flows, finished;
+    bool hidden;  /* the flow points of another */
     bool ordered; /* the records in memory came in order */
     mrd_block *head, *tail;
     const mrd_rec *last;   /* in memory */

@@ -5,7 +5,7 @@
 #include "trace/store/stream_int.h"
 
 /* Read buffers of one open stream together, and of one chain at most. */
-enum { STREAM_READ_ALL = 1 << 20, STREAM_READ_ONE_MAX = 128 << 10 };
+enum { STREAM_READ_ALL = 1 << 20, STREAM_READ_ONE_MIN = 4 << 10, STREAM_READ_ONE_MAX = 128 << 10 };
 
 typedef struct {
     mrd_source base;
@@ -77,22 +77,26 @@ reader_open(mrd_source **cursors, size_t n, mrd_source **ret_source, mrd_why *wh
 mrd_err
 mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **ret_source, mrd_why *why)
 {
-    mrd_source *cursors[MRD_STORE_FAN_IN + 1];
+    mrd_source **cursors = malloc((n + 1) * sizeof(*cursors));
     size_t opened = 0, buffer = STREAM_READ_ALL / (n == 0 ? 1 : n);
-    mrd_err err = MRD_OK;
+    mrd_err err = cursors != NULL ? MRD_OK : mrd_why_set(why, MRD_NOMEM, 0, "a reader");
 
+    buffer = buffer < STREAM_READ_ONE_MIN ? STREAM_READ_ONE_MIN : buffer;
     buffer = buffer > STREAM_READ_ONE_MAX ? STREAM_READ_ONE_MAX : buffer;
     for (; err == MRD_OK && opened < n; opened += err == MRD_OK)
         err = mrd_cursor_file(s->store->fd, s->label, &s->chains[opened], buffer, &cursors[opened],
                               why);
     if (err == MRD_OK && memory && (err = mrd_cursor_memory(s, &cursors[opened], why)) == MRD_OK)
         opened++;
-    if (err == MRD_OK)
-        return reader_open(cursors, opened, ret_source, why);
+    if (err == MRD_OK) {
+        err = reader_open(cursors, opened, ret_source, why);
+        opened = 0;
+    }
     while (opened > 0) {
         opened--;
         cursors[opened]->close(cursors[opened]);
     }
+    free(cursors);
     return err;
 }
 
