@@ -104,6 +104,12 @@ mrd_err mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_ide
 /* Notes how many were met again, and frees. */
 void mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat);
 
+/* A folder that a recorded process of the node said it has its profiles written to. */
+typedef struct {
+    char *path;      /* absolute, without links */
+    int64_t process; /* MRD_NONE: several did */
+} mrd_read_named;
+
 typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
@@ -111,16 +117,20 @@ typedef struct {
     bool system, device; /* which halves are wanted */
     size_t part_max;     /* see mrd_import */
     /* Files that do not say whose they are were written on this node, by processes of which the catalog has
-     * those that were recorded. Empty: it is not known where. */
+     * those that were recorded; an XSpace, which names no process, by the only one. Empty: it is not known where. */
     mrd_sid node;
     const char *vendor_tool; /* path of neuron-explorer / neuron-profile; NULL: look on PATH and in
                                 /opt/aws/neuron/bin; "": never */
     int64_t vendor_timeout_ms;           /* per conversion, as the two below; 0: no limit */
     uint64_t vendor_memory, vendor_disk; /* bytes */
     /* Of a folder: what lay in it under these names and was last changed before then is of somebody
-     * else and left alone. NULL: all is read. */
+     * else and left alone. NULL: all is read; all_earlier: under any name. */
     const mrd_strlist *earlier;
+    bool all_earlier;
     mrd_wall_ns earlier_than;
+    const mrd_read_named
+        *named; /* what lies there and does not say whose it is, is the process's */
+    size_t n_named;
     mrd_read_once *once; /* NULL: of a folder what it holds, of a file nothing */
     void (*progress)(void *self, const char *path, uint64_t done,
                      uint64_t total); /* bytes; may be NULL */

@@ -274,14 +274,34 @@ is_earlier(const dir_walk *walk, const struct stat *st)
     return walk->was_there && changed < walk->options->earlier_than.ns;
 }
 
+/* The folder's own, when a recorded process named it. */
+static void
+find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
+{
+    const mrd_read_options *o = walk->options;
+    char real[PATH_MAX];
+
+    if (o->n_named == 0 || id->process_id != MRD_NONE || realpath(path, real) == NULL)
+        return;
+    for (size_t i = 0; i < o->n_named; i++) {
+        if (o->named[i].process != MRD_NONE && strcmp(o->named[i].path, real) == 0) {
+            id->instance_id = o->node;
+            id->process_id = o->named[i].process;
+        }
+    }
+}
+
 static mrd_err
 dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int depth, mrd_why *why)
 {
     struct dirent **names;
+    mrd_identity here = *above;
     bool again;
-    mrd_err err = mrd_read_once_check(walk->options->once, path, above, &again);
+    mrd_err err;
     int n;
 
+    find_namer(walk, path, &here);
+    err = mrd_read_once_check(walk->options->once, path, &here, &again);
     if (err != MRD_OK || again)
         return err;
     n = scandir(path, &names, NULL, alphasort); /* a fixed order: equal input, equal output */
@@ -291,7 +311,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     }
     for (int i = 0; i < n; i++) {
         mrd_str name = mrd_str_of(names[i]->d_name), instance, rest;
-        mrd_identity id = *above;
+        mrd_identity id = here;
         mrd_buf full = { 0 };
         struct stat st;
         const char *child;
@@ -301,7 +321,8 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
         child = mrd_buf_cstr(&full);
         if (depth == 0)
             walk->was_there =
-                walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name);
+                walk->options->all_earlier ||
+                (walk->options->earlier != NULL && mrd_strlist_has(walk->options->earlier, name));
         if (err != MRD_OK || name.p[0] == '.') {
             /* hidden, or on the way out */
         } else if (full.err != MRD_OK) {
@@ -311,7 +332,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
         } else if (S_ISREG(st.st_mode) && is_earlier(walk, &st)) {
             walk->earlier++;
         } else if (S_ISREG(st.st_mode)) {
-            err = dir_file(walk, child, name, above, why);
+            err = dir_file(walk, child, name, &here, why);
         } else if (S_ISDIR(st.st_mode) && depth < DIR_DEPTH) {
             if (dir_split(name, &instance, &pid, &rest) && rest.len == 0) {
                 id.instance_id =

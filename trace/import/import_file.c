@@ -179,14 +179,34 @@ recorded_process(const file_reading *f, mrd_str head)
     return MRD_NONE;
 }
 
+/* MRD_NONE when there are several, or none. */
+static int64_t
+only_recorded(const file_reading *f)
+{
+    mrd_catalog *cat = f->imp.catalog;
+    int64_t found = MRD_NONE;
+
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(cat, i);
+
+        if (p->instance_id != f->options->node || p->scope != 0 || (p->flags & MRD_PROC_NODE) != 0)
+            continue;
+        if (found != MRD_NONE && found != p->process_id)
+            return MRD_NONE;
+        found = p->process_id;
+    }
+    return found;
+}
+
 static void
-find_owner(file_reading *f, mrd_str head)
+find_owner(file_reading *f, const mrd_import_ops *ops, mrd_str head)
 {
     if (f->options->node == MRD_SID_EMPTY || f->imp.identity.instance_id != MRD_SID_EMPTY)
         return;
     f->imp.identity.instance_id = f->options->node;
     if (f->imp.identity.process_id == MRD_NONE)
-        f->imp.identity.process_id = recorded_process(f, head);
+        f->imp.identity.process_id =
+            ops == &mrd_import_xplane ? only_recorded(f) : recorded_process(f, head);
 }
 
 static mrd_err
@@ -205,7 +225,7 @@ file_run(file_reading *f, mrd_why *why)
         return mrd_why_set(why, head.len == 0 ? MRD_EMPTY : MRD_FORMAT, 0, "'%s' %s", f->path,
                            file_advice(head, f->path));
     mrd_import_input(&f->imp)->format = mrd_catalog_intern(f->imp.catalog, ops->name);
-    find_owner(f, head);
+    find_owner(f, ops, head);
     return ops->run(&f->imp, why);
 }
 
