@@ -128,9 +128,10 @@ static const mrd_opt table[] = {
 };
 
 static const char more[] =
-    "The command keeps its own input, output and exit status. Ctrl-C goes to it; the profile is\n"
-    "written all the same. Results and what the runtime itself writes land in the output "
-    "directory;\nwith results of an earlier run in it the command is not started, unless --force "
+    "The command keeps its own input, output and exit status. Ctrl-C goes to it, and so do "
+    "SIGINT,\nSIGQUIT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 that are sent to meridian; the profile "
+    "is\nwritten all the same. Results and what the runtime itself writes land in the output\n"
+    "directory; with results of an earlier run in it the command is not started, unless --force "
     "replaces them.\n"
     "\n"
     "Examples\n"
@@ -356,12 +357,40 @@ take_message(void *self, const char *message)
 
 /* ---- Running the command ---- */
 
-static volatile sig_atomic_t forward;
+static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
+static volatile sig_atomic_t came[MRD_COUNT(passed_on)];
+
+/* What a key of the terminal sends, the command has got by itself. */
+static void
+on_signal(int sig, siginfo_t *info, void *context)
+{
+    (void) context;
+    for (size_t i = 0; i < MRD_COUNT(passed_on); i++)
+        came[i] = came[i] || (passed_on[i] == sig && info->si_code != SI_KERNEL);
+}
+
+/* What comes before the command is there, or its handler is, waits: a handler that is there first would take
+ * from the command what it is to ignore (nohup). */
+static void
+wait_with_signals(int how)
+{
+    sigset_t set;
+
+    sigemptyset(&set);
+    for (size_t i = 0; i < MRD_COUNT(passed_on); i++)
+        sigaddset(&set, passed_on[i]);
+    sigprocmask(how, &set, NULL);
+}
 
 static void
-on_signal(int sig)
+pass_on(pid_t pid)
 {
-    forward = sig;
+    for (size_t i = 0; i < MRD_COUNT(passed_on); i++) {
+        if (came[i]) {
+            came[i] = 0;
+            kill(pid, passed_on[i]);
+        }
+    }
 }
 
 static mrd_err
@@ -387,14 +416,13 @@ spawn(char **argv, char **env, pid_t *ret_pid, mrd_why *why)
 static int
 drain_until_exit(recording *r, pid_t pid)
 {
-    struct sigaction act = { .sa_handler = on_signal }, ignore = { .sa_handler = SIG_IGN };
+    struct sigaction act = { .sa_sigaction = on_signal, .sa_flags = SA_SIGINFO };
+    struct sigaction before[MRD_COUNT(passed_on)];
     int status = 0;
 
-    /* A terminal's Ctrl-C reaches the command by itself; what comes to us alone is passed on. */
-    sigaction(SIGINT, &ignore, NULL);
-    sigaction(SIGQUIT, &ignore, NULL);
-    sigaction(SIGTERM, &act, NULL);
-    sigaction(SIGHUP, &act, NULL);
+    for (size_t i = 0; i < MRD_COUNT(passed_on); i++)
+        sigaction(passed_on[i], &act, &before[i]);
+    wait_with_signals(SIG_UNBLOCK);
     for (;;) {
         struct timespec nap = { .tv_nsec = 0 };
         int64_t wait_ns;
@@ -402,19 +430,15 @@ drain_until_exit(recording *r, pid_t pid)
         mrd_drain_step(r->drain);
         if (waitpid(pid, &status, WNOHANG) == pid)
             break;
-        if (forward != 0) {
-            kill(pid, forward);
-            forward = 0;
-        }
+        pass_on(pid);
         mrd_sample_step(r->sample, r->drain, mrd_local_now());
         /* Never so slow that a ring of the default size could fill. */
         wait_ns = mrd_drain_wait_ns(r->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
     }
-    sigaction(SIGINT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-    sigaction(SIGQUIT, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
-    sigaction(SIGTERM, &(struct sigaction){ .sa_handler = SIG_DFL }, NULL);
+    for (size_t i = 0; i < MRD_COUNT(passed_on); i++)
+        sigaction(passed_on[i], &before[i], NULL);
     mrd_drain_finish(r->drain);
     return status;
 }
@@ -640,7 +664,9 @@ inspect(void *self, const mrd_strlist *words)
         goto out;
     if (set->verbose)
         say_start(&env, words);
+    wait_with_signals(SIG_BLOCK);
     if ((err = spawn(argv, env.v, &pid, &why)) != MRD_OK) {
+        wait_with_signals(SIG_UNBLOCK);
         status = err == MRD_NOTFOUND ? 127 : 126; /* as shells say it */
         goto out;
     }

@@ -183,6 +183,18 @@ _, err = p.communicate(timeout=60)
 check(p.returncode != 0, f"exit status of the interrupted command: {p.returncode}")
 check(len(load_json(os.path.join(stopped, "system_profile.json"))["trace_events"]) > 500, f"Ctrl-C ends with a profile: {err[-300:]}")
 
+# ---- Signals that meridian alone gets go on to the command; twice the same is once ----
+for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
+    alone, folder = os.path.join(work, f"alone{sig}"), os.path.join(work, f"alone{sig}-steps")
+    p = subprocess.Popen([MERIDIAN, "inspect", "-o", alone, "--output-format", "json", "--", *long_loop(1, folder)], env=dict(os.environ, **env),
+                         start_new_session=True, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    runs_until_checkpoint(folder, p)
+    p.send_signal(sig)
+    _, err = p.communicate(timeout=60)
+    equal(p.returncode, 128 + sig, f"the command ended by signal {sig}: {err[-300:]}")
+    if check(os.path.exists(os.path.join(alone, "system_profile.json")), f"signal {sig} ends with a profile: {err[-300:]}"):
+        check(len(load_json(os.path.join(alone, "system_profile.json"))["trace_events"]) > 500, f"signal {sig}: events")
+
 # ---- Python, no code change, the runtime loaded late ----
 if built_with(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "tsan"):
     print("left out: a plain Python cannot load a runtime that ThreadSanitizer has instrumented")
