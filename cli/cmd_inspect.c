@@ -10,6 +10,7 @@
 #include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -540,24 +541,6 @@ finish_profile(recording *r, const char *command, mrd_why *why)
     return write_profile(r, why);
 }
 
-/* A folder of its own for the rings of this recording: shared memory where there is some, else
- * $TMPDIR. */
-static mrd_err
-make_ring_dir(char dir[PATH_MAX], mrd_why *why)
-{
-    const char *tmp = getenv("TMPDIR");
-    const char *bases[] = { "/dev/shm", tmp != NULL && *tmp != '\0' ? tmp : "/tmp" };
-
-    for (size_t i = 0; i < MRD_COUNT(bases); i++) {
-        snprintf(dir, PATH_MAX, "%s/meridian-inspect-XXXXXX", bases[i]);
-        if (mkdtemp(dir) != NULL)
-            return MRD_OK;
-    }
-    dir[0] = '\0';
-    return mrd_why_set(why, MRD_IO, errno, "cannot create a folder for rings in /dev/shm or %s",
-                       bases[1]);
-}
-
 /* What descendants that still run left in it goes with it. */
 static void
 remove_ring_dir(const char *dir)
@@ -571,6 +554,76 @@ remove_ring_dir(const char *dir)
         closedir(d);
     if (*dir != '\0')
         rmdir(dir);
+}
+
+/* Its lock ends with the process that made it, however that ends. mine: it was just made, and a file system without locks
+ * is used all the same. Errors: AGAIN: it is another's, or removed. */
+static mrd_err
+lock_ring_dir(const char *dir, bool mine, int *ret_fd)
+{
+    int fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC | O_NOFOLLOW);
+    struct stat st, there;
+
+    if (fd >= 0 &&
+        (flock(fd, LOCK_EX | LOCK_NB) == 0 || (mine && errno != EWOULDBLOCK && errno != EINTR)) &&
+        fstat(fd, &st) == 0 && st.st_uid == geteuid() && stat(dir, &there) == 0 &&
+        st.st_ino == there.st_ino) {
+        *ret_fd = fd;
+        return MRD_OK;
+    }
+    if (fd >= 0)
+        close(fd);
+    return MRD_AGAIN;
+}
+
+#define RING_DIR "meridian-inspect."
+
+/* Of recordings that were killed: nobody reads these rings any more. */
+static void
+sweep_ring_dirs(const char *base)
+{
+    DIR *d = opendir(base);
+    struct dirent *entry;
+    char dir[PATH_MAX];
+    int fd;
+
+    while (d != NULL && (entry = readdir(d)) != NULL) {
+        if (!mrd_str_starts(mrd_str_of(entry->d_name), RING_DIR))
+            continue;
+        snprintf(dir, sizeof(dir), "%s/%s", base, entry->d_name);
+        if (lock_ring_dir(dir, false, &fd) != MRD_OK)
+            continue;
+        remove_ring_dir(dir);
+        close(fd);
+    }
+    if (d != NULL)
+        closedir(d);
+}
+
+/* A folder of its own for the rings of this recording: shared memory where there is some, else
+ * $TMPDIR. */
+static mrd_err
+make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
+{
+    const char *tmp = getenv("TMPDIR");
+    const char *bases[] = { "/dev/shm", tmp != NULL && *tmp != '\0' ? tmp : "/tmp" };
+
+    for (size_t i = 0; i < MRD_COUNT(bases); i++)
+        sweep_ring_dirs(bases[i]);
+    for (size_t i = 0; i < MRD_COUNT(bases); i++) {
+        /* Another one may sweep it before it is locked. */
+        for (int tries = 0; tries < 100; tries++) {
+            snprintf(dir, PATH_MAX, "%s/" RING_DIR "XXXXXX", bases[i]);
+            if (mkdtemp(dir) == NULL)
+                break;
+            if (lock_ring_dir(dir, true, ret_fd) == MRD_OK)
+                return MRD_OK;
+            (void) rmdir(dir);
+        }
+    }
+    dir[0] = '\0';
+    return mrd_why_set(why, MRD_IO, errno, "cannot create a folder for rings in /dev/shm or %s",
+                       bases[1]);
 }
 
 /* Makes the output directory, and learns what an earlier run left there, which is not of this one. */
@@ -634,7 +687,7 @@ inspect(void *self, const mrd_strlist *words)
     mrd_node_identity node;
     env_list env = { 0 };
     char library[PATH_MAX], rings[PATH_MAX] = "", **argv = NULL;
-    int status = MRD_EXIT_FAILED, wait_status = 0;
+    int status = MRD_EXIT_FAILED, wait_status = 0, rings_fd = -1;
     pid_t pid;
     mrd_err err;
 
@@ -645,7 +698,8 @@ inspect(void *self, const mrd_strlist *words)
         goto out;
     }
     if ((err = find_library(set, library, &why)) != MRD_OK ||
-        (err = prepare_output(&r, &why)) != MRD_OK || (err = make_ring_dir(rings, &why)) != MRD_OK)
+        (err = prepare_output(&r, &why)) != MRD_OK ||
+        (err = make_ring_dir(rings, &rings_fd, &why)) != MRD_OK)
         goto out;
     if ((argv = calloc(words->n + 1, sizeof(*argv))) == NULL ||
         (r.catalog = mrd_catalog_new()) == NULL ||
@@ -683,6 +737,8 @@ out:
     mrd_hw_close(r.hw);
     mrd_drain_close(r.drain);
     remove_ring_dir(rings);
+    if (rings_fd >= 0)
+        close(rings_fd);
     mrd_store_free(r.store);
     mrd_catalog_free(r.catalog);
     mrd_strlist_fini(&r.earlier);

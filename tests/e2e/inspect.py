@@ -195,6 +195,30 @@ for sig in (signal.SIGINT, signal.SIGQUIT, signal.SIGTERM):
     if check(os.path.exists(os.path.join(alone, "system_profile.json")), f"signal {sig} ends with a profile: {err[-300:]}"):
         check(len(load_json(os.path.join(alone, "system_profile.json"))["trace_events"]) > 500, f"signal {sig}: events")
 
+# ---- Killed, it leaves its rings to the next one, which leaves alone those of others that run ----
+def rings_of(name, *command):
+    """(meridian inspect around the command, its folder of rings)"""
+    told = os.path.join(work, name + "-rings")
+    q = subprocess.Popen([MERIDIAN, "inspect", "-o", os.path.join(work, name), "--", "sh", "-c", f'echo "$MERIDIAN_RING_DIR" >{told}.part; mv {told}.part {told}; exec "$@"', "sh",
+                          *command], env=dict(os.environ, **env), start_new_session=True, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    check(within(60, lambda: os.path.exists(told)), f"{name}: a folder of rings")
+    return q, open(told).read().strip()
+
+
+folder = os.path.join(work, "left-steps")
+p, left = rings_of("left", *long_loop(1, folder))
+runs_until_checkpoint(folder, p)
+os.kill(p.pid, signal.SIGKILL)
+p.wait()
+os.killpg(p.pid, signal.SIGKILL)  # the command
+check(glob.glob(left + "/*.ring"), "its rings stay")
+q, own = rings_of("other", "cat")
+check(not os.path.exists(left), "the next inspect removes what nobody reads")
+run("inspect", "-o", os.path.join(work, "third"), "--", "true")
+check(os.path.exists(own), "one that runs keeps its folder")
+q.communicate(b"")
+check(not os.path.exists(own), "and removes it")
+
 # ---- Python, no code change, the runtime loaded late ----
 if built_with(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "tsan"):
     print("left out: a plain Python cannot load a runtime that ThreadSanitizer has instrumented")
