@@ -274,9 +274,11 @@ typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
     mrd_drain *drain;
-    uint64_t bytes, refused;
+    uint64_t bytes, refused, no_room; /* events: beyond --max-size, and for want of disk */
     mrd_hw *hw;
     mrd_sample *sample;
+    mrd_read_named *named; /* folders of programs' own profilers */
+    size_t n_named;
     mrd_strlist earlier; /* what was in the output directory when the command began */
     mrd_wall_ns began;
     mrd_sid node;
@@ -292,6 +294,7 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
     mrd_local_ns raw = clock == MRD_DRAIN_REALTIME
                            ? mrd_drain_to_raw(r->drain, (mrd_wall_ns){ ev->ts.ns })
                            : (mrd_local_ns){ ev->ts.ns };
+    mrd_err err;
 
     if (process->user == NULL)
         process->user = mrd_store_stream(r->store, 0, "live capture");
@@ -304,7 +307,9 @@ take_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_eve
     r->bytes += 48 + ev->arg_count * 16u;
     mine.ts = (mrd_ev_ns){ mrd_drain_raw_to_wall(r->drain, raw).ns };
     mine.bound_ns = MRD_BOUND_LOCAL;
-    return mrd_stream_push(process->user, &mine);
+    err = mrd_stream_push(process->user, &mine);
+    r->no_room += err == MRD_FULL;
+    return err;
 }
 
 static mrd_str
@@ -326,6 +331,31 @@ words_of(mrd_str list)
     return n;
 }
 
+#define NAMED_MAX 256u
+
+/* A profiler of the program itself, of its framework, writes where the program says. */
+static void
+take_folder(recording *r, int64_t process, mrd_str folder)
+{
+    char path[PATH_MAX];
+
+    if (folder.len < 2 || folder.p[0] != '/' || folder.len >= sizeof(path))
+        return;
+    snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(folder));
+    for (size_t i = 0; i < r->n_named; i++) {
+        if (strcmp(r->named[i].path, path) == 0) {
+            if (r->named[i].process != process)
+                r->named[i].process = MRD_NONE;
+            return;
+        }
+    }
+    if (r->n_named == NAMED_MAX || !MRD_VEC_NEXT(r->named, r->n_named))
+        return;
+    r->named[r->n_named] =
+        (mrd_read_named){ .path = mrd_str_dup(mrd_str_of(path)), .process = process };
+    r->n_named += r->named[r->n_named].path != NULL;
+}
+
 /* What a process says in words ("cannot arm: ..."). The same is an instant on the timeline, with the
  * whole list of event types that a runtime knows. */
 static void
@@ -341,6 +371,8 @@ take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
             mrd_buf_fmt(&text, ", %u event types", words_of(value));
         else if (value.len > 0)
             mrd_buf_fmt(&text, " " MRD_STR_FMT, MRD_STR_ARG(value));
+        if (mrd_str_is(mrd_catalog_text(r->catalog, ev->args[i].key), "output_dir"))
+            take_folder(r, mrd_catalog_borrow_process(r->catalog, process->id)->process_id, value);
     }
     mrd_catalog_note(r->catalog, "process %" PRId64 ": " MRD_STR_FMT "%s",
                      mrd_catalog_borrow_process(r->catalog, process->id)->process_id,
@@ -444,6 +476,13 @@ drain_until_exit(recording *r, pid_t pid)
     return status;
 }
 
+static void
+lost_here(mrd_buf *text, uint64_t n, const char *why)
+{
+    if (n > 0)
+        mrd_buf_fmt(text, "%s%" PRIu64 " %s", mrd_buf_cstr(text)[0] != '\0' ? ", " : "", n, why);
+}
+
 /* The live half as one input, with the equation of its counts. */
 static bool
 account(recording *r, const char *command)
@@ -452,6 +491,7 @@ account(recording *r, const char *command)
     mrd_input in = { .state = MRD_INPUT_OK };
     uint64_t dropped = 0;
     mrd_buf text = { 0 };
+    const mrd_why *full;
 
     mrd_drain_counts(r->drain, &counts);
     mrd_buf_fmt(&text, "live capture of '%s'", command);
@@ -462,11 +502,15 @@ account(recording *r, const char *command)
     in.bytes = counts.records * 32 + counts.blob_bytes;
     mrd_buf_reset(&text);
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
-        if (counts.dropped[i] > 0)
-            mrd_buf_fmt(&text, "%s%" PRIu64 " %s", dropped > 0 ? ", " : "", counts.dropped[i],
-                        mrd_drop_text((mrd_drop_cause) i));
+        uint64_t n = counts.dropped[i];
+
+        if (i == MRD_DROP_MEMORY) /* so the drain counts what was not taken: here it is known why */
+            n -= r->refused + r->no_room;
+        lost_here(&text, n, mrd_drop_text((mrd_drop_cause) i));
         dropped += counts.dropped[i];
     }
+    lost_here(&text, r->refused, "beyond --max-size");
+    lost_here(&text, r->no_room, "disk full");
     in.dropped = dropped;
     if (dropped > 0) {
         mrd_buf line = { 0 };
@@ -483,6 +527,10 @@ account(recording *r, const char *command)
     if (r->refused > 0)
         mrd_catalog_note(r->catalog, "%" PRIu64 " event%s did not fit into --max-size", r->refused,
                          mrd_plural(r->refused));
+    if ((full = mrd_store_full(r->store)) != NULL)
+        mrd_catalog_note(r->catalog,
+                         "%" PRIu64 " event%s did not fit: %s; what came before is kept",
+                         r->no_room, mrd_plural(r->no_room), full->text);
     if (counts.processes_seen == 0)
         mrd_catalog_note(r->catalog,
                          "nothing was recorded live: no process called the Neuron runtime or used "
@@ -511,6 +559,48 @@ write_profile(recording *r, mrd_why *why)
     return err;
 }
 
+/* The folders that are not below the output directory, which was read. */
+static mrd_err
+read_named(recording *r, const mrd_read_options *of, mrd_why *why)
+{
+    mrd_read_options read = *of;
+    char out[PATH_MAX];
+    mrd_err err = MRD_OK;
+
+    read.earlier = NULL;
+    read.all_earlier = true;
+    if (realpath(r->set->profile.dir, out) == NULL)
+        return mrd_why_set(why, MRD_IO, errno, "%s", r->set->profile.dir);
+    for (size_t i = 0; i < r->n_named && err == MRD_OK; i++) {
+        const char *path = r->named[i].path;
+        size_t len = strlen(out);
+        bool below = strncmp(path, out, len) == 0 && (path[len] == '/' || path[len] == '\0');
+
+        if (!below && access(path, R_OK | X_OK) == 0)
+            err = mrd_read_dir(&read, path, why);
+    }
+    return err;
+}
+
+/* What was named before it was there may have been named by a link. The output directory is everybody's. */
+static void
+resolve_named(recording *r)
+{
+    char *out = realpath(r->set->profile.dir, NULL);
+
+    for (size_t i = 0; i < r->n_named; i++) {
+        char *real = realpath(r->named[i].path, NULL);
+
+        if (real == NULL)
+            continue;
+        free(r->named[i].path);
+        r->named[i].path = real;
+        if (out != NULL && strcmp(real, out) == 0)
+            r->named[i].process = MRD_NONE;
+    }
+    free(out);
+}
+
 /* Everything between the command's end and the files. */
 static mrd_err
 finish_profile(recording *r, const char *command, mrd_why *why)
@@ -530,7 +620,11 @@ finish_profile(recording *r, const char *command, mrd_why *why)
 
     account(r, command);
     mrd_drain_say(r->drain, take_message, r);
-    if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK)
+    resolve_named(r);
+    read.named = r->named;
+    read.n_named = r->n_named;
+    if ((err = mrd_read_dir(&read, r->set->profile.dir, why)) != MRD_OK ||
+        (err = read_named(r, &read, why)) != MRD_OK)
         return err;
     for (size_t i = 0; i < mrd_store_streams(r->store); i++) {
         if ((err = mrd_stream_finish(mrd_store_at(r->store, i), why)) != MRD_OK)
@@ -710,6 +804,7 @@ inspect(void *self, const mrd_strlist *words)
     }
     for (size_t i = 0; i < words->n; i++)
         argv[i] = words->v[i];
+    mrd_store_keep(r.store);
     r.node = mrd_catalog_intern(r.catalog, node.instance_id);
     mrd_catalog_set(r.catalog, "meridian.version", MRD_RELEASE);
     if (*mrd_version_commit() != '\0')
@@ -742,6 +837,9 @@ out:
     mrd_store_free(r.store);
     mrd_catalog_free(r.catalog);
     mrd_strlist_fini(&r.earlier);
+    for (size_t i = 0; i < r.n_named; i++)
+        free(r.named[i].path);
+    free(r.named);
     mrd_output_lock_release(&r.lock);
     env_free(&env);
     free(argv);

@@ -11,7 +11,8 @@ import statistics
 import subprocess
 import sys
 
-from lib import BUILD, MERIDIAN, SOURCE, Importer, built_with, check, equal, finish, load_json, run, skip, tmp
+from lib import BUILD, MERIDIAN, SOURCE, Importer, built_with, check, equal, failures, finish, load_json, run, skip, tmp
+from small_disk import SmallDisk
 from wait import within
 
 work = tmp()
@@ -259,5 +260,80 @@ if not built_with(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "tsan"):
     equal(processes["neuron::step"], processes["nrt_execute"], "the operations are of the process that executes")
     equal(len({(p["instance_id"], p["process_id"]) for p in doc["meridian"]["processes"] if not p.get("node")}), 1, "and of no other")
     equal(sum(e["name"] == "neuron::step" for e in events), 20, "all of them")
+# ---- The folder that a program's own profiler named to the runtime: its files are the process's, and arrows lead to its calls ----
+NAMED = r"""
+import ctypes, os, sys, threading, time
+sys.path.insert(0, sys.argv[1])
+from xplane_oracle import data, number
+P = ctypes.c_void_p
+nrt = ctypes.CDLL("libnrt.so.1", mode=ctypes.RTLD_GLOBAL)
+assert nrt.nrt_init(1, b"2.0", b"2.0") == 0
+neff, model, ins, outs, config = b"SIMNEFF 1\nname=live\nexec_us=900\ncc=0\ntensor_frees=0\ncopyins=0\n", P(), P(), P(), P()
+assert nrt.nrt_load(neff, ctypes.c_size_t(len(neff)), 0, -1, ctypes.byref(model)) == 0
+nrt.nrt_allocate_tensor_set(ctypes.byref(ins)), nrt.nrt_allocate_tensor_set(ctypes.byref(outs))
+assert nrt.nrt_inspect_config_allocate(ctypes.byref(config)) == 0
+nrt.nrt_inspect_config_set_output_dir(config, sys.argv[2].encode())
+nrt.nrt_inspect_config_set_enable_inspect(config, ctypes.c_bool(True))
+assert nrt.nrt_inspect_begin_with_options(config) == 0
+start, events = time.time_ns() - 10**6, b""
+for n in range(20):
+    begin = time.time_ns()
+    assert nrt.nrt_execute(model, ins, outs) == 0
+    events += data(4, number(1, 1) + number(2, 1000 * (begin - start)) + number(3, 1000 * (time.time_ns() - begin)))
+nrt.nrt_inspect_stop()
+line = data(3, number(1, threading.get_native_id()) + data(2, "python") + events)
+space = data(1, data(2, "/host:CPU") + line + data(4, number(1, 1) + data(2, number(1, 1) + data(2, "PjitFunction(step)"))))
+space += data(1, data(2, "Task Environment") + data(5, number(1, 1) + data(2, number(1, 1) + data(2, "profile_start_time"))) + data(6, number(1, 1) + number(3, start)))
+where = os.path.join(sys.argv[2], "plugins", "profile", "2026_01_02_03_04_05")
+os.makedirs(where)
+with open(os.path.join(where, "host.xplane.pb"), "wb") as f:
+    f.write(space)
+nrt.nrt_close()
+"""
+if not built_with(os.path.join(BUILD, "lib", "simnrt", "libnrt.so.1"), "tsan"):
+    for name in ("chosen", "within"):
+        out = os.path.join(work, "named-" + name)
+        own_folder = os.path.join(out, "traces") if name == "within" else os.path.join(work, "chosen-traces")
+        os.makedirs(own_folder)
+        with open(os.path.join(own_folder, "old.json"), "w") as f:  # of an earlier run
+            f.write('{"traceEvents": [{"ph": "X", "name": "old", "pid": 1, "tid": 1, "ts": 1, "dur": 1}]}')
+        # Another process records, too: what lies there is not everybody's.
+        script = '"$0" -c "$1" "$2" "$3" && "$0" -c "$4"'
+        run("inspect", "-o", out, "--vendor-tool", "none", "--output-format", "json", "--", "sh", "-c", script, "/usr/bin/python3" if os.path.exists("/usr/bin/python3") else sys.executable,
+            NAMED, os.path.join(SOURCE, "tests", "trace"), own_folder, TRACED.replace('folder = os', 'nrt.nrt_close(); raise SystemExit(0); folder = os'), env=env)
+        rows = load_json(os.path.join(out, "system_profile.json"))["trace_events"]
+        steps = [r for r in rows if r["name"] == "PjitFunction(step)"]
+        equal(len(steps), 20, f"{name}: operations of the XSpace")
+        pids = {r["process_id"] for r in rows if r["name"] == "nrt_inspect_begin_with_options"}
+        equal({r["process_id"] for r in steps}, pids, f"{name}: they are of the process that named the folder")
+        equal(len({r["process_id"] for r in rows if r["name"] == "nrt_execute"}), 2, f"{name}: of two that execute")
+        equal([r for r in rows if r["name"] == "old"], [], f"{name}: what lay there before is left alone")
+        ends = collections.defaultdict(list)
+        for r in rows:
+            for id, way in zip(r.get("flow_id", []), r.get("flow_dir", [])):
+                if way != "start":
+                    ends[id].append(r)
+        led = [b for r in rows if r["name"] == "calls nrt_execute" and r["trace_event_source"] == "framework" for id in r.get("flow_id", []) for b in ends[id]]
+        equal(collections.Counter(b["name"] for b in led), {"nrt_execute": 20}, f"{name}: arrows from the operations to the calls")
+
+# ---- A disk that is full while it records: what came before is in the profile, and the reason is said ----
+if failures or os.geteuid() != 0:
+    finish()
+small = SmallDisk(os.path.join(work, "small"), 3)
+try:
+    out = os.path.join(work, "full")
+    _, err = run("inspect", "-o", out, "--memory", "1M", "--sample", "1h", "--output-format", "json", "--", loop, "--ranks", "1", "--cores", "8", "--steps", "1500", "--quiet",
+                 "--checkpoint-every", "0", env=dict(env, TMPDIR=small.path))
+    said = re.search(r"live capture lost (\d+) of (\d+) events: (\d+) disk full$", err, re.M)
+    check(said and said[1] == said[3], f"what is lost, and why: {err[-900:]}")
+    check("set TMPDIR to a larger folder" in err and small.path in err, f"and what to do: {err[-900:]}")
+    doc = load_json(os.path.join(out, "system_profile.json"))
+    if said:
+        live = next(i for i in doc["meridian"]["inputs"] if i["format"] == "rings")
+        equal(live["records"], live["events"] + live["dropped"], "the equation")
+        equal(live["dropped"], int(said[1]), "as it was said")
+        check(live["events"] > 10000, f"events that came before: {live}")
+finally:
+    small.close()
 shutil.rmtree(work, ignore_errors=True)
 finish()
