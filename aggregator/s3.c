@@ -14,7 +14,7 @@
 #include "base/obj.h"
 #include "base/url.h"
 
-#define TRIES      5
+#define TRIES      5u
 #define PAUSE_MS   400 /* after the first failure; twice as long each time, and up to as much again */
 #define WHOLE_MAX  (64u << 20) /* larger files go in parts */
 #define SLOW_BYTES 1L          /* a connection that sends less for SLOW_S is given up */
@@ -41,6 +41,7 @@ typedef struct {
     mrd_str text;
     const char *more[4]; /* headers */
     size_t n_more;
+    bool completes; /* an upload in parts: 404 and 409 end that */
     long status;
     mrd_buf answer;
     char etag[160], seen_sha256[80], seen_region[40];
@@ -51,18 +52,28 @@ typedef struct {
 static const char empty_sha256[] =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+/* An empty variable is one that is not set, as for Amazon's tools. */
+static const char *
+setting(const char *given, const char *variable, const char *other)
+{
+    const char *const values[] = { given, getenv(variable), getenv(other) };
+
+    for (size_t i = 0; i < MRD_COUNT(values); i++) {
+        if (values[i] != NULL && values[i][0] != '\0')
+            return values[i];
+    }
+    return NULL;
+}
+
 mrd_err
 mrd_s3_open(const mrd_s3_options *o, mrd_s3 **ret_s3, mrd_why *why)
 {
     mrd_s3 *s = calloc(1, sizeof(*s));
-    const char *region = o->region, *base = o->endpoint;
+    const char *region = setting(o->region, "AWS_REGION", "AWS_DEFAULT_REGION"),
+               *base = setting(o->endpoint, "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL");
     int n;
 
-    region = region != NULL ? region : getenv("AWS_REGION");
-    region = region != NULL ? region : getenv("AWS_DEFAULT_REGION");
     region = region != NULL ? region : "us-east-1";
-    base = base != NULL ? base : getenv("AWS_ENDPOINT_URL_S3");
-    base = base != NULL ? base : getenv("AWS_ENDPOINT_URL");
     if (s == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "s3");
     s->o = *o;
@@ -70,7 +81,7 @@ mrd_s3_open(const mrd_s3_options *o, mrd_s3 **ret_s3, mrd_why *why)
     s->region = mrd_str_dup(mrd_str_of(region));
     s->home = mrd_str_dup(mrd_str_of(region));
     n = base != NULL ? asprintf(&s->base, "%s", base)
-                     : asprintf(&s->base, "https://s3.%s.amazonaws.com", region);
+                     : asprintf(&s->base, "https://s3.%s.%s", region, mrd_s3_domain(region));
     s->curl = curl_easy_init();
     if (s->bucket == NULL || s->region == NULL || s->home == NULL || n < 0 || s->curl == NULL) {
         s->base = n < 0 ? NULL : s->base;
@@ -371,8 +382,8 @@ follow_bucket(mrd_s3 *s, const request *r)
     return true;
 }
 
-/* With credentials that last, and again where it may help. Answers of 2xx, 404 of a HEAD and 412 are the
- * caller's. */
+/* With credentials that last, and again where it may help. Answers of 2xx, 404 of a HEAD, 412, and what ends an upload
+ * are the caller's. */
 static mrd_err
 transact(mrd_s3 *s, request *r, mrd_why *why)
 {
@@ -385,8 +396,10 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
         if (mrd_s3_keys_old(&s->keys) && (err = mrd_s3_keys_get(s->home, &s->keys, why)) != MRD_OK)
             return err;
         perform(s, r);
-        if (r->code == CURLE_OK && ((r->status >= 200 && r->status < 300) || r->status == 412 ||
-                                    (r->status == 404 && strcmp(r->method, "HEAD") == 0)))
+        if (r->code == CURLE_OK &&
+            ((r->status >= 200 && r->status < 300) || r->status == 412 ||
+             (r->status == 404 && (r->completes || strcmp(r->method, "HEAD") == 0)) ||
+             (r->status == 409 && r->completes)))
             return MRD_OK;
         if (r->code == CURLE_OK && !moved &&
             (r->status == 400 || (r->status >= 300 && r->status < 400)) && follow_bucket(s, r)) {
@@ -464,6 +477,13 @@ look(mrd_s3 *s, const char *key, const char *hex, uint64_t size, int *ret_there,
     return err;
 }
 
+/* How writing an object ended. */
+typedef enum {
+    PUT_DONE,
+    PUT_RACED, /* another writer made it meanwhile (412) */
+    PUT_OVER,  /* its upload is over: by another writer (409), completed or removed before (404) */
+} put_end;
+
 /* Bytes of a file. */
 typedef struct {
     FILE *f;
@@ -489,7 +509,7 @@ transact_fresh(mrd_s3 *s, request *r, bool fresh, mrd_why *why)
 
 static mrd_err
 put_whole(mrd_s3 *s, const char *key, const span_of *of, const sums *sum, const char *meta,
-          bool fresh, bool *ret_raced, mrd_why *why)
+          bool fresh, put_end *ret_end, mrd_why *why)
 {
     request r = { .of = s,
                   .method = "PUT",
@@ -502,7 +522,7 @@ put_whole(mrd_s3 *s, const char *key, const span_of *of, const sums *sum, const 
     mrd_err err;
 
     err = transact_fresh(s, &r, fresh, why);
-    *ret_raced = err == MRD_OK && r.status == 412;
+    *ret_end = err == MRD_OK && r.status == 412 ? PUT_RACED : PUT_DONE;
     mrd_buf_fini(&r.answer);
     return err;
 }
@@ -538,7 +558,7 @@ put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, const 
 
 static mrd_err
 complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bool fresh,
-         bool *ret_raced, mrd_why *why)
+         put_end *ret_end, mrd_why *why)
 {
     char hex[MRD_SHA256_HEX];
     mrd_sha256 *sha = mrd_sha256_new();
@@ -550,7 +570,8 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
                   .len = list->len,
                   .text = { (const char *) list->p, list->len },
                   .more = { "Content-Type: application/xml" },
-                  .n_more = 1 };
+                  .n_more = 1,
+                  .completes = true };
     mrd_err err;
 
     if (sha == NULL)
@@ -561,7 +582,7 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
     mrd_buf_fmt(&query, "uploadId=%s", upload);
     r.query = mrd_buf_cstr(&query);
     err = transact_fresh(s, &r, fresh, why);
-    *ret_raced = err == MRD_OK && r.status == 412;
+    *ret_end = err != MRD_OK || r.status < 300 ? PUT_DONE : r.status == 412 ? PUT_RACED : PUT_OVER;
     /* It may say 200 and fail nevertheless. */
     if (err == MRD_OK && r.status == 200 &&
         mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "Code").len > 0)
@@ -628,7 +649,7 @@ give_up_left(mrd_s3 *s, const char *key)
 
 static mrd_err
 put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, bool fresh,
-          bool *ret_raced, mrd_why *why)
+          put_end *ret_end, mrd_why *why)
 {
     request r = { .of = s,
                   .method = "POST",
@@ -659,8 +680,8 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
     }
     mrd_buf_text(&list, "</CompleteMultipartUpload>");
     if (err == MRD_OK)
-        err = complete(s, key, mrd_buf_cstr(&upload), &list, fresh, ret_raced, why);
-    if ((err != MRD_OK || *ret_raced) && upload.len > 0)
+        err = complete(s, key, mrd_buf_cstr(&upload), &list, fresh, ret_end, why);
+    if ((err != MRD_OK || *ret_end != PUT_DONE) && upload.len > 0)
         give_up(s, key, mrd_buf_cstr(&upload));
     mrd_buf_fini(&r.answer);
     mrd_buf_fini(&list);
@@ -668,14 +689,48 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
     return err;
 }
 
+/* The object, unless the same is there; again from its begin while nobody else has made it and its upload is over. */
+static mrd_err
+write_object(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const sums *sum,
+             uint64_t *ret_sent, mrd_why *why)
+{
+    const span_of whole = { f, 0, size };
+    char meta[100];
+    int there = 0;
+    mrd_err err = look(s, key, sum->sha256, size, &there, why);
+    bool fresh = there == 0;
+
+    snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", sum->sha256);
+    for (unsigned attempt = 0; err == MRD_OK && there != 1; attempt++) {
+        put_end end = PUT_DONE;
+
+        err = size > WHOLE_MAX ? put_parts(s, key, f, size, meta, fresh, &end, why)
+                               : put_whole(s, key, &whole, sum, meta, fresh, &end, why);
+        if (err != MRD_OK)
+            return err;
+        if (end == PUT_DONE) {
+            *ret_sent = size;
+            return MRD_OK;
+        }
+        err = look(s, key, sum->sha256, size, &there, why);
+        if (err != MRD_OK || there == 1)
+            return err;
+        if (there == 2 && fresh)
+            return mrd_why_set(why, MRD_EXISTS, 0,
+                               "%s was overwritten by another writer, with other contents", key);
+        if (attempt + 1 >= TRIES)
+            return mrd_why_set(why, MRD_NET, 0, "%s: another client ended its upload %u times", key,
+                               TRIES);
+        rest(s, attempt);
+    }
+    return err;
+}
+
 mrd_err
 mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd_why *why)
 {
     sums sum;
-    char meta[100];
     uint64_t size = 0;
-    int there = 0;
-    bool raced = false;
     struct stat st;
     FILE *f = fopen(path, "rb");
     mrd_err err;
@@ -688,19 +743,7 @@ mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd
     else /* of what is open: its name may be another file's by now */
         err = part_sums(f, 0, size = (uint64_t) st.st_size, &sum, why);
     if (err == MRD_OK)
-        err = look(s, key, sum.sha256, size, &there, why);
-    if (err == MRD_OK && there != 1) {
-        span_of whole = { f, 0, size };
-
-        snprintf(meta, sizeof(meta), "x-amz-meta-sha256: %s", sum.sha256);
-        err = size > WHOLE_MAX ? put_parts(s, key, f, size, meta, there == 0, &raced, why)
-                               : put_whole(s, key, &whole, &sum, meta, there == 0, &raced, why);
-        *ret_sent = err == MRD_OK && !raced ? size : 0;
-    }
-    if (err == MRD_OK && raced && (err = look(s, key, sum.sha256, size, &there, why)) == MRD_OK &&
-        there != 1)
-        err = mrd_why_set(why, MRD_EXISTS, 0,
-                          "%s was overwritten by another writer, with other contents", key);
+        err = write_object(s, key, f, size, &sum, ret_sent, why);
     fclose(f);
     return err;
 }

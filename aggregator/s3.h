@@ -8,7 +8,11 @@
  * Twice        an object with the same size and SHA-256 (its metadata) is not sent again. A new one is made with
  *              If-None-Match: *; where another writer was faster, its object counts when it is the same.
  * Failures     500, 502, 503, 504, 429, 409 and of the network: tried again with growing pauses, a few times; the caller tries
- *              again later. 403 and 400 (ExpiredToken): once more with new credentials. 501: without If-None-Match.
+ *              again later. 403 and 400 (ExpiredToken): once more with new credentials. 501: without If-None-Match. When the end of
+ *              an upload in parts is answered 409 or 404 (another writer was in it, or it is over), what is there is looked at, and
+ *              where that is nothing, all parts are sent again in a new upload.
+ * Addresses    by path, https://s3.REGION.DOMAIN/BUCKET/KEY, in the domain of the region's partition (China, ...). Directory buckets
+ *              (S3 Express) and services that take names of buckets in the host's name only are not written to.
  * Regions      the bucket's, once a refusal (3xx, 400) names it: it is signed for, and asked where the address is Amazon's of a
  *              region (s3.<region>., s3-fips.<region>., ...). Other redirections are failures: signatures are of one region.
  * Credentials  AWS_ACCESS_KEY_ID ...; AWS_WEB_IDENTITY_TOKEN_FILE and AWS_ROLE_ARN; AWS_CONTAINER_CREDENTIALS_FULL_URI or

@@ -29,6 +29,22 @@ mrd_s3_keys_old(const mrd_s3_keys *k)
     return k->key == NULL || (k->expires_s != 0 && (int64_t) time(NULL) > k->expires_s - EARLY);
 }
 
+const char *
+mrd_s3_domain(const char *region)
+{
+    static const struct {
+        const char *prefix, *domain;
+    } partitions[] = { { "cn-", "amazonaws.com.cn" },    { "eusc-", "amazonaws.eu" },
+                       { "us-iso-", "c2s.ic.gov" },      { "us-isob-", "sc2s.sgov.gov" },
+                       { "us-isof-", "csp.hci.ic.gov" }, { "eu-isoe-", "cloud.adc-e.uk" } };
+
+    for (size_t i = 0; i < MRD_COUNT(partitions); i++) {
+        if (strncmp(region, partitions[i].prefix, strlen(partitions[i].prefix)) == 0)
+            return partitions[i].domain;
+    }
+    return "amazonaws.com";
+}
+
 mrd_str
 mrd_s3_xml(mrd_str text, const char *tag)
 {
@@ -151,7 +167,7 @@ from_environment(const char *region, mrd_s3_keys *ret, mrd_why *why)
     const char *key = getenv("AWS_ACCESS_KEY_ID"), *secret = getenv("AWS_SECRET_ACCESS_KEY");
 
     (void) region;
-    if (key == NULL || secret == NULL)
+    if (key == NULL || secret == NULL || key[0] == '\0')
         return MRD_NOTFOUND;
     return keys_set(ret, mrd_str_of(key), mrd_str_of(secret),
                     mrd_str_of(getenv("AWS_SESSION_TOKEN")), 0, why);
@@ -183,10 +199,10 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
     if (file == NULL || role == NULL)
         return MRD_NOTFOUND;
     err = read_file(file, &token, why); /* it rotates: read each time */
-    if (sts != NULL)
+    if (sts != NULL && sts[0] != '\0')
         mrd_buf_text(&url, sts);
     else
-        mrd_buf_fmt(&url, "https://sts.%s.amazonaws.com", region);
+        mrd_buf_fmt(&url, "https://sts.%s.%s", region, mrd_s3_domain(region));
     mrd_buf_text(&url, "/?Action=AssumeRoleWithWebIdentity&RoleArn=");
     escape(&url, mrd_str_of(role));
     mrd_buf_text(&url, "&RoleSessionName=");

@@ -15,6 +15,8 @@ typedef struct {
 void mrd_s3_keys_fini(mrd_s3_keys *keys);
 /* Errors: DENIED: nobody has any, each source with its reason; NET, IO. */
 mrd_err mrd_s3_keys_get(const char *region, mrd_s3_keys *ret_keys, mrd_why *why);
+/* The domain of Amazon's services in a region: "amazonaws.com", "amazonaws.com.cn" in China, ... Static. */
+const char *mrd_s3_domain(const char *region);
 /* They end within five minutes. */
 bool mrd_s3_keys_old(const mrd_s3_keys *keys);
 /* The text between <tag> and </tag>, "" when there is none. Borrowed. */

@@ -16,7 +16,7 @@ import time
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 sys.path.insert(0, os.path.join(ROOT, "tests", "e2e"))
 import s3_server
-from lib import check, equal, finish
+from lib import check, equal, finish, until
 
 PUT, work = sys.argv[1], tempfile.mkdtemp(prefix="mrd-s3-")
 SOON = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
@@ -173,6 +173,57 @@ def regions():
     s3_server.TOLD = "eu-north-9"
 
 
+def ended():
+    """The end of an upload in parts is answered 409, by which that upload is over: another one is made, unless the object is there by then."""
+    server, size = s3_server.Server(), os.path.getsize(large)
+    for answer, carried, sent in ((409, False, size), (404, True, 0)):
+        server.ends, before, key = [(answer, carried)], server.begun, f"ended {answer} {carried}"
+        equal(put(server, large, key=key)[0], [sent], key)
+        equal(server.begun - before, 1 if carried else 2, f"{key}: uploads")
+        equal(server.uploads, {}, f"{key}: no upload stays open")
+        with open(large, "rb") as f:
+            check(server.objects[f"bucket/{key}/0"][0] == f.read(), key)
+    server.ends = [(409, b"another's")]
+    _, err = put(server, large, key="theirs", want=1)
+    check("EXISTS" in err, err)
+    equal(server.objects["bucket/theirs/0"][0], b"another's", "the other's object stays")
+    equal((server.uploads, server.refused), ({}, []), "no upload stays open")
+
+
+class Proxy(http.server.BaseHTTPRequestHandler):
+    """Writes down to whom connections are asked for, and makes none."""
+    asked = []
+
+    def log_message(self, *_):
+        pass
+
+    def do_CONNECT(self):
+        Proxy.asked.append(self.path)
+        self.send_error(403)
+
+
+def partitions():
+    """Without an endpoint Amazon's are asked, in the domain of the region's partition."""
+    proxy = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy)
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    token = os.path.join(work, "token")
+    with open(token, "w") as f:
+        f.write("a.b")
+    clean = {k: v for k, v in os.environ.items() if not k.startswith("AWS_")}
+    for region, domain in (("us-east-2", "amazonaws.com"), ("us-gov-west-1", "amazonaws.com"), ("cn-north-1", "amazonaws.com.cn"), ("cn-northwest-1", "amazonaws.com.cn"),
+                           ("eusc-de-east-1", "amazonaws.eu"), ("us-iso-east-1", "c2s.ic.gov"), ("us-isob-east-1", "sc2s.sgov.gov"), ("us-isof-south-1", "csp.hci.ic.gov"),
+                           ("eu-isoe-west-1", "cloud.adc-e.uk")):
+        env = dict(AWS_REGION=region, AWS_ENDPOINT_URL="", AWS_ENDPOINT_URL_STS="", https_proxy=f"http://127.0.0.1:{proxy.server_address[1]}", no_proxy="")
+        for service, keys, more in (("s3", dict(AWS_ACCESS_KEY_ID="a", AWS_SECRET_ACCESS_KEY="b"), {}), ("sts", {}, dict(AWS_WEB_IDENTITY_TOKEN_FILE=token, AWS_ROLE_ARN="arn:aws:iam::1:role/r"))):
+            Proxy.asked.clear()
+            p = subprocess.Popen([PUT, "bucket", "key", small], stderr=subprocess.DEVNULL, env={**clean, **keys, **env, **more})
+            until(lambda: Proxy.asked, f"{service} of {region} is asked")
+            p.kill()  # it would ask again, with pauses
+            p.wait()
+            equal(Proxy.asked[0], f"{service}.{region}.{domain}:443", f"{service} of {region}")
+    proxy.shutdown()
+
+
 def conditions():
     """A service that does not know If-None-Match is written without it."""
     server = s3_server.Server()
@@ -255,7 +306,7 @@ def credentials():
     equal(len(Fake.asked) - before, 4, "each asked for once more")
 
 
-for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, conditions, credentials):
+for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, partitions, ended, conditions, credentials):
     case()
 shutil.rmtree(work)
 finish()

@@ -30,6 +30,7 @@ class Server(http.server.ThreadingHTTPServer):
         self.cut = 0              # so many of the next PUTs lose their connection inside the body
         self.raced = {}           # key: bytes that appear between HEAD and PUT
         self.refused = []         # why requests were refused
+        self.ends = []            # (status, what) of the next ends of uploads in parts, which are over by them: what is True: the object was made, bytes: another's was
         self.victim = None        # (process, n, "before" or "after"): killed around the n-th request from now on
         self.made, self.begun = [], 0  # keys of objects, each time one is made; uploads
         self.ahead = 0            # seconds that its clock is ahead of ours
@@ -197,6 +198,12 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.answer(200, ETag=f'"{hashlib.md5(body).hexdigest()}"')
         if self.command == "POST" and "uploadId" in query:
             at, sha, parts = server.uploads[query["uploadId"]]
+            if server.ends:
+                status, what = server.ends.pop(0)
+                if what:
+                    server.objects[key] = (b"".join(parts[n] for n in sorted(parts)), sha) if what is True else (what, None)
+                del server.uploads[query["uploadId"]]
+                return self.error(status, "ConditionalRequestConflict" if status == 409 else "NoSuchUpload")
             listed = [int(n) for n in re.findall(rb"<PartNumber>(\d+)</PartNumber>", body)]
             etags = re.findall(rb'<ETag>"(\w+)"</ETag>', body)
             if at != key or listed != sorted(parts) or [hashlib.md5(parts[n]).hexdigest().encode() for n in listed] != etags:
