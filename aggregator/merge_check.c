@@ -164,6 +164,7 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur
         c->starved = true;
         return;
     }
+    mrd_collectives_remember(c->cc, ev, &cc);
     c->barrier[c->n] = kind == MRD_CC_BARRIER;
     c->obs[c->n++] = (mrd_coll_obs){ .process = who,
                                      .group = cc.group,
@@ -317,7 +318,7 @@ allow_for_mapping(merge_check *c)
 static mrd_err
 match_seen(merge_check *c, mrd_coll_match **ret_match, mrd_why *why)
 {
-    mrd_coll_options options = { .trust_ns = 0 };
+    mrd_coll_options options = { .text = mrd_collectives_text, .self = c->cc };
     mrd_err err =
         mrd_coll_match_new(c->obs, c->n, c->n_parts, c->gaps, c->n_gaps, &options, ret_match, why);
 

@@ -194,17 +194,18 @@ note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
 }
 
 static mrd_err
-see_event(mrd_alignment *a, mrd_collectives *cc, const mrd_event *ev, uint32_t u)
+see_event(mrd_alignment *a, const mrd_event *ev, uint32_t u)
 {
     mrd_cc what;
     mrd_cc_kind kind;
 
     if (ev->kind == MRD_LOSS)
         return note_gap(a, ev, u);
-    switch (kind = mrd_collectives_see(cc, ev, &what)) {
+    switch (kind = mrd_collectives_see(a->cc, ev, &what)) {
     case MRD_CC_SYNC:
     case MRD_CC_SENDRECV:
     case MRD_CC_BARRIER:
+        mrd_collectives_remember(a->cc, ev, &what);
         return note_collective(a, ev, u, kind, &what);
     case MRD_CC_WRONG:
         a->wrong++;
@@ -223,7 +224,7 @@ see_event(mrd_alignment *a, mrd_collectives *cc, const mrd_event *ev, uint32_t u
 }
 
 static mrd_err
-see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_why *why)
+see_stream(mrd_alignment *a, size_t i, size_t *slot, mrd_why *why)
 {
     mrd_source *source = NULL;
     const mrd_event *ev;
@@ -245,7 +246,7 @@ see_stream(mrd_alignment *a, size_t i, mrd_collectives *cc, size_t *slot, mrd_wh
             a->at[a->n_at++] = (presence){ i, u, { INT64_MAX }, { INT64_MIN }, { INT64_MIN }, 0 };
         }
         note_time(&a->at[slot[u]], ev);
-        if (see_event(a, cc, ev, u) != MRD_OK)
+        if (see_event(a, ev, u) != MRD_OK)
             err = mrd_align_no_memory(why);
     }
     if (source != NULL)
@@ -257,14 +258,15 @@ static mrd_err
 see_all(mrd_alignment *a, mrd_why *why)
 {
     size_t *slot = malloc((a->n_units + 1) * sizeof(*slot));
-    mrd_collectives *cc = mrd_collectives_new(a->cat);
-    mrd_err err = slot == NULL || cc == NULL ? mrd_align_no_memory(why) : MRD_OK;
+    mrd_err err;
+
+    a->cc = mrd_collectives_new(a->cat);
+    err = slot == NULL || a->cc == NULL ? mrd_align_no_memory(why) : MRD_OK;
 
     for (size_t i = 0; i < mrd_store_streams(a->store) && err == MRD_OK; i++) {
         if (mrd_stream_profile(mrd_store_at(a->store, i)) == 0)
-            err = see_stream(a, i, cc, slot, why);
+            err = see_stream(a, i, slot, why);
     }
-    mrd_collectives_free(cc);
     free(slot);
     return err;
 }
@@ -528,7 +530,9 @@ drop_tables(mrd_alignment *a)
 static mrd_err
 solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clocks)
 {
-    mrd_coll_options options = { .trust_ns = a->options.trust };
+    mrd_coll_options options = { .trust_ns = a->options.trust,
+                                 .text = mrd_collectives_text,
+                                 .self = a->cc };
     mrd_coll_match *match = NULL;
     mrd_coll_solution sol = { 0 };
     mrd_why why = { 0 };
@@ -697,6 +701,7 @@ mrd_alignment_free(mrd_alignment *a)
     if (a == NULL)
         return;
     drop_tables(a);
+    mrd_collectives_free(a->cc);
     free(a->units);
     free(a->unit_of);
     free(a->at);

@@ -49,7 +49,8 @@ struct mrd_alignment {
     mrd_store *store;
     unit *units;
     size_t n_units;
-    uint32_t *unit_of; /* by process; NO_UNIT for device profiles */
+    mrd_collectives *cc; /* of the pass; knows names */
+    uint32_t *unit_of;   /* by process; NO_UNIT for device profiles */
     presence *at;
     size_t n_at, cap_at;
     sighting *seen;

@@ -57,6 +57,9 @@ typedef struct {
     /* Sequences of unequal length may fit at several places. Of these, only places where the clocks
      * as they are agree within trust_ns count; 0 trusts no clock. */
     mrd_dur_ns trust_ns;
+    /* What messages call a group or an operation; NULL, also as an answer: its hash. */
+    const char *(*text)(const void *self, uint64_t hash);
+    const void *self;
 } mrd_coll_options;
 
 typedef struct mrd_coll_match mrd_coll_match;

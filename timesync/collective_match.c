@@ -3,6 +3,7 @@
 
 #include "timesync/collective_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -13,6 +14,15 @@ typedef struct {
     size_t n, at; /* at: position of its first in the longest sequence */
     bool cut;     /* a gap cut it short */
 } run;
+
+/* Room for one group, and what holds for all. */
+typedef struct {
+    run *runs;
+    mrd_coll_obs *scratch;
+    const mrd_coll_gap *gaps;
+    size_t gap_count;
+    const mrd_coll_options *options; /* or NULL */
+} matching;
 
 static int
 order_obs(const void *a, const void *b)
@@ -36,16 +46,27 @@ same_kind(const mrd_coll_obs *a, const mrd_coll_obs *b)
     return a->op == b->op && a->size == b->size;
 }
 
-static mrd_err
-differ(const run *a, size_t i, const run *b, size_t j, mrd_why *why)
+/* What a message calls a group or an operation; `room` is for the hash where it has no name. */
+static const char *
+called(const mrd_coll_options *o, uint64_t hash, char room[20])
 {
-    return mrd_why_set(
-        why, MRD_CLOCK, 0,
-        "collectives do not match: group %016llx, process %u number %zu is operation "
-        "%016llx of size %lld, process %u number %zu is operation %016llx of size %lld",
-        (unsigned long long) a->obs->group, a->process, i, (unsigned long long) a->obs[i].op,
-        (long long) a->obs[i].size, b->process, j, (unsigned long long) b->obs[j].op,
-        (long long) b->obs[j].size);
+    const char *text = o == NULL || o->text == NULL ? NULL : o->text(o->self, hash);
+
+    snprintf(room, 20, "%016llx", (unsigned long long) hash);
+    return text != NULL ? text : room;
+}
+
+static mrd_err
+differ(const run *a, size_t i, const run *b, size_t j, const mrd_coll_options *o, mrd_why *why)
+{
+    char room[3][20];
+
+    return mrd_why_set(why, MRD_CLOCK, 0,
+                       "collectives do not match: group %s, process %u number %zu is operation %s "
+                       "of size %lld, process %u number %zu is operation %s of size %lld",
+                       called(o, a->obs->group, room[0]), a->process, i,
+                       called(o, a->obs[i].op, room[1]), (long long) a->obs[i].size, b->process, j,
+                       called(o, b->obs[j].op, room[2]), (long long) b->obs[j].size);
 }
 
 static mrd_err
@@ -74,16 +95,19 @@ all_numbered(const mrd_coll_obs *obs, size_t n)
 }
 
 static mrd_err
-match_numbered(mrd_coll_match *m, run *runs, size_t n, mrd_coll_obs *scratch, mrd_why *why)
+match_numbered(mrd_coll_match *m, run *runs, size_t n, const matching *x, mrd_why *why)
 {
+    mrd_coll_obs *scratch = x->scratch;
+    char room[20];
+
     for (size_t r = 0; r < n; r++) {
         for (size_t i = 1; i < runs[r].n; i++) {
             if (runs[r].obs[i].seq == runs[r].obs[i - 1].seq)
                 return mrd_why_set(why, MRD_CLOCK, 0,
                                    "collectives do not match: process %u has number %lld of group "
-                                   "%016llx twice",
+                                   "%s twice",
                                    runs[r].process, (long long) runs[r].obs[i].seq,
-                                   (unsigned long long) runs[r].obs[i].group);
+                                   called(x->options, runs[r].obs[i].group, room));
         }
         runs[r].at = 0;
     }
@@ -104,7 +128,7 @@ match_numbered(mrd_coll_match *m, run *runs, size_t n, mrd_coll_obs *scratch, mr
             if (runs[r].at == runs[r].n || runs[r].obs[runs[r].at].seq != least)
                 continue;
             if (k > 0 && !same_kind(&scratch[0], &runs[r].obs[runs[r].at]))
-                return differ(lead, lead->at - 1, &runs[r], runs[r].at, why);
+                return differ(lead, lead->at - 1, &runs[r], runs[r].at, x->options, why);
             scratch[k++] = runs[r].obs[runs[r].at++];
         }
         (void) add_group(m, scratch, k);
@@ -129,8 +153,10 @@ fits_at(const run *longest, const run *r, size_t at, mrd_dur_ns trust)
 
 /* Where the run fits the longest one; exactly one place is an answer. */
 static mrd_err
-place_run(const run *longest, run *r, mrd_dur_ns trust, mrd_why *why)
+place_run(const run *longest, run *r, const mrd_coll_options *options, mrd_why *why)
 {
+    mrd_dur_ns trust = options == NULL ? 0 : options->trust_ns;
+    char room[20];
     size_t places = 0, last = longest->n - r->n;
 
     for (size_t at = 0; at <= last && places < 2; at++) {
@@ -149,21 +175,21 @@ place_run(const run *longest, run *r, mrd_dur_ns trust, mrd_why *why)
     if (places == 0) {
         for (size_t i = 0; i < r->n; i++) {
             if (!same_kind(&r->obs[i], &longest->obs[i]))
-                return differ(longest, i, r, i, why);
+                return differ(longest, i, r, i, options, why);
         }
     }
     return mrd_why_set(
         why, MRD_CLOCK, 0,
         "collectives do not match: the %zu of process %u%s fit the %zu of process %u in "
-        "group %016llx at several places",
+        "group %s at several places",
         r->n, r->process, r->cut ? " before its gap" : "", longest->n, longest->process,
-        (unsigned long long) r->obs->group);
+        called(options, r->obs->group, room));
 }
 
 static mrd_err
-match_ordered(mrd_coll_match *m, run *runs, size_t n, mrd_dur_ns trust, mrd_coll_obs *scratch,
-              mrd_why *why)
+match_ordered(mrd_coll_match *m, run *runs, size_t n, const matching *x, mrd_why *why)
 {
+    mrd_coll_obs *scratch = x->scratch;
     const run *longest = &runs[0];
     size_t before = m->obs_n, total = 0;
     mrd_err err = MRD_OK;
@@ -173,7 +199,7 @@ match_ordered(mrd_coll_match *m, run *runs, size_t n, mrd_dur_ns trust, mrd_coll
     for (size_t r = 0; r < n && err == MRD_OK; r++) {
         total += runs[r].n;
         if (&runs[r] != longest && runs[r].n > 0)
-            err = place_run(longest, &runs[r], trust, why);
+            err = place_run(longest, &runs[r], x->options, why);
     }
     for (size_t i = 0; i < longest->n && err == MRD_OK; i++) {
         size_t k = 0;
@@ -206,20 +232,12 @@ cut_at_gap(mrd_coll_match *m, run *r, const mrd_coll_gap *gaps, size_t gap_count
     m->left_out += n - r->n;
 }
 
-/* Room for one group, and what holds for all. */
-typedef struct {
-    run *runs;
-    mrd_coll_obs *scratch;
-    const mrd_coll_gap *gaps;
-    size_t gap_count;
-    mrd_dur_ns trust;
-} matching;
-
 static mrd_err
 match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const matching *x, mrd_why *why)
 {
     run *runs = x->runs;
     bool numbered = all_numbered(obs, n);
+    char room[20];
     size_t k = 0;
 
     for (size_t i = 0; i < n; i++) {
@@ -233,14 +251,14 @@ match_group(mrd_coll_match *m, const mrd_coll_obs *obs, size_t n, const matching
     }
     if (obs[0].members > 0 && k > obs[0].members)
         return mrd_why_set(why, MRD_CLOCK, 0,
-                           "collectives do not match: group %016llx says that it has %u members, "
+                           "collectives do not match: group %s says that it has %u members, "
                            "but %zu take part: several communicators have its name",
-                           (unsigned long long) obs[0].group, obs[0].members, k);
+                           called(x->options, obs[0].group, room), obs[0].members, k);
     if (numbered)
-        return match_numbered(m, runs, k, x->scratch, why);
+        return match_numbered(m, runs, k, x, why);
     for (size_t r = 0; r < k; r++)
         cut_at_gap(m, &runs[r], x->gaps, x->gap_count);
-    return match_ordered(m, runs, k, x->trust, x->scratch, why);
+    return match_ordered(m, runs, k, x, why);
 }
 
 static mrd_err
@@ -269,7 +287,6 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
     mrd_coll_obs *sorted = malloc((n + 1) * sizeof(*sorted));
     mrd_coll_obs *scratch = malloc((process_count + 1) * sizeof(*scratch));
     run *runs = malloc((process_count + 1) * sizeof(*runs));
-    mrd_dur_ns trust = options == NULL ? 0 : options->trust_ns;
     mrd_err err = check_obs(obs, n, process_count, why);
 
     if (err == MRD_OK && (m == NULL || sorted == NULL || scratch == NULL || runs == NULL ||
@@ -284,7 +301,7 @@ mrd_coll_match_new(const mrd_coll_obs *obs, size_t n, size_t process_count,
         for (end = i; end < n && sorted[end].group == sorted[i].group;)
             end++;
         err = match_group(m, sorted + i, end - i,
-                          &(matching){ runs, scratch, gaps, gap_count, trust }, why);
+                          &(matching){ runs, scratch, gaps, gap_count, options }, why);
     }
     if (err == MRD_OK && m->count == 0)
         err = mrd_why_set(why, MRD_EMPTY, 0,

@@ -232,7 +232,7 @@ TEST(what_cannot_be_matched_says_why)
             see(&w, c, i, w.running, i == 2 ? 100 + op : op, BASE + op * PERIOD,
                 BASE + op * PERIOD + MRD_MS);
     CHECK(!mrd_merge_check_run(c, &check, message));
-    CHECK(mrd_str_starts(mrd_str_of(message), "collectives do not match: group "));
+    CHECK(mrd_str_starts(mrd_str_of(message), "collectives do not match: group gid "));
     CHECK_INT(check.collectives, 0);
     mrd_merge_check_free(c);
     world_fini(&w);

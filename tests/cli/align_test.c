@@ -293,6 +293,8 @@ TEST(an_undeclared_gap_is_refused)
     REQUIRE(mrd_alignment_refused(a) != NULL);
     CHECK(strstr(mrd_alignment_refused(a), "do not match") != NULL);
     CHECK(strstr(mrd_alignment_refused(a), "1 is the i-b clock") != NULL);
+    CHECK(strstr(mrd_alignment_refused(a), "do not match: group gid 0, process") != NULL);
+    CHECK(strstr(mrd_alignment_refused(a), " is operation op_id ") != NULL);
     CHECK(read_stream(&w, a, 1, far).worst < 10000);
     CHECK_TEXT(quality(&w, "i-b"), "unaligned");
     CHECK_INT(clock_of(&w, "i-b")->bound_ns, -1);

@@ -268,7 +268,7 @@ TEST(nothing_is_matched_across_a_gap)
     mrd_coll_gap gap = { 2,
                          { local_of(&j, 2, 1e9 / 30 * 10.5) },
                          { local_of(&j, 2, 1e9 / 30 * 12.5) } };
-    mrd_coll_options trust = { 5 * MRD_MS };
+    mrd_coll_options trust = { .trust_ns = 5 * MRD_MS };
     mrd_coll_match *m = NULL;
     mrd_why why;
     size_t n;
@@ -303,7 +303,7 @@ TEST(nothing_is_matched_across_a_gap)
 TEST(ambiguous_places_need_a_clock_or_numbers)
 {
     job j = make_job(1, 36, 36e9, 5, 1e6);
-    mrd_coll_options trust = { 100 * MRD_MS };
+    mrd_coll_options trust = { .trust_ns = 100 * MRD_MS };
     mrd_coll_match *m = NULL;
     size_t k = 0, n;
     mrd_why why;

@@ -543,7 +543,7 @@ scene_meetings(const meeting_scene *s, mrd_buf *to)
     mrd_coll_gap gap = { 4,
                          { -77777777 * 4LL + 34 * MRD_SEC },
                          { -77777777 * 4LL + 36 * MRD_SEC } };
-    mrd_coll_options trust = { s->gap ? 400 * MRD_MS : 0 };
+    mrd_coll_options trust = { .trust_ns = s->gap ? 400 * MRD_MS : 0 };
     mrd_coll_match *m = NULL;
     mrd_coll_solution sol = { 0 };
     mrd_coll_check check;

@@ -295,6 +295,61 @@ TEST(groups_and_operations)
     }
 }
 
+/* Messages name groups and operations as their events do. */
+TEST(what_people_call_them)
+{
+    static const struct {
+        const char *event;
+        given in[6];
+        const char *group, *op;
+    } of[] = {
+        { KERNEL,
+          { NAMED("allreduce"), { "Process Group Name", "dp", 0 } },
+          "dp",
+          "allreduce Float" },
+        { KERNEL,
+          { NAMED("allreduce"),
+            { "Process Group Name", "dp", 0 },
+            { "Process Group Ranks", "[0, 1]", 0 } },
+          "dp of ranks [0, 1]",
+          "allreduce Float" },
+        { KERNEL,
+          { NAMED("allreduce"),
+            { "Process Group Ranks", "[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16]",
+              0 } },
+          "of ranks [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 1...",
+          "allreduce Float" },
+        { "ncclKernel_AllReduce_RING_LL_Sum_float(ncclDevComm*)",
+          { { 0 } },
+          "of all ranks",
+          "_AllReduce_RING_LL_Sum_float" },
+        { "cc_running",
+          { { "gid", NULL, 7 }, { "op_id", NULL, 3 }, { "size", NULL, 64 } },
+          "gid 7",
+          "op_id 3" },
+        { "cc_exec_barrier", { { 0 } }, "of all cores", "cc_exec_barrier" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(of); i++) {
+        mrd_arg args[6];
+        mrd_cc cc = { 0 };
+        mrd_collectives *c;
+        mrd_event ev;
+        fixture f;
+
+        start(&f);
+        ev = event_of(&f, of[i].event, false, of[i].in, args);
+        c = mrd_collectives_new(f.cat);
+        (void) mrd_collectives_see(c, &ev, &cc);
+        CHECK(mrd_collectives_text(c, cc.group) == NULL);
+        mrd_collectives_remember(c, &ev, &cc);
+        CHECK_TEXT(mrd_collectives_text(c, cc.group), of[i].group);
+        CHECK_TEXT(mrd_collectives_text(c, cc.op), of[i].op);
+        mrd_collectives_free(c);
+        mrd_catalog_free(f.cat);
+    }
+}
+
 /* The process's own rank is one of its group's, or the group is another's. */
 TEST(a_rank_belongs_to_its_group)
 {

@@ -1,13 +1,17 @@
 #include "trace/analysis/collectives.h"
 
 #include <ctype.h>
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/hash.h"
+#include "base/map.h"
 #include "base/obj.h"
+#include "base/vec.h"
 
-enum { WORD_MAX = 64 }; /* of a squeezed name; longer ones are cut, which prefixes do not mind */
+enum { TEXT_SHOWN = 48 }; /* bytes of a name in a message */
+enum { WORD_MAX = 64 };   /* of a squeezed name; longer ones are cut, which prefixes do not mind */
 
 /* What a name is, found once per name. */
 typedef enum {
@@ -48,6 +52,9 @@ struct mrd_collectives {
     uint8_t *classes; /* by name */
     size_t n;
     mrd_sid keys[KEYS];
+    mrd_map text_of; /* hash of a group or an operation -> place */
+    char **texts;
+    size_t n_texts, cap_texts;
 };
 
 static const struct {
@@ -164,6 +171,10 @@ mrd_collectives_free(mrd_collectives *c)
 {
     if (c == NULL)
         return;
+    for (size_t i = 0; i < c->n_texts; i++)
+        free(c->texts[i]);
+    free(c->texts);
+    mrd_map_fini(&c->text_of);
     free(c->classes);
     free(c);
 }
@@ -375,4 +386,103 @@ mrd_collectives_all_to_all(const mrd_catalog *cat)
         all = all || is == NAME_SAYS_ALL;
     }
     return all;
+}
+
+/* ---- What people call them ---- */
+
+/* Text that is too long is cut. */
+static void
+put_short(mrd_buf *to, mrd_str text)
+{
+    mrd_buf_str(to, text.len <= TEXT_SHOWN ? text : (mrd_str){ text.p, TEXT_SHOWN });
+    mrd_buf_text(to, text.len <= TEXT_SHOWN ? "" : "...");
+}
+
+/* An argument that is a number: "gid 5". */
+static void
+put_number(const mrd_collectives *c, const mrd_event *ev, unsigned key, mrd_buf *to)
+{
+    int64_t v;
+
+    if (arg_int(c, ev, key, &v))
+        mrd_buf_fmt(to, "%s %" PRId64, key_names[key], v);
+}
+
+static void
+put_group(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to)
+{
+    mrd_str name = arg_text(c, ev, KEY_GROUP), ranks = arg_text(c, ev, KEY_RANKS);
+
+    if (is == NAME_RUNNING) {
+        put_number(c, ev, KEY_GID, to);
+        return;
+    }
+    put_short(to, name);
+    if (ranks.len > 0) {
+        mrd_buf_text(to, name.len > 0 ? " of ranks " : "of ranks ");
+        put_short(to, ranks);
+    }
+    if (to->len == 0)
+        mrd_buf_text(to, is == NAME_BARRIER ? "of all cores" : "of all ranks");
+}
+
+static void
+put_operation(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to)
+{
+    mrd_str called = arg_text(c, ev, KEY_COLLECTIVE), type = arg_text(c, ev, KEY_DTYPE),
+            name = mrd_catalog_text(c->cat, ev->name);
+
+    if (is == NAME_RUNNING) {
+        put_number(c, ev, KEY_OP, to);
+        return;
+    }
+    put_short(to, called.len > 0 ? called : is == NAME_KERNEL ? kernel_part(name) : name);
+    if (type.len > 0)
+        mrd_buf_byte(to, ' ');
+    put_short(to, type);
+}
+
+static void
+keep(mrd_collectives *c, uint64_t hash, mrd_buf *text)
+{
+    char *copy;
+
+    if (text->err != MRD_OK || c->n_texts == MRD_CC_TEXTS ||
+        !MRD_VEC_ROOM(c->texts, c->n_texts, c->cap_texts, 1) ||
+        (copy = mrd_str_dup((mrd_str){ (const char *) text->p, text->len })) == NULL)
+        return;
+    if (mrd_map_put(&c->text_of, (mrd_map_key){ hash, 0, 0 }, (uint32_t) c->n_texts) != MRD_OK) {
+        free(copy);
+        return;
+    }
+    c->texts[c->n_texts++] = copy;
+}
+
+void
+mrd_collectives_remember(mrd_collectives *c, const mrd_event *ev, const mrd_cc *cc)
+{
+    const struct {
+        uint64_t hash;
+        void (*put)(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_buf *to);
+    } parts[] = { { cc->group, put_group }, { cc->op, put_operation } };
+    name_class is = class_of(c, ev->name);
+
+    for (size_t i = 0; i < MRD_COUNT(parts); i++) {
+        mrd_buf text = { 0 };
+
+        if (mrd_collectives_text(c, parts[i].hash) != NULL)
+            continue;
+        parts[i].put(c, ev, is, &text);
+        keep(c, parts[i].hash, &text);
+        mrd_buf_fini(&text);
+    }
+}
+
+const char *
+mrd_collectives_text(const void *collectives, uint64_t hash)
+{
+    const mrd_collectives *c = collectives;
+    uint32_t i = mrd_map_get(&c->text_of, (mrd_map_key){ hash, 0, 0 });
+
+    return i == MRD_MAP_NONE ? NULL : c->texts[i];
 }

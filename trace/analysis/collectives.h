@@ -69,6 +69,16 @@ void mrd_collectives_free(mrd_collectives *c);                /* NULL is fine */
  */
 mrd_cc_kind mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc);
 
+/*
+ * Keeps what people call the group and the operation of an event that see has told, for messages: mrd_collectives_text finds it by
+ * their hashes. Of the first MRD_CC_TEXTS of them, as far as there is memory.
+ */
+#define MRD_CC_TEXTS 4096
+void mrd_collectives_remember(mrd_collectives *c, const mrd_event *ev, const mrd_cc *cc);
+/* "allreduce Float", "default_pg of ranks [0, 1]", "gid 5"; NULL: not kept. collectives is a mrd_collectives, as a callback has it
+ * (timesync/collective.h). Borrowed. */
+const char *mrd_collectives_text(const void *collectives, uint64_t hash);
+
 /* False: no event of this name is one, whatever its arguments say. */
 bool mrd_collectives_named(mrd_collectives *c, mrd_sid name);
 
