@@ -1,12 +1,12 @@
 -- Who came last to collectives, how often the clocks prove it, and how long others waited for it (ns).
 -- Proven: it began after every other part by more than 100 ns of timer noise, what the runtime's mapping of both
 -- device clocks may be off by and, between nodes, the bounds of both clocks, of which no check says that they are wrong; and no
--- part of the group is missing.
+-- part of the group is missing or, where nothing says how many it has, no rank of the job.
 WITH last_part AS (
   SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.ts_ns AS ts_ns,
          c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns, c.suspect AS suspect, c.node AS node,
          g.contradicted AS contradicted,
-         CASE WHEN g.members > 0 AND g.takers <> g.members THEN 0
+         CASE WHEN g.members <> 0 AND g.takers <> g.members THEN 0
               WHEN c.parts < g.takers THEN 0 ELSE 1 END AS whole
   FROM collectives AS c
   JOIN collective_groups AS g ON g.session_id = c.session_id AND g.group_id = c.group_id

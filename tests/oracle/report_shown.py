@@ -247,7 +247,7 @@ def wrong_in_doubts(report, text):
     """Why collectives prove nothing, with how many."""
     t, got, wrong = report["totals"], sentence(text, "Coverage "), []
     for key, why in (("without_bound", "because the bound of a clock is unknown"), ("suspect_clock", "because a clock is suspect, or observations contradict it"),
-                     ("device_clock", "because the runtime maps the clocks of the cores too coarsely"), ("partial", "because the part of a worker of its group is missing"),
+                     ("device_clock", "because the runtime maps the clocks of the cores too coarsely"), ("partial", "because the part of a worker of its group is missing, or may be"),
                      ("mixed_groups", "because several groups have the same name: more members took part than the group has")):
         n = t[key]
         want = f"In {n} collective{'' if n == 1 else 's'} the last worker is not proven, {why}."

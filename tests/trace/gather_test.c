@@ -153,6 +153,63 @@ TEST(who_took_part_is_counted)
     mrd_gather_free(NULL);
 }
 
+/* A group whose size nothing states, or that is taken as all ranks, while the profile has fewer ranks than the job. */
+TEST(groups_without_a_size_of_a_job_that_lacks_ranks)
+{
+    static const struct {
+        const char *name;
+        int64_t ranks[4]; /* of processes; MRD_NONE: none */
+        int64_t world;
+        uint32_t said; /* members, as events say */
+        bool all;      /* the group is taken as all ranks */
+        uint32_t cores, want;
+    } rows[] = {
+        { "nobody says", { MRD_NONE, MRD_NONE, MRD_NONE, MRD_NONE }, MRD_NONE, 0, false, 3, 0 },
+        { "no rank, but a size", { MRD_NONE, MRD_NONE, MRD_NONE, MRD_NONE }, 4, 0, false, 3, 0 },
+        { "all ranks", { 0, 1, 2, 3 }, 4, 0, false, 3, 0 },
+        { "a rank twice", { 0, 1, 2, 2 }, 4, 0, false, 3, MRD_GATHER_MORE },
+        { "one lacks", { 0, 1, 3, MRD_NONE }, 4, 0, false, 3, MRD_GATHER_MORE },
+        { "one lacks, of a group that says its size", { 0, 1, 3, 3 }, 4, 3, false, 3, 3 },
+        { "all of all ranks", { 0, 1, 2, 3 }, 4, 4, true, 4, 4 },
+        { "all ranks, two devices each", { 0, 1, 2, 3 }, 4, 4, true, 8, 0 },
+        { "two of four ranks", { 0, 1, 1, 1 }, 4, 4, true, 2, 4 },
+        { "two of four ranks, two devices each", { 0, 1, 1, 1 }, 4, 4, true, 4, MRD_GATHER_MORE },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        receiver r = { .said = "" };
+        uint32_t members;
+        mrd_gather *g;
+
+        for (size_t k = 0; k < 4; k++) {
+            mrd_process x;
+
+            mrd_process_init(&x);
+            x.process_id = 100 + (int64_t) k;
+            x.rank = rows[i].ranks[k];
+            x.world_size = rows[i].world;
+            (void) mrd_catalog_process(p->cat, &x);
+        }
+        g = mrd_gather_new(p->cat, take, &r);
+        for (uint32_t k = 0; k < rows[i].cores; k++) {
+            mrd_cc what = {
+                .group = 1, .op = 1, .size = 8, .members = rows[i].said, .world = rows[i].all
+            };
+            mrd_event ev = {
+                .kind = MRD_SPAN, .ts = { 10 + k }, .dur_ns = 50, .track = p->device[0]
+            };
+
+            CHECK_ERR(rows[i].name, mrd_gather_add(g, MRD_CC_SYNC, &what, &ev, k, 0), MRD_OK);
+        }
+        mrd_gather_finish(g);
+        CHECK_ROW(rows[i].name, mrd_gather_takers(g, r.group, &members) == rows[i].cores);
+        CHECK_ROW(rows[i].name, members == rows[i].want);
+        mrd_gather_free(g);
+        test_profile_free(p);
+    }
+}
+
 /* Of more groups than it follows the parts are counted, and those that it follows go on. */
 TEST(groups_beyond_the_limit_are_counted)
 {

@@ -14,14 +14,24 @@ typedef struct {
     uint64_t bytes;
     uint32_t takers, members;
     bool world;
+    bool lacks; /* the profile has fewer ranks of the job than that has */
     mrd_sid name;
     mrd_cc_traffic traffic;
     mrd_gather_part *parts;
     size_t n, cap;
 } group_now;
 
+/* How many ranks of a job the profile has. */
+typedef struct {
+    uint64_t job;
+    uint32_t ranks;
+    int64_t world; /* the most that a process says */
+} job_ranks;
+
 struct mrd_gather {
     const mrd_catalog *cat;
+    job_ranks *jobs;
+    size_t n_jobs, cap_jobs;
     mrd_gather_done done, met;
     void *self;
     bool all_to_all;
@@ -31,6 +41,46 @@ struct mrd_gather {
     size_t n, cap;
     uint64_t left_out;
 };
+
+static job_ranks *
+job_find(const mrd_gather *g, uint64_t job)
+{
+    for (size_t i = 0; i < g->n_jobs; i++) {
+        if (g->jobs[i].job == job)
+            return &g->jobs[i];
+    }
+    return NULL;
+}
+
+/* Counts the ranks of each job once. Errors: NOMEM. */
+static mrd_err
+count_ranks(mrd_gather *g)
+{
+    mrd_map seen = { 0 };
+    mrd_err err = MRD_OK;
+
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(g->cat) && err == MRD_OK; i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(g->cat, i);
+        mrd_map_key key = { p->job, (uint64_t) p->rank, 0 };
+        job_ranks *job = job_find(g, p->job);
+
+        if (p->profile != 0 || p->rank == MRD_NONE)
+            continue;
+        if (job == NULL && !MRD_VEC_ROOM(g->jobs, g->n_jobs, g->cap_jobs, 1)) {
+            err = MRD_NOMEM;
+            break;
+        }
+        if (job == NULL)
+            *(job = &g->jobs[g->n_jobs++]) = (job_ranks){ .job = p->job };
+        job->world = p->world_size > job->world ? p->world_size : job->world;
+        if (mrd_map_get(&seen, key) == MRD_MAP_NONE) {
+            job->ranks++;
+            err = mrd_map_put(&seen, key, 0);
+        }
+    }
+    mrd_map_fini(&seen);
+    return err;
+}
 
 mrd_gather *
 mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self)
@@ -43,6 +93,10 @@ mrd_gather_new(const mrd_catalog *cat, mrd_gather_done done, void *self)
     g->done = done;
     g->self = self;
     g->all_to_all = mrd_collectives_all_to_all(cat);
+    if (count_ranks(g) != MRD_OK) {
+        mrd_gather_free(g);
+        return NULL;
+    }
     return g;
 }
 
@@ -54,6 +108,7 @@ mrd_gather_free(mrd_gather *g)
     for (size_t i = 0; i < g->n; i++)
         free(g->groups[i].parts);
     free(g->groups);
+    free(g->jobs);
     mrd_map_fini(&g->group_of);
     mrd_map_fini(&g->part_of);
     free(g);
@@ -65,6 +120,7 @@ group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
 {
     mrd_map_key key = { group, job, 0 };
     uint32_t i = mrd_map_get(&g->group_of, key);
+    const job_ranks *of;
 
     if (i == MRD_MAP_NONE) {
         if (g->n == MRD_GATHER_GROUPS)
@@ -74,7 +130,8 @@ group_find(mrd_gather *g, uint64_t group, uint64_t job, uint32_t *ret_index)
         i = (uint32_t) g->n;
         if (mrd_map_put(&g->group_of, key, i) != MRD_OK)
             return MRD_NOMEM;
-        g->groups[g->n++] = (group_now){ 0 };
+        of = job_find(g, job);
+        g->groups[g->n++] = (group_now){ .lacks = of != NULL && of->ranks < of->world };
     }
     *ret_index = i;
     return MRD_OK;
@@ -97,7 +154,10 @@ belongs(const group_now *now, const mrd_event *ev, const mrd_cc *what, uint32_t 
 static uint32_t
 members_of(const group_now *now)
 {
-    return now->world && now->takers > now->members ? 0 : now->members;
+    bool said = now->members > 0 && (!now->world || now->takers < now->members ||
+                                     (now->takers == now->members && !now->lacks));
+
+    return said ? now->members : now->lacks ? MRD_GATHER_MORE : 0;
 }
 
 static void
@@ -109,8 +169,10 @@ tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
                        .group = (uint32_t) (now - g->groups),
                        .size = now->size,
                        .bytes = now->bytes,
-                       .members = members > 0 ? members : now->takers,
-                       .absent = members > now->takers ? members - now->takers : 0,
+                       .members = members > 0 && members != MRD_GATHER_MORE ? members : now->takers,
+                       .absent = members == MRD_GATHER_MORE ? 1
+                                 : members > now->takers    ? members - now->takers
+                                                            : 0,
                        .traffic = now->traffic,
                        .n = now->n,
                        .parts = now->parts };

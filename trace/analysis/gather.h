@@ -11,6 +11,10 @@
  * their bound) still count as overlap. The runtime's cc_exec_barrier does not say its group: it is
  * taken as a barrier of all cores of the job.
  *
+ * The size of a group: as its events say. Where they say none (cc_running, cc_exec_barrier, kernels of
+ * old PyTorch), a group of a job of which the profile lacks ranks is taken to lack members; of other jobs,
+ * and where nothing says how many ranks a job has, those who took part are taken to be all.
+ *
  * Memory   one open collective per group, at most MRD_GATHER_GROUPS groups.
  * Threads  belongs to one thread.
  * Source   overlap instead of index: an index breaks after one dropped event.
@@ -21,6 +25,7 @@
 #include "trace/analysis/collectives.h"
 
 #define MRD_GATHER_GROUPS 65536u
+#define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part, nobody says how many */
 
 typedef struct {
     uint32_t core;        /* the caller's number */
@@ -37,7 +42,8 @@ typedef struct {
     int64_t size;
     uint64_t bytes;   /* the most that a part says, 0 unknown */
     uint32_t members; /* of the group: as its events say, else those who took part so far */
-    uint32_t absent;  /* of these, how many took part in nothing so far */
+    uint32_t
+        absent; /* of these, how many took part in nothing so far; 1 when only that some are is known */
     mrd_cc_traffic traffic;
     size_t n;
     const mrd_gather_part *parts;
@@ -63,7 +69,8 @@ mrd_err mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, cons
 void mrd_gather_finish(mrd_gather *g);
 /*
  * How many cores took part in anything of a group so far. A collective with fewer parts lacks some:
- * who came last is then not known. *ret_members: how many the group says it has, 0 unknown; with
+ * who came last is then not known. *ret_members: how many the group says it has, 0 unknown,
+ * MRD_GATHER_MORE: the profile lacks ranks of the job; with
  * fewer takers than that, some are not in the profile; with more it is several groups of one name,
  * and parts may be mixed up.
  */

@@ -271,6 +271,7 @@ judge_claims(mrd_report *r)
             r->collectives[c->collective].proven += c->count;
             r->totals.proven += c->count;
         }
+            r->totals.proven_unsized += members == 0 ? c->count : 0;
     }
 }
 

@@ -19,7 +19,8 @@
  *          the two: every core has a clock of its own, which the runtime maps to its node's by one
  *          sync point per execution. Otherwise who was last is *indistinguishable*. Nothing is proven by a clock that is suspect or was contradicted, of
  *          a collective that lacks a part of somebody who took part in others of its group, nor of
- *          a group with more or fewer members in the profile than it has. `alone` is the time between the last and the last but
+ *          a group with more or fewer members in the profile than it has, nor of one whose size nothing states in a
+ *          job of which the profile lacks ranks. `alone` is the time between the last and the last but
  *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
  *          it.
  * Idle     of a pause, by cause, after HolisticTraceAnalysis: the process loaded data meanwhile; else the
@@ -153,10 +154,12 @@ typedef struct {
 typedef struct {
     uint64_t matched, alone; /* collectives; parts without a partner */
     uint64_t proven;
-    uint64_t left_out; /* parts of too many groups */
-    uint64_t no_bound; /* collectives over nodes with a clock whose bound is unknown */
-    uint64_t suspect;  /* ... with a clock that is suspect or that something contradicts */
-    uint64_t mapped;   /* ... where only the mapping of device clocks leaves open who was last */
+    uint64_t
+        proven_unsized; /* of these, in groups whose size nothing states: if all members are here */
+    uint64_t left_out;  /* parts of too many groups */
+    uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
+    uint64_t suspect;   /* ... with a clock that is suspect or that something contradicts */
+    uint64_t mapped;    /* ... where only the mapping of device clocks leaves open who was last */
     uint64_t
         partial;    /* lack a part: of somebody in others of its group, or whom the profile lacks */
     uint64_t mixed; /* of groups with more members than they say */

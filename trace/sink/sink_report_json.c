@@ -322,6 +322,7 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "proven", t->proven);
     put_u64(w, "without_bound", t->no_bound);
     put_u64(w, "suspect_clock", t->suspect);
+    put_u64(w, "proven_unsized", t->proven_unsized);
     put_u64(w, "device_clock", t->mapped);
     put_u64(w, "partial", t->partial);
     mrd_jw_put_i64_or_null(w, MRD_STR("ranks"), t->world_size == 0 ? MRD_NONE : (int64_t) t->ranks);

@@ -182,7 +182,7 @@ put_doubts(const report_sink *s, const mrd_report_totals *t, mrd_buf *to)
         { t->no_bound, "because the bound of a clock is unknown" },
         { t->suspect, "because a clock is suspect, or observations contradict it" },
         { t->mapped, "because the runtime maps the clocks of the cores too coarsely" },
-        { t->partial, "because the part of a worker of its group is missing" },
+        { t->partial, "because the part of a worker of its group is missing, or may be" },
         { t->mixed, "because several groups have the same name: more members took part than "
                     "the group has" },
     };
@@ -656,7 +656,7 @@ put_assumptions(report_sink *s)
                     "changes slowly (docs/timesync.md, section 4)"));
 }
 
-/* Of every core of a Neuron device, also within one node; and of devices of other traces. */
+/* What proofs assume of groups; of every core of a Neuron device, also within one node; and of devices of other traces. */
 static void
 put_mapping(report_sink *s)
 {
@@ -664,9 +664,13 @@ put_mapping(report_sink *s)
 
     bool one_clock = s->common.env->options->same_clock;
 
-    if (!t->any_mapped && !t->any_traced && !one_clock)
+    if (!t->any_mapped && !t->any_traced && !one_clock && t->proven_unsized == 0)
         return;
     mrd_buf_byte(&s->text, '\n');
+    if (t->proven_unsized > 0)
+        mrd_report_text_wrapped(&s->text, "Assumes",
+                                MRD_STR("all members of groups whose size nothing states, as of "
+                                        "Neuron's collectives, are in this profile"));
     if (one_clock)
         mrd_report_text_wrapped(&s->text, "Assumes",
                                 MRD_STR("the files of one node, and those whose node is unknown, "

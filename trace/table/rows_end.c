@@ -35,7 +35,7 @@ end_groups(mrd_rows *r)
         begin(r);
         r->slots[F_GROUP].i = g;
         r->slots[F_TAKERS].i = mrd_gather_takers(r->gather, g, &members);
-        r->slots[F_MEMBERS].i = members;
+        r->slots[F_MEMBERS].i = members == MRD_GATHER_MORE ? -1 : (int64_t) members;
         r->slots[F_CONTRADICTED].i = contradicted;
         err = mrd_rows_give(r, MRD_ROWS_GROUPS);
     }

@@ -171,7 +171,8 @@ static const mrd_column collectives[] = {
 static const mrd_column collective_groups[] = {
     I("group_id", F_GROUP, "", "group"),
     I("members", F_MEMBERS, "",
-      "as it says itself, or all ranks of the job when nothing says whose it is; 0 unknown"),
+      "as it says itself, or all ranks of the job when nothing says whose it is; 0 unknown, -1 "
+      "unknown, and the profile lacks ranks of the job"),
     I("takers", F_TAKERS, "", "cores that took part in any of its collectives"),
     I("contradicted", F_CONTRADICTED, "",
       "1: a check contradicted a clock when its collectives were written already: nothing is "
