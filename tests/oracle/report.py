@@ -264,14 +264,15 @@ def lateness(spans, meetings):
 
 def critical_paths(spans, meetings):
     """Of each step of the process whose first step begins first, walking backwards: (process, [(begin, length, {part: ns},
-    {rank: ns})])."""
+    {rank: ns}, ns that may be waiting)])."""
     steps = [s for s in spans if s.kind == "step"]
     process = min(steps, key=lambda s: (s.begin, s.rank)).rank
     met = met_when(meetings)
     at = {rank: parts_at(spans, meetings, rank) for rank in range(RANKS)}
+    met_by_all = {rank: {t for t, _, how in instants(spans, meetings, rank) if how == "transfer"} for rank in range(RANKS)}
     out = []
     for step in sorted((s for s in steps if s.rank == process), key=lambda s: s.begin):
-        t, who, parts, ranks = step.end, process, {}, {}
+        t, who, parts, ranks, maybe = step.end, process, {}, {}, 0
         while t > step.begin:
             waited = [(met[m], m) for m in meetings if met[m] is not None and step.begin <= met[m] < t and who in m.parts
                       and m.parts[who][0] < met[m] <= m.parts[who][1]]
@@ -279,9 +280,10 @@ def critical_paths(spans, meetings):
             for i in range(until, t):
                 part = at[who].get(i, "idle")
                 parts[part] = parts.get(part, 0) + 1
+                maybe += part == "exposed" and i not in met_by_all[who]
             ranks[who] = ranks.get(who, 0) + t - until
             t, who = until, who if m is None else last_and_middle(m)[0][1]
-        out.append((step.begin, step.end - step.begin, parts, ranks))
+        out.append((step.begin, step.end - step.begin, parts, ranks, maybe))
     return process, out
 
 

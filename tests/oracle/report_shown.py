@@ -149,7 +149,20 @@ def wrong_in_path(report, text):
     moved = re.search(r"and moved (\d+) time(s?) from", words)
     if moved is None or int(moved[1]) != path["changes"] or (moved[2] == "") != (path["changes"] == 1):
         wrong.append(f"path: moved {moved and moved[1]} times, not {path['changes']}")
-    return [f"path: {w}" for w in wrong]
+    return [f"path: {w}" for w in wrong + wrong_in_shortens(path, words)]
+
+
+def wrong_in_shortens(path, words):
+    """What the sentence says about waiting on the path: none, or how much may be."""
+    maybe = re.search(r"Of it, (.*?) \((.*?)\) may be waiting for others: .* What shortens the rest shortens the (steps|recording)\.", words)
+    none = re.search(r"It contains no waiting for others in collectives( \(the part called waiting is of barriers after the last had come\))?: "
+                     r"what shortens it shortens the (steps|recording)\.", words)
+    whole = "steps" if path["steps"] > 0 else "recording"
+    if (maybe is None) == (none is None) or (maybe is not None) != (path["maybe_waiting_ns"] > 0) or (maybe[3] if maybe else none[2]) != whole:
+        return [f"{path['maybe_waiting_ns']} ns may be waiting: {words}"]
+    if maybe:
+        return cells_wrong([maybe[1], maybe[2]], [path["maybe_waiting_ns"], share(path["maybe_waiting_ns"], path["total_ns"])])
+    return [] if (none[1] is not None) == ((path["parts_ns"]["waiting"] or 0) > 0) else [f"barriers: {words}"]
 
 
 def wrong_in_latest(report, text):
@@ -600,10 +613,11 @@ def more_wrong_in_page(report, text):
         wrong += bars_wrong("parts of the critical path", page.pictures, [parts])
         through = [w["steps"]["critical_path_ns"] for w in workers[:PAGE_WORKERS]]
         wrong += bars_wrong("how long the path ran through it", page.pictures, [[("path", 0, 1000 * ns / path["total_ns"])] for ns in through if ns > 0])
-        got = [re.search(r" takes (.*): what shortens it .* and moves (\d+) time(s?) from", p) for p in page.paragraphs]
+        got = [re.search(r"^The critical path .* takes (.*), and moves (\d+) time(s?) from .* another\. (.*)$", p) for p in page.paragraphs]
         got = [m for m in got if m]
         if len(got) != 1 or int(got[0][2]) != path["changes"] or (got[0][3] == "") != (path["changes"] == 1) or cells_wrong([got[0][1]], [path["total_ns"]]):
             wrong.append(f"page: the path of {path['changes']} changes: {[m[0] for m in got]}")
+        wrong += [f"page: {w}" for m in got for w in wrong_in_shortens(path, m[4])]
     over = report["steps_over_time"]
     if over is not None and len(over["blocks"]) > 1:
         wrong += columns_wrong(over, sum(b["steps"] for b in over["blocks"]), page)

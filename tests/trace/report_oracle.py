@@ -119,8 +119,13 @@ def check_path(report, spans, meetings, seed):
           (longest, paths[longest][1], {r: ns for r, ns in paths[longest][3].items() if ns > 0}), f"seed {seed}: the longest step")
     series = report["steps_over_time"]["blocks"]
     equal([b["total_ns"] for b in series], [p[1] for p in paths], f"seed {seed}: lengths of steps")
-    for b, (_, _, parts, _) in zip(series, paths):
+    equal((got["maybe_waiting_ns"], one["maybe_waiting_ns"]), (sum(p[4] for p in paths), paths[longest][4]), f"seed {seed}: what may be waiting on the path")
+    maybes.add(got["maybe_waiting_ns"] > 0)
+    for b, (_, _, parts, _, _) in zip(series, paths):
         equal({k: v for k, v in b["path_ns"].items() if v > 0}, parts, f"seed {seed}: path of a step")
+
+
+maybes = set()  # whether some of a path may be waiting: both have to occur
 
 
 def check_queues(report, spans, seed):
@@ -485,6 +490,8 @@ def main():
     print(f"{len(seeds)} profiles; exposed time {told}")
     if len(seeds) > 1 and min(told.values()) == 0:
         failures.append("each kind of exposed time occurs")
+    if len(seeds) > 1 and len(maybes) < 2:
+        failures.append(f"paths with and without what may be waiting occur: {maybes}")
     sys.exit(1 if failures else 0)
 
 

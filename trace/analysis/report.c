@@ -76,6 +76,7 @@ account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
     ret->first = t->first;
     ret->device_end = t->device_end;
     mrd_worker_time_read(t, at, ret->part_ns);
+    ret->unmet_ns = t->unmet_ns;
 }
 
 static bool
@@ -270,8 +271,8 @@ judge_claims(mrd_report *r)
             late->proven_ns += c->wait_ns;
             r->collectives[c->collective].proven += c->count;
             r->totals.proven += c->count;
-        }
             r->totals.proven_unsized += members == 0 ? c->count : 0;
+        }
     }
 }
 

@@ -8,6 +8,7 @@ typedef struct {
     mrd_critical_path base;            /* its ns: not used */
     mrd_ev_ns since;                   /* INT64_MIN: its first device span */
     uint64_t had_ns[MRD_REPORT_PARTS]; /* the worker's account then */
+    uint64_t had_unmet_ns;
 } path;
 
 typedef struct {
@@ -102,6 +103,7 @@ path_from(path *v, const mrd_critical_path *base, mrd_ev_ns at, const mrd_step_a
     v->base = *base;
     v->since = at;
     memcpy(v->had_ns, account->part_ns, sizeof(v->had_ns));
+    v->had_unmet_ns = account->unmet_ns;
 }
 
 /* The path that ends at the worker at `at`, whose account says what it did until then. */
@@ -122,6 +124,7 @@ path_to(mrd_step_path *p, uint32_t worker, mrd_ev_ns at, const mrd_step_account 
         c.part_ns[k] += account->part_ns[k] - v->had_ns[k];
         known += account->part_ns[k] - v->had_ns[k];
     }
+    c.unmet_ns += account->unmet_ns - v->had_unmet_ns;
     c.part_ns[MRD_REPORT_IDLE] += all > known ? all - known : 0; /* before its first device span */
     share_add(&c, worker, all);
     return c;
@@ -271,6 +274,7 @@ path_over(mrd_step_path *p, mrd_ev_ns at, mrd_step_block *block)
         c.part_ns[MRD_REPORT_IDLE] = c.rest_ns = c.ns;
     p->any = p->any || worker != MRD_NO_WORKER;
     p->totals.path_of_all_ns += c.ns;
+    p->totals.unmet_ns += c.unmet_ns;
     p->totals.changes += c.changes;
     for (unsigned k = 0; k < MRD_REPORT_PARTS; k++) {
         p->totals.path_ns[k] += c.part_ns[k];

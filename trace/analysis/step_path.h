@@ -6,8 +6,10 @@
  * Path      backwards from the step's end: what the process's worker did (of several the one whose
  *           device works longest; where none has begun yet, of all workers), until it last waited for somebody in a collective or barrier; there the path goes on with
  *           the one that came last, at its begin; and so on, to the step's begin. So the path holds no
- *           waiting for others that are in the profile, each instant of the step is in it once, and its
- *           parts (trace/analysis/worker_time.h) add up to the step exactly. Time before a worker's first
+ *           waiting in collectives and barriers that met, each instant of the step is in it once, and its
+ *           parts (trace/analysis/worker_time.h) add up to the step exactly. Communication on it outside of
+ *           these (single messages, broadcasts, collectives that lack parts or that somebody left, by its
+ *           clock, before the last came) may be waiting; how much there is, is unmet_ns. Time before a worker's first
  *           device span is idle; a step that ends before anybody's is idle and nobody's. Who came last is the estimate of the clocks; whether it is
  *           proven, the collectives say.
  * Share     of a worker: how long the path ran through it. The MRD_PATH_SHARES largest are kept per
@@ -33,6 +35,7 @@ typedef struct {
     bool any; /* a device span was there */
     mrd_ev_ns first, device_end;
     uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t unmet_ns; /* trace/analysis/worker_time.h */
 } mrd_step_account;
 
 typedef void (*mrd_step_account_fn)(void *self, uint32_t worker, mrd_ev_ns at,
@@ -47,6 +50,7 @@ typedef struct {
     mrd_ev_ns begin;
     uint64_t ns; /* the parts add up to it, and so do the shares with rest_ns */
     uint64_t part_ns[MRD_REPORT_PARTS];
+    uint64_t unmet_ns; /* of its exposed and waiting parts, what may be waiting */
     mrd_path_share share[MRD_PATH_SHARES]; /* by falling time */
     uint32_t shares;
     uint64_t rest_ns, changes; /* times that it goes on with another worker */
@@ -68,6 +72,7 @@ typedef struct {
     uint64_t changed;        /* of these, another one was late than in the one before */
     uint64_t path_of_all_ns; /* sum of the paths */
     uint64_t path_ns[MRD_REPORT_PARTS];
+    uint64_t unmet_ns; /* of the paths */
     uint64_t changes;
     mrd_critical_path slowest; /* step; without steps the path */
     uint64_t slowest_number;

@@ -115,6 +115,9 @@ mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
         if (part_of(on) == MRD_REPORT_UNRECORDED && (on & 1u << MRD_ON_PAUSED) != 0)
             *(inside ? &t->paused_ns : &t->pending_paused) +=
                 (uint64_t) next.ns - (uint64_t) t->now.ns;
+        if (part_of(on) == MRD_REPORT_EXPOSED || part_of(on) == MRD_REPORT_WAITING)
+            t->unmet_ns +=
+                (uint64_t) next.ns - (uint64_t) mrd_ev_max(mrd_ev_min(t->met, next), t->now).ns;
         if (part_of(on) == MRD_REPORT_EXPOSED)
             split_exposed(t, next);
         if (on & (1u << MRD_ON_COLLECTIVE | 1u << MRD_ON_BARRIER)) {

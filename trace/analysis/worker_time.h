@@ -61,6 +61,7 @@ typedef struct {
     uint64_t span_ns;                    /* the longest device span so far */
     mrd_ev_ns met;                       /* a collective that has met runs until here */
     uint64_t wait_ns, transfer_ns;       /* of MRD_REPORT_EXPOSED */
+    uint64_t unmet_ns;                   /* exposed or in a barrier, and in none that had met */
     uint64_t met_id;                     /* the collective that met last */
     mrd_ev_ns met_others;                /* what had met before it runs until here */
     uint64_t met_own_ns;                 /* of transfer_ns, what it alone tells */

@@ -47,6 +47,8 @@ void mrd_report_text_memory(mrd_report_text *s);
 /* "+1.50 MiB per step", "-2.00 GiB" over the recording where there are no steps, "none"; "": too few. */
 void mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *s);
+/* What shorter things on the critical path make shorter: all of it, or all but communication that may be waiting. */
+void mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to);
 void mrd_report_text_series(mrd_report_text *s);
 /* Whether steps grow or shrink, a sentence without its full stop; nothing without a series. */
 void mrd_report_text_trend(const mrd_report *r, mrd_buf *to);

@@ -60,6 +60,30 @@ mrd_report_text_why(mrd_report_text *s)
 }
 
 void
+mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to)
+{
+    const char *whole = t->steps > 0 ? "the steps" : "the recording";
+    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
+
+    if (t->unmet_ns > 0) {
+        mrd_buf_fmt(to,
+                    "Of it, %s (%s) may be waiting for others: communication in single messages, "
+                    "in operations that need not wait for all, or of which the parts of others "
+                    "are missing. What shortens the rest shortens %s.",
+                    mrd_text_dur(t->unmet_ns, dur),
+                    mrd_text_share(t->unmet_ns, t->path_of_all_ns, share), whole);
+        return;
+    }
+    mrd_buf_fmt(to,
+                "It contains no waiting for others in collectives%s: what shortens it "
+                "shortens %s.",
+                t->path_ns[MRD_REPORT_WAITING] > 0
+                    ? " (the part called waiting is of barriers after the last had come)"
+                    : "",
+                whole);
+}
+
+void
 mrd_report_text_path(mrd_report_text *s)
 {
     const mrd_step_path *path = mrd_report_path(s->common.report);
@@ -99,10 +123,9 @@ mrd_report_text_path(mrd_report_text *s)
                     mrd_text_share(mrd_step_path_worker(path, (uint32_t) most)->path_ns,
                                    t->path_of_all_ns, share));
     }
-    mrd_buf_fmt(&words,
-                ", and moved %" PRIu64 " time%s from one worker to another. It contains no waiting "
-                "for workers of this profile: what shortens it shortens %s.",
-                t->changes, mrd_plural(t->changes), t->steps > 0 ? "the steps" : "the recording");
+    mrd_buf_fmt(&words, ", and moved %" PRIu64 " time%s from one worker to another. ", t->changes,
+                mrd_plural(t->changes));
+    mrd_report_text_shortens(t, &words);
     mrd_buf_text(&head, "Critical path through ");
     if (t->steps > 0) {
         mrd_buf_fmt(&head, "%" PRIu64 " step%s of ", t->steps, mrd_plural(t->steps));

@@ -296,7 +296,6 @@ put_path(html_sink *h)
 {
     const mrd_step_path *path = mrd_report_path(h->text.common.report);
     const mrd_step_totals *t = mrd_step_path_totals(path);
-    const char *whole = t->steps > 0 ? "the steps" : "the recording";
     uint64_t before = 0;
     size_t n;
     char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
@@ -306,10 +305,12 @@ put_path(html_sink *h)
         return;
     mrd_buf_fmt(
         &h->page,
-        "<h2>Critical path</h2>\n<p>The critical path through %s takes %s: what shortens it "
-        "shortens %s. It contains no waiting for workers of this profile, and moves %" PRIu64
-        " time%s from one worker to another.</p>\n",
-        whole, mrd_text_dur(t->path_of_all_ns, dur), whole, t->changes, mrd_plural(t->changes));
+        "<h2>Critical path</h2>\n<p>The critical path through %s takes %s, and moves %" PRIu64
+        " time%s from one worker to another. ",
+        t->steps > 0 ? "the steps" : "the recording", mrd_text_dur(t->path_of_all_ns, dur),
+        t->changes, mrd_plural(t->changes));
+    mrd_report_text_shortens(t, &h->page);
+    mrd_buf_text(&h->page, "</p>\n");
     put_parts_key(h, t->path_ns, true);
     put_bars(&h->page, "<th class=\"n\">share</th>");
     mrd_buf_text(&h->page, "<tr><th scope=\"row\" class=\"who\">all</th><td>");

@@ -180,6 +180,7 @@ put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
         put_process(w, cat, t->process);
     put_u64(w, "total_ns", t->path_of_all_ns);
     put_parts(w, "parts_ns", t->path_ns);
+    put_u64(w, "maybe_waiting_ns", t->unmet_ns);
     put_u64(w, "changes", t->changes);
     MRD_JW_KEY(w, "longest");
     mrd_jw_open(w, '{');
@@ -187,6 +188,7 @@ put_path(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
     put_time(w, "start_ns", slow->begin.ns);
     put_u64(w, "duration_ns", slow->ns);
     put_parts(w, "parts_ns", slow->part_ns);
+    put_u64(w, "maybe_waiting_ns", slow->unmet_ns);
     put_u64(w, "changes", slow->changes);
     MRD_JW_KEY(w, "workers");
     mrd_jw_open(w, '[');
@@ -320,9 +322,9 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "wait_ns", t->wait_ns);
     put_u64(w, "collectives", t->matched);
     put_u64(w, "proven", t->proven);
+    put_u64(w, "proven_unsized", t->proven_unsized);
     put_u64(w, "without_bound", t->no_bound);
     put_u64(w, "suspect_clock", t->suspect);
-    put_u64(w, "proven_unsized", t->proven_unsized);
     put_u64(w, "device_clock", t->mapped);
     put_u64(w, "partial", t->partial);
     mrd_jw_put_i64_or_null(w, MRD_STR("ranks"), t->world_size == 0 ? MRD_NONE : (int64_t) t->ranks);
