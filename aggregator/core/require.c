@@ -12,11 +12,8 @@ mrd_require_number(const char *require)
 {
     uint64_t n = 1;
 
-    if (strcmp(require, "all") == 0)
-        return UINT64_MAX;
-    if (strcmp(require, "any") == 0 || mrd_num_u64(mrd_str_of(require), &n) != MRD_OK)
-        return 1;
-    return n;
+    (void) mrd_num_u64(mrd_str_of(require), &n); /* "any" is none */
+    return strcmp(require, "all") == 0 ? UINT64_MAX : n;
 }
 
 /* ---- Who is absent ---- */

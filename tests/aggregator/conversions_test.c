@@ -463,6 +463,142 @@ TEST(results_that_do_not_fit_are_not_there)
     }
 }
 
+/* Who asks again is told how many there are, or why there are none. */
+TEST(what_is_converted_again)
+{
+    static const struct {
+        const char *what, *says;
+        mrd_session_state state;
+        int64_t viewers;
+        mrd_convert_state was;
+        bool planned;
+        mrd_err err;
+        uint64_t value;
+    } rows[] = {
+        { "no list yet", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_DONE, false, MRD_OK, 0 },
+        { "all are done", "has no device profiles whose conversion failed", MRD_SESSION_COMPLETE, 1,
+          MRD_CONVERT_DONE, true, MRD_STATE, 0 },
+        { "one waits", "has no device profiles whose conversion failed", MRD_SESSION_COMPLETE, 1,
+          MRD_CONVERT_WAITING, true, MRD_STATE, 0 },
+        { "one failed", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_FAILED, true, MRD_OK, 1 },
+        { "one had no viewer", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_NOT_INSTALLED, true, MRD_OK,
+          1 },
+        { "it records", "is recording: device profiles of complete ones are converted",
+          MRD_SESSION_RECORDING, 1, MRD_CONVERT_FAILED, true, MRD_STATE, 0 },
+        { "no viewer", "the aggregator has no viewer: install", MRD_SESSION_COMPLETE, 0,
+          MRD_CONVERT_FAILED, true, MRD_STATE, 0 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = make(rows[i].viewers);
+        mrd_session *s = core_session(c, 1, 0, rows[i].state);
+        core_seen x = { 0 };
+
+        s->conversions.v = calloc(1, sizeof(*s->conversions.v));
+        s->conversions.n = rows[i].planned;
+        s->conversions.planned = rows[i].planned;
+        s->conversions.v[0] = (mrd_conversion){
+            .instance_id = "i-1", .state = rows[i].was, .runs = 2, .message = "m"
+        };
+        mrd_core_convert_again(c, core_at(SEC), 5, 1);
+        core_settle(c, SEC, &x);
+        CHECK_INT(x.n[MRD_DO_ANSWER], 1);
+        CHECK_ROW(rows[i].what, x.answer.ticket == 5 && x.answer.value == rows[i].value);
+        CHECK_ERR(rows[i].what, x.answer.err, rows[i].err);
+        CHECK_ROW(rows[i].what, strstr(x.answer.text, rows[i].says) != NULL);
+        CHECK_INT(x.n[MRD_DO_CONVERT], i == 2 ? 0 : rows[i].value);
+        CHECK_ROW(rows[i].what, s->conversions.v[0].runs == (rows[i].value > 0 ? 0 : 2));
+        CHECK_ROW(rows[i].what, (s->conversions.v[0].message[0] == '\0') == (rows[i].value > 0));
+        mrd_core_free(c);
+    }
+}
+
+/* So many commands wait for the disk that this one does not: it is answered at once, and done. */
+TEST(asked_again_beyond_what_may_wait)
+{
+    mrd_core *c = make(3);
+    mrd_session *s = session(c);
+    mrd_effect e;
+
+    tick(c, SEC);
+    ended(c, &seven, MRD_CONVERT_FAILED, "broken");
+    take(c);
+    for (unsigned i = 0; i < MRD_COMMANDS_MAX; i++)
+        CHECK_ERR("await", mrd_core_await(c, 1000 + i, s, 0), MRD_OK);
+    mrd_core_convert_again(c, core_at(6 * SEC), 5, 1);
+    CHECK(core_find(c, MRD_DO_ANSWER, 5, &e) && e.err == MRD_OK && e.value == 1);
+    CHECK(state_of(s, 7) == MRD_CONVERT_WAITING);
+    mrd_core_free(c);
+}
+
+/* More processes than a session has room for are left out, and that is said. */
+TEST(processes_beyond_the_limit_are_left_out)
+{
+    mrd_core *c = make(1);
+    mrd_session *s = core_session(c, 1, 0, MRD_SESSION_COMPLETE);
+    char text[MRD_WHY_MAX];
+
+    s->measured = true;
+    for (int64_t pid = 0; pid < MRD_CONVERSIONS_MAX + 2; pid++) {
+        REQUIRE(MRD_VEC_NEXT(s->artifacts, s->n_artifacts));
+        s->artifacts[s->n_artifacts++] = (mrd_listed_artifact){
+            .process_id = pid, .complete = true, .kind = "NTFF", .instance_id = "i-1"
+        };
+    }
+    mrd_core_tick(c, core_at(SEC));
+    CHECK_INT(core_logged(c, "AGG-CONVERT-LEFT-OUT", text), 1);
+    CHECK(strstr(text, "processes=2 limit=4096") != NULL);
+    CHECK(s->conversions.n == MRD_CONVERSIONS_MAX && s->conversions.left_out == 2);
+    mrd_core_tick(c, core_at(2 * SEC));
+    CHECK_INT(core_logged(c, "AGG-CONVERT-LEFT-OUT", text), 0); /* once */
+    mrd_core_free(c);
+}
+
+/* What is said of each, and what to run where there is no viewer. */
+TEST(conversions_as_json)
+{
+    static const char *const texts[] = { "waiting", "running", "done", "failed", "not-installed" };
+    mrd_core *c = make(1);
+    mrd_session *s = core_session(c, 1, 0, MRD_SESSION_COMPLETE);
+
+    s->conversions.v = calloc(1, sizeof(*s->conversions.v));
+    s->conversions.n = 1;
+    for (unsigned i = 0; i < MRD_CONVERT_STATES; i++) {
+        const mrd_json *o;
+        mrd_json *all;
+        char run[300];
+
+        s->conversions.v[0] = (mrd_conversion){ .instance_id = "i-1",
+                                                .process_id = 7,
+                                                .state = (mrd_convert_state) i,
+                                                .runs = i % 2,
+                                                .files = 2,
+                                                .bytes = 3,
+                                                .memory = 4,
+                                                .took = 5 };
+        s->conversions.v[0].message[0] = i == 3 ? 'm' : '\0';
+        all = mrd_conversions_json(s);
+        o = mrd_json_at(all, 0);
+        CHECK_TEXT(mrd_json_str(o, "state", ""), texts[i]);
+        CHECK_INT(mrd_convert_state_of(texts[i]), i);
+        CHECK_TEXT(mrd_json_str(o, "instance_id", ""), "i-1");
+        CHECK_TEXT(mrd_json_str(o, "message", "none"), i == 3 ? "m" : "none");
+        CHECK(mrd_json_int(o, "process_id", 0) == 7 && mrd_json_int(o, "files", 0) == 2 &&
+              mrd_json_int(o, "bytes", 0) == 3 && mrd_json_int(o, "memory_bytes", 0) == 4 &&
+              mrd_json_int(o, "took_ns", 0) == 5);
+        CHECK_INT(mrd_json_int(o, "runs", -1), i % 2 == 1 ? 1 : -1);
+        snprintf(run, sizeof(run),
+                 "meridian fetch %s --artifacts -o DIR && neuron-explorer view -d DIR/i-1_pid_7 "
+                 "--output-format perfetto",
+                 s->text);
+        CHECK_TEXT(mrd_json_str(o, "run", "none"), i == MRD_CONVERT_NOT_INSTALLED ? run : "none");
+        mrd_json_free(all);
+    }
+    CHECK_TEXT(mrd_convert_state_text(MRD_CONVERT_STATES), "failed");
+    CHECK_INT(mrd_convert_state_of("?"), MRD_CONVERT_WAITING);
+    mrd_core_free(c);
+}
+
 TEST(again_are_those_that_failed)
 {
     mrd_core *c = make(3);

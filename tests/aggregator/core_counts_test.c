@@ -334,7 +334,7 @@ TEST(a_file_holds_as_many_causes_and_gaps_as_there_may_be)
 TEST(gaps_of_a_file_are_as_they_were)
 {
     static const char text[] =
-        "{\"drops\":[{\"cause\":\"a\",\"count\":5},{\"cause\":\"b\",\"count\":6,\"first_local_ns\":"
+        "{\"drops\":[{\"cause\":\"a\"},{\"cause\":\"b\",\"count\":6,\"first_local_ns\":"
         "1,"
         "\"last_local_ns\":9,\"gaps\":[{\"first_local_ns\":1,\"last_local_ns\":2,\"count\":3},{"
         "\"first_local_ns\":8,\"last_local_ns\":9,\"count\":3,\"marked\":true},{\"first_local_ns\":"
@@ -345,7 +345,8 @@ TEST(gaps_of_a_file_are_as_they_were)
 
     CHECK_ERR("json", mrd_json_parse(mrd_str_of(text), "counts", &o, NULL), MRD_OK);
     mrd_counts_load(&c, o);
-    CHECK(c.n_losses == 2 && c.losses[0].first.ns == 0 && c.losses[1].last.ns == 9);
+    CHECK(c.n_losses == 2 && c.losses[0].count == 0 && c.losses[0].first.ns == 0 &&
+          c.losses[1].last.ns == 9);
     REQUIRE(c.gaps.n == 2);
     CHECK(c.gaps.v[0].cause == 1 && !c.gaps.v[0].marked && c.gaps.v[0].count == 3);
     CHECK(c.gaps.v[1].marked && c.gaps.v[1].first.ns == 8 && !c.gaps.merged);

@@ -434,6 +434,29 @@ TEST(a_session_of_nobody_ends_at_once)
     mrd_core_free(c);
 }
 
+/* Somebody stops it while its start is being written: it stops as soon as it began, in the same input. */
+TEST(a_session_that_is_stopped_before_it_began)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    core_seen x = { 0 };
+    mrd_session *s;
+    uint64_t version;
+
+    core_hello(c, START, "a", 1);
+    s = begun(c, "any", &x);
+    core_reply(c, START, &x.ask, "a", MRD_OK, "");
+    core_drain(c);
+    version = s->save.writing;
+    mrd_core_stop(c, core_at(START), 6, s->id);
+    core_drain(c);
+    CHECK(s->step == MRD_STEP_GO && s->state == MRD_SESSION_RECORDING);
+    mrd_core_saved(c, core_at(START), s->id, version, NULL);
+    core_drain(c);
+    CHECK(s->step == MRD_STEP_STOP && s->state == MRD_SESSION_STOPPING);
+    CHECK_INT(s->stop.ns, s->go.ns);
+    mrd_core_free(c);
+}
+
 /* Where no size is set none is too large; a round moves all sessions on. */
 TEST(a_round_is_one_of_all_sessions)
 {

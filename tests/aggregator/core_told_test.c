@@ -466,6 +466,32 @@ TEST(what_nodes_saw_becomes_a_window)
     mrd_core_free(c);
 }
 
+/* A node repeats its reason until it says another, however long it is. */
+TEST(a_long_reason_is_one_trigger)
+{
+    static char reason[400], at[60];
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s = recorder(c, 7);
+
+    memset(reason, 'r', sizeof(reason) - 1);
+    memset(at, '1', sizeof(at) - 1);
+    core_hello(c, START, "a", 1);
+    core_part(c, s, "a", MRD_PART_RECORDING);
+    notes(c, START, 0, reason, at);
+    CHECK(s->report_at.ns != 0);
+    s->report_at.ns = 0;
+    notes(c, START + 1, 0, reason, at);
+    CHECK_INT(s->report_at.ns, 0);
+    reason[254] = 'x'; /* the last byte that is kept */
+    notes(c, START + 2, 0, reason, at);
+    CHECK(s->report_at.ns != 0);
+    s->report_at.ns = 0;
+    at[22] = '2';
+    notes(c, START + 3, 0, reason, at);
+    CHECK(s->report_at.ns != 0);
+    mrd_core_free(c);
+}
+
 /* While nodes are being told of a session's start its triggers wait; the start of another one does not matter. */
 TEST(a_trigger_waits_for_the_start_of_its_session)
 {

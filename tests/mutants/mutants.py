@@ -43,7 +43,7 @@ MODULES = {
     "core": (["aggregator/core/*.c"],
              ["aggregator/core", "aggregator/core_limits", "aggregator/core_said", "aggregator/core_agents", "aggregator/core_basics", "aggregator/core_clock", "aggregator/core_clocks_said",
               "aggregator/core_commands", "aggregator/core_counts", "aggregator/core_empty", "aggregator/core_frames", "aggregator/core_json", "aggregator/core_models",
-              "aggregator/core_select", "aggregator/core_steps", "aggregator/core_stored", "aggregator/core_targets", "aggregator/core_told",
+              "aggregator/core_select", "aggregator/core_session", "aggregator/core_steps", "aggregator/core_stored", "aggregator/core_targets", "aggregator/core_told",
               "aggregator/part_count", "aggregator/jobs", "aggregator/retention", "aggregator/conversions",
               "aggregator/estimate", "aggregator/seqset", "aggregator/manifest_whole", "aggregator/manifest", "aggregator/service", "sim/cluster"]),
     "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
