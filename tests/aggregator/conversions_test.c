@@ -480,9 +480,9 @@ TEST(what_is_converted_again)
           MRD_CONVERT_DONE, true, MRD_STATE, 0 },
         { "one waits", "has no device profiles whose conversion failed", MRD_SESSION_COMPLETE, 1,
           MRD_CONVERT_WAITING, true, MRD_STATE, 0 },
-        { "one failed", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_FAILED, true, MRD_OK, 1 },
+        { "one failed", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_FAILED, true, MRD_OK, 2 },
         { "one had no viewer", "", MRD_SESSION_COMPLETE, 1, MRD_CONVERT_NOT_INSTALLED, true, MRD_OK,
-          1 },
+          2 },
         { "it records", "is recording: device profiles of complete ones are converted",
           MRD_SESSION_RECORDING, 1, MRD_CONVERT_FAILED, true, MRD_STATE, 0 },
         { "no viewer", "the aggregator has no viewer: install", MRD_SESSION_COMPLETE, 0,
@@ -494,21 +494,23 @@ TEST(what_is_converted_again)
         mrd_session *s = core_session(c, 1, 0, rows[i].state);
         core_seen x = { 0 };
 
-        s->conversions.v = calloc(1, sizeof(*s->conversions.v));
-        s->conversions.n = rows[i].planned;
+        s->conversions.v = calloc(2, sizeof(*s->conversions.v));
+        s->conversions.n = rows[i].planned ? 2 : 0;
         s->conversions.planned = rows[i].planned;
         s->conversions.v[0] = (mrd_conversion){
             .instance_id = "i-1", .state = rows[i].was, .runs = 2, .message = "m"
         };
+        s->conversions.v[1] = s->conversions.v[0];
+        s->conversions.v[1].process_id = 1;
         mrd_core_convert_again(c, core_at(SEC), 5, 1);
         core_settle(c, SEC, &x);
         CHECK_INT(x.n[MRD_DO_ANSWER], 1);
         CHECK_ROW(rows[i].what, x.answer.ticket == 5 && x.answer.value == rows[i].value);
         CHECK_ERR(rows[i].what, x.answer.err, rows[i].err);
         CHECK_ROW(rows[i].what, strstr(x.answer.text, rows[i].says) != NULL);
-        CHECK_INT(x.n[MRD_DO_CONVERT], i == 2 ? 0 : rows[i].value);
-        CHECK_ROW(rows[i].what, s->conversions.v[0].runs == (rows[i].value > 0 ? 0 : 2));
-        CHECK_ROW(rows[i].what, (s->conversions.v[0].message[0] == '\0') == (rows[i].value > 0));
+        CHECK_INT(x.n[MRD_DO_CONVERT], rows[i].value > 0);
+        CHECK_ROW(rows[i].what, s->conversions.v[1].runs == (rows[i].value > 0 ? 0 : 2));
+        CHECK_ROW(rows[i].what, (s->conversions.v[1].message[0] == '\0') == (rows[i].value > 0));
         mrd_core_free(c);
     }
 }
