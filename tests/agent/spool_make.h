@@ -4,6 +4,8 @@
 #ifndef MRD_TESTS_AGENT_SPOOL_MAKE_H
 #define MRD_TESTS_AGENT_SPOOL_MAKE_H
 
+#include <dirent.h>
+
 #include "agent/spool.h"
 #include "tests/check.h"
 static uint64_t lost_events, lost_frames; /* that were forced out */
@@ -66,6 +68,28 @@ whole(mrd_spool *s, const mrd_spool_item *item)
 
     mrd_buf_fini(&data);
     return ok;
+}
+
+/* Segments of a spool's folder, not the counts beside them. */
+static inline int
+is_segment(const struct dirent *d)
+{
+    return strncmp(d->d_name, "spool-", 6) == 0;
+}
+
+static inline void
+remove_segments(const char *dir)
+{
+    char path[1024];
+    struct dirent **names = NULL;
+    int n = scandir(dir, &names, is_segment, alphasort);
+
+    for (int i = 0; i < n; i++) {
+        snprintf(path, sizeof(path), "%s/%s", dir, names[i]->d_name);
+        CHECK(unlink(path) == 0);
+        free(names[i]);
+    }
+    free(names);
 }
 
 #endif

@@ -590,7 +590,6 @@ LONG = {  # path: why it stays in one
     "capture/meridian.h": "the public interface: who writes a program wants one page",
     "capture/nrt_abi.h": "another vendor's interface, function by function",
     "capture/ring.h": "the layout of one file; docs/ring.md is its text",
-    "tests/agent/spool_damage_test.c": "to be cut: torn tails, lost segments and counts of a session stand side by side",
 }
 
 

@@ -46,7 +46,7 @@ MODULES = {
               "aggregator/core_select", "aggregator/core_session", "aggregator/core_steps", "aggregator/core_stored", "aggregator/core_targets", "aggregator/core_told",
               "aggregator/part_count", "aggregator/jobs", "aggregator/retention", "aggregator/conversions",
               "aggregator/estimate", "aggregator/seqset", "aggregator/manifest_whole", "aggregator/manifest", "aggregator/service", "sim/cluster"]),
-    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
+    "spool": (["agent/spool*.c"], ["agent/spool", "agent/spool_damage", "agent/spool_counts", "agent/spool_model", "agent/spool_faults", "agent/spool_boot", "agent/spool_unreported",
                "agent/spool_runs", "agent/record", "fuzz/spool"]),
     "wire": (["proto/batch.c", "proto/batch_columns.c", "proto/batch_head.c", "proto/codec.c",
               "proto/frame.c", "proto/wire.c"],
