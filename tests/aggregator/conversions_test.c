@@ -503,7 +503,7 @@ TEST(what_is_converted_again)
         s->conversions.v[1] = s->conversions.v[0];
         s->conversions.v[1].process_id = 1;
         mrd_core_convert_again(c, core_at(SEC), 5, 1);
-        core_settle(c, SEC, &x);
+        core_take_effects(c, SEC, &x);
         CHECK_INT(x.n[MRD_DO_ANSWER], 1);
         CHECK_ROW(rows[i].what, x.answer.ticket == 5 && x.answer.value == rows[i].value);
         CHECK_ERR(rows[i].what, x.answer.err, rows[i].err);

@@ -46,7 +46,7 @@ TEST(what_a_session_allows_in_each_state)
                 mrd_core_delete(c, core_at(START), 5, 7);
             else
                 mrd_core_change(c, core_at(START), 5, 7, &pause);
-            core_settle(c, START, &x);
+            core_take_effects(c, START, &x);
             CHECK_INT(x.n[MRD_DO_ANSWER], 1);
             CHECK_INT(x.answer.ticket, 5);
             CHECK_INT(x.answer.value, 0);
@@ -77,7 +77,7 @@ TEST(what_nobody_knows_is_not_found)
             mrd_core_delete(c, core_at(START), 5, id);
         else
             mrd_core_change(c, core_at(START), 5, id, &pause);
-        core_settle(c, START, &x);
+        core_take_effects(c, START, &x);
         CHECK_INT(x.n[MRD_DO_ANSWER], 1);
         CHECK_ERR("no session", x.answer.err, MRD_NOTFOUND);
         CHECK(x.answer.ticket == 5 && x.answer.value == 0);
@@ -115,7 +115,7 @@ TEST(a_start_that_is_refused_leaves_nothing)
                 CHECK_ERR("await", mrd_core_await(c, 1000 + i, other, 0), MRD_OK);
         }
         mrd_core_start(c, core_at(START), 5, &r);
-        core_settle(c, START, &x);
+        core_take_effects(c, START, &x);
         CHECK(x.n[MRD_DO_ANSWER] == 1 && x.answer.ticket == 5 && x.answer.text[0] != '\0');
         CHECK_ERR("start", x.answer.err, want);
         CHECK_INT(c->n_sessions, k == 5);
@@ -136,7 +136,7 @@ TEST(ids_are_not_used_twice)
 
         c->random = random; /* it draws the same number again */
         mrd_core_start(c, core_at(START), 5, &r);
-        core_settle(c, START, &x);
+        core_take_effects(c, START, &x);
         REQUIRE(c->n_sessions == (size_t) i + 1);
         for (int k = 0; k < i; k++)
             CHECK(c->sessions[k]->id != c->sessions[i]->id);
@@ -181,7 +181,7 @@ TEST(what_of_a_session_may_be_changed)
         CHECK_ERR("type", mrd_strlist_add(&k.select.types, MRD_STR("new")), MRD_OK);
         CHECK_ERR("core", mrd_strlist_add(&k.select.cores, MRD_STR("1-2")), MRD_OK);
         mrd_core_change(c, core_at(START + i), 5, 7, &k);
-        core_settle(c, START + i, &x);
+        core_take_effects(c, START + i, &x);
         CHECK(x.answer.err == MRD_OK && s->changes.revision == i && s->changes.sent == i);
         CHECK_TEXT(s->select.types.v[0], i < 2 ? "old" : "new");
         CHECK_TEXT(s->select.cores.v[0], i < 3 ? "0" : "1-2");
@@ -208,7 +208,7 @@ TEST(pauses_of_a_session_are_bounded)
         core_seen x = { 0 };
 
         mrd_core_change(c, core_at(START), 5, 7, &k); /* the clock does not go on meanwhile */
-        core_settle(c, START, &x);
+        core_take_effects(c, START, &x);
         CHECK_ERR("pause", x.answer.err, i < 2 * MRD_PAUSES_MAX ? MRD_OK : MRD_LIMIT);
         CHECK(i < 2 * MRD_PAUSES_MAX ||
               strstr(x.answer.text, "was paused 64 times: start a new one") != NULL);

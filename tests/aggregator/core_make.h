@@ -60,7 +60,7 @@ typedef struct {
 
 /* Takes all effects; what is to be saved is on disk at once, and journals are closed at once. */
 static inline void
-core_settle(mrd_core *c, int64_t now, core_seen *x)
+core_take_effects(mrd_core *c, int64_t now, core_seen *x)
 {
     uint64_t id[64], version[64]; /* 0: to be closed */
     size_t n = 0;
@@ -96,7 +96,7 @@ core_tick(mrd_core *c, int64_t now)
     core_seen x = { 0 };
 
     mrd_core_tick(c, core_at(now));
-    core_settle(c, now, &x);
+    core_take_effects(c, now, &x);
     return x;
 }
 

@@ -14,7 +14,7 @@ begun(mrd_core *c, const char *require, core_seen *x)
 
     CHECK_ERR("require", mrd_session_params_set(&r.params, "require", require, NULL), MRD_OK);
     mrd_core_start(c, core_at(START), 5, &r);
-    core_settle(c, START, x);
+    core_take_effects(c, START, x);
     return c->sessions[c->n_sessions - 1];
 }
 
@@ -83,7 +83,7 @@ TEST(a_start_leaves_time_to_hear_of_it)
         core_reply(c, at, &x.ask, "a", MRD_OK, "");
         CHECK_INT(s->go.ns, at + rows[i].want * MRD_MS);
         CHECK_INT(s->answer, rows[i].answer * MRD_MS);
-        core_settle(c, at, &x);
+        core_take_effects(c, at, &x);
         CHECK(x.asked[MRD__CONTROL_TYPE__CONTROL_GO] == 1 && s->step == MRD_STEP_RECORD);
         CHECK_INT(x.ask.timeout, rows[i].want > 1000 ? rows[i].want * MRD_MS : MRD_SEC);
         mrd_core_free(c);
@@ -122,7 +122,7 @@ TEST(nodes_that_are_on_their_way_back)
         CHECK_ERR("require", mrd_session_params_set(&r.params, "require", rows[i].require, NULL),
                   MRD_OK);
         mrd_core_start(c, core_at(now), 5, &r);
-        core_settle(c, now, &x);
+        core_take_effects(c, now, &x);
         CHECK_ROW(rows[i].what, (x.asked[MRD__CONTROL_TYPE__CONTROL_ARM] == 0) == rows[i].waits);
         mrd_core_free(c);
     }
@@ -140,7 +140,7 @@ TEST(nodes_that_are_not_meant_are_not_awaited)
     CHECK_ERR("require", mrd_session_params_set(&r.params, "require", "all", NULL), MRD_OK);
     CHECK_ERR("select", mrd_strlist_add(&r.select.instances, MRD_STR("a")), MRD_OK);
     mrd_core_start(c, core_at(SOON), 5, &r);
-    core_settle(c, SOON, &x);
+    core_take_effects(c, SOON, &x);
     CHECK_INT(x.asked[MRD__CONTROL_TYPE__CONTROL_ARM], 1);
     mrd_core_free(c);
 }
@@ -158,7 +158,7 @@ TEST(what_agents_answer_to_get_ready)
     core_drain(c);
     CHECK_INT(s->parts[0]->state, MRD_PART_ARMED);
     core_reply(c, START + 2, &x.ask, "b", MRD_LIMIT, "16 sessions");
-    core_settle(c, START + 2, &x);
+    core_take_effects(c, START + 2, &x);
     CHECK(s->parts[1]->state == MRD_PART_REFUSED && s->parts[1]->err == MRD_LIMIT);
     CHECK_TEXT(s->parts[1]->message, "16 sessions");
     CHECK(s->state == MRD_SESSION_FAILED && s->ended.ns == START + 2);
@@ -348,15 +348,15 @@ TEST(a_session_is_stopped_soon)
     CHECK_INT(s->stop.ns, START + MRD_SEC + 125 * MRD_MS + 100 * MRD_MS);
     CHECK_INT(s->flush_deadline.ns, s->stop.ns + 60 * MRD_SEC);
     CHECK(s->stop_requested && s->step == MRD_STEP_STOP);
-    core_settle(c, START + MRD_SEC, &x);
+    core_take_effects(c, START + MRD_SEC, &x);
     CHECK(x.n[MRD_DO_ANSWER] == 1 && x.answer.ticket == 5 && x.answer.err == MRD_OK);
     CHECK(s->step == MRD_STEP_FLUSH && x.asked[MRD__CONTROL_TYPE__CONTROL_STOP] == 1);
     mrd_core_stop(c, core_at(START + MRD_SEC), 6, 7); /* again: it is so */
-    core_settle(c, START + MRD_SEC, &x);
+    core_take_effects(c, START + MRD_SEC, &x);
     CHECK(x.answer.ticket == 6 && x.answer.err == MRD_OK);
     s->state = MRD_SESSION_MERGING;
     mrd_core_stop(c, core_at(START + MRD_SEC), 7, 7);
-    core_settle(c, START + MRD_SEC, &x);
+    core_take_effects(c, START + MRD_SEC, &x);
     CHECK(x.answer.ticket == 7 && x.answer.err == MRD_STATE);
     CHECK(strstr(x.answer.text, "is merging already") != NULL);
     mrd_core_free(c);
@@ -429,7 +429,7 @@ TEST(a_session_of_nobody_ends_at_once)
     core_seen x = { 0 };
 
     mrd_core_stop(c, core_at(START), 5, 7);
-    core_settle(c, START, &x);
+    core_take_effects(c, START, &x);
     CHECK(x.n[MRD_DO_MERGE] == 1 && s->step == MRD_STEP_MERGE && s->job.total == 0);
     mrd_core_free(c);
 }
@@ -504,7 +504,7 @@ TEST(a_session_is_closed_merged_and_complete)
             CHECK_INT(s->state, MRD_SESSION_MERGING);
             memset(&x, 0, sizeof(x));
             mrd_core_merged(c, core_at(START + 3), 7, MRD_MERGE_DONE, 41, NULL, NULL);
-            core_settle(c, START + 3, &x);
+            core_take_effects(c, START + 3, &x);
             CHECK(s->job.state == MRD_MERGE_DONE && s->job.events == 41);
             CHECK_INT(x.n[MRD_DO_MEASURE], 1);                     /* it is larger now */
             mrd_core_merge_progress(c, core_at(START + 4), 7, 99); /* of one that is over */

@@ -442,7 +442,7 @@ TEST(what_nodes_saw_becomes_a_window)
     (void) core_tick(c, START + 1 + 500 * MRD_MS);
     CHECK_INT(s->n_triggers, 0);
     mrd_core_tick(c, core_at(START + 2 + 500 * MRD_MS));
-    core_settle(c, START + 2 + 500 * MRD_MS, &x);
+    core_take_effects(c, START + 2 + 500 * MRD_MS, &x);
     REQUIRE(s->n_triggers == 1);
     CHECK(s->triggers[0].to.ns == START + 2 + 500 * MRD_MS && s->triggers[0].id != 0);
     CHECK_INT(s->triggers[0].to.ns - s->triggers[0].from.ns, 20 * MRD_SEC);
@@ -505,7 +505,7 @@ TEST(a_trigger_waits_for_the_start_of_its_session)
     (void) mrd_core_ask(c, second, MRD__CONTROL_TYPE__CONTROL_GO, NULL, MRD_SEC, 0);
     core_drain(c);
     mrd_core_trigger(c, core_at(START), 5, 0, MRD_SEC, "why");
-    core_settle(c, START, &x);
+    core_take_effects(c, START, &x);
     CHECK(x.n[MRD_DO_ANSWER] == 1 && x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1);
     CHECK(first->triggers[0].sent && !second->triggers[0].sent);
     CHECK(x.ask.session == first && x.ask.timeout == MRD_SEC && x.ask.give_up == 0);

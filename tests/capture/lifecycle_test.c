@@ -243,7 +243,7 @@ TEST(switched_off_on_error)
 }
 
 /* A kernel or a file system without fallocate, as a sandbox may have it. */
-TEST(what_is_wrong_with_the_folder_is_a_sentence)
+TEST(what_is_wrong_with_the_folder_is_a_message)
 {
     struct sock_filter filter[] = {
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(struct seccomp_data, nr)),
