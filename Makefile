@@ -106,4 +106,4 @@ clean: ## remove build trees
 	@rm -rf build build-dev build-asan build-tsan build-fuzz build-mutants
 
 help:
-	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' Makefile | expand -t 12
+	@sed -n 's/^\([a-z0-9]*\):.*## /\1\t/p' Makefile | expand -t 12

@@ -1,6 +1,7 @@
-"""`make kubelab` and `make slurmlab` where they cannot run: a sentence and status 0; where something failed, an error. The Makefile is the
-real one, what it calls is planted."""
+"""`make kubelab` and `make slurmlab` where they cannot run: a message and status 0; where something failed, an error. The Makefile is the
+real one, what it calls is planted. And `make help` lists every target that has a description."""
 import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -40,5 +41,10 @@ for target, build, lab, good, said in (
     p = make(target, build, lab)
     if (p.returncode == 0) != good or p.stdout.strip() != said[1] or bool(p.stderr) == good:
         bad.append(f"make {target}, build.sh ends with {build[0]}, the laboratory with {lab[0]}: status {p.returncode}, {p.stdout!r}, {p.stderr!r}")
+with open(os.path.join(TOP, "Makefile"), encoding="utf-8") as f:
+    targets = re.findall(r"^([\w-]+):.*## ", f.read(), re.M)
+listed = [line.split()[0] for line in make("help", OK, OK).stdout.splitlines()]
+if listed != targets:
+    bad.append(f"make help lists {listed}, of {targets}")
 print("\n".join(bad) or "8 outcomes of the laboratories")
 sys.exit(bool(bad))
