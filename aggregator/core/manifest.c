@@ -253,12 +253,9 @@ artifacts_json(const mrd_session *s)
 static mrd_json *
 job_json(const mrd_merge_job *job)
 {
-    static const char *const names[] = {
-        "none", "waiting", "running", "done", "failed", "cancelled"
-    };
     mrd_json *o = mrd_json_new_object();
 
-    mrd_json_set(o, "state", mrd_json_new_str(names[job->state]));
+    mrd_json_set(o, "state", mrd_json_new_str(mrd_merge_state_text(job->state)));
     if (job->state == MRD_MERGE_NONE)
         return o;
     mrd_json_set(o, "events", mrd_json_new_count(job->events));

@@ -337,6 +337,22 @@ export_load(mrd_session *s, const mrd_json *o)
     s->copy.bytes = (uint64_t) mrd_json_int(o, "bytes", 0);
 }
 
+/* The last merge of a session that is complete. One that had not ended left half a profile: it begins again, when that it does is on
+ * disk. */
+static void
+merge_load(mrd_session *s, const mrd_json *o)
+{
+    const char *state = mrd_json_str(o, "state", "");
+
+    for (mrd_merge_state k = MRD_MERGE_NONE; k <= MRD_MERGE_CANCELLED; k++)
+        s->job.state = strcmp(state, mrd_merge_state_text(k)) == 0 ? k : s->job.state;
+    s->job.events = (uint64_t) mrd_json_int(o, "events", 0);
+    s->job.total = (uint64_t) mrd_json_int(o, "total", 0);
+    mrd_text_set(s->job.message, sizeof(s->job.message), mrd_json_str(o, "message", ""));
+    if (mrd_session_is_merging(s))
+        s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = s->save.version };
+}
+
 /* A start that was accepted is carried out, once the agents had time to connect again; unless it
  * was so long ago that nobody waits for it. */
 static void
@@ -404,6 +420,8 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
     /* It is on disk as it is now, except what `resume` made of it. */
     s->save.durable = s->save.tried = s->save.version;
     mrd_session_touch(s);
+    if (s->state == MRD_SESSION_COMPLETE && mrd_json_get(o, "profile") != NULL)
+        merge_load(s, mrd_json_get(o, "profile"));
     return err;
 }
 

@@ -18,6 +18,16 @@ mrd_export_state_text(mrd_export_state state)
 }
 
 const char *
+mrd_merge_state_text(mrd_merge_state state)
+{
+    static const char *const text[] = {
+        "none", "waiting", "running", "done", "failed", "cancelled"
+    };
+
+    return (unsigned) state < MRD_COUNT(text) ? text[state] : "?";
+}
+
+const char *
 mrd_session_state_text(mrd_session_state s)
 {
     return s < MRD_SESSION_STATES ? states[s] : "unknown";

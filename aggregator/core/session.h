@@ -196,6 +196,7 @@ typedef struct mrd_session {
 } mrd_session;
 
 const char *mrd_export_state_text(mrd_export_state state); /* "done", static */
+const char *mrd_merge_state_text(mrd_merge_state state);   /* "done", static */
 void mrd_session_free(mrd_session *s);
 /* A copy for readers and for writing it down: nothing in it changes. NULL without memory. */
 mrd_session *mrd_session_copy(const mrd_session *s);

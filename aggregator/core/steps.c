@@ -275,14 +275,12 @@ begin_merge(mrd_core *c, mrd_session *s)
     mrd_effects_add(&c->out, MRD_DO_MERGE)->session = s;
 }
 
-/* That its copy is done is on disk, and would be believed by a successor of a process that is killed before it
- * hears of the new profile: what is not true from now on is on disk first. */
+/* That its profile and its copy are done is on disk, and would be believed by a successor of a process that is killed before it
+ * hears of the new profile: what is not true from now on is on disk first. The successor merges again. */
 void
 mrd_core_merge_again(mrd_core *c, mrd_session *s)
 {
-    bool copied = mrd_session_is_exported(s, c->limits.exports) || s->copy.state != MRD_EXPORT_NONE;
-
-    if (!copied || MRD_PLANTED(MRD_PLANT_MERGE_UNSAVED)) {
+    if (MRD_PLANTED(MRD_PLANT_MERGE_UNSAVED)) {
         begin_merge(c, s);
         return;
     }

@@ -150,6 +150,8 @@ static const char whole[] =
                   "\"conversions\":[{\"instance_id\":\"i-a\",\"process_id\":92,\"state\":\"done\","
                   "\"message\":\"p\","
                   "\"runs\":1,\"files\":95,\"bytes\":96,\"memory_bytes\":97,\"took_ns\":98}],"
+                  "\"profile\":{\"state\":\"failed\",\"events\":82,\"total\":83,\"message\":\"m5\"}"
+                  ","
                   "\"export\":{\"state\":\"done\",\"files\":99,\"bytes\":100}}";
 
 TEST(every_member_comes_back)
@@ -227,3 +229,29 @@ TEST(what_is_not_there_is_nothing)
 }
 
 TEST_MAIN()
+
+/* A merge that had not ended begins again; of a session that is not complete the merge is not begun by this. */
+TEST(what_became_of_the_merge)
+{
+    static const struct {
+        const char *session, *saved, *want;
+    } rows[] = {
+        { "complete", "done", "done" },           { "complete", "failed", "failed" },
+        { "complete", "cancelled", "cancelled" }, { "complete", "waiting", "waiting" },
+        { "complete", "running", "waiting" },     { "complete", "none", "none" },
+        { "complete", "somehow", "none" },        { "merging", "running", "none" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        char text[200];
+        mrd_json *have;
+
+        snprintf(text, sizeof(text),
+                 "{\"version\":1,\"state\":\"%s\",\"nodes\":[],\"profile\":{\"state\":\"%s\"}}",
+                 rows[i].session, rows[i].saved);
+        have = through(text);
+        CHECK_ROW(rows[i].saved, strcmp(mrd_json_str(mrd_json_get(have, "profile"), "state", ""),
+                                        rows[i].want) == 0);
+        mrd_json_free(have);
+    }
+}

@@ -305,12 +305,17 @@ TEST(an_exported_session_is_merged_again_when_that_is_on_disk)
     mrd_core_free(c);
 }
 
-TEST(one_that_is_not_exported_is_merged_again_at_once)
+/* A successor has to know that the profile is not whole. */
+TEST(so_is_one_that_is_not_exported)
 {
     mrd_core *c = core_make((mrd_core_limits){ .exports = false });
+    outcome o;
 
     core_session(c, 1, 0, MRD_SESSION_COMPLETE)->measured = true;
     mrd_core_merge(c, core_at(2), 1, 1);
+    o = outcome_of(c);
+    CHECK(o.merges == 0 && o.version > 0);
+    mrd_core_saved(c, core_at(3), 1, o.version, NULL);
     CHECK_INT(outcome_of(c).merges, 1);
     mrd_core_free(c);
 }
