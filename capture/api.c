@@ -138,23 +138,28 @@ mrd_domain_create(const char *name)
 
 /* ---- scopes ---------------------------------------------------------------------------------- */
 
+static inline void
+open_scope(mrd_scope *scope, const mrd_domain *domain, uint32_t name)
+{
+    mrd_rec_scoped *s = (mrd_rec_scoped *) (void *) scope;
+
+    s->what = (mrd_rec_what){ .name = name, .domain = mrd_domain_id(domain) };
+    mrd_rec_scope_open(s);
+}
+
 void
 mrd_scope_begin_site_(mrd_scope *scope, const mrd_domain *domain, mrd_site *site)
 {
-    mrd_rec_what what = { .name = site_id(site), .domain = mrd_domain_id(domain) };
-
-    mrd_rec_scope_begin((mrd_rec_scoped *) (void *) scope, &what);
+    open_scope(scope, domain, site_id(site));
 }
 
 void
 mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *name)
 {
-    mrd_rec_what what = { .name = mrd_api_name(name), .domain = mrd_domain_id(domain) };
-
-    mrd_rec_scope_begin((mrd_rec_scoped *) (void *) scope, &what);
+    open_scope(scope, domain, mrd_api_name(name));
 }
 
-/* Apart, so that a scope without arguments pays for no frame. */
+/* Statistics of it, texts among its arguments, keys that are new. */
 static __attribute__((noinline)) void
 scope_end_more(mrd_rec_scoped *s, const mrd_kv *args, size_t arg_count)
 {
@@ -166,15 +171,35 @@ scope_end_more(mrd_rec_scoped *s, const mrd_kv *args, size_t arg_count)
     mrd_rec_scope_end(s, list, arg_count);
 }
 
+/* Apart, so that a scope without arguments pays for no frame. */
+static __attribute__((noinline)) void
+scope_end_numbers(mrd_rec_scoped *s, const mrd_kv *args, size_t n)
+{
+    mrd_rec_numeric numbers[MRD_REC_NUMBERS_MAX];
+
+    for (size_t i = 0; i < n; i++) {
+        uint32_t key = args[i].key == NULL ? 0 : mrd_names_seen(args[i].key);
+
+        if (__builtin_expect(key == 0 || args[i].type == MRD_KV_TEXT, 0)) {
+            scope_end_more(s, args, n);
+            return;
+        }
+        numbers[i] = (mrd_rec_numeric){ mrd_rec_numeric_item(key, args[i].type), args[i].v.u };
+    }
+    mrd_rec_scope_end_numbers(s, numbers, n);
+}
+
 void
 mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
 {
     mrd_rec_scoped *s = (mrd_rec_scoped *) (void *) scope;
 
-    if (__builtin_expect(arg_count == 0 && mrd_extra_now() == 0, 1))
+    if (__builtin_expect(mrd_extra_now() != 0 || arg_count > MRD_REC_NUMBERS_MAX, 0))
+        scope_end_more(s, args, arg_count);
+    else if (__builtin_expect(arg_count == 0, 1))
         mrd_rec_scope_end(s, NULL, 0);
     else
-        scope_end_more(s, args, arg_count);
+        scope_end_numbers(s, args, arg_count);
 }
 
 void

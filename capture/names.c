@@ -5,18 +5,12 @@
 
 #include "capture/process.h"
 
-#define SLOTS       (MRD_RING_NAMES_MAX * 2)
-#define PLACES_BITS 9
-#define PLACES      (1u << PLACES_BITS)
+#define SLOTS (MRD_RING_NAMES_MAX * 2)
 static_assert(MRD_RING_NAMES_MAX - 1 <= UINT16_MAX, "ids of names in 16 bits");
 
-typedef struct {
-    const char *p;
-    uint32_t len, hash;
-} name_entry;
-
 static _Atomic uint32_t slots[SLOTS]; /* hash to id; pages nobody touched cost nothing */
-static name_entry entries[MRD_RING_NAMES_MAX];
+mrd_name_entry mrd_name_entries[MRD_RING_NAMES_MAX];
+_Atomic uint16_t mrd_name_places[1u << MRD_NAMES_PLACES_BITS];
 static uint32_t name_count;
 
 static struct {
@@ -74,7 +68,7 @@ hash_text(const char *p, size_t len)
 
 /* Without a call: names are short. */
 static inline bool
-same_text(const name_entry *e, const char *text, size_t len)
+same_text(const mrd_name_entry *e, const char *text, size_t len)
 {
     if (e->len != len)
         return false;
@@ -93,7 +87,7 @@ name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
     uint32_t i = hash % SLOTS, id;
 
     while ((id = atomic_load_explicit(&slots[i], memory_order_acquire)) != 0) {
-        const name_entry *e = &entries[id];
+        const mrd_name_entry *e = &mrd_name_entries[id];
 
         if (e->hash == hash && same_text(e, text, len))
             return id;
@@ -133,7 +127,7 @@ name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
     if (name_count + 2 >= MRD_RING_NAMES_MAX || (copy = arena_copy(text, len)) == NULL)
         return 0;
     id = ++name_count; /* before the slot: a fork in between wastes an id, not more */
-    entries[id] = (name_entry){ copy, (uint32_t) len, hash };
+    mrd_name_entries[id] = (mrd_name_entry){ copy, (uint32_t) len, hash };
     atomic_store_explicit(&slots[slot], id, memory_order_release);
     return id;
 }
@@ -159,15 +153,12 @@ add(const char *text, size_t len)
 uint32_t
 mrd_names_add(const char *text)
 {
-    /* Which name lay at this address last. What lies there now decides; names never change. */
-    static _Atomic uint16_t last[PLACES];
-    _Atomic uint16_t *place =
-        &last[((uint64_t) (uintptr_t) text * 0x9e3779b97f4a7c15ull) >> (64 - PLACES_BITS)];
+    _Atomic uint16_t *place = mrd_name_place(text);
     /* acquire: the entry before its place; pairs with the store below */
     uint32_t id = atomic_load_explicit(place, memory_order_acquire);
     size_t len = strlen(text);
 
-    if (__builtin_expect(id != 0 && same_text(&entries[id], text, len), 1))
+    if (__builtin_expect(id != 0 && same_text(&mrd_name_entries[id], text, len), 1))
         return id;
     if ((id = add(text, len)) != 0)
         atomic_store_explicit(place, (uint16_t) id, memory_order_release);
@@ -179,17 +170,17 @@ mrd_names_reserve_fallback(void)
 {
     uint32_t id = MRD_RING_NAMES_MAX - 1; /* name_insert never reaches it */
 
-    entries[id] = (name_entry){ "(too many names)", 16, 0 };
+    mrd_name_entries[id] = (mrd_name_entry){ "(too many names)", 16, 0 };
     return id;
 }
 
 const char *
 mrd_names_text(uint32_t id, size_t *ret_len)
 {
-    if (id == 0 || id >= MRD_RING_NAMES_MAX || entries[id].p == NULL)
+    if (id == 0 || id >= MRD_RING_NAMES_MAX || mrd_name_entries[id].p == NULL)
         return NULL;
-    *ret_len = entries[id].len;
-    return entries[id].p;
+    *ret_len = mrd_name_entries[id].len;
+    return mrd_name_entries[id].p;
 }
 
 static bool

@@ -212,9 +212,7 @@ put_arg(mrd_ring_writer *w, uint8_t *p, const mrd_rec_arg *arg)
                     arg->v.text.p, text_len(arg));
 }
 
-#define PLAIN_ITEM (sizeof(mrd_ring_item) + 8)
-#define PLAIN_MAX  16u
-static_assert(2 * PLAIN_ITEM == MRD_RING_UNIT, "two numbers a unit");
+static_assert(2 * sizeof(mrd_rec_numeric) == MRD_RING_UNIT, "two numbers a unit");
 
 /* ---- one record ------------------------------------------------------------------------------ */
 
@@ -256,45 +254,74 @@ put_long(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times 
     return true;
 }
 
-/* As put_long, for a name that the ring knows. Numbers whose keys it knows, too, are written as they
- * come, an item of one size each; at anything else it begins anew, as nothing was committed. */
-static __attribute__((noinline)) bool
-put_args(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
-         const mrd_rec_arg *args, size_t n)
-{
-    size_t len = sizeof(mrd_ring_rec) + (n + n % 2) * PLAIN_ITEM;
-    uint32_t domain = known(w, what->domain), track = known_track(w, what->track);
-    mrd_ring_rec *rec;
-    uint8_t *p;
+/* A record of numbers whose keys the ring knows, which are written as they come. False: it was counted
+ * lost; *ret_other: it is of another kind, and nothing was committed. */
+typedef bool take_number(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to);
 
-    if (__builtin_expect(n > PLAIN_MAX, 0))
-        return put_long(w, kind, what, at, args, n);
-    rec = mrd_ring_reserve_len(w, len, at.at);
+static inline __attribute__((always_inline)) bool
+put_numbers(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, const put_times *at,
+            take_number *take, const void *from, size_t n, bool *ret_other)
+{
+    size_t len = sizeof(mrd_ring_rec) + (n + n % 2) * sizeof(mrd_rec_numeric);
+    uint32_t domain = known(w, what->domain), track = known_track(w, what->track);
+    mrd_ring_rec *rec = mrd_ring_reserve_short(w, len, at->at);
+    mrd_rec_numeric *to;
+
     if (__builtin_expect(rec == NULL, 0))
         return false;
-    p = (uint8_t *) (rec + 1);
-    for (const mrd_rec_arg *arg = args; arg < args + n; arg++, p += PLAIN_ITEM) {
-        uint64_t item = arg->type | 8u << 16 | (uint64_t) arg->key << 32; /* as mrd_ring_item */
-
-        if (__builtin_expect(is_text(arg) || arg->key - 1 >= MRD_RING_NAMES_MAX - 1 ||
-                                 !mrd_ring_bit(w->named, arg->key),
-                             0))
-            return put_long(w, kind, what, at, args, n);
-        memcpy(p, &item, sizeof(item));
-        memcpy(p + sizeof(item), &arg->v, 8);
-    }
+    to = (mrd_rec_numeric *) (void *) (rec + 1);
+    for (size_t i = 0; i < n; i++)
+        if (__builtin_expect(!take(w, from, i, &to[i]), 0)) {
+            *ret_other = true;
+            return false;
+        }
     if (n % 2 != 0)
-        memset(p, 0, PLAIN_ITEM);
+        to[n] = (mrd_rec_numeric){ 0, 0 };
     rec->kind = (uint8_t) kind;
     rec->flags = (uint8_t) (what->flags | MRD_RECF_BODY);
     rec->units = (uint16_t) (len / MRD_RING_UNIT);
     rec->name = what->name;
-    rec->ts = at.ticks;
-    rec->value = at.value;
+    rec->ts = at->ticks;
+    rec->value = at->value;
     rec->domain = domain;
     rec->track = track;
     mrd_ring_commit(w, len);
     return true;
+}
+
+static inline bool
+take_arg(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to)
+{
+    const mrd_rec_arg *arg = (const mrd_rec_arg *) from + i;
+
+    if (is_text(arg) || arg->key - 1 >= MRD_RING_NAMES_MAX - 1 || !mrd_ring_bit(w->named, arg->key))
+        return false;
+    to->item = mrd_rec_numeric_item(arg->key, arg->type);
+    to->value = arg->v.u;
+    return true;
+}
+
+/* Keys of theirs are of names.c: below the limit. */
+static inline bool
+take_ready(const mrd_ring_writer *w, const void *from, size_t i, mrd_rec_numeric *to)
+{
+    const mrd_rec_numeric *ready = (const mrd_rec_numeric *) from + i;
+
+    to->item = ready->item;
+    to->value = ready->value;
+    return mrd_ring_bit(w->named, (uint32_t) (ready->item >> 32));
+}
+
+/* As put_long, for a name that the ring knows. */
+static __attribute__((noinline)) bool
+put_args(mrd_ring_writer *w, unsigned kind, const mrd_rec_what *what, put_times at,
+         const mrd_rec_arg *args, size_t n)
+{
+    bool other = n > MRD_REC_NUMBERS_MAX;
+
+    if (!other && put_numbers(w, kind, what, &at, take_arg, args, n, &other))
+        return true;
+    return other && put_long(w, kind, what, at, args, n);
 }
 
 /* As put_long; nearly always without a body. */
@@ -373,19 +400,15 @@ begin_deep(mrd_ring_writer *w, mrd_rec_scoped *scope, const mrd_rec_what *what)
 }
 
 void
-mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
+mrd_rec_scope_open(mrd_rec_scoped *scope)
 {
     mrd_ring_writer *w = enter(0);
+    const mrd_rec_what *what = &scope->what;
     mrd_ring_scope *s;
 
     scope->start = 0;
     if (__builtin_expect(w == NULL, 0))
         return;
-    scope->what.name = what->name; /* one by one: as a whole they would wait for their last store */
-    scope->what.name_text = what->name_text;
-    scope->what.domain = what->domain;
-    scope->what.track = what->track;
-    scope->what.flags = what->flags;
     scope->pid = w->pid;
     if (__builtin_expect(w->depth >= MRD_RING_OPEN_MAX, 0)) {
         begin_deep(w, scope, what);
@@ -438,8 +461,52 @@ end_deep(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now, const mr
     (void) put(w, MRD_REC_END, &nameless, (put_times){ now, now, scope->id }, args, arg_count);
 }
 
-void
-mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count)
+/* How many arguments `to` has room for: MRD_REC_NUMBERS_MAX. */
+static void
+args_of_numbers(const mrd_rec_numeric *numbers, size_t n, mrd_rec_arg *to)
+{
+    for (size_t i = 0; i < n; i++)
+        to[i] = (mrd_rec_arg){ .key = (uint32_t) (numbers[i].item >> 32),
+                               .type = (uint8_t) numbers[i].item,
+                               .v.u = numbers[i].value };
+}
+
+static SELDOM void
+end_deep_numbers(mrd_ring_writer *w, const mrd_rec_scoped *scope, uint64_t now,
+                 const mrd_rec_numeric *numbers, size_t n)
+{
+    mrd_rec_arg args[MRD_REC_NUMBERS_MAX];
+
+    args_of_numbers(numbers, n, args);
+    end_deep(w, scope, now, args, n);
+}
+
+/* A key that this ring has not seen yet, or a name that it cannot know. */
+static SELDOM void
+put_new_numbers(mrd_ring_writer *w, const mrd_rec_what *what, const put_times *at,
+                const mrd_rec_numeric *numbers, size_t n)
+{
+    mrd_rec_arg args[MRD_REC_NUMBERS_MAX];
+
+    args_of_numbers(numbers, n, args);
+    (void) put_long(w, MRD_REC_SPAN, what, *at, args, n);
+}
+
+static inline __attribute__((always_inline)) void
+put_span_numbers(mrd_ring_writer *w, const mrd_rec_what *what, const put_times *at,
+                 const mrd_rec_numeric *numbers, size_t n)
+{
+    bool other = known(w, what->name) == 0;
+
+    if (__builtin_expect(!other, 1))
+        (void) put_numbers(w, MRD_REC_SPAN, what, at, take_ready, numbers, n, &other);
+    if (__builtin_expect(other, 0))
+        put_new_numbers(w, what, at, numbers, n);
+}
+
+/* One of args and numbers, NULL the other. */
+static inline __attribute__((always_inline)) void
+end_scope(mrd_rec_scoped *scope, const mrd_rec_arg *args, const mrd_rec_numeric *numbers, size_t n)
 {
     mrd_ring_writer *w;
     uint64_t now;
@@ -455,17 +522,36 @@ mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_cou
         return;
     }
     if (__builtin_expect(scope->slot == SLOT_NONE, 0)) {
-        end_deep(w, scope, now, args, arg_count);
+        if (numbers != NULL)
+            end_deep_numbers(w, scope, now, numbers, n);
+        else
+            end_deep(w, scope, now, args, n);
     } else {
+        put_times at = { scope->start, now, now - scope->start };
+
         w->ending = scope->slot + 1;
-        (void) put(w, MRD_REC_SPAN, &scope->what,
-                   (put_times){ scope->start, now, now - scope->start }, args, arg_count);
+        if (numbers != NULL)
+            put_span_numbers(w, &scope->what, &at, numbers, n);
+        else
+            (void) put(w, MRD_REC_SPAN, &scope->what, at, args, n);
         w->ending = 0;
         leave_slot(w, scope);
     }
     mrd_ring_leave(w);
     MRD_PROBE(end, &scope->what, now - scope->start);
     scope->start = 0;
+}
+
+void
+mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count)
+{
+    end_scope(scope, args, NULL, arg_count);
+}
+
+void
+mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers, size_t n)
+{
+    end_scope(scope, NULL, numbers, n);
 }
 
 void

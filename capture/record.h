@@ -64,8 +64,29 @@ typedef struct {
     mrd_rec_what what;
     uint32_t slot, pid;
 } mrd_rec_scoped;
-void mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what);
+void mrd_rec_scope_open(mrd_rec_scoped *scope); /* begins the one that scope->what says */
+static inline void
+mrd_rec_scope_begin(mrd_rec_scoped *scope, const mrd_rec_what *what)
+{
+    scope->what.name = what->name; /* one by one: as a whole they would wait for their last store */
+    scope->what.name_text = what->name_text;
+    scope->what.domain = what->domain;
+    scope->what.track = what->track;
+    scope->what.flags = what->flags;
+    mrd_rec_scope_open(scope);
+}
 void mrd_rec_scope_end(mrd_rec_scoped *scope, const mrd_rec_arg *args, size_t arg_count);
+/* With arguments that are all numbers, as the ring has them: an item and 64 bits each. */
+#define MRD_REC_NUMBERS_MAX 16u
+typedef struct {
+    uint64_t item, value;
+} mrd_rec_numeric;
+static inline uint64_t
+mrd_rec_numeric_item(uint32_t key, unsigned type) /* as mrd_ring_item; key: not 0 */
+{
+    return type | 8u << 16 | (uint64_t) key << 32;
+}
+void mrd_rec_scope_end_numbers(mrd_rec_scoped *scope, const mrd_rec_numeric *numbers, size_t n);
 /* Name and domain of the innermost scope that the calling thread has open and that is no call of the
  * runtime; of those deeper than the ring's header shows, the deepest that it shows. Both 0: none. */
 void mrd_rec_innermost(uint32_t *ret_name, uint32_t *ret_domain);

@@ -133,6 +133,17 @@ mrd_ring_reserve_len(mrd_ring_writer *w, size_t len, uint64_t ts)
     return (mrd_ring_rec *) (void *) (w->data + at);
 }
 
+/* The same for a length that any ring takes: at most 512 bytes. */
+static inline mrd_ring_rec *
+mrd_ring_reserve_short(mrd_ring_writer *w, size_t len, uint64_t ts)
+{
+    uint64_t at = w->head & w->mask;
+
+    if (__builtin_expect(w->head + len > w->limit || ts > w->cal_due || at + len > w->mask + 1, 0))
+        return mrd_ring_reserve_slow(w, len, ts, false);
+    return (mrd_ring_rec *) (void *) (w->data + at);
+}
+
 /* release: the record's bytes before head; pairs with get_live in ring_read.c */
 static inline void
 mrd_ring_commit(mrd_ring_writer *w, size_t len)
