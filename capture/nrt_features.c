@@ -64,6 +64,15 @@ version_text(char to[64])
         snprintf(to, 64, "unknown");
 }
 
+uint32_t
+mrd_nrt_cores(uint32_t n)
+{
+    __typeof__(nrt_get_visible_nc_count) *count = MRD_NRT_REAL(nrt_get_visible_nc_count);
+    uint32_t have = 0;
+
+    return count != NULL && count(&have) == NRT_SUCCESS && have < n ? have : n;
+}
+
 void
 mrd_nrt_features_report(void)
 {

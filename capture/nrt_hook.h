@@ -211,6 +211,8 @@ void mrd_nrt_bring(void);
 
 /* A notice: its version, the event types of its trace, functions of it that nobody here knows. */
 void mrd_nrt_features_report(void);
+/* Cores that the process sees, as far as the runtime says; at most n. */
+uint32_t mrd_nrt_cores(uint32_t n);
 
 /* ---- nrt_trace.c: data source 1 --------------------------------------------------------------------- */
 

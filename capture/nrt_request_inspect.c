@@ -138,7 +138,9 @@ choose_warmup(nrt_inspect_config_t *c, const mrd_control *r, char why[WHY_MAX])
 static bool
 choose_cores(nrt_inspect_config_t *c, const mrd_control *r)
 {
-    for (uint32_t core = 0; core < MRD_CONTROL_CORES && !r->any_core; core++)
+    uint32_t n = r->any_core ? 0 : mrd_nrt_cores(MRD_CONTROL_CORES);
+
+    for (uint32_t core = 0; core < n; core++)
         if (!r->core[core] && MRD_NRT_REAL(nrt_inspect_config_set_capture_enabled_for_nc)(
                                   c, core, false) != NRT_SUCCESS)
             return false;

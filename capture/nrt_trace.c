@@ -112,13 +112,10 @@ choose_cores(nrt_sys_trace_config_t *config, const bool core[MRD_CONTROL_CORES])
 {
     __typeof__(nrt_sys_trace_config_set_capture_enabled_for_nc) *enable =
         MRD_NRT_REAL(nrt_sys_trace_config_set_capture_enabled_for_nc);
-    uint32_t n = MRD_CONTROL_CORES, have = 0;
+    uint32_t n = mrd_nrt_cores(MRD_CONTROL_CORES);
 
     if (enable == NULL)
         return FILTER_NC ": this runtime library cannot choose cores";
-    if (MRD_NRT_REAL(nrt_get_visible_nc_count) != NULL &&
-        MRD_NRT_REAL(nrt_get_visible_nc_count)(&have) == NRT_SUCCESS && have < n)
-        n = have;
     for (uint32_t i = 0; i < n; i++)
         if (!core[i])
             enable(config, i, false);

@@ -555,7 +555,7 @@ NRT_STATUS
 nrt_inspect_config_set_capture_enabled_for_nc(nrt_inspect_config_t *options, uint32_t nc,
                                               bool enabled)
 {
-    if (options == NULL || nc >= SIM_CORES_MAX)
+    if (options == NULL || nc >= (sim_check() == NRT_SUCCESS ? sim.core_count : SIM_CORES_MAX))
         return NRT_INVALID;
     options->trace.core_off[nc] = !enabled;
     return NRT_SUCCESS;
