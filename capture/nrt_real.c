@@ -156,7 +156,8 @@ mrd_nrt_status_known(NRT_STATUS status)
         return true;
     }
     /* Who has no name for a number says so, each in its own words; all names begin alike. */
-    return strncmp(mrd_nrt_status_name(status), "NRT_", 4) == 0;
+    return strncmp(mrd_nrt_status_name(status), "NRT_", 4) == 0 &&
+           strstr(mrd_nrt_status_name(status), "UNKNOWN") == NULL;
 }
 
 /* ---- dlsym ----------------------------------------------------------------------------------- */

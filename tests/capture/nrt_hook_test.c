@@ -452,6 +452,30 @@ TEST(requests_that_share_the_place_of_their_status)
     CHECK_INT(count_text(rec.ends, " status_text=not known"), 2);
 }
 
+/* What is no status is none, also where the runtime says of every number that it is an unknown status. */
+TEST(a_place_that_is_used_for_something_else)
+{
+    recorded rec;
+
+    set_library_path("simnrt-new");
+    CHECK_INT(run_program("nrt_prog", "overwrites", "api", sub("over"), hooked, sizeof(hooked)), 0);
+    CHECK(strstr(hooked, "status 0\n") != NULL);
+    rec = read_rings(sub("over"));
+    CHECK_INT(count_text(rec.ends, " end_within_ns="), 1);
+    CHECK_INT(count_text(rec.ends, " status_text=not known"), 1);
+    CHECK_INT(count_text(rec.ends, " status="), 0);
+}
+
+/* A status that is newer than this release has the name that the runtime gives it. */
+TEST(a_status_that_nobody_knows_has_its_name)
+{
+    recorded rec;
+
+    set_library_path("test-self");
+    rec = same_with_and_without("nrt_prog_self", "statuses");
+    CHECK(strstr(rec.spans, " status=1301 status_text=NRT_EXEC_OF_TOMORROW") != NULL);
+}
+
 TEST(a_request_that_fails_in_the_older_interface)
 {
     check_failure("nrt_prog_228", "simnrt");

@@ -549,6 +549,26 @@ shares(void)
 }
 #endif
 
+#if NRT_ASYNC_ABI == 3
+/* The place of a status is used for something else before anybody asks whether the request has ended. */
+static int
+overwrites(void)
+{
+    NRT_STATUS status = NRT_QUEUE_EMPTY;
+    nrta_seq_t seq = 0;
+
+    open_all();
+    SHOW(F(nrta_execute_schedule)(model, in, out, 0, &status, &seq));
+    while (__atomic_load_n(&status, __ATOMIC_ACQUIRE) == NRT_QUEUE_EMPTY)
+        test_look_again();
+    printf("status %d\n", (int) status);
+    status = (NRT_STATUS) 0x5eed;
+    wait_for(seq);
+    close_all();
+    return 0;
+}
+#endif
+
 /* No destructor and no atexit handler runs. */
 static int
 quits(void)
@@ -603,6 +623,7 @@ main(int argc, char **argv)
         { "quits", quits },
 #if NRT_ASYNC_ABI == 3
         { "shares", shares },
+        { "overwrites", overwrites },
 #endif
     };
 

@@ -1,5 +1,5 @@
 /* A program for the runtime of nrt_self.c: what it calls inside a function that the runtime calls, and after
- * it has left such a function by siglongjmp. */
+ * it has left such a function by siglongjmp; and a status that is new. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -99,6 +99,13 @@ main(int argc, char **argv)
         return many_models();
     if (argc > 1 && strcmp(argv[1], "sends") == 0)
         return sends_in_handlers();
+    if (argc > 1 && strcmp(argv[1], "statuses") == 0) {
+        printf("the unload of a model that does not exist, of which this runtime says something "
+               "that no header has a name for: %d\n",
+               (int) nrt_unload(NULL));
+        nrt_close();
+        return 0;
+    }
     printf("load %d\n", (int) nrt_load("first", 5, 0, 1, &model));
     printf("register %d\n", (int) nrt_register_async_exec_callback(done, NULL));
     for (volatile int i = 0; i < 3; i++)

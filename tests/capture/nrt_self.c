@@ -43,11 +43,17 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     return NRT_SUCCESS;
 }
 
+/* A status that no header has yet. */
 NRT_STATUS
 nrt_unload(nrt_model_t *model)
 {
-    (void) model;
-    return NRT_SUCCESS;
+    return model == NULL ? (NRT_STATUS) 1301 : NRT_SUCCESS;
+}
+
+const char *
+nrt_get_status_as_str(NRT_STATUS status)
+{
+    return (int) status == 1301 ? "NRT_EXEC_OF_TOMORROW" : "NRT_UNKNOWN_STATUS";
 }
 
 NRT_STATUS
