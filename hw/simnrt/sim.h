@@ -46,6 +46,7 @@ typedef struct {
     const struct sim_instance *instance;
     uint32_t lnc, core_total, core_count, core_first;
     sim_core core[SIM_CORES_MAX];
+    _Atomic uint64_t hbm_bytes[SIM_CORES_MAX], hbm_tensors[SIM_CORES_MAX]; /* in use, by sim_hbm */
     int64_t exec_timeout_ns;
     char instance_id[32], node[64], job[64];
     sim_model *models;
@@ -83,6 +84,10 @@ uint64_t sim_mix(uint64_t a, uint64_t b); /* a hash */
 int64_t sim_scaled(int64_t ns, uint64_t salt);
 uint64_t sim_thread_id(void);
 uint32_t sim_pcore(const sim_core *core, unsigned pcore); /* physical core inside its device */
+uint32_t sim_device(const sim_core *core);
+uint32_t sim_hbm(const sim_core *core);                       /* among those of the instance */
+uint32_t sim_hbms(void);                                      /* of a device */
+void sim_hbm_add(sim_core *core, int64_t bytes, bool tensor); /* in use: more or less */
 
 /* ---- models and tensors ---------------------------------------------------------------------- */
 

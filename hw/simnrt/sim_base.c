@@ -119,6 +119,42 @@ sim_pcore(const sim_core *core, unsigned pcore)
     return (core->global * core->lnc + pcore) % sim.instance->cores_per_device;
 }
 
+uint32_t
+sim_device(const sim_core *core)
+{
+    return core->global * core->lnc / sim.instance->cores_per_device;
+}
+
+/* Two physical cores have one where a device has eight of them. */
+static uint32_t
+hbm_cores(void)
+{
+    return sim.instance->cores_per_device > 2 ? 2 : 1;
+}
+
+uint32_t
+sim_hbm(const sim_core *core)
+{
+    return core->global * core->lnc / hbm_cores();
+}
+
+uint32_t
+sim_hbms(void)
+{
+    return sim.instance->cores_per_device / hbm_cores();
+}
+
+void
+sim_hbm_add(sim_core *core, int64_t bytes, bool tensor)
+{
+    uint32_t i = sim_hbm(core);
+
+    atomic_fetch_add(&core->bytes, (uint64_t) bytes);
+    atomic_fetch_add(&sim.hbm_bytes[i], (uint64_t) bytes);
+    if (tensor)
+        atomic_fetch_add(&sim.hbm_tensors[i], (uint64_t) bytes);
+}
+
 NRT_STATUS
 sim_check(void)
 {

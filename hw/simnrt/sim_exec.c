@@ -230,7 +230,8 @@ static void
 before(const run *r)
 {
     uint64_t copy[4] = { 0, 1, 0, 4096 }, t;
-    uint64_t exec[1] = { r->exec_id }, dma[5] = { 0, 1, 1, 0, 1 };
+    uint64_t exec[1] = { r->exec_id };
+    uint64_t dma[5] = { sim_hbm(r->core) % sim_hbms(), 1, 1, sim_device(r->core), 1 };
     int64_t from, mid, to;
 
     t = sim_begin(r->core, SIM_EV_kbl_exec_pre, r->model, r->seq, exec, 1);
@@ -247,7 +248,8 @@ before(const run *r)
 static void
 after(const run *r)
 {
-    uint64_t exec[1] = { r->exec_id }, fre[3] = { r->exec_id, 4096, 0 }, dma[5] = { 0, 1, 1, 0, 1 };
+    uint64_t exec[1] = { r->exec_id }, fre[3] = { r->exec_id, 4096, 0 };
+    uint64_t dma[5] = { sim_hbm(r->core) % sim_hbms(), 1, 1, sim_device(r->core), 1 };
     uint64_t t = sim_begin(r->core, SIM_EV_kbl_exec_post, r->model, r->seq, exec, 1);
     int64_t from = sim_raw(), mid, to;
 

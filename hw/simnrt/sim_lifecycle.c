@@ -198,6 +198,7 @@ core_init(sim_core *core, uint32_t idx)
     core->idx = idx;
     core->global = sim.core_first + idx;
     core->lnc = sim.lnc;
+    sim.hbm_bytes[sim_hbm(core)] = sim.hbm_tensors[sim_hbm(core)] = 0;
     core->g_id = core->g_count = SIM_ANY;
     pthread_mutex_init(&core->busy, NULL);
     for (unsigned p = 0; p < core->lnc; p++) {

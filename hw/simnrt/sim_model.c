@@ -226,7 +226,7 @@ load_checked(const void *neff, size_t size, int32_t vnc, uint32_t ctx_id, uint32
     m->ctx_id = ctx_id;
     m->ctx_count = ctx_count;
     m->core->models++;
-    atomic_fetch_add(&m->core->bytes, size);
+    sim_hbm_add(m->core, (int64_t) size, false);
     m->next = sim.models;
     sim.models = m;
     pthread_mutex_unlock(&sim.lock);
@@ -351,7 +351,7 @@ nrt_unload(nrt_model_t *model)
             break;
         }
     core->models--;
-    atomic_fetch_sub(&core->bytes, model->neff_size);
+    sim_hbm_add(core, -(int64_t) model->neff_size, false);
     pthread_mutex_unlock(&sim.lock);
     pthread_mutex_lock(&core->busy); /* an execution that runs ends first */
     if (core->last == model)

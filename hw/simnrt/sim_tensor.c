@@ -7,13 +7,29 @@
 
 #define TENSOR_MAX (1ull << 36)
 
+/* The event of device memory that is taken or given back, with what its HBM holds then. */
+static void
+tell_memory(sim_core *core, sim_type type, uint64_t bytes, uint64_t address)
+{
+    uint32_t i = sim_hbm(core);
+    uint64_t dma[5] = { i % sim_hbms(), 1, 1, sim_device(core), 0 };
+    uint64_t end[5] = { bytes, atomic_load(&sim.hbm_bytes[i]), atomic_load(&sim.hbm_tensors[i]), 0,
+                        address };
+    uint64_t id = sim_begin(core, type, NULL, 0, dma, 5);
+
+    sim_end(core, type, id, 0, end, type == SIM_EV_nrt_dma_mem_alloc ? 5 : 3);
+}
+
 static void
 storage_drop(sim_storage *s)
 {
     if (s == NULL || atomic_fetch_sub(&s->refs, 1) > 1)
         return;
-    if (s->core != NULL)
-        atomic_fetch_sub(&s->core->bytes, s->size);
+    if (s->core != NULL) {
+        sim_hbm_add(s->core, -(int64_t) s->size, true);
+        if (sim_check() == NRT_SUCCESS)
+            tell_memory(s->core, SIM_EV_nrt_dma_mem_dealloc, s->size, 0);
+    }
     if (s->owned)
         free(s->bytes);
     free(s);
@@ -28,7 +44,7 @@ storage_new(uint8_t *bytes, size_t size, bool owned, sim_core *core)
         return NULL;
     *s = (sim_storage){ .refs = 1, .bytes = bytes, .size = size, .owned = owned, .core = core };
     if (core != NULL)
-        atomic_fetch_add(&core->bytes, size);
+        sim_hbm_add(core, (int64_t) size, true);
     return s;
 }
 
@@ -96,14 +112,8 @@ nrt_tensor_allocate(nrt_tensor_placement_t placement, int vnc, size_t size, cons
     arg[0] = t->id;
     arg[1] = size;
     track = sim_begin(tensor_core(t), SIM_EV_nrt_tensor_allocate, NULL, 0, arg, 2);
-    if (device) {
-        uint64_t dma[5] = { (uint64_t) vnc / 2 % 4, 1, 1, 0, 0 };
-        uint64_t end[5] = { size, atomic_load(&core->bytes), size, 0,
-                            (uint64_t) (uintptr_t) bytes };
-        uint64_t id = sim_begin(core, SIM_EV_nrt_dma_mem_alloc, NULL, 0, dma, 5);
-
-        sim_end(core, SIM_EV_nrt_dma_mem_alloc, id, 0, end, 5);
-    }
+    if (device)
+        tell_memory(core, SIM_EV_nrt_dma_mem_alloc, size, (uint64_t) (uintptr_t) bytes);
     sim_end(tensor_core(t), SIM_EV_nrt_tensor_allocate, track, 0, NULL, 0);
     *tensor = t;
     return NRT_SUCCESS;

@@ -122,6 +122,48 @@ TEST(one_execution_tells_its_story)
     json_decref(f.doc);
 }
 
+/* What is in use of each device memory, as each event of it says: of tensors, and with models. */
+TEST(device_memory_is_accounted)
+{
+    /* Core 1 is on the second HBM of the first device, core 9 on that of the third. */
+    static const struct {
+        int core;
+        size_t size;
+        int64_t device, tensors;
+    } rows[] = { { 1, 1000, 0, 1000 }, { 1, 500, 0, 1500 }, { 9, 70, 2, 70 } };
+    nrt_tensor_t *t[MRD_COUNT(rows)] = { NULL };
+    fetched f;
+
+    setenv("SIMNRT_INSTANCE", "trn2.48xlarge", 1);
+    start_trace(0);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++)
+        OK(nrt_tensor_allocate(NRT_TENSOR_PLACEMENT_DEVICE, rows[i].core, rows[i].size, "t",
+                               &t[i]));
+    nrt_tensor_free(&t[0]);
+    f = fetch(0, 1);
+    for (size_t i = 0; i < 2; i++) {
+        const json_t *start = find(f.events, "nrt_dma_mem_alloc", "start", i);
+        const json_t *stop = find(f.events, "nrt_dma_mem_alloc", "stop", i);
+
+        REQUIRE(start != NULL && stop != NULL);
+        CHECK_INT(number(start, "hbm_idx"), 1);
+        CHECK_INT(number(start, "mla_idx"), rows[i].device);
+        CHECK_INT(number(stop, "usage_type_total_bytes"), rows[i].tensors);
+        CHECK_INT(number(stop, "total_bytes"), rows[i].tensors);
+    }
+    REQUIRE(find(f.events, "nrt_dma_mem_dealloc", "stop", 0) != NULL);
+    CHECK_INT(number(find(f.events, "nrt_dma_mem_dealloc", "stop", 0), "usage_type_total_bytes"),
+              500);
+    json_decref(f.doc);
+    f = fetch(0, 9);
+    REQUIRE(find(f.events, "nrt_dma_mem_alloc", "stop", 0) != NULL);
+    CHECK_INT(number(find(f.events, "nrt_dma_mem_alloc", "start", 0), "hbm_idx"), 1);
+    CHECK_INT(number(find(f.events, "nrt_dma_mem_alloc", "start", 0), "mla_idx"), rows[2].device);
+    CHECK_INT(number(find(f.events, "nrt_dma_mem_alloc", "stop", 0), "usage_type_total_bytes"),
+              rows[2].tensors);
+    json_decref(f.doc);
+}
+
 TEST(lnc_1_runs_on_one_core)
 {
     fetched f;

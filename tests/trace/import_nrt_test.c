@@ -117,6 +117,82 @@ TEST(memory_and_copies)
     collect_free(&c);
 }
 
+/* Memories of two devices have one index each; their series are two. */
+TEST(memory_of_several_devices)
+{
+    static const int64_t devices[] = { 3, 0, MRD_NONE };
+    collected c = { 0 };
+
+    collect_text(
+        &c, ops,
+        HEAD EV("nrt_dma_mem_alloc", "start", "0", "1", "42", T0 "00100", "\"hbm_idx\":1,\"mla_idx\":3,\"usage_type\":\"tensors\"") "," EV(
+            "nrt_dma_mem_alloc", "stop", "0", "1", "42", T0 "00150",
+            "\"usage_type_total_bytes\":100,\"total_bytes\":110") "," EV("nrt_dma_mem_alloc",
+                                                                         "start", "0", "2", "42",
+                                                                         T0 "00200",
+                                                                         "\"hbm_idx\":1,\"mla_"
+                                                                         "idx\":0,\"usage_type\":"
+                                                                         "\"tensors\"") "," EV("nrt"
+                                                                                               "_dm"
+                                                                                               "a_"
+                                                                                               "mem"
+                                                                                               "_al"
+                                                                                               "lo"
+                                                                                               "c",
+                                                                                               "sto"
+                                                                                               "p",
+                                                                                               "0",
+                                                                                               "2",
+                                                                                               "42",
+                                                                                               T0
+                                                                                               "002"
+                                                                                               "50",
+                                                                                               "\"u"
+                                                                                               "sag"
+                                                                                               "e_"
+                                                                                               "typ"
+                                                                                               "e_"
+                                                                                               "tot"
+                                                                                               "al_"
+                                                                                               "byt"
+                                                                                               "es"
+                                                                                               "\":"
+                                                                                               "200"
+                                                                                               ",\""
+                                                                                               "tot"
+                                                                                               "al_"
+                                                                                               "byt"
+                                                                                               "es"
+                                                                                               "\":"
+                                                                                               "22"
+                                                                                               "0") "," EV("nrt_dma_mem_alloc",
+                                                                                                           "start",
+                                                                                                           "0",
+                                                                                                           "3",
+                                                                                                           "42",
+                                                                                                           T0
+                                                                                                           "00300",
+                                                                                                           "\"hbm_idx\":1,\"usage_type\":\"tensors\"") "," EV("nrt_dma_mem_alloc",
+                                                                                                                                                              "stop",
+                                                                                                                                                              "0",
+                                                                                                                                                              "3",
+                                                                                                                                                              "42",
+                                                                                                                                                              T0
+                                                                                                                                                              "00350",
+                                                                                                                                                              "\"usage_type_total_bytes\":300")
+            TAIL);
+    CHECK_ERR("run", c.err, MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(devices); i++) {
+        const mrd_event *ev = collect_named(&c, "hbm.1.tensors", i);
+
+        REQUIRE(ev != NULL);
+        CHECK_INT(ev->ivalue, 100 * ((int64_t) i + 1));
+        CHECK_INT(collect_track(&c, ev)->device_idx, devices[i]);
+    }
+    CHECK_INT(collect_track(&c, collect_named(&c, "hbm.1.total", 1))->device_idx, 0);
+    collect_free(&c);
+}
+
 TEST(starts_and_stops_are_paired)
 {
     collected c = { 0 };

@@ -195,6 +195,7 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->type_copyin, "dmem_buf_copyin" },
         { &nrt->type_copyout, "dmem_buf_copyout" },
         { &nrt->key_hbm, "hbm_idx" },
+        { &nrt->key_device, "mla_idx" },
         { &nrt->key_usage, "usage_type" },
         { &nrt->key_usage_total, "usage_type_total_bytes" },
         { &nrt->key_total, "total_bytes" },

@@ -13,7 +13,7 @@
  * Flows    from kbl_exec_pre to nc_exec_running of the same exec_id on a core; along the events of one
  *          nrta_seq_id, which begins at the call that has it as argument (agent/translate.c).
  * Counters nrt_dma_mem_alloc and _dealloc that state totals give counters as well, "hbm.<index>.<category>"
- *          and "hbm.<index>.total", in bytes; each is a record of its own. Copies (dmem_buf_copyin,
+ *          and "hbm.<index>.total" of the device (mla_idx), in bytes; each is a record of its own. Copies (dmem_buf_copyin,
  *          _copyout) get the arguments direction and bytes_per_second.
  * Losses   the runtime numbers the events of a core (nc_local_id) and overwrites the oldest when its
  *          ring is full: numbers that do not come are an event MRD_LOSS "runtime-ring" on a line of

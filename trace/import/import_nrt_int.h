@@ -91,9 +91,9 @@ struct mrd_nrt {
     mrd_nrt_counts counts;
     uint64_t flow_hash;
     mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_hbm,
-        key_usage, key_usage_total, key_total, key_size, key_direction, key_bandwidth, type_alloc,
-        type_dealloc, type_copyin, type_copyout, to_device, to_host, key_pcore, key_nc_ts,
-        key_cpu_ts;
+        key_device, key_usage, key_usage_total, key_total, key_size, key_direction, key_bandwidth,
+        type_alloc, type_dealloc, type_copyin, type_copyout, to_device, to_host, key_pcore,
+        key_nc_ts, key_cpu_ts;
     mrd_sid time_exec, time_nearest, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];

@@ -24,7 +24,7 @@ is_number(const mrd_arg *a)
 
 /* A sample of a counter of its own; it is a record, too. */
 static mrd_err
-give_bytes(mrd_nrt *nrt, const mrd_event *from, const char *name, int64_t value)
+give_bytes(mrd_nrt *nrt, const mrd_event *from, int64_t device, const char *name, int64_t value)
 {
     const mrd_track *of = mrd_catalog_borrow_track(nrt->o.catalog, from->track);
     mrd_event ev = { .ts = mrd_ev_add(from->ts, from->dur_ns),
@@ -37,6 +37,7 @@ give_bytes(mrd_nrt *nrt, const mrd_event *from, const char *name, int64_t value)
     mrd_track_init(&t, of->process, MRD_SRC_DEVCTR);
     t.kind = MRD_TRACK_COUNTER;
     t.unit = MRD_UNIT_BYTES;
+    t.device_idx = device;
     t.name = ev.name = mrd_strtab_addz(nrt->strings, name);
     ev.track = mrd_catalog_track(nrt->o.catalog, &t);
     nrt->counts.records++;
@@ -47,8 +48,9 @@ give_bytes(mrd_nrt *nrt, const mrd_event *from, const char *name, int64_t value)
 mrd_err
 mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev)
 {
-    const mrd_arg *hbm, *type, *total, *all;
+    const mrd_arg *hbm, *of, *type, *total, *all;
     mrd_str category;
+    int64_t device;
     char name[96];
     mrd_err err = MRD_OK;
 
@@ -58,17 +60,19 @@ mrd_nrt_memory(mrd_nrt *nrt, const mrd_event *ev)
     type = find(ev, nrt->key_usage);
     total = find(ev, nrt->key_usage_total);
     all = find(ev, nrt->key_total);
+    of = find(ev, nrt->key_device);
+    device = is_number(of) ? of->v.i : MRD_NONE;
     if (!is_number(hbm))
         return MRD_OK;
     if (type != NULL && type->type == MRD_ARG_STR && is_number(total)) {
         category = mrd_strtab_get(nrt->strings, type->v.sid);
         snprintf(name, sizeof(name), "hbm.%" PRId64 ".%.*s", hbm->v.i,
                  category.len > 60 ? 60 : (int) category.len, category.p);
-        err = give_bytes(nrt, ev, name, total->v.i);
+        err = give_bytes(nrt, ev, device, name, total->v.i);
     }
     if (err == MRD_OK && is_number(all)) {
         snprintf(name, sizeof(name), "hbm.%" PRId64 ".total", hbm->v.i);
-        err = give_bytes(nrt, ev, name, all->v.i);
+        err = give_bytes(nrt, ev, device, name, all->v.i);
     }
     return err;
 }

@@ -43,7 +43,7 @@ mrd_report_text_memory(mrd_report_text *s)
         const mrd_track *t = mrd_catalog_borrow_track(cat, r[i].track);
         int64_t first = mrd_report_totals_of(s->common.report)->first.ns;
         char b[2][MRD_MEMORY_TEXT], dur[MRD_DUR_TEXT];
-        mrd_buf growth = { 0 }, line = { 0 };
+        mrd_buf growth = { 0 }, line = { 0 }, name = { 0 };
 
         if (i == 0 || mrd_catalog_borrow_track(cat, r[i - 1].track)->process != t->process) {
             mrd_buf_fmt(&line, MRD_STR_FMT " / ",
@@ -54,7 +54,10 @@ mrd_report_text_memory(mrd_report_text *s)
         }
         mrd_report_text_growth(&s->common, &r[i], &growth);
         mrd_buf_text(&s->text, "    ");
-        mrd_text_cell(&s->text, mrd_catalog_text(cat, t->name), 38, true);
+        mrd_buf_str(&name, mrd_catalog_text(cat, t->name));
+        if (t->device_idx != MRD_NONE)
+            mrd_buf_fmt(&name, " device %" PRId64, t->device_idx);
+        mrd_text_cell(&s->text, (mrd_str){ (const char *) name.p, name.len }, 38, true);
         mrd_buf_fmt(&s->text, " %10s %10s %10s  %s\n", mrd_memory_text(r[i].peak, b[0]),
                     r[i].peak_at.ns < first
                         ? "before"
@@ -63,6 +66,7 @@ mrd_report_text_memory(mrd_report_text *s)
                     growth.len == 0 ? "-" : mrd_buf_cstr(&growth));
         mrd_text_done(&growth, &s->text);
         mrd_text_done(&line, &s->text);
+        mrd_text_done(&name, &s->text);
     }
     mrd_text_left_out(&s->text, n > ROWS ? n - ROWS : 0, "counters", "report-json");
     if (mrd_memory_use_left_out(s->common.memory) > 0)

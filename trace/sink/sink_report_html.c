@@ -547,6 +547,8 @@ put_memory(html_sink *h)
         mrd_text_process(cat, t->process, &process);
         mrd_report_text_growth(&h->text.common, &r[i], &growth);
         put_name(h, t->name);
+        if (t->device_idx != MRD_NONE)
+            mrd_buf_fmt(&h->page, " device %" PRId64, t->device_idx);
         mrd_buf_text(&h->page, "</td><td>");
         put_buf(&h->page, &process);
         mrd_buf_fmt(

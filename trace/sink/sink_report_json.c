@@ -458,6 +458,7 @@ put_memory(mrd_jw *w, const mrd_report_sink *s)
         put_process(w, cat, t->process);
         MRD_JW_KEY(w, "name");
         mrd_jw_sid(w, t->name);
+        mrd_jw_put_i64_or_null(w, MRD_STR("device_idx"), t->device_idx);
         put_u64(w, "samples", r[i].samples);
         put_u64(w, "first_bytes", r[i].first);
         put_u64(w, "last_bytes", r[i].last);
