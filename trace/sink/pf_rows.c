@@ -4,7 +4,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/num.h"
+#include "base/obj.h"
 #include "base/vec.h"
 
 /* A track while it is sorted. */
@@ -177,43 +179,6 @@ rows_build(mrd_pf_rows *rows, const row_key *keys, size_t n)
     }
 }
 
-mrd_err
-mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
-                 const mrd_sink_options *options)
-{
-    size_t n = 0, tracks = mrd_catalog_tracks(cat);
-    row_key *keys = malloc((tracks + 1) * sizeof(*keys));
-
-    *rows = (mrd_pf_rows){ .catalog = cat,
-                           .primary = &options->primary,
-                           .secondary = &options->secondary,
-                           .profile = profile,
-                           .tracks = tracks };
-    rows->of_track = malloc((tracks + 1) * sizeof(*rows->of_track));
-    if (keys == NULL || rows->of_track == NULL) {
-        free(keys);
-        return MRD_NOMEM;
-    }
-    memset(rows->of_track, 0xff, (tracks + 1) * sizeof(*rows->of_track));
-    for (mrd_track_id id = 0; id < tracks; id++) {
-        if (mrd_catalog_profile_of(cat, id) == profile)
-            keys[n++] = (row_key){ .id = id };
-    }
-    rows_number_groups(rows, keys, n);
-    qsort_r(keys, n, sizeof(*keys), by_row, rows);
-    rows_build(rows, keys, n);
-    free(keys);
-    return rows->v == NULL ? MRD_NOMEM : MRD_OK;
-}
-
-void
-mrd_pf_rows_fini(mrd_pf_rows *rows)
-{
-    free(rows->v);
-    free(rows->of_track);
-    *rows = (mrd_pf_rows){ 0 };
-}
-
 int32_t
 mrd_pf_rows_stride(const mrd_pf_rows *rows, const mrd_row *row)
 {
@@ -318,6 +283,70 @@ label_is_in_name(const mrd_pf_rows *rows, const mrd_track *t)
 }
 
 static void
+say_number(mrd_buf *to, const char *what, int64_t v)
+{
+    if (v != MRD_NONE) {
+        mrd_buf_text(to, what);
+        mrd_buf_i64(to, v);
+    }
+}
+
+/* What may tell rows of one name apart. */
+enum {
+    APART_DEVICE = 1,
+    APART_NC = 2,
+    APART_CORE = 4,
+    APART_THREAD = 8,
+    APART_WORKER = 16,
+    APART_SOURCE = 32,
+    APART_INSTANCE = 64,
+    APART_PROCESS = 128,
+};
+
+static uint32_t
+apart_by(const mrd_catalog *cat, const mrd_track *t, const mrd_track *u)
+{
+    const mrd_process *p = mrd_catalog_borrow_process(cat, t->process),
+                      *q = mrd_catalog_borrow_process(cat, u->process);
+
+    return (t->device_idx != u->device_idx ? APART_DEVICE : 0u) |
+           (t->lnc_idx != u->lnc_idx ? APART_NC : 0u) |
+           (t->pcore_idx != u->pcore_idx ? APART_CORE : 0u) |
+           (t->thread_id != u->thread_id ? APART_THREAD : 0u) |
+           (t->worker_gid != u->worker_gid ? APART_WORKER : 0u) |
+           (t->source != u->source ? APART_SOURCE : 0u) |
+           (p->instance_id != q->instance_id ? APART_INSTANCE : 0u) |
+           (p->process_id != q->process_id ? APART_PROCESS : 0u);
+}
+
+static void
+say_apart(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
+{
+    const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
+    const mrd_process *p = mrd_catalog_borrow_process(rows->catalog, t->process);
+    const struct {
+        uint32_t bit;
+        const char *what;
+        int64_t v;
+    } numbers[] = {
+        { APART_DEVICE, " device ", t->device_idx }, { APART_NC, " NC ", t->lnc_idx },
+        { APART_CORE, " core ", t->pcore_idx },      { APART_THREAD, " tid ", t->thread_id },
+        { APART_WORKER, " worker ", t->worker_gid }, { APART_PROCESS, " pid ", p->process_id },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(numbers); i++)
+        if ((row->apart & numbers[i].bit) != 0)
+            say_number(to, numbers[i].what, numbers[i].v);
+    if ((row->apart & APART_SOURCE) != 0)
+        mrd_buf_fmt(to, " %s", mrd_source_text(t->source));
+    if ((row->apart & APART_INSTANCE) != 0)
+        mrd_buf_fmt(to, " " MRD_STR_FMT,
+                    MRD_STR_ARG(mrd_catalog_text(rows->catalog, p->instance_id)));
+    if (row->twin != 0)
+        mrd_buf_fmt(to, " #%" PRIu32, row->twin);
+}
+
+static void
 name_track(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
 {
     const mrd_track *t = mrd_catalog_borrow_track(rows->catalog, row->track);
@@ -356,15 +385,8 @@ mrd_pf_rows_name(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
         name_track(rows, row, to);
         break;
     }
-}
-
-static void
-say_number(mrd_buf *to, const char *what, int64_t v)
-{
-    if (v != MRD_NONE) {
-        mrd_buf_text(to, what);
-        mrd_buf_i64(to, v);
-    }
+    if ((row->apart | row->twin) != 0)
+        say_apart(rows, row, to);
 }
 
 static void
@@ -426,4 +448,119 @@ mrd_pf_rows_describe(const mrd_pf_rows *rows, const mrd_row *row, mrd_buf *to)
         describe_track(rows, mrd_catalog_borrow_track(rows->catalog, row->track), to);
     else if (p != NULL)
         mrd_pf_rows_describe_process(rows->catalog, p, to);
+}
+
+/* ---- Rows of one name ---- */
+
+/* A row by its name: of two names that have one hash more is said than is needed. */
+typedef struct {
+    uint64_t name;
+    uint32_t parent, row;
+} named_row;
+
+static int
+by_name(const void *a, const void *b)
+{
+    const named_row *x = a, *y = b;
+
+    if (x->parent != y->parent)
+        return x->parent < y->parent ? -1 : 1;
+    if (x->name != y->name)
+        return x->name < y->name ? -1 : 1;
+    return x->row < y->row ? -1 : x->row > y->row;
+}
+
+/* Rows v[0 .. n) have one name. Groups, and tracks that are alike but for what has no words, are numbered. */
+static void
+tell_apart(mrd_pf_rows *rows, const named_row *v, size_t n, bool number)
+{
+    uint32_t apart = 0;
+
+    for (size_t i = 1; i < n; i++)
+        apart |= apart_by(rows->catalog,
+                          mrd_catalog_borrow_track(rows->catalog, rows->v[v[0].row].track),
+                          mrd_catalog_borrow_track(rows->catalog, rows->v[v[i].row].track));
+    for (size_t i = 0; i < n; i++) {
+        mrd_row *row = &rows->v[v[i].row];
+
+        if (number)
+            row->twin = (uint32_t) i + 1;
+        else if (row->kind == MRD_ROW_TRACK)
+            row->apart = apart;
+    }
+}
+
+static mrd_err
+look_for_names(mrd_pf_rows *rows, named_row *v, bool number)
+{
+    mrd_buf name = { 0 };
+    mrd_err err = MRD_OK;
+    size_t n = rows->n;
+
+    for (size_t i = 0; i < n && err == MRD_OK; i++) {
+        name.len = 0;
+        mrd_pf_rows_name(rows, &rows->v[i], &name);
+        err = name.err;
+        v[i] = (named_row){ mrd_hash64(name.p, name.len, 0), rows->v[i].parent, (uint32_t) i };
+    }
+    mrd_buf_fini(&name);
+    if (err != MRD_OK)
+        return err;
+    qsort(v + 1, n - 1, sizeof(*v), by_name); /* the root has no siblings */
+    for (size_t i = 1, end; i < n; i = end) {
+        for (end = i + 1; end < n && v[end].parent == v[i].parent && v[end].name == v[i].name;)
+            end++;
+        if (end > i + 1)
+            tell_apart(rows, v + i, end - i, number);
+    }
+    return MRD_OK;
+}
+
+static mrd_err
+tell_names_apart(mrd_pf_rows *rows)
+{
+    named_row *v = malloc(rows->n * sizeof(*v));
+    mrd_err err = v == NULL ? MRD_NOMEM : look_for_names(rows, v, false);
+
+    if (err == MRD_OK)
+        err = look_for_names(rows, v, true);
+    free(v);
+    return err;
+}
+
+mrd_err
+mrd_pf_rows_init(mrd_pf_rows *rows, const mrd_catalog *cat, uint32_t profile,
+                 const mrd_sink_options *options)
+{
+    size_t n = 0, tracks = mrd_catalog_tracks(cat);
+    row_key *keys = malloc((tracks + 1) * sizeof(*keys));
+
+    *rows = (mrd_pf_rows){ .catalog = cat,
+                           .primary = &options->primary,
+                           .secondary = &options->secondary,
+                           .profile = profile,
+                           .tracks = tracks };
+    rows->of_track = malloc((tracks + 1) * sizeof(*rows->of_track));
+    if (keys == NULL || rows->of_track == NULL) {
+        free(keys);
+        return MRD_NOMEM;
+    }
+    memset(rows->of_track, 0xff, (tracks + 1) * sizeof(*rows->of_track));
+    for (mrd_track_id id = 0; id < tracks; id++) {
+        if (mrd_catalog_profile_of(cat, id) == profile)
+            keys[n++] = (row_key){ .id = id };
+    }
+    rows_number_groups(rows, keys, n);
+    qsort_r(keys, n, sizeof(*keys), by_row, rows);
+    rows_build(rows, keys, n);
+    free(keys);
+    return rows->v == NULL ? MRD_NOMEM : tell_names_apart(rows);
+}
+
+void
+mrd_pf_rows_fini(mrd_pf_rows *rows)
+{
+    free(rows->v);
+    free(rows->of_track);
+    *rows = (mrd_pf_rows){ 0 };
 }

@@ -5,7 +5,8 @@
  * A secondary group with one track of spans is that track's row; with several it is a folder of
  * them. Counters hang on the row of their group, on the primary group when they belong to no
  * secondary one. Primary groups are ordered by the rank of their processes, then as the
- * source asks, then as trace/sink/group.h orders them.
+ * source asks, then as trace/sink/group.h orders them. Rows of one parent that would have one name say
+ * what tells them apart: viewers show rows of one name as one.
  */
 #ifndef MRD_TRACE_PF_ROWS_H
 #define MRD_TRACE_PF_ROWS_H
@@ -20,6 +21,8 @@ typedef struct {
     uint32_t parent;    /* index; the root's own for the root */
     uint32_t index;     /* among its siblings */
     uint32_t children;  /* how many */
+    uint32_t apart;     /* what tells it from siblings of its name; private */
+    uint32_t twin;      /* which of them it is, where nothing does; from 1, 0: none */
     mrd_track_id track; /* TRACK: it; groups: one of the group */
     uint32_t uuid;      /* 0 until the sink has written it */
 } mrd_row;
