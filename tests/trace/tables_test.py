@@ -103,6 +103,46 @@ def counters(meridian):
         assert used == [int(v) if v < 1 << 63 else -1 for v in memory], used
 
 
+def device_memory(meridian, seed):
+    """Allocations of several processes on the memories of several devices: the vendor's table has what each memory holds, by category, after each of them."""
+    rng, columns = random.Random(seed), ("tensors", "io", "scratchpad", "weights", "profiler_buffers")
+    held, events, at = {}, {}, 1_700_000_000_000_000_000
+    want, now = [], {}
+    for i in range(400):
+        node, pid, device, hbm = f"i-{rng.randrange(2):017x}", rng.randrange(3) + 1, rng.choice([0, 3, None]), rng.randrange(2)
+        kind = rng.choice(columns + ("a category of tomorrow",))
+        mine = held.setdefault((node, pid, device, hbm), {})
+        size = rng.randrange(1, 1 << 30)
+        mine[kind] = mine.get(kind, 0) + size if rng.random() < 0.7 else rng.randrange(mine.get(kind, 0) + 1)
+        at += rng.choice([0, 0, 1000])
+        data = {"hbm_idx": hbm, "usage_type": kind} | ({} if device is None else {"mla_idx": device})
+        totals = {"usage_type_total_bytes": mine[kind], "total_bytes": sum(mine.values())}
+        events.setdefault((node, pid), []).extend(
+            {"event_type": "nrt_dma_mem_alloc", "phase": phase, "nc_idx": 0, "tracking_id": i + 1, "thread_id": 5, "worker_gid": 0, "data": d, "timestamp_ns": t}
+            for phase, d, t in (("start", data, at - 10), ("stop", totals, at)))
+        at_memory = now.setdefault((node, -1 if device is None else device, hbm), {})
+        at_memory[pid] = dict(mine)
+        row = {c: sum(m.get(c, 0) for m in at_memory.values()) for c in columns}
+        row["unknown"] = sum(v for m in at_memory.values() for c, v in m.items() if c not in columns)
+        row["total"] = sum(sum(m.values()) for m in at_memory.values())
+        key = (at, node, -1 if device is None else device, hbm)
+        want = [w for w in want if w[0] != key] + [(key, row)]  # one row of a time and memory
+    with tempfile.TemporaryDirectory(prefix="tables-") as work:
+        for (node, pid), of in events.items():
+            os.makedirs(f"{work}/in/{node}_pid_{pid}")
+            with open(f"{work}/in/{node}_pid_{pid}/nrt_sys_trace.json", "w") as f:
+                json.dump({"data_version": 2, "events": of}, f)
+        subprocess.run([meridian, "view", "-d", f"{work}/in", "-o", f"{work}/out", "--output-format", "parquet-explorer"], check=True, capture_output=True)
+        cells = meridian_parquet.File(f"{work}/out/system_profile/SystemProfileHbmUsage.parquet").read()
+        got = sorted((tuple(key), {c: cells[c + "_bytes"][i] for c in (*columns, "unknown", "total")})
+                     for i, key in enumerate(zip(cells["timestamp"], cells["instance_id"], cells["device_idx"], cells["hbm_idx"])))
+        want.sort(key=lambda w: w[0])
+        assert [g[0] for g in got] == [w[0] for w in want], f"seed {seed}: rows {len(got)} of {len(want)}"
+        for g, w in zip(got, want):
+            assert g == w, f"seed {seed}: {g} is {w}"
+        assert not any(cells[c][i] for c in cells if c.endswith("_bytes") and c[:-6] not in (*columns, "unknown", "total") for i in range(len(got))), "categories that nobody used"
+
+
 def main():
     meridian, files, seed = sys.argv[1], int(sys.argv[2]), int(os.environ.get("MRD_SEED", "1"))
     rows = groups = 0
@@ -129,6 +169,7 @@ def main():
             groups = max(groups, parts)
     assert groups > 1 or files < 5, "no table had two row groups"
     counters(meridian)
+    device_memory(meridian, seed)
     print(f"{files} traces, {rows} rows, up to {groups} row groups: as they were made")
 
 

@@ -369,6 +369,22 @@ add_event(mrd_rows *r, const mrd_event *ev)
 
 /* ---- Samples ---- */
 
+static mrd_err
+give_hbm(void *self, const mrd_hbm_row *row)
+{
+    mrd_rows *r = self;
+
+    mrd_rows_clear(r->slots);
+    mrd_rows_identity(r, row->process);
+    r->slots[F_TS].i = row->at.ns;
+    r->slots[F_DEVICE].i = row->device;
+    r->slots[F_HBM_INDEX].i = row->index;
+    r->slots[F_HBM_TOTAL].i = row->total;
+    for (size_t i = 0; i < MRD_HBM_CATEGORIES; i++)
+        r->slots[F_HBM_FIRST + i].i = row->bytes[i];
+    return mrd_rows_give(r, MRD_ROWS_HBM);
+}
+
 mrd_err
 mrd_rows_flush_memory(mrd_rows *r)
 {
@@ -432,6 +448,8 @@ add_counter(mrd_rows *r, const mrd_event *ev)
         return add_memory(r, ev, !used, value);
     if (mrd_rows_track(r, ev->track)[F_CPU_ID - F_TRACK].sid != MRD_SID_EMPTY)
         return mrd_rows_give(r, MRD_ROWS_CPU);
+    if (r->hbm != NULL && mrd_hbm_is(name))
+        return mrd_hbm_add(r->hbm, ev, value);
     r->other_samples++;
     return MRD_OK;
 }
@@ -570,6 +588,9 @@ rows_make(mrd_rows *r)
         return MRD_NOMEM;
     if (r->table_of[MRD_ROWS_VERDICTS] != NO_TABLE && (r->report = mrd_report_new(r->env)) == NULL)
         return MRD_NOMEM;
+    if (r->table_of[MRD_ROWS_HBM] != NO_TABLE &&
+        (r->hbm = mrd_hbm_new(r->cat, give_hbm, r)) == NULL)
+        return MRD_NOMEM;
     for (mrd_proc_id i = 0; i < processes; i++)
         judge_process(r, i);
     for (mrd_track_id i = 0; i < r->n_tracks; i++)
@@ -632,5 +653,6 @@ mrd_rows_free(mrd_rows *r)
     free(r->step_end);
     free(r->node);
     free(r->memory);
+    mrd_hbm_free(r->hbm);
     free(r);
 }

@@ -17,6 +17,19 @@
  * for the call. */
 typedef mrd_err mrd_rows_fn(void *self, size_t table, const mrd_slot slots[F_COUNT]);
 
+/* Rows whose fields F_TRACK to F_TRACK_LAST are those of the track in F_TRACK. */
+static inline bool
+mrd_rows_by_track(mrd_rows_kind kind)
+{
+    return kind <= MRD_ROWS_LOSSES || kind == MRD_ROWS_CPU;
+}
+
+static inline bool
+mrd_field_of_track(mrd_field f)
+{
+    return f >= F_TRACK && f <= F_TRACK_LAST;
+}
+
 typedef struct mrd_rows mrd_rows;
 
 /* `env` outlives it. Errors: NOMEM. */

@@ -445,7 +445,8 @@ mrd_rows_finish(mrd_rows *r)
     mrd_gather_finish(r->gather);
     if (r->err != MRD_OK)
         return r->err;
-    if ((err = mrd_rows_flush_memory(r)) != MRD_OK)
+    if ((err = mrd_rows_flush_memory(r)) != MRD_OK ||
+        (r->hbm != NULL && (err = mrd_hbm_flush(r->hbm)) != MRD_OK))
         return err;
     if (r->report != NULL && (err = mrd_report_finish(r->report)) != MRD_OK)
         return err;

@@ -8,6 +8,7 @@
 #include "trace/analysis/report.h"
 #include "trace/analysis/workers.h"
 #include "trace/table/rows.h"
+#include "trace/table/rows_hbm.h"
 
 enum { NO_TABLE = -1, TRACK_FIELDS = F_TRACK_LAST - F_TRACK + 1 };
 
@@ -75,6 +76,7 @@ struct mrd_rows {
     uint32_t n_groups;
     memory_row *memory;
     size_t n_memory, cap_memory;
+    mrd_hbm *hbm; /* NULL where the dialect has no table of device memory */
     uint64_t events, collectives, other_samples;
     mrd_ev_ns first, last;
     bool any;

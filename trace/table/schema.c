@@ -354,34 +354,12 @@ static const mrd_column SystemProfileMetadata[] = {
     I("hbm_capacity_bytes", F_HBM, "bytes", "Capacity of one core"),
 };
 
-#define HBM(name) I(name "_bytes", F_NONE, "bytes", "Usage")
+#define HBM(name) I(#name "_bytes", F_HBM_FIRST + MRD_HBM_##name, "bytes", "Usage"),
 static const mrd_column SystemProfileHbmUsage[] = {
     I("timestamp", F_TS, "nanoseconds", "Time"),
-    HBM("total"),
-    HBM("generic"),
-    HBM("tensor_instructions"),
-    HBM("scalar_instructions"),
-    HBM("gpsimd_instructions"),
-    HBM("io"),
-    HBM("dram_spill"),
-    HBM("weights"),
-    HBM("profiler_buffers"),
-    HBM("scalar_table"),
-    HBM("vector_instructions"),
-    HBM("sync_instructions"),
-    HBM("shared_scratchpad"),
-    HBM("tensors"),
-    HBM("ucode_lib"),
-    HBM("gpsimd_stdio"),
-    HBM("collectives"),
-    HBM("scratchpad"),
-    HBM("dma_rings_runtime"),
-    HBM("dma_rings_spill"),
-    HBM("dma_rings_io"),
-    HBM("dma_rings_collectives"),
-    HBM("unknown"),
-    I("device_idx", F_DEVICE, "", "Device"),
-    I("hbm_idx", F_NONE, "", "HBM of the device"),
+    I("total_bytes", F_HBM_TOTAL, "bytes", "Usage"),
+    MRD_HBM_COLUMNS(HBM) I("device_idx", F_DEVICE, "", "Device"),
+    I("hbm_idx", F_HBM_INDEX, "", "HBM of the device"),
     S("instance_id", F_INSTANCE, "Instance"),
 };
 
@@ -444,7 +422,7 @@ static const mrd_column Flow[] = {
 static const mrd_table_def explorer[] = {
     TABLE(SystemProfileEvents, MRD_ROWS_EVENTS, 2, "Events of the system profile"),
     TABLE(SystemProfileMetadata, MRD_ROWS_METADATA, -1, "Facts about the system profile"),
-    TABLE(SystemProfileHbmUsage, MRD_ROWS_NONE, -1, "Use of device memory over time"),
+    TABLE(SystemProfileHbmUsage, MRD_ROWS_HBM, 0, "Use of device memory over time"),
     TABLE(CpuUsage, MRD_ROWS_CPU, 0, "Use of host CPUs over time"),
     TABLE(HostMemUsage, MRD_ROWS_MEMORY, 0, "Use of host memory over time"),
     TABLE(DeviceProfileList, MRD_ROWS_DEVICE_PROFILES, -1, "Device profiles of the session"),

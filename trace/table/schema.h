@@ -14,6 +14,7 @@
 #define MRD_TRACE_TABLE_SCHEMA_H
 
 #include "trace/model/event.h"
+#include "trace/table/hbm_columns.h"
 
 /* What a row can hold. Those from F_TRACK to F_TRACK_LAST are the same for all events of a track. */
 typedef enum {
@@ -122,6 +123,10 @@ typedef enum {
     F_LAST_NS_TEXT,
     F_VERSION,
     F_HBM,
+    F_HBM_INDEX,
+    F_HBM_TOTAL,
+    F_HBM_FIRST, /* in the order of MRD_HBM_COLUMNS */
+    F_HBM_LAST = F_HBM_FIRST + MRD_HBM_CATEGORIES - 1,
     F_MESSAGE,
     F_SCHEMA_TABLE,
     F_SCHEMA_TABLE_WHAT,
@@ -191,6 +196,7 @@ typedef enum {
     MRD_ROWS_VERDICTS,
     MRD_ROWS_CPU,
     MRD_ROWS_MEMORY,
+    MRD_ROWS_HBM,
     MRD_ROWS_METADATA,
     MRD_ROWS_DEVICE_PROFILES,
     MRD_ROWS_SCHEMA,
@@ -233,18 +239,5 @@ extern const struct mrd_arg_key {
     const char *key;
     uint8_t column;
 } mrd_arg_keys[MRD_ARG_KEYS];
-
-/* Rows whose fields F_TRACK to F_TRACK_LAST are those of the track in F_TRACK. */
-static inline bool
-mrd_rows_by_track(mrd_rows_kind kind)
-{
-    return kind <= MRD_ROWS_LOSSES || kind == MRD_ROWS_CPU;
-}
-
-static inline bool
-mrd_field_of_track(mrd_field f)
-{
-    return f >= F_TRACK && f <= F_TRACK_LAST;
-}
 
 #endif

@@ -1,0 +1,35 @@
+/* trace/table/hbm_columns.h - categories of device memory that the vendor's table has a column for, the last for all others. */
+#ifndef MRD_TRACE_TABLE_HBM_COLUMNS_H
+#define MRD_TRACE_TABLE_HBM_COLUMNS_H
+
+#define MRD_HBM_COLUMNS(X)                                                                         \
+    X(generic)                                                                                     \
+    X(tensor_instructions)                                                                         \
+    X(scalar_instructions)                                                                         \
+    X(gpsimd_instructions)                                                                         \
+    X(io)                                                                                          \
+    X(dram_spill)                                                                                  \
+    X(weights)                                                                                     \
+    X(profiler_buffers)                                                                            \
+    X(scalar_table)                                                                                \
+    X(vector_instructions)                                                                         \
+    X(sync_instructions)                                                                           \
+    X(shared_scratchpad)                                                                           \
+    X(tensors)                                                                                     \
+    X(ucode_lib)                                                                                   \
+    X(gpsimd_stdio)                                                                                \
+    X(collectives)                                                                                 \
+    X(scratchpad)                                                                                  \
+    X(dma_rings_runtime)                                                                           \
+    X(dma_rings_spill)                                                                             \
+    X(dma_rings_io)                                                                                \
+    X(dma_rings_collectives)                                                                       \
+    X(unknown)
+enum {
+#define MRD_HBM_INDEX(name) MRD_HBM_##name,
+    MRD_HBM_COLUMNS(MRD_HBM_INDEX)
+#undef MRD_HBM_INDEX
+        MRD_HBM_CATEGORIES
+};
+
+#endif
