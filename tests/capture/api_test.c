@@ -429,6 +429,7 @@ TEST(statistics)
         "\"Max\":0.0010,\"Avg\":0.0010}}},\"Counter\":{},\"Memory\":{},\"Scopes\":[],"
         "\"Untracked\":0,\"Missed\":0,\"Unit\":{\"Time\":\"ms\",\"Memory\":\"kB\",\"Scopes\":"
         "\"bytes\"}}";
+    static const char *const orders[] = { "total", "avg", "min", "max", "count" };
     uint64_t t = mrd_now();
     char *text = NULL;
 
@@ -445,8 +446,18 @@ TEST(statistics)
     CHECK_INT(mrd_dumps(0, "json", "total", 0, &text), MERIDIAN_OK);
     CHECK_TEXT(text, json);
     mrd_free(text);
+    for (size_t i = 0; i < MRD_COUNT(orders); i++) /* C-16: more comes first, or last */
+        for (int ascending = 0; ascending < 2; ascending++) {
+            bool first =
+                strcmp(orders[i], "count") != 0; /* all of the long ones is more but that */
+
+            CHECK_INT(mrd_dumps(0, ascending ? "table" : "json", orders[i], ascending, &text),
+                      MERIDIAN_OK);
+            CHECK_ROW(orders[i],
+                      (strstr(text, "long") < strstr(text, "short")) == (first != ascending));
+            mrd_free(text);
+        }
     CHECK_INT(mrd_dumps(1, "json", "count", 0, &text), MERIDIAN_OK);
-    CHECK(strstr(text, "short") < strstr(text, "long")); /* more often comes first */
     mrd_free(text);
     CHECK_INT(mrd_dumps(0, "json", "total", 1, &text), MERIDIAN_OK); /* reset */
     CHECK(strncmp(text, "{\"Time\":{},", 11) == 0);
@@ -505,13 +516,15 @@ region_thread(void *arg)
     return NULL;
 }
 
+/* E-02 ... E-12 */
 TEST(regions)
 {
     const char *names[] = { "a", "b", NULL };
     mrd_region set[3], fixed = { "one", 3, 1234, 0, 0, 0 };
     pthread_t t[4];
-    char buf[64], line[128] = "";
+    char buf[64], line[128] = "", all[512], printed[512] = "";
     FILE *f = tmpfile();
+    size_t n;
 
     start();
     for (int i = 0; i < 4; i++)
@@ -539,13 +552,43 @@ TEST(regions)
     CHECK_INT(mrd_regions_print_to_buf(buf, 10, &fixed, 1), 48);
     CHECK_TEXT(buf, "[prof] on");
     CHECK_INT(mrd_regions_print_all(set, 3, NULL), MERIDIAN_INVALID);
+    f = tmpfile();
+    CHECK_INT(mrd_regions_print_all(set, 3, f), MERIDIAN_OK); /* E-10 */
+    n = (size_t) ftell(f);
+    rewind(f);
+    CHECK(n < sizeof(all) && n == mrd_regions_print_to_buf(all, sizeof(all), set, 3));
+    CHECK_INT(fread(printed, 1, sizeof(printed) - 1, f), n);
+    CHECK_TEXT(printed, all);
+    CHECK(strstr(all, "[prof] a: total_time: 0 nsec nr_entries: 0\n[prof] b: total_time: ") == all);
+    fclose(f);
     CHECK_INT(mrd_regions_release(set, 3), MERIDIAN_OK); /* E-09 */
     CHECK(set[0].name == NULL);
     CHECK_INT(mrd_region_start(&set[0]), MERIDIAN_INVALID);
     CHECK_INT(mrd_region_release(NULL), MERIDIAN_OK);
 }
 
-/* D-01 ... D-06 */
+/* What a region counts is on the timeline, too. */
+TEST(regions_are_spans)
+{
+    mrd_region outer = MRD_REGION_INIT("outer region"), inner = MRD_REGION_INIT("inner region");
+
+    start();
+    CHECK_INT(mrd_region_start(&outer), MERIDIAN_OK);
+    for (int i = 0; i < 2; i++) {
+        CHECK_INT(mrd_region_start(&inner), MERIDIAN_OK);
+        spin_ns(1000);
+        CHECK_INT(mrd_region_stop(&inner), MERIDIAN_OK);
+    }
+    CHECK_INT(mrd_region_stop(&outer), MERIDIAN_OK);
+    collect();
+    CHECK_INT(event_count, 3);
+    CHECK_INT(count("inner region"), 2);
+    REQUIRE(find("outer region", MRD_REC_SPAN)->kind != 0);
+    CHECK(find("outer region", 0)->dur >= 2000 && find("inner region", 0)->dur >= 1000);
+    CHECK(find("inner region", 0)->ts >= find("outer region", 0)->ts);
+    CHECK(inner.total_ns <= outer.total_ns && inner.total_ns >= 2000);
+}
+
 /* A start from before the pause is ended in it; nothing else is there to stop. */
 TEST(regions_across_a_pause)
 {
@@ -569,6 +612,7 @@ TEST(regions_across_a_pause)
     CHECK_INT(event_count, 2);
 }
 
+/* D-01 ... D-06 */
 TEST(counter_sessions)
 {
     const char *good[] = { "mem.MemTotal_bytes", "cpu.*" }, *bad[] = { "mem.MemTotol_bytes" };

@@ -272,8 +272,6 @@ TEST(continuous_dump)
     CHECK_INT(mrd_dump(1), MERIDIAN_OK);
 }
 
-/* E-02 ... E-12 */
-
 int
 main(int argc, char **argv)
 {

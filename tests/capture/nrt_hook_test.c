@@ -699,6 +699,36 @@ TEST(turned_on_by_the_program)
     }
 }
 
+/* C-04 ... C-08: a kind that the program leaves out is not recorded, and the others are; all that it leaves
+ * out and takes again is recorded from then on. */
+TEST(kinds_are_chosen_by_the_program)
+{
+    static const struct {
+        const char *mode;
+        size_t loads, executions, traced, models;
+    } rows[] = {
+        { "profile_api", 0, 0, 0, 4 },
+        { "profile_memory", 2, 1, 1, 0 },
+        { "profile_all", 0, 1, 1, 2 }, /* models that were loaded before end */
+        { "profile_imperative", 2, 1, 1, 4 },
+    };
+    size_t loads = 0, executions = 0, traced = 0, models = 0;
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        recorded rec;
+
+        CHECK_INT(run_linked("nrt_prog_linked", rows[i].mode, "simnrt", plain, sizeof(plain)), 0);
+        rec = read_rings(sub("hooked")); /* with those of the runs before */
+        CHECK_ROW(rows[i].mode, count_spans(&rec, "nrt_load") == (loads += rows[i].loads));
+        CHECK_ROW(rows[i].mode,
+                  count_spans(&rec, "nrt_execute") == (executions += rows[i].executions));
+        CHECK_ROW(rows[i].mode,
+                  count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\"") ==
+                      (traced += rows[i].traced));
+        CHECK_ROW(rows[i].mode, count_text(rec.models, " model_id=") == (models += rows[i].models));
+    }
+}
+
 /* Off, and left off: nothing is begun and nothing is written. */
 TEST(not_turned_on)
 {

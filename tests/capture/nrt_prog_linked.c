@@ -1,6 +1,6 @@
 /*
  * A program that links libmeridian in front of the Neuron runtime and turns recording on itself:
- * before it opens the runtime, after that, or after a pause. With ONLY_HOOKED it uses only
+ * before it opens the runtime, after that, or after a pause, or chooses what is recorded. With ONLY_HOOKED it uses only
  * functions that libmeridian has, too, so that --as-needed drops libnrt.
  */
 #include <stdio.h>
@@ -53,12 +53,18 @@ main(int argc, char **argv)
         mrd_set_state(1);
         mrd_pause();
     }
+    if (strncmp(mode, "profile_", 8) == 0) {
+        mrd_set_state(1);
+        mrd_set_config(mode, "0");
+    }
     if (open_runtime() != 0 || nrt_load(NEFF, strlen(NEFF), 0, -1, &model) != NRT_SUCCESS ||
         nrt_load(NEFF, strlen(NEFF), 0, -1, &other) != NRT_SUCCESS)
         return 1;
     turn_on(mode, "after");
     if (strcmp(mode, "paused") == 0)
         mrd_resume();
+    if (strcmp(mode, "profile_all") == 0)
+        mrd_set_config(mode, "1");
     nrt_tensor_allocate(NRT_TENSOR_PLACEMENT_DEVICE, 0, 256, "x", &x);
     nrt_tensor_allocate(NRT_TENSOR_PLACEMENT_DEVICE, 0, 256, "y", &y);
     nrt_allocate_tensor_set(&in);
