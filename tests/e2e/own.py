@@ -1,9 +1,10 @@
 """What a program itself does with the runtime reaches the session: a request of the asynchronous interface that ends with 1206 (network proxy failure)
 triggers as a call that fails does, on a runtime with both versions of the interface and on one with the newer alone; the file of nrt_trace_stop is found, shipped and listed, wherever the program
-put it and whatever it is called."""
+put it and whatever it is called. Functions of a runtime that nobody here knows are named once in the log, and in the manifest."""
 import os
+import subprocess
 
-from lib import Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
+from lib import BIN, BUILD, Cluster, check, equal, finish, load_json, need_daemons, need_speed, until
 
 need_daemons()
 need_speed()
@@ -50,4 +51,15 @@ with Cluster() as c:
     equal(len(found), 1, "fetched")
     with open(found[0]) as f:
         check("kind=nrt_trace" in f.read(), "byte for byte what the runtime wrote")
+
+    # ---- A runtime of the future ----
+    id = c.start("--require", "all")
+    for turn in range(2):
+        subprocess.run([os.path.join(BIN, "nrt_prog_next")], check=True, stdout=subprocess.DEVNULL, env=dict(
+            c.env, LD_PRELOAD=os.path.join(BUILD, "lib", "libmeridian.so"), LD_LIBRARY_PATH=os.path.join(BUILD, "lib", "test-next"), MERIDIAN_ENABLE="1", MERIDIAN_RING_DIR=c.rings(0)))
+        until(lambda: [n for n in os.listdir(c.rings(0)) if n.endswith(".ring") and f".{d.pid}." not in n] == [], "its rings are drained")
+    until(lambda: c.session(id)["nodes"][0]["runtime"]["unknown_functions"] == ["nrta_tensor_read@NRT_4.0.0"], f"the manifest names it: {c.session(id)['nodes'][0]['runtime']}")
+    equal(c.agents[0].text().count("AGT-RUNTIME"), 1, "and the log, once for two programs")
+    check("functions=nrta_tensor_read@NRT_4.0.0" in c.agents[0].text(), "by its name and version")
+    c.stop(id, want=None)
 finish()
