@@ -79,9 +79,12 @@ sends_in_handlers(void)
 
     signal(SIGALRM, on_alarm);
     (void) setitimer(ITIMER_REAL, &often, NULL);
-    while (in_handler < 300)
+    for (int n = 0; n < 300 || in_handler < 300;
+         n++) /* on a busy machine all time is the handler's */
         sum += send_one(1);
     (void) setitimer(ITIMER_REAL, &never, NULL);
+    for (int n = 0; n < 300; n++)
+        (void) raise(SIGALRM);
     printf("the statuses of all sends, and of all questions whether they were done, are together "
            "%d, in "
            "and out of the handler\n",
