@@ -284,24 +284,25 @@ static mrd_err
 each_certificate(settings *set, mrd_err (*each)(settings *set, const char *file, mrd_why *why),
                  mrd_why *why)
 {
-    struct dirent **names;
+    struct dirent **names = NULL;
     int n = scandir(set->dir, &names, NULL, alphasort);
     mrd_err err = MRD_OK;
+    bool any = false;
 
-    if (n < 0)
-        return mrd_why_set(why, MRD_NOTFOUND, 0,
-                           "no certificates in %s: `meridian certs init` makes them", set->dir);
     for (int i = 0; i < n; i++) {
         mrd_str name = mrd_str_of(names[i]->d_name);
 
         if (err == MRD_OK && mrd_str_ends(name, ".pem")) {
+            any = true;
             names[i]->d_name[name.len - 4] = '\0';
             err = each(set, names[i]->d_name, why);
         }
         free(names[i]);
     }
     free(names);
-    return err;
+    return any ? err
+               : mrd_why_set(why, MRD_NOTFOUND, 0,
+                             "no certificates in %s: `meridian certs init` makes them", set->dir);
 }
 
 static mrd_err
