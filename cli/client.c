@@ -24,6 +24,7 @@ struct mrd_client {
     struct curl_slist *headers; /* authorisation; sent with every request */
     char *server;
     char *ca_file;
+    char *token_file; /* NULL: no token is sent */
     mrd_dur_ns timeout;
     char error[CURL_ERROR_SIZE];
 };
@@ -94,12 +95,14 @@ mrd_client_open(const mrd_client_options *options, mrd_client **ret_client, mrd_
     c->server = mrd_str_dup(mrd_str_of(place.server));
     c->ca_file = place.ca_file;
     place.ca_file = NULL;
+    c->token_file = place.token_file;
+    place.token_file = NULL;
     c->timeout = options->timeout;
     if (c->curl == NULL || c->server == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "client");
-    else if ((err = check_server(c->server, place.token_file != NULL, options, why)) == MRD_OK &&
-             place.token_file != NULL)
-        err = load_token(c, place.token_file, why);
+    else if ((err = check_server(c->server, c->token_file != NULL, options, why)) == MRD_OK &&
+             c->token_file != NULL)
+        err = load_token(c, c->token_file, why);
     mrd_client_place_fini(&place);
     if (err == MRD_OK && c->ca_file != NULL && access(c->ca_file, R_OK) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read --ca-file %s", c->ca_file);
@@ -123,6 +126,7 @@ mrd_client_close(mrd_client *client)
         curl_easy_cleanup(client->curl);
     free(client->server);
     free(client->ca_file);
+    free(client->token_file);
     free(client);
 }
 
@@ -144,6 +148,12 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
     case CURLE_OPERATION_TIMEDOUT:
         return mrd_why_set(why, MRD_TIMEOUT, 0, "%s did not answer in time (--timeout)", c->server);
     case CURLE_PEER_FAILED_VERIFICATION:
+        if (strstr(detail, "expired") != NULL)
+            return mrd_why_set(why, MRD_AUTH, 0,
+                               "the certificate of %s has expired: it has to be renewed there "
+                               "(`meridian certs renew`, if that made it)",
+                               c->server);
+        __attribute__((fallthrough));
     case CURLE_SSL_CACERT_BADFILE:
         return mrd_why_set(
             why, MRD_AUTH, 0,
@@ -230,8 +240,14 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
     if (mrd_json_parse((mrd_str){ (const char *) reply->p, reply->len }, "reply", &doc, NULL) ==
         MRD_OK)
         detail = mrd_json_str(doc, "detail", mrd_json_str(doc, "title", NULL));
-    if (status == 401 && c->headers == NULL &&
-        (detail == NULL || strncmp(detail, "send a known token", 18) == 0))
+    if (status == 401 && c->headers != NULL && detail != NULL &&
+        strncmp(detail, "send a known token", 18) == 0)
+        mrd_why_set(why, err, 0,
+                    "%s does not know the token in %s (--token-file): it is of another aggregator, "
+                    "or was withdrawn",
+                    c->server, c->token_file);
+    else if (status == 401 && c->headers == NULL &&
+             (detail == NULL || strncmp(detail, "send a known token", 18) == 0))
         mrd_why_set(why, err, 0,
                     "%s requires a token: --token-file FILE or MERIDIAN_TOKEN_FILE; a job's owner "
                     "finds one "

@@ -1,8 +1,11 @@
 """A working set of certificates: made, verified by openssl, renewed with the same keys and names, private files private."""
+import http.server
 import json
 import os
+import ssl
 import stat
 import subprocess
+import threading
 
 from lib import check, equal, finish, run, tmp
 
@@ -53,7 +56,27 @@ for role in ("operator", "admin"):
     before = after
 equal(len({t for tokens in before.values() for t in tokens if isinstance(t, str)}), 6, "no token twice")
 for args, text in ((("init", "-d", dir), "exists"), (("token", "agent", "-d", dir), "read, operator or admin"), (("token", "operator", "-d", dir + "-absent"), "tokens.json"), (("agent", "../x", "-d", dir), "not an instance id"),
-                   (("renew", "-d", dir + "-absent"), "meridian certs init")):
+                   (("renew", "-d", dir + "-absent"), "meridian certs init"), (("show", "-d", os.path.dirname(dir)), "no certificates in")):
     _, err = run("certs", *args, want=1)
     check(text in err, f"{args}: {err}")
+
+# ---- A server whose certificate has expired: said as that, not as one that nobody knows ----
+ca = os.path.join(os.path.dirname(dir), "ca")
+os.mkdir(ca)
+for name, text in (("index.txt", ""), ("serial", "01\n"), ("ext", "subjectAltName=IP:127.0.0.1\n"), ("cnf", f"[ca]\ndefault_ca=d\n[d]\nnew_certs_dir={ca}\ndatabase={ca}/index.txt\nserial={ca}/serial\n"
+                                                                                                      "default_md=sha256\npolicy=p\n[p]\ncommonName=supplied\n")):
+    with open(os.path.join(ca, name), "w") as f:
+        f.write(text)
+openssl("req", "-new", "-key", path("aggregator.key"), "-subj", "/CN=aggregator", "-out", os.path.join(ca, "csr"))
+made = openssl("ca", "-batch", "-notext", "-config", os.path.join(ca, "cnf"), "-cert", path("ca.pem"), "-keyfile", path("ca.key"), "-in", os.path.join(ca, "csr"), "-startdate", "20200101000000Z",
+               "-enddate", "20200201000000Z", "-extfile", os.path.join(ca, "ext"), "-out", os.path.join(ca, "expired.pem"))
+equal(made.returncode, 0, f"an expired certificate: {made.stderr}")
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+tls.load_cert_chain(os.path.join(ca, "expired.pem"), path("aggregator.key"))
+server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), http.server.BaseHTTPRequestHandler)
+server.socket = tls.wrap_socket(server.socket, server_side=True)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+_, err = run("nodes", "--server", f"https://127.0.0.1:{server.server_address[1]}", "--ca-file", path("ca.pem"), want=1, env=dict(os.environ, no_proxy="127.0.0.1"))
+check("has expired" in err and "meridian certs renew" in err and "not trusted" not in err, f"an expired certificate: {err}")
+server.shutdown()
 finish()

@@ -197,7 +197,7 @@ def tokens(proxy):
     check("requires a token" in err and "--token-file" in err, f"without a token: {err}")
     wrong = service.secret("wrong.token", "wrong-token-0123456789\n")
     _, err = fetch("t1", "--token-file", wrong, want=1)
-    check("token" in err and "wrong-token" not in err, f"with a wrong token: {err}")
+    check(f"does not know the token in {wrong} (--token-file)" in err and "Bearer" not in err and "wrong-token" not in err, f"with a wrong token: {err}")
     _, err = fetch("t2", "--token-file", service.secret("a.token", service.tokens["agent"]), want=1)
     check("role" in err, f"with an agent's token: {err}")
     fetch("t3", "--token-file", service.secret("r.token", service.tokens["read"] + "\n"))
