@@ -216,9 +216,11 @@ join(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
     mrd_err err;
 
     (void) word;
-    (void) ret_status;
-    if (set->instance == NULL)
-        return mrd_why_set(why, MRD_INVALID, 0, "--instance-id: which node is this?");
+    if (set->instance == NULL) {
+        *ret_status = MRD_EXIT_USAGE;
+        return mrd_why_set(why, MRD_INVALID, 0,
+                           "which node is this? Give its --instance-id, such as i-0abc");
+    }
     set->key_path = path_in(set->dir, "agent.key");
     set->cert_path = path_in(set->dir, "agent.pem");
     if (set->key_path == NULL || set->cert_path == NULL)

@@ -69,6 +69,8 @@ for words in [[MERIDIAN, c] for c in commands] + [[os.path.join(os.path.dirname(
         equal((text.returncode, text.stderr, [line for line in text.stdout.splitlines() if len(line) > 100]), (0, "", []), f"{words}: lines beyond 100 columns")
         p = subprocess.run([*words, "--no-such-option"], capture_output=True, text=True, timeout=60)
         check(p.returncode == 2 and "--no-such-option" in p.stderr, f"{words}: an unknown option: {p.returncode} {p.stderr}")
+_, err = run("join", want=2)
+check("--instance-id" in err, f"join without a node: {err}")
 for words, said in ((["certs", "agent"], "needs the node's instance id"), (["certs", "shwo"], "did you mean show?"),
                     (["record", "-o", good], f"{good} is a file"), (["nodes", "--ca-file", "/nonexistent/ca.pem"], "cannot read --ca-file /nonexistent/ca.pem"),
                     (["report", "/nonexistent/x.json"], "/nonexistent/x.json")):
