@@ -54,7 +54,10 @@ mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why)
 
     if (dir != NULL && (err = mrd_http_query_list(req, "instance_id", &only, why)) == MRD_OK &&
         (err = mrd_clock_report_read(dir, &only, &r, why)) == MRD_NOTFOUND)
-        mrd_why_set(why, err, 0, "nothing of that node was recorded in this session yet");
+        mrd_why_set(why, err, 0, "nothing of %s was recorded in this session",
+                    only.n == 0   ? "any node"
+                    : only.n == 1 ? "that node"
+                                  : "those nodes");
     if (dir != NULL && err == MRD_OK)
         err = reply_report(req, &r, why);
     mrd_clock_report_fini(&r);

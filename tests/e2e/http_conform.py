@@ -154,6 +154,9 @@ def bodies():
         ("unknown member", 400, "POST", start, "control", None, {"nam": "x"}), ("too large", 413, "POST", start, "control", None, " " * (1 << 20) + "{}"),
         ("on a path without one", 422, "POST", f"{start}/{id}/stop", "control", None, "{"), ("with GET", 200, "GET", "/api/v1/nodes", "control", None, "{}")),
         lambda method, path, token, headers, body: service.ask(method, path, token=token, headers=headers, body=body))
+    nobody = json.loads(service.ask("POST", start, token="control", body={"select": {"instance_id": ["i-absent"]}}).body)["id"]
+    r = service.read(f"{start}/{nobody}/clocks")
+    check(r.status == 404 and b"nothing of any node was recorded" in r.body, f"clocks of a session in which nobody took part: {r.status} {r.body}")
     auth = f"Authorization: Bearer {TOKENS['control']}\r\n"
     chunks = b"10000\r\n" + b" " * 65536 + b"\r\n"
     r = service.raw(f"POST {start} HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n{auth}Connection: close\r\nTransfer-Encoding: chunked\r\n\r\n".encode() + chunks * 17 + b"0\r\n\r\n")
