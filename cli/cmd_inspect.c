@@ -132,7 +132,7 @@ static const char more[] =
     "The command keeps its own input, output and exit status. Ctrl-C goes to it, and so do "
     "SIGINT,\nSIGQUIT, SIGTERM, SIGHUP, SIGUSR1 and SIGUSR2 that are sent to meridian; the profile "
     "is\nwritten all the same. Results and what the runtime itself writes land in the output\n"
-    "directory; with results of an earlier run in it the command is not started, unless --force "
+    "directory; with results of an earlier run in it the command is not started, unless --force\n"
     "replaces them.\n"
     "\n"
     "Examples\n"
