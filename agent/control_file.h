@@ -1,6 +1,6 @@
 /*
- * agent/control_file.h - a word to a workload: a small file beside its rings, which libmeridian
- * reads (capture/nrt_request.c, docs/nrt.md). Only root or the user of the workload is listened to.
+ * agent/control_file.h - a request to a workload: a small file beside its rings, which libmeridian
+ * reads (capture/nrt_request.c, docs/nrt.md) when root or the user of the workload wrote it.
  */
 #ifndef MRD_AGENT_CONTROL_FILE_H
 #define MRD_AGENT_CONTROL_FILE_H

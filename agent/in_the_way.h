@@ -1,6 +1,6 @@
 /*
- * agent/in_the_way.h - names of ours in a folder where everybody may make files: what others put
- * there in the meantime goes.
+ * agent/in_the_way.h - puts a file under a name of ours in a folder where everybody may make files:
+ * what others made there under that name is removed.
  * Threads: any.
  */
 #ifndef MRD_AGENT_IN_THE_WAY_H

@@ -1,7 +1,7 @@
 /*
- * agent/transport.h - how the agent talks to the aggregator: proto/link.h in earnest,
- * tests/fake/link.c in tests. The functions promise what those of the same name in proto/link.h
- * promise.
+ * agent/transport.h - how the agent sends to the aggregator: one interface, over proto/link.h in the
+ * agent (transport.c) and over tests/fake/link.c in tests. Its functions promise what those of the
+ * same name in proto/link.h promise.
  */
 #ifndef MRD_AGENT_TRANSPORT_H
 #define MRD_AGENT_TRANSPORT_H

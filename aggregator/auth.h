@@ -1,5 +1,5 @@
 /*
- * aggregator/auth.h - who may do what: bearer tokens with roles, compared in constant time.
+ * aggregator/auth.h - who a caller is: bearer tokens with roles, compared in constant time.
  *
  * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
  * [{"token": "...", "instance": "i-0abc"}]}; "control" is what "admin" was called before. An agent

@@ -1,6 +1,6 @@
 /*
- * aggregator/https.h - why TLS connections of the HTTP server came to nothing. libmicrohttpd tells
- * nobody, so this looks at the GnuTLS sessions below it; GnuTLS's header lives in https.c only.
+ * aggregator/https.h - why TLS connections of the HTTP server failed. libmicrohttpd does not report
+ * it, so this looks at the GnuTLS sessions below it; GnuTLS's header is included in https.c only.
  *
  * Threads: of the server, for each connection its own.
  */

@@ -1,5 +1,5 @@
 /*
- * aggregator/messages.h - what the core wants said, as the messages of proto/meridian.proto.
+ * aggregator/messages.h - effects of the core that are sent to nodes, as messages of proto/meridian.proto.
  * Threads: stateless; a mrd_control_message belongs to one.
  */
 #ifndef MRD_AGGREGATOR_MESSAGES_H

@@ -1,5 +1,5 @@
 /*
- * capture/stats.h - aggregate statistics per name (seed rows C-11, C-16 ... C-19). Internal.
+ * capture/stats.h - aggregate statistics per name (docs/seeds.md, rows C-11, C-16 ... C-19). Internal.
  *
  * Durations are kept in ticks and turned into nanoseconds when they are printed. A counter's mean
  * is weighted by time: sum of value x how long it held, from its first sample to the printing.

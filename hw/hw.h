@@ -1,6 +1,6 @@
 /*
- * hw/hw.h - what the machine can tell: counters of the host and of Neuron devices, read through
- * counter sessions that any client can create, start, poll, stop and destroy.
+ * hw/hw.h - counters of the host and of Neuron devices, read through counter sessions that any
+ * client can create, start, poll, stop and destroy.
  *
  * A backend (hw/backends.def) is one family of counters. One that is not there (no Neuron driver,
  * no neuron-monitor) is absent, which is not an error; mrd_hw_report says in words what was looked
@@ -124,7 +124,7 @@ void mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter
 mrd_err mrd_hw_read_clock(mrd_hw *hw, int64_t device_idx, mrd_hw_clock_reading *ret_reading,
                           mrd_why *why);
 
-/* ---- Counter sessions (seed rows D-01 ... D-06) ---- */
+/* ---- Counter sessions (docs/seeds.md, rows D-01 ... D-06) ---- */
 
 typedef struct mrd_hw_session mrd_hw_session;
 
