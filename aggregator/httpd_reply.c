@@ -159,17 +159,34 @@ mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
 }
 
+/* Answers when a condition says that what has this tag is not to be sent; false: it is. */
+static bool
+has_answered(mrd_http_request *req, const char *etag, mrd_err *ret_err)
+{
+    const char *match = mrd_http_header(req, "If-Match");
+
+    if (match != NULL && !mrd_http_etag_listed(match, etag, false)) {
+        *ret_err = mrd_httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
+                                           "precondition failed", "it has changed (If-Match)");
+        return true;
+    }
+    if (!mrd_http_etag_listed(mrd_http_header(req, "If-None-Match"), etag, true))
+        return false;
+    *ret_err = mrd_httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
+    return true;
+}
+
 mrd_err
 mrd_http_reply_static(mrd_http_request *req, const char *type, const char *etag, mrd_bytes body)
 {
-    const char *known = mrd_http_header(req, "If-None-Match");
     struct MHD_Response *response;
+    mrd_err err;
 
-    mrd_http_set_header(req, "Content-Type", type);
     mrd_http_set_header(req, "ETag", etag);
     mrd_http_set_header(req, "Cache-Control", "no-cache");
-    if (mrd_http_etag_listed(known, etag, true))
-        return mrd_httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
+    if (has_answered(req, etag, &err))
+        return err;
+    mrd_http_set_header(req, "Content-Type", type);
     response = MHD_create_response_from_buffer(body.len, (void *) (uintptr_t) body.p,
                                                MHD_RESPMEM_PERSISTENT);
     return send_response(req, MHD_HTTP_OK, response);
@@ -581,24 +598,6 @@ file_etag(const struct stat *st, mrd_encoding encoding, char etag[ETAG_MAX])
              encoding == MRD_ENCODE_NONE ? "" : mrd_encode_name(encoding));
 }
 
-/* Answers when a condition says that the file is not to be sent; false: it is. */
-static bool
-file_condition(mrd_http_request *req, const char *etag, mrd_err *ret_err)
-{
-    const char *match = mrd_http_header(req, "If-Match");
-
-    if (match != NULL && !mrd_http_etag_listed(match, etag, false)) {
-        *ret_err =
-            mrd_httpd_reply_problem(req, MHD_HTTP_PRECONDITION_FAILED, "STATE",
-                                    "precondition failed", "the file has changed (If-Match)");
-        return true;
-    }
-    if (!mrd_http_etag_listed(mrd_http_header(req, "If-None-Match"), etag, true))
-        return false;
-    *ret_err = mrd_httpd_reply_empty(req, MHD_HTTP_NOT_MODIFIED);
-    return true;
-}
-
 static mrd_err
 reply_beyond(mrd_http_request *req, off_t size)
 {
@@ -671,7 +670,7 @@ mrd_http_reply_file(mrd_http_request *req, const char *path, const char *type, c
     mrd_http_set_header(req, "ETag", etag);
     mrd_http_set_header(req, "Accept-Ranges", "bytes");
     mrd_http_set_header(req, "Cache-Control", "no-cache");
-    if (file_condition(req, etag, &err)) {
+    if (has_answered(req, etag, &err)) {
         close(fd);
         return err;
     }

@@ -67,6 +67,16 @@ def conditions(path, whole, etag):
     equal(service.read(path, headers={"Range": "bytes=3-4", "If-None-Match": etag}).status, 304, f"{path}: If-None-Match comes before Range")
 
 
+def page():
+    """The page's own files have a tag and conditions too."""
+    for path in ("/", "/web/app.js"):
+        whole = service.read(path, token=None)
+        for name, value, status in (("If-None-Match", whole["ETag"], 304), ("If-None-Match", '"x"', 200), ("If-Match", whole["ETag"], 200), ("If-Match", "*", 200), ("If-Match", '"x"', 412)):
+            r = service.read(path, token=None, headers={name: value})
+            equal((r.status, r["ETag"]), (status, whole["ETag"]), f"{path}: {name}: {value}")
+            check(r.body == whole.body if status == 200 else r.body == b"" if status == 304 else problem(r), f"{path}: {name}: {value}: {r.body[:100]}")
+
+
 def encodings(path, whole, etag):
     for accept, want in ((None, None), ("gzip", "gzip"), ("zstd", "zstd"), ("gzip, zstd", "zstd"), ("gzip;q=1.0, zstd;q=0.5", "gzip"), ("gzip;q=0", None),
                          ("gzip;q=0, zstd;q=0", None), ("identity", None), ("br", None), ("GZIP", "gzip"), ("gzip;q=0.001", "gzip"), ("gzip; q=0.5 , br", "gzip"), (";q=,,", None),
@@ -260,6 +270,7 @@ with Service() as service:
     for accept in ("application/json", "text/html", "*/*", "image/png;q=0", ";;,"):
         r = service.read("/api/v1/nodes", headers={"Accept": accept})
         equal((r.status, r["Content-Type"]), (200, "application/json"), f"Accept: {accept}: there is one representation")
+    page()
     methods(table, example)
     paths()
     bodies()
