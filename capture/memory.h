@@ -1,5 +1,5 @@
 /*
- * capture/memory.h - memory by the scope that allocated it (seed row C-22). Internal.
+ * capture/memory.h - memory by the scope that allocated it (docs/seeds.md, row C-22). Internal.
  *
  * An allocation belongs to the innermost annotation that its thread has open (a call of the runtime is
  * none, nor is one with MRD_RING_OPEN_MAX others open around it: the innermost of these is taken); its end is booked there too, whichever thread frees it. Each change is a sample of the counters

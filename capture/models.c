@@ -1,4 +1,4 @@
-/* Which models are loaded, and captures of that (meridian.h, seed rows D-07 ... D-12). */
+/* Which models are loaded, and captures of that (meridian.h; docs/seeds.md, rows D-07 ... D-12). */
 #include "capture/api.h"
 
 #include <errno.h>
