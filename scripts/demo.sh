@@ -25,11 +25,11 @@ results() {
 title() { printf '\n==== %s\n\n' "$1"; }
 
 # One node: a training loop of four processes, recorded without a change to it.
-title "One node: meridian inspect -- train_loop --ranks 4 (SIMULATED runtime)"
+title "One node: meridian inspect -- train_loop --ranks 4 (SIMULATED runtime; NC 1 of rank 2 takes three times as long)"
 checkpoints=$(mktemp -d)
 env LD_LIBRARY_PATH="$PWD/build/lib/simnrt" \
     "$bin/meridian" inspect -o "$out/one-node" -- \
-    "$bin/train_loop" --ranks 4 --cores 8 --steps 20 --straggler 5:3 --checkpoint-dir "$checkpoints" --quiet ||
+    "$bin/train_loop" --ranks 4 --cores 2 --steps 60 --exec-us 8000 --straggler 5:3 --checkpoint-dir "$checkpoints" --quiet ||
     status=$?
 rm -rf "$checkpoints"
 
