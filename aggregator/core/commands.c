@@ -2,7 +2,6 @@
 #include "aggregator/core/jobs.h"
 
 #include "aggregator/core/conversions.h"
-#include "aggregator/core/text.h"
 #include "base/obj.h"
 
 void
@@ -51,27 +50,6 @@ start_allowed(mrd_core *c, mrd_why *why)
             c->n_sessions);
     }
     return mrd_core_store_check(c, why);
-}
-
-static bool
-id_is_taken(const mrd_core *c, uint64_t id)
-{
-    for (size_t i = 0; i < c->n_sessions; i++) { /* deleted ones too: their folder is there */
-        if (c->sessions[i]->id == id)
-            return true;
-    }
-    return false;
-}
-
-void
-mrd_core_name_session(mrd_core *c, mrd_session *s)
-{
-    s->created = c->now.wall;
-    do
-        s->id = mrd_session_id_new(s->created.ns, (uint16_t) mrd_core_random(c));
-    while (id_is_taken(c, s->id));
-    mrd_session_id_text(s->id, s->text);
-    mrd_text_set(s->timeline, sizeof(s->timeline), c->timescale.timeline);
 }
 
 static void

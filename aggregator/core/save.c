@@ -1,11 +1,8 @@
-/* Manifests on their way to disk, and the commands and steps that wait for them. */
+/* Manifests on their way to disk, and the commands that wait for them. */
 #include "aggregator/core/state.h"
 
-#include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 
-#define SAVE_EVERY  MRD_SEC
-#define SAVE_SHARE  10             /* at most a tenth of the time is spent writing one manifest */
 #define NODES_EVERY (30 * MRD_SEC) /* when nothing changed but when they were seen */
 
 static void
@@ -136,8 +133,8 @@ finish(mrd_core *c, mrd_waiting_command *w, mrd_err err, const char *text)
     mrd_core_answer(c, done.ticket, done.err == MRD_OK ? NULL : &why, done.value);
 }
 
-static void
-answer_waiting(mrd_core *c, uint64_t session, uint64_t version, const mrd_why *failed)
+void
+mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version, const mrd_why *failed)
 {
     for (size_t i = 0; i < MRD_COMMANDS_MAX; i++) {
         mrd_waiting_command *w = &c->commands[i];
@@ -153,55 +150,5 @@ mrd_core_answer_gone(mrd_core *c, uint64_t session)
     mrd_why why = { 0 };
 
     mrd_why_set(&why, MRD_NOTFOUND, 0, "the session was deleted meanwhile");
-    answer_waiting(c, session, UINT64_MAX, &why);
-}
-
-/* A start that is not on disk did not happen. */
-static void
-undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
-{
-    s->state = MRD_SESSION_FAILED;
-    s->step = MRD_STEP_OVER;
-    s->closed = true;
-    mrd_text_set(s->message, sizeof(s->message), failed->text);
-    mrd_core_retire(c, s); /* with what there is of its folder */
-}
-
-void
-mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t version,
-               const mrd_why *failed)
-{
-    mrd_session *s = NULL;
-    mrd_dur_ns took;
-
-    mrd_core_enter(c, now);
-    for (size_t i = 0; i < c->n_sessions && s == NULL; i++) /* deleted ones too */
-        s = c->sessions[i]->id == session ? c->sessions[i] : NULL;
-    if (s == NULL || s->save.writing != version)
-        return;
-    took = now.local.ns - s->save.began.ns;
-    s->save.writing = 0;
-    s->save.tried = version;
-    s->save.durable = failed == NULL ? version : s->save.durable;
-    s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
-    c->save_dur = took;
-    if (failed != NULL && !c->manifest_failed) /* logged once; it is tried again every second */
-        mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-MANIFEST",
-                        "A session's manifest was not written: session=%s reason=%s", s->text,
-                        failed->text);
-    c->manifest_failed = failed != NULL;
-    answer_waiting(c, session, version, failed);
-    if (s->deleted)
-        return;
-    if (failed != NULL && s->step == MRD_STEP_NEW) {
-        undo_start(c, s, failed);
-        return;
-    }
-    if (s->save.urgent && s->save.tried < s->save.version)
-        write_now(c, s);
-    if (MRD_PLANTED(MRD_PLANT_FORGOTTEN_WAKEUP) && failed != NULL)
-        s->save.awaited = UINT64_MAX;
-    mrd_session_send_triggers(c, s);
-    mrd_session_send_change(c, s);
-    mrd_session_run(c, s);
+    mrd_core_answer_waiting(c, session, UINT64_MAX, &why);
 }

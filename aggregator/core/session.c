@@ -1,5 +1,6 @@
 #include "aggregator/core/session.h"
 
+#include "aggregator/core/planted.h"
 #include "aggregator/core/targets.h"
 #include "aggregator/core/text.h"
 #include "base/jobid.h"
@@ -190,6 +191,16 @@ void
 mrd_session_touch(mrd_session *s)
 {
     s->save.version++;
+}
+
+void
+mrd_session_copy_again(mrd_session *s)
+{
+    if (MRD_PLANTED(MRD_PLANT_COPY_ONCE))
+        return;
+    if (s->copy.state == MRD_EXPORT_DONE)
+        s->copy.state = MRD_EXPORT_NONE;
+    s->copy.old = s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING;
 }
 
 bool

@@ -1,4 +1,4 @@
-/* The core as a whole: its beginning and end, time, tables, the disk, the regular round. */
+/* The core as a whole: its beginning and end, time, tables, the disk. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -7,8 +7,6 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define SAVE_EVERY       MRD_SEC
-#define RETAIN_EVERY     (10 * MRD_SEC)
 #define CLOCK_SPARE_MAX  (64 << 20)
 #define DISK_TRY_LONGEST (5 * MRD_SEC) /* of agents that were sent back one is here again by then */
 
@@ -109,6 +107,27 @@ mrd_core_add_session(mrd_core *c, mrd_session *s)
     return MRD_OK;
 }
 
+static bool
+id_is_taken(const mrd_core *c, uint64_t id)
+{
+    for (size_t i = 0; i < c->n_sessions; i++) { /* deleted ones too: their folder is there */
+        if (c->sessions[i]->id == id)
+            return true;
+    }
+    return false;
+}
+
+void
+mrd_core_name_session(mrd_core *c, mrd_session *s)
+{
+    s->created = c->now.wall;
+    do
+        s->id = mrd_session_id_new(s->created.ns, (uint16_t) mrd_core_random(c));
+    while (id_is_taken(c, s->id));
+    mrd_session_id_text(s->id, s->text);
+    mrd_text_set(s->timeline, sizeof(s->timeline), c->timescale.timeline);
+}
+
 mrd_part *
 mrd_core_add_part(mrd_core *c, mrd_session *s, const mrd_node *n)
 {
@@ -144,28 +163,6 @@ mrd_core_drop_node(mrd_core *c, mrd_node *n)
     c->registry.changed = true;
     mrd_effects_add(&c->out, MRD_DO_FORGET)->value = n->key;
     mrd_nodes_remove(&c->nodes, n);
-}
-
-static bool
-waits(const mrd_core *c, const mrd_node *n)
-{
-    for (unsigned i = 0; i < c->n_pending; i++) {
-        if (c->pending[i].node == n)
-            return true;
-    }
-    return false;
-}
-
-static void
-drop_forgotten(mrd_core *c)
-{
-    for (size_t i = c->nodes.n; i-- > 0;) {
-        mrd_node *n = c->nodes.v[i];
-
-        if (n->forget && n->conn == 0 && !waits(c, n) &&
-            mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
-            mrd_core_drop_node(c, n);
-    }
 }
 
 /* ---- The disk ---- */
@@ -272,28 +269,5 @@ mrd_core_disk(mrd_core *c, mrd_core_time now, int64_t free_bytes)
                         c->disk_message);
     } else if (c->disk_full && free_bytes > reserve + reserve / 16 + MRD_FRAME_MAX) {
         seems_to_have_room(c);
-    }
-}
-
-/* ---- The round ---- */
-
-void
-mrd_core_tick(mrd_core *c, mrd_core_time now)
-{
-    mrd_core_enter(c, now);
-    drop_forgotten(c);
-    mrd_core_surveys_tick(c);
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        if (!c->sessions[i]->deleted && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
-            mrd_session_run(c, c->sessions[i]);
-    }
-    mrd_core_remove_deleted(c);
-    if (now.local.ns >= c->next_save.ns) {
-        c->next_save.ns = now.local.ns + SAVE_EVERY;
-        mrd_core_save_round(c);
-    }
-    if (now.local.ns >= c->next_retain.ns) {
-        c->next_retain.ns = now.local.ns + RETAIN_EVERY;
-        mrd_core_retain(c);
     }
 }

@@ -118,6 +118,9 @@ mrd_err mrd_core_await(mrd_core *c, uint64_t ticket, const mrd_session *s, uint6
 void mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why);
 /* An answer to a command; why may be NULL. */
 void mrd_core_answer(mrd_core *c, uint64_t ticket, const mrd_why *why, uint64_t value);
+/* To those who wait for this version of the session, or an earlier one. */
+void mrd_core_answer_waiting(mrd_core *c, uint64_t session, uint64_t version,
+                             const mrd_why *failed);
 void mrd_core_answer_gone(mrd_core *c, uint64_t session); /* it was deleted meanwhile */
 
 /* survey.c. Returns its id, 0: as many as there may be. */

@@ -3,7 +3,6 @@
 #include "aggregator/core/state.h"
 
 #include "aggregator/core/planted.h"
-#include "aggregator/core/text.h"
 
 static unsigned
 nodes_alive(const mrd_core *c)
@@ -99,58 +98,4 @@ mrd_core_surveys_tick(mrd_core *c)
             mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))
             mrd_core_survey_end(c, v);
     }
-}
-
-static void
-take_answer(mrd_core *c, mrd_session *s, const mrd_survey *v, const mrd_node *n,
-            const Mrd__ControlReply *r)
-{
-    mrd_part *p = mrd_session_part(s, n->instance_id);
-
-    if (p == NULL && r->selected)
-        p = mrd_core_add_part(c, s, n);
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_ARM && s->state == MRD_SESSION_ARMING) {
-        bool refused = r->phase == MRD__NODE_PHASE__NODE_REFUSED || r->err != 0;
-
-        p->state = refused ? MRD_PART_REFUSED : MRD_PART_ARMED;
-        p->err = (mrd_err) r->err;
-        mrd_text_set(p->message, sizeof(p->message), r->message);
-        mrd_clock_quality_take(&p->clock, r->clock);
-    }
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_TRIGGER && r->err == 0)
-        mrd_session_acknowledge_ids(s, p, &v->trigger, 1);
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err == 0 &&
-        v->revision > p->revision)
-        p->revision = v->revision;
-    if (p != NULL && r->type == MRD__CONTROL_TYPE__CONTROL_CHANGE && r->err != 0) {
-        p->unchangeable = r->err == MRD_UNSUPPORTED ? n->run : 0;
-        mrd_text_set(p->message, sizeof(p->message), r->message);
-    }
-    mrd_session_touch(s);
-}
-
-void
-mrd_core_answered(mrd_core *c, mrd_core_time now, uint64_t survey, const Mrd__ControlReply *r)
-{
-    mrd_survey *v;
-    mrd_session *s;
-    const mrd_node *n;
-
-    mrd_core_enter(c, now);
-    v = mrd_core_survey(c, survey);
-    n = mrd_nodes_by_id(&c->nodes, r->instance_id);
-    if (v == NULL || n == NULL || n->run != r->run || r->type != v->type ||
-        mrd_map_get(&v->answered_by, mrd_id_key(n->instance_id)) != MRD_MAP_NONE ||
-        (s = mrd_core_session(c, v->session)) == NULL)
-        return;
-    (void) mrd_map_put(&v->answered_by, mrd_id_key(n->instance_id), 1);
-    v->last = now.local;
-    v->answered++;
-    take_answer(c, s, v, n, r);
-    if (v->answered < v->asked)
-        return;
-    if (s->survey == v->id)
-        mrd_session_run(c, s);
-    else
-        mrd_core_survey_end(c, v);
 }

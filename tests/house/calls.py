@@ -16,8 +16,6 @@ FOLDERS = ("base", "trace", "capture", "hw", "timesync", "proto", "agent", "aggr
 GUESTS = ("hw/simnrt/", "hw/simclock_preload")  # another vendor's library, and what stands in front of the C library
 
 CIRCLES = [  # (units that may call each other, why)
-    ({"aggregator/core/" + name for name in ("changes", "commands", "conversions", "jobs", "require", "retention", "save", "state", "steps", "survey", "triggers")},
-     "one state machine: what ends a step of a session runs the next, whichever input ended it"),
     ({"aggregator/loop", "aggregator/loop_effects", "aggregator/loop_requests", "aggregator/loop_results"},
      "one loop: an effect may have its result at once, and a result has effects"),
     ({"trace/store/stream", "trace/store/stream_bind", "trace/store/stream_read"}, "a stream with arrows is bound by a second stream of points"),
