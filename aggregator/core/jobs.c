@@ -265,8 +265,7 @@ add_owner(mrd_session *s, const char *key)
     if (!mrd_hash_is_valid(key) || s->of_job.owner_keys.n == OWNERS_MAX ||
         mrd_strlist_has(&s->of_job.owner_keys, mrd_str_of(key)))
         return;
-    if (mrd_strlist_add(&s->of_job.owner_keys, mrd_str_of(key)) == MRD_OK)
-        mrd_session_touch(s);
+    (void) mrd_strlist_add(&s->of_job.owner_keys, mrd_str_of(key));
 }
 
 static mrd_err

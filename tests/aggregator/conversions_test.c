@@ -601,6 +601,25 @@ TEST(conversions_as_json)
     mrd_core_free(c);
 }
 
+/* What is to be converted is in the manifest, so that a restart goes on with it; a session without device profiles is not written again. */
+TEST(what_is_to_be_converted_is_written_down)
+{
+    for (uint64_t n = 0; n < 3; n++) {
+        mrd_core *c = make(1);
+        mrd_session *s = core_session(c, 1, 0, MRD_SESSION_COMPLETE);
+        mrd_effect e;
+
+        s->measured = true;
+        s->copy.state = MRD_EXPORT_DONE;
+        for (uint64_t i = 0; i < n; i++)
+            artifact(c, s, 7 + (int64_t) i, "NTFF", (char) ('1' + i), true);
+        mrd_core_tick(c, core_at(SEC));
+        CHECK_INT(core_find(c, MRD_DO_SAVE, 0, &e), n > 0);
+        CHECK_INT(s->conversions.n, n);
+        mrd_core_free(c);
+    }
+}
+
 TEST(again_are_those_that_failed)
 {
     mrd_core *c = make(3);

@@ -222,6 +222,7 @@ TEST(what_is_not_there_is_nothing)
     REQUIRE(want != NULL && have != NULL);
     check_has("", want, have);
     node = mrd_json_at(mrd_json_get(have, "nodes"), 0);
+    CHECK(mrd_json_get(mrd_json_at(mrd_json_get(have, "conversions"), 0), "runs") == NULL);
     for (size_t i = 0; i < MRD_COUNT(of_node); i++)
         CHECK_ROW(of_node[i], mrd_json_get(node, of_node[i]) == NULL);
     mrd_json_free(want);
