@@ -62,116 +62,192 @@ def eat():
         pace(0.005)
 
 
-def misbehave(what, output):
-    if what[0] == "kill":
-        os.kill(os.getpid(), signal.SIGKILL)
-    elif what[0] == "kill-watcher":
-        os.kill(os.getppid(), signal.SIGKILL)
+WAYS = {}  # by name; each is called with the folder of results and the words behind its name
+
+
+def way(f):
+    WAYS[f.__name__[3:].replace("_", "-")] = f
+    return f
+
+
+@way
+def do_kill(output, words):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+@way
+def do_kill_watcher(output, words):
+    os.kill(os.getppid(), signal.SIGKILL)
+    signal.pause()
+
+
+@way
+def do_hang(output, words):
+    for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(s, signal.SIG_IGN)
+    print("reading the profile", flush=True)
+    while True:
         signal.pause()
-    elif what[0] == "hang":
-        for s in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
-            signal.signal(s, signal.SIG_IGN)
-        print("reading the profile", flush=True)
-        while True:
-            signal.pause()
-    elif what[0] == "memory":
-        eat()
-    elif what[0] == "memory-in-children":
-        for _ in range(4):
+
+
+@way
+def do_memory(output, words):
+    eat()
+
+
+@way
+def do_memory_in_children(output, words):
+    for _ in range(4):
+        if os.fork() == 0:
+            os.setsid()
             if os.fork() == 0:
-                os.setsid()
-                if os.fork() == 0:
-                    eat()
-                os._exit(0)
-        signal.pause()
-    elif what[0] == "allocate":  # all at once
+                eat()
+            os._exit(0)
+    signal.pause()
+
+
+@way
+def do_allocate(output, words):  # all at once
+    try:
+        held = bytearray(int(words[0]) << 20)
+    except MemoryError:
+        sys.exit("cannot allocate memory")
+    print(len(held))
+
+
+@way
+def do_write(output, words):
+    with open("big", "wb") as f:
+        while True:
+            f.write(b"x" * (1 << 20))
+
+
+@way
+def do_write_deep(output, words):  # below as many folders as are given
+    for _ in range(int(words[0])):
+        os.mkdir("d")
+        os.chdir("d")
+    misbehave(["write-slowly", "8"], output)
+
+
+@way
+def do_write_closed(output, words):  # nobody else can look into its folder
+    os.mkdir("closed")
+    for i in range(8):
+        with open(f"closed/file{i}", "wb") as f:
+            f.write(b"x" * (5 << 20))
+    os.chmod("closed", 0)
+    pace(2)
+    sys.exit("nobody minds")
+
+
+@way
+def do_write_nameless(output, words):  # files that nobody finds by a name
+    held = []
+    for i in range(int(words[0])):
+        held.append(open(f"file{i}", "w+b", buffering=0))
+        os.unlink(f"file{i}")
+        held[-1].write(b"x" * (10 << 20))
+    pace(2)
+    sys.exit("nobody minds")
+
+
+@way
+def do_write_slowly(output, words):
+    for i in range(int(words[0])):
+        with open(f"file{i}", "wb") as f:
+            f.write(b"x" * (10 << 20))
+    pace(2)
+    sys.exit("nobody minds")
+
+
+@way
+def do_share(output, words):  # children that have what their parent has
+    held = bytearray(b"x" * (int(words[0]) << 20))
+    for _ in range(4):
+        if os.fork() == 0:
+            pace(2)
+            os._exit(len(held) == 0)
+    for _ in range(4):
+        os.wait()
+
+
+@way
+def do_colour(output, words):
+    sys.stdout.buffer.write(b"one\x1b[31m two\x7f three\xc2\x9b31m four \xe2\x80\xae five\nsix \xc3\xa9")
+    sys.exit(1)
+
+
+@way
+def do_write_many(output, words):
+    for i in range(10 ** 9):
+        with open(f"file{i}", "wb") as f:
+            f.write(b"x" * 4096)
+
+
+@way
+def do_talk(output, words):
+    while True:
+        sys.stdout.write("working on it\n" * 1000)
+
+
+@way
+def do_bad(output, words):
+    sys.exit(" ".join(words) or "cannot open NTFF version 115")
+
+
+@way
+def do_half(output, words):
+    with open(os.path.join(output, "device_profile_model_1.pftrace"), "wb") as f:
+        f.write(trace("half", [(1, 2, "op")])[:20])
+    sys.exit("ended in the middle")
+
+
+@way
+def do_children(output, words):  # some in its group, some in a session of their own; all sleep under a name of the test's
+    for own in (False, True, True):
+        p = subprocess.Popen(["sleep", words[0]], start_new_session=own, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open("children.txt", "a") as f:
+            f.write(f"{p.pid}\n")
+    if words[1:]:
+        misbehave(words[1:], output)
+
+
+@way
+def do_escape(output, words):  # writes where it may not
+    for path in words:
         try:
-            held = bytearray(int(what[1]) << 20)
-        except MemoryError:
-            sys.exit("cannot allocate memory")
-        print(len(held))
-    elif what[0] == "write":
-        with open("big", "wb") as f:
-            while True:
-                f.write(b"x" * (1 << 20))
-    elif what[0] == "write-deep":  # below as many folders as are given
-        for _ in range(int(what[1])):
-            os.mkdir("d")
-            os.chdir("d")
-        misbehave(["write-slowly", "8"], output)
-    elif what[0] == "write-closed":  # nobody else can look into its folder
-        os.mkdir("closed")
-        for i in range(8):
-            with open(f"closed/file{i}", "wb") as f:
-                f.write(b"x" * (5 << 20))
-        os.chmod("closed", 0)
-        pace(2)
-        sys.exit("nobody minds")
-    elif what[0] == "write-nameless":  # files that nobody finds by a name
-        held = []
-        for i in range(int(what[1])):
-            held.append(open(f"file{i}", "w+b", buffering=0))
-            os.unlink(f"file{i}")
-            held[-1].write(b"x" * (10 << 20))
-        pace(2)
-        sys.exit("nobody minds")
-    elif what[0] == "write-slowly":
-        for i in range(int(what[1])):
-            with open(f"file{i}", "wb") as f:
-                f.write(b"x" * (10 << 20))
-        pace(2)
-        sys.exit("nobody minds")
-    elif what[0] == "share":  # children that have what their parent has
-        held = bytearray(b"x" * (int(what[1]) << 20))
-        for _ in range(4):
-            if os.fork() == 0:
-                pace(2)
-                os._exit(len(held) == 0)
-        for _ in range(4):
-            os.wait()
-    elif what[0] == "colour":
-        sys.stdout.buffer.write(b"one\x1b[31m two\x7f three\xc2\x9b31m four \xe2\x80\xae five\nsix \xc3\xa9")
-        sys.exit(1)
-    elif what[0] == "write-many":
-        for i in range(10 ** 9):
-            with open(f"file{i}", "wb") as f:
-                f.write(b"x" * 4096)
-    elif what[0] == "talk":
-        while True:
-            sys.stdout.write("working on it\n" * 1000)
-    elif what[0] == "bad":
-        sys.exit(" ".join(what[1:]) or "cannot open NTFF version 115")
-    elif what[0] == "half":
-        with open(os.path.join(output, "device_profile_model_1.pftrace"), "wb") as f:
-            f.write(trace("half", [(1, 2, "op")])[:20])
-        sys.exit("ended in the middle")
-    elif what[0] == "children":  # some in its group, some in a session of their own; all sleep under a name of the test's
-        for own in (False, True, True):
-            p = subprocess.Popen(["sleep", what[1]], start_new_session=own, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            with open("children.txt", "a") as f:
-                f.write(f"{p.pid}\n")
-        if what[2:]:
-            misbehave(what[2:], output)
-    elif what[0] == "escape":  # writes where it may not
-        for path in what[1:]:
-            try:
-                with open(path, "a") as f:
-                    f.write("x")
-                print(f"wrote {path}", flush=True)
-            except OSError as e:
-                print(f"{path}: {e.strerror}", flush=True)
-    elif what[0] == "link":  # results that are not its own
-        os.symlink(what[1], "device_profile_model_9.pftrace")
-    elif what[0] == "tell":
-        fds = sorted(os.listdir("/proc/self/fd"), key=int)  # the last one is of this listing
-        with open("told.txt", "w") as f:
-            f.write(f"env {' '.join(sorted(os.environ))}\nfds {' '.join(fds[:-1])}\n"
-                    f"sid {os.getsid(0) == os.getpid()}\ncore {resource.getrlimit(resource.RLIMIT_CORE)[0]}\nnice {os.nice(0)}\n"
-                    f"cwd {os.getcwd()}\nhome {os.environ['HOME']}\ntmp {os.environ['TMPDIR']}\nargv {' '.join(sys.argv[1:])}\n")
-    elif what[0] == "wait":  # until a file is there
-        print("waiting", flush=True)
-        while not os.path.exists(what[1]):
-            pace(0.02)
+            with open(path, "a") as f:
+                f.write("x")
+            print(f"wrote {path}", flush=True)
+        except OSError as e:
+            print(f"{path}: {e.strerror}", flush=True)
+
+
+@way
+def do_link(output, words):  # results that are not its own
+    os.symlink(words[0], "device_profile_model_9.pftrace")
+
+
+@way
+def do_tell(output, words):
+    fds = sorted(os.listdir("/proc/self/fd"), key=int)  # the last one is of this listing
+    with open("told.txt", "w") as f:
+        f.write(f"env {' '.join(sorted(os.environ))}\nfds {' '.join(fds[:-1])}\n"
+                f"sid {os.getsid(0) == os.getpid()}\ncore {resource.getrlimit(resource.RLIMIT_CORE)[0]}\nnice {os.nice(0)}\n"
+                f"cwd {os.getcwd()}\nhome {os.environ['HOME']}\ntmp {os.environ['TMPDIR']}\nargv {' '.join(sys.argv[1:])}\n")
+
+
+@way
+def do_wait(output, words):  # until a file is there
+    print("waiting", flush=True)
+    while not os.path.exists(words[0]):
+        pace(0.02)
+
+
+def misbehave(what, output):
+    if what[:1] and what[0] in WAYS:
+        WAYS[what[0]](output, what[1:])
 
 
 # ---- What it is for ----
