@@ -16,111 +16,114 @@ LIBRARY = os.path.join(os.environ["MERIDIAN_BUILD"], "lib", "libmeridian.so")
 sys.path.insert(0, os.path.join(SOURCE, "python"))
 
 
-def with_library(folder):
-    import meridian as m
-
-    assert m.available() and m.require() and m.status() == "stopped", m.status()
-    with m.scope("before"):
+def record_scopes(m, domain):
+    """Scopes, in coroutines too; returns the name of the function that is traced."""
+    with m.scope("outer", domain, step=1, ratio=0.5, ok=True, text="caf\u00e9 \"x\"") as outer:
+        outer.set(late=-1, huge=1 << 63)
+        for i in range(3):
+            with m.scope("step %d" % i, "python"):
+                pass
+    try:
+        with m.scope("raises"):
+            raise KeyError("on purpose")
+    except KeyError:
         pass
-    path = os.path.join(folder, "profile.json")
-    m.set_config(filename=path, aggregate_stats=True)
-    with m.profiling():
-        domain = m.Domain("python")
-        with m.scope("outer", domain, step=1, ratio=0.5, ok=True, text="caf\u00e9 \"x\"") as outer:
-            outer.set(late=-1, huge=1 << 63)
-            for i in range(3):
-                with m.scope("step %d" % i, "python"):
-                    pass
-        try:
-            with m.scope("raises"):
-                raise KeyError("on purpose")
-        except KeyError:
-            pass
 
-        @m.traced(domain="python")
-        def work(n):
-            return n + 1
+    @m.traced(domain="python")
+    def work(n):
+        return n + 1
 
-        assert work(1) == 2 and work.__name__ == "work"
+    assert work(1) == 2 and work.__name__ == "work"
 
-        def block(name):
-            with m.scope(name, "python", me=name):
-                yield
+    def block(name):
+        with m.scope(name, "python", me=name):
+            yield
 
-        first, second = block("first"), block("second")
-        for step in (first, second, first, second):  # as coroutines do: the one that began first ends first
-            next(step, None)
+    first, second = block("first"), block("second")
+    for step in (first, second, first, second):  # as coroutines do: the one that began first ends first
+        next(step, None)
 
-        class Turn:  # of the event loop
-            def __await__(self):
-                yield
+    class Turn:  # of the event loop
+        def __await__(self):
+            yield
 
-        @m.traced(name="awaits")
-        async def awaits():
-            await Turn()
-            m.instant("behind the await")
+    @m.traced(name="awaits")
+    async def awaits():
+        await Turn()
+        m.instant("behind the await")
 
-        asyncio.run(awaits())
-        again = m.scope("in itself")
-        with again, again:
-            pass
-        m.instant("now", scope=m.PROCESS, n=2)
-        counter = domain.counter("queue", unit="count")
-        counter += 5
-        counter -= 2
-        counter.sample(0.5)
-        assert counter.value == 3
-        for where in (m.PROCESS, "global", "process", "thread", "task", "marker"):
-            domain.marker("mark").mark(where)
-        m.instant("by name", scope="global")
-        for call in (domain.marker("mark").mark, lambda where: m.instant("nowhere", scope=where)):
-            for where in ("galaxy", 9, None):
-                try:
-                    call(where)
-                    assert False, f"a mark for {where}"
-                except m.MeridianError as error:
-                    assert error.code == 6 and "process, thread, task or marker expected" in str(error), error
-        with domain.task("task"), domain.frame("frame") as frame, m.Event("event"):
-            pass
-        assert frame.count == 1
-        task = domain.task("twice")
-        try:
-            task.stop()
-            assert False, "a task that was not started was stopped"
-        except m.MeridianError as error:
-            assert error.code == 17 and "not started" in str(error), error
-        s = m.span("async")
-        other = threading.Thread(target=lambda: s.end(done=True))
-        other.start()
-        other.join()
-        arrow = m.flow("arrow")
-        with m.scope("from"):
-            arrow.begin()
-        with m.scope("to"):
-            arrow.end()
-        with m.scope("holds", "python"):
-            m.memory_allocated(4096, 1000)
-            m.memory_allocated(1 << 47, 24)
-        m.memory_freed(4096)
-        region = m.Region("region")
-        with region, region:
-            pass
-        assert region.entries == 2 and str(region).startswith("[prof] region: total_time: "), str(region)
-        with m.Models(m.Models.MEMORY) as models:
-            pass
-        assert models.records() == []
-    assert m.status() == "stopped" and m.lost() == 0
+    asyncio.run(awaits())
+    again = m.scope("in itself")
+    with again, again:
+        pass
+    return work.__qualname__
+
+
+def record_marks(m, domain):
+    m.instant("now", scope=m.PROCESS, n=2)
+    counter = domain.counter("queue", unit="count")
+    counter += 5
+    counter -= 2
+    counter.sample(0.5)
+    assert counter.value == 3
+    for where in (m.PROCESS, "global", "process", "thread", "task", "marker"):
+        domain.marker("mark").mark(where)
+    m.instant("by name", scope="global")
+    for call in (domain.marker("mark").mark, lambda where: m.instant("nowhere", scope=where)):
+        for where in ("galaxy", 9, None):
+            try:
+                call(where)
+                assert False, f"a mark for {where}"
+            except m.MeridianError as error:
+                assert error.code == 6 and "process, thread, task or marker expected" in str(error), error
+
+
+def record_objects(m, domain):
+    with domain.task("task"), domain.frame("frame") as frame, m.Event("event"):
+        pass
+    assert frame.count == 1
+    task = domain.task("twice")
+    try:
+        task.stop()
+        assert False, "a task that was not started was stopped"
+    except m.MeridianError as error:
+        assert error.code == 17 and "not started" in str(error), error
+    s = m.span("async")
+    other = threading.Thread(target=lambda: s.end(done=True))
+    other.start()
+    other.join()
+    arrow = m.flow("arrow")
+    with m.scope("from"):
+        arrow.begin()
+    with m.scope("to"):
+        arrow.end()
+    with m.scope("holds", "python"):
+        m.memory_allocated(4096, 1000)
+        m.memory_allocated(1 << 47, 24)
+    m.memory_freed(4096)
+    region = m.Region("region")
+    with region, region:
+        pass
+    assert region.entries == 2 and str(region).startswith("[prof] region: total_time: "), str(region)
+    with m.Models(m.Models.MEMORY) as models:
+        pass
+    assert models.records() == []
+
+
+def check_statistics(m, traced):
     statistics = json.loads(m.dumps(format="json"))
     assert statistics["Time"]["python"]["outer"]["Count"] == 1, statistics
-    assert statistics["Time"]["python"][work.__qualname__]["Count"] == 1
+    assert statistics["Time"]["python"][traced]["Count"] == 1
     assert statistics["Scopes"] == [{"Name": "python/holds", "Place": "host", "Count": 2, "Current": 24, "Peak": 1024,
                                      "Allocated": 1024, "Freed": 1000}], statistics["Scopes"]
     assert m.dumps(reset=True).startswith("\nProfile Statistics")
-    m.dump()
+
+
+def check_trace(path, traced):
     trace = json.load(open(path))["traceEvents"]
     names = [e["name"] for e in trace]
     for name in ("outer", "step 0", "step 2", "raises", "now", "queue", "mark", "task", "frame", "event",
-                 "async", "arrow", "from", "to", "region", work.__qualname__):
+                 "async", "arrow", "from", "to", "region", traced):
         assert name in names, (name, names)
     assert "before" not in names
     args = next(e for e in trace if e["name"] == "outer")["args"]
@@ -132,6 +135,9 @@ def with_library(folder):
     assert first["ts"] <= second["ts"] <= first["ts"] + first["dur"] <= second["ts"] + second["dur"], (first, second)
     assert awaits["ts"] <= behind["ts"] <= awaits["ts"] + awaits["dur"], (awaits, behind)
     assert names.count("in itself") == 2, names
+
+
+def check_counters(m):
     with m.Counters(["mem.MemTotal_bytes"]) as session:
         assert session.poll()["mem.MemTotal_bytes"] > 1 << 20
     try:
@@ -139,6 +145,26 @@ def with_library(folder):
         assert False, "an unknown counter was accepted"
     except m.MeridianError as error:
         assert "no.such.counter" in str(error)
+
+
+def with_library(folder):
+    import meridian as m
+
+    assert m.available() and m.require() and m.status() == "stopped", m.status()
+    with m.scope("before"):
+        pass
+    path = os.path.join(folder, "profile.json")
+    m.set_config(filename=path, aggregate_stats=True)
+    with m.profiling():
+        domain = m.Domain("python")
+        traced = record_scopes(m, domain)
+        record_marks(m, domain)
+        record_objects(m, domain)
+    assert m.status() == "stopped" and m.lost() == 0
+    check_statistics(m, traced)
+    m.dump()
+    check_trace(path, traced)
+    check_counters(m)
 
 
 def without_library():

@@ -1,6 +1,7 @@
 """The rules of the house that a program can check: who may include whom, no circles, headers that compile alone, third-party
 headers where docs/dependencies.md says, one prefix for external names, the field's words. CONTRIBUTING.md explains them.
 Usage: rules.py [rule ...]; prints each breach with its place and what to do."""
+import ast
 import collections
 import json
 import os
@@ -606,6 +607,16 @@ def rule_sizes():
             breach(path, f"has {n} lines, more than {most}: cut it by purpose")
         if n <= most and path in LONG:
             breach("tests/house/rules.py", f"LONG names {path}, which has {n} lines: take it out")
+    for place, n in long_in_python():
+        breach(place, f"a function of {n} lines, more than {FUNCTION_LINES_MAX}: cut it by purpose")
+
+
+def long_in_python():
+    """(place, lines) of each function of ours in Python that is longer than one in C may be."""
+    for path in subprocess.run(["git", "-C", ROOT, "ls-files", "*.py"], capture_output=True, text=True).stdout.split():
+        for node in ast.walk(ast.parse(read(path))):
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX:
+                yield f"{path}:{node.lineno}", node.end_lineno - node.lineno + 1
 
 
 def main():
