@@ -25,7 +25,7 @@ mrd_yaml_text(const mrd_yaml *y, uint32_t node)
 {
     const mrd_yaml_node *v = &y->nodes[node];
 
-    if (node == 0 || v->kind != MRD_YAML_SCALAR)
+    if (node == 0 || v->kind != MRD_YAML_SCALAR || v->len == 0) /* then there may be no text yet */
         return MRD_STR("");
     return (mrd_str){ (const char *) y->text.p + v->text_at, v->len };
 }
