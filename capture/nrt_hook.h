@@ -111,6 +111,9 @@ void *mrd_nrt_real(mrd_nrt_fn fn);
 const char *mrd_nrt_name(mrd_nrt_fn fn);
 /* Of the symbol; NULL: whichever a program gets. */
 const char *mrd_nrt_version(mrd_nrt_fn fn);
+/* Path of a library whose dlsym stands in front of ours: what the program looks up by name passes the hooks
+ * by. NULL: there is none. */
+const char *mrd_nrt_other_dlsym(void);
 /* "NRT_TIMEOUT"; of a number outside the table what the runtime calls it, else "unknown status". Static. */
 const char *mrd_nrt_status_name(NRT_STATUS status);
 /* A number of the table above, or one that the runtime has a name for. */

@@ -44,6 +44,8 @@ drop_lock(void)
     atomic_store(&lock, 0);
 }
 
+static void tell_lacks(void);
+
 /* With the lock. */
 static void
 begin(void)
@@ -76,6 +78,8 @@ mrd_nrt_opened(void)
     begin();
     opening = false;
     drop_lock();
+    if (mrd_rec_sources() != 0)
+        tell_lacks();
     mrd_nrt_wait_begin();
 }
 
@@ -122,22 +126,47 @@ runtime_loaded(void)
 static const char *
 lacks(void)
 {
-    return runtime_loaded() && !in_front()
-               ? "recording, but the Neuron runtime's calls are not recorded: libmeridian was "
-                 "loaded after it or "
-                 "behind it; start the program with LD_PRELOAD=libmeridian.so, or link -lmeridian "
-                 "before -lnrt"
-               : NULL;
+    if (!runtime_loaded())
+        return NULL;
+    if (!in_front())
+        return "recording, but the Neuron runtime's calls are not recorded: libmeridian was loaded "
+               "after it or behind it; start the program with LD_PRELOAD=libmeridian.so, or link "
+               "-lmeridian before -lnrt";
+    if (mrd_nrt_other_dlsym() != NULL)
+        return "recording, but the Neuron runtime's functions that the program looks up by name "
+               "(dlsym, as ctypes does) are not recorded: another library answers in front of "
+               "libmeridian; name libmeridian.so first in LD_PRELOAD";
+    return NULL;
+}
+
+/* Once: what is lacking, and which library it is. */
+static void
+tell_lacks(void)
+{
+    static _Atomic bool told;
+    const char *why = lacks(), *other;
+    mrd_rec_arg arg;
+
+    if (why == NULL || atomic_exchange(&told, true))
+        return;
+    other = mrd_nrt_other_dlsym();
+    if (other != NULL)
+        arg = mrd_nrt_text(MRD_NRT_KEY_library, other);
+    mrd_rec_notice(why, &arg, other != NULL);
+}
+
+/* Of a program that passed all hooks by nobody says it sooner. */
+__attribute__((destructor)) static void
+report_at_end(void)
+{
+    if (atomic_load(&opened) == 0 && mrd_rec_sources() != 0)
+        tell_lacks();
 }
 
 static void
 turned_on(void)
 {
-    static _Atomic bool told;
-    const char *why = lacks();
-
-    if (why != NULL && !atomic_exchange(&told, true))
-        mrd_rec_notice(why, NULL, 0);
+    tell_lacks();
     take_lock();
     begin();
     drop_lock();

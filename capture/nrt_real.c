@@ -192,6 +192,19 @@ hook_for(int i, void *found)
     return found;
 }
 
+const char *
+mrd_nrt_other_dlsym(void)
+{
+    Dl_info first, real_one, ours;
+
+    if (!find_dlsym() || dladdr(mrd_nrt_real_dlsym(RTLD_DEFAULT, "dlsym"), &first) == 0 ||
+        dladdr((void *) (uintptr_t) mrd_nrt_real_dlsym, &real_one) == 0 ||
+        dladdr((void *) (uintptr_t) find_dlsym, &ours) == 0 || first.dli_fbase == ours.dli_fbase ||
+        first.dli_fbase == real_one.dli_fbase)
+        return NULL;
+    return first.dli_fname;
+}
+
 #define ANSWER_NULL ((void *) 1)
 
 /* A name with several versions: which of them the runtime hands out decides. One that is not known

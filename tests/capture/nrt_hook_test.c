@@ -292,6 +292,20 @@ TEST(many_models)
     CHECK_INT(rec.lost, 0);
 }
 
+/* What a program looks up by name goes past the hooks when another library answers dlsym in front of them: it says so at
+ * its end, once, and which library that is. */
+TEST(another_dlsym_in_front_is_told)
+{
+    recorded rec;
+
+    preload_first = "test-other/libother_dlsym.so";
+    set_library_path("simnrt");
+    rec = same_with_and_without("nrt_prog_late", "everything");
+    CHECK_INT(count_spans(&rec, "nrt_execute"), 0);
+    CHECK_INT(count_text(rec.notices, "another library answers in front of libmeridian"), 1);
+    CHECK(strstr(rec.notices, "/lib/test-other/libother_dlsym.so") != NULL);
+}
+
 /* What the signal met on its way has no span of its own; the calls themselves have. */
 TEST(a_signal_handler_may_send)
 {

@@ -31,6 +31,8 @@ set_library_path(const char *flavour)
     setenv("NEURON_RT_LOG_LEVEL", "off", 1);
 }
 
+const char *preload_first = "";
+
 void
 preload_list(char *to, size_t room)
 {
@@ -42,6 +44,8 @@ preload_list(char *to, size_t room)
     for (size_t i = 0; i < MRD_COUNT(inits); i++)
         if ((init = dlsym(RTLD_DEFAULT, inits[i])) != NULL && dladdr(init, &info) != 0)
             snprintf(to, room, "%s:", info.dli_fname);
+    if (preload_first[0] != '\0')
+        snprintf(to + strlen(to), room - strlen(to), "%s/lib/%s:", build_dir(), preload_first);
     snprintf(to + strlen(to), room - strlen(to), "%s/lib/libmeridian.so", build_dir());
 }
 

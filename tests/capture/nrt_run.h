@@ -23,6 +23,7 @@ const char *build_dir(void);
 void set_library_path(const char *flavour);
 
 /* What is to be preloaded; a sanitizer's own library must come first. */
+extern const char *preload_first; /* of lib/ of this build, in front of libmeridian; empty: none */
 void preload_list(char *to, size_t room);
 
 extern bool errors_too; /* what the programs say on stderr comes with their output */
