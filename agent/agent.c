@@ -17,6 +17,9 @@
 #include "base/obj.h"
 #include "base/secret.h"
 
+/* An aggregator answers within a second, one that starts again within seconds. With one that stays away, rings of
+ * processes that end would fill the memory of the node. */
+#define WAIT_MAX   MRD_JOBS_HOLD
 #define PAUSE_ONCE (50 * MRD_MS)
 #define PAUSE_MAX  (10 * MRD_SEC)
 #define SPOOL_CALM (10 * MRD_SEC) /* without a failure it is said to be written again */
@@ -71,6 +74,34 @@ on_foreign(void *self, uint64_t tag, const mrd_msg *msg)
         mrd_jobs_answer(a->jobs, tag & (MRD_TAG_JOB - 1), msg);
     else if ((tag & ~MRD_PUBLISH_FOREIGN) != MRD_TAG_CLOCK)
         mrd_files_answer(a->files, tag & ~MRD_PUBLISH_FOREIGN, msg);
+}
+
+static void
+on_sessions_known(void *self)
+{
+    mrd_agent *a = self;
+
+    a->wait_until = (mrd_local_ns){ 0 };
+    mrd_record_sessions_known(a->record, mrd_local_now());
+}
+
+bool
+mrd_agent_waits(mrd_agent *a, mrd_local_ns now)
+{
+    if (mrd_record_sessions(a->record) > 0)
+        a->wait_until = (mrd_local_ns){ 0 };
+    if (a->wait_until.ns == 0)
+        return false;
+    if (!mrd_local_before(now, a->wait_until)) {
+        a->wait_until = (mrd_local_ns){ 0 };
+        mrd_log(MRD_LOG_WARN, "AGT-NO-SESSIONS",
+                "No aggregator has answered for %lld s, so it is not known which sessions are "
+                "under way: "
+                "what programs record is read now, and a session that this node joins later counts "
+                "it as lost (started-late)",
+                (long long) (WAIT_MAX / MRD_SEC));
+    }
+    return a->wait_until.ns != 0;
 }
 
 uint32_t
@@ -221,6 +252,7 @@ open_publish(mrd_agent *a, mrd_why *why)
                               .heartbeat = mrd_agent_heartbeat,
                               .welcome = mrd_agent_welcome,
                               .directive = mrd_agent_directive,
+                              .sessions_known = on_sessions_known,
                               .control = mrd_agent_survey,
                               .delivered = on_delivered,
                               .refused = on_refused,
@@ -350,6 +382,9 @@ mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
         return err;
     }
     resume_sessions(a);
+    if (a->publish != NULL)
+        a->wait_until = mrd_local_add(mrd_local_now(), WAIT_MAX);
+    mrd_drain_hold(a->drain, mrd_agent_waits(a, mrd_local_now()));
     *ret_agent = a;
     return MRD_OK;
 }

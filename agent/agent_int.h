@@ -61,6 +61,7 @@ struct mrd_agent {
     mrd_drain *drain;
     mrd_record *record;
     mrd_collector_slot collectors[MRD_COLLECTORS_MAX];
+    mrd_local_ns wait_until;                 /* for the first word of sessions; 0: it is over */
     uint64_t collected[MRD_RECORD_SESSIONS]; /* sessions that collectors began */
     size_t n_collected;
     mrd_hw *hw;
@@ -120,6 +121,9 @@ void mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now); /* and old refusa
 
 /* agent.c */
 uint32_t mrd_agent_boot_key(const mrd_agent *a);
+/* It is not known yet which sessions are under way: what workloads give stays where it is, so that those have it. Not
+ * without an aggregator, nor when it knows of one: that would lose what others wait for. */
+bool mrd_agent_waits(mrd_agent *a, mrd_local_ns now);
 /* collect_counters.c: of the sessions; adds to *sum. */
 void mrd_agent_counters_sum(const mrd_agent *a, mrd_sample_stats *sum);
 /* collect_trace_files.c: what trace files of this process are to be called. */

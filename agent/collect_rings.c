@@ -107,6 +107,7 @@ step_rings(void *self, mrd_local_ns now)
 {
     mrd_agent *a = self;
 
+    mrd_drain_hold(a->drain, mrd_agent_waits(a, now));
     (void) mrd_drain_step(a->drain);
     end_minute(a, now);
     if (mrd_local_diff(now, a->said_at) > SAY_PERIOD ||
@@ -140,6 +141,7 @@ finish_rings(void *self)
 {
     mrd_agent *a = self;
 
+    mrd_drain_hold(a->drain, mrd_agent_waits(a, mrd_local_now()));
     mrd_drain_finish(a->drain);
 }
 

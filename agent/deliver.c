@@ -21,6 +21,7 @@ static const char *const causes[MRD_DROP_CAUSES] = {
     [MRD_DROP_RUNTIME] = NRT_LOST_RING,
     [MRD_DROP_DAMAGED] = "spool-damaged",
     [MRD_DROP_RECORDER] = "recorder-memory",
+    [MRD_DROP_LATE] = "started-late",
 };
 
 const char *

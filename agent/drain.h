@@ -58,8 +58,9 @@ typedef enum {
     MRD_DROP_RUNTIME,  /* the runtime's own ring overwrote it: its numbers show the gap */
     MRD_DROP_RECORDER, /* of a window: forced out of a recorder by its bound before it was asked for
                         */
-    MRD_DROP_DAMAGED, /* in a part of the spool that was cut or removed behind the agent's back; last:
+    MRD_DROP_DAMAGED,  /* in a part of the spool that was cut or removed behind the agent's back:
                          sessions do not note it */
+    MRD_DROP_LATE,     /* read before the node knew of the session, which had begun */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 
@@ -142,8 +143,8 @@ void mrd_drain_close(mrd_drain *p); /* drains nothing; NULL is fine */
 /* Looks for rings when it is time, then reads each ring once, at most its budget. Returns the
  * records read; UINT64_MAX never. */
 uint64_t mrd_drain_step(mrd_drain *p);
-/* Until nothing new comes from any ring, then gives the open spans as unfinished. Rings whose
- * owner is alive stay where they are. */
+/* Until nothing new comes from any ring that is not held, then gives the open spans as unfinished.
+ * Rings whose owner is alive stay where they are. */
 void mrd_drain_finish(mrd_drain *p);
 /* Nanoseconds until the next step is worth its cost, 0 while rings bring news. */
 int64_t mrd_drain_wait_ns(const mrd_drain *p);
@@ -216,6 +217,8 @@ int mrd_drain_fd(const mrd_drain *p);
 bool mrd_drain_has_runtime(const mrd_drain_process *process);
 /* Its rings are not read until it is let go: what they hold stays in them. */
 void mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold);
+/* The same of all, those that are found later included. */
+void mrd_drain_hold(mrd_drain *p, bool hold);
 /* Calls each process now known. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
                     void *self);

@@ -137,7 +137,7 @@ struct mrd_drain {
     mrd_catalog *args_catalog; /* whose strings args interns into */
     uint64_t text_mark;
     bool again;           /* what is read now was taken over by a predecessor */
-    bool more;            /* the last step stopped at a budget */
+    bool more, held;      /* the last step stopped at a budget; mrd_drain_hold */
     mrd_dur_ns timens_ns; /* this process's own */
     uint64_t pid_ns;      /* inode of ours */
     char *ring_dir;

@@ -228,6 +228,14 @@ mrd_drain_hold_process(mrd_drain *p, mrd_drain_process *process, bool hold)
         r->poll_at = (mrd_local_ns){ r->ended ? INT64_MAX : 0 };
 }
 
+void
+mrd_drain_hold(mrd_drain *p, bool hold)
+{
+    for (size_t i = 0; i < p->n_rings && p->held && !hold; i++)
+        p->rings[i]->poll_at = (mrd_local_ns){ p->rings[i]->ended ? INT64_MAX : 0 };
+    p->held = hold;
+}
+
 /* Each ring once, in turn; which one is first moves on, so that none is always last. A user whose
  * time is up goes on in the next turn where it was left. */
 static uint64_t
@@ -247,7 +255,7 @@ drain_all(mrd_drain *p, mrd_local_ns now)
 
         if (i >= p->n_rings)
             i = 0;
-        if (p->rings[i]->proc->held) {
+        if (p->held || p->rings[i]->proc->held) {
             p->rings[i]->poll_at = mrd_local_add(now, HELD_PERIOD);
         } else if (!mrd_local_after(p->rings[i]->poll_at, now) && comes_later(p->rings[i])) {
             ;
@@ -311,8 +319,6 @@ mrd_drain_finish(mrd_drain *p)
 
     (void) mrd_drain_lock(p, mrd_local_now());
     mrd_discover_all(p->discover, mrd_drain_ring_found, p);
-    for (proc *pr = p->procs; pr != NULL; pr = pr->next)
-        pr->held = false;
     mrd_drain_cross(p);
     for (size_t i = 0; i < p->n_rings; i++)
         if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)

@@ -210,6 +210,7 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, in
         p->o.welcome(p->o.self, w);
         for (size_t i = 0; i < w->n_directives; i++)
             p->o.directive(p->o.self, w->directives[i]);
+        p->o.sessions_known(p->o.self);
     } else if (msg->frame.type == MRD_FRAME_REFUSE) {
         const Mrd__Refuse *no = msg->u.refuse;
 
@@ -229,6 +230,8 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, in
                    (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)
             p->o.directive(p->o.self, ack->directives[i]);
+        if (ack->status == MRD__ACK_STATUS__ACK_STORED)
+            p->o.sessions_known(p->o.self);
     }
 }
 

@@ -26,6 +26,8 @@ typedef struct {
     mrd_err (*heartbeat)(void *self, mrd_buf *to);
     void (*welcome)(void *self, const Mrd__Welcome *welcome);
     void (*directive)(void *self, const Mrd__Control *control);
+    /* All directives of an answer, which says what is going on, were passed on. */
+    void (*sessions_known)(void *self);
     /* A survey: pack the reply into *to. */
     void (*control)(void *self, const Mrd__Control *control, mrd_buf *to);
     void (*delivered)(void *self, const mrd_spool_item *item);

@@ -37,7 +37,7 @@ lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, mrd_local_n
 }
 
 static void
-seal(mrd_record *r, open_batch *l)
+seal(mrd_record *r, rec_process *o, open_batch *l)
 {
     session *s = l->of;
     mrd_frame ids = { .agent = r->o.agent,
@@ -52,6 +52,7 @@ seal(mrd_record *r, open_batch *l)
 
     if (l->batch == NULL || mrd_batch_events(l->batch) == 0)
         return;
+    mrd_record_note_batch(r, o, l);
     add_crosses(r, l);
     (void) mrd_batch_range(l->batch, &from, &to);
     first = mrd_record_to_raw(r, l->clock, (mrd_ev_ns){ from });
@@ -59,7 +60,7 @@ seal(mrd_record *r, open_batch *l)
     l->until = (mrd_local_ns){ 0 };
     mrd_buf_reset(&r->frame);
     err = mrd_batch_encode(l->batch, r->codec, r->o.codec, &ids, &r->frame, NULL);
-    l->events = 0;
+    l->events = l->noted = 0;
     l->opened = (mrd_local_ns){ 0 };
     if (err != MRD_OK) {
         mrd_batch_reset(l->batch);
@@ -145,7 +146,7 @@ push_slow(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
         return MRD_NOMEM;
     err = mrd_batch_push(l->batch, ev);
     if (err == MRD_FULL) {
-        seal(r, l);
+        seal(r, o, l);
         o->sealed = true;
         err = mrd_batch_push(l->batch, ev);
     }
@@ -200,6 +201,7 @@ add_event(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int
         l->lost[cause] += n;
     } else if (err == MRD_OK) {
         l->events++;
+        l->noted++;
     } else {
         lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, (mrd_local_ns){ raw },
              (mrd_local_ns){ raw });
@@ -245,6 +247,20 @@ passes_gate(const mrd_record *r, rec_process *o, const session *s, const mrd_eve
     return mrd_step_gate_passes(g, first, last);
 }
 
+/* For a session that the node is told of later. What counters show is sampled anew for it. */
+static inline void
+note(rec_process *o, const mrd_event *ev, int64_t raw, int64_t end)
+{
+    const mrd_catalog *cat = o->process->catalog;
+
+    if ((!o->is_ring && !o->is_file) ||
+        (ev->kind == MRD_COUNTER &&
+         mrd_catalog_borrow_track(cat, ev->track)->source == MRD_SRC_HOST))
+        return;
+    mrd_passed_add(&o->passed[0], (mrd_local_ns){ end == INT64_MAX ? raw : end },
+                   ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1);
+}
+
 /* only: 0, or the one session it is for. */
 static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
@@ -257,6 +273,8 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
     if (o == NULL)
         return MRD_NOMEM;
     o->dirty = true;
+    if (only == 0)
+        note(o, ev, raw, end);
     for (size_t i = 0; i < r->n_sessions; i++) {
         session *s = &r->sessions[i];
         open_batch *l;
@@ -367,7 +385,7 @@ tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
         mrd_drain_in_flight(r->o.drain, o->process, at, take_open, &f);
         for (open_batch *l = o->open_batches; l != NULL; l = l->next)
             if (l->of == s && l->until.ns != 0)
-                seal(r, l);
+                seal(r, o, l);
     }
 }
 
@@ -392,7 +410,7 @@ static void
 seal_process(mrd_record *r, rec_process *o)
 {
     for (open_batch *l = o->open_batches; l != NULL; l = l->next)
-        seal(r, l);
+        seal(r, o, l);
     o->sealed = o->dirty = false;
 }
 
@@ -427,6 +445,7 @@ mrd_record_process_gone(mrd_record *r, mrd_drain_process *process)
     if (o == NULL)
         return;
     seal_process(r, o);
+    mrd_record_note_gone(r, o);
     while (*at != o)
         at = &(*at)->next;
     *at = o->next;

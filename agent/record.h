@@ -85,14 +85,19 @@ void mrd_record_close(mrd_record *r);
 
 /* Errors: EXISTS, LIMIT (sessions, names of a selection), NOMEM. */
 mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why);
-/* From start_ns on. An unknown session is armed first (a late joiner). Errors: as arm; STATE when
- * it was stopped already. */
+/* From start_ns on. An unknown session is armed first (a late joiner). What was read since
+ * mrd_record_sessions_known and ended at start_ns or later is lost to it (MRD_DROP_LATE), of the processes
+ * that it selects, whatever it selects of their events. Errors: as arm; STATE when it was stopped
+ * already. */
 mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
 /* Nothing of it was missed from that instant on (before its start: from there), though the node was told later: its rings waited.
  * It never takes back what was said before; INT64_MAX says nothing. */
 void mrd_record_whole(mrd_record *r, uint64_t session, mrd_local_ns from);
 mrd_err mrd_record_stop(mrd_record *r, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
+/* The aggregator has said which sessions there are, and each of them was armed or begun: what was read two
+ * seconds before, or longer ago, belongs to none that it tells of later. */
+void mrd_record_sessions_known(mrd_record *r, mrd_local_ns now);
 /* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
  * recorder), LIMIT (triggers), EXISTS (this id was seen). */
 mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from,

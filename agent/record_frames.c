@@ -82,14 +82,15 @@ buffered_events(const session *s)
     return sum;
 }
 
-#define NOTE_CAUSES MRD_DROP_DAMAGED /* causes in a note: the spool knows the last one itself */
+#define NOTE_CAUSES MRD_DROP_DAMAGED /* causes in a note: the spool knows that one itself */
 
-/* What a session's note holds. One without the gaps is of an earlier release. */
+/* What a session's note holds. Shorter ones are of earlier releases. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
     uint32_t boot; /* mrd_boot_key: whose clock the times are of */
     uint32_t zero;
+    uint64_t late; /* MRD_DROP_LATE; its times are in the gaps */
 } drop_note;
 
 /* The times of what a recorder keeps join those of the cause. */
@@ -155,6 +156,7 @@ mrd_record_note_drops(mrd_record *r)
         s->drops_changed = false;
         s->buffered_reported = buffered_events(s);
         memcpy(drops, s->st.drops, sizeof(note.drops));
+        note.late = s->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_TWICE))
             drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
@@ -176,16 +178,28 @@ mrd_record_note_drops(mrd_record *r)
 static bool
 take_gaps(const mrd_record *r, session *s, const mrd_spool_tally *tally)
 {
-    const size_t earlier = offsetof(drop_note, boot); /* of a release that did not say */
+    /* Of releases that did not say them. */
+    const size_t without_boot = offsetof(drop_note, boot), without_late = offsetof(drop_note, late);
+    mrd_record_drop *late = &s->st.drops[MRD_DROP_LATE];
     drop_note note = { .boot = r->o.boot };
 
-    if (tally->note_len != sizeof(note) && tally->note_len != earlier)
+    if (tally->note_len != sizeof(note) && tally->note_len != without_late &&
+        tally->note_len != without_boot)
         return true;
     memcpy(&note, tally->note, tally->note_len);
+    late->count = note.late;
     if (note.boot != r->o.boot)
         return false;
     if (note.gaps.n <= MRD_GAPS_MAX)
         s->st.gaps = note.gaps;
+    for (size_t i = 0; i < s->st.gaps.n; i++) {
+        const mrd_gap *g = &s->st.gaps.v[i];
+
+        if (g->cause != MRD_DROP_LATE)
+            continue;
+        late->first = late->first.ns == 0 ? g->first : mrd_local_min(late->first, g->first);
+        late->last = mrd_local_max(late->last, g->last);
+    }
     return true;
 }
 
@@ -199,6 +213,9 @@ mrd_record_base(const mrd_record *r, uint64_t id, mrd_record_status *ret_base)
         return false;
     if (base->tally.note_len >= NOTE_CAUSES * sizeof(*ret_base->drops))
         memcpy(ret_base->drops, base->tally.note, NOTE_CAUSES * sizeof(*ret_base->drops));
+    if (base->tally.note_len == sizeof(drop_note))
+        memcpy(&ret_base->drops[MRD_DROP_LATE].count, base->tally.note + offsetof(drop_note, late),
+               sizeof(uint64_t));
     for (int c = 0; c < MRD_DROP_CAUSES; c++) {
         ret_base->drops[c].first = ret_base->drops[c].last =
             (mrd_local_ns){ 0 }; /* another clock's */

@@ -1,11 +1,12 @@
 /*
  * agent/record_int.h - inside of agent/record.h, from above: record_session.c (sessions from arm to cancel), record.c
- * (events, batches, turns), record_select.c (what a session takes), record_notes.c (for a successor), record_frames.c
- * (spool and recorder memory).
+ * (events, batches, turns), record_select.c (what a session takes), record_late.c (what one that is told of late misses), record_notes.c (for a
+ * successor), record_frames.c (spool and recorder memory).
  */
 #ifndef MRD_AGENT_RECORD_INT_H
 #define MRD_AGENT_RECORD_INT_H
 
+#include "agent/passed.h"
 #include "agent/record.h"
 #include "agent/step_gate.h"
 
@@ -78,6 +79,7 @@ typedef struct open_batch {
     memo tracks, names;
     mrd_batch *batch;
     uint64_t events;                /* in it, losses not counted */
+    uint64_t noted;                 /* of them, those that the process's `passed` has */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
     mrd_local_ns opened;
     mrd_local_ns until; /* RAW: to here reaches what was in flight, 0 nothing */
@@ -92,10 +94,18 @@ typedef struct rec_process {
     bool dirty;        /* events since the last release */
     bool sealed;       /* a batch was closed in this turn */
     bool releasing;
-    bool is_ring;                             /* the drain's process: has rings to release */
-    bool is_file;                             /* of a trace file */
+    bool is_ring;         /* the drain's process: has rings to release */
+    bool is_file;         /* of a trace file */
+    mrd_passed passed[2]; /* read of late, and before: mrd_record_sessions_known */
     mrd_step_gate gates[MRD_RECORD_SESSIONS]; /* of sessions that record steps */
 } rec_process;
+
+/* Of a process that is gone, as long as that is of any use. */
+typedef struct {
+    mrd_ident ident;
+    mrd_passed passed[2];
+} gone_process;
+#define GONE_MAX 1024u /* a node's processes of a second or two; beyond, the first are forgotten */
 
 struct mrd_record {
     mrd_record_options o;
@@ -104,6 +114,9 @@ struct mrd_record {
     session sessions[MRD_RECORD_SESSIONS];
     size_t n_sessions;
     rec_process *processes;
+    gone_process *gone;
+    size_t n_gone, cap_gone;
+    mrd_local_ns aged;        /* what passed */
     mrd_record_totals totals; /* without open and buffered ones */
     mrd_spool_position *positions;
     size_t n_positions, cap_positions;
@@ -113,6 +126,7 @@ struct mrd_record {
 /* ---- record_select.c ---- */
 
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
+bool mrd_record_wants_ident(const session *s, const mrd_ident *id);
 /* A process with rings that is there while the session records. */
 void mrd_record_tally_process(session *s, const rec_process *o);
 /* Not all events of the processes that it selects. */
@@ -123,6 +137,14 @@ bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd
 mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
 /* All of [first, last] lies in a pause. */
 bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
+
+/* ---- record_late.c ---- */
+
+/* What was taken at once, without a note of each. */
+void mrd_record_note_batch(mrd_record *r, rec_process *o, open_batch *l);
+void mrd_record_note_gone(mrd_record *r, const rec_process *o);
+/* The session begins, and may have begun before now. */
+void mrd_record_count_late(mrd_record *r, session *s);
 
 /* ---- record_frames.c ---- */
 

@@ -36,8 +36,8 @@ in_uids(const session *s, const mrd_ident *id)
                               in_numbers(s->uids, s->n_uids, uid));
 }
 
-static bool
-wants_ident(const session *s, const mrd_ident *id)
+bool
+mrd_record_wants_ident(const session *s, const mrd_ident *id)
 {
     return in_numbers(s->ranks, s->n_ranks, id->rank) && in_numbers(s->pids, s->n_pids, id->pid) &&
            in_uids(s, id) && in_jobs(&s->jobs, id);
@@ -49,7 +49,7 @@ bool
 mrd_record_wants_process(const session *s, const mrd_drain_process *p)
 {
     return (mrd_catalog_borrow_process(p->catalog, p->id)->flags & MRD_PROC_NODE) != 0 ||
-           wants_ident(s, &p->ident);
+           mrd_record_wants_ident(s, &p->ident);
 }
 
 static void
@@ -239,5 +239,5 @@ mrd_record_selects_ident(const mrd_record *r, uint64_t id, const mrd_ident *iden
 {
     const session *s = mrd_record_session_of(r, id);
 
-    return s != NULL && wants_ident(s, ident);
+    return s != NULL && mrd_record_wants_ident(s, ident);
 }

@@ -142,6 +142,7 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start, in
     s->st.reported = mrd_local_now();
     s->st.start_bound_ns = bound_ns;
     s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    mrd_record_count_late(r, s);
     mrd_drain_tell_again(r->o.drain); /* what was told before it recorded */
     mrd_record_write_notes(r);
     return MRD_OK;
@@ -500,5 +501,6 @@ mrd_record_close(mrd_record *r)
     mrd_codec_free(r->codec);
     mrd_buf_fini(&r->frame);
     free(r->positions);
+    free(r->gone);
     free(r);
 }

@@ -11,7 +11,7 @@
 
 #define MRD_NODE_ID_MAX    129   /* instance id with its NUL */
 #define MRD_TEXT_MAX       256   /* a name or a short message with its NUL */
-#define MRD_LOSSES_MAX     16    /* causes of one node in one session */
+#define MRD_LOSSES_MAX     20    /* causes of one node in one session */
 #define MRD_TRIGGERS_MAX   1024  /* of a session */
 #define MRD_ARTIFACTS_MAX  65536 /* of a session */
 #define MRD_PROFILES_MAX   256   /* device profiles of one node in one session */

@@ -379,6 +379,53 @@ TEST(sessions_take_what_they_select)
     fake_aggregator_fini(&g);
 }
 
+/* An agent that is started again and has no folder that tells it of its session: what the workload gives meanwhile stays
+ * in the ring until the aggregator has said what is under way. Also when it is ended before. */
+TEST(rings_wait_until_sessions_are_known)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1, .down = true };
+    Mrd__Control go = MRD__CONTROL__INIT;
+    char name[] = "under way";
+    fake_aggregator g;
+    mrd_agent_counts c;
+    uint32_t work, key;
+    maker *m;
+
+    fake_aggregator_init(&g);
+    g.directive = &go;
+    go.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    go.session = SESSION;
+    go.name = name;
+    go.at_wall_ns = mrd_wall_now().ns - MRD_SEC;
+    m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), 1, 1 << 18);
+    work = make_text(m, "work");
+    key = make_text(m, "id");
+    for (int run = 0; run < 2; run++) {
+        mrd_agent *a = open_agent(&o, fake_link(&g, &faults, 4));
+
+        REQUIRE(a != NULL);
+        for (int i = 1; i <= 100; i++)
+            CHECK(span(m, work, key, run * 100 + i));
+        for (int i = 0; i < 60; i++) {
+            mrd_agent_step(a, 1);
+            check_equation("not known yet", a);
+        }
+        mrd_agent_counters(a, &c);
+        CHECK_INT(c.begun, 0);
+        faults.down = run == 0; /* the first is ended before it was told */
+        CHECK(mrd_agent_drain(a, run == 0 ? MRD_MS : 20 * MRD_SEC) || run == 0);
+        for (int i = 0; i < 3000 && g.events < 200 && run == 1; i++)
+            mrd_agent_step(a, 1);
+        check_equation("told", a);
+        mrd_agent_close(a);
+    }
+    CHECK_INT(stored_once(&g, 200), 200);
+    unlink(m->path);
+    make_free(m);
+    fake_aggregator_fini(&g);
+}
+
 /* A process that fell silent after its ring overflowed: no record tells the loss. */
 TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
 {

@@ -78,6 +78,12 @@ pack(void *self, mrd_buf *to)
 }
 
 static void
+sessions_known(void *self)
+{
+    (void) self;
+}
+
+static void
 welcome(void *self, const Mrd__Welcome *w)
 {
     (void) self, (void) w;
@@ -108,9 +114,12 @@ TEST(without_a_slot_nothing_is_due)
                           .next = next,
                           .done = done },
                  .window = 1 };
-    mrd_publish_options o = {
-        .transport = &t.pub, .agent = 1, .hello = pack, .heartbeat = pack, .welcome = welcome
-    };
+    mrd_publish_options o = { .transport = &t.pub,
+                              .agent = 1,
+                              .hello = pack,
+                              .heartbeat = pack,
+                              .welcome = welcome,
+                              .sessions_known = sessions_known };
     Mrd__Welcome w = MRD__WELCOME__INIT;
     Mrd__Ack later = MRD__ACK__INIT;
     mrd_local_ns now = mrd_local_now();

@@ -180,6 +180,116 @@ TEST(what_was_held_is_said_from_its_first_instant_on)
     teardown(&f);
 }
 
+/* So many events of a millisecond, one every 10 ms from then on. */
+static void
+give_some(fixture *f, int64_t from, int n)
+{
+    for (int i = 0; i < n; i++)
+        give(f, MRD_SPAN, MRD_DRAIN_RAW, from + i * 10 * MRD_MS, MRD_MS);
+}
+
+static uint64_t
+late_of(const fixture *f, uint64_t session)
+{
+    mrd_record_status st = { 0 };
+    uint64_t sum;
+
+    CHECK(mrd_record_find(f->record, session, &st));
+    sum = st.delivered + st.held;
+    for (int i = 0; i < MRD_DROP_CAUSES; i++)
+        sum += st.drops[i].count;
+    CHECK_INT(st.begun, sum);
+    return st.drops[MRD_DROP_LATE].count;
+}
+
+/* Some seconds from now. */
+static void
+known_again(const fixture *f, int n)
+{
+    mrd_record_sessions_known(f->record, (mrd_local_ns){ f->start_ns + n * 3 * MRD_SEC });
+    mrd_record_sessions_known(f->record, (mrd_local_ns){ f->start_ns + n * 3 * MRD_SEC + 1 });
+}
+
+static uint64_t
+late_after(fixture *f, uint64_t session, int64_t start)
+{
+    Mrd__Control c = MRD__CONTROL__INIT;
+
+    c.session = session;
+    CHECK_ERR("go", mrd_record_go(f->record, &c, (mrd_local_ns){ f->start_ns + start }, 0, NULL),
+              MRD_OK);
+    return late_of(f, session);
+}
+
+/* The node is told of a session when it has read events of it already: those are lost to it, and counted, whoever else
+ * took them; what ended before it began, and what was read before the aggregator was sessions_known, is not its. */
+TEST(a_session_that_is_told_of_late_counts_what_it_missed)
+{
+    enum { S = 1000000000 };
+    mrd_record_status st;
+    char dir[600];
+    fixture f;
+
+    snprintf(dir, sizeof(dir), "%s/late", test_tmp());
+    setup_in(&f, dir, 1);
+    CHECK_ERR("file", mrd_record_file_seen(f.record, &f.process), MRD_OK);
+    give_some(&f, -20ll * S, 100);
+    give_some(&f, -10ll * S, 100);
+    CHECK_INT(late_after(&f, 1, 1ll * S), 0);
+    CHECK_INT(late_after(&f, 2, -15ll * S), 100);
+    CHECK_INT(late_after(&f, 3, -30ll * S), 200);
+    REQUIRE(mrd_record_find(f.record, 2, &st) && st.gaps.n == 1);
+    CHECK(st.gaps.v[0].first.ns >= f.start_ns - 15ll * S &&
+          st.gaps.v[0].first.ns <= f.start_ns - 9ll * S && !st.gaps.v[0].marked);
+    give_some(&f, -5ll * S, 50); /* 2 and 3 take them: in batches that are open, and closed */
+    CHECK_INT(late_after(&f, 4, -6ll * S), 50);
+    mrd_record_flush(f.record);
+    CHECK_INT(late_after(&f, 5, -6ll * S), 50);
+    CHECK_INT(late_of(&f, 4), 50);
+    known_again(&f, 1);
+    CHECK_INT(late_after(&f, 6, -30ll * S), 250); /* it may have begun when that was said */
+    known_again(&f, 2);
+    CHECK_INT(late_after(&f, 7, -30ll * S), 0);
+    mrd_record_flush(f.record);
+    teardown(&f);
+    setup_in(&f, dir, 1); /* a successor */
+    CHECK_INT(late_after(&f, 2, -15ll * S), 100);
+    REQUIRE(mrd_record_find(f.record, 2, &st));
+    CHECK(st.drops[MRD_DROP_LATE].first.ns < f.start_ns - 9ll * S &&
+          st.drops[MRD_DROP_LATE].first.ns != 0);
+    teardown(&f);
+}
+
+/* One session that takes all in the quick way; and the process may be gone. */
+TEST(what_a_process_gave_is_known_when_it_is_gone)
+{
+    enum { S = 1000000000 };
+    Mrd__Selection sel = MRD__SELECTION__INIT;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    int64_t other = 4;
+    fixture f;
+
+    setup(&f);
+    f.process.ident.pid = 3;
+    CHECK_ERR("file", mrd_record_file_seen(f.record, &f.process), MRD_OK);
+    CHECK_INT(late_after(&f, 1, -30ll * S), 0);
+    give_some(&f, -5ll * S, 50);
+    mrd_record_process_gone(f.record, &f.process);
+    CHECK_INT(late_after(&f, 2, -6ll * S), 50);
+    c.session = 3;
+    c.select = &sel;
+    sel.processes = &other;
+    sel.n_processes = 1;
+    CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns - 6ll * S }, 0, NULL),
+              MRD_OK);
+    CHECK_INT(late_of(&f, 3), 0);
+    known_again(&f, 1);
+    known_again(&f, 2);
+    CHECK_INT(late_after(&f, 4, -6ll * S), 0);
+    CHECK_ERR("seen", mrd_record_file_seen(f.record, &f.process), MRD_OK);
+    teardown(&f);
+}
+
 /* Killed in a pause: its successor takes nothing of that time, nor what was left out since. */
 TEST(a_successor_knows_what_was_changed)
 {

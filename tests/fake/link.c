@@ -237,6 +237,8 @@ fake_aggregator_take(fake_aggregator *g, mrd_bytes frame)
         welcome.aggregator_id = welcome.boot_id = welcome.release = name;
         welcome.wire_major = MRD_WIRE_MAJOR;
         welcome.heartbeat_ms = 50;
+        welcome.n_directives = g->directive != NULL;
+        welcome.directives = &g->directive;
         answer(g, MRD_FRAME_WELCOME, &welcome);
         return;
     }

@@ -26,11 +26,12 @@ typedef struct {
     uint64_t begun, delivered, held, dropped; /* ... and its counters */
     char state[32];
     /* How it behaves. */
-    bool need_hello; /* until hello on this connection */
-    unsigned refuse; /* the next so many frames are not stored: try again */
-    unsigned never;  /* the next so many are refused for good */
-    bool have_all;   /* says it has every artifact */
-    uint64_t cut_at; /* artifact chunks at this offset vanish once */
+    bool need_hello;         /* until hello on this connection */
+    unsigned refuse;         /* the next so many frames are not stored: try again */
+    unsigned never;          /* the next so many are refused for good */
+    bool have_all;           /* says it has every artifact */
+    Mrd__Control *directive; /* in each welcome, NULL: none */
+    uint64_t cut_at;         /* artifact chunks at this offset vanish once */
     /* Inside. */
     struct fake_key *keys;
     size_t n_keys, cap_keys;

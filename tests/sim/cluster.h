@@ -75,6 +75,7 @@ typedef struct {
     uint64_t sessions, complete, failed, lost_events, triggers, windows, bounds_checked, files,
         merged;
     uint64_t exports, retired, paused_events;
+    uint64_t late;    /* events that nodes had read before they were told of a session */
     uint64_t limited; /* sessions that were stopped by their size, agents that a rate held back */
     unsigned most_pending, most_surveys;
     /* of the simulated disk */

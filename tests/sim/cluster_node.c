@@ -455,7 +455,7 @@ node_crash(sim_node *n, bool with_spool)
         return;
     end_process(n, sim_chance(w, 700));
     if (!with_spool) {
-        truth_weaken(n);
+        truth_spool_gone(n);
         n->a->spools_lost++;
         new_disk(n);
     }

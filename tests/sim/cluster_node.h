@@ -37,6 +37,7 @@ typedef struct {
 typedef struct {
     source_event *v;
     size_t n, cap;
+    size_t first;          /* of this process */
     size_t given;          /* of them, to this process's recorder */
     size_t told;           /* as the last commit under way says */
     size_t committed;      /* a successor begins there */
@@ -50,7 +51,11 @@ typedef struct {
     size_t n_has;
     uint64_t begun;
     bool weak; /* what was begun is not known exactly: a reboot, a cancel, a spool that is gone */
-    bool over; /* flushed */
+    bool anew; /* ... but what was begun since the spool is gone: all but `before` */
+    uint64_t before; /* of begun */
+    bool known;      /* to this process */
+    uint64_t late;   /* counted so when this process began */
+    bool over;       /* flushed */
     enum { STOP_NOT_TOLD, STOP_SAVED, STOP_NOT_SAVED } stop; /* by the node, for a successor */
     int64_t checked_start;
     unsigned revision; /* the last change that it carried out, */
@@ -108,6 +113,8 @@ struct sim_node {
     } apart;            /* then it dies between an answer's record and the counts */
     uint64_t full_in;   /* ... until one fails with ENOSPC; 0: not */
     bool short_of_room; /* its disk */
+    bool spool_gone;    /* the next process finds none */
+    bool checked;       /* this process, once */
     bool disk_failed;   /* in this turn, or may have */
     sim_link *links;
     sim_disk *work; /* that of the workload's files: it loses nothing */
@@ -230,7 +237,9 @@ bool node_dead(const sim_node *n);
 /* cluster_truth.c */
 void truth_give(sim_node *n, size_t event); /* it is about to be given */
 void truth_weaken(sim_node *n);
-void truth_void(sim_node *n); /* a new process begins */
+void truth_void(sim_node *n);  /* a new process begins */
+void truth_begin(sim_node *n); /* and has found what there is */
+void truth_spool_gone(sim_node *n);
 void truth_step(sim_node *n); /* after each turn */
 void truth_end(world *w);
 bool truth_is_unacknowledged(const sim_node *n, const stored_frame *f);

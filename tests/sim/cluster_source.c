@@ -78,8 +78,9 @@ open_source(mrd_agent *a, void **ret_self, mrd_why *why)
     n->opened = a;
     if (at > s->committed && at <= s->n)
         s->committed = (size_t) at;
-    s->given = s->told = s->committed;
+    s->given = s->told = s->first = s->committed;
     truth_void(n);
+    truth_begin(n);
     s->events = s->lost = 0;
     n->crossed_at = 0;
     return mrd_drain_open(&o, &a->drain, why);
@@ -142,7 +143,7 @@ step_source(void *self, mrd_local_ns now)
         mrd_drain_cross(n->opened->drain);
         n->crossed_at = now.ns + 10 * MRD_SEC;
     }
-    while (s->given < s->n)
+    while (s->given < s->n && !mrd_agent_waits(n->opened, now))
         give(n, n->opened, s->given++);
 }
 
@@ -151,7 +152,9 @@ next_of_source(const void *self)
 {
     const sim_node *n = self;
 
-    return (mrd_local_ns){ n->source.given < n->source.n ? 0 : INT64_MAX };
+    return (mrd_local_ns){ n->source.given < n->source.n && n->opened->wait_until.ns == 0
+                               ? 0
+                               : INT64_MAX };
 }
 
 static void

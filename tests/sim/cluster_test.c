@@ -99,6 +99,7 @@ add_up(sim_result *sum, const sim_result *r)
     sum->retired += r->retired;
     sum->paused_events += r->paused_events;
     sum->limited += r->limited;
+    sum->late += r->late;
 }
 
 /* Of one session over the whole time, over a model of the aggregator's disk. */
@@ -208,7 +209,8 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
            "stored, %llu crashes of the aggregator, %llu of agents, %llu power failures of nodes, "
            "%llu suspended, %llu cuts, %llu windows, %llu bounds, %llu files, %llu profiles, %llu "
            "answers "
-           "by UDP, %llu exports, %llu sessions retired, %llu events in pauses, %llu limited\n",
+           "by UDP, %llu exports, %llu sessions retired, %llu events in pauses, %llu limited, %llu "
+           "told late\n",
            (unsigned long long) n, (unsigned long long) first, (double) seconds / 3600,
            (unsigned long long) sum.sessions, (unsigned long long) sum.complete,
            (unsigned long long) sum.stored, (unsigned long long) sum.crashes,
@@ -218,7 +220,7 @@ run_seeds(sim_plan (*plan)(uint64_t seed))
            (unsigned long long) sum.files, (unsigned long long) sum.merged,
            (unsigned long long) sum.udp_answers, (unsigned long long) sum.exports,
            (unsigned long long) sum.retired, (unsigned long long) sum.paused_events,
-           (unsigned long long) sum.limited);
+           (unsigned long long) sum.limited, (unsigned long long) sum.late);
 }
 
 TEST(small_clusters_with_all_faults)

@@ -28,8 +28,34 @@ truth_of(sim_node *n, uint64_t id)
 void
 truth_weaken(sim_node *n)
 {
-    for (size_t i = 0; i < n->n_truths; i++)
+    for (size_t i = 0; i < n->n_truths; i++) {
         n->truths[i].weak = true;
+        n->truths[i].anew = false;
+    }
+}
+
+void
+truth_spool_gone(sim_node *n)
+{
+    n->spool_gone = true;
+    for (size_t i = 0; i < n->n_truths; i++) {
+        n->truths[i].anew = n->truths[i].anew || !n->truths[i].weak;
+        n->truths[i].weak = true;
+    }
+}
+
+void
+truth_begin(sim_node *n)
+{
+    for (size_t i = 0; i < n->n_truths; i++) {
+        session_truth *t = &n->truths[i];
+
+        if (n->spool_gone)
+            t->before = t->begun;
+        t->known = false;
+        t->late = 0;
+    }
+    n->spool_gone = n->checked = false;
 }
 
 void
@@ -262,13 +288,57 @@ check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
                  (unsigned long long) st->id);
 }
 
+/* Of what this process read before it was told of a session: what ended at `from` or later. */
+static uint64_t
+missed(const sim_node *n, const session_truth *t, int64_t from)
+{
+    uint64_t sum = 0;
+
+    for (size_t k = n->source.first; k < n->source.given; k++) {
+        const source_event *ev = &n->source.v[k];
+
+        if ((k >= t->n_has || !t->has[k]) && ev->ts_ns + ev->dur_ns >= from)
+            sum += count_of(ev);
+    }
+    return sum;
+}
+
+/* A session that the process is told of when it has begun counts all that was read of it, and no more than the
+ * length of a place (agent/passed.h) adds. */
+static void
+check_late(sim_node *n, const mrd_record_status *st, session_truth *t)
+{
+    int64_t now = agent_local(n->a, node_now(n)), since, slack;
+    uint64_t least, most, late;
+
+    if (!n->checked) /* a predecessor's */
+        t->late = st->drops[MRD_DROP_LATE].count;
+    if (t->known || !records(st))
+        return;
+    t->known = true;
+    if (!n->checked || n->source.first == n->source.given || st->revision > 0 || n->suspended ||
+        n->woken_at != 0 || st->start_bound_ns < 0 || st->start_bound_ns > 100 * MRD_MS)
+        return;
+    since = n->source.v[n->source.first].ts_ns;
+    slack = 40 * MRD_MS + (now - since) / 8;
+    least = missed(n, t, st->start.ns);
+    most = missed(n, t, st->start.ns - slack);
+    late = st->drops[MRD_DROP_LATE].count - t->late;
+    n->w->r->late += late;
+    if (late < least || late > most)
+        sim_fail(n->w,
+                 "node %s session %llx: it read %llu events before it was told, and counts %llu",
+                 n->a->id, (unsigned long long) st->id, (unsigned long long) least,
+                 (unsigned long long) late);
+}
+
 static void
 check_session(sim_node *n, size_t at)
 {
     const mrd_record *r = n->agent->record;
     mrd_record_status st;
     session_truth *t;
-    uint64_t sum;
+    uint64_t sum, begun;
 
     mrd_record_get(r, at, &st);
     t = truth_of(n, st.id);
@@ -279,10 +349,12 @@ check_session(sim_node *n, size_t at)
         sim_fail(n->w, "node %s session %llx: begun %llu, delivered, held and lost %llu", n->a->id,
                  (unsigned long long) st.id, (unsigned long long) st.begun,
                  (unsigned long long) sum);
-    if (!t->weak && n->source.given == n->source.n && st.begun != t->begun)
+    check_late(n, &st, t);
+    begun = st.begun - st.drops[MRD_DROP_LATE].count;
+    if ((!t->weak || t->anew) && n->source.given == n->source.n && begun != t->begun - t->before)
         sim_fail(n->w, "node %s session %llx: %llu events were given to it, it began %llu",
-                 n->a->id, (unsigned long long) st.id, (unsigned long long) t->begun,
-                 (unsigned long long) st.begun);
+                 n->a->id, (unsigned long long) st.id, (unsigned long long) (t->begun - t->before),
+                 (unsigned long long) begun);
     if (n->w->plan->verbose && t->shown != st.begun * 64 + st.delivered * 8 + (uint64_t) st.phase) {
         t->shown = st.begun * 64 + st.delivered * 8 + (uint64_t) st.phase;
         printf(
@@ -309,10 +381,13 @@ static void
 check_gone(sim_node *n)
 {
     for (size_t i = 0; i < n->n_truths; i++) {
+        session_truth *t = &n->truths[i];
         mrd_record_status st;
 
-        if (!n->truths[i].over && !mrd_record_find(n->agent->record, n->truths[i].session, &st))
-            n->truths[i].weak = n->truths[i].over = true;
+        if (t->over || (t->anew && !t->known) || mrd_record_find(n->agent->record, t->session, &st))
+            continue;
+        t->weak = t->over = true;
+        t->anew = false;
     }
 }
 
@@ -322,6 +397,7 @@ truth_step(sim_node *n)
     check_agent(n);
     for (size_t i = 0; i < mrd_record_sessions(n->agent->record) && n->w->r->ok; i++)
         check_session(n, i);
+    n->checked = true;
     check_gone(n);
     check_clock(n);
     if (!mrd_spool_uncommitted(n->agent->spool))
