@@ -298,16 +298,33 @@ add_gone(mrd_part *p, uint64_t events)
         mrd_counts_add_loss(&p->before, &gone);
 }
 
-/* What a run of the agent held when it was last seen is gone when the next one counts anew. */
+/* At least so many events of the last run are stored: records of losses are among the frames' events, and are no more than
+ * what they say was lost. */
+static uint64_t
+stored_of_run(const mrd_part *p)
+{
+    uint64_t others =
+        p->before.delivered + mrd_counts_lost(&p->before) + mrd_counts_lost(&p->last_run);
+
+    return p->events > others ? p->events - others : 0;
+}
+
+/* What a run of the agent held when it was last seen, and is not stored, is gone when the next one counts anew. */
 static void
 count_anew(mrd_part *p)
 {
-    uint64_t held = p->last_run.held;
+    uint64_t stored = stored_of_run(p), known, gone;
 
+    if (p->last_run.delivered < stored)
+        p->last_run.delivered = stored;
+    known = p->last_run.delivered + mrd_counts_lost(&p->last_run);
+    if (p->last_run.begun < known)
+        p->last_run.begun = known;
+    gone = p->last_run.begun - known;
     if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
         p->last_run.held = 0;
     mrd_counts_add(&p->before, &p->last_run);
-    add_gone(p, held);
+    add_gone(p, gone);
 }
 
 static bool
@@ -358,7 +375,7 @@ mrd_part_count(mrd_part *p, const Mrd__Counters *c)
     anew = c->since != p->since || (c->since <= 1 && c->begun < p->last_run.begun);
     if (anew && c->at_boot != NULL)
         count_from(p, c);
-    else if (anew && p->last_run.begun > 0)
+    else if (anew && (p->last_run.begun > 0 || p->since != 0))
         count_anew(p);
     p->since = c->since;
     mrd_counts_take(&p->last_run, c);

@@ -168,6 +168,67 @@ TEST(an_agent_that_kept_nothing)
     mrd_part_free(p);
 }
 
+/* What it had sent behind its last word is stored: it began it, and delivered it, and what it held then is not lost. Records of losses
+ * among what is stored, at most as many as losses, are no events. */
+TEST(what_is_stored_of_an_agent_that_kept_nothing)
+{
+    static const struct {
+        row r; /* before, after, want, gone */
+        uint64_t stored;
+    } rows[] = {
+        { { "held and stored",
+            { 5, 100, 60, 0, 40 },
+            { 0 },
+            { 6, 7, 0, 0, 7 },
+            { 0, 107, 100, 0, 7 },
+            0 },
+          100 },
+        { { "stored since",
+            { 5, 100, 60, 0, 40 },
+            { 0 },
+            { 6, 7, 0, 0, 7 },
+            { 0, 157, 150, 0, 7 },
+            0 },
+          150 },
+        { { "half of it",
+            { 5, 100, 60, 0, 40 },
+            { 0 },
+            { 6, 7, 0, 0, 7 },
+            { 0, 107, 80, 20, 7 },
+            20 },
+          80 },
+        { { "with losses",
+            { 5, 100, 60, 10, 30 },
+            { 0 },
+            { 6, 7, 0, 0, 7 },
+            { 0, 107, 80, 20, 7 },
+            10 },
+          90 },
+        { { "nothing was said of it",
+            { 5, 0, 0, 0, 0 },
+            { 0 },
+            { 6, 7, 0, 0, 7 },
+            { 0, 57, 50, 0, 7 },
+            0 },
+          50 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_node n = { .instance_id = "i-1" };
+        mrd_part *p = mrd_part_new(&n, 1);
+
+        REQUIRE(p != NULL);
+        tell(p, &rows[i].r.before, NULL);
+        p->events = rows[i].stored;
+        tell(p, &rows[i].r.after, NULL);
+        check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
+        p->events += 7; /* the next one, too */
+        tell(p, &(told){ 7, 0, 0, 0, 0 }, NULL);
+        CHECK_ROW(rows[i].r.name, p->counts.held == 0 && p->counts.begun == rows[i].r.want.begun);
+        mrd_part_free(p);
+    }
+}
+
 /* Two causes with two gaps each, one with one, none: what is told last is all that counts. */
 static void
 tell_losses(mrd_part *p, unsigned causes, unsigned gaps)

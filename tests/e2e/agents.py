@@ -1,6 +1,7 @@
 """Agents by themselves: what one says that has nobody to send to, and whom its triggers reach."""
 import fcntl
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -8,7 +9,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from lib import BIN, BUILD, SOURCE, Cluster, Program, check, equal, finish, free_port, need_daemons, until
+from lib import BIN, BUILD, SOURCE, Cluster, Program, check, check_ticks, equal, finish, free_port, need_daemons, until
 
 AGENT = os.path.join(BIN, "meridian-agent")
 
@@ -196,6 +197,42 @@ def hostile_lock(tmp):
         check(not os.path.lexists(lock), f"{kind.__name__}: the lock goes with the agent")
 
 
+def knows_nothing():
+    """An agent is killed and its spool folder removed, in the middle of a session. Its successor does not know the session and may reach the
+    aggregator only later: all that the program emits meanwhile is in the session, once."""
+    with Cluster() as c:
+        c.aggregator()
+        until(c.answers, "the aggregator answers")
+        c.agent(0)
+        until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+        id = c.start("--require", "all")
+        c.begun(id, 1)
+        w = c.workload(0)
+        for n in range(3):
+            w.emit(500)
+            until(lambda: (p := c.session(id)["nodes"][0])["counters"]["held"] == 0 and p["events"] >= w.all, f"{n}: all of it is stored")
+            c.agents[0].kill()
+            shutil.rmtree(c.path("spool0"))
+            if n == 1:
+                c.daemon.kill()
+            w.emit(300)
+            c.agent(0)
+            w.emit(300)
+            if n == 1:
+                until(lambda: "AGT-UNREACHED" in c.agents[0].text(), "the successor does not reach the aggregator")
+                w.emit(300)
+                c.agents[0].end()  # and is ended in order: what it has not read waits for the next
+                c.aggregator()
+                c.agent(0)
+            c.recording(id, 1)
+            w.emit(300)
+        c.within_session(id)
+        doc = c.stop(id)
+        check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "behind an agent that knows nothing")
+        equal([d for d in doc["nodes"][0]["counters"]["drops"] if d["count"]], [], "nothing is lost")
+        equal(doc["nodes"][0]["counters"]["begun"], w.all, f"begun: {doc['nodes'][0]['counters']} events {doc['nodes'][0]['events']}")
+
+
 def main():
     with tempfile.TemporaryDirectory() as tmp:
         alone(tmp)
@@ -204,6 +241,7 @@ def main():
     quiet_time()
     two_agents()
     left_out()
+    knows_nothing()
     finish()
 
 
