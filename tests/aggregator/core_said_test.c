@@ -6,23 +6,6 @@
 
 #define START (20 * MRD_SEC)
 
-/* The first effect of this kind (ticket 0: any), and drains. */
-static bool
-find(mrd_core *c, mrd_effect_kind kind, uint64_t ticket, mrd_effect *ret)
-{
-    mrd_effect *e;
-    bool found = false;
-
-    *ret = (mrd_effect){ 0 };
-    while ((e = mrd_core_effect(c)) != NULL) {
-        if (e->kind == kind && !found && (ticket == 0 || e->ticket == ticket)) {
-            *ret = *e;
-            found = true;
-        }
-    }
-    return found;
-}
-
 /* ---- Who may begin ---- */
 
 TEST(a_start_beyond_a_limit_says_which)
@@ -37,7 +20,7 @@ TEST(a_start_beyond_a_limit_says_which)
     c->limits.max_open_sessions = 1;
     r = core_request("one open too many");
     mrd_core_start(c, core_at(START), 5, &r);
-    CHECK(find(c, MRD_DO_ANSWER, 5, &e));
+    CHECK(core_find(c, MRD_DO_ANSWER, 5, &e));
     CHECK_ERR("open", e.err, MRD_LIMIT);
     CHECK(strstr(e.text, "1 sessions are open, which is the limit (--max-open-sessions)") != NULL);
     CHECK_INT(c->stats.limited[MRD_LIMIT_OPEN_SESSIONS], 1);
@@ -45,7 +28,7 @@ TEST(a_start_beyond_a_limit_says_which)
     c->limits.max_sessions = 3;
     r = core_request("one too many");
     mrd_core_start(c, core_at(START), 6, &r);
-    CHECK(find(c, MRD_DO_ANSWER, 6, &e));
+    CHECK(core_find(c, MRD_DO_ANSWER, 6, &e));
     CHECK_ERR("all", e.err, MRD_LIMIT);
     CHECK(strstr(e.text, "holds 3 sessions, which is the limit (--max-sessions)") != NULL);
     CHECK_INT(c->stats.limited[MRD_LIMIT_SESSIONS], 1);
@@ -53,7 +36,7 @@ TEST(a_start_beyond_a_limit_says_which)
     c->limits.max_sessions = 4;
     r = core_request("the last that fits");
     mrd_core_start(c, core_at(START), 7, &r);
-    CHECK(find(c, MRD_DO_SAVE, 0, &e));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &e));
     mrd_core_free(c);
 }
 
@@ -67,7 +50,7 @@ TEST(a_silent_node_is_refused_with_the_time_it_had)
 
     core_hello(c, START, "a", 1);
     mrd_core_start(c, core_at(START), 5, &r);
-    CHECK(find(c, MRD_DO_SAVE, 0, &e));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &e));
     s = mrd_core_session(c, e.session->id);
     mrd_core_saved(c, core_at(START), s->id, e.version, NULL);
     core_drain(c);
@@ -154,7 +137,8 @@ TEST(a_full_disk_says_how_full_and_spares_clock_data)
 
         CHECK(mrd_core_sender(c, core_at(START + 1), 10 + i, 1, &f, &n));
         mrd_core_numbered(c, core_at(START + 1), 10 + i, n, &f, rows[i].len, (mrd_local_ns){ 1 });
-        CHECK_ROW(rows[i].name, find(c, rows[i].taken ? MRD_DO_APPEND : MRD_DO_ACK, 10 + i, &e));
+        CHECK_ROW(rows[i].name,
+                  core_find(c, rows[i].taken ? MRD_DO_APPEND : MRD_DO_ACK, 10 + i, &e));
         CHECK_ROW(rows[i].name, rows[i].taken || e.status == MRD__ACK_STATUS__ACK_NOT_STORED);
     }
     CHECK_INT(c->stats.limited[MRD_LIMIT_DISK], 3);
@@ -276,7 +260,7 @@ TEST(a_welcome_tells_what_is_under_way)
     h.instance_id = id;
     h.run = 1;
     mrd_core_hello(c, core_at(START), 5, 1, &msg);
-    CHECK(find(c, MRD_DO_WELCOME, 5, &e));
+    CHECK(core_find(c, MRD_DO_WELCOME, 5, &e));
     REQUIRE(e.n_directives == 1);
     CHECK_INT(e.directives[0].type, MRD__CONTROL_TYPE__CONTROL_GO);
     CHECK_INT(e.directives[0].id, 7);

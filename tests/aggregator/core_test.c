@@ -5,23 +5,6 @@
 
 /* ---- A few nodes ---- */
 
-/* The first effect of this kind, and drains. */
-static bool
-find(mrd_core *c, mrd_effect_kind kind, mrd_effect *ret)
-{
-    mrd_effect *e;
-    bool found = false;
-
-    *ret = (mrd_effect){ 0 };
-    while ((e = mrd_core_effect(c)) != NULL) {
-        if (e->kind == kind && !found) {
-            *ret = *e;
-            found = true;
-        }
-    }
-    return found;
-}
-
 static void
 answer(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, uint64_t run)
 {
@@ -64,12 +47,12 @@ TEST(nobody_is_acknowledged_before_it_is_durable)
     mrd_core_numbered(c, core_at(3), 11, n, &f, 100, (mrd_local_ns){ 3 }); /* repeated */
     CHECK(mrd_core_effect(c) == NULL);
     mrd_core_stored(c, core_at(4), 10, &full);
-    CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_NOT_STORED);
+    CHECK(core_find(c, MRD_DO_ACK, 0, &e) && e.status == MRD__ACK_STATUS__ACK_NOT_STORED);
     CHECK_INT(s->parts[0]->events, 0);
     mrd_core_disk(c, core_at(5), INT64_MAX);
     core_drain(c);
     mrd_core_numbered(c, core_at(6), 12, n, &f, 100, (mrd_local_ns){ 6 });
-    CHECK(find(c, MRD_DO_APPEND, &e));
+    CHECK(core_find(c, MRD_DO_APPEND, 0, &e));
     mrd_core_numbered(c, core_at(6), 13, n, &f, 100, (mrd_local_ns){ 6 });
     CHECK(mrd_core_effect(c) == NULL);
     mrd_core_stored(c, core_at(7), 12, NULL);
@@ -102,10 +85,10 @@ TEST(a_repetition_is_known_after_the_end)
     s->step = MRD_STEP_OVER;
     s->closed = true;
     mrd_core_numbered(c, core_at(4), 11, n, &f, 100, (mrd_local_ns){ 4 });
-    CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_DUPLICATE);
+    CHECK(core_find(c, MRD_DO_ACK, 0, &e) && e.status == MRD__ACK_STATUS__ACK_DUPLICATE);
     f.seq = 1;
     mrd_core_numbered(c, core_at(5), 12, n, &f, 100, (mrd_local_ns){ 5 });
-    CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_REFUSED);
+    CHECK(core_find(c, MRD_DO_ACK, 0, &e) && e.status == MRD__ACK_STATUS__ACK_REFUSED);
     mrd_core_free(c);
 }
 
@@ -166,7 +149,7 @@ flushed_node_sends(mrd_core *c, int64_t now, bool comes_back)
     CHECK_INT(s->parts[0]->events, 20);
     if (comes_back) {
         beat(c, now + 2 * MRD_SEC, 7, MRD__NODE_PHASE__NODE_RECORDING, 20);
-        CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1 &&
+        CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 1 &&
               e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_STOP);
         beat(c, now + 3 * MRD_SEC, 7, MRD__NODE_PHASE__NODE_FLUSHED, 20);
         core_drain(c);
@@ -200,18 +183,20 @@ TEST(a_start_is_sent_when_it_is_on_disk)
 
     core_hello(c, 20 * MRD_SEC, "a", 1);
     mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(20 * MRD_SEC), save.session->id, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &ask) && ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_ARM);
+    CHECK(core_find(c, MRD_DO_ASK, 0, &ask) &&
+          ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_ARM);
     answer(c, 20 * MRD_SEC + 1, &ask, "a", 1);
-    CHECK(find(c, MRD_DO_SAVE, &save)); /* and nothing else is asked */
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save)); /* and nothing else is asked */
     mrd_core_heartbeat(c, core_at(20 * MRD_SEC + 2), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 2 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &e));
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e));
     CHECK_INT(e.n_directives, 0);
     mrd_core_saved(c, core_at(20 * MRD_SEC + 3), save.session->id, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &ask) && ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    CHECK(core_find(c, MRD_DO_ASK, 0, &ask) &&
+          ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
     mrd_core_heartbeat(c, core_at(20 * MRD_SEC + 4), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1);
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 1);
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
     mrd_core_free(c);
 }
@@ -241,7 +226,7 @@ TEST(a_heartbeat_that_comes_late_counts_nothing)
         hb.local_ns = rows[i].local;
         counts.begun = counts.delivered = rows[i].begun;
         mrd_core_heartbeat(c, core_at(21 * MRD_SEC), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 2 });
-        CHECK(find(c, MRD_DO_HEARTBEAT, &e));
+        CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e));
         core_drain(c);
         CHECK_INT(s->parts[0]->counts.begun, rows[i].want);
         CHECK_INT(s->parts[0]->counts.delivered, rows[i].want);
@@ -304,17 +289,17 @@ TEST(a_silent_node_delays_its_own_session_only)
     core_hello(c, 20 * MRD_SEC, "a", 1);
     core_hello(c, 20 * MRD_SEC, "silent", 2);
     mrd_core_start(c, core_at(20 * MRD_SEC), 5, &r);
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(20 * MRD_SEC), save.session->id, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &arm) && arm.value == 2);
+    CHECK(core_find(c, MRD_DO_ASK, 0, &arm) && arm.value == 2);
     answer(c, 20 * MRD_SEC + 1, &arm, "a", 1); /* "silent" does not */
     core_drain(c);
     mrd_core_trigger(c, core_at(20 * MRD_SEC + 2), 6, 7, 10 * MRD_SEC, "test");
-    CHECK(find(c, MRD_DO_SAVE, &save) && save.session == recorder);
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save) && save.session == recorder);
     mrd_core_saved(c, core_at(20 * MRD_SEC + 3), 7, save.version, NULL);
     e = *mrd_core_effect(c);
     CHECK(e.kind == MRD_DO_ANSWER && e.ticket == 6 && e.err == MRD_OK);
-    CHECK(find(c, MRD_DO_ASK, &ask));
+    CHECK(core_find(c, MRD_DO_ASK, 0, &ask));
     CHECK(ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_TRIGGER);
     CHECK_INT(ask.directives[0].trigger, 1);
     CHECK(ask.directives[0].session->triggers[0].id == e.value);
@@ -341,25 +326,25 @@ TEST(a_pause_is_durable_before_it_is_told)
     hb.sessions = &list;
     hb.n_sessions = 1;
     mrd_core_change(c, core_at(t), 5, 7, &resume);
-    CHECK(find(c, MRD_DO_ANSWER, &e) && e.ticket == 5 && e.err == MRD_STATE);
+    CHECK(core_find(c, MRD_DO_ANSWER, 0, &e) && e.ticket == 5 && e.err == MRD_STATE);
     mrd_core_change(c, core_at(t), 6, 7, &pause);
-    CHECK(find(c, MRD_DO_SAVE, &save) && mrd_session_is_paused(s));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save) && mrd_session_is_paused(s));
     mrd_core_heartbeat(c, core_at(t + 1), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 0); /* not on disk */
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 0); /* not on disk */
     mrd_core_saved(c, core_at(t + 2), 7, save.version, NULL);
     e = *mrd_core_effect(c);
     CHECK(e.kind == MRD_DO_ANSWER && e.ticket == 6 && e.err == MRD_OK);
-    CHECK(find(c, MRD_DO_ASK, &e));
+    CHECK(core_find(c, MRD_DO_ASK, 0, &e));
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
     CHECK(s->changes.pauses[0].from.ns > t && s->changes.pauses[0].to.ns == 0);
     mrd_core_heartbeat(c, core_at(t + 3), 8, c->nodes.v[0], &hb, (mrd_local_ns){ 3 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 1);
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 1);
     CHECK(save.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
     st.revision = 1;
     mrd_core_heartbeat(c, core_at(t + 4), 9, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0); /* carried out */
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 0); /* carried out */
     mrd_core_change(c, core_at(t + 5), 10, 7, &pause);
-    CHECK(find(c, MRD_DO_ANSWER, &save) && save.err == MRD_STATE); /* is paused already */
+    CHECK(core_find(c, MRD_DO_ANSWER, 0, &save) && save.err == MRD_STATE); /* is paused already */
     /* An agent that is too old for it is not asked again, and the manifest says why. */
     told.instance_id = node;
     told.run = 1;
@@ -372,7 +357,7 @@ TEST(a_pause_is_durable_before_it_is_told)
     CHECK_TEXT(mrd_session_part(s, "a")->message, no);
     st.revision = 0;
     mrd_core_heartbeat(c, core_at(t + 7), 11, c->nodes.v[0], &hb, (mrd_local_ns){ 7 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0);
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 0);
     {
         mrd_gap pauses[MRD_PAUSES_MAX];
 
@@ -380,11 +365,11 @@ TEST(a_pause_is_durable_before_it_is_told)
         /* A newer agent in its place, in the middle of the session: it is told, and then believed. */
         c->nodes.v[0]->run = 2;
         mrd_core_heartbeat(c, core_at(t + 8), 12, c->nodes.v[0], &hb, (mrd_local_ns){ 8 });
-        CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 1);
+        CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 1);
         CHECK(save.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
         st.revision = 1;
         mrd_core_heartbeat(c, core_at(t + 9), 13, c->nodes.v[0], &hb, (mrd_local_ns){ 9 });
-        CHECK(find(c, MRD_DO_HEARTBEAT, &save) && save.n_directives == 0);
+        CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 0);
         CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), pauses), 1);
         CHECK_TEXT(mrd_session_part(s, "a")->message, "");
     }
@@ -413,25 +398,25 @@ TEST(a_pause_that_cannot_be_written_is_not_told)
     mrd_core_heartbeat(c, core_at(t), 5, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
     core_drain(c);
     mrd_core_change(c, core_at(t + 1), 6, 7, &pause);
-    CHECK(find(c, MRD_DO_SAVE, &save) && mrd_session_is_paused(s));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save) && mrd_session_is_paused(s));
     mrd_core_saved(c, core_at(t + 2), 7, save.version, &full);
     for (const mrd_effect *p; (p = mrd_core_effect(c)) != NULL;)
         asked = asked || p->kind == MRD_DO_ASK;
     CHECK(!asked);
     mrd_core_heartbeat(c, core_at(t + 3), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 3 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 0);
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 0);
     st.phase =
         MRD__NODE_PHASE__NODE_ARMED; /* one that joins late is told the pauses with its start */
     mrd_core_heartbeat(c, core_at(t + 4), 8, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 0);
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 0);
     mrd_core_tick(c, core_at(t + 2 * MRD_SEC)); /* it is written again */
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(t + 2 * MRD_SEC), 7, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &e));
+    CHECK(core_find(c, MRD_DO_ASK, 0, &e));
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE);
     core_drain(c);
     mrd_core_heartbeat(c, core_at(t + 2 * MRD_SEC), 9, c->nodes.v[0], &hb, (mrd_local_ns){ 5 });
-    CHECK(find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1);
+    CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 1);
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
     mrd_core_free(c);
 }
@@ -469,7 +454,7 @@ records_at(mrd_core *c, int64_t now, const char *id, unsigned revision)
     hb.n_sessions = 1;
     n->seen.ns = now; /* as with any of its messages */
     mrd_core_heartbeat(c, core_at(now), 99, n, &hb, (mrd_local_ns){ now });
-    return find(c, MRD_DO_HEARTBEAT, &e) && e.n_directives == 1 &&
+    return core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 1 &&
            e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE;
 }
 
@@ -507,9 +492,9 @@ changed(mrd_core *c, int64_t now, mrd_session_change *k)
 
     (void) asks_at(c, now, &ask); /* nothing else is under way */
     mrd_core_change(c, core_at(now), 6, 7, k);
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(now), 7, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &ask));
+    CHECK(core_find(c, MRD_DO_ASK, 0, &ask));
     return ask;
 }
 
@@ -598,18 +583,20 @@ TEST(a_trigger_waits_until_the_start_was_sent)
     r.params.recorder_ns = 30 * MRD_SEC;
     core_hello(c, t, "a", 1);
     mrd_core_start(c, core_at(t), 5, &r);
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(t), save.session->id, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &ask));
+    CHECK(core_find(c, MRD_DO_ASK, 0, &ask));
     answer(c, t + 1, &ask, "a", 1);
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(t + 2), save.session->id, save.version, NULL);
-    CHECK(find(c, MRD_DO_ASK, &go) && go.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
+    CHECK(core_find(c, MRD_DO_ASK, 0, &go) &&
+          go.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO);
     core_drain(c);
     mrd_core_trigger(c, core_at(t + 3), 6, 0, 10 * MRD_SEC, "test");
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(t + 4), save.session->id, save.version, NULL);
-    CHECK(!find(c, MRD_DO_ASK, &e)); /* the command is answered, the nodes are not asked yet */
+    CHECK(!core_find(c, MRD_DO_ASK, 0,
+                     &e)); /* the command is answered, the nodes are not asked yet */
     told.instance_id = node;
     told.run = 1;
     told.type = MRD__CONTROL_TYPE__CONTROL_GO;
@@ -617,7 +604,7 @@ TEST(a_trigger_waits_until_the_start_was_sent)
     mrd_core_answered(c, core_at(t + 5), go.survey, &told);
     core_drain(c);
     mrd_core_tick(c, core_at(t + 6));
-    CHECK(find(c, MRD_DO_ASK, &ask) &&
+    CHECK(core_find(c, MRD_DO_ASK, 0, &ask) &&
           ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_TRIGGER);
     mrd_core_free(c);
 }
@@ -640,16 +627,16 @@ TEST(a_full_session_keeps_no_other_from_its_trigger)
     mrd_core_trigger(c, core_at(MRD_SEC), 6, 0, MRD_SEC, "test");
     CHECK(s[1]->n_triggers == 1 && s[2]->n_triggers == 1);
     CHECK(s[1]->triggers[0].id == s[2]->triggers[0].id);
-    CHECK(!find(c, MRD_DO_ANSWER, &e));
+    CHECK(!core_find(c, MRD_DO_ANSWER, 0, &e));
     for (unsigned i = 1; i < MRD_COUNT(s); i++) {
         mrd_core_saved(c, core_at(MRD_SEC + i), s[i]->id, s[i]->save.writing, NULL);
-        CHECK_INT(find(c, MRD_DO_ANSWER, &e), i == 2); /* when both are on disk */
+        CHECK_INT(core_find(c, MRD_DO_ANSWER, 0, &e), i == 2); /* when both are on disk */
     }
     CHECK(e.ticket == 6 && e.err == MRD_LIMIT);
     CHECK(strstr(e.text, "was triggered 1024 times") != NULL);
     CHECK(strstr(e.text, "2 other sessions were triggered") != NULL);
     mrd_core_trigger(c, core_at(2 * MRD_SEC), 7, 1, MRD_SEC, "test"); /* the full one alone */
-    REQUIRE(find(c, MRD_DO_ANSWER, &e));
+    REQUIRE(core_find(c, MRD_DO_ANSWER, 0, &e));
     CHECK(e.ticket == 7 && e.err == MRD_LIMIT && strstr(e.text, "other") == NULL);
     mrd_core_free(c);
 }
@@ -697,12 +684,12 @@ TEST(a_start_that_cannot_be_written_did_not_happen)
     mrd_effect save, e;
 
     mrd_core_start(c, core_at(1), 5, &r);
-    CHECK(find(c, MRD_DO_SAVE, &save));
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(2), save.session->id, save.version, &io);
-    CHECK(find(c, MRD_DO_ANSWER, &e) && e.err == MRD_IO);
+    CHECK(core_find(c, MRD_DO_ANSWER, 0, &e) && e.err == MRD_IO);
     CHECK(mrd_core_session(c, save.session->id) == NULL);
     mrd_core_tick(c, core_at(3));
-    CHECK(find(c, MRD_DO_REMOVE, &e)); /* with what there is of its folder */
+    CHECK(core_find(c, MRD_DO_REMOVE, 0, &e)); /* with what there is of its folder */
     mrd_core_removed(c, core_at(4), e.session->id);
     core_drain(c);
     CHECK_INT(c->n_sessions, 0);
@@ -719,10 +706,10 @@ send(mrd_core *c, mrd_node *n, uint64_t session, uint64_t epoch, uint64_t seq)
 
     f.epoch = epoch;
     mrd_core_numbered(c, core_at(5), ++ticket, n, &f, 100, (mrd_local_ns){ 5 });
-    if (find(c, MRD_DO_ACK, &e))
+    if (core_find(c, MRD_DO_ACK, 0, &e))
         return (int) e.status;
     mrd_core_stored(c, core_at(5), ticket, NULL);
-    CHECK(find(c, MRD_DO_ACK, &e));
+    CHECK(core_find(c, MRD_DO_ACK, 0, &e));
     return (int) e.status;
 }
 
@@ -846,17 +833,17 @@ TEST(what_all_agents_may_not_send_is_not_charged_to_one)
     for (; f.seq < 2;
          f.seq++) { /* 200,000 of the agent are left, and the total has 300,000 too much */
         mrd_core_numbered(c, core_at(now), 10 + f.seq, n, &f, 400000, (mrd_local_ns){ now });
-        CHECK(find(c, MRD_DO_APPEND, &e));
+        CHECK(core_find(c, MRD_DO_APPEND, 0, &e));
     }
     for (uint64_t i = 0; i < 20; i++) {
         mrd_core_numbered(c, core_at(now), 20 + i, n, &f, 400000, (mrd_local_ns){ now });
-        CHECK(find(c, MRD_DO_ACK, &e) && e.status == MRD__ACK_STATUS__ACK_SLOW_DOWN);
+        CHECK(core_find(c, MRD_DO_ACK, 0, &e) && e.status == MRD__ACK_STATUS__ACK_SLOW_DOWN);
         CHECK_TEXT(mrd_limit_text(n->limited_by), "total-rate");
         now += MRD_MS;
     }
     now = 2 * MRD_SEC + 601 * MRD_MS;
     mrd_core_numbered(c, core_at(now), 50, n, &f, 400000, (mrd_local_ns){ now });
-    CHECK(find(c, MRD_DO_APPEND, &e));
+    CHECK(core_find(c, MRD_DO_APPEND, 0, &e));
     CHECK_INT(n->bucket.bytes, 200000 + 601000 - 400000);
     mrd_core_free(c);
 }
