@@ -315,19 +315,24 @@ void
 mrd_drain_finish(mrd_drain *p)
 {
     mrd_local_ns end = mrd_local_add(mrd_local_now(), FINISH_TIME);
-    uint64_t n;
+    uint64_t n, removed;
+    size_t beyond;
 
     (void) mrd_drain_lock(p, mrd_local_now());
-    mrd_discover_all(p->discover, mrd_drain_ring_found, p);
     mrd_drain_cross(p);
-    for (size_t i = 0; i < p->n_rings; i++)
-        if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)
-            mrd_ring_assume_dead(p->rings[i]->reader);
-    do {
+    do { /* those that were read to their end make room for others that could not be open beside them */
+        beyond = p->rings_beyond;
+        removed = p->counts.rings_removed;
+        mrd_discover_all(p->discover, mrd_drain_ring_found, p);
         for (size_t i = 0; i < p->n_rings; i++)
-            p->rings[i]->poll_at = (mrd_local_ns){ p->rings[i]->ended ? INT64_MAX : 0 };
-        n = drain_all(p, mrd_local_now());
-    } while (n > 0 || (p->more && mrd_local_before(mrd_local_now(), end)));
+            if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)
+                mrd_ring_assume_dead(p->rings[i]->reader);
+        do {
+            for (size_t i = 0; i < p->n_rings; i++)
+                p->rings[i]->poll_at = (mrd_local_ns){ p->rings[i]->ended ? INT64_MAX : 0 };
+            n = drain_all(p, mrd_local_now());
+        } while (n > 0 || (p->more && mrd_local_before(mrd_local_now(), end)));
+    } while (p->rings_beyond != beyond && p->counts.rings_removed != removed);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next) {
         if (!p->o.hold)
             mrd_drain_runtime_flush(p, pr);

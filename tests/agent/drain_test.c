@@ -574,6 +574,29 @@ TEST(a_trace_that_was_not_fetched_to_its_end_is_said)
     }
 }
 
+/* At the end those that did not fit beside others are read behind them. */
+TEST(more_rings_than_may_be_open_are_read_at_the_end)
+{
+    struct rlimit lim = { 40, 40 };
+    uint64_t start;
+    int pid = make_dead_pid(&start);
+    received h = { 0 };
+    mrd_drain *p;
+
+    REQUIRE(setrlimit(RLIMIT_NOFILE, &lim) == 0);
+    for (int i = 0; i < 50; i++) {
+        maker *m = make_ring(test_tmp(), pid, start, pid + i, 1 << 14);
+
+        make_span(m, make_text(m, "work"), mrd_local_now().ns, 1);
+        make_free(m);
+    }
+    p = open_drain(&h, false);
+    mrd_drain_finish(p);
+    CHECK_INT(h.n[MRD_SPAN], 50);
+    check_equation("many", p);
+    mrd_drain_close(p);
+}
+
 /* Ring files that are there and not read are counted, each once however often it is met, and no longer
  * when that is over. */
 TEST(rings_that_are_not_read_are_counted_by_their_reason)
