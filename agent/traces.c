@@ -20,6 +20,7 @@
 #define FRAMEWORK  "trace-event-json"
 #define XSPACE     "xplane"
 #define XSPACE_END ".xplane.pb"
+#define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times are since something else */
 
 typedef struct {
     char *path;
@@ -337,7 +338,14 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
                            r->message[0] != '\0' ? r->message : "it holds no events");
     stream = mrd_store_at(r->store, 0);
     r->events = mrd_stream_count(stream);
-    (void) mrd_stream_range(stream, &r->first, &r->last);
+    if (mrd_stream_range(stream, &r->first, &r->last) && r->last.ns < EPOCH_FROM) {
+        static const char says[] = "its times are since its profile began, and it does not say "
+                                   "when that was: no session has them";
+
+        if (r->file.both != 0) /* the other format says when */
+            return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
+        snprintf(r->message, sizeof(r->message), "%s", says);
+    }
     if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
         err = mrd_stream_open(stream, &r->source, why);
     return err;

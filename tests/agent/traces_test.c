@@ -298,13 +298,15 @@ TEST(of_two_formats_at_once_the_good_one_is_read)
 {
     enum { EVENTS = 50 };
     static const struct {
-        const char *name, *first, *second;
-        bool bad;
+        const char *name, *first, *second, *bad; /* bad: what is in the first; NULL: a trace */
     } rows[] = {
-        { "bad XSpace, then JSON", ".xplane.pb", ".trace.json", true },
-        { "XSpace, then JSON", ".xplane.pb", ".trace.json", false },
-        { "bad JSON, then XSpace", ".trace.json", ".xplane.pb", true },
-        { "JSON, then XSpace", ".trace.json", ".xplane.pb", false },
+        { "bad XSpace, then JSON", ".xplane.pb", ".trace.json", "no trace at all" },
+        { "XSpace, then JSON", ".xplane.pb", ".trace.json", NULL },
+        { "bad JSON, then XSpace", ".trace.json", ".xplane.pb", "no trace at all" },
+        { "JSON of no date, as JAX's, then XSpace", ".trace.json", ".xplane.pb",
+          "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, "
+          "\"ts\": 5, \"dur\": 1}]}" },
+        { "JSON, then XSpace", ".trace.json", ".xplane.pb", NULL },
     };
 
     (void) settings(false); /* makes the folder */
@@ -320,11 +322,11 @@ TEST(of_two_formats_at_once_the_good_one_is_read)
         mrd_traces_stats st;
         mrd_traces *t;
 
-        mrd_buf_text(&bad, "no trace at all");
+        mrd_buf_text(&bad, rows[i].bad == NULL ? "" : rows[i].bad);
         xspace(&space, 1, EVENTS);
         framework_json(&json, 1, EVENTS);
         CHECK_ERR(rows[i].name, mrd_traces_open(&o, &t, NULL), MRD_OK);
-        complete(t, rows[i].first, rows[i].bad ? &bad : space_first ? &space : &json);
+        complete(t, rows[i].first, rows[i].bad != NULL ? &bad : space_first ? &space : &json);
         complete(t, rows[i].second, space_first ? &json : &space);
         TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
         mrd_traces_get_stats(t, &st);
@@ -414,7 +416,7 @@ TEST(strange_files_are_counted)
         "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, "
         "\"ts\": 5, \"dur\": 1}, {\"ph\": \"B\", \"name\": \"open\", \"pid\": 1, \"tid\": 1, "
         "\"ts\": 4}]}"); /* which never ended, and is not open today */
-    put("i-test_pid_4711/boot.trace.json", &text);
+    put("i-test_pid_4711/boot.json", &text);
     mrd_buf_reset(&text);
     runtime_json(&text, 1, 1000, "");
     text.len -= 700;
