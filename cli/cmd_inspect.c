@@ -25,6 +25,7 @@
 #include "cli/cli.h"
 #include "cli/output_lock.h"
 #include "cli/profile_write.h"
+#include "cli/times.h"
 #include "hw/identity.h"
 #include "trace/import/import.h"
 
@@ -630,6 +631,8 @@ finish_profile(recording *r, const char *command, mrd_why *why)
         if ((err = mrd_stream_finish(mrd_store_at(r->store, i), why)) != MRD_OK)
             return err;
     }
+    if ((err = mrd_note_times(r->catalog, r->store, true, why)) != MRD_OK)
+        return err;
     for (size_t i = 0; i < mrd_catalog_notes(r->catalog); i++)
         mrd_cli_say("note", mrd_catalog_note_at(r->catalog, i));
     return write_profile(r, why);

@@ -13,12 +13,10 @@
 #include "cli/cli.h"
 #include "cli/output_lock.h"
 #include "cli/progress.h"
+#include "cli/times.h"
 #include "cli/view.h"
 #include "trace/import/import.h"
 #include "trace/sink/text.h"
-
-/* Inputs with a longer time between them are hardly of one run. */
-#define APART_NS (3600 * MRD_SEC)
 
 typedef struct {
     mrd_view_options view;
@@ -166,74 +164,6 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
     return err;
 }
 
-typedef struct {
-    const char *path;
-    mrd_ev_ns first, last;
-} view_range;
-
-static int
-range_order(const void *a, const void *b)
-{
-    const view_range *x = a, *y = b;
-
-    return mrd_ev_before(x->first, y->first) ? -1 : mrd_ev_after(x->first, y->first);
-}
-
-/* Notes where inputs lie so far apart that they are hardly of one run, the widest gap. */
-static void
-note_apart(mrd_catalog *cat, view_range *v, size_t n)
-{
-    uint64_t widest = APART_NS;
-    size_t before = n, latest = 0;
-    char text[MRD_DUR_TEXT];
-
-    qsort(v, n, sizeof(*v), range_order);
-    for (size_t i = 1; i < n; i++) {
-        if (mrd_ev_after(v[i].first, v[latest].last) &&
-            (uint64_t) v[i].first.ns - (uint64_t) v[latest].last.ns >= widest) {
-            widest = (uint64_t) v[i].first.ns - (uint64_t) v[latest].last.ns;
-            before = i;
-        }
-        latest = mrd_ev_after(v[i].last, v[latest].last) ? i : latest;
-    }
-    if (before < n)
-        mrd_catalog_note(cat,
-                         "'%s' begins %s after all inputs before it have ended: "
-                         "they are not of one run, or one of them counts its time from another "
-                         "start; give them separately, or align them (--align)",
-                         v[before].path, mrd_text_long(widest, text));
-}
-
-/* What can be said of the inputs' times before anything is made of them. */
-static mrd_err
-note_times(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store, mrd_why *why)
-{
-    size_t streams = mrd_store_streams(store), n = 0;
-    view_range *v = calloc(streams + 1, sizeof(*v));
-
-    if (v == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "comparing the inputs' times");
-    for (size_t i = 0; i < streams; i++) {
-        const mrd_stream *stream = mrd_store_at(store, i);
-        view_range *r = &v[n];
-
-        if (mrd_stream_profile(stream) != 0 || !mrd_stream_range(stream, &r->first, &r->last))
-            continue;
-        r->path = mrd_stream_label(stream);
-        if (r->first.ns < 0)
-            mrd_catalog_note(cat,
-                             "'%s' has times before zero: Perfetto refuses them, so all times of a "
-                             ".pftrace are later by whole seconds (its attribute "
-                             "meridian.time_shift_ns); other outputs keep them",
-                             r->path);
-        n++;
-    }
-    if (set->align == 0)
-        note_apart(cat, v, n);
-    free(v);
-    return MRD_OK;
-}
-
 /* One line for each input that is not whole; true when all are. */
 static bool
 report_inputs(const mrd_catalog *cat)
@@ -309,7 +239,7 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         goto out;
     if ((err = read_inputs(set, words, cat, store, &why)) != MRD_OK)
         goto out;
-    if ((err = note_times(set, cat, store, &why)) != MRD_OK)
+    if ((err = mrd_note_times(cat, store, set->align == 0, &why)) != MRD_OK)
         goto out;
     whole = report_inputs(cat);
     if ((err = mrd_filter_check_types(&set->profile.types, cat, &why)) != MRD_OK) {
