@@ -134,8 +134,15 @@ hits(sim_fault *f, uint32_t core, uint32_t rank, uint64_t exec)
 const sim_fault *
 sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec)
 {
-    for (size_t i = 0; i < fault_count; i++)
-        if (faults[i].kind == kind && hits(&faults[i], core, rank, exec))
+    const sim_fault *most = NULL;
+
+    for (size_t i = 0; i < fault_count; i++) {
+        if (faults[i].kind != kind || !hits(&faults[i], core, rank, exec))
+            continue;
+        if (kind != SIM_FAULT_SLOW_CORE)
             return &faults[i];
-    return NULL;
+        if (most == NULL || faults[i].factor > most->factor) /* of a straggler, for a moment */
+            most = &faults[i];
+    }
+    return most;
 }

@@ -440,18 +440,18 @@ TEST(fault_only_while_a_file_exists)
     FILE *f;
 
     snprintf(path, sizeof(path), "%s/slow", test_tmp());
-    snprintf(fault, sizeof(fault), "slow_core:factor=5:file=%s", path);
+    snprintf(fault, sizeof(fault), "slow_core:factor=2,slow_core:factor=5:file=%s", path);
     setenv("SIMNRT_FAULT", fault, 1);
     setenv("SIMNRT_JITTER", "0", 1);
     setenv("SIMNRT_DEVICE_PPM", "0", 1);
     start_trace(0);
     job = sim_job_load(0, 0, 1);
-    CHECK_INT(device_time(&job, 0), 400000);
+    CHECK_INT(device_time(&job, 0), 800000);
     REQUIRE((f = fopen(path, "w")) != NULL);
     fclose(f);
     CHECK_INT(device_time(&job, 0), 2000000);
     unlink(path);
-    CHECK_INT(device_time(&job, 0), 400000);
+    CHECK_INT(device_time(&job, 0), 800000);
 }
 
 TEST_MAIN()
