@@ -517,9 +517,9 @@ bring_up(demo *d, mrd_why *why)
     if (err == MRD_OK)
         err = wait_until(d, all_working, "not all ranks of the job have begun", why);
     if (err == MRD_OK)
-        printf("job         train_loop, %zu ranks with %" PRId64
+        printf("job         train_loop, %zu rank%s with %" PRId64
                " cores each; core 0 of %s takes twice as long\n",
-               d->nodes.n, d->set->cores, d->nodes.v[d->nodes.n > 1].id);
+               d->nodes.n, mrd_plural(d->nodes.n), d->set->cores, d->nodes.v[d->nodes.n > 1].id);
     fflush(stdout);
     return err;
 }
@@ -723,8 +723,9 @@ trigger(demo *d, mrd_why *why)
                " x slower than its median; the machine is too busy, try again\n");
         d->incomplete = true;
     } else if (err == MRD_OK && (err = fetch_window(d, t, why)) == MRD_OK) {
-        printf("trigger     %" PRId64 " nodes kept the same %s, because: ",
+        printf("trigger     %" PRId64 " node%s kept the same %s, because: ",
                mrd_json_int(t, "answered", 0),
+               mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)),
                mrd_dur_text(mrd_sat_sub(mrd_json_int(t, "to_ns", 0), mrd_json_int(t, "from_ns", 0)),
                             text));
         mrd_cluster_say(stdout, mrd_json_str(t, "reason", "?"));
