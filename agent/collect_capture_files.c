@@ -312,8 +312,10 @@ stop_files(void *self)
 
     mrd_files_close(a->files);
     a->files = NULL;
-    for (size_t i = 0; i < MRD_COUNT(a->gone); i++)
+    for (size_t i = 0; i < MRD_COUNT(a->gone); i++) {
         free(a->gone[i]);
+        a->gone[i] = NULL;
+    }
 }
 
 const mrd_collector mrd_collector_capture_files = {

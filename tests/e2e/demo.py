@@ -110,7 +110,10 @@ finally:
         code = p.wait()
 check(code == 0 or code == 3 and (late or "trigger     none" in said or "INCOMPLETE" in said), f"exit status {code}: {text()[-400:]}")
 kept = re.search(r"store, certificates and logs: (\S+)", text())
-check(kept and os.path.isdir(kept[1]), "where the rest is")
+if check(kept and os.path.isdir(kept[1]), "where the rest is"):
+    for name in names:  # whose processes have ended before
+        with open(os.path.join(kept[1], name, "agent.log")) as f:
+            check("AGT-END" in f.read().splitlines()[-1], f"the agent of {name} ends in order: its last words")
 shutil.rmtree(work, ignore_errors=True)
 if kept:
     shutil.rmtree(os.path.dirname(kept[1]), ignore_errors=True)
