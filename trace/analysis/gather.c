@@ -70,8 +70,10 @@ count_ranks(mrd_gather *g)
             err = MRD_NOMEM;
             break;
         }
-        if (job == NULL)
-            *(job = &g->jobs[g->n_jobs++]) = (job_ranks){ .job = p->job };
+        if (job == NULL) {
+            job = &g->jobs[g->n_jobs++];
+            *job = (job_ranks){ .job = p->job };
+        }
         job->world = p->world_size > job->world ? p->world_size : job->world;
         if (mrd_map_get(&seen, key) == MRD_MAP_NONE) {
             job->ranks++;
