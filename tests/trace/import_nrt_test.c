@@ -76,26 +76,26 @@ TEST(a_request_is_found_behind_other_arguments)
 /* Device memory by category as series, and what a copy moved how fast; each sample is a record. */
 TEST(memory_and_copies)
 {
+    static const char *const events[] = {
+        EV("nrt_dma_mem_alloc", "start", "0", "1", "42", T0 "00100",
+           "\"hbm_idx\":2,\"usage_type\":\"tensors\""),
+        EV("nrt_dma_mem_alloc", "stop", "0", "1", "42", T0 "00150",
+           "\"allocated_bytes\":64,\"total_bytes\":4096,\"usage_type_total_bytes\":1024"),
+        EV("nrt_dma_mem_dealloc", "start", "0", "2", "42", T0 "00200",
+           "\"hbm_idx\":2,\"usage_type\":\"tensors\""),
+        EV("nrt_dma_mem_dealloc", "stop", "0", "2", "42", T0 "00260",
+           "\"freed_bytes\":64,\"total_bytes\":4032,\"usage_type_total_bytes\":960"),
+        EV("nrt_dma_mem_alloc", "start", "0", "3", "42", T0 "00300", "\"hbm_idx\":2"),
+        EV("nrt_dma_mem_alloc", "stop", "0", "3", "42", T0 "00310", ""),
+        EV("dmem_buf_copyin", "start", "0", "4", "42", T0 "01000", "\"size\":65536"),
+        EV("dmem_buf_copyin", "stop", "0", "4", "42", T0 "03000", ""),
+        EV("dmem_buf_copyout", "start", "0", "5", "42", T0 "04000", "\"size\":10"),
+        EV("dmem_buf_copyout", "stop", "0", "5", "42", T0 "04000", ""),
+    };
     collected c = { 0 };
     const mrd_event *ev;
 
-    collect_text(
-        &c, ops,
-        HEAD EV("nrt_dma_mem_alloc", "start", "0", "1", "42",
-                T0 "00100", "\"hbm_idx\":2,\"usage_type\":\"tensors\"") "," EV("nrt_dma_mem_alloc", "stop", "0", "1", "42", T0 "00150", "\"allocated_bytes\":64,\"total_bytes\":4096,\"usage_type_total_bytes\":1024") "," EV("nrt_dma_mem_dealloc", "start", "0", "2", "42", T0 "00200", "\"hbm_idx\":2,\"usage_type\":\"tensors\"") "," EV("nrt_dma_mem_dealloc",
-                                                                                                                                                                                                                                                                                                                                             "stop",
-                                                                                                                                                                                                                                                                                                                                             "0", "2", "42", T0 "00260", "\"freed_bytes\":64,\"total_bytes\":4032,\"usage_type_total_bytes\":960") "," EV("nrt_dma_mem_alloc",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                          "start", "0", "3", "42", T0 "00300", "\"hbm_idx\":2") "," EV("nrt_dma_mem_alloc",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                       "stop", "0", "3", "42", T0 "00310",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                       "") "," EV("dmem_buf_copyin", "start", "0",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "4", "42", T0 "01000", "\"size\":65536") "," EV("dmem_buf_copyin",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                  "stop", "0", "4", "42", T0 "03000", "") "," EV("dmem_buf_copyout", "start", "0", "5", "42", T0 "04000", "\"size\":10") "," EV("dmem_buf_copyout",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "stop",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "0", "5", "42",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                T0
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "04000",
-                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                                "")
-            TAIL);
+    collect_events(&c, ops, events, MRD_COUNT(events));
     CHECK_ERR("run", c.err, MRD_OK);
     CHECK_INT(c.n, 5 + 4); /* the third allocation states no totals */
     CHECK_INT(c.input.records, 9);
@@ -120,67 +120,24 @@ TEST(memory_and_copies)
 /* Memories of two devices have one index each; their series are two. */
 TEST(memory_of_several_devices)
 {
+    static const char *const events[] = {
+        EV("nrt_dma_mem_alloc", "start", "0", "1", "42", T0 "00100",
+           "\"hbm_idx\":1,\"mla_idx\":3,\"usage_type\":\"tensors\""),
+        EV("nrt_dma_mem_alloc", "stop", "0", "1", "42", T0 "00150",
+           "\"usage_type_total_bytes\":100,\"total_bytes\":110"),
+        EV("nrt_dma_mem_alloc", "start", "0", "2", "42", T0 "00200",
+           "\"hbm_idx\":1,\"mla_idx\":0,\"usage_type\":\"tensors\""),
+        EV("nrt_dma_mem_alloc", "stop", "0", "2", "42", T0 "00250",
+           "\"usage_type_total_bytes\":200,\"total_bytes\":220"),
+        EV("nrt_dma_mem_alloc", "start", "0", "3", "42", T0 "00300",
+           "\"hbm_idx\":1,\"usage_type\":\"tensors\""),
+        EV("nrt_dma_mem_alloc", "stop", "0", "3", "42", T0 "00350",
+           "\"usage_type_total_bytes\":300"),
+    };
     static const int64_t devices[] = { 3, 0, MRD_NONE };
     collected c = { 0 };
 
-    collect_text(
-        &c, ops,
-        HEAD EV("nrt_dma_mem_alloc", "start", "0", "1", "42", T0 "00100", "\"hbm_idx\":1,\"mla_idx\":3,\"usage_type\":\"tensors\"") "," EV(
-            "nrt_dma_mem_alloc", "stop", "0", "1", "42", T0 "00150",
-            "\"usage_type_total_bytes\":100,\"total_bytes\":110") "," EV("nrt_dma_mem_alloc",
-                                                                         "start", "0", "2", "42",
-                                                                         T0 "00200",
-                                                                         "\"hbm_idx\":1,\"mla_"
-                                                                         "idx\":0,\"usage_type\":"
-                                                                         "\"tensors\"") "," EV("nrt"
-                                                                                               "_dm"
-                                                                                               "a_"
-                                                                                               "mem"
-                                                                                               "_al"
-                                                                                               "lo"
-                                                                                               "c",
-                                                                                               "sto"
-                                                                                               "p",
-                                                                                               "0",
-                                                                                               "2",
-                                                                                               "42",
-                                                                                               T0
-                                                                                               "002"
-                                                                                               "50",
-                                                                                               "\"u"
-                                                                                               "sag"
-                                                                                               "e_"
-                                                                                               "typ"
-                                                                                               "e_"
-                                                                                               "tot"
-                                                                                               "al_"
-                                                                                               "byt"
-                                                                                               "es"
-                                                                                               "\":"
-                                                                                               "200"
-                                                                                               ",\""
-                                                                                               "tot"
-                                                                                               "al_"
-                                                                                               "byt"
-                                                                                               "es"
-                                                                                               "\":"
-                                                                                               "22"
-                                                                                               "0") "," EV("nrt_dma_mem_alloc",
-                                                                                                           "start",
-                                                                                                           "0",
-                                                                                                           "3",
-                                                                                                           "42",
-                                                                                                           T0
-                                                                                                           "00300",
-                                                                                                           "\"hbm_idx\":1,\"usage_type\":\"tensors\"") "," EV("nrt_dma_mem_alloc",
-                                                                                                                                                              "stop",
-                                                                                                                                                              "0",
-                                                                                                                                                              "3",
-                                                                                                                                                              "42",
-                                                                                                                                                              T0
-                                                                                                                                                              "00350",
-                                                                                                                                                              "\"usage_type_total_bytes\":300")
-            TAIL);
+    collect_events(&c, ops, events, MRD_COUNT(events));
     CHECK_ERR("run", c.err, MRD_OK);
     for (size_t i = 0; i < MRD_COUNT(devices); i++) {
         const mrd_event *ev = collect_named(&c, "hbm.1.tensors", i);
@@ -195,21 +152,19 @@ TEST(memory_of_several_devices)
 
 TEST(starts_and_stops_are_paired)
 {
+    static const char *const events[] = {
+        EV("nrt_execute", "start", "1", "18446744073709551615", "42", T0 "00100",
+           "\"model_id\":18446744073709551614,\"model_name\":\"m\""),
+        EV("nrt_execute", "start", "0", "9", "42", T0 "00150", ""),
+        EV("nrt_execute", "stop", "1", "18446744073709551615", "42", T0 "00300",
+           "\"return_code\":0"),
+        EV("nrt_tensor_write", "stop", "1", "8", "42", T0 "00400", ""),
+        EV("hw_notify", "instant", "1", "8", "42", T0 "00500", "\"device_core_idx\":3,\"hint\":1"),
+    };
     collected c = { 0 };
     const mrd_event *ev;
 
-    collect_text(
-        &c, ops,
-        HEAD
-            EV("nrt_execute", "start", "1", "18446744073709551615", "42", T0 "00100", "\"model_id\":18446744073709551614,\"model_name\":\"m\"") "," EV(
-                "nrt_execute", "start", "0", "9", "42", T0 "00150",
-                "") "," EV("nrt_execute", "stop", "1", "18446744073709551615", "42", T0 "00300",
-                           "\"return_code\":0") "," EV("nrt_tensor_write", "stop", "1", "8", "42",
-                                                       T0 "00400",
-                                                       "") "," EV("hw_notify", "instant", "1", "8",
-                                                                  "42", T0 "00500",
-                                                                  "\"device_core_idx\":3,\"hint\":"
-                                                                  "1") TAIL);
+    collect_events(&c, ops, events, MRD_COUNT(events));
     CHECK_ERR("run", c.err, MRD_OK);
     CHECK_INT(c.n, 4);
     CHECK_INT(c.input.unfinished, 1);

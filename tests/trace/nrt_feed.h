@@ -5,6 +5,7 @@
 #define MRD_TESTS_TRACE_NRT_FEED_H
 
 #include "tests/check.h"
+#include "tests/trace/collect.h"
 #include "tests/trace/events.h"
 #include "trace/import/import_nrt.h"
 
@@ -17,6 +18,21 @@
     "{\"event_type\":\"" type "\",\"phase\":\"" phase "\",\"id\":7,\"nc_idx\":" nc                 \
     ",\"nc_local_id\":3,\"tracking_id\":" track ",\"thread_id\":" thread ",\"worker_gid\":5,"      \
     "\"data\":{" data "},\"timestamp_ns\":" ts "}"
+
+/* Reads one document of these events. */
+static inline void
+collect_events(collected *c, const mrd_import_ops *ops, const char *const *events, size_t n)
+{
+    char text[8192];
+    size_t len = (size_t) snprintf(text, sizeof(text), "%s", HEAD);
+
+    for (size_t i = 0; i < n && len < sizeof(text); i++)
+        len +=
+            (size_t) snprintf(text + len, sizeof(text) - len, "%s%s", i == 0 ? "" : ",", events[i]);
+    REQUIRE(len + sizeof(TAIL) <= sizeof(text));
+    memcpy(text + len, TAIL, sizeof(TAIL));
+    collect_text(c, ops, text);
+}
 
 /* A reader with these options, of a process of the instance i-1. */
 static inline mrd_nrt *
