@@ -278,6 +278,7 @@ mrd_part_stored(mrd_part *p, const mrd_frame *f)
         return MRD_OK;
     p->batches++;
     p->events += f->events;
+    e->events += f->events;
     if (f->clock == MRD__CLOCK_KIND__CLOCK_RAW) {
         p->first.ns = f->first.ns < p->first.ns ? f->first.ns : p->first.ns;
         p->last.ns = f->last.ns > p->last.ns ? f->last.ns : p->last.ns;
@@ -299,21 +300,23 @@ add_gone(mrd_part *p, uint64_t events)
 }
 
 /* At least so many events of the last run are stored: records of losses are among the frames' events, and are no more than
- * what they say was lost. */
+ * what they say was lost. What the next run, with a spool of another epoch, has sent already is not of it. */
 static uint64_t
-stored_of_run(const mrd_part *p)
+stored_of_run(const mrd_part *p, uint64_t next)
 {
+    const mrd_part_epoch *e = part_epoch_find(p, next);
+    uint64_t stored = p->events - (e == NULL ? 0 : e->events);
     uint64_t others =
         p->before.delivered + mrd_counts_lost(&p->before) + mrd_counts_lost(&p->last_run);
 
-    return p->events > others ? p->events - others : 0;
+    return stored > others ? stored - others : 0;
 }
 
 /* What a run of the agent held when it was last seen, and is not stored, is gone when the next one counts anew. */
 static void
-count_anew(mrd_part *p)
+count_anew(mrd_part *p, uint64_t epoch)
 {
-    uint64_t stored = stored_of_run(p), known, gone;
+    uint64_t stored = stored_of_run(p, epoch), known, gone;
 
     if (p->last_run.delivered < stored)
         p->last_run.delivered = stored;
@@ -366,7 +369,7 @@ count_from(mrd_part *p, const Mrd__Counters *c)
 }
 
 void
-mrd_part_count(mrd_part *p, const Mrd__Counters *c)
+mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c)
 {
     bool anew;
 
@@ -376,7 +379,7 @@ mrd_part_count(mrd_part *p, const Mrd__Counters *c)
     if (anew && c->at_boot != NULL)
         count_from(p, c);
     else if (anew && (p->last_run.begun > 0 || p->since != 0))
-        count_anew(p);
+        count_anew(p, epoch);
     p->since = c->since;
     mrd_counts_take(&p->last_run, c);
     mrd_counts_copy(&p->counts, &p->before);
@@ -471,7 +474,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
     }
     if (st->revision > p->revision)
         p->revision = st->revision;
-    mrd_part_count(p, st->counters);
+    mrd_part_count(p, n->epoch, st->counters);
     if (st->started_local_ns != 0) {
         p->started.ns = mrd_time_checked(st->started_local_ns);
         p->start_bound =

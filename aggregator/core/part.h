@@ -25,7 +25,8 @@ typedef struct {
     uint64_t epoch;
     mrd_seqset *stored; /* NULL in a copy, where these numbers stand for it */
     uint64_t stored_end, stored_missing, stored_frames;
-    uint64_t end; /* the agent's last_seq, 0 unknown */
+    uint64_t events; /* in its stored batches */
+    uint64_t end;    /* the agent's last_seq, 0 unknown */
 } mrd_part_epoch;
 
 /* What of a node cannot be used as it was stored, as the last merge found it. */
@@ -130,8 +131,8 @@ uint64_t mrd_part_gaps(const mrd_part *p);
 bool mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f);
 /* A frame is in the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
-/* Follows what the agent counts in a session, over restarts of it. */
-void mrd_part_count(mrd_part *p, const Mrd__Counters *c);
+/* Follows what the agent counts in a session, over restarts of it; epoch: of the spool that it has now. */
+void mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c);
 /* Takes over what a heartbeat says of the part. */
 void mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
                         bool with_profiles);

@@ -50,7 +50,7 @@ tell(mrd_part *p, const told *t, const told *at_boot)
         base.n_drops = at_boot->lost > 0;
         c.at_boot = &base;
     }
-    mrd_part_count(p, &c);
+    mrd_part_count(p, 1, &c);
 }
 
 static uint64_t
@@ -229,6 +229,26 @@ TEST(what_is_stored_of_an_agent_that_kept_nothing)
     }
 }
 
+/* What the next run stores before its first word is its own: it is not of the run that is gone. */
+TEST(what_the_next_run_stored_is_not_of_the_last)
+{
+    static const told last = { 5, 100, 60, 0, 40 };
+    mrd_frame of_last = { .type = MRD_FRAME_BATCH, .epoch = 2, .seq = 1, .events = 70 };
+    mrd_frame of_next = { .type = MRD_FRAME_BATCH, .epoch = 1, .seq = 1, .events = 7 };
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_part *p = mrd_part_new(&n, 1);
+
+    REQUIRE(p != NULL);
+    CHECK_ERR("last", mrd_part_stored(p, &of_last), MRD_OK);
+    tell(p, &last, NULL);
+    CHECK_ERR("next", mrd_part_stored(p, &of_next), MRD_OK);
+    tell(p, &(told){ 6, 7, 7, 0, 0 }, NULL);
+    CHECK_INT(p->counts.delivered, 77);
+    CHECK_INT(p->counts.begun, 107);
+    CHECK_INT(lost_by(p, "agent-restarted"), 30);
+    mrd_part_free(p);
+}
+
 /* Two causes with two gaps each, one with one, none: what is told last is all that counts. */
 static void
 tell_losses(mrd_part *p, unsigned causes, unsigned gaps)
@@ -258,7 +278,7 @@ tell_losses(mrd_part *p, unsigned causes, unsigned gaps)
             lists[i][k] = &g[i][k];
         }
     }
-    mrd_part_count(p, &c);
+    mrd_part_count(p, 1, &c);
 }
 
 static char *
