@@ -200,8 +200,6 @@ go(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
 
     if (err == MRD_OK && !again)
         err = begin(a, c->session, why);
-    if (err == MRD_OK && !again && a->wait_until.ns != 0) /* no ring was read yet */
-        mrd_record_whole(a->record, c->session, (mrd_local_ns){ start });
     if (err == MRD_OK && !again && a->trigger != NULL)
         mrd_trigger_session(a->trigger, (mrd_local_ns){ start });
     if (err == MRD_OK && !again && c->revision > 0)

@@ -459,6 +459,15 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
         p->lost.ns = 0;
 }
 
+/* An agent that kept nothing over a restart says when it joined. The node recorded before it, and what its predecessor had
+ * not read waited in the rings; what was lost is counted. */
+static bool
+began_before(const mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st)
+{
+    return p->started.ns != 0 && p->started.ns < st->started_local_ns &&
+           strcmp(p->boot_id, n->boot_id) == 0;
+}
+
 void
 mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st, bool with_profiles)
 {
@@ -475,7 +484,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
     if (st->revision > p->revision)
         p->revision = st->revision;
     mrd_part_count(p, n->epoch, st->counters);
-    if (st->started_local_ns != 0) {
+    if (st->started_local_ns != 0 && !began_before(p, n, st)) {
         p->started.ns = mrd_time_checked(st->started_local_ns);
         p->start_bound =
             mrd_time_sane(st->start_bound_ns) && st->start_bound_ns >= 0 ? st->start_bound_ns : -1;
