@@ -91,7 +91,8 @@ mrd_record_count_late(mrd_record *r, session *s)
 {
     mrd_local_ns now = mrd_local_now();
 
-    if (!mrd_local_before(s->st.start, now))
+    /* Of a session that begins at a later step nobody knows whether it would have taken any. */
+    if (!mrd_local_before(s->st.start, now) || s->params.from_step > 1)
         return;
     for (rec_process *o = r->processes; o != NULL; o = o->next) {
         if (!mrd_record_wants_process(s, o->process))
