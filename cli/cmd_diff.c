@@ -365,8 +365,9 @@ percent(double part, double whole)
     return whole > 0 ? 100 * part / whole : 0;
 }
 
+/* warmup: of each run, as mrd_diff has it. */
 static void
-print_side(const char *name, const mrd_diff_side *side)
+print_side(const char *name, const mrd_diff_side *side, const uint64_t *warmup)
 {
     for (size_t i = 0; i < side->n; i++) {
         const mrd_diff_run *r = &side->run[i];
@@ -381,6 +382,8 @@ print_side(const char *name, const mrd_diff_side *side)
             printf(" (%" PRIu64 " %s of %" PRIu64 " %s)", r->n_steps,
                    r->n_steps == 1 ? "step" : "steps", r->n_processes,
                    r->n_processes == 1 ? "process" : "processes");
+        if (warmup[i] > 0)
+            printf(", the first %" PRIu64 " of each process left out: a warm-up", warmup[i]);
         printf("%s%s\n", r->simulated ? ", simulated" : "",
                r->incomplete ? ", incomplete: events are missing" : "");
     }
@@ -516,8 +519,8 @@ static void
 print_text(const settings *set, const mrd_diff_side *base, const mrd_diff_side *now,
            const mrd_diff *d)
 {
-    print_side("base", base);
-    print_side("new", now);
+    print_side("base", base, d->warmup[0]);
+    print_side("new", now, d->warmup[1]);
     print_verdict(set, d);
     print_cause(d);
     print_rows(set, d);
@@ -567,7 +570,7 @@ row_json(const mrd_diff_row *r)
 }
 
 static mrd_json *
-side_json(const mrd_diff_side *side)
+side_json(const mrd_diff_side *side, const uint64_t *warmup)
 {
     mrd_json *list = mrd_json_new_array();
 
@@ -577,6 +580,7 @@ side_json(const mrd_diff_side *side)
 
         mrd_json_set(o, "run", mrd_json_new_str(r->label));
         mrd_json_set(o, "steps", mrd_json_new_int((int64_t) r->n_steps));
+        mrd_json_set(o, "warmup_steps", mrd_json_new_int((int64_t) warmup[i]));
         mrd_json_set(o, "processes", mrd_json_new_int((int64_t) r->n_processes));
         mrd_json_set(o, "incomplete", mrd_json_new_bool(r->incomplete));
         mrd_json_set(o, "simulated", mrd_json_new_bool(r->simulated));
@@ -608,8 +612,8 @@ print_json(const settings *set, const mrd_diff_side *base, const mrd_diff_side *
     mrd_json_set(doc, "unit", mrd_json_new_str(d->by_call ? "call" : "step"));
     mrd_json_set(doc, "confidence_percent", mrd_json_new_num(set->confidence));
     mrd_json_set(doc, "threshold_percent", mrd_json_new_num(set->threshold));
-    mrd_json_set(doc, "base", side_json(base));
-    mrd_json_set(doc, "new", side_json(now));
+    mrd_json_set(doc, "base", side_json(base, d->warmup[0]));
+    mrd_json_set(doc, "new", side_json(now, d->warmup[1]));
     if (!d->by_call)
         mrd_json_set(doc, "step", compared_json(&d->step.is, d->step.half, d->step.differs));
     mrd_json_set(doc, "cause", d->cause == NULL ? mrd_json_new_str(NULL) : row_json(d->cause));

@@ -67,6 +67,9 @@ typedef struct {
     size_t n_rows;
     mrd_diff_rank *ranks; /* by rank, those that both sides have */
     size_t n_ranks;
+    uint64_t warmup[2]
+                   [MRD_DIFF_RUNS]; /* of side and run: steps at the begin of each of its processes
+                                          that the time of a step leaves out (mrd_compare_warmup) */
     const mrd_diff_row *cause; /* the operation that explains the most of it; NULL: none differs */
 } mrd_diff;
 

@@ -434,10 +434,14 @@ step_make(work *w)
         return MRD_NOMEM;
     for (int side = 0; side < 2; side++) {
         for (size_t run = 0; run < w->side[side]->n; run++) {
-            size_t n = 0;
-            double *v = step_series(&w->side[side]->run[run], NULL, &n);
+            const mrd_diff_run *of = &w->side[side]->run[run];
+            size_t n = 0, blocks = 0;
+            double *v = step_series(of, NULL, &n);
 
             pair_add(p, side == 1, v, n);
+            if (v != NULL && mrd_compare_warmup(&(mrd_compare_run){ v, n }, &blocks) != MRD_OK)
+                p->failed = true;
+            d->warmup[side][run] = blocks * (uint64_t) mrd_json_int(of->steps, "width", 1);
         }
     }
     err = pair_compare(w, p, &d->step.is, &d->step.half);

@@ -1,6 +1,7 @@
 """meridian diff: series equal to an independent reading, few false alarms, the planted change named, mistakes told."""
 import collections
 import json
+import math
 import os
 import random
 import subprocess
@@ -16,11 +17,11 @@ def path(name):
     return os.path.join(work, name)
 
 
-def trace(name, seed, change=None, factor=1.0, steps=150):
-    """A trace of one rank: steps of five kernels with 2 % noise each, one step in 50 three times as long."""
+def trace(name, seed, change=None, factor=1.0, steps=150, warmup=0.0):
+    """A trace of one rank: steps of five kernels with 2 % noise each, one step in 50 three times as long. The first takes so much longer, which falls to 1/e in 8 steps."""
     r, events, t = random.Random(seed), [], 1_000_000_000
     for s in range(steps):
-        slow, begin, d = 3 if r.random() < 0.02 else 1, t, t + 50_000
+        slow, begin, d = (3 if r.random() < 0.02 else 1) * (1 + warmup * math.exp(-s / 8)), t, t + 50_000
         for kernel, us in KERNELS:
             k = int(1000 * us * (1 + 0.02 * r.gauss(0, 1)) * (factor if kernel == change else 1) * slow)
             events.append(dict(ph="X", cat="cpu_op", name="aten::" + kernel, pid=100, tid=100, ts=(d - 40_000) / 1000, dur=30))
@@ -135,6 +136,15 @@ out, _ = run("diff", same[0], slower[0][1], want=4)
 check(f"compute {slower[0][0]}" in out and "One run on each side" in out, out)
 out, _ = run("diff", same[0], path("a1.json"))
 check("No difference that the data can show" in out, out)
+
+# ---- a warm-up is left out, and said ----
+warm = [series(f"w{i}", trace(f"w{i}.json", 2000 + i, *longer_by, warmup=2)) for i, longer_by in enumerate(((), ("gemm_bwd", 1 + 0.1 * 3145 / 1500)))]
+d = diff(*warm)
+equal((d["verdict"], d["cause"]["name"]), ("slower", "gemm_bwd"), "behind a warm-up")
+check(all(20 <= side[0]["warmup_steps"] <= 50 for side in (d["base"], d["new"])), f"warm-up: {d['base']}, {d['new']}")
+out, _ = run("diff", *warm, want=4)
+check(f"the first {d['new'][0]['warmup_steps']} of each process left out: a warm-up" in out, out)
+equal(diff(same[0], same[1])["base"][0]["warmup_steps"], 0, "without one")
 
 # ---- a real pair: a trace that another tool compares, too ----
 real = [os.path.join(DATA, "hta-kineto", n) for n in ("trace_diff_control_rank3_of_8.json.gz", "trace_diff_test_rank1_of_2.json.gz")]

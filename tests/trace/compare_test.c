@@ -97,6 +97,83 @@ TEST(equal_runs_are_seldom_called_different)
     CHECK(called(0, 0, 100, 3, 4) <= 30);
 }
 
+/* How many of 500 pairs of runs that warm up are called longer at 99.9 %: from a height above the steady step
+ * that falls to 1/e in some steps, drawn for each run, in 2 % noise. *shorter: called shorter. */
+static unsigned
+warming(double change, size_t runs, uint64_t seed, unsigned *shorter)
+{
+    unsigned longer = 0;
+
+    *shorter = 0;
+    for (int pair = 0; pair < 500; pair++) {
+        double v[6][150];
+        mrd_compare_run side[2][3];
+        mrd_compared c;
+
+        for (size_t k = 0; k < 2 * runs; k++) {
+            double height = 50 + 350 * uniform(&seed), steps = 2 + 14 * uniform(&seed);
+
+            for (int i = 0; i < 150; i++)
+                v[k][i] = (100 + height * exp(-i / steps) + 2 * normal(&seed)) *
+                          (k % 2 == 1 ? 1 + change : 1);
+            side[k % 2][k / 2] = (mrd_compare_run){ v[k], 150 };
+        }
+        CHECK_INT(mrd_compare(side[0], runs, side[1], runs, &c), MRD_OK);
+        longer += c.p < 0.001 && c.change > 0;
+        *shorter += c.p < 0.001 && c.change < 0;
+    }
+    printf("%zu run(s) a side that warm up, %g longer: %u of 500\n", runs, change, longer);
+    return longer;
+}
+
+TEST(a_warmup_hides_no_difference)
+{
+    unsigned shorter;
+
+    CHECK(warming(0, 1, 31, &shorter) + shorter <= 3);
+    CHECK(warming(0, 3, 32, &shorter) + shorter <= 3);
+    CHECK(warming(0.05, 1, 33, &shorter) >= 200); /* without leaving it out: 0, 0 and 0 */
+    CHECK(warming(0.1, 1, 34, &shorter) >= 425);
+    CHECK(warming(0.05, 3, 35, &shorter) >= 450);
+}
+
+/* What is no warm-up: noise that is alike from step to step, a line that falls, one slow step. */
+TEST(a_warmup_is_evident)
+{
+    unsigned found = 0;
+    double v[150], now;
+    mrd_compare_run run = { v, 150 };
+    size_t n = 77;
+    uint64_t seed = 36;
+
+    for (int k = 0; k < 1000; k++) {
+        now = normal(&seed);
+        for (int i = 0; i < 150; i++)
+            v[i] = 100 + 3 * (now = 0.9 * now + sqrt(1 - 0.81) * normal(&seed));
+        CHECK_INT(mrd_compare_warmup(&run, &n), MRD_OK);
+        found += n > 0;
+    }
+    CHECK(found <= 5);
+    for (int i = 0; i < 150; i++)
+        v[i] = 200 - i;
+    CHECK_INT(mrd_compare_warmup(&run, &n), MRD_OK);
+    CHECK_INT((int) n, 0);
+    for (int i = 0; i < 150; i++)
+        v[i] = i < 2 ? 500 : 100 + i % 2;
+    CHECK_INT(mrd_compare_warmup(&run, &n), MRD_OK);
+    CHECK_INT((int) n, 0);
+    v[2] = 300;
+    CHECK_INT(mrd_compare_warmup(&run, &n), MRD_OK);
+    CHECK_INT((int) n, 3);
+    for (int i = 0; i < 150; i++)
+        v[i] = i < 100 ? 500 - i : 100; /* longer than a half */
+    CHECK_INT(mrd_compare_warmup(&run, &n), MRD_OK);
+    CHECK_INT((int) n, 0);
+    run.n = 19;
+    CHECK_INT(mrd_compare_warmup(&run, &n), MRD_OK);
+    CHECK_INT((int) n, 0);
+}
+
 /* How many of 1,000 pairs with a drift of half the noise, alike over 1 / (1 - r) steps, are called
  * different at 99.9 %. Neighbours hardly show such a drift. */
 static unsigned

@@ -2,6 +2,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* A difference is tested by both. */
 typedef enum { TRIMMED, MEDIAN, ESTIMATES } estimate;
@@ -174,6 +175,43 @@ middle(const double *sorted, size_t n)
     return n % 2 == 1 ? sorted[n / 2] : (sorted[n / 2 - 1] + sorted[n / 2]) / 2;
 }
 
+/* The first of the run that lie above most of its later half (sorted). */
+static size_t
+leading(const mrd_compare_run *run, const double *later, size_t n_later)
+{
+    double above = later[(size_t) (MRD_COMPARE_ABOVE * (double) (n_later - 1))];
+    size_t n = 0;
+
+    while (n < run->n / 2 && run->v[n] > above)
+        n++;
+    return n;
+}
+
+mrd_err
+mrd_compare_warmup(const mrd_compare_run *run, size_t *ret)
+{
+    size_t n_later = run->n - run->n / 2, n, third, tenth = n_later / 10;
+    double *later, *first, evident;
+
+    if (run->n < MRD_COMPARE_TRIM) {
+        *ret = 0;
+        return MRD_OK;
+    }
+    if ((later = malloc(run->n * sizeof(*later))) == NULL)
+        return MRD_NOMEM;
+    memcpy(later, run->v + run->n / 2, n_later * sizeof(*later));
+    qsort(later, n_later, sizeof(*later), double_order);
+    n = leading(run, later, n_later);
+    third = (n + 2) / 3;
+    first = later + n_later;
+    memcpy(first, run->v, third * sizeof(*first));
+    qsort(first, third, sizeof(*first), double_order);
+    evident = MRD_COMPARE_EVIDENT * (later[n_later - 1 - tenth] - later[tenth]);
+    *ret = n >= 3 && middle(first, third) - middle(later, n_later) > evident ? n : 0;
+    free(later);
+    return MRD_OK;
+}
+
 /* How much the estimates of parts of the run differ, which is the least that those of runs do: the
  * variance over MRD_COMPARE_PARTS of them, of fewer where they would have less than two values. */
 static void
@@ -232,7 +270,7 @@ value_variance(const mrd_compare_run *run, const double *sorted, size_t cut, run
 }
 
 static mrd_err
-mean_of(const mrd_compare_run *run, run_mean *ret)
+steady_mean(const mrd_compare_run *run, run_mean *ret)
 {
     double *sorted = malloc(2 * run->n * sizeof(*sorted)), sum = 0;
     size_t cut = run->n < MRD_COMPARE_TRIM ? 0 : run->n / 10;
@@ -250,6 +288,19 @@ mean_of(const mrd_compare_run *run, run_mean *ret)
     value_variance(run, sorted, cut, ret);
     free(sorted);
     return MRD_OK;
+}
+
+static mrd_err
+mean_of(const mrd_compare_run *whole, run_mean *ret)
+{
+    size_t warmup;
+    mrd_err err = mrd_compare_warmup(whole, &warmup);
+    mrd_compare_run run;
+
+    if (err != MRD_OK)
+        return err;
+    run = (mrd_compare_run){ whole->v + warmup, whole->n - warmup };
+    return steady_mean(&run, ret);
 }
 
 /* ---- A side ---- */

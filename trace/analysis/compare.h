@@ -2,6 +2,12 @@
  * trace/analysis/compare.h - whether two sets of measurements differ, and by how much: for the comparison
  * of runs.
  *
+ * Warm-up  what a run begins with is left out: its first values, at most half of them, up to the first
+ *          that is not above MRD_COMPARE_ABOVE of the values of its later half. Only when they stand
+ *          out: the median of the first third of them lies further above the later half's than
+ *          MRD_COMPARE_EVIDENT times what the middle eight tenths of that half span. A slow drift or
+ *          values that are alike over some time do not do that. Fewer than MRD_COMPARE_TRIM values,
+ *          or less than three of them to leave out: none is. All that follows is of the others.
  * Mean     two are compared, the test of each at half the level, and the one with the smaller p is
  *          the answer. Trimmed: a tenth of the values on each side counts for nothing, so that a few slow
  *          steps (a checkpoint, a compilation) do not decide; with fewer than MRD_COMPARE_TRIM values
@@ -23,7 +29,7 @@
  * Test     Welch's t with Satterthwaite's degrees of freedom, two-sided.
  *
  * Threads: pure.
- * Source: flicker floor, Allan, "Statistics of atomic frequency standards" (1966); batch means, Law and
+ * Source: leaving out the initial transient, Law, "Simulation Modeling and Analysis", 9.5; flicker floor, Allan, "Statistics of atomic frequency standards" (1966); batch means, Law and
  * Carson (1979); Yuen, "The two-sample trimmed t for unequal population variances" (1974); the
  * incomplete beta function by Lentz' continued fraction.
  */
@@ -41,6 +47,8 @@
 #define MRD_COMPARE_PARTS   8  /* of a run */
 #define MRD_COMPARE_BATCHES 4  /* fewer means say nothing about their spread */
 #define MRD_COMPARE_TRIM    20 /* values of a run from which on a tenth is trimmed */
+#define MRD_COMPARE_ABOVE   0.9
+#define MRD_COMPARE_EVIDENT 3
 
 typedef struct {
     const double *v; /* finite, in the order of time */
@@ -58,6 +66,8 @@ typedef struct {
         p; /* a difference as large by chance, when there is none; 1: too few values, or a drift */
 } mrd_compared;
 
+/* How many values of the run are its warm-up. Errors: NOMEM; *ret untouched. */
+mrd_err mrd_compare_warmup(const mrd_compare_run *run, size_t *ret);
 /* Runs without a value are left out. Errors: NOMEM; *ret untouched. */
 mrd_err mrd_compare(const mrd_compare_run *base, size_t n_base, const mrd_compare_run *now,
                     size_t n_now, mrd_compared *ret);
