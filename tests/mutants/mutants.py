@@ -384,7 +384,7 @@ def table(modules, reasons):
 
 
 def arguments():
-    p = argparse.ArgumentParser(usage=__doc__)
+    p = argparse.ArgumentParser(usage=__doc__.replace("%", "%%"))
     p.add_argument("--mutants", default="16")
     p.add_argument("--seed", default="")
     p.add_argument("--modules", default=",".join(MODULES))
