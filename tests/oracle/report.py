@@ -105,7 +105,7 @@ def kineto(spans, rank, groups=True):
             args |= {"Group size": members, "Process Group Ranks": f'"{list(m.ranks)}"'} if groups else {}
         elif s.launched is not None:
             row("cuda_runtime", "cudaLaunchKernel", s.launched, s.launched + 1, 4000 + rank, 4000 + rank, {"correlation": flow})
-            for ph, at, pid, tid in (("s", s.launched, 4000 + rank, 4000 + rank), ("f", s.begin, rank, 7)):
+            for ph, at, pid, tid in (("s", s.launched, 4000 + rank, 4000 + rank), ("f", s.begin, rank, 7)) if flow % 3 else ():  # numbers alone, as in a graph
                 bind = ', "bp": "e"' if ph == "f" else ""
                 rows.append(f'{{"ph": "{ph}", "id": {flow}, "cat": "ac2g", "name": "ac2g", "pid": {pid}, "tid": {tid}, '
                             f'"ts": {stamp(at)}{bind}}}')

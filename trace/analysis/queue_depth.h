@@ -1,8 +1,8 @@
 /*
  * trace/analysis/queue_depth.h - how many launches a core has in its queue, over time.
  *
- * In flight  a launch, from its begin until the device span begins that it launched (an arrow leads from
- *            one to the other). A span that runs is not in the queue any more.
+ * In flight  a launch, from its begin until the device span begins that it launched (trace/analysis/report.h,
+ *            Idle, says how that is known). A span that runs is not in the queue any more.
  * Depth      of a worker: its launches in flight. At an instant at which one begins and another ends, what
  *            is left after both. What was launched before the worker's window counts from its begin on.
  * Empty      time of the window in which nothing is in flight. As far as spans have no known launch, this

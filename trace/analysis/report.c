@@ -32,7 +32,8 @@ struct mrd_report {
     size_t n_all;
     mrd_report_worker *workers; /* made by finish */
     size_t n_workers;
-    mrd_launches *launches;
+    mrd_launches *launches, *numbered; /* by arrow; by process and number */
+    mrd_sid number_key;
     mrd_gather *gather;
     mrd_map by_name;  /* name, size -> collective */
     mrd_map by_claim; /* group and parts, worker, row -> claim */
@@ -111,6 +112,8 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
+#define LAUNCH_NUMBER 0x636f72u /* keeps numbers of processes apart from other ids */
+
 /* Keeps the longest of a list sorted by falling duration. Returns where to put the new one, NULL
  * when it is too short. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
@@ -139,20 +142,47 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
     return v + at * size;
 }
 
+/* The number that a framework's tracer gives a launch and all that it launched: arrows lead to some of them only,
+ * as of a graph of kernels. */
+static bool
+number_of(const mrd_report *r, const mrd_event *ev, uint64_t *ret)
+{
+    mrd_proc_id process = mrd_catalog_borrow_track(r->cat, ev->track)->process;
+
+    for (uint32_t i = 0; i < ev->arg_count && r->number_key != MRD_SID_EMPTY; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        if (a->key == r->number_key && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)) {
+            *ret = mrd_flow_id(process, LAUNCH_NUMBER, a->v.u);
+            return true;
+        }
+    }
+    return false;
+}
+
 static void
 note_launches(mrd_report *r, const mrd_event *ev)
 {
-    for (unsigned i = 0; i < ev->flow_count; i++) {
-        if (ev->flows[i].dir == MRD_FLOW_START &&
-            mrd_launches_note(r->launches, ev->flows[i].id, ev->ts) != MRD_OK)
-            r->err = MRD_NOMEM;
+    uint64_t number;
+    mrd_err err = MRD_OK;
+
+    for (unsigned i = 0; i < ev->flow_count && err == MRD_OK; i++) {
+        if (ev->flows[i].dir == MRD_FLOW_START)
+            err = mrd_launches_note(r->launches, ev->flows[i].id, ev->ts);
     }
+    if (err == MRD_OK && mrd_workers_of(r->who, ev->track) == MRD_NO_WORKER &&
+        number_of(r, ev, &number))
+        err = mrd_launches_note(r->numbered, number, ev->ts);
+    if (err != MRD_OK)
+        r->err = err;
 }
 
 /* When a device span was launched; NULL: nothing says. */
 static const mrd_ev_ns *
 launch_of(const mrd_report *r, const mrd_event *ev)
 {
+    uint64_t number;
+
     for (unsigned i = 0; i < ev->flow_count; i++) {
         const mrd_ev_ns *launched = ev->flows[i].dir == MRD_FLOW_START
                                         ? NULL
@@ -161,7 +191,7 @@ launch_of(const mrd_report *r, const mrd_event *ev)
         if (launched != NULL)
             return launched;
     }
-    return NULL;
+    return number_of(r, ev, &number) ? mrd_launches_find(r->numbered, number) : NULL;
 }
 
 static mrd_idle_cause
@@ -496,8 +526,10 @@ mrd_report_new(const mrd_sink_env *env)
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     r->launches = mrd_launches_new();
-    if (r->who == NULL || r->launches == NULL || r->paces == NULL || r->gather == NULL ||
-        !workers_make(r, env)) {
+    r->numbered = mrd_launches_new();
+    r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));
+    if (r->who == NULL || r->launches == NULL || r->numbered == NULL || r->paces == NULL ||
+        r->gather == NULL || !workers_make(r, env)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -530,6 +562,7 @@ mrd_report_free(mrd_report *r)
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
     mrd_launches_free(r->launches);
+    mrd_launches_free(r->numbered);
     mrd_workers_free(r->who);
     mrd_gather_free(r->gather);
     free(r);

@@ -25,7 +25,8 @@
  *          it.
  * Idle     of a pause, by cause, after HolisticTraceAnalysis: the process loaded data meanwhile; else the
  *          device span behind it was launched after the pause had begun (an arrow leads from the
- *          launch to it); was launched before, the pause no longer than MRD_REPORT_SHORT; was launched
+ *          launch to it, or both have the same number `correlation`, as all kernels of a graph have
+ *          that of its launch); was launched before, the pause no longer than MRD_REPORT_SHORT; was launched
  *          before, and the device waited for something else; nothing says when it was launched.
  *          They add up to the idle part.
  * Loss     what kept the devices from computing, over all workers: waiting for the last to come to a
