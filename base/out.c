@@ -216,27 +216,49 @@ mrd_remove_tree(const char *path)
 
 #define PART_SUFFIX ".part" /* of "<name>.<8 digits>.part", see out_file_mode */
 
+/* of: of the file of this name; NULL: of any. */
 static bool
-is_part(const char *name)
+is_part(const char *name, const char *of)
 {
     size_t len = strlen(name), tail = 1 + 8 + sizeof(PART_SUFFIX) - 1;
 
-    return len > tail && name[len - tail] == '.' &&
-           strspn(name + len - tail + 1, "0123456789abcdef") == 8 &&
+    return len > tail &&
+           (of == NULL || (strlen(of) == len - tail && memcmp(name, of, len - tail) == 0)) &&
+           name[len - tail] == '.' && strspn(name + len - tail + 1, "0123456789abcdef") == 8 &&
            strcmp(name + len - tail + 9, PART_SUFFIX) == 0;
 }
 
-void
-mrd_remove_parts(const char *dir)
+static void
+remove_parts(const char *dir, const char *of)
 {
     DIR *d = open_folder(AT_FDCWD, dir);
     const struct dirent *entry;
 
     while (d != NULL && (entry = readdir(d)) != NULL)
-        if (is_part(entry->d_name))
+        if (is_part(entry->d_name, of))
             (void) unlinkat(dirfd(d), entry->d_name, 0);
     if (d != NULL)
         closedir(d);
+}
+
+void
+mrd_remove_parts(const char *dir)
+{
+    remove_parts(dir, NULL);
+}
+
+void
+mrd_remove_parts_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+    char *dir = slash == NULL ? NULL : mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
+
+    if (slash == NULL || dir != NULL) /* without memory they stay */
+        remove_parts(slash == NULL   ? "."
+                     : slash == path ? "/"
+                                     : dir,
+                     slash == NULL ? path : slash + 1);
+    free(dir);
 }
 
 mrd_err

@@ -43,6 +43,8 @@ void mrd_remove_tree(const char *path);
 /* Removes from a folder, not from those below, the temporary files of whoever was killed before its
  * commit or abort. Only where nobody else writes. A folder that is not there is no error. */
 void mrd_remove_parts(const char *dir);
+/* The same of one file only. */
+void mrd_remove_parts_of(const char *path);
 /* Writes a small file whole, by rename, with the given mode. A file that root replaces keeps its
  * owner, and its group what it could read. */
 mrd_err mrd_write_file(const char *path, mrd_bytes data, unsigned mode, mrd_why *why);

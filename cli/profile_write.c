@@ -324,6 +324,7 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
         return mrd_out_func(push_file, to, "the output", ret_out, why);
     if (!options->force && access(path, F_OK) == 0)
         return exists(path, why);
+    mrd_remove_parts_of(path); /* of a killed run: the folder's lock is ours */
     return mrd_out_file(path, ret_out, why);
 }
 

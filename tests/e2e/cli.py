@@ -166,6 +166,12 @@ run("view", good, "-o", dest, "--output-format", "perfetto", "--force")
 doc = json.load(open(os.path.join(dest, "system_profile.json")))
 equal(len(doc["trace_events"]), 1000, "events in the JSON")
 check(not [n for n in os.listdir(dest) if n.endswith(".part")], "no partial files")
+left = ["system_profile.pftrace.0123abcd.part", "system_profile.2.pftrace.0123abcd.part", "profile.sqlite.0123abcd.part"]  # of a run that was killed
+mine = ["system_profile.pftrace.part", "notes.0123abcd.part", "system_profile.json.0123abcd.part"]  # the user's, and a format that is not written now
+for name in left + mine:
+    open(os.path.join(dest, name), "w").close()
+run("view", good, "-o", dest, "--output-format", "perfetto,sqlite", "--split", "20k", "--force")
+equal(sorted(n for n in os.listdir(dest) if n.endswith(".part")), sorted(mine), "what a killed run left of the same files is gone")
 
 # ---- one command writes into a folder at a time: what is there is of one run ----
 shared = os.path.join(work, "shared")

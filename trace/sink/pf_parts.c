@@ -179,8 +179,11 @@ mrd_pf_parts_next(mrd_pf_parts *p, mrd_out **ret_out, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "perfetto output");
     else if (p->archive != NULL)
         err = archive_open(p, mrd_buf_cstr(&name), ret_out, why);
-    else if ((err = mrd_out_file(mrd_buf_cstr(&name), &p->more[p->n], why)) == MRD_OK)
-        *ret_out = p->more[p->n++];
+    else {
+        mrd_remove_parts_of(mrd_buf_cstr(&name));
+        if ((err = mrd_out_file(mrd_buf_cstr(&name), &p->more[p->n], why)) == MRD_OK)
+            *ret_out = p->more[p->n++];
+    }
     mrd_buf_fini(&name);
     return err;
 }
