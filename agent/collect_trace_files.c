@@ -17,7 +17,7 @@ on_process(void *self, mrd_drain_process *process)
 }
 
 static void
-on_finished(void *self, const char *path, uint64_t events, const char *message)
+on_finished(void *self, const char *path, uint64_t events, bool undated, const char *message)
 {
     (void) self;
     if (*message == '\0')
@@ -26,7 +26,10 @@ on_finished(void *self, const char *path, uint64_t events, const char *message)
     else
         mrd_log(MRD_LOG_WARN, "AGT-TRACE",
                 "A trace file was %s: path=%s events=%" PRIu64 " reason=%s",
-                events > 0 ? "read in part" : "not read", path, events, message);
+                undated      ? "read, and no session can have its events"
+                : events > 0 ? "read in part"
+                             : "not read",
+                path, events, message);
 }
 
 /* Before the recorder: its first commit says how much of each file was given. */

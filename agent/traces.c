@@ -59,6 +59,7 @@ typedef struct {
     mrd_ev_ns first, last;
     bool lost; /* the loss of `bad` was given */
     char message[MRD_WHY_MAX];
+    bool undated; /* its times are of no clock that a session knows */
     mrd_err err;
 } reading;
 
@@ -244,12 +245,12 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     w = find_who(t, file->uid, file->pid, folder);
     if (!is_ours(t, file->rel, w)) {
         t->stats.left_alone++;
-        t->o.finished(t->o.self, file->path, 0, "it belongs to another node");
+        t->o.finished(t->o.self, file->path, 0, false, "it belongs to another node");
         return;
     }
     if (!has_share(t, file->uid)) {
         t->stats.failed++;
-        t->o.finished(t->o.self, file->path, 0, "too many trace files wait to be read");
+        t->o.finished(t->o.self, file->path, 0, false, "too many trace files wait to be read");
         return;
     }
     to = &t->queue[(t->first + t->n) % MRD_TRACES_QUEUE];
@@ -263,7 +264,7 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     if (to->path == NULL || (to->fd = fcntl(file->fd, F_DUPFD_CLOEXEC, 3)) < 0) {
         free(to->path);
         t->stats.failed++;
-        t->o.finished(t->o.self, file->path, 0, "too many files are open");
+        t->o.finished(t->o.self, file->path, 0, false, "too many files are open");
         return;
     }
     snprintf(to->job, sizeof(to->job), "%s", w != NULL ? w->job : t->o.job != NULL ? t->o.job : "");
@@ -340,11 +341,12 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
     r->events = mrd_stream_count(stream);
     if (mrd_stream_range(stream, &r->first, &r->last) && r->last.ns < EPOCH_FROM) {
         static const char says[] = "its times are since its profile began, and it does not say "
-                                   "when that was: no session has them";
+                                   "when that was";
 
         if (r->file.both != 0) /* the other format says when */
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
         snprintf(r->message, sizeof(r->message), "%s", says);
+        r->undated = true;
     }
     if ((err = mrd_stream_finish(stream, why)) == MRD_OK)
         err = mrd_stream_open(stream, &r->source, why);
@@ -413,7 +415,7 @@ conclude(mrd_traces *t)
         t->stats.failed++;
     else
         t->stats.files++;
-    t->o.finished(t->o.self, r->file.path, r->given, r->message);
+    t->o.finished(t->o.self, r->file.path, r->given, r->undated, r->message);
     finish(t);
 }
 

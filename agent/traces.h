@@ -41,8 +41,10 @@ typedef struct {
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     /* A process of a file, before its first event and, with `gone`, after its last. */
     void (*process)(void *self, mrd_drain_process *process);
-    /* A file was read to its end, left alone or given up: message. */
-    void (*finished)(void *self, const char *path, uint64_t events, const char *message);
+    /* A file was read to its end, left alone or given up: message. `undated`: it was read, and no
+     * session can have its events. */
+    void (*finished)(void *self, const char *path, uint64_t events, bool undated,
+                     const char *message);
     void *self;
 } mrd_traces_options;
 

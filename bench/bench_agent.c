@@ -431,9 +431,9 @@ json_process(void *self, mrd_drain_process *p)
 }
 
 static void
-json_finished(void *self, const char *path, uint64_t events, const char *message)
+json_finished(void *self, const char *path, uint64_t events, bool undated, const char *message)
 {
-    (void) self;
+    (void) self, (void) undated;
     if (events < SPANS)
         fprintf(stderr, "%s: %llu events: %s\n", path, (unsigned long long) events, message);
 }

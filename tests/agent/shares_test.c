@@ -383,9 +383,9 @@ no_process(void *self, mrd_drain_process *process)
 }
 
 static void
-count_refused(void *self, const char *path, uint64_t events, const char *message)
+count_refused(void *self, const char *path, uint64_t events, bool undated, const char *message)
 {
-    (void) path, (void) events;
+    (void) path, (void) events, (void) undated;
     ((traced *) self)->refused += strstr(message, "too many") != NULL;
 }
 

@@ -234,9 +234,9 @@ any_process(void *self, mrd_drain_process *process)
 }
 
 static void
-no_matter(void *self, const char *path, uint64_t events, const char *message)
+no_matter(void *self, const char *path, uint64_t events, bool undated, const char *message)
 {
-    (void) self, (void) path, (void) events, (void) message;
+    (void) self, (void) path, (void) events, (void) undated, (void) message;
 }
 
 /* A file of a host that is complete now, in a capture directory below `watched`. */
@@ -244,9 +244,10 @@ static void
 complete_in(mrd_traces *t, const char *dir, const char *end, const mrd_buf *text)
 {
     mrd_files_complete file = { .uid = MRD_OWNED_ANY, .pid = MRD_NONE };
+    const char *pair = end[0] == '.' ? "plugins/profile/pair/host" : ""; /* else a name */
     char rel[80], below[120], path[1200];
 
-    snprintf(rel, sizeof(rel), "plugins/profile/pair/host%s", end);
+    snprintf(rel, sizeof(rel), "%s%s", pair, end);
     snprintf(below, sizeof(below), "%s/%s", dir, rel);
     snprintf(path, sizeof(path), "%s/%s", watched, below);
     put(below, text);
@@ -337,6 +338,61 @@ TEST(of_two_formats_at_once_the_good_one_is_read)
         mrd_buf_fini(&space);
         mrd_buf_fini(&json);
     }
+}
+
+typedef struct {
+    uint64_t events, undated;
+    char message[256];
+} conclusion;
+
+static void
+note_conclusion(void *self, const char *path, uint64_t events, bool undated, const char *message)
+{
+    conclusion *c = self;
+
+    (void) path;
+    c->events = events;
+    c->undated += undated;
+    snprintf(c->message, sizeof(c->message), "%s", message);
+}
+
+static mrd_err
+any_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
+{
+    (void) self, (void) process, (void) clock, (void) ev;
+    return MRD_OK;
+}
+
+/* One without a date was read whole: what is said of it must not sound like damage. */
+TEST(a_file_without_a_date_is_no_damaged_one)
+{
+    conclusion c = { 0 };
+    mrd_traces_options o = { .instance_id = "i-test",
+                             .event = any_event,
+                             .process = any_process,
+                             .finished = note_conclusion,
+                             .self = &c };
+    mrd_buf json = { 0 };
+    mrd_traces *t;
+
+    (void) settings(false); /* makes the folder */
+    CHECK_ERR("open", mrd_traces_open(&o, &t, NULL), MRD_OK);
+    mrd_buf_text(&json, "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, "
+                        "\"tid\": 1, \"ts\": 5, \"dur\": 1}]}");
+    complete(t, "undated.json", &json);
+    TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
+    CHECK_INT(c.events, 1);
+    CHECK_INT(c.undated, 1);
+    CHECK_ROW(c.message, strstr(c.message, "does not say when that was") != NULL);
+    mrd_buf_reset(&json);
+    framework_json(&json, 1, 20);
+    complete(t, "dated.json", &json);
+    TEST_UNTIL((mrd_traces_step(t, true), mrd_traces_idle(t)));
+    CHECK_INT(c.events, 20);
+    CHECK_INT(c.undated, 1);
+    CHECK_ROW(c.message, c.message[0] == '\0');
+    mrd_traces_close(t);
+    mrd_buf_fini(&json);
 }
 
 /* An XSpace is read as JSON is; of the two formats of one trace one. What is damaged, cut, or larger than is
@@ -498,10 +554,11 @@ no_process(void *self, mrd_drain_process *process)
 }
 
 static void
-count_finished(void *self, const char *path, uint64_t events, const char *message)
+count_finished(void *self, const char *path, uint64_t events, bool undated, const char *message)
 {
     (void) path;
     (void) events;
+    (void) undated;
     (void) message;
     ((swapped *) self)->finished++;
 }
