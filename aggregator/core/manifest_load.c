@@ -44,6 +44,20 @@ part_clock_load(mrd_part *p, const mrd_json *o)
     p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
 }
 
+/* What the agent said of them; the journal tells what is stored. */
+static void
+epochs_load(mrd_part *p, const mrd_json *list)
+{
+    for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
+        const mrd_json *o = mrd_json_at(list, i);
+        mrd_part_epoch *e = mrd_part_epoch_of(p, mrd_json_get_hex(o, "epoch"));
+
+        if (e == NULL)
+            return;
+        e->end = (uint64_t) mrd_json_int(o, "end", 0);
+    }
+}
+
 /* Counts changes of a session. */
 static unsigned
 revision_load(const mrd_json *o, const char *name)
@@ -72,6 +86,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     p->refused_files = (uint64_t) mrd_json_int(o, "refused_files", 0);
     mrd_text_set(p->refused_file, sizeof(p->refused_file), mrd_json_str(o, "refused_file", ""));
     p->manifest_events = mrd_json_int(o, "events", 0);
+    epochs_load(p, mrd_json_get(o, "epochs"));
     part_counts_load(p, o);
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
     mrd_unread_load(&p->unread, mrd_json_get(o, "unread"));

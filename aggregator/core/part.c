@@ -161,9 +161,8 @@ part_epoch_find(const mrd_part *p, uint64_t epoch)
     return NULL;
 }
 
-/* ... made when there are none; NULL without memory or with too many epochs. */
-static mrd_part_epoch *
-part_epoch_of(mrd_part *p, uint64_t epoch)
+mrd_part_epoch *
+mrd_part_epoch_of(mrd_part *p, uint64_t epoch)
 {
     mrd_part_epoch *e = part_epoch_find(p, epoch);
 
@@ -268,7 +267,7 @@ mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f)
 mrd_err
 mrd_part_stored(mrd_part *p, const mrd_frame *f)
 {
-    mrd_part_epoch *e = part_epoch_of(p, f->epoch);
+    mrd_part_epoch *e = mrd_part_epoch_of(p, f->epoch);
     mrd_err err = e == NULL ? MRD_LIMIT : mrd_seqset_add(e->stored, f->seq);
 
     if (err != MRD_OK)
@@ -507,7 +506,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
             mrd_node_models_unref(p->models);
         p->models = models != NULL ? models : p->models;
     }
-    if (st->last_seq > 0 && (e = part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
+    if (st->last_seq > 0 && (e = mrd_part_epoch_of(p, n->epoch)) != NULL && st->last_seq > e->end)
         e->end = st->last_seq;
     take_phase(p, st);
 }

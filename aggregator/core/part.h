@@ -129,6 +129,8 @@ mrd_err mrd_part_may_store(const mrd_part *p, const mrd_frame *f);
 /* Gaps in the numbers of all its epochs, and whether this frame makes one more. */
 uint64_t mrd_part_gaps(const mrd_part *p);
 bool mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f);
+/* Made when there is none; NULL without memory or with too many epochs. */
+mrd_part_epoch *mrd_part_epoch_of(mrd_part *p, uint64_t epoch);
 /* A frame is in the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
 /* Follows what the agent counts in a session, over restarts of it; epoch: of the spool that it has now. */

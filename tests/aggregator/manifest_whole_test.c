@@ -103,6 +103,8 @@ static const char whole[] =
     "\"refused_files\":43,\"refused_file\":\"rf\",\"local_ns\":37,\"wall_ns\":38,\"damaged_"
     "events\":39,\"damaged_frames\":40,\"foreign_"
     "batches\":41,"
+    "\"epochs\":[{\"epoch\":\"00000000000000e1\",\"end\":44,\"missing\":44},"
+    "{\"epoch\":\"00000000000000e2\",\"end\":2,\"missing\":2}],\"missing_batches\":46,"
     "\"counters\":{\"begun\":900,\"delivered\":700,\"held\":50,\"dropped\":150,\"drops\":["
     "{\"cause\":\"ring-full\",\"count\":100,\"first_local_ns\":1,\"last_local_ns\":2,\"gaps\":[{"
     "\"count\":60,"
