@@ -75,6 +75,12 @@ counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, 
 }
 
 void
+mrd_counts_clear(mrd_counts *c)
+{
+    counts_begin(c, 0, 0, 0, 0);
+}
+
+void
 mrd_counts_copy(mrd_counts *to, const mrd_counts *from)
 {
     counts_begin(to, from->begun, from->delivered, from->held, from->clock_lost);
@@ -135,6 +141,31 @@ mrd_counts_subtract(mrd_counts *from, const mrd_counts *last)
         if (!has_gap(last, from->losses[from->gaps.v[i].cause].cause, &from->gaps.v[i]))
             from->gaps.v[left++] = from->gaps.v[i];
     from->gaps.n = left;
+}
+
+static bool
+has_gaps(const mrd_counts *c, unsigned row)
+{
+    for (unsigned i = 0; i < c->gaps.n; i++)
+        if (c->gaps.v[i].cause == row)
+            return true;
+    return false;
+}
+
+void
+mrd_counts_tidy(mrd_counts *c)
+{
+    unsigned left = 0;
+
+    for (unsigned row = 0; row < c->n_losses; row++) {
+        if (c->losses[row].count == 0 && !has_gaps(c, row))
+            continue;
+        for (unsigned i = 0; i < c->gaps.n; i++)
+            if (c->gaps.v[i].cause == row)
+                c->gaps.v[i].cause = (uint8_t) left;
+        c->losses[left++] = c->losses[row];
+    }
+    c->n_losses = left;
 }
 
 void

@@ -27,10 +27,13 @@ typedef struct {
 
 /* Only what is filled: the lists are long, most of them are empty, and this is done with each heartbeat. */
 void mrd_counts_copy(mrd_counts *to, const mrd_counts *from);
+void mrd_counts_clear(mrd_counts *c);
 void mrd_counts_add(mrd_counts *to, const mrd_counts *from);
 void mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss);
 /* Takes `last` off `from`, cause by cause. */
 void mrd_counts_subtract(mrd_counts *from, const mrd_counts *last);
+/* Without causes that have no events and no gaps. */
+void mrd_counts_tidy(mrd_counts *c);
 /* Adds the losses of `come` less those of `base`. Either may be more, so a row may be below 0 (it
  * wraps) until counts that go on from `base` are added. */
 void mrd_counts_move(mrd_counts *to, const mrd_counts *come, const mrd_counts *base);

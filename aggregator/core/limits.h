@@ -17,11 +17,12 @@
 #define MRD_PROFILES_MAX   256   /* device profiles of one node in one session */
 #define MRD_LOADS_MAX      512   /* loads of models of one node, now or in one session */
 #define MRD_EPOCHS_MAX     64    /* restarts of one agent with a lost spool, per session */
-#define MRD_PENDING_MAX    256   /* frames that wait for a disk sync */
-#define MRD_SURVEYS_MAX    256   /* questions to all nodes under way at one time */
-#define MRD_COMMANDS_MAX   256   /* commands that wait for a manifest */
-#define MRD_EFFECTS_MAX    1024  /* of one input */
-#define MRD_DIRECTIVES_MAX 16    /* in one answer to a node */
+#define MRD_RUNS_MAX       16 /* agents of one instance id whose counts are kept apart, per session */
+#define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
+#define MRD_SURVEYS_MAX    256  /* questions to all nodes under way at one time */
+#define MRD_COMMANDS_MAX   256  /* commands that wait for a manifest */
+#define MRD_EFFECTS_MAX    1024 /* of one input */
+#define MRD_DIRECTIVES_MAX 16   /* in one answer to a node */
 
 /* Set by options; 0 means none where the comment says so. */
 typedef struct {

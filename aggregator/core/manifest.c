@@ -29,6 +29,8 @@ epochs_json(const mrd_part *p, uint64_t *ret_missing)
         mrd_json_put_hex(o, "epoch", e->epoch);
         mrd_json_set(o, "end", mrd_json_new_count(mrd_part_epoch_end(e)));
         mrd_json_set(o, "missing", mrd_json_new_count(missing));
+        if (e->since != 0)
+            mrd_json_put_hex(o, "since", e->since);
         mrd_json_append(a, o);
     }
     return a;
@@ -128,6 +130,8 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     mrd_json_set(o, "counters", mrd_counts_json(&p->counts));
     if (p->before.begun > 0)
         mrd_json_set(o, "counters_of_last_run", mrd_counts_json(&p->last_run));
+    if (p->n_runs > 0)
+        mrd_json_set(o, "counters_of_runs", mrd_part_runs_json(p));
     if (p->since != 0)
         mrd_json_put_hex(o, "counters_since", p->since);
     if (p->tally.known)

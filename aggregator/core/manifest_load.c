@@ -17,20 +17,6 @@
 /* ---- Parts ---- */
 
 static void
-part_counts_load(mrd_part *p, const mrd_json *o)
-{
-    const mrd_json *last = mrd_json_get(o, "counters_of_last_run");
-
-    p->since = mrd_json_get_hex(o, "counters_since");
-    mrd_counts_load(&p->counts, mrd_json_get(o, "counters"));
-    mrd_counts_load(&p->last_run, last != NULL ? last : mrd_json_get(o, "counters"));
-    if (last == NULL)
-        return;
-    p->before = p->counts;
-    mrd_counts_subtract(&p->before, &p->last_run);
-}
-
-static void
 part_clock_load(mrd_part *p, const mrd_json *o)
 {
     mrd_text_set(p->clock.state, sizeof(p->clock.state), mrd_json_str(o, "state", ""));
@@ -55,6 +41,7 @@ epochs_load(mrd_part *p, const mrd_json *list)
         if (e == NULL)
             return;
         e->end = (uint64_t) mrd_json_int(o, "end", 0);
+        e->since = mrd_json_get_hex(o, "since");
     }
 }
 
@@ -87,7 +74,7 @@ part_fill(mrd_part *p, const mrd_json *o)
     mrd_text_set(p->refused_file, sizeof(p->refused_file), mrd_json_str(o, "refused_file", ""));
     p->manifest_events = mrd_json_int(o, "events", 0);
     epochs_load(p, mrd_json_get(o, "epochs"));
-    part_counts_load(p, o);
+    mrd_part_counts_load(p, o);
     mrd_part_tally_load(p, mrd_json_get(o, "tally"));
     mrd_unread_load(&p->unread, mrd_json_get(o, "unread"));
     p->models = mrd_node_models_load(o);

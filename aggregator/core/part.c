@@ -54,6 +54,7 @@ mrd_part_free(mrd_part *p)
     for (unsigned i = 0; i < p->n_epochs; i++)
         mrd_seqset_free(p->epochs[i].stored);
     free(p->epochs);
+    free(p->runs);
     mrd_json_free(p->device_profiles);
     mrd_node_models_unref(p->models);
     mrd_runtime_features_unref(p->features);
@@ -84,17 +85,23 @@ mrd_part_copy(const mrd_part *p)
     c->device_profiles = NULL;
     c->epochs = NULL;
     c->n_epochs = 0;
+    c->runs = NULL;
+    c->n_runs = 0;
     if ((p->device_profiles != NULL &&
          (c->device_profiles = mrd_json_copy(p->device_profiles)) == NULL) ||
-        (p->n_epochs > 0 && (c->epochs = calloc(p->n_epochs, sizeof(*c->epochs))) == NULL)) {
+        (p->n_epochs > 0 && (c->epochs = calloc(p->n_epochs, sizeof(*c->epochs))) == NULL) ||
+        (p->n_runs > 0 && (c->runs = calloc(p->n_runs, sizeof(*c->runs))) == NULL)) {
         mrd_part_free(c);
         return NULL;
     }
+    for (; c->n_runs < p->n_runs; c->n_runs++)
+        c->runs[c->n_runs] = p->runs[c->n_runs];
     for (unsigned i = 0; i < p->n_epochs; i++) {
         const mrd_part_epoch *e = &p->epochs[i];
 
         c->epochs[c->n_epochs++] = (mrd_part_epoch){ .epoch = e->epoch,
                                                      .end = e->end,
+                                                     .since = e->since,
                                                      .stored_end = mrd_part_epoch_end(e),
                                                      .stored_missing = mrd_part_epoch_missing(e),
                                                      .stored_frames = frames_of(e) };
@@ -150,9 +157,8 @@ mrd_part_knows(const mrd_part *p, size_t trigger)
 
 /* ---- Frames ---- */
 
-/* The numbers stored in one epoch; NULL: none yet. */
-static mrd_part_epoch *
-part_epoch_find(const mrd_part *p, uint64_t epoch)
+mrd_part_epoch *
+mrd_part_epoch_find(const mrd_part *p, uint64_t epoch)
 {
     for (unsigned i = 0; i < p->n_epochs; i++) {
         if (p->epochs[i].epoch == epoch)
@@ -164,7 +170,7 @@ part_epoch_find(const mrd_part *p, uint64_t epoch)
 mrd_part_epoch *
 mrd_part_epoch_of(mrd_part *p, uint64_t epoch)
 {
-    mrd_part_epoch *e = part_epoch_find(p, epoch);
+    mrd_part_epoch *e = mrd_part_epoch_find(p, epoch);
 
     if (e != NULL || p->n_epochs == MRD_EPOCHS_MAX)
         return e;
@@ -229,7 +235,7 @@ mrd_part_damaged(mrd_part *p, const mrd_damage *found, bool whole)
 bool
 mrd_part_has(const mrd_part *p, const mrd_frame *f)
 {
-    const mrd_part_epoch *e = part_epoch_find(p, f->epoch);
+    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
 
     return e != NULL && mrd_seqset_has(e->stored, f->seq);
 }
@@ -237,7 +243,7 @@ mrd_part_has(const mrd_part *p, const mrd_frame *f)
 mrd_err
 mrd_part_may_store(const mrd_part *p, const mrd_frame *f)
 {
-    const mrd_part_epoch *e = part_epoch_find(p, f->epoch);
+    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
 
     if (f->seq == UINT64_MAX) /* there is no number behind it, and a set of numbers ends with one */
         return MRD_LIMIT;
@@ -259,7 +265,7 @@ mrd_part_gaps(const mrd_part *p)
 bool
 mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f)
 {
-    const mrd_part_epoch *e = part_epoch_find(p, f->epoch);
+    const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
 
     return e != NULL && mrd_seqset_adds_gap(e->stored, f->seq);
 }
@@ -286,104 +292,6 @@ mrd_part_stored(mrd_part *p, const mrd_frame *f)
 }
 
 /* ---- Heartbeats ---- */
-
-static void
-add_gone(mrd_part *p, uint64_t events)
-{
-    mrd_loss gone = { .cause = "agent-restarted", .count = events };
-
-    if (p->last.ns >= p->first.ns)
-        gone.first = gone.last = p->last;
-    if (events > 0)
-        mrd_counts_add_loss(&p->before, &gone);
-}
-
-/* At least so many events of the last run are stored: records of losses are among the frames' events, and are no more than
- * what they say was lost. What the next run, with a spool of another epoch, has sent already is not of it. */
-static uint64_t
-stored_of_run(const mrd_part *p, uint64_t next)
-{
-    const mrd_part_epoch *e = part_epoch_find(p, next);
-    uint64_t stored = p->events - (e == NULL ? 0 : e->events);
-    uint64_t others =
-        p->before.delivered + mrd_counts_lost(&p->before) + mrd_counts_lost(&p->last_run);
-
-    return stored > others ? stored - others : 0;
-}
-
-/* What a run of the agent held when it was last seen, and is not stored, is gone when the next one counts anew. */
-static void
-count_anew(mrd_part *p, uint64_t epoch)
-{
-    uint64_t stored = stored_of_run(p, epoch), known, gone;
-
-    if (p->last_run.delivered < stored)
-        p->last_run.delivered = stored;
-    known = p->last_run.delivered + mrd_counts_lost(&p->last_run);
-    if (p->last_run.begun < known)
-        p->last_run.begun = known;
-    gone = p->last_run.begun - known;
-    if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
-        p->last_run.held = 0;
-    mrd_counts_add(&p->before, &p->last_run);
-    add_gone(p, gone);
-}
-
-static bool
-is_older(const mrd_counts *a, const mrd_counts *b)
-{
-    uint64_t x = a->delivered + mrd_counts_lost(a), y = b->delivered + mrd_counts_lost(b);
-
-    return a->begun != b->begun ? a->begun < b->begun : x < y;
-}
-
-/* The node's machine began anew, and the counts of its spool went back to `base`, or stayed: what we
- * were told may be younger, or older. The younger of both is how far it had come. What of that is
- * neither in the counts nor held any more is gone. */
-static void
-count_from(mrd_part *p, const Mrd__Counters *c)
-{
-    mrd_counts base = { 0 }, come = p->last_run;
-    uint64_t start, known;
-
-    mrd_counts_take_at_boot(&base, c->at_boot);
-    start = base.delivered + mrd_counts_lost(&base) + base.held;
-    if (base.begun < start)
-        base.begun = start;
-    if (is_older(&come, &base))
-        come = base;
-    if (come.delivered < p->last_run.delivered)
-        come.delivered = p->last_run.delivered;
-    come.held = 0;
-    come.clock_lost =
-        come.clock_lost > c->clock_frames_lost ? come.clock_lost - c->clock_frames_lost : 0;
-    known = come.delivered + mrd_counts_lost(&come) + base.held;
-    if (come.begun < known) /* delivered, and held again: until its answer says so */
-        come.begun = known;
-    add_gone(p, come.begun - known);
-    p->before.begun += come.begun - start;
-    p->before.delivered += come.delivered - base.delivered;
-    p->before.clock_lost += come.clock_lost;
-    mrd_counts_move(&p->before, &come, &base);
-}
-
-void
-mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c)
-{
-    bool anew;
-
-    if (c == NULL)
-        return;
-    anew = c->since != p->since || (c->since <= 1 && c->begun < p->last_run.begun);
-    if (anew && c->at_boot != NULL)
-        count_from(p, c);
-    else if (anew && (p->last_run.begun > 0 || p->since != 0))
-        count_anew(p, epoch);
-    p->since = c->since;
-    mrd_counts_take(&p->last_run, c);
-    mrd_counts_copy(&p->counts, &p->before);
-    mrd_counts_add(&p->counts, &p->last_run);
-}
 
 /* One of the words of the protocol, whatever the node says. */
 static const char *

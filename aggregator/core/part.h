@@ -27,7 +27,14 @@ typedef struct {
     uint64_t stored_end, stored_missing, stored_frames;
     uint64_t events; /* in its stored batches */
     uint64_t end;    /* the agent's last_seq, 0 unknown */
+    uint64_t since;  /* of the counts that its events are in, 0: not told yet */
 } mrd_part_epoch;
+
+/* What an agent had counted when another one, with counts of its own, followed it under the same instance id. */
+typedef struct {
+    uint64_t since;    /* Counters.since */
+    mrd_counts counts; /* held: gone with it, until it comes back */
+} mrd_part_run;
 
 /* What of a node cannot be used as it was stored, as the last merge found it. */
 typedef struct {
@@ -90,8 +97,11 @@ typedef struct {
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;
+    mrd_part_run
+        *runs; /* of `before`: the last MRD_RUNS_MAX, which may come back, the youngest last */
+    unsigned n_runs;
     mrd_counts counts;   /* before + last_run */
-    mrd_counts before;   /* of earlier runs of the agent that kept nothing over a restart */
+    mrd_counts before;   /* of agents that others followed: what they held is lost */
     mrd_counts last_run; /* as its heartbeat said */
 } mrd_part;
 
@@ -129,12 +139,17 @@ mrd_err mrd_part_may_store(const mrd_part *p, const mrd_frame *f);
 /* Gaps in the numbers of all its epochs, and whether this frame makes one more. */
 uint64_t mrd_part_gaps(const mrd_part *p);
 bool mrd_part_adds_gap(const mrd_part *p, const mrd_frame *f);
-/* Made when there is none; NULL without memory or with too many epochs. */
+/* NULL: none yet. */
+mrd_part_epoch *mrd_part_epoch_find(const mrd_part *p, uint64_t epoch);
+/* ... made when there is none; NULL without memory or with too many epochs. */
 mrd_part_epoch *mrd_part_epoch_of(mrd_part *p, uint64_t epoch);
 /* A frame is in the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
-/* Follows what the agent counts in a session, over restarts of it; epoch: of the spool that it has now. */
+/* Follows what the agent counts in a session, over restarts of it and when others speak for it in turn; epoch: of
+ * the spool that it has now. In part_count.c. */
 void mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c);
+mrd_json *mrd_part_runs_json(const mrd_part *p);
+void mrd_part_counts_load(mrd_part *p, const mrd_json *o); /* what the manifest says of them */
 /* Takes over what a heartbeat says of the part. */
 void mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
                         bool with_profiles);

@@ -104,7 +104,8 @@ static const char whole[] =
     "events\":39,\"damaged_frames\":40,\"foreign_"
     "batches\":41,"
     "\"epochs\":[{\"epoch\":\"00000000000000e1\",\"end\":44,\"missing\":44},"
-    "{\"epoch\":\"00000000000000e2\",\"end\":2,\"missing\":2}],\"missing_batches\":46,"
+    "{\"epoch\":\"00000000000000e2\",\"end\":2,\"missing\":2,\"since\":\"00000000000000ab\"}],"
+    "\"missing_batches\":46,"
     "\"counters\":{\"begun\":900,\"delivered\":700,\"held\":50,\"dropped\":150,\"drops\":["
     "{\"cause\":\"ring-full\",\"count\":100,\"first_local_ns\":1,\"last_local_ns\":2,\"gaps\":[{"
     "\"count\":60,"
@@ -116,6 +117,12 @@ static const char whole[] =
     "{\"cause\":\"spool-full\",\"count\":50,\"first_local_ns\":3,\"last_local_ns\":4}],\"clock_"
     "frames_lost\":2},"
     "\"counters_since\":\"00000000000000ab\","
+    "\"counters_of_runs\":[{\"since\":\"00000000000000ac\",\"counters\":{\"begun\":90,"
+    "\"delivered\":70,\"held\":5,\"dropped\":15,\"drops\":["
+    "{\"cause\":\"ring-full\",\"count\":15,\"first_local_ns\":1,\"last_local_ns\":2}],\"clock_"
+    "frames_lost\":3}},"
+    "{\"since\":\"00000000000000ad\",\"counters\":{\"begun\":9,\"delivered\":9,\"held\":0,"
+    "\"dropped\":0,\"drops\":[],\"clock_frames_lost\":0}}],"
     "\"tally\":{\"chosen\":9,\"left_out\":8,\"in_flight\":7,\"earlier_runs\":{\"chosen\":3,\"left_"
     "out\":2,"
     "\"in_flight\":1},\"processes\":6,\"selected\":5},"
@@ -217,6 +224,7 @@ TEST(what_is_not_there_is_nothing)
                                            "release",
                                            "commit",
                                            "counters_since",
+                                           "counters_of_runs",
                                            "counters_of_last_run" };
     mrd_json *want = parse(means), *have = through(bare);
     const mrd_json *node;

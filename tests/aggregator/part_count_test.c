@@ -50,7 +50,17 @@ tell(mrd_part *p, const told *t, const told *at_boot)
         base.n_drops = at_boot->lost > 0;
         c.at_boot = &base;
     }
-    mrd_part_count(p, 1, &c);
+    mrd_part_count(p, t->since, &c); /* each has an epoch of that number */
+}
+
+static void
+store(mrd_part *p, uint64_t epoch, uint32_t events)
+{
+    mrd_frame f = {
+        .type = MRD_FRAME_BATCH, .epoch = epoch, .seq = mrd_part_frames(p), .events = events
+    };
+
+    CHECK_ERR("store", mrd_part_stored(p, &f), MRD_OK);
 }
 
 static uint64_t
@@ -174,7 +184,7 @@ TEST(what_is_stored_of_an_agent_that_kept_nothing)
 {
     static const struct {
         row r; /* before, after, want, gone */
-        uint64_t stored;
+        uint32_t stored;
     } rows[] = {
         { { "held and stored",
             { 5, 100, 60, 0, 40 },
@@ -219,10 +229,10 @@ TEST(what_is_stored_of_an_agent_that_kept_nothing)
 
         REQUIRE(p != NULL);
         tell(p, &rows[i].r.before, NULL);
-        p->events = rows[i].stored;
+        store(p, 5, rows[i].stored);
         tell(p, &rows[i].r.after, NULL);
         check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
-        p->events += 7; /* the next one, too */
+        store(p, 6, 7); /* the next one, too */
         tell(p, &(told){ 7, 0, 0, 0, 0 }, NULL);
         CHECK_ROW(rows[i].r.name, p->counts.held == 0 && p->counts.begun == rows[i].r.want.begun);
         mrd_part_free(p);
@@ -233,19 +243,130 @@ TEST(what_is_stored_of_an_agent_that_kept_nothing)
 TEST(what_the_next_run_stored_is_not_of_the_last)
 {
     static const told last = { 5, 100, 60, 0, 40 };
-    mrd_frame of_last = { .type = MRD_FRAME_BATCH, .epoch = 2, .seq = 1, .events = 70 };
-    mrd_frame of_next = { .type = MRD_FRAME_BATCH, .epoch = 1, .seq = 1, .events = 7 };
     mrd_node n = { .instance_id = "i-1" };
     mrd_part *p = mrd_part_new(&n, 1);
 
     REQUIRE(p != NULL);
-    CHECK_ERR("last", mrd_part_stored(p, &of_last), MRD_OK);
+    store(p, 5, 70);
     tell(p, &last, NULL);
-    CHECK_ERR("next", mrd_part_stored(p, &of_next), MRD_OK);
+    store(p, 6, 7);
     tell(p, &(told){ 6, 7, 7, 0, 0 }, NULL);
     CHECK_INT(p->counts.delivered, 77);
     CHECK_INT(p->counts.begun, 107);
     CHECK_INT(lost_by(p, "agent-restarted"), 30);
+    mrd_part_free(p);
+}
+
+/* ... over its way through the manifest, when `restarts`. */
+static mrd_part *
+restarted(mrd_part *p, bool restarts)
+{
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_json *o = mrd_json_new_object();
+    mrd_part *q = mrd_part_new(&n, 1);
+
+    if (!restarts) {
+        mrd_json_free(o);
+        mrd_part_free(q);
+        return p;
+    }
+    if (q == NULL)
+        abort();
+    mrd_json_set(o, "counters", mrd_counts_json(&p->counts));
+    mrd_json_set(o, "counters_of_last_run", mrd_counts_json(&p->last_run));
+    mrd_json_set(o, "counters_of_runs", mrd_part_runs_json(p));
+    mrd_json_put_hex(o, "counters_since", p->since);
+    mrd_part_counts_load(q, o);
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        store(q, p->epochs[i].epoch, (uint32_t) p->epochs[i].events);
+        mrd_part_epoch_find(q, p->epochs[i].epoch)->since = p->epochs[i].since;
+    }
+    mrd_json_free(o);
+    mrd_part_free(p);
+    return q;
+}
+
+/* Two agents, each with a spool of its own, speak for one instance id in turn: each goes on with what it had counted. What the
+ * other one holds meanwhile is lost until it comes back. A third one keeps nothing. */
+TEST(agents_that_take_turns)
+{
+    static const struct {
+        row r; /* after, want, gone */
+        uint64_t epoch;
+        uint32_t stored;
+    } rows[] = {
+        { { "the first", { 0 }, { 0 }, { 5, 100, 60, 10, 30 }, { 0, 100, 60, 10, 30 }, 0 }, 5, 80 },
+        { { "the second: 80 are stored, 20 of them losses or sent behind the last word",
+            { 0 },
+            { 0 },
+            { 7, 50, 40, 0, 10 },
+            { 0, 150, 110, 30, 10 },
+            20 },
+          7,
+          40 },
+        { { "the first again", { 0 }, { 0 }, { 5, 130, 120, 10, 0 }, { 0, 180, 160, 20, 0 }, 10 },
+          5,
+          40 },
+        { { "the second again", { 0 }, { 0 }, { 7, 60, 60, 0, 0 }, { 0, 190, 180, 10, 0 }, 0 },
+          7,
+          20 },
+        { { "one that keeps nothing", { 0 }, { 0 }, { 8, 9, 0, 1, 8 }, { 0, 199, 180, 11, 8 }, 0 },
+          8,
+          5 },
+        { { "the second: it had one more",
+            { 0 },
+            { 0 },
+            { 7, 61, 61, 0, 0 },
+            { 0, 200, 185, 15, 0 },
+            4 },
+          7,
+          1 },
+        { { "another that keeps nothing",
+            { 0 },
+            { 0 },
+            { 9, 2, 2, 0, 0 },
+            { 0, 202, 187, 15, 0 },
+            4 },
+          9,
+          2 },
+        { { "the first", { 0 }, { 0 }, { 5, 131, 121, 10, 0 }, { 0, 203, 188, 15, 0 }, 4 }, 5, 1 },
+    };
+
+    for (int restarts = 0; restarts < 2; restarts++) {
+        mrd_node n = { .instance_id = "i-1" };
+        mrd_part *p = mrd_part_new(&n, 1);
+
+        REQUIRE(p != NULL);
+        for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+            tell(p, &rows[i].r.after, NULL);
+            check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
+            store(p, rows[i].epoch, rows[i].stored);
+            tell(p, &rows[i].r.after, NULL);
+            check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
+            p = restarted(p, restarts != 0);
+            check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
+        }
+        mrd_part_free(p);
+    }
+}
+
+/* So many take turns that the counts of the first are not kept apart any more: what there was before stays in the sum. */
+TEST(more_agents_than_are_kept_apart)
+{
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_part *p = mrd_part_new(&n, 1);
+    static const row r = { .name = "many" };
+    told want = { 0 };
+
+    REQUIRE(p != NULL);
+    for (uint64_t i = 0; i < 3 * MRD_RUNS_MAX; i++) {
+        tell(p, &(told){ 2 + i, 10, 7, 3, 0 }, NULL);
+        want = (told){ 0, want.begun + 10, want.delivered + 7, want.lost + 3, 0 };
+        check(&r, p, &want, 0);
+        CHECK(p->n_runs <= MRD_RUNS_MAX);
+    }
+    tell(p, &(told){ 2 * MRD_RUNS_MAX + 3, 11, 8, 3, 0 }, NULL); /* it is still known */
+    check(&r, p, &(told){ 0, want.begun + 1, want.delivered + 1, want.lost, 0 }, 0);
     mrd_part_free(p);
 }
 

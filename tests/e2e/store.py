@@ -180,6 +180,8 @@ def claimed_id():
         part = doc["nodes"][0]
         equal(part["events"], w[0].all + w[1].all, "stored")
         equal(part["missing_batches"], 0, "missing batches")
+        equation(doc, "claimed id")
+        equal(part["counters"]["begun"], w[0].all + w[1].all, "begun, of what the workloads say they emitted")
 
 
 for test in (fresh_copy, stale_copy, removed, damaged, claimed_id):

@@ -1,0 +1,230 @@
+/* What a part counts: the words of its agents, one behind the other or in turn, put together. */
+#include "aggregator/core/part.h"
+
+#include "aggregator/core/json.h"
+#include "aggregator/core/planted.h"
+#include "base/obj.h"
+#include "base/vec.h"
+
+/* ---- Agents that others followed ---- */
+
+/* So many events are gone. */
+static void
+add_gone(const mrd_part *p, mrd_counts *to, uint64_t events)
+{
+    mrd_loss gone = { .cause = "agent-restarted", .count = events };
+
+    if (p->last.ns >= p->first.ns)
+        gone.first = gone.last = p->last;
+    if (events > 0)
+        mrd_counts_add_loss(to, &gone);
+}
+
+/* A run as it stands in `before`: what it held is not there. */
+static mrd_counts
+without_held(const mrd_part *p, const mrd_counts *run)
+{
+    mrd_counts c = *run;
+
+    if (!MRD_PLANTED(MRD_PLANT_HELD_TWICE))
+        c.held = 0;
+    add_gone(p, &c, run->held);
+    return c;
+}
+
+/* Without memory they are not kept apart, like those beyond the limit. */
+static void
+remember(mrd_part *p)
+{
+    if (p->n_runs == MRD_RUNS_MAX)
+        memmove(p->runs, p->runs + 1, --p->n_runs * sizeof(*p->runs));
+    if (p->since > 1 && MRD_VEC_NEXT(p->runs, p->n_runs))
+        p->runs[p->n_runs++] = (mrd_part_run){ p->since, p->last_run };
+}
+
+/* It goes on with its counts, and is not in `before` any more. */
+static void
+recall(mrd_part *p, uint64_t since)
+{
+    for (unsigned i = 0; i < p->n_runs; i++) {
+        mrd_counts run;
+
+        if (p->runs[i].since != since)
+            continue;
+        p->last_run = p->runs[i].counts;
+        run = without_held(p, &p->last_run);
+        mrd_counts_subtract(&p->before, &run);
+        mrd_counts_tidy(&p->before);
+        memmove(p->runs + i, p->runs + i + 1, (--p->n_runs - i) * sizeof(*p->runs));
+        return;
+    }
+}
+
+/* Events, as they were counted, that stand in `before` for none of the runs that are kept apart. */
+static uint64_t
+counted_before_runs(const mrd_part *p)
+{
+    uint64_t sum = p->before.delivered + mrd_counts_lost(&p->before);
+
+    for (unsigned i = 0; i < p->n_runs; i++) {
+        const mrd_counts *c = &p->runs[i].counts;
+        uint64_t of_run = c->delivered + mrd_counts_lost(c) + c->held;
+
+        sum -= of_run < sum ? of_run : sum;
+    }
+    return sum;
+}
+
+/* At least so many events of the last run are stored: records of losses are among the frames' events, and are no more than
+ * what they say was lost. Epochs that no heartbeat named are its own, but for that of the next run, which has sent already, and
+ * but for what is counted otherwise. */
+static uint64_t
+stored_of_run(mrd_part *p, uint64_t next)
+{
+    uint64_t own = 0, untold = 0, others = counted_before_runs(p);
+    uint64_t lost = mrd_counts_lost(&p->last_run);
+
+    for (unsigned i = 0; i < p->n_epochs; i++) {
+        mrd_part_epoch *e = &p->epochs[i];
+
+        if (e->since == 0 && e->epoch != next && others == 0)
+            e->since = p->since;
+        if (e->since == p->since && p->since != 0)
+            own += e->events;
+        else if (e->since == 0 && e->epoch != next)
+            untold += e->events;
+    }
+    own += untold > others ? untold - others : 0;
+    return own > lost ? own - lost : 0;
+}
+
+/* What a run of the agent held when it was last seen, and is not stored, is gone when another one follows it, or
+ * counts anew. */
+static void
+count_anew(mrd_part *p, uint64_t epoch)
+{
+    mrd_counts *run = &p->last_run, gone;
+    uint64_t stored = stored_of_run(p, epoch), known;
+
+    if (run->delivered < stored)
+        run->delivered = stored;
+    known = run->delivered + mrd_counts_lost(run);
+    if (run->begun < known)
+        run->begun = known;
+    run->held = run->begun - known;
+    gone = without_held(p, run);
+    mrd_counts_add(&p->before, &gone);
+    remember(p);
+    mrd_counts_clear(run);
+}
+
+/* ---- A machine that began anew ---- */
+
+static bool
+is_older(const mrd_counts *a, const mrd_counts *b)
+{
+    uint64_t x = a->delivered + mrd_counts_lost(a), y = b->delivered + mrd_counts_lost(b);
+
+    return a->begun != b->begun ? a->begun < b->begun : x < y;
+}
+
+/* The node's machine began anew, and the counts of its spool went back to `base`, or stayed: what we
+ * were told may be younger, or older. The younger of both is how far it had come. What of that is
+ * neither in the counts nor held any more is gone. */
+static void
+count_from(mrd_part *p, const Mrd__Counters *c)
+{
+    mrd_counts base = { 0 }, come = p->last_run;
+    uint64_t start, known;
+
+    mrd_counts_take_at_boot(&base, c->at_boot);
+    start = base.delivered + mrd_counts_lost(&base) + base.held;
+    if (base.begun < start)
+        base.begun = start;
+    if (is_older(&come, &base))
+        come = base;
+    if (come.delivered < p->last_run.delivered)
+        come.delivered = p->last_run.delivered;
+    come.held = 0;
+    come.clock_lost =
+        come.clock_lost > c->clock_frames_lost ? come.clock_lost - c->clock_frames_lost : 0;
+    known = come.delivered + mrd_counts_lost(&come) + base.held;
+    if (come.begun < known) /* delivered, and held again: until its answer says so */
+        come.begun = known;
+    add_gone(p, &p->before, come.begun - known);
+    p->before.begun += come.begun - start;
+    p->before.delivered += come.delivered - base.delivered;
+    p->before.clock_lost += come.clock_lost;
+    mrd_counts_move(&p->before, &come, &base);
+}
+
+/* ---- Heartbeats ---- */
+
+void
+mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c)
+{
+    mrd_part_epoch *e;
+    bool anew;
+
+    if (c == NULL)
+        return;
+    anew = c->since != p->since || (c->since <= 1 && c->begun < p->last_run.begun);
+    if (anew && c->at_boot != NULL) {
+        count_from(p, c);
+    } else if (anew) {
+        if (p->last_run.begun > 0 || p->since != 0)
+            count_anew(p, epoch);
+        recall(p, c->since);
+    }
+    p->since = c->since;
+    if ((e = mrd_part_epoch_find(p, epoch)) != NULL)
+        e->since = c->since;
+    mrd_counts_take(&p->last_run, c);
+    mrd_counts_copy(&p->counts, &p->before);
+    mrd_counts_add(&p->counts, &p->last_run);
+}
+
+/* ---- In the manifest ---- */
+
+mrd_json *
+mrd_part_runs_json(const mrd_part *p)
+{
+    mrd_json *list = mrd_json_new_array();
+
+    for (unsigned i = 0; i < p->n_runs; i++) {
+        mrd_json *o = mrd_json_new_object();
+
+        mrd_json_put_hex(o, "since", p->runs[i].since);
+        mrd_json_set(o, "counters", mrd_counts_json(&p->runs[i].counts));
+        mrd_json_append(list, o);
+    }
+    return list;
+}
+
+static void
+runs_load(mrd_part *p, const mrd_json *list)
+{
+    for (size_t i = 0; list != NULL && i < mrd_json_size(list) && i < MRD_RUNS_MAX; i++) {
+        const mrd_json *o = mrd_json_at(list, i);
+        mrd_part_run run = { .since = mrd_json_get_hex(o, "since") };
+
+        mrd_counts_load(&run.counts, mrd_json_get(o, "counters"));
+        if (run.since > 1 && MRD_VEC_NEXT(p->runs, p->n_runs))
+            p->runs[p->n_runs++] = run;
+    }
+}
+
+void
+mrd_part_counts_load(mrd_part *p, const mrd_json *o)
+{
+    const mrd_json *last = mrd_json_get(o, "counters_of_last_run");
+
+    p->since = mrd_json_get_hex(o, "counters_since");
+    mrd_counts_load(&p->counts, mrd_json_get(o, "counters"));
+    mrd_counts_load(&p->last_run, last != NULL ? last : mrd_json_get(o, "counters"));
+    if (last == NULL)
+        return;
+    p->before = p->counts;
+    mrd_counts_subtract(&p->before, &p->last_run);
+    runs_load(p, mrd_json_get(o, "counters_of_runs"));
+}
