@@ -115,6 +115,12 @@ mrd_cli_main(const mrd_cli_frame *f, int argc, char **argv)
     return status;
 }
 
+int
+mrd_cli_status(mrd_err err)
+{
+    return err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
+}
+
 void
 mrd_cli_say(const char *what, mrd_str text)
 {

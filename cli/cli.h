@@ -1,8 +1,8 @@
 /*
  * cli/cli.h - the `meridian` command: one file and one row in cli/commands.def per subcommand.
  *
- * Exit status: 0 done; 1 failed, or nothing usable; 2 wrong usage; 3 done, but something was
- * incomplete. Results go to stdout, everything else to stderr. Progress appears on terminals only.
+ * Exit status: 0 done; 1 failed, or nothing usable; 2 wrong usage, or a value that the
+ * aggregator refuses; 3 done, but something was incomplete. Results go to stdout, everything else to stderr. Progress appears on terminals only.
  */
 #ifndef MRD_CLI_CLI_H
 #define MRD_CLI_CLI_H
@@ -43,6 +43,9 @@ typedef struct {
 mrd_err mrd_cli_parse(const mrd_cli_frame *frame, int argc, char **argv, mrd_strlist *ret_words,
                       bool *ret_done);
 int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
+
+/* Of a command that failed: 2 for what was asked wrongly, here or in the eyes of the aggregator (MRD_INVALID), else 1. */
+int mrd_cli_status(mrd_err err);
 
 /* What to do here instead of a word of the vendor's tools, NULL for other words. command: NULL for
  * the first word. A value may follow the option: "--port=3001", "-nfile". */

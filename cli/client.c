@@ -220,12 +220,12 @@ is_refused(long status)
 static mrd_err
 status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path, mrd_why *why)
 {
-    mrd_err err = status == 401   ? MRD_AUTH
-                  : status == 403 ? MRD_DENIED
-                  : status == 404 ? MRD_NOTFOUND
-                  : status == 409 ? MRD_STATE
-                  : status < 500  ? MRD_INVALID
-                                  : MRD_NET;
+    mrd_err err = status == 401                    ? MRD_AUTH
+                  : status == 403                  ? MRD_DENIED
+                  : status == 404                  ? MRD_NOTFOUND
+                  : status == 400 || status == 414 ? MRD_INVALID
+                  : status < 500                   ? MRD_STATE
+                                                   : MRD_NET;
     mrd_json *doc = NULL;
     const char *detail = NULL;
     char *to = NULL;

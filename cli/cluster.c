@@ -74,14 +74,12 @@ run_command(void *self, const mrd_strlist *words)
     int status = MRD_EXIT_OK;
     mrd_err err = mrd_client_open(c->client, &client, &why);
 
-    if (err == MRD_INVALID)
-        status = MRD_EXIT_USAGE;
     if (err == MRD_OK)
         err = c->run(c->settings, client, words->n > 0 ? words->v[0] : NULL, &status, &why);
     if (err != MRD_OK) {
         mrd_cli_error(c->name, &why);
         if (status == MRD_EXIT_OK)
-            status = MRD_EXIT_FAILED;
+            status = mrd_cli_status(err);
     }
     mrd_client_close(client);
     return status;

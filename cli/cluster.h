@@ -19,7 +19,7 @@
 /* ---- The frame of a subcommand ---- */
 
 /* Settings begin zeroed and are freed here; `client` points into them. run prints its result; an
- * error it returns is printed as one message, with exit status 1 unless it set another. */
+ * error it returns is printed as one message, with the exit status of mrd_cli_status unless it set another. */
 typedef struct {
     const char *name, *usage, *more;
     const mrd_opt *table; /* MRD_SESSION_OPTION_ROWS in it becomes those rows */

@@ -65,9 +65,7 @@ alter(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     mrd_json *body = NULL, *doc = NULL;
     mrd_err err = body_of(set, &body, why);
 
-    if (err != MRD_OK)
-        *ret_status = MRD_EXIT_USAGE;
-    else
+    if (err == MRD_OK)
         err = mrd_cluster_find(client, word, MRD_CLUSTER_END, id, why);
     if (err == MRD_OK)
         err = mrd_cluster_call(client, "POST", id, set->rest, body, NULL, why);

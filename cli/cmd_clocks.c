@@ -301,11 +301,9 @@ clocks(const settings *set, const char *word, int *ret_status, mrd_why *why)
     if (set->store == NULL)
         return mrd_cluster_is_path(word) ? from_path(set, word, ret_status, why)
                                          : from_aggregator(set, word, ret_status, why);
-    if (word == NULL) {
-        *ret_status = MRD_EXIT_USAGE;
+    if (word == NULL)
         return mrd_why_set(why, MRD_INVALID, 0,
                            "--store needs the id of a session: meridian clocks ID --store DIR");
-    }
     if (asprintf(&path, "%s/sessions/%s", set->store, word) < 0)
         return mrd_why_set(why, MRD_NOMEM, 0, "%s", set->store);
     if (strchr(word, '/') != NULL || !is_directory(path))
@@ -322,11 +320,12 @@ run(void *self, const mrd_strlist *words)
 {
     mrd_why why = { 0 };
     int status = MRD_EXIT_OK;
+    mrd_err err = clocks(self, words->n == 0 ? NULL : words->v[0], &status, &why);
 
-    if (clocks(self, words->n == 0 ? NULL : words->v[0], &status, &why) == MRD_OK)
+    if (err == MRD_OK)
         return status;
     mrd_cli_error("clocks", &why);
-    return status == MRD_EXIT_USAGE ? status : MRD_EXIT_FAILED;
+    return mrd_cli_status(err);
 }
 
 int

@@ -492,7 +492,7 @@ run(void *self, const mrd_strlist *words)
     if (err == MRD_OK)
         return status;
     mrd_cli_error("convert", &why);
-    return MRD_EXIT_FAILED;
+    return mrd_cli_status(err);
 }
 
 int

@@ -724,8 +724,6 @@ fetch(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why
     bool complete;
     mrd_err err = mrd_cluster_check_formats(&set->fetch.formats, why);
 
-    if (err != MRD_OK)
-        *ret_status = MRD_EXIT_USAGE;
     if (err == MRD_OK &&
         (err = mrd_cluster_find(client, word, MRD_CLUSTER_READ, id, why)) == MRD_OK)
         err = look(client, set, id, &doc, why);

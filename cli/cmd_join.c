@@ -37,8 +37,8 @@ invite(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     mrd_json *body = mrd_json_new_object(), *reply = NULL;
     mrd_err err;
 
+    (void) ret_status;
     if (word != NULL && *word == '\0') {
-        *ret_status = MRD_EXIT_USAGE;
         mrd_json_free(body);
         return mrd_why_set(
             why, MRD_INVALID, 0,
@@ -216,8 +216,8 @@ join(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
     mrd_err err;
 
     (void) word;
+    (void) ret_status;
     if (set->instance == NULL) {
-        *ret_status = MRD_EXIT_USAGE;
         return mrd_why_set(why, MRD_INVALID, 0,
                            "which node is this? Give its --instance-id, such as i-0abc");
     }

@@ -174,10 +174,8 @@ record(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
                                 : mrd_cluster_check_formats(&set->fetch.formats, why);
 
     (void) word;
-    if (err != MRD_OK) { /* before anything is recorded */
-        *ret_status = err == MRD_INVALID ? MRD_EXIT_USAGE : MRD_EXIT_FAILED;
+    if (err != MRD_OK) /* before anything is recorded */
         return err;
-    }
     mrd_cluster_catch();
     err = mrd_cluster_start(client, &set->request, set->client.timeout, id, &doc, why);
     if (err == MRD_OK) {

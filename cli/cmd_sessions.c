@@ -187,11 +187,9 @@ sessions(void *self, mrd_client *client, const char *word, int *ret_status, mrd_
 
     (void) word;
     if (set->delete &&!filtered) {
-        *ret_status = MRD_EXIT_USAGE;
         err = mrd_why_set(why, MRD_INVALID, 0,
                           "--delete needs at least one filter: --job, --user, ...");
     } else if (set->delete &&set->limit > 0) {
-        *ret_status = MRD_EXIT_USAGE;
         err = mrd_why_set(why, MRD_INVALID, 0,
                           "--delete and --limit exclude each other: --delete deletes all sessions "
                           "that match the filters");

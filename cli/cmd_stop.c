@@ -158,7 +158,6 @@ stop(void *self, mrd_client *client, const char *word, int *ret_status, mrd_why 
         return stop_all(set, client, ret_status, why);
     if (!set->all && word != NULL)
         return stop_one(set, client, word, ret_status, why);
-    *ret_status = MRD_EXIT_USAGE;
     return mrd_why_set(why, MRD_INVALID, 0, "%s",
                        set->all ? "--all stops every session: leave the session out"
                                 : "which session? Give its id, the beginning of it, `latest`, or "

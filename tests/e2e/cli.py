@@ -103,9 +103,9 @@ with socket.create_server(("127.0.0.1", 0)) as other:  # it speaks something els
     _, err = run("nodes", "--server", f"http://127.0.0.1:{other.getsockname()[1]}", want=1)
     speaker.join()
     check("did not answer with HTTP" in err, f"a wrong port: {err}")
-for path, said in (("/nonexistent/session", "cannot read /nonexistent/session: No such file"), (good, "is a file: give the directory of a session"),
-                   (work, "has no clocks")):
-    _, err = run("clocks", path, want=1)
+for path, said, status in (("/nonexistent/session", "cannot read /nonexistent/session: No such file", 1),
+                           (good, "is a file: give the directory of a session", 2), (work, "has no clocks", 1)):
+    _, err = run("clocks", path, want=status)
     check(path in err and said in err, f"clocks of a path that is no session: {err}")
 # The words of neuron-profile and neuron-explorer are answered with what to do here.
 for words, said in ((["capture", "-n", "x.neff"], "meridian inspect -o DIR -- COMMAND"), (["view", "-n", "x.neff", "-s", "x.ntff"], "meridian view -d DIR"),
@@ -149,7 +149,7 @@ for words in (["view", good, "-o", ""], ["start", "--job", ""], ["record", "--ra
               ["nodes", "--forget", ""], ["invite", "", "--server", "http://127.0.0.1:1"]):
     _, err = run(*words, want=2)
     check("empty" in err, f"{' '.join(words)}: {err}")
-_, err = run("stop", "", "--server", "http://127.0.0.1:1", want=1)
+_, err = run("stop", "", "--server", "http://127.0.0.1:1", want=2)
 check("the session's name is empty" in err, f"stop without a name: {err}")
 os.symlink(os.path.join(work, "nowhere"), os.path.join(work, "dangling"))
 _, err = run("view", good, "-o", os.path.join(work, "dangling"), want=1)

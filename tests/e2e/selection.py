@@ -66,9 +66,9 @@ with Cluster() as c:
     check(CONSTANT in counters, f"counters have no event type and stay: {counters}")
     events, _, _, _ = recorded(c, "others", "--event-type", "^hardware,^nrt_tensor_free,=step", events=20)
     equal(set(events), {("annotation", "step")}, "a program's own event type")
-    _, err = c.run("record", "--duration", "1s", "--event-type", "nc_exec_runing", want=1)
+    _, err = c.run("record", "--duration", "1s", "--event-type", "nc_exec_runing", want=2)
     check("did you mean nc_exec_running?" in err, f"an event type that there is not: {err}")
-    _, err = c.run("fetch", "latest", "--event-type", "hardwrae", want=1)
+    _, err = c.run("fetch", "latest", "--event-type", "hardwrae", want=2)
     check("did you mean hardware?" in err, f"in a slice: {err}")
 
     # ---- jobs, ranks, cores ----

@@ -31,7 +31,7 @@ with Cluster() as c:
     c.aggregator()
     until(c.answers, "the aggregator answers")
     c.agent(0)
-    _, err = c.run("start", "--from-step", "9", "--to-step", "8", want=1)
+    _, err = c.run("start", "--from-step", "9", "--to-step", "8", want=2)
     check("from_step" in err and "to_step" in err, f"a range that is none: {err}")
 
     # ---- Armed for what does not run yet; two programs at different steps ----
