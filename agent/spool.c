@@ -486,7 +486,8 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
         err = commit_found(s, why);
     if (err == MRD_OK)
         forget_done(s);
-    if (err == MRD_OK && s->rebooted) /* without it the next one takes our frames for older ones */
+    if (err == MRD_OK &&
+        boot[0] != '\0') /* without it the next one takes our frames for older ones */
         err = mrd_spool_name_boot(s, boot, why);
     if (err != MRD_OK) {
         mrd_spool_close(s);

@@ -4,7 +4,7 @@
  *
  * A file "counts" of slots of 1,280 bytes, one a session, each with its CRC and written as a whole:
  * at a commit, at an answer, when frames are forced out; behind them how far the segments reached, and the sums that hold
- * as soon as a segment is gone. At open the segments are compared with it:
+ * as soon as a segment is gone, and a copy of what the lock file says. At open the segments are compared with it:
  * events that were committed, are not answered and are not there any more were lost with them.
  */
 #include <fcntl.h>
@@ -54,8 +54,17 @@ typedef struct {
     going_sums sums[SLOTS_MAX];
 } going;
 
+/* Behind that: what the lock file says, should it be removed. */
+#define BOOT_MAGIC 0x4253524du /* "MRSB" */
+
+typedef struct {
+    uint32_t magic, crc; /* of what follows */
+    char text[MRD_SPOOL_BOOT_TEXT];
+} boot_copy;
+
 #define EXTENT_AT ((off_t) SLOTS_MAX * SLOT_SIZE)
 #define GOING_AT  (EXTENT_AT + (off_t) sizeof(extent))
+#define BOOT_AT   (GOING_AT + (off_t) sizeof(going))
 
 /* Of a record that begins with its magic and its CRC. */
 static uint32_t
@@ -153,6 +162,34 @@ void
 mrd_spool_counts_write(mrd_spool *s, sequence *q)
 {
     (void) write_slot(s, q);
+}
+
+void
+mrd_spool_counts_name_boot(const mrd_spool *s, const char text[MRD_SPOOL_BOOT_TEXT])
+{
+    boot_copy c = { .magic = BOOT_MAGIC };
+
+    if (s->counts_fd < 0)
+        return;
+    memcpy(c.text, text, sizeof(c.text));
+    c.crc = crc_of(BOOT_MAGIC, &c, sizeof(c));
+    (void) !pwrite(s->counts_fd, &c, sizeof(c), BOOT_AT);
+}
+
+void
+mrd_spool_counts_read_boot(const mrd_spool *s, char text[MRD_SPOOL_BOOT_TEXT])
+{
+    char path[1024];
+    boot_copy c;
+    int fd;
+
+    snprintf(path, sizeof(path), "%s/counts", s->dir);
+    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
+        return;
+    if (pread(fd, &c, sizeof(c), BOOT_AT) == (ssize_t) sizeof(c) && c.magic == BOOT_MAGIC &&
+        c.crc == crc_of(BOOT_MAGIC, &c, sizeof(c)) && c.text[sizeof(c.text) - 1] == '\0')
+        memcpy(text, c.text, sizeof(c.text));
+    close(fd);
 }
 
 /* What a predecessor's sums are when its segment is gone; all zero: they wait for none that is. */

@@ -103,16 +103,18 @@ mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* The lock file names the boot, and this folder in it. */
+/* The lock file names the boot, and this folder in it; where it was removed while no agent ran, the counts do. */
 void
 mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT])
 {
-    char text[MRD_SPOOL_BOOT + 20] = "", *id;
+    char text[MRD_SPOOL_BOOT_TEXT] = "", *id;
 
     boot[0] = '\0';
     if (boot_id != NULL && *boot_id != '\0')
         snprintf(boot, MRD_SPOOL_BOOT, "%.62s", boot_id);
     (void) !pread(s->lock_fd, text, sizeof(text) - 1, 0);
+    if (text[0] == '\0')
+        mrd_spool_counts_read_boot(s, text);
     if ((id = strchr(text, '\n')) != NULL)
         *id++ = '\0';
     s->rebooted = boot[0] != '\0' && strcmp(boot, text) != 0;
@@ -120,16 +122,21 @@ mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT]
         s->origin = 1;
 }
 
-/* Written last: who died before finds the boot as we did. Errors: FULL, IO. */
+/* Written last: who died before finds the boot as we did. Errors, where the lock file did not say it: FULL, IO. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why)
 {
-    char text[MRD_SPOOL_BOOT + 20];
+    char text[MRD_SPOOL_BOOT_TEXT] = "";
     int n = snprintf(text, sizeof(text), "%s\n%016" PRIx64 "\n", boot, s->origin);
-    ssize_t wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
+    struct stat st = { 0 };
+    ssize_t wrote = n;
 
-    if (wrote == n)
-        return MRD_OK;
-    return mrd_why_set(why, wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
-                       errno, "spool '%s/lock'", s->dir);
+    if (s->rebooted || (fstat(s->lock_fd, &st) == 0 && st.st_size == 0))
+        wrote = pwrite(s->lock_fd, text, (size_t) n, 0);
+    if (wrote != n)
+        return mrd_why_set(why,
+                           wrote >= 0 || errno == ENOSPC || errno == EDQUOT ? MRD_FULL : MRD_IO,
+                           errno, "spool '%s/lock'", s->dir);
+    mrd_spool_counts_name_boot(s, text);
+    return MRD_OK;
 }

@@ -183,10 +183,15 @@ void mrd_spool_counts_write_all(mrd_spool *s);
  * all places have them. Written over in place, so that a full disk has room. */
 void mrd_spool_counts_going(mrd_spool *s, uint64_t number);
 void mrd_spool_counts_forget(mrd_spool *s, sequence *q);
+/* What the lock file says: "<boot>\n<origin, hex>\n", with zeros behind it. */
+#define MRD_SPOOL_BOOT      64u
+#define MRD_SPOOL_BOOT_TEXT (MRD_SPOOL_BOOT + 20)
+void mrd_spool_counts_name_boot(const mrd_spool *s, const char text[MRD_SPOOL_BOOT_TEXT]);
+/* Before they are opened; *text stays where they do not say it. */
+void mrd_spool_counts_read_boot(const mrd_spool *s, char text[MRD_SPOOL_BOOT_TEXT]);
 
 /* ---- spool_folder.c ---- */
 
-#define MRD_SPOOL_BOOT 64u
 /* Makes the folder and takes it. Errors: BUSY, IO. */
 mrd_err mrd_spool_lock_dir(mrd_spool *s, mrd_why *why);
 /* The folder and our lock in it were not removed. */

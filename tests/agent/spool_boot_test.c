@@ -2,6 +2,7 @@
 #include "tests/check.h"
 
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "agent/spool.h"
 
@@ -185,17 +186,22 @@ TEST(damage_of_an_earlier_boot_is_of_the_base)
     }
 }
 
-/* A folder of a release that named the boot alone goes on in it, and one without a name does not. */
+/* A folder of a release that named the boot alone goes on in it, as one without a name whose counts have it. */
 TEST(folders_of_earlier_releases_go_on)
 {
     static const struct {
         const char *lock;
-        bool same;
-    } rows[] = { { "a\n", true }, { "", false }, { "b\n", false }, { "a\nrubbish\n", true } };
+        bool same, one; /* the boot, and its number is 1 */
+    } rows[] = { { "a\n", true, true },
+                 { "", true, false }, /* the counts tell */
+                 { NULL, true, false },
+                 { "b\n", false, false },
+                 { "a\nrubbish\n", true, true } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         char dir[300], path[320];
-        uint64_t epoch;
+        const char *name = rows[i].lock == NULL ? "removed" : rows[i].lock;
+        uint64_t epoch, since;
         mrd_spool *s;
         FILE *f;
 
@@ -203,16 +209,31 @@ TEST(folders_of_earlier_releases_go_on)
         s = open_spool(dir, "a");
         add(s, 10);
         epoch = mrd_spool_epoch(s);
+        since = mrd_spool_since(s);
         mrd_spool_close(s);
         snprintf(path, sizeof(path), "%s/lock", dir);
-        REQUIRE((f = fopen(path, "w")) != NULL);
-        fputs(rows[i].lock, f);
-        fclose(f);
+        if (rows[i].lock == NULL) {
+            REQUIRE(unlink(path) == 0);
+        } else {
+            REQUIRE((f = fopen(path, "w")) != NULL);
+            fputs(rows[i].lock, f);
+            fclose(f);
+        }
+        for (int again = 0; again < 2; again++) { /* and its successor */
+            s = open_spool(dir, "a");
+            CHECK_ROW(name, (mrd_spool_epoch(s) == epoch) == rows[i].same);
+            CHECK_ROW(name, (mrd_spool_since(s) == 1) == rows[i].one);
+            CHECK_ROW(name, (mrd_spool_since(s) == since) == (rows[i].same && !rows[i].one));
+            CHECK_ROW(name, (mrd_spool_get_base(s, 7) == NULL) == rows[i].same);
+            CHECK_INT(mrd_spool_held(s, 7, NULL), 1);
+            mrd_spool_close(s);
+        }
+        s = open_spool(dir, "c"); /* another boot is one, whatever the lock said */
+        CHECK_ROW(name, mrd_spool_epoch(s) != epoch && mrd_spool_since(s) != since);
+        mrd_spool_close(s);
+        REQUIRE(unlink(path) == 0);
         s = open_spool(dir, "a");
-        CHECK_ROW(rows[i].lock, (mrd_spool_epoch(s) == epoch) == rows[i].same);
-        CHECK_ROW(rows[i].lock, (mrd_spool_since(s) == 1) == rows[i].same);
-        CHECK_ROW(rows[i].lock, (mrd_spool_get_base(s, 7) == NULL) == rows[i].same);
-        CHECK_INT(mrd_spool_held(s, 7, NULL), 1);
+        CHECK_ROW(name, mrd_spool_since(s) != since && mrd_spool_get_base(s, 7) != NULL);
         mrd_spool_close(s);
     }
 }
