@@ -391,6 +391,29 @@ print_side(const char *name, const mrd_diff_side *side, const uint64_t *warmup)
 
 /* What would have been seen: half the width of the interval, in percent. */
 static void
+print_no_difference(const settings *set, const mrd_diff *d)
+{
+    const mrd_compared *is = &d->step.is;
+    double seen = percent(d->step.half, is->base);
+    char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
+    bool small = is->p <= 1 - set->confidence / 100; /* a difference, but below the threshold */
+
+    printf("\n%s: a step takes %s and %s%s; ",
+           small ? "A difference too small to count" : "No difference that the data can show",
+           time_text(is->base, a), time_text(is->now, b), is->median ? " (median)" : "");
+    if (small) {
+        print_change(is->change);
+        printf(" (%+.2f %%) is not chance, but below %g %% (--threshold)",
+               percent(is->change, is->base), set->threshold);
+    } else {
+        printf("a change below %.2f %% cannot be distinguished from chance", seen);
+        if (seen < set->threshold)
+            printf(", and one below %g %% does not count (--threshold)", set->threshold);
+    }
+    printf(".\n");
+}
+
+static void
 print_verdict(const settings *set, const mrd_diff *d)
 {
     const mrd_compared *is = &d->step.is;
@@ -412,10 +435,7 @@ print_verdict(const settings *set, const mrd_diff *d)
         return;
     }
     if (!d->step.differs) {
-        printf("\nNo difference that the data can show: a step takes %s and %s%s; a change below "
-               "%.2f %% cannot be distinguished from chance.\n",
-               time_text(is->base, a), time_text(is->now, b), is->median ? " (median)" : "",
-               fmax(percent(d->step.half, is->base), set->threshold));
+        print_no_difference(set, d);
         return;
     }
     printf("\n%s: a step takes %s instead of %s%s, ", is->change > 0 ? "SLOWER" : "FASTER",

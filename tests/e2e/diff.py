@@ -146,6 +146,26 @@ out, _ = run("diff", *warm, want=4)
 check(f"the first {d['new'][0]['warmup_steps']} of each process left out: a warm-up" in out, out)
 equal(diff(same[0], same[1])["base"][0]["warmup_steps"], 0, "without one")
 
+# ---- what is no chance, but too small to count ----
+def steady(name, us):
+    at, events = 1000.0, []
+    for s in range(100):
+        d = us + r.gauss(0, us / 5000)
+        events += [dict(ph="X", cat="user_annotation", name=f"ProfilerStep#{s}", pid=100, tid=100, ts=at, dur=round(d, 3)),
+                   dict(ph="X", cat="kernel", name="gemm", pid=0, tid=7, ts=at, dur=round(d - 5, 3), args=dict(device=0, stream=7))]
+        at = round(at + d + 1, 3)
+    with open(path(name), "w") as f:
+        json.dump(dict(schemaVersion=1, deviceProperties=[dict(id=0)], distributedInfo=dict(rank=0, world_size=1), traceEvents=events), f)
+    return series(name[:-5], path(name))
+
+
+near = steady("near.json", 1000), steady("far.json", 1004)
+out, _ = run("diff", *near)
+check("A difference too small to count" in out and "is not chance, but below 0.5 % (--threshold)" in out and "cannot be distinguished" not in out, out)
+out, _ = run("diff", near[0], near[0])
+check("cannot be distinguished from chance, and one below 0.5 % does not count" in out, out)
+run("diff", *near, "--threshold", "0.1", want=4)
+
 # ---- a real pair: a trace that another tool compares, too ----
 real = [os.path.join(DATA, "hta-kineto", n) for n in ("trace_diff_control_rank3_of_8.json.gz", "trace_diff_test_rank1_of_2.json.gz")]
 if os.path.exists(real[0]):
