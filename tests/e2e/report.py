@@ -127,6 +127,29 @@ check("\nVerdict    rank 0 NC 1 " in err, f"inspect says who was late: {err[-150
 with open(os.path.join(default, "report.txt")) as f:
     equal(run("report", default)[0], f.read(), "the report that inspect left")
 
+# ---- sentences, by inputs of which a stronger one would be false ----
+def rank_file(name, rank, world, *events):
+    path = os.path.join(work, name)
+    with open(path, "w") as f:
+        json.dump(dict(schemaVersion=1, deviceProperties=[dict(id=0)], distributedInfo=dict(rank=rank, world_size=world), traceEvents=events), f)
+    return path
+
+
+def kernel(ts, dur, device=0):
+    return dict(ph="X", cat="kernel", name="gemm", pid=device, tid=7, ts=ts, dur=dur, args=dict(device=device, stream=7))
+
+
+def plain(*args):
+    return " ".join(run("report", *args)[0].split())
+
+
+both = plain(rank_file("here.json", 0, 2, kernel(100, 50)), rank_file("host.json", 1, 2, dict(ph="X", cat="cpu_op", name="aten::mm", pid=9, tid=1, ts=100, dur=50)))
+check("Of the job's 2 ranks 1 has device work in this profile" in both, f"a rank that is there without device work: {both[:600]}")
+apart = plain(rank_file("apart.json", 0, 1, kernel(0, 50), kernel(2 * 3600 * 10**6, 50, device=1)))
+check("they may be of several runs" in apart, f"devices of one run, used one after the other: {apart[:600]}")
+early = plain(rank_file("early.json", 0, 1, dict(ph="i", name="early", pid=9, tid=1, ts=0, s="t"), kernel(10**6, 50), kernel(10**6 + 100, 50)))
+check("device 0 pid 9 50.00 us 50.00 us - gemm, gemm at: after the begin of the first span" in early, f"an instant before the first span: {early[-600:]}")
+
 # ---- mistakes ----
 _, err = run("report", os.path.join(work, "none.json"), want=1)
 check("cannot read" in err and "none.json" in err and "session" not in err, f"a path that is none: {err}")

@@ -249,7 +249,10 @@ def wrong_in_verdict(report, text):
     want = (f"Verdict {label_of(w)} came last to {c['last']} of its {c['took_part']} collective{'' if c['took_part'] == 1 else 's'} ({c['proven']} proven). "
             f"Of all waiting in collectives, {100 * v['share']:.0f} % was for it ({100 * c['proven_ns'] / totals['wait_ns']:.0f} % proven). "
             f"The waiting that only it caused is {100 * v['impact']:.1f} % of the workers' time ({'minor' if v['impact'] < 0.1 else 'worth a look' if v['impact'] < 0.2 else 'critical'}).")
-    if v["kind"] == "indistinguishable" and totals["without_bound"] + totals["suspect_clock"] + totals["device_clock"] == 0 and totals["partial"] + totals["mixed_groups"] > 0:
+    clocks, missing = totals["without_bound"] + totals["suspect_clock"] + totals["device_clock"], totals["partial"] + totals["mixed_groups"]
+    if v["kind"] == "indistinguishable" and clocks > 0 and missing > 0:
+        want += " This is not proven: in some collectives the clocks leave open who came last, and in some the parts of somebody are not in this profile."
+    elif v["kind"] == "indistinguishable" and missing > 0:
         want += " This is not proven: who else took part is not in this profile, and may have come later."
     elif v["kind"] == "indistinguishable":
         want += " The clocks do not prove this: within their bounds it is indistinguishable from other workers."
@@ -267,7 +270,7 @@ def wrong_in_doubts(report, text):
         if (want in got) != (n > 0) or got.count(why) != (n > 0):
             wrong.append(f"coverage: {got!r}, {key} {n}")
     n, of = t["ranks"], t["world_size"]
-    want = f"Of the job's {of} ranks {n} {'is' if n == 1 else 'are'} in this profile: who of the others came late, it cannot tell."
+    want = f"Of the job's {of} ranks {n} {'has' if n == 1 else 'have'} device work in this profile: who of the others came late, it cannot tell."
     if (want in got) != (of is not None and n < of) or ("in this profile: who" in got) != (want in got):
         wrong.append(f"coverage: {got!r}, {n} ranks of {of}")
     n = t["without_partner"]

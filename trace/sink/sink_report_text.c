@@ -81,7 +81,10 @@ verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
         100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
     if (v->kind == MRD_VERDICT_LATE)
         return;
-    if (t->no_bound + t->suspect + t->mapped == 0 && t->partial + t->mixed > 0)
+    if (t->no_bound + t->suspect + t->mapped > 0 && t->partial + t->mixed > 0)
+        mrd_buf_text(to, " This is not proven: in some collectives the clocks leave open who came "
+                         "last, and in some the parts of somebody are not in this profile.");
+    else if (t->partial + t->mixed > 0)
         mrd_buf_text(to, " This is not proven: who else took part is not in this profile, and may "
                          "have come later.");
     else
@@ -242,14 +245,15 @@ mrd_report_text_coverage(const report_sink *s, mrd_buf *to)
                         MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
     if (gap >= APART_NS)
         mrd_buf_fmt(to,
-                    "No worker did anything for %s: the workers are not of one run, or their "
-                    "times have different origins. ",
+                    "Between workers that ended and those that began later lie %s: they may be of "
+                    "several runs, or of times with different origins. ",
                     mrd_text_long(gap, dur));
     if (t->ranks < t->world_size)
         mrd_buf_fmt(to,
-                    "Of the job's %" PRIu64 " ranks %" PRIu64 " %s in this profile: who of the "
-                    "others came late, it cannot tell. ",
-                    t->world_size, t->ranks, t->ranks == 1 ? "is" : "are");
+                    "Of the job's %" PRIu64 " ranks %" PRIu64
+                    " %s device work in this profile: who "
+                    "of the others came late, it cannot tell. ",
+                    t->world_size, t->ranks, t->ranks == 1 ? "has" : "have");
     put_doubts(s, t, to);
     if (t->alone > 0)
         mrd_buf_fmt(
@@ -593,7 +597,7 @@ put_pauses(report_sink *s)
         mrd_text_done(&names, &s->text);
     }
     mrd_report_text_note(
-        &s->text, "at: after the first event of the profile; host: share of the pause in which the "
+        &s->text, "at: after the begin of the first span; host: share of the pause in which the "
                   "runtime was in a call; after, before: the device spans around the pause");
 }
 
