@@ -154,9 +154,9 @@ def wrong_in_path(report, text):
 
 def wrong_in_shortens(path, words):
     """What the sentence says about waiting on the path: none, or how much may be."""
-    maybe = re.search(r"Of it, (.*?) \((.*?)\) may be waiting for others: .* What shortens the rest shortens the (steps|recording)\.", words)
+    maybe = re.search(r"Of it, (.*?) \((.*?)\) may be waiting for others: .* Only what shortens the rest or this waiting can shorten the (steps|recording)\.", words)
     none = re.search(r"It contains no waiting for others in collectives( \(the part called waiting is of barriers after the last had come\))?: "
-                     r"what shortens it shortens the (steps|recording)\.", words)
+                     r"only what shortens it can shorten the (steps|recording)\.", words)
     whole = "steps" if path["steps"] > 0 else "recording"
     if (maybe is None) == (none is None) or (maybe is not None) != (path["maybe_waiting_ns"] > 0) or (maybe[3] if maybe else none[2]) != whole:
         return [f"{path['maybe_waiting_ns']} ns may be waiting: {words}"]

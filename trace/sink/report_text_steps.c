@@ -69,14 +69,14 @@ mrd_report_text_shortens(const mrd_step_totals *t, mrd_buf *to)
         mrd_buf_fmt(to,
                     "Of it, %s (%s) may be waiting for others: communication in single messages, "
                     "in operations that need not wait for all, or of which the parts of others "
-                    "are missing. What shortens the rest shortens %s.",
+                    "are missing. Only what shortens the rest or this waiting can shorten %s.",
                     mrd_text_dur(t->unmet_ns, dur),
                     mrd_text_share(t->unmet_ns, t->path_of_all_ns, share), whole);
         return;
     }
     mrd_buf_fmt(to,
-                "It contains no waiting for others in collectives%s: what shortens it "
-                "shortens %s.",
+                "It contains no waiting for others in collectives%s: only what shortens it "
+                "can shorten %s.",
                 t->path_ns[MRD_REPORT_WAITING] > 0
                     ? " (the part called waiting is of barriers after the last had come)"
                     : "",

@@ -186,7 +186,7 @@ static const mrd_column workers[] = {
     PROCESS,
     CORE,
     I("worker_gid", F_WORKER_GID, "", "as the source counts workers, -1 unknown"),
-    I("first_ns", F_FIRST, "ns", "begin of its first device span"),
+    I("first_ns", F_FIRST, "ns", "begin of its first device span; 0 as last_ns is without any"),
     I("last_ns", F_LAST, "ns", "end of its last device span"),
     SESSION,
 };
