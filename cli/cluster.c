@@ -696,6 +696,18 @@ unread_whole(const mrd_json *node, const char *command)
     return false;
 }
 
+/* Says what may not be counted; nobody knows whether anything is. */
+static void
+say_uncounted(const mrd_json *node, const char *command)
+{
+    const char *what = mrd_json_str(mrd_json_get(node, "uncounted"), "message", NULL);
+
+    if (what == NULL)
+        return;
+    fprintf(stderr, "meridian %s: node %s: ", command, mrd_json_str(node, "instance_id", "?"));
+    mrd_cluster_say(stderr, what);
+}
+
 static bool
 is_without(const mrd_json *node)
 {
@@ -809,6 +821,7 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
         whole = files_whole(p, command) && whole;
         whole = unread_whole(p, command) && whole;
         whole = node_whole(doc, p, command) && whole;
+        say_uncounted(p, command);
     }
     return whole;
 }

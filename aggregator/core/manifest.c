@@ -127,13 +127,7 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
         mrd_json_set(o, "refused_files", mrd_json_new_count(p->refused_files));
         mrd_json_set(o, "refused_file", mrd_json_new_str(p->refused_file));
     }
-    mrd_json_set(o, "counters", mrd_counts_json(&p->counts));
-    if (p->before.begun > 0)
-        mrd_json_set(o, "counters_of_last_run", mrd_counts_json(&p->last_run));
-    if (p->n_runs > 0)
-        mrd_json_set(o, "counters_of_runs", mrd_part_runs_json(p));
-    if (p->since != 0)
-        mrd_json_put_hex(o, "counters_since", p->since);
+    mrd_part_counts_put(p, o);
     if (p->tally.known)
         mrd_json_set(o, "tally", mrd_part_tally_json(p));
     mrd_unread_put(&p->unread, o);
@@ -349,16 +343,27 @@ mrd_core_manifest_context(const mrd_core *c)
                                    .store_message = mrd_core_store_message(c) };
 }
 
-/* A session that is over is not whole when a node did not read all that was there. */
+static void
+say_of(const mrd_part *p, const char *but, const char *what, char text[MRD_WHY_MAX])
+{
+    snprintf(text, MRD_WHY_MAX, "%s: %.100s: %.*s", but, p->instance_id, (int) (MRD_WHY_MAX - 140),
+             what);
+}
+
+/* A session that is over is not whole when a node did not read all that was there, or what it read may not all be counted. */
 static bool
-unread_of(const mrd_session *s, char text[MRD_WHY_MAX])
+not_whole(const mrd_session *s, char text[MRD_WHY_MAX])
 {
     char what[MRD_WHY_MAX];
 
     for (size_t i = 0; i < s->n_parts; i++)
         if (mrd_unread_text(&s->parts[i]->unread, what)) {
-            snprintf(text, MRD_WHY_MAX, "but not whole: %.100s: %.*s", s->parts[i]->instance_id,
-                     (int) (MRD_WHY_MAX - 140), what);
+            say_of(s->parts[i], "but not whole", what, text);
+            return true;
+        }
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (mrd_part_uncounted_text(s->parts[i], what)) {
+            say_of(s->parts[i], "but perhaps not whole", what, text);
             return true;
         }
     return false;
@@ -379,7 +384,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     mrd_json_set(o, "state", mrd_json_new_str(mrd_session_state_text(s->state)));
     if (s->message[0] != '\0')
         mrd_json_set(o, "message", mrd_json_new_str(s->message));
-    else if (s->state == MRD_SESSION_COMPLETE && unread_of(s, empty))
+    else if (s->state == MRD_SESSION_COMPLETE && not_whole(s, empty))
         mrd_json_set(o, "message", mrd_json_new_str(empty));
     if (mrd_session_is_empty(s, empty))
         mrd_json_set(o, "empty", mrd_json_new_str(empty));

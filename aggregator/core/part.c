@@ -380,6 +380,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
 {
     /* Nothing is complete that is still to come by the node's own clock. */
     int64_t complete = mrd_time_checked(st->complete_local_ns);
+    bool same_boot = strcmp(p->boot_id, n->boot_id) == 0;
     mrd_part_epoch *e;
 
     if (n->counted.ns != 0 && complete > n->counted.ns)
@@ -390,7 +391,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
     }
     if (st->revision > p->revision)
         p->revision = st->revision;
-    mrd_part_count(p, n->epoch, st->counters);
+    mrd_part_count(p, n->epoch, same_boot ? n->counted : (mrd_local_ns){ 0 }, st->counters);
     if (st->started_local_ns != 0 && !began_before(p, n, st)) {
         p->started.ns = mrd_time_checked(st->started_local_ns);
         p->start_bound =

@@ -34,7 +34,14 @@ typedef struct {
 typedef struct {
     uint64_t since;    /* Counters.since */
     mrd_counts counts; /* held: gone with it, until it comes back */
+    mrd_dur_ns behind; /* it ended within so long behind its last word, -1: not known */
 } mrd_part_run;
+
+/* Agents that others followed and that are not back: what they did behind their last word is in no count. */
+typedef struct {
+    unsigned runs, unknown; /* of them, how long that was */
+    mrd_dur_ns within;      /* the others together */
+} mrd_uncounted;
 
 /* What of a node cannot be used as it was stored, as the last merge found it. */
 typedef struct {
@@ -100,6 +107,8 @@ typedef struct {
     mrd_part_run
         *runs; /* of `before`: the last MRD_RUNS_MAX, which may come back, the youngest last */
     unsigned n_runs;
+    mrd_uncounted uncounted;
+    mrd_local_ns told;   /* the node's clock when last_run was told, 0: not known */
     mrd_counts counts;   /* before + last_run */
     mrd_counts before;   /* of agents that others followed: what they held is lost */
     mrd_counts last_run; /* as its heartbeat said */
@@ -146,10 +155,13 @@ mrd_part_epoch *mrd_part_epoch_of(mrd_part *p, uint64_t epoch);
 /* A frame is in the journal: number, counts, range. Errors: NOMEM, LIMIT. */
 mrd_err mrd_part_stored(mrd_part *p, const mrd_frame *f);
 /* Follows what the agent counts in a session, over restarts of it and when others speak for it in turn; epoch: of
- * the spool that it has now. In part_count.c. */
-void mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c);
-mrd_json *mrd_part_runs_json(const mrd_part *p);
-void mrd_part_counts_load(mrd_part *p, const mrd_json *o); /* what the manifest says of them */
+ * the spool that it has now; now: the node's clock, 0: not known. In part_count.c. */
+void mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *c);
+/* What is in no count; false: nothing. */
+bool mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX]);
+/* The members of a node of the manifest that say what is counted. */
+void mrd_part_counts_put(const mrd_part *p, mrd_json *to);
+void mrd_part_counts_load(mrd_part *p, const mrd_json *o);
 /* Takes over what a heartbeat says of the part. */
 void mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
                         bool with_profiles);

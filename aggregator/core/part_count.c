@@ -1,8 +1,12 @@
 /* What a part counts: the words of its agents, one behind the other or in turn, put together. */
 #include "aggregator/core/part.h"
 
+#include <stdio.h>
+
 #include "aggregator/core/json.h"
 #include "aggregator/core/planted.h"
+#include "aggregator/core/text.h"
+#include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
 
@@ -32,14 +36,28 @@ without_held(const mrd_part *p, const mrd_counts *run)
     return c;
 }
 
-/* Without memory they are not kept apart, like those beyond the limit. */
 static void
-remember(mrd_part *p)
+count_behind(mrd_uncounted *u, mrd_dur_ns behind, int runs)
 {
+    u->runs += (unsigned) runs;
+    if (behind < 0)
+        u->unknown += (unsigned) runs;
+    else
+        u->within = mrd_sat_add(u->within, runs * behind);
+}
+
+/* Another one speaks at `now`. Without memory they are not kept apart, like those beyond the limit. */
+static void
+remember(mrd_part *p, mrd_local_ns now)
+{
+    bool known = p->told.ns != 0 && !mrd_local_before(now, p->told);
+    mrd_dur_ns behind = known ? mrd_local_diff(now, p->told) : -1;
+
+    count_behind(&p->uncounted, behind, 1);
     if (p->n_runs == MRD_RUNS_MAX)
         memmove(p->runs, p->runs + 1, --p->n_runs * sizeof(*p->runs));
     if (p->since > 1 && MRD_VEC_NEXT(p->runs, p->n_runs))
-        p->runs[p->n_runs++] = (mrd_part_run){ p->since, p->last_run };
+        p->runs[p->n_runs++] = (mrd_part_run){ p->since, p->last_run, behind };
 }
 
 /* It goes on with its counts, and is not in `before` any more. */
@@ -55,6 +73,7 @@ recall(mrd_part *p, uint64_t since)
         run = without_held(p, &p->last_run);
         mrd_counts_subtract(&p->before, &run);
         mrd_counts_tidy(&p->before);
+        count_behind(&p->uncounted, p->runs[i].behind, -1);
         memmove(p->runs + i, p->runs + i + 1, (--p->n_runs - i) * sizeof(*p->runs));
         return;
     }
@@ -101,7 +120,7 @@ stored_of_run(mrd_part *p, uint64_t next)
 /* What a run of the agent held when it was last seen, and is not stored, is gone when another one follows it, or
  * counts anew. */
 static void
-count_anew(mrd_part *p, uint64_t epoch)
+count_anew(mrd_part *p, uint64_t epoch, mrd_local_ns now)
 {
     mrd_counts *run = &p->last_run, gone;
     uint64_t stored = stored_of_run(p, epoch), known;
@@ -114,7 +133,7 @@ count_anew(mrd_part *p, uint64_t epoch)
     run->held = run->begun - known;
     gone = without_held(p, run);
     mrd_counts_add(&p->before, &gone);
-    remember(p);
+    remember(p, now);
     mrd_counts_clear(run);
 }
 
@@ -161,7 +180,7 @@ count_from(mrd_part *p, const Mrd__Counters *c)
 /* ---- Heartbeats ---- */
 
 void
-mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c)
+mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counters *c)
 {
     mrd_part_epoch *e;
     bool anew;
@@ -173,10 +192,11 @@ mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c)
         count_from(p, c);
     } else if (anew) {
         if (p->last_run.begun > 0 || p->since != 0)
-            count_anew(p, epoch);
+            count_anew(p, epoch, now);
         recall(p, c->since);
     }
     p->since = c->since;
+    p->told = now;
     if ((e = mrd_part_epoch_find(p, epoch)) != NULL)
         e->since = c->since;
     mrd_counts_take(&p->last_run, c);
@@ -186,8 +206,44 @@ mrd_part_count(mrd_part *p, uint64_t epoch, const Mrd__Counters *c)
 
 /* ---- In the manifest ---- */
 
-mrd_json *
-mrd_part_runs_json(const mrd_part *p)
+bool
+mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX])
+{
+    const mrd_uncounted *u = &p->uncounted;
+    char within[48] = "";
+
+    text[0] = '\0';
+    if (u->runs == 0)
+        return false;
+    if (u->unknown == 0)
+        snprintf(within, sizeof(within), " (%.1f s at most)", (double) u->within / MRD_SEC);
+    snprintf(text, MRD_WHY_MAX,
+             "%u run%s of the agent ended, and no other goes on with the counts: what the agent "
+             "read behind its "
+             "last heartbeat%s and had not sent is in no count: give it a folder (--spool-dir)",
+             u->runs, u->runs == 1 ? "" : "s", within);
+    return true;
+}
+
+static void
+put_uncounted(const mrd_part *p, mrd_json *to)
+{
+    char text[MRD_WHY_MAX];
+    mrd_json *o;
+
+    if (!mrd_part_uncounted_text(p, text))
+        return;
+    o = mrd_json_new_object();
+    mrd_json_set(o, "runs", mrd_json_new_int(p->uncounted.runs));
+    if (p->uncounted.unknown > 0)
+        mrd_json_set(o, "unknown", mrd_json_new_int(p->uncounted.unknown));
+    mrd_json_set(o, "within_ns", mrd_json_new_int(p->uncounted.within));
+    mrd_json_set(o, "message", mrd_json_new_str(text));
+    mrd_json_set(to, "uncounted", o);
+}
+
+static mrd_json *
+runs_json(const mrd_part *p)
 {
     mrd_json *list = mrd_json_new_array();
 
@@ -195,10 +251,26 @@ mrd_part_runs_json(const mrd_part *p)
         mrd_json *o = mrd_json_new_object();
 
         mrd_json_put_hex(o, "since", p->runs[i].since);
+        mrd_json_set(o, "behind_ns", mrd_json_new_int(p->runs[i].behind));
         mrd_json_set(o, "counters", mrd_counts_json(&p->runs[i].counts));
         mrd_json_append(list, o);
     }
     return list;
+}
+
+void
+mrd_part_counts_put(const mrd_part *p, mrd_json *to)
+{
+    mrd_json_set(to, "counters", mrd_counts_json(&p->counts));
+    if (p->before.begun > 0)
+        mrd_json_set(to, "counters_of_last_run", mrd_counts_json(&p->last_run));
+    if (p->n_runs > 0)
+        mrd_json_set(to, "counters_of_runs", runs_json(p));
+    put_uncounted(p, to);
+    if (p->since != 0)
+        mrd_json_put_hex(to, "counters_since", p->since);
+    if (p->told.ns != 0)
+        mrd_json_set(to, "counters_local_ns", mrd_json_new_int(p->told.ns));
 }
 
 static void
@@ -206,7 +278,8 @@ runs_load(mrd_part *p, const mrd_json *list)
 {
     for (size_t i = 0; list != NULL && i < mrd_json_size(list) && i < MRD_RUNS_MAX; i++) {
         const mrd_json *o = mrd_json_at(list, i);
-        mrd_part_run run = { .since = mrd_json_get_hex(o, "since") };
+        mrd_part_run run = { .since = mrd_json_get_hex(o, "since"),
+                             .behind = mrd_time_checked(mrd_json_int(o, "behind_ns", -1)) };
 
         mrd_counts_load(&run.counts, mrd_json_get(o, "counters"));
         if (run.since > 1 && MRD_VEC_NEXT(p->runs, p->n_runs))
@@ -214,17 +287,29 @@ runs_load(mrd_part *p, const mrd_json *list)
     }
 }
 
+static unsigned
+number(const mrd_json *o, const char *name)
+{
+    int64_t v = mrd_json_int(o, name, 0);
+
+    return v < 0 || v > INT32_MAX ? 0 : (unsigned) v;
+}
+
 void
 mrd_part_counts_load(mrd_part *p, const mrd_json *o)
 {
     const mrd_json *last = mrd_json_get(o, "counters_of_last_run");
+    const mrd_json *uncounted = mrd_json_get(o, "uncounted");
 
     p->since = mrd_json_get_hex(o, "counters_since");
+    p->told.ns = mrd_time_checked(mrd_json_int(o, "counters_local_ns", 0));
+    p->uncounted = (mrd_uncounted){ number(uncounted, "runs"), number(uncounted, "unknown"),
+                                    mrd_time_checked(mrd_json_int(uncounted, "within_ns", 0)) };
     mrd_counts_load(&p->counts, mrd_json_get(o, "counters"));
     mrd_counts_load(&p->last_run, last != NULL ? last : mrd_json_get(o, "counters"));
+    runs_load(p, mrd_json_get(o, "counters_of_runs"));
     if (last == NULL)
         return;
     p->before = p->counts;
     mrd_counts_subtract(&p->before, &p->last_run);
-    runs_load(p, mrd_json_get(o, "counters_of_runs"));
 }

@@ -53,7 +53,7 @@ function nodeRow(n) {
     td(count(lost), lost > 0 ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
-    td([n.message, n.unread?.message, damaged, refused, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
+    td([n.message, n.unread?.message, n.uncounted?.message, damaged, refused, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
 /** What the reader of a session looks at first. */

@@ -116,12 +116,15 @@ static const char whole[] =
     "\"drops\":["
     "{\"cause\":\"spool-full\",\"count\":50,\"first_local_ns\":3,\"last_local_ns\":4}],\"clock_"
     "frames_lost\":2},"
-    "\"counters_since\":\"00000000000000ab\","
-    "\"counters_of_runs\":[{\"since\":\"00000000000000ac\",\"counters\":{\"begun\":90,"
+    "\"counters_since\":\"00000000000000ab\",\"counters_local_ns\":47,"
+    "\"uncounted\":{\"runs\":3,\"unknown\":1,\"within_ns\":48},"
+    "\"counters_of_runs\":[{\"since\":\"00000000000000ac\",\"behind_ns\":4,\"counters\":{\"begun\":"
+    "90,"
     "\"delivered\":70,\"held\":5,\"dropped\":15,\"drops\":["
     "{\"cause\":\"ring-full\",\"count\":15,\"first_local_ns\":1,\"last_local_ns\":2}],\"clock_"
     "frames_lost\":3}},"
-    "{\"since\":\"00000000000000ad\",\"counters\":{\"begun\":9,\"delivered\":9,\"held\":0,"
+    "{\"since\":\"00000000000000ad\",\"behind_ns\":-1,\"counters\":{\"begun\":9,\"delivered\":9,"
+    "\"held\":0,"
     "\"dropped\":0,\"drops\":[],\"clock_frames_lost\":0}}],"
     "\"tally\":{\"chosen\":9,\"left_out\":8,\"in_flight\":7,\"earlier_runs\":{\"chosen\":3,\"left_"
     "out\":2,"
@@ -225,6 +228,8 @@ TEST(what_is_not_there_is_nothing)
                                            "commit",
                                            "counters_since",
                                            "counters_of_runs",
+                                           "counters_local_ns",
+                                           "uncounted",
                                            "counters_of_last_run" };
     mrd_json *want = parse(means), *have = through(bare);
     const mrd_json *node;

@@ -6,6 +6,8 @@
 #include "aggregator/core/part.h"
 #include "base/buf.h"
 
+static int64_t now_s; /* the node's clock: a second with each word */
+
 typedef struct {
     uint64_t since, begun, delivered, lost, held;
 } told;
@@ -50,7 +52,8 @@ tell(mrd_part *p, const told *t, const told *at_boot)
         base.n_drops = at_boot->lost > 0;
         c.at_boot = &base;
     }
-    mrd_part_count(p, t->since, &c); /* each has an epoch of that number */
+    mrd_part_count(p, t->since, (mrd_local_ns){ ++now_s * MRD_SEC },
+                   &c); /* each has an epoch of that number */
 }
 
 static void
@@ -272,10 +275,7 @@ restarted(mrd_part *p, bool restarts)
     }
     if (q == NULL)
         abort();
-    mrd_json_set(o, "counters", mrd_counts_json(&p->counts));
-    mrd_json_set(o, "counters_of_last_run", mrd_counts_json(&p->last_run));
-    mrd_json_set(o, "counters_of_runs", mrd_part_runs_json(p));
-    mrd_json_put_hex(o, "counters_since", p->since);
+    mrd_part_counts_put(p, o);
     mrd_part_counts_load(q, o);
     for (unsigned i = 0; i < p->n_epochs; i++) {
         store(q, p->epochs[i].epoch, (uint32_t) p->epochs[i].events);
@@ -294,8 +294,12 @@ TEST(agents_that_take_turns)
         row r; /* after, want, gone */
         uint64_t epoch;
         uint32_t stored;
+        unsigned away; /* agents that another one followed, each a second behind its last word */
     } rows[] = {
-        { { "the first", { 0 }, { 0 }, { 5, 100, 60, 10, 30 }, { 0, 100, 60, 10, 30 }, 0 }, 5, 80 },
+        { { "the first", { 0 }, { 0 }, { 5, 100, 60, 10, 30 }, { 0, 100, 60, 10, 30 }, 0 },
+          5,
+          80,
+          0 },
         { { "the second: 80 are stored, 20 of them losses or sent behind the last word",
             { 0 },
             { 0 },
@@ -303,16 +307,20 @@ TEST(agents_that_take_turns)
             { 0, 150, 110, 30, 10 },
             20 },
           7,
-          40 },
+          40,
+          1 },
         { { "the first again", { 0 }, { 0 }, { 5, 130, 120, 10, 0 }, { 0, 180, 160, 20, 0 }, 10 },
           5,
-          40 },
+          40,
+          1 },
         { { "the second again", { 0 }, { 0 }, { 7, 60, 60, 0, 0 }, { 0, 190, 180, 10, 0 }, 0 },
           7,
-          20 },
+          20,
+          1 },
         { { "one that keeps nothing", { 0 }, { 0 }, { 8, 9, 0, 1, 8 }, { 0, 199, 180, 11, 8 }, 0 },
           8,
-          5 },
+          5,
+          2 },
         { { "the second: it had one more",
             { 0 },
             { 0 },
@@ -320,7 +328,8 @@ TEST(agents_that_take_turns)
             { 0, 200, 185, 15, 0 },
             4 },
           7,
-          1 },
+          1,
+          2 },
         { { "another that keeps nothing",
             { 0 },
             { 0 },
@@ -328,8 +337,12 @@ TEST(agents_that_take_turns)
             { 0, 202, 187, 15, 0 },
             4 },
           9,
-          2 },
-        { { "the first", { 0 }, { 0 }, { 5, 131, 121, 10, 0 }, { 0, 203, 188, 15, 0 }, 4 }, 5, 1 },
+          2,
+          3 },
+        { { "the first", { 0 }, { 0 }, { 5, 131, 121, 10, 0 }, { 0, 203, 188, 15, 0 }, 4 },
+          5,
+          1,
+          3 },
     };
 
     for (int restarts = 0; restarts < 2; restarts++) {
@@ -345,9 +358,40 @@ TEST(agents_that_take_turns)
             check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
             p = restarted(p, restarts != 0);
             check(&rows[i].r, p, &rows[i].r.want, rows[i].r.gone);
+            CHECK_ROW(rows[i].r.name,
+                      p->uncounted.runs == rows[i].away && p->uncounted.unknown == 0);
+            CHECK_ROW(rows[i].r.name, p->uncounted.within == rows[i].away * MRD_SEC);
         }
         mrd_part_free(p);
     }
+}
+
+/* What is not counted is said with how long it may have been, where the clocks tell. */
+TEST(what_is_in_no_count_is_said)
+{
+    mrd_node n = { .instance_id = "i-1" };
+    mrd_part *p = mrd_part_new(&n, 1);
+    char text[MRD_WHY_MAX];
+
+    REQUIRE(p != NULL);
+    tell(p, &(told){ 5, 10, 10, 0, 0 }, NULL);
+    CHECK(!mrd_part_uncounted_text(p, text));
+    now_s += 2;
+    tell(p, &(told){ 6, 10, 10, 0, 0 }, NULL);
+    CHECK(mrd_part_uncounted_text(p, text));
+    CHECK(strstr(text, "1 run of the agent ended") != NULL &&
+          strstr(text, "3.0 s at most") != NULL);
+    now_s -= 100; /* another boot's clock */
+    tell(p, &(told){ 7, 10, 10, 0, 0 }, NULL);
+    CHECK(mrd_part_uncounted_text(p, text));
+    CHECK(strstr(text, "2 runs") != NULL && strstr(text, "at most") == NULL);
+    p = restarted(p, true);
+    CHECK(p->uncounted.runs == 2 && p->uncounted.unknown == 1 &&
+          p->uncounted.within == 3 * MRD_SEC);
+    tell(p, &(told){ 6, 11, 11, 0, 0 }, NULL);
+    CHECK(p->uncounted.runs == 2 && p->uncounted.unknown == 0 &&
+          p->uncounted.within == 4 * MRD_SEC);
+    mrd_part_free(p);
 }
 
 /* So many take turns that the counts of the first are not kept apart any more: what there was before stays in the sum. */
@@ -399,7 +443,7 @@ tell_losses(mrd_part *p, unsigned causes, unsigned gaps)
             lists[i][k] = &g[i][k];
         }
     }
-    mrd_part_count(p, 1, &c);
+    mrd_part_count(p, 1, (mrd_local_ns){ ++now_s * MRD_SEC }, &c);
 }
 
 static char *

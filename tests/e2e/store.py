@@ -181,6 +181,8 @@ def claimed_id():
         equal(part["events"], w[0].all + w[1].all, "stored")
         equal(part["missing_batches"], 0, "missing batches")
         equation(doc, "claimed id")
+        equal(part["uncounted"]["runs"], 1, "agents that are away, and may have read more than they told")
+        check("in no count" in doc["message"] and 0 < part["uncounted"]["within_ns"] < 60e9, f"the session says so: {doc['message']}")
         equal(part["counters"]["begun"], w[0].all + w[1].all, "begun, of what the workloads say they emitted")
 
 
