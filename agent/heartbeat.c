@@ -41,9 +41,18 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
+/* What was read before the node was told of a session is known by process and time, not by what a session may choose
+ * among a process's events. */
+static const char *
+cause_text(int cause, bool late_at_most)
+{
+    return cause == MRD_DROP_LATE && late_at_most ? "started-late-at-most"
+                                                  : mrd_drop_text((mrd_drop_cause) cause);
+}
+
 /* Drops of one counter list as messages. gaps: NULL for none. */
 static size_t
-drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps)
+drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
     Mrd__Drop *messages = set->drops, **list = set->list;
     char(*texts)[32] = set->texts;
@@ -53,7 +62,7 @@ drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps)
         if (drops[i].count == 0)
             continue;
         mrd__drop__init(&messages[n]);
-        snprintf(texts[n], 32, "%s", mrd_drop_text((mrd_drop_cause) i));
+        snprintf(texts[n], 32, "%s", cause_text(i, late_at_most));
         messages[n].cause = texts[n];
         messages[n].count = drops[i].count;
         messages[n].first_ns = drops[i].first.ns;
@@ -68,14 +77,14 @@ drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps)
 
 static void
 fill_counters(counter_set *set, uint64_t begun, uint64_t delivered, uint64_t held,
-              const mrd_record_drop *drops, const mrd_gaps *gaps)
+              const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
     set->n_gaps = 0;
     mrd__counters__init(&set->counters);
     set->counters.begun = begun;
     set->counters.delivered = delivered;
     set->counters.held = held;
-    set->counters.n_drops = drop_list(set, drops, gaps);
+    set->counters.n_drops = drop_list(set, drops, gaps, late_at_most);
     set->counters.drops = set->list;
 }
 
@@ -286,7 +295,7 @@ fill_node(heartbeat *h, const mrd_agent *a)
     m->wall_ns = mrd_wall_now().ns;
     for (int i = 0; i < MRD_DROP_CAUSES; i++)
         drops[i].count = c.dropped[i];
-    fill_counters(&h->counters, c.begun, c.delivered, c.held, drops, NULL);
+    fill_counters(&h->counters, c.begun, c.delivered, c.held, drops, NULL, false);
     h->counters.counters.since = a->run;
     h->counters.counters.clock_frames_lost = a->clock_lost;
     h->counters.counters.batches = c.frames_acked;
@@ -336,7 +345,8 @@ fill_session_counters(session_part *p, const mrd_agent *a, const mrd_record_stat
 {
     mrd_record_status base;
 
-    fill_counters(&p->counters, s->begun, s->delivered, s->held, s->drops, &s->gaps);
+    fill_counters(&p->counters, s->begun, s->delivered, s->held, s->drops, &s->gaps,
+                  s->late_at_most);
     p->counters.counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) /* goes on */
                                                         : a->run;
     p->counters.counters.clock_frames_lost = s->clock_lost;
@@ -347,7 +357,7 @@ fill_session_counters(session_part *p, const mrd_agent *a, const mrd_record_stat
     p->base.begun = base.begun;
     p->base.delivered = base.delivered;
     p->base.held = base.held;
-    p->base.n_drops = drop_list(&p->at_boot, base.drops, NULL);
+    p->base.n_drops = drop_list(&p->at_boot, base.drops, NULL, s->late_at_most);
     p->base.drops = p->at_boot.list;
     p->counters.counters.at_boot = &p->base;
 }

@@ -41,6 +41,8 @@ typedef struct {
     mrd_dur_ns start_bound_ns; /* of start against the agreed time, -1 unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
+    bool
+        late_at_most; /* MRD_DROP_LATE counts events that it may not have selected: it chooses among them */
     mrd_gaps gaps;           /* of them: when; causes are mrd_drop_cause */
     uint64_t batches, bytes; /* sealed */
     uint64_t recorder_bytes;

@@ -383,6 +383,7 @@ mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status)
 
     *ret_status = s->st;
     ret_status->last_seq = mrd_spool_next_seq(r->o.spool, s->st.id);
+    ret_status->late_at_most = mrd_record_chooses(s);
     ret_status->clock_lost = mrd_spool_clock_lost(r->o.spool, s->st.id);
     ret_status->recorder_first = s->n_buffered == 0 ? ((mrd_local_ns){ 0 }) : s->buffered[0].first;
     ret_status->jobs = &s->identities;

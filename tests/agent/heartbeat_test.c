@@ -94,4 +94,60 @@ TEST(a_node_of_many_models_is_seen)
     make_free(m);
 }
 
+/* Of a session that chooses among a process's events nobody knows how many of those that were read too early it would have
+ * taken: the cause says that it is no more than so many. */
+TEST(what_was_read_too_early_is_a_bound_for_who_chooses)
+{
+    mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
+                            .codec = MRD_CODEC_ZSTD,
+                            .flush = 20 * MRD_MS,
+                            .spool_bytes = 64 << 20,
+                            .recorder_bytes = 64 << 20,
+                            .stable = 30 * MRD_MS };
+    maker *m = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
+    static char type[] = "nc_exec_running", *types[] = { type };
+    static const char *const want[] = { "started-late", "started-late-at-most" };
+    mrd_local_ns now = mrd_local_now();
+    Mrd__Selection sel = MRD__SELECTION__INIT;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    mrd_drain_process *process = NULL;
+    fake_faults faults = { .seed = 1 };
+    mrd_buf text = { 0 };
+    mrd_msg msg = { 0 };
+    fake_aggregator g;
+    mrd_agent *a;
+    mrd_event ev = { .kind = MRD_INSTANT, .ts = { now.ns - MRD_SEC } };
+    mrd_track track = { .source = MRD_SRC_ANNOTATION };
+
+    fake_aggregator_init(&g);
+    REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
+    mrd_agent_step(a, 1);
+    mrd_drain_each(a->drain, take_process, &process);
+    REQUIRE(process != NULL);
+    ev.track = mrd_catalog_track(process->catalog, &track);
+    CHECK_ERR("event", mrd_record_event(a->record, process, MRD_DRAIN_RAW, &ev), MRD_OK);
+    sel.types = types;
+    sel.n_types = 1;
+    for (c.session = 1; c.session <= 2; c.session++) {
+        c.select = c.session == 1 ? NULL : &sel;
+        CHECK_ERR("go", mrd_record_go(a->record, &c, mrd_local_sub(now, 5 * MRD_SEC), 0, NULL),
+                  MRD_OK);
+    }
+    CHECK_ERR("heartbeat", mrd_agent_heartbeat(a, &text), MRD_OK);
+    REQUIRE(mrd_msg_unpack((mrd_bytes){ text.p, text.len }, &msg, NULL) == MRD_OK);
+    REQUIRE(msg.u.heartbeat->n_sessions == 2);
+    for (size_t i = 0; i < 2; i++) {
+        const Mrd__Counters *counters = msg.u.heartbeat->sessions[i]->counters;
+
+        REQUIRE(counters->n_drops == 1);
+        CHECK_TEXT(counters->drops[0]->cause, want[i]);
+        CHECK(counters->drops[0]->count == 1 && counters->begun == 1);
+    }
+    mrd_msg_free(&msg);
+    mrd_buf_fini(&text);
+    mrd_agent_close(a);
+    fake_aggregator_fini(&g);
+    make_free(m);
+}
+
 TEST_MAIN()
