@@ -135,13 +135,17 @@ session_steps(settings *set, const char *word, FILE *to, mrd_why *why)
 static bool
 is_steps_file(const char *path)
 {
-    char head[128];
+    char head[257];
     int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
     ssize_t n = fd < 0 ? -1 : read(fd, head, sizeof(head) - 1);
+    size_t kept = 0;
 
     if (fd >= 0)
         close(fd);
-    head[n < 0 ? 0 : n] = '\0';
+    for (ssize_t i = 0; i < n; i++) /* other writers put white space between */
+        if (strchr(" \t\r\n", head[i]) == NULL)
+            head[kept++] = head[i];
+    head[kept] = '\0';
     return strstr(head, "\"meridian\"") != NULL && strstr(head, "\"format\":\"steps\"") != NULL;
 }
 

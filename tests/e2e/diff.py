@@ -203,6 +203,12 @@ for what, args in (("traces", ["--base", path("a0.json") + "," + path("a1.json")
                    ("no such file", [path("a0.json"), os.path.join(path("nowhere"), "x.json")])):
     equal(on(every, *args), on(one, *args), f"{what}: with {len(every)} processors and with one")
 
+# ---- a baseline that another writer of JSON wrote again ----
+for name, layout in (("spaced.json", {}), ("indented.json", {"indent": 2})):
+    with open(path(name), "w") as f:
+        json.dump(load_json(same[0]), f, **layout)
+    equal(diff(path(name), slower[0][1]), diff(same[0], slower[0][1]) | {"base": [diff(same[0], same[0])["base"][0] | {"run": path(name)}]}, f"{name}: as it was")
+
 # ---- mistakes ----
 with open(path("none.json"), "w") as f:
     json.dump({"traceEvents": []}, f)
