@@ -479,8 +479,9 @@ mrd_region_stop(mrd_region *region)
 
 /* "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n" */
 MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
-/* On an array: init all with names[i], release, start or stop those with this name (NOTFOUND when
- * there is none), print all. */
+/* On an array: init all with names[i] (names NULL: as without a name; after a failure none is initialised),
+ * release, start or stop all with this name (stop NOTFOUND: this thread has started none of them; start: there
+ * is none), print all. */
 MRD_API int mrd_regions_init(mrd_region *regions, size_t count, const char *const *names);
 MRD_API int mrd_regions_release(mrd_region *regions, size_t count);
 MRD_API int mrd_regions_start_by_name(mrd_region *regions, size_t count, const char *name);

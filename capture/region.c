@@ -177,24 +177,27 @@ mrd_regions_release(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
-/* Calls fn for every region of that name. */
+/* Calls fn for every region of that name. NOTFOUND only if it is for all of them: the order of the array
+ * does not matter. */
 static int
 each_named(mrd_region *regions, size_t count, const char *name, int (*fn)(mrd_region *))
 {
-    int result = MERIDIAN_NOTFOUND, err;
+    int failed = MERIDIAN_OK, err;
+    bool found = false;
 
     if (regions == NULL || name == NULL)
         return mrd_fail(MERIDIAN_INVALID, "regions or name missing");
     for (size_t i = 0; i < count; i++) {
         if (regions[i].name == NULL || strcmp(regions[i].name, name) != 0)
             continue;
-        err = fn(&regions[i]);
-        if (result == MERIDIAN_NOTFOUND || err != MERIDIAN_OK)
-            result = err;
+        if ((err = fn(&regions[i])) == MERIDIAN_NOTFOUND)
+            continue;
+        found = true;
+        failed = err != MERIDIAN_OK ? err : failed;
     }
-    if (result == MERIDIAN_NOTFOUND)
-        return mrd_fail(result, "no region '%s' here, or it was not started", name);
-    return result;
+    if (!found)
+        return mrd_fail(MERIDIAN_NOTFOUND, "no region '%s' here, or it was not started", name);
+    return failed;
 }
 
 int

@@ -516,6 +516,20 @@ region_thread(void *arg)
     return NULL;
 }
 
+/* Which of two regions of one name was started does not matter: one of them is stopped. */
+TEST(regions_of_one_name)
+{
+    for (size_t i = 0; i < 2; i++) {
+        mrd_region set[2] = { MRD_REGION_INIT("same"), MRD_REGION_INIT("same") };
+
+        start();
+        CHECK_INT(mrd_region_start(&set[i]), MERIDIAN_OK);
+        CHECK_INT(mrd_regions_stop_by_name(set, 2, "same"), MERIDIAN_OK);
+        CHECK_INT(set[i].running, 0);
+        CHECK_INT(mrd_regions_stop_by_name(set, 2, "same"), MERIDIAN_NOTFOUND);
+    }
+}
+
 /* E-02 ... E-12 */
 TEST(regions)
 {
