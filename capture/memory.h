@@ -1,8 +1,9 @@
 /*
  * capture/memory.h - memory by the scope that allocated it (docs/seeds.md, row C-22). Internal.
  *
- * An allocation belongs to the innermost annotation that its thread has open (a call of the runtime is
- * none, nor is one with MRD_RING_OPEN_MAX others open around it: the innermost of these is taken); its end is booked there too, whichever thread frees it. Each change is a sample of the counters
+ * An allocation belongs to the innermost annotation that its thread has open, of the outermost
+ * MRD_RING_OPEN_MAX (calls of the runtime take places among these, but are no annotations); its end is booked
+ * there too, whichever thread frees it. Each change is a sample of the counters
  *
  *     memory.PLACE.current/SCOPE      bytes held now          at each change
  *     memory.PLACE.peak/SCOPE         the most ever held      when it grows
@@ -10,14 +11,15 @@
  *     memory.PLACE.allocations/SCOPE  how many                at each allocation
  *
  * freed = allocated - current. PLACE is host or device, SCOPE the annotation's name, "domain/name" in a
- * domain; of more than 159 bytes the first 140, and a hash of all. All are since recording began, not since a session did. Ends of what was booked are booked also
- * while nothing records, so that `current` stays true; what was allocated while nothing recorded is not
- * known, and its end says nothing.
+ * domain; of more than 159 bytes the first 140, and a hash of all. All are since recording began, not since
+ * a session did. Ends of what was booked are booked also while nothing records, so that `current` stays true;
+ * what was allocated while nothing recorded is not known, and its end says nothing.
  *
- * At most MRD_MEMORY_SCOPES scopes (their counters share the rings' dictionaries with all names), then "(further scopes)"; at most MRD_MEMORY_LIVE allocations at one
- * time, further ones are counted as untracked. Memory comes from the system, by pages, when the first
- * allocation is booked; all of it reads as empty in a fork's child. Not from signal handlers: one that interrupts
- * the bookkeeping of its own thread books nothing (untracked).
+ * At most MRD_MEMORY_SCOPES scopes (their counters share the rings' dictionaries with all names), then
+ * "(further scopes)"; at most MRD_MEMORY_LIVE allocations at one time, further ones are counted as untracked.
+ * Memory comes from the system, by pages, when the first allocation is booked; all of it reads as empty in a
+ * fork's child. Not from signal handlers: one that interrupts the bookkeeping of its own thread books nothing
+ * (untracked).
  *
  * Threads: any; one lock, held for a few stores and the samples, so that the last sample is the last value.
  */

@@ -11,10 +11,11 @@
  *
  * Times    nanoseconds. Instants are CLOCK_MONOTONIC_RAW.
  * Errors   functions that can fail return 0 or a MERIDIAN_ code; annotations return nothing: what
- *          cannot be recorded is counted (mrd_lost) and never disturbs the program. The library
- *          neither prints nor aborts, starts no thread except where a call says so, and keeps errno
- *          in annotations.
- * Text     is copied, except where a macro says "literal".
+ *          cannot be recorded is counted (mrd_lost) and never disturbs the program. INVALID is also
+ *          the answer to a NULL that a line does not allow. The library neither prints nor aborts,
+ *          and keeps errno in annotations.
+ * Text     is copied, except where a macro says "literal". Names and keys are cut at 4,096 bytes; a process
+ *          has at most 65,534 of them, then "(too many names)". A call records its first 64 arguments.
  * Threads  every call from any thread, unless a line says otherwise. Annotations are safe in signal
  *          handlers, unless continuous_dump is on: then any may write a dump. Objects and control are
  *          not.
@@ -38,7 +39,7 @@ extern "C" {
 enum {
     MERIDIAN_OK = 0,
     MERIDIAN_NOMEM = 2,
-    MERIDIAN_IO = 3,       /* a file cannot be written */
+    MERIDIAN_IO = 3,       /* a file or a device cannot be read or written */
     MERIDIAN_NOTFOUND = 4, /* nothing has this name or number */
     MERIDIAN_INVALID = 6,  /* a wrong argument */
     MERIDIAN_LIMIT = 8,    /* the room that the caller gives is too small, or a limit is reached */
@@ -50,7 +51,8 @@ enum {
 
 /* Static text of a code. */
 MRD_API const char *mrd_error_text(int code);
-/* The message behind the last code that this thread got from a function here; "" at first. */
+/* The message behind the last error that this thread got from a function here; "" at first. Valid until
+ * this thread's next error or its end; success leaves it as it is. */
 MRD_API const char *mrd_last_error(void);
 /* Version of the library, "0.1.0". */
 MRD_API const char *mrd_version(void);
@@ -81,8 +83,8 @@ mrd_was_on(void)
  */
 
 /* A group of annotations: the category of the picture. The same name gives the same domain; the
- * library owns it and never frees it. NULL stands for "no domain" in every call; mrd_domain_create returns it when there is no
- * memory. */
+ * library owns it and never frees it. NULL stands for "no domain" in every call; mrd_domain_create
+ * returns it without a name, without memory, and when there are too many names. */
 typedef struct mrd_domain mrd_domain;
 MRD_API mrd_domain *mrd_domain_create(const char *name);
 
@@ -228,8 +230,9 @@ mrd_scope_end_args(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
 /* ---- spans by hand ----------------------------------------------------------------------------
  */
 
-/* Nested spans of one thread without a variable to carry: at most 256 deep, deeper ones are not
- * recorded but still balance. pop without push does nothing. */
+/* Nested spans of one thread without a variable to carry. A thread has at most 256 pushes, tasks, events and
+ * regions open together; deeper ones are neither recorded nor counted lost, but still balance. pop without
+ * push does nothing. */
 MRD_API void mrd_push_(const mrd_domain *domain, const char *name);
 MRD_API void mrd_pop_(const mrd_kv *args, size_t arg_count);
 static inline void
@@ -251,7 +254,8 @@ mrd_pop_args(const mrd_kv *args, size_t arg_count)
         mrd_pop_(args, arg_count);
 }
 
-/* A span that may end in another thread. 0 when not recording; ending 0 does nothing. */
+/* A span that may end in another thread. 0 when not recording; ending 0 does nothing. The statistics of
+ * mrd_dumps do not have it. */
 MRD_API uint64_t mrd_span_begin(const mrd_domain *domain, const char *name, const mrd_kv *args,
                                 size_t arg_count);
 MRD_API void mrd_span_end(uint64_t id, const mrd_kv *args, size_t arg_count);
@@ -283,7 +287,7 @@ mrd_instant(const mrd_domain *domain, const char *name, mrd_scope_of scope, cons
         mrd_instant_(domain, name, scope, args, arg_count);
 }
 
-/* The same with a literal, without arguments; costs half as much. */
+/* The same with a literal, without arguments; costs less (docs/api.md). */
 #define MRD_INSTANT(domain, literal, scope)                                                        \
     do {                                                                                           \
         static mrd_site mrd_site_here_ = MRD_SITE(literal);                                        \
@@ -313,7 +317,8 @@ mrd_flow_end(const mrd_domain *domain, const char *name, uint64_t id)
     if (mrd_on())
         mrd_flow_(domain, name, id, MRD_FLOW_END_);
 }
-/* Name of the calling thread in the picture; else the kernel's name of it. */
+/* Name of the calling thread in the picture; else the kernel's name of it. Does nothing while annotations
+ * are off. */
 MRD_API void mrd_thread_name(const char *name);
 
 /* ---- objects: Task, Frame, Event, Counter, Marker ----------------------------------------------
@@ -321,8 +326,8 @@ MRD_API void mrd_thread_name(const char *name);
 
 /*
  * Created once, used often, destroyed at the end; create returns NULL without memory or without a
- * name, and every other call takes NULL (returns INVALID). A start that is not followed by a stop
- * shows as an unfinished span.
+ * name. Every other call takes NULL: those that return a code say INVALID, the others 0 or nothing. The start
+ * of a task or event may say NOMEM. A start that is not followed by a stop shows as an unfinished span.
  */
 typedef struct mrd_task mrd_task;             /* per thread, may nest; any threads at once */
 typedef struct mrd_frame mrd_frame;           /* process-wide, one at a time, counted */
@@ -361,7 +366,7 @@ MRD_API int mrd_counter_sample(mrd_counter *counter, double value);
 MRD_API void mrd_counter_destroy(mrd_counter *counter);
 
 MRD_API mrd_marker *mrd_marker_create(const mrd_domain *domain, const char *name);
-MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope);
+MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope); /* INVALID: unknown scope */
 MRD_API void mrd_marker_destroy(mrd_marker *marker);
 
 /* ---- memory by scope ---------------------------------------------------------------------------
@@ -397,38 +402,41 @@ mrd_memory_freed(const void *memory)
 /*
  * Sets one key from text; docs/api.md lists them. filename, profile_all, profile_symbolic,
  * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period (seconds),
- * aggregate_stats, profile_process (worker). Errors: INVALID with the key or value named;
+ * aggregate_stats, profile_process (worker). A switch is 0, 1, true or false; dump_period is above 0 and
+ * at most 1e6. Errors: INVALID with the key or value named;
  * UNSUPPORTED for profile_process=server (other nodes are controlled by `meridian start`).
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
 /* 1: run (and un-pause), 0: stop. The Neuron runtime's events begin now, also when the program has
- * opened it already. STATE when capture is off for good (mrd_status_text says why). */
+ * opened it already; a thread of the library fetches them. STATE when capture is off for good
+ * (mrd_status_text says why). */
 MRD_API int mrd_set_state(int run);
 /* While paused nothing is recorded, regions and statistics included. */
 MRD_API int mrd_pause(void);
 MRD_API int mrd_resume(void);
-/* "recording", "paused", "stopped" or "off: <why>"; "recording, but <what is not and why>" where a
- * Neuron runtime is loaded and this library does not stand in front of it. */
+/* "recording", "paused" (by the program), "paused by a session", "stopped" or "off: <why>"; "recording, but
+ * <what is not and why>" where a Neuron runtime is loaded and this library does not stand in front of it. */
 MRD_API const char *mrd_status_text(void);
-/* Annotations of this process that could not be recorded, all causes. */
+/* Annotations, runtime calls and events of the runtime's trace that this process could not record, all
+ * causes, in the rings that it still has. */
 MRD_API uint64_t mrd_lost(void);
 
 /*
  * Writes what the rings hold to `filename` (%h in it is the host's name, %p the process id; by
  * default profile.%h.%p.json) as Trace Event JSON, appending to what earlier dumps
  * of this run wrote; finished != 0 closes the file. A later dump continues the same file if nobody
- * changed it since, and may close it again. A fork's child writes `<filename>.<pid>.json`
- * unless it sets a name itself. From rings that an agent reads, a dump
- * copies what the agent has not taken yet; the rest is in the agent's profile, and the file says so. With continuous_dump
- * the program's ordinary end writes and closes what is left.
- * Errors: STATE when profiling never ran; IO.
+ * changed it since, and may close it again. A fork's child adds its process id to the name (profile.json:
+ * profile.<pid>.json) unless the name has %p or the child sets one itself. From rings that an agent reads, a
+ * dump copies what the agent has not taken yet; the rest is in the agent's profile, and the file says so.
+ * With continuous_dump the program's ordinary end writes and closes what is left.
+ * Errors: STATE when profiling never ran, or while another dump is written; IO, also without memory.
  */
 MRD_API int mrd_dump(int finished);
 
 /*
  * Statistics per name since aggregate_stats was switched on, as text that the caller frees with mrd_free.
  * format "table" or "json"; sort_by "total", "avg", "min", "max" or "count"; reset != 0 starts
- * over. Equal statistics give equal bytes. Errors: INVALID, NOMEM.
+ * over. Equal statistics give equal bytes. *ret_text is set on success only. Errors: INVALID, NOMEM.
  */
 MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int ascending,
                       char **ret_text);
@@ -439,7 +447,7 @@ MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int as
 /*
  * A named stretch of code with a total and a count of its own, also seen as spans. Starts nest and
  * may come from many threads at once: stop ends the innermost start of the calling thread. While
- * annotations are off every call returns OK and does nothing.
+ * annotations are off a start returns OK and does nothing.
  */
 typedef struct {
     const char *name; /* MRD_REGION_INIT: a literal; mrd_region_init: owned */
@@ -454,7 +462,7 @@ typedef struct {
         "" literal, 0, 0, 0, 0, 0                                                                  \
     }
 
-/* Copies the name; NULL or "": "region-<address>". Errors: NOMEM, INVALID. */
+/* Copies the name; NULL or "": "region-<address>". What the region had is not freed. Errors: NOMEM, INVALID. */
 MRD_API int mrd_region_init(mrd_region *region, const char *name);
 /* Frees an owned name and zeroes the region. NULL is fine. */
 MRD_API int mrd_region_release(mrd_region *region);
@@ -477,7 +485,7 @@ mrd_region_stop(mrd_region *region)
     return mrd_region_stop_(region);
 }
 
-/* "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n" */
+/* "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n". Errors: INVALID, NOMEM, IO. */
 MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
 /* On an array: init all with names[i] (names NULL: as without a name; after a failure none is initialised),
  * release, start or stop all with this name (stop NOTFOUND: this thread has started none of them; start: there
@@ -506,14 +514,14 @@ typedef struct {
     const char *name; /* of the session */
     int is_double;    /* value.d, else value.i */
     int valid;        /* 0: the counter has no value now, or its device or process is gone */
-    int64_t raw_ns;   /* when it was read */
+    int64_t raw_ns;   /* when it was read, CLOCK_MONOTONIC_RAW */
     union {
         int64_t i;
         double d;
     } value;
 } mrd_counter_value;
 
-/* device, core: -1 for all. Errors: NOTFOUND (mrd_last_error names the counter), LIMIT, NOMEM. */
+/* device, core: -1 for all. Errors: NOTFOUND (mrd_last_error names the counter), LIMIT, NOMEM, INVALID. */
 MRD_API int mrd_counters_create(const char *const *names, size_t count, int device, int core,
                                 mrd_counters **ret_counters);
 MRD_API size_t mrd_counters_count(const mrd_counters *counters);
@@ -533,7 +541,8 @@ MRD_API void mrd_counters_destroy(mrd_counters *counters);
 /*
  * Which models (NEFF files) were resident on which core from when to when. The runtime hooks feed
  * it; a program with a runtime of its own may too. A capture records what is loaded at start and
- * every load until stop; start followed at once by stop gives a snapshot.
+ * every load until stop; start followed at once by stop gives a snapshot. Every call may also say INVALID
+ * (no such capture), NOMEM, and STATE in a signal handler that interrupts the library.
  */
 typedef enum {
     MRD_MODELS_SYMBOLS = 0, /* names, sizes, hashes, times */
@@ -543,13 +552,13 @@ typedef enum {
 
 typedef struct {
     const char *uri;    /* "memory://<hash>" or "file://<path>" */
-    const char *sha256; /* 64 hexadecimal digits */
+    const char *sha256; /* 64 hexadecimal digits; "": not known */
     uint64_t model_id;
     uint64_t size;
     int32_t vnc, vnc_count; /* first logical core and how many, -1 not known */
     int64_t load_ns;        /* CLOCK_MONOTONIC_RAW */
-    int64_t unload_ns;      /* 0: still loaded */
-    const void *data;       /* the copy, NULL without */
+    int64_t unload_ns;      /* CLOCK_MONOTONIC_RAW; 0: still loaded */
+    const void *data;       /* the copy, NULL without; models above 4 GiB are not copied */
     uint64_t data_size;
 } mrd_model_record;
 typedef struct {
@@ -562,12 +571,12 @@ typedef struct mrd_models mrd_models;
 MRD_API int mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_models);
 MRD_API int mrd_models_start(mrd_models *models); /* STATE when started already */
 MRD_API int mrd_models_stop(mrd_models *models);  /* STATE when not started */
-/* Each call invalidates what the one before it returned. INVALID: no such capture. */
+/* The list is the capture's: valid until the next get and mrd_models_free. Errors: INVALID, NOMEM. */
 MRD_API int mrd_models_get(mrd_models *models, mrd_model_list *ret_list);
 MRD_API int mrd_models_free(mrd_models *models);
 
 /* Reports a load: `data` (may be NULL) holds the model's bytes during the call, `path` its file
- * (NULL: from memory). The hash costs about 3 ms per MiB. Errors: NOMEM, INVALID. */
+ * (NULL: from memory). Where models are recorded or a capture runs, all bytes are hashed. Errors: NOMEM. */
 MRD_API int mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size,
                              int32_t vnc, int32_t vnc_count);
 MRD_API int mrd_model_unloaded(uint64_t model_id); /* NOTFOUND */
