@@ -91,15 +91,15 @@ mrd_proc_unlock(void)
 void *
 mrd_proc_map(size_t len, bool wipe)
 {
+    int saved = errno;
     void *p = mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 
-    if (p == MAP_FAILED)
-        return NULL;
-    if (wipe && madvise(p, len, MADV_WIPEONFORK) != 0) {
+    if (p != MAP_FAILED && wipe && madvise(p, len, MADV_WIPEONFORK) != 0) {
         munmap(p, len);
-        return NULL;
+        p = MAP_FAILED;
     }
-    return p;
+    errno = saved;
+    return p == MAP_FAILED ? NULL : p;
 }
 
 /* ---- on, off --------------------------------------------------------------------------------- */

@@ -50,7 +50,7 @@ extern void (*mrd_proc_thread_leaves)(void);
 bool mrd_proc_lock(void);
 void mrd_proc_unlock(void);
 /* Memory from the system, zeroed; NULL without. wipe: reads as zero in a fork's child (then NULL
- * also where the kernel cannot do that). */
+ * also where the kernel cannot do that). Keeps errno, which annotations promise. */
 void *mrd_proc_map(size_t len, bool wipe);
 
 /* A length in ticks as nanoseconds, by the rate between the library's load and `now`. */
@@ -68,7 +68,7 @@ unsigned mrd_proc_get_sources(void);
 bool mrd_proc_gave_up(void);
 /* Whether this process may ever record: the environment does not forbid it. */
 bool mrd_proc_possible(void);
-/* "recording", "stopped", "paused", "off: ..."; static. */
+/* As mrd_status_text of meridian.h; static. */
 const char *mrd_proc_status(void);
 /* Events lost in this process, all causes. */
 uint64_t mrd_proc_lost(void);

@@ -3,8 +3,11 @@
  * they are tested. The clock is RAW here, so that printed statistics can be compared byte by byte.
  */
 #include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 #include "capture/ring_read.h"
@@ -514,6 +517,29 @@ region_thread(void *arg)
         mrd_region_stop(&shared_region);
     }
     return NULL;
+}
+
+/* Names need memory: where there is none, an annotation says so nowhere, errno included. */
+TEST(errno_is_kept_without_memory)
+{
+    struct rlimit none = { 0, RLIM_INFINITY };
+    char name[1000];
+
+    start();
+    mrd_instant(NULL, "first", MRD_SCOPE_THREAD, NULL, 0);
+    CHECK_INT(setrlimit(RLIMIT_AS, &none), 0);
+    memset(name, 'x', sizeof(name));
+    name[sizeof(name) - 1] = '\0';
+    for (int i = 0; i < 200; i++) {
+        name[0] = (char) ('0' + i % 10);
+        name[1] = (char) ('0' + i / 10 % 10);
+        name[2] = (char) ('0' + i / 100);
+        errno = 4711;
+        mrd_instant(NULL, name, MRD_SCOPE_THREAD, NULL, 0);
+        if (errno != 4711)
+            break;
+    }
+    CHECK_INT(errno, 4711);
 }
 
 /* Which of two regions of one name was started does not matter: one of them is stopped. */
