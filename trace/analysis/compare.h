@@ -24,14 +24,16 @@
  *          cannot be told from a difference. A drift that stays below the noise may still be missed.
  * Runs     with several runs on a side the spread between their means is the error, when it is
  *          larger than that, and when there are MRD_COMPARE_RUNS of them and one has fewer than
- *          MRD_COMPARE_RUN values, too few for a spread of its own. With one run what is constant in a run and differs between runs (another
- *          machine, another placement) is not in the error, and cannot be.
+ *          MRD_COMPARE_RUN values, too few for a spread of its own. With one run what is constant in a
+ *          run and differs between runs (another machine, another placement) is not in the error, and
+ *          cannot be.
  * Test     Welch's t with Satterthwaite's degrees of freedom, two-sided.
  *
  * Threads: pure.
- * Source: leaving out the initial transient, Law, "Simulation Modeling and Analysis", 9.5; flicker floor, Allan, "Statistics of atomic frequency standards" (1966); batch means, Law and
- * Carson (1979); Yuen, "The two-sample trimmed t for unequal population variances" (1974); the
- * incomplete beta function by Lentz' continued fraction.
+ * Source: leaving out the initial transient, Law, "Simulation Modeling and Analysis", 9.5; flicker floor,
+ * Allan, "Statistics of atomic frequency standards" (1966); batch means, Law and Carson (1979); Yuen,
+ * "The two-sample trimmed t for unequal population variances" (1974); the incomplete beta function by
+ * Lentz' continued fraction.
  */
 #ifndef MRD_TRACE_COMPARE_H
 #define MRD_TRACE_COMPARE_H

@@ -17,12 +17,12 @@
  *          its begin lies after every other's by more than MRD_REPORT_NOISE, for those of other
  *          nodes the bounds of both, and for cores of Neuron devices MRD_REPORT_MAPPING for each of
  *          the two: every core has a clock of its own, which the runtime maps to its node's by one
- *          sync point per execution. Otherwise who was last is *indistinguishable*. Nothing is proven by a clock that is suspect or was contradicted, of
- *          a collective that lacks a part of somebody who took part in others of its group, nor of
- *          a group with more or fewer members in the profile than it has, nor of one whose size nothing states in a
- *          job of which the profile lacks ranks. `alone` is the time between the last and the last but
- *          one: what this worker alone made the others wait. `caused` is the sum of all waits for
- *          it.
+ *          sync point per execution. Otherwise who was last is *indistinguishable*. Nothing is proven by
+ *          a clock that is suspect or was contradicted, of a collective that lacks a part of somebody who
+ *          took part in others of its group, nor of a group with more or fewer members in the profile
+ *          than it has, nor of one whose size nothing states in a job of which the profile lacks ranks.
+ *          `alone` is the time between the last and the last but one: what this worker alone made the
+ *          others wait. `caused` is the sum of all waits for it.
  * Idle     of a pause, by cause, after HolisticTraceAnalysis: the process loaded data meanwhile; else the
  *          device span behind it was launched after the pause had begun (an arrow leads from the
  *          launch to it, or both have the same number `correlation`, as all kernels of a graph have
@@ -32,11 +32,12 @@
  * Loss     what kept the devices from computing, over all workers: waiting for the last to come to a
  *          collective (barriers too, as far as nothing else ran), transfer (exposed from then on, and
  *          copies), communication (exposed of which neither is told: parts of others are not in the
- *          profile, or the operation lets those leave who are done), the host (its part, and idle because of late launches), loading of data, other
- *          idle time, and what was not recorded. With compute they add up to all windows. The bottleneck
- *          is the largest loss where it is at least one part in MRD_REPORT_LOSS or takes more time than
- *          computation does, else computation: of two workers one can wait for the other for half of all time at
- *          most, while both compute for the other half.
+ *          profile, or the operation lets those leave who are done), the host (its part, and idle because
+ *          of late launches), loading of data, other idle time, and what was not recorded. With compute
+ *          they add up to all windows. The bottleneck is the largest loss where it is at least one part
+ *          in MRD_REPORT_LOSS or takes more time than computation does, else computation: of two workers
+ *          one can wait for the other for half of all time at most, while both compute for the other
+ *          half.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
  * Pauses   the longest times in which a worker's device did nothing; none in which events were lost.

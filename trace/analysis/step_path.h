@@ -4,14 +4,15 @@
  * Steps     of one process: the one whose first step begins first. A step inside another is left out. At
  *           its begin and end all workers' accounts are read, so each step has a breakdown of all.
  * Path      backwards from the step's end: what the process's worker did (of several the one whose
- *           device works longest; where none has begun yet, of all workers), until it last waited for somebody in a collective or barrier; there the path goes on with
- *           the one that came last, at its begin; and so on, to the step's begin. So the path holds no
- *           waiting in collectives and barriers that met, each instant of the step is in it once, and its
- *           parts (trace/analysis/worker_time.h) add up to the step exactly. Communication on it outside of
+ *           device works longest; where none has begun yet, of all workers), until it last waited for
+ *           somebody in a collective or barrier; there the path goes on with the one that came last, at
+ *           its begin; and so on, to the step's begin. So the path holds no waiting in collectives and
+ *           barriers that met, each instant of the step is in it once, and its parts
+ *           (trace/analysis/worker_time.h) add up to the step exactly. Communication on it outside of
  *           these (single messages, broadcasts, collectives that lack parts or that somebody left, by its
- *           clock, before the last came) may be waiting; how much there is, is unmet_ns. Time before a worker's first
- *           device span is idle; a step that ends before anybody's is idle and nobody's. Who came last is the estimate of the clocks; whether it is
- *           proven, the collectives say.
+ *           clock, before the last came) may be waiting; how much there is, is unmet_ns. Time before a
+ *           worker's first device span is idle; a step that ends before anybody's is idle and nobody's.
+ *           Who came last is the estimate of the clocks; whether it is proven, the collectives say.
  * Share     of a worker: how long the path ran through it. The MRD_PATH_SHARES largest are kept per
  *           path, the others are in rest_ns.
  * Late      of a step: the worker for which others waited longest in it.

@@ -21,8 +21,9 @@
  * ends. Where a second execution begins with that arrow before, neither is named. At most 64 such
  * executions are remembered.
  *
- * Spans without a begin or an end get none, and none that have such arrows already, from a file that was written with them. An arrow may begin and not end: what it led to was not
- * recorded. Memory: per thread MRD_CALL_ARROW_OPEN open operations.
+ * Spans without a begin or an end get none, and none that have such arrows already, from a file that was
+ * written with them. An arrow may begin and not end: what it led to was not recorded. Memory: per thread
+ * MRD_CALL_ARROW_OPEN open operations.
  */
 #ifndef MRD_TRACE_SINK_CALL_ARROWS_H
 #define MRD_TRACE_SINK_CALL_ARROWS_H
@@ -33,8 +34,8 @@
 #define MRD_CALL_ARROW_SLACK 50000 /* ns */
 #define MRD_CALL_ARROW_OPEN  64
 
-/* Owns `from`, also on failure. *points counts the MRD_FLOW that it puts in between. Where the profile has no calls, *ret_source is `from` itself. Errors:
- * NOMEM. */
+/* Owns `from`, also on failure. *points counts the MRD_FLOW that it puts in between. Where the profile has no
+ * calls, *ret_source is `from` itself. Errors: NOMEM. */
 mrd_err mrd_call_arrows_open(mrd_source *from, const mrd_catalog *cat, uint32_t profile,
                              uint64_t *points, mrd_source **ret_source, mrd_why *why);
 

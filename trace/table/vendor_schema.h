@@ -36,8 +36,9 @@ typedef struct mrd_vendor_schema mrd_vendor_schema;
 
 /*
  * Of a file. major: accepted though unknown; -1: none. A version in place of a file ("12.0.1") is refused with the
- * commands that make a dump; "7.4.0" gives what is built in. Errors: NOTFOUND, DENIED, IO; VERSION: the MAJOR; LIMIT; UNSUPPORTED: it has no table of events;
- * SYNTAX, DEPTH, INVALID, TYPE, UTF8, EMPTY: no dump, with its line; NOMEM.
+ * commands that make a dump; "7.4.0" gives what is built in. Errors: NOTFOUND, DENIED, IO; VERSION: the
+ * MAJOR; LIMIT; UNSUPPORTED: it has no table of events; SYNTAX, DEPTH, INVALID, TYPE, UTF8, EMPTY: no
+ * dump, with its line; NOMEM.
  */
 mrd_err mrd_vendor_schema_read(const char *path, int64_t major, mrd_vendor_schema **ret_schema,
                                mrd_why *why);
