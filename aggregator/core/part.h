@@ -162,7 +162,7 @@ bool mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX]);
 /* The members of a node of the manifest that say what is counted. */
 void mrd_part_counts_put(const mrd_part *p, mrd_json *to);
 void mrd_part_counts_load(mrd_part *p, const mrd_json *o);
-/* Takes over what a heartbeat says of the part. */
+/* Takes over what a heartbeat says of the part. In part_heartbeat.c. */
 void mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
                         bool with_profiles);
 

@@ -100,7 +100,7 @@ counted_before_runs(const mrd_part *p)
 static uint64_t
 stored_of_run(mrd_part *p, uint64_t next)
 {
-    uint64_t own = 0, untold = 0, others = counted_before_runs(p);
+    uint64_t own = 0, unnamed = 0, others = counted_before_runs(p);
     uint64_t lost = mrd_counts_lost(&p->last_run);
 
     for (unsigned i = 0; i < p->n_epochs; i++) {
@@ -111,9 +111,9 @@ stored_of_run(mrd_part *p, uint64_t next)
         if (e->since == p->since && p->since != 0)
             own += e->events;
         else if (e->since == 0 && e->epoch != next)
-            untold += e->events;
+            unnamed += e->events;
     }
-    own += untold > others ? untold - others : 0;
+    own += unnamed > others ? unnamed - others : 0;
     return own > lost ? own - lost : 0;
 }
 
