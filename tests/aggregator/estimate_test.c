@@ -74,7 +74,7 @@ drift_is_least(mrd_follow *f, int64_t local, const Mrd__ClockEstimate *e)
 
 /* How often an estimate was false somewhere in the half minute before and after, or wider than it need be. */
 static unsigned
-false_ones(unsigned *told, unsigned *untold)
+false_ones(unsigned *told, unsigned *without)
 {
     mrd_follow *f = mrd_follow_new("node", 1, &mrd_follow_defaults);
     mrd_node n = { .follow = f };
@@ -93,7 +93,7 @@ false_ones(unsigned *told, unsigned *untold)
             if (!mrd_node_estimate(&n, &t, (mrd_local_ns){ at - back }, &e, text) || e.bound_ns < 0)
                 continue;
             wrong += e.rate_ppb != 0 && !drift_is_least(f, at - back, &e);
-            *untold += e.rate_ppb != 0 && e.drift_ppb == 0;
+            *without += e.rate_ppb != 0 && e.drift_ppb == 0;
             if (e.drift_ppb == 0)
                 continue; /* a line is not drawn then */
             ++*told;
@@ -113,12 +113,12 @@ false_ones(unsigned *told, unsigned *untold)
 
 TEST(an_estimate_is_true_before_and_after)
 {
-    unsigned told = 0, untold = 0, wrong = 0;
+    unsigned told = 0, without = 0, wrong = 0;
 
     seed = test_seed();
     for (int i = 0; i < 100; i++)
-        wrong += false_ones(&told, &untold);
-    printf("%u estimates with a drift, %u without, %u false or too wide\n", told, untold, wrong);
+        wrong += false_ones(&told, &without);
+    printf("%u estimates with a drift, %u without, %u false or too wide\n", told, without, wrong);
     CHECK(told > 100);
     CHECK_INT(wrong, 0);
 }
