@@ -118,7 +118,7 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
             break
     equal(waiting.p.wait(), 0, f"record --wait-job ends with the job: {waiting.text()[-500:]}")
     check_ticks(ticks_in(c.path(to, "system_profile.json")), {("i-test0", a.pid): a, ("i-test1", b.pid): b}, "the job that was waited for")
-    _, err = c.run("record", "--wait-job", want=1)
+    _, err = c.run("record", "--wait-job", want=2)
     check("one job in select.job" in err, f"which job: {err}")
 
     # ---- policy ----

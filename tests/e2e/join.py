@@ -194,7 +194,7 @@ try:
     refused("of the authority itself", 401, "", certificate=text(cert("ca.pem")), request=openssl("req", "-new", "-key", cert("ca.key"), "-subj", "/CN=meridian CA"))
     openssl("x509", "-req", "-in", "/dev/stdin", "-CA", cert("ca.pem"), "-CAkey", cert("ca.key"), "-days", "-1", "-out", c.path("old.pem"), input=csr)
     refused("an expired one", 401, "expired", certificate=text(c.path("old.pem")), request=csr)
-    said = join("i-new", want=1)
+    said = join("i-new", want=2)
     check("meridian invite i-new" in said, f"a node without certificate is told what to do: {said}")
     key = node("i-test0", "agent.key")
     shutil.copy(c.path("key-ec.pem"), key)
