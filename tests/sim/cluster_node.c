@@ -49,16 +49,19 @@ put_number(frame_numbers *to, const frame_number *number)
 }
 
 /* What was forced out while it was on its way may be stored; a successor takes it for lost
- * (agent/spool.h). */
+ * (agent/spool.h). Of a process that dies in a call: as it stands there, for the answers that it hears
+ * while it returns are on no disk, nor may that be which it was writing. */
 static void
 keep_unacknowledged(sim_node *n, const mrd_spool *s)
 {
+    if (n->kept)
+        return;
     n->sent.n = 0;
     for (size_t i = 0; i < s->n; i++) {
         const entry *e = &s->entries[s->first + i];
         frame_number number = { e->item.session, e->item.epoch, e->item.seq };
 
-        if (e->copy != NULL)
+        if (e->segment == 0)
             put_number(&n->unacknowledged, &number);
         else if (e->sent && !e->done)
             put_number(&n->sent, &number);
@@ -119,7 +122,7 @@ end_process(sim_node *n, bool killed)
     n->wake_at = 0;
     n->timeline = 0;
     sim_disk_kill(n->disk);
-    n->dying = false;
+    n->dying = n->kept = false;
 }
 
 static void
@@ -340,6 +343,10 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *v)
     } else if (counted_down(&n->full_in, n->full_between, same)) {
         v->err = ENOSPC;
         n->disk_failed = true;
+    }
+    if (v->dies && n->agent != NULL) {
+        keep_unacknowledged(n, n->agent->spool);
+        n->kept = true;
     }
 }
 

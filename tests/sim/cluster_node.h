@@ -94,6 +94,7 @@ struct sim_node {
     sim_disk *disk;
     unsigned boot, disks, power_cuts;
     bool dying;     /* the process is dead and has not returned */
+    bool kept;      /* what of it is unacknowledged, as it died in a call of the disk */
     bool suspended; /* the machine */
     int64_t wall_off, slept, woken_at;
     int64_t second; /* that of the turns below */
