@@ -392,13 +392,12 @@ mrd_proc_attach(void)
     if (!tls_attaching && !gave_up && now >= tls_retry) {
         tls_attaching = true;
         mrd_ring_fence();
-        if (mrd_proc_lock()) {
+        if (mrd_proc_lock()) { /* else a signal came while the thread holds it: the next event asks */
             w = get_ring();
             mrd_proc_unlock();
+            tls_retry = w == NULL ? now + RETRY_TICKS : tls_retry;
         }
-        if (w == NULL) {
-            tls_retry = now + RETRY_TICKS;
-        } else {
+        if (w != NULL) {
             mrd_tls_writer = w;
             mrd_proc_at_thread_exit();
         }

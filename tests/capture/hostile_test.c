@@ -472,4 +472,17 @@ TEST(signals_while_a_ring_is_made)
     mrd_ring_close(r);
 }
 
+/* A signal handler records while its thread holds the lock, before there is a ring: its own event has none, and the
+ * next one does not wait for it. */
+TEST(a_handler_under_the_lock)
+{
+    snprintf(mrd_proc_settings.ring_dir, sizeof(mrd_proc_settings.ring_dir), "%s", test_tmp());
+    REQUIRE(mrd_proc_lock());
+    CHECK(mrd_proc_attach() == NULL);
+    mrd_proc_unlock();
+    CHECK_INT(mrd_proc_lost(), 1);
+    CHECK(mrd_proc_attach() != NULL);
+    CHECK_INT(mrd_proc_lost(), 1);
+}
+
 TEST_MAIN()
