@@ -1,6 +1,7 @@
 #include "base/num.h"
 
 #include <errno.h>
+#include <locale.h>
 #include <math.h>
 #include <stdlib.h>
 
@@ -172,7 +173,8 @@ mrd_num_double(mrd_str text, double *ret_v)
         return MRD_NOMEM;
     memcpy(copy, text.p, text.len);
     copy[text.len] = '\0';
-    v = strtod(copy, &end);
+    /* With a point, whatever the program's locale has. */
+    v = strtod_l(copy, &end, newlocale(LC_ALL_MASK, "C", NULL));
     if (copy != small)
         free(copy);
     if (!isfinite(v))

@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "base/num.h"
 #include "capture/dump.h"
 #include "capture/memory.h"
 #include "capture/process.h"
@@ -98,10 +99,9 @@ set_aggregate(bool on)
 static int
 set_period(const char *key, const char *value)
 {
-    char *end;
-    double s = strtod(value, &end);
+    double s;
 
-    if (end == value || *end != '\0' || !(s > 0) || s > 1e6)
+    if (mrd_num_double(mrd_str_of(value), &s) != MRD_OK || !(s > 0) || s > 1e6)
         return mrd_fail(MERIDIAN_INVALID, "%s='%.100s': seconds above 0 expected", key, value);
     mrd_dump_set_period((int64_t) (s * 1e9));
     return MERIDIAN_OK;

@@ -1,5 +1,6 @@
 #include "capture/text.h"
 
+#include <locale.h>
 #include <stdarg.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -38,18 +39,20 @@ mrd_text_add(mrd_text *t, const char *p, size_t len)
 void
 mrd_text_fmt(mrd_text *t, const char *format, ...)
 {
+    locale_t programs = uselocale(newlocale(LC_ALL_MASK, "C", NULL));
     va_list ap;
     int n;
 
     va_start(ap, format);
     n = vsnprintf(NULL, 0, format, ap);
     va_end(ap);
-    if (n < 0 || !text_room(t, (size_t) n))
-        return;
-    va_start(ap, format);
-    vsnprintf(t->p + t->len, (size_t) n + 1, format, ap);
-    va_end(ap);
-    t->len += (size_t) n;
+    if (n >= 0 && text_room(t, (size_t) n)) {
+        va_start(ap, format);
+        vsnprintf(t->p + t->len, (size_t) n + 1, format, ap);
+        va_end(ap);
+        t->len += (size_t) n;
+    }
+    uselocale(programs);
 }
 
 /* Length of the well-formed UTF-8 character at p, 0 when there is none. */

@@ -14,6 +14,7 @@ typedef struct {
 } mrd_text;
 
 void mrd_text_add(mrd_text *t, const char *p, size_t len);
+/* With a point in numbers, whatever the program's locale has. */
 void mrd_text_fmt(mrd_text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
 /* A JSON string with its quotes. Bytes that are no UTF-8 become U+FFFD. */
 void mrd_text_json_n(mrd_text *t, const char *p, size_t len);

@@ -3,6 +3,7 @@
  * next one adds. Rows of the seeds are named where they are tested.
  */
 #include <fcntl.h>
+#include <locale.h>
 #include <pthread.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -270,6 +271,59 @@ TEST(continuous_dump)
     }
     CHECK(access(path, R_OK) == 0);
     CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+}
+
+/* A locale of glibc in DIR/comma, whose numbers have a comma: none is installed with the system. */
+static bool
+has_comma(const char *dir)
+{
+    /* The magic of LC_NUMERIC, six items, where each begins; then they: point, separator of thousands, grouping,
+     * the first two as wide characters, and the code. */
+    static const struct {
+        uint32_t magic, n, at[6];
+        char point[2], thousands[2], grouping[4];
+        uint32_t wide_point, wide_thousands;
+        char code[8];
+    } numeric = { 0x20031114, 6, { 32, 34, 36, 40, 44, 48 }, ",", ".", "\3\3", ',', '.', "UTF-8" };
+    char path[400];
+    FILE *f;
+    size_t n;
+
+    snprintf(path, sizeof(path), "%s/comma", dir);
+    (void) mkdir(path, 0700);
+    strcat(path, "/LC_NUMERIC");
+    if ((f = fopen(path, "w")) == NULL)
+        return false;
+    n = fwrite(&numeric, sizeof(numeric), 1, f);
+    setenv("LOCPATH", dir, 1);
+    return fclose(f) == 0 && n == 1 && setlocale(LC_NUMERIC, "comma") != NULL;
+}
+
+/* The program's locale is the program's: JSON and what is set have a point. */
+TEST(numbers_of_a_program_with_a_comma)
+{
+    char number[16], path[300], *text = NULL;
+    mrd_counter *counter;
+
+    if (!has_comma(test_tmp()))
+        SKIP("this C library does not read a locale from a file");
+    snprintf(number, sizeof(number), "%.1f", 1.5);
+    CHECK_TEXT(number, "1,5");
+    start();
+    snprintf(path, sizeof(path), "%s/profile.json", test_tmp());
+    CHECK_INT(mrd_set_config("filename", path), MERIDIAN_OK);
+    CHECK_INT(mrd_set_config("aggregate_stats", "1"), MERIDIAN_OK);
+    CHECK_INT(mrd_set_config("dump_period", "0.5"), MERIDIAN_OK);
+    CHECK_INT(mrd_set_config("dump_period", "0,5"), MERIDIAN_INVALID);
+    counter = mrd_counter_create(domain, "counter", "count", 0);
+    CHECK_INT(mrd_counter_sample(counter, 1.5), MERIDIAN_OK);
+    CHECK_INT(mrd_dumps(0, "json", "total", 0, &text), MERIDIAN_OK);
+    CHECK(strstr(text, "\"Last\":1.5000,") != NULL);
+    mrd_free(text);
+    CHECK_INT(mrd_dump(1), MERIDIAN_OK);
+    CHECK(strstr(slurp(path), "\"value\":1.5}") != NULL);
+    snprintf(number, sizeof(number), "%.1f", 1.5); /* and the program's is as it was */
+    CHECK_TEXT(number, "1,5");
 }
 
 int
