@@ -37,7 +37,7 @@ lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, mrd_local_n
 }
 
 static void
-seal(mrd_record *r, rec_process *o, open_batch *l)
+seal(mrd_record *r, open_batch *l)
 {
     session *s = l->of;
     mrd_frame ids = { .agent = r->o.agent,
@@ -52,7 +52,6 @@ seal(mrd_record *r, rec_process *o, open_batch *l)
 
     if (l->batch == NULL || mrd_batch_events(l->batch) == 0)
         return;
-    mrd_record_note_batch(r, o, l);
     add_crosses(r, l);
     (void) mrd_batch_range(l->batch, &from, &to);
     first = mrd_record_to_raw(r, l->clock, (mrd_ev_ns){ from });
@@ -60,7 +59,7 @@ seal(mrd_record *r, rec_process *o, open_batch *l)
     l->until = (mrd_local_ns){ 0 };
     mrd_buf_reset(&r->frame);
     err = mrd_batch_encode(l->batch, r->codec, r->o.codec, &ids, &r->frame, NULL);
-    l->events = l->noted = 0;
+    l->events = 0;
     l->opened = (mrd_local_ns){ 0 };
     if (err != MRD_OK) {
         mrd_batch_reset(l->batch);
@@ -146,7 +145,7 @@ push_slow(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
         return MRD_NOMEM;
     err = mrd_batch_push(l->batch, ev);
     if (err == MRD_FULL) {
-        seal(r, o, l);
+        seal(r, l);
         o->sealed = true;
         err = mrd_batch_push(l->batch, ev);
     }
@@ -201,7 +200,6 @@ add_event(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int
         l->lost[cause] += n;
     } else if (err == MRD_OK) {
         l->events++;
-        l->noted++;
     } else {
         lose(r, l, err == MRD_NOMEM ? MRD_DROP_MEMORY : MRD_DROP_LIMIT, 1, (mrd_local_ns){ raw },
              (mrd_local_ns){ raw });
@@ -317,6 +315,7 @@ take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
         !recording(s, ev->ts.ns, ev->ts.ns + ev->dur_ns) || mrd_batch_push(l->batch, ev) != MRD_OK)
         return false;
     o->dirty = true;
+    note(o, ev, ev->ts.ns, ev->ts.ns + ev->dur_ns);
     s->st.begun++;
     s->st.held++;
     s->st.chosen += ev->kind != MRD_COUNTER;
@@ -385,7 +384,7 @@ tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
         mrd_drain_in_flight(r->o.drain, o->process, at, take_open, &f);
         for (open_batch *l = o->open_batches; l != NULL; l = l->next)
             if (l->of == s && l->until.ns != 0)
-                seal(r, o, l);
+                seal(r, l);
     }
 }
 
@@ -410,7 +409,7 @@ static void
 seal_process(mrd_record *r, rec_process *o)
 {
     for (open_batch *l = o->open_batches; l != NULL; l = l->next)
-        seal(r, o, l);
+        seal(r, l);
     o->sealed = o->dirty = false;
 }
 

@@ -79,7 +79,6 @@ typedef struct open_batch {
     memo tracks, names;
     mrd_batch *batch;
     uint64_t events;                /* in it, losses not counted */
-    uint64_t noted;                 /* of them, those that the process's `passed` has */
     uint64_t lost[MRD_DROP_CAUSES]; /* counted in the session; the rings are not given back */
     mrd_local_ns opened;
     mrd_local_ns until; /* RAW: to here reaches what was in flight, 0 nothing */
@@ -140,8 +139,6 @@ bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);
 
 /* ---- record_late.c ---- */
 
-/* What was taken at once, without a note of each. */
-void mrd_record_note_batch(mrd_record *r, rec_process *o, open_batch *l);
 void mrd_record_note_gone(mrd_record *r, const rec_process *o);
 /* The session begins, and may have begun before now. */
 void mrd_record_count_late(mrd_record *r, session *s);

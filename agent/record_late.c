@@ -8,17 +8,6 @@
 /* An answer does not know of a session whose start is on its way to the aggregator's disk. */
 #define AGE (2 * MRD_SEC)
 
-void
-mrd_record_note_batch(mrd_record *r, rec_process *o, open_batch *l)
-{
-    int64_t from, to;
-
-    if (l->events > l->noted && (o->is_ring || o->is_file) && mrd_batch_range(l->batch, &from, &to))
-        mrd_passed_add(&o->passed[0], mrd_record_to_raw(r, l->clock, (mrd_ev_ns){ to }),
-                       l->events - l->noted);
-    l->noted = l->events;
-}
-
 /* None of both. */
 static bool
 is_empty(const mrd_passed passed[2])
@@ -57,11 +46,8 @@ mrd_record_sessions_known(mrd_record *r, mrd_local_ns now)
     if (mrd_local_diff(now, r->aged) < AGE)
         return;
     r->aged = now;
-    for (rec_process *o = r->processes; o != NULL; o = o->next) {
-        for (open_batch *l = o->open_batches; l != NULL; l = l->next)
-            mrd_record_note_batch(r, o, l);
+    for (rec_process *o = r->processes; o != NULL; o = o->next)
         age(o->passed);
-    }
     for (size_t i = 0; i < r->n_gone; i++) {
         age(r->gone[i].passed);
         if (!is_empty(r->gone[i].passed))
@@ -95,11 +81,8 @@ mrd_record_count_late(mrd_record *r, session *s)
     if (!mrd_local_before(s->st.start, now) || s->params.from_step > 1)
         return;
     for (rec_process *o = r->processes; o != NULL; o = o->next) {
-        if (!mrd_record_wants_process(s, o->process))
-            continue;
-        for (open_batch *l = o->open_batches; l != NULL; l = l->next)
-            mrd_record_note_batch(r, o, l);
-        count(s, o->passed, now);
+        if (mrd_record_wants_process(s, o->process))
+            count(s, o->passed, now);
     }
     for (size_t i = 0; i < r->n_gone; i++)
         if (mrd_record_wants_ident(s, &r->gone[i].ident))

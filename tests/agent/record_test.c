@@ -290,6 +290,21 @@ TEST(what_a_process_gave_is_known_when_it_is_gone)
     teardown(&f);
 }
 
+/* An open batch of another session ends where its last event does: each of its events has its own time all the same. */
+TEST(what_another_session_took_counts_by_its_own_time)
+{
+    fixture f;
+    uint64_t late;
+
+    setup(&f);
+    CHECK_ERR("file", mrd_record_file_seen(f.record, &f.process), MRD_OK);
+    CHECK_INT(late_after(&f, 1, -30ll * MRD_SEC), 0);
+    give_some(&f, -5ll * MRD_SEC, 100);
+    late = late_after(&f, 2, -5ll * MRD_SEC + 500 * MRD_MS);
+    CHECK(late >= 50 && late <= 50 + 7); /* a place is a fifteenth of a second at most */
+    teardown(&f);
+}
+
 /* Killed in a pause: its successor takes nothing of that time, nor what was left out since. */
 TEST(a_successor_knows_what_was_changed)
 {

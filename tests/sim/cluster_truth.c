@@ -320,7 +320,7 @@ check_late(sim_node *n, const mrd_record_status *st, session_truth *t)
         n->woken_at != 0 || st->start_bound_ns < 0 || st->start_bound_ns > 100 * MRD_MS)
         return;
     since = n->source.v[n->source.first].ts_ns;
-    slack = 40 * MRD_MS + (now - since) / 8;
+    slack = 40 * MRD_MS + (now - since) / 15;
     least = missed(n, t, st->start.ns);
     most = missed(n, t, st->start.ns - slack);
     late = st->drops[MRD_DROP_LATE].count - t->late;
