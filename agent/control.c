@@ -158,6 +158,19 @@ begin(mrd_agent *a, uint64_t session, mrd_why *why)
     return err;
 }
 
+/* An aggregator repeats a change to all while one node has not answered. After a new welcome the session's time may not be
+ * known yet: what was worked out when it was is better than the wall clock. */
+static bool
+keeps_change(const mrd_agent *a, const Mrd__Control *c)
+{
+    mrd_clock_sync_view view;
+    mrd_record_status st;
+
+    mrd_clock_sync_get(a->clock, &view);
+    return !view.known && c->revision > 0 && mrd_record_find(a->record, c->session, &st) &&
+           st.phase == MRD__NODE_PHASE__NODE_RECORDING && st.revision == c->revision;
+}
+
 /* Its pauses, cores and event types, as they are now. */
 static mrd_err
 change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
@@ -168,6 +181,8 @@ change(mrd_agent *a, const Mrd__Control *c, mrd_why *why)
     char id[MRD_SESSION_TEXT];
     mrd_err err;
 
+    if (keeps_change(a, c))
+        return MRD_OK;
     for (size_t i = 0; i < n; i++) {
         int64_t from = c->pauses[i]->from_session_ns, to = c->pauses[i]->to_session_ns;
 

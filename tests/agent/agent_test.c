@@ -379,6 +379,40 @@ TEST(sessions_take_what_they_select)
     fake_aggregator_fini(&g);
 }
 
+/* The wall clock may be wrong: a repeated change is not worked out by it again. Here the pause moves, as it would
+ * with a wall clock that was set between the two. */
+TEST(a_change_that_is_repeated_while_no_time_is_known_stays)
+{
+    mrd_agent_options o = settings(NULL);
+    fake_faults faults = { .seed = 1 };
+    fake_aggregator g;
+    Mrd__Control c = MRD__CONTROL__INIT;
+    Mrd__Pause pause = MRD__PAUSE__INIT, *pauses[] = { &pause };
+    Mrd__ControlReply reply = MRD__CONTROL_REPLY__INIT;
+    char message[MRD_WHY_MAX], text[] = "s";
+    mrd_agent *a;
+
+    fake_aggregator_init(&g);
+    a = open_agent(&o, fake_link(&g, &faults, 4));
+    c.type = MRD__CONTROL_TYPE__CONTROL_GO;
+    c.session = 1;
+    c.name = text;
+    mrd_agent_control(a, &c, &reply, message);
+    CHECK_INT(reply.phase, MRD__NODE_PHASE__NODE_RECORDING);
+    c.type = MRD__CONTROL_TYPE__CONTROL_CHANGE;
+    c.pauses = pauses;
+    c.n_pauses = 1;
+    for (int i = 0; i < 3; i++) {
+        c.revision = i == 2 ? 2 : 1;
+        pause.from_session_ns = mrd_wall_now().ns + (i == 0 ? -MRD_SEC : 3600 * MRD_SEC);
+        mrd_agent_control(a, &c, &reply, message);
+        CHECK_INT(reply.err, MRD_OK);
+        CHECK_INT(mrd_record_is_paused(mrd_agent_borrow_record(a), 1, mrd_local_now()), i < 2);
+    }
+    mrd_agent_close(a);
+    fake_aggregator_fini(&g);
+}
+
 /* An agent that is started again and has no folder that tells it of its session: what the workload gives meanwhile stays
  * in the ring until the aggregator has said what is under way. Also when it is ended before. */
 TEST(rings_wait_until_sessions_are_known)
