@@ -122,17 +122,25 @@ mrd_domain_create(const char *name)
 {
     static mrd_domain *domains;
     uint32_t id;
-    mrd_domain *d;
+    mrd_domain *d, *made;
 
-    if (name == NULL || *name == '\0' || (id = mrd_rec_name(name)) == 0 || !mrd_proc_lock())
+    if (name == NULL || *name == '\0' || (id = mrd_rec_name(name)) == 0)
         return NULL;
+    made =
+        malloc(sizeof(*made)); /* not under the lock: a signal handler in malloc may wait for it */
+    if (!mrd_proc_lock()) {
+        free(made);
+        return NULL;
+    }
     for (d = domains; d != NULL && d->id != id; d = d->next)
         ;
-    if (d == NULL && (d = malloc(sizeof(*d))) != NULL) {
-        *d = (mrd_domain){ id, domains };
-        domains = d;
+    if (d == NULL && made != NULL) {
+        *made = (mrd_domain){ id, domains };
+        d = domains = made;
+        made = NULL;
     }
     mrd_proc_unlock();
+    free(made);
     return d;
 }
 

@@ -40,7 +40,7 @@ static struct {
 
 typedef struct {
     mrd_ring_name *v;
-    size_t n, cap;
+    size_t n, cap; /* n: how many there are, also beyond cap */
 } ring_list;
 
 static bool
@@ -405,24 +405,34 @@ static void
 note_ring(void *ctx, mrd_ring_writer *w)
 {
     ring_list *list = ctx;
-    mrd_ring_name *more;
 
-    if (list->n == list->cap && list->cap < RINGS_MAX) {
-        size_t cap = list->cap == 0 ? 64 : list->cap * 2;
-
-        if ((more = realloc(list->v, cap * sizeof(*more))) == NULL)
-            return;
-        list->v = more;
-        list->cap = cap;
-    }
-    if (list->n < list->cap) {
-        mrd_ring_name *name = &list->v[list->n++];
+    if (list->n++ < list->cap) {
+        mrd_ring_name *name = &list->v[list->n - 1];
 
         *name = (mrd_ring_name){ .pid = w->hdr->pid, .tid = w->hdr->tid };
         name->start_ticks = w->hdr->start_ticks;
         name->serial = w->name_serial;
         memcpy(name->boot_id, w->hdr->boot_id, sizeof(name->boot_id));
     }
+}
+
+/* Memory is allocated outside the lock: a signal handler that interrupted malloc may wait for it. */
+static void
+list_rings(ring_list *list)
+{
+    mrd_proc_each_ring(note_ring, list);
+    while (list->n > list->cap && list->cap < RINGS_MAX) {
+        size_t cap = list->n < RINGS_MAX ? list->n : RINGS_MAX;
+        mrd_ring_name *more = realloc(list->v, cap * sizeof(*more));
+
+        if (more == NULL)
+            break;
+        list->v = more;
+        list->cap = cap;
+        list->n = 0;
+        mrd_proc_each_ring(note_ring, list);
+    }
+    list->n = list->n < list->cap ? list->n : list->cap;
 }
 
 static int
@@ -560,7 +570,7 @@ dump_locked(bool finished)
     mrd_text t = { 0 };
     int err = open_file();
 
-    mrd_proc_each_ring(note_ring, &list);
+    list_rings(&list);
     for (size_t i = 0; i < list.n && err == MERIDIAN_OK; i++)
         err = dump_ring(&list.v[i], &t);
     if (err == MERIDIAN_OK) {

@@ -55,7 +55,8 @@ typedef struct {
     uint64_t current, peak, allocated, freed, count;
 } mrd_memory_scope;
 
-/* Calls fn for each scope that ever allocated, as all were at one moment. fn must not allocate by a scope. */
+/* Calls fn for each scope that ever allocated, as all were at one moment. fn must not allocate:
+ * it is called under the lock that the annotations of a signal handler wait for. */
 void mrd_memory_each(void (*fn)(void *ctx, const mrd_memory_scope *scope), void *ctx);
 /* Allocations that are in no scope's account, as they were too many or came from a signal handler. */
 uint64_t mrd_memory_untracked(void);

@@ -1,5 +1,6 @@
 #include "capture/stats.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -168,54 +169,150 @@ mrd_stats_delist(mrd_stat_series *s)
 
 /* ---- printing -------------------------------------------------------------------------------- */
 
+/* No memory is allocated under a lock that an annotation takes: it may be one of a signal handler that
+ * interrupted malloc. */
+
+static void
+table_lock(mrd_thread *thread, stat_table *t)
+{
+    if (thread == mrd_thread_seen()) {
+        t->busy = 1;
+        mrd_ring_fence();
+    }
+    mrd_lock_word(&t->lock);
+}
+
+static void
+table_unlock(mrd_thread *thread, stat_table *t)
+{
+    mrd_unlock_word(&t->lock);
+    if (thread == mrd_thread_seen()) {
+        mrd_ring_fence();
+        t->busy = 0;
+    }
+}
+
 static void
 collect(void *ctx, mrd_thread *thread)
 {
     mrd_stat_report *report = ctx;
     stat_table *t = thread->stats;
+    mrd_stat_entry *copy = NULL;
+    uint32_t room = 0, n = 0;
 
     if (t == NULL)
         return;
-    mrd_lock_word(&t->lock);
+    table_lock(thread, t);
+    while (t->slots > room) {
+        uint32_t want = t->slots;
+
+        table_unlock(thread, t);
+        if (copy != NULL)
+            munmap(copy, room * sizeof(*copy));
+        if ((copy = mrd_proc_map(want * sizeof(*copy), false)) == NULL) {
+            report->failed = true;
+            return;
+        }
+        room = want;
+        table_lock(thread, t);
+    }
     report->missed += t->missed;
     for (uint32_t i = 0; i < t->slots; i++)
         if (t->slot[i].count != 0)
-            mrd_stat_report_add(report, &t->slot[i]);
-    mrd_unlock_word(&t->lock);
+            copy[n++] = t->slot[i];
+    table_unlock(thread, t);
+    for (uint32_t i = 0; i < n; i++)
+        mrd_stat_report_add(report, &copy[i]);
+    if (copy != NULL)
+        munmap(copy, room * sizeof(*copy));
+}
+
+/* False: it has no sample. */
+static bool
+line_of(mrd_stat_series *s, int64_t now, mrd_stat_line *ret_line)
+{
+    mrd_stat_counter *c = &s->stat;
+    bool has;
+
+    *ret_line = (mrd_stat_line){ .domain = s->domain, .name = s->name, .bytes = s->bytes };
+    mrd_lock_word(&c->lock);
+    has = c->count > 0 && c->generation == generation;
+    if (has) {
+        double span = (double) (now - c->began.ns);
+
+        ret_line->count = c->count;
+        ret_line->last = c->last;
+        ret_line->min = c->min;
+        ret_line->max = c->max;
+        ret_line->mean =
+            span <= 0 ? c->last : (c->area + c->last * (double) (now - c->newest.ns)) / span;
+    }
+    mrd_unlock_word(&c->lock);
+    return has;
+}
+
+/* Fills up to `room` lines; returns how many there are. */
+static size_t
+copy_series(mrd_stat_line *lines, size_t room)
+{
+    int64_t now = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+    mrd_stat_line line;
+    size_t n = 0;
+
+    if (!mrd_proc_lock())
+        return 0;
+    for (mrd_stat_series *s = series; s != NULL; s = s->next)
+        if (line_of(s, now, &line)) {
+            if (n < room)
+                lines[n] = line;
+            n++;
+        }
+    mrd_proc_unlock();
+    return n;
 }
 
 static void
 collect_series(mrd_stat_report *report)
 {
-    int64_t now = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
+    mrd_stat_line *lines = NULL;
+    size_t room = 0, n;
 
-    if (!mrd_proc_lock())
-        return;
-    for (mrd_stat_series *s = series; s != NULL; s = s->next) {
-        mrd_stat_line line = { .domain = s->domain, .name = s->name, .bytes = s->bytes };
-        mrd_stat_counter *c = &s->stat;
-        double span;
-
-        mrd_lock_word(&c->lock);
-        if (c->count > 0 && c->generation == generation) {
-            span = (double) (now - c->began.ns);
-            line.count = c->count;
-            line.last = c->last;
-            line.min = c->min;
-            line.max = c->max;
-            line.mean =
-                span <= 0 ? c->last : (c->area + c->last * (double) (now - c->newest.ns)) / span;
-            mrd_stat_report_counter(report, &line);
+    while ((n = copy_series(lines, room)) > room) {
+        free(lines);
+        if ((lines = malloc(n * sizeof(*lines))) == NULL) {
+            report->failed = true;
+            return;
         }
-        mrd_unlock_word(&c->lock);
+        room = n;
     }
-    mrd_proc_unlock();
+    for (size_t i = 0; i < n; i++)
+        mrd_stat_report_counter(report, &lines[i]);
+    free(lines);
+}
+
+typedef struct {
+    mrd_memory_scope v[MRD_MEMORY_SCOPES + 2];
+    size_t n;
+} scope_list;
+
+static void
+copy_scope(void *ctx, const mrd_memory_scope *scope)
+{
+    scope_list *list = ctx;
+
+    if (list->n < sizeof(list->v) / sizeof(list->v[0]))
+        list->v[list->n++] = *scope;
 }
 
 static void
-collect_scope(void *ctx, const mrd_memory_scope *scope)
+collect_scopes(mrd_stat_report *report)
 {
-    mrd_stat_report_scope(ctx, scope);
+    scope_list list;
+
+    list.n = 0;
+    mrd_memory_each(copy_scope, &list);
+    for (size_t i = 0; i < list.n; i++)
+        mrd_stat_report_scope(report, &list.v[i]);
 }
 
 char *
@@ -227,7 +324,7 @@ mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending)
     mrd_thread_each(collect, &report);
     mrd_stat_report_scale(&report);
     collect_series(&report);
-    mrd_memory_each(collect_scope, &report);
+    collect_scopes(&report);
     report.untracked = mrd_memory_untracked();
     mrd_stat_report_sort(&report, sort, ascending);
     text = json ? mrd_stat_report_json(&report) : mrd_stat_report_table(&report);
@@ -243,12 +340,12 @@ clear_table(void *ctx, mrd_thread *thread)
     (void) ctx;
     if (t == NULL)
         return;
-    mrd_lock_word(&t->lock);
+    table_lock(thread, t);
     if (t->slot != NULL)
         memset(t->slot, 0, t->slots * sizeof(*t->slot));
     t->used = 0;
     t->missed = 0;
-    mrd_unlock_word(&t->lock);
+    table_unlock(thread, t);
 }
 
 void

@@ -37,7 +37,7 @@ take_place(void)
         lists->idle = t->next_free;
     } else if ((t = mrd_proc_map(sizeof(*t), true)) != NULL) {
         t->next_all = lists->all;
-        lists->all = t;
+        __atomic_store_n(&lists->all, t, __ATOMIC_RELEASE); /* pairs with mrd_thread_each */
     }
     mrd_proc_unlock();
     return t;
@@ -149,11 +149,8 @@ mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *r
 void
 mrd_thread_each(void (*fn)(void *ctx, mrd_thread *t), void *ctx)
 {
-    if (!mrd_proc_lock())
-        return;
-    for (mrd_thread *t = lists->all; t != NULL; t = t->next_all)
-        fn(ctx, t);
-    mrd_proc_unlock();
+    for (mrd_thread *t = __atomic_load_n(&lists->all, __ATOMIC_ACQUIRE); t != NULL; t = t->next_all)
+        fn(ctx, t); /* places stay */
 }
 
 int

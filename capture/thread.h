@@ -43,7 +43,7 @@ bool mrd_thread_begin(const void *owner, const mrd_rec_what *what);
 bool mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *ret_ticks,
                     mrd_rec_what *ret_what);
 
-/* Calls fn for each thread that ever had a place, under the process's lock. */
+/* Calls fn for each thread that ever had a place. */
 void mrd_thread_each(void (*fn)(void *ctx, mrd_thread *t), void *ctx);
 
 /* Remembers a message for mrd_last_error and returns code. */

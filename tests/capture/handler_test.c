@@ -1,0 +1,156 @@
+/*
+ * Signal handlers that annotate wherever they come: while their thread is in the middle of malloc, of the library, or of
+ * both. The internals are linked, and what they allocate comes by here (--wrap).
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include "capture/dump.h"
+#include "capture/memory.h"
+#include "capture/meridian.h"
+#include "capture/process.h"
+#include "capture/stats.h"
+#include "capture/thread.h"
+#include "tests/check.h"
+
+void *__real_malloc(size_t size);
+void *__real_calloc(size_t n, size_t size);
+void *__real_realloc(void *p, size_t size);
+void __real_free(void *p);
+void *__wrap_malloc(size_t size);
+void *__wrap_calloc(size_t n, size_t size);
+void *__wrap_realloc(void *p, size_t size);
+void __wrap_free(void *p);
+
+static bool watching, inside;
+static unsigned calls, under_lock;
+
+/* What a thread does that another one's allocation waits for: it is in malloc, and its handler annotates. */
+static void
+interrupted(void)
+{
+    if (!watching || inside)
+        return;
+    inside = true;
+    calls++;
+    if (mrd_proc_lock())
+        mrd_proc_unlock();
+    else
+        under_lock++;
+    mrd_stats_add(1, 2, 3);
+    mrd_memory_add(MRD_MEMORY_HOST, MRD_MEMORY_PROGRAM, 4242, 10);
+    inside = false;
+}
+
+void *
+__wrap_malloc(size_t size)
+{
+    interrupted();
+    return __real_malloc(size);
+}
+
+void *
+__wrap_calloc(size_t n, size_t size)
+{
+    interrupted();
+    return __real_calloc(n, size);
+}
+
+void *
+__wrap_realloc(void *p, size_t size)
+{
+    interrupted();
+    return __real_realloc(p, size);
+}
+
+void
+__wrap_free(void *p)
+{
+    interrupted();
+    __real_free(p);
+}
+
+static void
+begin(void)
+{
+    snprintf(mrd_proc_settings.ring_dir, sizeof(mrd_proc_settings.ring_dir), "%s", test_tmp());
+    CHECK_INT(mrd_set_state(1), MERIDIAN_OK);
+    mrd_extra_set(MRD_EXTRA_STATS, true);
+    mrd_memory_want(true);
+    alarm(60); /* else a deadlock would last until the runner's limit */
+}
+
+static void
+annotate(void)
+{
+    MRD_SCOPE(NULL, "work");
+    mrd_push(NULL, "inner");
+    mrd_memory_allocated(&watching, 100);
+    mrd_pop();
+}
+
+/* Nothing is allocated or freed under a lock that an annotation takes. */
+TEST(no_allocation_under_a_lock)
+{
+    char file[600], *text;
+    mrd_counter *counter;
+    mrd_models *models;
+
+    begin();
+    annotate();
+    counter = mrd_counter_create(NULL, "level", NULL, 1);
+    CHECK_INT(mrd_counter_set(counter, 7), MERIDIAN_OK);
+    watching = true;
+    CHECK(mrd_domain_create("domain") != NULL);
+    CHECK(mrd_domain_create("domain") != NULL);
+    text = mrd_stats_print(true, MRD_SORT_TOTAL, true);
+    CHECK(text != NULL);
+    free(text);
+    CHECK_INT(mrd_models_create(MRD_MODELS_ALL, 1, &models), MERIDIAN_OK);
+    CHECK_INT(mrd_models_start(models), MERIDIAN_OK);
+    CHECK_INT(mrd_model_loaded(5, NULL, "bytes", 5, 0, 1), MERIDIAN_OK);
+    CHECK_INT(mrd_model_unloaded(5), MERIDIAN_OK);
+    CHECK_INT(mrd_models_free(models), MERIDIAN_OK);
+    snprintf(file, sizeof(file), "%s/dump.json", test_tmp());
+    CHECK_INT(mrd_dump_set_file(file), MERIDIAN_OK);
+    CHECK_INT(mrd_dump_now(true), MERIDIAN_OK);
+    watching = false;
+    CHECK(calls > 10);
+    CHECK_INT(under_lock, 0);
+    CHECK_INT(mrd_memory_untracked(), 0);
+    mrd_counter_destroy(counter);
+}
+
+static volatile sig_atomic_t handled;
+
+static void
+on_alarm(int sig)
+{
+    (void) sig;
+    annotate();
+    handled = handled + 1;
+}
+
+/* The thread that prints statistics is interrupted in its own table. */
+TEST(a_handler_of_the_printing_thread)
+{
+    struct sigaction act = { .sa_handler = on_alarm, .sa_flags = SA_RESTART };
+    struct itimerval every = { { 0, 100 }, { 0, 100 } }, none = { 0 };
+
+    begin();
+    for (uint32_t i = 1; i < 2000; i++)
+        mrd_stats_add(1, i, 1);
+    sigaction(SIGPROF, &act, NULL);
+    setitimer(ITIMER_PROF, &every, NULL);
+    while (handled < 100) {
+        free(mrd_stats_print(true, MRD_SORT_TOTAL, true));
+        mrd_stats_reset();
+        for (uint32_t i = 1; i < 2000; i++)
+            mrd_stats_add(1, i, 1);
+    }
+    setitimer(ITIMER_PROF, &none, NULL);
+}
+
+TEST_MAIN()
