@@ -418,7 +418,7 @@ MRD_API int mrd_resume(void);
  * <what is not and why>" where a Neuron runtime is loaded and this library does not stand in front of it. */
 MRD_API const char *mrd_status_text(void);
 /* Annotations, runtime calls and events of the runtime's trace that this process could not record, all
- * causes, in the rings that it still has. */
+ * causes. Never falls in a process; in a signal handler that interrupts the library: what it said last. */
 MRD_API uint64_t mrd_lost(void);
 
 /*

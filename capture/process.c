@@ -27,6 +27,8 @@ typedef struct {
     mrd_ring_writer *all, *idle;
     _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
     _Atomic uint64_t unringed;     /* the same before there is a first */
+    uint64_t retired_lost;         /* what was lost in rings that the process no longer has */
+    _Atomic uint64_t said_lost;    /* the most that was ever said */
     uint64_t total;                /* bytes of rings */
     mrd_own_identity id;
 } process;
@@ -214,6 +216,15 @@ count_unringed(void)
         atomic_fetch_add_explicit(&proc->unringed, 1, memory_order_relaxed);
 }
 
+static void
+add_losses(void *ctx, mrd_ring_writer *w)
+{
+    uint64_t *sum = ctx;
+
+    for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++)
+        *sum += atomic_load_explicit(&w->hdr->lost[i].count, memory_order_relaxed);
+}
+
 static uint64_t
 round_up_pow2(uint64_t v)
 {
@@ -266,6 +277,7 @@ retire_ring(mrd_ring_writer *w)
         link = &(*link)->next_all;
     if (*link == w)
         *link = w->next_all;
+    add_losses(&proc->retired_lost, w);
     mrd_ring_finish(w);
     munmap(w, sizeof(*w));
 }
@@ -479,24 +491,27 @@ mrd_proc_each_ring(void (*fn)(void *ctx, mrd_ring_writer *w), void *ctx)
     mrd_proc_unlock();
 }
 
-static void
-add_losses(void *ctx, mrd_ring_writer *w)
-{
-    uint64_t *sum = ctx;
-
-    for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++)
-        *sum += atomic_load_explicit(&w->hdr->lost[i].count, memory_order_relaxed);
-}
-
+/* Each count but those before the first ring is added where it stays; and what was said is not taken back, neither
+ * while those move into that ring nor in a signal handler that may not look. */
 uint64_t
 mrd_proc_lost(void)
 {
-    uint64_t sum = 0;
+    uint64_t sum = 0, said = atomic_load_explicit(&proc->said_lost, memory_order_relaxed);
 
-    mrd_proc_each_ring(add_losses, &sum);
-    if (atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL)
-        sum += atomic_load_explicit(&proc->unringed, memory_order_relaxed);
-    return sum;
+    if (mrd_proc_lock()) {
+        sum = proc->retired_lost;
+        for (mrd_ring_writer *w = proc->all; w != NULL; w = w->next_all)
+            if (w->ready)
+                add_losses(&sum, w);
+        if (atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL)
+            sum += atomic_load_explicit(&proc->unringed, memory_order_relaxed);
+        mrd_proc_unlock();
+    }
+    while (sum > said &&
+           !atomic_compare_exchange_weak_explicit(&proc->said_lost, &said, sum,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+    return sum > said ? sum : said;
 }
 
 const mrd_ring_owner_claim *

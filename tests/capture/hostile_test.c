@@ -485,4 +485,48 @@ TEST(a_handler_under_the_lock)
     CHECK_INT(mrd_proc_lost(), 1);
 }
 
+static void *
+lose_in_a_full_ring(void *arg)
+{
+    mrd_ring_writer *w = mrd_proc_attach();
+
+    (void) arg;
+    if (w != NULL) {
+        mrd_ring_lose(w->hdr, MRD_RING_LOST_FULL, 1, 1000);
+        w->dict_used = w->dict_len;
+    }
+    return w;
+}
+
+static void *
+attach(void *arg)
+{
+    (void) arg;
+    return mrd_proc_attach();
+}
+
+/* A ring whose dictionary is full serves no second thread; what was lost in it stays lost, also for a handler that may
+ * not look at the rings. */
+TEST(losses_of_a_ring_that_is_gone)
+{
+    uint64_t before;
+    pthread_t t;
+    void *had;
+
+    snprintf(mrd_proc_settings.ring_dir, sizeof(mrd_proc_settings.ring_dir), "%s", test_tmp());
+    REQUIRE(mrd_proc_writer() != NULL);
+    before = mrd_proc_lost();
+    REQUIRE(pthread_create(&t, NULL, lose_in_a_full_ring, NULL) == 0);
+    pthread_join(t, &had);
+    REQUIRE(had != NULL);
+    CHECK_INT(mrd_proc_lost(), before + 1000);
+    REQUIRE(pthread_create(&t, NULL, attach, NULL) == 0);
+    pthread_join(t, &had);
+    CHECK(had != NULL);
+    CHECK_INT(mrd_proc_lost(), before + 1000);
+    REQUIRE(mrd_proc_lock());
+    CHECK_INT(mrd_proc_lost(), before + 1000);
+    mrd_proc_unlock();
+}
+
 TEST_MAIN()
