@@ -20,7 +20,7 @@
  *          handlers, unless continuous_dump is on: then any may write a dump. Objects and control are
  *          not.
  * fork     the child records into rings of its own. What was begun before a fork ends in the
- *          parent only.
+ *          parent only: there a frame that runs goes on running, and in the child it does not run.
  */
 #ifndef MERIDIAN_H
 #define MERIDIAN_H

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "capture/memory.h"
+#include "capture/process.h"
 
 #define NS_PER_S 1e9
 
@@ -20,6 +21,7 @@ struct mrd_frame {
     mrd_rec_what what;
     _Atomic uint64_t open; /* 0: not running, 1: running unrecorded, else the span's id */
     _Atomic uint64_t start, count;
+    _Atomic uint32_t process; /* that open is of: mrd_proc_mark */
     _Atomic int64_t first_ns, last_ns;
 };
 struct mrd_counter {
@@ -146,6 +148,18 @@ mrd_frame_create(const mrd_domain *domain, const char *name)
     return f;
 }
 
+/* What was started before a fork runs in the parent only. */
+static void
+forget_parents_start(mrd_frame *frame)
+{
+    uint64_t open = atomic_load(&frame->open);
+
+    if (__builtin_expect(atomic_load(&frame->process) == mrd_proc_mark(), 1))
+        return;
+    (void) atomic_compare_exchange_strong(&frame->open, &open, 0);
+    atomic_store(&frame->process, mrd_proc_mark());
+}
+
 int
 mrd_frame_start(mrd_frame *frame)
 {
@@ -155,6 +169,7 @@ mrd_frame_start(mrd_frame *frame)
         return mrd_fail(MERIDIAN_INVALID, "start of a frame that does not exist");
     if (!mrd_on())
         return MERIDIAN_OK;
+    forget_parents_start(frame);
     if (!atomic_compare_exchange_strong(&frame->open, &idle, 1))
         return mrd_fail(MERIDIAN_STATE, "frame is running already");
     atomic_store(&frame->start, mrd_rec_now());
@@ -174,6 +189,7 @@ mrd_frame_stop(mrd_frame *frame)
         return mrd_fail(MERIDIAN_INVALID, "stop of a frame that does not exist");
     if (!mrd_was_on())
         return MERIDIAN_OK;
+    forget_parents_start(frame);
     if ((id = atomic_exchange(&frame->open, 0)) == 0)
         return mrd_on() ? mrd_fail(MERIDIAN_STATE, "frame is not running") : MERIDIAN_OK;
     mrd_rec_end(id == 1 ? 0 : id, NULL, 0);

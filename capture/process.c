@@ -23,7 +23,8 @@
 typedef struct {
     _Atomic uint32_t lock; /* tid of the holder */
     uint32_t pid;          /* 0: not begun in this process */
-    uint32_t ring_count;
+    uint32_t ids_from;     /* the first ring's serial */
+    _Atomic uint32_t mark; /* of the process; 0: not made yet */
     mrd_ring_writer *all, *idle;
     _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
     _Atomic uint64_t unringed;     /* the same before there is a first */
@@ -49,6 +50,9 @@ void (*mrd_proc_thread_leaves)(void);
 
 static process before_init; /* used until the constructor ran, and without memory */
 static process *proc = &before_init;
+static uint32_t
+    ring_count; /* goes on in a fork's child, so that ids of the parent's spans are not its own */
+static _Atomic uint32_t marks; /* likewise */
 static mrd_ring_cal load_cal;
 static pthread_key_t exit_key;
 static bool exit_key_made;
@@ -251,6 +255,7 @@ begin_process(void)
     proc->id.claim.clock = mrd_proc_clock;
     proc->id.claim.load_cal = load_cal;
     proc->pid = (uint32_t) proc->id.claim.pid;
+    proc->ids_from = ring_count + 1;
 }
 
 /* Writes whose records follow; the kernel's name of the thread is the first guess of its name. */
@@ -367,7 +372,8 @@ make_ring(uint64_t data_len, int32_t tid)
     }
     (void) name_thread(w, tid);
     proc->total += w->map_len;
-    w->serial = ++proc->ring_count;
+    w->serial = ++ring_count;
+    w->ids_from = (uint64_t) proc->ids_from << 44;
     w->next_all = proc->all;
     proc->all = w;
     return w;
@@ -524,6 +530,17 @@ uint32_t
 mrd_proc_pid(void)
 {
     return proc->pid;
+}
+
+uint32_t
+mrd_proc_mark(void)
+{
+    uint32_t mark = atomic_load_explicit(&proc->mark, memory_order_relaxed), next;
+
+    if (__builtin_expect(mark != 0, 1))
+        return mark;
+    next = atomic_fetch_add(&marks, 1) + 1;
+    return atomic_compare_exchange_strong(&proc->mark, &mark, next) ? next : mark;
 }
 
 size_t

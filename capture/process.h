@@ -76,7 +76,9 @@ uint64_t mrd_proc_lost(void);
 const mrd_ring_owner_claim *mrd_proc_claim(void);
 /* The process that recorded first here; 0 before. Differs in a fork's child. */
 uint32_t mrd_proc_pid(void);
-/* An id that no other span of the process has. */
+/* A number that no process had which this one was forked from; without a system call. */
+uint32_t mrd_proc_mark(void);
+/* An id that no other span of the process has, nor one of its parents had at the fork. */
 static inline uint64_t
 mrd_rec_next_id(mrd_ring_writer *w)
 {

@@ -606,9 +606,13 @@ mrd_rec_end(uint64_t id, const mrd_rec_arg *args, size_t arg_count)
 {
     mrd_rec_what nameless = { 0 };
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
+    mrd_ring_writer *w = id == 0 ? NULL : enter(now);
 
-    if (id != 0)
-        record(MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
+    if (w == NULL)
+        return;
+    if (__builtin_expect(id >= w->ids_from, 1)) /* else begun before a fork: the parent ends it */
+        (void) put(w, MRD_REC_END, &nameless, (put_times){ now, now, id }, args, arg_count);
+    mrd_ring_leave(w);
 }
 
 void

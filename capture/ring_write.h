@@ -38,9 +38,10 @@ typedef struct mrd_ring_writer {
     mrd_ring_clock_id clock;
     uint32_t dict_used, dict_len;
     uint32_t blob_seq;
-    uint32_t serial;      /* of the ring in its process, from 1 */
+    uint32_t serial;      /* of the ring in its process and before the fork that made it, from 1 */
     uint32_t name_serial; /* of the file's name */
     uint64_t id_seq;      /* span ids given out */
+    uint64_t ids_from;    /* ids below are of spans begun before a fork */
     size_t map_len;
     struct mrd_ring_writer *next_all, *next_free;
     uint64_t named[MRD_RING_NAMES_MAX / 64];    /* dictionary ids already defined here */

@@ -6,8 +6,10 @@
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 
 #include "capture/identity.h"
+#include "capture/meridian.h"
 #include "capture/process.h"
 #include "capture/ring_read.h"
 #include "tests/check.h"
@@ -527,6 +529,50 @@ TEST(losses_of_a_ring_that_is_gone)
     REQUIRE(mrd_proc_lock());
     CHECK_INT(mrd_proc_lost(), before + 1000);
     mrd_proc_unlock();
+}
+
+/* What the parent began is not the child's to end, and the child's own spans have other ids. */
+TEST(a_child_of_fork_ends_its_own)
+{
+    mrd_frame *frame = mrd_frame_create(NULL, "frame"), *other = mrd_frame_create(NULL, "other");
+    uint64_t id, own, head;
+    int status = -1;
+    pid_t pid;
+
+    snprintf(mrd_proc_settings.ring_dir, sizeof(mrd_proc_settings.ring_dir), "%s", test_tmp());
+    CHECK_INT(mrd_set_state(1), MERIDIAN_OK);
+    CHECK((id = mrd_span_begin(NULL, "begun before", NULL, 0)) != 0);
+    CHECK_INT(mrd_frame_start(frame), MERIDIAN_OK);
+    CHECK_INT(mrd_frame_start(other), MERIDIAN_OK);
+    REQUIRE((pid = fork()) >= 0);
+    if (pid == 0) {
+        test_failures = 0;
+        own = mrd_span_begin(NULL, "begun in the child", NULL, 0);
+        CHECK(own != 0 && own != id);
+        head = mrd_tls_writer->head;
+        mrd_span_end(id, NULL, 0);
+        CHECK_INT(mrd_tls_writer->head, head);
+        CHECK_INT(mrd_frame_stop(frame), MERIDIAN_STATE);
+        CHECK_INT(mrd_tls_writer->head, head);
+        CHECK_INT(mrd_frame_count(frame), 0);
+        CHECK_INT(mrd_frame_start(other), MERIDIAN_OK);
+        CHECK_INT(mrd_frame_start(other), MERIDIAN_STATE);
+        CHECK_INT(mrd_frame_stop(other), MERIDIAN_OK);
+        head = mrd_tls_writer->head;
+        mrd_span_end(own, NULL, 0);
+        CHECK(mrd_tls_writer->head > head);
+        _exit(test_failures != 0);
+    }
+    CHECK_INT(waitpid(pid, &status, 0), pid);
+    CHECK_INT(status, 0);
+    CHECK_INT(mrd_frame_stop(frame), MERIDIAN_OK);
+    CHECK_INT(mrd_frame_stop(other), MERIDIAN_OK);
+    head = mrd_tls_writer->head;
+    mrd_span_end(id, NULL, 0);
+    CHECK(mrd_tls_writer->head > head);
+    CHECK_INT(mrd_set_state(0), MERIDIAN_OK);
+    mrd_frame_destroy(frame);
+    mrd_frame_destroy(other);
 }
 
 TEST_MAIN()
