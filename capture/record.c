@@ -634,6 +634,18 @@ mrd_rec_counter(const mrd_rec_what *what, uint64_t value)
 }
 
 void
+mrd_rec_lose(mrd_ring_lost cause)
+{
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock);
+    mrd_ring_writer *w = enter(now);
+
+    if (w == NULL)
+        return;
+    mrd_ring_lose(w->hdr, cause, now, 1);
+    mrd_ring_leave(w);
+}
+
+void
 mrd_rec_flow(const mrd_rec_what *what, uint64_t id)
 {
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);

@@ -101,6 +101,8 @@ void mrd_rec_instant(const mrd_rec_what *what, uint64_t id, const mrd_rec_arg *a
                      size_t arg_count);
 /* Flags of `what` carry the number type; value holds its bits. */
 void mrd_rec_counter(const mrd_rec_what *what, uint64_t value);
+/* Counts a span as lost that the caller cannot even begin. */
+void mrd_rec_lose(mrd_ring_lost cause);
 /* Binds to the span that is open on this thread; flags carry the direction. */
 void mrd_rec_flow(const mrd_rec_what *what, uint64_t id);
 /* A message or an event about the recording itself ("cannot arm: ..."), with details. */

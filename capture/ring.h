@@ -58,6 +58,7 @@ typedef enum {
     MRD_RING_LOST_DICT = 4,     /* a track could not be defined: the dictionary is full */
     MRD_RING_LOST_BLOB = 5,     /* of the runtime's trace: its text found no room */
     MRD_RING_LOST_SWITCHED = 6, /* capture switched itself off after an error */
+    MRD_RING_LOST_DEEP = 7, /* begun while its thread had too much open, or no memory to note it */
     MRD_RING_LOST_CAUSES = 8,
 } mrd_ring_lost;
 

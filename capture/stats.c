@@ -23,6 +23,7 @@ typedef struct mrd_stat_table {
 
 uint32_t mrd_extra;
 static mrd_stat_series *series;
+static _Atomic uint64_t unplaced; /* missed without a table to count them in */
 static _Atomic uint64_t generation = 1;
 
 void
@@ -97,13 +98,12 @@ mrd_stats_add(uint32_t domain, uint32_t name, uint64_t ticks)
     mrd_thread *thread = mrd_thread_get();
     stat_table *t;
 
-    if (thread == NULL)
-        return;
-    if (thread->stats == NULL)
+    if (thread != NULL && thread->stats == NULL)
         thread->stats = mrd_proc_map(sizeof(*t), true);
-    t = thread->stats;
-    if (t == NULL)
+    if (thread == NULL || (t = thread->stats) == NULL) {
+        atomic_fetch_add_explicit(&unplaced, 1, memory_order_relaxed);
         return;
+    }
     if (t->busy) {
         t->missed++;
         return;
@@ -322,6 +322,7 @@ mrd_stats_print(bool json, mrd_stat_sort sort, bool ascending)
     char *text;
 
     mrd_thread_each(collect, &report);
+    report.missed += atomic_load_explicit(&unplaced, memory_order_relaxed);
     mrd_stat_report_scale(&report);
     collect_series(&report);
     collect_scopes(&report);
@@ -352,6 +353,7 @@ void
 mrd_stats_reset(void)
 {
     mrd_thread_each(clear_table, NULL);
+    atomic_store_explicit(&unplaced, 0, memory_order_relaxed);
     mrd_memory_reset();
     atomic_fetch_add(&generation, 1);
 }

@@ -92,12 +92,16 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
     mrd_thread_open *o;
     uint32_t i;
 
-    if (t == NULL)
+    if (t == NULL) {
+        mrd_rec_lose(MRD_RING_LOST_DEEP);
         return false;
+    }
     i = t->depth++; /* before it is filled: a signal handler's own begin takes the next place */
     mrd_ring_fence();
-    if (i >= MRD_THREAD_OPEN_MAX)
+    if (i >= MRD_THREAD_OPEN_MAX) {
+        mrd_rec_lose(MRD_RING_LOST_DEEP);
         return true;
+    }
     o = &t->open[i];
     o->owner = owner;
     mrd_rec_scope_begin(&o->scope, what);

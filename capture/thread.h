@@ -25,7 +25,7 @@ struct mrd_stat_table;
 
 typedef struct mrd_thread {
     uint32_t ready;
-    uint32_t depth; /* may exceed MRD_THREAD_OPEN_MAX: those are balanced, not recorded */
+    uint32_t depth; /* may exceed MRD_THREAD_OPEN_MAX: those are balanced and counted lost */
     struct mrd_thread *next_all, *next_free;
     struct mrd_stat_table *stats; /* NULL until used */
     char error[512];

@@ -2,6 +2,7 @@
  * Signal handlers that annotate wherever they come: while their thread is in the middle of malloc, of the library, or of
  * both. The internals are linked, and what they allocate comes by here (--wrap).
  */
+#include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/time.h>
@@ -151,6 +152,51 @@ TEST(a_handler_of_the_printing_thread)
             mrd_stats_add(1, i, 1);
     }
     setitimer(ITIMER_PROF, &none, NULL);
+}
+
+static void *
+annotate_without_a_place(void *arg)
+{
+    begin();
+    CHECK(mrd_proc_writer() != NULL);
+    CHECK(mrd_thread_seen() == NULL);
+    if (!mrd_proc_lock())
+        return NULL;
+    mrd_push(NULL, "inner");
+    mrd_pop();
+    mrd_span(NULL, "span", 1, 2, NULL, 0);
+    mrd_proc_unlock();
+    return arg;
+}
+
+/* What has no place among what its thread has open, or none in the statistics, is counted. */
+TEST(what_has_no_place_is_counted)
+{
+    uint64_t before = mrd_lost();
+    char *text, *missed;
+    pthread_t t;
+    void *done;
+
+    begin();
+    mrd_stats_reset();
+    mrd_push(NULL, "inner"); /* its name is known */
+    mrd_pop();
+    mrd_span(NULL, "span", 1, 2, NULL, 0);
+    REQUIRE(pthread_create(&t, NULL, annotate_without_a_place, &done) == 0);
+    pthread_join(t, &done);
+    REQUIRE(done != NULL);
+    CHECK_INT(mrd_lost(), before + 1);
+    text = mrd_stats_print(true, MRD_SORT_TOTAL, true);
+    REQUIRE(text != NULL);
+    missed = strstr(text, "\"Missed\":1,");
+    CHECK(missed != NULL);
+    free(text);
+    for (unsigned i = 0; i < 300; i++)
+        mrd_push(NULL, "inner");
+    CHECK_INT(mrd_lost(), before + 1 + 300 - MRD_THREAD_OPEN_MAX);
+    for (unsigned i = 0; i < 300; i++)
+        mrd_pop();
+    CHECK_INT(mrd_lost(), before + 1 + 300 - MRD_THREAD_OPEN_MAX);
 }
 
 TEST_MAIN()
