@@ -72,16 +72,22 @@ mrd_api_name(const char *text)
     return id;
 }
 
-static uint32_t
+uint32_t
+mrd_api_name_once(const char *text, uint32_t *keep)
+{
+    uint32_t id = mrd_api_name(text);
+
+    if (id != MRD_RING_NAMES_MAX - 1 || mrd_names_full())
+        __atomic_store_n(keep, id, __ATOMIC_RELAXED);
+    return id;
+}
+
+static inline uint32_t
 site_id(mrd_site *site)
 {
     uint32_t id = __atomic_load_n(&site->id, __ATOMIC_RELAXED);
 
-    if (__builtin_expect(id == 0, 0)) {
-        id = mrd_api_name(site->text);
-        __atomic_store_n(&site->id, id, __ATOMIC_RELAXED);
-    }
-    return id;
+    return __builtin_expect(id == 0, 0) ? mrd_api_name_once(site->text, &site->id) : id;
 }
 
 /* Turns arguments over; returns how many. */

@@ -24,6 +24,9 @@ mrd_domain_id(const mrd_domain *domain)
 
 /* The id of a text; when there are too many names, that of a name which says so. */
 uint32_t mrd_api_name(const char *text);
+/* The same, kept in *keep unless a later call may find a better one: a signal handler that interrupts the library
+ * cannot add a name. */
+uint32_t mrd_api_name_once(const char *text, uint32_t *keep);
 /* Statistics of a finished span, when somebody wants them; and the periodic dump. */
 void mrd_api_finished(const mrd_rec_what *what, uint64_t ticks);
 

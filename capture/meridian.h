@@ -17,8 +17,9 @@
  * Text     is copied, except where a macro says "literal". Names and keys are cut at 4,096 bytes; a process
  *          has at most 65,534 of them, then "(too many names)". A call records its first 64 arguments.
  * Threads  every call from any thread, unless a line says otherwise. Annotations are safe in signal
- *          handlers, unless continuous_dump is on: then any may write a dump. Objects and control are
- *          not.
+ *          handlers, unless continuous_dump is on: then any may write a dump. Objects, regions, domains and
+ *          control are not. An annotation that interrupts the library in its own thread may be lost (counted),
+ *          and one whose name is new there is called "(too many names)", that once.
  * fork     the child records into rings of its own. What was begun before a fork ends in the
  *          parent only: there a frame that runs goes on running, and in the child it does not run.
  */

@@ -97,6 +97,12 @@ name_find(const char *text, size_t len, uint32_t hash, uint32_t *ret_slot)
     return 0;
 }
 
+bool
+mrd_names_full(void)
+{
+    return __atomic_load_n(&name_count, __ATOMIC_RELAXED) + 2 >= MRD_RING_NAMES_MAX;
+}
+
 static char *
 arena_copy(const char *text, size_t len)
 {
@@ -124,9 +130,11 @@ name_insert(const char *text, size_t len, uint32_t hash, uint32_t slot)
     uint32_t id;
     char *copy;
 
-    if (name_count + 2 >= MRD_RING_NAMES_MAX || (copy = arena_copy(text, len)) == NULL)
+    if (mrd_names_full() || (copy = arena_copy(text, len)) == NULL)
         return 0;
-    id = ++name_count; /* before the slot: a fork in between wastes an id, not more */
+    id = name_count + 1;
+    __atomic_store_n(&name_count, id,
+                     __ATOMIC_RELAXED); /* before the slot: a fork in between wastes an id */
     mrd_name_entries[id] = (mrd_name_entry){ copy, (uint32_t) len, hash };
     atomic_store_explicit(&slots[slot], id, memory_order_release);
     return id;

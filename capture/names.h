@@ -20,7 +20,9 @@
 uint32_t mrd_names_add(const char *text);
 /* The id of a short text that lies where it lay last time, else 0: nothing is added, no function is called. */
 static inline uint32_t mrd_names_seen(const char *text);
-/* The id kept for "(too many names)". */
+/* Whether no further name can be added, ever. */
+bool mrd_names_full(void);
+/* The id kept for "(too many names)": the highest. */
 uint32_t mrd_names_reserve_fallback(void);
 /* The text of an id; NULL when there is none. Stays valid for ever. */
 const char *mrd_names_text(uint32_t id, size_t *ret_len);

@@ -12,10 +12,8 @@ region_what(mrd_region *region)
 {
     uint32_t id = __atomic_load_n(&region->id, __ATOMIC_RELAXED);
 
-    if (id == 0) {
-        id = mrd_api_name(region->name);
-        __atomic_store_n(&region->id, id, __ATOMIC_RELAXED);
-    }
+    if (id == 0)
+        id = mrd_api_name_once(region->name, &region->id);
     return (mrd_rec_what){ .name = id };
 }
 

@@ -11,6 +11,7 @@
 #include "capture/dump.h"
 #include "capture/memory.h"
 #include "capture/meridian.h"
+#include "capture/names.h"
 #include "capture/process.h"
 #include "capture/stats.h"
 #include "capture/thread.h"
@@ -197,6 +198,25 @@ TEST(what_has_no_place_is_counted)
     for (unsigned i = 0; i < 300; i++)
         mrd_pop();
     CHECK_INT(mrd_lost(), before + 1 + 300 - MRD_THREAD_OPEN_MAX);
+}
+
+/* A handler that meets a new name under the lock cannot add it; the next one does. */
+TEST(a_name_that_is_new_under_the_lock)
+{
+    static mrd_site site = MRD_SITE("first met under the lock");
+    mrd_scope scope;
+    size_t len = 0;
+
+    begin();
+    CHECK(mrd_proc_writer() != NULL);
+    REQUIRE(mrd_proc_lock());
+    mrd_scope_begin_site(&scope, NULL, &site);
+    mrd_scope_end(&scope);
+    mrd_proc_unlock();
+    CHECK_INT(site.id, 0);
+    mrd_scope_begin_site(&scope, NULL, &site);
+    mrd_scope_end(&scope);
+    CHECK_TEXT(mrd_names_text(site.id, &len), site.text);
 }
 
 TEST_MAIN()
