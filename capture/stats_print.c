@@ -285,11 +285,13 @@ place_text(const mrd_memory_scope *s)
     return s->place == MRD_MEMORY_HOST ? "host" : "device";
 }
 
-/* "domain/name", as the counters of the profile have it. */
+#define SCOPE_TEXT (2 * MRD_RING_TEXT_MAX + 2)
+
+/* "domain/name", as the counters of the profile have it, but whole. */
 static const char *
-scope_text(const mrd_memory_scope *s, char text[160])
+scope_text(const mrd_memory_scope *s, char text[SCOPE_TEXT])
 {
-    snprintf(text, 160, "%s%s%s", text_of(s->domain, ""), s->domain == 0 ? "" : "/",
+    snprintf(text, SCOPE_TEXT, "%s%s%s", text_of(s->domain, ""), s->domain == 0 ? "" : "/",
              s->name == 0 ? "(no scope)" : text_of(s->name, "(unnamed)"));
     return text;
 }
@@ -297,7 +299,7 @@ scope_text(const mrd_memory_scope *s, char text[160])
 static void
 table_scopes(mrd_text *t, const mrd_stat_report *r)
 {
-    char name[160];
+    char name[SCOPE_TEXT];
 
     if (r->scopes > 0)
         table_head(
@@ -399,7 +401,7 @@ json_counters(mrd_text *t, const mrd_stat_report *r, bool bytes)
 static void
 json_scopes(mrd_text *t, const mrd_stat_report *r)
 {
-    char name[160];
+    char name[SCOPE_TEXT];
 
     for (size_t i = 0; i < r->scopes; i++) {
         const mrd_memory_scope *s = &r->scope[i];

@@ -219,4 +219,26 @@ TEST(a_name_that_is_new_under_the_lock)
     CHECK_TEXT(mrd_names_text(site.id, &len), site.text);
 }
 
+/* A scope of a long name, in both forms of the statistics. */
+TEST(long_names_are_whole)
+{
+    static char name[MRD_RING_TEXT_MAX + 1], domain_name[MRD_RING_TEXT_MAX + 1],
+        want[2 * MRD_RING_TEXT_MAX + 2];
+    mrd_scope scope;
+
+    begin();
+    memset(name, 'n', sizeof(name) - 1);
+    memset(domain_name, 'd', sizeof(domain_name) - 1);
+    snprintf(want, sizeof(want), "%s/%s", domain_name, name);
+    mrd_scope_begin(&scope, mrd_domain_create(domain_name), name);
+    mrd_memory_allocated(name, 100);
+    mrd_scope_end(&scope);
+    for (int json = 0; json < 2; json++) {
+        char *text = mrd_stats_print(json, MRD_SORT_TOTAL, true);
+
+        CHECK(text != NULL && strstr(text, want) != NULL);
+        free(text);
+    }
+}
+
 TEST_MAIN()
