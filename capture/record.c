@@ -774,6 +774,3 @@ mrd_rec_blob_lose(uint64_t count, int64_t first_wall_ns, int64_t last_wall_ns)
     mrd_ring_lose(w->hdr, MRD_RING_LOST_BLOB, ticks_of_wall(&now, last_wall_ns), 0);
     w->limit = 0; /* the next record tells it */
 }
-
-/* ---- ticks to nanoseconds ---------------------------------------------------------------------
- */

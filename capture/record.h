@@ -147,7 +147,4 @@ void mrd_rec_thread_ring_size(size_t bytes);
 /* The calling thread's ring is new and is read behind all others of the process. */
 void mrd_rec_thread_ring_rest(void);
 
-/* ---- settings the hooks need ------------------------------------------------------------------
- */
-
 #endif
