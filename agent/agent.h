@@ -59,8 +59,8 @@ mrd_err mrd_agent_link_options(mrd_agent_options *o, mrd_link_options *ret_link,
 
 typedef struct mrd_agent mrd_agent;
 
-/* transport is owned from here on, also on failure; NULL runs without an aggregator (events are
- * counted and dropped). Errors: those of its parts. */
+/* transport is owned from here on, also on failure; NULL runs without an aggregator (the spool
+ * fills up, then its oldest frames are dropped and counted). Errors: those of its parts. */
 mrd_err mrd_agent_open(const mrd_agent_options *options, const mrd_node_identity *node,
                        mrd_transport *transport, mrd_agent **ret_agent, mrd_why *why);
 /* One turn; waits at most timeout_ms when there is nothing to do. */

@@ -1,6 +1,6 @@
 /*
- * agent/collector.h - what collects on a node: rings, counters, the node's clock, device profiles,
- * models, trace files, capture files. A collector is one file that defines `const mrd_collector
+ * agent/collector.h - what collects on a node: rings, counters, the node's clock, files, and so on
+ * (agent/collectors.def has all of them). A collector is one file that defines `const mrd_collector
  * mrd_collector_x` and one row in agent/collectors.def; agent/collectors.c calls all of them in the
  * order of the rows.
  *

@@ -42,17 +42,17 @@ enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
 
 /* Why events were lost, as counted and as the name of the MRD_LOSS event. */
 typedef enum {
-    MRD_DROP_RING_FULL,  /* the workload's ring was full */
-    MRD_DROP_RING_BIG,   /* larger than a record may be */
-    MRD_DROP_RING_OTHER, /* nested in a signal handler, no ring, dictionary full, switched off */
-    MRD_DROP_BLOB,       /* runtime JSON cut short (counts chunks: what was inside is not known) */
-    MRD_DROP_JSON,       /* runtime JSON that is no event */
-    MRD_DROP_BAD_RING,   /* a ring that contradicts itself: its counted losses; bytes are unknown */
-    MRD_DROP_LIMIT,      /* more open spans, arguments or text than allowed */
-    MRD_DROP_MEMORY,     /* no memory, or the receiver refused the event */
-    MRD_DROP_SPOOL,      /* forced out of memory and spool, oldest first */
-    MRD_DROP_REFUSED,    /* the aggregator will never store it */
-    MRD_DROP_UNSENT,     /* no session wanted it */
+    MRD_DROP_RING_FULL, /* the workload's ring was full */
+    MRD_DROP_RING_BIG,  /* larger than a record may be */
+    MRD_DROP_RING_OTHER, /* nested in a signal handler, no ring, dictionary full, switched off, too much open */
+    MRD_DROP_BLOB,     /* runtime JSON cut short (counts chunks: what was inside is not known) */
+    MRD_DROP_JSON,     /* runtime JSON that is no event */
+    MRD_DROP_BAD_RING, /* a ring that contradicts itself: its counted losses; bytes are unknown */
+    MRD_DROP_LIMIT, /* more open spans, arguments or text than allowed; refused by the receiver as such */
+    MRD_DROP_MEMORY,   /* no memory, or another error of the receiver */
+    MRD_DROP_SPOOL,    /* forced out of memory and spool, oldest first */
+    MRD_DROP_REFUSED,  /* the aggregator will never store it */
+    MRD_DROP_UNSENT,   /* no session wanted it */
     MRD_DROP_WINDOW,   /* a flight recorder kept it until newer ones needed the room or the time */
     MRD_DROP_RESTART,  /* in the memory of a flight recorder when the agent was killed */
     MRD_DROP_RUNTIME,  /* the runtime's own ring overwrote it: its numbers show the gap */
@@ -120,8 +120,8 @@ typedef struct {
     /* With hold: how far a predecessor has made this ring's records safe, 0: not told; what lies
      * before is skipped. ring: mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
-    /* Takes an event; args and text live during the call. An error is counted as MRD_DROP_MEMORY.
-     */
+    /* Takes an event; args and text live during the call. LIMIT and INVALID are counted as MRD_DROP_LIMIT,
+     * any other error as MRD_DROP_MEMORY; a MRD_LOSS that is not taken is counted already. */
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     /* Seen first, or gone (free what hangs on user); may be NULL. */
     void (*process)(void *self, mrd_drain_process *process);

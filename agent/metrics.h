@@ -1,5 +1,5 @@
 /*
- * agent/metrics.h - GET /metrics and /healthz of a node, inside the agent's loop: a few connections
+ * agent/metrics.h - GET /metrics, /healthz and /readyz of a node, inside the agent's loop: a few connections
  * at one time, one exchange each, none of which the loop ever waits for. Inside agent/ only.
  *
  * Where it listens on more than this machine's own address a token is needed (main.c refuses
