@@ -232,8 +232,8 @@ mrd_scope_end_args(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
  */
 
 /* Nested spans of one thread without a variable to carry. A thread has at most 256 pushes, tasks, events and
- * regions open together; deeper ones are counted lost (the statistics do not have them), but still balance. pop without
- * push does nothing. */
+ * regions open together; deeper ones are counted lost (the statistics do not have them), but still balance (those of
+ * more than 32 objects are not told apart). pop without push does nothing. */
 MRD_API void mrd_push_(const mrd_domain *domain, const char *name);
 MRD_API void mrd_pop_(const mrd_kv *args, size_t arg_count);
 static inline void

@@ -53,6 +53,8 @@ mrd_thread_get(void)
         return t;
     if ((t = take_place()) != NULL) {
         t->depth = 0;
+        t->deep_others = 0;
+        memset(t->deep, 0, sizeof(t->deep));
         t->error[0] = '\0';
         t->ready = 1;
         tls_thread = t;
@@ -85,6 +87,67 @@ thread_leave(void)
     mrd_proc_unlock();
 }
 
+/* ---- more than there is room for ---------------------------------------------------------------- */
+
+static const char gone; /* owner of a place whose own has ended while deeper ones were open */
+
+/* The count of the deep ones of this owner; NULL: it has none. */
+static uint64_t *
+deep_of(mrd_thread *t, const void *owner)
+{
+    for (uint32_t i = 0; i < MRD_THREAD_DEEP_MAX; i++)
+        if (t->deep[i].count > 0 && t->deep[i].owner == owner)
+            return &t->deep[i].count;
+    return NULL;
+}
+
+static __attribute__((noinline, cold)) void
+begin_deep(mrd_thread *t, const void *owner)
+{
+    uint64_t *count = deep_of(t, owner);
+
+    for (uint32_t i = 0; i < MRD_THREAD_DEEP_MAX && count == NULL; i++)
+        if (t->deep[i].count == 0) {
+            t->deep[i].count = 1; /* first: a signal handler's own begin takes another place */
+            mrd_ring_fence();
+            t->deep[i].owner = owner;
+            mrd_rec_lose(MRD_RING_LOST_DEEP);
+            return;
+        }
+    ++*(count != NULL ? count : &t->deep_others);
+    mrd_rec_lose(MRD_RING_LOST_DEEP);
+}
+
+/* One less beyond the room; the places that are gone go with the last. */
+static void
+shallower(mrd_thread *t)
+{
+    uint32_t n = 0;
+
+    if (t->depth == MRD_THREAD_OPEN_MAX + 1) {
+        for (uint32_t i = 0; i < MRD_THREAD_OPEN_MAX; i++)
+            if (t->open[i].owner != &gone)
+                t->open[n++] = t->open[i];
+        mrd_ring_fence(); /* until here a signal handler's own ones are deep */
+        t->depth = n;
+    } else {
+        t->depth--;
+    }
+}
+
+/* Whether the innermost of this owner was one of the deep ones, which are never recorded: it has ended. */
+static __attribute__((noinline, cold)) bool
+end_deep(mrd_thread *t, const void *owner)
+{
+    uint64_t *count = deep_of(t, owner);
+
+    if (count == NULL && t->deep_others == 0)
+        return false;
+    --*(count != NULL ? count : &t->deep_others);
+    shallower(t);
+    return true;
+}
+
 bool
 mrd_thread_begin(const void *owner, const mrd_rec_what *what)
 {
@@ -99,7 +162,7 @@ mrd_thread_begin(const void *owner, const mrd_rec_what *what)
     i = t->depth++; /* before it is filled: a signal handler's own begin takes the next place */
     mrd_ring_fence();
     if (i >= MRD_THREAD_OPEN_MAX) {
-        mrd_rec_lose(MRD_RING_LOST_DEEP);
+        begin_deep(t, owner);
         return true;
     }
     o = &t->open[i];
@@ -132,8 +195,7 @@ mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *r
 
     if (t == NULL || t->depth == 0)
         return false;
-    if (t->depth > MRD_THREAD_OPEN_MAX) { /* the deepest were never recorded */
-        t->depth--;
+    if (t->depth > MRD_THREAD_OPEN_MAX && end_deep(t, owner)) {
         *ret_ticks = 0;
         ret_what->name = 0;
         return true;
@@ -144,6 +206,10 @@ mrd_thread_end(const void *owner, const mrd_rec_arg *args, size_t n, uint64_t *r
     *ret_what = o.scope.what;
     *ret_ticks = mrd_rec_now() - o.start;
     mrd_rec_scope_end(&o.scope, args, n);
+    if (__builtin_expect(t->depth > MRD_THREAD_OPEN_MAX, 0)) {
+        t->open[i].owner = &gone;
+        return true;
+    }
     memmove(&t->open[i], &t->open[i + 1], (t->depth - 1 - i) * sizeof(o));
     mrd_ring_fence();
     t->depth--;

@@ -13,6 +13,7 @@
 #include "capture/record.h"
 
 #define MRD_THREAD_OPEN_MAX 256u
+#define MRD_THREAD_DEEP_MAX 32u
 
 /* One thing that is open. owner: the object, NULL for a push. */
 typedef struct {
@@ -21,11 +22,19 @@ typedef struct {
     mrd_rec_scoped scope;
 } mrd_thread_open;
 
+/* How many of an owner are open beyond these. */
+typedef struct {
+    const void *owner;
+    uint64_t count; /* 0: the place is free */
+} mrd_thread_deep;
+
 struct mrd_stat_table;
 
 typedef struct mrd_thread {
     uint32_t ready;
-    uint32_t depth; /* may exceed MRD_THREAD_OPEN_MAX: those are balanced and counted lost */
+    uint32_t depth;       /* may exceed MRD_THREAD_OPEN_MAX: those are balanced and counted lost */
+    uint64_t deep_others; /* of owners that found no place in deep: told apart no more */
+    mrd_thread_deep deep[MRD_THREAD_DEEP_MAX];
     struct mrd_thread *next_all, *next_free;
     struct mrd_stat_table *stats; /* NULL until used */
     char error[512];

@@ -241,4 +241,58 @@ TEST(long_names_are_whole)
     }
 }
 
+/* Beyond the room, a stop ends what it is of and nothing else. */
+TEST(a_stop_among_more_than_there_is_room_for)
+{
+    mrd_task *early, *deep, *never;
+
+    begin();
+    early = mrd_task_create(NULL, "early");
+    deep = mrd_task_create(NULL, "deep");
+    never = mrd_task_create(NULL, "never");
+    REQUIRE(early != NULL && deep != NULL && never != NULL);
+    CHECK_INT(mrd_task_start(early), MERIDIAN_OK);
+    for (unsigned i = 0; i < MRD_THREAD_OPEN_MAX + 10; i++)
+        mrd_push(NULL, "inner");
+    CHECK_INT(mrd_task_start(deep), MERIDIAN_OK);
+    CHECK_INT(mrd_task_stop(never), MERIDIAN_STATE);
+    CHECK_INT(mrd_task_stop(early), MERIDIAN_OK);
+    CHECK_INT(mrd_task_stop(early), MERIDIAN_STATE);
+    CHECK_INT(mrd_task_stop(deep), MERIDIAN_OK);
+    CHECK_INT(mrd_task_stop(deep), MERIDIAN_STATE);
+    for (unsigned i = 0; i < MRD_THREAD_OPEN_MAX + 10; i++) {
+        CHECK(mrd_thread_seen()->depth > 0);
+        mrd_pop();
+    }
+    CHECK_INT(mrd_thread_seen()->depth, 0);
+    mrd_task_destroy(early);
+    mrd_task_destroy(deep);
+    mrd_task_destroy(never);
+}
+
+/* Of many different ones too. */
+TEST(more_different_ones_than_are_told_apart)
+{
+    mrd_task *tasks[MRD_THREAD_DEEP_MAX + 8];
+    unsigned n = sizeof(tasks) / sizeof(tasks[0]);
+
+    begin();
+    for (unsigned i = 0; i < MRD_THREAD_OPEN_MAX; i++)
+        mrd_push(NULL, "inner");
+    for (unsigned i = 0; i < n; i++) {
+        tasks[i] = mrd_task_create(NULL, "deep");
+        REQUIRE(tasks[i] != NULL);
+        CHECK_INT(mrd_task_start(tasks[i]), MERIDIAN_OK);
+    }
+    for (unsigned i = n; i-- > 0;)
+        CHECK_INT(mrd_task_stop(tasks[i]), MERIDIAN_OK);
+    CHECK_INT(mrd_task_stop(tasks[0]), MERIDIAN_STATE);
+    CHECK_INT(mrd_thread_seen()->depth, MRD_THREAD_OPEN_MAX);
+    for (unsigned i = 0; i < MRD_THREAD_OPEN_MAX; i++)
+        mrd_pop();
+    CHECK_INT(mrd_thread_seen()->depth, 0);
+    for (unsigned i = 0; i < n; i++)
+        mrd_task_destroy(tasks[i]);
+}
+
 TEST_MAIN()
