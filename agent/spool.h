@@ -126,7 +126,7 @@ typedef struct {
  * Appends a frame whose header holds this epoch and the session's next number; counts that up.
  * It counts, and is shown by peek, from the next commit on.
  * Errors: FULL (the disk, or the oldest frames wait for a commit: nothing was written), LIMIT (more
- * than MRD_FRAME_MAX), STATE (wrong number), NOMEM and those of mrd_frame_get.
+ * than MRD_FRAME_MAX), STATE (wrong number), IO, NOMEM and those of mrd_frame_get.
  */
 mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why);
 
@@ -147,8 +147,8 @@ uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
 
 /* The oldest item with id >= from; false when there is none. */
 bool mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item);
-/* Its bytes into *to (reset first). Errors: NOTFOUND (acknowledged or dropped meanwhile), IO,
- * CORRUPT (the file changed under us). */
+/* Its bytes into *to (reset first). Errors: NOTFOUND (acknowledged or dropped meanwhile), NOMEM, IO (also
+ * where the file was cut under us). */
 mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
 /* It is on its way: until its answer nobody knows whether it is stored, so when the bound forces
  * out its segment it is kept in memory. */
