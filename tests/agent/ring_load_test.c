@@ -91,6 +91,7 @@ TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
     mrd_drain *p = open_drain(&h);
     int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;
     uint64_t told = 0;
+    unsigned waits = 0, longest = 0; /* turns from a span to its reading, once the first was read */
     maker *own;
 
     if (files < 4096)
@@ -99,16 +100,21 @@ TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
     hostile_rings(pid, n);
     own = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
     make_span(own, make_text(own, "honest"), mrd_local_now().ns, 5);
-    while (h.hostile < (uint64_t) n && mrd_local_now().ns < end) {
+    /* Which file is met first is the folder's business: the honest one may be the last. */
+    while ((h.hostile < (uint64_t) n || h.honest == 0) && mrd_local_now().ns < end) {
         timed_step(p, &worst);
+        waits += told > 0;
+        longest = waits > longest ? waits : longest;
         if (h.honest > told && h.honest < 1000) { /* one more as soon as one was read */
             told = h.honest;
+            waits = 0;
             make_span(own, 1, mrd_local_now().ns, 5);
         }
     }
     CHECK_INT(h.hostile, n);
-    CHECK(h.honest > 5);
-    printf("%d rings: longest turn %.1f ms of CPU\n", n, (double) worst / 1e6);
+    CHECK(h.honest > 0 && longest <= 2);
+    printf("%d rings: longest turn %.1f ms of CPU, a span read within %u turns\n", n,
+           (double) worst / 1e6, longest);
     CHECK(worst < 150 * MRD_MS);
     mrd_drain_close(p);
 }
