@@ -6,6 +6,8 @@
 #include "cli/cli.h"
 #include "cli/cluster.h"
 
+#define REST_WAIT (2 * MRD_SEC) /* for the nodes that have not answered, once one has */
+
 typedef struct {
     mrd_client_options client;
     mrd_dur_ns last;
@@ -43,10 +45,45 @@ trigger_of(const mrd_json *doc, const char *number)
     return NULL;
 }
 
+typedef struct {
+    const char *number;
+    mrd_local_ns until; /* for all: once one has answered; 0: none has */
+} awaited;
+
+/* The others answer at the same time, unless they are away. */
 static bool
 is_answered(void *self, const mrd_json *doc)
 {
-    return mrd_json_int(trigger_of(doc, self), "answered", 0) > 0;
+    awaited *a = self;
+    const mrd_json *t = trigger_of(doc, a->number);
+
+    if (mrd_json_int(t, "answered", 0) == 0)
+        return false;
+    if (a->until.ns == 0)
+        a->until = mrd_local_add(mrd_local_now(), REST_WAIT);
+    return mrd_json_size(mrd_json_get(t, "unacknowledged")) == 0 ||
+           mrd_local_before(a->until, mrd_local_now());
+}
+
+static void
+say_missing(const mrd_json *t)
+{
+    const mrd_json *list = mrd_json_get(t, "unacknowledged");
+    int64_t answered = mrd_json_int(t, "answered", 0);
+
+    if (answered == 0)
+        fprintf(stderr, "meridian trigger: no node has answered yet: `meridian nodes` shows which "
+                        "are connected\n");
+    for (size_t i = 0; answered > 0 && i < mrd_json_size(list); i++) {
+        char scratch[64];
+        mrd_str id = MRD_STR("?");
+
+        (void) mrd_json_text(mrd_json_at(list, i), scratch, &id);
+        fprintf(stderr,
+                "meridian trigger: node " MRD_STR_FMT
+                " has not answered yet: it is told again when it is connected\n",
+                MRD_STR_ARG(id));
+    }
 }
 
 /* Waits a moment for the nodes' answers and says how to get the window. */
@@ -54,17 +91,18 @@ static mrd_err
 follow(const settings *set, mrd_client *client, const char *id, char *number, int *ret_status,
        mrd_why *why)
 {
+    awaited a = { .number = number };
     mrd_json *doc = NULL;
     const mrd_json *t;
     mrd_err err = mrd_cluster_wait(client, id, set->client.timeout, set->client.timeout,
-                                   is_answered, number, &doc, why);
+                                   is_answered, &a, &doc, why);
 
     t = trigger_of(doc, number);
-    if (err == MRD_TIMEOUT && t != NULL) {
-        fprintf(stderr, "meridian trigger: no node has answered yet: `meridian nodes` shows which "
-                        "are connected\n");
-        *ret_status = MRD_EXIT_INCOMPLETE;
+    if (err == MRD_TIMEOUT && t != NULL)
         err = MRD_OK;
+    if (err == MRD_OK) {
+        say_missing(t);
+        *ret_status = mrd_json_int(t, "answered", 0) > 0 ? *ret_status : MRD_EXIT_INCOMPLETE;
     }
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(t);

@@ -210,7 +210,8 @@ def triggers():
         records(c, id, 2)
         c.begun(id, 2)
         c.agents[1].p.send_signal(19)  # SIGSTOP: it cannot answer
-        c.run("trigger", id, "--last", "1s")
+        out, err = c.run("trigger", id, "--last", "1s")
+        check("1 node answered" in out and "node i-test1 has not answered yet" in err, f"trigger says who did not: {out} {err}")
         until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1], "one node answered")
         equal([t.get("unacknowledged") for t in c.session(id)["triggers"]], [["i-test1"]], "who did not")
         c.agents[1].p.send_signal(18)  # SIGCONT
