@@ -81,7 +81,7 @@ say_missing(const mrd_json *t)
         (void) mrd_json_text(mrd_json_at(list, i), scratch, &id);
         fprintf(stderr,
                 "meridian trigger: node " MRD_STR_FMT
-                " has not answered yet: it is told again when it is connected\n",
+                " has not answered yet: it gets the request when it is connected\n",
                 MRD_STR_ARG(id));
     }
 }
