@@ -102,7 +102,8 @@ follow(const settings *set, mrd_client *client, const char *id, char *number, in
         err = MRD_OK;
     if (err == MRD_OK) {
         say_missing(t);
-        *ret_status = mrd_json_int(t, "answered", 0) > 0 ? *ret_status : MRD_EXIT_INCOMPLETE;
+        if (mrd_json_int(t, "answered", 0) == 0)
+            *ret_status = MRD_EXIT_INCOMPLETE;
     }
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(t);
