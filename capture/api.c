@@ -132,8 +132,7 @@ mrd_domain_create(const char *name)
 
     if (name == NULL || *name == '\0' || (id = mrd_rec_name(name)) == 0)
         return NULL;
-    made =
-        malloc(sizeof(*made)); /* not under the lock: a signal handler in malloc may wait for it */
+    made = malloc(sizeof(*made));
     if (!mrd_proc_lock()) {
         free(made);
         return NULL;

@@ -4,10 +4,8 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <sys/stat.h>
-#include <sys/syscall.h>
 #include <unistd.h>
 
 #include "capture/models.h"
@@ -19,7 +17,7 @@
 #define COPY_MAX     (1ull << 32) /* bytes of one model; larger ones are listed without data */
 #define BUCKETS      4096u        /* a power of two */
 
-/* One load. Shared by the registry and the captures that saw it. Under their lock. */
+/* One load. Shared by the registry and the captures that saw it. Under mrd_proc_lock_models. */
 typedef struct model {
     mrd_model_record rec;
     uint64_t number;                    /* of this load: ids are the caller's and may come twice */
@@ -47,33 +45,6 @@ struct mrd_models {
 static model *loaded, *buckets[BUCKETS]; /* the newest first, also of one id */
 static _Atomic uint64_t loads;
 static mrd_models *captures;
-static _Atomic uint64_t
-    holder; /* of the lock: process and thread; what the parent of a fork held is nobody's */
-
-/* Not the process's lock: memory is allocated under this one, and a signal handler that interrupted malloc may
- * wait for that one. False: the calling thread holds it already (a signal handler). */
-static bool
-lock_models(void)
-{
-    uint64_t me = (uint64_t) getpid() << 32 | (uint32_t) syscall(SYS_gettid), seen = 0;
-
-    while (!atomic_compare_exchange_weak_explicit(&holder, &seen, me, memory_order_acquire,
-                                                  memory_order_relaxed)) {
-        if (seen == me)
-            return false;
-        if (seen >> 32 == me >> 32) {
-            sched_yield();
-            seen = 0;
-        }
-    }
-    return true;
-}
-
-static void
-unlock_models(void)
-{
-    atomic_store_explicit(&holder, 0, memory_order_release);
-}
 
 static void
 model_unref(model *m)
@@ -142,12 +113,12 @@ wanted_mode(void)
 {
     int mode = -1;
 
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return mode;
     for (const mrd_models *c = captures; c != NULL; c = c->next)
         if (c->running && (int) c->mode > mode)
             mode = (int) c->mode;
-    unlock_models();
+    mrd_proc_unlock_models();
     return mode;
 }
 
@@ -305,7 +276,7 @@ take_load(model *m)
         return mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
     m->told = mrd_rec_on(MRD_CAP_MODEL);
     record_model(m, true);
-    if (!lock_models()) {
+    if (!mrd_proc_lock_models()) {
         model_unref(m);
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
     }
@@ -313,7 +284,7 @@ take_load(model *m)
         if (c->running)
             all = capture_add(c, m) && all;
     register_model(m);
-    unlock_models();
+    mrd_proc_unlock_models();
     return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note a model");
 }
 
@@ -342,18 +313,18 @@ mrd_model_unloaded(uint64_t model_id)
 {
     model *m;
 
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
     if ((m = take_from_registry(model_id)) != NULL)
         m->rec.unload_ns = mrd_ring_clock_gettime(CLOCK_MONOTONIC_RAW);
-    unlock_models();
+    mrd_proc_unlock_models();
     if (m == NULL)
         return mrd_fail(MERIDIAN_NOTFOUND, "no model %llu is loaded",
                         (unsigned long long) model_id);
     record_model(m, false);
-    if (lock_models()) {
+    if (mrd_proc_lock_models()) {
         model_unref(m);
-        unlock_models();
+        mrd_proc_unlock_models();
     }
     return MERIDIAN_OK;
 }
@@ -363,14 +334,14 @@ mrd_models_forked(void)
 {
     model *m, *next;
 
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return;
     for (m = loaded; m != NULL; m = next) {
         next = m->next;
         if (m->call.thread_id != 0)
             model_unref(take_from_registry(m->rec.model_id));
     }
-    unlock_models();
+    mrd_proc_unlock_models();
 }
 
 /* The next that was not told, held; NULL: there is none. */
@@ -379,7 +350,7 @@ next_untold(void)
 {
     model *m;
 
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return NULL;
     for (m = loaded; m != NULL && m->told; m = m->next)
         ;
@@ -387,7 +358,7 @@ next_untold(void)
         m->told = true;
         m->refs++;
     }
-    unlock_models();
+    mrd_proc_unlock_models();
     return m;
 }
 
@@ -398,9 +369,9 @@ mrd_models_tell(void)
 
     while (mrd_rec_on(MRD_CAP_MODEL) && (m = next_untold()) != NULL) {
         record_model(m, true);
-        if (lock_models()) {
+        if (mrd_proc_lock_models()) {
             model_unref(m);
-            unlock_models();
+            mrd_proc_unlock_models();
         }
     }
 }
@@ -411,11 +382,11 @@ mrd_model_hash(uint64_t model_id, char ret_hash[MRD_MODEL_HASH])
     const model *m;
 
     ret_hash[0] = '\0';
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return;
     if ((m = *place_of(model_id)) != NULL)
         memcpy(ret_hash, m->sha, sizeof(m->sha));
-    unlock_models();
+    mrd_proc_unlock_models();
 }
 
 /* ---- captures ----------------------------------------------------------------------------------
@@ -434,7 +405,7 @@ mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_mode
 
     if ((unsigned) mode > MRD_MODELS_ALL || ret_models == NULL)
         return mrd_fail(MERIDIAN_INVALID, "unknown mode %d of a model capture", (int) mode);
-    if ((c = calloc(1, sizeof(*c))) == NULL || !lock_models()) {
+    if ((c = calloc(1, sizeof(*c))) == NULL || !mrd_proc_lock_models()) {
         free(c);
         return mrd_fail(MERIDIAN_NOMEM, "no memory for a model capture");
     }
@@ -443,7 +414,7 @@ mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_mode
     c->userdata = userdata;
     c->next = captures;
     captures = c;
-    unlock_models();
+    mrd_proc_unlock_models();
     *ret_models = c;
     return MERIDIAN_OK;
 }
@@ -457,7 +428,7 @@ mrd_models_start(mrd_models *c)
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
     if (c->running)
         return mrd_fail(MERIDIAN_STATE, "model capture is started already");
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
     c->running = true;
     for (model *m = loaded; m != NULL; m = m->next) {
@@ -467,7 +438,7 @@ mrd_models_start(mrd_models *c)
             have = have || c->v[i] == m;
         all = (have || capture_add(c, m)) && all;
     }
-    unlock_models();
+    mrd_proc_unlock_models();
     return all ? MERIDIAN_OK : mrd_fail(MERIDIAN_NOMEM, "no memory to note the loaded models");
 }
 
@@ -489,7 +460,7 @@ mrd_models_get(mrd_models *c, mrd_model_list *ret_list)
 
     if (!valid(c) || ret_list == NULL)
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
     list = realloc(c->list, (c->n + 1) * sizeof(*list));
     if (list != NULL) {
@@ -502,7 +473,7 @@ mrd_models_get(mrd_models *c, mrd_model_list *ret_list)
             }
         }
     }
-    unlock_models();
+    mrd_proc_unlock_models();
     if (list == NULL)
         return mrd_fail(MERIDIAN_NOMEM, "no memory for the list of models");
     *ret_list = (mrd_model_list){ list, c->n, c->userdata };
@@ -516,7 +487,7 @@ mrd_models_free(mrd_models *c)
 
     if (!valid(c))
         return mrd_fail(MERIDIAN_INVALID, "no such model capture");
-    if (!lock_models())
+    if (!mrd_proc_lock_models())
         return mrd_fail(MERIDIAN_STATE, "called inside a signal handler");
     while (*link != NULL && *link != c)
         link = &(*link)->next;
@@ -524,7 +495,7 @@ mrd_models_free(mrd_models *c)
         *link = c->next;
     for (size_t i = 0; i < c->n; i++)
         model_unref(c->v[i]);
-    unlock_models();
+    mrd_proc_unlock_models();
     c->magic = 0;
     free(c->v);
     free(c->list);

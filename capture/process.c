@@ -21,10 +21,10 @@
 
 /* What a fork must not copy. Zero in the child. */
 typedef struct {
-    _Atomic uint32_t lock; /* tid of the holder */
-    uint32_t pid;          /* 0: not begun in this process */
-    uint32_t ids_from;     /* the first ring's serial */
-    _Atomic uint32_t mark; /* of the process; 0: not made yet */
+    _Atomic uint32_t lock, models_lock; /* tid of the holder */
+    uint32_t pid;                       /* 0: not begun in this process */
+    uint32_t ids_from;                  /* the first ring's serial */
+    _Atomic uint32_t mark;              /* of the process; 0: not made yet */
     mrd_ring_writer *all, *idle;
     _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
     _Atomic uint64_t unringed;     /* the same before there is a first */
@@ -50,9 +50,9 @@ void (*mrd_proc_thread_leaves)(void);
 
 static process before_init; /* used until the constructor ran, and without memory */
 static process *proc = &before_init;
-static uint32_t
-    ring_count; /* goes on in a fork's child, so that ids of the parent's spans are not its own */
-static _Atomic uint32_t marks; /* likewise */
+/* Both go on in a fork's child, so that ids of the parent's spans are not its own. */
+static uint32_t ring_count;
+static _Atomic uint32_t marks;
 static mrd_ring_cal load_cal;
 static pthread_key_t exit_key;
 static bool exit_key_made;
@@ -71,13 +71,13 @@ own_tid(void)
     return (uint32_t) syscall(SYS_gettid);
 }
 
-bool
-mrd_proc_lock(void)
+static bool
+take_lock(_Atomic uint32_t *lock)
 {
     uint32_t tid = own_tid(), seen = 0;
 
     /* acquire: pairs with the release of unlock */
-    while (!atomic_compare_exchange_weak_explicit(&proc->lock, &seen, tid, memory_order_acquire,
+    while (!atomic_compare_exchange_weak_explicit(lock, &seen, tid, memory_order_acquire,
                                                   memory_order_relaxed)) {
         if (seen == tid)
             return false;
@@ -88,10 +88,28 @@ mrd_proc_lock(void)
     return true;
 }
 
+bool
+mrd_proc_lock(void)
+{
+    return take_lock(&proc->lock);
+}
+
 void
 mrd_proc_unlock(void)
 {
     atomic_store_explicit(&proc->lock, 0, memory_order_release);
+}
+
+bool
+mrd_proc_lock_models(void)
+{
+    return take_lock(&proc->models_lock);
+}
+
+void
+mrd_proc_unlock_models(void)
+{
+    atomic_store_explicit(&proc->models_lock, 0, memory_order_release);
 }
 
 void *

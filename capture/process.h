@@ -49,6 +49,10 @@ extern void (*mrd_proc_thread_leaves)(void);
 /* False: the calling thread holds the lock already (a signal handler). */
 bool mrd_proc_lock(void);
 void mrd_proc_unlock(void);
+/* The same for what is known of models (capture/models.c). No annotation takes it, so that memory may be allocated
+ * under it; under mrd_proc_lock none may: a signal handler that interrupted malloc may wait for that one. */
+bool mrd_proc_lock_models(void);
+void mrd_proc_unlock_models(void);
 /* Memory from the system, zeroed; NULL without. wipe: reads as zero in a fork's child (then NULL
  * also where the kernel cannot do that). Keeps errno, which annotations promise. */
 void *mrd_proc_map(size_t len, bool wipe);
