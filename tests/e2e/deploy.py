@@ -3,6 +3,7 @@ whatever happens, and an aggregator and an agent start with the very settings of
 import glob
 import hashlib
 import json
+import mmap
 import os
 import re
 import resource
@@ -83,20 +84,37 @@ def task_prolog():
 
 
 def epilog():
+    """Where no agent runs, rings of the job's user go whose process has ended, and nothing else, whatever others name their files."""
     rings, gone = tmp(), subprocess.Popen(["true"])
     gone.wait()
     name = "meridian.%s.%d.1.%d.ring"
     dead, live = (os.path.join(rings, name % ("0" * 32, pid, pid)) for pid in (gone.pid, os.getpid()))
-    other = os.path.join(rings, "other.ring")
+    second, other = dead.replace(".ring", ".1.ring"), os.path.join(rings, "other.ring")
+    container = os.path.join(rings, name % ("1" * 32, gone.pid, 1))  # of another pid namespace, and mapped
+    victim = tmp()
+    hostile = [name % ("0" * 32, gone.pid, 1) + "\n" + name % ("0" * 32, gone.pid, 2), "meridian.\n" + os.path.basename(dead), name % ("\n", gone.pid, 1),
+               name % ("0" * 32, gone.pid, 1) + " " + name % ("0" * 32, gone.pid, 2), name % ("0" * 31 + "*", gone.pid, 1)]
+    kept = [os.path.join(rings, n) for n in hostile] + [live, other, container, os.path.join(victim, name % ("0" * 32, gone.pid, 2))]
     env = {"MERIDIAN_RING_DIR": rings, "MERIDIAN_JOB_DIR": os.path.join(rings, "jobs")}
-    for path in (dead, live, other):
-        open(path, "w").close()
+    for path in kept + [dead, second]:
+        with open(path, "wb") as f:
+            f.write(bytes(56) + (b"\1" * 8 if path == container else bytes(8)))
+    os.symlink(victim, os.path.join(rings, name % ("2" * 32, gone.pid, 1)))
+    os.symlink(kept[-1], os.path.join(rings, name % ("3" * 32, gone.pid, 1)))
+    with open(container, "r+b") as f:
+        mapped = mmap.mmap(f.fileno(), 0)
+    run_epilog = lambda uid: subprocess.run(["/bin/sh", SLURM + "/epilog.d/50_meridian.sh"], cwd=victim, timeout=60, check=True,
+                                            env=dict(env, SLURM_JOB_UID=uid, SLURM_JOB_ID="7"))
     for uid in ("", "1 -o 1", str(os.getuid() + 1)):
-        hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=uid, SLURM_JOB_ID="7", **env)
+        run_epilog(uid)
         check(os.path.exists(dead), f"nothing of another user goes: {uid!r}")
-    hook(SLURM + "/epilog.d/50_meridian.sh", SLURM_JOB_UID=str(os.getuid()), SLURM_JOB_ID="7", **env)
-    until(lambda: not os.path.exists(dead), "the ring of the dead process goes")  # behind the hook, which waits for nothing
-    equal(sorted(n for n in os.listdir(rings) if n.endswith(".ring")), sorted(map(os.path.basename, (live, other))), "no other ring goes")
+    run_epilog(str(os.getuid()))
+    until(lambda: not os.path.exists(dead) and not os.path.exists(second), "the rings of the dead process go")  # behind the hook, which waits for nothing
+    equal([p for p in kept if not os.path.exists(p)], [], "files that are gone and should not be")
+    mapped.close()
+    run_epilog(str(os.getuid()))
+    until(lambda: not os.path.exists(container), "the ring of another pid namespace goes when nothing maps it")
+    equal([p for p in kept if p != container and not os.path.exists(p)], [], "files that are gone and should not be, afterwards")
 
 
 def job_env(dir, **more):
@@ -155,6 +173,10 @@ def owners_folder():
     hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir))
     with open(token) as f:
         equal(f.read(), text, "the token of the next job")
+    os.remove(token)
+    os.symlink("/etc/hostname", token)
+    hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir))
+    equal((os.readlink(token), job_file(dir).get("owner_key")), ("/etc/hostname", None), "a link in the place of the token is left alone and is no token")
     with open(SLURM + "/prolog.d/50_meridian.sh") as f:
         of = f.read()
     at = 'mkdir -p "$1" && token='

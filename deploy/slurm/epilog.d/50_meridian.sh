@@ -16,18 +16,22 @@ if [ -f "$jobs/$SLURM_JOB_ID" ]; then
     { { sed '/^ended=/d' "$jobs/$SLURM_JOB_ID" && echo ended=1; } >"$new" && mv "$new" "$jobs/$SLURM_JOB_ID"; } 2>/dev/null ||
         rm -f "$new" "$jobs/$SLURM_JOB_ID" # no room: a file that is gone says so, too
 fi
-find "$jobs" -xdev -maxdepth 1 -type f -mmin +10 -exec grep -q '^ended=1$' {} \; -exec rm -f {} + 2>/dev/null
+find "$jobs" -xdev -mindepth 1 -maxdepth 1 -type f -mmin +10 -exec grep -q '^ended=1$' {} \; -delete 2>/dev/null
 
+# Anybody may put files with any name into the ring directory. find passes each name as an argument, takes only names that libmeridian
+# writes, and removes a name from the directory that it has open, without following links. A ring of another pid namespace (its number
+# is at byte 56 of the file) stays while a process maps it, because its pid means nothing here.
 setsid sh -c '
 case $(timeout -k 1 20 systemctl show -p ActiveState --value meridian-agent.service 2>/dev/null) in
 active | activating | reloading) exit 0 ;; # also one that is being restarted: it goes on where it was
 esac
-timeout -k 1 10 find "$1" -xdev -maxdepth 1 -type f -uid "$2" -name "meridian.*.ring" 2>/dev/null |
-    while IFS= read -r ring; do
-        pid=${ring##*/meridian.} # meridian.<boot>.<pid>.<start>.<tid>.ring
-        pid=${pid#*.}
-        pid=${pid%%.*}
-        case $pid in "" | *[!0-9]*) continue ;; esac
-        [ -e "/proc/$pid" ] || rm -f -- "$ring"
-    done' sh "${MERIDIAN_RING_DIR:-/dev/shm}" "$SLURM_JOB_UID" </dev/null >/dev/null 2>&1 &
+timeout -k 1 10 find "$1" -xdev -mindepth 1 -maxdepth 1 -uid "$2" -type f -regextype posix-extended \
+    -regex ".*/meridian\.[0-9a-f]{32}(\.[0-9]{1,20}){3,4}\.ring" -exec sh -c '\''
+        name=${2##*/}
+        pid=${name#meridian.*.}
+        space=$(dd if="$2" iflag=nofollow,nonblock bs=8 skip=7 count=1 2>/dev/null | od -An -tu8 | tr -d " ")
+        case $space in
+        "" | 0 | "$1") [ ! -e "/proc/${pid%%.*}" ] ;;
+        *) ! grep -qsF -e "/$name" /proc/[0-9]*/maps ;;
+        esac'\'' sh "$(stat -Lc %i /proc/self/ns/pid)" {} \; -delete' sh "${MERIDIAN_RING_DIR:-/dev/shm}" "$SLURM_JOB_UID" </dev/null >/dev/null 2>&1 &
 exit 0

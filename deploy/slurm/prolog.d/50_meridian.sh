@@ -21,16 +21,17 @@ case ${SLURM_JOB_UID:-} in '' | *[!0-9]*) exit 0 ;; esac
 mkdir -p "$jobs" 2>/dev/null || exit 0
 
 # The token of this user: made once. Several nodes may do so at one moment on a shared folder: one link wins. A folder that hangs costs the
-# job its token; an empty file is what a crash has left of one.
+# job its token; an empty file is what a crash has left of one. Somebody else may have put links into the folder, so none
+# is followed: set -C makes a file that was not there, and a token counts when it is a file of this user.
 key=$(timeout -k 0.2 2 sh -c '
     mkdir -p "$1" && token=$1/$2 new=$1/.$2.$$.$3
-    [ ! -e "$token" ] || [ -s "$token" ] || rm -f "$token"
+    find "$token" -maxdepth 0 -type f -empty -delete
     if [ ! -e "$token" ]; then
         text=$(od -An -v -tx1 -N32 /dev/urandom | tr -d " \n") && [ ${#text} = 64 ] &&
-            (umask 077 && printf "%s\n" "$text" >"$new") && chown "$2" "$new" && chmod 0400 "$new" && ln "$new" "$token"
+            (umask 0377 && set -C && printf "%s\n" "$text" >"$new") && chown -h "$2" "$new" && ln -P "$new" "$token"
         rm -f "$new"
     fi
-    [ -s "$token" ] && tr -d "\n" <"$token" | sha256sum | cut -c 1-64' sh "$owners" "$SLURM_JOB_UID" "${SLURMD_NODENAME:-node}" </dev/null 2>/dev/null)
+    [ -n "$(find "$token" -maxdepth 0 -type f -uid "$2" -size +0c)" ] && tr -d "\n" <"$token" | sha256sum | cut -c 1-64' sh "$owners" "$SLURM_JOB_UID" "${SLURMD_NODENAME:-node}" </dev/null 2>/dev/null)
 [ -n "$key" ] || setsid timeout -k 1 2 logger -t meridian "job $SLURM_JOB_ID: $owners has no token for user $SLURM_JOB_UID: its sessions have no owner" </dev/null >/dev/null 2>&1 &
 
 # meridian=recorder in the job's comment, which Slurm tells prologs from 23.02 on; before, the controller is asked.
@@ -47,7 +48,7 @@ case " $(printf %s "$comment" | tr ';' ' ') " in
 esac
 [ "$request" != request=off ] || request=
 
-line() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$2" | tr -d '\r'; }
+line() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$(printf %s "$2" | tr -d '\r\n')"; }
 text=$(
     line job "$SLURM_JOB_ID"
     line uid "$SLURM_JOB_UID"
