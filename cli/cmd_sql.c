@@ -2,7 +2,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <math.h>
-#include <sqlite3.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -13,6 +12,7 @@
 #include "base/obj.h"
 #include "base/plain.h"
 #include "cli/cli.h"
+#include "cli/profile_db.h"
 #include "cli/table.h"
 #include "trace/table/csv.h"
 #include "trace/table/queries.h"
@@ -21,13 +21,15 @@
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
-#define PROFILES_MAX 10  /* databases that SQLite attaches */
-#define ALIGN_ROWS   500 /* rows that columns are made wide for */
-#define WIDE         60  /* columns of a text */
+#define ALIGN_ROWS  500       /* rows that columns are made wide for */
+#define ALIGN_BYTES (1 << 20) /* bytes of these rows */
+#define WIDE        60        /* columns of a text */
 
 typedef struct {
     int format, engine;
     bool print, list;
+    mrd_dur_ns timeout;
+    int64_t memory;
 } settings;
 
 #define AT(member) .offset = offsetof(settings, member)
@@ -53,6 +55,22 @@ static const mrd_opt table[] = {
       .arg = "none,sqlite,duckdb,clickhouse",
       .help = "with --print: first the views that this engine needs to see the tables of the "
               "profiles given (--output-format parquet)" },
+    { .name = "timeout",
+      .type = MRD_OPT_DUR,
+      AT(timeout),
+      .def = "5min",
+      .min = 0,
+      .max = 86400 * MRD_SEC,
+      .arg = "DURATION",
+      .help = "CPU time after which a query is stopped; 0: no limit" },
+    { .name = "memory",
+      .type = MRD_OPT_SIZE,
+      AT(memory),
+      .def = "1G",
+      .min = 0,
+      .max = INT64_MAX / 2,
+      .arg = "SIZE",
+      .help = "memory that a query may use; 0: no limit" },
 };
 
 static const char more[] =
@@ -192,128 +210,13 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
     return err;
 }
 
-/* ---- The databases ---- */
-
-#define MAKE_IT "make one with --output-format sqlite (view) or --format sqlite (fetch, record)"
-
-static mrd_err
-failed(sqlite3 *db, const char *what, mrd_why *why)
-{
-    if (sqlite3_errcode(db) == SQLITE_NOTADB)
-        return mrd_why_set(why, MRD_FORMAT, 0, "%s is no SQLite file: " MAKE_IT, what);
-    return mrd_why_set(why, MRD_INVALID, 0, "%s: %s", what, sqlite3_errmsg(db));
-}
-
-static mrd_err
-run_sql(sqlite3 *db, const char *what, char *sql, mrd_why *why)
-{
-    mrd_err err = MRD_OK;
-
-    if (sql == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "%s", what);
-    if (sqlite3_exec(db, sql, NULL, NULL, NULL) != SQLITE_OK)
-        err = failed(db, what, why);
-    sqlite3_free(sql);
-    return err;
-}
-
-/* The database of a word: the file, or the one in the folder. */
-static mrd_err
-database_of(const char *word, char path[4096], mrd_why *why)
-{
-    struct stat st;
-
-    if (stat(word, &st) != 0)
-        return mrd_why_set(why, MRD_NOTFOUND, errno, "cannot read '%s'", word);
-    snprintf(path, 4096, S_ISDIR(st.st_mode) ? "%s/profile.sqlite" : "%s", word);
-    if (access(path, R_OK) != 0)
-        return mrd_why_set(why, MRD_NOTFOUND, errno, "'%s': " MAKE_IT, path);
-    return MRD_OK;
-}
-
-static mrd_err
-attach(sqlite3 *db, size_t i, const char *word, mrd_why *why)
-{
-    char path[4096];
-    sqlite3_stmt *st = NULL;
-    mrd_err err = database_of(word, path, why);
-
-    if (err == MRD_OK)
-        err = run_sql(db, path, sqlite3_mprintf("ATTACH DATABASE %Q AS p%d", path, (int) i), why);
-    if (err != MRD_OK)
-        return err;
-    if (sqlite3_prepare_v2(db, i == 0 ? "SELECT COUNT(*) FROM p0.strings" : "SELECT 1", -1, &st,
-                           NULL) != SQLITE_OK ||
-        sqlite3_step(st) != SQLITE_ROW)
-        err = mrd_why_set(why, MRD_FORMAT, 0,
-                          "'%s' is not a profile that Meridian wrote as SQLite: %s", path,
-                          sqlite3_errmsg(db));
-    sqlite3_finalize(st);
-    return err;
-}
-
-/* A view of all profiles in front of each table; of one profile its tables serve as they are. Sessions
- * of equal names are told apart by #2, #3. */
-static mrd_err
-join_table(sqlite3 *db, const mrd_table_def *t, size_t profiles, mrd_why *why)
-{
-    mrd_buf sql = { 0 };
-    mrd_err err;
-
-    mrd_buf_fmt(&sql, "CREATE TEMP VIEW %s AS", t->name);
-    for (size_t p = 0; p < profiles; p++) {
-        mrd_buf_text(&sql, p == 0 ? " SELECT " : " UNION ALL SELECT ");
-        for (size_t c = 0; c < t->n; c++) {
-            const char *name = t->columns[c].name;
-
-            mrd_buf_text(&sql, c == 0 ? "" : ", ");
-            if (p > 0 && strcmp(name, "session_id") == 0)
-                mrd_buf_fmt(&sql, "session_id || '#%zu' AS session_id", p + 1);
-            else
-                mrd_buf_text(&sql, name);
-        }
-        mrd_buf_fmt(&sql, " FROM p%zu.%s", p, t->name);
-    }
-    err = run_sql(db, t->name, sql.err == MRD_OK ? sqlite3_mprintf("%s", mrd_buf_cstr(&sql)) : NULL,
-                  why);
-    mrd_buf_fini(&sql);
-    return err;
-}
-
-static mrd_err
-open_profiles(const mrd_strlist *words, sqlite3 **ret_db, mrd_why *why)
-{
-    sqlite3 *db = NULL;
-    size_t n = words->n - 1;
-    mrd_err err = MRD_OK;
-
-    if (n > PROFILES_MAX)
-        return mrd_why_set(why, MRD_LIMIT, 0, "at most %d profiles at once", PROFILES_MAX);
-    if (sqlite3_open_v2("", &db, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE | SQLITE_OPEN_URI,
-                        NULL) != SQLITE_OK) {
-        sqlite3_close(db);
-        return mrd_why_set(why, MRD_NOMEM, 0, "SQLite");
-    }
-    for (size_t i = 0; i < n && err == MRD_OK; i++)
-        err = attach(db, i, words->v[i + 1], why);
-    for (size_t i = 0; i < mrd_dialect_meridian.n && n > 1 && err == MRD_OK; i++)
-        err = join_table(db, &mrd_dialect_meridian.tables[i], n, why);
-    if (err == MRD_OK)
-        err = run_sql(db, "SQLite",
-                      sqlite3_mprintf("PRAGMA query_only = 1; PRAGMA cache_size = -65536"), why);
-    if (err == MRD_OK)
-        *ret_db = db;
-    else
-        sqlite3_close(db);
-    return err;
-}
-
 /* ---- Rows ---- */
 
 typedef struct {
     const settings *set;
-    mrd_strlist held; /* text: cells whose widths are not known yet */
-    size_t n;         /* columns */
+    mrd_strlist held;  /* text: cells whose widths are not known yet */
+    size_t held_bytes; /* of these cells */
+    size_t n;          /* columns */
     int *width;
     uint64_t rows;
     bool told; /* the head is printed */
@@ -369,6 +272,7 @@ put_text(printer *p, bool number, const char *text)
 
     mrd_buf_byte(&cell, number ? '#' : ' ');
     mrd_buf_text(&cell, text == NULL ? "" : text);
+    p->held_bytes += cell.len;
     err =
         cell.err != MRD_OK ? cell.err : mrd_strlist_add(&p->held, mrd_str_of(mrd_buf_cstr(&cell)));
     mrd_buf_fini(&cell);
@@ -470,37 +374,41 @@ static const char *const line_marks[][3] = {
     [FORMAT_MARKDOWN] = { "| ", " | ", " |\n" },
 };
 
+/* Prints what was collected, and empties it. */
 static mrd_err
-print_line(mrd_buf *line)
+print_part(mrd_buf *part)
 {
-    mrd_err err = line->err;
+    mrd_err err = part->err;
 
     if (err == MRD_OK)
-        fwrite(line->p, 1, line->len, stdout);
-    mrd_buf_fini(line);
+        fwrite(part->p, 1, part->len, stdout);
+    mrd_buf_fini(part);
     return err;
 }
 
+/* Cell by cell: a row of many columns may show one large value in each. */
 static mrd_err
 put_row_line(const printer *p, sqlite3_stmt *st)
 {
     int format = p->set->format;
-    mrd_buf line = { 0 };
+    mrd_err err = MRD_OK;
 
-    for (int i = 0; i < (int) p->n; i++) {
+    for (int i = 0; i < (int) p->n && err == MRD_OK; i++) {
+        mrd_buf cell = { 0 };
         char number[40];
         mrd_str text = cell_of(st, i, number);
         bool finite = isfinite(sqlite3_column_double(st, i));
 
-        mrd_buf_text(&line, line_marks[format][i > 0]);
+        mrd_buf_text(&cell, line_marks[format][i > 0]);
         if (format == FORMAT_JSON) {
-            mrd_json_quote(&line, mrd_str_of(sqlite3_column_name(st, i)));
-            mrd_buf_byte(&line, ':');
+            mrd_json_quote(&cell, mrd_str_of(sqlite3_column_name(st, i)));
+            mrd_buf_byte(&cell, ':');
         }
-        put_value(&line, format, is_number(st, i) && (finite || format != FORMAT_JSON), text);
+        put_value(&cell, format, is_number(st, i) && (finite || format != FORMAT_JSON), text);
+        err = print_part(&cell);
     }
-    mrd_buf_text(&line, line_marks[format][2]);
-    return print_line(&line);
+    fputs(line_marks[format][2], stdout);
+    return err;
 }
 
 /* The names of the columns, where a format has them once. */
@@ -517,7 +425,7 @@ put_head_line(const printer *p, sqlite3_stmt *st)
     mrd_buf_text(&line, line_marks[format][2]);
     for (size_t i = 0; i < p->n && format == FORMAT_MARKDOWN; i++)
         mrd_buf_text(&line, i + 1 < p->n ? "|---" : "|---|\n");
-    return print_line(&line);
+    return print_part(&line);
 }
 
 static mrd_err
@@ -530,7 +438,7 @@ put_row(printer *p, sqlite3_stmt *st)
         return put_row_line(p, st);
     for (int i = 0; i < (int) p->n && err == MRD_OK; i++)
         err = put_text(p, is_number(st, i), (const char *) sqlite3_column_text(st, i));
-    if (err == MRD_OK && (p->told || p->rows == ALIGN_ROWS))
+    if (err == MRD_OK && (p->told || p->rows == ALIGN_ROWS || p->held_bytes >= ALIGN_BYTES))
         print_held(p);
     return err;
 }
@@ -563,7 +471,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     int step = SQLITE_DONE;
 
     if (sqlite3_prepare_v2(db, sql, -1, &st, ret_left) != SQLITE_OK)
-        return failed(db, "the query", why);
+        return mrd_profile_db_failed(db, "the query", why);
     if (st == NULL)
         return MRD_OK; /* a comment */
     if (sqlite3_column_count(st) > 0 && (err = put_head(&p, st)) != MRD_OK)
@@ -573,7 +481,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
             mrd_why_set(why, err, 0, "query");
     }
     if (err == MRD_OK && step != SQLITE_DONE)
-        err = failed(db, "the query", why);
+        err = mrd_profile_db_failed(db, "the query", why);
     if (p.held.n > 0)
         print_held(&p);
     mrd_strlist_fini(&p.held);
@@ -607,8 +515,10 @@ blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
 static mrd_err
 run_query(const settings *set, const char *sql, const mrd_strlist *words, mrd_why *why)
 {
+    const mrd_profile_db_limits limits = { set->timeout, set->memory, "meridian sql" };
     sqlite3 *db = NULL;
-    mrd_err err = open_profiles(words, &db, why);
+    mrd_err err =
+        mrd_profile_db_open((const char *const *) words->v + 1, words->n - 1, &limits, &db, why);
 
     while (err == MRD_OK && sql != NULL && *sql != '\0')
         err = run_statement(set, db, sql, &sql, why);
@@ -671,7 +581,7 @@ mrd_cmd_sql(int argc, char **argv)
                             .table = table,
                             .rows = MRD_COUNT(table),
                             .settings = &set,
-                            .max_words = PROFILES_MAX + 1,
+                            .max_words = MRD_PROFILE_DBS + 1,
                             .run = run };
 
     return mrd_cli_main(&frame, argc, argv);

@@ -23,6 +23,7 @@ import re
 import socket
 import sqlite3
 import ssl
+import stat
 import tempfile
 import urllib.error
 import urllib.parse
@@ -86,12 +87,29 @@ def _who(row: Dict[str, Any]) -> str:
     return html.escape(f"rank {row['rank']}" if row["rank"] >= 0 else f"worker {row['worker']}")
 
 
+_READING = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_RECURSIVE}
+_PRAGMAS = {"table_info", "table_xinfo", "table_list", "index_list", "index_info", "index_xinfo"}
+
+
+def _allow_reading(action: int, one: Optional[str], two: Optional[str], *_: Any) -> int:
+    """What a statement, and each view in it, may do: the database is of somebody else. SQLite declares the columns of json_each() by an
+    update of sqlite_master, in which nothing can be written."""
+    allowed = action in _READING or (action == sqlite3.SQLITE_FUNCTION and two != "load_extension") or \
+        (action == sqlite3.SQLITE_UPDATE and one == "sqlite_master") or (action == sqlite3.SQLITE_PRAGMA and (one in _PRAGMAS or (one == "user_version" and two is None)))
+    return sqlite3.SQLITE_OK if allowed else sqlite3.SQLITE_DENY
+
+
 class Profile:
     """The tables of one profile. Close it, or use it in a with statement; a database that was fetched or made goes with it."""
 
     def __init__(self, connection: sqlite3.Connection, where: str, temporary: Optional[str] = None) -> None:
         self._db, self.where, self._temporary = connection, where, temporary
         self._db.row_factory = sqlite3.Row
+        self._db.execute("PRAGMA trusted_schema = OFF")
+        self._db.execute("PRAGMA cell_size_check = ON")
+        self._db.execute("PRAGMA query_only = ON")
+        self._db.set_authorizer(_allow_reading)
+        self._db.set_progress_handler(lambda: 0, 100000)  # in which Python sees Ctrl-C: a view need not end
 
     def __enter__(self) -> "Profile":
         return self
@@ -113,9 +131,15 @@ class Profile:
 
     def sql(self, query: str, parameters: Union[Sequence[Any], Dict[str, Any]] = (), as_: str = "auto") -> Any:
         """Rows of a query over the tables. as_: auto (pandas where it is installed), rows, pandas, arrow."""
-        cursor = self._db.execute(query, parameters)
-        names = [d[0] for d in cursor.description or ()]
-        return self._give(names, [tuple(r) for r in cursor], as_)
+        try:
+            cursor = self._db.execute(query, parameters)
+            names = [d[0] for d in cursor.description or ()]
+            rows = [tuple(r) for r in cursor]
+        except sqlite3.OperationalError as e:
+            if str(e) == "interrupted":
+                raise KeyboardInterrupt from None
+            raise
+        return self._give(names, rows, as_)
 
     def query(self, name: str, as_: str = "auto") -> Any:
         """Rows of a shipped query: late_ranks, exposed_communication, step_breakdown, slow_links, top_kernels, losses, bounds."""
@@ -216,10 +240,11 @@ class Profile:
 # ---- Opening ----
 
 def _database(path: str, temporary: bool = False) -> Profile:
-    with open(path, "rb") as f:
-        if f.read(15) != b"SQLite format 3":
+    with open(path, "rb", opener=lambda name, flags: os.open(name, flags | os.O_NONBLOCK)) as f:  # a pipe that nobody writes to
+        if not stat.S_ISREG(os.fstat(f.fileno()).st_mode) or f.read(15) != b"SQLite format 3":
             raise ValueError(f"{path} is no SQLite database: write one with --output-format sqlite")
-    uri = "file:" + urllib.parse.quote(os.path.abspath(path)) + "?mode=ro"
+    # immutable: else a journal beside it makes SQLite change this file and remove others
+    uri = "file:" + urllib.parse.quote(os.path.abspath(path)) + "?mode=ro&immutable=1"
     return Profile(sqlite3.connect(uri, uri=True), path, path if temporary else None)
 
 

@@ -301,7 +301,7 @@ for words in (("--format", "tsv"), ("--format", "markdown")):
 # ---- what is wrong is said ----
 for words, status, said in ((("late_rank", where), 2, "late_ranks"), (("SELECT nothing FROM events", where), 2, "nothing"), (("late_ranks", "/nowhere"), 1, "/nowhere"),
                             (("late_ranks", os.path.join(work, "capture")), 1, "--output-format sqlite"), (("late_ranks", os.path.abspath(__file__)), 1, "is no SQLite file: make one with --output-format sqlite"),
-                            (("DELETE FROM steps", where), 2, "readonly"), (("late_ranks", where, "--engine", "duckdb"), 2, "--print --engine duckdb"),
+                            (("DELETE FROM steps", where), 2, "only read"), (("late_ranks", where, "--engine", "duckdb"), 2, "--print --engine duckdb"),
                             (("late_ranks", os.path.join(where, "profile.sqlite"), "--print", "--engine", "duckdb"), 2, "is a file: give the folder")):
     _, err = run("sql", *words, want=status)
     check(said in err, f"meridian sql {words[0]}: {err!r} does not name {said}")
