@@ -1,7 +1,8 @@
 -- Who came last to collectives, how often the clocks prove it, and how long others waited for it (ns).
 -- Proven: it began after every other part by more than 100 ns of timer noise, what the runtime's mapping of both
 -- device clocks may be off by and, between nodes, the bounds of both clocks, of which no check says that they are wrong; and no
--- part of the group is missing or, where nothing says how many it has, no rank of the job.
+-- part of the group is missing or, where nothing says how many it has, no rank of the job. Nobody came last, and
+-- nobody caused the waiting, where the last two began within these 100 ns.
 WITH last_part AS (
   SELECT c.session_id AS session_id, c.collective_id AS collective_id, c.worker AS worker, c.ts_ns AS ts_ns,
          c.bound_ns AS bound_ns, c.mapping_ns AS mapping_ns, c.suspect AS suspect, c.node AS node,
@@ -29,6 +30,7 @@ WITH last_part AS (
          SUM(ahead_ns) AS alone, SUM(waited_ns) AS caused,
          SUM(CASE WHEN margin_ns > 0 AND whole = 1 THEN waited_ns ELSE 0 END) AS caused_proven
   FROM last_one
+  WHERE ahead_ns > 100
   GROUP BY session_id, worker
 ), took AS (
   SELECT session_id, worker, rank, COUNT(*) AS n

@@ -231,21 +231,31 @@ def last_and_middle(m):
     return come[-1], come[(len(come) - 1) // 2]
 
 
+TIE = 100  # ns: what two stamps of one instant may differ by
+KEPT = 7  # collectives of a rank that are remembered
+
+
+def came_alone(m):
+    """Whether one rank came last by more than two stamps of one instant may differ by."""
+    come = sorted(at for at, _ in m.parts.values())
+    return len(come) > 1 and come[-1] - come[-2] > TIE
+
+
 def lateness(spans, meetings):
     """By rank, over the collectives that it came last to: [how many, of these without a reason, late by, {part: more than the
     one in the middle}, left the collective before so much later]."""
     out = {rank: [0, 0, 0, {}, 0] for rank in range(RANKS)}
     met = met_when(meetings)
     at = {rank: parts_at(spans, meetings, rank) for rank in range(RANKS)}
+    mine = {rank: sorted(m.parts[rank] for m in meetings if rank in m.parts) for rank in range(RANKS)}
 
-    def since(rank, begin):
-        t = begin
-        while t - 1 in at[rank] and at[rank][t - 1] not in ("both", "exposed"):
-            t -= 1
-        return t
+    def left_near(rank, begin, near):
+        """When the rank left a collective, before `begin` and nearest to `near`; its window begins like that, too."""
+        begun = [end for b, end in mine[rank] if b <= begin][-KEPT:]
+        return min([min(at[rank])] + [end for end in begun if end <= begin], key=lambda end: abs(end - near))
 
     for m in meetings:
-        if not m.synchronises or len(m.parts) < 2:
+        if not m.synchronises or not came_alone(m):
             continue
         (last, late), (middle, other) = last_and_middle(m)
         row = out[late]
@@ -254,10 +264,10 @@ def lateness(spans, meetings):
             row[1] += 1
             continue
         row[2] += last - middle
-        for rank, begin, sign in ((late, last, 1), (other, middle, -1)):
-            left = since(rank, begin)
-            row[4] += sign * left
-            for t in range(left, begin):
+        left = left_near(late, last, last)
+        for rank, begin, start, sign in ((late, last, left, 1), (other, middle, left_near(other, middle, left), -1)):
+            row[4] += sign * start
+            for t in range(start, begin):
                 row[3][at[rank][t]] = row[3].get(at[rank][t], 0) + sign
     return out
 

@@ -1,163 +1,140 @@
-/* Why the last came last: drawn begins and collectives against a list of everything that began. */
+/* Why the last came last, for two workers whose times are known. Drawn jobs: tests/trace/report_oracle.py. */
 #include "trace/analysis/lateness.h"
 
-#include <stdlib.h>
+#include <string.h>
 
+#include "base/obj.h"
 #include "tests/check.h"
-#include "tests/seed.h"
-
-#define WORKERS 6
-#define GROUPS  5
-#define BEGINS  4000
 
 typedef struct {
-    int64_t at, since, part_ns[MRD_REPORT_PARTS];
-} begun;
+    mrd_lateness *l;
+    mrd_worker_time time[2];
+} job;
 
-typedef struct {
-    begun v[WORKERS][BEGINS];
-    size_t n[WORKERS];
-    struct {
-        uint64_t id, n;
-        bool known;
-        int64_t late, began, part_ns[MRD_REPORT_PARTS];
-    } met[GROUPS];
-    mrd_lateness_sum sum[WORKERS];
-} account;
+static job
+job_new(void)
+{
+    job j = { .l = mrd_lateness_new(2) };
 
-static uint64_t state;
+    CHECK(j.l != NULL);
+    for (int w = 0; w < 2; w++)
+        mrd_worker_time_init(&j.time[w]);
+    return j;
+}
 
+/* A device span of the worker; spans of one worker come in the order of their begins. */
+static void
+span(job *j, uint32_t worker, mrd_work_on on, int64_t begin, int64_t end)
+{
+    mrd_event ev = { .kind = MRD_SPAN, .ts = { begin }, .dur_ns = end - begin };
+    mrd_worker_pause pause;
+
+    mrd_lateness_leave(j->l, worker, &j->time[worker], ev.ts);
+    mrd_worker_time_add(&j->time[worker], on, true, &ev, &pause);
+    if (on == MRD_ON_COLLECTIVE)
+        mrd_lateness_begin(j->l, worker, &j->time[worker], (mrd_ev_ns){ end });
+}
+
+/* A collective of both meets and is over; worker 1 begins at `last`. Returns what it brought along. */
 static uint64_t
-below(uint64_t n)
+collective_over(job *j, uint64_t id, int64_t first, int64_t last)
 {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    return (state >> 33) % n;
+    const mrd_gather_part parts[] = { { .core = 0, .begin = { first } },
+                                      { .core = 1, .begin = { last } } };
+    const mrd_gathered c = { .id = id, .n = 2, .parts = parts };
+
+    CHECK_INT(mrd_lateness_met(j->l, &c), MRD_OK);
+    return mrd_lateness_done(j->l, &c);
 }
 
+/* The sums of worker 1: late by so much, for parts that are named, and began. */
 static void
-begins(account *a, mrd_lateness *l, uint32_t worker, int64_t at)
+check_sum(const char *name, const job *j, int64_t late, const int64_t part[MRD_REPORT_PARTS],
+          int64_t began)
 {
-    begun *b = &a->v[worker][a->n[worker]++];
-    mrd_worker_time t = { .now = { at } };
+    const mrd_lateness_sum *sum = mrd_lateness_of(j->l, 1);
+    int64_t all = sum->began_ns;
 
-    b->at = at;
-    b->since = at - (int64_t) below(1000);
-    t.since = (mrd_ev_ns){ b->since };
     for (int k = 0; k < MRD_REPORT_PARTS; k++) {
-        b->part_ns[k] = (int64_t) below(1000);
-        t.since_ns[k] = (uint64_t) b->part_ns[k];
+        CHECK_ROW(name, sum->part_ns[k] == part[k]);
+        all += sum->part_ns[k];
     }
-    mrd_lateness_begin(l, worker, &t);
+    CHECK_ROW(name, (int64_t) sum->late_ns == late && all == late && sum->began_ns == began);
+    CHECK_ROW(name, mrd_lateness_of(j->l, 0)->count == 0);
 }
 
-/* One of the last MRD_LATENESS_OPEN. */
-static const begun *
-of_part(const account *a, const mrd_gather_part *p)
+TEST(both_left_the_same_collective)
 {
-    size_t n = a->n[p->core];
+    job j = job_new();
+    const int64_t parts[MRD_REPORT_PARTS] = { [MRD_REPORT_COMPUTE] = 300, [MRD_REPORT_IDLE] = -50 };
 
-    for (size_t back = 1; back <= MRD_LATENESS_OPEN && back <= n; back++)
-        if (a->v[p->core][n - back].at == p->begin.ns)
-            return &a->v[p->core][n - back];
-    return NULL;
+    span(&j, 0, MRD_ON_COLLECTIVE, 1000, 2000);
+    span(&j, 1, MRD_ON_COLLECTIVE, 1000, 2010);
+    span(&j, 0, MRD_ON_COMPUTE, 2100, 3000);
+    span(&j, 1, MRD_ON_COMPUTE, 2060, 3260);
+    span(&j, 0, MRD_ON_COLLECTIVE, 3000, 4000);
+    span(&j, 1, MRD_ON_COLLECTIVE, 3260, 4000);
+    CHECK_INT(collective_over(&j, 1, 3000, 3260), 10); /* it left the first one later */
+    check_sum("compute", &j, 260, parts, 10);
+    mrd_lateness_free(j.l);
 }
 
-static void
-meet(account *a, const mrd_gathered *c)
+/* On two streams, in another order on each worker: what is still running is no start. */
+TEST(collectives_that_overlap)
 {
-    const mrd_gather_part *last = &c->parts[c->n - 1], *middle = &c->parts[(c->n - 1) / 2];
-    const begun *x = of_part(a, last), *y = of_part(a, middle);
+    job j = job_new();
+    const int64_t parts[MRD_REPORT_PARTS] = { [MRD_REPORT_EXPOSED] = 200 };
 
-    a->met[c->group].id = c->id;
-    a->met[c->group].n = c->n;
-    a->met[c->group].known = x != NULL && y != NULL;
-    if (x == NULL || y == NULL)
-        return;
-    a->met[c->group].late = last->begin.ns - middle->begin.ns;
-    a->met[c->group].began = x->since - y->since;
-    for (int k = 0; k < MRD_REPORT_PARTS; k++)
-        a->met[c->group].part_ns[k] = x->part_ns[k] - y->part_ns[k];
+    for (uint32_t w = 0; w < 2; w++) {
+        span(&j, w, MRD_ON_COLLECTIVE, 1000, 2000);
+        span(&j, w, MRD_ON_COMPUTE, 2000, 8000);
+        span(&j, w, MRD_ON_COLLECTIVE, 9000, 9800);
+        span(&j, w, MRD_ON_COLLECTIVE, 9200, 9850);
+    }
+    CHECK_INT(collective_over(&j, 1, 9000, 9200), 200);
+    check_sum("two streams", &j, 200, parts, 0);
+    mrd_lateness_free(j.l);
 }
 
-static void
-end(account *a, const mrd_gathered *c)
+/* The first collective is measured from the begins of the windows, and nothing was brought along. */
+TEST(the_window_is_a_start)
 {
-    mrd_lateness_sum *sum = &a->sum[c->parts[c->n - 1].core];
+    job j = job_new();
+    const int64_t parts[MRD_REPORT_PARTS] = { [MRD_REPORT_COMPUTE] = -100 };
 
-    sum->count++;
-    if (a->met[c->group].n != c->n || a->met[c->group].id != c->id || !a->met[c->group].known) {
-        sum->unknown++;
-        return;
-    }
-    sum->late_ns += (uint64_t) a->met[c->group].late;
-    sum->began_ns += a->met[c->group].began;
-    for (int k = 0; k < MRD_REPORT_PARTS; k++)
-        sum->part_ns[k] += a->met[c->group].part_ns[k];
+    span(&j, 0, MRD_ON_COMPUTE, 1000, 2000);
+    span(&j, 0, MRD_ON_COLLECTIVE, 2000, 9900);
+    span(&j, 1, MRD_ON_COMPUTE, 8000, 8900);
+    span(&j, 1, MRD_ON_COLLECTIVE, 8900, 9900);
+    CHECK_INT(collective_over(&j, 1, 2000, 8900), 0);
+    check_sum("late start", &j, 6900, parts, 7000);
+    mrd_lateness_free(j.l);
 }
 
-/* Everybody begins in an order that is drawn; some begin others before it meets, which forgets the first; some meet
- * before all are there, or not at all, or are not told to have begun. */
-static void
-collective(account *a, mrd_lateness *l, int64_t *now, uint64_t id)
+/* A begin that was forgotten, a collective that did not meet, and one that met before its last part. */
+TEST(what_is_not_known_is_counted)
 {
-    mrd_gather_part parts[WORKERS];
-    mrd_gathered c = {
-        .id = id, .group = (uint32_t) below(GROUPS), .n = 1 + below(WORKERS), .parts = parts
-    };
-    uint32_t first = (uint32_t) below(WORKERS);
-    uint64_t how = below(8);
+    job j = job_new();
+    const int64_t none[MRD_REPORT_PARTS] = { 0 };
+    const mrd_gather_part parts[] = { { .core = 0, .begin = { 1000 } },
+                                      { .core = 1, .begin = { 1500 } } };
+    mrd_gathered c = { .id = 9, .n = 1, .parts = parts };
 
-    for (size_t i = 0; i < c.n; i++) {
-        parts[i] = (mrd_gather_part){ .core = (first + (uint32_t) i) % WORKERS };
-        *now += 1 + (int64_t) below(50);
-        parts[i].begin = (mrd_ev_ns){ *now };
-        if (below(12) != 0)
-            begins(a, l, parts[i].core, *now);
-        for (uint64_t more = below(4) == 0 ? below(6) : 0; more > 0; more--)
-            begins(a, l, parts[below(i + 1)].core, ++*now);
-    }
-    if (how == 0 && c.n > 1) { /* one more comes after it met */
-        c.n--;
-        CHECK_INT(mrd_lateness_met(l, &c), MRD_OK);
-        meet(a, &c);
-        c.n++;
-    }
-    if (how > 1) {
-        CHECK_INT(mrd_lateness_met(l, &c), MRD_OK);
-        meet(a, &c);
-    }
-    if (how == 2) /* another one of the group is told as over */
-        c.id++;
-    mrd_lateness_done(l, &c);
-    end(a, &c);
-}
-
-TEST(sums_are_those_of_everything_that_began)
-{
-    account *a = calloc(1, sizeof(*a));
-    mrd_lateness *l = mrd_lateness_new(WORKERS);
-    uint64_t known = 0, unknown = 0;
-    int64_t now = 0;
-
-    REQUIRE(a != NULL && l != NULL);
-    state = test_seed();
-    for (uint64_t id = 1; id < 800; id += 2)
-        collective(a, l, &now, id);
-    for (uint32_t w = 0; w < WORKERS; w++) {
-        const mrd_lateness_sum *got = mrd_lateness_of(l, w);
-
-        CHECK_INT(got->count, a->sum[w].count);
-        CHECK_INT(got->unknown, a->sum[w].unknown);
-        CHECK_INT(got->late_ns, a->sum[w].late_ns);
-        CHECK_INT(got->began_ns, a->sum[w].began_ns);
-        for (int k = 0; k < MRD_REPORT_PARTS; k++)
-            CHECK_INT(got->part_ns[k], a->sum[w].part_ns[k]);
-        known += got->count - got->unknown;
-        unknown += got->unknown;
-    }
-    CHECK(known > 100 && unknown > 50);
-    mrd_lateness_free(l);
-    free(a);
+    span(&j, 0, MRD_ON_COLLECTIVE, 1000, 2000);
+    for (int64_t i = 0; i < MRD_LATENESS_KEPT; i++)
+        span(&j, 1, MRD_ON_COLLECTIVE, 1500 + i, 2000);
+    CHECK_INT(collective_over(&j, 1, 1000, 1500), 0);
+    CHECK_INT(mrd_lateness_met(j.l, &c), MRD_OK);
+    c.n = 2;
+    CHECK_INT(mrd_lateness_done(j.l, &c), 0);
+    c.group = 3;
+    CHECK_INT(mrd_lateness_done(j.l, &c), 0);
+    CHECK_INT(mrd_lateness_of(j.l, 1)->count, 3);
+    CHECK_INT(mrd_lateness_of(j.l, 1)->unknown, 3);
+    check_sum("unknown", &j, 0, none, 0);
+    collective_over(&j, 2, 1000, 1501); /* this one is remembered */
+    CHECK_INT(mrd_lateness_of(j.l, 1)->unknown, 3);
+    mrd_lateness_free(j.l);
 }
 
 TEST_MAIN()

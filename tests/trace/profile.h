@@ -62,7 +62,7 @@ test_sink_run(const mrd_sink_ops *ops, const mrd_catalog *cat, uint32_t profile,
 
 /* ---- The made-up profile ---- */
 
-#define PROFILE_EVENTS_MAX 64
+#define PROFILE_EVENTS_MAX 128
 
 typedef struct {
     mrd_catalog *cat;

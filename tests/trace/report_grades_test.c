@@ -43,7 +43,7 @@ running(test_profile *p, mrd_track_id track, int64_t gid, int64_t at, int64_t du
                         .arg_count = 2 };
 }
 
-/* Rank 1 is late by a part of the two windows, of 10,000,000 ns each. */
+/* Rank 1 is late by a part of the two windows, of 10,000,000 ns each, in twelve collectives alike. */
 TEST(a_grade_begins_at_its_number)
 {
     static const struct {
@@ -54,18 +54,25 @@ TEST(a_grade_begins_at_its_number)
                  { 2000000, "10.0 % of the workers' time (worth a look)" },
                  { 3999999, "20.0 % of the workers' time (worth a look)" },
                  { 4000000, "20.0 % of the workers' time (critical)" } };
+    enum { TIMES = 12 };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         test_profile *p = test_profile_new();
-        mrd_arg args[2][2];
-        mrd_event v[3] = { running(p, p->device[0], 1, 0, 10000000, args[0]),
-                           running(p, p->device[1], 1, rows[i].late, 10000000 - rows[i].late,
-                                   args[1]) };
+        mrd_arg args[2 * TIMES][2];
+        mrd_event v[2 * TIMES + 1];
         char *text;
 
+        for (size_t k = 0; k < TIMES; k++) {
+            int64_t at = (int64_t) k * 10000000;
+
+            v[2 * k] = running(p, p->device[0], 1, at, 10000000, args[2 * k]);
+            v[2 * k + 1] = running(p, p->device[1], 1, at + rows[i].late, 10000000 - rows[i].late,
+                                   args[2 * k + 1]);
+        }
         p->n = 0;
-        v[2] = *profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 0, rows[i].late / 2);
-        text = text_of(p, v, 3);
+        v[2 * TIMES] =
+            *profile_add(p, MRD_SPAN, p->device[1], "nc_exec_running", 0, rows[i].late / 2);
+        text = text_of(p, v, 2 * TIMES + 1);
         if (strstr(text, rows[i].says) == NULL)
             CHECK_TEXT(text, rows[i].says);
         free(text);

@@ -1,7 +1,7 @@
 /* Who may be called late by a report, and what proves it. */
 #include "tests/trace/report_read.h"
 
-/* Rank 1 comes `late` ns behind rank 0, four times; bounds are of both nodes. */
+/* Rank 1 comes `late` ns behind rank 0, twelve times; bounds are of both nodes. */
 static json_t *
 late_run(int64_t late, uint32_t bound)
 {
@@ -9,7 +9,7 @@ late_run(int64_t late, uint32_t bound)
     json_t *r;
 
     p->n = 0;
-    for (int64_t i = 0; i < 4; i++) {
+    for (int64_t i = 0; i < 12; i++) {
         cc_running(p, 0, i, i * 1000000, 500000, bound);
         cc_running(p, 1, i, i * 1000000 + late, 500000 - late, bound);
     }
@@ -25,14 +25,14 @@ TEST(late_needs_more_than_the_bounds)
 
     CHECK(strcmp(verdict(r), "late") == 0);
     CHECK(number(json_object_get(r, "verdict"), "worker") == 1);
-    CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 4);
-    CHECK(collective(r, 1, "alone_ns") == 600000 && collective(r, 1, "caused_ns") == 600000);
-    CHECK(collective(r, 0, "wait_ns") == 600000 && collective(r, 0, "last") == 0);
+    CHECK(collective(r, 1, "last") == 12 && collective(r, 1, "proven") == 12);
+    CHECK(collective(r, 1, "alone_ns") == 1800000 && collective(r, 1, "caused_ns") == 1800000);
+    CHECK(collective(r, 0, "wait_ns") == 1800000 && collective(r, 0, "last") == 0);
     json_decref(r);
 
     r = late_run(150000, 9950); /* not beyond 2 x 65,000, 2 x 9,950 and the noise */
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
-    CHECK(collective(r, 1, "last") == 4 && collective(r, 1, "proven") == 0);
+    CHECK(collective(r, 1, "last") == 12 && collective(r, 1, "proven") == 0);
     json_decref(r);
 
     r = late_run(150000, 9949);
@@ -41,7 +41,7 @@ TEST(late_needs_more_than_the_bounds)
 
     r = late_run(150000, MRD_BOUND_UNKNOWN);
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
-    CHECK(number(json_object_get(r, "totals"), "without_bound") == 4);
+    CHECK(number(json_object_get(r, "totals"), "without_bound") == 12);
     json_decref(r);
 
     r = late_run(150000, MRD_BOUND_LOCAL); /* two clocks that nobody compared */
@@ -53,7 +53,7 @@ TEST(late_needs_more_than_the_bounds)
     json_decref(r);
 
     r = late_run(130103, 1);
-    CHECK(collective(r, 1, "proven") == 4);
+    CHECK(collective(r, 1, "proven") == 12);
     json_decref(r);
 }
 
@@ -222,6 +222,78 @@ TEST(a_proof_is_of_one_group)
     r = report(p);
     CHECK(collective(r, 2, "last") == 8 && collective(r, 2, "proven") == 4);
     CHECK(total(r, "partial") == 4);
+    json_decref(r);
+    forget(p);
+    test_profile_free(p);
+}
+
+/* The verdict on rank 1 as JSON: of n collectives 1 ms apart, each lasting 100 us, it comes late to those from
+ * `first` on, every `step` of them, by late_ns. */
+static json_t *
+late_now_and_then(int64_t n, int64_t first, int64_t step, int64_t late_ns)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (int64_t i = 0; i < n; i++) {
+        int64_t late = i >= first && (i - first) % step == 0 ? late_ns : 0;
+
+        cc_running(p, 0, i, i * MRD_MS, 100000 + late, 10);
+        cc_running(p, 1, i, i * MRD_MS + late, 100000, 10);
+    }
+    r = report(p);
+    forget(p);
+    test_profile_free(p);
+    return r;
+}
+
+TEST(a_verdict_needs_steady_lateness)
+{
+    static const struct {
+        const char *name;
+        int64_t n, first, step, late_ns, last;
+        const char *kind;
+    } rows[] = {
+        { "always", 20, 0, 1, 200000, 20, "late" },
+        { "too seldom to matter", 20, 10, 100, 200000, 1, "none" },
+        { "once", 20, 10, 100, 800000, 1, "sometimes" },
+        { "too few to tell from chance", 4, 0, 1, 200000, 4, "sometimes" },
+        { "every fifth", 60, 2, 5, 400000, 12, "late" },
+        { "from the middle on", 40, 20, 1, 400000, 20, "late" },
+        { "never: a tie", 20, 0, 1, 100, 0, "none" },
+        { "one nanosecond more than a tie", 20, 0, 1, 101, 20, "none" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        json_t *r = late_now_and_then(rows[i].n, rows[i].first, rows[i].step, rows[i].late_ns);
+
+        if (strcmp(verdict(r), rows[i].kind) != 0)
+            CHECK_TEXT(verdict(r), rows[i].kind);
+        CHECK_ROW(rows[i].name, collective(r, 1, "last") == rows[i].last);
+        CHECK_ROW(rows[i].name, collective(r, 0, "last") == 0);
+        CHECK_ROW(rows[i].name, total(r, "ties") == rows[i].n - rows[i].last);
+        CHECK_ROW(rows[i].name, strcmp(rows[i].kind, "none") == 0 ||
+                                    number(json_object_get(r, "verdict"), "worker") == 1);
+        json_decref(r);
+    }
+}
+
+/* Two ranks are late in turn, one of them more: that one has most of the waiting, and the other is no healthy one. */
+TEST(two_that_are_late_are_not_one)
+{
+    test_profile *p = test_profile_new();
+    json_t *r;
+
+    p->n = 0;
+    for (int64_t i = 0; i < 60; i++) {
+        int late = i % 4 == 0 ? 0 : 1;
+
+        cc_running(p, 1 - late, i, i * MRD_MS, 700000, 10);
+        cc_running(p, late, i, i * MRD_MS + 300000 + 330000 * (1 - late), 100000, 10);
+    }
+    r = report(p);
+    CHECK(strcmp(verdict(r), "none") == 0);
     json_decref(r);
     forget(p);
     test_profile_free(p);

@@ -246,6 +246,22 @@ def check_proven(apart, same, meetings, seed):
     equal((apart["same_clock"], same["same_clock"]), (False, True), f"seed {seed}: the assumption is in the report")
 
 
+def check_last(report, meetings, seed):
+    """Who came last, by more than two stamps may differ by; waiting for several that came at once is nobody's."""
+    want, ties = {rank: [0, 0, 0] for rank in range(oracle.RANKS)}, 0
+    for m in (m for m in meetings if m.synchronises and len(m.parts) > 1):
+        come = sorted((at, rank) for rank, (at, _) in m.parts.items())
+        ties += not oracle.came_alone(m)
+        if oracle.came_alone(m):
+            row = want[come[-1][1]]
+            row[:] = row[0] + 1, row[1] + come[-1][0] - come[-2][0], row[2] + sum(come[-1][0] - at for at, _ in come)
+    got = {w["rank"]: [w["collectives"][k] for k in ("last", "alone_ns", "caused_ns")] for w in report["workers"]}
+    equal((got, report["totals"]["ties"]), (want, ties), f"seed {seed}: who came last")
+    for w in report["workers"]:
+        c = w["collectives"]
+        equal(c["longest_wait_ns"] <= c["own_wait_ns"] <= c["alone_wait_ns"], True, f"seed {seed}: own waits {c}")
+
+
 class Page(html.parser.HTMLParser):
     """Reads a page: parts of its bars, text by element; notes what is not closed and what would load something."""
 
@@ -471,6 +487,7 @@ def main():
             told[how] += ns
         check_bandwidth(report, meetings, seed)
         check_lateness(report, spans, meetings, seed)
+        check_last(report, meetings, seed)
         check_path(report, spans, meetings, seed)
         check_queues(report, spans, seed)
         equal({k["name"]: (k["count"], k["total_ns"], k["workers"], k["median_ns"], k["most_ns"]) for k in report["kernels"]},

@@ -606,13 +606,14 @@ TEST(the_text_says_the_same)
     text = report_text(p); /* nothing at all */
     CHECK(strstr(text, "no work of any core or device") != NULL);
     free(text);
-    for (int64_t i = 0; i < 4; i++) {
+    for (int64_t i = 0; i < 12; i++) {
         cc_running(p, 0, i, i * 100000, 50000, 5);
         cc_running(p, 1, i, i * 100000 + 30000, 20000, 5);
     }
     profile_add(p, MRD_SPAN, p->framework, "step", 0, 300000);
     text = report_text(p);
-    CHECK(strstr(text, "rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711 came last to 4 of its 4") != NULL);
+    CHECK(strstr(text, "rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711 came last to 12 of its 12") !=
+          NULL);
     /* A row is whose it is: node and pid whole, on a line of their own when they are long. */
     CHECK(strstr(text, "\n  rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711\n") != NULL);
     CHECK(strstr(text, "\nSteps ") != NULL && strstr(text, "(worth a look)") != NULL);

@@ -176,6 +176,9 @@ tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
                                  : members > now->takers    ? members - now->takers
                                                             : 0,
                        .traffic = now->traffic,
+                       .is_tie = now->n > 1 &&
+                                 mrd_ev_diff(now->parts[now->n - 1].begin,
+                                             now->parts[now->n - 2].begin) <= MRD_REPORT_NOISE,
                        .n = now->n,
                        .parts = now->parts };
 

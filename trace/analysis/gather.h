@@ -25,6 +25,7 @@
 #include "trace/analysis/collectives.h"
 
 #define MRD_GATHER_GROUPS 65536u
+#define MRD_REPORT_NOISE  100        /* ns: what two stamps of one instant may differ by */
 #define MRD_GATHER_MORE   UINT32_MAX /* members: more than took part, nobody says how many */
 
 typedef struct {
@@ -45,6 +46,7 @@ typedef struct {
     uint32_t
         absent; /* of these, how many took part in nothing so far; 1 when only that some are is known */
     mrd_cc_traffic traffic;
+    bool is_tie; /* the last two begin within MRD_REPORT_NOISE: nobody came last */
     size_t n;
     const mrd_gather_part *parts;
 } mrd_gathered;

@@ -1,14 +1,19 @@
 /*
- * trace/analysis/lateness.h - why the last one came last to a collective: what it did since its last
- * collective, against the one that came in the middle (the lower median of the begins).
+ * trace/analysis/lateness.h - why the last worker came last to a collective: what it did before, compared
+ * with the worker that came in the middle (the lower median of the begins).
  *
- * Both left a collective or barrier before (or began their window), and did something until this one.
- * What the last came later than the middle one is, exactly: for each part of a worker's account what it
- * had more of since then (less: negative), and `began_ns`, by how much later it left the one before.
- * Sums over the collectives that it came last to.
+ * The comparison starts at a collective that both had left: the newest one that the last worker left
+ * before this begin, and of the middle worker's the one that it left nearest to that time. In a
+ * collective that synchronises all leave almost together, so this is the same collective where both took
+ * part in it. A worker that has left no collective starts at the begin of its window. A collective that
+ * is still running on another stream is no start; the time in it is one of the parts.
  *
- * Memory   MRD_LATENESS_OPEN parts of each worker, one collective of each group; of a part that is
- *          forgotten when its collective meets, the reason is unknown, and counted.
+ * The lateness is divided exactly: for each part of a worker's account, what the last worker had more of
+ * since its start (less: negative), and `began_ns`, by how much later it started. Sums are over the
+ * collectives that the worker came last to.
+ *
+ * Memory   MRD_LATENESS_KEPT begins of each worker, one collective of each group. If a begin is forgotten
+ *          when its collective meets, the reason is unknown, and counted.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_TRACE_LATENESS_H
@@ -17,7 +22,7 @@
 #include "trace/analysis/gather.h"
 #include "trace/analysis/worker_time.h"
 
-#define MRD_LATENESS_OPEN 4
+#define MRD_LATENESS_KEPT 8
 
 typedef struct {
     uint64_t count, unknown; /* collectives that it was last in; of these without a reason */
@@ -29,11 +34,19 @@ typedef struct mrd_lateness mrd_lateness;
 
 mrd_lateness *mrd_lateness_new(size_t workers); /* NULL without memory */
 void mrd_lateness_free(mrd_lateness *l);        /* NULL is fine */
-/* A part of a collective begins at the worker, whose account has come up to there. */
-void mrd_lateness_begin(mrd_lateness *l, uint32_t worker, const mrd_worker_time *t);
-/* Of trace/analysis/gather.h. Errors: NOMEM. */
+/* Moves the worker's account to the ends of its collectives that lie at or before `to`, and keeps what it
+ * says there. To be called before the account is moved to `to`. */
+void mrd_lateness_leave(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns to);
+/* The worker's part of a collective lasts from t->now, up to which its account has come, to `end`. */
+void mrd_lateness_begin(mrd_lateness *l, uint32_t worker, mrd_worker_time *t, mrd_ev_ns end);
+/* The collective met: c is that of mrd_gather_on_met. Errors: NOMEM. */
 mrd_err mrd_lateness_met(mrd_lateness *l, const mrd_gathered *c);
-void mrd_lateness_done(mrd_lateness *l, const mrd_gathered *c);
+/*
+ * The collective is over. Returns how much of the lateness the last worker brought along: it left the
+ * collective before later than the middle one, or was in another collective for longer. 0 where the
+ * reason is unknown.
+ */
+uint64_t mrd_lateness_done(mrd_lateness *l, const mrd_gathered *c);
 const mrd_lateness_sum *mrd_lateness_of(const mrd_lateness *l, uint32_t worker); /* borrowed */
 
 #endif

@@ -15,7 +15,6 @@
 #include "trace/analysis/gather.h"
 #include "trace/analysis/workers.h"
 
-#define MRD_REPORT_NOISE 100 /* ns: what two stamps of one instant may differ by */
 /* ns: a core's time as the runtime maps it, against its node's clock, while its longest device span
  * is no longer than a second; as many times that as the span has begun seconds. An assumption,
  * which the report prints; docs/timesync.md section 9 has what it rests on. */

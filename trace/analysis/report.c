@@ -41,6 +41,7 @@ struct mrd_report {
     size_t n_claims, cap_claims;
     mrd_proof *proof;
     mrd_lateness *lateness;
+    mrd_steady *steady;
     mrd_kernels *kernels;
     mrd_step_path *path;
     mrd_ev_ns step_end; /* of the one whose path is followed; INT64_MAX none */
@@ -66,12 +67,20 @@ mrd_report_window(const mrd_report_worker *w)
     return mrd_ev_after(w->first, w->last) ? 0 : (uint64_t) w->last.ns - (uint64_t) w->first.ns;
 }
 
+/* Takes what the lateness has to know of a worker's account before it moves on to `to`. */
+static mrd_worker_time *
+time_before(mrd_report *r, uint32_t worker, mrd_ev_ns to)
+{
+    mrd_lateness_leave(r->lateness, worker, &r->all[worker].time, to);
+    return &r->all[worker].time;
+}
+
 /* What a worker has done until `at`. */
 static void
 account_of(void *self, uint32_t worker, mrd_ev_ns at, mrd_step_account *ret)
 {
     mrd_report *r = self;
-    mrd_worker_time *t = &r->all[worker].time;
+    mrd_worker_time *t = time_before(r, worker, at);
 
     ret->any = t->any;
     ret->first = t->first;
@@ -103,11 +112,12 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     }
     r->proof = mrd_proof_new(env, r->who);
     r->lateness = mrd_lateness_new(r->n_all);
+    r->steady = mrd_steady_new(r->n_all);
     r->kernels = mrd_kernels_new(r->cat, r->n_all);
     r->path = mrd_step_path_new(r->who, account_of, r);
     r->step_end = (mrd_ev_ns){ INT64_MAX };
-    return r->all != NULL && r->proof != NULL && r->lateness != NULL && r->kernels != NULL &&
-           r->path != NULL;
+    return r->all != NULL && r->proof != NULL && r->lateness != NULL && r->steady != NULL &&
+           r->kernels != NULL && r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -214,7 +224,8 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
     if (work->device && mrd_queue_add(&w->queue, launched == NULL ? ev->ts : *launched,
                                       launched != NULL, ev->ts) != MRD_OK)
         r->err = MRD_NOMEM;
-    if (!mrd_worker_time_add(&w->time, work->on, work->device, ev, &gone))
+    if (!mrd_worker_time_add(time_before(r, work->worker, ev->ts), work->on, work->device, ev,
+                             &gone))
         return;
     w->pub.idle_ns[MRD_IDLE_LOADING] += gone.loading_ns;
     w->pub.idle_ns[cause_of(launched, &gone)] += gone.part_ns[MRD_REPORT_IDLE] - gone.loading_ns;
@@ -234,9 +245,9 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 static void
 add_loading(mrd_report *r, mrd_proc_id process, const mrd_event *ev)
 {
-    for (size_t i = 0; i < r->n_all; i++) {
+    for (uint32_t i = 0; i < r->n_all; i++) {
         if (r->all[i].pub.process == process)
-            mrd_worker_time_load(&r->all[i].time, ev);
+            mrd_worker_time_load(time_before(r, i, ev->ts), ev);
     }
 }
 
@@ -336,10 +347,38 @@ collective_met(void *self, const mrd_gathered *c)
     mrd_report *r = self;
 
     for (size_t i = 0; i < c->n; i++)
-        mrd_worker_time_meet(&r->all[c->parts[i].core].time, c, i);
+        mrd_worker_time_meet(time_before(r, c->parts[i].core, c->parts[c->n - 1].begin), c, i);
     mrd_step_path_meet(r->path, c);
     if (mrd_lateness_met(r->lateness, c) != MRD_OK)
         r->err = MRD_NOMEM;
+}
+
+/* The collective's last worker kept the others waiting. */
+static void
+add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
+{
+    const mrd_gather_part *last = &c->parts[c->n - 1];
+    mrd_report_worker *late = &r->all[last->core].pub;
+    uint64_t brought = mrd_lateness_done(r->lateness, c), own,
+             alone = (uint64_t) last->begin.ns - (uint64_t) c->parts[c->n - 2].begin.ns;
+    mrd_doubts why;
+
+    if (mrd_proof_of(r->proof, c, &why)) {
+        r->totals.any_traced = r->totals.any_traced || why.traced;
+        *(why.across ? &held->across_count : &held->count) += 1;
+        *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
+    }
+    r->totals.no_bound += why.no_bound;
+    r->totals.suspect += why.suspect;
+    r->totals.mapped += why.mapped;
+    own = (alone - (brought < alone ? brought : alone)) * (c->n - 1);
+    late->came_last++;
+    late->alone_ns += alone;
+    late->alone_wait_ns += alone * (c->n - 1);
+    late->own_wait_ns += own;
+    late->longest_wait_ns = own > late->longest_wait_ns ? own : late->longest_wait_ns;
+    late->caused_ns += waits;
+    mrd_steady_add(r->steady, last->core, own);
 }
 
 static void
@@ -347,19 +386,15 @@ collective_done(void *self, const mrd_gathered *c)
 {
     mrd_report *r = self;
     const mrd_gather_part *last = &c->parts[c->n - 1];
-    mrd_report_worker *late = &r->all[last->core].pub;
     uint64_t waits = 0, spread = (uint64_t) last->begin.ns - (uint64_t) c->parts[0].begin.ns;
-    uint64_t shortest = UINT64_MAX, alone;
+    uint64_t shortest = UINT64_MAX;
     mrd_report_collective *row;
-    mrd_doubts why;
     claim *held;
-    bool proven;
 
     if (c->n < 2) {
         r->totals.alone++;
         return;
     }
-    alone = (uint64_t) last->begin.ns - (uint64_t) c->parts[c->n - 2].begin.ns;
     if ((row = collective_row(r, c)) == NULL ||
         (held = claim_of(r, c, (uint32_t) (row - r->collectives))) == NULL) {
         r->err = MRD_NOMEM;
@@ -378,18 +413,13 @@ collective_done(void *self, const mrd_gathered *c)
         shortest = dur < shortest ? dur : shortest;
     }
     add_bytes(row, c, shortest);
-    mrd_lateness_done(r->lateness, c);
-    proven = mrd_proof_of(r->proof, c, &why);
     held->matched++;
-    if (proven) {
-        r->totals.any_traced = r->totals.any_traced || why.traced;
-        *(why.across ? &held->across_count : &held->count) += 1;
-        *(why.across ? &held->across_wait_ns : &held->wait_ns) += waits;
+    if (c->is_tie) {
+        r->totals.ties++;
+        mrd_steady_add(r->steady, last->core, 0);
+    } else {
+        add_late(r, c, held, waits);
     }
-    late->came_last++;
-    late->alone_ns += alone;
-    late->alone_wait_ns += alone * (c->n - 1);
-    late->caused_ns += waits;
     row->count++;
     row->parts += c->n;
     row->wait_ns += waits;
@@ -398,9 +428,6 @@ collective_done(void *self, const mrd_gathered *c)
         mrd_hist_add(&row->spread, spread) != MRD_OK)
         r->err = MRD_NOMEM;
     r->totals.matched++;
-    r->totals.no_bound += why.no_bound;
-    r->totals.suspect += why.suspect;
-    r->totals.mapped += why.mapped;
     r->totals.wait_ns += waits;
 }
 
@@ -444,7 +471,8 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
     if (work->device)
         mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
     if (work->kind != MRD_CC_NO)
-        mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time);
+        mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time,
+                           mrd_event_end(ev));
     return work->kind == MRD_CC_NO
                ? MRD_OK
                : mrd_gather_add(r->gather, work->kind, &work->what, ev, work->worker,
@@ -460,7 +488,7 @@ add_gap(mrd_report *r, const mrd_event *ev)
         if (!mrd_workers_lost(r->who, ev, i, &on))
             continue;
         r->all[i].pub.lost += ev->ivalue > 0 ? (uint64_t) ev->ivalue : 0;
-        mrd_worker_time_lose(&r->all[i].time, on, ev);
+        mrd_worker_time_lose(time_before(r, i, ev->ts), on, ev);
     }
 }
 
@@ -559,6 +587,7 @@ mrd_report_free(mrd_report *r)
     free(r->claims);
     mrd_proof_free(r->proof);
     mrd_lateness_free(r->lateness);
+    mrd_steady_free(r->steady);
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
     mrd_launches_free(r->launches);
@@ -639,6 +668,22 @@ count_ranks(mrd_report *r)
     r->totals.world_size = last == NULL ? 0 : (uint64_t) last->world_size;
 }
 
+/* Of the worker that made the others wait longest by its own work. */
+static void
+judge_steady(mrd_report *r)
+{
+    size_t took_part = 0, most = 0;
+
+    for (size_t i = 0; i < r->n_all; i++) {
+        took_part += r->all[i].pub.took_part > 0;
+        r->all[i].pub.steady.p = 1;
+        if (r->all[i].pub.own_wait_ns > r->all[most].pub.own_wait_ns)
+            most = i;
+    }
+    if (took_part > 0)
+        r->all[most].pub.steady = mrd_steady_of(r->steady, (uint32_t) most, took_part);
+}
+
 mrd_err
 mrd_report_finish(mrd_report *r)
 {
@@ -646,6 +691,7 @@ mrd_report_finish(mrd_report *r)
 
     mrd_gather_finish(r->gather);
     judge_claims(r);
+    judge_steady(r);
     mrd_step_path_finish(r->path);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
@@ -714,97 +760,6 @@ mrd_idle_cause_text(mrd_idle_cause cause)
     return (unsigned) cause < MRD_IDLE_CAUSES ? text[cause] : "?";
 }
 
-const char *
-mrd_bound_by_text(mrd_bound_by by)
-{
-    static const char *const text[] = {
-        [MRD_BOUND_COMPUTE] = "compute",   [MRD_BOUND_SKEW] = "skew",
-        [MRD_BOUND_TRANSFER] = "transfer", [MRD_BOUND_COMMUNICATION] = "communication",
-        [MRD_BOUND_HOST] = "host",         [MRD_BOUND_LOADING] = "loading",
-        [MRD_BOUND_IDLE] = "idle",         [MRD_BOUND_UNRECORDED] = "not_recorded",
-    };
-
-    return (unsigned) by < MRD_BOUNDS ? text[by] : "?";
-}
-
-void
-mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS])
-{
-    ret_ns[MRD_BOUND_COMPUTE] = w->part_ns[MRD_REPORT_COMPUTE] + w->part_ns[MRD_REPORT_BOTH];
-    ret_ns[MRD_BOUND_SKEW] = w->part_ns[MRD_REPORT_WAITING] + w->exposed_wait_ns;
-    ret_ns[MRD_BOUND_TRANSFER] = w->exposed_transfer_ns + w->part_ns[MRD_REPORT_COPY];
-    ret_ns[MRD_BOUND_COMMUNICATION] =
-        w->part_ns[MRD_REPORT_EXPOSED] - w->exposed_wait_ns - w->exposed_transfer_ns;
-    ret_ns[MRD_BOUND_HOST] = w->part_ns[MRD_REPORT_HOST] + w->idle_ns[MRD_IDLE_LAUNCH];
-    ret_ns[MRD_BOUND_LOADING] = w->idle_ns[MRD_IDLE_LOADING];
-    ret_ns[MRD_BOUND_IDLE] =
-        w->idle_ns[MRD_IDLE_SHORT] + w->idle_ns[MRD_IDLE_QUEUED] + w->idle_ns[MRD_IDLE_UNKNOWN];
-    ret_ns[MRD_BOUND_UNRECORDED] = w->part_ns[MRD_REPORT_UNRECORDED];
-}
-
-void
-mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
-{
-    memset(ret_ns, 0, MRD_BOUNDS * sizeof(*ret_ns));
-    for (size_t i = 0; i < r->n_workers; i++) {
-        uint64_t one[MRD_BOUNDS];
-
-        mrd_report_bounds_of(&r->workers[i], one);
-        for (unsigned k = 0; k < MRD_BOUNDS; k++)
-            ret_ns[k] += one[k];
-    }
-}
-
-mrd_bound_by
-mrd_report_bottleneck(const mrd_report *r)
-{
-    uint64_t ns[MRD_BOUNDS];
-    mrd_bound_by loss = MRD_BOUND_COMPUTE + 1;
-
-    if (r->totals.window_ns == 0)
-        return MRD_BOUNDS;
-    mrd_report_bounds(r, ns);
-    for (unsigned k = loss + 1; k < MRD_BOUNDS; k++)
-        loss = ns[k] > ns[loss] ? (mrd_bound_by) k : loss;
-    return ns[loss] > ns[MRD_BOUND_COMPUTE] ||
-                   ns[loss] > (r->totals.window_ns - 1) / MRD_REPORT_LOSS
-               ? loss
-               : MRD_BOUND_COMPUTE;
-}
-
-static int
-share_order(const void *a, const void *b)
-{
-    const double *x = a, *y = b;
-
-    return *x < *y ? -1 : *x > *y;
-}
-
-bool
-mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret)
-{
-    double *share = calloc(r->n_workers + 1, sizeof(*share));
-    mrd_report_most most = { .share = -1 };
-
-    if (share == NULL)
-        return false;
-    for (size_t i = 0; i < r->n_workers; i++) {
-        uint64_t ns[MRD_BOUNDS], window = mrd_report_window(&r->workers[i]);
-
-        mrd_report_bounds_of(&r->workers[i], ns);
-        share[i] = window == 0 ? 0 : (double) ns[by] / (double) window;
-        if (share[i] > most.share)
-            most = (mrd_report_most){ .worker = (uint32_t) i, .share = share[i] };
-    }
-    if (r->n_workers > 0) {
-        qsort(share, r->n_workers, sizeof(*share), share_order);
-        most.middle = share[(r->n_workers - 1) / 2];
-        *ret = most;
-    }
-    free(share);
-    return r->n_workers > 1 && most.share >= 1.5 * most.middle && most.share >= most.middle + 0.05;
-}
-
 const mrd_step_path *
 mrd_report_path(const mrd_report *r)
 {
@@ -863,37 +818,4 @@ mrd_report_slow_steps(const mrd_report *r, size_t *ret_n)
 {
     *ret_n = r->n_steps;
     return r->steps;
-}
-
-mrd_verdict
-mrd_report_verdict(const mrd_report *r)
-{
-    mrd_verdict v = { .kind = MRD_VERDICT_NOTHING };
-    const mrd_report_worker *most = NULL;
-    uint64_t in_turn = 0;
-    double even, much;
-
-    for (size_t i = 0; i < r->n_workers; i++) {
-        const mrd_report_worker *w = &r->workers[i];
-
-        in_turn += w->took_part > 0;
-        if (w->took_part > 0 && (most == NULL || w->caused_ns > most->caused_ns)) {
-            most = w;
-            v.worker = (uint32_t) i;
-        }
-    }
-    if (most == NULL || r->totals.window_ns == 0)
-        return v;
-    v.kind = MRD_VERDICT_NONE;
-    if (r->totals.wait_ns == 0)
-        return v;
-    v.share = (double) most->caused_ns / (double) r->totals.wait_ns;
-    v.impact = (double) most->alone_wait_ns / (double) r->totals.window_ns;
-    even = 1.0 / (double) in_turn;
-    much = 2 * even < (1 + even) / 2 ? 2 * even : (1 + even) / 2;
-    if (v.share <= much || v.impact < 0.01)
-        return v;
-    v.kind = most->proven_ns >= most->caused_ns - most->proven_ns ? MRD_VERDICT_LATE
-                                                                  : MRD_VERDICT_UNPROVEN;
-    return v;
 }

@@ -22,22 +22,15 @@
  *          took part in others of its group, nor of a group with more or fewer members in the profile
  *          than it has, nor of one whose size nothing states in a job of which the profile lacks ranks.
  *          `alone` is the time between the last and the last but one: what this worker alone made the
- *          others wait. `caused` is the sum of all waits for it.
+ *          others wait. `own` is what of that it did not bring along from another collective
+ *          (trace/analysis/lateness.h). `caused` is the sum of all waits for it. If the last two begin within
+ *          MRD_REPORT_NOISE of each other, nobody came last and nobody caused the waits.
  * Idle     of a pause, by cause, after HolisticTraceAnalysis: the process loaded data meanwhile; else the
  *          device span behind it was launched after the pause had begun (an arrow leads from the
  *          launch to it, or both have the same number `correlation`, as all kernels of a graph have
  *          that of its launch); was launched before, the pause no longer than MRD_REPORT_SHORT; was launched
  *          before, and the device waited for something else; nothing says when it was launched.
  *          They add up to the idle part.
- * Loss     what kept the devices from computing, over all workers: waiting for the last to come to a
- *          collective (barriers too, as far as nothing else ran), transfer (exposed from then on, and
- *          copies), communication (exposed of which neither is told: parts of others are not in the
- *          profile, or the operation lets those leave who are done), the host (its part, and idle because
- *          of late launches), loading of data, other idle time, and what was not recorded. With compute
- *          they add up to all windows. The bottleneck is the largest loss where it is at least one part
- *          in MRD_REPORT_LOSS or takes more time than computation does, else computation: of two workers
- *          one can wait for the other for half of all time at most, while both compute for the other
- *          half.
  * Steps    spans "step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices,
  *          per process.
  * Pauses   the longest times in which a worker's device did nothing; none in which events were lost.
@@ -54,6 +47,7 @@
 #include "trace/analysis/lateness.h"
 #include "trace/analysis/proof.h"
 #include "trace/analysis/queue_depth.h"
+#include "trace/analysis/steady.h"
 #include "trace/analysis/step_path.h"
 #include "trace/analysis/trend.h"
 
@@ -74,20 +68,6 @@ typedef enum {
 
 const char *mrd_idle_cause_text(mrd_idle_cause cause); /* "launch", static */
 
-typedef enum {
-    MRD_BOUND_COMPUTE,
-    MRD_BOUND_SKEW,
-    MRD_BOUND_TRANSFER,
-    MRD_BOUND_COMMUNICATION,
-    MRD_BOUND_HOST,
-    MRD_BOUND_LOADING,
-    MRD_BOUND_IDLE,
-    MRD_BOUND_UNRECORDED,
-    MRD_BOUNDS
-} mrd_bound_by;
-
-const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
-
 typedef struct {
     mrd_proc_id process;
     int64_t lnc_idx, device_idx; /* MRD_NONE; the first names the worker when it is known */
@@ -100,12 +80,15 @@ typedef struct {
     unsigned unmeasured;        /* a bit for each part that its trace cannot tell (1u << part) */
     uint64_t lost;              /* events lost of it; those of its process when no core is named */
     uint64_t took_part;         /* in collectives with at least two parts */
-    uint64_t came_last, proven; /* was the last to begin; of these proven */
+    uint64_t came_last, proven; /* was the last to begin, alone; of these proven */
     uint64_t alone_ns;          /* sums over those it was last in: behind the last but one, */
     uint64_t alone_wait_ns;     /* ... times those who waited, */
+    uint64_t own_wait_ns;       /* ... of these, not brought along from another collective */
+    uint64_t longest_wait_ns;   /* the most of own_wait_ns in one collective */
     uint64_t caused_ns;         /* ... all waits for it, */
     uint64_t proven_ns;         /* ... of these, where it was proven */
     uint64_t wait_ns;           /* its own waits for others */
+    mrd_steadiness steady;      /* of own_wait_ns; only for the worker that has the most of it */
     mrd_lateness_sum late;      /* why it came last, where it did */
     mrd_queue_sum queue;        /* launches in flight; no launches: nothing says */
 } mrd_report_worker;
@@ -155,6 +138,7 @@ typedef struct {
 
 typedef struct {
     uint64_t matched, alone; /* collectives; parts without a partner */
+    uint64_t ties;           /* collectives to which nobody came last */
     uint64_t proven;
     uint64_t
         proven_unsized; /* of these, in groups whose size nothing states: if all members are here */
@@ -175,21 +159,6 @@ typedef struct {
     bool any_mapped;    /* workers whose device clock the runtime mapped took part in any */
     bool any_traced;    /* a proof leans on times of a device that a framework's tracer mapped */
 } mrd_report_totals;
-
-/* What the numbers say, by stated rules. */
-typedef enum {
-    MRD_VERDICT_NOTHING,  /* no collective had two parts */
-    MRD_VERDICT_NONE,     /* no worker stands out */
-    MRD_VERDICT_UNPROVEN, /* one does, but the clocks cannot prove it */
-    MRD_VERDICT_LATE,     /* `worker` is the one the others wait for */
-} mrd_verdict_kind;
-
-typedef struct {
-    mrd_verdict_kind kind;
-    uint32_t worker;
-    double share;  /* of all waits caused by it, 0..1 */
-    double impact; /* waits that it alone caused (alone_wait_ns) over all workers' windows */
-} mrd_verdict;
 
 typedef struct mrd_report mrd_report;
 
@@ -217,29 +186,6 @@ const mrd_kernels *mrd_report_kernels(const mrd_report *r);
 mrd_trend mrd_report_trend(const mrd_report *r);
 /* The oldest of those that did not end, at most MRD_REPORT_OPEN; totals has how many there are. */
 const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n);
-/*
- * Stands out: caused more than twice its even share of the waits (of two workers more than three
- * quarters), and those that it alone caused are at least 1 % of all windows. Late: at least half of the waits it caused are proven.
- */
-mrd_verdict mrd_report_verdict(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);
-/* Time of all workers by what they were bound by, in order of MRD_BOUND_*; they add up to the windows. */
-void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
-/* The bottleneck (Loss, above); MRD_BOUNDS without a window. */
-mrd_bound_by mrd_report_bottleneck(const mrd_report *r);
-
-typedef struct {
-    uint32_t worker;
-    double share;  /* of its window */
-    double middle; /* the share of the worker in the middle (the lower median) */
-} mrd_report_most;
-
-/*
- * The worker whose window has the largest share bound so. True: that stands out, being at least half
- * again as much as in the middle, and 5 % of the window more. Of waiting for others it says who suffers.
- */
-bool mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most *ret);
-/* The same as mrd_report_bounds of one worker. */
-void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
 
 #endif

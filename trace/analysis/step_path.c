@@ -141,7 +141,7 @@ waits_add(mrd_step_path *p, const mrd_gathered *c)
     p->met_id = c->id;
     p->met_late = c->parts[c->n - 1].core;
     p->met_ns = 0;
-    for (size_t i = 0; i + 1 < c->n; i++) {
+    for (size_t i = 0; i + 1 < c->n && !c->is_tie; i++) {
         mrd_ev_ns from = c->parts[i].begin;
 
         if (p->end.ns != INT64_MAX)

@@ -15,7 +15,8 @@
  *           Who came last is the estimate of the clocks; whether it is proven, the collectives say.
  * Share     of a worker: how long the path ran through it. The MRD_PATH_SHARES largest are kept per
  *           path, the others are in rest_ns.
- * Late      of a step: the worker for which others waited longest in it.
+ * Late      of a step: the worker for which others waited longest in it. Waiting for several that came at
+ *           the same time is nobody's.
  * Without steps there is one path, from the first device span of the worker where it ends backwards to.
  *
  * Memory    grows with workers. Blocks: MRD_PATH_BLOCKS at most; neighbours are added up when there are more.

@@ -120,13 +120,6 @@ mrd_worker_time_advance(mrd_worker_time *t, mrd_ev_ns to)
                 (uint64_t) next.ns - (uint64_t) mrd_ev_max(mrd_ev_min(t->met, next), t->now).ns;
         if (part_of(on) == MRD_REPORT_EXPOSED)
             split_exposed(t, next);
-        if (on & (1u << MRD_ON_COLLECTIVE | 1u << MRD_ON_BARRIER)) {
-            if (t->since.ns != t->now.ns) /* else they are zero */
-                memset(t->since_ns, 0, sizeof(t->since_ns));
-            t->since = next;
-        } else {
-            t->since_ns[part_of(on)] += (uint64_t) next.ns - (uint64_t) t->now.ns;
-        }
         if (on == 1u << MRD_ON_LOADING)
             t->loading_ns += (uint64_t) next.ns - (uint64_t) t->now.ns;
         t->now = next;
@@ -160,7 +153,7 @@ mrd_worker_time_add(mrd_worker_time *t, mrd_work_on on, bool device, const mrd_e
         mrd_worker_time_advance(t, ev->ts);
     if (device && !t->any) {
         t->any = true;
-        t->now = t->device_end = t->first = t->since = ev->ts;
+        t->now = t->device_end = t->first = ev->ts;
     } else if (device && !mrd_ev_before(ev->ts, t->device_end)) {
         end_pause(t, ev, ret_pause);
         paused = ret_pause->dur_ns > 0;

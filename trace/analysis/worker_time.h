@@ -47,24 +47,22 @@ typedef enum {
 const char *mrd_report_part_text(mrd_report_part part); /* "compute", static */
 
 typedef struct {
-    mrd_ev_ns now;                       /* accounted up to here */
-    mrd_ev_ns until[MRD_ONS];            /* ends of the unions */
-    mrd_ev_ns first;                     /* begin of the first device span */
-    mrd_ev_ns device_end;                /* of all device spans so far */
-    mrd_sid device_last;                 /* the span that ends there */
-    uint64_t part_ns[MRD_REPORT_PARTS];  /* inside the window */
-    uint64_t pending[MRD_REPORT_PARTS];  /* since device_end: inside the window if a span follows */
-    uint64_t loading_ns;                 /* of pending[MRD_REPORT_IDLE], the process loaded data */
-    uint64_t paused_ns, pending_paused;  /* of MRD_REPORT_UNRECORDED, the session was paused */
-    mrd_ev_ns since;                     /* end of the last collective or barrier, or `first` */
-    uint64_t since_ns[MRD_REPORT_PARTS]; /* the account since then */
-    uint64_t span_ns;                    /* the longest device span so far */
-    mrd_ev_ns met;                       /* a collective that has met runs until here */
-    uint64_t wait_ns, transfer_ns;       /* of MRD_REPORT_EXPOSED */
-    uint64_t unmet_ns;                   /* exposed or in a barrier, and in none that had met */
-    uint64_t met_id;                     /* the collective that met last */
-    mrd_ev_ns met_others;                /* what had met before it runs until here */
-    uint64_t met_own_ns;                 /* of transfer_ns, what it alone tells */
+    mrd_ev_ns now;                      /* accounted up to here */
+    mrd_ev_ns until[MRD_ONS];           /* ends of the unions */
+    mrd_ev_ns first;                    /* begin of the first device span */
+    mrd_ev_ns device_end;               /* of all device spans so far */
+    mrd_sid device_last;                /* the span that ends there */
+    uint64_t part_ns[MRD_REPORT_PARTS]; /* inside the window */
+    uint64_t pending[MRD_REPORT_PARTS]; /* since device_end: inside the window if a span follows */
+    uint64_t loading_ns;                /* of pending[MRD_REPORT_IDLE], the process loaded data */
+    uint64_t paused_ns, pending_paused; /* of MRD_REPORT_UNRECORDED, the session was paused */
+    uint64_t span_ns;                   /* the longest device span so far */
+    mrd_ev_ns met;                      /* a collective that has met runs until here */
+    uint64_t wait_ns, transfer_ns;      /* of MRD_REPORT_EXPOSED */
+    uint64_t unmet_ns;                  /* exposed or in a barrier, and in none that had met */
+    uint64_t met_id;                    /* the collective that met last */
+    mrd_ev_ns met_others;               /* what had met before it runs until here */
+    uint64_t met_own_ns;                /* of transfer_ns, what it alone tells */
     /* Exposed time of which nothing was told when it was accounted, added up; of it the stretches
      * [from, to) that a collective may tell yet that runs without a break since then. */
     uint64_t untold_ns, untold_from[MRD_WORKER_TIME_OPEN], untold_to[MRD_WORKER_TIME_OPEN];

@@ -1,5 +1,6 @@
 /* Sections of report.txt about steps: why who came last was late, the critical path, steps over time. */
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 
 #include "trace/sink/report_text.h"
@@ -18,25 +19,69 @@ signed_dur(int64_t ns, char text[MRD_DUR_TEXT + 1])
     return text;
 }
 
+/* Columns of the reasons: which parts of a worker's account each adds up. */
+static const struct {
+    const char *title;
+    unsigned parts; /* 1u << part */
+} reasons[] = {
+    { "compute", 1u << MRD_REPORT_COMPUTE | 1u << MRD_REPORT_BOTH },
+    { "collective", 1u << MRD_REPORT_EXPOSED | 1u << MRD_REPORT_WAITING },
+    { "idle", 1u << MRD_REPORT_IDLE },
+    { "host", 1u << MRD_REPORT_HOST },
+    { "copy", 1u << MRD_REPORT_COPY },
+    { "not recorded", 1u << MRD_REPORT_UNRECORDED },
+};
+
+enum { REASONS = sizeof(reasons) / sizeof(reasons[0]), REASONS_SHOWN = 4 };
+
+static int64_t
+reason_ns(const mrd_lateness_sum *late, size_t reason)
+{
+    int64_t ns = 0;
+
+    for (unsigned k = 0; k < MRD_REPORT_PARTS; k++)
+        ns += (reasons[reason].parts & 1u << k) != 0 ? late->part_ns[k] : 0;
+    return ns;
+}
+
+/* The columns with the largest amounts of all workers. */
+static void
+choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
+{
+    double most[REASONS] = { 0 };
+
+    for (size_t k = 0; k < REASONS; k++)
+        for (size_t i = 0; i < n; i++)
+            most[k] += fabs((double) reason_ns(&w[i].late, k));
+    for (size_t k = 0; k < REASONS; k++) {
+        size_t larger = 0;
+
+        for (size_t other = 0; other < REASONS; other++)
+            larger += most[other] > most[k] || (most[other] == most[k] && other < k);
+        ret_shown[k] = larger < REASONS_SHOWN;
+    }
+}
+
 void
 mrd_report_text_why(mrd_report_text *s)
 {
-    static const mrd_report_part shown_parts[] = { MRD_REPORT_COMPUTE, MRD_REPORT_COPY,
-                                                   MRD_REPORT_HOST, MRD_REPORT_IDLE };
     size_t n, shown = 0, all = 0;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
     char dur[MRD_DUR_TEXT + 1];
+    bool is_shown[REASONS];
     uint64_t sum = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         all += w[i].late.late_ns > 0;
-    for (size_t i = 0; i < n; i++)
         sum += w[i].late.late_ns;
+    }
     if (all == 0)
         return;
+    choose_reasons(w, n, is_shown);
     mrd_buf_fmt(&s->text, "\n%-34s %9s", "Why it came last, where it did", "late by");
-    for (size_t k = 0; k < sizeof(shown_parts) / sizeof(shown_parts[0]); k++)
-        mrd_buf_fmt(&s->text, " %10s", mrd_report_part_text(shown_parts[k]));
+    for (size_t k = 0; k < REASONS; k++)
+        if (is_shown[k])
+            mrd_buf_fmt(&s->text, " %10.10s", reasons[k].title);
     mrd_buf_fmt(&s->text, " %10s\n", "began");
     for (size_t i = 0; i < n && shown < MRD_REPORT_TEXT_ROWS; i++) {
         const mrd_lateness_sum *late = &w[i].late;
@@ -45,18 +90,21 @@ mrd_report_text_why(mrd_report_text *s)
             continue;
         mrd_report_text_worker(s, &w[i]);
         mrd_buf_fmt(&s->text, " %9s", mrd_text_dur(late->late_ns, dur));
-        for (size_t k = 0; k < sizeof(shown_parts) / sizeof(shown_parts[0]); k++)
-            mrd_buf_fmt(&s->text, " %10s",
-                        (w[i].unmeasured & 1u << shown_parts[k]) != 0
-                            ? "-"
-                            : signed_dur(late->part_ns[shown_parts[k]], dur));
+        for (size_t k = 0; k < REASONS; k++)
+            if (is_shown[k])
+                mrd_buf_fmt(&s->text, " %10s",
+                            (w[i].unmeasured & reasons[k].parts) == reasons[k].parts
+                                ? "-"
+                                : signed_dur(reason_ns(late, k), dur));
         mrd_buf_fmt(&s->text, " %10s\n", signed_dur(late->began_ns, dur));
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "workers, less late", "report-json");
-    mrd_report_text_note(&s->text, "sums over the collectives that it came last to, each against "
-                                   "the median worker: what each did since it left the collective "
-                                   "before; began: how much later it left that one, or started");
+    mrd_report_text_note(&s->text,
+                         "sums over the collectives that it came last to, each against the median "
+                         "worker: what each did since it left a collective before; collective: "
+                         "in other collectives meanwhile; began: how much later it left the one "
+                         "before, or started");
 }
 
 void

@@ -6,8 +6,8 @@
 #define MRD_TRACE_SINK_REPORT_H
 
 #include "trace/analysis/memory_use.h"
-#include "trace/analysis/report.h"
 #include "trace/analysis/scope_memory.h"
+#include "trace/analysis/verdict.h"
 
 /* The first member of a format's state. */
 typedef struct {

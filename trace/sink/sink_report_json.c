@@ -110,6 +110,8 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v,
     put_u64(w, "proven", v->proven);
     put_u64(w, "alone_ns", v->alone_ns);
     put_u64(w, "alone_wait_ns", v->alone_wait_ns);
+    put_u64(w, "own_wait_ns", v->own_wait_ns);
+    put_u64(w, "longest_wait_ns", v->longest_wait_ns);
     put_u64(w, "caused_ns", v->caused_ns);
     put_u64(w, "proven_ns", v->proven_ns);
     put_u64(w, "wait_ns", v->wait_ns);
@@ -296,10 +298,13 @@ put_verdict(mrd_jw *w, const mrd_report *r)
 {
     static const char *const text[] = { [MRD_VERDICT_NOTHING] = "nothing to compare",
                                         [MRD_VERDICT_NONE] = "none",
+                                        [MRD_VERDICT_SOMETIMES] = "sometimes",
                                         [MRD_VERDICT_UNPROVEN] = "indistinguishable",
                                         [MRD_VERDICT_LATE] = "late" };
     mrd_verdict v = mrd_report_verdict(r);
-    bool who = v.kind == MRD_VERDICT_UNPROVEN || v.kind == MRD_VERDICT_LATE;
+    mrd_steadiness steady;
+    size_t n;
+    bool who = v.kind >= MRD_VERDICT_SOMETIMES;
 
     MRD_JW_KEY(w, "verdict");
     mrd_jw_open(w, '{');
@@ -310,6 +315,12 @@ put_verdict(mrd_jw *w, const mrd_report *r)
     mrd_jw_double(w, v.share);
     MRD_JW_KEY(w, "impact");
     mrd_jw_double(w, v.impact);
+    steady = v.kind > MRD_VERDICT_NOTHING ? mrd_report_workers(r, &n)[v.worker].steady
+                                          : (mrd_steadiness){ .p = 1 };
+    MRD_JW_KEY(w, "chance");
+    mrd_jw_double(w, steady.p);
+    MRD_JW_KEY(w, "lasts");
+    mrd_jw_bool(w, steady.lasts);
     mrd_jw_close(w, '}');
 }
 
@@ -321,6 +332,7 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
     put_u64(w, "window_ns", t->window_ns);
     put_u64(w, "wait_ns", t->wait_ns);
     put_u64(w, "collectives", t->matched);
+    put_u64(w, "ties", t->ties);
     put_u64(w, "proven", t->proven);
     put_u64(w, "proven_unsized", t->proven_unsized);
     put_u64(w, "without_bound", t->no_bound);

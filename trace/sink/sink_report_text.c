@@ -50,6 +50,32 @@ grade(double impact)
     return impact < 0.1 ? "minor" : impact < 0.2 ? "worth a look" : "critical";
 }
 
+/* A worker that was late, and why this does not make it the cause. */
+static void
+sometimes_words(const report_sink *s, const mrd_report_worker *w, const mrd_verdict *v, mrd_buf *to)
+{
+    mrd_report_text_label(s, w, to);
+    mrd_buf_fmt(to,
+                " was late%s: it came last to %" PRIu64 " of its %" PRIu64
+                " collective%s, and %.0f %% of all waiting in collectives was for it (%.1f %% of "
+                "the workers' time). This does not show that it is the cause, because ",
+                w->came_last == 1             ? " once"
+                : w->came_last < w->took_part ? " now and then"
+                                              : "",
+                w->came_last, w->took_part, mrd_plural(w->took_part), 100 * v->share,
+                100 * v->impact);
+    if (w->longest_wait_ns > w->own_wait_ns / 2)
+        mrd_buf_fmt(to, "%.0f %% of this was in one collective.",
+                    100 * (double) w->longest_wait_ns / (double) w->own_wait_ns);
+    else if (w->steady.p > MRD_VERDICT_P)
+        mrd_buf_fmt(to, "by chance some worker has as much with a probability of up to %.1f %%.",
+                    100 * w->steady.p);
+    else if (!w->steady.lasts)
+        mrd_buf_text(to, "others were later in parts of the recording.");
+    else
+        mrd_buf_text(to, "another worker caused more than half as much.");
+}
+
 static void
 verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
 {
@@ -66,6 +92,9 @@ verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
     case MRD_VERDICT_NONE:
         mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", t->matched,
                     mrd_plural(t->matched));
+        return;
+    case MRD_VERDICT_SOMETIMES:
+        sometimes_words(s, w, v, to);
         return;
     case MRD_VERDICT_UNPROVEN:
     case MRD_VERDICT_LATE:
@@ -446,6 +475,7 @@ put_late(report_sink *s)
 {
     size_t n, shown = 0, all = 0;
     const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    uint64_t ties = mrd_report_totals_of(s->common.report)->ties;
     char d[4][MRD_DUR_TEXT];
 
     for (size_t i = 0; i < n; i++)
@@ -469,6 +499,11 @@ put_late(report_sink *s)
                          "proven: of these, later than all others by more than the bounds of the "
                          "clocks; alone: how long only it was missing; caused: how long all others "
                          "together waited for it; waited: how long it waited for others");
+    if (ties > 0)
+        mrd_buf_fmt(&s->text,
+                    "  In %" PRIu64 " collective%s nobody came last: the last two began within "
+                    "%d ns of each other.\n",
+                    ties, mrd_plural(ties), MRD_REPORT_NOISE);
 }
 
 static void

@@ -32,6 +32,7 @@ static const char *const words[WORDS] = {
     [WORD_SKIPPED] = "skipped",
     [WORD_NONE] = "none",
     [WORD_NOTHING] = "nothing",
+    [WORD_SOMETIMES] = "sometimes",
     [WORD_UNPROVEN] = "unproven",
     [WORD_LATE] = "late",
 };

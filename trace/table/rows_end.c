@@ -390,6 +390,7 @@ end_verdicts(mrd_rows *r)
 {
     static const mrd_word kinds[] = { [MRD_VERDICT_NOTHING] = WORD_NOTHING,
                                       [MRD_VERDICT_NONE] = WORD_NONE,
+                                      [MRD_VERDICT_SOMETIMES] = WORD_SOMETIMES,
                                       [MRD_VERDICT_UNPROVEN] = WORD_UNPROVEN,
                                       [MRD_VERDICT_LATE] = WORD_LATE };
     size_t n;
@@ -405,7 +406,7 @@ end_verdicts(mrd_rows *r)
     waits = mrd_report_totals_of(r->report)->wait_ns;
     window = mrd_report_totals_of(r->report)->window_ns;
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        bool named = i == verdict.worker || verdict.kind < MRD_VERDICT_UNPROVEN;
+        bool named = i == verdict.worker || verdict.kind < MRD_VERDICT_SOMETIMES;
 
         begin(r);
         mrd_rows_identity(r, v[i].process);
@@ -425,9 +426,9 @@ end_verdicts(mrd_rows *r)
         r->slots[F_PROVEN_NS].i = (int64_t) v[i].proven_ns;
         r->slots[F_WAIT_NS].i = (int64_t) v[i].wait_ns;
         r->slots[F_LOST].i = (int64_t) v[i].lost;
-        r->slots[F_VERDICT].sid = rows_word(r, named ? kinds[verdict.kind & 3] : WORD_NONE);
+        r->slots[F_VERDICT].sid = rows_word(r, named ? kinds[verdict.kind] : WORD_NONE);
         r->slots[F_SHARE].d = waits == 0 ? 0 : (double) v[i].caused_ns / (double) waits;
-        r->slots[F_IMPACT].d = window == 0 ? 0 : (double) v[i].alone_wait_ns / (double) window;
+        r->slots[F_IMPACT].d = window == 0 ? 0 : (double) v[i].own_wait_ns / (double) window;
         err = mrd_rows_give(r, MRD_ROWS_VERDICTS);
     }
     return err;

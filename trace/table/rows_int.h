@@ -5,7 +5,7 @@
 #define MRD_TRACE_TABLE_ROWS_INT_H
 
 #include "trace/analysis/gather.h"
-#include "trace/analysis/report.h"
+#include "trace/analysis/verdict.h"
 #include "trace/analysis/workers.h"
 #include "trace/table/rows.h"
 #include "trace/table/rows_hbm.h"
@@ -33,6 +33,7 @@ typedef enum {
     WORD_SKIPPED,
     WORD_NONE,
     WORD_NOTHING,
+    WORD_SOMETIMES,
     WORD_UNPROVEN,
     WORD_LATE,
     WORDS

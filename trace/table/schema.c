@@ -289,9 +289,10 @@ static const mrd_column verdicts[] = {
     I("wait_ns", F_WAIT_NS, "ns", "its own waits for others"),
     I("lost", F_LOST, "events", "lost of it"),
     S("verdict", F_VERDICT,
-      "late: the others wait for it; unproven: likely, the clocks cannot prove it; none"),
+      "late: the others wait for it; unproven: likely, the clocks cannot prove it; sometimes: it "
+      "was late, but not steadily; none"),
     D("share", F_SHARE, "", "of all waits caused by it, 0 to 1"),
-    D("impact", F_IMPACT, "", "waits that it alone caused over all windows"),
+    D("impact", F_IMPACT, "", "waits that its own work alone caused over all windows"),
     SESSION,
 };
 
