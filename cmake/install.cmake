@@ -27,7 +27,7 @@ install(TARGETS train_loop RUNTIME DESTINATION lib/meridian)
 install(TARGETS simnrt simclock_preload LIBRARY DESTINATION lib/meridian/simnrt NAMELINK_SKIP)
 set_target_properties(train_loop PROPERTIES INSTALL_RPATH "$ORIGIN/simnrt")
 
-install(FILES python/meridian.py python/meridian_data.py python/meridian_parquet.py DESTINATION ${MRD_PYTHONDIR})
+install(FILES python/meridian.py python/meridian_data.py DESTINATION ${MRD_PYTHONDIR})
 install(DIRECTORY sql DESTINATION share/meridian FILES_MATCHING PATTERN "*.sql")
 install(DIRECTORY deploy DESTINATION share/meridian USE_SOURCE_PERMISSIONS
     PATTERN "*.so" EXCLUDE PATTERN "debian" EXCLUDE)

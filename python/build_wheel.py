@@ -9,7 +9,7 @@ import zipfile
 HERE = os.path.dirname(os.path.abspath(__file__))
 TOP = os.path.dirname(HERE)
 NAME = "meridian_profiler"
-MODULES = ("meridian.py", "meridian_data.py", "meridian_parquet.py")
+MODULES = ("meridian.py", "meridian_data.py")
 
 
 def _read(*path):

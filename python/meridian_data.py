@@ -9,7 +9,8 @@
 
 Rows come as a pandas DataFrame where pandas is installed, as a list of dicts otherwise or with as_="rows", as a pyarrow Table with
 as_="arrow". Times and lengths are integers in nanoseconds, as the columns ending in _ns say; integers stay integers in pandas, too, where
-some are NULL (dtype Int64). docs/data.md describes tables. No third-party package is needed; Python 3.8 or later.
+some are NULL (dtype Int64). docs/data.md describes tables. A database and an aggregator's session need no third-party package. A folder of
+Parquet files needs pyarrow, duckdb or polars. Python 3.8 or later.
 """
 
 import bisect
@@ -29,9 +30,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import warnings
-from typing import Any, Dict, List, Optional, Sequence, Union
-
-import meridian_parquet
+from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
 
 __all__ = ["open_profile", "Profile", "Picture"]
 
@@ -279,6 +278,31 @@ def _parts(folder: str) -> Dict[str, List[str]]:
     return found
 
 
+def _parquet(path: str) -> Tuple[List[str], Iterator[List[tuple]]]:
+    """Column names of a Parquet file, and its rows in batches, by the first reader that is installed."""
+    try:
+        import pyarrow.parquet
+    except ImportError:
+        pass
+    else:
+        file = pyarrow.parquet.ParquetFile(path)
+        return file.schema_arrow.names, (list(zip(*b.to_pydict().values())) for b in file.iter_batches())
+    try:
+        import duckdb
+    except ImportError:
+        pass
+    else:
+        cursor = duckdb.connect().execute("SELECT * FROM read_parquet(?, hive_partitioning = false)", [path])
+        return [d[0] for d in cursor.description], iter(lambda: cursor.fetchmany(65536), [])
+    try:
+        import polars
+    except ImportError:
+        raise ImportError(f"{path}: reading Parquet needs pyarrow, duckdb or polars, and none is installed; without them, write the profile "
+                          "with --output-format sqlite") from None
+    frame = polars.read_parquet(path, hive_partitioning=False)
+    return frame.columns, (s.rows() for s in frame.iter_slices(65536))
+
+
 def _folder(folder: str) -> Profile:
     """The Parquet files as a database in a temporary file."""
     tables = _parts(folder)
@@ -291,12 +315,12 @@ def _folder(folder: str) -> Profile:
         for name, files in tables.items():
             made = False
             for file in files:
-                part = meridian_parquet.File(file)
+                columns, batches = _parquet(file)
                 if not made:
-                    db.execute(f"CREATE TABLE {name} ({', '.join(_named(c, file) for c in part.columns)})")
+                    db.execute(f"CREATE TABLE {name} ({', '.join(_named(c, file) for c in columns)})")
                     made = True
-                for group in part.groups():
-                    db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(part.columns))})", zip(*(group[c] for c in part.columns)))
+                for rows in batches:
+                    db.executemany(f"INSERT INTO {name} VALUES ({','.join('?' * len(columns))})", rows)
         if tables.get("collectives"):
             db.execute("CREATE INDEX collectives_id ON collectives (collective_id)")
         db.commit()

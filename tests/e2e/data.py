@@ -12,8 +12,9 @@ from service import TOKENS, Service
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "trace"))
 sys.path.insert(0, os.path.join(SOURCE, "python"))
+sys.path.insert(0, os.path.join(SOURCE, "tests", "standin"))
 import meridian
-import meridian_parquet
+import parquet_read
 import readers
 
 with open(os.path.join(SOURCE, "docs", "data.md"), encoding="utf-8") as f:
@@ -57,7 +58,7 @@ def same_everywhere(service, folder):
 
 def explorer(folder):
     """Rows of SystemProfileEvents, however flows are numbered and arguments are ordered, and what each number joins."""
-    columns = meridian_parquet.File(os.path.join(folder, "system_profile", "SystemProfileEvents.parquet")).read()
+    columns = parquet_read.File(os.path.join(folder, "system_profile", "SystemProfileEvents.parquet")).read()
     rows, flows = [], {}
     for row in zip(*columns.values()):
         row = dict(zip(columns, row))

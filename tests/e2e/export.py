@@ -12,7 +12,7 @@ import s3_server
 from lib import SOURCE, check, equal, files_of, finish, until
 from service import Service
 
-sys.path[:0] = [os.path.join(SOURCE, "python"), os.path.join(SOURCE, "tests", "fake")]
+sys.path[:0] = [os.path.join(SOURCE, "python"), os.path.join(SOURCE, "tests", "fake"), os.path.join(SOURCE, "tests", "standin")]
 import fusefs
 import meridian
 

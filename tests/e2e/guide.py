@@ -9,8 +9,8 @@ import sys
 
 from lib import SOURCE, Importer, check, equal, finish, load_json, run, tmp
 
-sys.path.insert(0, os.path.join(SOURCE, "python"))
-from meridian_parquet import File  # noqa: E402
+sys.path.insert(0, os.path.join(SOURCE, "tests", "standin"))
+from parquet_read import File  # noqa: E402
 
 work = tmp()
 capture = os.path.join(work, "capture")

@@ -42,7 +42,7 @@ def complete(root):
     equal({n for n in there if n.startswith("share/man")}, pages, "manual pages")
     equal({n for n in there if n.startswith("bin/")}, {"bin/" + n for n in PROGRAMS}, "programs")
     wanted = {"include/meridian.h", "lib/libmeridian.so", "lib/libmeridian.so.0", "lib/pkgconfig/meridian.pc", "lib/pkgconfig/meridian-nrt.pc",
-              "lib/meridian/python/meridian.py", "lib/meridian/python/meridian_data.py", "lib/meridian/python/meridian_parquet.py",
+              "lib/meridian/python/meridian.py", "lib/meridian/python/meridian_data.py",
               "lib/meridian/train_loop", "lib/meridian/simnrt/libnrt.so.1", "lib/meridian/simnrt/libsimclock.so",
               "share/doc/meridian/README.md", "share/doc/meridian/LICENSE", "share/doc/meridian/docs/howto.md"}
     wanted |= {f"lib/systemd/system/{n}.service" for n in DAEMONS}
@@ -87,7 +87,7 @@ def annotated(root):
         said = out(os.path.join(work, "a"), env={"LD_LIBRARY_PATH": os.path.join(root, "lib")}).strip()
         check(re.fullmatch(r"\d+\.\d+\.\d+", said), f"mrd_version(): {said!r}")
     env = {"PYTHONPATH": os.path.join(root, "lib/meridian/python"), "LD_LIBRARY_PATH": os.path.join(root, "lib"), "PYTHONDONTWRITEBYTECODE": "1"}
-    said = out(sys.executable, "-c", "import meridian, meridian_data, meridian_parquet\n"
+    said = out(sys.executable, "-c", "import meridian, meridian_data\n"
                "print(meridian.available(), len(meridian_data._shipped('losses')) > 100)", env=env, cwd=work)
     equal(said, "True True\n", "the Python modules find the library and the shipped queries")
 

@@ -14,7 +14,7 @@ from lib import SOURCE, check, equal, finish, until
 from service import Service
 from wait import let_it_run
 
-sys.path[:0] = [os.path.join(SOURCE, "tests", "trace"), os.path.join(SOURCE, "python")]
+sys.path[:0] = [os.path.join(SOURCE, "tests", d) for d in ("trace", "standin")] + [os.path.join(SOURCE, "python")]
 import meridian
 import readers
 

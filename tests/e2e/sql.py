@@ -16,7 +16,8 @@ from lib import DATA, SOURCE, check, equal, finish, run, tmp
 
 sys.path.insert(0, os.path.join(SOURCE, "tests", "trace"))
 sys.path.insert(0, os.path.join(SOURCE, "python"))
-import meridian_parquet
+sys.path.insert(0, os.path.join(SOURCE, "tests", "standin"))
+import parquet_read
 import readers
 
 QUERIES = sorted(os.path.basename(f)[:-4] for f in glob.glob(os.path.join(SOURCE, "sql", "*.sql")))
@@ -150,7 +151,7 @@ def tables_agree(where, what):
         columns, theirs = None, []
         for part in t["parts"]:
             listed.add(part["path"])
-            f = meridian_parquet.File(os.path.join(where, "tables", part["path"]))
+            f = parquet_read.File(os.path.join(where, "tables", part["path"]))
             equal(f.rows, part["rows"], f"{what}: rows of {part['path']}")
             columns = f.columns
             got = f.read()
@@ -167,7 +168,7 @@ def tables_agree(where, what):
 
 def vendor_readers(where, what):
     """The vendor's users: executions of a core by name and source, their windows and flow ids."""
-    f = meridian_parquet.File(os.path.join(where, "system_profile", "SystemProfileEvents.parquet"))
+    f = parquet_read.File(os.path.join(where, "system_profile", "SystemProfileEvents.parquet"))
     got = f.read(["name", "trace_event_source", "start_ts", "end_ts", "flow_id", "pcore_idx", "instance_id", "process_id", "nc_idx", "extra_attributes_json", "duration_ns"])
     picked = [i for i, (n, s) in enumerate(zip(got["name"], got["trace_event_source"])) if n == "nc_exec_running" and s == "neuron_hw"]
     for i in picked:
@@ -179,7 +180,7 @@ def vendor_readers(where, what):
         lengths += halves if halves else [row["dur_ns"]]
     equal(sorted(got["duration_ns"][i] for i in picked), sorted(lengths), f"{what}: executions in both dialects")
     pairs.append(len(lengths) - len(mine))
-    fields = meridian_parquet.File(os.path.join(where, "system_profile", "SchemaFields.parquet")).read()
+    fields = parquet_read.File(os.path.join(where, "system_profile", "SchemaFields.parquet")).read()
     equal([n for t, n in zip(fields["table_name"], fields["field_name"]) if t == "SystemProfileEvents"], f.columns, f"{what}: SchemaFields and the file")
 
 

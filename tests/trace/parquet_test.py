@@ -10,9 +10,9 @@ import sys
 import tempfile
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "standin"))
 sys.path.insert(0, os.path.join(ROOT, "tests", "trace"))
-import meridian_parquet
+import parquet_read
 import readers
 
 
@@ -28,7 +28,7 @@ def same(a, b):
 
 
 def check(path, rows):
-    got = meridian_parquet.File(path)
+    got = parquet_read.File(path)
     assert got.notes["seed"], got.notes
     assert got.rows == len(rows), (got.rows, len(rows))
     at = 0
@@ -46,18 +46,18 @@ def check_broken(path):
         data = f.read()
     for cut in (0, 3, len(data) // 2, len(data) - 1):
         try:
-            meridian_parquet.File(data[:cut])
-        except meridian_parquet.ParquetError:
+            parquet_read.File(data[:cut])
+        except parquet_read.ParquetError:
             continue
         raise AssertionError(f"cut to {cut} bytes, the file is read")
-    f = meridian_parquet.File(data)
+    f = parquet_read.File(data)
     if f.rows == 0:
         return
     at = f.meta[4][0][1][0][3][9] + 40  # inside the first data page
     broken = data[:at] + bytes([data[at] ^ 1]) + data[at + 1:]
     try:
-        list(meridian_parquet.File(broken).groups())
-    except (meridian_parquet.ParquetError, IndexError):
+        list(parquet_read.File(broken).groups())
+    except (parquet_read.ParquetError, IndexError):
         return
     raise AssertionError("a changed byte is not noticed")
 

@@ -12,8 +12,8 @@ import sys
 import tempfile
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-sys.path.insert(0, os.path.join(ROOT, "python"))
-import meridian_parquet
+sys.path.insert(0, os.path.join(ROOT, "tests", "standin"))
+import parquet_read
 
 KEYS = {"exec_id": "exec_id", "model_id": "model_id", "op_id": "op_id", "gid": "gid", "size": "size_bytes", "correlation": "correlation", "External id": "external_id",
         "external id": "external_id", "stream": "stream", "Ev Idx": "event_index", "Profiler Event Index": "event_index", "Sequence number": "sequence",
@@ -64,7 +64,7 @@ def expected(args):
 def parquet(folder, table):
     out, groups = None, 0
     for path in sorted(glob.glob(f"{folder}/tables/table={table}/*/*/*.parquet")):
-        f = meridian_parquet.File(path)
+        f = parquet_read.File(path)
         groups += len(f.meta[4])
         part = f.read()
         out = part if out is None else {c: out[c] + part[c] for c in out}
@@ -99,7 +99,7 @@ def counters(meridian):
             assert value == float(sample) and kind == (0 if isinstance(sample, float) else 2 if sample > most else 1), f"{sample}: {value}, is_int {kind}"
             assert kind == 0 or exact + (1 << 64) * (kind - 1) == sample, f"{sample}: value_int {exact}, is_int {kind}"
         assert len(cells["value"]) == len(samples), cells["value"]
-        used = meridian_parquet.File(f"{work}/system_profile/HostMemUsage.parquet").read()["used_bytes"]
+        used = parquet_read.File(f"{work}/system_profile/HostMemUsage.parquet").read()["used_bytes"]
         assert used == [int(v) if v < 1 << 63 else -1 for v in memory], used
 
 
@@ -133,7 +133,7 @@ def device_memory(meridian, seed):
             with open(f"{work}/in/{node}_pid_{pid}/nrt_sys_trace.json", "w") as f:
                 json.dump({"data_version": 2, "events": of}, f)
         subprocess.run([meridian, "view", "-d", f"{work}/in", "-o", f"{work}/out", "--output-format", "parquet-explorer"], check=True, capture_output=True)
-        cells = meridian_parquet.File(f"{work}/out/system_profile/SystemProfileHbmUsage.parquet").read()
+        cells = parquet_read.File(f"{work}/out/system_profile/SystemProfileHbmUsage.parquet").read()
         got = sorted((tuple(key), {c: cells[c + "_bytes"][i] for c in (*columns, "unknown", "total")})
                      for i, key in enumerate(zip(cells["timestamp"], cells["instance_id"], cells["device_idx"], cells["hbm_idx"])))
         want.sort(key=lambda w: w[0])

@@ -11,9 +11,9 @@ import tempfile
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
-sys.path.insert(0, os.path.join(ROOT, "python"))
+sys.path.insert(0, os.path.join(ROOT, "tests", "standin"))
 sys.path.insert(0, os.path.join(ROOT, "tests", "trace"))
-import meridian_parquet
+import parquet_read
 import readers
 
 failures = []
@@ -65,7 +65,7 @@ def view(to, *options):
 
 def tables_of(to):
     where = os.path.join(to, "system_profile")
-    return {f[:-8]: meridian_parquet.File(os.path.join(where, f)) for f in os.listdir(where) if f.endswith(".parquet")}
+    return {f[:-8]: parquet_read.File(os.path.join(where, f)) for f in os.listdir(where) if f.endswith(".parquet")}
 
 
 # ---- Dumps ----
@@ -133,7 +133,7 @@ def by_duckdb(what, to, tables):
     queries, ours = [], []
     for name, fields in tables.items():
         path = os.path.join(to, "system_profile", f"{name}.parquet")
-        got = meridian_parquet.File(path).read()
+        got = parquet_read.File(path).read()
         queries.append(f"""SELECT {', '.join(f'COUNT("{f[0]}")' for f in fields)} FROM read_parquet('{path}')""")
         ours.append([sum(v is not None for v in got[f[0]]) for f in fields])
     theirs = [r[0] for r in readers.duckdb("", *queries)]

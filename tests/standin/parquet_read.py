@@ -1,11 +1,11 @@
-"""A reader of Parquet files in plain Python, for machines without pyarrow, and the judge of what Meridian writes: it
-checks page checksums, counts and statistics while it reads.
+"""A reader of Parquet files in plain Python: the judge of what Meridian writes, on machines without another reader. It checks page
+checksums, counts and statistics while it reads.
 
-    for group in meridian_parquet.File("part-00000.parquet").groups():
+    for group in parquet_read.File("part-00000.parquet").groups():
         print(group["name"][:3])
 
 Reads flat columns and lists of text; PLAIN, dictionaries, DELTA_BINARY_PACKED; data pages v1; uncompressed, gzip and
-(with libzstd) zstd. About 200,000 values a second: meant for tables of a few million values. Python 3.8 or later.
+(with libzstd) zstd. About 200,000 values a second.
 """
 
 import ctypes
