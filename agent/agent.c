@@ -280,7 +280,7 @@ static mrd_err
 open_parts(mrd_agent *a, mrd_why *why)
 {
     mrd_record_options ro = { .agent = a->key,
-                              .codec = (mrd_codec_id) a->o.codec,
+                              .codec = MRD_CODEC_ZSTD,
                               .flush_ns = a->o.flush,
                               .recorder_max = (uint64_t) a->o.recorder_bytes,
                               .boot = mrd_agent_boot_key(a) };

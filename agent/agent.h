@@ -20,7 +20,6 @@ typedef struct {
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
     char *spool_dir, *job_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
-    int codec;        /* mrd_codec_id */
     int clock_probes; /* mrd_probes_transport */
     int64_t window;
     mrd_dur_ns flush;

@@ -100,7 +100,6 @@ mrd_agent_hello(void *self, mrd_buf *to)
     mrd_frame f = { .type = MRD_FRAME_HELLO, .agent = a->key };
     Mrd__Hello m = MRD__HELLO__INIT;
     Mrd__Label labels[3], *list[3];
-    uint32_t codecs[] = { MRD_CODEC_NONE, MRD_CODEC_LZ4, MRD_CODEC_ZSTD };
     char release[] = MRD_RELEASE, none[] = "", k1[] = "instance_type", k2[] = "job", k3[] = "zone";
     char commit[MRD_COMMIT_MAX];
     size_t n = 0;
@@ -115,8 +114,6 @@ mrd_agent_hello(void *self, mrd_buf *to)
     m.run = a->run;
     m.epoch = mrd_spool_epoch(a->spool);
     m.host_name = a->node.host_name;
-    m.codecs = codecs;
-    m.n_codecs = MRD_COUNT(codecs);
     m.token = a->token == NULL ? none : a->token;
     m.local_ns = mrd_local_now().ns;
     m.wall_ns = mrd_wall_now().ns;

@@ -313,10 +313,9 @@ bench_json(uint64_t *ret_records)
 static double wire_bytes;
 
 static double
-bench_agent(mrd_codec_id codec, uint64_t *ret_records)
+bench_agent(uint64_t *ret_records)
 {
     mrd_agent_options o = { .ring_dir = ring_home,
-                            .codec = (int) codec,
                             .spool_bytes = 256 << 20,
                             .recorder_bytes = 1 << 20 };
     mrd_node_identity node = { .instance_id = "i-bench", .source = "option" };
@@ -349,24 +348,6 @@ bench_agent(mrd_codec_id codec, uint64_t *ret_records)
     mrd_buf_fini(&s->welcome);
     free(s);
     return before;
-}
-
-static double
-bench_none(uint64_t *n)
-{
-    return bench_agent(MRD_CODEC_NONE, n);
-}
-
-static double
-bench_lz4(uint64_t *n)
-{
-    return bench_agent(MRD_CODEC_LZ4, n);
-}
-
-static double
-bench_zstd(uint64_t *n)
-{
-    return bench_agent(MRD_CODEC_ZSTD, n);
 }
 
 static int
@@ -531,9 +512,7 @@ main(int argc, char **argv)
     } rows[] = {
         { "memcpy of the records (limit)", bench_copy },
         { "drain to events", bench_drain },
-        { "drain, encode, spool, send: none", bench_none },
-        { "drain, encode, spool, send: lz4", bench_lz4 },
-        { "drain, encode, spool, send: zstd 1", bench_zstd },
+        { "drain, encode, spool, send", bench_agent },
         { "runtime JSON, drain to events", bench_json },
     };
     static const char trace_file[] = "runtime JSON file to batches: zstd 1";

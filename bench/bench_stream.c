@@ -2,7 +2,7 @@
  * bench/bench_stream.c - from rings to the journal of an aggregator in another process, over
  * loopback TCP; run by bench_stream.py, which puts LTTng beside it.
  *
- *   bench_stream ours EVENTS [CODEC]   prints: bytes, frames, wall_ns, agent_ns, receiver_ns; none, lz4, zstd
+ *   bench_stream ours EVENTS           prints: bytes, frames, wall_ns, agent_ns, receiver_ns
  *   bench_stream copy BYTES BLOCK      a plain TCP stream of as many bytes into a file
  *   bench_stream latency SECONDS FLUSH_MS
  *                                      1,000 events a second, one by one: p50 and p99 in us from
@@ -135,13 +135,10 @@ typedef struct {
     uint64_t session;
 } pair;
 
-static mrd_codec_id codec = MRD_CODEC_ZSTD;
-
 static void
 pair_open(pair *p, mrd_dur_ns flush)
 {
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
-                            .codec = (int) codec,
                             .flush = flush,
                             .spool_bytes = 256 << 20,
                             .recorder_bytes = 1 << 20 };
@@ -366,11 +363,7 @@ main(int argc, char **argv)
     uint64_t n = argc > 2 ? strtoull(argv[2], NULL, 10) : 0;
 
     (void) test_last; /* of the harness: only its folder is used here */
-    if (argc == 4 && strcmp(argv[1], "ours") == 0)
-        codec = strcmp(argv[3], "none") == 0  ? MRD_CODEC_NONE
-                : strcmp(argv[3], "lz4") == 0 ? MRD_CODEC_LZ4
-                                              : MRD_CODEC_ZSTD;
-    if ((argc == 3 || argc == 4) && strcmp(argv[1], "ours") == 0)
+    if (argc == 3 && strcmp(argv[1], "ours") == 0)
         ours(n);
     else if (argc == 4 && strcmp(argv[1], "copy") == 0)
         copy(n, strtoull(argv[3], NULL, 10));

@@ -73,15 +73,12 @@ def main():
     if not os.path.exists(load):
         sys.exit("bench_stream: build first (make)")
     mine = run("ours", events)
-    others = {codec: run("ours", events, codec) for codec in ("lz4", "none")}
     block = mine["bytes"] // max(1, mine["frames"])
     plain = dict(run("copy", mine["bytes"], block), bytes=mine["bytes"])
     print(f"{events / 1e6:g} M spans (time, duration, name, track) to a receiver's disk over loopback TCP; CPU times")
     print(f"{'':34} {'':7} {'node':>8} {'receiver':>9} {'node':>9} {'receiver':>9} {'receiver':>9} {'wall':>9}")
     print(f"{'':34} {'B/event':>7} {'ns/event':>8} {'ns/event':>9} {'M ev/s/c':>9} {'M ev/s/c':>9} {'MB/s/c':>9} {'M ev/s':>9}")
     row("meridian-agent -> aggregator", mine)
-    for codec, r in others.items():
-        row(f"  the same with codec {codec}", r)
     row(f"TCP copy of those bytes ({block // 1024} KiB sends)", plain)
     try:
         peer = lttng()
@@ -90,8 +87,6 @@ def main():
         ratio("bytes per event", mine["bytes"], peer["bytes"], "aim 0.3")
         ratio("CPU of the receiver per event", mine["receiver_ns"], peer["receiver_ns"], "aim 1")
         ratio("CPU of the node's daemon per event", mine["agent_ns"], peer["agent_ns"], "aim 2 at a fifth of the bytes: it encodes")
-        for codec, r in others.items():
-            print(f"    codec {codec}: {r['bytes'] / peer['bytes']:.2f} x its bytes, {r['agent_ns'] / peer['agent_ns']:.2f} x its CPU")
     except lttng_session.Missing as why:
         print(f"LTTng consumerd -> relayd: skipped, {why}")
     print("from recording to acknowledged (1,000 events/s, one node, disk synced in groups):")

@@ -2,7 +2,6 @@
 
 #include <stdlib.h>
 
-#include <lz4.h>
 #define ZSTD_STATIC_LINKING_ONLY /* for ZSTD_c_literalCompressionMode: codes_only() */
 #include <zstd.h>
 
@@ -22,7 +21,6 @@ mrd_codec_free(mrd_codec *codec)
     for (int way = 0; way < MRD_PACK_STORE; way++)
         ZSTD_freeCCtx(codec->zstd_c[way]);
     ZSTD_freeDCtx(codec->zstd_d);
-    free(codec->lz4);
     free(codec->slots[0]);
     free(codec->slots[1]);
     free(codec->offsets);
@@ -94,18 +92,6 @@ pack_zstd(mrd_codec *codec, mrd_pack_way way, mrd_bytes src, uint8_t *to, size_t
     return ZSTD_isError(n) ? 0 : n;
 }
 
-static size_t
-pack_lz4(mrd_codec *codec, mrd_bytes src, uint8_t *to, size_t room)
-{
-    int n;
-
-    if (codec->lz4 == NULL && (codec->lz4 = malloc((size_t) LZ4_sizeofState())) == NULL)
-        return 0;
-    n = LZ4_compress_fast_extState(codec->lz4, (const char *) src.p, (char *) to, (int) src.len,
-                                   (int) room, 1);
-    return n < 0 ? 0 : (size_t) n;
-}
-
 mrd_err
 mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 {
@@ -115,8 +101,6 @@ mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
         return MRD_NOMEM;
     if (id == MRD_CODEC_ZSTD)
         n = pack_zstd(codec, MRD_PACK_SEARCH, src, to->p + to->len, room);
-    else if (id == MRD_CODEC_LZ4)
-        n = pack_lz4(codec, src, to->p + to->len, room);
     if (n == 0 || n >= src.len)
         mrd_buf_add(to, src.p, src.len);
     else
@@ -271,9 +255,6 @@ mrd_codec_unpack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, size_t raw_le
         return mrd_why_set(why, MRD_NOMEM, 0, "batch of %zu bytes", raw_len);
     if (id == MRD_CODEC_ZSTD)
         ok = unpack_zstd(codec, src, to->p, raw_len);
-    else if (id == MRD_CODEC_LZ4)
-        ok = LZ4_decompress_safe((const char *) src.p, (char *) to->p, (int) src.len,
-                                 (int) raw_len) == (int) raw_len;
     if (!ok)
         return mrd_why_set(why, MRD_CORRUPT, 0, "batch does not decompress to its %zu bytes",
                            raw_len);

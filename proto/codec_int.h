@@ -27,9 +27,8 @@ typedef struct {
 
 struct mrd_codec {
     void *zstd_c[MRD_PACK_STORE], *zstd_d; /* made when first needed */
-    void *lz4;
-    mrd_buf head, cols, packed; /* scratch of one encode or decode */
-    size_t ends[COLS];          /* of the columns in cols */
+    mrd_buf head, cols, packed;            /* scratch of one encode or decode */
+    size_t ends[COLS];                     /* of the columns in cols */
     mrd_codec_slot *slots[2];
     uint32_t *offsets; /* as many as slots */
     size_t slots_cap;

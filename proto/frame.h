@@ -49,7 +49,7 @@ typedef enum {
 
 const char *mrd_frame_type_text(uint8_t type); /* "batch", ... "unknown" */
 
-typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_LZ4 = 1, MRD_CODEC_ZSTD = 2, MRD_CODECS } mrd_codec_id;
+typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_ZSTD = 1, MRD_CODECS } mrd_codec_id;
 
 typedef struct {
     uint8_t type;       /* mrd_frame_type */

@@ -17,7 +17,6 @@ settings(const char *spool)
 {
     static char spool_dir[512];
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
-                            .codec = MRD_CODEC_ZSTD,
                             .flush = 20 * MRD_MS,
                             .spool_bytes = 64 << 20,
                             .recorder_bytes = 64 << 20,
@@ -233,7 +232,6 @@ TEST(the_spool_forces_out_the_oldest_and_says_so)
     int64_t id = 0;
 
     o.spool_bytes = MRD_SPOOL_MIN_BYTES;
-    o.codec = MRD_CODEC_NONE;
     fake_aggregator_init(&g);
     a = open_agent(&o, fake_link(&g, &faults, 4));
     control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);

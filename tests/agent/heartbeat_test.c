@@ -47,7 +47,6 @@ take_process(void *self, mrd_drain_process *process)
 TEST(a_node_of_many_models_is_seen)
 {
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
-                            .codec = MRD_CODEC_ZSTD,
                             .flush = 20 * MRD_MS,
                             .spool_bytes = 64 << 20,
                             .recorder_bytes = 64 << 20,
@@ -99,7 +98,6 @@ TEST(a_node_of_many_models_is_seen)
 TEST(what_was_read_too_early_is_a_bound_for_who_chooses)
 {
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
-                            .codec = MRD_CODEC_ZSTD,
                             .flush = 20 * MRD_MS,
                             .spool_bytes = 64 << 20,
                             .recorder_bytes = 64 << 20,

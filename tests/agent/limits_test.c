@@ -17,7 +17,6 @@ static mrd_agent_options
 settings(void)
 {
     return (mrd_agent_options){ .ring_dir = (char *) (uintptr_t) test_tmp(),
-                                .codec = MRD_CODEC_NONE,
                                 .flush = 5 * MRD_MS,
                                 .spool_bytes = 64 << 20,
                                 .recorder_bytes = 64 << 20,

@@ -28,7 +28,6 @@ settings(void)
 {
     static char spool_dir[512];
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
-                            .codec = MRD_CODEC_ZSTD,
                             .flush = 2 * MRD_MS,
                             .spool_bytes = 64 << 20,
                             .recorder_bytes = 64 << 20,

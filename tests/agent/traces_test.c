@@ -25,7 +25,6 @@ settings(bool spool)
 {
     static char *dirs[1];
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),
-                            .codec = MRD_CODEC_ZSTD,
                             .flush = 20 * MRD_MS,
                             .spool_bytes = 64 << 20,
                             .recorder_bytes = 64 << 20,

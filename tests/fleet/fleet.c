@@ -350,7 +350,6 @@ player_open(fleet *f, unsigned i, mrd_why *why)
                                 .ring_dir = (char *) (uintptr_t) "/nonexistent",
                                 .spool_bytes = 64 << 20,
                                 .recorder_bytes = 4 << 20,
-                                .codec = MRD_CODEC_ZSTD,
                                 .flush = f->o.flush,
                                 .simulated = true };
     mrd_ident_init(&p->process.ident);

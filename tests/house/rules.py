@@ -211,7 +211,7 @@ def rule_purposes():
 
 # ---- Third-party headers ----
 
-LIBRARIES = {"nng/": "NNG", "openssl/": "OpenSSL", "protobuf-c/": "protobuf-c", "zstd.h": "zstd", "lz4": "lz4", "zlib.h": "zlib", "jansson.h": "jansson",
+LIBRARIES = {"nng/": "NNG", "openssl/": "OpenSSL", "protobuf-c/": "protobuf-c", "zstd.h": "zstd", "zlib.h": "zlib", "jansson.h": "jansson",
              "microhttpd.h": "libmicrohttpd", "gnutls/": "GnuTLS", "curl/": "libcurl", "sqlite3.h": "SQLite"}
 
 

@@ -90,7 +90,7 @@ TEST(every_field_of_a_header_comes_back)
 {
     uint8_t to[MRD_FRAME_HEADER + 8], again[MRD_FRAME_HEADER];
     const mrd_frame f = { .type = MRD_FRAME_BATCH,
-                          .codec = 2,
+                          .codec = MRD_CODEC_ZSTD,
                           .clock = 1,
                           .head_len = 3,
                           .head_raw = 0x010203,
@@ -142,9 +142,11 @@ TEST(frame_rejects)
           { .type = MRD_FRAME_BATCH, .events = MRD_BATCH_EVENTS, .cols_raw = 10 },
           MRD_OK },
         { "a bomb",
-          { .type = MRD_FRAME_BATCH, .events = 1, .codec = 2, .cols_raw = 1u << 31 },
+          { .type = MRD_FRAME_BATCH, .events = 1, .codec = MRD_CODEC_ZSTD, .cols_raw = 1u << 31 },
           MRD_LIMIT },
-        { "codec 3", { .type = MRD_FRAME_BATCH, .events = 1, .codec = 3 }, MRD_UNSUPPORTED },
+        { "codec 2",
+          { .type = MRD_FRAME_BATCH, .events = 1, .codec = MRD_CODECS },
+          MRD_UNSUPPORTED },
         { "head longer than body",
           { .type = MRD_FRAME_BATCH, .events = 1, .head_len = 11, .head_raw = 11 },
           MRD_CORRUPT },
@@ -242,7 +244,6 @@ TEST(packing_never_grows)
 /* Each way of packing packs: what repeats becomes a small part of it, and comes back. */
 TEST(what_repeats_is_packed)
 {
-    static const mrd_codec_id ways[] = { MRD_CODEC_LZ4, MRD_CODEC_ZSTD };
     static uint8_t bytes[100000];
     mrd_codec *codec = mrd_codec_new();
     mrd_buf packed = { 0 }, back = { 0 };
@@ -250,16 +251,16 @@ TEST(what_repeats_is_packed)
 
     for (size_t i = 0; i < sizeof(bytes); i++)
         bytes[i] = (uint8_t) (i % 50);
-    for (size_t i = 0; i < 2 * MRD_COUNT(ways); i++) {
-        mrd_codec_id id = ways[i / 2];
-
+    for (size_t i = 0; i < 2; i++) {
         mrd_buf_reset(&packed);
-        CHECK_ERR("pack", mrd_codec_pack(codec, id, (mrd_bytes){ bytes, sizeof(bytes) }, &packed),
-                  MRD_OK);
+        CHECK_ERR(
+            "pack",
+            mrd_codec_pack(codec, MRD_CODEC_ZSTD, (mrd_bytes){ bytes, sizeof(bytes) }, &packed),
+            MRD_OK);
         CHECK(packed.len > 0 && packed.len < sizeof(bytes) / 50);
         CHECK_ERR("unpack",
-                  mrd_codec_unpack(codec, id, (mrd_bytes){ packed.p, packed.len }, sizeof(bytes),
-                                   &back, &got, NULL),
+                  mrd_codec_unpack(codec, MRD_CODEC_ZSTD, (mrd_bytes){ packed.p, packed.len },
+                                   sizeof(bytes), &back, &got, NULL),
                   MRD_OK);
         CHECK(got.len == sizeof(bytes) && memcmp(got.p, bytes, got.len) == 0);
     }
