@@ -3,7 +3,7 @@
  *
  * The hooks (nrt_hooks.c) have the runtime's own names. Preloaded or linked before libnrt they are
  * found first; each times the call, forwards it with the very arguments it got, and records a span.
- * Nothing is called that the application did not call, with two exceptions: with the source
+ * Beside getters nothing is called that the application did not call, with two exceptions: with the source
  * "systrace" on, one thread of ours uses the documented trace interface (nrt_trace.c); and on
  * request of a session the documented profile interface is used (nrt_request.c).
  *
@@ -184,19 +184,27 @@ void mrd_nrt_model_cores(bool *used, int32_t n);
 /* ---- nrt_notice.c: profiles that the runtime writes -------------------------------------------
  */
 
+/* What the runtime writes about an inspect. */
+typedef enum { MRD_NRT_KEEPS_NOTHING, MRD_NRT_KEEPS_FAILURES, MRD_NRT_KEEPS_ALL } mrd_nrt_kept;
+
+/* Returns what an inspect that begins with these options keeps. */
+mrd_nrt_kept mrd_nrt_options_keep(const nrt_inspect_config_t *options);
+/* Returns what an inspect that begins with the environment keeps. */
+mrd_nrt_kept mrd_nrt_env_keeps(void);
+
 /* A message with the status when it is a failure: "cannot arm ...: <why>". */
 void mrd_nrt_notice_env(void); /* what the environment asks of nrt_init */
 void mrd_nrt_notice_profile(const char *what, const char *file, NRT_STATUS status);
 void mrd_nrt_notice_trace(const char *file, NRT_STATUS status);
 void mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *options, NRT_STATUS status);
-void mrd_nrt_notice_inspect_end(NRT_STATUS status);
+/* kept: what the inspect that ended did. */
+void mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status);
 void mrd_nrt_notice_continuous(const char *what, const void *options, NRT_STATUS status);
 /* Options are opaque: what was set on them is remembered here. */
 void mrd_nrt_options_dir(const void *options, const char *dir);
 void mrd_nrt_options_enable(const void *options, bool on_fail, bool enabled);
 /* As they are when the runtime has just made them: ./output, captures nothing. */
 void mrd_nrt_options_defaults(const void *options);
-bool mrd_nrt_options_enabled(const void *options); /* they capture something */
 void mrd_nrt_async_seen(void);
 /* Why the runtime refused continuous profiling: what is known of it, else the status's name. */
 const char *mrd_nrt_continuous_reason(NRT_STATUS status);

@@ -481,7 +481,7 @@ nrt_inspect_begin(void)
     YIELD(nrt_inspect_begin);
     TIMED(nrt_inspect_begin, real(), T(by, "environment"));
     if (status == NRT_SUCCESS)
-        mrd_nrt_inspect_begun(NULL);
+        mrd_nrt_inspect_begun(mrd_nrt_env_keeps());
     TELL(mrd_nrt_notice_inspect(true, NULL, status));
     return status;
 }
@@ -493,8 +493,8 @@ nrt_inspect_begin_with_options(nrt_inspect_config_t *options)
 
     YIELD(nrt_inspect_begin_with_options);
     TIMED(nrt_inspect_begin_with_options, real(options), T(by, "options"));
-    if (status == NRT_SUCCESS && options != NULL)
-        mrd_nrt_inspect_begun(options);
+    if (status == NRT_SUCCESS)
+        mrd_nrt_inspect_begun(mrd_nrt_options_keep(options));
     TELL(mrd_nrt_notice_inspect(false, options, status));
     return status;
 }
@@ -505,13 +505,14 @@ PLAIN(nrt_inspect_export, (uint64_t types), (types), U(types, types))
 NRT_STATUS
 nrt_inspect_stop(void)
 {
+    mrd_nrt_kept kept = MRD_NRT_KEEPS_NOTHING;
     NRT_STATUS status;
 
     YIELD(nrt_inspect_stop);
     TIMED(nrt_inspect_stop, real(), T(by, "api"));
     if (status == NRT_SUCCESS)
-        mrd_nrt_inspect_ended();
-    TELL(mrd_nrt_notice_inspect_end(status));
+        kept = mrd_nrt_inspect_ended();
+    TELL(mrd_nrt_notice_inspect_end(kept, status));
     return status;
 }
 

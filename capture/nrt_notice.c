@@ -75,17 +75,37 @@ mrd_nrt_options_defaults(const void *of)
     pthread_mutex_unlock(&lock);
 }
 
-bool
-mrd_nrt_options_enabled(const void *of)
+/* Whether the options have an activity; true where the runtime does not say. */
+static bool
+has_activity(const nrt_inspect_config_t *of)
 {
+    __typeof__(nrt_inspect_config_get_enabled_activity_types) *enabled =
+        MRD_NRT_REAL(nrt_inspect_config_get_enabled_activity_types);
+    __typeof__(nrt_inspect_config_free_activity_types) *drop =
+        MRD_NRT_REAL(nrt_inspect_config_free_activity_types);
+    const char **names = NULL;
+    size_t n = 0;
+
+    if (enabled == NULL || drop == NULL ||
+        enabled((nrt_inspect_config_t *) (uintptr_t) of, &names, &n) != NRT_SUCCESS)
+        return true;
+    drop(names, n);
+    return n > 0;
+}
+
+mrd_nrt_kept
+mrd_nrt_options_keep(const nrt_inspect_config_t *of)
+{
+    options copy = { 0 };
     const options *o;
-    bool enabled;
 
     pthread_mutex_lock(&lock);
-    o = entry(of, false);
-    enabled = o != NULL && (o->inspect || o->on_fail);
+    if ((o = entry(of, false)) != NULL)
+        copy = *o;
     pthread_mutex_unlock(&lock);
-    return enabled;
+    if (copy.inspect && has_activity(of))
+        return MRD_NRT_KEEPS_ALL;
+    return copy.on_fail ? MRD_NRT_KEEPS_FAILURES : MRD_NRT_KEEPS_NOTHING;
 }
 
 void
@@ -117,6 +137,22 @@ env(const char *name, const char *otherwise)
     return text == NULL || *text == '\0' ? otherwise : text;
 }
 
+static bool
+env_is_on(const char *name)
+{
+    const char *text = env(name, "0");
+
+    return strcmp(text, "0") != 0 && strcmp(text, "false") != 0;
+}
+
+mrd_nrt_kept
+mrd_nrt_env_keeps(void)
+{
+    if (env_is_on("NEURON_RT_INSPECT_ENABLE"))
+        return MRD_NRT_KEEPS_ALL;
+    return env_is_on("NEURON_RT_INSPECT_ON_FAIL") ? MRD_NRT_KEEPS_FAILURES : MRD_NRT_KEEPS_NOTHING;
+}
+
 static void
 say(const char *message, const char *dir, const char *file, const char *by, NRT_STATUS status)
 {
@@ -143,10 +179,8 @@ say(const char *message, const char *dir, const char *file, const char *by, NRT_
 void
 mrd_nrt_notice_env(void)
 {
-    if (strcmp(env("NEURON_RT_INSPECT_ENABLE", "0"), "0") == 0 &&
-        strcmp(env("NEURON_RT_INSPECT_ON_FAIL", "0"), "0") == 0)
-        return;
-    mrd_nrt_notice_inspect(true, NULL, NRT_SUCCESS);
+    if (mrd_nrt_env_keeps() != MRD_NRT_KEEPS_NOTHING)
+        mrd_nrt_notice_inspect(true, NULL, NRT_SUCCESS);
 }
 
 void
@@ -172,42 +206,47 @@ mrd_nrt_notice_trace(const char *file, NRT_STATUS status)
 void
 mrd_nrt_notice_inspect(bool by_env, const nrt_inspect_config_t *of, NRT_STATUS status)
 {
-    const char *device = env("NEURON_RT_INSPECT_DEVICE_PROFILE", "not set"), *dir = DIR_DEFAULT;
-    options copy = { .inspect = by_env };
-    char message[200];
+    const char *device = env("NEURON_RT_INSPECT_DEVICE_PROFILE", "not set");
+    mrd_nrt_kept kept = by_env ? mrd_nrt_env_keeps() : mrd_nrt_options_keep(of);
+    char message[200], dir[PATH_MAX] = "";
     const options *o;
 
-    pthread_mutex_lock(&lock);
-    if (!by_env && (o = entry(of, false)) != NULL) {
-        copy = *o;
-        dir = copy.dir;
+    if (by_env) {
+        snprintf(dir, sizeof(dir), "%s", env("NEURON_RT_INSPECT_OUTPUT_DIR", DIR_DEFAULT));
+    } else if (of != NULL) { /* options that are not there name no folder */
+        pthread_mutex_lock(&lock);
+        o = entry(of, false);
+        snprintf(dir, sizeof(dir), "%s", o != NULL ? o->dir : DIR_DEFAULT);
+        pthread_mutex_unlock(&lock);
     }
-    pthread_mutex_unlock(&lock);
-    if (by_env)
-        dir = env("NEURON_RT_INSPECT_OUTPUT_DIR", DIR_DEFAULT);
-    else if (of == NULL)
-        dir = NULL; /* options that are not there name no folder */
     if (status != NRT_SUCCESS)
         snprintf(message, sizeof(message), "cannot arm inspect: the runtime says %s",
                  mrd_nrt_status_name(status));
-    else if (!copy.inspect && !copy.on_fail)
+    else if (kept == MRD_NRT_KEEPS_NOTHING)
         snprintf(message, sizeof(message),
-                 "inspect begun with options that capture nothing: neither inspect nor on-fail is "
-                 "enabled");
+                 by_env ? "inspect begun by an environment that captures nothing: neither "
+                          "NEURON_RT_INSPECT_ENABLE nor NEURON_RT_INSPECT_ON_FAIL is set"
+                        : "inspect begun with options that capture nothing: neither inspect with "
+                          "an activity nor on-fail is enabled");
     else
         snprintf(message, sizeof(message), "inspect begun, device profile %s",
                  by_env ? device : "as the options say");
-    if (status == NRT_SUCCESS && (copy.inspect || copy.on_fail))
+    if (status == NRT_SUCCESS && kept != MRD_NRT_KEEPS_NOTHING)
         atomic_store(&inspect_device, !by_env || strcmp(device, "0") != 0);
     say(message, dir, NULL, by_env ? "environment" : "api", status);
 }
 
 void
-mrd_nrt_notice_inspect_end(NRT_STATUS status)
+mrd_nrt_notice_inspect_end(mrd_nrt_kept kept, NRT_STATUS status)
 {
+    static const char *const messages[] = {
+        [MRD_NRT_KEEPS_NOTHING] = "inspect stopped: nothing was captured, and no file is written",
+        [MRD_NRT_KEEPS_FAILURES] = "inspect stopped: a file is written for each failed execution",
+        [MRD_NRT_KEEPS_ALL] = "inspect stopped, its files are written"
+    };
+
     atomic_store(&inspect_device, false);
-    say(status == NRT_SUCCESS ? "inspect stopped, its files are written" : "inspect did not stop",
-        NULL, NULL, "api", status);
+    say(status == NRT_SUCCESS ? messages[kept] : "inspect did not stop", NULL, NULL, "api", status);
 }
 
 const char *

@@ -34,9 +34,10 @@ void mrd_nrt_request_forked(void);
 void mrd_nrt_request_yield(const char *call);
 /* The runtime was opened: it may inspect by the environment. */
 void mrd_nrt_inspect_opened(void);
-/* The program's call succeeded. options NULL: what the environment says. */
-void mrd_nrt_inspect_begun(const nrt_inspect_config_t *options);
-void mrd_nrt_inspect_ended(void);
+/* The program's begin of an inspect that keeps this succeeded. */
+void mrd_nrt_inspect_begun(mrd_nrt_kept keeps);
+/* The program's stop succeeded. Returns what the inspect that was on kept. */
+mrd_nrt_kept mrd_nrt_inspect_ended(void);
 void mrd_nrt_continuous_used(bool on);
 
 #endif

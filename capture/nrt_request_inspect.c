@@ -18,42 +18,34 @@
 typedef enum { NOBODY, ENVIRONMENT, PROGRAM } holder;
 
 static _Atomic int held_by;          /* holder */
+static _Atomic int kept;             /* mrd_nrt_kept of the inspect that is on */
 static _Atomic bool continuous_held; /* the program's own continuous profiles */
 
 /* ---- the program's own ----------------------------------------------------------------------- */
 
-static bool
-env_is_on(const char *name)
-{
-    const char *text = getenv(name);
-
-    return text != NULL && *text != '\0' && strcmp(text, "0") != 0 && strcmp(text, "false") != 0;
-}
-
-static bool
-env_inspects(void)
-{
-    return env_is_on("NEURON_RT_INSPECT_ENABLE") || env_is_on("NEURON_RT_INSPECT_ON_FAIL");
-}
-
 void
 mrd_nrt_inspect_opened(void)
 {
-    atomic_store(&held_by, env_inspects() ? ENVIRONMENT : NOBODY);
+    atomic_store(&kept, mrd_nrt_env_keeps());
+    atomic_store(&held_by,
+                 mrd_nrt_env_keeps() != MRD_NRT_KEEPS_NOTHING ? ENVIRONMENT : NOBODY);
     atomic_store(&continuous_held, false);
 }
 
 void
-mrd_nrt_inspect_begun(const nrt_inspect_config_t *options)
+mrd_nrt_inspect_begun(mrd_nrt_kept keeps)
 {
-    if (options == NULL ? env_inspects() : mrd_nrt_options_enabled(options))
-        atomic_store(&held_by, PROGRAM);
+    if (keeps == MRD_NRT_KEEPS_NOTHING)
+        return;
+    atomic_store(&kept, keeps);
+    atomic_store(&held_by, PROGRAM);
 }
 
-void
+mrd_nrt_kept
 mrd_nrt_inspect_ended(void)
 {
     atomic_store(&held_by, NOBODY);
+    return (mrd_nrt_kept) atomic_exchange(&kept, MRD_NRT_KEEPS_NOTHING);
 }
 
 void

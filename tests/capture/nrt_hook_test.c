@@ -405,7 +405,12 @@ TEST(options_and_getters_reach_the_runtime)
         CHECK_ROW(shown[i], strstr(hooked, shown[i]) != NULL);
     CHECK(strstr(hooked, "still enabled") == NULL);
     CHECK(strstr(rec.notices, "/chosen") != NULL);
-    CHECK(strstr(rec.notices, "inspect begun with options that capture nothing") != NULL);
+    /* What a stop says agrees with what its begin captured. */
+    CHECK_INT(count_text(rec.notices, "inspect begun with options that capture nothing"), 2);
+    CHECK_INT(count_text(rec.notices, "inspect begun by an environment that captures nothing"), 1);
+    CHECK_INT(count_text(rec.notices, "inspect stopped, its files are written"), 1);
+    CHECK_INT(count_text(rec.notices, "inspect stopped: a file is written for each failed"), 1);
+    CHECK_INT(count_text(rec.notices, "inspect stopped: nothing was captured"), 3);
     same_with_and_without("nrt_prog_late", "options");
 }
 

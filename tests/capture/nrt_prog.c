@@ -381,6 +381,15 @@ choose_inspect(void)
     SHOW(F(nrt_inspect_config_set_defaults)(inspect)); /* which capture nothing */
     SHOW(F(nrt_inspect_begin_with_options)(inspect));
     SHOW(F(nrt_inspect_stop)());
+    SHOW(F(nrt_inspect_config_set_enable_inspect)(inspect, true));
+    SHOW(F(nrt_inspect_config_set_activity)(inspect, "all", false)); /* nothing, again */
+    SHOW(F(nrt_inspect_begin_with_options)(inspect));
+    SHOW(F(nrt_inspect_stop)());
+    SHOW(F(nrt_inspect_config_set_enable_inspect_on_fail)(inspect, true));
+    SHOW(F(nrt_inspect_begin_with_options)(inspect));
+    SHOW(F(nrt_inspect_stop)());
+    SHOW(F(nrt_inspect_begin)()); /* with an environment that asks for nothing */
+    SHOW(F(nrt_inspect_stop)());
     SHOW(F(nrt_inspect_config_free)(inspect));
 }
 
