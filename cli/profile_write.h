@@ -103,7 +103,8 @@ typedef struct {
           .offset = offsetof(settings, member.primary),                                            \
           .def = "instance_id,process_id",                                                         \
           .arg = "LIST",                                                                           \
-          .help = "groups of rows: instance_id, process_id, lnc_idx, thread_id, worker_gid" },     \
+          .help = "groups of rows: instance_id, process_id, lnc_idx, thread_id, worker_gid, "      \
+                  "cpu_device" },                                                                  \
     {                                                                                              \
         .name = "system-trace-secondary-group", .type = MRD_OPT_STR,                               \
         .offset = offsetof(settings, member.secondary), .def = "lnc_idx,thread_id", .arg = "LIST", \

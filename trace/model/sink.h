@@ -21,11 +21,13 @@ typedef enum {
     MRD_GROUP_LNC,      /* lnc_idx */
     MRD_GROUP_THREAD,   /* thread_id */
     MRD_GROUP_WORKER,   /* worker_gid */
+    MRD_GROUP_SIDE,     /* cpu_device: what ran on the host's processors, what on the device */
+    MRD_GROUP_FIELDS
 } mrd_group_field;
 
 typedef struct {
     size_t n;
-    mrd_group_field field[5];
+    mrd_group_field field[MRD_GROUP_FIELDS];
 } mrd_group;
 
 typedef enum { MRD_JSON_GUIDE, MRD_JSON_EXPLORER } mrd_json_layout;

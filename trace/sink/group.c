@@ -11,6 +11,7 @@ static const struct {
     [MRD_GROUP_LNC] = { "lnc_idx", "NC " },
     [MRD_GROUP_THREAD] = { "thread_id", "tid " },
     [MRD_GROUP_WORKER] = { "worker_gid", "worker " },
+    [MRD_GROUP_SIDE] = { "cpu_device", "" },
 };
 
 static mrd_err
@@ -29,7 +30,7 @@ group_add(mrd_str word, mrd_group *group, mrd_why *why)
     }
     return mrd_why_set(why, MRD_INVALID, 0,
                        "'" MRD_STR_FMT "' is not a field to group by; these are: instance_id, "
-                       "process_id, lnc_idx, thread_id, worker_gid",
+                       "process_id, lnc_idx, thread_id, worker_gid, cpu_device",
                        MRD_STR_ARG(word));
 }
 
@@ -53,6 +54,12 @@ mrd_group_parse(mrd_str text, mrd_group *ret_group, mrd_why *why)
     return MRD_OK;
 }
 
+static bool
+is_of_device(mrd_source_kind source)
+{
+    return source == MRD_SRC_DEVICE || source == MRD_SRC_DEVCTR || source == MRD_SRC_DEVPROF;
+}
+
 /* The number of a numeric field; MRD_NONE when the track has none. */
 static int64_t
 group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t)
@@ -68,7 +75,10 @@ group_number(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t)
         return t->thread_id;
     case MRD_GROUP_WORKER:
         return t->worker_gid != MRD_NONE ? t->worker_gid : p->worker_gid;
+    case MRD_GROUP_SIDE:
+        return is_of_device(t->source);
     case MRD_GROUP_INSTANCE:
+    case MRD_GROUP_FIELDS:
         break;
     }
     return MRD_NONE;
@@ -83,6 +93,10 @@ group_value(const mrd_catalog *cat, mrd_group_field field, const mrd_track *t, m
 
     if (field == MRD_GROUP_INSTANCE) {
         mrd_buf_str(to, mrd_catalog_text(cat, p->instance_id));
+        return true;
+    }
+    if (field == MRD_GROUP_SIDE) {
+        mrd_buf_text(to, is_of_device(t->source) ? "device" : "CPU");
         return true;
     }
     if (number == MRD_NONE || (field == MRD_GROUP_PROCESS && (p->flags & MRD_PROC_NODE)))

@@ -274,7 +274,7 @@ label_is_in_name(const mrd_pf_rows *rows, const mrd_track *t)
         mrd_group_field field = rows->secondary->field[i];
 
         if ((field == MRD_GROUP_LNC && t->lnc_idx != MRD_NONE) || field == MRD_GROUP_WORKER ||
-            field == MRD_GROUP_INSTANCE || field == MRD_GROUP_PROCESS)
+            field == MRD_GROUP_INSTANCE || field == MRD_GROUP_PROCESS || field == MRD_GROUP_SIDE)
             return false;
     }
     snprintf(number, sizeof(number), "%" PRId64, t->thread_id);
