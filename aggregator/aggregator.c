@@ -143,6 +143,7 @@ parts_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
                                                   .key = o->http_key,
                                                   .names = o->http_names,
                                                   .segments_max = o->http_segments_max,
+                                                  .disk_reserve = a->limits.disk_reserve,
                                                   .auth = a->auth,
                                                   .oidc = a->oidc,
                                                   .review = a->review,

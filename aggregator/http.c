@@ -619,7 +619,7 @@ const mrd_http_route mrd_http_routes[] = {
     { "GET", "/api/v1/sessions", MRD_ACTION_LIST, mrd_http_sessions,
       "List the sessions of the store", mrd_http_sessions_query },
     { "DELETE", "/api/v1/sessions", MRD_ACTION_DELETE, mrd_http_sessions_delete,
-      "Delete the sessions that a filter selects", mrd_http_sessions_query },
+      "Delete the sessions that a filter selects", mrd_http_sessions_filter },
     { "POST", "/api/v1/sessions", MRD_ACTION_START, post_session, "Start a session on all nodes",
       NULL },
     { "POST", "/api/v1/trigger", MRD_ACTION_START, post_trigger_all, "Trigger all flight recorders",
@@ -678,6 +678,7 @@ files_take(http_api *api, const http_api_options *o, mrd_why *why)
 static void
 api_free(http_api *api)
 {
+    mrd_made_free(api->made);
     for (size_t i = 0; i < MRD_HTTP_CERT_FILES; i++)
         free((char *) (uintptr_t) api->files[i].path);
     free(api);
@@ -686,7 +687,13 @@ api_free(http_api *api)
 static void
 identified(void *httpd)
 {
-    mrd_httpd_identified(httpd);
+    mrd_httpd_wake(httpd);
+}
+
+static void
+made(void *self)
+{
+    mrd_httpd_wake(((const http_api *) self)->httpd);
 }
 
 mrd_err
@@ -711,6 +718,8 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     api->segments_max = o->segments_max == 0 ? SEGMENTS_MAX : o->segments_max;
     err = files_take(api, o, why);
     if (err == MRD_OK)
+        err = mrd_made_open(made, api, o->disk_reserve, &api->made, why);
+    if (err == MRD_OK)
         err = mrd_httpd_start(&options, mrd_http_routes, mrd_http_n_routes, api, &api->httpd, why);
     if (err != MRD_OK) {
         api_free(api);
@@ -718,7 +727,7 @@ mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
     }
     if (api->review != NULL) {
         mrd_token_review_listen(api->review, identified, api->httpd);
-        mrd_httpd_identified(api->httpd); /* for an answer of before */
+        mrd_httpd_wake(api->httpd); /* for an answer of before */
     }
     *ret_api = api;
     return MRD_OK;
@@ -731,6 +740,7 @@ mrd_http_api_close(http_api *api)
         return;
     if (api->review != NULL)
         mrd_token_review_listen(api->review, NULL, NULL);
+    mrd_made_stop(api->made);
     mrd_httpd_stop(api->httpd);
     api_free(api);
 }

@@ -8,6 +8,7 @@
 #include "aggregator/httpd.h"
 #include "aggregator/join.h"
 #include "aggregator/loop.h"
+#include "aggregator/made.h"
 #include "aggregator/oidc.h"
 #include "aggregator/token_review.h"
 #include "proto/cert_times.h"
@@ -27,7 +28,8 @@ typedef struct {
     mrd_join *join;           /* what signs certificates of nodes; NULL: none */
     /* Whose certificates /metrics tells; paths NULL: not given. The options' names are constants. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
-    size_t segments_max; /* in one list of a journal; 0: 100,000 */
+    size_t segments_max;  /* in one list of a journal; 0: 100,000 */
+    int64_t disk_reserve; /* bytes of the store's disk that no profile is made into */
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
@@ -47,7 +49,7 @@ void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review
 extern const mrd_http_route mrd_http_routes[];
 extern const size_t mrd_http_n_routes;
 /* GET and DELETE /api/v1/sessions (http_sessions.c). */
-extern const char *const mrd_http_sessions_query[];
+extern const char *const mrd_http_sessions_query[], *const mrd_http_sessions_filter[];
 mrd_err mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why);
 /* GET …/profile (http_profile.c). */
@@ -72,6 +74,7 @@ struct http_api {
     mrd_oidc *oidc;
     mrd_token_review *review;
     mrd_join *join;
+    mrd_made *made; /* profiles in formats that a merge does not write */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
     size_t segments_max;
 };
@@ -90,7 +93,8 @@ mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why 
 /* GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 
-/* A copy of the session of {id}: give it back. Errors: NOTFOUND, with the same words for one that is
+/* A copy of the session of {id}: give it back. A route that reads takes "latest" for the newest session that the caller
+ * may read. Errors: NOTFOUND, with the same words for one that is
  * not there and one that is not the caller's. */
 mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
                          mrd_why *why);

@@ -9,16 +9,22 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "trace/model/filter.h"
+#include "trace/sink/group.h"
 #include "trace/sink/sinks.h"
+
+/* Clients and proxies give up on a server that is silent for a minute. */
+#define MADE_WAIT (50 * MRD_SEC)
 
 /* A slice that is being made for a client. */
 typedef struct {
     merge_input *input;
     mrd_filter filter;
     merge_times times;
+    mrd_group primary, secondary; /* empty: as by default */
     const mrd_sink_ops *ops;
     uint64_t split; /* an archive of parts; 0: one file */
     mrd_out *to;
+    mrd_made *made; /* NULL: it is sent while it is made */
     mrd_loop *loop; /* where its session is counted as served; NULL: not yet */
     uint64_t session;
 } slice;
@@ -33,8 +39,12 @@ serve(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 static void
 served(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
 {
+    const slice *s = arg;
+
     (void) ticket;
-    mrd_core_serve(c, now, ((const slice *) arg)->session, -1);
+    mrd_core_serve(c, now, s->session, -1);
+    if (s->made != NULL)
+        mrd_core_grew(c, now, s->session);
 }
 
 /* Its files stay until the slice is freed. */
@@ -75,7 +85,8 @@ slice_progress(void *self, uint64_t events)
     slice *s = self;
 
     (void) events;
-    return mrd_out_err(s->to) == MRD_OK && mrd_http_stream_wanted();
+    return mrd_out_err(s->to) == MRD_OK &&
+           (s->made != NULL ? mrd_made_wanted(s->made, s->input->dir) : mrd_http_stream_wanted());
 }
 
 static mrd_err
@@ -92,6 +103,8 @@ slice_produce(void *self, mrd_out *out, mrd_why *why)
     err = mrd_merge_run(s->input,
                         &(mrd_merge_order){ .filter = &s->filter,
                                             .times = s->times,
+                                            .primary = s->primary,
+                                            .secondary = s->secondary,
                                             .split = s->split,
                                             .archive = s->split > 0,
                                             .targets = &target,
@@ -155,6 +168,21 @@ times_of(mrd_http_request *req, merge_times *ret_times, mrd_why *why)
 }
 
 static mrd_err
+group_of(mrd_http_request *req, const char *name, const mrd_sink_ops *ops, mrd_group *ret_group,
+         mrd_why *why)
+{
+    const char *text = mrd_http_query(req, name);
+    mrd_err err;
+
+    if (text == NULL)
+        return MRD_OK;
+    if (strcmp(ops->name, "perfetto") != 0)
+        return mrd_why_set(why, MRD_INVALID, 0, "%s is of format=perfetto only", name);
+    err = mrd_group_parse(mrd_str_of(text), ret_group, why);
+    return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "%s", name);
+}
+
+static mrd_err
 format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
 {
     const char *name = mrd_http_query(req, "format");
@@ -192,26 +220,81 @@ split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mr
     return MRD_OK;
 }
 
-/* The finished file of a whole profile; NULL when there is none. */
+/* The path of a whole profile's file, which the caller frees; NULL when the file is not there. */
 static char *
-finished(const http_api *api, const mrd_session *s, const mrd_sink_ops *ops)
+file_there(const http_api *api, const mrd_session *s, const char *folder, const mrd_sink_ops *ops)
 {
-    char *path;
+    char *path = mrd_session_store_path(mrd_loop_store(api->loop), s->text, "%s/%s%s", folder,
+                                        ops->stem, ops->suffix);
 
-    if (s->state != MRD_SESSION_COMPLETE)
-        return NULL;
-    path = mrd_session_store_path(mrd_loop_store(api->loop), s->text, "profile/%s%s", ops->stem,
-                                  ops->suffix);
-    if (path != NULL && access(path, R_OK) != 0) {
-        free(path);
-        path = NULL;
-    }
-    return path;
+    if (path != NULL && access(path, R_OK) == 0)
+        return path;
+    free(path);
+    return NULL;
 }
 
-const char *const mrd_http_profile_query[] = { "format",      "start",      "end",     "clock",
-                                               "instance_id", "process_id", "lnc_idx", "event_type",
-                                               "split",       NULL };
+static slice *
+slice_new(http_api *api, const mrd_session_view *v, const mrd_sink_ops *ops)
+{
+    slice *s = calloc(1, sizeof(*s));
+
+    if (s == NULL)
+        return NULL;
+    s->filter = (mrd_filter) MRD_FILTER_ALL;
+    s->ops = ops;
+    s->input = mrd_merge_input_new(mrd_loop_store(api->loop), &v->timescale, v->s);
+    if (s->input == NULL) {
+        slice_free(s);
+        return NULL;
+    }
+    slice_serves(s, api->loop, v->s->id);
+    return s;
+}
+
+/*
+ * Finds the file of a merged session's whole profile in this format. Where a merge does not write the format,
+ * the first request has the file made and waits, as others do that come meanwhile: true then, and the caller
+ * returns without a reply. Without a path and a wait the profile is to be sent as a stream: the file takes
+ * too long or cannot be made.
+ */
+static bool
+find_file(http_api *api, mrd_http_request *req, const mrd_session_view *v, const mrd_sink_ops *ops,
+          char **ret_path)
+{
+    uint64_t wakes = mrd_http_wakes(req);
+    char folder[64], *path;
+    slice *order;
+    bool waits;
+
+    /* A profile lists the session's artifacts, and a conversion adds some later. */
+    snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", v->s->n_artifacts);
+    path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "%s/%s%s", folder,
+                                  ops->stem, ops->suffix);
+    waits = path != NULL && mrd_made_is_coming(api->made, path);
+    if (!waits && (*ret_path = file_there(api, v->s, "profile", ops)) == NULL)
+        *ret_path = file_there(api, v->s, folder, ops);
+    if (!waits && *ret_path == NULL && path != NULL && v->s->job.state == MRD_MERGE_DONE &&
+        !mrd_http_has_waited(req) && (order = slice_new(api, v, ops)) != NULL) {
+        order->made = api->made;
+        waits =
+            mrd_made_start(api->made, path, &(mrd_made_order){ slice_produce, slice_free, order });
+    }
+    free(path);
+    return waits && mrd_http_wait(req, wakes, MADE_WAIT);
+}
+
+/* Whether it is what a merge writes, or would write in another format. */
+static bool
+is_whole(const slice *s)
+{
+    return mrd_filter_is_all(&s->filter) && s->times == MERGE_ALIGNED &&
+           s->primary.n + s->secondary.n == 0;
+}
+
+const char *const mrd_http_profile_query[] = { "format",        "start",           "end",
+                                               "clock",         "instance_id",     "process_id",
+                                               "lnc_idx",       "event_type",      "split",
+                                               "primary_group", "secondary_group", NULL };
 
 mrd_err
 mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
@@ -221,6 +304,7 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     char name[160], *path = NULL;
     mrd_session_view *v;
     const mrd_session *s;
+    bool waits = false;
     mrd_err err;
 
     if (sl == NULL)
@@ -229,6 +313,8 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     if ((err = format_of(req, &sl->ops, why)) != MRD_OK ||
         (err = times_of(req, &sl->times, why)) != MRD_OK ||
         (err = split_of(req, sl->ops, &sl->split, why)) != MRD_OK ||
+        (err = group_of(req, "primary_group", sl->ops, &sl->primary, why)) != MRD_OK ||
+        (err = group_of(req, "secondary_group", sl->ops, &sl->secondary, why)) != MRD_OK ||
         (err = mrd_http_session(api, req, &v, why)) != MRD_OK) {
         slice_free(sl);
         return err;
@@ -237,8 +323,13 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     err = filter_parse(req, s->go, &sl->filter, why);
     if (err == MRD_OK)
         err = mrd_session_has_nodes(s, &sl->filter.instances, why);
-    if (err == MRD_OK && mrd_filter_is_all(&sl->filter) && sl->times == MERGE_ALIGNED)
-        path = finished(api, s, sl->ops);
+    if (err == MRD_OK && is_whole(sl) && s->state == MRD_SESSION_COMPLETE)
+        waits = find_file(api, req, v, sl->ops, &path);
+    if (waits) {
+        mrd_session_view_unref(v);
+        slice_free(sl);
+        return MRD_OK;
+    }
     if (err == MRD_OK && path == NULL &&
         (sl->input = mrd_merge_input_new(mrd_loop_store(api->loop), &v->timescale, s)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "slice");

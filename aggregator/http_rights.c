@@ -130,6 +130,21 @@ mrd_http_self(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, o);
 }
 
+/* The newest session that the caller may read. False: there is none. */
+static bool
+find_latest(http_api *api, const mrd_http_request *req, uint64_t *ret_id)
+{
+    mrd_overview *v = mrd_loop_overview(api->loop);
+    size_t i = v == NULL ? 0 : v->n_sessions;
+
+    while (i > 0 && !mrd_http_may_line(req, &v->sessions[i - 1]))
+        i--;
+    if (i > 0)
+        *ret_id = v->sessions[i - 1].id;
+    mrd_overview_unref(v);
+    return i > 0;
+}
+
 mrd_err
 mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view, mrd_why *why)
 {
@@ -137,7 +152,10 @@ mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_vi
     mrd_session_view *v;
     uint64_t id;
 
-    if (mrd_session_id_parse(text, &id) != MRD_OK)
+    if (mrd_str_is(text, "latest") && mrd_http_action(req) == MRD_ACTION_READ) {
+        if (!find_latest(api, req, &id))
+            return mrd_why_set(why, MRD_NOTFOUND, 0, "there is no session yet");
+    } else if (mrd_session_id_parse(text, &id) != MRD_OK)
         return mrd_why_set(why, MRD_NOTFOUND, 0, "'" MRD_STR_FMT "' is not a session id",
                            MRD_STR_ARG(text));
     v = may_id(api, req, id) ? mrd_loop_session(api->loop, id) : NULL;

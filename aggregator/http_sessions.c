@@ -7,6 +7,7 @@
 
 #include "aggregator/core/json.h"
 #include "base/jobid.h"
+#include "base/num.h"
 #include "base/obj.h"
 
 /* One row per key of base/jobid.h that is asked for by its name; others by label=KEY=VALUE. */
@@ -15,8 +16,9 @@
         "array_task", "step", "restart", "namespace", "pod", "pod_uid"
 
 static const char *const job_keys[] = { JOB_KEYS };
-const char *const mrd_http_sessions_query[] = { JOB_KEYS, "label", "state", "name",
-                                                "mode",   "id",    "q",     NULL };
+#define FILTER_WORDS JOB_KEYS, "label", "state", "name", "mode", "id", "q"
+const char *const mrd_http_sessions_filter[] = { FILTER_WORDS, NULL };
+const char *const mrd_http_sessions_query[] = { FILTER_WORDS, "order", "limit", "after", NULL };
 
 static mrd_json *
 jobs_json(const mrd_strlist *jobs)
@@ -167,22 +169,88 @@ check_words(mrd_http_request *req, mrd_why *why)
     return known ? MRD_OK : MRD_INVALID;
 }
 
+/* ---- Pages ---- */
+
+typedef struct {
+    bool newest_first;
+    uint64_t limit;    /* at most so many sessions in an answer */
+    const char *after; /* the last session of the page before; NULL: this is the first page */
+} page;
+
+static mrd_err
+page_of(mrd_http_request *req, page *ret_page, mrd_why *why)
+{
+    const char *order = mrd_http_query(req, "order"), *limit = mrd_http_query(req, "limit");
+    page p = { .limit = UINT64_MAX, .after = mrd_http_query(req, "after") };
+    uint64_t any;
+
+    if (order != NULL && strcmp(order, "newest") != 0 && strcmp(order, "oldest") != 0)
+        return mrd_why_set(why, MRD_INVALID, 0, "order '%.64s' is neither oldest nor newest",
+                           order);
+    if (limit != NULL && (mrd_num_u64(mrd_str_of(limit), &p.limit) != MRD_OK || p.limit == 0))
+        return mrd_why_set(why, MRD_INVALID, 0, "limit '%.64s' is not a number of sessions", limit);
+    if (p.after != NULL && mrd_session_id_parse(mrd_str_of(p.after), &any) != MRD_OK)
+        return mrd_why_set(why, MRD_INVALID, 0, "after '%.64s' is not a session id", p.after);
+    p.newest_first = order != NULL && strcmp(order, "newest") == 0;
+    *ret_page = p;
+    return MRD_OK;
+}
+
+static const mrd_session_line *
+line_at(const mrd_overview *v, const page *p, size_t i)
+{
+    return &v->sessions[p->newest_first ? v->n_sessions - 1 - i : i];
+}
+
+/* The first line of the page. A session that was deleted meanwhile is placed by its id, which begins with the
+ * time. */
+static size_t
+page_begins(const mrd_overview *v, const page *p)
+{
+    size_t i = 0;
+
+    if (p->after == NULL)
+        return 0;
+    while (i < v->n_sessions && strcmp(line_at(v, p, i)->text, p->after) != 0)
+        i++;
+    if (i < v->n_sessions)
+        return i + 1;
+    for (i = 0; i < v->n_sessions; i++) {
+        int later = strcmp(line_at(v, p, i)->text, p->after);
+
+        if (p->newest_first ? later < 0 : later > 0)
+            break;
+    }
+    return i;
+}
+
 mrd_err
 mrd_http_sessions(void *self, mrd_http_request *req, mrd_why *why)
 {
     http_api *api = self;
+    const mrd_session_line *last = NULL;
     mrd_overview *v;
     mrd_json *o, *list;
+    page p = { 0 };
 
-    if (check_words(req, why) != MRD_OK)
+    if (check_words(req, why) != MRD_OK || page_of(req, &p, why) != MRD_OK)
         return MRD_INVALID;
     if ((v = mrd_loop_overview(api->loop)) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "list of sessions");
     o = mrd_json_new_object();
     list = mrd_json_new_array();
-    for (size_t i = 0; i < v->n_sessions; i++)
-        if (mrd_http_may_line(req, &v->sessions[i]) && fits(req, &v->sessions[i]))
-            mrd_json_append(list, session_line(&v->sessions[i]));
+    for (size_t i = page_begins(v, &p); i < v->n_sessions; i++) {
+        const mrd_session_line *s = line_at(v, &p, i);
+
+        if (!mrd_http_may_line(req, s) || !fits(req, s))
+            continue;
+        if (p.limit-- == 0) {
+            mrd_json_set(o, "next", mrd_json_new_str(last->text));
+            break;
+        }
+        mrd_json_append(list, session_line(s));
+        last = s;
+    }
     mrd_overview_unref(v);
     mrd_json_set(o, "sessions", list);
     return mrd_http_reply_json(req, 200, o);
@@ -200,14 +268,14 @@ check_filter(mrd_http_request *req, mrd_why *why)
 {
     bool any = false;
 
-    for (size_t i = 0; mrd_http_sessions_query[i] != NULL; i++) {
-        const char *value = mrd_http_query(req, mrd_http_sessions_query[i]);
+    for (size_t i = 0; mrd_http_sessions_filter[i] != NULL; i++) {
+        const char *value = mrd_http_query(req, mrd_http_sessions_filter[i]);
 
         if (value != NULL && *value == '\0')
             return mrd_why_set(
                 why, MRD_INVALID, 0,
                 "'%s' is empty, and nothing is deleted: say which sessions to delete",
-                mrd_http_sessions_query[i]);
+                mrd_http_sessions_filter[i]);
         any = any || value != NULL;
     }
     return any ? MRD_OK

@@ -370,7 +370,7 @@ admit_caller(mrd_http_request *req)
 static const http_refusal *
 admit_known(mrd_http_request *req)
 {
-    uint64_t known = mrd_httpd_identifications(req->httpd);
+    uint64_t known = mrd_httpd_wakes(req->httpd);
     const http_refusal *r = admit_caller(req);
 
     if (r == &being_asked)
@@ -445,6 +445,8 @@ answer(mrd_http_request *req)
         return reply_refusal(req, req->refusal);
     if (req->route == NULL)
         return reply_options(req);
+    if (req->stream != NULL)
+        return mrd_httpd_stream_begin(req);
     err = known_query(req, req->route->query, &why);
     if (err == MRD_OK)
         err = req->route->handle(req->httpd->self, req, &why);
@@ -597,7 +599,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
     mrd_httpd_watch_stage(h, connection, CLIENT_REPLY);
     if (answer(req) != MRD_OK && !req->replied)
         return MHD_NO;
-    return req->queued;
+    return req->was_held ? MHD_YES : req->queued;
 }
 
 static void
@@ -610,11 +612,9 @@ on_completed(void *cls, struct MHD_Connection *connection, void **state,
     mrd_httpd_watch_stage(cls, connection, CLIENT_HEAD);
     if (req == NULL || *state == &is_cut)
         return;
-    for (size_t i = 0; i < req->n_headers; i++) {
-        free(req->headers[i].name);
-        free(req->headers[i].value);
-    }
+    mrd_httpd_drop_headers(req);
     mrd_httpd_hold_forget(req);
+    mrd_httpd_stream_forget(req);
     body_drop(req);
     mrd_buf_fini(&req->allow);
     free(req->path);

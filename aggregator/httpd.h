@@ -42,7 +42,7 @@ typedef struct {
     /*
      * Who holds the token, "" none; handed the handlers' self. NULL: everybody may do everything
      * (loopback, --insecure). Must not block. Errors, with a text for the caller: AUTH; AGAIN: it is not
-     * known now (503); BUSY: somebody is being asked and mrd_httpd_identified will be called: the request
+     * known now (503); BUSY: somebody is being asked and mrd_httpd_wake will be called: the request
      * is held for so long, at most hold_seconds (then 503), and it is asked again. peer: a hash of
      * the client's address, of IPv6 of its network.
      */
@@ -64,8 +64,9 @@ void mrd_httpd_stop(mrd_httpd *httpd); /* cancels streams; NULL is fine */
 uint16_t mrd_httpd_port(const mrd_httpd *httpd);
 /* Reads certificate and key again; running transfers go on. Errors leave the old ones in place. */
 mrd_err mrd_httpd_reload(mrd_httpd *httpd, mrd_why *why);
-/* Somebody was identified: requests that are held ask again. Any thread, until stop. */
-void mrd_httpd_identified(mrd_httpd *httpd);
+/* Somebody was identified, or an answer was made: all requests that wait look again. Any thread, until
+ * stop. */
+void mrd_httpd_wake(mrd_httpd *httpd);
 /* True when one of the two is not what was last read with success. */
 bool mrd_httpd_changed(mrd_httpd *httpd);
 /* The next message about a TLS connection that failed; false when there is none. */
@@ -87,12 +88,23 @@ mrd_err mrd_http_query_list(mrd_http_request *req, const char *name, mrd_strlist
                             mrd_why *why);
 const char *mrd_http_header(mrd_http_request *req, const char *name);
 const mrd_caller *mrd_http_caller(const mrd_http_request *req);
+mrd_action mrd_http_action(const mrd_http_request *req); /* of its route */
 /* Whether the caller may do to that session what the route does. */
 bool mrd_http_may(const mrd_http_request *req, const mrd_ownership *session);
 /* The body as a JSON object; an empty body is an empty object. Errors: SYNTAX, TYPE. */
 mrd_err mrd_http_json(const mrd_http_request *req, mrd_json **ret_doc, mrd_why *why);
 
-/* ---- Replies: exactly one per request ---- */
+/* ---- Waiting: for a handler whose answer another thread makes ---- */
+
+/* How often mrd_httpd_wake was called. Read it before looking whether the answer is there. */
+uint64_t mrd_http_wakes(const mrd_http_request *req);
+/* Suspends the request until there are more wakes than these; then its handler is called again. The
+ * handler returns MRD_OK without a reply. Returns false when the server stops, or when the request has
+ * waited for at_most since its first wait (0: no limit). */
+bool mrd_http_wait(mrd_http_request *req, uint64_t wakes, mrd_dur_ns at_most);
+bool mrd_http_has_waited(const mrd_http_request *req);
+
+/* ---- Replies: exactly one per request, unless it waits ---- */
 
 mrd_err mrd_http_reply_json(mrd_http_request *req, unsigned status, mrd_json *doc); /* takes doc */
 mrd_err mrd_http_reply_text(mrd_http_request *req, unsigned status, const char *type,

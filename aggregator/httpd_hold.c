@@ -1,6 +1,7 @@
 /*
- * aggregator/httpd_hold.c - requests of whom it is being asked elsewhere who they are: their
- * connections are suspended, so that the server thread never waits. At most one for each connection.
+ * aggregator/httpd_hold.c - requests that wait for another thread, which finds out who asks or makes
+ * the answer. Their connections are suspended, so that the server thread never waits. A connection has
+ * at most one such request.
  */
 #include "aggregator/httpd_int.h"
 
@@ -16,40 +17,75 @@ go_on(mrd_http_request *req)
 }
 
 uint64_t
-mrd_httpd_identifications(mrd_httpd *h)
+mrd_httpd_wakes(mrd_httpd *h)
 {
     uint64_t n;
 
     pthread_mutex_lock(&h->lock);
-    n = h->identifications;
+    n = h->wakes;
     pthread_mutex_unlock(&h->lock);
     return n;
 }
 
-bool
-mrd_httpd_hold(mrd_http_request *req, uint64_t identifications)
+/* Suspends the connection until `end`, unless the server stops. Wakes it at once when there was a wake
+ * since `wakes` was read. */
+static bool
+suspend_until(mrd_http_request *req, uint64_t wakes, mrd_local_ns end)
 {
     mrd_httpd *h = req->httpd;
-    mrd_local_ns now = mrd_local_now();
     bool ok;
 
-    if (req->hold_end.ns == 0)
-        req->hold_end.ns = now.ns + h->options.hold_seconds * MRD_SEC;
     pthread_mutex_lock(&h->lock);
-    ok = !h->stopping && now.ns < req->hold_end.ns;
+    ok = !h->stopping;
     if (ok) {
         req->was_held = req->suspended = true;
+        req->wake_at = end;
         req->next = h->held;
         req->link = &h->held;
         if (req->next != NULL)
             req->next->link = &req->next;
         h->held = req;
         MHD_suspend_connection(req->connection);
-        if (h->identifications != identifications) /* meanwhile: perhaps this one */
+        if (h->wakes != wakes)
             go_on(req);
     }
     pthread_mutex_unlock(&h->lock);
     return ok;
+}
+
+bool
+mrd_httpd_hold(mrd_http_request *req, uint64_t wakes)
+{
+    mrd_local_ns now = mrd_local_now();
+
+    if (req->hold_end.ns == 0)
+        req->hold_end.ns = now.ns + req->httpd->options.hold_seconds * MRD_SEC;
+    return now.ns < req->hold_end.ns && suspend_until(req, wakes, req->hold_end);
+}
+
+uint64_t
+mrd_http_wakes(const mrd_http_request *req)
+{
+    return mrd_httpd_wakes(req->httpd);
+}
+
+bool
+mrd_http_wait(mrd_http_request *req, uint64_t wakes, mrd_dur_ns at_most)
+{
+    mrd_local_ns now = mrd_local_now();
+    mrd_local_ns end = { INT64_MAX };
+
+    if (req->waits_since.ns == 0)
+        req->waits_since = now;
+    if (at_most > 0)
+        end.ns = req->waits_since.ns + at_most;
+    return now.ns < end.ns && suspend_until(req, wakes, end);
+}
+
+bool
+mrd_http_has_waited(const mrd_http_request *req)
+{
+    return req->waits_since.ns != 0;
 }
 
 void
@@ -60,16 +96,16 @@ mrd_httpd_hold_end(mrd_httpd *h, bool all)
 
     for (mrd_http_request *req = h->held; req != NULL; req = next) {
         next = req->next;
-        if (all || now.ns >= req->hold_end.ns)
+        if (all || now.ns >= req->wake_at.ns)
             go_on(req);
     }
 }
 
 void
-mrd_httpd_identified(mrd_httpd *httpd)
+mrd_httpd_wake(mrd_httpd *httpd)
 {
     pthread_mutex_lock(&httpd->lock);
-    httpd->identifications++;
+    httpd->wakes++;
     mrd_httpd_hold_end(httpd, true);
     pthread_mutex_unlock(&httpd->lock);
 }

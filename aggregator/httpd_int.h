@@ -1,6 +1,6 @@
 /*
  * aggregator/httpd_int.h - the inside of the HTTP server: httpd.c (requests, routing, start and
- * stop), httpd_hold.c (requests that wait to be known), httpd_reply.c (replies, files, streams),
+ * stop), httpd_hold.c (requests that wait for another thread), httpd_reply.c (replies, files, streams),
  * httpd_watch.c (clients that dawdle). These four are the only ones that know libmicrohttpd.
  */
 #ifndef MRD_AGGREGATOR_HTTPD_INT_H
@@ -36,8 +36,8 @@ struct mrd_httpd {
     size_t bodies; /* bytes of requests' bodies that are kept */
     http_stream *streams;
     http_client *clients;
-    mrd_http_request *held;   /* suspended */
-    uint64_t identifications; /* calls of mrd_httpd_identified */
+    mrd_http_request *held; /* suspended */
+    uint64_t wakes;         /* calls of mrd_httpd_wake */
     bool stopping;
     pthread_t watcher;
     pthread_cond_t watch; /* stopping */
@@ -70,7 +70,10 @@ struct mrd_http_request {
     bool was_held;  /* and was not looked at since */
     bool suspended; /* is in the list; guarded by the server's lock, as the next two */
     mrd_http_request *next, **link;
-    mrd_local_ns hold_end; /* 0: it was never held */
+    mrd_local_ns wake_at;     /* of a suspended one: when it goes on without a wake */
+    mrd_local_ns hold_end;    /* until when it may wait to be known; 0: it never waited for that */
+    mrd_local_ns waits_since; /* first wait for an answer; 0: none */
+    http_stream *stream;      /* whose first bytes it waits for */
     struct {
         char *name, *value;
     } headers[HTTPD_HEADERS_MAX];
@@ -85,20 +88,26 @@ struct mrd_http_request {
 mrd_err mrd_httpd_reply_problem(mrd_http_request *req, unsigned status, const char *code,
                                 const char *title, const char *detail);
 mrd_err mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why);
+/* Removes and frees the headers that the reply was to have. */
+void mrd_httpd_drop_headers(mrd_http_request *req);
 mrd_err mrd_httpd_reply_empty(mrd_http_request *req, unsigned status);
 /* Tells every producer to end and every suspended connection to go on; true while some still work.
  * Lock held. */
 bool mrd_httpd_streams_end(mrd_httpd *h);
-/* Ends the stream of a connection that waits for bytes. Lock held. */
+/* Replies with the request's stream when its first bytes or its error are there; else the request waits. */
+mrd_err mrd_httpd_stream_begin(mrd_http_request *req);
+/* The request ends: nobody reads its stream. */
+void mrd_httpd_stream_forget(mrd_http_request *req);
+/* Ends the stream of a connection that waits for its first or next bytes. Lock held. */
 void mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection);
 
 /* ---- httpd_hold.c ---- */
 
-/* How often it was called, to be known before identify is asked. */
-uint64_t mrd_httpd_identifications(mrd_httpd *h);
-/* Suspends the connection until there is one more, or its time is over. False: it is over, or the
- * server stops. In the server thread. */
-bool mrd_httpd_hold(mrd_http_request *req, uint64_t identifications);
+/* How often mrd_httpd_wake was called. Read it before asking what a request would wait for. */
+uint64_t mrd_httpd_wakes(mrd_httpd *h);
+/* Suspends a request whose sender is being identified until the next wake or the end of hold_seconds.
+ * Returns false when that time is over or the server stops. Server thread only. */
+bool mrd_httpd_hold(mrd_http_request *req, uint64_t wakes);
 /* Lets those go on whose time is over, or all of them. Lock held. */
 void mrd_httpd_hold_end(mrd_httpd *h, bool all);
 /* It ends: it is in no list any more. */

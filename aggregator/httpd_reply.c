@@ -30,10 +30,12 @@ struct http_stream {
     mrd_encoding encoding;
     uint8_t *queue;
     size_t head, len;
+    bool begun;     /* the reply's head was sent: until then an error can still be told */
     bool waiting;   /* the connection is suspended for want of bytes */
     bool finished;  /* the producer has returned */
     bool cancelled; /* nobody reads any more */
     mrd_err err;
+    mrd_why why; /* of err */
     int owners;
     http_stream *next, **link;
 };
@@ -48,6 +50,16 @@ mrd_http_set_header(mrd_http_request *req, const char *name, const char *value)
     req->headers[req->n_headers].name = mrd_str_dup(mrd_str_of(name));
     req->headers[req->n_headers].value = mrd_str_dup(mrd_str_of(value));
     req->n_headers++;
+}
+
+void
+mrd_httpd_drop_headers(mrd_http_request *req)
+{
+    while (req->n_headers > 0) {
+        req->n_headers--;
+        free(req->headers[req->n_headers].name);
+        free(req->headers[req->n_headers].value);
+    }
 }
 
 static bool
@@ -250,6 +262,10 @@ stream_release(http_stream *s)
 static void
 stream_wake(http_stream *s)
 {
+    if (!s->begun) {
+        s->httpd->wakes++;
+        mrd_httpd_hold_end(s->httpd, true);
+    }
     if (!s->waiting)
         return;
     s->waiting = false;
@@ -322,11 +338,16 @@ produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
     return err;
 }
 
-/* The client sees a broken connection only; whoever left first needs no line. */
+/* Of a reply whose head was sent the client sees a broken connection only. Nobody misses what a client left. */
 static void
-stream_said(mrd_err err, const mrd_why *why)
+stream_said(http_stream *s, mrd_err err, const mrd_why *why)
 {
-    if (err != MRD_OK && err != MRD_CANCELLED && mrd_http_stream_wanted())
+    bool is_seen;
+
+    pthread_mutex_lock(&s->httpd->lock);
+    is_seen = s->begun && !s->cancelled;
+    pthread_mutex_unlock(&s->httpd->lock);
+    if (err != MRD_OK && err != MRD_CANCELLED && is_seen)
         mrd_log(MRD_LOG_WARN, "AGG-HTTP-STREAM", "An HTTP reply was not finished: reason=%s",
                 why->text[0] != '\0' ? why->text : mrd_err_text(err));
 }
@@ -348,10 +369,11 @@ stream_main(void *self)
         else
             mrd_out_abort(out);
     }
-    stream_said(err, &why);
+    stream_said(s, err, &why);
     pthread_mutex_lock(&s->httpd->lock);
     s->finished = true;
     s->err = err;
+    s->why = why;
     s->httpd->counts.cancelled += err == MRD_CANCELLED;
     stream_wake(s);
     pthread_mutex_unlock(&s->httpd->lock);
@@ -446,13 +468,52 @@ stream_headers(mrd_http_request *req, const char *type, const char *download)
     }
 }
 
+/* Sends the head once there is something to send, or says why nothing comes. */
+mrd_err
+mrd_httpd_stream_begin(mrd_http_request *req)
+{
+    http_stream *s = req->stream;
+    uint64_t wakes = mrd_httpd_wakes(req->httpd);
+    struct MHD_Response *response;
+    mrd_why why = { 0 };
+    mrd_err err = MRD_OK;
+    bool ready;
+
+    pthread_mutex_lock(&s->httpd->lock);
+    ready = s->len > 0 || s->finished;
+    if (ready && s->len == 0 && s->err != MRD_OK) {
+        err = s->err == MRD_CANCELLED ? MRD_AGAIN : s->err;
+        why = s->why;
+    }
+    s->begun = ready && err == MRD_OK;
+    pthread_mutex_unlock(&s->httpd->lock);
+    if (!ready && mrd_http_wait(req, wakes, 0))
+        return MRD_OK;
+    req->stream = NULL;
+    response = ready && err == MRD_OK ? MHD_create_response_from_callback(
+                                            MHD_SIZE_UNKNOWN, 64 << 10, stream_pull, s, stream_gone)
+                                      : NULL;
+    if (response != NULL)
+        return send_response(req, MHD_HTTP_OK, response);
+    stream_gone(s);
+    mrd_httpd_drop_headers(req); /* they were the file's */
+    return mrd_httpd_reply_error(req, !ready ? MRD_AGAIN : err == MRD_OK ? MRD_NOMEM : err, &why);
+}
+
+void
+mrd_httpd_stream_forget(mrd_http_request *req)
+{
+    if (req->stream != NULL)
+        stream_gone(req->stream);
+    req->stream = NULL;
+}
+
 static mrd_err
 reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, const char *download,
              mrd_err (*produce)(void *self, mrd_out *out, mrd_why *why), void (*done)(void *self),
              void *self, mrd_why *why)
 {
     mrd_httpd *h = req->httpd;
-    struct MHD_Response *response;
     http_stream *s = NULL;
     bool full;
 
@@ -481,22 +542,16 @@ reply_stream(mrd_http_request *req, mrd_encoding encoding, const char *type, con
     s->done = done;
     s->self = self;
     s->encoding = encoding;
-    response =
-        MHD_create_response_from_callback(MHD_SIZE_UNKNOWN, 64 << 10, stream_pull, s, stream_gone);
-    if (response == NULL) {
+    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
         s->owners = 1;
         stream_release(s);
-        return MRD_NOMEM;
-    }
-    if (pthread_create(&s->thread, NULL, stream_main, s) != 0) {
-        stream_release(s); /* the producer's share */
-        MHD_destroy_response(response);
         return mrd_why_set(why, MRD_AGAIN, 0,
                            "no thread for another transfer; try again in a moment");
     }
     pthread_detach(s->thread);
     stream_headers(req, type, download);
-    return send_response(req, MHD_HTTP_OK, response);
+    req->stream = s;
+    return mrd_httpd_stream_begin(req);
 }
 
 mrd_err
@@ -526,7 +581,7 @@ void
 mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
 {
     for (http_stream *s = h->streams; s != NULL; s = s->next) {
-        if (s->connection != connection || !s->waiting)
+        if (s->connection != connection || (s->begun && !s->waiting))
             continue;
         s->cancelled = true;
         pthread_cond_signal(&s->room);
@@ -690,4 +745,10 @@ const char *
 mrd_http_header(mrd_http_request *req, const char *name)
 {
     return MHD_lookup_connection_value(req->connection, MHD_HEADER_KIND, name);
+}
+
+mrd_action
+mrd_http_action(const mrd_http_request *req)
+{
+    return req->route->action;
 }

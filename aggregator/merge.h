@@ -39,6 +39,9 @@ typedef struct merge_input {
     bool durable; /* what a merge writes is synced before it counts as done */
 } merge_input;
 
+/* Folder of a session for whole profiles that a request had made; a merge empties it. */
+#define MERGE_MADE "made"
+
 /* The times that are written. */
 typedef enum {
     MERGE_ALIGNED, /* session time */
@@ -54,7 +57,8 @@ void mrd_merge_input_free(merge_input *in);
 typedef struct {
     const mrd_filter *filter; /* NULL: all */
     merge_times times;
-    uint64_t split; /* mrd_sink_options.split, .archive */
+    mrd_group primary, secondary; /* of rows of a Perfetto file; empty: as by default */
+    uint64_t split;               /* mrd_sink_options.split, .archive */
     bool archive;
     mrd_export_target *targets;
     size_t n_targets;

@@ -772,6 +772,8 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
                                  .identity = in->events <= MRD_SINK_IDENTITY_MAX,
                                  .split = job->split,
                                  .archive = job->archive,
+                                 .primary = job->primary,
+                                 .secondary = job->secondary,
                                  .wall_time = times != MERGE_RAW };
     mrd_filter rest = filter == NULL ? (mrd_filter) MRD_FILTER_ALL : *filter;
     mrd_source *merged = NULL;
@@ -782,9 +784,11 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
         rest.start = (mrd_ev_ns){ INT64_MIN };
         rest.end = (mrd_ev_ns){ INT64_MAX };
     }
-    if (err == MRD_OK)
+    if (err == MRD_OK && filter != NULL)
+        err = mrd_filter_check_processes(filter, p.cat, why);
+    if (err == MRD_OK && options.primary.n == 0)
         err = mrd_group_parse(MRD_STR("instance_id,process_id"), &options.primary, why);
-    if (err == MRD_OK)
+    if (err == MRD_OK && options.secondary.n == 0)
         err = mrd_group_parse(MRD_STR("lnc_idx,thread_id"), &options.secondary, why);
     if (err == MRD_OK)
         err = plan_merge(&p, &merged, why);

@@ -111,23 +111,27 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     return err;
 }
 
-/* Half files of a merge that the aggregator was killed in: the merge that comes after it writes others. */
+/* Half files of a merge that the aggregator was killed in, and what was made of an earlier merge's result. */
 static void
 remove_parts(const merge_input *in)
 {
+    mrd_buf dir = { 0 };
     size_t n;
     const mrd_sink_ops *const *sinks = mrd_sinks(&n);
 
     for (size_t i = 0; i <= n; i++) {
-        mrd_buf dir = { 0 };
-
         if (i < n && !sinks[i]->folder)
             continue;
+        mrd_buf_reset(&dir);
         mrd_buf_fmt(&dir, "%s/profile%s%s", in->dir, i < n ? "/" : "", i < n ? sinks[i]->stem : "");
         if (dir.err == MRD_OK)
             mrd_remove_parts(mrd_buf_cstr(&dir));
-        mrd_buf_fini(&dir);
     }
+    mrd_buf_reset(&dir);
+    mrd_buf_fmt(&dir, "%s/" MERGE_MADE, in->dir);
+    if (dir.err == MRD_OK)
+        mrd_remove_tree(mrd_buf_cstr(&dir));
+    mrd_buf_fini(&dir);
 }
 
 /* The standard outputs of a system profile, and those that are wanted besides. */

@@ -27,8 +27,7 @@ void
 mrd_nrt_inspect_opened(void)
 {
     atomic_store(&kept, mrd_nrt_env_keeps());
-    atomic_store(&held_by,
-                 mrd_nrt_env_keeps() != MRD_NRT_KEEPS_NOTHING ? ENVIRONMENT : NOBODY);
+    atomic_store(&held_by, mrd_nrt_env_keeps() != MRD_NRT_KEEPS_NOTHING ? ENVIRONMENT : NOBODY);
     atomic_store(&continuous_held, false);
 }
 

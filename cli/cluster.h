@@ -135,7 +135,23 @@ typedef struct {
     int clock; /* 0 aligned, 1 utc, 2 raw */
     char *start, *end;
     mrd_strlist instances, processes, cores, types;
+    char *primary, *secondary; /* groups of rows of a Perfetto file; NULL: as by default */
 } mrd_fetch_options;
+
+/* Rows of an option table: how the rows of a Perfetto file are grouped. */
+#define MRD_FETCH_GROUP_ROWS(settings, member)                                                     \
+    { .name = "system-trace-primary-group",                                                        \
+      .type = MRD_OPT_STR,                                                                         \
+      .offset = offsetof(settings, member.primary),                                                \
+      .arg = "LIST",                                                                               \
+      .help =                                                                                      \
+          "Perfetto: groups of rows: instance_id, process_id, lnc_idx, thread_id, worker_gid, "    \
+          "cpu_device (default instance_id,process_id)" },                                         \
+    {                                                                                              \
+        .name = "system-trace-secondary-group", .type = MRD_OPT_STR,                               \
+        .offset = offsetof(settings, member.secondary), .arg = "LIST",                             \
+        .help = "Perfetto: rows inside a group, by the same fields (default lnc_idx,thread_id)"    \
+    }
 
 /* Fetches into options->dir; appends {"file", "bytes", ...} to list. Errors: EXISTS without force,
  * INVALID (format), CANCELLED (what is there is continued next time), those of the client. */

@@ -15,6 +15,7 @@
 #include "cli/output_lock.h"
 #include "cli/progress.h"
 #include "cli/untar.h"
+#include "trace/sink/group.h"
 #include "trace/sink/pf_parts.h"
 #include "trace/sink/sinks.h"
 
@@ -80,6 +81,7 @@ static const mrd_opt table[] = {
       .arg = "aligned,utc,raw",
       .help = "times to write: aligned; utc, each node's own wall clock; raw, each node's "
               "CLOCK_MONOTONIC_RAW" },
+    MRD_FETCH_GROUP_ROWS(settings, fetch),
     { .type = MRD_OPT_HEAD, .help = "Slice" },
     { .name = "start",
       .type = MRD_OPT_STR,
@@ -176,6 +178,10 @@ profile_path(mrd_buf *path, const char *id, const char *format, const mrd_fetch_
     add_list(path, "process_id", &o->processes);
     add_list(path, "lnc_idx", &o->cores);
     add_list(path, "event_type", &o->types);
+    if (strcmp(format, mrd_sink_perfetto.name) == 0) {
+        add_value(path, "primary_group", o->primary);
+        add_value(path, "secondary_group", o->secondary);
+    }
 }
 
 /* ---- Downloads ---- */
@@ -234,6 +240,14 @@ is_slice(const mrd_fetch_options *o)
 {
     return o->clock != 0 || o->start != NULL || o->end != NULL || o->instances.n > 0 ||
            o->processes.n > 0 || o->cores.n > 0 || o->types.n > 0;
+}
+
+/* Whether the aggregator makes the file for this request. */
+static bool
+is_made(const mrd_fetch_options *o, const mrd_sink_ops *ops)
+{
+    return is_slice(o) ||
+           (ops == &mrd_sink_perfetto && (o->primary != NULL || o->secondary != NULL));
 }
 
 /* A finished file against the hash that the aggregator made when it wrote it; what it has no hash
@@ -364,7 +378,7 @@ fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to
     size_t parts = 0;
     mrd_err err = profile_state(client, id, &finished, &parts, why);
 
-    if (err == MRD_OK && finished && !is_slice(o)) {
+    if (err == MRD_OK && finished && !is_made(o, &mrd_sink_perfetto)) {
         if (parts > 1)
             err = fetch_parts(client, id, to, parts, o, list, why);
         if (err == MRD_OK)
@@ -404,7 +418,7 @@ fetch_profile(mrd_client *client, const char *id, const char *format, const char
         err = in_parts
                   ? fetch_perfetto(client, id, &path, mrd_buf_cstr(&to), o, list, why)
                   : fetch_file(client, mrd_buf_cstr(&path), mrd_buf_cstr(&to), o->force, list, why);
-    if (err == MRD_OK && !is_slice(o))
+    if (err == MRD_OK && !is_made(o, ops))
         err = verify(client, id, mrd_buf_cstr(&to), why);
     if (err == MRD_OK && ops->folder)
         err = unpack(mrd_buf_cstr(&to), ops, dir, list, why);
@@ -633,10 +647,31 @@ fetch_artifacts(mrd_client *client, const char *id, const char *dir, bool force,
     return err;
 }
 
+static mrd_err
+check_group(const char *option, const char *words, mrd_why *why)
+{
+    mrd_group group;
+    mrd_err err = words == NULL ? MRD_OK : mrd_group_parse(mrd_str_of(words), &group, why);
+
+    return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "%s", option);
+}
+
+static mrd_err
+check_options(const mrd_fetch_options *o, mrd_why *why)
+{
+    mrd_err err = mrd_cluster_check_formats(&o->formats, why);
+
+    if (err == MRD_OK)
+        err = check_group("--system-trace-primary-group", o->primary, why);
+    if (err == MRD_OK)
+        err = check_group("--system-trace-secondary-group", o->secondary, why);
+    return err;
+}
+
 mrd_err
 mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
 {
-    mrd_err err = mrd_cluster_check_formats(&options->formats, why);
+    mrd_err err = check_options(options, why);
 
     if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
         (void) rmdir(options->dir); /* only an empty one goes: it is made again when it is needed */
@@ -652,7 +687,7 @@ mrd_cluster_fetch(mrd_client *client, const char *id, const mrd_fetch_options *o
 {
     mrd_buf dir = { 0 };
     mrd_output_lock lock = MRD_OUTPUT_LOCK_NONE;
-    mrd_err err = mrd_cluster_check_formats(&options->formats, why);
+    mrd_err err = check_options(options, why);
 
     if (options->dir != NULL)
         mrd_buf_text(&dir, options->dir);

@@ -66,6 +66,7 @@ static const mrd_opt table[] = {
       .offset = offsetof(settings, do_fetch),
       .def = "1",
       .help = "fetch the profile (--no-fetch leaves it on the aggregator)" },
+    MRD_FETCH_GROUP_ROWS(settings, fetch),
     MRD_CLIENT_OPTION_ROWS(settings, client),
 };
 

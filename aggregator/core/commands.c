@@ -178,6 +178,18 @@ mrd_core_serve(mrd_core *c, mrd_core_time now, uint64_t id, int by)
     }
 }
 
+void
+mrd_core_grew(mrd_core *c, mrd_core_time now, uint64_t id)
+{
+    mrd_session *s;
+
+    mrd_core_enter(c, now);
+    if ((s = mrd_core_any_session(c, id)) == NULL || s->deleted)
+        return;
+    s->measured = false;
+    mrd_session_run(c, s);
+}
+
 static mrd_err
 forget(mrd_core *c, mrd_str instance_id, mrd_why *why)
 {

@@ -135,5 +135,7 @@ void mrd_core_delete(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t s
 void mrd_core_forget(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_str instance_id);
 /* Its files are read by somebody (+1), or no longer (-1): they stay meanwhile. */
 void mrd_core_serve(mrd_core *c, mrd_core_time now, uint64_t session, int by);
+/* A file was added to the folder of a session that is over: its size is measured again. */
+void mrd_core_grew(mrd_core *c, mrd_core_time now, uint64_t session);
 
 #endif

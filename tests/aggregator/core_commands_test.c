@@ -501,11 +501,16 @@ TEST(a_session_that_is_read_is_counted)
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     mrd_session *s = core_session(c, 7, 0, MRD_SESSION_COMPLETE),
                 *other = core_session(c, 8, 0, MRD_SESSION_COMPLETE);
+    mrd_effect e;
 
     mrd_core_serve(c, core_at(START), 7, 1);
     mrd_core_serve(c, core_at(START), 7, 1);
     mrd_core_serve(c, core_at(START), 7, -1);
     CHECK(s->served == 1 && other->served == 0);
+    s->closed = s->measured = true;
+    mrd_core_grew(c, core_at(START), 7);
+    CHECK(core_find(c, MRD_DO_MEASURE, 0, &e) && s->measuring); /* its folder is larger now */
+    mrd_core_grew(c, core_at(START), 9);                        /* one that is gone */
     mrd_core_free(c);
 }
 

@@ -27,7 +27,7 @@ identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_w
     asked++;
     if (at_once != NULL && known == 0) {
         known = 1;
-        mrd_httpd_identified(at_once);
+        mrd_httpd_wake(at_once);
         return mrd_why_set(why, MRD_BUSY, 0, "it is being asked");
     }
     return known > 0   ? MRD_OK
@@ -50,7 +50,27 @@ reply(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain", &text);
 }
 
+static mrd_dur_ns patience;      /* of /made; 0: without end */
+static _Atomic int made, looked; /* the answer of /made, and how often it was looked for */
+
+static mrd_err
+reply_made(void *self, mrd_http_request *req, mrd_why *why)
+{
+    uint64_t wakes = mrd_http_wakes(req);
+    mrd_buf text = { 0 };
+
+    (void) self;
+    CHECK(mrd_http_has_waited(req) == (looked > 0));
+    looked++;
+    if (made == 0)
+        return mrd_http_wait(req, wakes, patience) ? MRD_OK
+                                                   : mrd_why_set(why, MRD_AGAIN, 0, "it ends");
+    mrd_buf_fmt(&text, "made %d", made);
+    return mrd_http_reply_text(req, 200, "text/plain", &text);
+}
+
 static const mrd_http_route routes[] = {
+    { "GET", "/made", MRD_ACTION_CLUSTER, reply_made, "", NULL },
     { "GET", "/it", MRD_ACTION_CLUSTER, reply, "", NULL },
     { "POST", "/it", MRD_ACTION_START, reply, "", NULL },
     { "POST", "/rights", MRD_ACTION_FORGET, reply, "", NULL },
@@ -115,13 +135,19 @@ is(const char *answer, int status, const char *text)
 }
 
 static bool
-wait_asked(int n)
+wait_count(const _Atomic int *count, int n)
 {
     int64_t end = test_deadline();
 
-    while (asked < n && test_in_time(end))
+    while (*count < n && test_in_time(end))
         test_look_again();
-    return asked >= n;
+    return *count >= n;
+}
+
+static bool
+wait_asked(int n)
+{
+    return wait_count(&asked, n);
 }
 
 TEST(held_until_it_is_known)
@@ -171,10 +197,10 @@ TEST(held_until_it_is_known)
         CHECK_ROW(rows[i].name, is(rest(begin(h, "GET /it HTTP/1.1\r\nHost: localhost\r\n"
                                                  "Authorization: Bearer known\r\n" ENDED)),
                                    200, "v=none;"));
-        mrd_httpd_identified(h);
+        mrd_httpd_wake(h);
         CHECK_ROW(rows[i].name, wait_asked(2));
         known = rows[i].known;
-        mrd_httpd_identified(h);
+        mrd_httpd_wake(h);
         if (rows[i].later[0] != '\0')
             CHECK_ROW(rows[i].name, write(fd, rows[i].later, strlen(rows[i].later)) > 0);
         CHECK_ROW(rows[i].name, is(rest(fd), rows[i].status, rows[i].text));
@@ -207,10 +233,37 @@ TEST(the_connection_stays)
                   "POST /it HTTP/1.1\r\nContent-Length: 9\r\n" HEAD ENDED "{\"v\":\"2\"}");
     CHECK(wait_asked(1));
     known = 1;
-    mrd_httpd_identified(h);
+    mrd_httpd_wake(h);
     answer = rest(fd);
     CHECK(is(answer, 200, "v=1;") && is(answer, 200, "v=2;"));
     mrd_httpd_stop(h);
+}
+
+/* A handler lets its request wait for what another thread makes, also for longer than a caller may be unknown. */
+TEST(a_handler_waits_for_its_answer)
+{
+    mrd_httpd *h = start(1);
+    int fd;
+
+    REQUIRE(h != NULL);
+    known = 1;
+    fd = begin(h, "GET /made HTTP/1.1\r\n" HEAD ENDED);
+    CHECK(wait_count(&looked, 1));
+    mrd_httpd_wake(h); /* something else is there */
+    CHECK(wait_count(&looked, 2));
+    test_let_it_run(1200);
+    CHECK_INT(looked, 2);
+    made = 7;
+    mrd_httpd_wake(h);
+    CHECK(is(rest(fd), 200, "made 7"));
+    made = looked = 0;
+    patience = 10 * MRD_MS;
+    CHECK(is(rest(begin(h, "GET /made HTTP/1.1\r\n" HEAD ENDED)), 503, "it ends"));
+    patience = looked = 0;
+    fd = begin(h, "GET /made HTTP/1.1\r\n" HEAD ENDED);
+    CHECK(wait_count(&looked, 1));
+    mrd_httpd_stop(h); /* which lets nobody wait */
+    rest(fd);
 }
 
 /* Many at once, some of whom leave; and it stops while some are held. */
@@ -226,7 +279,7 @@ TEST(many_and_the_end)
     for (int i = 0; i < 16; i++)
         close(fds[i]);
     known = 1;
-    mrd_httpd_identified(h);
+    mrd_httpd_wake(h);
     for (int i = 16; i < 64; i++)
         CHECK(is(rest(fds[i]), 200, "v=none;"));
     known = asked = 0;

@@ -115,6 +115,22 @@ get_quiet(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_stream(req, "text/plain", NULL, produce_nothing, produce_end, NULL, why);
 }
 
+/* Fails before its first byte, which can still be told. */
+static mrd_err
+produce_refusal(void *self, mrd_out *out, mrd_why *why)
+{
+    (void) self;
+    (void) out;
+    return mrd_why_set(why, MRD_NOTFOUND, 0, "no process 7 is here");
+}
+
+static mrd_err
+get_refusal(void *self, mrd_http_request *req, mrd_why *why)
+{
+    (void) self;
+    return mrd_http_reply_stream(req, "text/plain", "it", produce_refusal, produce_end, NULL, why);
+}
+
 /* What writing a manifest says when there are no descriptors. */
 static mrd_err
 get_crowded(void *self, mrd_http_request *req, mrd_why *why)
@@ -134,6 +150,7 @@ static const mrd_http_route routes[] = {
     { "GET", "/starved", MRD_ACTION_CLUSTER, get_file_without_descriptors, "", NULL },
     { "GET", "/stream", MRD_ACTION_CLUSTER, get_stream, "", NULL },
     { "GET", "/quiet", MRD_ACTION_CLUSTER, get_quiet, "", NULL },
+    { "GET", "/refusal", MRD_ACTION_CLUSTER, get_refusal, "", NULL },
     { "GET", "/crowded", MRD_ACTION_CLUSTER, get_crowded, "", NULL },
     { "GET", "/forgotten", MRD_ACTION_NONE, get_json, "", NULL },
 };
@@ -709,6 +726,20 @@ TEST(silent_connections_do_not_keep_others_out)
     CHECK(mrd_local_now().ns - began < 40 * MRD_SEC);
     for (int i = 0; i < 600; i++)
         close(fds[i]);
+    mrd_httpd_stop(h);
+}
+
+TEST(a_stream_without_a_byte_answers_with_its_error)
+{
+    mrd_httpd *h = start(NULL);
+    const char *answer;
+
+    REQUIRE(h != NULL);
+    answer = ask(h, "GET /refusal HTTP/1.1\r\nAccept-Encoding: gzip\r\n" END);
+    CHECK(status_is(answer, 404) && strstr(answer, "no process 7 is here") != NULL);
+    CHECK(strstr(answer, "application/problem+json") != NULL);
+    CHECK(strstr(answer, "attachment") == NULL && strstr(answer, "gzip") == NULL);
+    CHECK_INT(produce_done, 1);
     mrd_httpd_stop(h);
 }
 

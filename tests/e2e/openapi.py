@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import schema
+from concurrent.futures import ThreadPoolExecutor
 from lib import SOURCE, check, equal, finish, need_daemons, run, until
 from service import Service, problem, routes
 
@@ -149,9 +150,21 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     call("DELETE", "/api/v1/nodes/{id}", {"id": "i-absent"}, want=404)
     call("DELETE", "/api/v1/nodes/{id}", {"id": "i-test0"}, want=409)
 
+    # What breaks a rule of HTTP is refused wherever it is sent.
+    for path in ("/", "/api/v1/openapi.json", "/healthz", "/readyz", "/api/v1/formats"):
+        head = service.raw(f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer a\r\nAuthorization: Bearer b\r\nConnection: close\r\n\r\n".encode())
+        check(head.startswith(b"HTTP/1.1 400 ") and b"application/problem+json" in head, f"{path}: {head[:200]}")
+        seen["GET", path].add("400")
+
     # Sessions.
     call("GET", "/api/v1/sessions", want=200)
     call("GET", SESSION, sid, want=200)
+    equal(call("GET", SESSION, {"id": "latest"}, want=200).json()["id"], id, "the newest session")
+    call("GET", SESSION + "/profile", {"id": "latest"}, query="?format=summary-text", want=200)
+    call("POST", SESSION + "/stop", {"id": "latest"}, want=404)  # only what reads takes it
+    call("DELETE", SESSION, {"id": "latest"}, want=404)
+    for query in ("?order=size", "?limit=0", "?limit=x", "?after=latest", "?state=nothing"):
+        call("GET", "/api/v1/sessions", query=query, want=400)
     call("GET", SESSION, absent, want=404)
     for body, status in (("[]", 422), ("{", 422), ({"nam": 1}, 400), ({"mode": "x"}, 400), ({"name": "x" * 256}, 413), ({"select": {"rank": 1}}, 422)):
         call("POST", "/api/v1/sessions", body=body, want=status)
@@ -203,15 +216,46 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
                          (SESSION + "/pause", sid), (SESSION + "/resume", sid), (SESSION + "/change", sid)):
         call("POST", path, values, body=big, want=413)
 
+    # Pages of sessions: together they are the list, in either order, also behind one that is not there any more.
+    whole = [s["id"] for s in call("GET", "/api/v1/sessions", want=200).json()["sessions"]]
+    check(len(whole) > 1, f"several sessions: {whole}")
+    for order, want in (("oldest", whole), ("newest", whole[::-1])):
+        for limit in range(1, len(whole) + 2):
+            got, query = [], f"?order={order}&limit={limit}"
+            after = ""
+            while after is not None:
+                page = call("GET", "/api/v1/sessions", query=query + (f"&after={after}" if after else ""), want=200).json()
+                check(0 < len(page["sessions"]) <= limit, f"{query}: {len(page['sessions'])} on a page")
+                got += [s["id"] for s in page["sessions"]]
+                after = page.get("next")
+            equal(got, want, f"pages of {query}")
+    equal([s["id"] for s in call("GET", "/api/v1/sessions", query=f"?after={absent['id']}", want=200).json()["sessions"]], whole, "behind one that was older than all")
+    equal(call("GET", "/api/v1/sessions", query=f"?order=newest&after={absent['id']}", want=200).json()["sessions"], [], "and in the other order")
+    equal([s["id"] for s in call("GET", "/api/v1/sessions", query="?order=newest&limit=1&mode=recorder", want=200).json()["sessions"]], [recorder["id"]], "a filter and a page")
+
     # Profiles: each parameter with its example, ranges and conditions of each kind of file.
     profile = operations["GET", SESSION + "/profile"]
     parameters = [p for p in profile["parameters"] if p["in"] == "query"]
     for p in parameters:
-        there = "i-test0" if p["name"] == "instance_id" else example(p)
+        there = {"instance_id": "i-test0", "process_id": str(workloads[0].pid)}.get(p["name"], example(p))
         call("GET", SESSION + "/profile", sid, query=f"?{p['name']}={there}", token="read", want=200)
     call("GET", SESSION + "/profile", sid, query="?instance_id=" + example(next(p for p in parameters if p["name"] == "instance_id")), want=404)
+    call("GET", SESSION + "/profile", sid, query=f"?format=json&process_id={workloads[0].pid},1", want=404)
+    for query in ("?primary_group=colour", "?secondary_group=lnc_idx,", "?format=json&primary_group=process_id"):
+        call("GET", SESSION + "/profile", sid, query=query, want=400)
+    # Each format of a finished profile is a file: with length, tag, ranges and conditions; also when it is asked for by several at one time.
     for name in next(p for p in parameters if p["name"] == "format")["schema"]["enum"]:
+        with ThreadPoolExecutor(4) as several:
+            whole, *rest = several.map(lambda _: service.read(f"/api/v1/sessions/{id}/profile?format={name}"), range(4))
+        check(all(r.status == 200 and r.body == whole.body and r["ETag"] == whole["ETag"] for r in rest), f"{name}: equal answers")
+        equal(whole["Content-Length"], str(len(whole.body)), f"{name}: length")
+        part = call("GET", SESSION + "/profile", sid, query=f"?format={name}", headers={"Range": "bytes=10-59", "If-Range": whole["ETag"]}, want=206)
+        equal((part.body, part["Content-Range"]), (whole.body[10:60], f"bytes 10-59/{len(whole.body)}"), f"{name}: a range")
+        call("GET", SESSION + "/profile", sid, query=f"?format={name}", headers={"If-None-Match": whole["ETag"]}, want=304)
+        head = service.ask("HEAD", f"/api/v1/sessions/{id}/profile?format={name}")
+        equal((head.status, head["Content-Length"], head["ETag"]), (200, whole["Content-Length"], whole["ETag"]), f"{name}: HEAD")
         call("GET", SESSION + "/profile", sid, query=f"?format={name}", want=200)
+    check(os.listdir(service.path("store", "sessions", id, "made")), "files are kept")
     told = call("GET", SESSION + "/profile", sid, query="?format=nothing", want=400).json()["detail"]
     equal(re.findall(r"[\w-]+", told.split("one of ")[1]), next(p for p in parameters if p["name"] == "format")["schema"]["enum"], "formats")
     call("GET", SESSION + "/profile", sid, query="?formt=json", want=400)
@@ -243,6 +287,8 @@ with Service(viewer="/bin/false") as service, ApiServer(service.path(".")) as ap
     again = call("POST", SESSION + "/merge", sid)
     check(again.status in (202, 409), f"while it merges, or after: {again.status}")
     until(lambda: service.session(id)["profile"]["state"] == "done", "merged again")
+    check(not os.path.exists(service.path("store", "sessions", id, "made")), "a merge removes what was made of the one before")
+    call("GET", SESSION + "/profile", sid, query="?format=json", want=200)
     live = service.start("--name", "live")
     call("POST", SESSION + "/merge", {"id": live}, want=409)
     call("POST", SESSION + "/convert", {"id": live}, want=409)

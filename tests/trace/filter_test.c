@@ -137,6 +137,32 @@ TEST(slices)
     mrd_catalog_free(w.cat);
 }
 
+TEST(a_process_that_is_not_there_is_named)
+{
+    static const struct {
+        const char *process, *second;
+        mrd_err want;
+    } rows[] = { { NULL, NULL, MRD_OK },
+                 { "101", NULL, MRD_OK },
+                 { "101", "7", MRD_NOTFOUND },
+                 { "7", "101", MRD_NOTFOUND } };
+    world w;
+
+    world_init(&w);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_filter f = MRD_FILTER_ALL;
+        mrd_why why = { 0 };
+
+        add(&f.processes, rows[i].process);
+        add(&f.processes, rows[i].second);
+        CHECK_ERR("processes", mrd_filter_check_processes(&f, w.cat, &why), rows[i].want);
+        CHECK(rows[i].want == MRD_OK || strstr(why.text, "no process 7 ") != NULL);
+        mrd_filter_fini(&f);
+    }
+    mrd_store_free(w.store);
+    mrd_catalog_free(w.cat);
+}
+
 /* A call has no core of its own; it may name one. */
 TEST(calls_go_with_the_core_that_they_name)
 {

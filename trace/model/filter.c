@@ -141,6 +141,23 @@ mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why
     return err;
 }
 
+mrd_err
+mrd_filter_check_processes(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why)
+{
+    for (size_t i = 0; i < f->processes.n; i++) {
+        int64_t pid = MRD_NONE;
+        bool found = false;
+
+        (void) mrd_num_i64(mrd_str_of(f->processes.v[i]), &pid);
+        for (size_t p = 0; p < mrd_catalog_processes(cat) && !found; p++)
+            found = mrd_catalog_borrow_process(cat, (mrd_proc_id) p)->process_id == pid;
+        if (!found)
+            return mrd_why_set(why, MRD_NOTFOUND, 0, "no process %s is in this profile",
+                               f->processes.v[i]);
+    }
+    return MRD_OK;
+}
+
 bool
 mrd_filter_is_all(const mrd_filter *f)
 {

@@ -31,6 +31,8 @@ mrd_err mrd_filter_check(const mrd_filter *f, mrd_why *why);
 /* Checks words that choose event types: known in general, or a name of the catalog (complete; NULL:
  * none is known). Errors: INVALID, naming the nearest. */
 mrd_err mrd_filter_check_types(const mrd_strlist *types, const mrd_catalog *cat, mrd_why *why);
+/* Checks that each process that is named is in the catalog. Errors: NOTFOUND, naming it. */
+mrd_err mrd_filter_check_processes(const mrd_filter *f, const mrd_catalog *cat, mrd_why *why);
 /* True when nothing is filtered. */
 bool mrd_filter_is_all(const mrd_filter *f);
 /* Owns inner; borrows f and cat. ret_passed and ret_held count; they may be NULL and outlive the
