@@ -75,74 +75,45 @@ mrd_agent_welcome(void *self, const Mrd__Welcome *w)
 /* ---- Selection of the node ---- */
 
 typedef struct {
-    const Mrd__Selection *sel;
+    const mrd_select *select;
     bool found;
 } search;
-
-static bool
-number_in(const int64_t *list, size_t n, int64_t v)
-{
-    for (size_t i = 0; i < n; i++)
-        if (list[i] == v)
-            return true;
-    return n == 0;
-}
-
-static bool
-text_in(char *const *list, size_t n, const char *text)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(list[i], text) == 0)
-            return true;
-    return n == 0;
-}
-
-static bool
-in_jobs(const Mrd__Selection *sel, const mrd_ident *id)
-{
-    for (size_t i = 0; i < sel->n_jobs; i++)
-        if (mrd_ident_is_of_job(id, mrd_str_of(sel->jobs[i])))
-            return true;
-    return sel->n_jobs == 0;
-}
-
-static bool
-in_uids(const Mrd__Selection *sel, const mrd_ident *id)
-{
-    int64_t uid;
-
-    return sel->n_uids == 0 || (mrd_num_i64(mrd_jobid_get(&id->jobid, "uid"), &uid) == MRD_OK &&
-                                number_in(sel->uids, sel->n_uids, uid));
-}
 
 static void
 match(void *self, mrd_drain_process *p)
 {
     search *s = self;
 
-    s->found = s->found || (number_in(s->sel->ranks, s->sel->n_ranks, p->ident.rank) &&
-                            in_uids(s->sel, &p->ident) &&
-                            number_in(s->sel->processes, s->sel->n_processes, p->ident.pid) &&
-                            in_jobs(s->sel, &p->ident));
+    s->found = s->found || mrd_record_takes(s->select, &p->ident);
+}
+
+/* Returns true if the node is chosen and no process need be: nothing but jobs is chosen by, and
+ * processes of this node belong to one of them by default. */
+static bool
+takes_any_process(const mrd_agent *a, const mrd_select *select)
+{
+    mrd_select others = *select;
+
+    if (a->o.job != NULL && mrd_strlist_has(&select->jobs, mrd_str_of(a->o.job)))
+        others.jobs = (mrd_strlist){ 0 };
+    return !mrd_select_is_partial(&others);
 }
 
 static bool
-any_process(const mrd_agent *a, const Mrd__Selection *sel)
+selects_node(const mrd_agent *a, const Mrd__Selection *from)
 {
-    search s = { .sel = sel };
+    mrd_select select = { 0 };
+    search s = { .select = &select };
 
-    if (sel->n_ranks == 0 && sel->n_processes == 0 && sel->n_uids == 0 &&
-        (sel->n_jobs == 0 || (a->o.job != NULL && text_in(sel->jobs, sel->n_jobs, a->o.job))))
-        return true;
-    mrd_drain_each(a->drain, match, &s);
+    /* A selection that cannot be copied is refused, with the reason, when the session begins. */
+    s.found = mrd_select_from_wire(&select, from) != MRD_OK || select.instances.n == 0 ||
+              mrd_strlist_has(&select.instances, mrd_str_of(a->node.instance_id));
+    if (s.found && !takes_any_process(a, &select)) {
+        s.found = false;
+        mrd_drain_each(a->drain, match, &s);
+    }
+    mrd_select_fini(&select);
     return s.found;
-}
-
-static bool
-selects_node(const mrd_agent *a, const Mrd__Selection *sel)
-{
-    return sel == NULL ||
-           (text_in(sel->instances, sel->n_instances, a->node.instance_id) && any_process(a, sel));
 }
 
 /* ---- Control ---- */

@@ -15,13 +15,13 @@
 #include "agent/drain.h"
 #include "agent/spool.h"
 #include "proto/gaps.h"
+#include "proto/selection.h"
 #include "proto/session_params.h"
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
-#define MRD_RECORD_JOBS     64   /* identities of one session that are told */
-#define MRD_RECORD_WORDS    1024 /* names in one list of a selection */
-#define MRD_RECORD_TRIGGERS 64   /* windows of one session that still wait for their end */
+#define MRD_RECORD_JOBS     64 /* identities of one session that are told */
+#define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
 
 typedef struct mrd_record mrd_record;
 
@@ -105,7 +105,7 @@ void mrd_record_sessions_known(mrd_record *r, mrd_local_ns now);
 mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
 /* What changed of a session that records: its pauses, RAW, at most MRD_RECORD_PAUSES (to INT64_MAX: it goes on), and
- * the cores and event types of select. Errors: NOTFOUND, STATE, LIMIT (MRD_RECORD_WORDS), NOMEM. */
+ * the cores and event types of select. Errors: NOTFOUND, STATE, LIMIT (MRD_SELECT_WORDS), NOMEM. */
 #define MRD_RECORD_PAUSES 64
 typedef struct {
     mrd_local_ns from, to;
@@ -138,6 +138,8 @@ const mrd_session_params *mrd_record_params(const mrd_record *r, uint64_t sessio
 /* Which cores and event types the session chooses; empty: all. Borrowed. */
 void mrd_record_choice(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores,
                        const mrd_strlist **ret_types);
+/* Returns true if the selection, of whatever session, chooses a process of this identity. */
+bool mrd_record_takes(const mrd_select *select, const mrd_ident *ident);
 /* It selects this process; of an ident only the members that are known count. */
 bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);
 bool mrd_record_selects_ident(const mrd_record *r, uint64_t session, const mrd_ident *ident);

@@ -9,6 +9,7 @@
 #include "agent/passed.h"
 #include "agent/record.h"
 #include "agent/step_gate.h"
+#include "proto/selection.h"
 
 #define FLUSH_DEFAULT (200 * MRD_MS)
 #define PRESSURE      0.25           /* of a ring: then its batches are closed early */
@@ -44,11 +45,7 @@ typedef struct {
     bool reported_in_flight;   /* what was in flight when it stopped */
     mrd_buf control;           /* the frame that armed it */
     mrd_session_params params; /* what the session asks for */
-    /* Selection; empty lists: everything. */
-    mrd_strlist jobs, cores, types, sources;
-    int64_t *ranks, *pids;
-    int64_t *uids;
-    size_t n_ranks, n_pids, n_uids;
+    mrd_select select;
     buffered_batch *buffered; /* oldest first */
     size_t n_buffered, cap_buffered;
     forgotten *forgotten; /* oldest first */

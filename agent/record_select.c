@@ -9,38 +9,18 @@
 
 /* ---- Processes ---- */
 
-static bool
-in_numbers(const int64_t *list, size_t n, int64_t v)
+bool
+mrd_record_takes(const mrd_select *s, const mrd_ident *id)
 {
-    for (size_t i = 0; i < n; i++)
-        if (list[i] == v)
-            return true;
-    return n == 0;
-}
-
-static bool
-in_jobs(const mrd_strlist *jobs, const mrd_ident *id)
-{
-    for (size_t i = 0; i < jobs->n; i++)
-        if (mrd_ident_is_of_job(id, mrd_str_of(jobs->v[i])))
-            return true;
-    return jobs->n == 0;
-}
-
-static bool
-in_uids(const session *s, const mrd_ident *id)
-{
-    int64_t uid;
-
-    return s->n_uids == 0 || (mrd_num_i64(mrd_jobid_get(&id->jobid, "uid"), &uid) == MRD_OK &&
-                              in_numbers(s->uids, s->n_uids, uid));
+    return mrd_select_has_number(&s->ranks, id->rank) &&
+           mrd_select_has_number(&s->processes, id->pid) &&
+           mrd_select_takes_job(s, &id->jobid, id->job);
 }
 
 bool
 mrd_record_wants_ident(const session *s, const mrd_ident *id)
 {
-    return in_numbers(s->ranks, s->n_ranks, id->rank) && in_numbers(s->pids, s->n_pids, id->pid) &&
-           in_uids(s, id) && in_jobs(&s->jobs, id);
+    return mrd_record_takes(&s->select, id);
 }
 
 /* What stands for the node belongs to every session that the node takes part in: whose job, rank or
@@ -133,12 +113,12 @@ wants_track(const session *s, const mrd_track *t)
     bool of_cores =
         t->source == MRD_SRC_RUNTIME || t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_DEVPROF;
 
-    if (s->sources.n > 0 && !source_in(&s->sources, mrd_source_text(t->source)))
+    if (s->select.sources.n > 0 && !source_in(&s->select.sources, mrd_source_text(t->source)))
         return UNWANTED;
-    if (s->cores.n == 0)
+    if (s->select.cores.n == 0)
         return WANTED;
     if (t->lnc_idx != MRD_NONE)
-        return core_in(&s->cores, t->lnc_idx) ? WANTED : UNWANTED;
+        return core_in(&s->select.cores, t->lnc_idx) ? WANTED : UNWANTED;
     if (t->source == MRD_SRC_API)
         return WANTED_BY_CORE;
     return of_cores && t->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
@@ -154,8 +134,8 @@ memo_at(memo *m, size_t at)
 bool
 mrd_record_chooses(const session *s)
 {
-    return s->cores.n + s->types.n + s->sources.n > 0 || s->params.from_step > 0 ||
-           s->params.to_step > 0;
+    return s->select.cores.n + s->select.types.n + s->select.sources.n > 0 ||
+           s->params.from_step > 0 || s->params.to_step > 0;
 }
 
 mrd_step_gate *
@@ -190,15 +170,15 @@ mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_even
         return true; /* without memory nothing is held back */
     if (*track == UNKNOWN)
         *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
-    if (*track == UNWANTED ||
-        (*track == WANTED_BY_CORE && !core_in(&s->cores, mrd_catalog_call_core(p->catalog, ev))))
+    if (*track == UNWANTED || (*track == WANTED_BY_CORE &&
+                               !core_in(&s->select.cores, mrd_catalog_call_core(p->catalog, ev))))
         return false;
-    if (s->types.n == 0 || ev->kind == MRD_COUNTER)
+    if (s->select.types.n == 0 || ev->kind == MRD_COUNTER)
         return true; /* a counter has no event type */
     if ((name = memo_at(&l->names, ev->name)) == NULL)
         return true;
     if (*name == UNKNOWN)
-        *name = mrd_types_want((const char *const *) s->types.v, s->types.n,
+        *name = mrd_types_want((const char *const *) s->select.types.v, s->select.types.n,
                                mrd_catalog_text(p->catalog, ev->name))
                     ? WANTED
                     : UNWANTED;

@@ -7,26 +7,6 @@
 
 /* ---- Sessions ---- */
 
-static mrd_err
-copy_list(mrd_strlist *to, char *const *from, size_t n)
-{
-    mrd_err err = n > MRD_RECORD_WORDS ? MRD_LIMIT : MRD_OK;
-
-    for (size_t i = 0; i < n && err == MRD_OK; i++)
-        err = mrd_strlist_add(to, mrd_str_of(from[i]));
-    return err;
-}
-
-static int64_t *
-copy_numbers(const int64_t *from, size_t n)
-{
-    int64_t *to = n == 0 || n > 65536 ? NULL : malloc(n * sizeof(*to));
-
-    if (to != NULL)
-        memcpy(to, from, n * sizeof(*to));
-    return to;
-}
-
 static void
 session_free(session *s)
 {
@@ -34,13 +14,7 @@ session_free(session *s)
         free(s->buffered[i].frame);
     free(s->buffered);
     free(s->forgotten);
-    free(s->ranks);
-    free(s->uids);
-    free(s->pids);
-    mrd_strlist_fini(&s->jobs);
-    mrd_strlist_fini(&s->cores);
-    mrd_strlist_fini(&s->types);
-    mrd_strlist_fini(&s->sources);
+    mrd_select_fini(&s->select);
     mrd_session_params_fini(&s->params);
     mrd_strlist_fini(&s->identities);
     mrd_buf_fini(&s->control);
@@ -68,7 +42,6 @@ forget_flushed(mrd_record *r)
 mrd_err
 mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
 {
-    const Mrd__Selection *sel = c->select;
     mrd_frame f = { .type = MRD_FRAME_CONTROL, .session = c->session };
     session s = { .st = { .id = c->session,
                           .recorder = c->mode == MRD__SESSION_MODE__MODE_RECORDER,
@@ -95,23 +68,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
     if (mrd_msg_pack(&f, c, &s.control, NULL) != MRD_OK)
         mrd_buf_reset(&s.control); /* it works, only a successor is not told */
-    if (sel != NULL) {
-        err = copy_list(&s.jobs, sel->jobs, sel->n_jobs);
-        if (err == MRD_OK)
-            err = copy_list(&s.cores, sel->cores, sel->n_cores);
-        if (err == MRD_OK)
-            err = copy_list(&s.types, sel->types, sel->n_types);
-        if (err == MRD_OK)
-            err = copy_list(&s.sources, sel->sources, sel->n_sources);
-        s.ranks = copy_numbers(sel->ranks, sel->n_ranks);
-        s.pids = copy_numbers(sel->processes, sel->n_processes);
-        s.uids = copy_numbers(sel->uids, sel->n_uids);
-        s.n_uids = s.uids == NULL ? 0 : sel->n_uids;
-        s.n_ranks = s.ranks == NULL ? 0 : sel->n_ranks;
-        s.n_pids = s.pids == NULL ? 0 : sel->n_processes;
-        if (s.n_uids != sel->n_uids || s.n_ranks != sel->n_ranks || s.n_pids != sel->n_processes)
-            err = MRD_NOMEM;
-    }
+    err = mrd_select_from_wire(&s.select, c->select);
     if (err != MRD_OK) {
         session_free(&s);
         return mrd_why_set(why, err, 0, "selection of the session");
@@ -249,24 +206,28 @@ mrd_record_change(mrd_record *r, uint64_t id, uint32_t revision, const mrd_recor
                   size_t n, const Mrd__Selection *sel)
 {
     session *s = mrd_record_session_of(r, id);
-    mrd_strlist cores = { 0 }, types = { 0 };
+    Mrd__Selection chosen = MRD__SELECTION__INIT;
+    mrd_select to = { 0 };
     mrd_err err = s == NULL                                        ? MRD_NOTFOUND
                   : s->st.phase != MRD__NODE_PHASE__NODE_RECORDING ? MRD_STATE
                                                                    : MRD_OK;
 
-    if (err == MRD_OK && sel != NULL)
-        err = copy_list(&cores, sel->cores, sel->n_cores);
-    if (err == MRD_OK && sel != NULL)
-        err = copy_list(&types, sel->types, sel->n_types);
+    if (sel != NULL) {
+        chosen.cores = sel->cores;
+        chosen.n_cores = sel->n_cores;
+        chosen.types = sel->types;
+        chosen.n_types = sel->n_types;
+    }
+    if (err == MRD_OK)
+        err = mrd_select_from_wire(&to, &chosen);
     if (err != MRD_OK) {
-        mrd_strlist_fini(&cores);
-        mrd_strlist_fini(&types);
+        mrd_select_fini(&to);
         return err;
     }
-    mrd_strlist_fini(&s->cores);
-    mrd_strlist_fini(&s->types);
-    s->cores = cores;
-    s->types = types;
+    mrd_strlist_fini(&s->select.cores);
+    mrd_strlist_fini(&s->select.types);
+    s->select.cores = to.cores;
+    s->select.types = to.types;
     s->n_pauses = n < MRD_RECORD_PAUSES ? n : MRD_RECORD_PAUSES;
     memcpy(s->pauses, pauses, s->n_pauses * sizeof(*pauses));
     s->st.revision = revision;
@@ -427,8 +388,8 @@ mrd_record_choice(const mrd_record *r, uint64_t id, const mrd_strlist **ret_core
     static const mrd_strlist none;
     const session *s = mrd_record_session_of(r, id);
 
-    *ret_cores = s == NULL ? &none : &s->cores;
-    *ret_types = s == NULL ? &none : &s->types;
+    *ret_cores = s == NULL ? &none : &s->select.cores;
+    *ret_types = s == NULL ? &none : &s->select.types;
 }
 
 bool

@@ -14,7 +14,7 @@ typedef struct {
     Mrd__Trigger trigger;
     Mrd__Pause pauses[MRD_PAUSES_MAX], *pause_list[MRD_PAUSES_MAX];
     mrd_session_labels labels;
-    int64_t *numbers[MRD_SELECT_NUMBERS];
+    int64_t *numbers[MRD_SELECT_NUMBER_LISTS];
 } mrd_control_message;
 
 /* Several of them, for a Welcome or an Ack. */

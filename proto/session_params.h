@@ -108,7 +108,7 @@ extern const size_t mrd_select_rows;
 
 /* How many of them are numbers on the wire. */
 enum {
-    MRD_SELECT_NUMBERS = 0
+    MRD_SELECT_NUMBER_LISTS = 0
 #define MRD_SELECT_TEXTS_            +0
 #define MRD_SELECT_NUMBERS_          +1
 #define MRD_SELECT(ident, kind, ...) MRD_SELECT_##kind##_

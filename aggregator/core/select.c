@@ -8,13 +8,6 @@ select_list(const mrd_select *s, size_t i)
     return (mrd_strlist *) ((uintptr_t) s + mrd_select_table[i].offset);
 }
 
-void
-mrd_select_fini(mrd_select *s)
-{
-    for (size_t i = 0; i < mrd_select_rows; i++)
-        mrd_strlist_fini(select_list(s, i));
-}
-
 mrd_err
 mrd_strings_copy(mrd_strlist *to, const mrd_strlist *from)
 {
@@ -39,12 +32,6 @@ bool
 mrd_select_matches(const mrd_select *s, const char *instance_id)
 {
     return s->instances.n == 0 || mrd_strlist_has(&s->instances, mrd_str_of(instance_id));
-}
-
-bool
-mrd_select_is_partial(const mrd_select *s)
-{
-    return s->jobs.n > 0 || s->ranks.n > 0 || s->processes.n > 0 || s->uids.n > 0;
 }
 
 mrd_json *
@@ -75,28 +62,35 @@ is_word(const mrd_json *v)
     return mrd_json_type_of(v) == MRD_JSON_TEXT || mrd_json_type_of(v) == MRD_JSON_INT;
 }
 
+/* An empty text means "none", where there can be none. */
+static bool
+may_be_empty(const char *key)
+{
+    return strcmp(key, "namespace") == 0 || strcmp(key, "cluster") == 0;
+}
+
 mrd_err
 mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why)
 {
     if (!mrd_json_is_object(o))
         return mrd_why_set(why, MRD_TYPE, 0, "select must be an object");
     for (size_t i = 0; i < mrd_select_rows; i++) {
-        const mrd_json *a = mrd_json_get(o, mrd_select_table[i].key);
+        const char *key = mrd_select_table[i].key;
+        const mrd_json *a = mrd_json_get(o, key);
 
         if (a != NULL && !mrd_json_is_array(a))
-            return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list",
-                               mrd_select_table[i].key);
+            return mrd_why_set(why, MRD_TYPE, 0, "select.%s must be a list", key);
         for (size_t k = 0; a != NULL && k < mrd_json_size(a); k++) {
             char scratch[64];
             mrd_str text;
 
             if (k >= 4096 || !is_word(mrd_json_at(a, k)) ||
-                mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK || text.len == 0 ||
-                text.len > 255)
+                mrd_json_text(mrd_json_at(a, k), scratch, &text) != MRD_OK ||
+                (text.len == 0 && !may_be_empty(key)) || text.len > 255)
                 return mrd_why_set(why, MRD_TYPE, 0,
                                    "select.%s must be a list of at most 4096 words or numbers, "
                                    "each of 1 to 255 bytes",
-                                   mrd_select_table[i].key);
+                                   key);
             if (mrd_strlist_add(select_list(s, i), text) != MRD_OK)
                 return mrd_why_set(why, MRD_NOMEM, 0, "selection");
         }

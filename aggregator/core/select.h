@@ -5,13 +5,10 @@
 #ifndef MRD_AGGREGATOR_CORE_SELECT_H
 #define MRD_AGGREGATOR_CORE_SELECT_H
 
-#include "proto/session_params.h"
+#include "proto/selection.h"
 
-void mrd_select_fini(mrd_select *s);
 mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from); /* to: zeroed. Errors: NOMEM */
 bool mrd_select_matches(const mrd_select *s, const char *instance_id);
-/* Only the node knows whether it is meant: jobs, ranks or processes are named. */
-bool mrd_select_is_partial(const mrd_select *s);
 /* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
  * filled. */
 mrd_err mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why);

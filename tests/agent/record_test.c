@@ -357,7 +357,7 @@ TEST(a_successor_knows_what_was_changed)
 /* A session that names more than it may is refused; it does not record what a part of its names selects. */
 TEST(a_selection_is_taken_whole_or_refused)
 {
-    char job[] = "job", *jobs[MRD_RECORD_WORDS + 1];
+    char job[] = "job", *jobs[MRD_SELECT_WORDS + 1];
     Mrd__Selection sel = MRD__SELECTION__INIT;
     Mrd__Control c = MRD__CONTROL__INIT;
     mrd_record_status st;
@@ -372,8 +372,8 @@ TEST(a_selection_is_taken_whole_or_refused)
         sel.cores = kind == 1 ? jobs : NULL;
         for (size_t more = 0; more < 2; more++) {
             c.session = 10 + 2 * kind + more;
-            sel.n_jobs = kind == 0 ? MRD_RECORD_WORDS + more : 0;
-            sel.n_cores = kind == 1 ? MRD_RECORD_WORDS + more : 0;
+            sel.n_jobs = kind == 0 ? MRD_SELECT_WORDS + more : 0;
+            sel.n_cores = kind == 1 ? MRD_SELECT_WORDS + more : 0;
             CHECK_ERR("arm", mrd_record_arm(f.record, &c, NULL), more == 0 ? MRD_OK : MRD_LIMIT);
             CHECK(mrd_record_find(f.record, c.session, &st) == (more == 0));
         }

@@ -20,7 +20,8 @@ TEST(a_selection_comes_back_as_it_was)
 {
     static const char text[] =
         "{\"instance_id\":[\"i-1\",\"i-2\"],\"job\":[\"7\"],\"rank\":[\"0\",\"-1\"],\"process_id\":"
-        "[\"9\"],\"uid\":[\"5\"],\"core\":[\"0-3\"],\"event_type\":[\"^x\"],\"source\":[\"host\"]}";
+        "[\"9\"],\"uid\":[\"5\"],\"namespace\":[\"\"],\"cluster\":[\"c\"],\"restart\":[\"1\"],"
+        "\"core\":[\"0-3\"],\"event_type\":[\"^x\"],\"source\":[\"host\"]}";
     mrd_select s = { 0 }, copy = { 0 };
     mrd_buf got = { 0 };
     mrd_json *o;
