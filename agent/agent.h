@@ -18,7 +18,7 @@ typedef struct {
     char *join_server, *join_token_file; /* NULL: certificates are somebody else's business */
     char *instance_id, *job;
     char *ring_dir, *proc_root, *sys_root, *cgroup_root, *monitor, *neuron_ls, *fake_counters;
-    char *spool_dir, *job_dir;
+    char *spool_dir, *job_dir, *pod_dir;
     int64_t spool_bytes, recorder_bytes, ring_bytes;
     int clock_probes; /* mrd_probes_transport */
     int64_t window;

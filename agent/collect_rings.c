@@ -26,6 +26,15 @@ on_process(void *self, mrd_drain_process *process)
 }
 
 static void
+on_identified(void *self, mrd_ident *ident)
+{
+    mrd_agent *a = self;
+
+    if (a->jobs != NULL && a->transport != NULL)
+        mrd_jobs_correct(a->jobs, ident);
+}
+
+static void
 on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
     mrd_agent *a = self;
@@ -72,6 +81,7 @@ open_rings(mrd_agent *a, void **ret_self, mrd_why *why)
                             .memory = (size_t) a->o.ring_bytes,
                             .job = a->o.job,
                             .ring_dir = a->o.ring_dir,
+                            .pod_dir = a->o.pod_dir,
                             .exclusive = true,
                             .proc_root = a->o.proc_root,
                             .containers = a->o.containers,
@@ -80,6 +90,7 @@ open_rings(mrd_agent *a, void **ret_self, mrd_why *why)
                             .hold = true,
                             .resume = on_resume,
                             .event = mrd_agent_event,
+                            .correct = on_identified,
                             .process = on_process,
                             .notice = on_notice,
                             .model = on_model,

@@ -13,6 +13,7 @@
 
 #include "agent/owned.h"
 #include "base/vec.h"
+#include "hw/identity.h"
 
 #define DIRS_MAX      1024
 #define MNTS_MAX      4096
@@ -35,7 +36,8 @@ typedef struct {
     int fd, watch; /* -1 */
     dev_t dev;
     ino_t ino;
-    uid_t uid; /* of the process whose root it is in */
+    uid_t uid;    /* of the process whose root it is in */
+    char pod[64]; /* uid of that process's pod; empty: it is in none */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
     DIR *stream;       /* of a look under way, which takes as many turns as it needs */
@@ -317,6 +319,7 @@ add_root(mrd_discover *d, const char *pid)
                            .ino = st.st_ino,
                            .uid = uid,
                            .seen = d->roots_look };
+        mrd_pod_of(d->proc_root, strtol(pid, NULL, 10), dir->pod);
         watch_dir(d, dir);
         return;
     }
@@ -527,6 +530,12 @@ uint32_t
 mrd_discover_dir_user(const mrd_discover *d, unsigned dir)
 {
     return d->dirs[dir].uid;
+}
+
+const char *
+mrd_discover_dir_pod(const mrd_discover *d, unsigned dir)
+{
+    return d->dirs[dir].pod;
 }
 
 void

@@ -32,6 +32,8 @@ mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step has somethin
 int mrd_discover_dir_fd(const mrd_discover *d, unsigned dir);
 /* User of a process that has it as /dev/shm: its owner or root if there is such a one. */
 uint32_t mrd_discover_dir_user(const mrd_discover *d, unsigned dir);
+/* Uid of the pod whose processes have it as /dev/shm; empty if it is no pod's. */
+const char *mrd_discover_dir_pod(const mrd_discover *d, unsigned dir);
 /* Rings of a directory keep it: the number of them that are open. */
 void mrd_discover_hold(mrd_discover *d, unsigned dir, int change);
 /* Processes whose root could not be looked into for want of permission, at the last look. */

@@ -56,11 +56,9 @@ typedef enum {
     MRD_DROP_WINDOW,   /* a flight recorder kept it until newer ones needed the room or the time */
     MRD_DROP_RESTART,  /* in the memory of a flight recorder when the agent was killed */
     MRD_DROP_RUNTIME,  /* the runtime's own ring overwrote it: its numbers show the gap */
-    MRD_DROP_RECORDER, /* of a window: forced out of a recorder by its bound before it was asked for
-                        */
-    MRD_DROP_DAMAGED,  /* in a part of the spool that was cut or removed behind the agent's back:
-                         sessions do not note it */
-    MRD_DROP_LATE,     /* read before the node knew of the session, which had begun */
+    MRD_DROP_RECORDER, /* of a window: forced out of a recorder before the window was asked for */
+    MRD_DROP_DAMAGED, /* in a part of the spool that others cut or removed; in no session's notes */
+    MRD_DROP_LATE,    /* read before the node knew of the session, which had begun */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 
@@ -99,6 +97,7 @@ typedef struct {
     const char *instance_id; /* of this node */
     const char *job;         /* for processes that do not say theirs; NULL */
     const char *ring_dir;    /* NULL: mrd_ring_dir() */
+    const char *pod_dir;     /* in which the kubelet names its pods, or NULL; not copied */
     const char *proc_root;   /* NULL: "/proc" */
     bool containers;         /* also look into /proc/<pid>/root/dev/shm of other mount namespaces */
     bool exclusive;          /* one reader of a user for the folder: stand back behind another */
@@ -123,6 +122,8 @@ typedef struct {
     /* Takes an event; args and text live during the call. LIMIT and INVALID are counted as MRD_DROP_LIMIT,
      * any other error as MRD_DROP_MEMORY; a MRD_LOSS that is not taken is counted already. */
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
+    /* May correct what a process says of its job, before anything else is told of it; may be NULL. */
+    void (*correct)(void *self, mrd_ident *ident);
     /* Seen first, or gone (free what hangs on user); may be NULL. */
     void (*process)(void *self, mrd_drain_process *process);
     /* A notice of the workload ("cannot arm: ...", an output directory); it is also given to event
@@ -222,9 +223,8 @@ void mrd_drain_hold(mrd_drain *p, bool hold);
 /* Calls each process now known. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
                     void *self);
-/* Once at the start of a process that drains: what a ring made it take goes back to the system when the
- * ring goes. Without, glibc keeps freed blocks of up to 32 MiB, and the process holds more than
- * options.memory. */
+/* Makes freed memory go back to the system, where glibc keeps blocks of up to 32 MiB and the process
+ * would hold more than options.memory. Called once, at the start of a process that drains. */
 void mrd_drain_memory_goes_back(void);
 /* What this reader could not see, in messages ("rings of 3 processes: permission denied"). */
 void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self);

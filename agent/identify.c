@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "agent/drain_int.h"
@@ -125,6 +126,32 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
     (void) mrd_jobid_set(&id->jobid, MRD_STR("pod"), mrd_str_of(id->pod_name));
 }
 
+/*
+ * Where the kubelet names its pods, only its word counts for pod and namespace: anybody can write a name
+ * into an environment. Of a process that is not confirmed, the folder of its ring says the pod.
+ */
+static void
+correct_pod(const mrd_drain *p, mrd_ident *id, bool confirmed, unsigned dir)
+{
+    static const char *const words[] = { "namespace", "pod", "pod_uid", NULL };
+    mrd_jobid told = { "" };
+    struct stat st;
+    char uid[64];
+
+    if (p->o.pod_dir == NULL || stat(p->o.pod_dir, &st) != 0 ||
+        (st.st_uid != 0 && st.st_uid != geteuid()) || (st.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+        return;
+    if (confirmed)
+        mrd_pod_of(p->proc_root, id->pid, uid);
+    else
+        snprintf(uid, sizeof(uid), "%s", mrd_discover_dir_pod(p->discover, dir));
+    id->pod_confirmed = mrd_pod_find(p->o.pod_dir, uid, &told) == MRD_OK;
+    mrd_jobid_correct(&id->jobid, &told, words);
+    snprintf(id->pod_uid, sizeof(id->pod_uid), "%s", uid);
+    snprintf(id->pod_name, sizeof(id->pod_name), MRD_STR_FMT,
+             MRD_STR_ARG(mrd_jobid_get(&told, "pod")));
+}
+
 mrd_err
 mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t host_pid,
                    mrd_ident *ret_id)
@@ -132,6 +159,7 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t 
     const mrd_ring_info *info = mrd_ring_borrow_info(reader);
     bool ours = info->pid_ns == 0 || info->pid_ns == p->pid_ns, apart;
     bool claims = ours && dir != 0; /* from a container, a number of ours: to be confirmed */
+    bool confirmed = false;
     mrd_ident id;
 
     mrd_ident_init(&id);
@@ -140,7 +168,7 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t 
                     id.timens_boottime_ns != 0; /* its own count of ticks is shifted */
         bool owned = id.uid == MRD_NONE || id.uid == (int64_t) info->file_uid;
 
-        bool confirmed = same && ((owned && !claims) || maps_it(reader));
+        confirmed = same && ((owned && !claims) || maps_it(reader));
 
         if (same && !confirmed && !owned && info->file_uid != 0) {
             note_owner(p, host_pid, id.uid);
@@ -163,6 +191,9 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t 
     if (id.job[0] == '\0') /* who does not say its job has that of the node, for sessions too */
         snprintf(id.job, sizeof(id.job), "%.127s", p->job);
     say_owner(&id, info);
+    correct_pod(p, &id, confirmed, dir);
+    if (p->o.correct != NULL)
+        p->o.correct(p->o.self, &id);
     *ret_id = id;
     return MRD_OK;
 }

@@ -1,19 +1,13 @@
 #include "agent/jobs.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "agent/job_files.h"
 #include "base/log.h"
 #include "base/num.h"
 #include "base/obj.h"
 
-#define SCAN_PERIOD   (100 * MRD_MS)
-#define DIR_PERIOD    (2 * MRD_SEC) /* while there is no folder */
-#define FILE_MAX      4096
 #define ASK_AGAIN     (250 * MRD_MS)
 #define LIMIT_AGAIN   MRD_SEC
 #define IDLE_MAX      (5 * MRD_SEC) /* without a process: it has ended */
@@ -24,8 +18,7 @@
 #define END_WAIT      MRD_SEC        /* rings of processes that have just ended are found */
 #define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
 #define REJOIN                                                                                     \
-    (12 * MRD_SEC)      /* after its end was told: then the aggregator has ended its session */
-#define TICK    MRD_SEC /* times of files are those of a tick, of some file systems a whole second */
+    (12 * MRD_SEC) /* after its end was told: then the aggregator has ended its session */
 #define TAG_END (1ull << 40)
 
 _Static_assert(MRD_JOBS_MAX <= 256 && (MRD_JOBS_MAX & (MRD_JOBS_MAX - 1)) == 0,
@@ -36,8 +29,9 @@ typedef enum { JOB_FREE, JOB_ASKING, JOB_RECORDED, JOB_LEFT } job_state;
 typedef struct {
     job_state state;
     mrd_jobid id;
-    int64_t uid;
-    char file[256]; /* its name; empty: a process told of it */
+    mrd_job_key key;
+    Mrd__JobWitness witness;
+    unsigned n_files; /* that tell of it and do not say that it has ended */
     char request[256], owner_key[65];
     uint64_t session;
     mrd_local_ns begin, ended;       /* RAW; ended 0: not yet */
@@ -45,7 +39,7 @@ typedef struct {
     mrd_local_ns ask_at, idle_since; /* 0: it has processes */
     mrd_local_ns told;               /* when its end was reported; 0: not yet */
     unsigned processes, serial;
-    bool present, in_flight, end_reported, holds;
+    bool in_flight, end_reported, holds;
     mrd_local_ns whole; /* mrd_job_times */
     bool said_wait;
     bool again;    /* it asks for more than what was sent */
@@ -55,30 +49,12 @@ typedef struct {
 struct mrd_jobs {
     mrd_jobs_options o;
     job jobs[MRD_JOBS_MAX];
+    mrd_job_files *files;
     unsigned serial;
-    mrd_local_ns scan_at;
-    struct timespec changed; /* the folder, at the last look */
-    bool said_full, said_dir;
-    uint64_t left; /* jobs that asked and are not recorded */
+    bool said_full;
+    const mrd_drain_process *arriving; /* not attached to its job yet */
+    uint64_t left;                     /* jobs that asked and are not recorded */
 };
-
-mrd_err
-mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why)
-{
-    mrd_jobs *j = calloc(1, sizeof(*j));
-
-    if (j == NULL)
-        return mrd_why_set(why, MRD_NOMEM, 0, "jobs");
-    j->o = *options;
-    *ret_jobs = j;
-    return MRD_OK;
-}
-
-void
-mrd_jobs_close(mrd_jobs *j)
-{
-    free(j);
-}
 
 size_t
 mrd_jobs_count(const mrd_jobs *j)
@@ -115,7 +91,10 @@ uid_of(const mrd_drain_process *p)
 static bool
 is_of(const job *b, const mrd_drain_process *p)
 {
-    return b->state != JOB_FREE && b->uid == uid_of(p) && mrd_ident_is_of_job(&p->ident, job_of(b));
+    mrd_job_key key;
+
+    mrd_job_key_of(&p->ident.jobid, uid_of(p), &key);
+    return b->state != JOB_FREE && mrd_job_key_equal(&b->key, &key);
 }
 
 static job *
@@ -139,16 +118,16 @@ has_share(const mrd_jobs *j, int64_t uid)
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         used += j->jobs[i].state != JOB_FREE;
-        own += j->jobs[i].state != JOB_FREE && j->jobs[i].uid == uid;
+        own += j->jobs[i].state != JOB_FREE && j->jobs[i].key.uid == uid;
     }
     return own < MRD_JOBS_MAX - used;
 }
 
 static job *
-add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t begin_ns,
-    mrd_local_ns now)
+add(mrd_jobs *j, const mrd_jobid *id, const mrd_job_key *key, const char *request,
+    Mrd__JobWitness witness, mrd_local_ns begin, mrd_local_ns now)
 {
-    for (size_t i = 0; i < MRD_JOBS_MAX && has_share(j, uid); i++) {
+    for (size_t i = 0; i < MRD_JOBS_MAX && has_share(j, key->uid); i++) {
         job *b = &j->jobs[i];
         char text[300];
 
@@ -156,8 +135,9 @@ add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t 
             continue;
         *b = (job){ .state = JOB_ASKING,
                     .id = *id,
-                    .uid = uid,
-                    .begin = { begin_ns },
+                    .key = *key,
+                    .witness = witness,
+                    .begin = begin,
                     .known = now,
                     .serial = ++j->serial & 0xffff };
         snprintf(b->request, sizeof(b->request), "%.255s", request);
@@ -172,7 +152,7 @@ add(mrd_jobs *j, const mrd_jobid *id, int64_t uid, const char *request, int64_t 
             MRD_LOG_WARN, "AGT-JOBS-MAX",
             "There are more jobs than the agent can follow, or one user may have beside others; "
             "one is not recorded: limit=%d user=%lld",
-            MRD_JOBS_MAX, (long long) uid);
+            MRD_JOBS_MAX, (long long) key->uid);
     j->said_full = true;
     return NULL;
 }
@@ -223,70 +203,14 @@ hold(mrd_jobs *j, job *b, bool on, mrd_local_ns now)
         b->whole = now;
 }
 
-/* ---- Files ---- */
+/* ---- Processes ---- */
 
 static bool
-is_trusted(const struct stat *st)
+asks(const mrd_drain_process *p)
 {
-    return (st->st_uid == 0 || st->st_uid == geteuid()) && (st->st_mode & (S_IWGRP | S_IWOTH)) == 0;
-}
+    const char *session = p->ident.session;
 
-static mrd_str
-line_of(mrd_str text, const char *key)
-{
-    size_t n = strlen(key);
-
-    while (text.len > 0) {
-        const char *end = memchr(text.p, '\n', text.len);
-        size_t len = end == NULL ? text.len : (size_t) (end - text.p);
-
-        if (len > n && memcmp(text.p, key, n) == 0 && text.p[n] == '=')
-            return (mrd_str){ text.p + n + 1, len - n - 1 };
-        text.p += len + (end != NULL);
-        text.len -= len + (end != NULL);
-    }
-    return (mrd_str){ "", 0 };
-}
-
-static void
-over(job *b, mrd_local_ns now)
-{
-    if (b->ended.ns == 0)
-        b->ended = now;
-}
-
-/* The one that this file told of; not an earlier run of the job under the same name. */
-static job *
-job_of_file(mrd_jobs *j, const char *name, const mrd_jobid *id, bool ended, mrd_local_ns now)
-{
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
-        job *b = &j->jobs[i];
-
-        if (b->state == JOB_FREE || strcmp(b->file, name) != 0)
-            continue;
-        if (mrd_str_eq(mrd_jobid_get(&b->id, "restart"), mrd_jobid_get(id, "restart")) &&
-            mrd_str_eq(job_of(b), mrd_jobid_get(id, "job")) && (ended || b->ended.ns == 0))
-            return b;
-        over(b, now);
-        b->file[0] = '\0';
-        b->present = false;
-    }
-    return NULL;
-}
-
-/* Without what is said to us only. */
-static void
-identity_of(mrd_str text, mrd_jobid *id)
-{
-    const char *at;
-    mrd_str key, value;
-    mrd_jobid all = { "" };
-
-    mrd_jobid_parse(&all, text);
-    for (at = all.text; mrd_jobid_next(&at, &key, &value);)
-        if (!mrd_str_is(key, "request") && !mrd_str_is(key, "owner_key") &&
-            !mrd_str_is(key, "ended"))
-            (void) mrd_jobid_set(id, key, value);
+    return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
 /* A job that was known, and had not asked. */
@@ -302,119 +226,126 @@ asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
     hold(j, b, true, now);
 }
 
-/* wall: when the file was written. */
 static void
-take_file(mrd_jobs *j, const char *name, mrd_str text, int64_t wall_ns, mrd_local_ns now)
+attach(mrd_jobs *j, job *b, mrd_drain_process *p, mrd_local_ns now)
 {
-    bool ended = mrd_str_is(line_of(text, "ended"), "1");
-    int64_t written = mrd_drain_to_raw(j->o.drain, (mrd_wall_ns){ wall_ns }).ns, uid;
-    char request[256];
-    mrd_jobid id = { "" };
-    job *b;
-
-    identity_of(text, &id);
-    if ((b = job_of_file(j, name, &id, ended, now)) == NULL) {
-        if ((ended && now.ns - written > KEEP) || mrd_jobid_get(&id, "job").len == 0 ||
-            mrd_num_i64(mrd_jobid_get(&id, "uid"), &uid) != MRD_OK)
-            return;
-        snprintf(request, sizeof(request), MRD_STR_FMT, MRD_STR_ARG(line_of(text, "request")));
-        if (memmem(text.p, text.len, "request=", 8) == NULL)
-            snprintf(request, sizeof(request), "%s", MRD_JOB_UNASKED); /* the prolog's alone */
-        if ((b = add(j, &id, uid, request, written < now.ns ? written : now.ns, now)) == NULL)
-            return;
-        snprintf(b->file, sizeof(b->file), "%s", name);
-        snprintf(b->owner_key, sizeof(b->owner_key), MRD_STR_FMT,
-                 MRD_STR_ARG(line_of(text, "owner_key")));
+    if (is_unasked(b) && asks(p)) /* the prolog's file does not know a step's environment */
+        asks_after_all(j, b, mrd_str_of(p->ident.session), now);
+    b->processes++;
+    b->idle_since = (mrd_local_ns){ 0 };
+    if (may_hold(b, now)) {
+        b->holds = true;
+        mrd_drain_hold_process(j->o.drain, p, true);
+    } else {
+        b->whole = (mrd_local_ns){ INT64_MAX };
     }
-    b->present = true;
-    if (is_unasked(b) && !ended && memmem(text.p, text.len, "request=", 8) != NULL)
-        asks_after_all(j, b, line_of(text, "request"), now); /* a step of it does */
-    if (ended)
+}
+
+static void
+detach(job *b, mrd_local_ns now)
+{
+    if (b->processes > 0 && --b->processes == 0)
+        b->idle_since = now;
+}
+
+void
+mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident)
+{
+    mrd_job_files_correct(j->files, ident);
+}
+
+/* A process that came before the file of its job. */
+static void
+correct_process(void *self, mrd_drain_process *p)
+{
+    mrd_jobs *j = self;
+    job *before = find_of(j, p), *after;
+
+    mrd_jobs_correct(j, &p->ident);
+    after = find_of(j, p);
+    if (p == j->arriving || before == after)
+        return;
+    if (before != NULL)
+        detach(before, mrd_local_now());
+    if (after != NULL)
+        attach(j, after, p, mrd_local_now());
+}
+
+/* ---- Files ---- */
+
+static void
+over(job *b, mrd_local_ns now)
+{
+    if (b->ended.ns == 0)
+        b->ended = now;
+}
+
+/* The hook tells of a job that a process told of before. */
+static void
+adopt(job *b, const mrd_jobid *id)
+{
+    b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
+    b->id = *id;
+    b->state = JOB_ASKING; /* the aggregator is told who says so now, also if it knows the job */
+    b->again = b->in_flight;
+    b->ask_at = (mrd_local_ns){ 0 };
+}
+
+/* The job that is told of; one more component of it is no other job. NULL: there is no room. */
+static job *
+job_of_file(mrd_jobs *j, const mrd_job_told *told, mrd_local_ns now)
+{
+    mrd_local_ns written = mrd_drain_to_raw(j->o.drain, told->written);
+
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
+        job *b = &j->jobs[i];
+
+        if (b->state == JOB_FREE || b->ended.ns != 0 || !mrd_job_key_equal(&b->key, &told->key))
+            continue;
+        if (b->witness != MRD__JOB_WITNESS__WITNESS_HOOK)
+            adopt(b, &told->id);
+        return b;
+    }
+    if (told->ended && mrd_local_diff(now, written) > KEEP)
+        return NULL;
+    return add(j, &told->id, &told->key, told->asks ? told->request : MRD_JOB_UNASKED,
+               MRD__JOB_WITNESS__WITNESS_HOOK, mrd_local_min(written, now), now);
+}
+
+static void *
+begin_file(void *self, const mrd_job_told *told, mrd_local_ns now)
+{
+    mrd_jobs *j = self;
+    job *b = job_of_file(j, told, now);
+
+    if (b == NULL)
+        return NULL;
+    b->n_files++;
+    if (b->owner_key[0] == '\0')
+        snprintf(b->owner_key, sizeof(b->owner_key), "%s", told->owner_key);
+    mrd_drain_each(j->o.drain, correct_process, j);
+    return b;
+}
+
+static void
+change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
+{
+    if (is_unasked(of) && told->asks) /* a step of it does */
+        asks_after_all(self, of, mrd_str_of(told->request), now);
+}
+
+/* The job is over on this node when none of its files says that it goes on. */
+static void
+end_file(void *self, void *of, mrd_local_ns now)
+{
+    job *b = of;
+
+    (void) self;
+    if (--b->n_files == 0)
         over(b, now);
 }
 
-static void
-read_file(mrd_jobs *j, int dir, const char *name, mrd_local_ns now)
-{
-    int fd = openat(dir, name, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
-    char text[FILE_MAX];
-    struct stat st;
-    ssize_t n;
-
-    if (fd < 0)
-        return;
-    if (fstat(fd, &st) == 0 && S_ISREG(st.st_mode) && is_trusted(&st) &&
-        (n = read(fd, text, sizeof(text))) > 0)
-        take_file(j, name, (mrd_str){ text, (size_t) n },
-                  st.st_mtim.tv_sec * MRD_SEC + st.st_mtim.tv_nsec, now);
-    close(fd);
-}
-
-static void
-read_dir(mrd_jobs *j, int fd, mrd_local_ns now)
-{
-    DIR *d = fdopendir(fd); /* takes fd */
-    struct dirent *entry;
-
-    if (d == NULL) {
-        close(fd);
-        return;
-    }
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
-        j->jobs[i].present = false;
-    while ((entry = readdir(d)) != NULL)
-        if (entry->d_name[0] != '.' && strlen(entry->d_name) < sizeof(j->jobs[0].file))
-            read_file(j, dirfd(d), entry->d_name, now);
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++)
-        if (j->jobs[i].state != JOB_FREE && j->jobs[i].file[0] != '\0' && !j->jobs[i].present)
-            over(&j->jobs[i], now);
-    closedir(d);
-}
-
-/* Nothing was renamed since the last look. Of a folder that has just changed its time cannot tell: what
- * follows within the same tick leaves it as it is. */
-static bool
-is_as_before(const mrd_jobs *j, const struct stat *st)
-{
-    mrd_wall_ns changed = { st->st_mtim.tv_sec * MRD_SEC + st->st_mtim.tv_nsec };
-    mrd_dur_ns age = mrd_wall_diff(mrd_wall_now(), changed);
-
-    return st->st_mtim.tv_sec == j->changed.tv_sec && st->st_mtim.tv_nsec == j->changed.tv_nsec &&
-           (age < 0 || age > TICK);
-}
-
-/* Files appear, and change, by rename: that changes the folder. */
-static void
-scan(mrd_jobs *j, mrd_local_ns now)
-{
-    struct stat st;
-    int fd;
-
-    if (j->o.dir == NULL || mrd_local_before(now, j->scan_at))
-        return;
-    j->scan_at = mrd_local_add(now, DIR_PERIOD);
-    if ((fd = open(j->o.dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC)) < 0)
-        return;
-    if (fstat(fd, &st) != 0 || !is_trusted(&st)) {
-        if (!j->said_dir)
-            mrd_log(MRD_LOG_WARN, "AGT-JOBS-DIR",
-                    "The folder of job requests is not read because users other than root can "
-                    "write to it: path=%s",
-                    j->o.dir);
-        j->said_dir = true;
-        close(fd);
-        return;
-    }
-    j->scan_at = mrd_local_add(now, SCAN_PERIOD);
-    if (is_as_before(j, &st)) {
-        close(fd);
-        return;
-    }
-    j->changed = st.st_mtim;
-    read_dir(j, fd, now);
-}
-
-/* ---- Processes ---- */
+/* ---- Runs ---- */
 
 /* When the end of an earlier run was told; now: it is about to be. 0: there was none, or nobody awaits its end. */
 static mrd_local_ns
@@ -429,23 +360,20 @@ end_told(const job *before, mrd_local_ns now)
     return before->state == JOB_LEFT ? never : now;
 }
 
-static bool
-asks(const mrd_drain_process *p)
-{
-    const char *session = p->ident.session;
-
-    return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
-}
-
 /* before: an earlier run of the job, whose processes all ended; NULL: there was none. The aggregator would put this
  * one into the session that is ending, so it is asked when that is over. */
 static job *
 add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
 {
     mrd_local_ns told = end_told(before, now);
-    job *b = add(j, &p->ident.jobid, uid_of(p),
-                 p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session, now.ns, now);
+    mrd_job_key key;
+    job *b;
 
+    mrd_job_key_of(&p->ident.jobid, uid_of(p), &key);
+    b = add(
+        j, &p->ident.jobid, &key, p->ident.session[0] == '\0' ? MRD_JOB_UNASKED : p->ident.session,
+        p->ident.pod_confirmed ? MRD__JOB_WITNESS__WITNESS_POD : MRD__JOB_WITNESS__WITNESS_PROCESS,
+        now, now);
     if (b != NULL && told.ns != 0)
         b->ask_at = mrd_local_add(told, REJOIN);
     return b;
@@ -458,31 +386,21 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
     job *b = find_of(j, p);
 
     if (p->gone) {
-        if (b != NULL && b->processes > 0 && --b->processes == 0)
-            b->idle_since = now;
+        if (b != NULL)
+            detach(b, now);
         return;
     }
+    j->arriving = p;
     if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
-        j->scan_at =
-            (mrd_local_ns){ 0 }; /* of a job whose file, or next run, was not looked at yet */
-        scan(j, now);
+        mrd_job_files_step(j->files, now, true); /* its file, or that of its next run, may be new */
         b = find_of(j, p);
     }
-    if ((b == NULL || (b->ended.ns != 0 && b->file[0] == '\0' && b->processes == 0)) &&
+    j->arriving = NULL;
+    if ((b == NULL || (b->ended.ns != 0 && !mrd_job_files_has(j->files, b) && b->processes == 0)) &&
         mrd_jobid_get(&p->ident.jobid, "job").len > 0)
         b = add_by_process(j, p, b, now);
-    if (b == NULL)
-        return;
-    if (is_unasked(b) && asks(p)) /* the prolog's file does not know a step's environment */
-        asks_after_all(j, b, mrd_str_of(p->ident.session), now);
-    b->processes++;
-    b->idle_since = (mrd_local_ns){ 0 };
-    if (may_hold(b, now)) {
-        b->holds = true;
-        mrd_drain_hold_process(j->o.drain, p, true);
-    } else {
-        b->whole = (mrd_local_ns){ INT64_MAX };
-    }
+    if (b != NULL)
+        attach(j, b, p, now);
 }
 
 /* ---- Asking ---- */
@@ -499,9 +417,10 @@ ask(mrd_jobs *j, size_t at, bool ends, mrd_local_ns now)
     (void) mrd_num_u64(mrd_jobid_get(&b->id, "nodes"), &nodes);
     m.phase = ends ? MRD__JOB_PHASE__JOB_END : MRD__JOB_PHASE__JOB_BEGIN;
     m.identity = b->id.text;
-    m.uid = b->uid;
+    m.uid = b->key.uid;
     m.request = b->request;
     m.owner_key = b->owner_key;
+    m.witness = b->witness;
     m.age_ns = (uint64_t) (mrd_local_after(now, b->begin) ? mrd_local_diff(now, b->begin) : 0);
     m.nodes = nodes > UINT32_MAX ? 0 : (uint32_t) nodes;
     b->ask_at = mrd_local_add(now, ASK_AGAIN);
@@ -615,6 +534,36 @@ mrd_jobs_welcome(mrd_jobs *j)
         j->jobs[i].end_reported = false;
 }
 
+/* ---- The whole ---- */
+
+mrd_err
+mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why)
+{
+    mrd_jobs *j = calloc(1, sizeof(*j));
+    mrd_job_files_options files = {
+        .dir = options->dir, .begin = begin_file, .change = change_file, .end = end_file, .self = j
+    };
+    mrd_err err;
+
+    if (j == NULL)
+        return mrd_why_set(why, MRD_NOMEM, 0, "jobs");
+    j->o = *options;
+    if ((err = mrd_job_files_open(&files, &j->files, why)) != MRD_OK) {
+        free(j);
+        return err;
+    }
+    *ret_jobs = j;
+    return MRD_OK;
+}
+
+void
+mrd_jobs_close(mrd_jobs *j)
+{
+    if (j != NULL)
+        mrd_job_files_close(j->files);
+    free(j);
+}
+
 /* ---- Turns ---- */
 
 /* The aggregator is to be told that the session ends on this node. */
@@ -644,8 +593,8 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
     job *b = &j->jobs[at];
     bool ended;
 
-    if (b->file[0] == '\0' && b->processes == 0 && b->idle_since.ns != 0 &&
-        mrd_local_after(now, mrd_local_add(b->idle_since, IDLE_MAX)))
+    if (b->witness != MRD__JOB_WITNESS__WITNESS_HOOK && b->processes == 0 &&
+        b->idle_since.ns != 0 && mrd_local_after(now, mrd_local_add(b->idle_since, IDLE_MAX)))
         over(b, b->idle_since);
     ended = b->ended.ns != 0;
     if (b->holds && !may_hold(b, now))
@@ -667,14 +616,14 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
     if (tells_end(b) && !b->in_flight && !mrd_local_before(now, b->ask_at))
         ask(j, at, true, now);
     if (ended && !b->in_flight && mrd_local_after(now, mrd_local_add(b->ended, KEEP)) &&
-        (b->file[0] == '\0' || !b->present))
+        !mrd_job_files_has(j->files, b))
         forget(j, b, now);
 }
 
 void
 mrd_jobs_step(mrd_jobs *j, mrd_local_ns now)
 {
-    scan(j, now);
+    mrd_job_files_step(j->files, now, false);
     for (size_t i = 0; i < MRD_JOBS_MAX; i++)
         if (j->jobs[i].state != JOB_FREE)
             job_step(j, i, now);
@@ -683,7 +632,7 @@ mrd_jobs_step(mrd_jobs *j, mrd_local_ns now)
 mrd_local_ns
 mrd_jobs_next_ns(const mrd_jobs *j)
 {
-    mrd_local_ns next = j->o.dir == NULL ? ((mrd_local_ns){ INT64_MAX }) : j->scan_at;
+    mrd_local_ns next = mrd_job_files_next_ns(j->files);
 
     for (size_t i = 0; i < MRD_JOBS_MAX; i++) {
         const job *b = &j->jobs[i];

@@ -52,6 +52,8 @@ typedef struct {
 
 mrd_err mrd_jobs_open(const mrd_jobs_options *options, mrd_jobs **ret_jobs, mrd_why *why);
 void mrd_jobs_close(mrd_jobs *j); /* NULL is fine */
+/* Corrects what a process claims of its job by the files: mrd_job_files_correct. */
+void mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident);
 /* A process with rings came, or went (process->gone). */
 void mrd_jobs_process(mrd_jobs *j, mrd_drain_process *process);
 void mrd_jobs_step(mrd_jobs *j, mrd_local_ns now);

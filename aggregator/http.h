@@ -84,6 +84,8 @@ struct http_api {
  * BUSY: it is being asked. */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
+/* Whose the session is; borrows from it. */
+mrd_ownership mrd_http_ownership(const mrd_session *s);
 /* Whether the caller may do to the session of this line of the list what the route does. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
 /* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */

@@ -4,14 +4,14 @@
 
 /* ---- Whose a session is ---- */
 
-static mrd_ownership
-of_session(const mrd_session *s)
+mrd_ownership
+mrd_http_ownership(const mrd_session *s)
 {
-    return (mrd_ownership){ .of_job = s->of_job.key[0] != '\0',
-                            .uid = s->of_job.uid,
+    return (mrd_ownership){ .of_job = mrd_session_has_owner(s),
+                            .uid = s->of_job.key.uid,
                             .keys = &s->of_job.owner_keys,
                             .jobs = &s->jobs,
-                            .jobs_left_out = s->jobs_left_out };
+                            .jobs_left_out = mrd_session_is_of_one_job(s) ? 0 : s->jobs_left_out };
 }
 
 static mrd_ownership
@@ -27,7 +27,7 @@ of_line(const mrd_session_line *s)
 static bool
 may_session(const mrd_http_request *req, const mrd_session *s)
 {
-    mrd_ownership o = of_session(s);
+    mrd_ownership o = mrd_http_ownership(s);
 
     return mrd_http_may(req, &o);
 }

@@ -86,9 +86,9 @@ fill_line(const mrd_core *c, const mrd_session *s, mrd_session_line *to)
                               .parts = s->n_parts,
                               .store_bytes = mrd_session_bytes(s),
                               .artifact_bytes = s->artifact_bytes,
-                              .jobs_left_out = s->jobs_left_out,
-                              .of_job = s->of_job.key[0] != '\0',
-                              .uid = s->of_job.uid,
+                              .jobs_left_out = mrd_session_is_of_one_job(s) ? 0 : s->jobs_left_out,
+                              .of_job = mrd_session_has_owner(s),
+                              .uid = s->of_job.key.uid,
                               .progress = progress(c, s) };
     mrd_text_set(to->text, sizeof(to->text), s->text);
     mrd_text_set(to->name, sizeof(to->name), s->params.name);

@@ -192,3 +192,67 @@ mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str wanted)
         return mrd_str_is(wanted, "0"); /* Slurm says it of later runs only */
     return mrd_str_is(key, "job") && is_array_task(id, wanted);
 }
+
+/* ---- Which job it is ---- */
+
+static bool
+is_among(const char *const *keys, mrd_str key)
+{
+    while (*keys != NULL && !mrd_str_is(key, *keys))
+        keys++;
+    return *keys != NULL;
+}
+
+void
+mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys)
+{
+    mrd_jobid corrected = *told;
+    const char *at = id->text;
+    mrd_str key, value;
+
+    while (mrd_jobid_next(&at, &key, &value))
+        if (!is_among(keys, key))
+            (void) mrd_jobid_set(&corrected, key, value);
+    *id = corrected;
+}
+
+/* Writes the part so that it has no slash and cannot look like two parts. Returns its end. */
+static char *
+put_part(char *to, mrd_str part)
+{
+    for (size_t i = 0; i < part.len; i++) {
+        const char *escaped = part.p[i] == '/' ? "%2F" : part.p[i] == '%' ? "%25" : NULL;
+        size_t n = escaped == NULL ? 1 : 3;
+
+        memcpy(to, escaped == NULL ? &part.p[i] : escaped, n);
+        to += n;
+    }
+    return to;
+}
+
+void
+mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key)
+{
+    static const char *const parts[] = { "cluster", "namespace", "job", "restart" };
+    mrd_job_key key = { .text = "", .uid = uid };
+    char *end = key.text;
+
+    _Static_assert(MRD_COUNT(parts) * 3 * MRD_JOBID_VALUE <= MRD_JOB_KEY_MAX,
+                   "room for every part with each byte escaped");
+    for (size_t i = 0; mrd_jobid_get(id, "job").len > 0 && i < MRD_COUNT(parts); i++) {
+        mrd_str part = mrd_jobid_get(id, parts[i]);
+
+        if (i > 0)
+            *end++ = '/';
+        if (part.len == 0 && mrd_str_is(mrd_str_of(parts[i]), "restart"))
+            part = MRD_STR("0"); /* Slurm names only later runs */
+        end = put_part(end, part);
+    }
+    *ret_key = key;
+}
+
+bool
+mrd_job_key_equal(const mrd_job_key *a, const mrd_job_key *b)
+{
+    return a->text[0] != '\0' && a->uid == b->uid && strcmp(a->text, b->text) == 0;
+}

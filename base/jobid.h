@@ -36,4 +36,27 @@ void mrd_jobid_say(const mrd_jobid *id, char *to, size_t size);
  * restart 0. A job is found as member of its array too: "4711_3". */
 bool mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str value);
 
+/* ---- Which job it is ---- */
+
+/* Lets `told`, which is more trustworthy, correct `id`: a value in `told` replaces that in `id`, and of
+ * `keys` (NULL at the end) `id` loses those that `told` does not have. */
+void mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys);
+
+/*
+ * The identity of a job: the only thing by which jobs are compared. Jobs of the same number or name
+ * are different jobs if they differ in cluster, Kubernetes namespace, user or run.
+ */
+#define MRD_JOB_KEY_MAX 1536
+typedef struct {
+    /* "cluster/namespace/job/run", with %2F for a slash and %25 for a percent sign in a part. The
+     * run is the job's restart, 0 if it was never restarted. Empty: no job. */
+    char text[MRD_JOB_KEY_MAX];
+    int64_t uid; /* the job's user on its nodes */
+} mrd_job_key;
+
+/* Makes the key of the job that `id` names and that belongs to user `uid`. */
+void mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key);
+/* Returns false if one of them names no job. */
+bool mrd_job_key_equal(const mrd_job_key *a, const mrd_job_key *b);
+
 #endif

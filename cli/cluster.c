@@ -246,11 +246,19 @@ mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
 
 /* ---- Starting ---- */
 
+/* Says once why a session that waits for a job does not begin. */
 static bool
 has_started(void *self, const mrd_json *doc)
 {
-    (void) self;
-    return !mrd_cluster_in(doc, "arming");
+    const char *message = mrd_json_str(doc, "message", "");
+    bool *said = self, arming = mrd_cluster_in(doc, "arming");
+
+    if (arming && *message != '\0' && !*said) {
+        fprintf(stderr, "meridian: session %s: ", mrd_json_str(doc, "id", "?"));
+        mrd_cluster_say(stderr, message);
+        *said = true;
+    }
+    return !arming;
 }
 
 /* The common start lies a little ahead. Session time reads as UTC, so this machine's wall clock
@@ -269,6 +277,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
                   char ret_id[MRD_CLUSTER_ID], mrd_json **ret_doc, mrd_why *why)
 {
     mrd_json *body = mrd_session_request_json(request), *doc = NULL;
+    bool said = false;
     mrd_err err = mrd_client_call(client, "POST", "/api/v1/sessions", body, &doc, why);
 
     mrd_json_free(body);
@@ -281,7 +290,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
                            request->select.jobs.n == 1
                                ? INT64_MAX / 2 /* one that may be waited for */
                                : patience + 30 * MRD_SEC,
-                           patience, has_started, NULL, &doc, why);
+                           patience, has_started, &said, &doc, why);
     if (err == MRD_CANCELLED)
         (void) mrd_cluster_call(client, "POST", ret_id, "/stop", NULL, NULL, NULL);
     else if (err == MRD_OK && mrd_cluster_in(doc, "failed"))

@@ -1,6 +1,7 @@
 #include "hw/identity.h"
 
 #include <ctype.h>
+#include <dirent.h>
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
@@ -196,12 +197,6 @@ member_unset(const mrd_ident *id, const env_key *key)
     return v == MRD_NONE;
 }
 
-bool
-mrd_ident_is_of_job(const mrd_ident *id, mrd_str job)
-{
-    return mrd_str_is(job, id->job) || mrd_jobid_matches(&id->jobid, MRD_STR("job"), job);
-}
-
 void
 mrd_ident_environ(mrd_ident *id, mrd_str text)
 {
@@ -258,18 +253,18 @@ hex_run(const char *p, size_t len, bool dashes)
 
 /* "...pod<uid>..." as cgroupfs ("pod1234-...") and systemd ("...-pod1234_....slice") write it. */
 static void
-find_pod(mrd_ident *id, mrd_str part)
+find_pod(char uid[64], mrd_str part)
 {
-    for (size_t i = 0; i + 3 < part.len && id->pod_uid[0] == '\0'; i++) {
+    for (size_t i = 0; i + 3 < part.len && uid[0] == '\0'; i++) {
         size_t n;
 
         if (memcmp(part.p + i, "pod", 3) != 0 || (i > 0 && part.p[i - 1] != '-'))
             continue;
         n = hex_run(part.p + i + 3, part.len - i - 3, true);
-        if (n < 8 || n >= sizeof(id->pod_uid))
+        if (n < 8 || n >= 64)
             continue;
-        set_text(id->pod_uid, sizeof(id->pod_uid), (mrd_str){ part.p + i + 3, n });
-        for (char *c = id->pod_uid; *c != '\0'; c++)
+        set_text(uid, 64, (mrd_str){ part.p + i + 3, n });
+        for (char *c = uid; *c != '\0'; c++)
             if (*c == '_')
                 *c = '-';
     }
@@ -293,17 +288,60 @@ find_container(mrd_ident *id, mrd_str part)
 void
 mrd_ident_cgroup(mrd_ident *id, mrd_str path)
 {
+    char pod[sizeof(id->pod_uid)] = "";
     mrd_str part;
 
     while (next_component(&path, &part)) {
         int64_t job;
 
-        find_pod(id, part);
+        find_pod(pod, part);
         find_container(id, part);
         if (id->job[0] == '\0' && mrd_str_starts(part, "job_") &&
             mrd_num_i64((mrd_str){ part.p + 4, part.len - 4 }, &job) == MRD_OK && job >= 0)
             set_text(id->job, sizeof(id->job), (mrd_str){ part.p + 4, part.len - 4 });
     }
+    if (pod[0] != '\0') /* whatever the environment says */
+        memcpy(id->pod_uid, pod, sizeof(pod));
+}
+
+void
+mrd_pod_of(const char *proc_root, int64_t pid, char ret_uid[64])
+{
+    char path[1024];
+    mrd_str rest, part;
+    bool v2;
+
+    ret_uid[0] = '\0';
+    if (mrd_cgroup_of(proc_root == NULL ? "/proc" : proc_root, pid, path, &v2, NULL) != MRD_OK)
+        return;
+    for (rest = mrd_str_of(path); next_component(&rest, &part);)
+        find_pod(ret_uid, part);
+}
+
+mrd_err
+mrd_pod_find(const char *pod_dir, const char *uid, mrd_jobid *ret_words)
+{
+    DIR *dir = *uid == '\0' ? NULL : opendir(pod_dir);
+    mrd_jobid words = { "" };
+    struct dirent *entry;
+
+    while (dir != NULL && words.text[0] == '\0' && (entry = readdir(dir)) != NULL) {
+        const char *space = strchr(entry->d_name, '_'), *last = strrchr(entry->d_name, '_');
+
+        if (space == NULL || space == last || strcmp(last + 1, uid) != 0)
+            continue;
+        (void) mrd_jobid_set(&words, MRD_STR("namespace"),
+                             (mrd_str){ entry->d_name, (size_t) (space - entry->d_name) });
+        (void) mrd_jobid_set(&words, MRD_STR("pod"),
+                             (mrd_str){ space + 1, (size_t) (last - space - 1) });
+        (void) mrd_jobid_set(&words, MRD_STR("pod_uid"), mrd_str_of(uid));
+    }
+    if (dir != NULL)
+        closedir(dir);
+    if (words.text[0] == '\0')
+        return MRD_NOTFOUND;
+    *ret_words = words;
+    return MRD_OK;
 }
 
 void

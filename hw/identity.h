@@ -53,15 +53,20 @@ typedef struct {
     char process_tag[256];          /* NEURON_PROCESS_TAG */
     mrd_dur_ns timens_monotonic_ns; /* its clock minus the initial namespace's */
     mrd_dur_ns timens_boottime_ns;
-    bool env_denied; /* the environment could not be read: rank and job may be missing */
+    bool env_denied;    /* the environment could not be read: rank and job may be missing */
+    bool pod_confirmed; /* the kubelet says in which pod and namespace it runs */
 } mrd_ident;
 
 /* Errors: NOTFOUND (no such process); everything else is left unknown. */
 mrd_err mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why *why);
 
-/* The process is of the job that people call so: its `job`, the scheduler's number of it, or
- * "4711_3" of an array. */
-bool mrd_ident_is_of_job(const mrd_ident *id, mrd_str job);
+/* Stores the uid of the pod whose cgroup the process is in, as the kernel says; empty if it is in none. */
+void mrd_pod_of(const char *proc_root, int64_t pid, char ret_uid[64]);
+/*
+ * Stores the words namespace, pod and pod_uid of this pod, by the folder in which the kubelet keeps the
+ * logs of each pod: NAMESPACE_NAME_UID. Errors: NOTFOUND: there is no such folder, or the uid is empty.
+ */
+mrd_err mrd_pod_find(const char *pod_dir, const char *uid, mrd_jobid *ret_words);
 
 /* The parsers, for tests and fuzzing; each only adds what it finds to *id. */
 void mrd_ident_init(mrd_ident *id);

@@ -34,7 +34,7 @@ start_allowed(mrd_core *c, mrd_why *why)
     int64_t open = 0;
 
     for (size_t i = 0; i < c->n_sessions; i++)
-        open += mrd_session_is_open(c->sessions[i]) && c->sessions[i]->of_job.key[0] == '\0';
+        open += mrd_session_is_open(c->sessions[i]) && c->sessions[i]->of_job.key.text[0] == '\0';
     if (open >= c->limits.max_open_sessions) {
         c->stats.limited[MRD_LIMIT_OPEN_SESSIONS]++;
         return mrd_why_set(

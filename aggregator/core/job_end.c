@@ -19,7 +19,7 @@ away(const mrd_core *c, const mrd_part *p)
 bool
 mrd_job_part_is_gone(const mrd_core *c, const mrd_session *s, const mrd_part *p)
 {
-    return s->of_job.key[0] != '\0' && away(c, p) > AWAY * c->limits.node_timeout;
+    return s->of_job.key.text[0] != '\0' && away(c, p) > AWAY * c->limits.node_timeout;
 }
 
 bool

@@ -112,42 +112,104 @@ mrd_job_request_check(const mrd_session_request *r, mrd_why *why)
 
 /* ---- Whose, and which ---- */
 
-/* The same on all nodes of a job, and another one for each of its restarts. */
-static void
-key_of(const mrd_jobid *id, char key[MRD_JOB_KEY_MAX])
-{
-    mrd_str job = mrd_jobid_get(id, "job"), cluster = mrd_jobid_get(id, "cluster");
-    mrd_str space = mrd_jobid_get(id, "namespace"), restart = mrd_jobid_get(id, "restart");
+/* A job on a node, as the node's message describes it. */
+typedef struct {
+    const Mrd__Job *m;
+    mrd_jobid id; /* has the user of the message, whatever the identity in it says */
+    mrd_job_key key;
+} reported_job;
 
-    snprintf(key, MRD_JOB_KEY_MAX, MRD_STR_FMT "/" MRD_STR_FMT "/" MRD_STR_FMT "/" MRD_STR_FMT,
-             MRD_STR_ARG(cluster), MRD_STR_ARG(space), MRD_STR_ARG(job),
-             restart.len == 0 ? 1 : (int) restart.len, restart.len == 0 ? "0" : restart.p);
-}
-
+/* Its open session; NULL if it has none. */
 static mrd_session *
-find(const mrd_core *c, const char *key, int64_t uid)
+find(const mrd_core *c, const reported_job *job)
 {
     for (size_t i = c->n_sessions; i-- > 0;) {
         mrd_session *s = c->sessions[i];
 
-        if (s->of_job.key[0] != '\0' && !s->deleted && s->state <= MRD_SESSION_STOPPING &&
-            s->of_job.uid == uid && strcmp(s->of_job.key, key) == 0)
+        if (!s->deleted && s->state <= MRD_SESSION_STOPPING &&
+            mrd_job_key_equal(&s->of_job.key, &job->key))
             return s;
     }
     return NULL;
 }
 
-/* A session that somebody began for a job that had not. */
+/* Returns true if the session names no node but those that record it already. */
+static bool
+is_open_to_nodes(const mrd_session *s)
+{
+    for (size_t i = 0; i < s->select.instances.n; i++)
+        if (mrd_session_part(s, s->select.instances.v[i]) == NULL)
+            return false;
+    return true;
+}
+
+/* A process alone began it. The job that the scheduler's hook reports is still welcome in it. */
+static bool
+is_claimed(const mrd_session *s)
+{
+    return s->params.wait && s->state == MRD_SESSION_RECORDING && s->of_job.key.text[0] != '\0' &&
+           s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS;
+}
+
+static bool
+waits_for(const mrd_session *s, const mrd_node *n, const reported_job *job)
+{
+    bool claimed = is_claimed(s) && job->m->witness == MRD__JOB_WITNESS__WITNESS_HOOK;
+
+    return !s->deleted && !s->stop_requested && (s->step == MRD_STEP_EXPECT || claimed) &&
+           s->select.jobs.n == 1 &&
+           (mrd_select_matches(&s->select, n->instance_id) || (claimed && is_open_to_nodes(s))) &&
+           mrd_select_takes_job(&s->select, &job->id, NULL);
+}
+
+/*
+ * A process may say any number of a job. That counts only if the operator named the tenant whose
+ * process it is: the user, whom the kernel knows, or the namespace, which the kubelet knows.
+ */
+static bool
+is_proven(const mrd_session *s, const reported_job *job)
+{
+    return job->m->witness == MRD__JOB_WITNESS__WITNESS_HOOK || s->select.uids.n > 0 ||
+           (s->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
+}
+
+/* Tells the operator, once, of a process that claims the job that the session waits for. */
+static void
+tell_claim(mrd_core *c, mrd_session *s, const mrd_node *n, const reported_job *job)
+{
+    mrd_str space = mrd_jobid_get(&job->id, "namespace");
+    char tenant[MRD_JOBID_VALUE + 32];
+
+    if (s->message[0] != '\0')
+        return;
+    if (job->m->witness == MRD__JOB_WITNESS__WITNESS_POD && space.len > 0)
+        snprintf(tenant, sizeof(tenant), "namespace " MRD_STR_FMT, MRD_STR_ARG(space));
+    else
+        snprintf(tenant, sizeof(tenant), "uid %lld", (long long) job->m->uid);
+    snprintf(s->message, sizeof(s->message),
+             "still waiting: a process on node %s says that it is of this job, and no scheduler's "
+             "hook does; if it is meant, start again with --%s",
+             n->instance_id, tenant);
+    mrd_effects_log(
+        &c->out, MRD_LOG_WARN, "AGG-JOB-CLAIM",
+        "A process claims a job that a session waits for: id=%s node=%s job=%s uid=%lld", s->text,
+        n->instance_id, job->key.text, (long long) job->m->uid);
+    mrd_session_touch(s);
+    mrd_core_save(c, s);
+}
+
+/* A session that somebody began for a job that had not; NULL if none may have it. */
 static mrd_session *
-find_expected(const mrd_core *c, const mrd_node *n, const mrd_jobid *id)
+find_waiting(mrd_core *c, const mrd_node *n, const reported_job *job)
 {
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
-        if (!s->deleted && s->step == MRD_STEP_EXPECT && !s->stop_requested &&
-            s->select.jobs.n == 1 && mrd_select_matches(&s->select, n->instance_id) &&
-            mrd_jobid_matches(id, MRD_STR("job"), mrd_str_of(s->select.jobs.v[0])))
+        if (!waits_for(s, n, job))
+            continue;
+        if (is_proven(s, job))
             return s;
+        tell_claim(c, s, n, job);
     }
     return NULL;
 }
@@ -160,10 +222,10 @@ allowed(mrd_core *c, int64_t uid, mrd_why *why)
     for (size_t i = 0; i < c->n_sessions; i++) {
         const mrd_session *s = c->sessions[i];
 
-        if (s->of_job.key[0] == '\0' || !mrd_session_is_open(s))
+        if (s->of_job.key.text[0] == '\0' || !mrd_session_is_open(s))
             continue;
         open++;
-        of_user += s->of_job.uid == uid;
+        of_user += s->of_job.key.uid == uid;
     }
     if (of_user >= c->limits.job_sessions_user)
         return mrd_why_set(why, MRD_LIMIT, 0,
@@ -185,32 +247,56 @@ allowed(mrd_core *c, int64_t uid, mrd_why *why)
 
 /* ---- Making one ---- */
 
-static void
-belong(mrd_core *c, mrd_session *s, const Mrd__Job *m, const char *key)
+static mrd_err
+choose_one(mrd_strlist *list, mrd_str word)
 {
+    mrd_strlist_fini(list);
+    return mrd_strlist_add(list, word);
+}
+
+/* Makes the session take processes of this job only: those of the same identity. */
+static mrd_err
+choose_job(mrd_select *s, const reported_job *job)
+{
+    mrd_str run = mrd_jobid_get(&job->id, "restart");
+    mrd_err err = choose_one(&s->jobs, mrd_jobid_get(&job->id, "job"));
+
+    if (err == MRD_OK)
+        err = choose_one(&s->uids, mrd_jobid_get(&job->id, "uid"));
+    if (err == MRD_OK)
+        err = choose_one(&s->namespaces, mrd_jobid_get(&job->id, "namespace"));
+    if (err == MRD_OK)
+        err = choose_one(&s->clusters, mrd_jobid_get(&job->id, "cluster"));
+    if (err == MRD_OK)
+        err = choose_one(&s->restarts, run.len == 0 ? MRD_STR("0") : run);
+    return err;
+}
+
+static void
+belong(mrd_core *c, mrd_session *s, const reported_job *job)
+{
+    const Mrd__Job *m = job->m;
     uint64_t age = m->age_ns > (uint64_t) AGE_MAX ? (uint64_t) AGE_MAX : m->age_ns;
 
-    mrd_text_set(s->of_job.key, sizeof(s->of_job.key), key);
-    s->of_job.uid = m->uid;
+    s->of_job.key = job->key;
+    s->of_job.witness = mrd_job_witness_of(mrd_job_witness_text(m->witness));
     s->of_job.nodes = m->nodes > 1000000 ? 0 : m->nodes;
     s->go.ns = mrd_core_session_now(c).ns - (int64_t) age;
     mrd_session_touch(s);
 }
 
 static mrd_err
-fill(mrd_core *c, mrd_session *s, const mrd_jobid *id, const Mrd__Job *m, const char *key,
-     mrd_why *why)
+fill(mrd_core *c, mrd_session *s, const reported_job *job, mrd_why *why)
 {
-    mrd_str job = mrd_jobid_get(id, "job");
-    char uid[24], name[MRD_TEXT_MAX];
+    char name[MRD_TEXT_MAX];
     bool off = false;
     mrd_err err = mrd_session_params_init(&s->params);
 
     if (err == MRD_OK)
         err = take_request(c, &s->params, c->limits.job_default, &off, why);
-    if (err == MRD_OK && *m->request != '\0') {
+    if (err == MRD_OK && *job->m->request != '\0') {
         off = false;
-        err = take_request(c, &s->params, m->request, &off, why);
+        err = take_request(c, &s->params, job->m->request, &off, why);
     }
     if (err == MRD_OK)
         err = mrd_session_params_check(&s->params, why);
@@ -219,32 +305,28 @@ fill(mrd_core *c, mrd_session *s, const mrd_jobid *id, const Mrd__Job *m, const 
     if (err == MRD_OK && off)
         err = mrd_why_set(why, MRD_CANCELLED, 0,
                           "the job or the site has switched its recording off");
-    snprintf(uid, sizeof(uid), "%lld", (long long) m->uid);
-    snprintf(name, sizeof(name), "job " MRD_STR_FMT, MRD_STR_ARG(job));
+    snprintf(name, sizeof(name), "job " MRD_STR_FMT, MRD_STR_ARG(mrd_jobid_get(&job->id, "job")));
     if (err == MRD_OK && (s->params.name == NULL || s->params.name[0] == '\0'))
         err = mrd_session_params_set(&s->params, "name", name, why);
     if (err == MRD_OK)
-        err = mrd_strlist_add(&s->select.jobs, job);
-    if (err == MRD_OK)
-        err = mrd_strlist_add(&s->select.uids, mrd_str_of(uid));
+        err = choose_job(&s->select, job);
     mrd_core_name_session(c, s);
     s->state = MRD_SESSION_RECORDING;
-    belong(c, s, m, key);
+    belong(c, s, job);
     return err;
 }
 
 static mrd_err
-make(mrd_core *c, const mrd_jobid *id, const Mrd__Job *m, const char *key, mrd_session **ret_s,
-     mrd_why *why)
+make(mrd_core *c, const reported_job *job, mrd_session **ret_s, mrd_why *why)
 {
     mrd_session *s;
-    mrd_err err = allowed(c, m->uid, why);
+    mrd_err err = allowed(c, job->m->uid, why);
 
     if (err != MRD_OK)
         return err;
     if ((s = calloc(1, sizeof(*s))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "session");
-    err = fill(c, s, id, m, key, why);
+    err = fill(c, s, job, why);
     if (err == MRD_OK && (err = mrd_core_add_session(c, s)) != MRD_OK)
         mrd_why_set(why, err, 0, "session");
     if (err != MRD_OK) {
@@ -252,8 +334,34 @@ make(mrd_core *c, const mrd_jobid *id, const Mrd__Job *m, const char *key, mrd_s
         return err;
     }
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB", "A job is recorded: id=%s job=%s uid=%lld",
-                    s->text, key, (long long) m->uid);
+                    s->text, job->key.text, (long long) job->m->uid);
     *ret_s = s;
+    return MRD_OK;
+}
+
+/*
+ * Begins a session that waited. It takes this job only, unless a process alone claims to be of it:
+ * then it takes what the operator chose, so that the hook's word can still count.
+ */
+static mrd_err
+begin_waiting(mrd_core *c, mrd_session *s, const reported_job *job, mrd_why *why)
+{
+    bool claimed = is_claimed(s);
+
+    if (claimed) {
+        s->of_job.key = job->key;
+        mrd_session_touch(s);
+    } else {
+        if (job->m->witness != MRD__JOB_WITNESS__WITNESS_PROCESS &&
+            choose_job(&s->select, job) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
+        mrd_text_set(s->message, sizeof(s->message), "");
+        belong(c, s, job);
+        mrd_session_join(c, s);
+    }
+    mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB",
+                    "A job that a session waited for is recorded: id=%s job=%s uid=%lld", s->text,
+                    job->key.text, (long long) job->m->uid);
     return MRD_OK;
 }
 
@@ -269,9 +377,9 @@ add_owner(mrd_session *s, const char *key)
 }
 
 static mrd_err
-join(mrd_core *c, mrd_session *s, const mrd_node *n, const mrd_jobid *id, const Mrd__Job *m,
-     mrd_why *why)
+join(mrd_core *c, mrd_session *s, const mrd_node *n, const reported_job *job, mrd_why *why)
 {
+    const Mrd__Job *m = job->m;
     mrd_part *p = mrd_session_part(s, n->instance_id);
 
     if (s->state > MRD_SESSION_RECORDING)
@@ -280,7 +388,7 @@ join(mrd_core *c, mrd_session *s, const mrd_node *n, const mrd_jobid *id, const 
                       mrd_strlist_add(&s->select.instances, mrd_str_of(n->instance_id)) != MRD_OK))
         return mrd_why_set(why, MRD_NOMEM, 0, "session %s", s->text);
     p->job_ended = false;
-    mrd_session_add_job(s, id->text);
+    mrd_session_add_job(s, job->id.text);
     add_owner(s, m->owner_key);
     if (m->nodes > s->of_job.nodes && m->nodes <= 1000000)
         s->of_job.nodes = m->nodes;
@@ -289,23 +397,18 @@ join(mrd_core *c, mrd_session *s, const mrd_node *n, const mrd_jobid *id, const 
 }
 
 static mrd_err
-begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const mrd_jobid *id, const Mrd__Job *m,
-      const char *key, mrd_why *why)
+begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const reported_job *job, mrd_why *why)
 {
-    mrd_session *s = find(c, key, m->uid);
+    mrd_session *s = find(c, job);
     mrd_err err = MRD_OK;
 
-    if (s == NULL && (s = find_expected(c, n, id)) != NULL) {
-        belong(c, s, m, key);
-        mrd_session_join(c, s);
-        mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-JOB",
-                        "A job that a session waited for is recorded: id=%s job=%s", s->text, key);
-    }
-    if (s == NULL && strcmp(m->request, MRD_JOB_UNASKED) == 0)
+    if (s == NULL && (s = find_waiting(c, n, job)) != NULL)
+        err = begin_waiting(c, s, job, why);
+    if (s == NULL && strcmp(job->m->request, MRD_JOB_UNASKED) == 0)
         return mrd_why_set(why, MRD_CANCELLED, 0, "no session waits for this job");
-    if (s == NULL && (err = make(c, id, m, key, &s, why)) != MRD_OK)
-        return err;
-    if ((err = join(c, s, n, id, m, why)) != MRD_OK)
+    if (s == NULL)
+        err = make(c, job, &s, why);
+    if (err != MRD_OK || (err = join(c, s, n, job, why)) != MRD_OK)
         return err;
     mrd_core_save(c, s);
     mrd_session_run(c, s);
@@ -319,10 +422,23 @@ begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const mrd_jobid *id, const 
     return MRD_OK;
 }
 
-static void
-end(mrd_core *c, const mrd_node *n, const char *key, int64_t uid)
+/* The session of a job that ends on a node. One that a process began may have the hook's key by now. */
+static mrd_session *
+find_ending(const mrd_core *c, const reported_job *job)
 {
-    mrd_session *s = find(c, key, uid);
+    mrd_session *s = find(c, job);
+
+    for (size_t i = 0; s == NULL && i < c->n_sessions; i++)
+        if (!c->sessions[i]->deleted && is_claimed(c->sessions[i]) &&
+            mrd_select_takes_job(&c->sessions[i]->select, &job->id, NULL))
+            s = c->sessions[i];
+    return s;
+}
+
+static void
+end(mrd_core *c, const mrd_node *n, const reported_job *job)
+{
+    mrd_session *s = find_ending(c, job);
     mrd_part *p = s == NULL ? NULL : mrd_session_part(s, n->instance_id);
 
     if (p == NULL || p->job_ended)
@@ -334,29 +450,44 @@ end(mrd_core *c, const mrd_node *n, const char *key, int64_t uid)
     mrd_session_run(c, s);
 }
 
+static void
+read_job(const Mrd__Job *m, reported_job *ret_job)
+{
+    static const char *const keys[] = { "uid", NULL };
+    mrd_jobid told = { "" };
+    char uid[24];
+
+    ret_job->m = m;
+    ret_job->id = told;
+    snprintf(uid, sizeof(uid), "%lld", (long long) m->uid);
+    (void) mrd_jobid_set(&told, MRD_STR("uid"), mrd_str_of(uid));
+    mrd_jobid_parse(&ret_job->id, mrd_str_of(m->identity));
+    if (!mrd_str_is(mrd_jobid_get(&ret_job->id, "uid"), uid))
+        mrd_jobid_correct(&ret_job->id, &told, keys);
+    mrd_job_key_of(&ret_job->id, m->uid, &ret_job->key);
+}
+
 void
 mrd_core_job(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, const Mrd__Job *m)
 {
-    char key[MRD_JOB_KEY_MAX];
-    mrd_jobid id = { "" };
+    reported_job job;
     mrd_why why = { 0 };
     mrd_effect *e;
 
     mrd_core_enter(c, now);
     e = mrd_effects_add(&c->out, MRD_DO_JOB_REPLY);
     e->ticket = ticket;
-    mrd_jobid_parse(&id, mrd_str_of(m->identity));
-    key_of(&id, key);
-    if (mrd_jobid_get(&id, "job").len == 0)
+    read_job(m, &job);
+    if (job.key.text[0] == '\0')
         mrd_why_set(&why, MRD_INVALID, 0, "the job has no id");
     else if (m->phase == MRD__JOB_PHASE__JOB_END)
-        end(c, n, key, m->uid);
+        end(c, n, &job);
     else
-        (void) begin(c, e, n, &id, m, key, &why);
+        (void) begin(c, e, n, &job, &why);
     e->err = why.err;
     mrd_text_set(e->text, sizeof(e->text), why.text);
     if (why.err != MRD_OK && why.err != MRD_CANCELLED)
         mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-JOB-REFUSED",
-                        "A job is not recorded: node=%s job=%s reason=%s", n->instance_id, key,
-                        why.text);
+                        "A job is not recorded: node=%s job=%s reason=%s", n->instance_id,
+                        job.key.text, why.text);
 }

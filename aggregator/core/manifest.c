@@ -296,12 +296,13 @@ put_job(const mrd_session *s, const mrd_manifest_context *x, mrd_json *o)
 {
     mrd_json *job;
 
-    if (s->of_job.key[0] == '\0')
+    if (s->of_job.key.text[0] == '\0')
         return;
     job = mrd_json_new_object();
-    mrd_json_set(job, "key", mrd_json_new_str(s->of_job.key));
-    mrd_json_set(job, "uid", mrd_json_new_int(s->of_job.uid));
+    mrd_json_set(job, "key", mrd_json_new_str(s->of_job.key.text));
+    mrd_json_set(job, "uid", mrd_json_new_int(s->of_job.key.uid));
     mrd_json_set(job, "nodes", mrd_json_new_count(s->of_job.nodes));
+    mrd_json_set(job, "witness", mrd_json_new_str(mrd_job_witness_text(s->of_job.witness)));
     if (x->of_file && s->of_job.owner_keys.n > 0)
         mrd_json_set(job, "owner_keys", mrd_strings_json(&s->of_job.owner_keys));
     mrd_json_set(o, "job", job);

@@ -315,9 +315,10 @@ job_load(mrd_session *s, const mrd_json *o)
 
     if (o == NULL)
         return;
-    mrd_text_set(s->of_job.key, sizeof(s->of_job.key), mrd_json_str(o, "key", ""));
-    s->of_job.uid = mrd_json_int(o, "uid", -1);
+    mrd_text_set(s->of_job.key.text, sizeof(s->of_job.key.text), mrd_json_str(o, "key", ""));
+    s->of_job.key.uid = mrd_json_int(o, "uid", -1);
     s->of_job.nodes = (unsigned) mrd_json_int(o, "nodes", 0);
+    s->of_job.witness = mrd_job_witness_of(mrd_json_str(o, "witness", ""));
     for (size_t i = 0; keys != NULL && i < mrd_json_size(keys); i++) {
         char scratch[64];
         mrd_str key;

@@ -171,6 +171,42 @@ mrd_session_is_recorder(const mrd_session *s)
     return s->params.mode == MRD_MODE_RECORDER;
 }
 
+static const char *const witnesses[] = { [MRD__JOB_WITNESS__WITNESS_PROCESS] = "process",
+                                         [MRD__JOB_WITNESS__WITNESS_POD] = "pod",
+                                         [MRD__JOB_WITNESS__WITNESS_HOOK] = "hook" };
+
+const char *
+mrd_job_witness_text(Mrd__JobWitness witness)
+{
+    return (size_t) witness < MRD_COUNT(witnesses) ? witnesses[witness] : witnesses[0];
+}
+
+Mrd__JobWitness
+mrd_job_witness_of(const char *text)
+{
+    Mrd__JobWitness witness = MRD__JOB_WITNESS__WITNESS_HOOK;
+
+    while (witness > MRD__JOB_WITNESS__WITNESS_PROCESS && strcmp(witnesses[witness], text) != 0)
+        witness--;
+    return witness;
+}
+
+bool
+mrd_session_has_owner(const mrd_session *s)
+{
+    return s->of_job.key.text[0] != '\0' &&
+           !(s->params.wait && s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS);
+}
+
+bool
+mrd_session_is_of_one_job(const mrd_session *s)
+{
+    const mrd_select *by = &s->select;
+
+    return by->jobs.n == 1 && by->uids.n == 1 && by->namespaces.n == 1 && by->clusters.n == 1 &&
+           by->restarts.n == 1;
+}
+
 void
 mrd_session_add_job(mrd_session *s, const char *jobid)
 {

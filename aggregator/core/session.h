@@ -120,15 +120,13 @@ typedef struct {
     mrd_local_ns began, next;
 } mrd_save_state;
 
-#define MRD_JOB_KEY_MAX 520
-
 /* The job it belongs to. */
 typedef struct {
-    char key[MRD_JOB_KEY_MAX]; /* "cluster/namespace/job/restart"; empty: it belongs to none */
-    int64_t uid;
-    unsigned nodes;         /* that it has, 0: not known */
-    mrd_local_ns ended;     /* on the last node that said so */
-    mrd_strlist owner_keys; /* SHA-256 of tokens whose holders may read it */
+    mrd_job_key key;         /* its text is empty if the session belongs to no job */
+    Mrd__JobWitness witness; /* by whom the job is known */
+    unsigned nodes;          /* that it has, 0: not known */
+    mrd_local_ns ended;      /* on the last node that said so */
+    mrd_strlist owner_keys;  /* SHA-256 of tokens whose holders may read it */
 } mrd_session_job;
 
 /* Nothing that lies in it as a whole is recorded. to 0: it goes on. The revisions are those with which it
@@ -195,6 +193,16 @@ typedef struct mrd_session {
     mrd_session_conversions conversions; /* of its device profiles */
 } mrd_session;
 
+/*
+ * Returns true if the session belongs to the owner of its job: the job asked for it, or it waited
+ * for the job and somebody better than a process of it told of the job.
+ */
+bool mrd_session_has_owner(const mrd_session *s);
+/* Returns true if nothing but processes of one job can be in it. */
+bool mrd_session_is_of_one_job(const mrd_session *s);
+const char *mrd_job_witness_text(Mrd__JobWitness witness); /* "hook", static */
+/* Returns WITNESS_PROCESS, who proves least, for another word. */
+Mrd__JobWitness mrd_job_witness_of(const char *text);
 const char *mrd_export_state_text(mrd_export_state state); /* "done", static */
 const char *mrd_merge_state_text(mrd_merge_state state);   /* "done", static */
 void mrd_session_free(mrd_session *s);

@@ -207,7 +207,7 @@ step_record(mrd_core *c, mrd_session *s)
     mrd_session_send_triggers(c, s);
     mrd_session_send_change(c, s);
     bound_size(c, s);
-    if (s->of_job.key[0] != '\0' && !s->stop_requested && mrd_job_is_over(c, s))
+    if (s->of_job.key.text[0] != '\0' && !s->stop_requested && mrd_job_is_over(c, s))
         s->stop_requested = true;
     if (!s->stop_requested && (s->params.duration == 0 || now < end - c->limits.lead - delay(c, s)))
         return false;
@@ -395,7 +395,7 @@ void
 mrd_session_run(mrd_core *c, mrd_session *s)
 {
     if (s->step == MRD_STEP_NEW && s->save.durable > 0) /* a job runs already: nobody gets ready */
-        s->step = s->of_job.key[0] != '\0'       ? MRD_STEP_RECORD
+        s->step = s->of_job.key.text[0] != '\0'  ? MRD_STEP_RECORD
                   : mrd_session_waits_for_job(s) ? MRD_STEP_EXPECT
                                                  : MRD_STEP_WAIT;
     while (mrd_effects_room(&c->out, 16) && step(c, s))

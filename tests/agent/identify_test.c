@@ -5,6 +5,7 @@
 #include <sys/prctl.h>
 
 #include "agent/drain.h"
+#include "tests/hw/tree.h"
 
 #define VICTIM   54321u
 #define ATTACKER 54322u
@@ -13,6 +14,7 @@
 typedef struct {
     mrd_drain *p;
     int64_t pid, container_pid;
+    mrd_ident ident;
     uint64_t events;
 } received;
 
@@ -24,6 +26,7 @@ take(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev
     (void) clock;
     (void) ev;
     to->events++;
+    to->ident = process->ident;
     to->pid = process->ident.pid;
     to->container_pid = process->ident.container_pid;
     return MRD_OK;
@@ -282,6 +285,71 @@ TEST(a_namespace_is_no_cloak)
         mrd_drain_close(h.p);
         kill(outer, SIGKILL);
         waitpid(outer, NULL, 0);
+    }
+}
+
+#define POD "11111111-2222-3333-4444-555555555555"
+
+/* A process in a pod, or in none, says of which namespace it is; the kubelet may say another one. */
+TEST(the_kubelet_says_in_which_namespace_a_pod_is)
+{
+    static const struct {
+        const char *row, *folder, *cgroup, *words;
+        int mode;
+        bool runs, confirmed;
+    } rows[] = {
+        { "no kubelet", NULL, "0::/kubepods/pod" POD "/x\n", "namespace=a\npod=p\npod_uid=lie\n", 0,
+          true, false },
+        { "its pod", "b_train-0_" POD, "0::/kubepods/pod" POD "/x\n",
+          "namespace=b\npod=train-0\npod_uid=" POD "\n", 0755, true, true },
+        { "a pod that the kubelet does not have", "b_train-0_other", "0::/kubepods/pod" POD "/x\n",
+          "", 0755, true, false },
+        { "no pod", "a_p_" POD, "0::/user.slice\n", "", 0755, true, false },
+        { "a folder that anybody may write to", "b_train-0_" POD, "0::/kubepods/pod" POD "/x\n",
+          "namespace=a\npod=p\npod_uid=lie\n", 0777, true, false },
+        { "over before it was seen", "b_train-0_" POD, "0::/kubepods/pod" POD "/x\n", "", 0755,
+          false, false },
+    };
+    char proc[512], pods[512], name[600], status[64];
+
+    snprintf(proc, sizeof(proc), "%s/proc", test_tmp());
+    snprintf(status, sizeof(status), "Uid:\t%u\t0\t0\t0\n", (unsigned) geteuid());
+    tree_file(proc, "42/stat", "42 (p) S 1 1 1 0 -1 0 0 0 0 0 0 0 0 0 20 0 5 0 777 8192 3 1\n");
+    tree_file(proc, "42/status", status);
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_drain_options o = { .instance_id = "i-test",
+                                .ring_dir = test_tmp(),
+                                .proc_root = proc,
+                                .pod_dir = pods,
+                                .only_uid = -1,
+                                .event = take,
+                                .self = &h };
+        maker *m;
+        static const char *const words[] = { "namespace", "pod", "pod_uid", NULL };
+        mrd_jobid only = { "" };
+
+        snprintf(pods, sizeof(pods), "%s/pods%zu", test_tmp(), i);
+        tree_file(proc, "42/cgroup", rows[i].cgroup);
+        snprintf(name, sizeof(name), "%s/x", rows[i].folder == NULL ? "" : rows[i].folder);
+        if (rows[i].folder != NULL) {
+            tree_file(pods, name, "");
+            CHECK(chmod(pods, (mode_t) rows[i].mode) == 0);
+        }
+        m = make_ring(test_tmp(), rows[i].runs ? 42 : 43, 777, next_tid++, 1 << 16);
+        make_ident(m, "POD_NAMESPACE=a\nPOD_NAME=p\nPOD_UID=lie\nMERIDIAN_JOB=train\n");
+        make_span(m, make_text(m, "span"), mrd_local_now().ns, 5);
+        h = (received){ 0 };
+        CHECK_ERR("open", mrd_drain_open(&o, &h.p, NULL), MRD_OK);
+        mrd_drain_finish(h.p);
+        CHECK_ROW(rows[i].row, h.events == 1);
+        for (size_t k = 0; words[k] != NULL; k++)
+            (void) mrd_jobid_set(&only, mrd_str_of(words[k]),
+                                 mrd_jobid_get(&h.ident.jobid, words[k]));
+        CHECK_ROW(rows[i].row, strcmp(only.text, rows[i].words) == 0);
+        CHECK_ROW(rows[i].row, h.ident.pod_confirmed == rows[i].confirmed);
+        CHECK_TEXT(h.ident.job, "train");
+        mrd_drain_close(h.p);
+        (void) unlink(m->path);
     }
 }
 

@@ -27,6 +27,7 @@ typedef struct {
         bool ends;
         char identity[512], request[64], owner[80];
         int64_t uid;
+        Mrd__JobWitness witness;
     } sent[SENT_MAX];
     size_t n_sent;
     bool link_down;
@@ -51,6 +52,7 @@ send(void *self, uint64_t tag, mrd_bytes frame)
     n->sent[n->n_sent].ends = msg.u.job->phase == MRD__JOB_PHASE__JOB_END;
     n->sent[n->n_sent].nodes = msg.u.job->nodes;
     n->sent[n->n_sent].uid = msg.u.job->uid;
+    n->sent[n->n_sent].witness = msg.u.job->witness;
     snprintf(n->sent[n->n_sent].identity, 512, "%s", msg.u.job->identity);
     snprintf(n->sent[n->n_sent].request, 64, "%s", msg.u.job->request);
     snprintf(n->sent[n->n_sent++].owner, 80, "%s", msg.u.job->owner_key);
@@ -617,6 +619,88 @@ TEST(a_job_that_asks_late_is_whole_from_then_on)
     pass(n, 500 * MRD_MS);
     reply(n, 1, MRD_OK, 9, 0);
     CHECK(n->went == 9 && n->times.whole.ns == asked);
+    free(p);
+    node_close(n);
+}
+
+/* Pods of two namespaces, of one user, whose jobs have one name. */
+TEST(jobs_of_one_name_in_two_namespaces_are_two_jobs)
+{
+    node *n = node_open();
+    fake_process *p[2] = { process_of_job("train"), process_of_job("train") };
+
+    for (int i = 0; i < 2; i++) {
+        CHECK(mrd_jobid_set(&p[i]->pub.ident.jobid, MRD_STR("namespace"),
+                            i == 0 ? MRD_STR("a") : MRD_STR("b")));
+        p[i]->pub.ident.pod_confirmed = i == 0;
+        process(n, p[i], false);
+        pass(n, 0);
+        REQUIRE(n->n_sent == (size_t) i + 1);
+        CHECK(strstr(n->sent[i].identity, i == 0 ? "namespace=a" : "namespace=b") != NULL);
+        CHECK_INT(n->sent[i].witness,
+                  i == 0 ? MRD__JOB_WITNESS__WITNESS_POD : MRD__JOB_WITNESS__WITNESS_PROCESS);
+        reply(n, (size_t) i, MRD_OK, 3 + (uint64_t) i, 0);
+        CHECK_INT(n->went, 3 + i);
+    }
+    n->now = mrd_local_now().ns;
+    process(n, p[0], true); /* the end of one is not that of the other */
+    pass(n, 6 * MRD_SEC);
+    pass(n, MRD_SEC);
+    CHECK_INT(n->stopped, 3);
+    for (int i = 0; i < 2; i++)
+        free(p[i]);
+    node_close(n);
+}
+
+/* Components of a heterogeneous job that share a node: one job, until the last of them has ended. */
+TEST(components_of_a_job_are_one_job)
+{
+    node *n = node_open();
+
+    put(n, "42", "job=42\ncomponent=42\nuid=5\nrequest=stream\n", 0644);
+    put(n, "43", "job=42\ncomponent=43\nuid=5\nrequest=stream\n", 0644);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    CHECK_INT(n->sent[0].witness, MRD__JOB_WITNESS__WITNESS_HOOK);
+    CHECK(strstr(n->sent[0].identity, "component") == NULL);
+    reply(n, 0, MRD_OK, 9, 0);
+    put(n, "42", "job=42\ncomponent=42\nuid=5\nrequest=stream\nended=1\n", 0644);
+    pass(n, MRD_SEC);
+    pass(n, 20 * MRD_SEC);
+    CHECK(n->stopped == 0 && n->n_sent == 1);
+    take_away(n, "43");
+    pass(n, MRD_SEC);
+    pass(n, 2 * MRD_SEC);
+    CHECK(n->stopped == 9 && n->n_sent == 2);
+    node_close(n);
+}
+
+/* A process was there before the file of its job: it is the same job, and the aggregator learns whose it is. */
+TEST(a_file_is_about_the_job_that_a_process_told_of)
+{
+    node *n = node_open();
+    fake_process *p = process_of_job("7");
+
+    n->now = mrd_local_now().ns;
+    process(n, p, false);
+    pass(n, 0);
+    REQUIRE(n->n_sent == 1);
+    reply(n, 0, MRD_OK, 9, 0);
+    put(n, "7", "job=7\nuid=5\nowner_key=ab\n", 0644);
+    pass(n, MRD_SEC);
+    REQUIRE(n->n_sent == 2);
+    CHECK_INT(n->sent[1].witness, MRD__JOB_WITNESS__WITNESS_HOOK);
+    CHECK_TEXT(n->sent[1].owner, "ab");
+    CHECK_TEXT(n->sent[1].request, "stream");
+    reply(n, 1, MRD_OK, 9, 0);
+    CHECK_INT(mrd_jobs_count(n->jobs), 1);
+    process(n, p, true); /* its file says when it is over */
+    pass(n, 60 * MRD_SEC);
+    CHECK_INT(n->stopped, 0);
+    take_away(n, "7");
+    pass(n, MRD_SEC);
+    pass(n, 2 * MRD_SEC);
+    CHECK_INT(n->stopped, 9);
     free(p);
     node_close(n);
 }

@@ -422,8 +422,8 @@ TEST(what_is_told_of_a_job)
 
         if (i == 2)
             CHECK_ERR("key", mrd_strlist_add(&s->of_job.owner_keys, MRD_STR("o")), MRD_OK);
-        snprintf(s->of_job.key, sizeof(s->of_job.key), "%s", i == 0 ? "" : "k");
-        s->of_job.uid = 5;
+        snprintf(s->of_job.key.text, sizeof(s->of_job.key.text), "%s", i == 0 ? "" : "k");
+        s->of_job.key.uid = 5;
         s->of_job.nodes = 6;
         o = mrd_session_json(s, &x);
         job = mrd_json_get(o, "job");

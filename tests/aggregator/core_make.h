@@ -18,6 +18,26 @@ core_drain(mrd_core *c)
         ;
 }
 
+/* What is to be saved is, at once. */
+static inline void
+core_write_all(mrd_core *c, int64_t now)
+{
+    mrd_effect *e;
+    uint64_t id[64], version[64];
+    size_t n = 0;
+
+    for (size_t done = 0;; done++) {
+        while ((e = mrd_core_effect(c)) != NULL)
+            if (e->kind == MRD_DO_SAVE && n < 64) {
+                id[n] = e->session->id;
+                version[n++] = e->version;
+            }
+        if (done == n)
+            return;
+        mrd_core_saved(c, core_at(now), id[done], version[done], NULL);
+    }
+}
+
 /* The first effect of this kind (ticket 0: of any), and drains. */
 static inline bool
 core_find(mrd_core *c, mrd_effect_kind kind, uint64_t ticket, mrd_effect *ret)

@@ -15,7 +15,8 @@ TEST(a_start_beyond_a_limit_says_which)
     mrd_effect e;
 
     (void) core_session(c, 7, 0, MRD_SESSION_RECORDING);
-    core_session(c, 8, 0, MRD_SESSION_RECORDING)->of_job.key[0] = 'k'; /* of a job: counts apart */
+    core_session(c, 8, 0, MRD_SESSION_RECORDING)->of_job.key.text[0] =
+        'k'; /* of a job: counts apart */
     (void) core_session(c, 9, 0, MRD_SESSION_COMPLETE);
     c->limits.max_open_sessions = 1;
     r = core_request("one open too many");

@@ -20,26 +20,6 @@ cluster(int64_t sessions, int64_t of_user, const char *by_default)
     return c;
 }
 
-/* What is to be saved is, at once. */
-static void
-write_all(mrd_core *c, int64_t now)
-{
-    mrd_effect *e;
-    uint64_t id[64], version[64];
-    size_t n = 0;
-
-    for (size_t done = 0;; done++) {
-        while ((e = mrd_core_effect(c)) != NULL)
-            if (e->kind == MRD_DO_SAVE && n < 64) {
-                id[n] = e->session->id;
-                version[n++] = e->version;
-            }
-        if (done == n)
-            return;
-        mrd_core_saved(c, core_at(now), id[done], version[done], NULL);
-    }
-}
-
 typedef struct {
     const char *identity, *request, *owner;
     int64_t uid;
@@ -48,9 +28,15 @@ typedef struct {
     bool ends;
 } said;
 
+enum {
+    PROCESS = MRD__JOB_WITNESS__WITNESS_PROCESS,
+    POD = MRD__JOB_WITNESS__WITNESS_POD,
+    HOOK = MRD__JOB_WITNESS__WITNESS_HOOK
+};
+
 /* The answer to it, and what it brings is written. */
 static mrd_effect
-says(mrd_core *c, int64_t now, size_t node, said what)
+says_as(mrd_core *c, int64_t now, size_t node, said what, int witness)
 {
     Mrd__Job m = MRD__JOB__INIT;
     mrd_effect *e, got = { 0 };
@@ -62,13 +48,20 @@ says(mrd_core *c, int64_t now, size_t node, said what)
     m.uid = what.uid;
     m.nodes = what.nodes;
     m.age_ns = what.age;
+    m.witness = (Mrd__JobWitness) witness;
     mrd_core_job(c, core_at(now), 50, c->nodes.v[node], &m);
     e = mrd_core_effect(c);
     CHECK(e != NULL && e->kind == MRD_DO_JOB_REPLY && e->ticket == 50);
     if (e != NULL)
         got = *e;
-    write_all(c, now);
+    core_write_all(c, now);
     return got;
+}
+
+static mrd_effect
+says(mrd_core *c, int64_t now, size_t node, said what)
+{
+    return says_as(c, now, node, what, PROCESS);
 }
 
 static void
@@ -81,14 +74,14 @@ heartbeat(mrd_core *c, int64_t now, size_t node)
     hb.local_ns = now;
     CHECK(mrd_core_sender(c, core_at(now), 6, c->nodes.v[node]->conn, &f, &n));
     mrd_core_heartbeat(c, core_at(now), 6, n, &hb, (mrd_local_ns){ now });
-    write_all(c, now);
+    core_write_all(c, now);
 }
 
 static void
 tick(mrd_core *c, int64_t now)
 {
     mrd_core_tick(c, core_at(now));
-    write_all(c, now);
+    core_write_all(c, now);
 }
 
 TEST(a_job_is_told_its_session_when_it_is_on_disk)
@@ -104,9 +97,9 @@ TEST(a_job_is_told_its_session_when_it_is_on_disk)
     e = says(c, T0 + 2 * MRD_SEC, 0, job); /* as it is told to: asked again */
     REQUIRE(e.err == MRD_OK && e.n_directives == 1 && c->n_sessions == 1);
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO && e.directives[0].id == s->id);
-    CHECK_TEXT(s->of_job.key, "x//7/0");
+    CHECK_TEXT(s->of_job.key.text, "x//7/0");
     CHECK_TEXT(s->params.name, "job 7");
-    CHECK(s->params.recorder_ns == 60 * MRD_SEC && s->of_job.uid == 5 && s->of_job.nodes == 2);
+    CHECK(s->params.recorder_ns == 60 * MRD_SEC && s->of_job.key.uid == 5 && s->of_job.nodes == 2);
     CHECK(s->go.ns <= T0 + MRD_SEC - 3 * MRD_SEC + 1); /* from its beginning on */
     e = says(c, T0 + 3 * MRD_SEC, 1, job);
     CHECK(e.n_directives == 1 && e.directives[0].id == s->id && c->n_sessions == 1);
@@ -208,7 +201,7 @@ delivers(mrd_core *c, int64_t now, size_t node)
     hb.sessions = list;
     CHECK(mrd_core_sender(c, core_at(now), 6, c->nodes.v[node]->conn, &f, &n));
     mrd_core_heartbeat(c, core_at(now), 6, n, &hb, (mrd_local_ns){ now });
-    write_all(c, now);
+    core_write_all(c, now);
 }
 
 /* Jobs that began and ended while nobody answered, more than may be recorded at one time: each gets its session when
@@ -376,24 +369,122 @@ TEST(a_session_waits_for_its_job)
         CHECK_ERR("job", mrd_strlist_add(&r.select.jobs, mrd_str_of(rows[i].wanted)), MRD_OK);
         CHECK_ERR("node", mrd_strlist_add(&r.select.instances, MRD_STR("a")), MRD_OK);
         mrd_core_start(c, core_at(T0), 9, &r);
-        write_all(c, T0);
+        core_write_all(c, T0);
         tick(c, T0 + MRD_SEC);
         REQUIRE(c->n_sessions == 1);
         s = c->sessions[0];
         CHECK(s->step == MRD_STEP_EXPECT && s->state == MRD_SESSION_ARMING);
         s->stop_requested = rows[i].stopped;
-        e = says(c, T0 + 2 * MRD_SEC, rows[i].node, job);
+        e = says_as(c, T0 + 2 * MRD_SEC, rows[i].node, job, HOOK);
         CHECK_ROW(rows[i].what, (e.err == MRD_OK) == rows[i].joins);
         CHECK_ROW(rows[i].what, rows[i].joins || e.err == MRD_CANCELLED);
         CHECK_ROW(rows[i].what, (s->state == MRD_SESSION_RECORDING) == rows[i].joins);
         CHECK_ROW(rows[i].what, (s->step == MRD_STEP_RECORD) == rows[i].joins);
         if (rows[i].joins)
-            CHECK(s->go.ns == T0 && s->of_job.uid == 5 && s->of_job.nodes == 3 && s->n_parts == 1);
+            CHECK(s->go.ns == T0 && s->of_job.key.uid == 5 && s->of_job.nodes == 3 &&
+                  s->n_parts == 1);
         tick(c, T0 + 3 * MRD_SEC);
         if (rows[i].stopped) {
             CHECK(s->state == MRD_SESSION_FAILED && s->step == MRD_STEP_OVER);
             CHECK_TEXT(s->message, "stopped before the job had begun");
         }
+        mrd_core_free(c);
+    }
+}
+
+/* Starts a session that waits for job 7; of this user, in this namespace, where they are given. */
+static mrd_session *
+wait_for_7(mrd_core *c, const char *uid, const char *space)
+{
+    mrd_session_request r = core_request("x");
+
+    r.params.wait = true;
+    CHECK_ERR("job", mrd_strlist_add(&r.select.jobs, MRD_STR("7")), MRD_OK);
+    if (uid != NULL)
+        CHECK_ERR("uid", mrd_strlist_add(&r.select.uids, mrd_str_of(uid)), MRD_OK);
+    if (space != NULL)
+        CHECK_ERR("space", mrd_strlist_add(&r.select.namespaces, mrd_str_of(space)), MRD_OK);
+    mrd_core_start(c, core_at(T0), 9, &r);
+    core_write_all(c, T0);
+    tick(c, T0 + MRD_SEC);
+    MRD_ASSERT(c->n_sessions == 1);
+    return c->sessions[0];
+}
+
+/* Whoever may say any number of a job gets no session by it. */
+TEST(who_may_have_a_session_that_waits_for_a_job)
+{
+    static const struct {
+        const char *what, *uid, *space, *job, *hint;
+        int64_t user;
+        int witness;
+        bool has, owned;
+    } rows[] = {
+        { "the hook", NULL, NULL, "job=7\n", NULL, 5, HOOK, true, true },
+        { "the hook, user named", "5", NULL, "job=7\n", NULL, 5, HOOK, true, true },
+        { "the hook, another user named", "6", NULL, "job=7\n", NULL, 5, HOOK, false, false },
+        { "a process", NULL, NULL, "job=7\n", "--uid 5", 5, PROCESS, false, false },
+        { "a process of the named user", "5", NULL, "job=7\n", NULL, 5, PROCESS, true, false },
+        { "a process of another user", "6", NULL, "job=7\n", NULL, 5, PROCESS, false, false },
+        { "a process that lies about its user", "6", NULL, "uid=6\njob=7\n", NULL, 5, PROCESS,
+          false, false },
+        { "a process in a namespace", NULL, "a", "job=7\nnamespace=a\n", "--uid 5", 5, PROCESS,
+          false, false },
+        { "a pod", NULL, NULL, "job=7\nnamespace=a\n", "--namespace a", 5, POD, false, false },
+        { "a pod of the named namespace", NULL, "a", "job=7\nnamespace=a\n", NULL, 5, POD, true,
+          true },
+        { "a pod of another namespace", NULL, "a", "job=7\nnamespace=b\n", NULL, 5, POD, false,
+          false },
+        { "a pod without a namespace", NULL, "a", "job=7\n", NULL, 5, POD, false, false },
+        { "no witness that is known", NULL, NULL, "job=7\n", "--uid 5", 5, 77, false, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = cluster(8, 8, "stream");
+        mrd_session *s = wait_for_7(c, rows[i].uid, rows[i].space);
+        said job = { rows[i].job, MRD_JOB_UNASKED, NULL, rows[i].user, 1, 0, false };
+        mrd_effect e = says_as(c, T0 + 2 * MRD_SEC, 0, job, rows[i].witness);
+
+        CHECK_ROW(rows[i].what, (e.err == MRD_OK) == rows[i].has);
+        CHECK_ROW(rows[i].what, (s->state == MRD_SESSION_RECORDING) == rows[i].has);
+        CHECK_ROW(rows[i].what, mrd_session_has_owner(s) == rows[i].owned);
+        CHECK_ROW(rows[i].what,
+                  (strstr(s->message, "still waiting") != NULL) == (rows[i].hint != NULL));
+        CHECK_ROW(rows[i].what, rows[i].hint == NULL || strstr(s->message, rows[i].hint) != NULL);
+        mrd_core_free(c);
+    }
+}
+
+/* Neither a claim that came first nor one that comes later changes what the hook's word gets. */
+TEST(the_word_of_the_hook_outranks_claims)
+{
+    for (int named = 0; named < 2; named++) {
+        mrd_core *c = cluster(8, 8, "stream");
+        mrd_session *s = wait_for_7(c, named ? "5" : NULL, NULL);
+        said claim = { "job=7\n", MRD_JOB_UNASKED, NULL, 5, 1, 0, false };
+        said hook = { "job=7\ncluster=x\n", MRD_JOB_UNASKED, NULL, 5, 2, 0, false };
+        mrd_effect e;
+
+        CHECK_INT(says(c, T0 + MRD_SEC, 0, claim).err, named ? MRD_OK : MRD_CANCELLED);
+        (void) says_as(c, T0 + 2 * MRD_SEC, 1, hook, HOOK);
+        e = says_as(c, T0 + 3 * MRD_SEC, 1, hook, HOOK);
+        CHECK(e.err == MRD_OK && e.n_directives == 1 && e.directives[0].id == s->id);
+        CHECK_INT(c->n_sessions, 1);
+        CHECK_TEXT(s->of_job.key.text, "x//7/0");
+        CHECK_INT(s->n_parts, named ? 2 : 1);
+        CHECK_INT(mrd_session_is_of_one_job(s), !named); /* it has what the claim brought, too */
+        CHECK_INT(mrd_session_has_owner(s), !named);
+        CHECK_TEXT(s->message, "");
+        CHECK_INT(says(c, T0 + 4 * MRD_SEC, 0, claim).err, MRD_CANCELLED);
+        claim.uid = 6; /* another user, who comes later */
+        CHECK_INT(says(c, T0 + 4 * MRD_SEC, 0, claim).err, MRD_CANCELLED);
+        CHECK_INT(s->n_parts, named ? 2 : 1);
+        claim.uid = 5;
+        claim.ends = hook.ends = true; /* both ends are those of the session */
+        (void) says(c, T0 + 5 * MRD_SEC, 0, claim);
+        (void) says_as(c, T0 + 5 * MRD_SEC, 1, hook, HOOK);
+        tick(c, T0 + 20 * MRD_SEC);
+        CHECK(s->state > MRD_SESSION_RECORDING);
         mrd_core_free(c);
     }
 }

@@ -74,6 +74,70 @@ TEST(filters)
                                                    mrd_str_of(rows[i].value)) == rows[i].fits);
 }
 
+/* Each row is another job than every other row; no value can imitate the parts of another key. */
+TEST(jobs_that_differ_in_one_part_have_different_keys)
+{
+    static const struct {
+        const char *words, *text;
+        int64_t uid;
+    } rows[] = {
+        { "job=42", "//42/0", 1 },
+        { "job=42", "//42/0", 2 },
+        { "job=42\nrestart=1", "//42/1", 1 },
+        { "job=42\ncluster=c", "c//42/0", 1 },
+        { "job=42\nnamespace=c", "/c/42/0", 1 },
+        { "job=42\nnamespace=c\ncluster=c", "c/c/42/0", 1 },
+        { "job=c/42", "//c%2F42/0", 1 },
+        { "job=c%2F42", "//c%252F42/0", 1 },
+        { "job=42\ncluster=/c", "%2Fc//42/0", 1 },
+        { "user=u\ncluster=c", "", 1 },
+    };
+    mrd_jobid same = of("uid=7\nrestart=0\nuser=u\njob=42\nstep=3");
+    mrd_job_key a, b;
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_jobid id = of(rows[i].words);
+
+        mrd_job_key_of(&id, rows[i].uid, &a);
+        CHECK_TEXT(a.text, rows[i].text);
+        for (size_t k = 0; k < MRD_COUNT(rows); k++) {
+            mrd_jobid other = of(rows[k].words);
+
+            mrd_job_key_of(&other, rows[k].uid, &b);
+            CHECK_ROW(rows[k].words, mrd_job_key_equal(&a, &b) == (i == k && a.text[0] != '\0'));
+        }
+    }
+    mrd_job_key_of(&same, 1, &b);
+    CHECK_TEXT(b.text, rows[0].text); /* other words are no part of it */
+}
+
+TEST(a_key_has_room_for_the_longest_values)
+{
+    char value[MRD_JOBID_VALUE];
+    mrd_jobid id = { "" };
+    mrd_job_key key;
+
+    memset(value, '/', sizeof(value));
+    for (const char *const *k =
+             (const char *const[]){ "cluster", "namespace", "job", "restart", NULL };
+         *k != NULL; k++)
+        CHECK(mrd_jobid_set(&id, mrd_str_of(*k), (mrd_str){ value, sizeof(value) }));
+    mrd_job_key_of(&id, 0, &key);
+    CHECK_INT(strlen(key.text), 4 * 3 * (MRD_JOBID_VALUE - 1) + 3);
+}
+
+TEST(what_is_known_better_corrects_what_is_claimed)
+{
+    static const char *const keys[] = { "job", "cluster", "user", NULL };
+    mrd_jobid id = of("job=42\ncluster=lie\nuser=bob\nstep=1\npartition=x"), nothing = { "" };
+    mrd_jobid told = of("job=42\nuser=alice\npartition=main");
+
+    mrd_jobid_correct(&id, &told, keys);
+    CHECK_TEXT(id.text, "job=42\nuser=alice\npartition=main\nstep=1\n");
+    mrd_jobid_correct(&id, &nothing, keys);
+    CHECK_TEXT(id.text, "partition=main\nstep=1\n");
+}
+
 TEST(says_it)
 {
     mrd_jobid id = of("job=4711\nuser=alice");

@@ -121,6 +121,34 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
     _, err = c.run("record", "--wait-job", want=2)
     check("one job in select.job" in err, f"which job: {err}")
 
+    # ---- a process that claims the job does not begin it; the hook's job on another node does ----
+    waiting = c.keep(Program(c.path("claimed.log"), [MERIDIAN, "record", "--job", "190", "--wait-job", "--duration", "0", "-o", c.path("claimed"), "--format", "json"],
+                             env=c.env, stdout=subprocess.DEVNULL))
+    until(lambda: sessions(c, "--state", "arming"), "it waits")
+    work(c, 1, 190)
+    until(lambda: f"still waiting: a process on node i-test1" in waiting.text() and f"--uid {UID}" in waiting.text(), "the command names the claim")
+    equal([s["state"] for s in sessions(c, "--state", "arming")], ["arming"], "it goes on waiting")
+    job_file(c, 0, 190)
+    a = work(c, 0, 190)
+    job_file(c, 0, 190, ended=True)
+    until(lambda: not waiting.running(), "record --wait-job ends with the hook's job")
+    check_ticks(ticks_in(c.path("claimed", "system_profile.json")), {("i-test0", a.pid): a}, "the hook's job and no other")
+
+    # ---- jobs of one name and user in two namespaces, at one time on one node ----
+    pods = {space: c.workload(0, more={"MERIDIAN_JOB": "train", "POD_NAMESPACE": space, "MERIDIAN_SESSION": "stream"}) for space in ("team-a", "team-m")}
+    for w in pods.values():
+        w.emit(1000)
+    until(lambda: [s["state"] for s in sessions(c, "--job", "train")] == ["recording"] * 2, "a session for each")
+    for w in pods.values():
+        w.tell("")
+        w.p.stdin.close()
+        w.end()
+    until(lambda: [s["state"] for s in sessions(c, "--job", "train")] == ["complete"] * 2, "both are complete")
+    for space, w in pods.items():
+        found = sessions(c, "--namespace", space)
+        equal([[j["namespace"] for j in s["jobs"]] for s in found], [[space]], f"the sessions of {space}")
+        check_ticks(c.ticks(found[0]["id"], space), {("i-test0", w.pid): w}, f"the session of {space}")
+
     # ---- policy ----
     log = lambda i: c.agents[i].text()
     for job, request, reason in [(104, "off", "has switched its recording off"), (105, "stream,counters=x", "may not be requested by a job here"),

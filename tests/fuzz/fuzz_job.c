@@ -70,11 +70,12 @@ check(const mrd_core *c)
         unsigned of_user = 0;
 
         for (size_t k = 0; k < c->n_sessions; k++)
-            of_user +=
-                mrd_session_is_open(c->sessions[k]) && c->sessions[k]->of_job.uid == s->of_job.uid;
+            of_user += mrd_session_is_open(c->sessions[k]) &&
+                       c->sessions[k]->of_job.key.uid == s->of_job.key.uid;
         open += mrd_session_is_open(s);
         if ((mrd_session_is_open(s) && of_user > OF_USER) || s->n_parts > NODES ||
-            s->of_job.owner_keys.n > 64 || s->of_job.nodes > 1000000 || s->of_job.key[0] == '\0')
+            s->of_job.owner_keys.n > 64 || s->of_job.nodes > 1000000 ||
+            s->of_job.key.text[0] == '\0')
             abort();
         for (size_t a = 0; a < s->n_parts; a++)
             for (size_t b = 0; b < a; b++)

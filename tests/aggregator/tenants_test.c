@@ -1,0 +1,211 @@
+/* Two jobs that differ in one part of their identity only: each has a session of its own, nothing of the
+ * other gets into it, and its owner has it, in every mode and whoever comes first. */
+#include "aggregator/core/jobs.h"
+
+#include "aggregator/core/core.h"
+#include "aggregator/http.h"
+#include "aggregator/messages.h"
+#include "base/obj.h"
+#include "tests/aggregator/core_make.h"
+
+#define T0   (100 * MRD_SEC)
+#define KEYS "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcde"
+
+typedef struct {
+    const char *what, *words, *user, *space; /* words: without uid and user */
+    int64_t uid;
+    char key[65];
+} tenant;
+
+static const tenant first = { "the first", "job=train\ncluster=c\nnamespace=a\n", "alice", "a", 5,
+                              KEYS "0" };
+static const tenant others[] = {
+    { "another namespace", "job=train\ncluster=c\nnamespace=b\n", "alice", "b", 5, KEYS "1" },
+    { "no namespace", "job=train\ncluster=c\n", "alice", "", 5, KEYS "1" },
+    { "another user", "job=train\ncluster=c\nnamespace=a\n", "bob", "a", 6, KEYS "1" },
+    { "another cluster", "job=train\ncluster=d\nnamespace=a\n", "alice", "a", 5, KEYS "1" },
+    { "no cluster", "job=train\nnamespace=a\n", "alice", "a", 5, KEYS "1" },
+    { "another run", "job=train\ncluster=c\nnamespace=a\nrestart=1\n", "alice", "a", 5, KEYS "1" },
+    { "another job", "job=trains\ncluster=c\nnamespace=a\n", "alice", "a", 5, KEYS "1" },
+    { "names that look like two parts", "job=train\ncluster=c/a\n", "alice", "", 5, KEYS "1" },
+};
+
+static const struct {
+    const char *what, *request;
+    Mrd__JobWitness witness;
+    bool waited; /* an operator began it and waits for the first tenant's job */
+} modes[] = {
+    { "stream", "stream", MRD__JOB_WITNESS__WITNESS_PROCESS, false },
+    { "recorder", "recorder,keep=1min", MRD__JOB_WITNESS__WITNESS_PROCESS, false },
+    { "stream by a hook", "stream", MRD__JOB_WITNESS__WITNESS_HOOK, false },
+    { "waited for, a hook's", MRD_JOB_UNASKED, MRD__JOB_WITNESS__WITNESS_HOOK, true },
+    { "waited for, a pod's", MRD_JOB_UNASKED, MRD__JOB_WITNESS__WITNESS_POD, true },
+};
+
+static mrd_jobid
+identity_of(const tenant *t)
+{
+    mrd_jobid id = { "" };
+    char uid[24];
+
+    snprintf(uid, sizeof(uid), "%lld", (long long) t->uid);
+    mrd_jobid_parse(&id, mrd_str_of(t->words));
+    CHECK(mrd_jobid_set(&id, MRD_STR("uid"), mrd_str_of(uid)));
+    CHECK(mrd_jobid_set(&id, MRD_STR("user"), mrd_str_of(t->user)));
+    return id;
+}
+
+/* The tenant's job begins on the node, or ends, as the agent says; it asks again until it is told. Returns its session; NULL: it has none. */
+static mrd_session *
+says(mrd_core *c, size_t node, const tenant *t, size_t mode, bool ends)
+{
+    mrd_jobid id = identity_of(t);
+    Mrd__Job m = MRD__JOB__INIT;
+    uint64_t session = 0;
+
+    m.phase = ends ? MRD__JOB_PHASE__JOB_END : MRD__JOB_PHASE__JOB_BEGIN;
+    m.identity = id.text;
+    m.uid = t->uid;
+    m.request = (char *) (uintptr_t) modes[mode].request;
+    m.witness = modes[mode].witness;
+    m.owner_key = (char *) (uintptr_t) t->key;
+    for (int again = 0; again < 3; again++) {
+        mrd_effect *e;
+
+        mrd_core_job(c, core_at(T0), 50, c->nodes.v[node], &m);
+        e = mrd_core_effect(c);
+        CHECK(e != NULL && e->kind == MRD_DO_JOB_REPLY);
+        if (e != NULL && e->n_directives == 1)
+            session = e->directives[0].id;
+        core_write_all(c, T0);
+    }
+    return session == 0 ? NULL : mrd_core_session(c, session);
+}
+
+/* What nodes are told of the session chooses a process of this tenant. */
+static bool
+takes(const mrd_session *s, const tenant *t)
+{
+    mrd_effect e = { .n_directives = 1,
+                     .directives = {
+                         { .type = MRD__CONTROL_TYPE__CONTROL_GO, .id = s->id, .session = s } } };
+    mrd_jobid id = identity_of(t);
+    mrd_control_messages m;
+    mrd_select select = { 0 };
+    bool taken;
+
+    mrd_control_messages_init(&m, &e);
+    CHECK_ERR("wire", mrd_select_from_wire(&select, m.v[0].control.select), MRD_OK);
+    taken = mrd_select_takes_job(&select, &id,
+                                 mrd_str_is(mrd_jobid_get(&id, "job"), "train") ? "train" : NULL);
+    mrd_control_messages_fini(&m);
+    mrd_select_fini(&select);
+    return taken;
+}
+
+/* The operator waits for the first tenant's job, and says which that is. */
+static mrd_session *
+wait_for_first(mrd_core *c)
+{
+    mrd_session_request r = core_request("x");
+
+    r.params.wait = true;
+    CHECK_ERR("job", mrd_strlist_add(&r.select.jobs, MRD_STR("train")), MRD_OK);
+    CHECK_ERR("uid", mrd_strlist_add(&r.select.uids, MRD_STR("5")), MRD_OK);
+    CHECK_ERR("space", mrd_strlist_add(&r.select.namespaces, MRD_STR("a")), MRD_OK);
+    CHECK_ERR("cluster", mrd_strlist_add(&r.select.clusters, MRD_STR("c")), MRD_OK);
+    CHECK_ERR("run", mrd_strlist_add(&r.select.restarts, MRD_STR("0")), MRD_OK);
+    mrd_core_start(c, core_at(T0), 9, &r);
+    core_write_all(c, T0);
+    mrd_core_tick(c, core_at(T0));
+    core_write_all(c, T0);
+    MRD_ASSERT(c->n_sessions == 1 && c->sessions[0]->step == MRD_STEP_EXPECT);
+    return c->sessions[0];
+}
+
+/* Each way to prove who somebody is: it opens all sessions of whom it names, and no other. */
+static void
+check_owners(const char *what, const mrd_session *s, const tenant *its, const tenant *t)
+{
+    mrd_caller callers[] = { MRD_CALLER(MRD_ROLE_OWNER), MRD_CALLER(MRD_ROLE_OWNER),
+                             MRD_CALLER(MRD_ROLE_OWNER), MRD_CALLER(MRD_ROLE_OWNER) };
+    const bool owns[] = { its == t, t->uid == its->uid, strcmp(t->user, its->user) == 0,
+                          t->space[0] != '\0' && strcmp(t->space, its->space) == 0 };
+    mrd_ownership of = mrd_http_ownership(s);
+
+    snprintf(callers[0].key, sizeof(callers[0].key), "%s", t->key);
+    callers[1].uid = t->uid;
+    snprintf(callers[2].user, sizeof(callers[2].user), "%s", t->user);
+    snprintf(callers[3].space, sizeof(callers[3].space), "%s", t->space);
+    for (size_t i = 0; i < MRD_COUNT(callers); i++)
+        for (mrd_action a = MRD_ACTION_LIST; a <= MRD_ACTION_DELETE; a++)
+            CHECK_ROW(what, mrd_may(&callers[i], &of, a) == owns[i]);
+}
+
+static void
+run_pair(size_t mode, const tenant *other, bool other_first, size_t node)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .job_default = "stream",
+                                               .job_allow = "stream,recorder,keep",
+                                               .job_sessions = 20,
+                                               .job_sessions_user = 20 });
+    const tenant *both[] = { other_first ? other : &first, other_first ? &first : other };
+    mrd_session *s[2] = { NULL, NULL }, *waiting;
+
+    core_hello(c, T0, "a", 1);
+    core_hello(c, T0, "b", 2);
+    waiting = modes[mode].waited ? wait_for_first(c) : NULL;
+    for (int i = 0; i < 2; i++)
+        s[i] = says(c, i == 0 ? 0 : node, both[i], mode, false);
+    for (int i = 0; i < 2; i++) {
+        mrd_jobid id = identity_of(both[i]);
+
+        CHECK_ROW(other->what, waiting == NULL || (s[i] == waiting) == (both[i] == &first));
+        CHECK_ROW(other->what, waiting != NULL || s[i] != NULL);
+        if (s[i] == NULL)
+            continue;
+        CHECK_ROW(other->what, takes(s[i], both[i]) && !takes(s[i], both[1 - i]));
+        mrd_session_add_job(s[i], id.text); /* as the agent says of what it takes */
+        check_owners(other->what, s[i], both[i], both[i]);
+        check_owners(other->what, s[i], both[i], both[1 - i]);
+    }
+    CHECK_ROW(other->what, s[0] != s[1]);
+    (void) says(c, node, both[1], mode, true); /* the end of one is not that of the other */
+    CHECK_ROW(other->what, s[0] == NULL || s[0]->of_job.ended.ns == 0);
+    mrd_core_free(c);
+}
+
+TEST(two_tenants_in_every_mode)
+{
+    for (size_t mode = 0; mode < MRD_COUNT(modes); mode++)
+        for (size_t i = 0; i < MRD_COUNT(others); i++)
+            for (int order = 0; order < 4; order++)
+                run_pair(mode, &others[i], (order & 1) != 0, (order & 2) != 0);
+}
+
+/* However many steps, pods or labels a job has, they are its own: they do not lock its owner out. */
+TEST(an_owner_is_not_locked_out_of_a_large_job)
+{
+    mrd_core *c = core_make((mrd_core_limits){ .job_default = "stream",
+                                               .job_allow = "stream",
+                                               .job_sessions = 2,
+                                               .job_sessions_user = 2 });
+    mrd_session *s;
+
+    core_hello(c, T0, "a", 1);
+    s = says(c, 0, &first, 0, false);
+    REQUIRE(s != NULL);
+    for (int i = 0; i < MRD_SESSION_JOBS + 9; i++) {
+        mrd_jobid id = identity_of(&first);
+        char step[8];
+
+        snprintf(step, sizeof(step), "%d", i);
+        CHECK(mrd_jobid_set(&id, MRD_STR("step"), mrd_str_of(step)));
+        mrd_session_add_job(s, id.text);
+    }
+    CHECK(s->jobs_left_out > 0);
+    check_owners("many steps", s, &first, &first);
+    mrd_core_free(c);
+}
+
+TEST_MAIN()
