@@ -19,7 +19,6 @@
 #include "trace/sink/group.h"
 #include "trace/sink/pf_parts.h"
 #include "trace/store/merge.h"
-#include "trace/table/vendor_schema.h"
 
 enum { MAX_FORMATS = 16 };
 
@@ -52,31 +51,6 @@ is_relative(const char *time)
            early.ns != late.ns;
 }
 
-static mrd_err
-read_schema(const mrd_profile_options *options, mrd_vendor_schema **ret_schema, mrd_why *why)
-{
-    mrd_err err = mrd_vendor_schema_read(options->schema, options->schema_major, ret_schema, why);
-
-    return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "--schema");
-}
-
-static mrd_err
-check_schema(const mrd_profile_options *options, mrd_why *why)
-{
-    mrd_vendor_schema *schema = NULL;
-    mrd_err err;
-
-    if (options->schema == NULL)
-        return MRD_OK;
-    if (!mrd_strlist_has(&options->formats, MRD_STR("parquet-explorer")))
-        return mrd_why_set(
-            why, MRD_INVALID, 0,
-            "--schema is of --output-format parquet-explorer, which is not asked for");
-    err = read_schema(options, &schema, why);
-    mrd_vendor_schema_free(schema);
-    return err;
-}
-
 mrd_err
 mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
 {
@@ -107,8 +81,6 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
         return mrd_why_set(why, MRD_INVALID, 0, "--output-format '%s' is unknown%s",
                            options->formats.v[i], *guess == '\0' ? " (--help lists them)" : guess);
     }
-    if ((err = check_schema(options, why)) != MRD_OK)
-        return err;
     if (options->primary != NULL &&
         (err = mrd_group_parse(mrd_str_of(options->primary), &group, why)) != MRD_OK)
         return mrd_why_prefix(why, err, "--system-trace-primary-group");
@@ -229,8 +201,7 @@ part_filter(const mrd_profile_options *options, const profile_part *part, mrd_fi
 }
 
 static void
-sink_options(const mrd_profile_options *options, const profile_part *part,
-             const mrd_vendor_schema *schema, mrd_sink_options *ret)
+sink_options(const mrd_profile_options *options, const profile_part *part, mrd_sink_options *ret)
 {
     *ret = (mrd_sink_options){
         .show_flows = options->flows,
@@ -239,7 +210,6 @@ sink_options(const mrd_profile_options *options, const profile_part *part,
         .split = (uint64_t) options->split,
         .pretty = options->pretty,
         .same_clock = options->same_clock,
-        .explorer = schema == NULL ? NULL : mrd_vendor_schema_dialect(schema),
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
         /* Later than September 2001: an epoch, not the time since some start. */
         .wall_time = part->first.ns > 1000000000 * MRD_SEC
@@ -384,9 +354,8 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
 }
 
 static mrd_err
-write_part(const mrd_profile_options *options, const mrd_vendor_schema *schema, mrd_catalog *cat,
-           profile_part *part, FILE *to, mrd_strlist *paths, mrd_profile_result *result,
-           mrd_why *why)
+write_part(const mrd_profile_options *options, mrd_catalog *cat, profile_part *part, FILE *to,
+           mrd_strlist *paths, mrd_profile_result *result, mrd_why *why)
 {
     profile_targets targets = { .n = 0 };
     mrd_export_result exported = { 0 };
@@ -398,7 +367,7 @@ write_part(const mrd_profile_options *options, const mrd_vendor_schema *schema, 
     bool bad = false;
     mrd_err err;
 
-    sink_options(options, part, schema, &sink);
+    sink_options(options, part, &sink);
     if ((err = part_filter(options, part, &filter, why)) != MRD_OK ||
         (err = open_targets(options, cat, part->number, to, &targets, paths, why)) != MRD_OK ||
         targets.n == 0)
@@ -545,17 +514,12 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
     mrd_strlist paths = { 0 };
     uint64_t events = 0;
     mrd_places *places = NULL;
-    mrd_vendor_schema *schema = NULL;
     size_t profiles;
     mrd_err err;
 
     mrd_catalog_devprofiles(cat, &profiles);
-    if (options->schema != NULL && (err = read_schema(options, &schema, why)) != MRD_OK)
+    if ((err = mrd_places_new(cat, store, options->alignment, &places, why)) != MRD_OK)
         return err;
-    if ((err = mrd_places_new(cat, store, options->alignment, &places, why)) != MRD_OK) {
-        mrd_vendor_schema_free(schema);
-        return err;
-    }
     sigaction(SIGINT, &act, &old_int);
     sigaction(SIGTERM, &act, &old_term);
     for (uint32_t p = 0; p < (options->print ? 1 : profiles) && err == MRD_OK; p++) {
@@ -564,7 +528,7 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
         if ((err = part_open(store, options->alignment, places, p, &part, why)) == MRD_OK &&
             part.events > 0) {
             events += part.events;
-            err = write_part(options, schema, cat, &part, to, &paths, &result, why);
+            err = write_part(options, cat, &part, to, &paths, &result, why);
         }
         part_close(&part);
     }
@@ -583,10 +547,7 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
                 " %s outside it (--start, --end, --filter-process, --system-trace-filter-...)\n",
                 events, events == 1 ? "event lies" : "events lie");
     }
-    if (err == MRD_OK && schema != NULL && mrd_vendor_schema_dialect(schema)->warning != NULL)
-        fprintf(stderr, "%s\n", mrd_vendor_schema_dialect(schema)->warning);
     mrd_places_free(places);
-    mrd_vendor_schema_free(schema);
     mrd_strlist_fini(&paths);
     *ret_result = result;
     return err;

@@ -18,8 +18,6 @@ typedef struct {
     bool force, pretty, flows, compress, same_clock;
     int64_t split;
     int json_layout;
-    char *schema; /* parquet-explorer: trace/table/vendor_schema.h */
-    int64_t schema_major;
     char *primary, *secondary;
     char *start, *end;
     mrd_strlist cores, types, instances, processes;
@@ -66,20 +64,6 @@ typedef struct {
           .def = "guide",                                                                          \
           .arg = "guide,explorer",                                                                 \
           .help = "keys of the profiler guide, or of the newer explorer" },                        \
-        { .name = "schema",                                                                        \
-          .type = MRD_OPT_STR,                                                                     \
-          .offset = offsetof(settings, member.schema),                                             \
-          .arg = "FILE",                                                                           \
-          .help = "parquet-explorer: tables of another schema than 7.4.0, from the output of "     \
-                  "neuron-explorer view --show-profile-schema" },                                  \
-        { .name = "schema-major",                                                                  \
-          .type = MRD_OPT_INT,                                                                     \
-          .offset = offsetof(settings, member.schema_major),                                       \
-          .def = "-1",                                                                             \
-          .min = -1,                                                                               \
-          .max = INT32_MAX,                                                                        \
-          .arg = "N",                                                                              \
-          .help = "accept a schema of this MAJOR although this Meridian does not know it" },       \
         { .name = "compress",                                                                      \
           .type = MRD_OPT_BOOL,                                                                    \
           .offset = offsetof(settings, member.compress),                                           \

@@ -8,7 +8,7 @@ set -eu
 
 build="gcc g++ make cmake ninja-build pkg-config libnng-dev libprotobuf-c-dev protobuf-c-compiler
 protobuf-compiler libcurl4-openssl-dev libjansson-dev libzstd-dev zlib1g-dev libssl-dev libgnutls28-dev
-libmicrohttpd-dev libsqlite3-dev libyaml-dev python3 ca-certificates"
+libmicrohttpd-dev libsqlite3-dev python3 ca-certificates"
 test="$build iproute2 procps curl openssl gzip zstd"
 # Of test; a test that needs one of these says so and skips without it.
 helpful="chromium prometheus nodejs npm"

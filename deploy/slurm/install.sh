@@ -59,7 +59,7 @@ lacking() { for program in $programs; do ldd "$prefix/bin/$program" | grep 'not 
 if [ -n "$(lacking)" ] && command -v apt-get >/dev/null 2>&1; then
     timeout 300 apt-get update -q
     DEBIAN_FRONTEND=noninteractive timeout 600 apt-get install -y -q --no-install-recommends libnng1 \
-        libprotobuf-c1 libjansson4 libmicrohttpd12 libzstd1 libsqlite3-0 libyaml-0-2 libcurl4
+        libprotobuf-c1 libjansson4 libmicrohttpd12 libzstd1 libsqlite3-0 libcurl4
 fi
 missing=$(lacking)
 [ -z "$missing" ] || fail "libraries are missing: $missing"

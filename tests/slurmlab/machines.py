@@ -18,7 +18,7 @@ CACHE = os.environ.get("MERIDIAN_SLURMLAB") or os.path.join(os.environ.get("XDG_
 INSIDE, CGROUP = "MERIDIAN_SLURMLAB_INSIDE", "meridian-slurmlab"
 TOOLS = {"systemd-nspawn": "systemd-container", "mmdebstrap": "mmdebstrap", "ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux", "cc": "gcc", "make": "make"}
 PACKAGES = ("systemd systemd-sysv dbus libpam-systemd slurmctld slurmd slurm-client slurm-wlm-basic-plugins munge iproute2 procps curl ca-certificates python3 "
-            "libnng1 libprotobuf-c1 libcurl4 libjansson4 libmicrohttpd12 libzstd1 libssl3 libgnutls30 libsqlite3-0 libyaml-0-2").split()
+            "libnng1 libprotobuf-c1 libcurl4 libjansson4 libmicrohttpd12 libzstd1 libssl3 libgnutls30 libsqlite3-0").split()
 USERS = {"alice": 2001, "bob": 2002}
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 HEAD, COMPUTE = "headnode", ["trn1-st-trn1-1", "trn1-st-trn1-2"]

@@ -51,9 +51,8 @@ typedef struct {
         archive; /* perfetto: an output without a path gets a tar archive of the parts and their index */
     bool pretty; /* json */
     mrd_json_layout json_layout;
-    bool same_clock;                    /* report: trace/analysis/proof.h */
-    const struct mrd_dialect *explorer; /* parquet-explorer: its tables; NULL: schema 7.4.0 */
-    bool wall_time; /* session time is UTC epoch ns: true unless the profile has no epoch */
+    bool same_clock; /* report: trace/analysis/proof.h */
+    bool wall_time;  /* session time is UTC epoch ns: true unless the profile has no epoch */
 } mrd_sink_options;
 
 typedef struct mrd_sink_env {

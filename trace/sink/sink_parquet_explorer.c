@@ -16,9 +16,7 @@ explorer_open(void *state, const mrd_sink_env *env, mrd_why *why)
     explorer_sink *s = state;
 
     s->folder = env->dir != NULL;
-    return mrd_parts_open(
-        env, env->options->explorer != NULL ? env->options->explorer : &mrd_dialect_explorer,
-        &s->parts, why);
+    return mrd_parts_open(env, &mrd_dialect_explorer, &s->parts, why);
 }
 
 static mrd_err
@@ -45,7 +43,7 @@ const mrd_sink_ops mrd_sink_parquet_explorer = {
     .stem = "system_profile",
     .suffix = ".tar",
     .media_type = "application/x-tar",
-    .what = "the vendor's tables (schema 7.4.0, or that of --schema) as a folder of Parquet "
+    .what = "the vendor's tables (schema 7.4.0) as a folder of Parquet "
             "files; over HTTP a tar archive",
     .state_size = sizeof(explorer_sink),
     .folder = true,

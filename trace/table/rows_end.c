@@ -274,8 +274,6 @@ end_facts(mrd_rows *r)
                  r->other_samples);
         err = warn(r, mrd_str_of(text), "Missing Data");
     }
-    if (err == MRD_OK && r->dialect->warning != NULL)
-        err = warn(r, mrd_str_of(r->dialect->warning), "Missing Data");
     return err;
 }
 
@@ -321,21 +319,20 @@ schema_type(mrd_col_type type)
 }
 
 static mrd_err
-give_schema_field(mrd_rows *r, const mrd_schema_field *f)
+give_schema_field(mrd_rows *r, const mrd_table_def *table, const mrd_column *column)
 {
     begin(r);
-    set_text(r, F_SCHEMA_TABLE, mrd_str_of(f->table));
-    set_text(r, F_SCHEMA_TABLE_WHAT, mrd_str_of(f->table_what));
-    set_text(r, F_SCHEMA_FIELD, mrd_str_of(f->field));
-    set_text(r, F_SCHEMA_FIELD_WHAT, mrd_str_of(f->what));
-    set_text(r, F_SCHEMA_TYPE, mrd_str_of(f->type));
-    set_text(r, F_SCHEMA_FORMAT, mrd_str_of(f->format));
-    set_text(r, F_SCHEMA_UNIT, mrd_str_of(f->unit));
-    set_text(r, F_SCHEMA_EXAMPLE, mrd_str_of(f->example));
-    set_text(r, F_SCHEMA_VALUES, mrd_str_of(f->values));
-    r->slots[F_SCHEMA_REQUIRED].i = f->required;
-    r->slots[F_SCHEMA_LEAST].d = f->least;
-    r->slots[F_SCHEMA_MOST].d = f->most;
+    set_text(r, F_SCHEMA_TABLE, mrd_str_of(table->name));
+    set_text(r, F_SCHEMA_TABLE_WHAT, mrd_str_of(table->what));
+    set_text(r, F_SCHEMA_FIELD, mrd_str_of(column->name));
+    set_text(r, F_SCHEMA_FIELD_WHAT, mrd_str_of(column->what));
+    set_text(r, F_SCHEMA_TYPE, mrd_str_of(schema_type(column->type)));
+    set_text(r, F_SCHEMA_FORMAT, mrd_str_of(column->type == MRD_COL_I64 ? "int64" : ""));
+    set_text(r, F_SCHEMA_UNIT, mrd_str_of(column->unit));
+    set_text(r, F_SCHEMA_EXAMPLE, MRD_STR(""));
+    set_text(r, F_SCHEMA_VALUES, MRD_STR(""));
+    r->slots[F_SCHEMA_REQUIRED].i = !column->optional;
+    r->slots[F_SCHEMA_LEAST].d = r->slots[F_SCHEMA_MOST].d = (double) NAN;
     return mrd_rows_give(r, MRD_ROWS_SCHEMA);
 }
 
@@ -346,28 +343,11 @@ end_schema(mrd_rows *r)
 
     if (r->table_of[MRD_ROWS_SCHEMA] == NO_TABLE)
         return MRD_OK;
-    for (size_t i = 0; i < r->dialect->n_fields && err == MRD_OK; i++)
-        err = give_schema_field(r, &r->dialect->fields[i]);
-    for (size_t i = 0; i < r->dialect->n && r->dialect->fields == NULL; i++) {
-        const mrd_table_def *t = &r->dialect->tables[i];
+    for (size_t i = 0; i < r->dialect->n; i++) {
+        const mrd_table_def *table = &r->dialect->tables[i];
 
-        for (size_t c = 0; c < t->n && err == MRD_OK; c++) {
-            mrd_col_type type = t->columns[c].type;
-
-            err = give_schema_field(
-                r, &(mrd_schema_field){ .table = t->name,
-                                        .table_what = t->what,
-                                        .field = t->columns[c].name,
-                                        .what = t->columns[c].what,
-                                        .type = schema_type(type),
-                                        .format = type == MRD_COL_I64 ? "int64" : "",
-                                        .unit = t->columns[c].unit,
-                                        .example = "",
-                                        .values = "",
-                                        .required = !t->columns[c].optional,
-                                        .least = (double) NAN,
-                                        .most = (double) NAN });
-        }
+        for (size_t c = 0; c < table->n && err == MRD_OK; c++)
+            err = give_schema_field(r, table, &table->columns[c]);
     }
     return err;
 }

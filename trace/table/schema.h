@@ -5,8 +5,7 @@
  *   meridian   events, counters, flows, losses, steps, collectives, collective_groups, workers, processes, tracks, models,
  *              clocks, verdicts, inputs, facts. Null is only an argument that an event does not have; else -1 and '' are
  *              "not known". Times are nanoseconds of the session, bound_ns the largest error of a time, -1 unknown
- *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types; of another schema
- *              by its dump (trace/table/vendor_schema.h)
+ *   explorer   the vendor's system-profile tables of schema 7.4.0, with its names and types
  *
  * Another table or column is a row here. Threads: static.
  */
@@ -214,21 +213,11 @@ typedef struct {
     const char *what;
 } mrd_table_def;
 
-/* A row of SchemaFields; '' and NaN: not told. */
-typedef struct {
-    const char *table, *table_what, *field, *what, *type, *format, *unit, *example, *values;
-    bool required, texts; /* always there; an array of text */
-    double least, most;
-} mrd_schema_field;
-
 typedef struct mrd_dialect {
     const char *name, *version;
     const mrd_table_def *tables;
     size_t n;
-    bool promote;                   /* arguments of mrd_arg_keys are columns, not in args */
-    const mrd_schema_field *fields; /* of SchemaFields; NULL: those of `tables` */
-    size_t n_fields;
-    const char *warning; /* a row of Warning; NULL none */
+    bool promote; /* arguments of mrd_arg_keys are columns and do not stand in args */
 } mrd_dialect;
 enum { MRD_SCHEMA_COLUMNS = 250 }; /* a table's most columns */
 extern const mrd_dialect mrd_dialect_meridian, mrd_dialect_explorer;
