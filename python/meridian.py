@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 __all__ = [
     "available", "require", "version", "status", "lost", "scope", "traced", "push", "pop", "instant",
     "span", "flow", "thread_name", "Domain", "Task", "Frame", "Event", "Counter", "Marker", "Region",
-    "set_config", "run", "stop", "pause", "resume", "dump", "dumps", "profiling", "Counters", "Models",
+    "set_config", "set_state", "run", "stop", "pause", "resume", "dump", "dumps", "profiling", "Counters", "Models",
     "MeridianError", "open", "THREAD", "PROCESS", "GLOBAL", "TASK",
 ]
 
@@ -244,6 +244,24 @@ class Domain:
     def marker(self, name: str) -> Marker:
         return Marker(name, self)
 
+    # As MXNet's profiler calls them.
+    new_task, new_frame, new_marker = task, frame, marker
+
+    def new_counter(self, name: str, value: Optional[int] = None) -> Counter:
+        return Counter(self, name, value)
+
+
+def _name(name):
+    """The name of an annotation: any text or number, but none of the objects here, which stand in the wrong place then."""
+    if isinstance(name, (Domain, _Object, Region)):
+        raise TypeError("a name is text, not a %s of meridian" % type(name).__name__)
+    return _text(name)
+
+
+def _in_order(name, domain):
+    """(name, domain), also where they come as in MXNet: Task(domain, "name")."""
+    return (domain, name) if isinstance(name, Domain) and isinstance(domain, str) else (name, domain)
+
 
 def _domain(domain):
     if domain is None or _lib is None:
@@ -251,7 +269,7 @@ def _domain(domain):
     name = domain.name if isinstance(domain, Domain) else domain
     handle = _domains.get(name)
     if handle is None:
-        handle = _domains[name] = _lib.mrd_domain_create(_text(name))
+        handle = _domains[name] = _lib.mrd_domain_create(_name(name))
     return handle
 
 
@@ -279,7 +297,7 @@ def _arguments(args):
 def push(name: str, domain: _Where = None) -> None:
     """Begins a span of this thread; pop() ends the innermost."""
     if _on():
-        _lib.mrd_push_(_domain(domain), _text(name))
+        _lib.mrd_push_(_domain(domain), _name(name))
 
 
 def pop(**args: Any) -> None:
@@ -301,7 +319,7 @@ class scope:
     def __enter__(self) -> scope:
         if _on():
             held = _Scope()
-            _lib.mrd_scope_begin_text_(held, _domain(self._domain), _text(self._name))
+            _lib.mrd_scope_begin_text_(held, _domain(self._domain), _name(self._name))
             self._open = held, self._open
         return self
 
@@ -344,7 +362,7 @@ class span:
     """A span that may end in another thread: s = span("name"); ...; s.end(key=value)."""
 
     def __init__(self, name: str, domain: _Where = None, **args: Any) -> None:
-        self._id = _lib.mrd_span_begin(_domain(domain), _text(name), *_arguments(args)) if _on() else 0
+        self._id = _lib.mrd_span_begin(_domain(domain), _name(name), *_arguments(args)) if _on() else 0
 
     def end(self, **args: Any) -> None:
         if self._id:
@@ -366,7 +384,7 @@ def _scope(scope):
 def instant(name: str, domain: _Where = None, scope: Union[int, str] = THREAD, **args: Any) -> None:
     """An event without a length. scope: THREAD, PROCESS, GLOBAL or TASK, or their names."""
     if _on():
-        _lib.mrd_instant_(_domain(domain), _text(name), _scope(scope), *_arguments(args))
+        _lib.mrd_instant_(_domain(domain), _name(name), _scope(scope), *_arguments(args))
 
 
 class flow:
@@ -378,7 +396,7 @@ class flow:
 
     def _at(self, where):
         if _on():
-            _lib.mrd_flow_(_domain(self._domain), _text(self._name), self.id, where)
+            _lib.mrd_flow_(_domain(self._domain), _name(self._name), self.id, where)
 
     def begin(self) -> None:
         self._at(0)
@@ -451,8 +469,9 @@ class Task(_Duration):
     _create, _destroy, _start, _stop = ("mrd_task_create", "mrd_task_destroy", "mrd_task_start",
                                         "mrd_task_stop")
 
-    def __init__(self, name: str, domain: _Where = None) -> None:
-        super().__init__(_domain(domain), _text(name))
+    def __init__(self, name: Union[str, Domain], domain: _Where = None) -> None:
+        name, domain = _in_order(name, domain)
+        super().__init__(_domain(domain), _name(name))
 
 
 class Event(_Duration):
@@ -461,7 +480,7 @@ class Event(_Duration):
                                         "mrd_event_stop")
 
     def __init__(self, name: str) -> None:
-        super().__init__(_text(name))
+        super().__init__(_name(name))
 
 
 class Frame(_Duration):
@@ -469,8 +488,9 @@ class Frame(_Duration):
     _create, _destroy, _start, _stop = ("mrd_frame_create", "mrd_frame_destroy", "mrd_frame_start",
                                         "mrd_frame_stop")
 
-    def __init__(self, name: str, domain: _Where = None) -> None:
-        super().__init__(_domain(domain), _text(name))
+    def __init__(self, name: Union[str, Domain], domain: _Where = None) -> None:
+        name, domain = _in_order(name, domain)
+        super().__init__(_domain(domain), _name(name))
 
     @property
     def count(self) -> int:
@@ -487,8 +507,14 @@ class Counter(_Object):
     """A value over time. unit: "bytes", "percent", "ns", "count" or a word of yours."""
     _create, _destroy = "mrd_counter_create", "mrd_counter_destroy"
 
-    def __init__(self, name: str, domain: _Where = None, unit: Optional[str] = None, value: int = 0) -> None:
-        super().__init__(_domain(domain), _text(name), _text(unit) if unit else None, value)
+    def __init__(self, name: Union[str, Domain], domain: _Where = None, unit: Union[str, int, None] = None, value: int = 0) -> None:
+        first = None
+        if isinstance(name, Domain) and isinstance(unit, int):
+            unit, first = None, unit  # as in MXNet: Counter(domain, "name", value)
+        name, domain = _in_order(name, domain)
+        super().__init__(_domain(domain), _name(name), _text(unit) if unit else None, value)
+        if first is not None:
+            self.set_value(first)
 
     @property
     def value(self) -> int:
@@ -524,8 +550,9 @@ class Marker(_Object):
     """An instant with a name of its own."""
     _create, _destroy = "mrd_marker_create", "mrd_marker_destroy"
 
-    def __init__(self, name: str, domain: _Where = None) -> None:
-        super().__init__(_domain(domain), _text(name))
+    def __init__(self, name: Union[str, Domain], domain: _Where = None) -> None:
+        name, domain = _in_order(name, domain)
+        super().__init__(_domain(domain), _name(name))
 
     def mark(self, scope: Union[int, str] = PROCESS) -> None:
         """scope: GLOBAL, PROCESS, THREAD, TASK, or "global", "process", "thread", "task", "marker"."""
@@ -539,7 +566,7 @@ class Region:
     def __init__(self, name: str) -> None:
         self._region = _Region()
         if _lib:
-            _check(_lib.mrd_region_init(ctypes.byref(self._region), _text(name)))
+            _check(_lib.mrd_region_init(ctypes.byref(self._region), _name(name)))
 
     def start(self) -> None:
         if _on():
@@ -602,6 +629,14 @@ def stop() -> None:
     """Records nothing any more."""
     if _lib:
         _check(_lib.mrd_set_state(0))
+
+
+def set_state(state: str = "stop", profile_process: str = "worker") -> None:
+    """"run" or "stop", as MXNet's profiler says it. Only this process can be asked: profile_process is "worker"."""
+    if state not in ("run", "stop"):
+        raise MeridianError(_INVALID, f"state {state!r}: run or stop expected")
+    set_config(profile_process=profile_process)
+    (run if state == "run" else stop)()
 
 
 def pause() -> None:

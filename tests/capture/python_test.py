@@ -167,6 +167,52 @@ def with_library(folder):
     check_counters(m)
 
 
+def as_mxnet_has_it(folder):
+    """A program written for MXNet's profiler: its calls, and its order of arguments."""
+    import meridian as profiler
+
+    profiler.set_config(profile_all=True, filename=os.path.join(folder, "mxnet.json"), continuous_dump=True, aggregate_stats=True)
+    profiler.set_state("run")
+    domain = profiler.Domain("mx")
+    for made in (profiler.Task(domain, "a task"), profiler.Frame(domain, "a frame"), profiler.Event("an event"), domain.new_task("b task"), domain.new_frame("b frame")):
+        made.start()
+        made.stop()
+    counters = [profiler.Counter(domain, "a counter"), profiler.Counter(domain, "b counter", 5), domain.new_counter("c counter", 6)]
+    assert [c.value for c in counters] == [0, 5, 6]
+    counters[0] += 4
+    for marker in (profiler.Marker(domain, "a marker"), domain.new_marker("b marker")):
+        marker.mark("process")
+    profiler.pause()
+    profiler.resume()
+    profiler.set_state("stop")
+    told = profiler.dumps()
+    for name in ("a task", "a frame", "an event", "b task", "b frame"):
+        assert name in told, (name, told)
+    profiler.dump()
+    with open(os.path.join(folder, "mxnet.json")) as f:
+        events = json.load(f)["traceEvents"]
+    named = {e["name"]: e.get("cat") for e in events}
+    for name in ("a task", "b task", "a frame", "b frame", "a marker", "b marker"):
+        assert named[name] == "mx", (name, named)
+    shown = {e["name"]: list(e["args"].values()) for e in events if e["ph"] == "C"}
+    assert [shown[n] for n in sorted(shown)] == [[4], [5], [6]], shown
+    # An object in the place of a name is a mistake, and no name.
+    for wrong in (lambda: profiler.Event(domain), lambda: profiler.Task(domain), lambda: profiler.Marker(domain, domain), lambda: profiler.Region(domain),
+                  lambda: profiler.Task("t", profiler.Event("e")), lambda: profiler.Counter(domain, 7)):
+        try:
+            wrong()
+        except TypeError as error:
+            assert "a name is text" in str(error), error
+        else:
+            raise AssertionError("a wrong name was taken")
+    try:
+        profiler.set_state("run", profile_process="server")
+    except profiler.MeridianError as error:
+        assert "meridian record" in str(error), error
+    else:
+        raise AssertionError("another process cannot be asked")
+
+
 def without_library():
     import meridian as m
 
@@ -236,11 +282,11 @@ def types_are_told():
 def main():
     if len(sys.argv) > 1:
         with tempfile.TemporaryDirectory() as folder:
-            {"with": lambda: with_library(folder), "without": without_library, "behind": behind_the_runtime,
+            {"with": lambda: with_library(folder), "mxnet": lambda: as_mxnet_has_it(folder), "without": without_library, "behind": behind_the_runtime,
              "front": in_front_of_the_runtime}[sys.argv[1]]()
         return
     with tempfile.TemporaryDirectory(prefix="mrd-test-", dir="/dev/shm") as rings:
-        for mode, library, preload in (("with", LIBRARY, ""), ("without", "/nonexistent/libmeridian.so", ""), ("behind", LIBRARY, ""),
+        for mode, library, preload in (("with", LIBRARY, ""), ("mxnet", LIBRARY, ""), ("without", "/nonexistent/libmeridian.so", ""), ("behind", LIBRARY, ""),
                                        ("front", LIBRARY, LIBRARY)):
             env = dict(os.environ, MERIDIAN_LIBRARY=library, MERIDIAN_RING_DIR=rings, LD_PRELOAD=preload, NEURON_RT_LOG_LEVEL="off")
             subprocess.run([sys.executable, __file__, mode], env=env, check=True, timeout=60)
