@@ -69,10 +69,14 @@ with Cluster() as c:
     equal(summary["unfinished"], part["tally"]["in_flight"], "and the summary")
     report = load_json(c.path("stopped", "report.json"))["report"]
     equal(report["totals"]["not_ended"], part["tally"]["in_flight"], "and the report")
-    check("nrt_execute" in {o["name"] for o in report["not_ended"]}, f"names them: {report['not_ended']}")
+    inner = report["not_ended"][0]
+    latest = max((e for e in profile["trace_events"] if e.get("unfinished")), key=lambda e: e["timestamp"])
+    equal((len(report["not_ended"]), inner["name"], int(inner["start_ns"])), (1, latest["name"], latest["timestamp"]), "the innermost of the process")
+    equal(inner["spans"], part["tally"]["in_flight"], "and how many there are")
+    check(inner["for_ns"] > 10**8, f"open until the stop: {inner}")
     with open(c.path("stopped", "report.txt")) as f:
         text = f.read()
-    check("Begun and not ended" in text and "nrt_execute" in text, f"the report for people: {text}")
+    check("Open at the end" in text and inner["name"] in text, f"the report for people: {text}")
     w.kill()
 
     # ---- a trigger while one runs that will fail; the error comes before the next trigger ----

@@ -201,7 +201,7 @@ def wrong_in_trend(report, text):
 
 WORDS = {"compute": ("compute-bound", "computation"), "skew": ("skew-bound", "waiting in collectives for the last worker"),
          "transfer": ("transfer-bound", "transfer (collectives without computation beside them, copies)"),
-         "communication": ("communication-bound", "collectives without computation beside them; the share of waiting is unknown, because parts of other workers are missing"),
+         "communication": ("communication-bound", "collectives without computation beside them; the share of waiting is unknown, because "),
          "host": ("host-bound", "waiting for the host (late launches, runtime calls)"), "loading": ("data-loading-bound", "idle while data was loaded"),
          "idle": ("idle", "idle, for causes that the trace does not show"), "not_recorded": ("not recorded", "not recorded (events were lost, or the session was paused)")}
 
@@ -216,15 +216,21 @@ def bounds_of(w):
 
 def wrong_in_bottleneck(report, text):
     """The bottleneck, then the two largest others, without those below a hundredth; of equals the first. Who has most of it, if that stands out."""
-    got, bound, whole = sentence(text, "Bottleneck "), report["bound_by_ns"], report["totals"]["window_ns"]
+    got, bound, totals = sentence(text, "Bottleneck "), report["bound_by_ns"], report["totals"]
+    whole = totals["window_ns"]
     if whole == 0:
         return [f"bottleneck: {got}"] if got else []
     loss = max((k for k in bound if k != "compute"), key=bound.get)
     first = loss if bound[loss] > bound["compute"] or bound[loss] * 5 >= whole else "compute"
     if report["bottleneck"] != first:
         return [f"bottleneck: {report['bottleneck']!r}, expected {first!r}"]
+    lacks = totals["without_partner"] + totals["partial"] > 0 or totals["world_size"] is not None and totals["ranks"] < totals["world_size"]
+    why = {(False, False): "parts of other workers are missing", (False, True): "parts of other workers are missing",
+           (True, True): "parts of other workers are missing, or a worker need not wait for the others (single messages, broadcast)",
+           (True, False): "a worker need not wait for the others in these operations (single messages, broadcast)"}[totals["loose"] > 0, lacks]
+    what = {k: words + (why if k == "communication" else "") for k, (_, words) in WORDS.items()}
     most = [first] + [k for k in sorted(bound, key=lambda k: -bound[k]) if k != first and bound[k] * 100 >= whole][:2]
-    want = "Bottleneck " + re.escape(WORDS[first][0]) + ": " + ", ".join(r"([\d.]+ %) \(([\d.]+ \w+)\) " + re.escape(WORDS[k][1]) for k in most)
+    want = "Bottleneck " + re.escape(WORDS[first][0]) + ": " + ", ".join(r"([\d.]+ %) \(([\d.]+ \w+)\) " + re.escape(what[k]) for k in most)
     shares = [share(bounds_of(w)[first], w["window_ns"]) for w in report["workers"]]
     middle = sorted(shares)[(len(shares) - 1) // 2]
     stands_out = first not in ("skew", "communication") and len(shares) > 1 and max(shares) >= 1.5 * middle and max(shares) >= middle + 5
@@ -260,7 +266,7 @@ def wrong_in_verdict(report, text):
             f"The waiting that only it caused is {100 * v['impact']:.1f} % of the workers' time ({'minor' if v['impact'] < 0.1 else 'worth a look' if v['impact'] < 0.2 else 'critical'}).")
     clocks, missing = totals["without_bound"] + totals["suspect_clock"] + totals["device_clock"], totals["partial"] + totals["mixed_groups"]
     if v["kind"] == "indistinguishable" and clocks > 0 and missing > 0:
-        want += " This is not proven: in some collectives the clocks leave open who came last, and in some the parts of somebody are not in this profile."
+        want += " This is not proven: in some collectives the clocks leave open who came last, and in some the parts of other workers are not in this profile."
     elif v["kind"] == "indistinguishable" and missing > 0:
         want += " This is not proven: who else took part is not in this profile, and may have come later."
     elif v["kind"] == "indistinguishable":
@@ -279,8 +285,12 @@ def wrong_in_doubts(report, text):
         if (want in got) != (n > 0) or got.count(why) != (n > 0):
             wrong.append(f"coverage: {got!r}, {key} {n}")
     n, of = t["ranks"], t["world_size"]
-    want = f"Of the job's {of} ranks {n} {'has' if n == 1 else 'have'} device work in this profile: who of the others came late, it cannot tell."
-    if (want in got) != (of is not None and n < of) or ("in this profile: who" in got) != (want in got):
+    absent = sorted(set(range(of or 0)) - {w["rank"] for w in report["workers"]})
+    names = ", ".join(map(str, absent[:-1])) + (" and " if len(absent) > 1 else "") + str(*absent[-1:])
+    few = "" if len(absent) > 8 else f", but not rank{'' if len(absent) == 1 else 's'} {names}"
+    want = (f"Of the job's {of} ranks, {n} {'has' if n == 1 else 'have'} device work in this profile{few}: "
+            f"whether {'this one' if len(absent) == 1 else 'one of these'} came late, it cannot tell.")
+    if (want in got) != (of is not None and n < of) or ("it cannot tell" in got) != (want in got):
         wrong.append(f"coverage: {got!r}, {n} ranks of {of}")
     n = t["without_partner"]
     if (f"{n} span{'' if n == 1 else 's'} of collectives could not be matched with another worker's." in got) != (n > 0):

@@ -299,6 +299,51 @@ TEST(two_that_are_late_are_not_one)
     test_profile_free(p);
 }
 
+/* Twelve collectives of three cores, 1 ms apart; what the cores do in the last one differs. */
+TEST(a_worker_that_did_not_come_is_named)
+{
+    static const struct {
+        const char *name;
+        int64_t last_ns;   /* of the cores that come to the last collective */
+        bool third, other; /* the third core comes to it, is in another operation */
+        const char *kind;
+    } rows[] = {
+        { "the third one hangs", 50 * MRD_MS, false, false, "absent" },
+        { "the third one is in another operation", 50 * MRD_MS, false, true, "absent" },
+        { "all came, it took long", 50 * MRD_MS, true, false, "none" },
+        { "only its recording ended earlier", 100 * MRD_US, false, false, "none" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_track t = *mrd_catalog_borrow_track(p->cat, p->device[1]);
+        mrd_track_id third;
+        json_t *r;
+
+        t.lnc_idx = 7;
+        third = mrd_catalog_track(p->cat, &t);
+        p->n = 0;
+        for (int64_t k = 0; k < 12; k++) {
+            int64_t ns = k < 11 ? 100 * MRD_US : rows[i].last_ns;
+
+            cc_running(p, 0, k, k * MRD_MS, ns, 5);
+            cc_running(p, 1, k, k * MRD_MS, ns, 5);
+            if (k < 11 || rows[i].third)
+                cc_running(p, 1, k, k * MRD_MS, ns, 5)->track = third;
+            else if (rows[i].other)
+                cc_running(p, 1, 99, k * MRD_MS + 1000, ns, 5)->track = third;
+        }
+        r = report(p);
+        if (strcmp(verdict(r), rows[i].kind) != 0)
+            CHECK_TEXT(verdict(r), rows[i].kind);
+        CHECK_ROW(rows[i].name, strcmp(rows[i].kind, "none") == 0 ||
+                                    number(json_object_get(r, "verdict"), "worker") == 2);
+        json_decref(r);
+        forget(p);
+        test_profile_free(p);
+    }
+}
+
 TEST(lateness_in_turns_is_nobodys_fault)
 {
     test_profile *p = test_profile_new();

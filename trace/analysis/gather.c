@@ -163,7 +163,7 @@ members_of(const group_now *now)
 }
 
 static void
-tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
+tell(mrd_gather *g, const group_now *now, mrd_gather_done whom, bool is_left)
 {
     uint32_t members = members_of(now);
     mrd_gathered c = { .name = now->name,
@@ -179,6 +179,7 @@ tell(mrd_gather *g, const group_now *now, mrd_gather_done whom)
                        .is_tie = now->n > 1 &&
                                  mrd_ev_diff(now->parts[now->n - 1].begin,
                                              now->parts[now->n - 2].begin) <= MRD_REPORT_NOISE,
+                       .is_left = is_left,
                        .n = now->n,
                        .parts = now->parts };
 
@@ -225,7 +226,9 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
     now->members = what->members;
     now->world = what->world;
     if (!belongs(now, ev, what, before)) {
-        tell(g, now, g->done);
+        tell(g, now, g->done,
+             before != (uint32_t) (now->number & INT32_MAX) &&
+                 mrd_ev_before(ev->ts, now->first_end));
         now->op = what->op;
         now->size = what->size;
         now->bytes = 0;
@@ -241,7 +244,7 @@ mrd_gather_add(mrd_gather *g, mrd_cc_kind kind, const mrd_cc *what, const mrd_ev
                            (uint32_t) (now->number & INT32_MAX))) != MRD_OK)
         return err;
     if (g->met != NULL && now->n > 1 && now->n >= now->takers)
-        tell(g, now, g->met);
+        tell(g, now, g->met, false);
     return MRD_OK;
 }
 
@@ -255,7 +258,7 @@ void
 mrd_gather_finish(mrd_gather *g)
 {
     for (size_t i = 0; i < g->n; i++) {
-        tell(g, &g->groups[i], g->done);
+        tell(g, &g->groups[i], g->done, true);
         g->groups[i].n = 0;
     }
 }
@@ -265,6 +268,14 @@ mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members)
 {
     *ret_members = members_of(&g->groups[group]);
     return g->groups[group].takers;
+}
+
+bool
+mrd_gather_lacks(const mrd_gather *g, uint32_t group, uint32_t core)
+{
+    uint32_t number = mrd_map_get(&g->part_of, (mrd_map_key){ group, core, 0 });
+
+    return number != MRD_MAP_NONE && number != (uint32_t) (g->groups[group].number & INT32_MAX);
 }
 
 uint64_t

@@ -47,6 +47,9 @@ typedef struct {
         absent; /* of these, how many took part in nothing so far; 1 when only that some are is known */
     mrd_cc_traffic traffic;
     bool is_tie; /* the last two begin within MRD_REPORT_NOISE: nobody came last */
+    /* Nobody came to it any more: it is the last of its group, or others of the group began another one
+     * while it ran. */
+    bool is_left;
     size_t n;
     const mrd_gather_part *parts;
 } mrd_gathered;
@@ -77,6 +80,9 @@ void mrd_gather_finish(mrd_gather *g);
  * and parts may be mixed up.
  */
 uint32_t mrd_gather_takers(const mrd_gather *g, uint32_t group, uint32_t *ret_members);
+/* In the call of done for a collective of that group: whether the core took part in earlier ones of the
+ * group, and not in this one. */
+bool mrd_gather_lacks(const mrd_gather *g, uint32_t group, uint32_t core);
 /* Parts of groups beyond MRD_GATHER_GROUPS: not looked at. */
 uint64_t mrd_gather_left_out(const mrd_gather *g);
 

@@ -53,9 +53,10 @@ struct mrd_report {
     size_t n_pauses;
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
-    mrd_report_open
-        open[MRD_REPORT_OPEN]; /* events come in the order of time: the first are the oldest */
-    size_t n_open;
+    mrd_standstill *standstill;
+    bool zero_is_no_time;
+    mrd_ev_ns end; /* of the recording, as far as its source says */
+    mrd_report_absence absence;
     mrd_report_totals totals;
     bool any;
     mrd_err err; /* of what a gathered collective could not remember */
@@ -269,6 +270,17 @@ collective_row(mrd_report *r, const mrd_gathered *c)
     return &r->collectives[r->n_collectives++];
 }
 
+/* How long collectives like this one take; 0 if there were none. */
+static uint64_t
+usual_ns(const mrd_report *r, const mrd_gathered *c)
+{
+    uint32_t i = mrd_map_get(&r->by_name, (mrd_map_key){ c->name, (uint64_t) c->size, 0 });
+
+    return i == MRD_MAP_NONE ? 0
+                             : mrd_hist_quantile(&r->collectives[i].latency, 0.5) +
+                                   mrd_hist_quantile(&r->collectives[i].spread, 0.5);
+}
+
 /* The claim of a collective's shape; NULL without memory. */
 static claim *
 claim_of(mrd_report *r, const mrd_gathered *c, uint32_t collective)
@@ -381,6 +393,26 @@ add_late(mrd_report *r, const mrd_gathered *c, claim *held, uint64_t waits)
     mrd_steady_add(r->steady, last->core, own);
 }
 
+/* A collective to which nobody comes any more, though some are missing. */
+static void
+note_absence(mrd_report *r, const mrd_gathered *c, uint64_t usual_ns)
+{
+    mrd_report_absence a = { .name = c->name, .parts = c->n, .begin = c->parts[0].begin };
+    uint32_t members, takers = mrd_gather_takers(r->gather, c->group, &members);
+
+    for (size_t i = 0; i < c->n; i++)
+        a.spent_ns += (uint64_t) mrd_ev_diff(c->parts[i].end, c->parts[i].begin);
+    for (uint32_t i = 0; i < r->n_all && c->n < takers; i++) {
+        if (!mrd_gather_lacks(r->gather, c->group, i))
+            continue;
+        a.worker = a.workers++ == 0 ? i : a.worker;
+    }
+    if (a.workers > 0 && usual_ns > 0 && a.spent_ns / c->n / MRD_REPORT_ABSENT >= usual_ns &&
+        (a.parts > r->absence.parts ||
+         (a.parts == r->absence.parts && a.spent_ns > r->absence.spent_ns)))
+        r->absence = a;
+}
+
 static void
 collective_done(void *self, const mrd_gathered *c)
 {
@@ -391,6 +423,8 @@ collective_done(void *self, const mrd_gathered *c)
     mrd_report_collective *row;
     claim *held;
 
+    if (c->is_left)
+        note_absence(r, c, usual_ns(r, c));
     if (c->n < 2) {
         r->totals.alone++;
         return;
@@ -470,6 +504,7 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
     add_span(r, work, ev);
     if (work->device)
         mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
+    r->totals.loose += work->kind == MRD_CC_LOOSE;
     if (work->kind != MRD_CC_NO)
         mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time,
                            mrd_event_end(ev));
@@ -489,17 +524,8 @@ add_gap(mrd_report *r, const mrd_event *ev)
             continue;
         r->all[i].pub.lost += ev->ivalue > 0 ? (uint64_t) ev->ivalue : 0;
         mrd_worker_time_lose(time_before(r, i, ev->ts), on, ev);
+        mrd_standstill_lost(r->standstill, ev);
     }
-}
-
-static void
-add_open(mrd_report *r, const mrd_event *ev)
-{
-    const mrd_track *t = mrd_catalog_borrow_track(r->cat, ev->track);
-
-    r->totals.open++;
-    if (r->n_open < MRD_REPORT_OPEN)
-        r->open[r->n_open++] = (mrd_report_open){ t->process, t->lnc_idx, ev->name, ev->ts };
 }
 
 /* What is no finished span. */
@@ -510,8 +536,10 @@ add_other(mrd_report *r, const mrd_event *ev)
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
-    if (ev->kind == MRD_SPAN && ev->dur_ns < 0)
-        add_open(r, ev);
+    if (ev->kind == MRD_SPAN && ev->dur_ns < 0 && !(ev->ts.ns == 0 && r->zero_is_no_time)) {
+        r->totals.open++;
+        mrd_standstill_open(r->standstill, ev);
+    }
     return MRD_OK;
 }
 
@@ -532,6 +560,12 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
         r->totals.last = end;
     r->any = true;
     note_launches(r, ev);
+    if (kind != MRD_WORK_BESIDE)
+        mrd_standstill_ended(r->standstill, work.process,
+                             work.kind != MRD_CC_NO                   ? MRD_ENDED_COLLECTIVE
+                             : kind == MRD_WORK_WORKER && work.device ? MRD_ENDED_DEVICE
+                                                                      : MRD_ENDED_ANY,
+                             ev);
     if (kind == MRD_WORK_WORKER)
         return add_to_worker(r, &work, ev);
     if (kind == MRD_WORK_LOADING)
@@ -540,6 +574,15 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 }
 
 /* ---- Lifecycle ---- */
+
+/* When the recording ended, in the times of its events; INT64_MIN if nothing says. */
+static mrd_ev_ns
+end_of(const mrd_sink_env *env)
+{
+    return mrd_ev_after(env->first, env->last) || env->last.ns == INT64_MAX
+               ? (mrd_ev_ns){ INT64_MIN }
+               : env->last;
+}
 
 mrd_report *
 mrd_report_new(const mrd_sink_env *env)
@@ -553,11 +596,14 @@ mrd_report_new(const mrd_sink_env *env)
     r->n_paces = mrd_catalog_processes(r->cat);
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
+    r->standstill = mrd_standstill_new(r->cat);
+    r->end = end_of(env);
+    r->zero_is_no_time = env->profile == 0 && env->options->wall_time;
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
     r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));
-    if (r->who == NULL || r->launches == NULL || r->numbered == NULL || r->paces == NULL ||
-        r->gather == NULL || !workers_make(r, env)) {
+    if (r->who == NULL || r->standstill == NULL || r->launches == NULL || r->numbered == NULL ||
+        r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -588,6 +634,7 @@ mrd_report_free(mrd_report *r)
     mrd_proof_free(r->proof);
     mrd_lateness_free(r->lateness);
     mrd_steady_free(r->steady);
+    mrd_standstill_free(r->standstill);
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
     mrd_launches_free(r->launches);
@@ -637,6 +684,7 @@ drop_empty(mrd_report *r)
     }
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
+    r->absence.worker = place[r->absence.worker];
     mrd_step_path_renumber(r->path, place);
     err = mrd_kernels_finish(r->kernels, place);
     free(place);
@@ -648,15 +696,19 @@ drop_empty(mrd_report *r)
     return err;
 }
 
-/* Workers are in the order of ranks. */
+/* Ranks of workers, which are in the order of ranks; of a profile without workers those of processes with
+ * spans. */
 static void
 count_ranks(mrd_report *r)
 {
     const mrd_process *last = NULL;
+    size_t processes;
+    const mrd_at_end *of = mrd_standstill_processes(r->standstill, &processes);
     uint64_t n = 0;
 
-    for (size_t i = 0; i < r->n_workers; i++) {
-        const mrd_process *p = mrd_catalog_borrow_process(r->cat, r->workers[i].process);
+    for (size_t i = 0; i < (r->n_workers > 0 ? r->n_workers : processes); i++) {
+        const mrd_process *p = mrd_catalog_borrow_process(
+            r->cat, r->n_workers > 0 ? r->workers[i].process : of[i].process);
 
         if (p->rank == MRD_NONE || p->world_size <= 0 ||
             (last != NULL && (p->world_size != last->world_size || p->job != last->job)))
@@ -692,6 +744,7 @@ mrd_report_finish(mrd_report *r)
     mrd_gather_finish(r->gather);
     judge_claims(r);
     judge_steady(r);
+    mrd_standstill_finish(r->standstill, r->totals.first, r->end);
     mrd_step_path_finish(r->path);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
@@ -806,11 +859,16 @@ mrd_report_pauses(const mrd_report *r, size_t *ret_n)
     return r->pauses;
 }
 
-const mrd_report_open *
-mrd_report_open_spans(const mrd_report *r, size_t *ret_n)
+const mrd_report_absence *
+mrd_report_absent(const mrd_report *r)
 {
-    *ret_n = r->n_open;
-    return r->open;
+    return &r->absence;
+}
+
+const mrd_standstill *
+mrd_report_standstill(const mrd_report *r)
+{
+    return r->standstill;
 }
 
 const mrd_report_step *

@@ -47,14 +47,16 @@
 #include "trace/analysis/lateness.h"
 #include "trace/analysis/proof.h"
 #include "trace/analysis/queue_depth.h"
+#include "trace/analysis/standstill.h"
 #include "trace/analysis/steady.h"
 #include "trace/analysis/step_path.h"
 #include "trace/analysis/trend.h"
 
-#define MRD_REPORT_SHORT  30 /* ns: between two device spans there is always this much */
-#define MRD_REPORT_LOSS   5 /* one part in so many of all windows: a loss named before computation */
+#define MRD_REPORT_SHORT 30 /* ns: between two device spans there is always this much */
+#define MRD_REPORT_LOSS  5 /* one part in so many of all windows: a loss named before computation */
+#define MRD_REPORT_ABSENT                                                                          \
+    5 /* times the usual length of a collective to which somebody did not come */
 #define MRD_REPORT_PAUSES 16 /* longest pauses kept */
-#define MRD_REPORT_OPEN   32
 #define MRD_REPORT_STEPS  16 /* slowest steps kept */
 
 typedef enum {
@@ -128,13 +130,19 @@ typedef struct {
     mrd_dur_ns dur_ns;
 } mrd_report_step;
 
-/* A span that did not end in the profile. */
+/*
+ * A collective to which somebody did not come any more: the last of its group, or another one was begun
+ * by others meanwhile. Only such that its participants were in for MRD_REPORT_ABSENT times as long as is usual.
+ */
 typedef struct {
-    mrd_proc_id process;
-    int64_t lnc_idx; /* MRD_NONE: of no core */
     mrd_sid name;
-    mrd_ev_ns start;
-} mrd_report_open;
+    uint32_t
+        worker; /* that took part in earlier ones of the group and not in this one; of several the first */
+    uint32_t workers;  /* how many such there are; 0: there is no such collective */
+    size_t parts;      /* those who came */
+    mrd_ev_ns begin;   /* of the first part */
+    uint64_t spent_ns; /* lengths of all parts */
+} mrd_report_absence;
 
 typedef struct {
     uint64_t matched, alone; /* collectives; parts without a partner */
@@ -143,16 +151,18 @@ typedef struct {
     uint64_t
         proven_unsized; /* of these, in groups whose size nothing states: if all members are here */
     uint64_t left_out;  /* parts of too many groups */
-    uint64_t no_bound;  /* collectives over nodes with a clock whose bound is unknown */
-    uint64_t suspect;   /* ... with a clock that is suspect or that something contradicts */
-    uint64_t mapped;    /* ... where only the mapping of device clocks leaves open who was last */
+    uint64_t loose; /* spans of collectives that do not synchronise: single messages, broadcast */
+    uint64_t no_bound; /* collectives over nodes with a clock whose bound is unknown */
+    uint64_t suspect;  /* ... with a clock that is suspect or that something contradicts */
+    uint64_t mapped;   /* ... where only the mapping of device clocks leaves open who was last */
     uint64_t
         partial;    /* lack a part: of somebody in others of its group, or whom the profile lacks */
     uint64_t mixed; /* of groups with more members than they say */
     uint64_t open;  /* spans that did not end */
     mrd_ev_ns first; /* of all spans; 0 without any */
     mrd_ev_ns last;  /* of all spans */
-    /* Ranks that have a worker here, and how many their job has; both 0 where they do not say the same. */
+    /* Ranks that have a worker here (without any workers: spans), and how many their job has; both 0 where
+     * they do not say the same. */
     uint64_t ranks, world_size;
     uint64_t window_ns; /* of all workers */
     uint64_t wait_ns;   /* of all parts */
@@ -184,8 +194,10 @@ const mrd_step_path *mrd_report_path(const mrd_report *r);
 const mrd_kernels *mrd_report_kernels(const mrd_report *r);
 /* Of the mean step of each block of mrd_step_path_blocks; without the last block when it has fewer steps. */
 mrd_trend mrd_report_trend(const mrd_report *r);
-/* The oldest of those that did not end, at most MRD_REPORT_OPEN; totals has how many there are. */
-const mrd_report_open *mrd_report_open_spans(const mrd_report *r, size_t *ret_n);
+/* The collective with the most parts, of these the one that took longest. */
+const mrd_report_absence *mrd_report_absent(const mrd_report *r);
+/* What was going on at the end; totals.open spans did not end. */
+const mrd_standstill *mrd_report_standstill(const mrd_report *r);
 uint64_t mrd_report_window(const mrd_report_worker *w);
 
 #endif

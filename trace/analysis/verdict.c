@@ -123,8 +123,9 @@ find_most(const mrd_report_worker *w, size_t n, uint32_t *ret_most, uint64_t *re
     return took_part;
 }
 
-mrd_verdict
-mrd_report_verdict(const mrd_report *r)
+/* Who was late, as if all had gone on to the end. */
+static mrd_verdict
+judge_lateness(const mrd_report *r)
 {
     mrd_verdict v = { .kind = MRD_VERDICT_NOTHING };
     const mrd_report_totals *t = mrd_report_totals_of(r);
@@ -149,5 +150,23 @@ mrd_report_verdict(const mrd_report *r)
                  ? MRD_VERDICT_SOMETIMES
              : w->proven_ns >= w->caused_ns - w->proven_ns ? MRD_VERDICT_LATE
                                                            : MRD_VERDICT_UNPROVEN;
+    return v;
+}
+
+mrd_verdict
+mrd_report_verdict(const mrd_report *r)
+{
+    mrd_verdict v = judge_lateness(r);
+    const mrd_report_absence *absence = mrd_report_absent(r);
+    double window = (double) mrd_report_totals_of(r)->window_ns,
+           spent = window > 0 ? (double) absence->spent_ns / window : 0;
+    mrd_ev_ns since;
+    mrd_ended kind;
+
+    if (mrd_standstill_since(mrd_report_standstill(r), &since, &kind))
+        return (mrd_verdict){ .kind = MRD_VERDICT_STILL };
+    if (absence->workers > 0 && spent >= MRD_VERDICT_IMPACT &&
+        (v.kind < MRD_VERDICT_SOMETIMES || spent > v.impact))
+        v = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT, .worker = absence->worker, .impact = spent };
     return v;
 }

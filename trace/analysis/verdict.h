@@ -20,6 +20,8 @@
  *            steady       by chance somebody would reach this with a probability of at most MRD_VERDICT_P, and
  *                         it lasts (trace/analysis/steady.h)
  *            proven       at least half of the waits for it are proven
+ *          A recording in which the job stands still gets no verdict on lateness, nor does one in which the
+ *          others spent more time in a collective to which somebody did not come than lateness cost.
  *          A worker that stands out and fails effect or steady is late sometimes: it had its share, but
  *          nothing shows that it is the cause.
  */
@@ -68,6 +70,8 @@ bool mrd_report_stands_out(const mrd_report *r, mrd_bound_by by, mrd_report_most
 typedef enum {
     MRD_VERDICT_NOTHING,   /* no collective had two parts */
     MRD_VERDICT_NONE,      /* no worker stands out */
+    MRD_VERDICT_STILL,     /* the job stood still at the end (trace/analysis/standstill.h) */
+    MRD_VERDICT_ABSENT,    /* `worker` did not come to the last collective (mrd_report_absence) */
     MRD_VERDICT_SOMETIMES, /* one does, but not steadily, or hardly more than another one */
     MRD_VERDICT_UNPROVEN,  /* one does, steadily, but the clocks cannot prove it */
     MRD_VERDICT_LATE,      /* `worker` is the one the others wait for */
@@ -77,7 +81,7 @@ typedef struct {
     mrd_verdict_kind kind;
     uint32_t worker;
     double share;  /* of all waits caused by it, 0..1 */
-    double impact; /* its own_wait_ns over all workers' windows */
+    double impact; /* its own_wait_ns over all workers' windows; ABSENT: what the others spent */
 } mrd_verdict;
 
 mrd_verdict mrd_report_verdict(const mrd_report *r);

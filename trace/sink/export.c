@@ -160,13 +160,13 @@ mrd_err
 mrd_export_run(mrd_source *source, const mrd_export_job *job, mrd_export_result *ret_result,
                mrd_why *why)
 {
+    const mrd_filter *filter = job->filter;
     mrd_sink_env env = { .catalog = job->catalog,
                          .profile = job->profile,
                          .first = job->first,
-                         .last = job->last,
+                         .last = filter == NULL ? job->last : mrd_ev_min(filter->end, job->last),
                          .options = job->options };
     mrd_export_result result = { .first = job->first, .last = job->last };
-    const mrd_filter *filter = job->filter;
     mrd_export_target *targets = job->targets;
     size_t n_targets = job->n_targets;
     export_sink *sinks = calloc(n_targets + 1, sizeof(*sinks));

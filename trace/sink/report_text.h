@@ -38,6 +38,7 @@ void mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to);
 void mrd_report_text_all(mrd_report_text *s);
 
 /* Sections; nothing where there is nothing to say. */
+void mrd_report_text_open(mrd_report_text *s);
 void mrd_report_text_exposed(mrd_report_text *s);
 void mrd_report_text_bandwidth(mrd_report_text *s);
 void mrd_report_text_kernels(mrd_report_text *s);

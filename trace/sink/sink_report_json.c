@@ -298,13 +298,15 @@ put_verdict(mrd_jw *w, const mrd_report *r)
 {
     static const char *const text[] = { [MRD_VERDICT_NOTHING] = "nothing to compare",
                                         [MRD_VERDICT_NONE] = "none",
+                                        [MRD_VERDICT_STILL] = "stands still",
+                                        [MRD_VERDICT_ABSENT] = "absent",
                                         [MRD_VERDICT_SOMETIMES] = "sometimes",
                                         [MRD_VERDICT_UNPROVEN] = "indistinguishable",
                                         [MRD_VERDICT_LATE] = "late" };
     mrd_verdict v = mrd_report_verdict(r);
     mrd_steadiness steady;
     size_t n;
-    bool who = v.kind >= MRD_VERDICT_SOMETIMES;
+    bool who = v.kind >= MRD_VERDICT_ABSENT;
 
     MRD_JW_KEY(w, "verdict");
     mrd_jw_open(w, '{');
@@ -315,8 +317,9 @@ put_verdict(mrd_jw *w, const mrd_report *r)
     mrd_jw_double(w, v.share);
     MRD_JW_KEY(w, "impact");
     mrd_jw_double(w, v.impact);
-    steady = v.kind > MRD_VERDICT_NOTHING ? mrd_report_workers(r, &n)[v.worker].steady
-                                          : (mrd_steadiness){ .p = 1 };
+    steady = v.kind >= MRD_VERDICT_SOMETIMES || v.kind == MRD_VERDICT_NONE
+                 ? mrd_report_workers(r, &n)[v.worker].steady
+                 : (mrd_steadiness){ .p = 1 };
     MRD_JW_KEY(w, "chance");
     mrd_jw_double(w, steady.p);
     MRD_JW_KEY(w, "lasts");
@@ -344,6 +347,7 @@ put_totals(mrd_jw *w, const mrd_report_totals *t)
                            t->world_size == 0 ? MRD_NONE : (int64_t) t->world_size);
     put_u64(w, "mixed_groups", t->mixed);
     put_u64(w, "without_partner", t->alone);
+    put_u64(w, "loose", t->loose);
     put_u64(w, "left_out", t->left_out);
     put_u64(w, "not_ended", t->open);
     mrd_jw_close(w, '}');
@@ -434,21 +438,33 @@ put_pauses(mrd_jw *w, const mrd_report *r)
 static void
 put_open(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
 {
+    const mrd_standstill *still = mrd_report_standstill(r);
+    mrd_ev_ns end = mrd_standstill_end(still), since;
+    mrd_ended kind;
     size_t n;
-    const mrd_report_open *o = mrd_report_open_spans(r, &n);
+    const mrd_at_end *p = mrd_standstill_processes(still, &n);
 
     MRD_JW_KEY(w, "not_ended");
     mrd_jw_open(w, '[');
     for (size_t i = 0; i < n; i++) {
+        if (p[i].open == 0)
+            continue;
         mrd_jw_open(w, '{');
-        put_process(w, cat, o[i].process);
-        mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), o[i].lnc_idx);
+        put_process(w, cat, p[i].process);
+        mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), p[i].lnc_idx);
         MRD_JW_KEY(w, "name");
-        mrd_jw_sid(w, o[i].name);
-        put_time(w, "start_ns", o[i].start.ns);
+        mrd_jw_sid(w, p[i].name);
+        put_time(w, "start_ns", p[i].start.ns);
+        put_u64(w, "for_ns", (uint64_t) end.ns - (uint64_t) p[i].start.ns);
+        put_u64(w, "spans", p[i].open);
         mrd_jw_close(w, '}');
     }
     mrd_jw_close(w, ']');
+    MRD_JW_KEY(w, "stands_still_since_ns");
+    if (mrd_standstill_since(still, &since, &kind))
+        mrd_jw_i64_text(w, since.ns);
+    else
+        mrd_jw_null(w);
 }
 
 /* Counters of memory that is used. */

@@ -14,10 +14,7 @@
 #include "trace/sink/scope_memory_out.h"
 #include "trace/sink/text.h"
 
-/* Workers with a longer time between them are hardly of one run. */
 #define SCOPES_LISTED 24
-#define INPUTS_LISTED 3 /* of those that are incomplete */
-#define APART_NS      (3600 * (uint64_t) MRD_SEC)
 
 enum {
     ROWS = MRD_REPORT_TEXT_ROWS,
@@ -43,256 +40,6 @@ is_one_node(const mrd_catalog *cat, const mrd_report *report)
 }
 
 /* ---- Sections ---- */
-
-static const char *
-grade(double impact)
-{
-    return impact < 0.1 ? "minor" : impact < 0.2 ? "worth a look" : "critical";
-}
-
-/* A worker that was late, and why this does not make it the cause. */
-static void
-sometimes_words(const report_sink *s, const mrd_report_worker *w, const mrd_verdict *v, mrd_buf *to)
-{
-    mrd_report_text_label(s, w, to);
-    mrd_buf_fmt(to,
-                " was late%s: it came last to %" PRIu64 " of its %" PRIu64
-                " collective%s, and %.0f %% of all waiting in collectives was for it (%.1f %% of "
-                "the workers' time). This does not show that it is the cause, because ",
-                w->came_last == 1             ? " once"
-                : w->came_last < w->took_part ? " now and then"
-                                              : "",
-                w->came_last, w->took_part, mrd_plural(w->took_part), 100 * v->share,
-                100 * v->impact);
-    if (w->longest_wait_ns > w->own_wait_ns / 2)
-        mrd_buf_fmt(to, "%.0f %% of this was in one collective.",
-                    100 * (double) w->longest_wait_ns / (double) w->own_wait_ns);
-    else if (w->steady.p > MRD_VERDICT_P)
-        mrd_buf_fmt(to, "by chance some worker has as much with a probability of up to %.1f %%.",
-                    100 * w->steady.p);
-    else if (!w->steady.lasts)
-        mrd_buf_text(to, "others were later in parts of the recording.");
-    else
-        mrd_buf_text(to, "another worker caused more than half as much.");
-}
-
-static void
-verdict_words(const report_sink *s, const mrd_verdict *v, mrd_buf *to)
-{
-    size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n) + v->worker;
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
-
-    switch (v->kind) {
-    case MRD_VERDICT_NOTHING:
-        mrd_buf_text(to,
-                     n == 0 ? "the profile has no work of any core or device"
-                            : "workers cannot be compared: no collective has spans of two workers");
-        return;
-    case MRD_VERDICT_NONE:
-        mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", t->matched,
-                    mrd_plural(t->matched));
-        return;
-    case MRD_VERDICT_SOMETIMES:
-        sometimes_words(s, w, v, to);
-        return;
-    case MRD_VERDICT_UNPROVEN:
-    case MRD_VERDICT_LATE:
-        break;
-    }
-    mrd_report_text_label(s, w, to);
-    mrd_buf_fmt(
-        to,
-        " came last to %" PRIu64 " of its %" PRIu64 " collective%s (%" PRIu64
-        " proven). Of all waiting in collectives, %.0f %% was for it (%.0f %% proven). The waiting "
-        "that only it caused is %.1f %% of the workers' time (%s).",
-        w->came_last, w->took_part, mrd_plural(w->took_part), w->proven, 100 * v->share,
-        100 * (double) w->proven_ns / (double) t->wait_ns, 100 * v->impact, grade(v->impact));
-    if (v->kind == MRD_VERDICT_LATE)
-        return;
-    if (t->no_bound + t->suspect + t->mapped > 0 && t->partial + t->mixed > 0)
-        mrd_buf_text(to, " This is not proven: in some collectives the clocks leave open who came "
-                         "last, and in some the parts of somebody are not in this profile.");
-    else if (t->partial + t->mixed > 0)
-        mrd_buf_text(to, " This is not proven: who else took part is not in this profile, and may "
-                         "have come later.");
-    else
-        mrd_buf_text(to, " The clocks do not prove this: within their bounds it is "
-                         "indistinguishable from other workers.");
-}
-
-/* What the time went to, in words: the bottleneck, then the largest others. */
-void
-mrd_report_text_bound(const report_sink *s, mrd_buf *to)
-{
-    static const struct {
-        const char *name, *what;
-    } words[] = {
-        [MRD_BOUND_COMPUTE] = { "compute-bound", "computation" },
-        [MRD_BOUND_SKEW] = { "skew-bound", "waiting in collectives for the last worker" },
-        [MRD_BOUND_TRANSFER] = { "transfer-bound", "transfer (collectives without computation "
-                                                   "beside them, copies)" },
-        [MRD_BOUND_COMMUNICATION] = { "communication-bound",
-                                      "collectives without computation beside them; the share of "
-                                      "waiting is unknown, because parts of other workers are "
-                                      "missing" },
-        [MRD_BOUND_HOST] = { "host-bound", "waiting for the host (late launches, runtime calls)" },
-        [MRD_BOUND_LOADING] = { "data-loading-bound", "idle while data was loaded" },
-        [MRD_BOUND_IDLE] = { "idle", "idle, for causes that the trace does not show" },
-        [MRD_BOUND_UNRECORDED] = { "not recorded",
-                                   "not recorded (events were lost, or the session was paused)" },
-    };
-    uint64_t ns[MRD_BOUNDS], window = mrd_report_totals_of(s->common.report)->window_ns;
-    bool told[MRD_BOUNDS] = { false };
-    size_t n;
-    char dur[MRD_DUR_TEXT], share[MRD_TEXT_SHARE];
-    mrd_bound_by first = mrd_report_bottleneck(s->common.report);
-    mrd_report_most who;
-
-    mrd_report_bounds(s->common.report, ns);
-    for (unsigned round = 0; round < 3 && window > 0; round++) {
-        unsigned most = round == 0 ? first : 0;
-
-        for (unsigned k = 1; k < MRD_BOUNDS && round > 0; k++)
-            most = told[most] || (!told[k] && ns[k] > ns[most]) ? k : most;
-        if (round > 0 && ns[most] * 100 < window) /* below 1 %: not worth a look */
-            break;
-        told[most] = true;
-        mrd_buf_text(to, round == 0 ? words[most].name : ",");
-        mrd_buf_fmt(to, "%s %s (%s) %s", round == 0 ? ":" : "",
-                    mrd_text_share(ns[most], window, share), mrd_text_dur(ns[most], dur),
-                    words[most].what);
-    }
-    if (first == MRD_BOUNDS || first == MRD_BOUND_SKEW || first == MRD_BOUND_COMMUNICATION ||
-        !mrd_report_stands_out(s->common.report, first, &who))
-        return;
-    mrd_buf_text(to, ". Most of it is at ");
-    mrd_report_text_label(s, mrd_report_workers(s->common.report, &n) + who.worker, to);
-    mrd_buf_fmt(to, ": %.1f %% of its time; of the median worker's time %.1f %%", 100 * who.share,
-                100 * who.middle);
-}
-
-void
-mrd_report_text_verdict(const report_sink *s, mrd_buf *to)
-{
-    mrd_verdict v = mrd_report_verdict(s->common.report);
-
-    verdict_words(s, &v, to);
-}
-
-/* What would give bounds to traces that have none. */
-static const char *
-bounds_from(const report_sink *s)
-{
-    const mrd_catalog *cat = s->common.env->catalog;
-    const char *align = mrd_catalog_get(cat, "clock.align");
-    size_t n;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
-    bool files = false;
-
-    for (size_t i = 0; i < n; i++)
-        files = files ||
-                mrd_str_is(mrd_catalog_text(
-                               cat, mrd_catalog_borrow_process(cat, w[i].process)->instance_id),
-                           "unknown");
-    return !files || s->common.env->options->same_clock ? ""
-           : align != NULL && strcmp(align, "none") != 0
-               ? "Traces of one machine need no bound with --same-clock. "
-               : "Traces of one machine need no bound with --same-clock, those of several get one "
-                 "by "
-                 "--align collectives. ";
-}
-
-/* Why some collectives prove nothing. */
-static void
-put_doubts(const report_sink *s, const mrd_report_totals *t, mrd_buf *to)
-{
-    const struct {
-        uint64_t n;
-        const char *what;
-    } rows[] = {
-        { t->no_bound, "because the bound of a clock is unknown" },
-        { t->suspect, "because a clock is suspect, or observations contradict it" },
-        { t->mapped, "because the runtime maps the clocks of the cores too coarsely" },
-        { t->partial, "because the part of a worker of its group is missing, or may be" },
-        { t->mixed, "because several groups have the same name: more members took part than "
-                    "the group has" },
-    };
-
-    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        if (rows[i].n > 0)
-            mrd_buf_fmt(to, "In %" PRIu64 " collective%s the last worker is not proven, %s. ",
-                        rows[i].n, rows[i].n == 1 ? "" : "s", rows[i].what);
-    }
-    if (t->no_bound > 0)
-        mrd_buf_text(to, bounds_from(s));
-}
-
-/* The longest time in which no worker's window is, behind one that has ended; 0 with very many. */
-static uint64_t
-widest_gap(const mrd_report_worker *w, size_t n)
-{
-    uint64_t widest = 0;
-
-    for (size_t i = 0; i < n && n <= 4096; i++) {
-        int64_t next = INT64_MAX;
-        bool covered = false;
-
-        for (size_t k = 0; k < n; k++) {
-            covered = covered ||
-                      (!mrd_ev_after(w[k].first, w[i].last) && mrd_ev_after(w[k].last, w[i].last));
-            if (mrd_ev_after(w[k].first, w[i].last) && w[k].first.ns < next)
-                next = w[k].first.ns;
-        }
-        if (!covered && next != INT64_MAX && (uint64_t) next - (uint64_t) w[i].last.ns > widest)
-            widest = (uint64_t) next - (uint64_t) w[i].last.ns;
-    }
-    return widest;
-}
-
-void
-mrd_report_text_coverage(const report_sink *s, mrd_buf *to)
-{
-    const mrd_catalog *cat = s->common.env->catalog;
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
-    size_t workers, inputs, bad = 0;
-    const mrd_report_worker *w = mrd_report_workers(s->common.report, &workers);
-    const mrd_input *in = mrd_catalog_inputs(cat, &inputs);
-    char dur[MRD_DUR_TEXT];
-    unsigned told = 0;
-    uint64_t gap = widest_gap(w, workers);
-
-    for (size_t i = 0; i < inputs; i++)
-        bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
-    if (bad > 0)
-        mrd_buf_fmt(to, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
-                    mrd_plural(inputs), bad == 1 ? "is" : "are");
-    for (size_t i = 0; i < inputs; i++)
-        if (in[i].state == MRD_INPUT_INCOMPLETE && in[i].error != 0 && told++ < INPUTS_LISTED)
-            mrd_buf_fmt(to, MRD_STR_FMT ": " MRD_STR_FMT ". ",
-                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].path)),
-                        MRD_STR_ARG(mrd_catalog_text(cat, in[i].error)));
-    if (gap >= APART_NS)
-        mrd_buf_fmt(to,
-                    "Between workers that ended and those that began later lie %s: they may be of "
-                    "several runs, or of times with different origins. ",
-                    mrd_text_long(gap, dur));
-    if (t->ranks < t->world_size)
-        mrd_buf_fmt(to,
-                    "Of the job's %" PRIu64 " ranks %" PRIu64
-                    " %s device work in this profile: who "
-                    "of the others came late, it cannot tell. ",
-                    t->world_size, t->ranks, t->ranks == 1 ? "has" : "have");
-    put_doubts(s, t, to);
-    if (t->alone > 0)
-        mrd_buf_fmt(
-            to, "%" PRIu64 " span%s of collectives could not be matched with another worker's. ",
-            t->alone, mrd_plural(t->alone));
-    if (t->left_out > 0)
-        mrd_buf_fmt(
-            to, "%" PRIu64 " span%s of collectives %s left out, because there are too many groups.",
-            t->left_out, mrd_plural(t->left_out), t->left_out == 1 ? "was" : "were");
-}
 
 static void
 put_title(report_sink *s)
@@ -636,37 +383,6 @@ put_pauses(report_sink *s)
                   "runtime was in a call; after, before: the device spans around the pause");
 }
 
-/* What was running when the recording ended, the oldest first. */
-static void
-put_open(report_sink *s)
-{
-    const mrd_catalog *cat = s->common.env->catalog;
-    const mrd_report_totals *t = mrd_report_totals_of(s->common.report);
-    size_t n;
-    const mrd_report_open *o = mrd_report_open_spans(s->common.report, &n);
-    char dur[MRD_DUR_TEXT];
-
-    if (n == 0)
-        return;
-    mrd_buf_fmt(&s->text, "\n%-34s %-30s %12s\n", "Begun and not ended", "", "running for");
-    for (size_t i = 0; i < n && i < ROWS; i++) {
-        mrd_report_worker of = { .process = o[i].process,
-                                 .lnc_idx = o[i].lnc_idx,
-                                 .device_idx = MRD_NONE };
-
-        mrd_report_text_worker(s, &of);
-        mrd_buf_byte(&s->text, ' ');
-        mrd_text_cell(&s->text, mrd_catalog_text(cat, o[i].name), 30, true);
-        mrd_buf_fmt(&s->text, " %12s\n",
-                    mrd_ev_before(o[i].start, t->last)
-                        ? mrd_text_dur((uint64_t) t->last.ns - (uint64_t) o[i].start.ns, dur)
-                        : "-");
-    }
-    mrd_text_left_out(&s->text,
-                      t->open > (n < ROWS ? n : ROWS) ? t->open - (n < ROWS ? n : ROWS) : 0,
-                      "spans", "json");
-}
-
 /* What the bounds assume, by the methods they come from. */
 static void
 put_assumptions(report_sink *s)
@@ -756,6 +472,7 @@ mrd_report_text_all(report_sink *s)
 {
     s->one_node = is_one_node(s->common.env->catalog, s->common.report);
     put_title(s);
+    mrd_report_text_open(s);
     put_breakdown(s);
     mrd_report_text_exposed(s);
     put_idle(s);
@@ -771,7 +488,6 @@ mrd_report_text_all(report_sink *s)
     put_steps(s);
     mrd_report_text_series(s);
     put_pauses(s);
-    put_open(s);
     mrd_report_text_memory(s);
     mrd_scope_memory_text(s->common.scopes, s->common.env->catalog, SCOPES_LISTED, "report-json",
                           &s->text);

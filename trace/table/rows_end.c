@@ -370,6 +370,8 @@ end_verdicts(mrd_rows *r)
 {
     static const mrd_word kinds[] = { [MRD_VERDICT_NOTHING] = WORD_NOTHING,
                                       [MRD_VERDICT_NONE] = WORD_NONE,
+                                      [MRD_VERDICT_STILL] = WORD_STILL,
+                                      [MRD_VERDICT_ABSENT] = WORD_ABSENT,
                                       [MRD_VERDICT_SOMETIMES] = WORD_SOMETIMES,
                                       [MRD_VERDICT_UNPROVEN] = WORD_UNPROVEN,
                                       [MRD_VERDICT_LATE] = WORD_LATE };
@@ -386,7 +388,7 @@ end_verdicts(mrd_rows *r)
     waits = mrd_report_totals_of(r->report)->wait_ns;
     window = mrd_report_totals_of(r->report)->window_ns;
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
-        bool named = i == verdict.worker || verdict.kind < MRD_VERDICT_SOMETIMES;
+        bool named = i == verdict.worker || verdict.kind < MRD_VERDICT_ABSENT;
 
         begin(r);
         mrd_rows_identity(r, v[i].process);

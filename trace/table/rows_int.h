@@ -33,6 +33,8 @@ typedef enum {
     WORD_SKIPPED,
     WORD_NONE,
     WORD_NOTHING,
+    WORD_STILL,
+    WORD_ABSENT,
     WORD_SOMETIMES,
     WORD_UNPROVEN,
     WORD_LATE,

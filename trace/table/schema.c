@@ -290,7 +290,8 @@ static const mrd_column verdicts[] = {
     I("lost", F_LOST, "events", "lost of it"),
     S("verdict", F_VERDICT,
       "late: the others wait for it; unproven: likely, the clocks cannot prove it; sometimes: it "
-      "was late, but not steadily; none"),
+      "was late, but not steadily; absent: it did not come to the last collective; stands still: "
+      "nothing ended any more; none"),
     D("share", F_SHARE, "", "of all waits caused by it, 0 to 1"),
     D("impact", F_IMPACT, "", "waits that its own work alone caused over all windows"),
     SESSION,

@@ -58,7 +58,7 @@ def collectives_of_which_half_have_no_arguments(case):
         case.equal(view.worker(1)["collectives"]["caused_ns"], 30 * 200 * US, "waiting for rank 1")
 
 
-@row("hang", fails="B.20")
+@row("hang")
 def a_rank_that_did_not_come(case):
     view = case.view("--same-clock")
     case.says(view.report_text, "rank 2")
@@ -73,7 +73,7 @@ def single_messages_synchronise_nothing(case):
     case.check(case.view("--same-clock").report["verdict"]["kind"] != "late", "a rank is called late")
 
 
-@row("seq-shift", fails="B.24")
+@row("seq-shift")
 def numbers_of_collectives_align(case):
     view = case.view("--align", "collectives")
     case.check(all(estimate < 1 * MS for estimate, _ in offsets(view)), f"offsets and bounds {offsets(view)}")
@@ -92,14 +92,14 @@ def groups_on_two_streams(case):
     case.equal([w["parts_ns"]["exposed"] + w["parts_ns"]["both"] for w in report["workers"]], [40 * 850 * US] * 2, "collectives of a rank")
 
 
-@row("two-comm-streams", fails="B.20")
+@row("two-comm-streams")
 def the_reason_where_collectives_overlap(case):
     for late in (w["late"] for w in case.view("--same-clock").report["workers"]):
         parts = [ns for ns in late["parts_ns"].values() if ns is not None]
         case.check(all(abs(ns) <= late["late_ns"] for ns in parts), f"late by {late['late_ns']} ns, because of {late['parts_ns']}")
 
 
-@row("warmup-skew", fails="B.20")
+@row("warmup-skew")
 def late_once_is_no_straggler(case):
     view = case.view("--same-clock")
     case.equal(view.worker(3)["collectives"]["last"], 1, "rank 3 came last, ties left out")
