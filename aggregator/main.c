@@ -231,8 +231,8 @@ static const mrd_opt table[] = {
       .min = 1,
       .max = 1000000,
       ENV("MAX_NODES"),
-      .help = "most nodes that are remembered; a node gone for --node-forget makes room for a new "
-              "one" },
+      .help = "most nodes that are remembered; a node gone for --node-forget, or one that never "
+              "sent data and is gone, makes room for a new one" },
     { .name = "max-sessions",
       .type = MRD_OPT_INT,
       AT(max_sessions),

@@ -29,15 +29,18 @@ mrd_core_hello_check(const mrd_msg *msg, mrd_why *why)
     return MRD_OK;
 }
 
-/* A place for one more: below the limit, or that of the node longest gone and forgotten. */
+/* Makes room in the table for a new node on this connection. Returns false if the table is full and all its nodes stay. The
+ * node that the connection was before is disconnected first, so that its entry makes room. */
 static bool
-make_room(mrd_core *c)
+make_room(mrd_core *c, uint32_t conn)
 {
-    mrd_node *gone;
+    mrd_node *gone = mrd_nodes_by_conn(&c->nodes, conn);
 
+    if (gone != NULL)
+        mrd_nodes_connect(&c->nodes, gone, 0);
     if ((int64_t) c->nodes.n < c->limits.max_nodes)
         return true;
-    if ((gone = mrd_nodes_forgotten(&c->nodes, c->now.local, &c->limits)) == NULL)
+    if ((gone = mrd_nodes_replaceable(&c->nodes, c->now.local, &c->limits)) == NULL)
         return false;
     for (unsigned i = 0; i < c->n_pending; i++) {
         if (c->pending[i].node == gone)
@@ -53,13 +56,14 @@ hello_allowed(mrd_core *c, uint32_t conn, const mrd_msg *msg, mrd_why *why)
     const Mrd__Hello *hello = msg->u.hello;
     const mrd_node *known = mrd_nodes_by_id(&c->nodes, hello->instance_id);
 
-    if (known == NULL && !make_room(c)) {
+    if (known == NULL && !make_room(c, conn)) {
         c->stats.limited[MRD_LIMIT_NODES]++;
-        return mrd_why_set(why, MRD_LIMIT, 0,
-                           "agent '%s' exceeds the %lld nodes that --max-nodes allows, and none of "
-                           "them has been gone for longer than --node-forget: forget one (meridian "
-                           "nodes --forget) or raise --max-nodes",
-                           hello->instance_id, (long long) c->limits.max_nodes);
+        return mrd_why_set(
+            why, MRD_LIMIT, 0,
+            "agent '%s' exceeds the %lld nodes that --max-nodes allows, all of which "
+            "have sent data or are connected, and none has been gone for longer than "
+            "--node-forget: forget one (meridian nodes --forget) or raise --max-nodes",
+            hello->instance_id, (long long) c->limits.max_nodes);
     }
     if (known != NULL && known->run != hello->run && known->conn != conn &&
         mrd_core_is_alive(c, known))

@@ -348,6 +348,8 @@ complete(mrd_core *c, mrd_pending *w, mrd_why *why)
     stored_again(c, w->session);
     w->part->in_journal = true;
     w->node->frames++;
+    c->registry.changed = c->registry.changed || !w->node->has_sent;
+    w->node->has_sent = true;
     w->node->bytes += MRD_FRAME_HEADER + w->frame.body_len;
     w->node->events += w->frame.events;
     c->stats.frames++;

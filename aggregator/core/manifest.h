@@ -38,7 +38,8 @@ void mrd_core_unload_session(mrd_core *c, mrd_session *s);
 
 /* <store>/nodes.json: nodes that are known over restarts. */
 void mrd_core_registry_text(const mrd_core *c, mrd_buf *to);
-/* Those seen within node_forget, the last max_nodes of them. Errors: NOMEM, VERSION. */
+/* Adds the nodes that were seen within node_forget, at most max_nodes: nodes that sent data first, then those seen last.
+ * Errors: NOMEM, VERSION. */
 mrd_err mrd_core_load_registry(mrd_core *c, const mrd_json *registry, mrd_why *why);
 
 #endif

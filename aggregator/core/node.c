@@ -126,19 +126,36 @@ mrd_nodes_connect(mrd_nodes *t, mrd_node *n, uint32_t conn)
         n->conn = conn;
 }
 
-mrd_node *
-mrd_nodes_forgotten(const mrd_nodes *t, mrd_local_ns now, const mrd_core_limits *l)
+/* The node with the lowest rank makes room first. */
+enum { RANK_FORGOTTEN, RANK_HELLO_ONLY, RANK_NO_DATA, RANK_STAYS };
+
+static int
+rank_of(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
 {
-    mrd_node *oldest = NULL;
+    if (n->conn == 0 && !mrd_node_is_expected(n, now, l))
+        return RANK_FORGOTTEN;
+    if (n->has_sent || mrd_node_is_alive(n, now, l))
+        return RANK_STAYS;
+    return n->beat.ns == 0 ? RANK_HELLO_ONLY : RANK_NO_DATA;
+}
+
+mrd_node *
+mrd_nodes_replaceable(const mrd_nodes *t, mrd_local_ns now, const mrd_core_limits *l)
+{
+    mrd_node *first = NULL;
+    int first_rank = RANK_STAYS;
 
     for (size_t i = 0; i < t->n; i++) {
         mrd_node *n = t->v[i];
+        int rank = rank_of(n, now, l);
 
-        if (n->conn == 0 && !mrd_node_is_expected(n, now, l) &&
-            (oldest == NULL || n->seen.ns < oldest->seen.ns))
-            oldest = n;
+        if (rank < first_rank ||
+            (first != NULL && rank == first_rank && n->seen.ns < first->seen.ns)) {
+            first = n;
+            first_rank = rank;
+        }
     }
-    return oldest;
+    return first;
 }
 
 bool

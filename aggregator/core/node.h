@@ -38,6 +38,7 @@ typedef struct {
     unsigned proof_epoch; /* of the core at its hello */
     bool simulated;
     bool reported;     /* has said hello since the aggregator started; else known from before */
+    bool has_sent;     /* the store had a frame of it, also in an earlier run */
     bool forget;       /* somebody said so: it goes when no frame of it waits */
     mrd_local_ns seen; /* aggregator's clock, last frame of any kind; of before the boot below 0 */
     mrd_wall_ns seen_wall;
@@ -86,8 +87,12 @@ mrd_node *mrd_nodes_add(mrd_nodes *t, const char *instance_id, mrd_local_ns now)
 void mrd_nodes_remove(mrd_nodes *t, mrd_node *n);                                 /* and frees it */
 /* The node speaks on this connection from now on; whoever did before does not any more. 0: none. */
 void mrd_nodes_connect(mrd_nodes *t, mrd_node *n, uint32_t conn);
-/* The one longest gone of those that nobody expects any more; NULL: none. */
-mrd_node *mrd_nodes_forgotten(const mrd_nodes *t, mrd_local_ns now, const mrd_core_limits *l);
+/*
+ * Returns the node that makes room for a new one in a full table, NULL if all stay. First go nodes that were disconnected for
+ * node_forget, then nodes that are not alive and never sent a frame of a session, those without a heartbeat before the others.
+ * So hellos alone cannot keep new nodes out. Of equals the one goes whose last frame is the oldest.
+ */
+mrd_node *mrd_nodes_replaceable(const mrd_nodes *t, mrd_local_ns now, const mrd_core_limits *l);
 
 bool mrd_node_is_alive(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l);
 /* Seen within node_forget, by an earlier run too: sessions list it, missing when it is not

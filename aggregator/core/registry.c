@@ -10,14 +10,17 @@
 typedef struct {
     const mrd_json *from;
     mrd_wall_ns seen;
+    bool has_sent; /* true for entries of a release that did not store it */
 } entry;
 
 static int
-by_seen(const void *a, const void *b)
+by_worth(const void *a, const void *b)
 {
-    int64_t x = ((const entry *) a)->seen.ns, y = ((const entry *) b)->seen.ns;
+    const entry *x = a, *y = b;
 
-    return x < y ? 1 : x > y ? -1 : 0; /* the last one first */
+    if (x->has_sent != y->has_sent)
+        return x->has_sent ? -1 : 1;
+    return x->seen.ns < y->seen.ns ? 1 : x->seen.ns > y->seen.ns ? -1 : 0;
 }
 
 static mrd_err
@@ -35,6 +38,7 @@ load_one(mrd_core *c, const entry *e)
     n->key = mrd_agent_key(mrd_str_of(id));
     n->simulated = mrd_json_bool(e->from, "simulated", false);
     n->seen_wall = e->seen;
+    n->has_sent = e->has_sent;
     n->seen.ns = c->now.local.ns - ago;
     mrd_text_set(n->host_name, sizeof(n->host_name), mrd_json_str(e->from, "host_name", ""));
     mrd_text_set(n->boot_id, sizeof(n->boot_id), mrd_json_str(e->from, "boot_id", ""));
@@ -56,9 +60,10 @@ mrd_core_load_registry(mrd_core *c, const mrd_json *o, mrd_why *why)
     for (size_t i = 0; i < n && err == MRD_OK; i++) {
         v[i].from = mrd_json_at(list, i);
         v[i].seen.ns = mrd_time_checked(mrd_json_int(v[i].from, "seen_ns", 0));
+        v[i].has_sent = mrd_json_bool(v[i].from, "sent", true);
     }
     if (err == MRD_OK)
-        qsort(v, n, sizeof(*v), by_seen);
+        qsort(v, n, sizeof(*v), by_worth);
     for (size_t i = 0; i < n && err == MRD_OK && (int64_t) c->nodes.n < c->limits.max_nodes; i++)
         err = load_one(c, &v[i]);
     free(v);
@@ -86,7 +91,8 @@ mrd_core_registry_text(const mrd_core *c, mrd_buf *to)
         mrd_json_quote(to, mrd_str_of(n->release));
         mrd_buf_text(to, ", \"commit\": ");
         mrd_json_quote(to, mrd_str_of(n->commit));
-        mrd_buf_fmt(to, ", \"simulated\": %s, \"seen_ns\": %lld}", n->simulated ? "true" : "false",
+        mrd_buf_fmt(to, ", \"simulated\": %s, \"sent\": %s, \"seen_ns\": %lld}",
+                    n->simulated ? "true" : "false", n->has_sent ? "true" : "false",
                     (long long) n->seen_wall.ns);
         first = false;
     }

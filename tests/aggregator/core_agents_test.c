@@ -128,6 +128,7 @@ TEST(a_place_for_one_more_node)
     c->limits.max_nodes = 2;
     say_hello(c, START + 1, &a);
     say_hello(c, START, &b);
+    c->nodes.v[0]->has_sent = c->nodes.v[1]->has_sent = true;
     e = say_hello(c, later - 2, &d); /* both are connected, however silent */
     CHECK(e.kind == MRD_DO_REFUSE && e.err == MRD_LIMIT && !e.final);
     CHECK(strstr(e.text, "agent 'd' exceeds the 2 nodes that --max-nodes allows") != NULL);
@@ -143,11 +144,65 @@ TEST(a_place_for_one_more_node)
     c->n_pending = 0;
     CHECK_INT(say_hello(c, later, &d).kind, MRD_DO_WELCOME);
     CHECK(c->nodes.n == 2 && mrd_nodes_by_id(&c->nodes, "b") == NULL);
+    mrd_nodes_by_id(&c->nodes, "d")->has_sent = true;
     CHECK(mrd_nodes_by_id(&c->nodes, "a") != NULL && mrd_nodes_by_id(&c->nodes, "d") != NULL);
     CHECK_INT(say_hello(c, later, &last).kind, MRD_DO_REFUSE);
     CHECK_INT(say_hello(c, later + 1, &last).kind, MRD_DO_WELCOME); /* in a's place */
     CHECK(mrd_nodes_by_id(&c->nodes, "a") == NULL && mrd_nodes_by_conn(&c->nodes, 3) != NULL);
     CHECK_INT(say_hello(c, later + 2, &last).kind, MRD_DO_WELCOME); /* it is known */
+    mrd_core_free(c);
+}
+
+/* In a full table of nodes that sent data, hellos without any data replace each other only, and a node that sends data stays,
+ * also after a restart. */
+TEST(hellos_alone_do_not_fill_the_table)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 }), *again;
+    const mrd_node *honest, *idle;
+    int64_t now = START;
+    char id[MRD_NODE_ID_MAX];
+    mrd_buf text = { 0 };
+    mrd_json *o = NULL;
+
+    c->limits.max_nodes = 4;
+    for (uint32_t i = 0; i < 3; i++) {
+        static const char *const ids[] = { "sent", "beat", "alive" };
+
+        CHECK_INT(say_hello(c, now, &(hello){ ids[i], NULL, NULL, 1 + i, 7, 0 }).kind,
+                  MRD_DO_WELCOME);
+    }
+    mrd_nodes_by_id(&c->nodes, "sent")->has_sent = true;
+    mrd_nodes_by_id(&c->nodes, "beat")->beat.ns = 1;
+    now += 5 * MRD_SEC; /* nobody is alive any more */
+    say_hello(c, now, &(hello){ "alive", NULL, NULL, 3, 7, 0 });
+    for (uint32_t i = 0; i < 100; i++) { /* one connection claims to be one node after the other */
+        snprintf(id, sizeof(id), "flood-%u", i);
+        CHECK_INT(say_hello(c, now + i, &(hello){ id, NULL, NULL, 9, 8, 0 }).kind, MRD_DO_WELCOME);
+    }
+    honest = mrd_nodes_by_id(&c->nodes, "sent");
+    idle = mrd_nodes_by_id(&c->nodes, "beat");
+    CHECK(c->nodes.n == 4 && honest != NULL && idle != NULL);
+    CHECK(mrd_nodes_by_id(&c->nodes, "alive") != NULL);
+    mrd_core_conn_gone(c, core_at(now), 9);
+    core_drain(c);
+    CHECK_INT(say_hello(c, now, &(hello){ "new", NULL, NULL, 10, 8, 0 }).kind, MRD_DO_WELCOME);
+    CHECK(mrd_nodes_by_id(&c->nodes, "new") != NULL && mrd_nodes_by_id(&c->nodes, id) == NULL);
+    CHECK(mrd_nodes_by_id(&c->nodes, "beat") != NULL);
+    CHECK_INT(say_hello(c, now, &(hello){ "newer", NULL, NULL, 11, 8, 0 }).kind, MRD_DO_WELCOME);
+    CHECK(mrd_nodes_by_id(&c->nodes, "beat") == NULL); /* nothing but heartbeats */
+    CHECK_INT(say_hello(c, now, &(hello){ "last", NULL, NULL, 12, 8, 0 }).kind, MRD_DO_REFUSE);
+
+    mrd_core_registry_text(c, &text);
+    CHECK_ERR("json", mrd_json_parse(mrd_str_of(mrd_buf_cstr(&text)), "nodes", &o, NULL), MRD_OK);
+    again = core_make((mrd_core_limits){ 0 });
+    again->limits.max_nodes = 1;
+    mrd_core_enter(again, core_at(now));
+    CHECK_ERR("load", mrd_core_load_registry(again, o, NULL), MRD_OK);
+    CHECK(again->nodes.n == 1 && mrd_nodes_by_id(&again->nodes, "sent") != NULL);
+    CHECK_INT(say_hello(again, now, &(hello){ "new", NULL, NULL, 1, 7, 0 }).kind, MRD_DO_REFUSE);
+    mrd_json_free(o);
+    mrd_buf_fini(&text);
+    mrd_core_free(again);
     mrd_core_free(c);
 }
 
