@@ -35,6 +35,9 @@ static struct {
         ino_t ino;
         off_t trailer, size; /* the last line begins there */
     } closed;                /* what the finished dump left; more is written behind it */
+    /* Paths under way: with the lock, and not on the stack of a program's thread. */
+    char ring[MRD_SETTING_TEXT + MRD_RING_NAME_MAX], expanded[MRD_SETTING_TEXT + 128];
+    char file[MRD_SETTING_TEXT + 128];
     _Atomic int64_t period_ns, due_ns;
 } dump = { .period_ns = 1000000000 };
 
@@ -361,7 +364,7 @@ static int
 dump_ring(const mrd_ring_name *name, mrd_text *t)
 {
     uint64_t *looked = NULL;
-    char file[MRD_RING_NAME_MAX], path[MRD_SETTING_TEXT + MRD_RING_NAME_MAX];
+    char file[MRD_RING_NAME_MAX];
     mrd_ring_opts opts = MRD_RING_OPTS_DEFAULT;
     mrd_ring_reader *r = NULL;
     mrd_ring_event ev;
@@ -371,10 +374,10 @@ dump_ring(const mrd_ring_name *name, mrd_text *t)
     mrd_err opened;
 
     mrd_ring_name_print(name, file);
-    snprintf(path, sizeof(path), "%s/%s", mrd_proc_settings.ring_dir, file);
-    if ((opened = mrd_ring_open(AT_FDCWD, path, &opts, &r, NULL)) == MRD_BUSY) {
+    snprintf(dump.ring, sizeof(dump.ring), "%s/%s", mrd_proc_settings.ring_dir, file);
+    if ((opened = mrd_ring_open(AT_FDCWD, dump.ring, &opts, &r, NULL)) == MRD_BUSY) {
         opts.flags = MRD_RING_PEEK;
-        opened = mrd_ring_open(AT_FDCWD, path, &opts, &r, NULL);
+        opened = mrd_ring_open(AT_FDCWD, dump.ring, &opts, &r, NULL);
         dump.taken++;
         looked = mrd_dump_looked((uint64_t) name->serial << 32 | (uint32_t) name->tid);
     }
@@ -469,19 +472,20 @@ expand(const char *from, char *to, size_t size)
 }
 
 /* The name of the file of this process: a fork's child does not write over its parent's. */
-static void
-file_name(char *to, size_t size)
+static const char *
+file_name(void)
 {
-    char path[sizeof(dump.path) + sizeof(((struct utsname *) 0)->nodename) + 16];
-    bool own = expand(dump.path, path, sizeof(path)) || dump.set_by == getpid();
-    size_t len = strlen(path);
+    char *path = dump.expanded;
+    bool own = expand(dump.path, path, sizeof(dump.expanded)) || dump.set_by == getpid();
+    size_t len = strlen(path), size = sizeof(dump.file);
 
     if (own)
-        snprintf(to, size, "%s", path);
+        snprintf(dump.file, size, "%s", path);
     else if (len > 5 && strcmp(path + len - 5, ".json") == 0)
-        snprintf(to, size, "%.*s.%d.json", (int) len - 5, path, getpid());
+        snprintf(dump.file, size, "%.*s.%d.json", (int) len - 5, path, getpid());
     else
-        snprintf(to, size, "%s.%d", path, getpid());
+        snprintf(dump.file, size, "%s.%d", path, getpid());
+    return dump.file;
 }
 
 /* The file that a finished dump of this process left, as it left it: at its last line. */
@@ -509,7 +513,7 @@ open_again(const char *path)
 static int
 open_file(void)
 {
-    char path[sizeof(dump.closed.path)];
+    const char *path;
     int fd;
 
     if (dump.out != NULL && dump.pid == getpid())
@@ -517,7 +521,7 @@ open_file(void)
     dump.out = NULL; /* a fork's parent's: leave its buffer alone */
     if (dump.pid != 0 && dump.pid != getpid())
         mrd_dump_spans_forget();
-    file_name(path, sizeof(path));
+    path = file_name();
     if ((dump.out = open_again(path)) != NULL)
         return MERIDIAN_OK;
     fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);

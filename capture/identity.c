@@ -1,4 +1,7 @@
-/* Who this process is: what a ring's header claims. Only system calls, no allocation. */
+/*
+ * Who this process is: what a ring's header claims. Only system calls, no allocation, and little stack, because it may run in
+ * a signal handler. The caller holds the lock of the process, which guards `scratch`.
+ */
 #include "capture/identity.h"
 
 #include <fcntl.h>
@@ -11,10 +14,16 @@
 
 #include "capture/ring_owner.h"
 
-/* Bytes read of a small file; text ends with NUL. */
+static union {
+    char text[2048];
+    struct utsname host;
+} scratch;
+
+/* Reads up to size - 1 bytes of a small file into scratch.text, which then ends with NUL. */
 static size_t
-slurp(const char *path, char *text, size_t size)
+slurp(const char *path, size_t size)
 {
+    char *text = scratch.text;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     ssize_t n = fd < 0 ? -1 : read(fd, text, size - 1);
 
@@ -36,11 +45,11 @@ namespace_inode(const char *path)
 static uint64_t
 own_start(void)
 {
-    char text[2048];
     const char *p;
     int field = 2;
 
-    if (slurp("/proc/self/stat", text, sizeof(text)) == 0 || (p = strrchr(text, ')')) == NULL)
+    if (slurp("/proc/self/stat", sizeof(scratch.text)) == 0 ||
+        (p = strrchr(scratch.text, ')')) == NULL)
         return 0;
     for (p++; *p != '\0' && field < 22; p++)
         field += *p == ' ';
@@ -50,8 +59,8 @@ own_start(void)
 static void
 own_boot(uint8_t boot_id[16])
 {
-    char text[64];
-    size_t n = slurp("/proc/sys/kernel/random/boot_id", text, sizeof(text)), out = 0;
+    const char *text = scratch.text;
+    size_t n = slurp("/proc/sys/kernel/random/boot_id", 64), out = 0;
 
     for (size_t i = 0; i + 1 < n && out < 16; i++) {
         char two[3] = { text[i], text[i + 1], '\0' };
@@ -90,20 +99,19 @@ add_text(mrd_own_identity *id, const char *key, const char *value)
 static void
 add_process(mrd_own_identity *id)
 {
-    char text[1024];
-    struct utsname host;
-    ssize_t n = readlink("/proc/self/exe", text, sizeof(text));
+    char *text = scratch.text;
+    ssize_t n = readlink("/proc/self/exe", text, 400);
     size_t len;
 
     if (n > 0)
-        add_line(id, "exe", text, (size_t) n < 400 ? (size_t) n : 400);
-    len = slurp("/proc/self/cmdline", text, 400);
+        add_line(id, "exe", text, (size_t) n);
+    len = slurp("/proc/self/cmdline", 400);
     while (len > 0 && text[len - 1] == '\0')
         len--;
     add_line(id, "cmd", text, len);
-    if (uname(&host) == 0)
-        add_text(id, "host", host.nodename);
-    len = slurp("/proc/self/cgroup", text, 400);
+    if (uname(&scratch.host) == 0)
+        add_text(id, "host", scratch.host.nodename);
+    len = slurp("/proc/self/cgroup", 400);
     add_line(id, "cgroup", text, len > 0 && text[len - 1] == '\n' ? len - 1 : len);
 }
 

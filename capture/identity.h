@@ -11,7 +11,7 @@ typedef struct {
     char ident[MRD_RING_IDENT_MAX];
 } mrd_own_identity;
 
-/* Fills everything of claim except clock and load_cal. */
+/* Fills everything of claim except clock and load_cal. One thread at a time: the caller holds the lock of the process. */
 void mrd_identity_read(mrd_own_identity *id);
 
 #endif

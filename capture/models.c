@@ -14,6 +14,7 @@
 #include "capture/sha256.h"
 
 #define MODELS_MAGIC 0x6d6f646cu
+#define READ_CHUNK   65536u
 #define COPY_MAX     (1ull << 32) /* bytes of one model; larger ones are listed without data */
 #define BUCKETS      4096u        /* a power of two */
 
@@ -63,7 +64,7 @@ model_unref(model *m)
 static bool
 read_file(const char *path, model *m, bool copy)
 {
-    uint8_t chunk[65536];
+    uint8_t *chunk = NULL;
     mrd_sha sha;
     struct stat st;
     size_t at = 0;
@@ -72,7 +73,7 @@ read_file(const char *path, model *m, bool copy)
 
     if (fd < 0)
         return false;
-    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode)) {
+    if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode) || (chunk = malloc(READ_CHUNK)) == NULL) {
         close(fd);
         return false;
     }
@@ -80,12 +81,13 @@ read_file(const char *path, model *m, bool copy)
     if (copy && m->rec.size <= COPY_MAX)
         m->copy = malloc(m->rec.size > 0 ? m->rec.size : 1);
     mrd_sha_init(&sha);
-    while ((n = read(fd, chunk, sizeof(chunk))) > 0) {
+    while ((n = read(fd, chunk, READ_CHUNK)) > 0) {
         mrd_sha_add(&sha, chunk, (size_t) n);
         if (m->copy != NULL && at + (size_t) n <= m->rec.size)
             memcpy((uint8_t *) m->copy + at, chunk, (size_t) n);
         at += (size_t) n;
     }
+    free(chunk);
     close(fd);
     mrd_sha_hex(&sha, m->sha);
     if (m->copy != NULL && at != m->rec.size) { /* changed while we read */

@@ -11,6 +11,10 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/num.h"
+
+#define STAT_TEXT 640 /* a stat file up to field 22, the command with its 64 bytes included */
+
 typedef enum { SEEN_NO, SEEN_YES, SEEN_DENIED } owner_seen;
 
 /* Up to size - 1 bytes of a small file; -1 with errno when it cannot be read. */
@@ -57,27 +61,38 @@ mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
     return true;
 }
 
-/* "monotonic  <seconds>  <nanoseconds>"; the file tells of the namespace of children to come, which is another
- * between a call of unshare and the first fork. */
+/* The next word of *text, which begins behind it afterwards; empty at its end. */
+static mrd_str
+next_word(const char **text)
+{
+    const char *from = *text + strspn(*text, " \t\n");
+
+    *text = from + strcspn(from, " \t\n");
+    return (mrd_str){ from, (size_t) (*text - from) };
+}
+
+/* Lines "monotonic  <seconds>  <nanoseconds>". The file is about the namespace of future children, which differs from that of the
+ * process between a call of unshare and the first fork. */
 void
 mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
 {
     struct stat own, next;
     char text[256];
+    const char *p = text;
     int64_t value[2] = { 0, 0 };
 
+    text[0] = '\0';
     if (stat("/proc/self/ns/time", &own) == 0 &&
-        stat("/proc/self/ns/time_for_children", &next) == 0 && own.st_ino == next.st_ino &&
-        slurp("/proc/self/timens_offsets", text, sizeof(text)) > 0)
-        for (const char *p = text; p != NULL; p = strchr(p, '\n')) {
-            char name[16];
-            int64_t s, ns;
+        stat("/proc/self/ns/time_for_children", &next) == 0 && own.st_ino == next.st_ino)
+        (void) slurp("/proc/self/timens_offsets", text, sizeof(text));
+    for (mrd_str name; (name = next_word(&p)).len > 0;) {
+        mrd_str seconds = next_word(&p), rest = next_word(&p);
+        int64_t s, ns;
 
-            p += *p == '\n';
-            if (sscanf(p, "%15s %" SCNd64 " %" SCNd64, name, &s, &ns) == 3 &&
-                s > -MRD_RING_TIMENS_MAX / 1000000000 && s < MRD_RING_TIMENS_MAX / 1000000000)
-                value[strcmp(name, "boottime") == 0] = s * 1000000000 + ns;
-        }
+        if (mrd_num_i64(seconds, &s) == MRD_OK && mrd_num_i64(rest, &ns) == MRD_OK &&
+            s > -MRD_RING_TIMENS_MAX / 1000000000 && s < MRD_RING_TIMENS_MAX / 1000000000)
+            value[mrd_str_is(name, "boottime")] = s * 1000000000 + ns;
+    }
     *ret_monotonic_ns = value[0];
     *ret_boottime_ns = value[1];
 }
@@ -108,11 +123,11 @@ has_ended(const char *state)
     return state[1] == 'Z' || state[1] == 'X';
 }
 
-/* A thread of the process that goes on; 0: there is none. */
-static int32_t
+/* A thread of the process that goes on; 0: there is none. Rarely called, and kept out of the caller's frame. */
+static __attribute__((noinline)) int32_t
 live_thread(const char *proc_dir, int32_t pid)
 {
-    char path[512], text[2048];
+    char path[512], text[STAT_TEXT];
     const struct dirent *entry;
     int32_t found = 0;
     DIR *dir;
@@ -138,7 +153,7 @@ live_thread(const char *proc_dir, int32_t pid)
 static owner_seen
 proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_tid)
 {
-    char path[512], text[2048];
+    char path[512], text[STAT_TEXT];
     const char *p;
     int field = 2;
 
@@ -152,18 +167,19 @@ proc_start(const char *proc_dir, int32_t pid, uint64_t *ret_start, int32_t *ret_
         return SEEN_NO;
     for (; *p != '\0' && field < 22; p++)
         field += *p == ' ';
-    while (*p == ' ')
-        p++;
-    return sscanf(p, "%" SCNu64, ret_start) == 1 ? SEEN_YES : SEEN_NO;
+    return mrd_num_u64(next_word(&p), ret_start) == MRD_OK ? SEEN_YES : SEEN_NO;
 }
 
 /* Does a line of maps name this inode and this file? "from-to perms offset dev inode path". */
 static bool
 maps_line_is(const char *line, uint64_t inode, const char *file_name)
 {
+    const char *p = line;
     uint64_t seen;
 
-    return sscanf(line, "%*s %*s %*s %*s %" SCNu64, &seen) == 1 && seen == inode &&
+    for (int i = 0; i < 4; i++)
+        (void) next_word(&p);
+    return mrd_num_u64(next_word(&p), &seen) == MRD_OK && seen == inode &&
            strstr(line, file_name) != NULL;
 }
 

@@ -19,29 +19,47 @@
 #define LIVE_LEN (offsetof(mrd_ring_hdr, reserved3) - LIVE_OFF)
 
 /* The fields behind the barrier: head before the data it covers, dict_head before its entries. */
+/* What of the header changes, as it was at one look. */
+typedef struct {
+    uint64_t head, tail;
+    uint32_t state, depth;
+    struct {
+        uint64_t count, first, last, told;
+    } lost[MRD_RING_LOST_CAUSES];
+} live_part;
+
+static_assert(sizeof(((live_part *) 0)->lost) == sizeof(((mrd_ring_hdr *) 0)->lost),
+              "mrd_ring_loss is four numbers");
+
 static mrd_err
-get_live(mrd_ring_reader *r, mrd_ring_hdr *h)
+get_live(mrd_ring_reader *r, live_part *l)
 {
+    uint8_t bytes[LIVE_LEN];
     mrd_err err;
 
     if (r->mem != NULL) {
         const mrd_ring_hdr *m = ring_mem_hdr(r);
 
         /* acquire: pairs with the release of head in ring_write.c */
-        h->head = atomic_load_explicit(&m->head, memory_order_acquire);
-        h->state = atomic_load_explicit(&m->state, memory_order_acquire);
-        h->depth = atomic_load_explicit(&m->depth, memory_order_relaxed);
-        h->tail = atomic_load_explicit(&m->tail, memory_order_relaxed);
+        l->head = atomic_load_explicit(&m->head, memory_order_acquire);
+        l->state = atomic_load_explicit(&m->state, memory_order_acquire);
+        l->depth = atomic_load_explicit(&m->depth, memory_order_relaxed);
+        l->tail = atomic_load_explicit(&m->tail, memory_order_relaxed);
         for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
-            h->lost[i].count = atomic_load_explicit(&m->lost[i].count, memory_order_relaxed);
-            h->lost[i].first = atomic_load_explicit(&m->lost[i].first, memory_order_relaxed);
-            h->lost[i].last = atomic_load_explicit(&m->lost[i].last, memory_order_relaxed);
-            h->lost[i].told = atomic_load_explicit(&m->lost[i].told, memory_order_relaxed);
+            l->lost[i].count = atomic_load_explicit(&m->lost[i].count, memory_order_relaxed);
+            l->lost[i].first = atomic_load_explicit(&m->lost[i].first, memory_order_relaxed);
+            l->lost[i].last = atomic_load_explicit(&m->lost[i].last, memory_order_relaxed);
+            l->lost[i].told = atomic_load_explicit(&m->lost[i].told, memory_order_relaxed);
         }
         return MRD_OK;
     }
-    err = mrd_ring_get(r, LIVE_OFF, (uint8_t *) h + LIVE_OFF, LIVE_LEN);
+    err = mrd_ring_get(r, LIVE_OFF, bytes, sizeof(bytes));
     atomic_thread_fence(memory_order_acquire);
+    memcpy(&l->head, bytes + offsetof(mrd_ring_hdr, head) - LIVE_OFF, sizeof(l->head));
+    memcpy(&l->tail, bytes + offsetof(mrd_ring_hdr, tail) - LIVE_OFF, sizeof(l->tail));
+    memcpy(&l->state, bytes + offsetof(mrd_ring_hdr, state) - LIVE_OFF, sizeof(l->state));
+    memcpy(&l->depth, bytes + offsetof(mrd_ring_hdr, depth) - LIVE_OFF, sizeof(l->depth));
+    memcpy(l->lost, bytes + offsetof(mrd_ring_hdr, lost) - LIVE_OFF, sizeof(l->lost));
     return err;
 }
 
@@ -102,7 +120,7 @@ refresh_dict(mrd_ring_reader *r)
 }
 
 static void
-take_losses(mrd_ring_reader *r, const mrd_ring_hdr *h)
+take_losses(mrd_ring_reader *r, const live_part *h)
 {
     for (size_t i = 0; i < MRD_RING_LOST_CAUSES; i++) {
         r->lost[i] = h->lost[i].count;
@@ -220,7 +238,7 @@ in_place(const mrd_ring_reader *r)
 static mrd_ring_step
 fill(mrd_ring_reader *r)
 {
-    mrd_ring_hdr h;
+    live_part h;
     uint64_t from = r->chunk_pos + r->at, off, n;
     mrd_ring_step step;
     mrd_err err;
@@ -478,7 +496,7 @@ size_t
 mrd_ring_open_scopes(mrd_ring_reader *r, mrd_ring_event ret_scopes[MRD_RING_OPEN_MAX])
 {
     mrd_ring_scope first[MRD_RING_OPEN_MAX], second[MRD_RING_OPEN_MAX];
-    mrd_ring_hdr h;
+    live_part h;
     size_t n = 0;
     uint32_t depth;
 

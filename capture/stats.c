@@ -307,12 +307,17 @@ copy_scope(void *ctx, const mrd_memory_scope *scope)
 static void
 collect_scopes(mrd_stat_report *report)
 {
-    scope_list list;
+    scope_list *list =
+        calloc(1, sizeof(*list)); /* outside of the lock that copy_scope runs under */
 
-    list.n = 0;
-    mrd_memory_each(copy_scope, &list);
-    for (size_t i = 0; i < list.n; i++)
-        mrd_stat_report_scope(report, &list.v[i]);
+    if (list == NULL) {
+        report->failed = true;
+        return;
+    }
+    mrd_memory_each(copy_scope, list);
+    for (size_t i = 0; i < list->n; i++)
+        mrd_stat_report_scope(report, &list->v[i]);
+    free(list);
 }
 
 char *

@@ -287,10 +287,12 @@ place_text(const mrd_memory_scope *s)
 
 #define SCOPE_TEXT (2 * MRD_RING_TEXT_MAX + 2)
 
-/* "domain/name", as the counters of the profile have it, but whole. */
+/* "domain/name", as the counters of the profile have it, but whole. text: SCOPE_TEXT bytes; NULL: there is no memory. */
 static const char *
-scope_text(const mrd_memory_scope *s, char text[SCOPE_TEXT])
+scope_text(const mrd_memory_scope *s, char *text)
 {
+    if (text == NULL)
+        return "";
     snprintf(text, SCOPE_TEXT, "%s%s%s", text_of(s->domain, ""), s->domain == 0 ? "" : "/",
              s->name == 0 ? "(no scope)" : text_of(s->name, "(unnamed)"));
     return text;
@@ -299,7 +301,7 @@ scope_text(const mrd_memory_scope *s, char text[SCOPE_TEXT])
 static void
 table_scopes(mrd_text *t, const mrd_stat_report *r)
 {
-    char name[SCOPE_TEXT];
+    char *name = r->scopes > 0 ? malloc(SCOPE_TEXT) : NULL;
 
     if (r->scopes > 0)
         table_head(
@@ -314,6 +316,8 @@ table_scopes(mrd_text *t, const mrd_stat_report *r)
                      (double) s->peak / 1024, (double) s->allocated / 1024,
                      (double) s->freed / 1024);
     }
+    t->failed = t->failed || (r->scopes > 0 && name == NULL);
+    free(name);
     if (r->scopes > 0)
         mrd_text_fmt(t, "\n");
     if (r->untracked > 0)
@@ -401,7 +405,7 @@ json_counters(mrd_text *t, const mrd_stat_report *r, bool bytes)
 static void
 json_scopes(mrd_text *t, const mrd_stat_report *r)
 {
-    char name[SCOPE_TEXT];
+    char *name = r->scopes > 0 ? malloc(SCOPE_TEXT) : NULL;
 
     for (size_t i = 0; i < r->scopes; i++) {
         const mrd_memory_scope *s = &r->scope[i];
@@ -413,6 +417,8 @@ json_scopes(mrd_text *t, const mrd_stat_report *r)
                      ",\"Peak\":%" PRIu64 ",\"Allocated\":%" PRIu64 ",\"Freed\":%" PRIu64 "}",
                      place_text(s), s->count, s->current, s->peak, s->allocated, s->freed);
     }
+    t->failed = t->failed || (r->scopes > 0 && name == NULL);
+    free(name);
 }
 
 char *

@@ -150,18 +150,21 @@ mrd_hw_table_take(const mrd_hw_table *t, const uint32_t *want, size_t n, mrd_hw_
 bool
 mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
 {
-    char path[4096];
+    char *path = NULL; /* not on the stack: programs read counters, too */
     mrd_err err;
     int fd, saved;
 
     mrd_buf_reset(to);
-    if (snprintf(path, sizeof(path), "%s%s%s", root, *rel == '\0' ? "" : "/", rel) >=
-        (int) sizeof(path)) {
-        errno = ENAMETOOLONG;
+    if (asprintf(&path, "%s%s%s", root, *rel == '\0' ? "" : "/", rel) < 0) {
+        errno = ENOMEM;
         return false;
     }
     /* O_NONBLOCK: a FIFO put where a file is expected must not hang us. */
-    if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK)) < 0)
+    fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
+    saved = errno;
+    free(path);
+    errno = saved;
+    if (fd < 0)
         return false;
     err = mrd_file_read_fd(fd, MRD_HW_FILE_MAX, to);
     saved = err == MRD_IO ? errno : err == MRD_NOMEM ? ENOMEM : 0; /* more than that is left out */
