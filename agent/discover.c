@@ -162,12 +162,14 @@ mrd_discover_close(mrd_discover *d)
     free(d);
 }
 
+/* A ring, or a note of losses. */
 static bool
 is_ring(const char *name)
 {
     size_t n = strlen(name);
 
-    return n > 14 && strncmp(name, "meridian.", 9) == 0 && strcmp(name + n - 5, ".ring") == 0;
+    return n > 14 && strncmp(name, "meridian.", 9) == 0 &&
+           (strcmp(name + n - 5, ".ring") == 0 || strstr(name, ".lost") != NULL);
 }
 
 static bool

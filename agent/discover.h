@@ -15,7 +15,7 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* What to do with a ring file that was found: MRD_OK it is known or not wanted, MRD_AGAIN look
+/* What to do with a ring file, or a note of losses, that was found: MRD_OK it is known or not wanted, MRD_AGAIN look
  * again soon. Called for every ring file at every look. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 

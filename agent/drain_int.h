@@ -72,6 +72,8 @@ typedef struct ring {
     size_t n_texts, cap_texts;
 } ring;
 
+typedef struct ring_note ring_note; /* ring_notes.c */
+
 /* Those whose rings are read: each has its share of the rings and of a turn's time. */
 typedef struct {
     uint32_t uid;
@@ -92,7 +94,7 @@ struct proc {
     mrd_drain_process pub; /* first */
     proc *next;
     ring *rings;
-    size_t n_rings;
+    size_t n_rings, n_notes;
     uint64_t start_ticks;
     mrd_owned_claim first; /* of its first ring */
     uint32_t uid;          /* the process's, else that of its first ring's file */
@@ -131,6 +133,8 @@ struct mrd_drain {
     size_t rings_beyond;         /* found, but beyond the bound of all or of their user */
     mrd_local_ns beyond_at;      /* the last time */
     unread_ring unread[MRD_DRAIN_UNREAD];
+    ring_note **notes;
+    size_t n_notes, cap_notes;
     proc *procs;
     mrd_drain_tally counts;
     mrd_args *args;
@@ -168,14 +172,6 @@ void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
 
 bool mrd_drain_lock(mrd_drain *p, mrd_local_ns now);
 void mrd_drain_unlock(mrd_drain *p);
-
-/* ---- identify.c ---- */
-
-mrd_err mrd_drain_owners_init(mrd_drain *p);
-void mrd_drain_owners_fini(mrd_drain *p);
-/* Whose the ring is; host_pid 0: not found. Errors: DENIED: it names another user's process. */
-mrd_err mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t host_pid,
-                           mrd_ident *ret_id);
 
 /* ---- translate.c ---- */
 

@@ -119,8 +119,8 @@ mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info)
     return pr;
 }
 
-void
-mrd_drain_proc_gone(mrd_drain *p, proc *pr)
+static void
+end_process(mrd_drain *p, proc *pr)
 {
     proc **at = &p->procs;
     bool saved;
@@ -143,6 +143,13 @@ mrd_drain_proc_gone(mrd_drain *p, proc *pr)
     mrd_drain_proc_free(p, pr);
 }
 
+void
+mrd_drain_proc_unused(mrd_drain *p, proc *pr)
+{
+    if (pr->n_rings == 0 && pr->n_notes == 0)
+        end_process(p, pr);
+}
+
 /* Its rings are gone, but not what they had begun. */
 void
 mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
@@ -162,5 +169,5 @@ mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint
     pr->pub.ident.rank = mp->rank;
     snprintf(pr->pub.ident.job, sizeof(pr->pub.ident.job), "%.127s",
              mrd_catalog_text(pr->pub.catalog, mp->job).p);
-    mrd_drain_proc_gone(p, pr);
+    end_process(p, pr);
 }

@@ -7,12 +7,12 @@
 
 #include "agent/drain_int.h"
 
-/* NULL: no ring of it is read. */
+/* NULL: neither rings nor notes of it are read. */
 proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
 /* In the list, announced (options.process), with what a predecessor left open of it. NULL: no memory. */
 proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info);
-/* Gives its open spans as unfinished, announces that it is gone, and frees it. */
-void mrd_drain_proc_gone(mrd_drain *p, proc *pr);
+/* Without rings and notes the process is gone: its open spans are given as unfinished, this is announced, and it is freed. */
+void mrd_drain_proc_unused(mrd_drain *p, proc *pr);
 /* One whose rings are gone, but not what it had open (mrd_drain_orphan). */
 void mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                            const void *records);

@@ -10,6 +10,7 @@
 #include "agent/dir_name.h"
 #include "agent/drain_int.h"
 #include "agent/drain_processes.h"
+#include "agent/identify.h"
 #include "agent/ring_memory.h"
 #include "agent/ring_tracks.h"
 #include "base/vec.h"
@@ -128,7 +129,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
         leave_out(p, dir, file_name);
         return MRD_LIMIT;
     }
-    if ((err = mrd_drain_identify(p, dir, reader, host_pid, &id)) != MRD_OK) {
+    if ((err = mrd_drain_identify(p, dir, info, reader, host_pid, &id)) != MRD_OK) {
         refuse(p, dir, file_name, reader);
         return err;
     }
@@ -192,8 +193,8 @@ mrd_drain_ring_hash(const char *file_name)
 
 /* A predecessor told all of it and what was open and lost at its end, and was killed before it removed
  * the file: its end must not be told again. */
-static bool
-was_read_to_its_end(const mrd_drain *p, const char *file_name)
+bool
+mrd_drain_was_ended(const mrd_drain *p, const char *file_name)
 {
     return p->o.hold && !p->o.keep_rings && p->o.resume != NULL &&
            p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
@@ -253,12 +254,14 @@ mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name
         mrd_drain_refused(p, dir, file_name, why.text);
         return MRD_OK;
     }
+    if (!mrd_str_ends(mrd_str_of(file_name), ".ring"))
+        return MRD_UNSUPPORTED;
     if (p->n_rings >= p->rings_max) {
         leave_out(p, dir, file_name);
         return MRD_OK;
     }
     err = mrd_ring_open(dir_fd, file_name, &opts, &reader, &why);
-    if (err == MRD_OK && was_read_to_its_end(p, file_name)) {
+    if (err == MRD_OK && mrd_drain_was_ended(p, file_name)) {
         (void) mrd_ring_remove(reader, dir_fd, file_name, NULL);
         mrd_ring_close(reader);
         p->counts.rings_removed++;
@@ -301,8 +304,8 @@ drop_ring(mrd_drain *p, ring *r)
     mrd_drain_ring_forget(r);
     free(r);
     p->counts.rings--;
-    if (--pr->n_rings == 0)
-        mrd_drain_proc_gone(p, pr);
+    pr->n_rings--;
+    mrd_drain_proc_unused(p, pr);
 }
 
 /* Everything of it was read, and is safe. */

@@ -13,9 +13,11 @@
 /* ... and: it was read to its end, with what was open and lost there. */
 #define MRD_DRAIN_ENDED 0x656e6465u
 
-/* For mrd_discover_step: a ring file is there; self is the drain. Errors: AGAIN (look again), those of
- * mrd_ring_open. */
+/* For mrd_discover_step: a file is there, in a directory whose files may be read or not; self is the drain. Errors: AGAIN (look
+ * again), UNSUPPORTED (it may be read, and is no ring), those of mrd_ring_open. */
 mrd_err mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name);
+/* A predecessor's last commit says that this ring or note was read to its end. */
+bool mrd_drain_was_ended(const mrd_drain *p, const char *file_name);
 /* Everything of it was read and is safe: its file goes too, and its process with the last one. */
 void mrd_drain_ring_remove(mrd_drain *p, ring *r);
 /* A ring that contradicts itself. What it counted as lost is known, the rest is not; its file is removed, or

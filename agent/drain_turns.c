@@ -12,7 +12,9 @@
 #include "agent/drain_int.h"
 #include "agent/drain_processes.h"
 #include "agent/drain_rings.h"
+#include "agent/identify.h"
 #include "agent/ring_memory.h"
+#include "agent/ring_notes.h"
 #include "agent/ring_tracks.h"
 #include "base/num.h"
 
@@ -277,8 +279,20 @@ sweep(mrd_drain *p, mrd_local_ns now)
     if (mrd_local_before(now, mrd_local_add(p->swept_at, SWEEP_PERIOD)))
         return;
     p->swept_at = now;
+    mrd_drain_note_sweep(p);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
         mrd_drain_sweep(p, pr, now, EARLY_AGE);
+}
+
+static mrd_err
+file_found(void *self, unsigned dir, int dir_fd, const char *file_name)
+{
+    mrd_err err = mrd_drain_ring_found(self, dir, dir_fd, file_name);
+
+    if (err != MRD_UNSUPPORTED)
+        return err;
+    mrd_drain_note_found(self, dir, dir_fd, file_name);
+    return MRD_OK;
 }
 
 uint64_t
@@ -288,7 +302,7 @@ mrd_drain_step(mrd_drain *p)
 
     mrd_drain_cross_step(p, now);
     (void) mrd_drain_lock(p, now);
-    mrd_discover_step(p->discover, now, mrd_drain_ring_found, p);
+    mrd_discover_step(p->discover, now, file_found, p);
     sweep(p, now);
     mrd_drain_open_step(p, now, mrd_drain_proc_orphan);
     for (proc *pr = p->procs; pr != NULL; pr = pr->next)
@@ -323,7 +337,7 @@ mrd_drain_finish(mrd_drain *p)
     do { /* those that were read to their end make room for others that could not be open beside them */
         beyond = p->rings_beyond;
         removed = p->counts.rings_removed;
-        mrd_discover_all(p->discover, mrd_drain_ring_found, p);
+        mrd_discover_all(p->discover, file_found, p);
         for (size_t i = 0; i < p->n_rings; i++)
             if (mrd_ring_owner(p->rings[i]->reader, NULL) == MRD_OWNER_DEAD)
                 mrd_ring_assume_dead(p->rings[i]->reader);
@@ -354,7 +368,10 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
 {
     proc *pr = (proc *) process;
 
-    for (ring *r = pr->rings, *next; r != NULL; r = next) {
+    bool has_rings = pr->rings != NULL;
+
+    mrd_drain_note_release(p, pr); /* may free a process without rings */
+    for (ring *r = has_rings ? pr->rings : NULL, *next; r != NULL; r = next) {
         next = r->next_of_proc;
         if (r->waits || (r->next_of_proc == NULL && pr->reported_unsaved != unsaved(pr)))
             mrd_drain_text_release(p, r);
@@ -370,7 +387,7 @@ mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
 {
     const proc *pr = (const proc *) process;
 
-    (void) p;
+    mrd_drain_note_positions(p, pr, call, self);
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc) {
         mrd_ring_stats st;
 
@@ -509,6 +526,7 @@ mrd_drain_close(mrd_drain *p)
         next = pr->next;
         mrd_drain_proc_free(p, pr);
     }
+    mrd_drain_notes_fini(p);
     mrd_discover_close(p->discover);
     mrd_drain_open_end(p);
     mrd_drain_unlock(p);

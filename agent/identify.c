@@ -1,5 +1,5 @@
 /*
- * agent/identify.c - whose a ring is. What a ring says of its owner is believed as far as the kernel
+ * agent/identify.c - which process a ring belongs to. What a ring says of its owner is believed as far as the kernel
  * confirms it; the owner of the file is part of a process's identity. So nobody writes into the
  * picture of another user's process:
  *
@@ -19,7 +19,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "agent/drain_int.h"
+#include "agent/identify.h"
 #include "base/hash.h"
 
 #define PIDS_MAX   (1u << 22) /* the kernel's PID_MAX_LIMIT on 64 bits */
@@ -68,11 +68,10 @@ is_anothers(const mrd_drain *p, int64_t pid, uint32_t uid)
 
 /* Fills in what /proc did not. */
 static void
-ident_from_ring(mrd_ident *id, mrd_ring_reader *reader)
+ident_from_ring(mrd_ident *id, mrd_str text)
 {
-    mrd_str text = mrd_ring_borrow_info(reader)->ident;
-    mrd_str cgroup = mrd_ring_ident(reader, "cgroup"), cmd = mrd_ring_ident(reader, "cmd");
-    mrd_str exe = mrd_ring_ident(reader, "exe");
+    mrd_str cgroup = mrd_ring_ident_value(text, "cgroup"), cmd = mrd_ring_ident_value(text, "cmd");
+    mrd_str exe = mrd_ring_ident_value(text, "exe");
     char lines[MRD_RING_IDENT_MAX];
 
     memcpy(lines, text.p, text.len);
@@ -109,7 +108,7 @@ apart_pid(const mrd_ring_info *info)
 static bool
 maps_it(mrd_ring_reader *reader)
 {
-    return mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
+    return reader != NULL && mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
 /* What nobody can say of himself comes from the kernel. */
@@ -153,10 +152,9 @@ correct_pod(const mrd_drain *p, mrd_ident *id, bool confirmed, unsigned dir)
 }
 
 mrd_err
-mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t host_pid,
-                   mrd_ident *ret_id)
+mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ring_reader *reader,
+                   int32_t host_pid, mrd_ident *ret_id)
 {
-    const mrd_ring_info *info = mrd_ring_borrow_info(reader);
     bool ours = info->pid_ns == 0 || info->pid_ns == p->pid_ns, apart;
     bool claims = ours && dir != 0; /* from a container, a number of ours: to be confirmed */
     bool confirmed = false;
@@ -187,7 +185,7 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, mrd_ring_reader *reader, int32_t 
     id.start_ticks = (int64_t) info->name.start_ticks;
     if (id.pid != info->name.pid || !ours)
         id.container_pid = info->name.pid;
-    ident_from_ring(&id, reader);
+    ident_from_ring(&id, info->ident);
     if (id.job[0] == '\0') /* who does not say its job has that of the node, for sessions too */
         snprintf(id.job, sizeof(id.job), "%.127s", p->job);
     say_owner(&id, info);

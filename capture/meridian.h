@@ -20,6 +20,8 @@
  *          handlers, unless continuous_dump is on: then any may write a dump. Objects, regions, domains and
  *          control are not. An annotation that interrupts the library in its own thread may be lost (counted),
  *          and one whose name is new there is called "(too many names)", that once.
+ * Stack    at most 4 KiB, also for the first annotation of a process. Calls that read or write files (mrd_dump, mrd_counters_*)
+ *          may take more.
  * fork     the child records into rings of its own. What was begun before a fork ends in the
  *          parent only: there a frame that runs goes on running, and in the child it does not run.
  */

@@ -4,7 +4,6 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/auxv.h>
 #include <sys/mman.h>
@@ -16,21 +15,31 @@
 #endif
 
 #include "capture/identity.h"
+#include "capture/print.h"
+#include "capture/ring_note.h"
 
 #define RETRY_TICKS (1ull << 30) /* a thread without ring asks again no earlier */
+#define NOTE_TICKS  (1ull << 30) /* so much time lies between two notes of losses */
+#define BUT         "recording, but "
 
 /* What a fork must not copy. Zero in the child. */
 typedef struct {
     _Atomic uint32_t lock, models_lock; /* tid of the holder */
     uint32_t pid;                       /* 0: not begun in this process */
+    _Atomic uint32_t owner;             /* pid of the process whose memory this is; 0: not known */
     uint32_t ids_from;                  /* the first ring's serial */
     _Atomic uint32_t mark;              /* of the process; 0: not made yet */
     mrd_ring_writer *all, *idle;
     _Atomic(mrd_ring_hdr *) first; /* where threads without a ring count their losses */
-    _Atomic uint64_t unringed;     /* the same before there is a first */
-    uint64_t retired_lost;         /* what was lost in rings that the process no longer has */
-    _Atomic uint64_t said_lost;    /* the most that was ever said */
-    uint64_t total;                /* bytes of rings */
+    /* Losses that neither that ring nor a note has: how many, and the tick of the first. */
+    _Atomic uint64_t unringed, unringed_ticks;
+    _Atomic uint64_t noted; /* losses in notes */
+    uint64_t noted_last;    /* tick of the last note */
+    _Atomic bool note_failed;
+    _Atomic int no_ring;        /* why there is no ring at all: an errno value */
+    uint64_t retired_lost;      /* what was lost in rings that the process no longer has */
+    _Atomic uint64_t said_lost; /* the most that was ever said */
+    uint64_t total;             /* bytes of rings */
     mrd_own_identity id;
 } process;
 
@@ -39,6 +48,8 @@ static mrd_ring_writer no_writer; /* ready is 0 for ever */
 _Thread_local mrd_ring_writer *mrd_tls_writer = &no_writer;
 static _Thread_local bool tls_attaching __attribute__((tls_model("initial-exec")));
 static _Thread_local uint64_t tls_retry __attribute__((tls_model("initial-exec")));
+static _Thread_local uint32_t tls_retry_of
+    __attribute__((tls_model("initial-exec"))); /* proc->owner */
 static _Thread_local size_t tls_want __attribute__((tls_model("initial-exec")));
 static _Thread_local bool tls_rest __attribute__((tls_model("initial-exec")));
 
@@ -61,7 +72,7 @@ static bool possible; /* the environment does not forbid it */
 static _Atomic bool running, paused, gave_up;
 static _Atomic bool stopped;   /* by the program's own word */
 static _Atomic int asked = -1; /* by the agent */
-static char gave_up_why[256];
+static char gave_up_why[256], no_ring_why[300];
 
 /* ---- lock and memory ------------------------------------------------------------------------- */
 
@@ -199,8 +210,13 @@ mrd_proc_paused(void)
 static void
 proc_give_up(const char *why)
 {
-    if (!atomic_exchange(&gave_up, true))
-        snprintf(gave_up_why, sizeof(gave_up_why), "off: %s", why);
+    mrd_print p;
+
+    if (!atomic_exchange(&gave_up, true)) {
+        p = mrd_print_to(gave_up_why, sizeof(gave_up_why));
+        mrd_print_text(&p, "off: ");
+        mrd_print_text(&p, why);
+    }
     set_gate();
 }
 
@@ -208,15 +224,17 @@ const char *
 mrd_proc_status(void)
 {
     bool on = is_on();
+    bool has_ring = atomic_load_explicit(&proc->first, memory_order_relaxed) != NULL;
     const char *lacks = on && mrd_proc_late.lacks != NULL ? mrd_proc_late.lacks() : NULL;
 
     if (lacks != NULL)
         return lacks;
-    return gave_up      ? gave_up_why
-           : paused     ? "paused"
-           : asked == 0 ? "paused by a session"
-           : on         ? "recording"
-                        : "stopped";
+    return gave_up                                         ? gave_up_why
+           : paused                                        ? "paused"
+           : asked == 0                                    ? "paused by a session"
+           : !on                                           ? "stopped"
+           : !has_ring && atomic_load(&proc->no_ring) != 0 ? no_ring_why
+                                                           : "recording";
 }
 
 bool
@@ -227,15 +245,35 @@ mrd_proc_possible(void)
 
 /* ---- rings of threads ------------------------------------------------------------------------ */
 
+/* Moves the losses from before the first ring into it. */
+static void
+move_unringed(mrd_ring_hdr *first)
+{
+    uint64_t n = atomic_exchange_explicit(&proc->unringed, 0, memory_order_acq_rel);
+
+    if (n > 0) {
+        uint64_t since = atomic_load_explicit(&proc->unringed_ticks, memory_order_relaxed);
+
+        mrd_ring_lose(first, MRD_RING_LOST_NORING, since, n);
+        mrd_ring_lose(first, MRD_RING_LOST_NORING, mrd_ring_ticks(mrd_proc_clock), 0);
+    }
+}
+
 static void
 count_unringed(void)
 {
     mrd_ring_hdr *first = atomic_load_explicit(&proc->first, memory_order_acquire);
+    uint64_t now = mrd_ring_ticks(mrd_proc_clock), never = 0;
 
-    if (first != NULL)
-        mrd_ring_lose(first, MRD_RING_LOST_NORING, mrd_ring_ticks(mrd_proc_clock), 1);
-    else
-        atomic_fetch_add_explicit(&proc->unringed, 1, memory_order_relaxed);
+    if (first != NULL) {
+        mrd_ring_lose(first, MRD_RING_LOST_NORING, now, 1);
+        return;
+    }
+    (void) atomic_compare_exchange_strong(&proc->unringed_ticks, &never, now);
+    (void) atomic_fetch_add(&proc->unringed, 1);
+    /* Another thread has made the first ring meanwhile, and may have looked before this was counted. */
+    if ((first = atomic_load(&proc->first)) != NULL)
+        move_unringed(first);
 }
 
 static void
@@ -273,6 +311,7 @@ begin_process(void)
     proc->id.claim.clock = mrd_proc_clock;
     proc->id.claim.load_cal = load_cal;
     proc->pid = (uint32_t) proc->id.claim.pid;
+    atomic_store_explicit(&proc->owner, proc->pid, memory_order_relaxed);
     proc->ids_from = ring_count + 1;
 }
 
@@ -327,66 +366,82 @@ take_idle(uint64_t data_len, int32_t tid)
     return NULL;
 }
 
-/* As part of a sentence; NULL: none is known. */
-static const char *
-reason_of(int err)
+static void
+say_no_ring(int err)
 {
-    switch (err) {
-    case ENOENT:
-    case ENOTDIR:
-        return "there is no such folder";
-    case EACCES:
-    case EPERM:
-        return "no permission to create files there";
-    case EROFS:
-        return "it is on a file system that is mounted read-only";
-    case EDQUOT:
-        return "the user's quota there is used up";
-    case EFBIG:
-        return "the limit of file sizes (ulimit -f) is below the size of a ring";
-    case ENOSYS:
-    case EOPNOTSUPP:
-        return "room cannot be reserved there (fallocate): another file system can, as a tmpfs "
-               "does";
-    case ENOMEM:
-        return "there is no memory to map them";
-    case ENAMETOOLONG:
-    case ELOOP:
-        return "its name cannot be used";
-    default:
-        return NULL;
-    }
+    mrd_print p = mrd_print_to(no_ring_why, sizeof(no_ring_why));
+    const char *reason = mrd_ring_note_reason(err);
+
+    mrd_print_text(&p, BUT "cannot make rings in ");
+    mrd_print_bytes(&p, mrd_proc_settings.ring_dir, strnlen(mrd_proc_settings.ring_dir, 100));
+    mrd_print_text(&p, ": ");
+    mrd_print_text(&p, reason == NULL ? "error " : reason);
+    if (reason == NULL)
+        mrd_print_u64(&p, (uint64_t) err);
 }
 
-static mrd_ring_writer *
-make_ring(uint64_t data_len, int32_t tid)
+/* The same may work later; else nothing is recorded any more. */
+static bool
+may_pass(int err)
+{
+    return err == ENOSPC || err == EDQUOT || err == EFBIG || err == EMFILE || err == ENFILE ||
+           err == ENOMEM || err == ENOBUFS;
+}
+
+/* Says beside the rings what was lost so far, because nothing else can. Under the lock. */
+static void
+note_losses(void)
+{
+    const mrd_ring_owner_claim *claim = &proc->id.claim;
+    mrd_ring_name name = { .pid = claim->pid, .start_ticks = claim->start_ticks };
+    uint64_t since = atomic_exchange(&proc->unringed_ticks, 0);
+    mrd_ring_note note = { .count = atomic_exchange(&proc->unringed, 0),
+                           .why = (uint64_t) atomic_load(&proc->no_ring),
+                           .pid_ns = claim->pid_ns,
+                           .timens_monotonic_ns = claim->timens_monotonic_ns,
+                           .timens_boottime_ns = claim->timens_boottime_ns,
+                           .ident = { claim->ident, claim->ident_len } };
+    mrd_ring_cal now;
+    int64_t ago;
+
+    if (note.count == 0)
+        return;
+    mrd_ring_cal_read(mrd_proc_clock, &now);
+    since = since != 0 ? since : proc->noted_last;
+    ago = mrd_proc_ticks_ns((int64_t) (now.ticks - since), &now);
+    note.last.ns = now.raw_ns;
+    note.first.ns = ago < 0 ? now.raw_ns : ago > now.raw_ns ? 0 : now.raw_ns - ago;
+    memcpy(name.boot_id, claim->boot_id, sizeof(name.boot_id));
+    atomic_store(&proc->note_failed,
+                 mrd_ring_note_add(mrd_proc_settings.ring_dir, &name, &note) != 0);
+    if (!atomic_load(&proc->note_failed)) {
+        (void) atomic_fetch_add(&proc->noted, note.count);
+    } else {
+        (void) atomic_fetch_add(&proc->unringed, note.count);
+        atomic_store(&proc->unringed_ticks, since);
+    }
+    proc->noted_last = now.ticks;
+}
+
+/* Under the lock. 0, or an errno value; ENOBUFS: the rings of the process may have no more memory. */
+static int
+make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
 {
     uint32_t dict_len = round_up_page(mrd_proc_settings.ring_dict);
     uint64_t len = MRD_RING_HEADER_LEN + dict_len + data_len;
-    mrd_ring_owner_claim claim;
+    mrd_ring_owner_claim *claim = &proc->id.claim;
     mrd_ring_writer *w;
-    char why[240];
     int err;
 
     if (proc->total + len > (uint64_t) mrd_proc_settings.ring_total)
-        return NULL;
+        return ENOBUFS;
     if ((w = mrd_proc_map(sizeof(*w), true)) == NULL)
-        return NULL;
-    claim = proc->id.claim;
-    claim.rest = tls_rest;
-    err = mrd_ring_create(w, mrd_proc_settings.ring_dir, &claim, tid, data_len, dict_len);
+        return ENOMEM;
+    claim->rest = tls_rest;
+    err = mrd_ring_create(w, mrd_proc_settings.ring_dir, claim, tid, data_len, dict_len);
     if (err != 0) {
         munmap(w, sizeof(*w));
-        if (proc->all == NULL && err != ENOSPC && err != EMFILE && err != ENFILE) {
-            const char *reason = reason_of(err);
-            char number[24];
-
-            snprintf(number, sizeof(number), "error %d", err);
-            snprintf(why, sizeof(why), "cannot make rings in %.100s: %s",
-                     mrd_proc_settings.ring_dir, reason == NULL ? number : reason);
-            proc_give_up(why);
-        }
-        return NULL;
+        return err;
     }
     (void) name_thread(w, tid);
     proc->total += w->map_len;
@@ -394,28 +449,65 @@ make_ring(uint64_t data_len, int32_t tid)
     w->ids_from = (uint64_t) proc->ids_from << 44;
     w->next_all = proc->all;
     proc->all = w;
-    return w;
+    *ret_writer = w;
+    return 0;
+}
+
+/* As much was lost since the last note as before it. A program that is killed has noted at least half of its losses. */
+static bool
+owes_note(void)
+{
+    return atomic_load_explicit(&proc->no_ring, memory_order_relaxed) != 0 &&
+           !atomic_load_explicit(&proc->note_failed, memory_order_relaxed) &&
+           atomic_load_explicit(&proc->unringed, memory_order_relaxed) >
+               atomic_load_explicit(&proc->noted, memory_order_relaxed);
+}
+
+/* There is no ring at all: says why, and notes the losses now and then. Under the lock. */
+static void
+do_without_rings(int err, uint64_t now)
+{
+    bool is_first = atomic_exchange(&proc->no_ring, err) == 0;
+
+    if (is_first)
+        say_no_ring(err);
+    if (!may_pass(err))
+        proc_give_up(no_ring_why + sizeof(BUT) - 1);
+    if (is_first || !may_pass(err) || now - proc->noted_last > NOTE_TICKS)
+        note_losses();
 }
 
 static mrd_ring_writer *
-get_ring(void)
+get_ring(uint64_t now)
 {
     uint64_t data_len =
         round_up_pow2(tls_want != 0 ? tls_want : (uint64_t) mrd_proc_settings.ring_size);
     int32_t tid = (int32_t) own_tid();
-    mrd_ring_writer *w;
+    mrd_ring_writer *w = NULL;
+    int err = 0;
 
     begin_process();
     if (tls_rest || (w = take_idle(data_len, tid)) == NULL)
-        w = make_ring(data_len, tid);
+        err = make_ring(data_len, tid, &w);
+    if (w == NULL)
+        count_unringed();
+    if (w == NULL && proc->all == NULL)
+        do_without_rings(err, now);
     if (w != NULL && atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL) {
-        uint64_t early = atomic_load_explicit(&proc->unringed, memory_order_relaxed);
-
-        atomic_store_explicit(&proc->first, w->hdr, memory_order_release);
-        if (early != 0)
-            mrd_ring_lose(w->hdr, MRD_RING_LOST_NORING, w->hdr->cal[1].ticks, early);
+        atomic_store(&proc->first, w->hdr);
+        move_unringed(w->hdr);
     }
     return w;
+}
+
+/* A vfork's child runs in the memory of its parent, and the parent goes on with what the child leaves there. A ring that the
+ * child made would have the wrong owner. */
+static bool
+is_in_parents_memory(void)
+{
+    uint32_t owner = atomic_load_explicit(&proc->owner, memory_order_relaxed);
+
+    return owner != 0 && owner != (uint32_t) getpid();
 }
 
 mrd_ring_writer *
@@ -424,14 +516,20 @@ mrd_proc_attach(void)
     uint64_t now = mrd_ring_ticks(mrd_proc_clock);
     int saved = errno;
     mrd_ring_writer *w = NULL;
+    bool was_counted = false, may_ask = now >= tls_retry || tls_retry_of != proc->owner;
 
-    if (!tls_attaching && !gave_up && now >= tls_retry) {
+    if (!tls_attaching && !gave_up && (may_ask || owes_note()) && !is_in_parents_memory()) {
         tls_attaching = true;
         mrd_ring_fence();
         if (mrd_proc_lock()) { /* else a signal came while the thread holds it: the next event asks */
-            w = get_ring();
+            if (may_ask)
+                w = get_ring(now);
+            else if (proc->all == NULL)
+                note_losses();
             mrd_proc_unlock();
-            tls_retry = w == NULL ? now + RETRY_TICKS : tls_retry;
+            was_counted = w == NULL && may_ask;
+            tls_retry = was_counted ? now + RETRY_TICKS : tls_retry;
+            tls_retry_of = proc->owner;
         }
         if (w != NULL) {
             mrd_tls_writer = w;
@@ -440,10 +538,21 @@ mrd_proc_attach(void)
         mrd_ring_fence();
         tls_attaching = false;
     }
-    if (w == NULL)
+    if (w == NULL && !was_counted)
         count_unringed();
     errno = saved;
     return w;
+}
+
+/* The program ends in order: what was lost since the last note. */
+__attribute__((destructor)) static void
+note_last_losses(void)
+{
+    if (proc->pid == 0 || is_in_parents_memory() || !mrd_proc_lock())
+        return;
+    if (proc->all == NULL)
+        note_losses();
+    mrd_proc_unlock();
 }
 
 /* Scopes that a thread left open when it ended become records: the ring's next thread needs the
@@ -527,8 +636,7 @@ mrd_proc_lost(void)
         for (mrd_ring_writer *w = proc->all; w != NULL; w = w->next_all)
             if (w->ready)
                 add_losses(&sum, w);
-        if (atomic_load_explicit(&proc->first, memory_order_relaxed) == NULL)
-            sum += atomic_load_explicit(&proc->unringed, memory_order_relaxed);
+        sum += atomic_load(&proc->unringed) + atomic_load(&proc->noted);
         mrd_proc_unlock();
     }
     while (sum > said &&
@@ -641,11 +749,16 @@ tsc_trusted(void)
 #endif
 }
 
+static bool forgets; /* the kernel wipes `proc` in a fork's child */
+
 static void
 child_of_fork(void)
 {
-    mrd_tls_writer = &no_writer;
-    memset(proc, 0, sizeof(*proc));
+    if (!forgets) {
+        mrd_tls_writer = &no_writer;
+        memset(proc, 0, sizeof(*proc));
+    }
+    atomic_store_explicit(&proc->owner, (uint32_t) getpid(), memory_order_relaxed);
 }
 
 static void
@@ -669,9 +782,11 @@ begin(void)
     if (strcmp(mrd_proc_settings.clock, "raw") != 0 && tsc_trusted())
         mrd_proc_clock = MRD_RING_CLOCK_TSC;
     mrd_ring_cal_read(mrd_proc_clock, &load_cal);
+    forgets = p != NULL;
     if (p != NULL)
         proc = p;
-    else if (pthread_atfork(NULL, NULL, child_of_fork) != 0)
+    atomic_store_explicit(&proc->owner, (uint32_t) getpid(), memory_order_relaxed);
+    if (pthread_atfork(NULL, NULL, child_of_fork) != 0 && !forgets)
         proc_give_up("no way to notice a fork");
     exit_key_made = pthread_key_create(&exit_key, thread_exit) == 0;
     if (mrd_proc_settings.errors > 0)

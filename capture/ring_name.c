@@ -1,9 +1,9 @@
 #include "capture/ring_name.h"
 
-#include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#include "capture/print.h"
 
 /* A decimal number without sign or leading zeros; NULL when there is none. */
 static const char *
@@ -31,62 +31,106 @@ name_hex(char c)
     return c >= '0' && c <= '9' ? c - '0' : c >= 'a' && c <= 'f' ? c - 'a' + 10 : -1;
 }
 
-bool
-mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name)
+/* "meridian.<boot>.<pid>.<start>."; returns what follows, or NULL. */
+static const char *
+parse_process(const char *p, mrd_ring_name *ret_name)
 {
     static const char prefix[] = "meridian.";
-    mrd_ring_name name = { 0 };
-    const char *p = file_name;
-    uint64_t pid, tid, serial = 0;
+    uint64_t pid;
 
     if (strncmp(p, prefix, sizeof(prefix) - 1) != 0)
-        return false;
+        return NULL;
     p += sizeof(prefix) - 1;
     for (size_t i = 0; i < 16; i++, p += 2) {
         int hi = name_hex(p[0]), lo = hi < 0 ? -1 : name_hex(p[1]);
 
         if (lo < 0)
-            return false;
-        name.boot_id[i] = (uint8_t) (hi << 4 | lo);
+            return NULL;
+        ret_name->boot_id[i] = (uint8_t) (hi << 4 | lo);
     }
     if (*p != '.' || (p = name_number(p + 1, INT32_MAX, &pid)) == NULL || *p != '.' ||
-        (p = name_number(p + 1, UINT64_MAX, &name.start_ticks)) == NULL || *p != '.' ||
-        (p = name_number(p + 1, INT32_MAX, &tid)) == NULL)
-        return false;
+        (p = name_number(p + 1, UINT64_MAX, &ret_name->start_ticks)) == NULL || *p != '.')
+        return NULL;
+    ret_name->pid = (int32_t) pid;
+    return p + 1;
+}
+
+/* An optional ".<n>" with n from 1 on. */
+static const char *
+parse_serial(const char *p, uint32_t *ret_serial)
+{
+    uint64_t serial = 0;
+
     if (*p == '.' && p[1] >= '1' && p[1] <= '9' &&
         (p = name_number(p + 1, UINT32_MAX, &serial)) == NULL)
+        return NULL;
+    *ret_serial = (uint32_t) serial;
+    return p;
+}
+
+bool
+mrd_ring_name_parse(const char *file_name, mrd_ring_name *ret_name)
+{
+    mrd_ring_name name = { 0 };
+    const char *p = parse_process(file_name, &name);
+    uint64_t tid;
+
+    if (p == NULL || (p = name_number(p, INT32_MAX, &tid)) == NULL ||
+        (p = parse_serial(p, &name.serial)) == NULL || strcmp(p, ".ring") != 0)
         return false;
-    if (strcmp(p, ".ring") != 0)
-        return false;
-    name.pid = (int32_t) pid;
     name.tid = (int32_t) tid;
-    name.serial = (uint32_t) serial;
     *ret_name = name;
     return true;
+}
+
+bool
+mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name)
+{
+    mrd_ring_note_name name = { 0 };
+    const char *p = parse_process(file_name, &name.process);
+
+    if (p == NULL || strncmp(p, "lost", 4) != 0 || (p = parse_serial(p + 4, &name.taken)) == NULL ||
+        *p != '\0')
+        return false;
+    *ret_name = name;
+    return true;
+}
+
+/* "meridian.<boot>.<pid>.<start>." */
+static mrd_print
+print_process(const mrd_ring_name *name, char *text)
+{
+    mrd_print p = mrd_print_to(text, MRD_RING_NAME_MAX);
+
+    mrd_print_text(&p, "meridian.");
+    mrd_print_hex(&p, name->boot_id, sizeof(name->boot_id));
+    mrd_print_text(&p, ".");
+    mrd_print_u64(&p, (uint64_t) name->pid);
+    mrd_print_text(&p, ".");
+    mrd_print_u64(&p, name->start_ticks);
+    mrd_print_text(&p, ".");
+    return p;
 }
 
 void
 mrd_ring_name_print(const mrd_ring_name *name, char *text)
 {
-    char boot[33], serial[16] = "";
+    mrd_print p = print_process(name, text);
 
-    for (size_t i = 0; i < 16; i++)
-        snprintf(boot + 2 * i, 3, "%02x", name->boot_id[i]);
-    if (name->serial != 0)
-        snprintf(serial, sizeof(serial), ".%" PRIu32, name->serial);
-    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".%" PRId32 "%s.ring",
-             boot, name->pid, name->start_ticks, name->tid, serial);
+    mrd_print_u64(&p, (uint64_t) name->tid);
+    if (name->serial != 0) {
+        mrd_print_text(&p, ".");
+        mrd_print_u64(&p, name->serial);
+    }
+    mrd_print_text(&p, ".ring");
 }
 
 static void
 print_beside(const mrd_ring_name *name, const char *suffix, char *text)
 {
-    char boot[33];
+    mrd_print p = print_process(name, text);
 
-    for (size_t i = 0; i < 16; i++)
-        snprintf(boot + 2 * i, 3, "%02x", name->boot_id[i]);
-    snprintf(text, MRD_RING_NAME_MAX, "meridian.%s.%" PRId32 ".%" PRIu64 ".%s", boot, name->pid,
-             name->start_ticks, suffix);
+    mrd_print_text(&p, suffix);
 }
 
 void
@@ -99,6 +143,35 @@ void
 mrd_ring_settings_print(const mrd_ring_name *name, char *text)
 {
     print_beside(name, "settings", text);
+}
+
+void
+mrd_ring_note_print(const mrd_ring_note_name *name, char *text)
+{
+    mrd_print p = print_process(&name->process, text);
+
+    mrd_print_text(&p, "lost");
+    if (name->taken != 0) {
+        mrd_print_text(&p, ".");
+        mrd_print_u64(&p, name->taken);
+    }
+}
+
+mrd_str
+mrd_ring_ident_value(mrd_str lines, const char *key)
+{
+    const char *p = lines.p, *end = p + lines.len;
+    size_t klen = strlen(key);
+
+    while (p < end) {
+        const char *nl = memchr(p, '\n', (size_t) (end - p));
+        const char *stop = nl == NULL ? end : nl;
+
+        if ((size_t) (stop - p) > klen && p[klen] == '=' && memcmp(p, key, klen) == 0)
+            return (mrd_str){ p + klen + 1, (size_t) (stop - p) - klen - 1 };
+        p = stop + 1;
+    }
+    return (mrd_str){ NULL, 0 };
 }
 
 const char *

@@ -237,29 +237,41 @@ set_owner(mrd_ring_reader *r)
     r->owner.file_name = r->file_name;
 }
 
-/* Everything behind the descriptor or the memory: header, lock, dictionary. */
+/* Reads the whole header. AGAIN: the writer has not filled it yet. */
 static mrd_err
-reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, mrd_why *why)
+read_header(mrd_ring_reader *r, mrd_ring_hdr *ret_header, uint64_t file_len, mrd_why *why)
 {
-    mrd_ring_hdr h;
-    mrd_err err = mrd_ring_get(r, 0, &h, sizeof(h));
+    mrd_err err = mrd_ring_get(r, 0, ret_header, sizeof(*ret_header));
 
     if (err == MRD_TRUNCATED)
         return mrd_why_set(why, file_len == 0 ? MRD_AGAIN : MRD_TRUNCATED, 0,
                            "ring is %" PRIu64 " bytes long, shorter than its header", file_len);
     if (err != MRD_OK)
         return mrd_why_set(why, err, errno, "cannot read the ring");
-    if (memcmp(h.magic, "\0\0\0\0\0\0\0", 8) == 0)
+    if (memcmp(ret_header->magic, "\0\0\0\0\0\0\0", 8) == 0)
         return mrd_why_set(why, MRD_AGAIN, 0, "ring has no header yet");
-    if (memcmp(h.magic, MRD_RING_MAGIC, 8) != 0)
+    if (memcmp(ret_header->magic, MRD_RING_MAGIC, 8) != 0)
         return mrd_why_set(why, MRD_CORRUPT, 0, "not a ring: wrong magic");
     atomic_thread_fence(memory_order_acquire); /* pairs with the release of the magic */
-    if ((err = mrd_ring_get(r, 0, &h, sizeof(h))) != MRD_OK)
+    if ((err = mrd_ring_get(r, 0, ret_header, sizeof(*ret_header))) != MRD_OK)
         return mrd_why_set(why, err, errno, "cannot read the ring");
-    if ((err = take_header(r, &h, file_len, why)) != MRD_OK)
+    return MRD_OK;
+}
+
+/* Everything behind the descriptor or the memory: header, lock, dictionary. */
+static mrd_err
+reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, mrd_why *why)
+{
+    mrd_ring_hdr *h = malloc(sizeof(*h)); /* not on the stack: programs read their rings, too */
+    mrd_err err = h == NULL ? mrd_why_set(why, MRD_NOMEM, 0, "ring reader")
+                            : read_header(r, h, file_len, why);
+
+    if (err == MRD_OK && (err = take_header(r, h, file_len, why)) == MRD_OK && want != NULL &&
+        !same_owner(h, want))
+        err = mrd_why_set(why, MRD_CORRUPT, 0, "ring header names another process than the file");
+    free(h);
+    if (err != MRD_OK)
         return err;
-    if (want != NULL && !same_owner(&h, want))
-        return mrd_why_set(why, MRD_CORRUPT, 0, "ring header names another process than the file");
     if (want != NULL)
         r->info.name.serial = want->serial;
     if ((err = check_boot(r, why)) != MRD_OK)
@@ -400,18 +412,7 @@ mrd_ring_borrow_info(const mrd_ring_reader *r)
 mrd_str
 mrd_ring_ident(const mrd_ring_reader *r, const char *key)
 {
-    const char *p = r->info.ident.p, *end = p + r->info.ident.len;
-    size_t klen = strlen(key);
-
-    while (p < end) {
-        const char *nl = memchr(p, '\n', (size_t) (end - p));
-        const char *stop = nl == NULL ? end : nl;
-
-        if ((size_t) (stop - p) > klen && p[klen] == '=' && memcmp(p, key, klen) == 0)
-            return (mrd_str){ p + klen + 1, (size_t) (stop - p) - klen - 1 };
-        p = stop + 1;
-    }
-    return (mrd_str){ NULL, 0 };
+    return mrd_ring_ident_value(r->info.ident, key);
 }
 
 /* ---- the file and its owner -------------------------------------------------------------------

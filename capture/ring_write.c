@@ -4,17 +4,16 @@
 #include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "capture/print.h"
 #include "capture/ring_read.h"
 
-#define DATA_SHRINK_MIN 65536u
-#define SERIALS_MAX     64 /* files of one name left behind by execs */
+#define SERIALS_MAX 64 /* files of one name left behind by execs */
 
 /* ---- making ---------------------------------------------------------------------------------- */
 
@@ -68,10 +67,13 @@ mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *c
     w->ready = 1;
 }
 
-/* A name that exists is of an earlier image of this very process (exec): the next serial. */
+/* Of the file that is being made. Static, because the stack may be the small one of a signal handler. */
+static char path[4096];
+
+/* Makes the file and stores its path in `path`. If the name exists, an earlier image of this process made it before exec, and
+ * the next serial is tried. */
 static int
-create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, char *path,
-            size_t size, uint32_t *ret_serial)
+create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, uint32_t *ret_serial)
 {
     mrd_ring_name name = { .pid = claim->pid, .tid = tid, .start_ticks = claim->start_ticks };
     char file[MRD_RING_NAME_MAX];
@@ -79,11 +81,13 @@ create_file(const char *dir, const mrd_ring_owner_claim *claim, int32_t tid, cha
 
     memcpy(name.boot_id, claim->boot_id, sizeof(name.boot_id));
     for (name.serial = 0; name.serial < SERIALS_MAX; name.serial++) {
-        int n;
+        mrd_print p = mrd_print_to(path, sizeof(path));
 
         mrd_ring_name_print(&name, file);
-        n = snprintf(path, size, "%s/%s", dir, file);
-        if (n < 0 || (size_t) n >= size) {
+        mrd_print_text(&p, dir);
+        mrd_print_text(&p, "/");
+        mrd_print_text(&p, file);
+        if (p.was_cut) {
             errno = ENAMETOOLONG;
             return -1;
         }
@@ -130,8 +134,7 @@ int
 mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim, int32_t tid,
                 uint64_t data_len, uint32_t dict_len)
 {
-    char path[4096];
-    int fd = create_file(dir, claim, tid, path, sizeof(path), &w->name_serial), err;
+    int fd = create_file(dir, claim, tid, &w->name_serial), err;
     size_t len = 0;
     void *mem;
 
@@ -140,11 +143,12 @@ mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim 
     for (;;) {
         len = MRD_RING_HEADER_LEN + dict_len + (size_t) data_len;
         err = reserve_blocks(fd, len);
-        if ((err != ENOSPC && err != EFBIG) || data_len / 2 < DATA_SHRINK_MIN)
+        if ((err != ENOSPC && err != EFBIG) || data_len / 2 < MRD_RING_DATA_MIN)
             break;
         data_len /= 2;
         if (dict_len > data_len / 2)
-            dict_len = (uint32_t) data_len / 2;
+            dict_len =
+                data_len / 2 > MRD_RING_DICT_MIN ? (uint32_t) data_len / 2 : MRD_RING_DICT_MIN;
     }
     mem = err != 0 ? MAP_FAILED
                    : mmap(NULL, len, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd, 0);

@@ -63,8 +63,8 @@ typedef struct {
 } mrd_ring_owner_claim;
 
 /*
- * Makes the file in `dir` and maps it into *w, which must be zeroed. data_len is halved while the
- * file system has no room, down to 64 KiB (or the size asked for, if smaller). 0, or an errno value.
+ * Makes the file in `dir` and maps it into *w, which must be zeroed. data_len is halved while the file system has no room, or
+ * the limit of file sizes allows no more, down to MRD_RING_DATA_MIN. Returns 0, or an errno value. One thread at a time.
  */
 int mrd_ring_create(mrd_ring_writer *w, const char *dir, const mrd_ring_owner_claim *claim,
                     int32_t tid, uint64_t data_len, uint32_t dict_len);

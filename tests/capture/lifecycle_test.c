@@ -7,6 +7,7 @@
 #include <linux/seccomp.h>
 #include <sched.h>
 #include <stddef.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 
@@ -20,7 +21,7 @@ static void
 check_exact(void)
 {
     CHECK_INT(g.shared->begun, (int64_t) g.shared->done);
-    CHECK_INT(g.events + g.begins + g.lost, (int64_t) g.shared->begun);
+    CHECK_INT(g.events + g.begins + g.lost + g.noted, (int64_t) g.shared->begun);
 }
 
 /* Eight threads into tiny rings, with a reader that cannot keep up. */
@@ -193,6 +194,97 @@ TEST(threads_without_a_ring)
     CHECK_INT(g.n, 2); /* 132 KiB each */
     CHECK_INT(g.shared->begun, 8 * 1001);
     CHECK(g.lost_by[MRD_RING_LOST_NORING] >= 6);
+    rig_stop(&g);
+}
+
+/* A process that can make no ring notes what it loses: exactly when it ends in order, else at least half of it. */
+TEST(without_a_ring)
+{
+    static const struct {
+        const char *name, *mode, *amount, *env;
+        bool is_exact, has_ring;
+    } rows[] = {
+        { "no byte in files", "threads", "5000", "MRD_FSIZE=0", true, false },
+        { "no descriptor", "threads", "5000", "MRD_NOFILE=0", true, false },
+        { "no memory for rings", "threads", "5000", "MERIDIAN_RING_TOTAL=64K", true, false },
+        { "a vfork", "vfork", "500", "MRD_FSIZE=0", true, false },
+        { "later it can", "later", "5000", "", true, true },
+        { "small files only", "threads", "50", "MRD_FSIZE=16384", true, true },
+        { "no destructor runs", "_exit", "5000", "MRD_FSIZE=0", false, false },
+        { "forks, likewise", "fork", "500", "MRD_FSIZE=0", false, false },
+        { "exec", "exec", "5000", "MRD_FSIZE=0", false, false },
+        { "killed", "kill", "5000", "MRD_FSIZE=0", false, false },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        rig_start(&g);
+        rig_run(&g, rows[i].mode, rows[i].amount, rows[i].env);
+        while (!rig_ended(&g))
+            rig_scan(&g);     /* takes notes meanwhile, too */
+        kill(g.pid, SIGKILL); /* one that stopped itself */
+        (void) rig_follow(&g);
+        CHECK_ROW(rows[i].name, (g.n > 0) == rows[i].has_ring);
+        CHECK_ROW(rows[i].name, g.notes > 0 || rows[i].has_ring);
+        CHECK_ROW(rows[i].name, 2 * (g.noted + 2) >= g.shared->begun || rows[i].has_ring);
+        CHECK_ROW(rows[i].name, g.events + g.lost + g.noted <= g.shared->begun);
+        if (rows[i].is_exact)
+            check_exact();
+        rig_stop(&g);
+    }
+}
+
+/* A full file system has no block for a ring, nor for a long note. */
+TEST(without_room)
+{
+    char dir[200], full[300], block[4096] = "";
+    int fd;
+
+    rig_start(&g);
+    snprintf(dir, sizeof(dir), "%.199s", g.dir);
+    snprintf(g.dir, sizeof(g.dir), "%s/full", dir);
+    snprintf(full, sizeof(full), "%s/other", g.dir);
+    REQUIRE(mkdir(g.dir, 0700) == 0);
+    if (unshare(CLONE_NEWNS) != 0 || mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0 ||
+        mount("none", g.dir, "tmpfs", 0, "size=64k") != 0)
+        SKIP("no permission to mount a file system");
+    REQUIRE((fd = open(full, O_CREAT | O_WRONLY | O_CLOEXEC, 0600)) >= 0);
+    while (write(fd, block, sizeof(block)) > 0)
+        ;
+    close(fd);
+    rig_run(&g, "threads", "5000", "RANK=17 MERIDIAN_JOB=a-job-that-is-there");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.n, 0);
+    CHECK_INT(g.noted, 40000);
+    CHECK(strncmp(g.note_ident, "MERIDIAN_JOB=a-job-that-is-there\nRANK=17\n", 41) == 0);
+    unlink(full);
+    CHECK_INT(umount(g.dir), 0);
+    CHECK_INT(rmdir(g.dir), 0);
+    snprintf(g.dir, sizeof(g.dir), "%s", dir);
+    rig_stop(&g);
+}
+
+TEST(the_first_event_on_a_small_signal_stack)
+{
+    rig_start(&g);
+    rig_run(&g, "handler", "10", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    if (g.shared->extra != 0)
+        SKIP("this kernel takes no signal stack of 8 KiB");
+    check_exact();
+    CHECK_INT(g.events, 20);
+    rig_stop(&g);
+}
+
+/* What a vfork's child annotates first is lost, and its parent gets a ring that is the parent's. */
+TEST(a_vforks_child_annotates_first)
+{
+    rig_start(&g);
+    rig_run(&g, "vfork", "500", "MERIDIAN_RING_SIZE=64K");
+    CHECK(rig_follow(&g));
+    check_exact();
+    CHECK_INT(g.events, 500);
+    CHECK_INT(g.lost_by[MRD_RING_LOST_NORING], 1);
     rig_stop(&g);
 }
 

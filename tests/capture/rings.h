@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 #include <time.h>
 
+#include "capture/ring_note.h"
 #include "capture/ring_read.h"
 #include "tests/capture/counts.h"
 #include "tests/check.h"
@@ -30,6 +31,8 @@ typedef struct {
     } ring[RINGS_MAX];
     uint64_t events, unfinished, lost, begins, threads, foreign;
     uint64_t lost_by[MRD_RING_LOST_CAUSES];
+    uint64_t noted, notes; /* losses of processes without a ring */
+    char note_ident[MRD_RING_IDENT_MAX + 1];
     int32_t tid_seen[4096];
     int64_t worst_error_ns;
 } rig;
@@ -73,6 +76,31 @@ rig_run(rig *g, const char *mode, const char *amount, const char *env)
     _exit(127);
 }
 
+/* Takes a note as an agent does: by renaming it, so that the process makes another one. */
+static inline void
+rig_take_note(rig *g, int dir, const char *file)
+{
+    char text[MRD_RING_NOTE_MAX + 1], taken[MRD_RING_NAME_MAX];
+    mrd_ring_note_name name;
+    mrd_ring_note note;
+    ssize_t len;
+
+    if (!mrd_ring_note_parse(file, &name) || name.taken != 0)
+        return;
+    name.taken = 1;
+    mrd_ring_note_print(&name, taken);
+    CHECK_INT(renameat(dir, file, dir, taken), 0);
+    len = readlinkat(dir, taken, text, sizeof(text));
+    if (test_check(len > 0 && mrd_ring_note_read((mrd_str){ text, (size_t) len }, &note), __FILE__,
+                   __LINE__, file, "a note")) {
+        CHECK(note.first.ns > 0 && note.first.ns <= note.last.ns);
+        g->noted += note.count;
+        snprintf(g->note_ident, sizeof(g->note_ident), MRD_STR_FMT, MRD_STR_ARG(note.ident));
+        g->notes++;
+    }
+    CHECK_INT(unlinkat(dir, taken, 0), 0);
+}
+
 static inline void
 rig_scan(rig *g)
 {
@@ -85,6 +113,7 @@ rig_scan(rig *g)
         size_t i = 0;
         mrd_err err;
 
+        rig_take_note(g, dirfd(dir), e->d_name);
         if (!mrd_ring_name_parse(e->d_name, &name))
             continue;
         while (i < g->n && strcmp(g->ring[i].name, e->d_name) != 0)
@@ -95,7 +124,8 @@ rig_scan(rig *g)
         if (err == MRD_OK) {
             mrd_ring_name_print(&name, g->ring[i].name);
             g->n++;
-        } else if (err != MRD_AGAIN) {
+        } else if (err != MRD_AGAIN &&
+                   err != MRD_NOTFOUND) { /* not filled yet, or given up again */
             CHECK_ERR(why.text, err, MRD_OK);
         }
     }

@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -64,6 +65,66 @@ mode_threads(void)
         pthread_create(&t[i], NULL, run, NULL);
     for (size_t i = 0; i < 8; i++)
         pthread_join(t[i], NULL);
+}
+
+static void
+on_small_stack(int sig)
+{
+    (void) sig;
+    event(0);
+    event(1);
+}
+
+/* The first event of the process comes from a signal handler on a stack of 8 KiB with nothing below it. */
+static void
+mode_handler(void)
+{
+    struct sigaction act = { .sa_handler = on_small_stack, .sa_flags = SA_ONSTACK };
+    char *memory = mmap(NULL, 65536, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    stack_t small = { .ss_sp = memory + 65536 - 8192, .ss_size = 8192 };
+
+    if (mprotect(small.ss_sp, small.ss_size, PROT_READ | PROT_WRITE) != 0 ||
+        sigaltstack(&small, NULL) != 0 || sigaction(SIGUSR1, &act, NULL) != 0)
+        shared->extra = 1;
+    for (uint64_t i = 0; i < amount && shared->extra == 0; i++)
+        raise(SIGUSR1);
+}
+
+/* Its child annotates first, in the memory that both share. */
+static void
+mode_vfork(void)
+{
+    pid_t pid = vfork();
+
+    if (pid == 0) {
+        event(0);
+        _exit(0);
+    }
+    waitpid(pid, NULL, 0);
+    run(NULL);
+}
+
+/* Files may have no byte, and then may. */
+static void
+mode_later(void)
+{
+    struct rlimit none, old;
+
+    getrlimit(RLIMIT_FSIZE, &old);
+    none = (struct rlimit){ 0, old.rlim_max };
+    setrlimit(RLIMIT_FSIZE, &none);
+    mode_threads();
+    setrlimit(RLIMIT_FSIZE, &old);
+    while (strcmp(mrd_status_text(), "recording") != 0)
+        event(0);
+    mode_threads();
+}
+
+static void
+mode_kill(void)
+{
+    run(NULL);
+    raise(SIGKILL);
 }
 
 static pthread_barrier_t together;
@@ -269,19 +330,32 @@ mode_errno(void)
     shared->extra = (uint64_t) errno;
 }
 
+static void
+limit(const char *name, int of)
+{
+    const char *text = getenv(name);
+    struct rlimit lim;
+
+    if (text == NULL || getrlimit((__rlimit_resource_t) of, &lim) != 0)
+        return;
+    lim.rlim_cur = strtoul(text, NULL, 10);
+    (void) setrlimit((__rlimit_resource_t) of, &lim);
+}
+
 int
 main(int argc, char **argv)
 {
     static const struct {
         const char *name;
         void (*run)(void);
-    } modes[] = { { "threads", mode_threads },   { "endless", mode_endless },
-                  { "fork", mode_fork },         { "signals", mode_signals },
-                  { "churn", mode_churn },       { "abandon", mode_abandon },
-                  { "open", mode_open },         { "status", mode_status },
-                  { "errno", mode_errno },       { "stop", mode_stop },
-                  { "wait", mode_wait },         { "together", mode_together },
-                  { "pausable", mode_pausable }, { "leader", mode_leader } };
+    } modes[] = {
+        { "threads", mode_threads },   { "endless", mode_endless }, { "fork", mode_fork },
+        { "signals", mode_signals },   { "churn", mode_churn },     { "abandon", mode_abandon },
+        { "open", mode_open },         { "status", mode_status },   { "errno", mode_errno },
+        { "stop", mode_stop },         { "wait", mode_wait },       { "together", mode_together },
+        { "pausable", mode_pausable }, { "leader", mode_leader },   { "handler", mode_handler },
+        { "vfork", mode_vfork },       { "later", mode_later },     { "kill", mode_kill }
+    };
     int fd;
 
     if (argc < 4 || (fd = open(argv[1], O_RDWR | O_CLOEXEC)) < 0)
@@ -290,6 +364,8 @@ main(int argc, char **argv)
     if (shared == MAP_FAILED)
         return 2;
     amount = strtoull(argv[3], NULL, 10);
+    limit("MRD_FSIZE", RLIMIT_FSIZE);
+    limit("MRD_NOFILE", RLIMIT_NOFILE);
     domain = mrd_domain_create("test");
     for (size_t i = 0; i < sizeof(modes) / sizeof(modes[0]); i++)
         if (strcmp(argv[2], modes[i].name) == 0)

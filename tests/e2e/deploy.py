@@ -96,6 +96,9 @@ def epilog():
                name % ("0" * 32, gone.pid, 1) + " " + name % ("0" * 32, gone.pid, 2), name % ("0" * 31 + "*", gone.pid, 1)]
     kept = [os.path.join(rings, n) for n in hostile] + [live, other, container, os.path.join(victim, name % ("0" * 32, gone.pid, 2))]
     env = {"MERIDIAN_RING_DIR": rings, "MERIDIAN_JOB_DIR": os.path.join(rings, "jobs")}
+    notes = [dead.split(".ring")[0].rsplit(".", 1)[0] + end for end in (".lost", ".lost.1", ".lost.new")]
+    for path in notes:
+        os.symlink("1 7 1 2 28 0 0 0 \n", path)
     for path in kept + [dead, second]:
         with open(path, "wb") as f:
             f.write(bytes(56) + (b"\1" * 8 if path == container else bytes(8)))
@@ -109,7 +112,7 @@ def epilog():
         run_epilog(uid)
         check(os.path.exists(dead), f"nothing of another user goes: {uid!r}")
     run_epilog(str(os.getuid()))
-    until(lambda: not os.path.exists(dead) and not os.path.exists(second), "the rings of the dead process go")  # behind the hook, which waits for nothing
+    until(lambda: not any(map(os.path.lexists, [dead, second, *notes])), "rings and notes of the dead process go")  # behind the hook, which waits for nothing
     equal([p for p in kept if not os.path.exists(p)], [], "files that are gone and should not be")
     mapped.close()
     run_epilog(str(os.getuid()))

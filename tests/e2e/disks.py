@@ -126,6 +126,43 @@ def spool_full():
         print(f"spool full: {len(got)} of {w.done} ticks there, {counters['dropped']} dropped and counted")
 
 
+def ring_folder_full():
+    """A program that can make no ring says how many events it lost, and why; with room it gets a ring."""
+    with Cluster() as c:
+        disk = SmallDisk(c.rings(0), 4)
+        try:
+            c.aggregator()
+            until(c.answers, "the aggregator answers")
+            c.agent(0)
+            until(lambda: c.connected() == ["i-test0"], "the agent is connected")
+            id = c.start()
+            c.begun(id)
+            dropped = lambda: c.nodes()["i-test0"]["counters"]["dropped"]
+            disk.fill()
+            w, short = c.workload(0), c.workload(0)
+            w.emit(3000)
+            short.emit(2000)
+            until(lambda: dropped() >= (w.all + short.all) // 2, "losses are counted while the programs run")
+            short.p.stdin.close()
+            short.p.wait()
+            until(lambda: dropped() >= short.all + w.all // 2, "one that ended has told all")
+            disk.empty()
+            until(lambda: w.emit(1) and w.unread() + c.session(id).get("events", 0) > 100, "with room there is a ring")
+            w.emit(1000)
+            c.within_session(id)
+            doc = c.stop(id, want=None)
+            lost = equation(doc, "no room for rings", dropped=None)
+            got = len(c.ticks(id).get(("i-test0", w.pid), []))
+            equal(got + lost, w.all + short.all, "ticks in the profile and lost ones, of what the programs emitted")
+            check(got >= 1000, f"ticks in the profile: {got}")
+            equal([d["cause"] for d in doc["nodes"][0]["counters"]["drops"]], ["ring-other"], "causes")
+            c.run("fetch", id, "-o", c.path("sum"), "--format", "summary-text", want=None)
+            with open(c.path("sum", "summary.txt")) as f:
+                check("cannot make a ring: there is no room" in f.read().replace("\n    ", " "), "the profile says why")
+        finally:
+            disk.close()
+
+
 def spool_fails():
     """No file may grow beyond a size, as with a bad place of a disk: what is refused is said, counted, and over when it is over."""
     def limit(size):
@@ -189,7 +226,7 @@ def spool_removed():
         check_ticks(c.ticks(id), {("i-test0", w.pid): w}, "spool removed")
 
 
-for test in (store_full, spool_full, spool_fails, spool_removed):
+for test in (store_full, spool_full, ring_folder_full, spool_fails, spool_removed):
     if len(sys.argv) < 2 or sys.argv[1] == test.__name__:
         test()
 finish()

@@ -18,15 +18,16 @@ if [ -f "$jobs/$SLURM_JOB_ID" ]; then
 fi
 find "$jobs" -xdev -mindepth 1 -maxdepth 1 -type f -mmin +10 -exec grep -q '^ended=1$' {} \; -delete 2>/dev/null
 
-# Anybody may put files with any name into the ring directory. find passes each name as an argument, takes only names that libmeridian
-# writes, and removes a name from the directory that it has open, without following links. A ring of another pid namespace (its number
+# Anybody may put files with any name into the ring directory. find passes each name as an argument, takes only rings and notes of losses
+# (docs/ring.md) by name and type, and removes a name from the directory that it has open, without following links. A ring of another pid namespace (its number
 # is at byte 56 of the file) stays while a process maps it, because its pid means nothing here.
 setsid sh -c '
 case $(timeout -k 1 20 systemctl show -p ActiveState --value meridian-agent.service 2>/dev/null) in
 active | activating | reloading) exit 0 ;; # also one that is being restarted: it goes on where it was
 esac
-timeout -k 1 10 find "$1" -xdev -mindepth 1 -maxdepth 1 -uid "$2" -type f -regextype posix-extended \
-    -regex ".*/meridian\.[0-9a-f]{32}(\.[0-9]{1,20}){3,4}\.ring" -exec sh -c '\''
+timeout -k 1 10 find "$1" -xdev -mindepth 1 -maxdepth 1 -uid "$2" -regextype posix-extended \
+    \( -type f -regex ".*/meridian\.[0-9a-f]{32}(\.[0-9]{1,20}){3,4}\.ring" -o \
+    -type l -regex ".*/meridian\.[0-9a-f]{32}(\.[0-9]{1,20}){2}\.lost(\.[0-9]+|\.new)?" \) -exec sh -c '\''
         name=${2##*/}
         pid=${name#meridian.*.}
         space=$(dd if="$2" iflag=nofollow,nonblock bs=8 skip=7 count=1 2>/dev/null | od -An -tu8 | tr -d " ")

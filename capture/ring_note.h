@@ -1,0 +1,41 @@
+/*
+ * capture/ring_note.h - a note of losses: how a process that cannot make a ring says how many events it lost. docs/ring.md,
+ * section 7.
+ *
+ * The note is a symbolic link beside the rings, whose target is the text. A link needs no descriptor, no block of the file
+ * system while the text has at most MRD_RING_NOTE_SHORT bytes, and no limit of file sizes holds for it: what keeps a process
+ * from making a ring does not keep it from making a link. Nothing ever follows the link.
+ *
+ * Each loss is in one note only. The process adds to its note until a reader takes it by renaming it; then it makes
+ * another one.
+ */
+#ifndef MRD_CAPTURE_RING_NOTE_H
+#define MRD_CAPTURE_RING_NOTE_H
+
+#include "base/buf.h"
+#include "base/clock.h"
+#include "capture/ring_name.h"
+
+#define MRD_RING_NOTE_MAX   4095u /* bytes of the text */
+#define MRD_RING_NOTE_SHORT 127u  /* a tmpfs keeps a link of this length in its inode */
+
+typedef struct {
+    uint64_t count;           /* events lost */
+    mrd_local_ns first, last; /* they were lost between these times, of the clock of the process */
+    uint64_t why;             /* errno value of the last attempt to make a ring */
+    uint64_t pid_ns;          /* as in mrd_ring_hdr, likewise the next two */
+    mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
+    mrd_str ident; /* "key=value\n" lines, as many whole ones as there was room for */
+} mrd_ring_note;
+
+/*
+ * Adds the losses to the note of the process in `dir`, or makes the note. Returns 0, or an errno value and then the note has none
+ * of these losses. The caller serializes the calls of a process. Safe in a signal handler, little stack.
+ */
+int mrd_ring_note_add(const char *dir, const mrd_ring_name *process, const mrd_ring_note *losses);
+/* Reads a note from the target of the link. ret_note->ident points into `text`. False: it is no note. */
+bool mrd_ring_note_read(mrd_str text, mrd_ring_note *ret_note);
+/* Why no ring could be made, as part of a sentence; NULL: an errno value that is not expected. Static. */
+const char *mrd_ring_note_reason(int why);
+
+#endif
