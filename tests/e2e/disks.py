@@ -74,7 +74,7 @@ def spool_full():
     with Cluster() as c:
         c.aggregator()
         until(c.answers, "the aggregator answers")
-        c.agent(0, spool_size="8M", codec="none")
+        c.agent(0, spool_size="8M")
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
         id = c.start()
         c.begun(id)
@@ -171,7 +171,7 @@ def spool_fails():
     with Cluster() as c:
         c.aggregator()
         until(c.answers, "the aggregator answers")
-        agent = c.agent(0, codec="none")
+        agent = c.agent(0)
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
         id = c.start()
         c.begun(id)

@@ -1,6 +1,6 @@
 """A workload that says what it emitted: instants "tick", each with its number. Argument 1: a descriptor of a shared page whose
-first two words are the number of ticks begun and done, so that the truth survives SIGKILL. Argument 2: bytes of text that each
-tick carries beside its number. Commands on stdin, one a line:
+first two words are the number of ticks begun and done, so that the truth survives SIGKILL. Argument 2: bytes of random text
+that each tick carries beside its number, so that compression does not make the events small. Commands on stdin, one a line:
     N        emits N ticks, answers their sum so far; also ends `run`
     run K    emits K ticks per millisecond until the next command, answers nothing
     slow     twelve steps of a millisecond, then one of 40
@@ -27,7 +27,7 @@ def emit(n):
     for i in range(truth[0] + 1, truth[0] + n + 1):
         value.i = truth[0] = i
         if text:
-            number[1].v.text = (b"%x" % (i * 0x9e3779b97f4a7c15) * (text // 16))[:text]
+            number[1].v.text = os.urandom((text + 1) // 2).hex().encode()[:text]
         lib.mrd_instant_(domain, b"tick", 0, number, args)
         truth[1] = i
 

@@ -17,7 +17,7 @@ def ready(c, nodes=1, **options):
     c.aggregator(**options)
     until(c.answers, "the aggregator answers")
     for i in range(nodes):
-        c.agent(i, watch=c.folder(f"capture{i}"), stable="200ms", codec="none")
+        c.agent(i, watch=c.folder(f"capture{i}"), stable="200ms")
     until(lambda: len(c.connected()) == nodes, "all agents are connected")
 
 

@@ -71,7 +71,7 @@ try:
         c.aggregator()
         until(c.answers, "the aggregator answers")
         for i in range(NODES):
-            c.agent(i, prefix=net.inside(net.nodes[i]), insecure=True, codec="none")
+            c.agent(i, prefix=net.inside(net.nodes[i]), insecure=True)
         until(lambda: len(c.connected()) == NODES, "all agents are connected")
         id = c.start("--require", "all")
         order = [part["instance_id"] for part in c.session(id)["nodes"]]
