@@ -430,19 +430,46 @@ damage_text(const mrd_json *node, char *text, size_t size)
     return text;
 }
 
+/* How far back a trigger gets events from a flight recorder's memory; "" where none records. */
+static const char *
+recorder_text(const mrd_json *node, char *text, size_t size)
+{
+    const mrd_json *recorder = mrd_json_get(node, "recorder");
+    char held[MRD_SIZE_TEXT], reach[MRD_DUR_TEXT];
+
+    *text = '\0';
+    if (recorder != NULL)
+        snprintf(text, size, "holds %s of the last %s",
+                 mrd_cli_size((uint64_t) mrd_json_int(recorder, "bytes", 0), held),
+                 mrd_dur_text(mrd_json_int(recorder, "reach_ns", 0), reach));
+    return text;
+}
+
+/* Joins what is not empty. */
+static void
+remark_cell(mrd_text_table *t, const char *const *remarks, size_t n)
+{
+    char all[900] = "";
+    size_t len = 0;
+
+    for (size_t i = 0; i < n && len < sizeof(all); i++) {
+        if (*remarks[i] != '\0')
+            len += (size_t) snprintf(all + len, sizeof(all) - len, "%s%.400s", len > 0 ? "; " : "",
+                                     remarks[i]);
+    }
+    mrd_text_table_cell(t, "%s", all);
+}
+
 static void
 part_row(mrd_text_table *t, const mrd_json *p, bool over)
 {
     const mrd_json *counters = mrd_json_get(p, "counters"), *clock = mrd_json_get(p, "clock");
     int64_t missing = mrd_json_int(p, "missing_batches", 0);
-    const char *remark = mrd_json_str(p, "message", "");
-    char damage[160], both[600];
+    char batches[64] = "", damage[160], recorder[80];
 
-    if (*damage_text(p, damage, sizeof(damage)) != '\0') {
-        snprintf(both, sizeof(both), "%s%s%.400s", damage, *remark == '\0' ? "" : "; ", remark);
-        remark = both;
-    }
-
+    if (missing > 0)
+        snprintf(batches, sizeof(batches), "%" PRId64 " batch%s %s", missing,
+                 missing == 1 ? "" : "es", over ? "missing" : "on their way");
     mrd_text_table_cell(t, "%s", mrd_json_str(p, "instance_id", "?"));
     mrd_text_table_cell(t, "%s", mrd_json_str(p, "state", "?"));
     mrd_text_table_count(t, mrd_json_int(p, "events", 0));
@@ -453,13 +480,12 @@ part_row(mrd_text_table *t, const mrd_json *p, bool over)
     mrd_text_table_dur(t, mrd_json_int(p, "started_local_ns", 0) == 0
                               ? -1
                               : mrd_json_int(p, "start_bound_ns", -1));
-    if (missing > 0)
-        mrd_text_table_cell(t, "%" PRId64 " batch%s %s%s%s", missing, missing == 1 ? "" : "es",
-                            over ? "missing" : "on their way", *remark == '\0' ? "" : "; ", remark);
-    else
-        mrd_text_table_cell(t, "%s%s%s", remark,
-                            mrd_json_bool(p, "simulated", false) && *remark != '\0' ? "; " : "",
-                            mrd_json_bool(p, "simulated", false) ? "simulated" : "");
+    remark_cell(t,
+                (const char *[]){ batches, damage_text(p, damage, sizeof(damage)),
+                                  mrd_json_str(p, "message", ""),
+                                  recorder_text(p, recorder, sizeof(recorder)),
+                                  mrd_json_bool(p, "simulated", false) ? "simulated" : "" },
+                5);
 }
 
 /* The manifest has them in the order in which they came; a person looks for a name. */

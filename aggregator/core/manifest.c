@@ -130,6 +130,13 @@ part_json(const mrd_session *s, const mrd_part *p, mrd_sess_ns now)
     mrd_part_counts_put(p, o);
     if (p->tally.known)
         mrd_json_set(o, "tally", mrd_part_tally_json(p));
+    if (mrd_session_is_recorder(s) && p->state == MRD_PART_RECORDING) {
+        mrd_json *held = mrd_json_new_object();
+
+        mrd_json_set(held, "bytes", mrd_json_new_count(p->held.bytes));
+        mrd_json_set(held, "reach_ns", mrd_json_new_int(p->held.reach));
+        mrd_json_set(o, "recorder", held);
+    }
     mrd_unread_put(&p->unread, o);
     mrd_json_set(o, "clock", part_clock_json(p));
     mrd_node_models_put(p->models, o);

@@ -65,6 +65,12 @@ typedef struct {
     unsigned running;              /* of those selected, there now */
 } mrd_tally;
 
+/* What the memory of a node's flight recorder holds. */
+typedef struct {
+    uint64_t bytes;   /* 0: nothing */
+    mrd_dur_ns reach; /* from its oldest event to the heartbeat */
+} mrd_held;
+
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64];
     char release[32], commit[64]; /* of the last agent; empty: not known */
@@ -83,6 +89,7 @@ typedef struct {
     mrd_local_ns first, last;        /* of stored batches of the RAW clock; first > last: none */
     uint64_t since;                  /* Counters.since of last_run */
     mrd_tally tally;
+    mrd_held held;     /* of a flight recorder, by the last heartbeat */
     mrd_unread unread; /* the most while it recorded */
     mrd_damage damage;
     uint64_t refused_files;          /* announced, and never to be stored */

@@ -81,6 +81,16 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
 
 /* An agent that kept nothing over a restart says when it joined. The node recorded before it, and what its predecessor had
  * not read waited in the rings; what was lost is counted. */
+static void
+take_held(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st)
+{
+    mrd_local_ns first = { mrd_time_checked(st->recorder_first_ns) };
+    bool is_sane = first.ns > 0 && first.ns <= n->counted.ns;
+
+    p->held =
+        (mrd_held){ mrd_count_checked(st->recorder_bytes), is_sane ? n->counted.ns - first.ns : 0 };
+}
+
 static bool
 began_before(const mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st)
 {
@@ -119,6 +129,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
         p->has_reading = true;
         p->reading = n->reading;
     }
+    take_held(p, n, st);
     if (with_profiles)
         take_profiles(p, st);
     if (st->models != NULL) {

@@ -43,6 +43,7 @@ function nodeRow(n) {
     ? `the journal is damaged: ${count(n.damaged_events)} stored events and ${count(n.damaged_frames)} frames cannot be read back` : "";
   const refused = n.refused_files > 0 ? `${count(n.refused_files)} files were refused, the last: ${n.refused_file}` : "";
   const foreign = n.foreign_batches > 0 ? `${count(n.foreign_batches)} batches claimed another node` : "";
+  const held = n.recorder ? `holds ${bytes(n.recorder.bytes)} of the last ${dur(n.recorder.reach_ns)}` : "";
   const drops = n.counters.drops.map((d) => `${d.cause}: ${count(d.count)}`).join(", ");
   return h("tr", {},
     h("th", { scope: "row", title: n.host_name ?? null }, n.instance_id + (n.simulated ? " (simulated)" : "")),
@@ -53,7 +54,7 @@ function nodeRow(n) {
     td(count(lost), lost > 0 ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
-    td([n.message, n.unread?.message, n.uncounted?.message, damaged, refused, foreign, drops].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
+    td([n.message, n.unread?.message, n.uncounted?.message, damaged, refused, foreign, drops, held].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
 /** What the reader of a session looks at first. */

@@ -330,11 +330,14 @@ TEST(a_heartbeat_updates_its_part)
     CHECK(p->started.ns == 11 && p->start_bound == -1 && p->stopped.ns == 0);
     CHECK_INT(p->complete.ns, 30);
     CHECK(p->n_epochs == 1 && p->epochs[0].end == 4);
+    CHECK(p->held.bytes == 0 && p->held.reach == 0);
     n.has_reading = true;
     n.reading = (mrd_host_reading){ .raw = { 41 }, .realtime = { 42 } };
     n.counted.ns = 50;
     st.start_bound_ns = 8;
     st.stopped_local_ns = 12;
+    st.recorder_bytes = 1000;
+    st.recorder_first_ns = 20;
     st.complete_local_ns = 60; /* later than its clock */
     st.last_seq = 3;           /* of an answer that was late */
     st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
@@ -343,11 +346,14 @@ TEST(a_heartbeat_updates_its_part)
     CHECK(p->has_reading && p->reading.raw.ns == 41 && p->reading.realtime.ns == 42);
     CHECK_INT(p->complete.ns, 50);
     CHECK_INT(p->epochs[0].end, 4);
+    CHECK(p->held.bytes == 1000 && p->held.reach == 30);
+    st.recorder_first_ns = 51; /* later than its clock */
     n.has_reading = false;
     st.phase = MRD__NODE_PHASE__NODE_REFUSED;
     st.message = refused;
     st.complete_local_ns = 20;
     mrd_part_heartbeat(p, &n, &st, false);
+    CHECK(p->held.reach == 0);
     CHECK(p->state == MRD_PART_REFUSED && p->err == MRD_INVALID && p->has_reading);
     CHECK_TEXT(p->message, "no rings");
     CHECK_INT(p->complete.ns, 50);

@@ -73,18 +73,22 @@ def memory():
     with Cluster() as c:
         c.aggregator()
         until(c.answers, "the aggregator answers")
-        c.agent(0, recorder_memory="1M", codec="none")
+        c.agent(0, recorder_memory="1M")
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
         id = c.start("--mode", "recorder", "--keep", "60s", "--require", "all")
         w = loop(c, 200)
         until(lambda: sum(d["count"] for d in c.session(id)["nodes"][0]["counters"]["drops"] if d["cause"] == "recorder-window") > 5000,
               "the memory is too small")
+        held = until(lambda: c.session(id)["nodes"][0]["recorder"], "what the recorder holds is reported")
+        check(0 < held["bytes"] <= 1 << 20 and 0 < held["reach_ns"] < 60 * 10**9, f"what the recorder holds: {held}")
+        check("holds " in c.run("status", id)[0], "status says how far back the recorder reaches")
         c.run("trigger", id, "--last", "60s")
         until(lambda: [t["answered"] for t in c.session(id)["triggers"]] == [1], "the window is answered")
         w.kill()
         doc = c.stop(id, want=None)
         equation(doc, "memory", dropped=None)
         node = doc["nodes"][0]
+        check("recorder" not in node, "nothing is held after the stop")
         drops = {d["cause"]: d for d in node["counters"]["drops"]}
         check(drops.get("recorder-memory", {}).get("count", 0) > 5000, f"the window misses what was forced out: {drops}")
         lost = drops["recorder-memory"]
@@ -103,7 +107,7 @@ def spool():
     with Cluster() as c:
         c.aggregator()
         until(c.answers, "the aggregator answers")
-        agent = c.agent(0, spool_size="8M", codec="none")
+        agent = c.agent(0, spool_size="8M")
         until(lambda: c.connected() == ["i-test0"], "the agent is connected")
         id = c.start("--require", "all")
         w = loop(c, 200)
