@@ -164,6 +164,24 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
     return err;
 }
 
+/* One line that says what is missing of an input. */
+static void
+report_input(const mrd_input *in, mrd_str error)
+{
+    mrd_buf line = { 0 };
+
+    mrd_buf_str(&line, error);
+    if (in->skipped > 0)
+        mrd_buf_fmt(&line, " (%" PRIu64 " record%s and %" PRIu64 " byte%s of text are lost)",
+                    in->dropped, mrd_plural(in->dropped), in->skipped, mrd_plural(in->skipped));
+    else if (in->dropped > 0 && in->events > 0)
+        mrd_buf_fmt(&line, " (%" PRIu64 " of %" PRIu64 " records are lost)", in->dropped,
+                    in->records);
+    mrd_cli_say(in->state == MRD_INPUT_FAILED ? "not read" : "read in part",
+                line.err != MRD_OK ? error : (mrd_str){ (const char *) line.p, line.len });
+    mrd_buf_fini(&line);
+}
+
 /* One line for each input that is not whole; true when all are. */
 static bool
 report_inputs(const mrd_catalog *cat)
@@ -178,8 +196,7 @@ report_inputs(const mrd_catalog *cat)
         if (in->state != MRD_INPUT_INCOMPLETE && in->state != MRD_INPUT_FAILED)
             continue;
         whole = false;
-        mrd_cli_say(in->state == MRD_INPUT_FAILED ? "not read" : "read in part",
-                    mrd_catalog_text(cat, in->error));
+        report_input(in, mrd_catalog_text(cat, in->error));
     }
     for (size_t i = 0; i < mrd_catalog_notes(cat); i++)
         mrd_cli_say("note", mrd_catalog_note_at(cat, i));

@@ -383,7 +383,7 @@ static const struct {
     { "unknown phase is kept",
       HEAD "{\"event_type\":\"a\",\"phase\":\"odd\",\"timestamp_ns\":1}" TAIL, MRD_OK, 1, 0, "" },
     { "cut", HEAD EV("a", "instant", "0", "1", "1", T0 "00000", "") ",{\"event_type\"",
-      MRD_TRUNCATED, 1, 0, "the input ends" },
+      MRD_TRUNCATED, 1, 1, "the input ends" },
     { "data of the wrong type", HEAD "{\"event_type\":\"a\",\"timestamp_ns\":1,\"data\":[1]}" TAIL,
       MRD_OK, 1, 0, "" },
 };

@@ -390,7 +390,7 @@ static const struct {
     { "no document", "", MRD_EMPTY, 0, 0, "" },
     { "array", "[]", MRD_FORMAT, 0, 0, "object" },
     { "nothing known", "{\"x\":1}", MRD_EMPTY, 0, 0, "no section" },
-    { "cut", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":1},{\"na", MRD_TRUNCATED, 1, 0,
+    { "cut", "{\"trace_events\":[{\"name\":\"a\",\"timestamp\":1},{\"na", MRD_TRUNCATED, 1, 1,
       "byte" },
     { "no time", "{\"trace_events\":[{\"name\":\"a\"},{\"name\":\"b\",\"timestamp\":2}]}", MRD_OK,
       1, 1, "byte 17" },

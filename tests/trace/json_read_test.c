@@ -77,7 +77,7 @@ build(mrd_json_reader *r, mrd_jr_type type, mrd_str text)
         return json_true();
     case MRD_JR_FALSE:
         return json_false();
-    case MRD_JR_NONFINITE:
+    case MRD_JR_WORD:
     case MRD_JR_NULL:
         return json_null();
     default:
@@ -335,6 +335,9 @@ TEST(damaged_containers_are_kept_as_json)
         { "{\"a\":{\"k\":\"\\ud83d\\ude80\\x\tz\\u12\"}}",
           "{\"k\":\"\\ud83d\\ude80\\\\x\\u0009z\\ufffd\"}" },
         { "{\"a\":[\"NaN\",\",]\"]}", "[\"NaN\",\",]\"]" },
+        { "{\"a\":[ ,N/A,,01 ,-1.5e+3,0, true,nul,, ]}",
+          "[ \"N/A\",\"01\" ,-1.5e+3,0, true,\"nul\" ]" },
+        { "{\"a\":{\"k\":[{\"n\":-0,},{}, , ,],}}", "{\"k\":[{\"n\":-0},{}  ]}" },
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -374,13 +377,12 @@ static const struct {
       "'x.json': byte 5: the input ends where a value is expected" },
     { "single quotes", "{'a':1}", 0, MRD_SYNTAX,
       "'x.json': byte 1: ''' where a key in quotes is expected" },
-    { "leading zero", "[01]", 0, MRD_SYNTAX, "'x.json': byte 2: '1' where ',' or ']' is expected" },
-    { "plus", "[+1]", 0, MRD_SYNTAX, "'x.json': byte 1: '+' where a value is expected" },
-    { "no digits", "[1.]", 0, MRD_SYNTAX, "'x.json': byte 3: a number without its digits" },
-    { "no exponent", "[1e]", 0, MRD_SYNTAX, "'x.json': byte 3: a number without its digits" },
-    { "comma in object", "{\"a\":1,}", 0, MRD_SYNTAX,
-      "'x.json': byte 7: '}' where a key in quotes is expected" },
-    { "two commas", "[1,,2]", 0, MRD_SYNTAX, "'x.json': byte 3: ',' where a value is expected" },
+    { "colon", "[:1]", 0, MRD_SYNTAX, "'x.json': byte 1: ':' where a value is expected" },
+    { "word and quote", "[1.\"2\"]", 0, MRD_SYNTAX,
+      "'x.json': byte 3: '\"' where ',' or ']' is expected" },
+    { "two words", "[N A]", 0, MRD_SYNTAX, "'x.json': byte 3: 'A' where ',' or ']' is expected" },
+    { "two commas in object", "{\"a\":1,,}", 0, MRD_SYNTAX,
+      "'x.json': byte 7: ',' where a key in quotes is expected" },
     { "crossed", "[1}", 0, MRD_SYNTAX, "'x.json': byte 2: '}' where ',' or ']' is expected" },
     { "text behind", "{} x", 0, MRD_SYNTAX,
       "'x.json': byte 3: 'x' where the end of the document is expected" },
@@ -523,13 +525,46 @@ TEST(raw_gives_the_text_and_goes_on)
     }
 }
 
+TEST(words_and_extra_commas_cost_nothing)
+{
+    static const struct {
+        const char *text, *words[4];
+        uint64_t lenient;
+    } rows[] = {
+        { "[N/A,-inf,0x262ca50,nan]", { "N/A", "-inf", "0x262ca50", "nan" }, 4 },
+        { "[1.,01,+5,.5]", { "1.", "01", "+5", ".5" }, 4 },
+        { "[1-2, 1.2.3 ,12ab\n,-]", { "1-2", "1.2.3", "12ab", "-" }, 4 },
+        { "[tru, nulls,TRUE,None]", { "tru", "nulls", "TRUE", "None" }, 4 },
+        { "[ ,a,,b,c , ,\n,d,]", { "a", "b", "c", "d" }, 9 },
+        { "[,,]", { NULL }, 2 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        for (size_t chunk = 0; chunk < 12; chunk++) {
+            doc d = doc_open(rows[i].text, strlen(rows[i].text), chunk);
+            mrd_str text;
+
+            mrd_json_next(d.r, NULL, NULL);
+            mrd_json_enter(d.r);
+            for (size_t k = 0; k < 4 && rows[i].words[k] != NULL; k++) {
+                CHECK_INT(mrd_json_next(d.r, NULL, &text), MRD_JR_WORD);
+                CHECK_ROW(rows[i].text, mrd_str_is(text, rows[i].words[k]));
+            }
+            CHECK_INT(mrd_json_next(d.r, NULL, NULL), MRD_JR_END);
+            CHECK_INT(mrd_json_next(d.r, NULL, NULL), MRD_JR_END);
+            CHECK_INT(mrd_json_reader_lenient(d.r), rows[i].lenient);
+            doc_close(&d);
+        }
+    }
+}
+
 TEST(many_documents_and_lenient_extras)
 {
     const char *text = "{\"a\":1}\n{\"b\":2}[3,]4 NaN [-Infinity,Infinity]";
 
     for (size_t chunk = 0; chunk < 12; chunk++) {
-        static const mrd_jr_type want[] = { MRD_JR_OBJECT, MRD_JR_OBJECT,    MRD_JR_ARRAY,
-                                            MRD_JR_NUMBER, MRD_JR_NONFINITE, MRD_JR_ARRAY,
+        static const mrd_jr_type want[] = { MRD_JR_OBJECT, MRD_JR_OBJECT, MRD_JR_ARRAY,
+                                            MRD_JR_NUMBER, MRD_JR_WORD,   MRD_JR_ARRAY,
                                             MRD_JR_END,    MRD_JR_END };
         doc d = doc_open(text, strlen(text), chunk);
 

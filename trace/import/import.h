@@ -35,6 +35,8 @@ typedef struct {
         .rank = MRD_NONE                                                                           \
     }
 
+#define MRD_IMPORT_REASON 160 /* bytes of a reason */
+
 typedef struct mrd_import mrd_import;
 struct mrd_import {
     mrd_in *in;
@@ -50,6 +52,11 @@ struct mrd_import {
      * behind the events. At most once per profile, after its last event. */
     mrd_err (*shift)(mrd_import *self, uint32_t profile, mrd_dur_ns delta_ns);
     bool (*cancelled)(mrd_import *self); /* NULL: never. Asked about once per 4,096 events */
+    /* Why records were dropped, in the order in which the reasons came; the last counts all others. */
+    struct {
+        char text[MRD_IMPORT_REASON];
+        uint64_t count;
+    } reasons[6];
 };
 
 typedef struct {
@@ -79,6 +86,14 @@ mrd_err mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev);
 /* Counts a record that could not become an event; the first reason is kept, with its offset. */
 void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* Notes how many records were dropped for each reason, if there are several reasons. */
+void mrd_import_note_reasons(mrd_import *imp);
+/*
+ * Goes on behind damage, as mrd_json_resume(), and counts it: the bytes as skipped, a damaged record as
+ * dropped. Returns false if the reader cannot go on, or has no error.
+ */
+bool mrd_import_resume(mrd_import *imp, mrd_json_reader *r, unsigned depth);
 
 /* Notes what of the text was no JSON and what was damaged; once, at the end. */
 void mrd_import_note_text(const mrd_import *imp, const mrd_json_reader *r);

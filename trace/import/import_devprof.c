@@ -154,7 +154,7 @@ static mrd_err
 scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type type)
 {
     bool main_rows = mrd_str_is(key, "instruction") || mrd_str_is(key, "dma");
-    mrd_err err = MRD_OK;
+    unsigned depth;
 
     if (mrd_str_is(key, "meridian")) {
         scan->own = true;
@@ -167,13 +167,19 @@ scan_member(devprof_scan *scan, mrd_json_reader *r, mrd_str key, mrd_jr_type typ
     if (type != MRD_JR_ARRAY)
         return MRD_OK;
     mrd_json_enter(r);
-    while (err == MRD_OK && (type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
-        if (type == MRD_JR_ERROR)
+    depth = mrd_json_depth(r);
+    while ((type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
+        mrd_json_damage damage;
+
+        if (type == MRD_JR_OBJECT) {
+            mrd_json_mark(r, mrd_json_reader_offset(r), depth);
+            scan_object(scan, r, main_rows);
+        }
+        /* Passes over what mrd_rows_read() will count. */
+        if (mrd_json_reader_err(r, NULL) != MRD_OK && !mrd_json_resume(r, depth, &damage))
             return mrd_json_reader_err(r, NULL);
-        if (type == MRD_JR_OBJECT)
-            err = scan_object(scan, r, main_rows);
     }
-    return err;
+    return MRD_OK;
 }
 
 /* Calls back for each member of the document. Errors are the reader's, or the callback's. */
@@ -757,7 +763,7 @@ read_member(void *self, mrd_json_reader *r, mrd_str key, mrd_jr_type type, mrd_s
     (void) r;
     if (type != MRD_JR_OBJECT && type != MRD_JR_ARRAY) {
         put_fact(d, key,
-                 type == MRD_JR_STRING || type == MRD_JR_NUMBER || type == MRD_JR_NONFINITE
+                 type == MRD_JR_STRING || type == MRD_JR_NUMBER || type == MRD_JR_WORD
                      ? text
                      : mrd_str_of(mrd_jr_type_text(type)));
         return MRD_OK;

@@ -310,8 +310,10 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     mrd_catalog_allow(options->catalog, MRD_CATALOG_ANY);
     file_names(&f, refused);
     file_conclude(&f, err, &said);
-    if (f.imp.in != NULL)
+    if (f.imp.in != NULL) {
+        mrd_import_note_reasons(&f.imp);
         file_progress(&f);
+    }
     mrd_in_close(f.imp.in);
     free(f.streams);
     if (f.own.err != MRD_OK)

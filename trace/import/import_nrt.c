@@ -1,5 +1,6 @@
 #include "trace/import/import_nrt.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "base/obj.h"
@@ -45,6 +46,7 @@ nrt_read_record(mrd_nrt *nrt)
         rec = nrt->empty;
         rec.offset = offset;
         mrd_args_reset(nrt->args);
+        mrd_json_mark(nrt->r, offset, mrd_json_depth(nrt->r));
         err = nrt_read_fields(nrt, &rec, false);
     }
     if (err != MRD_OK || (err = mrd_args_err(nrt->args)) != MRD_OK)
@@ -52,23 +54,44 @@ nrt_read_record(mrd_nrt *nrt)
     return mrd_nrt_dispatch(nrt, &rec);
 }
 
+/* Goes on behind damage in the array that lies `depth` deep, and counts it. */
+static bool
+nrt_resume(mrd_nrt *nrt, unsigned depth)
+{
+    mrd_json_damage damage;
+    bool resumed = mrd_json_resume(nrt->r, depth, &damage);
+
+    nrt->counts.skipped += damage.skipped;
+    nrt->counts.records += damage.records;
+    nrt->counts.dropped += damage.records;
+    if (damage.records > 0 && nrt->counts.dropped == damage.records)
+        snprintf(nrt->counts.first_drop, sizeof(nrt->counts.first_drop), "%.255s", damage.why.text);
+    return resumed;
+}
+
 static mrd_err
 nrt_read_events(mrd_nrt *nrt)
 {
+    unsigned depth;
     mrd_jr_type type;
-    mrd_err err;
+    mrd_err err = MRD_OK;
 
     mrd_json_enter(nrt->r);
-    while ((type = mrd_json_next(nrt->r, NULL, NULL)) > MRD_JR_END) {
-        if (type != MRD_JR_OBJECT) {
+    depth = mrd_json_depth(nrt->r);
+    while ((type = mrd_json_next(nrt->r, NULL, NULL)) != MRD_JR_END) {
+        if (type == MRD_JR_OBJECT) {
+            err = nrt_read_record(nrt);
+        } else if (type != MRD_JR_ERROR) {
             nrt_record rec = { .offset = mrd_json_reader_offset(nrt->r) };
 
             mrd_nrt_drop(nrt, &rec, "an event that is not an object");
-        } else if ((err = nrt_read_record(nrt)) != MRD_OK) {
-            return err;
         }
+        if (mrd_json_reader_err(nrt->r, NULL) != MRD_OK)
+            err = nrt_resume(nrt, depth) ? MRD_OK : mrd_json_reader_err(nrt->r, NULL);
+        if (err != MRD_OK)
+            return err;
     }
-    return mrd_json_reader_err(nrt->r, NULL);
+    return MRD_OK;
 }
 
 /* ---- Documents ---- */
@@ -316,6 +339,7 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n, uint64_t losses)
     if (n->no_version > 0)
         mrd_catalog_note(imp->catalog, "'%s' does not state its data_version; read as version %d",
                          name, NRT_VERSION);
+    input->skipped += n->skipped;
     mrd_import_note_repairs(imp, n->lenient, n->replaced);
     if (n->by_nearest + n->unmapped > 0)
         mrd_catalog_note(

@@ -81,6 +81,7 @@ typedef struct {
     uint64_t no_version;  /* documents that did not state their data_version */
     uint64_t lenient;     /* places that are no JSON and were accepted (trace/json/json_read.h) */
     uint64_t replaced;    /* damaged places in texts */
+    uint64_t skipped;     /* bytes of damaged text that were passed over */
     char first_drop[256]; /* why the first record was dropped; with its offset */
 } mrd_nrt_counts;
 

@@ -4,6 +4,7 @@
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 
 #include "base/obj.h"
 
@@ -21,8 +22,8 @@ mrd_import_note_repairs(const mrd_import *imp, uint64_t lenient, uint64_t replac
     if (lenient > 0)
         mrd_catalog_note(imp->catalog,
                          "'%s': %" PRIu64
-                         " place%s accepted that JSON does not allow (NaN, Infinity, extra commas, "
-                         "a byte order mark)",
+                         " place%s accepted that JSON does not allow (words such as NaN, extra or "
+                         "missing commas, a byte order mark)",
                          name, lenient, lenient == 1 ? " was" : "s were");
     if (replaced > 0)
         mrd_catalog_note(imp->catalog,
@@ -77,18 +78,67 @@ mrd_import_put(mrd_import *imp, uint32_t profile, const mrd_event *ev)
     return MRD_OK;
 }
 
+static void
+count_reason(mrd_import *imp, const char *reason)
+{
+    size_t i = 0;
+
+    while (i + 1 < MRD_COUNT(imp->reasons) && imp->reasons[i].count > 0 &&
+           strcmp(imp->reasons[i].text, reason) != 0)
+        i++;
+    if (imp->reasons[i].count++ == 0)
+        snprintf(imp->reasons[i].text, sizeof(imp->reasons[i].text), "%s",
+                 i + 1 < MRD_COUNT(imp->reasons) ? reason : "other reasons");
+}
+
 void
 mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
 {
     mrd_input *input = mrd_import_input(imp);
-    char reason[256], text[320];
+    char reason[MRD_IMPORT_REASON], text[320];
     va_list args;
 
-    if (input->dropped++ > 0)
-        return;
     va_start(args, format);
     vsnprintf(reason, sizeof(reason), format, args);
     va_end(args);
+    count_reason(imp, reason);
+    if (input->dropped++ > 0)
+        return;
     snprintf(text, sizeof(text), "byte %llu: %s", (unsigned long long) offset, reason);
     input->error = mrd_catalog_intern(imp->catalog, text);
+}
+
+void
+mrd_import_note_reasons(mrd_import *imp)
+{
+    mrd_buf line = { 0 };
+
+    if (imp->reasons[1].count == 0)
+        return; /* the error of the input says it */
+    for (size_t i = 0; i < MRD_COUNT(imp->reasons) && imp->reasons[i].count > 0; i++)
+        mrd_buf_fmt(&line, "%s%" PRIu64 " x %s", i == 0 ? "" : "; ", imp->reasons[i].count,
+                    imp->reasons[i].text);
+    mrd_catalog_note(imp->catalog, "'%s': records were dropped: %s", mrd_in_name(imp->in),
+                     mrd_buf_cstr(&line));
+    mrd_buf_fini(&line);
+}
+
+bool
+mrd_import_resume(mrd_import *imp, mrd_json_reader *r, unsigned depth)
+{
+    mrd_input *input = mrd_import_input(imp);
+    mrd_json_damage damage;
+    bool resumed;
+
+    if (mrd_json_reader_err(r, NULL) == MRD_OK)
+        return false;
+    resumed = mrd_json_resume(r, depth, &damage);
+    input->skipped += damage.skipped;
+    input->records += damage.records;
+    input->dropped += damage.records;
+    if (damage.records > 0)
+        count_reason(imp, "damaged text");
+    if (damage.records > 0 && input->dropped == damage.records)
+        input->error = mrd_catalog_intern(imp->catalog, damage.why.text);
+    return resumed;
 }

@@ -5,6 +5,7 @@
  */
 #include "trace/import/import.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 
 #include "base/hash.h"
@@ -32,7 +33,7 @@ typedef enum {
     TE_HOW, /* "s": how a viewer places it, not what happened */
 } te_key;
 
-static te_key
+__attribute__((always_inline)) static inline te_key
 te_key_of(mrd_str key)
 {
 #define TE_IS(text, value) (memcmp(key.p, text, sizeof(text) - 1) == 0 ? (value) : TE_KEY_NONE)
@@ -160,12 +161,32 @@ te_read_id2(te *t, te_record *rec)
     return mrd_json_reader_err(t->r, NULL);
 }
 
+/* Why a number cannot be a time. */
+static const char *
+te_bad_time(mrd_str text)
+{
+    double value;
+
+    if (mrd_num_double(text, &value) != MRD_OK)
+        return "\"ts\" is no number";
+    return value > 1e18 && value < 4e18
+               ? "\"ts\" looks like nanoseconds, where the format has microseconds: divide all "
+                 "times and durations by 1000"
+               : "\"ts\" lies before 1896 or after 2116";
+}
+
 static mrd_err
 te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type, mrd_str text)
 {
-    static const char *const names[] = { "",         "ph",   "name",  "cat", "pid",     "tid",
-                                         "ts",       "dur",  "id",    "id2", "bind_id", "flow_in",
-                                         "flow_out", "args", "scope", "",    "" };
+#define TE_WRONG(name) "\"" name "\" has the wrong type or range"
+    static const char *const wrong[] = {
+        [TE_PH] = TE_WRONG("ph"),       [TE_NAME] = TE_WRONG("name"),
+        [TE_CAT] = TE_WRONG("cat"),     [TE_PID] = TE_WRONG("pid"),
+        [TE_TID] = TE_WRONG("tid"),     [TE_DUR] = TE_WRONG("dur"),
+        [TE_ID] = TE_WRONG("id"),       [TE_BIND_ID] = TE_WRONG("bind_id"),
+        [TE_SCOPE] = TE_WRONG("scope"),
+    };
+#undef TE_WRONG
     bool ok = te_is_scalar(type);
 
     switch (field) {
@@ -190,10 +211,13 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
             rec->tid = te_id_of(t, type, text);
         break;
     case TE_TS:
-        rec->has_ts = ok = te_time(type, text, &rec->ts.ns);
-        break;
+        rec->has_ts = te_time(type, text, &rec->ts.ns);
+        if (!rec->has_ts && type != MRD_JR_NULL && rec->bad == NULL)
+            rec->bad = te_bad_time(text);
+        return MRD_OK;
     case TE_DUR:
-        rec->has_dur = ok = te_time(type, text, &rec->dur);
+        rec->has_dur = te_time(type, text, &rec->dur);
+        ok = rec->has_dur || type == MRD_JR_NULL || type == MRD_JR_WORD; /* it is not known */
         break;
     case TE_ID:
         rec->has_id = ok;
@@ -230,7 +254,7 @@ te_read_field(te *t, te_record *rec, te_key field, mrd_str key, mrd_jr_type type
         return mrd_args_value(t->args, mrd_args_key(t->args, key), t->r, type, text);
     }
     if (!ok && rec->bad == NULL)
-        rec->bad = names[field];
+        rec->bad = wrong[field];
     return MRD_OK;
 }
 
@@ -252,9 +276,24 @@ te_read_args(te *t)
 
 /* ---- The file ---- */
 
-/* Inside the object of one record. */
+/* A record behind damage or of another document. */
 static mrd_err
-te_read_record(te *t)
+te_doubtful(te *t, te_record *rec)
+{
+    if (rec->ph == 0 && t->is_searching) /* an object inside the damaged record */
+        return MRD_OK;
+    t->is_searching = false;
+    return t->foreign ? mrd_te_drop(t, rec,
+                                    "the document that begins here or before is of another rank, "
+                                    "node or time base than the first: split the file")
+                      : mrd_te_dispatch(t, rec);
+}
+
+static mrd_err te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text);
+
+/* The object just met: a record, or at the top level the object of a trace. */
+__attribute__((always_inline)) static inline mrd_err
+te_read_object(te *t, bool is_top)
 {
     te_record rec;
     mrd_str key, text;
@@ -264,8 +303,19 @@ te_read_record(te *t)
     memset(&rec, 0, sizeof(rec)); /* with its padding: ids are compared as bytes */
     rec.offset = mrd_json_reader_offset(t->r);
     mrd_args_reset(t->args);
+    if (!is_top)
+        mrd_json_mark(t->r, rec.offset, mrd_json_depth(t->r));
     mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+    type = mrd_json_next(t->r, &key, &text);
+    if (is_top) {
+        if (type <= MRD_JR_END || te_key_of(key) == TE_KEY_NONE)
+            return te_read_trace(t, key, type, text);
+        mrd_json_mark(t->r, rec.offset, 0);
+    }
+    t->empty_last = type == MRD_JR_END; /* the XLA profiler ends its list with {} */
+    if (t->empty_last)
+        return MRD_OK;
+    for (; type > MRD_JR_END; type = mrd_json_next(t->r, &key, &text)) {
         if ((err = te_read_field(t, &rec, te_key_of(key), key, type, text)) != MRD_OK)
             return err;
     }
@@ -273,35 +323,90 @@ te_read_record(te *t)
         return err;
     if ((err = mrd_args_err(t->args)) != MRD_OK)
         return err;
-    return mrd_te_dispatch(t, &rec);
+    return t->is_searching || t->foreign ? te_doubtful(t, &rec) : mrd_te_dispatch(t, &rec);
 }
 
+static mrd_err te_read_values(te *t);
+
+/* A value that stands where a record or a trace belongs. */
 static mrd_err
-te_read_events(te *t, bool is_whole_file)
+te_read_other(te *t, bool is_top, mrd_jr_type type)
 {
-    mrd_jr_type type;
+    te_record rec = { .offset = mrd_json_reader_offset(t->r) };
+    uint64_t before = t->input->records;
     mrd_err err;
 
-    mrd_json_enter(t->r);
-    while ((type = mrd_json_next(t->r, NULL, NULL)) > MRD_JR_END) {
-        if (type != MRD_JR_OBJECT) {
-            te_record rec = { .offset = mrd_json_reader_offset(t->r) };
-
-            mrd_te_drop(t, &rec, "a record that is not an object");
-            continue;
-        }
-        if ((err = te_read_record(t)) != MRD_OK)
+    if (type ==
+        MRD_JR_ARRAY) { /* in a list: another writer went on behind a list without its end */
+        t->traces += is_top;
+        t->is_array_form = t->is_array_form || is_top;
+        mrd_json_enter(t->r);
+        err = te_read_values(t);
+        t->is_array_form = t->is_array_form && !is_top;
+        if (is_top || err != MRD_OK || t->input->records > before)
             return err;
     }
-    err = mrd_json_reader_err(t->r, NULL);
-    /* The format allows the array form to end without its bracket; damaged compression does not. */
-    if (err == MRD_TRUNCATED && is_whole_file && mrd_json_depth(t->r) == 1) {
-        mrd_bytes rest;
+    if (!is_top)
+        return mrd_te_drop(t, &rec, "a record that is not an object");
+    if (t->stray_at == 0)
+        t->stray_at = rec.offset;
+    return t->traces + t->input->records > 0 ? MRD_OK : MRD_FORMAT;
+}
 
-        t->cut_array = mrd_in_fill(t->imp->in, 1, &rest, NULL) == MRD_OK;
-        return t->cut_array ? MRD_OK : err;
-    }
+/* The records of the list that was entered, or the traces and records at the top level. */
+static mrd_err
+te_read_values(te *t)
+{
+    unsigned depth = mrd_json_depth(t->r);
+    mrd_jr_type type;
+    mrd_bytes rest;
+    mrd_err err = MRD_OK;
+
+    do {
+        while (err == MRD_OK && (type = mrd_json_next(t->r, NULL, NULL)) > MRD_JR_END)
+            err = type == MRD_JR_OBJECT ? te_read_object(t, depth == 0)
+                                        : te_read_other(t, depth == 0, type);
+        if (mrd_json_reader_err(t->r, NULL) == MRD_OK || t->cut_array)
+            return err;
+        err = mrd_json_reader_err(t->r, NULL);
+        /* The format allows the array form to end without its bracket; damaged compression does not. */
+        if (err == MRD_TRUNCATED && t->is_array_form && mrd_json_depth(t->r) == depth &&
+            mrd_in_fill(t->imp->in, 1, &rest, NULL) == MRD_OK) {
+            t->cut_array = true;
+            return MRD_OK;
+        }
+        t->is_searching = mrd_import_resume(t->imp, t->r, depth);
+        t->resumed = t->resumed || (depth == 0 && t->is_searching);
+        err = t->is_searching ? MRD_OK : err;
+    } while (err == MRD_OK);
     return err;
+}
+
+/* A fact of the file as a whole. A document that states another value than one before is of another trace. */
+static void
+te_take_number(te *t, mrd_str text, int64_t *fact)
+{
+    int64_t value;
+
+    if (mrd_num_i64(text, &value) != MRD_OK)
+        return;
+    if (*fact == MRD_NONE)
+        *fact = value;
+    t->foreign = t->foreign || *fact != value;
+}
+
+/* Nanoseconds since 1970 at which the times of the file begin. */
+static void
+te_take_base(te *t, mrd_str text)
+{
+    int64_t base;
+
+    if (mrd_num_i64(text, &base) != MRD_OK || !mrd_time_sane(base))
+        return;
+    if (!t->has_base)
+        t->base.ns = base;
+    t->foreign = t->foreign || t->base.ns != base;
+    t->has_base = true;
 }
 
 static mrd_err
@@ -314,9 +419,9 @@ te_read_distributed(te *t)
     mrd_json_enter(t->r);
     while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
         if (mrd_str_is(key, "rank") && te_is_scalar(type))
-            (void) mrd_num_i64(text, &t->facts.rank);
+            te_take_number(t, text, &t->facts.rank);
         else if (mrd_str_is(key, "world_size") && te_is_scalar(type))
-            (void) mrd_num_i64(text, &t->facts.world_size);
+            te_take_number(t, text, &t->facts.world_size);
         else if (te_is_scalar(type))
             mrd_te_keep_fact(t, key, text);
     }
@@ -331,8 +436,12 @@ te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
     mrd_err err;
 
     if (te_is_scalar(type)) {
-        if (mrd_str_is(key, "host_name") && type == MRD_JR_STRING)
-            t->facts.host = mrd_strtab_add(t->strings, text);
+        if (mrd_str_is(key, "host_name") && type == MRD_JR_STRING) {
+            mrd_sid host = mrd_strtab_add(t->strings, text);
+
+            t->foreign = t->foreign || (t->facts.host != MRD_SID_EMPTY && t->facts.host != host);
+            t->facts.host = t->facts.host != MRD_SID_EMPTY ? t->facts.host : host;
+        }
         if (mrd_str_is(key, "schemaVersion"))
             t->facts.kineto = true;
         mrd_te_keep_fact(t, key, text);
@@ -347,27 +456,98 @@ te_read_fact(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
     return mrd_json_reader_err(t->r, NULL);
 }
 
+/* {"baseTimeNanoseconds": ...}, as VizTracer writes it. */
 static mrd_err
-te_read_object(te *t)
+te_read_viztracer(te *t)
 {
     mrd_str key, text;
     mrd_jr_type type;
-    mrd_err err = MRD_OK;
 
     mrd_json_enter(t->r);
-    while (err == MRD_OK && (type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
-        if (mrd_str_is(key, "traceEvents") && type == MRD_JR_ARRAY) {
-            err = te_read_events(t, false);
-        } else if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT) {
-            err = te_read_distributed(t);
-        } else if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type) &&
-                   mrd_num_i64(text, &t->base.ns) == MRD_OK && mrd_time_sane(t->base.ns)) {
-            t->has_base = true;
-        } else {
-            err = te_read_fact(t, key, type, text);
-        }
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type))
+            te_take_base(t, text);
+        else if (te_is_scalar(type))
+            mrd_te_keep_fact(t, key, text);
     }
-    return err != MRD_OK ? err : mrd_json_reader_err(t->r, NULL);
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* {"highres-ticks": true} is what the XLA profiler writes. */
+static mrd_err
+te_read_metadata(te *t)
+{
+    mrd_str key, text;
+    mrd_jr_type type;
+
+    mrd_json_enter(t->r);
+    while ((type = mrd_json_next(t->r, &key, &text)) > MRD_JR_END) {
+        t->is_xla = t->is_xla || mrd_str_is(key, "highres-ticks");
+        if (te_is_scalar(type))
+            mrd_te_keep_fact(t, key, text);
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+static mrd_err
+te_read_top_member(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    if (mrd_str_is(key, "traceEvents") && type == MRD_JR_ARRAY) {
+        t->traces++;
+        mrd_json_enter(t->r);
+        return te_read_values(t);
+    }
+    if (mrd_str_is(key, "distributedInfo") && type == MRD_JR_OBJECT)
+        return te_read_distributed(t);
+    if (mrd_str_is(key, "viztracer_metadata") && type == MRD_JR_OBJECT)
+        return te_read_viztracer(t);
+    if (mrd_str_is(key, "metadata") && type == MRD_JR_OBJECT)
+        return te_read_metadata(t);
+    if (mrd_str_is(key, "baseTimeNanoseconds") && te_is_scalar(type)) {
+        te_take_base(t, text);
+        return MRD_OK;
+    }
+    return te_read_fact(t, key, type, text);
+}
+
+/* Inside the object of a trace, whose first member was read. */
+static mrd_err
+te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
+{
+    for (; type > MRD_JR_END; type = mrd_json_next(t->r, &key, &text)) {
+        mrd_err err = te_read_top_member(t, key, type, text);
+
+        if (err != MRD_OK)
+            return err;
+    }
+    return mrd_json_reader_err(t->r, NULL);
+}
+
+/* The XLA profiler writes no more records than these, and leaves out the latest ones. */
+#define TE_XLA_MOST 1000000u
+
+/* What is wrong with the file as a whole, when no record of it is. */
+static void
+te_whole(te *t)
+{
+    char text[256] = "";
+
+    if (t->traces > 1)
+        snprintf(text, sizeof(text),
+                 "%" PRIu64 " traces stand one behind another in the file, and were read as one%s",
+                 t->traces,
+                 t->foreign ? ", although they state different ranks, nodes or time bases" : "");
+    else if ((t->is_xla || t->empty_last) && t->input->records == TE_XLA_MOST)
+        snprintf(
+            text, sizeof(text),
+            "it has exactly %u events, which is the most that the JAX profiler writes as JSON: "
+            "later ones are missing, and the .xplane.pb beside it has them",
+            TE_XLA_MOST);
+    else if (t->stray_at > 0)
+        snprintf(text, sizeof(text), "byte %" PRIu64 ": text behind the end of the trace",
+                 t->stray_at);
+    if (text[0] != '\0' && t->input->error == MRD_SID_EMPTY)
+        t->input->error = mrd_catalog_intern(t->imp->catalog, text);
 }
 
 static void
@@ -399,6 +579,7 @@ te_finish(te *t, mrd_why *why)
     if (places != MRD_OK) /* what is there of a damaged file would be in wrong places */
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(t);
+    te_whole(t);
     /* At the end: one time of the epoch among them says that all of them are. */
     if (err == MRD_OK && t->has_base && !t->seen_absolute && t->base.ns != 0 &&
         t->input->events > 0)
@@ -443,28 +624,18 @@ te_run(mrd_import *imp, mrd_why *why)
         err = mrd_why_set(why, MRD_NOMEM, 0, "'%s'", mrd_in_name(imp->in));
         goto out;
     }
-    switch (mrd_json_next(r, NULL, NULL)) {
-    case MRD_JR_OBJECT:
-        err = te_read_object(&t);
-        break;
-    case MRD_JR_ARRAY:
-        err = te_read_events(&t, true);
-        break;
-    case MRD_JR_ERROR:
-        break;
-    default:
-        err = mrd_why_set(why, MRD_FORMAT, 0, "'%s': neither an object nor an array",
-                          mrd_in_name(imp->in));
-        goto out;
-    }
+    mrd_json_many(r);
+    err = te_read_values(&t);
     refused = err != MRD_OK && mrd_json_reader_err(r, why) == MRD_OK;
     if (refused && t.later != NULL)
         kept = mrd_stream_failure(t.later);
     if (refused)
         mrd_why_set(why, err, 0, "'%s': %s", mrd_in_name(imp->in),
-                    kept != NULL ? kept->text : "events could not be kept");
-    else if (err == MRD_OK && !t.cut_array && mrd_json_next(r, NULL, NULL) != MRD_JR_END)
-        err = mrd_json_reader_err(r, why);
+                    err == MRD_FORMAT ? "neither an object nor an array"
+                    : kept != NULL    ? kept->text
+                                      : "events could not be kept");
+    else if (err == MRD_SYNTAX && t.resumed && t.input->error != MRD_SID_EMPTY)
+        err = MRD_OK; /* what stands behind the last record; the damage before it is told */
     end = refused ? MRD_OK : te_finish(&t, &late); /* no more is sent to who takes no more */
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
         err = end; /* of a damaged file what is there has to be right */
@@ -480,7 +651,7 @@ out:
     return err;
 }
 
-/* "traceEvents" in an object, or an array of objects with phases. */
+/* "traceEvents" in an object, an array of objects with phases, or one such object in each line. */
 static int
 te_probe(mrd_str head, const char *name)
 {
@@ -494,8 +665,9 @@ te_probe(mrd_str head, const char *name)
             mrd_str_has(head, "\"schemaVersion\"") &&
             (mrd_str_has(head, "\"deviceProperties\"") || mrd_str_has(head, "\"distributedInfo\""));
         bool own = mrd_str_has(head, "\"meridian\":{\"format\":\"chrome\"");
+        bool records = mrd_str_has(head, "\"ph\"") && mrd_str_has(head, "\"ts\"");
 
-        return mrd_str_has(head, "\"traceEvents\"") ? 90 : kineto || own ? 60 : 0;
+        return mrd_str_has(head, "\"traceEvents\"") ? 90 : kineto || own ? 60 : records ? 50 : 0;
     }
     if (first == '[')
         return mrd_str_has(head, "\"ph\"") ? 80 : 0;

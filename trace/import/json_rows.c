@@ -204,23 +204,29 @@ mrd_err
 mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section, mrd_err (*row)(void *self),
               void *self)
 {
-    mrd_err err = MRD_OK;
+    unsigned depth;
     mrd_jr_type type;
+    mrd_err err;
 
     mrd_json_enter(r);
-    while (err == MRD_OK && (type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
-        if (type == MRD_JR_ERROR)
-            return mrd_json_reader_err(r, NULL);
+    depth = mrd_json_depth(r);
+    while ((type = mrd_json_next(r, NULL, NULL)) != MRD_JR_END) {
         if (type == MRD_JR_OBJECT) {
+            mrd_json_mark(r, mrd_json_reader_offset(r), depth);
             err = row(self);
-            continue;
+        } else {
+            err = mrd_json_reader_err(r, NULL);
         }
+        if (err != MRD_OK && !mrd_import_resume(imp, r, depth))
+            return err;
+        if (err != MRD_OK || type == MRD_JR_OBJECT)
+            continue;
         mrd_import_input(imp)->records++;
         mrd_import_drop(imp, mrd_json_reader_offset(r),
                         MRD_STR_FMT " holds %s where an object belongs", MRD_STR_ARG(section),
                         mrd_jr_type_text(type));
     }
-    return err;
+    return MRD_OK;
 }
 
 bool

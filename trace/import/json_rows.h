@@ -118,8 +118,9 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
                      mrd_strtab *strings);
 /*
- * The array of rows that the reader has just met: calls row(self) at each object, and drops what is none. section: its
- * name, for messages. Errors: those of the reader and of row.
+ * Reads the array of rows that the reader has just met. Calls row(self) at each object, counts other
+ * elements as dropped and goes on behind damage. section: its name, for messages. Errors: those of the
+ * reader and of row.
  */
 mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section,
                       mrd_err (*row)(void *self), void *self);

@@ -24,7 +24,8 @@ typedef struct {
     mrd_ev_ns ts;
     mrd_dur_ns dur;
     uint64_t id, bind_id;
-    const char *bad; /* the first field of a wrong type or range; NULL: none */
+    const char
+        *bad; /* why it cannot be used: its first field of a wrong type or range; NULL: it can */
 } te_record;
 
 typedef struct {
@@ -53,7 +54,15 @@ typedef struct {
     bool seen_absolute; /* a time that can only be one of the epoch */
     uint64_t unsupported, facts_kept;
     char unsupported_phases[64];
-    bool cut_array; /* the array form without its end */
+    uint64_t stray_at;  /* offset of the first value at the top level that is no trace; 0: none */
+    uint64_t traces;    /* lists of records met so far; more than one is damage */
+    bool is_array_form; /* the list being read is the whole document */
+    bool cut_array;     /* the array form without its end */
+    bool resumed;       /* damage outside of a list was passed over */
+    bool is_searching;  /* no record was read since the last damage */
+    bool foreign;       /* the document states another rank, node or time base than the first */
+    bool is_xla;        /* has the marks of the XLA profiler */
+    bool empty_last;    /* the record read last is {} */
 } te;
 
 /* Turns a complete record into events. Errors are the store's and NOMEM; a bad record is counted.

@@ -399,12 +399,8 @@ mrd_te_dispatch(te *t, te_record *rec)
         return te_metadata(t, rec);
     if (rec->ph == 0 && rec->bad == NULL)
         return mrd_te_drop(t, rec, "a record without phase (\"ph\")");
-    if (rec->bad != NULL) {
-        char text[64];
-
-        snprintf(text, sizeof(text), "\"%s\" has the wrong type or range", rec->bad);
-        return mrd_te_drop(t, rec, text);
-    }
+    if (rec->bad != NULL)
+        return mrd_te_drop(t, rec, rec->bad);
     if (strchr("XBEiIRstfCbneSTpF", rec->ph) == NULL)
         return te_unsupported(t, rec);
     if (!rec->has_ts)

@@ -304,7 +304,7 @@ mrd_args_value(mrd_args *args, mrd_sid key, mrd_json_reader *r, mrd_jr_type type
         args_text(args, key, MRD_ARG_JSON, MRD_STR("null"));
         break;
     case MRD_JR_STRING:
-    case MRD_JR_NONFINITE:
+    case MRD_JR_WORD:
         mrd_args_str(args, key, text);
         break;
     }

@@ -140,7 +140,8 @@ put_input(mrd_jw *w, const mrd_input *in)
                    { MRD_STR("dropped"), in->dropped },
                    { MRD_STR("unfinished"), in->unfinished },
                    { MRD_STR("no_start"), in->no_start },
-                   { MRD_STR("lost"), in->lost } };
+                   { MRD_STR("lost"), in->lost },
+                   { MRD_STR("skipped_bytes"), in->skipped } };
 
     mrd_jw_open(w, '{');
     mrd_jw_put_sid(w, MRD_STR("path"), in->path);

@@ -126,45 +126,89 @@ clean_string(const char *p, const char *end, mrd_buf *to)
     return p < end ? p + 1 : end;
 }
 
-/* NaN, Infinity, -Infinity at p: their length, else 0. */
-static size_t
-word_at(const char *p, const char *end)
+/* The first byte from p on that is no part of a number or word. */
+static const char *
+scalar_end(const char *p, const char *end)
 {
-    static const char *const words[] = { "NaN", "Infinity", "-Infinity" };
+    while (p<end && * p> ' ' && *p < 0x7f && strchr(",:[]{}\"\\", *p) == NULL)
+        p++;
+    return p;
+}
+
+static const char *
+skip_digits(const char *p, const char *end)
+{
+    while (p < end && *p >= '0' && *p <= '9')
+        p++;
+    return p;
+}
+
+/* Whether [p, end) is a number, true, false or null by RFC 8259. */
+static bool
+is_scalar(const char *p, const char *end)
+{
+    static const char *const words[] = { "true", "false", "null" };
+    const char *digits;
 
     for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-        size_t n = strlen(words[i]);
-
-        if ((size_t) (end - p) >= n && memcmp(p, words[i], n) == 0)
-            return n;
+        if ((size_t) (end - p) == strlen(words[i]) && memcmp(p, words[i], (size_t) (end - p)) == 0)
+            return true;
     }
-    return 0;
+    p += p < end && *p == '-';
+    digits = p;
+    p = skip_digits(p, end);
+    if (p == digits || (*digits == '0' && p > digits + 1))
+        return false;
+    if (p < end && *p == '.') {
+        digits = p + 1;
+        if ((p = skip_digits(digits, end)) == digits)
+            return false;
+    }
+    if (p < end && (*p | 32) == 'e') {
+        p++;
+        p += p < end && (*p == '-' || *p == '+');
+        digits = p;
+        if ((p = skip_digits(digits, end)) == digits)
+            return false;
+    }
+    return p == end;
+}
+
+/* Whether the comma at p follows another value and stands before one. before: the byte in front of it
+ * that is no blank. */
+static bool
+is_separator(const char *p, const char *end, char before)
+{
+    if (strchr("[{,", before) != NULL)
+        return false;
+    do
+        p++;
+    while (p < end && *p != '\0' && strchr(" \t\r\n,", *p) != NULL);
+    return p == end || (*p != ']' && *p != '}');
 }
 
 void
 mrd_json_clean(mrd_str raw, mrd_buf *to)
 {
     const char *p = raw.p, *end = raw.p + raw.len;
+    char before = '[';
 
     while (p < end) {
-        size_t word = word_at(p, end);
+        const char *word = scalar_end(p, end);
 
         if (*p == '"') {
             mrd_buf_byte(to, '"');
             p = clean_string(p + 1, end, to);
-        } else if (word > 0) {
-            mrd_buf_fmt(to, "\"%.*s\"", (int) word, p);
-            p += word;
-        } else if (*p == ',') {
-            const char *next = p + 1;
-
-            while (next < end && strchr(" \t\r\n", *next) != NULL && *next != '\0')
-                next++;
-            if (next == end || *next != ']')
-                mrd_buf_byte(to, ',');
-            p++;
+            before = '"';
+        } else if (word > p) {
+            mrd_buf_fmt(to, is_scalar(p, word) ? "%.*s" : "\"%.*s\"", (int) (word - p), p);
+            p = word;
+            before = '0';
         } else {
-            mrd_buf_byte(to, (uint8_t) *p++);
+            if (*p != ',' || is_separator(p, end, before))
+                mrd_buf_byte(to, (uint8_t) *p);
+            before = strchr(" \t\r\n", *p) != NULL ? before : *p;
+            p++;
         }
     }
 }

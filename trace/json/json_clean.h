@@ -14,8 +14,8 @@ int mrd_json_hex(int c);
 /* Appends the text, U+FFFD for each longest run of bytes that begins a character and does not end it,
  * and for each byte that begins none (Unicode 15, section 3.9). Returns how many it wrote. */
 uint64_t mrd_json_clean_utf8(mrd_str text, mrd_buf *to);
-/* Appends one container that the reader has passed over as strict JSON: strings repaired, NaN and the
- * infinities in quotes, no comma before a closing bracket. */
+/* Appends one container that the reader has passed over, as strict JSON: strings repaired, words in
+ * quotes, no extra commas. */
 void mrd_json_clean(mrd_str raw, mrd_buf *to);
 
 #endif

@@ -1,47 +1,18 @@
 #include "trace/json/json_read.h"
 
+#include <limits.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "trace/json/json_clean.h"
+#include "trace/json/json_read_int.h"
 #include "trace/json/json_scan.h"
-
-/*
- * The window is [base, end) with zero bytes behind it, so every scan ends by itself at a byte it
- * does not accept; only then is it asked whether that was the end of the window. Strings that meet
- * the end are collected in `text` (or `key_buf`), numbers and words are moved to the front of the
- * window and scanned again.
- */
-struct mrd_json_reader {
-    const char *p, *end, *base;
-    uint64_t base_offset, value_at;
-    mrd_in *in;
-    unsigned depth;
-    char pending;         /* '{' or '[': a container was met and neither entered nor passed over */
-    bool first;           /* nothing was read yet in the current container (or document) */
-    bool many;            /* documents may follow one another */
-    bool key_live;        /* `key` points into the window and must survive a refill */
-    bool any;             /* a document was seen */
-    const char *raw;      /* raw text is being kept from here on; NULL: not */
-    mrd_str key, unasked; /* unasked: the text that a caller does not take */
-    mrd_buf text, key_buf, raw_buf;
-    size_t raw_max;
-    uint64_t lenient, replaced;
-    mrd_why why;
-    char stack[MRD_JR_DEPTH + 1]; /* the opening bracket of each level; [0] is 0 */
-};
 
 /* One token is one call: the parts of the scanner are all inside mrd_json_next. */
 #define JR_INLINE __attribute__((always_inline)) static inline
 
 static const char jr_nothing[MRD_IN_PAD]; /* an empty window with its padding */
-
-static uint64_t
-jr_offset(const mrd_json_reader *r, const char *at)
-{
-    return r->base_offset + (uint64_t) (at - r->base);
-}
 
 __attribute__((cold, noinline, format(printf, 4, 5))) static mrd_jr_type
 jr_fail_at(mrd_json_reader *r, mrd_err err, uint64_t offset, const char *format, ...)
@@ -68,28 +39,33 @@ jr_unexpected(mrd_json_reader *r, const char *p, const char *expected)
 
     r->p = p;
     if (p == r->end)
-        return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p),
+        return jr_fail_at(r, MRD_TRUNCATED, mrd_jr_offset(r, r->p),
                           "the input ends where %s is expected", expected);
     if (c > ' ' && c < 0x7f)
-        return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "'%c' where %s is expected", c,
+        return jr_fail_at(r, MRD_SYNTAX, mrd_jr_offset(r, r->p), "'%c' where %s is expected", c,
                           expected);
-    return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, r->p), "byte 0x%02x where %s is expected", c,
+    return jr_fail_at(r, MRD_SYNTAX, mrd_jr_offset(r, r->p), "byte 0x%02x where %s is expected", c,
                       expected);
 }
 
-/*
- * Reads on, keeping the window's bytes from `keep` on; p keeps its place. False at the end of the
- * input (p is then at `end`) and on errors, which r->why holds.
- */
-__attribute__((noinline)) static bool
-jr_more(mrd_json_reader *r, const char *keep)
+__attribute__((noinline)) bool
+mrd_jr_more(mrd_json_reader *r, const char *keep)
 {
-    size_t drop = (size_t) (keep - r->base), left = (size_t) (r->end - keep);
-    size_t at = (size_t) (r->p - keep);
+    size_t drop, left, at, raw_at = 0, mark_at = 0;
     mrd_bytes data;
 
     if (r->why.err != MRD_OK)
         return false;
+    if (r->mark != NULL && r->mark < keep) { /* the marked record may have to be searched again */
+        if ((size_t) (r->end - r->mark) <= JR_HOLD)
+            keep = r->mark;
+        else
+            r->mark = NULL;
+    }
+    drop = (size_t) (keep - r->base);
+    left = (size_t) (r->end - keep);
+    at = (size_t) (r->p - keep);
+    mark_at = r->mark == NULL ? 0 : (size_t) (r->mark - keep);
     if (r->key_live) {
         mrd_buf_reset(&r->key_buf);
         mrd_buf_str(&r->key_buf, r->key);
@@ -97,7 +73,9 @@ jr_more(mrd_json_reader *r, const char *keep)
         r->key_live = false;
     }
     if (r->raw != NULL) {
-        if (keep > r->raw && r->raw_buf.len <= r->raw_max)
+        if (keep < r->raw)
+            raw_at = (size_t) (r->raw - keep);
+        else if (r->raw_buf.len <= r->raw_max)
             mrd_buf_add(&r->raw_buf, r->raw, (size_t) (keep - r->raw));
         if (r->raw_buf.err != MRD_OK)
             r->raw_buf.len = r->raw_max + 1;
@@ -112,12 +90,14 @@ jr_more(mrd_json_reader *r, const char *keep)
         r->base = r->p = r->end = jr_nothing; /* the window is gone; the reader is at its end */
         r->base_offset = offset;
         r->raw = r->raw == NULL ? NULL : r->base;
+        r->mark = NULL;
         return false;
     }
     r->base = (const char *) data.p;
     r->end = r->base + data.len;
     r->p = r->base + at;
-    r->raw = r->raw == NULL ? NULL : r->base;
+    r->raw = r->raw == NULL ? NULL : r->base + raw_at;
+    r->mark = r->mark == NULL ? NULL : r->base + mark_at;
     return data.len > left;
 }
 
@@ -127,7 +107,7 @@ jr_blanks_on(mrd_json_reader *r)
 {
     do {
         r->p = r->end;
-        if (!jr_more(r, r->end))
+        if (!mrd_jr_more(r, r->end))
             return r->why.err == MRD_OK ? r->p : NULL;
         r->p = mrd_scan_blanks(r->p);
     } while (r->p == r->end);
@@ -150,7 +130,7 @@ jr_blanks(mrd_json_reader *r, const char *p)
 static int
 jr_peek(mrd_json_reader *r)
 {
-    if (r->p == r->end && !jr_more(r, r->end))
+    if (r->p == r->end && !mrd_jr_more(r, r->end))
         return -1;
     return (unsigned char) *r->p;
 }
@@ -206,7 +186,7 @@ jr_low_half(mrd_json_reader *r, unsigned *ret_low)
 {
     unsigned low = 0;
 
-    while (r->end - r->p < 6 && jr_more(r, r->p))
+    while (r->end - r->p < 6 && mrd_jr_more(r, r->p))
         ;
     if (r->end - r->p < 6 || r->p[0] != '\\' || r->p[1] != 'u')
         return false;
@@ -232,7 +212,7 @@ jr_unicode(mrd_json_reader *r, mrd_buf *to)
 
     if (!jr_hex4(r, &unit)) {
         if (jr_peek(r) < 0) {
-            jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
+            jr_fail_at(r, MRD_TRUNCATED, mrd_jr_offset(r, r->p), "the input ends inside an escape");
             return false;
         }
         jr_replace(r, to);
@@ -257,7 +237,7 @@ jr_escape(mrd_json_reader *r, mrd_buf *to)
     r->p++;
     c = jr_peek(r);
     if (c < 0) {
-        jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside an escape");
+        jr_fail_at(r, MRD_TRUNCATED, mrd_jr_offset(r, r->p), "the input ends inside an escape");
         return false;
     }
     if (c == 'u') {
@@ -291,7 +271,7 @@ jr_repair(mrd_json_reader *r, mrd_buf *to, size_t chunk)
     ok = copy.err == MRD_OK && to->err == MRD_OK;
     mrd_buf_fini(&copy);
     if (!ok)
-        jr_fail_at(r, MRD_NOMEM, jr_offset(r, r->p), "no memory for a string");
+        jr_fail_at(r, MRD_NOMEM, mrd_jr_offset(r, r->p), "no memory for a string");
     return ok;
 }
 
@@ -299,9 +279,9 @@ static bool
 jr_room(mrd_json_reader *r, const mrd_buf *to)
 {
     if (to->err != MRD_OK)
-        jr_fail_at(r, MRD_NOMEM, jr_offset(r, r->p), "no memory for a string");
+        jr_fail_at(r, MRD_NOMEM, mrd_jr_offset(r, r->p), "no memory for a string");
     else if (to->len > MRD_JR_STRING_MAX)
-        jr_fail_at(r, MRD_LIMIT, jr_offset(r, r->p), "a string of more than %u bytes",
+        jr_fail_at(r, MRD_LIMIT, mrd_jr_offset(r, r->p), "a string of more than %u bytes",
                    MRD_JR_STRING_MAX);
     return r->why.err == MRD_OK;
 }
@@ -324,8 +304,9 @@ jr_string_slow(mrd_json_reader *r, const char *from, const char *p, bool high, m
         if (!jr_room(r, to))
             return NULL;
         if (r->p == r->end) {
-            if (!jr_more(r, r->end)) {
-                jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->p), "the input ends inside a string");
+            if (!mrd_jr_more(r, r->end)) {
+                jr_fail_at(r, MRD_TRUNCATED, mrd_jr_offset(r, r->p),
+                           "the input ends inside a string");
                 return NULL;
             }
         } else {
@@ -369,6 +350,10 @@ jr_string(mrd_json_reader *r, const char *from, mrd_buf *to, mrd_str *ret_text, 
     return jr_string_slow(r, from, p, high, to, ret_text);
 }
 
+/* Bytes that may follow a number; the zero byte behind the window is none of them. */
+static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = true, [' '] = true,
+                                         ['\t'] = true, ['\n'] = true, ['\r'] = true };
+
 /* The end of the number that starts at p; *ok false when the grammar is broken there. */
 static inline const char *
 jr_number_run(const char *p, bool *ok)
@@ -411,26 +396,23 @@ jr_number_slow(mrd_json_reader *r, mrd_str *ret_text)
 
         if (to == r->end) { /* it may go on behind the window */
             if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
-                return jr_fail_at(r, MRD_LIMIT, jr_offset(r, from),
+                return jr_fail_at(r, MRD_LIMIT, mrd_jr_offset(r, from),
                                   "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
-            if (jr_more(r, from))
+            if (mrd_jr_more(r, from))
                 continue;
             if (r->why.err != MRD_OK)
                 return MRD_JR_ERROR;
             if (!ok)
-                return jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->end),
+                return jr_fail_at(r, MRD_TRUNCATED, mrd_jr_offset(r, r->end),
                                   "the input ends inside a number");
             from = r->p; /* the window may have moved */
             to = r->end;
         }
-        if (!ok) {
-            if (*from == '-' && *to == 'I')
-                return jr_word(r, ret_text);
-            return jr_fail_at(r, MRD_SYNTAX, jr_offset(r, to), "a number without its digits");
-        }
+        if (!ok || (to < r->end && !jr_ends_value[(unsigned char) *to]))
+            return jr_word(r, ret_text);
         if ((size_t) (to - from) > MRD_JR_NUMBER_MAX)
-            return jr_fail_at(r, MRD_LIMIT, jr_offset(r, from), "a number of more than %u bytes",
-                              MRD_JR_NUMBER_MAX);
+            return jr_fail_at(r, MRD_LIMIT, mrd_jr_offset(r, from),
+                              "a number of more than %u bytes", MRD_JR_NUMBER_MAX);
         r->p = to;
         *ret_text = (mrd_str){ from, (size_t) (to - from) };
         return MRD_JR_NUMBER;
@@ -444,7 +426,8 @@ jr_number(mrd_json_reader *r, const char *from, mrd_str *ret_text)
     const char *to = jr_number_run(from, &ok);
 
     *ret_text = (mrd_str){ from, (size_t) (to - from) };
-    if (__builtin_expect(ok && to < r->end && ret_text->len <= MRD_JR_NUMBER_MAX, 1)) {
+    if (__builtin_expect(
+            ok && jr_ends_value[(unsigned char) *to] && ret_text->len <= MRD_JR_NUMBER_MAX, 1)) {
         r->p = to;
         return MRD_JR_NUMBER;
     }
@@ -452,46 +435,54 @@ jr_number(mrd_json_reader *r, const char *from, mrd_str *ret_text)
     return jr_number_slow(r, ret_text);
 }
 
-/* true, false, null and the extras; anything else is an error. */
-static mrd_jr_type
+/* The end of the bare word that starts at p: printable ASCII without what JSON gives a meaning. */
+static const char *
+jr_word_end(const char *p)
+{
+    while (*p > ' ' && *p < 0x7f && strchr(",:[]{}\"\\", *p) == NULL)
+        p++;
+    return p;
+}
+
+static mrd_jr_type jr_behind_commas(mrd_json_reader *r, mrd_str *ret_text);
+
+/* true, false, null, a bare word or an extra comma at r->p; anything else is an error. */
+__attribute__((noinline)) static mrd_jr_type
 jr_word(mrd_json_reader *r, mrd_str *ret_text)
 {
     static const struct {
-        const char *text;
-        size_t len;
+        mrd_str text;
         mrd_jr_type type;
-    } words[] = {
-        { "true", 4, MRD_JR_TRUE },          { "false", 5, MRD_JR_FALSE },
-        { "null", 4, MRD_JR_NULL },          { "NaN", 3, MRD_JR_NONFINITE },
-        { "Infinity", 8, MRD_JR_NONFINITE }, { "-Infinity", 9, MRD_JR_NONFINITE },
-    };
+    } words[] = { { { "true", 4 }, MRD_JR_TRUE },
+                  { { "false", 5 }, MRD_JR_FALSE },
+                  { { "null", 4 }, MRD_JR_NULL } };
+    const char *to;
+    size_t len;
 
-    for (;;) {
-        bool cut = false;
-
-        for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
-            size_t left = (size_t) (r->end - r->p), n = left < words[i].len ? left : words[i].len;
-
-            if (memcmp(r->p, words[i].text, n) != 0)
-                continue;
-            if (n < words[i].len) {
-                cut = true;
-                continue;
-            }
-            *ret_text = (mrd_str){ words[i].text, words[i].len };
-            r->p += n;
-            r->lenient += words[i].type == MRD_JR_NONFINITE;
+    if (*r->p == ',' && r->stack[r->depth] == '[')
+        return jr_behind_commas(r, ret_text);
+    do
+        len = (size_t) (jr_word_end(r->p) - r->p);
+    while (len == (size_t) (r->end - r->p) && len <= MRD_JR_WORD_MAX && mrd_jr_more(r, r->p));
+    if (r->why.err != MRD_OK)
+        return MRD_JR_ERROR;
+    to = r->p + len;
+    *ret_text = (mrd_str){ r->p, len };
+    if (to == r->end && r->depth > 0)
+        return jr_fail_at(r, MRD_TRUNCATED, mrd_jr_offset(r, to),
+                          len == 0 ? "the input ends where a value is expected"
+                                   : "the input ends inside a word");
+    for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+        if (mrd_str_eq(*ret_text, words[i].text)) {
+            r->p = to;
             return words[i].type;
         }
-        if (!cut)
-            return jr_unexpected(r, r->p, "a value");
-        if (!jr_more(r, r->p))
-            return r->why.err != MRD_OK
-                       ? MRD_JR_ERROR
-                       : jr_fail_at(r, MRD_TRUNCATED, jr_offset(r, r->end),
-                                    r->p == r->end ? "the input ends where a value is expected"
-                                                   : "the input ends inside a word");
     }
+    if (len == 0 || len > MRD_JR_WORD_MAX)
+        return jr_unexpected(r, r->p, "a value");
+    r->p = to;
+    r->lenient++;
+    return MRD_JR_WORD;
 }
 
 JR_INLINE mrd_jr_type
@@ -500,7 +491,7 @@ jr_value(mrd_json_reader *r, const char *p, mrd_str *ret_text)
     bool in_window;
     char c = *p;
 
-    r->value_at = jr_offset(r, p);
+    r->value_at = mrd_jr_offset(r, p);
     if (c == '"') {
         p = jr_string(r, p + 1, &r->text, ret_text, &in_window);
         if (__builtin_expect(p == NULL, 0))
@@ -522,11 +513,33 @@ jr_value(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 JR_INLINE mrd_jr_type
 jr_leave(mrd_json_reader *r, const char *p)
 {
-    r->value_at = jr_offset(r, p);
+    r->value_at = mrd_jr_offset(r, p);
     r->p = p + 1;
     r->depth--;
     r->first = false;
     return MRD_JR_END;
+}
+
+/* At a comma that stands where a value of an array belongs: what follows it and others. */
+static mrd_jr_type
+jr_behind_commas(mrd_json_reader *r, mrd_str *ret_text)
+{
+    const char *p = r->p;
+
+    do {
+        r->lenient++;
+        if ((p = jr_blanks(r, p + 1)) == NULL)
+            return MRD_JR_ERROR;
+    } while (*p == ',');
+    return *p == ']' ? jr_leave(r, p) : jr_value(r, p, ret_text);
+}
+
+/* At an object of an array that follows the one before it without a comma. */
+__attribute__((noinline)) static mrd_jr_type
+jr_no_comma(mrd_json_reader *r, const char *p)
+{
+    r->lenient++;
+    return jr_value(r, p, &r->unasked);
 }
 
 JR_INLINE mrd_jr_type
@@ -541,8 +554,12 @@ jr_next_in_object(mrd_json_reader *r, const char *p, mrd_str *ret_text)
             return MRD_JR_ERROR;
     }
     r->first = false;
-    if (__builtin_expect(*p != '"', 0))
-        return jr_unexpected(r, p, "a key in quotes");
+    if (__builtin_expect(*p != '"', 0)) {
+        if (*p != '}')
+            return jr_unexpected(r, p, "a key in quotes");
+        r->lenient++;
+        return jr_leave(r, p);
+    }
     if ((p = jr_string(r, p + 1, &r->key_buf, &r->key, &r->key_live)) == NULL ||
         (p = jr_blanks(r, p)) == NULL)
         return MRD_JR_ERROR;
@@ -560,7 +577,7 @@ jr_next_in_array(mrd_json_reader *r, const char *p, mrd_str *ret_text)
         return jr_leave(r, p);
     if (!r->first) {
         if (__builtin_expect(*p != ',', 0))
-            return jr_unexpected(r, p, "',' or ']'");
+            return *p == '{' ? jr_no_comma(r, p) : jr_unexpected(r, p, "',' or ']'");
         if ((p = jr_blanks(r, p + 1)) == NULL)
             return MRD_JR_ERROR;
         if (*p == ']') {
@@ -576,7 +593,7 @@ jr_next_in_array(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 static const char *
 jr_mark(mrd_json_reader *r)
 {
-    while (r->end - r->p < 3 && jr_more(r, r->p))
+    while (r->end - r->p < 3 && mrd_jr_more(r, r->p))
         ;
     if (r->end - r->p < 3 || memcmp(r->p, "\xef\xbb\xbf", 3) != 0)
         return r->why.err == MRD_OK ? r->p : NULL;
@@ -584,20 +601,40 @@ jr_mark(mrd_json_reader *r)
     return jr_blanks(r, r->p + 3);
 }
 
+/* Keeps the first bytes of the document at p; returns where the window then has it. */
+static const char *
+jr_keep_head(mrd_json_reader *r, const char *p)
+{
+    r->p = p;
+    while (r->end - r->p < JR_HEAD && mrd_jr_more(r, r->p))
+        ;
+    if (r->end - r->p >= JR_HEAD) {
+        memcpy(r->head, r->p, JR_HEAD);
+        r->head_len = JR_HEAD;
+    }
+    return r->p;
+}
+
 __attribute__((noinline)) static mrd_jr_type
 jr_next_on_top(mrd_json_reader *r, const char *p, mrd_str *ret_text)
 {
+    while (r->loose && (*p == ',' || *p == ']' || *p == '}'))
+        if ((p = jr_blanks(r, p + 1)) == NULL)
+            return MRD_JR_ERROR;
     r->p = p;
-    if (!r->any && (unsigned char) *p == 0xef && jr_offset(r, p) == 0 && (p = jr_mark(r)) == NULL)
+    if (!r->any && (unsigned char) *p == 0xef && mrd_jr_offset(r, p) == 0 &&
+        (p = jr_mark(r)) == NULL)
         return MRD_JR_ERROR;
     if (p == r->end) {
         r->p = p;
-        r->value_at = jr_offset(r, p);
+        r->value_at = mrd_jr_offset(r, p);
         return r->any ? MRD_JR_END
                       : jr_fail_at(r, MRD_EMPTY, r->value_at, "the input holds no JSON value");
     }
     if (r->any && !r->many)
         return jr_unexpected(r, p, "the end of the document");
+    if (!r->any)
+        p = jr_keep_head(r, p);
     r->any = true;
     return jr_value(r, p, ret_text);
 }
@@ -610,9 +647,10 @@ jr_next(mrd_json_reader *r, mrd_str *ret_text)
 
     if (__builtin_expect(p == NULL, 0))
         return MRD_JR_ERROR;
-    return in == '{'   ? jr_next_in_object(r, p, ret_text)
-           : in == '[' ? jr_next_in_array(r, p, ret_text)
-                       : jr_next_on_top(r, p, ret_text);
+    if (in == '{')
+        return jr_next_in_object(r, p, ret_text);
+    r->key = (mrd_str){ "", 0 };
+    return in == '[' ? jr_next_in_array(r, p, ret_text) : jr_next_on_top(r, p, ret_text);
 }
 
 static bool
@@ -636,6 +674,8 @@ jr_skip(mrd_json_reader *r)
     unsigned to = r->depth;
     mrd_str text;
 
+    if (r->mark_depth == to) /* the marked record has ended */
+        r->mark_depth = UINT_MAX;
     if (!jr_go_in(r))
         return false;
     while (r->depth > to) {
@@ -658,7 +698,7 @@ mrd_json_next(mrd_json_reader *r, mrd_str *ret_key, mrd_str *ret_text)
         return MRD_JR_ERROR;
     if (r->pending != 0 && !jr_skip(r))
         return MRD_JR_ERROR;
-    r->key = *text = (mrd_str){ "", 0 };
+    *text = (mrd_str){ "", 0 };
     type = jr_next(r, text);
     r->key_live = false;
     if (ret_key != NULL)
@@ -728,6 +768,14 @@ mrd_json_passed(mrd_json_reader *r, const char *p)
     r->first = false;
 }
 
+void
+mrd_json_mark(mrd_json_reader *r, uint64_t offset, unsigned depth)
+{
+    r->mark = offset >= r->base_offset ? r->base + (offset - r->base_offset) : NULL;
+    r->mark_at = offset;
+    r->mark_depth = depth;
+}
+
 mrd_err
 mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why)
 {
@@ -738,6 +786,7 @@ mrd_json_reader_open(mrd_in *in, mrd_json_reader **ret_reader, mrd_why *why)
     r->in = in;
     r->p = r->end = r->base = jr_nothing; /* the first scan asks for more */
     r->base_offset = mrd_in_offset(in);
+    r->mark_depth = UINT_MAX;
     r->first = true;
     *ret_reader = r;
     return MRD_OK;
@@ -797,7 +846,7 @@ mrd_jr_type_text(mrd_jr_type type)
 {
     static const char *const names[] = {
         "an error", "the end", "an object", "an array", "a string",
-        "a number", "true",    "false",     "null",     "a number that is not finite"
+        "a number", "true",    "false",     "null",     "a word without quotes"
     };
 
     return (size_t) type < sizeof(names) / sizeof(names[0]) ? names[type] : "?";

@@ -141,6 +141,7 @@ typedef struct {
         no_start; /* ends without a start: counted, delivered as MRD_EV_NO_START where placeable */
     uint64_t dropped; /* records that could not become an event; `error` says why the first was */
     uint64_t lost;    /* the source itself reports as lost (ring overwritten, ...) */
+    uint64_t skipped; /* bytes of its text, decompressed, that damage made unreadable */
 } mrd_input;
 
 /* A clock domain that events of some processes are in, and how it relates to the session. Filled by

@@ -6,6 +6,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "base/num.h"
 #include "base/plain.h"
 #include "trace/analysis/summary.h"
 #include "trace/json/catalog_json.h"
@@ -31,6 +32,32 @@ typedef struct {
 /* ---- Parts of text ---- */
 
 /* ---- Sections ---- */
+
+/* Records of incomplete inputs that could not become events. */
+static uint64_t
+dropped_records(const mrd_catalog *cat)
+{
+    size_t n;
+    const mrd_input *in = mrd_catalog_inputs(cat, &n);
+    uint64_t dropped = 0;
+
+    for (size_t i = 0; i < n; i++)
+        dropped += in[i].state == MRD_INPUT_OK ? 0 : in[i].dropped;
+    return dropped;
+}
+
+static void
+put_lost(text_sink *s, uint64_t lost, uint64_t dropped)
+{
+    uint64_t all = mrd_sat_count(lost, dropped);
+
+    mrd_buf_fmt(&s->text, "Lost       %" PRIu64 " event%s%s", all, mrd_plural(all),
+                lost == 0 ? "" : " (see Losses)");
+    if (dropped > 0)
+        mrd_buf_fmt(&s->text, "%s %" PRIu64 " record%s of inputs could not be read",
+                    lost == 0 ? ":" : ", among them", dropped, mrd_plural(dropped));
+    mrd_buf_byte(&s->text, '\n');
+}
 
 static void
 put_title(text_sink *s)
@@ -80,8 +107,7 @@ put_title(text_sink *s)
                     "Incomplete %" PRIu64 " span%s without end, %" PRIu64 " without start, %" PRIu64
                     " with time 0 (not counted in times)\n",
                     t->unfinished, mrd_plural(t->unfinished), t->no_start, t->zero_stamps);
-    mrd_buf_fmt(&s->text, "Lost       %" PRIu64 " event%s%s\n", t->lost, mrd_plural(t->lost),
-                t->lost == 0 ? "" : " (see Losses)");
+    put_lost(s, t->lost, dropped_records(s->env->catalog));
 }
 
 static void
@@ -105,7 +131,11 @@ put_inputs(text_sink *s)
         mrd_text_line(&s->text, "  ", (mrd_str){ (const char *) line.p, line.len });
         line.len = 0; /* not what failed */
         if (in[i].dropped > 0)
-            mrd_buf_fmt(&line, "%" PRIu64 " records dropped; ", in[i].dropped);
+            mrd_buf_fmt(&line, "%" PRIu64 " record%s dropped; ", in[i].dropped,
+                        mrd_plural(in[i].dropped));
+        if (in[i].skipped > 0)
+            mrd_buf_fmt(&line, "%" PRIu64 " byte%s of text skipped; ", in[i].skipped,
+                        mrd_plural(in[i].skipped));
         mrd_buf_str(&line, mrd_catalog_text(s->env->catalog, in[i].error));
         mrd_text_line(&s->text, "    ", (mrd_str){ (const char *) line.p, line.len });
         mrd_text_done(&line, &s->text);

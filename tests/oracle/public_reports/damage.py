@@ -12,7 +12,7 @@ def backslashes_that_are_not_escaped(case):
     case.says(view.said, "damaged places in texts")
 
 
-@row("token-na", fails="B.17")
+@row("token-na")
 def a_bare_word_costs_at_most_its_record(case):
     view = case.view()
     case.check(len(view.spans()) + view.dropped() == 20 and len(view.spans()) >= 19, f"{len(view.spans())} spans, {view.dropped()} lost")
@@ -20,15 +20,15 @@ def a_bare_word_costs_at_most_its_record(case):
     case.check(worker["parts_ns"]["compute"] in (190 * US, 200 * US), f"computation {worker['parts_ns']['compute']} ns")
 
 
-@row("nccl-plugin", fails="B.17")
+@row("nccl-plugin")
 def bare_words_and_hexadecimal_numbers(case):
     view = case.view()
     spans = [e for e in view.events if e.get("category") == "COLL"]
     case.equal([e["duration"] for e in spans], [50_250] * 10, "COLL spans")
-    case.check(view.dropped() > 0 or "damaged" in view.said, "nothing is said of the words that could not be read")
+    case.says(view.said, "20 places were accepted that JSON does not allow")
 
 
-@row("two-arrays", fails="B.17")
+@row("two-arrays")
 def a_second_array_behind_the_first(case):
     view = case.view()
     case.check(len(view.spans()) == 20 or len(view.spans()) == 10 and "behind" in view.said, f"{len(view.spans())} spans: {view.said}")
@@ -42,19 +42,19 @@ def two_writers_in_one_file(case):
     case.says(errors + out, "byte ")
 
 
-@row("leading-comma", fails="B.17")
+@row("leading-comma")
 def surplus_commas_and_an_empty_object(case):
     view = case.view()
     case.equal([(d) for _, _, d in view.spans()], [47 * US], "spans")
     case.equal(view.status, 0, "exit status")
 
 
-@row("jax-tpu", fails="B.17")
+@row("jax-tpu")
 def an_empty_object_at_the_end_is_no_damage(case):
     case.equal((case.view().status, case.view().dropped()), (0, 0), "exit status, records dropped")
 
 
-@row("odd-fields", fails="B.17")
+@row("odd-fields")
 def fields_of_other_types(case):
     view = case.view()
     names = {name for name, _, _ in view.spans()}
@@ -116,7 +116,7 @@ def times_that_begin_at_zero(case):
     case.equal(again.spans()[1][1] - again.spans()[0][1], 6 * MS, "distance of the begins, read again")
 
 
-@row("viztracer", fails="B.18")
+@row("viztracer")
 def a_file_that_counts_from_its_start(case):
     view = case.view()
     loop = next(begin for name, begin, _ in view.spans() if name.startswith("loop"))
