@@ -5,11 +5,12 @@
 #include "base/log.h"
 
 static void
-on_trigger(mrd_agent *a, const char *reason)
+on_trigger(mrd_agent *a, const mrd_drain_process *process, const char *reason)
 {
     a->triggers++;
     snprintf(a->trigger_reason, sizeof(a->trigger_reason), "%s", reason);
     a->trigger_at = mrd_local_now();
+    mrd_record_report(a->record, process, reason);
     mrd_log(MRD_LOG_WARN, "AGT-TRIGGER", "A trigger fired: reason=%s", reason);
     if (a->publish != NULL)
         mrd_publish_heartbeat_now(a->publish);
@@ -22,7 +23,7 @@ look_for_trigger(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev)
     char reason[256];
 
     if (mrd_trigger_event(a->trigger, process, ev, reason))
-        on_trigger(a, reason);
+        on_trigger(a, process, reason);
 }
 
 mrd_err

@@ -261,7 +261,11 @@ typedef struct {
     counter_set counters, at_boot;
     profile_set profiles;
     model_set models;
+    char report[256];
 } session_part;
+
+/* For how long a report is repeated, in case a heartbeat is lost. */
+#define REPORTED (10 * MRD_SEC)
 
 typedef struct {
     Mrd__Heartbeat m;
@@ -400,6 +404,11 @@ fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
     st->revision = s.revision;
     st->triggers = (uint64_t *) (uintptr_t) s.triggers;
     st->n_triggers = s.n_triggers;
+    if (s.report[0] != '\0' && h->m.local_ns - s.report_at.ns < REPORTED) {
+        snprintf(p->report, sizeof(p->report), "%s", s.report);
+        st->report = p->report;
+        st->report_local_ns = s.report_at.ns;
+    }
     fill_session_counters(p, a, &s);
     fill_tally(p, &s);
     fill_profiles(&p->profiles, a->devprof, s.id, st);
@@ -422,13 +431,13 @@ fill_refusal(heartbeat *h, mrd_agent *a, size_t i)
     st->message = a->refusals[i].message;
 }
 
-/* Of the last seconds; its time, because the same message may come again. */
+/* Repeats the last report for aggregators of wire 1.1, which take it for all sessions of the node. */
 static void
 fill_trigger(heartbeat *h, mrd_agent *a)
 {
     static char key[] = "trigger", at_key[] = "trigger-at";
 
-    if (a->trigger_reason[0] == '\0' || h->m.local_ns - a->trigger_at.ns >= 10 * MRD_SEC)
+    if (a->trigger_reason[0] == '\0' || h->m.local_ns - a->trigger_at.ns >= REPORTED)
         return;
     snprintf(h->trigger_at, sizeof(h->trigger_at), "%" PRId64, a->trigger_at.ns);
     mrd_agent_label(&h->labels[0], key, a->trigger_reason);

@@ -57,7 +57,9 @@ typedef struct {
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
-    uint32_t revision;        /* of the last change that was carried out */
+    uint32_t revision; /* of the last change that was carried out */
+    char report[256];  /* why a selected process last asked for a window; empty if none did */
+    mrd_local_ns report_at;
     const uint64_t *triggers; /* received, the last at the end; borrowed until the next call */
     size_t n_triggers;
 } mrd_record_status;
@@ -169,6 +171,9 @@ mrd_local_ns mrd_record_next_ns(const mrd_record *r);
 /* A numbered frame of another kind (clock data) for the session. */
 mrd_err mrd_record_message(mrd_record *r, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
+
+/* Notes the reason in each flight recorder that records the process: it should keep a window. */
+void mrd_record_report(mrd_record *r, const mrd_drain_process *process, const char *reason);
 
 /* ---- Word from the spool and the aggregator ---- */
 

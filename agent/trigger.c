@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/hash.h"
 #include "base/obj.h"
 
 typedef struct {
@@ -17,6 +18,7 @@ typedef struct {
 } steps;
 
 #define STARTS          16 /* of sessions, the newest */
+#define TENANTS         64 /* that are remembered; beyond, the oldest is told anew */
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -24,11 +26,18 @@ typedef struct {
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
+/* When each cause of a tenant was told last. A tenant does not silence another one. */
+typedef struct {
+    uint64_t tenant;
+    mrd_local_ns at[CAUSES];
+} told_causes;
+
 struct mrd_trigger_watch {
     mrd_trigger_options o;
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
-    mrd_local_ns told[CAUSES];
+    told_causes told[TENANTS];
+    unsigned n_told;             /* ever; beyond TENANTS the first are replaced */
     mrd_local_ns starts[STARTS]; /* of sessions; 0: none */
     unsigned n_starts;
 };
@@ -150,15 +159,32 @@ started_since(const mrd_trigger_watch *t, mrd_local_ns told, mrd_local_ns now)
     return false;
 }
 
-static bool
-tell(mrd_trigger_watch *t, unsigned cause)
+/* Returns the causes of the tenant that the process belongs to: its job, or outside of jobs its user. */
+static told_causes *
+told_of(mrd_trigger_watch *t, const mrd_drain_process *p)
 {
-    mrd_local_ns now = mrd_local_now();
+    mrd_str uid = mrd_jobid_get(&p->ident.jobid, "uid");
+    mrd_job_key key;
+    uint64_t tenant;
 
-    if (t->told[cause].ns != 0 && mrd_local_diff(now, t->told[cause]) < t->o.quiet_ns &&
-        !started_since(t, t->told[cause], now))
+    mrd_job_key_of(&p->ident.jobid, 0, &key);
+    tenant = mrd_hash64(key.text, strlen(key.text), mrd_hash64(uid.p, uid.len, 0));
+    for (size_t i = 0; i < TENANTS && i < t->n_told; i++)
+        if (t->told[i].tenant == tenant)
+            return &t->told[i];
+    t->told[t->n_told % TENANTS] = (told_causes){ .tenant = tenant };
+    return &t->told[t->n_told++ % TENANTS];
+}
+
+static bool
+tell(mrd_trigger_watch *t, const mrd_drain_process *p, unsigned cause)
+{
+    mrd_local_ns now = mrd_local_now(), *told = &told_of(t, p)->at[cause];
+
+    if (told->ns != 0 && mrd_local_diff(now, *told) < t->o.quiet_ns &&
+        !started_since(t, *told, now))
         return false;
-    t->told[cause] = now;
+    *told = now;
     return true;
 }
 
@@ -175,7 +201,7 @@ bad_status(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev
         if (a->type != MRD_ARG_INT && a->type != MRD_ARG_UINT)
             continue;
         if (!mrd_str_is(mrd_catalog_text(p->catalog, a->key), "status") ||
-            !trigger_status_is_fault(name, a->v.i) || !tell(t, CAUSE_STATUS))
+            !trigger_status_is_fault(name, a->v.i) || !tell(t, p, CAUSE_STATUS))
             continue;
         said = status_name(p, ev, a->v.i);
         snprintf(reason, 256, "%.100s returned %lld (%.*s)", name, (long long) a->v.i,
@@ -239,7 +265,7 @@ slow_step(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_event *ev,
     s->used = ++t->turn;
     if (s->n >= MRD_TRIGGER_LEARN) {
         middle = median(s);
-        slow = (double) ev->dur_ns > t->o.slow_step * (double) middle && tell(t, CAUSE_STEP);
+        slow = (double) ev->dur_ns > t->o.slow_step * (double) middle && tell(t, p, CAUSE_STEP);
         if (slow)
             snprintf(reason, 256, "%.80s took %s, its median is %s", name,
                      mrd_dur_text(ev->dur_ns, took), mrd_dur_text(middle, usual));
@@ -262,7 +288,7 @@ stuck_collective(mrd_trigger_watch *t, const mrd_drain_process *p, const mrd_eve
     if (strncmp(name, "cc_", 3) != 0 && strncmp(name, "nrt_all_gather", 14) != 0 &&
         strcmp(name, "nrt_barrier") != 0 && strcmp(name, "enc_barrier") != 0)
         return false;
-    if ((ev->dur_ns >= 0 && ev->dur_ns < t->o.collective_ns) || !tell(t, CAUSE_COLLECTIVE))
+    if ((ev->dur_ns >= 0 && ev->dur_ns < t->o.collective_ns) || !tell(t, p, CAUSE_COLLECTIVE))
         return false;
     if (ev->dur_ns < 0)
         snprintf(reason, 256, "%.80s did not end", name);
@@ -280,7 +306,7 @@ mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const 
         return true;
     if (t->o.errors && ev->kind == MRD_INSTANT &&
         mrd_str_is(mrd_catalog_text(process->catalog, ev->name), "numerical_err") &&
-        tell(t, CAUSE_NUMERICAL)) {
+        tell(t, process, CAUSE_NUMERICAL)) {
         snprintf(reason, 256, "the runtime reported a numerical error");
         return true;
     }

@@ -14,7 +14,10 @@
 #include "base/clock.h"
 
 #define MRD_WIRE_MAJOR 1
-#define MRD_WIRE_MINOR 1
+#define MRD_WIRE_MINOR 2
+/* The first minor of agents that report a trigger's cause for sessions instead of the whole node, and
+ * that select processes by namespace, cluster and run. */
+#define MRD_WIRE_OF_REPORTS 2
 
 #define MRD_FRAME_HEADER     96u
 #define MRD_FRAME_MAX        (4u << 20)   /* header and body, as sent */

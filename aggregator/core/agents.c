@@ -185,12 +185,18 @@ mrd_core_proof_changed(mrd_core *c, mrd_core_time now)
 
 /* ---- Heartbeats ---- */
 
-/* An agent repeats its reason for a while; what changes is new. */
+/*
+ * An agent of wire 1.1 reports for the node, not for sessions: whose process it was is
+ * unknown. Each flight recorder on the node keeps a window, but a job's session does not learn the
+ * reason, which may be another job's. The agent repeats a report for a while; a change is a new one.
+ */
 static void
 take_reason(mrd_core *c, mrd_node *n, const Mrd__Heartbeat *hb)
 {
     const char *reason = "", *at = "";
 
+    if (n->wire_minor >= MRD_WIRE_OF_REPORTS)
+        return;
     for (size_t i = 0; i < hb->n_notes; i++) {
         if (strcmp(hb->notes[i]->key, "trigger") == 0)
             reason = hb->notes[i]->value;
@@ -199,7 +205,11 @@ take_reason(mrd_core *c, mrd_node *n, const Mrd__Heartbeat *hb)
     }
     if (*reason != '\0' && (strncmp(reason, n->reason, sizeof(n->reason) - 1) != 0 ||
                             strncmp(at, n->reason_at, sizeof(n->reason_at) - 1) != 0))
-        mrd_core_report(c, n, reason);
+        for (size_t i = 0; i < c->n_sessions; i++)
+            mrd_session_report(c, c->sessions[i], n,
+                               c->sessions[i]->of_job.key.text[0] == '\0'
+                                   ? reason
+                                   : "an agent of an earlier release saw a cause on its node");
     mrd_text_set(n->reason_at, sizeof(n->reason_at), at);
     mrd_text_set(n->reason, sizeof(n->reason), reason);
 }
@@ -228,6 +238,17 @@ take_state(mrd_node *n, const Mrd__Heartbeat *hb)
     }
 }
 
+/* Takes why a node asks for a window of this session. The agent repeats it in case a heartbeat is lost. */
+static void
+take_report(mrd_core *c, mrd_session *s, mrd_part *p, const mrd_node *n,
+            const Mrd__SessionStatus *st)
+{
+    if (*st->report == '\0' || st->report_local_ns == p->reported.ns)
+        return;
+    p->reported.ns = st->report_local_ns; /* a peer's number, which is only compared */
+    mrd_session_report(c, s, n, st->report);
+}
+
 static void
 take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
 {
@@ -252,6 +273,7 @@ take_sessions(mrd_core *c, const mrd_node *n, const Mrd__Heartbeat *hb)
             mrd_session_add_job(s, st->jobs[k]);
         if (st->jobs_left_out > s->jobs_left_out)
             s->jobs_left_out = st->jobs_left_out;
+        take_report(c, s, p, n, st);
         mrd_session_acknowledge_ids(s, p, st->triggers, st->n_triggers);
         mrd_session_touch(s);
         if (s->step == MRD_STEP_FLUSH && mrd_effects_room(&c->out, MRD_EFFECTS_ROOM))

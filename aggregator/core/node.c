@@ -270,6 +270,7 @@ mrd_node_hello(mrd_node *n, const mrd_msg *msg)
     n->key = msg->frame.agent;
     n->run = hello->run;
     n->epoch = hello->epoch;
+    n->wire_minor = hello->wire_minor;
     n->simulated = hello->simulated;
     n->hello_local.ns = mrd_time_checked(hello->local_ns);
     n->hello_wall.ns = mrd_time_checked(hello->wall_ns);

@@ -37,9 +37,10 @@ typedef struct {
     uint32_t conn;        /* 0: not connected */
     unsigned proof_epoch; /* of the core at its hello */
     bool simulated;
-    bool reported;     /* has said hello since the aggregator started; else known from before */
-    bool has_sent;     /* the store had a frame of it, also in an earlier run */
-    bool forget;       /* somebody said so: it goes when no frame of it waits */
+    unsigned wire_minor; /* of the agent, as its last hello says */
+    bool reported;       /* has said hello since the aggregator started; else known from before */
+    bool has_sent;       /* the store had a frame of it, also in an earlier run */
+    bool forget;         /* somebody said so: it goes when no frame of it waits */
     mrd_local_ns seen; /* aggregator's clock, last frame of any kind; of before the boot below 0 */
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the node's own clocks at its last hello */

@@ -108,6 +108,7 @@ typedef struct {
         unchangeable; /* the run of an agent that does not know how to pause or change a session; 0: none */
     mrd_local_ns told_change;  /* when a heartbeat was last answered with a change, */
     uint64_t told_run;         /* and of which run of the agent */
+    mrd_local_ns reported;     /* when its node last asked for a window, by the clock of the node */
     mrd_json *device_profiles; /* what the agent says became of those asked for; NULL: nothing */
     mrd_part_epoch *epochs;
     unsigned n_epochs;

@@ -144,7 +144,8 @@ void mrd_core_merge_again(mrd_core *c, mrd_session *s); /* of one that was compl
 
 /* triggers.c */
 mrd_err mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why);
-void mrd_core_report(mrd_core *c, const mrd_node *n, const char *reason); /* a node saw something */
+/* Makes the session's flight recorder, if it is one that the node records, keep a window soon. */
+void mrd_session_report(mrd_core *c, mrd_session *s, const mrd_node *n, const char *reason);
 void mrd_session_gather_reports(mrd_core *c, mrd_session *s);
 void mrd_session_send_triggers(mrd_core *c, mrd_session *s); /* those that are on disk */
 void mrd_session_send_change(mrd_core *c, mrd_session *s);   /* the last one, when it is on disk */

@@ -35,25 +35,19 @@ is_triggered(const mrd_session *s, uint64_t id)
            (s->step == MRD_STEP_GO || s->step == MRD_STEP_RECORD) && (id == 0 || s->id == id);
 }
 
-/* A node saw something to keep. Reasons of half a second, from all nodes, become one trigger of
- * every flight recorder the node is in, at most one in a second; none is hidden, because the window
- * ends after the last of them. */
+/* Reports of half a second, from all nodes, become one trigger, and there is at most one in a second.
+ * No report is lost by that, because the window ends after the last of them. */
 void
-mrd_core_report(mrd_core *c, const mrd_node *n, const char *reason)
+mrd_session_report(mrd_core *c, mrd_session *s, const mrd_node *n, const char *reason)
 {
     int64_t now = mrd_core_session_now(c).ns;
 
-    for (size_t i = 0; i < c->n_sessions; i++) {
-        mrd_session *s = c->sessions[i];
-
-        if (!is_triggered(s, 0) || s->report_at.ns != 0 ||
-            mrd_session_part(s, n->instance_id) == NULL)
-            continue;
-        s->report_at.ns = now + REPORT_GATHER;
-        if (s->report_last.ns != 0 && s->report_at.ns < s->report_last.ns + REPORT_PERIOD)
-            s->report_at.ns = s->report_last.ns + REPORT_PERIOD;
-        snprintf(s->report, sizeof(s->report), "%.100s: %.150s", n->instance_id, reason);
-    }
+    if (!is_triggered(s, 0) || s->report_at.ns != 0 || mrd_session_part(s, n->instance_id) == NULL)
+        return;
+    s->report_at.ns = now + REPORT_GATHER;
+    if (s->report_last.ns != 0 && s->report_at.ns < s->report_last.ns + REPORT_PERIOD)
+        s->report_at.ns = s->report_last.ns + REPORT_PERIOD;
+    snprintf(s->report, sizeof(s->report), "%.100s: %.150s", n->instance_id, reason);
 }
 
 void

@@ -180,6 +180,46 @@ TEST(what_was_held_is_said_from_its_first_instant_on)
     teardown(&f);
 }
 
+/* A process's reason to keep a window is given to the flight recorders that record it, and to no other session. */
+TEST(a_reason_stays_with_the_sessions_of_its_process)
+{
+    static const struct {
+        const char *row, *job, *space;
+        bool recorder, told;
+    } rows[] = { { "its own recorder", "train", "a", true, true },
+                 { "a recorder of all", NULL, NULL, true, true },
+                 { "another namespace's", "train", "b", true, false },
+                 { "another job's", "other", "a", true, false },
+                 { "its own stream", "train", "a", false, false } };
+    fixture f;
+
+    setup(&f);
+    mrd_jobid_parse(&f.process.ident.jobid, MRD_STR("job=train\nnamespace=a\nuid=5\n"));
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        Mrd__Selection select = MRD__SELECTION__INIT;
+        Mrd__Control c = MRD__CONTROL__INIT;
+        char *jobs[] = { (char *) (uintptr_t) rows[i].job };
+        char *spaces[] = { (char *) (uintptr_t) rows[i].space };
+
+        select.jobs = jobs;
+        select.namespaces = spaces;
+        select.n_jobs = select.n_namespaces = rows[i].job != NULL;
+        c.select = &select;
+        c.session = i + 1;
+        c.mode =
+            rows[i].recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
+        CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+    }
+    mrd_record_report(f.record, &f.process, "slow");
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_record_status st;
+
+        REQUIRE(mrd_record_find(f.record, i + 1, &st));
+        CHECK_ROW(rows[i].row, (strcmp(st.report, "slow") == 0) == rows[i].told);
+    }
+    teardown(&f);
+}
+
 /* So many events of a millisecond, one every 10 ms from then on. */
 static void
 give_some(fixture *f, int64_t from, int n)

@@ -108,6 +108,29 @@ TEST(a_new_session_is_announced_again)
     close_fixture(&f);
 }
 
+/* Equal causes of jobs that differ in one part of their identity are each job's own, and the same job is quiet. */
+TEST(a_job_does_not_silence_another)
+{
+    static const char *const jobs[] = { "job=a\nuid=5\n",
+                                        "job=a\nuid=6\n",
+                                        "job=a\nuid=5\nnamespace=x\n",
+                                        "job=a\nuid=5\ncluster=x\n",
+                                        "job=a\nuid=5\nrestart=1\n",
+                                        "job=b\nuid=5\n",
+                                        "uid=5\n",
+                                        "uid=6\n" };
+    fixture f;
+
+    REQUIRE(open_fixture(&f));
+    for (int again = 0; again < 2; again++)
+        for (size_t i = 0; i < MRD_COUNT(jobs); i++) {
+            f.process.ident.jobid = (mrd_jobid){ "" };
+            mrd_jobid_parse(&f.process.ident.jobid, mrd_str_of(jobs[i]));
+            CHECK_ROW(jobs[i], call(&f, "nrt_execute", 5) == (again == 0));
+        }
+    close_fixture(&f);
+}
+
 /* A status that nobody here knows has the runtime's own name; and what a program writes beside a span of
  * its own is not a status of the runtime. */
 TEST(names_of_the_runtime_and_words_of_the_program)

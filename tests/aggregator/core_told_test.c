@@ -466,6 +466,41 @@ TEST(what_nodes_saw_becomes_a_window)
     mrd_core_free(c);
 }
 
+/* Which sessions keep a window when an agent reports for one of them, and when one of an earlier release reports for its node. */
+TEST(a_report_is_of_one_session)
+{
+    mrd_core *c = core_make((mrd_core_limits){ 0 });
+    mrd_session *s[2] = { recorder(c, 7), recorder(c, 8) };
+    Mrd__SessionStatus st = MRD__SESSION_STATUS__INIT, *list = &st;
+    Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;
+    char reason[] = "slow";
+
+    core_hello(c, START, "a", 1);
+    for (size_t i = 0; i < 2; i++)
+        core_part(c, s[i], "a", MRD_PART_RECORDING);
+    snprintf(s[1]->of_job.key.text, sizeof(s[1]->of_job.key.text), "//other/0");
+    st.session = 7;
+    st.phase = MRD__NODE_PHASE__NODE_RECORDING;
+    st.report = reason;
+    st.report_local_ns = 3;
+    hb.sessions = &list;
+    hb.n_sessions = 1;
+    for (int repetition = 0; repetition < 2; repetition++) {
+        mrd_core_heartbeat(c, core_at(START), 6, c->nodes.v[0], &hb, (mrd_local_ns){ START });
+        core_drain(c);
+        CHECK(s[1]->report_at.ns == 0 && (s[0]->report_at.ns != 0) == (repetition == 0));
+        s[0]->report_at.ns = 0;
+    }
+    notes(c, START + MRD_SEC, 0, "theirs", "1");
+    CHECK(s[0]->report_at.ns != 0 && strstr(s[0]->report, "theirs") != NULL);
+    CHECK(s[1]->report_at.ns != 0 && strstr(s[1]->report, "theirs") == NULL);
+    s[0]->report_at.ns = s[1]->report_at.ns = 0;
+    c->nodes.v[0]->wire_minor = MRD_WIRE_OF_REPORTS;
+    notes(c, START + 2 * MRD_SEC, 0, "theirs", "2");
+    CHECK(s[0]->report_at.ns == 0 && s[1]->report_at.ns == 0);
+    mrd_core_free(c);
+}
+
 /* A node repeats its reason until it says another, however long it is. */
 TEST(a_long_reason_is_one_trigger)
 {
