@@ -6,6 +6,7 @@
 #include "base/jobid.h"
 #include "base/num.h"
 #include "base/obj.h"
+#include "proto/selection.h"
 
 static const char *const states[MRD_SESSION_STATES] = { "arming",  "recording", "stopping",
                                                         "merging", "complete",  "failed" };
@@ -192,19 +193,35 @@ mrd_job_witness_of(const char *text)
 }
 
 bool
-mrd_session_has_owner(const mrd_session *s)
-{
-    return s->of_job.key.text[0] != '\0' &&
-           !(s->params.wait && s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS);
-}
-
-bool
 mrd_session_is_of_one_job(const mrd_session *s)
 {
     const mrd_select *by = &s->select;
 
     return by->jobs.n == 1 && by->uids.n == 1 && by->namespaces.n == 1 && by->clusters.n == 1 &&
            by->restarts.n == 1;
+}
+
+/* Returns true if a node recorded another job into the session of one job. An agent of wire 1.1 does so, because it selects by
+ * job and user alone. */
+static bool
+has_foreign_job(const mrd_session *s)
+{
+    for (size_t i = 0; i < s->jobs.n && mrd_session_is_of_one_job(s); i++) {
+        mrd_jobid id = { "" };
+
+        mrd_jobid_parse(&id, mrd_str_of(s->jobs.v[i]));
+        if (mrd_jobid_get(&id, "job").len > 0 && !mrd_select_takes_job(&s->select, &id, NULL))
+            return true;
+    }
+    return false;
+}
+
+bool
+mrd_session_has_owner(const mrd_session *s)
+{
+    return s->of_job.key.text[0] != '\0' &&
+           !(s->params.wait && s->of_job.witness == MRD__JOB_WITNESS__WITNESS_PROCESS) &&
+           !has_foreign_job(s);
 }
 
 void

@@ -195,7 +195,8 @@ typedef struct mrd_session {
 
 /*
  * Returns true if the session belongs to the owner of its job: the job asked for it, or it waited
- * for the job and somebody better than a process of it told of the job.
+ * for the job and somebody better than a process of it told of the job. A session of one job into which an
+ * agent of wire 1.1 recorded another one belongs to nobody: only operators may read it.
  */
 bool mrd_session_has_owner(const mrd_session *s);
 /* Returns true if nothing but processes of one job can be in it. */

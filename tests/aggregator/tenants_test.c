@@ -183,6 +183,34 @@ TEST(two_tenants_in_every_mode)
                 run_pair(mode, &others[i], (order & 1) != 0, (order & 2) != 0);
 }
 
+/* An agent of wire 1.1 selects by job and user alone, so it may record the job of another tenant into the
+ * session. Then nobody but operators reads the session. The owner's own steps, and a process that names no job, are no other job. */
+TEST(a_session_with_the_job_of_another_tenant_belongs_to_nobody)
+{
+    for (size_t i = 0; i < MRD_COUNT(others) + 2; i++) {
+        mrd_core *c = core_make((mrd_core_limits){ .job_default = "stream",
+                                                   .job_allow = "stream",
+                                                   .job_sessions = 2,
+                                                   .job_sessions_user = 2 });
+        bool foreign = i < MRD_COUNT(others);
+        mrd_jobid id = identity_of(foreign ? &others[i] : &first);
+        mrd_caller who = MRD_CALLER(MRD_ROLE_OWNER);
+        mrd_ownership of;
+        mrd_session *s;
+
+        core_hello(c, T0, "a", 1);
+        s = says(c, 0, &first, 0, false);
+        REQUIRE(s != NULL);
+        CHECK(mrd_jobid_set(&id, MRD_STR("step"), MRD_STR("7")));
+        mrd_session_add_job(s, i > MRD_COUNT(others) ? "uid=5\nuser=alice\n" : id.text);
+        of = mrd_http_ownership(s);
+        snprintf(who.key, sizeof(who.key), "%s", first.key);
+        CHECK_ROW(foreign ? others[i].what : "its own",
+                  mrd_may(&who, &of, MRD_ACTION_READ) == !foreign);
+        mrd_core_free(c);
+    }
+}
+
 /* However many steps, pods or labels a job has, they are its own: they do not lock its owner out. */
 TEST(an_owner_is_not_locked_out_of_a_large_job)
 {
