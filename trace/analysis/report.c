@@ -575,13 +575,13 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
 
 /* ---- Lifecycle ---- */
 
-/* When the recording ended, in the times of its events; INT64_MIN if nothing says. */
+/* Returns the time of the last event of the recording; INT64_MIN if it is unknown. */
 static mrd_ev_ns
 end_of(const mrd_sink_env *env)
 {
-    return mrd_ev_after(env->first, env->last) || env->last.ns == INT64_MAX
-               ? (mrd_ev_ns){ INT64_MIN }
-               : env->last;
+    if (mrd_ev_after(env->first, env->last) || env->last.ns == INT64_MAX)
+        return (mrd_ev_ns){ INT64_MIN };
+    return env->last;
 }
 
 mrd_report *

@@ -106,7 +106,7 @@ bool
 mrd_json_resume(mrd_json_reader *r, unsigned depth, mrd_json_damage *ret_damage)
 {
     bool in_record = r->depth > depth && r->mark_depth == depth;
-    bool in_array = depth > 0 && r->stack[depth] == '[', resumes;
+    bool in_array = r->stack[depth] == '[', resumes;    /* stack[0] is 0 */
     bool is_again = in_record && r->mark_at < r->tried; /* it was found inside a damaged record */
     uint64_t from = in_record ? r->mark_at : mrd_jr_offset(r, r->p);
     mrd_why damage = r->why;

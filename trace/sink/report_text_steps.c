@@ -44,7 +44,7 @@ reason_ns(const mrd_lateness_sum *late, size_t reason)
     return ns;
 }
 
-/* The columns with the largest amounts of all workers. */
+/* Chooses the columns with the largest sums over all workers; of equal sums, the first column. */
 static void
 choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
 {
@@ -57,7 +57,7 @@ choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
         size_t larger = 0;
 
         for (size_t other = 0; other < REASONS; other++)
-            larger += most[other] > most[k] || (most[other] == most[k] && other < k);
+            larger += other < k ? most[other] >= most[k] : most[other] > most[k];
         ret_shown[k] = larger < REASONS_SHOWN;
     }
 }
