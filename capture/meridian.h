@@ -495,6 +495,9 @@ MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
  * is none), print all. */
 MRD_API int mrd_regions_init(mrd_region *regions, size_t count, const char *const *names);
 MRD_API int mrd_regions_release(mrd_region *regions, size_t count);
+/* Sets the totals and counts to 0; the regions stay usable. A start that still runs counts as an entry, and its
+ * stop adds its whole time. Errors: INVALID. */
+MRD_API int mrd_regions_clear(mrd_region *regions, size_t count);
 MRD_API int mrd_regions_start_by_name(mrd_region *regions, size_t count, const char *name);
 MRD_API int mrd_regions_stop_by_name(mrd_region *regions, size_t count, const char *name);
 MRD_API int mrd_regions_print_all(const mrd_region *regions, size_t count, FILE *out);

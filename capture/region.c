@@ -175,6 +175,20 @@ mrd_regions_release(mrd_region *regions, size_t count)
     return MERIDIAN_OK;
 }
 
+int
+mrd_regions_clear(mrd_region *regions, size_t count)
+{
+    if (regions == NULL && count > 0)
+        return mrd_fail(MERIDIAN_INVALID, "regions missing");
+    for (size_t i = 0; i < count; i++) {
+        uint64_t running = __atomic_load_n(&regions[i].running, __ATOMIC_RELAXED);
+
+        __atomic_store_n(&regions[i].total_ns, 0, __ATOMIC_RELAXED);
+        __atomic_store_n(&regions[i].entries, running, __ATOMIC_RELAXED);
+    }
+    return MERIDIAN_OK;
+}
+
 /* Calls fn for every region of that name. NOTFOUND only if it is for all of them: the order of the array
  * does not matter. */
 static int

@@ -137,6 +137,22 @@ parse_row(mrd_settings *s, size_t i, const char *text)
     return ok;
 }
 
+/* The switches of vAccel's and MXNet's profilers mean MERIDIAN_ENABLE=1 where neither it nor MERIDIAN_CAPTURE is set. */
+static void
+read_switches_of_others(mrd_settings *s)
+{
+    static const char *const names[] = { "VACCEL_PROF_ENABLED", "VACCEL_PROFILING_ENABLED",
+                                         "MXNET_PROFILER_AUTOSTART" };
+
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]) && s->sources < 0; i++) {
+        const char *text = getenv(names[i]);
+
+        if (text != NULL && s->enable < 0 &&
+            (strcmp(text, "enabled") == 0 || strcmp(text, "1") == 0))
+            s->enable = 1;
+    }
+}
+
 void
 mrd_settings_read(mrd_settings *s)
 {
@@ -156,6 +172,7 @@ mrd_settings_read(mrd_settings *s)
         strcmp(s->clock, "tsc") != 0 && s->errors++ == 0)
         snprintf(s->error, sizeof(s->error), "MERIDIAN_CLOCK='%.100s' is not valid: capture is off",
                  s->clock);
+    read_switches_of_others(s);
 }
 
 bool

@@ -135,7 +135,7 @@ _FUNCTIONS = {
     "mrd_dumps": (ctypes.c_int, [ctypes.c_int, _T, _T, ctypes.c_int, ctypes.POINTER(_P)]),
     "mrd_region_init": (ctypes.c_int, [_REGION, _T]), "mrd_region_release": (ctypes.c_int, [_REGION]),
     "mrd_region_start_": (ctypes.c_int, [_REGION]), "mrd_region_stop_": (ctypes.c_int, [_REGION]),
-    "mrd_regions_print_to_buf": (_Z, [_P, _Z, _REGION, _Z]),
+    "mrd_regions_clear": (ctypes.c_int, [_REGION, _Z]), "mrd_regions_print_to_buf": (_Z, [_P, _Z, _REGION, _Z]),
     "mrd_counters_create": (ctypes.c_int, [ctypes.POINTER(_T), _Z, ctypes.c_int, ctypes.c_int,
                                            ctypes.POINTER(_P)]),
     "mrd_counters_count": (_Z, [_P]), "mrd_counters_start": (ctypes.c_int, [_P, _I]),
@@ -582,6 +582,11 @@ class Region:
 
     def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]) -> None:
         self.stop()
+
+    def clear(self) -> None:
+        """Sets total_ns and entries back to 0."""
+        if _lib:
+            _check(_lib.mrd_regions_clear(ctypes.byref(self._region), 1))
 
     @property
     def entries(self) -> int:

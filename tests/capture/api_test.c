@@ -601,7 +601,15 @@ TEST(regions)
     CHECK_TEXT(printed, all);
     CHECK(strstr(all, "[prof] a: total_time: 0 nsec nr_entries: 0\n[prof] b: total_time: ") == all);
     fclose(f);
-    CHECK_INT(mrd_regions_release(set, 3), MERIDIAN_OK); /* E-09 */
+    CHECK_INT(mrd_regions_clear(NULL, 1), MERIDIAN_INVALID);
+    CHECK_INT(mrd_region_start(&set[0]), MERIDIAN_OK);
+    CHECK_INT(mrd_regions_clear(set, 3), MERIDIAN_OK); /* E-09 */
+    CHECK(set[1].total_ns == 0 && set[1].entries == 0 && set[0].entries == 1);
+    CHECK_INT(mrd_regions_start_by_name(set, 3, "b"), MERIDIAN_OK);
+    CHECK_INT(mrd_regions_stop_by_name(set, 3, "b"), MERIDIAN_OK);
+    CHECK_INT(mrd_region_stop(&set[0]), MERIDIAN_OK);
+    CHECK(set[1].entries == 1 && set[0].running == 0);
+    CHECK_INT(mrd_regions_release(set, 3), MERIDIAN_OK); /* E-04 */
     CHECK(set[0].name == NULL);
     CHECK_INT(mrd_region_start(&set[0]), MERIDIAN_INVALID);
     CHECK_INT(mrd_region_release(NULL), MERIDIAN_OK);

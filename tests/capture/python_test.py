@@ -102,6 +102,9 @@ def record_objects(m, domain):
         m.memory_allocated(1 << 47, 24)
     m.memory_freed(4096)
     region = m.Region("region")
+    with region:
+        pass
+    region.clear()
     with region, region:
         pass
     assert region.entries == 2 and str(region).startswith("[prof] region: total_time: "), str(region)
@@ -135,6 +138,17 @@ def check_trace(path, traced):
     assert first["ts"] <= second["ts"] <= first["ts"] + first["dur"] <= second["ts"] + second["dur"], (first, second)
     assert awaits["ts"] <= behind["ts"] <= awaits["ts"] + awaits["dur"], (awaits, behind)
     assert names.count("in itself") == 2, names
+
+
+def switched_on_by_other_names(env):
+    """The switches of vAccel and MXNet turn recording on, unless our own says otherwise."""
+    for added, on in (({}, False), ({"VACCEL_PROF_ENABLED": "enabled"}, True), ({"VACCEL_PROFILING_ENABLED": "1"}, True),
+                      ({"MXNET_PROFILER_AUTOSTART": "1"}, True), ({"VACCEL_PROF_ENABLED": "disabled"}, False),
+                      ({"VACCEL_PROF_ENABLED": "enabled", "MERIDIAN_ENABLE": "0"}, False),
+                      ({"VACCEL_PROF_ENABLED": "enabled", "MERIDIAN_CAPTURE": "none"}, False)):
+        run = subprocess.run([sys.executable, "-c", "import meridian; print(meridian.status())"], env=dict(env, PYTHONPATH=os.path.join(SOURCE, "python"), **added),
+                             stdout=subprocess.PIPE, check=True, timeout=60)
+        assert (run.stdout == b"recording\n") is on, (added, run.stdout)
 
 
 def check_counters(m):
@@ -290,6 +304,7 @@ def main():
                                        ("front", LIBRARY, LIBRARY)):
             env = dict(os.environ, MERIDIAN_LIBRARY=library, MERIDIAN_RING_DIR=rings, LD_PRELOAD=preload, NEURON_RT_LOG_LEVEL="off")
             subprocess.run([sys.executable, __file__, mode], env=env, check=True, timeout=60)
+        switched_on_by_other_names(dict(env, MERIDIAN_LIBRARY=LIBRARY, LD_PRELOAD=""))
     types_are_told()
     print("python: with and without the library")
 
