@@ -566,6 +566,7 @@ typedef struct {
     int64_t unload_ns;      /* CLOCK_MONOTONIC_RAW; 0: still loaded */
     const void *data;       /* the copy, NULL without; models above 4 GiB are not copied */
     uint64_t data_size;
+    uint64_t load_number; /* counts the process's loads from 1; its span has it too */
 } mrd_model_record;
 typedef struct {
     const mrd_model_record *records;
@@ -577,7 +578,8 @@ typedef struct mrd_models mrd_models;
 MRD_API int mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_models);
 MRD_API int mrd_models_start(mrd_models *models); /* STATE when started already */
 MRD_API int mrd_models_stop(mrd_models *models);  /* STATE when not started */
-/* The list is the capture's: valid until the next get and mrd_models_free. Errors: INVALID, NOMEM. */
+/* Lists the loads since the first start, also after a stop. A later start adds to them. The list is the capture's:
+ * valid until the next get and mrd_models_free. Errors: INVALID, NOMEM. */
 MRD_API int mrd_models_get(mrd_models *models, mrd_model_list *ret_list);
 MRD_API int mrd_models_free(mrd_models *models);
 

@@ -136,7 +136,7 @@ model_new(uint64_t model_id, const char *path, const void *data, uint64_t size, 
     if (m == NULL)
         return NULL;
     m->refs = 1;
-    m->number = atomic_fetch_add_explicit(&loads, 1, memory_order_relaxed) + 1;
+    m->rec.load_number = atomic_fetch_add_explicit(&loads, 1, memory_order_relaxed) + 1;
     m->rec.model_id = model_id;
     m->rec.size = size;
     m->rec.vnc = vnc;
@@ -185,6 +185,7 @@ record_model(const model *m, bool load)
         { .key_text = "vnc_count", .type = MRD_ITEM_I64, .v.i = m->rec.vnc_count },
         { .key_text = "hash", .type = MRD_ITEM_TEXT, .v.text = { m->sha, strlen(m->sha) } },
         { .key_text = "path", .type = MRD_ITEM_TEXT, .v.text = { m->uri, strlen(m->uri) } },
+        { .key_text = "load_number", .type = MRD_ITEM_U64, .v.u = m->rec.load_number },
     };
     mrd_rec_arg all[sizeof(args) / sizeof(args[0]) + 4];
     size_t n = sizeof(args) / sizeof(args[0]);
@@ -205,7 +206,7 @@ record_model(const model *m, bool load)
     for (size_t i = 0; i < n; i++)
         all[i].key = mrd_rec_name(all[i].key_text);
     snprintf(name, sizeof(name), "model %.12s", m->sha);
-    mrd_rec_model(load, m->number, m->sha[0] != '\0' ? name : m->uri, all, n);
+    mrd_rec_model(load, m->rec.load_number, m->sha[0] != '\0' ? name : m->uri, all, n);
 }
 
 /* Under the lock. False without memory: the capture misses this one. */

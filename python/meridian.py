@@ -94,7 +94,7 @@ class _ModelRecord(ctypes.Structure):
     _fields_ = [("uri", ctypes.c_char_p), ("sha256", ctypes.c_char_p), ("model_id", ctypes.c_uint64),
                 ("size", ctypes.c_uint64), ("vnc", ctypes.c_int32), ("vnc_count", ctypes.c_int32),
                 ("load_ns", ctypes.c_int64), ("unload_ns", ctypes.c_int64), ("data", ctypes.c_void_p),
-                ("data_size", ctypes.c_uint64)]
+                ("data_size", ctypes.c_uint64), ("load_number", ctypes.c_uint64)]
 
 
 class _ModelList(ctypes.Structure):
@@ -751,7 +751,7 @@ class Models:
         found = _ModelList()
         _check(_lib.mrd_models_get(self._handle, ctypes.byref(found)))
         return [{"uri": r.uri.decode("utf-8", "replace"), "sha256": r.sha256.decode(),
-                 "model_id": r.model_id, "size": r.size, "vnc": r.vnc, "vnc_count": r.vnc_count,
+                 "model_id": r.model_id, "load_number": r.load_number, "size": r.size, "vnc": r.vnc, "vnc_count": r.vnc_count,
                  "load_ns": r.load_ns, "unload_ns": r.unload_ns or None,
                  "data": ctypes.string_at(r.data, r.data_size) if r.data else None}
                 for r in found.records[:found.count]]

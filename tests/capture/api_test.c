@@ -695,7 +695,8 @@ TEST(models)
         "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad";
     mrd_models *symbols = NULL, *copies = NULL;
     mrd_model_list list;
-    char path[300];
+    char path[300], wanted[64];
+    uint64_t load_number = 0;
     FILE *f;
 
     start();
@@ -724,6 +725,8 @@ TEST(models)
     CHECK_INT(mrd_models_get(copies, &list), MERIDIAN_OK);
     REQUIRE(list.count == 3);
     CHECK_INT(list.records[1].vnc_count, 2);
+    CHECK_INT(list.records[1].load_number, list.records[0].load_number + 1); /* D-14 */
+    load_number = list.records[1].load_number;
     CHECK(list.records[1].unload_ns >= list.records[1].load_ns);
     CHECK_TEXT(list.records[1].sha256, abc_hash);
     CHECK(strncmp(list.records[1].uri, "memory://ba7816bf", 17) == 0);
@@ -739,6 +742,8 @@ TEST(models)
     REQUIRE(find("model ba7816bf8f01", MRD_REC_MODEL)->kind != 0);
     CHECK(strstr(find("model ba7816bf8f01", 0)->args, "model_id=2 size=3 vnc=1 vnc_count=2 ") !=
           NULL);
+    snprintf(wanted, sizeof(wanted), "load_number=%llu", (unsigned long long) load_number);
+    CHECK(strstr(find("model ba7816bf8f01", 0)->args, wanted) != NULL);
     CHECK(strstr(find("model ba7816bf8f01", 0)->args, abc_hash) != NULL);
 }
 
