@@ -527,18 +527,21 @@ typedef struct {
     } value;
 } mrd_counter_value;
 
-/* device, core: -1 for all. Errors: NOTFOUND (mrd_last_error names the counter), LIMIT, NOMEM, INVALID. */
+/* device, core: -1 for all; the name "*" chooses every counter. Errors: NOTFOUND (mrd_last_error names the
+ * counter, or the device that is not here), LIMIT, NOMEM, INVALID. */
 MRD_API int mrd_counters_create(const char *const *names, size_t count, int device, int core,
                                 mrd_counters **ret_counters);
 MRD_API size_t mrd_counters_count(const mrd_counters *counters);
-/* Errors: STATE when started already, TIMEOUT, CLOSED. */
+/* Begins to count. Forgets what an earlier stop read. Errors: STATE when started already, TIMEOUT, CLOSED. */
 MRD_API int mrd_counters_start(mrd_counters *counters, int64_t timeout_ns);
-/* Reads all now. since_start != 0: growth since start, where the counter is one that grows.
- * Errors: STATE when not started, LIMIT when `count` is below mrd_counters_count, TIMEOUT (values
- * untouched), CLOSED when the device died, IO. */
+/* Reads all now; after a stop, returns what the stop read. since_start != 0: growth since start, where the
+ * counter is one that grows. Errors: STATE when never started, LIMIT when `count` is below mrd_counters_count,
+ * TIMEOUT (values untouched), CLOSED when the device died, IO. */
 MRD_API int mrd_counters_poll(mrd_counters *counters, int since_start, int64_t timeout_ns,
                               mrd_counter_value *values, size_t count);
-MRD_API int mrd_counters_stop(mrd_counters *counters); /* STATE when not started */
+/* Reads all for the last time, within the timeout of start; mrd_counters_poll returns these values until the
+ * next start. Errors: STATE when not started; those of poll, and then it is stopped without values. */
+MRD_API int mrd_counters_stop(mrd_counters *counters);
 MRD_API void mrd_counters_destroy(mrd_counters *counters);
 
 /* ---- loaded models ------------------------------------------------------------------------------

@@ -21,7 +21,6 @@
 /* One load. Shared by the registry and the captures that saw it. Under mrd_proc_lock_models. */
 typedef struct model {
     mrd_model_record rec;
-    uint64_t number;                    /* of this load: ids are the caller's and may come twice */
     char sha[65], kept[MRD_NEFFS_PATH]; /* "": its bytes are not kept */
     mrd_model_call call;
     char *uri;

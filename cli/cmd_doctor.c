@@ -6,11 +6,12 @@
 #include "cli/cli.h"
 #include "cli/cluster.h"
 #include "cli/doctor.h"
+#include "trace/json/catalog_json.h"
 
 typedef struct {
     mrd_agent_options agent; /* first: the agent's rows have their offsets in it */
     char *env_file;
-    bool json, quiet;
+    bool json, quiet, counters;
 } settings;
 
 static const mrd_opt table[] = {
@@ -30,6 +31,10 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, quiet),
       .help = "show warnings and failures only" },
+    { .name = "counters",
+      .type = MRD_OPT_BOOL,
+      .offset = offsetof(settings, counters),
+      .help = "list the counters that this node can sample, with their units, and check nothing" },
 #define HEAD(text) { .type = MRD_OPT_HEAD, .help = "The agent's settings: " text },
 #define OPTION(name, letter, type, member, def, min, max, arg, env, help, implied, flags)          \
     { name,                                                                                        \
@@ -183,6 +188,44 @@ print_json(const mrd_doctor *d)
     mrd_json_free(doc);
 }
 
+static void
+add_counter(void *self, const mrd_hw_counter *counter)
+{
+    mrd_json *o = mrd_json_new_object(), *list = self;
+
+    mrd_json_set(o, "name", mrd_json_new_str(counter->name));
+    mrd_json_set(o, "unit", mrd_json_new_str(mrd_unit_text(counter->unit)));
+    mrd_json_set(o, "cumulative", mrd_json_new_bool((counter->flags & MRD_HW_CUMULATIVE) != 0));
+    mrd_json_append(list, o);
+}
+
+/* Prints every counter that `--counters` of a session, and mrd_counters_create, can name on this node. */
+static int
+list_counters(const settings *set)
+{
+    mrd_hw_options options = mrd_doctor_hw(&set->agent);
+    mrd_json *list = mrd_json_new_array();
+    mrd_hw *hw = NULL;
+    mrd_why why = { 0 };
+    mrd_err err = mrd_hw_open(&options, &hw, &why);
+
+    if (err == MRD_OK)
+        mrd_hw_each(hw, add_counter, list);
+    else
+        mrd_cli_error("doctor", &why);
+    mrd_hw_close(hw);
+    if (err == MRD_OK && set->json)
+        mrd_cluster_print_json(list);
+    for (size_t i = 0; err == MRD_OK && !set->json && i < mrd_json_size(list); i++) {
+        const mrd_json *o = mrd_json_at(list, i);
+
+        printf("%s %s%s\n", mrd_json_str(o, "name", ""), mrd_json_str(o, "unit", ""),
+               mrd_json_bool(o, "cumulative", false) ? ", grows" : "");
+    }
+    mrd_json_free(list);
+    return err == MRD_OK ? MRD_EXIT_OK : MRD_EXIT_FAILED;
+}
+
 int
 mrd_cmd_doctor(int argc, char **argv)
 {
@@ -194,6 +237,12 @@ mrd_cmd_doctor(int argc, char **argv)
     if (err != MRD_OK || done) {
         mrd_conf_fini(table, MRD_COUNT(table), &set);
         return err != MRD_OK ? MRD_EXIT_USAGE : MRD_EXIT_OK;
+    }
+    if (set.counters) {
+        int status = list_counters(&set);
+
+        mrd_conf_fini(table, MRD_COUNT(table), &set);
+        return status;
     }
     d.findings = mrd_json_new_array();
     for (size_t i = 0; i < MRD_COUNT(checks); i++) {

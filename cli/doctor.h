@@ -34,6 +34,8 @@ void mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, cons
 /* <root of the kind><rest>: of --proc-root and --sys-root. Returns to. */
 const char *mrd_doctor_proc(const mrd_doctor *d, const char *rest, char to[1024]);
 const char *mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024]);
+/* Where an agent with these settings finds counters. */
+mrd_hw_options mrd_doctor_hw(const mrd_agent_options *agent);
 /* Says when a folder cannot be written to; *ret_free are bytes for this user. */
 bool mrd_doctor_writable(mrd_doctor *d, const char *what, const char *dir, int64_t *ret_free);
 

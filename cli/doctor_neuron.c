@@ -34,6 +34,15 @@ has_devices(const mrd_doctor *d)
            access(mrd_doctor_sys(d, "/devices/virtual/neuron_device/neuron0", path), F_OK) == 0;
 }
 
+mrd_hw_options
+mrd_doctor_hw(const mrd_agent_options *agent)
+{
+    return (mrd_hw_options){ .proc_root = agent->proc_root,
+                             .sys_root = agent->sys_root,
+                             .cgroup_root = agent->cgroup_root,
+                             .monitor = agent->monitor };
+}
+
 void
 mrd_doctor_neuron(mrd_doctor *d)
 {
@@ -41,10 +50,7 @@ mrd_doctor_neuron(mrd_doctor *d)
         const char *name, *what;
     } tools[] = { { "neuron-monitor", "core use, memory and errors of each runtime" },
                   { "neuron-ls", "which device has which cores" } };
-    mrd_hw_options options = { .proc_root = d->agent->proc_root,
-                               .sys_root = d->agent->sys_root,
-                               .cgroup_root = d->agent->cgroup_root,
-                               .monitor = d->agent->monitor };
+    mrd_hw_options options = mrd_doctor_hw(d->agent);
     bool devices = has_devices(d);
     mrd_hw *hw = NULL;
     mrd_why why = { 0 };

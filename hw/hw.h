@@ -144,18 +144,21 @@ mrd_err mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mr
                               bool lenient, mrd_hw_session **ret_session, mrd_why *why);
 size_t mrd_hw_session_count(const mrd_hw_session *s);
 const mrd_hw_counter *mrd_hw_session_counter(const mrd_hw_session *s, size_t i);
-/* Takes the readings that cumulative counters are later compared with. Errors: STATE when started
- * already; those of poll. */
+/* Takes the readings that cumulative counters are later compared with, and forgets those of the last stop.
+ * Errors: STATE when started already; those of poll. */
 mrd_err mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why);
 /*
  * Reads all counters now: values[0 .. count-1] in the order of the counters. since_start (may be
- * NULL) gets, for cumulative counters, the growth since start, for others the value itself.
- * n must be at least the count. Errors: STATE when not started, LIMIT when n is too small, TIMEOUT
+ * NULL) gets, for cumulative counters, the growth since start, for others the value itself. After a stop both
+ * have the readings of the stop, until the next start.
+ * n must be at least the count. Errors: STATE when never started, LIMIT when n is too small, TIMEOUT
  * when the deadline passed (the arrays are untouched), CLOSED when a device died, IO.
  */
 mrd_err mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
                             mrd_hw_value *since_start, size_t n, mrd_why *why);
-mrd_err mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why); /* Errors: STATE when not started */
+/* Reads all counters for the last time, within the timeout of start. Errors: STATE when not started; those of
+ * poll, and then the session is stopped without readings. */
+mrd_err mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why);
 /* Also a running one; NULL is fine. A read that hangs in the kernel is left to end by itself. */
 void mrd_hw_session_destroy(mrd_hw_session *s);
 

@@ -44,8 +44,10 @@ struct mrd_hw_session {
     part parts[MRD_HW_UNITS];
     mrd_hw_counter *counters; /* of the parts, one after the other */
     mrd_hw_value *base;       /* at start */
+    mrd_hw_value *last;       /* at stop; has_last says whether that reading succeeded */
     size_t n, cap;
-    bool started;
+    mrd_dur_ns timeout; /* of start, which bounds the reading at stop */
+    bool started, has_last;
 };
 
 /* ---- The helper thread ---- */
@@ -262,22 +264,45 @@ nearer(void *self, const mrd_hw_counter *counter)
     }
 }
 
+typedef struct {
+    mrd_hw_scope scope;
+    bool device, core; /* a counter of the scope's device, of its core, exists */
+} presence;
+
+static void
+note_presence(void *self, const mrd_hw_counter *counter)
+{
+    presence *p = self;
+    bool same = counter->device_idx == p->scope.device_idx;
+
+    p->device |= same;
+    p->core |= (same || p->scope.device_idx == MRD_NONE) && counter->core_idx == p->scope.core_idx;
+}
+
+/* Fails with the reason why no counter has this name: its device or core is absent, or the name is unknown. */
 static mrd_err
 unknown(const mrd_hw *hw, const char *name, mrd_hw_scope scope, mrd_why *why)
 {
+    static const char list[] = "'meridian doctor --counters' lists the counters of this node";
     nearest near = { .word = name, .score = strlen(name) / 2 };
-    char where[64] = "";
+    presence present = { .scope = scope };
+    char where[64] = "", hint[MRD_HW_NAME_MAX + 32] = "";
 
     if (scope.device_idx != MRD_NONE)
         snprintf(where, sizeof(where), " on device %lld", (long long) scope.device_idx);
     if (scope.core_idx != MRD_NONE)
         snprintf(where + strlen(where), sizeof(where) - strlen(where), " core %lld",
                  (long long) scope.core_idx);
+    mrd_hw_each(hw, note_presence, &present);
+    if ((scope.device_idx != MRD_NONE && !present.device) ||
+        (scope.core_idx != MRD_NONE && !present.core))
+        return mrd_why_set(why, MRD_NOTFOUND, 0, "counter '%.128s': no counters%s here; %s", name,
+                           where, list);
     mrd_hw_each(hw, nearer, &near);
     if (near.best != NULL && strcmp(near.best, name) != 0)
-        return mrd_why_set(why, MRD_NOTFOUND, 0, "counter '%.128s' is unknown%s; nearest is '%s'",
-                           name, where, near.best);
-    return mrd_why_set(why, MRD_NOTFOUND, 0, "counter '%.128s' is unknown%s", name, where);
+        snprintf(hint, sizeof(hint), "nearest is '%s'; ", near.best);
+    return mrd_why_set(why, MRD_NOTFOUND, 0, "counter '%.128s' is unknown%s; %s%s", name, where,
+                       hint, list);
 }
 
 static mrd_err
@@ -316,7 +341,8 @@ allocate(mrd_hw_session *s, mrd_why *why)
         s->n += s->parts[i].n;
     s->counters = calloc(s->n + 1, sizeof(*s->counters));
     s->base = calloc(s->n + 1, sizeof(*s->base));
-    if (s->counters == NULL || s->base == NULL)
+    s->last = calloc(s->n + 1, sizeof(*s->last));
+    if (s->counters == NULL || s->base == NULL || s->last == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "counter session");
     for (size_t i = 0; i < MRD_HW_UNITS; i++) {
         part *p = &s->parts[i];
@@ -380,6 +406,7 @@ mrd_hw_session_destroy(mrd_hw_session *s)
     }
     free(s->counters);
     free(s->base);
+    free(s->last);
     mrd_hw_close(s->hw);
     free(s);
 }
@@ -438,9 +465,12 @@ mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why)
 
     if (s->started)
         return mrd_why_set(why, MRD_STATE, 0, "the counter session is started already");
-    if ((err = read_all(s, timeout, s->base, why)) == MRD_OK)
-        s->started = true;
-    return err;
+    if ((err = read_all(s, timeout, s->base, why)) != MRD_OK)
+        return err;
+    s->timeout = timeout;
+    s->started = true;
+    s->has_last = false;
+    return MRD_OK;
 }
 
 static mrd_hw_value
@@ -463,13 +493,15 @@ mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
 {
     mrd_err err;
 
-    if (!s->started)
+    if (!s->started && !s->has_last)
         return mrd_why_set(why, MRD_STATE, 0, "the counter session is not started");
     if (n < s->n)
         return mrd_why_set(why, MRD_LIMIT, 0, "room for %zu values, the session has %zu", n, s->n);
-    if ((err = read_all(s, timeout, values, why)) != MRD_OK || since_start == NULL)
+    if (!s->started)
+        memcpy(values, s->last, s->n * sizeof(*values));
+    else if ((err = read_all(s, timeout, values, why)) != MRD_OK)
         return err;
-    for (size_t i = 0; i < s->n; i++)
+    for (size_t i = 0; i < s->n && since_start != NULL; i++)
         since_start[i] = since(&s->counters[i], values[i], s->base[i]);
     return MRD_OK;
 }
@@ -477,8 +509,12 @@ mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
 mrd_err
 mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why)
 {
+    mrd_err err;
+
     if (!s->started)
         return mrd_why_set(why, MRD_STATE, 0, "the counter session is not started");
+    err = read_all(s, s->timeout, s->last, why);
     s->started = false;
-    return MRD_OK;
+    s->has_last = err == MRD_OK;
+    return err;
 }

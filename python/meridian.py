@@ -706,7 +706,8 @@ class Counters:
         _check(_lib.mrd_counters_start(self._handle, int(timeout * 1e9)))
 
     def poll(self, since_start: bool = False, timeout: float = 1.0) -> Dict[str, Union[int, float, None]]:
-        """All counters now; since_start: the growth since start() of those that grow. None: without a value. timeout: seconds."""
+        """All counters now, or as the last stop() read them; since_start: the growth since start() of those that grow. None: without a
+        value. timeout: seconds."""
         count = _lib.mrd_counters_count(self._handle)
         values = (_CounterValue * count)()
         _check(_lib.mrd_counters_poll(self._handle, int(since_start), int(timeout * 1e9), values, count))
@@ -714,6 +715,7 @@ class Counters:
                 for v in values}
 
     def stop(self) -> None:
+        """Reads all for the last time: poll() returns these values until the next start()."""
         _check(_lib.mrd_counters_stop(self._handle))
 
     def close(self) -> None:

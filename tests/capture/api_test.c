@@ -666,6 +666,7 @@ TEST(counter_sessions)
     const char *good[] = { "mem.MemTotal_bytes", "cpu.*" }, *bad[] = { "mem.MemTotol_bytes" };
     mrd_counters *c = NULL;
     mrd_counter_value v[4096];
+    int64_t at_stop = 0;
     size_t n;
 
     CHECK_INT(mrd_counters_create(bad, 1, -1, -1, &c), MERIDIAN_NOTFOUND);
@@ -684,7 +685,14 @@ TEST(counter_sessions)
     CHECK_TEXT(v[0].name, "mem.MemTotal_bytes");
     CHECK(v[0].valid && !v[0].is_double && v[0].value.i > 1 << 20 && v[0].raw_ns > 0);
     CHECK_INT(mrd_counters_stop(c), MERIDIAN_OK);
+    for (int i = 0; i < 2; i++) { /* D-13 */
+        CHECK_INT(mrd_counters_poll(c, 0, 1000000000, v, 4096), MERIDIAN_OK);
+        CHECK(at_stop == 0 || v[0].raw_ns == at_stop);
+        at_stop = v[0].raw_ns;
+    }
     mrd_counters_destroy(c);
+    CHECK_INT(mrd_counters_create(good, 1, 4711, -1, &c), MERIDIAN_NOTFOUND);
+    CHECK(strstr(mrd_last_error(), "no counters on device 4711 here") != NULL);
     mrd_counters_destroy(NULL);
 }
 

@@ -154,6 +154,8 @@ def switched_on_by_other_names(env):
 def check_counters(m):
     with m.Counters(["mem.MemTotal_bytes"]) as session:
         assert session.poll()["mem.MemTotal_bytes"] > 1 << 20
+        session.stop()
+        assert session.poll()["mem.MemTotal_bytes"] > 1 << 20
     try:
         m.Counters(["no.such.counter"])
         assert False, "an unknown counter was accepted"

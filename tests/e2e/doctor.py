@@ -226,6 +226,8 @@ def machine():
     says(found, "clock-source", "warning", "reads time from hpet", "distrusts")
     says(found, "neuron", "warning", "neuron-monitor is not on PATH", "aws-neuronx-tools")
     says(found, "neuron", "warning", "neuron-ls is not on PATH")
+    listed, _ = run("doctor", "--counters", "--sys-root", sys, "--neuron-monitor", path("absent"))
+    check("mem.MemTotal_bytes bytes\n" in listed and "cpu.all.user_ns ns, grows\n" in listed, f"counters of the node: {listed[:300]}")
     says(doctor(*GOOD, "--sys-root", path("nothing")), "clock-source", "warning", "cannot be read", "--sys-root")
     proc = tree("proc", {"4711/comm": "meridian-agent\n", "4711/status": "Name:\tmeridian-agent\nUid:\t991\t991\t991\t991\nCapEff:\t0000000000080000\n",
                          "self/attr/current": "docker-default (enforce)\n", "sys/kernel/yama/ptrace_scope": "3\n",

@@ -7,8 +7,8 @@ import sys
 
 ROOT = os.environ.get("MERIDIAN_SOURCE") or os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 BUILD = os.environ.get("MERIDIAN_BUILD") or os.path.join(ROOT, "build")
-ROWS = {f"{letter}-{n:02}" for letter, last in (("A", 44), ("B", 48), ("C", 31), ("D", 12), ("E", 12)) for n in range(1, last + 1)}
-STATES = ("works", "better", "open")
+ROWS = {f"{letter}-{n:02}" for letter, last in (("A", 44), ("B", 48), ("C", 31), ("D", 14), ("E", 12)) for n in range(1, last + 1)}
+STATES = ("works", "better", "partly", "open")
 
 
 def rows_of(words):
@@ -69,13 +69,13 @@ def main():
     # The check itself: each of these makes the text false.
     for change, expected in ((("| A-01, A-02 |", "| A-01 |"), "A-02 is missing"), (("`e2e/devprof`", "`e2e/no-such-test`"), "no test e2e/no-such-test"),
                              (("`what_is_seldom_called`", "`what_is_never_called`"), "no case what_is_never_called"),
-                             (("| A-44 |", "| A-43 |"), "A-43 stands"), (("| better |", "| partly |"), "not partly")):
+                             (("| A-44 |", "| A-43 |"), "A-43 stands"), (("| better |", "| perhaps |"), "not perhaps")):
         if not any(expected in w for w in breaches(text.replace(*change), tests, cases)):
             wrong.append(f"the check does not see {expected}")
     for w in wrong:
         print("FAILED docs/seeds.md:", w)
     states = [s for s in re.findall(r"^\| [A-E]-\d\d[^|]* \| [^|]+ \| ([^|]+) \|", text, re.M)]
-    print(f"{len(ROWS)} rows; lines that work: {states.count('works')}, better: {states.count('better')}, open: {states.count('open')}")
+    print(f"{len(ROWS)} rows; lines that work: {states.count('works')}, better: {states.count('better')}, partly: {states.count('partly')}, open: {states.count('open')}")
     return 1 if wrong else 0
 
 

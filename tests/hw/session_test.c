@@ -59,7 +59,28 @@ TEST(a_session_counts_since_its_start)
     CHECK_INT(d[0].i, 50);
     CHECK(v[2].state == MRD_HW_OK && v[2].d == 99.0);
     CHECK((mrd_hw_session_counter(s, 0)->flags & MRD_HW_SIMULATED) != 0);
+    mrd_hw_session_destroy(s);
+    mrd_hw_close(hw);
+}
+
+/* D-13: what a stop read stays until the next start. */
+TEST(readings_stay_after_a_stop)
+{
+    mrd_hw *hw = open_fake("# simulated\ncounter fake0.n count+ 100 110 150 170 200\n");
+    mrd_hw_session *s = session_of(hw, "fake0.n");
+    mrd_hw_value v[1], d[1];
+
+    CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
     CHECK_ERR("stop", mrd_hw_session_stop(s, NULL), MRD_OK);
+    CHECK_ERR("stop twice", mrd_hw_session_stop(s, NULL), MRD_STATE);
+    for (int i = 0; i < 2; i++) {
+        CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, d, 1, NULL), MRD_OK);
+        CHECK(v[0].i == 110 && d[0].i == 10);
+    }
+    CHECK_ERR("no room", mrd_hw_session_poll(s, MRD_SEC, v, d, 0, NULL), MRD_LIMIT);
+    CHECK_ERR("start again", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK); /* 150 */
+    CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, v, d, 1, NULL), MRD_OK);
+    CHECK(v[0].i == 170 && d[0].i == 20);
     mrd_hw_session_destroy(s);
     mrd_hw_close(hw);
 }
@@ -113,6 +134,22 @@ TEST(a_scope_selects_device_and_core)
     s = NULL;
     CHECK_ERR("outside",
               mrd_hw_session_create(hw, &other, 1, (mrd_hw_scope){ 1, MRD_NONE }, false, &s, NULL),
+              MRD_NOTFOUND);
+    other = "GRBM_COUNT";
+    for (int64_t device = 1; device <= 7; device += 6) {
+        mrd_why why = { 0 };
+
+        CHECK_ERR("no such counter, or no such device",
+                  mrd_hw_session_create(hw, &other, 1, (mrd_hw_scope){ device, MRD_NONE }, false,
+                                        &s, &why),
+                  MRD_NOTFOUND);
+        CHECK(strstr(why.text, "'meridian doctor --counters' lists") != NULL);
+        CHECK((strstr(why.text, "'GRBM_COUNT': no counters on device 7 here;") != NULL) ==
+              (device == 7));
+        CHECK((strstr(why.text, "'GRBM_COUNT' is unknown on device 1;") != NULL) == (device == 1));
+    }
+    CHECK_ERR("no such core",
+              mrd_hw_session_create(hw, &name, 1, (mrd_hw_scope){ 1, 2 }, false, &s, NULL),
               MRD_NOTFOUND);
     CHECK_ERR("lenient",
               mrd_hw_session_create(hw, &other, 1, (mrd_hw_scope){ 1, MRD_NONE }, true, &s, NULL),
