@@ -65,6 +65,12 @@ say_vendor_word(int argc, char **argv)
     }
 }
 
+bool
+mrd_cli_asks_version(const char *word)
+{
+    return strcmp(word, "--version") == 0 || strcmp(word, "-v") == 0 || strcmp(word, "-V") == 0;
+}
+
 mrd_err
 mrd_cli_parse(const mrd_cli_frame *f, int argc, char **argv, mrd_strlist *ret_words, bool *ret_done)
 {
@@ -74,7 +80,7 @@ mrd_cli_parse(const mrd_cli_frame *f, int argc, char **argv, mrd_strlist *ret_wo
     mrd_err err;
 
     *ret_done = mrd_manual_asked(&manual, argc, argv, f->stop_at_word, stdout);
-    if (!*ret_done && argc > 1 && strcmp(argv[1], "--version") == 0) {
+    if (!*ret_done && argc > 1 && mrd_cli_asks_version(argv[1])) {
         char version[MRD_BUILD_TEXT];
 
         printf("meridian %s\n", mrd_version_text(version));

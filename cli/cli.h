@@ -36,6 +36,8 @@ typedef struct {
     void *self; /* NULL: the settings */
 } mrd_cli_frame;
 
+/* Returns true if `word`, the first argument, asks for the version: --version, -v or -V. */
+bool mrd_cli_asks_version(const char *word);
 /*
  * Defaults, environment, then arguments. --help prints `usage`, the table and `more` (may be NULL)
  * and sets *ret_done. Returns MRD_OK, or an error already printed.

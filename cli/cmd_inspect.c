@@ -26,6 +26,7 @@
 #include "cli/output_lock.h"
 #include "cli/profile_write.h"
 #include "cli/times.h"
+#include "cli/view.h"
 #include "hw/identity.h"
 #include "trace/import/import.h"
 
@@ -57,7 +58,6 @@ static const mrd_opt table[] = {
       .flags = MRD_OPT_OPTIONAL,
       .help = "let the runtime write device profiles (NTFF)" },
     { .name = "verbose",
-      .letter = 'v',
       .type = MRD_OPT_BOOL,
       AT(verbose),
       .help = "say what is started, with the variables that are set for it" },
@@ -101,7 +101,7 @@ static const mrd_opt table[] = {
       .arg = "PATH|none",
       .env = "MERIDIAN_VENDOR_TOOL",
       .help = "neuron-explorer or neuron-profile, to convert device profiles" },
-    MRD_PROFILE_OUTPUT_ROWS(settings, profile),
+    MRD_PROFILE_OUTPUT_ROWS(settings, profile, "output"),
     MRD_PROFILE_SLICE_ROWS(settings, profile),
     { .name = "filter",
       .type = MRD_OPT_LIST,
@@ -191,20 +191,27 @@ env_free(env_list *env)
         env_put((env), (line));                                                                    \
     } while (0)
 
-/* --verbose: the command and what is set for it, as a line that a shell takes where no value has spaces. */
+/* Prints the command, and with `verbose` the variables that are set for it. A shell accepts the second line if no
+ * value has spaces. */
 static void
-say_start(const env_list *env, const mrd_strlist *words)
+say_start(const env_list *env, const mrd_strlist *words, bool verbose)
 {
-    mrd_buf line = { 0 };
+    mrd_buf command = { 0 }, line = { 0 };
 
+    for (size_t i = 0; i < words->n; i++)
+        mrd_buf_fmt(&command, "%s%s", i == 0 ? "" : " ", words->v[i]);
+    mrd_buf_fmt(&line, "\"%s\" with profiling enabled", mrd_buf_cstr(&command));
+    mrd_cli_say("Running command", (mrd_str){ (const char *) line.p, line.len });
+    mrd_buf_reset(&line);
     for (size_t i = 0; i < env->n; i++) {
         if (strncmp(env->v[i], "LD_PRELOAD=", 11) == 0 || strncmp(env->v[i], "MERIDIAN_", 9) == 0 ||
             strncmp(env->v[i], "NEURON_RT_INSPECT_", 18) == 0)
             mrd_buf_fmt(&line, "%s ", env->v[i]);
     }
-    for (size_t i = 0; i < words->n; i++)
-        mrd_buf_fmt(&line, "%s%s", i == 0 ? "" : " ", words->v[i]);
-    mrd_cli_say("starting", (mrd_str){ (const char *) line.p, line.len });
+    mrd_buf_str(&line, (mrd_str){ (const char *) command.p, command.len });
+    if (verbose)
+        mrd_cli_say("starting", (mrd_str){ (const char *) line.p, line.len });
+    mrd_buf_fini(&command);
     mrd_buf_fini(&line);
 }
 
@@ -484,8 +491,8 @@ lost_here(mrd_buf *text, uint64_t n, const char *why)
         mrd_buf_fmt(text, "%s%" PRIu64 " %s", mrd_buf_cstr(text)[0] != '\0' ? ", " : "", n, why);
 }
 
-/* The live half as one input, with the equation of its counts. */
-static bool
+/* Adds the live capture to the catalog as one input, with what was recorded and what was lost. */
+static void
 account(recording *r, const char *command)
 {
     mrd_drain_tally counts;
@@ -516,11 +523,9 @@ account(recording *r, const char *command)
     if (dropped > 0) {
         mrd_buf line = { 0 };
 
-        mrd_buf_fmt(&line, "live capture lost %" PRIu64 " of %" PRIu64 " event%s: %s", dropped,
-                    counts.begun, mrd_plural(counts.begun), mrd_buf_cstr(&text));
+        mrd_buf_fmt(&line, "live capture lost events: %s", mrd_buf_cstr(&text));
         in.state = MRD_INPUT_INCOMPLETE;
         in.error = mrd_catalog_intern(r->catalog, mrd_buf_cstr(&line));
-        fprintf(stderr, "meridian inspect: %s\n", mrd_buf_cstr(&line));
         mrd_buf_fini(&line);
     }
     mrd_buf_fini(&text);
@@ -536,17 +541,16 @@ account(recording *r, const char *command)
         mrd_catalog_note(r->catalog,
                          "nothing was recorded live: no process called the Neuron runtime or used "
                          "meridian.h (static and setuid programs cannot be recorded)");
-    return dropped == 0;
 }
 
-/* Somebody else may have written results there while the command ran: then both are kept. */
+/* Writes the profile; into a new folder beside the output directory if another program wrote results there while
+ * the command ran. */
 static mrd_err
-write_profile(recording *r, mrd_why *why)
+write_profile(recording *r, mrd_profile_result *ret_result, mrd_why *why)
 {
     mrd_profile_options options = r->set->profile;
-    mrd_profile_result result;
     mrd_buf dir = { 0 };
-    mrd_err err = mrd_profile_write(&options, r->catalog, r->store, stderr, &result, why);
+    mrd_err err = mrd_profile_write(&options, r->catalog, r->store, stderr, ret_result, why);
 
     if (err != MRD_EXISTS)
         return err;
@@ -555,7 +559,7 @@ write_profile(recording *r, mrd_why *why)
     fprintf(stderr, "meridian inspect: %s; so the results go to %s\n", why->text, options.dir);
     err = mrd_make_dirs(options.dir, why);
     if (err == MRD_OK)
-        err = mrd_profile_write(&options, r->catalog, r->store, stderr, &result, why);
+        err = mrd_profile_write(&options, r->catalog, r->store, stderr, ret_result, why);
     mrd_buf_fini(&dir);
     return err;
 }
@@ -602,9 +606,10 @@ resolve_named(recording *r)
     free(out);
 }
 
-/* Everything between the command's end and the files. */
+/* Reads what the command left and writes the profile. *ret_whole is false if an input is incomplete or an output
+ * ended early; a message said so. */
 static mrd_err
-finish_profile(recording *r, const char *command, mrd_why *why)
+finish_profile(recording *r, const char *command, bool *ret_whole, mrd_why *why)
 {
     bool never = r->set->vendor_tool != NULL && strcmp(r->set->vendor_tool, "none") == 0;
     mrd_read_options read = { .catalog = r->catalog,
@@ -617,6 +622,7 @@ finish_profile(recording *r, const char *command, mrd_why *why)
                               .vendor_disk = 64ull << 30,
                               .earlier = &r->earlier,
                               .earlier_than = r->began };
+    mrd_profile_result result = { 0 };
     mrd_err err;
 
     account(r, command);
@@ -633,9 +639,10 @@ finish_profile(recording *r, const char *command, mrd_why *why)
     }
     if ((err = mrd_note_times(r->catalog, r->store, true, why)) != MRD_OK)
         return err;
-    for (size_t i = 0; i < mrd_catalog_notes(r->catalog); i++)
-        mrd_cli_say("note", mrd_catalog_note_at(r->catalog, i));
-    return write_profile(r, why);
+    *ret_whole = mrd_view_report_inputs(r->catalog);
+    err = write_profile(r, &result, why);
+    *ret_whole = *ret_whole && !result.incomplete;
+    return err;
 }
 
 /* What descendants that still run left in it goes with it. */
@@ -785,6 +792,7 @@ inspect(void *self, const mrd_strlist *words)
     env_list env = { 0 };
     char library[PATH_MAX], rings[PATH_MAX] = "", **argv = NULL;
     int status = MRD_EXIT_FAILED, wait_status = 0, rings_fd = -1;
+    bool whole = true;
     pid_t pid;
     mrd_err err;
 
@@ -814,8 +822,7 @@ inspect(void *self, const mrd_strlist *words)
         mrd_catalog_set(r.catalog, "meridian.commit", mrd_version_commit());
     if ((err = open_recording(&r, &node, rings, &why)) != MRD_OK)
         goto out;
-    if (set->verbose)
-        say_start(&env, words);
+    say_start(&env, words, set->verbose);
     wait_with_signals(SIG_BLOCK);
     if ((err = spawn(argv, env.v, &pid, &why)) != MRD_OK) {
         wait_with_signals(SIG_UNBLOCK);
@@ -823,11 +830,13 @@ inspect(void *self, const mrd_strlist *words)
         goto out;
     }
     wait_status = drain_until_exit(&r, pid);
-    err = finish_profile(&r, argv[0], &why);
+    err = finish_profile(&r, argv[0], &whole, &why);
     if (WIFSIGNALED(wait_status))
         status = 128 + WTERMSIG(wait_status);
-    else if (WEXITSTATUS(wait_status) != 0 || err == MRD_OK)
+    else if (WEXITSTATUS(wait_status) != 0)
         status = WEXITSTATUS(wait_status);
+    else if (err == MRD_OK)
+        status = whole ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
 out:
     if (err != MRD_OK)
         mrd_cli_error("inspect", &why);

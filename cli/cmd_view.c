@@ -82,7 +82,7 @@ static const mrd_opt table[] = {
       .arg = "aligned,utc,raw",
       .help = "times to write: aligned; utc, each process's own wall clock; raw, as the input has "
               "them" },
-    MRD_PROFILE_OUTPUT_ROWS(settings, view.profile),
+    MRD_PROFILE_OUTPUT_ROWS(settings, view.profile, "profile"),
     MRD_PROFILE_SLICE_ROWS(settings, view.profile),
     MRD_VIEW_RESOURCE_ROWS(settings, view),
 };
@@ -183,9 +183,8 @@ report_input(const mrd_input *in, mrd_str error)
     mrd_buf_fini(&line);
 }
 
-/* One line for each input that is not whole; true when all are. */
-static bool
-report_inputs(const mrd_catalog *cat)
+bool
+mrd_view_report_inputs(const mrd_catalog *cat)
 {
     size_t n;
     const mrd_input *inputs = mrd_catalog_inputs(cat, &n);
@@ -264,7 +263,7 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
         goto out;
     if ((err = mrd_note_times(cat, store, set->align == 0, &why)) != MRD_OK)
         goto out;
-    whole = report_inputs(cat);
+    whole = mrd_view_report_inputs(cat);
     if ((err = mrd_filter_check_types(&set->profile.types, cat, &why)) != MRD_OK) {
         status = MRD_EXIT_USAGE;
         goto out;

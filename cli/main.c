@@ -114,8 +114,7 @@ run(int argc, char **argv)
         printf("--help\n--version\n");
         return MRD_EXIT_OK;
     }
-    if (strcmp(argv[1], "--version") == 0 || strcmp(argv[1], "-V") == 0 ||
-        strcmp(argv[1], "version") == 0) {
+    if (mrd_cli_asks_version(argv[1]) || strcmp(argv[1], "version") == 0) {
         char version[MRD_BUILD_TEXT];
 
         printf("meridian %s\n", mrd_version_text(version));

@@ -543,10 +543,15 @@ mrd_profile_write(const mrd_profile_options *options, mrd_catalog *cat, mrd_stor
         report(&paths, &result, to);
     if (err == MRD_OK && events > 0 && result.events == 0) {
         result.incomplete = true;
-        fprintf(stderr,
+        if (result.held > 0)
+            fprintf(
+                stderr,
                 "the slice is empty: all %" PRIu64
                 " %s outside it (--start, --end, --filter-process, --system-trace-filter-...)\n",
                 events, events == 1 ? "event lies" : "events lie");
+        else
+            fprintf(stderr, "the outputs show none of the %" PRIu64 " event%s of the inputs\n",
+                    events, mrd_plural(events));
     }
     mrd_places_free(places);
     mrd_strlist_fini(&paths);

@@ -32,7 +32,8 @@ typedef struct {
     bool incomplete;               /* a stream ended early, or the slice is empty: it was said */
 } mrd_profile_result;
 
-#define MRD_PROFILE_OUTPUT_ROWS(settings, member)                                                  \
+/* folder: the default of --output-dir. */
+#define MRD_PROFILE_OUTPUT_ROWS(settings, member, folder)                                          \
     { .type = MRD_OPT_HEAD, .help = "Output" },                                                    \
         { .name = "output-format",                                                                 \
           .type = MRD_OPT_LIST,                                                                    \
@@ -48,7 +49,7 @@ typedef struct {
           .letter = 'o',                                                                           \
           .type = MRD_OPT_STR,                                                                     \
           .offset = offsetof(settings, member.dir),                                                \
-          .def = "profile",                                                                        \
+          .def = (folder),                                                                         \
           .arg = "DIR",                                                                            \
           .help = "folder of the results" },                                                       \
         { .name = "force",                                                                         \

@@ -70,5 +70,7 @@ typedef struct {
 /* Files and folders in `words` (those of options->dirs too). Errors are printed in the name of
  * `command`; returns the exit status. */
 int mrd_view_run(const char *command, mrd_view_options *options, const mrd_strlist *words);
+/* Prints one line for each input that is not whole, and the catalog's notes. Returns true if all inputs are whole. */
+bool mrd_view_report_inputs(const mrd_catalog *cat);
 
 #endif

@@ -112,18 +112,22 @@ _, err = run("inspect", "-o", out, "--", "touch", ran, want=1)
 check("--force" in err and out + "/s" in err, f"results of an earlier run: {err}")
 check(not os.path.exists(ran), "the command is not started")
 here = os.path.join(work, "here")
-os.makedirs(os.path.join(here, "profile"))
-open(os.path.join(here, "profile", "device_profile_model_1.pftrace"), "w").close()
+os.makedirs(os.path.join(here, "output"))
+open(os.path.join(here, "output", "device_profile_model_1.pftrace"), "w").close()
 p = subprocess.run([MERIDIAN, "inspect", "--", "touch", ran], capture_output=True, text=True, cwd=here)
 check(p.returncode == 1 and "device_profile_model_1.pftrace exists" in p.stderr and not os.path.exists(ran), f"the default directory: {p.stderr}")
-p = subprocess.run([MERIDIAN, "inspect", "-v", "-n", "77", "-o", os.path.join(work, "told"), "--", "sh", "-c", "env > $0", ran + ".env"], capture_output=True, text=True)
+p = subprocess.run([MERIDIAN, "inspect", "--verbose", "-n", "77", "-o", os.path.join(work, "told"), "--", "sh", "-c", "env > $0", ran + ".env"], capture_output=True, text=True)
 with open(ran + ".env") as f:
     given = {line.split("=", 1)[0]: line.rstrip() for line in f if "=" in line}
 told = next((line for line in p.stderr.splitlines() if line.startswith("starting: ")), "")
+check(f'Running command: "sh -c env > $0 {ran}.env" with profiling enabled' in p.stderr, f"inspect says what it runs: {p.stderr}")
+for ask in (["inspect", "-v"], ["-v"], ["--version"]):
+    p = subprocess.run([MERIDIAN, *ask], capture_output=True, text=True)
+    check(p.returncode == 0 and p.stdout.startswith("meridian "), f"{ask}: {p.stdout}{p.stderr}")
 check(given["NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC"].endswith("=77"), "the size of the runtime's ring")
 for name in ("LD_PRELOAD", "MERIDIAN_ENABLE", "MERIDIAN_RING_DIR", "NEURON_RT_INSPECT_OUTPUT_DIR", "NEURON_RT_INSPECT_SYS_TRACE_MAX_EVENTS_PER_NC"):
-    check(given[name] in told, f"inspect -v says {given[name]}: {p.stderr}")
-check(told.endswith(f"sh -c env > $0 {ran}.env"), f"inspect -v says the command: {p.stderr}")
+    check(given[name] in told, f"inspect --verbose says {given[name]}: {p.stderr}")
+check(told.endswith(f"sh -c env > $0 {ran}.env"), f"inspect --verbose says the command: {p.stderr}")
 # With --force they are replaced, and what an earlier run captured is not mixed in.
 capture, again = os.path.join(out, "i-0old_pid_1"), ["sh", "-c", f"mkdir -p {out}/i-0new_pid_2 && cp {out}/i-0old_pid_1/x.ntff {out}/i-0new_pid_2/"]
 os.mkdir(capture)
@@ -135,7 +139,7 @@ check(any("files of earlier runs" in n for n in doc["meridian"]["notes"]), f"and
 # Two that run at one time in one directory: both recordings are kept.
 both = os.path.join(work, "both")
 _, err = run("inspect", "-o", both, "--output-format", "json", "--", "sh", "-c", f'"$@" && echo other > {both}/system_profile.json', "sh",
-             loop, "--steps", "2", "--quiet", "--checkpoint-every", "0", env=env)  # there is something to write, however short it is
+             loop, "--steps", "2", "--quiet", "--checkpoint-every", "0", env=env, want=3)  # the other file is not a profile
 there = re.search(r"so the results go to (\S+)", err)
 if check(there, f"results that appeared meanwhile: {err}"):
     equal(open(os.path.join(both, "system_profile.json")).read(), "other\n", "the other's results stay")
@@ -323,9 +327,9 @@ small = SmallDisk(os.path.join(work, "small"), 3)
 try:
     out = os.path.join(work, "full")
     _, err = run("inspect", "-o", out, "--memory", "1M", "--sample", "1h", "--output-format", "json", "--", loop, "--ranks", "1", "--cores", "8", "--steps", "1500", "--quiet",
-                 "--checkpoint-every", "0", env=dict(env, TMPDIR=small.path))
-    said = re.search(r"live capture lost (\d+) of (\d+) events: (\d+) disk full$", err, re.M)
-    check(said and said[1] == said[3], f"what is lost, and why: {err[-900:]}")
+                 "--checkpoint-every", "0", env=dict(env, TMPDIR=small.path), want=3)
+    said = re.search(r"live capture lost events: (\d+) disk full \((\d+) of (\d+) records are lost\)$", err, re.M)
+    check(said and said[1] == said[2], f"what is lost, and why: {err[-900:]}")
     check("set TMPDIR to a larger folder" in err and small.path in err, f"and what to do: {err[-900:]}")
     doc = load_json(os.path.join(out, "system_profile.json"))
     if said:
