@@ -68,6 +68,7 @@ mrd_wall_text(mrd_wall_ns at, char text[MRD_TIME_TEXT])
 char *
 mrd_dur_text(mrd_dur_ns dur, char text[MRD_DUR_TEXT])
 {
+    const uint64_t hour = 3600 * (uint64_t) MRD_SEC, day = 24 * hour, year = 365 * day;
     const char *sign = dur < 0 ? "-" : "";
     uint64_t d = dur < 0 ? 0 - (uint64_t) dur : (uint64_t) dur;
 
@@ -82,8 +83,15 @@ mrd_dur_text(mrd_dur_ns dur, char text[MRD_DUR_TEXT])
     else if (d < 60 * (uint64_t) MRD_SEC)
         snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 ".%03" PRIu64 " s", sign, d / 1000000000,
                  d % 1000000000 / 1000000);
-    else
+    else if (d < hour)
         snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 " min %02" PRIu64 " s", sign, d / 60000000000u,
                  d / 1000000000 % 60);
+    else if (d < 3 * day)
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 ".%" PRIu64 " hours", sign, d / hour,
+                 d % hour / (hour / 10));
+    else if (d < 3 * year)
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 " days", sign, d / day);
+    else
+        snprintf(text, MRD_DUR_TEXT, "%s%" PRIu64 " years", sign, d / year);
     return text;
 }

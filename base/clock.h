@@ -117,7 +117,8 @@ mrd_dur_ns mrd_asleep_now(void);
  */
 #define MRD_TIME_TEXT 32
 char *mrd_wall_text(mrd_wall_ns at, char text[MRD_TIME_TEXT]);
-/* Writes a duration for people: "412 ns", "3.21 us", "12.5 ms", "1.250 s", "3 min 05 s". */
+/* Writes a duration for people: "412 ns", "3.21 us", "12.5 ms", "1.250 s", "3 min 05 s", "2.5 hours",
+ * "40 days", "55 years". */
 #define MRD_DUR_TEXT 32
 char *mrd_dur_text(mrd_dur_ns dur, char text[MRD_DUR_TEXT]);
 

@@ -100,6 +100,9 @@ TEST(times_print_exactly)
     CHECK_TEXT(mrd_wall_text((mrd_wall_ns){ -1 }, t), "1969-12-31T23:59:59.999999999Z");
     CHECK_TEXT(mrd_dur_text(-1530, d), "-1.53 us");
     CHECK_TEXT(mrd_dur_text(61 * MRD_SEC, d), "1 min 01 s");
+    CHECK_TEXT(mrd_dur_text(9000 * MRD_SEC, d), "2.5 hours");
+    CHECK_TEXT(mrd_dur_text(-4 * 86400 * MRD_SEC, d), "-4 days");
+    CHECK_TEXT(mrd_dur_text(INT64_MAX, d), "292 years");
 }
 
 TEST(why_keeps_whole_characters)

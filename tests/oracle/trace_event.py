@@ -215,7 +215,7 @@ class File:
             else:
                 timed.append(r)
         base = int(self.top.get("baseTimeNanoseconds", 0))
-        if base and not any(r.ts >= EPOCH for r in timed):
+        if base and 2 * sum(r.ts >= EPOCH for r in timed) <= len(timed):
             for r in timed:
                 r.ts += base
         self.read(timed)

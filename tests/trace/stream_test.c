@@ -144,22 +144,40 @@ TEST(many_streams_share_the_memory)
     mrd_store_free(store);
 }
 
-TEST(range_leaves_out_zero_stamps_and_open_ends)
+TEST(range_leaves_out_open_ends_and_times_that_are_not_trusted)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());
     mrd_stream *s = mrd_store_stream(store, 0, "range");
-    mrd_event zero = { .kind = MRD_INSTANT },
-              span = { .kind = MRD_SPAN, .ts = { 50 }, .dur_ns = 7 },
-              open = { .kind = MRD_SPAN, .ts = { 40 }, .dur_ns = MRD_DUR_UNFINISHED };
+    const mrd_event events[] = { { .kind = MRD_INSTANT },
+                                 { .kind = MRD_SPAN, .ts = { 50 }, .dur_ns = 7 },
+                                 { .kind = MRD_SPAN, .ts = { 40 }, .dur_ns = MRD_DUR_UNFINISHED },
+                                 { .kind = MRD_SPAN, .ts = { 55 }, .dur_ns = 9000 } };
     mrd_ev_ns first = { -1 }, last = { -1 };
+    mrd_source *source;
+    const mrd_event *ev;
+    unsigned mistimed = 0;
 
-    mrd_stream_push(s, &zero);
     CHECK(!mrd_stream_range(s, &first, &last));
-    mrd_stream_push(s, &span);
-    mrd_stream_push(s, &open);
+    for (size_t i = 0; i < MRD_COUNT(events); i++)
+        CHECK_ERR("push", mrd_stream_push(s, &events[i]), MRD_OK);
     CHECK(mrd_stream_range(s, &first, &last));
-    CHECK_INT(first.ns, 40);
-    CHECK_INT(last.ns, 57);
+    CHECK_INT(first.ns, 0);
+    CHECK_INT(last.ns, 9055);
+    mrd_stream_trust(s, (mrd_ev_ns){ 40 }, (mrd_ev_ns){ 57 });
+    mrd_stream_shift(s, 1000);
+    CHECK(mrd_stream_range(s, &first, &last));
+    CHECK_INT(first.ns, 1040);
+    CHECK_INT(last.ns, 1057);
+    CHECK_ERR("finish", mrd_stream_finish(s, NULL), MRD_OK);
+    CHECK_ERR("open", mrd_stream_open(s, &source, NULL), MRD_OK);
+    while (source->next(source, &ev, NULL) == MRD_MORE) {
+        bool is_wrong = ev->ts.ns == 1000 || ev->dur_ns == 9000;
+
+        CHECK_INT((ev->flags & MRD_EV_MISTIMED) != 0, is_wrong);
+        mistimed += is_wrong;
+    }
+    CHECK_INT(mistimed, 2);
+    source->close(source);
     mrd_store_free(store);
 }
 

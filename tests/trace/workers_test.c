@@ -28,12 +28,11 @@ tracks_add(world *w)
 }
 
 static void
-open_workers(world *w, bool wall)
+open_workers(world *w)
 {
     mrd_sink_options options = test_sink_options();
     mrd_sink_env env = { .catalog = w->p->cat, .options = &options };
 
-    options.wall_time = wall;
     mrd_workers_free(w->who);
     w->who = mrd_workers_new(&env);
     REQUIRE(w->who != NULL);
@@ -134,7 +133,7 @@ TEST(names_and_categories)
             (void) name_of(&w, kinds[i].name);
             (void) name_of(&w, kinds[i].category);
         }
-        open_workers(&w, true);
+        open_workers(&w);
         for (size_t i = 0; i < (size_t) (1 + first) * MRD_COUNT(kinds); i++) {
             size_t k = i % MRD_COUNT(kinds);
             mrd_event ev = { .kind = MRD_SPAN,
@@ -165,25 +164,20 @@ TEST(only_finished_spans_count)
     };
     mrd_work work;
 
-    open_workers(&w, true);
+    open_workers(&w);
     for (int i = 0; i < 7; i++) {
         mrd_event ev = ok;
         bool counts = i == 0;
 
         ev.kind = i == 1 ? MRD_INSTANT : MRD_SPAN;
         ev.dur_ns = i == 2 ? MRD_DUR_UNFINISHED : i == 3 ? INT64_MAX - 5 : 7;
-        ev.flags = i == 4 ? MRD_EV_NO_START : 0;
-        ev.ts = (mrd_ev_ns){ i == 5 ? 0 : 5 };
+        ev.flags = i == 4 ? MRD_EV_NO_START : i == 5 ? MRD_EV_MISTIMED : 0;
         if (i == 6) {
             ev.dur_ns = INT64_MAX - 6; /* ends just before the end of time */
             counts = true;
         }
         CHECK_INT(mrd_workers_see(w.who, &ev, &work), counts ? MRD_WORK_WORKER : MRD_WORK_NONE);
     }
-    open_workers(&w, false); /* of a clock that begins at 0 an instant of 0 is one */
-    CHECK_INT(
-        mrd_workers_see(w.who, &(mrd_event){ .kind = MRD_SPAN, .track = w.p->device[0] }, &work),
-        MRD_WORK_WORKER);
     world_free(&w);
 }
 
@@ -206,7 +200,7 @@ TEST(workers_in_order)
     t.lnc_idx = 7;
     t.kind = MRD_TRACK_COUNTER;
     more[2] = mrd_catalog_track(w.p->cat, &t);
-    open_workers(&w, true);
+    open_workers(&w);
     CHECK_INT(mrd_workers_count(w.who), 4);
     v = mrd_workers_at(w.who, 0);
     CHECK(v->process == w.p->proc[0] && v->lnc_idx == MRD_NONE && v->device_idx == 2);
@@ -254,7 +248,7 @@ TEST(losses_are_of_some_workers)
 
     mrd_track_init(&t, w.p->node, MRD_SRC_MERIDIAN);
     node = mrd_catalog_track(w.p->cat, &t);
-    open_workers(&w, true);
+    open_workers(&w);
     REQUIRE(mrd_workers_count(w.who) == 3);
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         for (uint32_t k = 0; k < 3; k++) {
@@ -300,7 +294,7 @@ TEST(a_loss_is_of_its_process_or_of_the_whole_node)
             proc.flags = whole ? MRD_PROC_NODE : 0;
             mrd_track_init(&t, mrd_catalog_process(w.p->cat, &proc), MRD_SRC_MERIDIAN);
             ev.track = mrd_catalog_track(w.p->cat, &t);
-            open_workers(&w, true);
+            open_workers(&w);
             REQUIRE(mrd_workers_count(w.who) == 3);
             for (uint32_t k = 0; k < 3; k++)
                 CHECK(mrd_workers_lost(w.who, &ev, k, &on) == (whole && (k < 2) == (same == 1)));
@@ -314,7 +308,7 @@ TEST(names_that_came_later_are_of_the_host)
     static const char *const late[] = { "step ", "my dataloader ", "load_data", "late " };
     world w = world_new();
 
-    open_workers(&w, true);
+    open_workers(&w);
     for (size_t i = 0; i < 400; i++) {
         char text[64];
         mrd_event ev = { .kind = MRD_SPAN, .ts = { 5 }, .dur_ns = 10, .track = w.host };

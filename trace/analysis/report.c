@@ -54,7 +54,6 @@ struct mrd_report {
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
     mrd_standstill *standstill;
-    bool zero_is_no_time;
     mrd_ev_ns end; /* of the recording, as far as its source says */
     mrd_report_absence absence;
     mrd_report_totals totals;
@@ -536,7 +535,7 @@ add_other(mrd_report *r, const mrd_event *ev)
         return MRD_STATE;
     if (ev->kind == MRD_LOSS)
         add_gap(r, ev);
-    if (ev->kind == MRD_SPAN && ev->dur_ns < 0 && !(ev->ts.ns == 0 && r->zero_is_no_time)) {
+    if (ev->kind == MRD_SPAN && ev->dur_ns < 0 && (ev->flags & MRD_EV_MISTIMED) == 0) {
         r->totals.open++;
         mrd_standstill_open(r->standstill, ev);
     }
@@ -598,7 +597,6 @@ mrd_report_new(const mrd_sink_env *env)
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     r->standstill = mrd_standstill_new(r->cat);
     r->end = end_of(env);
-    r->zero_is_no_time = env->profile == 0 && env->options->wall_time;
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
     r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));

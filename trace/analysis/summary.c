@@ -20,7 +20,6 @@ typedef struct {
 struct mrd_summary {
     const mrd_catalog *cat;
     uint32_t profile;
-    bool zero_is_no_time;
     mrd_sid cc_running, cc_exec_barrier, cc_op, nc_exec_running;
     mrd_calls *calls;
     mrd_summary_totals totals;
@@ -177,7 +176,6 @@ mrd_summary_new(const mrd_sink_env *env)
         return NULL;
     s->cat = env->catalog;
     s->profile = env->profile;
-    s->zero_is_no_time = env->profile == 0 && env->options->wall_time;
     s->totals.first = (mrd_ev_ns){ INT64_MAX };
     s->totals.last = (mrd_ev_ns){ INT64_MIN };
     strings = mrd_catalog_strings(s->cat);
@@ -339,7 +337,7 @@ mrd_err
 mrd_summary_add(mrd_summary *s, const mrd_event *ev)
 {
     mrd_summary_totals *t = &s->totals;
-    bool timed = !(ev->ts.ns == 0 && s->zero_is_no_time);
+    bool timed = (ev->flags & MRD_EV_MISTIMED) == 0;
     mrd_ev_ns end = ev->ts;
     const sum_track *track;
 
@@ -349,7 +347,7 @@ mrd_summary_add(mrd_summary *s, const mrd_event *ev)
     if (ev->dur_ns > 0 && __builtin_add_overflow(ev->ts.ns, ev->dur_ns, &end.ns))
         end = (mrd_ev_ns){ INT64_MAX };
     t->events += events_of(ev);
-    t->zero_stamps += !timed;
+    t->mistimed += !timed;
     if (timed) {
         t->first = mrd_ev_min(ev->ts, t->first);
         t->last = mrd_ev_max(end, t->last);

@@ -74,7 +74,7 @@ mrd_err mrd_summary_finish(mrd_summary *s);
 
 typedef struct {
     uint64_t events, spans, instants, samples, flow_points, losses;
-    uint64_t unfinished, no_start, zero_stamps, lost;
+    uint64_t unfinished, no_start, mistimed, lost;
     uint64_t twice; /* spans of calls that another source has; after mrd_summary_finish */
     uint64_t pairs; /* executions that stand for two spans */
     uint64_t cpu_samples, memory_samples;

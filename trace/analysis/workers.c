@@ -19,7 +19,6 @@ typedef struct {
 struct mrd_workers {
     const mrd_catalog *cat;
     uint32_t profile;
-    bool zero_is_no_time;
     track_state *tracks;
     size_t n_tracks;
     mrd_worker *all;
@@ -226,8 +225,7 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     const track_state *track = &w->tracks[ev->track];
 
     if (ev->track >= w->n_tracks || !track->mine || ev->kind != MRD_SPAN || ev->dur_ns < 0 ||
-        (ev->flags & MRD_EV_NO_START) || (ev->ts.ns == 0 && w->zero_is_no_time) ||
-        mrd_event_end(ev).ns == INT64_MAX)
+        (ev->flags & (MRD_EV_NO_START | MRD_EV_MISTIMED)) != 0 || mrd_event_end(ev).ns == INT64_MAX)
         return MRD_WORK_NONE;
     ret->process = track->process;
     ret->worker = track->worker;
@@ -295,7 +293,6 @@ mrd_workers_new(const mrd_sink_env *env)
         return NULL;
     w->cat = env->catalog;
     w->profile = env->profile;
-    w->zero_is_no_time = env->profile == 0 && env->options->wall_time;
     w->n_names = mrd_strtab_count(mrd_catalog_strings(w->cat));
     w->classes = calloc(w->n_names + 1, sizeof(*w->classes));
     w->see = mrd_collectives_new(w->cat, env->options->classify);

@@ -9,6 +9,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/import/import_times.h"
 
 /* The streams that one input writes, one for each profile it has events of. */
 typedef struct {
@@ -22,6 +23,7 @@ typedef struct {
     const char *path;
     file_stream *streams;
     size_t n, cap, last;
+    mrd_times times; /* of the system profile */
     uint64_t emitted;
     mrd_why own; /* a failure of the store or of memory, not of the input */
 } file_reading;
@@ -70,6 +72,8 @@ file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
         stream = f->streams[f->last].stream;
     else
         err = file_stream_of(f, profile, &stream);
+    if (profile == 0)
+        mrd_times_add(&f->times, ev);
     if (err == MRD_OK && stream != NULL)
         err = mrd_stream_push(stream, ev);
     if (err != MRD_OK) {
@@ -247,6 +251,33 @@ file_names(file_reading *f, uint64_t refused)
     input->error = mrd_catalog_intern(f->imp.catalog, said.text);
 }
 
+/* Names the records whose times cannot be right, and marks them in the stream of the system profile. */
+static void
+file_mark_mistimed(file_reading *f)
+{
+    mrd_times_verdict times;
+    char far_by[MRD_DUR_TEXT];
+
+    if (!mrd_times_judge(&f->times, &times))
+        return;
+    for (size_t i = 0; i < f->n; i++)
+        if (f->streams[i].profile == 0 && f->streams[i].stream != NULL)
+            mrd_stream_trust(f->streams[i].stream, times.first, times.end);
+    if (times.without > 0)
+        mrd_catalog_note(f->imp.catalog,
+                         "'%s': %" PRIu64
+                         " record%s no time (0, where the others count from 1970): "
+                         "left out of windows, shares and timelines",
+                         f->path, times.without, times.without == 1 ? " has" : "s have");
+    if (times.far > 0)
+        mrd_catalog_note(f->imp.catalog,
+                         "'%s': the time%s of %" PRIu64 " record%s cannot be right, '" MRD_STR_FMT
+                         "' is %s from all others: left out of windows, shares and timelines",
+                         f->path, mrd_plural(times.far), times.far, mrd_plural(times.far),
+                         MRD_STR_ARG(mrd_catalog_text(f->imp.catalog, times.far_name)),
+                         mrd_dur_text(times.far_by, far_by));
+}
+
 static void
 file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
 {
@@ -312,6 +343,7 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
     file_conclude(&f, err, &said);
     if (f.imp.in != NULL) {
         mrd_import_note_reasons(&f.imp);
+        file_mark_mistimed(&f);
         file_progress(&f);
     }
     mrd_in_close(f.imp.in);

@@ -564,7 +564,7 @@ te_notes(te *t)
                          "left out",
                          name, (unsigned long long) t->unsupported, t->unsupported_phases);
     mrd_import_note_text(t->imp, t->r);
-    if (t->has_base && t->seen_absolute)
+    if (t->has_base && t->absolute > 0)
         mrd_catalog_note(t->imp->catalog,
                          "'%s': baseTimeNanoseconds was ignored, since the times are of the epoch "
                          "already",
@@ -580,9 +580,8 @@ te_finish(te *t, mrd_why *why)
         err = mrd_why_set(why, places, 0, "the processes and threads of the file");
     te_notes(t);
     te_whole(t);
-    /* At the end: one time of the epoch among them says that all of them are. */
-    if (err == MRD_OK && t->has_base && !t->seen_absolute && t->base.ns != 0 &&
-        t->input->events > 0)
+    /* At the end, because single records may have a wrong time. */
+    if (err == MRD_OK && t->has_base && t->absolute <= 0 && t->base.ns != 0 && t->input->events > 0)
         err = t->imp->shift(t->imp, 0, t->base.ns);
     return err;
 }

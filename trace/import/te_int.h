@@ -51,7 +51,7 @@ typedef struct {
     } met[64]; /* lines met lately, by the lowest bits of their tids */
     mrd_wall_ns base;
     bool has_base;
-    bool seen_absolute; /* a time that can only be one of the epoch */
+    int64_t absolute; /* records whose time can only count from 1970, minus all others */
     uint64_t unsupported, facts_kept;
     char unsupported_phases[64];
     uint64_t stray_at;  /* offset of the first value at the top level that is no trace; 0: none */

@@ -405,7 +405,7 @@ mrd_te_dispatch(te *t, te_record *rec)
         return te_unsupported(t, rec);
     if (!rec->has_ts)
         return mrd_te_drop(t, rec, "an event without time (\"ts\")");
-    t->seen_absolute = t->seen_absolute || rec->ts.ns >= 1000000000LL * MRD_SEC;
+    t->absolute += rec->ts.ns >= 1000000000LL * MRD_SEC ? 1 : -1;
     switch (rec->ph) {
     case 'X':
         return te_complete(t, rec);

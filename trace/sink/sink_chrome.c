@@ -238,7 +238,7 @@ start(chrome_sink *s, mrd_ev_ns first)
     mrd_jw *w = &s->w;
 
     s->started = true;
-    s->base = !mrd_ev_after(s->env->first, s->env->last) ? s->env->first : first;
+    s->base = mrd_ev_after(s->env->first, s->env->last) ? first : mrd_ev_min(s->env->first, first);
     mrd_jw_open(w, '{');
     /* The name makes readers find it however long the head is. */
     mrd_catalog_json(w, s->cat, s->env->profile, "traceEvents");
@@ -443,7 +443,9 @@ chrome_event(void *state, const mrd_event *ev)
     uint32_t pid, tid;
 
     if (ev->track >= s->n_tracks)
-        return MRD_STATE; /* not in the catalog when we were opened */
+        return MRD_STATE;            /* not in the catalog when we were opened */
+    if (ev->flags & MRD_EV_MISTIMED) /* viewers would show the time between it and all others */
+        return MRD_OK;
     if (!s->started)
         start(s, ev->ts);
     pid = mrd_catalog_borrow_track(s->cat, ev->track)->process + 1;

@@ -190,7 +190,6 @@ overview_event(void *state, const mrd_event *ev)
 {
     overview_sink *s = state;
     uint32_t core = mrd_summary_core_of(s->rows, ev->track);
-    bool no_time = ev->ts.ns == 0 && s->env->profile == 0 && s->env->options->wall_time;
     const mrd_track *t;
     core_line *line;
     mrd_cc_kind kind;
@@ -199,7 +198,7 @@ overview_event(void *state, const mrd_event *ev)
 
     if (core == NO_CORE)
         return MRD_STATE; /* no track of this profile when the catalog was complete */
-    if (ev->kind != MRD_SPAN || ev->dur_ns <= 0 || no_time)
+    if (ev->kind != MRD_SPAN || ev->dur_ns <= 0 || (ev->flags & MRD_EV_MISTIMED) != 0)
         return MRD_OK;
     t = mrd_catalog_borrow_track(s->env->catalog, ev->track);
     if (t->lnc_idx == MRD_NONE || (end = mrd_event_end(ev)).ns == INT64_MAX)

@@ -432,7 +432,9 @@ pf_event(void *state, const mrd_event *ev)
     if (s->err != MRD_OK)
         return s->err;
     if (!mrd_pf_tracks_has(&s->rows, ev->track))
-        return MRD_INVALID; /* of another profile, or not in the catalog */
+        return MRD_INVALID;          /* of another profile, or not in the catalog */
+    if (ev->flags & MRD_EV_MISTIMED) /* the trace would be as long as the time to all others */
+        return MRD_OK;
     if (!s->started)
         pf_start(s, ev->ts);
     at = pf_time(s, ev->ts);

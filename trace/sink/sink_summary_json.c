@@ -343,7 +343,7 @@ put_totals(mrd_jw *w, const mrd_summary_totals *t)
     put_u64(w, MRD_STR("flow_points"), t->flow_points);
     put_u64(w, MRD_STR("unfinished"), t->unfinished);
     put_u64(w, MRD_STR("no_start"), t->no_start);
-    put_u64(w, MRD_STR("zero_timestamps"), t->zero_stamps);
+    put_u64(w, MRD_STR("mistimed"), t->mistimed);
     put_u64(w, MRD_STR("recorded_twice"), t->twice);
     if (t->pairs > 0)
         put_u64(w, MRD_STR("paired_executions"), t->pairs);

@@ -102,11 +102,11 @@ put_title(text_sink *s)
                     " execution%s ran on two physical cores, with a span of each;"
                     " below, each is counted once\n",
                     t->pairs, mrd_plural(t->pairs));
-    if (t->unfinished + t->no_start + t->zero_stamps > 0)
+    if (t->unfinished + t->no_start + t->mistimed > 0)
         mrd_buf_fmt(&s->text,
                     "Incomplete %" PRIu64 " span%s without end, %" PRIu64 " without start, %" PRIu64
-                    " with time 0 (not counted in times)\n",
-                    t->unfinished, mrd_plural(t->unfinished), t->no_start, t->zero_stamps);
+                    " with a wrong time (not counted in times)\n",
+                    t->unfinished, mrd_plural(t->unfinished), t->no_start, t->mistimed);
     put_lost(s, t->lost, dropped_records(s->env->catalog));
 }
 

@@ -18,16 +18,8 @@ mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT])
 const char *
 mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT])
 {
-    const uint64_t hour = 3600 * (uint64_t) MRD_SEC, day = 24 * hour;
-
-    if (ns < hour)
-        return mrd_text_dur(ns, text);
-    if (ns < 3 * day)
-        snprintf(text, MRD_DUR_TEXT, "%llu.%llu hours", (unsigned long long) (ns / hour),
-                 (unsigned long long) (ns % hour / (hour / 10)));
-    else
-        snprintf(text, MRD_DUR_TEXT, "%llu days", (unsigned long long) (ns / day));
-    return text;
+    return ns < 3600 * (uint64_t) MRD_SEC || ns > INT64_MAX ? mrd_text_dur(ns, text)
+                                                            : mrd_dur_text((int64_t) ns, text);
 }
 
 const char *

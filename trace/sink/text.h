@@ -12,7 +12,7 @@
 
 /* "1.23 ms"; from a minute on "123.4 s". Returns text. */
 const char *mrd_text_dur(uint64_t ns, char text[MRD_DUR_TEXT]);
-/* For times that are not of one run: seconds, hours with a decimal, whole days. */
+/* For times that are not of one run: from an hour on as mrd_dur_text(). */
 const char *mrd_text_long(uint64_t ns, char text[MRD_DUR_TEXT]);
 /* "12.3 %", "-" when there is no whole. */
 #define MRD_TEXT_SHARE 16

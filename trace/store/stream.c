@@ -130,6 +130,14 @@ mrd_stream_shift(mrd_stream *s, mrd_dur_ns delta_ns)
     s->shift_ns = mrd_sat_add(s->shift_ns, delta_ns);
 }
 
+void
+mrd_stream_trust(mrd_stream *s, mrd_ev_ns first, mrd_ev_ns end)
+{
+    s->earliest = first;
+    s->latest = end;
+    s->has_mistimed = true;
+}
+
 /* The stream's first failure, with its message. */
 static mrd_err
 stream_fail(mrd_stream *s, const mrd_why *why)
@@ -396,8 +404,6 @@ stream_note_range(mrd_stream *s, const mrd_event *ev)
 {
     mrd_ev_ns end = mrd_event_end(ev);
 
-    if (ev->ts.ns == 0)
-        return;
     if (end.ns == INT64_MAX)
         end = ev->ts;
     if (!s->has_range) {

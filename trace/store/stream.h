@@ -58,7 +58,12 @@ mrd_err mrd_stream_finish(mrd_stream *stream, mrd_why *why);
 uint32_t mrd_stream_profile(const mrd_stream *stream);
 const char *mrd_stream_label(const mrd_stream *stream);
 uint64_t mrd_stream_count(const mrd_stream *stream); /* events pushed */
-/* First and last time of pushed events (zero stamps left out); false when there is none. */
+/*
+ * Events that begin before `first`, or end after `end`, come back with MRD_EV_MISTIMED, and do not count
+ * in the stream's range. Both are times as they were pushed. To be called after the last push.
+ */
+void mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end);
+/* First and last time of pushed events; false when there is none. */
 bool mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
 /* A reader from the start, in order. Several may be open in turn. */
 mrd_err mrd_stream_open(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);

@@ -56,8 +56,9 @@ struct mrd_stream {
     mrd_ev_ns earliest, latest;
     mrd_dur_ns shift_ns; /* added to every time on the way out */
     bool has_range, has_flows, finished;
-    bool hidden;  /* the flow points of another */
-    bool ordered; /* the records in memory came in order */
+    bool has_mistimed; /* events outside [earliest, latest] are MRD_EV_MISTIMED */
+    bool hidden;       /* the flow points of another */
+    bool ordered;      /* the records in memory came in order */
     mrd_block *head, *tail;
     const mrd_rec *last;   /* in memory */
     const mrd_rec **order; /* after sorting, in_memory of them; NULL when ordered */

@@ -107,13 +107,22 @@ mrd_stream_open_raw(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
                                 why);
 }
 
-/* Events of a stream that was moved: copies with the time changed. */
+/* Events of a stream that was moved, or has mistimed ones: copies with time and flag changed. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
-    mrd_dur_ns shift_ns;
+    const mrd_stream *stream;
     mrd_event ev;
 } stream_shifter;
+
+static bool
+is_mistimed(const mrd_stream *s, const mrd_event *ev)
+{
+    mrd_ev_ns end = mrd_event_end(ev);
+
+    return mrd_ev_before(ev->ts, s->earliest) || mrd_ev_after(ev->ts, s->latest) ||
+           (end.ns != INT64_MAX && mrd_ev_after(end, s->latest));
+}
 
 static mrd_step
 shifter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
@@ -125,7 +134,9 @@ shifter_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     if (step != MRD_MORE)
         return step;
     sh->ev = *ev;
-    sh->ev.ts = mrd_time_shifted(ev->ts, sh->shift_ns);
+    sh->ev.ts = mrd_time_shifted(ev->ts, sh->stream->shift_ns);
+    if (sh->stream->has_mistimed && is_mistimed(sh->stream, ev))
+        sh->ev.flags |= MRD_EV_MISTIMED;
     *ret_event = &sh->ev;
     return MRD_MORE;
 }
@@ -141,7 +152,7 @@ shifter_close(mrd_source *self)
 
 /* Owns inner, also on failure. */
 static mrd_err
-shifter_open(mrd_source *inner, mrd_dur_ns shift_ns, mrd_source **ret_source, mrd_why *why)
+shifter_open(mrd_source *inner, const mrd_stream *stream, mrd_source **ret_source, mrd_why *why)
 {
     stream_shifter *sh = calloc(1, sizeof(*sh));
 
@@ -152,7 +163,7 @@ shifter_open(mrd_source *inner, mrd_dur_ns shift_ns, mrd_source **ret_source, mr
     *sh = (stream_shifter){
         .base = { .next = shifter_next, .close = shifter_close, .key = inner->key },
         .inner = inner,
-        .shift_ns = shift_ns
+        .stream = stream
     };
     *ret_source = &sh->base;
     return MRD_OK;
@@ -175,8 +186,8 @@ mrd_stream_open(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
         return err;
     if (s->bound != NULL && (err = mrd_stream_open_bound(s, raw, &raw, why)) != MRD_OK)
         return err;
-    if (s->shift_ns != 0)
-        return shifter_open(raw, s->shift_ns, ret_source, why);
+    if (s->shift_ns != 0 || s->has_mistimed)
+        return shifter_open(raw, s, ret_source, why);
     *ret_source = raw;
     return MRD_OK;
 }

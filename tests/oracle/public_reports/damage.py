@@ -84,7 +84,7 @@ def a_negative_length(case):
     case.says(view.said, "rank0.json")
 
 
-@row("ts-zero", fails="B.18")
+@row("ts-zero")
 def records_without_a_time(case):
     view = case.view()
     worker, = view.report["workers"]
@@ -104,7 +104,7 @@ def one_time_far_away(case):
     case.says(view.said + view.report_text, "rank0.json")
 
 
-@row("starts-at-zero", fails="B.18")
+@row("starts-at-zero")
 def times_that_begin_at_zero(case):
     view = case.view()
     want = [("first", 0, 5 * MS), ("second", 6 * MS, 1 * MS)]

@@ -1,0 +1,63 @@
+/*
+ * trace/import/import_times.h - where the times of one input lie, and which of them cannot be right.
+ *
+ * A record's time is wrong in two cases:
+ *
+ *   no time   it is 0, or less than MRD_TIMES_APART from 0, and the other times count from 1970
+ *   far away  nothing is recorded between it and all others for MRD_TIMES_APART, and for
+ *             MRD_TIMES_EXTENTS times as long as those last, and at most MRD_TIMES_FEW records or 1 % of
+ *             them are like it
+ *
+ * A span that ends MRD_TIMES_APART or more after all others counts as far away, too. A day is more than
+ * a collective that hangs is in flight.
+ *
+ * Memory     6 KiB, whatever the number of records.
+ * Threads    belongs to one thread.
+ */
+#ifndef MRD_TRACE_IMPORT_TIMES_H
+#define MRD_TRACE_IMPORT_TIMES_H
+
+#include "trace/model/event.h"
+
+#define MRD_TIMES_APART   (86400 * MRD_SEC)
+#define MRD_TIMES_EXTENTS 100
+#define MRD_TIMES_FEW     8u
+#define MRD_TIMES_SLOTS   128u
+
+/* The records that begin within one stretch of 2^shift ns. */
+typedef struct {
+    int64_t number;
+    mrd_ev_ns first, last; /* their begins */
+    mrd_ev_ns end;         /* their latest end, without that of long spans */
+    uint64_t count;
+    mrd_sid name; /* of the first of them */
+} mrd_times_slot;
+
+/* Zeroed at first. */
+typedef struct {
+    mrd_times_slot slots[MRD_TIMES_SLOTS]; /* unordered */
+    unsigned n, at;                        /* at: the slot that was met last */
+    unsigned coarser;                      /* a stretch is 2^(MRD_TIMES_SHIFT + coarser) ns */
+    uint64_t count;
+    struct {
+        mrd_ev_ns end;
+        mrd_sid name;
+    } longs[MRD_TIMES_FEW]; /* spans of MRD_TIMES_APART or more; further ones count like others */
+    unsigned n_longs;
+} mrd_times;
+
+/* What mrd_times_judge found. */
+typedef struct {
+    uint64_t without;     /* records that have no time */
+    uint64_t far;         /* records that lie far away */
+    mrd_ev_ns far_at;     /* of these the one that lies farthest; its begin, or the end of a span */
+    mrd_sid far_name;     /* its name */
+    mrd_dur_ns far_by;    /* how far from all others */
+    mrd_ev_ns first, end; /* of the other records */
+} mrd_times_verdict;
+
+void mrd_times_add(mrd_times *t, const mrd_event *ev);
+/* Sorts the slots; nothing is added afterwards. Returns true if a time is wrong. */
+bool mrd_times_judge(mrd_times *t, mrd_times_verdict *ret);
+
+#endif
