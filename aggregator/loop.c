@@ -298,11 +298,13 @@ watch_unaccepted(mrd_loop *l, mrd_local_ns now)
 
     if (closed == l->unaccepted || now.ns < l->next_unaccepted.ns)
         return;
-    mrd_log(MRD_LOG_WARN, "AGG-UNACCEPTED",
-            "Connections were closed that sent too much before they were accepted: closed=%" PRIu64
-            " held_mb=%zu. An agent among them comes back by itself; if other programs reach the "
-            "data port, block them or use --tls-ca",
-            closed - l->unaccepted, mrd_server_unaccepted_bytes(l->o.server) >> 20);
+    mrd_log(
+        MRD_LOG_WARN, "AGG-UNACCEPTED",
+        "Connections were closed before they were accepted, because together they hold too much "
+        "memory or a TLS handshake did not end: closed=%" PRIu64
+        " held_mb=%zu. An agent among them comes back by itself; if other programs reach the "
+        "data port, block them or use --tls-ca",
+        closed - l->unaccepted, mrd_server_unaccepted_bytes(l->o.server) >> 20);
     l->unaccepted = closed;
     l->next_unaccepted.ns = now.ns + UNACCEPTED_EVERY;
 }

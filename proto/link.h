@@ -125,9 +125,9 @@ typedef struct {
     /* Agents at one time; 0: as many as there are descriptors for. MRD_SERVER_WAITING more may
      * connect, so that they can be told; those beyond are closed at once and counted. */
     unsigned max_connections;
-    /* What connections may hold together before they are accepted (proto/nng/unaccepted.h); 0: 64 MiB.
-     */
+    /* Memory budget of all connections before they are accepted (proto/nng/unaccepted.h); 0: 64 MiB. */
     size_t unaccepted_bytes;
+    mrd_dur_ns handshake; /* longest time of a TLS handshake; 0: 30 s */
 } mrd_server_options;
 
 /* A received request. Answer it once: mrd_server_reply or mrd_server_drop. */

@@ -26,6 +26,8 @@ stream_op __real_nng_stream_send, __real_nng_stream_recv, __wrap_nng_stream_send
 #define nng_stream_recv __wrap_nng_stream_recv
 #endif
 
+_Thread_local mrd_nng_receive *mrd_nng_receiving;
+
 static stream_op *real_send, *real_recv;
 static bool forgets;
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -69,7 +71,13 @@ __attribute__((visibility("default"))) void
 nng_stream_recv(nng_stream *s, nng_aio *aio)
 {
     pthread_once(&once, find_real);
-    mrd_unaccepted_received(s, aio);
+    if (mrd_nng_receiving != NULL)
+        *mrd_nng_receiving = (mrd_nng_receive){ s, aio };
+    if (!mrd_unaccepted_received(s, aio)) {
+        if (nng_aio_begin(aio))
+            nng_aio_finish(aio, NNG_ECONNSHUT); /* ECLOSED in a handshake would end the listener */
+        return;
+    }
     real_recv(s, aio);
     end_refused(aio);
 }

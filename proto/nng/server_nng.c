@@ -23,6 +23,13 @@
 
 #define HOLD_MAGIC 0x4d4c484cu
 
+/* A data connection beyond max_connections waits for room. A connection is accepted when its hello is welcomed. */
+enum { CONN_WAITS, CONN_WITHIN, CONN_ACCEPTED };
+
+/* An agent dials its control connection after its data connection is accepted. So unaccepted peers share this many control
+ * connections, and accepted agents have room of their own. */
+#define CONTROLS_FREE 1024
+
 /* One context: waits for a request, is held by the caller, or sends an answer. */
 typedef struct hold {
     uint32_t magic;
@@ -47,9 +54,9 @@ struct mrd_server {
     pthread_cond_t wake;
     hold *first, **last;
     bool closing, woken;
-    mrd_map conns; /* by pipe: 1 within the limit, 0 beyond it and waiting for room */
+    mrd_map conns; /* by pipe: CONN_* */
     mrd_map controls;
-    unsigned n_conns, n_within, control_conns;
+    unsigned n_conns, n_within, n_accepted, control_conns;
     uint64_t refused;
 };
 
@@ -82,6 +89,7 @@ hold_cb(void *arg)
         return;
     }
     h->at = mrd_local_now();
+    mrd_unaccepted_complete(s->unaccepted, nng_aio_get_msg(h->aio));
     pthread_mutex_lock(&s->lock);
     h->next = NULL;
     *s->last = h;
@@ -119,7 +127,8 @@ conn_remove(mrd_server *s, uint32_t id)
         return;
     mrd_map_remove(&s->conns, conn_key(id));
     s->n_conns--;
-    s->n_within -= within;
+    s->n_within -= within != CONN_WAITS;
+    s->n_accepted -= within == CONN_ACCEPTED;
 }
 
 static void
@@ -157,11 +166,14 @@ control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
         mrd_map_remove(&s->controls, conn_key(id));
     } else {
         ok = s->control_conns < s->max_connections + MRD_SERVER_WAITING &&
+             s->control_conns < 2 * s->n_accepted + CONTROLS_FREE &&
              mrd_map_put(&s->controls, conn_key(id), 1) == MRD_OK;
         s->control_conns += ok;
         s->refused += !ok;
     }
     pthread_mutex_unlock(&s->lock);
+    if (what == NNG_PIPE_EV_ADD_PRE) /* its handshake is over; the limit above bounds its memory */
+        mrd_unaccepted_end_handshake(s->unaccepted, p);
     if (!ok)
         nng_pipe_close(p);
 }
@@ -270,7 +282,9 @@ mrd_server_open(const mrd_server_options *o, mrd_server **ret_server, mrd_why *w
               ? mrd_why_set(why, MRD_NOMEM, 0, "server on %s", o->data_url)
               : mrd_nng_tls_for(o->data_url, o->control_url, &o->tls, true, &s->tls, why);
     if (err == MRD_OK)
-        err = mrd_unaccepted_new(o->unaccepted_bytes, &s->unaccepted, why);
+        err = mrd_unaccepted_new(o->unaccepted_bytes, o->handshake, &s->unaccepted, why);
+    if (err == MRD_OK && s->tls != NULL)
+        mrd_tls_count_in(s->tls, s->unaccepted);
     if (err == MRD_OK)
         err = server_open_data(s, o, why);
     if (err == MRD_OK && o->control_url != NULL)
@@ -324,6 +338,8 @@ mrd_server_close(mrd_server *s)
         mrd_nng_keep(s);
         return;
     }
+    if (s->tls != NULL)
+        mrd_tls_count_in(s->tls, NULL);
     mrd_unaccepted_free(s->unaccepted);
     mrd_tls_unref(s->tls);
     pthread_cond_destroy(&s->wake);
@@ -445,18 +461,23 @@ mrd_server_conn_admit(mrd_server *s, uint32_t conn)
 
     pthread_mutex_lock(&s->lock);
     within = mrd_map_get(&s->conns, conn_key(conn));
-    if (within == 0 && s->n_within < s->max_connections) { /* somebody left */
-        within = 1;
+    if (within == CONN_WAITS && s->n_within < s->max_connections) { /* somebody left */
+        within = CONN_WITHIN;
         s->n_within++;
-        (void) mrd_map_put(&s->conns, conn_key(conn), 1);
+        (void) mrd_map_put(&s->conns, conn_key(conn), within);
     }
     pthread_mutex_unlock(&s->lock);
-    return within == 1;
+    return within == CONN_WITHIN || within == CONN_ACCEPTED;
 }
 
 void
 mrd_server_conn_accept(mrd_server *s, uint32_t conn)
 {
+    pthread_mutex_lock(&s->lock);
+    if (mrd_map_get(&s->conns, conn_key(conn)) == CONN_WITHIN &&
+        mrd_map_put(&s->conns, conn_key(conn), CONN_ACCEPTED) == MRD_OK)
+        s->n_accepted++;
+    pthread_mutex_unlock(&s->lock);
     mrd_unaccepted_remove(s->unaccepted, (nng_pipe){ conn });
 }
 

@@ -16,6 +16,7 @@
 #include "base/obj.h"
 #include "base/secret.h"
 #include "proto/cert.h"
+#include "proto/nng/refused.h"
 
 #define TLS_MAGIC 0x4d4c544cu
 
@@ -26,7 +27,8 @@ struct mrd_tls {
     uint32_t magic;
     bool server;
     char *ca, *cert, *key;
-    pthread_mutex_t lock; /* guards all below; innermost */
+    pthread_mutex_t lock;       /* guards all below; only the lock of unaccepted.c is inside it */
+    mrd_unaccepted *unaccepted; /* NULL: handshakes are not counted */
     unsigned refs;
     SSL_CTX *ctx;
     uint64_t stamp;
@@ -43,6 +45,7 @@ struct nng_tls_engine_conn {
     void *nng;    /* the way to the socket */
     mrd_tls *tls; /* NULL: never started */
     SSL *ssl;
+    nng_stream *tcp; /* its handshake was counted; NULL: it was not */
     bool up, failed, received;
     bool answered; /* the other end has sent something after the handshake */
     char names[MRD_CERT_NAMES];
@@ -61,6 +64,14 @@ static void
 add_error(mrd_tls *tls, const char *message)
 {
     mrd_error_list_add(&tls->errors, MRD_AUTH, message);
+}
+
+void
+mrd_tls_count_in(mrd_tls *tls, mrd_unaccepted *unaccepted)
+{
+    pthread_mutex_lock(&tls->lock);
+    tls->unaccepted = unaccepted;
+    pthread_mutex_unlock(&tls->lock);
 }
 
 bool
@@ -240,15 +251,32 @@ bio_write(BIO *bio, const char *data, int len)
     return rv == 0 ? (int) n : -1;
 }
 
+/* Counts a handshake that waits for its peer. */
+static void
+count_wait(nng_tls_engine_conn *c, const mrd_nng_receive *wait)
+{
+    pthread_mutex_lock(&c->tls->lock);
+    if (c->tls->unaccepted != NULL) {
+        mrd_unaccepted_waits(c->tls->unaccepted, wait->stream, wait->aio);
+        c->tcp = wait->stream;
+    }
+    pthread_mutex_unlock(&c->tls->lock);
+}
+
 static int
 bio_read(BIO *bio, char *data, int len)
 {
     nng_tls_engine_conn *c = BIO_get_data(bio);
+    mrd_nng_receive wait = { 0 };
     size_t n = (size_t) len;
     int rv;
 
     BIO_clear_retry_flags(bio);
+    mrd_nng_receiving = &wait;
     rv = nng_tls_engine_recv(c->nng, (uint8_t *) data, &n);
+    mrd_nng_receiving = NULL;
+    if (wait.stream != NULL && !c->up)
+        count_wait(c, &wait);
     if (rv == NNG_EAGAIN)
         BIO_set_retry_read(bio);
     c->received = c->received || rv == 0;
@@ -303,7 +331,8 @@ conn_init(nng_tls_engine_conn *c, void *nng, nng_tls_engine_config *config)
     pthread_mutex_lock(&tls->lock);
     tls->refs++;
     c->tls = tls;
-    c->ssl = SSL_new(tls->ctx);
+    if (tls->unaccepted == NULL || mrd_unaccepted_has_room(tls->unaccepted))
+        c->ssl = SSL_new(tls->ctx);
     pthread_mutex_unlock(&tls->lock);
     if (c->ssl == NULL || (bio = BIO_new(bio_method)) == NULL)
         return NNG_ENOMEM;
@@ -327,6 +356,9 @@ conn_init(nng_tls_engine_conn *c, void *nng, nng_tls_engine_config *config)
 static void
 conn_fini(nng_tls_engine_conn *c)
 {
+    if (c->tcp != NULL)
+        mrd_unaccepted_stream_gone(c->tcp);
+    c->tcp = NULL;
     SSL_free(c->ssl);
     c->ssl = NULL;
     mrd_tls_unref(c->tls);

@@ -15,6 +15,7 @@
 #include <nng/supplemental/tls/tls.h>
 
 #include "proto/link.h"
+#include "proto/nng/unaccepted.h"
 
 /* One end's certificate, key and authorities, as they are on disk or were at the last reload.
  * Connections hold a reference, so it may be released while some are still closing. */
@@ -29,6 +30,8 @@ void mrd_tls_unref(mrd_tls *tls); /* NULL is fine */
 mrd_err mrd_tls_reload(mrd_tls *tls, mrd_why *why);
 /* True when a file has changed since it was last read with success. */
 bool mrd_tls_changed(mrd_tls *tls);
+/* Counts the handshakes of a server in `unaccepted` from now on. NULL ends that; `unaccepted` must live until then. */
+void mrd_tls_count_in(mrd_tls *tls, mrd_unaccepted *unaccepted);
 /* The next message about a connection that failed; false when there is none. */
 bool mrd_tls_next_error(mrd_tls *tls, mrd_why *ret_why);
 /* Connections that failed, ever. */

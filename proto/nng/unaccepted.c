@@ -11,38 +11,48 @@
 #include "base/obj.h"
 #include "base/threads.h"
 #include "base/vec.h"
-#include "proto/nng/nng_common.h"
 
-#define HARD         4  /* times the budget */
 #define FRAMED       12 /* bytes around a request's body: its length and one request id */
 #define AGE_MS       100
+#define SHAKING_MS   1000
 #define GIVE_BACK_MS 500
 
-/* A connection. Over TLS two streams of it receive: the one inside sees a little more. */
+/* A connection is a TCP stream during its TLS handshake, then a pipe. Over TLS two of its streams receive, and the inner stream
+ * counts a few bytes more. */
 typedef struct {
     mrd_unaccepted *of;
+    nng_stream *shaking; /* NULL: it has a pipe */
+    nng_aio *waits;      /* receives in the handshake */
     nng_pipe pipe;
     mrd_map_key ends;
+    size_t each; /* the fixed part of its cost */
     nng_stream *streams[2];
     int64_t received[2]; /* bytes, by stream */
+    int64_t complete;    /* bytes of whole messages */
     int64_t answered;    /* bytes of messages that are done with */
-    mrd_local_ns since;  /* it holds something, or exists */
+    size_t cost;         /* as it is counted now */
+    mrd_local_ns since;  /* it holds something, waits for its peer, or exists */
+    mrd_local_ns began;
     bool holds, closing;
 } entry;
 
 struct mrd_unaccepted {
-    size_t budget, held;
+    size_t budget;
+    mrd_dur_ns handshake;
+    size_t held;    /* cost of all entries */
+    size_t closing; /* ... of those that are being closed */
+    size_t shaking; /* entries in their handshake */
     uint64_t closed;
     bool ending;
     pthread_t thread;
     pthread_cond_t over;
 };
 
-/* Of all servers of the process: a stream does not know whose it is, only its two addresses. */
+/* The tables are shared by all servers of the process, because a stream states its two addresses and not its server. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of it; innermost */
 static entry *entries;
 static size_t n_entries, cap_entries;
-static mrd_map by_ends, by_pipe; /* -> entries */
+static mrd_map by_ends, by_key; /* -> entries */
 static uint64_t seed;
 static atomic_size_t counted; /* n_entries, to look at without the lock */
 
@@ -54,7 +64,7 @@ pipe_key(nng_pipe p)
     return (mrd_map_key){ .a = (uint64_t) nng_pipe_id(p) };
 }
 
-/* 0 when it is not of TCP. */
+/* Returns 0 if the address is not of TCP. */
 static uint64_t
 addr_word(const nng_sockaddr *a)
 {
@@ -85,31 +95,59 @@ entry_at(uint32_t i)
 /* ---- Counting; all under the lock ---- */
 
 static int64_t
-outstanding(const entry *e)
+received(const entry *e)
 {
-    int64_t most = e->received[0] > e->received[1] ? e->received[0] : e->received[1];
-
-    return most > e->answered ? most - e->answered : 0;
+    return e->received[0] > e->received[1] ? e->received[0] : e->received[1];
 }
 
-/* What it holds changes by what `received` or `answered` changes. */
-static void
-add_bytes(entry *e, int64_t *counter, int64_t bytes)
+static size_t
+cost_of(const entry *e)
 {
-    int64_t before = outstanding(e), after;
-    bool holds;
+    int64_t got = received(e), kept = got > e->answered ? got - e->answered : 0,
+            begun = got > e->complete ? got - e->complete : 0, body = (int64_t) MRD_UNACCEPTED_BODY;
 
-    *counter += bytes;
-    after = outstanding(e);
-    if (e->closing)
-        return;
-    e->of->held += (size_t) after - (size_t) before;
-    holds = after > (int64_t) MRD_UNACCEPTED_EACH;
+    return e->each +
+           (size_t) (kept + (e->shaking == NULL && begun > 0 && begun < body ? body - begun : 0));
+}
+
+static bool
+is_over(const mrd_unaccepted *u)
+{
+    return u->held > u->budget + u->budget / 2;
+}
+
+/* After a change of the entry. */
+static void
+count(entry *e)
+{
+    mrd_unaccepted *u = e->of;
+    size_t cost = cost_of(e);
+    bool holds = cost > e->each + MRD_UNACCEPTED_EACH;
+
+    u->held += cost - e->cost;
+    u->closing += e->closing ? cost - e->cost : 0;
+    e->cost = cost;
     if (holds && !e->holds)
         e->since = mrd_local_now();
     e->holds = holds;
-    if (e->of->held > e->of->budget)
-        pthread_cond_signal(&e->of->over);
+    if (u->held > u->budget)
+        pthread_cond_signal(&u->over);
+}
+
+static void
+mark_closing(entry *e)
+{
+    e->closing = true;
+    e->of->closing += e->cost;
+    e->of->closed++;
+}
+
+/* A stream in its handshake has no pipe: `shaking` is its key. */
+static mrd_map_key
+key_of(const entry *e)
+{
+    return e->shaking == NULL ? pipe_key(e->pipe)
+                              : (mrd_map_key){ .a = (uint64_t) (uintptr_t) e->shaking, .c = 2 };
 }
 
 static void
@@ -117,15 +155,16 @@ forget(entry *e)
 {
     entry *last = &entries[--n_entries];
 
-    if (!e->closing)
-        e->of->held -= (size_t) outstanding(e) + MRD_UNACCEPTED_EACH;
-    mrd_map_remove(&by_pipe, pipe_key(e->pipe));
+    e->of->held -= e->cost;
+    e->of->closing -= e->closing ? e->cost : 0;
+    e->of->shaking -= e->shaking != NULL;
+    mrd_map_remove(&by_key, key_of(e));
     if (mrd_map_get(&by_ends, e->ends) == (uint32_t) (e - entries))
         mrd_map_remove(&by_ends, e->ends);
     if (last != e) { /* takes its place; neither map grows by that */
         if (mrd_map_get(&by_ends, last->ends) == (uint32_t) (last - entries))
             (void) mrd_map_put(&by_ends, last->ends, (uint32_t) (e - entries));
-        (void) mrd_map_put(&by_pipe, pipe_key(last->pipe), (uint32_t) (e - entries));
+        (void) mrd_map_put(&by_key, key_of(last), (uint32_t) (e - entries));
         *e = *last;
     }
     atomic_store_explicit(&counted, n_entries, memory_order_relaxed);
@@ -136,38 +175,70 @@ insert(const entry *e)
 {
     uint32_t at = (uint32_t) n_entries;
 
-    if (seed == 0)
-        mrd_random(&seed, sizeof(seed));
     if (!MRD_VEC_ROOM(entries, n_entries, cap_entries, 1) ||
-        mrd_map_put(&by_pipe, pipe_key(e->pipe), at) != MRD_OK)
+        mrd_map_put(&by_key, key_of(e), at) != MRD_OK)
         return false;
     if (mrd_map_put(&by_ends, e->ends, at) != MRD_OK) {
-        mrd_map_remove(&by_pipe, pipe_key(e->pipe));
+        mrd_map_remove(&by_key, key_of(e));
         return false;
     }
     entries[n_entries++] = *e;
     atomic_store_explicit(&counted, n_entries, memory_order_relaxed);
-    e->of->held += MRD_UNACCEPTED_EACH;
-    if (e->of->held > e->of->budget)
+    count(&entries[at]);
+    if (e->shaking != NULL && e->of->shaking++ == 0)
         pthread_cond_signal(&e->of->over);
+    return true;
+}
+
+/* Returns false if the connection is not of TCP. */
+static bool
+pipe_ends(nng_pipe p, mrd_map_key *ret)
+{
+    nng_sockaddr remote, local;
+
+    return nng_pipe_get_addr(p, NNG_OPT_REMADDR, &remote) == 0 &&
+           nng_pipe_get_addr(p, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
+}
+
+/* Returns true if there was a handshake between these ends. */
+static bool
+end_handshake(mrd_map_key ends)
+{
+    entry *e = entry_at(mrd_map_get(&by_ends, ends));
+
+    if (e == NULL || e->shaking == NULL)
+        return false;
+    forget(e);
     return true;
 }
 
 bool
 mrd_unaccepted_add(mrd_unaccepted *u, nng_pipe p)
 {
-    entry e = { .of = u, .pipe = p, .since = mrd_local_now() };
-    nng_sockaddr remote, local;
+    entry e = { .of = u, .pipe = p, .each = MRD_UNACCEPTED_EACH, .since = mrd_local_now() };
     bool ok;
 
-    if (nng_pipe_get_addr(p, NNG_OPT_REMADDR, &remote) != 0 ||
-        nng_pipe_get_addr(p, NNG_OPT_LOCADDR, &local) != 0 ||
-        (remote.s_family != NNG_AF_INET && remote.s_family != NNG_AF_INET6))
+    if (!pipe_ends(p, &e.ends))
         return true;
     pthread_mutex_lock(&lock);
-    ok = !ends_of(&remote, &local, &e.ends) || insert(&e);
+    if (end_handshake(e.ends))
+        e.each = MRD_UNACCEPTED_TLS;
+    ok = insert(&e);
     pthread_mutex_unlock(&lock);
     return ok;
+}
+
+void
+mrd_unaccepted_end_handshake(mrd_unaccepted *u, nng_pipe p)
+{
+    mrd_map_key ends;
+
+    (void) u;
+    if (!pipe_ends(p, &ends))
+        return;
+    pthread_mutex_lock(&lock);
+    (void) end_handshake(ends);
+    pthread_mutex_unlock(&lock);
 }
 
 void
@@ -177,24 +248,53 @@ mrd_unaccepted_remove(mrd_unaccepted *u, nng_pipe p)
 
     (void) u;
     pthread_mutex_lock(&lock);
-    if ((e = entry_at(mrd_map_get(&by_pipe, pipe_key(p)))) != NULL)
+    if ((e = entry_at(mrd_map_get(&by_key, pipe_key(p)))) != NULL)
         forget(e);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The entry of a message that was received, with the lock held; NULL if it is not counted. */
+static entry *
+lock_sender(const nng_msg *msg)
+{
+    entry *e;
+
+    if (atomic_load_explicit(&counted, memory_order_relaxed) == 0)
+        return NULL;
+    pthread_mutex_lock(&lock);
+    e = entry_at(mrd_map_get(&by_key, pipe_key(nng_msg_get_pipe(msg))));
+    if (e == NULL)
+        pthread_mutex_unlock(&lock);
+    return e;
+}
+
+void
+mrd_unaccepted_complete(mrd_unaccepted *u, const nng_msg *msg)
+{
+    entry *e = lock_sender(msg);
+
+    (void) u;
+    if (e == NULL)
+        return;
+    e->complete += (int64_t) nng_msg_len(msg) + FRAMED;
+    count(e);
     pthread_mutex_unlock(&lock);
 }
 
 void
 mrd_unaccepted_answered(mrd_unaccepted *u, const nng_msg *msg)
 {
-    entry *e;
+    entry *e = lock_sender(msg);
 
     (void) u;
-    if (atomic_load_explicit(&counted, memory_order_relaxed) == 0)
+    if (e == NULL)
         return;
-    pthread_mutex_lock(&lock);
-    if ((e = entry_at(mrd_map_get(&by_pipe, pipe_key(nng_msg_get_pipe(msg))))) != NULL)
-        add_bytes(e, &e->answered, (int64_t) nng_msg_len(msg) + FRAMED);
+    e->answered += (int64_t) nng_msg_len(msg) + FRAMED;
+    count(e);
     pthread_mutex_unlock(&lock);
 }
+
+/* ---- Streams ---- */
 
 static int64_t *
 counter_of(entry *e, nng_stream *s)
@@ -208,24 +308,92 @@ counter_of(entry *e, nng_stream *s)
     return NULL;
 }
 
-void
+static bool
+stream_ends(nng_stream *s, mrd_map_key *ret)
+{
+    nng_sockaddr remote, local;
+
+    return nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) == 0 &&
+           nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) == 0 && ends_of(&remote, &local, ret);
+}
+
+bool
 mrd_unaccepted_received(nng_stream *s, nng_aio *aio)
 {
     size_t bytes;
-    nng_sockaddr remote, local;
     mrd_map_key ends;
     int64_t *counter;
+    bool may = true;
     entry *e;
 
     if (atomic_load_explicit(&counted, memory_order_relaxed) == 0 ||
-        (bytes = nng_aio_count(aio)) == 0 ||
-        nng_stream_get_addr(s, NNG_OPT_REMADDR, &remote) != 0 ||
-        nng_stream_get_addr(s, NNG_OPT_LOCADDR, &local) != 0)
+        (bytes = nng_aio_count(aio)) == 0 || !stream_ends(s, &ends))
+        return true;
+    pthread_mutex_lock(&lock);
+    if ((e = entry_at(mrd_map_get(&by_ends, ends))) != NULL &&
+        (counter = counter_of(e, s)) != NULL) {
+        *counter += (int64_t) bytes;
+        count(e);
+        may = !e->holds || !is_over(e->of);
+        if (!may && !e->closing)
+            mark_closing(e);
+    }
+    pthread_mutex_unlock(&lock);
+    return may;
+}
+
+bool
+mrd_unaccepted_has_room(mrd_unaccepted *u)
+{
+    bool has_room;
+
+    pthread_mutex_lock(&lock);
+    has_room = !is_over(u);
+    pthread_mutex_unlock(&lock);
+    return has_room;
+}
+
+/* Ends the connection of a handshake. The lock keeps it from being freed. The error must not be NNG_ECLOSED: NNG's listener
+ * would take itself for closed and accept nothing more. */
+static void
+end_wait(entry *e)
+{
+    nng_aio_abort(e->waits, NNG_ETIMEDOUT);
+}
+
+void
+mrd_unaccepted_waits(mrd_unaccepted *u, nng_stream *s, nng_aio *aio)
+{
+    mrd_local_ns now = mrd_local_now();
+    entry e = { .of = u,
+                .shaking = s,
+                .waits = aio,
+                .each = MRD_UNACCEPTED_HANDS,
+                .since = now,
+                .began = now };
+    entry *known;
+
+    if (!stream_ends(s, &e.ends))
         return;
     pthread_mutex_lock(&lock);
-    if (ends_of(&remote, &local, &ends) && (e = entry_at(mrd_map_get(&by_ends, ends))) != NULL &&
-        (counter = counter_of(e, s)) != NULL)
-        add_bytes(e, counter, (int64_t) bytes);
+    if ((known = entry_at(mrd_map_get(&by_key, key_of(&e)))) == NULL)
+        (void) insert(&e);
+    else if (known->closing)
+        end_wait(known); /* it did not wait when its end was decided */
+    else
+        known->since = now;
+    pthread_mutex_unlock(&lock);
+}
+
+void
+mrd_unaccepted_stream_gone(nng_stream *s)
+{
+    const entry key = { .shaking = s };
+    entry *e;
+
+    pthread_mutex_lock(&lock);
+    if ((e = entry_at(mrd_map_get(&by_key, key_of(&key)))) != NULL)
+        forget(e);
     pthread_mutex_unlock(&lock);
 }
 
@@ -253,41 +421,61 @@ mrd_unaccepted_closed(mrd_unaccepted *u)
 
 /* ---- Closing ---- */
 
-/* Whether a is to be closed rather than b: who holds bytes before who does not, then the older. */
+/* Entries of a higher rank close first. */
+static unsigned
+rank_of(const entry *e)
+{
+    return e->holds ? 2 : e->shaking != NULL ? 1 : 0;
+}
+
+/* Returns true if a is to be closed before b: by rank, then the older. */
 static bool
 sooner(const entry *a, const entry *b)
 {
-    if (b == NULL || a->holds != b->holds)
-        return b == NULL || a->holds;
+    if (b == NULL || rank_of(a) != rank_of(b))
+        return b == NULL || rank_of(a) > rank_of(b);
     return mrd_local_before(a->since, b->since);
 }
 
-/* The next to close, already counted as gone; NULL: none now. */
+static bool
+is_old(const entry *e, mrd_local_ns now)
+{
+    return mrd_local_diff(now, e->since) >=
+           (e->shaking != NULL ? MRD_UNACCEPTED_SHAKE : MRD_UNACCEPTED_OLD);
+}
+
+static bool
+is_overdue(const entry *e, mrd_local_ns now)
+{
+    return e->shaking != NULL && mrd_local_diff(now, e->began) >= e->of->handshake;
+}
+
+/* Returns the entry to close next and marks it. Returns NULL if no entry must close now. */
 static entry *
 take_victim(mrd_unaccepted *u)
 {
-    mrd_local_ns old = mrd_local_sub(mrd_local_now(), MRD_UNACCEPTED_OLD);
-    bool hard = u->held > HARD * u->budget;
+    mrd_local_ns now = mrd_local_now();
+    size_t stays = u->held - u->closing;
+    bool hard = stays > u->budget + u->budget / 2;
     entry *victim = NULL;
 
-    if (u->held <= u->budget)
+    if (stays <= u->budget && u->shaking == 0)
         return NULL;
     for (size_t i = 0; i < n_entries; i++) {
         entry *e = &entries[i];
 
-        if (e->of == u && !e->closing && (hard || !mrd_local_after(e->since, old)) &&
+        if (e->of == u && !e->closing &&
+            (hard || (stays > u->budget && is_old(e, now)) || is_overdue(e, now)) &&
             sooner(e, victim))
             victim = e;
     }
     if (victim == NULL)
         return NULL;
-    u->held -= (size_t) outstanding(victim) + MRD_UNACCEPTED_EACH;
-    u->closed++;
-    victim->closing = true;
+    mark_closing(victim);
     return victim;
 }
 
-/* Under the lock, which is given up meanwhile. */
+/* Waits up to timeout_ms for a change. Releases the lock meanwhile. */
 static void
 wait_ms(mrd_unaccepted *u, int timeout_ms)
 {
@@ -296,7 +484,7 @@ wait_ms(mrd_unaccepted *u, int timeout_ms)
     pthread_cond_timedwait(&u->over, &lock, &end);
 }
 
-/* NNG frees what closed connections held a little later, and malloc keeps it for itself. */
+/* Returns freed memory to the kernel. NNG frees the messages of closed connections a little later. */
 static void
 give_back(mrd_unaccepted *u)
 {
@@ -317,16 +505,22 @@ close_over_budget(void *arg)
     pthread_mutex_lock(&lock);
     while (!u->ending) {
         if ((victim = take_victim(u)) != NULL) {
-            p = victim->pipe;
             closed = true;
+            if (victim->shaking != NULL) {
+                end_wait(victim);
+                continue;
+            }
+            p = victim->pipe;
             pthread_mutex_unlock(&lock);
             nng_pipe_close(p);
             pthread_mutex_lock(&lock);
-        } else if (u->held > u->budget) { /* until one is old enough */
+        } else if (u->held > u->budget) { /* until one is old enough, or gone */
             wait_ms(u, AGE_MS);
         } else if (closed) {
             closed = false;
             give_back(u);
+        } else if (u->shaking > 0) {
+            wait_ms(u, SHAKING_MS);
         } else {
             pthread_cond_wait(&u->over, &lock);
         }
@@ -336,7 +530,7 @@ close_over_budget(void *arg)
 }
 
 mrd_err
-mrd_unaccepted_new(size_t budget, mrd_unaccepted **ret_u, mrd_why *why)
+mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u, mrd_why *why)
 {
     mrd_unaccepted *u = calloc(1, sizeof(*u));
     int no;
@@ -344,6 +538,12 @@ mrd_unaccepted_new(size_t budget, mrd_unaccepted **ret_u, mrd_why *why)
     if (u == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "connections that are not accepted");
     u->budget = budget == 0 ? MRD_UNACCEPTED_BUDGET : budget;
+    u->handshake = handshake == 0 ? MRD_UNACCEPTED_SHAKEN : handshake;
+    pthread_mutex_lock(&lock);
+    if (seed == 0)
+        mrd_random(&seed, sizeof(seed));
+    pthread_mutex_unlock(&lock);
+    (void) mallopt(M_MMAP_THRESHOLD, (int) MRD_UNACCEPTED_BODY); /* the header says why */
     mrd_cond_init(&u->over);
     if ((no = pthread_create(&u->thread, NULL, close_over_budget, u)) != 0) {
         pthread_cond_destroy(&u->over);
@@ -372,7 +572,7 @@ mrd_unaccepted_free(mrd_unaccepted *u)
     }
     if (n_entries == 0) {
         mrd_map_fini(&by_ends);
-        mrd_map_fini(&by_pipe);
+        mrd_map_fini(&by_key);
         free(entries);
         entries = NULL;
         cap_entries = 0;

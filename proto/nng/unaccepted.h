@@ -1,19 +1,27 @@
 /*
- * proto/nng/unaccepted.h - what connections may hold of this process's memory before they are accepted.
+ * proto/nng/unaccepted.h - bounds the memory that peers hold in this process before they are accepted.
  * Internal to proto/.
  *
- * Anybody who reaches the data port may announce a message of MRD_FRAME_MAX and stop in the middle
- * of it; NNG fixes that limit when the connection opens, and an agent that comes back resends
- * frames of a megabyte before its hello can be answered. So no connection is held to less, all of
- * them together are: of each, what it sent and what is not answered yet counts, and
- * MRD_UNACCEPTED_EACH for itself. Over `budget` those that are over MRD_UNACCEPTED_OLD are closed,
- * over four times that also the younger ones, the oldest first. An agent that is closed so comes
- * back by itself and sends again. A connection that is accepted is not counted any more.
+ * Any program that reaches the data port may announce a message of MRD_FRAME_MAX and stop in the middle of it. NNG fixes the
+ * size limit of messages when the connection opens. An agent that reconnects resends frames of a megabyte before its hello can
+ * be answered. So the connections have no limits of their own and share one budget:
  *
- * Only connections over TCP (and TLS) are counted: who may open the file of a local one is the
- * file system's affair.
+ *   cost      of a connection: a fixed part (plain, TLS, or TLS whose handshake is not done), the bytes that are received and
+ *             not answered, and at least MRD_UNACCEPTED_BODY for a message that has begun.
+ *   over the budget      a thread closes connections that have held bytes for MRD_UNACCEPTED_OLD, handshakes that have waited
+ *             for their peer for MRD_UNACCEPTED_SHAKE, then idle connections, the oldest first.
+ *   over 1.5 budgets     it closes the younger ones too, a connection that holds more than MRD_UNACCEPTED_EACH receives
+ *             nothing more, and no handshake begins.
  *
- * Threads: any. A thread of its own closes, because who counts holds locks of NNG.
+ *   after `handshake`    it closes a connection whose handshake is not done, also below the budget.
+ *
+ * A closed agent reconnects by itself and sends again. An accepted connection is not counted any more. Only TCP is counted,
+ * because permissions of the file system protect local sockets.
+ *
+ * NNG zeroes the whole message that a peer announces. mrd_unaccepted_new makes malloc map large blocks, so that the announced
+ * pages take no memory before they are received. Otherwise the counts would be lower than the memory in use.
+ *
+ * Threads: any. A thread of its own closes, because its callers hold locks of NNG.
  */
 #ifndef MRD_PROTO_UNACCEPTED_H
 #define MRD_PROTO_UNACCEPTED_H
@@ -26,26 +34,46 @@
 #include "base/err.h"
 
 #define MRD_UNACCEPTED_BUDGET ((size_t) 64 << 20)
-#define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10)
+#define MRD_UNACCEPTED_EACH   ((size_t) 16 << 10) /* of a plain connection */
+#define MRD_UNACCEPTED_TLS    ((size_t) 32 << 10) /* of one over TLS, measured: 30 */
+#define MRD_UNACCEPTED_HANDS  ((size_t) 64 << 10) /* of one in its handshake, measured: 54 */
+#define MRD_UNACCEPTED_BODY                                                                        \
+    ((size_t) 64 << 10) /* smaller blocks of malloc may cost all their bytes */
 #define MRD_UNACCEPTED_OLD    MRD_SEC
+#define MRD_UNACCEPTED_SHAKE  (3 * MRD_SEC)  /* from its last wait for the peer */
+#define MRD_UNACCEPTED_SHAKEN (30 * MRD_SEC) /* from its begin: NNG 1.5 has no limit that works */
 
 typedef struct mrd_unaccepted mrd_unaccepted;
 
-/* For one listening socket; budget in bytes, 0: MRD_UNACCEPTED_BUDGET. */
-mrd_err mrd_unaccepted_new(size_t budget, mrd_unaccepted **ret_u, mrd_why *why);
+/* Creates the budget of one server and starts its thread. `budget` is in bytes. If it is 0, MRD_UNACCEPTED_BUDGET applies.
+ * If `handshake` is 0, MRD_UNACCEPTED_SHAKEN applies. Errors: NOMEM, IO. */
+mrd_err mrd_unaccepted_new(size_t budget, mrd_dur_ns handshake, mrd_unaccepted **ret_u,
+                           mrd_why *why);
 void mrd_unaccepted_free(mrd_unaccepted *u); /* NULL is fine; after its socket is closed */
 
-/* A connection that has just come. False without memory: it must be closed. */
+/* Counts a new connection. Returns false if out of memory; the caller closes the pipe. */
 bool mrd_unaccepted_add(mrd_unaccepted *u, nng_pipe p);
-/* It was accepted, or is gone; not counted any more. Unknown ones are fine. */
+/* Ends the count of a connection that was accepted or closed. Unknown connections are ignored. */
 void mrd_unaccepted_remove(mrd_unaccepted *u, nng_pipe p);
-/* A message of it was answered or dropped; its memory is free again. */
+/* Notes that a whole message of its connection was received. */
+void mrd_unaccepted_complete(mrd_unaccepted *u, const nng_msg *msg);
+/* Notes that a message was answered or dropped and its memory is free again. */
 void mrd_unaccepted_answered(mrd_unaccepted *u, const nng_msg *msg);
 
-size_t mrd_unaccepted_bytes(mrd_unaccepted *u);    /* held now */
+/* Returns true while one more handshake may begin. */
+bool mrd_unaccepted_has_room(mrd_unaccepted *u);
+/* Ends the count of a connection whose handshake is done. */
+void mrd_unaccepted_end_handshake(mrd_unaccepted *u, nng_pipe p);
+/* Notes that a handshake waits with this aio for bytes of its peer. Counts the TCP stream at the first call. */
+void mrd_unaccepted_waits(mrd_unaccepted *u, nng_stream *s, nng_aio *aio);
+/* Forgets a stream and its aio, which the caller is about to free. */
+void mrd_unaccepted_stream_gone(nng_stream *s);
+
+size_t mrd_unaccepted_bytes(mrd_unaccepted *u);    /* cost of all connections now */
 uint64_t mrd_unaccepted_closed(mrd_unaccepted *u); /* connections closed for it */
 
-/* A stream is about to receive more with this aio: counts what the last receive brought. */
-void mrd_unaccepted_received(nng_stream *s, nng_aio *aio);
+/* Call before a stream receives more with this aio. Counts the bytes of the last receive. Returns false if the stream must
+ * not receive more. */
+bool mrd_unaccepted_received(nng_stream *s, nng_aio *aio);
 
 #endif

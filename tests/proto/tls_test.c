@@ -408,6 +408,92 @@ TEST(unauthenticated_peers_at_the_port)
     finish(&e);
 }
 
+/* ---- Handshakes that do not end ---- */
+
+#define SILENT 200
+
+static bool
+serve_briefly(ends *e, size_t budget, mrd_dur_ns handshake)
+{
+    mrd_server_options o = { .data_url = "tls+tcp://127.0.0.1:0",
+                             .control_url = "tls+tcp://127.0.0.1:0",
+                             .tls = server_files("server", true),
+                             .unaccepted_bytes = budget,
+                             .handshake = handshake };
+    mrd_why why = { 0 };
+
+    make_certificates();
+    CHECK_ERR("server", mrd_server_open(&o, &e->server, &why), MRD_OK);
+    if (e->server != NULL)
+        snprintf(e->url, sizeof(e->url), "%s", mrd_server_data_url(e->server));
+    return e->server != NULL;
+}
+
+/* Connects clients that never speak, half of them to the control address. */
+static void
+stay_silent(const ends *e, int *fd, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        fd[i] = plain_socket(i % 2 == 0 ? e->url : mrd_server_control_url(e->server));
+}
+
+static void
+hang_up(const int *fd, unsigned n)
+{
+    for (unsigned i = 0; i < n; i++)
+        close(fd[i]);
+}
+
+static void
+check_served(ends *e)
+{
+    e->link = dial_to(e->url, (mrd_link_tls){ .ca_file = file_of("ours", "ca.pem"),
+                                              .cert_file = file_of("ours", "agent.pem"),
+                                              .key_file = file_of("ours", "agent.key"),
+                                              .server_name = "localhost" });
+    UNTIL(e, mrd_link_is_up(e->link));
+    exchange(e);
+}
+
+/* NNG's own timeout does not end a TLS handshake whose client sends nothing (proto/nng/README.md). */
+TEST(a_handshake_has_a_deadline)
+{
+    ends e = { 0 };
+    int fd[SILENT];
+
+    REQUIRE(serve_briefly(&e, 0, 200 * MRD_MS));
+    stay_silent(&e, fd, 8);
+    UNTIL(&e, mrd_server_unaccepted_closed(e.server) == 8);
+    UNTIL(&e, mrd_server_unaccepted_bytes(e.server) == 0);
+    for (unsigned i = 0; i < 8; i++) { /* NNG closes its end a moment later */
+        char c;
+
+        CHECK(recv(fd[i], &c, 1, 0) <= 0);
+    }
+    check_served(&e);
+    finish(&e);
+    hang_up(fd, 8);
+}
+
+/* Handshakes share the budget of connections that are not accepted, and an agent still connects. */
+TEST(handshakes_are_bounded_together)
+{
+    size_t budget = (size_t) 2 << 20;
+    ends e = { 0 };
+    int fd[SILENT];
+
+    REQUIRE(serve_briefly(&e, budget, 0));
+    stay_silent(&e, fd, SILENT);
+    check_served(&e);
+    UNTIL(&e, mrd_server_unaccepted_bytes(e.server) <= budget);
+    CHECK(mrd_server_unaccepted_bytes(e.server) > budget / 2); /* no more than needed is closed */
+    hang_up(fd, SILENT);
+    mrd_link_close(e.link);
+    e.link = NULL;
+    UNTIL(&e, mrd_server_unaccepted_bytes(e.server) == 0);
+    finish(&e);
+}
+
 /* ---- Who is at the other end ---- */
 
 TEST(the_certificate_names_the_agent)

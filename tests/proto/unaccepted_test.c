@@ -12,6 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/file.h"
 #include "tests/check.h"
 #include "tests/socket.h"
 #include "tests/wait.h"
@@ -120,6 +121,47 @@ TEST(halves_of_messages_do_not_exceed_the_budget)
     while (mrd_local_now().ns < end && mrd_server_unaccepted_bytes(s) > 0)
         test_look_again();
     CHECK_INT(mrd_server_unaccepted_bytes(s), 0); /* nothing is counted for ever */
+    mrd_server_close(s);
+}
+
+static size_t
+resident_bytes(void)
+{
+    char line[80];
+    size_t pages = 0;
+
+    CHECK(mrd_file_line("/proc/self/statm", line, sizeof(line)) &&
+          sscanf(line, "%*u %zu", &pages) == 1);
+    return pages * 4096;
+}
+
+/* An announced message takes only the memory of its received bytes, also after malloc reused blocks of that size. */
+TEST(what_is_announced_takes_no_memory)
+{
+    mrd_server *s = server_new();
+    int64_t end = mrd_local_now().ns + DEADLINE;
+    size_t before;
+    int fd[HOLDERS];
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+    SKIP("the sanitizer has its own malloc");
+#endif
+    hold(s, fd, HOLDERS);
+    hang_up(fd, HOLDERS);
+    while (mrd_local_now().ns < end && mrd_server_unaccepted_bytes(s) > 0)
+        test_look_again();
+    before = resident_bytes();
+    for (unsigned i = 0; i < HOLDERS; i++) {
+        fd[i] = announcing(mrd_server_data_url(s), 0x30, MRD_FRAME_MAX);
+        CHECK(test_send_all(fd[i], "x", 1));
+    }
+    while (mrd_local_now().ns < end &&
+           mrd_server_unaccepted_bytes(s) < HOLDERS * ((size_t) 64 << 10))
+        test_look_again();
+    CHECK(mrd_server_unaccepted_bytes(s) >= HOLDERS * ((size_t) 64 << 10));
+    CHECK(mrd_server_unaccepted_bytes(s) <= BUDGET);
+    CHECK(resident_bytes() < before + mrd_server_unaccepted_bytes(s));
+    hang_up(fd, HOLDERS);
     mrd_server_close(s);
 }
 
