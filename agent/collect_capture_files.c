@@ -72,22 +72,19 @@ note_ended(mrd_agent *a, const mrd_ident *id)
 
 /* ---- Directories ---- */
 
-/* A folder, or with `name` one file of it, that a process named; taken only as far as it belongs to
- * the user of its rings. */
+/* Watches `place`, a folder or one file of it that a process named. Only what belongs to the user of the process's rings is
+ * taken. */
 static void
-watch_named(mrd_agent *a, const mrd_drain_process *process, const char *path, const char *name,
-            bool kept, bool ours)
+watch_named(mrd_agent *a, const mrd_drain_process *process, mrd_files_place place)
 {
     mrd_owned_claim claim = mrd_drain_claim(process);
+    const char *path = place.path;
     char label[2048];
-    mrd_files_place place = { .path = path,
-                              .label = label,
-                              .name = name,
-                              .pid = process->ident.pid,
-                              .claim = &claim,
-                              .any_age = kept,
-                              .remove = ours };
     mrd_err err;
+
+    place.label = label;
+    place.pid = process->ident.pid;
+    place.claim = &claim;
 
     if (!a->o.watch_inspect)
         return;
@@ -114,7 +111,7 @@ watch_inspect(mrd_agent *a, const mrd_drain_process *process)
         return;
     snprintf(path, sizeof(path), "%s%s%s", id->inspect_dir[0] == '/' ? "" : id->cwd,
              id->inspect_dir[0] == '/' ? "" : "/", id->inspect_dir);
-    watch_named(a, process, path, NULL, false, false);
+    watch_named(a, process, (mrd_files_place){ .path = path });
 }
 
 static mrd_str
@@ -129,7 +126,7 @@ arg_text(const mrd_drain_process *process, const mrd_arg *arg)
 
 /* A notice that names where the runtime writes: a directory, or a file of its own. */
 static void
-watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, bool ours)
+watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, mrd_str notice)
 {
     mrd_str key = mrd_catalog_text(process->catalog, arg->key), text = arg_text(process, arg);
     bool one_file = mrd_str_is(key, "file");
@@ -140,22 +137,29 @@ watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg
         return;
     snprintf(path, sizeof(path), MRD_STR_FMT, MRD_STR_ARG(text));
     if (!one_file) {
-        watch_named(a, process, path, NULL, false, ours);
+        watch_named(a, process,
+                    (mrd_files_place){ .path = path,
+                                       .remove = mrd_str_starts(notice, "device profile"),
+                                       .captures = mrd_str_is(notice, "device profiles armed") });
         return;
     }
     slash = strrchr(path, '/');
     *slash = '\0';
-    watch_named(a, process, slash == path ? "/" : path, slash + 1, false, false);
+    watch_named(a, process,
+                (mrd_files_place){ .path = slash == path ? "/" : path, .name = slash + 1 });
 }
 
 static void
 notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
-    /* What a session asked the runtime to write is ours, and goes when it was delivered. */
-    bool ours = mrd_str_starts(mrd_catalog_text(process->catalog, ev->name), "device profile");
+    mrd_str notice = mrd_catalog_text(process->catalog, ev->name);
+    const mrd_agent *a = self;
 
     for (uint32_t i = 0; i < ev->arg_count; i++)
-        watch_noticed(self, process, &ev->args[i], ours);
+        watch_noticed(self, process, &ev->args[i], notice);
+    if (mrd_str_is(notice, "device profiles ended") ||
+        mrd_str_is(notice, "device profiles given up"))
+        mrd_files_captured(a->files, process->ident.pid);
 }
 
 /* A model that a process keeps, for a session that wants it. */
@@ -169,7 +173,7 @@ ship_model(void *self, const mrd_drain_process *process, const char *kept)
     if ((slash = strrchr(path, '/')) == NULL || slash == path)
         return;
     *slash = '\0';
-    watch_named(a, process, path, slash + 1, true, false);
+    watch_named(a, process, (mrd_files_place){ .path = path, .name = slash + 1, .any_age = true });
 }
 
 static void

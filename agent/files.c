@@ -53,6 +53,8 @@ do_look(work *w)
     mrd_local_ns before = mrd_local_now();
 
     mrd_folder_slice(w->folder, w->inotify, &w->look);
+    if (w->look.over && w->may_tidy)
+        mrd_folder_tidy(w->folder);
     w->took_ns = mrd_local_diff(mrd_local_now(), before);
 }
 
@@ -113,6 +115,8 @@ do_work(void *arg)
         break;
     case REMOVE:
         mrd_folder_remove(w->folder, w->rel, w->fd);
+        if (w->may_tidy)
+            mrd_folder_tidy(w->folder);
         break;
     case NOTHING:
         break;
@@ -140,6 +144,7 @@ post_file(mrd_files *f, work_kind kind)
     *f->work = (work){ .kind = kind,
                        .folder = f->dirs[one->dir].folder,
                        .dir = one->dir,
+                       .may_tidy = !mrd_files_is_captured_into(&f->dirs[one->dir]),
                        .rel = one->rel,
                        .fd = f->fd,
                        .offset = f->offset,
@@ -171,7 +176,11 @@ post_look(mrd_files *f, mrd_local_ns now)
         if (f->inotify >= 0)
             mrd_files_poll(f, f->inotify);
     }
-    *f->work = (work){ .kind = LOOK, .folder = d->folder, .dir = at, .inotify = f->inotify };
+    *f->work = (work){ .kind = LOOK,
+                       .folder = d->folder,
+                       .dir = at,
+                       .may_tidy = !mrd_files_is_captured_into(d),
+                       .inotify = f->inotify };
     post(f);
     return true;
 }

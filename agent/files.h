@@ -44,8 +44,10 @@ typedef struct {
     int64_t pid;                  /* whose it is; MRD_NONE: the folder names tell */
     const mrd_owned_claim *claim; /* of the process that named it; NULL: the operator did */
     bool any_age; /* files of before the session, too, and for each session that watches them */
-    bool
-        remove; /* they were written for us: what was delivered is removed, and folders when empty */
+    /* They were written for a session: a file is removed when it is delivered, and empty folders as soon as no process that named
+     * the directory captures. A process captures from when it first names the directory, or `captures`, to mrd_files_captured. */
+    bool remove;
+    bool captures;
 } mrd_files_place;
 
 /* A session that takes files. */
@@ -103,6 +105,8 @@ void mrd_files_close(mrd_files *f);
 mrd_err mrd_files_watch(mrd_files *f, const mrd_files_place *place);
 /* The process has ended: what it alone named is forgotten when it is finished. */
 void mrd_files_gone(mrd_files *f, int64_t pid);
+/* The process's capture has ended, and its files are written. */
+void mrd_files_captured(mrd_files *f, int64_t pid);
 /* The sessions that take files, at most MRD_FILES_SESSIONS; none: files wait. A file that none takes
  * waits for one that began before it was written, or for the same one with an earlier start. */
 #define MRD_FILES_SESSIONS 16

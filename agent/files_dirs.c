@@ -182,7 +182,7 @@ mrd_files_drop(mrd_files *f, unsigned at)
     if (!d->hung) /* else the thread has it */
         mrd_folder_free(d->folder, f->inotify);
     free(d->label);
-    free(d->pids);
+    free(d->namers);
     *d = (dir){ 0 };
     f->stats.dirs--;
 }
@@ -195,8 +195,8 @@ may_go(const mrd_files *f, unsigned at)
     bool busy = (f->stage != IDLE && f->files[f->at].dir == at) ||
                 (f->work->kind == LOOK && f->work->dir == at);
 
-    return d->used && d->uid != MRD_OWNED_ANY && d->n_pids == 0 && !busy && !d->looking &&
-           (d->refused_for_good || d->hung || !mrd_local_before(d->looked_at, d->look_at)) &&
+    return d->used && d->uid != MRD_OWNED_ANY && d->n_namers == 0 && !busy && !d->looking &&
+           (d->refused_for_good || d->hung || !mrd_local_before(d->looked_at, d->ended_at)) &&
            (d->waiting == 0 || !mrd_files_have_sessions(f));
 }
 
@@ -300,10 +300,12 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now
     d->deep = st->deep;
     d->beyond += st->left_out;
     gone = look_for_gone(f, d);
-    again = gone > 0 && beyond > 0;
+    again = gone > 0 && beyond > 0; /* there is room for the others now */
     if (again || gone > f->n / 2)
         forget_files(f, MRD_FILES_DIRS);
-    d->look_at = mrd_local_add(now, (again            ? 0 /* there is room for the others now */
+    if (mrd_local_before(d->looked_at, d->ended_at))
+        again = true; /* this look may have missed the last files */
+    d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? LOOK_BUSY
                                      : d->blind       ? LOOK_BLIND
                                                       : LOOK_WATCHED));
@@ -450,15 +452,18 @@ free_dir(mrd_files *f, int64_t uid)
     return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
 }
 
+/* A process that is new here may capture already: its capture began under an agent that has ended. */
 static mrd_err
-add_pid(dir *d, int64_t pid)
+add_namer(dir *d, const mrd_files_place *place)
 {
-    for (size_t i = 0; i < d->n_pids; i++)
-        if (d->pids[i] == pid)
+    for (size_t i = 0; i < d->n_namers; i++)
+        if (d->namers[i].pid == place->pid) {
+            d->namers[i].captures = d->namers[i].captures || place->captures;
             return MRD_OK;
-    if (!MRD_VEC_ROOM(d->pids, d->n_pids, d->cap_pids, 1))
+        }
+    if (!MRD_VEC_ROOM(d->namers, d->n_namers, d->cap_namers, 1))
         return MRD_NOMEM;
-    d->pids[d->n_pids++] = pid;
+    d->namers[d->n_namers++] = (namer){ place->pid, place->captures || place->remove };
     return MRD_OK;
 }
 
@@ -535,7 +540,7 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
             f->refused_pids[f->stats.refused_dirs++] = place->pid;
         return err;
     }
-    if (place->claim != NULL && (err = add_pid(d, place->pid)) != MRD_OK)
+    if (place->claim != NULL && (err = add_namer(d, place)) != MRD_OK)
         return err;
     if (place->name == NULL && !d->whole) {
         d->whole = true;
@@ -553,6 +558,14 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
     return err;
 }
 
+/* A process, or its capture, has ended: what it wrote last is in the next look that begins. */
+static void
+look_again(dir *d)
+{
+    d->ended_at = mrd_local_now();
+    d->look_at = (mrd_local_ns){ 0 };
+}
+
 void
 mrd_files_gone(mrd_files *f, int64_t pid)
 {
@@ -564,10 +577,33 @@ mrd_files_gone(mrd_files *f, int64_t pid)
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
         dir *d = &f->dirs[i];
 
-        for (size_t k = 0; k < d->n_pids; k++)
-            if (d->pids[k] == pid) {
-                d->pids[k--] = d->pids[--d->n_pids];
-                d->look_at = d->n_pids == 0 ? mrd_local_now() : d->look_at;
+        for (size_t k = 0; k < d->n_namers; k++)
+            if (d->namers[k].pid == pid) {
+                d->namers[k--] = d->namers[--d->n_namers];
+                look_again(d);
             }
     }
+}
+
+void
+mrd_files_captured(mrd_files *f, int64_t pid)
+{
+    for (unsigned i = 0; i < MRD_FILES_DIRS; i++)
+        for (size_t k = 0; k < f->dirs[i].n_namers; k++) {
+            namer *n = &f->dirs[i].namers[k];
+
+            if (n->pid != pid || !n->captures)
+                continue;
+            n->captures = false;
+            look_again(&f->dirs[i]);
+        }
+}
+
+bool
+mrd_files_is_captured_into(const dir *d)
+{
+    for (size_t i = 0; i < d->n_namers; i++)
+        if (d->namers[i].captures)
+            return true;
+    return false;
 }

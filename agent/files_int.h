@@ -35,13 +35,19 @@ typedef struct {
     uint64_t look;     /* number of the directory's last look that met it */
 } file;
 
+/* A process that named a directory. */
+typedef struct {
+    int64_t pid;
+    bool captures; /* the runtime may write into folders that it has made there */
+} namer;
+
 typedef struct {
     bool used;
     char *label; /* its path, or how a container's is reached */
     mrd_folder *folder;
     int64_t uid, pid; /* whose; MRD_OWNED_ANY, MRD_NONE */
-    int64_t *pids;    /* processes that named it; none left: it goes */
-    size_t n_pids, cap_pids;
+    namer *namers;    /* processes that named it; none left: it goes */
+    size_t n_namers, cap_namers;
     bool whole;           /* not only files that were named */
     bool any_age, remove; /* as in mrd_files_place */
     session_set wanted;   /* by these, since a process that they select named it */
@@ -54,6 +60,7 @@ typedef struct {
     uint64_t look; /* number of the look under way or the last one */
     bool looking, blind;
     mrd_local_ns look_at, began_at, looked_at;
+    mrd_local_ns ended_at; /* when a process here, or its capture, ended last */
     mrd_dur_ns took_ns;
     uint64_t looks_turn, files_turn; /* when its user had a slice, a file */
     uint64_t beyond, refused, ignored, deep, not_traces;
@@ -70,6 +77,7 @@ typedef struct {
     work_kind kind;
     mrd_folder *folder;
     unsigned dir;
+    bool may_tidy; /* no capture is open that needs the folders */
     int inotify;
     mrd_folder_state look;
     const char *rel;
@@ -153,6 +161,8 @@ void mrd_files_looked(mrd_files *f, mrd_local_ns now);
 /* When the directory may be looked at, INT64_MAX never; the one to go on with, false: none. */
 mrd_local_ns mrd_files_due(const dir *d);
 bool mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at);
+/* A process captures into the directory. */
+bool mrd_files_is_captured_into(const dir *d);
 /* Hands the folder what was asked for while the thread may have had it. */
 void mrd_files_tell(mrd_files *f, dir *d);
 /* When a user had its last slice (looks), or its last file. */

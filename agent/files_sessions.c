@@ -107,9 +107,9 @@ ask_of_all(mrd_files *f)
 
         if (!d->used || d->uid == MRD_OWNED_ANY)
             continue;
-        for (size_t k = 0; k < d->n_pids; k++)
-            mrd_files_ask(f, d, d->pids[k]);
-        if (d->n_pids == 0)
+        for (size_t k = 0; k < d->n_namers; k++)
+            mrd_files_ask(f, d, d->namers[k].pid);
+        if (d->n_namers == 0)
             mrd_files_ask(f, d, d->pid);
     }
 }

@@ -33,6 +33,8 @@ struct mrd_folder {
     ino_t ino;
     char **names;
     size_t n_names, cap_names;
+    char **emptied; /* below this folder: those from which files were removed */
+    size_t n_emptied, cap_emptied;
     /* A look under way. */
     size_t next_name; /* n_names: all were met, or there are none */
     bool looking;
@@ -132,6 +134,9 @@ mrd_folder_free(mrd_folder *f, int inotify)
     drop_found(f);
     mrd_folder_whole(f);
     free(f->names);
+    while (f->n_emptied > 0)
+        free(f->emptied[--f->n_emptied]);
+    free(f->emptied);
     if (f->fd >= 0)
         close(f->fd);
     if (f->root >= 0)
@@ -428,24 +433,49 @@ remove_name(const mrd_folder *f, int root, const char *path, const struct stat *
     return good;
 }
 
+/* Without memory the folder stays. */
+static void
+remember_emptied(mrd_folder *f, const char *path)
+{
+    for (size_t i = 0; i < f->n_emptied; i++)
+        if (strcmp(f->emptied[i], path) == 0)
+            return;
+    if (MRD_VEC_ROOM(f->emptied, f->n_emptied, f->cap_emptied, 1) &&
+        (f->emptied[f->n_emptied] = strdup(path)) != NULL)
+        f->n_emptied++;
+}
+
 void
 mrd_folder_remove(mrd_folder *f, const char *rel, int fd)
 {
     char path[PATH_MAX];
     struct stat st;
     char *slash;
-    bool good;
 
     if (f->fd < 0 || strlen(rel) >= sizeof(path) || fstat(fd, &st) != 0)
         return;
     strcpy(path, rel);
-    good = remove_name(f, f->fd, path, &st);
-    while (good && (slash = strrchr(path, '/')) != NULL) {
-        *slash = '\0';
-        good = remove_name(f, f->fd, path, NULL);
+    if (!remove_name(f, f->fd, path, &st))
+        return;
+    slash = strrchr(path, '/');
+    *(slash == NULL ? path : slash) = '\0';
+    remember_emptied(f, path);
+}
+
+void
+mrd_folder_tidy(mrd_folder *f)
+{
+    while (f->n_emptied > 0) {
+        char *path = f->emptied[--f->n_emptied], *slash;
+
+        while (*path != '\0' && remove_name(f, f->fd, path, NULL)) {
+            slash = strrchr(path, '/');
+            *(slash == NULL ? path : slash) = '\0';
+        }
+        if (*path == '\0' && f->root >= 0)
+            (void) remove_name(f, f->root, f->path, NULL);
+        free(path);
     }
-    if (good && f->root >= 0)
-        (void) remove_name(f, f->root, f->path, NULL);
 }
 
 mrd_err

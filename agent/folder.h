@@ -61,9 +61,11 @@ const mrd_folder_file *mrd_folder_found(const mrd_folder *f, size_t *ret_n);
 mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st,
                         mrd_why *why);
 
-/* Removes the file, if it is still the one that `fd` is open on, then its folders as far as they are
- * empty and of its user, this one included. */
+/* Removes the file, if it is still the one that `fd` is open on. Its folders stay until mrd_folder_tidy. */
 void mrd_folder_remove(mrd_folder *f, const char *rel, int fd);
+/* Removes the folders from which mrd_folder_remove has removed files, this one included, if they are empty and belong to the
+ * user. */
+void mrd_folder_tidy(mrd_folder *f);
 
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; NULL for kinds that are not known. */
 const char *mrd_folder_kind(const char *name);

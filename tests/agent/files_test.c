@@ -1,6 +1,7 @@
 #include "tests/hw/tree.h"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
 
@@ -451,6 +452,63 @@ TEST(only_the_file_that_was_named_is_taken)
     CHECK_INT(w->g.artifacts, 1);
     CHECK_INT(mrd_files_watch(w->f, &(mrd_files_place){ .path = "", .pid = 1 }), MRD_INVALID);
     end_world(w);
+}
+
+/* This process names the directory, and a file that it maps stands for its ring. */
+static void
+name_directory(world *w, const char *path, bool captures)
+{
+    mrd_owned_claim claim = { .pid = getpid(), .uid = geteuid() };
+    mrd_files_place place = {
+        .path = path, .pid = getpid(), .claim = &claim, .remove = true, .captures = captures
+    };
+    char ring[600];
+    struct stat st;
+    int fd;
+
+    tree_file(test_tmp(), "a.ring", "a ring");
+    snprintf(ring, sizeof(ring), "%s/a.ring", test_tmp());
+    REQUIRE((fd = open(ring, O_RDONLY | O_CLOEXEC)) >= 0 && fstat(fd, &st) == 0);
+    REQUIRE(mmap(NULL, 4096, PROT_READ, MAP_SHARED, fd, 0) != MAP_FAILED);
+    close(fd);
+    claim.device = st.st_dev;
+    claim.inode = st.st_ino;
+    CHECK_ERR("name", mrd_files_watch(w->f, &place), MRD_OK);
+}
+
+/* The runtime makes its folder once, and writes into it until the capture ends. */
+TEST(folders_stay_while_a_capture_is_open)
+{
+    enum { IT_IS_SAID, PROCESS_ENDS, BEGAN_UNDER_ANOTHER_AGENT, WAYS };
+
+    for (int way = 0; way < WAYS; way++) {
+        world *w = new_world(0);
+        mrd_local_ns delivered;
+        char top[600], folder[700];
+
+        snprintf(top, sizeof(top), "%s/profiles", test_tmp());
+        snprintf(folder, sizeof(folder), "%s/i-0_pid_9/17", top);
+        tree_file(test_tmp(), "profiles/i-0_pid_9/17/one.ntff", "one");
+        tree_file(test_tmp(), "profiles/i-0_pid_9/18/two.ntff", "two");
+        name_directory(w, top, way != BEGAN_UNDER_ANOTHER_AGENT);
+        until(w, 2);
+        delivered = mrd_local_now();
+        mrd_files_look(w->f);
+        TEST_UNTIL((step(w), mrd_files_idle(w->f, 1, delivered)));
+        CHECK(access(folder, F_OK) == 0);
+        tree_file(test_tmp(), "profiles/i-0_pid_9/17/ntrace.pb", "written at the end");
+        if (way == PROCESS_ENDS)
+            mrd_files_gone(w->f, getpid());
+        else
+            mrd_files_captured(w->f, getpid());
+        until(w, 3);
+        CHECK_INT(w->failed, 0);
+        CHECK_INT(w->g.artifacts, 3);
+        TEST_UNTIL((step(w), access(top, F_OK) != 0));
+        name_directory(w, top,
+                       false); /* a file of before is said late: the capture is still over */
+        end_world(w);
+    }
 }
 
 /* The models that many processes of a user keep lie in one folder. */

@@ -296,7 +296,8 @@ TEST(no_folder_of_another_user_is_removed)
         CHECK(f != NULL && fd >= 0);
         mrd_folder_remove(f, "inner/0.ntff", fd);
         close(fd);
-        CHECK(access(file, F_OK) != 0);
+        CHECK(access(file, F_OK) != 0 && access(inner, F_OK) == 0);
+        mrd_folder_tidy(f);
         CHECK_INT(access(inner, F_OK) == 0, others == 1);
         CHECK_INT(access(outer, F_OK) == 0, others > 0);
         mrd_folder_free(f, -1);
