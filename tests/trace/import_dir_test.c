@@ -452,6 +452,52 @@ TEST(a_tool_decodes_the_artifacts_of_its_folder)
     reading_free(&r);
 }
 
+/* A folder that Meridian wrote is an input when it holds nothing else: each profile is read once. */
+TEST(own_profiles_are_read_where_nothing_else_is)
+{
+    static const char own[] = "{\"meridian\":{\"format\":\"system_profile\"},\"trace_events\":["
+                              "{\"name\":\"a\",\"timestamp\":5,\"duration\":2,\"type\":11,"
+                              "\"instance_id\":\"i-0a\",\"process_id\":\"1\",\"thread_id\":1}]}";
+    static const char chrome[] =
+        "{\"meridian\":{},\"traceEvents\":[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,"
+        "\"tid\":1,\"ts\":1,\"dur\":2}]}";
+    reading r = reading_new("own");
+
+    put(&r, "one/system_profile.pftrace", "any");
+    put(&r, "one/profile.sqlite", "any");
+    put(&r, "one/report.json", "{\"meridian\":{}}");
+    put(&r, "one/system_profile.overview.json", "{\"meridian\":{}}");
+    put(&r, "one/system_profile/_manifest.json", "{\"format\": \"meridian tables\"}");
+    put(&r, "one/system_profile/CpuUsage.parquet", "PAR1");
+    read_all(&r);
+    CHECK_INT(r.inputs, 0);
+    CHECK_ROW(r.notes, strstr(r.notes, "--output-format json") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "unknown kind") == NULL);
+    reading_free(&r);
+
+    r = reading_new("own");
+    put(&r, "one/system_profile.json", own);
+    put(&r, "one/system_profile.trace.json", chrome);
+    put(&r, "two/system_profile.trace.json", chrome);
+    read_all(&r);
+    REQUIRE(r.inputs == 2);
+    CHECK(strstr(mrd_catalog_text(r.o.catalog, r.input[0].path).p, "one/system_profile.json") !=
+          NULL);
+    CHECK(strstr(mrd_catalog_text(r.o.catalog, r.input[1].path).p,
+                 "two/system_profile.trace.json") != NULL);
+    CHECK_INT(r.input[0].events + r.input[1].events, 2);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read") == NULL);
+    reading_free(&r);
+
+    r = reading_new("own");
+    put(&r, "one/trace.json", CHROME);
+    read_all(&r);
+    REQUIRE(r.inputs == 1);
+    CHECK(strstr(mrd_catalog_text(r.o.catalog, r.input[0].path).p, "one/trace.json") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "name one as a file to read it") != NULL);
+    reading_free(&r);
+}
+
 TEST(what_is_no_folder)
 {
     reading r = reading_new("none");

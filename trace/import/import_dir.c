@@ -37,6 +37,8 @@ typedef struct {
     uint32_t first_artifact;       /* index in the catalog */
     bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
     mrd_buf unknown_name;          /* the first of them, for the note */
+    mrd_strlist profiles;          /* JSON profiles that meridian wrote, counted in own, too */
+    bool read_own;                 /* the folder holds no other inputs: these profiles are read */
 } dir_walk;
 
 /* "i-0abc_pid_4711" to its parts; false when the name is no such folder. The text may go on after
@@ -172,13 +174,25 @@ name_says_json(mrd_str name)
     return false;
 }
 
+/* Returns true for the names that meridian gives to profiles in the formats json and chrome. */
+static bool
+is_profile_name(mrd_str name)
+{
+    const char *dot = memchr(name.p, '.', name.len);
+    mrd_str rest = { dot, dot == NULL ? 0 : name.len - (size_t) (dot - name.p) };
+
+    if (!mrd_str_starts(name, "system_profile.") && !mrd_str_starts(name, "device_profile_model_"))
+        return false;
+    return name_says_json(name) && !mrd_str_starts(rest, ".overview.");
+}
+
 typedef enum { HEAD_UNKNOWN, HEAD_TRACE, HEAD_OWN } dir_head;
 
 /* What the start of the file says. Own results are no input unless named. */
 static dir_head
 look_at(const char *path)
 {
-    static const char own[] = "\"meridian\"";
+    static const char own[] = "\"meridian\"", tables[] = "\"meridian tables\"";
     mrd_bytes head = { NULL, 0 };
     mrd_in *in = NULL;
     dir_head found = HEAD_UNKNOWN;
@@ -188,7 +202,10 @@ look_at(const char *path)
         mrd_str text = { (const char *) head.p,
                          head.len < MRD_PROBE_BYTES ? head.len : MRD_PROBE_BYTES };
 
-        if (memmem(head.p, head.len < 256 ? head.len : 256, own, sizeof(own) - 1) != NULL)
+        size_t first = head.len < 256 ? head.len : 256;
+
+        if (memmem(head.p, first, own, sizeof(own) - 1) != NULL ||
+            memmem(head.p, first, tables, sizeof(tables) - 1) != NULL)
             found = HEAD_OWN;
         else if (mrd_import_detect(text, path) != NULL)
             found = HEAD_TRACE;
@@ -216,11 +233,13 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
         return MRD_OK;
     }
     head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
-                   mrd_str_is(name, "report.txt")
+                   mrd_str_is(name, "report.txt") || mrd_str_is(name, "profile.sqlite")
                ? HEAD_OWN
                : look_at(path);
     if (head == HEAD_OWN) {
         walk->own++;
+        if (is_profile_name(name) && mrd_strlist_add(&walk->profiles, mrd_str_of(path)) != MRD_OK)
+            return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
     if (head == HEAD_UNKNOWN && !name_says_json(name)) {
@@ -291,6 +310,19 @@ find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
     }
 }
 
+/* Returns true for a folder of tables that meridian wrote. */
+static bool
+holds_own_tables(const char *path)
+{
+    mrd_buf manifest = { 0 };
+    bool own;
+
+    mrd_buf_fmt(&manifest, "%s/_manifest.json", path);
+    own = look_at(mrd_buf_cstr(&manifest)) == HEAD_OWN;
+    mrd_buf_fini(&manifest);
+    return own;
+}
+
 static mrd_err
 dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int depth, mrd_why *why)
 {
@@ -300,6 +332,10 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
     mrd_err err;
     int n;
 
+    if (holds_own_tables(path)) {
+        walk->own++;
+        return MRD_OK;
+    }
     find_namer(walk, path, &here);
     err = mrd_read_once_check(walk->options->once, path, &here, &again);
     if (err != MRD_OK || again)
@@ -381,6 +417,7 @@ dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
 
         err = dir_folder(&results, (char *) into.p, &walk->nowhere, 0, why);
         mrd_buf_fini(&results.unknown_name);
+        mrd_strlist_fini(&results.profiles);
         if (results.read == 0)
             mrd_catalog_note(cat, "not decoded: %s ended without error but wrote no JSON", tool);
         list = mrd_catalog_artifacts(cat, &artifacts);
@@ -430,6 +467,50 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     return err;
 }
 
+/* Returns true if the Chrome profile `path` lies beside the same profile in the vendor's layout, which states more. */
+static bool
+has_better_twin(const dir_walk *walk, const char *path)
+{
+    static const char chrome[] = ".trace.json";
+    const char *at = strstr(path, chrome);
+    size_t stem;
+
+    while (at != NULL && strchr(at, '/') != NULL)
+        at = strstr(at + 1, chrome);
+    if (at == NULL)
+        return false;
+    stem = (size_t) (at - path);
+    for (size_t i = 0; i < walk->profiles.n; i++) {
+        const char *other = walk->profiles.v[i];
+
+        if (strncmp(other, path, stem) == 0 && strncmp(other + stem, ".json", 5) == 0)
+            return true;
+    }
+    return false;
+}
+
+/* Reads the profiles that meridian wrote. Only for a folder without other inputs: beside the files that a profile
+ * was made from, its events would come twice. */
+static mrd_err
+read_profiles(dir_walk *walk, mrd_why *why)
+{
+    mrd_err err = MRD_OK;
+
+    for (size_t i = 0; i < walk->profiles.n && err == MRD_OK; i++) {
+        const char *path = walk->profiles.v[i], *slash = strrchr(path, '/');
+        bool device = strncmp(slash + 1, "device_", 7) == 0;
+
+        if (has_better_twin(walk, path))
+            continue;
+        walk->read++;
+        walk->read_own = true;
+        walk->device_json = walk->device_json || device;
+        walk->system_json = walk->system_json || !device;
+        err = mrd_read_file(walk->options, path, &walk->nowhere, why);
+    }
+    return err;
+}
+
 static mrd_err
 read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
 {
@@ -460,6 +541,8 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         id->process_id = pid;
     }
     err = dir_folder(&walk, path, id, 0, why);
+    if (err == MRD_OK && walk.read == 0 && options->earlier == NULL && !options->all_earlier)
+        err = read_profiles(&walk, why);
     if (err == MRD_OK)
         err = dir_artifacts_done(&walk, why);
     if (walk.unknown > 0)
@@ -475,11 +558,14 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
             "not read: %zu JSON file%s of the XLA profiler in %s, whose .xplane.pb beside "
             "has the same events and their date",
             walk.twice, mrd_plural(walk.twice), path);
-    if (walk.own > 0)
-        mrd_catalog_note(options->catalog,
-                         "not read: %zu result%s of Meridian in %s (name one as a file to read it)",
-                         walk.own, mrd_plural(walk.own), path);
+    if (walk.own > 0 && !walk.read_own)
+        mrd_catalog_note(options->catalog, "not read: %zu result%s of Meridian in %s%s", walk.own,
+                         mrd_plural(walk.own), path,
+                         walk.profiles.n > 0
+                             ? " (name one as a file to read it)"
+                             : "; the format json is the one to read again (--output-format json)");
     mrd_buf_fini(&walk.unknown_name);
+    mrd_strlist_fini(&walk.profiles);
     return err;
 }
 
