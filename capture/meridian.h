@@ -1,29 +1,34 @@
 /*
- * meridian.h - annotate a program, control its profiling, read counters: the public header of
- * libmeridian.so (C99 and later with GNU extensions of gcc and clang, C++11 and later).
+ * meridian.h - the public header of libmeridian.so: annotate a program, control its profiling, and
+ * read counters. It compiles as C99 and C++11 or later, with the GNU extensions of gcc and clang.
  *
- * Annotations go to rings in shared memory, one per thread, which meridian-agent or
- * `meridian inspect` reads; nobody needs to read them, and nothing here needs an agent. While
- * profiling is off an annotation costs one load and one predicted branch (docs/api.md has the
- * figures, also of the calls that are not inlined). It is off unless the
- * environment says MERIDIAN_ENABLE=1 or MERIDIAN_CAPTURE=..., or the program calls mrd_set_state;
- * every switch is listed in docs/api.md.
+ * Each thread writes its annotations to a ring in shared memory. meridian-agent or `meridian
+ * inspect` reads the rings. The functions also work without a reader: mrd_dump writes what the rings
+ * hold. While profiling is off, an annotation costs one load and one predicted branch. docs/api.md
+ * has the measured costs.
  *
- * Times    nanoseconds. Instants are CLOCK_MONOTONIC_RAW.
- * Errors   functions that can fail return 0 or a MERIDIAN_ code; annotations return nothing: what
- *          cannot be recorded is counted (mrd_lost) and never disturbs the program. INVALID is also
- *          the answer to a NULL that a line does not allow. The library neither prints nor aborts,
- *          and keeps errno in annotations.
- * Text     is copied, except where a macro says "literal". Names and keys are cut at 4,096 bytes; a process
- *          has at most 65,534 of them, then "(too many names)". A call records its first 64 arguments.
- * Threads  every call from any thread, unless a line says otherwise. Annotations are safe in signal
- *          handlers, unless continuous_dump is on: then any may write a dump. Objects, regions, domains and
- *          control are not. An annotation that interrupts the library in its own thread may be lost (counted),
- *          and one whose name is new there is called "(too many names)", that once.
- * Stack    at most 4 KiB, also for the first annotation of a process. Calls that read or write files (mrd_dump, mrd_counters_*)
- *          may take more.
- * fork     the child records into rings of its own. What was begun before a fork ends in the
- *          parent only: there a frame that runs goes on running, and in the child it does not run.
+ * Profiling is off by default. MERIDIAN_ENABLE=1 or MERIDIAN_CAPTURE=... in the environment switch
+ * it on, and so does mrd_set_state. docs/api.md lists every setting.
+ *
+ * Times     Nanoseconds. Instants are readings of CLOCK_MONOTONIC_RAW.
+ * Errors    A function that can fail returns 0 or a MERIDIAN_ code. A NULL that the function does
+ *           not allow gives MERIDIAN_INVALID. Annotations return nothing: the library counts what
+ *           it cannot record (mrd_lost) and never disturbs the program. It does not print, does
+ *           not abort, and annotations keep errno.
+ * Text      The library copies text, except where a macro says "literal". It cuts names and keys
+ *           at 4,096 bytes. A process has at most 65,534 names; further names appear as "(too many
+ *           names)". An annotation records its first 64 arguments.
+ * Threads   Any thread may call any function, unless its comment says otherwise.
+ * Signals   Annotations are safe in signal handlers, unless continuous_dump is on, because then an
+ *           annotation may write a dump. Objects, regions, domains and control functions are not
+ *           safe there. An annotation that interrupts the library in its own thread may be lost,
+ *           and is then counted. If such an annotation has a new name, it is recorded as "(too
+ *           many names)".
+ * Stack     A call uses at most 4 KiB, also for the first annotation of a process. Functions that
+ *           read or write files (mrd_dump, mrd_counters_*) may use more.
+ * fork      The child records into its own rings. A span that began before the fork ends in the
+ *           parent only. A frame that is running at the fork keeps running in the parent and is
+ *           stopped in the child.
  */
 #ifndef MERIDIAN_H
 #define MERIDIAN_H
@@ -42,30 +47,33 @@ extern "C" {
 enum {
     MERIDIAN_OK = 0,
     MERIDIAN_NOMEM = 2,
-    MERIDIAN_IO = 3,       /* a file or a device cannot be read or written */
-    MERIDIAN_NOTFOUND = 4, /* nothing has this name or number */
-    MERIDIAN_INVALID = 6,  /* a wrong argument */
-    MERIDIAN_LIMIT = 8,    /* the room that the caller gives is too small, or a limit is reached */
-    MERIDIAN_TIMEOUT = 10, /* a device did not answer in time */
-    MERIDIAN_CLOSED = 11,  /* a device died */
-    MERIDIAN_UNSUPPORTED = 15, /* not available in this process or on this node */
-    MERIDIAN_STATE = 17,       /* not possible now: started twice, stopped without start, ... */
+    MERIDIAN_IO = 3,           /* A file or a device cannot be read or written. */
+    MERIDIAN_NOTFOUND = 4,     /* There is no object of this name or number. */
+    MERIDIAN_INVALID = 6,      /* a wrong argument */
+    MERIDIAN_LIMIT = 8,        /* The caller's buffer is too small, or a limit was reached. */
+    MERIDIAN_TIMEOUT = 10,     /* A device did not answer in time. */
+    MERIDIAN_CLOSED = 11,      /* a device died */
+    MERIDIAN_UNSUPPORTED = 15, /* Not available in this process or on this node. */
+    /* Not possible in the present state: started twice, stopped without a start. */
+    MERIDIAN_STATE = 17,
 };
 
 /* Static text of a code. */
 MRD_API const char *mrd_error_text(int code);
-/* The message behind the last error that this thread got from a function here; "" at first. Valid until
- * this thread's next error or its end; success leaves it as it is. */
+/* Returns the message of the last error that a function of this header gave this thread, or "" if
+ * there was none. Successful calls do not clear it. The text is valid until this thread's next
+ * error or its end. */
 MRD_API const char *mrd_last_error(void);
-/* Version of the library, "0.1.0". */
+/* Returns the version of the library, for example "0.1.0". */
 MRD_API const char *mrd_version(void);
-/* Frees what a function here handed out as text. NULL is fine. */
+/* Frees text that a function of this header allocated. Ignores NULL. */
 MRD_API void mrd_free(void *p);
 
 /* ---- whether profiling is on ------------------------------------------------------------------
  */
 
-/* Bits of what is recorded now; read by the inline functions below, never write it. */
+/* The kinds of data that are recorded now, as bits. For the inline functions below; programs do not
+ * write it. */
 extern MRD_API uint32_t mrd_gate;
 #define MRD_GATE_ANNOTATIONS 4u
 
@@ -75,7 +83,8 @@ mrd_on(void)
     return MRD_UNLIKELY(__atomic_load_n(&mrd_gate, __ATOMIC_RELAXED) & MRD_GATE_ANNOTATIONS);
 }
 
-/* Recording, or it was earlier, so that something may be left to end. */
+/* True if anything is recorded now or was recorded earlier, so that open spans may have to be
+ * ended. */
 static inline int
 mrd_was_on(void)
 {
@@ -85,13 +94,16 @@ mrd_was_on(void)
 /* ---- domains and names ------------------------------------------------------------------------
  */
 
-/* A group of annotations: the category of the picture. The same name gives the same domain; the
- * library owns it and never frees it. NULL stands for "no domain" in every call; mrd_domain_create
- * returns it without a name, without memory, and when there are too many names. */
+/* A group of annotations. Timelines show it as the category. The library owns domains and never
+ * frees them.
+ * Returns the domain of this name and creates it on first use. Returns NULL if `name` is NULL or
+ * empty, if there is no memory left, or if there are too many names. Every function accepts NULL as
+ * "no domain". */
 typedef struct mrd_domain mrd_domain;
 MRD_API mrd_domain *mrd_domain_create(const char *name);
 
-/* A literal's place in the program: found once, then known by its id. Static, zero but for text. */
+/* One use of a name in the source code. The first call looks up the name and stores its id here. It
+ * must be static and initialised with MRD_SITE. */
 typedef struct {
     const char *text;
     uint32_t id;
@@ -109,10 +121,10 @@ typedef enum {
     MRD_KV_U64 = 2,
     MRD_KV_F64 = 3,
     MRD_KV_BOOL = 4,
-    MRD_KV_TEXT = 5, /* longer than 32,000 bytes: cut, and marked so */
+    MRD_KV_TEXT = 5, /* Text above 32,000 bytes is cut and marked as cut. */
 } mrd_kv_type;
 
-/* A typed argument; pointers need to live during the call only. */
+/* An argument of an annotation. Key and text need to live only during the call. */
 typedef struct {
     const char *key;
     mrd_kv_type type;
@@ -179,13 +191,14 @@ mrd_kv_text(const char *key, const char *v)
  */
 
 /*
- * Lives on the stack of the thread that begins and ends it. While open it can be seen from outside,
- * so a killed program leaves an unfinished span. MRD_SCOPE does all of it:
+ * A scope lives on the stack, and the same thread begins and ends it. Readers of the ring see open
+ * scopes, so the profile of a killed program shows them as unfinished spans. MRD_SCOPE begins a
+ * scope that ends with the enclosing block, in C and C++:
  *
- *     { MRD_SCOPE(domain, "forward"); ... }         // ends with the block (C and C++)
+ *     { MRD_SCOPE(domain, "forward"); ... }
  */
 typedef struct {
-    uint64_t start; /* 0: not recording */
+    uint64_t start; /* 0 if the scope is not recorded */
     uint64_t opaque[7];
 } mrd_scope;
 
@@ -193,7 +206,7 @@ MRD_API void mrd_scope_begin_site_(mrd_scope *scope, const mrd_domain *domain, m
 MRD_API void mrd_scope_begin_text_(mrd_scope *scope, const mrd_domain *domain, const char *name);
 MRD_API void mrd_scope_end_(mrd_scope *scope, const mrd_kv *args, size_t arg_count);
 
-/* Begins with a name known when compiling (site: static) ... */
+/* Begins a scope with a literal as its name. `site` must be static. */
 static inline void
 mrd_scope_begin_site(mrd_scope *scope, const mrd_domain *domain, mrd_site *site)
 {
@@ -201,7 +214,7 @@ mrd_scope_begin_site(mrd_scope *scope, const mrd_domain *domain, mrd_site *site)
     if (mrd_on())
         mrd_scope_begin_site_(scope, domain, site);
 }
-/* ... or with any text, e.g. "step 17". */
+/* Begins a scope with a computed name, for example "step 17". */
 static inline void
 mrd_scope_begin(mrd_scope *scope, const mrd_domain *domain, const char *name)
 {
@@ -233,9 +246,10 @@ mrd_scope_end_args(mrd_scope *scope, const mrd_kv *args, size_t arg_count)
 /* ---- spans by hand ----------------------------------------------------------------------------
  */
 
-/* Nested spans of one thread without a variable to carry. A thread has at most 256 pushes, tasks, events and
- * regions open together; deeper ones are counted lost (the statistics do not have them), but still balance (those of
- * more than 32 objects are not told apart). pop without push does nothing. */
+/* Nested spans that need no variable: mrd_pop ends the innermost mrd_push of its thread, and does
+ * nothing if there is none. A thread records up to 256 nested pushes, tasks, events and regions.
+ * Deeper ones are counted as lost and missing in the statistics, but starts and stops still match.
+ * (Below that depth the library matches up to 32 different objects.) */
 MRD_API void mrd_push_(const mrd_domain *domain, const char *name);
 MRD_API void mrd_pop_(const mrd_kv *args, size_t arg_count);
 static inline void
@@ -257,15 +271,16 @@ mrd_pop_args(const mrd_kv *args, size_t arg_count)
         mrd_pop_(args, arg_count);
 }
 
-/* A span that may end in another thread. 0 when not recording; ending 0 does nothing. The statistics of
- * mrd_dumps do not have it. */
+/* Begins a span that any thread may end. Returns its id, or 0 if profiling is off. Ending the id 0
+ * does nothing. The statistics of mrd_dumps do not include these spans. */
 MRD_API uint64_t mrd_span_begin(const mrd_domain *domain, const char *name, const mrd_kv *args,
                                 size_t arg_count);
 MRD_API void mrd_span_end(uint64_t id, const mrd_kv *args, size_t arg_count);
-/* A span measured by the program: start and end are mrd_now() readings. */
+/* Records a span that the program measured. `start` and `end` are results of mrd_now(). */
 MRD_API void mrd_span(const mrd_domain *domain, const char *name, uint64_t start, uint64_t end,
                       const mrd_kv *args, size_t arg_count);
-/* The clock of annotations, in its own ticks, and such a tick in CLOCK_MONOTONIC_RAW ns. */
+/* mrd_now returns the time in ticks of the clock of annotations. mrd_ticks_ns converts such a time
+ * to nanoseconds of CLOCK_MONOTONIC_RAW. */
 MRD_API uint64_t mrd_now(void);
 MRD_API int64_t mrd_ticks_ns(uint64_t ticks);
 
@@ -290,7 +305,7 @@ mrd_instant(const mrd_domain *domain, const char *name, mrd_scope_of scope, cons
         mrd_instant_(domain, name, scope, args, arg_count);
 }
 
-/* The same with a literal, without arguments; costs less (docs/api.md). */
+/* Records an instant with a literal as its name and no arguments. Cheaper than mrd_instant. */
 #define MRD_INSTANT(domain, literal, scope)                                                        \
     do {                                                                                           \
         static mrd_site mrd_site_here_ = MRD_SITE(literal);                                        \
@@ -298,9 +313,10 @@ mrd_instant(const mrd_domain *domain, const char *name, mrd_scope_of scope, cons
             mrd_instant_site_((domain), &mrd_site_here_, (scope));                                 \
     } while (0)
 
-/* An arrow from the span open here to where the same id steps or ends, in any thread. */
+/* A flow draws an arrow from the span that is open at mrd_flow_begin to the spans that are open at
+ * the later steps and the end of the same id. These may be in other threads. */
 typedef enum { MRD_FLOW_BEGIN_ = 0, MRD_FLOW_STEP_ = 1, MRD_FLOW_END_ = 2 } mrd_flow_point;
-MRD_API uint64_t mrd_flow_new(void); /* an id of its own in this process */
+MRD_API uint64_t mrd_flow_new(void); /* Returns an id that is unique in this process. */
 MRD_API void mrd_flow_(const mrd_domain *domain, const char *name, uint64_t id, mrd_flow_point at);
 static inline void
 mrd_flow_begin(const mrd_domain *domain, const char *name, uint64_t id)
@@ -320,34 +336,38 @@ mrd_flow_end(const mrd_domain *domain, const char *name, uint64_t id)
     if (mrd_on())
         mrd_flow_(domain, name, id, MRD_FLOW_END_);
 }
-/* Name of the calling thread in the picture; else the kernel's name of it. Does nothing while annotations
- * are off. */
+/* Names the calling thread in timelines. Threads without such a name are shown with the kernel's
+ * name. Does nothing while annotations are off. */
 MRD_API void mrd_thread_name(const char *name);
 
 /* ---- objects: Task, Frame, Event, Counter, Marker ----------------------------------------------
  */
 
 /*
- * Created once, used often, destroyed at the end; create returns NULL without memory or without a
- * name. Every other call takes NULL: those that return a code say INVALID, the others 0 or nothing. The start
- * of a task or event may say NOMEM. A start that is not followed by a stop shows as an unfinished span.
+ * Objects are created once, used often, and destroyed at the end. Create functions return NULL if
+ * there is no name or no memory. All other functions accept NULL: those that return a code return
+ * MERIDIAN_INVALID, and the others return 0 or do nothing. Starting a task or event can return
+ * MERIDIAN_NOMEM. A start without a stop appears as an unfinished span.
  */
-typedef struct mrd_task mrd_task;             /* per thread, may nest; any threads at once */
-typedef struct mrd_frame mrd_frame;           /* process-wide, one at a time, counted */
-typedef struct mrd_user_event mrd_user_event; /* as a task, without domain */
+/* May nest within a thread. Several threads may run it. */
+typedef struct mrd_task mrd_task;
+typedef struct mrd_frame mrd_frame;           /* One per process at a time, counted. */
+typedef struct mrd_user_event mrd_user_event; /* As a task, but without a domain. */
 typedef struct mrd_counter mrd_counter;       /* a value over time */
 typedef struct mrd_marker mrd_marker;         /* an instant */
 
 MRD_API mrd_task *mrd_task_create(const mrd_domain *domain, const char *name);
 MRD_API int mrd_task_start(mrd_task *task);
-/* Ends the innermost start of this task in this thread. STATE when there is none. */
+/* Ends this task's innermost start in the calling thread. MERIDIAN_STATE if it has none. */
 MRD_API int mrd_task_stop(mrd_task *task);
 MRD_API void mrd_task_destroy(mrd_task *task);
 
 MRD_API mrd_frame *mrd_frame_create(const mrd_domain *domain, const char *name);
-MRD_API int mrd_frame_start(mrd_frame *frame); /* STATE when running */
-MRD_API int mrd_frame_stop(mrd_frame *frame);  /* any thread; STATE when not running */
-/* Frames completed, and per second between the first start and the last stop (0 if unknown). */
+MRD_API int mrd_frame_start(mrd_frame *frame); /* MERIDIAN_STATE if it is running */
+/* Any thread may stop it. MERIDIAN_STATE if it is not running. */
+MRD_API int mrd_frame_stop(mrd_frame *frame);
+/* The number of finished frames, and their rate per second from the first start to the last stop (0
+ * if unknown). */
 MRD_API uint64_t mrd_frame_count(const mrd_frame *frame);
 MRD_API double mrd_frame_rate(const mrd_frame *frame);
 MRD_API void mrd_frame_destroy(mrd_frame *frame);
@@ -357,31 +377,35 @@ MRD_API int mrd_event_start(mrd_user_event *event);
 MRD_API int mrd_event_stop(mrd_user_event *event);
 MRD_API void mrd_event_destroy(mrd_user_event *event);
 
-/* unit: "bytes", "percent", "ns", "count" or any word; NULL none. Values are exact 64-bit integers:
- * the counter keeps its value also while nothing records; it wraps like uint64. */
+/* `unit` is "bytes", "percent", "ns", "count" or any other word, or NULL for none. Values are exact
+ * 64-bit integers and wrap like uint64_t. The counter keeps its value while profiling is off. */
 MRD_API mrd_counter *mrd_counter_create(const mrd_domain *domain, const char *name,
                                         const char *unit, uint64_t value);
 MRD_API int mrd_counter_set(mrd_counter *counter, uint64_t value);
 MRD_API int mrd_counter_add(mrd_counter *counter, int64_t delta);
 MRD_API uint64_t mrd_counter_get(const mrd_counter *counter);
-/* A sample that is no integer; leaves the integer value alone. */
+/* Records a value that is not an integer. The integer value of the counter does not change. */
 MRD_API int mrd_counter_sample(mrd_counter *counter, double value);
 MRD_API void mrd_counter_destroy(mrd_counter *counter);
 
 MRD_API mrd_marker *mrd_marker_create(const mrd_domain *domain, const char *name);
-MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope); /* INVALID: unknown scope */
+/* MERIDIAN_INVALID if the scope is unknown */
+MRD_API int mrd_marker_mark(mrd_marker *marker, mrd_scope_of scope);
 MRD_API void mrd_marker_destroy(mrd_marker *marker);
 
 /* ---- memory by scope ---------------------------------------------------------------------------
  */
 
 /*
- * Books memory with the innermost annotation that this thread has open: per scope the bytes it holds
- * now, at most and in all, as counters of the profile and in mrd_dumps (docs/api.md). Tensors of the
- * Neuron runtime are booked by the hooks; host memory by the program, here. `memory` is an address, or
- * any number that is unique among what is not freed; any thread may free. A second allocation of a
- * number that is not freed replaces the first. Recorded while annotations and profile_memory are on:
- * freeing memory that was allocated before that has no effect. Not from signal handlers.
+ * Attributes memory to the innermost open annotation of the calling thread. For each scope, the
+ * profile and mrd_dumps show the bytes held now, their peak and their total (docs/api.md). The
+ * runtime hooks report tensors of the Neuron runtime. The program reports host memory with these
+ * functions.
+ *
+ * `memory` is an address, or any number that no other live allocation has. Any thread may free. A
+ * second allocation with the number of a live one replaces it. Memory is recorded while annotations
+ * and profile_memory are on. Freeing memory that was allocated earlier has no effect. Not for
+ * signal handlers.
  */
 MRD_API void mrd_memory_allocated_(const void *memory, uint64_t bytes);
 MRD_API void mrd_memory_freed_(const void *memory);
@@ -391,7 +415,7 @@ mrd_memory_allocated(const void *memory, uint64_t bytes)
     if (mrd_on())
         mrd_memory_allocated_(memory, bytes);
 }
-/* Call it before the memory is freed: afterwards another thread may own the same address. */
+/* Call this before freeing the memory. Afterwards another thread may already own the same address. */
 static inline void
 mrd_memory_freed(const void *memory)
 {
@@ -403,43 +427,54 @@ mrd_memory_freed(const void *memory)
  */
 
 /*
- * Sets one key from text; docs/api.md lists them. filename, profile_all, profile_symbolic,
- * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period (seconds),
- * aggregate_stats, profile_process (worker). A switch is 0, 1, true or false; dump_period is above 0 and
- * at most 1e6. Errors: INVALID with the key or value named;
- * UNSUPPORTED for profile_process=server (other nodes are controlled by `meridian start`).
+ * Sets one key of the configuration. The keys are filename, profile_all, profile_symbolic,
+ * profile_imperative, profile_memory, profile_api, continuous_dump, dump_period, aggregate_stats
+ * and profile_process (docs/api.md explains them). A switch takes 0, 1, true or false. dump_period
+ * is in seconds, above 0 and at most 1e6. profile_process takes "worker" only, because `meridian
+ * start` controls other nodes.
+ * Errors: INVALID (mrd_last_error names the key or value), UNSUPPORTED for profile_process=server.
  */
 MRD_API int mrd_set_config(const char *key, const char *value);
-/* 1: run (and un-pause), 0: stop. The Neuron runtime's events begin now, also when the program has
- * opened it already; a thread of the library fetches them. STATE when capture is off for good
- * (mrd_status_text says why). */
+/* Starts (1) or stops (0) recording. Starting also ends a pause. Events of the Neuron runtime are
+ * recorded from now on, also if the program has initialised the runtime before. A thread of the
+ * library fetches them.
+ * Errors: STATE if recording was switched off permanently (mrd_status_text gives the reason). */
 MRD_API int mrd_set_state(int run);
-/* While paused nothing is recorded, regions and statistics included. */
+/* A pause stops all recording, including regions and statistics, until mrd_resume. */
 MRD_API int mrd_pause(void);
 MRD_API int mrd_resume(void);
-/* "recording", "paused" (by the program), "paused by a session", "stopped" or "off: <why>"; "recording, but
- * <what is not and why>" where a Neuron runtime is loaded and this library does not stand in front of it. */
+/* Returns the state as text: "recording", "paused" (by the program), "paused by a session",
+ * "stopped" or "off: <reason>". If the program loaded a Neuron runtime whose calls this library
+ * cannot intercept, the text is "recording, but <what is missing and why>". */
 MRD_API const char *mrd_status_text(void);
-/* Annotations, runtime calls and events of the runtime's trace that this process could not record, all
- * causes. Never falls in a process; in a signal handler that interrupts the library: what it said last. */
+/* Returns how many annotations, runtime calls and events of the runtime's trace this process could
+ * not record, for any reason. The number never decreases. In a signal handler that interrupted the
+ * library it returns its previous result. */
 MRD_API uint64_t mrd_lost(void);
 
 /*
- * Writes what the rings hold to `filename` (%h in it is the host's name, %p the process id; by
- * default profile.%h.%p.json) as Trace Event JSON, appending to what earlier dumps
- * of this run wrote; finished != 0 closes the file. A later dump continues the same file if nobody
- * changed it since, and may close it again. A fork's child adds its process id to the name (profile.json:
- * profile.<pid>.json) unless the name has %p or the child sets one itself. From rings that an agent reads, a
- * dump copies what the agent has not taken yet; the rest is in the agent's profile, and the file says so.
- * With continuous_dump the program's ordinary end writes and closes what is left.
- * Errors: STATE when profiling never ran, or while another dump is written; IO, also without memory.
+ * Writes the contents of the rings to a file as Trace Event JSON, and appends to what earlier dumps
+ * of this run wrote. The configuration key `filename` names the file; %h stands for the host and %p
+ * for the process id, and the default is profile.%h.%p.json. finished != 0 closes the file. A later
+ * dump continues it, unless the file was changed meanwhile.
+ *
+ * The child of a fork writes its own file: the process id is added to the name (profile.json
+ * becomes profile.<pid>.json), unless the name has %p or the child sets `filename`. If an agent
+ * reads the rings, a dump contains only the events that the agent has not yet taken. The agent's
+ * profile has the others, and the file says so. With continuous_dump the rest is written and the
+ * file is closed when the program exits normally.
+ *
+ * Errors: STATE if profiling never ran or while another dump is being written. IO for errors of the
+ * file and for lack of memory.
  */
 MRD_API int mrd_dump(int finished);
 
 /*
- * Statistics per name since aggregate_stats was switched on, as text that the caller frees with mrd_free.
- * format "table" or "json"; sort_by "total", "avg", "min", "max" or "count"; reset != 0 starts
- * over. Equal statistics give equal bytes. *ret_text is set on success only. Errors: INVALID, NOMEM.
+ * Stores statistics for each name since aggregate_stats was switched on in `*ret_text`. The caller
+ * frees the text with mrd_free. `format` is "table" or "json". `sort_by` is "total", "avg", "min",
+ * "max" or "count". reset != 0 restarts the statistics. Equal statistics give equal bytes.
+ * `*ret_text` is set on success only.
+ * Errors: INVALID, NOMEM.
  */
 MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int ascending,
                       char **ret_text);
@@ -448,15 +483,15 @@ MRD_API int mrd_dumps(int reset, const char *format, const char *sort_by, int as
  */
 
 /*
- * A named stretch of code with a total and a count of its own, also seen as spans. Starts nest and
- * may come from many threads at once: stop ends the innermost start of the calling thread. While
- * annotations are off a start returns OK and does nothing.
+ * A region is a named stretch of code with its own total time and count. Timelines show each run as
+ * a span. Starts may nest and may come from several threads: a stop ends the innermost start of the
+ * calling thread. While annotations are off, a start returns OK and does nothing.
  */
 typedef struct {
-    const char *name; /* MRD_REGION_INIT: a literal; mrd_region_init: owned */
-    uint64_t entries; /* starts */
+    const char *name; /* MRD_REGION_INIT borrows a literal; mrd_region_init copies. */
+    uint64_t entries; /* number of starts */
     uint64_t total_ns;
-    uint64_t running; /* starts without stop, all threads */
+    uint64_t running; /* starts without a stop, of all threads */
     uint32_t id;
     uint32_t owned;
 } mrd_region;
@@ -465,9 +500,10 @@ typedef struct {
         "" literal, 0, 0, 0, 0, 0                                                                  \
     }
 
-/* Copies the name; NULL or "": "region-<address>". What the region had is not freed. Errors: NOMEM, INVALID. */
+/* Initialises a region with a copy of `name`, or with "region-<address>" if it is NULL or empty.
+ * Previous contents are overwritten, not freed. Errors: NOMEM, INVALID. */
 MRD_API int mrd_region_init(mrd_region *region, const char *name);
-/* Frees an owned name and zeroes the region. NULL is fine. */
+/* Frees the name if the region owns it, and sets the region to zero. Ignores NULL. */
 MRD_API int mrd_region_release(mrd_region *region);
 MRD_API int mrd_region_start_(mrd_region *region);
 MRD_API int mrd_region_stop_(mrd_region *region);
@@ -478,7 +514,8 @@ mrd_region_start(mrd_region *region)
     return mrd_on() ? mrd_region_start_(region) : MERIDIAN_OK;
 }
 
-/* NOTFOUND: not started in this thread. While annotations are off, only a start from before ends. */
+/* Errors: NOTFOUND if the calling thread did not start the region. While annotations are off, it
+ * only ends starts made while they were on. */
 static inline int
 mrd_region_stop(mrd_region *region)
 {
@@ -488,21 +525,22 @@ mrd_region_stop(mrd_region *region)
     return mrd_region_stop_(region);
 }
 
-/* "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n". Errors: INVALID, NOMEM, IO. */
+/* Prints "[prof] <name>: total_time: <ns> nsec nr_entries: <n>\n". Errors: INVALID, NOMEM, IO. */
 MRD_API int mrd_region_print(const mrd_region *region, FILE *out);
-/* On an array: init all with names[i] (names NULL: as without a name; after a failure none is initialised),
- * release, start or stop all with this name (stop NOTFOUND: this thread has started none of them; start: there
- * is none), print all. */
+/* The same for an array of regions. init uses names[i], or default names if `names` is NULL; if it
+ * fails, no region is initialised. start_by_name and stop_by_name act on every region of this name.
+ * start_by_name returns NOTFOUND if there is none, stop_by_name if the calling thread has started
+ * none of them. */
 MRD_API int mrd_regions_init(mrd_region *regions, size_t count, const char *const *names);
 MRD_API int mrd_regions_release(mrd_region *regions, size_t count);
-/* Sets the totals and counts to 0; the regions stay usable. A start that still runs counts as an entry, and its
- * stop adds its whole time. Errors: INVALID. */
+/* Sets totals and counts to 0. The regions stay usable. A start without a stop counts as an entry,
+ * and its stop adds its whole time. Errors: INVALID. */
 MRD_API int mrd_regions_clear(mrd_region *regions, size_t count);
 MRD_API int mrd_regions_start_by_name(mrd_region *regions, size_t count, const char *name);
 MRD_API int mrd_regions_stop_by_name(mrd_region *regions, size_t count, const char *name);
 MRD_API int mrd_regions_print_all(const mrd_region *regions, size_t count, FILE *out);
-/* As snprintf: writes at most size bytes with a NUL; returns the length of all lines, so
- * (NULL, 0) asks for it. */
+/* Prints all regions to a buffer as snprintf does: writes at most `size` bytes including the NUL,
+ * and returns the full length. Pass (NULL, 0) to get the length only. */
 MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region *regions,
                                         size_t count);
 
@@ -510,37 +548,41 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
  */
 
 /*
- * Counters of a Neuron device, a core or the host, for all processes together. Names are those of a
- * profile (docs/agent.md, "Counters"), also patterns with * and ?. A session belongs to one thread. Reads
- * of a device that may hang are made by a helper thread of the session, started by
- * mrd_counters_start.
+ * Reads counters of a Neuron device, a core or the host. The values cover all processes. Names are
+ * the counter names of a profile (docs/agent.md, "Counters") and may be patterns with * and ?. Only
+ * one thread at a time may use a session. A helper thread of the session, started by
+ * mrd_counters_start, reads devices, so that a hanging device cannot block the caller for longer
+ * than the timeout.
  */
 typedef struct mrd_counters mrd_counters;
 typedef struct {
-    const char *name; /* of the session */
-    int is_double;    /* value.d, else value.i */
-    int valid;        /* 0: the counter has no value now, or its device or process is gone */
-    int64_t raw_ns;   /* when it was read, CLOCK_MONOTONIC_RAW */
+    const char *name; /* owned by the session */
+    int is_double;    /* true: value.d holds the value, false: value.i */
+    int valid;        /* 0 if there is no value now, or the device or process no longer exists */
+    int64_t raw_ns;   /* time of the reading, CLOCK_MONOTONIC_RAW */
     union {
         int64_t i;
         double d;
     } value;
 } mrd_counter_value;
 
-/* device, core: -1 for all; the name "*" chooses every counter. Errors: NOTFOUND (mrd_last_error names the
- * counter, or the device that is not here), LIMIT, NOMEM, INVALID. */
+/* `device` and `core` are numbers, or -1 for all. The name "*" selects every counter. Errors:
+ * NOTFOUND (mrd_last_error names the counter or the missing device), LIMIT, NOMEM, INVALID. */
 MRD_API int mrd_counters_create(const char *const *names, size_t count, int device, int core,
                                 mrd_counters **ret_counters);
 MRD_API size_t mrd_counters_count(const mrd_counters *counters);
-/* Begins to count. Forgets what an earlier stop read. Errors: STATE when started already, TIMEOUT, CLOSED. */
+/* Starts counting and discards the values of an earlier stop. Errors: STATE if already started,
+ * TIMEOUT, CLOSED. */
 MRD_API int mrd_counters_start(mrd_counters *counters, int64_t timeout_ns);
-/* Reads all now; after a stop, returns what the stop read. since_start != 0: growth since start, where the
- * counter is one that grows. Errors: STATE when never started, LIMIT when `count` is below mrd_counters_count,
- * TIMEOUT (values untouched), CLOSED when the device died, IO. */
+/* Reads all counters now. After a stop it returns the values that the stop read. With
+ * since_start != 0, a counter that only grows gives its increase since mrd_counters_start.
+ * Errors: STATE if never started, LIMIT if `count` is less than mrd_counters_count, TIMEOUT (leaves
+ * `values` unchanged), CLOSED if the device failed, IO. */
 MRD_API int mrd_counters_poll(mrd_counters *counters, int since_start, int64_t timeout_ns,
                               mrd_counter_value *values, size_t count);
-/* Reads all for the last time, within the timeout of start; mrd_counters_poll returns these values until the
- * next start. Errors: STATE when not started; those of poll, and then it is stopped without values. */
+/* Reads all counters a last time, within the timeout of the start. mrd_counters_poll returns these
+ * values until the next start. Errors: STATE if not started, and those of mrd_counters_poll, after
+ * which the session is stopped without values. */
 MRD_API int mrd_counters_stop(mrd_counters *counters);
 MRD_API void mrd_counters_destroy(mrd_counters *counters);
 
@@ -548,26 +590,29 @@ MRD_API void mrd_counters_destroy(mrd_counters *counters);
  */
 
 /*
- * Which models (NEFF files) were resident on which core from when to when. The runtime hooks feed
- * it; a program with a runtime of its own may too. A capture records what is loaded at start and
- * every load until stop; start followed at once by stop gives a snapshot. Every call may also say INVALID
- * (no such capture), NOMEM, and STATE in a signal handler that interrupts the library.
+ * Records which models (NEFF files) were loaded on which core, with the times of load and unload.
+ * The runtime hooks report loads. A program with another runtime can report its own. A capture
+ * contains the models that are loaded at its start, and every load until its stop. Start and stop
+ * in a row give a snapshot.
+ * Errors of every function: INVALID for an unknown capture, NOMEM, and STATE in a signal handler
+ * that interrupted the library.
  */
 typedef enum {
-    MRD_MODELS_SYMBOLS = 0, /* names, sizes, hashes, times */
-    MRD_MODELS_MEMORY = 1,  /* also a copy of what is loaded from memory while it runs */
-    MRD_MODELS_ALL = 2,     /* also of files */
+    MRD_MODELS_SYMBOLS = 0, /* names, sizes, hashes and times */
+    /* also copies of the models that are loaded from memory during the capture */
+    MRD_MODELS_MEMORY = 1,
+    MRD_MODELS_ALL = 2, /* also copies of models that are loaded from files */
 } mrd_models_mode;
 
 typedef struct {
     const char *uri;    /* "memory://<hash>" or "file://<path>" */
-    const char *sha256; /* 64 hexadecimal digits; "": not known */
+    const char *sha256; /* 64 hexadecimal digits, "" if unknown */
     uint64_t model_id;
     uint64_t size;
-    int32_t vnc, vnc_count; /* first logical core and how many, -1 not known */
+    int32_t vnc, vnc_count; /* first logical core and number of cores, -1 if unknown */
     int64_t load_ns;        /* CLOCK_MONOTONIC_RAW */
-    int64_t unload_ns;      /* CLOCK_MONOTONIC_RAW; 0: still loaded */
-    const void *data;       /* the copy, NULL without; models above 4 GiB are not copied */
+    int64_t unload_ns;      /* CLOCK_MONOTONIC_RAW, 0 if still loaded */
+    const void *data;       /* The copy, or NULL. Models above 4 GiB are not copied. */
     uint64_t data_size;
     uint64_t load_number; /* counts the process's loads from 1; its span has it too */
 } mrd_model_record;
@@ -579,15 +624,17 @@ typedef struct {
 
 typedef struct mrd_models mrd_models;
 MRD_API int mrd_models_create(mrd_models_mode mode, uint64_t userdata, mrd_models **ret_models);
-MRD_API int mrd_models_start(mrd_models *models); /* STATE when started already */
-MRD_API int mrd_models_stop(mrd_models *models);  /* STATE when not started */
-/* Lists the loads since the first start, also after a stop. A later start adds to them. The list is the capture's:
- * valid until the next get and mrd_models_free. Errors: INVALID, NOMEM. */
+MRD_API int mrd_models_start(mrd_models *models); /* STATE if already started */
+MRD_API int mrd_models_stop(mrd_models *models);  /* STATE if not started */
+/* Lists the loads since the first start, also after a stop. A later start adds to the list. The
+ * capture owns it. It is valid until the next mrd_models_get or mrd_models_free. Errors: INVALID,
+ * NOMEM. */
 MRD_API int mrd_models_get(mrd_models *models, mrd_model_list *ret_list);
 MRD_API int mrd_models_free(mrd_models *models);
 
-/* Reports a load: `data` (may be NULL) holds the model's bytes during the call, `path` its file
- * (NULL: from memory). Where models are recorded or a capture runs, all bytes are hashed. Errors: NOMEM. */
+/* Reports that a model was loaded. `data` holds its bytes during the call, or is NULL. `path` names
+ * its file, or is NULL if it was loaded from memory. The bytes are hashed if models are recorded or
+ * a capture is running. Errors: NOMEM. */
 MRD_API int mrd_model_loaded(uint64_t model_id, const char *path, const void *data, uint64_t size,
                              int32_t vnc, int32_t vnc_count);
 MRD_API int mrd_model_unloaded(uint64_t model_id); /* NOTFOUND */
@@ -597,7 +644,7 @@ MRD_API int mrd_model_unloaded(uint64_t model_id); /* NOTFOUND */
 
 namespace meridian
 {
-/* A span as long as the object lives. */
+/* A span from the construction of the object to its destruction. */
 class Scope
 {
   public:
@@ -624,7 +671,7 @@ class Scope
     mrd_scope scope_;
 };
 
-/* A region as long as the object lives. */
+/* A run of a region from the construction of the object to its destruction. */
 class RegionScope
 {
   public:
