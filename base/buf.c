@@ -51,7 +51,7 @@ mrd_str_dup(mrd_str s)
     return copy;
 }
 
-/* Bytes of the well-formed character at p (Unicode 15, table 3-7), 0 when there is none. */
+/* Returns the length of the valid UTF-8 character at p (Unicode 15, table 3-7), or 0. */
 static size_t
 utf8_char(const unsigned char *p, size_t left)
 {

@@ -1,10 +1,10 @@
 /*
- * base/buf.h - borrowed views, an owned growable buffer, and little helpers for both.
+ * base/buf.h - borrowed strings and bytes, an owned buffer that grows, and helpers for both.
  *
- * mrd_str and mrd_bytes borrow; they never own and need no free. mrd_buf owns its memory, grows by
- * doubling and remembers its first failure: append freely, check mrd_buf.err once at the end. After
- * a failure appends do nothing. A zeroed mrd_buf is a valid empty one. Threads: a mrd_buf belongs
- * to one thread.
+ * mrd_str and mrd_bytes borrow their memory and need no free. mrd_buf owns its memory, grows by
+ * doubling, and remembers its first failure. Callers append freely and check mrd_buf.err once at
+ * the end, because appends after a failure do nothing. A zeroed mrd_buf is a valid empty buffer.
+ * Threads: a mrd_buf belongs to one thread.
  */
 #ifndef MRD_BASE_BUF_H
 #define MRD_BASE_BUF_H
@@ -51,12 +51,12 @@ mrd_str_is(mrd_str a, const char *text)
 bool mrd_str_starts(mrd_str s, const char *prefix);
 bool mrd_str_ends(mrd_str s, const char *suffix);
 bool mrd_str_has(mrd_str s, const char *word);
-/* The first byte that is not a space, tab or line end; ' ' when there is none. */
+/* Returns the first byte that is not a space, tab or line end, or ' ' if there is none. */
 char mrd_str_first(mrd_str s);
-/* True when the bytes are well-formed UTF-8 (no surrogates, no overlong forms); else *ret_at =
- * offset. */
+/* Returns whether the bytes are valid UTF-8 (no surrogates, no overlong forms). If not, stores the
+ * offset of the first invalid byte in *ret_at. */
 bool mrd_utf8_valid(mrd_str s, size_t *ret_at);
-/* A malloc'd NUL-terminated copy, NULL without memory. */
+/* Returns a copy on the heap, terminated by NUL. NULL if out of memory. */
 char *mrd_str_dup(mrd_str s);
 
 typedef struct {
@@ -72,7 +72,7 @@ mrd_buf_reset(mrd_buf *buf)
     buf->len = 0;
     buf->err = MRD_OK;
 }
-/* Makes room for `more` bytes behind len. False (and err set) without memory. */
+/* Ensures space for `more` bytes after len. Returns false and sets err if out of memory. */
 bool mrd_buf_grow(mrd_buf *buf, size_t more);
 static inline bool
 mrd_buf_room(mrd_buf *buf, size_t more)
@@ -107,7 +107,7 @@ void mrd_buf_fmt(mrd_buf *buf, const char *format, ...) __attribute__((format(pr
 /* Decimal integers without printf. */
 void mrd_buf_u64(mrd_buf *buf, uint64_t v);
 void mrd_buf_i64(mrd_buf *buf, int64_t v);
-/* Appends a NUL that is not counted in len and returns the text, "" after a failure. */
+/* Appends a NUL that len does not count, and returns the text. Returns "" after a failure. */
 const char *mrd_buf_cstr(mrd_buf *buf);
 
 /* Strings in order, owned. A zeroed list is empty. */
@@ -120,7 +120,7 @@ mrd_err mrd_strlist_add(mrd_strlist *list, mrd_str s);
 bool mrd_strlist_has(const mrd_strlist *list, mrd_str s);
 void mrd_strlist_fini(mrd_strlist *list);
 
-/* What a noun that is counted ends with: "%llu event%s". */
+/* The plural ending of a counted noun, as in "%llu event%s". */
 static inline const char *
 mrd_plural(uint64_t n)
 {

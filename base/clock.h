@@ -1,10 +1,11 @@
 /*
- * base/clock.h - time types that the compiler refuses to mix, and the clocks of this machine.
+ * base/clock.h - time types that the compiler does not let you mix, and the clocks of this machine.
  *
- * Units    int64 nanoseconds everywhere. An instant is a one-member struct named after its clock; a
- *          duration is a plain mrd_dur_ns and may be negative.
- * Sign     clock offset = session - local: positive when the local clock is behind the session's.
- * Threads  the read functions may be called from any thread and are async-signal-safe.
+ * Units     int64 nanoseconds everywhere. Each clock has a type for its instants: a struct with one
+ *           member. A duration is a plain mrd_dur_ns and may be negative.
+ * Sign      clock offset = session - local, so it is positive if the local clock is behind the
+ *           session's.
+ * Threads   Functions that read a clock may be called from any thread and from signal handlers.
  */
 #ifndef MRD_BASE_CLOCK_H
 #define MRD_BASE_CLOCK_H
@@ -26,40 +27,42 @@ typedef struct {
 } mrd_sess_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_MONOTONIC_RAW of another node, or of this one in another boot */
+    int64_t ns; /* CLOCK_MONOTONIC_RAW of another node, or of this node in another boot */
 } mrd_peer_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_MONOTONIC of one node: as RAW, at the rate that NTP gives it */
+    int64_t ns; /* CLOCK_MONOTONIC of one node: like RAW, but NTP adjusts its rate */
 } mrd_mono_ns;
 
 typedef struct {
-    int64_t ns; /* CLOCK_BOOTTIME of one node: with the time it was suspended */
+    int64_t ns; /* CLOCK_BOOTTIME of one node: includes the time in suspend */
 } mrd_boot_ns;
 
 typedef struct {
-    int64_t ns; /* a network card's or the hypervisor's clock (PTP), on the scale that it keeps */
+    /* The clock of a network card or hypervisor (PTP), in the time scale that the device uses. */
+    int64_t ns;
 } mrd_phc_ns;
 
 typedef struct {
-    int64_t ns; /* the clock of one NeuronCore, in ns of an origin of its own */
+    int64_t ns; /* The clock of one NeuronCore, in ns since an origin of that core. */
 } mrd_nc_ns;
 
 typedef struct {
-    int64_t ns; /* of an event or frame: on the clock or timeline that its stream names */
+    int64_t ns; /* A time of an event or frame, on the clock or timeline of its stream. */
 } mrd_ev_ns;
 
 typedef struct {
-    uint64_t ticks; /* a device's own counter; its rate and origin are the device's */
+    uint64_t ticks; /* A device's counter. The device defines its rate and origin. */
 } mrd_dev_ticks;
 
 /*
- * What instants of one clock can be asked: the names carry the clock, so that two clocks do not mix.
- *   mrd_local_add(at, dur)  mrd_local_sub(at, dur)     an instant that much later, earlier
+ * Arithmetic for each type of instant. The function names contain the clock, so that instants of
+ * two clocks cannot be mixed. For mrd_local_ns:
+ *   mrd_local_add(at, dur)  mrd_local_sub(at, dur)     the instant `dur` later, earlier
  *   mrd_local_diff(a, b)                               the duration a - b
  *   mrd_local_before(a, b)  mrd_local_after(a, b)      a < b, a > b
  *   mrd_local_min(a, b)     mrd_local_max(a, b)        the earlier, the later
- * and so for the others. Nothing here guards against overflow.
+ * The caller must rule out overflow.
  */
 #define MRD_CLOCK_ARITHMETIC(clock, type)                                                          \
     static inline type clock##_add(type at, mrd_dur_ns dur)                                        \
@@ -104,21 +107,22 @@ MRD_CLOCK_ARITHMETIC(mrd_ev, mrd_ev_ns)
 #define MRD_MS  1000000LL
 #define MRD_SEC 1000000000LL
 
-mrd_local_ns mrd_local_now(void); /* CLOCK_MONOTONIC_RAW, 24 ns a call where measured */
+mrd_local_ns mrd_local_now(void); /* Reads CLOCK_MONOTONIC_RAW. */
 mrd_wall_ns mrd_wall_now(void);   /* CLOCK_REALTIME */
-/* How long this machine was suspended since it booted, while CLOCK_MONOTONIC and its RAW stood:
- * CLOCK_BOOTTIME - CLOCK_MONOTONIC, in a time namespace plus a constant. At most what it is, and
- * less by no more than a few us, because a reading that was interrupted is taken again. */
+/* Returns how long this machine has been suspended since boot: CLOCK_BOOTTIME - CLOCK_MONOTONIC. In
+ * a time namespace the result also contains the constant offset of the namespace. The result is
+ * never too high, and too low by a few us at most, because a reading that was interrupted is
+ * repeated. */
 mrd_dur_ns mrd_asleep_now(void);
 
 /*
- * Writes ns as UTC "2026-03-01T12:34:56.123456789Z" (integer arithmetic; years 1678 to 2262) and
- * returns text, which must hold MRD_TIME_TEXT bytes.
+ * Writes an instant as UTC, "2026-03-01T12:34:56.123456789Z", and returns `text`. Uses integer
+ * arithmetic and covers the years 1678 to 2262. `text` must have MRD_TIME_TEXT bytes.
  */
 #define MRD_TIME_TEXT 32
 char *mrd_wall_text(mrd_wall_ns at, char text[MRD_TIME_TEXT]);
-/* Writes a duration for people: "412 ns", "3.21 us", "12.5 ms", "1.250 s", "3 min 05 s", "2.5 hours",
- * "40 days", "55 years". */
+/* Writes a duration for people, for example "412 ns", "3.21 us", "12.5 ms", "1.250 s",
+ * "3 min 05 s", "2.5 hours", "40 days" or "55 years". */
 #define MRD_DUR_TEXT 32
 char *mrd_dur_text(mrd_dur_ns dur, char text[MRD_DUR_TEXT]);
 

@@ -84,7 +84,7 @@ conf_expects(const mrd_opt *opt, char *buf, size_t size)
     }
 }
 
-/* As an option takes it, in the largest unit that is exact: "8M", "250ms". */
+/* Writes a number as an option accepts it, in the largest unit that is exact: "8M", "250ms". */
 static const char *
 conf_text(const mrd_opt *opt, int64_t v, char text[32])
 {
@@ -231,7 +231,7 @@ conf_find(const mrd_opt *table, size_t n, mrd_str name)
     return NULL;
 }
 
-/* What others call an option, which is not near its name. */
+/* Names that other programs use for an option, and that are not similar to our name. */
 static const struct {
     const char *word, *name;
 } called[] = {
@@ -263,8 +263,8 @@ static const struct {
     { "every", "all" },
 };
 
-/* The name that a word stands for in this table, NULL none. A flag
- * "json" is meant where nothing else is near: "output" is "output-dir" where there is one. */
+/* Returns the option that a word stands for in this table, or NULL. The flag "json" is suggested
+ * only if nothing else is near. "output" means "output-dir" if the table has that. */
 static const char *
 conf_called(const mrd_opt *table, size_t n, const char *word)
 {
@@ -276,7 +276,7 @@ conf_called(const mrd_opt *table, size_t n, const char *word)
     return NULL;
 }
 
-/* "csv" of an option that chooses among text,csv: that option. NULL: there is none. */
+/* Returns the option that has this word among its choices ("csv" for text,csv), or NULL. */
 static const char *
 conf_chosen(const mrd_opt *table, size_t n, const char *word)
 {
@@ -295,16 +295,17 @@ conf_chosen(const mrd_opt *table, size_t n, const char *word)
     return NULL;
 }
 
-/* What every program answers before it looks at its table. */
+/* Every program handles these itself before it reads its table. */
 static const char *const built_in[] = { "help", "version" };
 
-/* dashes: "" in a file, where names of the table count only. */
+/* `dashes` is "" for a file, which can contain only names of the table. */
 static mrd_err
 conf_unknown(const mrd_opt *table, size_t n, mrd_str name, const char *dashes, mrd_why *why)
 {
     const char *names[256];
     char word[65],
-        guess[MRD_NEAR_TEXT]; /* not its value, which may be a secret in the wrong place */
+        /* The message leaves out the value, because it may be a misplaced secret. */
+        guess[MRD_NEAR_TEXT];
     const char *is;
     size_t count = 0;
 
@@ -386,10 +387,11 @@ typedef struct {
     int argc;
     char *const *argv;
     int at;
-    bool seen[256]; /* lists given before on this command line */
+    bool seen[256]; /* lists that this command line has already set */
 } conf_run;
 
-/* "$JOB" of a shell that has no JOB: of a list it would be everything, of a path the root folder. */
+/* Detects the empty value that results from an unset shell variable ("$JOB"). An empty list would
+ * select everything, and an empty path would be the root directory. */
 static bool
 conf_means_nothing(const mrd_opt *opt, const char *value)
 {
@@ -443,7 +445,7 @@ conf_long(conf_run *run, const char *word, mrd_why *why)
     return conf_apply(run, opt, eq == NULL ? NULL : eq + 1, why);
 }
 
-/* "-output-dir x": one dash in front of a long name. */
+/* Detects one dash before a long name: "-output-dir x". */
 static mrd_err
 conf_one_dash(const conf_run *run, const char *word, mrd_why *why)
 {
@@ -543,7 +545,7 @@ mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *con
         err = env_and_args(table, n, into, argc, argv, why);
     if (err != MRD_OK || config == NULL || *(char **) conf_at(config, into) == NULL)
         return err;
-    /* What was read stands above the file: it is applied once more. */
+    /* Apply the command line again, because it overrides the file. */
     if ((path = mrd_str_dup(mrd_str_of(*(char **) conf_at(config, into)))) == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "--config");
     if ((err = mrd_conf_file(table, n, into, path, why)) == MRD_OK)

@@ -1,11 +1,11 @@
 /*
- * base/conf.h - options from one table: command-line flag, environment variable, key of a JSON
- * configuration file, default, range check and help text are one row.
+ * base/conf.h - program options from one table. A row of the table holds the command-line flag,
+ * environment variable, configuration key, default, range and help text of one option.
  *
- * A program describes its settings as a struct and a table of mrd_opt with offsets into it. Later
- * sources win: default, configuration file, environment, command line. List options given on the
- * command line replace the list from the environment or file, then accumulate.
- * Threads: parse before starting any.
+ * A program describes its settings as a struct, and its options as a table of mrd_opt with offsets
+ * into the struct. Later sources override earlier ones: default, configuration file, environment,
+ * command line. If a list is given on the command line, it replaces the list of the environment or
+ * file; repeated flags then add to it. Threads: parse before starting any.
  */
 #ifndef MRD_BASE_CONF_H
 #define MRD_BASE_CONF_H
@@ -24,23 +24,25 @@ typedef enum {
     MRD_OPT_STR,    /* char *, owned, NULL when unset */
     MRD_OPT_LIST,   /* mrd_strlist: repeatable, each value a comma list */
     MRD_OPT_PATHS,  /* mrd_strlist: repeatable, commas are part of the value */
-    MRD_OPT_CHOICE, /* int: index into the comma list in `arg` */
-    MRD_OPT_HEAD,   /* not an option: `help` is a heading of the help text */
+    MRD_OPT_CHOICE, /* int: an index into the comma-separated choices in `arg` */
+    MRD_OPT_HEAD,   /* Not an option: `help` is a heading of the help text. */
 } mrd_opt_type;
 
 enum {
-    MRD_OPT_HIDDEN = 1,   /* works, not in the help (old names) */
-    MRD_OPT_OPTIONAL = 2, /* the value may be left out: --x means --x=1 (STR: `implied`) */
+    MRD_OPT_HIDDEN = 1, /* Accepted, but not listed in the help. */
+    /* The value is optional. A bare --x means --x=1, or the value in `implied` for a STR. */
+    MRD_OPT_OPTIONAL = 2,
 };
 
 typedef struct {
     const char *name; /* long flag without dashes; also the configuration key */
     char letter;      /* short flag, 0 for none */
     mrd_opt_type type;
-    size_t offset;       /* of the member in the settings struct */
-    const char *def;     /* default as text, NULL: zero / empty */
-    int64_t min, max;    /* INT, SIZE, DUR when min < max */
-    const char *arg;     /* what stands for the value in the help: "DIR"; CHOICE: "a,b,c" */
+    size_t offset;    /* offset of the member in the settings struct */
+    const char *def;  /* default as text; NULL means zero or empty */
+    int64_t min, max; /* Range of INT, SIZE and DUR, checked if min < max. */
+    /* The value's placeholder in the help, such as "DIR". For CHOICE the list "a,b,c". */
+    const char *arg;
     const char *env;     /* environment variable, NULL for none */
     const char *help;    /* one sentence, no period */
     const char *implied; /* value of a bare flag with MRD_OPT_OPTIONAL */
@@ -50,20 +52,22 @@ typedef struct {
 /* Sets every member to its default. `into` must be zeroed. */
 mrd_err mrd_conf_defaults(const mrd_opt *table, size_t n, void *into, mrd_why *why);
 mrd_err mrd_conf_env(const mrd_opt *table, size_t n, void *into, mrd_why *why);
-/* Reads a JSON object whose keys are option names. Unknown keys are errors that suggest a real one.
- */
+/* Reads a JSON object with option names as keys. An unknown key is an error, and the message
+ * suggests the nearest option. */
 mrd_err mrd_conf_file(const mrd_opt *table, size_t n, void *into, const char *path, mrd_why *why);
 /*
- * Parses argv[1..]; words that are no options go to *ret_rest (owned by the caller) in order. After
- * "--" everything is a word; with stop_at_word, so is everything after the first word.
- * An empty value of a list, or of a string whose `arg` is FILE or DIR, is refused: it is a shell's variable
- * that is not set. Errors: MRD_INVALID, MRD_RANGE with a sentence that suggests the nearest option.
+ * Parses argv[1..]. Words that are not options are appended to *ret_rest, which the caller owns.
+ * After "--" everything is a word. With stop_at_word, everything after the first word is a word,
+ * too. Empty values of lists, and of strings whose placeholder is FILE or DIR, are errors, because
+ * they come from an unset shell variable.
+ * Errors: MRD_INVALID, MRD_RANGE. The message suggests the nearest option.
  */
 mrd_err mrd_conf_args(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                       bool stop_at_word, mrd_strlist *ret_rest, mrd_why *why);
 /*
- * All of a program that takes no words: defaults, the file that the option "config" names where the table
- * has it, environment, command line. Errors: those of the above; INVALID for a word.
+ * Does everything for a program that takes options only. It applies the defaults, the file named by
+ * the option "config" if the table has one, the environment, and the command line. Errors: as the
+ * functions above, and INVALID for a word that is not an option.
  */
 mrd_err mrd_conf_program(const mrd_opt *table, size_t n, void *into, int argc, char *const *argv,
                          mrd_why *why);

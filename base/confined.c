@@ -17,8 +17,8 @@
 
 #define ASK_EVERY 100            /* ms */
 #define ARGS_MAX  64             /* of the program */
-#define LATE      (30 * MRD_SEC) /* so much longer than the limit the watcher may take */
-#define GRACE     (5 * MRD_SEC)  /* ... and after it was told to end the program */
+#define LATE      (30 * MRD_SEC) /* extra time for the watcher above the time limit */
+#define GRACE     (5 * MRD_SEC)  /* time for the watcher to kill the program when told to */
 
 static const char *const kept[] = { "PATH", "LD_LIBRARY_PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ" };
 
@@ -52,7 +52,7 @@ environment_fini(environment *e)
         free(e->v[i]);
 }
 
-/* The watcher with `in` as its input and `out` as its output. */
+/* Starts the watcher with `in` as its input and `out` as its output. */
 static mrd_err
 spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *why)
 {
@@ -104,7 +104,7 @@ spawn(const mrd_confined_options *o, int in, int out, pid_t *ret_pid, mrd_why *w
                : mrd_why_set(why, MRD_NOTFOUND, failed, "cannot run %s as the watcher", watcher);
 }
 
-/* Waits for the watcher's report; false: it ended without one. */
+/* Waits for the watcher's report. Returns false if it exited without one. */
 static bool
 wait_report(const mrd_confined_options *o, pid_t pid, int *to, int from, mrd_confined_report *r)
 {
@@ -124,7 +124,7 @@ wait_report(const mrd_confined_options *o, pid_t pid, int *to, int from, mrd_con
                 return r->magic == MRD_CONFINED_MAGIC;
         }
         if (*to >= 0 && o->going_on != NULL && !o->going_on(o->self)) {
-            close(*to); /* which it takes as the order to end */
+            close(*to); /* the watcher takes the end of its input as the order to stop */
             *to = -1;
             last = mrd_local_now().ns + GRACE + LATE;
         }

@@ -1,4 +1,4 @@
-/* What a confined program has at this moment: processes, memory, files. */
+/* Measures a confined program: its processes, memory and files. */
 #include "base/confined_int.h"
 
 #include <dirent.h>
@@ -11,7 +11,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define OPEN_MAX_SEEN 4096 /* files without a name that are told apart */
+#define OPEN_MAX_SEEN 4096 /* maximum number of unnamed files that are counted once each */
 
 /* ---- Processes ---- */
 
@@ -76,7 +76,7 @@ resident(pid_t pid)
     return (uint64_t) pages * (uint64_t) sysconf(_SC_PAGESIZE);
 }
 
-/* What several processes share is divided among them. */
+/* Memory shared by several processes is divided among them (PSS). */
 static uint64_t
 proportional(pid_t pid)
 {
@@ -121,7 +121,9 @@ open_folder(int at, const char *name)
     DIR *d;
 
     if (fd < 0 && errno == EACCES && fchmodat(at, name, 0700, 0) == 0)
-        fd = openat(at, name, how); /* it had closed it, and would have hidden what is in it */
+        /* The program removed its own permissions from the directory; open it anyway, so that it
+         * cannot hide its contents. */
+        fd = openat(at, name, how);
     d = fd < 0 ? NULL : fdopendir(fd);
     if (d == NULL && fd >= 0)
         close(fd);
@@ -170,7 +172,7 @@ is_seen(seen_files *seen, ino_t file)
     return false;
 }
 
-/* Files of that disk that it has open and that have no name any more. */
+/* Adds files on this file system that the process has open and that are already removed. */
 static void
 add_nameless(pid_t pid, seen_files *seen, mrd_confined_folder *to)
 {

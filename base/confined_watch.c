@@ -1,6 +1,6 @@
-/* The watcher of a confined program: one thread, which starts it, measures it, and ends all that it
- * started; and a second process that does the last when the watcher is killed. It is told to end it by the end of its own input, which the kernel closes when whoever
- * started the watcher is gone. */
+/* The watcher of a confined program. One thread starts the program, measures it and kills all its
+ * processes. A second process takes over the killing if the watcher itself is killed. The end of
+ * the watcher's input is the order to stop. The kernel closes that input when the caller exits. */
 #include "base/confined.h"
 
 #include <dirent.h>
@@ -28,8 +28,10 @@
 #include "base/plain.h"
 
 #define LOOK_EVERY (100 * MRD_MS)
-#define WALK_EVERY (500 * MRD_MS) /* of the folder, which may have many files */
-#define END_WITHIN (20 * MRD_SEC) /* processes that the kernel cannot end (a disk that hangs) */
+/* The directory is measured less often, because it may have many files. */
+#define WALK_EVERY (500 * MRD_MS)
+/* Give up after this time, because processes in a hanging disk access cannot be killed. */
+#define END_WITHIN (20 * MRD_SEC)
 #define FIRST_ARG  9
 #define PRIORITY   10
 
@@ -40,10 +42,10 @@ typedef struct {
     const char *dir;
     char **argv;
     pid_t pid;
-    int said; /* the program's output; -1: it ended */
+    int said; /* read end of the program's output, -1 after its end */
     int signals;
     int not_run;        /* errno */
-    bool ended, parent; /* the program has ended; whoever started us is there */
+    bool ended, parent; /* whether the program has ended, and whether our caller still exists */
     int status;
     char tail[MRD_CONFINED_SAID - 1];
     size_t tail_len;
@@ -71,7 +73,7 @@ allow(int rules, const char *path, uint64_t access)
     close(beneath.parent_fd);
 }
 
-/* It writes into its own folder only, where the kernel knows how to see to that. */
+/* Limits writes to the program's own directory, if the kernel has Landlock. */
 static void
 confine_writes(const char *dir)
 {
@@ -120,7 +122,7 @@ write_text(const char *path, const char *text)
     close(fd);
 }
 
-/* In the child: never returns. */
+/* Runs in the child. Never returns. */
 static void
 become(const watch *w, int output, int failed)
 {
@@ -136,7 +138,8 @@ become(const watch *w, int output, int failed)
     (void) dup2(output, 1);
     (void) dup2(output, 2);
     limit(RLIMIT_CORE, 0);
-    if (w->memory > 0) /* the sum is watched; this catches what grows between two looks */
+    /* The watcher limits the total memory. This limit catches growth between two measurements. */
+    if (w->memory > 0)
         limit(RLIMIT_DATA, w->memory + w->memory / 2);
     if (w->disk > 0)
         limit(RLIMIT_FSIZE, w->disk + (1u << 20));
@@ -152,7 +155,7 @@ become(const watch *w, int output, int failed)
     _exit(127);
 }
 
-/* Errors of the exec itself come through a pipe that a good exec closes. */
+/* Starts the program. The child reports a failed exec through a pipe that a successful exec closes. */
 static bool
 start(watch *w)
 {
@@ -244,7 +247,7 @@ over(watch *w, mrd_confined_end end, uint64_t bytes)
     return end;
 }
 
-/* What others write into the file system counts, too. */
+/* Other programs also fill the file system. */
 static bool
 is_full(const watch *w)
 {
@@ -271,7 +274,7 @@ look(watch *w, int64_t began, int64_t *next_walk)
     mrd_confined_descendants(&all);
     if (all.n == MRD_CONFINED_PROCESSES)
         return MRD_CONFINED_MANY;
-    /* Exact where it matters, because that takes longer: above the limit, and for the most of all. */
+    /* An exact measurement takes longer. It is made only above the limit and for a new peak. */
     memory = mrd_confined_memory(&all, walks && w->report.memory < most ? w->report.memory : most);
     if (memory > w->report.memory && (walks || all.n < 2 || memory > most))
         w->report.memory = memory;
@@ -289,7 +292,7 @@ look(watch *w, int64_t began, int64_t *next_walk)
                                             : MRD_CONFINED_EXITED;
 }
 
-/* Until it has ended by itself, or has to be ended and why. */
+/* Watches until the program ends or has to be killed. Returns the reason. */
 static mrd_confined_end
 run(watch *w)
 {
@@ -314,7 +317,7 @@ run(watch *w)
     }
 }
 
-/* Ends all that is left. What loses its parent by that becomes our child, and is ended next. */
+/* Kills all remaining descendants. Their children then become ours and are killed next. */
 static void
 end_all(watch *w, bool count)
 {
@@ -331,7 +334,8 @@ end_all(watch *w, bool count)
             if (kill(mine.v[i], SIGKILL) == 0 && count)
                 w->report.left++;
         }
-        count = count && mine.n == 0; /* each of the first look, once */
+        /* count only the processes of the first pass, so that each counts once */
+        count = count && mine.n == 0;
         (void) poll(NULL, 0, 5);
         reap(w);
     }
@@ -342,7 +346,7 @@ say(watch *w, mrd_confined_end end)
 {
     char *to = w->report.said;
 
-    while (w->said >= 0) { /* what is in the pipe; nobody writes into it any more */
+    while (w->said >= 0) { /* Read what is left in the pipe. It has no more writers. */
         size_t before = w->tail_len;
         struct pollfd fd = { .fd = w->said, .events = POLLIN };
 
@@ -371,7 +375,7 @@ say(watch *w, mrd_confined_end end)
     (void) !write(1, &w->report, sizeof(w->report));
 }
 
-/* Nothing that our parent had open is for us. */
+/* Closes descriptors that our caller left open. */
 static void
 close_others(void)
 {
@@ -409,8 +413,8 @@ arguments(watch *w, int argc, char **argv)
     return true;
 }
 
-/* Two processes: the first waits for the second, which watches. When the second is killed, its children
- * become those of the first, which ends them. Returns in the second. */
+/* Forks. The first process waits for the second one, which watches. If the second one is killed,
+ * its children become children of the first, which kills them. Returns in the second process. */
 static void
 stand_guard(watch *w, const sigset_t *told)
 {
@@ -418,7 +422,7 @@ stand_guard(watch *w, const sigset_t *told)
     int status = 0, last;
 
     (void) prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0);
-    if ((w->pid = fork()) <= 0) { /* without memory: it watches alone */
+    if ((w->pid = fork()) <= 0) { /* If fork fails, this process watches without a guard. */
         w->pid = 0;
         (void) prctl(PR_SET_PDEATHSIG, SIGTERM);
         return;

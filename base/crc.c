@@ -1,6 +1,6 @@
-/* CRC-32 and CRC-32C. Both are the same arithmetic with another polynomial: tables everywhere, and
- * where the processor multiplies without carries, 64 bytes a step (Gopal and others, "Fast CRC
- * computation for generic polynomials using PCLMULQDQ instruction"). */
+/* CRC-32 and CRC-32C. Both use the same algorithm with different polynomials. The portable version
+ * uses tables. With carry-less multiplication it processes 64 bytes per step (Gopal et al., "Fast
+ * CRC Computation for Generic Polynomials Using PCLMULQDQ Instruction"). */
 #include <pthread.h>
 
 #include "base/hash.h"
@@ -11,7 +11,7 @@
 
 typedef struct {
     uint32_t poly;       /* reflected */
-    uint64_t fold[2][2]; /* multipliers that move 16 bytes on by 64 and by 16 */
+    uint64_t fold[2][2]; /* multipliers that shift 16 bytes by 64 and by 16 bytes */
     uint32_t table[8][256];
 } crc;
 
@@ -28,7 +28,7 @@ times_x(uint32_t c, uint32_t poly)
     return c >> 1 ^ (poly & (0 - (c & 1)));
 }
 
-/* x^n modulo the polynomial, as the multiplication of reflected numbers wants it. */
+/* Returns x^n modulo the polynomial, in the form needed for bit-reflected multiplication. */
 static uint64_t
 power_of_x(unsigned n, uint32_t poly)
 {
@@ -72,7 +72,7 @@ crc_init(void)
 #endif
 }
 
-/* Eight tables, eight bytes a step (Kounavis and Berry, "slicing-by-8"). */
+/* Processes eight bytes per step with eight tables (Kounavis and Berry, "slicing-by-8"). */
 static uint32_t
 crc_soft(const crc *k, uint32_t c, const uint8_t *p, size_t len)
 {
@@ -116,8 +116,8 @@ load(const uint8_t *p)
     return _mm_loadu_si128((const __m128i *) (const void *) p);
 }
 
-/* 16 bytes that have, after c = 0, the checksum that the first `len` have after c. len is a
- * multiple of 16 and at least 64. */
+/* Folds the data into 16 bytes with the same checksum: starting at 0 they give what the first `len`
+ * bytes give starting at c. `len` is a multiple of 16 and at least 64. */
 __attribute__((target("pclmul"))) static void
 crc_fold(const crc *k, uint32_t c, const uint8_t *p, size_t len, uint8_t to[16])
 {
@@ -139,7 +139,7 @@ crc_fold(const crc *k, uint32_t c, const uint8_t *p, size_t len, uint8_t to[16])
 }
 #endif
 
-/* Without the inversions at either end. */
+/* Updates a checksum without the inversions at the start and end. */
 static uint32_t
 crc_update(const crc *k, uint32_t c, const uint8_t *p, size_t len)
 {

@@ -56,7 +56,7 @@ mrd_err_http(mrd_err err)
     return i < ERR_ROWS ? err_table[i].http : 500;
 }
 
-/* Cuts a possibly truncated text back to a whole UTF-8 character. */
+/* Removes an incomplete UTF-8 character at the end of a truncated text. */
 static void
 why_trim(char *text, size_t size)
 {

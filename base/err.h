@@ -1,10 +1,10 @@
 /*
- * base/err.h - error codes from one table, and the message that goes with them.
+ * base/err.h - error codes from one table, and the message that goes with an error.
  *
- * A function that can fail returns mrd_err. When a person has to act on the failure it also takes a
- * `mrd_why *`, which may be NULL; on failure it then holds the code, errno (0 if none) and a
- * message that names the object. Text is truncated at MRD_WHY_MAX bytes, never split inside a
- * UTF-8 character. Threads: a mrd_why belongs to one thread; everything else here is stateless.
+ * A function that can fail returns mrd_err. If a person has to act on the failure, the function
+ * also takes a `mrd_why *`, which may be NULL. On failure it holds the code, errno (0 if none) and
+ * a message that names the object. Messages are cut at MRD_WHY_MAX bytes, at a boundary of UTF-8
+ * characters. Threads: a mrd_why belongs to one thread; everything else here is stateless.
  */
 #ifndef MRD_BASE_ERR_H
 #define MRD_BASE_ERR_H
@@ -23,31 +23,30 @@ typedef enum {
 
 typedef struct {
     mrd_err err;
-    int sys; /* errno at the failure, 0 when the system was not involved */
+    int sys; /* errno of the failure, 0 if no system call failed */
     char text[MRD_WHY_MAX];
 } mrd_why;
 
-/* The table's text, "unknown error" for a number outside it (a newer peer). Static. */
+/* Returns the table's text, or "unknown error" for a number that a newer peer may send. Static. */
 const char *mrd_err_text(mrd_err err);
-/* The table's name without prefix, "TRUNCATED". Static. */
+/* Returns the table's name without the prefix, for example "TRUNCATED". Static. */
 const char *mrd_err_name(mrd_err err);
-/* The error of a number that somebody else said: INVALID when the table has no such number. */
+/* Converts a number received from a peer. INVALID if the table does not have it. */
 mrd_err mrd_err_of(uint64_t number);
-/* The HTTP status that an API answers with. */
+/* Returns the HTTP status for this error. */
 int mrd_err_http(mrd_err err);
 
 /*
- * Fills *why (NULL is fine) with err, sys and the formatted message; with sys != 0 ": " and the
- * system's text are appended. Returns err, so that `return mrd_why_set(...)` reads well.
+ * Fills *why, if it is not NULL, with the error, errno and the formatted message. If sys is not 0,
+ * ": " and the system's text for it are appended. Returns err, so that a caller can write `return
+ * mrd_why_set(...)`.
  */
 mrd_err mrd_why_set(mrd_why *why, mrd_err err, int sys, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* The code of a failure that only *why tells of (a source that gave BAD); IO when nobody asked why
- * (NULL) or nothing was said. Whoever reads a `why` that a caller gave uses this, or a mrd_why of
- * its own: the caller's may be NULL. */
+/* Returns the code in *why. Returns IO if why is NULL or empty. Functions that read a mrd_why of
+ * their caller must use this function, because the caller may pass NULL. */
 mrd_err mrd_why_err(const mrd_why *why);
-/* Puts "prefix: " in front of the message already there. Returns why->err (err when why is NULL).
- */
+/* Puts "prefix: " before the existing message. Returns why->err, or `err` if why is NULL. */
 mrd_err mrd_why_prefix(mrd_why *why, mrd_err err, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

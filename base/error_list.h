@@ -1,6 +1,7 @@
 /*
- * base/error_list.h - messages about things that went wrong in places that must not log: kept until
- * somebody who may takes them. At most MRD_ERROR_LIST_MAX wait; more, and the same again, are counted.
+ * base/error_list.h - a list of messages from code that must not write to the log. Another thread
+ * takes them and logs them. The list holds MRD_ERROR_LIST_MAX messages. Further messages and
+ * repetitions are only counted.
  *
  * Threads: any.
  */
@@ -23,7 +24,7 @@ typedef struct {
 void mrd_error_list_init(mrd_error_list *t);
 void mrd_error_list_fini(mrd_error_list *t);
 void mrd_error_list_add(mrd_error_list *t, mrd_err err, const char *message);
-/* The oldest that waits; false when none does. */
+/* Takes the oldest message. False if there is none. */
 bool mrd_error_list_take(mrd_error_list *t, mrd_why *ret_why);
 uint64_t mrd_error_list_total(mrd_error_list *t); /* ever added */
 

@@ -25,7 +25,7 @@ static const struct {
 
 static const char *const groups[] = { "hardware", "software" };
 
-/* The name in the trace of what may be of the other set. */
+/* Returns the name that the trace uses for a type that may have an alias. */
 static mrd_str
 usual(mrd_str name)
 {

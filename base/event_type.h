@@ -1,14 +1,15 @@
 /*
- * base/event_type.h - words that choose event types, one grammar wherever types are chosen: in
- * the runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices, `view`.
+ * base/event_type.h - the grammar for choosing event types. The same grammar applies to the
+ * runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices and `view`.
  *
- *   nc_exec_running      that type; device_exec, as the runtime's guide calls it, means the same
- *   hardware, software   the runtime guide's groups; software is what is not hardware
- *   =step                events of this name, whatever they are: spans of a program, types of a
- *                        runtime that is newer than this list
- *   ^word                leaves these out; where every word does, all others are in
+ *   nc_exec_running      this type; the runtime's guide calls it device_exec, which is accepted
+ *     too
+ *   hardware, software   the two groups of the runtime's guide; software is every type that is
+ *     not hardware
+ *   =step                events with this name: spans of a program, or types of a newer runtime
+ *   ^word                excludes these types; if every word excludes, all other types are chosen
  *
- * Counters and losses have no event type: nobody asks here for them. Threads: pure.
+ * Counters and losses have no event type, so they cannot be chosen here. Threads: pure.
  */
 #ifndef MRD_BASE_EVENT_TYPE_H
 #define MRD_BASE_EVENT_TYPE_H

@@ -16,14 +16,14 @@ typedef struct {
     Elf64_Shdr symbols, names, versions, definitions;
 } image;
 
-/* A part of the file; NULL when it is not all there. */
+/* Returns a part of the file, or NULL if it lies beyond the end. */
 static const void *
 at(const image *m, uint64_t off, uint64_t len)
 {
     return off > m->len || len > m->len - off ? NULL : m->p + off;
 }
 
-/* A text of the table of names that ends in it; NULL: none. */
+/* Returns a text of the string table. NULL if it is not terminated within the table. */
 static const char *
 text_at(const image *m, uint64_t off)
 {
@@ -74,7 +74,7 @@ find_sections(image *m, mrd_why *why)
     return MRD_OK;
 }
 
-/* The name of a version by its number; "" for none. */
+/* Returns the name of a version, or "". */
 static const char *
 version_name(const image *m, unsigned number)
 {

@@ -1,6 +1,6 @@
 /*
- * base/exports.h - the functions that a shared library exports, by its file: names and symbol versions.
- * Nothing of the library runs. Any bytes are fine. Threads: pure.
+ * base/exports.h - lists the functions that a shared library exports, with their symbol versions,
+ * from its file. No code of the library runs. The file may contain anything. Threads: pure.
  */
 #ifndef MRD_BASE_EXPORTS_H
 #define MRD_BASE_EXPORTS_H
@@ -8,8 +8,9 @@
 #include "base/err.h"
 
 /*
- * Calls each function of that prefix that the library defines for others, in the order of its table; version
- * is "" where it has none. Errors: IO, FORMAT (no shared library of this machine's kind), CORRUPT.
+ * Calls `call` for each exported function with this prefix, in the order of the symbol table.
+ * `version` is "" if the function has none. Errors: IO, FORMAT (not a shared library for this
+ * machine), CORRUPT.
  */
 mrd_err mrd_exports_each(const char *path, const char *prefix,
                          void (*call)(void *self, const char *name, const char *version),

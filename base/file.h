@@ -1,9 +1,10 @@
 /*
- * base/file.h - reads whole files that are small: settings, tables, secrets, one line of /proc; and the
- * names of folders. Files of any size are read in chunks (trace/json/in.h, the journal); base/out.h writes.
+ * base/file.h - reads small files into memory (settings, tables, secrets, lines of /proc), and
+ * lists directories. Large files are read in chunks by other modules (trace/json/in.h, the
+ * journal). base/out.h writes files.
  *
- * Each read has a limit, named by its caller, and never takes more memory than that. What a file
- * holds is whatever whoever wrote it wanted: check it. Threads: any; they share nothing.
+ * The caller of each function sets a limit, and the function never uses more memory. Callers must
+ * check the contents, because other programs may have written them. Threads: any; no shared state.
  */
 #ifndef MRD_BASE_FILE_H
 #define MRD_BASE_FILE_H
@@ -13,18 +14,20 @@
 #include "base/buf.h"
 
 /*
- * Appends all of a file to *to, at most max bytes. Errors, each with the path and the system's
- * reason: NOTFOUND, DENIED, IO, NOMEM; LIMIT: it holds more than max bytes. *to then holds what was
- * read so far.
+ * Appends a whole file to *to, at most `max` bytes. Errors name the path and the system's reason:
+ * NOTFOUND, DENIED, IO, NOMEM, and LIMIT if the file is larger than `max`. On an error, *to holds
+ * what was read so far.
  */
 mrd_err mrd_file_read(const char *path, size_t max, mrd_buf *to, mrd_why *why);
-/* The same from where an open file stands to its end; it stays open. Errors as above; errno says why
- * with IO. Where *to has room for max + 1 bytes already, it does not move. */
+/* As mrd_file_read, from the current position of an open file to its end. The file stays open. For
+ * IO, errno has the reason. If *to has a capacity of max + 1 bytes or more, its memory does not
+ * move. */
 mrd_err mrd_file_read_fd(int fd, size_t max, mrd_buf *to);
-/* The first line without its end, cut to size - 1 bytes; false, and "" in line, when there is none. */
+/* Reads the first line without its end, cut to size - 1 bytes. Returns false and sets `line` to ""
+ * if there is no line. */
 bool mrd_file_line(const char *path, char *line, size_t size);
-/* The next name of a folder. NULL: with *ret_errno 0 that was all, else why the rest cannot be read: what is not seen may be
- * there. Valid until the next call. */
+/* Returns the next entry of a directory, or NULL at the end. If *ret_errno is then not 0, reading
+ * failed and entries may be missing. The entry is valid until the next call. */
 const struct dirent *mrd_dir_next(DIR *dir, int *ret_errno);
 
 #endif

@@ -150,7 +150,7 @@ out:
 
 #define HMAC_BLOCK 64
 
-static EVP_MD *sha256; /* looked up once: finding it costs more than hashing a packet */
+static EVP_MD *sha256; /* kept, because the lookup costs more than hashing a packet */
 
 static void
 sha256_find(void)
@@ -159,7 +159,7 @@ sha256_find(void)
     MRD_ASSERT(sha256 != NULL);
 }
 
-/* sum of the padded key and the data: one of the two hashes of RFC 2104. */
+/* Computes one of the two hashes of RFC 2104, over the padded key and the data. */
 static void
 hmac_half(EVP_MD_CTX *ctx, const uint8_t key[HMAC_BLOCK], uint8_t pad, mrd_bytes data,
           uint8_t sum[EVP_MAX_MD_SIZE])
@@ -226,7 +226,7 @@ mrd_hash64(const void *data, size_t len, uint64_t seed)
 uint64_t
 mrd_hash_seed(void)
 {
-    static _Atomic uint64_t chosen; /* relaxed: it says nothing about other memory */
+    static _Atomic uint64_t chosen; /* relaxed, because it publishes no other memory */
     uint64_t seed = atomic_load_explicit(&chosen, memory_order_relaxed), none = 0;
 
     if (seed == 0) {

@@ -62,7 +62,7 @@ mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item)
     return MRD_OK;
 }
 
-/* The place of an item, SIZE_MAX when it is not there. */
+/* Returns the slot of an item, or SIZE_MAX if it is not there. */
 static size_t
 place_of(const mrd_index *index, uint64_t hash, uint32_t item)
 {
@@ -92,7 +92,7 @@ mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item)
     if (hole == SIZE_MAX)
         return;
     index->used--;
-    /* What was displaced over the hole moves back, so that no mark of a removal is needed. */
+    /* Move later entries back into the hole, so that no deletion marks are needed. */
     for (at = (hole + 1) & index->mask; index->places[at].item != 0; at = (at + 1) & index->mask) {
         size_t home = index->places[at].hash & index->mask;
 

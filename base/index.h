@@ -1,16 +1,17 @@
 /*
- * base/index.h - a hash index over items that stand elsewhere: which of them has this key? The items
- * are numbers 0, 1, ... (places in an array); what their key is, and when two are the same, the
- * caller says. base/map.h is for keys of three words that stand nowhere else.
+ * base/index.h - a hash index over items that the caller stores in an array. It finds the array
+ * index of the item with a given key. The caller supplies hashes and compares keys. base/map.h is
+ * for keys of three integers that are not stored elsewhere.
  *
- * Open addressing with linear probing, at most half full; each place keeps 32 bits of its item's
- * hash, so that items are looked at only when they are probably the one, and growing needs no look
- * at all. A zeroed mrd_index is an empty one. Memory: 16 to 32 bytes an item.
+ * Open addressing with linear probing, at most half full. Each slot keeps 32 bits of its item's
+ * hash. A lookup therefore compares few keys that do not match, and growing compares none. A zeroed
+ * mrd_index is a valid empty one. Memory: 16 to 32 bytes per item.
  *
- * Keys from outside: hash them by mrd_hash64 with mrd_hash_seed (base/hash.h), or whoever chooses the
- * keys can make all of them meet in one place. The order of places says nothing and is never shown.
+ * Keys from outside must be hashed by mrd_hash64 with mrd_hash_seed (base/hash.h). Otherwise an
+ * attacker can choose keys that all share one slot. The order of slots is arbitrary and must not
+ * show in any output.
  *
- * Threads: belongs to one thread. Source: index.c.
+ * Threads: an index belongs to one thread. Source: index.c.
  */
 #ifndef MRD_BASE_INDEX_H
 #define MRD_BASE_INDEX_H
@@ -26,7 +27,7 @@
 
 typedef struct {
     uint32_t hash;
-    uint32_t item; /* + 1; 0: free */
+    uint32_t item; /* array index + 1; 0 if the slot is free */
 } mrd_index_place;
 
 typedef struct {
@@ -34,19 +35,20 @@ typedef struct {
     size_t mask, used;
 } mrd_index;
 
-/* True when the item has this key. self and key are what mrd_index_find was given. */
+/* Returns whether the item has this key. `self` and `key` are the arguments of mrd_index_find. */
 typedef bool (*mrd_index_same)(const void *self, uint32_t item, const void *key);
 
 void mrd_index_fini(mrd_index *index);
 void mrd_index_clear(mrd_index *index); /* keeps its memory */
 /*
- * Adds an item, whose key is not there yet, with the hash of its key. Errors, after which all is as
- * it was: NOMEM; LIMIT: item >= MRD_INDEX_ITEMS.
+ * Adds an item with the hash of its key, which must not be in the index. On an error nothing
+ * changes. Errors: NOMEM, LIMIT if item >= MRD_INDEX_ITEMS.
  */
 mrd_err mrd_index_add(mrd_index *index, uint64_t hash, uint32_t item);
-/* Removes an item by the hash that it was added with; nothing when it is not there. */
+/* Removes an item. `hash` is the hash with which it was added. Does nothing if it is not there. */
 void mrd_index_remove(mrd_index *index, uint64_t hash, uint32_t item);
-/* Item `from`, added with this hash, is item `to` now. Nothing when it is not there. */
+/* Changes the array index of an item from `from` to `to`, after the caller moved it. Does nothing
+ * if it is not there. */
 void mrd_index_move(mrd_index *index, uint64_t hash, uint32_t from, uint32_t to);
 
 static inline uint32_t
@@ -55,7 +57,7 @@ mrd_index_fold(uint64_t hash)
     return (uint32_t) (hash ^ hash >> 32);
 }
 
-/* Fetches the place of this hash into the caches, for a mrd_index_find soon after. */
+/* Prefetches the slot of this hash into the caches, for a mrd_index_find soon afterwards. */
 static inline void
 mrd_index_prefetch(const mrd_index *index, uint64_t hash)
 {
@@ -63,7 +65,8 @@ mrd_index_prefetch(const mrd_index *index, uint64_t hash)
         __builtin_prefetch(&index->places[mrd_index_fold(hash) & index->mask]);
 }
 
-/* The item with this key, MRD_INDEX_NONE. Inline, so that `same` is no call. */
+/* Returns the item with this key, or MRD_INDEX_NONE. Inline, so that the compiler can inline
+ * `same`. */
 static inline uint32_t
 mrd_index_find(const mrd_index *index, uint64_t hash, mrd_index_same same, const void *self,
                const void *key)

@@ -5,7 +5,7 @@
 
 #include "base/obj.h"
 
-/* For one key the first name that is set wins, in this order. */
+/* For each key, the first name that is set wins, in this order. */
 static const struct {
     const char *name, *key;
 } names[] = {
@@ -21,7 +21,7 @@ static const struct {
     { "SLURM_JOB_PARTITION", "partition" },
     { "SLURM_ARRAY_JOB_ID", "array_job" },
     { "SLURM_ARRAY_TASK_ID", "array_task" },
-    { "JOB_COMPLETION_INDEX", "array_task" }, /* of an Indexed Job of Kubernetes */
+    { "JOB_COMPLETION_INDEX", "array_task" }, /* of an Indexed Job in Kubernetes */
     { "SLURM_STEP_ID", "step" },
     { "SLURM_STEPID", "step" },
     { "SLURM_RESTART_COUNT", "restart" },
@@ -170,7 +170,7 @@ mrd_jobid_say(const mrd_jobid *id, char *to, size_t size)
                                n == 0 ? "" : ", ", MRD_STR_ARG(key), MRD_STR_ARG(value));
 }
 
-/* "4711_3": task 3 of array 4711, as Slurm's own commands write it. */
+/* Matches "4711_3", which is how Slurm's commands write task 3 of array 4711. */
 static bool
 is_array_task(const mrd_jobid *id, mrd_str wanted)
 {
@@ -189,7 +189,7 @@ mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str wanted)
     if (have.len == wanted.len && memcmp(have.p, wanted.p, have.len) == 0)
         return true;
     if (mrd_str_is(key, "restart") && have.len == 0)
-        return mrd_str_is(wanted, "0"); /* Slurm says it of later runs only */
+        return mrd_str_is(wanted, "0"); /* Slurm sets the restart only for later runs */
     return mrd_str_is(key, "job") && is_array_task(id, wanted);
 }
 
@@ -216,7 +216,7 @@ mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys)
     *id = corrected;
 }
 
-/* Writes the part so that it has no slash and cannot look like two parts. Returns its end. */
+/* Writes a part with slashes escaped, so that it cannot look like two parts. Returns its end. */
 static char *
 put_part(char *to, mrd_str part)
 {
@@ -245,7 +245,7 @@ mrd_job_key_of(const mrd_jobid *id, int64_t uid, mrd_job_key *ret_key)
         if (i > 0)
             *end++ = '/';
         if (part.len == 0 && mrd_str_is(mrd_str_of(parts[i]), "restart"))
-            part = MRD_STR("0"); /* Slurm names only later runs */
+            part = MRD_STR("0"); /* Slurm sets the restart only for later runs */
         end = put_part(end, part);
     }
     *ret_key = key;

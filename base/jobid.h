@@ -1,11 +1,12 @@
 /*
- * base/jobid.h - which job, step, pod a process belongs to: the words by which sessions and profiles
- * are listed and found. Text "key=value\n..." in a struct of its own, each key once.
+ * base/jobid.h - identifies the job, step and pod of a process. Sessions and profiles are listed
+ * and found by these keys. The text "key=value
+ * ..." has each key once.
  *
- * Everything in it comes from the environment of a process, from a hook or from a peer: values lose
- * control characters and are cut at MRD_JOBID_VALUE, keys are letters, digits and "._-/" (others are
- * left out), and what has no room is left out whole.
- * Threads: a plain value.
+ * The values come from the environment of a process, from a scheduler's hook or from a peer, so
+ * they are cleaned. Control characters are removed, and values are cut at MRD_JOBID_VALUE. Keys may
+ * have letters, digits and "._-/"; pairs with other keys are dropped. A pair that does not fit is
+ * dropped as a whole. Threads: a plain value.
  */
 #ifndef MRD_BASE_JOBID_H
 #define MRD_BASE_JOBID_H
@@ -19,32 +20,36 @@ typedef struct {
     char text[MRD_JOBID_MAX];
 } mrd_jobid;
 
-/* True: key is taken; false: it was there (and stays as it is), is no key, is empty, or has no room. */
+/* Adds a pair. Returns false if the key exists (its value stays), is invalid, or if the value is
+ * empty or does not fit. */
 bool mrd_jobid_set(mrd_jobid *id, mrd_str key, mrd_str value);
-/* The value, empty when there is none. Borrowed. */
+/* Returns the value, or an empty string. Borrowed. */
 mrd_str mrd_jobid_get(const mrd_jobid *id, const char *key);
-/* The next pair; *at begins as the text of an id. False at the end. */
+/* Returns the next pair. *at must start as the text of an id. False at the end. */
 bool mrd_jobid_next(const char **at, mrd_str *ret_key, mrd_str *ret_value);
-/* What a hook or a file wrote: "key=value\n..."; what cannot be taken is left out. */
+/* Adds the pairs of a hook's or file's text, "key=value
+ * ...". Invalid pairs are dropped. */
 void mrd_jobid_parse(mrd_jobid *id, mrd_str text);
-/* Fills in from an environment, "NAME=value" with NUL behind each: SLURM_*, POD_*, MERIDIAN_*. The
- * labels of MERIDIAN_LABELS ("app=train,team=x") become "label.app", "label.team". */
+/* Adds pairs from an environment, which is a sequence of "NAME=value" with a NUL after each.
+ * SLURM_*, POD_* and MERIDIAN_* are used. MERIDIAN_LABELS ("app=train,team=x") becomes the keys
+ * "label.app" and "label.team". */
 void mrd_jobid_environ(mrd_jobid *id, mrd_str environ_text);
-/* "job 4711, step 0, ...": for people; cut to size. */
+/* Writes a description for people, "job 4711, step 0, ...", cut to `size`. */
 void mrd_jobid_say(const mrd_jobid *id, char *to, size_t size);
-/* A filter: the value of the key is the one wanted; an empty one is met by its absence, and so is
- * restart 0. A job is found as member of its array too: "4711_3". */
+/* Returns whether an id matches a filter, that is, whether `key` has this value. A missing key
+ * matches an empty value and restart 0. A job of an array also matches its array form, such as
+ * "4711_3". */
 bool mrd_jobid_matches(const mrd_jobid *id, mrd_str key, mrd_str value);
 
 /* ---- Which job it is ---- */
 
-/* Lets `told`, which is more trustworthy, correct `id`: a value in `told` replaces that in `id`, and of
- * `keys` (NULL at the end) `id` loses those that `told` does not have. */
+/* Corrects `id` by `told`, a more trustworthy source. Values in `told` replace those in `id`. Keys
+ * of the NULL-terminated list `keys` that `told` lacks are removed from `id`. */
 void mrd_jobid_correct(mrd_jobid *id, const mrd_jobid *told, const char *const *keys);
 
 /*
- * The identity of a job: the only thing by which jobs are compared. Jobs of the same number or name
- * are different jobs if they differ in cluster, Kubernetes namespace, user or run.
+ * The identity of a job. Jobs are compared only by it. Jobs of the same number or name are
+ * different jobs if they differ in cluster, Kubernetes namespace, user or run.
  */
 #define MRD_JOB_KEY_MAX 1536
 typedef struct {

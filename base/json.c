@@ -45,7 +45,7 @@ mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return mrd_json_parse_up_to(text, MRD_JSON_MAX, what, ret_doc, why);
 }
 
-/* The library's words, but where they name a flag of its interface. */
+/* jansson's message, except where it names a flag of jansson's interface. */
 static const char *
 reason(const json_error_t *error)
 {
@@ -236,8 +236,8 @@ mrd_json_new_array(void)
     return json_array();
 }
 
-/* A text that is no UTF-8, with U+FFFD for each byte that is none: a name from outside, or one that
- * was cut inside a character. */
+/* Makes a JSON string from text that is not valid UTF-8, such as a foreign name or a text cut
+ * within a character. Each invalid byte becomes U+FFFD. */
 static json_t *
 string_mended(const char *text)
 {
@@ -361,8 +361,7 @@ mrd_json_quote(mrd_buf *to, mrd_str text)
     while (!mrd_utf8_valid((mrd_str){ text.p + at, text.len - at }, &bad)) {
         mrd_buf mark = *to;
 
-        /* The valid part goes through the loop below by recursion on a shorter text; quotes
-         * removed. */
+        /* Quote the valid part by recursion, and remove its quotes. */
         mrd_json_quote(to, (mrd_str){ text.p + at, bad });
         if (to->err == MRD_OK) {
             memmove(to->p + mark.len, to->p + mark.len + 1, to->len - mark.len - 1);

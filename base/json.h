@@ -1,26 +1,30 @@
 /*
- * base/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies) over jansson.
+ * base/json.h - small JSON documents (configuration, manifests, HTTP bodies, replies), on top of
+ * jansson.
  *
- * Not for traces: a document is held in memory whole, at about ten times its text. Bulk trace JSON
- * goes through trace/json/json_read.h. Documents are limited to MRD_JSON_MAX bytes, or to what the caller
- * of an _up_to function says, and to 64 levels.
- * Integers are exact 64-bit signed; larger unsigned ones must travel as text.
- * Ownership: a mrd_json obtained by load, parse or new_* is freed with mrd_json_free; a value
- * handed to set or append is owned by the container even when that fails; at/get borrow.
+ * Not for traces: a document is in memory as a whole and takes about ten times the size of its
+ * text. trace/json/json_read.h reads the JSON of traces. A document may have 64 levels and
+ * MRD_JSON_MAX bytes. The _up_to functions take another limit for the bytes. Integers are exact
+ * 64-bit signed numbers. Larger unsigned ones must be passed as text.
+ *
+ * Ownership: mrd_json_free frees the result of load, parse and new_*. set and append take ownership
+ * of the value, even if they fail. at and get borrow.
  */
 #ifndef MRD_BASE_JSON_H
 #define MRD_BASE_JSON_H
 
 #include "base/buf.h"
 
-#define MRD_JSON_MAX      (16u << 20)
-#define MRD_JSON_MANIFEST (512u << 20) /* a session with all nodes and artifacts that it may have */
+#define MRD_JSON_MAX (16u << 20)
+/* for the manifest of a session with the maximum of nodes and artifacts */
+#define MRD_JSON_MANIFEST (512u << 20)
 
 typedef struct json_t mrd_json;
 
 mrd_err mrd_json_load(const char *path, mrd_json **ret_doc, mrd_why *why);
 mrd_err mrd_json_load_up_to(const char *path, size_t max, mrd_json **ret_doc, mrd_why *why);
-/* `what` names the text in errors ("request body"). Errors: SYNTAX with line and column, LIMIT. */
+/* `what` is the name of the text in error messages, such as "request body". Errors: SYNTAX with
+ * line and column, LIMIT. */
 mrd_err mrd_json_parse(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why);
 mrd_err mrd_json_parse_up_to(mrd_str text, size_t max, const char *what, mrd_json **ret_doc,
                              mrd_why *why);
@@ -48,38 +52,39 @@ void *mrd_json_iter_next(mrd_json *object, void *it);
 const char *mrd_json_iter_key(void *it);
 mrd_json *mrd_json_iter_value(void *it);
 
-/* Typed members; `def` when absent or of another type. Text is borrowed from the document. */
+/* Return a member of this type, or `def` if the member is missing or has another type. Text is
+ * borrowed from the document. */
 const char *mrd_json_str(const mrd_json *object, const char *key, const char *def);
 int64_t mrd_json_int(const mrd_json *object, const char *key, int64_t def);
 double mrd_json_num(const mrd_json *object, const char *key, double def);
 bool mrd_json_bool(const mrd_json *object, const char *key, bool def);
-/* A scalar as text (scratch holds numbers); MRD_TYPE for containers and null. */
+/* Returns a scalar as text, for numbers in `scratch`. MRD_TYPE for containers and null. */
 mrd_err mrd_json_text(const mrd_json *v, char scratch[64], mrd_str *ret_text);
 
 mrd_json *mrd_json_new_object(void);
 mrd_json *mrd_json_new_array(void);
-/* Each byte that is no UTF-8 becomes U+FFFD. NULL: null. */
+/* Replaces each byte that is not valid UTF-8 with U+FFFD. NULL becomes null. */
 mrd_json *mrd_json_new_str(const char *text);
 mrd_json *mrd_json_new_int(int64_t v);
 mrd_json *mrd_json_new_num(double v);
 mrd_json *mrd_json_new_bool(bool v);
 mrd_json *mrd_json_copy(const mrd_json *v); /* deep */
-/* Add to a container; a NULL value (no memory) is remembered as a missing member and gives NOMEM.
- */
+/* Add a member to a container. If `value` is NULL (out of memory), they return NOMEM. */
 mrd_err mrd_json_set(mrd_json *object, const char *key, mrd_json *value);
 mrd_err mrd_json_append(mrd_json *array, mrd_json *value);
-/* A member that had another name in the release before. */
+/* A member that had another name in the previous release. */
 typedef struct {
     const char *old, *name;
 } mrd_json_renamed;
-/* In every object of the document, a member `old` without a member `name` beside it gets that
- * name. Errors: NOMEM: some have it. */
+/* Renames members in every object of the document. An object that already has a member `name` is
+ * not changed. Errors: NOMEM, with only some members renamed. */
 mrd_err mrd_json_rename(mrd_json *doc, const mrd_json_renamed *table, size_t n);
-/* Appends the document as text; pretty has two-space indents. Key order is insertion order. */
+/* Appends the document as text. `pretty` indents by two spaces. The order of keys is the order of
+ * insertion. */
 void mrd_json_write(const mrd_json *doc, bool pretty, mrd_buf *to);
 
-/* Writing without a document: appends text as a quoted JSON string, escaping what must be. Bytes
- * that are not UTF-8 become U+FFFD. */
+/* Appends text as a JSON string with quotes and escapes. Bytes that are not valid UTF-8 become
+ * U+FFFD. */
 void mrd_json_quote(mrd_buf *to, mrd_str text);
 
 #endif

@@ -12,7 +12,7 @@
 #include "base/obj.h"
 #include "base/plain.h"
 
-/* Messages with one id in one second before the rest is held back. */
+/* Messages of one id per second before further ones are suppressed. */
 #define LOG_BURST 5
 
 typedef struct {
@@ -22,12 +22,12 @@ typedef struct {
 } log_seen;
 
 static struct {
-    pthread_mutex_t lock; /* guards all below; nothing is taken inside */
+    pthread_mutex_t lock; /* guards everything below; no other lock is taken while it is held */
     const char *program;
     int fd;
     mrd_log_level level;
     bool json;
-    log_seen seen[64]; /* by id, replaced round-robin */
+    log_seen seen[64]; /* one entry per id, replaced round-robin */
     size_t next;
 } log_state = {
     .lock = PTHREAD_MUTEX_INITIALIZER, .program = "meridian", .fd = 2, .level = MRD_LOG_WARN
@@ -52,7 +52,8 @@ log_on(mrd_log_level level)
     return level <= log_state.level;
 }
 
-/* True when the message may pass; *ret_held = messages of this id not shown before it. */
+/* Returns whether the message may be written. *ret_held is the number of suppressed messages of
+ * this id. */
 static bool
 log_admit(const char *id, unsigned *ret_held)
 {

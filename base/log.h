@@ -1,16 +1,17 @@
 /*
- * base/log.h - the log of the daemons and of the command line's -v. Libraries below agent/ and
- * aggregator/ do not log.
+ * base/log.h - the log of the daemons and of the command line's -v. The libraries do not log, only
+ * agent/, aggregator/ and the programs above.
  *
- * One line per message: time, level, program, an id, a message, then key=value pairs:
- *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped: batches=12
- * Control characters in it are shown as \xNN: a name from outside cannot begin a line of its own.
- * With `json` each line is a JSON object. A message id that repeats within a second is held
- * back; the next one that passes says how many were not shown.
+ * A message is one line: time, level, program, id, sentence, and key=value pairs:
+ *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped:
+ *     batches=12
+ * Control characters are written as \xNN, so that a foreign name cannot start a line. With `json`
+ * each line is a JSON object. Repetitions of an id within a second are suppressed. The next message
+ * with this id gives their number.
  *
- * ERROR what was asked was not done. WARN we carried on, and say how. INFO rare, useful to an
- * operator. DEBUG at most once per batch. Nothing per event. Threads: any. Never call from a signal
- * handler.
+ * ERROR: a request failed. WARN: the program continues, and the message says how. INFO: rare and
+ * useful to an operator. DEBUG: at most once per batch. No message per event. Threads: any. Not for
+ * signal handlers.
  */
 #ifndef MRD_BASE_LOG_H
 #define MRD_BASE_LOG_H
@@ -19,10 +20,10 @@
 
 typedef enum { MRD_LOG_ERROR, MRD_LOG_WARN, MRD_LOG_INFO, MRD_LOG_DEBUG } mrd_log_level;
 
-/* program is borrowed for ever. fd is where lines go (2). */
+/* `program` is borrowed for the life of the process. `fd` receives the lines, usually 2. */
 void mrd_log_init(const char *program, int fd, mrd_log_level level, bool json);
-/* id: stable, upper case, e.g. "AGG-SEQ-GAP". The text after it is "Sentence: key=value key=value".
- */
+/* `id` is stable and in upper case, such as "AGG-SEQ-GAP". The format is "Sentence: key=value
+ * key=value". */
 void mrd_log(mrd_log_level level, const char *id, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -10,7 +10,7 @@ enum { COLUMN = 34, WIDTH = 100 };
 
 typedef enum { ASKED_NOTHING, ASKED_HELP, ASKED_MAN, ASKED_OPTIONS } asked;
 
-/* The value of an option as help shows it: " DIR", "[=WHEN]", or nothing. */
+/* Writes an option's value as the help shows it: " DIR", "[=WHEN]", or nothing. */
 static void
 value_text(const mrd_opt *o, char *text, size_t size)
 {
@@ -24,7 +24,7 @@ value_text(const mrd_opt *o, char *text, size_t size)
         snprintf(text, size, " %s", arg);
 }
 
-/* " (default 10s; MERIDIAN_X)", or nothing. */
+/* Writes for example " (default 10s; MERIDIAN_X)", or nothing. */
 static void
 default_text(const mrd_opt *o, char *text, size_t size)
 {
@@ -36,7 +36,7 @@ default_text(const mrd_opt *o, char *text, size_t size)
                  def && o->env != NULL ? "; " : "", o->env == NULL ? "" : o->env);
 }
 
-/* Words of a text behind column `used`, broken at blanks and, in long lists, behind commas. */
+/* Prints words from column `used` on. Lines break at spaces and, in long lists, after commas. */
 static int
 put_words(const char *p, int used, FILE *to)
 {
@@ -76,7 +76,7 @@ put_option(const mrd_opt *o, FILE *to)
     fputc('\n', to);
 }
 
-/* The option table as aligned text. */
+/* Prints the option table as aligned text. */
 static void
 put_options(const mrd_opt *table, size_t n, FILE *to)
 {

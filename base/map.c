@@ -11,8 +11,8 @@ mrd_map_fini(mrd_map *map)
     *map = (mrd_map){ 0 };
 }
 
-/* Multiplications, each folded so that its high bits count too. The seed is in both factors: who
- * knows one of them can make it 0, and all keys with it alike. */
+/* Hashes by multiplications that are folded, so that their high bits count, too. The seed is in
+ * both factors. Otherwise an attacker could make one factor 0, and all such keys would collide. */
 static inline size_t
 map_home(const mrd_map *map, const mrd_map_key *key)
 {
@@ -30,7 +30,7 @@ map_same(const mrd_map_key *a, const mrd_map_key *b)
     return a->a == b->a && a->b == b->b && a->c == b->c;
 }
 
-/* The slot that holds the key, or the free one where it belongs. */
+/* Returns the slot of the key, or the free slot in which to put it. */
 static size_t
 map_slot(const mrd_map *map, const mrd_map_key *key)
 {
@@ -88,7 +88,7 @@ mrd_map_remove(mrd_map *map, mrd_map_key key)
     if (map->slots == NULL || map->slots[hole = map_slot(map, &key)].value == MRD_MAP_NONE)
         return;
     map->used--;
-    /* Moves back what was displaced over the hole, so that no marker of deletion is needed. */
+    /* Move later entries back into the hole, so that no deletion marks are needed. */
     for (at = (hole + 1) & map->mask; map->slots[at].value != MRD_MAP_NONE;
          at = (at + 1) & map->mask) {
         size_t home = map_home(map, &map->slots[at].key);

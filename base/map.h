@@ -1,7 +1,7 @@
 /*
- * base/map.h - a hash map from three words to a 32-bit number, with removal. For tables keyed by
- * small tuples (process, thread, name); for items with other keys there is base/index.h. Open addressing; a zeroed mrd_map is an empty one.
- * Threads: belongs to one thread.
+ * base/map.h - a hash map from three integers to a 32-bit number, with removal. For small keys such
+ * as (process, thread, name). base/index.h is for other keys. Open addressing. A zeroed mrd_map is
+ * a valid empty one. Threads: a map belongs to one thread.
  */
 #ifndef MRD_BASE_MAP_H
 #define MRD_BASE_MAP_H
@@ -22,13 +22,14 @@ typedef struct {
 typedef struct {
     mrd_map_slot *slots;
     size_t mask, used;
-    uint64_t seed; /* of the process: no outsider knows which keys meet */
+    /* The process's hash seed, so that nobody outside can choose keys that collide. */
+    uint64_t seed;
 } mrd_map;
 
 void mrd_map_fini(mrd_map *map);
-/* The number of this key, MRD_MAP_NONE when it is not there. */
+/* Returns the number of this key, or MRD_MAP_NONE. */
 uint32_t mrd_map_get(const mrd_map *map, mrd_map_key key);
-/* Adds or replaces. value != MRD_MAP_NONE. Errors: NOMEM. */
+/* Adds or replaces. `value` must not be MRD_MAP_NONE. Errors: NOMEM. */
 mrd_err mrd_map_put(mrd_map *map, mrd_map_key key, uint32_t value);
 void mrd_map_remove(mrd_map *map, mrd_map_key key);
 

@@ -18,7 +18,7 @@ static const mrd_dur_ns bounds[MRD_METRICS_BOUNDS] = {
 
 /* ---- Which format ---- */
 
-/* The q of one element "type;a=b;q=0.5" of an Accept header. */
+/* Returns the quality q of an element "type;a=b;q=0.5" of an Accept header. */
 static double
 quality(mrd_str element)
 {

@@ -1,10 +1,10 @@
 /*
- * base/metrics.h - metrics as Prometheus reads them: text 0.0.4, or OpenMetrics 1.0 for clients that
- * prefer it. The differences (counter families without _total, # UNIT, # EOF) are made here, so
- * that a daemon lists its metrics once. Names end in their unit (_seconds, _bytes), counters in
+ * base/metrics.h - metrics for Prometheus, as text 0.0.4, or as OpenMetrics 1.0 for clients that
+ * prefer it. This module hides the differences (counter families without _total, # UNIT, # EOF), so
+ * that a daemon lists each metric once. Names end in their unit (_seconds, _bytes), and counters in
  * _total.
  *
- * Threads: a writer belongs to one; a histogram to whoever owns it.
+ * Threads: a writer belongs to one thread, and a histogram to its owner.
  */
 #ifndef MRD_BASE_METRICS_H
 #define MRD_BASE_METRICS_H
@@ -24,32 +24,34 @@ typedef struct {
     const char *name;
 } mrd_metrics_text;
 
-/* True when an Accept header (NULL: none) prefers OpenMetrics to plain text. */
+/* Returns whether an Accept header prefers OpenMetrics to plain text. NULL: no header. */
 bool mrd_metrics_text_wants_open(const char *accept);
 const char *mrd_metrics_text_type(bool open); /* Content-Type */
 
 void mrd_metrics_text_begin(mrd_metrics_text *x, mrd_buf *to, bool open);
-/* name and help are borrowed until the next family; help is one plain line. */
+/* `name` and `help` are borrowed until the next family. `help` is one line. */
 void mrd_metrics_text_family(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
                              const char *help);
-/* One sample of the family. labels: `cause="full"` or NULL, values already without quotes,
- * backslashes and line ends. */
+/* Writes a sample of the family. `labels` is NULL or for example `cause="full"`. The values in it
+ * must have no quotes, backslashes and line ends. */
 void mrd_metrics_text_u64(mrd_metrics_text *x, const char *labels, uint64_t v);
 void mrd_metrics_text_i64(mrd_metrics_text *x, const char *labels, int64_t v);
 void mrd_metrics_text_seconds(mrd_metrics_text *x, const char *labels, mrd_dur_ns v);
 /* A family of one sample. */
 void mrd_metrics_text_one(mrd_metrics_text *x, mrd_metrics_text_kind kind, const char *name,
                           const char *help, uint64_t v);
-/* process_cpu_seconds_total and its kin, of this process; what cannot be read is left out. */
+/* Writes process_cpu_seconds_total and the other standard metrics of this process, as far as they
+ * can be read. */
 void mrd_metrics_text_process(mrd_metrics_text *x);
-uint64_t mrd_resident_bytes(void); /* memory of this process in use; 0: it cannot be read */
+uint64_t mrd_resident_bytes(void); /* resident memory of this process, 0 if unknown */
 void mrd_metrics_text_end(mrd_metrics_text *x);
 
-/* Durations by fixed bounds from 1 ms to 10 s. */
+/* A histogram of durations with fixed bounds from 1 ms to 10 s. */
 enum { MRD_METRICS_BOUNDS = 12 };
 
 typedef struct {
-    uint64_t buckets[MRD_METRICS_BOUNDS + 1]; /* not cumulative; the last: above all bounds */
+    /* not cumulative; the last one counts values above all bounds */
+    uint64_t buckets[MRD_METRICS_BOUNDS + 1];
     uint64_t count;
     mrd_dur_ns sum_ns;
 } mrd_metrics_text_hist;

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Edits (insert, delete, replace, swap of neighbours) between two short words. */
+/* Returns the edit distance (insert, delete, replace, swap of neighbours) of two short words. */
 static size_t
 distance(const char *a, const char *b)
 {
@@ -33,14 +33,14 @@ distance(const char *a, const char *b)
     return d[la % 3][lb];
 }
 
-/* Edits between a word and a name, or a part of the name at dashes ("output" of "output-dir",
- * "listen" of "data-listen"), which counts as one more; NOT_NEAR beyond a third of the word,
- * rounded up. Where the parts of one are all in the other ("format" in "output-format"), each of the others
- * counts as one. */
+/* Returns the distance between a word and a name. The distance to one part of the name between
+ * dashes ("output" of "output-dir") counts as one more. If all parts of one are in the other
+ * ("format" in "output-format"), each additional part counts as one. NOT_NEAR if the distance
+ * exceeds a third of the word's length, rounded up. */
 #define NOT_NEAR 99u
 
-/* How many parts b has beside those of a, which are in it in this order; NOT_NEAR: they are not, or are
- * too short to say anything. */
+/* Returns the number of parts that b has in addition to those of a. NOT_NEAR if b does not contain
+ * all parts of a in their order, or if they are too short to mean anything. */
 static size_t
 parts_more(const char *a, const char *b)
 {
@@ -58,7 +58,8 @@ parts_more(const char *a, const char *b)
     return *a == '\0' ? more : NOT_NEAR;
 }
 
-/* "fmt" of "format": letters of the name, in their order, with its first and its last. */
+/* Detects abbreviations such as "fmt" of "format": letters of the name in their order, including
+ * its first and its last. */
 static bool
 is_abbreviation(const char *word, const char *name)
 {
@@ -76,7 +77,7 @@ far_from(const char *word, const char *name)
            fewer = parts_more(name, word);
     char part[66];
 
-    /* A word that is the start of a name is a better guess than one with as many edits. */
+    /* A name that starts with the word is a better guess than other names at the same distance. */
     if (len >= 3 && strncmp(name, word, len) == 0)
         return best < 1 ? best : 1;
     best = best <= (len + 2) / 3 ? best : NOT_NEAR;
@@ -98,8 +99,7 @@ far_from(const char *word, const char *name)
     return more < best ? more : best;
 }
 
-/* The entries of names (n of them) nearest to word: as many as are equally near, MRD_NEAR_MAX at
- * most. 0: nothing is near. */
+/* Finds the names nearest to a word, at most MRD_NEAR_MAX. Returns their number, 0 if none is near. */
 static size_t
 nearest(const char *word, const char *const *names, size_t n, const char *ret_near[MRD_NEAR_MAX])
 {

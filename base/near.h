@@ -1,11 +1,11 @@
 /*
- * base/near.h - which of the known words a mistyped one was meant to be: for options, commands,
- * formats, keys, event types.
+ * base/near.h - suggests the known word that a mistyped word was probably meant to be. Used for
+ * options, commands, formats, keys and event types.
  *
- * Near is little different by edits (insert, delete, replace, swap of neighbours), from the whole
- * of a name or from a part of it at its dashes: "ouput" is near "output-dir"; and a word whose parts are all in
- * a name, or that has all parts of one, is near that: "job-id" is near "job"; "fmt" is near "format", whose letters it leaves out. Words longer than 64
- * bytes are near nothing. Threads: pure.
+ * A word is near a name in three cases. It differs by few edits (insert, delete, replace, swap of
+ * neighbours) from the name or from its parts between dashes: "ouput" is near "output-dir". Or all
+ * parts of one are in the other: "job-id" is near "job". Or it abbreviates the name: "fmt" is near
+ * "format". Words longer than 64 bytes are near nothing. Threads: pure.
  */
 #ifndef MRD_BASE_NEAR_H
 #define MRD_BASE_NEAR_H
@@ -15,9 +15,10 @@
 #define MRD_NEAR_MAX  3
 #define MRD_NEAR_TEXT 256
 
-/* The first of the nearest names, NULL when nothing is near. */
+/* Returns the first of the nearest names, or NULL if none is near. */
 const char *mrd_nearest(const char *word, const char *const *names, size_t n);
-/* ": did you mean --a or --b?" with dashes "--"; empty when nothing is near. Returns text. */
+/* Writes ": did you mean --a or --b?" if `dashes` is "--", or "" if nothing is near. Returns
+ * `text`. */
 char *mrd_near_text(const char *word, const char *const *names, size_t n, const char *dashes,
                     char text[MRD_NEAR_TEXT]);
 

@@ -62,7 +62,7 @@ mrd_num_i64(mrd_str text, int64_t *ret_v)
     return MRD_OK;
 }
 
-/* The parts of a JSON number; digits of the integer and of the fraction are views into text. */
+/* The parts of a JSON number. The digits are views into the text. */
 typedef struct {
     bool neg;
     mrd_str whole, frac;
@@ -129,7 +129,7 @@ mrd_num_scaled(mrd_str text, int exp10, int64_t *ret_v)
 
     if (err != MRD_OK)
         return err;
-    /* The value is 0.d1d2d3... x 10^wanted; the first `wanted` digits are the integer part. */
+    /* The value is 0.d1d2d3... x 10^wanted, so the first `wanted` digits are the integer part. */
     total = parts.whole.len + parts.frac.len;
     wanted = (long) parts.whole.len + parts.exp10 + exp10;
     keep = wanted <= 0 ? 0 : (size_t) wanted;
@@ -173,7 +173,7 @@ mrd_num_double(mrd_str text, double *ret_v)
         return MRD_NOMEM;
     memcpy(copy, text.p, text.len);
     copy[text.len] = '\0';
-    /* With a point, whatever the program's locale has. */
+    /* in the C locale, so that the decimal separator is a point */
     v = strtod_l(copy, &end, newlocale(LC_ALL_MASK, "C", NULL));
     if (copy != small)
         free(copy);
@@ -188,7 +188,7 @@ typedef struct {
     int64_t factor;
 } num_unit;
 
-/* Number and unit; the product is exact for whole numbers, rounded for fractions. */
+/* Parses a number with a unit. Exact for integers, rounded for fractions. */
 static mrd_err
 num_with_unit(mrd_str text, const num_unit *units, size_t n_units, int64_t *ret_v)
 {
@@ -220,7 +220,8 @@ num_with_unit(mrd_str text, const num_unit *units, size_t n_units, int64_t *ret_
     if (frac >= 9.2e18 || frac <= -9.2e18)
         return MRD_RANGE;
     *ret_v =
-        (int64_t) (frac < 0 ? frac - 0.5 : frac + 0.5); /* without libm: a guest uses this too */
+        /* not with round(), because libmeridian does not link libm */
+        (int64_t) (frac < 0 ? frac - 0.5 : frac + 0.5);
     return MRD_OK;
 }
 

@@ -1,9 +1,8 @@
 /*
- * base/num.h - the one place where text becomes a number, and where numbers that somebody else gave
- * are combined without overflow.
+ * base/num.h - converts text to numbers, and combines numbers from outside without overflow.
  *
- * Every parser takes the whole view: leading or trailing junk and blanks are MRD_SYNTAX, a value
- * that does not fit is MRD_RANGE, and the output is untouched on failure. Stateless.
+ * A parser must consume the whole text. Other characters or spaces give MRD_SYNTAX, and a value out
+ * of range gives MRD_RANGE. On a failure the output is unchanged. Threads: stateless.
  */
 #ifndef MRD_BASE_NUM_H
 #define MRD_BASE_NUM_H
@@ -11,19 +10,19 @@
 #include "base/buf.h"
 #include "base/clock.h"
 
-/* The number of the eight decimal digits in a word as they lie in memory, or of fewer behind bytes
- * 0. Little-endian. */
+/* Converts eight decimal digits, or fewer after bytes of 0, as they lie in memory (little-endian). */
 static inline uint64_t
 mrd_num_eight(uint64_t w)
 {
-    w = (w & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8; /* pairs, then fours, then all eight */
+    /* first pairs, then groups of four, then all eight */
+    w = (w & 0x0f0f0f0f0f0f0f0fu) * 2561 >> 8;
     w = (w & 0x00ff00ff00ff00ffu) * 6553601 >> 16;
     return (w & 0x0000ffff0000ffffu) * 42949672960001u >> 32;
 }
 
 /*
- * At most 19 decimal digits and nothing else, the most frequent of all numbers: false when there is
- * any other byte, or none, or more; then the parsers below decide. Eight digits at a time.
+ * A fast path for the most frequent numbers, 1 to 19 decimal digits. Returns false for anything
+ * else, which the parsers below must then handle. It converts eight digits at a time.
  */
 static inline bool
 mrd_num_digits(mrd_str text, uint64_t *ret_v)
@@ -54,7 +53,7 @@ mrd_num_digits(mrd_str text, uint64_t *ret_v)
     return true;
 }
 
-/* For sorting: below 0, 0, above 0. */
+/* For sorting: negative, 0 or positive. */
 static inline int
 mrd_i64_order(int64_t a, int64_t b)
 {
@@ -63,13 +62,12 @@ mrd_i64_order(int64_t a, int64_t b)
 
 /* ---- Times from outside ----
  *
- * A frame, a ring or a file may hold any 64-bit number where a time belongs. Where such a number
- * comes in it is asked whether it can be a time at all; what cannot is said to be unknown. Sums and
- * differences of times from outside stop at the ends of int64 instead of overflowing.
- */
+ * A frame, ring or file may contain any 64-bit number as a time. The code that reads it checks
+ * whether it can be a time, and otherwise treats it as unknown. Sums and differences of such times
+ * stop at the limits of int64 and do not overflow. */
 
-/* No clock of ours shows more, before or after 1970 or a boot: the year 2096. The difference of two
- * such times fits. */
+/* No clock shows a larger time before or after 1970 or a boot (year 2096). The difference of two
+ * such times fits into 64 bits. */
 #define MRD_TIME_MAX 4000000000000000000LL
 
 static inline bool
@@ -78,7 +76,7 @@ mrd_time_sane(int64_t ns)
     return ns >= -MRD_TIME_MAX && ns <= MRD_TIME_MAX;
 }
 
-/* The nearest that can be a time. */
+/* Returns the nearest valid time. */
 static inline int64_t
 mrd_time_clamp(int64_t ns)
 {
@@ -109,14 +107,14 @@ mrd_sat_sub(int64_t a, int64_t b)
     return __builtin_sub_overflow(a, b, &difference) ? (a < 0 ? INT64_MIN : INT64_MAX) : difference;
 }
 
-/* |a|, INT64_MAX for INT64_MIN. */
+/* Returns |a|, and INT64_MAX for INT64_MIN. */
 static inline int64_t
 mrd_sat_abs(int64_t a)
 {
     return a >= 0 ? a : a == INT64_MIN ? INT64_MAX : -a;
 }
 
-/* As much of a as b is of c, which is not 0; clamped to what can be a time. */
+/* Returns a * b / c without overflow, clamped to the range of times. c must not be 0. */
 static inline int64_t
 mrd_share(int64_t a, int64_t b, int64_t c)
 {
@@ -127,15 +125,17 @@ mrd_share(int64_t a, int64_t b, int64_t c)
 
 mrd_err mrd_num_i64(mrd_str text, int64_t *ret_v);   /* decimal, optional '-' */
 mrd_err mrd_num_u64(mrd_str text, uint64_t *ret_v);  /* decimal, or hexadecimal after 0x */
-mrd_err mrd_num_double(mrd_str text, double *ret_v); /* JSON number grammar; finite */
+mrd_err mrd_num_double(mrd_str text, double *ret_v); /* grammar of a JSON number; must be finite */
 /*
- * A JSON number scaled by 10^exp10 and rounded half away from zero to an integer, without a double:
- * "1712195495406752.8" with 3 gives 1712195495406752800. Exponents in the text are honoured.
+ * Converts a JSON number times 10^exp10 to an integer, rounded half away from zero, without a
+ * double. "1712195495406752.8" with 3 gives 1712195495406752800. The text may have an exponent.
  */
 mrd_err mrd_num_scaled(mrd_str text, int exp10, int64_t *ret_v);
-/* "64M", "1.5GiB", "4096": bytes; K M G T are powers of 1024, an optional "B" or "iB" follows. */
+/* Converts a size: "64M", "1.5GiB" or "4096" bytes. K, M, G and T are powers of 1024, with an
+ * optional "B" or "iB". */
 mrd_err mrd_num_size(mrd_str text, int64_t *ret_bytes);
-/* "250ms", "1.5s", "2min", "1h", "3d", "10us", "5ns"; a bare number is seconds. */
+/* Converts a duration: "250ms", "1.5s", "2min", "1h", "3d", "10us", "5ns". A number without a unit
+ * is in seconds. */
 mrd_err mrd_num_dur(mrd_str text, mrd_dur_ns *ret_dur);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * base/obj.h - assertions, magic checks, counted references.
+ * base/obj.h - assertions, magic numbers, reference counts.
  *
- * MRD_ASSERT guards our own invariants and stays in release builds of the daemons and the command
- * line; MRD_ASSERT_DBG vanishes in release and is for hot paths and for capture/. Bytes from a
- * ring, a socket, a file or a query are never asserted: they are validated and give an error.
+ * MRD_ASSERT checks our own invariants, also in release builds of the daemons and the command line.
+ * MRD_ASSERT_DBG is compiled only into debug builds, and is for hot paths and for capture/. Data
+ * from a ring, a socket, a file or a query is never asserted. It is validated and gives an error.
  */
 #ifndef MRD_BASE_OBJ_H
 #define MRD_BASE_OBJ_H
@@ -29,20 +29,22 @@
 #define MRD_ASSERT_DBG(cond) ((void) sizeof(cond))
 #endif
 
-/* References to what does not change while somebody has one. Relaxed: whoever takes one more holds one. */
+/* Reference count of an object that does not change while there is a reference. Relaxed ordering is
+ * enough, because a caller that takes a reference already holds one. */
 static inline void
 mrd_refs_take(unsigned *refs)
 {
     __atomic_add_fetch(refs, 1, __ATOMIC_RELAXED);
 }
-/* True: that was the last one. */
+/* Returns true if this was the last reference. */
 static inline bool
 mrd_refs_drop(unsigned *refs)
 {
     return __atomic_sub_fetch(refs, 1, __ATOMIC_ACQ_REL) == 0;
 }
 
-/* For structs that travel through void *: a magic first, checked on the way back. */
+/* For structs that are passed as void *: the first member is a magic number, which is checked on
+ * return. */
 #define MRD_CHECK_MAGIC(obj, value) MRD_ASSERT((obj) != NULL && (obj)->magic == (value))
 
 #endif

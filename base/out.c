@@ -13,11 +13,12 @@
 #include "base/obj.h"
 
 #define OUT_BUFFER (1u << 20)
-#define OUT_DIRECT (64u << 10) /* so much is worth a call: a copy would cost more */
+/* larger writes bypass the buffer, because copying would cost more than a system call */
+#define OUT_DIRECT (64u << 10)
 
 struct mrd_out {
-    char *name; /* for errors; the path of a file */
-    char *part; /* the temporary path, NULL when not a file */
+    char *name; /* path of the file, for error messages */
+    char *part; /* the temporary path, NULL if the output is not a file */
     int fd;
     bool (*push)(void *self, const void *data, size_t len);
     void *self;
@@ -44,7 +45,7 @@ mrd_sync_dir(const char *path, mrd_why *why)
                                   "cannot sync %s", path);
 }
 
-/* The path of the folder that holds this one; free it. NULL without memory. */
+/* Returns the path of the parent directory, which the caller frees. NULL if out of memory. */
 static char *
 path_above(const char *path)
 {
@@ -116,7 +117,8 @@ make_dirs(const char *path, bool durable, mrd_why *why)
             break;
         }
         if (made && durable && (err = sync_above(copy, why)) != MRD_OK) {
-            (void) rmdir(copy); /* else the next attempt would take it for durable */
+            /* remove it, because the next attempt would consider an existing directory durable */
+            (void) rmdir(copy);
             break;
         }
         *p = keep;
@@ -129,11 +131,11 @@ make_dirs(const char *path, bool durable, mrd_why *why)
 
 /* ---- Removing ---- */
 
-#define LEVELS_MAX 16 /* of folders that are open at one time */
+#define LEVELS_MAX 16 /* limit on directories open at once */
 
 typedef struct {
-    int top;       /* the folder that is removed */
-    unsigned next; /* for names of what was moved there */
+    int top;       /* the root of the tree to remove */
+    unsigned next; /* number for the names of directories moved to the root */
     bool moved;
 } removal;
 
@@ -148,12 +150,12 @@ open_folder(int at, const char *name)
     return d;
 }
 
-/* A folder that its owner cannot read or change. */
+/* Gives the owner full access to a directory, so that it can be read and changed. */
 static void
 make_open(int at, const char *name, mode_t mode)
 {
     if ((mode & S_IRWXU) != S_IRWXU && fchmodat(at, name, 0700, 0) != 0)
-        return; /* not ours: it goes when it is empty */
+        return; /* not our directory; it is removed later if it is empty */
 }
 
 static void remove_in(removal *r, DIR *d, unsigned level);
@@ -165,7 +167,8 @@ remove_folder(removal *r, int at, const char *name, mode_t mode, unsigned level)
     DIR *d;
 
     make_open(at, name, mode);
-    if (level == LEVELS_MAX) { /* paths and open folders have an end, depth has none */
+    /* Paths and descriptors are limited, but depth is not. Move deep directories up. */
+    if (level == LEVELS_MAX) {
         snprintf(elsewhere, sizeof(elsewhere), ".removed.%d.%u", (int) getpid(), r->next++);
         r->moved = renameat(at, name, r->top, elsewhere) == 0 || r->moved;
         return;
@@ -216,7 +219,7 @@ mrd_remove_tree(const char *path)
 
 #define PART_SUFFIX ".part" /* of "<name>.<8 digits>.part", see out_file_mode */
 
-/* of: of the file of this name; NULL: of any. */
+/* Returns whether a name is a temporary file of the file `of`, or of any file if `of` is NULL. */
 static bool
 is_part(const char *name, const char *of)
 {
@@ -253,7 +256,7 @@ mrd_remove_parts_of(const char *path)
     const char *slash = strrchr(path, '/');
     char *dir = slash == NULL ? NULL : mrd_str_dup((mrd_str){ path, (size_t) (slash - path) });
 
-    if (slash == NULL || dir != NULL) /* without memory they stay */
+    if (slash == NULL || dir != NULL) /* if out of memory, the files stay */
         remove_parts(slash == NULL   ? "."
                      : slash == path ? "/"
                                      : dir,
@@ -440,7 +443,7 @@ mrd_out_seal(mrd_out *out)
     int fd = out->fd, sys = 0;
 
     out_flush(out);
-    if (fd < 0) /* no file, or sealed already */
+    if (fd < 0) /* not a file, or already sealed */
         return;
     out->fd = -1;
     if (out->durable && fsync(fd) != 0)
@@ -496,8 +499,8 @@ mrd_out_abort(mrd_out *out)
     free(out);
 }
 
-/* Root who replaces a file of somebody else leaves it theirs, with their group's right to read:
- * renewed keys must stay readable for the daemon. */
+/* If root replaces a file of another user, that user stays its owner, and the group may still read
+ * it. Otherwise the daemon could not read renewed keys. */
 static void
 keep_owner(int fd, const char *path, unsigned mode)
 {

@@ -1,6 +1,7 @@
 #include "base/plain.h"
 
-/* The bytes of U+061C, U+200E, U+200F, U+202A to U+202E, U+2066 to U+2069 in UTF-8; 0: none of them. */
+/* Returns the length of U+061C, U+200E, U+200F, U+202A to U+202E or U+2066 to U+2069 in UTF-8, or 0
+ * for others. */
 static size_t
 direction(const unsigned char *p, size_t n)
 {
@@ -14,7 +15,7 @@ direction(const unsigned char *p, size_t n)
                : 0;
 }
 
-/* The bytes of the character at p; 0: none begins there. */
+/* Returns the length of the character at p, or 0 if none begins there. */
 static size_t
 character(const char *p, size_t n)
 {
@@ -45,7 +46,7 @@ mrd_plain_text(mrd_buf *to, mrd_str text)
 
         if (hidden == 0 && len > 0) {
             mrd_buf_add(to, p, len);
-        } else { /* a terminal that is not set to UTF-8 obeys some stray bytes */
+        } else { /* terminals in other encodings interpret some stray bytes */
             len = hidden > 0 ? hidden : 1;
             for (size_t k = len == 2 && *p == '\xc2'; k < len; k++)
                 mrd_buf_fmt(to, "\\x%02x", (unsigned char) p[k]);

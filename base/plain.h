@@ -1,5 +1,5 @@
 /*
- * base/plain.h - text of others (names in traces, paths, hosts) for logs and terminals.
+ * base/plain.h - makes foreign text (names in traces, paths, hosts) safe for logs and terminals.
  * Threads: stateless.
  */
 #ifndef MRD_BASE_PLAIN_H
@@ -9,13 +9,13 @@
 
 #include <stdio.h>
 
-/* The bytes of the character at p when a terminal obeys it or reorders text by it: C0 and C1 controls,
- * delete, and the marks of writing direction; 0 for all others. */
+/* Returns the length of the character at p if terminals interpret it or reorder text by it, that
+ * is, for C0 and C1 controls, delete, and marks of the writing direction. Returns 0 for all others. */
 size_t mrd_plain_hidden(const char *p, size_t n);
-/* Appends text with such characters, and bytes that are not UTF-8, as \xNN, one for each byte, of C1
- * the last one. */
+/* Appends text with each such character, and each byte that is not valid UTF-8, as \xNN for every
+ * byte. A C1 control is written as its last byte. */
 void mrd_plain_text(mrd_buf *to, mrd_str text);
-/* Writes "<who>: <text>" so, a line whatever the text holds. */
+/* Writes one line "<who>: <text>", made safe as above. */
 void mrd_plain_line(FILE *to, const char *who, mrd_str text);
 
 #endif

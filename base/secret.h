@@ -1,5 +1,5 @@
 /*
- * base/secret.h - files and texts that must not be seen: keys, tokens.
+ * base/secret.h - reads files with keys and tokens.
  *
  * Threads: stateless.
  */
@@ -9,26 +9,26 @@
 #include "base/buf.h"
 
 /*
- * Whether only those may read the file who should: not everybody, and its group may read but not
- * write (that is how a service manager or Kubernetes hands a file to one user). `what` names it in
- * the message ("token file"). A secret given in place of its file is not repeated. Errors:
- * NOTFOUND, DENIED.
+ * Checks the permissions of a secret's file. Other users must have no access, and its group may
+ * only read, because service managers and Kubernetes give files to a user this way. `what` names
+ * the file in messages, such as "token file". If the user passed a secret instead of a path, the
+ * message does not repeat it. Errors: NOTFOUND, DENIED.
  */
 mrd_err mrd_secret_check(const char *what, const char *path, mrd_why *why);
-/* A token file whole, without the line end; the caller wipes and frees (mrd_secret_free). The file
- * is checked as above. Errors: NOTFOUND, DENIED, LIMIT (64 KiB), EMPTY, NOMEM. */
+/* Reads a whole token file without its line end. The caller frees the text with mrd_secret_free,
+ * which wipes it. The file is checked as above. Errors: NOTFOUND, DENIED, LIMIT (64 KiB), EMPTY,
+ * NOMEM. */
 mrd_err mrd_secret_read(const char *what, const char *path, char **ret_text, mrd_why *why);
-void mrd_secret_free(char *text); /* wiped first; NULL is fine */
-/* Compares without telling by its time where two texts of equal length differ. */
+void mrd_secret_free(char *text); /* Wipes and frees. Ignores NULL. */
+/* Compares in constant time, so that the duration does not reveal where two texts differ. */
 bool mrd_secret_equal(const void *a, const void *b, size_t len);
 /*
- * A number that changes when one of the files is written, replaced or removed (its directory entry
- * leads elsewhere), or when its mode or owner changes: polled, it tells when to read them again. NULL
- * entries are passed over.
+ * Returns a number that changes if one of the files is written, replaced or removed, or if its mode
+ * or owner changes. Poll it to find out when to read the files again. NULL entries are skipped.
  */
 uint64_t mrd_files_stamp(const char *const *paths, size_t n);
-/* Nobody else reads this process's memory: no core file, no ptrace and no /proc/<pid>/mem for other
- * processes of the same user. First thing in main of a program that holds keys. */
+/* Protects this process's memory from other processes of the same user: no core file, no ptrace, no
+ * /proc/<pid>/mem. A program that holds keys calls this first in main. */
 void mrd_secret_process(void);
 
 #endif

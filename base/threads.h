@@ -1,9 +1,10 @@
 /*
- * base/threads.h - condition variables whose waits end on the monotonic clock, which nobody sets, threads without signals, and
- * the signals that a daemon waits for.
+ * base/threads.h - condition variables with timeouts on the monotonic clock, threads that block all
+ * signals, and the signals that a daemon waits for.
  *
- * A wait: `end = mrd_cond_deadline(dur)`, then pthread_cond_timedwait(c, lock, &end) until what is waited for is true or
- * it returns ETIMEDOUT. Only for conditions made by mrd_cond_init.
+ * To wait: compute `end = mrd_cond_deadline(dur)`, then call pthread_cond_timedwait(c, lock, &end)
+ * until the condition is true or the call returns ETIMEDOUT. This works only for conditions made by
+ * mrd_cond_init, because the wall clock may be set.
  */
 #ifndef MRD_BASE_THREADS_H
 #define MRD_BASE_THREADS_H
@@ -25,7 +26,7 @@ mrd_cond_init(pthread_cond_t *c)
     pthread_condattr_destroy(&monotonic);
 }
 
-/* The instant `dur` from now; a negative one is now. */
+/* Returns the instant `dur` from now. A negative duration counts as 0. */
 static inline struct timespec
 mrd_cond_deadline(mrd_dur_ns dur)
 {
@@ -40,7 +41,8 @@ mrd_cond_deadline(mrd_dur_ns dur)
     return end;
 }
 
-/* pthread_create, and the thread handles no signal: in a workload they are its own threads' business. */
+/* As pthread_create, but the thread blocks all signals, because a workload's signals belong to its
+ * own threads. */
 static inline int
 mrd_masked_thread(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run)(void *arg),
                   void *arg)
@@ -55,8 +57,8 @@ mrd_masked_thread(pthread_t *ret_thread, const pthread_attr_t *attr, void *(*run
     return err;
 }
 
-/* SIGINT, SIGTERM (end) and SIGHUP (read files again) are blocked, for sigtimedwait with *ret_set; SIGPIPE is ignored. Call it
- * before any thread exists: threads inherit it. */
+/* Blocks SIGINT and SIGTERM (exit) and SIGHUP (reload files) and stores them in *ret_set for
+ * sigtimedwait. Ignores SIGPIPE. Call this before creating threads, because they inherit the mask. */
 static inline void
 mrd_daemon_signals(sigset_t *ret_set)
 {

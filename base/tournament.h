@@ -1,11 +1,12 @@
 /*
- * base/tournament.h - a tournament tree: the least of many numbers, each of which may change at any
- * time. Each inner place holds the winner of the two below it; who has a new number is contested
- * along the way from its leaf to the root, which does not depend on the outcomes. So there is no
- * branch to mispredict, which costs more than the levels that a heap would save.
+ * base/tournament.h - a tournament tree: finds the smallest of many numbers, each of which may
+ * change at any time. Each inner node holds the winner of its two children. A changed leaf is
+ * compared along its path to the root. The path does not depend on the outcomes, so there is no
+ * branch to mispredict. On current processors that saves more time than the fewer levels of a heap
+ * would.
  *
- * k leaves are at k .. 2k-1 and the winner of all at 1; 0 is not used. Two arrays, so that the
- * machine finds a place by its number alone.
+ * The k leaves are nodes k .. 2k-1, and node 1 holds the winner. Node 0 is not used. Keys and tags
+ * are two arrays, so that a node is addressed by its number alone.
  */
 #ifndef MRD_BASE_TOURNAMENT_H
 #define MRD_BASE_TOURNAMENT_H
@@ -17,14 +18,14 @@
 /* Zeroed: without places. */
 typedef struct {
     int64_t *key;
-    uint64_t *tag; /* whose it is */
+    uint64_t *tag; /* identifies the owner of the key */
     size_t k;
 } mrd_tournament;
 
-/* Whether tag a comes before tag b, both with one key. */
+/* Returns whether tag a precedes tag b if their keys are equal. */
 typedef bool (*mrd_tournament_tie)(const void *self, uint64_t a, uint64_t b);
 
-/* Room for k leaves, without values. False without memory. */
+/* Allocates k leaves without values. False if out of memory. */
 static inline bool
 mrd_tournament_init(mrd_tournament *w, size_t k)
 {
@@ -47,7 +48,7 @@ mrd_tournament_fini(mrd_tournament *w)
     *w = (mrd_tournament){ 0 };
 }
 
-/* Puts a new value into a leaf and finds the winners above it. */
+/* Sets the value of a leaf and updates the winners above it. */
 static inline __attribute__((always_inline)) void
 mrd_tournament_set(const mrd_tournament *w, size_t leaf, int64_t key, uint64_t tag,
                    mrd_tournament_tie tie, const void *self)
@@ -61,7 +62,7 @@ mrd_tournament_set(const mrd_tournament *w, size_t leaf, int64_t key, uint64_t t
         int64_t other = keys[at ^ 1];
         uint64_t whose = tags[at ^ 1];
 
-        /* Two choices by one comparison, of which compilers make no branch. */
+        /* Two selections by one comparison, which compilers translate without a branch. */
         if (__builtin_expect(other == key, 0))
             tag = tie(self, whose, tag) ? whose : tag;
         tag = other < key ? whose : tag;
@@ -86,7 +87,7 @@ mrd_tournament_build(const mrd_tournament *w, mrd_tournament_tie tie, const void
     }
 }
 
-/* The least key of all leaves but this one, INT64_MAX when it is alone. */
+/* Returns the smallest key of all other leaves, or INT64_MAX if there are none. */
 static inline int64_t
 mrd_tournament_others(const mrd_tournament *w, size_t leaf)
 {

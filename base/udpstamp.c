@@ -25,7 +25,7 @@ open_one(const struct addrinfo *ai, bool listen, int *ret_fd, int *ret_errno)
         *ret_errno = errno;
         return MRD_NET;
     }
-    /* Bursts of many agents; the kernel may grant less, which costs only samples. */
+    /* For bursts of many agents. The kernel may grant less, which costs samples only. */
     (void) setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &size, sizeof(size));
     (void) setsockopt(fd, SOL_SOCKET, SO_TIMESTAMPING, &stamp_flags, sizeof(stamp_flags));
     if ((listen ? bind(fd, ai->ai_addr, ai->ai_addrlen)
@@ -79,11 +79,11 @@ mrd_udp_unstamped(int fd)
 bool
 mrd_udp_drop(int fd, const uint8_t begin[4])
 {
-    enum { HEADER = 8 }; /* what the filter sees begins with UDP's */
+    enum { HEADER = 8 }; /* the filter sees the packet from the UDP header on */
     uint32_t word =
         (uint32_t) begin[0] << 24 | (uint32_t) begin[1] << 16 | (uint32_t) begin[2] << 8 | begin[3];
     struct sock_filter code[] = {
-        /* A load behind the end would drop the packet: shorter ones are not looked into. */
+        /* A load beyond the end would drop the packet, so accept short packets first. */
         BPF_STMT(BPF_LD | BPF_W | BPF_LEN, 0),
         BPF_JUMP(BPF_JMP | BPF_JGE | BPF_K, HEADER + 4, 0, 2),
         BPF_STMT(BPF_LD | BPF_W | BPF_ABS, HEADER),
@@ -117,7 +117,7 @@ mrd_udp_port(int fd)
                                          : ((struct sockaddr_in *) &a)->sin_port);
 }
 
-/* The software stamp among the control messages, and the number of a transmit stamp. */
+/* Returns the software timestamp in the control messages, and the number of a transmit stamp. */
 static int64_t
 find_stamp(struct msghdr *msg, uint32_t *ret_number)
 {
@@ -163,7 +163,7 @@ mrd_udp_recv(int fd, void *to, size_t room, size_t *ret_len, int64_t *ret_wall, 
         return errno == EAGAIN || errno == EWOULDBLOCK ? MRD_AGAIN : MRD_NET;
     if (peer != NULL)
         peer->len = msg.msg_namelen;
-    *ret_len = (size_t) n; /* the real length: a longer packet shows as longer than room */
+    *ret_len = (size_t) n; /* the real length, which may exceed the buffer */
     *ret_wall = find_stamp(&msg, &number);
     return MRD_OK;
 }
@@ -197,7 +197,7 @@ mrd_udp_send_unstamped(int fd, const void *data, size_t len, const mrd_udp_peer 
         char room[CMSG_SPACE(sizeof(uint32_t))];
     } control = { { .cmsg_len = CMSG_LEN(sizeof(uint32_t)),
                     .cmsg_level = SOL_SOCKET,
-                    .cmsg_type = SO_TIMESTAMPING } }; /* none of the flags, for this packet */
+                    .cmsg_type = SO_TIMESTAMPING } }; /* no timestamp flags for this packet */
     struct iovec iov = { (void *) (uintptr_t) data, len };
     struct msghdr msg = {
         .msg_iov = &iov, .msg_iovlen = 1, .msg_control = &control, .msg_controllen = sizeof(control)
@@ -232,7 +232,7 @@ mrd_udp_sent(int fd, uint32_t *ret_number, int64_t *ret_wall)
     return MRD_OK;
 }
 
-/* Room for the control messages of a batch. */
+/* The control messages of a batch. */
 typedef struct {
     struct mmsghdr msgs[MRD_UDP_BATCH];
     struct iovec iov[MRD_UDP_BATCH];

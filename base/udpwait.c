@@ -12,7 +12,8 @@ struct mrd_udp_wait {
     int fd, stop_fd, step_fd;
 };
 
-/* A timer that never fires but is cancelled, and so readable, when the wall clock is set. */
+/* Opens a timer that never expires. It becomes readable when the wall clock is set, because that
+ * cancels it. */
 static int
 open_step_fd(void)
 {

@@ -1,10 +1,10 @@
 /*
- * base/udpwait.h - how a thread that serves a UDP socket (base/udpstamp.h) waits: until packets or
- * transmit stamps lie there, the wall clock was set, or it is told to end.
+ * base/udpwait.h - waiting for a UDP socket (base/udpstamp.h): until there are packets or transmit
+ * stamps, the wall clock is set, or another thread ends the wait.
  *
- * Apart from the server, so that a simulation can answer these calls in fake time.
+ * This is a module of its own, so that a simulation can replace it and run in simulated time.
  *
- * Threads  one waits; end may be called from any thread.
+ * Threads   One thread waits. Any thread may call mrd_udp_wait_end.
  */
 #ifndef MRD_BASE_UDPWAIT_H
 #define MRD_BASE_UDPWAIT_H
@@ -18,11 +18,11 @@ typedef struct mrd_udp_wait mrd_udp_wait;
 /* The socket is borrowed. Errors: IO, NOMEM. */
 mrd_err mrd_udp_wait_open(int fd, mrd_udp_wait **ret_wait, mrd_why *why);
 void mrd_udp_wait_close(mrd_udp_wait *w); /* NULL is fine */
-/* False: it was told to end, or cannot wait. It does not wait before mrd_udp_wait_stepped told that the
- * wall clock was set. */
+/* Waits. Returns false if mrd_udp_wait_end was called or if waiting fails. After the wall clock was
+ * set it returns at once until mrd_udp_wait_stepped was called. */
 bool mrd_udp_wait_next(mrd_udp_wait *w);
-/* The wall clock was set since the last call. Asked behind a reading of packets and of the clock it says
- * whether the packets' stamps may be of another wall clock than the reading. */
+/* Returns whether the wall clock was set since the last call. Call it after receiving packets and
+ * reading the clock: true means that the packets' timestamps may not fit the reading. */
 bool mrd_udp_wait_stepped(mrd_udp_wait *w);
 void mrd_udp_wait_end(mrd_udp_wait *w);
 

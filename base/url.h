@@ -1,9 +1,9 @@
 /*
- * base/url.h - the parts of an address: "tls+tcp://host:7770", "http://[::1]:7780/api",
- * "inproc://name", and "host:port" without a scheme. RFC 3986 as far as our addresses go: no
- * decoding of %XX.
+ * base/url.h - splits an address into its parts: "tls+tcp://host:7770", "http://[::1]:7780/api",
+ * "inproc://name", or "host:port" without a scheme. It follows RFC 3986 as far as our addresses
+ * need. %XX is not decoded.
  *
- * Parts borrow from the text. Threads: pure.
+ * The parts borrow from the text. Threads: pure.
  */
 #ifndef MRD_BASE_URL_H
 #define MRD_BASE_URL_H
@@ -11,26 +11,29 @@
 #include "base/buf.h"
 
 typedef struct {
-    mrd_str scheme; /* "tls+tcp"; empty: there was none */
-    mrd_str host;   /* without the brackets of an IPv6 address; "*", empty: as it was written */
-    mrd_str rest;   /* from the first '/', '?' or '#' behind the host; may be empty */
-    int32_t port;   /* 0 to 65535; -1: none was given */
-    bool has_user;  /* "name:password@" stood before the host */
+    mrd_str scheme; /* "tls+tcp", or empty if the address has none */
+    /* The host as written, without the brackets of an IPv6 address. May be "*" or empty. */
+    mrd_str host;
+    mrd_str rest;  /* The text from the first '/', '?' or '#' after the host. May be empty. */
+    int32_t port;  /* 0 to 65535, or -1 if the address has none */
+    bool has_user; /* "name:password@" precedes the host */
 } mrd_url;
 
 /*
- * Takes an address apart. Errors, *ret_url untouched: SYNTAX: no scheme before "://", a bracket
- * without its end, a host with blanks or control characters, a ':' that no port follows, an IPv6 address without brackets.
+ * Splits an address. On an error *ret_url is unchanged.
+ * Errors: SYNTAX for a missing scheme before "://", a missing bracket, spaces or control characters
+ * in the host, a ':' without a port, and an IPv6 address without brackets.
  */
 mrd_err mrd_url_parse(const char *text, mrd_url *ret_url);
-/* True when the scheme is this one, with or without TLS: "tcp" is also that of "tls+tcp". */
+/* Returns whether this is the scheme, with or without TLS. "tcp" also matches "tls+tcp". */
 bool mrd_url_is(const mrd_url *url, const char *scheme);
-/* True when only this machine can be reached there: 127.0.0.0/8, ::1, "localhost". */
+/* Returns whether only this machine can be reached at this address: 127.0.0.0/8, ::1 or
+ * "localhost". */
 bool mrd_url_is_loopback(const mrd_url *url);
-/* The host as text; false when it does not fit. */
+/* Writes the host as text. False if it does not fit. */
 bool mrd_url_host(const mrd_url *url, char *host, size_t size);
-/* Takes an address to listen at apart: "127.0.0.1:7780", "[::1]:7780", nothing else beside it. false:
- * it is none, or its host does not fit. */
+/* Splits an address to listen at, such as "127.0.0.1:7780" or "[::1]:7780", without any other part.
+ * Returns false for anything else, or if the host does not fit. */
 bool mrd_url_listen(const char *text, char *host, size_t size, uint16_t *ret_port);
 
 #endif

@@ -73,7 +73,7 @@ mrd_user_hand_over(const mrd_user *user, const char *dir, mrd_why *why)
                : mrd_why_set(why, MRD_DENIED, errno, "cannot give %s to user %s", dir, user->name);
 }
 
-/* The kernel's own names and layout: the C library has no wrapper. */
+/* Uses the kernel's interface, because the C library has no wrapper for it. */
 static bool
 keep_only(unsigned keep)
 {
@@ -83,7 +83,7 @@ keep_only(unsigned keep)
     return syscall(SYS_capset, &head, data) == 0;
 }
 
-/* Of those wanted, what this process has at all (a container may have less). */
+/* Reduces `wanted` to the capabilities that this process has. Containers may have fewer. */
 static unsigned
 permitted(unsigned wanted)
 {

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FIRST_BYTES 128 /* of a new array, when at least FIRST_ITEMS fit */
+#define FIRST_BYTES 128 /* size of a new array, if at least FIRST_ITEMS fit */
 #define FIRST_ITEMS 4
 
 void *

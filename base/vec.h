@@ -1,17 +1,19 @@
 /*
- * base/vec.h - growing arrays. An array is members of its owner's own: a pointer, how many there
- * are and, mostly, room for how many; zeroed it is empty, free() ends it.
+ * base/vec.h - arrays that grow. An array consists of members in the struct that owns it: a
+ * pointer, the number of items and, usually, the capacity. Zero is a valid empty array. free()
+ * releases it.
  *
  *     if (!MRD_VEC_ROOM(s->rows, s->n_rows, s->cap_rows, 1))
  *         return MRD_NOMEM;
  *     s->rows[s->n_rows++] = row;
  *
- * Room at least doubles, so that adding costs a constant time on average. Sizes cannot overflow:
- * what would not fit the type of `cap`, or memory, is refused. Refused means false, and the array is
- * as it was. A caller with a limit of its own (MRD_VEC_ROOM_MAX) never has room for more than that.
+ * The capacity at least doubles, so that adding an item takes constant time on average. Sizes
+ * cannot overflow. The macros return false and leave the array unchanged if the size does not fit
+ * the type of `cap` or if memory runs out. MRD_VEC_ROOM_MAX takes a limit of the caller and never
+ * exceeds it.
  *
- * Arguments are evaluated more than once. Any growth moves the array: pointers into it end.
- * Threads: an array belongs to one thread. Source: vec.c.
+ * The macros evaluate their arguments more than once. Growth may move the array, which invalidates
+ * pointers into it. Threads: an array belongs to one thread. Source: vec.c.
  */
 #ifndef MRD_BASE_VEC_H
 #define MRD_BASE_VEC_H
@@ -21,22 +23,23 @@
 #include <stdint.h>
 
 /*
- * What the macros call. Room for n + more items of `size` bytes behind v; *cap is how many there is
- * room for, before and afterwards, at most max. Returns where they are now; NULL when max, the
- * machine's sizes or its memory do not allow it: v and *cap are as they were.
+ * Called by the macros. Ensures space for `more` items of `size` bytes after the first n. *cap is
+ * the capacity in items, before and after, and never exceeds `max`. Returns the new position of the
+ * array. Returns NULL if `max`, the address space or the memory does not allow it; v and *cap are
+ * then unchanged.
  */
 void *mrd_vec_grow(void *v, size_t size, size_t n, size_t *cap, size_t more, size_t max);
-/* The same for *n items that are all there: up to item `at`, the new ones zeroed. */
+/* Ensures that item `at` exists. *n counts the items, and new ones are zeroed. */
 void *mrd_vec_reach(void *v, size_t size, size_t *n, size_t at, size_t max);
-/* Room for one behind n, without a member for the capacity. NULL: as above. */
+/* Ensures space for one item after the first n, for arrays without a capacity. NULL as above. */
 void *mrd_vec_next(void *v, size_t size, size_t n);
 
-/* The largest number that fits the type of an unsigned `cap`. */
+/* The largest number that fits the unsigned type of `cap`. */
 #define MRD_VEC_MOST(cap) (SIZE_MAX >> (8 * (sizeof(size_t) - sizeof(cap))))
 
-/* True when v has room for `more` behind its n items. n, cap: unsigned, of any size. */
+/* True if v has space for `more` items after its n items. n and cap are unsigned, of any size. */
 #define MRD_VEC_ROOM(v, n, cap, more) MRD_VEC_ROOM_MAX(v, n, cap, more, SIZE_MAX)
-/* Never room for more than max items. */
+/* As MRD_VEC_ROOM, but never for more than `max` items. */
 #define MRD_VEC_ROOM_MAX(v, n, cap, more, max)                                                     \
     __extension__({                                                                                \
         size_t vec_n_ = (n), vec_more_ = (more), vec_cap_ = (cap), vec_max_ = (max);               \
@@ -53,7 +56,8 @@ void *mrd_vec_next(void *v, size_t size, size_t n);
         vec_room_;                                                                                 \
     })
 
-/* For answers kept by index: true when v[at] is there. All n items are there, new ones zeroed. */
+/* For arrays that are addressed by index: true if v[at] exists. All n items exist, and new ones are
+ * zeroed. */
 #define MRD_VEC_REACH(v, n, at)                                                                    \
     __extension__({                                                                                \
         size_t vec_at_ = (at), vec_n_ = (n);                                                       \
@@ -68,8 +72,8 @@ void *mrd_vec_next(void *v, size_t size, size_t n);
         vec_there_;                                                                                \
     })
 
-/* For lists that grow one by one and seldom, without a member for the capacity: true when there is
- * room for v[n]. All that were added to the list must have been added this way. */
+/* For arrays that grow one by one and rarely, without a capacity: true if there is space for v[n].
+ * Every item of the array must have been added with this macro. */
 #define MRD_VEC_NEXT(v, n)                                                                         \
     __extension__({                                                                                \
         void *vec_v_ = mrd_vec_next((v), sizeof(*(v)), (n));                                       \

@@ -1,9 +1,9 @@
 /*
- * base/version.h - which build this is: the release, and the commit it was built from.
+ * base/version.h - the version of this build: the release and the commit.
  *
- * The release is a constant of the build; the commit is known to the programs only and set by
- * each main, so that another commit recompiles three files and not all.
- * Threads: set before threads exist; then any.
+ * The release is a constant of the build. Each program's main sets the commit, so that a new commit
+ * recompiles only three files. Threads: set it before creating threads; then any thread may read
+ * it.
  */
 #ifndef MRD_BASE_VERSION_H
 #define MRD_BASE_VERSION_H
@@ -13,11 +13,12 @@
 #define MRD_COMMIT_MAX 64
 #define MRD_BUILD_TEXT (MRD_COMMIT_MAX + 64)
 
-/* Letters, digits and dashes are taken, at most 63; NULL or "": not known. */
+/* Keeps letters, digits and dashes, at most 63 characters. NULL or "" means unknown. */
 void mrd_version_set_commit(const char *commit);
-/* "9c807b6a2461", with "-dirty" behind it when the tree had changes; "" when not known. */
+/* Returns for example "9c807b6a2461", with "-dirty" appended if the tree had changes. "" if
+ * unknown. */
 const char *mrd_version_commit(void);
-/* "0.1.0 (9c807b6a2461)", or the release alone. Returns text. */
+/* Writes "0.1.0 (9c807b6a2461)", or the release alone, and returns `text`. */
 char *mrd_version_text(char text[MRD_BUILD_TEXT]);
 
 #endif
