@@ -1,6 +1,6 @@
 /*
- * proto/batch_int.h - inside of the encoder: batch.c (collecting events), batch_columns.c (sorting
- * them and writing columns), batch_head.c (dictionaries, and the frame around both).
+ * proto/batch_int.h - internals of the encoder: batch.c collects events, batch_columns.c sorts them
+ * and writes columns, batch_head.c writes dictionaries and the frame.
  */
 #ifndef MRD_PROTO_BATCH_INT_H
 #define MRD_PROTO_BATCH_INT_H
@@ -9,25 +9,25 @@
 #include "proto/codec_int.h"
 #include "proto/columns.h"
 
-/* Open addressing from a catalog id to a number of this batch. */
+/* A hash table from catalog ids to numbers of this batch, with open addressing. */
 typedef struct {
-    uint64_t *slots; /* id << 32 | local + 1; 0: free */
+    uint64_t *slots; /* id << 32 | number + 1; 0 if free */
     uint32_t mask, used;
     unsigned shift;  /* 32 - log2 of the slots */
     uint32_t *order; /* local -> id */
     uint32_t order_cap;
 } idmap;
 
-/* The events without their variable parts: one array per attribute, so that writing a column
- * touches nothing else. What an event's form does not use is not set. */
+/* The fixed-size parts of the events. Each attribute has its own array, so that writing a column
+ * reads only that array. Attributes that an event's form does not have are undefined. */
 typedef struct {
     int64_t *ts_ns, *dur_ns;
-    uint64_t *id, *value; /* value: counter or loss, as bits */
+    uint64_t *id, *value; /* value: the bits of a counter or loss */
     uint32_t *track, *name, *form, *bound;
 } rows;
 
-/* Variable parts by kind, in the order of the rows, each kind a list of words; the last two take
- * two words each: offset and length, id and direction. */
+/* The variable parts of the events by kind, in the order of the rows. Each kind is a list of words.
+ * TEXT takes two words (offset and length), and FLOW takes two (id and direction). */
 enum { VAL_INT, VAL_UINT, VAL_DOUBLE, VAL_STR, VAL_TEXT, VAL_FLOW, VALS };
 
 typedef struct {
@@ -35,29 +35,29 @@ typedef struct {
     uint32_t n, cap;
 } values;
 
-#define FORM_FEW 2 /* arguments that most forms have at most: looked at without a branch */
+/* most forms have at most this number of arguments; these are compared without a branch */
+#define FORM_FEW 2
 
-/* What tells forms apart, arguments beyond the first apart: type << 32 | key of these, 0 where
- * there is none; kind, flags and numbers of arrows and arguments as they lie in the event;
- * category, and which of the optional attributes there are. */
+/* What distinguishes forms, except for arguments beyond the first FORM_FEW. The words hold type <<
+ * 32 | key of the first arguments (0 if none); kind, flags and the numbers of flows and arguments,
+ * laid out as in the event; and category and the set of optional attributes. */
 typedef struct {
     uint64_t word[FORM_FEW + 2];
 } form_id;
 
-/* What a form is made of; keys are catalog ids, local ones are looked up when it is written. */
+/* The contents of a form. Keys are catalog ids, which are translated when the form is written. */
 typedef struct {
     form_id id;
     uint64_t hash;
     uint32_t bits, category, args, flows;
     uint32_t keys_at; /* into mrd_batch.keys */
-    uint32_t columns; /* of the optional ones, those with an entry for each event: 1 << COL_ */
-    uint32_t cost;    /* estimated encoded bytes of an event, texts apart */
-    uint32_t words;   /* most that an event adds to one list of values */
-    uint32_t
-        plain_words;     /* the same; UINT32_MAX: an event of this form is nothing for push_known */
-    uint16_t uses[VALS]; /* words of each kind that an event of this form has */
-    uint8_t list[FORM_FEW]; /* where the first arguments go */
-    bool checked; /* arguments need a look before they are taken: doubles, strings, texts */
+    uint32_t columns; /* bits 1 << COL_ of the optional columns that have an entry for each event */
+    uint32_t cost;    /* estimated encoded bytes per event, without texts */
+    uint32_t words;   /* maximum number of words that an event adds to one list */
+    uint32_t plain_words; /* as `words`; UINT32_MAX if push_known cannot take events of this form */
+    uint16_t uses[VALS];  /* number of words of each kind in an event of this form */
+    uint8_t list[FORM_FEW]; /* the lists for the first arguments */
+    bool checked; /* arguments have to be checked before copying: doubles, strings, texts */
 } form;
 
 struct mrd_batch {
@@ -67,14 +67,15 @@ struct mrd_batch {
     uint32_t max_events;
     rows rows;
     uint32_t n, rows_cap;
-    uint32_t rows_ready; /* rows that push_known may fill; 0: the first event is not its own */
+    /* number of rows that push_known may fill, 0 if the first event needs the general path */
+    uint32_t rows_ready;
     values vals[VALS];
-    uint32_t vals_room; /* words that every list has room for at least, FORM_FEW apart */
+    uint32_t vals_room; /* every list has space for this number of words, apart from FORM_FEW */
     uint64_t *keys;     /* type << 32 | key */
     uint32_t n_keys, keys_cap;
     form *forms;
     uint32_t n_forms, forms_cap;
-    uint32_t *form_slots; /* number + 1; 0: free */
+    uint32_t *form_slots; /* number + 1; 0 if free */
     uint32_t form_mask;
     unsigned form_shift; /* 64 - log2 of the slots */
     idmap strings, tracks;
@@ -84,15 +85,15 @@ struct mrd_batch {
     bool sorted;
     mrd_cross_read *cross;
     size_t n_cross;
-    mrd_habit habits[COLS]; /* of packing the columns of the batches before */
+    mrd_habit habits[COLS]; /* how the columns of earlier batches were compressed best */
 };
 
-/* The number of a string on the wire, added when new: 0 is the empty text, entry i of the
- * dictionary is i + 1. UINT32_MAX without memory. */
+/* Returns the number of a string on the wire, and adds it to the dictionary if it is new. 0 is the
+ * empty string, and entry i of the dictionary is i + 1. UINT32_MAX if out of memory. */
 uint32_t mrd_batch_string(mrd_batch *b, mrd_sid sid);
 
-/* Appends the columns, whose ends are in codec->ends then; the rows and their values are in
- * mrd_event_order. False without memory. */
+/* Appends the columns, and stores their ends in codec->ends. The rows and their values must be in
+ * mrd_event_order. False if out of memory. */
 bool mrd_batch_columns(mrd_batch *b, mrd_codec *codec, mrd_buf *to);
 
 #endif

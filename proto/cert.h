@@ -1,6 +1,6 @@
 /*
- * proto/cert.h - the names in an X.509 certificate as text: of the other end of a connection, of a
- * certificate that was just refused, of a file. Its bytes come from outside.
+ * proto/cert.h - the names in an X.509 certificate as text. The certificate may be a peer's, one
+ * that was just refused, or one in a file. Its contents are not trusted.
  *
  * Threads: stateless.
  */
@@ -12,21 +12,23 @@
 
 struct x509_st; /* OpenSSL's X509 */
 
-#define MRD_CERT_NAMES 1024 /* bytes that suffice for most; what does not fit is left out whole */
+/* Enough for most certificates. A name that does not fit is left out. */
+#define MRD_CERT_NAMES 1024
 
 /*
- * The common name, then the DNS names, `between` them. Only names of printable ASCII without
- * `between` count, so that the text can be logged and taken apart again. Returns its length.
+ * Writes the common name and then the DNS names, separated by `between`. Names that contain
+ * `between`, or characters other than printable ASCII, are left out, so that the text can be logged
+ * and split again. Returns its length.
  */
 size_t mrd_cert_names(struct x509_st *cert, char between, char *to, size_t size);
-/* Of a certificate in DER. False when it is none. */
+/* As mrd_cert_names, for a certificate in DER. False if it cannot be parsed. */
 bool mrd_cert_names_der(mrd_bytes der, char between, char *to, size_t size);
-/* From when until when it is valid, as it says: the end may be before the begin. INT64_MAX: no end that a
- * clock here reaches. False: its times cannot be read. */
+/* Stores the period of validity as the certificate states it, so the end may precede the start.
+ * INT64_MAX means an end that no clock here reaches. False if its times cannot be read. */
 bool mrd_cert_period(struct x509_st *cert, mrd_wall_ns *ret_from, mrd_wall_ns *ret_to);
-/* Whether `name` is one of them. */
+/* Returns whether `name` is in the list. */
 bool mrd_cert_named(const char *names, char between, const char *name);
-/* For OpenSSL's readers of PEM: a passphrase is never asked for, because nobody is there. Returns 0. */
+/* A callback for OpenSSL's PEM readers. It returns 0, because a daemon cannot ask for a passphrase. */
 int mrd_cert_no_passphrase(char *buf, int size, int rwflag, void *self);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * proto/cert_make.h - certificates of ours before they are signed: what all of them have in common,
- * whether the command line makes a cluster's set or the aggregator signs a node's request.
+ * proto/cert_make.h - creates unsigned certificates. Used by the command line, which makes a
+ * cluster's set, and by the aggregator, which signs nodes' requests.
  *
  * Threads: stateless.
  */
@@ -12,13 +12,15 @@
 struct x509_st;     /* OpenSSL's X509 */
 struct evp_pkey_st; /* OpenSSL's EVP_PKEY */
 
-/* For that key, named O=meridian, CN=name, with a drawn serial number, valid from an hour ago (clocks of
- * nodes that do not agree yet must not refuse it); its end, extensions and signature are the caller's to
- * set. issuer NULL: itself. NULL: OpenSSL's error queue says why. */
+/* Creates a certificate for `key` with O=meridian, CN=name and a random serial number. It is valid
+ * from an hour ago, because the clocks of nodes may disagree. The caller sets the end, extensions
+ * and signature. `issuer` NULL makes it self-signed. On failure it returns NULL and OpenSSL's error
+ * queue has the reason. */
 struct x509_st *mrd_cert_make(const char *name, struct evp_pkey_st *key, struct x509_st *issuer);
-/* Adds an extension as OpenSSL's configuration files spell it. */
+/* Adds an extension in the syntax of OpenSSL's configuration files. */
 bool mrd_cert_extend(struct x509_st *cert, struct x509_st *issuer, int nid, const char *value);
-/* Adds those of a certificate that signs no others. usage: "clientAuth", "serverAuth,clientAuth". */
+/* Adds the extensions of a certificate that signs no others. `usage` is "clientAuth" or
+ * "serverAuth,clientAuth". */
 bool mrd_cert_extend_leaf(struct x509_st *cert, struct x509_st *issuer, const char *usage);
 
 #endif

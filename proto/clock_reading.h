@@ -1,8 +1,9 @@
 /*
- * proto/clock_reading.h - a reading of a machine's own clocks (hw/hostclock.h) as the message that
- * travels and is stored.
+ * proto/clock_reading.h - converts a reading of a machine's own clocks (hw/hostclock.h) to the
+ * message that is sent and stored.
  *
- * Threads: plain values. The message points into its own struct: it must not be moved once filled.
+ * Threads: plain values. The message points into its own struct, so do not move it after filling
+ * it.
  */
 #ifndef MRD_PROTO_CLOCK_READING_H
 #define MRD_PROTO_CLOCK_READING_H
@@ -10,7 +11,7 @@
 #include "hw/hostclock.h"
 #include "proto/wire.h"
 
-/* A reading with all parts that may hang on it. */
+/* A reading with all its optional parts. */
 typedef struct {
     Mrd__ClockReading m;
     Mrd__ClockTimex timex;

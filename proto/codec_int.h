@@ -1,6 +1,4 @@
-/*
- * proto/codec_int.h - inside of proto/codec.h, for encoder and decoder.
- */
+/* proto/codec_int.h - internals of proto/codec.h, for the encoder and decoder. */
 #ifndef MRD_PROTO_CODEC_INT_H
 #define MRD_PROTO_CODEC_INT_H
 
@@ -9,43 +7,44 @@
 
 #define CODEC_SLACK 16
 
-/* What the encoder sorts: time relative to the first event, and which row. */
+/* The sort key of the encoder: time relative to the first event, and the row. */
 typedef struct {
     uint64_t key;
     uint32_t row;
 } mrd_codec_slot;
 
-/* How a chunk of the columns is packed: with a search for repetitions, with hardly one, with none
- * (numbers that only have an uneven distribution), not at all. */
+/* How to compress a chunk of the columns: with a full search for repetitions, with a short search,
+ * with entropy coding only (for numbers without repetitions), or not at all. */
 typedef enum { MRD_PACK_SEARCH, MRD_PACK_SKIM, MRD_PACK_CODES, MRD_PACK_STORE } mrd_pack_way;
 
-/* What did well for a column of earlier batches: for `left` more it is used without a comparison.
- */
+/* The method that was best for a column of earlier batches. It is used for `left` more batches
+ * without trying others. */
 typedef struct {
     uint8_t way, left, lasts;
 } mrd_habit;
 
 struct mrd_codec {
     void *zstd_c[MRD_PACK_STORE], *zstd_d; /* made when first needed */
-    mrd_buf head, cols, packed;            /* scratch of one encode or decode */
+    mrd_buf head, cols, packed;            /* scratch memory of one encode or decode */
     size_t ends[COLS];                     /* of the columns in cols */
     mrd_codec_slot *slots[2];
-    uint32_t *offsets; /* as many as slots */
+    uint32_t *offsets; /* same number of entries as `slots` */
     size_t slots_cap;
 };
 
-/* Appends src compressed, or as it is when that is not longer. Errors: NOMEM. */
+/* Appends src compressed, or unchanged if that is not longer. Errors: NOMEM. */
 mrd_err mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to);
-/* The same for columns, src[ends[i - 1]..ends[i]) each: Zstandard gets those that are long enough
- * in frames of their own, for each its habits[i], and neighbours that are not in one together. */
+/* Appends columns, where column i is src[ends[i - 1]..ends[i]). A column that is long enough
+ * becomes a Zstandard frame of its own, compressed according to habits[i]. Neighbouring short
+ * columns share a frame. */
 mrd_err mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const size_t *ends,
                                mrd_habit *habits, size_t n, mrd_buf *to);
-/* *ret_data: src itself when it was not compressed, else `to`, which then holds raw_len bytes and
- * has CODEC_SLACK readable ones behind them. Errors: CORRUPT, NOMEM. raw_len was checked against
- * MRD_FRAME_RAW_MAX. */
+/* Decompresses src. *ret_data is src itself if it was not compressed. Otherwise it is in `to`,
+ * which then holds raw_len bytes followed by CODEC_SLACK readable bytes. The caller must have
+ * checked raw_len against MRD_FRAME_RAW_MAX. Errors: CORRUPT, NOMEM. */
 mrd_err mrd_codec_unpack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, size_t raw_len,
                          mrd_buf *to, mrd_bytes *ret_data, mrd_why *why);
-/* Room for n slots in both arrays and n offsets; false without memory. */
+/* Ensures space for n entries in both arrays of slots and in `offsets`. False if out of memory. */
 bool mrd_codec_slots(mrd_codec *codec, size_t n);
 
 #endif

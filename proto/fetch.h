@@ -1,6 +1,7 @@
 /*
- * proto/fetch.h - one short exchange with a server that proves who somebody is: an answer of
- * bounded size in bounded time, redirections not followed. It blocks: for threads of their own.
+ * proto/fetch.h - one HTTP exchange with a server that verifies identities. Size and duration of
+ * the answer are limited, and redirections are not followed. The call blocks, so it needs its own
+ * thread.
  *
  * Threads: any.
  */
@@ -13,22 +14,23 @@
 
 typedef struct {
     const char *url;
-    const char *ca_file;        /* NULL: the system's authorities */
-    const char *bearer_file;    /* read again each time, as it may change; NULL: none is sent */
-    const char *json;           /* what is posted; NULL: GET */
+    const char *ca_file; /* NULL for the system's authorities */
+    /* read again for each request, because it may change; NULL sends no token */
+    const char *bearer_file;
+    const char *json;           /* body of a POST; NULL for a GET */
     size_t max;                 /* bytes of an answer */
     unsigned seconds;           /* for all of it */
-    const atomic_bool *stopped; /* ends it early; may be NULL */
+    const atomic_bool *stopped; /* set it to cancel the request; may be NULL */
 } mrd_fetch_request;
 
 /*
- * The answer is appended, whatever its status. Errors, which contain neither what is posted nor the
- * bearer's text: NET; LIMIT (longer than max); CANCELLED; those of the files; NOMEM.
+ * Appends the answer, whatever its status. Errors, whose messages contain neither the body nor the
+ * token: NET, LIMIT (longer than max), CANCELLED, NOMEM, and those of reading the files.
  */
 mrd_err mrd_fetch(const mrd_fetch_request *request, mrd_buf *to, unsigned *ret_status,
                   mrd_why *why);
-/* Whether such a server's address is one that nobody on the way can answer for: https, or http to
- * this machine. */
+/* Returns whether the connection to this address cannot be intercepted: https, or http to this
+ * machine. */
 bool mrd_fetch_url_safe(const char *url);
 
 #endif

@@ -1,11 +1,11 @@
 /*
- * proto/frame.h - what travels on every Meridian connection and lies in the journal: a fixed header
- * of 96 bytes and a body. docs/wire.md section 3 is the specification.
+ * proto/frame.h - the frame, the unit that every Meridian connection carries and the journal
+ * stores: a header of 96 bytes and a body. docs/wire.md section 3 is the specification.
  *
- * The header says everything an aggregator needs to store a batch without decoding it: who, which
- * session, which number, which local times, how many events. All integers are little-endian. Both
- * header and body have a CRC-32C. Decoding validates every field against the limits below before
- * anything is allocated. Stateless; any thread.
+ * The header has everything that an aggregator needs to store a batch without decoding it: sender,
+ * session, number, local times, number of events. All integers are little-endian. Header and body
+ * each have a CRC-32C. Decoding checks every field against the limits below before it allocates
+ * memory. Stateless; any thread.
  */
 #ifndef MRD_PROTO_FRAME_H
 #define MRD_PROTO_FRAME_H
@@ -21,21 +21,22 @@
 
 #define MRD_FRAME_HEADER     96u
 #define MRD_FRAME_MAX        (4u << 20)   /* header and body, as sent */
-#define MRD_FRAME_RAW_MAX    (16u << 20)  /* head or columns, decompressed */
-#define MRD_FRAME_MSG_MAX    (256u << 10) /* body of every message but batches and chunks */
+#define MRD_FRAME_RAW_MAX    (16u << 20)  /* a head or the columns, after decompression */
+#define MRD_FRAME_MSG_MAX    (256u << 10) /* body of every message except batches and chunks */
 #define MRD_FRAME_ANSWER_MAX (16u << 10)  /* header and body of an answer on the control channel */
 #define MRD_BATCH_EVENTS     65536u       /* most events of a batch */
 #define MRD_BATCH_USUAL      8192u        /* events of a full batch */
 #define MRD_CHUNK_MAX        (1u << 20)   /* data bytes of an artifact chunk */
 
-/* Values cross the wire. Bodies are the messages of meridian.proto with the same name. */
+/* The values are part of the wire format. The body is the message of meridian.proto with the same
+ * name. */
 typedef enum {
     MRD_FRAME_HELLO = 1,
     MRD_FRAME_WELCOME = 2,
     MRD_FRAME_REFUSE = 3,
     MRD_FRAME_ACK = 4,
     MRD_FRAME_HEARTBEAT = 5,
-    MRD_FRAME_BATCH = 6,      /* numbered, stored: BatchHead then BatchColumns */
+    MRD_FRAME_BATCH = 6,      /* numbered and stored: BatchHead, then BatchColumns */
     MRD_FRAME_CLOCK_DATA = 7, /* numbered, stored */
     MRD_FRAME_ANNOUNCE = 8,
     MRD_FRAME_REQUEST = 9,
@@ -56,46 +57,49 @@ typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_ZSTD = 1, MRD_CODECS } mrd_codec_id
 
 typedef struct {
     uint8_t type;       /* mrd_frame_type */
-    uint8_t codec;      /* mrd_codec_id of both parts of a batch; NONE for all other types */
+    uint8_t codec;      /* mrd_codec_id of both parts of a batch, NONE for all other types */
     uint8_t clock;      /* batch: Mrd__ClockKind */
-    uint32_t head_len;  /* batch: bytes of the (compressed) BatchHead at the start of the body */
+    uint32_t head_len;  /* batch: size of the (compressed) BatchHead at the start of the body */
     uint32_t head_raw;  /* ... decompressed */
-    uint32_t body_len;  /* bytes after the header, the head included */
-    uint32_t cols_raw;  /* batch: the rest of the body, decompressed */
-    uint32_t events;    /* batch: events it holds, losses included */
-    uint32_t body_crc;  /* CRC-32C of the body; set by mrd_frame_put */
+    uint32_t body_len;  /* bytes after the header, including the batch head */
+    uint32_t cols_raw;  /* batch: size of the rest of the body after decompression */
+    uint32_t events;    /* batch: number of events, including losses */
+    uint32_t body_crc;  /* CRC-32C of the body, set by mrd_frame_put */
     uint64_t agent;     /* mrd_agent_key(instance_id) */
     uint64_t epoch;     /* numbered frames: the agent's sequence epoch */
     uint64_t session;   /* 0: none */
     uint64_t seq;       /* numbered frames: 0, 1, ... per (agent, epoch, session) */
     int64_t process_id; /* batch */
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
-    mrd_ev_ns last;     /* batch: latest end of an event (start of unfinished ones) */
-    uint32_t boot;      /* mrd_boot_key of the boot whose clock the times are of; 0: not said */
+    /* batch: latest end of an event; an unfinished span counts with its start */
+    mrd_ev_ns last;
+    uint32_t boot; /* mrd_boot_key of the boot whose clock gave the times, 0 if unknown */
 } mrd_frame;
 
-/* The 32-bit key of a boot id: RAW clocks of two boots of a node have nothing in common. 0 only for
- * an empty text. */
+/* Returns the 32-bit key of a boot id, because RAW clocks of two boots are unrelated. 0 only for an
+ * empty text. */
 uint32_t mrd_boot_key(mrd_str boot_id);
-/* The 64-bit key of an instance id: the first 8 bytes of its SHA-256, little-endian. */
+/* Returns the 64-bit key of an instance id: the first 8 bytes of its SHA-256 as a little-endian
+ * number. */
 uint64_t mrd_agent_key(mrd_str instance_id);
 
-/* Writes the 96 bytes; body_crc and body_len come from `body`. */
+/* Writes the header of 96 bytes. Sets body_crc and body_len from `body`. */
 void mrd_frame_put(mrd_frame *frame, mrd_bytes body, uint8_t to[MRD_FRAME_HEADER]);
-/* Writes the header of a body that stays as it is: body_crc and body_len are those of `frame`. */
+/* Writes the header of an unchanged body, with body_crc and body_len of `frame`. */
 void mrd_frame_stamp(const mrd_frame *frame, uint8_t to[MRD_FRAME_HEADER]);
 
 /*
- * Reads and checks a header. Errors: TRUNCATED (fewer than 96 bytes), FORMAT (no magic), VERSION
- * (another major: the message names both), CORRUPT (header CRC, contradicting lengths), LIMIT.
- * An unknown type of the same major is UNSUPPORTED.
+ * Reads and checks a header. Errors: TRUNCATED (less than 96 bytes), FORMAT (no magic number),
+ * VERSION (another major version; the message names both), CORRUPT (header CRC, or lengths that
+ * contradict each other), LIMIT, UNSUPPORTED (an unknown type of the same major version).
  */
 mrd_err mrd_frame_get(mrd_bytes data, mrd_frame *ret_frame, mrd_why *why);
-/* mrd_frame_get, and `data` must be exactly this one frame with a right body CRC. The body borrows
- * from data. Errors: as above, TRUNCATED and CORRUPT also for the body. */
+/* Checks that `data` is exactly one frame, with a correct CRC of the body. The body borrows from
+ * `data`. Errors: as mrd_frame_get, with TRUNCATED and CORRUPT also for the body. */
 mrd_err mrd_frame_check(mrd_bytes data, mrd_frame *ret_frame, mrd_bytes *ret_body, mrd_why *why);
 
-/* An instance id that may become a folder's name: 1 to 128 of [A-Za-z0-9._-], no leading dot. */
+/* Returns whether an instance id can be a directory name: 1 to 128 of [A-Za-z0-9._-], no leading
+ * dot. */
 bool mrd_instance_id_valid(mrd_str instance_id);
 
 #endif

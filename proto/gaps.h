@@ -1,7 +1,8 @@
 /*
- * proto/gaps.h - when events were lost: a bounded list of times per cause. Gaps of one cause that
- * touch are one; when the list is full the two of a cause that are nearest become one, and `merged`
- * says that gaps are wider than what was lost. Threads: none of its own.
+ * proto/gaps.h - the times at which events were lost, as a bounded list of gaps per cause. Gaps of
+ * one cause that touch are joined. When the list is full, the two nearest gaps of a cause are
+ * joined, and `merged` says that gaps may include times without a loss. Threads: no threads of its
+ * own.
  */
 #ifndef MRD_PROTO_GAPS_H
 #define MRD_PROTO_GAPS_H
@@ -12,13 +13,13 @@
 
 #include "base/clock.h"
 
-#define MRD_GAPS_MAX 24u /* more than there are causes */
+#define MRD_GAPS_MAX 24u /* more than the number of causes */
 
 typedef struct {
     mrd_local_ns first, last;
     uint64_t count;
     uint8_t cause;
-    bool marked; /* the stored events have a loss record of it */
+    bool marked; /* the stored events contain a loss record for this gap */
     uint8_t zero[6];
 } mrd_gap;
 
@@ -29,10 +30,10 @@ typedef struct {
     mrd_gap v[MRD_GAPS_MAX];
 } mrd_gaps;
 
-/* Takes times that are none (last before first) as an instant. Causes and marks beyond
- * MRD_GAPS_MAX kinds are joined whatever they are. */
+/* Adds a gap. If last precedes first, it counts as an instant. Beyond MRD_GAPS_MAX kinds of cause
+ * and mark, gaps of different kinds are joined. */
 void mrd_gaps_add(mrd_gaps *g, const mrd_gap *gap);
-/* Of [from, to], how much is in at least one of the n gaps, which it puts in order. */
+/* Sorts the n gaps and returns how much of [from, to] at least one of them covers. */
 int64_t mrd_gaps_union(mrd_gap *v, size_t n, int64_t from_ns, int64_t to_ns);
 
 #endif

@@ -1,23 +1,24 @@
 /*
- * proto/link.h - connections between agents and aggregator. The one implementation is
- * proto/nng/link_nng.c and proto/nng/server_nng.c; nothing outside proto/ includes NNG.
+ * proto/link.h - connections between agents and the aggregator. proto/nng/link_nng.c and
+ * proto/nng/server_nng.c implement them. Only proto/ includes NNG.
  *
- *   data      request/reply, up to `window` requests in flight, resent by the transport until they
- *             are answered. A reply to a numbered frame means "stored".
- *   control   the aggregator asks all agents at once and collects answers until a deadline.
+ *   data      Request and reply, with up to `window` requests in flight. The transport repeats
+ *             a request until it is answered. The reply to a numbered frame means
+ *               "stored".
+ *   control   The aggregator sends a survey to all agents and collects answers until a deadline.
  *
- * The control channel is dialled when the data channel was welcomed, and made again, at once, when
- * it is older than a data connection that is.
+ * The agent dials the control channel after its hello on the data channel was accepted. It dials
+ * again at once if the data connection is newer than the control connection.
  *
  * URLs: tcp://host:port, tls+tcp://host:port (proto/nng/tls.h), inproc://name, ipc:///path. Agents
- * dial, in the background and for ever, with random back-off; nothing listens on a node. Received
- * messages above MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the control channel) are dropped by the
- * transport together with their connection.
+ * dial in the background, without end and with random backoff. Nodes do not listen. If a received
+ * message is larger than MRD_FRAME_MAX (MRD_FRAME_ANSWER_MAX on the control channel), the transport
+ * closes the connection.
  *
- * Process rules (measured, docs/wire.md section 8): daemonise before the first mrd_link_* call and
- * never fork after it: NNG aborts in the child. Threads: every function may be called from any
- * thread unless it says otherwise; callbacks are none, everything is a queue with a descriptor to
- * poll.
+ * Process rules (docs/wire.md section 8): daemonise before the first mrd_link_* call and never fork
+ * after it, because NNG aborts in the child. Threads: every function may be called from any thread
+ * unless its comment says otherwise. There are no callbacks; events are in a queue with a
+ * descriptor to poll.
  */
 #ifndef MRD_PROTO_LINK_H
 #define MRD_PROTO_LINK_H
@@ -26,27 +27,29 @@
 #include "base/clock.h"
 #include "proto/frame.h"
 
-/* PEM files. All NULL: no TLS. Agent: ca and server name check; cert and key when the aggregator
- * wants client certificates. Aggregator: cert and key; ca: client certificates are required. */
+/* PEM files. If all are NULL, there is no TLS. An agent checks the server against `ca`, and
+ * presents cert and key if the aggregator requires client certificates. An aggregator needs cert
+ * and key. With `ca` it requires client certificates. */
 typedef struct {
     const char *ca_file, *cert_file, *key_file;
-    const char *server_name; /* agent: NULL takes the host of the URL */
+    const char *server_name; /* agent: NULL means the host of the URL */
 } mrd_link_tls;
 
-/* Raises RLIMIT_NOFILE's soft limit to the hard one; returns the limit now in force. Call at start.
- */
+/* Raises the soft limit of RLIMIT_NOFILE to the hard limit, and returns the resulting limit. Call
+ * it at start. */
 uint64_t mrd_link_raise_files(void);
 
 /*
- * NNG can stop taking closed connections down, until the process ends
- * (proto/nng/closing.h). For how long the watch over that has had no answer: 0 while all is well,
- * milliseconds are ordinary, MRD_LINK_STUCK_NS is not. What is connected works on; the cure is to
- * end the process and start it again. The first call starts the watch; call it about once a second.
+ * A fault of NNG can stop it from closing connections until the process ends (proto/nng/closing.h).
+ * Returns how long NNG has failed to respond to a test: 0 or some milliseconds are normal, and
+ * MRD_LINK_STUCK_NS or more means that it is stuck. Existing connections still work, and only a
+ * restart of the process helps. The first call starts the test. Call about once a second.
  */
 #define MRD_LINK_STUCK_NS (30 * MRD_SEC)
 mrd_dur_ns mrd_link_stuck(void);
-/* Sockets that could not be closed in 10 s for that reason, and were left to the end of the
- * process. When there are any, end it by _exit: NNG's threads still run. */
+/* Returns the number of sockets that could not be closed within 10 s because of that fault. They
+ * stay open until the process ends. If there are any, end the process with _exit, because NNG's
+ * threads still run. */
 unsigned mrd_link_abandoned(void);
 
 /* ---- Agent ---- */
@@ -59,56 +62,61 @@ typedef struct {
     const char *data_url;    /* copied, as all text */
     const char *control_url; /* NULL: no control channel */
     mrd_link_tls tls;
-    unsigned window;      /* 1 .. MRD_LINK_WINDOW_MAX requests in flight; 0: 8 */
-    mrd_dur_ns reply_ns;  /* a request unanswered for so long FAILED with TIMEOUT; 0: 30 s */
-    mrd_dur_ns resend_ns; /* the transport repeats an unanswered request; 0: 5 s */
-    mrd_dur_ns reconnect_min_ns, reconnect_max_ns; /* 0: 100 ms, 10 s; random in between */
+    unsigned window; /* maximum requests in flight, 1 .. MRD_LINK_WINDOW_MAX; 0 means 8 */
+    /* a request without an answer after this time fails with TIMEOUT; 0 means 30 s */
+    mrd_dur_ns reply_ns;
+    mrd_dur_ns resend_ns; /* interval for repeating a request; 0 means 5 s */
+    /* limits of the random backoff; 0 means 100 ms and 10 s */
+    mrd_dur_ns reconnect_min_ns, reconnect_max_ns;
 } mrd_link_options;
 
 typedef enum {
-    MRD_LINK_UP,      /* connected: say hello before anything else */
-    MRD_LINK_DOWN,    /* the connection is gone; requests in flight stay and are resent */
-    MRD_LINK_REPLY,   /* tag, data: the answer to a submit */
-    MRD_LINK_FAILED,  /* tag, err: no answer in time or closing; submit again if it matters */
-    MRD_LINK_CONTROL, /* tag, data: a survey; answer with mrd_link_answer before its deadline */
+    MRD_LINK_UP,      /* connected: send hello first */
+    MRD_LINK_DOWN,    /* disconnected: requests in flight are kept and sent again */
+    MRD_LINK_REPLY,   /* tag, data: the answer to a request */
+    MRD_LINK_FAILED,  /* tag, err: no answer in time, or closing. Submit again if needed. */
+    MRD_LINK_CONTROL, /* tag, data: a survey. Call mrd_link_answer before its deadline. */
 } mrd_link_kind;
 
 typedef struct {
     mrd_link_kind kind;
     uint64_t tag;
     mrd_err err;
-    mrd_bytes data;  /* a frame, not checked; owned by the event until mrd_link_event_done */
-    mrd_local_ns at; /* RAW, when it came: a little late, never early */
+    mrd_bytes data;  /* an unchecked frame; the event owns it until mrd_link_event_done */
+    mrd_local_ns at; /* RAW time of arrival; may be slightly late, never early */
     void *keep;
 } mrd_link_event;
 
 mrd_err mrd_link_open(const mrd_link_options *options, mrd_link **ret_link, mrd_why *why);
-/* Stops everything; requests in flight are forgotten (the caller has copies). NULL is fine. */
+/* Closes everything and discards requests in flight, of which the caller has copies. Ignores NULL. */
 void mrd_link_close(mrd_link *link);
 
 /*
- * Sends a copy of the frame; its reply comes as an event with this tag.
- * Errors: AGAIN (window full: wait for events), LIMIT, NOMEM, CLOSED.
+ * Sends a copy of the frame. The reply arrives as an event with this tag. Errors: AGAIN (the window
+ * is full; wait for events), LIMIT, NOMEM, CLOSED.
  */
 mrd_err mrd_link_submit(mrd_link *link, uint64_t tag, mrd_bytes frame);
-/* As submit, outside the window: hello and heartbeats, one of them at a time. */
+/* As mrd_link_submit, outside the window, for hello and heartbeats. Only one at a time. */
 mrd_err mrd_link_submit_urgent(mrd_link *link, uint64_t tag, mrd_bytes frame);
-unsigned mrd_link_free_slots(const mrd_link *link); /* submits that would not give AGAIN */
+/* number of submits that would succeed without AGAIN */
+unsigned mrd_link_free_slots(const mrd_link *link);
 bool mrd_link_is_up(const mrd_link *link);
-/* Answers a survey. Every CONTROL event must be answered once, late or not; an empty frame sends
- * nothing (the survey did not concern this node). Errors: INVALID (no such survey waits), NOMEM. */
+/* Answers a survey. Every CONTROL event must be answered once, even if late. An empty frame sends
+ * nothing, if the survey did not concern this node. Errors: INVALID (no such survey is pending),
+ * NOMEM. */
 mrd_err mrd_link_answer(mrd_link *link, uint64_t tag, mrd_bytes frame);
 
-/* Certificate, key and authorities again from their files, for connections from now on; errors
- * leave the old ones in place. _changed: one of the files is not what was read. _next_error: the next
- * message about a TLS connection that failed. Without TLS: OK, false, false. */
+/* _reload reads certificate, key and authorities again for new connections. On an error the old
+ * ones stay in use. _changed returns whether a file differs from what was read. _next_error takes
+ * the next message about a failed TLS connection. Without TLS: OK, false, false. */
 mrd_err mrd_link_reload(mrd_link *link, mrd_why *why);
 bool mrd_link_changed(mrd_link *link);
 bool mrd_link_next_error(mrd_link *link, mrd_why *ret_why);
 
-/* Readable while events wait. */
+/* A descriptor that is readable while events are pending. */
 int mrd_link_fd(const mrd_link *link);
-/* The next event; false when none waits for timeout_ms (0: at once, -1: for ever). */
+/* Takes the next event. False if there is none within timeout_ms (0: do not wait, -1: wait without
+ * limit). */
 bool mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event);
 void mrd_link_event_done(mrd_link_event *event);
 
@@ -121,68 +129,72 @@ typedef struct mrd_server mrd_server;
 typedef struct {
     const char *data_url, *control_url; /* control NULL: none */
     mrd_link_tls tls;
-    unsigned contexts; /* requests held unanswered at one time; 0: 64 */
-    /* Agents at one time; 0: as many as there are descriptors for. MRD_SERVER_WAITING more may
-     * connect, so that they can be told; those beyond are closed at once and counted. */
+    unsigned contexts; /* requests that may wait for an answer; 0 means 64 */
+    /* Maximum number of connected agents; 0 means as limited by descriptors. MRD_SERVER_WAITING
+     * more may connect, so that they can be sent a refusal. Connections beyond that are closed at
+     * once and counted. */
     unsigned max_connections;
     /* Memory budget of all connections before they are accepted (proto/nng/unaccepted.h); 0: 64 MiB. */
     size_t unaccepted_bytes;
     mrd_dur_ns handshake; /* longest time of a TLS handshake; 0: 30 s */
 } mrd_server_options;
 
-/* A received request. Answer it once: mrd_server_reply or mrd_server_drop. */
+/* A received request. Call mrd_server_reply or mrd_server_drop once. */
 typedef struct {
     mrd_bytes data;  /* a frame, not checked */
     uint32_t conn;   /* connection number, never reused while the server runs */
-    mrd_local_ns at; /* RAW, when it came: a little late, never early */
+    mrd_local_ns at; /* RAW time of arrival; may be slightly late, never early */
     void *keep;
 } mrd_server_request;
 
 mrd_err mrd_server_open(const mrd_server_options *options, mrd_server **ret_server, mrd_why *why);
 void mrd_server_close(mrd_server *s);
-/* Closes the control channel only: every mrd_server_ask under way returns, CLOSED. Its threads are
- * to be ended before mrd_server_close. */
+/* Closes the control channel only. Calls of mrd_server_ask return CLOSED. Their threads must end
+ * before mrd_server_close. */
 void mrd_server_close_control(mrd_server *s);
-/* The address in use, with the port the system chose when the URL said port 0. */
+/* The address in use. If the URL had port 0, it contains the port that the system chose. */
 const char *mrd_server_data_url(const mrd_server *s);
 const char *mrd_server_control_url(const mrd_server *s); /* "" without */
 
-/* The next request; false when none arrives in timeout_ms or the server is closing. */
+/* Takes the next request. False if there is none within timeout_ms or if the server is closing. */
 bool mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request);
-/* Wakes a waiting mrd_server_next. */
+/* Makes a waiting mrd_server_next return. */
 void mrd_server_wake(mrd_server *s);
-/* Sends a copy of the frame and takes the request back. */
+/* Sends a copy of the frame and consumes the request. */
 void mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame);
-/* No answer: the peer's transport will repeat the request. */
+/* Consumes the request without an answer. The peer's transport will repeat it. */
 void mrd_server_drop(mrd_server *s, mrd_server_request *request);
-/* True while the connection is up. */
+/* Returns whether the connection is up. */
 bool mrd_server_conn_alive(const mrd_server *s, uint32_t conn);
-/* True for a connection within the limit, also for one that waited and now has room. */
+/* Returns true for a connection within the limit. A waiting connection is admitted when there is
+ * room. */
 bool mrd_server_conn_admit(mrd_server *s, uint32_t conn);
-/* Closes one connection (a peer that breaks the rules). */
+/* Closes one connection, for a peer that violates the protocol. */
 void mrd_server_conn_close(mrd_server *s, uint32_t conn);
-/* Whether the certificate that this connection's other end has proven to hold the key of names
- * `name`, as its common name or one of its DNS names. ret_names: all of them for a message, ""
- * when there is none. */
+/* Returns whether `name` is the common name or a DNS name of the peer's verified certificate.
+ * ret_names receives all its names for messages, "" if there is none. */
 bool mrd_server_peer_is(mrd_server *s, uint32_t conn, const char *name, char *ret_names,
                         size_t size);
-/* As those of the agent's end. */
+/* As for the agent's end. */
 mrd_err mrd_server_reload(mrd_server *s, mrd_why *why);
 bool mrd_server_changed(mrd_server *s);
 bool mrd_server_next_error(mrd_server *s, mrd_why *ret_why);
 uint64_t mrd_server_tls_failures(mrd_server *s);
 unsigned mrd_server_connections(const mrd_server *s);
-/* Whoever speaks on it is known: what it sends is no longer counted as of one not accepted. */
+/* Marks the connection as accepted: its memory no longer counts as that of an unaccepted one. */
 void mrd_server_conn_accept(mrd_server *s, uint32_t conn);
-size_t mrd_server_unaccepted_bytes(const mrd_server *s);    /* held now by all that are not */
-uint64_t mrd_server_unaccepted_closed(const mrd_server *s); /* closed for holding too much */
+/* bytes held by all unaccepted connections */
+size_t mrd_server_unaccepted_bytes(const mrd_server *s);
+/* connections closed for holding too much */
+uint64_t mrd_server_unaccepted_closed(const mrd_server *s);
 unsigned mrd_server_max_connections(const mrd_server *s);
-uint64_t mrd_server_refused(const mrd_server *s); /* connections closed for want of room */
+uint64_t mrd_server_refused(const mrd_server *s); /* connections refused because of the limit */
 
 /*
- * Asks every connected agent and calls on_reply (on the calling thread) for each answer until
- * `expect` came, on_reply returns false, or timeout_ms passed. Several threads may ask at one time.
- * Errors: UNSUPPORTED without control channel, CLOSED, NOMEM. Missing answers are no error.
+ * Sends a survey to every connected agent and calls on_reply for each answer, on the calling
+ * thread. Ends after `expect` answers, when on_reply returns false, or after timeout_ms. Several
+ * threads may call it at once. Missing answers are no error. Errors: UNSUPPORTED without a control
+ * channel, CLOSED, NOMEM.
  */
 mrd_err mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
                        bool (*on_reply)(void *self, mrd_bytes frame), void *self, mrd_why *why);
