@@ -1,7 +1,6 @@
 /*
  * base/jobid.h - identifies the job, step and pod of a process. Sessions and profiles are listed
- * and found by these keys. The text "key=value
- * ..." has each key once.
+ * and found by these keys. The text "key=value\n..." has each key once.
  *
  * The values come from the environment of a process, from a scheduler's hook or from a peer, so
  * they are cleaned. Control characters are removed, and values are cut at MRD_JOBID_VALUE. Keys may
@@ -27,8 +26,7 @@ bool mrd_jobid_set(mrd_jobid *id, mrd_str key, mrd_str value);
 mrd_str mrd_jobid_get(const mrd_jobid *id, const char *key);
 /* Returns the next pair. *at must start as the text of an id. False at the end. */
 bool mrd_jobid_next(const char **at, mrd_str *ret_key, mrd_str *ret_value);
-/* Adds the pairs of a hook's or file's text, "key=value
- * ...". Invalid pairs are dropped. */
+/* Adds the pairs of a hook's or file's text, "key=value\n...". Invalid pairs are dropped. */
 void mrd_jobid_parse(mrd_jobid *id, mrd_str text);
 /* Adds pairs from an environment, which is a sequence of "NAME=value" with a NUL after each.
  * SLURM_*, POD_* and MERIDIAN_* are used. MERIDIAN_LABELS ("app=train,team=x") becomes the keys

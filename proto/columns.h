@@ -1,6 +1,6 @@
 /*
- * proto/columns.h - which columns a batch has and which of them a form uses. Shared by the encoder
- * and the decoder; docs/wire.md section 5 is the specification.
+ * proto/columns.h - the columns of a batch, and which of them each form uses. Shared by the encoder
+ * and the decoder. docs/wire.md section 5 is the specification.
  */
 #ifndef MRD_PROTO_COLUMNS_H
 #define MRD_PROTO_COLUMNS_H
@@ -31,7 +31,7 @@ enum {
     COLS
 };
 
-/* form_bits: kind in the low three bits, then these. */
+/* form_bits: the kind in the low three bits, then these flags. */
 enum {
     FORM_KIND = 7,
     FORM_HAS_ID = 1 << 3,
@@ -55,8 +55,8 @@ unzigzag(uint64_t v)
 }
 
 /*
- * Varints of the columns without a branch per byte: lengths of times and durations are as good as
- * random, and a wrong guess costs more than the arithmetic. Writing needs VARINT_ROOM bytes at p,
+ * Varints without a branch per byte. The lengths of times and durations are nearly random, and a
+ * mispredicted branch costs more than the arithmetic. Writing needs VARINT_ROOM bytes at p, and
  * reading needs VARINT_ROOM readable bytes from p on.
  */
 #define VARINT_ROOM 10
@@ -92,7 +92,7 @@ store32(uint8_t *p, uint32_t v)
     memcpy(p, &v, sizeof(v));
 }
 
-/* Bytes of the varint of v, which has at most 56 bits. */
+/* Returns the length of the varint of v, which has at most 56 bits. */
 static inline unsigned
 varint_len(uint64_t v)
 {
@@ -127,7 +127,7 @@ varint_put(uint8_t *p, uint64_t v)
     return p;
 }
 
-/* For small numbers: nearly always one byte, which is guessed right. */
+/* For small numbers, which nearly always take one byte, so that the branch is predicted. */
 static inline uint8_t *
 varint_put_small(uint8_t *p, uint64_t v)
 {
@@ -158,7 +158,7 @@ varint_get_long(const uint8_t **at)
     unsigned shift = 0;
 
     if (__builtin_expect(stop != 0, 1)) {
-        x &= stop ^ (stop - 1); /* up to and with the last byte */
+        x &= stop ^ (stop - 1); /* keep the bits up to and including the last byte */
         x = (x & 0x7f007f007f007f00u) >> 1 | (x & 0x007f007f007f007fu);
         x = (x & 0x3fff00003fff0000u) >> 2 | (x & 0x00003fff00003fffu);
         x = (x & 0x0fffffff00000000u) >> 4 | (x & 0x000000000fffffffu);
@@ -172,7 +172,7 @@ varint_get_long(const uint8_t **at)
     return v;
 }
 
-/* One that does not end within ten bytes gives a meaningless number and moves on to its end. */
+/* A varint longer than ten bytes gives an undefined number. *at then moves to its end. */
 static inline uint64_t
 varint_get(const uint8_t **at)
 {
@@ -186,11 +186,10 @@ varint_get(const uint8_t **at)
     return (x & 0x3fff0000u) >> 2 | (x & 0x00003fffu);
 }
 
-/* Writes n varints to p and returns where they end; VARINT_ROOM bytes behind that are written over.
- */
+/* Writes n varints to p and returns their end. The VARINT_ROOM bytes after the end are overwritten. */
 typedef uint8_t *mrd_varints_put(uint8_t *p, const uint64_t *v, uint32_t n);
 
-/* The fastest one of this processor, or the plain one that works on all. */
+/* Returns the fastest version for this processor, or the portable one if `plain`. */
 mrd_varints_put *mrd_batch_varints(bool plain);
 
 #endif

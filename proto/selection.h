@@ -1,9 +1,8 @@
 /*
- * proto/selection.h - what a selection (mrd_select) means for a node and its processes.
+ * proto/selection.h - decides which nodes and processes a selection (mrd_select) chooses.
  *
- * A list chooses by one property; an empty list chooses everything. An empty text in a list of
- * namespaces or clusters chooses processes that have none.
- * Threads: stateless.
+ * Each list chooses by one property, and an empty list chooses everything. An empty text in a list
+ * of namespaces or clusters chooses processes without one. Threads: stateless.
  */
 #ifndef MRD_PROTO_SELECTION_H
 #define MRD_PROTO_SELECTION_H
@@ -11,22 +10,23 @@
 #include "base/jobid.h"
 #include "proto/session_params.h"
 
-/* Most words in a list of texts, and most numbers in a list of numbers, that a node accepts. */
+/* Limits of a node on the number of texts and the number of numbers in a list. */
 #define MRD_SELECT_WORDS   1024
 #define MRD_SELECT_NUMBERS 65536
 
-/* Copies the lists of `from`, NULL for everything, into the zeroed `*to`. Errors: LIMIT, NOMEM; *to must be freed in
- * both cases. */
+/* Copies the lists of `from` into `*to`, which must be zeroed. NULL means everything. Errors:
+ * LIMIT, NOMEM. *to must be freed in both cases. */
 mrd_err mrd_select_from_wire(mrd_select *to, const Mrd__Selection *from);
 void mrd_select_fini(mrd_select *s);
-/* Returns true if only nodes can tell whether they are chosen: jobs, ranks or processes are. */
+/* Returns true if only the nodes can decide it, because the selection is by jobs, ranks or
+ * processes. */
 bool mrd_select_is_partial(const mrd_select *s);
 /*
- * Returns true if job, user, namespace, cluster and run of `id` are chosen. `also` is another name
- * by which the job may be chosen, or NULL.
+ * Returns whether job, user, namespace, cluster and run of `id` are chosen. `also` is a second name
+ * of the job, or NULL.
  */
 bool mrd_select_takes_job(const mrd_select *s, const mrd_jobid *id, const char *also);
-/* Returns true if the list is empty or has the number. */
+/* Returns whether the list is empty or contains the number. */
 bool mrd_select_has_number(const mrd_strlist *list, int64_t number);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * proto/session_params.h - what a session is asked for, from the command line over HTTP, manifest
- * and wire to the agents: one struct and one table (session_params.def) for all of them.
+ * proto/session_params.h - the parameters of a session. One struct and one table
+ * (session_params.def) serve the command line, HTTP, the manifest and the wire to the agents.
  *
  *   kind    in C           in JSON                          on the wire, as a label
  *   TEXT    char *, owned  text or a number                 the text
@@ -9,9 +9,10 @@
  *   DUR     mrd_dur_ns     "30s" or ns; manifest: ns        ns
  *   SIZE    int64_t        bytes, or a number               the same
  *   LIST    mrd_strlist    list of words                    a label for each
- * With `field` it is that field of the message Control instead. What is not said has its default;
- * agents ignore labels that they do not know: they are of a newer aggregator.
- * Threads: stateless.
+ *
+ * A row with `field` uses that field of the message Control instead of a label. Missing parameters
+ * have their defaults. Agents ignore unknown labels, which come from newer aggregators. Threads:
+ * stateless.
  */
 #ifndef MRD_PROTO_SESSION_PARAMS_H
 #define MRD_PROTO_SESSION_PARAMS_H
@@ -36,7 +37,7 @@ typedef struct {
 #undef MRD_PARAM
 } mrd_session_params;
 
-/* Which events of which nodes; all lists empty: everything. */
+/* Chooses nodes and their events. If all lists are empty, it chooses everything. */
 typedef struct {
 #define MRD_SELECT(ident, ...) mrd_strlist ident;
 #include "proto/session_params.def"
@@ -55,7 +56,7 @@ enum {
     MRD_SESSION_PARAMS
 };
 
-/* Indices of the choices, as in the table. */
+/* Indices of the choices, in the order of the table. */
 enum { MRD_MODE_STREAM, MRD_MODE_RECORDER };
 enum { MRD_PROFILES_NONE, MRD_PROFILES_MODEL, MRD_PROFILES_CONTINUOUS, MRD_PROFILES_ON_FAIL };
 
@@ -70,7 +71,7 @@ typedef enum {
     MRD_PARAM_LIST,
 } mrd_param_kind;
 
-enum { MRD_PARAM_START = 1, MRD_PARAM_RECORD = 2 }; /* commands that have the option */
+enum { MRD_PARAM_START = 1, MRD_PARAM_RECORD = 2 }; /* the commands that have the option */
 
 typedef enum { MRD_PARAM_ANY, MRD_PARAM_NODES /* "all", "any" or a number */ } mrd_param_check;
 
@@ -84,16 +85,17 @@ typedef struct {
     const char *option;             /* without dashes */
     char letter;                    /* 0: none */
     unsigned commands;
-    const char *def;  /* as text; NULL: an empty list */
-    int64_t min, max; /* DUR, SIZE: range; TEXT: bytes; LIST: words. A default
-                       * outside of it means that it was not asked for: no request says it */
-    const char *arg;  /* of the option; CHOICE: the words */
+    const char *def; /* as text; NULL means an empty list */
+    /* Range of DUR and SIZE, maximum bytes of TEXT, maximum words of LIST. A default outside the
+     * range means "not set", which a request cannot express. */
+    int64_t min, max;
+    const char *arg; /* placeholder of the option's value; for CHOICE the words */
     mrd_param_check check;
     const char *help;
-    const char *label; /* its key among the options of Control; NULL: none */
-    size_t field;      /* MRD_PARAM_FIELD; 0: none */
-    size_t with;       /* MRD_PARAM_OF a list without which it says nothing; 0: none */
-    bool sparse;       /* not in the manifest when it is the default */
+    const char *label; /* key of its label in Control, or NULL */
+    size_t field;      /* MRD_PARAM_FIELD, or 0 */
+    size_t with;       /* MRD_PARAM_OF of the list that this parameter depends on, or 0 */
+    bool sparse;       /* the manifest leaves it out if it has its default */
 } mrd_session_param;
 
 extern const mrd_session_param mrd_session_param_table[MRD_SESSION_PARAMS];
@@ -106,7 +108,7 @@ typedef struct {
 extern const mrd_select_row mrd_select_table[];
 extern const size_t mrd_select_rows;
 
-/* How many of them are numbers on the wire. */
+/* The number of lists that are numbers on the wire. */
 enum {
     MRD_SELECT_NUMBER_LISTS = 0
 #define MRD_SELECT_TEXTS_            +0
@@ -120,44 +122,46 @@ enum {
 
 /* ---- Values ---- */
 
-/* Everything as its default says. Errors: NOMEM; it is to be freed all the same. */
+/* Sets all parameters to their defaults. Errors: NOMEM; the struct must be freed even then. */
 mrd_err mrd_session_params_init(mrd_session_params *p);
-/* All but texts and lists, which are left as they are: empty, a text is its default. */
+/* Sets all parameters except texts and lists, which must be empty. An empty text stands for its
+ * default. */
 void mrd_session_params_init_numbers(mrd_session_params *p);
 void mrd_session_params_fini(mrd_session_params *p); /* zeroes it */
-/* to: zeroed. Errors: NOMEM; it is to be freed all the same. */
+/* Copies to `to`, which must be zeroed. Errors: NOMEM; it must be freed even then. */
 mrd_err mrd_session_params_copy(mrd_session_params *to, const mrd_session_params *from);
-/* What does not go together is refused: INVALID with a message that names the members. */
+/* Checks combinations. Errors: INVALID, with a message that names the members. */
 mrd_err mrd_session_params_check(const mrd_session_params *p, mrd_why *why);
-/* Whether the runtimes are asked for captures of their own. */
+/* Returns whether runtimes are asked to make captures of their own. */
 bool mrd_session_params_ask_runtime(const mrd_session_params *p);
-/* The number by which runtimes tag what they write for the session: 1 to 2^31 - 1. */
+/* The number, 1 to 2^31 - 1, by which runtimes tag the files of a session. */
 static inline int32_t
 mrd_session_tag(uint64_t session)
 {
     return (session & INT32_MAX) == 0 ? 1 : (int32_t) (session & INT32_MAX);
 }
-/* Sets one from its text, as an option would; for programs that make requests. Errors: INVALID,
+/* Sets a parameter from text, as an option would. For programs that make requests. Errors: INVALID,
  * RANGE, LIMIT, NOMEM. */
 mrd_err mrd_session_params_set(mrd_session_params *p, const char *request, const char *text,
                                mrd_why *why);
 
-/* The word of a choice; "" for one that is none. Returns text. */
+/* Returns the word of a choice, or "" for an invalid index. */
 #define MRD_PARAM_WORD_TEXT 24
 const char *mrd_session_param_word(const mrd_session_param *row, int choice,
                                    char text[MRD_PARAM_WORD_TEXT]);
 
-/* The least that an option takes: its default may lie below the range of a request. */
+/* The minimum that an option accepts. It differs from the range of a request if the default lies
+ * below it. */
 int64_t mrd_session_param_min(const mrd_session_param *row);
 
 /* ---- JSON ---- */
 
-/* From the body of a request; members that are no parameters are the caller's. Errors: TYPE,
- * INVALID, RANGE, LIMIT, NOMEM with a message that names the member. */
+/* Reads the body of a request. The caller handles members that are not parameters. Errors: TYPE,
+ * INVALID, RANGE, LIMIT and NOMEM, with a message that names the member. */
 mrd_err mrd_session_params_from_json(mrd_session_params *p, const mrd_json *body, mrd_why *why);
-/* The members of a request, without those that have their default. */
+/* Adds all parameters that differ from their defaults as members of a request. */
 void mrd_session_params_put_json(const mrd_session_params *p, mrd_json *body);
-/* From a manifest: a member that is missing or wrong keeps its default. */
+/* Reads a manifest. A missing or invalid member keeps its default. */
 void mrd_session_params_from_manifest(mrd_session_params *p, const mrd_json *manifest);
 void mrd_session_params_put_manifest(const mrd_session_params *p, mrd_json *manifest);
 
@@ -182,7 +186,7 @@ enum {
 #undef MRD_PARAM_LIST_
 };
 
-/* Room for what a Control points to. Points into itself: not to be copied. */
+/* Memory for what a Control points to. It points into itself, so do not copy it. */
 typedef struct {
     Mrd__Label labels[MRD_SESSION_LABELS], *list[MRD_SESSION_LABELS];
     char numbers[MRD_SESSION_PARAMS][MRD_PARAM_WORD_TEXT];
@@ -191,7 +195,7 @@ typedef struct {
 /* `to` borrows from both. */
 void mrd_session_params_put_wire(const mrd_session_params *p, mrd_session_labels *room,
                                  Mrd__Control *to);
-/* Errors: INVALID, RANGE, LIMIT; UNSUPPORTED (a word that this release does not know); NOMEM. */
+/* Errors: INVALID, RANGE, LIMIT, UNSUPPORTED (a word that this release does not know), NOMEM. */
 mrd_err mrd_session_params_from_wire(mrd_session_params *p, const Mrd__Control *from, mrd_why *why);
 
 #endif
