@@ -1,7 +1,7 @@
 /*
- * hw/child.h - a vendor tool as a child process: started with posix_spawn (no code of ours runs in
- * the child, so it is safe at any time, NNG's threads included), its output read without blocking,
- * ended for certain. One thread.
+ * hw/child.h - runs a vendor tool as a child process. It is started with posix_spawn, which runs no
+ * code of ours in the child and is therefore safe beside NNG's threads. Its output is read without
+ * blocking, and it is always ended and reaped. One thread.
  */
 #ifndef MRD_HW_CHILD_H
 #define MRD_HW_CHILD_H
@@ -13,24 +13,24 @@
 
 typedef struct {
     pid_t pid; /* -1: none */
-    int fd;    /* its standard output, non-blocking; -1 */
+    int fd;    /* its standard output, non-blocking, or -1 */
 } mrd_child;
 
 #define MRD_CHILD_NONE ((mrd_child){ -1, -1 })
 
-/* Where a tool is: `given` itself, else on PATH, else in /opt/aws/neuron/bin. "" never finds one.
- */
+/* Finds a tool: `given` if it is set, else `name` on PATH, else in /opt/aws/neuron/bin. `given` ""
+ * means that the tool is not wanted, and returns false. */
 bool mrd_child_find(const char *given, const char *name, char path[1024]);
-/* Starts argv[0] with stdin and stderr closed to it; config (may be empty) can be read by it as
+/* Starts argv[0] with stdin and stderr closed. The child can read `config`, which may be empty, as
  * /proc/self/fd/3. */
 mrd_err mrd_child_start(const char *const *argv, mrd_str config, mrd_child *ret_child,
                         mrd_why *why);
-/* Waits until output is there or the deadline passed. Appends at most `max` bytes to *to. Errors:
- * AGAIN nothing yet, CLOSED it closed its output, NOMEM. */
+/* Waits for output until the deadline, and appends at most `max` bytes to *to. Errors: AGAIN if
+ * there is none yet, CLOSED at the end of its output, NOMEM. */
 mrd_err mrd_child_read(mrd_child *child, mrd_local_ns deadline, size_t max, mrd_buf *to);
-/* Its end in words ("exited with 2", "killed by signal 9", "still running"). Reaps. */
+/* Describes how the child ended ("exited with 2", "killed by signal 9", "still running"). Reaps it. */
 void mrd_child_end(mrd_child *child, char text[64]);
-/* SIGTERM, then SIGKILL, reaps, closes. */
+/* Sends SIGTERM and then SIGKILL, reaps the child, and closes the descriptor. */
 void mrd_child_stop(mrd_child *child);
 
 #endif

@@ -38,37 +38,39 @@ typedef enum {
 
 typedef struct {
     mrd_mono_ns as_of, void_after; /* CLOCK_MONOTONIC_COARSE */
-    mrd_dur_ns bound_ns;           /* of the wall clock at as_of */
-    uint64_t marker;               /* disruption marker; 0 in version 1 */
+    mrd_dur_ns bound_ns;           /* of the wall clock, at as_of */
+    uint64_t marker;               /* changes when the clock was disrupted; 0 in version 1 */
     uint32_t max_drift_ppb;
     uint32_t status; /* mrd_clockbound_status */
 } mrd_clockbound;
 
-/* The shared memory segment. Errors: TRUNCATED, FORMAT (magic), VERSION, AGAIN (being written, or
- * not written yet), CORRUPT (times or bound outside reason). */
+/* Parses the shared memory segment of ClockBound. Errors: TRUNCATED, FORMAT (magic number),
+ * VERSION, AGAIN (being written, or not yet written), CORRUPT (implausible times or bound). */
 mrd_err mrd_clockbound_parse(mrd_bytes segment, mrd_clockbound *ret, mrd_why *why);
-/* The bound at a later CLOCK_MONOTONIC_COARSE time, its growth included; -1 when it is void: the
- * status is neither synchronized nor free running, or void_after has passed. */
+/* Returns the bound at a later CLOCK_MONOTONIC_COARSE time, including its growth. -1 if there is no
+ * valid bound, because the status is neither synchronized nor free running, or void_after has
+ * passed. */
 int64_t mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic);
 
 typedef struct {
-    uint64_t marker; /* changes when the counter was disrupted, as by live migration */
+    uint64_t marker; /* changes when the counter was disrupted, for example by live migration */
     uint32_t status; /* 0 unknown, 1 initializing, 2 synchronized, 3 free running, 4 unreliable */
     mrd_dur_ns maxerror_ns; /* -1: not stated */
 } mrd_vmclock;
 
-/* The page of /dev/vmclock0. Errors: TRUNCATED, FORMAT, VERSION, AGAIN (being written). */
+/* Parses the page of /dev/vmclock0. Errors: TRUNCATED, FORMAT, VERSION, AGAIN (being written). */
 mrd_err mrd_vmclock_parse(mrd_bytes page, mrd_vmclock *ret, mrd_why *why);
 
 typedef struct {
-    mrd_ev_ns before; /* of the system: RAW, or the wall clock where the kernel brackets with it */
+    /* time of the system: RAW, or the wall clock where the kernel takes the bracket with it */
+    mrd_ev_ns before;
     mrd_phc_ns phc;
     mrd_ev_ns after;
 } mrd_phc_sample;
 
-/* The narrowest of n; false when none runs forward. */
+/* Returns the sample with the narrowest bracket. False if the clock runs backward in all of them. */
 bool mrd_phc_best(const mrd_phc_sample *samples, size_t n, mrd_phc_sample *ret_best);
-/* "37" or "37\n": the device's own bound in ns; -1 when it is no number. */
+/* Parses the error bound that a device states in ns, "37" or "37\n". -1 if it is not a number. */
 int64_t mrd_phc_error(mrd_str text);
 
 typedef struct {
@@ -79,7 +81,7 @@ typedef struct {
     int32_t tai_s;
 } mrd_timex;
 
-/* What adjtimex() filled in; state is what it returned. */
+/* Converts the result of adjtimex(). `state` is its return value. */
 mrd_timex mrd_timex_of(const struct timex *t, int state);
 
 /* ---- Reading ---- */
@@ -87,35 +89,35 @@ mrd_timex mrd_timex_of(const struct timex *t, int state);
 #define MRD_HOSTCLOCK_NAME 32
 
 typedef struct {
-    mrd_local_ns raw; /* in the middle of the bracket */
+    mrd_local_ns raw; /* middle of the bracket */
     mrd_wall_ns realtime;
     mrd_dur_ns bracket_ns;
-    mrd_mono_ns monotonic; /* this and the next: read right after it */
+    mrd_mono_ns monotonic; /* this and the next clock are read right after it */
     mrd_boot_ns boottime;
     bool has_timex, has_clockbound, has_phc, has_vmclock;
     mrd_timex timex;
     mrd_clockbound clockbound;
     mrd_dur_ns clockbound_ns; /* the bound now, -1 void */
     char phc_name[MRD_HOSTCLOCK_NAME];
-    mrd_phc_ns phc; /* device time and RAW of one instant, inside a bracket */
+    mrd_phc_ns phc; /* device time and RAW at the same instant, within a bracket */
     mrd_local_ns phc_raw;
     mrd_dur_ns phc_bracket_ns;
-    mrd_dur_ns phc_error_ns; /* -1: the device states none */
+    mrd_dur_ns phc_error_ns; /* -1 if the device states none */
     mrd_vmclock vmclock;
 } mrd_hostclock_reading;
 
 typedef struct {
-    const char *dev_root, *sys_root, *run_root; /* NULL: /dev, /sys, /var/run */
+    const char *dev_root, *sys_root, *run_root; /* NULL for /dev, /sys and /var/run */
 } mrd_hostclock_options;
 
 typedef struct mrd_hostclock mrd_hostclock;
 
-/* Looks for what the machine has; devices stay open. NULL without memory. */
+/* Opens the clock devices that this machine has. NULL if out of memory. */
 mrd_hostclock *mrd_hostclock_open(const mrd_hostclock_options *options);
 void mrd_hostclock_close(mrd_hostclock *h); /* NULL is fine */
-/* Reads everything. What cannot be read this time is absent. */
+/* Reads all clocks. A clock that cannot be read is marked as absent. */
 void mrd_hostclock_read(mrd_hostclock *h, mrd_hostclock_reading *ret_reading);
-/* Only the VMClock's marker, for watching epochs; false without one. */
+/* Reads only the VMClock's disruption marker. False if there is no VMClock. */
 bool mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker);
 
 #endif

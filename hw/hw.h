@@ -22,42 +22,44 @@
 #include "base/clock.h"
 #include "trace/model/catalog.h" /* mrd_unit, MRD_NONE */
 
-#define MRD_HW_NAME_MAX     192   /* bytes of a counter's name with its NUL */
-#define MRD_HW_COUNTERS_MAX 65536 /* per backend; more are left out and counted */
+#define MRD_HW_NAME_MAX 192 /* bytes of a counter's name, with the NUL */
+/* limit per backend; counters beyond it are dropped and counted */
+#define MRD_HW_COUNTERS_MAX 65536
 
 typedef struct {
     const char *proc_root;   /* NULL: "/proc" */
     const char *sys_root;    /* NULL: "/sys" */
-    const char *cgroup_root; /* NULL: <sys_root>/fs/cgroup */
-    const char *monitor;     /* neuron-monitor; NULL: PATH, /opt/aws/neuron/bin; "": never */
+    const char *cgroup_root; /* NULL for <sys_root>/fs/cgroup */
+    /* path of neuron-monitor; NULL: search PATH and /opt/aws/neuron/bin; "": do not use it */
+    const char *monitor;
     mrd_dur_ns monitor_period;
-    const char *fake_script; /* hw_fake.h; NULL: the fake backend is absent */
+    const char *fake_script; /* script for hw_fake.h; NULL: no fake backend */
 } mrd_hw_options;
 
 enum {
-    MRD_HW_CUMULATIVE = 1, /* grows; its rate is the news */
+    MRD_HW_CUMULATIVE = 1, /* the value only grows, so readers show its rate */
     MRD_HW_ZERO_UNKNOWN =
-        2, /* documented counter that stays 0 on some software paths: 0 means "unknown" */
-    MRD_HW_SIMULATED = 4, /* no hardware behind it */
-    MRD_HW_DOUBLE = 8,    /* values are mrd_hw_value.d */
+        2, /* documented counter that stays 0 on some software paths, so 0 means "unknown" */
+    MRD_HW_SIMULATED = 4, /* simulated, not from hardware */
+    MRD_HW_DOUBLE = 8,    /* values are in mrd_hw_value.d */
 };
 
 typedef struct {
     char name[MRD_HW_NAME_MAX];
     mrd_unit unit;
     uint32_t flags;
-    int64_t device_idx, core_idx; /* Neuron device, physical core on it; MRD_NONE */
-    int64_t pid;                  /* of a process's counter; MRD_NONE */
+    int64_t device_idx, core_idx; /* Neuron device and physical core on it, or MRD_NONE */
+    int64_t pid;                  /* the process of a process's counter, or MRD_NONE */
 } mrd_hw_counter;
 
 typedef enum {
     MRD_HW_OK,
-    MRD_HW_UNKNOWN, /* there, but says nothing (ZERO_UNKNOWN and 0, "no data", empty file) */
-    MRD_HW_GONE,    /* the file, process or device went away */
+    MRD_HW_UNKNOWN, /* exists, but has no value (ZERO_UNKNOWN and 0, "no data", empty file) */
+    MRD_HW_GONE,    /* the file, process or device no longer exists */
 } mrd_hw_state;
 
 typedef struct {
-    mrd_local_ns at; /* CLOCK_MONOTONIC_RAW when it was read */
+    mrd_local_ns at; /* CLOCK_MONOTONIC_RAW of the reading */
     union {
         int64_t i;
         double d; /* MRD_HW_DOUBLE */
@@ -65,34 +67,35 @@ typedef struct {
     mrd_hw_state state;
 } mrd_hw_value;
 
-/* A device's clock read between two readings of the host's. */
+/* A reading of a device's clock between two readings of the host's. */
 typedef struct {
     mrd_local_ns before, after;
     mrd_dev_ticks ticks;
 } mrd_hw_clock_reading;
 
 /*
- * One backend. state is its own; want and indexes are positions in its growing list of counters,
- * which never change their meaning. deadline is an instant of CLOCK_MONOTONIC_RAW.
+ * One backend. `state` belongs to it. `want` and indices are positions in its list of counters. The
+ * list only grows, and positions do not change. `deadline` is in CLOCK_MONOTONIC_RAW.
  */
 typedef struct mrd_hw_backend {
     const char *name; /* "host" */
-    const char *what; /* for people: where the counters come from */
-    bool may_block;   /* reads can hang: a session gives it a helper thread */
-    /* False when absent; *why then says what was looked for and not found. */
+    const char *what; /* source of the counters, as text for people */
+    bool may_block;   /* Reads can hang, so a session reads this backend in a helper thread. */
+    /* Returns false if the backend is absent. *why then says what was searched for. */
     bool (*probe)(const mrd_hw_options *options, mrd_why *why);
     mrd_err (*open)(const mrd_hw_options *options, void **ret_state, mrd_why *why);
-    /* Looks again at what there is; new counters are appended. */
+    /* Looks for new counters and appends them. */
     mrd_err (*refresh)(void *state, mrd_why *why);
     size_t (*count)(const void *state);
-    const mrd_hw_counter *(*at)(const void *state, size_t i); /* borrowed until refresh/resolve */
-    /* Finds or makes a counter that is not listed by itself (a process's). NULL: none such.
-     * Errors: NOTFOUND. */
+    /* borrowed until the next refresh or resolve */
+    const mrd_hw_counter *(*at)(const void *state, size_t i);
+    /* Finds or adds a counter that is not listed automatically, such as one of a process. NULL if
+     * the backend has none. Errors: NOTFOUND. */
     mrd_err (*resolve)(void *state, mrd_str name, size_t *ret_index);
-    /* Reads the wanted counters. Errors: TIMEOUT, CLOSED (the device died), IO. */
+    /* Reads the wanted counters. Errors: TIMEOUT, CLOSED (the device failed), IO. */
     mrd_err (*sample)(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
                       mrd_local_ns deadline, mrd_why *why);
-    /* Errors: UNSUPPORTED where the backend has no clock to read. NULL: the same. */
+    /* Reads a device's clock. NULL, or the error UNSUPPORTED, if the backend has none. */
     mrd_err (*read_clock)(void *state, int64_t device_idx, mrd_hw_clock_reading *ret_reading,
                           mrd_why *why);
     void (*close)(void *state); /* NULL is fine */
@@ -104,23 +107,23 @@ typedef struct mrd_hw_backend {
 
 typedef struct mrd_hw mrd_hw;
 
-/* Opens every backend of backends.def that is present. options may be NULL. Errors: NOMEM, or the
+/* Opens every backend of backends.def that is present. `options` may be NULL. Errors: NOMEM, or the
  * failure of a backend that is present but cannot be opened. */
 mrd_err mrd_hw_open(const mrd_hw_options *options, mrd_hw **ret_hw, mrd_why *why);
-/* The same for a chosen list of backends. */
+/* As mrd_hw_open, for these backends only. */
 mrd_err mrd_hw_open_list(const mrd_hw_backend *const *list, size_t n, const mrd_hw_options *options,
                          mrd_hw **ret_hw, mrd_why *why);
-/* Sessions that still hold it keep it alive. */
+/* Sessions keep a reference, so they may outlive this call. */
 void mrd_hw_close(mrd_hw *hw);
 mrd_err mrd_hw_refresh(mrd_hw *hw, mrd_why *why);
-/* Calls say once per backend: present or not, and the reason in words. */
+/* Calls `say` for each backend with whether it is present, and the reason as text. */
 void mrd_hw_report(const mrd_hw *hw,
                    void (*say)(void *self, const char *name, bool present, const char *text),
                    void *self);
-/* Calls each counter now listed. */
+/* Calls `call` for each listed counter. */
 void mrd_hw_each(const mrd_hw *hw, void (*call)(void *self, const mrd_hw_counter *counter),
                  void *self);
-/* Errors: UNSUPPORTED when no backend has a readable device clock. */
+/* Errors: UNSUPPORTED if no backend can read a device clock. */
 mrd_err mrd_hw_read_clock(mrd_hw *hw, int64_t device_idx, mrd_hw_clock_reading *ret_reading,
                           mrd_why *why);
 
@@ -128,7 +131,7 @@ mrd_err mrd_hw_read_clock(mrd_hw *hw, int64_t device_idx, mrd_hw_clock_reading *
 
 typedef struct mrd_hw_session mrd_hw_session;
 
-/* Which of the named counters: those of one device, of one core; MRD_NONE: all. */
+/* Restricts the named counters to one device or core. MRD_NONE: all. */
 typedef struct {
     int64_t device_idx, core_idx;
 } mrd_hw_scope;
@@ -136,30 +139,32 @@ typedef struct {
 #define MRD_HW_SCOPE_ALL ((mrd_hw_scope){ MRD_NONE, MRD_NONE })
 
 /*
- * Names are exact or patterns with * and ? (fnmatch, '*' also matches dots). A name that matches
- * nothing is an error that names it and suggests the nearest. Under `lenient` such names are left
- * out instead; a session may then be empty. Errors: NOTFOUND, LIMIT, NOMEM.
+ * Creates a session. Names are exact or patterns with * and ? (fnmatch; '*' also matches dots). A
+ * name that matches nothing is an error, and the message suggests the nearest name. With `lenient`
+ * such names are ignored, and the session may be empty. Errors: NOTFOUND, LIMIT, NOMEM.
  */
 mrd_err mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mrd_hw_scope scope,
                               bool lenient, mrd_hw_session **ret_session, mrd_why *why);
 size_t mrd_hw_session_count(const mrd_hw_session *s);
 const mrd_hw_counter *mrd_hw_session_counter(const mrd_hw_session *s, size_t i);
-/* Takes the readings that cumulative counters are later compared with, and forgets those of the last stop.
- * Errors: STATE when started already; those of poll. */
+/* Takes the first readings of cumulative counters and discards those of the last stop. Errors:
+ * STATE if already started, and those of poll. */
 mrd_err mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why);
 /*
- * Reads all counters now: values[0 .. count-1] in the order of the counters. since_start (may be
- * NULL) gets, for cumulative counters, the growth since start, for others the value itself. After a stop both
- * have the readings of the stop, until the next start.
- * n must be at least the count. Errors: STATE when never started, LIMIT when n is too small, TIMEOUT
- * when the deadline passed (the arrays are untouched), CLOSED when a device died, IO.
+ * Reads all counters now. values[0 .. count-1] are in the order of the counters. since_start, which
+ * may be NULL, receives the growth since the start for cumulative counters and the value for
+ * others. After a stop both receive the readings of the stop, until the next start. n must be at
+ * least the count.
+ * Errors: STATE if never started, LIMIT if n is too small, TIMEOUT if the deadline passed (the
+ * arrays are unchanged), CLOSED if a device failed, IO.
  */
 mrd_err mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
                             mrd_hw_value *since_start, size_t n, mrd_why *why);
-/* Reads all counters for the last time, within the timeout of start. Errors: STATE when not started; those of
- * poll, and then the session is stopped without readings. */
+/* Reads all counters a last time, within the timeout of the start. Errors: STATE if not started,
+ * and those of poll, after which the session is stopped without readings. */
 mrd_err mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why);
-/* Also a running one; NULL is fine. A read that hangs in the kernel is left to end by itself. */
+/* Also ends a started session. Ignores NULL. A read that hangs in the kernel is left to its helper
+ * thread. */
 void mrd_hw_session_destroy(mrd_hw_session *s);
 
 #endif

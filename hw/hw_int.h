@@ -1,4 +1,4 @@
-/* hw/hw_int.h - inside of mrd_hw, shared by hw.c and session.c only. */
+/* hw/hw_int.h - internals of mrd_hw, for hw.c and session.c only. */
 #ifndef MRD_HW_HW_INT_H
 #define MRD_HW_HW_INT_H
 
@@ -14,11 +14,12 @@ typedef struct {
     const mrd_hw_backend *ops; /* NULL: absent */
     void *state;
     char text[256];
-    pthread_mutex_t lock; /* guards state against helper threads of sessions; nests in nothing */
+    /* guards state against helper threads of sessions; no other lock is taken while it is held */
+    pthread_mutex_t lock;
 } mrd_hw_unit;
 
 struct mrd_hw {
-    _Atomic unsigned refs; /* the owner, each session, each helper thread */
+    _Atomic unsigned refs; /* the owner, each session and each helper thread hold one */
     size_t n;
     mrd_hw_unit at[MRD_HW_UNITS];
 };

@@ -1,8 +1,8 @@
 /*
- * hw/identity.h - which node this is, and which process, rank, job, pod a pid belongs to.
+ * hw/identity.h - identifies this node, and the process, rank, job and pod of a pid.
  *
- * Everything read here was written by others (environment, command line, cgroup paths): it is
- * bounded, never trusted, and a part that cannot be read or makes no sense is simply unknown.
+ * Other programs write the data that is read here (environment, command line, cgroup paths). It is
+ * limited in size and not trusted. A part that is unreadable or invalid is unknown.
  */
 #ifndef MRD_HW_IDENTITY_H
 #define MRD_HW_IDENTITY_H
@@ -14,61 +14,69 @@
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 typedef struct {
-    const char *instance_id; /* --instance-id; NULL or "": ask the machine */
+    const char *instance_id; /* --instance-id; NULL or "" to detect it */
     const char *proc_root;   /* NULL: "/proc" */
-    const char *machine_id;  /* file; NULL: /etc/machine-id */
-    const char *endpoint;    /* of the metadata service, NULL: as the environment says */
-    mrd_dur_ns timeout;      /* 0: MRD_IMDS_TIMEOUT; negative: do not ask */
+    const char *machine_id;  /* file; NULL for /etc/machine-id */
+    /* address of the metadata service; NULL to take it from the environment */
+    const char *endpoint;
+    mrd_dur_ns timeout; /* 0 for MRD_IMDS_TIMEOUT; negative to skip the service */
 } mrd_node_options;
 
 typedef struct {
     char instance_id[129];
-    const char *source; /* "option", "imds", "machine-id", "host name": static */
+    const char *source; /* "option", "imds", "machine-id" or "host name"; static */
     char host_name[256];
-    char boot_id[64]; /* of the kernel; empty when unreadable */
-    mrd_imds imds;    /* members empty when the service did not answer */
-    char note[256];   /* why the metadata service was not the source; empty when it was */
+    char boot_id[64]; /* of the kernel; empty if unreadable */
+    mrd_imds imds;    /* members are empty if the service did not answer */
+    char note[256];   /* why the metadata service was not the source, or empty */
 } mrd_node_identity;
 
-/* An explicit id wins, then the metadata service, then "m-" and 17 digits of the machine-id's hash,
- * then the host name. Errors: INVALID (the explicit id is no plain name), NOTFOUND (nothing). */
+/* Identifies this node. An explicit id has priority, then the metadata service, then "m-" with 17
+ * digits of the machine id's hash, then the host name. Errors: INVALID (the explicit id has other
+ * characters than a plain name), NOTFOUND (no source). */
 mrd_err mrd_node_identify(const mrd_node_options *options, mrd_node_identity *ret_node,
                           mrd_why *why);
 
 typedef struct {
-    int64_t pid;           /* as this reader's /proc counts */
-    int64_t container_pid; /* innermost namespace; MRD_NONE when it has none of its own */
-    int64_t start_ticks;   /* with pid names one process until reboot; MRD_NONE */
+    int64_t pid; /* as seen in this reader's /proc */
+    /* pid in the innermost namespace, or MRD_NONE if the process is not in a nested one */
+    int64_t container_pid;
+    /* together with pid it identifies a process until reboot; MRD_NONE if unknown */
+    int64_t start_ticks;
     int64_t rank, world_size, local_rank; /* MRD_NONE */
     int64_t uid;                          /* real user; MRD_NONE */
     char comm[64];
-    char command[512]; /* arguments, blanks between them; cut */
-    char job[128];     /* MERIDIAN_JOB, SLURM_JOB_ID, job of the cgroup */
-    mrd_jobid jobid;   /* job, step, pod and labels in full, as the environment says */
-    char session[256]; /* MERIDIAN_SESSION: how its job asks to be recorded; empty: it does not */
+    char command[512]; /* arguments separated by spaces, may be cut */
+    char job[128];     /* from MERIDIAN_JOB, SLURM_JOB_ID or the cgroup */
+    mrd_jobid jobid;   /* complete job, step, pod and labels from the environment */
+    /* MERIDIAN_SESSION, by which the job requests a recording; empty if it does not */
+    char session[256];
     char pod_uid[64], pod_name[128], container_id[80];
     char inspect_dir[512];          /* NEURON_RT_INSPECT_OUTPUT_DIR as given, may be relative */
     char cwd[512];                  /* empty when not readable */
     char visible_cores[128];        /* NEURON_RT_VISIBLE_CORES */
     char process_tag[256];          /* NEURON_PROCESS_TAG */
-    mrd_dur_ns timens_monotonic_ns; /* its clock minus the initial namespace's */
+    mrd_dur_ns timens_monotonic_ns; /* its time namespace's clock minus the initial namespace's */
     mrd_dur_ns timens_boottime_ns;
-    bool env_denied;    /* the environment could not be read: rank and job may be missing */
-    bool pod_confirmed; /* the kubelet says in which pod and namespace it runs */
+    bool env_denied;    /* the environment was not readable, so rank and job may be missing */
+    bool pod_confirmed; /* the kubelet's files confirm pod and namespace */
 } mrd_ident;
 
-/* Errors: NOTFOUND (no such process); everything else is left unknown. */
+/* Reads what is known about a process. Errors: NOTFOUND if it does not exist. Other parts that
+ * cannot be read are unknown. */
 mrd_err mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why *why);
 
-/* Stores the uid of the pod whose cgroup the process is in, as the kernel says; empty if it is in none. */
+/* Stores the uid of the pod to which the kernel assigns the process by its cgroup. Empty if there
+ * is none. */
 void mrd_pod_of(const char *proc_root, int64_t pid, char ret_uid[64]);
 /*
- * Stores the words namespace, pod and pod_uid of this pod, by the folder in which the kubelet keeps the
- * logs of each pod: NAMESPACE_NAME_UID. Errors: NOTFOUND: there is no such folder, or the uid is empty.
+ * Stores the keys namespace, pod and pod_uid of a pod. They come from the name of the directory in
+ * which the kubelet keeps the pod's logs, NAMESPACE_NAME_UID. Errors: NOTFOUND if there is no such
+ * directory or the uid is empty.
  */
 mrd_err mrd_pod_find(const char *pod_dir, const char *uid, mrd_jobid *ret_words);
 
-/* The parsers, for tests and fuzzing; each only adds what it finds to *id. */
+/* The parsers, for tests and fuzzing. Each only adds to *id. */
 void mrd_ident_init(mrd_ident *id);
 void mrd_ident_environ(mrd_ident *id, mrd_str text); /* NAME=value NUL ... */
 void mrd_ident_cgroup(mrd_ident *id, mrd_str path);

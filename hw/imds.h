@@ -1,11 +1,12 @@
 /*
  * hw/imds.h - the EC2 instance metadata service, version 2 (token first), through libcurl.
  *
- * All requests together take at most `timeout`, so that a node without the service starts at once.
- * Inside a container bridge the token's answer can die at the hop limit: that is a TIMEOUT, and the
- * caller goes on with another identity. Environment: AWS_EC2_METADATA_SERVICE_ENDPOINT replaces
- * http://169.254.169.254, AWS_EC2_METADATA_DISABLED=true switches it off. No proxy is ever used.
- * Threads: call from one thread, before others start (libcurl's global state).
+ * `timeout` limits all requests together, so that a node without the service starts quickly. In a
+ * container with a bridge network the token's answer may exceed the hop limit. The result is then
+ * TIMEOUT, and the caller uses another identity. Environment: AWS_EC2_METADATA_SERVICE_ENDPOINT
+ * replaces http://169.254.169.254, and AWS_EC2_METADATA_DISABLED=true disables the service. Proxies
+ * are never used. Threads: call from one thread before starting others, because of libcurl's global
+ * state.
  */
 #ifndef MRD_HW_IMDS_H
 #define MRD_HW_IMDS_H
@@ -16,12 +17,12 @@
 typedef struct {
     char instance_id[129]; /* never empty on success */
     char instance_type[64], region[64], zone[64], zone_id[64], placement_group[129], local_ipv4[64];
-} mrd_imds; /* other members are empty when the service does not know them */
+} mrd_imds; /* other members are empty if the service does not have them */
 
 #define MRD_IMDS_TIMEOUT (900 * MRD_MS)
 
-/* endpoint NULL: as the environment says. Errors: UNSUPPORTED (switched off), TIMEOUT, NET, DENIED
- * (HTTP 401, 403), FORMAT (an instance id that is none). */
+/* `endpoint` NULL: from the environment. Errors: UNSUPPORTED (disabled), TIMEOUT, NET, DENIED (HTTP
+ * 401, 403), FORMAT (an invalid instance id). */
 mrd_err mrd_imds_read(const char *endpoint, mrd_dur_ns timeout, mrd_imds *ret_imds, mrd_why *why);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * hw/proc.h - one process as /proc and the cgroup tree tell it: CPU, memory, control group.
- * Stateless; every text read comes from outside and only yields numbers, or "not there".
+ * hw/proc.h - reads CPU, memory and control group of one process from /proc and the cgroup tree.
+ * Stateless. All text is parsed as untrusted input and only yields numbers or "missing".
  */
 #ifndef MRD_HW_PROC_H
 #define MRD_HW_PROC_H
@@ -9,7 +9,7 @@
 
 typedef struct {
     mrd_dur_ns cpu_user_ns, cpu_system_ns;
-    int64_t start_ticks; /* of the kernel's USER_HZ since boot: tells a pid used twice apart */
+    int64_t start_ticks; /* in USER_HZ since boot; distinguishes two processes with the same pid */
     int64_t rss_bytes, virtual_bytes, swap_bytes; /* MRD_NONE when not known */
     int64_t threads, minor_faults, major_faults;
     int64_t switches_voluntary, switches_involuntary; /* MRD_NONE when not known */
@@ -18,9 +18,9 @@ typedef struct {
     char comm[64];
 } mrd_proc_stat;
 
-/* Errors: NOTFOUND (gone), DENIED, CORRUPT. pid 0 reads the caller's own. */
+/* Errors: NOTFOUND (the process has ended), DENIED, CORRUPT. pid 0 is the caller. */
 mrd_err mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_stat, mrd_why *why);
-/* Parses the text of /proc/<pid>/stat; comm may hold blanks and parentheses. Errors: CORRUPT. */
+/* Parses the text of /proc/<pid>/stat. `comm` may contain spaces and parentheses. Errors: CORRUPT. */
 mrd_err mrd_proc_parse_stat(mrd_str text, mrd_proc_stat *ret_stat);
 
 typedef struct {
@@ -33,15 +33,15 @@ typedef struct {
 } mrd_cgroup_stat; /* MRD_NONE where not known */
 
 /*
- * The control group of a process: *ret_path like "/kubepods.slice/.../cri-containerd-<id>.scope",
- * relative to the root of the hierarchy. v2 when *ret_v2; else the path of the v1 cpu or memory
- * controller. Errors: NOTFOUND, LIMIT.
+ * Stores the control group of a process relative to the root of the hierarchy, such as
+ * "/kubepods.slice/.../cri-containerd-<id>.scope". *ret_v2 tells cgroup v2 from v1; for v1 it is
+ * the path of the cpu or memory controller. Errors: NOTFOUND, LIMIT.
  */
 mrd_err mrd_cgroup_of(const char *proc_root, int64_t pid, char path[1024], bool *ret_v2,
                       mrd_why *why);
-/* Parses the text of /proc/<pid>/cgroup. Errors: NOTFOUND, LIMIT, INVALID (a path that climbs). */
+/* Parses the text of /proc/<pid>/cgroup. Errors: NOTFOUND, LIMIT, INVALID (a path with ".."). */
 mrd_err mrd_cgroup_parse(mrd_str text, char path[1024], bool *ret_v2);
-/* Reads its counters from the hierarchy mounted at cgroup_root. Errors: NOTFOUND. */
+/* Reads the counters of a control group in the hierarchy at cgroup_root. Errors: NOTFOUND. */
 mrd_err mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2,
                         mrd_cgroup_stat *ret_stat, mrd_why *why);
 

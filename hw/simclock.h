@@ -43,15 +43,15 @@ typedef struct {
     size_t step_count, wall_step_count;
 } mrd_simclock;
 
-/* NULL or "" is the clock without error. *ret_clock is untouched on failure.
- * Errors: SYNTAX, RANGE, LIMIT, EXISTS (a key twice), UNSUPPORTED (a key that is not above). */
+/* NULL or "" means a clock without error. On a failure *ret_clock is unchanged. Errors: SYNTAX,
+ * RANGE, LIMIT, EXISTS (a key twice), UNSUPPORTED (an unknown key). */
 mrd_err mrd_simclock_parse(const char *text, mrd_simclock *ret_clock, mrd_why *why);
 
-/* local - true of the monotonic raw clock, and of the wall clock, at true raw time raw_ns. */
+/* Return local - true of the monotonic raw clock and of the wall clock at the true raw time raw_ns. */
 mrd_dur_ns mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns);
 mrd_dur_ns mrd_simclock_wall_delta(const mrd_simclock *clock, int64_t raw_ns);
 
-/* The readings a program on the simulated node would get instead of the true ones. */
+/* Return the readings that a program on the simulated node gets. */
 mrd_local_ns mrd_simclock_local(const mrd_simclock *clock, int64_t raw_ns);
 mrd_wall_ns mrd_simclock_wall(const mrd_simclock *clock, int64_t raw_ns, int64_t wall_ns);
 
