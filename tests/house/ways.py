@@ -1,4 +1,4 @@
-"""The ways of docs/architecture.md, function by function, held against the sources: each function stands in the file that its row
+"""The ways of docs/dev/ways.md, function by function, held against the sources: each function stands in the file that its row
 names, and reaches the next one as the row says.
 
     call       calls it, directly or through at most four functions that the table leaves out
@@ -107,9 +107,9 @@ def link(how, a, b):
 
 def check():
     bad, rows, ways = [], 0, 0
-    with open(os.path.join(ROOT, "docs", "architecture.md"), encoding="utf-8") as f:
+    with open(os.path.join(ROOT, "docs", "dev", "ways.md"), encoding="utf-8") as f:
         text = f.read()
-    for title, body in re.findall(r"^### (The way of [^\n]*)\n(.*?)(?=^##)", text, re.S | re.M):
+    for title, body in re.findall(r"^## (The way of [^\n]*)\n(.*?)(?=^## |\Z)", text, re.S | re.M):
         ways += 1
         previous = None
         for name, path, how in re.findall(r"^\| `(\w+)` \| `([\w/.]+)` \|[^|\n]*\|(?: `([^`]*)`)? ?\|$", body, re.M):
@@ -123,7 +123,7 @@ def check():
                     bad.append(f"{title}: {why}")
             previous = (f, how) if f is not None else None
     for line in bad:
-        print("FAILED docs/architecture.md:", line)
+        print("FAILED docs/dev/ways.md:", line)
     print(f"{ways} ways, {rows} functions, {len(bad)} faults")
     sys.exit(1 if bad or ways < 4 or rows < 40 else 0)
 
