@@ -37,7 +37,7 @@ typedef struct {
     uint32_t first_artifact;       /* index in the catalog */
     bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
     mrd_buf unknown_name;          /* the first of them, for the note */
-    mrd_strlist profiles;          /* JSON profiles that meridian wrote, counted in own, too */
+    mrd_strlist profiles;          /* JSON profiles that Meridian wrote, counted in own, too */
     bool read_own;                 /* the folder holds no other inputs: these profiles are read */
 } dir_walk;
 
@@ -174,7 +174,7 @@ name_says_json(mrd_str name)
     return false;
 }
 
-/* Returns true for the names that meridian gives to profiles in the formats json and chrome. */
+/* Returns true for the names that Meridian gives to profiles in the formats json and chrome. */
 static bool
 is_profile_name(mrd_str name)
 {
@@ -310,7 +310,7 @@ find_namer(const dir_walk *walk, const char *path, mrd_identity *id)
     }
 }
 
-/* Returns true for a folder of tables that meridian wrote. */
+/* Returns true for a folder of tables that Meridian wrote. */
 static bool
 holds_own_tables(const char *path)
 {
@@ -489,7 +489,7 @@ has_better_twin(const dir_walk *walk, const char *path)
     return false;
 }
 
-/* Reads the profiles that meridian wrote. Only for a folder without other inputs: beside the files that a profile
+/* Reads the profiles that Meridian wrote. Only for a folder without other inputs: beside the files that a profile
  * was made from, its events would come twice. */
 static mrd_err
 read_profiles(dir_walk *walk, mrd_why *why)
