@@ -16,7 +16,7 @@ slot_add(mrd_times_slot *to, const mrd_times_slot *from)
     to->count += from->count;
 }
 
-/* Makes stretches so long that the slots are half empty. */
+/* Doubles the length of a stretch until at most half of the slots are in use. */
 static void
 make_coarser(mrd_times *t)
 {
@@ -40,7 +40,7 @@ make_coarser(mrd_times *t)
     } while (t->n > MRD_TIMES_SLOTS / 2);
 }
 
-/* The slot of the time, which is not the one that was met last. */
+/* Returns the slot of the event's begin, where the slot used last is another. */
 static __attribute__((noinline)) mrd_times_slot *
 find_slot(mrd_times *t, const mrd_event *ev)
 {
@@ -124,7 +124,7 @@ note_far(judging *j, uint64_t count, mrd_ev_ns at, mrd_sid name, mrd_dur_ns by)
     j->said->far_name = name;
 }
 
-/* Returns true if the outermost slot is wrong; gap: from it to the next. */
+/* Returns true if the outermost slot is wrong. `gap` lies between this slot and the next. */
 static bool
 take_off(judging *j, const mrd_times_slot *slot, mrd_dur_ns gap)
 {

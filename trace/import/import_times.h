@@ -1,15 +1,14 @@
 /*
  * trace/import/import_times.h - where the times of one input lie, and which of them cannot be right.
  *
- * A record's time is wrong in two cases:
+ * A record's time is wrong in three cases:
  *
- *   no time   it is 0, or less than MRD_TIMES_APART from 0, and the other times count from 1970
- *   far away  nothing is recorded between it and all others for MRD_TIMES_APART, and for
- *             MRD_TIMES_EXTENTS times as long as those last, and at most MRD_TIMES_FEW records or 1 % of
- *             them are like it
+ *   no time    The time is less than MRD_TIMES_APART from 0, and most other times count from 1970.
+ *   far away   No other record lies within MRD_TIMES_APART, or within MRD_TIMES_EXTENTS times the length
+ *              of the main part. At most MRD_TIMES_FEW records, or 1 % of all, are judged so.
+ *   too long   A span ends as far behind all other records.
  *
- * A span that ends MRD_TIMES_APART or more after all others counts as far away, too. A day is more than
- * a collective that hangs is in flight.
+ * A day is longer than a collective that hangs stays in flight.
  *
  * Memory     6 KiB, whatever the number of records.
  * Threads    belongs to one thread.
