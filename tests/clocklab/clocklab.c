@@ -8,7 +8,7 @@
  *   SCENARIO  idle | busy2 | busy4 | saturated (the caller shapes the router), and the fallbacks,
  *             idle: user (no kernel stamps at either end) | nng (UDP blocked: an own connection)
  *
- * Exit 0: all goals of docs/timesync.md section 11 met; 1: an event outside its bound; 3: another
+ * Exit 0: all goals of docs/dev/clocks.md met; 1: an event outside its bound; 3: another
  * goal missed; 2: could not run. scripts/clocklab.sh builds the namespaces.
  */
 #include "tests/sim/judge.h"
