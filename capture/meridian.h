@@ -4,8 +4,8 @@
  *
  * Each thread writes its annotations to a ring in shared memory. meridian-agent or `meridian
  * inspect` reads the rings. The functions also work without a reader: mrd_dump writes what the rings
- * hold. While profiling is off, an annotation costs one load and one predicted branch. docs/dev/measurements.md
- * has the measured costs.
+ * hold. While profiling is off, an annotation costs one load and one predicted branch.
+ * docs/dev/measurements.md has the measured costs.
  *
  * Profiling is off by default. MERIDIAN_ENABLE=1 or MERIDIAN_CAPTURE=... in the environment switch
  * it on, and so does mrd_set_state. docs/api.md lists every setting.
