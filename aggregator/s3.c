@@ -19,7 +19,12 @@
 #define WHOLE_MAX  (64u << 20) /* larger files go in parts */
 #define SLOW_BYTES 1L          /* a connection that sends less for SLOW_S is given up */
 #define SLOW_S     60L
-#define SKEW_S     (14 * 60) /* beyond 15 minutes S3 refuses a signature */
+#define TIMEOUT_NS (300 * MRD_SEC) /* S3 may take minutes to complete an upload in parts */
+#define MIN_RATE   (64 << 10)      /* bytes/s that a body may take beyond the timeout */
+#define HEADER_MAX (64u << 10)     /* all headers of an answer */
+#define ANSWER_MAX (1u << 20)      /* a list of 1,000 uploads is less */
+#define LEFT_MAX   16              /* old uploads that one attempt removes */
+#define SKEW_S     (14 * 60)       /* beyond 15 minutes S3 refuses a signature */
 
 struct mrd_s3 {
     mrd_s3_options o;
@@ -44,6 +49,9 @@ typedef struct {
     bool completes; /* an upload in parts: 404 and 409 end that */
     long status;
     mrd_buf answer;
+    size_t header_bytes;
+    mrd_local_ns began;
+    const char *broken; /* the limit that the service exceeded; NULL: none */
     char etag[160], seen_sha256[80], seen_region[40];
     int64_t seen_size, seen_date; /* date: UTC in seconds, -1: the service does not say */
     CURLcode code;
@@ -108,6 +116,12 @@ mrd_s3_close(mrd_s3 *s)
     free(s);
 }
 
+static bool
+cancelled(const mrd_s3 *s)
+{
+    return s->o.going_on != NULL && !s->o.going_on(s->o.self);
+}
+
 /* ---- One request ---- */
 
 static size_t
@@ -129,9 +143,12 @@ take(char *data, size_t size, size_t n, void *self)
 {
     request *r = self;
 
-    if (r->answer.len < 65536)
-        mrd_buf_add(&r->answer, data, size * n);
-    return size * n;
+    if (r->answer.len + size * n > ANSWER_MAX) {
+        r->broken = "the answer has more than 1 MiB";
+        return 0;
+    }
+    mrd_buf_add(&r->answer, data, size * n);
+    return r->answer.err == MRD_OK ? size * n : 0;
 }
 
 static void
@@ -154,6 +171,11 @@ take_header(char *data, size_t size, size_t n, void *self)
     request *r = self;
     char text[32] = "", date[48] = "";
 
+    r->header_bytes += size * n;
+    if (r->header_bytes > HEADER_MAX) {
+        r->broken = "the headers of the answer have more than 64 KiB";
+        return 0;
+    }
     header_value(data, size * n, "ETag:", r->etag, sizeof(r->etag));
     header_value(data, size * n, "x-amz-meta-sha256:", r->seen_sha256, sizeof(r->seen_sha256));
     header_value(data, size * n, "x-amz-bucket-region:", r->seen_region, sizeof(r->seen_region));
@@ -166,16 +188,29 @@ take_header(char *data, size_t size, size_t n, void *self)
     return size * n;
 }
 
-static int
-on_progress(void *self, curl_off_t a, curl_off_t b, curl_off_t c, curl_off_t d)
+/* Returns the longest time of a request that has sent this many bytes. */
+static mrd_dur_ns
+time_allowed(const mrd_s3_options *o, curl_off_t sent)
 {
-    const mrd_s3 *s = self;
+    int64_t rate = o->rate > 0 && o->rate / 2 < MIN_RATE ? o->rate / 2 + 1 : MIN_RATE;
 
-    (void) a;
-    (void) b;
-    (void) c;
-    (void) d;
-    return s->o.going_on != NULL && !s->o.going_on(s->o.self);
+    return (o->timeout > 0 ? o->timeout : TIMEOUT_NS) + sent / rate * MRD_SEC;
+}
+
+static int
+on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t to_send,
+            curl_off_t sent)
+{
+    request *r = self;
+
+    (void) to_receive;
+    (void) received;
+    (void) to_send;
+    if (mrd_local_diff(mrd_local_now(), r->began) > time_allowed(&r->of->o, sent)) {
+        r->broken = "the service is too slow: it did not end its answer in time";
+        return 1;
+    }
+    return cancelled(r->of);
 }
 
 /* Paths as Amazon signs them: everything but unreserved characters and slashes is encoded. */
@@ -230,6 +265,9 @@ perform(mrd_s3 *s, request *r)
     mrd_buf_reset(&r->answer);
     r->status = 0;
     r->left = r->len;
+    r->header_bytes = 0;
+    r->broken = NULL;
+    r->began = mrd_local_now();
     r->etag[0] = r->seen_sha256[0] = r->seen_region[0] = '\0';
     r->seen_size = r->seen_date = -1;
     if (r->from != NULL)
@@ -252,7 +290,7 @@ perform(mrd_s3 *s, request *r)
     curl_easy_setopt(s->curl, CURLOPT_HEADERDATA, r);
     curl_easy_setopt(s->curl, CURLOPT_NOPROGRESS, 0L);
     curl_easy_setopt(s->curl, CURLOPT_XFERINFOFUNCTION, on_progress);
-    curl_easy_setopt(s->curl, CURLOPT_XFERINFODATA, s);
+    curl_easy_setopt(s->curl, CURLOPT_XFERINFODATA, r);
     if (s->o.rate > 0)
         curl_easy_setopt(s->curl, CURLOPT_MAX_SEND_SPEED_LARGE, (curl_off_t) s->o.rate);
     if (head)
@@ -270,12 +308,6 @@ perform(mrd_s3 *s, request *r)
     mrd_buf_fini(&url);
     mrd_buf_fini(&user);
     mrd_buf_fini(&sign);
-}
-
-static bool
-cancelled(const mrd_s3 *s)
-{
-    return s->o.going_on != NULL && !s->o.going_on(s->o.self);
 }
 
 static void
@@ -296,6 +328,8 @@ rest(const mrd_s3 *s, unsigned attempt)
 static bool
 worth_again(const request *r)
 {
+    if (r->broken != NULL || r->code == CURLE_ABORTED_BY_CALLBACK)
+        return false;
     return r->code != CURLE_OK || r->status == 500 || r->status == 502 || r->status == 503 ||
            r->status == 504 || r->status == 429 || r->status == 409;
 }
@@ -326,6 +360,8 @@ refused(const request *r, mrd_why *why)
                : r->status == 400 ? MRD_STR("the credentials have expired, or the request is wrong")
                : r->status == 503 ? MRD_STR("the service asks for fewer requests")
                                   : MRD_STR("");
+    if (r->broken != NULL)
+        return mrd_why_set(why, MRD_NET, 0, "%s %s: %s", r->method, r->key, r->broken);
     if (r->code != CURLE_OK)
         return mrd_why_set(why, r->code == CURLE_ABORTED_BY_CALLBACK ? MRD_CANCELLED : MRD_NET, 0,
                            "%s %s: %s", r->method, r->key, curl_easy_strerror(r->code));
@@ -412,7 +448,7 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
             mrd_s3_keys_fini(&s->keys);
             continue;
         }
-        if (!worth_again(r) || attempt + 1 >= TRIES || r->code == CURLE_ABORTED_BY_CALLBACK)
+        if (!worth_again(r) || attempt + 1 >= TRIES)
             return refused(r, why);
         rest(s, attempt);
     }
@@ -592,7 +628,8 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
     return err;
 }
 
-static void
+/* Removes an upload in parts. Returns false if the service did not answer. */
+static bool
 give_up(mrd_s3 *s, const char *key, const char *upload)
 {
     mrd_buf query = { 0 };
@@ -604,6 +641,7 @@ give_up(mrd_s3 *s, const char *key, const char *upload)
         perform(s, &r);
     mrd_buf_fini(&query);
     mrd_buf_fini(&r.answer);
+    return r.code == CURLE_OK;
 }
 
 /* An upload's id as a query has it. */
@@ -625,6 +663,7 @@ give_up_left(mrd_s3 *s, const char *key)
 {
     mrd_buf query = { 0 };
     request r = { .of = s, .method = "GET", .key = "", .sha256 = empty_sha256 };
+    bool is_answering;
     mrd_str text, id;
 
     mrd_buf_text(&query, "prefix=");
@@ -634,11 +673,14 @@ give_up_left(mrd_s3 *s, const char *key)
     if (!mrd_s3_keys_old(&s->keys))
         perform(s, &r);
     text = (mrd_str){ (const char *) r.answer.p, r.answer.len };
-    while (r.status == 200 && !cancelled(s) && (id = mrd_s3_xml(text, "UploadId")).len > 0) {
+    is_answering = r.status == 200 && r.code == CURLE_OK;
+    for (unsigned i = 0; i < LEFT_MAX && is_answering && !cancelled(s); i++) {
         mrd_buf upload = { 0 };
 
+        if ((id = mrd_s3_xml(text, "UploadId")).len == 0)
+            break;
         put_id(&upload, id);
-        give_up(s, key, mrd_buf_cstr(&upload));
+        is_answering = give_up(s, key, mrd_buf_cstr(&upload));
         mrd_buf_fini(&upload);
         text.len -= (size_t) (id.p + id.len - text.p);
         text.p = id.p + id.len;
@@ -682,7 +724,7 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
     if (err == MRD_OK)
         err = complete(s, key, mrd_buf_cstr(&upload), &list, fresh, ret_end, why);
     if ((err != MRD_OK || *ret_end != PUT_DONE) && upload.len > 0)
-        give_up(s, key, mrd_buf_cstr(&upload));
+        (void) give_up(s, key, mrd_buf_cstr(&upload));
     mrd_buf_fini(&r.answer);
     mrd_buf_fini(&list);
     mrd_buf_fini(&upload);

@@ -11,6 +11,8 @@
  *              again later. 403 and 400 (ExpiredToken): once more with new credentials. 501: without If-None-Match. When the end of
  *              an upload in parts is answered 409 or 404 (another writer was in it, or it is over), what is there is looked at, and
  *              where that is nothing, all parts are sent again in a new upload.
+ * Limits       a request has a timeout, and its body takes at most 1 s for 64 KiB (half of `rate` if that is less). An answer has at
+ *              most 64 KiB of headers and 1 MiB of body. A request beyond a limit fails with NET and is not tried again here.
  * Addresses    by path, https://s3.REGION.DOMAIN/BUCKET/KEY, in the domain of the region's partition (China, ...). Directory buckets
  *              (S3 Express) and services that take names of buckets in the host's name only are not written to.
  * Regions      the bucket's, once a refusal (3xx, 400) names it: it is signed for, and asked where the address is Amazon's of a
@@ -24,6 +26,7 @@
 #define MRD_AGGREGATOR_S3_H
 
 #include "base/buf.h"
+#include "base/clock.h"
 
 #define MRD_S3_PART (16u << 20)
 
@@ -35,6 +38,7 @@ typedef struct {
         *endpoint;      /* NULL: AWS_ENDPOINT_URL_S3, AWS_ENDPOINT_URL, or Amazon's of the region */
     const char *region; /* NULL: AWS_REGION, AWS_DEFAULT_REGION, or us-east-1 */
     int64_t rate;       /* bytes/s, 0: no limit */
+    mrd_dur_ns timeout; /* of a request, beside the time for its body; 0: 5 minutes */
     bool (*going_on)(void *self); /* asked often: false ends what is under way */
     void *self;
 } mrd_s3_options;

@@ -1,7 +1,8 @@
 /* s3_put BUCKET KEY FILE...: puts files as KEY/<n> with mrd_s3_put and prints the bytes that were sent, one line each; for tests/aggregator/s3_test.py.
- * Where to and with what credentials says the environment. */
+ * Address and credentials are taken from the environment, and S3_PUT_TIMEOUT_MS, the timeout of a request. */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "aggregator/s3.h"
 
@@ -9,12 +10,14 @@ int
 main(int argc, char **argv)
 {
     mrd_s3_options o = { .bucket = argc > 3 ? argv[1] : "" };
+    const char *timeout = getenv("S3_PUT_TIMEOUT_MS");
     mrd_why why = { 0 };
     mrd_s3 *s3 = NULL;
     mrd_err err;
 
     if (argc < 4)
         return 2;
+    o.timeout = timeout == NULL ? 0 : strtol(timeout, NULL, 10) * MRD_MS;
     err = mrd_s3_open(&o, &s3, &why);
     for (int i = 3; i < argc && err == MRD_OK; i++) {
         uint64_t sent;

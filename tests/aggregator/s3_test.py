@@ -7,6 +7,7 @@ import json
 import os
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -21,8 +22,8 @@ from lib import check, equal, finish, until
 PUT, work = sys.argv[1], tempfile.mkdtemp(prefix="mrd-s3-")
 SOON = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 3600))
 OVER = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + 60))
-small, large, empty = (os.path.join(work, n) for n in ("small", "large", "empty"))
-for path, size in ((small, 1000), (large, (64 << 20) + 12345), (empty, 0)):
+small, large, empty, whole = (os.path.join(work, n) for n in ("small", "large", "empty", "whole"))
+for path, size in ((small, 1000), (large, (64 << 20) + 12345), (empty, 0), (whole, 32 << 20)):
     with open(path, "wb") as f:
         f.write((b"0123456789abcdef" * 4096 * 17)[:1 << 20] * (size >> 20) + b"x" * (size & 0xfffff))
 
@@ -306,7 +307,90 @@ def credentials():
     equal(len(Fake.asked) - before, 4, "each asked for once more")
 
 
-for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, partitions, ended, conditions, credentials):
+def drip(conn, _):
+    conn.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: 1000000\r\n\r\n")
+    while True:
+        conn.sendall(b"x")
+        threading.Event().wait(0.05)
+
+
+def drip_headers(conn, _):
+    conn.sendall(b"HTTP/1.1 200 OK\r\n")
+    while True:
+        conn.sendall(b"A: b\r\n")
+        threading.Event().wait(0.05)
+
+
+def flood(text):
+    def write(conn, _):
+        conn.sendall(b"HTTP/1.1 200 OK\r\n")
+        while True:
+            conn.sendall(text)
+    return write
+
+
+def flood_body(conn, head):
+    # the answer to a HEAD has no body
+    conn.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n" if head.startswith(b"HEAD") else b"HTTP/1.1 200 OK\r\n\r\n")
+    while not head.startswith(b"HEAD"):
+        conn.sendall(b"x" * 65536)
+
+
+def read_slowly(conn, head):
+    if head.startswith(b"HEAD"):
+        conn.sendall(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+        return
+    conn.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+    while conn.recv(100):
+        threading.Event().wait(0.05)
+
+
+class Hostile:
+    """A service that answers each connection with `answer`, until its client closes it."""
+
+    def __init__(self, answer):
+        self.answer, self.listener = answer, socket.create_server(("127.0.0.1", 0))
+        self.listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        self.url = f"http://127.0.0.1:{self.listener.getsockname()[1]}"
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            threading.Thread(target=self.talk, args=(self.listener.accept()[0],), daemon=True).start()
+
+    def talk(self, conn):
+        with conn:
+            try:
+                head = b""
+                while b"\r\n\r\n" not in head:
+                    more = conn.recv(1)
+                    if not more:
+                        return
+                    head += more
+                self.answer(conn, head)
+            except OSError:
+                pass
+
+
+def hostile():
+    """A service that sends slowly, reads slowly, or sends without an end fails the export with the reason, after one try."""
+    large_answer, large_headers, slow = "more than 1 MiB", "headers of the answer", "too slow"
+    cases = [(drip_headers, small, slow), (drip, small, slow), (read_slowly, whole, slow), (flood(b"A: " + b"b" * 1000 + b"\r\n"), small, large_headers), (flood_body, small, large_answer)]
+    threads = []
+
+    def attack(answer, path, reason):
+        began = time.monotonic()
+        _, err = put(Hostile(answer), path, want=1, env=dict(S3_PUT_TIMEOUT_MS="1500"))
+        check("NET" in err and reason in err, f"{answer.__name__}: {reason}: {err}")
+        check(time.monotonic() - began < 60, f"{answer.__name__}: {time.monotonic() - began:.0f} s")
+    for case in cases:
+        threads.append(threading.Thread(target=attack, args=case))
+        threads[-1].start()
+    for thread in threads:
+        thread.join()
+
+
+for case in (objects, faults, kills, replaced, clocks, elsewhere, regions, partitions, ended, conditions, credentials, hostile):
     case()
 shutil.rmtree(work)
 finish()
