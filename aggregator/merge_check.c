@@ -50,7 +50,7 @@ mrd_merge_check_new(const mrd_catalog *cat)
         return NULL;
     c->cat = cat;
     c->n_tracks = mrd_catalog_tracks(cat);
-    c->cc = mrd_collectives_new(cat, NULL);
+    c->cc = mrd_collectives_new(cat);
     c->part_of = calloc(c->n_tracks + 1, sizeof(*c->part_of));
     c->longest = calloc(c->n_tracks + 1, sizeof(*c->longest));
     c->execution = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("nc_exec_running"));

@@ -263,34 +263,28 @@ TEST(names_of_the_host_decide_about_sendrecv)
     }
 }
 
-/* Which names have to do with collectives at all. Where there are devices of frameworks, arguments may say it of any. */
+/* Which names have to do with collectives at all. */
 TEST(names_of_collectives)
 {
     static const struct {
         const char *name;
         bool named;
-    } rows[] = { { "cc_running", true }, { "cc_exec_barrier", true }, { "nccl:send", true },
-                 { "gemm", false },      { "cc_runnin", false },      { "xcc_running", false } };
+    } rows[] = { { "cc_running", true },      { "cc_exec_barrier", true }, { "nccl:send", true },
+                 { "ncclDevKernel_x", true }, { "ncclKernel_x", true },    { "gemm", false },
+                 { "cc_runnin", false },      { "xcc_running", false } };
     test_profile *p = test_profile_new();
     mrd_sid ids[MRD_COUNT(rows)];
     mrd_collectives *c;
-    mrd_track gpu;
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         ids[i] = mrd_catalog_intern(p->cat, rows[i].name);
-    c = mrd_collectives_new(p->cat, NULL);
+    c = mrd_collectives_new(p->cat);
     for (size_t i = 0; i < 2 * MRD_COUNT(rows); i++) {
         size_t k = i % MRD_COUNT(rows);
 
         CHECK_ROW(rows[k].name, mrd_collectives_named(c, ids[k]) == rows[k].named);
     }
     CHECK(!mrd_collectives_named(c, 99999));
-    mrd_collectives_free(c);
-    mrd_track_init(&gpu, p->proc[0], MRD_SRC_FRAMEWORK);
-    gpu.device_idx = 0;
-    (void) mrd_catalog_track(p->cat, &gpu);
-    c = mrd_collectives_new(p->cat, NULL);
-    CHECK(mrd_collectives_named(c, ids[3]));
     mrd_collectives_free(c);
     test_profile_free(p);
 }
