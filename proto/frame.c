@@ -5,6 +5,7 @@
 #include "base/obj.h"
 
 #define FRAME_MAGIC "MRDF"
+#define WIRE_ZSTD   2 /* 1 was LZ4 */
 
 static const char *const type_names[] = { "unknown",  "hello",       "welcome", "refuse",
                                           "ack",      "heartbeat",   "batch",   "clock data",
@@ -87,7 +88,7 @@ mrd_frame_stamp(const mrd_frame *f, uint8_t to[MRD_FRAME_HEADER])
     memcpy(to, FRAME_MAGIC, 4);
     to[4] = MRD_WIRE_MAJOR;
     to[5] = f->type;
-    to[6] = f->codec;
+    to[6] = f->codec == MRD_CODEC_ZSTD ? WIRE_ZSTD : f->codec == MRD_CODEC_NONE ? 0 : UINT8_MAX;
     to[7] = f->clock;
     put_u32(to + 8, f->body_len);
     put_u32(to + 12, f->head_len);
@@ -110,7 +111,9 @@ static void
 frame_fields(const uint8_t *p, mrd_frame *f)
 {
     *f = (mrd_frame){ .type = p[5],
-                      .codec = p[6],
+                      .codec = p[6] == WIRE_ZSTD ? MRD_CODEC_ZSTD
+                               : p[6] == 0       ? MRD_CODEC_NONE
+                                                 : UINT8_MAX,
                       .clock = p[7],
                       .body_len = get_u32(p + 8),
                       .head_len = get_u32(p + 12),

@@ -213,6 +213,7 @@ load_model(void)
     OTHER(region_print, open_file, (void) mrd_region_print(&region, out))                          \
     OTHER(regions_init, NULL, (void) mrd_regions_init(&region, 1, NULL))                           \
     OTHER(regions_release, NULL, (void) mrd_regions_release(&region, 1))                           \
+    OTHER(regions_clear, NULL, (void) mrd_regions_clear(&region, 1))                               \
     OTHER(regions_start_by_name, NULL, start_regions())                                            \
     OTHER(regions_stop_by_name, start_regions,                                                     \
           (void) mrd_regions_stop_by_name(&region, 1, "region"))                                   \

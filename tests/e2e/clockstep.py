@@ -90,7 +90,7 @@ with Cluster() as c:
         wide += [(off, bound)] if bound > 10**6 or off > 10**6 else []
         total += len(events)
     check(len(wide) <= 4, f"only what ran near a step is less well known: {wide}")
-    notes = [n for n in profile["meridian"]["notes"] if re.search("wall clock of i-test1 was set 2 times.* by up to 60 min", n)]
+    notes = [n for n in profile["meridian"]["notes"] if re.search("wall clock of i-test1 was set 2 times.* by up to 1.0 hours", n)]
     check(notes, f"the profile says that the clock was set: {profile['meridian']['notes']}")
     print(f"{total} runtime events of {len(want)} processes; near a step: (off, bound) {wide}; {len(notes)} notes")
 finish()

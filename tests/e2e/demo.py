@@ -66,7 +66,7 @@ try:
     check("is a part by time" not in said, "two profiles are not parts of one")
     profile = load_json(os.path.join(out, "summary.json"))
     notes = " ".join(profile["meridian"]["notes"])
-    check(late or "was set by 60 min" in notes, f"the step of a wall clock is reported: {notes}")
+    check(late or "was set by 1.0 hours" in notes, f"the step of a wall clock is reported: {notes}")
     profiles = [os.path.join(out, "system_profile.pftrace")]
     if "trigger     none" not in said:
         check(re.search(rf"trigger +{NODES} nodes kept the same 10.000 s, because: .*step took", said), "why the recorders were frozen")
