@@ -259,7 +259,8 @@ TEST(a_handler_waits_for_its_answer)
     made = looked = 0;
     patience = 10 * MRD_MS;
     CHECK(is(rest(begin(h, "GET /made HTTP/1.1\r\n" HEAD ENDED)), 503, "it ends"));
-    patience = looked = 0;
+    looked = 0;
+    patience = 0;
     fd = begin(h, "GET /made HTTP/1.1\r\n" HEAD ENDED);
     CHECK(wait_count(&looked, 1));
     mrd_httpd_stop(h); /* which lets nobody wait */
