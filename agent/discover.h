@@ -15,8 +15,9 @@
 
 typedef struct mrd_discover mrd_discover;
 
-/* What to do with a ring file, or a note of losses, that was found: MRD_OK it is known or not wanted, MRD_AGAIN look
- * again soon. Called for every ring file at every look. */
+/* Handles a ring file or a note of losses. Called for every such file in every search. MRD_OK means
+ * that the file is open already or not wanted. MRD_AGAIN means that the next search should offer it
+ * again soon. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Errors: NOMEM. */

@@ -9,9 +9,11 @@
 
 /* NULL: neither rings nor notes of it are read. */
 proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
-/* In the list, announced (options.process), with what a predecessor left open of it. NULL: no memory. */
+/* Adds a process to the list, announces it (options.process), and gives it the spans that a
+ * previous agent left open. NULL if out of memory. */
 proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info *info);
-/* Without rings and notes the process is gone: its open spans are given as unfinished, this is announced, and it is freed. */
+/* Ends a process without rings and notes: emits its open spans as unfinished, announces the end,
+ * and frees it. */
 void mrd_drain_proc_unused(mrd_drain *p, proc *pr);
 /* One whose rings are gone, but not what it had open (mrd_drain_orphan). */
 void mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,

@@ -191,8 +191,8 @@ mrd_drain_ring_hash(const char *file_name)
     return mrd_hash64(file_name, strlen(file_name), 0x52494e47);
 }
 
-/* A predecessor told all of it and what was open and lost at its end, and was killed before it removed
- * the file: its end must not be told again. */
+/* Returns true if a previous agent emitted the end of this ring completely, with its open spans and
+ * losses, and was killed before it removed the file. Then the end must not be emitted again. */
 bool
 mrd_drain_was_ended(const mrd_drain *p, const char *file_name)
 {

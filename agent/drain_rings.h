@@ -13,8 +13,8 @@
 /* ... and: it was read to its end, with what was open and lost there. */
 #define MRD_DRAIN_ENDED 0x656e6465u
 
-/* For mrd_discover_step: a file is there, in a directory whose files may be read or not; self is the drain. Errors: AGAIN (look
- * again), UNSUPPORTED (it may be read, and is no ring), those of mrd_ring_open. */
+/* Opens a ring file that mrd_discover_step found. `self` is the drain. Errors: AGAIN (try again),
+ * UNSUPPORTED (the file is readable and not a ring), and the errors of mrd_ring_open. */
 mrd_err mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name);
 /* A predecessor's last commit says that this ring or note was read to its end. */
 bool mrd_drain_was_ended(const mrd_drain *p, const char *file_name);

@@ -558,7 +558,8 @@ mrd_files_watch(mrd_files *f, const mrd_files_place *place)
     return err;
 }
 
-/* A process, or its capture, has ended: what it wrote last is in the next look that begins. */
+/* Requests one more search, because the files that a process wrote just before its end, or the end
+ * of its capture, may have been missed. */
 static void
 look_again(dir *d)
 {

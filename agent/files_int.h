@@ -46,7 +46,7 @@ typedef struct {
     char *label; /* its path, or how a container's is reached */
     mrd_folder *folder;
     int64_t uid, pid; /* whose; MRD_OWNED_ANY, MRD_NONE */
-    namer *namers;    /* processes that named it; none left: it goes */
+    namer *namers;    /* Processes that named the directory. It is dropped when there are none. */
     size_t n_namers, cap_namers;
     bool whole;           /* not only files that were named */
     bool any_age, remove; /* as in mrd_files_place */

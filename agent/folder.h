@@ -61,7 +61,8 @@ const mrd_folder_file *mrd_folder_found(const mrd_folder *f, size_t *ret_n);
 mrd_err mrd_folder_open(mrd_folder *f, const char *rel, int *ret_fd, struct stat *ret_st,
                         mrd_why *why);
 
-/* Removes the file, if it is still the one that `fd` is open on. Its folders stay until mrd_folder_tidy. */
+/* Removes the file if the name still belongs to the open file `fd`. Its directories stay until
+ * mrd_folder_tidy. */
 void mrd_folder_remove(mrd_folder *f, const char *rel, int fd);
 /* Removes the folders from which mrd_folder_remove has removed files, this one included, if they are empty and belong to the
  * user. */

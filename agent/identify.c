@@ -1,16 +1,16 @@
 /*
- * agent/identify.c - which process a ring belongs to. What a ring says of its owner is believed as far as the kernel
- * confirms it; the owner of the file is part of a process's identity. So nobody writes into the
- * picture of another user's process:
+ * agent/identify.c - finds the process of a ring. A ring's claims about its process are verified with
+ * the kernel. The owner of the file is part of a process's identity, so that no user can write events
+ * into the profile of another user's process.
  *
- *   confirmed   the process is there, began at that time, and is the file's owner (or maps the
- *               file, where root owns it or it lies in a container): it is that process.
- *   refused     the process is there and began at that time, but is another user's: a lie. The
- *               file is removed, and the pid is remembered as its user's.
- *   apart       nothing can be confirmed (it ended before we looked, its namespace cannot be looked
- *               into) and the number belongs, or belonged, to another user, or is of another
- *               namespace: the process gets a number that no process of this node can have.
- *   believed    nothing can be confirmed and nothing contradicts: it ended before we looked.
+ *   confirmed   The process exists, began at the claimed time, and owns the file. If root owns the
+ *               file or it lies in a container, the process must map it instead.
+ *   refused     The process exists and began at that time, but belongs to another user. The claim is
+ *               false, so the file is removed, and the pid is remembered as that user's.
+ *   apart       Nothing can be confirmed, because the process ended or its namespace is not readable.
+ *               The pid belongs or belonged to another user, or is of another namespace. The process
+ *               gets a number that no process of this node can have.
+ *   believed    Nothing can be confirmed and nothing contradicts: the process has ended.
  */
 #include <stdio.h>
 #include <stdlib.h>

@@ -18,14 +18,15 @@
 #include "capture/ring_note.h"
 #include "capture/ring_owner.h"
 
-#define NOTES_MAX 4096u /* processes without rings; a user may have as many as remain for others */
-#define TAKEN_MAX 64u   /* notes of one process that were taken and are still there */
+/* limit on processes without rings; a user gets at most the number that remains for others */
+#define NOTES_MAX 4096u
+#define TAKEN_MAX 64u /* notes of one process that were taken and are still there */
 
 /* A process that wrote notes of losses. */
 struct ring_note {
     unsigned dir;
     char base[MRD_RING_NAME_MAX]; /* of the note while the process may change it */
-    char file[MRD_RING_NAME_MAX]; /* of the one that was taken and is not removed yet; "": none */
+    char file[MRD_RING_NAME_MAX]; /* name of the note that was taken and not yet removed, or "" */
     proc *proc;
     uint32_t uid;     /* of the file */
     int32_t host_pid; /* 0: not found */
@@ -46,7 +47,7 @@ find_note(mrd_drain *p, unsigned dir, const char *base)
     return NULL;
 }
 
-/* Renames the note; false: it is not there any more, or may not be renamed. */
+/* Renames the note. Returns false if it no longer exists or cannot be renamed. */
 static bool
 take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_RING_NAME_MAX])
 {
@@ -62,7 +63,7 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
 
 /* ---- Whose it is ------------------------------------------------------------------------------ */
 
-/* The pid here of a process of another pid namespace; 0: there is none, or it cannot be told. */
+/* Returns the pid on this node of a process in another pid namespace, or 0 if it was not found. */
 static int32_t
 search_process(const mrd_drain *p, const mrd_ring_info *info)
 {
@@ -153,7 +154,8 @@ new_note(mrd_drain *p, unsigned dir, const char *base, const mrd_ring_info *info
     n->host_pid = host_pid;
     n->start_ticks = info->name.start_ticks;
     n->start_ahead_ns = note->timens_boottime_ns - boottime;
-    if (pr->control[0] == '\0') { /* its files lie beside the note as they would beside a ring */
+    /* the process's files lie in the note's directory, as they would lie in a ring's */
+    if (pr->control[0] == '\0') {
         mrd_ring_control_print(&info->name, pr->control);
         mrd_ring_settings_print(&info->name, pr->settings);
         pr->control_dir = dir;
@@ -165,7 +167,7 @@ new_note(mrd_drain *p, unsigned dir, const char *base, const mrd_ring_info *info
     return MRD_OK;
 }
 
-/* Its process has ended. What it left of a note that it was killed over is removed. */
+/* Removes the rest of a note of a process that ended or was killed while it wrote the note. */
 static void
 drop_note(mrd_drain *p, ring_note *n)
 {
@@ -256,7 +258,7 @@ read_note(mrd_drain *p, unsigned dir, const char *base, const char *file,
         end_file(p, n);
 }
 
-/* Another boot's processes are gone, and so is whoever would want to know what they lost. */
+/* Returns whether the note is of this boot. Losses of an earlier boot belong to no running session. */
 static bool
 is_of_this_boot(const mrd_drain *p, const mrd_ring_note_name *name)
 {

@@ -1,11 +1,12 @@
 /*
- * agent/ring_notes.h - notes of losses (capture/ring_note.h): processes that cannot make a ring say in them how many events they
- * lost.
+ * agent/ring_notes.h - reads notes of losses (capture/ring_note.h). A process that cannot make a
+ * ring writes the number of its lost events to a note.
  *
- * A note is taken by renaming it, so that its process begins another one, and is read then. Its losses are given like those of a
- * ring. When they are committed the file is removed. A successor that finds a taken note removes it if the last commit has it,
- * else reads it. The process is known as long as it lives, with or without rings.
- * Threads  the drain's.
+ * The agent takes a note by renaming it, so that its process starts another one, and then reads it.
+ * It emits the losses as those of a ring. After they are committed it removes the file. If an agent
+ * finds a note that an earlier agent took, it removes the note if the last commit contains it, and
+ * otherwise reads it. The process stays in the list while it lives, with or without rings.
+ * Threads   The drain's thread only.
  */
 #ifndef MRD_AGENT_RING_NOTES_H
 #define MRD_AGENT_RING_NOTES_H

@@ -18,7 +18,7 @@ typedef struct {
 } steps;
 
 #define STARTS          16 /* of sessions, the newest */
-#define TENANTS         64 /* that are remembered; beyond, the oldest is told anew */
+#define TENANTS         64 /* Beyond this number of tenants, the oldest one is forgotten. */
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -26,7 +26,8 @@ typedef struct {
 
 enum { CAUSE_STATUS, CAUSE_NUMERICAL, CAUSE_STEP, CAUSE_COLLECTIVE, CAUSES };
 
-/* When each cause of a tenant was told last. A tenant does not silence another one. */
+/* The last report of each cause for a tenant. Kept per tenant, so that one tenant cannot suppress
+ * the reports of another. */
 typedef struct {
     uint64_t tenant;
     mrd_local_ns at[CAUSES];

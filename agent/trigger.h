@@ -19,7 +19,8 @@ typedef struct {
     double slow_step;         /* x median; 0: off */
     const char *step_name;    /* fnmatch pattern of span names that are steps; NULL: "*step*" */
     mrd_dur_ns collective_ns; /* 0: off */
-    mrd_dur_ns quiet_ns; /* for so long, a cause that a job told is not told again by it; 0: 10 s */
+    /* minimum time between two reports of one cause for one job; 0 means 10 s */
+    mrd_dur_ns quiet_ns;
 } mrd_trigger_options;
 
 typedef struct mrd_trigger_watch mrd_trigger_watch;

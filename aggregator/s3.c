@@ -51,7 +51,7 @@ typedef struct {
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
-    const char *broken; /* the limit that the service exceeded; NULL: none */
+    const char *broken; /* the limit that the service exceeded, or NULL */
     char etag[160], seen_sha256[80], seen_region[40];
     int64_t seen_size, seen_date; /* date: UTC in seconds, -1: the service does not say */
     CURLcode code;

@@ -375,7 +375,7 @@ say(watch *w, mrd_confined_end end)
     (void) !write(1, &w->report, sizeof(w->report));
 }
 
-/* Closes descriptors that our caller left open. */
+/* Closes the descriptors that our caller left. */
 static void
 close_others(void)
 {

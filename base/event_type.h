@@ -2,10 +2,8 @@
  * base/event_type.h - the grammar for choosing event types. The same grammar applies to the
  * runtime's capture (NEURON_RT_INSPECT_EVENT_FILTER_TYPE), sessions, fetched slices and `view`.
  *
- *   nc_exec_running      this type; the runtime's guide calls it device_exec, which is accepted
- *     too
- *   hardware, software   the two groups of the runtime's guide; software is every type that is
- *     not hardware
+ *   nc_exec_running      this type; device_exec, its name in the runtime's guide, is accepted too
+ *   hardware, software   the groups of the runtime's guide; software is all that is not hardware
  *   =step                events with this name: spans of a program, or types of a newer runtime
  *   ^word                excludes these types; if every word excludes, all other types are chosen
  *

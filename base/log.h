@@ -3,8 +3,7 @@
  * agent/, aggregator/ and the programs above.
  *
  * A message is one line: time, level, program, id, sentence, and key=value pairs:
- *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped:
- *     batches=12
+ *   2026-03-01T12:00:00.000Z WARN meridian-agent AGT-SPOOL-FULL Oldest batches dropped: batches=12
  * Control characters are written as \xNN, so that a foreign name cannot start a line. With `json`
  * each line is a JSON object. Repetitions of an id within a second are suppressed. The next message
  * with this id gives their number.

@@ -22,7 +22,7 @@ typedef struct {
 typedef struct {
     mrd_map_slot *slots;
     size_t mask, used;
-    /* The process's hash seed, so that nobody outside can choose keys that collide. */
+    /* The process's hash seed. It prevents outsiders from choosing keys that collide. */
     uint64_t seed;
 } mrd_map;
 

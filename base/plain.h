@@ -9,8 +9,9 @@
 
 #include <stdio.h>
 
-/* Returns the length of the character at p if terminals interpret it or reorder text by it, that
- * is, for C0 and C1 controls, delete, and marks of the writing direction. Returns 0 for all others. */
+/* Returns the length of the character at p if a terminal interprets it or reorders text by it.
+ * These are C0 and C1 controls, delete, and marks of the writing direction. Returns 0 for all
+ * others. */
 size_t mrd_plain_hidden(const char *p, size_t n);
 /* Appends text with each such character, and each byte that is not valid UTF-8, as \xNN for every
  * byte. A C1 control is written as its last byte. */

@@ -34,7 +34,8 @@ static struct {
         dev_t dev;
         ino_t ino;
         off_t trailer, size; /* the last line begins there */
-    } closed;                /* what the finished dump left; more is written behind it */
+        /* The state after the finished dump. A later dump continues from here. */
+    } closed;
     /* Paths under way: with the lock, and not on the stack of a program's thread. */
     char ring[MRD_SETTING_TEXT + MRD_RING_NAME_MAX], expanded[MRD_SETTING_TEXT + 128];
     char file[MRD_SETTING_TEXT + 128];

@@ -1,6 +1,7 @@
 /*
- * Who this process is: what a ring's header claims. Only system calls, no allocation, and little stack, because it may run in
- * a signal handler. The caller holds the lock of the process, which guards `scratch`.
+ * Fills the identity of this process for the header of a ring. It may run in a signal handler, so
+ * it makes system calls only, does not allocate, and uses little stack. The caller holds the lock
+ * of the process, which guards `scratch`.
  */
 #include "capture/identity.h"
 

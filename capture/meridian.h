@@ -345,9 +345,9 @@ MRD_API void mrd_thread_name(const char *name);
 
 /*
  * Objects are created once, used often, and destroyed at the end. Create functions return NULL if
- * there is no name or no memory. All other functions accept NULL: those that return a code return
- * MERIDIAN_INVALID, and the others return 0 or do nothing. Starting a task or event can return
- * MERIDIAN_NOMEM. A start without a stop appears as an unfinished span.
+ * there is no name or no memory. All other functions accept NULL and then return MERIDIAN_INVALID,
+ * 0 or nothing, by their type. Starting a task or event can return MERIDIAN_NOMEM. A start without
+ * a stop appears as an unfinished span.
  */
 /* May nest within a thread. Several threads may run it. */
 typedef struct mrd_task mrd_task;
@@ -444,8 +444,8 @@ MRD_API int mrd_set_state(int run);
 MRD_API int mrd_pause(void);
 MRD_API int mrd_resume(void);
 /* Returns the state as text: "recording", "paused" (by the program), "paused by a session",
- * "stopped" or "off: <reason>". If the program loaded a Neuron runtime whose calls this library
- * cannot intercept, the text is "recording, but <what is missing and why>". */
+ * "stopped" or "off: <reason>". The text is "recording, but <what is missing and why>" if the
+ * library cannot intercept the calls of the program's Neuron runtime. */
 MRD_API const char *mrd_status_text(void);
 /* Returns how many annotations, runtime calls and events of the runtime's trace this process could
  * not record, for any reason. The number never decreases. In a signal handler that interrupted the
@@ -453,16 +453,16 @@ MRD_API const char *mrd_status_text(void);
 MRD_API uint64_t mrd_lost(void);
 
 /*
- * Writes the contents of the rings to a file as Trace Event JSON, and appends to what earlier dumps
- * of this run wrote. The configuration key `filename` names the file; %h stands for the host and %p
- * for the process id, and the default is profile.%h.%p.json. finished != 0 closes the file. A later
- * dump continues it, unless the file was changed meanwhile.
+ * Writes the contents of the rings to a file as Trace Event JSON. It appends to the file of earlier
+ * dumps of this run. The configuration key `filename` names the file. In it %h stands for the host
+ * and %p for the process id. The default is profile.%h.%p.json. finished != 0 closes the file. A
+ * later dump continues it, unless the file was changed meanwhile.
  *
- * The child of a fork writes its own file: the process id is added to the name (profile.json
+ * The child of a fork writes its own file. The process id is added to the name (profile.json
  * becomes profile.<pid>.json), unless the name has %p or the child sets `filename`. If an agent
  * reads the rings, a dump contains only the events that the agent has not yet taken. The agent's
- * profile has the others, and the file says so. With continuous_dump the rest is written and the
- * file is closed when the program exits normally.
+ * profile has the others, and the file says so. With continuous_dump, a normal exit of the program
+ * writes the rest and closes the file.
  *
  * Errors: STATE if profiling never ran or while another dump is being written. IO for errors of the
  * file and for lack of memory.
@@ -557,7 +557,7 @@ MRD_API size_t mrd_regions_print_to_buf(char *buf, size_t size, const mrd_region
 typedef struct mrd_counters mrd_counters;
 typedef struct {
     const char *name; /* owned by the session */
-    int is_double;    /* true: value.d holds the value, false: value.i */
+    int is_double;    /* whether value.d or value.i holds the value */
     int valid;        /* 0 if there is no value now, or the device or process no longer exists */
     int64_t raw_ns;   /* time of the reading, CLOCK_MONOTONIC_RAW */
     union {

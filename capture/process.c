@@ -19,14 +19,14 @@
 #include "capture/ring_note.h"
 
 #define RETRY_TICKS (1ull << 30) /* a thread without ring asks again no earlier */
-#define NOTE_TICKS  (1ull << 30) /* so much time lies between two notes of losses */
+#define NOTE_TICKS  (1ull << 30) /* minimum time between two notes of losses */
 #define BUT         "recording, but "
 
 /* What a fork must not copy. Zero in the child. */
 typedef struct {
     _Atomic uint32_t lock, models_lock; /* tid of the holder */
     uint32_t pid;                       /* 0: not begun in this process */
-    _Atomic uint32_t owner;             /* pid of the process whose memory this is; 0: not known */
+    _Atomic uint32_t owner;             /* pid of the process that uses this memory, 0 if unknown */
     uint32_t ids_from;                  /* the first ring's serial */
     _Atomic uint32_t mark;              /* of the process; 0: not made yet */
     mrd_ring_writer *all, *idle;
@@ -37,7 +37,7 @@ typedef struct {
     uint64_t noted_last;    /* tick of the last note */
     _Atomic bool note_failed;
     _Atomic int no_ring;        /* why there is no ring at all: an errno value */
-    uint64_t retired_lost;      /* what was lost in rings that the process no longer has */
+    uint64_t retired_lost;      /* losses in rings that the process has closed */
     _Atomic uint64_t said_lost; /* the most that was ever said */
     uint64_t total;             /* bytes of rings */
     mrd_own_identity id;
@@ -388,7 +388,8 @@ may_pass(int err)
            err == ENOMEM || err == ENOBUFS;
 }
 
-/* Says beside the rings what was lost so far, because nothing else can. Under the lock. */
+/* Writes the losses so far to a note beside the rings, because this process has no ring to record
+ * them in. Under the lock. */
 static void
 note_losses(void)
 {
@@ -423,7 +424,8 @@ note_losses(void)
     proc->noted_last = now.ticks;
 }
 
-/* Under the lock. 0, or an errno value; ENOBUFS: the rings of the process may have no more memory. */
+/* Makes a ring. Under the lock. Returns 0 or an errno value; ENOBUFS means that the rings of the
+ * process have reached their memory limit. */
 static int
 make_ring(uint64_t data_len, int32_t tid, mrd_ring_writer **ret_writer)
 {
@@ -500,8 +502,8 @@ get_ring(uint64_t now)
     return w;
 }
 
-/* A vfork's child runs in the memory of its parent, and the parent goes on with what the child leaves there. A ring that the
- * child made would have the wrong owner. */
+/* Detects the child of a vfork. It runs in the memory of its parent, which continues with the
+ * child's changes. A ring made by the child would have the wrong owner. */
 static bool
 is_in_parents_memory(void)
 {
@@ -544,7 +546,7 @@ mrd_proc_attach(void)
     return w;
 }
 
-/* The program ends in order: what was lost since the last note. */
+/* Writes the losses since the last note when the program exits normally. */
 __attribute__((destructor)) static void
 note_last_losses(void)
 {

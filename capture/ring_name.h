@@ -1,6 +1,4 @@
-/*
- * capture/ring_name.h - names of ring files and of what lies beside them, and the directory they are in.
- */
+/* capture/ring_name.h - names of ring files, of the files beside them, and of their directory. */
 #ifndef MRD_CAPTURE_RING_NAME_H
 #define MRD_CAPTURE_RING_NAME_H
 
@@ -26,16 +24,17 @@ void mrd_ring_name_print(const mrd_ring_name *name, char *text);
 void mrd_ring_control_print(const mrd_ring_name *name, char *text);
 void mrd_ring_settings_print(const mrd_ring_name *name, char *text); /* the same for settings */
 
-/* What the name of a note of losses says (capture/ring_note.h). */
+/* The parts of the name of a note of losses (capture/ring_note.h). */
 typedef struct {
     mrd_ring_name process; /* tid and serial are 0 */
-    uint32_t taken; /* 0: the process may still change it; k: a reader took it, as its k-th */
+    /* 0 if the process may still change it; k if a reader took it as its k-th note */
+    uint32_t taken;
 } mrd_ring_note_name;
 
 /* meridian.<boot>.<pid>.<start>.lost, or ….lost.<k> once a reader has taken it. */
 bool mrd_ring_note_parse(const char *file_name, mrd_ring_note_name *ret_name);
 void mrd_ring_note_print(const mrd_ring_note_name *name, char *text); /* as mrd_ring_name_print */
-/* The value of a line "key=value\n" of an identity; NULL: there is none. */
+/* Returns the value of a line "key=value\n" of an identity, or an empty text if there is none. */
 mrd_str mrd_ring_ident_value(mrd_str lines, const char *key);
 /* The directory to look in: MERIDIAN_RING_DIR, else /dev/shm. */
 const char *mrd_ring_dir(void);

@@ -25,7 +25,7 @@ print_number(mrd_print *p, int64_t v)
     mrd_print_text(p, " ");
 }
 
-/* What a session selects a process by, as far as it fits into `room` bytes. */
+/* Prints the keys by which sessions select a process, as far as they fit into `room` bytes. */
 static void
 print_most_important(mrd_print *p, mrd_str ident, size_t room)
 {
@@ -153,9 +153,10 @@ mrd_ring_note_reason(int why)
 
 /* ---- link ------------------------------------------------------------------------------------- */
 
-/* Not on the stack, which may be that of a signal handler. The caller serializes. */
+/* Static, because the stack may be the small one of a signal handler. The caller prevents
+ * concurrent use. */
 static struct {
-    char path[4096], fresh[4096]; /* the note, and the one that is to replace it */
+    char path[4096], fresh[4096]; /* the note, and the new note that replaces it */
     char text[MRD_RING_NOTE_MAX + 1], old[MRD_RING_NOTE_MAX + 1];
 } buf;
 
@@ -178,7 +179,7 @@ make_link(const mrd_ring_note *n, const char *at)
     return errno_of(symlink(buf.text, at));
 }
 
-/* Takes the place of the note that is there; ENOENT: a reader has taken it. */
+/* Replaces the existing note. ENOENT if a reader has taken it. */
 static int
 replace_link(const mrd_ring_note *n)
 {
@@ -191,7 +192,7 @@ replace_link(const mrd_ring_note *n)
     if (err != 0)
         return err;
     err = errno_of((int) syscall(SYS_renameat2, AT_FDCWD, buf.fresh, AT_FDCWD, buf.path, EXCHANGE));
-    (void) unlink(buf.fresh); /* what was there, or what could not take its place */
+    (void) unlink(buf.fresh); /* the previous note, or the new one if replacing failed */
     return err;
 }
 

@@ -1,13 +1,14 @@
 /*
- * capture/ring_note.h - a note of losses: how a process that cannot make a ring says how many events it lost. docs/ring.md,
- * section 7.
+ * capture/ring_note.h - a note of losses, in which a process that cannot make a ring states how
+ * many events it lost. docs/ring.md, section 7.
  *
- * The note is a symbolic link beside the rings, whose target is the text. A link needs no descriptor, no block of the file
- * system while the text has at most MRD_RING_NOTE_SHORT bytes, and no limit of file sizes holds for it: what keeps a process
- * from making a ring does not keep it from making a link. Nothing ever follows the link.
+ * The note is a symbolic link beside the rings, and its target is the text. A link needs no
+ * descriptor, and no disk block while the text has at most MRD_RING_NOTE_SHORT bytes. Limits of
+ * file sizes do not apply to it. So a process that cannot make a ring can still make a link. The
+ * link is never followed.
  *
- * Each loss is in one note only. The process adds to its note until a reader takes it by renaming it; then it makes
- * another one.
+ * Each loss is in one note only. The process adds to its note until a reader takes the note by
+ * renaming it. Then the process makes another one.
  */
 #ifndef MRD_CAPTURE_RING_NOTE_H
 #define MRD_CAPTURE_RING_NOTE_H
@@ -25,7 +26,7 @@ typedef struct {
     uint64_t why;             /* errno value of the last attempt to make a ring */
     uint64_t pid_ns;          /* as in mrd_ring_hdr, likewise the next two */
     mrd_dur_ns timens_monotonic_ns, timens_boottime_ns;
-    mrd_str ident; /* "key=value\n" lines, as many whole ones as there was room for */
+    mrd_str ident; /* "key=value\n" lines; only complete lines that fit */
 } mrd_ring_note;
 
 /*
@@ -35,7 +36,8 @@ typedef struct {
 int mrd_ring_note_add(const char *dir, const mrd_ring_name *process, const mrd_ring_note *losses);
 /* Reads a note from the target of the link. ret_note->ident points into `text`. False: it is no note. */
 bool mrd_ring_note_read(mrd_str text, mrd_ring_note *ret_note);
-/* Why no ring could be made, as part of a sentence; NULL: an errno value that is not expected. Static. */
+/* Returns the reason why no ring could be made, as part of a sentence. NULL for an unexpected errno
+ * value. Static. */
 const char *mrd_ring_note_reason(int why);
 
 #endif

@@ -258,7 +258,7 @@ read_header(mrd_ring_reader *r, mrd_ring_hdr *ret_header, uint64_t file_len, mrd
     return MRD_OK;
 }
 
-/* Everything behind the descriptor or the memory: header, lock, dictionary. */
+/* Reads what follows after opening: header, lock and dictionary. */
 static mrd_err
 reader_start(mrd_ring_reader *r, const mrd_ring_name *want, uint64_t file_len, mrd_why *why)
 {

@@ -61,7 +61,7 @@ mrd_ring_boot_id(const char *proc_dir, uint8_t ret_boot_id[16])
     return true;
 }
 
-/* The next word of *text, which begins behind it afterwards; empty at its end. */
+/* Returns the next word of *text and moves *text behind it. Empty at the end. */
 static mrd_str
 next_word(const char **text)
 {
@@ -71,8 +71,8 @@ next_word(const char **text)
     return (mrd_str){ from, (size_t) (*text - from) };
 }
 
-/* Lines "monotonic  <seconds>  <nanoseconds>". The file is about the namespace of future children, which differs from that of the
- * process between a call of unshare and the first fork. */
+/* Reads lines "monotonic  <seconds>  <nanoseconds>". The file describes the namespace of future
+ * children. It differs from the process's own between a call of unshare and the first fork. */
 void
 mrd_ring_timens(int64_t *ret_monotonic_ns, int64_t *ret_boottime_ns)
 {
@@ -123,7 +123,8 @@ has_ended(const char *state)
     return state[1] == 'Z' || state[1] == 'X';
 }
 
-/* A thread of the process that goes on; 0: there is none. Rarely called, and kept out of the caller's frame. */
+/* Returns a running thread of the process, or 0 if there is none. Rarely called, so it is kept out
+ * of the caller's stack frame. */
 static __attribute__((noinline)) int32_t
 live_thread(const char *proc_dir, int32_t pid)
 {

@@ -18,8 +18,8 @@
 #define LIVE_OFF offsetof(mrd_ring_hdr, head)
 #define LIVE_LEN (offsetof(mrd_ring_hdr, reserved3) - LIVE_OFF)
 
-/* The fields behind the barrier: head before the data it covers, dict_head before its entries. */
-/* What of the header changes, as it was at one look. */
+/* Read with a barrier: head before its data, dict_head before its entries. */
+/* A snapshot of the fields of the header that change. */
 typedef struct {
     uint64_t head, tail;
     uint32_t state, depth;

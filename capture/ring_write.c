@@ -67,7 +67,8 @@ mrd_ring_create_mem(mrd_ring_writer *w, void *mem, const mrd_ring_owner_claim *c
     w->ready = 1;
 }
 
-/* Of the file that is being made. Static, because the stack may be the small one of a signal handler. */
+/* The path of the file that is being made. Static, because the stack may be the small one of a
+ * signal handler. */
 static char path[4096];
 
 /* Makes the file and stores its path in `path`. If the name exists, an earlier image of this process made it before exec, and

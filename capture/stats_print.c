@@ -287,7 +287,8 @@ place_text(const mrd_memory_scope *s)
 
 #define SCOPE_TEXT (2 * MRD_RING_TEXT_MAX + 2)
 
-/* "domain/name", as the counters of the profile have it, but whole. text: SCOPE_TEXT bytes; NULL: there is no memory. */
+/* Writes "domain/name" as in the counters of the profile, but not cut. `text` has SCOPE_TEXT bytes.
+ * Returns NULL if out of memory. */
 static const char *
 scope_text(const mrd_memory_scope *s, char *text)
 {

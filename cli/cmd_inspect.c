@@ -543,8 +543,8 @@ account(recording *r, const char *command)
                          "meridian.h (static and setuid programs cannot be recorded)");
 }
 
-/* Writes the profile; into a new folder beside the output directory if another program wrote results there while
- * the command ran. */
+/* Writes the profile. If another program wrote results into the output directory meanwhile, writes
+ * it into a new directory next to that one. */
 static mrd_err
 write_profile(recording *r, mrd_profile_result *ret_result, mrd_why *why)
 {

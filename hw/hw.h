@@ -30,10 +30,10 @@ typedef struct {
     const char *proc_root;   /* NULL: "/proc" */
     const char *sys_root;    /* NULL: "/sys" */
     const char *cgroup_root; /* NULL for <sys_root>/fs/cgroup */
-    /* path of neuron-monitor; NULL: search PATH and /opt/aws/neuron/bin; "": do not use it */
+    /* Path of neuron-monitor. NULL searches PATH and /opt/aws/neuron/bin; "" disables it. */
     const char *monitor;
     mrd_dur_ns monitor_period;
-    const char *fake_script; /* script for hw_fake.h; NULL: no fake backend */
+    const char *fake_script; /* script for hw_fake.h, or NULL for no fake backend */
 } mrd_hw_options;
 
 enum {
@@ -147,8 +147,8 @@ mrd_err mrd_hw_session_create(mrd_hw *hw, const char *const *names, size_t n, mr
                               bool lenient, mrd_hw_session **ret_session, mrd_why *why);
 size_t mrd_hw_session_count(const mrd_hw_session *s);
 const mrd_hw_counter *mrd_hw_session_counter(const mrd_hw_session *s, size_t i);
-/* Takes the first readings of cumulative counters and discards those of the last stop. Errors:
- * STATE if already started, and those of poll. */
+/* Takes the first readings of cumulative counters and discards the readings of the last stop.
+ * Errors: STATE if already started, and the errors of mrd_hw_session_poll. */
 mrd_err mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why);
 /*
  * Reads all counters now. values[0 .. count-1] are in the order of the counters. since_start, which
@@ -161,7 +161,7 @@ mrd_err mrd_hw_session_start(mrd_hw_session *s, mrd_dur_ns timeout, mrd_why *why
 mrd_err mrd_hw_session_poll(mrd_hw_session *s, mrd_dur_ns timeout, mrd_hw_value *values,
                             mrd_hw_value *since_start, size_t n, mrd_why *why);
 /* Reads all counters a last time, within the timeout of the start. Errors: STATE if not started,
- * and those of poll, after which the session is stopped without readings. */
+ * and the errors of mrd_hw_session_poll. After an error the session is stopped without readings. */
 mrd_err mrd_hw_session_stop(mrd_hw_session *s, mrd_why *why);
 /* Also ends a started session. Ignores NULL. A read that hangs in the kernel is left to its helper
  * thread. */

@@ -2,12 +2,10 @@
  * hw/hw_fake.h - a scripted backend for tests and demos. All its counters are marked as simulated.
  *
  * The script has one statement per line. '#' starts a comment.
- *   counter NAME UNIT V1 V2 ...    UNIT: count, bytes, ns, percent; append '+' when cumulative.
- *                                  The k-th sampling gives Vk,
- *                                    later ones the last; '?' is
- *                                    unknown.
- *                                  "fake<D>.core<C>." at the front
- *                                    of NAME sets device and core.
+ *   counter NAME UNIT V1 V2 ...    UNIT is count, bytes, ns or percent, with '+' if cumulative.
+ *                                  The k-th sampling gives Vk, and later ones give the last
+ *                                  value. '?' is unknown. A NAME that starts with
+ *                                  "fake<D>.core<C>." sets device and core.
  *   stall K MS                     the K-th sampling (from 1) takes MS milliseconds
  *   die K                          the device fails at the K-th sampling
  *   clock DEVICE ORIGIN PPM        the device's counter: ORIGIN + local ns * (1 + PPM / 1e6)

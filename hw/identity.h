@@ -62,8 +62,8 @@ typedef struct {
     bool pod_confirmed; /* the kubelet's files confirm pod and namespace */
 } mrd_ident;
 
-/* Reads what is known about a process. Errors: NOTFOUND if it does not exist. Other parts that
- * cannot be read are unknown. */
+/* Reads the identity of a process. Errors: NOTFOUND if it does not exist. Other parts that cannot
+ * be read are unknown. */
 mrd_err mrd_ident_read(const char *proc_root, int64_t pid, mrd_ident *ret_ident, mrd_why *why);
 
 /* Stores the uid of the pod to which the kernel assigns the process by its cgroup. Empty if there

@@ -38,9 +38,10 @@ typedef struct {
 /* most forms have at most this number of arguments; these are compared without a branch */
 #define FORM_FEW 2
 
-/* What distinguishes forms, except for arguments beyond the first FORM_FEW. The words hold type <<
- * 32 | key of the first arguments (0 if none); kind, flags and the numbers of flows and arguments,
- * laid out as in the event; and category and the set of optional attributes. */
+/* The properties that distinguish forms, except arguments beyond the first FORM_FEW. Each of the
+ * first words holds type << 32 | key of one argument, or 0. The next holds kind, flags and the
+ * numbers of flows and arguments, laid out as in the event. The last holds the category and the set
+ * of optional attributes. */
 typedef struct {
     uint64_t word[FORM_FEW + 2];
 } form_id;

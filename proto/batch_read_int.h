@@ -57,7 +57,7 @@ struct mrd_batch_reader {
     uint32_t chunk_n, chunk_at, chunk_cap;
     bool ties;         /* some have the same time */
     bool loose;        /* some events do not yet point to their arguments and flows */
-    const char *wrong; /* what is wrong with the event after the decoded ones, or NULL */
+    const char *wrong; /* an error in the event after the decoded ones, or NULL */
     mrd_arg *args;
     uint32_t n_args, args_cap;
     mrd_flow *flows;

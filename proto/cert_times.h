@@ -11,7 +11,8 @@
 #include "base/metrics.h"
 
 #define MRD_CERT_TIMES_BYTES (1u << 20) /* of a file */
-/* Of a file with more certificates, the ones that expire first are reported. */
+/* The maximum number of certificates reported per file. The ones with the earliest expiry are
+ * reported. */
 #define MRD_CERT_TIMES_MAX 16
 
 typedef struct {
@@ -23,8 +24,9 @@ typedef struct {
 
 /*
  * Reads the certificates of a PEM file in the order of their ends. *ret_n is the number in the
- * file; the first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are skipped.
- * Errors name the path: those of mrd_file_read, and SYNTAX for no certificate or a damaged one.
+ * file. The first MRD_CERT_TIMES_MAX are stored in `to`. Keys and revocation lists are skipped.
+ * Errors name the path: the errors of mrd_file_read, and SYNTAX for no certificate or a damaged
+ * one.
  */
 mrd_err mrd_cert_times_read(const char *path, mrd_cert_times to[MRD_CERT_TIMES_MAX], size_t *ret_n,
                             mrd_why *why);

@@ -60,7 +60,7 @@ mrd_err mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *wh
  * have the key that signed the request. Its issuer must be this authority or one in the file
  * `authorities` (NULL: only this one). So nodes can migrate to a new authority while the file still
  * contains the old one. Returns the name in `cert`. Errors: AUTH (also if the file cannot be read),
- * and those of the request.
+ * and the errors of the request.
  */
 mrd_err mrd_signer_holder(const mrd_signer *signer, mrd_str cert, mrd_str request,
                           const char *authorities, char instance[MRD_CSR_INSTANCE], mrd_why *why);

@@ -24,8 +24,8 @@ typedef struct {
 } mrd_fetch_request;
 
 /*
- * Appends the answer, whatever its status. Errors, whose messages contain neither the body nor the
- * token: NET, LIMIT (longer than max), CANCELLED, NOMEM, and those of reading the files.
+ * Appends the answer, whatever its status. Errors: NET, LIMIT (longer than max), CANCELLED, NOMEM,
+ * and errors of reading the files. Messages contain neither the body nor the token.
  */
 mrd_err mrd_fetch(const mrd_fetch_request *request, mrd_buf *to, unsigned *ret_status,
                   mrd_why *why);

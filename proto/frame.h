@@ -73,7 +73,7 @@ typedef struct {
     mrd_ev_ns first;    /* batch: start of the first event, local time of `clock` */
     /* batch: latest end of an event; an unfinished span counts with its start */
     mrd_ev_ns last;
-    uint32_t boot; /* mrd_boot_key of the boot whose clock gave the times, 0 if unknown */
+    uint32_t boot; /* mrd_boot_key of the boot in which the times were taken, 0 if unknown */
 } mrd_frame;
 
 /* Returns the 32-bit key of a boot id, because RAW clocks of two boots are unrelated. 0 only for an

@@ -115,7 +115,7 @@ bool mrd_link_next_error(mrd_link *link, mrd_why *ret_why);
 
 /* A descriptor that is readable while events are pending. */
 int mrd_link_fd(const mrd_link *link);
-/* Takes the next event. False if there is none within timeout_ms (0: do not wait, -1: wait without
+/* Takes the next event. False if there is none within timeout_ms (0 does not wait, -1 waits without
  * limit). */
 bool mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event);
 void mrd_link_event_done(mrd_link_event *event);
@@ -134,9 +134,10 @@ typedef struct {
      * more may connect, so that they can be sent a refusal. Connections beyond that are closed at
      * once and counted. */
     unsigned max_connections;
-    /* Memory budget of all connections before they are accepted (proto/nng/unaccepted.h); 0: 64 MiB. */
+    /* Memory budget of all connections before they are accepted (proto/nng/unaccepted.h); 0 means
+     * 64 MiB. */
     size_t unaccepted_bytes;
-    mrd_dur_ns handshake; /* longest time of a TLS handshake; 0: 30 s */
+    mrd_dur_ns handshake; /* maximum time of a TLS handshake; 0 means 30 s */
 } mrd_server_options;
 
 /* A received request. Call mrd_server_reply or mrd_server_drop once. */
@@ -181,7 +182,7 @@ bool mrd_server_changed(mrd_server *s);
 bool mrd_server_next_error(mrd_server *s, mrd_why *ret_why);
 uint64_t mrd_server_tls_failures(mrd_server *s);
 unsigned mrd_server_connections(const mrd_server *s);
-/* Marks the connection as accepted: its memory no longer counts as that of an unaccepted one. */
+/* Marks the connection as accepted. Its memory then no longer counts against the budget. */
 void mrd_server_conn_accept(mrd_server *s, uint32_t conn);
 /* bytes held by all unaccepted connections */
 size_t mrd_server_unaccepted_bytes(const mrd_server *s);

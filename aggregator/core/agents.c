@@ -186,9 +186,10 @@ mrd_core_proof_changed(mrd_core *c, mrd_core_time now)
 /* ---- Heartbeats ---- */
 
 /*
- * An agent of wire 1.1 reports for the node, not for sessions: whose process it was is
- * unknown. Each flight recorder on the node keeps a window, but a job's session does not learn the
- * reason, which may be another job's. The agent repeats a report for a while; a change is a new one.
+ * Handles the trigger report of an agent with wire 1.1. It reports for the whole node, so the
+ * process is unknown. Each flight recorder on the node keeps a window. A job's session does not
+ * receive the reason, because it may be another job's. The agent repeats a report for a while, so
+ * only a changed report counts as new.
  */
 static void
 take_reason(mrd_core *c, mrd_node *n, const Mrd__Heartbeat *hb)

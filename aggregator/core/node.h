@@ -40,7 +40,8 @@ typedef struct {
     unsigned wire_minor; /* of the agent, as its last hello says */
     bool reported;       /* has said hello since the aggregator started; else known from before */
     bool has_sent;       /* the store had a frame of it, also in an earlier run */
-    bool forget;         /* somebody said so: it goes when no frame of it waits */
+    /* An administrator removed the node. It is deleted when none of its frames is pending. */
+    bool forget;
     mrd_local_ns seen; /* aggregator's clock, last frame of any kind; of before the boot below 0 */
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the node's own clocks at its last hello */

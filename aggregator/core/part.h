@@ -65,7 +65,7 @@ typedef struct {
     unsigned running;              /* of those selected, there now */
 } mrd_tally;
 
-/* What the memory of a node's flight recorder holds. */
+/* The contents of the memory of a node's flight recorder. */
 typedef struct {
     uint64_t bytes;   /* 0: nothing */
     mrd_dur_ns reach; /* from its oldest event to the heartbeat */

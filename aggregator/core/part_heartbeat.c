@@ -79,8 +79,8 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
         p->lost.ns = 0;
 }
 
-/* An agent that kept nothing over a restart says when it joined. The node recorded before it, and what its predecessor had
- * not read waited in the rings; what was lost is counted. */
+/* Handles the time at which an agent without a saved state joined. The node recorded before that
+ * time. Events that the previous agent had not read waited in the rings, and losses are counted. */
 static void
 take_held(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st)
 {

@@ -194,9 +194,10 @@ typedef struct mrd_session {
 } mrd_session;
 
 /*
- * Returns true if the session belongs to the owner of its job: the job asked for it, or it waited
- * for the job and somebody better than a process of it told of the job. A session of one job into which an
- * agent of wire 1.1 recorded another one belongs to nobody: only operators may read it.
+ * Returns true if the session belongs to the owner of its job. That is so if the job requested the
+ * session, or if the session waited for the job and more than a process's own claim confirms the
+ * job. Otherwise only operators may read it. A session of one job into which an agent of wire 1.1
+ * recorded another job has no owner.
  */
 bool mrd_session_has_owner(const mrd_session *s);
 /* Returns true if nothing but processes of one job can be in it. */

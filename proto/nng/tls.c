@@ -45,7 +45,7 @@ struct nng_tls_engine_conn {
     void *nng;    /* the way to the socket */
     mrd_tls *tls; /* NULL: never started */
     SSL *ssl;
-    nng_stream *tcp; /* its handshake was counted; NULL: it was not */
+    nng_stream *tcp; /* set if its handshake was counted */
     bool up, failed, received;
     bool answered; /* the other end has sent something after the handshake */
     char names[MRD_CERT_NAMES];

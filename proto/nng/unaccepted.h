@@ -62,7 +62,7 @@ void mrd_unaccepted_answered(mrd_unaccepted *u, const nng_msg *msg);
 
 /* Returns true while one more handshake may begin. */
 bool mrd_unaccepted_has_room(mrd_unaccepted *u);
-/* Ends the count of a connection whose handshake is done. */
+/* Stops counting the handshake of a connection. */
 void mrd_unaccepted_end_handshake(mrd_unaccepted *u, nng_pipe p);
 /* Notes that a handshake waits with this aio for bytes of its peer. Counts the TCP stream at the first call. */
 void mrd_unaccepted_waits(mrd_unaccepted *u, nng_stream *s, nng_aio *aio);

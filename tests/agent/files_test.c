@@ -506,7 +506,7 @@ TEST(folders_stay_while_a_capture_is_open)
         CHECK_INT(w->g.artifacts, 3);
         TEST_UNTIL((step(w), access(top, F_OK) != 0));
         name_directory(w, top,
-                       false); /* a file of before is said late: the capture is still over */
+                       false); /* a late announcement of an old file does not reopen the capture */
         end_world(w);
     }
 }

@@ -1,6 +1,7 @@
 /*
- * Notes of losses (capture/ring_note.h) from the process that writes them to the losses that the agent gives: each event once,
- * whatever is killed in between, and nothing of what others say.
+ * Notes of losses (capture/ring_note.h), from the process that writes them to the losses that the
+ * agent emits. Each lost event must be counted once, whatever is killed in between. Notes of other
+ * users must not count.
  */
 #include "tests/agent/ring_make.h"
 
@@ -17,7 +18,7 @@ typedef struct {
     uint64_t lost, notices, gone, seen;
     char job[128], notice[256];
     int64_t pid;
-    uint64_t ended[64]; /* what a commit has: positions of notes that were read */
+    uint64_t ended[64]; /* positions of the notes that are committed */
     size_t n_ended;
 } received;
 
@@ -145,7 +146,8 @@ files(void)
     return n;
 }
 
-/* The process goes on losing; each loss is given once, and its note is removed when it is safe. */
+/* The process keeps losing events. Each loss is emitted once, and its note is removed after the
+ * commit. */
 TEST(losses_of_a_running_process)
 {
     mrd_ring_name name = process_named(getpid(), make_start_ticks(getpid()));
@@ -203,7 +205,8 @@ TEST(losses_of_a_process_that_has_ended)
     }
 }
 
-/* The agent is killed before and behind the commit: the note is read again, or not. */
+/* The agent is killed before or after the commit. The note is read again only if it was not
+ * committed. */
 TEST(an_agent_is_killed)
 {
     for (int committed = 0; committed < 2; committed++) {
@@ -294,7 +297,8 @@ TEST(another_users_process_is_not_ones_own)
     mrd_drain_close(p);
 }
 
-/* A process and an agent at the same note, again and again, the process killed anywhere: what it noted is given once. */
+/* A process and an agent use the same note repeatedly, and the process is killed at any instant.
+ * Its losses are emitted once. */
 TEST(killed_while_it_notes)
 {
     uint64_t *noted = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);

@@ -1,5 +1,6 @@
-/* s3_put BUCKET KEY FILE...: puts files as KEY/<n> with mrd_s3_put and prints the bytes that were sent, one line each; for tests/aggregator/s3_test.py.
- * Address and credentials are taken from the environment, and S3_PUT_TIMEOUT_MS, the timeout of a request. */
+/* s3_put BUCKET KEY FILE...: puts files as KEY/<n> with mrd_s3_put and prints the number of bytes
+ * sent, one per line. Used by tests/aggregator/s3_test.py. The environment has the address, the
+ * credentials, and S3_PUT_TIMEOUT_MS, the timeout of a request. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

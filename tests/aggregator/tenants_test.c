@@ -183,8 +183,9 @@ TEST(two_tenants_in_every_mode)
                 run_pair(mode, &others[i], (order & 1) != 0, (order & 2) != 0);
 }
 
-/* An agent of wire 1.1 selects by job and user alone, so it may record the job of another tenant into the
- * session. Then nobody but operators reads the session. The owner's own steps, and a process that names no job, are no other job. */
+/* An agent of wire 1.1 selects by job and user only, so it may record the job of another tenant
+ * into the session. Then only operators may read the session. Steps of the owner's job, and
+ * processes without a job, do not count as another job. */
 TEST(a_session_with_the_job_of_another_tenant_belongs_to_nobody)
 {
     for (size_t i = 0; i < MRD_COUNT(others) + 2; i++) {

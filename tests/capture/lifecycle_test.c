@@ -276,7 +276,7 @@ TEST(the_first_event_on_a_small_signal_stack)
     rig_stop(&g);
 }
 
-/* What a vfork's child annotates first is lost, and its parent gets a ring that is the parent's. */
+/* The first annotations of a vfork's child are lost, and the parent gets a ring of its own. */
 TEST(a_vforks_child_annotates_first)
 {
     rig_start(&g);

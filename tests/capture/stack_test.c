@@ -1,7 +1,9 @@
 /*
- * How much stack each function of meridian.h takes: programs annotate in signal handlers on small alternate stacks, and on the
- * stacks of coroutines. Every function is called on a painted stack in a process of its own; how far the paint is gone is what
- * it used. Annotations are measured twice: as the first event of the process, which makes its ring, and as a later one.
+ * Measures the stack that each function of meridian.h uses, because programs annotate in signal
+ * handlers on small alternate stacks and on the stacks of coroutines. Every function is called in a
+ * separate process on a stack filled with a pattern. The overwritten part of the pattern is the
+ * stack that it used. Annotations are measured twice: as the first event of the process, which
+ * makes its ring, and as a later one.
  */
 #include <signal.h>
 #include <sys/mman.h>
@@ -33,7 +35,7 @@ static FILE *out;
 
 typedef struct {
     const char *name;
-    void (*before)(void); /* what it needs, on the usual stack; NULL: nothing */
+    void (*before)(void); /* prepares the call on the usual stack, or NULL */
     void (*call)(void);
     bool annotates; /* it may be the first event of its process */
     size_t most;
@@ -299,7 +301,7 @@ make_objects(void)
     (void) mrd_set_config("filename", "/dev/null");
 }
 
-/* In a process of its own: what the library does first is done once. */
+/* Measures in a separate process, because the library initialises itself only once per process. */
 static size_t
 measured(const entry *e, way how)
 {

@@ -63,7 +63,7 @@ TEST(a_session_counts_since_its_start)
     mrd_hw_close(hw);
 }
 
-/* D-13: what a stop read stays until the next start. */
+/* D-13: the readings of a stop stay until the next start. */
 TEST(readings_stay_after_a_stop)
 {
     mrd_hw *hw = open_fake("# simulated\ncounter fake0.n count+ 100 110 150 170 200\n");

@@ -455,7 +455,7 @@ check_served(ends *e)
     exchange(e);
 }
 
-/* NNG's own timeout does not end a TLS handshake whose client sends nothing (proto/nng/README.md). */
+/* NNG's own timeout does not end the TLS handshake of a silent client (proto/nng/README.md). */
 TEST(a_handshake_has_a_deadline)
 {
     ends e = { 0 };

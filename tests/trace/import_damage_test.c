@@ -1,4 +1,5 @@
-/* What one damaged byte costs a trace: at each place, the record that has it and at most the next one. */
+/* Damages one byte of a trace, at each place. Only the record with this byte, and at most the next
+ * one, may be lost. */
 #include "tests/trace/collect.h"
 
 extern const mrd_import_ops mrd_import_trace_event;
@@ -7,7 +8,7 @@ extern const mrd_import_ops mrd_import_trace_event;
 
 typedef struct {
     mrd_buf text;
-    size_t at[RECORDS + 1]; /* where each record begins; the last: where the list ends */
+    size_t at[RECORDS + 1]; /* start of each record, and the end of the list */
 } trace;
 
 static int64_t
@@ -140,7 +141,8 @@ TEST(one_damaged_byte_costs_two_records_at_most)
     damage_everywhere(true);
 }
 
-/* Of a trace that ends at any byte, all whole records are delivered, and the cut one is counted. */
+/* Cuts a trace at each byte. All complete records must be delivered, and the incomplete one
+ * counted. */
 TEST(a_cut_costs_the_record_that_it_meets)
 {
     trace t = make_trace(true);

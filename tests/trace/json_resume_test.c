@@ -14,7 +14,7 @@ typedef struct {
     mrd_err err;
 } reading;
 
-/* Appends the value of "n" behind the record. Stops at an error. */
+/* Appends the value of "n" in the record. Stops at an error. */
 static void
 read_record(mrd_json_reader *r, unsigned depth, mrd_buf *got)
 {
@@ -31,7 +31,8 @@ read_record(mrd_json_reader *r, unsigned depth, mrd_buf *got)
         mrd_buf_byte(got, (uint8_t) name);
 }
 
-/* Reads the elements of the container at `depth`; goes on behind damage. Returns false if the reader cannot. */
+/* Reads the elements of the container at `depth` and resumes after damage. Returns false if the
+ * reader cannot resume. */
 static bool
 read_elements(mrd_json_reader *r, unsigned depth, reading *to)
 {

@@ -217,7 +217,7 @@ TEST(union_equals_brute_force)
     }
 }
 
-/* One event with a wrong time must not make the profile as long as the epoch. */
+/* An event with a wrong time must not extend the profile to that time. */
 TEST(mistimed_events_count_in_no_time)
 {
     fixture f;

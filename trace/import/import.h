@@ -90,8 +90,8 @@ void mrd_import_drop(mrd_import *imp, uint64_t offset, const char *format, ...)
 /* Notes how many records were dropped for each reason, if there are several reasons. */
 void mrd_import_note_reasons(mrd_import *imp);
 /*
- * Goes on behind damage, as mrd_json_resume(), and counts it: the bytes as skipped, a damaged record as
- * dropped. Returns false if the reader cannot go on, or has no error.
+ * Resumes after damage, as mrd_json_resume(), and counts the skipped bytes and the dropped records.
+ * Returns false if the reader cannot resume or has no error.
  */
 bool mrd_import_resume(mrd_import *imp, mrd_json_reader *r, unsigned depth);
 

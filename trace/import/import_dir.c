@@ -467,7 +467,8 @@ dir_artifacts_done(dir_walk *walk, mrd_why *why)
     return err;
 }
 
-/* Returns true if the Chrome profile `path` lies beside the same profile in the vendor's layout, which states more. */
+/* Returns true if the Chrome profile `path` has a twin in the vendor's layout in the same
+ * directory. The twin has more information. */
 static bool
 has_better_twin(const dir_walk *walk, const char *path)
 {
@@ -489,8 +490,8 @@ has_better_twin(const dir_walk *walk, const char *path)
     return false;
 }
 
-/* Reads the profiles that Meridian wrote. Only for a folder without other inputs: beside the files that a profile
- * was made from, its events would come twice. */
+/* Reads the profiles that Meridian wrote, if the directory has no other inputs. Otherwise the
+ * events of the inputs would be read twice. */
 static mrd_err
 read_profiles(dir_walk *walk, mrd_why *why)
 {

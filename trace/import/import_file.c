@@ -251,7 +251,8 @@ file_names(file_reading *f, uint64_t refused)
     input->error = mrd_catalog_intern(f->imp.catalog, said.text);
 }
 
-/* Names the records whose times cannot be right, and marks them in the stream of the system profile. */
+/* Reports the records with wrong times in a note, and marks them in the stream of the system
+ * profile. */
 static void
 file_mark_mistimed(file_reading *f)
 {

@@ -1,17 +1,18 @@
 /*
- * trace/import/import_times.h - where the times of one input lie, and which of them cannot be right.
+ * trace/import/import_times.h - finds the times of one input that must be wrong.
  *
  * A record's time is wrong in three cases:
  *
- *   no time    The time is less than MRD_TIMES_APART from 0, and most other times count from 1970.
- *   far away   No other record lies within MRD_TIMES_APART, or within MRD_TIMES_EXTENTS times the length
- *              of the main part. At most MRD_TIMES_FEW records, or 1 % of all, are judged so.
- *   too long   A span ends as far behind all other records.
+ *   no time    It is less than MRD_TIMES_APART from 0, and most other times count from 1970.
+ *   far away   The distance to all other records is at least MRD_TIMES_APART, and at least
+ *              MRD_TIMES_EXTENTS times the length of the main part. At most
+ *              MRD_TIMES_FEW records, or 1 % of all, are classified so.
+ *   too long   The end of a span is far away in the same sense.
  *
- * A day is longer than a collective that hangs stays in flight.
+ * MRD_TIMES_APART is a day, because a hanging collective can last for hours.
  *
- * Memory     6 KiB, whatever the number of records.
- * Threads    belongs to one thread.
+ * Memory    6 KiB, whatever the number of records.
+ * Threads   One thread.
  */
 #ifndef MRD_TRACE_IMPORT_TIMES_H
 #define MRD_TRACE_IMPORT_TIMES_H
@@ -27,7 +28,7 @@
 typedef struct {
     int64_t number;
     mrd_ev_ns first, last; /* their begins */
-    mrd_ev_ns end;         /* their latest end, without that of long spans */
+    mrd_ev_ns end;         /* their latest end, except for long spans */
     uint64_t count;
     mrd_sid name; /* of the first of them */
 } mrd_times_slot;
@@ -49,7 +50,7 @@ typedef struct {
 typedef struct {
     uint64_t without;     /* records that have no time */
     uint64_t far;         /* records that lie far away */
-    mrd_ev_ns far_at;     /* of these the one that lies farthest; its begin, or the end of a span */
+    mrd_ev_ns far_at;     /* time of the farthest record: its begin, or the end of a long span */
     mrd_sid far_name;     /* its name */
     mrd_dur_ns far_by;    /* how far from all others */
     mrd_ev_ns first, end; /* of the other records */

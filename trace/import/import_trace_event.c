@@ -510,7 +510,7 @@ te_read_top_member(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
     return te_read_fact(t, key, type, text);
 }
 
-/* Inside the object of a trace, whose first member was read. */
+/* Reads the members of a trace's object after its first member. */
 static mrd_err
 te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
 {
@@ -526,7 +526,7 @@ te_read_trace(te *t, mrd_str key, mrd_jr_type type, mrd_str text)
 /* The XLA profiler writes no more records than these, and leaves out the latest ones. */
 #define TE_XLA_MOST 1000000u
 
-/* What is wrong with the file as a whole, when no record of it is. */
+/* Checks the file as a whole if no single record is wrong. */
 static void
 te_whole(te *t)
 {
@@ -634,7 +634,8 @@ te_run(mrd_import *imp, mrd_why *why)
                     : kept != NULL    ? kept->text
                                       : "events could not be kept");
     else if (err == MRD_SYNTAX && t.resumed && t.input->error != MRD_SID_EMPTY)
-        err = MRD_OK; /* what stands behind the last record; the damage before it is told */
+        /* ignore an error after the last record, because the damage before it is reported */
+        err = MRD_OK;
     end = refused ? MRD_OK : te_finish(&t, &late); /* no more is sent to who takes no more */
     if (end != MRD_OK && (err == MRD_OK || end == MRD_NOMEM)) {
         err = end; /* of a damaged file what is there has to be right */

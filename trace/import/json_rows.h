@@ -118,9 +118,9 @@ mrd_row_text(const mrd_json_row *row, mrd_row_field field)
 mrd_err mrd_row_read(mrd_json_row *row, mrd_json_reader *r, const mrd_row_key *keys,
                      mrd_strtab *strings);
 /*
- * Reads the array of rows that the reader has just met. Calls row(self) at each object, counts other
- * elements as dropped and goes on behind damage. section: its name, for messages. Errors: those of the
- * reader and of row.
+ * Reads an array of rows, of which the reader has returned the begin. Calls row(self) at each
+ * object, counts other elements as dropped, and resumes after damage. `section` is its name in
+ * messages. Errors: errors of the reader and of row.
  */
 mrd_err mrd_rows_read(mrd_import *imp, mrd_json_reader *r, mrd_str section,
                       mrd_err (*row)(void *self), void *self);

@@ -25,7 +25,9 @@ typedef struct {
     mrd_dur_ns dur;
     uint64_t id, bind_id;
     const char
-        *bad; /* why it cannot be used: its first field of a wrong type or range; NULL: it can */
+        /* the first field with a wrong type or value, which makes the record unusable; NULL if
+         * there is none */
+        *bad;
 } te_record;
 
 typedef struct {
@@ -51,11 +53,12 @@ typedef struct {
     } met[64]; /* lines met lately, by the lowest bits of their tids */
     mrd_wall_ns base;
     bool has_base;
-    int64_t absolute; /* records whose time can only count from 1970, minus all others */
+    int64_t absolute; /* number of records with times since 1970, minus the number of all others */
     uint64_t unsupported, facts_kept;
     char unsupported_phases[64];
-    uint64_t stray_at;  /* offset of the first value at the top level that is no trace; 0: none */
-    uint64_t traces;    /* lists of records met so far; more than one is damage */
+    /* offset of the first top-level value that is not a trace, 0 if there is none */
+    uint64_t stray_at;
+    uint64_t traces;    /* number of lists of records; more than one is damage */
     bool is_array_form; /* the list being read is the whole document */
     bool cut_array;     /* the array form without its end */
     bool resumed;       /* damage outside of a list was passed over */

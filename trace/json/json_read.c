@@ -350,7 +350,7 @@ jr_string(mrd_json_reader *r, const char *from, mrd_buf *to, mrd_str *ret_text, 
     return jr_string_slow(r, from, p, high, to, ret_text);
 }
 
-/* Bytes that may follow a number; the zero byte behind the window is none of them. */
+/* Bytes that may follow a number. They do not include the zero byte after the window. */
 static const bool jr_ends_value[256] = { [','] = true,  [']'] = true,  ['}'] = true, [' '] = true,
                                          ['\t'] = true, ['\n'] = true, ['\r'] = true };
 

@@ -1,23 +1,30 @@
 /*
- * trace/json/json_read.h - a streaming pull reader for bulk trace JSON, in one window whatever the size.
+ * trace/json/json_read.h - a streaming pull reader for the JSON of traces. It uses one window of
+ * constant size.
  *
- * Grammar: RFC 8259, strict, with these extras for traces in the wild, each counted in
- * mrd_json_reader_lenient(): a bare word as a value (NaN, -inf, N/A, 0x1f; type MRD_JR_WORD), extra commas in an array, one behind the last value of an object, no comma before an object of an array, and a byte
- * order mark in front. Text that the caller passes over is checked like text that it reads.
- * Damage inside a string costs that place only, counted in mrd_json_reader_replaced(): U+FFFD stands
- * for each run of bytes that is not UTF-8, for an escape of half a surrogate pair or without four
- * digits, and for a zero byte; control characters and unknown escapes stay as they are.
- * Behind other damage mrd_json_resume() goes on at the next record.
- * Limits: MRD_JR_DEPTH levels, MRD_JR_STRING_MAX bytes for one string, MRD_JR_NUMBER_MAX for one
- * number, MRD_JR_WORD_MAX for one word; more is DEPTH, LIMIT or, for a word, SYNTAX.
- * Every error names file, byte offset and reason: SYNTAX, DEPTH, LIMIT, TRUNCATED (the input
- * ends inside the document), EMPTY (no document at all), and those of trace/json/in.h.
+ * Grammar: strict RFC 8259 with these extras, which traces contain and mrd_json_reader_lenient()
+ * counts:
+ *   - a bare word as a value (NaN, -inf, N/A, 0x1f; type MRD_JR_WORD)
+ *   - extra commas in an array, and one after the last value of an object
+ *   - a missing comma before an object in an array
+ *   - a byte order mark at the start
+ * Text that the caller skips is checked like text that it reads.
  *
- * Use: next() steps over values of the current container; enter() goes into the container just met;
- * leaving happens by itself: next() at the end of a container returns MRD_JR_END once and continues
- * in the parent. skip is implicit: calling next() without enter() passes over the container.
- * Memory: the window of trace/json/in.h, and one key and one string where they carry escapes or meet the
- * window's end. Threads: belongs to one thread.
+ * Damage inside a string affects only that place, and mrd_json_reader_replaced() counts it. U+FFFD
+ * replaces each run of invalid UTF-8, each escape of half a surrogate pair or without four digits,
+ * and each zero byte. Control characters and unknown escapes stay unchanged. After other damage,
+ * mrd_json_resume() continues at the next record.
+ *
+ * Limits: MRD_JR_DEPTH levels, MRD_JR_STRING_MAX bytes per string, MRD_JR_NUMBER_MAX per number and
+ * MRD_JR_WORD_MAX per word. Every error has file, byte offset and reason. Errors: SYNTAX (also for
+ * a long word), DEPTH, LIMIT, TRUNCATED (the input ends inside the document), EMPTY (no document),
+ * and the errors of trace/json/in.h.
+ *
+ * Use: next() returns the next value of the current container. enter() enters the container that
+ * next() has just returned. Calling next() without enter() skips it. At the end of a container,
+ * next() returns MRD_JR_END once and then continues in the parent.
+ * Memory: the window of trace/json/in.h, and one key and one string if they contain escapes or
+ * cross the window's end. Threads: a reader belongs to one thread.
  */
 #ifndef MRD_TRACE_JSON_READ_H
 #define MRD_TRACE_JSON_READ_H
@@ -81,25 +88,26 @@ void mrd_json_passed(mrd_json_reader *r, const char *p);
  * damaged, mrd_json_resume() may search it again. */
 void mrd_json_mark(mrd_json_reader *r, uint64_t offset, unsigned depth);
 
-/* What was lost when the reader met damage. */
+/* The losses caused by damage. */
 typedef struct {
     mrd_why why;
     uint64_t skipped; /* bytes, from the begin of the record or else from the damage */
-    uint64_t records; /* 1: the marked record, or what stood in the place of one; 0: none */
+    /* 1 if the marked record, or an element in its place, was lost; 0 otherwise */
+    uint64_t records;
 } mrd_json_damage;
 
 /*
- * Goes on behind damage, after a SYNTAX, DEPTH or LIMIT error inside the array that lies `depth` deep.
- * The next call of mrd_json_next() gives the array's next record, or its end. A record is an object that
- * begins with a key and follows a comma, a bracket or a line end; if the marked record is damaged, the search begins inside
- * it, since a lost quote or bracket may have hidden the next one. If no array lies `depth` deep, the
- * records that follow are given at the top level, as with mrd_json_many(); commas and closing brackets
- * between them mean nothing.
+ * Resumes after a SYNTAX, DEPTH or LIMIT error inside the array at `depth`. The next call of
+ * mrd_json_next() gives the array's next record, or its end. A record is an object that begins with
+ * a key and follows a comma, a bracket or a line end. If the marked record is damaged, the search
+ * begins inside it, because a lost quote or bracket may have hidden the next record. If there is no
+ * array at `depth`, the following records are given at the top level, as with mrd_json_many().
+ * Commas and closing brackets between them are then ignored.
  *
- * Fills *ret_damage, also on failure. Returns false if the input ends before another record, and after
- * errors of other kinds: the error stays. Returns false with the error CORRUPT if the array's record is
- * followed by the begin of another document, one that starts like the first: two programs wrote into one
- * file, and their records cannot be told apart.
+ * Always fills *ret_damage. Returns false, and the error stays, if the input ends before another
+ * record or after other errors. Returns false with the error CORRUPT if another document with the
+ * same begin follows a record of the array. Then two programs wrote into one file, and their
+ * records cannot be separated.
  */
 bool mrd_json_resume(mrd_json_reader *r, unsigned depth, mrd_json_damage *ret_damage);
 /* After ERROR: code and message; also available later. MRD_OK when there was none. */

@@ -7,30 +7,31 @@
 
 #include "trace/json/json_read.h"
 
-#define JR_HEAD 16                  /* bytes by which the begin of another document is known */
+/* number of bytes that identify the begin of another document */
+#define JR_HEAD 16
 #define JR_HOLD (MRD_IN_WINDOW / 4) /* bytes of a marked record that the window keeps */
 
 /*
- * The window is [base, end) with zero bytes behind it, so every scan ends by itself at a byte it
- * does not accept; only then is it asked whether that was the end of the window. Strings that meet
- * the end are collected in `text` (or `key_buf`), numbers and words are moved to the front of the
- * window and scanned again.
+ * The window is [base, end), followed by zero bytes, so every scan stops there. Only then does the
+ * reader check whether it reached the end of the window. Strings across the end are collected in
+ * `text` (or `key_buf`). Numbers and words are moved to the front of the window and scanned again.
  */
 struct mrd_json_reader {
     const char *p, *end, *base;
     uint64_t base_offset, value_at;
     mrd_in *in;
     unsigned depth;
-    char pending;         /* '{' or '[': a container was met and neither entered nor passed over */
-    bool first;           /* nothing was read yet in the current container (or document) */
-    bool many;            /* documents may follow one another */
-    bool loose;           /* commas and closing brackets between documents mean nothing */
-    bool key_live;        /* `key` points into the window and must survive a refill */
-    bool any;             /* a document was seen */
-    const char *raw;      /* raw text is being kept from here on; NULL: not */
-    const char *mark;     /* '{' of the marked record; NULL: none, or no longer in the window */
+    char pending;    /* '{' or '[': a container was met and neither entered nor passed over */
+    bool first;      /* nothing was read yet in the current container (or document) */
+    bool many;       /* documents may follow one another */
+    bool loose;      /* commas and closing brackets between documents mean nothing */
+    bool key_live;   /* `key` points into the window and must survive a refill */
+    bool any;        /* a document was seen */
+    const char *raw; /* start of raw text that is being kept, or NULL */
+    /* '{' of the marked record; NULL if there is none or if it left the window */
+    const char *mark;
     uint64_t mark_at;     /* offset of the marked record */
-    unsigned mark_depth;  /* of the container of the marked record; UINT_MAX: none was marked */
+    unsigned mark_depth;  /* depth of the container with the marked record, or UINT_MAX */
     char head[JR_HEAD];   /* the first bytes of the first document */
     size_t head_len;      /* JR_HEAD, or 0: the input is shorter */
     uint64_t tried;       /* before this offset, no record is searched a second time */

@@ -51,7 +51,8 @@ is_other(mrd_json_reader *r)
 
 typedef enum { FOUND_NOTHING, FOUND_RECORD, FOUND_END, FOUND_OTHER } found;
 
-/* Moves r->p to what comes first. before: the last byte in front of r->p that is no blank, 0: unknown. */
+/* Moves r->p to the next record, end or document. `before` is the last byte before r->p that is not
+ * a space, or 0 if unknown. */
 static found
 find_record(mrd_json_reader *r, char before, bool in_array)
 {
@@ -93,7 +94,7 @@ search(mrd_json_reader *r, bool in_record, bool in_array)
     return find_record(r, before, in_array);
 }
 
-/* Where the reader goes on: at the record or bracket in front of which it stands. */
+/* Sets the reader to continue at the record or bracket at r->p. */
 static void
 stand_at(mrd_json_reader *r, unsigned depth)
 {

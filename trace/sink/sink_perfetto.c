@@ -433,7 +433,7 @@ pf_event(void *state, const mrd_event *ev)
         return s->err;
     if (!mrd_pf_tracks_has(&s->rows, ev->track))
         return MRD_INVALID;          /* of another profile, or not in the catalog */
-    if (ev->flags & MRD_EV_MISTIMED) /* the trace would be as long as the time to all others */
+    if (ev->flags & MRD_EV_MISTIMED) /* it would extend the time axis to its time */
         return MRD_OK;
     if (!s->started)
         pf_start(s, ev->ts);
