@@ -463,7 +463,10 @@ end_to_end(void)
 int
 main(void)
 {
-    static const char *const codec_names[] = { "none", "zstd 1" };
+    static const struct {
+        const char *name;
+        mrd_codec_id id;
+    } codecs[] = { { "none", MRD_CODEC_NONE }, { "zstd 1", MRD_CODEC_ZSTD } };
     double v[ROUNDS], d[ROUNDS], base;
 
     make_world();
@@ -483,12 +486,12 @@ main(void)
     }
     printf("%-34s %8.2f %8.1f %8.1f %10.1f\n", "protobuf-c, one submessage per event", rows_bytes,
            median(v, ROUNDS), median(d, ROUNDS), median(v, ROUNDS) / base);
-    for (int c = 0; c < MRD_CODECS; c++) {
+    for (size_t c = 0; c < MRD_COUNT(codecs); c++) {
         for (int i = 0; i < ROUNDS; i++) {
-            v[i] = encode((mrd_codec_id) c);
+            v[i] = encode(codecs[c].id);
             d[i] = decode();
         }
-        printf("batch, codec %-21s %8.2f %8.1f %8.1f %10.1f\n", codec_names[c],
+        printf("batch, codec %-21s %8.2f %8.1f %8.1f %10.1f\n", codecs[c].name,
                (double) wire_bytes / (EVENTS * BATCHES), median(v, ROUNDS), median(d, ROUNDS),
                median(v, ROUNDS) / base);
     }

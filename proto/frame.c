@@ -5,7 +5,6 @@
 #include "base/obj.h"
 
 #define FRAME_MAGIC "MRDF"
-#define WIRE_ZSTD   2 /* 1 was LZ4 */
 
 static const char *const type_names[] = { "unknown",  "hello",       "welcome", "refuse",
                                           "ack",      "heartbeat",   "batch",   "clock data",
@@ -88,7 +87,7 @@ mrd_frame_stamp(const mrd_frame *f, uint8_t to[MRD_FRAME_HEADER])
     memcpy(to, FRAME_MAGIC, 4);
     to[4] = MRD_WIRE_MAJOR;
     to[5] = f->type;
-    to[6] = f->codec == MRD_CODEC_ZSTD ? WIRE_ZSTD : f->codec == MRD_CODEC_NONE ? 0 : UINT8_MAX;
+    to[6] = f->codec;
     to[7] = f->clock;
     put_u32(to + 8, f->body_len);
     put_u32(to + 12, f->head_len);
@@ -111,9 +110,7 @@ static void
 frame_fields(const uint8_t *p, mrd_frame *f)
 {
     *f = (mrd_frame){ .type = p[5],
-                      .codec = p[6] == WIRE_ZSTD ? MRD_CODEC_ZSTD
-                               : p[6] == 0       ? MRD_CODEC_NONE
-                                                 : UINT8_MAX,
+                      .codec = p[6],
                       .clock = p[7],
                       .body_len = get_u32(p + 8),
                       .head_len = get_u32(p + 12),
@@ -160,7 +157,7 @@ batch_fields_check(const mrd_frame *f, mrd_why *why)
     if (f->head_raw > MRD_FRAME_RAW_MAX || f->cols_raw > MRD_FRAME_RAW_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "batch decompresses to more than %u bytes",
                            MRD_FRAME_RAW_MAX);
-    if (f->codec >= MRD_CODECS)
+    if (f->codec != MRD_CODEC_NONE && f->codec != MRD_CODEC_ZSTD)
         return mrd_why_set(why, MRD_UNSUPPORTED, 0, "batch with unknown codec %u", f->codec);
     if (f->head_len > f->body_len || mrd_ev_after(f->first, f->last) ||
         !batch_part_ok(f, f->head_len, f->head_raw) ||

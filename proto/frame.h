@@ -53,7 +53,8 @@ typedef enum {
 
 const char *mrd_frame_type_text(uint8_t type); /* "batch", ... "unknown" */
 
-typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_ZSTD = 1, MRD_CODECS } mrd_codec_id;
+/* The values are part of the wire format. 1 was LZ4 in earlier releases and is refused. */
+typedef enum { MRD_CODEC_NONE = 0, MRD_CODEC_ZSTD = 2 } mrd_codec_id;
 
 typedef struct {
     uint8_t type;       /* mrd_frame_type */

@@ -253,45 +253,34 @@ mrd_unaccepted_remove(mrd_unaccepted *u, nng_pipe p)
     pthread_mutex_unlock(&lock);
 }
 
-/* The entry of a message that was received, with the lock held; NULL if it is not counted. */
-static entry *
-lock_sender(const nng_msg *msg)
+/* Adds a received message to the complete or to the answered bytes of its sender, if that is counted. */
+static void
+count_message(const nng_msg *msg, bool is_answered)
 {
     entry *e;
 
     if (atomic_load_explicit(&counted, memory_order_relaxed) == 0)
-        return NULL;
+        return;
     pthread_mutex_lock(&lock);
-    e = entry_at(mrd_map_get(&by_key, pipe_key(nng_msg_get_pipe(msg))));
-    if (e == NULL)
-        pthread_mutex_unlock(&lock);
-    return e;
+    if ((e = entry_at(mrd_map_get(&by_key, pipe_key(nng_msg_get_pipe(msg))))) != NULL) {
+        *(is_answered ? &e->answered : &e->complete) += (int64_t) nng_msg_len(msg) + FRAMED;
+        count(e);
+    }
+    pthread_mutex_unlock(&lock);
 }
 
 void
 mrd_unaccepted_complete(mrd_unaccepted *u, const nng_msg *msg)
 {
-    entry *e = lock_sender(msg);
-
     (void) u;
-    if (e == NULL)
-        return;
-    e->complete += (int64_t) nng_msg_len(msg) + FRAMED;
-    count(e);
-    pthread_mutex_unlock(&lock);
+    count_message(msg, false);
 }
 
 void
 mrd_unaccepted_answered(mrd_unaccepted *u, const nng_msg *msg)
 {
-    entry *e = lock_sender(msg);
-
     (void) u;
-    if (e == NULL)
-        return;
-    e->answered += (int64_t) nng_msg_len(msg) + FRAMED;
-    count(e);
-    pthread_mutex_unlock(&lock);
+    count_message(msg, true);
 }
 
 /* ---- Streams ---- */

@@ -24,7 +24,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 
         /* The lengths of the header as they come, its checksum made right. */
         raw.type = MRD_FRAME_BATCH;
-        raw.codec = data[6] % MRD_CODECS;
+        raw.codec = data[6] % (MRD_CODEC_ZSTD + 1);
         raw.clock = data[7];
         memcpy(&raw.head_len, data + 12, 4);
         memcpy(&raw.head_raw, data + 16, 4);

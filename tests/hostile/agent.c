@@ -441,7 +441,9 @@ batch(hostile *h)
 
     if (kind == 0)
         no_batch(d, &f, &wire);
-    else if (good_batch(h, &f, (mrd_codec_id) below(d, MRD_CODECS), &wire) == MRD_OK && kind == 1)
+    else if (good_batch(h, &f, below(d, 2) == 0 ? MRD_CODEC_NONE : MRD_CODEC_ZSTD, &wire) ==
+                 MRD_OK &&
+             kind == 1)
         spoil(d, &f, &wire);
     else if (wire.len > 0 && kind == 2)
         misstate(d, &f, &wire);

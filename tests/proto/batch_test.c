@@ -315,7 +315,7 @@ TEST(round_trips)
             seed = round * 0x9e3779b97f4a7c15u + sizes[i];
             if (sizes[i] >= 1000 && round > 6)
                 continue;
-            round_trip(sizes[i], (mrd_codec_id) (round % MRD_CODECS),
+            round_trip(sizes[i], round % 2 == 0 ? MRD_CODEC_NONE : MRD_CODEC_ZSTD,
                        round % 4 == 0   ? INT64_MIN
                        : round % 4 == 1 ? INT64_MAX - 5000
                                         : 1000,
