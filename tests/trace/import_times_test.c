@@ -1,4 +1,4 @@
-/* Which times of an input cannot be right (trace/import/import_times.h). */
+/* Which times of an input are wrong (trace/import/import_times.h). */
 #include "tests/check.h"
 #include "trace/import/import_times.h"
 
@@ -76,6 +76,11 @@ TEST(times_that_may_be_right)
     check_times("two windows", 0, 0, BASE, BASE + 40 * DAY + 199400);
     add_spans(300, BASE, DAY / 2, 400);
     check_times("two records a day", 0, 0, BASE, BASE + 299 * (DAY / 2) + 400);
+    add_spans(4, BASE, 1000, 400);
+    add_spans(6, BASE + 40 * DAY, 1000, 400);
+    check_times("two small windows", 0, 0, BASE, BASE + 40 * DAY + 5400);
+    add_spans(1000, BASE, 4000 * DAY / 100, 400);
+    check_times("records 40 days apart", 0, 0, BASE, BASE + 999 * (4000 * DAY / 100) + 400);
     add_spans(1, BASE, 1000, 400);
     add_spans(1, BASE + 40 * DAY, 1000, 400);
     check_times("two records", 0, 0, BASE, BASE + 40 * DAY + 400);

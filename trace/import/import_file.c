@@ -272,9 +272,9 @@ file_mark_mistimed(file_reading *f)
                          f->path, times.without, times.without == 1 ? " has" : "s have");
     if (times.far > 0)
         mrd_catalog_note(f->imp.catalog,
-                         "'%s': the time%s of %" PRIu64 " record%s cannot be right, '" MRD_STR_FMT
-                         "' is %s from all others: left out of windows, shares and timelines",
-                         f->path, mrd_plural(times.far), times.far, mrd_plural(times.far),
+                         "'%s': %" PRIu64 " record%s far from all others ('" MRD_STR_FMT
+                         "' by %s): left out of windows, shares and timelines",
+                         f->path, times.far, times.far == 1 ? " lies" : "s lie",
                          MRD_STR_ARG(mrd_catalog_text(f->imp.catalog, times.far_name)),
                          mrd_dur_text(times.far_by, far_by));
 }

@@ -150,6 +150,15 @@ apart_of(const mrd_times_slot *slot)
                                                         : extent * MRD_TIMES_EXTENTS;
 }
 
+/* Returns how many records may be far away. Two windows of similar size are both real. */
+static uint64_t
+most_far(uint64_t all, uint64_t main_part)
+{
+    uint64_t few = all / 100 > MRD_TIMES_FEW ? all / 100 : MRD_TIMES_FEW;
+
+    return few < main_part / MRD_TIMES_PART ? few : main_part / MRD_TIMES_PART;
+}
+
 static mrd_dur_ns
 gap_before(const mrd_times *t, unsigned i)
 {
@@ -177,8 +186,7 @@ mrd_times_judge(mrd_times *t, mrd_times_verdict *ret)
         most = high; /* most records have no time */
     j.of_epoch = t->slots[most].first.ns > EPOCH_FROM;
     j.apart = apart_of(&t->slots[most]);
-    j.most = t->count / 100 > MRD_TIMES_FEW ? t->count / 100 : MRD_TIMES_FEW;
-    j.most = j.most < t->slots[most].count ? j.most : t->slots[most].count - 1;
+    j.most = most_far(t->count, t->slots[most].count);
     while (low < most && take_off(&j, &t->slots[low], gap_before(t, low + 1)))
         low++;
     while (high > most && take_off(&j, &t->slots[high], gap_before(t, high)))

@@ -6,7 +6,8 @@
  *   no time    It is less than MRD_TIMES_APART from 0, and most other times count from 1970.
  *   far away   The distance to all other records is at least MRD_TIMES_APART, and at least
  *              MRD_TIMES_EXTENTS times the length of the main part. At most
- *              MRD_TIMES_FEW records, or 1 % of all, are classified so.
+ *              MRD_TIMES_FEW records or 1 % of all are classified so, and only if the main part
+ *              has MRD_TIMES_PART times more.
  *   too long   The end of a span is far away in the same sense.
  *
  * MRD_TIMES_APART is a day, because a hanging collective can last for hours.
@@ -22,6 +23,7 @@
 #define MRD_TIMES_APART   (86400 * MRD_SEC)
 #define MRD_TIMES_EXTENTS 100
 #define MRD_TIMES_FEW     8u
+#define MRD_TIMES_PART    3u
 #define MRD_TIMES_SLOTS   128u
 
 /* The records that begin within one stretch of 2^shift ns. */

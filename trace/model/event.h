@@ -37,8 +37,8 @@ enum {
     MRD_EV_SIMULATED = 8, /* comes from simulated hardware */
     MRD_EV_NEXT = 16,     /* flow: belongs to the span that begins next on its track */
     MRD_EV_PAIR = 32, /* span: stands for two, of both halves of a core (trace/sink/exec_pairs.h) */
-    /* The time cannot be right (trace/import/import_times.h): it counts in no window or share, and is in
-     * no output that draws a time axis. */
+    /* The time is missing or far from all others (trace/import/import_times.h). The event counts in no
+     * window or share, and is in no output that draws a time axis. */
     MRD_EV_MISTIMED = 64,
 };
 
