@@ -452,7 +452,8 @@ free_dir(mrd_files *f, int64_t uid)
     return uid == MRD_OWNED_ANY || own < MRD_FILES_DIRS - used ? d : NULL;
 }
 
-/* A process that is new here may capture already: its capture began under an agent that has ended. */
+/* Adds a process that named the directory. Its capture may have begun under an earlier agent, so a
+ * place whose files this agent removes counts as captured into. */
 static mrd_err
 add_namer(dir *d, const mrd_files_place *place)
 {

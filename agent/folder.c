@@ -433,7 +433,7 @@ remove_name(const mrd_folder *f, int root, const char *path, const struct stat *
     return good;
 }
 
-/* Without memory the folder stays. */
+/* Notes a directory for mrd_folder_tidy. If out of memory, the directory stays. */
 static void
 remember_emptied(mrd_folder *f, const char *path)
 {
