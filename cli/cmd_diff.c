@@ -74,7 +74,7 @@ static const char more[] =
     "a\n"
     "difference counts when it is larger than what the eighths of each run differ by. Three runs "
     "a\n"
-    "side or more measure the spread between runs; docs/data.md has what is found with how many.\n"
+    "side or more measure the spread between runs; docs/dev/measurements.md says what they find.\n"
     "The first steps of a run are left out when they are evidently slower (a warm-up).\n"
     "\n"
     "Exit status: 0 no difference that the data can show and that counts, or faster; 4 slower; 3 "
