@@ -16,8 +16,8 @@
 typedef struct mrd_discover mrd_discover;
 
 /* Handles a ring file or a note of losses. Called for every such file in every search. MRD_OK means
- * that the file is open already or not wanted. MRD_AGAIN means that the next search should offer it
- * again soon. */
+ * that the file is open already or not wanted. MRD_AGAIN means that the file should be found again
+ * by the next search, which comes soon. */
 typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, const char *file_name);
 
 /* Errors: NOMEM. */
