@@ -1,5 +1,5 @@
 # The targets people type; CMake does the work. `make help` lists them.
-.PHONY: all demo test bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants install clean help
+.PHONY: all demo unit test bench soak fuzz sanitize clocklab slurmlab kubelab s3lab mutants install clean help
 JOBS ?= $(shell nproc)
 PREFIX ?= /usr/local
 CTEST_FLAGS ?=
@@ -21,7 +21,13 @@ test: ## install what tests need, build, run every test (data: MERIDIAN_TEST_DAT
 	@scripts/setup.sh test
 	@cmake --preset release >/dev/null
 	@cmake --build --preset release -j $(JOBS)
-	@ctest --test-dir build -j $(JOBS) --output-on-failure -LE slow $(CTEST_FLAGS)
+	@ctest --test-dir build -j $$(( 2 * $(JOBS) )) --output-on-failure -LE slow $(CTEST_FLAGS)
+
+unit: ## build and run the unit tests: what to run after each change
+	@scripts/setup.sh test
+	@cmake --preset release >/dev/null
+	@cmake --build --preset release -j $(JOBS)
+	@ctest --test-dir build -j $$(( 2 * $(JOBS) )) --output-on-failure -L '^unit$$' $(CTEST_FLAGS)
 
 sanitize: ## the whole suite under AddressSanitizer and UndefinedBehaviorSanitizer, then ThreadSanitizer
 	@scripts/setup.sh test
@@ -34,7 +40,7 @@ tsan: ## the unit tests under ThreadSanitizer (not in the gate; TSAN_TESTS=agent
 	@scripts/setup.sh test
 	@cmake --preset tsan >/dev/null
 	@cmake --build --preset tsan -j $(JOBS)
-	@ctest --test-dir build-tsan -j $(JOBS) --output-on-failure -LE slow -R '$(TSAN_TESTS)' -E '^(e2e|fleet|clocklab|house)/' $(CTEST_FLAGS)
+	@ctest --test-dir build-tsan -j $(JOBS) --output-on-failure -L '^unit$$' -R '$(TSAN_TESTS)' -E '^house/' $(CTEST_FLAGS)
 
 .PHONY: gate coverage format analyse clean-gate
 gate: ## what a change has to pass: gcc, clang, format, analysis, tests, sanitizers, coverage

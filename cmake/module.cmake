@@ -22,8 +22,8 @@ endfunction()
 
 # What takes longest is begun first, so that no processor waits for one of them at the end. ctest learns
 # times by itself, but a fresh tree has none.
-set(MRD_LONG_TESTS e2e/web sim/cluster sim/cluster_planted agent/ring_load e2e/coverage e2e/limits e2e/export house/rules fleet/fleet
-    e2e/previous agent/files trace/parquet e2e/store aggregator/s3)
+set(MRD_LONG_TESTS aggregator/s3 e2e/job-sessions e2e/export e2e/convert e2e/enrol e2e/previous e2e/coverage e2e/limits kubelab/webhook
+    e2e/web e2e/split e2e/token-review e2e/asked e2e/data sim/agents sim/cluster house/rules trace/parquet)
 
 # mrd_add_test(sim/clocks TIMEOUT s COMMAND … [LABELS …] [ENVIRONMENT …]): a test under tests/guard.c, which ends what it
 # leaves behind and shows its stacks when it hangs. Exit status 77 means skipped. A sanitizer slows a test down several times.
@@ -33,6 +33,19 @@ function(mrd_add_test name)
         math(EXPR M_TIMEOUT "${M_TIMEOUT} * 5")
     endif()
     add_test(NAME ${name} COMMAND mrd_guard ${M_TIMEOUT} ${M_COMMAND} WORKING_DIRECTORY ${CMAKE_BINARY_DIR})
+    # The tier: of the folder, if the test names none itself. A unit test keeps a processor busy, so it takes two of the slots
+    # of `ctest -j 4` on two processors. The others mostly wait, and take one.
+    if(name MATCHES "^(e2e|fleet|kubelab|slurmlab|s3lab|clocklab|hostile)/")
+        list(APPEND M_LABELS e2e)
+    elseif(name MATCHES "^sim/")
+        list(APPEND M_LABELS sim)
+    elseif(NOT M_LABELS)
+        set(M_LABELS unit)
+    endif()
+    list(REMOVE_DUPLICATES M_LABELS)
+    if(NOT "e2e" IN_LIST M_LABELS)
+        set_property(TEST ${name} PROPERTY PROCESSORS 2)
+    endif()
     if(name IN_LIST MRD_LONG_TESTS)
         set_property(TEST ${name} PROPERTY COST 60)
     endif()

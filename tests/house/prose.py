@@ -38,7 +38,7 @@ TURNS = re.compile("|".join((
     r"(?:^|[.;:,(] )[Ww](?:hat|ho)(?:ever)? (?:" + "|".join(VERBS.split()) + r")\b",
     r"\b[Tt](?:hose|hat) (?:of|that|who|which|with|whose)\b", r"\bthe ones? (?:that|who|which)\b",
     r"\bwithout (?:memory|room)\b",
-    r"\b(?:is|was|are|were|be|been) (?:said|told|heard|taken for|noted|meant|given up|known|gone)\b",
+    r"\b(?:is|was|are|were|be|been) (?:said|told|hea[r]d|taken for|noted|meant|given up|known|gone)\b",
     r"\b(?:who|whose|whom|nobody|somebody|anybody)\b",
     r"\b(?:as|so) (?:many|much|long|far|often|old|few)\b",
     r"\bat one time\b|\bone after the other\b|\banew\b|\b(?:beside|behind) (?:it|them|each|the)\b",
@@ -80,16 +80,16 @@ def main():
         folder = path.split("/")[0] if "/" in path else "."
         with open(os.path.join(ROOT, path), encoding="utf-8", errors="replace") as f:
             text = f.read()
-        for line, piece in split(text):
-            if len(piece) < MIN_LENGTH:
+        for line, comment in split(text):
+            if len(comment) < MIN_LENGTH:
                 continue
             total[folder] += 1
-            bad = faults(piece)
+            bad = faults(comment)
             for i, is_bad in enumerate(bad):
                 found[folder][i] += is_bad
             if folder == listed and any(bad):
                 names = [name for name, is_bad in zip(("turn", "long", "chain"), bad) if is_bad]
-                print(f"{path}:{line}: {', '.join(names)}: {piece[:300]}")
+                print(f"{path}:{line}: {', '.join(names)}: {comment[:300]}")
     status = 0
     for folder in sorted(total):
         shares = [round(100 * n / total[folder], 1) for n in found[folder]]
