@@ -86,7 +86,7 @@ typedef struct {
     uint64_t bytes_sent;
     uint64_t triggers_seen;
     uint64_t artifacts, artifacts_sent, artifact_bytes, artifacts_failed, files_beyond;
-    uint64_t files_refused, files_ignored; /* in capture directories now */
+    uint64_t files_refused, files_ignored, files_elsewhere; /* in capture directories now */
     uint64_t traces, trace_events, traces_failed;
     uint64_t samples, sample_errors;
     bool connected;            /* the aggregator said welcome */

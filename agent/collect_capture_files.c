@@ -58,6 +58,46 @@ wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
                        : mrd_record_selects_ident(a->record, session, &unknown);
 }
 
+typedef struct {
+    int64_t pid, uid;
+    bool found;
+} sought;
+
+static void
+seek_ident(sought *q, const mrd_ident *id)
+{
+    bool may_be_user = q->uid == MRD_OWNED_ANY || id->uid == MRD_NONE || id->uid == q->uid;
+
+    q->found |= may_be_user && (id->pid == q->pid || id->container_pid == q->pid);
+}
+
+static void
+seek_process(void *self, mrd_drain_process *process)
+{
+    seek_ident(self, &process->ident);
+}
+
+/* A process of this node may write under another name than the agent's, so a known pid outranks the name. The exception is a
+ * node whose EC2 instance id is known: the runtime asks the metadata service too, so another instance id is another node.
+ * This matters because processes in containers of two nodes often have equal pids. */
+static bool
+is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
+{
+    const mrd_agent *a = self;
+    sought q = { .pid = pid, .uid = uid };
+
+    if (mrd_str_is(instance, a->node.instance_id) || mrd_str_is(instance, a->node.host_name) ||
+        mrd_str_is(instance, a->node.imds.instance_id))
+        return true;
+    if (a->node.imds.instance_id[0] != '\0' && mrd_str_starts(instance, "i-"))
+        return false;
+    mrd_drain_each(a->drain, seek_process, &q);
+    for (size_t i = 0; i < MRD_COUNT(a->gone); i++)
+        if (a->gone[i] != NULL)
+            seek_ident(&q, a->gone[i]);
+    return q.found;
+}
+
 /* Its files may be complete only after it has ended. */
 static void
 note_ended(mrd_agent *a, const mrd_ident *id)
@@ -230,6 +270,7 @@ start_files(void *self, mrd_why *why)
                             .agent = a->key,
                             .send = send_file,
                             .wants = wants_files,
+                            .is_ours = is_our_file,
                             .finished = on_file,
                             .complete = on_complete,
                             .self = a };

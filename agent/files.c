@@ -12,6 +12,7 @@
 #include "agent/publish.h"
 #include "base/log.h"
 #include "base/obj.h"
+#include "trace/import/capture_names.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
 #define STABLE_DEFAULT (2 * MRD_SEC)
@@ -167,7 +168,7 @@ post_look(mrd_files *f, mrd_local_ns now)
         d->look++;
         d->began_at = now;
         d->took_ns = 0;
-        d->beyond = 0;
+        d->beyond = d->elsewhere = 0;
         mrd_files_tell(f, d);
     }
     d->looks_turn = ++f->turn;
@@ -424,9 +425,13 @@ static const char *
 wire_name(const char *rel)
 {
     const char *slash = strchr(rel, '/');
+    mrd_str instance, rest;
+    int64_t pid;
 
-    return slash != NULL && strstr(rel, "_pid_") != NULL && strstr(rel, "_pid_") < slash ? slash + 1
-                                                                                         : rel;
+    return slash != NULL && mrd_capture_split((mrd_str){ rel, (size_t) (slash - rel) }, &instance,
+                                              &pid, &rest)
+               ? slash + 1
+               : rel;
 }
 
 static void

@@ -76,6 +76,9 @@ typedef struct {
     /* This session takes files of this process. Asked when the sessions change, when a process names
      * a directory, and for each file of an operator's. NULL: every session takes all. */
     bool (*wants)(void *self, uint64_t session, const mrd_files_whose *whose);
+    /* Returns true if the process of a file belongs to this node. `instance` and `pid` are what the file's path names, `uid` is the
+     * user of its directory or MRD_OWNED_ANY. Called for each new file whose path names a process. NULL: all files belong to it. */
+    bool (*is_ours)(void *self, mrd_str instance, int64_t pid, int64_t uid);
     /* A file was delivered to all that want it, or given up (message says why). May be NULL. */
     void (*finished)(void *self, const char *path, const char *sha256, const char *message);
     /* A file is complete and hashed, before it is announced; once for each version. May be NULL. */
@@ -86,10 +89,11 @@ typedef struct {
 typedef struct {
     uint64_t found, delivered, duplicates, failed, left_out; /* duplicates: the cluster had it */
     uint64_t bytes_hashed, bytes_sent;
-    uint64_t waiting; /* found, not finished */
-    uint64_t beyond;  /* there, but more than max_files: not known */
-    uint64_t refused; /* there, but of others, or links: never taken */
-    uint64_t ignored; /* there, of unknown kinds: never taken */
+    uint64_t waiting;   /* found, not finished */
+    uint64_t beyond;    /* there, but more than max_files: not known */
+    uint64_t refused;   /* there, but of others, or links: never taken */
+    uint64_t ignored;   /* there, of unknown kinds: never taken */
+    uint64_t elsewhere; /* there, but of processes of other nodes: left to their agents */
     unsigned dirs;
     unsigned hung;    /* of them, on a file system that does not answer now */
     unsigned foreign; /* of them, not of the user of the process that named them */
@@ -125,8 +129,10 @@ mrd_local_ns mrd_files_next_ns(const mrd_files *f);
 void mrd_files_get_stats(const mrd_files *f, mrd_files_stats *ret_stats);
 /* "NTFF", "NEFF", "ntrace.pb", ... from a file's name; "file" for others. */
 const char *mrd_files_kind(const char *name);
-/* The pid and core that folder and file names tell:
- * "i-0ab_pid_77/1700/profile_nc_3_session_0.ntff". */
+/* Finds the process in a path, "i-0ab_pid_77/1700/profile_nc_3_session_0.ntff"; if several components name one, the last counts.
+ * Returns false if none does. */
+bool mrd_files_owner(const char *rel, mrd_str *ret_instance, int64_t *ret_pid);
+/* The pid and core in such a path; MRD_NONE if it names none. */
 void mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc);
 
 #endif

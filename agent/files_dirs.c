@@ -113,6 +113,29 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
     f->pick_at = (mrd_local_ns){ 0 };
 }
 
+/* Several nodes may share a directory. A file that a process of this node named one by one belongs to that process. */
+static bool
+is_ours(const mrd_files *f, const dir *d, const char *rel)
+{
+    mrd_str instance;
+    int64_t pid;
+
+    return f->o.is_ours == NULL || !d->whole || !mrd_files_owner(rel, &instance, &pid) ||
+           f->o.is_ours(f->o.self, instance, pid, d->uid);
+}
+
+static void
+leave_to_its_node(dir *d, const char *rel)
+{
+    d->elsewhere++;
+    if (!d->said_elsewhere)
+        mrd_log(MRD_LOG_INFO, "AGT-FILES-ELSEWHERE",
+                "Files that name processes of other nodes are left to the agents there: dir=%s "
+                "first=%s",
+                d->label, rel);
+    d->said_elsewhere = true;
+}
+
 /* A file met by a look: new, changed, or as it was. */
 static void
 meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
@@ -133,6 +156,11 @@ meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
     known = mrd_index_find(&f->by_path, hash, same_file, f, &(mrd_dir_name){ at, path });
     if (known != MRD_INDEX_NONE) {
         meet_again(f, &f->files[known], met, now);
+        free(path);
+        return;
+    }
+    if (!is_ours(f, d, met->rel)) {
+        leave_to_its_node(d, met->rel);
         free(path);
         return;
     }
@@ -238,10 +266,11 @@ mrd_files_sum(mrd_files *f)
 {
     uint64_t before = f->stats.beyond;
 
-    f->stats.beyond = f->stats.refused = f->stats.ignored = 0;
+    f->stats.beyond = f->stats.refused = f->stats.ignored = f->stats.elsewhere = 0;
     for (unsigned i = 0; i < MRD_FILES_DIRS; i++) {
         f->stats.beyond += f->dirs[i].beyond;
         f->stats.refused += f->dirs[i].refused;
+        f->stats.elsewhere += f->dirs[i].elsewhere;
         f->stats.ignored += f->dirs[i].ignored + f->dirs[i].not_traces;
     }
     if (f->stats.beyond > 0 && before == 0)

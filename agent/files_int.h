@@ -63,8 +63,8 @@ typedef struct {
     mrd_local_ns ended_at; /* when a process here, or its capture, ended last */
     mrd_dur_ns took_ns;
     uint64_t looks_turn, files_turn; /* when its user had a slice, a file */
-    uint64_t beyond, refused, ignored, deep, not_traces;
-    bool said_refused, said_ignored, said_deep, said_names;
+    uint64_t beyond, refused, ignored, deep, not_traces, elsewhere;
+    bool said_refused, said_ignored, said_deep, said_names, said_elsewhere;
     char said[MRD_WHY_MAX];
 } dir;
 

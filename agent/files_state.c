@@ -5,13 +5,33 @@
 #include "trace/import/capture_names.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
+bool
+mrd_files_owner(const char *rel, mrd_str *ret_instance, int64_t *ret_pid)
+{
+    mrd_str path = mrd_str_of(rel), rest;
+
+    for (;;) {
+        const char *slash = memrchr(path.p, '/', path.len);
+        size_t start = slash == NULL ? 0 : (size_t) (slash - path.p) + 1;
+
+        if (mrd_capture_split((mrd_str){ path.p + start, path.len - start }, ret_instance, ret_pid,
+                              &rest))
+            return true;
+        if (start == 0)
+            return false;
+        path.len = start - 1;
+    }
+}
+
 void
 mrd_files_names(const char *rel, int64_t *ret_pid, int64_t *ret_nc)
 {
     const char *base = strrchr(rel, '/');
+    mrd_str instance;
 
     base = base == NULL ? rel : base + 1;
-    *ret_pid = mrd_capture_number(mrd_str_of(rel), "_pid_");
+    *ret_pid = MRD_NONE;
+    (void) mrd_files_owner(rel, &instance, ret_pid);
     *ret_nc = mrd_capture_number(mrd_str_of(base), "_vnc_");
     if (*ret_nc == MRD_NONE)
         *ret_nc = mrd_capture_number(mrd_str_of(base), "_nc_");

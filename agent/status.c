@@ -49,6 +49,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     c->files_beyond = files.beyond;
     c->files_refused = files.refused;
     c->files_ignored = files.ignored;
+    c->files_elsewhere = files.elsewhere;
     c->artifact_bytes = files.bytes_sent;
     mrd_clock_sync_get(a->clock, &view);
     c->clock_bound_ns = view.bound_ns;
@@ -261,6 +262,9 @@ put_files(mrd_metrics_text *x, const mrd_agent_counts *c)
               "Files in capture directories that are links or belong to other users.",
               c->files_refused),
         GAUGE("files_ignored", "Files of unknown kinds in capture directories.", c->files_ignored),
+        GAUGE("files_elsewhere",
+              "Files in capture directories that belong to processes of other nodes.",
+              c->files_elsewhere),
         COUNTER("artifact_bytes_total", "Bytes of files sent.", c->artifact_bytes),
         COUNTER("trace_files_total", "Trace files read into events.", c->traces),
         COUNTER("trace_files_failed_total", "Trace files that could not be read.",

@@ -175,18 +175,6 @@ find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 
 /* ---- Files ---- */
 
-/* "i-0ab_pid_77/...": false when it names another node. */
-static bool
-is_ours(const mrd_traces *t, const char *rel, const who *w)
-{
-    const char *mark = strstr(rel, "_pid_"), *slash = strchr(rel, '/');
-    size_t len = mark == NULL ? 0 : (size_t) (mark - rel);
-
-    if (mark == NULL || slash == NULL || mark > slash || w != NULL)
-        return true; /* no name, or a process of this node under whatever name it gives itself */
-    return mrd_str_is((mrd_str){ rel, len }, t->o.instance_id);
-}
-
 /* A process of another user: its name is not this user's to take. */
 static bool
 is_of_another(const mrd_traces *t, const mrd_files_complete *file, int64_t pid)
@@ -243,11 +231,6 @@ mrd_traces_file(mrd_traces *t, const mrd_files_complete *file)
     both = both_key(file, &kind);
     mrd_files_names(file->rel, &folder, &nc);
     w = find_who(t, file->uid, file->pid, folder);
-    if (!is_ours(t, file->rel, w)) {
-        t->stats.left_alone++;
-        t->o.finished(t->o.self, file->path, 0, false, "it belongs to another node");
-        return;
-    }
     if (!has_share(t, file->uid)) {
         t->stats.failed++;
         t->o.finished(t->o.self, file->path, 0, false, "too many trace files wait to be read");

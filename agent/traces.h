@@ -7,9 +7,9 @@
  * temporary file), and given out from there by the loop, a part per step. How much was given out
  * is committed with the batches (mrd_traces_positions), so that a killed agent's successor goes on
  * behind it: each event once. A file is known by its contents and name.
- * Whose: the process that the folder names, on this node, if it is of the same user. Files of other
- * nodes (a shared file system) are theirs to read. Which clock: the wall clock; events outside of the session, which is
- * where times of another clock fall, are dropped as not recorded.
+ * Whose: the process that the folder names, on this node, if it is of the same user (agent/files.h leaves files of other nodes
+ * alone). Which clock: the wall clock; events outside of the session, which is where times of another clock fall, are dropped as
+ * not recorded.
  * Twice: a runtime file is left alone when this process's runtime events came through its rings
  * (the hook fetches what the runtime would save). Framework traces have no other way.
  * Of <host>.xplane.pb and <host>.trace.json.gz of one folder, which hold the same events, the one that is complete

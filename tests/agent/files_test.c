@@ -26,6 +26,7 @@ typedef struct {
     unsigned told;       /* complete files */
     unsigned announced[8], chunks[8], done[8]; /* of sessions */
     int64_t only[8];                           /* a session takes this process's; 0: all */
+    const char *instance; /* the node's name; NULL: all files belong to the node */
 } world;
 
 /* The end of a file is said: it grows now, and is looked at before the answer comes. */
@@ -61,6 +62,15 @@ wants(void *self, uint64_t session, const mrd_files_whose *whose)
     const world *w = self;
 
     return w->only[session] == 0 || w->only[session] == whose->pid;
+}
+
+static bool
+is_ours(void *self, mrd_str instance, int64_t pid, int64_t uid)
+{
+    const world *w = self;
+
+    (void) uid;
+    return w->instance == NULL || mrd_str_is(instance, w->instance) || pid == 99;
 }
 
 static void
@@ -118,6 +128,7 @@ new_world_of(uint64_t max_bytes, size_t max_files)
                             .finished = finished,
                             .complete = complete,
                             .wants = wants,
+                            .is_ours = is_ours,
                             .self = w };
     char dir[512];
     mrd_files_place place = { .path = dir, .pid = 9 };
@@ -204,6 +215,10 @@ TEST(names_tell_kind_process_and_core)
         { "i-0ab_pid_77/1700000000/neff_abc_vnc_2.neff", "NEFF", 77, 2 },
         { "i-0ab_pid_77/ntrace.pb", "ntrace.pb", 77, MRD_NONE },
         { "trace.json", "framework-trace", MRD_NONE, MRD_NONE },
+        { "i-0123abcd-77/1700/profile_nc_3_session_0.ntff", "NTFF", 77, 3 },
+        { "run-12/i-0ab_pid_78/i-0ab_pid_77_nc_2.ntff", "NTFF", 77, 2 },
+        { "my_pid_notes/i-0ab_pid_77/ntrace.pb", "ntrace.pb", 77, MRD_NONE },
+        { "run-12/ntrace.pb", "ntrace.pb", MRD_NONE, MRD_NONE },
         { "x_pid_/y_nc_z", "file", MRD_NONE, MRD_NONE },
         { "x_pid_99999999999999999999/a", "file", MRD_NONE, MRD_NONE },
     };
@@ -681,6 +696,36 @@ TEST(every_session_of_its_time_gets_a_file)
     CHECK_INT(st.failed, 0);
     CHECK(mrd_files_idle(w->f, 4, (mrd_local_ns){ 0 }));
     end_world(w);
+}
+
+TEST(nodes_that_share_a_directory_take_their_own_files)
+{
+    world *nodes[2] = { new_world(0), new_world(0) };
+    mrd_files_stats st;
+    char path[600];
+
+    nodes[0]->instance = "i-a";
+    nodes[1]->instance = "i-b";
+    tree_file(test_tmp(), "cap/i-a_pid_77/1700/profile_nc_0.ntff", "of the first");
+    tree_file(test_tmp(), "cap/run-3/i-b_pid_77/profile_nc_0.ntff", "of the second");
+    tree_file(test_tmp(), "cap/i-b_pid_78_nc_0.ntff", "of the second, too");
+    tree_file(test_tmp(), "cap/i-0123abcd-79/1700/ntrace.pb", "of a third");
+    tree_file(test_tmp(), "cap/host_pid_99/ntrace.pb", "of a process that is known on both");
+    for (unsigned i = 0; i < 2; i++) {
+        until(nodes[i], 2 + i);
+        mrd_files_get_stats(nodes[i]->f, &st);
+        CHECK_INT(st.found, 2 + i);
+        CHECK_INT(st.elsewhere, 3 - i);
+        CHECK_INT(nodes[i]->g.artifacts, 2 + i);
+    }
+    snprintf(path, sizeof(path), "%s/cap/i-b_pid_78_nc_0.ntff", test_tmp());
+    CHECK(unlink(path) == 0); /* as its agent does when the file was delivered */
+    mrd_files_look(nodes[0]->f);
+    TEST_UNTIL((step(nodes[0]), mrd_files_get_stats(nodes[0]->f, &st), st.elsewhere == 2));
+    CHECK_INT(st.failed, 0);
+    CHECK_INT(st.waiting, 0);
+    end_world(nodes[0]);
+    end_world(nodes[1]);
 }
 
 /* Two jobs on a node: what one wrote is not for the other's session. */

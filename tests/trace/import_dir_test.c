@@ -114,6 +114,8 @@ TEST(artifacts_are_hashed_and_listed)
         { "_pid_5/x.pb", "protobuf", "", MRD_NONE, MRD_NONE },
         { "i-0c_pid_9_more/y.pb", "protobuf", "", MRD_NONE, MRD_NONE },
         { "i-0c_pid_9_nc_0_z.pb", "protobuf", "i-0c", 9, 0 },
+        { "i-0123abcd-9/17/z.pb", "protobuf", "i-0123abcd", 9, MRD_NONE },
+        { "2025-9/z.pb", "protobuf", "", MRD_NONE, MRD_NONE },
         { "i-0d_pid_8/i-0e_pid_7.pb", "protobuf", "i-0e", 7, MRD_NONE },
     };
     reading r = reading_new("artifacts");
@@ -138,7 +140,7 @@ TEST(artifacts_are_hashed_and_listed)
         CHECK_ROW(rows[i].name, hash_is_right(&r, a));
     }
     CHECK_ROW(r.notes,
-              strstr(r.notes, "not decoded: 1 NTFF with 1 NEFF and 9 .pb files in ") != NULL);
+              strstr(r.notes, "not decoded: 1 NTFF with 1 NEFF and 11 .pb files in ") != NULL);
     CHECK_ROW(r.notes, strstr(r.notes, "not read") == NULL);
     reading_free(&r);
 }

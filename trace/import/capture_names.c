@@ -6,6 +6,18 @@
 #include "base/obj.h"
 #include "trace/model/catalog.h"
 
+#define DIGITS "0123456789"
+
+static size_t
+count_leading(mrd_str text, const char *set)
+{
+    size_t n = 0;
+
+    while (n < text.len && text.p[n] != '\0' && strchr(set, text.p[n]) != NULL)
+        n++;
+    return n;
+}
+
 int64_t
 mrd_capture_number(mrd_str name, const char *word)
 {
@@ -16,9 +28,42 @@ mrd_capture_number(mrd_str name, const char *word)
     if (at == NULL)
         return MRD_NONE;
     start = end = (size_t) (at - name.p) + strlen(word);
-    while (end < name.len && name.p[end] >= '0' && name.p[end] <= '9')
-        end++;
+    end += count_leading((mrd_str){ name.p + start, name.len - start }, DIGITS);
     return mrd_num_i64((mrd_str){ name.p + start, end - start }, &v) == MRD_OK ? v : MRD_NONE;
+}
+
+/* Returns the length of "i-0abc" in "i-0abc-4711", or 0 for another name. Only an EC2 instance id counts, because a dash and a
+ * number end many other names. */
+static size_t
+instance_before_dash(mrd_str name)
+{
+    size_t hex;
+
+    if (!mrd_str_starts(name, "i-"))
+        return 0;
+    hex = count_leading((mrd_str){ name.p + 2, name.len - 2 }, "0123456789abcdef");
+    if (hex < 8 || 2 + hex + 1 >= name.len || name.p[2 + hex] != '-')
+        return 0;
+    name = (mrd_str){ name.p + 2 + hex + 1, name.len - 2 - hex - 1 };
+    return count_leading(name, DIGITS) == name.len ? 2 + hex : 0;
+}
+
+bool
+mrd_capture_split(mrd_str name, mrd_str *ret_instance, int64_t *ret_pid, mrd_str *ret_rest)
+{
+    static const char mark[] = "_pid_";
+    const char *at = memmem(name.p, name.len, mark, sizeof(mark) - 1);
+    size_t instance = at == NULL ? instance_before_dash(name) : (size_t) (at - name.p);
+    size_t start = instance + (at == NULL ? 1 : sizeof(mark) - 1), digits;
+
+    if (instance == 0)
+        return false;
+    digits = count_leading((mrd_str){ name.p + start, name.len - start }, DIGITS);
+    if (mrd_num_i64((mrd_str){ name.p + start, digits }, ret_pid) != MRD_OK)
+        return false;
+    *ret_instance = (mrd_str){ name.p, instance };
+    *ret_rest = (mrd_str){ name.p + start + digits, name.len - start - digits };
+    return true;
 }
 
 const char *

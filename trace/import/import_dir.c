@@ -41,27 +41,6 @@ typedef struct {
     bool read_own;                 /* the folder holds no other inputs: these profiles are read */
 } dir_walk;
 
-/* "i-0abc_pid_4711" to its parts; false when the name is no such folder. The text may go on after
- * the pid (device profile files do). */
-static bool
-dir_split(mrd_str name, mrd_str *ret_instance, int64_t *ret_pid, mrd_str *ret_rest)
-{
-    static const char mark[] = "_pid_";
-    const char *at = memmem(name.p, name.len, mark, sizeof(mark) - 1);
-    size_t start, end;
-
-    if (at == NULL || at == name.p)
-        return false;
-    start = end = (size_t) (at - name.p) + sizeof(mark) - 1;
-    while (end < name.len && name.p[end] >= '0' && name.p[end] <= '9')
-        end++;
-    if (mrd_num_i64((mrd_str){ name.p + start, end - start }, ret_pid) != MRD_OK)
-        return false;
-    *ret_instance = (mrd_str){ name.p, (size_t) (at - name.p) };
-    *ret_rest = (mrd_str){ name.p + end, name.len - end };
-    return true;
-}
-
 /* What the folder and the file's name say. */
 static mrd_identity
 dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
@@ -70,7 +49,7 @@ dir_identity(const dir_walk *walk, const mrd_identity *folder, mrd_str name)
     mrd_str instance, rest;
     int64_t pid, v;
 
-    if (dir_split(name, &instance, &pid, &rest)) {
+    if (mrd_capture_split(name, &instance, &pid, &rest)) {
         id.instance_id = mrd_strtab_add(mrd_catalog_strings(walk->options->catalog), instance);
         id.process_id = pid;
     }
@@ -370,7 +349,7 @@ dir_folder(dir_walk *walk, const char *path, const mrd_identity *above, int dept
         } else if (S_ISREG(st.st_mode)) {
             err = dir_file(walk, child, name, &here, why);
         } else if (S_ISDIR(st.st_mode) && depth < DIR_DEPTH) {
-            if (dir_split(name, &instance, &pid, &rest) && rest.len == 0) {
+            if (mrd_capture_split(name, &instance, &pid, &rest) && rest.len == 0) {
                 id.instance_id =
                     mrd_strtab_add(mrd_catalog_strings(walk->options->catalog), instance);
                 id.process_id = pid;
@@ -537,7 +516,8 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         base.len--;
         base.p++;
     }
-    if (dir_split(base, &instance, &pid, &rest) && rest.len == 0) { /* one process's own folder */
+    if (mrd_capture_split(base, &instance, &pid, &rest) &&
+        rest.len == 0) { /* one process's own folder */
         id->instance_id = mrd_strtab_add(mrd_catalog_strings(options->catalog), instance);
         id->process_id = pid;
     }
