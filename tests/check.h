@@ -29,7 +29,8 @@ typedef struct test_case {
     struct test_case *next;
 } test_case;
 
-/* One for all sources of a test: what a helper in a file of its own checks counts, too. */
+/* Shared by all source files of a test program, so that a failed check in a helper's own source
+ * file counts too. */
 #define TEST_SHARED __attribute__((weak))
 TEST_SHARED test_case *test_first, **test_last = &test_first;
 TEST_SHARED int test_failures;
@@ -44,7 +45,7 @@ TEST_SHARED int test_failures;
     }                                                                                              \
     static void test_run_##ident(void)
 
-/* A failed check is reported and the case goes on; REQUIRE ends the case. */
+/* CHECK reports a failure and the case continues. REQUIRE ends the case. */
 #define CHECK(cond)          (void) test_check((cond), __FILE__, __LINE__, "", #cond)
 #define CHECK_ROW(row, cond) (void) test_check((cond), __FILE__, __LINE__, (row), #cond)
 #define REQUIRE(cond)                                                                              \
@@ -96,7 +97,7 @@ test_check(bool ok, const char *file, int line, const char *row, const char *tex
     return ok;
 }
 
-/* The folder of real traces, NULL when absent. */
+/* Returns the directory of recorded real traces, or NULL if it is absent. */
 static inline const char *
 test_data_dir(void)
 {
@@ -129,8 +130,9 @@ test_tmp_remove(void)
         nftw(test_tmp_path, test_tmp_entry, 16, FTW_DEPTH | FTW_PHYS);
 }
 
-/* A fresh folder, the same for the whole case; removed when the case's process exits. It is in
- * TMPDIR when that is short: the names of sockets have to fit. */
+/* Returns a new directory. It stays the same for the whole case and is removed when the case's
+ * process exits. It is in TMPDIR only if that path is short, because the path of a Unix socket has
+ * a maximum length. */
 static inline const char *
 test_tmp(void)
 {

@@ -1,10 +1,11 @@
 /*
  * tests/guard.c - runs one test: guard SECONDS PROGRAM [ARGUMENTS].
  *
- * What the test leaves behind, daemons of its own session included, ends with it. A test that still
- * runs after SECONDS is killed after the stacks of all its threads and children were printed (by
- * gdb, where it is installed), so that a hang which comes once in a thousand runs is explained when
- * it comes. Exit status: the test's; 128 and the signal that ended it; 124 after SECONDS.
+ * All processes that the test leaves behind are killed when it ends, also daemons in sessions of
+ * their own. After SECONDS, the guard prints the stacks of all threads and children of the test
+ * (with gdb, if installed) and kills it. A hang that occurs once in a thousand runs is therefore
+ * explained in the log. Exit status: the status of the test, 128 plus the number of the signal that
+ * ended it, or 124 after SECONDS.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -22,7 +23,8 @@
 
 #define PIDS_MAX 4096
 
-/* Every process below this one: children first of all, as orphans come to us. */
+/* Lists all descendants of this process. Orphans become its direct children, because it is a
+ * subreaper. */
 static size_t
 descendants(pid_t pids[PIDS_MAX])
 {
@@ -93,7 +95,8 @@ show_stacks(void)
     }
 }
 
-/* Until there are none: who is killed may have children that come to us then. */
+/* Repeats until no descendant is left, because the orphans of a killed process become children of
+ * this one. */
 static void
 kill_all(bool say)
 {
@@ -125,7 +128,8 @@ now_ms(void)
     return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* The test's status, -1 when it did not end in time, or somebody wants us to end. */
+/* Returns the status of the test, or -1 if it did not end in time or a signal requests this program
+ * to end. */
 static int
 wait_for(pid_t test, const sigset_t *set, int64_t end_ms)
 {

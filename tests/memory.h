@@ -1,6 +1,6 @@
 /*
- * tests/memory.h - requests for memory of which one gets nothing. For a test that is linked with
- * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc and includes this in one source.
+ * tests/memory.h - makes one chosen allocation fail. For a test that is linked with
+ * -Wl,--wrap=malloc,--wrap=calloc,--wrap=realloc and includes this header in one source file.
  */
 #ifndef MRD_TESTS_MEMORY_H
 #define MRD_TESTS_MEMORY_H
@@ -11,7 +11,7 @@
 #include <stdlib.h>
 
 static _Atomic uint64_t memory_asked,
-    memory_fails_at; /* requests so far; the one that gets nothing, 0: none */
+    memory_fails_at; /* allocations until now; number of the one to fail, 0 for none */
 
 void *__real_malloc(size_t n);
 void *__real_calloc(size_t n, size_t size);

@@ -1,4 +1,4 @@
-/* Protobuf messages written field by field, for tests of what reads them. */
+/* Builds protobuf messages field by field, for tests of code that reads them. */
 #ifndef MRD_TESTS_PROTOBUF_H
 #define MRD_TESTS_PROTOBUF_H
 
@@ -35,7 +35,7 @@ pb_text(mrd_buf *to, unsigned field, const char *s)
     pb_bytes(to, field, s, strlen(s));
 }
 
-/* Ends `from` as a field of `to`; it is empty then. */
+/* Adds the content of `from` as a field of `to`, and empties `from`. */
 static inline void
 pb_close_into(mrd_buf *to, unsigned field, mrd_buf *from)
 {
@@ -44,7 +44,8 @@ pb_close_into(mrd_buf *to, unsigned field, mrd_buf *from)
     *from = (mrd_buf){ 0 };
 }
 
-/* An entry of an XPlane's table: the name of an event (field 4) or a statistic (field 5). */
+/* Adds an entry to a table of an XPlane: the name of an event (field 4) or of a statistic (field
+ * 5). */
 static inline void
 pb_xplane_name(mrd_buf *plane, unsigned field, uint64_t id, const char *name)
 {

@@ -1,4 +1,5 @@
-/* tests/seed.h - where what a test draws begins: MRD_SEED, else 1. It is printed, so that a log names it. */
+/* tests/seed.h - the seed of a test's random numbers: MRD_SEED, or 1 by default. It is printed, so
+ * that the log of a failed run contains it. */
 #ifndef MRD_TESTS_SEED_H
 #define MRD_TESTS_SEED_H
 

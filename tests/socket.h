@@ -13,7 +13,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-/* All of it; false when the other end is gone. */
+/* Sends all bytes. Returns false if the peer has closed the connection. */
 static inline bool
 test_send_all(int fd, const void *data, size_t len)
 {
@@ -31,9 +31,10 @@ test_send_all(int fd, const void *data, size_t len)
 }
 
 /*
- * A port that is free on this machine and given to no other test as long as this process runs: the
- * name of an abstract socket says so, as in tests/e2e/lib.py. It lies below those that the kernel
- * gives to connections. Where a program can be told port 0 and asked which it got, do that instead.
+ * Returns a free port of this machine that no other test receives while this process runs. A bound
+ * abstract socket reserves the port, as in tests/e2e/lib.py. The port is below the range that the
+ * kernel assigns to connections. A program that accepts port 0 and reports its port does not need
+ * this function.
  */
 static inline int
 test_free_port(void)

@@ -1,13 +1,14 @@
 /*
- * tests/wait.h - how a test waits: for a condition, with a deadline. Nothing else in tests/ may pause (house/rules: sleeps).
+ * tests/wait.h - waits for conditions, with a deadline. No other code in tests/ may pause
+ * (house/rules: sleeps).
  *
- * TEST_UNTIL(cond) looks until cond holds, at most TEST_PATIENCE_MS, and fails the case when it does
- * not. What has to be driven meanwhile is driven in the condition: TEST_UNTIL((step(w), w->done)).
- * Loops of another shape call test_look_again() between two looks, and have a deadline of their own.
+ * TEST_UNTIL(cond) evaluates cond until it is true, for at most TEST_PATIENCE_MS, and then fails
+ * the case. The condition can also drive the program under test: TEST_UNTIL((step(w), w->done)).
+ * Loops of another form call test_look_again() between two evaluations and have their own deadline.
  *
- * Two pauses wait for nothing, and say so by their names: test_let_it_run is a time that a program
- * under test is to run, or that has to pass because the test is about time; test_pace is the speed
- * of a workload or of a slow client, between two of its actions.
+ * Two pauses do not wait for a condition. test_let_it_run is for the time that a program under test
+ * needs to run, or that must pass because the test is about time. test_pace is the pause between
+ * two actions of a workload or of a slow client.
  */
 #ifndef MRD_TESTS_WAIT_H
 #define MRD_TESTS_WAIT_H
@@ -53,7 +54,8 @@ test_clock_ms(void)
     return (int64_t) ts.tv_sec * 1000 + ts.tv_nsec / 1000000;
 }
 
-/* For loops: for (int64_t end = test_deadline(); !cond && test_in_time(end); test_look_again()). */
+/* The deadline for loops: for (int64_t end = test_deadline(); !cond && test_in_time(end);
+ * test_look_again()). */
 static inline int64_t
 test_deadline(void)
 {

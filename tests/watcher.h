@@ -1,4 +1,5 @@
-/* tests/watcher.h - lets a test be the watcher of programs that it runs confined (base/confined.h). */
+/* tests/watcher.h - makes a test program act as the watcher process of the programs that it runs
+ * confined (base/confined.h). */
 #ifndef MRD_TESTS_WATCHER_H
 #define MRD_TESTS_WATCHER_H
 
@@ -7,7 +8,7 @@
 
 #include "base/confined.h"
 
-/* The C library gives constructors the arguments of main. */
+/* The C library passes the arguments of main to constructors. */
 __attribute__((constructor(101))) static void
 watcher_maybe(int argc, char **argv)
 {

@@ -63,7 +63,7 @@ check_equation(const char *row, const mrd_agent *a)
     }
 }
 
-/* A span that carries its number. */
+/* Writes a span with its number as an argument. */
 static bool
 span(maker *m, uint32_t name, uint32_t key, int64_t id)
 {
@@ -87,7 +87,7 @@ stored_once(const fake_aggregator *g, int64_t n)
     return once;
 }
 
-/* Streams `n` numbered spans through a faulty link and checks each arrives exactly once. */
+/* Streams `n` numbered spans through a faulty link and checks that each arrives exactly once. */
 static void
 stream(const char *row, fake_faults *faults, int64_t n,
        void (*meanwhile)(fake_aggregator *g, fake_faults *f, int64_t i))
@@ -135,7 +135,7 @@ stream(const char *row, fake_faults *faults, int64_t n,
                 row, stored_once(&g, n), n, g.events, g.lost);
     CHECK_ROW(row, stored_once(&g, n) == (uint64_t) n);
     CHECK_ROW(row, g.events == (uint64_t) n);
-    /* Attempts that found the ring full were counted by the writer and told as losses. */
+    /* The writer counted the attempts that found the ring full, and reported them as losses. */
     CHECK_ROW(row, c.drain.dropped[MRD_DROP_RING_FULL] == m->lost && g.lost == m->lost);
     CHECK_ROW(row, g.begun == g.delivered + g.dropped + g.held && g.held == 0);
     check_equation(row, a);
@@ -299,7 +299,7 @@ TEST(a_recorder_ships_its_window_and_nothing_else)
     CHECK_INT(g.events, 100);
     CHECK(g.seen[101] == 1 && g.seen[200] == 1 && g.seen[100] == 0 && g.seen[201] == 0);
     check_equation("window", a);
-    /* An overlapping second window ships the rest of it, nothing twice. */
+    /* A second window that overlaps the first one delivers only the remaining events, none twice. */
     CHECK_ERR("second",
               mrd_record_trigger(mrd_agent_borrow_record(a), SESSION, 6, (mrd_local_ns){ marks[1] },
                                  (mrd_local_ns){ marks[3] }),
@@ -377,8 +377,8 @@ TEST(sessions_take_what_they_select)
     fake_aggregator_fini(&g);
 }
 
-/* The wall clock may be wrong: a repeated change is not worked out by it again. Here the pause moves, as it would
- * with a wall clock that was set between the two. */
+/* The wall clock may be wrong, so a repeated change must not compute the time again from it. Here
+ * the pause moves, as if the wall clock was set between the two changes. */
 TEST(a_change_that_is_repeated_while_no_time_is_known_stays)
 {
     mrd_agent_options o = settings(NULL);
@@ -411,8 +411,9 @@ TEST(a_change_that_is_repeated_while_no_time_is_known_stays)
     fake_aggregator_fini(&g);
 }
 
-/* An agent that is started again and has no folder that tells it of its session: what the workload gives meanwhile stays
- * in the ring until the aggregator has said what is under way. Also when it is ended before. */
+/* A restarted agent without a spool directory has no record of its session. The workload's events
+ * stay in the ring until the aggregator has reported the running sessions, even if the agent ends
+ * before that. */
 TEST(rings_wait_until_sessions_are_known)
 {
     mrd_agent_options o = settings(NULL);
@@ -445,7 +446,7 @@ TEST(rings_wait_until_sessions_are_known)
         }
         mrd_agent_counters(a, &c);
         CHECK_INT(c.begun, 0);
-        faults.down = run == 0; /* the first is ended before it was told */
+        faults.down = run == 0; /* the first agent ends before it receives the sessions */
         CHECK(mrd_agent_drain(a, run == 0 ? MRD_MS : 20 * MRD_SEC) || run == 0);
         for (int i = 0; i < 3000 && g.events < 200 && run == 1; i++)
             mrd_agent_step(a, 1);
@@ -458,7 +459,7 @@ TEST(rings_wait_until_sessions_are_known)
     fake_aggregator_fini(&g);
 }
 
-/* A process that fell silent after its ring overflowed: no record tells the loss. */
+/* A process stops writing after its ring overflowed, so no record reports the loss. */
 TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
 {
     mrd_agent_options o = settings(NULL);
@@ -495,8 +496,8 @@ TEST(a_loss_that_nobody_tells_is_counted_at_the_end)
     fake_aggregator_fini(&g);
 }
 
-/* An aggregator that crashed may ask once more for a session that was over here and forgotten; also
- * of an agent that was started again in between. */
+/* A crashed aggregator may request a session again that has already ended and was removed here.
+ * This also works if the agent was restarted meanwhile. */
 TEST(a_session_that_is_announced_again_goes_on_with_its_numbers)
 {
     for (int restarted = 0; restarted < 2; restarted++) {
@@ -522,7 +523,8 @@ TEST(a_session_that_is_announced_again_goes_on_with_its_numbers)
                 mrd_agent_step(a, 1);
             CHECK_INT(g.phase, MRD__NODE_PHASE__NODE_FLUSHED);
             CHECK(mrd_record_find(mrd_agent_borrow_record(a), SESSION, &st));
-            CHECK_INT(st.begun, round * 100 + 100); /* what the aggregator has already counts on */
+            /* continues the counts that the aggregator already has */
+            CHECK_INT(st.begun, round * 100 + 100);
             CHECK_INT(st.begun, st.delivered);
             mrd_record_cancel(mrd_agent_borrow_record(a), SESSION);
             if (restarted && round == 0) {
@@ -549,7 +551,7 @@ agent_child(int fd, const mrd_agent_options *o, bool first)
 
     if (a == NULL)
         _exit(3);
-    if (first) /* later ones know from their predecessors */
+    if (first) /* later agents learn it from their predecessors */
         control(a, MRD__CONTROL_TYPE__CONTROL_GO, false, MRD__NODE_PHASE__NODE_RECORDING);
     for (;;)
         mrd_agent_step(a, 2);
@@ -591,7 +593,7 @@ TEST(killing_the_agent_at_any_moment_loses_nothing)
         pid = start_child(&fd, &o, round == 0);
         mrd_buf_reset(&pending);
         g.need_hello = true;
-        if (round == 0) /* it must have begun before the first event and before it is killed */
+        if (round == 0) /* the session must begin before the first event and before the kill */
             for (int64_t up = test_deadline();
                  g.phase != MRD__NODE_PHASE__NODE_RECORDING && test_in_time(up);)
                 fake_serve(&g, fd, &pending);
@@ -652,8 +654,8 @@ recorder_child(int fd, const mrd_agent_options *o, bool first)
         mrd_agent_step(a, 2);
 }
 
-/* What a flight recorder had in memory is lost with it, and its successor says how much that was.
- */
+/* The events in the memory of a flight recorder are lost when the agent is killed. Its successor
+ * reports their number. */
 TEST(a_killed_recorder_is_counted_by_its_successor)
 {
     mrd_agent_options o = settings("spool");
@@ -685,7 +687,8 @@ TEST(a_killed_recorder_is_counted_by_its_successor)
         CHECK_INT(g.dropped, run * 100); /* of earlier runs */
         CHECK_INT(g.held, 100);
         CHECK_INT(g.delivered, 0);
-        for (int64_t seen = (int64_t) g.heartbeats; /* rings are given back, notes committed */
+        /* until the rings are released and the notes committed */
+        for (int64_t seen = (int64_t) g.heartbeats;
              (int64_t) g.heartbeats < seen + 2 && fake_serve(&g, ends[0], &pending);)
             ;
         kill(pid, SIGKILL);
@@ -698,8 +701,8 @@ TEST(a_killed_recorder_is_counted_by_its_successor)
     make_free(m);
 }
 
-/* Counters that one session asks for are its alone; what the node does not have is refused by name.
- */
+/* Counters that a session requests are recorded for this session only. An unknown counter is
+ * refused with its name. */
 TEST(a_session_has_counters_of_its_own)
 {
     static const char script[] = "counter fake0.core1.power percent 10 20 30 40 50 60 70 80 90\n"
@@ -755,7 +758,7 @@ TEST(a_session_has_counters_of_its_own)
     CHECK(mine.begun >= 5 && other.begun == 0);
     check_equation("counters", a);
     mrd_agent_close(a);
-    /* A successor goes on with them. */
+    /* A successor continues these counters. */
     g.need_hello = true;
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     for (uint64_t before = g.events, i = 0; i < 60000 && g.events < before + 5; i++)
@@ -770,7 +773,7 @@ TEST(a_session_has_counters_of_its_own)
     fake_aggregator_fini(&g);
 }
 
-/* An aggregator may ask for 49 days; by then another one may be there. */
+/* An aggregator may request a delay of 49 days. By then another aggregator may be present. */
 TEST(no_aggregator_is_waited_for_longer_than_a_minute)
 {
     static const struct {

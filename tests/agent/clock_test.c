@@ -1,6 +1,6 @@
-/* The transports of time probes: UDP, a connection of its own where UDP is blocked, heartbeats where
- * nothing else answers. Real packets on the loopback interface; both ends read one clock, so the
- * true offset is the constant that the test chose. */
+/* The transports of time probes: UDP, a separate connection if UDP is blocked, and heartbeats if
+ * neither works. Packets are real, on the loopback interface. Both ends read one clock, so the true
+ * offset is the constant that the test chose. */
 #include "tests/check.h"
 #include "tests/wait.h"
 
@@ -22,11 +22,11 @@ typedef struct {
     mrd_server *server;
     char url[128];
     unsigned dialled;
-    size_t seen[MRD_STAMP_SOURCES]; /* probes by the worse stamp */
-    size_t wrong;                   /* inequalities that the truth contradicts */
+    size_t seen[MRD_STAMP_SOURCES]; /* number of probes by the worse of the two stamp sources */
+    size_t wrong;                   /* bounds that the true offset contradicts */
     size_t readings;
     mrd_timeserve *time;
-    char timeline[32]; /* of who answers over the connection */
+    char timeline[32]; /* of the server behind the connection */
     int64_t offset;
     size_t answered; /* over it */
 } bench;
@@ -88,7 +88,7 @@ clock_new(bench *b, mrd_probes_transport transport, uint16_t time_port,
     return c;
 }
 
-/* The aggregator's part: answers probes that came over the connection. */
+/* Plays the aggregator: answers the probes that arrived over the connection. */
 static void
 answer(bench *b)
 {
@@ -158,7 +158,7 @@ turn(bench *b, mrd_clock_sync *c)
     test_look_again();
 }
 
-/* Until `n` probes of this kind were seen. */
+/* Runs until `n` probes of this source were seen. */
 static bool
 run_until(bench *b, mrd_clock_sync *c, unsigned source, size_t n)
 {
@@ -185,7 +185,7 @@ TEST(udp_is_taken_where_it_works)
     CHECK(run_until(&b, c, MRD_STAMP_UDP_KERNEL, 4));
     CHECK_INT(b.dialled, 0);
     CHECK_INT(b.wrong, 0);
-    CHECK(b.readings >= 1); /* what the node knows about its own clocks comes along */
+    CHECK(b.readings >= 1); /* the node's own clock readings are reported with the probes */
     mrd_clock_sync_get(c, &view);
     CHECK(view.probes > 0);
     mrd_clock_sync_close(c);
@@ -193,7 +193,7 @@ TEST(udp_is_taken_where_it_works)
     mrd_server_close(b.server);
 }
 
-/* A socket that takes the packets and says nothing, as a firewall does. Then the firewall opens. */
+/* The socket receives packets but never answers, like a firewall. Later the firewall opens. */
 TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
 {
     mrd_timeserve_options so = { .host = "127.0.0.1", .session_minus_raw = OFFSET };
@@ -213,7 +213,7 @@ TEST(blocked_udp_falls_back_to_a_connection_and_comes_back)
     if (mrd_timeserve_open(&so, &b.time, &why) != MRD_OK)
         SKIP("the port was taken by somebody else");
     REQUIRE(mrd_timeserve_agent(b.time, AGENT, key) == MRD_OK);
-    mrd_clock_sync_burst(c); /* else UDP is tried every 10 s */
+    mrd_clock_sync_burst(c); /* otherwise UDP is tried every 10 s */
     CHECK(run_until(&b, c, MRD_STAMP_UDP_KERNEL, 2));
     end = mrd_local_now().ns + PATIENCE;
     while (mrd_clock_sync_link_fd(c) >= 0 && mrd_local_now().ns < end) {
@@ -240,7 +240,7 @@ TEST(a_transport_can_be_chosen)
     mrd_server_close(b.server);
 }
 
-/* The connection for probes came back before the aggregator's word that it moved. */
+/* The probe connection reconnects before the aggregator reports its new timeline. */
 TEST(answers_of_another_timeline_are_none)
 {
     bench b = bench_new();
@@ -260,7 +260,7 @@ TEST(answers_of_another_timeline_are_none)
     mrd_server_close(b.server);
 }
 
-/* Neither UDP nor the connection: what heartbeats say is used, and labelled. */
+/* Neither UDP nor the connection works. The offsets from heartbeats are used, and labelled as such. */
 TEST(heartbeats_are_the_last_transport)
 {
     bench b = bench_new();
@@ -282,8 +282,8 @@ TEST(heartbeats_are_the_last_transport)
     mrd_server_close(b.server);
 }
 
-/* Between two heartbeats the aggregator's word is carried on: whatever clock it is (100 ppm), and however
- * wrong a rate from a few probes, the bound covers it. */
+/* Between two heartbeats the last estimate is extrapolated. The bound covers the true offset for
+ * any clock rate (100 ppm) and for a wrong rate from few probes. */
 TEST(a_rate_that_is_not_known_is_not_followed)
 {
     static const struct {
@@ -326,8 +326,8 @@ TEST(a_rate_that_is_not_known_is_not_followed)
 static const int64_t extremes[] = { INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -1,       0,
                                     1,         INT64_MAX / 2, INT64_MAX - 1, INT64_MAX };
 
-/* An aggregator that says anything: the view stays one that times can be computed with. Overflow
- * ends the test under UBSan. */
+/* An aggregator sends arbitrary values. The resulting times must stay safe for arithmetic: under
+ * UBSan an overflow ends the test. */
 TEST(a_hostile_aggregator_is_not_computed_with)
 {
     mrd_clock_sync_options o = { .agent = AGENT, .boot_id = "boot", .data_url = "" };

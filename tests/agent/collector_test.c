@@ -1,5 +1,5 @@
-/* A collector is one row and one file: with tests/agent/collector_added.def behind the table, the
- * agent calls `tiny` and `last` in order, takes their events and counts their losses. */
+/* A collector is one row and one source file. With tests/agent/collector_added.def after the table,
+ * the agent calls `tiny` and `last` in order, takes their events and counts their losses. */
 #include "agent/collector.h"
 
 #include "agent/agent.h"
@@ -20,7 +20,7 @@ typedef struct {
 } tiny_state;
 
 static tiny_state tiny;
-static char calls[1024]; /* what was called, in order; turns once */
+static char calls[1024]; /* the calls in order, each turn once */
 static bool fail_start, refuse_session, slow;
 
 static void
@@ -60,7 +60,7 @@ start_tiny(void *self, mrd_why *why)
     return MRD_OK;
 }
 
-/* Of each four it gives two, loses one and holds the last back until it ends. */
+/* Of every four events it delivers two, loses one and keeps the last until its end. */
 static void
 step_tiny(void *self, mrd_local_ns now)
 {
@@ -69,7 +69,7 @@ step_tiny(void *self, mrd_local_ns now)
     int64_t until = slow ? now.ns + 2 * MRD_COLLECTOR_TURN_NS : 0;
 
     called("turn");
-    while (mrd_local_now().ns < until) /* a collector that breaks its word */
+    while (mrd_local_now().ns < until) /* a collector that exceeds its time */
         ;
     if (t->given >= GIVEN)
         return;
@@ -159,7 +159,7 @@ const mrd_collector mrd_collector_tiny = {
     .close = close_tiny,
 };
 
-/* Only what the order of the two shows. */
+/* Shows only the order of the two collectors. */
 static mrd_err
 open_last(mrd_agent *a, void **ret_self, mrd_why *why)
 {

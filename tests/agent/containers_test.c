@@ -33,15 +33,15 @@ process_event(void *self, mrd_drain_process *process)
     ((received *) self)->gone += process->gone;
 }
 
-/* A user whom nobody else here is: the rings of other containers of this machine are left to those who
- * read them. */
+/* Returns a user id that no other test uses, because the machine may have rings of other
+ * containers, which their own agents read. */
 static uid_t
 nobody_else(void)
 {
     return 1000000 + (uid_t) getpid();
 }
 
-/* The container's first process: pid 1 of its namespace, a /dev/shm of its own, one ring. */
+/* The first process of the container: pid 1 of its namespace, with its own /dev/shm and one ring. */
 static void
 container(int go, uid_t user)
 {
@@ -144,7 +144,8 @@ keep_text(void *self, const char *message)
         snprintf(self, 600, "%s", message);
 }
 
-/* A folder of a fake /proc, which no other agent of this machine looks into: a process of that user. */
+/* Makes an entry of a fake /proc, which no other agent of this machine reads: a process of that
+ * user. */
 static void
 make_process(const char *proc, int number, uid_t user)
 {
@@ -155,12 +156,13 @@ make_process(const char *proc, int number, uid_t user)
     snprintf(path, sizeof(path), "%s/%d/ns", proc, number);
     CHECK(mkdir(path, 0755) == 0);
     snprintf(path, sizeof(path), "%s/%d/ns/mnt", proc, number);
-    CHECK(mkdir(path, 0755) == 0); /* its inode is the namespace's number */
+    CHECK(mkdir(path, 0755) == 0); /* the inode of the directory is the number of the namespace */
     snprintf(path, sizeof(path), "%s/%d/root", proc, number);
     CHECK(symlink("../../root", path) == 0);
 }
 
-/* A root whose /dev/shm is a folder 0700 of `owner` with a ring that its process has ended. */
+/* Makes a root whose /dev/shm is a directory of `owner` with mode 0700. It contains a ring of an
+ * exited process. */
 static const char *
 make_private(uid_t owner)
 {
@@ -181,7 +183,7 @@ make_private(uid_t owner)
     return m->path;
 }
 
-/* Rings in a folder of another user, which a process of `other` has as its /dev/shm. */
+/* Rings in a directory of another user, which is the /dev/shm of a process of `other`. */
 TEST(a_folder_that_is_another_users_is_left_to_its_owner)
 {
     enum { OWNER = 4501, OTHER = 4502 };
@@ -218,7 +220,8 @@ TEST(a_folder_that_is_another_users_is_left_to_its_owner)
     CHECK(strstr(text, strrchr(ring, '/')) != NULL);
     mrd_drain_close(p);
 
-    make_process(proc, 101, OWNER); /* whoever shows it first, it is the owner's to show */
+    /* Only the owner of the directory may expose it, whichever process is found first. */
+    make_process(proc, 101, OWNER);
     CHECK_ERR("open", mrd_drain_open(&o, &p, NULL), MRD_OK);
     TEST_UNTIL((mrd_drain_step(p), h.events > 0));
     CHECK_INT(h.events, 1);
@@ -226,7 +229,7 @@ TEST(a_folder_that_is_another_users_is_left_to_its_owner)
     mrd_drain_close(p);
 }
 
-/* ... and a file of another user in such a folder. */
+/* The ring of another user in such a directory is refused too. */
 TEST(a_ring_of_another_than_its_folders_owner_is_left)
 {
     enum { OWNER = 4501, OTHER = 4502 };

@@ -1,4 +1,5 @@
-/* Files of the agent in a folder where everybody may make some: what others put in their places goes. */
+/* Files of the agent in a directory in which every user may create files. Foreign objects with
+ * their names are removed. */
 #include "tests/agent/ring_make.h"
 
 #include <errno.h>

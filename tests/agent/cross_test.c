@@ -1,5 +1,5 @@
-/* The cross-readings that go with a batch place its stamps, also when the wall clock was set before the
- * batch was closed and many readings have been taken since. */
+/* The clock readings that are sent with a batch must place its timestamps correctly. This must hold
+ * if the wall clock was set before the batch was closed and many readings were taken since. */
 #include <stdlib.h>
 #include <string.h>
 #include <sys/syscall.h>
@@ -13,8 +13,9 @@
 
 #define HOUR (3600 * MRD_SEC)
 
-static int64_t wall_off, past;         /* what the test adds to the wall clock, and to both */
-static int64_t (*drawn)(clockid_t id); /* all clocks, where a test has its own */
+/* offset added to the wall clock; offset added to both clocks */
+static int64_t wall_off, past;
+static int64_t (*drawn)(clockid_t id); /* replaces all clocks if a test has its own */
 
 int
 clock_gettime(clockid_t id, struct timespec *ts)
@@ -57,7 +58,7 @@ take(void *self, const mrd_cross_read *read)
     CHECK_ERR("add", mrd_cross_table_add(self, read->raw, read->other, read->bracket_ns), MRD_OK);
 }
 
-/* The agent closes a batch that was opened then. */
+/* Closes a batch that was opened at `opened`, as the agent does. */
 static void
 close_batch(mrd_drain *p, int64_t opened, mrd_cross_table *t)
 {
@@ -65,7 +66,7 @@ close_batch(mrd_drain *p, int64_t opened, mrd_cross_table *t)
     mrd_drain_crosses_since(p, (mrd_local_ns){ opened - MRD_CROSS_LATE }, take, t);
 }
 
-/* What a reader of one batch has to go by. */
+/* Returns the readings that the reader of one batch receives. */
 static mrd_cross_table
 readings_of_batch(mrd_drain *p, int64_t opened)
 {
@@ -76,8 +77,8 @@ readings_of_batch(mrd_drain *p, int64_t opened)
     return t;
 }
 
-/* The clock is ahead for three seconds. A batch is opened in them and closed when `others` batches
- * were since. */
+/* The clock is ahead for three seconds. A batch is opened in that time and closed after `others`
+ * further batches. */
 TEST(a_stamp_of_before_a_step_is_placed)
 {
     static const int others[] = { 0, 3, 4, 100, 5000 };
@@ -103,7 +104,7 @@ TEST(a_stamp_of_before_a_step_is_placed)
             mrd_drain_cross(p);
         }
         t = readings_of_batch(p, opened);
-        CHECK(t.n < 12); /* and not all that there are */
+        CHECK(t.n < 12); /* not all readings that exist */
         place = mrd_cross_table_find(&t, wall, t.v[t.n - 1].raw.ns);
         off = place.raw.ns - opened;
         snprintf(row, sizeof(row), "%d batches since: off by %" PRId64 " ns, said to be %" PRId64,
@@ -115,7 +116,7 @@ TEST(a_stamp_of_before_a_step_is_placed)
     }
 }
 
-/* A clock that is set all the time leaves the table within its bounds. */
+/* A clock that is set permanently does not grow the table beyond its limit. */
 TEST(a_clock_that_is_set_all_the_time)
 {
     mrd_drain *p = open_drain();
@@ -131,12 +132,12 @@ TEST(a_clock_that_is_set_all_the_time)
     mrd_drain_close(p);
 }
 
-/* A node in drawn time: each look at a clock takes a while, sometimes a long one, the oscillator of the
- * wall clock is off and changes, and somebody sets it or slews it. */
+/* A node with simulated time. Each clock reading takes a while, sometimes long. The oscillator of
+ * the wall clock has a changing rate error, and the clock is set or slewed. */
 static struct {
     rng r;
     int64_t raw;
-    __int128 wall; /* in 1e-9 ns: a rate is in ppb */
+    __int128 wall; /* in 1e-9 ns, because rates are in ppb */
     int64_t ppb, slew_ppb, slew_until;
 } node;
 
@@ -158,7 +159,8 @@ node_clock(clockid_t id)
     return id == CLOCK_REALTIME ? (int64_t) (node.wall / 1000000000) : node.raw;
 }
 
-/* Away and back, as a whole or in a slew; so that readings ten seconds apart would show nothing. */
+/* Moves the clock away and back, in steps or by slewing, so that readings ten seconds apart would
+ * not show it. */
 static void
 disturb(int kind, int64_t *left)
 {
@@ -172,7 +174,7 @@ disturb(int kind, int64_t *left)
         node.wall += (__int128) *left * 1000000000;
     } else if (kind == 1) {
         bool fast =
-            rng_next(&node.r) % 2 == 0; /* as the kernel at most, or by the length of ticks */
+            rng_next(&node.r) % 2 == 0; /* at the kernel's maximum rate, or by the tick length */
         uint64_t most = fast ? 80000000 : 450000, length = fast ? 50 * MRD_MS : 2 * MRD_SEC;
 
         node.slew_until = node.raw + (int64_t) (rng_next(&node.r) % length);
@@ -191,7 +193,7 @@ TEST(a_clock_that_goes_away_and_comes_back_is_followed)
         mrd_drain *p;
         mrd_cross_table t = { 0 };
         int64_t walls[STAMPS] = { 0 }, raws[STAMPS] = { 0 }, opened, left = 0;
-        int kind = round % 4, n = 0; /* 3: nobody touches it */
+        int kind = round % 4, n = 0; /* 3: the clock is never set */
 
         p = open_drain();
         memset(&node, 0, sizeof(node));

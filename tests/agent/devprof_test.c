@@ -1,5 +1,5 @@
-/* Captures that sessions ask the runtimes for (agent/devprof.h): what is told of each session, however many there
- * were, and requests that the process could not read. */
+/* Captures that sessions request from the runtimes (agent/devprof.h): the status of each session,
+ * for any number of sessions, and requests that the process could not read. */
 #include "agent/devprof.h"
 
 #include <stdio.h>
@@ -76,7 +76,7 @@ tear_down(fixture *f)
     make_free(f->ring);
 }
 
-/* models: words of --profile-model; "": none. */
+/* models: the patterns of --profile-model, "" for none. */
 static void
 go(fixture *f, uint64_t session, const char *models)
 {
@@ -103,7 +103,7 @@ go(fixture *f, uint64_t session, const char *models)
     mrd_devprof_step(f->d, mrd_local_now());
 }
 
-/* A notice of libmeridian; core -1: of the request as a whole. */
+/* Passes a notice of libmeridian to the agent. A `core` of -1 means the whole request. */
 static void
 answer(fixture *f, uint64_t session, const char *what, int core)
 {
@@ -139,7 +139,7 @@ results(const fixture *f, uint64_t session, size_t *ret_written)
     return n;
 }
 
-/* The second session of a minute, on a node of many cores. */
+/* The second session within a minute, on a node with many cores. */
 TEST(each_session_has_room_for_its_own_answers)
 {
     size_t written;
@@ -165,7 +165,7 @@ TEST(each_session_has_room_for_its_own_answers)
     tear_down(&f);
 }
 
-/* A long session's newest file is known, however many others came and went. */
+/* The time of the newest file of a long session is kept, while many other sessions begin and end. */
 TEST(when_the_newest_file_came_stays_known_of_a_long_session)
 {
     int64_t since;
@@ -188,7 +188,7 @@ TEST(when_the_newest_file_came_stays_known_of_a_long_session)
     tear_down(&f);
 }
 
-/* Hashes of 64 digits, more than libmeridian takes: it would not answer at all. */
+/* Hashes of 64 digits, more than libmeridian accepts. It would not answer such a request. */
 TEST(a_request_that_a_process_cannot_read_is_refused_with_the_reason)
 {
     static char hashes[20 * 65 + 1];

@@ -6,7 +6,7 @@
 #include "agent/drain.h"
 #include "tests/wait.h"
 
-/* What event() was given, per kind and by name. */
+/* Records of the calls of event(), by kind and name. */
 typedef struct {
     mrd_drain *p;
     mrd_drain_process *process;
@@ -16,9 +16,9 @@ typedef struct {
     char last_name[64], last_arg[64], last_track[64];
     int64_t last_int;
     uint32_t last_args;
-    int64_t open_until; /* of the last unfinished one */
+    int64_t open_until; /* end of the last unfinished span */
     mrd_err answer;
-    bool json; /* wall clock times are expected */
+    bool json; /* expect times of the wall clock */
 } received;
 
 static mrd_err
@@ -115,7 +115,8 @@ my_ring(int tid, size_t data_len)
     return make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), tid, data_len);
 }
 
-/* Steps until a turn was not cut short by its time, which a busy machine does. Records read. */
+/* Runs steps until a turn is not cut short by its time limit, which happens on a busy machine.
+ * Returns the number of records read. */
 static uint64_t
 step_all(mrd_drain *p)
 {
@@ -205,7 +206,7 @@ TEST(ends_find_their_starts_across_rings)
              0);
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 300, .value = 5 }, body,
              make_item(body, MRD_ITEM_I64, key, &v, 8));
-    /* An end whose start comes later, one that never starts, and one that never ends. */
+    /* One end arrives before its start, one end has no start, and one start has no end. */
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 70, .value = 6 }, NULL, 0);
     make_rec(b, (mrd_ring_rec){ .kind = MRD_REC_END, .ts = now + 71, .value = 7 }, NULL, 0);
     make_rec(a, (mrd_ring_rec){ .kind = MRD_REC_BEGIN, .name = name, .ts = now, .value = 8 }, NULL,
@@ -235,7 +236,7 @@ TEST(ends_find_their_starts_across_rings)
     make_free(b);
 }
 
-/* A process that floods does not keep the others waiting. */
+/* A process that writes a flood of events does not delay the others. */
 TEST(draining_is_fair)
 {
     received h = { 0 };
@@ -255,11 +256,12 @@ TEST(draining_is_fair)
             ;
         for (int i = 0; i < 4; i++)
             make_span(calm[i], calm_name[i], now, 1);
-        now += MRD_SEC; /* whatever the poll interval is, look now */
+        now += MRD_SEC; /* later than any poll interval, so the ring is read now */
         while (mrd_drain_wait_ns(p) > 0)
             ;
-        CHECK(mrd_drain_step(p) > 0); /* fewer than the budget where its time was up */
-        CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 * 50); /* calm rings of turns cut before, too */
+        CHECK(mrd_drain_step(p) > 0); /* fewer than the budget if its time was up */
+        /* calm rings of earlier, shortened turns are included */
+        CHECK(h.n[MRD_SPAN] - before <= 8192 + 4 * 50);
     }
     mrd_drain_finish(p);
     for (int i = 0; i < 4; i++)
@@ -269,7 +271,7 @@ TEST(draining_is_fair)
     mrd_drain_close(p);
 }
 
-/* begun = events + dropped + held, against what the writers know. */
+/* Checks begun = events + dropped + held against the counts of the writers. */
 TEST(losses_are_counted_to_the_event)
 {
     received h = { 0 };
@@ -323,7 +325,8 @@ TEST(what_the_receiver_refuses_is_counted)
     mrd_drain_close(p);
 }
 
-/* With hold, a reader that dies before release leaves everything to its successor. */
+/* With hold, a reader that is killed before it releases the rings leaves all records to its
+ * successor. */
 TEST(a_successor_reads_what_was_not_released)
 {
     received h = { 0 }, h2 = { 0 };
@@ -391,7 +394,7 @@ TEST(hostile_rings_are_retired_and_the_others_go_on)
     CHECK(truncate(bad[3]->path, 5000) == 0);
     atomic_store(&bad[4]->h->dict_head, UINT64_MAX);
     make_span(bad[4], 1, mrd_local_now().ns, 1);
-    /* Files that are no rings at all. */
+    /* Files that are not rings. */
     snprintf(path, sizeof(path), "%s/meridian.x.ring", test_tmp());
     CHECK(mkfifo(path, 0600) == 0);
     snprintf(path, sizeof(path), "%s/meridian..1.2.3.ring", test_tmp());
@@ -421,7 +424,7 @@ TEST(a_ring_that_names_somebody_else_is_refused)
     m = my_ring(1, 1 << 16);
     CHECK(chown(m->path, 12345, 12345) == 0);
     make_span(m, make_text(m, "s"), mrd_local_now().ns, 1);
-    make_free(m); /* what a process maps is its own */
+    make_free(m); /* unmapped, because a ring that a process maps belongs to that process */
     step_all(p);
     mrd_drain_counts(p, &c);
     CHECK_INT(c.rings, 0);
@@ -430,7 +433,7 @@ TEST(a_ring_that_names_somebody_else_is_refused)
     mrd_drain_close(p);
 }
 
-/* Many short processes: nothing of them stays behind. */
+/* Many short-lived processes: no resource of them remains. */
 TEST(processes_come_and_go)
 {
     received h = { 0 };
@@ -486,7 +489,7 @@ blob(maker *m, uint32_t name, uint32_t number, const char *text, size_t chunk, b
     "{\"event_type\":\"nrt_execute\",\"phase\":\"" phase "\",\"id\":1,\"nc_idx\":0,"               \
     "\"tracking_id\":" id ",\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
 
-/* Runtime JSON in chunks, a pair that spans two documents, and a document that is cut. */
+/* Runtime JSON in chunks: a pair that spans two documents, and a truncated document. */
 TEST(runtime_json_is_paired_across_documents)
 {
     received h = { .json = true };
@@ -526,8 +529,8 @@ TEST(runtime_json_is_paired_across_documents)
     make_free(m);
 }
 
-/* The thread that fetches the runtime's trace ends by itself, or with its process; then what it had not
- * fetched is gone, and that is said, with the time of the last text. */
+/* The thread that fetches the runtime's trace ends by itself or with its process. If its process
+ * ended, the unfetched events are lost, which is reported with the time of the last text. */
 TEST(a_trace_that_was_not_fetched_to_its_end_is_said)
 {
     static const struct {
@@ -574,7 +577,7 @@ TEST(a_trace_that_was_not_fetched_to_its_end_is_said)
     }
 }
 
-/* At the end those that did not fit beside others are read behind them. */
+/* Rings that exceeded the limit of open files are read at the end, after the others. */
 TEST(more_rings_than_may_be_open_are_read_at_the_end)
 {
     struct rlimit lim = { 40, 40 };
@@ -597,8 +600,7 @@ TEST(more_rings_than_may_be_open_are_read_at_the_end)
     mrd_drain_close(p);
 }
 
-/* Ring files that are there and not read are counted, each once however often it is met, and no longer
- * when that is over. */
+/* Ring files that exist but are not read are counted, each once, until the reason no longer holds. */
 TEST(rings_that_are_not_read_are_counted_by_their_reason)
 {
     struct rlimit lim = { 40, 40 };
@@ -635,7 +637,7 @@ TEST(rings_that_are_not_read_are_counted_by_their_reason)
     for (int look = 0; look < 3; look++)
         mrd_drain_finish(p); /* looks everywhere */
     mrd_drain_get_unread(p, n);
-    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* half of them, beside other users */
+    CHECK_INT(n[MRD_UNREAD_BEYOND], 24 - 10); /* half of them, because other users are present */
     CHECK_INT(n[MRD_UNREAD_HELD], 1);
     CHECK_INT(n[MRD_UNREAD_OTHER_BOOT], 1);
     mrd_ring_close(other);
@@ -659,7 +661,7 @@ keep_text(void *self, const char *message)
         snprintf(self, 600, "%s", message);
 }
 
-/* Files that are no rings are counted, each once however often it is met, and said with their reason. */
+/* Files that are not rings are reported with their reason and counted once each. */
 TEST(files_that_are_no_rings_are_said)
 {
     static const char *const names[] = { "meridian.a-fifo.ring", "meridian.a-folder.ring",
@@ -702,7 +704,8 @@ TEST(files_that_are_no_rings_are_said)
     mrd_drain_close(p);
 }
 
-/* Of a process that had ended before this agent saw it: until its last record, of whichever ring. */
+/* The process exited before this agent saw it. Its open spans end at the last record of all its
+ * rings. */
 TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
 {
     int64_t long_ago = mrd_local_now().ns / 2, last = long_ago + 7 * MRD_SEC;
@@ -745,7 +748,7 @@ TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
         }
 }
 
-/* A ring with the scope "step" open that its thread left as it ended; its last record is of `last`. */
+/* Makes a ring whose thread exited with the scope "step" open. Its last record is of time `last`. */
 static maker *
 left_ring(int tid, int64_t opened, int64_t last)
 {
@@ -760,9 +763,10 @@ left_ring(int tid, int64_t opened, int64_t last)
     return m;
 }
 
-/* Threads that ended with a scope open, before the agent came and later: each is given while the process goes
- * on, open until the last record of rings that had ended as long as the process was not seen alive (whichever
- * ring is read first), else until it was read. What is begun and not ended is still open. */
+/* Threads that exited with a scope open, before the agent started and later. Each scope is reported
+ * while the process still runs. It ends at the last record of the ended rings if the process was
+ * not seen alive before, in any order of reading. Otherwise it ends when it was read. A begun span
+ * without an end is still open. */
 TEST(what_a_thread_left_open_is_given_while_its_process_goes_on)
 {
     int until_last = 0;
@@ -770,13 +774,14 @@ TEST(what_a_thread_left_open_is_given_while_its_process_goes_on)
     for (int order = 0; order < 64 && (order < 2 || until_last == 0); order++) {
         received h = { 0 };
         int64_t now = mrd_local_now().ns,
-                long_ago = now / 2; /* after the boot, however late that was */
+                long_ago = now / 2; /* after the boot, however recent that was */
         int64_t last = long_ago + 7 * MRD_SEC;
         mrd_drain *p = open_drain(&h, false);
         maker *m[3] = { NULL };
         mrd_drain_tally c;
 
-        for (int i = 0; i < 2; i++) /* a folder's order is that of names, or of making them */
+        /* a directory is listed by name or by creation, so try both orders */
+        for (int i = 0; i < 2; i++)
             if ((i ^ order) % 2 == 0)
                 m[0] = left_ring(1 + 10 * order, long_ago, last);
             else
@@ -814,7 +819,7 @@ TEST(what_a_thread_left_open_is_given_while_its_process_goes_on)
     CHECK(until_last > 0);
 }
 
-/* One that this agent saw alive lived until it was seen dead. */
+/* A process that this agent saw alive lived until it was seen dead. */
 TEST(what_a_process_leaves_open_as_it_dies_was_open_until_then)
 {
     received h = { 0 };
@@ -845,8 +850,8 @@ TEST(what_a_process_leaves_open_as_it_dies_was_open_until_then)
     mrd_drain_close(p);
 }
 
-/* A ring that fills slowly and, of the same process, a tiny one that says nothing: neither is worth a turn each
- * millisecond. */
+/* A ring that fills slowly, and a tiny ring of the same process without records. Neither needs a
+ * turn every millisecond. */
 TEST(slow_rings_take_few_turns)
 {
     received h = { 0 };
@@ -864,7 +869,7 @@ TEST(slow_rings_take_few_turns)
         test_pace(mrd_drain_wait_ns(p) / 1000);
     }
     (void) step_all(p);
-    CHECK(turns > 0 && turns < 350); /* each 4 ms; a turn each millisecond would be too many */
+    CHECK(turns > 0 && turns < 350); /* one per 4 ms; one per millisecond would be too many */
     CHECK_INT(h.n[MRD_SPAN], given);
     mrd_drain_close(p);
 }

@@ -1,4 +1,5 @@
-/* When the agent asks for a certificate, and how often: clocks that jump, certificates that ended, days without an aggregator. */
+/* When and how often the agent requests a certificate: clock jumps, expired certificates, days
+ * without an aggregator. */
 #include "agent/enrol.h"
 
 #include <arpa/inet.h>
@@ -14,7 +15,7 @@
 
 typedef struct {
     const char *what;
-    int64_t now; /* days; the certificate is from day 0 to 30 */
+    int64_t now; /* in days; the certificate is valid from day 0 to 30 */
     bool none, token, refused;
     mrd_enrol_act want;
 } row;
@@ -63,7 +64,7 @@ TEST(what_is_to_be_done)
     }
 }
 
-/* One that never ends, and one of a minute. */
+/* A certificate that never expires, and one that is valid for a minute. */
 TEST(odd_times)
 {
     mrd_enrol_facts f = { .have = true, .from = { 0 }, .to = { INT64_MAX } };
@@ -76,7 +77,8 @@ TEST(odd_times)
     CHECK(mrd_enrol_decide(&f, (mrd_wall_ns){ DAY }) == MRD_ENROL_NOTHING);
 }
 
-/* In three days without an aggregator: often at first, then twice an hour; never again and again at once. */
+/* During three days without an aggregator requests are frequent at first, then two per hour. They
+ * are never repeated without a pause. */
 TEST(pauses)
 {
     mrd_dur_ns sum = 0;
@@ -104,7 +106,7 @@ token_write(const char *path, const char *token)
         MRD_OK);
 }
 
-/* The connection of a request, -1: there was none in a minute. */
+/* Returns the connection of a request, or -1 if none came within a minute. */
 static int
 asked(int port, mrd_enrol *e, mrd_local_ns now)
 {
@@ -119,8 +121,8 @@ asked(int port, mrd_enrol *e, mrd_local_ns now)
     return -1;
 }
 
-/* An invitation comes while a request with the one before is still under way: it is tried at once, not when the
- * pause after the failure is over. */
+/* A new token arrives while the request with the previous one is pending. It is tried at once, not
+ * after the pause that follows the failure. */
 TEST(a_token_that_comes_during_a_request_is_tried_at_once)
 {
     static const char denied[] = "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\n"
@@ -149,7 +151,7 @@ TEST(a_token_that_comes_during_a_request_is_tried_at_once)
     CHECK(recv(from, got, sizeof(got), 0) > 0);
     CHECK(send(from, denied, sizeof(denied) - 1, MSG_NOSIGNAL) == (ssize_t) sizeof(denied) - 1);
     close(from);
-    now = mrd_local_add(now, 2 * MRD_SEC); /* the pause is 3.75 s at least */
+    now = mrd_local_add(now, 2 * MRD_SEC); /* the pause is at least 3.75 s */
     CHECK((from = asked(port, e, now)) >= 0);
     close(from);
     mrd_enrol_close(e);

@@ -1,4 +1,5 @@
-/* A heartbeat has to be small enough to be taken, whatever a node has to say: without heartbeats it is gone. */
+/* A heartbeat must never exceed the size that the aggregator accepts, whatever a node reports.
+ * Without heartbeats the node counts as lost. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/agent_int.h"
@@ -19,7 +20,7 @@ add(mrd_event *ev, mrd_arg *args, mrd_catalog *cat, const char *key, const char 
     ev->args = args;
 }
 
-/* The process loads models of long paths. */
+/* Adds models with long paths to the process. */
 static void
 load_models(mrd_agent *a, mrd_drain_process *process, uint64_t n)
 {
@@ -93,8 +94,8 @@ TEST(a_node_of_many_models_is_seen)
     make_free(m);
 }
 
-/* Of a session that chooses among a process's events nobody knows how many of those that were read too early it would have
- * taken: the cause says that it is no more than so many. */
+/* A session selects some events of a process. The agent cannot count which of the events that it
+ * read before the session were selected, so the cause says "at most". */
 TEST(what_was_read_too_early_is_a_bound_for_who_chooses)
 {
     mrd_agent_options o = { .ring_dir = (char *) (uintptr_t) test_tmp(),

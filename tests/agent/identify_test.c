@@ -1,4 +1,5 @@
-/* Whose a ring is, with real users and pid namespaces: what does not fit stays apart or is refused. */
+/* Determines the owner of a ring, with real users and pid namespaces. Rings with contradictory
+ * identities are kept apart or refused. */
 #include "tests/agent/ring_make.h"
 
 #include <sched.h>
@@ -45,7 +46,8 @@ open_drain(void)
     CHECK_ERR("open", mrd_drain_open(&o, &h.p, NULL), MRD_OK);
 }
 
-/* A process of that user that waits for its end. With ring: it maps that file first, as root. */
+/* Starts a process of that user, which waits until it is killed. With `ring` it first maps that
+ * file, as root. */
 static pid_t
 start_user(uid_t uid, const char *ring)
 {
@@ -80,9 +82,10 @@ end_user(pid_t pid)
     waitpid(pid, NULL, 0);
 }
 
-static int next_tid = 1000000; /* names of files must differ */
+static int next_tid = 1000000; /* makes the names of files unique */
 
-/* A ring of one span that belongs to `uid` and claims this. Its path is the maker's. */
+/* Makes a ring of one span that belongs to `uid` and claims this identity. m->path of the result is
+ * its path. */
 static maker *
 forge(uid_t uid, int pid, uint64_t start, uint64_t pid_ns)
 {
@@ -96,8 +99,8 @@ forge(uid_t uid, int pid, uint64_t start, uint64_t pid_ns)
     return m;
 }
 
-/* The name of a ring is known only when its process runs: that maps an empty file, which becomes the
- * ring. */
+/* The name of a ring contains the pid of its running process. The process therefore maps an empty
+ * file, which becomes the ring later. */
 static void
 make_empty(const char *path)
 {
@@ -152,9 +155,9 @@ TEST(a_ring_is_its_owners)
     static const struct {
         const char *row;
         unsigned uid;
-        int start;   /* 0: the true one, else so much off */
+        int start;   /* offset from the true start time */
         bool pid_ns; /* an invented namespace */
-        bool ended;  /* the victim has, before we look */
+        bool ended;  /* the victim exited before the ring is read */
         bool mapped; /* by the process itself */
         verdict want;
     } rows[] = {
@@ -199,7 +202,7 @@ TEST(a_ring_is_its_owners)
     }
 }
 
-/* What was seen of a pid stays known after its process ended. */
+/* The identity seen for a pid remains valid after its process has exited. */
 TEST(nobody_speaks_for_the_dead)
 {
     pid_t seen, unseen;
@@ -221,7 +224,7 @@ TEST(nobody_speaks_for_the_dead)
     CHECK(access(m->path, F_OK) != 0);
     end_user(seen);
     end_user(unseen);
-    mrd_drain_finish(h.p); /* the victim's ring is read to its end, and its process forgotten */
+    mrd_drain_finish(h.p); /* the victim's ring was read to its end and the process removed */
     for (int i = 0; i < 4; i++) {
         h.events = 0;
         m = forge(ATTACKER, i % 2 == 0 ? seen : unseen, start[i % 2] + (uint64_t) (i / 2), 0);
@@ -230,7 +233,7 @@ TEST(nobody_speaks_for_the_dead)
         CHECK(h.pid > PIDS_MAX);
         CHECK_INT(h.container_pid, i % 2 == 0 ? seen : unseen);
     }
-    h.events = 0; /* an honest process that ended before anybody looked */
+    h.events = 0; /* an honest process that exited before it was seen */
     m = forge(ATTACKER, make_dead_pid(&start[0]), start[0], 0);
     mrd_drain_finish(h.p);
     CHECK_INT(h.events, 1);
@@ -238,7 +241,8 @@ TEST(nobody_speaks_for_the_dead)
     mrd_drain_close(h.p);
 }
 
-/* From inside of a pid namespace, as who it names there and as if it named somebody here. */
+/* A ring from inside a pid namespace, with the identity there, and with the claimed identity of a
+ * process outside. */
 TEST(a_namespace_is_no_cloak)
 {
     static const struct {
@@ -260,7 +264,7 @@ TEST(a_namespace_is_no_cloak)
         if ((outer = fork()) == 0) {
             if (unshare(CLONE_NEWPID) != 0)
                 _exit(77);
-            if (fork() == 0) { /* pid 1 there; it maps its ring, as any workload */
+            if (fork() == 0) { /* pid 1 of its namespace; it maps its ring, as any workload does */
                 maker *m = make_ring(dir, 1, make_start_ticks(1), (int) i + 1, 1 << 16);
 
                 if (rows[i].lie)
@@ -280,7 +284,7 @@ TEST(a_namespace_is_no_cloak)
             SKIP("no pid namespaces here");
         open_drain();
         mrd_drain_finish(h.p);
-        /* /proc of this test is the node's: 1 is its first process, root's */
+        /* /proc of this test belongs to the node: pid 1 is the first process of root */
         CHECK_ROW(rows[i].row, h.pid != 1);
         mrd_drain_close(h.p);
         kill(outer, SIGKILL);
@@ -290,7 +294,7 @@ TEST(a_namespace_is_no_cloak)
 
 #define POD "11111111-2222-3333-4444-555555555555"
 
-/* A process in a pod, or in none, says of which namespace it is; the kubelet may say another one. */
+/* A process states its namespace, inside a pod or not. The kubelet may report another one. */
 TEST(the_kubelet_says_in_which_namespace_a_pod_is)
 {
     static const struct {

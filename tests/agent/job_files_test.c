@@ -1,4 +1,5 @@
-/* Files of the scheduler's hook against what processes say of their jobs: root's word counts. */
+/* Compares the files of the scheduler's hook with the claims of processes about their jobs. Files
+ * of root take precedence. */
 #include "agent/job_files.h"
 
 #include <fcntl.h>
@@ -12,7 +13,7 @@
 typedef struct {
     mrd_job_files *files;
     size_t begun, changed, ended;
-    bool refuses; /* as an agent that follows as many jobs as it can */
+    bool refuses; /* like an agent that has reached its limit of jobs */
 } listener;
 
 static void *
@@ -24,7 +25,8 @@ begin(void *self, const mrd_job_told *told, mrd_local_ns now)
     (void) now;
     if (l->refuses)
         return NULL;
-    mrd_job_files_step(l->files, mrd_local_now(), true); /* a look from within changes nothing */
+    /* reading without a change of the directory changes nothing */
+    mrd_job_files_step(l->files, mrd_local_now(), true);
     l->begun++;
     return l;
 }
@@ -72,8 +74,8 @@ open_files(listener *l)
     MRD_ASSERT(mrd_job_files_open(&o, &l->files, NULL) == MRD_OK);
 }
 
-/* Rows are processes on a node with these files: job 42 of user 5, a heterogeneous job with the components 50 and 51,
- * a job 60 of user 5 and, by mistake of somebody, another one of user 6. */
+/* Rows are processes on a node with these files: job 42 of user 5, a heterogeneous job with the
+ * components 50 and 51, and job 60 of user 5. By mistake there is another job 60 of user 6. */
 TEST(the_hook_corrects_what_processes_say)
 {
     static const struct {
@@ -114,7 +116,7 @@ TEST(the_hook_corrects_what_processes_say)
         mrd_jobid_parse(&id.jobid, mrd_str_of(rows[i].says));
         CHECK(mrd_jobid_set(&id.jobid, MRD_STR("uid"), mrd_str_of(rows[i].uid)));
         snprintf(id.job, sizeof(id.job), "%s", rows[i].job);
-        mrd_job_files_correct(l.files, &id); /* the first one makes it look */
+        mrd_job_files_correct(l.files, &id); /* the first one causes a read of the directory */
         CHECK_ROW(rows[i].what, strcmp(id.jobid.text, rows[i].text) == 0);
         CHECK_ROW(rows[i].what, strcmp(id.job, rows[i].left) == 0);
     }
@@ -141,7 +143,7 @@ TEST(each_job_ends_once)
     put("1", "job=1\nuid=5\npartition=main\n");
     mrd_job_files_step(l.files, (mrd_local_ns){ now }, true);
     CHECK(l.begun == 2 && l.ended == 1);
-    put("1", "job=1\nuid=5\nrestart=1\n"); /* a step says more of it: another run */
+    put("1", "job=1\nuid=5\nrestart=1\n"); /* a step adds to it: another run */
     mrd_job_files_step(l.files, (mrd_local_ns){ now }, true);
     CHECK(l.begun == 3 && l.ended == 2);
     l.refuses = true;

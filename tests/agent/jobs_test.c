@@ -1,5 +1,5 @@
-/* Jobs of a node that ask to be recorded: files of the scheduler's hook, what is asked of the
- * aggregator and when, and what its answers do. */
+/* Jobs of a node that request a recording: files of the scheduler's hook, when and which requests
+ * the aggregator receives, and the effects of its answers. */
 #include "agent/jobs.h"
 
 #include <fcntl.h>
@@ -21,7 +21,7 @@ typedef struct {
     mrd_drain *drain;
     mrd_jobs *jobs;
     int64_t now;
-    /* What was sent, oldest first. */
+    /* The requests sent, oldest first. */
     struct {
         uint64_t tag, nodes;
         bool ends;
@@ -109,7 +109,7 @@ node_close(node *n)
     free(n);
 }
 
-/* As the hook writes it: under another name, then renamed. */
+/* Writes the file under another name and renames it, as the hook does. */
 static void
 put(const node *n, const char *name, const char *text, mode_t mode)
 {
@@ -137,10 +137,10 @@ pass(node *n, int64_t ns)
 {
     n->now += ns;
     mrd_jobs_step(n->jobs, (mrd_local_ns){ n->now });
-    CHECK(mrd_jobs_next_ns(n->jobs).ns > n->now); /* else the agent's loop does not wait */
+    CHECK(mrd_jobs_next_ns(n->jobs).ns > n->now); /* otherwise the agent's loop would spin */
 }
 
-/* The answer to what was sent last. session 0: none; err: a refusal. */
+/* Answers request `at`. `session` 0 grants none, and `err` refuses. */
 static void
 reply(node *n, size_t at, mrd_err err, uint64_t session, uint32_t retry_ms)
 {
@@ -157,7 +157,7 @@ reply(node *n, size_t at, mrd_err err, uint64_t session, uint32_t retry_ms)
     mrd_jobs_answer(n->jobs, n->sent[at].tag, &msg);
 }
 
-/* A node whose job 1 has asked to be streamed. */
+/* Opens a node on which job 1 has requested streaming. */
 static node *
 node_with_job(void)
 {
@@ -169,7 +169,7 @@ node_with_job(void)
     return n;
 }
 
-/* Its file is taken away, and so much time passes that it is forgotten. */
+/* Removes the job's file and lets time pass until the job is removed. */
 static void
 forget_job(node *n)
 {
@@ -208,7 +208,7 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     reply(n, 1, MRD_OK, 0, 0);
     pass(n, 30 * MRD_SEC);
     CHECK(n->n_sent == 2 && mrd_jobs_count(n->jobs) == 1);
-    mrd_jobs_welcome(n->jobs); /* perhaps another aggregator: the end is reported again */
+    mrd_jobs_welcome(n->jobs); /* may be another aggregator: the end is reported again */
     pass(n, MRD_SEC);
     REQUIRE(n->n_sent == 3);
     CHECK(n->sent[2].ends);
@@ -218,7 +218,8 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     node_close(n);
 }
 
-/* The folder's time is that of a tick, in which more than one file may come. */
+/* The modification time of the directory has the resolution of a tick, and several files may arrive
+ * in one. */
 TEST(a_file_that_comes_in_the_tick_of_the_last_look_is_seen)
 {
     node *n = node_with_job();
@@ -234,7 +235,7 @@ TEST(a_file_that_comes_in_the_tick_of_the_last_look_is_seen)
     node_close(n);
 }
 
-/* A process as the drain has it, with room for what is behind its public part. */
+/* A process as the drain stores it, with space for the private part after its public part. */
 typedef struct {
     mrd_drain_process pub;
     char rest[8192];
@@ -261,7 +262,7 @@ process_of_job(const char *job)
     return p;
 }
 
-/* As a pod whose container is started again ten seconds after it failed. */
+/* Imitates a pod whose container restarts ten seconds after it failed. */
 TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
 {
     node *n = node_open();
@@ -282,7 +283,7 @@ TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
 
     process(n, second, false);
     pass(n, MRD_SEC);
-    CHECK_INT(n->n_sent, 2); /* the aggregator has not ended its session yet */
+    CHECK_INT(n->n_sent, 2); /* the aggregator has not ended the job's session yet */
     pass(n, 8 * MRD_SEC);
     REQUIRE(n->n_sent == 3 && !n->sent[2].ends);
     reply(n, 2, MRD_STATE, 0, 0); /* nor now */
@@ -299,7 +300,8 @@ TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
     free(second);
 }
 
-/* The prolog writes a file of every job: one that asks by a step's environment is no other job. */
+/* The prolog writes a file for every job. A request from the environment of a step belongs to the
+ * same job. */
 TEST(a_process_asks_for_a_job_whose_file_does_not)
 {
     node *n = node_open();
@@ -311,7 +313,7 @@ TEST(a_process_asks_for_a_job_whose_file_does_not)
     pass(n, 0);
     REQUIRE(n->n_sent == 1);
     CHECK(strcmp(n->sent[0].request, "stream") != 0);
-    reply(n, 0, MRD_CANCELLED, 0, 0); /* nobody waits for it */
+    reply(n, 0, MRD_CANCELLED, 0, 0); /* no user waits for it */
     process(n, off, false);
     pass(n, MRD_SEC);
     CHECK_INT(n->n_sent, 1);
@@ -405,8 +407,8 @@ TEST(a_refusal_is_final_for_who_asked)
     }
 }
 
-/* After an outage sessions of jobs that are over may begin and end at once: they must not cost the
- * one that runs its session. */
+/* After an outage, sessions of finished jobs may begin and end at once. They must not cost a
+ * running job its session. */
 TEST(a_limit_is_asked_about_again_while_rings_wait)
 {
     node *n = node_with_job();
@@ -422,7 +424,7 @@ TEST(a_limit_is_asked_about_again_while_rings_wait)
     CHECK(n->sent[1].tag == n->sent[0].tag);
     reply(n, 1, MRD_OK, 9, 0);
     CHECK_INT(n->went, 9);
-    /* One whose rings wait no longer is left, as everybody was. */
+    /* A job whose rings no longer wait is not requested again. */
     put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);
     snprintf(path, sizeof(path), "%s/2", n->dir);
     REQUIRE(clock_gettime(CLOCK_REALTIME, &old[0]) == 0);
@@ -438,8 +440,8 @@ TEST(a_limit_is_asked_about_again_while_rings_wait)
     node_close(n);
 }
 
-/* As many sessions as an agent has: the job is asked about again while its rings wait, and gets its
- * session when there is room. */
+/* The agent has its maximum number of sessions. The request is repeated while the job's rings wait,
+ * and the job gets its session when there is space. */
 TEST(the_limit_of_the_node_itself_is_not_the_last_word)
 {
     node *n = node_with_job();
@@ -462,7 +464,8 @@ TEST(the_limit_of_the_node_itself_is_not_the_last_word)
     node_close(n);
 }
 
-/* A session that the node could not begin would wait for the job's end for ever. */
+/* A session that the node could not begin must not wait for the end of the job, which would never
+ * come. */
 TEST(a_session_that_could_not_begin_is_ended)
 {
     node *n = node_with_job();
@@ -474,7 +477,7 @@ TEST(a_session_that_could_not_begin_is_ended)
     take_away(n, "1");
     n->link_down = true;
     pass(n, MRD_SEC);
-    pass(n, 62 * MRD_SEC); /* its rings wait no longer, and nobody is reached */
+    pass(n, 62 * MRD_SEC); /* its rings no longer wait, and no aggregator is connected */
     CHECK_INT(mrd_jobs_left(n->jobs), 1);
     CHECK_INT(mrd_jobs_count(n->jobs), 1);
     n->link_down = false;
@@ -486,8 +489,8 @@ TEST(a_session_that_could_not_begin_is_ended)
     node_close(n);
 }
 
-/* Jobs that began and ended while nobody was reached: recorded when that lasted less than a minute, else
- * said and counted. */
+/* Jobs that began and ended without a connection to the aggregator. They are recorded if that
+ * lasted less than a minute. Otherwise they are reported and counted. */
 TEST(jobs_that_ended_while_the_aggregator_was_away)
 {
     for (int64_t away = 20; away <= 70; away += 25) {
@@ -511,7 +514,7 @@ TEST(jobs_that_ended_while_the_aggregator_was_away)
     }
 }
 
-/* Without request= the job is known, and somebody may begin to wait for it at any time. */
+/* A job without request= is registered, because a user may begin to wait for it at any time. */
 TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
 {
     node *n = node_open();
@@ -525,7 +528,8 @@ TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
     CHECK_INT(n->n_sent, 1);
     pass(n, 3 * MRD_SEC);
     REQUIRE(n->n_sent == 2);
-    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644); /* a step of it asks: not lost */
+    /* a step of the job requests a session, so it is not lost */
+    put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
     pass(n, 200 * MRD_MS);
     reply(n, 1, MRD_CANCELLED, 0, 0); /* to the question before */
     pass(n, MRD_SEC);
@@ -534,8 +538,8 @@ TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
     node_close(n);
 }
 
-/* An agent that had no processor, or has just begun, finds a file that was written some time ago:
- * the job's rings wait for the answer as those of any other. */
+/* An agent that was starved of CPU time, or has just started, finds a file that was written
+ * earlier. The rings of that job wait for the answer like those of other jobs. */
 TEST(rings_of_a_job_whose_file_is_found_late_wait_for_the_answer)
 {
     static const int ages[] = { 0, 3, 30 };
@@ -562,7 +566,8 @@ TEST(rings_of_a_job_whose_file_is_found_late_wait_for_the_answer)
     node_close(n);
 }
 
-/* What rings held is of the session; what was read while they did not wait is of none, and the session says so. */
+/* Events that the rings held belong to the session. Events that were read before the rings waited
+ * belong to none, and the session reports that it is incomplete. */
 TEST(a_session_is_whole_only_while_rings_waited)
 {
     static const struct {
@@ -611,7 +616,7 @@ TEST(a_job_that_asks_late_is_whole_from_then_on)
     process(n, p, false);
     pass(n, 0);
     REQUIRE(n->n_sent == 1);
-    reply(n, 0, MRD_CANCELLED, 0, 0); /* nobody waits for it */
+    reply(n, 0, MRD_CANCELLED, 0, 0); /* no user waits for it */
     put(n, "1", "job=1\nuid=5\nrequest=stream\n", 0644);
     asked = n->now + 2 * MRD_SEC;
     pass(n, 2 * MRD_SEC);
@@ -623,7 +628,7 @@ TEST(a_job_that_asks_late_is_whole_from_then_on)
     node_close(n);
 }
 
-/* Pods of two namespaces, of one user, whose jobs have one name. */
+/* Two pods of one user in different namespaces, whose jobs have the same name. */
 TEST(jobs_of_one_name_in_two_namespaces_are_two_jobs)
 {
     node *n = node_open();
@@ -643,7 +648,7 @@ TEST(jobs_of_one_name_in_two_namespaces_are_two_jobs)
         CHECK_INT(n->went, 3 + i);
     }
     n->now = mrd_local_now().ns;
-    process(n, p[0], true); /* the end of one is not that of the other */
+    process(n, p[0], true); /* ends only one of the two jobs */
     pass(n, 6 * MRD_SEC);
     pass(n, MRD_SEC);
     CHECK_INT(n->stopped, 3);
@@ -652,7 +657,7 @@ TEST(jobs_of_one_name_in_two_namespaces_are_two_jobs)
     node_close(n);
 }
 
-/* Components of a heterogeneous job that share a node: one job, until the last of them has ended. */
+/* Components of a heterogeneous job on one node are one job. It ends when the last component ends. */
 TEST(components_of_a_job_are_one_job)
 {
     node *n = node_open();
@@ -675,7 +680,8 @@ TEST(components_of_a_job_are_one_job)
     node_close(n);
 }
 
-/* A process was there before the file of its job: it is the same job, and the aggregator learns whose it is. */
+/* A process existed before the file of its job. Both are one job, and the aggregator receives its
+ * owner. */
 TEST(a_file_is_about_the_job_that_a_process_told_of)
 {
     node *n = node_open();
@@ -694,7 +700,7 @@ TEST(a_file_is_about_the_job_that_a_process_told_of)
     CHECK_TEXT(n->sent[1].request, "stream");
     reply(n, 1, MRD_OK, 9, 0);
     CHECK_INT(mrd_jobs_count(n->jobs), 1);
-    process(n, p, true); /* its file says when it is over */
+    process(n, p, true); /* the file determines when the job ends */
     pass(n, 60 * MRD_SEC);
     CHECK_INT(n->stopped, 0);
     take_away(n, "7");
@@ -711,7 +717,7 @@ TEST(what_others_can_write_is_not_believed)
 
     put(n, "group", "job=1\nuid=5\nrequest=stream\n", 0664);
     put(n, "world", "job=2\nuid=5\nrequest=stream\n", 0646);
-    put(n, "nobody", "job=3\nrequest=stream\n", 0644);  /* whose? */
+    put(n, "nobody", "job=3\nrequest=stream\n", 0644);  /* without a user */
     put(n, "nothing", "uid=5\nrequest=stream\n", 0644); /* which? */
     put(n, "number", "job=4\nuid=x\nrequest=stream\n", 0644);
     pass(n, 0);
@@ -769,7 +775,8 @@ TEST(more_jobs_than_can_be_followed_cost_only_their_user)
     node_close(n);
 }
 
-/* An answer that comes after its job is forgotten is nobody's, though another job has the place. */
+/* An answer that arrives after the removal of its job is ignored, even if another job uses its
+ * slot. */
 TEST(a_late_answer_is_not_the_next_jobs)
 {
     node *n = node_with_job();
@@ -803,7 +810,8 @@ TEST(one_that_did_not_ask_and_is_over_costs_no_turns)
     node_close(n);
 }
 
-/* Whatever jobs, files, answers and links do: each step says when the next is due, and that is later. */
+/* Random jobs, files, answers and link states: each step reports when the next one is due, which is
+ * always later. */
 TEST(no_order_of_things_makes_the_loop_spin)
 {
     static const char *const files[] = { "", "request=stream\n", "request=recorder\nended=1\n" };

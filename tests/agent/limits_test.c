@@ -1,4 +1,5 @@
-/* What --cpu-limit and --recorder-memory cost is counted, when it was, and the limits hold. */
+/* The losses caused by --cpu-limit and --recorder-memory are counted with their times, and the
+ * limits hold. */
 #include "tests/agent/ring_make.h"
 
 #include <signal.h>
@@ -52,8 +53,8 @@ check_session(const mrd_record_status *st)
     CHECK_INT(gaps, dropped);
 }
 
-/* A window that wants more than the memory held: what is missing of it is lost in it, by number and
- * time; what no window wanted is not. */
+/* A window needs more than the memory could hold. The missing events are lost in that window, with
+ * number and time. Events outside all windows are not counted as lost. */
 TEST(a_window_misses_what_the_recorder_had_no_memory_for)
 {
     enum { PARTS = 40, EACH = 200 };
@@ -96,7 +97,7 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
         mrd_record_flush(r);
         mrd_agent_step(a, 0);
         if (part == 2)
-            from = at[part * EACH + 1]; /* the window leaves out the first two */
+            from = at[part * EACH + 1]; /* the window excludes the first two */
     }
     mrd_record_get(r, 0, &st);
     CHECK(st.drops[MRD_DROP_WINDOW].count > 4 * EACH);
@@ -130,8 +131,8 @@ TEST(a_window_misses_what_the_recorder_had_no_memory_for)
     fake_aggregator_fini(&g);
 }
 
-/* An agent that may take a hundredth of a core beside a flood takes that, and what did not fit into
- * the ring is counted. */
+/* An agent is limited to 1 % of a core while a flood is written. It uses that much, and the events
+ * that did not fit into the ring are counted. */
 TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
 {
     mrd_agent_options o = settings();
@@ -175,7 +176,7 @@ TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
         fake_serve(&g, ends[0], &pending);
     }
     for (int i = 0; i < RINGS; i++) {
-        CHECK(m[i]->lost > 1000); /* it was more than the agent could take */
+        CHECK(m[i]->lost > 1000); /* more than the agent could read */
         written += m[i]->written;
     }
     for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC; /* the rest comes, slowly */
@@ -195,7 +196,7 @@ TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) * MRD_US;
     fprintf(stderr, "%.1f %% of a core, %" PRIu64 " of %" PRIu64 " lost\n",
             100.0 * (double) cpu / (double) (ended - began), lost, lost + written);
-    CHECK(cpu < (ended - began) / 100 + 40 * MRD_MS); /* beside what a start takes */
+    CHECK(cpu < (ended - began) / 100 + 40 * MRD_MS); /* in addition to the time of the start */
     CHECK_INT(g.delivered, written);
     CHECK_INT(g.events, written);
     CHECK_INT(g.begun, g.delivered + g.dropped + g.held);
@@ -206,7 +207,7 @@ TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
         make_free(m[i]);
 }
 
-/* What workloads say is theirs to repeat, not to fill the operator's log with. */
+/* Workloads may repeat their notices, but they must not fill the operator's log. */
 TEST(a_flood_of_notices_is_not_a_flood_of_lines)
 {
     mrd_agent_options o = settings();
@@ -223,7 +224,7 @@ TEST(a_flood_of_notices_is_not_a_flood_of_lines)
     REQUIRE((a = open_agent(&o, NULL)) != NULL);
     for (int burst = 0; burst < 4; burst++) {
         int64_t until =
-            mrd_local_now().ns + 1050 * MRD_MS; /* a second has passed: the log admits more */
+            mrd_local_now().ns + 1050 * MRD_MS; /* after a second the log accepts more lines */
 
         for (int i = 0; i < 500; i++)
             CHECK(make_rec(m,
@@ -236,7 +237,7 @@ TEST(a_flood_of_notices_is_not_a_flood_of_lines)
         while (mrd_local_now().ns < until);
     }
     mrd_agent_counters(a, &c);
-    CHECK_INT(c.drain.events, 2000); /* sessions would have had all of them */
+    CHECK_INT(c.drain.events, 2000); /* sessions would have received all of them */
     CHECK(pread(fd, log, sizeof(log) - 1, 0) > 0);
     for (const char *p = log; (p = strstr(p, "AGT-NOTICE ")) != NULL; p++)
         lines++;

@@ -1,4 +1,4 @@
-/* Which addresses an agent connects to, and that a certificate without TLS is refused. */
+/* Which addresses an agent connects to. A certificate without TLS is refused. */
 #include "agent/agent.h"
 #include "tests/check.h"
 
@@ -22,7 +22,7 @@ static const row rows[] = {
     { .url = "10.0.0.7:7770", .want = MRD_INVALID, .says = "expected tcp://HOST:7770" },
     { .url = "http://10.0.0.7:7780", .want = MRD_INVALID, .says = "expected tcp://HOST:7770" },
     { .url = "tcp://10.0.0.7:7770", .want = MRD_AUTH, .says = "--aggregator" },
-    /* The token goes over the control connection too. */
+    /* The token is sent over the control connection too. */
     { .url = "tls+tcp://10.0.0.7:7770",
       .control = "tcp://10.0.0.7:7771",
       .ca = "ca.pem",
@@ -45,7 +45,7 @@ static const row rows[] = {
       .insecure = true,
       .want = MRD_INVALID,
       .says = "write tls+tcp://" },
-    /* Certificates that the agent gets itself. */
+    /* Certificates that the agent obtains itself. */
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .spool = "/s" },
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "ca.pem", .token = "t", .cert = "c", .key = "k" },
     { .url = "tls+tcp://10.0.0.7:7770", .ca = "c", .server = "https://h:1///", .spool = "/s" },

@@ -1,5 +1,5 @@
-/* Whose name the runtime's event of a load is (agent/models.h): by the call's thread and times, in any order of
- * reading; not by who is near. */
+/* Joins the runtime's event of a model load with its model (agent/models.h), by the thread and the
+ * times of the call. The order of reading does not matter, and closeness alone is not sufficient. */
 #include "agent/models.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ typedef struct {
     uint32_t n;
 } fixture;
 
-/* One load as it happened: the truth. */
+/* The truth about one load. */
 typedef struct {
     int64_t thread, call_from, call_to, from, to, runtime_id;
     uint64_t number;
@@ -65,7 +65,7 @@ add_number(fixture *f, const char *key, int64_t v)
                                  .v.i = v };
 }
 
-/* What libmeridian recorded of the load. */
+/* Adds the records of libmeridian about the load. */
 static void
 tell_load(fixture *f, const truth *l)
 {
@@ -84,7 +84,8 @@ tell_load(fixture *f, const truth *l)
     mrd_model_table_event(f->t, &f->process, l->number, true, &ev);
 }
 
-/* What the runtime's trace has of it; shift: its numbers of threads are not the system's. */
+/* Adds the runtime's trace event of the load. `shift`: difference of its thread ids from the
+ * system's. */
 static void
 tell_runtime(fixture *f, const truth *l, const char *call, int64_t shift)
 {
@@ -92,8 +93,7 @@ tell_runtime(fixture *f, const truth *l, const char *call, int64_t shift)
     char name[32];
     mrd_track track;
 
-    snprintf(name, sizeof(name), "net%d",
-             (int) (l->runtime_id % 3)); /* names come more than once */
+    snprintf(name, sizeof(name), "net%d", (int) (l->runtime_id % 3)); /* names repeat */
     mrd_track_init(&track, f->process.id, MRD_SRC_RUNTIME);
     track.thread_id = l->thread + shift;
     f->n = 0;
@@ -121,7 +121,8 @@ load_of(fixture *f, uint64_t number)
     return NULL;
 }
 
-/* The loads of several threads, all within a millisecond or so: those of a thread follow each other. */
+/* Makes loads of several threads, all within about a millisecond. The loads of one thread do not
+ * overlap. */
 static void
 make_loads(truth *l, size_t n)
 {
@@ -176,7 +177,8 @@ TEST(loads_of_one_millisecond_keep_their_own_names)
     }
 }
 
-/* Threads by numbers of the runtime's own: what may be another's has no name, and none has a wrong one. */
+/* The runtime uses thread ids of its own. A load that could be another's gets no name, and none
+ * gets a wrong name. */
 TEST(without_a_common_thread_only_what_is_alone_is_joined)
 {
     size_t joined = 0;
@@ -210,7 +212,8 @@ TEST(without_a_common_thread_only_what_is_alone_is_joined)
     CHECK(joined > 0);
 }
 
-/* A load that was not noted (before libmeridian recorded) leaves its event over: nobody else's. */
+/* A load that libmeridian did not record leaves its event without a model. No other load gets this
+ * event. */
 TEST(an_event_of_another_load_is_not_taken)
 {
     truth noted = { 500, WALL, WALL + 100000, WALL + 10, WALL + 99000, 1, 1 };
@@ -230,7 +233,8 @@ TEST(an_event_of_another_load_is_not_taken)
     tear_down(&f);
 }
 
-/* nrt_load_collectives loads by nrt_load: the model is what the call of the program made. */
+/* nrt_load_collectives calls nrt_load. The model is named by the outer call, which the program
+ * made. */
 TEST(of_nested_loads_the_outermost_names_it)
 {
     truth outer = { 500, WALL, WALL + 100000, WALL + 10, WALL + 99000, 1, 1 };
@@ -261,7 +265,7 @@ TEST(a_load_that_is_no_call_has_no_name)
     tear_down(&f);
 }
 
-/* exec keeps the process, and libmeridian counts its loads from 1 again. */
+/* exec keeps the process, but libmeridian numbers its loads from 1 again. */
 TEST(another_program_of_the_same_process_has_loads_of_its_own)
 {
     truth before = { 500, WALL, WALL + 100000, WALL + 10, WALL + 99000, 1, 1 };
@@ -288,7 +292,7 @@ TEST(another_program_of_the_same_process_has_loads_of_its_own)
     tear_down(&f);
 }
 
-/* More events than are kept: the newest are, and memory is bounded. */
+/* More events than are kept: the newest remain and memory is bounded. */
 TEST(many_events_without_a_load)
 {
     truth l = { 500, WALL, WALL + 1000, WALL + 100, WALL + 900, 1, 1 };

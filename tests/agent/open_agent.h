@@ -1,4 +1,4 @@
-/* tests/agent/open_agent.h - an agent of the node i-test over a transport of the test's. */
+/* tests/agent/open_agent.h - an agent of the node i-test with a transport of the test. */
 #ifndef MRD_TESTS_OPEN_AGENT_H
 #define MRD_TESTS_OPEN_AGENT_H
 
@@ -6,7 +6,7 @@
 
 #include "agent/agent.h"
 
-/* NULL, with the reason on stderr, when it cannot be opened. */
+/* Opens the agent. On failure prints the reason to stderr and returns NULL. */
 static inline mrd_agent *
 open_agent(const mrd_agent_options *o, mrd_transport *t)
 {

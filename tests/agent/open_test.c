@@ -1,4 +1,4 @@
-/* Spans that are open while the agent is restarted, in whatever way: a successor goes on with them. */
+/* Spans that are open while the agent is restarted or killed. Its successor continues them. */
 #include "tests/agent/ring_make.h"
 
 #include <signal.h>
@@ -38,7 +38,7 @@ settings(void)
     return o;
 }
 
-/* An agent that ends as meridian-agent does: in order on SIGTERM. */
+/* Starts an agent that ends like meridian-agent: cleanly on SIGTERM. */
 static int
 start_child(int *ret_fd, const mrd_agent_options *o, bool first)
 {
@@ -75,7 +75,8 @@ start_child(int *ret_fd, const mrd_agent_options *o, bool first)
     return pid;
 }
 
-/* The id is in the record, as the API writes it; the duration tells that the right two were joined. */
+/* Writes one half of a span. Its id is in the record, as the API writes it. The duration shows that
+ * the right halves were joined. */
 static bool
 half(maker *m, uint32_t name, int id, bool begin, int64_t t0)
 {
@@ -100,7 +101,7 @@ serve_until(fake_aggregator *g, int fd, mrd_buf *pending, int64_t end)
         ;
 }
 
-/* Rounds of a random length, each ended by SIGTERM or SIGKILL. */
+/* Runs agents for a random time each, and ends each by SIGTERM or SIGKILL. */
 static void
 restarts(int rounds, int kill_of_ten, unsigned seed)
 {
@@ -155,7 +156,7 @@ restarts(int rounds, int kill_of_ten, unsigned seed)
         waitpid(pid, NULL, 0);
         close(fd);
     }
-    CHECK(again > rounds / 2); /* spans were open over restarts */
+    CHECK(again > rounds / 2); /* spans were open across restarts */
     pid = start_child(&fd, &o, false);
     g.need_hello = true;
     mrd_buf_reset(&pending);
@@ -306,7 +307,7 @@ turns(mrd_drain *p, received *h, const uint64_t *until, uint64_t value)
         turn(p, h);
 }
 
-/* A process with one span open, read and given back by an agent that is killed then. */
+/* Makes a process with one open span. An agent has read and released the ring and was then killed. */
 static maker *
 one_open(int pid, uint64_t start, bool kept, int64_t at)
 {
@@ -329,8 +330,8 @@ one_open(int pid, uint64_t start, bool kept, int64_t at)
     return m;
 }
 
-/* Killed between the file and the ring: the successor has the start from the file and reads it in the ring once
- * more. It is one start, of a span or of a model. */
+/* The agent is killed after it wrote the file and before it released the ring. Its successor reads
+ * the start from both. It counts as one start, of a span or a model. */
 TEST(a_start_that_is_told_twice_is_one)
 {
     for (int model = 0; model < 2; model++) {
@@ -372,7 +373,8 @@ TEST(a_start_that_is_told_twice_is_one)
     }
 }
 
-/* An end whose start was not read yet, of a span or of a model, waits over a restart for that start. */
+/* The end of a span or of a model arrives before its start. It waits for that start across a
+ * restart. */
 TEST(an_end_that_is_told_first_waits_over_a_restart)
 {
     for (int model = 0; model < 2; model++) {
@@ -403,7 +405,8 @@ TEST(an_end_that_is_told_first_waits_over_a_restart)
     }
 }
 
-/* Without a spool folder there is no file: the begin is counted as lost, at its time, and once. */
+/* Without a spool directory there is no file. The open span is counted as lost once, at its start
+ * time. */
 TEST(without_a_place_to_keep_it_an_open_span_is_counted)
 {
     int64_t at = mrd_local_now().ns;
@@ -426,10 +429,10 @@ TEST(without_a_place_to_keep_it_an_open_span_is_counted)
     make_free(m);
 }
 
-/* The process was there when the agent was killed, and died before the next one came. */
+/* The process was alive when the agent was killed, and exited before the next agent started. */
 TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
 {
-    for (int ring = 0; ring < 2; ring++) { /* its ring is there, or was removed */
+    for (int ring = 0; ring < 2; ring++) { /* its ring still exists, or was removed */
         received h = { 0 };
         int64_t before = mrd_local_now().ns;
         int pid = fork();
@@ -464,7 +467,7 @@ TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
     }
 }
 
-/* A file of another boot, a damaged one, one of a commit that did not come to be. */
+/* A file of another boot, a damaged file, and a file whose commit failed. */
 TEST(a_file_that_does_not_fit_is_left)
 {
     static const char *const rows[] = { "boot", "cut", "garbage", "commit" };
@@ -502,7 +505,7 @@ TEST(a_file_that_does_not_fit_is_left)
     }
 }
 
-/* Many that open and end: the file stays as small as what is open. */
+/* Many spans open and close. The file size depends only on those that are open. */
 TEST(the_file_is_bounded)
 {
     received h = { 0 };

@@ -1,5 +1,5 @@
-/* What the agent opens for a workload, against real users and namespaces. Whether something was
- * read is judged by its contents and inode, as stat of the test's own path tells them. */
+/* The agent opens files for a workload with the rights of its user, with real users and namespaces.
+ * Contents and inodes are compared with stat of the test's own path. */
 #include "tests/hw/tree.h"
 
 #include <errno.h>
@@ -64,7 +64,8 @@ open_root(void)
     return fd;
 }
 
-/* Opens "folder" and in it "name" as the user; the text of the file, NULL when it was refused. */
+/* Opens "folder" and "name" in it as the user. Returns the text of the file, or NULL if it was
+ * refused. */
 static const char *
 taken(int root, const mrd_owned_user *who, const char *dir, const char *name, mrd_why *why)
 {
@@ -179,7 +180,8 @@ TEST(in_the_operators_folder_links_to_files_of_others_are_not_taken)
         const char *name, *dir, *file, *text;
     } rows[] = {
         { "anybody's", "shared", "mine.ntff", "mine" },
-        { "root reads all", "victim", "key.ntff", NULL }, /* it has a second name, see below */
+        /* the file has a second name, see below */
+        { "root reads all", "victim", "key.ntff", NULL },
         { "a hard link to another's", "mine", "hard.ntff", NULL },
         { "a link", "mine", "link.ntff", NULL },
     };
@@ -191,7 +193,7 @@ TEST(in_the_operators_folder_links_to_files_of_others_are_not_taken)
         mrd_why why;
         const char *text = taken(root, &any, rows[i].dir, rows[i].file, &why);
 
-        if (i == 1) /* it belongs to its folder's owner: that is its first name */
+        if (i == 1) /* its first name is in the owner's directory, so it is allowed */
             CHECK_ROW(rows[i].name, text != NULL && strcmp(text, "secret") == 0);
         else
             CHECK_ROW(rows[i].name, (text == NULL) == (rows[i].text == NULL));
@@ -206,8 +208,8 @@ typedef struct {
     char ring[1024];
 } process;
 
-/* A process of the user that maps a file of its, in a mount namespace of its own with `own_mounts`:
- * there /tmp is empty but for the bind mount of another's folder. */
+/* Starts a process of the user that maps a file of its own. With own_mounts it has its own mount
+ * namespace, in which /tmp contains only a bind mount of another user's directory. */
 static process
 start(const char *ring, int uid, bool own_mounts)
 {
@@ -309,8 +311,8 @@ TEST(a_root_is_that_of_the_process_that_uses_the_ring)
     CHECK_ERR("it has ended", root_of(&claim, &root), MRD_NOTFOUND);
 }
 
-/* Its root is taken once; what it names is looked for there and nowhere else, also when it is gone.
- */
+/* The root of the process is opened once. All its paths are resolved there only, even after the
+ * process exited. */
 TEST(a_container_is_looked_into_through_its_own_root)
 {
     mrd_owned_claim claim;

@@ -1,4 +1,4 @@
-/* When probes go: fake time. */
+/* When probes are sent, in simulated time. */
 #include "tests/check.h"
 
 #include "agent/probe_pace.h"
@@ -7,7 +7,7 @@
 
 static const mrd_probe_id first = { 7, 1, 0 };
 
-/* Sends the pair that is due next and returns when that was; *k is the next one's. */
+/* Sends the next due pair and returns its time. *k is the number of the next pair. */
 static int64_t
 send_next(mrd_probe_pace *p, uint32_t *k)
 {
@@ -58,7 +58,7 @@ TEST(fast_ends_after_a_minute_however_often_it_is_asked_for)
     for (int minute = 0; minute < 3; minute++) {
         int64_t end = at + 60 * MRD_SEC;
 
-        if (minute == 2) /* the bound was narrow again for a moment */
+        if (minute == 2) /* the bound was narrow for a moment */
             mrd_probe_pace_set(&p, MRD_PACE_RUN, (mrd_local_ns){ at });
         while (at < end) {
             mrd_probe_pace_set(&p, MRD_PACE_FAST, (mrd_local_ns){ at });

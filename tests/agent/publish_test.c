@@ -1,4 +1,4 @@
-/* The publisher by itself, over a connection that the test plays: when it wants its next turn. */
+/* The publisher alone, over a simulated connection: when its next turn is due. */
 #include "agent/publish.h"
 
 #include "tests/check.h"
@@ -8,7 +8,7 @@ typedef struct {
     mrd_link_event events[8];
     mrd_buf frames[8];
     size_t n, given;
-    uint64_t tags[8]; /* of what was submitted, hellos and heartbeats apart */
+    uint64_t tags[8]; /* of submitted frames other than hellos and heartbeats */
     size_t sent, answered;
     unsigned window;
 } played;
@@ -104,8 +104,8 @@ add(mrd_spool *s, uint64_t seq)
     CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
 }
 
-/* One frame is to be sent again and the connection has no slot: only an answer can help, so a loop
- * that waits until next_ns must not find it in the past. */
+/* A frame must be resent, but the connection has no free slot. Only a reply can change that, so
+ * next_ns must not be in the past. Otherwise the loop would spin. */
 TEST(without_a_slot_nothing_is_due)
 {
     played t = { .pub = { .submit = submit,
@@ -142,14 +142,14 @@ TEST(without_a_slot_nothing_is_due)
     t.answered++;
     arrives(&t, MRD_LINK_REPLY, t.tags[0], MRD_FRAME_ACK, &later);
     mrd_publish_step(p, now);
-    CHECK_INT(t.sent, 2); /* the second one has the slot now */
+    CHECK_INT(t.sent, 2); /* the second frame has the slot now */
     now = mrd_local_now();
     while (mrd_local_before(mrd_local_now(), mrd_local_add(now, 5 * MRD_MS)))
         ;
     now = mrd_local_now();
     mrd_publish_step(p, now);
     CHECK_INT(t.sent, 2);
-    CHECK(mrd_local_after(mrd_publish_next_ns(p), now)); /* what was due then is done */
+    CHECK(mrd_local_after(mrd_publish_next_ns(p), now)); /* the due work was done */
     t.answered++;
     arrives(&t, MRD_LINK_REPLY, t.tags[1], MRD_FRAME_ACK, &later);
     CHECK(!mrd_local_after(mrd_publish_next_ns(p), mrd_local_now())); /* there is a slot again */

@@ -1,5 +1,5 @@
-/* What a session takes of events from before its start and behind its stop, of each kind and clock; what
- * a commit says of it. */
+/* Which events from before the start and after the stop of a session belong to it, for each kind
+ * and clock, and the status after a commit. */
 #include "agent/record.h"
 
 #include <signal.h>
@@ -17,7 +17,7 @@ typedef struct {
     mrd_drain_process process;
     mrd_track_id track;
     int64_t start_ns, off_ns; /* REALTIME - RAW */
-    uint64_t given, told;     /* events; as a commit last said */
+    uint64_t given, told;     /* number of events, and the count in the last commit */
 } fixture;
 
 static mrd_err
@@ -33,7 +33,8 @@ dropped(void *self, const mrd_spool_item *item)
     (void) self, (void) item;
 }
 
-/* How much of a trace file was given: each event of the fixture's process is one. */
+/* Reports how many events of the trace file were given. Each event of the fixture's process counts
+ * as one. */
 static void
 tell_position(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to)
 {
@@ -43,7 +44,7 @@ tell_position(void *self, void (*call)(void *to, uint64_t key, uint64_t value), 
     call(to, 1, f->given);
 }
 
-/* dir, boot: of the spool, NULL in memory; of the machine. */
+/* dir: the spool, NULL for memory. boot: the machine's boot. */
 static void
 setup_in(fixture *f, const char *dir, uint32_t boot)
 {
@@ -133,7 +134,8 @@ TEST(nothing_of_before_the_session_gets_in)
                 c.session = 5;
                 c.mode =
                     recorder ? MRD__SESSION_MODE__MODE_RECORDER : MRD__SESSION_MODE__MODE_STREAM;
-                give(&f, rows[i].kind, clock, rows[i].at * SEC, rows[i].dur * SEC); /* nobody yet */
+                /* no session takes it yet */
+                give(&f, rows[i].kind, clock, rows[i].at * SEC, rows[i].dur * SEC);
                 CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL),
                           MRD_OK);
                 CHECK_ERR("stop",
@@ -144,7 +146,7 @@ TEST(nothing_of_before_the_session_gets_in)
                 CHECK_INT(st.begun, rows[i].begun);
                 CHECK_INT(st.begun, st.held + st.drops[MRD_DROP_RUNTIME].count);
                 if (rows[i].kind == MRD_LOSS &&
-                    rows[i].begun > 0) { /* its times are the session's */
+                    rows[i].begun > 0) { /* its times belong to the session */
                     REQUIRE(st.gaps.n == 1 && st.gaps.v[0].marked);
                     CHECK(st.gaps.v[0].first.ns >= f.start_ns);
                     CHECK(st.gaps.v[0].last.ns <= f.start_ns + 10ll * SEC);
@@ -154,7 +156,7 @@ TEST(nothing_of_before_the_session_gets_in)
             }
 }
 
-/* It never begins before the session, and never takes back what was said. */
+/* The reported time never lies before the start of the session and never moves back. */
 TEST(what_was_held_is_said_from_its_first_instant_on)
 {
     fixture f;
@@ -180,7 +182,7 @@ TEST(what_was_held_is_said_from_its_first_instant_on)
     teardown(&f);
 }
 
-/* A process's reason to keep a window is given to the flight recorders that record it, and to no other session. */
+/* A trigger from a process opens windows only in the flight recorders that record this process. */
 TEST(a_reason_stays_with_the_sessions_of_its_process)
 {
     static const struct {
@@ -220,7 +222,7 @@ TEST(a_reason_stays_with_the_sessions_of_its_process)
     teardown(&f);
 }
 
-/* So many events of a millisecond, one every 10 ms from then on. */
+/* Gives n events of 1 ms, one every 10 ms from `from` on. */
 static void
 give_some(fixture *f, int64_t from, int n)
 {
@@ -261,8 +263,10 @@ late_after(fixture *f, uint64_t session, int64_t start)
     return late_of(f, session);
 }
 
-/* The node is told of a session when it has read events of it already: those are lost to it, and counted, whoever else
- * took them; what ended before it began, and what was read before the aggregator was sessions_known, is not its. */
+/* The node receives a session after it has read some of its events. These events are counted as
+ * lost for this session, even if other sessions took them. Events that ended before the session
+ * began do not belong to it. Neither do events that were read before the aggregator's
+ * sessions_known. */
 TEST(a_session_that_is_told_of_late_counts_what_it_missed)
 {
     enum { S = 1000000000 };
@@ -281,13 +285,14 @@ TEST(a_session_that_is_told_of_late_counts_what_it_missed)
     REQUIRE(mrd_record_find(f.record, 2, &st) && st.gaps.n == 1);
     CHECK(st.gaps.v[0].first.ns >= f.start_ns - 15ll * S &&
           st.gaps.v[0].first.ns <= f.start_ns - 9ll * S && !st.gaps.v[0].marked);
-    give_some(&f, -5ll * S, 50); /* 2 and 3 take them: in batches that are open, and closed */
+    give_some(&f, -5ll * S, 50); /* sessions 2 and 3 take them, in open and closed batches */
     CHECK_INT(late_after(&f, 4, -6ll * S), 50);
     mrd_record_flush(f.record);
     CHECK_INT(late_after(&f, 5, -6ll * S), 50);
     CHECK_INT(late_of(&f, 4), 50);
     known_again(&f, 1);
-    CHECK_INT(late_after(&f, 6, -30ll * S), 250); /* it may have begun when that was said */
+    /* the session may have begun at the time of that report */
+    CHECK_INT(late_after(&f, 6, -30ll * S), 250);
     known_again(&f, 2);
     CHECK_INT(late_after(&f, 7, -30ll * S), 0);
     mrd_record_flush(f.record);
@@ -300,7 +305,7 @@ TEST(a_session_that_is_told_of_late_counts_what_it_missed)
     teardown(&f);
 }
 
-/* One session that takes all in the quick way; and the process may be gone. */
+/* One session takes all events on the fast path, and the process may have exited. */
 TEST(what_a_process_gave_is_known_when_it_is_gone)
 {
     enum { S = 1000000000 };
@@ -330,7 +335,8 @@ TEST(what_a_process_gave_is_known_when_it_is_gone)
     teardown(&f);
 }
 
-/* An open batch of another session ends where its last event does: each of its events has its own time all the same. */
+/* An open batch of another session ends at its last event. Each of its events still counts by its
+ * own time. */
 TEST(what_another_session_took_counts_by_its_own_time)
 {
     fixture f;
@@ -341,11 +347,12 @@ TEST(what_another_session_took_counts_by_its_own_time)
     CHECK_INT(late_after(&f, 1, -30ll * MRD_SEC), 0);
     give_some(&f, -5ll * MRD_SEC, 100);
     late = late_after(&f, 2, -5ll * MRD_SEC + 500 * MRD_MS);
-    CHECK(late >= 50 && late <= 50 + 7); /* a place is a fifteenth of a second at most */
+    CHECK(late >= 50 && late <= 50 + 7); /* a bucket covers at most 1/15 s */
     teardown(&f);
 }
 
-/* Killed in a pause: its successor takes nothing of that time, nor what was left out since. */
+/* Killed during a pause: the successor takes neither events of that time nor those deselected
+ * since. */
 TEST(a_successor_knows_what_was_changed)
 {
     char state[300], core[] = "3", type[] = "nrt_execute", *cores[] = { core }, *types[] = { type };
@@ -375,7 +382,7 @@ TEST(a_successor_knows_what_was_changed)
     for (c.session = 4; c.session < 7; c.session++)
         CHECK_ERR("go", mrd_record_go(before, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
     CHECK_ERR("change", mrd_record_change(before, 5, 3, pauses, 2, &sel), MRD_OK);
-    mrd_record_close(before); /* as a kill leaves it: nothing is written at the end */
+    mrd_record_close(before); /* like a kill: nothing is written at the end */
     CHECK_ERR("open again", mrd_record_open(&o, &after, NULL), MRD_OK);
     CHECK_INT(mrd_record_sessions(after), 3);
     CHECK(mrd_record_is_paused(after, 5, (mrd_local_ns){ f.start_ns + 20 }));
@@ -388,13 +395,14 @@ TEST(a_successor_knows_what_was_changed)
     REQUIRE(said_cores->n == 1 && said_types->n == 1);
     CHECK_TEXT(said_cores->v[0], "3");
     CHECK_TEXT(said_types->v[0], "nrt_execute");
-    f.process.ident.rank = 78; /* what was chosen from the start is chosen */
+    f.process.ident.rank = 78; /* the selection of the start still applies */
     CHECK(!mrd_record_selects(after, 5, &f.process));
     mrd_record_close(after);
     teardown(&f);
 }
 
-/* A session that names more than it may is refused; it does not record what a part of its names selects. */
+/* A session with too long a list of names is refused. It never records only a part of its
+ * selection. */
 TEST(a_selection_is_taken_whole_or_refused)
 {
     char job[] = "job", *jobs[MRD_SELECT_WORDS + 1];
@@ -425,7 +433,7 @@ TEST(a_selection_is_taken_whole_or_refused)
     teardown(&f);
 }
 
-/* What began in an earlier run and never ended is not open for ever. */
+/* A span that began in an earlier run of its process and never ended is not open forever. */
 TEST(an_unfinished_span_reaches_until_its_process_ended)
 {
     enum { SEC = 1000000000 };
@@ -460,8 +468,8 @@ TEST(an_unfinished_span_reaches_until_its_process_ended)
         }
 }
 
-/* A batch of events on the wall clock (the runtime trace's) that the spool cannot take, because a file
- * may not grow any more: when it was lost stands in RAW, as when all else was lost. */
+/* The spool refuses a batch of wall-clock events (of the runtime trace) because its file may not
+ * grow. The time of the loss is in RAW, like all other losses. */
 TEST(a_batch_that_the_spool_refuses_is_lost_at_its_raw_time)
 {
     for (unsigned clock = MRD_DRAIN_RAW; clock <= MRD_DRAIN_REALTIME; clock++) {
@@ -494,8 +502,8 @@ TEST(a_batch_that_the_spool_refuses_is_lost_at_its_raw_time)
     }
 }
 
-/* A loss is known by the clock of the boot in which it was. After another the session still counts it,
- * and says no time instead of one that means something else now. */
+/* The time of a loss belongs to the clock of its boot. After another boot the session still counts
+ * the loss, but without a time, because it would be wrong there. */
 TEST(losses_of_an_earlier_boot_have_no_time)
 {
     enum { SEC = 1000000000 };
@@ -531,8 +539,8 @@ TEST(losses_of_an_earlier_boot_have_no_time)
     }
 }
 
-/* A commit that is for nothing but a note of losses says, too, how much of a file was given: what of it
- * is in an open batch would be gone with the process. */
+/* A commit that only writes a note of losses also records how much of the trace file was given.
+ * Otherwise its events in an open batch would be lost if the agent is killed. */
 TEST(a_note_of_losses_takes_the_files_events_along)
 {
     Mrd__Control c = MRD__CONTROL__INIT;
@@ -553,9 +561,9 @@ TEST(a_note_of_losses_takes_the_files_events_along)
     teardown(&f);
 }
 
-/* A recorder that has shipped nothing yet: what it counted as lost, and what it keeps, is in a note without a
- * frame, and the rings are given back. When the agent is killed and the segments are removed the losses
- * are still counted. */
+/* A recorder has not shipped any frame. Its counted losses and kept events are in a note without a
+ * frame, and the rings are released. The losses still count after the agent is killed and its
+ * segments are removed. */
 TEST(losses_of_a_recorder_outlive_its_segments)
 {
     char dir[600], segment[700];

@@ -1,5 +1,5 @@
-/* The end of a ring is told once: what its process left open and what it lost last, also when the agent is
- * killed between the commit and the removal of the file. */
+/* The end of a ring is reported once: the spans that its process left open and its last losses.
+ * This also holds if the agent is killed between the commit and the removal of the file. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/drain.h"
@@ -79,7 +79,8 @@ open_drain(received *h, uint32_t budget)
     return p;
 }
 
-/* A process that died with a span open, behind one that ended and five that found no room. */
+/* Makes the ring of an exited process: an ended span, an open span, and five events that found no
+ * space. */
 static maker *
 make_ended(void)
 {
@@ -100,7 +101,8 @@ make_ended(void)
     return m;
 }
 
-/* Killed behind the step that told the last loss; all that was read until then was committed, or nothing. */
+/* Kills the agent after the step that reported the last loss. Either all that was read was
+ * committed, or nothing. */
 static void
 kill_behind_the_loss(bool committed, uint32_t budget)
 {
@@ -111,7 +113,7 @@ kill_behind_the_loss(bool committed, uint32_t budget)
     mrd_drain *p = open_drain(&first, budget);
 
     TEST_UNTIL((mrd_drain_step(p), first.lost == 5));
-    CHECK_INT(first.spans, 1); /* what is open ends with the process */
+    CHECK_INT(first.spans, 1); /* open spans end with the process */
     REQUIRE(first.process != NULL);
     if (committed)
         mrd_drain_positions(p, first.process, keep, &left);
@@ -139,7 +141,8 @@ TEST(an_end_is_told_once_over_a_kill_behind_the_commit)
     kill_behind_the_loss(true, 0);
 }
 
-/* One record a step: the end is told in one turn all the same, so that no commit comes between the loss and it. */
+/* Reads one record per step. The end is still reported in one turn, so that no commit comes between
+ * the loss and the end. */
 TEST(an_end_is_told_in_one_turn)
 {
     kill_behind_the_loss(false, 1);

@@ -1,5 +1,5 @@
-/* What a user can put into the ring directory, and what the others notice of it. Time is CPU time
- * of this thread, so that a busy machine does not matter. */
+/* Which files a user can put into the ring directory, and their effect on other users. Measures CPU
+ * time of this thread, so that a busy machine does not matter. */
 #include "tests/agent/ring_make.h"
 
 #include <sys/resource.h>
@@ -61,7 +61,7 @@ cpu_ns(void)
     return ts.tv_sec * MRD_SEC + ts.tv_nsec;
 }
 
-/* One step; the longest so far in *worst. */
+/* Runs one step and updates *worst, the longest step. */
 static void
 timed_step(mrd_drain *p, int64_t *worst)
 {
@@ -91,21 +91,23 @@ TEST(thousands_of_rings_of_a_user_do_not_hold_up_a_turn)
     mrd_drain *p = open_drain(&h);
     int64_t worst = 0, end = mrd_local_now().ns + 60 * MRD_SEC;
     uint64_t told = 0;
-    unsigned waits = 0, longest = 0; /* turns from a span to its reading, once the first was read */
+    /* turns from writing a span until it is read, after the first was read */
+    unsigned waits = 0, longest = 0;
     maker *own;
 
     if (files < 4096)
         SKIP("too few open files are allowed here");
-    n = files / 4 < (size_t) n ? (int) files / 4 - 16 : n; /* a user's share is half of half */
+    /* one user's share is a quarter of the open files */
+    n = files / 4 < (size_t) n ? (int) files / 4 - 16 : n;
     hostile_rings(pid, n);
     own = make_ring(test_tmp(), getpid(), make_start_ticks(getpid()), getpid(), 1 << 16);
     make_span(own, make_text(own, "honest"), mrd_local_now().ns, 5);
-    /* Which file is met first is the folder's business: the honest one may be the last. */
+    /* The order of files in the directory is arbitrary: the honest file may be the last. */
     while ((h.hostile < (uint64_t) n || h.honest == 0) && mrd_local_now().ns < end) {
         timed_step(p, &worst);
         waits += told > 0;
         longest = waits > longest ? waits : longest;
-        if (h.honest > told && h.honest < 1000) { /* one more as soon as one was read */
+        if (h.honest > told && h.honest < 1000) { /* write one more after each one that was read */
             told = h.honest;
             waits = 0;
             make_span(own, 1, mrd_local_now().ns, 5);

@@ -1,6 +1,6 @@
 /*
- * tests/agent/ring_make.h - makes ring files by hand, as docs/ring.md says, honest or not: the
- * tests of the reader's side need no workload. RAW clock; times are the caller's.
+ * tests/agent/ring_make.h - writes honest and hostile ring files by hand, following docs/ring.md,
+ * so that tests of the reader need no workload. Times are of the RAW clock and given by the caller.
  */
 #ifndef MRD_TESTS_AGENT_RING_MAKE_H
 #define MRD_TESTS_AGENT_RING_MAKE_H
@@ -21,12 +21,12 @@ typedef struct {
     uint8_t *dict, *data;
     size_t len;
     char path[1024];
-    uint64_t written, lost; /* records that got in; that did not */
+    uint64_t written, lost; /* records written; records that found no space */
     uint32_t next_id;
     void *next_maker;
 } maker;
 
-static maker *make_all; /* those that a test leaves to the end of its process */
+static maker *make_all; /* makers that live until the process exits */
 
 static inline void
 make_boot(uint8_t id[16])
@@ -68,7 +68,7 @@ make_start_ticks(int pid)
     return v;
 }
 
-/* A pid that is no more, with the start time it had. */
+/* Returns the pid of an exited process, and the start time that it had. */
 static inline int
 make_dead_pid(uint64_t *ret_start)
 {
@@ -160,7 +160,7 @@ make_entry(maker *m, int type, uint32_t id, const void *fixed, size_t fixed_len,
     return id;
 }
 
-/* What follows is of another thread. */
+/* The following records belong to this thread. */
 static inline void
 make_thread(maker *m, int tid, const char *name)
 {
@@ -176,7 +176,8 @@ make_text(maker *m, const char *text)
     return make_entry(m, MRD_DICT_TEXT, m->next_id++, NULL, 0, text);
 }
 
-/* Writes a record with a body of len bytes; false when the ring is full (counted as lost). */
+/* Writes a record with a body of len bytes. Returns false if the ring is full, which counts as a
+ * loss. */
 static inline bool
 make_rec(maker *m, mrd_ring_rec rec, const void *body, size_t len)
 {
@@ -245,7 +246,7 @@ make_span(maker *m, uint32_t name, int64_t ts, int64_t dur)
         NULL, 0);
 }
 
-/* One item into a body; returns its length. */
+/* Writes one item into a body and returns its length. */
 static inline size_t
 make_item(uint8_t *to, mrd_item_type type, uint32_t key, const void *value, size_t len)
 {
@@ -257,7 +258,7 @@ make_item(uint8_t *to, mrd_item_type type, uint32_t key, const void *value, size
     return sizeof(item) + ((len + 7) & ~(size_t) 7);
 }
 
-/* A live process of another user; it ends with the test. */
+/* Starts a process of another user. It ends with the test. */
 static inline int
 make_user_process(uid_t user)
 {

@@ -1,4 +1,5 @@
-/* Rings that are read where they lie: the same events as from a copy, whatever their owner does to the file. */
+/* Rings that are read in place, without a copy. They give the same events as a copy, whatever their
+ * owner does to the file. */
 #include "agent/ring_map.h"
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"
@@ -16,7 +17,7 @@ remove_home(void)
     rmdir(home);
 }
 
-/* A ring in a tmpfs; its records are some spans, and spans with bodies of 1 to `body` bytes. */
+/* Makes a ring in a tmpfs, with spans and with spans that have bodies of 1 to `body` bytes. */
 static maker *
 ring_of(size_t data_len, unsigned records, size_t body)
 {
@@ -63,7 +64,7 @@ drop(maker *m, mrd_ring_reader *r, mrd_ring_map *map)
     make_free(m);
 }
 
-/* All that a ring says, in one number. */
+/* Returns a hash of all records of a ring. */
 static uint64_t
 read_all(mrd_ring_reader *r, uint64_t *ret_n)
 {
@@ -94,7 +95,7 @@ TEST(says_what_a_copy_says)
     sum = read_all(r, &n);
     CHECK_INT(n, 300);
     CHECK(sum == copied);
-    /* the tail reaches the owner, and the lock ends with the mapping */
+    /* the owner sees the tail, and the lock ends with the mapping */
     CHECK_ERR("release", mrd_ring_release(r), MRD_OK);
     CHECK_INT(atomic_load(&m->h->tail), atomic_load(&m->h->head));
     CHECK_INT(atomic_load(&m->h->tail_check), ~atomic_load(&m->h->head));
@@ -131,7 +132,7 @@ TEST(a_shortened_file_is_an_error_and_no_signal)
             (void) mrd_ring_release(r);
             (void) mrd_ring_set_pause(r, true);
             drop(m, r, &map);
-            /* the next ring is as good as ever */
+            /* the next ring is not affected */
             m = ring_of(DATA, 10, 0);
             good = open_as(m, 0, &other);
             for (n = 0; mrd_ring_next(good, &ev, NULL) == MRD_RING_MORE;)
@@ -151,7 +152,7 @@ killed_by_another(int sent)
     int status = 0, pid = fork();
 
     if (pid == 0) {
-        volatile uint8_t *foreign = (uint8_t *) m->h; /* the test's own mapping of it */
+        volatile uint8_t *foreign = (uint8_t *) m->h; /* a mapping of the test itself */
 
         (void) signal(SIGALRM, SIG_DFL);
         alarm(20);
@@ -167,7 +168,7 @@ killed_by_another(int sent)
     drop(m, r, &map);
 }
 
-/* One of a mapping that is not ours, and one that a process sent. */
+/* A SIGBUS from a foreign mapping, and one that another process sent. */
 TEST(another_signal_of_the_kind_still_kills)
 {
     for (int sent = 0; sent < 2; sent++)
@@ -179,7 +180,7 @@ typedef struct {
     atomic_bool over;
 } changer;
 
-/* Sets the lengths, kinds and bodies of records to anything, all the time. */
+/* Permanently overwrites the lengths, kinds and bodies of records with random values. */
 static void *
 change(void *arg)
 {
@@ -197,7 +198,7 @@ change(void *arg)
             for (unsigned i = 0; i < 512; i++) /* honest again */
                 words[i * 4] = MRD_REC_SPAN | 1u << 16;
         if ((x >> 28 & 127) == 0)
-            sched_yield(); /* the reader may be on this processor, too */
+            sched_yield(); /* the reader may use the same processor */
     }
     return NULL;
 }
@@ -220,7 +221,7 @@ TEST(records_that_change_while_they_are_read)
     pthread_t thread;
 
     REQUIRE(pthread_create(&thread, NULL, change, &c) == 0);
-    /* until the other thread has had a processor, too */
+    /* until the other thread also got a processor */
     for (int i = 0; i < 1000 || ((given == 0 || bad == 0) && test_in_time(end)); i++) {
         mrd_ring_map map;
         mrd_ring_reader *r = open_as(c.m, 0, &map);
@@ -244,7 +245,7 @@ TEST(records_that_change_while_they_are_read)
     atomic_store(&c.over, true);
     pthread_join(thread, NULL);
     CHECK(given > 0 && bad > 0);
-    CHECK_INT(changed, 0); /* what was given stays */
+    CHECK_INT(changed, 0); /* delivered events do not change */
     unlink(c.m->path);
     make_free(c.m);
 }
@@ -258,7 +259,7 @@ blocks(const maker *m)
     return (uint64_t) st.st_blocks;
 }
 
-/* Whoever looks at a hole of a mapped file makes a page, which is then the looker's memory. */
+/* Reading a hole of a mapped file allocates a page, which is charged to the reader. */
 TEST(holes_in_bodies_stay_holes)
 {
     maker *m = ring_of(1u << 20, 0, 0);
@@ -330,10 +331,10 @@ TEST(beyond_the_bound_and_elsewhere_rings_are_copied)
     for (int i = 0; i < RINGS; i++) {
         m[i] = ring_of(64u << 20, 10, 0);
         r[i] = open_as(m[i], 0, &map[i]);
-        CHECK((map[i].p != NULL) == (i < 3)); /* the fourth would be 256 MiB and a bit */
+        CHECK((map[i].p != NULL) == (i < 3)); /* the fourth would exceed 256 MiB */
         (void) read_all(r[i], &n);
         CHECK_INT(n, 10);
-        snprintf(big, sizeof(big), "%s/kept.%d", home, i); /* its name is free for the next */
+        snprintf(big, sizeof(big), "%s/kept.%d", home, i); /* its name can be used again */
         CHECK(rename(m[i]->path, big) == 0);
         snprintf(m[i]->path, sizeof(m[i]->path), "%s", big);
     }

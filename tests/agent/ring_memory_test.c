@@ -1,5 +1,5 @@
-/* What rings make the agent keep in its own memory: files with holes and texts that never end cost
- * their user nothing, and must not cost the others their agent. */
+/* The agent's memory for rings. Files with holes and texts that never end cost their user nothing,
+ * and must not exhaust the agent's memory for other users. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/drain.h"
@@ -36,7 +36,7 @@ own_memory(void)
     return (pages - shared) * (size_t) sysconf(_SC_PAGESIZE);
 }
 
-/* A ring of the hostile process with a large dictionary, of which it has written nearly nothing. */
+/* Makes a ring of the hostile process: a large dictionary, of which nearly nothing is written. */
 static int
 ring_with_holes(int pid, int tid, uint32_t dict_len, uint64_t data_len, mrd_ring_hdr *ret_h)
 {
@@ -62,7 +62,8 @@ finish_ring(int fd, const mrd_ring_hdr *h)
 static void
 hostile_dictionary(int pid, int tid)
 {
-    mrd_ring_dict e = { .type = 200, .len = DICT, .id = 1 }; /* a type of the future: skipped */
+    /* an unknown type, skipped by the reader */
+    mrd_ring_dict e = { .type = 200, .len = DICT, .id = 1 };
     mrd_ring_rec rec = { .kind = MRD_REC_SPAN, .units = 1, .ts = (uint64_t) mrd_local_now().ns };
     mrd_ring_hdr h;
     int fd = ring_with_holes(pid, tid, DICT, 4096, &h);
@@ -74,7 +75,7 @@ hostile_dictionary(int pid, int tid)
     finish_ring(fd, &h);
 }
 
-/* A text of nearly 32 MiB that has begun and does not end. */
+/* Begins a text of nearly 32 MiB that never ends. */
 static void
 hostile_text(int pid, int tid)
 {
@@ -99,7 +100,7 @@ hostile_text(int pid, int tid)
     finish_ring(fd, &h);
 }
 
-/* Reads what a hostile user wrote, with an honest ring beside it; the counts. */
+/* Reads the rings of a hostile user together with an honest ring. Returns the counts. */
 static mrd_drain_tally
 drain_beside_honest(void (*hostile)(int pid, int tid))
 {
@@ -130,7 +131,7 @@ drain_beside_honest(void (*hostile)(int pid, int tid))
         mrd_drain_step(p);
         now = own_memory() - before;
         most = now > most && now < SIZE_MAX / 2 ? now : most;
-        if (h.honest > told) { /* one more as soon as one was read */
+        if (h.honest > told) { /* write one more after each one that was read */
             told = h.honest;
             make_span(own, 1, mrd_local_now().ns, 5);
         }
@@ -138,7 +139,8 @@ drain_beside_honest(void (*hostile)(int pid, int tid))
     } while ((c.rings_seen < RINGS + 1 || mrd_drain_wait_ns(p) == 0) && mrd_local_now().ns < end);
     CHECK_INT(c.rings_seen, RINGS + 1);
     CHECK(h.honest > 5);
-    /* A user alone has half of it; beyond it a ring at a time, and a buffer that doubles. */
+    /* A single user gets half of the memory. Beyond that, one ring at a time and a doubling buffer
+     * are allowed. */
     printf("%d rings: %zu MiB\n", RINGS, most >> 20);
 #ifdef __SANITIZE_ADDRESS__
     printf("not measured: the address sanitizer keeps what was freed\n");

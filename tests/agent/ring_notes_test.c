@@ -1,7 +1,7 @@
 /*
  * Notes of losses (capture/ring_note.h), from the process that writes them to the losses that the
- * agent emits. Each lost event must be counted once, whatever is killed in between. Notes of other
- * users must not count.
+ * agent emits. Each lost event must be counted once, whichever process is killed in between. Notes
+ * of other users must not count.
  */
 #include "tests/agent/ring_make.h"
 
@@ -18,7 +18,7 @@ typedef struct {
     uint64_t lost, notices, gone, seen;
     char job[128], notice[256];
     int64_t pid;
-    uint64_t ended[64]; /* positions of the notes that are committed */
+    uint64_t ended[64]; /* positions of the committed notes */
     size_t n_ended;
 } received;
 
@@ -93,7 +93,7 @@ open_drain(received *h, bool hold)
     return h->p;
 }
 
-/* A look everywhere; the agent does so when the directory changes. */
+/* Reads the directory again, as the agent does after each change. */
 static void
 look(mrd_drain *p)
 {

@@ -73,7 +73,7 @@ TEST(values_that_change_are_given)
     mrd_sample_stats st;
     int64_t now = 1000 * MRD_SEC, second = 4;
 
-    mrd_sample_step(s, NULL, (mrd_local_ns){ now }); /* start took the first values */
+    mrd_sample_step(s, NULL, (mrd_local_ns){ now }); /* the start read the first values */
     CHECK(h.loads == 1 && h.last_load == 20);
     mrd_sample_step(s, NULL, (mrd_local_ns){ now + MRD_MS }); /* not due */
     CHECK_INT(h.loads, 1);
@@ -81,16 +81,17 @@ TEST(values_that_change_are_given)
     CHECK_INT(h.loads, 1); /* unchanged */
     CHECK_INT(h.runs, 1);
     mrd_sample_step(s, NULL,
-                    (mrd_local_ns){ now + 2 * MRD_SEC }); /* unknown: no sample, not zero */
+                    /* unknown: there is no sample instead of a zero */
+                    (mrd_local_ns){ now + 2 * MRD_SEC });
     CHECK_INT(h.last_runs, 5);
     mrd_sample_step(s, NULL, (mrd_local_ns){ now + 3 * MRD_SEC });
     CHECK(h.last_load == 30 && h.last_runs == 6);
     mrd_sample_get_stats(s, &st);
     CHECK_INT(st.failed, 0);
     CHECK(st.begun == st.samples + st.refused && st.samples == h.n);
-    mrd_sample_step(
-        s, NULL,
-        (mrd_local_ns){ now + 4 * MRD_SEC }); /* the device hangs for 200 ms: within a tenth? no */
+    mrd_sample_step(s, NULL,
+                    /* the device hangs for 200 ms, longer than a tenth of the period */
+                    (mrd_local_ns){ now + 4 * MRD_SEC });
     mrd_sample_get_stats(s, &st);
     CHECK_INT(st.failed, 1);
     CHECK(strstr(st.message, "fake") != NULL);
@@ -187,7 +188,7 @@ TEST(a_step_is_slow_against_its_own_median)
     CHECK(!fires(t, &w, "train_step", 21 * MRD_MS, 0, reason));
     CHECK(fires(t, &w, "train_step", 30 * MRD_MS, 0, reason));
     CHECK(strstr(reason, "train_step took 30") != NULL);
-    /* Many names: bounded, the oldest are forgotten. */
+    /* Many names: memory is bounded and the oldest are removed. */
     for (int i = 0; i < 1000; i++) {
         char name[32];
 
@@ -198,7 +199,7 @@ TEST(a_step_is_slow_against_its_own_median)
     mrd_catalog_free(w.process.catalog);
 }
 
-/* Another process where one was that has ended: its steps have no median yet. */
+/* A new process has the address of an exited one. It has no median step time yet. */
 TEST(the_steps_of_a_process_are_not_those_of_the_one_before_at_its_address)
 {
     mrd_trigger_options o = { .slow_step = 2.0 };

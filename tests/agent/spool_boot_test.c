@@ -1,4 +1,5 @@
-/* A spool whose machine lost its power: what it finds may be older than what was told. */
+/* The machine of a spool lost its power. The spool's files may then be older than the counts it had
+ * reported. */
 #include "tests/check.h"
 
 #include <stdlib.h>
@@ -17,7 +18,7 @@ open_spool(const char *dir, const char *boot)
     return s;
 }
 
-/* A committed frame of session 7 with so many events. */
+/* Adds a committed frame of session 7 with `events` events. */
 static void
 add(mrd_spool *s, uint64_t events)
 {
@@ -75,8 +76,9 @@ check_base(const char *row, const mrd_spool *s, uint64_t begun, uint64_t stored,
     CHECK_ROW(row, b->held == held);
 }
 
-/* 40 events were told as delivered; the disk has them as held. Their answers say that they are
- * known: they are delivered no second time, whoever asks, and whenever. */
+/* 40 events were reported as delivered, but on the disk they are still held. The new replies say
+ * that they were stored before, so they are never counted as delivered again, by no successor and
+ * at no time. */
 TEST(what_was_told_is_not_delivered_again)
 {
     char dir[300], old[320];
@@ -98,7 +100,7 @@ TEST(what_was_told_is_not_delivered_again)
     CHECK_INT(delivered(s), 50);
     mrd_spool_close(s);
 
-    copy(old, dir); /* what was on the disk */
+    copy(old, dir); /* the state of the disk */
     s = open_spool(dir, "b");
     again = mrd_spool_since(s);
     CHECK(again != since && again > 1);
@@ -108,14 +110,14 @@ TEST(what_was_told_is_not_delivered_again)
     CHECK_INT(delivered(s), 10);
     add(s, 10);
     mrd_spool_close(s);
-    for (int life = 0; life < 3; life++) { /* its successors know, and count on */
+    for (int life = 0; life < 3; life++) { /* its successors read this and continue the count */
         s = open_spool(dir, "b");
         CHECK(mrd_spool_since(s) == again);
         check_base("again", s, 60, 10, 50);
         CHECK_INT(delivered(s), life == 0 ? 10 : 20);
         if (life == 0)
             answer(s, true, true);
-        answer(s, life == 0, false); /* the last of before, then the new ones */
+        answer(s, life == 0, false); /* the last frame of the previous boot, then the new ones */
         add(s, 10);
         mrd_spool_close(s);
         if (life == 1)
@@ -124,13 +126,13 @@ TEST(what_was_told_is_not_delivered_again)
     s = open_spool(dir, "b");
     CHECK_INT(delivered(s), 30);
     mrd_spool_close(s);
-    s = open_spool(dir, "c"); /* and the next boot begins there */
+    s = open_spool(dir, "c"); /* the next boot begins with these counts */
     CHECK(mrd_spool_since(s) != again);
     check_base("next", s, 50, 30, 20);
     mrd_spool_close(s);
 }
 
-/* Frames that were committed and are not there are of the base, and no damage of this boot. */
+/* Committed frames that the disk lost belong to the base, and are not damage of this boot. */
 TEST(what_the_disk_lost_is_told)
 {
     char dir[300], command[400];
@@ -157,8 +159,8 @@ TEST(what_the_disk_lost_is_told)
     }
 }
 
-/* What was missing before the machine began anew was known: it is of the base, and of what this agent
- * lost before. */
+/* Frames that were already missing before the reboot belong to the base, and to the previous losses
+ * of this agent. */
 TEST(damage_of_an_earlier_boot_is_of_the_base)
 {
     char dir[300], command[400];
@@ -186,12 +188,13 @@ TEST(damage_of_an_earlier_boot_is_of_the_base)
     }
 }
 
-/* A folder of a release that named the boot alone goes on in it, as one without a name whose counts have it. */
+/* The directory of an earlier release, whose lock file names only the boot, is continued. So is one
+ * without a name, if its counts contain the boot. */
 TEST(folders_of_earlier_releases_go_on)
 {
     static const struct {
         const char *lock;
-        bool same, one; /* the boot, and its number is 1 */
+        bool same, one; /* same boot; its number is 1 */
     } rows[] = { { "a\n", true, true },
                  { "", true, false }, /* the counts tell */
                  { NULL, true, false },
@@ -228,7 +231,7 @@ TEST(folders_of_earlier_releases_go_on)
             CHECK_INT(mrd_spool_held(s, 7, NULL), 1);
             mrd_spool_close(s);
         }
-        s = open_spool(dir, "c"); /* another boot is one, whatever the lock said */
+        s = open_spool(dir, "c"); /* another boot is detected, whatever the lock file contained */
         CHECK_ROW(name, mrd_spool_epoch(s) != epoch && mrd_spool_since(s) != since);
         mrd_spool_close(s);
         REQUIRE(unlink(path) == 0);

@@ -1,5 +1,5 @@
-/* A spool whose segments are cut or gone: what the counts beside them keep of notes, places and sessions, and from when to when
- * events were lost. */
+/* A spool whose segments were cut or removed. The counts file still has the notes, the ring
+ * positions and the sessions, and the times of the lost events. */
 #include "tests/agent/spool_make.h"
 
 #include <signal.h>
@@ -10,8 +10,9 @@
 #include "base/out.h"
 #include "tests/trace/events.h"
 
-/* Losses that a note tells were given back with their rings: a successor does not read them there again. Where
- * the segments are gone the counts keep them, also of a session that has no frame yet (a recorder's). */
+/* The losses in a note were released with their rings, so a successor cannot read them there again.
+ * If the segments are gone, the counts keep them, even for a session without any frame (of a
+ * recorder). */
 TEST(a_note_without_frames_outlives_its_segments)
 {
     char dir[600];
@@ -40,7 +41,8 @@ TEST(a_note_without_frames_outlives_its_segments)
     }
 }
 
-/* The segment ends before the newest commit, whose frame the counts name: their note is the newer one. */
+/* The segment was cut before the newest commit, whose frame is in the counts. The note in the
+ * counts is newer. */
 TEST(the_newest_note_outlives_the_cut_of_its_segment)
 {
     for (int torn = 0; torn < 2; torn++) {
@@ -67,8 +69,9 @@ TEST(the_newest_note_outlives_the_cut_of_its_segment)
     }
 }
 
-/* The positions of the last commit are in a segment that has nothing else left. An agent that ends after it
- * began a segment of its own, and before it wrote them there, leaves them where they are. */
+/* The positions of the last commit are in a segment that contains nothing else needed. An agent
+ * that begins its own segment and is killed before it writes the positions there keeps the old
+ * segment. */
 TEST(positions_outlive_the_segment_that_goes)
 {
     char dir[600], segment[640];
@@ -87,7 +90,7 @@ TEST(positions_outlive_the_segment_that_goes)
         CHECK_ERR("commit", mrd_spool_commit(s, &place, 1, NULL), MRD_OK);
         REQUIRE(mrd_spool_peek(s, 0, &item) && mrd_spool_done(s, item.id, true));
         mrd_spool_close(s);
-        if (ends == 0) { /* how long the next segment is with the positions */
+        if (ends == 0) { /* length of the next segment with the positions */
             s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
             CHECK_INT(mrd_spool_resume(s, 9), 64);
             mrd_spool_close(s);
@@ -105,12 +108,12 @@ TEST(positions_outlive_the_segment_that_goes)
     }
 }
 
-/* The same where the commits that were cut off had no frames: nothing is missing but their losses. Where
- * the folder is whole, or was cut before and went on, the segments have the newest. */
+/* As above, but the cut commits had no frames, so only their losses are missing. If the directory
+ * is complete, or was cut earlier and then continued, the segments have the newest note. */
 TEST(the_newest_note_outlives_a_cut_that_took_no_frame)
 {
     for (unsigned how = 0; how < 5;
-         how++) { /* nothing, a commit, its half, the segment, and then more */
+         how++) { /* cut nothing, a commit, half of it, the segment; last: cut, then continue */
         char dir[600], segment[640];
         const char *want = how == 4 ? "lost 12" : "lost 9";
         mrd_spool_tally t;
@@ -145,8 +148,8 @@ TEST(the_newest_note_outlives_a_cut_that_took_no_frame)
     }
 }
 
-/* A kill came between a commit and its counts, the next agent died in its first record: the segments are
- * torn, and have the newer note all the same. */
+/* The agent was killed between a commit and its counts, and the next one in its first record. The
+ * segments are torn, but they still have the newer note. */
 TEST(a_torn_segment_does_not_bring_an_older_note)
 {
     char dir[600], counts[640], segment[640];
@@ -175,7 +178,8 @@ TEST(a_torn_segment_does_not_bring_an_older_note)
     mrd_buf_fini(&kept);
 }
 
-/* A link or a FIFO in the place of the counts: nothing is read through it, and nobody waits. */
+/* A link or a FIFO replaces the counts file. Nothing is read through it, and the open does not
+ * block. */
 TEST(counts_that_are_no_file)
 {
     char dir[300], counts[320], theirs[320];
@@ -196,8 +200,8 @@ TEST(counts_that_are_no_file)
     CHECK_INT(mrd_spool_damage_in(dir), 0);
 }
 
-/* A session that nobody asks for keeps its place as long as something is missing of it, until so many others are
- * forgotten that nothing is kept of it. */
+/* A session that no request uses any more keeps its slot while events of it are missing. It loses
+ * the slot when MRD_SPOOL_FORGOTTEN other sessions were forgotten after it. */
 TEST(damage_of_a_session_that_is_long_forgotten)
 {
     mrd_spool_tally t;
@@ -224,8 +228,8 @@ TEST(damage_of_a_session_that_is_long_forgotten)
     mrd_spool_close(s);
 }
 
-/* There is a place for 64 sessions. A forgotten one's is free again, and a session that nobody has
- * asked for since the agent began gives its place up only when there is no other. */
+/* The counts have slots for 64 sessions. The slot of a forgotten session is free. A session that
+ * was not used since the agent started loses its slot only if no other is free. */
 TEST(places_of_counts_are_given_again)
 {
     enum { PLACES = 64, MORE = 200 };
@@ -242,9 +246,9 @@ TEST(places_of_counts_are_given_again)
     mrd_spool_close(s);
     remove_segments(dir);
     s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
-    CHECK_INT(mrd_spool_damage_in(dir), 3 * 3); /* of the three that were not forgotten */
+    CHECK_INT(mrd_spool_damage_in(dir), 3 * 3); /* of the three sessions that were not forgotten */
     for (uint64_t k = MORE - 2; k <= MORE; k++)
-        CHECK_INT(mrd_spool_next_seq(s, k), 0); /* of a new epoch: all numbers are gone */
+        CHECK_INT(mrd_spool_next_seq(s, k), 0); /* of a new epoch: the numbers begin again */
     mrd_spool_close(s);
 
     snprintf(dir, sizeof(dir), "%s/given_up", test_tmp());
@@ -264,7 +268,7 @@ TEST(places_of_counts_are_given_again)
             CHECK(system(command) == 0);
             remove_segments(copy);
             s = open_spool(copy, MRD_SPOOL_MIN_BYTES);
-            /* The first has a free place; then those of before lose theirs. */
+            /* The first new session gets a free slot. The next ones replace old sessions. */
             CHECK_INT(mrd_spool_damage_in(copy), more == 1 ? PLACES - 1 + 100 : PLACES - 3 + 300);
             mrd_spool_close(s);
         }
@@ -301,7 +305,7 @@ add_timed(mrd_spool *s, uint8_t type, uint8_t clock, uint32_t events, int64_t fi
     add_of(s, 7, type, clock, events, first, last);
 }
 
-/* An event alone in its frame tells the time as well as many. */
+/* A frame with a single event gives the time as precisely as a larger frame. */
 TEST(damage_begins_behind_an_answered_event)
 {
     char dir[300];
@@ -323,11 +327,11 @@ TEST(damage_begins_behind_an_answered_event)
     CHECK_INT(t.damaged_last.ns, 350);
     mrd_spool_close(s);
     CHECK_INT(mrd_spool_damage_in(dir), 2);
-    CHECK_INT(mrd_spool_damage_in("/nowhere"), 0); /* nobody counted there */
+    CHECK_INT(mrd_spool_damage_in("/nowhere"), 0); /* a directory without counts */
 }
 
-/* When the events were that are missing: behind the last that was answered, to the last that was
- * committed, in the clock of the first; what is lost later makes that longer. */
+/* The time range of the missing events begins after the last answered event and ends at the last
+ * committed one, in the clock of the first. Later losses extend it. */
 TEST(damage_has_its_times)
 {
     for (uint64_t answers = 0; answers <= 3; answers++) {
@@ -342,7 +346,7 @@ TEST(damage_has_its_times)
         add_timed(s, MRD_FRAME_CLOCK_DATA, 2, 0, 1, 9000); /* no event */
         add_timed(s, MRD_FRAME_BATCH, 1, 10, 100, 200);
         add_timed(s, MRD_FRAME_BATCH, 1, 10, 300, 400);
-        add_timed(s, MRD_FRAME_BATCH, 1, 10, 350, 390); /* ends before the one before */
+        add_timed(s, MRD_FRAME_BATCH, 1, 10, 350, 390); /* ends before the previous frame */
         add_timed(s, MRD_FRAME_BATCH, 2, 10, 5, 8000);  /* of another clock */
         add_timed(s, MRD_FRAME_BATCH, 1, 0, 5, 7000);   /* holds losses only */
         add_timed(s, MRD_FRAME_BATCH, 1, 10, 500, 600);
@@ -368,9 +372,9 @@ TEST(damage_has_its_times)
     }
 }
 
-/* The end of a segment is cut off: what is missing lies behind the youngest event of its session
- * and clock that is left, drawn with frames of another session, another clock and without events
- * between. The test keeps an account of what it added. */
+/* The end of a segment is cut off. The missing events lie after the youngest remaining event of
+ * their session and clock. The frames are random, mixed with frames of another session, of another
+ * clock and without events. The test tracks what it added. */
 TEST(what_is_left_tells_when_damage_began)
 {
     enum { FRAMES = 14 };

@@ -1,4 +1,5 @@
-/* A spool whose files are cut, damaged or gone: what is missing is counted, with its times. */
+/* A spool whose files are cut, damaged or removed. The missing events are counted, with their
+ * times. */
 #include "tests/agent/spool_make.h"
 
 #include <dirent.h>
@@ -25,7 +26,7 @@ pwritev(int fd, const struct iovec *iov, int n, off_t at)
     return -1;
 }
 
-/* Cut at every byte, and one byte wrong at every place, of the newest segment. */
+/* Cuts the newest segment at every byte, and changes one byte at every position. */
 TEST(any_torn_tail_is_survived)
 {
     char source[512], copy[512], path[1024];
@@ -67,18 +68,17 @@ TEST(any_torn_tail_is_survived)
             CHECK(item.seq == n && whole(s, &item));
             n++;
         }
-        /* The state record is 16 + 48 bytes, a frame's 16 + 8 + 96 + 200, its commit's 16 + 8 + 16.
-         */
+        /* The state record has 16 + 48 bytes, a frame 16 + 8 + 96 + 200, its commit 16 + 8 + 16. */
         expect = at < 64 ? 0 : (at - 64) / 360;
         CHECK_INT(mrd_spool_resume(s, 9), expect * 32);
         CHECK_INT(n, expect);
-        /* Numbers that may have been used and are gone are not used again. */
+        /* Sequence numbers that may have been used and are lost are not reused. */
         torn = !cut || (at > 0 && (at < 64 || ((at - 64) % 360 != 0 && (at - 64) % 360 != 320)));
         CHECK_INT(mrd_spool_next_seq(s, 3), torn ? 0 : n);
         CHECK((mrd_spool_epoch(s) == epoch) == (!torn && at > 0));
         CHECK_ERR("goes on", add(s, 3, 10, 1), MRD_OK);
         mrd_spool_close(s);
-        if (i % 16 == 0) { /* the tail is gone for good: the next one finds nothing torn */
+        if (i % 16 == 0) { /* the torn tail was removed, so the next open finds none */
             mrd_spool_stats st;
             uint64_t now;
 
@@ -104,7 +104,7 @@ TEST(any_torn_tail_is_survived)
     }
 }
 
-/* Cuts the folder's segments to a part of their length, or removes all. */
+/* Cuts the directory's segments to a part of their length, or removes them all. */
 static void
 damage(const char *dir, uint64_t *seed, bool all)
 {
@@ -127,8 +127,8 @@ damage(const char *dir, uint64_t *seed, bool all)
 
 enum { CUT_SESSIONS = 5, CUT_FRAMES = 100 };
 
-/* Events of the frames that the folder's segments still hold, a commit behind them, and that were
- * not answered; as docs have the records: magic, kind, length, checksum, payload. */
+/* Counts the events of committed, unanswered frames in the directory's segments. The records are
+ * parsed as documented: magic, kind, length, checksum, payload. */
 static void
 left_in(const char *dir, bool answered[CUT_SESSIONS][CUT_FRAMES], uint64_t left[CUT_SESSIONS])
 {
@@ -174,9 +174,9 @@ left_in(const char *dir, bool answered[CUT_SESSIONS][CUT_FRAMES], uint64_t left[
     free(names);
 }
 
-/* Frames of several sessions, some answered out of order, then the segments are cut at any byte or
- * removed: what was committed is delivered, still there, or damaged; answered is never sent again,
- * and what is still there is. */
+/* Frames of several sessions, some answered out of order. Then the segments are cut at a random
+ * byte or removed. Each committed frame is delivered, still there, or damaged. Answered frames are
+ * never sent again, and frames that are still in the files remain in the queue. */
 TEST(what_is_cut_off_behind_its_back_is_counted)
 {
     for (uint64_t start = 1; start <= 40; start++) {
@@ -232,8 +232,10 @@ TEST(what_is_cut_off_behind_its_back_is_counted)
     }
 }
 
-/* A file system that is smaller than the spool may become: the oldest go, the newest stay. */
-/* Adds so many frames of 10 events; a full disk keeps the answer to the first out of the segments. */
+/* A file system that is smaller than the spool's limit: the oldest frames are dropped and the
+ * newest remain. */
+/* Adds `frames` frames of 10 events. A full disk prevents the record of the answer to the first
+ * one. */
 static void
 lose_an_answer(mrd_spool *s, const char *segment, int frames)
 {
@@ -251,8 +253,8 @@ lose_an_answer(mrd_spool *s, const char *segment, int frames)
     CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
 }
 
-/* With no room for answers the counts tell 64 numbers from the oldest that waits on: what lies behind is
- * sent again, and is not counted before. */
+/* Without space for answer records, the counts have the answers of 64 numbers from the oldest
+ * pending one. Later frames are sent again, and are not counted before that. */
 TEST(answers_that_nothing_tells_are_not_counted)
 {
     char dir[600], segment[640];
@@ -286,7 +288,7 @@ TEST(answers_that_nothing_tells_are_not_counted)
     mrd_spool_close(s);
 }
 
-/* The newest segment's file. */
+/* Returns the path of the newest segment. */
 static const char *
 last_segment(const char *dir)
 {
@@ -303,11 +305,13 @@ last_segment(const char *dir)
     return path;
 }
 
-/* A frame on its way is forced out, so the segments count it as lost; it is answered, and there is no
- * room to write that down. The counts know, and a successor counts the frame once. */
+/* A frame in flight is forced out, so the segments count it as lost. Then its answer arrives, but
+ * the segments have no space for the record. The counts have the answer, and a successor counts the
+ * frame once. */
 TEST(an_answer_of_what_was_forced_out_counts_once_without_room)
 {
-    for (unsigned kind = 0; kind < 3; kind++) { /* stored, refused, and a segment begins after it */
+    /* stored; refused; stored, followed by a new segment */
+    for (unsigned kind = 0; kind < 3; kind++) {
         char dir[600];
         struct rlimit limit, small;
         uint64_t held = 0, added = 0;
@@ -351,8 +355,9 @@ TEST(an_answer_of_what_was_forced_out_counts_once_without_room)
     }
 }
 
-/* A frame on its way is forced out while there is no room to say so: only the counts do. Its answer is written when there is room again,
- * and takes nothing back that the segments never said. */
+/* A frame in flight is forced out while the segments have no space to record it, so only the counts
+ * do. Its answer is recorded when there is space again. It does not subtract a loss that the
+ * segments never recorded. */
 TEST(what_was_forced_out_without_room_is_taken_back_once)
 {
     uint64_t held = 0, added = 10;
@@ -387,16 +392,17 @@ TEST(what_was_forced_out_without_room_is_taken_back_once)
         (void) mrd_spool_held(s, 7, &held);
         CHECK_INT(t.delivered, 10);
         CHECK_INT(t.damaged, 0);
-        CHECK_INT(t.delivered + t.forced + held, added); /* of the segment only the first came */
+        CHECK_INT(t.delivered + t.forced + held, added); /* the segment has only the first record */
         mrd_spool_close(s);                              /* as if it was killed */
         s = open_spool(dir, MRD_SPOOL_MIN_BYTES);
     }
     mrd_spool_close(s);
 }
 
-/* Sixty-four other sessions have the places of the counts. What this one lost is known to the segments alone: frames that they count,
- * and then a segment of which one is on its way, for which there was no room. Its answer takes nothing back of the first, and
- * counts the rest of the second. */
+/* 64 other sessions use all slots of the counts, so the losses of this session are in the segments
+ * only. First some frames are forced out and recorded there. Then a segment with one frame in
+ * flight is forced out without space for a record. The answer to that frame must not subtract from
+ * the first loss, and counts the rest of the second. */
 TEST(a_session_without_a_place_loses_no_loss)
 {
     enum { PLACES = 64 };
@@ -445,8 +451,8 @@ TEST(a_session_without_a_place_loses_no_loss)
     mrd_spool_close(s);
 }
 
-/* The next segment begins with how many events were delivered, so that the counts say no more than the
- * segments; the frame is answered all the same. */
+/* The next segment begins with the number of delivered events, so the counts have no more than the
+ * segments. The frame still counts as answered. */
 TEST(an_answer_that_only_the_counts_have_counts_once)
 {
     char dir[600], segment[640];
@@ -469,7 +475,7 @@ TEST(an_answer_that_only_the_counts_have_counts_once)
     mrd_spool_close(s);
 }
 
-/* A spool with an answer that is in its counts alone, and those counts as they were then. */
+/* A spool with one answer that only the counts file has, and a copy of that file. */
 typedef struct {
     char dir[600], counts[640];
     mrd_buf kept;
@@ -490,7 +496,8 @@ keep_counts(old_counts *o, const char *name, int frames)
     CHECK_ERR("counts", mrd_file_read(o->counts, 1 << 20, &o->kept, NULL), MRD_OK);
 }
 
-/* What a kill leaves before the counts are written: the spool as it is, with the old ones; checked, and closed. */
+/* Imitates a kill before the counts were written: the present spool with the old counts. Checks the
+ * result and closes. */
 static void
 check_with_old_counts(old_counts *o, uint64_t delivered, uint64_t frames, uint64_t events)
 {
@@ -510,7 +517,7 @@ check_with_old_counts(old_counts *o, uint64_t delivered, uint64_t frames, uint64
     mrd_buf_fini(&o->kept);
 }
 
-/* A kill between an answer and the counts that go with it, when an earlier one is in the counts alone. */
+/* A kill between an answer and its counts, when an earlier answer is in the counts only. */
 TEST(answers_of_records_and_of_counts_add_up)
 {
     mrd_spool_item item;
@@ -521,8 +528,8 @@ TEST(answers_of_records_and_of_counts_add_up)
     check_with_old_counts(&o, 20, 2, 20);
 }
 
-/* A kill between a commit and the counts that go with it, when an answer did not reach the segments: the
- * counts say what was answered of what they know, and nothing of the frame behind. */
+/* A kill between a commit and its counts, when an answer is not in the segments. The counts answer
+ * only frames that they include, and not the new frame. */
 TEST(counts_of_before_a_commit_answer_nothing_of_it)
 {
     old_counts o;
@@ -532,8 +539,8 @@ TEST(counts_of_before_a_commit_answer_nothing_of_it)
     check_with_old_counts(&o, 10, 3, 25);
 }
 
-/* A kill after the oldest were counted as forced out and before their segment was removed: they are
- * counted once, also the one that was on its way. */
+/* A kill after the oldest frames were counted as forced out and before their segment was removed.
+ * They are counted once, including the frame in flight. */
 TEST(what_was_forced_out_is_not_found_again)
 {
     char dir[600], segment[640], kept[640];
@@ -561,7 +568,7 @@ TEST(what_was_forced_out_is_not_found_again)
     mrd_spool_close(s);
 }
 
-/* The same of frames of an earlier epoch, whose numbers the counts do not tell. */
+/* As above for frames of an earlier epoch, whose numbers are not in the counts. */
 TEST(what_was_forced_out_of_an_earlier_epoch_is_not_found_again)
 {
     char dir[600], segment[640], kept[640];

@@ -1,5 +1,5 @@
-/* The spool with records that another program could have written, and with calls of the system that
- * fail: what is there stays, and what is said is what happened. */
+/* The spool with records that another program could have written, and with failing system calls.
+ * Existing data stays, and the reports match what happened. */
 #include "tests/check.h"
 
 #include <dirent.h>
@@ -18,7 +18,7 @@
 /* ---- Calls that fail ---- */
 
 static int fail_create, fail_write, fail_list,
-    fail_remove; /* errno; fail_write -1: half is written */
+    fail_remove; /* an errno; fail_write -1 writes half */
 
 int
 open(const char *path, int flags, ...)
@@ -153,8 +153,8 @@ check_left(const char *row, const mrd_spool *s, uint64_t items)
     CHECK_ROW(row, mrd_spool_held(s, 7, &events) == items && events == 3 * items);
 }
 
-/* No file for the next segment, a disk that fails, one that takes half: nothing is counted, and the
- * same frame goes in when it can. */
+/* The next segment cannot be created, or the disk fails, or it writes half of a record. Nothing is
+ * counted, and the same frame can be added when the disk works again. */
 TEST(a_frame_that_could_not_be_written_is_not_there)
 {
     static const struct {
@@ -175,7 +175,7 @@ TEST(a_frame_that_could_not_be_written_is_not_there)
 
         snprintf(dir, sizeof(dir), "%s/w%zu", test_tmp(), i);
         REQUIRE((s = spool_in(dir)) != NULL);
-        /* So much that the next one needs another segment, where that is what fails. */
+        /* Enough data that the next frame needs a new segment, for the rows in which that fails. */
         while (n < (rows[i].create != 0 ? 3 : 1)) {
             CHECK_ERR(rows[i].name, add(s, 150000, &why), MRD_OK);
             n++;
@@ -199,7 +199,7 @@ TEST(a_frame_that_could_not_be_written_is_not_there)
     }
 }
 
-/* Files of the folder that are segments, and how many of them hold anything. */
+/* Counts the segments in the directory, and those that are not empty. */
 static void
 count_segments(const char *dir, size_t *ret_files, size_t *ret_filled)
 {
@@ -220,7 +220,8 @@ count_segments(const char *dir, size_t *ret_files, size_t *ret_filled)
     closedir(d);
 }
 
-/* A segment whose file cannot be removed is made empty: a successor finds none of its frames again. */
+/* A segment that cannot be removed is truncated to zero. A successor finds none of its frames
+ * again. */
 TEST(what_cannot_be_removed_holds_nothing)
 {
     char dir[300];
@@ -262,7 +263,7 @@ TEST(a_folder_that_cannot_be_read_is_said)
     CHECK_ERR("add", add(s, 10, &why), MRD_OK);
     CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
     mrd_spool_close(s);
-    fail_list = EACCES; /* nothing is begun anew beside what is there */
+    fail_list = EACCES; /* a directory that cannot be listed must not be started again from empty */
     CHECK_ERR("list", open_in(dir, &s, &why), MRD_IO);
     CHECK(strstr(why.text, dir) != NULL && why.sys == EACCES);
     fail_list = 0;
@@ -271,7 +272,7 @@ TEST(a_folder_that_cannot_be_read_is_said)
     mrd_spool_close(s);
 }
 
-/* Descriptors that are open; the lowest free one tells of none that lies above it. */
+/* Counts the open descriptors. The lowest free descriptor would not show those above it. */
 static int
 open_descriptors(void)
 {
@@ -282,7 +283,7 @@ open_descriptors(void)
     return n;
 }
 
-/* Something else in a segment's place: it is said, stays, and leaves no descriptor open. */
+/* Another kind of file has a segment's name. It is reported, stays, and leaves no descriptor open. */
 TEST(a_segment_that_is_no_file_is_said)
 {
     char dir[300], path[400];
@@ -310,7 +311,7 @@ TEST(a_segment_that_is_no_file_is_said)
 typedef struct {
     const char *name;
     uint32_t kind, len;
-    uint32_t words[8]; /* the payload begins with; then zeros */
+    uint32_t words[8]; /* the first words of the payload; the rest is zero */
     bool ok;
 } record;
 
@@ -331,7 +332,7 @@ append(const char *dir, const record *r)
     free(payload);
 }
 
-/* A record with a right checksum whose content is none: it and what is behind it are cut off. */
+/* A record with a right checksum and invalid content. It is cut off together with all that follows. */
 TEST(records_are_checked)
 {
     static const record rows[] = {
@@ -394,14 +395,15 @@ TEST(records_are_checked)
         mrd_spool_get_tally(s, 7, &t);
         CHECK_ROW(rows[i].name, rows[i].ok || t.note_len == 0); /* nothing of it is taken */
         mrd_spool_get_tally(s, 6ull << 32 | 0x5053524d, &t);
-        CHECK_ROW(rows[i].name, t.note_len == 0); /* nor of what is behind it, as a session's */
+        /* nor is the following part read as a session's record */
+        CHECK_ROW(rows[i].name, t.note_len == 0);
         mrd_spool_close(s);
     }
 }
 
 /* ---- Sessions ---- */
 
-/* What is counted of a session beyond the limit is refused, and harms no other. */
+/* Notes and frames of sessions above the limit are refused. Other sessions are not affected. */
 TEST(sessions_are_bounded)
 {
     enum { MOST = 4096 };
@@ -428,7 +430,7 @@ TEST(sessions_are_bounded)
     mrd_spool_close(s);
 }
 
-/* A folder without sessions stays as small as its epoch: 16 and 48 bytes. */
+/* A directory without sessions has only the records of its epoch: 16 and 48 bytes. */
 TEST(no_session_costs_nothing)
 {
     for (int life = 0; life < 3; life++) {
@@ -442,7 +444,8 @@ TEST(no_session_costs_nothing)
     }
 }
 
-/* Who adds a frame asks for the session: its events are counted beside the segments again. */
+/* A new frame makes a forgotten session active again, so its events are recorded in the counts
+ * again. */
 TEST(a_frame_recalls_a_forgotten_session)
 {
     char dir[300], path[400];
@@ -465,7 +468,7 @@ TEST(a_frame_recalls_a_forgotten_session)
     mrd_spool_close(s);
 }
 
-/* Somebody else's names where the next segment would be: nothing is written through them. */
+/* Foreign links with the names of the next segments: nothing is written through them. */
 TEST(another_name_in_the_place_of_a_segment)
 {
     static const char *const names[] = { "a symbolic link", "a hard link", "a file", "a folder" };
@@ -515,8 +518,9 @@ TEST(another_name_in_the_place_of_a_segment)
     }
 }
 
-/* A cleaner of old files, or a person, takes the folder or what is in it from an agent that runs: it goes
- * on in a new one, which is as locked as the old one, and what was there is still read. */
+/* A cleanup job or a user removes the directory or its files while the agent runs. The agent
+ * continues in a new directory with the same lock. The frames that it holds open are still
+ * readable. */
 TEST(a_folder_that_is_removed_is_made_again)
 {
     static const char *const names[] = { "all of it", "its files", "renamed" };
@@ -541,7 +545,7 @@ TEST(a_folder_that_is_removed_is_made_again)
                             : "mv '%s' '%s.old'",
                  dir, dir);
         REQUIRE(system(text) == 0);
-        for (int i = 0; i < 6; i++) /* more than a segment, which a renamed one is filled up to */
+        for (int i = 0; i < 6; i++) /* more than fits the renamed segment, which is filled first */
             CHECK_ERR(names[how], add(s, 150000, &why), MRD_OK);
         CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
         check_held(names[how], s, 8);
@@ -557,7 +561,7 @@ TEST(a_folder_that_is_removed_is_made_again)
         CHECK_INT(st.failures, 0);
         CHECK_INT(st.remade, 1);
         mrd_spool_close(s);
-        REQUIRE((s = spool_in(dir)) != NULL); /* what was removed is known to be missing */
+        REQUIRE((s = spool_in(dir)) != NULL); /* the removed frames are counted as missing */
         mrd_spool_get_stats(s, &st);
         CHECK_ROW(names[how], st.items > 0 && st.items < 8);
         CHECK_INT(st.events + st.damaged_events, 3 * 8);
@@ -565,7 +569,7 @@ TEST(a_folder_that_is_removed_is_made_again)
     }
 }
 
-/* A limit for the size of files, or a bad place of the disk, costs the rest of a segment. */
+/* After a file size limit or a bad disk block, the rest of the segment is not used. */
 TEST(a_segment_that_refuses_is_left)
 {
     struct rlimit limit, small;
@@ -600,7 +604,8 @@ TEST(a_segment_that_refuses_is_left)
     mrd_spool_close(s);
 }
 
-/* A commit with notes of more sessions than a spool has, which none wrote: the folder is not opened. */
+/* A commit with notes of more sessions than a spool allows, which no spool wrote: the directory is
+ * not opened. */
 TEST(too_many_sessions_in_a_segment)
 {
     enum { MOST = 4096 };

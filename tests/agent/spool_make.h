@@ -1,6 +1,4 @@
-/*
- * tests/agent/spool_make.h - a spool with made-up frames in it. For the tests of the spool.
- */
+/* tests/agent/spool_make.h - a spool with invented frames, for the tests of the spool. */
 #ifndef MRD_TESTS_AGENT_SPOOL_MAKE_H
 #define MRD_TESTS_AGENT_SPOOL_MAKE_H
 
@@ -34,7 +32,7 @@ open_spool(const char *dir, uint64_t max)
     return s;
 }
 
-/* Adds a frame of `len` body bytes and `events` events to a session. */
+/* Adds a frame with `len` body bytes and `events` events to a session. */
 static inline mrd_err
 add(mrd_spool *s, uint64_t session, size_t len, uint64_t events)
 {
@@ -70,7 +68,7 @@ whole(mrd_spool *s, const mrd_spool_item *item)
     return ok;
 }
 
-/* Segments of a spool's folder, not the counts beside them. */
+/* Selects the segments of a spool's directory, but not its counts file. */
 static inline int
 is_segment(const struct dirent *d)
 {

@@ -1,5 +1,6 @@
-/* The spool against a list of frames: random frames of several sessions, commits, answers, notes
- * and crashes, within the bound and beyond it; after every few steps all that the spool says. */
+/* Compares the spool with a list of frames. Operations are random: frames of several sessions,
+ * commits, answers, notes and crashes, within the size limit and above it. Every few steps all
+ * results of the spool are compared. */
 #include "tests/check.h"
 
 #include <dirent.h>
@@ -10,7 +11,7 @@
 enum { SESSIONS = 4, FRAMES = 4096, WINDOW = 16, RINGS = 5, FIRST_SESSION = 100 };
 
 typedef struct {
-    mrd_spool_item item; /* id: as the spool gave it, once it was seen */
+    mrd_spool_item item; /* id: set when the frame was first seen in the queue */
     bool committed, done, sent;
 } frame_model;
 
@@ -27,7 +28,7 @@ typedef struct {
     const char *dir;
     uint64_t seed, epoch;
     frame_model *frames;
-    size_t n, first; /* first: all before it are done */
+    size_t n, first; /* first: all frames before this index are done */
     session_model sessions[SESSIONS];
     mrd_spool_position positions[RINGS];
     size_t n_positions;
@@ -53,7 +54,7 @@ force_out(model *m, frame_model *f)
     m->forced++;
 }
 
-/* The oldest goes, but for those that are on their way. */
+/* Callback for a forced out frame: it must be the oldest one that is not in flight. */
 static void
 dropped(void *self, const mrd_spool_item *item)
 {
@@ -118,12 +119,13 @@ step_add(model *m)
     f->item.seq = q->next;
     f->item.last = mrd_ev_add(f->item.first, (int64_t) (r >> 26 & 0xff));
     f->item.events = f->item.type == MRD_FRAME_BATCH ? 1 + (r >> 34 & 63) : 0;
-    if ((r >> 58 & 3) == 0 && f->item.events > 0) /* one, or as many as a batch may have */
+    /* a single event, or about the maximum of a batch */
+    if ((r >> 58 & 3) == 0 && f->item.events > 0)
         f->item.events = f->item.events % 2 == 0 ? f->item.events * 1021 : 1;
     f->item.len = MRD_FRAME_HEADER + 8 + (uint32_t) ((r >> 40) % (r >> 60 == 0 ? 120000 : 60000));
     m->biggest = f->item.len > m->biggest ? f->item.len : m->biggest;
     p = bytes_of(m, &f->item);
-    m->n++; /* what is forced out meanwhile is older */
+    m->n++; /* before the call, because the frames forced out meanwhile are older */
     CHECK_ERR("add", mrd_spool_add(m->s, (mrd_bytes){ p, f->item.len }, f->item.events, NULL),
               MRD_OK);
     free(p);
@@ -165,7 +167,7 @@ step_note(model *m)
               MRD_OK);
 }
 
-/* An answer to one of the first few frames: as of a window. */
+/* Answers one of the first few frames, like a send window. */
 static void
 step_answer(model *m)
 {
@@ -187,7 +189,7 @@ step_answer(model *m)
             f = &m->frames[i];
     if (f == NULL)
         return;
-    if (test_rand(&m->seed) % 2 == 0) { /* on its way, no answer yet */
+    if (test_rand(&m->seed) % 2 == 0) { /* in flight, without an answer yet */
         mrd_spool_sent(m->s, item.id);
         f->sent = true;
         return;
@@ -252,7 +254,7 @@ check_queue(model *m)
         CHECK(data.len == want->len && memcmp(data.p, p, want->len) == 0);
         free(p);
     }
-    CHECK(!mrd_spool_peek(m->s, from, &item)); /* the others are not committed */
+    CHECK(!mrd_spool_peek(m->s, from, &item)); /* the remaining frames are not committed */
     mrd_buf_fini(&data);
 }
 
@@ -282,7 +284,7 @@ check_sessions(model *m)
     }
 }
 
-/* The size of the folder's segments; what it may be. */
+/* Compares the size of the segment files, and checks that it is allowed. */
 static void
 check_stats(model *m)
 {
@@ -320,7 +322,7 @@ check_stats(model *m)
         CHECK_INT(mrd_spool_damage_in(m->dir), 0);
         closedir(dir);
     }
-    /* One frame, and what a segment begins with, may stand beyond the bound until the next. */
+    /* One frame and the header of a segment may exceed the limit until the next frame. */
     CHECK(st.file_bytes <= MRD_SPOOL_MIN_BYTES + m->biggest + 2 * SESSIONS * 2048);
     CHECK_INT(st.damaged_events, 0);
     CHECK_INT(st.torn_bytes, 0);
@@ -353,8 +355,8 @@ open_model(model *m)
     CHECK_ERR("open", err, MRD_OK);
 }
 
-/* The agent dies and its successor opens the folder: what was not committed is gone, and so are
- * frames that were in memory only, which are counted as forced out. */
+/* The agent is killed and its successor opens the directory. Uncommitted frames are lost. Frames
+ * that were in memory only are lost too, and count as forced out. */
 static void
 step_crash(model *m)
 {
@@ -381,7 +383,7 @@ step_crash(model *m)
         frame_model *f = &m->frames[i];
 
         if (f->item.session == item.session && f->item.seq == item.seq)
-            break; /* and all behind it are there */
+            break; /* all later frames are present */
         if (f->done)
             continue;
         CHECK(f->sent);
@@ -392,7 +394,7 @@ step_crash(model *m)
 
         if (f->done)
             continue;
-        f->sent = sent++ < WINDOW; /* nobody knows: the predecessor may have sent them */
+        f->sent = sent++ < WINDOW; /* unknown, because the predecessor may have sent them */
         items++;
         events += f->item.events;
     }
@@ -407,7 +409,7 @@ step_crash(model *m)
     CHECK_INT(mrd_spool_resume(m->s, 77), 0);
 }
 
-/* flow: of 8 steps, so many add frames. */
+/* Runs `steps` random steps. Of 8 steps, `flow` add frames. */
 static void
 run(const char *dir, uint64_t seed, unsigned flow, unsigned steps)
 {

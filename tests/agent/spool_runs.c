@@ -1,5 +1,5 @@
-/* tests/agent/spool_runs.c - what the spool says and what is on the disk, compared with the model; what a successor
- * finds. */
+/* tests/agent/spool_runs.c - compares the spool's results and its files with the model, and adopts
+ * the state that a successor finds. */
 #include "tests/agent/spool_runs.h"
 
 #include <dirent.h>
@@ -19,7 +19,9 @@ runs_before(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
         return;
     if (m->what != DIES &&
         (strstr(op->path, "/spool-") == NULL || (op->call == SIM_DISK_REMOVE && m->limited))) {
-        m->left = 1; /* the next one: what the counts cannot tell, nothing does */
+        /* fails the next call instead, because lost counts could not be recovered from other
+         * files */
+        m->left = 1;
         return;
     }
     if (m->what == DIES)
@@ -31,7 +33,7 @@ runs_before(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
             (sim_disk_verdict){ .limited = true, .at_most = op->len * (1 + m->part % 3) / 4 };
     else
         ret_verdict->err = m->part % 2 == 0 ? ENOSPC : EIO;
-    if (m->what == DIES && counts && m->part < 3) /* a place is written as a whole, or not at all */
+    if (m->what == DIES && counts && m->part < 3) /* a slot is written completely or not at all */
         ret_verdict->at_most = 0;
     else if (m->what == DIES && counts)
         ret_verdict->at_most = op->len;
@@ -71,7 +73,7 @@ runs_list_files(model *m)
         }
 }
 
-/* NULL: it is gone, or holds nothing. */
+/* Returns NULL if the segment was removed or is empty. */
 const file_model *
 runs_file_of(const model *m, uint64_t number)
 {
@@ -160,7 +162,7 @@ check_queue(model *m)
         f->item.id = item.id;
         from = item.id + 1;
     }
-    CHECK(!mrd_spool_peek(m->s, from, &item)); /* the others are not committed */
+    CHECK(!mrd_spool_peek(m->s, from, &item)); /* the remaining frames are not committed */
 }
 
 typedef struct {
@@ -227,7 +229,8 @@ check_sessions(model *m)
         CHECK_INT(t.forced, sum->events[FORCED]);
         CHECK_INT(t.damaged, sum->events[DAMAGED]);
         if (m->sessions > NOTES && (t.note_len == 0 || q->note_len == 0)) {
-            q->note_len = t.note_len; /* of those that nobody asked for, so many are kept */
+            /* of sessions that are not in use, only this number of notes is kept */
+            q->note_len = t.note_len;
             q->note = t.note[0];
         }
         CHECK(is_note(q, &t));
@@ -238,7 +241,7 @@ check_sessions(model *m)
     }
 }
 
-/* The folder holds the segments of what is held, and no other but the newest. */
+/* Checks that the directory has exactly the segments of held frames and the newest one. */
 static void
 check_disk(model *m)
 {
@@ -246,7 +249,7 @@ check_disk(model *m)
     bool oldest_holds = m->n_files <= 1;
 
     mrd_spool_get_stats(m->s, &st);
-    if (m->starved) /* a record that found no room may stand there in part */
+    if (m->starved) /* a partial record may remain where space ran out */
         CHECK(st.file_bytes <= runs_bytes_on_disk(m));
     else
         CHECK_INT(st.file_bytes, runs_bytes_on_disk(m));
@@ -298,7 +301,8 @@ runs_check_all(model *m)
 
 /* ---- What is forced out ---- */
 
-/* It is counted at once, but for an open that may be killed: what its successor finds is looked at there. */
+/* Forced out frames are counted at once. During an open that may be killed, the check follows when
+ * the successor is opened. */
 void
 runs_dropped(void *self, const mrd_spool_item *item)
 {
@@ -319,10 +323,10 @@ runs_dropped(void *self, const mrd_spool_item *item)
         m->forced++;
         return;
     }
-    CHECK(m->opening); /* else it is not in the queue */
+    CHECK(m->opening); /* otherwise it would be in the queue */
 }
 
-/* There is one segment, beside such as could not be removed and hold nothing. */
+/* Returns true if only one segment has contents. Others could not be removed and were truncated. */
 bool
 runs_is_last(const model *m)
 {
@@ -333,7 +337,8 @@ runs_is_last(const model *m)
     return n == 1;
 }
 
-/* A frame of the oldest segment waits for its commit, or did so until this one: it is not forced out before. */
+/* Returns true if a frame of the oldest segment is not committed, or not before this commit. Such a
+ * frame is not forced out before. */
 bool
 runs_oldest_waits(const model *m)
 {
@@ -352,8 +357,9 @@ runs_oldest_waits(const model *m)
     return waits;
 }
 
-/* Behind an operation of a process that goes on: what was on its way when its segment went is in memory, and
- * what was forced out was in segments that are gone, the oldest. */
+/* Updates the model after an operation that the process survived. Frames in flight whose segment
+ * was removed are now in memory. All others that were forced out must have been in the oldest
+ * segments, now removed. */
 void
 runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len, room need)
 {
@@ -362,7 +368,7 @@ runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t la
 
     runs_list_files(m);
     if (m->positions_in != 0 && runs_file_of(m, m->positions_in) == NULL) {
-        CHECK(m->may_force); /* room was needed, and there was no other */
+        CHECK(m->may_force); /* space was needed, and no other segment could be removed */
         m->positions_in = m->last_positions = 0;
     }
     for (size_t i = 0; i < m->n; i++) {
@@ -387,7 +393,7 @@ runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t la
         CHECK(bytes_before + need.most + (more ? m->files[m->n_files - 1].size : 0) > m->max_bytes);
 }
 
-/* A place in the counts for each session that is asked for. */
+/* Gives a slot of the counts to each session in use. */
 void
 runs_give_places(model *m)
 {
@@ -426,7 +432,8 @@ find_frame(model *m, const mrd_spool_item *item)
     return NULL;
 }
 
-/* What a successor finds of the last commit: it was the one in which the process died, or the one before. */
+/* Adopts the commit that a successor finds: the commit during which the process was killed, or the
+ * previous one. */
 static void
 adopt_commit(model *m, bool damaged)
 {
@@ -442,7 +449,7 @@ adopt_commit(model *m, bool damaged)
     if (m->committing && at == m->positions)
         runs_committed(m);
     m->last_positions = at;
-    for (size_t i = 0; i < m->n; i++) /* the others were never begun */
+    for (size_t i = 0; i < m->n; i++) /* the other frames were never committed */
         if (m->frames[i].commit != 0)
             m->frames[kept++] = m->frames[i];
     m->n = kept;
@@ -452,7 +459,8 @@ adopt_commit(model *m, bool damaged)
     }
 }
 
-/* Which frames a successor has; what was answered is not among them unless nothing could tell it. */
+/* Adopts the frames that a successor finds. Answered frames are not among them, unless the answer
+ * could not be recorded. */
 static void
 adopt_frames(model *m)
 {
@@ -473,13 +481,13 @@ adopt_frames(model *m)
         f->seen = true;
         f->fate = HELD;
         f->item.id = item.id;
-        f->sent = sent++ < 16; /* nobody knows: the predecessor may have sent them */
+        f->sent = sent++ < 16; /* unknown, because the predecessor may have sent them */
         f->rescued = runs_file_of(m, f->segment) == NULL; /* room was needed at once */
         CHECK(!f->rescued || f->sent);
     }
 }
 
-/* What is not there any more was forced out, or went with what was cut off the segments. */
+/* The missing frames were forced out, or their part of the segments was cut off. */
 static void
 adopt_missing(model *m, bool damaged, bool rebooted)
 {
@@ -495,7 +503,7 @@ adopt_missing(model *m, bool damaged, bool rebooted)
 
         f->unsure = f->again = false;
         if (f->fate == FORCED)
-            f->segment = 0; /* it may be there, with others that are held */
+            f->segment = 0; /* its segment may still exist with other held frames */
         if (f->fate != HELD || f->seen)
             continue;
         if (f == answered && !f->rescued) {
@@ -516,7 +524,8 @@ adopt_missing(model *m, bool damaged, bool rebooted)
     }
 }
 
-/* Frames of clock data that are lost: as many as were counted, unless that found no room. */
+/* Compares the lost frames of clock data: all that were counted, unless the disk had no space for
+ * the count. */
 static void
 adopt_clock(model *m, bool damaged, bool killed)
 {
@@ -535,8 +544,8 @@ adopt_clock(model *m, bool damaged, bool killed)
     }
 }
 
-/* The answer in which the process died, of a frame whose segment was gone: it was delivered where that is
- * counted. */
+/* The process was killed during the answer to a frame without a segment. The frame is delivered if
+ * the counts contain it. */
 static void
 adopt_answer(model *m)
 {
@@ -556,8 +565,9 @@ adopt_answer(model *m)
     f->fate = m->answer;
 }
 
-/* Without a place in the counts and without room for a record, what was answered is told where the segment of
- * the frames is gone, and of one in memory not at all: who is killed leaves less. */
+/* Returns true if all answers are recorded. Without a slot in the counts and without space for a
+ * record, an answer is recorded only when the segment of its frames is removed. For a frame in
+ * memory it is never recorded, so a killed process leaves fewer answers. */
 static bool
 is_told(model *m)
 {
@@ -587,7 +597,8 @@ adopt_base(model *m, bool rebooted)
 
         q->has_base = mrd_spool_get_base(m->s, FIRST + k) != NULL;
         CHECK(q->has_base || (sum->begun == 0 && q->note_len == 0));
-        q->base.begun = sum->begun - sum->events[BEFORE]; /* they are of the boot that began them */
+        /* these events belong to the boot that began them */
+        q->base.begun = sum->begun - sum->events[BEFORE];
         q->base.held = sum->events[HELD];
         q->base.tally.delivered = sum->events[STORED];
         q->base.tally.refused = sum->events[REFUSED];
@@ -635,7 +646,7 @@ runs_adopt(model *m, bool damaged, bool rebooted, bool killed)
         m->of[k].forgotten = false;
     runs_give_places(m);
     for (uint64_t k = 0; k < m->sessions; k++)
-        m->of[k].forgotten = true; /* until somebody asks for it */
+        m->of[k].forgotten = true; /* until the session is used again */
     m->positions_in = m->last_positions == 0 ? 0 : runs_last_file(m);
     m->torn = false;
     m->runs++;

@@ -1,6 +1,6 @@
 /*
- * tests/agent/spool_runs.h - what the spool must know, and what may be right after a process died: the model of
- * tests/agent/spool_runs_test.c.
+ * tests/agent/spool_runs.h - the model of tests/agent/spool_runs_test.c: the state that the spool
+ * must keep, and the states that are allowed after its process was killed.
  */
 #ifndef MRD_TESTS_AGENT_SPOOL_RUNS_H
 #define MRD_TESTS_AGENT_SPOOL_RUNS_H
@@ -14,28 +14,28 @@
 
 enum { FRAMES = 2048, SESSIONS = 90, FIRST = 100, FILES = 64, PLACES = 64, TOLD = 64, RING = 1000 };
 enum { RECORD = 16, NOTE_MOST = 60, NOTES = 16 };
-/* What is told of a session: its counts, its base, its lost frames of clock data. */
+/* Largest size of the records of one session: its counts, its base, its lost frames of clock data. */
 enum { SESSION_MOST = RECORD + 48 + NOTE_MOST + RECORD + 64 + NOTE_MOST + RECORD + 16 };
 
 typedef enum { HELD, STORED, REFUSED, BEFORE, FORCED, DAMAGED, MISSING } fate;
 
 typedef struct {
-    mrd_spool_item item; /* id: 0 until it was seen in this run */
+    mrd_spool_item item; /* id: 0 until seen in this run */
     uint64_t segment;    /* of the file */
-    uint64_t commit;     /* its number; 0: it waits for one */
+    uint64_t commit;     /* number of its commit; 0 if not committed */
     fate fate;
     bool sent, rescued, seen;
-    bool unsure; /* answered while something of the disk failed */
-    bool again;  /* ... and the counts do not tell it: it may be found again */
+    bool unsure; /* answered while a disk operation failed */
+    bool again;  /* ... and not in the counts, so it may be found again */
 } frame_model;
 
 typedef struct {
-    uint64_t next, committed;                /* numbers */
-    uint64_t clock, clock_least, clock_over; /* frames lost: counted; a successor finds so many at
-                                               * least; and more than it should */
+    uint64_t next, committed; /* numbers */
+    /* lost frames: counted; minimum that a successor finds; excess that it may find */
+    uint64_t clock, clock_least, clock_over;
     uint32_t note_len, pending_len;
     uint8_t note, pending; /* each byte of it */
-    bool given_up; /* the note that waits may be: of those that nobody asks for few are kept */
+    bool given_up; /* the pending note may be lost, because few notes of unused sessions are kept */
     bool noted, known, placed, forgotten, has_base;
     mrd_spool_base base;
 } session_model;
@@ -44,7 +44,7 @@ typedef struct {
     uint64_t number, size;
 } file_model;
 
-/* Bytes that an operation writes for itself. */
+/* Number of bytes that an operation writes itself. */
 typedef struct {
     uint64_t least, most;
 } room;
@@ -60,15 +60,15 @@ typedef struct {
     size_t n;
     session_model of[SESSIONS];
     char boot;
-    /* What goes wrong: in the call that is the `left`th from now. */
+    /* The fault to inject, in the `left`th call from now. */
     fault what;
     unsigned left, part;
     bool failed;  /* in this operation */
-    bool starved; /* in this run something found no room, or might have */
-    bool torn;    /* a record may end too early */
+    bool starved; /* in this run some record found no space, or may have */
+    bool torn;    /* a record may be incomplete */
     bool opening, limited;
-    bool hungry; /* the disk is full most of the time, and much is on its way */
-    bool over;   /* what waited for a commit was forced out, and its process died */
+    bool hungry; /* the disk is usually full, with many frames in flight */
+    bool over;   /* uncommitted frames were forced out, and the process was killed */
     /* The operation that runs. */
     bool committing;
     frame_model *answered;

@@ -1,8 +1,8 @@
-/* The spool against a model of what it must know: drawn operations on a disk that fills up, fails, or takes its
- * last call, over several runs and boots. After each operation and each run everything that the spool says is
- * compared, and what is left on the disk. Of a frame the model knows whether it was begun (committed), what was
- * answered, and the segment that it was written to; of a call in which the process was killed, which outcomes
- * are right. MRD_SEED: other runs. */
+/* Compares the spool with a model, over several runs and boots. Random operations run on a disk
+ * that fills up, fails, or is stopped in a call by a kill. After each operation and each run all
+ * results of the spool and its files are compared. For each frame the model knows if it was
+ * committed, its answer, and its segment. For a call in which the process was killed, the model
+ * knows which outcomes are allowed. MRD_SEED selects other runs. */
 #include "tests/agent/spool_runs.h"
 
 #include <fcntl.h>
@@ -72,7 +72,7 @@ step_commit(model *m)
         at[i] = (mrd_spool_position){ RING + i, m->positions };
     for (uint64_t k = 0; k < m->sessions; k++)
         need.most += m->of[k].noted ? 16 + m->of[k].pending_len : 0;
-    if (m->sessions <= NOTES) /* else some that nobody asks for are not kept */
+    if (m->sessions <= NOTES) /* otherwise some notes of unused sessions are dropped */
         need.least = need.most;
     m->may_force = m->committing = true;
     err = mrd_spool_commit(m->s, at, n, NULL);
@@ -89,8 +89,8 @@ step_commit(model *m)
     runs_converge(m, bytes, last, last_len, need);
 }
 
-/* Whether the counts tell the answer: they have a place for the session, and name the 64 numbers from its first
- * that is not answered, of this epoch. */
+/* Returns true if the counts contain the answer: they have a slot for the session, and the number
+ * is among the 64 from its first unanswered one, in this epoch. */
 static bool
 counts_tell(model *m, const frame_model *f)
 {
@@ -117,10 +117,10 @@ answer(model *m, frame_model *f, fate how)
     f->fate = how;
     q->clock += how == REFUSED && is_clock(f);
     q->clock_over +=
-        f->rescued && m->starved && is_clock(f); /* its loss is taken back where there is room */
+        f->rescued && m->starved && is_clock(f); /* the loss is subtracted when there is space */
 }
 
-/* One of the first few that are committed: as of a window. */
+/* Picks one of the first few committed frames, like a send window. */
 static frame_model *
 pick(model *m)
 {
@@ -147,7 +147,8 @@ step_answer(model *m)
 
     if (f == NULL)
         return;
-    /* Of what is in memory only, without room to say so, nothing tells a successor that it was known. */
+    /* The frame is in memory only. If its record finds no space, no file tells a successor that it
+     * was stored before. */
     if (f->item.earlier && how >= 3 && m->of[f->item.session - FIRST].has_base &&
         !(f->rescued && (m->starved || m->what != CALM)))
         as = BEFORE;
@@ -205,8 +206,7 @@ step_session(model *m)
         runs_converge(m, 0, 0, 0, (room){ 0 });
         break;
     case 1:
-        mrd_spool_forget(m->s,
-                         FIRST + k); /* its frames, number and counts stay, but for its place */
+        mrd_spool_forget(m->s, FIRST + k); /* frames, number and counts stay, but not the slot */
         q->placed = false;
         q->forgotten = true;
         for (uint64_t i = 0; i < m->sessions; i++)
@@ -245,8 +245,8 @@ plan(model *m, fault what, uint64_t within)
     m->part = (unsigned) draw(m, 5);
 }
 
-/* The counts know all that the segments do: each session has its place, and each frame a number near the first
- * that is not answered, of this epoch. */
+/* Returns true if the counts contain all that the segments do: each session has a slot, and each
+ * frame a number near the first unanswered one, in this epoch. */
 static bool
 counts_know_all(model *m)
 {
@@ -262,7 +262,7 @@ counts_know_all(model *m)
     return !m->starved;
 }
 
-/* Somebody else cuts the newest segment at any byte, or removes all of them. */
+/* Cuts the newest segment at a random byte, or removes all segments, as a user could. */
 static void
 damage(model *m)
 {
@@ -285,7 +285,7 @@ damage(model *m)
     m->torn = true;
 }
 
-/* Ends the process and opens the folder until that succeeds. */
+/* Kills the process and opens the directory until that succeeds. */
 static void
 step_die(model *m, bool damaged)
 {
@@ -382,7 +382,7 @@ step(model *m)
         m->of[k].clock_least = m->of[k].clock;
 }
 
-/* So that runs which meet nothing of all this are seen. */
+/* Statistics, to detect runs in which none of this happens. */
 typedef struct {
     unsigned runs, forced, again, boots, kills, damages, over;
 } counted;
@@ -437,7 +437,7 @@ TEST(few_sessions)
     CHECK(totals.again > 0 && totals.damages > 10 && totals.over < 60);
 }
 
-/* More of them than the counts have places for. */
+/* More sessions than slots in the counts. */
 TEST(many_sessions)
 {
     counted totals = { 0 };

@@ -1,4 +1,5 @@
-/* The spool: what stays until it is done, what is forced out, whose files it takes. */
+/* The spool: frames stay until they are done, the oldest are forced out, and only a spool's own
+ * files are used. */
 #include "tests/agent/spool_make.h"
 
 #include <dirent.h>
@@ -42,7 +43,7 @@ TEST(frames_stay_until_they_are_done)
         CHECK(mrd_spool_done(s, item.id, true));
     }
     mrd_spool_close(s);
-    /* Everything acknowledged: numbers must still not be used twice. */
+    /* All frames are acknowledged. Their numbers must still not be reused. */
     s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
     CHECK_INT(mrd_spool_next_seq(s, 7), 5);
     CHECK(!mrd_spool_peek(s, 0, &item));
@@ -62,7 +63,7 @@ check_tally(const char *row, const mrd_spool *s, uint64_t delivered, uint64_t re
     return t.forced;
 }
 
-/* What became of a session's events is known to every successor, exactly. */
+/* The counts of a session's events are exact in every successor. */
 TEST(tallies_go_on)
 {
     mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
@@ -84,7 +85,7 @@ TEST(tallies_go_on)
                   MRD_OK);
         CHECK(mrd_spool_uncommitted(s));
         CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
-        /* Neither counts: they are not committed. */
+        /* Neither counts, because they are not committed. */
         f.epoch = mrd_spool_epoch(s);
         f.seq = mrd_spool_next_seq(s, 7);
         mrd_frame_put(&f, (mrd_bytes){ NULL, 0 }, frame);
@@ -100,7 +101,7 @@ TEST(tallies_go_on)
         forced = check_tally("again", s, delivered, refused, run % 2 == 0 ? "even" : "odd");
         CHECK_INT(mrd_spool_clock_lost(s, 7) * 10, refused + forced);
         CHECK_INT(mrd_spool_next_seq(s, 7), f.seq);
-        /* What was kept in memory only, at most a window of frames, is gone and counted. */
+        /* Frames that were in memory only, at most a window, are lost and counted. */
         CHECK(before - 1 - mrd_spool_held(s, 7, &held) <= 16);
         CHECK_INT(held + delivered + refused + forced, added);
     }
@@ -108,7 +109,7 @@ TEST(tallies_go_on)
     mrd_spool_close(s);
 }
 
-/* Nobody knows whether it is stored before its answer. */
+/* A frame in flight may be stored already, so it must not count as lost before its answer. */
 TEST(what_was_sent_is_not_forced_out)
 {
     mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
@@ -132,8 +133,8 @@ TEST(what_was_sent_is_not_forced_out)
     mrd_spool_close(s);
 }
 
-/* A successor does not know which of the oldest frames its predecessor had sent: a window of them stays,
- * whatever the bound forces out behind them. */
+/* A successor cannot know which of the oldest frames its predecessor had sent. It keeps one window
+ * of them and forces out later frames instead. */
 TEST(what_a_predecessor_may_have_sent_is_not_forced_out)
 {
     mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
@@ -195,7 +196,7 @@ TEST(two_agents_do_not_share_a_folder)
     mrd_spool_close(s);
 }
 
-/* What another boot wrote last may be gone from the page cache: its numbers are not given again. */
+/* The last writes of another boot may be missing in the page cache, so its numbers are not reused. */
 static unsigned
 mode_of(const char *path)
 {
@@ -214,7 +215,8 @@ TEST(a_new_folder_is_closed_to_others)
     CHECK(mkdir(dir, 0777) == 0 && chmod(dir, 0755) == 0);
     mrd_spool_close(open_spool(dir, MRD_SPOOL_MIN_BYTES));
     CHECK_INT(mode_of(dir), 0700);
-    /* What its owner does later is his: also a folder for more than a spool. */
+    /* Later changes by its owner are kept. A directory that contains more than a spool is not
+     * changed either. */
     CHECK(chmod(dir, 0750) == 0);
     mrd_spool_close(open_spool(dir, MRD_SPOOL_MIN_BYTES));
     CHECK_INT(mode_of(dir), 0750);
@@ -296,7 +298,7 @@ files_in(const char *dir)
     return n;
 }
 
-/* No room for a new segment: the error says so, and what is there stays as it is. */
+/* No space for a new segment: the error names the reason, and the existing data stays unchanged. */
 TEST(a_disk_that_is_full_at_the_start)
 {
     char dir[512], path[600];
@@ -335,7 +337,7 @@ TEST(a_disk_that_is_full_at_the_start)
     mrd_spool_close(s);
 }
 
-/* Frames of an earlier boot stay as they are; new ones have other numbers. */
+/* Frames of an earlier boot stay unchanged, and new frames have other numbers. */
 TEST(frames_of_another_boot_stay)
 {
     static const char *const boots[] = { "a", "b", "b" };
@@ -359,8 +361,8 @@ TEST(frames_of_another_boot_stay)
     }
 }
 
-/* A program that the agent starts inherits none of the spool's files, and a link that somebody laid
- * in their place is not followed. */
+/* A program that the agent starts inherits no descriptor of the spool. A link with the name of a
+ * spool file is not followed. */
 TEST(files_are_its_own)
 {
     static const char *const names[] = { "lock", "counts", "spool-0000000000000001.mrs" };
@@ -384,7 +386,7 @@ TEST(files_are_its_own)
         found++;
         CHECK_ROW(path, (fcntl(fd, F_GETFD) & FD_CLOEXEC) != 0);
     }
-    CHECK_INT(found, 4); /* lock, counts, a segment of each life */
+    CHECK_INT(found, 4); /* lock, counts, and a segment of each run */
     mrd_spool_close(s);
     for (size_t i = 0; i < MRD_COUNT(names); i++) {
         mrd_why why = { 0 };
@@ -401,7 +403,7 @@ TEST(files_are_its_own)
         CHECK(symlink(target, path) == 0);
         err = mrd_spool_open(&(mrd_spool_options){ .dir = dir, .max_bytes = MRD_SPOOL_MIN_BYTES },
                              &s, &why);
-        CHECK_ROW(names[i], err == (i == 1 ? MRD_OK : MRD_IO)); /* it can do without counts */
+        CHECK_ROW(names[i], err == (i == 1 ? MRD_OK : MRD_IO)); /* the spool works without counts */
         if (err == MRD_OK) {
             CHECK_ERR("add", add(s, 1, 10, 5), MRD_OK);
             mrd_spool_close(s);
@@ -410,7 +412,7 @@ TEST(files_are_its_own)
     }
 }
 
-/* What a commit writes: its positions, and notes that are new. */
+/* A commit writes its positions and new notes only. */
 TEST(a_note_is_written_once)
 {
     mrd_spool *s = open_spool(test_tmp(), MRD_SPOOL_MIN_BYTES);
@@ -431,11 +433,11 @@ TEST(a_note_is_written_once)
     mrd_spool_close(s);
 }
 
-/* Commits take room like frames: an agent that only tells positions and notes, for ever, stays within
- * the bound, and a successor has the last of them. */
+/* Commits need space like frames. An agent that only commits positions and notes forever stays
+ * within the limit, and a successor finds the last ones. */
 TEST(commits_without_frames_stay_within_the_bound)
 {
-    enum { RINGS = 1000, COMMITS = 1200 }; /* 16 kB each, more than twice the bound */
+    enum { RINGS = 1000, COMMITS = 1200 }; /* 16 kB each, more than twice the limit */
     static mrd_spool_position positions[RINGS];
     char dir[600];
     mrd_spool *s;
@@ -459,7 +461,7 @@ TEST(commits_without_frames_stay_within_the_bound)
     mrd_spool_close(s);
 }
 
-/* Files with names that only look like a segment's are not its business. */
+/* Files whose names only resemble a segment's are ignored. */
 TEST(other_names_are_left_alone)
 {
     static const char *const names[] = { "spool-.mrs", "spool-000000000000000g.mrs",
@@ -492,7 +494,7 @@ TEST(other_names_are_left_alone)
     }
 }
 
-/* Nothing is written of a frame that is too large, whatever its header says. */
+/* A frame that is too large is not written at all, whatever its header contains. */
 TEST(a_frame_that_is_too_large_is_refused)
 {
     mrd_spool *s = open_spool(NULL, MRD_SPOOL_MIN_BYTES);
@@ -526,7 +528,7 @@ TEST(wrong_numbers_are_refused)
     mrd_spool_close(s);
 }
 
-/* Forgotten sessions cost little, and only so many are remembered. */
+/* Forgotten sessions need little space, and their number is limited. */
 TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
 {
     enum { N = 1000 };
@@ -543,7 +545,8 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
                            NULL),
             MRD_OK);
         mrd_spool_get_stats(s, &st);
-        CHECK(st.file_bytes < 640 << 10); /* a full segment, and one that begins with all of them */
+        /* a full segment, and one that begins with all sessions */
+        CHECK(st.file_bytes < 640 << 10);
         for (uint64_t k = 1; k <= N && run == 0; k++) {
             mrd_spool_item item;
 
@@ -562,8 +565,8 @@ TEST(forgotten_sessions_are_bounded_and_keep_their_numbers)
     }
 }
 
-/* One that has a frame to be delivered stays, forgotten as it is; the longest forgotten without
- * frames go. Of those that stay the notes go, but for the youngest. */
+/* A forgotten session with a pending frame is kept. Those without frames are removed, the longest
+ * forgotten first. Among the kept sessions, only the most recently forgotten keep their notes. */
 TEST(a_frame_keeps_a_forgotten_session)
 {
     enum { N = 2 * MRD_SPOOL_FORGOTTEN, HELD = 5000 };

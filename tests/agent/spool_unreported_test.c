@@ -1,5 +1,6 @@
-/* Answers and losses that found no room on a full disk: what neither the segments nor the counts tell is
- * found again by a successor, and must not be in the sums that it reads. */
+/* Answers and losses that a full disk could not record. If neither the segments nor the counts
+ * contain them, a successor finds the frames again. These must not be included in the sums that it
+ * reads. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -11,7 +12,7 @@
 #include "tests/agent/spool_make.h"
 #include "tests/sim/disk.h"
 
-/* The oldest frame of the session is answered while nothing can be added to the segment. */
+/* Answers the oldest frame of the session while nothing can be appended to the segment. */
 static void
 answer_without_room(mrd_spool *s, uint64_t session, const char *segment)
 {
@@ -40,8 +41,8 @@ check_sum(const mrd_spool *s, uint64_t session, uint64_t added)
     CHECK_INT(t.delivered + t.refused + t.forced + t.damaged + held, added);
 }
 
-/* The counts tell single answers of their own epoch only. The frame is the first of the queue, and others
- * of its segment wait. As soon as there is room the answer is told. */
+/* The counts contain single answers of their own epoch only. The frame is the first in the queue,
+ * and others of its segment are pending. The answer is recorded as soon as there is space. */
 static void
 answer_of_an_earlier_epoch(bool room)
 {
@@ -88,7 +89,7 @@ TEST(an_answer_of_an_earlier_epoch_without_room)
     answer_of_an_earlier_epoch(true);
 }
 
-/* No place in the counts is left for the session: they tell nothing of it. */
+/* The counts have no slot for the session and therefore nothing about it. */
 TEST(an_answer_of_a_session_without_a_place_and_without_room)
 {
     enum { PLACES = 64 };
@@ -115,7 +116,7 @@ TEST(an_answer_of_a_session_without_a_place_and_without_room)
     mrd_spool_close(s);
 }
 
-/* The commit of a frame is gone, an answer to it is there: it is taken off the queue once. */
+/* The commit of a frame is missing, but an answer to it exists. It is removed from the queue once. */
 TEST(an_answer_of_a_frame_without_its_commit)
 {
     char dir[600];
@@ -141,13 +142,14 @@ TEST(an_answer_of_a_frame_without_its_commit)
     mrd_spool_close(s);
 }
 
-/* ---- Killed in any call of the disk, of which one failed ---- */
+/* ---- A failed disk call, followed by a kill in any call ---- */
 
 typedef struct {
-    unsigned answers, torn;      /* frames that are answered; of 4 parts of the last write */
-    unsigned calls, fails, dies; /* fails, dies: in these of them; 0: in none */
-    unsigned more;               /* calls behind that one that fail too */
-    bool counts_failed;          /* the one that failed wrote the file of counts over */
+    unsigned answers, torn; /* number of answered frames; written quarters of the last write */
+    /* numbers of the call that fails and of the call that kills; 0 for none */
+    unsigned calls, fails, dies;
+    unsigned more;      /* number of following calls that fail too */
+    bool counts_failed; /* the failed call was writing the counts file */
 } plan;
 
 static void
@@ -168,9 +170,9 @@ before(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
 
 #define DIR_OF "/sim/starved/spool"
 
-/* Frames of 10 events of session 7, of an earlier epoch: some are answered, the others are forced out by a
- * frame of 7 for which the disk has no room: one that counts twice is not taken for it. Returns false when
- * the process was not killed before its end. */
+/* Frames of 10 events of session 7, of an earlier epoch. Some are answered, and the others are
+ * forced out by a frame of 7 events that does not fit on the disk. The different size distinguishes
+ * it from a frame counted twice. Returns false if the process ended before the kill. */
 static bool
 starve(bool full, plan p)
 {
@@ -240,7 +242,7 @@ TEST(killed_behind_a_call_that_failed)
     }
 }
 
-/* A frame for which there was no room forces out others, of which some find no room to say so. */
+/* A frame that does not fit forces out others, and the records of some of these do not fit either. */
 TEST(killed_behind_calls_that_failed)
 {
     for (unsigned at = 0; at < 3 * 4 * 12; at++) {
@@ -251,11 +253,11 @@ TEST(killed_behind_calls_that_failed)
     }
 }
 
-/* ---- Killed again before the frames are gone ---- */
+/* ---- Killed again before the frames are removed ---- */
 
 static const plan calm;
 
-/* Opens the folder when nothing goes wrong, twice: of `added` events, or `fewer`, each is counted once. */
+/* Opens the directory twice without faults. Each of the `added` or `fewer` events is counted once. */
 static void
 check_successors(const char *row, uint64_t added, uint64_t fewer)
 {
@@ -272,10 +274,10 @@ check_successors(const char *row, uint64_t added, uint64_t fewer)
     }
 }
 
-/* Frames are forced out, and what says so is the last that was written whole: the process was killed
- * before their segment went, its last record is torn, and its successor gives numbers of another epoch. That
- * one has room for `room` bytes and is killed too, in call `p2.dies` of the disk. Returns false where it was not,
- * and in *ret_first whether the first was. */
+/* Frames are forced out, and the record of that is the last complete one. The process is killed
+ * before it removes their segment, and its last record is torn, so its successor uses another
+ * epoch. The successor has space for `room` bytes and is killed in disk call `p2.dies`. Returns
+ * false if it was not killed. *ret_first: whether the first was killed. */
 static bool
 starve_twice(plan p1, uint64_t room, plan p2, bool *ret_first)
 {
@@ -327,8 +329,9 @@ TEST(killed_again_where_the_counts_alone_know)
     }
 }
 
-/* A frame that was forced out waits for its answer in memory, before one whose answer found no room and whose
- * segment is gone since: a successor finds neither, and the second was delivered. */
+/* A forced out frame waits in memory for its answer. A later frame was delivered, but its answer
+ * found no space, and its segment is removed now. A successor finds neither frame, and counts the
+ * second as delivered. */
 TEST(an_answer_without_room_behind_a_frame_in_memory)
 {
     sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1 });
@@ -337,7 +340,7 @@ TEST(an_answer_without_room_behind_a_frame_in_memory)
     mrd_spool *s;
     int fd;
 
-    for (int i = 0; i < 2; i++) { /* each in a segment of its own */
+    for (int i = 0; i < 2; i++) { /* each in its own segment */
         s = open_spool(DIR_OF, MRD_SPOOL_MIN_BYTES);
         CHECK_ERR("add", add(s, 7, 100, 10), MRD_OK);
         mrd_spool_close(s);
@@ -386,9 +389,10 @@ open_in_boot(const char *boot)
     return s;
 }
 
-/* What is known of a session stands in two records, its counts and what they were when the boot began; with all
- * others' there is no room for them. Frames of 10 events of 6 sessions are answered, as stored or as stored before,
- * some behind a frame for which the disk has no room. */
+/* The state of a session has two records: its counts, and its counts at the start of the boot.
+ * Together with those of all other sessions they do not fit. Frames of 10 events of 6 sessions are
+ * answered, as stored or as stored before. Some of these frames follow a frame for which the disk
+ * has no space. */
 static void
 answers_of_an_earlier_boot(bool forced, bool known, uint64_t room)
 {
@@ -441,7 +445,8 @@ TEST(answers_of_an_earlier_boot_where_the_disk_is_full)
             answers_of_an_earlier_boot(how / 2 != 0, how % 2 != 0, room);
 }
 
-/* One answer found no room; then there is some, and a segment begins with the base of the session. */
+/* One answer found no space. Then there is space, and a segment begins with the base of the
+ * session. */
 TEST(an_answer_of_an_earlier_boot_behind_a_new_segment)
 {
     sim_disk *d = sim_disk_new("starved", &(sim_disk_options){ .seed = 1 });
@@ -454,7 +459,7 @@ TEST(an_answer_of_an_earlier_boot_behind_a_new_segment)
         CHECK_ERR("add", add(s, k, 100, 10), MRD_OK);
     mrd_spool_close(s);
     s = open_in_boot("b");
-    for (int i = 0; i < 13; i++) /* the next one needs another segment */
+    for (int i = 0; i < 13; i++) /* the next one needs a new segment */
         CHECK_ERR("add", add(s, 9, 40000, 5), MRD_OK);
     sim_disk_set_quota(d, sim_disk_used(d));
     REQUIRE(mrd_spool_peek(s, 0, &item) && item.session == 1);
@@ -474,7 +479,7 @@ TEST(an_answer_of_an_earlier_boot_behind_a_new_segment)
     sim_disk_free(d);
 }
 
-/* The second place of the counts. */
+/* Lets writes of the second copy of the counts fail. */
 static void
 no_second_place(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict)
 {
@@ -483,8 +488,9 @@ no_second_place(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict
         ret_verdict->err = ENOSPC;
 }
 
-/* A segment goes with a frame that waits for its answer in memory. The sums behind that hold until all places have
- * them, and one cannot be written: the answer that comes then is in the place of its session alone. */
+/* A segment is removed while one of its frames waits in memory for its answer. The sums after that
+ * are valid only when all slots have them, and one slot cannot be written. The following answer is
+ * in the slot of its session only. */
 TEST(an_answer_behind_a_place_that_cannot_be_written)
 {
     plan none = calm;

@@ -1,4 +1,4 @@
-/* From one step of a program to another (agent/step_gate.h). */
+/* Limits a session to a range of steps of a program (agent/step_gate.h). */
 #include "agent/step_gate.h"
 
 #include "tests/check.h"
@@ -30,14 +30,16 @@ set_up(fixture *f)
 typedef struct {
     const char *name;
     const char *prefix; /* of the steps' names */
-    bool numbered;      /* the number is behind it */
+    bool numbered;      /* the name ends with the number */
     bool argument;      /* or an argument */
     bool executions;
-    int64_t first, every, from, to; /* the first number of the program, and how they grow */
-    int64_t begin, end; /* what is taken: first and last whole step, by place; -1: none */
+    /* first step number of the program, its increment, and the requested range */
+    int64_t first, every, from, to;
+    int64_t begin, end; /* positions of the first and last complete step that passed, -1 for none */
 } row;
 
-/* A span on this line, of 80, that ends at 100 * (at + 1) - 10; step -1: no such argument. */
+/* Adds a span of 80 on this track that ends at 100 * (at + 1) - 10. A `step` of -1 omits the
+ * argument. */
 static void
 see(const row *w, fixture *f, mrd_step_gate *g, mrd_track_id track, const char *name, int64_t step,
     int64_t at)
@@ -96,12 +98,12 @@ TEST(what_is_taken)
                 snprintf(name, sizeof(name), "%s", w->prefix);
             see(w, &f, &g, w->executions ? f.calls : f.annotations, name, w->argument ? number : -1,
                 k);
-            /* Spans of other kinds change nothing: the runtime's own, and what is open. */
+            /* Spans of other kinds have no effect: those of the runtime, and open spans. */
             see(w, &f, &g, f.runtime, "step", w->to + 1, k);
             see(w, &f, &g, f.runtime, "nrt_execute", -1, k);
         }
         for (int64_t k = 0; k < STEPS; k++) {
-            /* What lies in the middle of the step as a whole. */
+            /* A span in the middle stands for the whole step. */
             if (!mrd_step_gate_passes(&g, (mrd_local_ns){ 100 * k + 40 },
                                       (mrd_local_ns){ 100 * k + 60 }))
                 continue;

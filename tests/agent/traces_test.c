@@ -1,4 +1,4 @@
-/* Trace files of capture directories become events of the session, each once. */
+/* Trace files in capture directories become events of the session, each once. */
 #include "tests/agent/ring_make.h"
 
 #include <fcntl.h>
@@ -62,7 +62,8 @@ put(const char *rel, const mrd_buf *text)
     CHECK_ERR("write", mrd_write_file(path, (mrd_bytes){ text->p, text->len }, 0644, NULL), MRD_OK);
 }
 
-/* `n` spans of the runtime from number `from` on, the last ones first, so that sorting matters. */
+/* Writes `n` spans of the runtime, numbered from `from`. The last ones come first, so that sorting
+ * matters. */
 static void
 runtime_json(mrd_buf *to, int from, int n, const char *tail)
 {
@@ -118,7 +119,7 @@ check_equation(const mrd_agent *a)
     CHECK_INT(c.begun, c.delivered + dropped + c.held);
 }
 
-/* Until so many files were read, failed or left alone, and everything is flushed. */
+/* Runs until this number of files was read, failed or ignored, and all events are flushed. */
 static void
 wait_for_artifacts(mrd_agent *a, fake_aggregator *g, uint64_t artifacts)
 {
@@ -181,7 +182,7 @@ TEST(trace_files_become_events_and_stay_artifacts)
 
 /* ---- XSpaces ---- */
 
-/* A plane of the host with `n` events from number `from` on, each a microsecond behind the one before. */
+/* Writes a host plane with `n` events, numbered from `from` and 1 us apart. */
 static void
 xspace(mrd_buf *to, int from, int n)
 {
@@ -206,7 +207,7 @@ xspace(mrd_buf *to, int from, int n)
     pb_close_into(to, 1, &plane);
 }
 
-/* Waits until so many files were read, so that the next one comes behind them. */
+/* Waits until this number of files was read, so that the next file is read after them. */
 static void
 wait_for_traces(mrd_agent *a, uint64_t traces)
 {
@@ -239,7 +240,7 @@ no_matter(void *self, const char *path, uint64_t events, bool undated, const cha
     (void) self, (void) path, (void) events, (void) undated, (void) message;
 }
 
-/* A file of a host that is complete now, in a capture directory below `watched`. */
+/* Reports a complete file of a host in a capture directory below `watched`. */
 static void
 complete_in(mrd_traces *t, const char *dir, const char *end, const mrd_buf *text)
 {
@@ -265,7 +266,7 @@ complete(mrd_traces *t, const char *end, const mrd_buf *text)
     complete_in(t, "i-test_pid_4711", end, text);
 }
 
-/* Two processes that profile from the same second on, each into a capture directory of its own. */
+/* Two processes profile from the same second, each into its own capture directory. */
 TEST(the_other_format_of_another_directory_is_another_trace)
 {
     size_t events = 0;
@@ -293,13 +294,14 @@ TEST(the_other_format_of_another_directory_is_another_trace)
     mrd_buf_fini(&json);
 }
 
-/* Two formats of one trace that are complete before the first was looked into: when nothing comes of that one, the
- * other is read, else one of them. */
+/* Both formats of a trace are complete before the first was read. If the first gives no events, the
+ * other one is read. Otherwise only one of them is read. */
 TEST(of_two_formats_at_once_the_good_one_is_read)
 {
     enum { EVENTS = 50 };
     static const struct {
-        const char *name, *first, *second, *bad; /* bad: what is in the first; NULL: a trace */
+        /* bad: content of the first file, NULL for a valid trace */
+        const char *name, *first, *second, *bad;
     } rows[] = {
         { "bad XSpace, then JSON", ".xplane.pb", ".trace.json", "no trace at all" },
         { "XSpace, then JSON", ".xplane.pb", ".trace.json", NULL },
@@ -363,7 +365,7 @@ any_event(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     return MRD_OK;
 }
 
-/* One without a date was read whole: what is said of it must not sound like damage. */
+/* A file without a date was read completely, so its message must not indicate damage. */
 TEST(a_file_without_a_date_is_no_damaged_one)
 {
     conclusion c = { 0 };
@@ -395,8 +397,9 @@ TEST(a_file_without_a_date_is_no_damaged_one)
     mrd_buf_fini(&json);
 }
 
-/* An XSpace is read as JSON is; of the two formats of one trace one. What is damaged, cut, or larger than is
- * held in memory, harms nothing else, and the JSON beside it is read. */
+/* An XSpace is read like JSON, and only one of two formats of the same trace. A file that is
+ * damaged, truncated or too large for the memory limit affects no other file, and its JSON variant
+ * is read instead. */
 TEST(xspaces_are_read_live)
 {
     mrd_agent_options o = settings(false);
@@ -409,7 +412,8 @@ TEST(xspaces_are_read_live)
     fake_aggregator_init(&g);
     REQUIRE((a = open_agent(&o, fake_link(&g, &faults, 4))) != NULL);
     control(a, MRD__CONTROL_TYPE__CONTROL_GO);
-    framework_json(&late, 30001, 2000); /* its times lie in the session, whenever that is stopped */
+    /* its times are within the session, whenever that is stopped */
+    framework_json(&late, 30001, 2000);
     xspace(&text, 1, 9000);
     put("i-test_pid_4711/plugins/profile/one/host.xplane.pb", &text);
     wait_for_traces(a, 1);
@@ -428,7 +432,7 @@ TEST(xspaces_are_read_live)
     mrd_buf_reset(&text);
     xspace(&text, 40001, 100);
     pb_varint(&text, 1 << 3 | 2);
-    pb_varint(&text, MRD_TRACES_PART + 1ull); /* what is before it is read */
+    pb_varint(&text, MRD_TRACES_PART + 1ull); /* the part before it is read */
     put("i-test_pid_4711/plugins/profile/large/host.xplane.pb", &text);
     mrd_buf_reset(&text);
     xspace(&text, 20001, 1000);
@@ -436,7 +440,7 @@ TEST(xspaces_are_read_live)
     put("i-test_pid_4711/plugins/profile/cut/host.xplane.pb", &text);
     for (int i = 0; i < 60000 && g.artifacts < 6; i++)
         mrd_agent_step(a, 1);
-    /* the JSON of the one without an end */
+    /* the JSON variant of the endless file */
     put("i-test_pid_4711/plugins/profile/endless/host.trace.json", &late);
     wait_for_artifacts(a, &g, 7);
     for (int i = 0; i < 60000 && g.events < 11100; i++) /* a file may be sent before it is read */
@@ -453,8 +457,8 @@ TEST(xspaces_are_read_live)
     fake_aggregator_fini(&g);
 }
 
-/* Events of another time (an old file touched, a clock that is not the wall's) are not the
- * session's; a file that breaks off gives what was read before. */
+/* Events of another time (an old file, or a clock other than the wall clock) do not belong to the
+ * session. A truncated file gives the events before the cut. */
 TEST(strange_files_are_counted)
 {
     mrd_agent_options o = settings(false);
@@ -471,7 +475,7 @@ TEST(strange_files_are_counted)
         &text,
         "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, \"tid\": 1, "
         "\"ts\": 5, \"dur\": 1}, {\"ph\": \"B\", \"name\": \"open\", \"pid\": 1, \"tid\": 1, "
-        "\"ts\": 4}]}"); /* which never ended, and is not open today */
+        "\"ts\": 4}]}"); /* which never ended, and is not still open */
     put("i-test_pid_4711/boot.json", &text);
     mrd_buf_reset(&text);
     runtime_json(&text, 1, 1000, "");
@@ -487,7 +491,7 @@ TEST(strange_files_are_counted)
     fake_aggregator_fini(&g);
 }
 
-/* What the hook fetched came through the rings: the runtime's own file says the same again. */
+/* The hook's events arrived through the rings. The runtime's own file repeats them. */
 TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
 {
     mrd_agent_options o = settings(false);
@@ -528,7 +532,7 @@ TEST(a_runtime_file_beside_the_rings_is_not_read_twice)
     fake_aggregator_fini(&g);
 }
 
-/* ---- What is put in a file's place ---- */
+/* ---- Another file replaces a file ---- */
 
 typedef struct {
     uint64_t own, other, finished;
@@ -563,7 +567,8 @@ count_finished(void *self, const char *path, uint64_t events, bool undated, cons
     ((swapped *) self)->finished++;
 }
 
-/* It was checked and hashed; then its path names another's trace, or a fifo that nobody writes. */
+/* The file was checked and hashed. Then its path leads to another user's trace, or to a FIFO
+ * without a writer. */
 TEST(what_is_read_is_the_file_that_was_hashed)
 {
     for (int fifo = 0; fifo < 2; fifo++) {

@@ -1,5 +1,5 @@
-/* What the drain tells besides events, what it keeps until it is old enough, and what a successor of
- * a reader makes of a document whose first half was given back. */
+/* Output of the drain other than events, data that it keeps until a minimum age, and a document
+ * whose first half was released before the reader was replaced. */
 #include <sys/syscall.h>
 
 #include "agent/drain.h"
@@ -7,7 +7,7 @@
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"
 
-static int64_t ahead_ns; /* of the clocks, where the test lets time pass */
+static int64_t ahead_ns; /* added to the clocks, when the test lets time pass */
 
 int
 clock_gettime(clockid_t id, struct timespec *ts)
@@ -22,11 +22,11 @@ clock_gettime(clockid_t id, struct timespec *ts)
 typedef struct {
     mrd_drain *p;
     mrd_drain_process *process; /* the last that was seen */
-    char text[4096];            /* a line for each event and call */
+    char text[4096];            /* one line for each event and call */
     uint64_t spans, no_start;
     int64_t ts_ns, dur_ns; /* of the last span */
-    int64_t times[16][2];  /* and of the first events of any kind */
-    mrd_flow arrows[16];   /* the first of each, all 0 where it has none */
+    int64_t times[16][2];  /* and times of the first events of any kind */
+    mrd_flow arrows[16];   /* the first arrow of each, all 0 without one */
     unsigned n;
 } receiver;
 
@@ -133,7 +133,7 @@ put(maker *m, int kind, uint32_t name, int64_t ts, uint64_t value)
         NULL, 0);
 }
 
-/* Both ways of a model are told, with its name and arguments, and once more as a span. */
+/* The load and the unload of a model are reported with its name and arguments, and also as a span. */
 TEST(models_are_reported)
 {
     static receiver r;
@@ -160,7 +160,7 @@ TEST(models_are_reported)
     close_both(p, m);
 }
 
-/* Models are told apart by every bit of their numbers: each load meets its own unload. */
+/* Model numbers differ in every single bit, and each load is joined with its own unload. */
 TEST(models_of_any_number_are_apart)
 {
     static receiver r;
@@ -191,7 +191,7 @@ TEST(models_of_any_number_are_apart)
     close_both(p, m);
 }
 
-/* A category that is first met with a name that is known already, and the other way round. */
+/* A category is first seen with a name that was seen before, and the reverse. */
 TEST(a_category_may_come_after_its_name)
 {
     static receiver r;
@@ -212,7 +212,7 @@ TEST(a_category_may_come_after_its_name)
     close_both(p, m);
 }
 
-/* Each category is looked up when it is met, at whatever place of the ring's table it stands. */
+/* Each category is looked up when it is first seen, at any position in the ring's table. */
 TEST(categories_of_every_number)
 {
     enum { N = 300 };
@@ -239,8 +239,8 @@ TEST(categories_of_every_number)
     close_both(p, m);
 }
 
-/* An end waits 5 s for a start that another ring may bring; a start waits as long as its process
- * lives. */
+/* An end waits 5 s for its start, which another ring may contain. A start waits until its process
+ * exits. */
 TEST(an_end_waits_for_its_start_only_so_long)
 {
     static receiver r;
@@ -273,7 +273,7 @@ TEST(an_end_waits_for_its_start_only_so_long)
     close_both(p, m);
 }
 
-/* However many they are, each is given: none stays because of where it is kept. */
+/* All ends without a start are reported, whatever their number and position in memory. */
 TEST(every_end_without_its_start_is_given)
 {
     enum { MANY = 300 };
@@ -297,7 +297,7 @@ TEST(every_end_without_its_start_is_given)
     close_both(p, m);
 }
 
-/* An argument of a span: the sequence number of an asynchronous request, or what only looks like one. */
+/* Adds an argument to a span: the sequence number of an asynchronous request, or a similar value. */
 static bool
 put_numbered(maker *m, bool is_call, mrd_item_type type, uint32_t key, const void *value,
              size_t len)
@@ -309,8 +309,9 @@ put_numbered(maker *m, bool is_call, mrd_item_type type, uint32_t key, const voi
     return make_rec(m, rec, body, make_item(body, type, key, value, len));
 }
 
-/* The call that queues a request, and what the runtime then does for it, are on one arrow: the one of its
- * number in its process. What the user names alike is not, nor is what is no number. */
+/* The call that queues a request and the runtime's work for it share an arrow, identified by the
+ * request's number and the process. A user's argument with the same name does not join it, and
+ * neither does a value that is not a number. */
 TEST(a_call_and_what_it_queued_share_an_arrow)
 {
     static const char queued[] =
@@ -364,7 +365,8 @@ copy_proc(const char *to, const char *name)
               MRD_OK);
 }
 
-/* Its clocks run ahead of this process's by what /proc says of it: every time is this node's. */
+/* The clocks of the process are ahead by the offset in its /proc files. All times are converted to
+ * this node's clocks. */
 TEST(times_of_another_time_namespace)
 {
     static const char offsets[] = "monotonic 10 500\nboottime 20 0\n";
@@ -392,7 +394,8 @@ TEST(times_of_another_time_namespace)
         "offsets",
         mrd_write_file(path, (mrd_bytes){ (const uint8_t *) offsets, strlen(offsets) }, 0600, NULL),
         MRD_OK);
-    CHECK(put(m, MRD_REC_INSTANT, name, theirs + 1, 0)); /* as the first of its name: looked up */
+    /* the first of its name, so it is looked up */
+    CHECK(put(m, MRD_REC_INSTANT, name, theirs + 1, 0));
     CHECK(put(m, MRD_REC_SPAN, name, theirs + 2, 7));
     CHECK(put(m, MRD_REC_SPAN, name, theirs + 3, 7)); /* from the ring's own tables */
     CHECK(put(m, MRD_REC_COUNTER, counter, theirs + 4, 9));
@@ -424,8 +427,8 @@ TEST(times_of_another_time_namespace)
     "\"tracking_id\":" id ",\"thread_id\":9,\"worker_gid\":0,\"data\":{},\"timestamp_ns\":" ts "}"
 #define DOCUMENT(events) "{\"data_version\":2,\"events\":[" events "]}"
 
-/* The first reader has taken and given back so many bytes of what is written; the second one finds
- * the start of a pair whose end it reads, and gives the pair once. */
+/* The first reader has read and released a part of the document. The second one finds the start of
+ * a pair when it reads its end, and reports the pair once. */
 TEST(a_successor_joins_what_was_given_back)
 {
     static const char first[] = DOCUMENT(EVENT("start", "1", "1700000000000000000") "," EVENT(
@@ -447,7 +450,7 @@ TEST(a_successor_joins_what_was_given_back)
                               .track = (uint32_t) (strlen(second) - half) };
         mrd_drain_tally c;
 
-        for (int i = 0; i < before; i++) /* so that it begins anywhere */
+        for (int i = 0; i < before; i++) /* so that the ring wraps anywhere */
             CHECK(put(m, MRD_REC_INSTANT, name, mrd_local_now().ns, 1));
         make_blob(m, name, 1, first, strlen(first), 100, true);
         make_rec(m,
@@ -499,8 +502,9 @@ take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd
                                "in_flight");
 }
 
-/* What is open for longer than a ring holds texts back: a reader that is killed has given it beforehand, once,
- * with its core. Without that its successor can only count it, and knows no core. */
+/* A span is open for longer than a ring retains texts. A reader reports it before that, once, with
+ * its core, and is then killed. Without that report its successor can only count the span and has
+ * no core for it. */
 TEST(what_is_open_for_long_is_given_before_its_text_goes)
 {
     static const char first[] = DOCUMENT(
@@ -519,12 +523,12 @@ TEST(what_is_open_for_long_is_given_before_its_text_goes)
         uint64_t written = 0, spans = 0;
 
         make_blob(m, name, number++, first, strlen(first), 400, true);
-        while (written < (1 << 16)) { /* four times what is held back */
+        while (written < (1 << 16)) { /* four times the retained amount */
             make_blob(m, name, number++, more, strlen(more), 400, true);
             written += strlen(more);
             spans++;
             TEST_UNTIL(
-                (mrd_drain_step(p), r.spans >= spans)); /* a ring is not looked at each time */
+                (mrd_drain_step(p), r.spans >= spans)); /* a ring is not read in every step */
             REQUIRE(r.spans == spans);
             REQUIRE(r.process != NULL);
             if (given)
@@ -534,7 +538,7 @@ TEST(what_is_open_for_long_is_given_before_its_text_goes)
         CHECK_INT(l.n, given ? 2 : 0);
         CHECK_INT(l.of_core, l.n);
         CHECK_INT(l.in_flight, l.n);
-        if (given) { /* a session that begins now has none of them */
+        if (given) { /* none of them belongs to a session that begins now */
             mrd_drain_tell_again(p);
             mrd_drain_long_open(p, r.process, take_long_open, &l);
             CHECK_INT(l.n, 4);

@@ -1,6 +1,6 @@
 /*
- * Ring records to events, against a model: each record is drawn by chance, and the text of the
- * event it must become is written at once from what was drawn, by docs/ring.md and not by the code.
+ * Compares the translation of ring records to events with a model. Each record is random, and the
+ * text of the expected event is derived from docs/ring.md, not from the code.
  */
 #include "tests/agent/ring_make.h"
 #include "tests/wait.h"
@@ -19,7 +19,7 @@ typedef struct {
 
 typedef struct {
     lines got;
-    uint64_t flows[LINES]; /* ids in the order they came */
+    uint64_t flows[LINES]; /* ids in order of appearance */
     size_t n_flows;
     unsigned notices;
 } receiver;
@@ -31,7 +31,7 @@ typedef struct {
     uint32_t names[6], keys[6], tracks[4], domain;
     lines want;
     int64_t now;
-    uint64_t flows[LINES]; /* numbers in the order they were written */
+    uint64_t flows[LINES]; /* numbers in the order of writing */
     size_t n_flows;
     uint64_t begun, dropped, records;
 } model;
@@ -127,7 +127,7 @@ count_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 
 /* ---- What must come ---- */
 
-/* A line of the process as this model sees it. */
+/* The model's view of a track of the process. */
 typedef struct {
     int source, kind;
     const char *name;
@@ -140,7 +140,7 @@ typedef struct {
 #define THREAD_LINE(src)                                                                           \
     ((line){ (src), MRD_TRACK_LINE_KIND, "worker", 7, MRD_NONE, MRD_NONE, MRD_NONE, 0, "" })
 
-static int MRD_TRACK_LINE_KIND; /* of what mrd_track_init makes */
+static int MRD_TRACK_LINE_KIND; /* as set by mrd_track_init */
 
 static const line own_lines[4] = {
     { 0, 0, "queue", MRD_NONE, 2, 5, 1, 0, "" },
@@ -149,7 +149,7 @@ static const line own_lines[4] = {
     { 0, 1, "speed", MRD_NONE, MRD_NONE, MRD_NONE, MRD_NONE, MRD_UNIT_NONE, "furlongs" },
 };
 
-/* Up to two arguments of any type, their keys from `first` on; the text they must become. */
+/* Draws up to two arguments of any type with keys from `first`, and the expected text. */
 static size_t
 draw_args(model *d, uint8_t *body, size_t at, unsigned first, char args[200])
 {
@@ -202,11 +202,11 @@ typedef struct {
     uint8_t body[512];
     size_t len;
     int flags;
-    line where; /* the thread's line, or a track of its own */
+    line where; /* the thread's track, or a separate one */
     bool own;
 } drawn;
 
-/* How an event of what was drawn must come: rest and args are the text behind it. */
+/* Returns the expected text of an event. `rest` and `args` are appended. */
 static char *
 expect(int kind, int64_t ts, int64_t dur, const drawn *r, const char *rest, const char *args)
 {
@@ -226,7 +226,8 @@ expect(int kind, int64_t ts, int64_t dur, const drawn *r, const char *rest, cons
     return text;
 }
 
-/* What all kinds have: time, name (from the dictionary, spelled, or none), category, line. */
+/* Draws the fields that all kinds share: time, name (from the dictionary, as text, or none),
+ * category, track. */
 static drawn
 draw(model *d, int kind, bool with_body, bool on_track, unsigned first_key)
 {
@@ -300,13 +301,13 @@ a_span(model *d)
     want(d, expect(MRD_SPAN, d->now, (int64_t) r.rec.value, &r, " id 0", r.args));
 }
 
-/* Begin and end in either order, either may be missing. */
+/* Begin and end in either order; either may be missing. */
 static void
 a_pair(model *d, uint64_t number, bool is_model)
 {
     drawn b = draw(d, is_model ? MRD_REC_MODEL : MRD_REC_BEGIN, dice(d, 2) == 0, true, 0);
     drawn e = draw(d, is_model ? MRD_REC_MODEL : MRD_REC_END, dice(d, 2) == 0, true, 3);
-    uint64_t how = dice(d, 4); /* 0: the end is first, 1: no end, 2: no start */
+    uint64_t how = dice(d, 4); /* 0: end first, 1: no end, 2: no start */
     int64_t from = (int64_t) b.rec.ts, to = (int64_t) e.rec.ts;
     char rest[64], args[400];
 
@@ -402,7 +403,7 @@ a_counter(model *d)
         snprintf(rest, sizeof(rest), " value %" PRId64 " id 0", (int64_t) r.rec.value);
         write_rec(d, &r);
     }
-    r.name = ""; /* that of its line */
+    r.name = ""; /* the name of its track */
     want(d, expect(MRD_COUNTER, d->now, 0, &r, rest, ""));
 }
 
@@ -447,7 +448,7 @@ set_up(model *d)
     (void) make_entry(d->m, MRD_DICT_TRACK, d->m->next_id++, &nobodys, sizeof(nobodys), "nobody's");
     for (int i = 0; i < 6; i++)
         d->names[i] = make_text(d->m, name_texts[i]);
-    for (uint32_t i = 0; i < 700; i++) /* beyond the first room for names */
+    for (uint32_t i = 0; i < 700; i++) /* more than the initial space for names */
         (void) make_text(d->m, "filler");
     for (int i = 0; i < 6; i++)
         d->keys[i] = make_text(d->m, key_texts[i]);
@@ -475,7 +476,7 @@ by_text(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* The same lines, in any order: pairs come when they are complete. */
+/* Compares the lines in any order, because a pair is reported when it is complete. */
 static void
 compare(lines *got, lines *want_lines)
 {
@@ -498,7 +499,7 @@ compare(lines *got, lines *want_lines)
     CHECK_INT(shown, 0);
 }
 
-/* Each number has one id of its own, never 0 and never the number itself. */
+/* Each number has a unique id, which is never 0 and never the number itself. */
 static void
 compare_flows(const receiver *r, const model *d)
 {
@@ -623,7 +624,8 @@ step_all(mrd_drain *p)
         ;
 }
 
-/* More begins than may be open: each one beyond is dropped by its cause, none is lost uncounted. */
+/* More open spans than the limit. Each one above it is dropped with its cause, and none is lost
+ * without being counted. */
 TEST(open_spans_beyond_the_limit_are_counted)
 {
     enum { BEYOND = 5 };
@@ -653,7 +655,7 @@ TEST(open_spans_beyond_the_limit_are_counted)
     make_free(m);
 }
 
-/* A name that the dictionary does not have yet is no name; it is one as soon as it is there. */
+/* A name is unknown until the dictionary contains it, and valid from then on. */
 TEST(a_name_may_be_defined_later)
 {
     static receiver r;
@@ -702,8 +704,8 @@ typedef struct {
 #define HALF (sizeof(document) / 2)
 #define ALL  (sizeof(document) - 1)
 
-/* Which chunks make a whole document; of what is left of others nothing comes and nothing is
- * counted here, as its writer counted it. */
+/* Which chunks form a complete document. Incomplete documents give no events, and are not counted
+ * here, because their writer counted them. */
 TEST(chunks_make_a_document_only_in_a_row)
 {
     static const struct {
@@ -777,8 +779,9 @@ TEST(chunks_make_a_document_only_in_a_row)
     }
 }
 
-/* A process that died within a document: what was whole of it is given, as far as it was read. Of a ring that
- * ends behind a document comes as much: the span, and that the runtime's later events lack. */
+/* A process exited within a document. Its complete events are reported, as far as they were read. A
+ * ring that ends after a complete document gives the same result: the span, and the fact that the
+ * runtime's later events are missing. */
 TEST(a_document_that_its_process_died_in_is_read_as_far_as_it_is)
 {
     for (size_t len = ALL - 2; len <= ALL; len += 2) {
@@ -806,8 +809,8 @@ TEST(a_document_that_its_process_died_in_is_read_as_far_as_it_is)
     }
 }
 
-/* A document that is larger than any may be: what came is given up as one, counted once, and the next
- * one is read. */
+/* A document above the size limit is dropped as a whole and counted once. The next document is
+ * read. */
 TEST(a_document_that_does_not_end_is_counted)
 {
     enum { CHUNK = 32 << 10, AT_ONCE = 100 };

@@ -25,7 +25,7 @@ close_fixture(fixture *f)
     mrd_catalog_free(f->process.catalog);
 }
 
-/* A call of the runtime that returned this. */
+/* Passes a call of the runtime with this status. */
 static bool
 call(fixture *f, const char *function, int64_t status)
 {
@@ -86,8 +86,8 @@ TEST(statuses_that_are_faults_trigger)
     }
 }
 
-/* The quiet time is each session's own: a fault that the session before was told of is new to one
- * that began since. */
+/* Each session has its own quiet time. A fault that was reported to an earlier session is new to a
+ * later one. */
 TEST(a_new_session_is_announced_again)
 {
     fixture f;
@@ -101,14 +101,15 @@ TEST(a_new_session_is_announced_again)
     CHECK(!call(&f, "nrt_execute", 5));
     mrd_trigger_session(f.t, mrd_local_add(mrd_local_now(), 3600 * MRD_SEC)); /* not begun yet */
     CHECK(!call(&f, "nrt_execute", 5));
-    for (int i = 0; i < 40; i++) /* many may begin; the last one counts */
+    for (int i = 0; i < 40; i++) /* many sessions may begin, and the last one counts */
         mrd_trigger_session(f.t, mrd_local_now());
     CHECK(call(&f, "nrt_execute", 5));
     CHECK(!call(&f, "nrt_execute", 5));
     close_fixture(&f);
 }
 
-/* Equal causes of jobs that differ in one part of their identity are each job's own, and the same job is quiet. */
+/* Equal causes from jobs that differ in one part of their identity are reported for each job. A
+ * repetition from one job is suppressed. */
 TEST(a_job_does_not_silence_another)
 {
     static const char *const jobs[] = { "job=a\nuid=5\n",
@@ -131,8 +132,8 @@ TEST(a_job_does_not_silence_another)
     close_fixture(&f);
 }
 
-/* A status that nobody here knows has the runtime's own name; and what a program writes beside a span of
- * its own is not a status of the runtime. */
+/* An unknown status is reported with the runtime's own name for it. Arguments that a program adds
+ * to a span of its own are not a status of the runtime. */
 TEST(names_of_the_runtime_and_words_of_the_program)
 {
     fixture f;

@@ -196,7 +196,8 @@ TEST(configuration_file)
     mrd_conf_fini(table, MRD_COUNT(table), &s);
 }
 
-/* A file stands above the defaults and below the environment and the command line, wherever it is named. */
+/* A configuration file overrides the defaults. The environment and the command line override the
+ * file, wherever the file is named. */
 TEST(a_program_reads_its_file_below_the_rest)
 {
     char path[300], program[] = "p", word_of_none[] = "word", wait[] = "--wait=3s",

@@ -1,4 +1,5 @@
-/* Programs that must not be trusted, played by tests/fake/viewer.py: each is ended with all its children, and what it did is said. */
+/* Untrusted programs, played by tests/fake/viewer.py. Each is ended with all its children, and the
+ * result describes how it ended. */
 #include "tests/check.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ put(const char *path, const char *text)
               MRD_OK);
 }
 
-/* A copy of the viewer that does `what`, an input and an empty folder for its results. */
+/* Prepares a copy of the viewer that does `what`, an input, and an empty directory for its results. */
 static void
 prepare(const char *what)
 {
@@ -71,7 +72,7 @@ is_there(const char *name)
     return access(path, F_OK) == 0;
 }
 
-/* Nobody has this word among its arguments. */
+/* Returns true if no `sleep` process has this argument. */
 static bool
 nobody_is(const char *word)
 {
@@ -93,7 +94,7 @@ TEST(what_it_does_is_said)
         { "bad cannot open NTFF version 115", { 0 }, MRD_IO, "exit status 1: cannot open NTFF" },
         { "kill", { 0 }, MRD_IO, "ended by signal 9" },
         { "half", { 0 }, MRD_IO, "exit status 1: ended in the middle" },
-        /* in which a Python can begin, on a busy machine too */
+        /* long enough for Python to start on a busy machine */
         { "hang", { .time = 10 * MRD_SEC }, MRD_TIMEOUT, "did not finish within 10.0 s: reading" },
         { "talk", { .time = 1500 * MRD_MS }, MRD_TIMEOUT, "did not finish within 1.5 s: " },
         { "memory", { .time = 60 * MRD_SEC, .memory = 100 * MIB }, MRD_LIMIT, "of memory, more" },
@@ -133,7 +134,7 @@ TEST(what_it_does_is_said)
     }
 }
 
-/* A limit that is reached is not exceeded by much: the disk holds what it says. */
+/* A program cannot exceed its limit by much: the size of its file on disk is checked. */
 TEST(limits_hold)
 {
     mrd_confined_options o = { .time = 60 * MRD_SEC, .disk = 40 * MIB };
@@ -153,7 +154,8 @@ TEST(limits_hold)
     CHECK(r.memory > 100 * MIB && r.memory < 200 * MIB);
 }
 
-/* What it closes to others counts. Root sees all: as somebody else. */
+/* Files in a directory that the program made unreadable for others count too. Root can read
+ * everything, so the test runs as another user. */
 TEST(a_closed_folder_counts)
 {
     mrd_confined_options o = { .time = 60 * MRD_SEC, .disk = 20 * MIB };
@@ -180,7 +182,7 @@ TEST(a_closed_folder_counts)
     CHECK(stat(path, &st) == 0);
 }
 
-/* Also those in sessions of their own are ended, and counted. */
+/* Children in sessions of their own are ended and counted too. */
 TEST(children_are_ended)
 {
     mrd_confined_options o = { .time = 60 * MRD_SEC };
@@ -223,7 +225,7 @@ interrupts(void *self)
     return true;
 }
 
-/* What ends without a word is not waited for. */
+/* The caller does not wait for a watcher that ended without a report. */
 TEST(the_watcher_is_killed)
 {
     int asked = 0;
@@ -237,7 +239,7 @@ TEST(the_watcher_is_killed)
     CHECK(asked < 1000);
 }
 
-/* What it started is ended, too, also in sessions of its own. */
+/* The children of the program are also ended, even in sessions of their own. */
 TEST(the_watcher_of_many_is_killed)
 {
     mrd_confined_options o = { .time = 60 * MRD_SEC };
@@ -268,7 +270,8 @@ holds(const char *file, const char *line)
     return found;
 }
 
-/* No variable that may be a secret, no descriptor of ours, a session of its own. */
+/* The program receives no variable that may be a secret and no descriptor of ours, and has its own
+ * session. */
 TEST(what_it_gets)
 {
     mrd_confined_options o = { .time = 60 * MRD_SEC };
@@ -318,7 +321,8 @@ TEST(it_writes_into_its_folder_only)
     CHECK(stat(path, &st) == 0 && st.st_size == 11);
 }
 
-/* Whoever started it is killed: the program, its children and its watcher end, and the folder goes. */
+/* If the caller is killed, the program, its children and its watcher end, and the directory is
+ * removed. */
 TEST(the_caller_is_killed)
 {
     mrd_confined_options o = { .time = 600 * MRD_SEC, .remove = true };

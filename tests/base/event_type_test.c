@@ -2,7 +2,8 @@
 
 #include "tests/check.h"
 
-/* The runtime's guide: this is the hardware group, all else is software. */
+/* From the runtime's guide. These are the events of the hardware group, and all others are software
+ * events. */
 static const char guide[] = " nc_exec_running cc_running cc_exec_barrier numerical_err "
                             "nrt_model_switch timestamp_sync_point hw_notify nc_model_switch ";
 
@@ -45,7 +46,7 @@ TEST(words)
     }
 }
 
-/* A runtime that has the other set of names. */
+/* Some versions of the runtime use another set of names. */
 TEST(the_other_names_mean_the_same)
 {
     static const char *const hardware[] = { "hardware" }, *const one[] = { "nc_exec_running" };

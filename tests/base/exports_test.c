@@ -1,4 +1,5 @@
-/* The functions of a shared library by its file: a real one, one without versions, and damaged ones. */
+/* Reads the functions of a shared library from its file: a real library, one without versions, and
+ * damaged ones. */
 #include "base/exports.h"
 
 #include <sys/stat.h>
@@ -84,14 +85,14 @@ TEST(damaged_files)
         size_t keep = i < 100 ? len * (size_t) i / 100 : len;
 
         memcpy(copy, lib, len);
-        for (int k = 0; k < i / 10; k++) { /* most harm is done in the headers and tables */
+        for (int k = 0; k < i / 10; k++) { /* Damage in headers and tables has the most effect. */
             seed = seed * 6364136223846793005u + 1442695040888963407u;
             copy[(seed >> 33) % (i % 2 == 0       ? 4096
                                  : keep + 1 > len ? len
                                                   : keep + 1)] ^= (char) (seed >> 20);
             copy[len - 1 - (seed >> 40) % 4096] ^= (char) (seed >> 12);
         }
-        (void) look(copy, keep, "nrt", &s); /* whatever it is, it ends */
+        (void) look(copy, keep, "nrt", &s); /* any result is accepted, but the call returns */
     }
     free(copy);
     free(lib);

@@ -42,7 +42,7 @@ TEST(sizes_around_the_limit)
     }
 }
 
-/* A secret is read without a copy left behind by a buffer that moved. */
+/* Reading a secret leaves no copy in memory, because the buffer does not move. */
 TEST(a_buffer_with_room_does_not_move)
 {
     int fd = open(file_of(5000), O_RDONLY);

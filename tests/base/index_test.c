@@ -26,7 +26,8 @@ rnd(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-/* Any sequence of additions and removals against an array of what is there; `hash` as bad as wanted. */
+/* Compares random additions and removals with an array of the expected keys. `hash` may be
+ * arbitrarily bad. */
 static void
 agree(uint64_t (*hash)(uint64_t key), uint64_t seed)
 {
@@ -74,7 +75,7 @@ static uint64_t
 one_hash(uint64_t key)
 {
     (void) key;
-    return 0xffffffffu; /* the last place: runs go on at the first */
+    return 0xffffffffu; /* the last slot, so that runs wrap around to the first one */
 }
 
 static uint64_t
@@ -114,7 +115,7 @@ TEST(is_never_more_than_half_full)
     mrd_index_fini(&index);
 }
 
-/* An array that fills the place of the one taken away with its last. */
+/* An array that replaces a removed item with its last item. */
 TEST(items_that_move)
 {
     uint64_t keys[] = { 11, 22, 33 };
@@ -145,7 +146,7 @@ TEST(too_many_items)
     mrd_index_fini(&index);
 }
 
-/* Keys that all meet in one place of the hash without a seed are spread with a seed of the process. */
+/* Keys that all have the same hash without a seed are spread with the seed of the process. */
 TEST(keys_of_an_adversary)
 {
     enum { N = 4096 };
@@ -163,7 +164,7 @@ TEST(keys_of_an_adversary)
         REQUIRE(mrd_index_add(&plain, mrd_hash64(&keys[i], 8, 0), i) == MRD_OK);
         REQUIRE(mrd_index_add(&seeded, mrd_hash64(&keys[i], 8, seed), i) == MRD_OK);
     }
-    /* How far the places are from their homes, on average. */
+    /* The average distance of the slots from their home slots. */
     for (int round = 0; round < 2; round++) {
         const mrd_index *index = round == 0 ? &plain : &seeded;
         size_t far = 0;
@@ -183,7 +184,7 @@ TEST(keys_of_an_adversary)
         CHECK(mrd_index_find(&seeded, mrd_hash64(&keys[i], 8, seed), same, &all, &keys[i]) == i);
         looks += all.looks;
     }
-    CHECK(looks < N + 16); /* the 32 bits kept spare the look at others */
+    CHECK(looks < N + 16); /* the 32 stored bits of the hash avoid comparing other keys */
     mrd_index_fini(&plain);
     mrd_index_fini(&seeded);
 }

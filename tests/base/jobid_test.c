@@ -1,4 +1,4 @@
-/* What a job is called, out of environments and hooks that may say anything. */
+/* Job identifiers from environments and hooks, which may contain anything. */
 #include "base/jobid.h"
 
 #include "tests/check.h"
@@ -74,7 +74,7 @@ TEST(filters)
                                                    mrd_str_of(rows[i].value)) == rows[i].fits);
 }
 
-/* Each row is another job than every other row; no value can imitate the parts of another key. */
+/* Each row is a different job. No value can imitate the parts of another key. */
 TEST(jobs_that_differ_in_one_part_have_different_keys)
 {
     static const struct {
@@ -108,7 +108,7 @@ TEST(jobs_that_differ_in_one_part_have_different_keys)
         }
     }
     mrd_job_key_of(&same, 1, &b);
-    CHECK_TEXT(b.text, rows[0].text); /* other words are no part of it */
+    CHECK_TEXT(b.text, rows[0].text); /* other labels do not change the key */
 }
 
 TEST(a_key_has_room_for_the_longest_values)

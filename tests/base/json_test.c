@@ -2,7 +2,7 @@
 
 #include "base/json.h"
 
-/* What somebody sent is refused in words that he can do something with. */
+/* A NUL character in a received document is refused with an understandable message. */
 TEST(a_nul_is_refused_in_plain_words)
 {
     static const char *const rows[] = { "{\"a\": \"x\\u0000y\"}", "{\"\\u0000\": 1}" };

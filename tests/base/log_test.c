@@ -4,7 +4,8 @@
 
 #include <unistd.h>
 
-/* What names of nodes, hosts and releases can hold, and the one line that it becomes. */
+/* Names of nodes, hosts and releases can contain any of these texts. Each message still becomes one
+ * line. */
 TEST(a_message_is_one_line)
 {
     static const struct {

@@ -50,7 +50,7 @@ TEST(an_empty_map)
     mrd_map_fini(&map);
 }
 
-/* The longest run of places without a free one. */
+/* Returns the length of the longest run of occupied slots. */
 static size_t
 longest_run(const mrd_map *map)
 {
@@ -63,7 +63,7 @@ longest_run(const mrd_map *map)
     return longest;
 }
 
-/* Keys that make a factor of the hash without a seed 0, and keys that differ in few bits. */
+/* Keys for which one factor of the unseeded hash is 0, and keys that differ in few bits. */
 TEST(keys_of_an_adversary)
 {
     for (int kind = 0; kind < 5; kind++) {

@@ -53,7 +53,7 @@ TEST(histograms_are_cumulative)
     const char *text;
 
     mrd_metrics_text_hist_add(&h, 0);
-    mrd_metrics_text_hist_add(&h, MRD_MS); /* a bound belongs to its bucket */
+    mrd_metrics_text_hist_add(&h, MRD_MS); /* the upper bound belongs to its bucket */
     mrd_metrics_text_hist_add(&h, 3 * MRD_MS);
     mrd_metrics_text_hist_add(&h, 60 * MRD_SEC);
     mrd_metrics_text_begin(&x, &to, false);

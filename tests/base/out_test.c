@@ -1,4 +1,4 @@
-/* Folders: what is removed with everything in it, and what is not. */
+/* Directories: removing trees, and refusing to remove others. */
 #include "tests/check.h"
 
 #include <fcntl.h>
@@ -24,10 +24,10 @@ TEST(a_tree_goes_and_what_its_links_point_to_stays)
     mrd_remove_tree(tree);
     CHECK(access(tree, F_OK) != 0);
     CHECK(access(kept, F_OK) == 0);
-    mrd_remove_tree(tree); /* nothing there: nothing happens */
+    mrd_remove_tree(tree); /* removing a missing tree does nothing */
 }
 
-/* Deeper than a path is long, and than files may be open at one time. */
+/* The tree is deeper than PATH_MAX and than the limit of open files. */
 TEST(a_tree_of_any_depth_goes)
 {
     struct rlimit few = { 40, 40 };
@@ -51,7 +51,8 @@ TEST(a_tree_of_any_depth_goes)
     CHECK(access(top, F_OK) != 0);
 }
 
-/* Whoever may remove it may open it first. Root may all: as somebody else. */
+/* The owner may open a directory before removing it. Root needs no permissions, so the test runs as
+ * another user. */
 TEST(folders_that_are_closed_go)
 {
     static const mode_t modes[] = { 0, 0500, 0300, 0600 };
@@ -87,7 +88,8 @@ TEST(folders_that_are_closed_go)
     CHECK(access(tree, F_OK) != 0);
 }
 
-/* Of a folder go the temporary files that nobody committed, and nothing that is only named alike. */
+/* mrd_remove_parts removes the temporary files that were never committed, but no files with similar
+ * names. */
 TEST(parts_that_were_left_go)
 {
     static const char *const left[] = { "profile.json.0123abcd.part", ".x.ffffffff.part" };
@@ -108,7 +110,8 @@ TEST(parts_that_were_left_go)
     snprintf(path, sizeof(path), "%s/killed", dir);
     CHECK_ERR("killed", mrd_out_file(path, &out, NULL), MRD_OK);
     mrd_remove_parts(dir);
-    CHECK(mrd_out_commit(out, NULL) != MRD_OK); /* what it writes to is gone, whatever its name */
+    /* fails, because its temporary file was removed under a foreign name */
+    CHECK(mrd_out_commit(out, NULL) != MRD_OK);
     for (size_t i = 0; i < MRD_COUNT(left) + MRD_COUNT(kept); i++) {
         bool stays = i >= MRD_COUNT(left);
 

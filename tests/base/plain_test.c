@@ -1,4 +1,4 @@
-/* Text of others for terminals: what a terminal would obey is shown as bytes, everything else stays. */
+/* Prints foreign text on terminals: control sequences are shown as bytes and the rest is unchanged. */
 #include "tests/check.h"
 
 #include "base/plain.h"
@@ -48,8 +48,8 @@ TEST(what_a_terminal_obeys_is_shown_as_bytes)
     }
 }
 
-/* Of all texts of two bytes and of one between letters: no control character stays, nothing is read
- * behind the end, and what stays is UTF-8. */
+/* Checks all texts of two bytes, and each single byte between letters. No control character
+ * remains, no byte after the end is read, and the result is valid UTF-8. */
 TEST(all_texts_of_two_bytes)
 {
     for (unsigned w = 0x100; w <= 0xffff; w++) {

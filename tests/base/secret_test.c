@@ -1,4 +1,4 @@
-/* Files that must not be seen, memory that must not be read, rights that are given up. */
+/* Files with secrets, memory that other processes must not read, and dropped privileges. */
 #include "base/secret.h"
 
 #include <fcntl.h>
@@ -30,7 +30,7 @@ static const struct {
     size_t len;
     mode_t mode;
     mrd_err want;
-    const char *says; /* the token, or a part of the message */
+    const char *says; /* the token, or part of the message */
 } rows[] = {
     { "plain", "secret-0123456789", 17, 0600, MRD_OK, "secret-0123456789" },
     { "with a line end", "secret-0123456789\r\n", 19, 0600, MRD_OK, "secret-0123456789" },
@@ -97,8 +97,9 @@ TEST(equal_looks_at_everything)
     }
 }
 
-/* Where two texts differ must not show in the time: the loop has no early end. Counted in
- * instructions it would be exact; here the two extremes are interleaved and compared as sums. */
+/* The time of the comparison must not depend on the first difference, so the loop has no early
+ * exit. A count of instructions would be exact. Here the two extreme cases are interleaved and
+ * their sums compared. */
 TEST(equal_takes_as_long_for_any_difference)
 {
     enum { LEN = 65536, ROUNDS = 200 };
@@ -117,7 +118,8 @@ TEST(equal_takes_as_long_for_any_difference)
         best_first = t1 - t0 < best_first ? t1 - t0 : best_first;
         best_last = t2 - t1 < best_last ? t2 - t1 : best_last;
     }
-    CHECK(best_first * 10 > best_last); /* an early end would be some ten thousand times faster */
+    /* with an early exit it would be about 10,000 times faster */
+    CHECK(best_first * 10 > best_last);
 }
 
 TEST(a_stamp_tells_of_every_change)
@@ -131,7 +133,8 @@ TEST(a_stamp_tells_of_every_change)
     put("file", "one", 3, 0600);
     first = mrd_files_stamp(paths, 2);
     CHECK(first != absent && first == mrd_files_stamp(paths, 2));
-    put("file", "two", 3, 0600); /* replaced: the same size, maybe the same second */
+    /* replaced by a file of the same size, perhaps within the same second */
+    put("file", "two", 3, 0600);
     second = mrd_files_stamp(paths, 2);
     CHECK(second != first);
     put("file", "two", 3, 0640);
@@ -176,7 +179,7 @@ TEST(users_by_name_and_number)
     CHECK_ERR("huge", mrd_user_find("4294967295", &u, &why), MRD_INVALID);
 }
 
-/* CapEff of a thread, as /proc tells it. */
+/* CapEff of a thread, from /proc. */
 static uint64_t
 caps_of(long tid)
 {

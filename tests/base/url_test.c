@@ -23,7 +23,7 @@ static const struct {
     { "[::]:9", MRD_OK, "", "::", "", 9, false, false },
     { ":7780", MRD_OK, "", "", "", 7780, false, false },
     { "", MRD_OK, "", "", "", -1, false, false },
-    /* What looks like this machine, and is not. */
+    /* Looks like a local address, but is none. */
     { "http://127.example.org:80", MRD_OK, "http", "127.example.org", "", 80, false, false },
     { "http://127.0.0.1.example:80", MRD_OK, "http", "127.0.0.1.example", "", 80, false, false },
     { "http://localhost.example", MRD_OK, "http", "localhost.example", "", -1, false, false },

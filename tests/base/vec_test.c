@@ -42,7 +42,8 @@ TEST(many_at_once)
     free(v);
 }
 
-/* A buffer that is filled anew each time: n counts what is about to come, not what is there. */
+/* A buffer that is refilled each time: n is the number of items to be written, not the number
+ * already present. */
 TEST(more_than_the_room_there_is)
 {
     size_t cap = 0;
@@ -97,7 +98,8 @@ TEST(fits_the_type_of_its_numbers)
     free(v);
 }
 
-/* Sizes whose product or sum wraps around give little memory for much, unless they are refused. */
+/* A product or sum of sizes that wraps around must be refused. Otherwise the array would be too
+ * small. */
 TEST(sizes_that_wrap)
 {
     static const size_t sizes[] = { 1, 2, 3, 8, 24, 4096 };
@@ -183,7 +185,7 @@ TEST(next_without_a_capacity)
         REQUIRE(MRD_VEC_NEXT(v, n));
         v[n++] = (char *) &v;
     }
-    for (; n > 3; n--) /* taking away is allowed at any time */
+    for (; n > 3; n--) /* removing items is allowed at any time */
         v[n - 1] = NULL;
     for (size_t i = 0; i < 100; i++) {
         REQUIRE(MRD_VEC_NEXT(v, n));

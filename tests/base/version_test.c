@@ -1,4 +1,4 @@
-/* The words of a build: what --version, nodes and manifests say. */
+/* The build description that --version, the node list and manifests show. */
 #include "base/version.h"
 
 #include "tests/check.h"
@@ -12,7 +12,7 @@ TEST(says_release_and_commit)
         { "", MRD_RELEASE },
         { "9c807b6a2461", MRD_RELEASE " (9c807b6a2461)" },
         { "9c807b6a2461-dirty", MRD_RELEASE " (9c807b6a2461-dirty)" },
-        { "a\nb\"c d", MRD_RELEASE " (abcd)" }, /* it stands in JSON, logs and tables */
+        { "a\nb\"c d", MRD_RELEASE " (abcd)" }, /* it is printed in JSON, logs and tables */
     };
     char text[MRD_BUILD_TEXT];
 

@@ -1,6 +1,6 @@
 /*
- * Alignment of streams by collectives, with constructed Neuron traces whose truth is known: several
- * cores and processes on one clock, one input with two nodes, gaps, clocks without epoch.
+ * Aligns streams by collectives, in constructed Neuron traces with known true clocks: several cores
+ * and processes on one clock, one input with two nodes, gaps, and clocks without an epoch.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -8,7 +8,7 @@
 #include "cli/align_int.h"
 
 #define STEPS 60
-#define ZERO  1760000000000000000LL /* true time of the start, epoch ns */
+#define ZERO  1760000000000000000LL /* true start time, epoch ns */
 
 typedef struct {
     mrd_catalog *cat;
@@ -46,7 +46,7 @@ core(world *w, const char *node, int64_t pid, int64_t lnc)
     return mrd_catalog_track(w->cat, &t);
 }
 
-/* local = true + offset, running `ppm` fast. */
+/* local = true + offset, with a rate error of `ppm`. */
 typedef struct {
     int64_t offset;
     double ppm;
@@ -71,14 +71,15 @@ cc_event(world *w, mrd_track_id track, int op, mrd_arg args[2])
                         .arg_count = 2 };
 }
 
-/* True end of the i-th collective: 10 ms apart. */
+/* True end of the i-th collective. Collectives end every 10 ms. */
 static int64_t
 end_of(int i)
 {
     return ZERO + (int64_t) (i + 1) * 10 * MRD_MS;
 }
 
-/* Collectives [from, to) of one core; op ids never repeat, so a sequence fits at one place only. */
+/* Writes the collectives [from, to) of one core. Op ids never repeat, so a sequence matches at one
+ * position only. */
 static void
 run_core(world *w, mrd_stream *s, mrd_track_id track, clk c, int from, int to)
 {
@@ -116,7 +117,7 @@ align(world *w, mrd_align_times times)
 
 typedef struct {
     size_t n, unknown;
-    int64_t worst; /* of ends of collectives against the clock `reference` */
+    int64_t worst; /* largest error of the ends of collectives, relative to the clock `reference` */
     bool ordered;
 } seen;
 
@@ -172,8 +173,8 @@ quality(world *w, const char *node)
 
 static const clk near = { 0, 0 }, far = { 3 * 3600 * MRD_SEC + 17, -120 };
 
-/* Two processes and two cores of a node share its clock; a second input of the node is moved too.
- */
+/* Two processes and two cores of a node share its clock. A second input of that node is corrected
+ * too. */
 TEST(a_node_is_one_clock)
 {
     world w = world_new();
@@ -184,7 +185,8 @@ TEST(a_node_is_one_clock)
         s[i] = mrd_store_stream(w.store, 0, "input");
     run_core(&w, s[0], core(&w, "i-a", 1, 0), near, 0, STEPS);
     run_core(&w, s[1], core(&w, "i-b", 1, 0), far, 0, STEPS);
-    run_core(&w, s[1], core(&w, "i-b", 1, 1), far, 0, STEPS - 7); /* not the one that saw most */
+    /* fewer collectives than core 0 */
+    run_core(&w, s[1], core(&w, "i-b", 1, 1), far, 0, STEPS - 7);
     run_core(&w, s[2], core(&w, "i-b", 2, 0), far, 0, STEPS);
     finish(&w);
     a = align(&w, MRD_TIMES_ALIGNED);
@@ -204,7 +206,7 @@ TEST(a_node_is_one_clock)
     world_free(&w);
 }
 
-/* One file with two nodes: their clocks part, the file comes out sorted. */
+/* One file contains two nodes. Their clocks are corrected separately, and the output is sorted. */
 TEST(one_input_with_two_clocks)
 {
     static const clk close_by = { 4 * MRD_MS, 80 };
@@ -225,7 +227,7 @@ TEST(one_input_with_two_clocks)
     world_free(&w);
 }
 
-/* Raw times: the clocks are described, nothing moves. */
+/* Raw times: the clocks are described, but no event is moved. */
 TEST(raw_times_stay)
 {
     world w = world_new();
@@ -242,7 +244,8 @@ TEST(raw_times_stay)
     world_free(&w);
 }
 
-/* Order says nothing behind a gap: what lies there is not matched, so its bound is unknown. */
+/* After a gap the order of collectives proves nothing. Events there are not matched, so their bound
+ * is unknown. */
 TEST(nothing_is_matched_behind_a_gap)
 {
     world w = world_new();
@@ -258,10 +261,11 @@ TEST(nothing_is_matched_behind_a_gap)
     loss.ts = (mrd_ev_ns){ local(far, end_of(19) + MRD_MS) };
     loss.dur_ns = 49 * MRD_MS;
     loss.name = mrd_catalog_intern(w.cat, "ring full");
-    CHECK_ERR("loss", mrd_stream_push(s[2], &loss), MRD_OK); /* of the node, in another file */
+    /* of the same node, but in another file */
+    CHECK_ERR("loss", mrd_stream_push(s[2], &loss), MRD_OK);
     run_core(&w, s[1], b, far, 25, STEPS);
     loss.dur_ns = 1;
-    for (int i = 0; i < 1000; i++) { /* later ones change nothing, and are not held */
+    for (int i = 0; i < 1000; i++) { /* later losses change nothing and are not stored */
         loss.ts = (mrd_ev_ns){ local(far, end_of(STEPS) + i * MRD_MS) };
         CHECK_ERR("loss", mrd_stream_push(s[1], &loss), MRD_OK);
     }
@@ -272,13 +276,13 @@ TEST(nothing_is_matched_behind_a_gap)
     got = read_stream(&w, a, 1, near);
     got.unknown -= 1000;
     CHECK_INT(got.n, STEPS - 5 + 1000);
-    CHECK(got.unknown >= STEPS - 25); /* behind the gap */
+    CHECK(got.unknown >= STEPS - 25); /* those after the gap */
     CHECK(got.unknown <= STEPS - 25 + 3);
     mrd_alignment_free(a);
     world_free(&w);
 }
 
-/* The same gap that is not declared: the sequences differ, and that is refused. */
+/* The same gap without a loss record: the sequences differ, so the alignment is refused. */
 TEST(an_undeclared_gap_is_refused)
 {
     world w = world_new();
@@ -319,8 +323,8 @@ TEST(too_few_are_refused)
     world_free(&w);
 }
 
-/* A node's framework trace that counts from its own start is another clock: it is left alone, and
- * --clock utc says what is wrong with it. */
+/* A framework trace that counts from its own start is another clock. It is not moved, and --clock
+ * utc explains the problem. */
 TEST(times_without_an_epoch)
 {
     world w = world_new();

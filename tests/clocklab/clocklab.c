@@ -1,15 +1,17 @@
 /*
- * The clock laboratory: real UDP packets between two network namespaces, real kernel stamps, the
- * agent's probe client and the aggregator's time server. Both ends share the machine's clock; a
- * simulated clock (RAW + x(RAW)) is put under the client's stamps, so the truth is known to the
- * nanosecond.
+ * The clock laboratory: real UDP packets between two network namespaces, real kernel timestamps,
+ * the agent's probe client and the aggregator's time server. Both ends share the clock of the
+ * machine. A simulated clock (RAW + x(RAW)) replaces the client's timestamps, so the true offset is
+ * known to the nanosecond.
+ *
  *
  *   clocklab NS_CLIENT NS_SERVER SERVER_ADDRESS SCENARIO SECONDS
  *   SCENARIO  idle | busy2 | busy4 | saturated (the caller shapes the router), and the fallbacks,
- *             idle: user (no kernel stamps at either end) | nng (UDP blocked: an own connection)
+ *             idle: user (no kernel stamps at either end) | nng (UDP blocked: an own
+ *               connection)
  *
- * Exit 0: all goals of docs/dev/clocks.md met; 1: an event outside its bound; 3: another
- * goal missed; 2: could not run. scripts/clocklab.sh builds the namespaces.
+ * Exit status: 0 if all goals of docs/dev/clocks.md are met, 1 if an event is outside its bound, 3
+ * if another goal is missed, 2 if it could not run. scripts/clocklab.sh creates the namespaces.
  */
 #include "tests/sim/judge.h"
 
@@ -38,12 +40,12 @@
 #define OFFSET      (-31536000LL * MRD_SEC) /* the node's clock is a year ahead */
 #define FIT_AGENT   1
 #define CHECK_AGENT 2
-#define CHECK_PAIRS 19.5 /* 39 packets per second that the fit never sees */
+#define CHECK_PAIRS 19.5 /* 39 packets per second that are not used for the fit */
 #define STREAM_PORT 7799
 #define LINK_PORT   7798
 #define HALVES      512
 #define BATCH_NS    (50 * MRD_MS)
-#define BEAT_NS     MRD_SEC /* how often the aggregator says whether to probe faster */
+#define BEAT_NS     MRD_SEC /* interval at which the aggregator may request faster probing */
 #define PROBES_MAX  400000
 
 /* ---- the simulated clock ---- */
@@ -178,7 +180,7 @@ typedef struct {
     mrd_probe_sent halves[HALVES];
     int64_t since[HALVES];
     size_t in, out;
-    mrd_follow *follow; /* what the aggregator knows live; NULL: nobody asks it */
+    mrd_follow *follow; /* the aggregator's live view of the clock, NULL without one */
     int64_t beat_at;
 } take;
 
@@ -194,8 +196,8 @@ take_new(void)
     return t;
 }
 
-/* Halves wait as they would for their batch: the server learns when its answer left a little after
- * the client has it. */
+/* Holds each half of a probe for the time of a batch, because the server learns the departure time
+ * of its answer shortly after the client has the answer. */
 static void
 drain(mrd_timeprobe *client, mrd_timeserve *server, take *t)
 {
@@ -218,7 +220,7 @@ drain(mrd_timeprobe *client, mrd_timeserve *server, take *t)
     }
 }
 
-/* The aggregator's word in its answer to a heartbeat, as aggregator/clocks.c gives it. */
+/* Applies the pace of the aggregator's heartbeat reply, as aggregator/clocks.c computes it. */
 static void
 hear_pace(mrd_timeprobe *client, take *t)
 {
@@ -296,8 +298,8 @@ probe_for(int64_t seconds, mrd_timeprobe *const c[2], mrd_timeserve *server, tak
 
 /* ---- without UDP ---- */
 
-/* The aggregator's part, in a process of its own: NNG's threads stay in the namespace they began
- * in. */
+/* The aggregator's side runs in its own process, because NNG's threads stay in their first
+ * namespace. */
 static void
 answer_forever(const char *url)
 {
@@ -427,7 +429,7 @@ print_goals(bool saturated, outcome *o, const mrd_follow_report *check, double t
            coverage(&o->offline), o->offline.n + o->offline.gap);
 }
 
-/* A fallback is judged by its bound; over a connection also by the goal for its error. */
+/* A fallback must keep its bound. Over a connection it must also reach the goal for its error. */
 static void
 print_fallback(bool nng, outcome *o, const mrd_follow_report *check)
 {
@@ -448,18 +450,19 @@ order_double(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* `bend` is undone by search. */
+/* Inverts `bend` by iteration. */
 static double
 true_offset(int64_t local)
 {
-    int64_t raw = local + OFFSET; /* near enough to start; x moves by 37 ppm only */
+    int64_t raw = local + OFFSET; /* a sufficient first guess, because x changes by 37 ppm only */
 
     for (int i = 0; i < 4; i++)
         raw -= bend(NULL, raw) - local;
     return (double) (raw - local + OFFSET) - (double) OFFSET;
 }
 
-/* True one-way delays at 1 pair/s, bursts left out: the clock of one machine stamped both ends. */
+/* Prints the true one-way delays at 1 pair/s, without bursts. The clock of one machine stamped both
+ * ends. */
 static void
 print_delays(const take *all)
 {

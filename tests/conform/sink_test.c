@@ -1,4 +1,4 @@
-/* The same checks on every output format of trace/sink/sinks.def. */
+/* Runs the same checks on every output format of trace/sink/sinks.def. */
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
@@ -10,7 +10,7 @@ is_json(const mrd_sink_ops *ops)
     return mrd_str_ends(mrd_str_of(ops->suffix), ".json");
 }
 
-/* jansson reads it; integers beyond its range as reals. */
+/* jansson must parse it, with integers beyond its range as reals. */
 static void
 check_json(const char *row, const char *text, size_t len)
 {
@@ -26,7 +26,7 @@ check_json(const char *row, const char *text, size_t len)
     json_decref(doc);
 }
 
-/* Runs twice: the bytes are equal, and well-formed. */
+/* Writes the output twice. The bytes are equal and well-formed. */
 static void
 check_sink(const mrd_sink_ops *ops, const char *what, const test_profile *p, uint32_t profile,
            const mrd_event *v, size_t n)
@@ -154,7 +154,7 @@ TEST(extreme_times)
     test_profile_free(p);
 }
 
-/* Events of device profiles reach only sinks that say so. */
+/* Events of device profiles reach only the sinks that declare support. */
 TEST(device_profile)
 {
     test_profile *p = test_profile_new();
@@ -196,7 +196,7 @@ refuse(void *self, const void *data, size_t len)
     return len == 0;
 }
 
-/* A reader that goes away costs an error at commit, no crash. */
+/* A reader that closes its end causes an error at commit, but no crash. */
 TEST(output_that_fails)
 {
     test_profile *p = test_profile_new();

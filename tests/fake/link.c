@@ -267,7 +267,7 @@ typedef struct {
     bool used, answered, urgent;
     uint64_t tag;
     mrd_buf frame, reply;
-    int64_t due, resend_at; /* when the reply is there; when the request is repeated */
+    int64_t due, resend_at; /* arrival of the reply; time of the next resend */
 } request;
 
 typedef struct {
@@ -401,7 +401,7 @@ in_next(mrd_transport *tr, int timeout_ms, mrd_link_event *ret_event)
     if (t->up == t->faults->down) {
         t->up = !t->faults->down;
         if (!t->up)
-            t->g->need_hello = true; /* a new connection next time */
+            t->g->need_hello = true; /* use a new connection next time */
         return event(ret_event, t->up ? MRD_LINK_UP : MRD_LINK_DOWN, 0, NULL);
     }
     if (t->survey.len > 0) {
@@ -505,7 +505,7 @@ pipe_submit(mrd_transport *tr, uint64_t tag, mrd_bytes frame)
     if (t->used >= t->window)
         return MRD_AGAIN;
     if (!test_send_all(t->fd, &head, sizeof(head)) || !test_send_all(t->fd, frame.p, frame.len))
-        _exit(0); /* the test's parent is gone */
+        _exit(0); /* the parent process of the test has exited */
     t->used++;
     return MRD_OK;
 }
@@ -547,7 +547,7 @@ cut_front(mrd_buf *in, size_t n)
     in->len -= n;
 }
 
-/* Takes what is there; false at the end of the stream. */
+/* Reads the available bytes. Returns false at the end of the stream. */
 static bool
 fill(int fd, mrd_buf *in, int timeout_ms)
 {

@@ -1,7 +1,7 @@
 /*
- * tests/fake/link.h - an aggregator of a few lines and two ways to it: in this process with delay,
- * loss, duplication and reordering drawn from a seed, and over a socket to a process that may be
- * killed. Counts what it stored, exactly once by (epoch, session, number).
+ * tests/fake/link.h - a minimal aggregator and two transports to it. One runs in this process, with
+ * delay, loss, duplication and reordering drawn from a seed. The other uses a socket to a process
+ * that may be killed. The aggregator counts stored frames exactly once by (epoch, session, number).
  */
 #ifndef MRD_TESTS_FAKE_LINK_H
 #define MRD_TESTS_FAKE_LINK_H
@@ -13,25 +13,25 @@
 #define FAKE_IDS 4194304u
 
 typedef struct {
-    /* What it holds. */
+    /* Stored data. */
     uint64_t frames, duplicates, events, losses, lost, bytes;
-    uint8_t *seen;    /* per event id (argument or span id), how often stored */
+    uint8_t *seen;    /* how often each event id (argument or span id) was stored */
     uint64_t unknown; /* events without an id */
     uint64_t no_start, unfinished;
-    int64_t dur_ns;   /* of all complete spans together */
-    unsigned no_room; /* so many announces find the store full */
+    int64_t dur_ns;   /* sum of all complete spans */
+    unsigned no_room; /* number of next announcements to refuse because the store is full */
     uint64_t announces, chunks, artifacts, artifact_bytes, hellos, heartbeats;
     int64_t first_ns, last_ns;
-    Mrd__NodePhase phase;                     /* of the first session, as the last heartbeat said */
+    Mrd__NodePhase phase;                     /* of the first session, from the last heartbeat */
     uint64_t begun, delivered, held, dropped; /* ... and its counters */
     char state[32];
     /* How it behaves. */
-    bool need_hello;         /* until hello on this connection */
-    unsigned refuse;         /* the next so many frames are not stored: try again */
-    unsigned never;          /* the next so many are refused for good */
-    bool have_all;           /* says it has every artifact */
-    Mrd__Control *directive; /* in each welcome, NULL: none */
-    uint64_t cut_at;         /* artifact chunks at this offset vanish once */
+    bool need_hello;         /* until the hello of this connection */
+    unsigned refuse;         /* number of next frames to refuse with "try again" */
+    unsigned never;          /* number of next frames to refuse for good */
+    bool have_all;           /* reports every artifact as already stored */
+    Mrd__Control *directive; /* sent in each welcome; NULL for none */
+    uint64_t cut_at;         /* the first artifact chunk with this offset is lost */
     /* Inside. */
     struct fake_key *keys;
     size_t n_keys, cap_keys;
@@ -46,25 +46,25 @@ typedef struct {
 
 void fake_aggregator_init(fake_aggregator *g);
 void fake_aggregator_fini(fake_aggregator *g);
-/* Handles a frame; its answer is g->reply (empty: none). */
+/* Handles a frame. The answer is in g->reply, empty if there is none. */
 void fake_aggregator_take(fake_aggregator *g, mrd_bytes frame);
 
 typedef struct {
     uint64_t seed;
-    unsigned loss, twice, late; /* of 1000: requests that vanish, arrive twice; replies that wait */
-    mrd_dur_ns delay;           /* of each reply, doubled for late ones */
-    mrd_dur_ns resend;          /* the transport's; 0: 20 ms */
-    bool down;                  /* nothing goes through while set; change it at will */
+    unsigned loss, twice, late; /* per 1000: lost requests, duplicated requests, late replies */
+    mrd_dur_ns delay;           /* of each reply; doubled for late replies */
+    mrd_dur_ns resend;          /* of the transport; 0 for 20 ms */
+    bool down;                  /* drops everything while set; may change at any time */
 } fake_faults;
 
-/* An in-process transport to g; faults is borrowed and may change. */
+/* Creates an in-process transport to g. `faults` is borrowed and may change. */
 mrd_transport *fake_link(fake_aggregator *g, fake_faults *faults, unsigned window);
-/* A survey to the agent behind this link; the answer is thrown away. */
+/* Sends a survey to the agent of this link and discards the answer. */
 void fake_link_ask(mrd_transport *t, const Mrd__Control *control);
 
-/* A transport over a stream socket; the other end calls fake_serve. */
+/* Creates a transport over a stream socket. The other end calls fake_serve. */
 mrd_transport *fake_pipe(int fd, unsigned window);
-/* Answers what has arrived; false when the peer is gone. */
+/* Answers the requests that have arrived. Returns false if the peer has closed the socket. */
 bool fake_serve(fake_aggregator *g, int fd, mrd_buf *pending);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * tests/hostile/agent.c - an agent that speaks the protocol well and means harm: valid frames with right checksums, absurd contents,
- * in any order. usage: hostile_agent SEED SECONDS DATA-URL CONTROL-URL OTHER-NODE...
+ * tests/hostile/agent.c - a hostile agent: it sends valid frames with right checksums, but absurd
+ * contents, in any order. usage: hostile_agent SEED SECONDS DATA-URL CONTROL-URL OTHER-NODE...
  *
- * It asks one thing at a time and does not care for the answer, except that it learns which sessions are going on. What it did is
- * printed at the end.
+ * It sends one request at a time and ignores the reply, but records which sessions run. At the end
+ * it prints its statistics.
  */
 #include <stdlib.h>
 #include <time.h>
@@ -23,7 +23,7 @@ typedef struct {
     const char *data, *control, *const *others;
     unsigned n_others;
     char id[64];
-    const char *as; /* whom it says it is, at present */
+    const char *as; /* the node name that it uses at present */
     mrd_link *link;
     uint64_t run, epoch, seq, sessions[SESSIONS], tag;
     unsigned n_sessions, answers[16], sent, silent, connections;
@@ -43,7 +43,7 @@ learn(hostile *h, uint64_t session)
     h->sessions[h->n_sessions < SESSIONS ? h->n_sessions++ : below(&h->d, SESSIONS)] = session;
 }
 
-/* Mostly the newest of those that are going on, else one that does not exist. */
+/* Returns mostly the newest running session, sometimes one that does not exist. */
 static uint64_t
 some_session(hostile *h)
 {
@@ -87,7 +87,7 @@ header(hostile *h, uint8_t type)
     f.agent = mrd_agent_key(mrd_str_of(h->as));
     if (one_in(d, 20)) /* of another node */
         f.agent = mrd_agent_key(mrd_str_of(h->others[below(d, h->n_others)]));
-    if (one_in(d, 20)) /* an epoch of its own, or one that was */
+    if (one_in(d, 20)) /* a random epoch, or an earlier one */
         f.epoch = (uint64_t) absurd(d);
     f.seq = one_in(d, 3) ? (uint64_t) absurd(d) : h->seq++;
     if (one_in(d, 5))
@@ -128,7 +128,7 @@ say_bytes(hostile *h, mrd_bytes frame)
     h->sent++;
     if (mrd_link_submit_urgent(h->link, tag, frame) != MRD_OK)
         return;
-    if (!one_in(&h->d, 50)) /* else it goes on at once */
+    if (!one_in(&h->d, 50)) /* otherwise it continues at once */
         await(h, tag);
 }
 
@@ -299,7 +299,7 @@ heartbeat(hostile *h)
     say(h, &f, &m);
 }
 
-/* An event of any kind at an absurd or ordinary time. */
+/* Adds an event of any kind at an absurd or ordinary time. */
 static void
 push_event(draws *d, mrd_batch *b, const mrd_track_id tracks[3], mrd_sid name, bool sane)
 {
@@ -328,7 +328,7 @@ push_event(draws *d, mrd_batch *b, const mrd_track_id tracks[3], mrd_sid name, b
     (void) mrd_batch_push(b, &ev);
 }
 
-/* Another node's process, another's pid, numbers that are none. */
+/* Another node's process, another pid, or invalid numbers. */
 static mrd_proc_id
 some_process(hostile *h, mrd_catalog *cat)
 {
@@ -347,7 +347,7 @@ some_process(hostile *h, mrd_catalog *cat)
     return mrd_catalog_process(cat, &p);
 }
 
-/* A batch as an agent makes them, of what no agent sees. */
+/* A batch in an agent's format, with contents that no real agent records. */
 static mrd_err
 good_batch(hostile *h, mrd_frame *f, mrd_codec_id codec, mrd_buf *wire)
 {
@@ -382,7 +382,7 @@ good_batch(hostile *h, mrd_frame *f, mrd_codec_id codec, mrd_buf *wire)
     return err;
 }
 
-/* Bytes of the body are others, the checksums are right. */
+/* Changes bytes of the body, with right checksums. */
 static void
 spoil(draws *d, mrd_frame *f, mrd_buf *wire)
 {
@@ -391,7 +391,7 @@ spoil(draws *d, mrd_frame *f, mrd_buf *wire)
     mrd_frame_put(f, (mrd_bytes){ wire->p + MRD_FRAME_HEADER, f->body_len }, wire->p);
 }
 
-/* The header says what the body does not. */
+/* Makes the header contradict the body. */
 static void
 misstate(draws *d, mrd_frame *f, mrd_buf *wire)
 {
@@ -415,7 +415,7 @@ misstate(draws *d, mrd_frame *f, mrd_buf *wire)
     mrd_frame_put(f, (mrd_bytes){ wire->p + MRD_FRAME_HEADER, f->body_len }, wire->p);
 }
 
-/* Right checksums around bytes that are no batch. */
+/* Right checksums around bytes that are not a batch. */
 static void
 no_batch(draws *d, mrd_frame *f, mrd_buf *wire)
 {
@@ -563,7 +563,7 @@ clock_data(hostile *h)
         reading_list[i] = &readings[i];
     }
     m.readings = reading_list;
-    if (one_in(d, 3)) { /* which only the aggregator may say */
+    if (one_in(d, 3)) { /* only the aggregator may send this */
         m.n_aggregator = m.n_readings;
         m.aggregator = reading_list;
     }
@@ -572,7 +572,7 @@ clock_data(hostile *h)
     mrd_buf_fini(&joined);
 }
 
-/* A few hashes, so that announcements, chunks and ends of different agents meet. */
+/* Only a few hashes, so that announcements, chunks and ends of different agents collide. */
 static void
 artifact(hostile *h)
 {
@@ -622,7 +622,7 @@ udp_probes(hostile *h)
     send_probes(&h->time, &h->d, some_session(h), mrd_agent_key(mrd_str_of(who)));
 }
 
-/* Frames that only an aggregator sends, or that nobody does. */
+/* Frames that only an aggregator sends, or that do not exist. */
 static void
 wrong_way(hostile *h)
 {
@@ -693,7 +693,7 @@ reconnect(hostile *h)
         fprintf(stderr, "%s\n", why.text);
         exit(1);
     }
-    if (!one_in(&h->d, 8)) /* else something else is said first */
+    if (!one_in(&h->d, 8)) /* otherwise another frame is sent before the hello */
         hello(h);
 }
 

@@ -1,9 +1,11 @@
 /*
- * tests/hostile/aggregator.c - an aggregator that speaks the protocol well and means harm: valid frames with right checksums, absurd
- * contents, in any order. usage: hostile_aggregator SEED SECONDS DATA-URL CONTROL-URL UDP-PORT
+ * tests/hostile/aggregator.c - a hostile aggregator: it sends valid frames with right checksums,
+ * but absurd contents, in any order. usage: hostile_aggregator SEED SECONDS DATA-URL CONTROL-URL
+ * UDP-PORT
  *
- * It does not say that a frame is final or stored unless "--lie" is the last word: an agent that believes those is in its right, and
- * what it then drops or forgets proves nothing. What it did is printed at the end.
+ * It reports frames as final or stored only if "--lie" is the last argument. An agent may trust
+ * such a report, so the frames that it then drops prove nothing. At the end it prints its
+ * statistics.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -41,7 +43,7 @@ typedef struct {
     int64_t numbers[3];
 } asked;
 
-/* A few that come again, so that they are armed, begun, stopped in any order. */
+/* Returns one of a few repeating sessions, so that they are armed, begun and stopped in any order. */
 static uint64_t
 some_session(draws *d)
 {
@@ -222,7 +224,7 @@ request_bytes(hostile *h, mrd_server_request *request)
     m.message = some_text(d);
     m.retry_after_ms = (uint32_t) absurd(d);
     if (!h->lie && m.err != 0 && m.retry_after_ms == 0)
-        m.retry_after_ms = 10; /* not wanted at all is a lie, too */
+        m.retry_after_ms = 10; /* to refuse an announcement for good is a lie, too */
     answer(h, request, MRD_FRAME_REQUEST, &m);
 }
 
@@ -239,7 +241,7 @@ probe_reply(hostile *h, mrd_server_request *request)
     answer(h, request, MRD_FRAME_PROBE_REPLY, &m);
 }
 
-/* A frame of any type, with a body that means nothing. */
+/* A frame of any type with a meaningless body. */
 static void
 nonsense(hostile *h, mrd_server_request *request)
 {
@@ -322,7 +324,7 @@ ask_run(void *self)
     return NULL;
 }
 
-/* Answers packets as asked, of another number, twice, with another key, or not. */
+/* Answers a packet correctly, with another number, twice, with another key, or not at all. */
 static void
 answer_packet(hostile *h, int fd, const mrd_udp_packet *in)
 {

@@ -1,5 +1,6 @@
-/* tests/hostile/draw.h - numbers and texts of the hostile programs. Each step draws from the seed and its own number, so that a run
- * with the same seed does the same things in the same order, whatever the daemon answers. */
+/* tests/hostile/draw.h - random numbers and texts of the hostile programs. Each step draws from the
+ * seed and its own number. A run with the same seed therefore does the same things in the same
+ * order, whatever the daemon answers. */
 #ifndef MRD_TESTS_DRAW_H
 #define MRD_TESTS_DRAW_H
 
@@ -35,7 +36,7 @@ one_in(draws *d, unsigned n)
     return below(d, n) == 0;
 }
 
-/* A number that arithmetic is not prepared for, or a small one, or any. */
+/* A number that breaks careless arithmetic, a small one, or any. */
 static inline int64_t
 absurd(draws *d)
 {
@@ -81,7 +82,7 @@ some_time(draws *d, int64_t now)
                         : mrd_sat_add(now, (int64_t) (draw(d) % (20 * MRD_SEC)) - 10 * MRD_SEC);
 }
 
-/* A text that somebody prints, parses or makes a path of. */
+/* A text that is dangerous to print, to parse or to use as a path. */
 static inline char *
 some_text(draws *d)
 {

@@ -1,5 +1,6 @@
-/* tests/hostile/udp.h - time probes of the hostile agent: right packets with absurd numbers, of others, twice, with wrong tags, cut,
- * too long, and bytes that are none. The aggregator learns of them by UDP only. */
+/* tests/hostile/udp.h - time probes of the hostile agent: valid packets with absurd numbers,
+ * packets of other agents, duplicates, wrong tags, truncated and too long packets, and random
+ * bytes. The aggregator receives them by UDP only. */
 #ifndef MRD_TESTS_UDP_H
 #define MRD_TESTS_UDP_H
 
@@ -19,7 +20,7 @@ typedef struct {
     unsigned sent, answered;
 } time_probes;
 
-/* Where the aggregator is asked for the time, and the key that only agents know. */
+/* Learns the address of the time service, and the key that only agents have. */
 static inline void
 learn_time(time_probes *t, const Mrd__Welcome *w)
 {
@@ -39,7 +40,7 @@ some_packet(draws *d, time_probes *t, uint64_t session, uint64_t agent)
                            .agent_epoch = one_in(d, 5) ? (uint32_t) absurd(d) : 1,
                            .k = one_in(d, 6) ? (uint32_t) absurd(d) : t->k++ };
 
-    if (one_in(d, 8)) /* an answer, a warm-up packet, no kind at all */
+    if (one_in(d, 8)) /* an answer, a warm-up packet, or an invalid kind */
         p.kind = (mrd_probe_kind) below(d, 9);
     if (one_in(d, 6)) /* once more */
         p.k = t->k - 1;

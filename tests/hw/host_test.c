@@ -19,7 +19,7 @@ open_host(const mrd_hw_options *options)
     return hw;
 }
 
-/* The value of one counter now; state GONE when there is none. */
+/* Returns the current value of one counter, with state GONE if it does not exist. */
 static mrd_hw_value
 value_of(mrd_hw *hw, const char *name)
 {
@@ -112,7 +112,7 @@ TEST(utilization_needs_two_looks)
     CHECK_ERR("start", mrd_hw_session_start(s, MRD_SEC, NULL), MRD_OK);
     CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, &v, NULL, 1, NULL), MRD_OK);
     CHECK_INT(v.state, MRD_HW_UNKNOWN);
-    test_let_it_run(60); /* two looks within 50 ms say nothing */
+    test_let_it_run(60); /* two readings within 50 ms give no percentage */
     tree_file(test_tmp(), "proc/stat", "cpu  130 0 50 920 0 0 0 0 0 0\n");
     CHECK_ERR("poll", mrd_hw_session_poll(s, MRD_SEC, &v, NULL, 1, NULL), MRD_OK);
     CHECK(v.state == MRD_HW_OK && fabs(v.d - 30.0) < 1e-9);

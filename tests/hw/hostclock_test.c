@@ -1,5 +1,5 @@
-/* Parsers of what a node may know about its clocks, on constructed input: no machine of ours has a
- * VMClock, a ClockBound daemon or a PTP hardware clock. */
+/* Parsers of a node's clock information, on constructed input: no test machine has a VMClock, a
+ * ClockBound daemon or a PTP hardware clock. */
 #include "tests/check.h"
 
 #include "hw/hostclock.h"
@@ -101,7 +101,8 @@ TEST(clockbound_rejects)
         put(p, rows[i].at, rows[i].value, rows[i].len);
         CHECK_ERR(rows[i].name, mrd_clockbound_parse(b, &c, NULL), rows[i].want);
     }
-    for (size_t n = 0; n < 80; n++) { /* exactly sized: the sanitizer sees an over-read */
+    /* sized exactly, so that the sanitizer detects a read after the end */
+    for (size_t n = 0; n < 80; n++) {
         uint8_t p[80], *cut = malloc(n + 1);
         mrd_clockbound c;
 
@@ -237,7 +238,7 @@ TEST(files_are_read_as_they_change)
     mrd_hostclock_read(h, &r);
     CHECK(r.has_vmclock && r.vmclock.marker == 0x1122334455667788);
     CHECK(!r.has_clockbound);
-    /* Migration: the page changes under the mapping. */
+    /* Simulates a live migration: the page changes while it is mapped. */
     CHECK((f = fopen(path, "r+")) != NULL);
     put(vm, 16, 42, 8);
     CHECK(f != NULL && fwrite(vm, sizeof(vm), 1, f) == 1 && fclose(f) == 0);

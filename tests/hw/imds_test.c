@@ -9,7 +9,7 @@
 #include "hw/identity.h"
 
 typedef struct {
-    const char *id;    /* answer to instance-id; NULL: 404 */
+    const char *id;    /* answer to the request of instance-id, or NULL for status 404 */
     int token_status;  /* of the PUT */
     bool silent;       /* accepts and never answers */
     bool token_needed; /* GET without the token is 401 */
@@ -48,7 +48,7 @@ serve_one(int fd)
     if (now.silent) {
         char rest[64];
 
-        (void) !read(fd, rest, sizeof(rest)); /* until the client gives up */
+        (void) !read(fd, rest, sizeof(rest)); /* until the client's timeout */
     } else if (strncmp(text, "PUT /latest/api/token ", 22) == 0) {
         bool ttl = strcasestr(text, "x-aws-ec2-metadata-token-ttl-seconds: 60") != NULL;
 
@@ -112,7 +112,7 @@ TEST(answers_and_refusals)
 
     start_server();
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
-        /* Only who is silent is waited for until the end. */
+        /* Only a silent server makes the client wait until its timeout. */
         mrd_dur_ns patience = rows[i].how.silent ? 300 * MRD_MS : 60 * MRD_SEC;
         mrd_local_ns before = mrd_local_now();
         mrd_imds got = { 0 };

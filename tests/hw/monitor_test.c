@@ -87,7 +87,8 @@ TEST(a_child_reports_until_it_dies)
     mrd_hw_value v[1];
     mrd_why why = { 0 };
 
-    /* It answers only when it was given the configuration it can read at the promised place. */
+    /* The fake program answers only if it receives a readable configuration file with the option
+     * -c. */
     tool(path, "neuron-monitor",
          "#!/bin/sh\n[ \"$1\" = -c ] && grep -q vcpu_usage \"$2\" || exit 3\n"
          "echo '{\"system_data\":{\"memory_info\":{\"memory_used_bytes\":77}}}'\n"
@@ -104,7 +105,7 @@ TEST(a_child_reports_until_it_dies)
     CHECK(v[0].i == 77 || v[0].i == 78);
     TEST_UNTIL(mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why) != MRD_OK);
     CHECK_ERR("dead", mrd_hw_session_poll(s, MRD_SEC, v, NULL, 1, &why), MRD_CLOSED);
-    /* its output ends before it does, and how it ended is told once */
+    /* Its output closes before the process exits, and the exit status is reported once. */
     CHECK(strstr(why.text, "closed its output: ") != NULL);
     TEST_UNTIL(strstr(why.text, "exited with 5") != NULL ||
                strstr(why.text, "not running") != NULL ||

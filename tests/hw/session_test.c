@@ -63,7 +63,7 @@ TEST(a_session_counts_since_its_start)
     mrd_hw_close(hw);
 }
 
-/* D-13: the readings of a stop stay until the next start. */
+/* D-13: the readings of the stop remain available until the next start. */
 TEST(readings_stay_after_a_stop)
 {
     mrd_hw *hw = open_fake("# simulated\ncounter fake0.n count+ 100 110 150 170 200\n");
@@ -85,7 +85,7 @@ TEST(readings_stay_after_a_stop)
     mrd_hw_close(hw);
 }
 
-/* D-06: what the reference implementation forgets is an error here. */
+/* D-06: wrong use that the reference implementation does not check is an error here. */
 TEST(wrong_use_is_an_error)
 {
     mrd_hw *hw = open_fake(script);
@@ -198,11 +198,11 @@ TEST(a_hanging_device_is_a_time_out_and_closing_does_not_wait)
     mrd_hw_session_destroy(s);
     mrd_hw_close(hw);
     CHECK(mrd_local_now().ns - before.ns < 2500 * MRD_MS);
-    /* The abandoned helpers end: a leak checker sees what they freed. */
+    /* The abandoned helper threads end. The leak checker sees that they freed their memory. */
     TEST_UNTIL(threads_now() == threads);
 }
 
-/* Whether each thread but this one has the signal blocked. */
+/* Returns true if every other thread has the signal blocked. */
 static bool
 others_block(int sig, unsigned *ret_others)
 {
@@ -310,7 +310,7 @@ TEST(absent_backends_are_no_error)
 
     CHECK_ERR("open", mrd_hw_open(&options, &hw, NULL), MRD_OK);
     mrd_hw_report(hw, count_absent, &absent);
-    CHECK_INT(absent, 3); /* neuron, monitor, fake; the host is always there */
+    CHECK_INT(absent, 3); /* neuron, monitor and fake; the host backend is always present */
     mrd_hw_close(hw);
 }
 

@@ -20,7 +20,7 @@ static const struct {
     { "step=2ms@10s,step=-1ms@20s", 21 * MRD_SEC, 1 * MRD_MS },
     { "wallstep=2ms@10s", 21 * MRD_SEC, 0 },
     { "offset=1s,ppm=100000", 100 * MRD_SEC, 11 * MRD_SEC },
-    /* Far from the epoch nothing overflows: 50 years at 1 ppm. */
+    /* Nothing overflows far from the epoch: 50 years at 1 ppm. */
     { "ppm=1", 1577836800 * MRD_SEC, 1577836800 * MRD_US },
 };
 

@@ -5,7 +5,7 @@
 #include "base/out.h"
 #include "tests/check.h"
 
-/* Writes text to <root>/<rel>, making folders. */
+/* Writes text to <root>/<rel>, and creates missing directories. */
 static inline void
 tree_file(const char *root, const char *rel, const char *text)
 {

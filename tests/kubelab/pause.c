@@ -1,4 +1,5 @@
-/* pause.c - the first process of a pod's sandbox and of a node of the laboratory: waits, and reaps what is left to it. */
+/* pause.c - the first process of a pod's sandbox and of a laboratory node. It waits and reaps
+ * orphaned processes. */
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>

@@ -1,4 +1,4 @@
-/* Documents of the release before get the present names, at every depth. */
+/* Names from documents of the previous release are translated to the present names, at every depth. */
 #include "proto/api_names.h"
 #include "tests/check.h"
 

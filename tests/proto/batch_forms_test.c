@@ -1,4 +1,5 @@
-/* Events of one batch whose forms differ in one place, and events far apart in any order: each comes back as it was. */
+/* Events of one batch whose forms differ in one element only, and events far apart in any order.
+ * Each is decoded unchanged. */
 #include "base/obj.h"
 #include "proto/batch.h"
 #include "tests/check.h"
@@ -54,7 +55,8 @@ same(const mrd_event *x, const mrd_event *y)
     return ok;
 }
 
-/* Writes the batch, reads it with a new reader and compares: the events in the order of time. */
+/* Writes the batch, reads it with a new reader and compares. The reader returns the events in the
+ * order of time. */
 static void
 check_batch(world *w, const mrd_event *want, size_t n)
 {
@@ -85,8 +87,9 @@ check_batch(world *w, const mrd_event *want, size_t n)
     mrd_buf_fini(&wire);
 }
 
-/* Two arguments, or one, or the category, or the kind of each are drawn of a few, in batches of hundreds of forms: each pair that
- * differs in one place only is there many times. */
+/* Draws one element of each event from a few values: both arguments, one argument, the category or
+ * the kind. Each batch has hundreds of forms, so every pair that differs in one element occurs many
+ * times. */
 TEST(forms_that_differ_in_one_place_are_apart)
 {
     static const unsigned types[] = { MRD_ARG_INT, MRD_ARG_UINT, MRD_ARG_BOOL };
@@ -135,7 +138,7 @@ TEST(forms_that_differ_in_one_place_are_apart)
     }
 }
 
-/* As far apart as one batch may reach, and any part of that. */
+/* The events span the longest time that one batch may cover, and any smaller power of two. */
 TEST(events_far_apart_come_in_order)
 {
     uint64_t seed = 20261123;

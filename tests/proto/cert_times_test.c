@@ -1,5 +1,5 @@
-/* From when until when the certificates of files are valid: bundles, renewals, names that a label cannot have,
- * files that are none. */
+/* Reads the validity times of certificate files: bundles, renewals, names that are invalid as a
+ * label, and files without a certificate. */
 #include "proto/cert_times.h"
 
 #include <unistd.h>
@@ -34,7 +34,7 @@ put(const char *name, const mrd_buf *text)
               MRD_OK);
 }
 
-/* Appends one that ends after so many seconds. */
+/* Appends a certificate that expires in `seconds`. */
 static void
 add(mrd_buf *to, const char *name, bool authority, int seconds)
 {
@@ -86,7 +86,7 @@ TEST(those_that_end_first_come_first)
     mrd_buf_fini(&text);
 }
 
-/* Any order of more than are told: the ones that end first, in order. */
+/* More certificates than are reported, in any order: the first to expire are reported, in order. */
 TEST(of_many_the_first_to_end_are_told)
 {
     mrd_cert_times v[MRD_CERT_TIMES_MAX];
@@ -120,7 +120,8 @@ TEST(files_that_are_none_are_named)
         CHECK_ERR(bad[i], mrd_cert_times_read(path_of("bad.pem"), v, &n, &why), MRD_SYNTAX);
         CHECK(strstr(why.text, "bad.pem") != NULL);
     }
-    /* A second one that is cut: not told as if it were not there. */
+    /* The second certificate is truncated. The file is refused, instead of being read as one
+     * certificate. */
     mrd_buf_reset(&text);
     add(&text, "a", true, DAY);
     whole = text.len;

@@ -1,5 +1,5 @@
-/* The control connection of an agent that comes back: it is dialled when the data connection is
- * welcome, however long it was in vain before. */
+/* The control connection of a returning agent. As soon as the data connection is welcome the agent
+ * dials control at once, however often that failed before. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -18,9 +18,9 @@
 typedef struct {
     mrd_server *server;
     mrd_link *link;
-    int control;                /* a port that takes connections and says nothing */
-    unsigned dialled, welcomed; /* connections taken there; answers to a hello */
-    uint32_t conn;              /* that of data */
+    int control;                /* a port that accepts connections but never answers */
+    unsigned dialled, welcomed; /* connections accepted on that port; replies to a hello */
+    uint32_t conn;              /* the data connection */
     int64_t welcomed_ns, dialled_ns;
 } ends;
 
@@ -37,7 +37,7 @@ listening(char *ret_url, size_t size)
     return fd;
 }
 
-/* Says hello when the link is up, answers it, and hangs up on whoever dials control. */
+/* Sends a hello when the link is up, replies to it, and closes all connections to control. */
 static void
 turn(ends *e)
 {
@@ -86,7 +86,7 @@ TEST(control_is_dialled_when_the_agent_is_welcome_again)
     lo.control_url = control;
     CHECK_ERR("link", mrd_link_open(&lo, &e.link, NULL), MRD_OK);
     TEST_UNTIL((turn(&e), e.welcomed == 1 && e.dialled >= 1));
-    TEST_UNTIL((turn(&e), e.dialled >= 7)); /* its back-off is at its longest now: two seconds */
+    TEST_UNTIL((turn(&e), e.dialled >= 7)); /* the backoff has its maximum now, two seconds */
     for (unsigned i = 0; i < ROUNDS; i++) {
         unsigned dialled;
 
@@ -98,14 +98,16 @@ TEST(control_is_dialled_when_the_agent_is_welcome_again)
     }
     printf("%d times welcome again: control was dialled after %lld ms, on average\n", ROUNDS,
            (long long) (waited / ROUNDS / MRD_MS));
-    CHECK(waited < ROUNDS * 250 * MRD_MS); /* a second each if it waited for its turn */
+    /* with the backoff it would be a second each, on average */
+    CHECK(waited < ROUNDS * 250 * MRD_MS);
     mrd_link_close(e.link);
     mrd_server_close(e.server);
     close(e.control);
 }
 
-/* Many links of one process, more than NNG has threads for callbacks, whose control nobody takes: all are welcome again whenever all
- * were cut at once, because no callback waits for another. */
+/* Many links of one process, more than NNG has callback threads, whose control connections are
+ * refused. All links are welcome again each time after all were cut at once, because no callback
+ * waits for another. */
 #define LINKS 48
 
 static void
@@ -145,7 +147,8 @@ TEST(links_that_come_back_at_once_do_not_wait_for_each_other)
     unsigned welcomed = 0;
     char control[64];
 
-    close(listening(control, sizeof(control))); /* a port that refuses: dialled again and again */
+    /* a port that refuses connections, so the agent keeps dialling */
+    close(listening(control, sizeof(control)));
     CHECK_ERR("server", mrd_server_open(&so, &server, NULL), MRD_OK);
     lo.data_url = mrd_server_data_url(server);
     lo.control_url = control;

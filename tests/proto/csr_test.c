@@ -1,5 +1,5 @@
-/* What an authority signs, for whom, and what it refuses: requests and certificates of every hostile
- * kind, made by OpenSSL's own functions. */
+/* Which requests an authority signs and which it refuses. Hostile requests and certificates of
+ * every kind are made by OpenSSL's own functions. */
 #include "proto/csr.h"
 
 #include <openssl/ec.h>
@@ -143,11 +143,11 @@ authority_free(authority *a)
 
 typedef struct {
     const char *what;
-    const char *curve; /* NULL: P-256; "rsa", "ed25519" */
+    const char *curve; /* NULL for P-256; or "rsa", "ed25519" */
     const char *cn;    /* NULL: none */
     int cn_len;        /* 0: as the text */
     const char *more;  /* field=value */
-    const char *ext;   /* of subjectAltName, or with CA: of basicConstraints */
+    const char *ext;   /* the subjectAltName, or with CA: the basicConstraints */
     bool explicit_curve, foreign_signature, challenge;
     mrd_err want;
     const char *says;
@@ -265,7 +265,7 @@ static const request_row rows[] = {
       .says = "not P-256" },
     { .what = "P-224", .curve = "P-224", .cn = "i-a", .want = MRD_INVALID, .says = "not P-256" },
     { .what = "P-521", .curve = "P-521", .cn = "i-a", .want = MRD_INVALID, .says = "not P-256" },
-    /* As many bits as P-256 and P-384. */
+    /* Other curves of the same size as P-256 and P-384. */
     { .what = "secp256k1",
       .curve = "secp256k1",
       .cn = "i-a",
@@ -281,7 +281,7 @@ static const request_row rows[] = {
       .cn = "i-a",
       .want = MRD_INVALID,
       .says = "not P-256" },
-    /* Parameters of its own choice can be made to look like those of the curve. */
+    /* Explicit parameters can imitate those of the named curve. */
     { .what = "a curve by its parameters",
       .cn = "i-a",
       .explicit_curve = true,
@@ -294,7 +294,7 @@ static const request_row rows[] = {
       .says = "not signed with its own key" },
 };
 
-/* Whatever was asked for, it says this and nothing more. */
+/* Checks the certificate: it has exactly these contents, whatever the request contained. */
 static void
 check_signed(const char *what, const authority *a, const mrd_buf *pem, EVP_PKEY *key)
 {
@@ -376,7 +376,7 @@ TEST(bytes_that_are_no_request)
 
     REQUIRE(len > 0);
     CHECK_ERR("good", mrd_signer_sign(a.signer, pem, "i-a", DAY, &to, &why), MRD_OK);
-    mrd_buf_add(&bad, pem.p, pem.len); /* blank lines behind it are nothing */
+    mrd_buf_add(&bad, pem.p, pem.len); /* blank lines after the request are ignored */
     mrd_buf_text(&bad, "\n \r\n\t");
     CHECK_ERR("blanks",
               mrd_signer_sign(a.signer, (mrd_str){ (const char *) bad.p, bad.len }, "i-a", DAY, &to,
@@ -413,7 +413,8 @@ TEST(bytes_that_are_no_request)
         mrd_buf_add(&bad, pem.p, pem.len);
     CHECK_ERR("huge", mrd_csr_key_hash((mrd_str){ (const char *) bad.p, bad.len }, hash, &why),
               MRD_LIMIT);
-    /* Each cut, and each byte changed: never signed for another name, never another key's. */
+    /* Truncates the request at each byte, then changes each byte. The result is never signed for
+     * another name or key. */
     for (size_t n = 0; n < pem.len - 1; n++)
         CHECK(mrd_csr_key_hash((mrd_str){ pem.p, n }, hash, NULL) != MRD_OK);
     for (int i = 0; i < len; i++) {
@@ -459,7 +460,7 @@ TEST(names_and_ends)
     CHECK_ERR("65", mrd_signer_sign(a.signer, pem, longest, DAY, &to, &why), MRD_INVALID);
     longest[MRD_CSR_INSTANCE - 1] = '\0';
     CHECK_ERR("64", mrd_signer_sign(a.signer, pem, longest, DAY, &to, &why), MRD_OK);
-    /* At most as long as the authority. */
+    /* The certificate expires no later than the authority. */
     mrd_buf_reset(&to);
     CHECK_ERR("30 days", mrd_signer_sign(a.signer, pem, "i-a", 30 * DAY, &to, &why), MRD_OK);
     put("a.pem", (const char *) to.p, to.len, 0644);

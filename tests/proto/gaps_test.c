@@ -25,7 +25,8 @@ some_gap(uint64_t *seed, unsigned causes)
     return g;
 }
 
-/* Against a bitmap: the union of few gaps is exact; of many it covers all, and counts are kept. */
+/* Compares with a bitmap. The union of few gaps is exact, the union of many covers all of them, and
+ * the counts are kept. */
 TEST(union_against_a_bitmap)
 {
     uint64_t seed = 11;

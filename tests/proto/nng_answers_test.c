@@ -1,5 +1,5 @@
-/* What tests/proto/nng_faults_test.c shows of NNG alone does not happen with proto/nng/. The answers
- * to the other faults have tests of their own: proto/nng_end, proto/tls, proto/unaccepted. */
+/* The faults of NNG that tests/proto/nng_faults_test.c shows do not occur with proto/nng/. The
+ * answers to the other faults have tests of their own: proto/nng_end, proto/tls, proto/unaccepted. */
 #include "tests/proto/nng_faults.h"
 
 #include "proto/link.h"

@@ -1,5 +1,5 @@
-/* A transport that takes no connection down any more: it is noticed, and waits have an end. What
- * NNG does by itself once in many closes is done to it here on purpose: its thread is held up. */
+/* A transport that no longer closes connections is detected, and all waits end. NNG does this
+ * rarely by itself. Here the test holds up its thread on purpose. */
 #include "proto/link.h"
 
 #include <nng/nng.h>
@@ -14,7 +14,7 @@
 
 static pthread_mutex_t gate = PTHREAD_MUTEX_INITIALIZER;
 
-/* Runs on the thread that takes connections down. */
+/* Runs on the thread that closes connections. */
 static void
 hold_up(nng_pipe p, nng_pipe_ev what, void *arg)
 {
@@ -88,10 +88,11 @@ TEST(a_hang_is_noticed_and_waited_for_with_an_end)
     CHECK(mrd_local_now().ns - start < 60 * MRD_SEC);
     CHECK_INT(mrd_link_abandoned(), 3);
     pthread_mutex_unlock(&gate);
-    CHECK(within_a_minute(is_well)); /* it was only slow: the watch is no one-way street */
+    /* the transport was only slow, and the watch detects its recovery */
+    CHECK(within_a_minute(is_well));
     nng_close(a);
     fflush(NULL);
-    _exit(test_failures > 0); /* as mrd_link_abandoned says */
+    _exit(test_failures > 0); /* required after mrd_link_abandoned */
 }
 
 TEST(closing_is_ordinary)
@@ -127,7 +128,7 @@ make_certificates(const char *dir)
     mrd_strlist_fini(&hosts);
 }
 
-/* Each link sends all it may until `replies` came to all of them together. */
+/* Each link sends up to its window, until all links together have received `replies`. */
 static void
 traffic(mrd_server *server, mrd_link *links[LINKS], unsigned replies)
 {
@@ -140,7 +141,7 @@ traffic(mrd_server *server, mrd_link *links[LINKS], unsigned replies)
     while (n < replies && mrd_local_now().ns < end) {
         while (mrd_server_next(server, 1, &request))
             mrd_server_reply(server, &request, (mrd_bytes){ frame, 100 });
-        for (int i = 0; i < LINKS; i++) { /* last, so that much is under way at the end */
+        for (int i = 0; i < LINKS; i++) { /* last, so that many frames are in flight at the end */
             while (mrd_link_next(links[i], 0, &ev)) {
                 n += ev.kind == MRD_LINK_REPLY;
                 mrd_link_event_done(&ev);

@@ -1,5 +1,5 @@
-/* tests/proto/nng_faults.h - what NNG does where proto/nng/ answers for it, for a program that has
- * NNG alone (nng_faults_test.c) and for one that has proto/nng/ (nng_answers_test.c). */
+/* tests/proto/nng_faults.h - the faults of NNG that proto/nng/ handles. Used by a program with NNG
+ * alone (nng_faults_test.c) and by one with proto/nng/ (nng_answers_test.c). */
 #ifndef MRD_TESTS_NNG_FAULTS_H
 #define MRD_TESTS_NNG_FAULTS_H
 
@@ -36,7 +36,7 @@ faults_set(void *arg)
     atomic_store((atomic_bool *) arg, true);
 }
 
-/* A stream to ourselves; NULL when there is none. */
+/* Opens a stream to this process itself. NULL if that failed. */
 static inline nng_stream *
 faults_stream(nng_stream_listener **ret_listener, nng_stream **ret_other)
 {
@@ -68,8 +68,8 @@ faults_stream(nng_stream_listener **ret_listener, nng_stream **ret_other)
     return s;
 }
 
-/* A receive that is refused because its operation was stopped, as those of a pipe are when it is
- * closed: whether its callback ran all the same. *ret_rv: its result. */
+/* Starts a receive that is refused because its operation was stopped, as NNG does for a closing
+ * pipe. Returns true if its callback ran nevertheless. *ret_rv: its result. */
 static inline bool
 faults_refused_is_reported(int *ret_rv)
 {

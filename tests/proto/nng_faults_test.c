@@ -1,5 +1,5 @@
-/* The faults that proto/nng/ answers for (proto/nng/README.md), shown with NNG alone: this program
- * links nothing of proto/. When a case fails, NNG has changed: look whether its answer can go. */
+/* The faults that proto/nng/ handles (proto/nng/README.md), shown with NNG alone: this program
+ * links nothing of proto/. If a case fails, NNG has changed, and its workaround may be removable. */
 #include "tests/proto/nng_faults.h"
 
 #include <malloc.h>
@@ -61,8 +61,8 @@ close_main(void *socket)
     return NULL;
 }
 
-/* One thread takes all connections of the process down: held up at one of them, it closes no other
- * socket, and nobody is told. */
+/* One thread closes all connections of the process. While it is held up at one, it closes no other
+ * socket and reports nothing. */
 TEST(a_close_waits_for_ever_for_another_sockets_connection)
 {
     nng_socket one[2], other[2];
@@ -109,7 +109,7 @@ TEST(the_engine_of_the_distribution_speaks_no_tls_1_3)
 static int
 announce(uint16_t port)
 {
-    /* SP, version 0, a requester; then a message of 4 MiB, of which nothing comes. */
+    /* SP, version 0, a requester; then the header of a message of 4 MiB without its content. */
     static const uint8_t head[] = { 0, 'S', 'P', 0, 0, 0x30, 0, 0, 0, 0, 0, 0, 0, 0x40, 0, 0 };
     struct sockaddr_in to = { .sin_family = AF_INET,
                               .sin_port = port,
@@ -129,8 +129,8 @@ holds_it_all(void *before)
     return now.hblkhd + now.uordblks >= *(size_t *) before + PEERS * MESSAGE;
 }
 
-/* Whoever connects has NNG allocate a message of the largest size by 16 bytes, and there is no limit
- * over all connections. */
+/* Any peer can make NNG allocate a message of the largest size with 16 bytes, and no limit covers
+ * all connections. */
 TEST(peers_that_nobody_knows_hold_memory_without_a_limit)
 {
     struct mallinfo2 now;

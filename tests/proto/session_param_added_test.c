@@ -1,5 +1,5 @@
-/* A session parameter is one row: with tests/proto/session_param_added.def behind the table it is
- * an option, a member of the request and of the manifest, and what an agent is told. */
+/* A session parameter is one row. With tests/proto/session_param_added.def after the table, it is
+ * an option, a member of the request and of the manifest, and a field of the message to agents. */
 #include "cli/session_options.h"
 #include "tests/check.h"
 

@@ -1,4 +1,4 @@
-/* What a session is asked for, on each of its ways, and its rows in docs/http.md and
+/* The parameters of a session, on each path that they take, and their rows in docs/http.md and
  * docs/openapi.json. */
 #include "proto/session_params.h"
 
@@ -14,7 +14,7 @@ defaults(void)
     return p;
 }
 
-/* Everything as no default has it. */
+/* Every parameter differs from its default. */
 static mrd_session_params
 unusual(void)
 {
@@ -94,12 +94,14 @@ TEST(every_parameter_survives_every_way)
     mrd_json_free(file);
 }
 
-/* As agents of the releases before read it: what they know stays, in its order; other rows may come between. */
+/* Agents of earlier releases must still understand the message. The fields of that time keep their
+ * order; newer rows may come between them. */
 TEST(the_wire_is_what_it_was)
 {
     static const char *const labels[][2] = { { "device_profiles", "on-fail" },
                                              { "profile_model",
-                                               "a.b*" }, /* later than the rest, to neffs */
+                                               /* the rows up to neffs are newer than the rest */
+                                               "a.b*" },
                                              { "profile_execution", "3145728" },
                                              { "profile_warmup", "3145728" },
                                              { "inspect", "a.b*" },
@@ -205,7 +207,7 @@ TEST(what_is_wrong_is_refused_by_name)
         REQUIRE(mrd_json_parse(mrd_str_of(rows[i].body), "test", &body, NULL) == MRD_OK);
         CHECK_ERR(rows[i].body, mrd_session_params_from_json(&p, body, &why), rows[i].err);
         CHECK_ROW(rows[i].body, strstr(why.text, rows[i].text) != NULL);
-        mrd_session_params_from_manifest(&p, body); /* whatever it is, it keeps what is right */
+        mrd_session_params_from_manifest(&p, body); /* keeps only valid values */
         CHECK_ROW(rows[i].body, p.counter_period >= MRD_MS && p.duration >= 0);
         mrd_session_params_fini(&p);
         mrd_json_free(body);

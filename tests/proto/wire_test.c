@@ -69,13 +69,13 @@ TEST(session_ids)
     CHECK(got == id);
     id = mrd_session_id_new(0, 0xffff);
     CHECK_TEXT(mrd_session_id_text(id, text), "19700101-000000-ffff");
-    id = 253402300799ull << 16 | 1; /* the last second with four digits of a year */
+    id = 253402300799ull << 16 | 1; /* the last second of a four-digit year */
     CHECK_TEXT(mrd_session_id_text(id, text), "99991231-235959-0001");
     CHECK_ERR("back", mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
     CHECK(got == id);
     id = 253402300800ull << 16 | 1;
     CHECK_TEXT(mrd_session_id_text(id, text), "x003afff441800001");
-    for (uint64_t v = 1; v != 0; v <<= 1) { /* every id has one name and comes back */
+    for (uint64_t v = 1; v != 0; v <<= 1) { /* every id has one name, which gives the id again */
         mrd_session_id_text(v, text);
         CHECK_ERR(text, mrd_session_id_parse(mrd_str_of(text), &got), MRD_OK);
         CHECK(got == v);
@@ -87,7 +87,7 @@ TEST(session_ids)
         CHECK_ERR(bad[i], mrd_session_id_parse(mrd_str_of(bad[i]), &got), MRD_SYNTAX);
 }
 
-/* Every field of a header comes back, whatever stood in its place before. */
+/* Every field of a header is decoded unchanged, whatever the destination contained before. */
 TEST(every_field_of_a_header_comes_back)
 {
     uint8_t to[MRD_FRAME_HEADER + 8], again[MRD_FRAME_HEADER];
@@ -126,7 +126,7 @@ TEST(every_field_of_a_header_comes_back)
     }
 }
 
-/* Frames whose checksum is right and whose fields are not. */
+/* Frames with a right checksum and invalid fields. */
 TEST(frame_rejects)
 {
     static const struct {
@@ -193,7 +193,7 @@ TEST(frame_rejects)
     }
 }
 
-/* Bytes that are missing, and bytes behind the end. */
+/* Truncated frames, and frames with extra bytes at the end. */
 TEST(a_frame_is_exactly_its_length)
 {
     uint8_t wire[MRD_FRAME_HEADER + 11] = { 0 };
@@ -213,7 +213,7 @@ TEST(a_frame_is_exactly_its_length)
     }
 }
 
-/* What cannot be made smaller is stored as it is: never more bytes than before. */
+/* Data that cannot be compressed is stored unchanged, so it never grows. */
 TEST(packing_never_grows)
 {
     enum { COLUMN = 6000, N = 3 };
@@ -351,7 +351,7 @@ TEST(messages)
     mrd_msg_free(&msg);
     for (size_t n = 0; n < wire.len; n++)
         CHECK(mrd_msg_unpack((mrd_bytes){ wire.p, n }, &msg, &why) != MRD_OK);
-    one_len = wire.len; /* a second one behind it: both are whole */
+    one_len = wire.len; /* a second message follows; both are complete */
     c.session = 77;
     CHECK_ERR("pack", mrd_msg_pack(&f, &c, &wire, &why), MRD_OK);
     CHECK_ERR("first", mrd_msg_unpack((mrd_bytes){ wire.p, one_len }, &msg, &why), MRD_OK);
@@ -365,7 +365,7 @@ TEST(messages)
     mrd_buf_fini(&wire);
 }
 
-/* A small body that would become a large message is stopped at the limit. */
+/* A small body that would expand into a large message is refused at the limit. */
 TEST(memory_of_a_message_is_bounded)
 {
     mrd_frame f = { .type = MRD_FRAME_ACK };
@@ -376,7 +376,7 @@ TEST(memory_of_a_message_is_bounded)
     mrd_err err;
 
     for (size_t i = 0; i < len; i += 2) {
-        body[i] = 6 << 3 | 2; /* an empty directive, two bytes on the wire, 150 in memory */
+        body[i] = 6 << 3 | 2; /* an empty directive: two bytes on the wire, 150 in memory */
         body[i + 1] = 0;
     }
     err = mrd_msg_unpack_body(&f, (mrd_bytes){ body, len }, &msg, &why);

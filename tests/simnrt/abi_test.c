@@ -1,4 +1,4 @@
-/* The simulated runtime has the whole interface, and answers wrong use as documented. */
+/* The simulated runtime has the whole interface and answers wrong use as documented. */
 #define NRT_ASYNC_ABI 0
 #include <dlfcn.h>
 
@@ -48,7 +48,7 @@ TEST(older_and_newer_runtimes_lack_symbols)
     CHECK(dlvsym(between, "nrta_execute_schedule", "NRT_3.0.0") == NULL);
 }
 
-/* Wrong use before nrt_init, after it with nonsense, and after nrt_close. */
+/* Wrong use before nrt_init, with invalid arguments after it, and after nrt_close. */
 static NRT_STATUS
 call_load(void)
 {
@@ -178,7 +178,7 @@ call_barrier(void)
 {
     return nrt_barrier(0, 3, 2);
 }
-/* Of the version a program would get: NRT_ASYNC_ABI 0 declares neither. */
+/* Of the version that a program receives by default. NRT_ASYNC_ABI 0 declares neither version. */
 NRT_STATUS is_completed(nrta_seq_t seq, bool *done) __asm__("nrta_is_completed");
 
 static NRT_STATUS
@@ -211,7 +211,7 @@ call_sendrecv(void)
 static const struct {
     const char *name;
     NRT_STATUS (*call)(void);
-    NRT_STATUS open; /* while open; before and after it is UNINITIALIZED and CLOSED */
+    NRT_STATUS open; /* result while open; UNINITIALIZED before and CLOSED after */
 } rows[] = {
     { "load", call_load, NRT_SUCCESS },
     { "load without bytes", call_load_null, NRT_INVALID },
@@ -317,7 +317,7 @@ set(const char *name, const char *value)
 
 TEST(cores_follow_the_environment)
 {
-    char node[32]; /* no other program of this machine has its cores */
+    char node[32]; /* so that no other program of this machine has the same cores */
 
     snprintf(node, sizeof(node), "abi.%ld", (long) getpid());
     setenv("SIMNRT_NODE", node, 1);
@@ -371,7 +371,7 @@ TEST(wrong_settings_are_refused)
     OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
 }
 
-/* The page and the program say the same: each setting of sim_env.def is in the table. */
+/* Each setting of sim_env.def is in the table of the documentation. */
 TEST(every_setting_is_documented)
 {
     static const char *const settings[] = {
@@ -435,7 +435,7 @@ TEST(tensors_hold_what_was_written)
     CHECK_INT(nrt_tensor_check_output_completion(other, 1000, 1), NRT_TIMEOUT);
     nrt_tensor_free(&t);
     CHECK(t == NULL);
-    OK(nrt_tensor_read(slice, b, 0, 32)); /* the slice keeps the storage */
+    OK(nrt_tensor_read(slice, b, 0, 32)); /* the slice keeps the storage alive */
     nrt_tensor_free(&slice);
     nrt_tensor_free(&empty);
     nrt_tensor_free(&other);

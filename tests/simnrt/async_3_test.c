@@ -1,4 +1,4 @@
-/* Explicit asynchronous execution from SDK 2.29 on: a place for the status, cores, three units. */
+/* Explicit asynchronous execution as of SDK 2.29: a pointer for the status, cores, three units. */
 #include <poll.h>
 #include <sys/eventfd.h>
 

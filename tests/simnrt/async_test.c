@@ -1,4 +1,5 @@
-/* Explicit asynchronous execution: the interface up to SDK 2.28; async_3_test.c has the newer one. */
+/* Explicit asynchronous execution: the interface until SDK 2.28. async_3_test.c covers the newer
+ * one. */
 #define NRT_ASYNC_ABI 2
 #include <poll.h>
 

@@ -1,4 +1,4 @@
-/* Collectives wait for everybody, end together, and fail in the documented ways. */
+/* Collectives wait for all ranks, end together, and fail in the documented ways. */
 #include <arpa/inet.h>
 #include <fcntl.h>
 #include <jansson.h>
@@ -19,11 +19,11 @@
 #endif
 
 typedef struct {
-    int64_t ends[RANKS][64]; /* true times of the ends of cc_running and cc_exec_barrier */
+    int64_t ends[RANKS][64]; /* true end times of cc_running and cc_exec_barrier */
     int counts[RANKS];
     int statuses[RANKS];
     int64_t left[RANKS], entered[RANKS];
-    int64_t computed[RANKS][8]; /* from the start of device work to the barrier */
+    int64_t computed[RANKS][8]; /* time from the start of device work to the barrier */
     int executions[RANKS];
     uint32_t gathered[RANKS][RANKS];
 } shared;
@@ -41,7 +41,8 @@ raw(void)
 
 enum { NC_EXEC_RUNNING = 10, CC_RUNNING, CC_EXEC_BARRIER }; /* lines of sim_events.def */
 
-/* Ends of the collectives of this process and times to its barriers, from its truth file. */
+/* Reads the ends of the collectives of this process, and the times until its barriers, from its
+ * truth file. */
 static void
 read_ends(uint32_t rank)
 {
@@ -63,7 +64,8 @@ read_ends(uint32_t rank)
             continue;
         n = all->executions[rank];
         open = n > 0 && all->computed[rank][n - 1] < 0;
-        if (type == NC_EXEC_RUNNING && !open && n < 8) /* the second core of a pair says it too */
+        /* skips the same event of the second core of a pair */
+        if (type == NC_EXEC_RUNNING && !open && n < 8)
             all->computed[rank][all->executions[rank]++] = -at;
         else if (type == CC_EXEC_BARRIER && open)
             all->computed[rank][n - 1] += at;
@@ -99,7 +101,7 @@ member(uint32_t rank, int executions, int late_ms)
     _exit(test_failures > 0);
 }
 
-/* From here on the clocks of this process are so many seconds ahead. False: not permitted. */
+/* Sets the clocks of this process ahead by `seconds`. Returns false if that is not permitted. */
 static bool
 move_clocks(int seconds)
 {
@@ -118,7 +120,7 @@ move_clocks(int seconds)
     _exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
 }
 
-/* Rank r's clocks are r * ahead_s seconds ahead. */
+/* The clocks of rank r are r * ahead_s seconds ahead. */
 static void
 run_members(int executions, int ahead_s)
 {
@@ -144,7 +146,7 @@ run_members(int executions, int ahead_s)
     }
 }
 
-/* The device's times are computed: exact, whatever else this machine does. */
+/* The device times are computed, so they are exact whatever the load of this machine is. */
 static void
 check_together(int ahead_s)
 {
@@ -156,9 +158,10 @@ check_together(int ahead_s)
     for (int r = 0; r < RANKS; r++) {
         CHECK_INT(all->statuses[r], NRT_SUCCESS);
         CHECK(all->left[r] - r * ahead > all->entered[2] - 2 * ahead); /* the last one came first */
-        CHECK_INT(all->counts[r], 3 * 5 + 3); /* 4 cc and a barrier each, and three on the host */
+        /* 4 cc and one barrier in each execution, and three on the host */
+        CHECK_INT(all->counts[r], 3 * 5 + 3);
         CHECK_INT(all->executions[r], 3);
-        for (int i = 0; i < 3; i++) /* 2 ms x 0.2, of which 7/10 before the barrier */
+        for (int i = 0; i < 3; i++) /* 2 ms x 0.2, of which 70 % are before the barrier */
             CHECK_INT(all->computed[r][i], r == 1 ? 840000 : 280000);
         for (int i = 0; i < RANKS; i++)
             CHECK_INT(all->gathered[r][i], 100 + i);
@@ -195,7 +198,8 @@ TEST(across_nodes_over_tcp)
     check_together(0);
 }
 
-/* The usual limit of a login shell is 1,024, as many as the root has places; it is less here. */
+/* The usual limit of a login shell is 1,024 descriptors, which equals the slots of the root rank.
+ * Here it is lower. */
 TEST(few_descriptors)
 {
     struct rlimit lim;

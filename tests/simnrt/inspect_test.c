@@ -1,11 +1,12 @@
-/* What the runtime writes: both layouts, every mode, on failure, on signals. */
+/* The files that the runtime writes: both layouts, every mode, after a failure, after signals. */
 #include <dirent.h>
 #include <signal.h>
 #include <sys/stat.h>
 
 #include "tests/simnrt/sim_help.h"
 
-/* All files below a folder as one text: "path\n" each, relative; every file must be labelled. */
+/* Lists all files below a directory as relative paths, one per line. Checks that each file is
+ * labelled as simulated. */
 static void
 list(const char *dir, const char *prefix, char *to, size_t room)
 {
@@ -86,7 +87,7 @@ TEST(new_layout_by_environment)
     execute_on(2, 1);
     nrt_close();
     snprintf(folder, sizeof(folder), "i-0123456789abcdef0_pid_%d/1", (int) getpid());
-    CHECK(has(folder)); /* one more level, named by the time */
+    CHECK(has(folder)); /* one more directory level, named by the time */
     CHECK(has("/ntrace.pb") && has("/trace_info.pb") && has("/cpu_util.pb"));
     CHECK(has("/host_mem.pb") && has("_vnc_0.ntff") && has("_vnc_2.ntff") && has("_vnc_2.neff"));
     CHECK(!has("session"));
@@ -139,7 +140,7 @@ TEST(options_ignore_the_environment)
     setenv("NEURON_RT_INSPECT_OUTPUT_DIR", "/nonexistent", 1);
     sim_settings_small();
     OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
-    OK(nrt_inspect_begin_with_options(NULL)); /* the defaults: captures nothing */
+    OK(nrt_inspect_begin_with_options(NULL)); /* the defaults capture nothing */
     execute_on(0, 1);
     OK(nrt_inspect_stop());
     CHECK_TEXT(written(), "");
@@ -214,7 +215,7 @@ TEST(continuous_saves_on_demand)
     CHECK_INT(nrt_profile_continuous_save(0, o), NRT_FAILURE); /* nothing ran there */
     job = sim_job_load(0, 0, 1);
     OK(nrt_execute(job.model, job.in, job.out));
-    CHECK_TEXT(written(), ""); /* nothing is written until asked */
+    CHECK_TEXT(written(), ""); /* nothing is written without a request */
     OK(nrt_profile_continuous_save(0, o));
     OK(nrt_profile_continuous_save(0, o));
     CHECK(has("_vnc_0_0.ntff") && has("_vnc_0_1.ntff"));
@@ -237,7 +238,7 @@ TEST(continuous_refuses_beside_device_inspect)
     nrt_profile_continuous_options_free(o);
 }
 
-/* A worker that is told to end still leaves its profile, and ends as it would have. */
+/* A worker that receives a signal still writes its profile, and then ends by that signal. */
 static void
 killed_by(int sig)
 {

@@ -1,5 +1,5 @@
-/* tests/simnrt/sim_help.h - a small, fast simulated runtime for tests. Every case is its own
- * process, so settings are made before the first call and need no undoing. */
+/* tests/simnrt/sim_help.h - a small, fast simulated runtime for tests. Every case is a process of
+ * its own, so a case makes its settings before the first call and never resets them. */
 #ifndef MRD_TESTS_SIM_HELP_H
 #define MRD_TESTS_SIM_HELP_H
 
@@ -29,7 +29,8 @@ sim_settings_small(void)
     setenv("NEURON_RT_EXEC_TIMEOUT", "20", 0);
 }
 
-/* What a case leaves is freed at its end, so that the leak checker speaks of the runtime only. */
+/* Jobs that a case leaves are freed at its end, so that the leak checker reports leaks of the
+ * runtime only. */
 static sim_job sim_jobs[64];
 static size_t sim_job_count;
 

@@ -1,4 +1,4 @@
-/* Rings, fetches and what the events say. */
+/* Rings, fetches and the contents of the events. */
 #include <jansson.h>
 #include <time.h>
 
@@ -99,8 +99,10 @@ TEST(one_execution_tells_its_story)
     CHECK_INT(count(f.events, "nrt_execute", "stop"), 1);
     CHECK_INT(count(f.events, "nrt_tensor_free", "start"), 3);
     CHECK_INT(count(f.events, "dmem_buf_copyin", "stop"), 2);
-    CHECK_INT(count(f.events, "cc_running", NULL), 0); /* not loaded for collectives */
-    /* A logical core of two physical ones: two pairs of one execution, and a sync point each. */
+    /* the model was not loaded for collectives */
+    CHECK_INT(count(f.events, "cc_running", NULL), 0);
+    /* A logical core of two physical cores: one execution has two pairs of events and a sync point
+     * for each core. */
     CHECK_INT(count(f.events, "nc_exec_running", "start"), 2);
     CHECK_INT(count(f.events, "timestamp_sync_point", "instant"), 2);
     start = find(f.events, "nc_exec_running", "start", 0);
@@ -122,7 +124,7 @@ TEST(one_execution_tells_its_story)
     json_decref(f.doc);
 }
 
-/* What is in use of each device memory, as each event of it says: of tensors, and with models. */
+/* Each event of a device memory has its memory use: of tensors only, and including models. */
 TEST(device_memory_is_accounted)
 {
     /* Core 1 is on the second HBM of the first device, core 9 on that of the third. */
@@ -224,7 +226,8 @@ TEST(full_ring_overwrites_its_oldest)
         OK(nrt_execute(job.model, job.in, job.out));
     f = fetch(30, UINT64_MAX);
     CHECK_INT(json_array_size(f.events), 30);
-    CHECK(number(json_array_get(f.events, 0), "nc_local_id") > 50); /* the first are gone */
+    /* the first ones were overwritten */
+    CHECK(number(json_array_get(f.events, 0), "nc_local_id") > 50);
     for (size_t i = 1; i < 30; i++)
         CHECK_INT(number(json_array_get(f.events, i), "nc_local_id"),
                   number(json_array_get(f.events, i - 1), "nc_local_id") + 1);
@@ -265,7 +268,7 @@ TEST(filters_keep_events_out)
     OK(nrt_init(NRT_FRAMEWORK_TYPE_NO_FW, "", ""));
     OK(nrt_sys_trace_config_allocate(&config));
     OK(nrt_sys_trace_get_event_types(&types, &all));
-    for (size_t i = 0; i < all; i++) { /* array and strings are the caller's, one by one */
+    for (size_t i = 0; i < all; i++) { /* the caller frees the array and each string */
         void *p;
 
         memcpy(&p, &types[i], sizeof(p));
@@ -311,7 +314,7 @@ TEST(hardware_stamps_in_both_variants)
     json_decref(f.doc);
 }
 
-/* The documented correction is what the host variant shows: cpu + (device - device at sync). */
+/* The host variant shows the documented correction: cpu + (device - device at sync). */
 TEST(host_stamps_are_the_documented_correction)
 {
     const json_t *start, *sync;
@@ -398,7 +401,7 @@ TEST(faults_of_clocks_loads_and_fetches)
     for (int i = 0; i < 3; i++)
         OK(nrt_execute(job.model, job.in, job.out));
     CHECK_INT(nrt_sys_trace_fetch_events(&buffer, &n, NULL), NRT_FAILURE);
-    f = fetch(0, UINT64_MAX); /* nothing was lost by the failure */
+    f = fetch(0, UINT64_MAX); /* the failure lost no event */
     CHECK_INT(count(f.events, "nrt_execute", "start"), 3);
     CHECK_INT(count(f.events, "timestamp_sync_point", NULL), 4);
     a = find(f.events, "nc_exec_running", "start", 0);
