@@ -60,7 +60,7 @@ start_tiny(void *self, mrd_why *why)
     return MRD_OK;
 }
 
-/* Of every four events it delivers two, loses one and keeps the last until its end. */
+/* In each group of four events it delivers two, loses one and keeps the last until its end. */
 static void
 step_tiny(void *self, mrd_local_ns now)
 {

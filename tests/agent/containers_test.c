@@ -161,7 +161,7 @@ make_process(const char *proc, int number, uid_t user)
     CHECK(symlink("../../root", path) == 0);
 }
 
-/* Makes a root whose /dev/shm is a directory of `owner` with mode 0700. It contains a ring of an
+/* Makes a root in which /dev/shm is a directory of `owner` with mode 0700. It contains a ring of an
  * exited process. */
 static const char *
 make_private(uid_t owner)

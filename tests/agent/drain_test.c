@@ -748,7 +748,8 @@ TEST(what_a_dead_process_left_open_was_open_until_its_last_record)
         }
 }
 
-/* Makes a ring whose thread exited with the scope "step" open. Its last record is of time `last`. */
+/* Makes a ring of a thread that exited with the scope "step" open. Its last record is of time
+ * `last`. */
 static maker *
 left_ring(int tid, int64_t opened, int64_t last)
 {

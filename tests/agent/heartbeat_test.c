@@ -1,5 +1,5 @@
-/* A heartbeat must never exceed the size that the aggregator accepts, whatever a node reports.
- * Without heartbeats the node counts as lost. */
+/* A heartbeat must never exceed the size that the aggregator accepts, for any contents. Without
+ * heartbeats the node counts as lost. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/agent_int.h"

@@ -262,7 +262,7 @@ process_of_job(const char *job)
     return p;
 }
 
-/* Imitates a pod whose container restarts ten seconds after it failed. */
+/* Imitates a pod in which the container restarts ten seconds after it failed. */
 TEST(processes_that_come_after_the_end_of_a_job_without_a_file_are_its_next_run)
 {
     node *n = node_open();
@@ -424,7 +424,7 @@ TEST(a_limit_is_asked_about_again_while_rings_wait)
     CHECK(n->sent[1].tag == n->sent[0].tag);
     reply(n, 1, MRD_OK, 9, 0);
     CHECK_INT(n->went, 9);
-    /* A job whose rings no longer wait is not requested again. */
+    /* A job is not requested again when its rings no longer wait. */
     put(n, "2", "job=2\nuid=5\nrequest=stream\n", 0644);
     snprintf(path, sizeof(path), "%s/2", n->dir);
     REQUIRE(clock_gettime(CLOCK_REALTIME, &old[0]) == 0);
@@ -539,7 +539,7 @@ TEST(a_job_that_does_not_ask_is_mentioned_every_few_seconds)
 }
 
 /* An agent that was starved of CPU time, or has just started, finds a file that was written
- * earlier. The rings of that job wait for the answer like those of other jobs. */
+ * earlier. The rings of that job wait for the answer, too. */
 TEST(rings_of_a_job_whose_file_is_found_late_wait_for_the_answer)
 {
     static const int ages[] = { 0, 3, 30 };
@@ -628,7 +628,7 @@ TEST(a_job_that_asks_late_is_whole_from_then_on)
     node_close(n);
 }
 
-/* Two pods of one user in different namespaces, whose jobs have the same name. */
+/* Two pods of one user in different namespaces. Their jobs have the same name. */
 TEST(jobs_of_one_name_in_two_namespaces_are_two_jobs)
 {
     node *n = node_open();

@@ -467,7 +467,7 @@ TEST(what_was_open_of_a_process_that_died_meanwhile_is_unfinished)
     }
 }
 
-/* A file of another boot, a damaged file, and a file whose commit failed. */
+/* A file of another boot, a damaged file, and a file of a failed commit. */
 TEST(a_file_that_does_not_fit_is_left)
 {
     static const char *const rows[] = { "boot", "cut", "garbage", "commit" };
@@ -505,7 +505,7 @@ TEST(a_file_that_does_not_fit_is_left)
     }
 }
 
-/* Many spans open and close. The file size depends only on those that are open. */
+/* Many spans open and close. The file size depends on the open spans only. */
 TEST(the_file_is_bounded)
 {
     received h = { 0 };

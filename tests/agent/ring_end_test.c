@@ -1,5 +1,5 @@
-/* The end of a ring is reported once: the spans that its process left open and its last losses.
- * This also holds if the agent is killed between the commit and the removal of the file. */
+/* The end of a ring is reported once: the open spans of its process and its last losses. This also
+ * holds if the agent is killed between the commit and the removal of the file. */
 #include "tests/agent/ring_make.h"
 
 #include "agent/drain.h"

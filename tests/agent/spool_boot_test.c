@@ -188,8 +188,8 @@ TEST(damage_of_an_earlier_boot_is_of_the_base)
     }
 }
 
-/* The directory of an earlier release, whose lock file names only the boot, is continued. So is one
- * without a name, if its counts contain the boot. */
+/* The directory of an earlier release has only the boot in its lock file, and is continued. So is a
+ * directory without a boot in the lock file, if its counts contain the boot. */
 TEST(folders_of_earlier_releases_go_on)
 {
     static const struct {
@@ -231,7 +231,7 @@ TEST(folders_of_earlier_releases_go_on)
             CHECK_INT(mrd_spool_held(s, 7, NULL), 1);
             mrd_spool_close(s);
         }
-        s = open_spool(dir, "c"); /* another boot is detected, whatever the lock file contained */
+        s = open_spool(dir, "c"); /* another boot is detected for any lock file */
         CHECK_ROW(name, mrd_spool_epoch(s) != epoch && mrd_spool_since(s) != since);
         mrd_spool_close(s);
         REQUIRE(unlink(path) == 0);

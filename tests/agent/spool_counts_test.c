@@ -1,4 +1,4 @@
-/* A spool whose segments were cut or removed. The counts file still has the notes, the ring
+/* A spool in which segments were cut or removed. The counts file still has the notes, the ring
  * positions and the sessions, and the times of the lost events. */
 #include "tests/agent/spool_make.h"
 
@@ -11,7 +11,7 @@
 #include "tests/trace/events.h"
 
 /* The losses in a note were released with their rings, so a successor cannot read them there again.
- * If the segments are gone, the counts keep them, even for a session without any frame (of a
+ * If the segments are removed, the counts keep them, even for a session without any frame (of a
  * recorder). */
 TEST(a_note_without_frames_outlives_its_segments)
 {
@@ -41,8 +41,8 @@ TEST(a_note_without_frames_outlives_its_segments)
     }
 }
 
-/* The segment was cut before the newest commit, whose frame is in the counts. The note in the
- * counts is newer. */
+/* The segment was cut before the newest commit, but the counts have the frame of that commit. The
+ * note in the counts is newer. */
 TEST(the_newest_note_outlives_the_cut_of_its_segment)
 {
     for (int torn = 0; torn < 2; torn++) {
@@ -113,7 +113,7 @@ TEST(positions_outlive_the_segment_that_goes)
 TEST(the_newest_note_outlives_a_cut_that_took_no_frame)
 {
     for (unsigned how = 0; how < 5;
-         how++) { /* cut nothing, a commit, half of it, the segment; last: cut, then continue */
+         how++) { /* 0-3: cut nothing, a commit, half of it, the segment. 4: cut, then continue */
         char dir[600], segment[640];
         const char *want = how == 4 ? "lost 12" : "lost 9";
         mrd_spool_tally t;

@@ -1,5 +1,4 @@
-/* A spool whose files are cut, damaged or removed. The missing events are counted, with their
- * times. */
+/* A spool with cut, damaged or removed files. The missing events are counted, with their times. */
 #include "tests/agent/spool_make.h"
 
 #include <dirent.h>
@@ -310,7 +309,7 @@ last_segment(const char *dir)
  * frame once. */
 TEST(an_answer_of_what_was_forced_out_counts_once_without_room)
 {
-    /* stored; refused; stored, followed by a new segment */
+    /* stored, refused, and stored before a new segment */
     for (unsigned kind = 0; kind < 3; kind++) {
         char dir[600];
         struct rlimit limit, small;
@@ -568,7 +567,7 @@ TEST(what_was_forced_out_is_not_found_again)
     mrd_spool_close(s);
 }
 
-/* As above for frames of an earlier epoch, whose numbers are not in the counts. */
+/* As above for frames of an earlier epoch. Their numbers are not in the counts. */
 TEST(what_was_forced_out_of_an_earlier_epoch_is_not_found_again)
 {
     char dir[600], segment[640], kept[640];

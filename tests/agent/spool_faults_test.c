@@ -199,7 +199,7 @@ TEST(a_frame_that_could_not_be_written_is_not_there)
     }
 }
 
-/* Counts the segments in the directory, and those that are not empty. */
+/* Counts the segments in the directory, and the non-empty ones. */
 static void
 count_segments(const char *dir, size_t *ret_files, size_t *ret_filled)
 {
@@ -545,7 +545,8 @@ TEST(a_folder_that_is_removed_is_made_again)
                             : "mv '%s' '%s.old'",
                  dir, dir);
         REQUIRE(system(text) == 0);
-        for (int i = 0; i < 6; i++) /* more than fits the renamed segment, which is filled first */
+        /* more than fits into the renamed segment, which is filled first */
+        for (int i = 0; i < 6; i++)
             CHECK_ERR(names[how], add(s, 150000, &why), MRD_OK);
         CHECK_ERR("commit", mrd_spool_commit(s, NULL, 0, NULL), MRD_OK);
         check_held(names[how], s, 8);

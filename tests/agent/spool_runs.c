@@ -357,8 +357,8 @@ runs_oldest_waits(const model *m)
     return waits;
 }
 
-/* Updates the model after an operation that the process survived. Frames in flight whose segment
- * was removed are now in memory. All others that were forced out must have been in the oldest
+/* Updates the model after an operation that the process survived. Frames in flight are now in
+ * memory if their segment was removed. All others that were forced out must have been in the oldest
  * segments, now removed. */
 void
 runs_converge(model *m, uint64_t bytes_before, uint64_t last_before, uint64_t last_len, room need)

@@ -31,7 +31,7 @@ typedef struct {
 
 typedef struct {
     uint64_t next, committed; /* numbers */
-    /* lost frames: counted; minimum that a successor finds; excess that it may find */
+    /* lost frames: the count, the minimum that a successor finds, and the excess that it may find */
     uint64_t clock, clock_least, clock_over;
     uint32_t note_len, pending_len;
     uint8_t note, pending; /* each byte of it */

@@ -461,7 +461,7 @@ TEST(commits_without_frames_stay_within_the_bound)
     mrd_spool_close(s);
 }
 
-/* Files whose names only resemble a segment's are ignored. */
+/* Files are ignored if their names only resemble a segment's. */
 TEST(other_names_are_left_alone)
 {
     static const char *const names[] = { "spool-.mrs", "spool-000000000000000g.mrs",

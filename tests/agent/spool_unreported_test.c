@@ -390,9 +390,9 @@ open_in_boot(const char *boot)
 }
 
 /* The state of a session has two records: its counts, and its counts at the start of the boot.
- * Together with those of all other sessions they do not fit. Frames of 10 events of 6 sessions are
- * answered, as stored or as stored before. Some of these frames follow a frame for which the disk
- * has no space. */
+ * Together with the records of all other sessions they do not fit. Frames of 10 events of 6
+ * sessions are answered, as stored or as stored before. Some of these frames follow a frame for
+ * which the disk has no space. */
 static void
 answers_of_an_earlier_boot(bool forced, bool known, uint64_t room)
 {

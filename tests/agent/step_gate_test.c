@@ -98,7 +98,7 @@ TEST(what_is_taken)
                 snprintf(name, sizeof(name), "%s", w->prefix);
             see(w, &f, &g, w->executions ? f.calls : f.annotations, name, w->argument ? number : -1,
                 k);
-            /* Spans of other kinds have no effect: those of the runtime, and open spans. */
+            /* Spans of other kinds have no effect: spans of the runtime, and open spans. */
             see(w, &f, &g, f.runtime, "step", w->to + 1, k);
             see(w, &f, &g, f.runtime, "nrt_execute", -1, k);
         }

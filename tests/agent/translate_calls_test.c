@@ -1,5 +1,5 @@
-/* Output of the drain other than events, data that it keeps until a minimum age, and a document
- * whose first half was released before the reader was replaced. */
+/* Output of the drain other than events, data that it keeps until a minimum age, and the successor
+ * of a reader that released the first half of a document. */
 #include <sys/syscall.h>
 
 #include "agent/drain.h"

@@ -779,9 +779,9 @@ TEST(chunks_make_a_document_only_in_a_row)
     }
 }
 
-/* A process exited within a document. Its complete events are reported, as far as they were read. A
- * ring that ends after a complete document gives the same result: the span, and the fact that the
- * runtime's later events are missing. */
+/* A process exited within a document. The complete events that were read are reported. A ring that
+ * ends after a complete document gives the same result: the span, and the fact that the runtime's
+ * later events are missing. */
 TEST(a_document_that_its_process_died_in_is_read_as_far_as_it_is)
 {
     for (size_t len = ALL - 2; len <= ALL; len += 2) {

@@ -13,7 +13,7 @@
 
 static int port;
 
-/* One exchange on a connection of its own; the whole answer. Valid until the next call. */
+/* Sends a request on its own connection and returns the whole reply. Valid until the next call. */
 static const char *
 ask(const char *request, size_t *ret_len)
 {
@@ -50,7 +50,8 @@ call(const char *method, const char *path, const char *body)
     return ask(request, NULL);
 }
 
-/* GET with further headers ("" or lines), whose answer may hold zero bytes. */
+/* Sends a GET with further header lines, which may be "". The body of the reply may contain NUL
+ * bytes. */
 static const char *
 get(const char *path, const char *headers, size_t *ret_len)
 {
@@ -200,7 +201,7 @@ static const struct {
     { "GET", "/nothing", "", 404, "" },
 };
 
-/* Bodies, paths and queries of all sorts, against a store with nothing in it. */
+/* Valid and invalid bodies, paths and queries, against an empty store. */
 TEST(answers_without_sessions)
 {
     mrd_aggregator *a = aggregator();
@@ -219,7 +220,7 @@ TEST(answers_without_sessions)
     mrd_aggregator_close(a);
 }
 
-/* Starts a session over HTTP and waits for its end; its id. */
+/* Starts a session over HTTP and waits until it is complete. Returns its id. */
 static void
 record(const char *body, char id[64])
 {
@@ -232,7 +233,7 @@ record(const char *body, char id[64])
     TEST_UNTIL(has(call("GET", path, ""), "\"state\":\"complete\""));
 }
 
-/* The path of something of a session. Valid until the fourth call after this. */
+/* Builds a path below a session. Valid until the fourth call after this one. */
 static const char *
 of_session(const char *id, const char *rest)
 {
@@ -244,7 +245,7 @@ of_session(const char *id, const char *rest)
     return to;
 }
 
-/* GET of something of a session. */
+/* Sends a GET for a path below a session. */
 static const char *
 look(const char *id, const char *rest)
 {
@@ -261,7 +262,8 @@ check_profile_and_slices(const char *id)
           whole > 10000);
     got = get(of_session(id, "/profile/system_profile.pftrace"), "Range: bytes=10-19\r\n", NULL);
     CHECK(status(got) == 206 && has(got, "Content-Range: bytes 10-19/"));
-    /* The agent's clock is the aggregator's own, but it says that it is simulated: wall clock. */
+    /* The agent's clock is the aggregator's own, but it is reported as simulated, so the wall clock
+     * is used. */
     got = get(of_session(id, "/profile?format=perfetto&event_type=%3Dnothing"), "", &slice);
     CHECK(status(got) == 200 && has(got, "Transfer-Encoding: chunked") && slice < whole / 2);
     got = get(of_session(id, "/profile?instance_id=i-1"), "", &slice);
@@ -281,14 +283,14 @@ check_journal(const char *id)
     CHECK_INT(status(look(id, "/journal/i-1/session.json")), 404);
     snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1", test_tmp(), id);
     snprintf(away, sizeof(away), "%s/away", test_tmp());
-    CHECK(rename(path, away) == 0 && mkfifo(path, 0600) == 0); /* a folder that cannot be read */
+    CHECK(rename(path, away) == 0 && mkfifo(path, 0600) == 0); /* a directory that cannot be read */
     got = look(id, "/journal");
     CHECK(status(got) == 500 && has(got, "the journal of 'i-1'"));
     CHECK(unlink(path) == 0);
     CHECK(has(look(id, "/journal"), "\"segments\":[]")); /* one without anything */
     CHECK(rename(away, path) == 0);
     CHECK(has(look(id, "/journal?instance_id=i-1"), "\"left_out\":0}"));
-    /* Segments beyond what one answer lists are counted. */
+    /* Segments above the limit of one reply are only counted. */
     for (unsigned i = 2; i <= 12; i++) {
         snprintf(path, sizeof(path), "%s/sessions/%s/journal/i-1/%06u.mrj", test_tmp(), id, i);
         CHECK(close(open(path, O_CREAT | O_WRONLY, 0600)) == 0);
@@ -302,7 +304,7 @@ check_journal(const char *id)
     }
 }
 
-/* A node that took no part is not passed over beside one that did. */
+/* An unknown node is an error, even together with a node of the session. */
 static void
 check_unknown_node(const char *id)
 {
@@ -398,7 +400,8 @@ TEST(artifacts_resume_and_are_proven)
     r = exchange(&c, MRD_FRAME_DONE, &done);
     CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_INCOMPLETE);
     mrd_msg_free(&r);
-    mrd_aggregator_close(a); /* the aggregator restarts: goes on from the part that it has */
+    /* after a restart the aggregator continues after the part that it has */
+    mrd_aggregator_close(a);
     REQUIRE((a = aggregator()) != NULL);
     for (int64_t end = test_deadline();; test_look_again()) {
         r = exchange(&c, MRD_FRAME_HELLO, &hello);
@@ -414,7 +417,7 @@ TEST(artifacts_resume_and_are_proven)
     r = exchange(&c, MRD_FRAME_DONE, &done);
     CHECK(r.u.ack->status == MRD__ACK_STATUS__ACK_REFUSED && r.u.ack->err == MRD_CORRUPT);
     mrd_msg_free(&r);
-    do { /* "come again" while the proof is not reported to the receiver */
+    do { /* "retry later" until the result of the check is reported */
         r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce);
         at = r.u.request->err;
         CHECK(!r.u.request->have && r.u.request->offset == 0);
@@ -433,8 +436,8 @@ TEST(artifacts_resume_and_are_proven)
     mrd_aggregator_close(a);
 }
 
-/* A large file whose beginning arrived before a restart is read again to prove it; events and
- * everything else go on meanwhile. */
+/* The first part of a large file arrived before a restart, so the aggregator reads it again to
+ * verify it. Events and requests are handled meanwhile. */
 TEST(proving_a_large_artifact_holds_up_nobody)
 {
     char sha[] = "00000000000000000000000000000000000000000000000000000000000000aa";
@@ -443,7 +446,8 @@ TEST(proving_a_large_artifact_holds_up_nobody)
     Mrd__ArtifactAnnounce announce = MRD__ARTIFACT_ANNOUNCE__INIT;
     Mrd__ArtifactDone done = MRD__ARTIFACT_DONE__INIT;
     Mrd__Heartbeat beat = MRD__HEARTBEAT__INIT;
-    const off_t size = (off_t) 64 << 30; /* sparse; minutes of hashing, which the end cuts short */
+    /* sparse; hashing would take minutes, but the close ends it */
+    const off_t size = (off_t) 64 << 30;
     mrd_aggregator *a;
     carrier c = { 0 };
     mrd_msg r;
@@ -472,14 +476,14 @@ TEST(proving_a_large_artifact_holds_up_nobody)
         mrd_msg_free(&r);
     }
     CHECK_INT(status(call("GET", "/readyz", "")), 200);
-    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce); /* whose connection broke meanwhile */
+    r = exchange(&c, MRD_FRAME_ANNOUNCE, &announce); /* as if the connection was lost meanwhile */
     CHECK(r.u.request->err == MRD_AGAIN && r.u.request->retry_after_ms > 0);
     CHECK(strstr(r.u.request->message, "being verified") != NULL);
     mrd_msg_free(&r);
     CHECK_INT(c.late, 0);
     mrd_aggregator_close(a);
     mrd_link_close(c.link);
-    CHECK(access(path, F_OK) == 0); /* it goes on after the next start */
+    CHECK(access(path, F_OK) == 0); /* it continues after the next start */
 }
 
 TEST_MAIN()

@@ -1,4 +1,4 @@
-/* tests/aggregator/carrier.h - an agent "i-9" that says one thing at a time: artifacts. */
+/* tests/aggregator/carrier.h - an agent "i-9" that sends single messages, for tests of artifacts. */
 #ifndef MRD_TESTS_CARRIER_H
 #define MRD_TESTS_CARRIER_H
 
@@ -11,11 +11,11 @@
 
 typedef struct {
     mrd_link *link;
-    uint64_t session, tags; /* tags: used so far; each message has one of its own */
-    unsigned late;          /* answers that nobody waited for */
+    uint64_t session, tags; /* tags: number of used tags, because each message has its own */
+    unsigned late;          /* replies that arrived after the wait for them ended */
 } carrier;
 
-/* Submits a frame and gives its tag. */
+/* Submits a frame and returns its tag. */
 static inline uint64_t
 submit_frame(carrier *c, mrd_bytes wire)
 {
@@ -33,7 +33,7 @@ packed(const carrier *c, uint8_t type, const void *message)
     return wire;
 }
 
-/* Submits one message; nobody waits for the answer. */
+/* Submits one message without waiting for the reply. */
 static inline void
 submit(carrier *c, uint8_t type, const void *message)
 {
@@ -43,9 +43,9 @@ submit(carrier *c, uint8_t type, const void *message)
     mrd_buf_fini(&wire);
 }
 
-/* The reply to a frame, which is sent again as often as the link gives it up: on a machine with
- * much to do an answer may take longer than the link waits. Without one the case ends here, because
- * what follows would look into it. */
+/* Returns the reply to a frame. The frame is resent each time the link times out, because on a busy
+ * machine a reply may take longer. Without a reply the case ends here, because the following checks
+ * would read it. */
 static inline mrd_msg
 exchange_frame(carrier *c, mrd_bytes wire)
 {
@@ -71,7 +71,7 @@ exchange_frame(carrier *c, mrd_bytes wire)
     exit(1);
 }
 
-/* Sends one message and gives the reply; free it with mrd_msg_free. */
+/* Sends one message and returns the reply. Free it with mrd_msg_free. */
 static inline mrd_msg
 exchange(carrier *c, uint8_t type, const void *message)
 {
@@ -82,7 +82,7 @@ exchange(carrier *c, uint8_t type, const void *message)
     return reply;
 }
 
-/* A batch that nobody looks into. */
+/* Sends a batch with an invalid body, which the aggregator never decodes. */
 static inline mrd_msg
 exchange_batch(carrier *c, uint64_t epoch, uint64_t seq)
 {
@@ -118,7 +118,7 @@ chunk(carrier *c, char *sha, uint64_t offset, const char *data, uint64_t *ret_of
     return status_;
 }
 
-/* Says hello until it is welcome. */
+/* Sends a hello until it is welcome. */
 static inline void
 carrier_hello(carrier *c)
 {

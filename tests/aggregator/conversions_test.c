@@ -1,5 +1,5 @@
-/* The queue of the viewer as the core decides it: what waits, how many run, what a result has to be to be listed, and what a restart
- * makes of each state. */
+/* The core's queue of conversions: which ones wait, how many run, which results are listed, and the
+ * effect of a restart in each state. */
 #include "aggregator/core/conversions.h"
 #include "aggregator/core/manifest.h"
 #include "aggregator/core/text.h"
@@ -29,7 +29,8 @@ make(int64_t viewers)
     return core_make((mrd_core_limits){ .conversions = viewers, .exports = true });
 }
 
-/* Three processes with an NTFF, one of them with two; one whose NTFF never came; one with a NEFF only. */
+/* Three processes have an NTFF, one of them two. The NTFF of a fourth process never arrived, and a
+ * fifth has only a NEFF. */
 static mrd_session *
 session(mrd_core *c)
 {
@@ -45,7 +46,7 @@ session(mrd_core *c)
     return s;
 }
 
-/* How many conversions, copies and stops were wanted by the last input. */
+/* Number of conversions, copies and stops that the last input requested. */
 typedef struct {
     unsigned convert, copy, cancel, removed;
 } wanted;
@@ -62,7 +63,7 @@ take(mrd_core *c)
         w.cancel += e->kind == MRD_DO_CANCEL;
         w.removed += e->kind == MRD_DO_REMOVE;
         if (e->kind == MRD_DO_SAVE)
-            e->session->save.writing = 0; /* as if it were written at once */
+            e->session->save.writing = 0; /* as if it was written at once */
     }
     return w;
 }
@@ -158,7 +159,7 @@ TEST(results_are_whole_all_at_once_or_not_there)
     mrd_core_conversion_began(c, core_at(3 * SEC), &seven);
     CHECK(list(c, &seven, 2));
     CHECK(results(s, false) == 2 && results(s, true) == 0);
-    CHECK(list(c, &seven, 2)); /* an attempt that came so far leaves nothing twice */
+    CHECK(list(c, &seven, 2)); /* a repeated attempt does not list its results twice */
     CHECK(results(s, false) == 2 && s->artifact_bytes == before + 11);
     ended(c, &seven, MRD_CONVERT_FAILED, "disk");
     CHECK(results(s, false) == 0 && results(s, true) == 0 && s->artifact_bytes == before);
@@ -187,7 +188,7 @@ TEST(without_a_viewer)
     mrd_core_free(c);
 }
 
-/* They wait again, and no more run at one time than may. */
+/* The conversions wait again, and the limit of concurrent conversions holds. */
 TEST(a_viewer_is_installed_later)
 {
     mrd_core *c = make(0);
@@ -241,7 +242,7 @@ TEST(a_session_that_is_deleted_goes_when_the_viewer_has_ended)
     mrd_core_free(c);
 }
 
-/* What another aggregator makes of the session, with so many viewers. */
+/* Loads the session into another aggregator with this number of viewers. */
 static mrd_core *
 again(mrd_core *c, const mrd_session *s, int64_t viewers, mrd_session **ret)
 {
@@ -290,12 +291,12 @@ TEST(after_a_restart)
         v->runs = rows[i].runs;
         d = again(c, s, rows[i].viewers, &t);
         CHECK_ROW(rows[i].name, state_of(t, 7) == rows[i].is);
-        /* Results count with a conversion that is done, and not else. */
+        /* Results count only while their conversion is done. */
         CHECK_ROW(rows[i].name, results(t, true) == (rows[i].is == MRD_CONVERT_DONE ? 2 : 0));
         CHECK_ROW(rows[i].name, results(t, false) == 0);
         CHECK_ROW(rows[i].name, t->conversions.n == 3);
         mrd_core_tick(d, core_at(SEC));
-        CHECK_ROW(rows[i].name, t->conversions.n == 3); /* the same processes are not found again */
+        CHECK_ROW(rows[i].name, t->conversions.n == 3); /* the same processes are not added again */
         v = mrd_conversions_find(&t->conversions, "i-1", 7);
         CHECK_ROW(rows[i].name,
                   v->files == 2 && (rows[i].is == MRD_CONVERT_FAILED && rows[i].runs == 3
@@ -306,7 +307,8 @@ TEST(after_a_restart)
     }
 }
 
-/* The copy was done, and then the viewer was asked again: by somebody, or since there is one now. */
+/* The copy was complete. Then a conversion was requested, by a user or because a viewer is
+ * installed now. */
 static mrd_session *
 copied_and_asked_again(bool installed, mrd_core **ret_core)
 {
@@ -332,8 +334,9 @@ copied_and_asked_again(bool installed, mrd_core **ret_core)
     return s;
 }
 
-/* Whenever the aggregator is killed after that, its successor does not believe that the copy is done, and sends it when no
- * conversion is to come: also when it gives up, and when it has no viewer. */
+/* The aggregator may be killed at any time after that. Its successor does not consider the copy
+ * complete. It copies again when no conversion is pending, also after failures and without a
+ * viewer. */
 TEST(a_copy_is_not_done_while_a_conversion_is_to_come)
 {
     for (unsigned i = 0; i < 24; i++) {
@@ -366,7 +369,7 @@ TEST(a_copy_is_not_done_while_a_conversion_is_to_come)
     }
 }
 
-/* Retention takes no session whose new results are nowhere else. */
+/* Retention keeps a session until its new results are copied. */
 TEST(a_session_with_conversions_to_come_is_not_retired)
 {
     mrd_core *c;
@@ -380,7 +383,7 @@ TEST(a_session_with_conversions_to_come_is_not_retired)
     mrd_core_free(c);
 }
 
-/* Who asks again is answered when that is on disk. */
+/* A repeated request is answered when it is on disk. */
 TEST(asked_again_is_answered_when_it_is_written)
 {
     mrd_core *c = make(3);
@@ -404,7 +407,7 @@ TEST(asked_again_is_answered_when_it_is_written)
     mrd_core_free(c);
 }
 
-/* What is said of a conversion: how it ended, and how long it took. */
+/* The JSON of a conversion: its result and its duration. */
 TEST(a_conversion_is_said)
 {
     mrd_core *c = make(3);
@@ -441,7 +444,7 @@ TEST(a_conversion_is_said)
     mrd_core_free(c);
 }
 
-/* A session that lists nearly as many files as it may: results that do not fit are not listed at all. */
+/* A session is close to its limit of files. Results that exceed it are not listed at all. */
 TEST(results_that_do_not_fit_are_not_there)
 {
     for (size_t room = 1; room < 3; room++) {
@@ -463,7 +466,7 @@ TEST(results_that_do_not_fit_are_not_there)
     }
 }
 
-/* Who asks again is told how many there are, or why there are none. */
+/* The answer to a repeated request has the number of conversions, or the reason why there are none. */
 TEST(what_is_converted_again)
 {
     static const struct {
@@ -515,7 +518,8 @@ TEST(what_is_converted_again)
     }
 }
 
-/* So many commands wait for the disk that this one does not: it is answered at once, and done. */
+/* The maximum number of commands already waits for the disk. This one is answered at once, and
+ * carried out. */
 TEST(asked_again_beyond_what_may_wait)
 {
     mrd_core *c = make(3);
@@ -533,7 +537,7 @@ TEST(asked_again_beyond_what_may_wait)
     mrd_core_free(c);
 }
 
-/* More processes than a session has room for are left out, and that is said. */
+/* Processes above the limit of a session are left out, which is logged. */
 TEST(processes_beyond_the_limit_are_left_out)
 {
     mrd_core *c = make(1);
@@ -556,7 +560,7 @@ TEST(processes_beyond_the_limit_are_left_out)
     mrd_core_free(c);
 }
 
-/* What is said of each, and what to run where there is no viewer. */
+/* The JSON of each conversion, with the command to run if no viewer is installed. */
 TEST(conversions_as_json)
 {
     static const char *const texts[] = { "waiting", "running", "done", "failed", "not-installed" };
@@ -601,7 +605,8 @@ TEST(conversions_as_json)
     mrd_core_free(c);
 }
 
-/* What is to be converted is in the manifest, so that a restart goes on with it; a session without device profiles is not written again. */
+/* Pending conversions are in the manifest, so that a restart continues them. A session without
+ * device profiles is not written again. */
 TEST(what_is_to_be_converted_is_written_down)
 {
     for (uint64_t n = 0; n < 3; n++) {
@@ -633,7 +638,7 @@ TEST(again_are_those_that_failed)
     mrd_core_convert_again(c, core_at(6 * SEC), 5, 1);
     CHECK_INT(take(c).convert, 1);
     CHECK(state_of(s, 7) == MRD_CONVERT_WAITING && state_of(s, 8) == MRD_CONVERT_DONE);
-    s->copy.state = MRD_EXPORT_RUNNING; /* it began before somebody asked again */
+    s->copy.state = MRD_EXPORT_RUNNING; /* it began before the repeated request */
     ended(c, &seven, MRD_CONVERT_DONE, "");
     take(c);
     mrd_core_exported(c, core_at(6 * SEC), 1, 3, 7, NULL);

@@ -1,4 +1,5 @@
-/* What agents say of themselves: who may connect, what a hello and a heartbeat change, and what the list of nodes says then. */
+/* Messages of agents: which agents may connect, the effects of hellos and heartbeats, and the
+ * resulting list of nodes. */
 #include "aggregator/core/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
@@ -6,7 +7,7 @@
 
 #define START (20 * MRD_SEC)
 
-/* A hello that was checked; key 0: its own. */
+/* A verified hello. A key of 0 is replaced by the key of its id. */
 typedef struct {
     const char *id, *boot, *host;
     uint32_t conn;
@@ -93,7 +94,8 @@ TEST(one_name_is_one_agent)
         CHECK_INT(c->stats.hellos, rows[i].welcome ? 2 : 1);
         CHECK_INT(c->stats.hello_refused, rows[i].welcome ? 0 : 1);
         if (!rows[i].welcome) {
-            CHECK(e.err == MRD_EXISTS && !e.final); /* it may come when the other has gone */
+            /* may be accepted when the other connection has closed */
+            CHECK(e.err == MRD_EXISTS && !e.final);
             CHECK(strstr(e.text, "(host 'h1'), this one runs on 'h2'") != NULL);
         }
         mrd_core_free(c);
@@ -116,7 +118,8 @@ TEST(a_key_is_of_one_name)
     mrd_core_free(c);
 }
 
-/* As many nodes as may be: who is gone and forgotten makes room, the longest gone first, unless a frame of it is being stored. */
+/* The table of nodes is full. A disconnected node that was forgotten is replaced, the least
+ * recently seen first, unless a frame of it is being stored. */
 TEST(a_place_for_one_more_node)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -129,7 +132,7 @@ TEST(a_place_for_one_more_node)
     say_hello(c, START + 1, &a);
     say_hello(c, START, &b);
     c->nodes.v[0]->has_sent = c->nodes.v[1]->has_sent = true;
-    e = say_hello(c, later - 2, &d); /* both are connected, however silent */
+    e = say_hello(c, later - 2, &d); /* both are connected, although silent */
     CHECK(e.kind == MRD_DO_REFUSE && e.err == MRD_LIMIT && !e.final);
     CHECK(strstr(e.text, "agent 'd' exceeds the 2 nodes that --max-nodes allows") != NULL);
     CHECK_INT(c->stats.limited[MRD_LIMIT_NODES], 1);
@@ -149,12 +152,12 @@ TEST(a_place_for_one_more_node)
     CHECK_INT(say_hello(c, later, &last).kind, MRD_DO_REFUSE);
     CHECK_INT(say_hello(c, later + 1, &last).kind, MRD_DO_WELCOME); /* in a's place */
     CHECK(mrd_nodes_by_id(&c->nodes, "a") == NULL && mrd_nodes_by_conn(&c->nodes, 3) != NULL);
-    CHECK_INT(say_hello(c, later + 2, &last).kind, MRD_DO_WELCOME); /* it is known */
+    CHECK_INT(say_hello(c, later + 2, &last).kind, MRD_DO_WELCOME); /* the node is registered */
     mrd_core_free(c);
 }
 
-/* In a full table of nodes that sent data, hellos without any data replace each other only, and a node that sends data stays,
- * also after a restart. */
+/* In a table full of nodes with data, nodes that only sent a hello replace only each other. A node
+ * with data stays, also after a restart. */
 TEST(hellos_alone_do_not_fill_the_table)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 }), *again;
@@ -173,9 +176,9 @@ TEST(hellos_alone_do_not_fill_the_table)
     }
     mrd_nodes_by_id(&c->nodes, "sent")->has_sent = true;
     mrd_nodes_by_id(&c->nodes, "beat")->beat.ns = 1;
-    now += 5 * MRD_SEC; /* nobody is alive any more */
+    now += 5 * MRD_SEC; /* all nodes have timed out */
     say_hello(c, now, &(hello){ "alive", NULL, NULL, 3, 7, 0 });
-    for (uint32_t i = 0; i < 100; i++) { /* one connection claims to be one node after the other */
+    for (uint32_t i = 0; i < 100; i++) { /* one connection claims to be many nodes in turn */
         snprintf(id, sizeof(id), "flood-%u", i);
         CHECK_INT(say_hello(c, now + i, &(hello){ id, NULL, NULL, 9, 8, 0 }).kind, MRD_DO_WELCOME);
     }
@@ -255,7 +258,7 @@ list_is_written(mrd_core *c, int64_t now)
     return wrote;
 }
 
-/* The list of nodes is written when it changes, at the latest after half a minute, and not else. */
+/* The list of nodes is written when it changes, and otherwise after half a minute at the latest. */
 TEST(what_changes_the_list_of_nodes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -263,13 +266,13 @@ TEST(what_changes_the_list_of_nodes)
     mrd_effect e;
     char text[MRD_WHY_MAX];
 
-    CHECK(!list_is_written(c, START)); /* of nobody */
+    CHECK(!list_is_written(c, START)); /* an empty list */
     say_hello(c, START, &a);
     CHECK(list_is_written(c, START + 1 * MRD_SEC));
     CHECK(!list_is_written(c, START + 2 * MRD_SEC));
     say_hello(c, START + 2 * MRD_SEC, &a); /* nothing new */
     CHECK(!list_is_written(c, START + 3 * MRD_SEC));
-    mrd_core_conn_gone(c, core_at(START + 3 * MRD_SEC), 99); /* of nobody */
+    mrd_core_conn_gone(c, core_at(START + 3 * MRD_SEC), 99); /* a connection without a node */
     core_drain(c);
     CHECK(!list_is_written(c, START + 4 * MRD_SEC));
     mrd_core_conn_gone(c, core_at(START + 4 * MRD_SEC), 1);
@@ -281,7 +284,7 @@ TEST(what_changes_the_list_of_nodes)
     CHECK(list_is_written(c, START + 35 * MRD_SEC)); /* when they were seen */
     mrd_core_forget(c, core_at(START + 36 * MRD_SEC), 8, MRD_STR("a"));
     CHECK(core_find(c, MRD_DO_ANSWER, 8, &e) && e.err == MRD_OK);
-    say_hello(c, START + 36 * MRD_SEC, &a); /* it is back before it was dropped */
+    say_hello(c, START + 36 * MRD_SEC, &a); /* it reconnects before it is dropped */
     CHECK(!c->nodes.v[0]->forget && list_is_written(c, START + 37 * MRD_SEC));
     CHECK_INT(c->nodes.n, 1);
     mrd_core_free(c);
@@ -299,7 +302,7 @@ TEST(a_list_of_nodes_that_is_not_written_is_tried_again)
     for (int i = 1; i < 4; i++) {
         mrd_core_tick(c, core_at(START + 2 * i * MRD_SEC));
         CHECK(core_find(c, MRD_DO_SAVE_NODES, 0, &e));
-        CHECK(e.final); /* something changed: it is to be synced */
+        CHECK(e.final);                                      /* a change, so the list is synced */
         c->registry.changed = c->registry.changed || i == 2; /* meanwhile */
         mrd_core_tick(c, core_at(START + (2 * i + 1) * MRD_SEC));
         CHECK(!core_find(c, MRD_DO_SAVE_NODES, 0, &e)); /* it is being written */
@@ -309,11 +312,12 @@ TEST(a_list_of_nodes_that_is_not_written_is_tried_again)
     }
     CHECK(!list_is_written(c, START + 9 * MRD_SEC));
     mrd_core_tick(c, core_at(START + 40 * MRD_SEC));
-    CHECK(core_find(c, MRD_DO_SAVE_NODES, 0, &e) && !e.final); /* nothing but when it was seen */
+    /* only the time when it was last seen */
+    CHECK(core_find(c, MRD_DO_SAVE_NODES, 0, &e) && !e.final);
     mrd_core_free(c);
 }
 
-/* Another boot has another clock; another connection is said to be one. */
+/* A new boot means a new clock. A new connection is reported. */
 TEST(what_a_hello_changes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -351,7 +355,7 @@ TEST(what_a_hello_changes)
     mrd_core_free(c);
 }
 
-/* A connection that another agent takes over is no more that of the one before. */
+/* A connection that another agent takes over no longer belongs to the previous node. */
 TEST(a_connection_is_of_one_node)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -363,7 +367,7 @@ TEST(a_connection_is_of_one_node)
     mrd_core_free(c);
 }
 
-/* Certificates or tokens changed: only a hello counts until the node has proven itself again. */
+/* Certificates or tokens changed. Only a hello is accepted until the node has authenticated again. */
 TEST(who_has_to_prove_itself_again)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -386,7 +390,7 @@ TEST(who_has_to_prove_itself_again)
     mrd_core_free(c);
 }
 
-/* What sessions hold of a node that was forgotten: its gaps count again when it is back. */
+/* The gaps that sessions store for a forgotten node count again when it returns. */
 TEST(gaps_of_a_node_that_comes_back)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -404,7 +408,7 @@ TEST(gaps_of_a_node_that_comes_back)
     say_hello(c, START, &a);
     CHECK_INT(c->nodes.v[0]->gaps, 4);
     c->nodes.v[0]->gaps = 1;
-    say_hello(c, START, &a); /* it is known */
+    say_hello(c, START, &a); /* the node is registered */
     CHECK_INT(c->nodes.v[0]->gaps, 1);
     mrd_core_free(c);
 }
@@ -511,7 +515,8 @@ TEST(how_a_node_is_when_it_is_silent)
     }
 }
 
-/* Which models and features a node has is told when it changes: no word means as before. */
+/* Models and runtime features are reported only when they change. Without a report the previous
+ * values stay. */
 TEST(what_is_told_once_stays)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -547,7 +552,7 @@ TEST(what_is_told_once_stays)
     mrd_core_free(c);
 }
 
-/* Whom a session recorded: each job once, at most so many, and how many more. */
+/* The jobs that a session recorded: each is listed once up to a limit, and the others are counted. */
 TEST(jobs_that_a_node_says_were_recorded)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -565,7 +570,7 @@ TEST(jobs_that_a_node_says_were_recorded)
     }
     for (size_t i = 0; i < 3; i++) {
         mrd__session_status__init(&st[i]);
-        st[i].session = 7 + (2 - i); /* none, one that is over, one that records */
+        st[i].session = 7 + (2 - i); /* without a session, complete, recording */
         st[i].phase = MRD__NODE_PHASE__NODE_RECORDING;
     }
     st[2].jobs = st[1].jobs = jobs;
@@ -578,7 +583,7 @@ TEST(jobs_that_a_node_says_were_recorded)
         mrd_core_heartbeat(c, core_at(START + i), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 1 });
         core_drain(c);
         CHECK(s->jobs.n == 2 && s->jobs_left_out == 3 && over->jobs.n == 0 && over->n_parts == 0);
-        CHECK(s->save.version > version); /* what it says is written down */
+        CHECK(s->save.version > version); /* the report is saved */
         st[2].jobs_left_out = 2;          /* fewer: of another node */
     }
     CHECK_TEXT(s->jobs.v[0], "job=0\n");
@@ -596,9 +601,10 @@ TEST(jobs_that_a_node_says_were_recorded)
 
 /* ---- Causality ---- */
 
-#define OFFSET (77 * MRD_SEC) /* of session time to node "a"'s clock */
+#define OFFSET (77 * MRD_SEC) /* from the node's clock to session time */
 
-/* Node "a", whose clock is known within a millisecond by many probes until *ret_now of it; session time is the aggregator's clock. */
+/* Makes node "a" with many probes until *ret_now, so that the error of its clock is below a
+ * millisecond. Session time is the aggregator's clock. */
 static mrd_core *
 with_known_clock(int64_t *ret_now)
 {
@@ -626,12 +632,13 @@ with_known_clock(int64_t *ret_now)
     return c;
 }
 
-/* A heartbeat that came before it was sent, or an answer that was there before it was written: a clock is not what it is believed to be. */
+/* A heartbeat arrives before it was sent, or its reply before it was written, according to the
+ * estimate. The estimate of the clock is then wrong. */
 TEST(heartbeats_that_contradict_a_clock)
 {
     static const struct {
         const char *what;
-        int64_t sent, answered, written; /* ms, by the node's clock; by the aggregator's */
+        int64_t sent, answered, written; /* ms, by the node's clock and by the aggregator's */
         uint64_t checked, violations;
     } rows[] = {
         { "sent before", -5, 0, 0, 1, 0 },
@@ -658,7 +665,7 @@ TEST(heartbeats_that_contradict_a_clock)
         CHECK_ROW(rows[i].what, n->causality.violations == rows[i].violations);
         CHECK_ROW(rows[i].what, c->stats.clock_frames == rows[i].checked);
         CHECK_ROW(rows[i].what, c->stats.clock_frame_violations == rows[i].violations);
-        /* It is told what is believed, and so is the list of nodes. */
+        /* The estimate is sent to the node and shown in the list of nodes. */
         CHECK(e.has_estimate && e.received.ns == now + OFFSET && e.node == n);
         CHECK(n->clock.offset == e.estimate.offset_ns && n->clock.bound == e.estimate.bound_ns);
         CHECK_TEXT(n->clock.state, e.estimate_state);
@@ -702,7 +709,7 @@ TEST(batches_that_contradict_a_clock)
     }
 }
 
-/* A machine that slept since: nothing of before is believed. */
+/* The machine was suspended meanwhile, so the earlier probes no longer count. */
 TEST(a_heartbeat_says_that_the_machine_slept)
 {
     Mrd__Heartbeat hb = MRD__HEARTBEAT__INIT;

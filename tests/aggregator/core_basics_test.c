@@ -1,5 +1,5 @@
-/* What the rest of the core stands on: texts and numbers that are checked, the rate of a bucket, the table of stored files, what a
- * node does not read, and the list of effects. */
+/* The helpers of the core: checked texts and numbers, token buckets, the table of stored files,
+ * unread rings, and the list of effects. */
 #include "aggregator/core/json.h"
 #include "aggregator/core/text.h"
 #include "base/buf.h"
@@ -108,15 +108,15 @@ take(mrd_bucket *b, int64_t rate, int64_t at, uint64_t want)
     return mrd_bucket_take(b, rate, (mrd_local_ns){ at }, want);
 }
 
-/* A second of the rate is what may be saved up; what was taken too much is waited for, and the wait that is told is enough. */
+/* The bucket holds the tokens of one second. A larger frame makes it negative, and the reported
+ * wait is long enough to fill it again. */
 TEST(a_bucket_fills_with_its_rate)
 {
     mrd_bucket b = { .at = { MRD_SEC } };
 
     CHECK_INT(take(&b, 1000000, MRD_SEC, 1), 10); /* it was empty */
     CHECK_INT(b.bytes, 0);
-    CHECK_INT(take(&b, 1000000, MRD_SEC + MRD_MS, 500000),
-              0); /* a frame larger than what is there */
+    CHECK_INT(take(&b, 1000000, MRD_SEC + MRD_MS, 500000), 0); /* a frame larger than the content */
     CHECK_INT(b.bytes, 1000 - 500000);
     CHECK_INT(take(&b, 1000000, MRD_SEC + MRD_MS, 1), 499000 / 1001 + 10);
     CHECK_INT(b.bytes, -499000); /* nothing was taken */
@@ -124,10 +124,12 @@ TEST(a_bucket_fills_with_its_rate)
     CHECK_INT(b.bytes, 1000);
     CHECK_INT(take(&b, 1000000, 100 * MRD_SEC, 1), 0);
     CHECK_INT(b.bytes, 1000000 - 1);
-    CHECK_INT(take(&b, 1000000, 101 * MRD_SEC, 1000000), 0); /* full: not two seconds of it */
+    /* full, but not with the tokens of two seconds */
+    CHECK_INT(take(&b, 1000000, 101 * MRD_SEC, 1000000), 0);
     CHECK_INT(b.bytes, 0);
-    CHECK_INT(take(&b, 1000000, 101 * MRD_SEC, 0), 10); /* nothing left is not something */
-    CHECK_INT(take(&b, 1000000, 100 * MRD_SEC, 1), 10); /* a clock that runs backward gives none */
+    CHECK_INT(take(&b, 1000000, 101 * MRD_SEC, 0), 10); /* an empty bucket is not positive */
+    /* a clock that runs backward adds no tokens */
+    CHECK_INT(take(&b, 1000000, 100 * MRD_SEC, 1), 10);
     CHECK_INT(b.bytes, 0);
 }
 
@@ -135,11 +137,11 @@ TEST(the_wait_is_the_debt_by_the_rate)
 {
     mrd_bucket b = { .bytes = -100, .at = { MRD_SEC } };
 
-    CHECK_INT(take(&b, 1000, MRD_SEC, 1), 60); /* 2 bytes a millisecond, and 10 ms more */
+    CHECK_INT(take(&b, 1000, MRD_SEC, 1), 60); /* 2 bytes per millisecond, plus 10 ms */
     b.bytes = -4000000000;
     CHECK_INT(take(&b, 1000000000, MRD_SEC, 1), 4009);
     b.bytes = -1000000;
-    CHECK_INT(take(&b, 1000, MRD_SEC, 1), 5000); /* at most: then it asks again */
+    CHECK_INT(take(&b, 1000, MRD_SEC, 1), 5000); /* the maximum: the client then tries again */
     b.bytes = -1;
     CHECK_INT(take(&b, 0, MRD_SEC, 1), 0); /* no limit */
     CHECK_INT(take(&b, -1, MRD_SEC, 1), 0);
@@ -171,7 +173,7 @@ TEST(limits_have_the_names_of_their_options)
 
 /* ---- Stored files ---- */
 
-/* The SHA-256 of a test: all 'f', digit `at` another one. */
+/* The SHA-256 of a test: all 'f', with another digit at position `at`. */
 static const char *
 sha(size_t at, char digit)
 {
@@ -219,7 +221,7 @@ TEST(files_are_told_apart_by_their_hashes)
     mrd_stored_files_fini(&t);
 }
 
-/* How much the store holds: each file once, while a session that is not deleted lists it. */
+/* The size of the store. Each file counts once while a session that is not deleted lists it. */
 TEST(a_file_counts_while_a_session_that_stays_lists_it)
 {
     mrd_stored_files t = { 0 };
@@ -231,15 +233,15 @@ TEST(a_file_counts_while_a_session_that_stays_lists_it)
     mrd_stored_files_grown(&t, sha(3, '1'), 1);
     mrd_stored_files_grown(&t, sha(3, '2'), 20);
     mrd_stored_files_grown(&t, sha(3, '3'), 300);
-    mrd_stored_files_grown(&t, sha(3, '3'), 200); /* it is shorter than it was thought */
+    mrd_stored_files_grown(&t, sha(3, '3'), 200); /* shorter than assumed */
     mrd_stored_files_grown(&t, sha(3, '4'), 4000);
-    mrd_stored_files_grown(&t, sha(3, '9'), 50000); /* nobody lists it */
+    mrd_stored_files_grown(&t, sha(3, '9'), 50000); /* not listed by any session */
     CHECK_INT(t.bytes, 4221);
     mrd_stored_files_retire(&t, sha(3, '2'));
     CHECK_INT(t.bytes, 4221); /* another lists it */
     mrd_stored_files_retire(&t, sha(3, '2'));
     CHECK_INT(t.bytes, 4201);
-    mrd_stored_files_retire(&t, sha(3, '2')); /* nobody is left */
+    mrd_stored_files_retire(&t, sha(3, '2')); /* not listed any more */
     CHECK_INT(t.bytes, 4201);
     mrd_stored_files_grown(&t, sha(3, '2'), 30);
     CHECK_INT(t.bytes, 4201);
@@ -254,7 +256,7 @@ TEST(a_file_counts_while_a_session_that_stays_lists_it)
     mrd_stored_files_unlist(&t, sha(3, '2')); /* of none */
     CHECK(t.n == 3 && mrd_stored_files_has(&t, sha(3, '1')) &&
           mrd_stored_files_has(&t, sha(3, '3')));
-    mrd_stored_files_grown(&t, sha(3, '4'), 4001); /* it took the place of the one that went */
+    mrd_stored_files_grown(&t, sha(3, '4'), 4001); /* it took the slot of the removed one */
     CHECK_INT(t.bytes, 4202);
     mrd_stored_files_retire(&t, sha(3, '4'));
     CHECK_INT(t.bytes, 201);
@@ -318,7 +320,7 @@ TEST(what_is_not_read_now_and_at_most)
     m.directories = 4;
     mrd_unread_most(&most, &m);
     CHECK(most.rings_beyond == 2 && most.rings_held == 2 && most.directories == 4);
-    CHECK_INT(most.rings_other_boot, 2); /* they are no part of a session */
+    CHECK_INT(most.rings_other_boot, 2); /* they belong to no session */
     m.rings_beyond = m.rings_held = 7;
     mrd_unread_most(&most, &m);
     CHECK(most.rings_beyond == 7 && most.rings_held == 7);
@@ -327,7 +329,7 @@ TEST(what_is_not_read_now_and_at_most)
     mrd_unread_take(&now, &m);
     CHECK(now.rings_beyond == 7 && now.rings_held == 7 && now.rings_other_boot == 3 &&
           now.directories == 4);
-    mrd_unread_take(&now, NULL); /* it does not say: as if all was read */
+    mrd_unread_take(&now, NULL); /* not reported: as if everything was read */
     CHECK(now.rings_beyond == 0 && now.rings_held == 0 && now.rings_other_boot == 0 &&
           now.directories == 0);
 }
@@ -352,7 +354,7 @@ TEST(what_was_not_read_is_loaded_as_far_as_it_is_a_number)
 
 /* ---- Effects ---- */
 
-/* Lines of the log leave room for what is to be done: an eighth of the list. */
+/* Log lines leave an eighth of the list for other effects. */
 TEST(a_log_leaves_room_for_effects)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

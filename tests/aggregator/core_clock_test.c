@@ -1,12 +1,12 @@
-/* What the aggregator makes of a node's probes: which it follows, which it keeps for the journal, what it then believes of the
- * node's clock, and which frames contradict that. */
+/* The aggregator's use of a node's probes: which ones are followed, which are kept for the journal,
+ * the estimate of the node's clock, and which frames contradict it. */
 #include "aggregator/core/clock.h"
 #include "base/obj.h"
 #include "tests/check.h"
 #include "timesync/follow.h"
 
 #define START  (1000 * MRD_SEC)
-#define OFFSET (77 * MRD_SEC) /* of session time to the node's clock */
+#define OFFSET (77 * MRD_SEC) /* from the node's clock to session time */
 #define WAY    (100 * MRD_US) /* of a packet, both ways */
 
 typedef struct {
@@ -47,7 +47,7 @@ half(uint32_t k, int64_t at)
     };
 }
 
-/* The time service: what it has is the other half of every probe. */
+/* Plays the time service, which has the other half of every probe. */
 static mrd_err
 join(void *self, const mrd_probe_sent *sent, mrd_probe *ret_probe)
 {
@@ -73,7 +73,7 @@ whole(uint32_t k, int64_t at)
     return p;
 }
 
-/* The frame that was filled arrives; how many probes of it are for the journal. */
+/* Delivers the filled frame. Returns the number of its probes for the journal. */
 static size_t
 arrive(nodes_clock *x, bool has_joiner)
 {
@@ -102,7 +102,8 @@ followed(const nodes_clock *x)
 
 /* ---- Which probes ---- */
 
-/* Of another node, or with better stamps than a connection has, they are not believed; of another timeline they are kept. */
+/* Probes of another node, or with better stamps than a connection can have, are dropped. Probes of
+ * another timeline are kept for the journal. */
 TEST(whole_probes_of_a_connection)
 {
     static const struct {
@@ -136,7 +137,8 @@ TEST(whole_probes_of_a_connection)
     }
 }
 
-/* A node in two sessions sends its probes twice: each frame is whole, the clock is followed once. */
+/* A node in two sessions sends its probes twice. Each frame is stored completely, but the clock is
+ * followed once. */
 TEST(probes_that_come_twice_are_followed_once)
 {
     mrd_probe p[2] = { whole(7, START), whole(8, START + MRD_MS) };
@@ -169,7 +171,7 @@ TEST(halves_are_joined_once)
 
         mrd_probe_sent_encode(&h, &x.halves);
     }
-    CHECK_INT(arrive(&x, false), 0); /* nobody joins them */
+    CHECK_INT(arrive(&x, false), 0); /* the other halves are missing */
     CHECK(x.asked == 0 && followed(&x) == 0);
     for (int turn = 0; turn < 3; turn++) {
         x.join = turn == 0 ? MRD_NOTFOUND : MRD_OK;
@@ -185,7 +187,7 @@ TEST(halves_are_joined_once)
     end(&x);
 }
 
-/* As many probes are remembered as a frame and one more may hold. */
+/* The probes of at least one frame are remembered. */
 TEST(the_last_probes_are_remembered)
 {
     nodes_clock x;
@@ -217,7 +219,8 @@ read_at(Mrd__ClockReading *r, int64_t raw)
     r->raw_ns = raw;
 }
 
-/* A spool keeps frames over a reboot: of an earlier boot they say nothing of this clock. */
+/* A spool keeps frames across a reboot. Probes of an earlier boot do not describe the present
+ * clock. */
 TEST(a_frame_of_another_boot_is_kept_only)
 {
     static const struct {
@@ -280,7 +283,7 @@ TEST(one_reading_is_enough)
 
 /* ---- A machine that slept ---- */
 
-/* How long it slept in all since it booted, as it tells with its heartbeats. */
+/* The total suspended time since the boot, from the node's heartbeats. */
 TEST(a_clock_that_stood)
 {
     static const struct {
@@ -310,7 +313,8 @@ TEST(a_clock_that_stood)
     }
     mrd_node_forget_clock(&x.n);
     CHECK(!x.n.has_asleep && x.n.asleep == 0 && x.n.told.ns == 0 && x.n.awake.ns == 0);
-    mrd_node_asleep(&x.n, 2 * MRD_MS, (mrd_local_ns){ 50 }); /* the first word: it slept before */
+    /* the first report: suspended earlier */
+    mrd_node_asleep(&x.n, 2 * MRD_MS, (mrd_local_ns){ 50 });
     CHECK(x.n.has_asleep && x.n.awake.ns == 50 && x.n.told.ns == 50);
     mrd_node_forget_clock(&x.n);
     mrd_node_asleep(&x.n, MRD_MS, (mrd_local_ns){ 50 });
@@ -318,8 +322,8 @@ TEST(a_clock_that_stood)
     end(&x);
 }
 
-/* Probes of before a suspend that comes late are not followed: the clock stood since then. An agent of an earlier release tells
- * of suspends only, and is believed. */
+/* Late probes from before a suspend are not followed, because the clock stopped since then. An
+ * agent of an earlier release reports suspends only, and these count. */
 TEST(probes_around_a_suspend)
 {
     static const struct {
@@ -355,9 +359,9 @@ TEST(probes_around_a_suspend)
     }
 }
 
-/* ---- What is believed ---- */
+/* ---- The estimate ---- */
 
-/* A node whose clock is known: pairs each 100 ms, for a minute, until *ret_now. */
+/* Makes a node with a known clock: pairs of probes every 100 ms, for a minute, until *ret_now. */
 static void
 known(nodes_clock *x, int64_t *ret_now)
 {
@@ -395,7 +399,7 @@ TEST(an_estimate_with_its_bound)
     CHECK(e.state == text);
     CHECK(mrd_follow_live(x.n.follow, (mrd_local_ns){ now + MRD_SEC }, &later, &bound));
     CHECK_INT(e.rate_ppb, later.ns - at.ns - MRD_SEC);
-    x.n.awake.ns = now; /* it slept until then: of that time on it is known */
+    x.n.awake.ns = now; /* suspended until then, so the estimate begins there */
     CHECK(mrd_node_estimate(&x.n, &x.t, (mrd_local_ns){ now }, &e, text));
     CHECK(!mrd_node_estimate(&x.n, &x.t, (mrd_local_ns){ now - 1 }, &e, text));
     x.n.awake.ns = 0;
@@ -405,7 +409,7 @@ TEST(an_estimate_with_its_bound)
     CHECK(!mrd_node_estimate(&x.n, &x.t, (mrd_local_ns){ now }, &e, text)); /* no probe */
 }
 
-/* On the aggregator's own machine nothing is estimated. */
+/* A node on the aggregator's own machine needs no estimate. */
 TEST(a_clock_that_is_the_aggregators_own)
 {
     static const struct {
@@ -438,7 +442,8 @@ TEST(a_clock_that_is_the_aggregators_own)
 
 /* ---- Causality ---- */
 
-/* What left a node has happened before it came here, by the bound; what was answered came after. */
+/* A frame left its node before it arrived here, and a reply arrived there after it left. The bound
+ * must allow that. */
 TEST(frames_that_contradict_the_bound)
 {
     mrd_align_bound bound;

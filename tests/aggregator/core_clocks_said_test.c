@@ -1,4 +1,5 @@
-/* What a node says of its own clocks: what is believed of it, what bound follows from it, and how it is said to people. */
+/* A node's readings of its own clocks: which are accepted, the bound that follows from them, and
+ * their text for users. */
 #include "aggregator/core/host_reading.h"
 #include "base/buf.h"
 #include "base/num.h"
@@ -14,7 +15,7 @@ typedef struct {
     char name[8];
 } whole;
 
-/* A reading with all its parts, each number another one. */
+/* Fills a reading completely, with different numbers. */
 static void
 fill(whole *w)
 {
@@ -77,7 +78,7 @@ TEST(a_reading_is_taken_with_all_its_parts)
     CHECK(r.raw.ns == 1 && !r.has_timex && !r.has_clockbound && !r.has_phc && !r.has_vmclock);
 }
 
-/* A number that is no time or error of any clock makes the reading none, wherever it stands. */
+/* Any number that is impossible as a time or error invalidates the whole reading. */
 TEST(a_reading_that_cannot_be_leaves_the_one_before)
 {
     const int64_t time = MRD_TIME_MAX + 1, error = 1LL << 60;
@@ -97,7 +98,7 @@ TEST(a_reading_that_cannot_be_leaves_the_one_before)
         *at[i / 2] = i < 12 ? bad : i < 24 ? (i % 2 == 0 ? error : -error) : i < 28 ? error : -1;
         CHECK(!mrd_host_reading_take(&r, &w.m));
         CHECK_INT(r.raw.ns, 77);
-        /* The largest that can be is taken. */
+        /* The largest possible values are accepted. */
         *at[i / 2] = i < 12   ? (i % 2 == 0 ? MRD_TIME_MAX : -MRD_TIME_MAX)
                      : i < 24 ? (i % 2 == 0 ? error - 1 : 1 - error)
                      : i < 28 ? error - 1
@@ -176,7 +177,7 @@ TEST(absolute_time_with_its_error)
     CHECK(!mrd_host_reading_absolute(&r, MRD_ABSOLUTE_CLOCKBOUND, &got));
 }
 
-/* What a sum could overflow with, or what is no time after 1970 within a second, is none. */
+/* A value that could overflow a sum, lies before 1970, or is off by a second or more is refused. */
 TEST(absolute_time_is_within_what_can_be_computed)
 {
     static const struct {
@@ -185,7 +186,7 @@ TEST(absolute_time_is_within_what_can_be_computed)
         bool taken;
     } rows[] = {
         { "the largest error", 100, 200, MRD_SEC - 6,
-          true }, /* with its bracket: a second less 1 */
+          true }, /* with its bracket: 1 ns less than a second */
         { "a second", 100, 200, MRD_SEC - 5, false },
         { "early", INT64_MIN / 4 + 1, 200, 1, true },
         { "too early", INT64_MIN / 4, 200, 1, false },
@@ -292,7 +293,7 @@ TEST(a_reading_of_a_manifest)
     CHECK(r.has_phc && r.phc_name[0] == '\0' && r.phc.ns == 0 && r.phc_raw.ns == 0 &&
           r.phc_bracket_ns == 0 && r.phc_error_ns == -1);
     CHECK(r.has_vmclock && r.vm_marker == 0 && r.vm_status == 0 && r.vm_maxerror_ns == -1);
-    /* What the kernel said is what it means. */
+    /* The kernel's status determines the state. */
     CHECK(load(&r, "{\"wall_state\":\"unsynchronized\",\"timex\":{\"status\":1}}"));
     CHECK_INT(r.timex_state, 5);
     CHECK(load(&r, "{\"wall_state\":\"unsynchronized\",\"timex\":{\"status\":65}}"));

@@ -1,4 +1,5 @@
-/* What people ask for: which commands are possible when, what they change, and that each is answered once, when it is on disk. */
+/* Commands of users: in which states they are allowed, their effects, and that each is answered
+ * once, when it is on disk. */
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)
@@ -86,7 +87,7 @@ TEST(what_nobody_knows_is_not_found)
     mrd_core_free(c);
 }
 
-/* A start that cannot be has changed nothing. */
+/* A refused start changes nothing. */
 TEST(a_start_that_is_refused_leaves_nothing)
 {
     for (int k = 0; k < 6; k++) {
@@ -104,7 +105,7 @@ TEST(a_start_that_is_refused_leaves_nothing)
         r.params.wait = k == 2; /* for no job */
         if (k == 3)
             CHECK_ERR("target", mrd_session_params_set(&r.params, "export", "none", NULL), MRD_OK);
-        if (k == 4) { /* steps that end before they begin */
+        if (k == 4) { /* a range of steps that ends before it begins */
             r.params.from_step = 9;
             r.params.to_step = 3;
         }
@@ -124,7 +125,7 @@ TEST(a_start_that_is_refused_leaves_nothing)
     }
 }
 
-/* An id is of one session, also of one whose folder is about to go. */
+/* An id belongs to one session only, even if its directory is about to be removed. */
 TEST(ids_are_not_used_twice)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -134,7 +135,7 @@ TEST(ids_are_not_used_twice)
         mrd_session_request r = core_request("s");
         core_seen x = { 0 };
 
-        c->random = random; /* it draws the same number again */
+        c->random = random; /* makes it draw the same number again */
         mrd_core_start(c, core_at(START), 5, &r);
         core_take_effects(c, START, &x);
         REQUIRE(c->n_sessions == (size_t) i + 1);
@@ -147,7 +148,7 @@ TEST(ids_are_not_used_twice)
     mrd_core_free(c);
 }
 
-/* The numbers of the published generator (splitmix64), whose sequence is known. */
+/* The numbers of the published generator splitmix64 for this seed. */
 TEST(random_numbers_are_those_of_the_generator)
 {
     static const uint64_t want[] = { 6457827717110365317u, 3203168211198807973u,
@@ -162,7 +163,8 @@ TEST(random_numbers_are_those_of_the_generator)
 
 /* ---- Changes ---- */
 
-/* What is chosen replaces the list; the other stays. Each change has a number, and its time lies ahead. */
+/* A new selection replaces the old list, and other lists stay. Each change has a number and lies in
+ * the future. */
 TEST(what_of_a_session_may_be_changed)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -196,7 +198,7 @@ TEST(what_of_a_session_may_be_changed)
     mrd_core_free(c);
 }
 
-/* So many pauses; one that ends before it began is an instant. */
+/* The number of pauses is limited. A pause that ends before it began has length zero. */
 TEST(pauses_of_a_session_are_bounded)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -207,7 +209,7 @@ TEST(pauses_of_a_session_are_bounded)
         mrd_session_change k = { .paused = i % 2 == 0 };
         core_seen x = { 0 };
 
-        mrd_core_change(c, core_at(START), 5, 7, &k); /* the clock does not go on meanwhile */
+        mrd_core_change(c, core_at(START), 5, 7, &k); /* all changes have the same time */
         core_take_effects(c, START, &x);
         CHECK_ERR("pause", x.answer.err, i < 2 * MRD_PAUSES_MAX ? MRD_OK : MRD_LIMIT);
         CHECK(i < 2 * MRD_PAUSES_MAX ||
@@ -266,7 +268,7 @@ TEST(which_nodes_may_be_forgotten)
     CHECK(core_find(c, MRD_DO_ANSWER, 7, &e) && e.err == MRD_OK && e.value == 0);
     CHECK(c->registry.changed);
     CHECK(open->parts[0]->lost.ns == 0 && open->parts[1]->lost.ns == START &&
-          over->parts[0]->lost.ns == 0); /* what a session says when it gives it up */
+          over->parts[0]->lost.ns == 0); /* only the open session marks the removed node as lost */
     mrd_core_forget(c, core_at(START + 2), 8, MRD_STR("b")); /* it is as good as gone */
     CHECK(core_find(c, MRD_DO_ANSWER, 8, &e) && e.err == MRD_NOTFOUND);
     c->pending[0] = (mrd_pending){ .node = c->nodes.v[1] };
@@ -281,7 +283,7 @@ TEST(which_nodes_may_be_forgotten)
     mrd_core_free(c);
 }
 
-/* Whoever takes the place of a node that goes is found by its name and its connection. */
+/* After nodes are removed, the nodes that take their slots are still found by name and connection. */
 TEST(nodes_are_found_when_others_go)
 {
     static const char *const names[] = { "a", "b", "c", "d" };
@@ -304,13 +306,14 @@ TEST(nodes_are_found_when_others_go)
     }
 }
 
-/* ---- Manifests on their way ---- */
+/* ---- Pending manifests ---- */
 
-/* At most a tenth of the time is spent writing one: what takes 200 ms is written every 2 s, but at once where somebody waits. */
+/* Writing a manifest takes at most a tenth of the time. One that takes 200 ms is written every 2 s,
+ * but at once if a command waits for it. */
 TEST(a_slow_manifest_is_written_less_often)
 {
     static const struct {
-        int64_t took, again; /* ms; by the round of a second in which it is due */
+        int64_t took, again; /* ms; the next write is in a round of a second */
     } rows[] = { { 0, 1000 }, { 100, 1000 }, { 101, 2000 }, { 400, 5000 } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -337,7 +340,7 @@ TEST(a_slow_manifest_is_written_less_often)
     }
 }
 
-/* What took no time is due at once. */
+/* A manifest that takes no time to write is due at once. */
 TEST(a_quick_manifest_is_due_at_once)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -369,7 +372,7 @@ TEST(who_is_written_and_who_is_not)
     s[0]->save.durable = 5; /* as it is on disk */
     s[1]->save.writing = 4; /* being written */
     s[2]->deleted = true;
-    s[3]->step = MRD_STEP_NEW; /* it waits for its first one */
+    s[3]->step = MRD_STEP_NEW; /* it waits for its first manifest */
     mrd_core_enter(c, core_at(START));
     mrd_core_save_round(c);
     while ((e = mrd_core_effect(c)) != NULL) {
@@ -380,7 +383,7 @@ TEST(who_is_written_and_who_is_not)
     mrd_core_free(c);
 }
 
-/* What changes while it is written is written next; the end of another writing than the one under way means nothing. */
+/* A change during a write is written next. The end of a write that is not in progress is ignored. */
 TEST(what_changes_while_it_is_written)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -428,7 +431,7 @@ TEST(a_manifest_that_is_not_written_is_said_once)
     mrd_core_free(c);
 }
 
-/* A command that several sessions carry out is answered by the last of them, with the first thing that failed. */
+/* A command for several sessions is answered by the last of them, with the first error. */
 TEST(one_command_is_answered_once)
 {
     static const struct {
@@ -474,7 +477,7 @@ TEST(one_command_is_answered_once)
     }
 }
 
-/* A command waits for the manifest that has it, not for one before. */
+/* A command waits for the manifest that includes it, not for an earlier one. */
 TEST(a_command_waits_for_its_own_manifest)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -495,7 +498,7 @@ TEST(a_command_waits_for_its_own_manifest)
     mrd_core_free(c);
 }
 
-/* Readers of a session are counted, and it stays while there is one. */
+/* The readers of a session are counted, and it is kept while it has one. */
 TEST(a_session_that_is_read_is_counted)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -510,7 +513,7 @@ TEST(a_session_that_is_read_is_counted)
     s->closed = s->measured = true;
     mrd_core_grew(c, core_at(START), 7);
     CHECK(core_find(c, MRD_DO_MEASURE, 0, &e) && s->measuring); /* its folder is larger now */
-    mrd_core_grew(c, core_at(START), 9);                        /* one that is gone */
+    mrd_core_grew(c, core_at(START), 9);                        /* a session that does not exist */
     mrd_core_free(c);
 }
 

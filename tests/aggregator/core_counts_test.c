@@ -1,4 +1,5 @@
-/* What an agent counts of its events, and when they were lost: sums, differences, holes, and what is written down of them. */
+/* An agent's counts of events and the times of losses: sums, differences, holes, and the JSON of
+ * them. */
 #include "aggregator/core/counts.h"
 #include "aggregator/core/text.h"
 #include "base/buf.h"
@@ -53,7 +54,7 @@ TEST(a_cause_is_one_row_with_its_times)
     CHECK_INT(mrd_counts_lost(&c), MRD_COUNT_MAX + 7);
 }
 
-/* Events that nobody had asked for are no loss of a session. */
+/* Events that were not requested do not count as losses of a session. */
 TEST(what_nobody_wanted_is_told_apart)
 {
     mrd_counts c = { 0 };
@@ -66,7 +67,8 @@ TEST(what_nobody_wanted_is_told_apart)
     CHECK_INT(mrd_counts_unwanted(&c), 4020);
 }
 
-/* A thread's own annotations, and what nobody wanted, make no hole in a node's record. */
+/* Lost annotations of a thread and events that were not requested make no hole in a node's
+ * recording. */
 TEST(which_losses_make_holes)
 {
     static const struct {
@@ -91,7 +93,8 @@ TEST(which_losses_make_holes)
     }
 }
 
-/* Where it is known when a cause lost something, the time between its first and last is no hole; of other causes it is. */
+/* If the times of a cause's losses are reported, the time between them is not a hole. For other
+ * causes it is. */
 TEST(a_hole_is_as_long_as_what_is_known)
 {
     mrd_counts c = { 0 };
@@ -124,7 +127,7 @@ TEST(counts_are_added_with_their_gaps)
     CHECK(a.begun == 11 && a.delivered == 22 && a.held == 33 && a.clock_lost == 44);
     CHECK(a.n_losses == 2 && lost_by(&a, "x") == 12 && lost_by(&a, "y") == 6);
     CHECK(a.gaps.n == 2 && a.gaps.merged);
-    for (unsigned i = 0; i < a.gaps.n; i++) /* each under its cause's row here */
+    for (unsigned i = 0; i < a.gaps.n; i++) /* each under the row of its cause */
         CHECK_TEXT(a.losses[a.gaps.v[i].cause].cause, a.gaps.v[i].first.ns == 30 ? "y" : "x");
 }
 
@@ -152,7 +155,8 @@ TEST(counts_are_taken_off_with_their_gaps)
           all.gaps.v[2].first.ns == 80);
 }
 
-/* What was lost between two counts of a spool; a cause that only the earlier one has is below 0 until more is added. */
+/* The losses between two counts of a spool are moved. A cause that only the earlier count has is
+ * negative until more is added. */
 TEST(losses_between_two_counts_are_moved)
 {
     mrd_counts to = { .begun = 5 }, come = { .begun = 900 }, base = { .begun = 800 };
@@ -215,7 +219,7 @@ TEST(gaps_of_an_agent_are_checked)
     mrd_counts c = { .begun = 77 };
     char x[] = "x", y[] = "y";
 
-    mrd_counts_take(&c, NULL); /* it does not say: what was known stays */
+    mrd_counts_take(&c, NULL); /* not reported, so the previous value stays */
     CHECK_INT(c.begun, 77);
     for (size_t i = 0; i < MRD_COUNT(times); i++) {
         mrd__gap__init(&g[i]);
@@ -245,7 +249,7 @@ TEST(gaps_of_an_agent_are_checked)
     CHECK(c.gaps.merged && c.gaps.n == 2);
 }
 
-/* More causes than there are rows: what they lost, and when, is in the last one. */
+/* More causes than rows: the losses of the others, and their times, are in the last row. */
 TEST(gaps_of_gathered_causes_are_in_the_last_row)
 {
     enum { CAUSES = MRD_LOSSES_MAX + 2 };

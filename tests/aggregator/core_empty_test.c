@@ -1,14 +1,14 @@
-/* What there was to record, and why a session that is over has nothing but counters: what is said, and when nothing is. */
+/* Explains why a complete session contains nothing but counters, and when there is no explanation. */
 #include "aggregator/core/empty.h"
 #include "tests/aggregator/core_make.h"
 
-/* A session of one node that is over and has nothing; the rows change what differs. */
+/* A complete session of one node that is empty. The rows give the differences. */
 typedef struct {
     const char *what, *says; /* NULL: it is not empty */
     mrd_session_state state;
     uint64_t events, chosen, left_out, dropped;
     unsigned processes, selected;
-    bool unknown; /* an older agent does not say */
+    bool unknown; /* an older agent does not report it */
     const char *jobs[2], *ranks[2], *sources[2], *type, *core, *counter;
     int64_t from_step, to_step;
     bool recorder, triggered, nobody, artifact;
@@ -62,7 +62,7 @@ check(const row *r)
         p->tally.selected = r->selected;
         mrd_counts_add_loss(&p->counts, &(mrd_loss){ .cause = "not-recorded", .count = 1000 });
         mrd_counts_add_loss(&p->counts, &(mrd_loss){ .cause = "ring-full", .count = r->dropped });
-        if (!r->unknown && r->processes > 0) /* another node that had nothing */
+        if (!r->unknown && r->processes > 0) /* another node without anything to record */
             core_part(c, s, "i-2", MRD_PART_FLUSHED)->tally.known = true;
     }
     if (r->triggered)
@@ -239,7 +239,8 @@ tell(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight, unsign
     mrd_part_tally(p, &t);
 }
 
-/* A count that is less than before is another run's, whichever of them it is; of processes the most count. */
+/* A count below the previous one belongs to another run of the agent. For processes the largest
+ * count is used. */
 TEST(a_tally_that_shrinks_is_of_another_run)
 {
     static const uint64_t next[][3] = { { 9, 20, 30 }, { 10, 19, 30 }, { 10, 20, 29 } };
@@ -251,7 +252,7 @@ TEST(a_tally_that_shrinks_is_of_another_run)
         mrd_part_tally(&p, NULL);
         CHECK(!p.tally.known);
         tell(&p, 10, 20, 30, 8);
-        tell(&p, 10, 20, 30, 8); /* the same again is the same run */
+        tell(&p, 10, 20, 30, 8); /* the same numbers mean the same run */
         CHECK(p.tally.known && p.tally.before.chosen == 0);
         tell(&p, next[i][0], next[i][1], next[i][2], 4);
         CHECK(p.tally.before.chosen == 10 && p.tally.before.left_out == 20 &&
@@ -302,7 +303,7 @@ TEST(a_tally_of_a_manifest)
     }
 }
 
-/* Which runs there were before is said where one had something. */
+/* Earlier runs are mentioned if one of them had something to record. */
 TEST(earlier_runs_are_said_where_there_were_any)
 {
     for (int i = 0; i < 3; i++) {

@@ -1,4 +1,4 @@
-/* Frames of nodes: which are taken, what is answered to others, and what is counted of those that are durable. */
+/* Frames of nodes: which are accepted, the replies to the others, and the counts of durable frames. */
 #include "aggregator/core/manifest.h"
 #include "tests/aggregator/core_make.h"
 
@@ -15,7 +15,7 @@ frame(uint64_t session, uint64_t seq)
                         .events = 10 };
 }
 
-/* A core with node "a" and a session 7 that records. */
+/* Makes a core with node "a" and a recording session 7. */
 static mrd_core *
 make(mrd_core_limits limits)
 {
@@ -26,7 +26,7 @@ make(mrd_core_limits limits)
     return c;
 }
 
-/* Sends it as `ticket`: the first effect that is not a line of the log. */
+/* Sends the frame as `ticket`. Returns the first effect that is not a log line. */
 static mrd_effect
 send(mrd_core *c, int64_t at, uint64_t ticket, const mrd_frame *f)
 {
@@ -75,7 +75,7 @@ TEST(who_may_send_what)
         mrd_effect e;
 
         f.agent += !rows[i].own;
-        c->nodes.v[0]->forget = true; /* and it is there all the same */
+        c->nodes.v[0]->forget = true; /* and it still exists */
         CHECK_ROW(rows[i].what,
                   mrd_core_sender(c, core_at(START + 9), 5, rows[i].conn, &f, &n) == rows[i].taken);
         CHECK_ROW(rows[i].what, (n != NULL) == rows[i].node);
@@ -127,7 +127,7 @@ TEST(a_session_that_takes_no_frames_says_why)
     mrd_core_free(c);
 }
 
-/* More than may wait for the disk are not answered: the transport sends them again. */
+/* Frames above the limit of pending frames are not answered, so the transport resends them. */
 TEST(as_many_frames_wait_as_may)
 {
     mrd_core *c = make((mrd_core_limits){ 0 });
@@ -161,9 +161,9 @@ TEST(as_many_runs_of_an_agent_as_can_be_told_apart)
     CHECK_INT(c->stats.limited[MRD_LIMIT_EPOCHS], 1);
     f.epoch = 1;
     f.seq = 1;
-    CHECK_INT(send(c, START, 501, &f).kind, MRD_DO_APPEND); /* of a run that is known */
+    CHECK_INT(send(c, START, 501, &f).kind, MRD_DO_APPEND); /* of a registered run */
     last.epoch = 2;
-    e = send(c, START, 502, &last); /* behind it there is no number */
+    e = send(c, START, 502, &last); /* there is no larger number */
     CHECK(is_refused(&e, MRD_LIMIT, ""));
     mrd_core_free(c);
 }
@@ -194,7 +194,7 @@ TEST(what_holds_an_agent_back_is_said_once_a_minute)
     mrd_core_free(c);
 }
 
-/* The list of nodes names the limit for five seconds. */
+/* The list of nodes shows the limit for five seconds. */
 TEST(a_node_says_what_holds_it_back_now)
 {
     mrd_core *c = make((mrd_core_limits){ 0 });
@@ -311,7 +311,7 @@ TEST(what_is_durable_is_counted)
     mrd_core_free(c);
 }
 
-/* From when to when a node's batches are, by its own clock; those of another clock say nothing of that. */
+/* The time range of a node's batches in its own clock. Batches in another clock do not change it. */
 TEST(the_times_of_stored_batches)
 {
     static const struct {
@@ -372,7 +372,7 @@ TEST(what_cannot_be_stored_comes_again_or_never)
     }
 }
 
-/* A folder that cannot be written: the session says so, once, until something of it is stored again. */
+/* A directory that cannot be written is reported once, until something is stored in it again. */
 TEST(a_session_that_cannot_be_stored_says_so)
 {
     mrd_core *c = make((mrd_core_limits){ 0 });
@@ -403,7 +403,8 @@ TEST(a_session_that_cannot_be_stored_says_so)
 
 /* ---- The disk ---- */
 
-/* There is room again when so much more than the reserve is free that the next frames do not fill it at once. */
+/* The disk counts as usable again only with a margin above the reserve, so that the next frames do
+ * not fill it at once. */
 TEST(a_full_disk_has_room_again_with_some_to_spare)
 {
     static const int64_t reserve = 16LL << 30, room = reserve + (1LL << 30) + MRD_FRAME_MAX;
@@ -432,7 +433,7 @@ TEST(a_full_disk_has_room_again_with_some_to_spare)
     mrd_core_free(c);
 }
 
-/* A sixteenth of the reserve is for clock data, without which no event has a bound. */
+/* A sixteenth of the reserve is for clock data, without which events have no bound. */
 TEST(clock_data_has_a_part_of_the_reserve)
 {
     mrd_core *c = make((mrd_core_limits){ .disk_reserve = 16 * 300 });
@@ -462,7 +463,7 @@ TEST(a_store_that_is_gone_takes_nothing)
         CHECK_INT(core_logged(c, "AGG-STORE-GONE", text), i == 0);
         CHECK_TEXT(mrd_core_store_message(c), "the folder was removed");
         CHECK_INT(c->sessions[0]->save.version,
-                  version + 1); /* open ones say it in their manifest */
+                  version + 1); /* open sessions have it in their manifests */
     }
     CHECK_INT(over->save.version, before);
     e = send(c, START, 5, &f);

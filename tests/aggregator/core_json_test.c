@@ -1,4 +1,5 @@
-/* What the API and session.json say of a node and a session, beside what a restart reads back: each member with its value. */
+/* The JSON of nodes and sessions in the API and in session.json, other than the members that a
+ * restart reads back. */
 #include "aggregator/core/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
@@ -72,7 +73,7 @@ TEST(all_that_is_said_of_a_node)
     mrd_json_free(o);
     mrd_node_free(copy);
     mrd_buf_reset(&got);
-    n->clock = (mrd_clock_quality){ .bound = 11 }; /* nothing was said of it */
+    n->clock = (mrd_clock_quality){ .bound = 11 }; /* without a report */
     o = mrd_clock_quality_json(&n->clock);
     mrd_json_write(o, false, &got);
     CHECK_TEXT(mrd_buf_cstr(&got), "{\"state\":\"unaligned\",\"method\":\"none\",\"bound_ns\":-1,"
@@ -108,7 +109,7 @@ TEST(labels_of_a_node_are_bounded)
     mrd_core_free(c);
 }
 
-/* All that a node reads of its clocks. */
+/* Every clock value that a node reports. */
 TEST(all_that_is_said_of_a_reading)
 {
     static const char want[] =
@@ -153,15 +154,15 @@ TEST(all_that_is_said_of_a_reading)
     mrd_buf_fini(&got);
 }
 
-/* ---- How much of a window a node recorded ---- */
+/* ---- The recorded part of a window ---- */
 
 TEST(how_much_of_its_window_a_node_recorded)
 {
     static const struct {
         const char *what;
-        int64_t go, stop, now, started, lost; /* seconds of session time; 0: none */
+        int64_t go, stop, now, started, lost; /* seconds of session time, 0 for none */
         mrd_part_state state;
-        int64_t from, to, covered, window, holes; /* ms; -1: nothing is said */
+        int64_t from, to, covered, window, holes; /* ms, -1 if not reported */
     } rows[] = {
         { "all of it", 10, 20, 30, 10, 0, MRD_PART_FLUSHED, 10000, 20000, 10000, 10000, 0 },
         { "it goes on", 10, 0, 30, 10, 0, MRD_PART_RECORDING, 10000, 30000, 20000, 20000, 0 },
@@ -218,7 +219,7 @@ TEST(how_much_of_its_window_a_node_recorded)
     }
 }
 
-/* Beginnings that differ by less than a tenth of a second are the same: that is how exact they are. */
+/* Starts that differ by less than 0.1 s count as equal, because they are not more precise. */
 TEST(a_beginning_that_is_nearly_in_time)
 {
     for (int64_t ms = 99; ms <= 100; ms++) {
@@ -238,7 +239,7 @@ TEST(a_beginning_that_is_nearly_in_time)
     }
 }
 
-/* A pause is told for itself; what was lost is at most what was not paused. */
+/* Paused time is reported separately. Lost time is at most the time that was not paused. */
 TEST(what_was_paused_is_told_apart)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -270,7 +271,7 @@ TEST(what_was_paused_is_told_apart)
 
 /* ---- A session ---- */
 
-/* Sums over its nodes, and what of each is there. */
+/* Sums over the nodes of a session, and the members of each node. */
 TEST(what_is_said_of_the_nodes_of_a_session)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -293,7 +294,8 @@ TEST(what_is_said_of_the_nodes_of_a_session)
         p->causality = (mrd_causality){ 10 * i, 0, 11 * i };
         p->first.ns = 12 * i;
         p->last.ns = 13 * i;
-        for (uint64_t seq = 0; seq < i + 1; seq++) /* every second one: as many are missing */
+        /* every second number, so the same number is missing */
+        for (uint64_t seq = 0; seq < i + 1; seq++)
             CHECK_ERR("add", mrd_part_stored(p, &(mrd_frame){ .seq = 2 * seq, .epoch = 5 }),
                       MRD_OK);
         p->bytes = 2 * i;
@@ -332,7 +334,7 @@ TEST(what_is_said_of_the_nodes_of_a_session)
     mrd_core_free(c);
 }
 
-/* What became of its merge and its copy. */
+/* The state of a session's merge and copy. */
 TEST(what_is_said_of_a_merge_and_a_copy)
 {
     static const char *const merges[] = { "none", "waiting", "running",
@@ -370,7 +372,7 @@ TEST(what_is_said_of_a_merge_and_a_copy)
     mrd_core_free(c);
 }
 
-/* Who took part when a trigger came and does not know of it is named. */
+/* Nodes that were present at the time of a trigger and have not acknowledged it are listed. */
 TEST(who_does_not_know_of_a_trigger)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -409,7 +411,7 @@ TEST(who_does_not_know_of_a_trigger)
     mrd_core_free(c);
 }
 
-/* Whose tokens may read it is for the file, and nobody else is told. */
+/* The keys of a job's owners are in the file only, and never in an API reply. */
 TEST(what_is_told_of_a_job)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -438,7 +440,7 @@ TEST(what_is_told_of_a_job)
     mrd_core_free(c);
 }
 
-/* Why nothing of it is stored now; of one that is over nothing is to be stored. */
+/* The reason why the session is not stored at present. A complete session has none. */
 TEST(why_a_session_is_not_stored)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

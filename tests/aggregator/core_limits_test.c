@@ -1,9 +1,10 @@
-/* The limits of one session: the last that fits is taken, the next is refused and changes nothing. */
+/* The limits of one session: the last item that fits is accepted. The next one is refused and
+ * changes nothing. */
 #include "aggregator/core/artifacts.h"
 #include "base/vec.h"
 #include "tests/aggregator/core_make.h"
 
-/* The first effect with this ticket, and drains. */
+/* Returns the first effect with this ticket and removes all effects. */
 static mrd_effect
 answer_to(mrd_core *c, uint64_t ticket)
 {
@@ -87,8 +88,8 @@ TEST(artifacts_of_a_session)
     mrd_core_free(c);
 }
 
-/* A name becomes a path below folders of ours: the deepest that an agent looks for is one, and what is none
- * is told by what is wrong with it. */
+/* The name of an artifact becomes a path in the store. The deepest name that an agent sends is
+ * valid. The message about an invalid name contains the fault. */
 TEST(names_of_artifacts)
 {
     static const struct {
@@ -128,7 +129,7 @@ TEST(names_of_artifacts)
     free(most);
 }
 
-/* Sends frame `seq` as ticket `seq`; whether it goes to the disk. */
+/* Sends frame `seq` as ticket `seq`. Returns true if it is written to disk. */
 static bool
 send_frame(mrd_core *c, mrd_node *n, uint64_t seq, uint8_t type, int64_t at)
 {
@@ -157,8 +158,8 @@ logged(mrd_core *c, const char *code)
     return n;
 }
 
-/* The free bytes of a file system do not show a quota: a minute of measurements that see room, each
- * with a frame that finds none, is one time without room. */
+/* The free bytes of a file system do not show a quota. For a minute each measurement shows free
+ * space and each frame fails. This counts as one period without space. */
 TEST(a_quota_is_full_until_a_frame_was_stored)
 {
     mrd_core *c = core_make((mrd_core_limits){ .disk_reserve = 1 << 20 });
@@ -187,7 +188,7 @@ TEST(a_quota_is_full_until_a_frame_was_stored)
     CHECK_INT(s->room.ns, 0);
     mrd_core_disk(c, core_at(62 * MRD_SEC), INT64_MAX);
     CHECK(send_frame(c, n, seq, MRD_FRAME_CLOCK_DATA,
-                     62 * MRD_SEC)); /* small, of its spare: no proof */
+                     62 * MRD_SEC)); /* small, in its part of the reserve: proves nothing */
     mrd_core_stored(c, core_at(62 * MRD_SEC), seq++, NULL);
     core_drain(c);
     CHECK(mrd_core_store_message(c) != NULL);
@@ -199,7 +200,7 @@ TEST(a_quota_is_full_until_a_frame_was_stored)
     CHECK(send_frame(c, n, seq, MRD_FRAME_BATCH, 64 * MRD_SEC));
     mrd_core_stored(c, core_at(64 * MRD_SEC), seq++, &quota);
     core_drain(c);
-    for (int64_t at = 65 * MRD_SEC; at < 70 * MRD_SEC; at += MRD_SEC) { /* nobody has a frame */
+    for (int64_t at = 65 * MRD_SEC; at < 70 * MRD_SEC; at += MRD_SEC) { /* no frame is sent */
         mrd_core_disk(c, core_at(at), INT64_MAX);
         CHECK(mrd_core_store_message(c) != NULL);
     }

@@ -1,4 +1,4 @@
-/* A core for tests: sessions and parts made by hand, time that is a number. */
+/* Makes a core for tests: sessions and parts are made by hand, and time is a number. */
 #ifndef MRD_TESTS_AGGREGATOR_CORE_MAKE_H
 #define MRD_TESTS_AGGREGATOR_CORE_MAKE_H
 
@@ -18,7 +18,7 @@ core_drain(mrd_core *c)
         ;
 }
 
-/* What is to be saved is, at once. */
+/* Writes all pending files at once. */
 static inline void
 core_write_all(mrd_core *c, int64_t now)
 {
@@ -38,7 +38,7 @@ core_write_all(mrd_core *c, int64_t now)
     }
 }
 
-/* The first effect of this kind (ticket 0: of any), and drains. */
+/* Finds the first effect of this kind and ticket (0 for any), and removes all effects. */
 static inline bool
 core_find(mrd_core *c, mrd_effect_kind kind, uint64_t ticket, mrd_effect *ret)
 {
@@ -55,7 +55,8 @@ core_find(mrd_core *c, mrd_effect_kind kind, uint64_t ticket, mrd_effect *ret)
     return found;
 }
 
-/* How often the last input logged this code, the text of the last time; and drains. */
+/* Counts the log lines with this code from the last input, and copies the last text. Removes all
+ * effects. */
 static inline unsigned
 core_logged(mrd_core *c, const char *code, char text[MRD_WHY_MAX])
 {
@@ -72,13 +73,13 @@ core_logged(mrd_core *c, const char *code, char text[MRD_WHY_MAX])
     return n;
 }
 
-/* What inputs left; the last question of all. */
+/* Counts the effects of inputs, with the last survey. */
 typedef struct {
     unsigned n[MRD_DO_KINDS], asked[MRD__CONTROL_TYPE__CONTROL_CHANGE + 1];
     mrd_effect ask, answer;
 } core_seen;
 
-/* Takes all effects; what is to be saved is on disk at once, and journals are closed at once. */
+/* Removes all effects. Pending files are written and journals are closed at once. */
 static inline void
 core_take_effects(mrd_core *c, int64_t now, core_seen *x)
 {
@@ -120,7 +121,7 @@ core_tick(mrd_core *c, int64_t now)
     return x;
 }
 
-/* An agent's answer to a question. */
+/* Passes an agent's answer to a survey. */
 static inline void
 core_reply(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, mrd_err err,
            const char *message)
@@ -175,7 +176,7 @@ core_session(mrd_core *c, uint64_t id, int64_t created_ns, mrd_session_state sta
     return s;
 }
 
-/* What a session is asked for, all by default but its name. */
+/* Makes a session request with all defaults except the name. */
 static inline mrd_session_request
 core_request(const char *name)
 {
@@ -198,7 +199,7 @@ core_part(mrd_core *c, mrd_session *s, const char *id, mrd_part_state state)
     return p;
 }
 
-/* A node with this id connects. */
+/* Connects a node with this id. */
 static inline void
 core_hello(mrd_core *c, int64_t now, const char *id, uint32_t conn)
 {

@@ -1,4 +1,5 @@
-/* Which models were loaded on a node, and what its runtimes can do: taken from its agent, read back, gathered over nodes. */
+/* The models that were loaded on a node, and the features of its runtimes: received from its agent,
+ * read back, and merged over nodes. */
 #include "aggregator/core/limits.h"
 #include "aggregator/core/models.h"
 #include "aggregator/core/runtime_features.h"
@@ -26,7 +27,7 @@ load(const char *sha256, const char *name, const char *path, uint64_t size)
     return m;
 }
 
-/* The models of these loads as JSON, without spaces. */
+/* Formats the models of these loads as JSON without spaces. */
 static void
 json_of(Mrd__ModelLoad *loads, size_t n, uint64_t left_out, mrd_buf *to)
 {
@@ -57,7 +58,7 @@ TEST(what_is_known_of_a_load_is_said)
     m[1].runtime_id = m[1].lnc_idx = 0;
     m[1].lnc_count = 2;
     m[1].kept = true;
-    m[1].loaded_local_ns = 1001; /* 1 ns behind the reading of both clocks */
+    m[1].loaded_local_ns = 1001; /* 1 ns after the reading of both clocks */
     m[1].unloaded_local_ns = 2000;
     json_of(m, 2, 9, &got);
     CHECK_TEXT(
@@ -71,7 +72,7 @@ TEST(what_is_known_of_a_load_is_said)
     mrd_buf_fini(&got);
 }
 
-/* One model by its bytes; where they are not known, by all else that is. */
+/* Models are identified by their hash. Without a hash, all other fields together identify a model. */
 TEST(loads_of_one_model_are_together)
 {
     const struct {
@@ -117,7 +118,7 @@ TEST(a_name_that_comes_later_is_kept)
     mrd_buf_fini(&got);
 }
 
-/* What a node says may be as long as it likes. */
+/* The lengths of a node's lists and texts are limited. */
 TEST(lists_and_texts_are_bounded)
 {
     static Mrd__ModelLoad *list[MRD_LOADS_MAX + 5];
@@ -161,7 +162,7 @@ parse(const char *text)
     return o;
 }
 
-/* Over nodes each model is one, and each load says whose it is. */
+/* Each model is listed once for all nodes, and each load has its node. */
 TEST(models_of_nodes_are_gathered)
 {
     mrd_json *a = parse("{\"models\":[{\"sha256\":\"x\",\"loads\":[{\"process_id\":1}]},{\"name\":"
@@ -175,7 +176,7 @@ TEST(models_of_nodes_are_gathered)
     REQUIRE(la != NULL && lb != NULL);
     CHECK(mrd_node_models_load(none) == NULL);
     CHECK(la->left_out == 4 && lb->left_out == 0);
-    CHECK_INT(mrd_json_size(la->models), 1); /* one without loads is none */
+    CHECK_INT(mrd_json_size(la->models), 1); /* a model without loads is not listed */
     CHECK(mrd_node_models_ref(la) == la);
     mrd_node_models_unref(la); /* one is left */
     mrd_node_models_gather(la, "i-a", all);

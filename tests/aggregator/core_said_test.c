@@ -1,5 +1,5 @@
-/* What the core says of what it does: in answers, messages, metrics, and in the list of nodes; and what it takes over
- * from what others say. */
+/* The core's answers, messages, metrics and list of nodes, and the values that it accepts from
+ * agents. */
 #include "aggregator/core/artifacts.h"
 #include "aggregator/core/manifest.h"
 #include "tests/aggregator/core_make.h"
@@ -41,7 +41,7 @@ TEST(a_start_beyond_a_limit_says_which)
     mrd_core_free(c);
 }
 
-/* A node that does not answer the question is refused, with the time that it had. */
+/* A node that does not answer a survey counts as refused, with the time that it had. */
 TEST(a_silent_node_is_refused_with_the_time_it_had)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -66,7 +66,7 @@ TEST(a_silent_node_is_refused_with_the_time_it_had)
     mrd_core_free(c);
 }
 
-/* A start that was accepted before a restart waits for agents to come back, one that is old has failed. */
+/* A start that was accepted before a restart waits until agents reconnect. An old start has failed. */
 TEST(a_start_goes_on_after_a_restart_or_failed)
 {
     static const struct {
@@ -101,7 +101,8 @@ TEST(a_start_goes_on_after_a_restart_or_failed)
 
 /* ---- A full disk ---- */
 
-/* The message has both numbers; of what comes clock data may take a sixteenth of the reserve, no more, and no batch. */
+/* The message has both numbers. Clock data may use a sixteenth of the reserve, and batches none of
+ * it. */
 TEST(a_full_disk_says_how_full_and_spares_clock_data)
 {
     static const struct {
@@ -120,7 +121,7 @@ TEST(a_full_disk_says_how_full_and_spares_clock_data)
 
     (void) core_session(c, 7, 0, MRD_SESSION_RECORDING);
     core_hello(c, START, "a", 1);
-    mrd_core_disk(c, core_at(START), 1 << 20); /* as much as there should be */
+    mrd_core_disk(c, core_at(START), 1 << 20); /* exactly the required amount */
     CHECK(mrd_core_store_message(c) == NULL);
     c->limits.disk_reserve = 5LL << 20;
     mrd_core_disk(c, core_at(START), 3LL << 20);
@@ -159,7 +160,7 @@ TEST(what_may_be_announced)
         mrd_err want;
     } rows[] = {
         { NULL, "x.ntff", 7, 10, MRD_OK },
-        { NULL, "x.ntff", 0, 10, MRD_OK }, /* of no session: asked for its bytes only */
+        { NULL, "x.ntff", 0, 10, MRD_OK }, /* of no session: only its bytes are requested */
         { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p", 7, 10, MRD_OK },
         { NULL, "a/b/c/d/e/f/g/h/i/j/k/l/m/n/o/p/q", 7, 10, MRD_INVALID },
         { NULL, "", 7, 10, MRD_INVALID },
@@ -205,7 +206,7 @@ TEST(what_may_be_announced)
     }
 }
 
-/* A file that is whole is so in every session that lists it, and is logged once in each. */
+/* A complete file is complete in every session that lists it, and is logged once in each. */
 static void
 unlogged(void *self, const mrd_session *s, const mrd_listed_artifact *a, bool is_new)
 {
@@ -237,14 +238,14 @@ TEST(a_whole_file_is_logged_once)
     CHECK(n[7] == 1 && n[8] == 1);
     mrd_core_artifact_logged(c, core_at(START), 7, sha);
     mrd_core_artifact_complete(c, core_at(START), sha, unlogged,
-                               n); /* its line was lost, in one of them */
+                               n); /* its line was lost in one of them */
     CHECK(n[7] == 1 && n[8] == 101);
     mrd_core_free(c);
 }
 
 /* ---- Nodes ---- */
 
-/* Who connects is told at once what the others were told: a session that records, and its triggers. */
+/* A connecting node receives the recording sessions and their triggers at once. */
 TEST(a_welcome_tells_what_is_under_way)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -283,7 +284,7 @@ TEST(the_list_of_nodes_is_read_back)
     snprintf(c->nodes.v[0]->release, sizeof(c->nodes.v[0]->release), "r1");
     snprintf(c->nodes.v[0]->commit, sizeof(c->nodes.v[0]->commit), "c1");
     c->nodes.v[0]->simulated = true;
-    c->nodes.v[1]->forget = true; /* nobody is to wait for it */
+    c->nodes.v[1]->forget = true; /* no start waits for it */
     mrd_core_registry_text(c, &text);
     CHECK_ERR("json", mrd_json_parse((mrd_str){ (char *) text.p, text.len }, "nodes", &o, NULL),
               MRD_OK);
@@ -300,7 +301,7 @@ TEST(the_list_of_nodes_is_read_back)
         CHECK_TEXT(n->commit, of->commit);
         CHECK(n->simulated == of->simulated && n->key == of->key);
         CHECK_INT(n->seen_wall.ns, of->seen_wall.ns);
-        CHECK_INT(n->seen.ns, of->seen_wall.ns); /* both clocks are the same number here */
+        CHECK_INT(n->seen.ns, of->seen_wall.ns); /* both clocks have the same value here */
         CHECK(n->conn == 0);
     }
     mrd_json_free(o);
@@ -309,7 +310,8 @@ TEST(the_list_of_nodes_is_read_back)
     mrd_core_free(d);
 }
 
-/* What a node says of its part replaces what was known of it; a node that was given up and is there again is not lost. */
+/* A node's report about its part replaces the previous one. A node that was considered lost and
+ * reports again is no longer lost. */
 TEST(a_heartbeat_updates_its_part)
 {
     mrd_node n = { .instance_id = "a", .epoch = 5 };
@@ -322,7 +324,7 @@ TEST(a_heartbeat_updates_its_part)
     p->lost.ns = 99;
     st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     st.started_local_ns = 11;
-    st.start_bound_ns = -7; /* none that a node could mean */
+    st.start_bound_ns = -7; /* not a possible value of a node */
     st.complete_local_ns = 30;
     st.last_seq = 4;
     mrd_part_heartbeat(p, &n, &st, false);
@@ -339,7 +341,7 @@ TEST(a_heartbeat_updates_its_part)
     st.recorder_bytes = 1000;
     st.recorder_first_ns = 20;
     st.complete_local_ns = 60; /* later than its clock */
-    st.last_seq = 3;           /* of an answer that was late */
+    st.last_seq = 3;           /* of a late reply */
     st.phase = MRD__NODE_PHASE__NODE_FLUSHED;
     mrd_part_heartbeat(p, &n, &st, false);
     CHECK(p->state == MRD_PART_FLUSHED && p->start_bound == 8 && p->stopped.ns == 12);
@@ -367,7 +369,8 @@ TEST(a_heartbeat_updates_its_part)
     mrd_part_free(p);
 }
 
-/* What became of device profiles: the words of the protocol, whatever the node says; as many as there may be. */
+/* The states of device profiles use only the words of the protocol, for any text that a node sends.
+ * Their number is limited. */
 TEST(what_a_node_says_of_device_profiles)
 {
     static const char *const states[] = { "asked", "armed", "written", "refused", "ended", "odd" };
@@ -390,7 +393,7 @@ TEST(what_a_node_says_of_device_profiles)
     }
     st.device_profiles = list;
     st.n_device_profiles = MRD_COUNT(states);
-    mrd_part_heartbeat(p, &n, &st, false); /* the session asked for none */
+    mrd_part_heartbeat(p, &n, &st, false); /* the session did not request device profiles */
     CHECK(p->device_profiles == NULL);
     mrd_part_heartbeat(p, &n, &st, true);
     CHECK_INT(mrd_json_size(p->device_profiles), MRD_COUNT(states));
@@ -405,7 +408,7 @@ TEST(what_a_node_says_of_device_profiles)
     st.n_device_profiles = MRD_COUNT(d);
     mrd_part_heartbeat(p, &n, &st, true);
     CHECK_INT(mrd_json_size(p->device_profiles), MRD_PROFILES_MAX);
-    st.n_device_profiles = 0; /* it does not say: as before */
+    st.n_device_profiles = 0; /* not reported, so the previous value stays */
     mrd_part_heartbeat(p, &n, &st, true);
     CHECK_INT(mrd_json_size(p->device_profiles), MRD_PROFILES_MAX);
     mrd_part_free(p);

@@ -1,4 +1,5 @@
-/* Which events of which nodes a session wants: the JSON of requests and manifests, what is refused of it, and whom it means. */
+/* A session's selection of events and nodes: the JSON of requests and manifests, refused values,
+ * and the selected nodes. */
 #include "aggregator/core/select.h"
 #include "base/buf.h"
 #include "base/obj.h"
@@ -76,7 +77,7 @@ TEST(what_a_selection_may_hold)
     }
 }
 
-/* {"job": ["xxx...", 0, 1, ...]}: a word of so many bytes, then so many numbers. */
+/* Loads {"job": ["xxx...", 0, 1, ...]} with a text of `bytes` bytes and `numbers` numbers. */
 static mrd_err
 load_long(size_t bytes, size_t numbers, size_t *ret_n)
 {

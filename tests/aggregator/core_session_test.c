@@ -1,4 +1,4 @@
-/* What can be said of a session and of a node's part in it, without anything happening to them. */
+/* Functions that describe a session and a node's part in it, without changing them. */
 #include "aggregator/core/manifest.h"
 #include "aggregator/core/text.h"
 #include "base/num.h"
@@ -84,7 +84,8 @@ TEST(which_target_a_session_may_name)
     mrd_session_params_fini(&p);
 }
 
-/* While it is open what its journals hold; when it is closed and measured its folder. */
+/* An open session has the size of its journals. A closed and measured one has the size of its
+ * directory. */
 TEST(how_large_a_session_is)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -162,7 +163,8 @@ TEST(which_parts_are_over)
     CHECK_INT(mrd_part_state_of("?"), MRD_PART_LOST);
 }
 
-/* When a part began, by the session's time: as its clock was measured, else as its two clocks were read. */
+/* The start of a part in session time. It uses the measured clock, or else the two clock readings
+ * of the node. */
 TEST(when_a_part_began)
 {
     static const struct {
@@ -207,7 +209,8 @@ TEST(holes_of_a_part_end_with_it)
     CHECK_INT(mrd_part_holes(&p, NULL, 0), 200);
 }
 
-/* How many frames of each run were stored, are missing, and leave gaps; readers have the same without the numbers. */
+/* Counts the stored and missing frames and the gaps of each run. Readers get the same without the
+ * numbers. */
 TEST(frames_of_a_part_are_counted)
 {
     static const uint64_t seqs[][2] = {
@@ -249,7 +252,7 @@ TEST(frames_of_a_part_are_counted)
     mrd_part_free(copy);
 }
 
-/* ---- What a manifest may say ---- */
+/* ---- The contents of a manifest ---- */
 
 static mrd_session *
 load(mrd_core *c, const char *text)
@@ -293,7 +296,7 @@ TEST(revisions_of_a_manifest_are_checked)
     }
 }
 
-/* A list of n members, of `what`; more than a session has of them. */
+/* Loads a list of n copies of `what`, more than a session allows. */
 static mrd_session *
 load_many(mrd_core *c, const char *key, const char *what, size_t n)
 {
@@ -326,7 +329,8 @@ TEST(lists_of_a_manifest_are_bounded)
     }
 }
 
-/* A trigger that an agent acknowledged was sent; one that none did is sent again. Who is not named knew of it. */
+/* A trigger that an agent acknowledged was sent. One without any acknowledgement is sent again.
+ * Nodes that are not listed have acknowledged it. */
 TEST(triggers_of_a_manifest)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

@@ -1,12 +1,12 @@
-/* What happens next in a session, and when: getting ready, the start, the stop, what nodes still hold, the merge. */
+/* The steps of a session and their times: arming, start, stop, flush and merge. */
 #include "aggregator/core/manifest.h"
 #include "aggregator/core/require.h"
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)
-#define SOON  (5 * MRD_SEC) /* after the aggregator began */
+#define SOON  (5 * MRD_SEC) /* after the start of the aggregator */
 
-/* A session that somebody asks for at START, and what it asks first. */
+/* Starts a session at START and returns it with its first survey. */
 static mrd_session *
 begun(mrd_core *c, const char *require, core_seen *x)
 {
@@ -20,11 +20,11 @@ begun(mrd_core *c, const char *require, core_seen *x)
 
 /* ---- Getting ready ---- */
 
-/* Who does not answer is asked again after a quarter of the time, and after half of it; then the time is over. */
+/* A silent node is asked again after a quarter and after half of the timeout, which then expires. */
 TEST(a_silent_node_is_asked_three_times)
 {
     static const struct {
-        int64_t ms, timeout_ms; /* of a new question; 0: there is none */
+        int64_t ms, timeout_ms; /* of a new survey, 0 for none */
     } rows[] = { { 499, 0 }, { 500, 500 }, { 999, 0 }, { 1000, 1000 }, { 1999, 0 } };
     mrd_core *c = core_make((mrd_core_limits){ 0 });
     core_seen x = { 0 };
@@ -57,7 +57,8 @@ TEST(a_silent_node_is_asked_three_times)
     mrd_core_free(c);
 }
 
-/* The start is so far ahead that all hear of it: twice what the slowest answer and the last manifest took, 4 s at most. */
+/* The start lies far enough ahead for all nodes to receive it: twice the time of the slowest answer
+ * and of the last manifest, at most 4 s. */
 TEST(a_start_leaves_time_to_hear_of_it)
 {
     static const struct {
@@ -90,7 +91,8 @@ TEST(a_start_leaves_time_to_hear_of_it)
     }
 }
 
-/* Just after its start the aggregator waits for nodes that are known, if it would fail without them. */
+/* Just after its own start, the aggregator waits for registered nodes if the session would fail
+ * without them. */
 TEST(nodes_that_are_on_their_way_back)
 {
     static const struct {
@@ -128,7 +130,7 @@ TEST(nodes_that_are_on_their_way_back)
     }
 }
 
-/* A node that is no part of the selection is not waited for. */
+/* Nodes outside of the selection are not waited for. */
 TEST(nodes_that_are_not_meant_are_not_awaited)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -227,7 +229,7 @@ TEST(how_many_nodes_are_required)
           mrd_require_number("x") == 1);
 }
 
-/* Three nodes are named of each kind, the others are counted; who is missing can be forgotten. */
+/* The message names three nodes of each kind and counts the others. Missing nodes can be forgotten. */
 TEST(a_start_that_fails_names_some_of_the_nodes)
 {
     static const struct {
@@ -270,7 +272,7 @@ TEST(a_start_that_fails_names_some_of_the_nodes)
     }
 }
 
-/* Who is meant and not there is a part, with what is known of it. */
+/* A selected node that is absent is listed as a part with its state. */
 TEST(who_is_absent_is_listed)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -284,7 +286,7 @@ TEST(who_is_absent_is_listed)
     mrd_nodes_by_id(&c->nodes, "long-gone")->forget = true;
     mrd_core_enter(c, core_at(START));
     mrd_require_mark_absent(c, s);
-    REQUIRE(s->n_parts == 2); /* of everybody, only who is expected */
+    REQUIRE(s->n_parts == 2); /* without names, only expected nodes */
     CHECK(s->parts[0]->state == MRD_PART_REFUSED && s->parts[0]->err == MRD_TIMEOUT);
     CHECK_TEXT(s->parts[0]->message, "did not answer within 2000 ms");
     CHECK(s->parts[1]->state == MRD_PART_MISSING && s->parts[1]->err == MRD_NOTFOUND);
@@ -300,7 +302,7 @@ TEST(who_is_absent_is_listed)
     for (size_t i = 0; i < MRD_COUNT(named); i++)
         CHECK_ERR(named[i], mrd_strlist_add(&s->select.instances, mrd_str_of(named[i])), MRD_OK);
     mrd_require_mark_absent(c, s);
-    REQUIRE(s->n_parts == 3); /* who is named, expected or not */
+    REQUIRE(s->n_parts == 3); /* named nodes, expected or not */
     CHECK_TEXT(s->parts[0]->instance_id, "away");
     CHECK_TEXT(s->parts[1]->instance_id, "long-gone");
     CHECK_TEXT(s->parts[2]->instance_id, "never");
@@ -308,7 +310,7 @@ TEST(who_is_absent_is_listed)
     s = core_session(c, 9, 0, MRD_SESSION_ARMING);
     CHECK_ERR("job", mrd_strlist_add(&s->select.jobs, MRD_STR("7")), MRD_OK);
     mrd_require_mark_absent(c, s);
-    CHECK_INT(s->n_parts, 0); /* only the nodes know whom that means */
+    CHECK_INT(s->n_parts, 0); /* only the nodes can match jobs */
     mrd_core_free(c);
 }
 
@@ -326,8 +328,9 @@ TEST(a_session_ends_by_its_duration)
     c->save_dur = 50 * MRD_MS;
     x = core_tick(c, START + 9400 * MRD_MS - 1);
     CHECK_INT(s->state, MRD_SESSION_RECORDING);
-    c->save_dur = 50 * MRD_MS;               /* what a manifest takes here is nothing */
-    x = core_tick(c, START + 9400 * MRD_MS); /* as long ahead as nodes need to hear of it */
+    /* the time of writing a manifest does not count here */
+    c->save_dur = 50 * MRD_MS;
+    x = core_tick(c, START + 9400 * MRD_MS); /* the time that nodes need to receive it */
     CHECK(s->state == MRD_SESSION_STOPPING && x.asked[MRD__CONTROL_TYPE__CONTROL_STOP] == 1);
     CHECK_INT(s->stop.ns, START + 10 * MRD_SEC);
     CHECK_INT(s->flush_deadline.ns, START + 70 * MRD_SEC);
@@ -370,7 +373,7 @@ TEST(a_session_that_is_too_large_is_stopped)
 
     core_part(c, s, "a", MRD_PART_RECORDING)->bytes = 3000000;
     core_part(c, s, "b", MRD_PART_RECORDING)->bytes = 1500000;
-    s->artifact_bytes = 500000; /* as many as may be */
+    s->artifact_bytes = 500000; /* exactly the limit */
     mrd_core_tick(c, core_at(START));
     core_drain(c);
     CHECK(s->state == MRD_SESSION_RECORDING && !s->stop_requested);
@@ -386,7 +389,8 @@ TEST(a_session_that_is_too_large_is_stopped)
     mrd_core_free(c);
 }
 
-/* What nodes hold is waited for until a deadline; then the session goes on without them and says why. */
+/* The session waits until its nodes are flushed or the deadline passes. Then it continues without
+ * them and reports the reason. */
 TEST(what_nodes_hold_is_awaited_until_a_deadline)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -421,7 +425,7 @@ TEST(what_nodes_hold_is_awaited_until_a_deadline)
     mrd_core_free(c);
 }
 
-/* A session without nodes has nothing to wait for: it ends with the manifest that has its stop. */
+/* A session without nodes ends with the manifest that contains its stop. */
 TEST(a_session_of_nobody_ends_at_once)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -434,7 +438,8 @@ TEST(a_session_of_nobody_ends_at_once)
     mrd_core_free(c);
 }
 
-/* Somebody stops it while its start is being written: it stops as soon as it began, in the same input. */
+/* A stop arrives while the start is being written. The session stops right after it began, in the
+ * same input. */
 TEST(a_session_that_is_stopped_before_it_began)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -457,7 +462,7 @@ TEST(a_session_that_is_stopped_before_it_began)
     mrd_core_free(c);
 }
 
-/* Where no size is set none is too large; a round moves all sessions on. */
+/* Without a size limit no size is too large. Each round advances all sessions. */
 TEST(a_round_is_one_of_all_sessions)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -540,7 +545,8 @@ TEST(a_merge_that_fails_says_why)
     mrd_core_free(c);
 }
 
-/* What a merge found of the clocks is counted for all sessions, and the last of a session is its verdict. */
+/* The results of a merge about clocks are added up for all sessions. The last result of a session
+ * is its verdict. */
 TEST(what_a_merge_says_of_the_clocks)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -573,7 +579,7 @@ TEST(what_a_merge_says_of_the_clocks)
     mrd_core_free(c);
 }
 
-/* A whole merge replaces what was found before, a slice saw a part. */
+/* A complete merge replaces the previous result. A slice covers only a part. */
 TEST(what_cannot_be_read_back_is_said)
 {
     static const struct {

@@ -1,4 +1,4 @@
-/* What the store holds of sessions: files that they list, exports, what is removed and when, and manifests that are read. */
+/* The stored data of sessions: their files, exports, removals, and loaded manifests. */
 #include "aggregator/core/artifacts.h"
 #include "aggregator/core/manifest.h"
 #include "tests/aggregator/core_make.h"
@@ -36,7 +36,7 @@ announce(mrd_core *c, uint64_t session, char digit, const char *name, int64_t pi
 
 /* ---- Files ---- */
 
-/* The same file of the same process is one entry; its bytes count once, under however many names. */
+/* The same file of one process is one entry. Its bytes count once, under any number of names. */
 TEST(a_file_is_listed_once_for_each_place)
 {
     static const struct {
@@ -71,7 +71,8 @@ TEST(a_file_is_listed_once_for_each_place)
     mrd_core_free(c);
 }
 
-/* What a session will never have is counted, once however often it is announced; what only has to wait is not. */
+/* A file that a session will never get is counted once, even if it is announced repeatedly. A file
+ * that must only wait is not counted. */
 TEST(files_that_are_refused_are_counted)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -96,7 +97,7 @@ TEST(files_that_are_refused_are_counted)
     core_drain(c);
     CHECK_ERR("full", announce(c, 7, '1', "n", 1, &why), MRD_FULL);
     CHECK(p->refused_files == 2 && s->n_artifacts == 0);
-    s->state = MRD_SESSION_COMPLETE; /* what comes later is of no session that could lack it */
+    s->state = MRD_SESSION_COMPLETE; /* a later file belongs to no open session, so none lacks it */
     CHECK_ERR("over", announce(c, 7, 'x', "n", 1, &why), MRD_INVALID);
     CHECK_ERR("none", announce(c, 9, 'x', "n", 1, &why), MRD_INVALID);
     CHECK_INT(p->refused_files, 2);
@@ -111,7 +112,7 @@ count(void *self, const mrd_session *s, const mrd_listed_artifact *a, bool is_ne
     *(unsigned *) self += is_new ? 1 : 100;
 }
 
-/* Whole is what lists it, wherever; deleted sessions get nothing any more. */
+/* A complete file is complete for all sessions that list it. Deleted sessions get no files. */
 TEST(a_file_that_is_whole)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -137,7 +138,7 @@ TEST(a_file_that_is_whole)
     CHECK(s[0]->artifacts[1].logged && !s[0]->artifacts[0].logged && !s[2]->artifacts[1].logged);
     n = 0;
     mrd_core_artifact_complete(c, core_at(START), sha('1'), count, &n);
-    CHECK_INT(n, 100); /* of the third alone: its line was lost */
+    CHECK_INT(n, 100); /* of the third only, because its line was lost */
     s[0]->state = s[2]->state = MRD_SESSION_COMPLETE;
     CHECK(!mrd_core_artifact_is_open(c, sha('1'))); /* the other is deleted */
     s[2]->state = MRD_SESSION_RECORDING;
@@ -147,7 +148,7 @@ TEST(a_file_that_is_whole)
 
 /* ---- Exports ---- */
 
-/* A copy that fails is tried again after 5 s, then twice as long each time, at most 5 min. */
+/* A failed copy is tried again after 5 s. The delay doubles each time up to 5 min. */
 TEST(a_copy_that_fails_is_tried_again)
 {
     static const int64_t wait_s[] = { 5, 10, 20, 40, 80, 160, 300, 300 };
@@ -262,7 +263,8 @@ TEST(which_sessions_are_copied)
 
 /* ---- What is removed ---- */
 
-/* A deleted session goes when nothing of it is read, written, measured, merged, converted or copied. */
+/* A deleted session is removed when it is not being read, written, measured, merged, converted or
+ * copied. */
 TEST(what_keeps_a_deleted_session)
 {
     static const char *const uses[] = { "nothing",         "a frame",           "a reader",
@@ -323,7 +325,7 @@ TEST(a_session_that_was_removed)
                   mrd_part_stored(p, &(mrd_frame){ .type = MRD_FRAME_BATCH, .seq = 2 * seq }),
                   MRD_OK);
     c->nodes.v[0]->gaps = 5;
-    mrd_core_removed(c, core_at(START), 7); /* nobody asked for that */
+    mrd_core_removed(c, core_at(START), 7); /* without a request */
     CHECK(c->n_sessions == 2 && mrd_core_effect(c) == NULL);
     s->deleted = s->removing = true;
     mrd_core_removed(c, core_at(START), 7);
@@ -350,7 +352,8 @@ TEST(what_retention_says)
     mrd_core_store_gone(c, core_at(START), &gone);
     core_drain(c);
     mrd_core_tick(c,
-                  core_at(2 * 3600 * MRD_SEC + 1)); /* what is in its place is not to be touched */
+                  /* a foreign directory has its place and is not touched */
+                  core_at(2 * 3600 * MRD_SEC + 1));
     CHECK_INT(core_logged(c, "AGG-RETAIN", text), 0);
     mrd_core_disk(c, core_at(2 * 3600 * MRD_SEC + 2), INT64_MAX);
     core_drain(c);
@@ -381,7 +384,7 @@ load(mrd_core *c, const char *text, const char *log)
     return s;
 }
 
-/* Where a restart goes on, by what the manifest says. */
+/* The step at which a session continues after a restart, according to its manifest. */
 TEST(where_a_session_goes_on)
 {
     static const struct {
@@ -415,7 +418,8 @@ TEST(where_a_session_goes_on)
 #define SHA1 "1111111111111111111111111111111111111111111111111111111111111111"
 #define SHA2 "2222222222222222222222222222222222222222222222222222222222222222"
 
-/* Lines of the log complete what the manifest lists, or add to it; only what the manifest has is certain to be on the disk. */
+/* The lines of the log complete or extend the list of the manifest. Only the manifest's entries are
+ * certain to be on disk. */
 TEST(files_of_a_manifest_and_of_its_log)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -446,7 +450,7 @@ TEST(files_of_a_manifest_and_of_its_log)
     mrd_core_free(c);
 }
 
-/* A manifest that cannot be read leaves nothing of its files behind. */
+/* A manifest that cannot be read leaves no entries of its files. */
 TEST(a_broken_manifest_leaves_nothing)
 {
     static const struct {
@@ -478,7 +482,8 @@ TEST(a_broken_manifest_leaves_nothing)
     }
 }
 
-/* What the manifest counted and the journal has not is damage; what a node sent after it had flushed is more. */
+/* Events that the manifest counts and the journal lacks are damage. Events that a node sent after
+ * its flush are additional. */
 TEST(what_a_journal_has_beside_its_manifest)
 {
     static const struct {
@@ -519,7 +524,8 @@ TEST(what_a_journal_has_beside_its_manifest)
     }
 }
 
-/* A list of nodes that a hand wrote, or an older release: what is not there is nothing, and what is no node is none. */
+/* A list of nodes written by hand or by an older release. Missing members have defaults, and
+ * invalid nodes are ignored. */
 TEST(a_list_of_nodes_with_less_in_it)
 {
     static const char text[] =
@@ -552,7 +558,7 @@ TEST(a_list_of_nodes_with_less_in_it)
     mrd_core_free(c);
 }
 
-/* Of more nodes than there may be those are known that were seen last. */
+/* If the list has more nodes than the limit, the most recently seen nodes are kept. */
 TEST(a_list_of_too_many_nodes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -577,7 +583,7 @@ TEST(a_list_of_too_many_nodes)
     mrd_core_free(c);
 }
 
-/* A node that only its journal names took part. */
+/* A node that has a journal but is not in the manifest took part. */
 TEST(a_node_that_only_its_journal_names)
 {
     static const struct {

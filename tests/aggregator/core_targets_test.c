@@ -1,4 +1,5 @@
-/* The export targets of the operator's option: which lists are taken, what each is, and what is said of a name that is in none. */
+/* The export targets of the operator's option: valid lists, the parsed targets, and the messages
+ * about unknown names. */
 #include "aggregator/core/targets.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -53,7 +54,7 @@ TEST(which_lists_are_taken)
     }
 }
 
-/* "name target" of each, as a line. */
+/* Appends "name target" of each target on a line. */
 static void
 say(const char *list, mrd_buf *to)
 {
@@ -75,7 +76,7 @@ TEST(each_has_a_name_and_a_place)
         { "a=/x", "[a /x]" },
         { "a=/x,", "[a /x]" },
         { "team=/mnt/p,cold=s3://b/x=1,z=/", "[team /mnt/p][cold s3://b/x=1][z /]" },
-        { "/mnt/p,a=/x", "[ /mnt/p][a /x]" }, /* not checked: a place without a name */
+        { "/mnt/p,a=/x", "[ /mnt/p][a /x]" }, /* not checked: a target without a name */
     };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

@@ -1,4 +1,5 @@
-/* The core alone: what it answers and tells, and that it does so only when it may. */
+/* The core alone: its answers and its messages to nodes, and that it sends them only when they are
+ * allowed. */
 #include "aggregator/core/manifest.h"
 #include "base/num.h"
 #include "tests/aggregator/core_make.h"
@@ -66,7 +67,7 @@ TEST(nobody_is_acknowledged_before_it_is_durable)
     mrd_core_free(c);
 }
 
-/* Its session is closed and its answer was lost: it is stored all the same. */
+/* The session is closed and the reply was lost. The repeated frame is answered as stored. */
 TEST(a_repetition_is_known_after_the_end)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -92,7 +93,7 @@ TEST(a_repetition_is_known_after_the_end)
     mrd_core_free(c);
 }
 
-/* One heartbeat of a node with this session. */
+/* Sends one heartbeat of a node with this session. */
 static void
 beat(mrd_core *c, int64_t now, uint64_t session, Mrd__NodePhase phase, uint64_t delivered)
 {
@@ -133,11 +134,11 @@ flushed_node_sends(mrd_core *c, int64_t now, bool comes_back)
     CHECK_INT(s->parts[0]->state, MRD_PART_FLUSHED);
     mrd_core_numbered(c, core_at(now + 5), 11, n, &f, 100, (mrd_local_ns){ now + 5 });
     core_drain(c);
-    CHECK_INT(s->parts[0]->state, MRD_PART_FLUSHED); /* a repetition is nothing new */
+    CHECK_INT(s->parts[0]->state, MRD_PART_FLUSHED); /* a repeated heartbeat changes nothing */
     f.seq = 1;
     mrd_core_numbered(c, core_at(now + 6), 12, n, &f, 100, (mrd_local_ns){ now + 6 });
     core_drain(c);
-    s->parts[1]->state = MRD_PART_FLUSHED; /* the other one: the session would be over */
+    s->parts[1]->state = MRD_PART_FLUSHED; /* the other part: otherwise the session would be over */
     mrd_core_tick(c, core_at(now + 7));
     core_drain(c);
     CHECK_INT(s->state, MRD_SESSION_STOPPING);
@@ -161,8 +162,8 @@ flushed_node_sends(mrd_core *c, int64_t now, bool comes_back)
     CHECK_INT(s->parts[0]->counts.delivered, comes_back ? 20 : 10);
 }
 
-/* An agent whose disk was full could not save that it had flushed: the next one records on, sends
- * events, and is killed. What its predecessor counted is not taken for the last word. */
+/* A full disk prevented an agent from saving that it had flushed. Its successor continues
+ * recording, sends events, and is killed. The counts of the first agent are not final. */
 TEST(a_node_that_flushed_and_sends_more_is_awaited)
 {
     for (int comes_back = 0; comes_back < 2; comes_back++) {
@@ -173,7 +174,7 @@ TEST(a_node_that_flushed_and_sends_more_is_awaited)
     }
 }
 
-/* The start is told, with a heartbeat too, when its manifest was written, and not before. */
+/* The start is sent, also with heartbeats, only after its manifest was written. */
 TEST(a_start_is_sent_when_it_is_on_disk)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -188,7 +189,7 @@ TEST(a_start_is_sent_when_it_is_on_disk)
     CHECK(core_find(c, MRD_DO_ASK, 0, &ask) &&
           ask.directives[0].type == MRD__CONTROL_TYPE__CONTROL_ARM);
     answer(c, 20 * MRD_SEC + 1, &ask, "a", 1);
-    CHECK(core_find(c, MRD_DO_SAVE, 0, &save)); /* and nothing else is asked */
+    CHECK(core_find(c, MRD_DO_SAVE, 0, &save)); /* no other survey is sent */
     mrd_core_heartbeat(c, core_at(20 * MRD_SEC + 2), 6, c->nodes.v[0], &hb, (mrd_local_ns){ 2 });
     CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e));
     CHECK_INT(e.n_directives, 0);
@@ -201,7 +202,7 @@ TEST(a_start_is_sent_when_it_is_on_disk)
     mrd_core_free(c);
 }
 
-/* The transport repeats a request, and the copy can come behind the next one: nothing of it counts. */
+/* The transport repeats a request, and the duplicate may arrive after the next one. It is ignored. */
 TEST(a_heartbeat_that_comes_late_counts_nothing)
 {
     static const struct {
@@ -234,7 +235,7 @@ TEST(a_heartbeat_that_comes_late_counts_nothing)
     mrd_core_free(c);
 }
 
-/* What a node did not read at some time of a session makes it less than whole, and says why. */
+/* Rings that a node could not read during a session make it incomplete, with the reason. */
 TEST(a_session_of_which_rings_were_left_out_is_not_whole)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -252,7 +253,7 @@ TEST(a_session_of_which_rings_were_left_out_is_not_whole)
     st.unread = hb.unread = &now;
     hb.sessions = list;
     hb.n_sessions = 1;
-    for (uint32_t n = 0; n < 3; n++) { /* 0, then 5 rings and a folder, then 2 of them */
+    for (uint32_t n = 0; n < 3; n++) { /* 0, then 5 rings and a directory, then 2 of them */
         now.rings_beyond = n == 1 ? 5 : n;
         now.directories = n == 1;
         now.rings_other_boot = 9;
@@ -276,7 +277,7 @@ TEST(a_session_of_which_rings_were_left_out_is_not_whole)
     mrd_core_free(c);
 }
 
-/* One session waits for a node that does not answer; the other's trigger goes out meanwhile. */
+/* One session waits for a silent node. The trigger of the other session is sent meanwhile. */
 TEST(a_silent_node_delays_its_own_session_only)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -307,7 +308,8 @@ TEST(a_silent_node_delays_its_own_session_only)
     mrd_core_free(c);
 }
 
-/* A pause is told when it is on disk, and again to who has not carried it out; not to who cannot. */
+/* A pause is sent when it is on disk, and again to nodes that have not applied it. It is not sent
+ * to nodes that do not support it. */
 TEST(a_pause_is_durable_before_it_is_told)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -345,7 +347,7 @@ TEST(a_pause_is_durable_before_it_is_told)
     CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 0); /* carried out */
     mrd_core_change(c, core_at(t + 5), 10, 7, &pause);
     CHECK(core_find(c, MRD_DO_ANSWER, 0, &save) && save.err == MRD_STATE); /* is paused already */
-    /* An agent that is too old for it is not asked again, and the manifest says why. */
+    /* An agent of an older release is not asked again, and the manifest has the reason. */
     told.instance_id = node;
     told.run = 1;
     told.type = MRD__CONTROL_TYPE__CONTROL_CHANGE;
@@ -362,7 +364,8 @@ TEST(a_pause_is_durable_before_it_is_told)
         mrd_gap pauses[MRD_PAUSES_MAX];
 
         CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), pauses), 0); /* it records on */
-        /* A newer agent in its place, in the middle of the session: it is told, and then believed. */
+        /* A newer agent replaces it in the middle of the session. It receives the pause, and its
+         * report counts. */
         c->nodes.v[0]->run = 2;
         mrd_core_heartbeat(c, core_at(t + 8), 12, c->nodes.v[0], &hb, (mrd_local_ns){ 8 });
         CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &save) && save.n_directives == 1);
@@ -376,8 +379,8 @@ TEST(a_pause_is_durable_before_it_is_told)
     mrd_core_free(c);
 }
 
-/* A successor that does not find a change on disk gives its number to another one: nobody who carried out the first
- * would be told of that. */
+/* A successor that does not find a change on disk reuses its number. A node that has applied the
+ * first change would then ignore the new one. */
 TEST(a_pause_that_cannot_be_written_is_not_told)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -406,7 +409,7 @@ TEST(a_pause_that_cannot_be_written_is_not_told)
     mrd_core_heartbeat(c, core_at(t + 3), 7, c->nodes.v[0], &hb, (mrd_local_ns){ 3 });
     CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 0);
     st.phase =
-        MRD__NODE_PHASE__NODE_ARMED; /* one that joins late is told the pauses with its start */
+        MRD__NODE_PHASE__NODE_ARMED; /* a node that joins late receives the pauses with its start */
     mrd_core_heartbeat(c, core_at(t + 4), 8, c->nodes.v[0], &hb, (mrd_local_ns){ 4 });
     CHECK(core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 0);
     mrd_core_tick(c, core_at(t + 2 * MRD_SEC)); /* it is written again */
@@ -421,7 +424,7 @@ TEST(a_pause_that_cannot_be_written_is_not_told)
     mrd_core_free(c);
 }
 
-/* An agent's answer to a change of session 7, or what its heartbeat says that it has carried out. */
+/* Passes an agent's answer to a change of session 7. It is also the revision in its heartbeat. */
 static void
 change_answered(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id, mrd_err err)
 {
@@ -438,7 +441,7 @@ change_answered(mrd_core *c, int64_t now, const mrd_effect *ask, const char *id,
     core_drain(c);
 }
 
-/* Whether it is answered with the change. */
+/* Returns true if the heartbeat is answered with the change. */
 static bool
 records_at(mrd_core *c, int64_t now, const char *id, unsigned revision)
 {
@@ -452,13 +455,13 @@ records_at(mrd_core *c, int64_t now, const char *id, unsigned revision)
     st.revision = revision;
     hb.sessions = &list;
     hb.n_sessions = 1;
-    n->seen.ns = now; /* as with any of its messages */
+    n->seen.ns = now; /* like any of its messages */
     mrd_core_heartbeat(c, core_at(now), 99, n, &hb, (mrd_local_ns){ now });
     return core_find(c, MRD_DO_HEARTBEAT, 0, &e) && e.n_directives == 1 &&
            e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_CHANGE;
 }
 
-/* A round in which whatever is to be written is written: whether nodes are asked. */
+/* Runs a round in which all pending files are written. Returns true if nodes are asked. */
 static bool
 asks_at(mrd_core *c, int64_t now, mrd_effect *ret_ask)
 {
@@ -484,13 +487,13 @@ asks_at(mrd_core *c, int64_t now, mrd_effect *ret_ask)
     return found;
 }
 
-/* Asks for it, and writes it down: the question that follows. */
+/* Requests the change and writes it. Returns the following survey. */
 static mrd_effect
 changed(mrd_core *c, int64_t now, mrd_session_change *k)
 {
     mrd_effect save, ask;
 
-    (void) asks_at(c, now, &ask); /* nothing else is under way */
+    (void) asks_at(c, now, &ask); /* no other change is pending */
     mrd_core_change(c, core_at(now), 6, 7, k);
     CHECK(core_find(c, MRD_DO_SAVE, 0, &save));
     mrd_core_saved(c, core_at(now), 7, save.version, NULL);
@@ -498,8 +501,8 @@ changed(mrd_core *c, int64_t now, mrd_session_change *k)
     return ask;
 }
 
-/* Two agents; one answers, one is slow: of this one nothing is claimed until it has said what it did, and it is
- * asked until it has. */
+/* One agent answers and the other is slow. The pause of the slow one does not count until it
+ * reports what it did, and it is asked until then. */
 TEST(a_pause_counts_where_it_was_carried_out)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -518,11 +521,11 @@ TEST(a_pause_counts_where_it_was_carried_out)
     CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 1);
     CHECK_INT(found[0].last.ns, INT64_MAX);
     CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "b"), found), 0);
-    /* b says that it records as before: it is told, but not as often as it speaks. */
+    /* b reports that it still records. The change is sent again, but not with each heartbeat. */
     CHECK(records_at(c, t + 2, "b", 0));
     CHECK(!records_at(c, t + 3, "b", 0));
     CHECK(records_at(c, t + 2 + MRD_SEC, "b", 0));
-    /* The question is over, and asked again until it has an answer. */
+    /* The survey has ended, and is repeated until it is answered. */
     for (int i = 1; i <= 2; i++) {
         t += 7 * MRD_SEC;
         CHECK(!records_at(c, t, "a", 1) && records_at(c, t, "b", 0));
@@ -536,7 +539,8 @@ TEST(a_pause_counts_where_it_was_carried_out)
     t += 7 * MRD_SEC;
     CHECK(!records_at(c, t, "a", 1) && !records_at(c, t, "b", 0));
     CHECK(!asks_at(c, t, &e));
-    /* The end of a pause is one where it was carried out. An answer to the pause does not say so. */
+    /* The end of a pause counts for nodes that have applied it. An answer to the pause is not
+     * sufficient. */
     CHECK_INT(changed(c, t, &resume).kind, MRD_DO_ASK);
     change_answered(c, t + 1, &ask, "a", MRD_OK);
     CHECK_INT(mrd_session_pauses(s, mrd_session_part(s, "a"), found), 1);
@@ -547,9 +551,10 @@ TEST(a_pause_counts_where_it_was_carried_out)
     mrd_core_free(c);
 }
 
-/* A trigger that comes with the start is told to the nodes when they know of the session. */
-/* The aggregator's machine came up with its wall clock an hour before the start of a session, by which the
- * session's time began anew: it stops now, not in an hour. One that has not begun stops when it does. */
+/* A trigger that arrives with the start is sent to the nodes when they have the session. */
+/* After a reboot the wall clock of the aggregator's machine is an hour before the start of a
+ * session, and session time began again. A running session of the earlier timeline stops now and
+ * not in an hour. One that has not begun stops when it begins. */
 TEST(a_start_of_an_earlier_boot_is_not_awaited)
 {
     static const char *const timelines[] = { "earlier", "this" };
@@ -609,8 +614,8 @@ TEST(a_trigger_waits_until_the_start_was_sent)
     mrd_core_free(c);
 }
 
-/* One session has had as many triggers as there may be: the window of the others is kept all the
- * same, and the answer says both. */
+/* One session has reached its limit of triggers. The windows of the other sessions are still kept,
+ * and the answer reports both. */
 TEST(a_full_session_keeps_no_other_from_its_trigger)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -641,7 +646,7 @@ TEST(a_full_session_keeps_no_other_from_its_trigger)
     mrd_core_free(c);
 }
 
-/* The row that gathers causes for which there is none says from when to when they all lasted. */
+/* The row for causes without a row of their own has their common time range. */
 TEST(gathered_losses_keep_their_times)
 {
     mrd_counts counts = { 0 };
@@ -660,8 +665,8 @@ TEST(gathered_losses_keep_their_times)
     CHECK_INT(mrd_counts_lost(&counts), 10 * (MRD_LOSSES_MAX + 2));
 }
 
-/* A node that missed the first of two triggers and learns of it last lists them the other way
- * round: it knows of both. */
+/* A node that missed the first of two triggers receives it last and lists them in reverse order.
+ * Both count as acknowledged. */
 TEST(triggers_are_acknowledged_in_any_order)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -689,14 +694,15 @@ TEST(a_start_that_cannot_be_written_did_not_happen)
     CHECK(core_find(c, MRD_DO_ANSWER, 0, &e) && e.err == MRD_IO);
     CHECK(mrd_core_session(c, save.session->id) == NULL);
     mrd_core_tick(c, core_at(3));
-    CHECK(core_find(c, MRD_DO_REMOVE, 0, &e)); /* with what there is of its folder */
+    CHECK(core_find(c, MRD_DO_REMOVE, 0, &e)); /* with the remaining part of its directory */
     mrd_core_removed(c, core_at(4), e.session->id);
     core_drain(c);
     CHECK_INT(c->n_sessions, 0);
     mrd_core_free(c);
 }
 
-/* Sends one frame; the status of its answer, or -1 when it waits for the disk, which then has it. */
+/* Sends one frame. Returns the status of the reply, or -1 if it waits for the disk, which then
+ * stores it. */
 static int
 send(mrd_core *c, mrd_node *n, uint64_t session, uint64_t epoch, uint64_t seq)
 {
@@ -713,8 +719,8 @@ send(mrd_core *c, mrd_node *n, uint64_t session, uint64_t epoch, uint64_t seq)
     return (int) e.status;
 }
 
-/* A node that leaves gaps in its numbers costs memory: one budget for all its sessions and epochs,
- * which what it leaves out does not touch that is in order, and which comes back. */
+/* Gaps in a node's sequence numbers cost memory. One limit covers all its sessions and epochs.
+ * Frames without a gap are not affected by the limit, and closed gaps free their memory. */
 TEST(gaps_of_a_node_are_bounded_over_its_sessions)
 {
     const int stored = MRD__ACK_STATUS__ACK_STORED, refused = MRD__ACK_STATUS__ACK_REFUSED;
@@ -731,7 +737,7 @@ TEST(gaps_of_a_node_are_bounded_over_its_sessions)
         CHECK_INT(send(c, n, 7, 1, 2 * k), stored);
     for (uint64_t k = 0; k < 3; k++) /* two more in another epoch */
         CHECK_INT(send(c, n, 7, 2, 2 * k), stored);
-    CHECK_INT(send(c, n, 8, 1, 5), stored); /* the first of an epoch makes none */
+    CHECK_INT(send(c, n, 8, 1, 5), stored); /* the first frame of an epoch makes no gap */
     CHECK_INT(send(c, n, 8, 1, 9), stored); /* the sixth */
     CHECK_INT(n->gaps, 6);
     CHECK_INT(send(c, n, 8, 1, 20), refused);
@@ -759,8 +765,8 @@ TEST(gaps_of_a_node_are_bounded_over_its_sessions)
     mrd_core_free(c);
 }
 
-/* What a heartbeat says of a part goes into the manifest: numbers that are none of ours, times that
- * are still to come and long texts do not. */
+/* The manifest gets the report of a heartbeat about a part, but no foreign numbers, no future times
+ * and no long texts. */
 TEST(what_a_node_says_of_its_part_is_checked)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -817,8 +823,8 @@ TEST(a_bucket_holds_back_what_is_too_much)
     CHECK_INT(mrd_bucket_take(&b, 0, (mrd_local_ns){ now }, UINT32_MAX), 0); /* no limit */
 }
 
-/* What the total's rate sends back, again and again, leaves the agent its own rate: it is told the true limit, and is
- * stored as soon as the total allows it. */
+/* Frames that the total rate delays repeatedly do not use up the rate of the agent. The reply names
+ * the true limit, and the frame is stored as soon as the total rate allows it. */
 TEST(what_all_agents_may_not_send_is_not_charged_to_one)
 {
     mrd_core *c = core_make((mrd_core_limits){ .agent_rate = 1000000, .total_rate = 500000 });
@@ -831,7 +837,7 @@ TEST(what_all_agents_may_not_send_is_not_charged_to_one)
     core_hello(c, 1, "a", 1);
     CHECK(mrd_core_sender(c, core_at(now), 10, 1, &f, &n));
     for (; f.seq < 2;
-         f.seq++) { /* 200,000 of the agent are left, and the total has 300,000 too much */
+         f.seq++) { /* the agent has 200,000 left, and the total is 300,000 below zero */
         mrd_core_numbered(c, core_at(now), 10 + f.seq, n, &f, 400000, (mrd_local_ns){ now });
         CHECK(core_find(c, MRD_DO_APPEND, 0, &e));
     }

@@ -1,4 +1,5 @@
-/* What nodes are told of their sessions, and what they answer: surveys, directives with heartbeats, triggers, changes. */
+/* The messages to nodes about their sessions, and their answers: surveys, directives in heartbeat
+ * replies, triggers, changes. */
 #include "tests/aggregator/core_make.h"
 
 #define START (20 * MRD_SEC)
@@ -63,7 +64,8 @@ TEST(only_answers_to_a_question_count)
     mrd_core_free(c);
 }
 
-/* A question is over with the last answer, or with its time; one that a session waits for it takes down itself. */
+/* A survey ends with the last answer or with its timeout. If a session waits for a survey, the
+ * session ends it. */
 TEST(a_question_ends)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -109,7 +111,7 @@ TEST(as_many_questions_as_may)
         id = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0);
         first = i == 0 ? id : first;
         CHECK_INT(id, first + i);
-        /* nobody is there to answer: it is over at once */
+        /* no node can answer, so it ends at once */
         CHECK_INT(mrd_core_survey(c, id)->deadline.ns, START);
     }
     CHECK_INT(mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_STOP, NULL, MRD_SEC, 0), 0);
@@ -118,7 +120,7 @@ TEST(as_many_questions_as_may)
     mrd_core_free(c);
 }
 
-/* What an answer says of its node depends on the question. */
+/* The effect of an answer on its node depends on the survey. */
 TEST(what_an_answer_changes)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -154,10 +156,10 @@ TEST(what_an_answer_changes)
         mrd_core_answered(c, core_at(START), ask.survey, &r);
         core_drain(c);
         p = mrd_session_part(s, "a");
-        CHECK_INT(p != NULL, i > 0); /* none of its processes is meant */
+        CHECK_INT(p != NULL, i > 0); /* none of its processes is selected */
         if (p == NULL)
             continue;
-        /* It came too late: the session has begun, and its heartbeat says how it is. */
+        /* The answer is late. The session has begun, so the heartbeat's state counts. */
         CHECK(p->clock.bound == -1 && p->state == MRD_PART_ARMED);
         CHECK_INT(s->triggers[0].acknowledged, i >= 3);
         CHECK_INT(p->revision, i == 5 ? 3 : 0);
@@ -169,7 +171,8 @@ TEST(what_an_answer_changes)
 
 /* ---- With heartbeats ---- */
 
-/* What a heartbeat of node "a" that says this of session 7 is answered with; phase IDLE: nothing. */
+/* Returns the reply to a heartbeat of node "a" with this state of session 7. The phase IDLE sends
+ * no state. */
 static mrd_effect
 beats(mrd_core *c, int64_t at, Mrd__NodePhase phase, unsigned revision, uint64_t trigger)
 {
@@ -220,7 +223,8 @@ TEST(what_a_node_is_told_of_a_session)
         mrd_session *s = core_session(c, 7, 0, MRD_SESSION_RECORDING);
         mrd_effect e;
 
-        core_part(c, s, "b", MRD_PART_RECORDING); /* another, for which it goes on */
+        /* another node, because of which the session continues */
+        core_part(c, s, "b", MRD_PART_RECORDING);
         core_hello(c, START, "a", 1);
         s->step = rows[i].step;
         s->state = rows[i].step == MRD_STEP_FLUSH ? MRD_SESSION_STOPPING : MRD_SESSION_RECORDING;
@@ -234,7 +238,8 @@ TEST(what_a_node_is_told_of_a_session)
     }
 }
 
-/* Who refused, or whose job has ended, or is not meant, is not told to record; who was only silent or away is. */
+/* A node receives no start if it refused, if its job has ended, or if it is not selected. A node
+ * that was only silent or absent receives it. */
 TEST(who_is_told_to_record)
 {
     static const struct {
@@ -276,7 +281,8 @@ TEST(who_is_told_to_record)
     }
 }
 
-/* What nobody knows here, or is over, is to be forgotten; not what was delivered or refused. */
+/* A session that is unknown here or complete is to be forgotten, unless it was already delivered or
+ * refused. */
 TEST(what_a_node_is_to_forget)
 {
     static const Mrd__NodePhase phases[] = {
@@ -336,7 +342,8 @@ TEST(an_answer_has_room_for_so_many_directives)
     mrd_core_free(c);
 }
 
-/* A node that missed a trigger is told while it holds something of its window, the earliest of the last sixteen first. */
+/* A node that missed a trigger receives it while it still holds part of its window, the earliest of
+ * the last sixteen first. */
 TEST(a_trigger_that_a_node_missed)
 {
     static const struct {
@@ -396,7 +403,7 @@ TEST(the_last_triggers_are_told_again)
 
 /* ---- Triggers of nodes ---- */
 
-/* Notes of a heartbeat of this node: why it wants a window, and when that was. */
+/* Sends a heartbeat of this node with the reason and the time of a requested window. */
 static void
 notes(mrd_core *c, int64_t now, size_t node, const char *reason, const char *at)
 {
@@ -418,7 +425,8 @@ notes(mrd_core *c, int64_t now, size_t node, const char *reason, const char *at)
     core_drain(c);
 }
 
-/* What nodes saw within half a second is one window, which ends behind the last; the next is a second later. */
+/* Reports of nodes within half a second make one window, which ends after the last report. The next
+ * window is a second later. */
 TEST(what_nodes_saw_becomes_a_window)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -448,15 +456,16 @@ TEST(what_nodes_saw_becomes_a_window)
     CHECK_INT(s->triggers[0].to.ns - s->triggers[0].from.ns, 20 * MRD_SEC);
     CHECK_TEXT(s->triggers[0].reason, "a: slow");
     CHECK(s->report_at.ns == 0 && x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1);
-    notes(c, START + 600 * MRD_MS, 1, "later", "1"); /* not before a second is over */
+    notes(c, START + 600 * MRD_MS, 1, "later", "1"); /* not before a second has passed */
     CHECK_INT(s->report_at.ns, START + 2 + 1500 * MRD_MS);
     s->params.recorder_ns = 3 * MRD_SEC;
     mrd_core_tick(c, core_at(START + 2 + 1500 * MRD_MS));
     CHECK_INT(core_logged(c, "AGG-TRIGGER", text), 1);
     CHECK(strstr(text, "b: later") != NULL && s->n_triggers == 2);
-    CHECK_INT(s->triggers[1].to.ns - s->triggers[1].from.ns, 3 * MRD_SEC); /* as much as is kept */
+    /* the whole recorder memory */
+    CHECK_INT(s->triggers[1].to.ns - s->triggers[1].from.ns, 3 * MRD_SEC);
     notes(c, START + 10 * MRD_SEC, 1, "", "");
-    notes(c, START + 11 * MRD_SEC, 1, "later", "1"); /* the same words, after none */
+    notes(c, START + 11 * MRD_SEC, 1, "later", "1"); /* the same reason after an empty one */
     CHECK_INT(s->report_at.ns, START + 11500 * MRD_MS);
     while (s->n_triggers < MRD_TRIGGERS_MAX)
         CHECK_ERR("add", mrd_session_add_trigger(s, &(mrd_trigger){ .id = 1 }, NULL), MRD_OK);
@@ -466,7 +475,8 @@ TEST(what_nodes_saw_becomes_a_window)
     mrd_core_free(c);
 }
 
-/* Which sessions keep a window when an agent reports for one of them, and when one of an earlier release reports for its node. */
+/* Which sessions keep a window if an agent reports for one session, and if an agent of an earlier
+ * release reports for its node. */
 TEST(a_report_is_of_one_session)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -501,7 +511,7 @@ TEST(a_report_is_of_one_session)
     mrd_core_free(c);
 }
 
-/* A node repeats its reason until it says another, however long it is. */
+/* A node repeats its reason, of any length, until it has another one. */
 TEST(a_long_reason_is_one_trigger)
 {
     static char reason[400], at[60];
@@ -527,7 +537,8 @@ TEST(a_long_reason_is_one_trigger)
     mrd_core_free(c);
 }
 
-/* While nodes are being told of a session's start its triggers wait; the start of another one does not matter. */
+/* A session's triggers wait while its start is being sent to nodes. The start of another session
+ * has no effect. */
 TEST(a_trigger_waits_for_the_start_of_its_session)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });
@@ -544,12 +555,12 @@ TEST(a_trigger_waits_for_the_start_of_its_session)
     CHECK(x.n[MRD_DO_ANSWER] == 1 && x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1);
     CHECK(first->triggers[0].sent && !second->triggers[0].sent);
     CHECK(x.ask.session == first && x.ask.timeout == MRD_SEC && x.ask.give_up == 0);
-    x = core_tick(c, START + MRD_SEC); /* the question of the start is over */
+    x = core_tick(c, START + MRD_SEC); /* the survey of the start is over */
     CHECK(x.asked[MRD__CONTROL_TYPE__CONTROL_TRIGGER] == 1 && second->triggers[0].sent);
     mrd_core_free(c);
 }
 
-/* ---- Triggers of people ---- */
+/* ---- Triggers of users ---- */
 
 TEST(which_sessions_are_triggered)
 {
@@ -590,7 +601,8 @@ TEST(which_sessions_are_triggered)
     }
 }
 
-/* As many commands wait for the disk as may: the window is kept, and the answer says that it does not wait. */
+/* The maximum number of commands waits for the disk. The window is kept, and the answer says that
+ * it does not wait. */
 TEST(a_trigger_that_is_not_awaited)
 {
     mrd_core *c = core_make((mrd_core_limits){ 0 });

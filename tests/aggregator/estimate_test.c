@@ -1,5 +1,6 @@
-/* What the aggregator tells an agent of its clock, taken for a line as the agent takes it: the truth lies
- * within, before and after the time it is told for. Random clocks, delays and gaps; prints its seed. */
+/* The aggregator's estimate of an agent's clock, extrapolated as a line like the agent does. The
+ * truth lies within the bound, before and after the time of the estimate. Clocks, delays and gaps
+ * are random, and the seed is printed. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include "timesync/follow.h"
 
 #define START (1000 * MRD_SEC)
-#define BEND  5000 /* ppb/s, as the agent takes it: agent/clock.c */
+#define BEND  5000 /* ppb/s, as in agent/clock.c */
 
 static unsigned seed;
 
@@ -46,8 +47,9 @@ probe(mrd_follow *f, int64_t at, int64_t ppb, uint32_t k)
         mrd_follow_probe(f, &p);
 }
 
-/* The drift widens the bound to all that the solver thinks possible at these seconds before and after, and by no more than
- * 1 ppb beyond: computed here from the two ends of what is possible, not from its middle. */
+/* The drift widens the bound to everything that the solver considers possible within these seconds,
+ * and by at most 1 ppb more. The test computes that from the ends of the possible range, not from
+ * its middle. */
 static bool
 drift_is_least(mrd_follow *f, int64_t local, const Mrd__ClockEstimate *e)
 {
@@ -72,7 +74,7 @@ drift_is_least(mrd_follow *f, int64_t local, const Mrd__ClockEstimate *e)
     return (int64_t) e->drift_ppb >= least && (int64_t) e->drift_ppb <= least + 1;
 }
 
-/* How often an estimate was false somewhere in the half minute before and after, or wider than it need be. */
+/* Counts the estimates that were wrong at any time within half a minute, or wider than necessary. */
 static unsigned
 false_ones(unsigned *told, unsigned *without)
 {
@@ -125,7 +127,7 @@ TEST(an_estimate_is_true_before_and_after)
 
 /* ---- Suspended machines ---- */
 
-#define FRAMES 8 /* under way at one time */
+#define FRAMES 8 /* number of frames in flight */
 
 typedef struct {
     mrd_buf probes, joined;
@@ -133,15 +135,15 @@ typedef struct {
     Mrd__ClockData data;
 } clock_frame;
 
-/* A node whose machine sleeps now and then; its clock stands meanwhile. */
+/* A node that is suspended at times, during which its clock stops. */
 typedef struct {
     mrd_node n;
     mrd_timescale t;
     clock_frame v[FRAMES]; /* the last is being filled */
     size_t n_frames;
     int64_t at, ppb, asleep, watched;
-    int64_t ahead;               /* of its clock: that of an earlier boot */
-    int64_t woke[64], slept[64]; /* by its clock; how long in all, then */
+    int64_t ahead;               /* added to its clock for an earlier boot */
+    int64_t woke[64], slept[64]; /* by its clock; total suspended time then */
     size_t n_sleeps;
     uint32_t k;
     unsigned told, wrong;
@@ -199,7 +201,7 @@ arrive(sleeper *s, size_t i)
     mrd_buf_fini(&f.joined);
 }
 
-/* As the agent does: the next turn sees that the machine slept. */
+/* Suspends the machine. The agent's next turn detects it. */
 static void
 sleep_once(sleeper *s)
 {
@@ -221,7 +223,7 @@ sleep_once(sleeper *s)
     f->data.n_breaks = 1;
 }
 
-/* What is said of the clock, now or in a heartbeat that was long under way. */
+/* Checks the estimate, either now or in a heartbeat that was in flight for a long time. */
 static void
 ask(sleeper *s, int64_t local)
 {
@@ -259,7 +261,8 @@ turn(sleeper *s)
         ask(s, s->at - below(20 * MRD_SEC));
 }
 
-/* Frames of its clock and heartbeats arrive in any order: no bound is false, and there are bounds. */
+/* The frames of its clock and its heartbeats arrive in any order. No bound is wrong, and some
+ * estimates have a bound. */
 TEST(a_clock_that_stood_is_not_believed)
 {
     unsigned told = 0, wrong = 0;
@@ -288,7 +291,7 @@ TEST(a_clock_that_stood_is_not_believed)
     CHECK_INT(wrong, 0);
 }
 
-/* One frame of four probes; of an earlier boot with an end of its clock, too. */
+/* Delivers a frame of four probes. For an earlier boot it also contains the end of its clock. */
 static void
 arrive_of(sleeper *s, char *boot, int64_t ahead)
 {
@@ -309,8 +312,8 @@ arrive_of(sleeper *s, char *boot, int64_t ahead)
     arrive(s, 0);
 }
 
-/* A machine lost its power, and the spool kept frames of the boot before: they arrive when the new
- * boot is known, and its clock is another. */
+/* A machine lost its power, and its spool kept frames of the previous boot. They arrive after the
+ * first message of the new boot, which has another clock. */
 TEST(a_clock_of_an_earlier_boot_is_not_followed)
 {
     static char before[] = "boot-a", now[] = "boot-b";
@@ -322,7 +325,8 @@ TEST(a_clock_of_an_earlier_boot_is_not_followed)
     snprintf(s.n.instance_id, sizeof(s.n.instance_id), "i-1");
     snprintf(s.n.boot_id, sizeof(s.n.boot_id), "%s", now);
     snprintf(s.t.timeline, sizeof(s.t.timeline), "aggregator");
-    for (int i = 0; i < 20; i++) /* of the clock that is gone alone nothing is known of this one */
+    /* the previous clock alone gives no information about the new one */
+    for (int i = 0; i < 20; i++)
         arrive_of(&s, before, 7200 * MRD_SEC);
     ask(&s, s.at);
     CHECK_INT(s.told, 0);

@@ -1,5 +1,7 @@
-/* export_run STORE SESSION TARGET owner|target MS: exports a session of a store as the aggregator does, for tests/aggregator/export_fuse_test.py. With `owner`
- * it is given to user 54321. Prints "done FILES BYTES", "failed REASON", or "left" when it is not over after MS milliseconds. */
+/* export_run STORE SESSION TARGET owner|target MS: exports a session of a store like the
+ * aggregator, for tests/aggregator/export_fuse_test.py. With `owner` it belongs to user 54321.
+ * Prints "done FILES BYTES", "failed REASON", or "left" if it is not complete after MS
+ * milliseconds. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /*
- * Exports into a folder, by the thread that does them, in a process of its own: killed before each call that changes
- * something (ptrace), with everything planted in its way that users can plant, and against a user who renames and links all
- * the time. What must hold: a copy is whole or its absence is told, nothing is written twice, and nothing outside of the
- * target is written or changes its owner or permissions.
+ * Exports into a directory, by the export thread in its own process. It is killed before each call
+ * that changes something (ptrace). Users plant all kinds of files at its destination, and one user
+ * renames and links permanently. A copy must be complete or reported as missing. Nothing is written
+ * twice. Outside of the target nothing is written, and no owner or permission changes.
  */
 #include "tests/check.h"
 
@@ -21,7 +21,7 @@
 #include "base/buf.h"
 #include "tests/wait.h"
 
-#define EVE    54321 /* whose job it was; and another user */
+#define EVE    54321 /* owner of the job; and another user */
 #define OTHER  54322
 #define BIG    ((1u << 20) + 17)
 #define FILE_N 9
@@ -67,7 +67,7 @@ join(const char *a, const char *b)
     return path;
 }
 
-/* False: something is in its way. */
+/* Makes a file. Returns false if another object prevents it. */
 static bool
 try_file(const char *top, const char *name, size_t size, unsigned content)
 {
@@ -142,7 +142,8 @@ same_bytes(const char *a, const char *b)
     return same;
 }
 
-/* A tree as text: every name with type, mode, owner, number, time and bytes; links are not followed. */
+/* Appends a tree as text: every name with type, mode, owner, links, size, time and bytes. Links are
+ * not followed. */
 static void
 describe(const char *path, mrd_buf *to)
 {
@@ -192,7 +193,7 @@ count_files(const char *path)
     return found;
 }
 
-/* How often the tree's description has `with`. */
+/* Counts the lines of the tree's description that contain `with`. */
 static unsigned
 count_entries(const char *path, const char *with)
 {
@@ -206,22 +207,22 @@ count_entries(const char *path, const char *with)
     return n;
 }
 
-/* ---- One export, in a process of its own ---- */
+/* ---- One export in its own process ---- */
 
 typedef struct {
     const char *store, *target, *id;
     const char *job;  /* "user=eve uid=54321" */
     const char *path; /* of --export-path */
     bool owner;
-    const mrd_convert_state *conversion; /* of i-a's process 7; NULL: it has none */
-    const char *artifact;                /* one that the node sent; NULL: none */
+    const mrd_convert_state *conversion; /* of process 7 on i-a; NULL for none */
+    const char *artifact;                /* an artifact of the node; NULL for none */
 } task;
 
 typedef struct {
     bool done, killed;
     uint64_t files, bytes;
     char text[MRD_WHY_MAX];
-    unsigned changes; /* calls that change something, up to the end */
+    unsigned changes; /* number of calls that changed something */
 } outcome;
 
 static int answer_fd;
@@ -325,7 +326,8 @@ changes(const struct ptrace_syscall_info *call)
     }
 }
 
-/* Kills it before its kill_at-th change; 0: never. False: this machine does not allow it. */
+/* Kills the process before change number kill_at, 0 for never. Returns false if this machine does
+ * not allow tracing. */
 static bool
 follow(pid_t child, unsigned kill_at, outcome *o)
 {
@@ -398,7 +400,7 @@ export_once(const task *t, bool traced, unsigned kill_at, outcome *o)
 
 /* ---- What must hold ---- */
 
-/* All files of the session are at `at`, with the right bytes, and nothing else. */
+/* Checks that all files of the session, and nothing else, are at `at` with the right bytes. */
 static bool
 is_whole(const task *t, const char *at)
 {
@@ -420,7 +422,8 @@ is_whole(const task *t, const char *at)
     return whole;
 }
 
-/* What has its own name is whole; session.json only when all is; with an owner closed to others. */
+/* A file under its final name is complete. session.json exists only if all files do. With an owner
+ * it is not accessible to others. */
 static void
 check_interrupted(const task *t, const char *at, const char *row)
 {
@@ -451,7 +454,7 @@ typedef struct {
     char store[80], target[80], outside[80];
 } ground;
 
-/* In memory where there is some: how long a disk takes to sync is not what is tested. */
+/* In memory if possible, because the time of a disk sync is not tested. */
 static void
 begin(ground *g)
 {
@@ -473,7 +476,8 @@ remove_below(const char *path)
 
 static unsigned kills;
 
-/* Kills at the n-th change, then at what *more* draws, until it is done; the files that were there are not written again. */
+/* Kills at change n, then at random changes, until the export is complete. Existing files are not
+ * written again. */
 static bool
 kill_and_finish(const task *t, const char *at, unsigned n, uint64_t *draw)
 {
@@ -489,7 +493,7 @@ kill_and_finish(const task *t, const char *at, unsigned n, uint64_t *draw)
             return false;
         kills += o.killed;
         if (!o.killed)
-            break; /* there are not so many */
+            break; /* the export had fewer changes */
         check_interrupted(t, at, row);
         n = draw == NULL ? 0 : (unsigned) (seed_of(draw) % 60) + 1;
     } while (n > 0 && draw != NULL && seed_of(draw) % 4 != 0);
@@ -553,7 +557,7 @@ TEST(killed_before_every_change_it_ends_whole_and_writes_nothing_twice)
     CHECK(kills > 300);
 }
 
-/* ---- What users put in its way ---- */
+/* ---- Objects that users plant ---- */
 
 static void
 plant(const ground *g, const char *at, uint64_t *draw, bool user)
@@ -584,7 +588,8 @@ plant(const ground *g, const char *at, uint64_t *draw, bool user)
     free(out);
 }
 
-/* The folders that an export makes, and what they hold, outside of the target: where a followed link would lead. */
+/* Makes the directories of an export outside of the target, with their contents, to which a
+ * followed link would lead. */
 static void
 make_outside(const ground *g)
 {
@@ -633,7 +638,7 @@ TEST(nothing_outside_is_touched_whatever_lies_in_its_way)
             plant(&g, path, &draw, seed_of(&draw) % 2 == 0);
             free(path);
         }
-        mrd_buf_reset(&before); /* what is planted may lie behind a link that was */
+        mrd_buf_reset(&before); /* an object may have been planted through a planted link */
         describe(g.outside, &before);
         REQUIRE(export_once(&t, false, 0, &o));
         mrd_buf_reset(&after);
@@ -658,7 +663,7 @@ TEST(nothing_outside_is_touched_whatever_lies_in_its_way)
     mrd_buf_fini(&after);
 }
 
-/* Swaps names below `dir` for links to the outside and back, as fast as it can. */
+/* Swaps names below `dir` for links to the outside and back, as fast as possible. */
 static void
 swap_for_ever(const char *dir, const char *outside, uint64_t draw)
 {
@@ -686,7 +691,8 @@ swap_for_ever(const char *dir, const char *outside, uint64_t draw)
     }
 }
 
-/* A folder of a user; one that all may write into, whose copies are the same. */
+/* Exports while a user swaps names permanently: into the user's own directory, or (shared) into a
+ * target with write access for all users. */
 static void
 race(unsigned shared, bool owner, uint64_t *draw)
 {
@@ -725,7 +731,7 @@ race(unsigned shared, bool owner, uint64_t *draw)
         }
         done += o.done;
         CHECK(o.done || o.text[0] != '\0');
-        kill(eve, SIGSTOP); /* what follows walks by names, as root */
+        kill(eve, SIGSTOP); /* stop the attacker, because the following checks use names as root */
         waitpid(eve, NULL, WUNTRACED);
         mrd_buf_reset(&after);
         describe(g.outside, &after);
@@ -784,13 +790,13 @@ TEST(a_folder_that_is_the_users_is_compared)
               strstr(o.text, "remove or rename") != NULL);
         CHECK_INT(count_entries(at, at), 1);
         remove_below(at);
-        /* given, and looked at again: all files count */
+        /* changed owner, and checked again: all files count */
         REQUIRE(export_once(&t, false, 0, &o) && o.done);
         CHECK_INT(o.files, FILE_N);
         describe(at, &before);
         REQUIRE(export_once(&t, false, 0, &o));
         CHECK(o.done && o.files == FILE_N && o.bytes == 0);
-        /* the manifest goes on changing */
+        /* session.json may still change */
         make_file(top, "session.json", 222, 8);
         REQUIRE(export_once(&t, false, 0, &o));
         CHECK(o.done);
@@ -812,7 +818,7 @@ TEST(a_folder_that_is_the_users_is_compared)
     free(file);
 }
 
-/* A viewer that was killed leaves some of its results in the folder of its process. */
+/* A killed viewer leaves some of its results in the directory of its process. */
 TEST(what_may_be_half_of_a_viewers_results_is_left_out)
 {
     static const struct {

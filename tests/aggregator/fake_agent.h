@@ -1,6 +1,7 @@
 /*
- * tests/aggregator/fake_agent.h - the smallest agent: a thread that says hello, obeys control,
- * sends numbered batches while a session records, keeps each until it is acknowledged, and beats.
+ * tests/aggregator/fake_agent.h - a minimal agent in a thread. It sends hello and heartbeats and
+ * obeys control messages. While a session records it sends numbered batches and keeps each until it
+ * is acknowledged.
  */
 #ifndef MRD_TESTS_FAKE_AGENT_H
 #define MRD_TESTS_FAKE_AGENT_H
@@ -22,23 +23,25 @@
 typedef struct {
     /* set before start */
     const char *id, *data_url, *control_url, *token, *refuse;
-    const char *_Atomic note; /* a reason to trigger, told with each heartbeat */
-    bool no_surveys;          /* triggers of the control connection go past it */
-    unsigned late_by;  /* so many surveys go past it: its control connection is not there yet */
+    const char *_Atomic note; /* reason for a trigger, sent with each heartbeat */
+    bool no_surveys;          /* ignores triggers of the control connection */
+    /* number of first surveys to ignore, as if the control connection was late */
+    unsigned late_by;
     uint32_t events;   /* per batch */
-    unsigned batches;  /* per session, then nothing more begins; 0: as long as it records */
+    unsigned batches;  /* per session; 0 to continue while it records */
     unsigned pause_ms; /* between two batches */
     uint64_t run;
     int64_t
-        probe_offset_ns; /* its first frame has probes of a clock that is behind by this; 0: none */
+        /* its first frame has probes of a clock that is behind by this; 0 for no probes */
+        probe_offset_ns;
     mrd_link_tls tls;
     /* read after */
     _Atomic uint64_t begun, delivered, duplicates, refused, slowed, not_stored, hello_first, failed;
     _Atomic bool welcomed, turned_away, quit, deaf;
     _Atomic int phase;
-    _Atomic unsigned triggers, repeated; /* different ones; received again */
-    _Atomic unsigned beats;              /* heartbeats that were answered */
-    uint64_t trigger[16];                /* written before it is counted */
+    _Atomic unsigned triggers, repeated; /* distinct triggers; repeated triggers */
+    _Atomic unsigned beats;              /* answered heartbeats */
+    uint64_t trigger[16];                /* written before the count is incremented */
     char message[256];
     /* its own */
     pthread_t thread;
@@ -49,7 +52,7 @@ typedef struct {
     mrd_track_id track;
     mrd_sid name;
     uint64_t session, epoch, next_seq;
-    mrd_buf kept[FAKE_KEEP]; /* by sequence, freed when acknowledged */
+    mrd_buf kept[FAKE_KEEP]; /* by sequence number, freed when acknowledged */
     bool in_flight[FAKE_KEEP], acked[FAKE_KEEP];
     uint32_t counts[FAKE_KEEP];
     int64_t last_beat_ns, last_begin_ns, started_ns, retry_ns, ts_ns;
@@ -264,7 +267,7 @@ fake_event(fake_agent *a, mrd_link_event *ev)
         a->up = ev->kind == MRD_LINK_UP;
         a->hello_wanted = a->up;
     } else if (ev->kind == MRD_LINK_REPLY && a->deaf && ev->tag < FAKE_KEEP) {
-        a->in_flight[ev->tag] = false; /* as after a lost acknowledgement: it is sent again */
+        a->in_flight[ev->tag] = false; /* as if the acknowledgement was lost, so it is sent again */
     } else if (ev->kind == MRD_LINK_REPLY) {
         fake_reply(a, ev);
     } else if (ev->kind == MRD_LINK_CONTROL) {
@@ -279,7 +282,7 @@ fake_event(fake_agent *a, mrd_link_event *ev)
     mrd_link_event_done(ev);
 }
 
-/* Numbers that do not compress. */
+/* Returns numbers that cannot be compressed. */
 static uint64_t
 fake_scramble(uint64_t x)
 {
@@ -289,7 +292,7 @@ fake_scramble(uint64_t x)
     return (x ^ x >> 32) | 1;
 }
 
-/* 400 whole probes of the last 200 s: 5 us there, 2 us stay, 5 us back. */
+/* Sends 400 complete probes of the last 200 s: 5 us forward, 2 us at the server, 5 us back. */
 static void
 fake_probes(fake_agent *a, mrd_frame *f)
 {
@@ -320,8 +323,8 @@ fake_probes(fake_agent *a, mrd_frame *f)
     a->next_seq++;
 }
 
-/* A stop is told ahead of its time, and a start too: with a number of batches all of them are
- * before the stop, whenever the agent hears of it. */
+/* Stops and starts are announced ahead of their time. With a fixed number of batches all lie before
+ * the stop, at whatever time the agent receives it. */
 static bool
 fake_has_more(const fake_agent *a)
 {
@@ -331,7 +334,7 @@ fake_has_more(const fake_agent *a)
     return a->phase == MRD__NODE_PHASE__NODE_RECORDING;
 }
 
-/* One more batch of events, if the session goes on. */
+/* Sends one more batch of events if the session continues. */
 static void
 fake_begin(fake_agent *a)
 {

@@ -1,4 +1,4 @@
-/* The folders of a store: what is measured, removed and swept, and files that arrive. */
+/* The directories of a store: measured, removed and cleaned up, and arriving files. */
 #include "tests/check.h"
 #include "tests/wait.h"
 
@@ -22,7 +22,7 @@ open_store(void)
     return s;
 }
 
-/* A file below the store, its folder too; so many seconds old. */
+/* Makes a file below the store, with its directory, of this age in seconds. */
 static void
 put(const char *name, size_t size, int age_s)
 {
@@ -79,7 +79,8 @@ on_disk(void *self, int64_t free_bytes)
     (void) free_bytes;
 }
 
-/* Closed sessions are measured and what is removed is emptied, also of a run before. */
+/* Closed sessions are measured. Removed directories are emptied, including directories of an
+ * earlier run. */
 TEST(folders_are_measured_and_removed)
 {
     mrd_session_store store = open_store();
@@ -101,7 +102,7 @@ TEST(folders_are_measured_and_removed)
     put("artifacts/" SHA_A, 300000, 0);
     snprintf(path, sizeof(path), "%s/artifacts/" SHA_A, test_tmp());
     snprintf(other, sizeof(other), "%s/sessions/%s/model.neff", test_tmp(), text);
-    CHECK(link(path, other) == 0); /* of the session's folder, but counted as the artifact it is */
+    CHECK(link(path, other) == 0); /* in the session's directory, but counted as the artifact */
     CHECK_ERR("open", mrd_cleaner_open(&o, &c, NULL), MRD_OK);
     mrd_cleaner_measure(c, 1, text);
     mrd_cleaner_close(c); /* when all was done */
@@ -119,7 +120,7 @@ TEST(folders_are_measured_and_removed)
 /* ---- Artifacts ---- */
 
 typedef struct {
-    const char *listed[4]; /* whole, or parts that may still come */
+    const char *listed[4]; /* complete, or parts that may continue */
     unsigned removed;
     uint64_t grown;
 } book;
@@ -220,7 +221,7 @@ TEST(what_nobody_lists_is_swept)
     mrd_session_store_fini(&store);
 }
 
-/* As many files as may be under way: the next waits until one of them stands still. */
+/* The limit of concurrent uploads: the next one waits until an upload stalls. */
 TEST(uploads_are_bounded)
 {
     mrd_session_store store = open_store();
@@ -246,7 +247,7 @@ TEST(uploads_are_bounded)
     mrd_session_store_fini(&store);
 }
 
-/* One node's chunks and sizes touch no other's: neither another size nor bytes of another node. */
+/* The chunks and sizes of one node cannot change the file of another node. */
 TEST(an_upload_belongs_to_one_node)
 {
     mrd_session_store store = open_store();
@@ -277,7 +278,7 @@ TEST(an_upload_belongs_to_one_node)
     CHECK_INT(request.offset, 5);
     CHECK_ERR("rest", mrd_artifact_chunk(a, HONEST, &chunk, &ack, text), MRD_OK);
     CHECK_INT(ack.artifact_offset, 10);
-    /* It stands still: the next one begins anew, without its bytes. */
+    /* The upload has stalled. The next one begins again without its bytes. */
     a->uploads[0].used.ns -= 10 * MRD_SEC;
     CHECK_ERR("taken over", mrd_artifact_begin(a, EVIL, &announce, &request, text), MRD_OK);
     CHECK_INT(request.offset, 0);
@@ -285,7 +286,7 @@ TEST(an_upload_belongs_to_one_node)
     mrd_session_store_fini(&store);
 }
 
-/* Two on one store would end, merge and delete each other's sessions. */
+/* Two aggregators on one store would end, merge and delete each other's sessions. */
 TEST(a_store_has_one_aggregator)
 {
     mrd_session_store first = open_store(), second;

@@ -1,4 +1,5 @@
-/* Requests of whom it is being asked elsewhere who they are: held without holding others, answered when it is known. */
+/* Requests that wait for the identification of their caller by another service. They do not block
+ * other requests, and are answered when the caller is identified. */
 #include "aggregator/httpd.h"
 
 #include <arpa/inet.h>
@@ -12,9 +13,9 @@
 #define ENDED "Connection: close\r\n\r\n"
 #define HEAD  "Host: localhost\r\nContent-Type: application/json\r\nAuthorization: Bearer who\r\n"
 
-/* What is known of the token "who", and how often it was asked for. */
+/* The role of the caller under test, if identified, and the number of requests for it. */
 static _Atomic int known, asked;
-static mrd_httpd *at_once; /* it becomes known while the question is being answered */
+static mrd_httpd *at_once; /* identifies the caller during the call of identify */
 
 static mrd_err
 identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
@@ -50,8 +51,9 @@ reply(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain", &text);
 }
 
-static mrd_dur_ns patience;      /* of /made; 0: without end */
-static _Atomic int made, looked; /* the answer of /made, and how often it was looked for */
+static mrd_dur_ns patience; /* of /made; 0 for no limit */
+/* the result of /made, and the number of calls that looked for it */
+static _Atomic int made, looked;
 
 static mrd_err
 reply_made(void *self, mrd_http_request *req, mrd_why *why)
@@ -107,7 +109,7 @@ begin(mrd_httpd *h, const char *request)
     return fd;
 }
 
-/* Until the other end closes. Valid until the next call. */
+/* Reads until the peer closes. Valid until the next call. */
 static const char *
 rest(int fd)
 {
@@ -193,7 +195,8 @@ TEST(held_until_it_is_known)
         known = asked = 0;
         fd = begin(h, rows[i].request);
         CHECK_ROW(rows[i].name, fd >= 0 && wait_asked(1));
-        /* Somebody else is answered meanwhile, and somebody else's identification changes nothing. */
+        /* Another caller is answered meanwhile, and the identification of another caller has no
+         * effect. */
         CHECK_ROW(rows[i].name, is(rest(begin(h, "GET /it HTTP/1.1\r\nHost: localhost\r\n"
                                                  "Authorization: Bearer known\r\n" ENDED)),
                                    200, "v=none;"));
@@ -221,7 +224,7 @@ TEST(its_time_ends)
     mrd_httpd_stop(h);
 }
 
-/* Two requests on one connection, each held. */
+/* Two requests on one connection wait, one at a time. */
 TEST(the_connection_stays)
 {
     mrd_httpd *h = start(60);
@@ -239,7 +242,8 @@ TEST(the_connection_stays)
     mrd_httpd_stop(h);
 }
 
-/* A handler lets its request wait for what another thread makes, also for longer than a caller may be unknown. */
+/* A handler lets its request wait for a result of another thread, even longer than the limit for
+ * identification. */
 TEST(a_handler_waits_for_its_answer)
 {
     mrd_httpd *h = start(1);
@@ -263,11 +267,12 @@ TEST(a_handler_waits_for_its_answer)
     patience = 0;
     fd = begin(h, "GET /made HTTP/1.1\r\n" HEAD ENDED);
     CHECK(wait_count(&looked, 1));
-    mrd_httpd_stop(h); /* which lets nobody wait */
+    mrd_httpd_stop(h); /* ends all waits */
     rest(fd);
 }
 
-/* Many at once, some of whom leave; and it stops while some are held. */
+/* Many requests wait at once, and some clients disconnect. Then the server stops while requests
+ * still wait. */
 TEST(many_and_the_end)
 {
     mrd_httpd *h = start(60);
@@ -293,7 +298,7 @@ TEST(many_and_the_end)
         rest(fds[i]);
 }
 
-/* What comes between the question and the suspension is not missed. */
+/* An identification between the question and the suspension of the connection is not lost. */
 TEST(no_identification_is_missed)
 {
     mrd_httpd *h = start(2);

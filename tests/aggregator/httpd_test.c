@@ -49,7 +49,7 @@ get_file(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_file(req, file_path, "application/octet-stream", "trace.pftrace", why);
 }
 
-/* The same when the process has no descriptor left. */
+/* As above if the process has no descriptor left. */
 static mrd_err
 get_file_without_descriptors(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -96,7 +96,7 @@ get_stream(void *self, mrd_http_request *req, mrd_why *why)
                                  NULL, why);
 }
 
-/* Works for ever and writes nothing. */
+/* Works forever and writes nothing. */
 static mrd_err
 produce_nothing(void *self, mrd_out *out, mrd_why *why)
 {
@@ -115,7 +115,7 @@ get_quiet(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_stream(req, "text/plain", NULL, produce_nothing, produce_end, NULL, why);
 }
 
-/* Fails before its first byte, which can still be told. */
+/* Fails before its first byte, so that the error can still be sent as a status. */
 static mrd_err
 produce_refusal(void *self, mrd_out *out, mrd_why *why)
 {
@@ -131,7 +131,7 @@ get_refusal(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_stream(req, "text/plain", "it", produce_refusal, produce_end, NULL, why);
 }
 
-/* What writing a manifest says when there are no descriptors. */
+/* The error of writing a manifest without free descriptors. */
 static mrd_err
 get_crowded(void *self, mrd_http_request *req, mrd_why *why)
 {
@@ -157,7 +157,7 @@ static const mrd_http_route routes[] = {
 
 static unsigned idle; /* 0: the default */
 
-/* As the API does; no auth: everybody may do everything. */
+/* Identifies callers as the API does. Without tokens every caller may do everything. */
 static const mrd_auth *tokens;
 
 static mrd_err
@@ -198,7 +198,8 @@ dial(mrd_httpd *h)
     return connect(fd, (struct sockaddr *) &to, sizeof(to)) == 0 ? fd : -1;
 }
 
-/* One exchange on a connection of its own; the whole answer as text. Valid until the next call. */
+/* Sends a request on its own connection and returns the whole reply as text. Valid until the next
+ * call. */
 static const char *
 ask(mrd_httpd *h, const char *request)
 {
@@ -280,8 +281,8 @@ TEST(routing_and_problems)
     mrd_httpd_stop(h);
 }
 
-/* What a page of another site can make a browser send, and what only this server's page or a
- * program sends. */
+/* Requests that a page of another site can make a browser send, and requests that only this
+ * server's page or a program sends. */
 TEST(pages_of_others_change_nothing)
 {
 #define POST          "POST /items/7/set HTTP/1.1\r\nConnection: close\r\n"
@@ -432,8 +433,8 @@ static const struct {
     { "many parameters, no request", "GET /open?" P127 "p&p HTTP/1.1\r\nX\r\n\r\n", 400, "" },
 };
 
-/* What RFC 9112 and RFC 9110 have a server refuse or take, and what a proxy in front of it could
- * read in another way than we do. Each is answered at once: a client that waits has failed. */
+/* Messages that RFC 9112 and RFC 9110 require a server to refuse or to accept, and messages that a
+ * proxy could interpret differently. Each is answered at once: a client that waits means a failure. */
 TEST(messages_as_the_standard_has_them)
 {
     mrd_httpd *h = start(NULL);
@@ -564,8 +565,7 @@ TEST(files_with_ranges_and_etags)
     CHECK(has(ask(h, "GET /files/a HTTP/1.1\r\nAccept-Encoding: gzip;q=0\r\n" END),
               "Content-Length: 2000"));
     setrlimit(RLIMIT_NOFILE, &(struct rlimit){ 512, 4096 });
-    answer =
-        ask(h, "GET /starved HTTP/1.1\r\n" END); /* it is there: 404 would say that it is not */
+    answer = ask(h, "GET /starved HTTP/1.1\r\n" END); /* the file exists, so 404 would be wrong */
     CHECK(status_is(answer, 503) && has(answer, "Retry-After"));
     unlink(file_path);
     CHECK(status_is(ask(h, "GET /files/a HTTP/1.1\r\n" END), 404));
@@ -588,7 +588,7 @@ TEST(streams_are_bounded_and_cancelled)
     TEST_UNTIL(produce_done > 0);
     CHECK_INT(produced, 4096);
     CHECK_INT(produce_done, 1);
-    for (int i = 0; i < 2; i++) { /* two that do not read: the limit */
+    for (int i = 0; i < 2; i++) { /* two clients that do not read reach the limit */
         slow[i] = dial(h);
         CHECK(write(slow[i], request, strlen(request)) > 0);
     }
@@ -597,12 +597,12 @@ TEST(streams_are_bounded_and_cancelled)
     CHECK(status_is(answer, 503) && has(answer, "Retry-After"));
     test_let_it_run(100);
     CHECK(produced < 4000); /* a producer waits for its client */
-    CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200)); /* and holds nobody up */
+    CHECK(status_is(ask(h, "GET /json HTTP/1.1\r\n" END), 200)); /* and blocks no other request */
     for (int i = 0; i < 2; i++)
         close(slow[i]);
     TEST_UNTIL(produce_done == 4);
     done = produce_done;
-    CHECK_INT(done, 4); /* the refused one too: it owns what it was given */
+    CHECK_INT(done, 4); /* the refused one too, because it owns its argument */
     slow[0] = dial(h);
     CHECK(write(slow[0], request, strlen(request)) > 0);
     TEST_UNTIL((mrd_httpd_count(h, &counts), counts.streams_now == 1));
@@ -647,7 +647,7 @@ TEST(many_keepalive_connections_do_not_stall)
     mrd_httpd_stop(h);
 }
 
-/* Whether the server ended the connection; one more byte is sent. */
+/* Sends one more byte. Returns true if the server has closed the connection. */
 static bool
 ended(int fd)
 {
@@ -712,10 +712,10 @@ TEST(silent_connections_do_not_keep_others_out)
     int64_t began;
     mrd_httpd *h;
 
-    idle = 60; /* far longer than anybody waits */
+    idle = 60; /* far longer than any wait of the test */
     h = start(NULL);
     REQUIRE(h != NULL);
-    for (int i = 0; i < 600; i++) { /* all that the server takes */
+    for (int i = 0; i < 600; i++) { /* the server's maximum */
         const char *head = heads[i % 2];
 
         fds[i] = dial(h);

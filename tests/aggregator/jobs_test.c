@@ -1,4 +1,4 @@
-/* Sessions of jobs in the core: who may have one, which node joins which, and when each is over. */
+/* Sessions of jobs in the core: which jobs get one, which nodes join it, and when it ends. */
 #include "aggregator/core/jobs.h"
 
 #include "aggregator/core/core.h"
@@ -34,7 +34,7 @@ enum {
     HOOK = MRD__JOB_WITNESS__WITNESS_HOOK
 };
 
-/* The answer to it, and what it brings is written. */
+/* Sends the job and returns the answer. Its changes are written. */
 static mrd_effect
 says_as(mrd_core *c, int64_t now, size_t node, said what, int witness)
 {
@@ -94,7 +94,7 @@ TEST(a_job_is_told_its_session_when_it_is_on_disk)
     CHECK(e.err == MRD_OK && e.n_directives == 0 && e.retry_ms > 0); /* not yet */
     REQUIRE(c->n_sessions == 1);
     s = c->sessions[0];
-    e = says(c, T0 + 2 * MRD_SEC, 0, job); /* as it is told to: asked again */
+    e = says(c, T0 + 2 * MRD_SEC, 0, job); /* repeated as requested */
     REQUIRE(e.err == MRD_OK && e.n_directives == 1 && c->n_sessions == 1);
     CHECK(e.directives[0].type == MRD__CONTROL_TYPE__CONTROL_GO && e.directives[0].id == s->id);
     CHECK_TEXT(s->of_job.key.text, "x//7/0");
@@ -107,7 +107,7 @@ TEST(a_job_is_told_its_session_when_it_is_on_disk)
     mrd_core_free(c);
 }
 
-/* Another user, restart, cluster or namespace is another job. */
+/* Another user, restart, cluster or namespace means another job. */
 TEST(jobs_of_one_number_are_told_apart)
 {
     static const said others[] = { { "job=7\n", NULL, NULL, 6, 1, 0, false },
@@ -178,7 +178,7 @@ TEST(limits_are_of_a_user_and_of_all)
     mrd_core_free(c);
 }
 
-/* The node says that it has delivered all of the sessions that are being stopped. */
+/* Reports that the node has delivered all sessions that are stopping. */
 static void
 delivers(mrd_core *c, int64_t now, size_t node)
 {
@@ -204,8 +204,8 @@ delivers(mrd_core *c, int64_t now, size_t node)
     core_write_all(c, now);
 }
 
-/* Jobs that began and ended while nobody answered, more than may be recorded at one time: each gets its session when
- * the one before has ended, from its own begin on. */
+/* More jobs than the limit of sessions began and ended while the aggregator did not answer. Each
+ * gets its session when a previous one has ended, from the job's own start. */
 TEST(jobs_that_are_over_get_their_sessions_when_there_is_room)
 {
     mrd_core *c = cluster(2, 2, "stream");
@@ -238,12 +238,13 @@ TEST(jobs_that_are_over_get_their_sessions_when_there_is_room)
     CHECK_INT(n_ended, MRD_COUNT(jobs));
     CHECK(refused > 0);
     REQUIRE(c->n_sessions == MRD_COUNT(jobs));
-    for (size_t i = 0; i < c->n_sessions; i++) /* what was in its rings belongs to it */
+    for (size_t i = 0; i < c->n_sessions; i++) /* the contents of its rings belong to it */
         CHECK_INT(c->sessions[i]->go.ns - c->sessions[0]->go.ns, 0);
     mrd_core_free(c);
 }
 
-/* Its keys let an owner read the session: valid ones, each once, so many. */
+/* The keys of a job let its owner read the session. Only valid keys are accepted, each once, up to
+ * a limit. */
 TEST(owner_keys_are_checked_and_bounded)
 {
     mrd_core *c = cluster(8, 8, "stream");
@@ -264,13 +265,13 @@ TEST(owner_keys_are_checked_and_bounded)
 typedef struct {
     const char *what;
     uint32_t nodes; /* that the job says it has */
-    bool joins;     /* the second node has it, too */
+    bool joins;     /* the job also runs on the second node */
     bool a_ends, b_ends;
-    bool b_goes;             /* the second node is not seen any more */
-    int64_t stays_s, over_s; /* after so long it still runs; it is over */
+    bool b_goes;             /* the second node disappears */
+    int64_t stays_s, over_s; /* seconds after which it still runs, and after which it is over */
 } ending;
 
-/* The end of a job is that on all its nodes; one that vanished is waited for, but not for ever. */
+/* A job ends when it has ended on all its nodes. The wait for a node that disappeared is limited. */
 TEST(a_session_ends_with_its_job)
 {
     static const ending rows[] = {
@@ -315,7 +316,8 @@ TEST(a_session_ends_with_its_job)
     }
 }
 
-/* A store that takes nothing takes no job: it is told why, and no session is made whose manifest could not be written. */
+/* While nothing can be stored, jobs are refused with the reason. No session is made, because its
+ * manifest could not be written. */
 TEST(a_job_is_refused_while_nothing_is_stored)
 {
     for (int gone = 0; gone < 2; gone++) {
@@ -344,7 +346,7 @@ TEST(a_job_is_refused_while_nothing_is_stored)
     }
 }
 
-/* A session that waits for a job: its first node begins it, with what the job says of itself. */
+/* A session waits for a job. The first node of the job starts it, with the job's properties. */
 TEST(a_session_waits_for_its_job)
 {
     static const struct {
@@ -392,7 +394,7 @@ TEST(a_session_waits_for_its_job)
     }
 }
 
-/* Starts a session that waits for job 7; of this user, in this namespace, where they are given. */
+/* Starts a session that waits for job 7, optionally of this user and namespace. */
 static mrd_session *
 wait_for_7(mrd_core *c, const char *uid, const char *space)
 {
@@ -411,7 +413,7 @@ wait_for_7(mrd_core *c, const char *uid, const char *space)
     return c->sessions[0];
 }
 
-/* Whoever may say any number of a job gets no session by it. */
+/* A process that may claim any job number does not get a session by it. */
 TEST(who_may_have_a_session_that_waits_for_a_job)
 {
     static const struct {
@@ -455,7 +457,7 @@ TEST(who_may_have_a_session_that_waits_for_a_job)
     }
 }
 
-/* Neither a claim that came first nor one that comes later changes what the hook's word gets. */
+/* The hook's report gives the same result before and after a claim of a process. */
 TEST(the_word_of_the_hook_outranks_claims)
 {
     for (int named = 0; named < 2; named++) {
@@ -472,7 +474,7 @@ TEST(the_word_of_the_hook_outranks_claims)
         CHECK_INT(c->n_sessions, 1);
         CHECK_TEXT(s->of_job.key.text, "x//7/0");
         CHECK_INT(s->n_parts, named ? 2 : 1);
-        CHECK_INT(mrd_session_is_of_one_job(s), !named); /* it has what the claim brought, too */
+        CHECK_INT(mrd_session_is_of_one_job(s), !named); /* it also has the claim's process */
         CHECK_INT(mrd_session_has_owner(s), !named);
         CHECK_TEXT(s->message, "");
         CHECK_INT(says(c, T0 + 4 * MRD_SEC, 0, claim).err, MRD_CANCELLED);
@@ -480,7 +482,7 @@ TEST(the_word_of_the_hook_outranks_claims)
         CHECK_INT(says(c, T0 + 4 * MRD_SEC, 0, claim).err, MRD_CANCELLED);
         CHECK_INT(s->n_parts, named ? 2 : 1);
         claim.uid = 5;
-        claim.ends = hook.ends = true; /* both ends are those of the session */
+        claim.ends = hook.ends = true; /* ends the session on both nodes */
         (void) says(c, T0 + 5 * MRD_SEC, 0, claim);
         (void) says_as(c, T0 + 5 * MRD_SEC, 1, hook, HOOK);
         tick(c, T0 + 20 * MRD_SEC);
@@ -489,7 +491,8 @@ TEST(the_word_of_the_hook_outranks_claims)
     }
 }
 
-/* How old and how large a job is, is believed within limits; its name, jobs and parts are the session's. */
+/* A job's age and size are limited to plausible values. The session keeps its own name, jobs and
+ * parts. */
 TEST(what_a_job_says_of_itself)
 {
     static const struct {
@@ -527,7 +530,8 @@ TEST(what_a_job_says_of_itself)
     }
 }
 
-/* Requests to wait name one job; a report of an end that nobody knows, or again, changes nothing. */
+/* A request that waits must name one job. A repeated end, or the end of an unknown job, has no
+ * effect. */
 TEST(what_makes_no_sense_is_refused_or_ignored)
 {
     mrd_core *c = cluster(8, 8, "stream");

@@ -18,7 +18,7 @@ static const char *const op_texts[] = { "",     "",       "",    "create", "data
 
 struct disk disk;
 
-/* Per file: how much of it is durable, and whether its name is. */
+/* State of each file: its durable length, and whether its name is durable. */
 static struct {
     char name[32];
     uint64_t durable;
@@ -59,7 +59,7 @@ is_segment(const char *path)
     return mrd_str_ends(mrd_str_of(path), SEGMENT_SUFFIX);
 }
 
-/* 0, or how this call fails. */
+/* Returns 0, or how this call fails. */
 static int
 verdict(op what)
 {
@@ -93,7 +93,7 @@ open(const char *path, int flags, ...)
     va_list ap;
     int fd;
 
-    /* A segment that a program inherits stays open behind the journal's back. */
+    /* A child process must not inherit a segment, because it would keep the file open. */
     CHECK(!disk.on || !is_segment(path) || (flags & O_CLOEXEC) != 0);
     va_start(ap, flags);
     if ((flags & O_CREAT) != 0)
@@ -218,7 +218,7 @@ fdatasync(int fd)
     return 0;
 }
 
-/* Only folders are synced by it here. */
+/* The journal uses fsync for directories only. */
 int
 fsync(int fd)
 {
@@ -245,7 +245,7 @@ syncfs(int fd)
     return how != 0 ? -1 : 0;
 }
 
-/* ---- Time, kernel and file system, where the test says ---- */
+/* ---- Simulated time, kernel and file system ---- */
 
 const char *kernel_release;
 long file_system;
@@ -305,7 +305,7 @@ forget_log(void)
 
 /* ---- Frames ---- */
 
-/* Frame number seq with `body` bytes; the content follows from both. */
+/* Makes frame number seq with `body` bytes. The contents depend only on both. */
 made
 make(uint64_t seq, size_t body)
 {
@@ -351,7 +351,8 @@ folder(char dir[300])
     return dir;
 }
 
-/* Which numbers below n the folder holds whole, each once; what is damaged. */
+/* Marks the numbers below n that are complete in the directory, each once. Returns the damaged
+ * bytes. */
 uint64_t
 scan(const char *dir, bool *have, uint64_t n)
 {
@@ -382,7 +383,7 @@ scan(const char *dir, bool *have, uint64_t n)
     return bad;
 }
 
-/* What a power cut at this moment leaves of the folder, as a folder of its own. */
+/* Copies to `left` the state of the directory that a power failure would leave now. */
 void
 power_cut(const char *dir, const char *left)
 {

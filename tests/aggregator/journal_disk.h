@@ -1,8 +1,8 @@
 /*
- * tests/aggregator/journal_disk.h - a disk that a test of the journal watches: every call that changes a
- * file passes through here, is written down, and fails where a case wants it to. From what was
- * written down follows what a power cut leaves: contents up to the last fdatasync, and names whose
- * folder was synced.
+ * tests/aggregator/journal_disk.h - a simulated disk for tests of the journal. Every call that
+ * changes a file passes through here, is logged, and fails if a case requests it. The log
+ * determines the state after a power failure: contents until the last fdatasync, and names in
+ * synced directories.
  */
 #ifndef MRD_TESTS_AGGREGATOR_JOURNAL_DISK_H
 #define MRD_TESTS_AGGREGATOR_JOURNAL_DISK_H
@@ -26,29 +26,31 @@ typedef enum {
     OP_ALL
 } op;
 
-/* What becomes of a call: errno, or SHORT for half of what was asked, NOTHING for zero bytes. */
+/* Failure of a call: an errno, SHORT for half of the request, or NOTHING for zero bytes. */
 enum { SHORT = -1, NOTHING = -2 };
 
 extern struct disk {
     bool on;
-    char log[65536]; /* "data 000001.mrj\n" ..., the last part of each path; not reads and writes */
-    unsigned calls;  /* of those that can fail */
-    op fail_op;      /* only this one, OP_NONE: any */
+    /* "data 000001.mrj\n" ..., with the last component of each path; reads and writes are not
+     * logged */
+    char log[65536];
+    unsigned calls; /* number of calls that can fail */
+    op fail_op;     /* fails only this operation, or any for OP_NONE */
     unsigned fail_at, fail_times;
     int fail_how;
     bool group_short; /* the next write of several frames ends in its first one */
     int64_t now, data_cost, all_cost;
 } disk;
 
-/* Of the kernel and the file system, as the journal is told them. */
+/* The kernel release and file system type that the journal sees. */
 extern const char *kernel_release;
 extern long file_system;
 extern bool no_uname, no_statfs;
 
-/* Begins to watch, with nothing failing. */
+/* Starts logging, without failures. */
 void disk_watch(void);
 
-/* From the call number `at` of this operation (OP_NONE: of any) on, so many fail in this way. */
+/* Makes `times` calls of this operation (OP_NONE for any) fail, beginning with call number `at`. */
 void disk_fail(op what, unsigned at, unsigned times, int how);
 void forget_log(void);
 
@@ -60,18 +62,20 @@ typedef struct {
     size_t len;
 } made;
 
-/* Frame number seq with `body` bytes; the content follows from both. The caller frees data. */
+/* Makes frame number seq with `body` bytes. The contents depend only on both. The caller frees
+ * data. */
 made make(uint64_t seq, size_t body);
 mrd_err put(mrd_journal *j, uint64_t seq, size_t body);
 
-/* NULL and a message when it cannot be opened. */
+/* Opens a journal. On failure prints a message and returns NULL. */
 mrd_journal *journal_in(const char *dir);
 char *folder(char dir[300]);
 
-/* Which numbers below n the folder holds whole, each once; returns the bytes that are damaged. */
+/* Marks the numbers below n that are complete in the directory, each once. Returns the number of
+ * damaged bytes. */
 uint64_t scan(const char *dir, bool *have, uint64_t n);
 
-/* What a power cut at this moment leaves of the folder, as a folder of its own. */
+/* Copies to `left` the state of the directory that a power failure would leave now. */
 void power_cut(const char *dir, const char *left);
 
 #endif

@@ -1,4 +1,4 @@
-/* Names and contents of a journal's files: what is durable when, and what a disk that fails costs. */
+/* Names and contents of a journal's files: when they are durable, and the effects of disk failures. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>
@@ -31,7 +31,7 @@ TEST(a_sync_reaches_contents_and_every_folder_above)
     CHECK_TEXT(disk.log, "data 000001.mrj\n");
     forget_log();
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
-    CHECK_TEXT(disk.log, ""); /* what was acknowledged is durable; its index need not be */
+    CHECK_TEXT(disk.log, ""); /* acknowledged frames are durable; the index need not be */
     forget_log();
     REQUIRE((j = journal_in(dir)) != NULL);
     CHECK_ERR("put", put(j, 2, 10), MRD_OK);
@@ -39,7 +39,7 @@ TEST(a_sync_reaches_contents_and_every_folder_above)
     CHECK_TEXT(disk.log, "create 000002.mrj\ndata 000002.mrj\n");
 }
 
-/* Fills the first segment to `room` bytes before its limit, synced. */
+/* Fills the first segment up to `room` bytes below its limit, and syncs it. */
 static mrd_journal *
 nearly_full(const char *dir, size_t room, uint64_t *ret_seq)
 {
@@ -88,8 +88,8 @@ TEST(a_segment_ends_at_its_limit_and_the_next_name_is_synced)
     }
 }
 
-/* What was not synced when a segment ends is synced then; when that fails, the next sync says so,
- * with the frames of the next segment beside. */
+/* Unsynced frames are synced at the end of a segment. If that fails, the next sync reports it
+ * together with the frames of the next segment. */
 TEST(a_failed_sync_at_the_end_of_a_segment_is_reported)
 {
     char dir[300];
@@ -116,7 +116,7 @@ TEST(a_failed_sync_at_the_end_of_a_segment_is_reported)
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
 }
 
-/* The same where it does not fail: the frames before are durable before the next segment begins. */
+/* As above without a failure: the frames are durable before the next segment begins. */
 TEST(the_end_of_a_segment_syncs_what_is_in_it)
 {
     char dir[300];
@@ -159,7 +159,7 @@ TEST(a_full_disk_and_a_broken_one_are_distinguished)
         disk_watch();
         disk_fail(rows[i].what, 1, 100, rows[i].how);
         CHECK_ERR("put", put(j, 0, 10), rows[i].want);
-        if (rows[i].what == OP_WRITE) /* no file without header stays behind */
+        if (rows[i].what == OP_WRITE) /* no file without a header remains */
             CHECK_TEXT(disk.log, "create 000001.mrj\nunlink 000001.mrj\n");
         CHECK(!mrd_journal_is_dirty(j));
         CHECK_INT(mrd_journal_bytes(j), 0);
@@ -178,8 +178,8 @@ TEST(a_full_disk_and_a_broken_one_are_distinguished)
     }
 }
 
-/* Two frames behind one that is there, in a write that ends in the middle of the first of them;
- * then each may fail: the file holds the frames that were told, and not a byte more. */
+/* Appends two frames to a segment. The first write ends in the middle of the first of them, and
+ * then each may fail. The file contains the acknowledged frames and no further byte. */
 TEST(a_file_ends_with_the_last_frame_that_was_acknowledged)
 {
     for (unsigned fails = 0; fails <= 2; fails++) {
@@ -215,7 +215,7 @@ TEST(a_file_ends_with_the_last_frame_that_was_acknowledged)
     }
 }
 
-/* The number is taken: the next one. A call that a signal ended is made again. */
+/* If a number is taken, the next one is used. A call interrupted by a signal is repeated. */
 TEST(what_is_no_error_is_tried_again)
 {
     char dir[300], path[400];
@@ -235,7 +235,7 @@ TEST(what_is_no_error_is_tried_again)
     unlink(path);
     CHECK_INT(scan(dir, have, 1), 0);
     CHECK(have[0]);
-    /* Reading too: the end of a file comes only when a read gives nothing. */
+    /* Also for reads: a file ends only when a read returns zero bytes. */
     for (int how = SHORT; how <= EINTR; how += EINTR - SHORT) {
         disk_fail(OP_READ, 1, how == EINTR ? 1 : 1000, how);
         CHECK_INT(scan(dir, have, 1), 0);
@@ -243,7 +243,7 @@ TEST(what_is_no_error_is_tried_again)
     }
 }
 
-/* Files of other names and numbers do not confuse the count. */
+/* Files with other names and numbers do not disturb the numbering. */
 TEST(the_next_number_is_beyond_all_that_are_there)
 {
     static const struct {
@@ -291,10 +291,10 @@ TEST(what_cannot_be_opened_says_so)
 
 /* ---- The bytes ---- */
 
-/* Header, frames, index and trailer, as docs/wire.md section 7 has them. */
+/* Header, frames, index and trailer as in docs/wire.md, section 7. */
 TEST(a_closed_segment_has_the_documented_bytes)
 {
-    enum { N = 300 }; /* more than the index is written of at one time, and its window holds */
+    enum { N = 300 }; /* more entries than one write of the index, and more than its window */
     char dir[300], path[400];
     mrd_journal *j = journal_in(folder(dir));
     uint8_t *p = calloc(1, 1 << 20);
@@ -333,9 +333,9 @@ TEST(a_closed_segment_has_the_documented_bytes)
     free(p);
 }
 
-/* An index whose checksum is right and one of whose places is not within the frames is not used, and the
- * frames are scanned. Which of both was done shows in a frame whose body is damaged: the index has
- * it, a scan does not. */
+/* An index with a valid checksum and an offset outside of the frames is not used. The frames are
+ * scanned instead. A frame with a damaged body shows the difference: the index lists it, but a scan
+ * does not. */
 TEST(an_index_that_points_elsewhere_is_not_used)
 {
     enum { N = 5, BODY = 40, WHOLE = MRD_FRAME_HEADER + BODY, END = 256 + N * WHOLE };
@@ -369,9 +369,9 @@ TEST(an_index_that_points_elsewhere_is_not_used)
     snprintf(path, sizeof(path), "%s/000001.mrj", dir);
     REQUIRE((fd = open(path, O_RDWR)) >= 0);
     REQUIRE(pread(fd, whole, sizeof(whole), 0) == sizeof(whole));
-    whole[256 + 2 * WHOLE + MRD_FRAME_HEADER] ^= 1; /* of the third frame's body */
+    whole[256 + 2 * WHOLE + MRD_FRAME_HEADER] ^= 1; /* in the body of the third frame */
     for (size_t i = 0; i < 2 * MRD_COUNT(rows); i++) {
-        bool header = i >= MRD_COUNT(rows); /* instead of its place, the header in it is damaged */
+        bool header = i >= MRD_COUNT(rows); /* instead of the offset, its header is damaged */
         size_t k = i % MRD_COUNT(rows);
         uint8_t *row = index + rows[k].row * SEGMENT_ENTRY;
         uint64_t was = seg_get(row, 8);
@@ -397,7 +397,7 @@ TEST(an_index_that_points_elsewhere_is_not_used)
     }
     seg_put(trailer + 20, mrd_crc32c(0, index, N * SEGMENT_ENTRY), 4);
     seg_put(trailer + 28, mrd_crc32c(0, trailer, 28), 4);
-    for (size_t i = 0; i < SEGMENT_TRAILER; i++) { /* nor one whose end has a wrong byte */
+    for (size_t i = 0; i < SEGMENT_TRAILER; i++) { /* nor an index with a damaged trailer */
         mrd_journal_index x;
 
         trailer[i] ^= 1;
@@ -411,7 +411,7 @@ TEST(an_index_that_points_elsewhere_is_not_used)
     close(fd);
 }
 
-/* A segment of no frames that was closed: its header, and the end of an index of nothing. */
+/* A closed segment without frames: its header, and the trailer of an empty index. */
 TEST(a_closed_segment_may_be_empty)
 {
     char dir[300], path[400];
@@ -442,8 +442,8 @@ TEST(a_closed_segment_may_be_empty)
     mrd_journal_index_fini(&x);
 }
 
-/* A damaged header costs its frame alone, also where the next one begins at the end of what is searched
- * at one time (256 KiB): its first bytes lie on both sides. */
+/* A damaged header costs only its own frame, even if the next frame crosses the end of the search
+ * window (256 KiB). */
 TEST(a_frame_is_found_wherever_it_begins)
 {
     enum { SEARCHED = 256 << 10 };
@@ -473,7 +473,7 @@ TEST(a_frame_is_found_wherever_it_begins)
     }
 }
 
-/* An index that cannot be written, or not read back, is no loss: the frames are scanned. */
+/* If an index cannot be written or read back, nothing is lost: the frames are scanned. */
 TEST(an_index_that_fails_is_taken_away)
 {
     static const struct {
@@ -513,8 +513,8 @@ TEST(an_index_that_fails_is_taken_away)
 
 enum { STEPS = 24 };
 
-/* Appends and syncs with the disk failing at its at-th call; in the end everything that a sync
- * answered for is there, once, and so it is after a power cut at any of the syncs. */
+/* Appends and syncs while the disk fails at call number `at`. At the end every acknowledged frame
+ * is present once. The same holds after a power failure at any of the syncs. */
 static void
 run_with_fault(const char *dir, const char *left, unsigned at, unsigned times, int how)
 {
@@ -547,7 +547,7 @@ run_with_fault(const char *dir, const char *left, unsigned at, unsigned times, i
             for (unsigned i = 0; i < STEPS; i++)
                 synced[i] = synced[i] || stored[i];
             next += (unsigned) done;
-        } else { /* nothing since the last sync may be acknowledged: all of it again */
+        } else { /* nothing since the last sync may be acknowledged, so all is repeated */
             memset(stored, 0, sizeof(stored));
         }
         while (next > 0 && !synced[next - 1])

@@ -1,21 +1,22 @@
-/* What a predecessor left of a journal is written again where it may not be on the medium: which frames, and
- * what each fault of the disk makes of it, counted here from what was appended. */
+/* A new aggregator writes the frames of its predecessor's journal again if they may not be on the
+ * medium. The test computes from the appended frames which ones, and the effect of each disk
+ * failure. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>
 
 enum { MOST = 60 };
 
-/* What was appended: the frames of each segment, the last of which was not closed. */
+/* The appended frames. All segments except the last one were closed. */
 typedef struct {
     char dir[300];
     uint64_t frames;
     uint64_t
-        in_tail; /* of the open segment, of those that end behind its last MRD_JOURNAL_TAIL bytes' begin */
+        in_tail; /* frames of the open segment that end within its last MRD_JOURNAL_TAIL bytes */
     mrd_journal *open;
 } left;
 
-/* Frames of `body` bytes: some in a segment that was closed, more in one that was not. */
+/* Appends frames of `body` bytes: some in a closed segment, `more` in an open one. */
 static left
 leave(unsigned closed, unsigned more, size_t body)
 {
@@ -38,7 +39,7 @@ leave(unsigned closed, unsigned more, size_t body)
     return l;
 }
 
-/* Everything that was appended is there, undamaged. */
+/* Checks that all appended frames are present and undamaged. */
 static void
 check_left(left *l)
 {
@@ -52,7 +53,7 @@ check_left(left *l)
     CHECK_ERR("close", mrd_journal_close(l->open, NULL), MRD_OK);
 }
 
-/* How many calls of one kind recovering makes; *ret_err: what it says. */
+/* Counts the calls of one kind during recovery. *ret_err: its result. */
 static unsigned
 calls_of(const left *l, op what, bool each, mrd_err *ret_err)
 {
@@ -68,7 +69,7 @@ calls_of(const left *l, op what, bool each, mrd_err *ret_err)
     return disk.calls;
 }
 
-/* The same of looking at what there is, which comes first: bytes that cannot be read are damage then. */
+/* As above for the scan, which comes first. There, bytes that cannot be read are damage. */
 static unsigned
 calls_of_scan(const left *l, op what)
 {
@@ -103,7 +104,7 @@ TEST(what_may_be_lost_is_written_again)
 
             writes = calls_of(&l, OP_WRITE, each != 0, &err);
             CHECK_ERR(rows[i].name, err, MRD_OK);
-            /* The frames, and the header without which none is found. */
+            /* The frames, and the header, which is needed to find them. */
             CHECK_ROW(rows[i].name, writes == l.in_tail + (l.in_tail > 0));
             CHECK(i != 4 || (l.in_tail > 30 && l.in_tail < 50));
             syncs = calls_of(&l, OP_DATA, each != 0, &err);
@@ -115,7 +116,7 @@ TEST(what_may_be_lost_is_written_again)
     }
 }
 
-/* Whichever write or read fails, and however: nothing may be counted then, or all is there. */
+/* Any write or read fails in any way. Either an error is returned, or everything is present. */
 TEST(a_fault_while_writing_again_is_an_error)
 {
     static const struct {
@@ -153,7 +154,8 @@ TEST(a_fault_while_writing_again_is_an_error)
     check_left(&l);
 }
 
-/* A sync that fails may tell of what was before: it is written and synced once more, and no more often. */
+/* A failed sync may report an earlier error, so the frames are written and synced once more, but
+ * only once. */
 TEST(a_failed_sync_is_tried_once_more)
 {
     left l = leave(0, 6, 100);

@@ -1,5 +1,7 @@
-/* A journal's batches as one sorted source, against all of their events sorted at once: of drawn batches that overlap, tie, come in any
- * order and are more than may be open at a time; whole, in slices, and with frames that are damaged before or while they are read. */
+/* A journal's batches as one sorted source, compared with all their events sorted at once. The
+ * batches are random: they overlap, have equal times, come in any order and exceed the limit of
+ * open batches. The source is read completely, in slices, and with frames that are damaged before
+ * or during the read. */
 #include <fcntl.h>
 #include <unistd.h>
 
@@ -155,7 +157,7 @@ is_event(const mrd_event *ev, const one *want)
            ev->arg_count == 1 && ev->args[0].v.u == ev->id;
 }
 
-/* All events of batches that are wanted and not bad, in order; in runs or one by one. */
+/* Reads all events of requested, undamaged batches in order, in runs or one by one. */
 static void
 check(const recording *r, unsigned open_max, int64_t start, int64_t end, bool in_runs)
 {
@@ -230,7 +232,8 @@ TEST(events_come_in_order)
     }
 }
 
-/* Batches that are parked and damaged before they are opened again give what was given and count the rest. */
+/* Batches that are damaged between their closing and reopening give the events read before, and the
+ * rest is counted. */
 TEST(what_turns_bad_while_it_is_read_is_counted)
 {
     uint64_t cut = 0;
@@ -272,7 +275,7 @@ TEST(what_turns_bad_while_it_is_read_is_counted)
             mrd_buf_fini(&frame);
             record_free(r);
         }
-    CHECK(cut > 20); /* of batches of which something had been given */
+    CHECK(cut > 20); /* of batches that had already given events */
 }
 
 TEST_MAIN()

@@ -1,10 +1,11 @@
-/* The syncer of all journals: one call for all of them only where that is sound, and the cheaper way. */
+/* The syncer of all journals. It uses one call for all of them only if that is safe, and chooses
+ * the cheaper way. */
 #include "tests/aggregator/journal_disk.h"
 
 #include <errno.h>
 #include <linux/magic.h>
 
-/* ---- Many journals at one time ---- */
+/* ---- Many concurrent journals ---- */
 
 enum { MANY = 6 };
 
@@ -36,7 +37,7 @@ many_close(size_t n)
         CHECK_ERR("close", mrd_journal_close(many[i], NULL), MRD_OK);
 }
 
-/* How many calls the n dirty journals took. */
+/* Syncs the n dirty journals and returns the number of calls. */
 static size_t
 sync_all(mrd_journal_syncer *s, size_t n, mrd_err want)
 {
@@ -118,25 +119,25 @@ turn(mrd_journal_syncer *s, size_t n)
     return sync_all(s, n, MRD_OK);
 }
 
-/* Few files teach what one costs; from then on the cheaper way is taken, and a cost that was not
- * seen for a minute is learned anew. */
+/* The syncer measures the cost per file with few files. Then it takes the cheaper way. A cost that
+ * was not measured for a minute is measured again. */
 TEST(the_cheaper_way_is_learned)
 {
     mrd_journal_syncer *s;
 
     many_open("c", MANY);
-    /* One file costs 10, all together 35. */
+    /* One file costs 10 ms, all together 35 ms. */
     REQUIRE((s = sound_syncer(10 * MRD_MS, 35 * MRD_MS)) != NULL);
     CHECK_INT(turn(s, 4), 4); /* few: one by one */
-    CHECK_INT(turn(s, 5), 1); /* the other way is not known: it is tried */
+    CHECK_INT(turn(s, 5), 1); /* the cost of the other way is unknown, so it is tried */
     CHECK_INT(turn(s, 4), 1); /* 35 < 40 */
     CHECK_INT(turn(s, 3), 3); /* 35 > 30 */
     CHECK_INT(turn(s, 1), 1);
     CHECK(strstr(disk.log, "data 000001.mrj\n") != NULL);
     forget_log();
-    CHECK_INT(turn(s, 1), 1); /* one alone never takes syncfs */
+    CHECK_INT(turn(s, 1), 1); /* a single file never uses syncfs */
     CHECK_TEXT(disk.log, "data 000001.mrj\n");
-    /* It becomes dear: a quarter of the difference each time, (3 * 35 + 99) / 4 = 51 ... */
+    /* It becomes more expensive: a quarter of the difference each time, (3 * 35 + 99) / 4 = 51 ... */
     disk.all_cost = 99 * MRD_MS;
     CHECK_INT(turn(s, 6), 1); /* 35 < 60 */
     CHECK_INT(turn(s, 6), 1); /* 51 < 60; then 63 */
@@ -146,7 +147,7 @@ TEST(the_cheaper_way_is_learned)
     disk.now += 2 * MRD_SEC;
     CHECK_INT(turn(s, 6), 1); /* forgotten: tried again */
     disk.now += 61 * MRD_SEC;
-    CHECK_INT(turn(s, 4), 4); /* both forgotten: as at first */
+    CHECK_INT(turn(s, 4), 4); /* both costs expired, as at the start */
     mrd_journal_syncer_close(s);
     many_close(MANY);
 }

@@ -7,7 +7,7 @@
 
 #include "aggregator/journal.h"
 
-/* A world of one process with one track; batches of n events from `first`, `step` apart. */
+/* One process with one track. Batches have n events from `first`, `step` apart. */
 typedef struct {
     mrd_catalog *cat;
     mrd_proc_id process;
@@ -40,7 +40,7 @@ world_free(world *w)
     mrd_codec_free(w->codec);
 }
 
-/* A frame with spans at times[0..n), durations 1, ids = times. */
+/* Makes a frame of spans at times[0..n) with duration 1 and ids equal to the times. */
 static mrd_buf
 make_frame(world *w, uint64_t seq, const int64_t *times, uint32_t n, mrd_frame *ret_frame)
 {
@@ -134,14 +134,14 @@ TEST(seqset)
 
 enum { CUT_FRAMES = 4 };
 
-/* A segment of four frames: what is in its file, and where each frame ends. */
+/* A segment of four frames: the contents of its file, and the end of each frame. */
 typedef struct {
     char *data;
     size_t len, ends[CUT_FRAMES + 1];
-    char copy_dir[300], copy[400]; /* what is scanned */
+    char copy_dir[300], copy[400]; /* the copy that is scanned */
 } segment;
 
-/* How many frames end at or before at. */
+/* Counts the frames that end at or before `at`. */
 static size_t
 frames_within(const segment *g, size_t at)
 {
@@ -201,7 +201,8 @@ check_every_damaged_byte(const segment *g)
     }
 }
 
-/* Behind the frames of a closed segment: by its index or by a scan, the frames are there. */
+/* Damages the part of a closed segment after the frames. With the index or by a scan, all frames
+ * are found. */
 static void
 check_damage_behind_the_frames(const segment *g)
 {
@@ -220,8 +221,8 @@ check_damage_behind_the_frames(const segment *g)
     }
 }
 
-/* Every prefix and every single damaged byte of an unfinished segment, then of a closed one: the frames that are whole
- * come back, exactly once, and nothing else does. */
+/* Every prefix and every single damaged byte, of an unfinished segment and of a closed one. Exactly
+ * the complete frames are found, each once. */
 TEST(cut_and_corrupt_everywhere)
 {
     char dir[300], path[400];
@@ -274,13 +275,15 @@ TEST(duplicates_and_new_segments)
     CHECK_ERR("a", append(&w, j, 0, &t, 1), MRD_OK);
     CHECK_ERR("b", append(&w, j, 1, &t, 1), MRD_OK);
     CHECK_ERR("close", mrd_journal_close(j, NULL), MRD_OK);
-    REQUIRE((j = journal(dir)) != NULL); /* the aggregator restarted; the agent sends 1 again */
+    /* the aggregator restarted, and the agent resends frame 1 */
+    REQUIRE((j = journal(dir)) != NULL);
     CHECK_ERR("b", append(&w, j, 1, &t, 1), MRD_OK);
     CHECK_ERR("c", append(&w, j, 2, &t, 1), MRD_OK);
-    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK); /* beside the writer */
+    CHECK_ERR("scan", mrd_journal_scan(dir, &x, NULL), MRD_OK); /* while the writer has it open */
     CHECK(x.files.n == 2 && x.n == 3 && x.duplicates == 1 && x.bad_bytes == 0);
     CHECK_INT(x.entries[1].segment,
-              0); /* the first of both, though the second lies before it in its segment */
+              /* the first of the two, although the second is at a smaller offset in its segment */
+              0);
     CHECK_INT(x.entries[2].segment, 1);
     for (size_t i = 0; i < x.n; i++) {
         CHECK_ERR("read", mrd_journal_read(&x, &x.entries[i], false, &buf, &f, &body, &why),
@@ -298,7 +301,7 @@ TEST(duplicates_and_new_segments)
     world_free(&w);
 }
 
-/* The same number of two epochs is of two frames, in whatever order they came. */
+/* Frames with equal numbers in two epochs are different, in any order of arrival. */
 TEST(epochs_have_numbers_of_their_own)
 {
     static const struct {
@@ -309,7 +312,7 @@ TEST(epochs_have_numbers_of_their_own)
     char dir[300];
 
     snprintf(dir, sizeof(dir), "%s/epochs", test_tmp());
-    for (size_t i = 0; i < MRD_COUNT(came); i++) { /* each in a segment of its own */
+    for (size_t i = 0; i < MRD_COUNT(came); i++) { /* each in its own segment */
         mrd_frame f = { .type = MRD_FRAME_CLOCK_DATA,
                         .agent = 1,
                         .epoch = came[i].epoch,
@@ -332,8 +335,8 @@ TEST(epochs_have_numbers_of_their_own)
     mrd_journal_index_fini(&x);
 }
 
-/* A file that may not grow further stands for a full disk: nothing is half stored, and the same
- * frame can be appended when there is room again. */
+/* A file size limit imitates a full disk. No frame is stored partially, and the same frame can be
+ * appended when there is space again. */
 TEST(no_room)
 {
     char dir[300];
@@ -363,7 +366,7 @@ TEST(no_room)
     world_free(&w);
 }
 
-enum { GROUP = 100 }; /* more than one write takes */
+enum { GROUP = 100 }; /* more than one write accepts */
 
 typedef struct {
     mrd_buf wires[GROUP];
@@ -389,7 +392,7 @@ group_free(group *g)
         mrd_buf_fini(&g->wires[i]);
 }
 
-/* The frames of `dir` are those of the group, in order, in `files` segments. */
+/* Checks that the frames in `dir` are exactly the group, in order, in `files` segments. */
 static void
 group_check(const char *dir, size_t files)
 {
@@ -411,8 +414,8 @@ group_check(const char *dir, size_t files)
     mrd_journal_index_fini(&x);
 }
 
-/* Many at once where the room ends inside of them: those before the end are there, the others can
- * be appended later. */
+/* The disk becomes full within a group of frames. The frames before that are stored, and the others
+ * can be appended later. */
 TEST(a_group_without_room)
 {
     char dir[300];
@@ -446,7 +449,7 @@ TEST(a_group_without_room)
     world_free(&w);
 }
 
-/* A segment ends inside of a group. */
+/* A segment ends within a group. */
 TEST(a_group_in_two_segments)
 {
     char dir[300];
@@ -458,7 +461,7 @@ TEST(a_group_in_two_segments)
     snprintf(dir, sizeof(dir), "%s/j", test_tmp());
     REQUIRE((j = journal(dir)) != NULL);
     group_make(&w, &g);
-    /* Frames of another body, as large as they may be, fill most of the first segment. */
+    /* Other frames of the maximum size fill most of the first segment. */
     for (int i = 10; i < 30; i++) {
         uint8_t *big = calloc(1, MRD_FRAME_MAX);
         mrd_frame f = g.frames[i];
@@ -480,7 +483,7 @@ TEST(a_group_in_two_segments)
     world_free(&w);
 }
 
-/* 40 batches, each with one event far in the past, more than may be open at one time. */
+/* 40 batches, each with one event far in the past, exceed the limit of open batches. */
 TEST(source_sorts_overlapping_batches)
 {
     enum { BATCHES = 40, EVENTS = 50 };
@@ -539,7 +542,7 @@ TEST(source_sorts_overlapping_batches)
         CHECK(src->key == 9 && bad.events == 0);
         src->close(src);
     }
-    { /* a slice reads only what overlaps it */
+    { /* a slice reads only the batches that overlap it */
         mrd_journal_source_options o = { .index = &x,
                                          .process_id = 10,
                                          .start = { 30000 },

@@ -1,5 +1,5 @@
-/* The thread that writes journals: what is written ahead of a sync has a bound, and a frame is
- * reported as stored only when a sync said so. */
+/* The thread that writes journals. The amount written before a sync is limited, and a frame is
+ * reported as stored only after its sync. */
 #undef _FORTIFY_SOURCE /* its inline functions have the names defined here */
 #include "tests/check.h"
 #include "tests/wait.h"
@@ -13,7 +13,7 @@
 #define FRAMES 200u
 #define BODY   (200u << 10)
 
-/* Of the writer's thread. */
+/* State of the writer's thread. */
 static uint64_t ahead, most;
 static unsigned syncs, fail_at;
 
@@ -79,7 +79,7 @@ append(mrd_journals *w, const char *dir, uint64_t seq)
     CHECK_ERR("append", mrd_journals_append(w, &one), MRD_OK);
 }
 
-/* Many large frames of one node wait together. */
+/* Many large frames of one node are pending together. */
 static void
 run(mrd_sync sync, unsigned failing, unsigned *ret_stored)
 {
@@ -118,7 +118,7 @@ run(mrd_sync sync, unsigned failing, unsigned *ret_stored)
     mrd_session_store_fini(&s);
 }
 
-/* What a start has to write again of each segment is bounded by this. */
+/* This limits how much of each segment a start must write again. */
 TEST(no_more_than_the_tail_is_ahead_of_a_sync)
 {
     unsigned stored;
@@ -139,7 +139,7 @@ TEST(a_sync_amid_a_group_that_fails_is_reported)
     }
 }
 
-/* Without syncs there is no bound, and none is made for it. */
+/* Without syncs there is no limit, and no sync is made because of it. */
 TEST(without_syncs_nothing_is_synced_in_between)
 {
     unsigned stored;

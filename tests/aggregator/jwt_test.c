@@ -1,4 +1,4 @@
-/* JSON Web Tokens: the RFC's own example, tokens that this test signs, and every way to forge one. */
+/* JSON Web Tokens: the example of the RFC, tokens that this test signs, and all kinds of forgery. */
 #include "aggregator/jwt.h"
 
 #include <stdarg.h>
@@ -117,7 +117,7 @@ raw_of(const uint8_t *der, size_t len, uint8_t raw[64])
     return 64;
 }
 
-/* head.claims signed by the key; NULL: no signature. */
+/* Makes head.claims, signed by the key. A NULL key omits the signature. */
 static void
 make(const char *head, const char *claims, EVP_PKEY *key, mrd_buf *to)
 {
@@ -160,7 +160,7 @@ verify(mrd_str token, const mrd_jwks *keys, mrd_why *why)
 #define EXP  "\"exp\":1770000600"
 #define GOOD "{" ISS "," AUD "," EXP ",\"sub\":\"alice\"}"
 
-/* RFC 7515, A.3: key and token of somebody else's making. It is for no audience. */
+/* RFC 7515, A.3: a key and token from another source. The token has no audience. */
 TEST(the_example_of_the_rfc)
 {
     static const char key[] = "{\"keys\":[{\"kty\":\"EC\",\"crv\":\"P-256\","
@@ -261,7 +261,7 @@ TEST(what_a_token_must_say)
     mrd_jwks_free(keys);
 }
 
-/* However many others it is for: the length of a token is the only limit. */
+/* The token has many other audiences. Only the length of a token is limited. */
 TEST(the_last_of_many_audiences)
 {
     mrd_jwks *keys = keys_of_issuer();
@@ -285,7 +285,8 @@ TEST(the_last_of_many_audiences)
     mrd_jwks_free(keys);
 }
 
-/* The public key as the secret of an HMAC: what a program that lets the token choose would take. */
+/* Uses the public key as an HMAC secret. A verifier that lets the token choose the algorithm would
+ * accept that. */
 TEST(a_public_key_is_no_secret)
 {
     mrd_jwks *keys = keys_of_issuer();
@@ -309,8 +310,8 @@ TEST(a_public_key_is_no_secret)
     mrd_jwks_free(keys);
 }
 
-/* A good token, cut at every place and with every character changed, is none. Its copy in memory ends
- * where it ends, so that a sanitizer sees a step beyond. */
+/* A valid token that is cut at any position, or has any character changed, is refused. The copy
+ * ends exactly at its end, so that a sanitizer detects a read after it. */
 TEST(damaged_tokens)
 {
     mrd_jwks *keys = keys_of_issuer();
@@ -371,7 +372,7 @@ TEST(key_sets)
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++)
         CHECK_ERR(rows[i].what, mrd_jwks_parse(mrd_str_of(rows[i].text), &keys, &why), rows[i].err);
-    /* One that is for encryption or another algorithm is no key of ours. */
+    /* A key for encryption or for another algorithm is ignored. */
     mrd_buf_text(&text, "{\"keys\":[");
     put_rsa(rsa, "\"use\":\"enc\",", &text);
     mrd_buf_text(&text, ",");

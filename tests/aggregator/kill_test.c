@@ -1,5 +1,5 @@
-/* The program meridian-aggregator, killed at random moments (KILL_ROUNDS, 8 by default) while
- * agents stream, and talked to over TLS. */
+/* Kills the program meridian-aggregator at random times (KILL_ROUNDS, 8 by default) while agents
+ * stream, and uses it over TLS. */
 #include "tests/aggregator/carrier.h"
 #include "tests/aggregator/fake_agent.h"
 #include "tests/seed.h"
@@ -21,7 +21,7 @@ typedef struct {
     char data[128], control[128];
 } daemon_proc;
 
-/* fork is out of the question once the transport was used; posix_spawn is not. */
+/* fork is not safe after the transport was used, but posix_spawn is. */
 static bool
 spawn(daemon_proc *d, const char *store, const char *const *extra)
 {
@@ -66,7 +66,7 @@ end(daemon_proc *d, int sig)
         CHECK(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
-/* The port of "... http_port=NNN" in the log's last start. */
+/* Returns the port in "... http_port=NNN" of the last start in the log. */
 static int
 http_port(void)
 {
@@ -87,7 +87,7 @@ http_port(void)
     return port;
 }
 
-/* A request by curl; the reply in `to`. */
+/* Sends a request with curl. The reply is in `to`. */
 static bool
 curl(const char *arguments, const char *path, char *to, size_t size)
 {
@@ -118,7 +118,7 @@ member(const char *text, const char *key, char *to, size_t size)
     return ok;
 }
 
-/* An address that was free a moment ago. */
+/* Returns an address that was free a moment ago. */
 static void
 free_address(char *to, size_t size, const char *scheme)
 {
@@ -203,8 +203,8 @@ TEST(killed_while_agents_stream)
     end(&d, SIGTERM);
 }
 
-/* Killed between the answer and whatever would come next: what was answered is known to the
- * successor and carried out. */
+/* The aggregator is killed right after its answer. The successor has the answered command and
+ * carries it out. */
 TEST(an_answer_outlives_the_aggregator)
 {
     static fake_agent agent = { .id = "i-1", .events = 100, .pause_ms = 5 };
@@ -289,8 +289,8 @@ carry(carrier *c, const char *sha256, const char *file, const char *data, bool h
     mrd_msg_free(&r);
 }
 
-/* An agent that was told "stored", or "there already", never announces the file again: the session
- * must list it whatever happens then. */
+/* After the reply "stored" or "already present" an agent never announces the file again. The
+ * session must list the file after any kill. */
 TEST(an_artifact_outlives_the_aggregator)
 {
     static const char hello[] =

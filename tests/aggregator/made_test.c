@@ -17,7 +17,8 @@ on_end(void *self)
     ended++;
 }
 
-/* Writes "text" once it may go on; an error for "bad", and CANCELLED when nobody wants it any more. */
+/* Writes "text" once it may continue. Returns an error for "bad", and CANCELLED if the result is no
+ * longer wanted. */
 static mrd_err
 produce(void *self, mrd_out *out, mrd_why *why)
 {
@@ -108,7 +109,7 @@ TEST(at_the_stop_what_waits_is_done_and_nothing_begins)
     mrd_made_free(NULL);
 }
 
-/* More orders than may wait are refused, and a disk without room takes none. */
+/* Requests above the limit are refused, and a full disk accepts none. */
 TEST(limits)
 {
     int taken = 0;

@@ -1,4 +1,4 @@
-/* What a manifest says is known again after a restart of the aggregator. */
+/* The contents of a manifest are restored after a restart of the aggregator. */
 #include "tests/check.h"
 
 #include "aggregator/core/text.h"
@@ -9,7 +9,7 @@
 
 static mrd_session_store *in_use;
 
-/* A core with what the store holds; whoever had it open has ended. */
+/* Makes a core from the store. The previous user of the store has ended. */
 static mrd_core *
 recover(mrd_session_store *store)
 {
@@ -44,7 +44,7 @@ create(mrd_core *c)
     return s;
 }
 
-/* Saves, and what another aggregator makes of it. */
+/* Saves the session and loads it into another aggregator. */
 static mrd_core *
 again(mrd_core *c, mrd_session *s, mrd_session_store *next)
 {
@@ -161,7 +161,7 @@ TEST(who_is_missing_and_what_was_acknowledged)
     fourth->err = MRD_TIMEOUT;
     mrd_session_acknowledge_ids(s, a, (const uint64_t[]){ 1, 2 }, 2);
     mrd_session_acknowledge_ids(s, a, (const uint64_t[]){ 9, 2 },
-                                2); /* again, and one of another session */
+                                2); /* a repetition, and one of another session */
     mrd_session_acknowledge_ids(s, b, (const uint64_t[]){ 1 }, 1);
     next = again(c, s, &after);
     t = next->sessions[0];
@@ -176,7 +176,7 @@ TEST(who_is_missing_and_what_was_acknowledged)
     done(c, &store);
 }
 
-/* A manifest as the release before wrote it, whose members had other names (docs/http.md). */
+/* A manifest of the previous release, with other names of members (docs/http.md). */
 TEST(a_manifest_of_the_release_before)
 {
     const char *source = getenv("MERIDIAN_SOURCE");
@@ -209,7 +209,8 @@ TEST(a_manifest_of_the_release_before)
     free(path);
 }
 
-/* As many artifacts as a session may have: the manifest is larger than other documents may be. */
+/* The maximum number of artifacts of a session makes the manifest larger than other documents may
+ * be. */
 TEST(the_largest_list_of_artifacts)
 {
     mrd_session_store store, after;
@@ -237,7 +238,7 @@ TEST(the_largest_list_of_artifacts)
     done(c, &store);
 }
 
-/* One that cannot be read is left alone; artifacts stay while it is there. */
+/* A manifest that cannot be read is not changed, and its artifacts are kept. */
 TEST(broken_manifests_are_left_alone)
 {
     static const struct {
@@ -279,8 +280,8 @@ TEST(broken_manifests_are_left_alone)
     }
 }
 
-/* A node joined, its first frame was answered, and the aggregator stopped before the next manifest:
- * it took part. */
+/* A node joined and its first frame was answered. The aggregator stopped before the next manifest.
+ * The node took part. */
 TEST(nodes_that_only_the_journal_knows)
 {
     mrd_session_store store, after;
@@ -311,7 +312,7 @@ TEST(nodes_that_only_the_journal_knows)
     done(c, &store);
 }
 
-/* A node may count anything: a manifest holds no negative number. */
+/* A node may report any count, but a manifest has no negative number. */
 TEST(counts_of_a_node_stay_positive)
 {
     static const uint64_t rows[] = {
@@ -339,7 +340,7 @@ TEST(counts_of_a_node_stay_positive)
     }
 }
 
-/* So are the batches that a node says it numbered, in every epoch that it begins. */
+/* The same holds for the number of batches that a node reports, in each of its epochs. */
 TEST(missing_batches_of_a_node_stay_a_count)
 {
     mrd_session_store store;
@@ -363,7 +364,7 @@ TEST(missing_batches_of_a_node_stay_a_count)
     done(c, &store);
 }
 
-/* A journal of node i-1 with batches of 10 events that have these numbers. */
+/* Writes a journal of node i-1: batches of 10 events with these sequence numbers. */
 static void
 journal_write(const mrd_session_store *store, const mrd_session *s, const uint64_t *seqs, size_t n)
 {
@@ -386,8 +387,8 @@ journal_write(const mrd_session_store *store, const mrd_session *s, const uint64
     free(dir);
 }
 
-/* The largest number has none behind it. It is refused, in an epoch that begins with it, too; and a
- * journal that holds it all the same is one frame that is not counted. */
+/* The largest sequence number has no successor. It is refused, also as the first one of an epoch.
+ * If a journal contains it nevertheless, that frame is not counted. */
 TEST(a_number_that_cannot_be_counted)
 {
     static const uint64_t seqs[] = { 0, UINT64_MAX, 1 };
@@ -405,9 +406,9 @@ TEST(a_number_that_cannot_be_counted)
     done(c, &store);
 }
 
-/* What a node sent after it had flushed is in the journal, and the aggregator was killed before its
- * manifest said so: the counts of before are not taken for the last ones. Of a session that takes no
- * more events nothing else is to come. */
+/* A node sent more events after its flush. They are in the journal, but the aggregator was killed
+ * before its manifest counted them. The old counts are not final. A session that accepts no more
+ * events expects nothing else. */
 TEST(a_node_that_sent_more_than_the_manifest_counts_is_not_flushed)
 {
     static const uint64_t seqs[] = { 0, 1 };
@@ -446,7 +447,7 @@ TEST(a_node_that_sent_more_than_the_manifest_counts_is_not_flushed)
     }
 }
 
-/* ---- When events were lost ---- */
+/* ---- Times of lost events ---- */
 
 static int64_t
 holes(const mrd_counts *c, int64_t from)
@@ -454,8 +455,8 @@ holes(const mrd_counts *c, int64_t from)
     return mrd_counts_holes(c, NULL, 0, (mrd_local_ns){ from }, (mrd_local_ns){ INT64_MAX });
 }
 
-/* What is paused is told for itself: each instant of a window is paused, a hole, or recorded, and in one of
- * them only. Counted instant by instant. */
+/* Paused time is counted separately. Each instant of a window is either paused, a hole, or
+ * recorded. The test counts every instant. */
 TEST(holes_and_pauses_share_no_instant)
 {
     uint64_t state = 12345;
@@ -487,7 +488,7 @@ TEST(holes_and_pauses_share_no_instant)
             for (int64_t k = from; k < to && cause == 0; k++)
                 at[k] |= 1;
         }
-        /* Without gaps a cause is one hole from its first loss to its last. */
+        /* A cause without gaps is one hole from its first loss to its last. */
         for (unsigned i = 0, told = 0; i < c.gaps.n + 1; i++) {
             if (i < c.gaps.n)
                 told |= c.gaps.v[i].cause == 0;
@@ -515,7 +516,7 @@ TEST(holes_and_pauses_share_no_instant)
     }
 }
 
-/* Two losses a minute apart are two short holes, however often they are told and loaded. */
+/* Two losses a minute apart are two short holes, even if they are reported and loaded repeatedly. */
 TEST(scattered_losses_are_short_holes)
 {
     Mrd__Gap g[3] = { MRD__GAP__INIT, MRD__GAP__INIT, MRD__GAP__INIT },
@@ -547,14 +548,14 @@ TEST(scattered_losses_are_short_holes)
     mrd_counts_add(&sum, &loaded);
     CHECK_INT(holes(&sum, 0), 3 * MRD_SEC);
     mrd_counts_subtract(&sum, &loaded);
-    CHECK_INT(holes(&sum, 0), 62 * MRD_SEC); /* counts without times: as far as known */
-    d[0].n_gaps = 0;                         /* an agent that does not say when */
+    CHECK_INT(holes(&sum, 0), 62 * MRD_SEC); /* counts without times are one hole */
+    d[0].n_gaps = 0;                         /* an agent that does not report the times */
     mrd_counts_take(&c, &m);
     CHECK_INT(holes(&c, 0), 62 * MRD_SEC);
 }
 
-/* Which changes a node carried out decides what of the session's pauses is its own, also of a session that is read again. Of one
- * that an earlier release wrote, all are. */
+/* The changes that a node carried out determine which pauses of the session are its own, also after
+ * a restart. In a manifest of an earlier release all pauses count. */
 TEST(whose_pauses_they_are_after_a_restart)
 {
     mrd_session_store store, after, old;
@@ -580,7 +581,7 @@ TEST(whose_pauses_they_are_after_a_restart)
         CHECK_INT(loaded->parts[i]->revision, i);
         CHECK_INT(n, i == 0 ? 0 : i < 3 ? 1 : 2);
         if (n > 0)
-            CHECK_INT(found[0].last.ns == INT64_MAX, i == 1); /* it was not told of the end */
+            CHECK_INT(found[0].last.ns == INT64_MAX, i == 1); /* it did not receive the end */
         if (n > 1)
             CHECK_INT(found[1].last.ns, INT64_MAX);
     }

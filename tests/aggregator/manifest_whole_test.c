@@ -1,5 +1,5 @@
-/* Every member of a manifest is read, and written again with the same value; what is not there means what the
- * documentation says. */
+/* Every member of a manifest is read, and written again with the same value. Missing members have
+ * their documented meaning. */
 #include "aggregator/core/manifest.h"
 #include "base/buf.h"
 #include "tests/aggregator/core_make.h"
@@ -14,7 +14,7 @@ parse(const char *text)
     return o;
 }
 
-/* The session of this manifest, as the file of a later one would have it. */
+/* Loads the manifest and writes the session as a file again. */
 static mrd_json *
 through(const char *text)
 {
@@ -41,7 +41,7 @@ through(const char *text)
     return back;
 }
 
-/* What of `want` is not in `have`, leaf by leaf. */
+/* Checks that `have` contains all members of `want`, recursively. */
 static void
 check_has(const char *where, const mrd_json *want, const mrd_json *have)
 {
@@ -79,7 +79,7 @@ check_has(const char *where, const mrd_json *want, const mrd_json *have)
 
 #define SHA(digit) #digit "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
 
-/* All that a restart goes on from, each with a value of its own. */
+/* Every member that a restart needs, each with a different value. */
 static const char whole[] =
     "{\"version\":1,\"id\":\"20250615-150713-6207\",\"state\":\"complete\",\"message\":\"m\","
     "\"name\":\"n1\",\"mode\":\"recorder\",\"require\":\"3\",\"duration_ns\":11000000000,"
@@ -176,7 +176,7 @@ TEST(every_member_comes_back)
     mrd_json_free(have);
 }
 
-/* What an older release, or a hand, left out. */
+/* Members that an older release or a user left out. */
 TEST(what_is_not_there_is_nothing)
 {
     static const char bare[] =
@@ -246,7 +246,7 @@ TEST(what_is_not_there_is_nothing)
 
 TEST_MAIN()
 
-/* A merge that had not ended begins again; of a session that is not complete the merge is not begun by this. */
+/* An unfinished merge begins again. In a session that is not complete this does not start a merge. */
 TEST(what_became_of_the_merge)
 {
     static const struct {

@@ -1,5 +1,6 @@
-/* Collectives as a check of clocks: generated sessions whose truth is known. What the runtime's mapping of
- * the cores' clocks does is no violation; a node's clock that is off by more than it says is one. */
+/* Checks clocks by collectives, in generated sessions with known true times. Errors of the
+ * runtime's mapping of core clocks are no violation. A node's clock that exceeds its own bound is
+ * one. */
 #include "aggregator/merge_check.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -21,8 +22,8 @@ typedef struct {
     mrd_arg args[2];
 } world;
 
-/* Session time is the true time; the clock of node 0 says that it is off by no more than BOUND and is
- * off by wrong_ns. */
+/* Session time is the true time. The clock of node 0 states the bound BOUND, but is off by
+ * wrong_ns. */
 static void
 world_init(world *w, mrd_source_kind source, mrd_dur_ns wrong_ns)
 {
@@ -74,8 +75,9 @@ see(world *w, merge_check *c, unsigned node, mrd_sid name, int64_t op, int64_t b
         mrd_merge_check_see(c, &ev, begin, 0, w->table[node]);
 }
 
-/* Records OPS collectives: nobody leaves before all have entered. Each core's times are off by up to
- * mapping_ns, another amount in each execution; each execution is exec_ns long and has one. */
+/* Records OPS collectives, which no rank leaves before all have entered. The times of each core are
+ * off by up to mapping_ns, differently in each execution. Each execution takes exec_ns and has one
+ * collective. */
 static mrd_coll_check
 record(world *w, uint64_t seed, int64_t exec_ns, int64_t mapping_ns)
 {
@@ -114,7 +116,7 @@ TEST(the_mapping_of_cores_is_no_violation)
         int64_t exec_ns, mapping_ns;
     } rows[] = { { MRD_MS, MRD_REPORT_MAPPING },
                  { MRD_SEC, MRD_REPORT_MAPPING },
-                 { 10 * MRD_SEC, 210000 }, /* the largest that docs/timesync.md section 9 saw */
+                 { 10 * MRD_SEC, 210000 }, /* the largest value in docs/timesync.md, section 9 */
                  { 10 * MRD_SEC, 10 * MRD_REPORT_MAPPING } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
@@ -132,7 +134,8 @@ TEST(the_mapping_of_cores_is_no_violation)
     }
 }
 
-/* The allowance hides no clock that is off by more than it, nor anything where nothing is mapped. */
+/* The allowance for the mapping does not hide a larger error, and does not apply to unmapped
+ * events. */
 TEST(a_wrong_clock_is_one)
 {
     static const struct {
@@ -158,10 +161,10 @@ TEST(a_wrong_clock_is_one)
     }
 }
 
-/* Nodes that begin and end a recording a little apart, in several groups whose operations come in
- * turns and have few numbers: of each group what all of its nodes saw is checked, counted here by
- * the times at which each node recorded; a wrong clock is found in it, and barriers between add
- * nothing. */
+/* Nodes begin and end recording at slightly different times, in several groups with alternating
+ * operations and few numbers. In each group only the operations that all its nodes saw are checked,
+ * which the test counts from the recording times. A wrong clock is detected, and barriers between
+ * operations add nothing. */
 TEST(unequal_recordings_are_cut_by_group)
 {
     enum { GROUPS = 3, EACH = 60 };
@@ -216,7 +219,8 @@ TEST(unequal_recordings_are_cut_by_group)
     }
 }
 
-/* Nodes that did not run the same operations, wherever it is cut: nothing is checked, and why is said. */
+/* The nodes did not run the same operations, so no cut matches. Nothing is checked, and the message
+ * says why. */
 TEST(what_cannot_be_matched_says_why)
 {
     world w;
@@ -238,7 +242,8 @@ TEST(what_cannot_be_matched_says_why)
     world_fini(&w);
 }
 
-/* OPS collectives of clocks that are right, with a loss that is told of a node; false when there was no memory to begin. */
+/* Records OPS collectives with right clocks and a loss of one node. Returns false if there was no
+ * memory to begin. */
 static bool
 simple(world *w, bool *ret_ok, mrd_coll_check *ret_check, char message[MRD_WHY_MAX])
 {
@@ -280,7 +285,7 @@ TEST(a_lack_of_memory_is_told)
         begun = simple(&w, &ok, &check, message);
         memory_fails_at = 0;
         none += !begun;
-        if (!begun || ok) { /* where there was none for counting, nothing is counted */
+        if (!begun || ok) { /* if an allocation for the counts fails, nothing is counted */
             CHECK(!begun || check.collectives == OPS || check.collectives == 0);
             continue;
         }
@@ -338,7 +343,7 @@ TEST(more_than_are_kept_is_told)
     world_fini(&w);
 }
 
-/* Of a row that the catalog got after the check began nothing is kept. */
+/* Events of tracks that were added to the catalog after the check began are ignored. */
 TEST(rows_that_came_later_are_left_out)
 {
     char message[MRD_WHY_MAX];
@@ -372,7 +377,7 @@ TEST(rows_that_came_later_are_left_out)
     world_fini(&w);
 }
 
-/* ---- Drawn recordings, against what the rules say of the list of all that was shown ---- */
+/* ---- Random recordings, compared with the rules applied to all their events ---- */
 
 enum {
     PROCESSES = 3,
@@ -383,7 +388,8 @@ enum {
     PARTS = PROCESSES * CORES * BOOTS
 };
 
-/* A core is a pair of indices; each has two rows of the catalog, each process a clock per boot. */
+/* A core is a pair of indices. Each has two rows in the catalog, and each process has one clock per
+ * boot. */
 static const struct {
     int64_t lnc, device;
 } cores[CORES] = { { 0, -1 }, { 0, 2 }, { 1, 2 } };
@@ -395,14 +401,14 @@ typedef struct {
     mrd_align *table[PROCESSES][BOOTS];
     mrd_sid running, execution, barrier, other;
     mrd_arg args[2];
-    /* What was shown, as the rules need it. */
+    /* All events, in the form that the rules need. */
     mrd_coll_obs obs[4000];
     bool is_barrier[4000];
     size_t n;
     mrd_coll_gap gaps[400];
     size_t n_gaps;
     bool seen[PARTS], mapped[PARTS];
-    int64_t longest[PROCESSES][CORES]; /* span of a row of the device */
+    int64_t longest[PROCESSES][CORES]; /* span of a device track */
 } drawn;
 
 static const mrd_source_kind kinds[] = { MRD_SRC_DEVICE, MRD_SRC_FRAMEWORK };
@@ -491,7 +497,7 @@ show_span(drawn *w, merge_check *check, unsigned part, unsigned row, mrd_sid nam
                         .end = { end + doubt } };
 }
 
-/* A loss is of all cores of its process that were seen by then. */
+/* A loss affects all cores of its process that were seen before. */
 static void
 show_loss(drawn *w, merge_check *check, unsigned p, int64_t begin, int64_t dur)
 {
@@ -503,7 +509,7 @@ show_loss(drawn *w, merge_check *check, unsigned p, int64_t begin, int64_t dur)
             w->gaps[w->n_gaps++] = (mrd_coll_gap){ part, { begin }, { begin + dur } };
 }
 
-/* False: nothing is known of its clock. */
+/* Returns false if the clock has no estimate there. */
 static bool
 ended_at(const drawn *w, const mrd_coll_obs *o, int64_t *ret)
 {
@@ -516,7 +522,8 @@ ended_at(const drawn *w, const mrd_coll_obs *o, int64_t *ret)
     return known;
 }
 
-/* Whether it ended while every part that took part in its group was being recorded, give or take a ms. */
+/* Returns true if the operation ended, within 1 ms, while all parts of its group were being
+ * recorded. */
 static bool
 in_common_time(const drawn *w, const mrd_coll_obs *o)
 {
@@ -548,7 +555,8 @@ has_telling(const drawn *w)
     return false;
 }
 
-/* What the mapping of a core's clock may be off, for each begun second of its longest execution. */
+/* Computes the allowed mapping error of a core's clock, for each begun second of its longest
+ * execution. */
 static void
 expect_mapping(drawn *w)
 {
@@ -568,7 +576,7 @@ expect_mapping(drawn *w)
     }
 }
 
-/* The check of what is in the list; *ret_cut: of what is left of it when it was cut. */
+/* Checks the list of events. *ret_cut: the same after it was cut to the common time. */
 static mrd_err
 expect_check(drawn *w, mrd_coll_check *ret, bool *ret_cut)
 {
@@ -602,7 +610,8 @@ expect_check(drawn *w, mrd_coll_check *ret, bool *ret_cut)
     return err;
 }
 
-/* One operation of all, at the first or the last time that can be matched, and one a little beyond. */
+/* Adds an operation of all parts at the first or last time that can be matched, and one slightly
+ * outside. */
 static void
 show_limit(drawn *w, merge_check *check, const bool part_in[PARTS], const unsigned row[PARTS],
            const mrd_dur_ns doubt[PARTS], bool last)
@@ -621,8 +630,8 @@ show_limit(drawn *w, merge_check *check, const bool part_in[PARTS], const unsign
     }
 }
 
-/* Operations of two groups, which each part took part in for a while, now and then a ms or little more apart; executions
- * around them, barriers, and losses. */
+/* Draws operations of two groups with different participation times, which differ by about a
+ * millisecond. Adds executions around them, barriers, and losses. */
 static void
 draw_recording(drawn *w, rng *r, merge_check *check)
 {

@@ -1,5 +1,5 @@
-/* What the catalog says of the clocks of a node: drawn tables, a row for each segment of each boot, and
- * what is noted, counted here from what was drawn. */
+/* The catalog's description of a node's clocks, for random tables: a row for each segment of each
+ * boot, and the notes. The expected rows and notes are computed from the random input. */
 #include "aggregator/merge_clocks.h"
 
 #include "base/obj.h"
@@ -8,7 +8,7 @@
 
 enum { BOOTS = 3, SEGMENTS = 3, BINS = 3 };
 
-/* What was drawn of a segment, in the numbers of its row. */
+/* A random segment, in the units of its row. */
 typedef struct {
     unsigned quality, source, cause;
     int64_t estimate, bound, noise; /* bound, noise: -1 unknown */
@@ -28,7 +28,7 @@ draw(rng *r, unsigned n)
     return (unsigned) (rng_next(r) % n);
 }
 
-/* One bin of the middle of three has what the others have not: neither the most frequent nor the median. */
+/* One of three bins has other values, which are neither the most frequent nor the median. */
 static void
 draw_segment(rng *r, mrd_align *align, size_t k, segment *to)
 {
@@ -94,7 +94,7 @@ noted(const mrd_catalog *cat, const char *text)
     return times > 0;
 }
 
-/* Every note is one of those that are expected, which are counted in *n. */
+/* Checks that every note is expected. *n is the number of expected notes. */
 static void
 check_notes(const world *w, size_t i, const mrd_catalog *cat, size_t *n)
 {
@@ -148,7 +148,7 @@ check_row(const world *w, size_t i, size_t k, const mrd_catalog *cat, const mrd_
               c->violations + c->absolute[0].contradicting + c->absolute[1].contradicting);
 }
 
-/* The row of a boot's clock, of times that are not brought together. */
+/* Checks the row of a boot's clock if times are not aligned. */
 static void
 check_unaligned(const world *w, size_t i, merge_times times, const mrd_catalog *cat,
                 const mrd_clock_info *row)
@@ -185,7 +185,7 @@ TEST(each_segment_of_each_boot_has_its_row)
         draw_world(&r, &w);
         for (size_t i = 0; i < w.clock.n; i++) {
             size_t own = times == MERGE_ALIGNED ? w.segments[i] : 1;
-            /* That of its first segment, or of the one behind what nobody measured. */
+            /* The row of its first segment, or of the next one if the first has no bound. */
             bool second = times == MERGE_ALIGNED && own > 1 && w.of[i][0].bound < 0;
 
             CHECK_INT(mrd_merge_clocks_describe(&w.node, &w.clock, i, times, cat), at + second);
@@ -201,12 +201,14 @@ TEST(each_segment_of_each_boot_has_its_row)
             check_notes(&w, i, cat, &notes);
             mrd_align_free(w.boots[i].align);
         }
-        CHECK(mrd_catalog_notes(cat) == notes || w.clock.n > 1); /* two boots may say the same */
+        /* two boots may have the same note */
+        CHECK(mrd_catalog_notes(cat) == notes || w.clock.n > 1);
         mrd_catalog_free(cat);
     }
 }
 
-/* A node's wall clock as one reading has it: the first of the boot, else the one that it registered with. */
+/* A node's wall clock is defined by one reading: the first of the boot, or the one from its
+ * registration. */
 TEST(a_wall_clock_goes_by_one_reading)
 {
     for (size_t with = 0; with < 3; with++) { /* readings */
@@ -231,8 +233,8 @@ TEST(a_wall_clock_goes_by_one_reading)
     }
 }
 
-/* A slice goes by the timeline that the whole merge kept, where that knows the incarnations which answered all
- * of its nodes; else all nodes are looked at, of which nothing is recorded here. */
+/* A slice uses the saved timeline of the whole merge, if that includes the incarnations which
+ * answered all nodes. Otherwise all nodes are read, but there is no recording of them here. */
 TEST(a_slice_believes_a_timeline_that_knows_all_of_it)
 {
     static const struct {
@@ -277,8 +279,8 @@ TEST(a_slice_believes_a_timeline_that_knows_all_of_it)
     }
 }
 
-/* A node of which no clock was recorded is shown by its wall clock, which is said, and nothing else; where that cannot be a time, that too.
- * The aggregator's own clock needs no words. */
+/* A node without recorded probes uses its wall clock, which a note reports. Another note is added
+ * if that is not a possible time. The aggregator's own clock needs no note. */
 TEST(a_node_without_probes_is_told_of)
 {
     static const struct {

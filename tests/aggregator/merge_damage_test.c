@@ -1,5 +1,5 @@
-/* Merging journals that are damaged, hostile or in another's name: each costs itself only, and what
- * is lost is counted. */
+/* Merges journals that are damaged, hostile or under a foreign name. Each affects only itself, and
+ * its losses are counted. */
 #include "tests/aggregator/recording.h"
 #include "tests/timesync/rng.h"
 
@@ -11,11 +11,11 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* ---- What is damaged, hostile or another's ---- */
+/* ---- Damaged, hostile and foreign journals ---- */
 
 #define NO_BATCH 60 /* events that the header of an undecodable batch claims */
 
-/* A batch whose checksums are right and whose body is none. */
+/* Appends a batch with valid checksums and an invalid body. */
 static void
 put_undecodable(part *p, mrd_journal *j, bool head_is_fine)
 {
@@ -32,7 +32,7 @@ put_undecodable(part *p, mrd_journal *j, bool head_is_fine)
     REQUIRE(mrd_journal_append(j, &f, (mrd_bytes){ whole, sizeof(whole) }, NULL) == MRD_OK);
 }
 
-/* A recording of two nodes; the second also stored an undecodable batch. */
+/* Records two nodes. The second one also has an undecodable batch. */
 static void
 record_spoiled(recording *r, bool head_is_fine)
 {
@@ -48,7 +48,7 @@ record_spoiled(recording *r, bool head_is_fine)
     REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
 }
 
-/* As an HTTP reply does: nobody asks why. */
+/* Merges like an HTTP reply, which does not read the reasons. */
 static uint64_t
 merge_unasked(recording *r, const mrd_filter *filter, mrd_damage damage[4], char *ret_summary,
               size_t size)
@@ -118,7 +118,8 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
     CHECK(damage[0].events == 0 && damage[1].events == 0 && damage[1].frames == 0);
     CHECK(strstr(summary, "cannot be read back") == NULL);
-    CHECK(strstr(summary, "incomplete\": true") == NULL); /* nothing is said of what is whole */
+    /* nothing is reported about an intact journal */
+    CHECK(strstr(summary, "incomplete\": true") == NULL);
     CHECK(strstr(summary, "0 times") == NULL && strstr(summary, "0 of 1") == NULL);
     r.nodes[1].frames = 3; /* one that had no events */
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 2 * COLLECTIVES);
@@ -138,7 +139,7 @@ TEST(what_is_stored_and_not_there_is_counted)
     CHECK(strstr(summary, "100 of 100 stored events") != NULL);
 }
 
-/* The number of bytes that a file has, overwritten from `at` on where that is not negative. */
+/* Returns the size of a file. Overwrites n bytes at `at` unless that is negative. */
 static off_t
 overwrite(const char *path, off_t at, size_t n)
 {
@@ -152,8 +153,8 @@ overwrite(const char *path, off_t at, size_t n)
     return st.st_size;
 }
 
-/* Each kind of damage in one journal: an undecodable batch, one whose bytes are no frame any more, and some
- * that the manifest counts and no file holds. The sentence has the sum of each. */
+/* One journal has each kind of damage: an undecodable batch, a batch with a damaged frame, and
+ * batches that the manifest counts but no file contains. The message has the sum of each. */
 TEST(the_sentence_of_damage_has_every_number)
 {
     recording r = recording_new("sentence");
@@ -172,7 +173,7 @@ TEST(the_sentence_of_damage_has_every_number)
     REQUIRE(mrd_journal_sync(j, NULL) == MRD_OK);
     whole = overwrite(path, 0, 0);
     put_undecodable(&more, j, true);
-    REQUIRE(mrd_journal_sync(j, NULL) == MRD_OK); /* not closed: it has no index yet */
+    REQUIRE(mrd_journal_sync(j, NULL) == MRD_OK); /* not closed, so it has no index yet */
     REQUIRE(whole > MRD_SEGMENT_HEADER);
     (void) overwrite(path, MRD_SEGMENT_HEADER, (size_t) whole - MRD_SEGMENT_HEADER);
     r.nodes[1].events = COLLECTIVES + 3 * NO_BATCH + 11;
@@ -186,10 +187,10 @@ TEST(the_sentence_of_damage_has_every_number)
              3 * NO_BATCH + 11, COLLECTIVES + 3 * NO_BATCH + 11,
              (int) (whole - MRD_SEGMENT_HEADER));
     CHECK_ROW(summary, strstr(summary, want) != NULL);
-    (void) mrd_journal_close(j, NULL); /* no index can be made of that */
+    (void) mrd_journal_close(j, NULL); /* an index cannot be made of that */
 }
 
-/* What the summary says of the recording as a whole. */
+/* The summary's members about the recording as a whole. */
 TEST(facts_of_the_recording_are_told)
 {
     for (int simulated = 0; simulated < 2; simulated++) {
@@ -223,7 +224,8 @@ TEST(facts_of_the_recording_are_told)
     }
 }
 
-/* A loss that only the manifest knows is shown at its time, by the clock of the node's last boot. */
+/* A loss that only the manifest contains is shown at its time, in the clock of the node's last
+ * boot. */
 TEST(losses_of_the_manifest_are_of_the_last_boot)
 {
     recording r = recording_new("manifest");
@@ -252,7 +254,7 @@ TEST(losses_of_the_manifest_are_of_the_last_boot)
     CHECK(file_has(path, "refused"));
 }
 
-/* One bit anywhere in a stored batch: what is lost is said, to the event. */
+/* One bit of a stored batch is flipped, at any position. The report counts exactly the lost events. */
 TEST(a_flipped_bit_is_counted)
 {
     recording r = recording_new("flipped");
@@ -285,7 +287,8 @@ TEST(a_flipped_bit_is_counted)
     close(fd);
 }
 
-/* A node that sends batches in another's name: they are its own, and that is said. */
+/* A node sends batches in the name of another node. They are assigned to the sender, and a note
+ * reports it. */
 TEST(a_node_publishes_as_itself_only)
 {
     recording r = recording_new("foreign");
@@ -312,7 +315,7 @@ TEST(a_node_publishes_as_itself_only)
 
 #define LONG_NAME 60000
 
-/* A batch of instants, each with a name of its own. */
+/* Adds a batch of instants, each with a different name. */
 static void
 put_named(part *p, mrd_journal *j, unsigned first, unsigned n, size_t length)
 {
@@ -360,8 +363,8 @@ times_in(const char *text, const char *what)
     return n;
 }
 
-/* A node with more names than have room: it loses names, no event and no other node's names, and how many,
- * and what of, is said where its journal is listed and in a note. */
+/* A node has more names than the limit. It loses some of its own names, but no events and no names
+ * of other nodes. The list of journals and a note report the number and kinds of lost names. */
 TEST(names_beyond_their_room_are_told)
 {
     enum { NAMES = 300, EACH = 3, KEPT = (16 << 20) / (LONG_NAME + 64) };
@@ -396,7 +399,7 @@ TEST(names_beyond_their_room_are_told)
     mrd_buf_fini(&text);
 }
 
-/* Nodes that together have as many names as there is room for: what is said of them later has room still. */
+/* The names of all nodes together reach the limit. There is still space for later notes. */
 TEST(what_is_said_has_room_beside_all_names)
 {
     recording r = recording_new("all-names");
@@ -414,7 +417,7 @@ TEST(what_is_said_has_room_beside_all_names)
         for (unsigned i = 0; i < 285; i += 5)
             put_named(&p, j, (unsigned) r.n * 1000 + i, 5, LONG_NAME);
         for (unsigned i = 0; i < 2000;
-             i += 500) /* where none of these has room, shorter ones may */
+             i += 500) /* shorter names may fit where the longer ones do not */
             put_named(&p, j, (unsigned) (r.n + 1) * 10000 + i, 500, 40);
         REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
         snprintf(r.nodes[r.n].instance_id, MRD_NODE_ID_MAX, "%s", p.id);
@@ -425,7 +428,7 @@ TEST(what_is_said_has_room_beside_all_names)
     CHECK_INT(merge_unasked(&r, NULL, damage, summary, sizeof(summary)), 4 * 2285);
     CHECK_INT(damage[3].events, 11);
     for (size_t i = 0; i < r.n;
-         i++) { /* each with its own number: 279 of 60000 bytes have room in 16 MiB */
+         i++) { /* each has a different number: 279 names of 60000 bytes fit into 16 MiB */
         char begin[40];
         const char *at;
 
@@ -437,14 +440,14 @@ TEST(what_is_said_has_room_beside_all_names)
     CHECK(strstr(summary, "i-d: the journal is damaged: 11 of 2296 stored events") != NULL);
 }
 
-/* ---- Readings that no clock shows ---- */
+/* ---- Impossible clock readings ---- */
 
 static const int64_t extremes[] = {
     INT64_MIN, INT64_MIN + 1, INT64_MIN / 2, -MRD_TIME_MAX - 1, -MRD_TIME_MAX, -1,       0,
     1,         MRD_TIME_MAX,  INT64_MAX / 2, MRD_TIME_MAX + 1,  INT64_MAX - 1, INT64_MAX
 };
 
-/* Everything that a node may say of its clocks, one number each. */
+/* Every value that a node may report about its clocks. */
 typedef struct {
     int64_t raw, wall, bracket, monotonic, boottime, maxerror, esterror, freq, clockbound, phc,
         phc_raw, phc_bracket, phc_error, vm, after, before, lost, a1, a4, r2, r3, cross_raw,
@@ -510,7 +513,7 @@ put_claimed_clock(part *p, mrd_journal *j, const claims *c)
     mrd_buf_fini(&wire);
 }
 
-/* One event in RAW and one of the wall clock, beside a reading of both. */
+/* Writes one RAW event and one wall-clock event, with a reading of both clocks. */
 static void
 put_claimed_events(part *p, mrd_journal *j, const claims *c, unsigned clock)
 {
@@ -565,7 +568,8 @@ add_claiming_node(recording *r, const claims *c)
     REQUIRE(mrd_journal_close(j, NULL) == MRD_OK);
 }
 
-/* What the honest node's row says is what it says alone; nothing fails. */
+/* The row of the honest node equals its row in a merge without the other node, and the merge does
+ * not fail. */
 static void
 merge_claims(recording *r, const claims *c, const char *alone)
 {
@@ -581,7 +585,7 @@ merge_claims(recording *r, const claims *c, const char *alone)
     CHECK_INT(result.events, COLLECTIVES + 2);
 }
 
-/* The JSON of the first clock of the summary. */
+/* Copies the JSON of the first clock in the summary. */
 static void
 first_clock(const char *summary, char *to, size_t size)
 {

@@ -1,7 +1,7 @@
 /*
- * Merging while memory is lacking: whichever request gets nothing, the merge fails for lack of memory, or it wrote
- * every event that it writes with memory. The bound of a time may be wider (mrd_bound_both), a row of a clock may say
- * less, and fewer collectives may be checked.
+ * Merges while each allocation fails in turn. The merge either fails with NOMEM, or writes every
+ * event that it writes otherwise. The bound of a time may be wider (mrd_bound_both), the row of a
+ * clock may have less information, and fewer collectives may be checked.
  */
 #include <dirent.h>
 
@@ -18,7 +18,7 @@ typedef struct {
     mrd_json *doc;
 } merged;
 
-/* Files of outputs that were begun and are not there yet. */
+/* Counts the unfinished output files. */
 static size_t
 begun_outputs(const char *path)
 {
@@ -69,7 +69,7 @@ same(const merged *a, const merged *b)
            a->verdict.held_out == b->verdict.held_out;
 }
 
-/* A name that was not kept is told in its place. */
+/* Returns true if a lost name is replaced by its placeholder. */
 static bool
 has_lost_a_name(const merged *m)
 {
@@ -82,7 +82,7 @@ has_lost_a_name(const merged *m)
     return false;
 }
 
-/* The time of event i of a node, and how far off it may be; false behind the last. */
+/* Returns the time of event i of a node and its bound. False after the last event. */
 static bool
 event_of(const merged *m, const char *node, size_t i, int64_t *ret_at, int64_t *ret_bound)
 {
@@ -100,7 +100,7 @@ event_of(const merged *m, const char *node, size_t i, int64_t *ret_at, int64_t *
     return false;
 }
 
-/* What both say of the time of an event can be true. */
+/* Returns true if both times of each event are compatible within their bounds. */
 static bool
 times_agree(const merged *a, const merged *b, const recording *r)
 {
@@ -135,7 +135,7 @@ fail_each(recording *r, merge_times times, const mrd_filter *filter, size_t trie
             CHECK_ROW(row, times_agree(&plain, &m, r) || has_lost_a_name(&m));
         } else {
             CHECK_ROW(row,
-                      m.err == MRD_NOMEM || m.err == MRD_CANCELLED); /* that of a sink's part */
+                      m.err == MRD_NOMEM || m.err == MRD_CANCELLED); /* from a part of the sink */
         }
         told += m.err != MRD_OK;
         mrd_json_free(m.doc);
@@ -173,8 +173,8 @@ TEST(nor_in_the_times_of_wall_clocks)
     fail_each(&r, MERGE_UTC, NULL, 60);
 }
 
-/* A slice of one node, whose times hang on how the others link two incarnations of the aggregator: they are
- * looked at once more, and without them its times would be another incarnation's. */
+/* A slice of one node, for which the other nodes link two incarnations of the aggregator. They are
+ * read once more. Otherwise its times would belong to another incarnation. */
 TEST(nor_in_a_slice_of_a_linked_session)
 {
     recording r = recording_new("slice");
@@ -197,8 +197,8 @@ TEST(nor_in_a_slice_of_a_linked_session)
     mrd_filter_fini(&only);
 }
 
-/* Losses that only the manifest knows are marked behind all else: whatever of that gets no memory, they are
- * there, or the merge fails. */
+/* Losses that only the manifest contains are marked at the end. If an allocation for that fails,
+ * they are marked nevertheless, or the merge fails. */
 TEST(nor_where_losses_are_marked)
 {
     recording r = recording_new("marked");

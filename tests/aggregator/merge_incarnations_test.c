@@ -1,5 +1,5 @@
-/* Merging what several incarnations of the aggregator recorded: their sessions are linked by clocks
- * that ran on, or by UTC, and what nothing links says so. */
+/* Merges recordings of several incarnations of the aggregator. Their session times are linked by
+ * clocks that kept running, or by UTC. If nothing links them, a note says so. */
 #include "tests/aggregator/recording.h"
 
 #include "aggregator/clock_report.h"
@@ -9,7 +9,7 @@
 
 #include <unistd.h>
 
-static mrd_timeline links; /* of the last merge that had several incarnations */
+static mrd_timeline links; /* of the last merge with several incarnations */
 
 static void
 take_links(mrd_clock_verdict *v)
@@ -20,9 +20,9 @@ take_links(mrd_clock_verdict *v)
 
 /* ---- another incarnation of the aggregator ---- */
 
-#define MOVED (-20 * MRD_SEC) /* its second incarnation's session times are behind */
+#define MOVED (-20 * MRD_SEC) /* the session times of its second incarnation are behind */
 
-/* Two nodes that live through both incarnations, and one that came with the second. */
+/* Two nodes run through both incarnations, and one starts in the second. */
 static recording
 two_incarnations(const char *name, const char *second_boot, int64_t utc_bound)
 {
@@ -47,7 +47,8 @@ two_incarnations(const char *name, const char *second_boot, int64_t utc_bound)
     return r;
 }
 
-/* Every second of the second incarnation lies where it happened, within its bound and the link's. */
+/* Each second of the second incarnation has its true time, within its bound and the bound of the
+ * link. */
 static void
 check_second_incarnation(const recording *r, mrd_dur_ns link)
 {
@@ -119,16 +120,16 @@ TEST(incarnations_are_linked_by_nodes_whose_clocks_ran_on)
     CHECK(file_has(path, "clock.link.2"));
     CHECK_INT(times_in_file(path, "by 2 clocks that ran on over the "), 2); /* a fact and a note */
     check_second_incarnation(&r,
-                             mrd_incarnation_bound(l)); /* with the tables that the merge kept */
+                             mrd_incarnation_bound(l)); /* with the tables that the merge saved */
 }
 
-/* A slice of the one node that knows only the second incarnation lies where the whole puts it. */
+/* A slice of the node that has only the second incarnation equals that part of the whole merge. */
 TEST(a_slice_goes_by_the_other_nodes_too)
 {
     recording r = two_incarnations("incarnations-slice", "one", 0);
     merge_input in = { .dir = r.dir, .id = "s", .nodes = r.nodes, .n_nodes = r.n };
 
-    for (int i = 0; i < 2; i++) { /* before the whole was merged, and after */
+    for (int i = 0; i < 2; i++) { /* before and after the whole merge */
         mrd_filter only = MRD_FILTER_ALL;
         mrd_export_target target = { .ops = mrd_sink_find(MRD_STR("json")) };
         mrd_export_result result = { 0 };
@@ -169,7 +170,8 @@ TEST(incarnations_are_linked_by_utc_where_no_clock_ran_on)
     check_second_incarnation(&r, mrd_incarnation_bound(l));
 }
 
-/* Nothing relates them: said, and what came later is not written earlier. */
+/* Nothing links the incarnations. A note says so, and later events are not written at earlier
+ * times. */
 TEST(incarnations_that_nothing_links_say_so)
 {
     recording r = two_incarnations("incarnations-none", "two", 0);

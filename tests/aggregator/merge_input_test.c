@@ -1,4 +1,4 @@
-/* What a merge is told of a session: each field of each node, copied from a session that is drawn. */
+/* The input of a merge: each field of each node, copied from a random session. */
 #include "aggregator/merge.h"
 #include "base/obj.h"
 #include "tests/check.h"
@@ -57,12 +57,12 @@ check_node(const merge_node *n, const mrd_part *p, const mrd_timescale *t)
     for (unsigned e = 0; e < p->n_epochs; e++)
         frames += p->epochs[e].stored_frames;
     CHECK_INT(n->frames, frames);
-    /* A simulated clock is nobody's, whichever boot it says. */
+    /* A simulated clock is never the aggregator's own, for any boot. */
     CHECK_INT(n->same_clock,
               !t->same_clock || p->simulated ? 0 : strcmp(p->boot_id, t->boot_id) == 0);
     CHECK_INT(n->dropped, p->counts.losses[0].count + p->counts.losses[2].count);
     for (unsigned k = 0; k < p->counts.gaps.n; k++) {
-        if (p->counts.gaps.v[k].marked) /* the events tell of it themselves */
+        if (p->counts.gaps.v[k].marked) /* the events contain it themselves */
             continue;
         REQUIRE(gaps < n->n_gaps);
         CHECK(memcmp(&n->gaps[gaps], &p->counts.gaps.v[k], sizeof(mrd_gap)) == 0);
@@ -73,7 +73,7 @@ check_node(const merge_node *n, const mrd_part *p, const mrd_timescale *t)
         CHECK_TEXT(n->causes[k], p->counts.losses[k].cause);
 }
 
-/* A pause that the agent carried out, until it carried out its end, or until the session ended. */
+/* Draws a pause that the agent applied, until it applied its end or the session ended. */
 static void
 draw_pauses(uint64_t *seed, mrd_session *s)
 {
@@ -100,7 +100,7 @@ check_pauses(const merge_node *n, const mrd_part *p, const mrd_session *s)
         int64_t end = ends && (s->stop.ns == 0 || k->to.ns < s->stop.ns) ? k->to.ns : s->stop.ns;
 
         if (p->unchangeable != 0 || k->from_revision > p->revision || end <= k->from.ns)
-            continue; /* end: 0 where neither ended */
+            continue; /* end: 0 if neither ended */
         REQUIRE(want < n->n_pauses);
         CHECK_INT(n->pauses[want].first.ns, k->from.ns - shift);
         CHECK_INT(n->pauses[want].last.ns, end - shift);
@@ -163,7 +163,8 @@ TEST(everything_is_copied)
         memory_asked = 0;
         mrd_merge_input_free(mrd_merge_input_new(&store, &t, s));
         REQUIRE(memory_asked >= 4);
-        for (uint64_t asked = memory_asked; asked > 0; asked--) { /* without any of its requests */
+        /* fails each of its allocations */
+        for (uint64_t asked = memory_asked; asked > 0; asked--) {
             memory_asked = 0;
             memory_fails_at = asked;
             in = mrd_merge_input_new(&store, &t, s);

@@ -1,12 +1,12 @@
-/* Losses that only the manifest knows, placed between the stored batches: drawn nodes, against an
- * account of every moment. */
+/* Losses that only the manifest contains are placed between the stored batches. Random nodes are
+ * compared with an account of every moment. */
 #include "aggregator/merge_marks.h"
 #include "base/obj.h"
 #include "proto/batch.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
 
-/* A moment is so long that what a batch may have been open for (250 ms) is one. */
+/* One moment equals the longest time that a batch may be open (250 ms). */
 enum { MOMENTS = 160, BATCHES = 12, GAPS = 10, BOOT = 0x77 };
 #define MOMENT (250 * MRD_MS)
 
@@ -17,7 +17,8 @@ typedef struct {
     mrd_journal_entry entries[BATCHES];
     mrd_journal_index index;
     int64_t sealed[BATCHES];
-    int from[BATCHES], to[BATCHES]; /* moments of those that count; from < 0: it does not */
+    /* moments of the batches that count; from < 0 if a batch does not */
+    int from[BATCHES], to[BATCHES];
 } world;
 
 static void
@@ -49,7 +50,7 @@ draw(world *w, uint64_t *seed)
             f->boot = BOOT + 1;
         else if (kind == 2)
             f->events = 0;
-        if (kind == 3 || kind == 4) { /* in another clock: known by when it was sealed */
+        if (kind == 3 || kind == 4) { /* in another clock: placed by the time when it was sealed */
             f->clock = MRD__CLOCK_KIND__CLOCK_REALTIME;
             f->first.ns += 777 * MRD_SEC;
             f->last.ns += 777 * MRD_SEC;
@@ -72,7 +73,7 @@ draw(world *w, uint64_t *seed)
     }
 }
 
-/* Whether no batch covers this moment, and there are some on both sides of it. */
+/* Returns true if no batch covers this moment, but there are batches before and after it. */
 static bool
 is_between(const world *w, int moment)
 {
@@ -89,7 +90,7 @@ is_between(const world *w, int moment)
     return before && behind;
 }
 
-/* What must be marked of a gap; false for nothing. */
+/* Computes the expected mark of a gap. Returns false if there is none. */
 static bool
 expect(const world *w, const mrd_gap *gap, int64_t *ret_from, int64_t *ret_to)
 {
@@ -165,7 +166,7 @@ TEST(losses_lie_where_nothing_is_stored)
     CHECK(marked > 1000 && left_out > 1000);
 }
 
-/* Counts and times that a file may claim are held, and no time comes round. */
+/* Arbitrary counts and times in a file are limited, and no time wraps around. */
 TEST(absurd_gaps_are_held)
 {
     static const struct {

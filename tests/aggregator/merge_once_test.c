@@ -1,4 +1,4 @@
-/* A span that was told while it was in flight, and again when it ended, is one span. */
+/* A span that was recorded while in flight and again when it ended appears once. */
 #include "aggregator/merge_once.h"
 #include "tests/check.h"
 #include "tests/trace/events.h"
@@ -32,7 +32,7 @@ fake_close(mrd_source *self)
         .id = (number)                                                                             \
     }
 
-/* The numbers of the events that come out, read so many at once, from chunks of so many. */
+/* Returns the numbers of the output events, read `room` at a time from chunks of `chunk`. */
 static const char *
 numbers(const mrd_event *events, size_t n, size_t chunk, size_t room)
 {
@@ -86,8 +86,9 @@ TEST(the_complete_one_is_shown)
     check("none", NULL, 0, "");
 }
 
-/* The numbers of those that must come out: of the events of one moment and track behind one that is in
- * flight, it included, each in flight is left out that another tells, too, ended or earlier. */
+/* Computes the expected numbers. Consider the events of one time and track from an event in flight
+ * on. An event in flight is omitted if another event describes the same span, either its end or an
+ * earlier copy. */
 static void
 expect(const mrd_event *v, size_t n, char *to, size_t size)
 {
@@ -129,7 +130,7 @@ TEST(drawn_streams_equal_the_rule)
     }
 }
 
-/* More at one moment than are compared: all are shown, none is lost. */
+/* More simultaneous events than are compared: all are shown and none is lost. */
 TEST(very_many_at_one_moment)
 {
     static mrd_event events[1000];

@@ -1,6 +1,5 @@
-/* Merging constructed journals whose truth is known: collectives convict a wrong clock and acquit a
- * right one, every boot of a node has a clock of its own, and other times than aligned ones can be
- * written. */
+/* Merges constructed journals with known true times. Collectives detect a wrong clock and accept a
+ * right one. Every boot of a node has its own clock. Times other than aligned ones can be written. */
 #include "aggregator/clock_report.h"
 #include "aggregator/node_clock.h"
 #include "base/num.h"
@@ -10,7 +9,7 @@
 
 #include <unistd.h>
 
-/* The packets of the recording's nodes that are held out, as the report of its clocks counts them. */
+/* Returns the number of held-out packets of the recording's nodes, from the report of its clocks. */
 static uint64_t
 held_out_of(const recording *r)
 {
@@ -44,7 +43,8 @@ TEST(collectives_acquit_right_clocks)
     CHECK_INT(v.held_out_violations, 0);
 }
 
-/* All probes of one node lie by 5 ms, those held out as well: only the collectives can tell. */
+/* All probes of one node are wrong by 5 ms, including the held-out ones. Only the collectives can
+ * detect that. */
 TEST(collectives_convict_a_wrong_clock)
 {
     recording r = recording_new("wrong");
@@ -61,7 +61,8 @@ TEST(collectives_convict_a_wrong_clock)
     CHECK(v.collectives.worst > 4 * MRD_MS && v.collectives.worst < 5 * MRD_MS);
 }
 
-/* Of the report of two nodes, one of which is late by 2 ms three times of four. */
+/* Returns a number from the report of two nodes, one of which is late by 2 ms in three of four
+ * cases. */
 static int64_t
 report_total(const char *name, int64_t lie, const char *key)
 {
@@ -89,8 +90,9 @@ report_total(const char *name, int64_t lie, const char *key)
     return n;
 }
 
-/* With the wrong clock i-b seems late by 3 ms where it was first by 2; collectives in which it was
- * the last show that the clock is wrong. They come with the events, so proofs wait for the end. */
+/* With the wrong clock i-b seems late by 3 ms, but it was first by 2 ms. Collectives in which it
+ * was the last rank show that the clock is wrong. They arrive with the events, so proofs wait for
+ * the end. */
 TEST(a_convicted_clock_proves_nobody_late)
 {
     CHECK(report_total("fair", 0, "proven") >= COLLECTIVES / 2);
@@ -99,7 +101,8 @@ TEST(a_convicted_clock_proves_nobody_late)
     CHECK(report_total("foul too", 5 * MRD_MS, "suspect_clock") > COLLECTIVES / 2);
 }
 
-/* One node went on recording a little longer: what only it saw is left out, the rest is checked. */
+/* One node recorded a little longer. The operations that only it saw are ignored, and the rest is
+ * checked. */
 TEST(unequal_sequences_are_cut_to_the_time_common_to_all)
 {
     recording r = recording_new("longer");
@@ -126,7 +129,7 @@ exists(const recording *r, const char *id, const char *boot)
     return access(path, R_OK) == 0;
 }
 
-/* RAW starts again after the reboot: two tables, and every event on the one timeline. */
+/* RAW starts again after the reboot. There are two tables, and every event is on the same timeline. */
 TEST(each_boot_has_its_own_clock)
 {
     recording r = recording_new("reboot");
@@ -143,7 +146,8 @@ TEST(each_boot_has_its_own_clock)
     add_node(&r, &a, 1);
     add_node(&r, b, 2);
     result = merge(&r, MERGE_ALIGNED, &v);
-    CHECK_INT(result.events, COLLECTIVES + 90); /* ten of the second node's fell into its reboot */
+    /* ten of the second node's were during its reboot */
+    CHECK_INT(result.events, COLLECTIVES + 90);
     CHECK(result.first.ns >= ZERO + 10 * MRD_SEC - MRD_MS);
     CHECK(result.last.ns <= ZERO + 110 * MRD_SEC + MRD_MS);
     CHECK(exists(&r, "i-b", NULL) && exists(&r, "i-b", "two") && !exists(&r, "i-a", "two"));
@@ -156,13 +160,13 @@ TEST(each_boot_has_its_own_clock)
         CHECK(mrd_align_widest(clock.v[i].align) > 0 &&
               mrd_align_widest(clock.v[i].align) < 100 * MRD_US);
     mrd_node_clock_fini(&clock);
-    /* So has it in other times: the wall clock is the node's, read once, before its reboot. */
+    /* The same in other times: the wall clock is the node's, read once before its reboot. */
     CHECK_INT(merge(&r, MERGE_UTC, NULL).first.ns,
               ZERO + 70 * MRD_SEC - b[1].offset - (ZERO - b[0].offset) + ZERO + 7 * MRD_SEC);
     CHECK_INT(merge(&r, MERGE_RAW, NULL).first.ns, ZERO + 70 * MRD_SEC - b[1].offset);
 }
 
-/* What is written of a process says how well the clock of its last boot is known. */
+/* The output for a process states the quality of its last boot's clock. */
 TEST(a_process_goes_by_the_clock_of_its_boot)
 {
     recording r = recording_new("boots");
@@ -184,8 +188,8 @@ TEST(a_process_goes_by_the_clock_of_its_boot)
     mrd_node_clock_fini(&clock);
 }
 
-/* A clock that jumps while it runs has a row for each of its epochs, with what began it; one that does not
- * has one row and no number. */
+/* A clock that jumps while it runs has a row for each epoch, with the cause of its start. A clock
+ * without jumps has one row and no number. */
 TEST(each_epoch_of_a_clock_has_its_row)
 {
     recording r = recording_new("jump");
@@ -207,8 +211,8 @@ TEST(each_epoch_of_a_clock_has_its_row)
 
 /* ---- absolute time at both ends ---- */
 
-/* Packets know the clock within 30 us; where both ends have a PTP clock, it is known better. One
- * that lies is noticed, and changes nothing. */
+/* Packets give the clock within 30 us. If both ends have a PTP clock, the bound is narrower. A
+ * wrong PTP clock is detected and changes nothing. */
 TEST(absolute_time_at_both_ends_narrows_or_alarms)
 {
     recording r = recording_new("absolute");
@@ -230,7 +234,7 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
     for (int i = 0; i < 3; i++)
         add_node(&r, &all[i], 1);
     (void) merge(&r, MERGE_ALIGNED, &v);
-    CHECK_INT(v.absolute, 2 * (READINGS - 1)); /* the last ones have none behind them */
+    CHECK_INT(v.absolute, 2 * (READINGS - 1)); /* the last readings have no successor */
     CHECK(v.absolute_violations > 0);
     CHECK_INT(v.held_out_violations, 0);
     CHECK_INT(v.collectives.violations, 0);
@@ -270,12 +274,12 @@ TEST(absolute_time_at_both_ends_narrows_or_alarms)
 
 /* ---- a wall clock that is set back ---- */
 
-/* The wall clock is set by `once`, half a minute later by `again`; unread: nothing relates it to RAW;
- * absurd: each batch begins with a reading that can be none. */
+/* The wall clock is set by `once`, and half a minute later by `again`. unread: nothing relates it
+ * to RAW. absurd: each batch begins with an impossible reading. */
 static struct {
     int64_t once, again;
     bool unread, absurd;
-    int64_t span; /* events of so long instead of instants, as that clock showed them */
+    int64_t span; /* if not 0, events are spans of this length on that clock instead of instants */
 } wall = { .once = -3600 * MRD_SEC };
 
 static int64_t
@@ -285,9 +289,9 @@ wall_of(int64_t sess)
            (sess >= ZERO + 90 * MRD_SEC + 50 * MRD_MS ? wall.again : 0);
 }
 
-/* A batch a second, stamped by the node's wall clock, which is set back in the middle; ten events
- * in each, and the readings that bracket it. late: each is of a process of its own and was closed so
- * many seconds later, with only the readings of then. */
+/* Writes one batch per second, stamped by the node's wall clock, which is set back in the middle.
+ * Each has ten events and the readings before and after them. late: each batch is of its own
+ * process and was closed this number of seconds later, with only the readings of that time. */
 static void
 put_stamped(recording *r, int64_t offset, int64_t late)
 {
@@ -344,8 +348,8 @@ put_stamped(recording *r, int64_t offset, int64_t late)
     mrd_catalog_free(cat);
 }
 
-/* Every event at its time, in the order in which it happened, and well known but beside the step.
- */
+/* Checks that every event has its true time, in the true order, and a narrow bound except near the
+ * step. */
 static void
 check_stamped(const char *name, int64_t late, const char *by)
 {
@@ -400,8 +404,8 @@ TEST(readings_of_a_nodes_clock_serve_all_its_processes)
     check_stamped("set-back-late", 3, "was set by ");
 }
 
-/* A reading that can be none costs itself: the others still say when the batch was closed, and so
- * which of two times a stamp is that the clock showed twice. */
+/* An impossible reading is dropped alone. The other readings still show when the batch was closed.
+ * They therefore select between the two times of a stamp that the clock showed twice. */
 TEST(an_absurd_reading_costs_itself)
 {
     wall.absurd = true;
@@ -411,7 +415,8 @@ TEST(an_absurd_reading_costs_itself)
     wall.once = -3600 * MRD_SEC;
 }
 
-/* How far it was set is told to be read: in whole ms, the nearest ones; so is what it was slewed by. */
+/* The text states the size of a clock step, rounded to whole ms, and the size of a slew in the same
+ * way. */
 TEST(what_was_done_to_a_wall_clock_is_told)
 {
     static const struct {
@@ -446,7 +451,8 @@ TEST(what_was_done_to_a_wall_clock_is_told)
     wall.once = wall.again = 0;
 }
 
-/* How many settings were before that session time, -1 within a second of one: there two times may be meant. */
+/* Returns the number of clock settings before that session time. -1 within a second of one, where
+ * two times are possible. */
 static int64_t
 near_setting(int64_t sess)
 {
@@ -460,8 +466,8 @@ near_setting(int64_t sess)
     return n;
 }
 
-/* A span over which the clock was set was as long as it was, not as that clock had it; the others are as they
- * were shown. */
+/* A span during which the clock was set has its true length, not the length on that clock. The
+ * other spans are unchanged. */
 TEST(a_span_over_a_setting_is_as_long_as_it_was)
 {
     static const struct {
@@ -505,8 +511,8 @@ TEST(a_span_over_a_setting_is_as_long_as_it_was)
     wall.once = wall.again = wall.span = 0;
 }
 
-/* Without a reading of both clocks a stamp stays what it is, nothing is stated of how far it is off,
- * and a note says of how many events and why. */
+/* Without a reading of both clocks a stamp is not changed. No bound is stated, and a note has the
+ * number of events and the reason. */
 TEST(stamps_that_nothing_relates_stay)
 {
     recording r = recording_new("unread");
@@ -552,7 +558,8 @@ open_store(const char *store, char timeline[64])
     return scale.offset;
 }
 
-/* A restart goes on; another machine, and the way back from it, begin a timeline each. */
+/* A restart continues the timeline. A move to another machine begins a new one, and so does the
+ * move back. */
 TEST(a_store_that_moved_begins_a_timeline)
 {
     const char *elsewhere = "{\"boot_id\": \"elsewhere\", \"session_offset_ns\": 5, "
@@ -578,7 +585,7 @@ TEST(a_store_that_moved_begins_a_timeline)
     CHECK_INT(open_store(store, again), offset);
 }
 
-/* A slice is of session time, whichever times are written: the same events. */
+/* A slice is selected by session time, so it has the same events in all output times. */
 TEST(a_slice_has_the_same_events_in_all_times)
 {
     static const merge_times times[] = { MERGE_ALIGNED, MERGE_UTC, MERGE_RAW };
@@ -618,7 +625,8 @@ TEST(a_slice_has_the_same_events_in_all_times)
     }
 }
 
-/* What no reading relates to session time is in every slice of other times: nothing says that it lies outside. */
+/* Events that no reading relates to session time are in every slice in other times, because they
+ * may belong to it. */
 TEST(a_slice_has_what_nothing_relates)
 {
     static const merge_times times[] = { MERGE_UTC, MERGE_RAW };
@@ -648,7 +656,8 @@ TEST(a_slice_has_what_nothing_relates)
     }
 }
 
-/* A frame that arrived before it was sent by its clock: no clock proves anything then, from the first event on. */
+/* A frame arrived before it was sent, according to its clock. Then no clock proves anything, from
+ * the first event on. */
 TEST(contradictions_of_frames_distrust_all_clocks)
 {
     recording r = recording_new("arrival");
@@ -673,7 +682,7 @@ TEST(contradictions_of_frames_distrust_all_clocks)
     }
 }
 
-/* Who called is shown by an arrow. */
+/* An arrow shows the caller. */
 TEST(calls_have_their_arrows)
 {
     static const mrd_source_kind sources[] = { MRD_SRC_ANNOTATION, MRD_SRC_API };

@@ -1,4 +1,4 @@
-/* The merger's thread: what it finds of a merge that was cut off. */
+/* The merger's thread, and the files of an interrupted merge that it finds. */
 #include "aggregator/merger.h"
 
 #include <semaphore.h>
@@ -30,7 +30,7 @@ done(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     sem_post(&ended);
 }
 
-/* Half files of a merge in which the aggregator was killed go with the next one, which writes its own. */
+/* The partial files of a merge that was killed are removed by the next merge, which writes its own. */
 TEST(half_files_of_a_killed_merge_go)
 {
     static const char *const left[] = { "system_profile.pftrace.a7737167.part",

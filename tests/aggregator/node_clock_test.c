@@ -1,5 +1,5 @@
-/* A recorded session's probes become a table: constructed probes of a clock whose truth is known,
- * through a real journal and back. */
+/* Converts a recorded session's probes to a table. The probes are constructed from a clock with
+ * known offset, written to a real journal, and read back. */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
@@ -10,14 +10,14 @@
 #define NODE  "i-0abc"
 #define PAIRS 240
 
-/* Session time of a local time: 3 hours ahead, 37 ppm faster. */
+/* Returns the session time of a local time: 3 hours ahead, 37 ppm faster. */
 static int64_t
 truth(int64_t local)
 {
     return local + 3 * 3600 * MRD_SEC + (int64_t) ((double) local * 37e-6);
 }
 
-/* One probe at a local time; delays of 30 us each way and up to 5 more. */
+/* Makes one probe at a local time, with a delay of 30 us and up to 5 us more in each direction. */
 static mrd_probe
 probe_at(rng *r, uint32_t k, int64_t local)
 {
@@ -99,7 +99,8 @@ put_pairs(recording *rec, rng *r, uint32_t from, uint32_t n, int64_t lie)
     mrd_buf_fini(&joined);
 }
 
-/* The largest error of the estimate from 30 s on, and whether the bound always holds the truth. */
+/* Returns the largest error of the estimate from 30 s on. *ret_covered: the bound always contains
+ * the truth. */
 static int64_t
 compare(const mrd_align *align, bool *ret_covered)
 {
@@ -143,7 +144,7 @@ TEST(probes_in_a_journal_become_a_table)
     CHECK(mrd_align_widest(c.v[0].align) >= 30000 && mrd_align_widest(c.v[0].align) < 60000);
     mrd_align_worst(c.v[0].align, &quality, &source);
     CHECK_INT(source, MRD_STAMP_UDP_KERNEL);
-    /* The table that lies beside the journal is believed, and checked again. */
+    /* A saved table in the session's directory is used, and verified again. */
     snprintf(path, sizeof(path), "%s/" MRD_CLOCKS_DIR, rec.session);
     CHECK_ERR("dir", mrd_make_dirs(path, &why), MRD_OK);
     snprintf(path, sizeof(path), "%s/" MRD_CLOCKS_DIR "/" NODE ".align", rec.session);
@@ -159,7 +160,7 @@ TEST(probes_in_a_journal_become_a_table)
     CHECK(mrd_node_clock_load(rec.session, NODE, &again, &why) != MRD_OK);
 }
 
-/* Held-out probes that contradict the table are counted: the fit does not see them. */
+/* Held-out probes that contradict the table are counted, because the fit does not use them. */
 TEST(violations_are_counted)
 {
     recording rec = record("lying");
@@ -193,7 +194,8 @@ TEST(a_break_parts_epochs)
     at.before_ns = 120 * MRD_SEC + MRD_SEC / 2;
     put_pairs(&rec, &r, 0, PAIRS, 0);
     put(&rec, &none, &at);
-    at.cause = 77; /* of a newer agent: whatever it was, nothing is said across it */
+    /* of a newer agent: a break of unknown kind, so nothing is estimated across it */
+    at.cause = 77;
     at.after_ns = 60 * MRD_SEC + MRD_SEC / 4;
     at.before_ns = 60 * MRD_SEC + MRD_SEC / 2;
     at.keep_rate = true;
@@ -208,7 +210,8 @@ TEST(a_break_parts_epochs)
     mrd_node_clock_fini(&c);
 }
 
-/* A bound that ignores breaks would be false: a clock with more than are followed has none. */
+/* A clock with more breaks than the limit has no bound, because a bound that ignores some would be
+ * wrong. */
 TEST(breaks_beyond_the_limit_leave_no_bound)
 {
     enum { MANY = 4097, AT_ONCE = 241 }; /* 17 frames */
@@ -248,9 +251,9 @@ TEST(breaks_beyond_the_limit_leave_no_bound)
 /* ---- Suspended machines ---- */
 
 #define SLEEPS    3
-#define ASLEEP_TO 300 /* s of local time that a drawn session lasts */
+#define ASLEEP_TO 300 /* local time of a random session, in seconds */
 
-/* A machine whose clock stood still `n` times. */
+/* A machine on which the clock stopped `n` times. */
 typedef struct {
     int64_t at[SLEEPS];
     mrd_dur_ns lost[SLEEPS];
@@ -279,7 +282,7 @@ draw_sleeper(rng *r)
     return s;
 }
 
-/* The suspends behind `from` and up to `to` as one break, within two seconds before and after. */
+/* Returns the suspends after `from` and up to `to` as one break, with up to two seconds around it. */
 static bool
 break_between(rng *r, const sleeper *s, int64_t from, int64_t to, Mrd__ClockBreak *ret)
 {
@@ -304,8 +307,8 @@ break_between(rng *r, const sleeper *s, int64_t from, int64_t to, Mrd__ClockBrea
     return true;
 }
 
-/* Clock data from one local time to another: probes (or none), what the last look found, and perhaps a
- * reading. told: the agent that looked before is still the same. */
+/* Writes the clock data of a time range: optional probes, the break, and perhaps a reading. told:
+ * the previous agent still runs. */
 static void
 put_slice(recording *rec, rng *r, const sleeper *s, int64_t from, int64_t to, bool probes,
           bool told)
@@ -316,7 +319,7 @@ put_slice(recording *rec, rng *r, const sleeper *s, int64_t from, int64_t to, bo
     bool slept = break_between(r, s, from, to, &at);
     mrd_buf joined = { 0 };
 
-    /* Another agent began behind it. */
+    /* Another agent started after it. */
     for (int64_t t = slept && !told ? at.before_ns : from; t < to && probes;
          t += (int64_t) rng_between(r, 4e8, 2e9)) {
         mrd_probe p = probe_at(r, (uint32_t) (t / MRD_MS) & ~1u, t);
@@ -341,8 +344,8 @@ put_slice(recording *rec, rng *r, const sleeper *s, int64_t from, int64_t to, bo
     mrd_buf_fini(&joined);
 }
 
-/* Suspends anywhere, frames with what was seen of them lost, stretches without probes: whatever time of
- * the node is asked for, the bound holds the truth or is none. */
+/* Random suspends, lost frames with breaks, and periods without probes. For any time of the node
+ * the bound contains the truth, or there is no bound. */
 TEST(suspended_machines_drawn)
 {
     uint64_t seed = rng_seed();
@@ -362,7 +365,7 @@ TEST(suspended_machines_drawn)
         rec = record(name);
         for (int64_t from = 0, to; from < ASLEEP_TO * MRD_SEC; from = to) {
             to = from + (int64_t) rng_between(&r, 1e9, 20e9);
-            /* the last is there: of a suspend that nothing came behind nobody knows */
+            /* keep the last frame, because a suspend without a later frame cannot be detected */
             lost = to < ASLEEP_TO * MRD_SEC &&
                    (slept_by(&s, to) > slept_by(&s, from) ? rng_next(&r) % 3 > 0
                                                           : rng_next(&r) % 4 == 0);
@@ -446,7 +449,7 @@ read_file(const char *path, mrd_buf *to)
         fclose(f);
 }
 
-/* Runs it; gives what it printed and its exit status. */
+/* Runs it. Returns its output and its exit status. */
 static mrd_buf
 clocks(const char *words, int *ret_status)
 {

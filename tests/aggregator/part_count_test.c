@@ -1,4 +1,5 @@
-/* What a part of a session counts over boots of its node and restarts of its agent, told in every order. */
+/* The counts of a part of a session across reboots of its node and restarts of its agent, with
+ * reports in any order. */
 #include "tests/check.h"
 
 #include "aggregator/core/empty.h"
@@ -6,7 +7,7 @@
 #include "aggregator/core/part.h"
 #include "base/buf.h"
 
-static int64_t now_s; /* the node's clock: a second with each word */
+static int64_t now_s; /* the node's clock, one second per report */
 
 typedef struct {
     uint64_t since, begun, delivered, lost, held;
@@ -14,7 +15,7 @@ typedef struct {
 
 typedef struct {
     const char *name;
-    told before, boot, after, want; /* boot and want: since is not looked at */
+    told before, boot, after, want; /* boot and want: `since` is ignored */
     uint64_t gone;                  /* of lost */
 } row;
 
@@ -88,7 +89,7 @@ check(const row *r, const mrd_part *p, const told *want, uint64_t gone)
 }
 
 static const row began_anew[] = {
-    /* name, then before, at boot, after, wanted: { since, begun, delivered, lost, held }; gone */
+    /* name; before, at boot, after, wanted, each { since, begun, delivered, lost, held }; gone */
     { "all was on the disk",
       { 5, 100, 60, 10, 30 },
       { 0, 100, 60, 10, 30 },
@@ -147,7 +148,7 @@ TEST(a_node_that_began_anew)
         mrd_part *p = mrd_part_new(&n, 1);
 
         REQUIRE(p != NULL);
-        p->first.ns = 1; /* nothing is stored: the loss has no time */
+        p->first.ns = 1; /* nothing is stored, so the loss has no time */
         if (r->before.since != 0)
             tell(p, &r->before, NULL);
         for (int again = 0; again < 2; again++) {
@@ -158,7 +159,7 @@ TEST(a_node_that_began_anew)
     }
 }
 
-/* Without a word of the boot all that is counted is new, and what was held is gone. */
+/* Without a report of the boot everything counted is new, and the held events are lost. */
 TEST(an_agent_that_kept_nothing)
 {
     static const row r = { .name = "kept nothing" };
@@ -169,10 +170,10 @@ TEST(an_agent_that_kept_nothing)
     tell(p, &(told){ 5, 100, 60, 10, 30 }, NULL);
     tell(p, &(told){ 6, 10, 5, 1, 4 }, NULL);
     check(&r, p, &(told){ 0, 110, 65, 41, 4 }, 30);
-    tell(p, &(told){ 6, 8, 7, 1, 0 }, NULL); /* fewer begun: an earlier boot had begun them */
+    tell(p, &(told){ 6, 8, 7, 1, 0 }, NULL); /* fewer begun, because an earlier boot began them */
     check(&r, p, &(told){ 0, 108, 67, 41, 0 }, 30);
     mrd_part_free(p);
-    /* ... of a release whose counts of a spool all say 1 */
+    /* ... of a release in which all spools report the incarnation 1 */
     p = mrd_part_new(&n, 1);
     REQUIRE(p != NULL);
     tell(p, &(told){ 1, 100, 60, 10, 30 }, NULL);
@@ -181,8 +182,9 @@ TEST(an_agent_that_kept_nothing)
     mrd_part_free(p);
 }
 
-/* What it had sent behind its last word is stored: it began it, and delivered it, and what it held then is not lost. Records of losses
- * among what is stored, at most as many as losses, are no events. */
+/* Events that the agent sent after its last report are stored. They count as begun and delivered,
+ * and the events it held are not lost. Stored loss records are not events. Their number is limited
+ * to the number of losses. */
 TEST(what_is_stored_of_an_agent_that_kept_nothing)
 {
     static const struct {
@@ -242,7 +244,7 @@ TEST(what_is_stored_of_an_agent_that_kept_nothing)
     }
 }
 
-/* What the next run stores before its first word is its own: it is not of the run that is gone. */
+/* Frames that the next run stores before its first report belong to the next run. */
 TEST(what_the_next_run_stored_is_not_of_the_last)
 {
     static const told last = { 5, 100, 60, 0, 40 };
@@ -260,7 +262,7 @@ TEST(what_the_next_run_stored_is_not_of_the_last)
     mrd_part_free(p);
 }
 
-/* ... over its way through the manifest, when `restarts`. */
+/* ... after saving to and loading from a manifest if `restarts`. */
 static mrd_part *
 restarted(mrd_part *p, bool restarts)
 {
@@ -286,15 +288,16 @@ restarted(mrd_part *p, bool restarts)
     return q;
 }
 
-/* Two agents, each with a spool of its own, speak for one instance id in turn: each goes on with what it had counted. What the
- * other one holds meanwhile is lost until it comes back. A third one keeps nothing. */
+/* Two agents with different spools alternate under one instance id. Each continues its own counts.
+ * Events that the inactive one holds count as lost until it returns. A third agent keeps nothing. */
 TEST(agents_that_take_turns)
 {
     static const struct {
         row r; /* after, want, gone */
         uint64_t epoch;
         uint32_t stored;
-        unsigned away; /* agents that another one followed, each a second behind its last word */
+        /* number of agents that were replaced, each a second after its last report */
+        unsigned away;
     } rows[] = {
         { { "the first", { 0 }, { 0 }, { 5, 100, 60, 10, 30 }, { 0, 100, 60, 10, 30 }, 0 },
           5,
@@ -366,7 +369,7 @@ TEST(agents_that_take_turns)
     }
 }
 
-/* What is not counted is said with how long it may have been, where the clocks tell. */
+/* The message about uncounted events has their longest possible duration, if the clocks allow it. */
 TEST(what_is_in_no_count_is_said)
 {
     mrd_node n = { .instance_id = "i-1" };
@@ -394,7 +397,7 @@ TEST(what_is_in_no_count_is_said)
     mrd_part_free(p);
 }
 
-/* So many take turns that the counts of the first are not kept apart any more: what there was before stays in the sum. */
+/* More agents alternate than are stored separately. The earlier counts stay in the sum. */
 TEST(more_agents_than_are_kept_apart)
 {
     mrd_node n = { .instance_id = "i-1" };
@@ -414,7 +417,7 @@ TEST(more_agents_than_are_kept_apart)
     mrd_part_free(p);
 }
 
-/* Two causes with two gaps each, one with one, none: what is told last is all that counts. */
+/* Reports up to two causes with up to two gaps each. Only the last report counts. */
 static void
 tell_losses(mrd_part *p, unsigned causes, unsigned gaps)
 {
@@ -458,7 +461,7 @@ counts_text(const mrd_counts *c)
     return (char *) text.p;
 }
 
-/* A part's counts are those of a part that was told nothing before, and a copy has the same. */
+/* The counts of a part equal those after a single report, and a copy has the same. */
 TEST(counts_hold_nothing_of_what_was_told_before)
 {
     static const unsigned words[][2] = {
@@ -512,11 +515,11 @@ tell_tally(mrd_part *p, uint64_t chosen, uint64_t left_out, uint64_t in_flight)
     mrd_part_tally(p, &t);
 }
 
-/* Of all runs of the agent, whatever the aggregator had to read from its manifest between them. */
+/* The sum over all runs of the agent is correct, with any restarts of the aggregator between them. */
 TEST(what_was_there_is_counted_over_restarts_of_both)
 {
     for (unsigned restarts = 0; restarts < 8;
-         restarts++) { /* of the aggregator, behind each word */
+         restarts++) { /* of the aggregator, after each report */
         mrd_node n = { .instance_id = "i-1" };
         mrd_part *p = mrd_part_new(&n, 1);
         static const uint64_t words[][3] = { { 100, 7, 3 }, { 50, 2, 0 }, { 60, 2, 1 } };

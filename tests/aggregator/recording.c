@@ -23,9 +23,9 @@ frame_of(part *p, uint8_t type)
                         .boot = mrd_boot_key(mrd_str_of(p->boot)) };
 }
 
-#define RAW_ZERO (5000 * MRD_SEC) /* of the aggregator: session time minus its RAW is another */
+#define RAW_ZERO (5000 * MRD_SEC) /* of the aggregator, so that session time and RAW differ */
 
-/* What the aggregator read of its own clocks while it answered this part. */
+/* Fills the aggregator's own clock readings for the time of this part. */
 static void
 fill_server(const part *p, Mrd__ClockData *data, Mrd__ClockReading v[READINGS],
             Mrd__ClockTimex timex[READINGS], Mrd__ClockReading *list[READINGS])
@@ -50,7 +50,7 @@ fill_server(const part *p, Mrd__ClockData *data, Mrd__ClockReading v[READINGS],
 
 #define PHC_ERROR (2 * MRD_US)
 
-/* Readings of a PTP clock at both ends, which shows session time and five hours. */
+/* Fills readings of a PTP clock at both ends, which shows session time plus five hours. */
 static void
 fill_phc(const part *p, Mrd__ClockReading v[READINGS], Mrd__ClockPhc phc[READINGS],
          Mrd__ClockReading *list[READINGS], int64_t local_minus_session, int64_t off, int64_t later)
@@ -171,7 +171,7 @@ put_collectives(part *p, mrd_journal *j)
     mrd_catalog_free(cat);
 }
 
-/* The parts of one node, one per boot. */
+/* Adds the parts of one node, one per boot. */
 void
 add_node(recording *r, part *parts, size_t n)
 {

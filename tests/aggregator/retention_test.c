@@ -1,10 +1,9 @@
-/* What goes and what stays: retention with a clock that is a number, artifacts that sessions share.
- */
+/* Which sessions are removed and which are kept. Time is a number, and sessions share artifacts. */
 #include "tests/aggregator/core_make.h"
 
 #define HOUR (3600 * MRD_SEC)
 
-/* A session of so many bytes that began at `hour`. */
+/* Makes a session of `bytes` bytes that began at `hour`. */
 static mrd_session *
 session(mrd_core *c, uint64_t id, int hour, uint64_t bytes, mrd_session_state state)
 {
@@ -51,8 +50,8 @@ TEST(by_age_only_what_is_over)
     mrd_core_free(c0);
 }
 
-/* A flight recorder that ran for weeks was what somebody waited for: it goes neither with its end
- * nor before what ended long ago. */
+/* A flight recorder that ran for weeks is not removed when it ends. It is also not removed before
+ * sessions that ended earlier. */
 TEST(age_begins_when_a_session_is_over)
 {
     mrd_core *c0 = make(24 * HOUR, 0), *c1 = make(0, 50);
@@ -90,9 +89,10 @@ TEST(by_size_the_oldest_first)
 
     retain(c0, 5 * HOUR);
     CHECK(c->deleted && !a->deleted && !b->deleted && !d->deleted);
-    retain(c0, 5 * HOUR); /* what goes is not counted again */
+    retain(c0, 5 * HOUR); /* a session being removed is not counted again */
     CHECK(!a->deleted && !d->deleted);
-    b->parts[0]->bytes = 1000; /* it alone is too much: the others go, it stays */
+    /* it alone exceeds the limit, so the others are removed and it stays */
+    b->parts[0]->bytes = 1000;
     retain(c0, 5 * HOUR);
     CHECK(a->deleted && d->deleted && !b->deleted);
     mrd_core_free(c0);
@@ -140,7 +140,7 @@ TEST(what_is_to_be_exported_stays_until_it_was)
     mrd_core_free(c0);
 }
 
-/* A merge, or a conversion, that ends while a copy is made. */
+/* A merge or a conversion ends while a copy is being made. */
 TEST(what_changes_while_it_is_copied_is_copied_again)
 {
     for (int changes = 0; changes < 2; changes++) {
@@ -170,7 +170,7 @@ TEST(what_changes_while_it_is_copied_is_copied_again)
 #define SHA_B "bbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbbb"
 #define SHA_C "cccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccccc"
 
-/* The session lists a file that is there. */
+/* Adds an existing file to the session. */
 static void
 list(mrd_core *c, mrd_session *s, const char *sha256, uint64_t size)
 {
@@ -201,7 +201,7 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
     retain(c0, 4 * HOUR); /* it just fits */
     CHECK(!a->deleted && !b->deleted && !c->deleted);
     mrd_stored_files_grown(&c0->files, SHA_B, 21);
-    retain(c0, 4 * HOUR); /* the oldest alone frees 10: its artifact is shared */
+    retain(c0, 4 * HOUR); /* the oldest alone frees 10, because its artifact is shared */
     CHECK(a->deleted && !b->deleted && !c->deleted);
     CHECK_INT(mrd_core_store_bytes(c0), 141);
     mrd_stored_files_grown(&c0->files, SHA_B, 31);
@@ -213,8 +213,8 @@ TEST(artifacts_count_once_and_until_the_last_session_goes)
     mrd_core_free(c0);
 }
 
-/* What is deleted goes when nobody reads it and nothing of it is being written; then its files are
- * listed no more. */
+/* A deleted session is removed when it is neither read nor written. Then its files are not listed
+ * any more. */
 TEST(a_deleted_session_goes_last)
 {
     mrd_core *c = make(0, 0);
@@ -229,7 +229,7 @@ TEST(a_deleted_session_goes_last)
     CHECK(mrd_core_effect(c) == NULL);
     s->served = 0;
     mrd_core_remove_deleted(c);
-    CHECK(mrd_core_effect(c) == NULL); /* a manifest would make the folder again */
+    CHECK(mrd_core_effect(c) == NULL); /* a manifest would create the directory again */
     s->save.writing = 0;
     mrd_core_remove_deleted(c);
     e = mrd_core_effect(c);
@@ -244,7 +244,7 @@ TEST(a_deleted_session_goes_last)
     mrd_core_free(c);
 }
 
-/* What the inputs since then wanted of the session; manifests are not on disk yet. */
+/* Requests for the session since the last look. Manifests are not on disk yet. */
 typedef struct {
     unsigned merges, copies, removals, cancels;
     uint64_t version;
@@ -276,8 +276,8 @@ exported_session(mrd_core *c)
     return s;
 }
 
-/* A successor believes what the manifest says of the copy, and removes the session: a profile is merged again only
- * when the manifest says no longer that it is copied. */
+/* A successor trusts the manifest about the copy and removes the session. A profile is therefore
+ * merged again only after the manifest no longer says that it is copied. */
 TEST(an_exported_session_is_merged_again_when_that_is_on_disk)
 {
     mrd_core *c = core_make((mrd_core_limits){ .exports = true });
@@ -305,7 +305,7 @@ TEST(an_exported_session_is_merged_again_when_that_is_on_disk)
     mrd_core_free(c);
 }
 
-/* A successor has to know that the profile is not whole. */
+/* A successor must see that the profile is incomplete. */
 TEST(so_is_one_that_is_not_exported)
 {
     mrd_core *c = core_make((mrd_core_limits){ .exports = false });
@@ -320,7 +320,7 @@ TEST(so_is_one_that_is_not_exported)
     mrd_core_free(c);
 }
 
-/* It waits for its manifest, which is not written any more. */
+/* It waits for its manifest, which is no longer written. */
 TEST(deleted_before_it_is_merged_again)
 {
     mrd_core *c = core_make((mrd_core_limits){ .exports = true });

@@ -1,5 +1,6 @@
-/* Who may do what: every route with every role, to sessions of its own, of others, of nobody, and to
- * one that is not there. The grid below is written by hand; a route without a line in it fails. */
+/* Access rights: every route with every role, for sessions of the caller, of another owner, without
+ * an owner, and for one that does not exist. The grid below is written by hand, and a route that it
+ * lacks fails the test. */
 #include "aggregator/rights.h"
 
 #include <netinet/in.h>
@@ -15,8 +16,8 @@
 #include "tests/check.h"
 #include "tests/wait.h"
 
-/* By role (none, owner, read, operator, admin, agent): a all sessions and the cluster, o what is its
- * own, - nothing. */
+/* By role (none, owner, read, operator, admin, agent): a - all sessions and the cluster, o - own
+ * sessions only, '-' - nothing. */
 static const struct {
     const char *method, *path, *roles;
 } grid[] = {
@@ -68,7 +69,7 @@ roles_of(const mrd_http_route *r)
     return NULL;
 }
 
-/* The tokens of the test; the session of a kind that each owner has is by this order. */
+/* The tokens of the test. This order also defines which kind of session each owner has. */
 enum { TOKEN_NONE, TOKEN_UNKNOWN, TOKEN_ALICE, TOKEN_BOB, TOKEN_CUT, TOKENS_MORE };
 static const struct {
     const char *token;
@@ -86,10 +87,10 @@ static const struct {
     { "control-token-0123456789", MRD_ROLE_ADMIN, 0 },
     { "agent-token-0123456789", MRD_ROLE_AGENT, 0 },
 };
-/* Alice's, Bob's, one that an operator began, one whose job has no key, none. */
+/* Sessions of Alice, of Bob, of an operator, of a job without a key, and none. */
 static const char kinds[] = "abon-";
 
-/* Each request that may delete has a session to itself. */
+/* Each request that may delete has its own session. */
 static const char *
 id_of(size_t token, size_t kind, bool bulk)
 {
@@ -159,7 +160,7 @@ aggregator(void)
     return a;
 }
 
-/* The answer without its date. Valid until the next call but one. */
+/* Returns the reply without its date. Valid until the next call but one. */
 static const char *
 ask(mrd_aggregator *a, const char *method, const char *path, size_t token)
 {
@@ -197,7 +198,7 @@ status(const char *answer)
     return strncmp(answer, "HTTP/1.1 ", 9) == 0 ? atoi(answer + 9) : 0;
 }
 
-/* The path of a route, about that session. */
+/* Fills a route's pattern with that session. */
 static void
 fill(const char *pattern, const char *id, char *to, size_t size)
 {
@@ -224,7 +225,7 @@ fill(const char *pattern, const char *id, char *to, size_t size)
     to[n] = '\0';
 }
 
-/* What it is answered when it asks for that. */
+/* Checks the reply to one request against its right in the grid. */
 static void
 check_cell(const char *what, const char *answer, char right, size_t token, char kind)
 {
@@ -236,7 +237,7 @@ check_cell(const char *what, const char *answer, char right, size_t token, char 
         want = tokens[token].role == MRD_ROLE_NONE ? 401 : 403;
     else if (right == 'o' ? !mine : kind == '-')
         want = 404;
-    if (want == 404 && right == 'a' && got == 400) /* a body is looked at first */
+    if (want == 404 && right == 'a' && got == 400) /* the body is checked first */
         return;
     CHECK_ROW(what, want == 0 ? got != 401 && got != 403 && got != 0 && !absent : got == want);
     if (want == 404)
@@ -244,7 +245,7 @@ check_cell(const char *what, const char *answer, char right, size_t token, char 
     CHECK_ROW(what, tokens[token].token == NULL || strstr(answer, tokens[token].token) == NULL);
 }
 
-/* One that is not the owner's, and one that is not there, with the same name, are one answer. */
+/* A foreign session and a missing session of the same name give equal replies. */
 static void
 check_same(mrd_aggregator *a, const mrd_http_route *r, size_t token, size_t kind, const char *what)
 {
@@ -273,7 +274,7 @@ TEST(every_route_for_every_role)
 
     REQUIRE(a != NULL);
     CHECK_INT(mrd_http_n_routes, MRD_COUNT(grid));
-    /* What deletes a session comes last; reading them is done by then. */
+    /* Routes that delete a session come last, after all that read it. */
     for (int deletes = 0; deletes < 2; deletes++) {
         for (size_t i = 0; i < mrd_http_n_routes; i++) {
             const mrd_http_route *r = &mrd_http_routes[i];
@@ -312,7 +313,8 @@ lists(const char *answer, const char *id)
     return strstr(answer, id) != NULL;
 }
 
-/* The list has what the caller may read, and deleting by a filter takes what it may delete. */
+/* The list contains what the caller may read, and deleting by a filter affects what the caller may
+ * delete. */
 TEST(lists_are_of_what_the_caller_may)
 {
     mrd_aggregator *a = aggregator();
@@ -429,8 +431,8 @@ static const struct {
       false },
 };
 
-/* Whose a session is: everything that is known of an owner must fit, and all that was recorded must
- * be the owner's. */
+/* Decides if a session belongs to the caller. All known properties of the owner must match, and all
+ * recorded jobs must be the owner's. */
 TEST(whose_a_session_is)
 {
 

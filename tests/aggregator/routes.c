@@ -1,4 +1,4 @@
-/* Prints the server's own table of routes as JSON, for tests/e2e/openapi.py to hold against
+/* Prints the server's own table of routes as JSON. tests/e2e/openapi.py compares it with
  * docs/openapi.json. */
 #include <stdio.h>
 
@@ -25,7 +25,7 @@ names(const mrd_body_member *list)
     return a;
 }
 
-/* Those that may do it to some session at least. */
+/* Returns the roles that may do it to at least some sessions. */
 static mrd_json *
 roles(mrd_action action)
 {

@@ -1,10 +1,10 @@
-/* The set of sequence numbers against a plain array of flags. */
+/* Compares the set of sequence numbers with a plain array of flags. */
 #include "tests/check.h"
 
 #include "aggregator/core/seqset.h"
 
 #define SPAN   96u
-#define RANGES 65536u /* as many gaps as it may hold, as journal.h says */
+#define RANGES 65536u /* the maximum number of gaps, from journal.h */
 
 static uint64_t
 dice(uint64_t *state, uint64_t n)
@@ -23,7 +23,7 @@ seed_of_run(void)
     return seed;
 }
 
-/* Everything that can be asked, of every number from base to base + SPAN. */
+/* Compares all queries for every number from base to base + SPAN. */
 static bool
 same(const mrd_seqset *s, const bool *have, uint64_t base)
 {
@@ -49,7 +49,7 @@ same(const mrd_seqset *s, const bool *have, uint64_t base)
     return mrd_seqset_end(s) == end && mrd_seqset_missing(s, base + SPAN) == missing;
 }
 
-/* Numbers in any order, some twice: every order of joining ranges comes up. */
+/* Adds numbers in random order, some twice, so that ranges join in every order. */
 static void
 run(uint64_t *state, uint64_t base)
 {
@@ -89,7 +89,7 @@ TEST(numbers_in_order_need_no_search)
     mrd_seqset_free(s);
 }
 
-/* Ranges 10, 13, 16, ...: exactly as many as it may hold. */
+/* Makes the maximum number of ranges: 10, 13, 16, ... */
 static mrd_seqset *
 crowd(void)
 {
@@ -105,8 +105,8 @@ crowd(void)
     return s;
 }
 
-/* At the limit: what makes another range is refused, before and after asking; what lengthens one,
- * and what is there, is not. */
+/* At the limit, a number that needs a new range is refused, before and after asking. A number that
+ * extends a range, or is present, is accepted. */
 TEST(the_limit_is_exact)
 {
     static const struct {
@@ -142,7 +142,7 @@ TEST(the_limit_is_exact)
     }
 }
 
-/* Two ranges that meet leave room for one more. */
+/* Two ranges that meet leave space for one more. */
 TEST(joining_makes_room)
 {
     mrd_seqset *s = crowd();
@@ -159,7 +159,7 @@ TEST(joining_makes_room)
     mrd_seqset_free(s);
 }
 
-/* Also where the last two meet. */
+/* The same holds for the last two ranges. */
 TEST(joining_the_last_makes_room)
 {
     mrd_seqset *s = crowd();

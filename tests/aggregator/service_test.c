@@ -24,7 +24,7 @@ aggregator(const char *store, const char *data, const char *control, mrd_aggrega
     o.control_url = control;
     o.lead_ns = 50 * MRD_MS;
     o.disk_reserve = o.disk_reserve == 0 ? -1 : o.disk_reserve;
-    /* A thread that has no processor now has not refused, and is not gone. */
+    /* A long timeout, because a thread without CPU time has neither refused nor exited. */
     if (o.flush_timeout_ns == 0)
         o.flush_timeout_ns = 20 * MRD_SEC;
     o.arm_timeout_ns = 8 * MRD_SEC;
@@ -81,7 +81,7 @@ manifest(mrd_aggregator *a, uint64_t id)
     return doc;
 }
 
-/* How long the session has gone on, as its manifest says of the first node. */
+/* Returns how long the first node has recorded, from the session's manifest. */
 static int64_t
 window_now(mrd_aggregator *a, uint64_t id)
 {
@@ -92,7 +92,8 @@ window_now(mrd_aggregator *a, uint64_t id)
     return window;
 }
 
-/* begun = delivered + dropped + held for every node, and the journal has what was delivered. */
+/* Checks begun = delivered + dropped + held for every node, and the journal against the delivered
+ * events. */
 static void
 check_equation(mrd_aggregator *a, uint64_t id, fake_agent *agents, size_t n)
 {
@@ -161,8 +162,8 @@ TEST(tcp)
     stream_over("tcp://127.0.0.1:0", "tcp://127.0.0.1:0");
 }
 
-/* A second agent with the same id is turned away while the first lives, and let in when it is gone.
- */
+/* A second agent with the same id is refused while the first is connected, and accepted after it
+ * has disconnected. */
 TEST(one_id_one_agent)
 {
     mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
@@ -181,7 +182,7 @@ TEST(one_id_one_agent)
     fake_end(&one);
     fake_end(&two);
     {
-        static fake_agent three; /* until the aggregator has noticed that the first one is gone */
+        static fake_agent three; /* until the aggregator notices the disconnect of the first */
 
         for (int64_t end = test_deadline(); !three.welcomed && test_in_time(end);
              test_look_again()) {
@@ -244,8 +245,8 @@ TEST(require_all_and_refusals)
     mrd_aggregator_close(a);
 }
 
-/* A node whose control connection comes a moment after its data connection does not hear the first
- * question, or the second; it is asked again, and all that are required are there. */
+/* The control connection of a node starts shortly after its data connection, so the node misses the
+ * first two surveys. It is asked again, and all required nodes are present. */
 TEST(a_node_that_missed_the_question_is_asked_again)
 {
     mrd_aggregator *a =
@@ -269,7 +270,7 @@ TEST(a_node_that_missed_the_question_is_asked_again)
     mrd_aggregator_close(a);
 }
 
-/* An agent that comes while a session records takes part. */
+/* An agent that connects while a session records takes part. */
 TEST(late_joiner)
 {
     mrd_aggregator *a =
@@ -287,7 +288,7 @@ TEST(late_joiner)
     fake_start(&agents[0]);
     TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    /* Beginnings that differ by less than 100 ms are the same. */
+    /* Starts that differ by less than 100 ms count as equal. */
     TEST_UNTIL(agents[0].delivered > 100 && window_now(a, id) > 200 * MRD_MS);
     fake_start(&agents[1]);
     TEST_UNTIL(agents[1].delivered > 100);
@@ -312,7 +313,7 @@ TEST(late_joiner)
     mrd_aggregator_close(a);
 }
 
-/* A node that misses the question hears of the trigger with its heartbeats, once. */
+/* A node that misses the survey receives the trigger with its heartbeats, once. */
 TEST(missed_trigger)
 {
     mrd_aggregator *a =
@@ -338,14 +339,14 @@ TEST(missed_trigger)
     TEST_UNTIL(agents[1].triggers >= 1);
     CHECK(agents[0].trigger[0] == agents[1].trigger[0]);
     beats = agents[1].beats;
-    TEST_UNTIL(agents[1].beats > beats + 3); /* which say that it is known */
-    CHECK(agents[1].repeated <= 1);          /* one may have been on its way */
+    TEST_UNTIL(agents[1].beats > beats + 3); /* these heartbeats acknowledge it */
+    CHECK(agents[1].repeated <= 1);          /* one may have been in flight */
     mrd_aggregator_stop(a, id, &why);
     TEST_UNTIL(is_over(a, id));
     m = manifest(a, id);
     CHECK(mrd_json_size(mrd_json_get(m, "triggers")) >= 1);
     t = mrd_json_at(mrd_json_get(m, "triggers"), 0);
-    CHECK_INT(mrd_json_int(t, "answered", -1), 2); /* also who was told again */
+    CHECK_INT(mrd_json_int(t, "answered", -1), 2); /* including the node that received it again */
     CHECK(mrd_json_get(t, "unacknowledged") == NULL);
     mrd_json_free(m);
     fake_end(&agents[0]);
@@ -353,8 +354,8 @@ TEST(missed_trigger)
     mrd_aggregator_close(a);
 }
 
-/* The aggregator is closed and opened again in the middle: the session goes on, nothing is lost and
- * nothing counted twice. */
+/* The aggregator is closed and reopened in the middle. The session continues, and no event is lost
+ * or counted twice. */
 TEST(restart_in_the_middle)
 {
     static char data[64], control[64];
@@ -389,8 +390,8 @@ TEST(restart_in_the_middle)
     mrd_aggregator_close(a);
 }
 
-/* An agent that keeps nothing over its restart counts from zero again; the manifest does not, and
- * that of an aggregator that was restarted in between neither. */
+/* An agent without a spool counts from zero again after its restart. The manifest does not, even if
+ * the aggregator was restarted in between. */
 TEST(counts_go_on_over_restarts_of_an_agent)
 {
     static fake_agent runs[3] = { { .id = "i-1", .events = 10, .batches = 20, .run = 7 },
@@ -449,7 +450,7 @@ TEST(counts_go_on_over_restarts_of_an_agent)
     mrd_aggregator_close(a);
 }
 
-/* An agent that never hears an answer sends everything again: stored once. */
+/* An agent that receives no replies sends everything again, but it is stored once. */
 TEST(repetition_is_stored_once)
 {
     mrd_aggregator *a =
@@ -465,7 +466,7 @@ TEST(repetition_is_stored_once)
     fake_start(&agents[0]);
     TEST_UNTIL(agents[0].welcomed);
     id = start(a, "any", 0, false);
-    TEST_UNTIL(mrd_aggregator_events(a) == 200); /* stored, and acknowledged to nobody */
+    TEST_UNTIL(mrd_aggregator_events(a) == 200); /* stored, but not acknowledged */
     CHECK(agents[0].delivered == 0);
     agents[0].deaf = false;
     TEST_UNTIL(agents[0].delivered == 200);
@@ -477,8 +478,8 @@ TEST(repetition_is_stored_once)
     mrd_aggregator_close(a);
 }
 
-/* Probes in the journal become the table that the merge uses, with a bound; without any, the wall
- * clock stands in and says so. */
+/* Probes in the journal become the table that the merge uses, with a bound. Without probes the wall
+ * clock is used, which is reported. */
 TEST(probes_become_a_clock_table)
 {
     const int64_t offset = 1700000000 * MRD_SEC;
@@ -523,8 +524,8 @@ TEST(probes_become_a_clock_table)
     mrd_aggregator_close(a);
 }
 
-/* A clock that is ten seconds ahead: what it stamps arrives before it happened, and the session
- * says so. */
+/* A clock is ten seconds ahead. Its frames arrive before their own timestamps, which the session
+ * reports. */
 TEST(a_wrong_clock_is_convicted_by_its_frames)
 {
     mrd_aggregator *a = aggregator(test_tmp(), "tcp://127.0.0.1:0", "tcp://127.0.0.1:0",
@@ -580,9 +581,10 @@ TEST(slow_down)
     mrd_aggregator_close(a);
 }
 
-/* A full disk: nothing is acknowledged, the state says so; with room again everything arrives. */
-/* An agent that begins anew again and again is refused in the end, frame by frame: it counts them,
- * and nothing that comes behind waits for them. */
+/* The disk is full: nothing is acknowledged, and the state reports it. With free space everything
+ * arrives. */
+/* An agent that begins too many epochs is refused, frame by frame. It counts the refused frames,
+ * and later frames are not delayed by them. */
 TEST(more_epochs_than_can_be_remembered)
 {
     mrd_aggregator *a =
@@ -614,7 +616,7 @@ TEST(more_epochs_than_can_be_remembered)
     CHECK_INT(refused, 6);
     m = manifest(a, c.session);
     nodes = mrd_json_get(m, "nodes");
-    for (size_t i = 0; i < mrd_json_size(nodes); i++) { /* who came first is a matter of luck */
+    for (size_t i = 0; i < mrd_json_size(nodes); i++) { /* the order of registration is random */
         const mrd_json *n = mrd_json_at(nodes, i);
 
         if (strcmp(mrd_json_str(n, "instance_id", ""), "i-9") == 0)
@@ -671,7 +673,7 @@ TEST(disk_full_and_back)
     umount2(mount_dir, MNT_DETACH);
 }
 
-/* Below the folder, the store and what takes its place. */
+/* Returns a path in the directory that contains the store and its replacement. */
 static const char *
 below(const char *name)
 {
@@ -752,8 +754,8 @@ store_message_has(mrd_aggregator *a, uint64_t id, const char *text)
     return has;
 }
 
-/* What is written into files that lost their name is not acknowledged, and nothing is made in a
- * folder that took the store's place. With the store back, everything arrives. */
+/* Frames written to files without a name are not acknowledged. Nothing is created in a directory
+ * that replaced the store. When the store is back, everything arrives. */
 static void
 store_goes_away(mrd_sync sync, void (*away)(const char *id), void (*back)(void), const char *says)
 {

@@ -1,5 +1,5 @@
-/* Two jobs that differ in one part of their identity only: each has a session of its own, nothing of the
- * other gets into it, and its owner has it, in every mode and whoever comes first. */
+/* Two jobs differ in one part of their identity only. Each has its own session with its own events,
+ * which its owner can read. This holds in every mode and in any order of arrival. */
 #include "aggregator/core/jobs.h"
 
 #include "aggregator/core/core.h"
@@ -33,7 +33,7 @@ static const tenant others[] = {
 static const struct {
     const char *what, *request;
     Mrd__JobWitness witness;
-    bool waited; /* an operator began it and waits for the first tenant's job */
+    bool waited; /* an operator started it and waits for the first tenant's job */
 } modes[] = {
     { "stream", "stream", MRD__JOB_WITNESS__WITNESS_PROCESS, false },
     { "recorder", "recorder,keep=1min", MRD__JOB_WITNESS__WITNESS_PROCESS, false },
@@ -55,7 +55,8 @@ identity_of(const tenant *t)
     return id;
 }
 
-/* The tenant's job begins on the node, or ends, as the agent says; it asks again until it is told. Returns its session; NULL: it has none. */
+/* Reports the begin or end of the tenant's job on the node, as the agent does. Repeats the report
+ * until it is answered. Returns the job's session, or NULL. */
 static mrd_session *
 says(mrd_core *c, size_t node, const tenant *t, size_t mode, bool ends)
 {
@@ -82,7 +83,7 @@ says(mrd_core *c, size_t node, const tenant *t, size_t mode, bool ends)
     return session == 0 ? NULL : mrd_core_session(c, session);
 }
 
-/* What nodes are told of the session chooses a process of this tenant. */
+/* Returns true if the directive to nodes selects a process of this tenant. */
 static bool
 takes(const mrd_session *s, const tenant *t)
 {
@@ -103,7 +104,7 @@ takes(const mrd_session *s, const tenant *t)
     return taken;
 }
 
-/* The operator waits for the first tenant's job, and says which that is. */
+/* The operator waits for the first tenant's job and identifies it. */
 static mrd_session *
 wait_for_first(mrd_core *c)
 {
@@ -123,7 +124,7 @@ wait_for_first(mrd_core *c)
     return c->sessions[0];
 }
 
-/* Each way to prove who somebody is: it opens all sessions of whom it names, and no other. */
+/* Each way of authentication opens all sessions of that owner, and no other. */
 static void
 check_owners(const char *what, const mrd_session *s, const tenant *its, const tenant *t)
 {
@@ -165,12 +166,12 @@ run_pair(size_t mode, const tenant *other, bool other_first, size_t node)
         if (s[i] == NULL)
             continue;
         CHECK_ROW(other->what, takes(s[i], both[i]) && !takes(s[i], both[1 - i]));
-        mrd_session_add_job(s[i], id.text); /* as the agent says of what it takes */
+        mrd_session_add_job(s[i], id.text); /* as the agent reports its jobs */
         check_owners(other->what, s[i], both[i], both[i]);
         check_owners(other->what, s[i], both[i], both[1 - i]);
     }
     CHECK_ROW(other->what, s[0] != s[1]);
-    (void) says(c, node, both[1], mode, true); /* the end of one is not that of the other */
+    (void) says(c, node, both[1], mode, true); /* ends only one of the two jobs */
     CHECK_ROW(other->what, s[0] == NULL || s[0]->of_job.ended.ns == 0);
     mrd_core_free(c);
 }
@@ -212,7 +213,7 @@ TEST(a_session_with_the_job_of_another_tenant_belongs_to_nobody)
     }
 }
 
-/* However many steps, pods or labels a job has, they are its own: they do not lock its owner out. */
+/* Any number of steps, pods and labels belongs to the same job and does not lock its owner out. */
 TEST(an_owner_is_not_locked_out_of_a_large_job)
 {
     mrd_core *c = core_make((mrd_core_limits){ .job_default = "stream",

@@ -1,4 +1,4 @@
-/* Commands of the viewer, and which of the files that it leaves are results: played by shell commands. */
+/* The commands of the viewer, and which of its files are results. Shell commands play the viewer. */
 #include "aggregator/viewer_run.h"
 
 #include "aggregator/core/conversion.h"
@@ -25,7 +25,7 @@ TEST(commands_of_settings)
     static const struct {
         const char *name, *command, *tables;
         mrd_err err;
-        const char *first, *second; /* "": not made; NULL: made */
+        const char *first, *second; /* "" if not made; NULL if made */
     } rows[] = {
         { "nothing", NULL, NULL, MRD_OK, "", "" },
         { "none", "none", NULL, MRD_OK, "", "" },
@@ -64,7 +64,8 @@ run_within(const char *body, const char *tables, uint64_t disk, mrd_viewer_made 
     mrd_viewer_work w = { .commands = &c, .settings = &s, .in = in, .work = work };
     mrd_err err;
 
-    snprintf(in, sizeof(in), "%s/in put", test_tmp()); /* blanks in paths are no ends of words */
+    /* spaces in paths do not separate arguments */
+    snprintf(in, sizeof(in), "%s/in put", test_tmp());
     snprintf(work, sizeof(work), "%s/work", test_tmp());
     mrd_remove_tree(work);
     CHECK_ERR("in", mrd_make_dirs(in, NULL), MRD_OK);
@@ -132,7 +133,7 @@ TEST(one_of_two_fails)
         const char *name, *body;
         mrd_err err;
         size_t n;
-        const char *says; /* in the note of a good run, else in the error */
+        const char *says; /* in the note of a successful run, otherwise in the error */
     } rows[] = {
         { "both are good", "echo x > device_profile_$5.json", MRD_OK, 2, "" },
         { "the first", "echo x > device_profile_$5.json; [ $5 = parquet ] || { echo bad; exit 3; }",
@@ -161,7 +162,7 @@ TEST(one_of_two_fails)
     }
 }
 
-/* Holes take no disk, but who fetches, hashes or exports them has as many bytes. */
+/* Holes need no disk space, but downloads, hashes and exports process all their bytes. */
 TEST(holes_count)
 {
     mrd_viewer_made m = { 0 };

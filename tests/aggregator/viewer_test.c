@@ -1,4 +1,4 @@
-/* Conversions that are not to go on: none of them waits for its time limit, however many there are. */
+/* Cancelled conversions: none of them runs until its time limit, for any number of conversions. */
 #include "aggregator/viewer.h"
 
 #include "base/out.h"
@@ -76,7 +76,7 @@ TEST(deleted_sessions_are_not_converted)
     mrd_core_free(c);
 }
 
-static unsigned found; /* atomic: times, and how many at once */
+static unsigned found; /* atomic: number of calls, and number at once */
 
 static void
 on_found(void *self, unsigned at_once)
@@ -85,7 +85,7 @@ on_found(void *self, unsigned at_once)
     __atomic_add_fetch(&found, 100 + at_once, __ATOMIC_RELAXED);
 }
 
-/* "auto" looks for the program on PATH again when it is asked to. */
+/* "auto" searches PATH again when it is requested. */
 TEST(a_viewer_that_is_installed_later_is_found)
 {
     mrd_viewer_settings settings = { .command = "auto", .at_once = 3 };

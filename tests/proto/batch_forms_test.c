@@ -1,5 +1,5 @@
-/* Events of one batch whose forms differ in one element only, and events far apart in any order.
- * Each is decoded unchanged. */
+/* Events of one batch with forms that differ in one element only, and events far apart in any
+ * order. Each is decoded unchanged. */
 #include "base/obj.h"
 #include "proto/batch.h"
 #include "tests/check.h"

@@ -105,7 +105,7 @@ TEST(control_is_dialled_when_the_agent_is_welcome_again)
     close(e.control);
 }
 
-/* Many links of one process, more than NNG has callback threads, whose control connections are
+/* Many links of one process, more than NNG has callback threads. Their control connections are
  * refused. All links are welcome again each time after all were cut at once, because no callback
  * waits for another. */
 #define LINKS 48

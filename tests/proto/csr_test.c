@@ -281,7 +281,7 @@ static const request_row rows[] = {
       .cn = "i-a",
       .want = MRD_INVALID,
       .says = "not P-256" },
-    /* Explicit parameters can imitate those of the named curve. */
+    /* Explicit parameters can imitate a named curve. */
     { .what = "a curve by its parameters",
       .cn = "i-a",
       .explicit_curve = true,
@@ -294,7 +294,7 @@ static const request_row rows[] = {
       .says = "not signed with its own key" },
 };
 
-/* Checks the certificate: it has exactly these contents, whatever the request contained. */
+/* Checks the certificate: it has exactly these contents for any request. */
 static void
 check_signed(const char *what, const authority *a, const mrd_buf *pem, EVP_PKEY *key)
 {

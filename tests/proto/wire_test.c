@@ -87,7 +87,8 @@ TEST(session_ids)
         CHECK_ERR(bad[i], mrd_session_id_parse(mrd_str_of(bad[i]), &got), MRD_SYNTAX);
 }
 
-/* Every field of a header is decoded unchanged, whatever the destination contained before. */
+/* Every field of a header is decoded unchanged, and nothing of the destination's previous contents
+ * remains. */
 TEST(every_field_of_a_header_comes_back)
 {
     uint8_t to[MRD_FRAME_HEADER + 8], again[MRD_FRAME_HEADER];
