@@ -142,8 +142,8 @@ same_bytes(const char *a, const char *b)
     return same;
 }
 
-/* Appends a tree as text: every name with type, mode, owner, links, size, time and bytes. Links are
- * not followed. */
+/* Appends a tree as text: name, type, mode, owner, links, size, time and bytes, without following
+ * links. */
 static void
 describe(const char *path, mrd_buf *to)
 {
@@ -326,8 +326,7 @@ changes(const struct ptrace_syscall_info *call)
     }
 }
 
-/* Kills the process before change number kill_at, 0 for never. Returns false if this machine does
- * not allow tracing. */
+/* Kills the process before change number kill_at (0: never). False if tracing is not allowed here. */
 static bool
 follow(pid_t child, unsigned kill_at, outcome *o)
 {
@@ -422,8 +421,7 @@ is_whole(const task *t, const char *at)
     return whole;
 }
 
-/* A file under its final name is complete. session.json exists only if all files do. With an owner
- * it is not accessible to others. */
+/* A file under its final name is complete. session.json comes last. An owner's copy is private. */
 static void
 check_interrupted(const task *t, const char *at, const char *row)
 {
@@ -476,8 +474,7 @@ remove_below(const char *path)
 
 static unsigned kills;
 
-/* Kills at change n, then at random changes, until the export is complete. Existing files are not
- * written again. */
+/* Kills at change n, then at random changes, until all is exported. No file is written twice. */
 static bool
 kill_and_finish(const task *t, const char *at, unsigned n, uint64_t *draw)
 {
@@ -588,8 +585,7 @@ plant(const ground *g, const char *at, uint64_t *draw, bool user)
     free(out);
 }
 
-/* Makes the directories of an export outside of the target, with their contents, to which a
- * followed link would lead. */
+/* Makes an export's directories with contents outside of the target, where a link would lead. */
 static void
 make_outside(const ground *g)
 {

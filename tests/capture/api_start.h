@@ -1,6 +1,6 @@
 /*
- * tests/capture/api_start.h - a program that is started again with rings of its own and the clock
- * RAW: libmeridian.so reads its environment when it is loaded. For the tests of meridian.h.
+ * tests/capture/api_start.h - starts the test program again with its own rings and the RAW clock,
+ * because libmeridian.so reads its environment when it is loaded. For the tests of meridian.h.
  */
 #ifndef MRD_TESTS_CAPTURE_API_START_H
 #define MRD_TESTS_CAPTURE_API_START_H
@@ -18,7 +18,7 @@ start(void)
     CHECK_TEXT(mrd_status_text(), "recording");
 }
 
-/* Work of this length, by the clock of the library. */
+/* Spins for this time on the library's clock. */
 static inline void
 spin_ns(int64_t ns)
 {
@@ -35,7 +35,7 @@ api_main(int argc, char **argv)
     char dir[] = "/dev/shm/mrd-test-XXXXXX", command[100];
     int code;
 
-    if (getenv("MRD_API_TEST") == NULL) { /* the library reads its environment when it loads */
+    if (getenv("MRD_API_TEST") == NULL) { /* the library reads its environment when it is loaded */
         pid_t pid;
         int status = 0;
 

@@ -1,6 +1,7 @@
 /*
- * Every function of meridian.h, through the real libmeridian.so; rows of the seeds are named where
- * they are tested. The clock is RAW here, so that printed statistics can be compared byte by byte.
+ * Every function of meridian.h, through the real libmeridian.so. The tests name the rows of
+ * docs/seeds.md that they cover. The clock is RAW here, so that printed statistics can be compared
+ * exactly.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -74,7 +75,7 @@ keep(const mrd_ring_reader *r, const mrd_ring_event *ev)
     event_count++;
 }
 
-/* Reads all rings of this process; what was read is released. */
+/* Reads all rings of this process and releases the records. */
 static void
 collect(void)
 {
@@ -103,7 +104,7 @@ collect(void)
     pclose(list);
 }
 
-/* kind 0 in the answer: there is none. */
+/* Returns the event, with kind 0 if there is none. */
 __attribute__((noinline)) static const seen *
 find(const char *name, unsigned kind)
 {
@@ -165,7 +166,7 @@ TEST(spans_instants_flows)
         mrd_flow_begin(domain, "arrow", flow);
     }
     mrd_scope_begin(&s, domain, label);
-    label[5] = '2'; /* the same address, another name: names are known by content */
+    label[5] = '2'; /* the same address with another text: names are compared by content */
     mrd_scope_end_args(&s, kv, 5);
     mrd_scope_begin(&s, domain, label);
     mrd_flow_step(domain, "arrow", flow);
@@ -210,8 +211,8 @@ TEST(spans_instants_flows)
     CHECK(mrd_ticks_ns(t0) == (int64_t) t0); /* RAW: a tick is a nanosecond */
 }
 
-/* Names of every length at one address, each another text and many one the beginning of the next; and
- * every number of arguments, numbers alone or with a text among them. */
+/* Names of every length at one address, each with another text, many of them prefixes of the next.
+ * Any number of arguments, only numbers or with a text among them. */
 TEST(names_and_arguments_of_every_length)
 {
     enum { ROUNDS = 80, LONGEST = 21, ARGS = 19 };
@@ -268,14 +269,14 @@ TEST(from_cpp)
 TEST(deeper_than_the_header_shows)
 {
     start();
-    for (int i = 0; i < 300; i++) /* also deeper than what is kept open at all */
+    for (int i = 0; i < 300; i++) /* also deeper than the maximum number of open scopes */
         mrd_push(domain, "deep");
     for (int i = 0; i < 300; i++)
         mrd_pop();
     mrd_push(domain, "after");
     mrd_pop();
     collect();
-    CHECK_INT(count("deep"), 256); /* 30 spans, the rest as begin and end */
+    CHECK_INT(count("deep"), 256); /* 30 spans, the others as begin and end */
     CHECK_INT(count(""), 226);
     CHECK(find("after", MRD_REC_SPAN)->kind != 0);
 }
@@ -449,10 +450,11 @@ TEST(statistics)
     CHECK_INT(mrd_dumps(0, "json", "total", 0, &text), MERIDIAN_OK);
     CHECK_TEXT(text, json);
     mrd_free(text);
-    for (size_t i = 0; i < MRD_COUNT(orders); i++) /* C-16: more comes first, or last */
+    for (size_t i = 0; i < MRD_COUNT(orders); i++) /* C-16: the larger value comes first, or last */
         for (int ascending = 0; ascending < 2; ascending++) {
             bool first =
-                strcmp(orders[i], "count") != 0; /* all of the long ones is more but that */
+                /* the long ones are larger in everything except that */
+                strcmp(orders[i], "count") != 0;
 
             CHECK_INT(mrd_dumps(0, ascending ? "table" : "json", orders[i], ascending, &text),
                       MERIDIAN_OK);
@@ -469,13 +471,13 @@ TEST(statistics)
     CHECK_INT(mrd_dumps(0, "json", "colour", 1, &text), MERIDIAN_INVALID);
 }
 
-/* C-19: a true time-weighted mean, not (max - min) / 2. */
+/* C-19: the time-weighted mean, not (max - min) / 2. */
 TEST(counter_mean)
 {
     mrd_counter *c;
     char *text = NULL, *avg;
     uint64_t set[2], cleared[2],
-        read[2]; /* before and after each call: true however slow the machine */
+        read[2]; /* before and after each call, so the result is right on a slow machine too */
     double low, high, got;
 
     start();
@@ -519,7 +521,7 @@ region_thread(void *arg)
     return NULL;
 }
 
-/* Names need memory: where there is none, an annotation says so nowhere, errno included. */
+/* Names need memory. If there is none, an annotation does not report it, and errno is unchanged. */
 TEST(errno_is_kept_without_memory)
 {
     struct rlimit none = { 0, RLIM_INFINITY };
@@ -542,7 +544,7 @@ TEST(errno_is_kept_without_memory)
     CHECK_INT(errno, 4711);
 }
 
-/* Which of two regions of one name was started does not matter: one of them is stopped. */
+/* Two regions of one name were started. A stop ends one of them, in any order. */
 TEST(regions_of_one_name)
 {
     for (size_t i = 0; i < 2; i++) {
@@ -615,7 +617,7 @@ TEST(regions)
     CHECK_INT(mrd_region_release(NULL), MERIDIAN_OK);
 }
 
-/* What a region counts is on the timeline, too. */
+/* Regions also appear as spans on the timeline. */
 TEST(regions_are_spans)
 {
     mrd_region outer = MRD_REGION_INIT("outer region"), inner = MRD_REGION_INIT("inner region");
@@ -637,7 +639,7 @@ TEST(regions_are_spans)
     CHECK(inner.total_ns <= outer.total_ns && inner.total_ns >= 2000);
 }
 
-/* A start from before the pause is ended in it; nothing else is there to stop. */
+/* A region that was started before a pause ends in it. Nothing else can be stopped there. */
 TEST(regions_across_a_pause)
 {
     mrd_region open = MRD_REGION_INIT("open"), closed = MRD_REGION_INIT("closed");
@@ -755,7 +757,7 @@ TEST(models)
     CHECK(strstr(find("model ba7816bf8f01", 0)->args, abc_hash) != NULL);
 }
 
-/* What joins a load and its unload, whatever the order: found here by the argument model_id. */
+/* A load and its unload are joined in any order, by the argument model_id. */
 TEST(models_join_in_any_order)
 {
     static const uint64_t loads[] = { 11, 12, 13, 14 }, unloads[] = { 11, 13, 12, 14 };
@@ -781,7 +783,8 @@ TEST(models_join_in_any_order)
     }
 }
 
-/* Loading late, as Python does, and unloading: the library stays, its thread-locals with it. */
+/* The library is loaded late, as Python does, and unloaded. It stays in memory with its
+ * thread-local data. */
 TEST(dlopen_dlclose)
 {
     char path[512];

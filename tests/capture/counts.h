@@ -1,4 +1,4 @@
-/* What the workload and the test share. */
+/* Data shared by the workload and the test. */
 #ifndef MRD_TESTS_CAPTURE_COUNTS_H
 #define MRD_TESTS_CAPTURE_COUNTS_H
 

@@ -1,6 +1,6 @@
 /*
- * The dumps of meridian.h, through the real libmeridian.so: which file, what is in it, and what the
- * next one adds. Rows of the seeds are named where they are tested.
+ * The dumps of meridian.h, through the real libmeridian.so: the file, its contents, and the
+ * additions of the next dump. The tests name the rows of docs/seeds.md that they cover.
  */
 #include <fcntl.h>
 #include <locale.h>
@@ -43,7 +43,7 @@ TEST(dump_file)
     CHECK_INT(mrd_dump(1), MERIDIAN_IO);
 }
 
-/* Processes that share a working directory and were told of no name: each has a file of its own. */
+/* Processes with the same working directory and no configured name write different files. */
 TEST(dump_has_a_name_of_its_own)
 {
     struct utsname host;
@@ -56,7 +56,7 @@ TEST(dump_has_a_name_of_its_own)
         pid_t pid = fork();
 
         if (pid == 0) {
-            start(); /* the library begins here: nothing of it is inherited */
+            start(); /* the library starts here and inherits nothing */
             {
                 MRD_SCOPE(domain, "work");
             }
@@ -77,7 +77,7 @@ TEST(dump_has_a_name_of_its_own)
     CHECK_ROW(name, access(name, R_OK) == 0);
 }
 
-/* The whole file as text, static. */
+/* Returns the whole file as text, in static memory. */
 static const char *
 slurp(const char *path)
 {
@@ -109,7 +109,7 @@ end_elsewhere(void *span)
     return NULL;
 }
 
-/* The end of a span is written as its begin was, whichever ring and whichever dump it is in. */
+/* The end of a span is written with the data of its begin, in any ring and any dump. */
 TEST(dump_joins_ends)
 {
     mrd_kv arg = mrd_kv_i64("left", 3);
@@ -155,7 +155,8 @@ TEST(dump_joins_ends)
     mrd_frame_destroy(frame);
 }
 
-/* A dump after the finished one loses nothing: with nothing new the file stays, else it goes on. */
+/* A dump after the final one loses nothing. Without new events the file stays, otherwise it is
+ * continued. */
 TEST(dump_again)
 {
     char path[300], first[65536];
@@ -178,7 +179,7 @@ TEST(dump_again)
     CHECK_INT(occurs(slurp(path), "\"one\""), 1);
     CHECK_INT(occurs(slurp(path), "\"two\""), 1);
     CHECK_INT(occurs(slurp(path), "otherData"), 1);
-    CHECK_INT(truncate(path, 3), 0); /* no longer what was left: a new file */
+    CHECK_INT(truncate(path, 3), 0); /* the file has changed, so a new one is written */
     {
         MRD_SCOPE(domain, "three");
     }
@@ -188,7 +189,7 @@ TEST(dump_again)
     CHECK_INT(occurs(slurp(path), "\"two\""), 0);
 }
 
-/* A ring that somebody else reads is looked at, each event once. */
+/* A ring that an agent reads is only viewed, each event once. */
 TEST(dump_beside_an_agent)
 {
     char path[300], command[400], line[400], ring[800];
@@ -219,8 +220,8 @@ TEST(dump_beside_an_agent)
     mrd_ring_close(agent);
 }
 
-/* What was recorded since the last period is in the file when the program ends by itself; a fork's
- * child does not write over it. */
+/* Events after the last period are written when the program exits by itself. A child of fork does
+ * not overwrite the file. */
 TEST(continuous_dump_at_exit)
 {
     char path[300], child[340];
@@ -255,7 +256,7 @@ TEST(continuous_dump_at_exit)
     CHECK_INT(occurs(slurp(path), "child's"), 0);
 }
 
-/* C-09: continuous dumps come from the thread that records; no thread of the library. */
+/* C-09: continuous dumps run on the recording thread. The library has no thread for them. */
 TEST(continuous_dump)
 {
     char path[300];
@@ -273,12 +274,13 @@ TEST(continuous_dump)
     CHECK_INT(mrd_dump(1), MERIDIAN_OK);
 }
 
-/* A locale of glibc in DIR/comma, whose numbers have a comma: none is installed with the system. */
+/* Makes a glibc locale in DIR/comma that writes numbers with a comma, because the system has none
+ * installed. */
 static bool
 has_comma(const char *dir)
 {
-    /* The magic of LC_NUMERIC, six items, where each begins; then they: point, separator of thousands, grouping,
-     * the first two as wide characters, and the code. */
+    /* The magic of LC_NUMERIC, the number of items (six) and their offsets. Then the items: decimal
+     * point, thousands separator, grouping, the first two as wide characters, and the code set. */
     static const struct {
         uint32_t magic, n, at[6];
         char point[2], thousands[2], grouping[4];
@@ -299,7 +301,7 @@ has_comma(const char *dir)
     return fclose(f) == 0 && n == 1 && setlocale(LC_NUMERIC, "comma") != NULL;
 }
 
-/* The program's locale is the program's: JSON and what is set have a point. */
+/* The program keeps its locale, but JSON and settings use a point. */
 TEST(numbers_of_a_program_with_a_comma)
 {
     char number[16], path[300], *text = NULL;
@@ -322,7 +324,7 @@ TEST(numbers_of_a_program_with_a_comma)
     mrd_free(text);
     CHECK_INT(mrd_dump(1), MERIDIAN_OK);
     CHECK(strstr(slurp(path), "\"value\":1.5}") != NULL);
-    snprintf(number, sizeof(number), "%.1f", 1.5); /* and the program's is as it was */
+    snprintf(number, sizeof(number), "%.1f", 1.5); /* and the program's locale is unchanged */
     CHECK_TEXT(number, "1,5");
 }
 

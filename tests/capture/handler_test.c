@@ -1,6 +1,6 @@
 /*
- * Signal handlers that annotate wherever they come: while their thread is in the middle of malloc, of the library, or of
- * both. The internals are linked, and what they allocate comes by here (--wrap).
+ * Signal handlers that annotate at any time: while their thread is inside of malloc, of the
+ * library, or of both. The internals are linked, and their allocations are intercepted (--wrap).
  */
 #include <pthread.h>
 #include <signal.h>
@@ -29,7 +29,8 @@ void __wrap_free(void *p);
 static bool watching, inside;
 static unsigned calls, under_lock;
 
-/* What a thread does that another one's allocation waits for: it is in malloc, and its handler annotates. */
+/* Imitates a thread inside of malloc with a signal handler that annotates, while another thread's
+ * allocation waits for it. */
 static void
 interrupted(void)
 {
@@ -81,7 +82,7 @@ begin(void)
     CHECK_INT(mrd_set_state(1), MERIDIAN_OK);
     mrd_extra_set(MRD_EXTRA_STATS, true);
     mrd_memory_want(true);
-    alarm(60); /* else a deadlock would last until the runner's limit */
+    alarm(60); /* otherwise a deadlock would last until the test's timeout */
 }
 
 static void
@@ -170,7 +171,7 @@ annotate_without_a_place(void *arg)
     return arg;
 }
 
-/* What has no place among what its thread has open, or none in the statistics, is counted. */
+/* Events that exceed the open scopes of their thread, or the table of statistics, are counted. */
 TEST(what_has_no_place_is_counted)
 {
     uint64_t before = mrd_lost();
@@ -180,7 +181,7 @@ TEST(what_has_no_place_is_counted)
 
     begin();
     mrd_stats_reset();
-    mrd_push(NULL, "inner"); /* its name is known */
+    mrd_push(NULL, "inner"); /* registers the name */
     mrd_pop();
     mrd_span(NULL, "span", 1, 2, NULL, 0);
     REQUIRE(pthread_create(&t, NULL, annotate_without_a_place, &done) == 0);
@@ -200,7 +201,7 @@ TEST(what_has_no_place_is_counted)
     CHECK_INT(mrd_lost(), before + 1 + 300 - MRD_THREAD_OPEN_MAX);
 }
 
-/* A handler that meets a new name under the lock cannot add it; the next one does. */
+/* A handler that uses a new name under the lock cannot add it. The next annotation does. */
 TEST(a_name_that_is_new_under_the_lock)
 {
     static mrd_site site = MRD_SITE("first met under the lock");
@@ -219,7 +220,7 @@ TEST(a_name_that_is_new_under_the_lock)
     CHECK_TEXT(mrd_names_text(site.id, &len), site.text);
 }
 
-/* A scope of a long name, in both forms of the statistics. */
+/* A scope with a long name, in both forms of the statistics. */
 TEST(long_names_are_whole)
 {
     static char name[MRD_RING_TEXT_MAX + 1], domain_name[MRD_RING_TEXT_MAX + 1],
@@ -241,7 +242,7 @@ TEST(long_names_are_whole)
     }
 }
 
-/* Beyond the room, a stop ends what it is of and nothing else. */
+/* Beyond the limit, a stop ends only its own scope. */
 TEST(a_stop_among_more_than_there_is_room_for)
 {
     mrd_task *early, *deep, *never;
@@ -270,7 +271,7 @@ TEST(a_stop_among_more_than_there_is_room_for)
     mrd_task_destroy(never);
 }
 
-/* Of many different ones too. */
+/* The same with many different scopes. */
 TEST(more_different_ones_than_are_told_apart)
 {
     mrd_task *tasks[MRD_THREAD_DEEP_MAX + 8];

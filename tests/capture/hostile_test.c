@@ -1,4 +1,4 @@
-/* Rings that lie. The reader must answer with an error that says why, at once, every time. */
+/* Hostile rings. The reader must return an error with the reason at once, every time. */
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
@@ -23,7 +23,7 @@ static mrd_ring_writer writer;
 static char path[600];
 static mrd_ring_name name;
 
-/* An honest ring of this process in a fresh folder, with `n` spans in it. */
+/* Makes an honest ring of this process in a new directory, with `n` spans. */
 static void
 make_ring(unsigned n)
 {
@@ -300,7 +300,7 @@ TEST(one_reader_at_a_time)
     CHECK_ERR("peek", mrd_ring_open(AT_FDCWD, path, &peek, &second, &why), MRD_OK);
     CHECK(mrd_ring_next(second, &ev, NULL) == MRD_RING_MORE);
     CHECK_ERR("peek release", mrd_ring_release(second), MRD_OK);
-    CHECK_INT(writer.hdr->tail, 0); /* looking takes nothing away */
+    CHECK_INT(writer.hdr->tail, 0); /* viewing does not consume records */
     CHECK(mrd_ring_next(first, &ev, NULL) == MRD_RING_MORE);
     CHECK_ERR("release", mrd_ring_release(first), MRD_OK);
     CHECK_INT(writer.hdr->tail, 32);
@@ -309,14 +309,14 @@ TEST(one_reader_at_a_time)
     CHECK_INT(writer.hdr->reader_pid, 0);
     CHECK_ERR("next reader", open_ring(&first, &why), MRD_OK);
     CHECK(mrd_ring_next(first, &ev, NULL) == MRD_RING_MORE);
-    CHECK_INT(ev.ts.ns, 1001); /* goes on where the other stopped, names still known */
+    CHECK_INT(ev.ts.ns, 1001); /* continues after the other reader, with its names */
     CHECK(mrd_str_is(mrd_ring_text(first, ev.name), "name"));
     mrd_ring_close(first);
     mrd_ring_close(second);
     drop_ring();
 }
 
-/* The writer believes no tail that makes no sense: it can only lose room. */
+/* The writer never trusts an impossible tail, because that can only cost it space. */
 TEST(lying_tails)
 {
     static const uint64_t tails[][2] = {
@@ -337,7 +337,7 @@ TEST(lying_tails)
     }
 }
 
-/* ---- while it is read
+/* ---- changes while it is read
  * ------------------------------------------------------------------------------ */
 
 TEST(changed_while_open)
@@ -365,7 +365,7 @@ TEST(changed_while_open)
         CHECK_ROW(rows[i].name, n <= 200 && strstr(why.text, "ring meridian.") != NULL);
         (void) mrd_ring_release(r); /* may fail, must not kill */
         mrd_ring_close(r);
-        munmap(writer.hdr, writer.map_len); /* nobody touches the mapping again */
+        munmap(writer.hdr, writer.map_len); /* the mapping is not used after this */
         unlink(path);
     }
 }
@@ -397,7 +397,7 @@ scribble(void *arg)
     while (scribbling) {
         size_t at = (size_t) rand_r(&seed) % writer.map_len;
 
-        if (at >= 256 || rand_r(&seed) % 64 == 0) /* mostly leave the constant part alone */
+        if (at >= 256 || rand_r(&seed) % 64 == 0) /* mostly leave the constant part unchanged */
             p[at] = (uint8_t) rand_r(&seed);
         if (rand_r(&seed) % 16 == 0)
             atomic_store(&writer.hdr->head, writer.hdr->head + 32);
@@ -405,7 +405,7 @@ scribble(void *arg)
     return NULL;
 }
 
-/* Bytes change under the reader: any answer is fine, as long as it comes. */
+/* Bytes change during the read. Any result is accepted, but the reader must return. */
 TEST(scribbled_while_read)
 {
     unsigned seed = test_seed();
@@ -443,8 +443,8 @@ TEST(scribbled_while_read)
 
 static bool alarms;
 
-/* As that of Linux before 6.18 on tmpfs, for the library that is linked into this program: a signal
- * that comes meanwhile ends it. */
+/* Imitates tmpfs of Linux before 6.18 for the library linked into this program: a signal during the
+ * call interrupts it. */
 int
 fallocate(int fd, int mode, off_t at, off_t len)
 {
@@ -458,7 +458,7 @@ fallocate(int fd, int mode, off_t at, off_t len)
     return (int) syscall(SYS_fallocate, fd, mode, at, len);
 }
 
-/* The timer of a profiler interrupts what makes a ring; it is made all the same. */
+/* A profiler's timer interrupts the creation of a ring. The ring is created nevertheless. */
 TEST(signals_while_a_ring_is_made)
 {
     mrd_ring_reader *r = NULL;
@@ -474,8 +474,8 @@ TEST(signals_while_a_ring_is_made)
     mrd_ring_close(r);
 }
 
-/* A signal handler records while its thread holds the lock, before there is a ring: its own event has none, and the
- * next one does not wait for it. */
+/* A signal handler records while its thread holds the lock and before there is a ring. Its event
+ * has no ring, and the next event does not wait for it. */
 TEST(a_handler_under_the_lock)
 {
     snprintf(mrd_proc_settings.ring_dir, sizeof(mrd_proc_settings.ring_dir), "%s", test_tmp());
@@ -507,8 +507,8 @@ attach(void *arg)
     return mrd_proc_attach();
 }
 
-/* A ring whose dictionary is full serves no second thread; what was lost in it stays lost, also for a handler that may
- * not look at the rings. */
+/* A ring with a full dictionary is not reused by a second thread. Its losses stay counted, also for
+ * a handler that may not access the rings. */
 TEST(losses_of_a_ring_that_is_gone)
 {
     uint64_t before;
@@ -531,7 +531,7 @@ TEST(losses_of_a_ring_that_is_gone)
     mrd_proc_unlock();
 }
 
-/* What the parent began is not the child's to end, and the child's own spans have other ids. */
+/* A child cannot end its parent's spans, and its own spans have other ids. */
 TEST(a_child_of_fork_ends_its_own)
 {
     mrd_frame *frame = mrd_frame_create(NULL, "frame"), *other = mrd_frame_create(NULL, "other");

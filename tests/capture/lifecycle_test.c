@@ -1,6 +1,6 @@
 /*
- * Programs live and die; the sum must be right: begun = read + lost. The programs run the real
- * libmeridian.so.
+ * Programs start and end in many ways. The sum must always be right: begun = read + lost. The
+ * programs use the real libmeridian.so.
  */
 #include <errno.h>
 #include <linux/filter.h>
@@ -24,7 +24,7 @@ check_exact(void)
     CHECK_INT(g.events + g.begins + g.lost + g.noted, (int64_t) g.shared->begun);
 }
 
-/* Eight threads into tiny rings, with a reader that cannot keep up. */
+/* Eight threads write to tiny rings, with a reader that is too slow. */
 TEST(threads_exact)
 {
     rig_start(&g);
@@ -34,19 +34,19 @@ TEST(threads_exact)
     CHECK_INT(g.shared->begun, 160000);
     CHECK(g.lost > 0);
     CHECK_INT(g.lost_by[MRD_RING_LOST_FULL], (int64_t) g.lost);
-    CHECK(g.threads <= 8); /* a reused ring may be full for all of a thread's life */
+    CHECK(g.threads <= 8); /* a reused ring may be full for the lifetime of a thread */
     CHECK(g.worst_error_ns >= 0 && g.worst_error_ns < 20000);
     rig_stop(&g);
 }
 
-/* Nobody reads until the program is gone. */
+/* The rings are read only after the program has exited. */
 TEST(read_after_the_end)
 {
     rig_start(&g);
     rig_run(&g, "threads", "1000", "MERIDIAN_RING_SIZE=1M");
     CHECK(rig_reap(&g));
     rig_scan(&g);
-    while (rig_drain(&g, false)) /* END by /proc, not by our word */
+    while (rig_drain(&g, false)) /* detects the end by /proc */
         ;
     check_exact();
     CHECK_INT(g.lost, 0);
@@ -77,8 +77,8 @@ TEST(fork_children_have_their_own)
     rig_stop(&g);
 }
 
-/* exec keeps pid, start time and tid: the old ring must be seen as left behind, the new as alive.
- */
+/* exec keeps pid, start time and tid. The old ring must count as abandoned and the new one as
+ * alive. */
 TEST(exec_leaves_a_ring)
 {
     int dead = 0, alive = 0;
@@ -120,7 +120,8 @@ is_zombie(pid_t pid)
     return strstr(text, ") Z ") != NULL;
 }
 
-/* /proc shows a process whose main thread has ended as a zombie, also while its other threads record. */
+/* In /proc a process is a zombie after its main thread has ended, even while its other threads
+ * record. */
 TEST(a_process_outlives_its_main_thread)
 {
     rig_start(&g);
@@ -150,7 +151,7 @@ TEST(signals_in_the_middle)
     rig_stop(&g);
 }
 
-/* Thousands of threads share a handful of rings. */
+/* Thousands of threads share a few rings. */
 TEST(thread_churn)
 {
     rig_start(&g);
@@ -184,7 +185,7 @@ TEST(killed_inside_scopes)
     rig_stop(&g);
 }
 
-/* Threads beyond the limit are counted, not forgotten. */
+/* Threads above the limit are counted. */
 TEST(threads_without_a_ring)
 {
     rig_start(&g);
@@ -197,7 +198,8 @@ TEST(threads_without_a_ring)
     rig_stop(&g);
 }
 
-/* A process that can make no ring notes what it loses: exactly when it ends in order, else at least half of it. */
+/* A process that cannot make a ring records its losses in notes. They are exact if it exits
+ * normally, otherwise at least half of the losses. */
 TEST(without_a_ring)
 {
     static const struct {
@@ -220,7 +222,7 @@ TEST(without_a_ring)
         rig_start(&g);
         rig_run(&g, rows[i].mode, rows[i].amount, rows[i].env);
         while (!rig_ended(&g))
-            rig_scan(&g);     /* takes notes meanwhile, too */
+            rig_scan(&g);     /* also takes notes meanwhile */
         kill(g.pid, SIGKILL); /* one that stopped itself */
         (void) rig_follow(&g);
         CHECK_ROW(rows[i].name, (g.n > 0) == rows[i].has_ring);
@@ -233,7 +235,7 @@ TEST(without_a_ring)
     }
 }
 
-/* A full file system has no block for a ring, nor for a long note. */
+/* A full file system has no block for a ring or for a long note. */
 TEST(without_room)
 {
     char dir[200], full[300], block[4096] = "";
@@ -276,7 +278,7 @@ TEST(the_first_event_on_a_small_signal_stack)
     rig_stop(&g);
 }
 
-/* The first annotations of a vfork's child are lost, and the parent gets a ring of its own. */
+/* The first annotations of a vfork child are lost, and the parent gets its own ring. */
 TEST(a_vforks_child_annotates_first)
 {
     rig_start(&g);
@@ -288,7 +290,7 @@ TEST(a_vforks_child_annotates_first)
     rig_stop(&g);
 }
 
-/* Long runtime names until the dictionary is full: names then travel inside the records. */
+/* Long runtime names fill the dictionary. Then names are stored in the records. */
 TEST(small_dictionary)
 {
     rig_start(&g);
@@ -329,12 +331,12 @@ TEST(switched_off_on_error)
         CHECK_ROW(rows[i].name, strstr(g.shared->text, rows[i].says) != NULL);
         CHECK_INT(g.n, 0);
         if (strcmp(rows[i].name, "no folder") == 0)
-            CHECK_INT(g.shared->lost, 1); /* the first found out; then the gate closed */
+            CHECK_INT(g.shared->lost, 1); /* the first event detected it, then recording stopped */
         rig_stop(&g);
     }
 }
 
-/* A kernel or a file system without fallocate, as a sandbox may have it. */
+/* A kernel or file system without fallocate, as in some sandboxes. */
 TEST(what_is_wrong_with_the_folder_is_a_message)
 {
     struct sock_filter filter[] = {
@@ -356,7 +358,7 @@ TEST(what_is_wrong_with_the_folder_is_a_message)
     rig_stop(&g);
 }
 
-/* In a pid namespace of its own the program is "1"; its pid here is found by the ring it maps. */
+/* In its own pid namespace the program is pid 1. Its pid here is found by the ring that it maps. */
 TEST(another_pid_namespace)
 {
     int32_t pid = 0;
@@ -379,10 +381,11 @@ TEST(another_pid_namespace)
     check_exact();
     rig_stop(&g);
     fflush(NULL);
-    _exit(test_failures > 0); /* the namespace is dead: a leak checker could start nothing in it */
+    /* the namespace has ended, so a leak checker could not start a process in it */
+    _exit(test_failures > 0);
 }
 
-/* A reader may ask for silence; what is not recorded then is not lost. */
+/* A reader may pause recording. Events during the pause do not count as lost. */
 TEST(paused_by_the_reader)
 {
     rig_start(&g);
@@ -392,7 +395,7 @@ TEST(paused_by_the_reader)
     REQUIRE(g.n == 1);
     CHECK_ERR("pause", mrd_ring_set_pause(g.ring[0].r, true), MRD_OK);
     CHECK_INT(waitpid(g.pid, NULL, WUNTRACED), g.pid); /* takes this stop's report */
-    kill(g.pid, SIGCONT); /* records 10 more, in silence, and stops again */
+    kill(g.pid, SIGCONT); /* records 10 more during the pause, and stops again */
     TEST_UNTIL(rig_ended(&g));
     CHECK_ERR("go on", mrd_ring_set_pause(g.ring[0].r, false), MRD_OK);
     kill(g.pid, SIGCONT);
@@ -404,7 +407,7 @@ TEST(paused_by_the_reader)
     rig_stop(&g);
 }
 
-/* SIGKILL at random instants, forks and tiny rings included. */
+/* SIGKILL at random times, including forks and tiny rings. */
 TEST(killed_at_random)
 {
     const char *text = getenv("MRD_TEST_ROUNDS");

@@ -1,7 +1,8 @@
 /*
- * Memory by scope (C-22): random nests of scopes in several threads, with allocations and ends anywhere;
- * the accounts are computed a second time here, from the list of what was done, and compared with what
- * mrd_dumps says, with the counters in the rings, and, for tensors, with the runtime's own figure.
+ * Memory by scope (C-22): random nests of scopes in several threads, with allocations and frees
+ * anywhere. The test computes the accounts from its list of operations. It compares them with the
+ * output of mrd_dumps, with the counters in the rings and, for tensors, with the runtime's own
+ * value.
  */
 #include <fcntl.h>
 #include <inttypes.h>
@@ -15,7 +16,7 @@
 #include "tests/capture/api_start.h"
 
 #define THREADS  4
-#define SHOWN    30 /* open scopes that the header of a ring shows: MRD_RING_OPEN_MAX */
+#define SHOWN    30 /* open scopes in the header of a ring: MRD_RING_OPEN_MAX */
 #define OPEN_MAX 40
 #define HELD_MAX 400
 #define NAMES    6
@@ -23,7 +24,7 @@
 #define ROWS_MAX 64
 #define NO_SCOPE (-1)
 
-/* ---- the accounts, computed from what was done ------------------------------------------------ */
+/* ---- the expected accounts ------------------------------------------------ */
 
 typedef struct {
     char name[64];
@@ -31,16 +32,16 @@ typedef struct {
     uint64_t count, current, peak, allocated, freed;
 } row;
 
-/* Names 0 to NAMES - 1: pushes without a domain; from NAMES: scopes of the domain "test". */
+/* Names 0 to NAMES - 1 are pushes without a domain. Later ones are scopes of the domain "test". */
 static row model[2 * NAMES + 1][2];
 static struct {
-    int name[SHOWN]; /* -1: ended, its place is not free yet */
+    int name[SHOWN]; /* -1 if ended and its slot is not free yet */
     bool ended[SHOWN];
     int depth, deep;
 } shown[THREADS];
 static struct {
     uint64_t bytes;
-    nrt_tensor_t *tensor; /* NULL: memory of the program */
+    nrt_tensor_t *tensor; /* NULL for memory of the program */
     int name, place;
     bool used, booked;
 } held[HELD_MAX];
@@ -99,7 +100,7 @@ model_reset(void)
             row_of(held[i].name, held[i].place)->count++;
 }
 
-/* ---- threads that do one thing at a time ------------------------------------------------------ */
+/* ---- threads that execute single steps ------------------------------------------------------ */
 
 typedef enum { OPEN, CLOSE, TAKE, GIVE, STOP } step_kind;
 typedef struct {
@@ -117,7 +118,7 @@ typedef struct {
     step todo;
     bool has, done;
     mrd_scope scopes[OPEN_MAX];
-    int names[OPEN_MAX], slot[OPEN_MAX]; /* slot: in the header, -1 deeper */
+    int names[OPEN_MAX], slot[OPEN_MAX]; /* slot: in the header, -1 if deeper */
     bool live[OPEN_MAX];
     int n;
 } worker;
@@ -214,7 +215,7 @@ workers_stop(void)
     }
 }
 
-/* ---- what happens ---------------------------------------------------------------------------- */
+/* ---- operations ---------------------------------------------------------------------------- */
 
 static uint64_t seed;
 
@@ -245,7 +246,7 @@ open_one(int t)
     }
 }
 
-/* Any of the open ones: not always the innermost. */
+/* Closes any of the open scopes, not always the innermost. */
 static void
 close_one(int t)
 {
@@ -276,7 +277,7 @@ take_one(int t)
     if (held[at].used && !again)
         return;
     if (again && held[at].booked && recording)
-        model_end(at); /* told of what it holds already */
+        model_end(at); /* a second report of the same address */
     if (again && !recording)
         return;
     tell(t, (step){ .kind = TAKE, .at = at, .bytes = bytes, .place = place });
@@ -297,11 +298,11 @@ give_one(int t)
     tell(t, (step){ .kind = GIVE, .at = at });
     held[at].tensor = NULL;
     held[at].used = false;
-    if (held[at].booked) /* also while nothing records */
+    if (held[at].booked) /* also while recording is off */
         model_end(at);
 }
 
-/* ---- what the library says ------------------------------------------------------------------- */
+/* ---- the library's output ------------------------------------------------------------------- */
 
 static size_t
 said(row *rows, uint64_t *ret_untracked)
@@ -374,7 +375,7 @@ compare(void)
         }
     CHECK_INT(n, want);
     CHECK_INT(untracked, 0);
-    for (size_t i = 0; i < HELD_MAX; i++) /* tensors from pauses are not booked */
+    for (size_t i = 0; i < HELD_MAX; i++) /* tensors from pauses are not counted */
         device += held[i].used && held[i].tensor != NULL && !held[i].booked ? held[i].bytes : 0;
     CHECK_INT(nrt_get_vnc_memory_stats(0, &stats, sizeof(stats), &size), NRT_SUCCESS);
     CHECK_INT(device, stats.bytes_used);
@@ -457,7 +458,7 @@ counter(const mrd_ring_reader *r, const mrd_ring_event *ev)
         counters[i].ts = INT64_MIN;
     }
     counters[i].samples++;
-    if (ev->ts.ns >= counters[i].ts) { /* the last in time, of all rings */
+    if (ev->ts.ns >= counters[i].ts) { /* the latest of all rings */
         counters[i].ts = ev->ts.ns;
         counters[i].value = ev->value;
     }
@@ -503,7 +504,7 @@ check_counter(const char *place, const char *what, const char *scope, uint64_t w
     CHECK_ROW(name, want == 0);
 }
 
-static pthread_barrier_t meet; /* nobody ends before all have rings of their own */
+static pthread_barrier_t meet; /* all threads must have their own rings before one ends */
 
 static void *
 hammer(void *arg)
@@ -524,7 +525,7 @@ hammer(void *arg)
     return NULL;
 }
 
-/* At once, in the same scopes: the last sample of each counter is its account's value. */
+/* Threads use the same scopes concurrently. The last sample of each counter equals its account. */
 TEST(counters_of_threads_at_once)
 {
     static char memory[THREADS][16];
@@ -555,7 +556,7 @@ TEST(counters_of_threads_at_once)
         current += rows[i].current;
     }
     CHECK_INT(count, THREADS * 2000);
-    CHECK_INT(current, THREADS * 8 * 10); /* eight of sixteen places of each are never freed */
+    CHECK_INT(current, THREADS * 8 * 10); /* eight of the sixteen slots of each are never freed */
 }
 
 /* ---- limits ---------------------------------------------------------------------------------- */
@@ -599,7 +600,7 @@ counters_at(const char *begin, uint64_t value)
     return n;
 }
 
-/* Long names with one beginning, as shapes of tensors make them: counters of each. */
+/* Long names with a common prefix, as tensor shapes have them: each has its own counters. */
 TEST(long_names_are_told_apart)
 {
     char name[600], memory[3];
@@ -607,7 +608,7 @@ TEST(long_names_are_told_apart)
     start();
     for (int i = 0; i < 3; i++) {
         memset(name, 'x', sizeof(name));
-        memcpy(name + 139, "\xc3\xa9", 2); /* a character that is not cut in two */
+        memcpy(name + 139, "\xc3\xa9", 2); /* a character that must not be cut in the middle */
         snprintf(name + 590, 10, "%d", i);
         mrd_push(NULL, name);
         mrd_memory_allocated(&memory[i], i == 0 ? 100 : 7);
@@ -630,7 +631,7 @@ TEST(more_allocations_than_are_kept)
 
     start();
     mrd_push(NULL, "many");
-    mrd_pause(); /* the samples would fill the ring, and are not what this is about */
+    mrd_pause(); /* the samples would fill the ring and are not tested here */
     mrd_resume();
     for (uintptr_t i = 0; i < (1u << 20) + 1000; i++)
         mrd_memory_allocated((void *) (i * 64 + 1), 1);
@@ -645,11 +646,11 @@ TEST(more_allocations_than_are_kept)
     CHECK_INT(rows[0].freed, 1 << 20);
 }
 
-/* What the runtime holds ends with it, at one moment; the program's own does not. */
+/* Tensors of the runtime end with it, all at once. The program's own memory does not. */
 TEST(tensors_end_with_the_runtime)
 {
     static char own[16];
-    static nrt_tensor_t *left[2][300]; /* nobody frees what a closed runtime held */
+    static nrt_tensor_t *left[2][300]; /* never freed, because the closed runtime held them */
     row rows[ROWS_MAX] = { 0 };
     uint64_t untracked = 0, device = 0;
     size_t n;
@@ -701,14 +702,15 @@ TEST(off_means_off)
     CHECK_TEXT(rows[0].name, "(no scope)");
 }
 
-/* Past ThreadSanitizer, which would report the parent's thread as one that this child has not joined. */
+/* Exits without ThreadSanitizer's checks, which would report the parent's thread as not joined by
+ * this child. */
 static void
 end_child(int status)
 {
     (void) syscall(SYS_exit_group, status);
 }
 
-/* A child of fork begins with empty accounts, also when it was forked while others allocate. */
+/* A child of fork starts with empty accounts, even if it was forked while other threads allocate. */
 TEST(child_of_fork)
 {
     static char memory[16];
@@ -727,7 +729,7 @@ TEST(child_of_fork)
         if (pid == 0) {
             if (said(rows, &untracked) != 0)
                 end_child(1);
-            mrd_memory_freed(&untracked); /* the parent's: not known here */
+            mrd_memory_freed(&untracked); /* allocated by the parent, so it is untracked here */
             mrd_memory_allocated(&i, 7);
             end_child(said(rows, &untracked) == 1 && rows[0].current == 7 ? 0 : 2);
         }

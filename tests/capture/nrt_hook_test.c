@@ -1,4 +1,4 @@
-/* libmeridian in front of the runtime: programs behave the same, and everything is recorded. */
+/* libmeridian in front of the runtime. Programs behave the same, and everything is recorded. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -9,7 +9,7 @@
 #include "tests/capture/nrt_run.h"
 #include "tests/check.h"
 
-/* ---- The same with and without ---- */
+/* ---- The same results with and without ---- */
 
 static char plain[65536], hooked[65536];
 
@@ -86,12 +86,12 @@ check_everything(const char *prog, const char *flavour)
     CHECK(strstr(rec.spans, "|nrt_execute model_id=1 lnc_idx=0") != NULL);
     CHECK(strstr(rec.spans, "|nrt_profile_continuous_start count=1 status=1 "
                             "status_text=NRT_FAILURE") != NULL);
-    /* Data source 1 saw the runtime's own story of the same calls. */
+    /* Data source 1 has the runtime's own events of the same calls. */
     CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
     CHECK_INT(count_text(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":\"start\""), 4);
     CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrta_execute_schedule\",\"phase\":\"stop\""),
               1);
-    /* Profiles, in words, with absolute folders. */
+    /* Notices of profiles, with absolute directories. */
     CHECK(strstr(rec.notices, "inspect begun with options that capture nothing") != NULL);
     CHECK(strstr(rec.notices, "cannot arm continuous device profiling: inspect device profiling "
                               "is on") != NULL);
@@ -99,7 +99,7 @@ check_everything(const char *prog, const char *flavour)
     snprintf(want, sizeof(want), "output_dir=%s/inspected by=api status=0", sub("hooked"));
     CHECK(strstr(rec.notices, want) != NULL);
     CHECK(strstr(rec.notices, "|model profile: stop file=/") != NULL);
-    /* The model, with its hash, loaded and unloaded. */
+    /* The model with its hash, its load and its unload. */
     CHECK_INT(count_text(rec.models, " model_id=1 size="), 2);
     CHECK(strstr(rec.models, " hash=") != NULL && strstr(rec.models, " hash= ") == NULL);
     /* Requests have their ends. */
@@ -122,7 +122,8 @@ TEST(every_call_linked_to_the_newer)
     check_everything("nrt_prog", "simnrt-new");
 }
 
-/* Compiled against the asynchronous interface of SDK 2.28: on that runtime, and on one with both. */
+/* Compiled for the asynchronous interface of SDK 2.28. Runs on that runtime, and on one with both
+ * interfaces. */
 TEST(every_call_of_the_older_interface)
 {
     check_everything("nrt_prog_228", "simnrt-2.28");
@@ -135,7 +136,7 @@ TEST(every_call_of_the_older_interface_on_both)
     CHECK(strstr(hooked, "errors 0\n") != NULL);
 }
 
-/* Loaded with RTLD_LOCAL and looked up by name: dlsym gives the hooks. */
+/* Loaded with RTLD_LOCAL and looked up by name: dlsym returns the hooks. */
 TEST(every_call_loaded_late)
 {
     check_everything("nrt_prog_late", "simnrt");
@@ -154,7 +155,8 @@ TEST(misuse_is_the_same)
     same_with_and_without("nrt_prog_late", "misuses");
 }
 
-/* The application gets all of its events, and so do we: those before, in and behind its trace. */
+/* The application gets all of its events, and so does libmeridian: those before, during and after
+ * its trace. */
 TEST(trace_is_shared)
 {
     recorded rec;
@@ -177,14 +179,14 @@ TEST(fork_starts_anew)
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog", "forks");
     CHECK_INT(count_spans(&rec, "nrt_execute"), 4);
-    /* What the parent loaded is not the child's, which counts its own loads. */
+    /* The child does not have its parent's loads, and counts its own. */
     CHECK_INT(count_text(rec.models, " model_id=1 "), 3);
     CHECK_INT(count_text(rec.models, " model_id="), 3);
-    /* Three really ran; the parent ended without nrt_close. */
+    /* Three executions ran, and the parent ended without nrt_close. */
     CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""), 3);
 }
 
-/* What the runtime has at a quick_exit is fetched as at an exit. */
+/* At a quick_exit the runtime's trace is fetched as at an exit. */
 TEST(quick_exit_loses_nothing)
 {
     recorded rec;
@@ -223,7 +225,8 @@ TEST(older_runtime_degrades_to_calls)
     CHECK_TEXT(rec.texts, "");
 }
 
-/* Ten arguments where the known versions have seven and eight: nothing stands in front of them. */
+/* A function has ten arguments instead of seven or eight in the known versions, so it is not
+ * hooked. */
 TEST(an_unknown_version_is_left_alone)
 {
     static const char *const kinds[] = { "next", "none" };
@@ -244,8 +247,8 @@ TEST(an_unknown_version_is_left_alone)
     }
 }
 
-/* What the runtime calls of itself is not the program's, in whichever thread; what a function of the program
- * calls inside a call is. */
+/* Calls that the runtime makes itself are not recorded, in any thread. Calls by a program's
+ * function inside a call are. */
 static void
 check_calls_within(const char *mode, size_t executions)
 {
@@ -269,13 +272,14 @@ TEST(calls_within_calls)
     check_calls_within("returns", 4);
 }
 
-/* The three that were left have no end. */
+/* The three abandoned calls have no end. */
 TEST(a_call_that_is_left_does_not_hide_what_follows)
 {
     check_calls_within("leaves", 1);
 }
 
-/* Each of thousands of models has its number, and an end: its unload, or the runtime's. */
+/* Each of thousands of models has its number and its end, which is its unload or the end of the
+ * runtime. */
 TEST(many_models)
 {
     recorded rec;
@@ -287,13 +291,14 @@ TEST(many_models)
     CHECK_INT(count_text(rec.spans, "|nrt_execute model_id=0 "), 0);
     CHECK(strstr(rec.spans, "|nrt_execute model_id=5000 lnc_idx=7") != NULL);
     CHECK_INT(count_text(rec.models, " model_id=4999 "), 2); /* loaded, unloaded */
-    CHECK_INT(count_text(rec.models, " model_id=5000 "), 2); /* loaded, gone with the runtime */
+    /* loaded, and ended with the runtime */
+    CHECK_INT(count_text(rec.models, " model_id=5000 "), 2);
     CHECK_INT(count_text(rec.models, " model_id="), 10001);
     CHECK_INT(rec.lost, 0);
 }
 
-/* What a program looks up by name goes past the hooks when another library answers dlsym in front of them: it says so at
- * its end, once, and which library that is. */
+/* If another library replaces dlsym in front of libmeridian, functions looked up by name bypass the
+ * hooks. At its end the program reports this once, with that library. */
 TEST(another_dlsym_in_front_is_told)
 {
     recorded rec;
@@ -306,7 +311,7 @@ TEST(another_dlsym_in_front_is_told)
     CHECK(strstr(rec.notices, "/lib/test-other/libother_dlsym.so") != NULL);
 }
 
-/* What the signal met on its way has no span of its own; the calls themselves have. */
+/* Calls of the handler during another call have no span, but the other calls have. */
 TEST(a_signal_handler_may_send)
 {
     recorded rec;
@@ -318,7 +323,7 @@ TEST(a_signal_handler_may_send)
     CHECK(count_text(rec.spans, "|nrt_async_sendrecv_send_tensor size=2|") > 100);
 }
 
-/* Loaded for all and closed, then loaded again elsewhere: it stays, and is one. */
+/* Loaded with RTLD_GLOBAL and closed, then loaded again elsewhere. It stays in memory once. */
 TEST(a_runtime_that_the_program_closes)
 {
     recorded rec;
@@ -330,7 +335,7 @@ TEST(a_runtime_that_the_program_closes)
     CHECK(strstr(rec.notices, "second copy") == NULL);
 }
 
-/* A thread of ours is in the library that the program closes. */
+/* A thread of libmeridian is in the library that the program closes. */
 TEST(a_runtime_that_the_program_closes_while_it_is_open)
 {
     recorded rec;
@@ -383,7 +388,7 @@ TEST(what_is_seldom_called)
     CHECK(strstr(rec.notices, want) != NULL);
 }
 
-/* Choices and questions of a program reach the runtime as they are, and have their effect there. */
+/* Options and queries of a program reach the runtime unchanged and take effect. */
 TEST(options_and_getters_reach_the_runtime)
 {
     static const char *const shown[] = {
@@ -405,7 +410,7 @@ TEST(options_and_getters_reach_the_runtime)
         CHECK_ROW(shown[i], strstr(hooked, shown[i]) != NULL);
     CHECK(strstr(hooked, "still enabled") == NULL);
     CHECK(strstr(rec.notices, "/chosen") != NULL);
-    /* What a stop says agrees with what its begin captured. */
+    /* The notice of each stop agrees with the capture of its begin. */
     CHECK_INT(count_text(rec.notices, "inspect begun with options that capture nothing"), 2);
     CHECK_INT(count_text(rec.notices, "inspect begun by an environment that captures nothing"), 1);
     CHECK_INT(count_text(rec.notices, "inspect stopped, its files are written"), 1);
@@ -414,7 +419,7 @@ TEST(options_and_getters_reach_the_runtime)
     same_with_and_without("nrt_prog_late", "options");
 }
 
-/* Told once, in one place: version, event types, functions that nobody here knows. */
+/* Reported once: version, event types, unknown functions. */
 TEST(features_of_a_runtime_are_reported)
 {
     recorded rec;
@@ -432,7 +437,7 @@ TEST(features_of_a_runtime_are_reported)
     CHECK(strstr(rec.notices, " unknown_functions=nrta_tensor_read@NRT_4.0.0") != NULL);
 }
 
-/* How each request ended, by what the program learned and nobody else. */
+/* The end of each request is recorded as the program received it, and not from other sources. */
 static void
 check_failure(const char *prog, const char *flavour)
 {
@@ -454,8 +459,8 @@ TEST(a_request_that_fails)
     CHECK(strstr(hooked, "statuses 0 1206 0\n") != NULL);
 }
 
-/* What stands in the place is the last one's: of the others it is said that nobody knows, and not that they
- * failed, or succeeded. */
+/* The shared location has the status of the last request. The other requests are recorded as
+ * unknown, not as failed or succeeded. */
 TEST(requests_that_share_the_place_of_their_status)
 {
     recorded rec;
@@ -471,7 +476,8 @@ TEST(requests_that_share_the_place_of_their_status)
     CHECK_INT(count_text(rec.ends, " status_text=not known"), 2);
 }
 
-/* What is no status is none, also where the runtime says of every number that it is an unknown status. */
+/* A value that is not a status is not recorded as one, even if the runtime calls every number an
+ * unknown status. */
 TEST(a_place_that_is_used_for_something_else)
 {
     recorded rec;
@@ -485,7 +491,7 @@ TEST(a_place_that_is_used_for_something_else)
     CHECK_INT(count_text(rec.ends, " status="), 0);
 }
 
-/* A status that is newer than this release has the name that the runtime gives it. */
+/* A status that is newer than this release has the runtime's name for it. */
 TEST(a_status_that_nobody_knows_has_its_name)
 {
     recorded rec;
@@ -501,7 +507,7 @@ TEST(a_request_that_fails_in_the_older_interface)
     CHECK(strstr(hooked, "errors 1: request 1, 1206\n") != NULL);
 }
 
-/* What the runtime has not ended has no end, however many wait. */
+/* A request has no end before the runtime has ended it, for any length of the queue. */
 TEST(requests_of_a_long_queue_end_when_they_end)
 {
     static const char *const progs[] = { "nrt_prog", "nrt_prog_228" };
@@ -521,7 +527,7 @@ TEST(requests_of_a_long_queue_end_when_they_end)
     }
 }
 
-/* The runtime reads NEURON_RT_INSPECT_EVENT_FILTER_TYPE only when it captures by itself. */
+/* The runtime reads NEURON_RT_INSPECT_EVENT_FILTER_TYPE only if it captures by itself. */
 TEST(event_types_are_chosen_as_for_the_runtime)
 {
     recorded rec;
@@ -543,7 +549,7 @@ TEST(event_types_are_chosen_as_for_the_runtime)
     CHECK_TEXT(rec.texts, "");
 }
 
-/* All of a list counts, however many words it has. */
+/* All entries of a list count, for any length. */
 TEST(the_last_of_many_event_types_is_chosen_too)
 {
     char list[70 * sizeof("nc_exec_running") + sizeof("kbl_exec_pre")] = "";
@@ -561,7 +567,7 @@ TEST(the_last_of_many_event_types_is_chosen_too)
     CHECK(strstr(rec.texts, "\"kbl_exec_post\"") == NULL);
 }
 
-/* The other set of names, and cores, as the runtime's guide has them. */
+/* The other set of names, and cores, as in the runtime's guide. */
 TEST(types_by_their_other_names_and_cores)
 {
     recorded rec;
@@ -621,7 +627,7 @@ TEST(failing_fetches_lose_nothing)
     CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"start\""), 2);
 }
 
-/* Events that the runtime made, by its own account. */
+/* Returns the number of events that the runtime made, from its own count. */
 static size_t
 events_made(const char *dir)
 {
@@ -650,8 +656,8 @@ events_made(const char *dir)
     return sum;
 }
 
-/* Nobody reads and the ring is full: the program is not held up. What did not fit goes into rings of
- * its own as far as they may grow, and the rest is counted: in events, none too many or too few. */
+/* The ring is full and not read. The program is not delayed. Events that do not fit go into further
+ * rings up to their limit, and the rest is counted exactly. */
 TEST(no_reader_costs_no_time_and_no_count)
 {
     static const struct {
@@ -680,11 +686,11 @@ TEST(no_reader_costs_no_time_and_no_count)
         CHECK_ROW(rows[i].total, strlen(rec.texts) > 4u << 20);
         CHECK_ROW(rows[i].total, (rec.lost > 0) == rows[i].lost);
         CHECK_INT(count_text(rec.texts, "\"event_type\"") + rec.lost, events_made(sub(dir)));
-        CHECK(to.tv_sec - from.tv_sec < 60); /* who waits for a reader waits for ever */
+        CHECK(to.tv_sec - from.tv_sec < 60); /* waiting for a reader would never end */
     }
 }
 
-/* Runs a program that links libmeridian itself, recording nothing until it says so. */
+/* Runs a program that links libmeridian itself. It records nothing until it turns recording on. */
 static int
 run_linked(const char *prog, const char *mode, const char *flavour, char *to, size_t room)
 {
@@ -711,15 +717,15 @@ TEST(turned_on_by_the_program)
         CHECK_ROW(modes[i], strstr(plain, "nrt_execute = 0") != NULL);
         CHECK_ROW(modes[i], i == 2 || strstr(plain, ": recording\n") != NULL);
         rec = read_rings(sub("hooked"));
-        /* model 2 is the second load, seen or not */
+        /* model 2 is the second load, recorded or not */
         CHECK_ROW(modes[i], count_text(rec.spans, "|nrt_execute model_id=2 lnc_idx=0") == i + 1);
         CHECK_ROW(modes[i], count_text(rec.texts, "\"event_type\":\"nc_exec_running\",\"phase\":"
                                                   "\"start\"") == i + 1);
     }
 }
 
-/* C-04 ... C-08: a kind that the program leaves out is not recorded, and the others are; all that it leaves
- * out and takes again is recorded from then on. */
+/* C-04 ... C-08: kinds that the program excludes are not recorded, and others are. If it includes
+ * all kinds again, they are recorded from then on. */
 TEST(kinds_are_chosen_by_the_program)
 {
     static const struct {
@@ -737,7 +743,7 @@ TEST(kinds_are_chosen_by_the_program)
         recorded rec;
 
         CHECK_INT(run_linked("nrt_prog_linked", rows[i].mode, "simnrt", plain, sizeof(plain)), 0);
-        rec = read_rings(sub("hooked")); /* with those of the runs before */
+        rec = read_rings(sub("hooked")); /* with the rings of previous runs */
         CHECK_ROW(rows[i].mode, count_spans(&rec, "nrt_load") == (loads += rows[i].loads));
         CHECK_ROW(rows[i].mode,
                   count_spans(&rec, "nrt_execute") == (executions += rows[i].executions));
@@ -748,7 +754,7 @@ TEST(kinds_are_chosen_by_the_program)
     }
 }
 
-/* Off, and left off: nothing is begun and nothing is written. */
+/* Recording is never turned on, so nothing is begun and nothing is written. */
 TEST(not_turned_on)
 {
     recorded rec;
@@ -758,7 +764,8 @@ TEST(not_turned_on)
     CHECK_INT(rec.rings, 0);
 }
 
-/* The linker dropped libnrt: it is loaded when the program opens it, or the program is told. */
+/* The linker dropped libnrt. It is loaded when the program opens the runtime, or an error is
+ * printed. */
 TEST(a_runtime_that_the_linker_dropped)
 {
     CHECK_INT(run_linked("nrt_prog_dropped", "", "simnrt", plain, sizeof(plain)), 0);

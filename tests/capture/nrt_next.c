@@ -1,6 +1,6 @@
 /*
- * A runtime of the future, or one that was built without symbol versions: its nrta_tensor_read has
- * arguments that nobody here knows of. NEXT_VERSION: the version of the name; without it there are none.
+ * A future runtime, or one built without symbol versions. Its nrta_tensor_read has unknown
+ * arguments. NEXT_VERSION: the version of the symbol. Without it there are no versions.
  */
 #include <stddef.h>
 #include <stdint.h>
@@ -30,7 +30,7 @@ nrt_init(int framework, const char *fw_version, const char *fal_version)
     return 0;
 }
 
-/* An execution ends while another function takes the place of the one that waits for it. */
+/* An execution ends while another function replaces the callback that waits for it. */
 int
 nrt_register_async_exec_callback(done *callback, void *params)
 {

@@ -1,8 +1,8 @@
 /*
- * A program that uses the Neuron runtime, for the hook tests. It prints what it gets, and must
- * print the same with libmeridian in front of it. NRT_ASYNC_ABI says which asynchronous interface it
- * was compiled for. With NRT_PROG_LATE it is not linked to the
- * runtime: it loads it with RTLD_LOCAL and looks each function up by name, as ctypes does.
+ * A program that uses the Neuron runtime, for the hook tests. It prints its results, which must be
+ * the same with libmeridian in front of the runtime. NRT_ASYNC_ABI selects the asynchronous
+ * interface. With NRT_PROG_LATE it is not linked to the runtime: it loads it with RTLD_LOCAL and
+ * looks up each function by name, like ctypes.
  */
 #include <dlfcn.h>
 #include <errno.h>
@@ -82,7 +82,7 @@ close_all(void)
     printf("pointers %d %d %d\n", x == NULL, y == NULL, in == NULL);
 }
 
-/* Tensors must live until the request on them is done. */
+/* Waits for a request, because its tensors must exist until it is complete. */
 static void
 wait_for(nrta_seq_t seq)
 {
@@ -92,7 +92,7 @@ wait_for(nrta_seq_t seq)
         test_look_again();
 }
 
-/* Requests in the interface this was compiled for, with numbers that show where each argument went. */
+/* Makes requests in the selected interface. The numbers show where each argument arrived. */
 static void
 requests(char bytes[256], char back[256])
 {
@@ -130,7 +130,7 @@ requests(char bytes[256], char back[256])
     printf("arrived %d\n", memcmp(bytes, back, 100));
 }
 
-/* Every kind of call once, with its results. */
+/* Calls every function once and prints its results. */
 static int
 everything(void)
 {
@@ -179,7 +179,7 @@ everything(void)
     SHOW(F(nrt_inspect_begin_with_options)(inspect));
     SHOW(F(nrt_profile_continuous_options_allocate)(&continuous));
     SHOW(F(nrt_profile_continuous_options_set_output_dir)(continuous, "continuous"));
-    SHOW(F(nrt_profile_continuous_start)(continuous)); /* refused beside device inspect */
+    SHOW(F(nrt_profile_continuous_start)(continuous)); /* refused during device inspect */
     SHOW(F(nrt_inspect_stop)());
     SHOW(F(nrt_profile_continuous_start)(continuous));
     SHOW(F(nrt_profile_continuous_save)(0, continuous));
@@ -210,7 +210,7 @@ on_done(void *params, uint32_t model_id, uint32_t vnc, uint64_t job_id, NRT_STAT
     told += params == &told && vnc == 0 ? 100 + (int) status : 1;
 }
 
-/* What is seldom called: sends between cores, debug streams, the older trace, the callback. */
+/* Rarely used functions: sends between cores, debug streams, the older trace, the callback. */
 static int
 seldom(void)
 {
@@ -260,7 +260,7 @@ seldom(void)
     return 0;
 }
 
-/* Three executions, of which the runtime lets the second fail, and how each ended. */
+/* Three executions. The runtime lets the second fail. Prints how each ended. */
 static int
 fails(void)
 {
@@ -281,9 +281,9 @@ fails(void)
 #endif
     for (int i = 0; i < 3; i++)
         SHOW(F(nrta_execute_schedule)(model, in, out, 0, err[i], &seq[i]));
-    wait_for(seq[2]); /* nobody asks for the first two */
+    wait_for(seq[2]); /* the first two are not waited for */
 #if NRT_ASYNC_ABI == 2
-    for (int i = 0; i < 2; i++) /* the second time there is nothing new */
+    for (int i = 0; i < 2; i++) /* the second call returns nothing new */
         SHOW(F(nrta_error_tracker_get_list)(err[0], &list, &errors));
     printf("errors %zu: request %d, %d\n", errors, list[0].seq_id == seq[1],
            (int) list[0].error_code);
@@ -295,7 +295,7 @@ fails(void)
     return 0;
 }
 
-/* More requests than a queue usually holds, behind one that takes long. */
+/* More requests than the usual queue length, after one that takes long. */
 static int
 queues(void)
 {
@@ -388,7 +388,7 @@ choose_inspect(void)
     SHOW(F(nrt_inspect_config_set_enable_inspect_on_fail)(inspect, true));
     SHOW(F(nrt_inspect_begin_with_options)(inspect));
     SHOW(F(nrt_inspect_stop)());
-    SHOW(F(nrt_inspect_begin)()); /* with an environment that asks for nothing */
+    SHOW(F(nrt_inspect_begin)()); /* with an environment that requests nothing */
     SHOW(F(nrt_inspect_stop)());
     SHOW(F(nrt_inspect_config_free)(inspect));
 }
@@ -434,8 +434,8 @@ choose_system_trace(void)
     SHOW(F(nrt_sys_trace_stop)());
 }
 
-/* What a program may choose of inspect and of the system trace, and what it may ask; each choice has
- * its effect on what the runtime then writes or fetches. */
+/* A program's options and queries of inspect and of the system trace. Each option changes what the
+ * runtime writes or fetches. */
 static int
 options(void)
 {
@@ -447,7 +447,7 @@ options(void)
     return 0;
 }
 
-/* A program that traces for itself. Its own executions must all be in its own fetches. */
+/* A program that traces itself. All of its own executions must be in its own fetches. */
 static int
 traces(void)
 {
@@ -474,7 +474,7 @@ traces(void)
     }
     printf("executions %zu\n", executions);
     SHOW(F(nrt_sys_trace_stop)());
-    SHOW(F(nrt_execute)(model, in, out)); /* after: not the program's again */
+    SHOW(F(nrt_execute)(model, in, out)); /* afterwards the trace is not the program's again */
     F(nrt_sys_trace_config_free)(config);
     close_all();
     return 0;
@@ -537,11 +537,11 @@ forks(void)
     waitpid(pid, &status, 0);
     printf("child %d\n", status);
     SHOW(F(nrt_execute)(model, in, out));
-    return 0; /* without nrt_close: what is left is taken at exit */
+    return 0; /* without nrt_close, so the rest is fetched at exit */
 }
 
 #if NRT_ASYNC_ABI == 3
-/* Three requests, of which nobody asks for the first two, and one place for their statuses. */
+/* Three requests with one location for their statuses. The first two are not waited for. */
 static int
 shares(void)
 {
@@ -559,7 +559,7 @@ shares(void)
 #endif
 
 #if NRT_ASYNC_ABI == 3
-/* The place of a status is used for something else before anybody asks whether the request has ended. */
+/* The location of a status is overwritten before the program asks whether the request has ended. */
 static int
 overwrites(void)
 {
@@ -578,7 +578,7 @@ overwrites(void)
 }
 #endif
 
-/* No destructor and no atexit handler runs. */
+/* Neither destructors nor atexit handlers run. */
 static int
 quits(void)
 {
@@ -601,7 +601,7 @@ static int
 signals(void)
 {
     signal(SIGTERM, on_signal);
-    open_all(); /* inspect is on: the runtime puts its handler in front of ours */
+    open_all(); /* inspect is on, so the runtime installs its handler in front of ours */
     raise(SIGTERM);
     printf("handler %d\n", (int) seen);
     close_all();

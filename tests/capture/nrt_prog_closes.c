@@ -1,5 +1,5 @@
-/* A program that loads the runtime for all (RTLD_GLOBAL), uses it, closes the library, and does so again
- * elsewhere in memory. "open": it closes the library without having closed the runtime. */
+/* A program that loads the runtime with RTLD_GLOBAL, uses it, closes the library, and repeats this
+ * elsewhere in memory. "open": closes the library without closing the runtime. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>
@@ -45,7 +45,7 @@ use(bool close_it)
     return lib;
 }
 
-/* What is mapped now takes the place where the library was. */
+/* Maps memory, so that the library's old address range is in use. */
 static void
 fill(void)
 {
@@ -59,7 +59,7 @@ main(int argc, char **argv)
     bool open = argc > 1 && strcmp(argv[1], "open") == 0;
 
     printf("close %d\n", dlclose(use(!open)));
-    if (open) /* longer than a thread of ours would leave the runtime alone */
+    if (open) /* longer than a thread of libmeridian would leave the runtime idle */
         test_let_it_run(300);
     else
         fill();

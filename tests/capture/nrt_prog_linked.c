@@ -1,7 +1,7 @@
 /*
- * A program that links libmeridian in front of the Neuron runtime and turns recording on itself:
- * before it opens the runtime, after that, or after a pause, or chooses what is recorded. With ONLY_HOOKED it uses only
- * functions that libmeridian has, too, so that --as-needed drops libnrt.
+ * A program that links libmeridian in front of the Neuron runtime. It turns recording on by itself
+ * before or after it opens the runtime, or after a pause, or it selects the recorded kinds. With
+ * ONLY_HOOKED it uses only functions that libmeridian also has, so --as-needed drops libnrt.
  */
 #include <stdio.h>
 #include <string.h>

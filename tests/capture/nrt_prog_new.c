@@ -1,4 +1,5 @@
-/* A program for the newer asynchronous interface: the error argument is the request's status. */
+/* A program for the newer asynchronous interface, in which the error argument is the status of the
+ * request. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A program for the runtime of nrt_next.c: calls its function directly and by name, and registers one
- * function after the other. */
+/* A program for the runtime of nrt_next.c. It calls the function directly and by name, and
+ * registers several callbacks in turn. */
 #include <dlfcn.h>
 #include <inttypes.h>
 #include <stdint.h>

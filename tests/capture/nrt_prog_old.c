@@ -1,4 +1,4 @@
-/* A program of the time of an older runtime; it asks for newer functions as such programs do. */
+/* A program for an older runtime. It looks up newer functions as such programs do. */
 #include <dlfcn.h>
 #include <stdio.h>
 #include <string.h>

@@ -1,5 +1,5 @@
-/* A program for the runtime of nrt_self.c: what it calls inside a function that the runtime calls, and after
- * it has left such a function by siglongjmp; and a status that is new. */
+/* A program for the runtime of nrt_self.c. It makes calls inside a callback of the runtime, and
+ * after it left a callback by siglongjmp. It also receives a new status. */
 #include <setjmp.h>
 #include <signal.h>
 #include <stdio.h>
@@ -70,7 +70,7 @@ on_alarm(int sig)
     in_handler += send_one(2) == 0;
 }
 
-/* A handler that sends, in the middle of calls that send. */
+/* A signal handler that sends, during calls that send. */
 static int
 sends_in_handlers(void)
 {
@@ -80,7 +80,7 @@ sends_in_handlers(void)
     signal(SIGALRM, on_alarm);
     (void) setitimer(ITIMER_REAL, &often, NULL);
     for (int n = 0; n < 300 || in_handler < 300;
-         n++) /* on a busy machine all time is the handler's */
+         n++) /* on a busy machine the handler uses all the time */
         sum += send_one(1);
     (void) setitimer(ITIMER_REAL, &never, NULL);
     for (int n = 0; n < 300; n++)

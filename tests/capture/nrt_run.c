@@ -1,4 +1,4 @@
-/* Runs a program on the simulated runtime, with or without libmeridian, and reads the rings that it leaves. */
+/* Runs a program on the simulated runtime, with or without libmeridian, and reads its rings. */
 #include "tests/capture/nrt_run.h"
 
 #include <dirent.h>
@@ -69,7 +69,7 @@ run_program(const char *prog, const char *mode, const char *capture, const char 
     if (pipe(fds) != 0 || (pid = fork()) < 0)
         return -1;
     if (pid == 0) {
-        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* it is the program that leaves things */
+        setenv("ASAN_OPTIONS", "detect_leaks=0", 1); /* leaks of the program are intended */
         if (capture != NULL) {
             setenv("LD_PRELOAD", preload, 1);
             setenv("MERIDIAN_CAPTURE", capture, 1);
@@ -138,7 +138,7 @@ take(mrd_ring_reader *r, const mrd_ring_event *ev, recorded *to)
                                                                               : NULL;
 
     if (list == &to->spans ||
-        list == &to->begins) { /* what is recorded can be asked for by its name */
+        list == &to->begins) { /* recorded names are accepted as event types */
         char word[128];
         const char *words[] = { word };
 
@@ -157,7 +157,7 @@ take(mrd_ring_reader *r, const mrd_ring_event *ev, recorded *to)
 recorded
 read_rings(const char *dir)
 {
-    static recorded kept[8]; /* reachable until the case ends */
+    static recorded kept[8]; /* valid until the case ends */
     static size_t used;
     recorded to = { 0 };
     char path[PATH_MAX];
@@ -202,7 +202,7 @@ read_rings(const char *dir)
     return to;
 }
 
-/* Not by strstr: that of AddressSanitizer looks for the end of 20 MB of text each time. */
+/* Does not use strstr, because AddressSanitizer's version scans 20 MB of text in each call. */
 size_t
 count_text(const char *text, const char *what)
 {

@@ -1,6 +1,6 @@
 /*
- * A runtime that goes through the global scope for its own calls, and that calls a function of the program
- * inside a call of the program. Its trace has one event for each execution.
+ * A runtime that makes its own calls through the global scope, and that calls a function of the
+ * program during a call of the program. Its trace has one event per execution.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -148,7 +148,7 @@ nrt_sys_trace_buffer_free(char *buffer)
     free(buffer);
 }
 
-/* Sends are done at once; without a lock, so that a handler of a signal may ask for one. */
+/* Sends complete at once, without a lock, so that a signal handler may send. */
 NRT_STATUS
 nrt_async_sendrecv_send_tensor(nrt_tensor_t *tensor, size_t offset, size_t length,
                                nrt_async_sendrecv_comm_t *comm,

@@ -1,5 +1,5 @@
-/* A library that answers dlsym itself, as some tracers do: in front of libmeridian it keeps from it what a program looks
- * up by name. */
+/* A library that replaces dlsym, as some tracers do. In front of libmeridian it hides a program's
+ * lookups by name from it. */
 #include <dlfcn.h>
 #include <stddef.h>
 

@@ -1,6 +1,4 @@
-/*
- * Runs the workload program and reads all rings of its folder to their ends, as an agent would.
- */
+/* Runs the workload program and reads all rings of its directory to their ends, like an agent. */
 #ifndef MRD_TESTS_CAPTURE_RINGS_H
 #define MRD_TESTS_CAPTURE_RINGS_H
 
@@ -55,7 +53,7 @@ rig_start(rig *g)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
 }
 
-/* env: "NAME=value" words separated by blanks. */
+/* env: "NAME=value" words separated by spaces. */
 static inline void
 rig_run(rig *g, const char *mode, const char *amount, const char *env)
 {
@@ -76,7 +74,7 @@ rig_run(rig *g, const char *mode, const char *amount, const char *env)
     _exit(127);
 }
 
-/* Takes a note as an agent does: by renaming it, so that the process makes another one. */
+/* Takes a note like an agent, by renaming it, so that the process makes a new one. */
 static inline void
 rig_take_note(rig *g, int dir, const char *file)
 {
@@ -124,8 +122,7 @@ rig_scan(rig *g)
         if (err == MRD_OK) {
             mrd_ring_name_print(&name, g->ring[i].name);
             g->n++;
-        } else if (err != MRD_AGAIN &&
-                   err != MRD_NOTFOUND) { /* not filled yet, or given up again */
+        } else if (err != MRD_AGAIN && err != MRD_NOTFOUND) { /* not filled yet, or abandoned */
             CHECK_ERR(why.text, err, MRD_OK);
         }
     }
@@ -158,7 +155,7 @@ rig_take(rig *g, mrd_ring_reader *r, const mrd_ring_event *ev)
     }
 }
 
-/* One round over all rings. True while any brought something. */
+/* Reads all rings once. Returns true if any had records. */
 static inline bool
 rig_drain(rig *g, bool dead)
 {
@@ -197,7 +194,7 @@ rig_drain(rig *g, bool dead)
     return some;
 }
 
-/* Waits for all descendants; true when the program itself ended well. */
+/* Waits for all descendants. Returns true if the program itself ended with success. */
 static inline bool
 rig_reap(rig *g)
 {
@@ -210,7 +207,7 @@ rig_reap(rig *g)
     return WIFEXITED(own) && WEXITSTATUS(own) == 0;
 }
 
-/* Ended, or stopped itself; stays to be waited for. */
+/* Returns true if the program ended or stopped itself. Does not reap it. */
 static inline bool
 rig_ended(rig *g)
 {
@@ -220,7 +217,7 @@ rig_ended(rig *g)
            info.si_pid == g->pid;
 }
 
-/* Drains while it runs, then to the end. */
+/* Reads while it runs, then to the end. */
 static inline bool
 rig_follow(rig *g)
 {

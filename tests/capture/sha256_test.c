@@ -1,5 +1,5 @@
-/* The hash of models against libcrypto's, with the processor's own instructions (where it has them) and without:
- * every length up to a few blocks, long ones, in chunks of drawn lengths, at any alignment. */
+/* Compares the hash of models with libcrypto, with and without the processor's own instructions:
+ * every length up to a few blocks, long ones, random chunks, any alignment. */
 #include <stdlib.h>
 
 #include "base/hash.h"

@@ -12,8 +12,8 @@
 #include "tests/capture/api_start.h"
 
 #define STACK (256u << 10)
-#define MOST  4096u /* bytes of stack that an entry may take ... */
-#define FILES 8192u /* ... and one that makes, reads and writes many files */
+#define MOST  4096u /* maximum bytes of stack of a function ... */
+#define FILES 8192u /* ... and of one that makes, reads and writes many files */
 #define PAINT 0xa5
 #define ARGS  64
 
@@ -99,7 +99,7 @@ allocate(void)
     mrd_memory_allocated(&region, 100);
 }
 
-/* Names, statistics, memory and a model: what dumps and statistics print. */
+/* Makes names, statistics, memory and a model, as contents of dumps and statistics. */
 static void
 work(void)
 {
@@ -265,7 +265,7 @@ on_signal(int sig)
     under_test();
 }
 
-/* Bytes of stack that the call takes, on an alternate stack. */
+/* Returns the bytes of stack that the call uses on an alternate stack. */
 static size_t
 measure(void (*call)(void))
 {
@@ -350,7 +350,7 @@ TEST(every_entry_takes_little_stack)
             check_entry(&entries[i], how);
 }
 
-/* A function that is added to the header gets a row. */
+/* A function that is added to the header needs a row. */
 TEST(every_entry_is_measured)
 {
     char path[4096], line[512], name[100];

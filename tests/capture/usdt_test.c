@@ -1,4 +1,4 @@
-/* USDT probes: the notes of the library, and what a tool that puts breakpoints there sees. */
+/* USDT probes: the notes of the library, and the data that a tool with breakpoints reads there. */
 #include <elf.h>
 #include <link.h>
 #include <signal.h>
@@ -20,7 +20,7 @@ typedef struct {
 typedef struct {
     probe v[16];
     size_t n;
-    bool writable; /* all semaphores lie in memory that may be written */
+    bool writable; /* all semaphores are in writable memory */
 } probes;
 
 static uint8_t *
@@ -153,7 +153,7 @@ find_base(struct dl_phdr_info *info, size_t size, void *self)
     return 1;
 }
 
-/* "8@%rbx": of a register, as the kernel would read it. */
+/* Reads an argument such as "8@%rbx" from a register, like the kernel. */
 static uint64_t
 argument(const char *text, const greg_t *r)
 {
@@ -173,7 +173,7 @@ argument(const char *text, const greg_t *r)
     return 0;
 }
 
-/* The kernel's part of a uprobe: who, with which arguments; then on behind the nop. */
+/* Imitates the kernel's uprobe: records the probe with its arguments and continues after the nop. */
 static void
 on_trap(int sig, siginfo_t *info, void *context)
 {
@@ -216,7 +216,7 @@ work(void)
     mrd_scope_end(&outer);
 }
 
-/* ThreadSanitizer has no shadow for code: it may not see that it is read or written. */
+/* ThreadSanitizer has no shadow memory for code, so it must not instrument this access. */
 __attribute__((no_sanitize("thread"), noinline)) static void
 poke(volatile uint8_t *at, uint8_t value)
 {
@@ -249,16 +249,17 @@ TEST(a_tool_sees_what_is_recorded_and_nothing_when_it_does_not_look)
 
         CHECK_ROW(own.v[i].name, peek(nop) == 0x90);
         if (mprotect(from, (size_t) page * 2, PROT_READ | PROT_WRITE | PROT_EXEC) != 0)
-            return; /* a system that forbids it forbids debuggers as well */
+            return; /* a system that forbids this forbids debuggers as well */
         poke(nop, 0xcc);
     }
     work();
-    CHECK_INT(n_hits, 0); /* nobody looks: not even the nop is reached */
+    CHECK_INT(n_hits, 0); /* not traced, so not even the nop is executed */
     attach(true);
     work();
     attach(false);
     work();
-    for (size_t i = 0; i < n_hits; i++) { /* what the counter says at its making is no matter */
+    /* the value of the counter at its creation is arbitrary */
+    for (size_t i = 0; i < n_hits; i++) {
         if (at < 6 && strcmp(hits[i].of->name, want[at].probe) == 0 &&
             strcmp(hits[i].name, want[at].name) == 0)
             at++;

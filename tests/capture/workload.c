@@ -1,7 +1,7 @@
 /*
- * A program that records, in as many ways as programs live and die. Argument 1: a file with one
- * `counts` that it shares with the test; 2: the mode; 3: how much. Every event is counted in the
- * file before (begun) and after (done), so the test knows what the rings must account for.
+ * A program that records in all the ways in which programs start and end. Argument 1: a file with
+ * one `counts`, shared with the test. Argument 2: the mode. Argument 3: the amount. Every event is
+ * counted in the file before (begun) and after (done), so the test can check the rings.
  */
 #include <dlfcn.h>
 #include <fcntl.h>
@@ -75,7 +75,8 @@ on_small_stack(int sig)
     event(1);
 }
 
-/* The first event of the process comes from a signal handler on a stack of 8 KiB with nothing below it. */
+/* The first event of the process comes from a signal handler on a stack of 8 KiB with nothing below
+ * it. */
 static void
 mode_handler(void)
 {
@@ -104,7 +105,7 @@ mode_vfork(void)
     run(NULL);
 }
 
-/* Files may have no byte, and then may. */
+/* At first files may have no bytes, and later they may. */
 static void
 mode_later(void)
 {
@@ -129,7 +130,7 @@ mode_kill(void)
 
 static pthread_barrier_t together;
 
-/* All threads have recorded before any goes on: each needs a ring at the same time. */
+/* All threads record before any continues, so all need a ring at the same time. */
 static void *
 run_together(void *arg)
 {
@@ -150,7 +151,7 @@ mode_together(void)
         pthread_join(t[i], NULL);
 }
 
-/* Until killed: `amount` threads, and children that record for a while. */
+/* Runs until killed: `amount` threads, and children that record for a while. */
 static void
 mode_endless(void)
 {
@@ -172,7 +173,7 @@ mode_endless(void)
     }
 }
 
-/* A scope is open across the fork: it belongs to the parent alone. */
+/* A scope is open across the fork. It belongs to the parent only. */
 static void
 mode_fork(void)
 {
@@ -201,7 +202,7 @@ mode_exec(char **argv)
         execv("/proc/self/exe", argv);
         _exit(9);
     }
-    raise(SIGSTOP); /* the test looks at both rings while we live */
+    raise(SIGSTOP); /* the test reads both rings while this process runs */
 }
 
 static void
@@ -212,7 +213,7 @@ on_signal(int sig)
     event(2);
 }
 
-/* Signals in the middle of recording. */
+/* Signals during recording. */
 static void
 mode_signals(void)
 {
@@ -287,7 +288,7 @@ go_on(void *arg)
     exit(0);
 }
 
-/* The main thread ends, and the process goes on. */
+/* The main thread ends, and the process continues. */
 static void
 mode_leader(void)
 {
@@ -321,7 +322,8 @@ mode_status(void)
     shared->lost = mrd_lost();
 }
 
-/* Rings of a program that was killed while it made one must not disturb; and errno stays. */
+/* Rings of a program that was killed while it made one must not disturb others, and errno is
+ * unchanged. */
 static void
 mode_errno(void)
 {

@@ -1,4 +1,5 @@
-/* Both ends of a ring in one process's memory and through files: what goes in comes out. */
+/* Both ends of a ring, in the memory of one process and through files: the records read equal the
+ * records written. */
 #include <dirent.h>
 #include <pthread.h>
 
@@ -57,7 +58,7 @@ TEST(round_trip)
     mrd_ring_close(r);
 }
 
-/* What a reader has made safe elsewhere ends at `read`: neither a record more nor one less. */
+/* `read` is exact after every record, so that a reader can save its position there. */
 TEST(how_far_it_was_read_is_exact_at_every_record)
 {
     mrd_ring_reader *r = start(65536);
@@ -91,7 +92,8 @@ TEST(how_far_it_was_read_is_exact_at_every_record)
     mrd_ring_close(r);
 }
 
-/* Newest dropped when full; the gap stands where it happened, and the sum is exact. */
+/* The newest events are dropped if the ring is full. The gap is recorded at its position, and the
+ * sum is exact. */
 TEST(full_ring_counts_every_loss)
 {
     mrd_ring_reader *r = start(4096);
@@ -136,8 +138,7 @@ TEST(full_ring_counts_every_loss)
     mrd_ring_close(r);
 }
 
-/* ---- one writer thread, one reader thread: also what the thread sanitizer looks at ------------
- */
+/* ---- one writer thread, one reader thread: also for the thread sanitizer ------------ */
 
 #define FLOOD 400000
 
@@ -214,7 +215,7 @@ TEST(name_file)
     }
 }
 
-/* Every switch of the table is in the documentation, with its default. */
+/* Every switch of the table is in the documentation with its default. */
 TEST(switches_are_documented)
 {
     char path[600], *text = calloc(1, 1 << 18);

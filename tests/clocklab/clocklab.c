@@ -1,8 +1,8 @@
 /*
  * The clock laboratory: real UDP packets between two network namespaces, real kernel timestamps,
  * the agent's probe client and the aggregator's time server. Both ends share the clock of the
- * machine. A simulated clock (RAW + x(RAW)) replaces the client's timestamps, so the true offset is
- * known to the nanosecond.
+ * machine. A simulated clock (RAW + x(RAW)) replaces the client's timestamps, so the test has the
+ * exact true offset.
  *
  *
  *   clocklab NS_CLIENT NS_SERVER SERVER_ADDRESS SCENARIO SECONDS

@@ -25,7 +25,7 @@ answered(void *self)
     return aggregator_answered(&b->request, &b->reply);
 }
 
-/* One request, while the agents go on; NULL when it failed. */
+/* Sends one request while the agents run. NULL if it failed. */
 mrd_json *
 bed_ask(bed *b, const char *method, const char *path, const char *body)
 {
@@ -45,7 +45,7 @@ bed_manifest(bed *b)
     return bed_ask(b, "GET", path, NULL);
 }
 
-/* The session's state by the list of sessions, which is short however many nodes there are. */
+/* Reads the session's state from the list of sessions, which is short for any number of nodes. */
 bool
 bed_state_is(bed *b, const char *want)
 {
@@ -63,7 +63,7 @@ bed_state_is(bed *b, const char *want)
 bool
 bed_state_becomes(bed *b, const char *want)
 {
-    int64_t end = mrd_local_now().ns + 15 * BED_PATIENCE; /* it may have much to catch up with */
+    int64_t end = mrd_local_now().ns + 15 * BED_PATIENCE; /* it may have much to process */
     bool is = bed_state_is(b, want);
 
     while (!is && mrd_local_now().ns < end) {
@@ -73,7 +73,7 @@ bed_state_becomes(bed *b, const char *want)
     return is;
 }
 
-/* `meridian certs` for the aggregator and every agent. */
+/* Runs `meridian certs` for the aggregator and every agent. */
 static bool
 make_certificates(bed *b, const char *dir)
 {
@@ -128,7 +128,7 @@ bed_start(bed *b, unsigned agents)
     char body[64];
 
     snprintf(body, sizeof(body), "{\"merge\": false, \"require\": %u}", agents);
-    do { /* an agent's control connection may come a little later than its welcome */
+    do { /* an agent's control connection may arrive a little later than its welcome */
         mrd_json *o = bed_ask(b, "POST", "/api/v1/sessions", body);
 
         snprintf(b->session, sizeof(b->session), "%s", mrd_json_str(o, "id", ""));

@@ -1,8 +1,8 @@
 /*
- * tests/fleet/clockshim.c - preloaded under a program, makes its CLOCK_MONOTONIC_RAW that of
- * another node: MERIDIAN_TEST_CLOCK says how wrong it is (grammar in hw/simclock.h; epoch= is RAW).
- * All other clocks stay, as do the kernel's stamps. What the node's clock truly shows at any
- * instant is known then, from outside, to the nanosecond.
+ * tests/fleet/clockshim.c - a preloaded library that replaces a program's CLOCK_MONOTONIC_RAW by
+ * the clock of another node. MERIDIAN_TEST_CLOCK gives its error (grammar in hw/simclock.h; epoch=
+ * is RAW). All other clocks and the kernel's stamps are unchanged. The test therefore has the
+ * node's exact clock at any time.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -31,7 +31,7 @@ set_up(void)
     bent = true;
 }
 
-/* Stands before the C library's. */
+/* Replaces the function of the C library. */
 __attribute__((visibility("default"))) int
 clock_gettime(clockid_t id, struct timespec *ts)
 {

@@ -23,7 +23,7 @@ extern char **environ;
 bool
 aggregator_prepare(aggregator_proc *d, const char *dir, bool tls)
 {
-    /* Both at one time, so that they differ. */
+    /* Open both together, so that the ports differ. */
     mrd_server_options o = { .data_url = "tcp://127.0.0.1:0", .control_url = "tcp://127.0.0.1:0" };
     mrd_server *s = NULL;
 
@@ -38,7 +38,7 @@ aggregator_prepare(aggregator_proc *d, const char *dir, bool tls)
     return true;
 }
 
-/* The port of the newest start, 0: it does not listen yet. */
+/* The port of the newest start, or 0 before it listens. */
 static uint16_t
 http_port(const aggregator_proc *d, unsigned starts)
 {
@@ -127,7 +127,7 @@ aggregator_ask(const aggregator_proc *d, const char *method, const char *path, c
     char url[512], program[] = "curl";
     char *argv[] = { program,
                      (char *) (uintptr_t) "-sSf",
-                     (char *) (uintptr_t) "--retry", /* after 503, when it says so */
+                     (char *) (uintptr_t) "--retry", /* after status 503, if it says so */
                      (char *) (uintptr_t) "5",
                      (char *) (uintptr_t) "--max-time",
                      (char *) (uintptr_t) "60",

@@ -25,9 +25,9 @@ typedef struct {
     mrd_link *link;
     uint64_t tags[MRD_LINK_WINDOW_MAX + 1]; /* in flight */
     unsigned n_tags;
-    uint64_t failed[MRD_LINK_WINDOW_MAX + 1]; /* to be said */
+    uint64_t failed[MRD_LINK_WINDOW_MAX + 1]; /* failures to report */
     unsigned n_failed;
-    bool up, down; /* down: to be said */
+    bool up, down; /* down: report the disconnect */
     char ca[300], cert[300], key[300];
 } net;
 
@@ -144,8 +144,8 @@ net_open(const fleet_options *o, const char *id, net **ret_net, mrd_why *why)
                               .close = net_close };
     t->o = (mrd_link_options){ .data_url = o->data_url,
                                .control_url = o->control_url,
-                               /* The transport's timers are a list: many in one process must not be
-                                * many requests in it. */
+                               /* A small window for many agents, because the transport keeps its
+                                * timers in a list, which is slow for many requests in one process. */
                                .window = o->agents > 200 ? 2 : 0,
                                .reconnect_min_ns = o->reconnect_min_ns,
                                .reconnect_max_ns = o->reconnect_max_ns };
@@ -181,7 +181,7 @@ typedef struct {
     size_t executions, cap;
     int64_t work_at, due_ns, watched_at;
     bool ready;
-    /* The session that is followed. */
+    /* The followed session. */
     uint64_t session, begun, delivered, dropped;
     run runs[RUNS];
     unsigned first_run, n_runs;
@@ -226,7 +226,7 @@ fleet_latency(const fleet_counts *c, double share)
     return (int64_t) (1000 * exp2((i + 1) / 16.0));
 }
 
-/* The last session of the agent; false when it has none. */
+/* Returns the last session of the agent. False if it has none. */
 static bool
 followed(const player *p, mrd_record_status *st)
 {
@@ -248,7 +248,7 @@ dropped_of(const mrd_record_status *st)
     return sum;
 }
 
-/* What was acknowledged since the last look came from the oldest executions. */
+/* Assigns newly acknowledged events to the oldest executions. */
 static void
 follow(fleet *f, player *p, int64_t now)
 {
@@ -267,7 +267,7 @@ follow(fleet *f, player *p, int64_t now)
     lost = dropped_of(&st) != p->dropped;
     p->delivered = st.delivered;
     p->dropped = dropped_of(&st);
-    if (lost) /* which of them is not known here */
+    if (lost) /* it is unknown which of them */
         p->n_runs = 0;
     while (completed > 0 && p->n_runs > 0) {
         run *r = &p->runs[p->first_run];
@@ -290,7 +290,7 @@ step(fleet *f, player *p, int64_t now)
     mrd_agent_step(p->agent, 0);
     follow(f, p, mrd_local_now().ns);
     p->due_ns = mrd_agent_next_ns(p->agent).ns;
-    if (now >= p->watched_at) { /* the socket of the probes comes and goes */
+    if (now >= p->watched_at) { /* the socket of the probes opens and closes */
         int fds[MRD_AGENT_FDS];
         size_t n = mrd_agent_fds(p->agent, fds);
         struct epoll_event ev = { .events = EPOLLIN, .data.ptr = p };
@@ -361,7 +361,7 @@ player_open(fleet *f, unsigned i, mrd_why *why)
         (err = net_open(&f->o, p->id, &p->net, why)) != MRD_OK)
         return err;
     snprintf(node.host_name, sizeof(node.host_name), "host-%s", p->id);
-    /* Not all at one time, as in life. */
+    /* The nodes start at different times, as in a real cluster. */
     p->work_at = mrd_local_now().ns + (f->o.period * i) / f->o.agents;
     return mrd_agent_open(&p->o, &node, &p->net->pub, &p->agent, why);
 }
@@ -517,7 +517,7 @@ fleet_count(const fleet *f, fleet_counts *c)
     }
 }
 
-/* ---- What was stored, against what was emitted ---- */
+/* ---- Stored events, compared with the emitted ones ---- */
 
 static bool
 lies_in(const player *p, uint64_t execution, unsigned k, int64_t from_ns, int64_t to_ns)
@@ -528,7 +528,7 @@ lies_in(const player *p, uint64_t execution, unsigned k, int64_t from_ns, int64_
     return at + w->dur_ns >= from_ns && at <= to_ns;
 }
 
-/* The events of one frame into `seen`. */
+/* Adds the events of one frame to `seen`. */
 static void
 take_frame(const player *p, mrd_batch_reader *reader, const mrd_frame *frame, mrd_bytes body,
            int64_t from_ns, uint8_t *seen, uint64_t *foreign)

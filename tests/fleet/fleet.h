@@ -1,13 +1,13 @@
 /*
- * tests/fleet/fleet.h - many agents in one process: each is a whole mrd_agent with its own
- * connections, spool, clock probes and answers to control. Only what rings would give is put in
- * from here: a simulated workload, whose every event is known, so that what an aggregator stored
- * can be held against it one by one.
+ * tests/fleet/fleet.h - many agents in one process. Each is a whole mrd_agent with its own
+ * connections, spool, clock probes and control answers. Only the contents of rings are replaced by
+ * a simulated workload. All its events are recorded here, so that the stored events can be compared
+ * one by one.
  *
- * The workload of each node is executions of a model (tests/fleet/workload.h), given when they end.
- * Event k of execution n has the id n << 8 | k.
+ * The workload of each node consists of executions of a model (tests/fleet/workload.h), given when
+ * they end. Event k of execution n has the id n << 8 | k.
  *
- * Threads: one plays all agents; the transport has its own. Nothing may fork after fleet_open.
+ * Threads: one runs all agents; the transport has its own. Nothing may fork after fleet_open.
  */
 #ifndef MRD_TESTS_FLEET_H
 #define MRD_TESTS_FLEET_H
@@ -19,11 +19,12 @@
 typedef struct {
     const char *data_url, *control_url;
     const char
-        *certs; /* folder of `meridian certs`, with a certificate for each agent; NULL: no TLS */
+        /* directory of `meridian certs` with a certificate for each agent; NULL for no TLS */
+        *certs;
     unsigned agents;
-    unsigned first;    /* number of the first node's name, "fleet-0000" */
-    mrd_dur_ns period; /* between two executions of one node; 0: no workload */
-    mrd_dur_ns flush;  /* of a batch; 0: 200 ms */
+    unsigned first;    /* number in the first node's name, "fleet-0000" */
+    mrd_dur_ns period; /* between two executions of one node; 0 for no workload */
+    mrd_dur_ns flush;  /* of a batch; 0 for 200 ms */
     mrd_dur_ns reconnect_min_ns, reconnect_max_ns; /* as in proto/link.h */
     const char *token_file;
 } fleet_options;
@@ -32,24 +33,24 @@ typedef struct fleet fleet;
 
 mrd_err fleet_open(const fleet_options *options, fleet **ret_fleet, mrd_why *why);
 void fleet_close(fleet *f);
-/* Plays all agents until `done` says so (NULL: never) or the time is over; true when it was done.
- * `done` is asked about every 50 ms. */
+/* Runs all agents until `done` returns true (NULL: never) or the time is over. `done` is called
+ * about every 50 ms. Returns true if it returned true. */
 bool fleet_play(fleet *f, mrd_dur_ns time, bool (*done)(void *self), void *self);
-/* All agents lose their connections in one moment and begin new ones. */
+/* Cuts the connections of all agents at once. They connect again. */
 void fleet_cut(fleet *f);
-/* The workload pauses, or goes on. */
+/* Pauses or continues the workload. */
 void fleet_work(fleet *f, bool work);
 
-#define FLEET_BUCKETS 400 /* 16 to a factor of two, from 1 us */
+#define FLEET_BUCKETS 400 /* 16 per factor of two, from 1 us */
 
 typedef struct {
     unsigned welcomed; /* agents connected now */
-    uint64_t emitted;  /* by the workload, whether or not a session recorded */
-    /* Of the session that was recorded last, over all agents, as these count. */
+    uint64_t emitted;  /* by the workload, with or without a recording session */
+    /* Sums over all agents for the last recorded session, from the agents' counts. */
     uint64_t begun, delivered, dropped, held;
     uint64_t batches, hellos, reconnects, retried, refused, bytes;
     unsigned flushed, recording; /* agents in that phase */
-    /* From an event's end to its acknowledgement, events by bucket. */
+    /* Time from an event's end to its acknowledgement: number of events per bucket. */
     uint64_t latency[FLEET_BUCKETS], latencies;
 } fleet_counts;
 
@@ -63,10 +64,10 @@ int64_t fleet_latency(const fleet_counts *c, double share);
 void fleet_name_of(unsigned number, char name[FLEET_NAME]);
 const char *fleet_name(const fleet *f, unsigned agent);
 /*
- * Holds the frames of one node's journal against its workload: every event between the two times
- * exactly once, none from much before, none that was never emitted. Later ones may be there: a node
- * takes events until it hears of the stop. Returns how many events are there; `missing` and
- * `foreign` (unknown, too early, or twice) count what is wrong.
+ * Compares the frames of one node's journal with its workload. Every event between the two times
+ * must be there once, none from much earlier, and none that was never emitted. Later events are
+ * allowed, because a node records until it receives the stop. Returns the number of events.
+ * `missing` and `foreign` (unknown, too early, or duplicate) count the errors.
  */
 uint64_t fleet_check_journal(const fleet *f, unsigned agent, const char *dir, int64_t from_ns,
                              int64_t to_ns, uint64_t *ret_missing, uint64_t *ret_foreign);

@@ -1,7 +1,7 @@
 /*
- * Many agents against the program meridian-aggregator over real connections: everything that their
- * workloads emitted while a session recorded is in its journals, once, whatever is cut or killed in
- * between; memory stays where it is; what the aggregator cannot take it refuses in words.
+ * Many agents connect to the program meridian-aggregator over real connections. All events that
+ * their workloads emit while a session records are in its journals once, even after cuts and kills.
+ * Memory stays stable. Requests above a limit are refused with a message.
  *
  * FLEET_AGENTS, FLEET_SECONDS, FLEET_PERIOD_MS (between two executions of a node) and
  * FLEET_FLUSH_MS make it larger: fleet/thousand is 1,000 agents for ten minutes.
@@ -12,8 +12,7 @@
 
 #include "tests/check.h"
 
-/* A thousand agents that share a processor with their aggregator take a while to answer and to
- * flush. */
+/* A thousand agents on the processor of their aggregator need a while to answer and to flush. */
 #define PATIENCE "--flush-timeout=1800s", "--arm-timeout=60s", "--node-timeout=60s"
 static const char *const patient[] = { PATIENCE, NULL };
 
@@ -25,7 +24,7 @@ setting(const char *name, unsigned def)
     return text == NULL ? def : (unsigned) atoi(text);
 }
 
-/* As large as the environment wants it. */
+/* Uses the size from the environment. */
 static bool
 open_bed(bed *b, const char *const *extra)
 {
@@ -47,8 +46,8 @@ close_bed(bed *b)
     CHECK(bed_close(b));
 }
 
-/* One node of the manifest against its workload and its journal. Counts the nodes that are wrong,
- * and prints the first few. */
+/* Compares one node of the manifest with its workload and its journal. Counts the wrong nodes and
+ * prints the first few. */
 static uint64_t
 check_node(bed *b, unsigned i, const mrd_json *node, unsigned *wrong)
 {
@@ -75,7 +74,7 @@ check_node(bed *b, unsigned i, const mrd_json *node, unsigned *wrong)
     return there;
 }
 
-/* begun = delivered + dropped + held, for the `n` agents that took part, event by event. */
+/* Checks begun = delivered + dropped + held for the `n` agents that took part, event by event. */
 static void
 check_session(bed *b, unsigned n)
 {
@@ -138,10 +137,9 @@ TEST(streams_with_stable_memory)
     }
     CHECK(bed_stop(&b));
     bed_print(&b, "stopped", start);
-    /* In the second half of the time; in a few seconds there is no more to say than that
-     * it is small. */
+    /* Compares the second half of the time. In a few seconds only a small growth can be checked. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-    (void) early; /* a sanitizer's own memory is not ours to judge */
+    (void) early; /* a sanitizer's own memory is not tested */
     (void) late;
 #else
     CHECK(late <= (stretch() < 60 * MRD_SEC ? 96 * 1024 + 64 * b.agents : early + early / 10));
@@ -150,7 +148,7 @@ TEST(streams_with_stable_memory)
     close_bed(&b);
 }
 
-/* Plays until all agents are welcome again, and says how long after `start` that was. */
+/* Runs until all agents are welcome again, and prints the time since `start`. */
 static void
 wait_until_quiet(bed *b, const char *what, int64_t start)
 {
@@ -183,7 +181,7 @@ TEST(storms_end)
 
     if (!has_curl())
         SKIP("curl is not installed");
-    if (setting("FLEET_AGENTS", 64) <= 64) /* few need not be patient: by default it is 10 s */
+    if (setting("FLEET_AGENTS", 64) <= 64) /* a small fleet needs less time: the default is 10 s */
         b.o.reconnect_max_ns = 2 * MRD_SEC;
     REQUIRE(open_bed(&b, patient));
     wait_until_quiet(&b, "connected", b.opened_ns);
@@ -203,7 +201,8 @@ TEST(storms_end)
     close_bed(&b);
 }
 
-/* All dial at once, and again after a cut: each handshake with a certificate on either side. */
+/* All agents connect at once, and again after a cut. Each handshake has a certificate on both
+ * sides. */
 TEST(tls_dials_at_once)
 {
     static bed b = { .tls = true };
@@ -242,8 +241,8 @@ twenty_four_welcomed(void *self)
     return c.welcomed == 24;
 }
 
-/* 160 descriptors are enough for 24 agents with a connection for data, one for control and a
- * journal each; 16 more may ask, and are told. */
+/* 160 descriptors are enough for 24 agents, each with a data and a control connection and a
+ * journal. 16 more may connect and receive a refusal. */
 TEST(refuses_in_words_beyond_its_descriptors)
 {
     static bed b = { .agents = 64, .files = 160 };
@@ -265,7 +264,7 @@ TEST(refuses_in_words_beyond_its_descriptors)
     CHECK(aggregator_log_lines(&b.d, "24 agents are connected, which is the limit") > 0);
     CHECK(bed_stop(&b));
     check_session(&b, 24);
-    /* With room for all, all come. */
+    /* With enough descriptors all agents connect. */
     CHECK(aggregator_end(&b.d, SIGTERM));
     b.d.files = 0;
     REQUIRE(aggregator_start(&b.d, NULL));

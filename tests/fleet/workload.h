@@ -1,7 +1,7 @@
 /*
- * tests/fleet/workload.h - one execution of a model as 224 events with the mix, the nesting and the
- * durations of a real Trainium2 run: 98 collectives, 99 tensors freed, 17 copies in, two cores
- * busy.
+ * tests/fleet/workload.h - one execution of a model as 224 events. Their mix, nesting and durations
+ * come from a real Trainium2 run. They include 98 collectives, 99 freed tensors, 17 copies to the
+ * device and two busy cores.
  */
 #ifndef MRD_TESTS_FLEET_WORKLOAD_H
 #define MRD_TESTS_FLEET_WORKLOAD_H
@@ -13,7 +13,7 @@
 #define WORK_LENGTH 11450000 /* ns */
 #define WORK_TRACKS 5
 
-/* Where an event lies in the execution. */
+/* Position of an event in the execution. */
 typedef struct {
     int64_t at_ns, dur_ns; /* at_ns from the beginning */
     unsigned name, track;
@@ -29,9 +29,9 @@ typedef struct {
 
 /* The table, made once. */
 const work_event *work_events(void);
-/* Fills *c; false without memory. */
+/* Fills *c. Returns false if memory runs out. */
 bool work_catalog_open(work_catalog *c, const char *instance_id);
-/* Event k of the execution that ended at end_ns. *arg is its room. */
+/* Makes event k of the execution that ended at end_ns. *arg stores its argument. */
 void work_make(const work_catalog *c, uint64_t execution, unsigned k, int64_t end_ns, mrd_arg *arg,
                mrd_event *ret_event);
 

@@ -1,5 +1,6 @@
-/* What an aggregator may say about sessions: per message two bytes of length and the body of a
- * Control, carried out in turn. No session is ever there twice, or more than there may be. */
+/* Control messages of an aggregator to an agent. Each message of the input has two bytes of length
+ * and the body of a Control. They are carried out in turn. No session may appear twice, and their
+ * number stays within the limit. */
 #include <stdlib.h>
 
 #include "agent/record.h"

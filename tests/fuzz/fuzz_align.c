@@ -1,5 +1,5 @@
-/* An alignment table from outside: decodes or is refused; what decodes maps and encodes again.
- */
+/* A foreign alignment table is decoded or refused. A decoded table maps times and can be encoded
+ * again. */
 #include "timesync/align.h"
 
 #include "base/hash.h"
@@ -45,7 +45,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     mrd_align *align = NULL;
 
     memcpy(copy, data, size);
-    if (size > 24) { /* a right length and checksum, so that the payload is reached */
+    if (size > 24) { /* a right length and checksum, so that the payload is decoded */
         uint32_t crc = mrd_crc32(0, copy + 24, size - 24);
 
         for (size_t i = 0; i < 4; i++)

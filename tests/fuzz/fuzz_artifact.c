@@ -1,6 +1,5 @@
-/* Announcements and chunks of artifacts, one after the other: per message its kind, two bytes of length,
- * its body. Whatever is said, what is stored stays in <store>/artifacts and below the size announced.
- */
+/* Announcements and chunks of artifacts. Each message of the input has its kind, two bytes of
+ * length, and its body. Stored bytes must stay in <store>/artifacts and within the announced size. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

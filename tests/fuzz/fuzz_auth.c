@@ -1,5 +1,5 @@
-/* A token file and, after a NUL, what somebody shows as a token and as an instance: nothing but a
- * token of the file has a role, and only an agent's may publish. */
+/* A token file and, after a NUL, the token and the instance of a request. Only a token of the file
+ * has a role, and only an agent's token may publish. */
 #include "aggregator/auth.h"
 
 #include <stdlib.h>

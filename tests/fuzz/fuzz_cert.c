@@ -1,4 +1,4 @@
-/* A certificate in DER: its names are plain text that can be taken apart again. */
+/* A certificate in DER. Its names are plain text that can be split again. */
 #include "proto/cert.h"
 
 #include <stdlib.h>
@@ -11,7 +11,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const size_t rooms[] = { 1, 2, 16, MRD_CERT_NAMES };
 
     for (size_t i = 0; i < sizeof(rooms) / sizeof(rooms[0]); i++) {
-        char *names = malloc(rooms[i]); /* exactly: an over-read shows */
+        /* the exact size, so that a read after the end is detected */
+        char *names = malloc(rooms[i]);
         bool ok = mrd_cert_names_der((mrd_bytes){ data, size }, '\n', names, rooms[i]);
 
         if (ok && strlen(names) >= rooms[i])

@@ -1,5 +1,5 @@
-/* Options as a configuration file (JSON) and as a command line (words ended by NUL): whatever
- * comes, every number ends within its bounds and every text ends. */
+/* Options as a configuration file (JSON) and as a command line (arguments ended by NUL). For any
+ * input every number stays within its limits and every text is terminated. */
 #include "base/conf.h"
 
 #include <stdlib.h>

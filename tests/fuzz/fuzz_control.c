@@ -1,4 +1,4 @@
-/* A control file beside the rings: whoever owns it may write anything. */
+/* A control file in the ring directory, in which its owner may write anything. */
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,6 +1,6 @@
-/* A signing request, and a certificate that is to be renewed, of a node that nobody knows: what is
- * signed names the one instance, is no authority, and has the request's key; no certificate counts
- * that the authority has not signed. */
+/* A signing request of an unauthenticated node, and a certificate to renew. A signed certificate
+ * has only the name of this instance, is no authority, and has the request's key. A certificate
+ * from another authority is never accepted. */
 #include "proto/csr.h"
 
 #include <stdlib.h>

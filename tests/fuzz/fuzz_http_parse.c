@@ -1,4 +1,4 @@
-/* What clients of the HTTP API write into paths and header fields. */
+/* Paths and header fields of HTTP clients. */
 #include <stdlib.h>
 
 #include "aggregator/encode.h"

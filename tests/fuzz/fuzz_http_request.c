@@ -1,6 +1,7 @@
 /*
- * Whole requests, as bytes on a connection, to a whole aggregator: what the library, the routing
- * and every handler make of them. SESSION in the input stands for the id of a session that exists.
+ * Whole requests, as bytes on a connection, to a whole aggregator: the HTTP library, the routing
+ * and every handler process them. SESSION in the input is replaced by the id of an existing
+ * session.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -32,7 +33,7 @@ dial(void)
     return fd;
 }
 
-/* Everything that comes back until the server hangs up, which it must. */
+/* Reads until the server closes the connection, which it must. */
 static void
 exchange(const void *data, size_t size, mrd_buf *answer)
 {
@@ -58,7 +59,7 @@ end(void)
     (void) !system(command);
 }
 
-/* A session that has failed for want of nodes is a session like any other to ask for. */
+/* Makes a session that failed because there are no nodes. Requests handle it like any other. */
 static void
 begin(void)
 {

@@ -1,8 +1,8 @@
 #include "tests/fuzz/import.h"
 #include "tests/trace/nrt_ways.h"
 
-/* As any importer; and what the fast way through its events gives is what the reader gives. The
- * last byte chooses how much arrives at once. */
+/* Like any importer. Also compares the events of the fast path with the events of the JSON reader.
+ * The last byte selects the size of the reads. */
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {

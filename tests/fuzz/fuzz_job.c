@@ -1,6 +1,6 @@
-/* What agents say of jobs (message Job), one after the other: per message its node and how many
- * quarters of a second passed, two bytes of length, its body. Whatever is said, each is answered
- * once, the policy's limits hold, and a session has its parts once each. */
+/* Messages of agents about jobs (Job). Each message of the input has its node and the quarters of a
+ * second that passed, two bytes of length, and its body. Each is answered once, the limits of the
+ * policy hold, and a session has each part once. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,7 +33,7 @@ hello(mrd_core *c, uint32_t conn)
         ;
 }
 
-/* Carries out what is to be done, one after the other; how many of them are answers to a job. */
+/* Executes all effects in turn. Returns how many are answers to a job. */
 static unsigned
 carry(mrd_core *c, int64_t now)
 {

@@ -1,5 +1,5 @@
-/* A journal folder with segments of these bytes, each from one header's magic to the next: listed, and every frame that is
- * listed is read. */
+/* A journal directory with segments of these bytes, each from one header's magic to the next. It is
+ * scanned, and every listed frame is read. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define SEGMENTS 4
 
-/* Writes the next segment and returns its length; the last one takes what is left. */
+/* Writes the next segment and returns its length. The last one gets the rest. */
 static size_t
 write_segment(const char *dir, unsigned number, const uint8_t *data, size_t size)
 {

@@ -1,4 +1,4 @@
-/* The scanner gives the same values and the same verdict wherever the window ends. */
+/* The scanner gives the same values and the same result for any size of its window. */
 #include <stdlib.h>
 
 #include "base/hash.h"
@@ -27,7 +27,8 @@ scan(const uint8_t *data, size_t size, size_t chunk, bool enter)
         mrd_in_set_chunk(in, chunk);
     MRD_ASSERT(mrd_json_reader_open(in, &r, NULL) == MRD_OK);
     mrd_json_many(r);
-    /* Leaving the last container and the end of the input both are END on top: the second ends. */
+    /* Leaving the last container and the end of the input both give END at the top level: stop at
+     * the second. */
     for (bool on_top = false; (type = mrd_json_next(r, &key, &text)) != MRD_JR_ERROR;) {
         bool again = on_top;
 
@@ -56,7 +57,8 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     outcome whole = scan(data, size, 0, true), chunks = scan(data, size, 3, true);
     outcome raw = scan(data, size, 0, false), raw_chunks = scan(data, size, 5, false);
 
-    /* How much a damaged zstd or gzip stream gives before its error depends on the room it has. */
+    /* How much a damaged zstd or gzip stream gives before its error depends on the size of the
+     * buffer. */
     if (size >= 2 && (memcmp(data, "\x1f\x8b", 2) == 0 || memcmp(data, "\x28\xb5", 2) == 0))
         return 0;
     MRD_ASSERT(whole.err == chunks.err && whole.hash == chunks.hash);

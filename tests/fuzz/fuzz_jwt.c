@@ -1,12 +1,12 @@
-/* A key set and, after a NUL, a token: nothing here is signed by a key of which the private part is known, so that no token is
- * accepted but the one that the corpus has; errors have a text and never the token. */
+/* A key set and, after a NUL, a token. The private keys are unknown to the fuzzer, so the only
+ * valid token is the one in the corpus. Errors have a text, which never contains the token. */
 #include "aggregator/jwt.h"
 
 #include <stdlib.h>
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The RFC's own example (RFC 7515, A.2 and A.3): its tokens say no audience and are of 2011. */
+/* The example of RFC 7515, A.2 and A.3. Its tokens have no audience and are from 2011. */
 static const mrd_jwt_rule rule = { "joe", "meridian", 30 * MRD_SEC };
 
 static void

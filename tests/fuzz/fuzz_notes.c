@@ -1,6 +1,6 @@
-/* The file `sessions` in which an agent notes its sessions for a successor: whatever it holds, the
- * agent starts, knows no session twice and no more than there may be; what it then notes itself is
- * taken up whole. */
+/* The file `sessions`, in which an agent saves its sessions for its successor. With any contents
+ * the agent starts, has no session twice, and stays within the limit. The file that it then writes
+ * is read back completely. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,4 +1,4 @@
-/* What the API server asks the webhook about a pod: anybody's pod inside. */
+/* The API server's request to the webhook about a pod, which a user can write. */
 #include <string.h>
 
 #include "base/obj.h"

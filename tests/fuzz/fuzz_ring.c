@@ -1,6 +1,6 @@
 /*
- * The ring reader against any bytes. First byte 0: the rest is the ring file as it stands. Else an
- * honest ring is made and the rest patches it: {offset u16 in units of 4 bytes, length u8, bytes}.
+ * The ring reader with any bytes. If the first byte is 0, the rest is the ring file. Otherwise an
+ * honest ring is patched with the rest: {offset u16 in units of 4 bytes, length u8, bytes}.
  */
 #include <stdint.h>
 #include <stdlib.h>
@@ -76,7 +76,7 @@ patch(uint8_t *mem, const uint8_t *data, size_t size)
     }
 }
 
-/* Everything a reader does; aborts when it does not come to an end. */
+/* Uses every function of a reader. Aborts if reading does not end. */
 static void
 read_all(uint8_t *mem, size_t len)
 {
@@ -121,7 +121,7 @@ read_all(uint8_t *mem, size_t len)
             (void) mrd_ring_release(r);
     }
     mrd_ring_get_stats(r, &st);
-    if (sum + (size_t) st.records == SIZE_MAX) /* the sum must not be optimised away */
+    if (sum + (size_t) st.records == SIZE_MAX) /* prevents that the sum is optimised away */
         abort();
     mrd_ring_close(r);
 }

@@ -1,6 +1,6 @@
-/* A store with one session whose manifest is these bytes: read as at the start of the aggregator,
- * written again, read again. What was read once is read again with the same nodes, triggers and
- * artifacts; what cannot be read is left alone and keeps artifacts from being removed. */
+/* A store with one session that has these bytes as its manifest. It is loaded as at the start of
+ * the aggregator, written, and loaded again. The second load has the same nodes, triggers and
+ * artifacts. An unreadable manifest is not changed, and protects its artifacts from removal. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -78,7 +78,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const mrd_session *a = first.core->sessions[0], *b;
 
         save(&first);
-        mrd_session_store_fini(&first.store); /* one at a time has it open */
+        mrd_session_store_fini(&first.store); /* a store allows one process at a time */
         second = recover(dir);
         if (second.core->n_sessions != 1)
             abort();

@@ -1,5 +1,5 @@
-/* A spool folder with one segment of these bytes: opened, every item read, one added, opened again:
- * what was committed is there. */
+/* A spool directory with one segment of these bytes. It is opened, every item is read, one is
+ * added, and it is opened again. Committed frames must still be present. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/stat.h>

@@ -1,5 +1,6 @@
-/* What an API server answers to a TokenReview: accepted is only what says so itself, for our audience, of a user with a name; and of
- * a pod, whose node is taken only from the one with that name, number and account. */
+/* An API server's answer to a TokenReview. A token is accepted only if the answer says so, for our
+ * audience and with a user name. The node of a pod is taken only from the pod with that name, UID
+ * and service account. */
 #include "aggregator/token_review.h"
 
 #include <stdlib.h>

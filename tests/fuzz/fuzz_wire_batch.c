@@ -1,4 +1,4 @@
-/* A batch whose checksums are right whatever the bytes: an attacker computes them too. */
+/* A batch of any bytes with right checksums, because an attacker can compute them too. */
 #include <stdlib.h>
 
 #include "base/obj.h"
@@ -22,7 +22,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (size > MRD_FRAME_HEADER) {
         mrd_bytes body = { data + MRD_FRAME_HEADER, size - MRD_FRAME_HEADER };
 
-        /* The lengths of the header as they come, its checksum made right. */
+        /* The lengths in the header are random, and its checksum is corrected. */
         raw.type = MRD_FRAME_BATCH;
         raw.codec = data[6] % (MRD_CODEC_ZSTD + 1);
         raw.clock = data[7];

@@ -1,5 +1,5 @@
-/* Hello, control, heartbeat, artifact and every other message: the first byte chooses the type, the
- * rest is its body. What could be read is written and read again. */
+/* Hello, control, heartbeat, artifact and every other message. The first byte selects the type, and
+ * the rest is the body. A readable message is written and read again. */
 #include "proto/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
@@ -17,7 +17,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     f.type = (uint8_t) (1 + data[0] % (MRD_FRAME_TYPES - 1));
     body = (mrd_bytes){ data + 1, size - 1 };
     if (mrd_msg_unpack_body(&f, body, &msg, NULL) == MRD_OK) {
-        /* Unknown fields travel along; protobuf-c takes some that it then cannot read again. */
+        /* Unknown fields are kept. protobuf-c accepts some that it cannot read again afterwards. */
         if (mrd_msg_pack(&f, msg.u.m, &wire, NULL) == MRD_OK &&
             mrd_msg_unpack((mrd_bytes){ wire.p, wire.len }, &again, NULL) == MRD_OK)
             mrd_msg_free(&again);

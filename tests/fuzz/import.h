@@ -1,5 +1,5 @@
-/* tests/fuzz/import.h - what the fuzz targets of importers share: the input as a file in memory, an
- * emit that looks at every byte of an event, and the equation of the counts. */
+/* tests/fuzz/import.h - shared by the fuzz targets of importers. It has the input as a file in
+ * memory, an emit function that reads every byte of an event, and the equation of the counts. */
 #ifndef MRD_TESTS_FUZZ_IMPORT_H
 #define MRD_TESTS_FUZZ_IMPORT_H
 
@@ -10,7 +10,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static uint64_t fuzz_sum; /* kept, so that reads are not optimised away */
+static uint64_t fuzz_sum; /* kept, so that the reads are not optimised away */
 
 static mrd_err
 fuzz_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
@@ -42,7 +42,7 @@ fuzz_shift(mrd_import *imp, uint32_t profile, int64_t delta_ns)
     return MRD_OK;
 }
 
-/* The last byte chooses how much arrives at once, so that tokens meet the window's end. */
+/* The last byte selects the size of the reads, so that tokens cross the end of the window. */
 static int
 fuzz_import(const mrd_import_ops *ops, const uint8_t *data, size_t size)
 {

@@ -1,5 +1,5 @@
-/* Replays a fuzz target's corpus as a plain test: every file of the folders and every file named.
- */
+/* Runs a fuzz target on its corpus as a plain test: on every file of the given directories and on
+ * every given file. */
 #include <dirent.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* The input sits in a heap block of exactly its size, so that a sanitizer sees an over-read of one
- * byte. */
+/* The input is in a heap block of exactly its size, so that a sanitizer detects a read of one byte
+ * after it. */
 static int
 replay_file(const char *path)
 {
@@ -60,5 +60,5 @@ main(int argc, char **argv)
     for (int i = 1; i < argc; i++)
         n += replay(argv[i]);
     printf("%d inputs replayed\n", n);
-    return n == 0; /* an empty corpus is a broken test */
+    return n == 0; /* an empty corpus means a broken test */
 }

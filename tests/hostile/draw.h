@@ -1,6 +1,6 @@
 /* tests/hostile/draw.h - random numbers and texts of the hostile programs. Each step draws from the
  * seed and its own number. A run with the same seed therefore does the same things in the same
- * order, whatever the daemon answers. */
+ * order, and the daemon's answers have no influence. */
 #ifndef MRD_TESTS_DRAW_H
 #define MRD_TESTS_DRAW_H
 

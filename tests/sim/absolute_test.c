@@ -1,6 +1,6 @@
 /*
- * Absolute time at both ends (a PTP hardware clock, ClockBound) as inequalities, against a known
- * truth, in fake time. Seeds are printed; MRD_SEED=n moves all of it to other seeds.
+ * Absolute time at both ends (a PTP hardware clock, ClockBound) as inequalities, compared with the
+ * true time, in simulated time. Seeds are printed, and MRD_SEED=n selects other seeds.
  */
 #include "tests/check.h"
 
@@ -13,7 +13,7 @@
 
 #define SECONDS   300
 #define READINGS  (SECONDS / 10 + 1)
-#define ERROR_NS  5000 /* each end is within it, and says so */
+#define ERROR_NS  5000 /* actual and stated error of each end */
 #define BRACKET_E 300
 
 typedef struct {
@@ -25,7 +25,7 @@ typedef struct {
     size_t n_pairs;
 } scene;
 
-/* Absolute time: the session's clock is slow by 12 ppm against it, and wanders by 19 ppb/s. */
+/* Absolute time. Relative to it the session's clock is slow by 12 ppm and wanders by 19 ppb/s. */
 static int64_t
 absolute_of(int64_t session_ns)
 {
@@ -41,7 +41,7 @@ session_at(double t)
     return SIM_SESSION_ZERO + (int64_t) (t * 1e9);
 }
 
-/* Off by what each end may be off: mostly much less, at times all of it. */
+/* A reading with a random error, mostly small and sometimes the maximum. */
 static int64_t
 reading(rng *r, int64_t session_ns)
 {
@@ -50,7 +50,7 @@ reading(rng *r, int64_t session_ns)
     return absolute_of(session_ns) + (int64_t) rng_between(r, -worst * ERROR_NS, worst * ERROR_NS);
 }
 
-/* lie: added to what the node reads from the middle on. */
+/* lie: error added to the node's readings from the middle on. */
 static void
 scene_init(scene *c, uint64_t seed, double asymmetry_us, int64_t lie)
 {
@@ -158,8 +158,8 @@ disagreeing(scene *c)
     return odd;
 }
 
-/* An asymmetry of 120 us moves the packets' estimate by 60; readings within 5 us at both ends do
- * not know of it. */
+/* An asymmetry of 120 us shifts the packets' estimate by 60 us. Readings within 5 us at both ends
+ * are not affected by it. */
 TEST(readings_at_both_ends_remove_asymmetry)
 {
     uint64_t seed = rng_seed();
@@ -202,7 +202,7 @@ TEST(readings_that_lie_are_noticed)
     }
 }
 
-/* One end alone, readings too far apart, and nothing on one side say nothing. */
+/* Readings of one end only, or too far apart, or with an empty side, give no inequality. */
 TEST(nothing_is_made_of_one_end)
 {
     mrd_abs server[2] = { { { 1000 * MRD_SEC }, { 2000 * MRD_SEC }, 5 },
@@ -225,7 +225,7 @@ TEST(nothing_is_made_of_one_end)
     server[1] = (mrd_abs){ { 1060 * MRD_SEC }, { 2060 * MRD_SEC }, 5 };
     CHECK(!mrd_abs_ineqs(server, 2, &node, MRD_BOUND_W, MRD_STAMP_PHC, q));
     for (int beyond = 0; beyond < 2;
-         beyond++) { /* as far as they may lie, and 1 ns more, on either side */
+         beyond++) { /* at the maximum distance, and 1 ns more, on either side */
         int64_t near = 2004 * MRD_SEC - server[0].utc.ns, far = MRD_ABS_NEAR + beyond;
 
         server[1] = (mrd_abs){ { server[0].at.ns + near + far }, { 2004 * MRD_SEC + far }, 5 };
@@ -241,7 +241,8 @@ TEST(nothing_is_made_of_one_end)
     CHECK_INT(mrd_abs_order(server, 2), 1);
 }
 
-/* As they come from several sources: in any order, some twice, one that ran backward. */
+/* As readings arrive from several sources: in any order, some twice, one from a clock that ran
+ * backward. */
 TEST(readings_are_put_in_order)
 {
     enum { N = 20 };

@@ -1,6 +1,6 @@
 /*
- * The clock algorithm against a known truth, in fake time: every number here is simulated. Seeds
- * are printed; MRD_SEED=n moves the whole grid to other seeds.
+ * The clock algorithm, compared with the true offset in simulated time. Every number here is
+ * simulated. Seeds are printed, and MRD_SEED=n moves the whole grid to other seeds.
  */
 #include "tests/check.h"
 
@@ -203,7 +203,7 @@ TEST(beats_what_others_do_on_the_same_packets)
     outcome_fini(&o);
 }
 
-/* ---- what goes wrong ---- */
+/* ---- faults ---- */
 
 TEST(steps_break_the_epoch_soon)
 {
@@ -233,12 +233,12 @@ TEST(steps_break_the_epoch_soon)
                o.lagged.missed, o.lagged.missed_good);
         CHECK_ROW(c.name, o.err == MRD_OK);
         CHECK_ROW(c.name, o.offline.missed_good == 0);
-        /* A step of about one round trip contradicts little: it lowers the quality, and the lagged
-         * table may have written some bins before it could know. Where congestion hides a larger
-         * one, what that table holds by then is marked. */
+        /* A step of about one round trip contradicts few packets. It lowers the quality, and the
+         * lagged table may have written some bins before the step was detectable. If congestion
+         * hides a larger step, the bins written until then are marked. */
         if (fabs(rows[i].jump) >= 2e3 * c.rtt_us) {
             CHECK_ROW(c.name,
-                      o.noticed_s < (c.load > 0 ? 6 : 3)); /* congested pairs tell nothing */
+                      o.noticed_s < (c.load > 0 ? 6 : 3)); /* congested pairs give no information */
             CHECK_ROW(c.name, o.report.bound.epochs >= 2 && o.report.bound.epochs <= 4);
             CHECK_ROW(c.name, o.offline.missed + o.lagged.missed_good == 0);
             CHECK_ROW(c.name, c.load > 0 || o.lagged.missed == 0);
@@ -249,17 +249,17 @@ TEST(steps_break_the_epoch_soon)
     }
 }
 
-/* Steps of any size, with and without another rate behind them: where a bound is false, the quality
- * says so. The table of the session must hold; the one that is written with a lag may have written
- * what no packet spoke against yet, for a step of less than two round trips. */
+/* Steps of any size, with and without a rate change. If a bound is wrong, the quality says so. The
+ * session's table must be right. For a step below two round trips, the lagged table may have
+ * written bins that no packet contradicted yet. */
 TEST(no_step_leaves_a_false_bound_unmarked)
 {
     size_t n = 60, marked = 0, lagged = 0, missed = 0;
     rng r = rng_new(rng_seed() * 7919);
 
     for (size_t i = 0; i < n; i++) {
-        /* Forward by up to an hour. CLOCK_MONOTONIC_RAW never goes back; what a lost rate
-         * correction or a paused guest does to it is small. */
+        /* Steps forward are up to an hour. Steps back are small, because CLOCK_MONOTONIC_RAW never
+         * runs backward, and a lost rate correction or a paused guest changes it little. */
         double jump =
             rng_unit(&r) < 0.5 ? -pow(10, 3 + 9.5 * rng_unit(&r)) : pow(10, 3 + 3.5 * rng_unit(&r));
         double ppb = rng_unit(&r) < 0.5 ? 0 : 2e5 * (rng_unit(&r) - 0.5);
@@ -286,7 +286,8 @@ TEST(no_step_leaves_a_false_bound_unmarked)
            n, missed, marked, lagged);
 }
 
-/* Between sessions there is a pair every 10 s: what a clock may do in that time is no jump. */
+/* Between sessions there is one pair every 10 s. A clock may drift in that time without being
+ * suspected of a jump. */
 TEST(a_wandering_clock_without_a_session_is_not_suspect)
 {
     static const struct {
@@ -319,7 +320,7 @@ TEST(a_wandering_clock_without_a_session_is_not_suspect)
         CHECK_ROW(c.name, rows[i].jump != 0 || o.live_report.jumps == 0);
         CHECK_ROW(c.name, rows[i].jump == 0 || o.live_report.bound.epochs == 2);
         CHECK_ROW(c.name, o.offline.missed == 0);
-        /* Until the pair behind a step nobody can know of it. */
+        /* A step cannot be detected before the next pair. */
         CHECK_ROW(c.name, rows[i].jump != 0 || o.live.missed + o.lagged.missed == 0);
         outcome_fini(&o);
     }
@@ -342,7 +343,7 @@ TEST(corrupted_stamps_are_dropped_without_a_break)
     outcome_fini(&o);
 }
 
-/* Nothing is known about such a clock. What must not happen is a calm and narrow answer. */
+/* Such a clock cannot be estimated. The result must never look calm and narrow. */
 TEST(random_stamps_never_look_good)
 {
     sim_config c = ordinary;
@@ -456,7 +457,7 @@ set_back(sim_config *c)
     c->wall_step_pair = 100;
 }
 
-/* RAW goes on: what was stamped around the step is given up, nothing else changes. */
+/* RAW continues. Stamps around the step are dropped, and nothing else changes. */
 TEST(wall_clock_set_by_an_hour)
 {
     static void (*const ways[])(sim_config * c) = { set_forward, set_back };
@@ -489,8 +490,8 @@ TEST(agent_and_aggregator_restart)
     hurt("the agent starts again at 90 s, the aggregator at 200 s", restart, 1.0);
 }
 
-/* RAW stood still for 20 s; the node said so. The rate is kept, so the new epoch is narrow at once.
- */
+/* RAW stopped for 20 s, and the node reported it. The rate is kept, so the new epoch has a narrow
+ * bound at once. */
 TEST(suspend_declared_by_the_node)
 {
     sim_config c = ordinary;
@@ -504,7 +505,7 @@ TEST(suspend_declared_by_the_node)
 
     c.seed = rng_seed();
     c.step_count = 1;
-    c.steps[0] = (sim_step){ 150, 20e9, 0 }; /* the session moves on by 20 s, local does not */
+    c.steps[0] = (sim_step){ 150, 20e9, 0 }; /* the session advances by 20 s, local time does not */
     c.frozen_from_s = 149.99;
     c.frozen_to_s = 170.01;
     sim_init(&s, &c);
@@ -524,7 +525,7 @@ TEST(suspend_declared_by_the_node)
         mrd_align_bound b;
         mrd_sess_ns got;
 
-        if (i >= 1500 && i < 1700) /* asleep: there are no events */
+        if (i >= 1500 && i < 1700) /* suspended: there are no events */
             continue;
         CHECK(mrd_align_map(align, &cursor, (mrd_local_ns){ sim_local(&s, at) }, &got, &b));
         missed += at < b.lo.ns || at > b.hi.ns;

@@ -40,7 +40,7 @@ sim_local(const sim *s, int64_t session_ns)
     return session_ns - s->c.offset - (int64_t) floor(sim_x(s, t) + 0.5);
 }
 
-/* Congestion comes in episodes of about 10 s and hits one direction at a time. */
+/* Congestion has episodes of about 10 s, each in one direction. */
 static int
 congested(const sim *s, double t)
 {
@@ -82,7 +82,7 @@ session_at(double t)
 static void
 corrupt(sim *s, mrd_probe_sent *sent, mrd_probe_served *served)
 {
-    /* Smaller ones than the round trip can contradict nothing; nobody can find those. */
+    /* Errors below the round trip contradict nothing and cannot be detected, so draw larger ones. */
     int64_t by = (int64_t) rng_between(&s->r, 2e5, 1e7) * (rng_unit(&s->r) < 0.5 ? -1 : 1);
 
     if (s->c.random_stamps) {
@@ -105,7 +105,7 @@ corrupt(sim *s, mrd_probe_sent *sent, mrd_probe_served *served)
     case 3:
         served->r3 += by;
         break;
-    default: /* both stamps of the node alike: the round trip looks innocent */
+    default: /* equal errors of both node stamps leave the round trip unchanged */
         sent->a1 += by;
         sent->a4 += by;
     }
@@ -140,7 +140,7 @@ stamp_error(sim *s)
     return (int64_t) floor(rng_between(&s->r, -e, e));
 }
 
-/* When the agent is frozen its user space is; the kernel stamps the answer when it arrives. */
+/* Only the user space of a frozen agent stops. The kernel still stamps an answer on arrival. */
 static bool
 frozen(const sim *s, double t)
 {
@@ -148,9 +148,9 @@ frozen(const sim *s, double t)
 }
 
 #define AGENT 7
-#define WALL  1234567890123456789LL /* of the node, beyond its RAW */
+#define WALL  1234567890123456789LL /* offset of the node's wall clock from its RAW */
 
-/* RAW, wall, RAW at session second t. */
+/* Reads RAW, wall, RAW at session second t. */
 static mrd_xread
 cross(const sim *s, double t)
 {
@@ -160,8 +160,8 @@ cross(const sim *s, double t)
     return (mrd_xread){ raw - 25, raw + WALL + (set ? s->c.wall_step : 0), raw + 25 };
 }
 
-/* The way of a kernel stamp: taken in the wall clock at second t, carried to RAW by readings before
- * and after the probe. False when the clock moved in between. */
+/* Converts a kernel stamp, taken on the wall clock at second t, to RAW with readings before and
+ * after the probe. Returns false if the wall clock moved in between. */
 static bool
 bridged(const sim *s, double t, double before, double after, int64_t *raw, uint32_t *e)
 {
@@ -177,7 +177,7 @@ bridged(const sim *s, double t, double before, double after, int64_t *raw, uint3
     return true;
 }
 
-/* Both stamps of the node's half; voids it where that is impossible. */
+/* Converts both stamps of the node's half. Drops the half if that is impossible. */
 static bool
 bridge_half(sim *s, mrd_probe_sent *sent, double t1, double t4)
 {
@@ -194,7 +194,7 @@ bridge_half(sim *s, mrd_probe_sent *sent, double t1, double t4)
     return true;
 }
 
-/* An old request on the wire again, and its half in a batch again: both are refused. */
+/* Sends an old request again, and delivers its half again in a batch. Both must be refused. */
 static void
 replay(sim *s, double t)
 {
@@ -267,7 +267,7 @@ pair(sim *s, uint32_t *k, double t)
         s->c.server_restart_s = 0;
     }
     if (s->c.wall_step != 0 && *k == 2 * s->c.wall_step_pair)
-        s->wall_step_at = t + 40e-6; /* sent before, answered after */
+        s->wall_step_at = t + 40e-6; /* between sending and the answer */
     probe_once(s, *k, 0, t);
     probe_once(s, *k + 1, 1, t + 15e-6);
     *k += 2;
@@ -287,7 +287,7 @@ walk(sim *s)
     }
 }
 
-/* As agent/probe_pace.c does it. */
+/* As in agent/probe_pace.c. */
 static double
 interval(sim *s, uint32_t next_k)
 {

@@ -117,7 +117,7 @@ sim_delay(world *w, const agent *a)
     return sim_chance(w, 20) ? d + (int64_t) sim_below(w, 3 * MRD_SEC) : d; /* slow, out of order */
 }
 
-/* ---- What happens from outside ---- */
+/* ---- External events ---- */
 
 static void
 heal_link(world *w, uint64_t at, uint64_t none, void *p)
@@ -312,7 +312,7 @@ sim_run(const sim_plan *plan, sim_result *r)
     w.rng = plan->seed * 0x9e3779b97f4a7c15 + 1;
     for (int i = 0; i < 8; i++)
         sim_random(&w);
-    (void) mrd_hash_seed(); /* chosen before a run's random numbers are asked for */
+    (void) mrd_hash_seed(); /* chooses the seed before the run draws its random numbers */
     turn_of(plan->real ? &w : NULL, NULL);
     run(&w);
     for (unsigned i = 0; i < plan->nodes; i++)

@@ -1,4 +1,4 @@
-/* Model agents: what docs/wire.md and agent/ promise, without their insides. */
+/* Model agents: the behaviour documented in docs/wire.md and agent/, without the implementation. */
 #include "tests/sim/cluster_node.h"
 
 #include <stdio.h>
@@ -18,7 +18,7 @@ agent_local(const agent *a, int64_t now)
     return sim_clock_local(&a->clock, now);
 }
 
-/* With session 0 a free place. */
+/* With session 0 returns a free slot. */
 static part_model *
 part_find(agent *a, uint64_t session)
 {
@@ -47,7 +47,7 @@ part_make(agent *a, uint64_t session, bool recorder)
 
     if (p != NULL)
         return p;
-    if ((p = part_find(a, 0)) == NULL) { /* those that are over make room */
+    if ((p = part_find(a, 0)) == NULL) { /* complete sessions give their slots */
         for (unsigned i = 0; i < a->n_parts && p == NULL; i++) {
             if (a->parts[i].phase == MRD__NODE_PHASE__NODE_FLUSHED)
                 p = &a->parts[i];
@@ -124,7 +124,7 @@ arrive(world *w, uint64_t index, uint64_t none, void *arg)
 
     (void) none;
     if (a->link == q->link && a->linked &&
-        a->incarnation == q->incarnation) /* else its connection is gone */
+        a->incarnation == q->incarnation) /* otherwise its connection is closed */
         server_request(w, a, q->request, q->hello || q->beat ? NULL : &q->b, q->hello);
     free(q);
 }
@@ -182,7 +182,7 @@ produce(agent *a, part_model *p, int64_t local)
     world *w = a->w;
 
     if (p->phase == MRD__NODE_PHASE__NODE_ARMED && p->go == 0 && local > p->armed_until)
-        part_forget(a, p); /* nobody said when */
+        part_forget(a, p); /* no start was received */
     if (p->phase == MRD__NODE_PHASE__NODE_ARMED && p->go != 0 && local >= p->go) {
         p->phase = MRD__NODE_PHASE__NODE_RECORDING;
         p->next_batch = local;
@@ -212,7 +212,7 @@ produce(agent *a, part_model *p, int64_t local)
         p->phase = MRD__NODE_PHASE__NODE_FLUSHED;
 }
 
-/* A probe over the connection, there and back. */
+/* Sends a probe over the connection and back. */
 static void
 probe(agent *a)
 {
@@ -378,7 +378,7 @@ agent_crash(world *w, agent *a, bool with_spool)
     a->up = false;
     a->n_probes = 0;
     a->knows_offset = false;
-    for (unsigned i = 0; i < a->n_parts; i++) { /* a recorder's memory is the process's */
+    for (unsigned i = 0; i < a->n_parts; i++) { /* a recorder's memory is lost with the process */
         a->parts[i].lost_window += a->parts[i].ring;
         a->parts[i].ring = 0;
     }
@@ -423,7 +423,7 @@ agents_start(world *w)
         node_start_all(w);
 }
 
-/* ---- What the aggregator says ---- */
+/* ---- Messages of the aggregator ---- */
 
 static int64_t
 to_local(const agent *a, int64_t session)
@@ -465,7 +465,7 @@ forget(agent *a, uint64_t session)
         part_forget(a, p);
 }
 
-/* Just after a node joined late is a bad moment. */
+/* A crash just after a node joined late is a critical case. */
 static void
 crash_soon(world *w, uint64_t a, uint64_t b, void *p)
 {
@@ -476,7 +476,7 @@ crash_soon(world *w, uint64_t a, uint64_t b, void *p)
     server_crash(w, sim_chance(w, 500));
 }
 
-/* What a node is told of a session, by a survey or with an answer. */
+/* A directive about a session, from a survey or a reply. */
 typedef struct {
     Mrd__ControlType type;
     uint64_t session, trigger;
@@ -556,7 +556,7 @@ reported_of(const mrd_directive *d)
     return t;
 }
 
-/* ---- Answers to requests ---- */
+/* ---- Replies to requests ---- */
 
 typedef struct {
     uint64_t request;
@@ -587,7 +587,7 @@ take_ack(world *w, agent *a, const reply *r)
     part_model *p;
 
     if (at == a->n_spool)
-        return; /* a late answer to one that was answered */
+        return; /* a late reply to an answered request */
     p = part_find(a, a->spool[at].session);
     switch (r->status) {
     case MRD__ACK_STATUS__ACK_STORED:

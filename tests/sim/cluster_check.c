@@ -1,11 +1,11 @@
-/* What must hold in every run: at each step what is cheap, at the end the rest. */
+/* The invariants of every run: the cheap ones are checked at each step, the others at the end. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/obj.h"
 #include "tests/sim/cluster_node.h"
 
-#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, however slow the disk is */
+#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, even with a slow disk */
 
 static uint64_t
 losses(const mrd_counts *c)
@@ -73,7 +73,7 @@ append_of(const world *w, uint64_t ticket)
     return NULL;
 }
 
-/* What is said to be stored is on disk and synced. */
+/* A frame acknowledged as stored must be on disk and synced. */
 void
 check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b)
 {
@@ -104,21 +104,21 @@ check_ack(world *w, const ticket_model *t, const mrd_effect *e, const batch *b)
     sim_fail(w, "acknowledged before it was durable");
 }
 
-/* A start or stop is told when it is on disk. */
+/* A start or stop may be sent only after it is on disk. */
 void
 check_reported(world *w, const agent *a, Mrd__ControlType type, uint64_t session)
 {
     const disk_session *d = disk_of(w, session);
 
     if (a != NULL && !w->up)
-        return; /* a message that was under way */
+        return; /* a message that was in flight */
     if (type == MRD__CONTROL_TYPE__CONTROL_GO && (d == NULL || !d->durable_go))
         sim_fail(w, "a start was told before it was on disk");
     if (type == MRD__CONTROL_TYPE__CONTROL_STOP && (d == NULL || !d->durable_stop))
         sim_fail(w, "a stop was told before it was on disk");
 }
 
-/* The same window on all nodes, whenever they hear of it. */
+/* All nodes have the same window, at whatever time they receive it. */
 void
 check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to)
 {
@@ -133,7 +133,7 @@ check_window(world *w, const agent *a, uint64_t id, int64_t from, int64_t to)
         w->windows[w->n_windows++] = (window_model){ id, from, to };
 }
 
-/* What is believed of a clock covers the truth. */
+/* The estimate of a clock must cover the true offset. */
 void
 check_estimate(world *w, const agent *a, const Mrd__ClockEstimate *e, const char *state,
                int64_t local)
@@ -185,10 +185,10 @@ check_once(world *w, const disk_session *d)
     free(v);
 }
 
-/* Of each node. Losses, which frames hold beside events, are not delivered. */
+/* Sums of each node. Loss records in frames do not count as delivered. */
 typedef struct {
     uint64_t events, delivered;
-    uint64_t unacknowledged; /* of these, what may be counted as lost */
+    uint64_t unacknowledged; /* of these, events that may be counted as lost */
 } journal_sum;
 
 static journal_sum *
@@ -225,8 +225,9 @@ check_part(world *w, const mrd_session *s, const mrd_part *p, const journal_sum 
                  (unsigned long long) stored);
     if (p->state == MRD_PART_FLUSHED && p->counts.held > 0)
         sim_fail(w, "session %s node %s: flushed, but it holds events", s->text, p->instance_id);
-    /* Who flushed has told all: what it did not deliver is lost by a cause. Answers that were lost
-     * with their agent's spool may be stored and counted as not delivered. */
+    /* A flushed node has reported everything: events that it did not deliver are lost with a cause.
+     * If acknowledgements were lost with the agent's spool, events may be stored and counted as not
+     * delivered. */
     if (p->state == MRD_PART_FLUSHED && w->agents[node].spools_lost == 0 &&
         stored - p->counts.delivered > sums[node].unacknowledged)
         sim_fail(w, "session %s node %s: %llu events in the journal, %llu delivered", s->text,
@@ -284,7 +285,7 @@ check_end(world *w)
             check_once(w, &w->disk[i]);
     }
     for (size_t i = 0; i < w->n_asked && w->r->ok;
-         i++) { /* an answered start is there, or deleted */
+         i++) { /* an answered start exists or was deleted */
         const disk_session *d = disk_of(w, w->asked[i].session);
 
         if (d == NULL || (!d->removed && mrd_core_session(w->core, w->asked[i].session) == NULL))

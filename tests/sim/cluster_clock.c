@@ -1,5 +1,5 @@
-/* Clocks of the simulated machines: true time bent by segments; clock_gettime, random numbers and the
- * node's own readings as the program whose turn it is sees them. */
+/* Clocks of the simulated machines, derived from true time in segments. clock_gettime, random
+ * numbers and a node's own readings return the values of the running program's machine. */
 #include <stdlib.h>
 #include <sys/random.h>
 #include <time.h>
@@ -24,7 +24,7 @@ sim_clock_local(const sim_clock *c, int64_t now)
     return p->local + (now - p->from) + (int64_t) ((long double) (now - p->from) * p->ppm / 1e6L);
 }
 
-/* In the segment that it was read in: the last that had begun by then. */
+/* Uses the segment of the reading: the last one that had begun by then. */
 long double
 sim_clock_true(const sim_clock *c, int64_t local)
 {
@@ -54,7 +54,7 @@ sim_clock_bend(sim_clock *c, int64_t now, double ppm, bool stands)
     c->v[c->n++] = p;
 }
 
-/* ---- What programs see ---- */
+/* ---- Values that programs see ---- */
 
 static world *of_world; /* NULL: the machine's own */
 static sim_node *of_node;
@@ -116,12 +116,13 @@ __wrap_getrandom(void *to, size_t len, unsigned flags)
     uint8_t *p = to;
 
     (void) flags;
-    for (size_t i = 0; i < len; i++) /* between runs it is the seed of hash tables, once */
+    /* outside of a run it is the seed of hash tables, drawn once */
+    for (size_t i = 0; i < len; i++)
         p[i] = of_world == NULL ? (uint8_t) (i + 1) : (uint8_t) (sim_random(of_world) >> 24);
     return (ssize_t) len;
 }
 
-/* Told with heartbeats, and of one process for all nodes. */
+/* Reported in heartbeats. It is the size of one process for all nodes. */
 extern uint64_t __wrap_mrd_resident_bytes(void);
 uint64_t
 __wrap_mrd_resident_bytes(void)
@@ -129,7 +130,7 @@ __wrap_mrd_resident_bytes(void)
     return 1 << 20;
 }
 
-/* A machine that knows nothing but its clocks. */
+/* A machine without information other than its clocks. */
 struct mrd_hostclock {
     char nothing;
 };

@@ -1,10 +1,11 @@
-/* Sessions that are copied to a shared storage, and go when they are old: a model of the storage and of what
- * copies, for the decisions of the core. What is copied is known by a number that each merge changes. */
+/* Sessions that are copied to a shared storage and removed when they are old. The storage and the
+ * exporter are models, to test the decisions of the core. A number that each merge increments
+ * identifies the copied contents. */
 #include <stdlib.h>
 
 #include "tests/sim/cluster_int.h"
 
-#define MIXED 0 /* the storage has parts of more than one merge, or not all */
+#define MIXED 0 /* the storage has parts of several merges, or is incomplete */
 
 typedef struct {
     uint64_t content; /* as it began */
@@ -96,7 +97,7 @@ export_start(world *w, const mrd_session *s)
     sim_at(w, w->now + (int64_t) sim_below(w, 2 * MRD_SEC), begin_copy, w->incarnation, s->id, job);
 }
 
-/* The process is dead: a merge may have ended, and nobody knows; a copy did not. */
+/* The process is killed. A merge may have ended without a report, but not a copy. */
 void
 export_crash(world *w)
 {
@@ -117,7 +118,8 @@ export_removing(world *w, const mrd_session *s)
 
     if (d->copying)
         sim_fail(w, "session %s is removed while it is copied", s->text);
-    if (d->deleted_by_people || s->state != MRD_SESSION_COMPLETE) /* what does not start goes */
+    /* sessions that failed to start are removed */
+    if (d->deleted_by_people || s->state != MRD_SESSION_COMPLETE)
         return;
     w->r->retired++;
     if (w->plan->exports && d->copied != d->content)
@@ -126,7 +128,7 @@ export_removing(world *w, const mrd_session *s)
         sim_fail(w, "session %s is removed after %lld s", s->text, (long long) (age / MRD_SEC));
 }
 
-/* Whatever was killed and whatever failed: all are there in the end, and what is old is gone. */
+/* After any kills and failures, all sessions are copied in the end, and old ones are removed. */
 void
 export_end(world *w)
 {

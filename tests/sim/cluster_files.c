@@ -1,5 +1,5 @@
-/* Files that workloads write into capture directories, on their way to the aggregator: what was answered
- * as stored is there whole, on the medium, once; nothing that is served is half. */
+/* Files that workloads write into capture directories, and their transfer to the aggregator. A file
+ * acknowledged as stored must be complete on the medium, once. No incomplete file may be served. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -22,7 +22,7 @@
 #define WALL_0    (1750000000LL * MRD_SEC)
 #define TIME_ROOM (100 * MRD_MS) /* between clocks of files and of sessions */
 
-/* A file grows in steps; each of them is a version that may stand still for long enough to be taken. */
+/* A file grows in steps. Each step is a version that may last long enough to be taken. */
 typedef struct work_file {
     char name[32];
     uint64_t seed;
@@ -150,7 +150,8 @@ files_new(sim_node *n)
     snprintf(path, sizeof(path), "%s/%s_pid_%d", n->capture, n->a->id, PID);
     MRD_ASSERT(mrd_make_dirs(path, NULL) == MRD_OK);
     mrd_owned_old_kernel(
-        true); /* openat2 is no call of the C library: it would look past the disks */
+        /* openat2 is not a function of the C library, so it would bypass the simulated disks */
+        true);
     n->watch[0] = n->capture;
     n->o.watch.v = n->watch;
     n->o.watch.n = 1;
@@ -165,7 +166,7 @@ files_free(sim_node *n)
 
 /* ---- What is there ---- */
 
-/* A version of a file of this node (NULL: of any) with that name (NULL: any). */
+/* Returns true if this is a version of a file. A NULL node or name matches any. */
 static bool
 is_version(const world *w, const sim_node *of, const char *name, const char *hex)
 {
@@ -184,7 +185,7 @@ is_version(const world *w, const sim_node *of, const char *name, const char *hex
     return false;
 }
 
-/* Its hash as it is; "" where there is none. */
+/* Hashes the file as it is now. "" if it does not exist. */
 static void
 hash_of_file(const char *path, char hex[MRD_SHA256_HEX])
 {
@@ -203,7 +204,8 @@ listed(const mrd_session *s, const char *instance_id, const char *hex)
     return NULL;
 }
 
-/* Whether the manifest on the medium lists it as complete, as it may while the log's line is synced. */
+/* Returns true if the manifest on the medium lists it as complete, which may be the case while its
+ * log line is being synced. */
 static bool
 manifest_has(world *w, const mrd_session *s, const char *hex)
 {
@@ -227,7 +229,7 @@ manifest_has(world *w, const mrd_session *s, const char *hex)
     return found;
 }
 
-/* Whether a power failure now would leave it, with its line in the session's log or manifest. */
+/* Checks that a power failure now would keep it, with its line in the session's log or manifest. */
 static void
 check_durable(world *w, const mrd_session *s, const char *node, const char *hex)
 {
@@ -307,8 +309,8 @@ is_promised(const world *w, const sim_node *n, uint64_t session, const char *hex
     return false;
 }
 
-/* What a node's workload wrote while a session recorded belongs to it: it is not over before the aggregator
- * has it, or it was given up with a message. */
+/* Files that a node's workload wrote while a session recorded belong to the session. It must not
+ * end before the aggregator has them, or a message reports why they were dropped. */
 void
 files_flushed(sim_node *n, const mrd_record_status *st)
 {
@@ -316,7 +318,7 @@ files_flushed(sim_node *n, const mrd_record_status *st)
     mrd_files_stats stats;
 
     mrd_files_get_stats(n->agent->files, &stats);
-    /* Told anew by an aggregator whose machine came up with another wall clock, a start is another. */
+    /* After a reboot of the aggregator with another wall clock the start has another time. */
     if (stats.failed > 0 || stats.hung > 0 || n->wall_stepped || n->boot > 1 || n->woken_at != 0 ||
         (n->w->n_timelines > 1 && n->w->server_steps > 0) || st->stop.ns == INT64_MAX)
         return;
@@ -334,7 +336,7 @@ files_flushed(sim_node *n, const mrd_record_status *st)
     }
 }
 
-/* ---- After a crash, and at the end ---- */
+/* ---- After a crash and at the end ---- */
 
 void
 files_recovered(world *w)
@@ -353,7 +355,7 @@ files_recovered(world *w)
     }
 }
 
-/* What the store serves by its hash. */
+/* Checks the files that the store serves by their hash. */
 static void
 check_store(world *w)
 {

@@ -1,6 +1,6 @@
-/* tests/sim/cluster_int.h - inside of the simulated cluster: cluster.c (time, network, run),
+/* tests/sim/cluster_int.h - internals of the simulated cluster: cluster.c (time, network, run),
  * cluster_agent.c (nodes), cluster_server.c (core, and a model of its disk), cluster_store.c (its
- * real journals and manifests on a simulated disk), cluster_check.c (what must hold). */
+ * real journals and manifests on a simulated disk), cluster_check.c (invariants). */
 #ifndef MRD_TESTS_SIM_CLUSTER_INT_H
 #define MRD_TESTS_SIM_CLUSTER_INT_H
 
@@ -10,9 +10,9 @@
 #include "tests/sim/cluster.h"
 
 #define WINDOW       8
-#define SESSIONS_MAX 8   /* of one node at one time */
+#define SESSIONS_MAX 8   /* concurrent ones of one node */
 #define SPOOL_MAX    400 /* batches */
-#define REPORTED_MAX 16  /* triggers of a node and session */
+#define REPORTED_MAX 16  /* triggers per node and session */
 #define RUNS_MAX     64
 
 typedef struct world world;
@@ -23,7 +23,7 @@ typedef struct store_model store_model;
 
 typedef struct {
     int64_t at;
-    uint64_t order; /* of two at one time the first is first */
+    uint64_t order; /* ranks tasks of equal time */
     void (*run)(world *w, uint64_t a, uint64_t b, void *p);
     uint64_t a, b;
     void *p;
@@ -31,7 +31,7 @@ typedef struct {
 
 /* ---- Clocks ---- */
 
-/* From true time `from` on it reads `local` and gains ppm, or stands. */
+/* From true time `from` on it reads `local` and gains ppm, or is stopped. */
 typedef struct {
     int64_t from, local;
     double ppm;
@@ -48,7 +48,7 @@ long double sim_clock_true(const sim_clock *c, int64_t local);
 void sim_clock_begin(sim_clock *c, int64_t now, int64_t local, double ppm);
 void sim_clock_bend(sim_clock *c, int64_t now, double ppm, bool stands);
 
-/* A clock of the aggregator, as a welcome told it. */
+/* A clock of the aggregator, from a welcome. */
 typedef struct {
     int64_t server_offset, offset;
     double server_ppm;
@@ -69,7 +69,7 @@ typedef struct {
 typedef struct {
     uint64_t session, seq, epoch;
     uint32_t events;
-    bool clock; /* data of the clock instead of events */
+    bool clock; /* clock data instead of events */
     bool sent;
     uint64_t request;
     int64_t resend;
@@ -80,16 +80,16 @@ typedef struct {
     uint64_t id; /* 0: free */
     bool recorder;
     Mrd__NodePhase phase;
-    int64_t go, stop; /* local; 0: not yet */
+    int64_t go, stop; /* local time; 0 if not yet */
     int64_t armed_until;
     uint64_t next_seq, begun, delivered, window_events, lost_spool, lost_window, refused;
-    uint64_t ring; /* events of the recorder's memory */
+    uint64_t ring; /* events in the recorder's memory */
     uint64_t triggers[REPORTED_MAX];
     unsigned n_triggers;
     int64_t next_batch;
 } part_model;
 
-/* How fast the node has sent, see cluster_limits.c. */
+/* Rate of a node, see cluster_limits.c. */
 typedef struct {
     unsigned incarnation;
     int64_t at;
@@ -111,18 +111,19 @@ struct agent {
     batch *spool;
     size_t n_spool, first_sent;
     unsigned in_flight;
-    unsigned n_parts; /* places in parts that were used; some are free again */
-    uint64_t urgent;  /* the hello or heartbeat under way, 0: none */
+    unsigned n_parts; /* used slots in parts, some of which are free again */
+    uint64_t urgent;  /* the pending hello or heartbeat, 0 for none */
     int64_t urgent_resend;
     mrd_probe *probes;
     size_t n_probes;
     uint32_t probe_k;
     bool knows_offset;
-    int64_t session_offset; /* as the aggregator says: session - local */
+    int64_t session_offset; /* reported by the aggregator: session - local */
     char reason[32];
     unsigned spools_lost;
     part_model parts[SESSIONS_MAX];
-    part_model numbers[RUNS_MAX]; /* of sessions it forgot: none is used twice, counts go on */
+    /* of forgotten sessions, so that no number is reused and counts continue */
+    part_model numbers[RUNS_MAX];
     unsigned n_numbers;
     limit_state limit;
 };
@@ -136,22 +137,22 @@ typedef struct {
     bool synced;
 } stored_frame;
 
-/* What is on disk of a session; outlives the core. */
+/* The disk's contents of a session, which outlive the core. */
 typedef struct {
     uint64_t id;
-    char *text;        /* manifest; NULL: none yet */
-    mrd_session *copy; /* the same, not written out, in large runs */
+    char *text;        /* the manifest; NULL if not yet written */
+    mrd_session *copy; /* in large runs, the same without formatting */
     bool durable_go, durable_stop;
-    size_t durable_nodes; /* of the manifest on the medium */
+    size_t durable_nodes; /* in the manifest on the medium */
     bool removed, closed;
-    bool merged;    /* its profile was looked for on the medium */
-    bool forgotten; /* it was deleted before a crash, and goes */
+    bool merged;    /* its profile was verified on the medium */
+    bool forgotten; /* it was deleted before a crash and will be removed */
     bool deleted_by_people;
     bool merging, copying;
-    int64_t large_at;  /* from then on it is larger than it may be; 0: it is not, */
+    int64_t large_at;  /* time since it exceeds its size limit, 0 if it does not, */
     unsigned large_in; /* ... of this process */
     uint64_t content,
-        copied; /* numbers of merges: of the session, and what the shared storage has */
+        copied; /* merge numbers of the session and of the copy in the shared storage */
     stored_frame *frames;
     size_t n_frames, cap_frames;
 } disk_session;
@@ -181,7 +182,7 @@ typedef struct {
     int64_t from, to;
 } window_model;
 
-/* The pauses of a session, as nodes were told them with a revision. */
+/* The pauses of a session with a revision, as sent to nodes. */
 typedef struct {
     uint64_t session;
     unsigned revision;
@@ -204,17 +205,17 @@ struct world {
     /* the aggregator */
     mrd_core *core;
     unsigned incarnation;
-    bool up, running;          /* it answers; there is a process */
-    store_model *store;        /* NULL: its disk is a model */
+    bool up, running;          /* it answers; its process exists */
+    store_model *store;        /* NULL if its disk is a model */
     struct mrd_loop *loop;     /* with real agents: the real aggregator, cluster_loop.c */
     struct mrd_server *server; /* its end of the network */
     struct mrd_clocks *clocks;
     mrd_timescale scale;
     int64_t server_offset;
     double server_ppm;
-    int64_t server_wall;   /* what its wall clock was set by, */
-    unsigned server_steps; /* so many times */
-    unsigned steps_wait;   /* ... and will be when the next probes are read */
+    int64_t server_wall;   /* sum of the settings of its wall clock, */
+    unsigned server_steps; /* and their number */
+    unsigned steps_wait;   /* ... settings that will follow when the next probes are read */
     uint64_t last_ticket;
     ticket_model *tickets;
     size_t n_tickets, cap_tickets;
@@ -226,7 +227,7 @@ struct world {
     disk_session *disk;
     size_t n_disk;
     mrd_json *nodes_file;
-    struct saved_manifest *saving; /* manifests that are being written */
+    struct saved_manifest *saving; /* manifests being written */
     asked_session asked[256];
     size_t n_asked;
     window_model windows[4096];
@@ -254,7 +255,7 @@ void sim_at(world *w, int64_t at, void (*run)(world *w, uint64_t a, uint64_t b, 
             uint64_t a, uint64_t b, void *p);
 void sim_fail(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 void sim_mix(world *w, uint64_t v); /* into the hash */
-/* How long a message takes, below 0: it is lost. */
+/* Draws the delay of a message. Below 0 if it is lost. */
 int64_t sim_delay(world *w, const agent *a);
 
 /* cluster_agent.c */
@@ -277,9 +278,9 @@ void server_begin(world *w, bool recorder, mrd_dur_ns duration);
 void server_trigger(world *w);
 void server_stop(world *w);
 void server_delete(world *w);
-void server_merge(world *w); /* of one that is over, again */
+void server_merge(world *w); /* of a complete one, again */
 mrd_core_time server_now(const world *w);
-void server_carry(world *w);                                       /* what the core wants */
+void server_carry(world *w);                                       /* executes the core's effects */
 void server_answered(world *w, uint64_t ticket, uint64_t session); /* a command that made it */
 disk_session *disk_of(world *w, uint64_t id);
 disk_session *disk_make(world *w, uint64_t id);
@@ -290,10 +291,11 @@ void store_new(world *w);
 void store_free(world *w);
 void store_boot(world *w, const char *name);
 bool
-store_open(world *w); /* false, here and in recover: it cannot be used now, or the process died */
+/* here and in recover: false if it cannot be used now, or the process was killed */
+store_open(world *w);
 bool store_recover(world *w);
 bool store_loop(world *w, const mrd_core_options *core);   /* the same for the real aggregator */
-void store_saved(world *w, uint64_t session, bool failed); /* as the core is told */
+void store_saved(world *w, uint64_t session, bool failed); /* called when the core receives it */
 void store_bad_moment(world *w, const mrd_session *s);     /* a frame is appended */
 void store_crash(world *w, bool power);
 void store_die_soon(world *w, bool power); /* in one of its next calls of the disk */
@@ -312,7 +314,7 @@ bool store_is_gone(world *w, uint64_t session); /* deleted, or about to be */
 
 /* cluster_export.c: of models */
 void export_merging(world *w, uint64_t session);
-void export_merged(world *w, uint64_t session); /* its profile is another now */
+void export_merged(world *w, uint64_t session); /* its profile has changed */
 void export_start(world *w, const mrd_session *s);
 void export_crash(world *w);
 void export_removing(world *w, const mrd_session *s);

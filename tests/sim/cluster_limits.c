@@ -1,14 +1,15 @@
 /*
- * Limits of the aggregator, with real agents: how large a session may become, how fast an agent may send, and how long
- * a flight recorder keeps its events. What must hold: a session that is too large is stopped, and says so; in any time
- * no agent has more stored than its rate allows; and, as in every run, what a limit held back is counted.
+ * Limits of the aggregator, with real agents: the size of a session, the rate of an agent, and how
+ * long a flight recorder keeps its events. A session that is too large must be stopped with a
+ * message. In any time no agent may store more than its rate allows. As in every run, delayed or
+ * dropped data must be counted.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "tests/sim/cluster_node.h"
 
-#define STOPPED_AFTER (3 * MRD_SEC) /* rounds of the core, and a loop that is busy */
+#define STOPPED_AFTER (3 * MRD_SEC) /* rounds of the core, and a busy loop */
 
 void
 limits_of(const world *w, mrd_core_limits *limits)
@@ -26,8 +27,9 @@ limits_ask(world *w, mrd_session_params *params)
         params->recorder_ns = MRD_SEC + (int64_t) sim_below(w, 10 * MRD_SEC);
 }
 
-/* The frame was taken: it is about to be written. By a bucket that leaks, computed another way than the core's: what it
- * holds is never more than the rate of one second and the frame that it was not empty for. */
+/* The frame was accepted and is about to be written. Checks its rate with a leaky bucket, which
+ * differs from the core's computation: its level never exceeds the rate of one second plus the
+ * largest frame. */
 void
 limits_stored(world *w, const char *instance_id, size_t len)
 {

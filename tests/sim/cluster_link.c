@@ -1,4 +1,5 @@
-/* Connections of a node with the real agent: what proto/link.h promises, over the fake network. */
+/* Connections of a node with the real agent: the behaviour documented in proto/link.h, over the
+ * simulated network. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -6,10 +7,11 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define RESEND     (5 * MRD_SEC)
-#define FAIL       (30 * MRD_SEC) /* mrd_link_options.reply_ns; the agent asks for less for probes */
+#define RESEND (5 * MRD_SEC)
+/* mrd_link_options.reply_ns; the agent requests less for probes */
+#define FAIL       (30 * MRD_SEC)
 #define FAIL_PROBE (5 * MRD_SEC)
-#define FLIGHTS    10 /* the window and the urgent one */
+#define FLIGHTS    10 /* the window and the urgent request */
 
 typedef struct {
     uint64_t request; /* 0: free */
@@ -24,7 +26,7 @@ struct sim_link {
     sim_link *next;
     sim_node *n;
     bool probes, up;
-    uint64_t id; /* never used twice: what comes late for another is nobody's */
+    uint64_t id; /* never reused, so a late message for a closed link matches no other */
     unsigned made;
     uint32_t conn;
     unsigned window;
@@ -127,7 +129,7 @@ flight_of(sim_link *l, uint64_t request)
     return NULL;
 }
 
-/* Of the transport: an unanswered request is repeated, and given up in the end. */
+/* The transport resends an unanswered request and finally drops it. */
 static void
 repeat(world *w, uint64_t index, uint64_t id, void *arg)
 {
@@ -170,7 +172,7 @@ send_frame(sim_link *l, uint64_t tag, mrd_bytes frame, bool urgent)
     uint64_t *request;
 
     if (node_dead(l->n))
-        return MRD_OK; /* nobody sends it */
+        return MRD_OK; /* discarded, because the node is dead */
     if (f == NULL || (!urgent && in_flight(l) == l->window))
         return MRD_AGAIN;
     f->request = ++w->last_request;
@@ -254,7 +256,7 @@ link_reply(sim_node *n, uint32_t conn, uint64_t request, mrd_bytes frame, unsign
     }
 }
 
-/* The control channel is there when the data channel was welcomed. */
+/* The control channel exists after the data channel was welcomed. */
 void
 link_survey(sim_node *n, uint64_t survey, mrd_bytes frame)
 {
@@ -372,7 +374,7 @@ link_cut_all(sim_node *n)
     }
 }
 
-/* ---- As agent/transport.h ---- */
+/* ---- The interface of agent/transport.h ---- */
 
 static sim_link *
 of(mrd_transport *t)

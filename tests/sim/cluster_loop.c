@@ -1,8 +1,8 @@
 /*
- * The real aggregator of a simulated cluster: its loop with all threads (aggregator/loop.h), and below it
- * the server's end of the fake network in place of NNG's (proto/link.h).
+ * The real aggregator of a simulated cluster: its loop with all threads (aggregator/loop.h). Below
+ * it, the server's end of the simulated network replaces NNG's (proto/link.h).
  *
- * What the core is told is looked at on its way to it (ld's --wrap); nothing is changed.
+ * The core's inputs are checked on their way (ld's --wrap), but not changed.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -15,7 +15,7 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, however slow the disk is */
+#define ANSWER_MAX (10 * MRD_SEC) /* no request waits longer, even with a slow disk */
 
 /* ---- The server's end of the network ---- */
 
@@ -41,7 +41,7 @@ struct mrd_server {
     world *w;
     pthread_mutex_t lock;
     pthread_cond_t news, answered;
-    open_request *open; /* in the order in which they came */
+    open_request *open; /* in the order of arrival */
     unsigned n_open;
     uint32_t *conns;
     size_t n_conns;
@@ -49,7 +49,7 @@ struct mrd_server {
     bool woken, closed;
 };
 
-static world *of; /* whose aggregator runs */
+static world *of; /* the world of the running aggregator */
 
 static mrd_server *
 server_new(world *w)
@@ -165,7 +165,7 @@ loop_check(world *w)
         sim_fail(w, "a request of node %u has had no answer for 10 s", r->node);
 }
 
-/* ---- As proto/link.h ---- */
+/* ---- The interface of proto/link.h ---- */
 
 bool
 mrd_server_next(mrd_server *s, int timeout_ms, mrd_server_request *ret_request)
@@ -214,7 +214,7 @@ mrd_server_reply(mrd_server *s, mrd_server_request *request, mrd_bytes frame)
     const open_request *r = request->keep;
     world *w = s->w;
 
-    if (w->up && !s->closed) { /* else the process is dead and does not know it yet */
+    if (w->up && !s->closed) { /* otherwise the process is dead and has not noticed yet */
         agent *a = &w->agents[r->node];
         unsigned timeline = wire_answer(w, a, (mrd_bytes){ r->data.p, r->data.len }, frame);
 
@@ -300,7 +300,7 @@ mrd_server_close_control(mrd_server *s)
     pthread_cond_broadcast(&s->answered);
 }
 
-/* Under the lock: the next answer that was not given. */
+/* Takes the next answer that was not yet returned. The caller holds the lock. */
 static bool
 take_answer(server_ask *a, mrd_buf *ret)
 {
@@ -350,7 +350,7 @@ mrd_server_ask(mrd_server *s, mrd_bytes frame, unsigned expect, int timeout_ms,
     return s->closed ? MRD_CLOSED : MRD_OK;
 }
 
-/* ---- Commands, as somebody behind HTTP gives them ---- */
+/* ---- Commands, as from HTTP ---- */
 
 typedef struct {
     mrd_loop_item item;
@@ -393,7 +393,7 @@ __wrap_mrd_loop_answer(mrd_loop *l, uint64_t ticket, mrd_err err, const char *te
     __real_mrd_loop_answer(l, ticket, err, text, value);
 }
 
-/* ---- What the core is told, and asks for ---- */
+/* ---- Inputs and effects of the core ---- */
 
 static bool
 seen(void)
@@ -401,7 +401,7 @@ seen(void)
     return of != NULL && of->up && of->core != NULL;
 }
 
-/* Also one that is deleted; NULL: there is none, or nobody looks. */
+/* Returns the session, even if it is deleted. NULL if it does not exist or no core is observed. */
 static const mrd_session *
 session_of(uint64_t id)
 {
@@ -502,13 +502,13 @@ __wrap_mrd_cleaner_remove(mrd_cleaner *c, uint64_t session, const char *text)
     if (s != NULL && mrd_session_is_merging(s))
         sim_fail(of, "a session is removed while it is merged");
     if (s != NULL)
-        disk_make(of, session)->removed = true; /* from here on it may be gone after a crash */
+        disk_make(of, session)->removed = true; /* from here on it may be missing after a crash */
     __real_mrd_cleaner_remove(c, session, text);
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Start and end ---- */
 
-/* False: it cannot start now, or died of it. */
+/* Returns false if it cannot start now, or was killed meanwhile. */
 bool
 loop_begin(world *w, mrd_session_store *store, const mrd_core_options *core)
 {

@@ -1,5 +1,6 @@
-/* Merged sessions of real agents: their files are whole, also after a crash in the middle of a merge or a
- * power cut after it; the profile has each event once, at its time as far as the bound says, and the losses. */
+/* Merged sessions of real agents. Their files are complete, even after a crash during a merge or a
+ * power failure after it. The profile has each event once, at its true time within the bound, and
+ * the losses. */
 #include <dirent.h>
 #include <math.h>
 #include <stdio.h>
@@ -44,7 +45,7 @@ check_sums(world *w, const mrd_session *s, const char *dir, char *sums)
     }
 }
 
-/* What says that it is merged has all files of the profile, whole, and nothing half beside them. */
+/* A session marked as merged must have all files of the profile, complete, and no partial files. */
 static void
 check_profile(world *w, const mrd_session *s, const char *dir, const char *where)
 {
@@ -93,11 +94,11 @@ static struct {
     world *w;
     const mrd_session *s;
     const mrd_catalog *cat;
-    uint8_t *seen[64]; /* of each node, of each of its events */
+    uint8_t *seen[64]; /* for each node and each of its events */
     uint64_t spans[64], lost[64];
 } of;
 
-/* Of events of a node's workload, and of losses of any kind. */
+/* Returns the node of a workload's event or of a loss of any kind. */
 static sim_node *
 node_of(const mrd_event *ev, unsigned *ret_index)
 {
@@ -111,7 +112,7 @@ node_of(const mrd_event *ev, unsigned *ret_index)
     return of.w->agents[*ret_index].node;
 }
 
-/* At its true time, as far as it says. */
+/* The time must be true within the stated bound. */
 static void
 check_time(const sim_node *n, const source_event *from, const mrd_event *ev)
 {
@@ -199,7 +200,7 @@ static const mrd_sink_ops looker = { .name = "looker",
                                      .event = see_event,
                                      .close = close_sink };
 
-/* Losses that have a time are in the profile as events: no event is shown and lost. */
+/* Losses with a time are events in the profile. No event may be both shown and lost. */
 static void
 check_losses(world *w, const mrd_session *s, const mrd_part *p)
 {
@@ -214,7 +215,7 @@ check_losses(world *w, const mrd_session *s, const mrd_part *p)
                  (unsigned long long) of.spans[i], (unsigned long long) of.lost[i]);
 }
 
-/* As many spans as the journal has. */
+/* The profile must have the same number of spans as the journal. */
 static void
 check_spans(world *w, const mrd_session *s)
 {
@@ -233,7 +234,7 @@ check_spans(world *w, const mrd_session *s)
     }
 }
 
-/* By the same code as the merge that wrote the files. */
+/* Uses the same code as the merge that wrote the files. */
 static void
 look_through(world *w, const mrd_session *s)
 {

@@ -1,4 +1,4 @@
-/* A node that runs the real agent: its life, its turns, and what can go wrong with its machine. */
+/* A node that runs the real agent: its processes, its turns, and the faults of its machine. */
 #include "tests/sim/cluster_node.h"
 #include "base/vec.h"
 
@@ -9,10 +9,10 @@
 #include "agent/spool_int.h"
 #include "base/obj.h"
 
-#define TURN_MAX     MRD_SEC /* a daemon's turn waits no longer */
-#define TURNS_MAX    5000    /* in a second: a chunk of a file is four of them */
+#define TURN_MAX     MRD_SEC /* the longest wait of a turn */
+#define TURNS_MAX    5000    /* in a second; a chunk of a file takes four */
 #define ANSWER_BYTES (sizeof(record_head) + sizeof(answer_record))
-#define WANDER       20 /* ppb, at most, from one second to the next */
+#define WANDER       20 /* ppb; the maximum change from one second to the next */
 
 bool
 node_dead(const sim_node *n)
@@ -48,9 +48,9 @@ put_number(frame_numbers *to, const frame_number *number)
     to->v[to->n++] = *number;
 }
 
-/* What was forced out while it was on its way may be stored; a successor takes it for lost
- * (agent/spool.h). Of a process that dies in a call: as it stands there, for the answers that it hears
- * while it returns are on no disk, nor may that be which it was writing. */
+/* A frame that was forced out while in flight may be stored, but a successor counts it as lost
+ * (agent/spool.h). If the process dies in a call, its state at that call counts. Later answers are
+ * on no disk, and maybe neither is the record that it was writing. */
 static void
 keep_unacknowledged(sim_node *n, const mrd_spool *s)
 {
@@ -68,7 +68,7 @@ keep_unacknowledged(sim_node *n, const mrd_spool *s)
     }
 }
 
-/* A successor that dies before it runs may have forced out what its predecessor had sent. */
+/* A successor that dies before it runs may have forced out frames that its predecessor had sent. */
 static void
 lose_sent(sim_node *n)
 {
@@ -77,7 +77,7 @@ lose_sent(sim_node *n)
     n->sent.n = 0;
 }
 
-/* A process that ends in order commits once more, and may force out frames for that. */
+/* A process that ends cleanly commits once more, and may force out frames for that. */
 extern void __real_mrd_spool_close(mrd_spool *s);
 extern void __wrap_mrd_spool_close(mrd_spool *s);
 void
@@ -99,7 +99,7 @@ forget_plans(sim_node *n)
     n->apart = APART_NOT;
 }
 
-/* The process is no more: what it still does while it returns is seen by nobody. */
+/* The process has ended. Its remaining actions before it returns have no effect. */
 static void
 end_process(sim_node *n, bool killed)
 {
@@ -137,7 +137,7 @@ schedule(sim_node *n)
     node_wake(n, next <= now ? n->w->now + 50 * MRD_US : n->w->now + (next - now) + MRD_US);
 }
 
-/* A loop that finds nothing to do waits. */
+/* A loop without work must wait. */
 static void
 check_pace(sim_node *n)
 {
@@ -176,7 +176,7 @@ turn(world *w, uint64_t index, uint64_t wake, void *p)
 
 /* ---- Life ---- */
 
-/* In one of the next calls of its disk, or between those of two files. */
+/* Dies in one of the next calls of its disk, or between calls for different files. */
 static void
 die_soon(sim_node *n)
 {
@@ -206,16 +206,14 @@ start(world *w, uint64_t index, uint64_t incarnation, void *p)
         start_later(n, MRD_SEC);
         return;
     }
-    if (n->dies_again &&
-        !w->healing) { /* while it finds what its predecessor left, or soon after */
+    if (n->dies_again && !w->healing) { /* while it reads its predecessor's files, or soon after */
         die_soon(n);
     }
     n->dies_again = false;
     turn_of(w, n);
     err = mrd_agent_open(&n->o, &n->id, link_new(n, false), &made, &why);
     turn_of(w, NULL);
-    if (err !=
-        MRD_OK) { /* a full disk, or it died on the way: who watches over it starts it again */
+    if (err != MRD_OK) { /* a full disk, or it died meanwhile: the supervisor restarts it */
         if (!node_dead(n) && err != MRD_FULL && err != MRD_IO)
             sim_fail(w, "node %s: the agent does not start: %s", n->a->id, why.text);
         forget_plans(n);
@@ -259,8 +257,8 @@ wander(world *w, uint64_t index, uint64_t none, void *p)
     sim_at(w, w->now + 5 * MRD_SEC, wander, index, none, p);
 }
 
-/* Whether so many calls are over, of all or of those that are of another file than the one before: what
- * is written to two files has an order. */
+/* Counts down the calls and returns true at the last one. With `between` only calls for another
+ * file than the previous one count, because the order of writes to two files matters. */
 static bool
 counted_down(uint64_t *calls, bool between, bool same_file)
 {
@@ -284,8 +282,9 @@ is_answer(const sim_disk_op *op)
            strstr(op->path, "/spool-") != NULL;
 }
 
-/* A record of an answer finds no room, where others do. When the last has, the process dies in one of the next
- * calls, between the next record that does find room and the counts that go with it, or does not. */
+/* Fails the record of an answer for lack of space, while other records succeed. After the last
+ * failure the process may die in one of the next calls, between the next successful record and its
+ * counts. */
 static bool
 starves(sim_node *n, const sim_disk_op *op)
 {
@@ -378,7 +377,7 @@ new_boot(sim_node *n)
     sim_clock_begin(&n->a->clock, w->now, (int64_t) sim_below(w, 100000 * MRD_SEC), ppm);
 }
 
-/* Of its clock probes. */
+/* The network path of its clock probes. */
 static void
 new_path(sim_node *n)
 {
@@ -449,9 +448,10 @@ node_free(sim_node *n)
     free(n);
 }
 
-/* ---- What goes wrong ---- */
+/* ---- Faults ---- */
 
-/* Killed, or ended in order by who watches over it; the folder of its spool goes, too, or not. */
+/* Kills the agent, or ends it cleanly like its supervisor. Its spool directory is removed too,
+ * unless with_spool. */
 void
 node_crash(sim_node *n, bool with_spool)
 {
@@ -542,7 +542,7 @@ room_again(world *w, uint64_t index, uint64_t none, void *p)
     w->agents[index].node->short_of_room = false;
 }
 
-/* Its disk has room for so many more bytes, for a while. */
+/* Leaves space for `room` more bytes on its disk, for a while. */
 static void
 fill_disk(sim_node *n, uint64_t room, int64_t time)
 {
@@ -579,8 +579,8 @@ fill_later(world *w, uint64_t index, uint64_t time, void *p)
         fill_disk(w->agents[index].node, sim_below(w, 1500), (int64_t) time);
 }
 
-/* It reaches nobody, its frames wait in the segments of more than one process, and its disk fills: the
- * oldest are forced out. Then it is killed, and its successor has to know of them. */
+/* Cuts the network. The node's frames collect in the segments of several processes, until its disk
+ * is full and the oldest are forced out. Then it is killed, and its successor must report them. */
 static void
 cut_off(sim_node *n)
 {
@@ -613,8 +613,9 @@ starve_later(world *w, uint64_t index, uint64_t answers, void *p)
     w->agents[index].node->starved = w->healing ? 0 : (unsigned) answers;
 }
 
-/* Its frames wait while it reaches nobody, and their answers find no room: in the process that wrote them
- * or in its successor, which gives other numbers when the last record is torn. */
+/* Cuts the network so that frames collect. Later the answers find no space, either in the process
+ * that wrote the frames or in its successor. The successor uses another epoch if the last record is
+ * torn. */
 static void
 answers_without_room(sim_node *n)
 {
@@ -627,7 +628,7 @@ answers_without_room(sim_node *n)
         sim_at(w, again, tear_later, at, 0, NULL);
         again += 7 * MRD_SEC;
     }
-    /* Each answer tries twice, itself and the first of before. */
+    /* Each answer makes two attempts: its own record and the first earlier one. */
     sim_at(w, again, starve_later, at,
            sim_chance(w, 500) ? 2 + 2 * sim_below(w, 4) : 1 + sim_below(w, 8), NULL);
 }
@@ -640,8 +641,8 @@ slow_link(sim_node *n)
            NULL);
 }
 
-/* Its disk has no room, or fails, while frames come and are answered, and its process dies in or soon
- * after one of these calls. */
+/* Its disk is full or fails while frames arrive and are answered. Its process dies in or soon after
+ * one of these calls. */
 static void
 starve(sim_node *n)
 {

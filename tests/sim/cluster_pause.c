@@ -1,8 +1,8 @@
 /*
- * Pauses of sessions that real agents record: somebody asks for them and for their ends, some nodes miss that,
- * die, or are away. What must hold: every node that is there carries out the last change; a revision
- * means the same pauses to all; who carried one out records what is in none of its pauses, and nothing
- * that lies in one.
+ * Pauses of sessions that real agents record. Users request pauses and their ends, and some nodes
+ * miss them, die, or are absent. Every node that is present must apply the last change. A revision
+ * means the same pauses for all nodes. A node that has applied one must record all events outside
+ * of its pauses, and none inside.
  */
 #include <stdlib.h>
 
@@ -11,10 +11,10 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define TOLD_AFTER (12 * MRD_SEC) /* of a node that is there: more than two further questions */
-#define MARGIN     (100 * MRD_MS) /* beside the bound: by so much clocks may drift in a run */
+#define TOLD_AFTER (12 * MRD_SEC) /* of a node that is present: more than two further surveys */
+#define MARGIN     (100 * MRD_MS) /* in addition to the bound: the maximum clock drift in a run */
 
-/* ---- What is asked for ---- */
+/* ---- Requests ---- */
 
 static void
 change_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
@@ -39,7 +39,7 @@ pause_some(world *w)
     loop_command(w, change_session, &s->id, sizeof(s->id));
 }
 
-/* ---- What nodes are told ---- */
+/* ---- Changes sent to nodes ---- */
 
 static const told_change *
 told_of(const world *w, uint64_t id, unsigned revision)
@@ -53,7 +53,7 @@ told_of(const world *w, uint64_t id, unsigned revision)
 static int64_t
 end_of(const Mrd__Pause *p)
 {
-    return p->to_session_ns == 0 ? INT64_MAX : p->to_session_ns; /* it goes on */
+    return p->to_session_ns == 0 ? INT64_MAX : p->to_session_ns; /* it has no end yet */
 }
 
 void
@@ -83,7 +83,7 @@ pause_told(world *w, const Mrd__Control *c)
     }
 }
 
-/* Who is there has carried out the last change. */
+/* Checks that every node that is present has applied the last change. */
 void
 pause_check(world *w)
 {
@@ -120,7 +120,8 @@ pause_leaves_out(const sim_node *n, size_t at, const source_event *ev)
     return false;
 }
 
-/* How well the node knew the session's time when it carried out what it did last; below 0: not known. */
+/* Notes how precisely the node knew session time when it applied the last change. Below 0 if
+ * unknown. */
 static void
 note_change(sim_node *n, const session *s, session_truth *t)
 {
@@ -136,7 +137,8 @@ note_change(sim_node *n, const session *s, session_truth *t)
                           : -1;
 }
 
-/* Within its pauses as it was told them, certainly; or, not `certain`, perhaps. */
+/* Returns true if the range is certainly within the pauses sent to the node, or possibly if not
+ * `certain`. */
 static bool
 lies_in(const told_change *told, long double from, long double to, bool certain, int64_t margin)
 {

@@ -1,4 +1,5 @@
-/* What people ask of the simulated cluster's aggregator: to start, stop, trigger, delete and merge sessions. */
+/* Requests of users to the simulated cluster's aggregator: start, stop, trigger, delete and merge
+ * sessions. */
 #include "base/obj.h"
 #include "tests/sim/cluster_node.h"
 

@@ -1,4 +1,5 @@
-/* The aggregator of the simulated cluster: the real core, and a disk that forgets. */
+/* The aggregator of the simulated cluster: the real core and a model of its disk, which can lose
+ * data. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -130,7 +131,7 @@ committed(world *w, uint64_t incarnation, uint64_t full, void *p)
         commit(w);
 }
 
-/* Written now, durable when the sync is over. */
+/* Writes it now. It is durable when the sync ends. */
 static void
 commit(world *w)
 {
@@ -145,7 +146,7 @@ commit(world *w)
     sim_at(w, w->now + took, committed, w->incarnation, w->disk_full, NULL);
 }
 
-/* What the loop does with clock data on its way to the journal. */
+/* Handles clock data on its way to the journal, as the loop does. */
 static void
 take_clock(world *w, agent *a, mrd_node *n)
 {
@@ -191,7 +192,7 @@ do_append(world *w, const mrd_effect *e)
 /* ---- Manifests ---- */
 
 typedef struct saved_manifest {
-    struct saved_manifest *next, **at; /* in w->saving; at NULL: a crash took it out */
+    struct saved_manifest *next, **at; /* in w->saving; `at` is NULL after a crash removed it */
     uint64_t session;
     char *text;
     mrd_session *copy;
@@ -241,13 +242,13 @@ saved(world *w, uint64_t incarnation, uint64_t id, void *arg)
     bool full = w->disk_full;
     uint64_t version = m->version;
 
-    if (incarnation != w->incarnation || !w->up) { /* what came of it was decided when it crashed */
+    if (incarnation != w->incarnation || !w->up) { /* its outcome was decided at the crash */
         saved_free(m);
         return;
     }
     if (!full && !d->removed)
         save_put(d, m);
-    else if (full) { /* it is told all the same, and logged: docs/architecture.md */
+    else if (full) { /* sent nevertheless and logged: docs/architecture.md */
         d->durable_go = d->durable_go || m->go;
         d->durable_stop = d->durable_stop || m->stop;
     }
@@ -327,7 +328,7 @@ job_closed(world *w, uint64_t incarnation, uint64_t id, void *p)
     if (incarnation != w->incarnation || !w->up)
         return;
     for (size_t i = 0; i < w->n_queue; i++) {
-        if (w->queue[i].session == id) { /* what waits for the journal goes first */
+        if (w->queue[i].session == id) { /* pending journal frames are written first */
             sim_at(w, w->now + 5 * MRD_MS, job_closed, incarnation, id, NULL);
             return;
         }
@@ -601,7 +602,7 @@ do_heartbeat(world *w, agent *a, uint64_t ticket, mrd_node *n)
     }
     w->r->heartbeats++;
     mrd_core_heartbeat(w->core, server_now(w), ticket, n, &hb, server_now(w).local);
-    if (w->core->out.n > w->core->out.first) { /* the answer's estimate, before it is taken */
+    if (w->core->out.n > w->core->out.first) { /* the answer's estimate, before it is removed */
         const mrd_effect *e = &w->core->out.v[w->core->out.n - 1];
 
         if (e->kind == MRD_DO_HEARTBEAT && e->has_estimate)
@@ -620,7 +621,8 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
     mrd_node *n;
     uint64_t ticket;
 
-    if (!w->up || w->n_tickets >= MRD_PENDING_MAX) /* the link's contexts: it comes again */
+    /* no free context of the link, so the request is repeated */
+    if (!w->up || w->n_tickets >= MRD_PENDING_MAX)
         return;
     ticket = ticket_new(w, a, request);
     if (b != NULL) {
@@ -634,7 +636,7 @@ server_request(world *w, agent *a, uint64_t request, const batch *b, bool hello)
         f.session = b->session;
         f.seq = b->seq;
         f.events = b->events;
-        f.clock = 7; /* not RAW: causality is checked with heartbeats */
+        f.clock = 7; /* not RAW, because causality is checked with heartbeats */
         f.body_len = 100 + 20 * b->events;
     }
     if (mrd_core_sender(w->core, server_now(w), ticket, a->conn, &f, &n)) {
@@ -668,7 +670,7 @@ tick(world *w, uint64_t incarnation, uint64_t b, void *p)
     sim_at(w, w->now + TICK, tick, incarnation, b, p);
 }
 
-/* What the journal of a session holds, also of nodes that its manifest does not name yet. */
+/* Reads the journal of a session, including nodes that its manifest does not have yet. */
 static void
 read_journal(world *w, mrd_session *s, const disk_session *d)
 {
@@ -743,7 +745,7 @@ begin(world *w, uint64_t incarnation, uint64_t b, void *p)
         return;
     w->up = w->running = true;
     if (w->store != NULL && !store_open(w)) {
-        if (w->up) /* else its death is on its way */
+        if (w->up) /* otherwise it is about to die */
             server_crash(w, false);
         return;
     }
@@ -792,7 +794,7 @@ server_start(world *w)
     begin(w, w->incarnation, 0, NULL);
 }
 
-/* What was being written is there, or is not. */
+/* Decides for each unfinished write whether it reached the disk. */
 static void
 decide_saving(world *w)
 {
@@ -806,7 +808,7 @@ decide_saving(world *w)
     }
 }
 
-/* What was not synced is gone, from some place on. */
+/* Drops unsynced frames from a random position on. */
 static void
 lose_unsynced(world *w)
 {
@@ -847,7 +849,8 @@ server_crash(world *w, bool power)
              i++) /* of another timeline: not followed */
             w->agents[i].n_probes = 0;
     }
-    for (size_t i = 0; i < w->n_disk; i++) { /* what survived is read, and on disk from now on */
+    /* the surviving data was read and counts as on disk from now on */
+    for (size_t i = 0; i < w->n_disk; i++) {
         for (size_t k = 0; k < w->disk[i].n_frames; k++)
             w->disk[i].frames[k].synced = true;
     }
@@ -855,7 +858,7 @@ server_crash(world *w, bool power)
            NULL);
 }
 
-/* What tasks hold below themselves. */
+/* Frees the memory that tasks hold. */
 void
 server_end(world *w)
 {

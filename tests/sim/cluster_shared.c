@@ -1,7 +1,8 @@
 /*
- * Exports of the real aggregator: its exporter copies sessions into a folder, which lies on the same simulated disk and
- * fails, is full, and loses what was not synced as that does. What must hold: what the core takes for exported is on the
- * medium, whole and as the store has it; after each start too; and in the end that is every session.
+ * Exports of the real aggregator. Its exporter copies sessions into a directory on the same
+ * simulated disk, with the same faults. A session that the core considers exported must be on the
+ * medium, complete and equal to the store, also after each start. In the end that holds for every
+ * session.
  */
 #include <dirent.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #define SHARED   "/sim/server/shared"
 #define FILE_MAX (64 << 20)
 
-/* The target and how sessions are called in it; nothing where none is asked for. */
+/* Sets the export target and the names of sessions in it. Does nothing without exports. */
 void
 shared_of(const world *w, mrd_loop_options *o)
 {
@@ -23,7 +24,8 @@ shared_of(const world *w, mrd_loop_options *o)
         return;
     o->export_to = SHARED;
     o->export_path = "{session}";
-    (void) mrd_make_dirs_durable(SHARED, NULL); /* on a full disk: with the next start */
+    /* if the disk is full, it is made by the next start */
+    (void) mrd_make_dirs_durable(SHARED, NULL);
 }
 
 static bool
@@ -39,7 +41,7 @@ same_bytes(const char *a, const char *b)
     return same;
 }
 
-/* The profile as the store has it; the manifest goes on changing. */
+/* Compares the profile with the store. The manifest may still change. */
 static void
 check_copy(world *w, const mrd_session *s, const char *when)
 {

@@ -1,4 +1,4 @@
-/* The generator of events: what a workload's rings are to the real agent, as a collector. */
+/* The generator of events, a collector that replaces a workload's rings for the real agent. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -139,7 +139,7 @@ step_source(void *self, mrd_local_ns now)
     sim_node *n = self;
     source *s = &n->source;
 
-    if (now.ns >= n->crossed_at) { /* as the reader of rings does */
+    if (now.ns >= n->crossed_at) { /* like the reader of rings */
         mrd_drain_cross(n->opened->drain);
         n->crossed_at = now.ns + 10 * MRD_SEC;
     }

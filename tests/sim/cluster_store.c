@@ -1,7 +1,7 @@
 /*
- * The aggregator's folder by the real code on a simulated disk: store, journals with their thread,
- * manifests with theirs, the cleaner, and recovery (aggregator/store.h, journals.h, pool.h,
- * cleaner.h), each call of the disk taking its time, failing or being the last one.
+ * The aggregator's directory on a simulated disk, with the real code: store, journals with their
+ * thread, manifests with theirs, the cleaner, and recovery (aggregator/store.h, journals.h, pool.h,
+ * cleaner.h). Each disk call takes time, and may fail or be the last one.
  */
 #include <errno.h>
 #include <linux/magic.h>
@@ -27,7 +27,7 @@
 #define BOOT_ID "/proc/sys/kernel/random/boot_id"
 #define BOOT_AT "/sim/server/boot_id"
 
-/* A frame that was answered as stored. */
+/* A frame that was acknowledged as stored. */
 typedef struct {
     uint64_t session, seq, epoch;
     uint32_t node;
@@ -41,12 +41,12 @@ struct store_model {
     mrd_journals *journals;
     mrd_pool *manifests;
     mrd_cleaner *cleaner;
-    unsigned dies_in; /* calls; 0: not */
+    unsigned dies_in; /* number of calls; 0 for never */
     bool dies_by_power, quiet;
-    unsigned error_in; /* one of so many calls of the disk fails */
+    unsigned error_in; /* one of this number of disk calls fails */
     promise *promises;
     size_t n_promises, cap_promises;
-    size_t checked; /* of them since the last power failure */
+    size_t checked; /* number of them checked since the last power failure */
 };
 
 /* ---- Faults of the disk ---- */
@@ -89,8 +89,8 @@ static const char *const call_names[SIM_DISK_CALLS] = { "create", "write",      
                                                         "rename", "remove",      "mkdir",
                                                         "link",   "list" };
 
-/* Calls of which one fails: mostly a few, but a sync of all while the aggregator starts is rare, and
- * what it loses is found in the cache by the next start. */
+/* Returns how many calls there are per failure. A sync of everything during the aggregator's start
+ * is rare, so it fails more often. The next start then finds the lost data in the cache. */
 static uint64_t
 fails_in(const store_model *m, const sim_disk_op *op)
 {
@@ -141,7 +141,7 @@ store_full(world *w, bool full)
     sim_disk_set_quota(d, full ? sim_disk_used(d) + sim_below(w, 8192) + 1 : 0);
 }
 
-/* ---- What other threads report, as the loop's inbox has it ---- */
+/* ---- Reports of other threads, as in the loop's inbox ---- */
 
 typedef enum { STORED, CLOSED, SAVED, NODES_SAVED, MEASURED, REMOVED, DISK, GONE } news_kind;
 
@@ -202,8 +202,8 @@ on_gone(void *self, const mrd_why *why)
     post(self, GONE, 0, 0, why);
 }
 
-/* What the medium has of a manifest, by the reader of traces: it reads one ten times as fast as the
- * manifests' own, and is another. False: it has none, or one that is no JSON. */
+/* Reads a manifest from the medium with the JSON reader of traces, which is independent and ten
+ * times faster. Returns false if there is no valid one. */
 static bool
 read_manifest(mrd_bytes text, disk_session *d)
 {
@@ -239,8 +239,8 @@ read_manifest(mrd_bytes text, disk_session *d)
     return fine;
 }
 
-/* Who is told next is told what the medium has, or what could not be written (it is told all the
- * same, and logged: docs/architecture.md). */
+/* The next message to nodes contains what the medium has, or what could not be written. In that
+ * case it is sent nevertheless and logged (docs/architecture.md). */
 void
 store_saved(world *w, uint64_t id, bool failed)
 {
@@ -317,7 +317,7 @@ body_byte(const mrd_frame *f, size_t at)
     return (uint8_t) (f->seq * 31 + f->session + at);
 }
 
-/* Clock data is stored with what the aggregator knows of it. */
+/* Clock data is stored with the aggregator's additions. */
 static bool
 is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
 {
@@ -335,9 +335,10 @@ is_as_sent(const world *w, unsigned node, const mrd_frame *f, mrd_bytes body)
     return true;
 }
 
-/* ---- Effects, as loop_effects.c and loop_results.c have them ---- */
+/* ---- Effects, as in loop_effects.c and loop_results.c ---- */
 
-/* The first frames of a node that joined late, which the manifest does not name yet. */
+/* A critical moment: the first frames of a node that joined late, which the manifest does not have
+ * yet. */
 void
 store_bad_moment(world *w, const mrd_session *s)
 {
@@ -448,7 +449,7 @@ store_measure(world *w, const mrd_session *s)
 void
 store_remove(world *w, const mrd_session *s)
 {
-    disk_make(w, s->id)->removed = true; /* from here on it may be gone after a crash */
+    disk_make(w, s->id)->removed = true; /* from here on it may be missing after a crash */
     mrd_cleaner_remove(w->store->cleaner, s->id, s->text);
 }
 
@@ -460,7 +461,7 @@ store_look(world *w)
 
 /* ---- Promises ---- */
 
-/* By the real reader, of a copy of one segment. */
+/* Uses the real reader on a copy of one segment. */
 static bool
 segment_has(const world *w, const char *path, const char *name, const promise *p)
 {
@@ -477,8 +478,8 @@ segment_has(const world *w, const char *path, const char *name, const promise *p
     return found;
 }
 
-/* Whether the medium alone has it: a power failure now would leave it. What was just answered is in
- * one of the last segments, so these are looked at first. */
+/* Returns true if the medium has it, so that a power failure now would keep it. A frame that was
+ * just acknowledged is in one of the last segments, so these are searched first. */
 static bool
 is_durable(const world *w, const mrd_session *s, const promise *p)
 {
@@ -529,7 +530,7 @@ store_folder(world *w)
     return &w->store->store;
 }
 
-/* What was answered as stored before the crash is known after it. */
+/* All frames acknowledged as stored before the crash must be present after it. */
 static void
 check_promises(world *w)
 {
@@ -556,7 +557,7 @@ check_promises(world *w)
     }
 }
 
-/* Each frame whole and as it was sent. */
+/* Checks that each frame is complete and as sent. */
 static void
 read_frames(world *w, disk_session *d, unsigned node, const mrd_journal_index *x)
 {
@@ -583,7 +584,7 @@ read_frames(world *w, disk_session *d, unsigned node, const mrd_journal_index *x
     mrd_buf_fini(&buf);
 }
 
-/* All that the folder holds now, for the checks at the end. */
+/* Reads the present contents of the directory, for the checks at the end. */
 void
 store_read_back(world *w)
 {
@@ -634,7 +635,7 @@ later(void *self, int64_t ns, sim_thread *t, uint64_t turn)
 static int64_t
 monotonic(void *self)
 {
-    struct timespec now; /* of whose turn it is */
+    struct timespec now; /* of the machine that has the turn */
 
     (void) self;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -653,7 +654,7 @@ enter(void *self, void *node)
 {
     world *w = self;
 
-    if (node != NULL && node_of_turn() == NULL) /* its descriptor tells the loop what it did */
+    if (node != NULL && node_of_turn() == NULL) /* its descriptor wakes the loop */
         node_wake(node, w->now + 50 * MRD_US);
     turn_of(w, node);
 }
@@ -677,7 +678,7 @@ store_new(world *w)
     static const long types[] = { EXT4_SUPER_MAGIC, TMPFS_MAGIC };
     store_model *m = calloc(1, sizeof(*m));
 
-    (void) mrd_hash_seed(); /* chooses its seed now, the same in each process */
+    (void) mrd_hash_seed(); /* chooses its seed now, so it is the same in each process */
     m->w = w;
     w->store = m;
     m->disk = sim_disk_new("server", &(sim_disk_options){ .seed = w->plan->seed,
@@ -692,7 +693,8 @@ store_new(world *w)
     mrd_log_init("sim", w->plan->verbose ? 2 : -1, MRD_LOG_WARN, false);
 }
 
-/* The folder and its timeline; false: it cannot be used now, or the process died of it. */
+/* Opens the directory and its timeline. Returns false if it cannot be used now, or the process was
+ * killed. */
 bool
 store_open(world *w)
 {
@@ -704,17 +706,18 @@ store_open(world *w)
     return m->open;
 }
 
-/* What it read. */
+/* Updates the model with the recovered sessions. */
 static void
 recovered(world *w)
 {
     for (size_t i = 0; i < w->n_disk; i++) {
         const mrd_session *s = mrd_core_session(w->core, w->disk[i].id);
 
-        w->disk[i].removed = w->disk[i].removed && s == NULL; /* it came back: deleted again */
+        /* it is present again, so it is deleted again */
+        w->disk[i].removed = w->disk[i].removed && s == NULL;
         w->disk[i].forgotten = s != NULL && s->deleted;
     }
-    for (size_t i = 0; i < w->core->n_sessions; i++) { /* what it read is on the medium */
+    for (size_t i = 0; i < w->core->n_sessions; i++) { /* recovered data is on the medium */
         const mrd_session *s = w->core->sessions[i];
         disk_session *d = disk_make(w, s->id);
 
@@ -760,7 +763,7 @@ store_recover(world *w)
            mrd_cleaner_open(&cleaner, &m->cleaner, NULL) == MRD_OK && w->up;
 }
 
-/* The process ends: its threads run into a dead disk. */
+/* The process ends. The calls of its threads fail on a dead disk. */
 void
 store_crash(world *w, bool power)
 {

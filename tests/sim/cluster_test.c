@@ -1,5 +1,5 @@
-/* Whole clusters in fake time. MRD_SEED begins at another seed, MRD_SEEDS runs so many, MRD_MOSTLY takes one
- * kind of faults (sim_mostly) for all runs of real agents. */
+/* Whole clusters in simulated time. MRD_SEED: the first seed. MRD_SEEDS: the number of runs.
+ * MRD_MOSTLY: the kind of faults (sim_mostly) of all runs with real agents. */
 #include "tests/check.h"
 #include "tests/sim/cluster.h"
 
@@ -72,7 +72,7 @@ cpu(void)
     return (double) t.tv_sec + (double) t.tv_nsec / 1e9;
 }
 
-/* What agents would log is thousands of lines. */
+/* Drops the agents' logs, which would be thousands of lines. */
 static void
 quiet(void)
 {
@@ -104,7 +104,7 @@ add_up(sim_result *sum, const sim_result *r)
     sum->late += r->late;
 }
 
-/* Of one session over the whole time, over a model of the aggregator's disk. */
+/* One session over the whole time, with a model of the aggregator's disk. */
 static sim_plan
 large(uint64_t seed)
 {
@@ -124,7 +124,7 @@ node_hours(const sim_plan *p)
     return (double) p->nodes * (double) (p->duration + end) / (3600 * (double) MRD_SEC);
 }
 
-/* Whether a large run did what it is for: all nodes recorded from the start on. */
+/* Returns true if a large run reached its purpose: all nodes recorded from the start. */
 static bool
 is_whole(const sim_plan *p, const sim_result *r)
 {
@@ -132,7 +132,7 @@ is_whole(const sim_plan *p, const sim_result *r)
            (double) r->stored > (double) p->nodes * ((double) p->duration / 1e9 - 10);
 }
 
-/* As many node-hours as MRD_NODE_HOURS says, until the first violation. */
+/* Runs MRD_NODE_HOURS node-hours, or until the first violation. */
 static void
 soak(sim_plan (*plan)(uint64_t seed), const char *test)
 {
@@ -184,7 +184,7 @@ TEST(soak_of_real_agents)
     soak(real, "small_clusters_of_real_agents");
 }
 
-/* Small clusters, from MRD_SEED on. */
+/* Runs small clusters, from MRD_SEED on. */
 static void
 run_seeds(sim_plan (*plan)(uint64_t seed))
 {
@@ -236,12 +236,13 @@ TEST(small_clusters_of_real_agents)
     run_seeds(real);
 }
 
-/* Runs that found a fault which the seeds of every test run do not meet. */
+/* Runs that found a fault which the seeds of an ordinary test run do not find. */
 TEST(faults_of_agents_that_were_found_stay_mended)
 {
-    /* An agent that was killed while its session stopped called it flushed before it had looked for files;
-     * one that took events in the quick way counted a batch as late that began before the session; one was told a change
-     * again before it knew the session's time, and placed its pause by a wrong wall clock. */
+    /* Three faults. An agent killed while its session stopped reported a flush before it had looked
+     * for files. An agent on the fast path counted a batch as late that began before the session.
+     * An agent received a change again before it knew session time, and placed its pause by a wrong
+     * wall clock. */
     static const uint64_t seeds[] = { 2017, 1084, 1186 };
 
     quiet();
@@ -302,7 +303,7 @@ TEST(a_thousand_nodes_for_an_hour)
         (unsigned long long) r.stored, (unsigned long long) r.steps, r.most_pending);
 }
 
-/* A run that fails without the planted bug does not show it; that it fails is said. */
+/* Returns true if the run fails only with the planted bug. A failure without it is reported. */
 static bool
 shows(const sim_plan *p, unsigned *planted)
 {
@@ -318,7 +319,7 @@ shows(const sim_plan *p, unsigned *planted)
     return r.ok;
 }
 
-/* Real agents where models do not show it, with the limit or the exports that it needs. */
+/* Uses real agents if models do not show the bug, with the required limit or exports. */
 static sim_plan
 aggregator_plan(mrd_plant bug, uint64_t seed)
 {
@@ -341,8 +342,8 @@ aggregator_plan(mrd_plant bug, uint64_t seed)
     return p;
 }
 
-/* Every planted bug is found, by a few seeds of many. MRD_SLICE=n tests one bug of eleven, beginning with
- * the n-th. */
+/* Each planted bug is detected by some of many seeds. MRD_SLICE=n tests one bug of eleven, beginning
+ * with the n-th. */
 TEST(planted_bugs_are_found)
 {
     static const char *const names[MRD_PLANTS] = {
@@ -415,7 +416,7 @@ TEST(planted_bugs_are_found)
     }
 }
 
-/* Runs whose faults are of the kind that shows it; others of all kinds. */
+/* Selects the kind of faults that shows the bug, or all kinds. */
 static sim_plan
 plan_for(mrd_agent_plant bug, uint64_t seed)
 {

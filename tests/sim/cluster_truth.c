@@ -1,4 +1,5 @@
-/* What must hold of a node with the real agent: after each turn, and of what the journals got. */
+/* The invariants of a node with the real agent, after each turn and for the contents of the
+ * journals. */
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -7,10 +8,8 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define SPOOL_SLACK 65536u /* notes of sessions, twice, and a segment that is begun */
-#define FAR                                                                                        \
-    (30 *                                                                                          \
-     MRD_SEC) /* a batch reaches so far beyond a window: an agent was away, and read on in one */
+#define SPOOL_SLACK 65536u         /* notes of sessions, twice, and a new segment */
+#define FAR         (30 * MRD_SEC) /* maximum extent of a batch beyond a window, after the agent was down */
 
 session_truth *
 truth_of(sim_node *n, uint64_t id)
@@ -95,7 +94,7 @@ count_of(const source_event *ev)
     return ev->lost > 0 ? ev->lost : 1;
 }
 
-/* By the words of agent/record.h: it is of a session that records and overlaps its time. */
+/* Following agent/record.h, an event belongs to a session that records and overlaps its time. */
 void
 truth_give(sim_node *n, size_t event)
 {
@@ -119,8 +118,8 @@ truth_give(sim_node *n, size_t event)
     }
 }
 
-/* What was not committed when the process died is void, and given again: of a session that was told
- * its end meanwhile, what lies behind that is no more of it. */
+/* Uncommitted events are void after the process died, and are given again. If the session received
+ * its end meanwhile, later events no longer belong to it. */
 void
 truth_void(sim_node *n)
 {
@@ -163,7 +162,8 @@ session_time(const sim_node *n, long double now)
            (long double) t->offset;
 }
 
-/* How far `local` is from what this clock shows at a session time; while it stands it shows one. */
+/* Returns how far `local` is from the value of this clock at a session time. A stopped clock shows
+ * one value. */
 static long double
 shown_off_by(const sim_node *n, int64_t local, int64_t taken)
 {
@@ -175,7 +175,7 @@ shown_off_by(const sim_node *n, int64_t local, int64_t taken)
     return (long double) (local - sim_clock_local(&n->a->clock, (int64_t) at));
 }
 
-/* How far `local` is from the session time it is taken for. */
+/* Returns how far `local` is from the session time that it is mapped to. */
 static long double
 off_by(const sim_node *n, int64_t local, int64_t taken)
 {
@@ -214,7 +214,7 @@ told_window(const world *w, uint64_t id)
     return NULL;
 }
 
-/* A window that the node just took is the one that all were told, by its clock's bound. */
+/* A window that the node just took must equal the one sent to all nodes, within its clock's bound. */
 static void
 check_windows(sim_node *n, const session *s, session_truth *t)
 {
@@ -252,7 +252,7 @@ check_windows(sim_node *n, const session *s, session_truth *t)
     }
 }
 
-/* Each starts at the agreed time, within what it says. */
+/* Each session must start at the agreed time, within the node's stated bound. */
 static void
 check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
 {
@@ -260,7 +260,7 @@ check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
     bool first = records(st) && t->checked_start != st->start.ns;
 
     if (first)
-        t->checked_start = st->start.ns; /* later it may be the time of another timeline */
+        t->checked_start = st->start.ns; /* later it may be a time of another timeline */
     if (!first || s == NULL || n->timeline == 0 || st->start_bound_ns < 0 || s->go.ns == 0 ||
         t->weak)
         return;
@@ -271,8 +271,8 @@ check_start(sim_node *n, const mrd_record_status *st, session_truth *t)
                  (long long) st->start_bound_ns);
 }
 
-/* Who was told the end of a session has saved that when the turn is over, so that a successor does not
- * record on: also where it reaches nobody who would tell it again. */
+/* A node that received the end of a session must have saved it at the end of the turn. Its
+ * successor then does not continue recording, even without a connection. */
 static void
 check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
 {
@@ -280,7 +280,7 @@ check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
         st->phase == MRD__NODE_PHASE__NODE_ARMED || st->phase == MRD__NODE_PHASE__NODE_RECORDING;
 
     if (st->phase == MRD__NODE_PHASE__NODE_FLUSHED || t->weak)
-        t->stop = STOP_NOT_TOLD; /* it is forgotten, and may be told anew */
+        t->stop = STOP_NOT_TOLD; /* it is forgotten, and may be sent again */
     else if (!before_stop && t->stop == STOP_NOT_TOLD)
         t->stop = n->disk_failed ? STOP_NOT_SAVED : STOP_SAVED;
     else if (before_stop && t->stop == STOP_SAVED)
@@ -288,7 +288,8 @@ check_stopped(sim_node *n, const mrd_record_status *st, session_truth *t)
                  (unsigned long long) st->id);
 }
 
-/* Of what this process read before it was told of a session: what ended at `from` or later. */
+/* Counts the events that this process read before it received the session, and that ended at `from`
+ * or later. */
 static uint64_t
 missed(const sim_node *n, const session_truth *t, int64_t from)
 {
@@ -303,8 +304,8 @@ missed(const sim_node *n, const session_truth *t, int64_t from)
     return sum;
 }
 
-/* A session that the process is told of when it has begun counts all that was read of it, and no more than the
- * length of a place (agent/passed.h) adds. */
+/* A session that arrives after its start must count all events read since. The count may exceed
+ * that by the length of one bucket (agent/passed.h). */
 static void
 check_late(sim_node *n, const mrd_record_status *st, session_truth *t)
 {
@@ -376,7 +377,7 @@ check_session(sim_node *n, size_t at)
     check_windows(n, &r->sessions[at], t);
 }
 
-/* A session that is gone before it was over was cancelled, with all it held. */
+/* A session that disappears before its end was cancelled, with all its events. */
 static void
 check_gone(sim_node *n)
 {
@@ -404,7 +405,7 @@ truth_step(sim_node *n)
         n->source.committed = n->source.told;
 }
 
-/* ---- What the journals got ---- */
+/* ---- Contents of the journals ---- */
 
 typedef struct {
     world *w;

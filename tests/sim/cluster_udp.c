@@ -1,8 +1,8 @@
 /*
- * Probes over the fake network: the sockets of base/udpstamp.h and base/udpwait.h for the real time
- * server and the real probe clients. Delays differ by direction, packets are lost, repeated and
- * overtaken, stamps come late or never. Kernel stamps are as the header says: what is sent leaves
- * after its stamp, what arrives was there before it.
+ * Probes over the simulated network: the sockets of base/udpstamp.h and base/udpwait.h for the real
+ * time server and probe clients. Delays differ by direction. Packets are lost, duplicated and
+ * reordered, and stamps arrive late or never. Kernel stamps follow the header: a packet leaves
+ * after its send stamp, and arrives before its receive stamp.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,8 +16,8 @@
 #include <pthread.h>
 
 #define FD_FIRST   0x30000000
-#define QUEUED_MAX 512 /* packets; the kernel's buffer has an end, too */
-#define READING    250 /* ns that pass with a reading of a clock while a pair is sent */
+#define QUEUED_MAX 512 /* packets; the kernel's buffer is limited too */
+#define READING    250 /* ns that each clock reading takes while a pair is sent */
 
 typedef struct udp_packet {
     struct udp_packet *next;
@@ -53,7 +53,7 @@ struct mrd_udp_wait {
     pthread_mutex_t lock;
     pthread_cond_t news;
     bool ended;
-    unsigned steps; /* of the wall clock, that it was told of */
+    unsigned steps; /* number of wall clock settings that it was notified of */
 };
 
 static udp_socket *sockets;
@@ -127,7 +127,7 @@ wake(const udp_socket *s)
 
 /* ---- The network ---- */
 
-/* One way between node and server; below 0: it is lost. */
+/* Draws the delay in one direction. Below 0 if the packet is lost. */
 static int64_t
 udp_delay(world *w, const sim_node *n, bool back)
 {
@@ -318,7 +318,7 @@ WRAP(uint64_t, mrd_udp_dropped, int fd)
     return socket_by_fd(fd)->dropped;
 }
 
-/* The first that waits, as one receive gives it. */
+/* Takes the first pending packet, as one receive call does. */
 static bool
 take_packet(udp_socket *s, mrd_udp_packet *ret)
 {
@@ -379,7 +379,8 @@ WRAP(size_t, mrd_udp_recv_many, int fd, mrd_udp_packet to[MRD_UDP_BATCH])
 
     while (n < MRD_UDP_BATCH && take_packet(socket_by_fd(fd), &to[n]))
         n++;
-    /* Between their stamps and the reading that bridges them; by no more than delays are. */
+    /* Sets the clock between their stamps and the reading that converts them, by at most a typical
+     * delay. */
     if (n > 0 && server_world->steps_wait > 0 && sim_chance(server_world, 500)) {
         server_world->steps_wait--;
         udp_step_wall(server_world, 12);
@@ -465,7 +466,7 @@ WRAP(void, mrd_udp_wait_end, mrd_udp_wait *w)
     pthread_cond_signal(&w->news);
 }
 
-/* ---- The client, in which time passes: it keeps packets apart by waiting ---- */
+/* ---- The client, in which time passes, because it spaces its packets by waiting ---- */
 
 extern void __real_mrd_timeprobe_step(mrd_timeprobe *probe);
 WRAP(void, mrd_timeprobe_step, mrd_timeprobe *probe)

@@ -1,5 +1,5 @@
-/* What real agents and the real aggregator say to each other: looked at on its way, and the bytes of each
- * numbered frame kept for the checks at the end. */
+/* The messages between real agents and the real aggregator, checked on their way. Keeps the bytes
+ * of each numbered frame for the checks at the end. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -45,7 +45,7 @@ static uint64_t
 events_of(world *w, const mrd_frame *f, mrd_bytes data)
 {
     mrd_bytes body = { data.p + MRD_FRAME_HEADER, f->body_len };
-    mrd_catalog *cat = mrd_catalog_new(); /* draws a seed, so one is made for each frame */
+    mrd_catalog *cat = mrd_catalog_new(); /* draws a seed, so each frame needs a new one */
     mrd_batch_info info;
     const mrd_event *ev;
     uint64_t n = 0;
@@ -63,7 +63,7 @@ events_of(world *w, const mrd_frame *f, mrd_bytes data)
     return n;
 }
 
-/* A number names one frame for ever. */
+/* A number identifies one frame forever. */
 void
 wire_keep(world *w, const agent *a, const mrd_frame *f, mrd_bytes data)
 {
@@ -99,7 +99,7 @@ wire_free(world *w)
     mrd_codec_free(w->codec);
 }
 
-/* ---- What is said to nodes ---- */
+/* ---- Messages to nodes ---- */
 
 static unsigned
 timeline_now(world *w)

@@ -13,8 +13,8 @@
 
 #define DISKS_MAX 64
 #define SECOND    1000000000
-#define FILES_MAX 16384u     /* open at one time, of all machines */
-#define FD_FIRST  0x40000000 /* + generation << 14 + place */
+#define FILES_MAX 16384u     /* concurrently open files of all machines */
+#define FD_FIRST  0x40000000 /* + generation << 14 + index */
 
 static sim_disk *disks[DISKS_MAX];
 static const char *redirect_from, *redirect_to;
@@ -42,7 +42,7 @@ mix(sim_disk *d, const sim_disk_op *op, int64_t result, const void *bytes, size_
     d->hash = (d->hash ^ crc) * 0x100000001b3;
 }
 
-/* False with errno: it fails, or the machine died of it. */
+/* Returns false with errno if the call fails or the machine died in it. */
 static bool
 ask(sim_disk *d, const sim_disk_op *op, sim_disk_verdict *v)
 {
@@ -54,7 +54,7 @@ ask(sim_disk *d, const sim_disk_op *op, sim_disk_verdict *v)
         errno = EIO;
         return false;
     }
-    d->dead = v->dies && op->call != SIM_DISK_WRITE; /* a write may be done in part */
+    d->dead = v->dies && op->call != SIM_DISK_WRITE; /* a write may be partial */
     if (d->dead || (v->err != 0 && !v->limited)) {
         errno = d->dead ? EIO : v->err;
         mix(d, op, -errno, NULL, 0);
@@ -93,7 +93,7 @@ sim_disk_of(const char *path, const char **ret_rest)
     return NULL;
 }
 
-/* The next part of a path into name; false at its end. */
+/* Copies the next component of a path to name. Returns false at its end. */
 static bool
 next_part(const char **path, char name[256])
 {
@@ -145,7 +145,7 @@ sim_disk_find(sim_disk *d, const char *path)
     return find_from(d->root, path);
 }
 
-/* The folder above the last part, which goes to name. */
+/* Returns the directory above the last component, which is copied to name. */
 static inode *
 find_above(sim_disk *d, const char *path, char name[256])
 {
@@ -335,7 +335,7 @@ sim_disk_read(int fd, void *to, size_t len, uint64_t at)
     return (ssize_t) n;
 }
 
-/* How much of it has room; the rest is refused as the system does, after a short write. */
+/* Returns how many bytes fit. As in a real system, the rest is refused after a short write. */
 static size_t
 room_for(const sim_disk *d, const inode *x, size_t len, uint64_t at)
 {
@@ -401,7 +401,7 @@ sim_disk_resize(int fd, uint64_t len)
         return -1;
     if (len > f->at->len && !has_room(d, len - f->at->len))
         return no(ENOSPC);
-    if (len < f->at->len) /* should it grow again, that is zeros, not what was there */
+    if (len < f->at->len) /* if it grows again this part is zero, not the old contents */
         sim_inode_mark_dirty(f->at, (size_t) len, f->at->len);
     sim_inode_set_len(f->at, (size_t) len);
     touch(f->at);
@@ -409,7 +409,7 @@ sim_disk_resize(int fd, uint64_t len)
     return 0;
 }
 
-/* What is dirty was given up, but for a part. */
+/* Drops the dirty data, except for a part of it. */
 static void
 lose(inode *x)
 {
@@ -497,7 +497,7 @@ sim_disk_sync_all(sim_disk *d)
     return ok ? 0 : no(err);
 }
 
-/* ---- Names, from outside ---- */
+/* ---- Names, changed by the test ---- */
 
 int
 sim_disk_rename(sim_disk *d, const char *from, const char *to)
@@ -724,7 +724,7 @@ keep_bytes(inode *x, sim_disk_keep keep)
     sim_inode_forget_cache(x);
 }
 
-/* Names as they are seen, counted anew. */
+/* Recounts the visible names of each inode. */
 static void
 count_names(sim_disk *d)
 {
@@ -821,7 +821,7 @@ sim_disk_open_files(const sim_disk *d)
     return d->opens;
 }
 
-/* A file with two names becomes two: the copy is to be read. */
+/* A file with two names becomes two files, because the copy is only read. */
 static void
 copy_kept(sim_disk *to, inode *folder, const inode *from, const char *only)
 {
@@ -845,7 +845,7 @@ copy_kept(sim_disk *to, inode *folder, const inode *from, const char *only)
     }
 }
 
-/* NULL: the medium has none. */
+/* NULL if it is not on the medium. */
 static const inode *
 find_kept(const sim_disk *d, const char *path)
 {

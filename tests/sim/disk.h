@@ -1,24 +1,25 @@
 /*
- * tests/sim/disk.h - disks of simulated machines, in memory, used by unmodified code: a program that
- * is linked with mrd_sim_disk (CMake) has its calls on paths below /sim/<machine>/ answered here,
+ * tests/sim/disk.h - disks of simulated machines, in memory, for unmodified code. In a program that
+ * is linked with mrd_sim_disk (CMake), calls on paths below /sim/<machine>/ are handled here, and
  * all others by the system.
  *
- * Model    Each file has what is written and what is on the medium, each folder the names it shows
- *          and those on the medium. fsync and fdatasync of a file make its bytes and size durable,
- *          not its name; fsync of a folder makes its names durable, a rename as one; syncfs all of
- *          it. Hard links, symbolic links (not followed), locks, holes and files that were removed
- *          while open are as POSIX has them. No mmap (ENODEV), no permissions, no times but of
- *          the last change; descriptors that are duplicated have positions of their own.
- *          A disk has room for `quota` bytes: sizes of files and 256 for each name.
+ * Model    Each file has its written contents and its contents on the medium. Each directory has
+ *          its visible names and its names on the medium. fsync and fdatasync of a file make its
+ *          bytes and size durable, but not its name. fsync of a directory makes its names durable,
+ *          and a rename atomically. syncfs makes everything durable. Hard links, symbolic links
+ *          (not followed), locks, holes, and files removed while open follow POSIX. There is no
+ *          mmap (ENODEV), no permissions, and no times except the last change. Duplicated
+ *          descriptors have separate positions. A disk has space for `quota` bytes: the sizes of
+ *          files, and 256 for each name.
  *
- * Faults   `before` is asked before each call that changes, syncs or lists something. What it answers is
- *          what happens: the call fails, is short, or is the last one of its machine, whose calls
- *          all fail with EIO from then on, until sim_disk_kill or sim_disk_cut_power. A file whose
- *          fsync failed has lost what was not written (as Linux does): its readers see it until the
- *          cache forgets it, a later fsync succeeds, and it is not on the medium. Where a syncfs
- *          lost it, the next fsync of each descriptor that was open says so, once.
+ * Faults   `before` is called before each call that changes, syncs or lists something. Its verdict
+ *          determines the result: the call fails, is short, or is the machine's last one. All later
+ *          calls of a dead machine fail with EIO until sim_disk_kill or sim_disk_cut_power. A
+ *          failed fsync loses the unwritten data of its file, as on Linux: readers see it until the
+ *          cache drops it, and a later fsync succeeds, but it is not on the medium. After a failed
+ *          syncfs, the next fsync of each open descriptor reports it once.
  *
- * Threads: one. Everything random comes from the seed.
+ * Threads: one. All random choices come from the seed.
  */
 #ifndef MRD_TESTS_SIM_DISK_H
 #define MRD_TESTS_SIM_DISK_H
@@ -48,50 +49,52 @@ typedef struct {
     sim_disk *disk;
     sim_disk_call call;
     const char *path; /* below /sim/<machine>; "" is its root */
-    size_t len;       /* WRITE: bytes; SIZE: the new size */
-    uint64_t at;      /* WRITE: where they begin, but for descriptors that append */
+    size_t len;       /* number of bytes of a WRITE, or the new size for SIZE */
+    uint64_t at;      /* WRITE: offset, ignored for descriptors that append */
 } sim_disk_op;
 
 /* All zero: it is done. */
 typedef struct {
     int err;        /* it fails with this errno */
-    bool limited;   /* WRITE: no more than `at_most` bytes are taken; */
-    size_t at_most; /* of 0 the call fails, with err or EIO */
-    bool dies;      /* so much is done of a write, of other calls nothing, and nothing after it */
-    bool lies;      /* a sync that says yes and does nothing */
+    bool limited;   /* WRITE: accept at most `at_most` bytes; */
+    size_t at_most; /* for 0 the call fails with err or EIO */
+    /* the machine's last call: a write is done up to at_most, other calls not at all */
+    bool dies;
+    bool lies; /* a sync that succeeds without effect */
 } sim_disk_verdict;
 
 typedef struct {
     uint64_t seed;
-    uint64_t quota; /* bytes; 0: without end */
+    uint64_t quota; /* in bytes; 0 for no limit */
     void (*before)(void *self, const sim_disk_op *op, sim_disk_verdict *ret_verdict); /* or NULL */
     void *self;
     long type; /* statfs: f_type */
 } sim_disk_options;
 
-/* At /sim/<machine>. Aborts when the name is taken or memory is short: it is a test. */
+/* Creates a disk at /sim/<machine>. Aborts if the name is in use or memory is short, because it is
+ * a test. */
 sim_disk *sim_disk_new(const char *machine, const sim_disk_options *options);
 void sim_disk_free(sim_disk *d); /* NULL is fine */
 
-/* A path outside of /sim that leads to one below it: what the system says of the machine. Both are
- * borrowed; to NULL: no more. */
+/* Maps a path outside of /sim to one below it, for the system's information about the machine. Both
+ * are borrowed. NULL removes the mapping. */
 void sim_disk_redirect(const char *from, const char *to);
-/* From now on all calls fail with EIO, as after a verdict that says so. */
+/* From now on all calls fail with EIO, as after a verdict of that kind. */
 void sim_disk_die(sim_disk *d);
-/* The process that used it ended: files are closed, locks given back; what was written is there,
- * but of files whose sync failed now and then not what was lost. Calls succeed again. */
+/* Ends the process that used the disk: files are closed and locks released. Written data remains,
+ * but data of files with a failed sync is sometimes lost. Calls succeed again. */
 void sim_disk_kill(sim_disk *d);
 
-/* What is there of what was not synced. */
+/* Which unsynced data survives. */
 typedef enum {
     SIM_DISK_NOTHING, /* of it */
     SIM_DISK_ALL,
-    SIM_DISK_PREFIX, /* of names and of each file from its begin, cut at any byte */
-    SIM_DISK_ANY,    /* any set of names and of sectors of 512 bytes; the rest is zeros */
+    SIM_DISK_PREFIX, /* the first names, and a prefix of each file cut at any byte */
+    SIM_DISK_ANY,    /* any subset of names and of sectors of 512 bytes; the rest is zero */
     SIM_DISK_KEEPS
 } sim_disk_keep;
 
-/* The machine lost its power. Ends the process as well. */
+/* The machine loses its power. This also ends the process. */
 void sim_disk_cut_power(sim_disk *d, sim_disk_keep keep);
 
 void sim_disk_set_before(sim_disk *d,
@@ -101,14 +104,14 @@ void sim_disk_set_before(sim_disk *d,
 bool sim_disk_is_dead(const sim_disk *d);
 void sim_disk_set_quota(sim_disk *d, uint64_t quota);
 uint64_t sim_disk_used(const sim_disk *d);
-/* Another disk that holds what is on the medium of a folder of this one ("": of all), as after the
- * worst power failure; empty where that is none. only: of this file in it; NULL: of all. */
+/* Creates another disk with the durable contents of a directory ("" for all), as after the worst
+ * power failure. It is empty if there are none. `only` restricts it to one file, NULL for all. */
 sim_disk *sim_disk_durable_copy(const sim_disk *d, const char *path, const char *only,
                                 const char *machine);
-/* The last of the folder's names on the medium that sort before this one (NULL: of all of them);
- * NULL: there is none. Borrowed. */
+/* Returns the last durable name of the directory that sorts before this one (NULL for the last of
+ * all). NULL if there is none. Borrowed. */
 const char *sim_disk_durable_name(const sim_disk *d, const char *path, const char *before);
-/* Of all calls so far with their bytes and results. */
+/* Returns a hash of all calls with their bytes and results. */
 uint64_t sim_disk_hash(const sim_disk *d);
 unsigned sim_disk_open_files(const sim_disk *d);
 

@@ -1,5 +1,5 @@
-/* Calls of the system that reach simulated disks: each is linked in place of the system's (ld's
- * --wrap, tests/sim/CMakeLists.txt) and passes on what is none of ours. */
+/* System calls on simulated disks. Each replaces the system's function (ld's --wrap,
+ * tests/sim/CMakeLists.txt) and forwards calls on other files. */
 #include "tests/sim/disk_int.h"
 
 #include <dirent.h>
@@ -17,7 +17,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-/* The system's, and ours in its place. */
+/* Declares the system's function and defines the replacement. */
 #define CALL(type, name, ...)                                                                      \
     extern type __real_##name(__VA_ARGS__);                                                        \
     extern type __wrap_##name(__VA_ARGS__);                                                        \
@@ -32,7 +32,7 @@ no(int err)
 
 /* ---- Open and close ---- */
 
-/* A path as openat has it, below a folder of ours; NULL: it is none of ours. */
+/* Resolves a path like openat below a simulated directory. NULL if it is not on a simulated disk. */
 static sim_disk *
 disk_at(int dir, const char *path, char whole[SIM_PATH_MAX])
 {
@@ -50,7 +50,7 @@ disk_at(int dir, const char *path, char whole[SIM_PATH_MAX])
     return f->disk;
 }
 
-/* "/proc/self/fd/N" of an open file of ours; -1: it is none. */
+/* Returns the descriptor in "/proc/self/fd/N", or -1 if that is not a simulated file. */
 static int
 proc_fd(const char *path)
 {
@@ -176,7 +176,7 @@ CALL(ssize_t, pwrite, int fd, const void *from, size_t len, off_t at)
                               : __real_pwrite(fd, from, len, at);
 }
 
-/* One write of all chunks, as the system does it. */
+/* Writes all chunks in one call, as the system does. */
 static ssize_t
 write_chunks(int fd, const struct iovec *v, int n, uint64_t at)
 {
@@ -289,7 +289,8 @@ CALL(int, flock, int fd, int how)
         return 0;
     }
     if (f->at->lock != NULL && f->at->lock != f)
-        return no((how & LOCK_NB) != 0 ? EWOULDBLOCK : EDEADLK); /* nobody could give it back */
+        /* the only thread could never release it */
+        return no((how & LOCK_NB) != 0 ? EWOULDBLOCK : EDEADLK);
     f->at->lock = f;
     return 0;
 }
@@ -535,7 +536,7 @@ CALL(int, futimens, int fd, const struct timespec times[2])
     return 0;
 }
 
-/* Who asks is root, or owns all of it. */
+/* The caller is root or owns everything. */
 CALL(int, fchmod, int fd, mode_t mode)
 {
     return sim_disk_is_fd(fd) ? 0 : __real_fchmod(fd, mode);
@@ -562,7 +563,7 @@ CALL(int, chown, const char *path, uid_t user, gid_t group)
 
 /* ---- Folders ---- */
 
-/* Names as they were when it was opened. */
+/* The names at the time when it was opened. */
 typedef struct listing {
     struct listing *next;
     int fd;
@@ -752,7 +753,7 @@ CALL(FILE *, fopen, const char *path, const char *mode)
     return fd < 0 ? NULL : stream(fd, mode);
 }
 
-/* The C library's own would look past the disks. */
+/* The function of the C library would bypass the simulated disks. */
 extern int __wrap_scandir(const char *dir, struct dirent ***ret, int (*is)(const struct dirent *),
                           int (*order)(const struct dirent **, const struct dirent **));
 int

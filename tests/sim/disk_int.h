@@ -1,5 +1,5 @@
-/* tests/sim/disk_int.h - inside of the simulated disks: disk_medium.c (what is written and what is on
- * the medium), disk.c (files and paths), disk_calls.c (calls of the system that reach them). */
+/* tests/sim/disk_int.h - internals of the simulated disks: disk_medium.c (written and durable
+ * contents), disk.c (files and paths), disk_calls.c (replaced system calls). */
 #ifndef MRD_TESTS_SIM_DISK_INT_H
 #define MRD_TESTS_SIM_DISK_INT_H
 
@@ -34,18 +34,18 @@ struct inode {
     sim_disk *disk;
     uint64_t number;
     unsigned refs, names, opens; /* names: as seen */
-    bool given_back;             /* its bytes: it has no name and is not open */
+    bool given_back;             /* its bytes are freed: it has no name and is not open */
     node_kind kind;
     unsigned mode;
-    int64_t mtime;          /* CLOCK_REALTIME of who wrote last; not on the medium */
-    uint8_t *data, *medium; /* of a file; of a link its target */
+    int64_t mtime;          /* CLOCK_REALTIME of the last write; not on the medium */
+    uint8_t *data, *medium; /* of a file; or the target of a link */
     size_t len, cap, medium_len, medium_cap;
     dirty_range *dirty; /* in order, apart */
     size_t n_dirty, cap_dirty;
     bool resized;    /* since the last sync */
-    bool unsure;     /* a sync failed: data is not what the medium has */
-    unsigned errors; /* so often */
-    bool told;       /* the last of them, to who synced this file */
+    bool unsure;     /* a sync failed, so data and medium differ */
+    unsigned errors; /* number of failed syncs */
+    bool told;       /* the last one was reported to a sync of this file */
     dir_table shown, kept;
     struct open_file *lock;
 };
@@ -55,21 +55,21 @@ typedef struct open_file {
     inode *at;
     int flags;
     uint64_t pos;
-    unsigned errors; /* that its syncs have told, or that are not its */
+    unsigned errors; /* errors reported to it, or from before it was opened */
     char path[SIM_PATH_MAX];
     int fd;
 } open_file;
 
 #define NAME_COST 256u /* bytes of the quota */
 
-/* A name in a folder stands for another inode from now on, or for none. */
+/* A name in a directory refers to another inode from now on, or to none. */
 typedef struct {
-    inode *folder; /* NULL: a later change stands in its place */
+    inode *folder; /* NULL if a later change replaces it */
     char *name;
     inode *to;
 } name_change;
 
-/* What one call changed, not on the medium yet; a rename is two that go together. */
+/* A change of names by one call, not on the medium yet. A rename has two parts. */
 typedef struct {
     name_change part[2];
     unsigned n;
@@ -88,14 +88,14 @@ struct sim_disk {
     size_t n_ops, cap_ops;
 };
 
-/* ---- disk_medium.c: aborts when there is no memory ---- */
+/* ---- disk_medium.c: aborts if memory runs out ---- */
 
 void sim_must(bool ok);
 uint64_t sim_disk_below(sim_disk *d, uint64_t n);
 inode *sim_inode_new(sim_disk *d, node_kind kind, unsigned mode);
 inode *sim_inode_ref(inode *x);
 void sim_inode_unref(inode *x);
-void sim_inode_give_back(inode *x); /* its bytes, when nobody reaches it any more */
+void sim_inode_give_back(inode *x); /* frees its bytes when it is no longer reachable */
 dir_entry *sim_table_find(const dir_table *t, const char *name);
 void sim_table_put(dir_table *t, const char *name, inode *to); /* NULL: removes it */
 void sim_table_copy(dir_table *to, const dir_table *from);
@@ -106,20 +106,20 @@ bool sim_inode_is_dirty(const inode *x);
 void sim_inode_sync(inode *x);
 void sim_inode_sync_some(inode *x, bool any_size);
 void sim_inode_sync_prefix(inode *x);
-void sim_inode_forget_cache(inode *x); /* what is seen is what the medium has */
-/* A change of a name as part of op, shown at once. */
+void sim_inode_forget_cache(inode *x); /* the visible contents become the contents of the medium */
+/* Changes a name as part of op. The change is visible at once. */
 void sim_names_set(sim_disk *d, name_op *op, inode *folder, const char *name, inode *to);
 void sim_names_add(sim_disk *d, const name_op *op);
 void sim_names_apply(sim_disk *d, size_t at); /* onto the medium */
 void sim_names_remove(sim_disk *d, size_t at);
 void sim_names_sync(sim_disk *d, const inode *folder); /* NULL: all */
 
-/* ---- disk.c: answers as the system would, -1 and errno ---- */
+/* ---- disk.c: results as of the system, -1 and errno ---- */
 
-/* The disk of a path and the rest of it; NULL: it is none of ours. */
+/* Returns the disk of a path and the rest of the path. NULL if it is not on a simulated disk. */
 sim_disk *sim_disk_of(const char *path, const char **ret_rest);
-open_file *sim_disk_file(int fd); /* NULL: no open file of ours */
-bool sim_disk_is_fd(int fd);      /* in the range of ours, open or not */
+open_file *sim_disk_file(int fd); /* NULL if not an open simulated file */
+bool sim_disk_is_fd(int fd);      /* in the range of simulated descriptors, open or not */
 
 int sim_disk_open(sim_disk *d, const char *path, int flags, unsigned mode);
 int sim_disk_open_again(int fd, int flags); /* of the same file */
@@ -129,14 +129,14 @@ ssize_t sim_disk_write(int fd, const void *from, size_t len, uint64_t at);
 int sim_disk_resize(int fd, uint64_t len);
 int sim_disk_sync(int fd); /* of a file or a folder */
 int sim_disk_sync_all(sim_disk *d);
-int sim_disk_list(int fd); /* before each name: -1 with errno, or 0 */
+int sim_disk_list(int fd); /* called before each name; returns -1 with errno, or 0 */
 int sim_disk_rename(sim_disk *d, const char *from, const char *to);
 int sim_disk_remove(sim_disk *d, const char *path, bool folder);
 int sim_disk_mkdir(sim_disk *d, const char *path);
 int sim_disk_link(sim_disk *d, const char *from, const char *to);
 int sim_disk_symlink(sim_disk *d, const char *target, const char *path);
 int sim_disk_stat(const inode *at, struct stat *ret);
-/* NULL with errno: there is none, or the machine is dead. Borrowed. */
+/* NULL with errno if it does not exist or the machine is dead. Borrowed. */
 inode *sim_disk_find(sim_disk *d, const char *path);
 uint64_t sim_disk_quota(const sim_disk *d);
 long sim_disk_type(const sim_disk *d);

@@ -1,4 +1,4 @@
-/* What is written and what is on the medium: inodes, bytes and names of a simulated disk. */
+/* Written and durable contents of a simulated disk: inodes, bytes and names. */
 #include "tests/sim/disk_int.h"
 
 #include <stdlib.h>
@@ -107,7 +107,7 @@ sim_table_find(const dir_table *t, const char *name)
     return NULL;
 }
 
-/* to NULL: removes the name. */
+/* A NULL `to` removes the name. */
 void
 sim_table_put(dir_table *t, const char *name, inode *to)
 {
@@ -156,7 +156,7 @@ grow(uint8_t **p, size_t *cap, size_t len)
     memset(*p + before, 0, *cap - before);
 }
 
-/* Bytes behind the end are always zero. */
+/* Bytes after the end are always zero. */
 void
 sim_inode_set_len(inode *x, size_t len)
 {
@@ -203,7 +203,7 @@ sim_inode_mark_dirty(inode *x, size_t from, size_t to)
     x->dirty[i] = (dirty_range){ from, to };
 }
 
-/* Onto the medium, as far as that is so long. */
+/* Copies the range to the medium, limited to its length there. */
 static void
 put_on_medium(inode *x, size_t from, size_t to)
 {
@@ -235,7 +235,8 @@ sim_inode_sync(inode *x)
     clean(x);
 }
 
-/* Some of what is dirty, by sectors; the size of before, of now or one between. */
+/* Writes a random part of the dirty sectors. The size is the old one, the new one, or one in
+ * between. */
 void
 sim_inode_sync_some(inode *x, bool any_size)
 {
@@ -261,7 +262,7 @@ sim_inode_sync_some(inode *x, bool any_size)
     clean(x);
 }
 
-/* What was written until some byte of the file. */
+/* Writes the dirty data up to a random byte. */
 void
 sim_inode_sync_prefix(inode *x)
 {
@@ -337,7 +338,7 @@ sim_names_remove(sim_disk *d, size_t i)
     d->n_ops--;
 }
 
-/* On the medium; what was to be there of the same names before is not any more. */
+/* Applies the change on the medium. Earlier pending changes of the same names become void. */
 void
 sim_names_apply(sim_disk *d, size_t at)
 {

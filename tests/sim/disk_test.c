@@ -1,4 +1,4 @@
-/* The simulated disk itself: what POSIX promises, what it does not, and what the faults do. */
+/* The simulated disk itself: the guarantees of POSIX, their limits, and the effects of faults. */
 #include "tests/sim/disk.h"
 
 #include <dirent.h>
@@ -17,10 +17,10 @@
 
 #define MAX 100000u
 
-/* What the next calls are to do. */
+/* The planned results of the next calls. */
 typedef struct {
     sim_disk_call call; /* this kind only */
-    unsigned pass;      /* so many go on first */
+    unsigned pass;      /* number of calls that succeed first */
     sim_disk_verdict v;
     unsigned asked;
 } fault;
@@ -142,7 +142,7 @@ TEST(names_are_as_posix_has_them)
     CHECK_TEXT(names, "d z s ");
     mrd_remove_tree("/sim/a/d");
     CHECK(stat("/sim/a/d", &a) < 0 && errno == ENOENT);
-    CHECK(opendir("/sim/b") == NULL); /* no such machine: the system is asked */
+    CHECK(opendir("/sim/b") == NULL); /* no such machine, so the system handles the call */
     sim_disk_free(d);
 }
 
@@ -173,7 +173,7 @@ TEST(what_was_not_synced_goes_with_the_power)
     mkdir("/sim/a/d", 0755);
     put("/sim/a/d/x", "x", true);
     sync_folder("/sim/a/d"); /* d has no name itself */
-    sim_disk_kill(d);        /* a process: nothing is lost */
+    sim_disk_kill(d);        /* only the process ends, so nothing is lost */
     CHECK_TEXT(get("/sim/a/named"), "two");
     CHECK_TEXT(get("/sim/a/d/x"), "x");
     sim_disk_cut_power(d, SIM_DISK_NOTHING);
@@ -206,7 +206,7 @@ TEST(a_rename_is_whole_or_not_there)
     sim_disk_free(d);
 }
 
-/* Over many seeds each outcome that is possible comes, and none that is not. */
+/* Over many seeds every possible outcome occurs, and no impossible one. */
 TEST(a_cut_keeps_any_part_that_the_seed_says)
 {
     unsigned named = 0, whole = 0, torn = 0, none = 0, holes = 0;
@@ -279,7 +279,7 @@ TEST(what_a_failed_syncfs_lost_is_told_by_each_descriptor_once)
     fd[1] = open("/sim/a/x", O_RDONLY);
     CHECK_INT(write(fd[0], "lost", 4), 4);
     CHECK(syncfs(fd[0]) < 0 && errno == ENOSPC);
-    fd[2] = open("/sim/a/x", O_RDONLY); /* nobody was told of it yet */
+    fd[2] = open("/sim/a/x", O_RDONLY); /* the error has not been reported yet */
     for (unsigned i = 0; i < 3; i++) {
         CHECK(fsync(fd[i]) < 0 && errno == EIO);
         CHECK_INT(fsync(fd[i]), 0);
@@ -303,7 +303,7 @@ TEST(a_full_disk_takes_what_has_room)
     CHECK_INT(pwrite(fd, block, 700, 0), 700);
     CHECK_INT(pwrite(fd, block, 100, 700), 44); /* short, then none */
     CHECK(pwrite(fd, block, 100, 744) < 0 && errno == ENOSPC);
-    CHECK_INT(pwrite(fd, block, 700, 0), 700); /* what is there may be written again */
+    CHECK_INT(pwrite(fd, block, 700, 0), 700); /* existing bytes can be written again */
     CHECK(open("/sim/a/y", O_RDWR | O_CREAT, 0600) < 0 && errno == ENOSPC);
     CHECK(mkdir("/sim/a/d", 0755) < 0 && errno == ENOSPC);
     CHECK(statvfs("/sim/a", &fs) == 0 && fs.f_bavail == 0);
@@ -357,7 +357,8 @@ TEST(writes_are_short_and_syncs_lie_when_asked)
     sim_disk_free(d);
 }
 
-/* The two ways of base/out.h, killed at each of their calls: old or new, never half of one. */
+/* The two ways of base/out.h, killed at each of their calls. The file has the old or the new
+ * contents, never a part. */
 TEST(files_that_are_written_whole_are_whole)
 {
     for (unsigned call = 0; call < SIM_DISK_CALLS; call++) {
@@ -392,7 +393,7 @@ TEST(files_that_are_written_whole_are_whole)
     }
 }
 
-/* Of names and bytes that were not synced, neither is told. */
+/* Neither unsynced names nor unsynced bytes are in the copy. */
 TEST(one_file_of_the_medium_is_copied_alone)
 {
     sim_disk *d = disk(1), *copy;
@@ -454,7 +455,7 @@ TEST(all_is_repeated_by_its_seed)
     CHECK(hash[0] == hash[1]);
 }
 
-/* As whoever walks through folders that others may change does it. */
+/* Used like a program that walks through directories which others may change. */
 TEST(descriptors_lead_to_their_files)
 {
     sim_disk *d = sim_disk_new("fd", &(sim_disk_options){ .seed = 1 });
@@ -487,7 +488,7 @@ TEST(descriptors_lead_to_their_files)
     sim_disk_free(d);
 }
 
-/* As what copies files does it: a name below a descriptor, and the time of another file. */
+/* Used like a program that copies files: a name below a descriptor, and the time of another file. */
 TEST(a_copy_has_its_name_and_its_time)
 {
     const struct timespec times[2] = { { 7, 8 }, { 5, 6 } };

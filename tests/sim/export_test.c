@@ -1,5 +1,5 @@
-/* A copy in a folder of shared storage, over a simulated disk that fails and dies: what an attempt says is done is on the
- * medium, whatever became of those before it. */
+/* A copy in a directory of shared storage, on a simulated disk with failures and kills. If an
+ * attempt reports success, the copy is on the medium, regardless of earlier attempts. */
 #include "tests/check.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@ unsigned mrd_planted; /* it has no bug here */
 
 static const char *const names[] = { "a/b/one", "a/two", "three", "session.json" };
 
-/* The call of this number fails or is the last one; 0: none. */
+/* The call with this number fails, or is the last one; 0 for none. */
 typedef struct {
     unsigned at, asked;
     bool dies, syncs; /* syncs: of folders only */
@@ -63,7 +63,7 @@ attempt(void)
     return err;
 }
 
-/* How many of the files the medium has, the manifest of them only behind all others. */
+/* Counts the files on the medium. The manifest must not be there before all others. */
 static size_t
 durable(const sim_disk *d)
 {
@@ -88,7 +88,7 @@ durable(const sim_disk *d)
     return n;
 }
 
-/* False: it has no such call. */
+/* Returns false if there is no call with this number. */
 static bool
 fails_at(fault f)
 {
@@ -121,8 +121,8 @@ fails_at(fault f)
     return f.asked >= f.at;
 }
 
-/* Names that an attempt made and could not sync, or was killed before it did, are there for the next
- * one, and are lost with the power unless that one syncs them. */
+/* An attempt created names but could not sync them, or was killed before. The next attempt finds
+ * them. They are lost in a power failure unless that attempt syncs them. */
 TEST(what_is_exported_is_durable_whatever_became_of_earlier_attempts)
 {
     static const fault rows[] = { { .dies = true }, { .dies = false }, { .syncs = true } };
@@ -201,7 +201,8 @@ fails_to_list(void *self, const sim_disk_op *op, sim_disk_verdict *v)
         v->err = EIO;
 }
 
-/* Of a session whose folders cannot be read to their ends, files would be missing that nobody misses. */
+/* If the directories of a session cannot be listed completely, the copy would lack files without
+ * notice. */
 TEST(a_session_that_cannot_be_listed_is_not_exported)
 {
     sim_disk *d = sim_disk_new("shared", &(sim_disk_options){ .seed = 1 });

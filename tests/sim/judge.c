@@ -27,11 +27,11 @@ verdict_add(verdict *v, mrd_sess_ns got, const mrd_align_bound *bound, int64_t t
         v->worst_miss = fmax(v->worst_miss, by);
     }
     if (bound != NULL && bound->quality == MRD_ALIGN_GAP) {
-        v->gap++; /* the interval must hold, the estimate is only a link */
+        v->gap++; /* the interval must contain the truth, the estimate only connects */
         return;
     }
     v->error[v->n] = fabs((double) (got.ns - truth));
-    /* As integers: session times are too large for a double. */
+    /* As integers, because session times are too large for a double. */
     v->width[v->n++] = bound == NULL ? 0 : (double) (bound->hi.ns - bound->lo.ns);
 }
 
@@ -188,8 +188,7 @@ outcome_fini(outcome *o)
     mrd_align_free(o->align);
 }
 
-/* ---- baselines: every method sees the probes whose both halves are known, held-out ones included
- * ---- */
+/* ---- baselines: every method gets the complete probes, including the held-out ones ---- */
 
 const char *const baseline_names[BASE_COUNT] = { "middle-of-RTT average", "two-point line",
                                                  "best-of-8", "weighted regression",
@@ -241,7 +240,7 @@ line_fit(baseline_fit *fit, const round_trip *rt, const double *w, size_t n)
     fit->a = sv - fit->b * st;
 }
 
-/* Line through the best (least delay) of the first and of the last 16 round trips. */
+/* Line through the best (minimum delay) of the first and of the last 16 round trips. */
 static void
 two_point(baseline_fit *fit, const round_trip *rt, size_t n)
 {
@@ -255,7 +254,7 @@ two_point(baseline_fit *fit, const round_trip *rt, size_t n)
     fit->a = rt[a].mid - fit->b * mrd_seconds(fit->t0, rt[a].t);
 }
 
-/* NTP's clock filter: of the last 8 round trips the one of least delay; linear in between. */
+/* NTP's clock filter: the round trip of minimum delay of each 8, with linear interpolation. */
 static void
 best_of_8(baseline_fit *fit, const round_trip *rt, size_t n)
 {
@@ -293,8 +292,8 @@ regression(baseline_fit *fit, const round_trip *rt, size_t n)
     free(w);
 }
 
-/* One straight line below all upper and above all lower inequalities: the middle of what remains.
- */
+/* One straight line below all upper and above all lower inequalities: the middle of the feasible
+ * set. */
 static void
 hull(baseline_fit *fit, const mrd_probe *probes, size_t n)
 {

@@ -1,6 +1,6 @@
 /*
- * tests/sim/judge.h - comparing answers with the truth: errors, widths and coverage of the live,
- * the lagged and the offline answer, and of the methods others use, on the same probes.
+ * tests/sim/judge.h - compares estimates with the truth: errors, widths and coverage of the live,
+ * the lagged and the offline estimate, and of other methods on the same probes.
  */
 #ifndef MRD_TESTS_SIM_JUDGE_H
 #define MRD_TESTS_SIM_JUDGE_H
@@ -9,12 +9,12 @@
 
 #include <stdio.h>
 
-/* One kind of answer: a growing list of errors, widths and misses. */
+/* One kind of estimate: a growing list of errors, widths and misses. */
 typedef struct {
     double *error, *width; /* ns */
     size_t n, cap;
     size_t missed;      /* the truth was outside the bound */
-    size_t missed_good; /* of these: and nothing in the quality said so */
+    size_t missed_good; /* of these, without a warning in the quality */
     size_t gap, none;   /* inside a gap; no answer */
     double worst_miss;  /* ns */
 } verdict;
@@ -25,17 +25,17 @@ double verdict_error(verdict *v, double q); /* quantile of |error|, us */
 double verdict_width(verdict *v, double q); /* us */
 void verdict_print(const char *name, verdict *v);
 
-/* What was measured (or simulated), and the truth. */
+/* The measured or simulated data, and the truth. */
 typedef struct {
-    const mrd_probe *probes; /* in the order in which the aggregator learned them */
-    const int64_t *known;    /* session ns at which it did */
+    const mrd_probe *probes; /* in the order in which the aggregator received them */
+    const int64_t *known;    /* session ns of that */
     size_t n;
     int64_t from, to;                                    /* session ns */
     int64_t (*local_of)(void *self, int64_t session_ns); /* the true clock */
     void *self;
-    size_t events; /* asked for, spread over the session */
+    size_t events; /* requested number, spread over the session */
     uint64_t seed;
-    bool ordered;    /* the clock never runs backward: order must hold */
+    bool ordered;    /* the clock never runs backward, so order must be kept */
     int64_t step_at; /* session ns; 0 none */
 } judge_input;
 
@@ -45,15 +45,17 @@ typedef struct {
     mrd_align *align;
     mrd_err err;
     mrd_why why;
-    double noticed_s; /* how long after step_at the live answer first warned, NAN if never */
-    bool disorder;    /* a later time was mapped to an earlier one */
+    /* time from step_at to the first warning of the live estimate, NAN if never */
+    double noticed_s;
+    bool disorder; /* a later time was mapped to an earlier one */
 } outcome;
 
-/* Live at the very moment of each event, lagged and offline over the whole session. */
+/* Evaluates the live estimate at the time of each event, the lagged and the offline one over the
+ * whole session. */
 void judge(const judge_input *in, outcome *ret_outcome);
 void outcome_fini(outcome *o);
 
-/* The methods of others. Each answers the offset at any local time. */
+/* Other methods. Each gives the offset at any local time. */
 typedef enum {
     BASE_MIDDLE,
     BASE_TWO_POINT,

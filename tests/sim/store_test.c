@@ -1,5 +1,5 @@
-/* What the aggregator promises of its folder, over a simulated disk that fails, dies and forgets:
- * each case is a way by which something was answered as stored and was not durable. */
+/* The guarantees of the aggregator's directory, on a simulated disk with failures, kills and lost
+ * data. In each case a bug could acknowledge a frame as stored that is not durable. */
 #include "tests/check.h"
 
 #include <errno.h>
@@ -17,7 +17,7 @@
 
 unsigned mrd_planted; /* the copy with short segments; it has no bug here */
 
-/* Calls of one kind that fail: so many from the first on. */
+/* Calls of one kind that fail: `times` calls after the first `pass`. */
 typedef struct {
     sim_disk_call call;
     unsigned pass, times, asked;
@@ -61,7 +61,7 @@ append(mrd_journal *j, uint64_t seq)
     return mrd_journal_append(j, &f, (mrd_bytes){ data, sizeof(data) }, NULL);
 }
 
-/* Frames of the journal that the medium has. */
+/* Counts the frames of the journal on the medium. */
 static size_t
 durable(const sim_disk *d, const char *dir)
 {
@@ -77,7 +77,7 @@ durable(const sim_disk *d, const char *dir)
     return n;
 }
 
-/* A session whose manifest is written; its text. */
+/* Makes a session with a written manifest. Its id is in `text`. */
 static void
 begin_session(const mrd_session_store *s, mrd_core *c, char text[MRD_SESSION_TEXT])
 {
@@ -111,7 +111,7 @@ core_new(const mrd_timescale *scale)
     return mrd_core_new(&o, (mrd_core_time){ .local = { 1 }, .wall = { 1750000000000000000 } });
 }
 
-/* A store with one session and a journal of it; frames are appended, nothing is synced. */
+/* Makes a store with one session and its journal. Frames are appended but not synced. */
 static char *
 store_with_frames(sim_disk *d, mrd_session_store *s, mrd_timescale *scale, unsigned n,
                   mrd_journal **ret_journal)
@@ -131,7 +131,8 @@ store_with_frames(sim_disk *d, mrd_session_store *s, mrd_timescale *scale, unsig
     return dir;
 }
 
-/* The next process on the store; what it counts of the one journal, -1: it does not start. */
+/* Starts the next process on the store. Returns the number of frames in the journal, -1 if it does
+ * not start. */
 static int
 recover(mrd_session_store *s, mrd_timescale *scale, mrd_err *ret_err)
 {
@@ -149,9 +150,10 @@ recover(mrd_session_store *s, mrd_timescale *scale, mrd_err *ret_err)
     return n;
 }
 
-/* A process that was killed wrote frames and did not sync them. The next one knows them, and answers
- * their repetition as stored: they must be. Its own sync may fail and lose what it is about, and so
- * may that of the process after it, which then reads from the cache what the medium never got. */
+/* A killed process wrote frames without syncing them. The next process finds them and acknowledges
+ * repetitions as stored, so it must make them durable. Its sync may fail and lose their data. The
+ * same may happen to the following process, which then reads data from the cache that the medium
+ * never received. */
 TEST(what_is_recovered_is_durable)
 {
     static const struct {
@@ -163,7 +165,7 @@ TEST(what_is_recovered_is_durable)
         { "syncfs", EXT4_SUPER_MAGIC, SIM_DISK_SYNC_ALL, 0 },
         { "syncfs that tells nothing", TMPFS_MAGIC, SIM_DISK_SYNC_ALL, 0 },
         { "a write", EXT4_SUPER_MAGIC, SIM_DISK_WRITE, 0 },
-        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER, 2 }, /* behind those of the opening */
+        { "a folder", TMPFS_MAGIC, SIM_DISK_SYNC_FOLDER, 2 }, /* after the syncs of the open */
     };
 
     for (unsigned i = 0; i < MRD_COUNT(rows) * 20; i++) {
@@ -187,7 +189,7 @@ TEST(what_is_recovered_is_durable)
             n = recover(&s, &scale, &err);
             CHECK_ROW(rows[i % MRD_COUNT(rows)].name, (starts == 0) == (err != MRD_OK));
             if (i % 4 == 3 && err != MRD_OK)
-                sim_disk_kill(d); /* forgets what the medium does not have, or not */
+                sim_disk_kill(d); /* drops from the cache what the medium lacks, or not */
         }
         CHECK_INT(durable(d, dir), n);
         CHECK(n == 3 || i % 4 == 3);
@@ -197,7 +199,8 @@ TEST(what_is_recovered_is_durable)
     }
 }
 
-/* A sync of all that failed is told once by each of many files: one start passes over all of them. */
+/* A failed sync of everything is reported once by each of many files. One start handles all these
+ * reports. */
 TEST(failures_of_before_end_no_second_start)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .type = TMPFS_MAGIC });
@@ -224,7 +227,7 @@ TEST(failures_of_before_end_no_second_start)
     CHECK_INT(recover(&s, &scale, &err), 6);
     CHECK_INT(durable(d, dir), 6);
     sim_disk_set_before(d, before, &twice);
-    CHECK_INT(recover(&s, &scale, &err), -1); /* that is no earlier failure */
+    CHECK_INT(recover(&s, &scale, &err), -1); /* this is not an earlier failure */
     CHECK_ERR("a disk that cannot", err, MRD_IO);
     for (unsigned i = 0; i < MRD_COUNT(j); i++)
         (void) mrd_journal_close(j[i], NULL);
@@ -233,8 +236,8 @@ TEST(failures_of_before_end_no_second_start)
     free(dir);
 }
 
-/* The process is told that a sync failed, and is killed before it can cut off what that lost. A
- * descriptor that is opened then is told nothing. */
+/* A sync fails, and the process is killed before it truncates the lost part. A descriptor opened
+ * afterwards does not report the failure. */
 TEST(what_a_failed_sync_left_behind_is_made_durable)
 {
     static const long types[] = { EXT4_SUPER_MAGIC, TMPFS_MAGIC };
@@ -295,8 +298,8 @@ TEST(what_is_recovered_survives_the_power)
     free(dir);
 }
 
-/* The first start cannot sync the name of the store's folder, or of the one in it, and cannot remove
- * it either. The next one finds it, and is told that all of it is durable. */
+/* The first start can neither sync nor remove the name of the store's directory, or of the
+ * directory in it. The next start finds it and must make all of it durable. */
 TEST(a_folder_that_a_failed_start_left_is_durable)
 {
     for (unsigned pass = 0; pass < 2; pass++) {
@@ -350,7 +353,7 @@ leave(const char *dir, const char *name)
               MRD_OK);
 }
 
-/* Whoever is killed while it writes a file leaves its first half under a name of its own. */
+/* A process killed while it writes a file leaves a part under a temporary name. */
 TEST(half_files_of_killed_writes_go)
 {
     static const char *const halves[] = { "session.json.0123abcd.part",
@@ -380,8 +383,8 @@ TEST(half_files_of_killed_writes_go)
     free(dir);
 }
 
-/* The name of a new segment hangs on three folders. One that cannot be synced is told, and what
- * comes later is durable. */
+/* The name of a new segment depends on three directories. If one cannot be synced, this is
+ * reported, and later frames are durable. */
 TEST(a_name_that_cannot_be_synced_is_reported)
 {
     for (unsigned pass = 0; pass < 3; pass++) {
@@ -407,8 +410,8 @@ TEST(a_name_that_cannot_be_synced_is_reported)
     }
 }
 
-/* After a sync that failed the cache still has what was not written. A successor must not find it:
- * it would answer its repetition as stored. */
+/* After a failed sync the cache still has the unwritten data. A successor must not use it, because
+ * it would acknowledge its repetition as stored. */
 TEST(what_a_failed_sync_lost_is_not_found_again)
 {
     for (uint64_t seed = 0; seed < 20; seed++) {
@@ -436,8 +439,8 @@ TEST(what_a_failed_sync_lost_is_not_found_again)
     }
 }
 
-/* The same of files that are written whole, and of folders: an attempt that failed is no excuse for
- * the next. */
+/* The same for files that are written completely, and for directories: a failed attempt must not
+ * affect the next. */
 TEST(files_and_folders_are_durable_or_told)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
@@ -466,8 +469,8 @@ TEST(files_and_folders_are_durable_or_told)
     sim_disk_free(d);
 }
 
-/* Of two frames in one write the second fails, and what it left cannot be cut off: the segment is
- * given up, with a first frame that was never synced. */
+/* The second of two frames in one write fails, and its part cannot be truncated. The segment is
+ * abandoned, with a first frame that was never synced. */
 TEST(a_segment_given_up_tells_those_that_were_not_synced)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
@@ -498,8 +501,8 @@ TEST(a_segment_given_up_tells_those_that_were_not_synced)
     sim_disk_free(d);
 }
 
-/* A segment that is full is synced and ended, and the next one cannot be begun: nothing is left to
- * sync, and the name of the first is durable all the same. */
+/* A full segment is synced and closed, and the next one cannot be created. Nothing is left to sync,
+ * and the name of the first segment is durable nevertheless. */
 TEST(a_segment_that_ended_has_its_name)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
@@ -533,8 +536,9 @@ TEST(a_segment_that_ended_has_its_name)
     sim_disk_free(d);
 }
 
-/* Of frames that were written together a part is in a segment that is full: it was synced, and ended. That the
- * next one's sync fails is said of the others only, or events are in the journal that nobody counts. */
+/* Some frames of one write are in a full segment, which was synced and closed. A failed sync of the
+ * next segment is reported for the other frames only. Otherwise the journal would have events that
+ * are not counted. */
 TEST(a_full_segment_is_durable_whatever_the_next_is)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
@@ -603,8 +607,8 @@ hand_in(mrd_journals *w, const char *dir, uint64_t seq)
     CHECK_ERR("append", mrd_journals_append(w, &f), MRD_OK);
 }
 
-/* Frames of several segments wait together, and only the first segment's names can be synced: what is reported as
- * stored is there, and nothing else. */
+/* Frames in several segments are pending, and only the names of the first segment can be synced.
+ * Exactly the frames reported as stored are durable. */
 TEST(what_is_reported_is_what_the_journal_has)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1, .type = EXT4_SUPER_MAGIC });
@@ -638,8 +642,8 @@ TEST(what_is_reported_is_what_the_journal_has)
     sim_disk_free(d);
 }
 
-/* A disk that cannot be read to the end of a folder: what is not seen is there. No start takes it for removed; a session is
- * whole, or counts as one that cannot be read, whose artifacts stay. */
+/* A directory cannot be listed completely, but the unlisted files exist. No start may treat them as
+ * removed. A session is complete, or counts as unreadable and keeps its artifacts. */
 TEST(names_that_cannot_be_read_are_not_taken_for_none)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });
@@ -682,7 +686,8 @@ TEST(names_that_cannot_be_read_are_not_taken_for_none)
     free(dir);
 }
 
-/* The manifest is read, and not what was logged of artifacts since: it would look as if nobody had them. */
+/* The manifest is read, but not the later log of artifacts. Those artifacts must not count as
+ * unlisted. */
 TEST(a_session_whose_log_of_artifacts_cannot_be_read_counts)
 {
     sim_disk *d = sim_disk_new("a", &(sim_disk_options){ .seed = 1 });

@@ -10,8 +10,8 @@
 #include "base/obj.h"
 
 #define STACK     (512u << 10)
-#define SPINS_MAX 1000000u /* of a thread that is joined and does not end */
-#define WAKE_NS   20000    /* until a thread that is signalled runs */
+#define SPINS_MAX 1000000u /* of a joined thread that does not end */
+#define WAKE_NS   20000    /* until a signalled thread runs */
 #define SECOND    1000000000
 
 #ifdef __has_feature
@@ -34,7 +34,7 @@ struct sim_thread {
     void *arg, *result;
     uint64_t turn, round;
     const pthread_cond_t *waits; /* NULL: for no condition */
-    void *owner;                 /* of who made it */
+    void *owner;                 /* of the creating thread */
     bool done, joined, signalled;
     void *fake; /* of the sanitizer */
 };
@@ -131,7 +131,7 @@ sim_thread_run(sim_thread *t, uint64_t turn)
     to_thread(t);
 }
 
-/* Turns are counted over all of them, so that a thread in another's place is not taken for it. */
+/* Turns are counted over all threads, so that a thread in a reused slot is distinguished. */
 static uint64_t
 new_turn_number(void)
 {
@@ -175,7 +175,7 @@ sim_threads_end(void)
     begun = false;
 }
 
-/* ---- In place of the system's ---- */
+/* ---- Replacements of system functions ---- */
 
 extern int __real_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(void *),
                                  void *arg);
@@ -210,7 +210,7 @@ __wrap_pthread_create(pthread_t *ret, const pthread_attr_t *attr, void *(*run)(v
     return 0;
 }
 
-/* As after a wake-up without a reason, and without time passing. */
+/* Like a spurious wake-up, without passing time. */
 static void
 go_on(sim_thread *t)
 {
@@ -225,7 +225,7 @@ run_all(const void *owner)
 {
     uint64_t last = new_turn_number();
 
-    for (;;) { /* one that a thread makes or ends changes the list */
+    for (;;) { /* the list changes when a thread starts or ends others */
         sim_thread *t = threads;
 
         while (t != NULL && (t->done || t->owner != owner || t->round == last))
@@ -263,7 +263,7 @@ __wrap_pthread_join(pthread_t which, void **ret)
     return 0;
 }
 
-/* Waits for the condition or so long; ns < 0: without end. */
+/* Waits for the condition for at most ns nanoseconds, or without limit if ns < 0. */
 static int
 wait_for(pthread_cond_t *c, pthread_mutex_t *lock, int64_t ns)
 {
@@ -281,7 +281,8 @@ wait_for(pthread_cond_t *c, pthread_mutex_t *lock, int64_t ns)
     return t->signalled || ns < 0 ? 0 : ETIMEDOUT;
 }
 
-/* Whoever waits outside of them looks again when all of its threads have run. */
+/* A wait outside of the threads checks its condition again after all of the owner's threads have
+ * run. */
 static int
 wait_outside(pthread_mutex_t *lock)
 {

@@ -1,4 +1,5 @@
-/* Threads in fake time: the order of what they do is that of the time, and the same in each run. */
+/* Threads in simulated time: their actions have the order of that time, and are the same in each
+ * run. */
 #include "tests/sim/threads.h"
 
 #include <errno.h>
@@ -10,7 +11,7 @@
 
 #define SECOND 1000000000
 
-/* ---- A clock and what is due ---- */
+/* ---- A clock and pending tasks ---- */
 
 static struct {
     int64_t at;
@@ -156,7 +157,7 @@ TEST(a_signal_wakes_one_that_waits)
     run_until(2000000);
     CHECK_INT(b.taken, 1);
     put(&b, false);
-    put(&b, false); /* it was woken and has not run yet */
+    put(&b, false); /* it was signalled and has not run yet */
     run_until(3000000);
     CHECK_INT(b.taken, 3);
     put(&b, true);

@@ -1,7 +1,7 @@
 /*
- * Two timelines linked by the clocks that ran on across the gap, against a known truth, in fake time:
- * the aggregator's machine reboots (or another takes over) while its agents live on. Seeds are
- * printed; MRD_SEED=n moves all of it to other seeds.
+ * Two timelines are linked by clocks that kept running across the gap, and compared with the truth,
+ * in simulated time. The aggregator's machine reboots (or another one replaces it) while its agents
+ * keep running. Seeds are printed, and MRD_SEED=n selects other seeds.
  */
 #include "tests/check.h"
 
@@ -16,7 +16,7 @@
 #define BEFORE_S  200.0
 #define AFTER_S   200.0
 
-/* The new timeline: true time + ahead at the start of the gap, then at a rate of its own. */
+/* The new timeline: true time + ahead at the start of the gap, then with a rate of its own. */
 typedef struct {
     double gap_s;
     int64_t ahead;
@@ -37,7 +37,7 @@ typedef struct {
     mrd_align *align; /* two segments */
 } node;
 
-/* One node through both incarnations; what it was told after the gap is the new timeline's. */
+/* One node through both incarnations. Its estimates after the gap are in the new timeline. */
 static void
 node_init(node *n, const move *m, uint64_t seed, double pairs_per_s, double stepped_ns)
 {
@@ -100,7 +100,7 @@ node_fini(node *n)
     mrd_align_free(n->align);
 }
 
-/* What the new timeline really was ahead by when the old one showed `at` (it shows the truth). */
+/* Returns the true lead of the new timeline when the old one showed `at` (it shows the truth). */
 static int64_t
 truly_ahead(const move *m, int64_t at)
 {
@@ -115,8 +115,9 @@ link_covers(const mrd_timescale_link *t, const move *m)
     return t->lo <= error && error <= t->hi;
 }
 
-/* Events of the new incarnation, in the old timeline: each inside its bound around where the link put it,
- * and the time since an event of the old incarnation inside both bounds and the link's. */
+/* Counts wrong events of the new incarnation, mapped to the old timeline. An event is wrong if it
+ * is outside of its bound, or if its distance from an event of the old incarnation exceeds both
+ * bounds and the link's. */
 static size_t
 events_missed(node *n, const move *m, const mrd_timescale_link *t)
 {
@@ -212,7 +213,8 @@ TEST(clocks_that_ran_on_tie_two_timelines)
     }
 }
 
-/* A clock that jumped in the gap unseen is outvoted and counted; of two nobody knows which. */
+/* A clock that jumped unnoticed during the gap is outvoted and counted. With two clocks the wrong
+ * one cannot be identified. */
 TEST(a_clock_that_jumped_in_the_gap_is_outvoted)
 {
     uint64_t seed = rng_seed();

@@ -178,7 +178,7 @@ call_barrier(void)
 {
     return nrt_barrier(0, 3, 2);
 }
-/* Of the version that a program receives by default. NRT_ASYNC_ABI 0 declares neither version. */
+/* This is the version that a program receives by default. NRT_ASYNC_ABI 0 declares neither version. */
 NRT_STATUS is_completed(nrta_seq_t seq, bool *done) __asm__("nrta_is_completed");
 
 static NRT_STATUS

@@ -127,7 +127,7 @@ TEST(one_execution_tells_its_story)
 /* Each event of a device memory has its memory use: of tensors only, and including models. */
 TEST(device_memory_is_accounted)
 {
-    /* Core 1 is on the second HBM of the first device, core 9 on that of the third. */
+    /* Core 1 uses the second HBM of the first device, and core 9 an HBM of the third device. */
     static const struct {
         int core;
         size_t size;
