@@ -687,8 +687,7 @@ swap_for_ever(const char *dir, const char *outside, uint64_t draw)
     }
 }
 
-/* Exports while a user swaps names permanently: into the user's own directory, or (shared) into a
- * target with write access for all users. */
+/* Exports while a user swaps names: in the user's directory, or (shared) in a writable target. */
 static void
 race(unsigned shared, bool owner, uint64_t *draw)
 {

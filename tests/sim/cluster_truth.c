@@ -8,8 +8,10 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-#define SPOOL_SLACK 65536u         /* notes of sessions, twice, and a new segment */
-#define FAR         (30 * MRD_SEC) /* maximum extent of a batch beyond a window, after the agent was down */
+#define SPOOL_SLACK 65536u /* notes of sessions, twice, and a new segment */
+#define FAR                                                                                        \
+    (30 *                                                                                          \
+     MRD_SEC) /* extent of a batch beyond a window: an agent that was down reads on in one batch */
 
 session_truth *
 truth_of(sim_node *n, uint64_t id)
