@@ -1,4 +1,4 @@
-/* What trace/analysis makes can be freed where it was never made: each of them takes NULL. */
+/* The free functions of trace/analysis accept NULL for objects that were never made. */
 #include "tests/check.h"
 #include "trace/analysis/calls.h"
 #include "trace/analysis/collectives.h"

@@ -1,5 +1,5 @@
-/* Calls that two sources recorded: what is given, when, and what becomes of an error; counts of random
- * calls are tested in summary_test.c. */
+/* Calls that two sources recorded: which events are given, when, and the effect of an error. The
+ * counts of random calls are tested in summary_test.c. */
 #include "tests/trace/events.h"
 #include "trace/analysis/calls.h"
 
@@ -11,7 +11,7 @@ typedef struct {
     mrd_sid name;
     mrd_calls *calls;
     mrd_event given[1024];
-    size_t n, fail_at; /* the call that fails, from 1; 0: none */
+    size_t n, fail_at; /* number of the call that fails, from 1; 0 for none */
 } world;
 
 static mrd_err
@@ -21,7 +21,7 @@ take(void *self, const mrd_event *ev)
 
     if (++w->n == w->fail_at)
         return MRD_IO;
-    CHECK(w->fail_at == 0 || w->n < w->fail_at); /* nothing is given after an error */
+    CHECK(w->fail_at == 0 || w->n < w->fail_at); /* no event is given after an error */
     w->given[w->n - 1] = *ev;
     return MRD_OK;
 }
@@ -67,7 +67,7 @@ add(world *w, mrd_track_id track, int64_t from, int64_t dur)
     return mrd_calls_add(w->calls, &ev);
 }
 
-/* Two spans are one call when the later begins within the slack behind the end of the earlier. */
+/* Two spans are one call if the later begins within the slack after the end of the earlier. */
 TEST(the_slack_is_as_documented)
 {
     static const struct {
@@ -97,7 +97,7 @@ TEST(the_slack_is_as_documented)
         }
 }
 
-/* What waits is bounded: of more hooks than may wait the oldest count at once, in order. */
+/* The number of waiting calls is limited. If more hooks wait, the oldest count at once, in order. */
 TEST(only_so_many_wait)
 {
     enum { N = MRD_CALLS_WAITING + 40 };
@@ -115,7 +115,7 @@ TEST(only_so_many_wait)
     world_free(w);
 }
 
-/* Each error of the receiver is the answer of the call that met it, once. */
+/* Each error of the receiver is returned once, by the call during which it occurred. */
 TEST(an_error_of_the_receiver_comes_back)
 {
     enum { N = 12 };
@@ -128,7 +128,8 @@ TEST(an_error_of_the_receiver_comes_back)
         for (int i = 0; i < N && errors == 0; i++) {
             int64_t at = AT + i * 3 * (int64_t) MRD_CALLS_SLACK;
 
-            /* Hooks alone, which count when the next one comes; both; and what is no call. */
+            /* Hooks alone, which count when the next one arrives; calls from both sources; and
+             * other events. */
             errors += add(w, w->hook, at, 100) == MRD_IO;
             if (i % 3 == 0 && errors == 0)
                 errors += add(w, w->runtime, at + 10, 80) == MRD_IO;
@@ -141,7 +142,7 @@ TEST(an_error_of_the_receiver_comes_back)
         calls = fail_at == 0 ? w->n : calls;
         world_free(w);
     }
-    CHECK_INT(calls, N + N / 4); /* every call once, and the others */
+    CHECK_INT(calls, N + N / 4); /* every call once, and the other events */
 }
 
 TEST_MAIN()

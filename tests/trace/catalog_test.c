@@ -97,7 +97,8 @@ TEST(order_of_events)
     CHECK(mrd_flow_id(1, 0, 5) != mrd_flow_id(2, 0, 5));
 }
 
-/* What a process is told to be, then its cores in turn: the last column is its worker_gid. */
+/* The stated worker_gid of a process, then the values of its cores. The last column is the
+ * resulting worker_gid. */
 TEST(a_process_has_a_worker_gid_where_all_its_cores_have_it)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * tests/trace/collect.h - runs an importer over a text or a file and keeps what it emits, without a
- * store: deep copies in the order of arrival.
+ * tests/trace/collect.h - runs an importer on a text or a file and keeps deep copies of its events
+ * in order, without a store.
  */
 #ifndef MRD_TESTS_TRACE_COLLECT_H
 #define MRD_TESTS_TRACE_COLLECT_H
@@ -51,7 +51,7 @@ collect_nowhere(void)
     return (mrd_identity) MRD_IDENTITY_UNKNOWN;
 }
 
-/* Adds to c (zeroed, or holding what an earlier input gave). */
+/* Adds events to c, which is zeroed or has the events of earlier inputs. */
 static inline void
 collect_in(collected *c, const mrd_import_ops *ops, mrd_in *in, const mrd_identity *place)
 {
@@ -120,7 +120,7 @@ collect_arg(const collected *c, const mrd_event *ev, const char *key)
     return NULL;
 }
 
-/* An argument as text, "" when absent. */
+/* Returns an argument as text, "" if absent. */
 static inline const char *
 collect_arg_text(const collected *c, const mrd_event *ev, const char *key)
 {
@@ -166,7 +166,7 @@ collect_process(const collected *c, const mrd_event *ev)
     return mrd_catalog_borrow_process(c->cat, collect_track(c, ev)->process);
 }
 
-/* The i-th event with this name, NULL when there are fewer. */
+/* Returns the i-th event with this name, or NULL. */
 static inline const mrd_event *
 collect_named(const collected *c, const char *name, size_t i)
 {

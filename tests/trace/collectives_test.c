@@ -1,4 +1,4 @@
-/* What is recognised as a collective, by rows of events. */
+/* Which events are recognised as collectives. Each row is an event. */
 #include "tests/check.h"
 
 #include "base/obj.h"
@@ -212,7 +212,7 @@ event_of(fixture *f, const char *name, bool host, const given *args, mrd_arg *to
     return ev;
 }
 
-/* The recogniser wants all names to be there before it starts. */
+/* The recogniser requires that all names exist before it starts. */
 static mrd_cc_kind
 see(fixture *f, const mrd_event *ev, mrd_cc *cc)
 {
@@ -242,7 +242,7 @@ TEST(kinds)
     }
 }
 
-/* Two rows are one operation of one group exactly when their text says so. */
+/* Two rows are one operation of one group exactly if their texts are equal. */
 TEST(groups_and_operations)
 {
     static const struct {
@@ -295,7 +295,7 @@ TEST(groups_and_operations)
     }
 }
 
-/* Messages name groups and operations as their events do. */
+/* Messages use the names of groups and operations from the events. */
 TEST(what_people_call_them)
 {
     static const struct {
@@ -350,7 +350,7 @@ TEST(what_people_call_them)
     }
 }
 
-/* The process's own rank is one of its group's, or the group is another's. */
+/* The process's own rank must be a rank of the group. Otherwise the group is another process's. */
 TEST(a_rank_belongs_to_its_group)
 {
     static const given in[6] = { NAMED("allreduce"), { "Process Group Ranks", "[0, 12]", 0 } };
@@ -374,7 +374,7 @@ TEST(a_rank_belongs_to_its_group)
     }
 }
 
-/* Of an operation that nobody knows, what it says of its size is said all the same. */
+/* The size of an operation is used even if the operation is unknown. */
 TEST(an_unknown_operation_has_its_size)
 {
     static const given in[6] = { NAMED("allthings"), { "In msg nelems", NULL, 77 } };

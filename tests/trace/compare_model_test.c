@@ -1,6 +1,7 @@
 /*
- * Comparing runs: each number of the answer by the words of compare.h, with long doubles, sums in two
- * passes and Student's t by integrating its density. On drawn runs of all lengths and kinds.
+ * Compares runs. Each number of the result is computed again from the description in compare.h,
+ * with long doubles, sums in two passes, and Student's t by integration of its density. The runs
+ * are random, of all lengths and kinds.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -41,14 +42,15 @@ normal(void)
     return sqrt(-2 * log(uniform())) * cos(6.283185307179586 * uniform());
 }
 
-/* Noise that may follow itself, drift, be rough, or be slow now and then. */
+/* Draws noise that may be autocorrelated, drift, be rounded coarsely, or have slow outliers. */
 static void
 draw(double *v, size_t n, double mean)
 {
     static const double follows[] = { 0, 0, 0.5, 0.9, 0.99, -0.5 };
     double r = follows[next() % MRD_COUNT(follows)], now = normal(), slope = 0;
     double noise =
-        next() % 2 == 0 ? 2 : 0; /* beside what follows itself, which neighbours then hardly show */
+        /* in addition to autocorrelated noise, which neighbours then hardly show */
+        next() % 2 == 0 ? 2 : 0;
     bool slow = next() % 3 == 0, rough = n >= 20 && next() % 4 == 0;
     double warm = next() % 3 == 0 ? 200 * uniform() : 0, cools = 1 + 20 * uniform();
 
@@ -64,7 +66,7 @@ draw(double *v, size_t n, double mean)
     }
 }
 
-/* Grows by five over the run, in noise of two that neighbours do not share. */
+/* Grows by five over the run, with independent noise of two. */
 static void
 draw_drift(double *v, size_t n, double mean)
 {
@@ -72,9 +74,10 @@ draw_drift(double *v, size_t n, double mean)
         v[i] = mean + 5 * (double) i / (double) n + 2 * normal();
 }
 
-/* ---- The same by its words ---- */
+/* ---- The same computed from the description ---- */
 
-/* With t = sqrt(df) tan(a) the density is cos(a)^(df - 1), and with a = pi/2 - u^2 it is smooth to the end. */
+/* With t = sqrt(df) tan(a) the density is cos(a)^(df - 1). With a = pi/2 - u^2 it is smooth up to
+ * the end. */
 static real
 area(real df, real to)
 {
@@ -150,7 +153,7 @@ median(const double *v, size_t n)
     return ((real) in_order[(n - 1) / 2] + in_order[n / 2]) / 2;
 }
 
-/* By how much values that are alike say less. */
+/* The factor by which correlated values carry less information. */
 static real
 less(const real *v, size_t n, bool *drifts)
 {
@@ -180,7 +183,7 @@ less(const real *v, size_t n, bool *drifts)
     return most;
 }
 
-/* How many of the first values are a warm-up. */
+/* Returns how many of the first values are a warm-up. */
 static size_t
 warmup_of(const double *v, size_t n)
 {
@@ -191,7 +194,7 @@ warmup_of(const double *v, size_t n)
         return 0;
     sorted(v + half, m, later);
     for (size_t i = 0; i < half; i++) {
-        size_t below = 0; /* of the later half, not above this value but for the last */
+        size_t below = 0; /* values of the later half below this value, without the last */
 
         for (size_t k = 0; k < m; k++)
             below += later[k] < v[i];
@@ -312,7 +315,7 @@ check_against(const char *row, const mrd_compared *c, const side *a, const side 
              (powl(a->of[e].error2, 2) / a->of[e].df + powl(b->of[e].error2, 2) / b->of[e].df);
         p[e] = !says || isinf(both) ? 1 : fminl(1, 2 * tail(change / sqrtl(both), df));
     }
-    /* which of the two it is is left open where they are equal, as numbers go */
+    /* if both are equal up to rounding, either may be chosen */
     CHECK_ROW(row, near(c->p, fminl(p[0], p[1]), 1e-5L) || (c->p < 1e-12 && p[c->median] < 1e-12L));
     CHECK_ROW(row, p[c->median] <= p[!c->median] * (1 + 1e-5L) || p[c->median] < 1e-12L);
     if (!says || isinf(x + y)) {
@@ -327,7 +330,7 @@ check_against(const char *row, const mrd_compared *c, const side *a, const side 
                    1e-6L));
 }
 
-/* The interval's half width is where the tail of each of the two tests is half of what is left. */
+/* The interval's half width is where the tail of each of the two tests is half of the remainder. */
 static void
 check_half(const char *row, const mrd_compared *c)
 {

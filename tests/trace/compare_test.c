@@ -1,11 +1,12 @@
-/* Comparing runs: the distribution against tables, and how often it errs on series whose truth is known. */
+/* Compares runs: the distribution with published tables, and the error rates on series with a known
+ * difference. */
 #include <math.h>
 #include <stdlib.h>
 
 #include "tests/check.h"
 #include "trace/analysis/compare.h"
 
-/* Two-sided tails as tables of Student's t have them. */
+/* Two-sided tails from tables of Student's t. */
 TEST(the_tail_is_students)
 {
     CHECK(fabs(mrd_student_tail(12.7062, 1) - 0.05) < 1e-5);
@@ -16,7 +17,8 @@ TEST(the_tail_is_students)
     CHECK(mrd_student_tail(0, 5) == 1);
 }
 
-/* Of one and of two degrees of freedom it has a closed form (Cauchy's is the first); far out and near 0 too. */
+/* One and two degrees of freedom have a closed form (the first is Cauchy's). Checked far out and
+ * near 0 too. */
 TEST(the_tail_has_closed_forms)
 {
     for (double t = 1e-6; t < 1e6; t *= 1.7) {
@@ -26,7 +28,7 @@ TEST(the_tail_has_closed_forms)
         CHECK(fabs(mrd_student_tail(t, 2) - two) < 1e-9 * two);
         CHECK(mrd_student_tail(-t, 2) == mrd_student_tail(t, 2));
     }
-    for (double df = 1; df < 5000; df *= 3) { /* near 0: twice the density's height less than 1 */
+    for (double df = 1; df < 5000; df *= 3) { /* near 0: 1 minus twice the density's height */
         double height = exp(lgamma((df + 1) / 2) - lgamma(df / 2)) / sqrt(df * M_PI);
 
         CHECK(fabs(1 - mrd_student_tail(1e-3, df) - 2e-3 * height) < 2e-9);
@@ -54,7 +56,8 @@ normal(uint64_t *seed)
     return sqrt(-2 * log(uniform(seed))) * cos(6.283185307179586 * uniform(seed));
 }
 
-/* Steps of about `mean` with 2 % noise that follows itself (r), and one in 50 three times as long. */
+/* Draws steps of about `mean` with 2 % autocorrelated noise (r). One in 50 takes three times
+ * longer. */
 static void
 steps(double *v, size_t n, double mean, double r, uint64_t *seed)
 {
@@ -66,7 +69,7 @@ steps(double *v, size_t n, double mean, double r, uint64_t *seed)
     }
 }
 
-/* How many of 1,000 pairs of runs are called different at 99 %. */
+/* Returns how many of 1,000 pairs of runs are called different at 99 %. */
 static unsigned
 called(double change, double r, size_t n, size_t runs, uint64_t seed)
 {
@@ -97,8 +100,9 @@ TEST(equal_runs_are_seldom_called_different)
     CHECK(called(0, 0, 100, 3, 4) <= 30);
 }
 
-/* How many of 500 pairs of runs that warm up are called longer at 99.9 %: from a height above the steady step
- * that falls to 1/e in some steps, drawn for each run, in 2 % noise. *shorter: called shorter. */
+/* Returns how many of 500 pairs of runs with a warm-up are called longer at 99.9 %. The warm-up
+ * begins above the steady step and falls to 1/e in a random number of steps, in 2 % noise.
+ * *shorter: number called shorter. */
 static unsigned
 warming(double change, size_t runs, uint64_t seed, unsigned *shorter)
 {
@@ -132,12 +136,12 @@ TEST(a_warmup_hides_no_difference)
 
     CHECK(warming(0, 1, 31, &shorter) + shorter <= 3);
     CHECK(warming(0, 3, 32, &shorter) + shorter <= 3);
-    CHECK(warming(0.05, 1, 33, &shorter) >= 200); /* without leaving it out: 0, 0 and 0 */
+    CHECK(warming(0.05, 1, 33, &shorter) >= 200); /* if the warm-up is not excluded: 0, 0 and 0 */
     CHECK(warming(0.1, 1, 34, &shorter) >= 425);
     CHECK(warming(0.05, 3, 35, &shorter) >= 450);
 }
 
-/* What is no warm-up: noise that is alike from step to step, a line that falls, one slow step. */
+/* Not warm-ups: autocorrelated noise, a falling line, one slow step. */
 TEST(a_warmup_is_evident)
 {
     unsigned found = 0;
@@ -174,8 +178,8 @@ TEST(a_warmup_is_evident)
     CHECK_INT((int) n, 0);
 }
 
-/* How many of 1,000 pairs with a drift of half the noise, alike over 1 / (1 - r) steps, are called
- * different at 99.9 %. Neighbours hardly show such a drift. */
+/* Returns how many of 1,000 pairs are called different at 99.9 %. Each run has a drift of half the
+ * noise that is correlated over 1 / (1 - r) steps. Neighbours hardly show such a drift. */
 static unsigned
 drifting(double r, size_t runs, uint64_t seed)
 {
@@ -206,11 +210,12 @@ TEST(a_drift_is_seldom_a_difference)
 {
     CHECK(drifting(0.9, 1, 11) <= 55);
     CHECK(drifting(0.95, 1, 12) <= 130);
-    CHECK(drifting(0.99, 3, 13) <= 20); /* as long as half a run: only several runs tell */
+    /* the drift lasts half a run, so only several runs can show it */
+    CHECK(drifting(0.99, 3, 13) <= 20);
 }
 
-/* 1/f noise: as much in each octave of time, from one step to 64 runs. Alike in the runs of a pair, which
- * follow each other. *hits: pairs that are called different at 99.9 %. */
+/* 1/f noise: the same power in each octave of time, from one step to 64 runs. Consecutive runs of a
+ * pair share it. *hits: pairs that are called different at 99.9 %. */
 static unsigned
 flicker(double change, size_t runs, uint64_t seed)
 {
@@ -253,7 +258,7 @@ TEST(noise_of_all_lengths_is_seldom_a_difference)
     CHECK(flicker(0.15, 3, 24) >= 500);
 }
 
-/* What one run a side costs: 3 % are found where five find 1 %. */
+/* With one run per side a difference of 3 % is detected, with five runs 1 %. */
 TEST(a_change_is_found)
 {
     CHECK(called(0.03, 0, 200, 1, 5) >= 950);
@@ -263,8 +268,8 @@ TEST(a_change_is_found)
     CHECK(called(-0.01, 0, 200, 5, 16) >= 950);
 }
 
-/* Other work beside a run slows some part of its steps by half, at random times: medians show a change that
- * means do not. */
+/* Other work slows part of a run's steps by half, at random times. Medians show a change that means
+ * do not. */
 TEST(slow_stretches_hide_no_change)
 {
     uint64_t seed = 31;
@@ -318,8 +323,8 @@ TEST(the_interval_holds_the_truth)
     CHECK(inside >= 975);
 }
 
-/* Runs that differ more among themselves than their steps explain: a difference of two single ones
- * says nothing. */
+/* Runs differ among themselves by more than their steps explain. A difference of two single runs
+ * then means nothing. */
 TEST(spread_between_runs_counts)
 {
     double v[4][50];
@@ -340,7 +345,7 @@ TEST(spread_between_runs_counts)
     CHECK(fabs(c.change - 3) < 0.2);
 }
 
-/* Runs that are too short for a spread of their own have one between them; by a t-test of their means. */
+/* Runs too short for a variance of their own share one, in a t-test of their means. */
 TEST(short_runs_are_compared_by_each_other)
 {
     double v[10][3], mean[10], side[2] = { 0 }, square = 0, t;
@@ -377,7 +382,7 @@ TEST(too_few_values_say_nothing)
     CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
     CHECK_INT(mrd_compare(&none, 1, &b, 1, &c), MRD_OK);
     CHECK(c.p == 1);
-    a.n = MRD_COMPARE_RUN - 1; /* of two parts, but with one value */
+    a.n = MRD_COMPARE_RUN - 1; /* in two parts, but with one value */
     CHECK_INT(mrd_compare((mrd_compare_run[]){ a, a }, 2, &b, 1, &c), MRD_OK);
     CHECK(c.p == 1 && isinf(mrd_compare_half(&c, 0.99)));
     a.n = b.n = 5; /* without spread */

@@ -1,7 +1,7 @@
 /*
- * tests/trace/events.h - events for the tests of the store, the merge and the lanes: a seeded
- * generator whose arguments follow from the event's id, so that a reader can check them alone, and
- * a source over an array.
+ * tests/trace/events.h - events for the tests of the store, the merge and the lanes. A seeded
+ * generator derives the arguments from the event's id, so that a reader can check each event alone.
+ * Also has a source over an array.
  */
 #ifndef MRD_TESTS_TRACE_EVENTS_H
 #define MRD_TESTS_TRACE_EVENTS_H
@@ -20,7 +20,7 @@ test_rand(uint64_t *state)
     return *state;
 }
 
-/* The arguments that belong to an event with this id; text lives in `text` (at least 64 bytes). */
+/* The arguments of an event with this id. Text is stored in `text` (at least 64 bytes). */
 static inline uint32_t
 test_args(uint64_t id, mrd_arg args[3], char text[64])
 {
@@ -66,7 +66,7 @@ test_compare(const void *a, const void *b)
     return mrd_event_order(a, b);
 }
 
-/* A source over an array it does not own. */
+/* A source over an array that it does not own. */
 typedef struct {
     mrd_source base;
     const mrd_event *v;
@@ -98,7 +98,7 @@ test_source_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why
     const mrd_event *ev;
     size_t n = 0, most = 1 + s->i % 4;
 
-    memset(s->copies, 0x5a, sizeof(s->copies)); /* what was lent is gone */
+    memset(s->copies, 0x5a, sizeof(s->copies)); /* overwrites the previously borrowed events */
     while (n < most && s->i < s->n) {
         if (test_source_next(self, &ev, why) == MRD_MORE)
             s->copies[n++] = *ev;
@@ -115,7 +115,7 @@ test_source_close(mrd_source *self)
 
     if (s->closed != NULL)
         ++*s->closed;
-    explicit_bzero(s->copies, sizeof(s->copies)); /* nor is what was lent there any more */
+    explicit_bzero(s->copies, sizeof(s->copies)); /* overwrites the events borrowed earlier */
     free(s);
 }
 

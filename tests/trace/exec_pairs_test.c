@@ -1,8 +1,8 @@
 /*
- * Executions of paired physical cores as one span: random executions of four logical cores in two processes, of
- * which some halves are missing, late or without an end, among other events. What comes out is compared with
- * what was drawn: one span for each pair with both halves' own times, a named gap for each half, everything
- * else as it was and in its order.
+ * Joins executions of paired physical cores into one span. Random executions of four logical cores
+ * in two processes are mixed with other events, and some halves are missing, late or unfinished.
+ * The result has one span for each pair with the times of both halves, and a named gap for each
+ * single half. Everything else is unchanged and in order.
  */
 #include "trace/sink/exec_pairs.h"
 
@@ -16,7 +16,7 @@
 
 typedef struct {
     int64_t from[2], length[2];
-    bool has[2], pair; /* pair: the second is in time */
+    bool has[2], pair; /* pair: the second half is in time */
     int seen;
 } execution;
 
@@ -73,7 +73,7 @@ make(void)
         p.process_id = 7 + c / 2;
         mrd_track_init(&t, mrd_catalog_process(cat, &p), MRD_SRC_DEVICE);
         t.lnc_idx = c % 2;
-        for (int h = 1; h >= 0; h--) { /* the line of the higher core may come first */
+        for (int h = 1; h >= 0; h--) { /* the track of the higher core may come first */
             t.pcore_idx = 2 * (c % 2) + h;
             tracks[c][h] = mrd_catalog_track(cat, &t);
         }
@@ -184,7 +184,7 @@ TEST(pairs_are_one_and_halves_say_so)
     mrd_catalog_free(cat);
 }
 
-/* More events than are kept come while a half waits: it goes out as a half, and nothing is lost. */
+/* More events arrive than are kept while a half waits. It is output as a half, and nothing is lost. */
 TEST(memory_is_bounded)
 {
     mrd_exec_pairs *p = NULL;
@@ -213,7 +213,8 @@ TEST(memory_is_bounded)
     mrd_catalog_free(cat);
 }
 
-/* What begins behind the end of a half is no part of it, also while an older half of another core waits. */
+/* A span that begins after the end of a half does not belong to it, even while an older half of
+ * another core waits. */
 TEST(behind_the_end_is_another_execution)
 {
     mrd_exec_pairs *p = NULL;
@@ -236,7 +237,7 @@ TEST(behind_the_end_is_another_execution)
     mrd_catalog_free(cat);
 }
 
-/* Logical cores of one physical core: nothing is to be joined. */
+/* Logical cores with one physical core need no joining. */
 TEST(single_cores)
 {
     mrd_exec_pairs *p = NULL;
@@ -252,7 +253,7 @@ TEST(single_cores)
     for (int64_t i = 0; i < 4; i++) {
         t.lnc_idx = t.pcore_idx = i;
         (void) mrd_catalog_track(cat, &t);
-        t.name = mrd_catalog_intern(cat, "again"); /* a second line of the same core */
+        t.name = mrd_catalog_intern(cat, "again"); /* a second track of the same core */
         (void) mrd_catalog_track(cat, &t);
         t.name = MRD_SID_EMPTY;
     }

@@ -163,7 +163,7 @@ TEST(a_process_that_is_not_there_is_named)
     mrd_catalog_free(w.cat);
 }
 
-/* A call has no core of its own; it may name one. */
+/* A call has no core of its own, but it may name one. */
 TEST(calls_go_with_the_core_that_they_name)
 {
     static const struct {

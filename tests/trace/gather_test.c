@@ -1,4 +1,4 @@
-/* Which spans are parts of one collective, and who took part at all. */
+/* Which spans are parts of one collective, and which cores took part. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/gather.h"
 
@@ -12,7 +12,7 @@ typedef struct {
 } part;
 
 typedef struct {
-    char said[512]; /* the cores of each collective that was told: "0,1 2 " */
+    char said[512]; /* the cores of each reported collective: "0,1 2 " */
     uint32_t group; /* of the last */
 } receiver;
 
@@ -31,7 +31,7 @@ take(void *self, const mrd_gathered *c)
     r->group = c->group;
 }
 
-/* A gather of a profile's own catalog, and who says what it told. */
+/* A gather with a profile's own catalog, and the receiver of its reports. */
 typedef struct {
     test_profile *p;
     receiver r;
@@ -133,7 +133,7 @@ TEST(parts_meet_where_they_overlap)
     }
 }
 
-/* Takers are cores, however often they came; members is what the group said last. */
+/* Participants are cores, each counted once. The number of members is the group's last statement. */
 TEST(who_took_part_is_counted)
 {
     world *w = world_new();
@@ -153,15 +153,16 @@ TEST(who_took_part_is_counted)
     mrd_gather_free(NULL);
 }
 
-/* A group whose size nothing states, or that is taken as all ranks, while the profile has fewer ranks than the job. */
+/* The size of the group is unknown, or it is assumed to be all ranks, while the profile has fewer
+ * ranks than the job. */
 TEST(groups_without_a_size_of_a_job_that_lacks_ranks)
 {
     static const struct {
         const char *name;
-        int64_t ranks[4]; /* of processes; MRD_NONE: none */
+        int64_t ranks[4]; /* of processes; MRD_NONE for none */
         int64_t world;
         uint32_t said; /* members, as events say */
-        bool all;      /* the group is taken as all ranks */
+        bool all;      /* the group is assumed to be all ranks */
         uint32_t cores, want;
     } rows[] = {
         { "nobody says", { MRD_NONE, MRD_NONE, MRD_NONE, MRD_NONE }, MRD_NONE, 0, false, 3, 0 },
@@ -210,7 +211,7 @@ TEST(groups_without_a_size_of_a_job_that_lacks_ranks)
     }
 }
 
-/* Of more groups than it follows the parts are counted, and those that it follows go on. */
+/* The parts of groups above the limit are counted. The groups below the limit continue. */
 TEST(groups_beyond_the_limit_are_counted)
 {
     world *w = world_new();
@@ -223,13 +224,15 @@ TEST(groups_beyond_the_limit_are_counted)
     x.core = 1;
     CHECK_ERR("known", add(w->g, w->p, MRD_CC_SYNC, &x, 0), MRD_OK);
     CHECK_INT(mrd_gather_left_out(w->g), 3);
-    x.core = 0; /* that core is in already: it begins the next, and the one before is told */
+    /* this core already took part, so it begins the next collective and the previous one is
+     * reported */
+    x.core = 0;
     CHECK_ERR("again", add(w->g, w->p, MRD_CC_SYNC, &x, 0), MRD_OK);
     CHECK_TEXT(w->r.said, "0,1 ");
     world_free(w);
 }
 
-/* SendRecv kernels are an all-to-all where the host's names say so, and no single send or receive
+/* SendRecv kernels are an all-to-all if the names on the host say so, and no single send or receive
  * is named. */
 TEST(names_of_the_host_decide_about_sendrecv)
 {
@@ -263,7 +266,7 @@ TEST(names_of_the_host_decide_about_sendrecv)
     }
 }
 
-/* Which names have to do with collectives at all. */
+/* Which names belong to collectives. */
 TEST(names_of_collectives)
 {
     static const struct {

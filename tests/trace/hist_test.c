@@ -64,7 +64,7 @@ TEST(small_values_are_exact_and_extremes_fit)
     mrd_hist_fini(&h);
 }
 
-/* What a table shows beside the largest value must not be larger. */
+/* A quantile in a table must never exceed the largest value. */
 TEST(quantiles_lie_between_the_least_and_the_largest)
 {
     for (uint64_t step = 1000; step >= 10; step /= 100) { /* in the struct, and in pages */
@@ -106,7 +106,7 @@ TEST(merging_adds)
     mrd_hist_fini(&both);
 }
 
-/* Around the number of values that stand in the struct itself: each rank, and each way to merge. */
+/* Around the number of values that fit into the struct: each rank, and each way to merge. */
 TEST(few_values_and_more_say_the_same)
 {
     enum { MOST = 2 * MRD_HIST_FEW + 3 };

@@ -17,7 +17,8 @@ begin_of(size_t i)
     return (int64_t) (1750000000000000 + 100 * i) * 1000;
 }
 
-/* Records with what real ones have: arrays, objects and objects in arrays as arguments, escapes. */
+/* Makes records with typical contents: arrays, objects and objects in arrays as arguments, and
+ * escapes. */
 static trace
 make_trace(bool in_lines)
 {
@@ -40,7 +41,7 @@ make_trace(bool in_lines)
     return t;
 }
 
-/* Which records were delivered as they were written. Returns how many events are none of them. */
+/* Marks the records that were delivered unchanged. Returns the number of other events. */
 static size_t
 compare_events(const collected *c, bool *delivered)
 {
@@ -67,7 +68,7 @@ is_told(const collected *c)
     return c->err != MRD_OK || c->input.dropped > 0 || c->input.error != MRD_SID_EMPTY;
 }
 
-/* Reads the trace with a damage at `at`, in record `hit` (RECORDS: none). */
+/* Reads the trace with damage at `at`, in record `hit` (RECORDS for none). */
 static bool
 read_damaged(const mrd_buf *text, size_t at, size_t hit, const char *what)
 {
@@ -105,7 +106,7 @@ record_at(const trace *t, size_t at)
     return i;
 }
 
-/* Damage in the header may change where the records are; then all that is asked is to say so. */
+/* Damage in the header may change the position of the records. Then it must only be reported. */
 static void
 damage_everywhere(bool in_lines)
 {

@@ -8,7 +8,7 @@ static const mrd_import_ops *const ops = &mrd_import_devprof;
     "\"MatMul\"},{\"timestamp\":" c ",\"duration\":" b ",\"subgroup\":\"Vector\",\"opcode\":"      \
     "\"Add\"}]"
 
-/* 1 ms of rows, said in different ways. */
+/* 1 ms of rows in different notations. */
 static const struct {
     const char *name, *text;
     mrd_err want;
@@ -128,8 +128,8 @@ TEST(rows_go_to_engines_queues_and_streams)
     collect_free(&c);
 }
 
-/* Without a model the file's name stands for it, and stays one of a kind. */
-/* Rows that say whose they are belong to that process: it has a pid then, and its other marks stay. */
+/* Without a model the file's name is used, and remains a separate model. */
+/* Rows with a process belong to that process. It then has a pid, and its other marks stay. */
 TEST(rows_may_say_whose_they_are)
 {
     static const struct {
@@ -191,7 +191,8 @@ TEST(names_are_one_of_a_kind)
     collect_free(&c);
 }
 
-/* Of the file's name its folder and what says how it is packed do not count; a name that is nothing else stays. */
+/* The directory and the compression suffix of the file's name do not count. A name without anything
+ * else is kept. */
 TEST(the_name_of_a_file_is_that_of_its_profile)
 {
     static const struct {
@@ -235,7 +236,7 @@ write_profile(const collected *c, uint32_t profile, size_t *ret_len)
     return text;
 }
 
-/* What we write of a device profile comes back: written again it has the same bytes. */
+/* A device profile that was written here can be read, and written again with the same bytes. */
 TEST(own_files_round_trip)
 {
     static const char source[] =
@@ -301,7 +302,7 @@ TEST(bad_input_costs_what_is_bad)
     }
 }
 
-/* Of one collective of 2,000 ns; "": not said. */
+/* Values for one collective of 2,000 ns; "" if not stated. */
 static const struct {
     const char *name, *row, *algorithm, *bus, *delay;
 } collectives[] = {
@@ -386,7 +387,7 @@ TEST(what_a_collective_moved)
     }
 }
 
-/* Where the row does not say when it began, nothing is known of how long it waited for its trigger. */
+/* If a row has no start time, the time that the collective waited for its trigger is unknown. */
 TEST(a_collective_without_its_time_waited_for_nobody_knows_how_long)
 {
     static const struct {

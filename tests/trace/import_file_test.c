@@ -1,4 +1,4 @@
-/* mrd_read_file: what becomes of good, bad and foreign files. */
+/* mrd_read_file: the results of good, bad and foreign files. */
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,7 +14,7 @@ static const struct {
     const char *name, *file, *text;
     mrd_input_state state;
     uint64_t events;
-    const char *format, *error; /* error: a part of the message */
+    const char *format, *error; /* error: part of the message */
 } rows[] = {
     { "good", "a.json", CHROME "]", MRD_INPUT_OK, 1, "trace-event-json", "" },
     { "array without end", "a.json", CHROME, MRD_INPUT_OK, 1, "trace-event-json", "" },
@@ -102,7 +102,7 @@ TEST(every_file_gets_an_input_that_says_what_became_of_it)
     CHECK(progress_calls >= MRD_COUNT(rows));
 }
 
-/* How far it is, is told once in 65536 events and at the end. */
+/* Progress is reported every 65536 events and at the end. */
 TEST(progress_of_a_long_file_is_told)
 {
     enum { EVENTS = 150000 };
@@ -129,7 +129,7 @@ TEST(progress_of_a_long_file_is_told)
     mrd_catalog_free(options.catalog);
 }
 
-/* Where events find no room on their way the reason is said, and what to do. */
+/* If there is no space for events in transit, the message has the reason and a remedy. */
 TEST(a_folder_for_events_that_cannot_be_written_is_said)
 {
     enum { EVENTS = 120000 };
@@ -191,8 +191,8 @@ TEST(a_file_that_is_not_there_is_a_failed_input)
     mrd_catalog_free(options.catalog);
 }
 
-/* The same file by its name, another one and a link is read once, and that is said; as a file of another
- * process it is one more. What is no file cannot be the same one. */
+/* The same file under its name, another name and a link is read once, which is reported. As a file
+ * of another process it is read again. Something that is not a regular file is never a duplicate. */
 TEST(a_file_that_is_met_again_is_read_once)
 {
     mrd_read_once once = { 0 };
@@ -268,7 +268,7 @@ TEST(an_epoch_behind_the_events_moves_them)
 
 #define MANY 24000
 
-/* `n` spans, each with a name of its own, of 1,000 characters. */
+/* Writes `n` spans, each with its own name of 1,000 characters. */
 static void
 write_names(const char *path, unsigned n, const char *word)
 {
@@ -322,10 +322,10 @@ TEST(names_of_one_file_are_bounded_and_that_is_said)
     snprintf(times, sizeof(times), "%u times a name stands as '(too many", MANY - kept);
     CHECK(strstr(mrd_catalog_text(options.catalog, input->error).p, times) != NULL);
 
-    input = read_names(&options, 1000, "ordinary"); /* the next file has all of its */
+    input = read_names(&options, 1000, "ordinary"); /* the next file keeps all of its names */
     CHECK(input->state == MRD_INPUT_OK && input->error == MRD_SID_EMPTY);
     CHECK(has_name(options.catalog, "ordinary", 0) && has_name(options.catalog, "ordinary", 999));
-    for (unsigned i = 0; i < 4; i++) /* until nothing is left, but for what is said of it */
+    for (unsigned i = 0; i < 4; i++) /* until the space is used up, except for messages about it */
         input = read_names(&options, MANY, (const char *[]){ "b", "c", "d", "e" }[i]);
     CHECK(input->state == MRD_INPUT_INCOMPLETE && input->events == MANY);
     CHECK(strstr(mrd_catalog_text(options.catalog, input->error).p, "e.json': ") != NULL);

@@ -84,7 +84,7 @@ TEST(a_report_becomes_counters_where_they_belong)
     collect_free(&c);
 }
 
-/* Devices and cores from 0 on are where their numbers say. */
+/* Devices and cores are numbered from 0, at their positions. */
 TEST(numbers_of_devices_begin_at_0)
 {
     for (int64_t device = 0; device < 3; device++)

@@ -1,5 +1,5 @@
-/* What was wrong in the text of a file is counted, said once, and changes no more than is said: texts drawn of good and bad
- * spellings, in a file of each format that is JSON. */
+/* Errors in the text of a file are counted and reported once, and only the reported values change.
+ * Texts are random mixtures of valid and invalid spellings, in a file of each JSON format. */
 #include "tests/seed.h"
 #include "tests/trace/collect.h"
 
@@ -34,7 +34,7 @@ static const struct {
     { "\\q", 2, "\\q", 1 },
 };
 
-/* The text stands between begin and rest; behind rest a comma is one too many. */
+/* The text is between begin and rest. A comma after rest is an error. */
 static const struct {
     const mrd_import_ops *ops;
     const char *begin, *rest, *end;
@@ -58,7 +58,7 @@ static const struct {
       "\"}", "]}" },
 };
 
-/* Whose name the text is: an event's, or of a report of the monitor its process's. */
+/* Returns true if the text is the name of an event or, in a report of the monitor, of its process. */
 static bool
 is_named(const collected *c, const mrd_import_ops *ops, const char *name)
 {

@@ -1,4 +1,5 @@
-/* The runtime's numbers of events (nc_local_id): missing ones are gaps, which are lost, filled late, or another numbering. */
+/* The runtime's event numbers (nc_local_id). Missing numbers are gaps: lost events, events that
+ * arrive late, or the start of another numbering. */
 #include "tests/trace/nrt_feed.h"
 
 typedef struct {
@@ -21,8 +22,8 @@ enum { LOST_CORES = 3, LOST_RING = 50, LOST_ROUNDS = 200 };
 typedef struct {
     mrd_catalog *cat;
     uint64_t lost[LOST_CORES], given[LOST_CORES];
-    uint64_t inside;       /* of losses that lie between their neighbours */
-    const bool *delivered; /* by core and time: what the test gave */
+    uint64_t inside;       /* losses that lie between their neighbours */
+    const bool *delivered; /* by core and time: the delivered events */
     int64_t newest;
 } lost_sink;
 
@@ -52,8 +53,8 @@ lost_emit(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Rings of 50 events are emptied at random times; texts hold what is left, a little out of order,
- * and some events come a text later. The test counts what it overwrote. */
+/* Rings of 50 events are emptied at random times. The texts have the remaining events, slightly out
+ * of order, and some events come one text later. The test counts the overwritten events. */
 TEST(numbers_show_what_the_ring_overwrote)
 {
     uint64_t seed = 7, lost[LOST_CORES] = { 0 }, given[LOST_CORES] = { 0 };
@@ -115,13 +116,13 @@ TEST(numbers_show_what_the_ring_overwrote)
         CHECK_INT(s.given[core], given[core]);
     }
     CHECK_INT(mrd_nrt_count(nrt)->lost, lost[0] + lost[1] + lost[2]);
-    CHECK(s.inside >= gaps * 9 / 10); /* the others have a late one in them */
+    CHECK(s.inside >= gaps * 9 / 10); /* the others contain a late event */
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
 }
 
-/* Who was told to be lost and comes after all is one of the two: records there + lost = made. But a
- * numbering that begins anew is not late. */
+/* A late event that was reported as lost is not also given: given + lost = made. But a new
+ * numbering is not late. */
 TEST(what_was_reported_as_lost_is_not_given_too)
 {
     enum { N = 200, LATE = 100 };
@@ -164,7 +165,7 @@ TEST(what_was_reported_as_lost_is_not_given_too)
     }
 }
 
-/* Numbers that are no count of events say nothing; a count that begins anew lost nothing. */
+/* Numbers that do not count events give no losses. A count that begins again lost nothing. */
 TEST(numbers_that_are_no_count_lose_nothing)
 {
     static const int steps[] = { 7, 1 };
@@ -193,8 +194,8 @@ TEST(numbers_that_are_no_count_lose_nothing)
     }
 }
 
-/* On whichever core numbers are missing: what had begun may have ended, and after a pause in which
- * nobody read no number says anything. */
+/* Numbers may be missing on any core. Events in flight then may have ended. After a pause in
+ * reading, the numbers prove nothing. */
 TEST(gaps_of_every_core_count)
 {
     for (int core = 0; core < 6; core++)
@@ -222,7 +223,8 @@ TEST(gaps_of_every_core_count)
 
 /* ---- Gaps, number by number ---- */
 
-/* The first document that a gap may be of, and the one before it: of all gaps on all cores that are there. */
+/* The first document that a gap may belong to, and the document before it, for all present gaps of
+ * all cores. */
 TEST(gaps_know_their_documents)
 {
     static const int cores[] = { 3, 0, 1, 5 };
@@ -238,7 +240,7 @@ TEST(gaps_know_their_documents)
     for (size_t k = 0; k < 4; k++) {
         mrd_nrt_mark(nrt, 10 + k, false, false);
         nrt_feed_number(nrt, "instant", cores[k], 41 + (k == 1),
-                        50); /* 40 is missing, of the second 41 as well */
+                        50); /* 40 is missing, and of the second core also 41 */
         CHECK(mrd_nrt_has_gaps(nrt));
         CHECK_INT(mrd_nrt_oldest_gap(nrt, &before), 10);
         CHECK_INT(before, 10);
@@ -260,7 +262,8 @@ TEST(gaps_know_their_documents)
     mrd_catalog_free(s.cat);
 }
 
-/* A numbering that begins anew: what was told as lost of the old one says nothing of the new one, at the same times. */
+/* A new numbering begins. Losses of the old numbering do not apply to the new one, even at the same
+ * times. */
 TEST(a_new_numbering_is_nobodys_loss)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -273,7 +276,7 @@ TEST(a_new_numbering_is_nobodys_loss)
             nrt_feed_number(nrt, "instant", 0, i, i);
     CHECK_ERR("report", mrd_nrt_report_gaps(nrt, (mrd_local_ns){ INT64_MAX }), MRD_OK);
     CHECK_INT(mrd_nrt_count(nrt)->lost, 10);
-    nrt_feed_number(nrt, "instant", 0, 35, 35); /* it was told as lost */
+    nrt_feed_number(nrt, "instant", 0, 35, 35); /* it was reported as lost */
     CHECK_INT(mrd_nrt_count(nrt)->late, 1);
     n = s.n;
     for (int64_t i = 20; i < 70; i++)
@@ -286,7 +289,7 @@ TEST(a_new_numbering_is_nobodys_loss)
     mrd_catalog_free(s.cat);
 }
 
-/* Nor of one that begins twice among the numbers that were lost, nor of a document that is read once more. */
+/* A numbering may begin twice within the lost numbers, and a document may be read twice. */
 TEST(a_numbering_may_begin_where_others_were_lost)
 {
     for (int way = 0; way < 3; way++) {
@@ -335,8 +338,8 @@ count_made(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Many gaps, of which some of the numbers come later in any order: each number is given or lost, and none is lost that came
- * while its gap was open. */
+/* Many gaps, for which some numbers arrive later in any order. Each number is given or lost, and
+ * none is lost that arrived while its gap was open. */
 TEST(gaps_are_filled_in_any_order)
 {
     uint64_t seed = 20261123;
@@ -347,7 +350,7 @@ TEST(gaps_are_filled_in_any_order)
         mrd_nrt *nrt = nrt_open(&o);
         int64_t held[NUMBERS];
         size_t n_held = 0, gaps = 0, missing = 0;
-        uint64_t many = round % 3 == 0 ? 9 : 60; /* rare enough to be a count */
+        uint64_t many = round % 3 == 0 ? 9 : 60; /* rare enough for a count */
         bool before = true;
 
         for (int64_t i = 0; i < NUMBERS; i++) {
@@ -362,7 +365,7 @@ TEST(gaps_are_filled_in_any_order)
             else
                 held[n_held++] = i;
         }
-        for (size_t left = n_held; left > 0; left--) { /* in any order, now and then not at all */
+        for (size_t left = n_held; left > 0; left--) { /* in any order, and sometimes not at all */
             size_t i = (size_t) (test_rand(&seed) % left);
             int64_t number = held[i];
 
@@ -377,7 +380,8 @@ TEST(gaps_are_filled_in_any_order)
         CHECK_INT(mrd_nrt_count(nrt)->lost, m.lost);
         CHECK_INT(mrd_nrt_count(nrt)->late, m.lost - missing);
         if (gaps <
-            40) { /* far from all that there is room for: each was told as what was missing of it */
+            /* far below the limit, so each gap was reported with exactly its missing numbers */
+            40) {
             CHECK_INT(m.lost, missing);
             CHECK(m.told <= missing);
         }
@@ -386,7 +390,8 @@ TEST(gaps_are_filled_in_any_order)
     }
 }
 
-/* Where more than one step in four is a jump, numbers are no count, however the first ones came. */
+/* If more than one step in four is a jump, the numbers do not count events, even if the first ones
+ * did. */
 TEST(numbers_with_many_jumps_lose_nothing)
 {
     for (int64_t steps = 10; steps <= 12; steps++) {
@@ -405,7 +410,7 @@ TEST(numbers_with_many_jumps_lose_nothing)
     }
 }
 
-/* A jump is a loss up to where it can only be another numbering, wherever the numbers are. */
+/* A jump counts as a loss up to the size that only a new numbering can have, for any numbers. */
 TEST(numbers_that_are_far_ahead_are_another_numbering)
 {
     static const int64_t begins[] = { 1, 3ll << 39, 1ll << 62 };

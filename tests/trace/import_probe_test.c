@@ -1,6 +1,7 @@
 /*
- * Whose a file is, by its first bytes: drawn heads of the words that formats are known by, against each format's rule
- * written out; and the one that is taken is the surest, of equals the first.
+ * Detects the format of a file by its first bytes. Random heads are made of words that formats are
+ * recognised by, and compared with each format's rule. The format with the highest certainty is
+ * chosen, and the first one of equals.
  */
 #include <string.h>
 
@@ -24,7 +25,7 @@ typedef struct {
     size_t len;
 } head;
 
-/* Within the first `most` bytes. */
+/* Returns true if the word is within the first `most` bytes. */
 static bool
 says(const head *h, const char *word, size_t most)
 {
@@ -177,7 +178,7 @@ draw(mrd_buf *to)
                                          "{",
                                          "ph",
                                          "events" };
-    uint64_t near = below(MRD_COUNT(words)); /* words of one format stand near each other */
+    uint64_t near = below(MRD_COUNT(words)); /* words of one format are close to each other */
 
     mrd_buf_text(to, begins[below(MRD_COUNT(begins))]);
     for (uint64_t n = below(5); n > 0; n--) {
@@ -224,7 +225,7 @@ TEST(each_format_knows_its_own)
         CHECK(taken[k] > 100);
 }
 
-/* A byte order mark in front of a text is no part of it; a part of one is. */
+/* A byte order mark before a text is skipped. A part of one is not. */
 TEST(a_byte_order_mark_is_passed_over)
 {
     CHECK(mrd_import_detect(MRD_STR("\xef\xbb\xbf{\"traceEvents\""), "") ==

@@ -1,8 +1,9 @@
 /*
- * What holds for every importer, whatever the file: nothing is read on when whoever takes the events refuses one,
- * a lack of memory is told or changes nothing, a file that was cut gives the events of its beginning, the order of
- * the keys of a JSON object means nothing, nor does how much of the file arrives at once. Over the files of the
- * fuzz targets, the golden files, XSpaces that are drawn and, where they are, the small ones of real programs.
+ * Properties of every importer, for any file. After the receiver refuses an event, nothing more is
+ * read. A failed allocation is reported or changes nothing. A truncated file gives the events of
+ * its beginning. Neither the order of keys in a JSON object nor the size of the reads matters. The
+ * files are the inputs of the fuzz targets, the golden files, random XSpaces and, if present, small
+ * files of real programs.
  */
 #include <dirent.h>
 
@@ -18,20 +19,20 @@
 /* ---- One import ---- */
 
 typedef struct {
-    char **v; /* what was emitted, in words */
+    char **v; /* the emitted events as text */
     size_t n, cap;
-    size_t refuse_at; /* the event that is refused, from 1; 0: none */
-    size_t cancel_at; /* events behind which the import is cancelled; 0: never */
-    size_t refused;   /* events that came behind it */
+    size_t refuse_at; /* number of the event to refuse, from 1; 0 for none */
+    size_t cancel_at; /* number of events after which the import is cancelled; 0 for never */
+    size_t refused;   /* number of events emitted after that */
     uint64_t fails_at;
     uint64_t asked;
     size_t chunk;
     int64_t shift_ns;
     mrd_input input;
     char error[400];   /* of the input */
-    uint64_t places;   /* processes and rows of the catalog, as they are at the end */
-    uint64_t words;    /* of the whole catalog, its notes and the input's counts */
-    uint64_t no_names; /* texts that were not kept, which whoever asks is told */
+    uint64_t places;   /* hash of the catalog's processes and tracks at the end */
+    uint64_t words;    /* hash of the whole catalog, its notes and the input's counts */
+    uint64_t no_names; /* number of texts that were not kept */
     mrd_err err, catalog_err;
     mrd_why why;
 } outcome;
@@ -60,7 +61,7 @@ by_text(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Arguments in the order of their texts: the file's order of keys does not count. */
+/* Writes arguments sorted by text, because the order of keys in the file does not count. */
 static void
 args_in_words(mrd_buf *to, mrd_import *imp, const mrd_event *ev)
 {
@@ -105,7 +106,7 @@ in_words(mrd_import *imp, uint32_t profile, const mrd_event *ev)
     return text;
 }
 
-/* Which row is of which process, by what names and in which order they are shown. */
+/* Hashes which track belongs to which process, their names and their display order. */
 static uint64_t
 places_of(mrd_import *imp)
 {
@@ -126,7 +127,7 @@ places_of(mrd_import *imp)
     return sum;
 }
 
-/* All that the catalog has, and what is told of the input. */
+/* Hashes the contents of the catalog, and the messages about the input. */
 static uint64_t
 words_of(mrd_import *imp)
 {
@@ -227,7 +228,7 @@ outcome_free(outcome *o)
     *o = (outcome){ 0 };
 }
 
-/* Whether the events of b are the first ones of a. */
+/* Returns true if the events of b are the first ones of a. */
 static bool
 begins_with(const outcome *a, const outcome *b)
 {
@@ -309,7 +310,7 @@ folder_load(const char *top, const char *folder, const mrd_import_ops *ops)
 
 #define DRAWN 12u
 
-/* An XSpace of one plane: tables in front or behind, events with statistics, counts, samples. */
+/* Draws an XSpace of one plane: tables before or after, events with statistics, counts, samples. */
 static void
 draw_xspace(uint64_t seed)
 {
@@ -344,8 +345,8 @@ draw_xspace(uint64_t seed)
     pb_text(&to->data, 2, "a warning of the profiler");
 }
 
-/* One event of the runtime: of a start and its stop each, some alone, some in the device's clock, numbers with gaps
- * and a little out of order. */
+/* Draws one event of the runtime: starts with their stops, single events, some in the device's
+ * clock, numbers with gaps and slightly out of order. */
 static void
 draw_nrt_event(mrd_buf *to, uint64_t *r, uint64_t *number, int64_t *now)
 {
@@ -392,12 +393,12 @@ draw_nrt_event(mrd_buf *to, uint64_t *r, uint64_t *number, int64_t *now)
                     test_rand(r) % 9000, test_rand(r) % 9000);
     if (test_rand(r) % 5 == 0)
         mrd_buf_fmt(to, ",\"nrta_seq_id\":%" PRIu64, test_rand(r) % 4);
-    if (test_rand(r) % 12 == 0) /* the device's time where the host's belongs */
+    if (test_rand(r) % 12 == 0) /* the device's time in the place of the host's */
         at -= 1700000000000000000;
     mrd_buf_fmt(to, "},\"timestamp_ns\":%" PRId64 "}", at);
 }
 
-/* Documents of the runtime, one or several fetches. */
+/* Draws documents of the runtime, from one or several fetches. */
 static void
 draw_nrt(uint64_t seed)
 {
@@ -420,7 +421,8 @@ draw_nrt(uint64_t seed)
     }
 }
 
-/* Trace Events of every phase: spans that nest and that do not, asynchronous ones, arrows, counters, metadata. */
+/* Draws Trace Events of every phase: nested and overlapping spans, asynchronous ones, arrows,
+ * counters, metadata. */
 static void
 draw_trace(uint64_t seed)
 {
@@ -590,7 +592,7 @@ count(mrd_import *imp, uint32_t profile, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* Whether to go on is asked for once in 4096 events. */
+/* Cancellation is checked every 4096 events. */
 TEST(an_import_that_is_cancelled_ends)
 {
     size_t n = 0;
@@ -619,9 +621,9 @@ TEST(an_import_that_is_cancelled_ends)
     mrd_buf_fini(&text);
 }
 
-/* ---- What each file gives ---- */
+/* ---- The results of each file ---- */
 
-/* The end of what begins with a brace at `at`, behind the brace that closes it; `at` when there is none. */
+/* Returns the position after the closing brace of the object at `at`, or `at` if there is none. */
 static size_t
 brace_end(const mrd_buf *b, size_t at)
 {
@@ -648,7 +650,8 @@ splice(mrd_buf *b, size_t at, size_t len, const void *by, size_t by_len)
     *b = to;
 }
 
-/* A place with such a byte, looked for from a drawn place on; the length when there is none. */
+/* Returns the position of such a byte, searched from a random position, or the length if there is
+ * none. */
 static size_t
 place_of(const mrd_buf *b, uint64_t *r, const char *bytes)
 {
@@ -660,7 +663,8 @@ place_of(const mrd_buf *b, uint64_t *r, const char *bytes)
     return b->len;
 }
 
-/* One change: another digit or number, an object twice, two of them exchanged, some bytes gone, another letter. */
+/* Makes one change: another digit or number, a duplicated object, two swapped objects, deleted
+ * bytes, another letter. */
 static void
 change(mrd_buf *b, uint64_t *r)
 {
@@ -765,8 +769,10 @@ golden_file(const char *name, size_t len)
     return NULL;
 }
 
-/* The files of the fuzz targets, drawn files, and drawn changes of each, give what tests/golden/imports.txt has: the counts and a hash of all events,
- * rows and notes; of the file itself the first events in words. For what changes unnoticed: MRD_GOLDEN_UPDATE=1 writes it anew. */
+/* The files of the fuzz targets, random files, and random changes of each must give the results in
+ * tests/golden/imports.txt. These are the counts and a hash of all events, tracks and notes. For
+ * the file itself the first events are also listed. This detects unintended changes.
+ * MRD_GOLDEN_UPDATE=1 writes the file again. */
 TEST(files_and_their_neighbours_give_what_they_gave)
 {
     static const char *const golden[] = { "trace-event-json/async.json",

@@ -10,7 +10,7 @@ free_flows(test_profile *p)
         p->v[i].flow_count = 0;
 }
 
-/* From the first event on: what stands before it names the inputs. */
+/* Returns the part from the first event on. The part before it names the inputs. */
 static mrd_str
 body(const char *text, size_t len)
 {
@@ -21,12 +21,12 @@ body(const char *text, size_t len)
     if (at == NULL)
         return (mrd_str){ "", 0 };
     len -= (size_t) (at - text);
-    /* The newer layout repeats the notes, which name the file. */
+    /* The newer layout repeats the notes, which contain the file's name. */
     end = memmem(at, len, "\"device_profile_list\"", 21);
     return (mrd_str){ at, end == NULL ? len : (size_t) (end - at) };
 }
 
-/* Our own file comes back as the same events: written again, they give the same bytes. */
+/* A file written here is read back as the same events. Written again, they give the same bytes. */
 TEST(own_files_round_trip)
 {
     for (int variant = 0; variant < 4; variant++) {
@@ -66,7 +66,7 @@ TEST(own_files_round_trip)
     }
 }
 
-/* One of a few values, nothing among them. */
+/* Returns one of a few values, or none. */
 static int64_t
 some(uint64_t *seed)
 {
@@ -95,8 +95,8 @@ same_process(const mrd_catalog *a, const mrd_process *x, const mrd_catalog *b, c
            x->world_size == y->world_size && x->sort_index == y->sort_index && x->flags == y->flags;
 }
 
-/* What a file of ours says of its processes is what was known of them, each attribute and each mark alone;
- * nothing is simulated that is not. */
+/* In a file written here, each attribute and each mark of a process is read back independently.
+ * Only simulated processes are marked as simulated. */
 TEST(own_processes_are_the_same)
 {
     uint64_t seed = 20261123;
@@ -157,7 +157,7 @@ TEST(own_processes_are_the_same)
     }
 }
 
-/* ... and not only in writing: identity, kinds and every argument. */
+/* ... and also compared directly: identity, kinds and every argument. */
 TEST(own_events_are_the_same)
 {
     test_profile *p = test_profile_new();
@@ -204,7 +204,7 @@ TEST(own_events_are_the_same)
     test_profile_free(p);
 }
 
-/* Two files with the same arrow ids do not get arrows between them. */
+/* Arrow ids of two files are independent, so no arrow connects the files. */
 TEST(arrows_stay_in_their_file)
 {
     static const char text[] =
@@ -219,7 +219,7 @@ TEST(arrows_stay_in_their_file)
     collect_free(&c);
 }
 
-/* Directions belong to ids by their place, also behind what is no id; what is no arrow is counted. */
+/* Directions belong to ids by position, even after an invalid id. Invalid arrows are counted. */
 TEST(arrows_that_are_none_are_counted)
 {
     static const char text[] = "{\"trace_event\":[{\"name\":\"a\",\"timestamp\":5,"
@@ -250,7 +250,8 @@ TEST(arrows_that_are_none_are_counted)
     mrd_buf_fini(&many);
 }
 
-/* Processes of a file that only their number in it keeps apart are kept apart from those of another file, too. What a file says of them is said of these. */
+/* Processes that only a number in the file distinguishes are also separate from processes of
+ * another file. Statements of the file apply to its own processes. */
 TEST(processes_stay_in_their_file)
 {
     mrd_catalog *cat = mrd_catalog_new();
@@ -427,7 +428,7 @@ has_fact(const mrd_catalog *cat, const char *want, const char *value)
     return false;
 }
 
-/* What a file says of itself: each member is a fact, of a warning only the message is noted. */
+/* Statements of a file about itself: each member is a fact. Only the message of a warning is noted. */
 TEST(facts_and_warnings_of_a_file)
 {
     static const char text[] =
@@ -462,7 +463,7 @@ TEST(facts_and_warnings_of_a_file)
     collect_free(&c);
 }
 
-/* What is no object is not a system profile, whatever is in it. */
+/* Only an object can be a system profile. */
 TEST(detection_is_by_content)
 {
     static const struct {

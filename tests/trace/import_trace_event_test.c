@@ -93,7 +93,8 @@ TEST(begin_and_end_nest_by_thread)
     collect_free(&c);
 }
 
-/* Threads may be named by numbers and by words: a word is never the number by which it is stored. */
+/* Threads may be named by numbers and by words. A word is never confused with the number by which
+ * it is stored. */
 TEST(threads_of_words_and_of_numbers_are_apart)
 {
     enum { THREADS = 300 };
@@ -119,7 +120,8 @@ TEST(threads_of_words_and_of_numbers_are_apart)
     collect_free(&c);
 }
 
-/* Lines met lately are found by a few bits of their tid: those that share these bits, or all. */
+/* Recently used tracks are found by a few bits of their tid, so test threads that share these bits
+ * or all bits. */
 TEST(threads_are_of_their_process_and_number)
 {
     enum { ROUNDS = 4, PIDS = 3, TIDS = 5, N = ROUNDS * PIDS * TIDS };
@@ -149,7 +151,7 @@ TEST(threads_are_of_their_process_and_number)
     collect_free(&c);
 }
 
-/* Keys of one length that differ in one byte, wherever it is. */
+/* Keys of one length that differ in one byte, at any position. */
 TEST(keys_that_differ_in_one_byte_are_different_keys)
 {
     enum { LONGEST = 20 };
@@ -193,7 +195,7 @@ TEST(keys_that_differ_in_one_byte_are_different_keys)
     collect_free(&c);
 }
 
-/* Times as numbers and in quotes: what the general reader of numbers makes of the text. */
+/* Times as numbers and in quotes. The expected value comes from the general reader of numbers. */
 TEST(times_are_what_their_digits_say)
 {
     static const char *const times[] = {
@@ -279,7 +281,7 @@ TEST(flows_are_scoped_by_category_name_and_file)
     CHECK(c.v[0]->ev.id == c.v[1]->ev.id && c.v[0]->ev.id == c.v[2]->ev.id);
     CHECK(c.v[0]->ev.id != c.v[3]->ev.id);
     for (int i = 0; i < 4;
-         i++) /* to the slice that begins next: an end that does not say "enclosing" */
+         i++) /* to the slice that begins next: an arrow end without "enclosing" */
         CHECK_INT((c.v[i]->ev.flags & MRD_EV_NEXT) != 0, i == 3);
     CHECK_INT(c.v[4]->ev.flow_count, 1);
     CHECK_INT(c.v[4]->ev.flows[0].dir, MRD_FLOW_START);
@@ -329,7 +331,7 @@ TEST(async_spans_have_lines_of_their_own)
     collect_free(&c);
 }
 
-/* Each row: what must come out, in any order: name, begin and duration in microseconds. */
+/* Each row has the expected spans in any order: name, begin and duration in microseconds. */
 #define UNFINISHED (-1)
 #define NO_START   (-2)
 static const struct {
@@ -438,7 +440,7 @@ TEST(counters)
     collect_free(&c);
 }
 
-/* A Kineto file in miniature: names behind the events, words and device numbers as pids. */
+/* A small Kineto file: names after the events, and words and device numbers as pids. */
 #define KINETO_EVENTS                                                                              \
     "\"traceEvents\":["                                                                            \
     "{\"ph\":\"X\",\"name\":\"op\",\"pid\":123,\"tid\":5,\"ts\":100.5,\"dur\":9},"                 \
@@ -550,7 +552,8 @@ TEST(the_place_of_a_file_says_whose_it_is)
     collect_free(&c);
 }
 
-/* Whose file it is says its name: its pids are rows of that one process then, else processes. */
+/* The file's name gives its process. Its pids are then tracks of that process, and otherwise
+ * processes. */
 TEST(the_pids_of_a_named_file_are_one_process)
 {
     const char *text = "[{\"ph\":\"X\",\"name\":\"a\",\"pid\":1,\"tid\":1,\"ts\":1,\"dur\":1},"
@@ -571,7 +574,8 @@ TEST(the_pids_of_a_named_file_are_one_process)
     }
 }
 
-/* A process without events is not the one that a file is of, though all others be devices. */
+/* The file belongs to a process with events. A process without events is not chosen, even if all
+ * others are devices. */
 TEST(a_file_of_devices_is_of_one_that_has_events)
 {
     collected c = { 0 };
@@ -588,7 +592,7 @@ TEST(a_file_of_devices_is_of_one_that_has_events)
     collect_free(&c);
 }
 
-/* Which lines are a device's, by name of an event on them; -1: none's. */
+/* The device of tracks, by the name of an event on them; -1 for none. */
 static const struct {
     const char *name, *text;
     struct {
@@ -791,8 +795,8 @@ TEST(broken_files_keep_what_was_read)
     }
 }
 
-/* Records of phases that nobody knows are counted, and their letters told, each once, as many as
- * there is room for: all that there are. */
+/* Records with unknown phases are counted. Their letters are reported once each, and there is space
+ * for all possible letters. */
 TEST(phases_that_nobody_knows_are_told)
 {
     enum { TOLD = 63 };
@@ -841,7 +845,7 @@ TEST(detection_is_by_content)
     CHECK(mrd_import_detect(MRD_STR("\x0a\x05hello"), "x.xplane.pb") == NULL);
 }
 
-/* Real traces: the counts are those that Python's json module gives. */
+/* Real traces. The expected counts come from Python's json module. */
 static const struct {
     const char *path;
     size_t spans, instants, flows;

@@ -1,7 +1,7 @@
-/* Prints what importers make of files: import_words [--whole] FORMAT FILE... A line for each event, its parts separated by
- * tabs, one for each shift and note, one for each track as it is in the end, then one with the counts. --whole: before that the
- * rest of the catalog as well, and the files are in a folder that says whose they are. For tests that read the same file in
- * another way. */
+/* Prints the results of importers: import_words [--whole] FORMAT FILE... Writes one line per event
+ * with its parts separated by tabs, one per shift and note, one per track in its final state, and
+ * one with the counts. --whole: first prints the rest of the catalog too, and assigns the files to
+ * processes by their directory. For tests that read the same file with other programs. */
 #include "trace/import/import.h"
 
 #include <inttypes.h>
@@ -14,7 +14,8 @@ static const mrd_import_ops *const importers[] = { &mrd_import_sysprof, &mrd_imp
                                                    &mrd_import_monitor, &mrd_import_xplane,
                                                    &mrd_import_nrt,     &mrd_import_trace_event };
 
-/* The text, control characters as blanks: a line is an event. Good until as many more were asked for. */
+/* Returns the text with control characters replaced by blanks, because each event is one line.
+ * Valid until the 16th call after this one. */
 static const char *
 words(const mrd_import *imp, mrd_sid sid)
 {
@@ -57,7 +58,7 @@ put_arg(const mrd_import *imp, const mrd_arg *a)
     }
 }
 
-/* Of a track and its process. */
+/* Prints a track and its process. */
 static void
 put_track(const mrd_import *imp, mrd_track_id id)
 {

@@ -3,7 +3,7 @@
 
 static const mrd_import_ops *const ops = &mrd_import_xplane;
 
-/* ---- An XSpace, written as the schema says ---- */
+/* ---- An XSpace, written by the schema ---- */
 
 static void
 event(mrd_buf *line, uint64_t id, uint64_t offset_ps, uint64_t dur_ps)
@@ -25,7 +25,7 @@ event(mrd_buf *line, uint64_t id, uint64_t offset_ps, uint64_t dur_ps)
     pb_close_into(line, 4, &ev);
 }
 
-/* One plane with a line of two events and one that only has a count. */
+/* One plane with a track of two events, and one event that only has a count. */
 static void
 plane(mrd_buf *space, const char *name, const char *line_name, uint64_t start_ns)
 {
@@ -112,7 +112,8 @@ TEST(times_that_are_an_epoch_already_stay)
     mrd_buf_fini(&space);
 }
 
-/* Cut anywhere, or with any byte changed: an error or fewer events, never a crash or a lie of counts. */
+/* Truncated anywhere, or with any byte changed: an error or fewer events, but never a crash or
+ * wrong counts. */
 TEST(damage)
 {
     mrd_buf space = { 0 };
@@ -134,7 +135,7 @@ TEST(damage)
 
         space.p[i] ^= 0xff;
         collect_bytes(&c, ops, space.p, space.len, 0, NULL);
-        CHECK(c.n <= 6); /* one that states a count may become one with a time */
+        CHECK(c.n <= 6); /* an event with a count may become one with a time */
         space.p[i] ^= 0xff;
         collect_free(&c);
     }

@@ -7,7 +7,7 @@
 #include "base/buf.h"
 #include "trace/json/in.h"
 
-/* Everything the input gives, read in steps of `want`; the final error. */
+/* Reads the whole input in steps of `want` bytes. Returns the final error. */
 static mrd_err
 read_all(mrd_in *in, size_t want, mrd_buf *to, mrd_why *why)
 {
@@ -111,7 +111,7 @@ TEST(every_form_gives_the_same_bytes)
                 mrd_in *in = NULL;
 
                 if (wants[w] == 1 && sizes[s] > 1000)
-                    continue; /* each byte moves the window: slow and nothing new */
+                    continue; /* each byte moves the window: slow, and tests nothing new */
                 CHECK_ERR(forms[f].name,
                           mrd_in_memory((mrd_bytes){ coded.p, coded.len }, "mem", &in, NULL),
                           MRD_OK);
@@ -146,7 +146,7 @@ TEST(a_cut_stream_gives_a_prefix_and_says_truncated)
 
             mrd_in_memory((mrd_bytes){ coded.p, cut }, "cut.gz", &in, NULL);
             err = read_all(in, 4096, &got, &why);
-            /* Between two members nothing is missing that could be seen. */
+            /* A cut between two members cannot be detected. */
             CHECK_ROW(forms[f].name, err == MRD_TRUNCATED || (forms[f].parts > 1 && err == MRD_OK));
             CHECK_ROW(forms[f].name, got.len <= plain.len);
             CHECK_ROW(forms[f].name, got.len == 0 || memcmp(got.p, plain.p, got.len) == 0);

@@ -1,5 +1,5 @@
-/* The reader without vector instructions, as other machines than x86-64 build it: the same tests.
- */
+/* The same tests for the reader without vector instructions, as built on machines other than
+ * x86-64. */
 #define MRD_JR_PORTABLE 1
 
 #include "trace/json/json_read.c"

@@ -5,7 +5,7 @@
 #include "base/buf.h"
 #include "trace/json/json_read.h"
 
-/* A document in a block of exactly its size, opened with at most `chunk` bytes arriving at once. */
+/* A document in a block of exactly its size, read in chunks of at most `chunk` bytes. */
 typedef struct {
     mrd_in *in;
     mrd_json_reader *r;
@@ -32,7 +32,7 @@ doc_close(doc *d)
     mrd_in_close(d->in);
 }
 
-/* Builds jansson's value of what our reader gives; NULL after an error. */
+/* Builds jansson's value from our reader's output. NULL after an error. */
 static json_t *build(mrd_json_reader *r, mrd_jr_type type, mrd_str text);
 
 static json_t *
@@ -103,7 +103,7 @@ build_document(const char *text, size_t len, size_t chunk, mrd_err *ret_err, uin
     return v;
 }
 
-/* The same document passed over instead of read: the same verdict. */
+/* Skips the same document instead of reading it. The result must be the same. */
 static mrd_err
 skip_document(const char *text, size_t len, size_t chunk)
 {
@@ -117,7 +117,7 @@ skip_document(const char *text, size_t len, size_t chunk)
     return err;
 }
 
-/* Compares with jansson; the reader's verdict must not depend on where the window ends. */
+/* Compares with jansson. The result must not depend on the end of the window. */
 static bool
 agree(const char *text, size_t len)
 {
@@ -191,7 +191,7 @@ rnd(uint64_t *seed, uint64_t n)
 
 TEST(mutations_agree_with_jansson)
 {
-    /* Without the zero byte, which jansson takes for the end of the document. */
+    /* Without the zero byte, which jansson treats as the end of the document. */
     static const char alphabet[] = "{}[]\",:\\u0123456789abcdefE+-.tnrflse \n\x01\x80\xc3\xed\xff";
     uint64_t seed = 20260301;
 
@@ -223,7 +223,7 @@ TEST(mutations_agree_with_jansson)
     }
 }
 
-/* A random document, well-formed by construction. */
+/* A random document, valid by construction. */
 static void
 generate(mrd_buf *to, uint64_t *seed, unsigned depth)
 {
@@ -266,7 +266,7 @@ TEST(random_documents_agree_with_jansson)
     }
 }
 
-/* Damage inside strings: what is read, and how many places were replaced. */
+/* Damage inside strings: the text that is read, and the number of replaced characters. */
 static const struct {
     const char *name, *text;
     size_t len; /* 0: strlen */
@@ -324,7 +324,7 @@ TEST(damage_in_a_string_costs_that_place)
     }
 }
 
-/* A container kept as text is JSON afterwards, with the same characters as when it is entered. */
+/* A container kept as text is valid JSON, with the same characters as when it is entered. */
 TEST(damaged_containers_are_kept_as_json)
 {
     static const struct {

@@ -4,8 +4,8 @@
 #include "trace/json/json_read.h"
 
 /*
- * Reads a document as a list of records: objects in the array "e", or at the top level. Appends "a", "b" ...
- * for each record that was read whole, by its member "n", and "!" for each damage.
+ * Reads a document as a list of records: objects in the array "e", or at the top level. For each
+ * complete record appends its member "n" ("a", "b" ...), and for each damage "!".
  */
 typedef struct {
     mrd_buf got;
@@ -88,7 +88,7 @@ static const struct {
     mrd_err err;
 } rows[] = {
     { "[" R("a") "," R("b") "]", "ab", 0, MRD_OK },
-    /* a damaged record costs itself */
+    /* a damaged record costs only itself */
     { "[" R("a") ",{\"n\" \"x\"}," R("b") "]", "a!b", 10, MRD_OK },
     { "[" R("a") ",{\"s\":\"a \"quoted\" word\",\"n\":\"x\"}," R("b") "]", "a!b", 32, MRD_OK },
     { "[" R("a") ",{\"k\":{\"l\":[1,{\"m\":2},x y]}} ," R("b") "]", "a!?!b", 19, MRD_OK },
@@ -106,12 +106,12 @@ static const struct {
     { "[" R("a") ",{\"n\":x y} ]", "a!", 10, MRD_OK },
     { "[" R("a") ",{\"n\":x y", "a", 8, MRD_SYNTAX },
     { "[" R("a") ",{\"n\":\"x", "a", 7, MRD_TRUNCATED },
-    /* behind the document */
+    /* damage after the document */
     { "[" R("a") "] ; \n" R("b") "\n" R("c") ",\n" R("d") "]}", "a!bcd", 3, MRD_OK },
     { "[" R("a") "]}}", "a", 2, MRD_SYNTAX },
     /* JSON in a text */
     { "[" R("a") ",{\"n\":\"[{\"b\":1}]\"}," R("b") "]", "a!?!b", 10, MRD_OK },
-    /* a document that starts like this one is not mixed into it */
+    /* a new document that starts in the same way is not mixed into this one */
     { "[{\"n\":\"a\",\"m\":1},{\"n\":12[{\"n\":\"a\",\"m\":1}," R("c") "]", "a", 34, MRD_CORRUPT },
     { "[{\"n\":\"a\",\"m\":1},{\"n\":12,[{\"n\":\"a\",\"m\":2}," R("c") "]", "a!ac", 9, MRD_OK },
 };

@@ -76,7 +76,7 @@ TEST(doubles_read_back_as_the_same_double)
             fprintf(stderr, "%.17g became %s\n", v, text);
             CHECK(false);
         }
-        CHECK(strpbrk(text, ".e") != NULL); /* stays a double when it is read */
+        CHECK(strpbrk(text, ".e") != NULL); /* remains a double when it is read */
     }
 }
 
@@ -150,7 +150,7 @@ TEST(validity_agrees_with_jansson)
         CHECK_ROW(checks[i].text, mrd_json_valid(mrd_str_of(checks[i].text)) == checks[i].valid);
         json_decref(doc);
     }
-    /* Damage to a document: the two still agree. */
+    /* Damages the document: both must still agree. */
     for (int i = 0; i < 100000; i++) {
         char text[] =
             "{\"a\": [1, -2.5e3, \"x\\u00e9\\\\\", null], \"b\": {\"c\": true}, \"d\": 0}";
@@ -193,7 +193,7 @@ TEST(strings_are_always_json)
     mrd_strtab_free(strings);
 }
 
-/* More than a spool keeps in memory comes back from its file unchanged. */
+/* Data that exceeds a spool's memory is returned from its file unchanged. */
 TEST(a_spool_gives_back_what_it_took)
 {
     enum { ELEMENTS = 400000 };

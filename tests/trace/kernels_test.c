@@ -1,4 +1,4 @@
-/* What devices run by name: drawn spans of many names and workers against a plain table of all of them. */
+/* Kernels of devices by name: random spans of many names and workers, compared with a plain table. */
 #include "trace/analysis/kernels.h"
 
 #include <stdlib.h>
@@ -99,7 +99,7 @@ name_at(const table *t, mrd_sid name)
     return 0;
 }
 
-/* The median: as many workers ran it no longer as ran it no shorter, or one more. */
+/* Checks one row. Its median is the lower one of the workers that ran the kernel. */
 static void
 check_row(const table *t, const mrd_kernel *row)
 {
@@ -139,13 +139,12 @@ try(size_t workers, size_t names, size_t spans)
     size_t n;
 
     REQUIRE(k != NULL);
-    for (size_t i = 0; i < spans;
-         i++) { /* short ones, so that some are equal, none at all among them */
+    for (size_t i = 0; i < spans; i++) { /* short ones, so that some are equal, or none at all */
         size_t name = i < names && spans > names ? i : below(names);
 
         span(&t, k, name, (uint32_t) below(workers), below(3) == 0 ? below(1000000) : below(3));
     }
-    if (workers > 0) { /* of a name that came later */
+    if (workers > 0) { /* of a name that was added later */
         mrd_work work = { .worker = 0, .on = MRD_ON_COMPUTE };
 
         mrd_kernels_add(k, &work, mrd_catalog_intern(t.cat, "a later one"), 77);

@@ -2,7 +2,7 @@
 
 #include "tests/trace/events.h"
 
-/* Spans of one lane nest when each pair is apart or one inside the other. */
+/* Spans of one lane nest if each pair is separate or one contains the other. */
 static bool
 nest(const mrd_event *a, const mrd_event *b) /* a comes before b in order */
 {
@@ -26,7 +26,7 @@ make_spans(mrd_event *v, size_t n, uint64_t seed, int64_t range, int64_t longest
     qsort(v, n, sizeof(*v), test_compare);
 }
 
-/* First fit straight from the sentence of lanes.h: all earlier spans of a lane must nest. */
+/* First fit, directly from the definition in lanes.h: all earlier spans of a lane must nest. */
 static uint32_t
 brute_lane(const mrd_event *v, const uint32_t *lane, size_t i)
 {

@@ -1,4 +1,5 @@
-/* Why the last came last, for two workers whose times are known. Drawn jobs: tests/trace/report_oracle.py. */
+/* The reasons for lateness, for two workers with known times. Random jobs are in
+ * tests/trace/report_oracle.py. */
 #include "trace/analysis/lateness.h"
 
 #include <string.h>
@@ -22,7 +23,7 @@ job_new(void)
     return j;
 }
 
-/* A device span of the worker; spans of one worker come in the order of their begins. */
+/* Adds a device span of the worker. The spans of one worker come in the order of their begins. */
 static void
 span(job *j, uint32_t worker, mrd_work_on on, int64_t begin, int64_t end)
 {
@@ -35,7 +36,8 @@ span(job *j, uint32_t worker, mrd_work_on on, int64_t begin, int64_t end)
         mrd_lateness_begin(j->l, worker, &j->time[worker], (mrd_ev_ns){ end });
 }
 
-/* A collective of both meets and is over; worker 1 begins at `last`. Returns what it brought along. */
+/* A collective of both workers ends. Worker 1 begins at `last`. Returns the time that it brought
+ * along. */
 static uint64_t
 collective_over(job *j, uint64_t id, int64_t first, int64_t last)
 {
@@ -47,7 +49,7 @@ collective_over(job *j, uint64_t id, int64_t first, int64_t last)
     return mrd_lateness_done(j->l, &c);
 }
 
-/* The sums of worker 1: late by so much, for parts that are named, and began. */
+/* Checks the sums of worker 1: its lateness, the named parts, and began_ns. */
 static void
 check_sum(const char *name, const job *j, int64_t late, const int64_t part[MRD_REPORT_PARTS],
           int64_t began)
@@ -79,7 +81,8 @@ TEST(both_left_the_same_collective)
     mrd_lateness_free(j.l);
 }
 
-/* On two streams, in another order on each worker: what is still running is no start. */
+/* The collectives are on two streams, in another order on each worker. A running collective is not
+ * a start. */
 TEST(collectives_that_overlap)
 {
     job j = job_new();
@@ -96,7 +99,7 @@ TEST(collectives_that_overlap)
     mrd_lateness_free(j.l);
 }
 
-/* The first collective is measured from the begins of the windows, and nothing was brought along. */
+/* The first collective is measured from the begins of the windows, and no time was brought along. */
 TEST(the_window_is_a_start)
 {
     job j = job_new();
@@ -111,7 +114,7 @@ TEST(the_window_is_a_start)
     mrd_lateness_free(j.l);
 }
 
-/* A begin that was forgotten, a collective that did not meet, and one that met before its last part. */
+/* A dropped begin, a collective that did not meet, and one that met before its last part. */
 TEST(what_is_not_known_is_counted)
 {
     job j = job_new();

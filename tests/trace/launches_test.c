@@ -1,5 +1,5 @@
-/* Launches against an account of when each number was used last: in order, drawn over all 64 bits, and used
- * again. */
+/* Launches, compared with a table of each number's last use: in order, random over all 64 bits, and
+ * reused. */
 #include "trace/analysis/launches.h"
 
 #include <stdlib.h>
@@ -25,9 +25,9 @@ roll(uint64_t below)
     return (seed >> 33) % below;
 }
 
-static unsigned last[NUMBERS]; /* note that used it, from 1; 0: none */
+static unsigned last[NUMBERS]; /* index of the launch that used the number, from 1; 0 for none */
 
-/* What is remembered is exactly what was noted last among the newest. */
+/* The newest launches are remembered exactly, each with its last use. */
 static void
 check_all(const row *r, const mrd_launches *l, unsigned noted)
 {

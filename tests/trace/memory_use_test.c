@@ -1,4 +1,4 @@
-/* Memory in use: drawn samples of counters, wanted and not, against all samples kept in lists. */
+/* Memory in use: random samples of relevant and other counters, compared with lists of all samples. */
 #include "trace/analysis/memory_use.h"
 
 #include <inttypes.h>
@@ -74,7 +74,8 @@ counters_make(mrd_catalog *cat, counter v[COUNTERS])
     }
 }
 
-/* A sample as an integer or a number; what is no amount of memory is none. */
+/* Adds a sample as an integer or a floating point number, sometimes an impossible amount, which is
+ * ignored. */
 static void
 sample(mrd_memory_use *m, counter *c, int64_t at, uint64_t bytes)
 {
@@ -195,7 +196,7 @@ try(size_t samples, uint64_t most)
 
         if (c->n < SAMPLES)
             sample(m, c, ++now, below(most));
-        if (below(300) == 0) /* rows change places in between */
+        if (below(300) == 0) /* rows are swapped in between */
             check_rows(cat, m, v);
     }
     check_rows(cat, m, v);

@@ -14,7 +14,8 @@ compare_with_key(const void *a, const void *b)
     return order != 0 ? order : x->id < y->id ? -1 : x->id > y->id; /* id: the source's key here */
 }
 
-/* Reads a merge to its end, event by event or many at once; calls see for each. Returns how many came at once. */
+/* Reads a merge to its end, event by event or many at once, and calls see for each. Returns the
+ * largest number of events that came at once. */
 static size_t
 read_all(mrd_source *merged, bool many, void (*see)(void *self, const mrd_event *ev), void *self)
 {
@@ -95,7 +96,7 @@ TEST(no_source_is_an_empty_sequence)
     out->close(out);
 }
 
-/* Whichever request gets nothing: each source is closed, once. */
+/* If any allocation fails, each source is closed exactly once. */
 TEST(without_memory_all_sources_are_closed)
 {
     uint64_t asked = 1;
@@ -184,8 +185,8 @@ TEST(a_bad_source_ends_alone_and_is_named)
     merge_bad(true, true);
 }
 
-/* Far ahead of the others a source gives its events without a contest; also there none may lie
- * before the last. */
+/* A source far ahead of the others gives its events without comparisons. An event before the last
+ * one is still detected. */
 TEST(a_burst_that_steps_back_ends_there)
 {
     static const mrd_event burst[] = {

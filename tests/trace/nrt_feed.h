@@ -1,5 +1,6 @@
 /*
- * tests/trace/nrt_feed.h - feeds the reader of the runtime's trace (trace/import/import_nrt.h) fetch by fetch, as the agent does.
+ * tests/trace/nrt_feed.h - feeds the reader of the runtime's trace (trace/import/import_nrt.h)
+ * fetch by fetch, like the agent.
  */
 #ifndef MRD_TESTS_TRACE_NRT_FEED_H
 #define MRD_TESTS_TRACE_NRT_FEED_H
@@ -11,7 +12,7 @@
 
 #define HEAD "{\"data_version\":2,\"events\":["
 #define TAIL "]}"
-/* A plausible time of the epoch; and the same as text, before its last five digits. */
+/* A plausible epoch time, and its text without the last five digits. */
 #define NRT_T0 1700000000000000000ll
 #define T0     "17000000000000"
 #define EV(type, phase, nc, track, thread, ts, data)                                               \
@@ -19,7 +20,7 @@
     ",\"nc_local_id\":3,\"tracking_id\":" track ",\"thread_id\":" thread ",\"worker_gid\":5,"      \
     "\"data\":{" data "},\"timestamp_ns\":" ts "}"
 
-/* Reads one document of these events. */
+/* Reads one document with these events. */
 static inline void
 collect_events(collected *c, const mrd_import_ops *ops, const char *const *events, size_t n)
 {
@@ -34,7 +35,7 @@ collect_events(collected *c, const mrd_import_ops *ops, const char *const *event
     collect_text(c, ops, text);
 }
 
-/* A reader with these options, of a process of the instance i-1. */
+/* Opens a reader with these options for a process of the instance i-1. */
 static inline mrd_nrt *
 nrt_open(mrd_nrt_options *o)
 {
@@ -62,7 +63,7 @@ nrt_feed(mrd_nrt *nrt, const char *text)
     mrd_in_close(in);
 }
 
-/* One event, in a document of its own. */
+/* Feeds one event in its own document. */
 static inline void
 nrt_feed_event(mrd_nrt *nrt, const char *event)
 {
@@ -72,7 +73,8 @@ nrt_feed_event(mrd_nrt *nrt, const char *event)
     nrt_feed(nrt, text);
 }
 
-/* One numbered event of a core, at NRT_T0 + at; what starts or stops is the call of that number. */
+/* Feeds one numbered event of a core, at NRT_T0 + at. Starts and stops belong to the call with that
+ * number. */
 static inline void
 nrt_feed_number(mrd_nrt *nrt, const char *phase, int core, int64_t number, int64_t at)
 {
@@ -85,10 +87,10 @@ nrt_feed_number(mrd_nrt *nrt, const char *phase, int core, int64_t number, int64
     nrt_feed_event(nrt, text);
 }
 
-/* What mrd_nrt_in_flight tells. */
+/* The output of mrd_nrt_in_flight. */
 typedef struct {
     size_t n;
-    int64_t since; /* of the last one, like the rest */
+    int64_t since; /* of the last one, like the other fields */
     uint32_t args, bound;
 } nrt_in_flight;
 

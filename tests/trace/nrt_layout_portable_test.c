@@ -1,4 +1,4 @@
-/* Without vector instructions, as other machines than x86-64 build it: the same tests. */
+/* The same tests without vector instructions, as built on machines other than x86-64. */
 #define MRD_JR_PORTABLE 1
 
 #include "trace/import/nrt_layout.c"

@@ -1,10 +1,11 @@
-/* The fast way through an event of the runtime's trace gives what the reader gives, whatever the
- * text: the same events, counts and errors. */
+/* The fast path for events of the runtime's trace gives the same events, counts and errors as the
+ * JSON reader, for any text. */
 #include "tests/check.h"
 #include "tests/trace/events.h"
 #include "tests/trace/nrt_ways.h"
 
-/* Both ways through `text`, which MRD_IN_PAD zero bytes follow. Returns the events read fast. */
+/* Runs both paths on `text`, which is followed by MRD_IN_PAD zero bytes. Returns the number of
+ * events on the fast path. */
 static uint64_t
 both(const char *name, mrd_str text, size_t chunk)
 {
@@ -25,7 +26,8 @@ padded(mrd_buf *b)
     return (mrd_str){ (const char *) b->p, len };
 }
 
-/* An event by the runtime's keys, in one of a few styles of blanks, with what `data` says. */
+/* Writes an event with the runtime's keys, in one of a few styles of white space, with `data` as
+ * its data. */
 static void
 put_event(mrd_buf *b, int style, unsigned i, const char *more, const char *data)
 {
@@ -58,12 +60,13 @@ TEST(plain_events_go_the_fast_way)
         text = padded(&b);
         CHECK_INT(both("all at once", text, 0), 600);
         CHECK_INT(both("in one window", text, MRD_IN_WINDOW), 600);
-        CHECK(both("in small chunks", text, 1013) < 600); /* some are cut by the window's end */
+        /* some are cut by the end of the window */
+        CHECK(both("in small chunks", text, 1013) < 600);
         mrd_buf_fini(&b);
     }
 }
 
-/* Numbers of every length, with every digit in every place, as the reader has them. */
+/* Numbers of every length, with every digit at every position, compared with the reader. */
 TEST(numbers_of_every_length)
 {
     uint64_t seed = 9;
@@ -163,7 +166,7 @@ TEST(what_is_not_plain_is_left_to_the_reader)
         text = padded(&b);
         both(data[i], text, 0);
         both(data[i], text, 61);
-        for (size_t cut = 1; cut < 700; cut += 7) { /* every kind of end; zero bytes behind it */
+        for (size_t cut = 1; cut < 700; cut += 7) { /* every kind of end, followed by zero bytes */
             mrd_buf part = { 0 };
 
             mrd_buf_add(&part, text.p, text.len - cut);
@@ -174,7 +177,7 @@ TEST(what_is_not_plain_is_left_to_the_reader)
     }
 }
 
-/* Bytes changed at random: what both make of it is the same. */
+/* Bytes are changed at random: both paths give the same result. */
 TEST(damaged_text_is_the_same_to_both)
 {
     static const char odd[] = "\",:{}[] \\-0123456789tfn\x80\x00\x01.";
@@ -199,7 +202,8 @@ TEST(damaged_text_is_the_same_to_both)
     }
 }
 
-/* Names without end: memory is bounded, and what comes behind them is read fast again. */
+/* An endless sequence of new names: memory is bounded, and the following events use the fast path
+ * again. */
 TEST(texts_that_do_not_come_back_are_forgotten)
 {
     mrd_buf b = { 0 };
@@ -212,7 +216,7 @@ TEST(texts_that_do_not_come_back_are_forgotten)
         snprintf(more, sizeof(more), "\"key_%u\":1,", i);
         put_event(&b, 0, i, more, "");
     }
-    for (unsigned i = 1; i <= NRT_FORGET; i++) /* not learned any more, until all is forgotten */
+    for (unsigned i = 1; i <= NRT_FORGET; i++) /* no longer learned, until everything is dropped */
         put_event(&b, 0, i, "", "");
     for (unsigned i = 1; i <= 1000; i++)
         put_event(&b, 0, i, "\"other\":1,", "");

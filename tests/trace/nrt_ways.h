@@ -1,5 +1,5 @@
-/* tests/trace/nrt_ways.h - a text of the runtime's trace read both ways, by the reader alone and by
- * trace/import/nrt_layout.c in front of it, to compare what they give. */
+/* tests/trace/nrt_ways.h - reads a text of the runtime's trace in two ways, by the JSON reader
+ * alone and with trace/import/nrt_layout.c in front of it, to compare the results. */
 #ifndef MRD_TESTS_TRACE_NRT_WAYS_H
 #define MRD_TESTS_TRACE_NRT_WAYS_H
 
@@ -8,7 +8,7 @@
 
 typedef struct {
     mrd_catalog *cat;
-    mrd_buf text; /* everything given, as text */
+    mrd_buf text; /* all output, as text */
     mrd_nrt_counts counts;
     mrd_err err;
     mrd_why why;
@@ -43,7 +43,7 @@ ways_keep(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* chunk: bytes that enter the window at once; 0: all, without a copy. */
+/* chunk: bytes that enter the window at once; 0 for all, without a copy */
 static inline void
 ways_run(nrt_way *o, mrd_str text, size_t chunk, bool fast)
 {
@@ -86,8 +86,8 @@ ways_text(const nrt_way *o)
     return (mrd_str){ (const char *) o->text.p, o->text.len };
 }
 
-/* True when the two ways through `text`, which MRD_IN_PAD zero bytes follow, differ in events,
- * counts or error. *ret_read: the events that went the fast way. */
+/* Returns true if the two ways to read `text`, which is followed by MRD_IN_PAD zero bytes, differ
+ * in events, counts or error. *ret_read: the number of events on the fast path. */
 static inline bool
 ways_differ(mrd_str text, size_t chunk, uint64_t *ret_read)
 {

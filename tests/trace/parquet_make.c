@@ -1,5 +1,6 @@
-/* parquet_make SEED FILE.parquet VALUES.json small|fast: a random table as a Parquet file, and its values as JSON
- * lines, one row each, for tests/trace/parquet_test.py. What comes from one seed is always the same. */
+/* parquet_make SEED FILE.parquet VALUES.json small|fast: writes a random table as a Parquet file,
+ * and its values as JSON lines, one per row, for tests/trace/parquet_test.py. The same seed always
+ * gives the same table. */
 #include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
@@ -22,7 +23,7 @@ draw(void)
     return z ^ z >> 31;
 }
 
-/* Integers of one of the shapes that occur: sorted, few, runs, anything. */
+/* Draws integers of one of the typical shapes: sorted, few, runs, anything. */
 static int64_t
 draw_int(unsigned shape, int64_t before)
 {
@@ -37,7 +38,7 @@ draw_int(unsigned shape, int64_t before)
         return (int64_t) draw();
     case 4:
         return draw() % 2 == 0 ? INT64_MIN : INT64_MAX;
-    case 5: /* so many that an index has 5 to 13 bits */
+    case 5: /* enough values for an index of 5 to 13 bits */
         return (int64_t) (draw() % (uint64_t) (20u << (uint64_t) before % 9)) << 40;
     case 6: /* microseconds */
         return (int64_t) ((uint64_t) before + (draw() % 3 * 1000));
@@ -134,7 +135,7 @@ draw_text(mrd_buf *to, size_t most)
         mrd_buf_byte(to, (uint8_t) ("abcdefghij {}:,.-_~!"[draw() % 20]));
 }
 
-/* Text of a row: new, or in some groups often that of an earlier row. */
+/* Draws the text of a row: a new text or, in some groups often, the text of an earlier row. */
 static void
 draw_row_text(unsigned repeats, size_t row)
 {
@@ -180,7 +181,8 @@ draw_row(const drawing *d, size_t r, size_t *elements)
     maybe[r] = draw_int(d->shape2, r == 0 ? 5 : maybe[r - 1]);
     has_maybe[r] = d->nulls == 0   ? 0
                    : d->nulls == 1 ? 1
-                   : d->nulls == 4 ? r / PAGE % 2 == 0 /* pages without, and of nothing else */
+                   /* pages without nulls, and pages of nulls only */
+                   : d->nulls == 4 ? r / PAGE % 2 == 0
                                    : draw() % 3 != 0;
     name[r] = (uint32_t) (draw() % 4 == 0 ? draw() % d->entries : r == 0 ? 0 : name[r - 1]);
     label[r] = (uint32_t) (draw() % d->entries);
@@ -239,7 +241,7 @@ put_group(mrd_pq *pq, FILE *f, size_t rows)
         draw_row(&d, r, &elements);
     v[5].bytes = text.p;
     v[9].bytes = list.p;
-    for (size_t r = 0; r < rows && sparse; r++) { /* as a writer that keeps what is there */
+    for (size_t r = 0; r < rows && sparse; r++) { /* like a writer that keeps existing values */
         v[2].kept = kept;
         v[2].i64 = NULL;
         if (has_maybe[r])

@@ -2,7 +2,7 @@
 #include "tests/check.h"
 #include "trace/sink/pf_rows.h"
 
-/* A viewer shows rows of one name and parent as one: each says what tells it from the others. */
+/* A viewer shows rows of the same name and parent as one row, so each name must be unique. */
 TEST(no_two_rows_have_one_name)
 {
     static const struct {

@@ -1,6 +1,6 @@
 /*
- * tests/trace/pf_walk.h - reads a Perfetto trace back, with a protobuf reader of its own: what a
- * strict reader of the format would accept. Any breach of its rules is a failed check.
+ * tests/trace/pf_walk.h - reads a Perfetto trace with an independent protobuf reader that is strict
+ * about the format. Any violation is a failed check.
  */
 #ifndef MRD_TESTS_TRACE_PF_WALK_H
 #define MRD_TESTS_TRACE_PF_WALK_H
@@ -26,13 +26,13 @@ typedef struct {
 
 typedef struct {
     uint32_t row, depth;
-    int64_t ts, dur; /* dur -1: never ended; -2: instant */
+    int64_t ts, dur; /* dur: -1 if it never ended, -2 for an instant */
     char name[64], category[32];
     uint64_t flows[4], end_flow; /* on its BEGIN, on its END */
     uint32_t n_flows, args;
-    int64_t arg_sum; /* of integers, lengths of strings */
+    int64_t arg_sum; /* sum of integers and of the lengths of strings */
     bool continued;  /* repeated from an earlier part, ... */
-    int64_t begin;   /* ... where it is at this time */
+    int64_t begin;   /* ... in which it began at this time */
 } walk_slice;
 
 typedef struct {
@@ -128,7 +128,7 @@ walk_find(pf_walk *w, uint64_t uuid)
     return NULL;
 }
 
-/* The first row of this name; a row with uuid 0 when there is none. */
+/* Returns the first row of this name, or a row with uuid 0. */
 static inline const walk_row *
 walk_named(const pf_walk *w, const char *name)
 {
@@ -175,7 +175,7 @@ walk_descriptor(pf_walk *w, mrd_str body)
         case 15:
             merge = r.v;
             break;
-        case 3: /* of the process table, or of the thread table: no row */
+        case 3: /* of the process table or of the thread table: not a row */
         case 4:
             table = r.field;
             for (c = pb_of(r.bytes); pb_next(&c);)

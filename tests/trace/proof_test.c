@@ -1,6 +1,6 @@
 /*
- * Whether the last is proven to be the last: drawn nodes, clocks, cores and begins, against the rule written out
- * for each pair of the last and another.
+ * Whether the last rank is proven to be the last: random nodes, clocks, cores and begins. The rule
+ * is applied to each pair of the last and another rank.
  */
 #include "trace/analysis/proof.h"
 
@@ -122,7 +122,7 @@ world_free(world *w)
     mrd_catalog_free(w->cat);
 }
 
-/* Its own clock, or one of its node. */
+/* Returns true if this is its own clock or a clock of its node. */
 static bool
 is_of(const mrd_clock_info *c, size_t i, const place *p)
 {
@@ -160,7 +160,7 @@ place_of(const world *w, uint32_t worker)
     return &w->of[mrd_workers_at(w->who, worker)->process];
 }
 
-/* One of them was recorded where the other was, by the same clock. */
+/* Returns true if one was recorded on the node of the other, with the same clock. */
 static bool
 together(const world *w, uint32_t a, uint32_t b)
 {
@@ -217,7 +217,7 @@ want_of(const world *w, const mrd_gathered *c, mrd_doubts *ret)
     return proven;
 }
 
-/* Distances at which one of the rules decides, one more and one less. */
+/* Draws distances at the limit of a rule, one above and one below. */
 static uint64_t
 distance(void)
 {
@@ -272,10 +272,11 @@ TEST(proofs_are_those_of_the_rule)
         world_free(&w);
     }
     for (size_t i = 0; i < 6; i++)
-        CHECK(seen[i] > 200); /* each answer is there often */
+        CHECK(seen[i] > 200); /* each result occurs often */
 }
 
-/* A check that contradicts a clock takes back what it proved; one of a clock that proved nothing, or of nobody, does not. */
+/* A check that contradicts a clock cancels the proofs by that clock. For a clock without proofs, or
+ * an unknown clock, it has no effect. */
 TEST(a_clock_falls_once)
 {
     state = test_seed();

@@ -1,5 +1,5 @@
-/* Queues over time against all changes sorted at once: short and long ones, in order and not, and launches older
- * than what is kept. */
+/* Queue lengths over time, compared with all changes sorted at once: short and long queues, in
+ * order and not, and launches older than the limit. */
 #include "trace/analysis/queue_depth.h"
 
 #include <stdlib.h>
@@ -33,7 +33,7 @@ by_time(const void *a, const void *b)
     return mrd_ev_after(x->at, y->at) - mrd_ev_before(x->at, y->at);
 }
 
-/* As it is defined: every launch from its begin, in the window. */
+/* Computes the definition: every launch counts from its begin, within the window. */
 static mrd_queue_sum
 truth(size_t n, int64_t end)
 {
@@ -111,7 +111,7 @@ TEST(sums_are_those_of_all_changes)
     }
 }
 
-/* One launch of long ago: what of it is not counted is said. */
+/* One launch is very old. The uncounted part of its time is reported. */
 TEST(what_is_cut_is_counted)
 {
     mrd_queue_sum got, want;
@@ -126,7 +126,7 @@ TEST(what_is_cut_is_counted)
     CHECK_INT(got.launches, SPANS);
 }
 
-/* A launch that a wrong clock puts behind its span says nothing. */
+/* A launch that a wrong clock places after its span is ignored. */
 TEST(a_launch_after_its_span_is_not_known)
 {
     mrd_queue_sum got;

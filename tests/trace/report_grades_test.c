@@ -1,4 +1,4 @@
-/* Sentences of a report at the numbers where their words change: what is minor and what critical, one span and several. */
+/* Texts of a report at the values where they change: minor and critical, one span and several. */
 #include <jansson.h>
 
 #include "base/buf.h"
@@ -43,7 +43,7 @@ running(test_profile *p, mrd_track_id track, int64_t gid, int64_t at, int64_t du
                         .arg_count = 2 };
 }
 
-/* Rank 1 is late by a part of the two windows, of 10,000,000 ns each, in twelve collectives alike. */
+/* Rank 1 is late by a part of the two windows of 10,000,000 ns each, in twelve equal collectives. */
 TEST(a_grade_begins_at_its_number)
 {
     static const struct {
@@ -80,7 +80,7 @@ TEST(a_grade_begins_at_its_number)
     }
 }
 
-/* Where nobody waited, nobody's share of it is anything. */
+/* Without any waiting, no rank has a share of it. */
 TEST(nothing_is_shared_where_nobody_waited)
 {
     test_profile *p = test_profile_new();
@@ -105,7 +105,7 @@ TEST(nothing_is_shared_where_nobody_waited)
     test_profile_free(p);
 }
 
-/* One more group than is followed, then another. */
+/* One group above the limit, then another. */
 TEST(what_is_left_out_is_counted_in_words)
 {
     static const char *const says[] = {

@@ -1,7 +1,7 @@
-/* Who may be called late by a report, and what proves it. */
+/* Which ranks a report may call late, and the proofs. */
 #include "tests/trace/report_read.h"
 
-/* Rank 1 comes `late` ns behind rank 0, twelve times; bounds are of both nodes. */
+/* Rank 1 is `late` ns behind rank 0, twelve times. The bound applies to both nodes. */
 static json_t *
 late_run(int64_t late, uint32_t bound)
 {
@@ -44,7 +44,7 @@ TEST(late_needs_more_than_the_bounds)
     CHECK(number(json_object_get(r, "totals"), "without_bound") == 12);
     json_decref(r);
 
-    r = late_run(150000, MRD_BOUND_LOCAL); /* two clocks that nobody compared */
+    r = late_run(150000, MRD_BOUND_LOCAL); /* two clocks that were never compared */
     CHECK(strcmp(verdict(r), "indistinguishable") == 0);
     json_decref(r);
 
@@ -57,8 +57,8 @@ TEST(late_needs_more_than_the_bounds)
     json_decref(r);
 }
 
-/* What the simulator of section 9 of docs/timesync.md saw of mappings by sync points (largest of one
- * core, in us), and executions as long: two cores of one node, one before and one behind. */
+/* Mapping errors of sync points from the simulator in docs/timesync.md, section 9 (largest of one
+ * core, in us), with executions of the same length. Two cores of one node, one early and one late. */
 TEST(the_mapping_of_device_clocks_proves_nothing)
 {
     static const struct {
@@ -99,7 +99,7 @@ TEST(the_mapping_of_device_clocks_proves_nothing)
     }
 }
 
-/* Who leans on times that a tracer mapped, and states no bound, says so. */
+/* A proof that depends on times mapped by a tracer without a bound states this assumption. */
 TEST(proofs_by_traced_devices_state_what_they_assume)
 {
     for (int late = 0; late < 2; late++) {
@@ -128,7 +128,7 @@ TEST(proofs_by_traced_devices_state_what_they_assume)
     }
 }
 
-/* Nothing is proven by a clock that says itself that it is suspect, or that a check contradicted. */
+/* A clock that reports itself as suspect, or that a check contradicted, proves nothing. */
 TEST(a_doubtful_clock_proves_nothing)
 {
     static const struct {
@@ -168,8 +168,8 @@ TEST(a_doubtful_clock_proves_nothing)
     }
 }
 
-/* A collective without everybody who is in the others of its group may have been late to the one
- * that is missing; that is only known when the missing one has been seen, here at the end. */
+/* In one collective a rank of the group is missing, so another rank may have waited for it. That
+ * becomes evident only when the missing rank has been seen, here at the end. */
 TEST(a_part_that_is_missing_ends_the_proof)
 {
     test_profile *p = test_profile_new();
@@ -195,7 +195,8 @@ TEST(a_part_that_is_missing_ends_the_proof)
     test_profile_free(p);
 }
 
-/* Two groups of as many parts: what ends the proof in one of them does not in the other. */
+/* Two groups with the same number of parts. An event that ends the proof in one of them does not
+ * affect the other. */
 TEST(a_proof_is_of_one_group)
 {
     test_profile *p = test_profile_new();
@@ -227,8 +228,8 @@ TEST(a_proof_is_of_one_group)
     test_profile_free(p);
 }
 
-/* The verdict on rank 1 as JSON: of n collectives 1 ms apart, each lasting 100 us, it comes late to those from
- * `first` on, every `step` of them, by late_ns. */
+/* Returns the verdict on rank 1 as JSON. Of n collectives, 1 ms apart and 100 us long, it is late
+ * by late_ns in every `step`-th one from `first` on. */
 static json_t *
 late_now_and_then(int64_t n, int64_t first, int64_t step, int64_t late_ns)
 {
@@ -279,7 +280,8 @@ TEST(a_verdict_needs_steady_lateness)
     }
 }
 
-/* Two ranks are late in turn, one of them more: that one has most of the waiting, and the other is no healthy one. */
+/* Two ranks are alternately late, one of them more often. That rank has most of the waiting, and
+ * the other is not called healthy. */
 TEST(two_that_are_late_are_not_one)
 {
     test_profile *p = test_profile_new();
@@ -299,13 +301,13 @@ TEST(two_that_are_late_are_not_one)
     test_profile_free(p);
 }
 
-/* Twelve collectives of three cores, 1 ms apart; what the cores do in the last one differs. */
+/* Twelve collectives of three cores, 1 ms apart. The last one differs. */
 TEST(a_worker_that_did_not_come_is_named)
 {
     static const struct {
         const char *name;
-        int64_t last_ns;   /* of the cores that come to the last collective */
-        bool third, other; /* the third core comes to it, is in another operation */
+        int64_t last_ns;   /* of the cores in the last collective */
+        bool third, other; /* the third core takes part; it is in another operation */
         const char *kind;
     } rows[] = {
         { "the third one hangs", 50 * MRD_MS, false, false, "absent" },

@@ -1,5 +1,6 @@
 /*
- * tests/trace/report_read.h - the report on a profile (tests/trace/profile.h), as JSON and as text, and what a test asks of it.
+ * tests/trace/report_read.h - makes the report of a profile (tests/trace/profile.h) as JSON and as
+ * text, with queries for tests.
  */
 #ifndef MRD_TESTS_TRACE_REPORT_READ_H
 #define MRD_TESTS_TRACE_REPORT_READ_H

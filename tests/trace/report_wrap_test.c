@@ -1,5 +1,5 @@
-/* Paragraphs of a report: of drawn words, numbers and units, nothing is lost, no line is too long, each break is where one may
- * be, and there is none further right that the line would have had room for. */
+/* Paragraphs of a report, with random words, numbers and units. Nothing is lost and no line is too
+ * long. Each break is at an allowed position, and no later position fits into the line. */
 #include "trace/sink/report_text.h"
 
 #include <ctype.h>
@@ -19,7 +19,7 @@ below(size_t n)
     return (size_t) (state >> 33) % n;
 }
 
-/* Some longer than a line, of letters of one to four bytes. */
+/* Draws words, some longer than a line, of letters of one to four bytes. */
 static void
 word(mrd_buf *to)
 {
@@ -38,7 +38,7 @@ word(mrd_buf *to)
         mrd_buf_text(to, letters[of < 4 ? of : below(4)]);
 }
 
-/* Where a line may end: at a space, but not between the digit before it and the unit behind it. */
+/* Returns true if a line may end here: at a space, but not between a digit and the following unit. */
 static bool
 breaks(const char *s, size_t at)
 {
@@ -65,15 +65,14 @@ check_line(const char *s, size_t at, size_t len, size_t room)
         return;
     for (size_t q = len + 1; q <= room && s[at + q - 1] != '\0'; q++)
         CHECK(!breaks(s, at + q));
-    if (!breaks(s,
-                at + len)) { /* then there is none, and the line is as full as letters let it be */
+    if (!breaks(s, at + len)) { /* then there is none, and the line is as full as possible */
         for (size_t q = 1; q <= len; q++)
             CHECK(!breaks(s, at + q));
         CHECK(len + 4 > room);
     }
 }
 
-/* Each line is `indent` columns, then a part of the text as it stands; spaces between two are gone. */
+/* Each line is `indent` columns, then a part of the text. The spaces between two lines are removed. */
 static void
 check_lines(const char *got, const char *head, const char *s, size_t indent)
 {
@@ -112,7 +111,7 @@ TEST(paragraphs_are_broken_where_they_may)
             word(&text);
         }
         len = text.len;
-        mrd_buf_text(&text, spaces); /* at the end they are left out */
+        mrd_buf_text(&text, spaces); /* removed at the end */
         if (i % 2 == 0) {
             mrd_report_text_note(&lines, mrd_buf_cstr(&text));
             text.p[len] = '\0';

@@ -1,4 +1,4 @@
-/* Tables against the report: what a query of the tables can say of clocks is what the report says. */
+/* Tables, compared with the report: a query of the tables gives the report's results about clocks. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/report.h"
 #include "trace/table/rows.h"
@@ -25,7 +25,8 @@ see(void *self, size_t table, const mrd_slot slots[F_COUNT])
     return MRD_OK;
 }
 
-/* Rank 1 comes 500 us late to one collective: as rows and to the report, which says how often that is proven. */
+/* Rank 1 is 500 us late in one collective. Gives it as rows and to the report, which counts how
+ * often this is proven. */
 static uint64_t
 run(test_profile *p, const mrd_sink_options *options, bool contradict, seen *ret)
 {
@@ -88,7 +89,8 @@ TEST(processes_of_one_clock_are_of_one_node)
         mrd_catalog_borrow_process(p->cat, p->proc[0])->instance_id;
     mrd_catalog_borrow_process(p->cat, p->proc[1])->scope =
         mrd_catalog_borrow_process(p->cat, p->proc[0])->scope + 1;
-    for (unsigned same = 0; same < 2; same++) { /* two files of one machine, and two of two */
+    /* two files of one machine, and two of two machines */
+    for (unsigned same = 0; same < 2; same++) {
         options.same_clock = same;
         p->v[0].bound_ns = p->v[1].bound_ns = MRD_BOUND_UNKNOWN;
         CHECK_INT(run(p, &options, false, &s), same);

@@ -1,6 +1,6 @@
 /*
- * Memory by scope from counters: what summary and report print is what a second account says, whatever
- * samples in between were lost; other counters are none of it.
+ * Memory by scope from counters. Summary and report print the values of an independent account,
+ * even if samples are lost. Other counters have no effect.
  */
 #include "trace/analysis/scope_memory.h"
 
@@ -79,7 +79,7 @@ make(mrd_catalog *cat, account all[2 * SCOPES])
     for (int64_t ts = 1; ts <= EVENTS; ts++) {
         account *a = &all[roll(2 * SCOPES)];
         uint64_t bytes = roll(1000);
-        /* samples but the last of each counter may be lost: those of the last rounds are all there */
+        /* samples except the last of each counter may be lost, so none is lost in the last rounds */
         bool lost = ts < EVENTS - 400 && roll(5) == 0;
 
         if (roll(2) == 0 && a->current >= bytes) {
@@ -110,7 +110,7 @@ make(mrd_catalog *cat, account all[2 * SCOPES])
     }
 }
 
-/* What no amount of memory can be counts as none. */
+/* Impossible amounts of memory count as zero. */
 TEST(values_of_every_form)
 {
     static const struct {
@@ -154,7 +154,7 @@ TEST(values_of_every_form)
     mrd_catalog_free(cat);
 }
 
-/* Names that are nearly those of such counters, drawn from their parts. */
+/* Names similar to those counters, combined from their parts at random. */
 TEST(counters_by_their_names)
 {
     static const char *const parts[3][6] = {
@@ -236,7 +236,7 @@ TEST(rows_are_the_accounts)
     mrd_catalog_free(cat);
 }
 
-/* A peak between samples that were lost shows as far as `current` or `peak` came through. */
+/* A peak between lost samples is visible if a sample of `current` or `peak` arrived. */
 TEST(a_peak_is_at_least_what_was_seen)
 {
     mrd_catalog *cat = mrd_catalog_new();
@@ -260,12 +260,12 @@ TEST(a_peak_is_at_least_what_was_seen)
     REQUIRE(n == 1);
     CHECK_INT(rows[0].peak, 30);
     CHECK_INT(rows[0].current, 5);
-    CHECK_INT(rows[0].freed, 0); /* the counter of what was allocated did not come through */
+    CHECK_INT(rows[0].freed, 0); /* the counter of allocations did not arrive */
     mrd_scope_memory_free(m);
     mrd_catalog_free(cat);
 }
 
-/* Without the white space that JSON may have. */
+/* Removes optional white space from JSON. */
 static void
 squeeze(char *text)
 {
@@ -326,7 +326,7 @@ cpu_ns(void)
     return (int64_t) t.tv_sec * 1000000000 + t.tv_nsec;
 }
 
-/* A cluster has many: the work grows with their number, not with its square (40 s). */
+/* A cluster has many scopes. The work grows with their number, not with its square (40 s). */
 TEST(a_hundred_thousand_scopes_are_found_fast)
 {
     enum { MANY = 100000 };

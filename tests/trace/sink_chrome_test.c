@@ -1,11 +1,10 @@
-/* What the chrome output says, importer 1 reads back: the same spans, samples, arrows, arguments.
- */
+/* Importer 1 reads the chrome output back: the same spans, samples, arrows and arguments. */
 #include "tests/trace/collect.h"
 #include "tests/trace/profile.h"
 
 static const mrd_import_ops *const ops = &mrd_import_trace_event;
 
-/* The read event with this name, start and length; a sample's name is its track's. */
+/* Returns the read event with this name, start and length. The name of a sample is its track's. */
 static const mrd_event *
 find(const collected *c, const char *name, const mrd_event *like)
 {
@@ -89,7 +88,7 @@ TEST(events_come_back)
     test_profile_free(p);
 }
 
-/* Times are exact to the nanosecond however far from the epoch. */
+/* Times are exact to the nanosecond, however far from the epoch. */
 TEST(times_are_exact)
 {
     static const int64_t step[] = {

@@ -1,5 +1,6 @@
-/* Each output where memory ends: while it is opened it says so, and leaves nothing behind, because close is only for what was
- * opened (trace/model/sink.h, trace/sink/export.c); later it says so, or what it wrote is whole. */
+/* Each output with failing allocations. If open fails, it reports the error and releases
+ * everything, because close is only for opened outputs (trace/model/sink.h, trace/sink/export.c).
+ * Later either an error is reported or the output is complete. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/compare.h"
 
@@ -17,7 +18,7 @@ void __wrap_free(void *p);
 static uintptr_t live[SLOTS]; /* 1: was used */
 static size_t n_live;
 static uint64_t calls, fails_at; /* 0: none */
-static bool once;                /* that call only, else all from it on */
+static bool once;                /* only that call fails, otherwise all from it on */
 
 static void
 note(void *p)
@@ -140,7 +141,7 @@ TEST(without_memory_an_output_leaves_nothing)
     test_profile_free(p);
 }
 
-/* What an output wrote. */
+/* The written output. */
 typedef struct {
     char text[1 << 20];
     size_t len;
@@ -158,7 +159,7 @@ keep(void *self, const void *data, size_t len)
     return true;
 }
 
-/* fails: from which request for memory on there is none, 0: never. *ret_calls: how many there were. */
+/* fails: number of the first allocation to fail, 0 for none. *ret_calls: number of allocations. */
 static mrd_err
 run(const mrd_sink_ops *ops, const test_profile *p, uint64_t fails, written *to,
     uint64_t *ret_calls)
@@ -202,7 +203,7 @@ by_time(const void *a, const void *b)
     return x->ts.ns < y->ts.ns ? -1 : x->ts.ns > y->ts.ns;
 }
 
-/* Wherever memory is missing once, or from there on: an output says so, or it is whole. */
+/* Any single allocation fails, or all from it on. The output reports an error or is complete. */
 TEST(without_memory_an_output_is_whole_or_says_so)
 {
     static written whole, got;
@@ -235,7 +236,7 @@ TEST(without_memory_an_output_is_whole_or_says_so)
     test_profile_free(p);
 }
 
-/* Of either side: no answer from a part of the values. */
+/* On either side: no result from a part of the values. */
 TEST(without_memory_runs_are_not_compared)
 {
     static const double v[] = { 3, 1, 4, 1, 5, 9, 2, 6 };

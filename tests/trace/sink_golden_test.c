@@ -1,6 +1,6 @@
 /*
- * The made-up profile of tests/trace/profile.h must give the bytes of tests/golden/.
- * MRD_GOLDEN_UPDATE=1 writes them anew: look at the difference before committing it.
+ * The invented profile of tests/trace/profile.h must give the exact files in tests/golden/.
+ * MRD_GOLDEN_UPDATE=1 writes them again: check the difference before you commit it.
  */
 #include "tests/trace/profile.h"
 
@@ -77,7 +77,7 @@ TEST(bytes_are_golden)
     test_profile_free(p);
 }
 
-/* Nothing in the text for people is wider than the terminal it is made for. */
+/* No line of the text output is wider than the terminal. */
 TEST(text_fits_the_terminal)
 {
     test_profile *p = test_profile_new();

@@ -1,4 +1,4 @@
-/* The overview: unions in buckets of time that widen, and who was last to come. */
+/* The overview: unions in time buckets that widen, and the last rank of collectives. */
 #include <jansson.h>
 
 #include "tests/trace/profile.h"
@@ -26,7 +26,7 @@ number(const json_t *o, const char *key)
     return json_integer_value(json_object_get(o, key));
 }
 
-/* Thousandths of buckets, summed, in nanoseconds. */
+/* Returns the sum of thousandths of buckets, in nanoseconds. */
 static int64_t
 line_ns(const json_t *o, size_t core, const char *key)
 {
@@ -57,7 +57,7 @@ TEST(the_last_to_come_is_named)
     json_t *o;
 
     p->n = 0;
-    /* Twice, rank 1 comes late; in between it works. A span of rank 0 alone has no partner. */
+    /* Rank 1 is late twice, and works in between. A span of rank 0 alone has no partner. */
     profile_add(p, MRD_SPAN, p->device[0], "cc_exec_barrier", 0, 1000000);
     profile_add(p, MRD_SPAN, p->device[1], "matmul", 0, 900000);
     profile_add(p, MRD_SPAN, p->device[1], "cc_exec_barrier", 900000, 100000);
@@ -79,7 +79,8 @@ TEST(the_last_to_come_is_named)
     test_profile_free(p);
 }
 
-/* Whatever lies behind, what is in the buckets stays the same; rounding is below a thousandth. */
+/* Widening for any later event keeps the sums of the buckets. Rounding errors are below a
+ * thousandth. */
 TEST(widening_keeps_the_sums)
 {
     for (int64_t far = 1000; far < INT64_C(1000000000000000); far *= 7) {

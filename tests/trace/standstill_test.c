@@ -1,4 +1,4 @@
-/* Whether a job stood still when its recording ended, and what each process was in. */
+/* Whether a job stood still at the end of its recording, and the operation of each process. */
 #include "trace/analysis/standstill.h"
 
 #include "base/obj.h"
@@ -7,8 +7,9 @@
 
 #define SECONDS(x) ((int64_t) ((x) *1e9))
 
-/* A recording of n collectives, `apart` s from each other, that ends at `end` s. Process 1 begins a span at `open`
- * s that does not end (negative: none); more spans of the host end every 0.1 s if `busy`. */
+/* A recording of n collectives, `apart` s from each other, that ends at `end` s. At `open` s
+ * process 1 begins a span that does not end (negative for none). If `busy`, further host spans end
+ * every 0.1 s. */
 typedef struct {
     const char *name;
     int n;

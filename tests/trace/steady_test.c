@@ -1,4 +1,5 @@
-/* Whether a worker is late steadily: the p value against all assignments, and recordings whose truth is known. */
+/* Whether a worker is steadily late: the p value over all assignments, and recordings with a known
+ * answer. */
 #include "trace/analysis/steady.h"
 
 #include "base/obj.h"
@@ -17,7 +18,7 @@ below(uint64_t n)
     return (state >> 33) % n;
 }
 
-/* How many of all assignments of the blocks' amounts give worker 0 at least `ns`. */
+/* Counts the assignments of the blocks' amounts that give worker 0 at least `ns`. */
 static uint64_t
 as_much(uint64_t ns_of[BLOCKS][WORKERS], uint64_t ns)
 {
@@ -63,8 +64,8 @@ TEST(the_p_value_is_never_too_small)
     }
 }
 
-/* A recording of n collectives of `workers`. Worker 1 is last where `is_late`, in the others each in turn by
- * `noise`. */
+/* Makes a recording of n collectives of `workers`. Worker 1 is last where `is_late`. In the others
+ * each is last in turn, by `noise`. */
 static mrd_steadiness
 recorded(int n, uint32_t workers, bool (*is_late)(int i, int n), uint64_t late, uint64_t noise)
 {

@@ -1,11 +1,11 @@
-/* Operations per step against an account kept by hand: each span and step is remembered, and
- * every number is counted again from all of them. */
+/* Operations per step, compared with a separate account: every span and step is stored, and every
+ * number is counted again from all of them. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/steps.h"
 
 enum { PROCESSES = 20, SPANS = 20000, TIME = 280000, NAMES = 3, OPS = 5 };
 
-/* What a kind of span is: an operation, where it stands, and a bit of the worker's account. */
+/* Properties of a kind of span: its operation, its track, and a bit for the worker's account. */
 static const struct {
     mrd_op_kind kind;
     enum { ON_DEVICE, ON_RUNTIME, ON_HOST } where;
@@ -55,7 +55,7 @@ world_new(void)
         mrd_process proc = *mrd_catalog_borrow_process(w->p->cat, w->p->proc[0]);
         mrd_track t;
 
-        proc.rank = i == 0 ? 0 : PROCESSES - i; /* from the second on backwards */
+        proc.rank = i == 0 ? 0 : PROCESSES - i; /* in reverse order from the second on */
         proc.process_id += i;
         w->proc[i] = mrd_catalog_process(w->p->cat, &proc);
         mrd_track_init(&t, w->proc[i], MRD_SRC_RUNTIME);
@@ -90,7 +90,7 @@ put(world *w, int process, int op, const char *name, int64_t at, int64_t dur)
         w->on[process][t] |= (uint8_t) ops[op].bit;
 }
 
-/* All spans, in the order of time, to the module. */
+/* Gives all spans to the module, in the order of time. */
 static void
 count(world *w)
 {
@@ -135,7 +135,7 @@ draw(world *w, uint64_t *seed, unsigned step_of_16, unsigned processes, int64_t 
     }
 }
 
-/* ---- The account kept by hand ---- */
+/* ---- The separate account ---- */
 
 typedef struct {
     int64_t begin[SPANS], end[SPANS];
@@ -162,7 +162,7 @@ steps_count(const world *w, int process, steps_of *ret)
     }
 }
 
-/* The number of the step that an instant is in, -1. */
+/* Returns the number of the step at this time, or -1. */
 static int64_t
 step_at(const steps_of *s, int64_t at)
 {
@@ -238,7 +238,8 @@ placed(const world *w, const mrd_steps_row *r, mrd_proc_id process, uint64_t *re
     return 0;
 }
 
-/* Of one operation: its calls within steps, or all of them. Returns what began between steps. */
+/* Checks one operation: its calls within steps, or all of them. Returns the number that began
+ * between steps. */
 static uint64_t
 check_operation(const world *w, const steps_of *s, uint64_t width, mrd_op_kind kind,
                 const char *name)
@@ -276,7 +277,7 @@ check_operation(const world *w, const steps_of *s, uint64_t width, mrd_op_kind k
     return outside;
 }
 
-/* Parts of the workers' time in their steps, instant by instant. */
+/* Checks the parts of the workers' time in their steps, instant by instant. */
 static void
 check_parts(const world *w, const steps_of *s, uint64_t width)
 {
@@ -354,7 +355,7 @@ check_order(const world *w)
 TEST(everything_is_counted_once)
 {
     enum { FEW = 7 };
-    static const unsigned shares[] = { 8, 2, 8, 1, 4 }; /* at last long steps, many at a time */
+    static const unsigned shares[] = { 8, 2, 8, 1, 4 }; /* at last long steps, many concurrently */
 
     for (uint64_t round = 0; round < MRD_COUNT(shares) && test_failures == 0; round++) {
         bool many = round + 1 == MRD_COUNT(shares);
@@ -419,8 +420,8 @@ TEST(without_steps_it_is_by_call)
     world_free(w);
 }
 
-/* Beyond the limit of rows the time of an operation is in the row without a name of its kind; half
- * of the rows are kept from the host's. */
+/* Above the limit of rows, operations are counted in a row without a name for their kind. Half of
+ * the rows are reserved for the device. */
 TEST(the_rest_is_in_one_row)
 {
     world *w = world_new();
@@ -441,14 +442,15 @@ TEST(the_rest_is_in_one_row)
     REQUIRE(host != NULL && compute != NULL);
     CHECK_INT(host->calls, 100);
     CHECK_INT(host->ns, 100 * 3);
-    /* One row of the rest of the host; then the device's until the table is full. */
+    /* One row for the rest of the host; then rows of the device until the table is full. */
     CHECK_INT(compute->calls, SPANS - 1 - (MRD_STEPS_ROWS / 2 + 100) - (MRD_STEPS_ROWS / 2 - 1));
     CHECK_INT(mrd_steps_totals_of(w->steps)->rest, host->calls + compute->calls);
     CHECK(compute->size == MRD_NONE);
     world_free(w);
 }
 
-/* The parts of one collective: up to the begin of the last they wait, and then it is its own. */
+/* The parts of one collective: until the last one begins they wait, and the rest is the
+ * collective's own time. */
 TEST(a_collective_waits_for_its_last)
 {
     world *w = world_new();
@@ -499,8 +501,8 @@ TEST(a_collective_waits_for_its_last)
     world_free(w);
 }
 
-/* A collective is told when its group meets again: it belongs to the step in which it began, however
- * many steps ago that was. */
+/* A collective is reported when its group meets again. It belongs to the step in which it began,
+ * even several steps earlier. */
 TEST(a_collective_of_every_fifth_step_is_in_its_step)
 {
     world *w = world_new();

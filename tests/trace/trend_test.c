@@ -1,4 +1,5 @@
-/* Trends: S and p against all orders of the values, and how often chance or a drift is called a trend. */
+/* Trends: S and p, compared with all orders of the values, and how often chance or a drift is
+ * called a trend. */
 #include "trace/analysis/trend.h"
 
 #include <math.h>
@@ -31,7 +32,7 @@ s_of(const double *v, size_t n)
     return s;
 }
 
-/* Counts orders of v[at..] whose |S| is at least `least`. */
+/* Counts the orders of v[at..] with |S| at least `least`. */
 static void
 orders(double *v, size_t at, size_t n, int64_t least, uint64_t *all, uint64_t *as_large)
 {
@@ -51,7 +52,7 @@ orders(double *v, size_t at, size_t n, int64_t least, uint64_t *all, uint64_t *a
     }
 }
 
-/* p is the share of all orders of the values that are as far from even; ties, too. */
+/* p is the share of all orders with an |S| at least this large, including ties. */
 TEST(p_is_that_of_all_orders)
 {
     seed = 1;
@@ -74,7 +75,7 @@ TEST(p_is_that_of_all_orders)
     }
 }
 
-/* Of 2,000 series how many are called trends; alike by r. */
+/* Returns how many of 2,000 series are called trends. r: autocorrelation. */
 static unsigned
 called(double r, double change, size_t n)
 {
@@ -105,7 +106,7 @@ TEST(chance_is_seldom_a_trend)
     CHECK(called(0.8, 0, 32) <= 100);
 }
 
-/* Levels that rise by steps and stay: their distances from the line are alike, and no chance. */
+/* Levels that rise in steps: the residuals from the line are correlated, and this is not chance. */
 TEST(a_level_that_rises_is_a_growth)
 {
     double v[40], level = 1000;
@@ -125,7 +126,7 @@ TEST(a_trend_is_found)
     CHECK(called(0, 0.2, 16) >= 1900);
 }
 
-/* Of values on a line only the rounding lies beside it, and that is no correlation. */
+/* For values on a line the residuals are rounding errors, which are not a correlation. */
 TEST(values_on_a_line_are_a_trend)
 {
     for (size_t n = 9; n <= MRD_TREND_MOST; n++) {
@@ -149,7 +150,7 @@ TEST(the_line_is_known)
     mrd_trend t;
 
     for (size_t i = 0; i < 20; i++)
-        v[i] = 1000 + 10 * (double) i + (i == 7 ? 5000 : 0); /* one slow step decides nothing */
+        v[i] = 1000 + 10 * (double) i + (i == 7 ? 5000 : 0); /* one slow step does not matter */
     t = mrd_trend_of(v, 20, true);
     CHECK(t.says == MRD_TREND_UP && fabs(t.slope - 10) < 1e-9 && fabs(t.change - 190) < 1e-6);
     for (size_t i = 0; i < 20; i++)
@@ -157,7 +158,7 @@ TEST(the_line_is_known)
     t = mrd_trend_of(v, 20, true);
     CHECK(t.says == MRD_TREND_FLAT && t.p == 1 && t.s == 0);
     for (size_t i = 0; i < 20; i++)
-        v[i] = 1e9 - (double) i; /* sure, and nothing that matters */
+        v[i] = 1e9 - (double) i; /* significant, but too small to matter */
     t = mrd_trend_of(v, 20, true);
     CHECK(t.says == MRD_TREND_FLAT && t.p < 1e-6);
     CHECK(mrd_trend_of(few, 7, true).says == MRD_TREND_NONE);

@@ -1,4 +1,4 @@
-/* The vendor's viewer, played by shell scripts: what becomes of its results, output, end and time. */
+/* The vendor's viewer, played by shell scripts: its results, output, end and time limit. */
 #include <unistd.h>
 
 #include "tests/check.h"
@@ -84,7 +84,7 @@ TEST(what_the_tool_does_is_told)
                                      &why),
                   rows[i].err);
         CHECK_ROW(rows[i].name, strstr(why.text, rows[i].says) != NULL);
-        /* It is not told to be late before it is. */
+        /* It is not reported as late before its deadline. */
         CHECK_ROW(rows[i].name, rows[i].err != MRD_TIMEOUT ||
                                     mrd_local_now().ns - began >= rows[i].timeout_ms * MRD_MS);
         if (strcmp(rows[i].name, "blank end") == 0)
@@ -92,7 +92,8 @@ TEST(what_the_tool_does_is_told)
     }
 }
 
-/* It gets the folder, works where results belong, and of a long output the end is told. */
+/* The program receives the directory and runs in the directory for results. Of a long output the
+ * end is kept. */
 TEST(arguments_place_and_tail)
 {
     char dir[200], into[200], want[500];
@@ -148,7 +149,7 @@ TEST(what_is_not_there)
               MRD_IO);
 }
 
-/* The one that is given, never with "", else by its two names on PATH. */
+/* Uses the given program, never with "", otherwise one of its two names on PATH. */
 TEST(the_tool_is_found)
 {
     static const char *const names[] = { "neuron-profile", "neuron-explorer" };
@@ -162,7 +163,7 @@ TEST(the_tool_is_found)
     CHECK(mrd_vendor_find("/any/tool", &path));
     CHECK_TEXT(mrd_buf_cstr(&path), "/any/tool");
     mrd_buf_fini(&path);
-    for (size_t i = 0; i < MRD_COUNT(names); i++) { /* the second goes before the first */
+    for (size_t i = 0; i < MRD_COUNT(names); i++) { /* the second name has precedence */
         const char *tool = script(names[i], "");
 
         CHECK(!mrd_vendor_find("", &path));
