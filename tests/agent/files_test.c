@@ -12,7 +12,7 @@
 #include "tests/wait.h"
 #include "trace/model/catalog.h"
 
-/* The way to a fake aggregator; its answer waits until the step is over. */
+/* A link to a fake aggregator, which answers only after the step. */
 typedef struct {
     fake_aggregator g;
     mrd_files *f;
@@ -21,15 +21,16 @@ typedef struct {
     bool asked;
     uint64_t finished, failed;
     char last[160];
-    const char *grows;   /* a file that gets more bytes when its end is said */
-    unsigned unanswered; /* steps */
-    unsigned told;       /* complete files */
+    const char *grows;                         /* a file that grows when its end frame is sent */
+    unsigned unanswered;                       /* steps */
+    unsigned told;                             /* complete files */
     unsigned announced[8], chunks[8], done[8]; /* of sessions */
-    int64_t only[8];                           /* a session takes this process's; 0: all */
-    const char *instance; /* the node's name; NULL: all files belong to the node */
+    int64_t only[8];                           /* process recorded by each session, 0 for all */
+    const char *instance; /* name of the node; NULL if all files belong to the node */
 } world;
 
-/* The end of a file is said: it grows now, and is looked at before the answer comes. */
+/* When the end frame of the file is sent, the file grows. It is read again before the answer
+ * arrives. */
 static void
 grow(world *w, mrd_bytes frame)
 {
@@ -181,7 +182,7 @@ step(world *w)
     }
 }
 
-/* Steps until `n` files were finished, at most a minute. */
+/* Runs steps until `n` files are finished, for at most a minute. */
 static void
 until(world *w, uint64_t n)
 {
@@ -192,7 +193,7 @@ until(world *w, uint64_t n)
     }
 }
 
-/* Lets a time pass in which nothing, or nothing more, may happen. */
+/* Lets time pass in which nothing more may happen. */
 static void
 run_ms(world *w, int ms)
 {
@@ -246,7 +247,7 @@ TEST(a_file_is_shipped_when_it_stands_still)
         run_ms(w, 15);
     }
     CHECK_INT(w->g.announces, 0);
-    run_ms(w, 80); /* it stands still, but is open for writing */
+    run_ms(w, 80); /* it does not change, but is open for writing */
     if (getuid() == 0)
         CHECK_INT(w->g.announces, 0);
     close(fd);
@@ -257,7 +258,7 @@ TEST(a_file_is_shipped_when_it_stands_still)
     end_world(w);
 }
 
-/* The version under way is delivered as it was announced, then the whole file. */
+/* The version in transfer is delivered as announced, and the whole file afterwards. */
 TEST(a_file_that_grows_while_it_is_sent_is_sent_again)
 {
     world *w = new_world(0);
@@ -309,7 +310,7 @@ TEST(a_cut_upload_resumes_where_it_was)
     end_world(w);
 }
 
-/* However long it takes: nothing is wrong with the file. */
+/* The file waits for any time, without an error. */
 TEST(a_full_store_is_waited_for)
 {
     world *w = new_world(0);
@@ -345,7 +346,7 @@ TEST(thousands_of_files)
     end_world(w);
 }
 
-/* More than may be known wait until others are removed. */
+/* Files above the limit wait until others are removed. */
 TEST(files_beyond_the_limit)
 {
     world *w = new_world_of(0, 10);
@@ -390,7 +391,7 @@ TEST(what_cannot_be_shipped_is_said)
     snprintf(path, sizeof(path), "%s/cap/large.ntff", test_tmp());
     CHECK(truncate(path, 5000) == 0);
     snprintf(path, sizeof(path), "%s/cap/link", test_tmp());
-    CHECK(symlink("/etc/passwd", path) == 0); /* not followed, not even found */
+    CHECK(symlink("/etc/passwd", path) == 0); /* links are not followed, not even found */
     snprintf(path, sizeof(path), "%s/cap/fifo", test_tmp());
     CHECK(mkfifo(path, 0600) == 0);
     until(w, 1);
@@ -401,7 +402,7 @@ TEST(what_cannot_be_shipped_is_said)
     end_world(w);
 }
 
-/* ---- What a user can put into a directory ---- */
+/* ---- Hostile contents of a directory ---- */
 
 static int64_t
 cpu_ns(void)
@@ -412,8 +413,8 @@ cpu_ns(void)
     return ts.tv_sec * MRD_SEC + ts.tv_nsec;
 }
 
-/* Many files of known and unknown kinds: no turn takes long, and another directory's file arrives
- * while they are looked through. */
+/* Many files of known and unknown kinds: no turn takes long. Another directory's file arrives while
+ * they are read. */
 TEST(a_large_directory_does_not_hold_up_a_turn)
 {
     world *w = new_world(0);
@@ -434,7 +435,7 @@ TEST(a_large_directory_does_not_hold_up_a_turn)
     }
     tree_file(test_tmp(), "own.ntff", "own");
     CHECK_ERR("other", mrd_files_watch(w->f, &other), MRD_OK);
-    end = test_deadline(); /* from here: a busy disk takes its time to make them */
+    end = test_deadline(); /* starts here, because a busy disk takes time to create them */
     do {
         int64_t before = cpu_ns(), took;
 
@@ -469,7 +470,7 @@ TEST(only_the_file_that_was_named_is_taken)
     end_world(w);
 }
 
-/* This process names the directory, and a file that it maps stands for its ring. */
+/* This process names the directory. A file that it maps stands for its ring. */
 static void
 name_directory(world *w, const char *path, bool captures)
 {
@@ -491,7 +492,7 @@ name_directory(world *w, const char *path, bool captures)
     CHECK_ERR("name", mrd_files_watch(w->f, &place), MRD_OK);
 }
 
-/* The runtime makes its folder once, and writes into it until the capture ends. */
+/* The runtime creates its directory once and writes into it until the capture ends. */
 TEST(folders_stay_while_a_capture_is_open)
 {
     enum { IT_IS_SAID, PROCESS_ENDS, BEGAN_UNDER_ANOTHER_AGENT, WAYS };
@@ -526,7 +527,7 @@ TEST(folders_stay_while_a_capture_is_open)
     }
 }
 
-/* The models that many processes of a user keep lie in one folder. */
+/* The models of many processes of a user are in one directory. */
 TEST(hundreds_of_files_are_named_one_by_one)
 {
     enum { NAMED = 700, MORE = 400 };
@@ -547,7 +548,7 @@ TEST(hundreds_of_files_are_named_one_by_one)
     TEST_UNTIL((step(w), w->finished >= NAMED));
     mrd_files_get_stats(w->f, &st);
     CHECK(st.found == NAMED && st.failed == 0);
-    /* There is a bound, and what is beyond it is said. */
+    /* There is a limit, and files above it are reported. */
     for (int i = 0; i < MORE; i++) {
         snprintf(name, sizeof(name), "more_%d.neff", i);
         CHECK_ERR(name, mrd_files_watch(w->f, &place), MRD_OK);
@@ -559,7 +560,8 @@ TEST(hundreds_of_files_are_named_one_by_one)
     end_world(w);
 }
 
-/* A file in the deepest folder that is looked into, and one below: that there is more is known. */
+/* One file is in the deepest directory that is read, and one is below it. The agent reports that
+ * there are deeper directories. */
 TEST(folders_that_lie_too_deep_are_counted)
 {
     char rel[300] = "deep", path[600];
@@ -598,7 +600,8 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
     tree_file(test_tmp(), "cap/early.ntff", "early");
     run_ms(w, 100);
     CHECK_INT(w->g.announces, 0);
-    /* Times of files come from the kernel's clock, which goes by ticks: one before, one behind. */
+    /* File times come from the kernel's clock, which advances in ticks. The pauses separate them
+     * from the start. */
     test_let_it_run(20);
     take(w, 2, mrd_wall_now().ns);
     test_let_it_run(20);
@@ -612,7 +615,8 @@ TEST(without_a_session_files_wait_and_old_ones_stay)
     end_world(w);
 }
 
-/* A file of the session's first second, on a file system that keeps whole seconds, is of the session. */
+/* The file system stores whole seconds only. A file of the session's first second belongs to the
+ * session. */
 TEST(stamps_of_whole_seconds_may_be_of_the_session)
 {
     static const struct {
@@ -650,7 +654,7 @@ TEST(stamps_of_whole_seconds_may_be_of_the_session)
     }
     CHECK_INT(w->g.artifacts, taken);
     CHECK_INT(st.waiting, 0);
-    /* A session that the agent is told of late has begun before, and so has the one it had. */
+    /* A session that the agent receives late began earlier, and so did the previous session. */
     take(w, 2, second * MRD_SEC + 500 * MRD_MS);
     until(w, (uint64_t) taken + 1);
     CHECK_INT(w->g.artifacts, taken + 1);
@@ -668,8 +672,8 @@ until_told(world *w, unsigned session, unsigned announced)
     CHECK_INT(w->announced[session], announced);
 }
 
-/* Every session that records gets a file, its bytes travel once, and it is read and told once; one that
- * began after it was written does not. */
+/* Every session that records gets a file of its time. Its bytes are sent once, and it is read and
+ * reported once. A session that began after the file was written does not get it. */
 TEST(every_session_of_its_time_gets_a_file)
 {
     world *w = new_world(0);
@@ -684,7 +688,7 @@ TEST(every_session_of_its_time_gets_a_file)
     CHECK_INT(w->announced[2], 1);
     CHECK_INT(w->announced[3], 0);
     CHECK_INT(w->told, 1);
-    /* One ends, and one of that time comes, in the place of the first: it gets what is there. */
+    /* One session ends, and another one of that time replaces it. It gets the existing files. */
     all[0] = (mrd_files_session){ 4, { 0 } };
     mrd_files_sessions(w->f, all, 3);
     until_told(w, 4, 1);
@@ -719,7 +723,7 @@ TEST(nodes_that_share_a_directory_take_their_own_files)
         CHECK_INT(nodes[i]->g.artifacts, 2 + i);
     }
     snprintf(path, sizeof(path), "%s/cap/i-b_pid_78_nc_0.ntff", test_tmp());
-    CHECK(unlink(path) == 0); /* as its agent does when the file was delivered */
+    CHECK(unlink(path) == 0); /* the agent removes a file after its delivery */
     mrd_files_look(nodes[0]->f);
     TEST_UNTIL((step(nodes[0]), mrd_files_get_stats(nodes[0]->f, &st), st.elsewhere == 2));
     CHECK_INT(st.failed, 0);
@@ -728,14 +732,14 @@ TEST(nodes_that_share_a_directory_take_their_own_files)
     end_world(nodes[1]);
 }
 
-/* Two jobs on a node: what one wrote is not for the other's session. */
+/* Two jobs run on a node. The session of one job gets no files of the other job. */
 TEST(a_session_gets_files_of_its_own_processes_only)
 {
     world *w = new_world(0);
     mrd_files_session all[2] = { { 1, { 0 } }, { 2, { 0 } } };
     mrd_files_stats st;
 
-    w->only[1] = 9; /* that of new_world's directory */
+    w->only[1] = 9; /* the process of new_world's directory */
     w->only[2] = 77;
     mrd_files_sessions(w->f, all, 2);
     tree_file(test_tmp(), "cap/own.ntff", "of process 9");
@@ -753,7 +757,8 @@ TEST(a_session_gets_files_of_its_own_processes_only)
     end_world(w);
 }
 
-/* A session ends, drawn, while a large file is sent to it: the other gets all of it, and none is damaged. */
+/* A session ends at a random time while a large file is sent to it. The other session gets the
+ * whole file, and no file is damaged. */
 TEST(a_session_that_ends_does_not_take_a_file_along)
 {
     for (unsigned at = 0; at < 12; at++) {
@@ -779,7 +784,7 @@ TEST(a_session_that_ends_does_not_take_a_file_along)
     }
 }
 
-/* When none is left, the file waits for the next one of its time. */
+/* If no session is left, the file waits for the next session of its time. */
 TEST(a_file_whose_session_ends_while_it_is_sent_waits)
 {
     world *w = new_world(0);

@@ -1,5 +1,5 @@
-/* Capture directories of several users, and of file systems that do not answer: what one takes or
- * breaks, the others do not feel; what is not used any more is forgotten. */
+/* Capture directories of several users, and of file systems that hang. The usage and the failures
+ * of one user do not affect others. Unused directories are removed from the agent's list. */
 #include "tests/agent/ring_make.h"
 
 #include <grp.h>
@@ -61,7 +61,7 @@ open_files(seen *s, size_t max_files)
     return f;
 }
 
-/* Steps until it is so, at most 20 s. */
+/* Runs steps until the condition is true, for at most 20 s. */
 #define UNTIL(f, what)                                                                             \
     do {                                                                                           \
         mrd_files_stats st_ = { 0 };                                                               \
@@ -85,7 +85,8 @@ put(const char *dir, const char *name, const char *text)
               MRD_OK);
 }
 
-/* A FUSE file system that nobody serves: whoever touches it waits until it is closed. -1: not here. */
+/* Mounts a FUSE file system without a server, so each access blocks until the file descriptor is
+ * closed. Returns -1 if FUSE is not available. */
 static int
 mount_hanging(const char *dir)
 {
@@ -128,7 +129,7 @@ TEST(a_file_system_that_hangs_is_left_alone_and_the_others_go_on)
         mrd_files_step(f, (mrd_local_ns){ before });
         longest = mrd_local_now().ns - before > longest ? mrd_local_now().ns - before : longest;
     }
-    CHECK_INT(s.complete, 1); /* it is hashed; nobody takes it here */
+    CHECK_INT(s.complete, 1); /* the file is hashed, but no aggregator takes it */
     CHECK(longest < MRD_SEC); /* no step waits */
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.hung, 1);
@@ -136,12 +137,12 @@ TEST(a_file_system_that_hangs_is_left_alone_and_the_others_go_on)
     close(fuse); /* every request fails now */
     UNTIL(f, st_.hung == 0);
     CHECK(umount2(bad, MNT_DETACH) == 0);
-    put(bad, "b.ntff", "two"); /* what was mounted is gone: the folder below is seen again */
+    put(bad, "b.ntff", "two"); /* after the unmount the directory below is visible again */
     mrd_files_look(f);
     mrd_files_close(f);
 }
 
-/* At a session's end a directory that does not answer is not waited for. */
+/* The end of a session does not wait for a directory that hangs. */
 TEST(a_hanging_directory_holds_up_no_session)
 {
     seen s = { 0 };
@@ -172,7 +173,7 @@ typedef struct {
     mrd_owned_claim claim;
 } user;
 
-/* A process of this user that maps a file of its own, which stands for its ring. */
+/* Starts a process of this user that maps a file of its own, which stands for its ring. */
 static user
 start_user(uid_t uid)
 {
@@ -210,7 +211,7 @@ end_user(user *u)
     waitpid(u->pid, NULL, 0);
 }
 
-/* A folder of the user's own with files. */
+/* Makes a directory of the user with files. */
 static void
 fill(const char *dir, uid_t uid, int n)
 {
@@ -257,21 +258,21 @@ TEST(a_directory_is_forgotten_with_the_processes_that_named_it)
     for (int i = 0; i < 200; i++)
         mrd_files_step(f, mrd_local_now());
     mrd_files_get_stats(f, &st);
-    CHECK_INT(st.dirs, 1); /* the other one named it, too */
+    CHECK_INT(st.dirs, 1); /* the other process named it too */
     mrd_files_gone(f, b.pid);
     end_user(&b);
-    mrd_files_sessions(f, NULL, 0); /* nothing waits for a session */
+    mrd_files_sessions(f, NULL, 0); /* no session waits */
     UNTIL(f, st_.dirs == 0);
     mrd_files_get_stats(f, &st);
     CHECK_INT(st.waiting, 0);
     mrd_files_close(f);
 }
 
-/* Of a folder, or of the one that holds it, that another user made in the user's place. */
+/* Another user created the directory, or its parent, under the name that the user expects. */
 TEST(no_folder_of_another_user_is_removed)
 {
     for (unsigned others = 0; others < 3;
-         others++) { /* none is another user's, the inner, the outer */
+         others++) { /* the other user owns neither, the inner, the outer */
         user u;
         char outer[600], inner[640], file[700];
         mrd_folder *f;
@@ -425,13 +426,13 @@ TEST(no_user_takes_the_places_of_the_others_traces)
     mrd_traces_close(traces);
 }
 
-/* A folder's name says whose a trace is, among the processes of the folder's user. */
+/* The name of a directory assigns a trace to a process, but only of the directory's user. */
 TEST(a_folder_names_processes_of_its_own_user_only)
 {
     static const char text[] = "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"tid\": 1, "
                                "\"ts\": 5, \"dur\": 1}]}";
     static const struct {
-        int64_t uid, pid; /* of the file; whose it becomes */
+        int64_t uid, pid; /* owner of the file; expected process */
     } rows[] = { { 1001, 77 }, { 1002, 78 }, { MRD_OWNED_ANY, 77 } };
 
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {

@@ -1,7 +1,7 @@
 /*
- * The batch reader against batches that another encoder makes: protobuf's own, of a batch with
- * every kind of column, with one field changed. Each row says what the field becomes and whether
- * docs/wire.md allows it; the neighbours on both sides of a limit are there.
+ * Checks the batch reader with another encoder, protobuf's own: a batch with every kind of column,
+ * in which one field is changed. Each row gives the new value of the field and whether docs/wire.md
+ * allows it. Both neighbours of each limit are included.
  */
 #include "tests/check.h"
 
@@ -118,10 +118,10 @@ whole_free(whole *w)
     mrd_catalog_free(w->cat);
 }
 
-static char said[MRD_WHY_MAX]; /* by the reader of the last batch that was refused */
+static char said[MRD_WHY_MAX]; /* message of the reader about the last refused batch */
 
-/* Packed again with `more` behind the columns, as a frame with right checksums, read to its end:
- * MRD_OK, or what the reader said; ret_sum: of the events' times. */
+/* Packs the batch again with `more` after its columns, as a frame with right checksums, and reads
+ * it to its end. Returns MRD_OK or the reader's error. *ret_sum: sum of the event times. */
 static mrd_err
 read_with(whole *w, mrd_batch_reader *r, mrd_bytes more, uint32_t *ret_n, uint64_t *ret_sum)
 {
@@ -184,8 +184,8 @@ TEST(another_encoder_is_understood)
     whole_free(&w);
 }
 
-/* What may stand behind the columns that we know: fields of a later version. What ends too early, is
- * longer than 64 bits or of a kind that is no longer used is no message, and a column comes once. */
+/* Fields of a later version may follow the columns. A field that is truncated, longer than 64 bits
+ * or of an obsolete wire type is refused, and so is a repeated column. */
 TEST(fields_of_a_later_version_are_passed_over)
 {
 #define FIELD(kind) 0xa0 | (kind), 0x06 /* number 100 */
@@ -237,7 +237,7 @@ TEST(fields_of_a_later_version_are_passed_over)
     }
 }
 
-/* A reader has nothing left of the batch before. */
+/* A reader keeps nothing of the previous batch. */
 TEST(a_reader_reads_one_batch_after_the_other)
 {
     whole w = whole_new();
@@ -288,7 +288,7 @@ TEST(half_a_batch_and_other_frames_are_refused)
 
 /* ---- One number of one column ---- */
 
-/* The place of a value of the batch: the i-th of this field, 32 or 64 bits. */
+/* Address of a value of the batch: the i-th value of this field, with 32 or 64 bits. */
 #define HEAD32(field) offsetof(Mrd__BatchHead, field), offsetof(Mrd__BatchHead, n_##field), 4, true
 #define HEAD64(field) offsetof(Mrd__BatchHead, field), offsetof(Mrd__BatchHead, n_##field), 8, true
 #define COLUMN32(field)                                                                            \
@@ -371,7 +371,8 @@ set(const whole *w, const field *f, size_t i, uint64_t value)
     memcpy(values + i * f->width, f->width == 4 ? (const void *) &narrow : &value, f->width);
 }
 
-/* An event that cannot be is named by its place in the batch; those before it were given. */
+/* The message about an invalid event contains its position in the batch. The events before it were
+ * returned. */
 TEST(the_event_that_is_wrong_is_named)
 {
     for (uint32_t i = 0; i < EVENTS; i++) {
@@ -389,8 +390,8 @@ TEST(the_event_that_is_wrong_is_named)
     mrd_batch_reader_free(NULL); /* nothing */
 }
 
-/* No column may be shorter than the events and forms need, nor longer. That of the forms says how long the others are: it is
- * what is told, and no form is looked for behind its end. */
+/* No column may be shorter or longer than the events and forms need. The column of forms determines
+ * the lengths of the others, so its error is reported, and no form after its end is read. */
 TEST(a_column_of_another_length_is_refused)
 {
     for (size_t i = 0; i < MRD_COUNT(fields); i++) {
@@ -422,11 +423,12 @@ TEST(a_column_of_another_length_is_refused)
 typedef struct {
     const char *name;
     size_t i;
-    uint64_t value; /* of a double: not looked at */
+    uint64_t value; /* ignored for a double */
     bool fine;
 } number_row;
 
-/* Sets one number of a batch after the other; of doubles each of these, of which only the last is fine. */
+/* Sets one number of a batch at a time. A double is set to each of bad_doubles, of which only the
+ * last is valid. */
 static void
 check_numbers(const number_row *rows, size_t n_rows)
 {
@@ -510,11 +512,11 @@ TEST(a_number_of_a_column_out_of_range_is_refused)
     uint32_t strings = (uint32_t) w.head->n_strings, forms = (uint32_t) w.head->n_form_bits;
     const number_row rows[] = {
         { "ts", 1, 1000, true },
-        { "ts", 1, (uint64_t) INT64_MAX - 100, false }, /* those behind it overflow */
+        { "ts", 1, (uint64_t) INT64_MAX - 100, false }, /* the following times overflow */
         { "ts", 7, (uint64_t) INT64_MAX - 106, true },
         { "ts", 7, (uint64_t) INT64_MAX - 105, false },
         { "ts", 7, (uint64_t) INT64_MAX + 1, false },
-        { "form", 0, forms - 1, false }, /* other columns than were sent */
+        { "form", 0, forms - 1, false }, /* needs other columns than were sent */
         { "form", 0, forms, false },
         { "track", 0, 1, true },
         { "track", 0, 2, false },
@@ -529,7 +531,7 @@ TEST(a_number_of_a_column_out_of_range_is_refused)
         { "flow_dir", 1, MRD_FLOW_START, true },
         { "arg_str", 0, strings, true },
         { "arg_str", 0, strings + 1, false },
-        { "text_len", 0, 3, false }, /* bytes that belong to nothing */
+        { "text_len", 0, 3, false }, /* bytes that belong to no text */
         { "text_len", 0, 5, false },
         { "text_len", 1, UINT32_MAX, false },
         { "arg_double", 0, 0, false },
@@ -540,7 +542,8 @@ TEST(a_number_of_a_column_out_of_range_is_refused)
     check_numbers(rows, MRD_COUNT(rows));
 }
 
-/* The process is there, is that of the frame, and none of its attributes is below -1, which stands for unknown. */
+/* The process must be present and equal to the process of the frame. None of its attributes may be
+ * below -1, which means unknown. */
 TEST(a_process_that_cannot_be_is_refused)
 {
     for (int i = 0; i < 11; i++) {

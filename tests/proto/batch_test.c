@@ -206,7 +206,7 @@ made_order(const void *a, const void *b)
     return mrd_event_order(&((const made *) a)->ev, &((const made *) b)->ev);
 }
 
-/* Encodes what the batch holds and opens it with a new reader. */
+/* Encodes the batch and opens the frame with a new reader. */
 typedef struct {
     mrd_codec *codec;
     mrd_batch_reader *reader;
@@ -243,7 +243,7 @@ trip_close(trip *t)
     mrd_buf_fini(&t->wire);
 }
 
-/* Of an event, never beyond the end of time; of an unfinished one its start. */
+/* Returns the end of an event, at most the largest time. An unfinished event ends at its start. */
 static int64_t
 end_of(const mrd_event *ev)
 {
@@ -252,7 +252,7 @@ end_of(const mrd_event *ev)
     return ev->ts.ns > INT64_MAX - ev->dur_ns ? INT64_MAX : ev->ts.ns + ev->dur_ns;
 }
 
-/* n events through a frame; every one comes back, in order and equal. */
+/* Sends n events through a frame. All are returned, in order and equal. */
 static void
 round_trip(uint32_t n, mrd_codec_id codec_id, int64_t base, uint64_t spread)
 {
@@ -330,9 +330,9 @@ TEST(round_trips)
     }
 }
 
-/* Spans with none to five integers of every length, names whose numbers take two bytes, equal
- * times, and now and then an event of another kind: the short way through the decoder and the long
- * one take turns, and what each leaves behind is where the other goes on. */
+/* Spans with up to five integers of every length, names with two-byte numbers, equal times, and
+ * sometimes another event. The fast and the general path of the decoder alternate, and each must
+ * continue at the state of the other. */
 TEST(plain_spans)
 {
     enum { SPANS = 6000 };
@@ -382,8 +382,7 @@ TEST(plain_spans)
     world_end(&w, b);
 }
 
-/* Every length, by the plain loop and by the processor's own way: the same bytes, which give the
- * numbers back. */
+/* Numbers of every length. The portable loop and the processor's loop write the same bytes. */
 TEST(varints_of_every_length)
 {
     enum { MANY_VARINTS = 64 * 3 + 2 };
@@ -407,8 +406,8 @@ TEST(varints_of_every_length)
     CHECK(at == end);
 }
 
-/* Short columns between long ones, before the first and behind the last are packed together: none
- * of them is forgotten, whichever is long. */
+/* Short columns before, between and after long ones are packed together. None is lost, whichever
+ * columns are long. */
 TEST(short_columns_stand_anywhere)
 {
     for (unsigned which = 0; which < 16; which++) {
@@ -463,8 +462,8 @@ TEST(short_columns_stand_anywhere)
     }
 }
 
-/* Frames of one batch object after another: what packed its columns best is remembered, and the
- * data changes under it. A column of three bytes an event does not fit one block of a stored
+/* Several frames of one batch object. The encoder remembers the best packing of each column, and
+ * the data changes meanwhile. A column of three bytes per event exceeds one block of a stored
  * frame. */
 enum { MANY = 45000 };
 
@@ -520,7 +519,8 @@ TEST(whole_range_of_times)
     mrd_why why;
     trip t;
 
-    /* One batch spans at most 2^63 ns; a wider one must say so when read, not wrap. */
+    /* One batch spans at most 2^63 ns. A wider one must cause an error when it is read, and not
+     * wrap around. */
     hi.ts = (mrd_ev_ns){ -1 };
     CHECK_ERR("hi", mrd_batch_push(b, &hi), MRD_OK);
     CHECK_ERR("lo", mrd_batch_push(b, &lo), MRD_OK);
@@ -538,8 +538,7 @@ TEST(whole_range_of_times)
     world_end(&w, b);
 }
 
-/* A reader whose catalog numbers the tracks the other way round gets equal times in its own order.
- */
+/* A reader that numbers tracks differently returns events of equal times in its own order. */
 TEST(ties_in_the_readers_order)
 {
     world w = world_new();
@@ -664,8 +663,8 @@ short_text(mrd_catalog *cat, uint32_t n)
     return mrd_catalog_intern(cat, text);
 }
 
-/* The dictionary holds the names of tracks, too: with as many strings as there may be from
- * arguments, tracks close the batch before a reader would refuse it. */
+/* The dictionary also holds the names of tracks. If the arguments use the maximum number of
+ * strings, a new track closes the batch, because a reader would refuse it otherwise. */
 TEST(names_of_tracks_are_counted)
 {
     enum { EVENTS = 7, ARGS = MRD_BATCH_ARGS };
@@ -740,7 +739,7 @@ TEST(protobuf_reads_the_columns)
     world_end(&w, b);
 }
 
-/* A batch without events is none: nothing is written, also when it has readings of a clock. */
+/* A batch without events is not sent, even if it has readings of a clock. */
 TEST(an_empty_batch_is_not_sent)
 {
     world w = world_new();
@@ -764,8 +763,8 @@ TEST(an_empty_batch_is_not_sent)
     mrd_catalog_free(w.cat);
 }
 
-/* It reaches to the end of its latest event, or further where something in it was open until then: never
- * less far. An empty one reaches nowhere. */
+/* A batch ends at its latest event, or later if a span in it was open until then. An empty one has
+ * no range. */
 TEST(a_batch_reaches_as_far_as_it_is_told)
 {
     world w = world_new();
@@ -792,7 +791,7 @@ TEST(a_batch_reaches_as_far_as_it_is_told)
     mrd_catalog_free(w.cat);
 }
 
-/* A batch carries its own names and tracks, not those of the one before it in the same object. */
+/* A batch carries only its own names and tracks, not those from before in the same object. */
 TEST(nothing_of_the_batch_before_travels_again)
 {
     world w = world_new();
@@ -825,7 +824,7 @@ TEST(nothing_of_the_batch_before_travels_again)
 
 /* ---- Damage ---- */
 
-/* Opens a frame whose header is made right again after `damage`; everything may happen but a crash
+/* Opens a frame with one damaged byte and a corrected header. Any result is allowed except a crash
  * or more events than the header says. */
 static mrd_err
 open_damaged(const trip *t, size_t at, uint8_t with, mrd_catalog *cat)
@@ -882,7 +881,7 @@ TEST(damage_is_refused_or_harmless)
         CHECK(mrd_frame_check((mrd_bytes){ exact, at }, &f, &body, NULL) != MRD_OK);
         free(exact);
     }
-    for (size_t at = MRD_FRAME_HEADER; at < t.wire.len; at++) { /* a liar with right checksums */
+    for (size_t at = MRD_FRAME_HEADER; at < t.wire.len; at++) { /* damage with right checksums */
         for (int k = 0; k < 3; k++)
             refused += open_damaged(&t, at,
                                     (uint8_t) (k == 0   ? 0x80

@@ -1,5 +1,5 @@
-/* Who gets through TLS and who does not, what each side then says, and certificates that change
- * while connections are up. */
+/* Which peers connect with TLS and which are refused, the messages of both sides, and certificates
+ * that change while connections are up. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -50,7 +50,8 @@ issue(const char *dir, const char *file, const char *name, const char *host, int
     mrd_strlist_fini(&hosts);
 }
 
-/* ours: what a cluster has; theirs: the same of somebody else's authority. */
+/* Makes two sets: "ours", the certificates of a cluster, and "theirs", the same names from another
+ * authority. */
 static void
 make_certificates(void)
 {
@@ -122,7 +123,7 @@ dial_to(const char *url, mrd_link_tls tls)
     return link;
 }
 
-/* Serves what is asked, collects what is said. */
+/* Answers requests and collects messages. */
 static void
 turn(ends *e)
 {
@@ -151,7 +152,7 @@ turn(ends *e)
         CHECK(cond);                                                                               \
     } while (0)
 
-/* One request through and back. */
+/* One request and its reply. */
 static void
 exchange(ends *e)
 {
@@ -175,9 +176,9 @@ finish(ends *e)
 static const struct {
     const char *name;
     const char *server_scheme, *server_cert;
-    bool ask; /* for a certificate of the agent */
+    bool ask; /* request a certificate from the agent */
     const char *link_scheme, *trust, *link_dir, *link_cert, *server_name;
-    const char *link_says, *server_says; /* part of the message; both NULL: they connect */
+    const char *link_says, *server_says; /* part of the message; both NULL if they connect */
 } rows[] = {
     { "server proven", "tls+tcp", "server", false, "tls+tcp", "ours", NULL, NULL, "localhost", NULL,
       NULL },
@@ -216,7 +217,8 @@ static const struct {
       "a client without TLS connected to this address: agents need tls+tcp://" },
 };
 
-/* The message, or the one that is left when the socket's end overtook the alert that says why. */
+/* Returns true if the message is as expected. If the socket closes before the TLS alert with the
+ * reason arrives, a general message is accepted too. */
 static bool
 says(const char *said, const char *wanted)
 {
@@ -278,7 +280,7 @@ plain_socket(const char *url)
     return fd;
 }
 
-/* A handshake limited to a version, by a client of the outside; true when it came about. */
+/* Starts a handshake limited to a version, as a foreign client. Returns true if it succeeded. */
 static bool
 shake_with(int fd, int version)
 {
@@ -326,7 +328,7 @@ TEST(old_versions_are_refused)
     finish(&e);
 }
 
-/* A server of the outside that speaks TLS 1.1 at most, for one connection at a time. */
+/* A foreign server that speaks TLS 1.1 at most, for one connection at a time. */
 static void *
 old_server(void *self)
 {
@@ -385,7 +387,7 @@ TEST(unauthenticated_peers_at_the_port)
 
     make_certificates();
     REQUIRE(serve(&e, "tls+tcp", server_files("server", true)));
-    fd = plain_socket(e.url); /* a health check: connects and goes */
+    fd = plain_socket(e.url); /* a health check connects and disconnects */
     close(fd);
     fd = plain_socket(e.url);
     CHECK(write(fd, get, sizeof(get) - 1) == (ssize_t) sizeof(get) - 1);
@@ -398,7 +400,7 @@ TEST(unauthenticated_peers_at_the_port)
     CHECK(write(fd, noise, sizeof(noise)) == (ssize_t) sizeof(noise));
     UNTIL(&e, e.server_said[0] != '\0');
     close(fd);
-    /* and agents are served as before */
+    /* agents are still served */
     e.link = dial_to(e.url, (mrd_link_tls){ .ca_file = file_of("ours", "ca.pem"),
                                             .cert_file = file_of("ours", "agent.pem"),
                                             .key_file = file_of("ours", "agent.key"),
@@ -429,7 +431,7 @@ serve_briefly(ends *e, size_t budget, mrd_dur_ns handshake)
     return e->server != NULL;
 }
 
-/* Connects clients that never speak, half of them to the control address. */
+/* Connects clients that never send anything, half of them to the control address. */
 static void
 stay_silent(const ends *e, int *fd, unsigned n)
 {
@@ -486,7 +488,8 @@ TEST(handshakes_are_bounded_together)
     stay_silent(&e, fd, SILENT);
     check_served(&e);
     UNTIL(&e, mrd_server_unaccepted_bytes(e.server) <= budget);
-    CHECK(mrd_server_unaccepted_bytes(e.server) > budget / 2); /* no more than needed is closed */
+    /* no more connections are closed than needed */
+    CHECK(mrd_server_unaccepted_bytes(e.server) > budget / 2);
     hang_up(fd, SILENT);
     mrd_link_close(e.link);
     e.link = NULL;
@@ -577,7 +580,7 @@ TEST(new_certificates_without_a_restart)
     CHECK(mrd_server_changed(e.server));
     CHECK_ERR("expired, which a server cannot know", mrd_server_reload(e.server, &why), MRD_OK);
     CHECK(!mrd_server_changed(e.server));
-    exchange(&e); /* who is in stays in */
+    exchange(&e); /* existing connections stay up */
     second = e.link;
     e.link = dial_to(e.url, trust);
     UNTIL(&e, e.link_said[0] != '\0');
@@ -589,7 +592,7 @@ TEST(new_certificates_without_a_restart)
     mrd_link_close(e.link);
     e.link = second;
     exchange(&e);
-    /* What cannot be used leaves what there is. */
+    /* Unusable files leave the present certificates in use. */
     issue("ours", "live", "aggregator", "localhost", 30, true);
     copy("server", "mixed");
     REQUIRE(rename(file_of("ours", "mixed.key"), file_of("ours", "live.key")) == 0);
@@ -606,7 +609,7 @@ TEST(new_certificates_without_a_restart)
     finish(&e);
 }
 
-/* Adds a list that revokes the certificate to the authority's file. */
+/* Adds a revocation list with this certificate to the authority's file. */
 static void
 put_on_list(const char *victim)
 {

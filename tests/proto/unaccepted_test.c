@@ -1,6 +1,6 @@
-/* What connections hold before they are accepted, with real sockets: those that send the half of a
- * large message and stop are closed above the budget; agents that come back with large frames are
- * not locked out by them. */
+/* The memory of connections before they are accepted, with real sockets. Peers that send half of a
+ * large message and stop are closed above the budget. Returning agents with large frames are not
+ * locked out by them. */
 #include "proto/link.h"
 
 #include <arpa/inet.h>
@@ -107,20 +107,20 @@ TEST(halves_of_messages_do_not_exceed_the_budget)
     unsigned closed = 0;
 
     hold(s, fd, HOLDERS);
-    /* The peer sees its end a moment before or after the server counts it, and what was closed is
-     * freed a moment later. */
+    /* The peer sees the close a moment before or after the server counts it. The memory is freed a
+     * moment later. */
     while (mrd_local_now().ns < end &&
            ((closed = closed_of(fd, HOLDERS)) < HOLDERS - BUDGET / HALF ||
             mrd_server_unaccepted_closed(s) != closed || mrd_server_unaccepted_bytes(s) > BUDGET))
         test_look_again();
-    CHECK(closed >= HOLDERS - BUDGET / HALF); /* counted here: what is left fits */
+    CHECK(closed >= HOLDERS - BUDGET / HALF); /* counted here, because the rest fits the budget */
     CHECK(closed < HOLDERS);                  /* no more than needed */
     CHECK(mrd_server_unaccepted_closed(s) == closed);
     CHECK(mrd_server_unaccepted_bytes(s) <= BUDGET);
     hang_up(fd, HOLDERS);
     while (mrd_local_now().ns < end && mrd_server_unaccepted_bytes(s) > 0)
         test_look_again();
-    CHECK_INT(mrd_server_unaccepted_bytes(s), 0); /* nothing is counted for ever */
+    CHECK_INT(mrd_server_unaccepted_bytes(s), 0); /* the count returns to zero */
     mrd_server_close(s);
 }
 
@@ -182,9 +182,9 @@ TEST(below_the_budget_nobody_is_closed)
     mrd_server_close(s);
 }
 
-/* More agents than the budget holds windows of, each resending frames of 1 MiB; every one is
- * answered, also while others hold all that there is. The test answers the first of each with
- * "accepted", as the aggregator does a hello. */
+/* There are more agents than windows in the budget, and each resends frames of 1 MiB. Every agent
+ * is answered, even while other peers hold the whole budget. The test answers the first frame of
+ * each with "accepted", as the aggregator does for a hello. */
 #define AGENTS 8
 
 static bool
@@ -234,7 +234,7 @@ TEST(agents_that_resend_are_not_locked_out)
     int fd[HOLDERS];
 
     CHECK(agents_are_answered(s, true));
-    CHECK(agents_are_answered(s, false)); /* also when no hello comes for long */
+    CHECK(agents_are_answered(s, false)); /* also if no hello arrives for a long time */
     hold(s, fd, HOLDERS);
     CHECK(agents_are_answered(s, true));
     CHECK(mrd_server_unaccepted_closed(s) > 0);
@@ -242,7 +242,7 @@ TEST(agents_that_resend_are_not_locked_out)
     mrd_server_close(s);
 }
 
-/* Whoever was accepted may take as long as he likes over a message. */
+/* An accepted peer may take any time for a message. */
 TEST(who_is_accepted_is_not_counted)
 {
     static const uint8_t half[HALF] = { 0x80, 0, 0, 2 }, request_id[4] = { 0x80, 0, 0, 1 };

@@ -23,7 +23,8 @@ bin_at(int64_t at, double est, double half, double rate)
                             .source = MRD_STAMP_UDP_KERNEL };
 }
 
-/* Two epochs: 37 ppm around a base of 1e18, then a jump of `jump` ns after 10 s and 1 s of gap. */
+/* Makes two epochs: 37 ppm around a base of 1e18, then a jump of `jump` ns after 10 s and a gap of
+ * 1 s. */
 static mrd_align *
 two_epochs(int64_t base, double jump)
 {
@@ -80,8 +81,8 @@ TEST(extrapolation_widens_and_says_so)
     mrd_align_free(a);
 }
 
-/* However far from the last reading: no clock departs faster than the largest rate that is allowed, and one
- * that may change its rate by so much may come near it. */
+/* At any distance from the last reading, no clock departs faster than the maximum rate. A clock
+ * that may change its rate by w may come close to that. */
 TEST(what_is_far_away_is_known_by_the_largest_rate)
 {
     mrd_align *a = two_epochs(0, 0);
@@ -98,7 +99,7 @@ TEST(what_is_far_away_is_known_by_the_largest_rate)
             REQUIRE(mrd_align_map(a, &c, (mrd_local_ns){ at }, &s, &b));
             CHECK((double) (b.hi.ns - at) - known <= most);
             CHECK((double) (b.lo.ns - at) - known >= -most);
-            if (away > 3600) { /* after 45 minutes of ever faster or slower it is there */
+            if (away > 3600) { /* after 45 minutes of increasing or decreasing rate it is there */
                 CHECK((double) (b.hi.ns - at) - known >= 0.9 * most);
                 CHECK((double) (b.lo.ns - at) - known <= -0.9 * most);
             }
@@ -106,8 +107,8 @@ TEST(what_is_far_away_is_known_by_the_largest_rate)
     mrd_align_free(a);
 }
 
-/* A segment that is shifted against the others: its own times move by that, and across segments no later time
- * becomes an earlier one, in whichever direction it was. */
+/* A segment is shifted relative to the others. Its own times move by that amount. Across segments,
+ * no later time becomes an earlier one, in either direction. */
 TEST(order_holds_across_shifted_segments)
 {
     static const int64_t by[] = { 5 * MRD_SEC, -5 * MRD_SEC, 1, 0 };
@@ -147,7 +148,7 @@ TEST(gap_is_the_union_of_both_sides)
     mrd_align_free(a);
 }
 
-/* Also when the session falls behind: a local clock that jumped ahead by more than the gap. */
+/* Also if the session falls behind: a local clock that jumped ahead by more than the gap. */
 TEST(never_maps_later_to_earlier)
 {
     static const double jumps[] = { 0, 1e6, -1e6, 5e9, -5e9 };
@@ -219,8 +220,8 @@ TEST(cursor_never_changes_the_answer)
     mrd_align_free(a);
 }
 
-/* At most 1 ns apart, never later to earlier, the radius never smaller; readers that come another
- * way get the same. */
+/* The grid differs from the table by at most 1 ns, keeps the order, and never has a smaller radius.
+ * Readers that come from another position get the same. */
 TEST(grid_follows_the_table)
 {
     static const double jumps[] = { 0, 1e6, -1e6, 5e9, -5e9 };
@@ -249,7 +250,7 @@ TEST(grid_follows_the_table)
     }
 }
 
-/* ---- Tables that are drawn ---- */
+/* ---- Random tables ---- */
 
 #define DRAWN_SEGMENTS 5u
 #define DRAWN_BINS     3u
@@ -262,10 +263,10 @@ draw(uint64_t *x, uint64_t n)
 }
 
 typedef struct {
-    mrd_align *all, *alone[DRAWN_SEGMENTS]; /* the table, and one of each of its segments */
+    mrd_align *all, *alone[DRAWN_SEGMENTS]; /* the table, and a table for each of its segments */
     size_t n;
     int64_t edges[DRAWN_SEGMENTS *
-                  (DRAWN_BINS + 2)]; /* instants at which the answer changes its kind */
+                  (DRAWN_BINS + 2)]; /* times at which the kind of the answer changes */
     size_t n_edges;
 } drawn_table;
 
@@ -277,8 +278,9 @@ drawn_bin(drawn_table *d, const mrd_align_bin *b)
     d->edges[d->n_edges++] = b->at.ns;
 }
 
-/* Segments of one to three bins at the middles of half seconds, as the solver makes them, whose evidence ends before or behind
- * the last bin; gaps from 1 ns to seconds; offsets that step either way. */
+/* Draws segments of one to three bins at the middles of half seconds, as the solver makes them.
+ * Their evidence ends before or after the last bin. Gaps last from 1 ns to seconds, and offsets
+ * step in either direction. */
 static void
 drawn_table_new(drawn_table *d, uint64_t *x)
 {
@@ -324,13 +326,15 @@ drawn_table_free(drawn_table *d)
         mrd_align_free(d->alone[i]);
 }
 
-/* In the evidence of a segment its own table answers, before the first and behind the last one, too; between two
+/* Within, before and after the evidence of a segment its own table answers. Between two segments
  * both do. */
 static void
 check_place(const drawn_table *d, int64_t at, mrd_sess_ns got, const mrd_align_bound *b)
 {
     const int64_t slack =
-        60; /* by which a bound from one bin may be less than one between two, 200 ppb/s (1.5 s)^2 / 8 */
+        /* difference between a bound from one bin and one between two bins: 200 ppb/s (1.5 s)^2
+         * / 8 */
+        60;
     size_t i = 0;
 
     while (i + 1 < d->n && at > mrd_align_borrow_segment(d->all, i)->to.ns)
@@ -358,8 +362,8 @@ by_time(const void *a, const void *b)
     return *x < *y ? -1 : *x > *y;
 }
 
-/* Whatever the segments: what is later is not mapped earlier, each instant is answered by the segments that know it, and the
- * grid says the same. */
+/* For any segments, later times are not mapped to earlier ones, each time is answered by the
+ * segments around it, and the grid gives the same. */
 TEST(drawn_tables_keep_order_and_bounds)
 {
     uint64_t x = test_seed();
@@ -465,7 +469,7 @@ TEST(order_needs_disjoint_intervals)
     CHECK_INT(mrd_align_order(&a, &b), 0);
 }
 
-/* Length and checksum of a table's file, as its bytes are now. */
+/* Updates the length and checksum in a table's file. */
 static void
 seal(mrd_buf *file)
 {
@@ -499,8 +503,9 @@ TEST(refuses_bad_bins)
     mrd_align_free(a);
 }
 
-/* A file with a right checksum and any byte changed: refused with a reason, or a table whose own file
- * is read back as the same. An epoch of more than 32 bits and a segment of no bins are refused. */
+/* In a file with a right checksum any byte may change. Either it is refused with a reason, or the
+ * table can be written and read back unchanged. An epoch of more than 32 bits and a segment without
+ * bins are refused. */
 TEST(changed_files_are_refused_or_whole)
 {
     mrd_align *a = two_epochs(1000000000000000000LL, -3e6);
@@ -540,7 +545,7 @@ TEST(changed_files_are_refused_or_whole)
     mrd_align_free(a);
 }
 
-/* The number of bins and the epoch of the first segment, written with so many bytes as it takes. */
+/* The number of bins and the epoch of the first segment, written with the bytes that they need. */
 TEST(counts_of_a_file_at_their_limits)
 {
     static const struct {
@@ -583,7 +588,7 @@ TEST(counts_of_a_file_at_their_limits)
     }
 }
 
-/* What a bin may hold, on both sides of each limit. */
+/* The values that a bin may have, on both sides of each limit. */
 TEST(bins_at_their_limits)
 {
     static const double far = 4503599627370496.0; /* 2^52 */
@@ -630,14 +635,15 @@ TEST(bins_at_their_limits)
     }
 }
 
-/* The evidence of a segment is within a second of its first and last bin, and behind the segment
- * before: every pair of ends near all limits, against the rule as the header has it. */
+/* The evidence of a segment lies within a second of its first and last bin, and after the previous
+ * segment. Every pair of ends near all limits is compared with the rule in the header. */
 TEST(extents_at_their_limits)
 {
     static const int64_t off[] = { -MRD_SEC - 1, -MRD_SEC, -1, 0, 1, MRD_SEC, MRD_SEC + 1 };
     const int64_t first = 10 * MRD_SEC, last = 11 * MRD_SEC;
 
-    for (int before = 0; before < 4; before++) /* 0: none; else it ends so near the first bin */
+    /* 0 for no previous segment, otherwise its distance from the first bin */
+    for (int before = 0; before < 4; before++)
         for (size_t i = 0; i < MRD_COUNT(off); i++)
             for (size_t k = 0; k < MRD_COUNT(off); k++) {
                 const int64_t end = first - MRD_SEC - 1 + before;
@@ -700,8 +706,8 @@ TEST(file_round_trip)
     mrd_buf_fini(&two);
 }
 
-/* Every prefix and every flipped byte gives an error, never a table; each in a block of its size.
- */
+/* Every prefix and every flipped bit gives an error, never a table. Each is in a block of its exact
+ * size. */
 TEST(file_refuses_damage)
 {
     mrd_align *a = two_epochs(0, 1e6), *b = NULL;
@@ -741,13 +747,13 @@ TEST(file_on_disk)
     mrd_align_free(a);
 }
 
-/* A packet that arrives when it was sent contradicts nothing; each ns earlier is one by which the estimate is
- * off, and beyond what is stated of it a violation. Only those that were held out are compared. */
+/* A packet that arrives at its sending time contradicts nothing. Each ns earlier is an error of the
+ * estimate, and beyond its bound a violation. Only held-out packets are compared. */
 TEST(a_packet_cannot_arrive_before_it_was_sent)
 {
     enum { BOUND = 40 };
     static const struct {
-        int64_t early; /* it arrives so long before it was sent, by the true offset */
+        int64_t early; /* how long it arrives before it was sent, by the true offset */
         unsigned reversed, violations;
     } rows[] = { { -1, 0, 0 }, { 0, 0, 0 }, { 1, 1, 0 }, { BOUND, 1, 0 }, { BOUND + 1, 1, 1 } };
     mrd_align *a = mrd_align_constant("node", 1, 5000, -BOUND, BOUND);

@@ -1,6 +1,6 @@
 /*
- * Properties of the bound: any trajectory that obeys the assumptions stays inside. MRD_SEED=n moves
- * the seeds; a failure prints its own.
+ * Properties of the bound: any trajectory that obeys the assumptions stays inside. MRD_SEED=n
+ * selects other seeds, and a failure prints its seed.
  */
 #include "tests/check.h"
 #include "tests/timesync/exact.h"
@@ -53,7 +53,7 @@ typedef struct {
     size_t n, bins;
 } packets;
 
-/* 1 to 6 packets a bin, some bins empty, random delays. */
+/* Draws 1 to 6 packets per bin with random delays, and some empty bins. */
 static packets
 random_packets(rng *r, const path *p)
 {
@@ -158,11 +158,11 @@ TEST(packets_only_narrow_and_their_order_is_irrelevant)
         bool ok;
 
         less = k;
-        for (size_t b = 0; b < less.bins; b++) /* the last packet of each bin goes */
+        for (size_t b = 0; b < less.bins; b++) /* removes the last packet of each bin */
             less.spans[b].n -= less.spans[b].n > 2;
         ok = mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, all) &&
              mrd_bound_both(less.spans, less.bins, less.q, p.base, &o, fewer);
-        /* Trimming to 24 vertices goes outward, so "never widens" holds up to what it rounds. */
+        /* Trimming to 24 vertices rounds outward, so "never widens" holds up to rounding. */
         ok = ok && within(&k, all, fewer, 5);
         shuffle(&r, &k);
         ok = ok && mrd_bound_both(k.spans, k.bins, k.q, p.base, &o, mixed) &&
@@ -218,13 +218,13 @@ TEST(one_bad_bin_is_dropped)
     }
     mrd_bound_flush(b);
     CHECK_INT(mrd_bound_counters(b).epochs, 1);
-    CHECK_INT(mrd_bound_counters(b).bad, 1); /* of the two only the lower one contradicts */
+    CHECK_INT(mrd_bound_counters(b).bad, 1); /* only the lower one contradicts */
     CHECK_INT(s.n, 20);
     mrd_bound_free(b);
 }
 
-/* What no clock of such a rate explains has no answer, in whichever bin it stands: neither forward nor both
- * ways. */
+/* If no clock with an allowed rate explains a bin, in any position, there is no answer, neither
+ * forward nor in both directions. */
 TEST(bins_that_contradict_each_other_have_no_range)
 {
     mrd_bound_options o = { 1000, MRD_BOUND_RATE_MAX };
@@ -249,9 +249,10 @@ TEST(bins_that_contradict_each_other_have_no_range)
     }
 }
 
-/* A clock that was stepped unnoticed in bin `step` of 10: the packets behind it are so slow that they fit both
- * clocks, until those of the later epoch. What may lie behind the step is given up: the bins after the last
- * that the later epoch contradicts. One that contradicts itself says nothing of the earlier one. */
+/* A clock was stepped unnoticed in bin `step` of 10. The following packets are slow and fit both
+ * clocks, until the later epoch has fast ones. The bins that may lie after the step are dropped:
+ * those after the last bin that the later epoch contradicts. A later epoch that contradicts itself
+ * has no influence on the earlier one. */
 TEST(what_may_lie_behind_a_break_is_given_up)
 {
     enum { EARLIER = 10, ALL = 15 };
@@ -324,7 +325,7 @@ TEST(late_over_capacity_and_one_sided_are_counted)
 
 /* ---- a clock of constant rate ---- */
 
-/* A range that is relative to `base`, relative to `to`. */
+/* Converts a range relative to `base` to one relative to `to`. */
 static mrd_poly_range
 rebased(mrd_poly_range r, int64_t base, int64_t to)
 {
@@ -345,7 +346,7 @@ both_directions(const half_plane *h, size_t n)
     return up && down;
 }
 
-/* Forward, live, while the bin is open, and both ways. */
+/* Forward, live while the bin is open, and in both directions. */
 TEST(at_a_constant_rate_the_bound_is_exact)
 {
     uint64_t first = rng_seed();
@@ -414,7 +415,7 @@ TEST(at_a_constant_rate_the_bound_is_exact)
     CHECK(trimmed * 1000 < live + open);
 }
 
-/* Inequalities that another one implies are not kept, and their absence changes nothing. */
+/* Inequalities that follow from another one are dropped, which changes nothing. */
 TEST(what_is_implied_adds_nothing)
 {
     uint64_t first = rng_seed(), implied = 0;
@@ -436,7 +437,7 @@ TEST(what_is_implied_adds_nothing)
             mrd_span *to = &twice.spans[twice.bins++];
 
             *to = (mrd_span){ k.spans[i].t0, twice.n, 2 * k.spans[i].n };
-            for (size_t j = 0; j < k.spans[i].n; j++) { /* each with a looser one of its train */
+            for (size_t j = 0; j < k.spans[i].n; j++) { /* each with a weaker one of its train */
                 mrd_ineq q = k.q[k.spans[i].first + j];
                 int64_t looser = (int64_t) rng_exp(&r, 3000);
 
@@ -451,7 +452,7 @@ TEST(what_is_implied_adds_nothing)
         mrd_bound_flush(b);
         same = mrd_bound_forward(twice.spans, twice.bins, twice.q, p.base, &o, all) &&
                s.n == twice.bins;
-        for (size_t i = 0; same && i < s.n; i++) /* ranges are relative to a base: widths are not */
+        for (size_t i = 0; same && i < s.n; i++) /* ranges are relative to a base, widths are not */
             same = fabs((s.range[i].hi - s.range[i].lo) - (all[i].hi - all[i].lo)) < 10;
         implied += mrd_bound_counters(b).implied;
         mrd_bound_free(b);
@@ -464,7 +465,7 @@ TEST(what_is_implied_adds_nothing)
     CHECK(implied > 10000);
 }
 
-/* The quality in the middle of each side of a jump after so many seconds. */
+/* Returns the quality in the middle of each side of a jump, for epochs of these lengths in seconds. */
 static void
 sides_of_a_jump(int64_t before, int64_t behind, mrd_align_quality ret[2])
 {
@@ -497,8 +498,7 @@ sides_of_a_jump(int64_t before, int64_t behind, mrd_align_quality ret[2])
     mrd_align_free(align);
 }
 
-/* An epoch that a jump ends or begins is not trusted when it is short, on whichever side of it; a long one is
- * a clock. */
+/* A short epoch at either side of a jump is suspect. A long one is trusted. */
 TEST(a_short_epoch_beside_a_jump_is_suspect)
 {
     enum { SHORT = 20, LONG = 60 }; /* s; MRD_FOLLOW_SUSPECT is between */

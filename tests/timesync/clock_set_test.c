@@ -1,5 +1,5 @@
-/* The time server where its machine's wall clock is set: stamps of packets that came before that are not
- * believed, whenever they are read. Its socket and its waiting are this file's own. */
+/* The time server while its machine's wall clock is set. Stamps of earlier packets are not used, at
+ * whatever time they are read. The socket and the waiting are replaced here. */
 #include <pthread.h>
 
 #include "aggregator/timeserve.h"
@@ -126,7 +126,7 @@ WRAP(void, mrd_udp_wait_end, mrd_udp_wait *w)
     pthread_mutex_unlock(&lock);
 }
 
-/* So many packets come, and are served: how many of their stamps were not believed. */
+/* Sends and serves this number of packets. Returns how many of their stamps were rejected. */
 static uint64_t
 doubted(mrd_timeserve *s, uint32_t packets, bool set_before, bool set_while_read)
 {
@@ -153,7 +153,7 @@ TEST(stamps_of_before_it_are_not_believed)
     CHECK_ERR("agent", mrd_timeserve_agent(s, 1, key), MRD_OK);
     CHECK_INT(doubted(s, 3, false, false), 0);
     CHECK_INT(doubted(s, 3, true, false), 3);
-    CHECK_INT(doubted(s, 3, false, true), 3); /* behind the wait, before the clock is read */
+    CHECK_INT(doubted(s, 3, false, true), 3); /* after the wait, before the clock is read */
     CHECK_INT(doubted(s, 3, false, false), 0);
     CHECK_INT(doubted(s, 2 * MRD_UDP_BATCH + 1, true, false),
               2 * MRD_UDP_BATCH + 1); /* they all lay there */

@@ -58,8 +58,8 @@ TEST(text_names_every_epoch_and_the_assumptions)
     mrd_align_free(w);
 }
 
-/* What all bounds rest on stands once, however many nodes there are; how fast each epoch's rate may
- * change stands in its row. */
+/* The assumptions behind all bounds are printed once for any number of nodes. The maximum rate
+ * change of each epoch is in its row. */
 TEST(assumptions_stand_once)
 {
     mrd_align *all[40];
@@ -89,8 +89,8 @@ TEST(assumptions_stand_once)
         mrd_align_free(all[i]);
 }
 
-/* Of bins of every width the row has half of the median and of the 99th percentile, as the summary says
- * and as they are counted here. */
+/* For bins of any width the row has half of the median and of the 99th percentile, as in the
+ * summary and as counted here. */
 TEST(widths_are_halves)
 {
     enum { BINS = 200 };
@@ -122,8 +122,8 @@ TEST(widths_are_halves)
     mrd_align_free(a);
 }
 
-/* Tags balance, nothing points outside, the name cannot break out, and size does not grow with the
- * session. */
+/* Tags are balanced, there are no external links, the name cannot inject tags, and the size does
+ * not grow with the session. */
 TEST(svg_is_self_contained)
 {
     mrd_align *a = table("a<script>&b", 50000);
@@ -160,7 +160,8 @@ TEST(svg_is_self_contained)
     mrd_align_free(a);
 }
 
-/* Of many bins one point is drawn, with their extremes: one bin above or below its neighbours shows. */
+/* Many bins are drawn as one point with their extremes, so a single bin above or below its
+ * neighbours is visible. */
 TEST(a_point_of_many_bins_has_their_extremes)
 {
     static const double by[] = { 0, 400, -400 };
@@ -197,16 +198,16 @@ TEST(a_point_of_many_bins_has_their_extremes)
         free(drawn[k]);
 }
 
-/* ---- Read as a person does: by the axes ---- */
+/* ---- The plot read by its axes ---- */
 
-/* What a panel's axes say: value = at0 + per * pixel. */
+/* The scale of a panel's axes: value = at0 + per * pixel. */
 typedef struct {
     double x0, x_per, y0, y_per;
     double left, right, top, bottom; /* of its grid */
     const char *begin, *end;         /* its text */
 } read_panel;
 
-/* The panel that begins at the n-th title. */
+/* Returns the panel that begins at the n-th title. */
 static read_panel
 read_axes(const char *svg, int n)
 {
@@ -248,11 +249,11 @@ read_axes(const char *svg, int n)
     p.x0 = value[0][0] - p.x_per * pixel[0][0];
     p.y_per = (value[1][1] - value[1][0]) / (pixel[1][1] - pixel[1][0]);
     p.y0 = value[1][0] - p.y_per * pixel[1][0];
-    CHECK(p.x_per > 0 && p.y_per < 0); /* later to the right, more is higher */
+    CHECK(p.x_per > 0 && p.y_per < 0); /* later is to the right, and larger is higher */
     return p;
 }
 
-/* Whether the panel has these values at these pixels, to one of them. */
+/* Returns true if the panel has these values at these pixels, within one pixel. */
 static bool
 shows(const read_panel *p, double x, double y, double want_x, double want_y)
 {
@@ -261,7 +262,7 @@ shows(const read_panel *p, double x, double y, double want_x, double want_y)
            x <= p->right + 1 && y >= p->top - 1 && y <= p->bottom + 1;
 }
 
-/* The pixels of a path's points, as many as there are. */
+/* Reads the pixels of all points of a path. */
 static size_t
 read_path(const char *at, double (*to)[2], char *letters, size_t most)
 {
@@ -278,7 +279,8 @@ read_path(const char *at, double (*to)[2], char *letters, size_t most)
 
 enum { SEGMENTS = 2, EACH = 40, ALL = SEGMENTS * EACH };
 
-/* Two epochs whose clocks run at different rates, with a gap between them; the bounds of all bins differ. */
+/* Makes two epochs with different clock rates and a gap between them. The bounds of all bins
+ * differ. */
 static mrd_align *
 drawn_table(rng *r, mrd_align_bin bins[ALL])
 {
@@ -328,7 +330,7 @@ check_picture(const char *row, const char *svg, const mrd_align *a, const mrd_al
 
         CHECK_ROW(row, shows(&offset, at[i][0], at[i][1], t, (b->est - line) / 1000));
         CHECK_ROW(row, letters[i] == (of == 0 ? 'M' : 'L'));
-        if (of == 0) { /* an area of each epoch: along its upper side, back along the lower */
+        if (of == 0) { /* an area for each epoch: along its upper side and back along the lower */
             static double area[3 * ALL][2];
             static char how[3 * ALL];
 
@@ -423,7 +425,7 @@ TEST(small_and_empty_tables)
     CHECK_ERR("one bin", mrd_clock_svg(a, NULL, 0, &buf), MRD_OK);
     CHECK(strstr(mrd_buf_cstr(&buf), "nan") == NULL);
     CHECK_ERR("no bins", mrd_clock_svg(empty, NULL, 0, &buf), MRD_EMPTY);
-    for (int s = 0; s < 2; s++) { /* of times that nobody measured there is nothing to draw */
+    for (int s = 0; s < 2; s++) { /* there is nothing to draw for times without measurements */
         mrd_align_bin b = { .at = { s * MRD_SEC }, .quality = MRD_ALIGN_UNALIGNED };
 
         CHECK_ERR("segment", mrd_align_segment_add(empty, 0, MRD_EPOCH_START, 0, 0), MRD_OK);

@@ -1,6 +1,7 @@
-/* Which collectives belong together: jobs with regular and irregular intervals, of which one process may have
- * missed the first collective and the others the last, so that all counts are equal and all pairs wrong by
- * one. What is accepted is true, what can be told is accepted, and what cannot is refused. */
+/* Which collectives belong together. Jobs have regular or irregular intervals. One process may lack
+ * the first collective and the others the last, so that all counts are equal and all pairs are
+ * wrong by one. An accepted pairing must be true, decidable jobs must be accepted, and all others
+ * refused. */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
 
@@ -10,14 +11,16 @@
 
 enum { RANKS = 4, ENDS = 40 };
 
-typedef enum { ALIKE, CYCLE, DISTINCT, KINDS } kinds; /* what one collective is beside the others */
+/* how a collective compares with the others */
+typedef enum { ALIKE, CYCLE, DISTINCT, KINDS } kinds;
 
 typedef struct {
     bool regular, shifted, numbered;
     kinds kind;
     mrd_dur_ns trust;
-    int hole;    /* instead of the first, the last process missed this one; 0: none */
-    double step; /* ns that its clock was set ahead by in the middle */
+    /* index of the collective that the last process missed instead of the first; 0 for none */
+    int hole;
+    double step; /* ns that its clock was set ahead in the middle */
     double offset[RANKS], ppm[RANKS];
     mrd_coll_obs obs[RANKS * ENDS];
     size_t n;
@@ -62,7 +65,7 @@ draw(rng *r, job *j)
     }
 }
 
-/* Whether every bound holds the instant at which the reference's clock shows what it does. */
+/* Returns true if every bound contains the true time. */
 static bool
 is_true(const job *j, const mrd_coll_solution *s)
 {
@@ -104,7 +107,7 @@ solve(const job *j, bool *ret_true, mrd_why *why)
     return err;
 }
 
-/* The places that a refusal names; 0 when it is another. */
+/* Returns the number of matching positions in a refusal, or 0 for another refusal. */
 static int
 places_of(const mrd_why *why)
 {
@@ -139,13 +142,13 @@ TEST(pairs_are_true_or_refused)
                      j.numbered ? " numbered" : "", j.trust > 0 ? " trust" : "", (int) j.kind);
             err = solve(&j, &is_right, &why);
             CHECK_ROW(row, err == MRD_OK ? is_right : err == MRD_CLOCK && why.text[0] != '\0');
-            /* Numbers, kinds that do not come again, intervals and clocks tell, each alone. */
+            /* Numbers, unique kinds, irregular intervals and clocks are each sufficient. */
             told = j.numbered || j.kind == DISTINCT || !j.regular || j.trust > 0;
             if (told && !j.shifted)
                 CHECK_ROW(row, err == MRD_OK);
             if (j.regular && j.shifted && !j.numbered && j.kind == ALIKE)
                 CHECK_ROW(row, err == MRD_CLOCK);
-            if (!told && (!j.shifted || j.kind == ALIKE)) { /* else the kinds differ at once */
+            if (!told && (!j.shifted || j.kind == ALIKE)) { /* otherwise the kinds differ at once */
                 int places = places_of(&why);
 
                 CHECK_ROW(row, err == MRD_CLOCK);
@@ -159,8 +162,8 @@ TEST(pairs_are_true_or_refused)
     CHECK(ambiguous == 90 && accepted > 500);
 }
 
-/* One that is missing in the middle looks like a clock that was set by an interval: nothing tells which. One that
- * was set by something else, or whose collectives have numbers, is followed. */
+/* A missing collective in the middle looks like a clock that was set by one interval, so this is
+ * refused. A clock set by another amount, or collectives with numbers, are followed. */
 TEST(a_hole_is_no_step)
 {
     const uint64_t first = rng_seed();

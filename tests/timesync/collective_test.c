@@ -1,6 +1,6 @@
 /*
- * Collectives as clocks: synthetic data shaped like a real eight-rank training step (ends within 1
- * to 7 us, starts up to 7.6 ms apart), with offsets and drifts that the test injects.
+ * Collectives as clocks. Synthetic data resembles a real eight-rank training step: ends within 1 to
+ * 7 us, starts up to 7.6 ms apart. The test adds offsets and drifts.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -37,7 +37,7 @@ make_job(uint64_t seed, int steps, double span_ns, double most_ppm, double most_
         j.ppm[p] = p == 0 ? 0 : rng_between(&r, -most_ppm, most_ppm);
     }
     for (int i = 0; i < steps; i++) {
-        /* Real steps are not of one length; where they are, no pair is certain. */
+        /* Real steps have different lengths. With equal lengths no pair would be certain. */
         double end = span_ns * (i + 1 + rng_between(&r, -0.1, 0.1)) / steps;
 
         for (int p = 0; p < RANKS; p++) {
@@ -57,7 +57,7 @@ make_job(uint64_t seed, int steps, double span_ns, double most_ppm, double most_
     return j;
 }
 
-/* The largest error of any rank over the session, and whether the bound holds the truth. */
+/* Returns the largest error of any rank over the session. *ret: the bound contains the truth. */
 static double
 worst_error(const job *j, const mrd_coll_solution *s, double span_ns, bool *ret_bounded)
 {
@@ -129,8 +129,8 @@ TEST(injected_offsets_and_drifts_come_back_within_10_us)
     }
 }
 
-/* A clock that was stepped by much less than a second, wherever: two lines, each of what lies on its side but
- * the nearest one, with the rate and the offset of there. */
+/* A clock was stepped by much less than a second, at any position. The result has two lines, each
+ * from the samples on its side except the nearest one, with the true rate and offset. */
 TEST(a_step_is_cut_where_it_is)
 {
     enum { N = 40, EDGE = 6 };
@@ -170,7 +170,7 @@ TEST(groups_that_only_chain_still_align)
     bool bounded = true;
     mrd_why why;
 
-    /* Rank p meets p + 1 only: 0-1, 1-2, ... The last rank meets nobody. */
+    /* Rank p meets only p + 1: 0-1, 1-2, ... The last rank meets no other. */
     mrd_coll_obs *obs = calloc(2 * j.n, sizeof(*obs));
     for (size_t i = 0; i < j.n; i++) {
         uint32_t p = j.obs[i].process;
@@ -202,8 +202,9 @@ TEST(mismatches_are_refused_with_a_reason)
     static const struct {
         const char *name;
         size_t at;
-        int what; /* 0 size, 1 op, 2 removed in the middle, 3 process out of range, 4 end before
-                     begin, 5 no time, 6 before all time */
+        /* 0 size, 1 op, 2 removed in the middle, 3 process out of range, 4 end before begin, 5
+         * no time, 6 before all time */
+        int what;
         mrd_err want;
         const char *says;
     } rows[] = {
@@ -261,7 +262,7 @@ TEST(ends_that_do_not_coincide_are_refused)
     mrd_coll_match_free(m);
 }
 
-/* Rank 2 lost events after a third of the time: what lies behind is not matched by order. */
+/* Rank 2 lost events after a third of the time. Later events are not matched by order. */
 TEST(nothing_is_matched_across_a_gap)
 {
     job j = make_job(1, 30, 1e9, 20, 1e6);
@@ -298,8 +299,8 @@ TEST(nothing_is_matched_across_a_gap)
     mrd_coll_match_free(m);
 }
 
-/* A shorter recording of a periodic job fits at several places; only clocks or numbers could tell.
- */
+/* A shorter recording of a periodic job matches at several positions. Only clocks or numbers could
+ * decide. */
 TEST(ambiguous_places_need_a_clock_or_numbers)
 {
     job j = make_job(1, 36, 36e9, 5, 1e6);
@@ -322,7 +323,7 @@ TEST(ambiguous_places_need_a_clock_or_numbers)
     CHECK_INT(n, RANKS);
     mrd_coll_match_free(m);
     m = NULL;
-    for (size_t i = 0; i < k; i++) /* number them as the library would */
+    for (size_t i = 0; i < k; i++) /* number them like the library */
         j.obs[i].seq =
             (int64_t) ((j.obs[i].end.ns + j.offset[j.obs[i].process] - j.zero + 500000000) /
                        MRD_SEC);

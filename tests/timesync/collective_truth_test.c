@@ -1,9 +1,9 @@
 /*
- * Collectives against the truth: a generator of jobs whose clocks have offsets, drifts, steps,
- * slews and wander, whose collectives are missing, sampled, late, not synchronising, or of two
- * communicators under one name. Whatever is answered must hold: every instant inside its bound,
- * nobody proven late who was not. Refusing is an answer, but honest jobs must be aligned and real
- * lateness proven.
+ * Compares collectives with the truth. A generator makes jobs with clocks that have offsets,
+ * drifts, steps, slews and wander. Collectives are missing, sampled, late, not synchronising, or of
+ * two communicators under one name. Every answer must be right: each time within its bound, and no
+ * rank wrongly proven late. Refusing is allowed, but honest jobs must be aligned and real lateness
+ * proven.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -21,8 +21,8 @@ enum { STEP, SLEW, WANDER, ODDITIES };
 
 typedef struct {
     double offset, ppm;
-    /* An oddity: a step of `size` at `at`, a slew by `size` at `rate` from `at`, or a rate that
-     * swings by `size` (ratio) with a period. Several may add up. */
+    /* An anomaly: a step of `size` at `at`, a slew by `size` at `rate` from `at`, or a rate that
+     * oscillates by `size` (ratio) with a period. Several may add up. */
     struct {
         int kind;
         double at, size, rate;
@@ -45,13 +45,13 @@ typedef struct {
     visit visits[STEPS][RANKS];
     mrd_coll_obs obs[RANKS * STEPS];
     size_t n;
-    double first[RANKS], last[RANKS]; /* true ends of the first and the last that were recorded */
+    double first[RANKS], last[RANKS]; /* true ends of the first and the last recorded collective */
     int late;                         /* a straggler, -1 none */
 } job;
 
 static const int64_t zero = 1694128201000000000LL;
 
-/* What a clock shows beyond the true time. */
+/* Returns the difference of a clock from the true time. */
 static double
 error_at(const clk *c, double t)
 {
@@ -82,8 +82,8 @@ log_between(rng *r, double a, double b)
     return a * exp(rng_unit(r) * log(b / a));
 }
 
-/* No two steps or slews begin in one interval between collectives: away and back cannot be seen.
- * Each takes a slot of its own of the span; -1 when there is none left. */
+/* No two steps or slews begin between the same two collectives, because a change and its reversal
+ * would be invisible. Each uses its own slot of the span. Returns -1 if none is left. */
 static double
 slot(rng *r, job *j)
 {
@@ -105,7 +105,7 @@ draw_clock(rng *r, job *j, int rank, bool honest)
 
     c->offset = copysign(log_between(r, 1e3, 1e13), rng_unit(r) - 0.5);
     c->ppm = rng_between(r, -200, 200);
-    if (honest && rng_unit(r) < 0.5) { /* as quartz wanders in a room */
+    if (honest && rng_unit(r) < 0.5) { /* like quartz at room temperature */
         c->n_odd = 1;
         c->odd[0].kind = WANDER;
         c->odd[0].rate = log_between(r, 60e9, 1200e9);
@@ -150,7 +150,7 @@ observe(job *j, int i, int rank, uint64_t group, uint32_t members, uint64_t op)
 
 typedef struct {
     double period, jitter, latency, scatter, early, tail;
-    bool loose; /* some leave when they are done, not when all have entered */
+    bool loose; /* some ranks leave when they are done, not when all have entered */
 } pace;
 
 static void
@@ -188,7 +188,7 @@ lose(rng *r, job *j)
     int b = (int) rng_between(r, 0, j->ranks), n = 1 + (int) rng_between(r, 0, 3), gone = 0;
 
     for (int i = 0; i < n; i++) {
-        if (how == 0) { /* recorded at different times, equally long */
+        if (how == 0) { /* recorded at different times with equal lengths */
             j->visits[i][a].there = a == b;
             j->visits[j->steps - 1 - i][b].there = a == b;
         } else { /* in the middle */
@@ -263,13 +263,13 @@ typedef struct {
     size_t refused, aligned, suspect, segments; /* jobs */
     size_t instants, missed;
     size_t proofs, false_proofs;
-    size_t late, late_proven; /* by more than 200 us in truth */
+    size_t late, late_proven; /* truly late by more than 200 us */
     double worst_miss;
     double widths;
     size_t n_widths;
 } tally;
 
-/* One answered instant; *ret_bound is UINT32_MAX when no bound is stated. */
+/* Returns one answered time. *ret_bound is UINT32_MAX if no bound is stated. */
 static int64_t
 answer(const mrd_coll_solution *s, mrd_align *const *tables, int rank, int64_t local,
        uint32_t *ret_bound, mrd_align_bound *b)
@@ -306,8 +306,8 @@ judge_instant(const job *j, const mrd_coll_solution *s, mrd_align *const *tables
     int64_t truth = shown(j, (int) s->reference, t);
     int64_t at = answer(s, tables, rank, shown(j, rank, t), &bound, &b), off;
 
-    /* A clock set back shows times twice: what it showed before its first collective and again
-     * later cannot be told apart, nor is anything stated about it. */
+    /* A clock that was set back shows some times twice. A time before its first collective may
+     * appear again later, so no bound is stated for it. */
     if (bound == UINT32_MAX || (size_t) rank == s->reference || t < j->first[rank] ||
         t > j->last[rank])
         return;
@@ -321,7 +321,7 @@ judge_instant(const job *j, const mrd_coll_solution *s, mrd_align *const *tables
     }
 }
 
-/* The report's rule, on the collectives where all are there. */
+/* Applies the report's rule to collectives with all ranks. */
 static void
 judge_proof(const job *j, const mrd_coll_solution *s, mrd_align *const *tables, int i, tally *sum)
 {
@@ -382,7 +382,7 @@ judge(const job *j, const mrd_coll_solution *s, tally *sum)
         mrd_align_free(tables[k]);
 }
 
-/* Returns whether everything stated of this job holds. */
+/* Returns true if every statement about this job is right. */
 static bool
 run_job(uint64_t seed, bool honest, tally *sum, mrd_why *why)
 {
@@ -435,7 +435,7 @@ TEST(whatever_is_stated_holds)
     print("odd jobs", &t);
     CHECK_INT(t.missed, 0);
     CHECK_INT(t.false_proofs, 0);
-    CHECK(t.aligned > seeds / 4); /* refusing all is no answer */
+    CHECK(t.aligned > seeds / 4); /* refusing everything is not accepted */
 }
 
 TEST(honest_jobs_are_aligned_and_lateness_is_proven)

@@ -1,4 +1,4 @@
-/* Stamps of a wall clock back to RAW: at its rate, and across settings of that clock. */
+/* Converts stamps of a wall clock back to RAW, at its rate and across settings of that clock. */
 #include "timesync/cross_table.h"
 
 #include "base/num.h"
@@ -8,8 +8,8 @@
 
 #define WALL (1795294283 * MRD_SEC) /* wall minus RAW at first */
 
-/* Readings every `every` for ten seconds; the wall clock is set by `step` at `at`, and runs at ppm.
- */
+/* Makes a reading every `every` ns for ten seconds. The wall clock is set by `step` at `at` and
+ * runs at ppm. */
 static mrd_cross_table
 readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
 {
@@ -22,14 +22,14 @@ readings(mrd_dur_ns every, mrd_dur_ns step, int64_t at, int64_t ppm)
                       (mrd_ev_ns){ WALL + raw + raw * ppm / 1000000 + (raw >= at ? step : 0) }, 0),
                   MRD_OK);
     n = t.n;
-    for (size_t i = 0; i < n; i++) /* each comes with several batches */
+    for (size_t i = 0; i < n; i++) /* each arrives with several batches */
         CHECK_INT(mrd_cross_table_add(&t, t.v[i].raw, t.v[i].other, 0), MRD_OK);
     CHECK_ERR("order", mrd_cross_table_order(&t), MRD_OK);
     CHECK_INT(t.n, n);
     return t;
 }
 
-/* Of a stamp of which nobody knows when it was handed on. */
+/* Returns RAW of a stamp, without a limit for the time when it was recorded. */
 static int64_t
 raw_of(const mrd_cross_table *t, int64_t other, mrd_dur_ns *ret_doubt)
 {
@@ -65,7 +65,7 @@ TEST(rates_are_followed)
             mrd_dur_ns doubt;
 
             wrong += llabs(raw_of(&t, wall_at(raw, 0, 0, ppms[i]), &doubt) - raw) > 1;
-            /* What no oscillator does may be a step, too. */
+            /* A change beyond any oscillator's may be a step, too. */
             wrong += llabs(ppms[i]) > 500 ? doubt < ppms[i] * 1000 : doubt > MRD_CROSS_UNSEEN + 2;
         }
         CHECK_INT(wrong, 0);
@@ -104,7 +104,7 @@ TEST(steps_are_followed)
     }
 }
 
-/* A step smaller than readings are apart leaves stamps of which nobody can tell the side. */
+/* For a step smaller than the distance of readings, some stamps may be from either side. */
 TEST(what_cannot_be_decided_is_doubted)
 {
     const int64_t at = 4321 * MRD_MS;
@@ -112,7 +112,7 @@ TEST(what_cannot_be_decided_is_doubted)
     mrd_cross_table t = readings(MRD_SEC, step, at, 0);
     unsigned doubted = 0, wrong = 0;
 
-    CHECK_INT(t.step, 0); /* within what a slew could have done: bent, and doubted */
+    CHECK_INT(t.step, 0); /* possible for a slew: interpolated, with doubt */
     CHECK_INT(t.doubt, step + MRD_MS / 2 + MRD_CROSS_UNSEEN);
     for (int64_t raw = 0; raw <= 10 * MRD_SEC; raw += 1234567) {
         mrd_dur_ns doubt;
@@ -137,15 +137,15 @@ TEST(what_cannot_be_decided_is_doubted)
 }
 
 /*
- * Set back by less than was recorded, the clock shows some times twice. With the moment at which a
- * batch was closed, what came before is where it happened; what came behind may be older by the
- * step only while somebody could have been so late. Never off by more than is said.
+ * If the clock is set back within the recording, it shows some times twice. Given the time when a
+ * batch was closed, earlier stamps are placed exactly. Later stamps may be older by the step, but
+ * only within the maximum delay. The error never exceeds the stated doubt.
  */
 TEST(set_back_it_shows_some_times_twice)
 {
     static const struct {
         mrd_dur_ns step;
-        bool decided; /* away from the step, for both sides */
+        bool decided; /* far from the step, for both sides */
     } rows[] = { { -500 * MRD_MS, true }, { -2 * MRD_SEC, false },  { -30 * MRD_SEC, false },
                  { -90 * MRD_SEC, true }, { -150 * MRD_SEC, true }, { -3600 * MRD_SEC, true } };
     const int64_t at = 200 * MRD_SEC + 4321 * MRD_MS, end = 400 * MRD_SEC, sealed = 500 * MRD_MS;
@@ -192,14 +192,15 @@ TEST(spans_across_a_step)
     CHECK_INT(span_of(&t, WALL + MRD_SEC, 7 * MRD_MS), 7 * MRD_MS);
     CHECK_INT(span_of(&t, WALL + at - 2 * MRD_MS, hour + 7 * MRD_MS), 7 * MRD_MS);
     mrd_cross_table_fini(&t);
-    t = readings(200 * MRD_MS, -hour, at, 0); /* its end reads before its begin */
+    t = readings(200 * MRD_MS, -hour, at, 0); /* its end has an earlier reading than its begin */
     CHECK_INT(span_of(&t, WALL + at - 2 * MRD_MS, 7 * MRD_MS - hour), 7 * MRD_MS);
     mrd_cross_table_fini(&t);
 }
 
-/* A wall clock as the kernel and its daemons make it: an oscillator's rate, and once in ten seconds a
- * step or a slew of any size and length, back or forth; read at drawn moments. Off by no more than is
- * said, at no moment, also where it is too small to be taken for a step. */
+/* A wall clock like the kernel and its daemons make it. It has an oscillator's rate, and once in
+ * ten seconds a step or slew of any size and length, in either direction. It is read at random
+ * times. At no time does the error exceed the stated doubt, even if the change is too small for a
+ * step. */
 static int64_t
 disturbed(int64_t raw, int64_t ppb, int64_t at, mrd_dur_ns length, mrd_dur_ns by)
 {
@@ -244,8 +245,8 @@ TEST(no_step_or_slew_is_passed_over)
     CHECK_INT(silent, 0);
 }
 
-/* What a node sends may be any numbers: no sum may overflow (the sanitized build notices), a place is
- * a time, and its doubt is never less than what no reading can show. */
+/* A node may send any numbers. No sum may overflow (the sanitized build detects it), a result is a
+ * valid time, and its doubt is at least the minimum that readings allow. */
 TEST(readings_that_no_clock_gives)
 {
     rng r = rng_new(rng_seed());
@@ -260,7 +261,7 @@ TEST(readings_that_no_clock_gives)
             mrd_err err;
             mrd_dur_ns bracket = (int64_t) (rng_next(&r) >> (rng_next(&r) % 64)) >> 1;
 
-            /* Far and near, back and on, within what can be a time and outside of it. */
+            /* Distances of any size in both directions, inside and outside of the range of times. */
             raw = rng_next(&r) % 4 == 0
                       ? (int64_t) rng_next(&r)
                       : mrd_sat_add(raw, (int64_t) rng_next(&r) >> (rng_next(&r) % 64));

@@ -1,5 +1,6 @@
-/* tests/timesync/exact.h - what packets say of a clock of constant rate, exactly: the set of offsets and rates is a plain
- * feasible set, whose corners are found by trying all pairs of packets. */
+/* tests/timesync/exact.h - the exact information of packets about a clock of constant rate. The set
+ * of offsets and rates is a plain feasible set, and its corners are found by testing all pairs of
+ * packets. */
 #ifndef MRD_TESTS_TIMESYNC_EXACT_H
 #define MRD_TESTS_TIMESYNC_EXACT_H
 
@@ -20,8 +21,9 @@ allows(const half_plane *h, double x, double rate, double slack)
 }
 
 /*
- * The exact range of offset and rate `at` seconds behind the reference: among all corners of two inequalities, or of
- * one with a limit of the rate, those that all allow. Each allows `slack` more.
+ * Returns the exact range of offset and rate at `at` seconds after the reference. Corners are
+ * intersections of two inequalities, or of one with a limit of the rate, that satisfy all
+ * inequalities. Each inequality is relaxed by `slack`.
  */
 static inline mrd_poly_range
 corners(const half_plane *h, size_t n, double rate_max, double at, double slack)
@@ -55,7 +57,8 @@ corners(const half_plane *h, size_t n, double rate_max, double at, double slack)
     return r;
 }
 
-TEST_SHARED size_t trimmed; /* sets that were wider than the exact one by more than rounding */
+/* number of sets that were wider than the exact one by more than rounding */
+TEST_SHARED size_t trimmed;
 
 static inline bool
 is_outside(mrd_poly_range in, mrd_poly_range out, double room, double rate_room)
@@ -64,8 +67,8 @@ is_outside(mrd_poly_range in, mrd_poly_range out, double room, double rate_room)
            out.rate_lo <= in.rate_lo + rate_room && out.rate_hi >= in.rate_hi - rate_room;
 }
 
-/* Not narrower than the exact set, nor wider than with the rounding that is allowed; seldom, where it had more than
- * MRD_POLY_VERTICES corners, by a part of its width. */
+/* Returns true if the set is not narrower than the exact set, and not wider than rounding allows.
+ * Sets with more than MRD_POLY_VERTICES corners may rarely be wider by a part of their width. */
 static inline bool
 is_exact(const char *what, mrd_poly_range got, const half_plane *h, size_t n, double rate_max,
          double at)

@@ -1,6 +1,6 @@
 /*
- * Feasible set operations against brute-force sampling. Every case prints its seed when it fails;
- * MRD_SEED=n replays one.
+ * Operations on feasible sets, compared with brute-force sampling. Every failing case prints its
+ * seed, and MRD_SEED=n repeats it.
  */
 #include "tests/check.h"
 #include "tests/timesync/rng.h"
@@ -86,7 +86,7 @@ TEST(clip_keeps_exactly_the_half_plane)
     }
 }
 
-/* Every state moved by any allowed change of rate stays inside; and the set is not much larger. */
+/* Every state moved by any allowed change of rate stays inside, and the set is not much larger. */
 TEST(advance_holds_every_allowed_motion)
 {
     uint64_t first = rng_seed();
@@ -102,7 +102,7 @@ TEST(advance_holds_every_allowed_motion)
         ok = convex(&q);
         for (int i = 0; i < 40 && ok; i++) {
             mrd_vertex s = sample(&r, &p);
-            /* bang-bang: +w for a share of the time, -w for the rest, either first */
+            /* bang-bang: +w for a share of the time, -w for the rest, in either order */
             double f = rng_unit(&r), u = (rng_unit(&r) < 0.5 ? -1 : 1) * w * (dt < 0 ? -1 : 1);
             double t1 = fabs(dt) * f, t2 = fabs(dt) - t1, sign = dt < 0 ? -1 : 1;
             double y1 = s.y + u * t1, y2 = y1 - u * t2;
@@ -167,7 +167,7 @@ TEST(empty_and_degenerate_sets)
     CHECK_INT(p.n, 0);
     mrd_poly_advance(&p, 1, 100);
     CHECK_INT(p.n, 0);
-    mrd_poly_box(&line, 5, 5, -10, 10); /* a line: offset known exactly */
+    mrd_poly_box(&line, 5, 5, -10, 10); /* a line: the offset is exact */
     CHECK(mrd_poly_clip(&line, 1, 0, 5));
     CHECK(mrd_poly_clip(&line, -1, 0, -5));
     mrd_poly_advance(&line, 1, 0);

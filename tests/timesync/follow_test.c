@@ -1,17 +1,18 @@
 /*
- * What is said of a clock while its packets come, against the exact set of a clock of constant rate: the lagged table
- * uses all that came within the lag, the live answer all that came so far, and neither says more than that.
+ * The estimate of a clock while its packets arrive, compared with the exact set for a clock of
+ * constant rate. The lagged table uses all packets within the lag, and the live estimate all
+ * packets until now. Neither is narrower than its packets allow.
  */
 #include "tests/check.h"
 #include "tests/timesync/exact.h"
 #include "tests/timesync/rng.h"
 #include "timesync/follow.h"
 
-#define SECONDS 45 /* less than MRD_FOLLOW_ADAPT: no change of the rate is allowed for */
+#define SECONDS 45 /* below MRD_FOLLOW_ADAPT, so that no change of the rate is assumed */
 #define PROBES  (SECONDS * 8)
 
 typedef struct {
-    int64_t t, base; /* of the first packet; what offsets are relative to */
+    int64_t t, base; /* time of the first packet; the base of offsets */
     double x, rate;
     half_plane h[2 * PROBES];
     size_t n;
@@ -32,7 +33,7 @@ see(line *l, const mrd_ineq *q)
         (half_plane){ (double) (q->t - l->t) * 1e-9, (double) (q->v - l->base), q->lower };
 }
 
-/* A probe at local time `at`, with drawn delays. */
+/* Draws a probe at local time `at` with random delays. */
 static mrd_probe
 draw_probe(rng *r, line *l, double at)
 {
@@ -46,7 +47,7 @@ draw_probe(rng *r, line *l, double at)
     return p;
 }
 
-/* Number of packets in bins up to the one that holds `t`. */
+/* Returns the number of packets in bins up to the bin that contains `t`. */
 static size_t
 seen_until(const line *l, int64_t t)
 {
@@ -57,7 +58,8 @@ seen_until(const line *l, int64_t t)
     return n;
 }
 
-/* [lo, hi] at `at` holds what all packets allow, and no more than the first n of them do. */
+/* Checks that [lo, hi] at `at` contains the set of all packets, and is within the set of the first
+ * n. */
 static bool
 says_enough(const char *what, const line *l, int64_t at, const mrd_align_bound *got, size_t n,
             bool rounded)
@@ -139,7 +141,7 @@ one_clock(uint64_t seed, size_t *tables, size_t *answers)
             continue; /* once for each bin */
         last = i;
         ok = mrd_align_map(table, &cursor, (mrd_local_ns){ centre }, &at, &bound);
-        if (i > 20 && ok) { /* before, one direction may be missing */
+        if (i > 20 && ok) { /* before that, one direction may be missing */
             ok = says_enough("lagged", l, centre, &bound, seen_until(l, centre + MRD_FOLLOW_LAG),
                              true);
             ++*tables;
@@ -167,15 +169,16 @@ TEST(a_clock_of_constant_rate_is_known_as_well_as_can_be)
     CHECK(answers > 20);
 }
 
-/* ---- Finished sessions ---- */
+/* ---- Complete sessions ---- */
 
 #define SPAN_S 180 /* of a session */
 
 typedef struct {
-    double at, by; /* seconds from the begin; ns */
+    double at, by; /* seconds from the start; ns */
 } step;
 
-/* A clock of 100 us each way and a little noise, set by `steps`; straight: its rate does not change. The caller frees what it returns. */
+/* Makes the table of a clock with 100 us in each direction and a little noise, set by `steps`.
+ * straight: its rate is constant. The caller frees the result. */
 static mrd_align *
 finished(const step *steps, size_t n_steps, bool straight, const mrd_epoch_break *breaks,
          size_t n_breaks, mrd_follow_report *ret_report)
@@ -214,8 +217,8 @@ finished(const step *steps, size_t n_steps, bool straight, const mrd_epoch_break
     return table;
 }
 
-/* A step that no bound contradicts raises an alarm; bins so near to it as MRD_FOLLOW_SUSPECT, on both sides and from the very first
- * one, are suspect, and no others. */
+/* A step that no bound contradicts raises an alarm. Bins within MRD_FOLLOW_SUSPECT of it, on both
+ * sides and from the very first one, are suspect, and no others. */
 TEST(a_jump_lowers_the_quality_around_it)
 {
     static const double at[] = { 0, 12, 60 }; /* 0: none */
@@ -233,7 +236,7 @@ TEST(a_jump_lowers_the_quality_around_it)
             double away = fabs((double) (bins[i].at.ns - 1000 * MRD_SEC) * 1e-9 - at[k]);
             double from = (double) MRD_FOLLOW_SUSPECT * 1e-9;
 
-            if (at[k] <= 0 || away > from + 5) /* the alarm may come some bins from the step */
+            if (at[k] <= 0 || away > from + 5) /* the alarm may come some bins after the step */
                 wrong += bins[i].quality != MRD_ALIGN_GOOD;
             else if (away < from - 5)
                 wrong += bins[i].quality != MRD_ALIGN_SUSPECT;
@@ -243,8 +246,9 @@ TEST(a_jump_lowers_the_quality_around_it)
     }
 }
 
-/* A step that contradicts nothing, and ten seconds later one that does. Where the node told of the second, the clock before it is known up
- * to there; where nobody did, the contradiction may be as old as the first, and what lies between them is given up. */
+/* A step that contradicts nothing is followed by a contradicting step ten seconds later. If the
+ * node reported the second step, the clock is valid up to it. Without a report the contradiction
+ * may date from the first step, so the bins between them are dropped. */
 TEST(an_epoch_goes_up_to_the_break_that_was_told)
 {
     static const step steps[] = { { 50, 150000 }, { 60, 150000 } };
@@ -267,7 +271,7 @@ TEST(an_epoch_goes_up_to_the_break_that_was_told)
     }
 }
 
-/* Packets that are held out are compared also where none came behind them that is not. */
+/* Held-out packets are also compared if no ordinary packet follows them. */
 TEST(what_is_held_out_is_compared_at_the_end)
 {
     rng r = rng_new(5);

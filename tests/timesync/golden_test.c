@@ -1,5 +1,6 @@
-/* What timesync says of drawn recordings (scenes.h) must be tests/golden/timesync/, word for word. What each number has to be, and that
- * bounds hold, is tested elsewhere: this is for what changes unnoticed. MRD_GOLDEN_UPDATE=1 writes the files anew. */
+/* The output of timesync for random recordings (scenes.h) must be equal to tests/golden/timesync/.
+ * The numbers and bounds are checked elsewhere. This test detects unintended changes.
+ * MRD_GOLDEN_UPDATE=1 writes the files again. */
 #include "base/file.h"
 #include "base/out.h"
 #include "tests/check.h"

@@ -1,17 +1,20 @@
-/* Without memory for any one request: an error is told, or what is said is what is said with all the memory. Nothing is left behind
- * (the sanitizers look), and nothing reads what could not be made. */
+/* Each allocation fails in turn. Either an error is reported, or the output is the same as without
+ * failures. Nothing is leaked (the sanitizers check), and missing objects are not read. */
 #include "tests/check.h"
 #include "tests/memory.h"
 #include "tests/timesync/scenes.h"
 
-#define MOST 300000 /* bytes of a scene in words: what the words themselves need is not withheld */
+/* bytes of a scene as text; larger allocations never fail, because the text itself needs them */
+#define MOST 300000
 
 typedef struct {
     mrd_err (*run)(int which, mrd_buf *to);
     int which;
-    uint64_t told; /* requests without which an error is told */
+    uint64_t told; /* number of allocations with a reported error */
     uint64_t
-        other; /* of these, without which it says something else and no error: most wider bounds (mrd_bound_both) */
+        /* among the others, allocations that change the output without an error: mostly wider
+         * bounds (mrd_bound_both) */
+        other;
 } row;
 
 static mrd_err

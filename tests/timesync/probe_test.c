@@ -15,7 +15,7 @@ TEST(bridge_maps_by_the_mean_difference)
     CHECK_INT(raw.ns, 5000500 - (4998980 + 3));
     CHECK_INT(e, 20 + 3 + 1);
     CHECK_ERR("none", mrd_stamp_bridge(&a, &b, 0, &raw, &e), MRD_AGAIN);
-    a.raw1 = a.raw0; /* both clocks were read at one instant */
+    a.raw1 = a.raw0; /* both clocks were read at the same time */
     b.raw1 = b.raw0;
     CHECK_ERR("no bracket", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_OK);
     CHECK_INT(e, (5001006 - 2000 - (5000000 - 1000) + 1) / 2 + 1);
@@ -25,7 +25,7 @@ TEST(bridge_maps_by_the_mean_difference)
     CHECK_ERR("backward", mrd_stamp_bridge(&a, &b, 5000500, &raw, &e), MRD_INVALID);
 }
 
-/* 30 ppm of 100 ms are 3 us: a far aggregator, and no step of the clock. */
+/* 30 ppm of 100 ms are 3 us: a distant aggregator, not a step of the clock. */
 TEST(bridge_over_a_long_round_trip)
 {
     enum { TRIP = 100000000, DRIFT = 3000 };
@@ -68,7 +68,7 @@ a_served(uint32_t k)
                                .source3 = MRD_STAMP_UDP_KERNEL };
 }
 
-/* Where a stamp came from is one of the sources that there are, at either end; else it is no probe. */
+/* The source of a stamp must be valid at both ends. Otherwise the record is not a probe. */
 TEST(stamps_of_unknown_sources_are_refused)
 {
     for (uint8_t up = 0; up < 16; up++)
@@ -186,7 +186,7 @@ TEST(joiner_meets_replay_restart_and_overwriting)
     CHECK(mrd_joiner_served(j, &r));
     r.id.k = 1;
     CHECK(!mrd_joiner_served(j, &r)); /* an old one, replayed */
-    r.id.agent_epoch = 2;             /* the agent started again: k may begin anew */
+    r.id.agent_epoch = 2;             /* the agent restarted, so k may begin again */
     CHECK(mrd_joiner_served(j, &r));
     r.id.agent_epoch = 1; /* and again, after its wall clock was set back */
     CHECK(mrd_joiner_served(j, &r));
@@ -200,8 +200,8 @@ TEST(joiner_meets_replay_restart_and_overwriting)
     mrd_joiner_free(j);
 }
 
-/* As many as were asked for are kept, up to the next power of two; the next one takes the place of the oldest, and what then comes for the
- * oldest changes nothing. */
+/* The requested number of probes is kept, rounded up to a power of two. The next probe replaces the
+ * oldest, and a late half for the replaced probe has no effect. */
 TEST(a_joiner_keeps_what_it_has_room_for)
 {
     for (uint32_t asked = 1; asked <= 17; asked++) {
@@ -265,10 +265,10 @@ TEST(one_pair_in_ten_is_held_out_never_two_in_a_row)
         }
         CHECK_INT(held, 1);
     }
-    for (size_t i = 1; i < 9; i++) /* not in step with anything of the workload's */
+    for (size_t i = 1; i < 9; i++) /* not in step with the workload */
         CHECK(places[i] > 80 && places[i] < 170);
     for (uint32_t other = 0; other < 3;
-         other++) { /* nor with another agent, or another run of it, or other tens */
+         other++) { /* also different from another agent, another run, or other decades of probes */
         size_t same = 0;
 
         for (uint32_t pair = 0; pair < 10000; pair++)
@@ -310,7 +310,7 @@ TEST(packet_round_trip_and_rejections)
     CHECK_ERR("magic", mrd_probe_packet_decode(whole, &q), MRD_FORMAT);
 }
 
-/* Every member of a record, also at its limits, comes back. */
+/* Every member of a record is decoded unchanged, also at its limits. */
 TEST(drawn_records_round_trip)
 {
     uint64_t first = rng_seed();

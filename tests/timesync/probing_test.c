@@ -1,6 +1,6 @@
 /*
- * The probe client and the time server over the loopback interface: real packets and stamps, one
- * clock at both ends, so the true offset is the constant that the test chose.
+ * The probe client and the time server over the loopback interface, with real packets and stamps.
+ * Both ends use one clock, so the true offset is a constant that the test chose.
  */
 #include "tests/check.h"
 #include "tests/wait.h"
@@ -46,7 +46,7 @@ serve(void)
     return serve_as(false, false);
 }
 
-/* Runs until n halves are finished or a minute passed; joins them. */
+/* Runs until n halves are complete or a minute has passed, and joins them. */
 static size_t
 collect(mrd_timeprobe *c, mrd_timeserve *s, mrd_probe *to, size_t n)
 {
@@ -87,7 +87,7 @@ TEST(a_burst_gives_true_inequalities)
     REQUIRE(mrd_timeserve_agent(s, 7, key) == MRD_OK);
     REQUIRE(mrd_timeprobe_open(&o, &c, &why) == MRD_OK);
     n = collect(c, s, p, 600);
-    CHECK(n >= 100); /* a slow machine, or a wall clock that a daemon slews, may cost some */
+    CHECK(n >= 100); /* a slow machine, or a daemon that slews the wall clock, may cost some */
     for (size_t i = 0; i < n; i++) {
         mrd_ineq q[2];
         size_t k = mrd_probe_ineqs(&p[i], q);
@@ -98,14 +98,15 @@ TEST(a_burst_gives_true_inequalities)
             p[i].source_up == MRD_STAMP_UDP_KERNEL && p[i].source_down == MRD_STAMP_UDP_KERNEL;
     }
     printf("%zu of %zu probes with kernel stamps at both ends\n", kernel, n);
-    CHECK(kernel > 0); /* the first may have none: the kernel turns stamping on lazily */
+    /* the first packet may have none, because the kernel enables stamping lazily */
+    CHECK(kernel > 0);
     CHECK_INT(mrd_timeserve_counters(s).forged, 0);
     CHECK_INT(mrd_timeserve_counters(s).malformed, 0);
     mrd_timeprobe_close(c);
     mrd_timeserve_close(s);
 }
 
-/* What the server counted once it has done with all that came; nobody asks any more. */
+/* Returns the server's counts after it has processed all requests. */
 static mrd_timeserve_counts
 stable_counts(mrd_timeserve *s)
 {
@@ -119,7 +120,8 @@ stable_counts(mrd_timeserve *s)
     return counts;
 }
 
-/* Whether the kernel drops warm-up packets or they are read: nobody answers or notes them. */
+/* Warm-up packets are neither answered nor recorded, whether the kernel drops them or they are
+ * read. */
 TEST(warm_up_packets_are_only_for_the_path)
 {
     for (int unfiltered = 0; unfiltered < 2; unfiltered++) {
@@ -145,14 +147,13 @@ TEST(warm_up_packets_are_only_for_the_path)
         CHECK_ROW(row, counts.warmups + counts.unread >= counts.answers);
         CHECK_ROW(row, (counts.warmups > 0) == unfiltered);
         CHECK_ROW(row, counts.malformed + counts.forged + counts.replayed == 0);
-        CHECK_ROW(row, mrd_timeprobe_counters(c).foreign == 0); /* not those of the server either */
+        CHECK_ROW(row, mrd_timeprobe_counters(c).foreign == 0); /* also none from the server */
         mrd_timeprobe_close(c);
         mrd_timeserve_close(s);
     }
 }
 
-/* The kernel gives no stamps: those from user space are just as true, in both directions, and say
- * what they are. */
+/* Without kernel stamps, stamps from user space are valid in both directions and labelled as such. */
 TEST(without_kernel_stamps_both_directions_still_hold)
 {
     static const struct {
@@ -221,7 +222,7 @@ TEST(unknown_agents_forgers_and_replays_get_no_answer)
     mrd_probe_packet_encode(&p, key, wire);
     CHECK(mrd_udp_send(fd, wire, sizeof(wire), NULL) == MRD_OK); /* another session */
     CHECK(mrd_udp_send(fd, wire, 7, NULL) == MRD_OK);            /* short */
-    CHECK(mrd_udp_send(fd, wire, 3, NULL) == MRD_OK);            /* too short to tell its kind */
+    CHECK(mrd_udp_send(fd, wire, 3, NULL) == MRD_OK);            /* too short for its kind */
     p.session = 99;
     mrd_probe_packet_encode(&p, key, wire);
     for (int i = 0; i < 3; i++)

@@ -1,4 +1,4 @@
-/* tests/timesync/rng.h - a small seeded generator, so that every random case can be replayed. */
+/* tests/timesync/rng.h - a small seeded generator, so that every random case can be repeated. */
 #ifndef MRD_TESTS_TIMESYNC_RNG_H
 #define MRD_TESTS_TIMESYNC_RNG_H
 
@@ -12,7 +12,7 @@ typedef struct {
     uint64_t s;
 } rng;
 
-/* The first seed of a case: MRD_SEED, else 1. Printed, so a log names it. */
+/* Returns the first seed of a case: MRD_SEED, or 1. It is printed, so that the log contains it. */
 static inline uint64_t
 rng_seed(void)
 {

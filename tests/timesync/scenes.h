@@ -1,7 +1,7 @@
 /*
- * tests/timesync/scenes.h - drawn recordings of clocks, and what timesync says of each, in words: for comparing with
- * tests/golden/timesync/ and for seeing what a lack of memory changes. Times are drawn as integers, so that every
- * machine draws the same.
+ * tests/timesync/scenes.h - random recordings of clocks, and the output of timesync for each as
+ * text. Used to compare with tests/golden/timesync/ and to detect the effects of failed
+ * allocations. Times are drawn as integers, so that they are the same on every machine.
  */
 #ifndef MRD_TESTS_TIMESYNC_SCENES_H
 #define MRD_TESTS_TIMESYNC_SCENES_H
@@ -90,7 +90,7 @@ say_map(mrd_buf *to, const mrd_align *align, int64_t at)
     mrd_buf_text(to, "\n");
 }
 
-/* One reader's way over a few seconds: where the windows of its grid begin, and between. */
+/* Prints one reader's results over a few seconds: at the starts of its grid windows, and between. */
 static void
 say_walk(mrd_buf *to, const mrd_align *align, int64_t from)
 {
@@ -110,7 +110,7 @@ say_walk(mrd_buf *to, const mrd_align *align, int64_t from)
     mrd_buf_text(to, "\n");
 }
 
-/* Every `each`-th bin, and what is said of times in and around it. */
+/* Prints every `each`-th bin, and the estimates in and around it. */
 static void
 say_table(mrd_buf *to, const mrd_align *align, size_t each)
 {
@@ -168,10 +168,10 @@ say_report(mrd_buf *to, const mrd_follow_report *r)
 typedef struct {
     const char *name;
     int64_t seconds, every; /* of the recording; between two pairs, ns */
-    int64_t rate, bend;     /* ppb; ppb/s: the rate turns round every 20 s */
+    int64_t rate, bend;     /* in ppb, and its change in ppb/s, which reverses every 20 s */
     int64_t step_at, step;  /* s, ns: the clock is set */
     int64_t lie_at, lie;    /* s, ns: one pair is wrong by that */
-    int64_t down_more;      /* ns: the way back is longer */
+    int64_t down_more;      /* ns: the backward path is longer */
     int64_t silent[2];      /* s: no packets between */
     mrd_epoch_break breaks[2];
     size_t n_breaks;
@@ -281,7 +281,7 @@ scene_probes(const scene *s, mrd_probe *to)
     return n;
 }
 
-/* ---- What is said of them ---- */
+/* ---- Output ---- */
 
 static mrd_err
 scene_offline(const scene *s, mrd_buf *to)
@@ -402,14 +402,14 @@ typedef struct {
     const char *name;
     int collectives;
     int64_t every; /* ns */
-    int64_t rate;  /* ppb, of rank 3; others less */
-    int step_at;   /* collective at which the clock of rank 2 is set; 0: none */
+    int64_t rate;  /* ppb, of rank 3; less for others */
+    int step_at;   /* the collective at which the clock of rank 2 is set; 0 for none */
     int64_t step, scatter;
     bool chained, numbered, not_all,
-        gap; /* ranks meet their neighbours only; observations have numbers; rank 1 lost some */
+        gap; /* ranks meet only their neighbours, observations have numbers, and rank 1 lost some */
     bool shuffled;
-    int64_t before; /* ns by which a collective may begin before others that have lower numbers */
-    int missing;    /* a collective that rank 4 has not; 0: none */
+    int64_t before; /* ns by which a collective may begin before others with lower numbers */
+    int missing;    /* the collective that rank 4 lacks; 0 for none */
 } meeting_scene;
 
 static const meeting_scene meeting_scenes[] = {
@@ -578,7 +578,7 @@ scene_meetings(const meeting_scene *s, mrd_buf *to)
         tables[p] = mrd_coll_align(&sol, p, "process");
         if (tables[p] == NULL && sol.process[p].aligned)
             err = MRD_NOMEM;
-        if (p == 1 && tables[p] != NULL) /* somebody whose clock is wrong by much */
+        if (p == 1 && tables[p] != NULL) /* a clock with a large error */
             mrd_align_shift(tables[p], 0, 1, 5 * MRD_MS);
     }
     mrd_coll_check_run(m, (const mrd_align *const *) tables, &check);

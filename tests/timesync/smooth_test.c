@@ -1,6 +1,6 @@
-/* Half of the narrowest bound of the last minute, counted again from all bins; and the estimates, live and of
- * the whole, against the least squares of which both are the solution: all states and all measurements in one
- * system of equations. */
+/* Half of the narrowest bound of the last minute, computed again from all bins. The estimates, live
+ * and of the whole session, are compared with the least-squares problem that they solve. That
+ * problem has all states and measurements in one system of equations. */
 #include "timesync/smooth.h"
 
 #include <math.h>
@@ -30,7 +30,7 @@ TEST(the_narrowest_of_the_last_minute_counts)
             bins[i].range.lo = 1000 - half;
             bins[i].range.hi = 1000 + half;
             mrd_smooth_add(&s, &bins[i], 200);
-            /* Its own counts, and those of a minute before, as many as are kept. */
+            /* Includes its own bin and the bins of the last minute, up to the limit. */
             for (size_t k = i < MRD_SMOOTH_MINUTE ? 0 : i - MRD_SMOOTH_MINUTE; k <= i; k++)
                 if (at - bins[k].t0 <= 60 * MRD_SEC)
                     want = fmin(want, (bins[k].range.hi - bins[k].range.lo) / 2);
@@ -43,8 +43,8 @@ TEST(the_narrowest_of_the_last_minute_counts)
     }
 }
 
-/* A clock that bends by 7 ppb/s everywhere, and one that leaves its line at the first or last bin: nothing is
- * assumed of the time beyond them. */
+/* A clock that bends by 7 ppb/s everywhere, and one that leaves its line at the first or last bin.
+ * Nothing is assumed about the time beyond them. */
 TEST(the_bend_of_an_estimate)
 {
     enum { N = 121 };
@@ -70,13 +70,13 @@ TEST(the_bend_of_an_estimate)
 
 enum { STATES = 12, UNKNOWN = 2 * STATES };
 
-/* The sum of squares as a matrix and a vector: offset and rate of each bin, in turns. */
+/* The sum of squares as a matrix and a vector: offset and rate of each bin, alternating. */
 typedef struct {
     long double a[UNKNOWN][UNKNOWN], b[UNKNOWN];
     int n;
 } squares;
 
-/* Adds ((f . x) - z)^2 / variance, f having these few parts. */
+/* Adds ((f . x) - z)^2 / variance, where f has these few non-zero parts. */
 static void
 add_square(squares *q, const int *at, const long double *f, int parts, long double z,
            long double variance)
@@ -88,7 +88,7 @@ add_square(squares *q, const int *at, const long double *f, int parts, long doub
     }
 }
 
-/* Before the first bin: the middle of its bound, and how wide that is. */
+/* Before the first bin: the middle of its bound, with the variance of its width. */
 static void
 add_prior(squares *q, const mrd_smooth_bin *bin)
 {
@@ -100,14 +100,14 @@ add_prior(squares *q, const mrd_smooth_bin *bin)
                fast * fast);
 }
 
-/* From one bin to the next: white noise of density (w / 2)^2 on the rate, whose integrals over dt have the
- * covariance [dt^3/3, dt^2/2; dt^2/2, dt]: two sums of squares by its Cholesky factor. */
+/* From one bin to the next the rate has white noise of density (w / 2)^2. Its integrals over dt
+ * have the covariance [dt^3/3, dt^2/2; dt^2/2, dt], which gives two squares by its Cholesky factor. */
 static void
 add_step(squares *q, int i, long double dt, long double w)
 {
     long double density = w * w / 4, left = dt / 2 * (dt / 2) / 3 * dt;
 
-    /* What the rate gained, and what of the offset that does not tell. */
+    /* The change of the rate, and the part of the offset's change that does not follow from it. */
     add_square(q, (int[]){ 2 * i + 1, 2 * i + 3 }, (long double[]){ -1, 1 }, 2, 0, density * dt);
     add_square(q, (int[]){ 2 * i, 2 * i + 1, 2 * i + 2, 2 * i + 3 },
                (long double[]){ -1, -dt / 2, 1, -dt / 2 }, 4, 0, density * left);
@@ -126,7 +126,7 @@ add_measured(squares *q, int i, const mrd_smooth_bin *bin, double h, double beli
     }
 }
 
-/* Solves it; *ret_variance: of offset i. */
+/* Solves the system. *ret_variance: of offset i. */
 static void
 least(const squares *of, int i, double *ret_x, double *ret_v, double *ret_variance)
 {
@@ -167,7 +167,8 @@ held(double v, double lo, double hi)
     return fmin(fmax(v, lo), hi);
 }
 
-/* A clock of some rate, measured with delays of which some are long, and some not at all. */
+/* A clock of some rate, measured with delays. Some delays are long, and some bins have no
+ * measurement. */
 static void
 draw_bins(rng *r, mrd_smooth_bin *bins, int n)
 {
@@ -274,7 +275,7 @@ TEST(live_estimates_are_those_of_least_squares_so_far)
                 q.n++;
                 add_step(&q, i - 1, seconds(&bins[i - 1], &bins[i]), MRD_SMOOTH_W_LIVE);
             }
-            least(&q, i, &x, &v, &variance); /* what is expected before it is measured */
+            least(&q, i, &x, &v, &variance); /* the prediction before the measurement */
             add_measured(&q, i, &bins[i], h, held(x, range->lo, range->hi));
             mrd_smooth_add(&s, &bins[i], MRD_SMOOTH_W_LIVE);
             check_estimate(row, &q, i, range, mrd_smooth_last(&s, range));
@@ -282,7 +283,7 @@ TEST(live_estimates_are_those_of_least_squares_so_far)
     }
 }
 
-/* Half of the width that one of twenty is narrower than. */
+/* Half of the width that one of twenty bins is below. */
 TEST(half_of_the_narrow_ones)
 {
     for (size_t n = 1; n < 100; n += 3) {

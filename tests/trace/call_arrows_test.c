@@ -1,7 +1,8 @@
 /*
- * Arrows of synchronous calls: threads on several cores with operations, calls and what the runtime says of
- * them, some of it dropped, the runtime's clock off by what is allowed; every event carries the number of its
- * call. No arrow joins events of two calls, and all that can be proven are there (computed a second way).
+ * Arrows of synchronous calls. Threads on several cores have operations, calls and the runtime's
+ * events about them. Some events are dropped, and the runtime's clock has the allowed error. Every
+ * event carries the number of its call. No arrow may join events of two calls, and all provable
+ * arrows must be present (computed independently).
  */
 #include "trace/sink/call_arrows.h"
 
@@ -26,7 +27,7 @@ roll(uint64_t below)
     return (seed >> 33) % below;
 }
 
-/* What was drawn of a call, and what ought to be. */
+/* A random call and the expected arrows. */
 typedef struct {
     bool has_outer, has_inner, has_hook, has_runtime, has_pre; /* written */
     bool to_hook, to_runtime, to_pre;
@@ -86,7 +87,7 @@ put(mrd_track_id track, mrd_sid name, uint64_t call, int64_t from, int64_t to)
     return true;
 }
 
-/* One thread's calls, one behind the other, now and then without a pause. */
+/* Makes the calls of one thread, one after another, sometimes without a pause. */
 static void
 make_thread(const world *w, int t)
 {
@@ -283,7 +284,7 @@ TEST(a_source_without_many)
     run(false);
 }
 
-/* Nothing to draw: the source stays as it is. */
+/* There are no arrows to add, so the source is unchanged. */
 TEST(profiles_without_calls)
 {
     array_source from = { .base = { .next = array_next, .close = array_close } };
@@ -298,7 +299,7 @@ TEST(profiles_without_calls)
     mrd_catalog_free(cat);
 }
 
-/* ---- Device profiles: nc_exec_running at the end of the arrows names the file of its call ---- */
+/* ---- Device profiles: nc_exec_running at the end of the arrows has the file name of its call ---- */
 
 typedef struct {
     mrd_catalog *cat;
@@ -330,7 +331,8 @@ add_flow(profiled *p, mrd_event *ev, uint64_t id, mrd_flow_dir dir)
     ev->flow_count = 1;
 }
 
-/* A call of so long with its runtime's half, submission and execution on both physical cores; ntff NULL: none. */
+/* Adds a call of this length with the runtime's event, its submission and its execution on both
+ * physical cores. `ntff` is NULL for no profile. */
 static void
 add_call(profiled *p, int64_t at, int64_t length, uint64_t flow, const char *ntff)
 {
@@ -354,7 +356,7 @@ add_call(profiled *p, int64_t at, int64_t length, uint64_t flow, const char *ntf
                  flow, MRD_FLOW_END);
 }
 
-/* The names that executions have, in order of time, "-" for none. */
+/* Appends the file names of the executions in order of time, "-" for none. */
 static void
 names_of(profiled *p, mrd_buf *to)
 {
@@ -393,7 +395,8 @@ new_profiled(void)
     return p;
 }
 
-/* Calls of 64 other threads with device profiles begin meanwhile, the last right behind the execution. */
+/* Calls of 64 other threads with device profiles begin meanwhile, the last one directly after the
+ * execution. */
 TEST(names_stay_while_their_events_are_read)
 {
     profiled p = new_profiled();
@@ -426,9 +429,9 @@ TEST(executions_name_the_device_profile_of_their_call)
     add_call(&p, 0, 200000, 1, NULL);
     add_call(&p, 300000, 200000, 2, name);
     add_call(&p, 600000, 200000, 3, "1/b.ntff");
-    add_call(&p, 900000, 2 * SLACK, 4, "1/short.ntff"); /* too short to prove whose it is */
-    add_call(&p, 1200000, 200000, 2, NULL);             /* an arrow of long ago again */
-    /* behind the call's end, with its arrow */
+    add_call(&p, 900000, 2 * SLACK, 4, "1/short.ntff"); /* too short to prove its arrow */
+    add_call(&p, 1200000, 200000, 2, NULL);             /* the arrow of an old call is reused */
+    /* after the end of the call, with its arrow */
     add_flow(&p, add_span(p.device[0], "nc_exec_running", p.cat, 1900000, 1910000), 3,
              MRD_FLOW_END);
     names_of(&p, &got);
@@ -437,7 +440,8 @@ TEST(executions_name_the_device_profile_of_their_call)
     mrd_catalog_free(p.cat);
 }
 
-/* Two threads submit with one arrow at one time, each with a file: nobody knows whose the execution is. */
+/* Two threads submit concurrently with the same arrow, each with a file. The execution cannot be
+ * assigned. */
 TEST(two_candidates_name_none)
 {
     profiled p = new_profiled();

@@ -128,7 +128,7 @@ TEST(an_error_of_the_receiver_comes_back)
         for (int i = 0; i < N && errors == 0; i++) {
             int64_t at = AT + i * 3 * (int64_t) MRD_CALLS_SLACK;
 
-            /* Hooks alone, which count when the next one arrives; calls from both sources; and
+            /* Hooks alone, which count when the next one arrives, calls from both sources, and
              * other events. */
             errors += add(w, w->hook, at, 100) == MRD_IO;
             if (i % 3 == 0 && errors == 0)

@@ -1,5 +1,5 @@
-/* mrd_read_dir over folders that are made here: what each name says, what is read, listed or left
- * alone, and that everything is told. Hashes are compared with those of sha256sum. */
+/* mrd_read_dir on generated directories: the meaning of each name, and which files are read, listed
+ * or ignored. Every file is reported. Hashes are compared with sha256sum. */
 #include "tests/check.h"
 
 #include <sys/stat.h>
@@ -97,7 +97,8 @@ hash_is_right(const reading *r, const mrd_artifact *a)
     return strcmp(got, a->sha256) == 0;
 }
 
-/* Artifacts are listed with what folder and name say of them, and never decoded by us. */
+/* Artifacts are listed with the information in their directory and name. They are never decoded
+ * here. */
 TEST(artifacts_are_hashed_and_listed)
 {
     static const struct {
@@ -145,7 +146,7 @@ TEST(artifacts_are_hashed_and_listed)
     reading_free(&r);
 }
 
-/* Which halves lie there as JSON already: only what is missing is told. */
+/* Some parts are already present as JSON. Only missing parts are reported. */
 TEST(what_is_not_decoded_is_told)
 {
     static const struct {
@@ -217,9 +218,9 @@ put_space(const reading *r, const char *name)
     mrd_buf_fini(&space);
 }
 
-/* The XLA profiler writes the events of a host twice: they are read once, from the XSpace, which alone says when they
- * were. JSON of another host is no second copy. It is listed in either case, and is nothing that a tool of the vendor's
- * could decode. */
+/* The XLA profiler writes the events of a host in two files. They are read once, from the XSpace,
+ * because only it has the absolute time. JSON of another host is not a second copy. JSON is listed
+ * in both cases, but not as an artifact that the vendor's tool could decode. */
 TEST(an_xspace_is_read_and_its_json_is_not)
 {
     static const char *const beside[] = { NULL,
@@ -258,7 +259,7 @@ TEST(an_xspace_is_read_and_its_json_is_not)
     }
 }
 
-/* One that may have more than is read of an XSpace is left to its JSON. */
+/* If an XSpace may exceed the size limit, its JSON file is read instead. */
 TEST(a_large_xspace_is_left_to_its_json)
 {
     uint64_t events = 0;
@@ -277,7 +278,8 @@ TEST(a_large_xspace_is_left_to_its_json)
     reading_free(&r);
 }
 
-/* Traces are known by what is in them; the rest is counted, by why it is left alone. */
+/* Traces are recognised by their contents. The other files are counted, by the reason why they are
+ * ignored. */
 TEST(every_file_is_read_or_told)
 {
     reading r = reading_new("files");
@@ -302,7 +304,7 @@ TEST(every_file_is_read_or_told)
     snprintf(path, sizeof(path), "%s/link.json", r.dir);
     CHECK(symlink("/nonexistent/file", path) == 0);
     read_all(&r);
-    CHECK_INT(r.inputs, 6); /* four traces, one that is broken, one that is not there */
+    CHECK_INT(r.inputs, 6); /* four valid traces, a broken one, and a missing one */
     for (size_t i = 0; i < r.inputs; i++)
         failed += r.input[i].state == MRD_INPUT_FAILED;
     CHECK_INT(failed, 2);
@@ -313,14 +315,15 @@ TEST(every_file_is_read_or_told)
     CHECK_ROW(r.notes, strstr(r.notes, "earlier runs") == NULL);
     reading_free(&r);
 
-    /* The same folder after a run that found `old` there: of it only what is newer. */
+    /* The same directory after an earlier run that listed `old`. Only newer files of that directory
+     * are read. */
     r = reading_new("files");
     snprintf(path, sizeof(path), "%s/old/trace.json", r.dir);
     REQUIRE(stat(path, &st) == 0 && mrd_strlist_add(&earlier, MRD_STR("old")) == MRD_OK);
     r.o.earlier = &earlier;
     r.o.earlier_than.ns = (int64_t) st.st_ctim.tv_sec * 1000000000 + st.st_ctim.tv_nsec;
     read_all(&r);
-    CHECK_INT(r.inputs, 6); /* what is as old as that is of this run */
+    CHECK_INT(r.inputs, 6); /* files of the same time belong to this run */
     reading_free(&r);
     r = reading_new("files");
     snprintf(path, sizeof(path), "%s/old/new.json", r.dir);
@@ -334,7 +337,8 @@ TEST(every_file_is_read_or_told)
     mrd_strlist_fini(&earlier);
 }
 
-/* What says in its first 256 bytes that we wrote it is a result, and is not read; behind them it says nothing. */
+/* A file that was written by Meridian is a result and is not read. This is recognised in its first
+ * 256 bytes, not later. */
 TEST(a_result_is_known_by_its_first_bytes)
 {
     for (int behind = 0; behind < 2; behind++) {
@@ -350,7 +354,7 @@ TEST(a_result_is_known_by_its_first_bytes)
     }
 }
 
-/* A trace in a folder that is too deep is not passed over in silence. */
+/* A trace in a directory that is too deep is reported. */
 TEST(folders_that_are_too_deep_are_told)
 {
     for (int depth = 16; depth <= 17; depth++) {
@@ -370,7 +374,7 @@ TEST(folders_that_are_too_deep_are_told)
     }
 }
 
-/* The folder of one process may be named itself, with any number of slashes behind it. */
+/* The directory of one process may be the argument itself, with any number of slashes at the end. */
 TEST(a_process_folder_may_be_named_itself)
 {
     static const char *const ends[] = { "", "/", "///" };
@@ -388,9 +392,10 @@ TEST(a_process_folder_may_be_named_itself)
     }
 }
 
-#define DEEP "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d" /* as many folders as are read */
+#define DEEP "d/d/d/d/d/d/d/d/d/d/d/d/d/d/d/d" /* the maximum depth */
 
-/* A tool converts what lies there: its JSON is read, and the artifacts say who decoded them. */
+/* A tool converts the artifacts. Its JSON is read, and the artifacts have the name of the tool that
+ * decoded them. */
 TEST(a_tool_decodes_artifacts)
 {
     static const struct {
@@ -428,7 +433,7 @@ TEST(a_tool_decodes_artifacts)
     }
 }
 
-/* Of two folders of one profile a tool decodes the artifacts of its own. */
+/* If two directories belong to one profile, a tool decodes the artifacts of its own directory. */
 TEST(a_tool_decodes_the_artifacts_of_its_folder)
 {
     static const char text[] = "#!/bin/sh\nprintf '%s' '" CHROME "' > system_profile.json\n";
@@ -454,7 +459,8 @@ TEST(a_tool_decodes_the_artifacts_of_its_folder)
     reading_free(&r);
 }
 
-/* A folder that Meridian wrote is an input when it holds nothing else: each profile is read once. */
+/* A directory that Meridian wrote is an input if it contains nothing else. Each profile is read
+ * once. */
 TEST(own_profiles_are_read_where_nothing_else_is)
 {
     static const char own[] = "{\"meridian\":{\"format\":\"system_profile\"},\"trace_events\":["

@@ -1,5 +1,5 @@
-/* The runtime's trace fetch by fetch: starts and stops in different documents, what waits and what is in flight, in the host's
- * and in a device's clock, and what is held. */
+/* The runtime's trace, fetch by fetch. Starts and stops are in different documents. Checks the
+ * waiting and in-flight events, in the host's and in a device's clock, and the stored events. */
 #include "tests/trace/nrt_feed.h"
 
 typedef struct {
@@ -38,7 +38,7 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "00900", "") TAIL);
     CHECK_INT(s.n, 1);
     CHECK_INT(s.last_dur, 900);
-    /* A fourth open start pushes the oldest out; its stop then stands alone. */
+    /* A fourth open start replaces the oldest. The stop of the oldest then has no start. */
     nrt_feed(nrt, HEAD EV("a", "start", "0", "1", "1", T0 "01000",
                           "") "," EV("a", "start", "0", "2", "1", T0 "01001",
                                      "") "," EV("a", "start", "0", "3", "1", T0 "01002", "") TAIL);
@@ -47,7 +47,7 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     CHECK_INT(s.unfinished, 1);
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "1", "1", T0 "01004", "") TAIL);
     CHECK_INT(s.no_start, 0);
-    /* Texts of two threads may come in the other order. */
+    /* Texts of two threads may arrive in reverse order. */
     nrt_feed(nrt, HEAD EV("b", "stop", "0", "7", "1", T0 "02900", "\"return_code\":0") TAIL);
     CHECK_INT(s.n, 2);
     nrt_feed(nrt, HEAD EV("b", "start", "0", "7", "1", T0 "02000", "") TAIL);
@@ -63,8 +63,8 @@ TEST(a_start_in_one_fetch_and_its_stop_in_a_later_one)
     mrd_catalog_free(s.cat);
 }
 
-/* Who may have to read again from a document knows what waits of it: starts of before it, ends
- * whichever they are of. */
+/* A caller that may have to read again from a document needs the events that wait for it: earlier
+ * starts, and ends of any start. */
 TEST(what_waits_is_known_by_its_document)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -99,7 +99,7 @@ TEST(what_waits_is_known_by_its_document)
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "2", "1", T0 "00280", "") TAIL);
     CHECK_INT(s.last_dur, 80);
     CHECK_INT(mrd_nrt_oldest(nrt), 7);
-    /* Read once more: an end whose start lies before is done with, a start is not. */
+    /* Read again: an end with an earlier start is complete, a start is not. */
     mrd_nrt_mark(nrt, 9, true, false);
     nrt_feed(nrt, HEAD EV("a", "stop", "0", "8", "1", T0 "00400",
                           "") "," EV("a", "start", "0", "4", "1", T0 "00410", "") TAIL);
@@ -117,7 +117,8 @@ TEST(what_waits_is_known_by_its_document)
     ",\"tracking_id\":" track ",\"thread_id\":1,\"data\":{\"model_id\":7},\"timestamp_ns\":" ts    \
     "}"
 
-/* In flight is what has begun and not ended, for certain: not what may have ended in what was lost. */
+/* An event in flight has begun and certainly not ended. If its end may be among lost events, it
+ * does not count. */
 TEST(what_is_in_flight)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -136,7 +137,7 @@ TEST(what_is_in_flight)
     CHECK_INT(nrt_in_flight_of(nrt).args, 1);
     nrt_feed(nrt, HEAD NUMBERED("4", "start", "4", T0 "00400") TAIL);
     CHECK_INT(nrt_in_flight_of(nrt).n, 2);
-    /* The end of either may be 5, which is missing; what began behind it is certain. */
+    /* The missing event 5 may be the end of either. Events that began after it are certain. */
     nrt_feed(nrt, HEAD NUMBERED("6", "start", "6", T0 "00600") "," NUMBERED("7", "start", "7",
                                                                             T0 "00700") TAIL);
     CHECK_INT(nrt_in_flight_of(nrt).n, 1);
@@ -154,7 +155,8 @@ TEST(what_is_in_flight)
     mrd_catalog_free(s.cat);
 }
 
-/* Who is told what has begun needs no reader to find it again; ends that wait for their start are given. */
+/* Events in flight that were reported need not be found by a new reader. Ends that wait for their
+ * start are output. */
 TEST(what_has_begun_is_told_once)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -171,10 +173,10 @@ TEST(what_has_begun_is_told_once)
     CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 6, nrt_see_open, &f), MRD_OK);
     CHECK_INT(f.n, 1);
     CHECK_INT(f.since % 100000, 100);
-    CHECK_INT(s.n, 0); /* the end is of the document that begins at 6 */
+    CHECK_INT(s.n, 0); /* the end is in the document that begins at 6 */
     CHECK_INT(mrd_nrt_waiting_before(nrt, 6, &oldest), 1);
     CHECK_ERR("tell", mrd_nrt_tell_before(nrt, 7, nrt_see_open, &f), MRD_OK);
-    CHECK_INT(f.n, 2); /* the first is known */
+    CHECK_INT(f.n, 2); /* the first was reported */
     CHECK_INT(s.n, 1);
     CHECK_INT(s.no_start, 1);
     CHECK_INT(mrd_nrt_waiting_before(nrt, 7, &oldest), 0);
@@ -191,7 +193,7 @@ TEST(what_has_begun_is_told_once)
     mrd_catalog_free(s.cat);
 }
 
-/* What cannot be given ends the telling. */
+/* The first error of the receiver stops the report. */
 TEST(telling_ends_with_the_first_error)
 {
     sink s = { .cat = mrd_catalog_new(), .fails = true };
@@ -234,7 +236,7 @@ feed_sync(mrd_nrt *nrt, int core, int exec, int64_t device, int64_t host)
     nrt_feed_event(nrt, text);
 }
 
-/* Whichever clock it is in and whichever of both comes first, an execution is as long as it was. */
+/* An execution has its true length in either clock, and in either order of start and end. */
 TEST(an_end_that_comes_first_finds_its_start)
 {
     for (int device = 0; device < 2; device++)
@@ -264,8 +266,8 @@ TEST(an_end_that_comes_first_finds_its_start)
         }
 }
 
-/* What runs by a device's clock is told at its host time, by any sync point of its core; before there is one
- * nothing is known of when it began. */
+/* An execution in device time is reported at its host time, computed with any sync point of its
+ * core. Before the first sync point its start is unknown. */
 TEST(what_runs_by_a_devices_clock_is_in_flight_once_it_is_known)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -288,7 +290,7 @@ TEST(what_runs_by_a_devices_clock_is_in_flight_once_it_is_known)
     mrd_catalog_free(s.cat);
 }
 
-/* Memory of which nothing is used any more is a sample, too. */
+/* A sample of zero bytes counts too. */
 TEST(no_memory_is_a_sample)
 {
     sink s = { .cat = mrd_catalog_new() };
@@ -311,7 +313,8 @@ TEST(no_memory_is_a_sample)
     mrd_catalog_free(s.cat);
 }
 
-/* What is held counts: each start that waits for its end, each end for its start, each device time for its sync point. */
+/* The memory of stored events counts: each start that waits for its end, each end that waits for
+ * its start, and each device time that waits for a sync point. */
 TEST(memory_that_is_held_is_stated)
 {
     sink s = { .cat = mrd_catalog_new() };

@@ -7,7 +7,8 @@ static const mrd_import_ops *const ops = &mrd_import_nrt;
     "{\"event_type\":\"" type "\",\"phase\":\"start\",\"nc_idx\":" nc ",\"tracking_id\":" track    \
     ",\"thread_id\":1,\"nrta_seq_id\":" seq ",\"data\":{" data "},\"timestamp_ns\":" ts "}"
 
-/* The events of one asynchronous request are on one arrow, whatever core and type; others are not. */
+/* The events of one asynchronous request are on one arrow, for any core and type. Other events are
+ * not. */
 TEST(one_request_is_one_arrow)
 {
     collected c = { 0 };
@@ -44,7 +45,7 @@ TEST(one_request_is_one_arrow)
     collect_free(&c);
 }
 
-/* The number of a request may stand behind other arguments. */
+/* The number of a request may follow other arguments. */
 TEST(a_request_is_found_behind_other_arguments)
 {
     static const char *const orders[] = {
@@ -73,7 +74,7 @@ TEST(a_request_is_found_behind_other_arguments)
     CHECK(ids[0] == ids[1]);
 }
 
-/* Device memory by category as series, and what a copy moved how fast; each sample is a record. */
+/* Device memory by category as series, and the size and speed of copies. Each sample is a record. */
 TEST(memory_and_copies)
 {
     static const char *const events[] = {
@@ -117,7 +118,7 @@ TEST(memory_and_copies)
     collect_free(&c);
 }
 
-/* Memories of two devices have one index each; their series are two. */
+/* Memories of two devices with the same index have separate series. */
 TEST(memory_of_several_devices)
 {
     static const char *const events[] = {
@@ -188,12 +189,12 @@ TEST(starts_and_stops_are_paired)
     CHECK_INT(collect_track(&c, ev)->pcore_idx, 3);
     CHECK_INT(collect_track(&c, ev)->thread_id, MRD_NONE);
     CHECK_INT(c.v[2]->ev.dur_ns, MRD_DUR_UNFINISHED);
-    CHECK_INT(c.v[3]->ev.flags, MRD_EV_NO_START); /* its start might have come in a later text */
+    CHECK_INT(c.v[3]->ev.flags, MRD_EV_NO_START); /* its start might be in a later text */
     collect_free(&c);
 }
 
-/* One execution on a logical core of two physical ones, its sync points behind it. `dev` gives the
- * stamps of the hardware events as the runtime with that clock writes them. */
+/* One execution on a logical core of two physical cores, followed by its sync points. `dev` gives
+ * the stamps of the hardware events as the runtime with that clock writes them. */
 static void
 execution(char *to, size_t room, bool device_clock)
 {
@@ -409,7 +410,7 @@ TEST(documents_good_and_bad)
     }
 }
 
-/* A reader fed fetch by fetch, as the agent does. */
+/* A reader that is fed fetch by fetch, like the agent's. */
 typedef struct {
     mrd_catalog *cat;
     size_t n;
@@ -424,7 +425,7 @@ sink_emit(void *self, const mrd_event *ev)
 }
 
 static mrd_err
-line_emit(void *self, const mrd_event *ev) /* its name tells what the line must be */
+line_emit(void *self, const mrd_event *ev) /* its name determines the expected track */
 {
     const mrd_track *t = mrd_catalog_borrow_track(((const sink *) self)->cat, ev->track);
     char want[64];
@@ -436,8 +437,8 @@ line_emit(void *self, const mrd_event *ev) /* its name tells what the line must 
     return MRD_OK;
 }
 
-/* Each event is on the line of its core, thread and worker, whatever lines came before: many more
- * than are remembered, in a drawn order. */
+/* Each event is on the track of its core, thread and worker, in any order of tracks. There are many
+ * more tracks than are remembered. */
 TEST(every_event_is_on_its_own_line)
 {
     enum { N = 20000 };
@@ -465,7 +466,7 @@ TEST(every_event_is_on_its_own_line)
     mrd_buf_fini(&text);
 }
 
-/* A runtime without hardware says so: its process is marked, and nothing of it is taken away. */
+/* A runtime without hardware reports that. Its process is marked, and its events are unchanged. */
 TEST(a_simulated_runtime_is_marked)
 {
     static const struct {
@@ -515,7 +516,7 @@ TEST(many_pairs_in_many_orders)
     CHECK_INT(c.n, PAIRS);
     for (size_t i = 0; i < c.n; i++)
         sum += c.v[i]->ev.dur_ns;
-    CHECK_INT(sum, (int64_t) PAIRS * PAIRS); /* all stops are PAIRS behind all starts on average */
+    CHECK_INT(sum, (int64_t) PAIRS * PAIRS); /* on average all stops are PAIRS after all starts */
     CHECK_INT(c.input.unfinished, 0);
     collect_free(&c);
     mrd_buf_fini(&text);

@@ -428,7 +428,8 @@ has_fact(const mrd_catalog *cat, const char *want, const char *value)
     return false;
 }
 
-/* Statements of a file about itself: each member is a fact. Only the message of a warning is noted. */
+/* Statements of a file about itself: each member is a fact. The message of a warning becomes a
+ * note. */
 TEST(facts_and_warnings_of_a_file)
 {
     static const char text[] =

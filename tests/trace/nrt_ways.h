@@ -43,7 +43,7 @@ ways_keep(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* chunk: bytes that enter the window at once; 0 for all, without a copy */
+/* chunk: number of bytes that enter the window at once, or 0 for all without a copy */
 static inline void
 ways_run(nrt_way *o, mrd_str text, size_t chunk, bool fast)
 {

@@ -17,7 +17,7 @@ rnd(uint64_t *seed, uint64_t n)
     return (*seed >> 33) % n;
 }
 
-/* A plain array in the order of age is the model. */
+/* The model is a plain array in order of age. */
 TEST(the_table_agrees_with_an_array)
 {
     enum { KEYS = 7, MAX = 64 };

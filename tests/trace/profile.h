@@ -1,6 +1,6 @@
 /*
- * tests/trace/profile.h - a small made-up profile of two nodes with everything an event can carry,
- * and running a sink over events into memory. For the tests of the outputs.
+ * tests/trace/profile.h - a small invented profile of two nodes with everything that an event can
+ * have, and a function that runs a sink on events in memory. For the tests of the outputs.
  */
 #ifndef MRD_TESTS_TRACE_PROFILE_H
 #define MRD_TESTS_TRACE_PROFILE_H
@@ -29,7 +29,7 @@ test_collect(void *self, const void *data, size_t len)
     return true;
 }
 
-/* Runs the sink over sorted copies of the events; the result is a malloc'd text. */
+/* Runs the sink on sorted copies of the events. Returns a malloc'd text. */
 static inline char *
 test_sink_run(const mrd_sink_ops *ops, const mrd_catalog *cat, uint32_t profile,
               const mrd_sink_options *options, const mrd_event *events, size_t n, size_t *ret_len)
@@ -60,7 +60,7 @@ test_sink_run(const mrd_sink_ops *ops, const mrd_catalog *cat, uint32_t profile,
     return (char *) text.p;
 }
 
-/* ---- The made-up profile ---- */
+/* ---- The invented profile ---- */
 
 #define PROFILE_EVENTS_MAX 128
 

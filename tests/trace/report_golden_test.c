@@ -1,6 +1,6 @@
-/* Reports of one made-up training of two nodes must give the bytes of tests/golden/: it has all that
- * a report can say, and what each number must be is tested in report_test.c and steps_test.c.
- * MRD_GOLDEN_UPDATE=1 writes the files anew. */
+/* Reports of an invented training of two nodes must be equal to the files in tests/golden/. They
+ * contain everything that a report can state. The numbers are checked in report_test.c and
+ * steps_test.c. MRD_GOLDEN_UPDATE=1 writes the files again. */
 #include "base/out.h"
 #include "tests/trace/profile.h"
 
@@ -20,7 +20,7 @@ args_of(test_profile *p, mrd_event *ev, int64_t group, int64_t op)
     ev->bound_ns = 400;
 }
 
-/* One step of one process: it loads data, launches, computes, meets the other one, copies. */
+/* One step of a process: it loads data, launches, computes, meets the other process, and copies. */
 static void
 one_step(test_profile *p, mrd_track_id host, int who, int64_t number, int64_t at)
 {
@@ -74,7 +74,7 @@ training(void)
     return p;
 }
 
-/* And the arguments of its events. */
+/* Also frees the arguments of its events. */
 static void
 training_free(test_profile *p)
 {
@@ -138,7 +138,7 @@ TEST(bytes_are_golden)
     training_free(p);
 }
 
-/* The page has a column for each step, with how long it took. */
+/* The page has a column for each step, with the duration of the step. */
 TEST(the_page_shows_how_long_each_step_took)
 {
     mrd_sink_options options = test_sink_options();
@@ -158,7 +158,7 @@ TEST(the_page_shows_how_long_each_step_took)
     training_free(p);
 }
 
-/* In a section of the page each colour means one thing, which its key says, and no colour has two names. */
+/* In a section of the page each colour has one meaning, which the legend gives, and one name. */
 static unsigned
 check_colours(char *section)
 {
@@ -202,7 +202,7 @@ TEST(a_colour_means_one_thing)
     training_free(p);
 }
 
-/* The page ends with the whole report as text: the same that the sink for text writes, escaped. */
+/* The page ends with the whole text report, escaped. */
 TEST(the_page_has_the_whole_text)
 {
     static const struct {

@@ -1,8 +1,10 @@
-/* The report: parts of the window that add up, against an account kept instant by instant; steps, paths and the text. */
+/* The report. The parts of the window add up and equal an account of every instant. Also tests
+ * steps, paths and the text. */
 #include "tests/trace/report_read.h"
 #include "trace/sink/text.h"
 
-/* A loss of a fifth is named before computation, one that is a nanosecond shorter is not; who has most of it, where that stands out. */
+/* A loss of a fifth is named before computation, but not if it is a nanosecond shorter. The worker
+ * with most of it is named if it stands out. */
 TEST(the_bottleneck_is_a_loss_of_a_fifth_or_more)
 {
     static const struct {
@@ -43,7 +45,8 @@ TEST(the_bottleneck_is_a_loss_of_a_fifth_or_more)
     }
 }
 
-/* A pause is not recorded, and no loss: it is neither idle nor exposed, and of computation what is known is. */
+/* A pause is neither recorded nor a loss. It is neither idle nor exposed, and only recorded
+ * computation counts. */
 TEST(what_was_paused_is_not_recorded_and_no_loss)
 {
     test_profile *p = test_profile_new();
@@ -65,7 +68,7 @@ TEST(what_was_paused_is_not_recorded_and_no_loss)
     CHECK(part(r, 0, "idle") == 800);
     CHECK(parts_sum(r, 0) == 4500);
     CHECK(number(worker(r, 0), "lost") == 3);
-    CHECK(json_array_size(json_object_get(r, "longest_pauses")) == 0); /* none that is known */
+    CHECK(json_array_size(json_object_get(r, "longest_pauses")) == 0); /* no certain one */
     json_decref(r);
     text = report_text(p);
     CHECK(strstr(text, "Not recorded (paused)                   time of window\n"
@@ -88,7 +91,7 @@ TEST(every_instant_is_in_one_part)
     profile_add(p, MRD_SPAN, p->thread[0], "nrt_tensor_write", 1700, 300);
     cc_running(p, 0, 2, 3000, 400, 0); /* exposed for 100 */
     profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", 3100, 900);
-    profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", 3900, 5000); /* behind the device */
+    profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", 3900, 5000); /* after the device */
     profile_add(p, MRD_SPAN, p->thread[0], "nrt_execute", 9500, 10);   /* outside of it */
     r = report(p);
     CHECK(json_array_size(json_object_get(r, "workers")) == 1);
@@ -112,8 +115,8 @@ TEST(every_instant_is_in_one_part)
     test_profile_free(p);
 }
 
-/* Of a time in which events were lost only what is known is said: nothing is idle there, no
- * collective is exposed, no call of the runtime shows an idle device, and it is no pause. */
+/* If events were lost, only the recorded ones count in that time. Nothing is idle, no collective is
+ * exposed, no call of the runtime shows an idle device, and it is not a pause. */
 TEST(what_was_lost_is_not_recorded_and_never_idle)
 {
     test_profile *p = test_profile_new();
@@ -140,7 +143,7 @@ TEST(what_was_lost_is_not_recorded_and_never_idle)
     CHECK(parts_sum(r, 0) == 5500);
     CHECK(number(worker(r, 0), "lost") == 17);
     pauses = json_object_get(r, "longest_pauses");
-    CHECK(json_array_size(pauses) == 1); /* 4,500 to 5,000; the others hold lost events */
+    CHECK(json_array_size(pauses) == 1); /* 4,500 to 5,000; the others contain lost events */
     CHECK(number(json_array_get(pauses, 0), "duration_ns") == 500);
     json_decref(r);
     text = report_text(p);
@@ -150,7 +153,7 @@ TEST(what_was_lost_is_not_recorded_and_never_idle)
     test_profile_free(p);
 }
 
-/* Random spans, against one byte per instant. */
+/* Random spans, compared with one byte per instant. */
 TEST(parts_equal_an_account_kept_by_hand)
 {
     static const struct {
@@ -201,7 +204,7 @@ TEST(parts_equal_an_account_kept_by_hand)
     }
 }
 
-/* On the line of a foreign trace's device: its work, copies, and what is not its. */
+/* On the track of a foreign trace's device: its work, copies, and events that are not work. */
 TEST(categories_tell_the_host_from_the_device)
 {
     static const struct {
@@ -260,7 +263,7 @@ TEST(workers_days_apart_are_said)
     test_profile_free(p);
 }
 
-/* What separates runs is told in the unit that people count it in. */
+/* The distance between runs is given in a common unit for its size. */
 TEST(long_times_have_their_unit)
 {
     static const struct {
@@ -300,8 +303,8 @@ TEST(steps_are_known_by_name)
     test_profile_free(p);
 }
 
-/* Why a device was idle follows from when the arrows that lead to its next work began: drawn
- * pauses, events with several arrows of both directions, against a list of all starts. */
+/* The reason for idle time follows from the starts of the arrows to the next work. Pauses are
+ * random, and events have several arrows in both directions. Compared with a list of all starts. */
 TEST(idle_causes_follow_the_arrows)
 {
     static const char *const keys[MRD_IDLE_CAUSES] = { "loading", "launch", "short", "queued",
@@ -346,7 +349,8 @@ TEST(idle_causes_follow_the_arrows)
             for (unsigned k = ev->flow_count; k-- > 0;) {
                 int64_t start = to[i][k].id <= 2 * GAPS ? began[to[i][k].id - 1] : -1;
 
-                /* The first that leads here decides; what this work starts itself is no cause. */
+                /* The first arrow that ends here decides. Arrows that start at this work are no
+                 * cause. */
                 if (start >= 0)
                     cause = start > at                ? MRD_IDLE_LAUNCH
                             : gap <= MRD_REPORT_SHORT ? MRD_IDLE_SHORT
@@ -366,7 +370,7 @@ TEST(idle_causes_follow_the_arrows)
         CHECK_ROW(keys[k], seen[k] > 20);
 }
 
-/* Columns, one per character, up to the end of the line. */
+/* Counts the columns to the end of the line, one per character. */
 static size_t
 columns(const char *line)
 {
@@ -377,7 +381,7 @@ columns(const char *line)
     return n;
 }
 
-/* How many rows below this head end where it does. */
+/* Counts the rows below this head that end in the same column. */
 static size_t
 rows_of(const char *text, const char *head)
 {
@@ -394,8 +398,8 @@ rows_of(const char *text, const char *head)
     return n;
 }
 
-/* Labels of every length, in characters of several bytes: each row's numbers are below their
- * head, and a label that is too long has a line of its own. */
+/* Labels of every length with multi-byte characters. The numbers of each row are below their head,
+ * and a label that is too long has a separate line. */
 TEST(rows_are_below_their_heads)
 {
     for (size_t len = 0; len < 40; len++) {
@@ -442,8 +446,8 @@ TEST(rows_are_below_their_heads)
     }
 }
 
-/* What is lost or paused behind the end of a step is no part of the step, also where no span comes
- * between the two. */
+/* A loss or pause after the end of a step is not part of the step, even if no span lies between
+ * them. */
 TEST(a_loss_behind_a_step_is_not_in_it)
 {
     test_profile *p = test_profile_new();
@@ -465,8 +469,8 @@ TEST(a_loss_behind_a_step_is_not_in_it)
     test_profile_free(p);
 }
 
-/* Whatever is lost, paused, nested or left open, and whenever: the path is as long as its steps, instant by
- * instant, and so are the blocks of steps over time. */
+/* With any losses, pauses, nesting and unfinished spans, the path has the length of its steps,
+ * instant by instant. So do the blocks of steps over time. */
 TEST(drawn_steps_have_paths_as_long_as_they_are)
 {
     const char *from = getenv("MRD_SEED");
@@ -533,7 +537,8 @@ TEST(drawn_steps_have_paths_as_long_as_they_are)
             CHECK_INT(on_path, json_is_object(path) ? number(block, "total_ns") : 0);
             total += number(block, "total_ns");
         }
-        CHECK(sum == 0 || total == 0 || sum == total); /* without steps it is the recording's */
+        /* without steps it is the path of the recording */
+        CHECK(sum == 0 || total == 0 || sum == total);
         json_decref(r);
         forget(p);
         test_profile_free(p);
@@ -581,7 +586,7 @@ TEST(a_path_without_steps_is_one_through_the_recording)
     test_profile_free(p);
 }
 
-/* What is not so of any is not counted aloud. */
+/* A count of zero is not printed. */
 TEST(a_collective_of_one_worker_is_not_left_out)
 {
     test_profile *p = test_profile_new();
@@ -614,7 +619,7 @@ TEST(the_text_says_the_same)
     text = report_text(p);
     CHECK(strstr(text, "rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711 came last to 12 of its 12") !=
           NULL);
-    /* A row is whose it is: node and pid whole, on a line of their own when they are long. */
+    /* A row has the complete node and pid, on a separate line if they are long. */
     CHECK(strstr(text, "\n  rank 1 NC 3 i-0aaaaaaaaaaaaaaa1 pid 4711\n") != NULL);
     CHECK(strstr(text, "\nSteps ") != NULL && strstr(text, "(worth a look)") != NULL);
     for (const char *line = text; line != NULL && *line != '\0';) {

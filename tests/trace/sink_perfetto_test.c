@@ -116,7 +116,7 @@ span_compare(const void *a, const void *b)
     return x->id < y->id ? -1 : x->id > y->id;
 }
 
-/* Random spans over several tracks, many of them not nesting, some without end. */
+/* Random spans on several tracks, many of which do not nest, some without an end. */
 static size_t
 random_spans(fixture *f, mrd_event *v, size_t n, uint64_t seed, int64_t origin)
 {
@@ -381,7 +381,7 @@ TEST(arguments_keep_their_types)
     teardown(&f);
 }
 
-/* Lengths of texts around those at which their length takes another byte. */
+/* Texts with lengths around the values at which the length field needs another byte. */
 TEST(texts_of_every_length_are_whole)
 {
     enum { FROM = 16384 - 40, TO = 16384 + 8, N = 300 + TO - FROM };
@@ -420,7 +420,7 @@ TEST(texts_of_every_length_are_whole)
     teardown(&f);
 }
 
-/* The arguments of a track are encoded once; a slice that says one itself has it once. */
+/* The arguments of a track are encoded once. A slice with the same argument has it once. */
 TEST(slices_say_whose_they_are)
 {
     enum { PLAIN = 4, N = PLAIN * 3 + 2 };
@@ -436,7 +436,7 @@ TEST(slices_say_whose_they_are)
     f.options.identity = true;
     of[0] = track(&f, process(&f, longest, 40, 5), MRD_SRC_DEVICE, 2, MRD_NONE, "");
     of[1] = track(&f, process(&f, "i-b", INT32_MAX, MRD_NONE), MRD_SRC_RUNTIME, MRD_NONE, 9, "");
-    /* too long to be kept: three numbers of ten bytes */
+    /* too long to be stored: three numbers of ten bytes */
     of[2] = track(&f, process(&f, "i-c", -1, -2), MRD_SRC_RUNTIME, -3, 9, "");
     args[0].key = mrd_catalog_intern(f.cat, "rank");
     args[1].key = mrd_catalog_intern(f.cat, "size");
@@ -528,7 +528,7 @@ TEST(losses_open_spans_and_lone_ends_are_visible)
     CHECK_TEXT(w->slices[0].name, "lost 12 events (ring full)");
     CHECK_INT(w->slices[0].dur, 100);
     CHECK_INT(w->slices[1].dur, -1);
-    CHECK_INT(w->slices[2].dur, 100); /* overlaps the first: a row of its own */
+    CHECK_INT(w->slices[2].dur, 100); /* overlaps the first, so it has a separate row */
     CHECK(w->slices[2].row != w->slices[0].row && w->slices[0].row != w->slices[1].row);
     CHECK_INT(w->slices[3].dur, -2);
     CHECK_INT(w->slices[3].args, 1);
@@ -541,11 +541,11 @@ TEST(losses_open_spans_and_lone_ends_are_visible)
     teardown(&f);
 }
 
-/* What each of these spans, in order, must carry: the number of the arrow, 0 none; on its END when
- * negative. */
+/* The expected arrow of each of these spans, in order. 0 for none, and negative if it is on the
+ * END. */
 static const struct {
     const char *name;
-    const char *dirs; /* s, t, f per span; capitals: the span is over before the next begins */
+    const char *dirs; /* s, t, f per span; upper case if the span ends before the next begins */
     int want[5];
 } arrow_rows[] = {
     { "start and end", "sf", { 1, 1 } },
@@ -750,7 +750,7 @@ read_part(const char *path, mrd_buf *to)
     fclose(f);
 }
 
-/* Writes events below dir, split; the number of parts. */
+/* Writes events below dir in parts. Returns the number of parts. */
 static size_t
 write_parts(fixture *f, const char *dir, uint64_t split, const mrd_event *v, size_t n)
 {
@@ -780,7 +780,8 @@ write_parts(fixture *f, const char *dir, uint64_t split, const mrd_event *v, siz
     return parts;
 }
 
-/* The slices of all parts that are no repetitions; what is repeated was before, and goes on. */
+/* Collects the slices of all parts without repetitions. A repeated slice must have been present
+ * before and continue. */
 static size_t
 gather_parts(const char *dir, size_t parts, uint64_t split, walk_slice *to, size_t *ret_repeated)
 {
@@ -808,7 +809,7 @@ gather_parts(const char *dir, size_t parts, uint64_t split, walk_slice *to, size
             }
             ++*ret_repeated;
             CHECK(part > 1 && s->begin < s->ts);
-            if (s->dur != -2) { /* all at the cut, with the time at which they began */
+            if (s->dur != -2) { /* all at the cut, with their original start times */
                 CHECK(cut == INT64_MIN || cut == s->ts);
                 cut = s->ts;
             }
@@ -832,7 +833,7 @@ by_slice(const void *a, const void *b)
     return strcmp(x->name, y->name);
 }
 
-/* Nothing is lost or twice, each part opens alone and is not larger than it may be. */
+/* Nothing is lost or duplicated. Each part can be opened alone and is not larger than the limit. */
 TEST(parts_have_each_event_once_and_open_alone)
 {
     enum { N = 60000 };
@@ -845,7 +846,7 @@ TEST(parts_have_each_event_once_and_open_alone)
     printf("MRD_SEED=%" PRIu64 "\n", seed);
 
     for (size_t i = 0; i < MRD_COUNT(splits); i++) {
-        const char *dir = test_tmp(); /* where parts of the round before lie */
+        const char *dir = test_tmp(); /* contains parts of the previous round */
         size_t n, parts, repeated;
         fixture f;
         pf_walk *w;
@@ -853,7 +854,7 @@ TEST(parts_have_each_event_once_and_open_alone)
         setup(&f);
         f.options.compress = i == 1;
         random_spans(&f, v, N, seed + i, i == 2 ? -1500000000 : EPOCH);
-        for (size_t k = 0; k < N; k += 37) /* some that many cuts fall into */
+        for (size_t k = 0; k < N; k += 37) /* some that many cuts hit */
             v[k].dur_ns = v[k].dur_ns < 0 ? v[k].dur_ns : v[k].dur_ns + (int64_t) k % 70000;
         qsort(v, N, sizeof(*v), test_compare);
         CHECK_INT(write_events(&f, 0, v, N), MRD_OK);

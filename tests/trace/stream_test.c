@@ -241,7 +241,7 @@ TEST(large_text_survives_the_file)
     mrd_store_free(store);
 }
 
-/* What a flow point binds to, by the sentence of stream.h, in O(n). -1: nothing. */
+/* Finds the target of a flow point by the definition in stream.h, in O(n). -1 for none. */
 static int64_t
 brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
 {
@@ -269,7 +269,7 @@ brute_target(const mrd_event *v, size_t n, const mrd_event *flow)
     return exact >= 0 ? exact : inside >= 0 ? inside : touching;
 }
 
-/* longest: of the spans, above n / 10 most of them overlap hundreds of others. */
+/* longest: length of the longest span. Above n / 10 most spans overlap hundreds of others. */
 static void
 check_flows(uint64_t seed, size_t n, size_t longest, size_t memory)
 {
@@ -345,8 +345,8 @@ TEST(flow_points_find_the_innermost_event)
     check_flows(99, 12000, 40, 1 << 20);
 }
 
-/* A million spans that all run at one time, and as many starts of arrows: looking through what runs for each
- * of them took minutes, which is longer than a test may. */
+/* A million concurrent spans and the same number of arrow starts. A search through all running
+ * spans for each start took minutes, which exceeds the time of a test. */
 TEST(arrows_among_many_spans_that_run_take_no_longer_each)
 {
     enum { N = 1000000 };
@@ -374,14 +374,14 @@ TEST(arrows_among_many_spans_that_run_take_no_longer_each)
     mrd_store_free(store);
 }
 
-/* Spans that overlap without nesting: the last one never ended when the next begins, so what ended
- * lies below it. How many are remembered follows from those that run, not from all that ever did. */
+/* Spans overlap without nesting, so finished spans lie below a running one. The number of stored
+ * spans depends on the running spans, not on all earlier ones. */
 TEST(memory_of_the_binding_is_that_of_spans_that_run)
 {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
     SKIP("the sanitizer needs the address space");
 #else
-    enum { N = 1200000, EACH = 1000 }; /* 38 MB of them, if all were remembered */
+    enum { N = 1200000, EACH = 1000 }; /* 38 MB of them, if all were stored */
     mrd_store *store = mrd_store_new(1 << 20, test_tmp());
     mrd_stream *s = mrd_store_stream(store, 0, "overlaps");
     mrd_event span = { .kind = MRD_SPAN, .dur_ns = 3, .name = 2 };
@@ -473,8 +473,8 @@ TEST(a_full_disk_is_said)
     mrd_store_free(store);
 }
 
-/* Events that cannot be had again: what came before the disk was full is there, with its arrows, and
- * nothing more is taken, by no stream. In order, and so out of order that every run stands alone. */
+/* Events that cannot be read again. After the disk is full, the earlier events are kept with their
+ * arrows, and no stream accepts more. Tested in order, and with runs that are all separate. */
 TEST(a_store_that_keeps_has_what_came_before_the_disk_was_full)
 {
     struct rlimit limit = { 4 << 20, 4 << 20 };

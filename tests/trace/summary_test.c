@@ -56,7 +56,7 @@ teardown(fixture *f)
     mrd_catalog_free(f->cat);
 }
 
-/* Idle is what of the window is not busy: never less than nothing, nothing without a window. */
+/* Idle is the part of the window that is not busy. It is never negative, and 0 without a window. */
 TEST(idle_is_the_rest_of_the_window)
 {
     static const struct {
@@ -87,8 +87,9 @@ add_to(void *sum, const mrd_event *ev)
     return mrd_summary_add(sum, ev);
 }
 
-/* A logical core of two physical ones: spans of both with one exec_id that overlap are one execution, from the
- * earlier begin to the later end; what says no exec_id, and a half alone, is one each. Events stay what was recorded. */
+/* A logical core of two physical cores. Overlapping spans of both with one exec_id are one
+ * execution, from the earlier begin to the later end. A span without an exec_id, or a single half,
+ * is one execution. The events stay unchanged. */
 TEST(two_physical_cores_are_one_execution)
 {
     static const struct {
@@ -182,7 +183,7 @@ TEST(busy_is_the_union_never_the_sum)
     teardown(&f);
 }
 
-/* Against a bitmap, on random spans. */
+/* Compared with a bitmap, on random spans. */
 TEST(union_equals_brute_force)
 {
     enum { SPAN = 5000 };
@@ -285,7 +286,8 @@ typedef struct {
     size_t n;
 } call_fixture;
 
-/* Threads 0 and 1 are known to both sources; the runtime calls the third by another number. */
+/* Threads 0 and 1 have the same number in both sources. The runtime uses another number for the
+ * third. */
 static void
 calls_setup(call_fixture *f)
 {
@@ -320,7 +322,7 @@ call_add(call_fixture *f, mrd_track_id track, mrd_sid name, int64_t from, int64_
     f->n++;
 }
 
-/* The counts of the two names, and that they add up. */
+/* Checks the counts of the two names, and that they add up. */
 static void
 calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
 {
@@ -347,8 +349,8 @@ calls_count(call_fixture *f, uint64_t counts[2], uint64_t total_ns[2])
     mrd_summary_free(sum);
 }
 
-/* Random calls on three threads, as truth has them: each is seen by the hook, by the runtime, or
- * by both; their clocks differ by up to 20 us. */
+/* Random calls on three threads, with the truth. Each is recorded by the hook, by the runtime, or
+ * by both. The clocks differ by up to 20 us. */
 TEST(a_call_that_two_sources_recorded_counts_once)
 {
     uint64_t seed = 20261122;
@@ -389,7 +391,8 @@ TEST(a_call_that_two_sources_recorded_counts_once)
     }
 }
 
-/* Calls much shorter than the error of the bridge, back to back; and ends that nobody saw. */
+/* Calls much shorter than the error of the clock conversion, without pauses, and calls with missing
+ * ends. */
 TEST(short_calls_and_ragged_ones_count_once)
 {
     static call_fixture f;
@@ -410,7 +413,8 @@ TEST(short_calls_and_ragged_ones_count_once)
     mrd_catalog_free(f.cat);
 }
 
-/* A name of its own for each of 200,000 spans: as many rows as there may be, and one for the rest. */
+/* 200,000 spans have different names. There is the maximum number of rows, and one row for the
+ * rest. */
 TEST(very_many_names_share_a_row)
 {
     enum { MANY = 200000 };
@@ -444,7 +448,7 @@ TEST(very_many_names_share_a_row)
 
 enum { LEVEL_TRACKS = 5, LEVEL_NAMES = 3, LEVEL_SPAN = 5000, LEVEL_EVENTS = 400 };
 
-/* What a row must say of the events whose track is one of its own, by counting all of them again. */
+/* Checks a row against all events on its tracks, which are counted again. */
 static void
 check_row(const mrd_summary *sum, const mrd_summary_row *row, const mrd_event *v,
           const mrd_sid *names, unsigned tracks)
@@ -483,7 +487,8 @@ check_row(const mrd_summary *sum, const mrd_summary_row *row, const mrd_event *v
     mrd_types_merged_free(types, n);
 }
 
-/* Two nodes: a process with one core; processes with two cores and with one. One core is idle. */
+/* Two nodes. The first has a process with one core. The second has a process with two cores and a
+ * process with one. One core is idle. */
 TEST(each_level_says_what_its_tracks_say)
 {
     static const struct {
@@ -596,7 +601,7 @@ TEST(losses_of_many_tracks_are_counted_fast)
     test_profile_free(p);
 }
 
-/* Lines of spans are no counters, though a sample stands on one. */
+/* Tracks of spans are not counter tracks, even if a sample is on one. */
 TEST(counters_are_those_of_counter_tracks)
 {
     test_profile *p = test_profile_new();

@@ -92,8 +92,8 @@ TEST(what_the_tool_does_is_told)
     }
 }
 
-/* The program receives the directory and runs in the directory for results. Of a long output the
- * end is kept. */
+/* The program receives the directory and runs in the directory for results. Only the end of a long
+ * output is kept. */
 TEST(arguments_place_and_tail)
 {
     char dir[200], into[200], want[500];

@@ -1,4 +1,5 @@
-/* Whose time a span is and what goes on in it: tables of names, categories, lines and losses. */
+/* The worker of a span, and the kind of its activity: tables of names, categories, tracks and
+ * losses. */
 #include "tests/trace/profile.h"
 #include "trace/analysis/workers.h"
 
@@ -108,7 +109,7 @@ static const struct {
     { DEVICE, "step 4", NULL, ON(COMPUTE) },
     { DEVICE, "cc_exec_barrier", NULL, ON(BARRIER) },
     { DEVICE, "cc_running", NULL, ON(COLLECTIVE) },
-    { DEVICE, "all-reduce.1", NULL, ON(COMPUTE) },       /* names of XLA are other traces' */
+    { DEVICE, "all-reduce.1", NULL, ON(COMPUTE) },       /* names of XLA belong to other traces */
     { DEVICE, "frame", "python_function", ON(COMPUTE) }, /* and so are categories */
     { RUNTIME, "nrt_execute", NULL, ON(HOST) },
     { RUNTIME, "step 4", NULL, ON(HOST) },
@@ -126,7 +127,7 @@ static const struct {
 TEST(names_and_categories)
 {
 
-    for (int first = 0; first < 2; first++) { /* once unseen, once remembered */
+    for (int first = 0; first < 2; first++) { /* once for the first time, once remembered */
         world w = world_new();
 
         for (size_t i = 0; i < MRD_COUNT(kinds); i++) {
@@ -155,7 +156,7 @@ TEST(names_and_categories)
     }
 }
 
-/* What is no finished span is nobody's time. */
+/* Events other than finished spans do not count for any worker. */
 TEST(only_finished_spans_count)
 {
     world w = world_new();
@@ -173,7 +174,7 @@ TEST(only_finished_spans_count)
         ev.dur_ns = i == 2 ? MRD_DUR_UNFINISHED : i == 3 ? INT64_MAX - 5 : 7;
         ev.flags = i == 4 ? MRD_EV_NO_START : i == 5 ? MRD_EV_MISTIMED : 0;
         if (i == 6) {
-            ev.dur_ns = INT64_MAX - 6; /* ends just before the end of time */
+            ev.dur_ns = INT64_MAX - 6; /* ends just before the largest time */
             counts = true;
         }
         CHECK_INT(mrd_workers_see(w.who, &ev, &work), counts ? MRD_WORK_WORKER : MRD_WORK_NONE);
@@ -181,7 +182,7 @@ TEST(only_finished_spans_count)
     world_free(&w);
 }
 
-/* By rank, core and device; two lines of a core are one worker. */
+/* Ordered by rank, core and device. Two tracks of a core are one worker. */
 TEST(workers_in_order)
 {
     world w = world_new();
@@ -222,7 +223,7 @@ TEST(workers_in_order)
     world_free(&w);
 }
 
-/* Which workers a loss is of: those of its core, of its process, of its node. */
+/* The workers that a loss affects: workers of its core, of its process, or of its node. */
 TEST(losses_are_of_some_workers)
 {
     static const struct {
@@ -264,7 +265,8 @@ TEST(losses_are_of_some_workers)
                           on == (strcmp(rows[i].cause, MRD_LOSS_PAUSED) == 0 ? MRD_ON_PAUSED
                                                                              : MRD_ON_GAP));
         }
-    for (uint32_t k = 0; k < 3; k++) { /* of the first node as a whole: process 1 is of another */
+    /* of the first node as a whole: process 1 is on another node */
+    for (uint32_t k = 0; k < 3; k++) {
         mrd_event ev = {
             .kind = MRD_LOSS, .name = name_of(&w, "memory"), .ivalue = 1, .track = node
         };
@@ -274,7 +276,7 @@ TEST(losses_are_of_some_workers)
     world_free(&w);
 }
 
-/* A loss of anybody is of a worker by where it happened, whatever else there is on the node: by a
+/* The worker of a loss depends on where it happened, regardless of other processes of the node. A
  * table of all kinds of owners. */
 TEST(a_loss_is_of_its_process_or_of_the_whole_node)
 {
@@ -302,7 +304,7 @@ TEST(a_loss_is_of_its_process_or_of_the_whole_node)
     world_free(&w);
 }
 
-/* Names that the catalog got after the workers were counted are other names, and nothing else. */
+/* Names that the catalog received after the workers were counted are just other names. */
 TEST(names_that_came_later_are_of_the_host)
 {
     static const char *const late[] = { "step ", "my dataloader ", "load_data", "late " };
