@@ -1,4 +1,4 @@
-/* proto/api_names.c - the renamed members. */
+/* proto/api_names.c - the table of renamed members. */
 #include "proto/api_names.h"
 
 #include "base/obj.h"

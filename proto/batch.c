@@ -7,7 +7,8 @@
 #include "base/vec.h"
 
 #define BATCH_CROSS_MAX 1024
-/* Encoded bytes of the fixed columns and of one argument, for the estimate that closes a batch. */
+/* Estimated encoded bytes of an event's fixed columns and of one argument. The estimate decides
+ * when a batch is closed. */
 #define EVENT_COST 16
 #define ARG_COST   6
 #define FLOW_COST  9
@@ -36,14 +37,15 @@ grow_rows(mrd_batch *b)
 static inline uint32_t
 idmap_slot(const idmap *m, uint32_t id)
 {
-    uint32_t at = id * 0x9e3779b1u >> m->shift; /* the golden ratio puts neighbours far apart */
+    /* multiplication by the golden ratio spreads consecutive ids */
+    uint32_t at = id * 0x9e3779b1u >> m->shift;
 
     while (m->slots[at] >> 32 != id && m->slots[at] != 0)
         at = (at + 1) & m->mask;
     return at;
 }
 
-/* The batch's number of this id + 1, 0 when it has none. */
+/* Returns the batch's number of this id + 1, or 0 if the id has no number. */
 static inline uint32_t
 idmap_find(const idmap *m, uint32_t id)
 {
@@ -74,7 +76,7 @@ idmap_rehash(idmap *m)
     return true;
 }
 
-/* A number for an id that has none; UINT32_MAX without memory. */
+/* Assigns a number to an id without one. UINT32_MAX if out of memory. */
 static uint32_t
 idmap_add(idmap *m, uint32_t id)
 {
@@ -128,7 +130,8 @@ mrd_batch_string(mrd_batch *b, mrd_sid sid)
     return string_put(b, sid);
 }
 
-/* Room for `words` more in every list of values, and for what push_known writes too much. */
+/* Ensures space for `words` more in every list of values, and for the excess that push_known
+ * writes. */
 static bool
 values_room(mrd_batch *b, uint32_t words)
 {
@@ -256,7 +259,7 @@ mrd_batch_cross(mrd_batch *b, const mrd_cross_read *read)
 static inline bool
 has_bound(const mrd_event *ev)
 {
-    return ev->bound_ns + 1 > 1; /* neither 0 nor MRD_BOUND_UNKNOWN */
+    return ev->bound_ns + 1 > 1; /* true for every value except 0 and MRD_BOUND_UNKNOWN */
 }
 
 static inline bool
@@ -319,8 +322,9 @@ arg_key(const mrd_arg *a)
     return (uint64_t) a->type << 32 | a->key;
 }
 
-/* Argument i, or one that is none. How many there are is as good as random, and a wrong guess costs
- * more than looking at one too many: this must not become a branch. */
+/* Returns argument i, or an empty one if the event has fewer. The compiler must not make a branch
+ * of this: the number of arguments is unpredictable, and a misprediction costs more than reading
+ * one argument too many. */
 static inline const mrd_arg *
 arg_or_none(const mrd_event *ev, uint32_t i)
 {
@@ -338,15 +342,16 @@ form_id_of(const mrd_event *ev, const mrd_arg *first, const mrd_arg *second)
     uint32_t has = (ev->id != 0) | (uint32_t) has_bound(ev) << 1 |
                    (uint32_t) (ev->dur_ns == MRD_DUR_UNFINISHED) << 2;
 
-    /* One by one, as they were written: what waits in the store queue cannot be read as one word.
-     */
+    /* Read the members one by one, as they were written. A wide load cannot be served from several
+     * narrow stores in the store queue. */
     id.word[2] = (uint64_t) ev->arg_count << 32 | (uint32_t) ev->flow_count << 24 |
                  (uint32_t) ev->flow_dir << 16 | (uint32_t) ev->flags << 8 | ev->kind;
     id.word[3] = (uint64_t) ev->category << 32 | has;
     return id;
 }
 
-/* Of what the first arguments decide; form_hash adds the others. args: whether there are any. */
+/* Hashes the part of a form that the first arguments determine. form_hash adds the others. `args`
+ * says whether the event has arguments. */
 static inline uint64_t
 form_hash_few(const form_id *id, bool args)
 {
@@ -387,7 +392,7 @@ form_same(const mrd_batch *b, const form *f, const form_id *id, const mrd_event 
     return true;
 }
 
-/* The slot of a form, or the free one where it belongs. */
+/* Returns the slot of a form, or the free slot in which to put it. */
 static uint32_t
 form_slot(const mrd_batch *b, const form_id *id, const mrd_event *ev, uint64_t hash)
 {
@@ -398,7 +403,8 @@ form_slot(const mrd_batch *b, const form_id *id, const mrd_event *ev, uint64_t h
     return at;
 }
 
-/* The form of an event with at most FORM_FEW arguments: its number + 1, 0 when there is none. */
+/* Finds the form of an event with at most FORM_FEW arguments. Returns its number + 1, or 0 if there
+ * is none. */
 static inline uint32_t
 form_find_few(const mrd_batch *b, const form_id *id, bool args)
 {
@@ -432,7 +438,7 @@ form_rehash(mrd_batch *b)
     return true;
 }
 
-/* Kind and words of each type of argument; no words: no such type. */
+/* Kind and words of each type of argument. 0 words: the type does not exist. */
 static const struct {
     uint8_t kind, words;
 } arg_vals[16] = { [MRD_ARG_INT] = { VAL_INT, 1 },   [MRD_ARG_UINT] = { VAL_UINT, 1 },
@@ -440,7 +446,7 @@ static const struct {
                    [MRD_ARG_STR] = { VAL_STR, 1 },   [MRD_ARG_TEXT] = { VAL_TEXT, 2 },
                    [MRD_ARG_JSON] = { VAL_TEXT, 2 } };
 
-/* Whether events of this form may be taken by push_known. */
+/* Returns whether push_known can take events of this form. */
 static bool
 form_is_plain(const form *f)
 {
@@ -453,7 +459,7 @@ form_is_plain(const form *f)
            (kind == MRD_COUNTER && (f->columns & 1u << COL_COUNTER_INT) != 0);
 }
 
-/* A new form, with its strings. Errors: INVALID, NOMEM. */
+/* Adds a new form with its strings. Errors: INVALID, NOMEM. */
 static mrd_err
 form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
 {
@@ -497,7 +503,8 @@ form_add(mrd_batch *b, const mrd_event *ev, const form_id *id, uint64_t hash)
     return MRD_OK;
 }
 
-/* The batch's number of the event's form. Errors: as form_add. */
+/* Returns the batch's number of the event's form, and adds the form if necessary. Errors: as
+ * form_add. */
 static mrd_err
 form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
 {
@@ -509,7 +516,7 @@ form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
     if (b->form_slots[at] == 0) {
         if ((err = form_add(b, ev, &id, hash)) != MRD_OK)
             return err;
-        at = form_slot(b, &id, ev, hash); /* there may be more slots now */
+        at = form_slot(b, &id, ev, hash); /* form_add may have enlarged the table */
         b->form_slots[at] = b->n_forms;
     }
     *ret_form = b->form_slots[at] - 1;
@@ -518,8 +525,8 @@ form_put(mrd_batch *b, const mrd_event *ev, uint32_t *ret_form)
 
 /* ---- Pushing ---- */
 
-/* Arguments that may be refused, and room for their text; *cost grows by it. Errors: INVALID,
- * LIMIT, NOMEM. */
+/* Checks arguments that can be refused, and ensures space for their text. *cost grows by it.
+ * Errors: INVALID, LIMIT, NOMEM. */
 static mrd_err
 args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
 {
@@ -545,7 +552,7 @@ args_check(mrd_batch *b, const mrd_event *ev, size_t *cost)
     return MRD_OK;
 }
 
-/* Appends arrows and arguments to their lists, which have room. */
+/* Appends arrows and arguments to their lists, which have enough space. */
 static inline void
 values_put(mrd_batch *b, const mrd_event *ev)
 {
@@ -585,12 +592,12 @@ range_add(mrd_batch *b, int64_t ts_ns, int64_t end)
         b->newest = (mrd_ev_ns){ ts_ns };
         return;
     }
-    b->sorted = false; /* equal times must be put into order too */
+    b->sorted = false; /* equal times also need sorting */
     if (ts_ns < b->first.ns)
         b->first = (mrd_ev_ns){ ts_ns };
 }
 
-/* Differences inside a batch must fit 63 bits. */
+/* Returns true if a difference inside the batch would not fit 63 bits. */
 static inline bool
 range_too_wide(const mrd_batch *b, int64_t ts_ns)
 {
@@ -600,8 +607,8 @@ range_too_wide(const mrd_batch *b, int64_t ts_ns)
            (d < 0 && __builtin_sub_overflow(b->newest.ns, ts_ns, &d));
 }
 
-/* The batch's number of a track that it has none for; its names join the dictionary. Errors:
- * INVALID, FULL, NOMEM. */
+/* Assigns the batch's number to a track without one. The names of the track are added to the
+ * dictionary. Errors: INVALID, FULL, NOMEM. */
 static mrd_err
 track_add(mrd_batch *b, mrd_track_id id, uint32_t *ret_local)
 {
@@ -642,7 +649,7 @@ has_room(const mrd_batch *b, const mrd_event *ev)
                           b->n_forms < MRD_BATCH_FORMS && !range_too_wide(b, ev->ts.ns)));
 }
 
-/* The event as the next row; there is room. */
+/* Stores the event as the next row. The caller has ensured the space. */
 static inline void
 row_put(mrd_batch *b, const mrd_event *ev, uint32_t fi, uint32_t track, uint32_t name)
 {
@@ -698,8 +705,8 @@ push_any(mrd_batch *b, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* The arguments of an event of a plain form. They are always written, and counted when there are
- * any. */
+/* Stores the arguments of an event of a plain form. They are always written, but counted only if
+ * the event has any. */
 static inline void
 few_put(mrd_batch *b, const form *f, const mrd_event *ev, const mrd_arg *first,
         const mrd_arg *second)
@@ -714,9 +721,9 @@ few_put(mrd_batch *b, const form *f, const mrd_event *ev, const mrd_arg *first,
     b->vals_room -= f->plain_words;
 }
 
-/* An event of a form without peculiarities, with a form, track and name that the batch has: most
- * are. args: whether it has any; each is a function of its own. False: it is none, and nothing was
- * done. */
+/* Appends an event with a plain form, and with a form, track and name that the batch already has.
+ * Most events are of this kind. `args` says whether the event has arguments; each case is a
+ * function of its own. Returns false, without any change, for other events. */
 static inline __attribute__((always_inline)) bool
 push_known(mrd_batch *b, const mrd_event *ev, bool args)
 {

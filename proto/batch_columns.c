@@ -1,4 +1,4 @@
-/* The rows of a batch in order, and as columns: what makes a frame small. */
+/* The rows of a batch in order, and as columns. Columns make a frame small. */
 #include "proto/batch_int.h"
 
 #include <stdatomic.h>
@@ -11,7 +11,7 @@
 
 #include "base/obj.h"
 
-/* ---- Sorting: radix by time, then ties; then everything is put into that order ---- */
+/* ---- Sorting: radix by time, then ties, then all rows are moved into that order ---- */
 
 #define RADIX_BITS 11
 
@@ -63,7 +63,7 @@ sort_ties(mrd_batch *b, mrd_codec_slot *s, size_t n)
     }
 }
 
-/* The order of the rows, in one of the codec's two arrays; *ret_spare is the other. */
+/* Returns the order of the rows, in one of the codec's two arrays. *ret_spare is the other array. */
 static const mrd_codec_slot *
 sorted_slots(mrd_batch *b, mrd_codec *codec, void **ret_spare)
 {
@@ -102,7 +102,8 @@ arrange32(uint32_t *v, const mrd_codec_slot *order, uint32_t n, uint32_t *spare)
     memcpy(v, spare, n * sizeof(*v));
 }
 
-/* Values follow their rows; needs the forms in the old order still, and room for them in codec->packed. */
+/* Moves the values into the order of their rows. Needs the forms in the old order, and space for
+ * the values in codec->packed. */
 static void
 arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *codec)
 {
@@ -124,8 +125,8 @@ arrange_values(mrd_batch *b, int kind, const mrd_codec_slot *order, mrd_codec *c
     memcpy(from->v, codec->packed.p, from->n * sizeof(*from->v));
 }
 
-/* Rows and values in mrd_event_order. False without memory; what was arranged by then is lost to
- * nobody, because nothing was: all memory is taken before the first row moves. */
+/* Sorts rows and values by mrd_event_order. Returns false if out of memory. The batch is then
+ * unchanged, because all memory is allocated before the first row moves. */
 static bool
 batch_sort(mrd_batch *b, uint32_t used, mrd_codec *codec)
 {
@@ -171,8 +172,8 @@ put_fixed64(uint8_t *p, uint64_t v)
 }
 
 /*
- * One column: field number, a length padded to four bytes (legal, and written last), entries.
- * An empty column leaves nothing.
+ * Writes one column: field number, length, entries. The length is padded to four bytes, which is
+ * legal, and is written last. An empty column writes nothing.
  */
 typedef struct {
     mrd_buf *to;
@@ -207,10 +208,11 @@ typedef struct {
     const mrd_batch *b;
     mrd_buf *to;
     mrd_varints_put *varints;
-    uint32_t used, all; /* columns that any form, that every form has an entry in */
+    /* bits of the columns in which some form, and in which every form, has an entry */
+    uint32_t used, all;
 } writer;
 
-/* Whether row i has an entry in an optional column; all: every row has. */
+/* Returns whether row i has an entry in an optional column. `all`: every row has one. */
 static inline bool
 has(const writer *w, bool all, uint32_t i, unsigned field)
 {
@@ -223,7 +225,7 @@ all_have(const writer *w, unsigned field)
     return (w->all >> field & 1) != 0;
 }
 
-/* ---- Many numbers at once ---- */
+/* ---- Writing many numbers at once ---- */
 
 #define BLOCK 64u
 
@@ -236,13 +238,15 @@ varints_plain(uint8_t *p, const uint64_t *v, uint32_t n)
 }
 
 #if defined(__x86_64__)
-/* The same where the processor spreads bits by itself: a third of the instructions. */
+/* As the function above, with processor instructions that spread bits. It needs a third of the
+ * instructions. */
 __attribute__((target("bmi2,lzcnt"))) static uint8_t *
 varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
 {
     for (uint32_t i = 0; i < n; i++) {
         uint64_t x = _pdep_u64(v[i], 0x7f7f7f7f7f7f7f7fu);
-        unsigned unused = (unsigned) _lzcnt_u64(x | 1) & 56; /* bits of bytes behind the last */
+        /* number of bits in the unused high bytes */
+        unsigned unused = (unsigned) _lzcnt_u64(x | 1) & 56;
 
         if (__builtin_expect(v[i] >> 56 != 0, 0)) {
             p = varint_put(p, v[i]);
@@ -254,13 +258,13 @@ varints_spread(uint8_t *p, const uint64_t *v, uint32_t n)
     return p;
 }
 
-/* By CPUID itself: __builtin_cpu_supports of clang 14 does not know the name "lzcnt". Asked once: in a
- * virtual machine each CPUID leaves it. */
+/* Uses CPUID directly, because __builtin_cpu_supports of clang 14 does not accept "lzcnt". The
+ * answer is cached, because each CPUID leaves a virtual machine. */
 static bool
 has_lzcnt(void)
 {
     enum { UNKNOWN, NO, YES };
-    static atomic_int known; /* threads that ask at one time get one answer */
+    static atomic_int known; /* concurrent threads get the same answer */
     int has = atomic_load_explicit(&known, memory_order_relaxed);
     unsigned a, b, c, d;
 
@@ -276,7 +280,7 @@ mrd_varints_put *
 mrd_batch_varints(bool plain)
 {
 #if defined(__x86_64__)
-    /* Zen 1 and 2 have the instruction and take 20 to 300 cycles for it. */
+    /* Exclude Zen 1 and 2, on which the instruction takes 20 to 300 cycles. */
     if (!plain && __builtin_cpu_supports("bmi2") && has_lzcnt() && !__builtin_cpu_is("amdfam17h"))
         return varints_spread;
 #else
@@ -285,14 +289,14 @@ mrd_batch_varints(bool plain)
     return varints_plain;
 }
 
-/* Numbers that are computed or chosen one by one, on their way into a column. */
+/* Collects numbers that are computed or selected one by one, and writes them to a column. */
 typedef struct {
     mrd_varints_put *put;
     uint32_t n;
     uint64_t v[BLOCK];
 } pending;
 
-/* Takes v when `wanted`, without asking whether it is. */
+/* Adds v if `wanted`, without a branch. */
 static inline uint8_t *
 pending_add(pending *q, uint8_t *p, bool wanted, uint64_t v)
 {
@@ -338,7 +342,7 @@ write_times(const writer *w)
     return true;
 }
 
-/* Numbers of a dictionary with `entries` of them. */
+/* Writes numbers of a dictionary that has `entries` entries. */
 static bool
 write_numbers(const writer *w, unsigned field, const uint32_t *v, uint32_t entries)
 {
@@ -413,7 +417,7 @@ write_bounds(const writer *w)
     return true;
 }
 
-/* Integer samples and losses, or double samples. */
+/* Writes the integer samples and losses, or the double samples. */
 static bool
 write_samples(const writer *w, unsigned field)
 {
@@ -432,7 +436,8 @@ write_samples(const writer *w, unsigned field)
     return true;
 }
 
-/* Flow ids (of flow points and of arrows on other events) or directions of the latter. */
+/* Writes the flow ids (of flow points and of arrows on other events), or the directions of these
+ * arrows. */
 static bool
 write_flows(const writer *w, unsigned field)
 {
@@ -507,7 +512,7 @@ write_text(const writer *w)
     return true;
 }
 
-/* The list of values that a column is made of; VALS: none. */
+/* Returns the list of values of a column, or VALS if it has none. */
 static int
 values_of(unsigned field)
 {

@@ -1,5 +1,5 @@
-/* The head of a batch (process, strings, tracks, forms, readings of clocks), and the frame around
- * head and columns. */
+/* The head of a batch (process, strings, tracks, forms, readings of clocks), and the frame that
+ * contains head and columns. */
 #include <stdlib.h>
 
 #include "proto/batch_int.h"
@@ -38,7 +38,7 @@ head_process(const mrd_batch *b, Mrd__Process *p)
     p->scope = from->scope;
 }
 
-/* Numbers of the head's columns, all of one allocation. */
+/* Numbers of the head's columns. All share one allocation. */
 typedef struct {
     int64_t *i64;
     uint64_t *u64;
@@ -64,7 +64,7 @@ head_alloc(const mrd_batch *b, head_room *room)
     return true;
 }
 
-/* A column of n numbers from room, counted in the message. */
+/* Takes a column of n numbers from the pool and counts it in the message. */
 #define HEAD_COLUMN(member, pool, count)                                                           \
     do {                                                                                           \
         h->n_##member = (count);                                                                   \
@@ -234,7 +234,7 @@ mrd_batch_encode(mrd_batch *b, mrd_codec *codec, mrd_codec_id codec_id, mrd_fram
         to->p + start);
     if ((err = mrd_frame_get((mrd_bytes){ to->p + start, MRD_FRAME_HEADER }, &checked, why)) !=
         MRD_OK) {
-        to->len = start; /* larger than a peer would take */
+        to->len = start; /* larger than a peer would accept */
         return err;
     }
     *ids = f;

@@ -7,7 +7,7 @@
 #include "base/vec.h"
 #include "proto/wire.h"
 
-#define AHEAD 32 /* events that are decoded at once: what they need stays in the cache */
+#define AHEAD 32 /* number of events decoded together, so that their data stays in the cache */
 
 static const char out_of_memory[] = "out of memory";
 
@@ -47,7 +47,7 @@ mrd_batch_reader_free(mrd_batch_reader *r)
 
 /* ---- Columns ---- */
 
-/* One varint from p (before end), false when it does not end there or is longer than 64 bits. */
+/* Reads one varint at *p. Returns false if it does not end before `end` or is longer than 64 bits. */
 static bool
 varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
 {
@@ -67,8 +67,8 @@ varint_checked(const uint8_t **p, const uint8_t *end, uint64_t *ret_v)
     return false;
 }
 
-/* Finds the columns of the decompressed message; fields we do not know are passed over. One that is
- * not there is empty and lies in the slack. */
+/* Finds the columns of the decompressed message and skips unknown fields. An absent column is empty
+ * and points into the slack. */
 static bool
 columns_find(mrd_batch_reader *r, mrd_bytes data)
 {
@@ -113,8 +113,8 @@ columns_find(mrd_batch_reader *r, mrd_bytes data)
     return true;
 }
 
-/* Varints in the column, which is the number of bytes that end one, counted eight at a time;
- * SIZE_MAX when the last one does not end. */
+/* Returns the number of varints in the column, or SIZE_MAX if the last one does not end. This is
+ * the number of bytes that end a varint, counted eight bytes at a time. */
 static size_t
 column_count(const column *c)
 {
@@ -126,7 +126,7 @@ column_count(const column *c)
     if (c->end[-1] >= 0x80)
         return SIZE_MAX;
     while (words > 0) {
-        size_t some = words < 255 ? words : 255; /* so many fit a byte */
+        size_t some = words < 255 ? words : 255; /* a byte counts at most this number */
         uint64_t sum = 0;
 
         for (size_t i = 0; i < some; i++, p += 8)
@@ -140,15 +140,15 @@ column_count(const column *c)
     return n;
 }
 
-/* The next varint of a column whose count was checked, so that it ends inside. One of more than ten
- * bytes gives a meaningless number, which is checked like any other. */
+/* Reads the next varint of a column with a checked count, so that it ends inside the column. More
+ * than ten bytes give a meaningless number, which is checked like any other. */
 static inline uint64_t
 next_varint(column *c)
 {
     return varint_get(&c->p);
 }
 
-/* Columns of small numbers: nearly always one byte, which is guessed right. */
+/* For columns of small numbers. Nearly all have one byte, so the branch is predicted well. */
 static inline uint64_t
 next_small(column *c)
 {
@@ -166,7 +166,7 @@ next_fixed64(column *c)
     return v;
 }
 
-/* Adds what `times` events of a form take from each column. */
+/* Adds the entries that `times` events of a form have in each column. */
 static void
 form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t want[COLS])
 {
@@ -189,7 +189,8 @@ form_uses(const mrd_batch_reader *r, const form *f, uint64_t times, uint64_t wan
         want[r->keys[f->keys_at + k].column] += times;
 }
 
-/* How many entries each column must have. CORRUPT: a form id is out of range. */
+/* Computes the number of entries that each column must have. Errors: CORRUPT if a form id is out of
+ * range. */
 static mrd_err
 columns_expect(mrd_batch_reader *r, uint64_t want[COLS])
 {
@@ -237,7 +238,7 @@ columns_check(mrd_batch_reader *r, mrd_why *why)
     uint64_t want[COLS] = { 0 };
     mrd_err err;
 
-    /* The forms first: they say how long the others are. */
+    /* Check the forms first, because they determine the length of the other columns. */
     if (column_count(&r->col[COL_FORM]) != r->frame.events)
         return mrd_batch_corrupt(r, why, "its form column has another number of events");
     if ((err = columns_expect(r, want)) == MRD_NOMEM)
@@ -418,8 +419,8 @@ decode_values(mrd_batch_reader *r, const form *f, mrd_event *ev)
     return NULL;
 }
 
-/* The next event into *ev; its arguments and arrows lie at the ends of r->args and r->flows. NULL,
- * or what is wrong. */
+/* Decodes the next event into *ev. Its arguments and arrows are appended to r->args and r->flows.
+ * Returns NULL, or a text that describes the error. */
 static inline const char *
 decode_event(mrd_batch_reader *r, mrd_event *ev)
 {
@@ -443,7 +444,7 @@ decode_event(mrd_batch_reader *r, mrd_event *ev)
     return f->args > 0 ? decode_args(r, f) : NULL;
 }
 
-/* An argument of each of n keys, signed integers from p on. */
+/* Decodes a signed integer argument for each of n keys, from p on. Returns the end. */
 static inline const uint8_t *
 decode_ints(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
 {
@@ -452,8 +453,8 @@ decode_ints(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
     return p;
 }
 
-/* The number at p; of those that are not wanted a long one is not followed to its end, which may be
- * far. */
+/* Reads the number at *p. A long number that is not wanted is not read, because its end may be far
+ * away. */
 static inline int64_t
 int_if(bool wanted, const uint8_t **p)
 {
@@ -462,9 +463,9 @@ int_if(bool wanted, const uint8_t **p)
     return __builtin_expect(is_long, 0) && !wanted ? 0 : unzigzag(varint_get(p));
 }
 
-/* The same for at most FEW, without a branch: how many there are is as good as random, and a wrong
- * guess costs more than decoding one too many. What is read then lies in the next column, or in the
- * slack behind the last. */
+/* As decode_ints, for at most FEW arguments and without a branch. The number of arguments is
+ * unpredictable, and a misprediction costs more than decoding one too many. The excess bytes then
+ * belong to the next column, or to the slack after the last one. */
 static inline const uint8_t *
 decode_few(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
 {
@@ -476,8 +477,9 @@ decode_few(const form_key *k, uint32_t n, const uint8_t *p, mrd_arg *a)
     return n == 2 ? two : n == 1 ? one : p;
 }
 
-/* Plain events, which most are, up to the first that is none; false when that is the next. One with
- * something unusual, a number of many bytes or out of range, is left to decode_event too. */
+/* Decodes plain events, which most are, up to the first other event. Returns false if the next
+ * event is not plain. decode_event also decodes unusual events, with a number of many bytes or out
+ * of range. */
 static bool
 decode_plain(mrd_batch_reader *r)
 {
@@ -546,8 +548,7 @@ chunk_order(const void *a, const void *b)
     return mrd_event_order(a, b);
 }
 
-/* Events with one time: tracks are numbered anew by the catalog, so that their order must be found
- * again. */
+/* Sorts events with equal times. The catalog assigns new numbers to tracks, so their order changes. */
 static void
 chunk_sort_ties(mrd_batch_reader *r)
 {
@@ -559,7 +560,7 @@ chunk_sort_ties(mrd_batch_reader *r)
     }
 }
 
-/* Points every event at its arguments and arrows, which do not move any more. */
+/* Sets each event's pointers to its arguments and arrows, which no longer move. */
 static void
 chunk_point(mrd_batch_reader *r)
 {
@@ -576,8 +577,8 @@ chunk_point(mrd_batch_reader *r)
     }
 }
 
-/* Decodes some events, and all that have the time of the last. What is wrong with one is said when
- * those before it were given. */
+/* Decodes some events, and all events with the time of the last one. An error in an event is
+ * reported after the events before it were returned. */
 static void
 chunk_fill(mrd_batch_reader *r)
 {
@@ -595,13 +596,14 @@ chunk_fill(mrd_batch_reader *r)
             r->wrong = out_of_memory;
         else if ((r->wrong = decode_event(r, &r->chunk[r->chunk_n])) == NULL)
             r->chunk_n++;
-        r->loose = true; /* all, when the arguments moved */
+        r->loose = true; /* all pointers need updating if the arguments moved */
     }
     if (r->loose)
         chunk_point(r);
     if (r->ties)
         chunk_sort_ties(r);
-    /* Where many batches are read in turn the machine does not see how each of them goes on. */
+    /* When many batches are read in turn, the processor does not predict the next accesses of each
+     * batch. */
     for (unsigned c = COL_TS; c <= COL_DUR; c++)
         __builtin_prefetch(r->col[c].p + 64);
     __builtin_prefetch(r->col[COL_TS].p + 128);

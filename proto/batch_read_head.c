@@ -1,4 +1,4 @@
-/* The head of a batch as it arrives: each number is checked before it is used. */
+/* Reads the head of a received batch. Each number is checked before it is used. */
 #include "proto/batch_read_int.h"
 
 #include <stdlib.h>
@@ -258,7 +258,7 @@ mrd_batch_scan(mrd_batch_reader *r, const mrd_frame *frame, mrd_bytes body, mrd_
 
     r->frame = *frame;
     r->cat = cat;
-    r->decoded = frame->events; /* nothing to give until opened */
+    r->decoded = frame->events; /* no events until the batch is opened */
     r->given = r->chunk_n = r->chunk_at = 0;
     r->wrong = NULL;
     if (frame->type != MRD_FRAME_BATCH)

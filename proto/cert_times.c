@@ -25,7 +25,8 @@ name_of(X509 *cert, char to[128])
     snprintf(to, 128, "%.127s", names);
 }
 
-/* Into its place by the end; the last one goes when there is no room. */
+/* Inserts a certificate in the order of the end times. If the list is full, the last entry is
+ * dropped. */
 static void
 place(mrd_cert_times *to, size_t have, const mrd_cert_times *one)
 {
@@ -62,7 +63,7 @@ read_all(const char *path, BIO *in, mrd_cert_times *to, mrd_cert_times *first, s
             *first = one;
         X509_free(cert);
     }
-    /* The end of the file is "no start line". */
+    /* OpenSSL reports the end of the file as "no start line". */
     if (err == MRD_OK && ERR_GET_REASON(ERR_peek_last_error()) != PEM_R_NO_START_LINE)
         err = mrd_why_set(why, MRD_SYNTAX, 0, "%s: certificate %zu is damaged", path, n + 1);
     else if (err == MRD_OK && n == 0)

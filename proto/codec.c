@@ -2,7 +2,7 @@
 
 #include <stdlib.h>
 
-#define ZSTD_STATIC_LINKING_ONLY /* for ZSTD_c_literalCompressionMode: codes_only() */
+#define ZSTD_STATIC_LINKING_ONLY /* for ZSTD_c_literalCompressionMode in codes_only() */
 #include <zstd.h>
 
 #include "base/vec.h"
@@ -44,16 +44,16 @@ mrd_codec_slots(mrd_codec *codec, size_t n)
     return true;
 }
 
-/* Bytes that packing may need at most, above both libraries' worst case. */
+/* Returns the largest possible packed size, above the worst cases of both libraries. */
 static size_t
 room_for(size_t len)
 {
     return len + len / 128 + 512;
 }
 
-/* No search, but Huffman codes, which levels below 0 would do without. That is an experimental
- * parameter of the library: one that has it no more skims, half as fast. What comes out any decoder
- * reads. */
+/* Compresses with Huffman codes and without a search. Levels below 0 would not use the codes. The
+ * parameter is experimental. With a library that lacks it, the codec skims instead, which takes
+ * twice the time. Any decoder can read the result. */
 static void
 codes_only(ZSTD_CCtx *c)
 {
@@ -69,7 +69,8 @@ zstd_context(mrd_pack_way way)
     if (c == NULL)
         return NULL;
     ZSTD_CCtx_setParameter(c, ZSTD_c_compressionLevel, 1);
-    /* Half of the usual: the table stays in the L1 cache. 10 % less time, as many bytes. */
+    /* Half of the default, so that the table stays in the L1 cache. This takes 10 % less time and
+     * gives the same size. */
     ZSTD_CCtx_setParameter(c, ZSTD_c_hashLog, 12);
     ZSTD_CCtx_setParameter(c, ZSTD_c_contentSizeFlag, 0); /* our header has it */
     if (way != MRD_PACK_SEARCH) {
@@ -110,27 +111,28 @@ mrd_codec_pack(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, mrd_buf *to)
 
 /* ---- Columns ---- */
 
-#define CHUNK_MIN 4096 /* bytes of a frame of its own: below, what it costs shows */
-#define HABIT_MAX 63   /* batches until the next comparison */
+#define CHUNK_MIN 4096 /* minimum bytes of a separate frame. Below, its overhead is noticeable */
+#define HABIT_MAX 63   /* maximum number of batches until the next comparison */
 
-#define STORED_HEAD  9 /* bytes of a frame's header, and of each block's */
+#define STORED_HEAD  9 /* bytes of a frame's header, and of a block's */
 #define STORED_BLOCK (128u << 10)
 
-/* A frame with the bytes as they are (RFC 8878, section 3.1.1): its own size is its window. */
+/* Makes a frame with the uncompressed bytes (RFC 8878, section 3.1.1). Its own size is its window. */
 static size_t
 pack_stored(mrd_bytes src, uint8_t *to)
 {
     uint8_t *p = to + STORED_HEAD;
 
     store32(to, ZSTD_MAGICNUMBER);
-    to[4] = 2 << 6 | 1 << 5; /* a size of four bytes follows; a single segment */
+    to[4] = 2 << 6 | 1 << 5; /* flags: a size of four bytes follows, and a single segment */
     store32(to + 5, (uint32_t) src.len);
     for (size_t at = 0, n; at < src.len; at += n, p += n) {
         uint32_t last;
 
         n = src.len - at < STORED_BLOCK ? src.len - at : STORED_BLOCK;
         last = at + n == src.len;
-        store32(p, (uint32_t) n << 3 | last); /* three bytes and one that is written over */
+        /* writes three bytes; the fourth is overwritten by the data */
+        store32(p, (uint32_t) n << 3 | last);
         p += 3;
         memcpy(p, src.p + at, n);
     }
@@ -143,14 +145,16 @@ pack_this_way(mrd_codec *codec, mrd_bytes src, mrd_pack_way way, uint8_t *to, si
     return way == MRD_PACK_STORE ? pack_stored(src, to) : pack_zstd(codec, way, src, to, room);
 }
 
-/* Whether to search more is worth its time, for a column of `len` bytes that gets smaller by it. */
+/* Returns whether more searching is worth its time. A column of `len` bytes has `less` bytes with
+ * less searching and `more` bytes with more. */
 static bool
 worth(size_t len, size_t less, size_t more)
 {
     return more + len / 32 < less || more + less / 8 < less;
 }
 
-/* By the bytes that each gave; a few percent of random low bits are not worth the readers' time. */
+/* Selects by the bytes of each way. A gain of a few percent on random low bits is not worth the
+ * readers' time. */
 static mrd_pack_way
 better_way(size_t len, const size_t by[MRD_PACK_STORE])
 {
@@ -163,7 +167,8 @@ better_way(size_t len, const size_t by[MRD_PACK_STORE])
     return by[way] > len - len / 10 ? MRD_PACK_STORE : way;
 }
 
-/* Packs in all ways and remembers which was best: the longer, the longer it was. */
+/* Packs in all ways and stores the best in *habit. The next comparison comes later each time the
+ * best way is confirmed. */
 static size_t
 pack_compared(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, size_t room)
 {
@@ -192,7 +197,8 @@ pack_as_usual(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, uint8_t *to, si
     return pack_this_way(codec, src, (mrd_pack_way) habit->way, to, room);
 }
 
-/* Appends one frame, of nothing none; habit NULL: several short columns. False without memory. */
+/* Appends one frame, or none for empty input. `habit` is NULL for several short columns. Returns
+ * false if out of memory. */
 static bool
 pack_chunk(mrd_codec *codec, mrd_bytes src, mrd_habit *habit, mrd_buf *to)
 {
@@ -212,7 +218,7 @@ mrd_err
 mrd_codec_pack_columns(mrd_codec *codec, mrd_codec_id id, mrd_bytes src, const size_t *ends,
                        mrd_habit *habits, size_t n, mrd_buf *to)
 {
-    size_t start = to->len, from = 0, last = 0; /* last: end of the column before */
+    size_t start = to->len, from = 0, last = 0; /* last: end of the previous column */
     bool ok = true;
 
     if (id != MRD_CODEC_ZSTD || src.len < 2 * CHUNK_MIN)

@@ -103,7 +103,8 @@ cert_parse(mrd_str text, X509 **ret_cert, mrd_why *why)
     return *ret_cert == NULL ? failed(why, MRD_SYNTAX, "this is no certificate (PEM)") : MRD_OK;
 }
 
-/* One PEM block of that kind, whole, with nothing behind it. NULL: there is none. */
+/* Returns the content of the only PEM block of that kind, if no other text follows it. NULL
+ * otherwise. */
 static unsigned char *
 one_block(mrd_str text, const char *kind, long *ret_len)
 {
@@ -130,7 +131,7 @@ one_block(mrd_str text, const char *kind, long *ret_len)
     return ret;
 }
 
-/* By the curve's name: another curve may have a key of as many bits. */
+/* Checks the curve by its name, because another curve may have keys of equal size. */
 static bool
 curve_ok(const EVP_PKEY *key)
 {
@@ -146,7 +147,7 @@ curve_ok(const EVP_PKEY *key)
            (strcmp(name, SN_X9_62_prime256v1) == 0 || strcmp(name, SN_secp384r1) == 0);
 }
 
-/* A request that is signed with the key that it names. */
+/* Parses a request and checks that it is signed with its own key. */
 static mrd_err
 request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
 {
@@ -178,7 +179,7 @@ request_parse(mrd_str text, X509_REQ **ret_request, mrd_why *why)
     return err;
 }
 
-/* The one common name, of characters that an instance id may have. */
+/* Reads the only common name. It may have only characters of an instance id. */
 static bool
 common_name(const X509_NAME *subject, char to[MRD_CSR_INSTANCE])
 {
@@ -214,7 +215,7 @@ key_make(const char *path, EVP_PKEY **ret_key, mrd_why *why)
         (len = BIO_get_mem_data(pem, &data)) <= 0)
         err = failed(why, MRD_NOMEM, path);
     else
-        /* An invitation is used by one key: this one must be there after a power cut. */
+        /* The invitation is tied to this key. The key must therefore survive a power failure. */
         err = mrd_write_file_durable(path, (mrd_bytes){ (const uint8_t *) data, (size_t) len },
                                      0600, why);
     BIO_free(pem);
@@ -318,7 +319,7 @@ mrd_csr_fits(mrd_str cert, const char *key_path, const char *instance, mrd_why *
     return err;
 }
 
-/* ---- At the authority ---- */
+/* ---- Signing by the authority ---- */
 
 mrd_err
 mrd_signer_open(const char *ca_path, const char *key_path, mrd_signer **ret_signer, mrd_why *why)
@@ -352,7 +353,7 @@ mrd_signer_close(mrd_signer *signer)
     free(signer);
 }
 
-/* What it asks for is nothing but a certificate for this name. */
+/* Checks that the request asks only for a certificate with this name. */
 static mrd_err
 request_check(X509_REQ *r, const char *instance, mrd_why *why)
 {
@@ -371,7 +372,7 @@ request_check(X509_REQ *r, const char *instance, mrd_why *why)
     return MRD_OK;
 }
 
-/* Until the end of life or of the authority. */
+/* Sets the end of the validity to the end of `life`, but not beyond the authority's own end. */
 static bool
 end_set(const mrd_signer *s, X509 *cert, mrd_dur_ns life)
 {
@@ -450,8 +451,8 @@ mrd_csr_key_hash(mrd_str request, char hash[MRD_SHA256_HEX], mrd_why *why)
     return MRD_OK;
 }
 
-/* The authorities whose certificates the data port takes, and their revocation lists. A file that
- * cannot be read vouches for nobody: there may be a list in it. */
+/* Loads the authorities that the data port accepts, and their revocation lists. If the file cannot
+ * be read, no certificate is accepted, because the file may have a revocation list. */
 static mrd_err
 authorities_load(X509_STORE *store, const char *path, mrd_why *why)
 {
@@ -532,7 +533,8 @@ mrd_csr_revoked(const char *serials, const char *authorities, mrd_why *why)
     return err;
 }
 
-/* Valid today, of one of the authorities, for a client, and in none of the lists. */
+/* Checks that the certificate is valid today, is from one of the authorities, is for a client, and
+ * is not revoked. */
 static mrd_err
 chain_check(const mrd_signer *s, X509 *cert, const char *authorities, mrd_why *why)
 {

@@ -48,7 +48,7 @@ add_header(struct curl_slist **headers, const char *line)
     return longer != NULL;
 }
 
-/* What is sent to prove who asks; the caller wipes it by freeing. */
+/* Adds the token that authenticates the caller. Freeing the list wipes it. */
 static mrd_err
 add_bearer(const char *path, struct curl_slist **headers, mrd_why *why)
 {

@@ -57,7 +57,7 @@ mrd_agent_key(mrd_str instance_id)
     mrd_sha256_add(sha, instance_id.p, instance_id.len);
     mrd_sha256_hex(sha, hex);
     mrd_sha256_free(sha);
-    for (int i = 15; i >= 0; i--) { /* two digits a byte, lowest byte first */
+    for (int i = 15; i >= 0; i--) { /* two digits per byte, lowest byte first */
         char c = hex[i ^ 1];
 
         key = key << 4 | (uint64_t) (c <= '9' ? c - '0' : c - 'a' + 10);
@@ -141,7 +141,7 @@ body_limit(uint8_t type)
     }
 }
 
-/* A part whose two lengths are equal is not compressed, whatever the codec. */
+/* Checks one part of a batch. A part with two equal lengths is not compressed, whatever the codec. */
 static bool
 batch_part_ok(const mrd_frame *f, uint32_t len, uint32_t raw)
 {

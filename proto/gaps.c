@@ -21,7 +21,7 @@ join(mrd_gap *to, const mrd_gap *from)
     to->count = mrd_sat_count(to->count, from->count);
 }
 
-/* Time between two gaps; 0 when they touch. */
+/* Returns the time between two gaps, or 0 if they touch. */
 static uint64_t
 apart(const mrd_gap *a, const mrd_gap *b)
 {
@@ -37,7 +37,8 @@ take_out(mrd_gaps *g, size_t i)
     memmove(&g->v[i], &g->v[i + 1], (g->n - i) * sizeof(g->v[0]));
 }
 
-/* Room for one more: the nearest two of a kind, or the nearest two. */
+/* Joins two gaps to make space for another. These are the nearest two of one kind, or the first two
+ * if no kind occurs twice. */
 static void
 make_room(mrd_gaps *g)
 {

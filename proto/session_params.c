@@ -37,7 +37,7 @@ row_at(size_t i)
     return &mrd_session_param_table[i];
 }
 
-/* The value of a row; its kind says what is there. */
+/* Returns a pointer to the value of a row. Its type depends on the row's kind. */
 static void *
 value_at(const mrd_session_param *row, const mrd_session_params *p)
 {
@@ -79,7 +79,7 @@ set_number(const mrd_session_param *row, mrd_session_params *p, int64_t n)
         *(int64_t *) v = n;
 }
 
-/* The i-th word of a comma list; empty behind the last. */
+/* Returns the i-th word of a comma-separated list, or an empty text after the last. */
 static mrd_str
 word_at(const char *list, int64_t i)
 {
@@ -166,7 +166,7 @@ is_default(const mrd_session_param *row, const mrd_session_params *p)
     return number_of(row, mrd_str_of(row->def), &n) == MRD_OK && n == number(row, p);
 }
 
-/* It says something: the list that it goes with has words. */
+/* Returns whether the parameter has an effect: the list that it depends on is not empty. */
 static bool
 matters(const mrd_session_param *row, const mrd_session_params *p)
 {
@@ -182,7 +182,7 @@ mrd_session_param_word(const mrd_session_param *row, int choice, char text[MRD_P
     return text;
 }
 
-/* ---- What is refused ---- */
+/* ---- Refusals ---- */
 
 static mrd_err
 say_type(const mrd_session_param *row, mrd_why *why)
@@ -221,7 +221,8 @@ in_range(const mrd_session_param *row, int64_t n)
            (n >= row->min && n <= row->max);
 }
 
-/* Its default may lie below the range: that it was not asked for. */
+/* Returns whether n is accepted: it is in the range or the default. A default may lie below the
+ * range; it then means that no value was given. */
 static bool
 is_taken(const mrd_session_param *row, int64_t n)
 {
@@ -277,7 +278,7 @@ add_word(const mrd_session_param *row, mrd_session_params *p, mrd_str word, mrd_
     return MRD_OK;
 }
 
-/* From one text, for every kind. */
+/* Sets a parameter of any kind from one text. */
 static mrd_err
 set(const mrd_session_param *row, mrd_session_params *p, mrd_str text, mrd_why *why)
 {
@@ -374,7 +375,7 @@ mrd_session_params_ask_runtime(const mrd_session_params *p)
     return p->device_profiles != MRD_PROFILES_NONE || p->inspect.n > 0;
 }
 
-/* The member is said, and would say nothing. */
+/* Refuses a member that has no effect without another one. */
 static mrd_err
 say_without(const char *member, const char *what, mrd_why *why)
 {
@@ -452,7 +453,7 @@ type_fits(const mrd_session_param *row, mrd_json_type t)
     return t == MRD_JSON_ARRAY;
 }
 
-/* fits: which numbers are taken. */
+/* Sets a parameter from JSON. `fits` says which numbers are accepted. */
 static mrd_err
 from_json(const mrd_session_param *row, mrd_session_params *p, const mrd_json *v,
           bool (*fits)(const mrd_session_param *row, int64_t n), mrd_why *why)

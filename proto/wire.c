@@ -49,7 +49,7 @@ mrd_msg_pack(mrd_frame *frame, const void *message, mrd_buf *to, mrd_why *why)
     return MRD_OK;
 }
 
-/* One list of blocks, with a limit on their sum; freed together. */
+/* A list of memory blocks with a limit on their sum. All are freed together. */
 typedef struct arena_block {
     struct arena_block *next;
     max_align_t data[];
@@ -57,8 +57,9 @@ typedef struct arena_block {
 
 typedef struct {
     arena_block *first;
-    size_t used, in_block, block_cap; /* of all; of the first block */
-    bool starved;                     /* there was no memory */
+    /* bytes used in all blocks; in the first block; size of the first block */
+    size_t used, in_block, block_cap;
+    bool starved; /* there was no memory */
 } arena;
 
 static void *
@@ -117,7 +118,7 @@ mrd_wire_pack(const void *message, mrd_buf *to)
     return MRD_OK;
 }
 
-/* Unpacks into a new arena. CORRUPT when the bytes are no such message. */
+/* Unpacks into a new arena. Errors: CORRUPT if the bytes are not such a message. */
 static mrd_err
 unpack(const ProtobufCMessageDescriptor *descriptor, mrd_bytes data, arena **ret_arena,
        void **ret_m)
@@ -206,7 +207,8 @@ mrd_session_id_text(uint64_t id, char text[MRD_SESSION_TEXT])
     struct tm tm = { 0 };
 
     gmtime_r(&t, &tm);
-    if (tm.tm_year < 70 || tm.tm_year > 8099) /* not one of ours: still one name per id */
+    /* not an id of this program; its text is still unique */
+    if (tm.tm_year < 70 || tm.tm_year > 8099)
         snprintf(text, MRD_SESSION_TEXT, "x%016" PRIx64, id);
     else
         snprintf(text, MRD_SESSION_TEXT, "%04u%02u%02u-%02u%02u%02u-%04x",
@@ -216,7 +218,7 @@ mrd_session_id_text(uint64_t id, char text[MRD_SESSION_TEXT])
     return text;
 }
 
-/* Digits text[from, from+n) in base 10 or 16; false for anything else. */
+/* Parses the digits text[from, from+n) in base 10 or 16. Returns false for other characters. */
 static bool
 digits(mrd_str text, size_t from, size_t n, unsigned base, uint64_t *ret_v)
 {
@@ -265,7 +267,7 @@ mrd_session_id_parse(mrd_str text, uint64_t *ret_id)
                           .tm_sec = (int) v[5] };
         id = (uint64_t) timegm(&tm) << 16 | v[6];
     }
-    /* Only the one spelling that the id is written with. */
+    /* Accept only the canonical spelling of the id. */
     if (id == 0 || !mrd_str_is(text, mrd_session_id_text(id, again)))
         return MRD_SYNTAX;
     *ret_id = id;

@@ -1,5 +1,5 @@
-/* proto/nng/canary.c - whether the thread that takes NNG's connections down is alive: mrd_link_stuck
- * of proto/link.h (proto/nng/README.md). */
+/* proto/nng/canary.c - detects whether the thread that closes NNG's connections hangs. Implements
+ * mrd_link_stuck of proto/link.h (proto/nng/README.md). */
 #include <pthread.h>
 
 #include <nng/nng.h>
@@ -11,17 +11,19 @@
 #define PERIOD_NS (5 * MRD_SEC)
 #define GAP_NS    (2 * MRD_SEC)
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards the canary; innermost */
+/* guards the canary; no other lock is taken while it is held */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 
-/* A connection of the process with itself, closed every few seconds: NNG tells of its end from that
- * thread, and then dials again. */
+/* A connection of the process to itself, which is closed every few seconds. NNG reports its end
+ * from the thread in question, and then connects again. */
 static struct {
     bool tried;
     nng_socket ends[2];
-    nng_pipe pipe; /* up; id 0: none */
+    nng_pipe pipe; /* the open connection; id 0 if there is none */
     mrd_local_ns up, asked;
     bool closed; /* and its end not yet told */
-    /* Since it was closed. Time without questions, as of a stopped process, counts little. */
+    /* Time since the connection was closed. A long interval between two calls, as in a stopped
+     * process, counts only in part. */
     mrd_dur_ns stuck_ns;
 } canary;
 
@@ -41,7 +43,7 @@ on_pipe(nng_pipe p, nng_pipe_ev what, void *arg)
     pthread_mutex_unlock(&lock);
 }
 
-/* Without it nothing is noticed, and all else works. */
+/* If this fails, a hang is not detected. Everything else works. */
 static void
 canary_open(void)
 {

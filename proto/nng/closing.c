@@ -11,7 +11,8 @@
 #define CLOSE_MS 10000
 #define AGAIN_MS 1000
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* guards all of this file; innermost */
+/* guards everything in this file; no other lock is taken while it is held */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static unsigned abandoned;
 
 typedef struct kept {
@@ -21,7 +22,7 @@ typedef struct kept {
 
 static kept *kept_first;
 
-/* Shared by who waits and who closes; the last of them frees it. */
+/* Shared by the waiting thread and the closing thread. The last of them frees it. */
 typedef struct {
     pthread_t thread;
     pthread_cond_t ended;
@@ -68,7 +69,8 @@ mrd_nng_close(nng_socket socket)
     bool done;
 
     if (c == NULL ||
-        pthread_create(&c->thread, NULL, close_main, c) != 0) { /* no means to wait with an end */
+        /* without the thread, the wait cannot have a deadline */
+        pthread_create(&c->thread, NULL, close_main, c) != 0) {
         if (c != NULL)
             pthread_cond_destroy(&c->ended);
         free(c);
@@ -82,7 +84,7 @@ mrd_nng_close(nng_socket socket)
     done = c->done;
     c->alone = !done;
     abandoned += !done;
-    if (!done) /* under the lock: then it is c's only owner */
+    if (!done) /* `alone` is set under the lock; then the closing thread is the only owner of c */
         pthread_detach(c->thread);
     pthread_mutex_unlock(&lock);
     if (!done)
@@ -98,7 +100,7 @@ mrd_nng_keep(void *p)
 {
     kept *k = malloc(sizeof(*k));
 
-    if (k == NULL) /* then only a leak checker misses it */
+    if (k == NULL) /* out of memory: only a leak checker would report it */
         return;
     k->p = p;
     pthread_mutex_lock(&lock);

@@ -22,11 +22,12 @@
 #include "proto/nng/refused.h"
 #include "proto/nng/tls.h"
 
-#define SLOT_MAGIC     0x4d4c534cu
-#define SURVEY_SLOTS   4
-#define REBUFF_NS      (2 * MRD_SEC)
-#define CONTROL_MAX_MS 2000 /* longest back-off of control: it is to be back soon after data */
-#define URGENT         1    /* slots beyond the window */
+#define SLOT_MAGIC   0x4d4c534cu
+#define SURVEY_SLOTS 4
+#define REBUFF_NS    (2 * MRD_SEC)
+/* Longest backoff of control. It is short, because control shall be up soon after data. */
+#define CONTROL_MAX_MS 2000
+#define URGENT         1 /* slots beyond the window */
 
 static nng_duration
 ms_of(mrd_dur_ns ns, mrd_dur_ns def)
@@ -45,7 +46,7 @@ dialer(nng_socket s, const char *url, mrd_tls *tls, const char *server_name, nng
     mrd_url at;
     int rv = 0;
 
-    if (mrd_url_parse(url, &at) == MRD_OK) /* or nng says what is wrong with it */
+    if (mrd_url_parse(url, &at) == MRD_OK) /* on failure nng reports the error below */
         (void) mrd_url_host(&at, host, sizeof(host));
     if (mrd_nng_wants_tls(url))
         rv = mrd_tls_nng_config(tls, server_name == NULL ? host : server_name, &cfg);
@@ -65,7 +66,7 @@ typedef struct queued {
     mrd_link_event ev;
 } queued;
 
-/* One request in flight, or one survey being answered. */
+/* One request in flight, or one survey that is being answered. */
 typedef struct {
     uint32_t magic;
     mrd_link *link;
@@ -74,7 +75,8 @@ typedef struct {
     bool open;
     slot_state state; /* under link->lock */
     uint64_t tag;
-    queued *outcome; /* of a request: what becomes of it is told also without memory */
+    /* of a request: allocated in advance, so that its result is reported even if out of memory */
+    queued *outcome;
 } slot;
 
 struct mrd_link {
@@ -86,24 +88,25 @@ struct mrd_link {
     nng_dialer data, control;
     slot slots[MRD_LINK_WINDOW_MAX + URGENT];
     slot surveys[SURVEY_SLOTS];
-    pthread_mutex_t lock; /* guards slot states, the queue, up and closing; innermost */
+    /* guards slot states, the queue, up and closing; no other lock is taken while it is held */
+    pthread_mutex_t lock;
     pthread_cond_t wake;
     queued *first, **last;
     int fd;
     bool up, closing;
-    uint32_t pipe;           /* the connection that is up */
+    uint32_t pipe;           /* the open connection */
     mrd_local_ns made, lost; /* the newest connection */
     bool welcome;            /* on this connection */
     bool control_waits;      /* for the first welcome */
-    bool control_again;      /* it is to be dialled anew, by who takes the next event */
+    bool control_again;      /* the next caller that takes an event must connect control again */
     char *control_url, *server_name;
-    mrd_local_ns control_up; /* when the newest control connection was made */
-    unsigned rebuffs;        /* connections in a row that were closed at once */
+    mrd_local_ns control_up; /* time at which the newest control connection was made */
+    unsigned rebuffs;        /* number of consecutive connections that were closed at once */
     uint64_t survey_tags;
 };
 
-/* Appends q, which it owns from here on, to the queue; the caller holds the lock. False: q is NULL
- * or the link is being closed; the message is freed. */
+/* Appends q to the queue and takes ownership of it. The caller holds the lock. Returns false if q
+ * is NULL or the link is being closed; the message is then freed. */
 static bool
 queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
 {
@@ -124,19 +127,19 @@ queue_add(mrd_link *link, queued *q, mrd_link_event ev, nng_msg *msg)
     link->last = &q->next;
     pthread_cond_signal(&link->wake);
     if (write(link->fd, &one, sizeof(one)) < 0) {
-        /* the counter is at its end, so the descriptor is readable anyway */
+        /* the counter is at its maximum, so the descriptor is readable anyway */
     }
     return true;
 }
 
-/* The same with a queue entry of its own. */
+/* As queue_add, with a newly allocated queue entry. */
 static bool
 queue_put(mrd_link *link, mrd_link_event ev, nng_msg *msg)
 {
     return queue_add(link, calloc(1, sizeof(queued)), ev, msg);
 }
 
-/* The request of a slot has ended; the caller holds the lock. */
+/* Ends the request of a slot. The caller holds the lock. */
 static void
 slot_end(slot *s, mrd_link_event ev, nng_msg *msg)
 {
@@ -168,25 +171,25 @@ is_welcome(nng_msg *msg)
     return mrd_frame_get(data, &f, NULL) == MRD_OK && f.type == MRD_FRAME_WELCOME;
 }
 
-/* Dials control at once, by a new dialer: the one there is may sit out a back-off of two seconds,
- * in which a session that starts would ask this agent in vain. Not from a callback: closing a dialer
- * waits for callbacks of that dialer, and when each of NNG's few threads for callbacks did so, all links
- * of the process would hang for ever. */
+/* Connects control at once with a new dialer. The old dialer may wait for a backoff of two seconds.
+ * A session that starts in this time would not reach this agent. Never call this from a callback:
+ * closing a dialer waits for its callbacks. If all of NNG's few callback threads waited, all links
+ * of the process would hang forever. */
 static void
 dial_control_anew(mrd_link *link)
 {
     nng_dialer d;
 
     if (dialer(link->resp, link->control_url, link->tls, link->server_name, &d, NULL) != MRD_OK)
-        return; /* no memory: the old one goes on */
+        return; /* out of memory: the old dialer continues */
     (void) nng_dialer_close(link->control);
     link->control = d;
     (void) nng_dialer_start(d, NNG_FLAG_NONBLOCK);
 }
 
-/* Only now the control channel is dialled: agents for whom there is no room take none there. One
- * that is older than this data connection may be dead without knowing it, because nothing is sent
- * there until the aggregator asks: it is made again. */
+/* Connects control after the first welcome, so that agents beyond the limit take no control
+ * connection. A control connection that is older than this data connection is made again. It may be
+ * dead without a notice, because only the aggregator sends on it first. */
 static void
 on_welcome(mrd_link *link)
 {
@@ -208,7 +211,7 @@ on_welcome(mrd_link *link)
         (void) nng_dialer_set_ms(link->data, NNG_OPT_RECONNMINT, link->min_ms);
 }
 
-/* Completion of a send or a receive of a request. */
+/* Completes a send or a receive of a request. */
 static void
 request_cb(void *arg)
 {
@@ -223,7 +226,7 @@ request_cb(void *arg)
     if (rv != 0) {
         msg = s->state == SLOT_SENDING ? nng_aio_get_msg(s->aio) : NULL;
         if (msg != NULL)
-            nng_msg_free(msg); /* a failed send leaves the message with us */
+            nng_msg_free(msg); /* after a failed send we still own the message */
         slot_fail(s, rv);
         return;
     }
@@ -242,8 +245,8 @@ request_cb(void *arg)
     pthread_mutex_unlock(&link->lock);
 }
 
-/* A survey came, or its answer went. One that there is no memory for is lost, and who asked hears
- * no answer. */
+/* Handles a received survey, or the end of sending an answer. If there is no memory for a survey,
+ * it is lost and the aggregator gets no answer. */
 static void
 survey_cb(void *arg)
 {
@@ -274,8 +277,9 @@ survey_cb(void *arg)
         nng_ctx_recv(s->ctx, s->aio);
 }
 
-/* The transport backs off while nobody listens. Who listens and closes at once, because it has no
- * room, would be dialled for ever at the shortest interval. The caller holds the lock. */
+/* Returns the shortest reconnect interval. The transport backs off by itself only if it cannot
+ * connect. A server without free capacity accepts and closes at once. Without this backoff, the
+ * link would connect to it at the shortest interval forever. The caller holds the lock. */
 static nng_duration
 back_off(const mrd_link *link)
 {
@@ -349,7 +353,7 @@ slot_close(slot *s)
     nng_aio_stop(s->aio); /* waits for the callback */
     nng_aio_free(s->aio);
     nng_ctx_close(s->ctx);
-    free(s->outcome); /* a stopped request may end without a callback */
+    free(s->outcome); /* an aio that is stopped may end without a callback */
     s->outcome = NULL;
     s->open = false;
 }
@@ -436,8 +440,8 @@ mrd_link_open(const mrd_link_options *o, mrd_link **ret_link, mrd_why *why)
     if (err == MRD_OK && o->control_url != NULL)
         err = link_open_control(link, o, why);
     if (err == MRD_OK && (rv = nng_dialer_start(link->data, NNG_FLAG_NONBLOCK)) != 0)
-        err = mrd_nng_why(why, rv, "dial",
-                          o->data_url); /* else it goes on trying behind the scenes */
+        err =
+            mrd_nng_why(why, rv, "dial", o->data_url); /* otherwise it retries in the background */
     if (err != MRD_OK) {
         mrd_link_close(link);
         return err;
@@ -486,7 +490,7 @@ mrd_link_close(mrd_link *link)
     free(link);
 }
 
-/* Sends through the first idle slot of [from, to). */
+/* Sends in the first idle slot of [from, to). */
 static mrd_err
 submit_in(mrd_link *link, unsigned from, unsigned to, uint64_t tag, mrd_bytes frame)
 {
@@ -539,7 +543,8 @@ mrd_link_submit_urgent(mrd_link *link, uint64_t tag, mrd_bytes frame)
 unsigned
 mrd_link_free_slots(const mrd_link *link)
 {
-    mrd_link *l = (mrd_link *) (uintptr_t) link; /* the lock is no part of its value */
+    /* cast away const, because locking does not change the link's value */
+    mrd_link *l = (mrd_link *) (uintptr_t) link;
     unsigned n = 0;
 
     pthread_mutex_lock(&l->lock);
@@ -635,7 +640,7 @@ mrd_link_next(mrd_link *link, int timeout_ms, mrd_link_event *ret_event)
             link->last = &link->first;
     }
     if (link->first == NULL && read(link->fd, &n, sizeof(n)) < 0) {
-        /* it was not readable: nothing to take back */
+        /* the descriptor was not readable, so there is nothing to read */
     }
     again = link->control_again && !link->closing;
     link->control_again = false;

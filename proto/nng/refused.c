@@ -10,12 +10,13 @@
 #include "proto/nng/unaccepted.h"
 
 /*
- * NNG's transports hand each part of a message to nng_stream_send or nng_stream_recv, two public
- * functions, which libnng.so calls by name: so these here come first. They do the same; and when
- * the part was refused because its connection is being closed, they end it with an error, as NNG 2
- * does, where 1.5 says nothing to anybody. A refusal is known by its result, which nothing else
- * gives before the callback, and that waits for a lock of our caller. Where NNG is a static library
- * (MRD_THIRDPARTY), the linker's --wrap does what the order of libraries does otherwise.
+ * NNG's transports pass each operation of a message to nng_stream_send or nng_stream_recv. These
+ * are public functions, which libnng.so calls by name, so the definitions here take precedence.
+ * They do the same, with one difference. If an operation is refused because its connection is being
+ * closed, they complete it with an error, as NNG 2 does. NNG 1.5 reports nothing in this case.
+ * A refusal is recognised by the result of the aio. Nothing else sets the result before the
+ * callback, and the callback waits for a lock that our caller holds. If NNG is a static library
+ * (MRD_THIRDPARTY), the linker's --wrap replaces the order of libraries.
  */
 typedef void stream_op(nng_stream *s, nng_aio *aio);
 

@@ -23,21 +23,22 @@
 
 #define HOLD_MAGIC 0x4d4c484cu
 
-/* A data connection beyond max_connections waits for room. A connection is accepted when its hello is welcomed. */
+/* State of a data connection. It waits if there are more than max_connections. It is accepted when
+ * its hello is welcomed. */
 enum { CONN_WAITS, CONN_WITHIN, CONN_ACCEPTED };
 
-/* An agent dials its control connection after its data connection is accepted. So unaccepted peers share this many control
- * connections, and accepted agents have room of their own. */
+/* Unaccepted peers share this number of control connections. Accepted agents have separate ones,
+ * because an agent makes its control connection after its data connection is accepted. */
 #define CONTROLS_FREE 1024
 
-/* One context: waits for a request, is held by the caller, or sends an answer. */
+/* One context. It waits for a request, is held by the caller, or sends an answer. */
 typedef struct hold {
     uint32_t magic;
     mrd_server *server;
     nng_ctx ctx;
     nng_aio *aio;
     bool open, sending;
-    mrd_local_ns at;   /* RAW, when the request came */
+    mrd_local_ns at;   /* RAW time at which the request arrived */
     struct hold *next; /* in the queue of requests */
 } hold;
 
@@ -46,11 +47,12 @@ struct mrd_server {
     mrd_unaccepted *unaccepted;
     nng_socket rep, surveyor;
     bool rep_open, surveyor_open;
-    bool control_closed, control_stuck; /* whoever closes it: its socket too, it could not be */
+    /* a thread closes control; its socket could not be closed */
+    bool control_closed, control_stuck;
     char *data_url, *control_url;
     hold *holds;
     unsigned n_holds, max_connections;
-    pthread_mutex_t lock; /* guards all below; innermost */
+    pthread_mutex_t lock; /* guards everything below; no other lock is taken while it is held */
     pthread_cond_t wake;
     hold *first, **last;
     bool closing, woken;
@@ -84,7 +86,8 @@ hold_cb(void *arg)
     }
     if (rv != 0 || h->sending) {
         if (rv != 0 && h->sending && nng_aio_get_msg(h->aio) != NULL)
-            nng_msg_free(nng_aio_get_msg(h->aio)); /* the peer is gone; it will ask again */
+            /* the peer disconnected; it will repeat the request */
+            nng_msg_free(nng_aio_get_msg(h->aio));
         hold_receive(h);
         return;
     }
@@ -104,7 +107,7 @@ conn_key(uint32_t id)
     return (mrd_map_key){ .a = id };
 }
 
-/* Remembers a connection; false when even the waiting room is full. */
+/* Registers a connection. Returns false if there is no space even for waiting connections. */
 static bool
 conn_add(mrd_server *s, uint32_t id)
 {
@@ -152,7 +155,7 @@ server_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
         nng_pipe_close(p);
 }
 
-/* Agents have one for data and one for control. */
+/* An agent has one connection for data and one for control. */
 static void
 control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
 {
@@ -172,7 +175,8 @@ control_pipe_cb(nng_pipe p, nng_pipe_ev what, void *arg)
         s->refused += !ok;
     }
     pthread_mutex_unlock(&s->lock);
-    if (what == NNG_PIPE_EV_ADD_PRE) /* its handshake is over; the limit above bounds its memory */
+    /* The handshake has ended. The limit of control connections bounds the memory from here on. */
+    if (what == NNG_PIPE_EV_ADD_PRE)
         mrd_unaccepted_end_handshake(s->unaccepted, p);
     if (!ok)
         nng_pipe_close(p);
@@ -249,7 +253,8 @@ server_open_control(mrd_server *s, const mrd_server_options *o, mrd_why *why)
     return listen_on(s->surveyor, o->control_url, s->tls, &s->control_url, why);
 }
 
-/* How many agents the descriptors are enough for: each has two connections and a journal. */
+/* Returns the number of agents for which the descriptors suffice. Each needs two connections and a
+ * journal. */
 static unsigned
 connections_for_files(void)
 {
@@ -259,7 +264,8 @@ connections_for_files(void)
     if (getrlimit(RLIMIT_NOFILE, &lim) != 0)
         return 256;
     lim.rlim_cur = lim.rlim_cur > 3000000 ? 3000000 : lim.rlim_cur;
-    rest = lim.rlim_cur < 4096 ? lim.rlim_cur / 4 + 48 : 1024; /* files, HTTP, who waits */
+    /* for files, HTTP and waiting connections */
+    rest = lim.rlim_cur < 4096 ? lim.rlim_cur / 4 + 48 : 1024;
     return rest + 3 > lim.rlim_cur ? 1 : (unsigned) ((lim.rlim_cur - rest) / 3);
 }
 
@@ -439,7 +445,7 @@ mrd_server_drop(mrd_server *s, mrd_server_request *request)
     MRD_CHECK_MAGIC(h, HOLD_MAGIC);
     request_free(h);
     *request = (mrd_server_request){ 0 };
-    hold_receive(h); /* forgets whom to answer */
+    hold_receive(h); /* receiving makes the context forget the peer */
 }
 
 bool
@@ -461,7 +467,8 @@ mrd_server_conn_admit(mrd_server *s, uint32_t conn)
 
     pthread_mutex_lock(&s->lock);
     within = mrd_map_get(&s->conns, conn_key(conn));
-    if (within == CONN_WAITS && s->n_within < s->max_connections) { /* somebody left */
+    /* an accepted connection closed, so a waiting one may take its place */
+    if (within == CONN_WAITS && s->n_within < s->max_connections) {
         within = CONN_WITHIN;
         s->n_within++;
         (void) mrd_map_put(&s->conns, conn_key(conn), within);
@@ -574,7 +581,7 @@ mrd_server_refused(const mrd_server *server)
     return n;
 }
 
-/* Collects answers of one survey until there are enough or time is up. */
+/* Collects the answers to one survey until there are enough or the time is over. */
 static int
 survey_collect(nng_ctx ctx, nng_aio *aio, unsigned expect,
                bool (*on_reply)(void *self, mrd_bytes frame), void *self)

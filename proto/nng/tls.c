@@ -20,24 +20,25 @@
 
 #define TLS_MAGIC 0x4d4c544cu
 
-/* NNG hands an engine 16 KiB of room at a time: a record should fit in it. */
+/* NNG gives an engine 16 KiB of space at a time. A record should fit in it. */
 #define FRAGMENT (16384 - 256)
 
 struct mrd_tls {
     uint32_t magic;
     bool server;
     char *ca, *cert, *key;
-    pthread_mutex_t lock;       /* guards all below; only the lock of unaccepted.c is inside it */
-    mrd_unaccepted *unaccepted; /* NULL: handshakes are not counted */
+    /* guards everything below; only the lock of unaccepted.c is taken while it is held */
+    pthread_mutex_t lock;
+    mrd_unaccepted *unaccepted; /* NULL if handshakes are not counted */
     unsigned refs;
     SSL_CTX *ctx;
     uint64_t stamp;
     mrd_error_list errors; /* has a lock of its own */
 };
 
-/* What NNG keeps for us in a configuration, and in a connection. */
+/* The data that NNG stores for us in a configuration, and in a connection. */
 struct nng_tls_engine_config {
-    mrd_tls *tls; /* NULL: one that NNG made for itself; it is replaced before use */
+    mrd_tls *tls; /* NULL in a configuration that NNG made for itself; it is replaced before use */
     char name[256];
 };
 
@@ -45,15 +46,15 @@ struct nng_tls_engine_conn {
     void *nng;    /* the way to the socket */
     mrd_tls *tls; /* NULL: never started */
     SSL *ssl;
-    nng_stream *tcp; /* set if its handshake was counted */
+    nng_stream *tcp; /* set if the handshake was counted */
     bool up, failed, received;
-    bool answered; /* the other end has sent something after the handshake */
+    bool answered; /* the peer has sent data after the handshake */
     char names[MRD_CERT_NAMES];
-    char refused[MRD_WHY_MAX]; /* why the other end's certificate is not taken */
+    char refused[MRD_WHY_MAX]; /* reason why the peer's certificate was refused */
 };
 
-/* NNG passes an engine only texts and asks it only yes-or-no questions. What goes beyond travels
- * here while we call into NNG, which calls the engine on the same thread. */
+/* NNG passes only texts to an engine, and gets only yes or no back. Other data is passed in these
+ * variables while we call NNG, which calls the engine on the same thread. */
 static _Thread_local mrd_tls *adopting;
 static _Thread_local char *asking;
 static _Thread_local size_t asking_size;
@@ -96,7 +97,8 @@ cert_time(const ASN1_TIME *t, char to[32])
         strftime(to, 32, "%Y-%m-%d %H:%M UTC", &tm);
 }
 
-/* OpenSSL's judgement of one certificate of the chain: says no in our words. */
+/* Handles OpenSSL's result for one certificate of the chain. Stores the reason of a refusal as a
+ * message for people. */
 static int
 on_verify(int ok, X509_STORE_CTX *store)
 {
@@ -154,13 +156,13 @@ on_verify(int ok, X509_STORE_CTX *store)
     return 0;
 }
 
-/* What the other end's alert, or our own disagreement, means to a person. */
+/* Writes a message for people about the peer's alert or about a local TLS error. */
 static void
 explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
 {
     static const struct {
         int reason;
-        const char *client, *server; /* who logs it */
+        const char *client, *server; /* messages for the log of the client and of the server */
     } known[] = {
 #define MINE "the aggregator rejects this node's certificate: "
 #define ITS  "an agent rejects this aggregator's certificate: "
@@ -216,7 +218,7 @@ explain(const nng_tls_engine_conn *c, unsigned long code, char *to, size_t size)
              reason == NULL ? "broken off" : reason);
 }
 
-/* The connection is over because of TLS: says why, once. */
+/* Marks the connection as failed because of TLS and reports the reason once. */
 static int
 conn_failed(nng_tls_engine_conn *c)
 {
@@ -235,7 +237,7 @@ conn_failed(nng_tls_engine_conn *c)
     return NNG_EPEERAUTH;
 }
 
-/* ---- The way to NNG's socket ---- */
+/* ---- Data from and to NNG's socket ---- */
 
 static int
 bio_write(BIO *bio, const char *data, int len)
@@ -292,11 +294,11 @@ bio_ctrl(BIO *bio, int what, long number, void *p)
     return what == BIO_CTRL_FLUSH; /* NNG sends at once */
 }
 
-static BIO_METHOD *bio_method; /* made once, kept until the process ends */
+static BIO_METHOD *bio_method; /* created once, and kept until the process ends */
 
 /* ---- Connections ---- */
 
-/* 0, NNG_EAGAIN, or the error after which NNG closes. */
+/* Returns 0, NNG_EAGAIN, or an error after which NNG closes the connection. */
 static int
 conn_result(nng_tls_engine_conn *c, int ret)
 {
@@ -308,7 +310,7 @@ conn_result(nng_tls_engine_conn *c, int ret)
         return NNG_EAGAIN;
     case SSL_ERROR_ZERO_RETURN:
         return NNG_ECLOSED;
-    case SSL_ERROR_SYSCALL: /* the socket's end, which NNG sees by itself */
+    case SSL_ERROR_SYSCALL: /* end of the socket, which NNG detects itself */
         if (ERR_peek_error() == 0)
             return NNG_ECLOSED;
         return conn_failed(c);
@@ -378,7 +380,8 @@ conn_close(nng_tls_engine_conn *c)
         (void) SSL_shutdown(c->ssl);
         ERR_clear_error();
     } else if (!c->tls->server && c->received) {
-        /* It spoke and then hung up without saying why: an older TLS, a port of something else. */
+        /* The peer answered and then disconnected without a reason. It may use an older TLS, or the
+         * port belongs to another service. */
         c->failed = true;
         add_error(c->tls, "the aggregator closed the connection in the middle of the handshake");
     }
@@ -416,9 +419,10 @@ conn_recv(nng_tls_engine_conn *c, uint8_t *to, size_t *size)
 }
 
 /*
- * In TLS 1.3 a client is through before the server has judged its certificate. What it sends at
- * once would meet a closed socket, whose reset overtakes the alert that says why. So it waits for
- * the server's first bytes, which NNG's protocol sends unasked.
+ * In TLS 1.3 a client completes its handshake before the server has verified the client's
+ * certificate. Data that the client sends at once would reach a closed socket. The reset would then
+ * arrive before the alert with the reason. The client therefore waits for the server's first bytes,
+ * which NNG's protocol sends unrequested.
  */
 static int
 await_answer(nng_tls_engine_conn *c)
@@ -499,8 +503,8 @@ config_server(nng_tls_engine_config *config, const char *name)
     return 0;
 }
 
-/* Files, authorities and versions are mrd_tls's, so NNG's ways to set them are closed, but for the
- * configurations that it makes and prepares by itself. */
+/* mrd_tls has the files, authorities and versions, so NNG's functions to set them are refused.
+ * Configurations that NNG makes for itself are the exception. */
 static int
 config_auth(nng_tls_engine_config *config, nng_tls_auth_mode mode)
 {
@@ -566,8 +570,8 @@ static const nng_tls_engine engine = {
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static int registered;
 
-/* NNG's threads take connections down until the process is gone: OpenSSL must not clean up before.
- * Only the first call of OpenSSL in a process can say so. */
+/* NNG's threads close connections until the process has exited, so OpenSSL must not clean up
+ * before. Only the first call of OpenSSL in a process can set this. */
 __attribute__((constructor)) static void
 stay(void)
 {
@@ -579,7 +583,8 @@ register_engine(void)
 {
     nng_tls_config *first = NULL;
 
-    /* NNG starts itself with the first configuration, and sets its own engine then. */
+    /* NNG initialises itself and sets its own engine with the first configuration. Make one here,
+     * so that ours replaces it. */
     if (nng_tls_config_alloc(&first, NNG_TLS_MODE_CLIENT) == 0)
         nng_tls_config_free(first);
     bio_method = BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "nng");
@@ -618,7 +623,7 @@ no_passphrase(char *to, int size, int writing, void *self)
     (void) size;
     (void) writing;
     (void) self;
-    return -1; /* nobody is there to be asked */
+    return -1; /* there is no user to ask */
 }
 
 static mrd_err
@@ -632,7 +637,7 @@ ssl_why(mrd_why *why, const char *what, const char *path)
                        reason == NULL ? "cannot be read" : reason);
 }
 
-/* Authorities and, when the file holds some, revocation lists. */
+/* Loads the authorities and, if the file has some, revocation lists. */
 static mrd_err
 load_ca(SSL_CTX *ctx, const char *path, bool server, mrd_why *why)
 {
@@ -722,7 +727,7 @@ mrd_tls_reload(mrd_tls *tls, mrd_why *why)
     tls->ctx = ctx;
     tls->stamp = stamp;
     pthread_mutex_unlock(&tls->lock);
-    SSL_CTX_free(old); /* connections that are up have their own references */
+    SSL_CTX_free(old); /* open connections have their own references */
     return MRD_OK;
 }
 
