@@ -16,7 +16,7 @@
 #include "base/num.h"
 #include "base/udpstamp.h"
 
-#define TRIES       100 /* against a writer in the middle of an update */
+#define TRIES       100 /* retries, in case a writer is in the middle of an update */
 #define PHC_SAMPLES 3
 #define PHC_MAX     8 /* /dev/ptp0 ... */
 #define YEARS_MAX   (200LL * 366 * 86400)
@@ -61,7 +61,7 @@ mrd_clockbound_parse(mrd_bytes b, mrd_clockbound *ret, mrd_why *why)
 
     if (b.len < CB_HEADER)
         return mrd_why_set(why, MRD_TRUNCATED, 0, "ClockBound segment of %zu bytes", b.len);
-    /* Two words of 32 bits in the machine's order, or eight bytes: both have been written. */
+    /* The magic is two 32-bit numbers in the machine's order, or eight bytes. Both forms exist. */
     if (memcmp(b.p, magic, 8) != 0 && memcmp(b.p, magic_bytes, 8) != 0)
         return mrd_why_set(why, MRD_FORMAT, 0, "not a ClockBound segment");
     size = get(b, 8, 4);
@@ -101,7 +101,7 @@ mrd_clockbound_at(const mrd_clockbound *c, mrd_mono_ns monotonic)
         return -1;
     if (mrd_mono_after(monotonic, c->void_after))
         return -1;
-    age = age < 0 ? 0 : age; /* the coarse clock stands still between ticks */
+    age = age < 0 ? 0 : age; /* negative if the coarse clock has not ticked since */
     bound = c->bound_ns + ((__int128) age * c->max_drift_ppb + MRD_SEC - 1) / MRD_SEC;
     return bound > INT64_MAX ? -1 : (int64_t) bound;
 }
@@ -189,7 +189,7 @@ mrd_timex_of(const struct timex *t, int state)
 /* ---- Reading ---- */
 
 struct mrd_hostclock {
-    const uint8_t *vm; /* the mapped page, NULL: absent */
+    const uint8_t *vm; /* the mapped page, or NULL if absent */
     size_t vm_len;
     char bound_path[256];
     int phc;      /* -1: none */
@@ -197,7 +197,7 @@ struct mrd_hostclock {
     char phc_name[MRD_HOSTCLOCK_NAME], phc_error_path[256];
 };
 
-/* A device has a whole page; a file has what it has. */
+/* Maps the page. A device has a whole page, a file only its own size. */
 static void
 map_vm(mrd_hostclock *h, const char *path)
 {
@@ -215,7 +215,7 @@ map_vm(mrd_hostclock *h, const char *path)
     close(fd);
 }
 
-/* The first PTP clock of an ENA device, else the first at all. */
+/* Finds the first PTP clock of an ENA device, or else the first PTP clock. */
 static void
 find_phc(mrd_hostclock *h, const char *dev, const char *sys)
 {
@@ -278,7 +278,7 @@ mrd_hostclock_close(mrd_hostclock *h)
     free(h);
 }
 
-/* Copies a page that somebody may be writing until a copy holds together. */
+/* Copies a page that another process may be writing. Repeats until a copy is consistent. */
 static bool
 read_vm(const mrd_hostclock *h, mrd_vmclock *ret)
 {
@@ -309,8 +309,8 @@ mrd_hostclock_marker(mrd_hostclock *h, uint64_t *ret_marker)
     return true;
 }
 
-/* The daemon may come, go and write a new file: the file is read afresh each time. Its writer marks
- * a half written one by an odd generation, which two equal readings exclude. */
+/* Reads ClockBound's file again each time, because the daemon may start, stop and write a new file.
+ * Its writer marks an incomplete file by an odd generation. Two equal readings exclude that. */
 static bool
 read_bound(const mrd_hostclock *h, mrd_clockbound *ret)
 {
@@ -340,8 +340,9 @@ ptp_ns(const struct ptp_clock_time *t)
     return (int64_t) t->sec * MRD_SEC + t->nsec;
 }
 
-/* system, device, system; the system's clock is RAW where the kernel can (clockid, in what older
- * headers call reserved), else the wall clock. */
+/* Reads the clocks in the order system, device, system. The system's clock is RAW if the kernel
+ * supports it, else the wall clock. The kernel's field for that is `clockid`, which older headers
+ * call reserved. */
 static size_t
 phc_samples(mrd_hostclock *h, mrd_phc_sample to[PHC_SAMPLES])
 {

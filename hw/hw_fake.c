@@ -207,7 +207,7 @@ fake_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_value
     fake *f = state;
     mrd_local_ns at;
 
-    (void) deadline; /* it hangs like a device does; the session keeps the deadline */
+    (void) deadline; /* hangs like a real device; the session enforces the deadline */
     f->samplings++;
     f->table.round++;
     for (size_t i = 0; i < f->n_stalls; i++)
@@ -243,8 +243,8 @@ fake_read_clock(void *state, int64_t device_idx, mrd_hw_clock_reading *ret_readi
         if (f->clocks[i].device != device_idx)
             continue;
         ret_reading->before = mrd_local_now();
-        /* The rate error is applied to the distance from the origin in integers and a small double,
-         * so that no instant passes through a double. */
+        /* Apply the rate error to the distance from the origin, with integers and a small double.
+         * No time passes through a double. */
         ret_reading->ticks.ticks = (uint64_t) (f->clocks[i].origin + ret_reading->before.ns +
                                                (int64_t) ((double) (ret_reading->before.ns / 1000) *
                                                           f->clocks[i].ppm / 1000.0));

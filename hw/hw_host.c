@@ -1,7 +1,7 @@
 /*
- * hw/hw_host.c - counters of the operating system: /proc/stat, meminfo, loadavg, net, disks,
- * pressure, and per process and per control group by name. Roots are options, so that an agent in a
- * container reads the host's and tests read fake trees.
+ * hw/hw_host.c - counters of the operating system: /proc/stat, meminfo, loadavg, network, disks,
+ * pressure, and by name per process and per control group. The root directories are options, so
+ * that an agent in a container reads the host's files and tests read fake trees.
  */
 #include <errno.h>
 #include <stddef.h>
@@ -21,9 +21,9 @@ enum { CPU = 1, MEM, LOAD, NET, DISK, PSI, PROCESS, CGROUP, KERNEL, GROUPS };
 #define CPU_FIELDS 10
 #define CPU_UTIL   CPU_FIELDS
 #define CPUS_MAX   8192
-#define UTIL_MIN   (50 * MRD_MS) /* shorter than this says nothing in 10 ms ticks */
+#define UTIL_MIN   (50 * MRD_MS) /* a shorter interval is too coarse in ticks of 10 ms */
 
-/* Per CPU, and at [0] all: two snapshots to say how busy between them. */
+/* Two snapshots per CPU, from which the utilisation between them is computed. [0] is for all CPUs. */
 typedef struct {
     mrd_local_ns at;
     int64_t busy, total;
@@ -51,7 +51,7 @@ group_of(uint64_t key)
     return (unsigned) (key >> 56);
 }
 
-/* The row for key; added with this name while listing. */
+/* Returns the row for the key. Adds it with this name while listing. */
 static size_t row_for(host *h, uint64_t key, mrd_unit unit, uint32_t flags, const char *format, ...)
     __attribute__((format(printf, 5, 6)));
 
@@ -97,7 +97,7 @@ cpu_room(host *h, size_t cpus)
     return true;
 }
 
-/* Percent busy since the last look that is far enough back. */
+/* Sets the percentage of busy time since the latest snapshot that is at least UTIL_MIN old. */
 static void
 cpu_util(host *h, size_t slot, size_t row, int64_t busy, int64_t total, mrd_local_ns at)
 {
@@ -141,7 +141,8 @@ cpu_line(host *h, mrd_str label, mrd_str rest, mrd_local_ns at)
                                    "cpu.%s.%s_ns", name, field[i]),
                            v, at);
         if (i < 8 && !__builtin_add_overflow(total, v, &total) && i != 3 && i != 4)
-            busy += v; /* guest times are inside user and nice; no overflow: busy <= total */
+            /* Guest times are included in user and nice. No overflow, because busy <= total. */
+            busy += v;
     }
     if (cpu_room(h, slot + 1))
         cpu_util(h, slot,
@@ -242,7 +243,7 @@ read_load(host *h, mrd_local_ns at)
             v, at);
 }
 
-/* ---- Interfaces and disks: a name, then columns ---- */
+/* ---- Interfaces and disks: a name, followed by columns ---- */
 
 typedef struct {
     unsigned column;
@@ -288,7 +289,7 @@ read_net(host *h, mrd_local_ns at)
     };
     mrd_str text, line;
 
-    /* /proc/net is the caller's own network namespace; process 1's is the node's. */
+    /* /proc/net is the caller's own network namespace. The namespace of process 1 is the node's. */
     if (!mrd_hw_read(h->proc, "1/net/dev", &h->text) && !mrd_hw_read(h->proc, "net/dev", &h->text))
         return;
     text = (mrd_str){ (char *) h->text.p, h->text.len };
@@ -380,7 +381,7 @@ read_psi(host *h, mrd_local_ns at)
     }
 }
 
-/* ---- A process, and the control group it is in ---- */
+/* ---- A process, and its control group ---- */
 
 typedef struct {
     const char *name;
@@ -455,7 +456,8 @@ read_cgroup(host *h, int64_t pid, mrd_local_ns at)
         set_members(h, CGROUP, pid, &st, cgroup_members, MRD_COUNT(cgroup_members), at);
 }
 
-/* "process.<pid>.<member>", "cgroup.<pid>.<member>"; pid "self" is the reader's own. */
+/* Resolves "process.<pid>.<member>" and "cgroup.<pid>.<member>". The pid "self" is the reader's
+ * own. */
 static mrd_err
 host_resolve(void *state, mrd_str name, size_t *ret_index)
 {
@@ -584,7 +586,7 @@ host_at(const void *state, size_t i)
     return &((const host *) state)->table.rows[i].counter;
 }
 
-/* Reads each file that a wanted counter comes from, once. */
+/* Reads each file with a wanted counter once. */
 static mrd_err
 host_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_values,
             mrd_local_ns deadline, mrd_why *why)

@@ -1,10 +1,10 @@
 /*
- * hw/hw_monitor.c - counters of neuron-monitor, run as a child: one JSON object per line and
- * period.
+ * hw/hw_monitor.c - counters of neuron-monitor, which runs as a child and prints one JSON object
+ * per line and period.
  *
- * Every number in the report becomes a counter named by its path. Elements of an array are named
- * by their pid or neuron_device_index; arrays whose elements have neither (loaded models) are an
- * inventory and are left out. Values carry the time their line arrived.
+ * Every number in the report becomes a counter with its path as name. Elements of an array are
+ * named by their pid or neuron_device_index. Arrays whose elements have neither (loaded models) are
+ * an inventory and are ignored. The time of a value is the arrival of its line.
  */
 #include <errno.h>
 #include <stdio.h>
@@ -23,12 +23,12 @@ typedef struct {
     char *path;
     mrd_dur_ns period;
     mrd_child child;
-    mrd_buf pending; /* the line that is not complete yet */
+    mrd_buf pending; /* the incomplete last line */
     mrd_hw_table table;
     mrd_local_ns last_line, started;
 } monitor;
 
-/* ---- One report to counters ---- */
+/* ---- From a report to counters ---- */
 
 static bool
 ends(const char *text, const char *with)
@@ -46,7 +46,7 @@ unit_of(const char *path, const char *key)
     return strstr(path, "latency_stats.") != NULL ? MRD_UNIT_NONE : MRD_UNIT_COUNT;
 }
 
-/* The number after a component of the path; MRD_NONE. */
+/* Returns the number after a component of the path, or MRD_NONE. */
 static int64_t
 index_after(const char *path, const char *component)
 {
@@ -75,7 +75,7 @@ leaf(mrd_hw_table *t, const char *path, const char *key, const mrd_json *v, mrd_
 
     if (mrd_json_text(v, scratch, &text) != MRD_OK || text.p != scratch ||
         mrd_num_double(text, &d) != MRD_OK)
-        return; /* texts and booleans are no counters */
+        return; /* texts and booleans are not counters */
     if (c.core_idx == MRD_NONE)
         c.core_idx = index_after(path, "neuroncore_memory_usage.");
     if (snprintf(c.name, sizeof(c.name), "%s", path) >= (int) sizeof(c.name)) {
@@ -83,7 +83,7 @@ leaf(mrd_hw_table *t, const char *path, const char *key, const mrd_json *v, mrd_
         return;
     }
     c.unit = unit_of(path, key);
-    /* A counter keeps the type it was first seen with: percent and rates are doubles throughout. */
+    /* A counter keeps the type of its first value. Percentages and rates are always doubles. */
     c.flags = c.unit == MRD_UNIT_PERCENT || c.unit == MRD_UNIT_NONE || strchr(text.p, '.') != NULL
                   ? MRD_HW_DOUBLE
                   : 0;
@@ -187,7 +187,7 @@ start(monitor *m, mrd_why *why)
 {
     const char *argv[] = { m->path, "-c", "/proc/self/fd/3", NULL };
     mrd_buf config = { 0 };
-    /* Whole seconds: fractions are not honoured and fall back to 5 s. */
+    /* Whole seconds, because neuron-monitor ignores fractions and uses 5 s instead. */
     long long s = (m->period + MRD_SEC - 1) / MRD_SEC;
     mrd_err err;
 
@@ -219,7 +219,8 @@ take_line(monitor *m, mrd_str line)
         m->last_line = at;
 }
 
-/* Takes the complete lines off m->pending; a line that is no report changes nothing. */
+/* Removes the complete lines from m->pending and reads them. A line that is not a report has no
+ * effect. */
 static void
 take_lines(monitor *m)
 {
@@ -230,10 +231,10 @@ take_lines(monitor *m)
     m->pending.len = (size_t) (end - p);
     memmove(m->pending.p, p, m->pending.len);
     if (m->pending.len > LINE_MAX_BYTES)
-        m->pending.len = 0; /* no report is that long; its rest will not parse */
+        m->pending.len = 0; /* No report is this long. The rest of the line will not parse. */
 }
 
-/* Reads what is there; with `wait`, until a first report or the deadline. */
+/* Reads the available output. With `wait`, waits for the first report until the deadline. */
 static mrd_err
 pump(monitor *m, bool wait, mrd_local_ns deadline, mrd_why *why)
 {
@@ -296,7 +297,7 @@ monitor_open(const mrd_hw_options *options, void **ret_state, mrd_why *why)
     } else {
         m->period = options->monitor_period > 0 ? options->monitor_period : MRD_SEC;
         if ((err = start(m, why)) == MRD_OK)
-            /* The first report lists the counters; a tool that says nothing yet lists none. */
+            /* The first report lists the counters. Without a report there are none yet. */
             (void) pump(m, true, (mrd_local_ns){ mrd_local_now().ns + 2 * MRD_SEC }, NULL);
     }
     if (err != MRD_OK) {
@@ -316,7 +317,8 @@ monitor_refresh(void *state, mrd_why *why)
         mrd_child_stop(&m->child);
         return start(m, why);
     }
-    (void) pump(m, false, (mrd_local_ns){ 0 }, NULL); /* its end is told by sample */
+    /* the next sample reports the end of the child */
+    (void) pump(m, false, (mrd_local_ns){ 0 }, NULL);
     return MRD_OK;
 }
 

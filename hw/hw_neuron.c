@@ -2,12 +2,16 @@
  * hw/hw_neuron.c - Neuron device counters from sysfs
  * (<sys>/devices/virtual/neuron_device/neuron<N>).
  *
- * The tree differs between driver versions, so it is listed, never assumed: every readable file
- * below stats/ of a device or of one of its cores that holds a number is a counter, named by its
- * path. Only meanings are known by name: what lies under memory_usage is bytes in use,
- * nc_time_in_use is microseconds (given here in ns), power/utilization is one line of min, max and
- * average percent, and a few counters stay 0 on some software paths, where 0 means "unknown".
- * A status counter answers to both spellings, infer_* (documentation) and execute_* (driver).
+ * The tree differs between driver versions, so its files are listed each time. Every readable file
+ * with a number below stats/ of a device or of one of its cores is a counter, with its path as
+ * name. Some names have a defined meaning:
+ *
+ *   memory_usage       bytes in use
+ *   nc_time_in_use     microseconds (converted to ns)
+ *   power/utilization  one line of min, max and average percent
+ *
+ * A few counters stay 0 on some software paths, so 0 means "unknown". A status counter is found
+ * under both spellings, infer_* (documentation) and execute_* (driver).
  */
 #include <ctype.h>
 #include <dirent.h>
@@ -26,7 +30,7 @@
 
 typedef enum { FILE_NUMBER, FILE_POWER } file_kind;
 
-/* Where a row's value comes from. */
+/* Source of a row's value. */
 typedef struct {
     char *path; /* below the root */
     file_kind kind;
@@ -111,7 +115,7 @@ holds_number(neuron *d, const char *path)
     int64_t v;
 
     if (!mrd_hw_read(d->root, path, &d->text))
-        return errno != ENOENT && errno != EACCES; /* busy now, perhaps a number later */
+        return errno != ENOENT && errno != EACCES; /* busy now, but may have a number later */
     rest = (mrd_str){ (char *) d->text.p, d->text.len };
     return mrd_hw_int(mrd_hw_word(&rest), &v);
 }
@@ -145,7 +149,7 @@ add_file(neuron *d, const char *path, int64_t device, int64_t core)
     add_row(d, path, "", device, core, from, unit, flags);
 }
 
-/* A directory's entries in name order, so that equal trees give equal lists. */
+/* Lists a directory's entries in the order of their names, so that equal trees give equal lists. */
 static int
 list_dir(neuron *d, const char *path, struct dirent ***ret_entries)
 {
@@ -167,7 +171,8 @@ is_dir(neuron *d, const char *path, bool *ret_file)
         lstat(full, &st) != 0)
         return false;
     *ret_file = S_ISREG(st.st_mode);
-    return S_ISDIR(st.st_mode); /* links (subsystem) are not followed: they leave the tree */
+    /* links (subsystem) are not followed, because they leave the tree */
+    return S_ISDIR(st.st_mode);
 }
 
 static void
@@ -192,7 +197,7 @@ walk(neuron *d, const char *path, int64_t device, int64_t core, unsigned depth)
     free(entries);
 }
 
-/* "neuron12" with prefix "neuron" is 12; -1 for other names. */
+/* Returns 12 for "neuron12" with prefix "neuron", or -1 for other names. */
 static int64_t
 numbered(const char *name, const char *prefix)
 {
@@ -308,7 +313,7 @@ neuron_at(const void *state, size_t i)
     return &((const neuron *) state)->table.rows[i].counter;
 }
 
-/* The other spelling of a status counter. */
+/* Finds a status counter by its other spelling. */
 static mrd_err
 neuron_resolve(void *state, mrd_str name, size_t *ret_index)
 {
@@ -337,7 +342,7 @@ neuron_resolve(void *state, mrd_str name, size_t *ret_index)
     return MRD_NOTFOUND;
 }
 
-/* "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57" */
+/* Parses "POWER_STATUS_VALID,1787754540,0.32,3.04,1.57". */
 static bool
 power_value(mrd_str text, unsigned part, double *ret_v)
 {
@@ -387,7 +392,7 @@ neuron_sample(void *state, const uint32_t *want, size_t n, mrd_hw_value *ret_val
               mrd_local_ns deadline, mrd_why *why)
 {
     neuron *d = state;
-    const char *held = NULL; /* the file whose text is in d->text */
+    const char *held = NULL; /* path of the file whose text is in d->text */
 
     d->table.round++;
     for (size_t i = 0; i < n; i++) {

@@ -23,7 +23,8 @@ static uint64_t
 name_hash(mrd_str name)
 {
     uint64_t h =
-        1469598103934665603u; /* FNV-1a: base/hash would pull in more than a guest may link */
+        /* FNV-1a, because base/hash would pull in more than a guest may link */
+        1469598103934665603u;
 
     for (size_t i = 0; i < name.len; i++)
         h = (h ^ (uint8_t) name.p[i]) * 1099511628211u;
@@ -73,7 +74,7 @@ mrd_hw_table_find_key(const mrd_hw_table *t, uint64_t key)
     return row_of(mrd_index_find(&t->by_key, key_hash(key), same_key, t, &key));
 }
 
-/* The last row, as far as it is in the tables, out of them. */
+/* Removes the last row from the indexes. */
 static void
 unlist(mrd_hw_table *t, uint32_t row)
 {
@@ -150,7 +151,7 @@ mrd_hw_table_take(const mrd_hw_table *t, const uint32_t *want, size_t n, mrd_hw_
 bool
 mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
 {
-    char *path = NULL; /* not on the stack: programs read counters, too */
+    char *path = NULL; /* not on the stack, because programs read counters too */
     mrd_err err;
     int fd, saved;
 
@@ -159,7 +160,7 @@ mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
         errno = ENOMEM;
         return false;
     }
-    /* O_NONBLOCK: a FIFO put where a file is expected must not hang us. */
+    /* O_NONBLOCK, because a FIFO in the place of a file must not block us. */
     fd = open(path, O_RDONLY | O_CLOEXEC | O_NOCTTY | O_NONBLOCK);
     saved = errno;
     free(path);
@@ -167,7 +168,8 @@ mrd_hw_read(const char *root, const char *rel, mrd_buf *to)
     if (fd < 0)
         return false;
     err = mrd_file_read_fd(fd, MRD_HW_FILE_MAX, to);
-    saved = err == MRD_IO ? errno : err == MRD_NOMEM ? ENOMEM : 0; /* more than that is left out */
+    /* the rest of the file is ignored */
+    saved = err == MRD_IO ? errno : err == MRD_NOMEM ? ENOMEM : 0;
     close(fd);
     errno = saved;
     return saved == 0;

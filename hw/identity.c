@@ -40,7 +40,7 @@ first_word_of(const char *dir, const char *file, char *to, size_t size)
     mrd_buf_fini(&text);
 }
 
-/* The machine-id itself is meant to stay private (machine-id(5)): its hash is used. */
+/* The machine-id itself must stay private (machine-id(5)), so its hash is used. */
 static bool
 from_machine_id(const char *path, mrd_node_identity *node)
 {
@@ -123,7 +123,7 @@ mrd_ident_init(mrd_ident *id)
                        .uid = MRD_NONE };
 }
 
-/* Keeps text as it came, without control characters; broken UTF-8 is repaired when interned. */
+/* Copies text without control characters. Invalid UTF-8 is repaired when the text is interned. */
 static void
 set_text(char *to, size_t size, mrd_str text)
 {
@@ -136,7 +136,7 @@ set_text(char *to, size_t size, mrd_str text)
 
 typedef struct {
     const char *name;
-    size_t offset, size; /* size 0: a number from 0 on */
+    size_t offset, size; /* size 0: a non-negative number */
 } env_key;
 
 #define TEXT(name, member)                                                                         \
@@ -148,7 +148,7 @@ typedef struct {
         name, offsetof(mrd_ident, member), 0                                                       \
     }
 
-/* For one member the first name that is set wins, in this order. */
+/* For each member, the first name that is set wins, in this order. */
 static const env_key env_keys[] = {
     NUMBER("RANK", rank),
     NUMBER("SLURM_PROCID", rank),
@@ -240,7 +240,7 @@ next_component(mrd_str *rest, mrd_str *ret_part)
     return true;
 }
 
-/* The longest run of hexadecimal digits, dashes and underscores at p. */
+/* Returns the length of the longest run of hexadecimal digits, dashes and underscores at p. */
 static size_t
 hex_run(const char *p, size_t len, bool dashes)
 {
@@ -251,7 +251,8 @@ hex_run(const char *p, size_t len, bool dashes)
     return n;
 }
 
-/* "...pod<uid>..." as cgroupfs ("pod1234-...") and systemd ("...-pod1234_....slice") write it. */
+/* Finds "...pod<uid>..." as written by cgroupfs ("pod1234-...") and systemd
+ * ("...-pod1234_....slice"). */
 static void
 find_pod(char uid[64], mrd_str part)
 {
@@ -270,7 +271,7 @@ find_pod(char uid[64], mrd_str part)
     }
 }
 
-/* 64 hexadecimal digits, alone or as "cri-containerd-<id>.scope", "docker-<id>.scope". */
+/* Finds 64 hexadecimal digits, alone or as "cri-containerd-<id>.scope", "docker-<id>.scope". */
 static void
 find_container(mrd_ident *id, mrd_str part)
 {
@@ -300,7 +301,7 @@ mrd_ident_cgroup(mrd_ident *id, mrd_str path)
             mrd_num_i64((mrd_str){ part.p + 4, part.len - 4 }, &job) == MRD_OK && job >= 0)
             set_text(id->job, sizeof(id->job), (mrd_str){ part.p + 4, part.len - 4 });
     }
-    if (pod[0] != '\0') /* whatever the environment says */
+    if (pod[0] != '\0') /* overrides the environment */
         memcpy(id->pod_uid, pod, sizeof(pod));
 }
 
@@ -372,7 +373,7 @@ mrd_ident_cmdline(mrd_ident *id, mrd_str text)
 
     while (text.len > 0 && text.p[text.len - 1] == '\0')
         text.len--;
-    set_text(id->command, sizeof(id->command), text); /* NULs between arguments become blanks */
+    set_text(id->command, sizeof(id->command), text); /* the NULs between arguments become blanks */
     n = strlen(id->command);
     while (n > 0 && id->command[n - 1] == ' ')
         id->command[--n] = '\0';
@@ -398,7 +399,8 @@ mrd_ident_timens(mrd_ident *id, mrd_str text)
     }
 }
 
-/* Reads <pid>/<file> and hands its text to a parser; false with errno when unreadable. */
+/* Reads <pid>/<file> and passes its text to a parser. Returns false with errno if the file is
+ * unreadable. */
 static bool
 feed(const char *root, int64_t pid, const char *file, mrd_buf *text, mrd_ident *id,
      void (*parse)(mrd_ident *id, mrd_str text))

@@ -25,7 +25,7 @@ take(char *data, size_t size, size_t n, void *self)
     size_t len = size * n;
 
     if (len >= sizeof(r->value) - r->len)
-        return 0; /* more than any item of ours: stop reading */
+        return 0; /* larger than any item that we read; stop reading */
     memcpy(r->value + r->len, data, len);
     r->len += len;
     r->value[r->len] = '\0';
@@ -41,7 +41,7 @@ printable(const char *text)
     return true;
 }
 
-/* One request; r->value is its answer. */
+/* Sends one request. r->value is the answer. */
 static mrd_err
 ask(request *r, const char *path, bool put, mrd_why *why)
 {
@@ -124,7 +124,7 @@ read_items(request *r, mrd_imds *got, mrd_why *why)
                                      "instance metadata at %s knows no instance-id", r->endpoint)
                        : err;
         else if (err == MRD_TIMEOUT)
-            break; /* who we are is known; the rest is a courtesy */
+            break; /* the identity is known; the rest is optional */
     }
     if (!plain_id(got->instance_id))
         return mrd_why_set(why, MRD_FORMAT, 0,

@@ -120,7 +120,7 @@ mrd_proc_read(const char *proc_root, int64_t pid, mrd_proc_stat *ret_stat, mrd_w
 
 /* ---- Control groups ---- */
 
-/* A path from /proc/<pid>/cgroup is joined to a root: it must not climb out of it. */
+/* A path from /proc/<pid>/cgroup is appended to a root. It must not leave that root. */
 static bool
 climbs(mrd_str path)
 {
@@ -170,8 +170,8 @@ mrd_cgroup_parse(mrd_str text, char path[1024], bool *ret_v2)
         controllers = (mrd_str){ a, (size_t) (b - a) };
         found = (mrd_str){ b + 1, line.len - (size_t) (b + 1 - line.p) };
         unified = controllers.len == 0;
-        /* v1's memory controller names the container; a v2 path counts unless it is only the root
-         * of an empty unified hierarchy beside v1. */
+        /* v1's memory controller identifies the container. A v2 path counts, unless it is only the
+         * root of an empty unified hierarchy next to v1. */
         if ((unified && (best.p == NULL || found.len > 1)) ||
             has_controller(controllers, "memory")) {
             best = found;
@@ -208,7 +208,7 @@ mrd_cgroup_of(const char *proc_root, int64_t pid, char path[1024], bool *ret_v2,
     return err;
 }
 
-/* One number in a file of its own; "max" is INT64_MAX. */
+/* Reads a file with one number. "max" is INT64_MAX. */
 static int64_t
 one_number(const char *dir, const char *file, mrd_buf *text)
 {
@@ -258,7 +258,7 @@ read_v2(const char *dir, mrd_buf *text, mrd_cgroup_stat *st)
         st->oom_kills = keyed(text, "oom_kill", 1);
 }
 
-/* v1: one hierarchy per controller, mounted under its name (cpu and cpuacct often together). */
+/* v1 has one hierarchy per controller, mounted under its name (cpu and cpuacct often together). */
 static void
 read_v1(const char *root, const char *path, mrd_buf *text, mrd_cgroup_stat *st)
 {
@@ -278,7 +278,8 @@ read_v1(const char *root, const char *path, mrd_buf *text, mrd_cgroup_stat *st)
     st->memory_bytes = one_number(dir, "memory.usage_in_bytes", text);
     st->memory_limit_bytes = one_number(dir, "memory.limit_in_bytes", text);
     if (st->memory_limit_bytes >= INT64_MAX - (int64_t) (2 << 20))
-        st->memory_limit_bytes = INT64_MAX; /* v1's way to say none, rounded down to a page */
+        /* v1 writes this number, rounded down to a page, if there is no limit */
+        st->memory_limit_bytes = INT64_MAX;
     st->memory_peak_bytes = one_number(dir, "memory.max_usage_in_bytes", text);
     if (mrd_hw_read(dir, "memory.oom_control", text))
         st->oom_kills = keyed(text, "oom_kill", 1);
@@ -297,7 +298,7 @@ mrd_cgroup_read(const char *cgroup_root, const char *path, bool v2, mrd_cgroup_s
 
     if (v2) {
         snprintf(dir, sizeof(dir), "%s%s", cgroup_root, path);
-        if (access(dir, F_OK) != 0) /* hybrid: v2 mounted beside the v1 controllers */
+        if (access(dir, F_OK) != 0) /* hybrid: v2 is mounted next to the v1 controllers */
             snprintf(dir, sizeof(dir), "%s/unified%s", cgroup_root, path);
         read_v2(dir, &text, &st);
     } else {

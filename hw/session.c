@@ -1,7 +1,7 @@
 /*
- * hw/session.c - counter sessions. A backend that may block is read by a detached helper thread of
- * the session, one request at a time; a helper that hangs is abandoned, never joined, and frees
- * itself when the kernel lets it go.
+ * hw/session.c - counter sessions. A detached helper thread of the session reads a backend that may
+ * block, one request at a time. A helper that hangs is abandoned and never joined. It frees itself
+ * when the kernel releases it.
  */
 #include "hw/hw_int.h"
 
@@ -15,9 +15,11 @@
 #include "base/vec.h"
 
 typedef struct {
-    pthread_mutex_t lock; /* guards all below; nests inside nothing, never held while reading */
-    pthread_cond_t wake;  /* CLOCK_MONOTONIC */
-    unsigned refs;        /* the session and the thread */
+    /* guards everything below; no other lock is taken while it is held, and it is not held while
+     * reading */
+    pthread_mutex_t lock;
+    pthread_cond_t wake; /* CLOCK_MONOTONIC */
+    unsigned refs;       /* the session and the thread */
     bool quit;
     uint64_t asked, done;
     mrd_local_ns deadline;
@@ -30,7 +32,7 @@ typedef struct {
     size_t n;
 } helper;
 
-/* What a session reads from one backend. */
+/* The counters that a session reads from one backend. */
 typedef struct {
     mrd_hw_unit *unit;
     uint32_t *want;
@@ -42,11 +44,11 @@ typedef struct {
 struct mrd_hw_session {
     mrd_hw *hw;
     part parts[MRD_HW_UNITS];
-    mrd_hw_counter *counters; /* of the parts, one after the other */
+    mrd_hw_counter *counters; /* counters of all parts, in the order of the parts */
     mrd_hw_value *base;       /* at start */
-    mrd_hw_value *last;       /* at stop; has_last says whether that reading succeeded */
+    mrd_hw_value *last;       /* values at stop; has_last says whether that reading succeeded */
     size_t n, cap;
-    mrd_dur_ns timeout; /* of start, which bounds the reading at stop */
+    mrd_dur_ns timeout; /* timeout of start; it also bounds the reading at stop */
     bool started, has_last;
 };
 
@@ -137,7 +139,8 @@ helper_start(part *p, mrd_hw *hw, mrd_why *why)
     return MRD_OK;
 }
 
-/* Waits until the request numbered `seq` is done; false at the time-out. Holds h->lock. */
+/* Waits until the request numbered `seq` is done. Returns false after the timeout. The caller holds
+ * h->lock. */
 static bool
 helper_wait(helper *h, uint64_t seq, const struct timespec *until)
 {
@@ -205,7 +208,7 @@ part_add(part *p, size_t index)
     return MRD_OK;
 }
 
-/* Adds what the name means on one backend; *found says whether anything did. */
+/* Adds the counters of one backend that match the name. *found says whether there are any. */
 static mrd_err
 part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
 {
@@ -233,7 +236,7 @@ part_match(part *p, const char *name, mrd_hw_scope scope, bool *found)
     return part_add(p, index);
 }
 
-/* How alike two names are: the bytes they share at both ends. */
+/* Returns the similarity of two names: the number of equal bytes at both ends. */
 static size_t
 alike(const char *a, const char *b)
 {
@@ -266,7 +269,7 @@ nearer(void *self, const mrd_hw_counter *counter)
 
 typedef struct {
     mrd_hw_scope scope;
-    bool device, core; /* a counter of the scope's device, of its core, exists */
+    bool device, core; /* whether a counter of the scope's device exists, and one of its core */
 } presence;
 
 static void
@@ -279,7 +282,8 @@ note_presence(void *self, const mrd_hw_counter *counter)
     p->core |= (same || p->scope.device_idx == MRD_NONE) && counter->core_idx == p->scope.core_idx;
 }
 
-/* Fails with the reason why no counter has this name: its device or core is absent, or the name is unknown. */
+/* Fails with the reason why no counter has this name: its device or core is absent, or the name is
+ * unknown. */
 static mrd_err
 unknown(const mrd_hw *hw, const char *name, mrd_hw_scope scope, mrd_why *why)
 {
@@ -317,7 +321,7 @@ match_all(mrd_hw_session *s, const char *name, mrd_hw_scope scope, bool *found, 
         p->unit = &s->hw->at[i];
         if (pthread_mutex_trylock(&p->unit->lock) != 0) {
             if (strncmp(name, p->unit->name, strlen(p->unit->name)) != 0)
-                continue; /* another backend may know it */
+                continue; /* another backend may have the name */
             return mrd_why_set(why, MRD_BUSY, 0, "counters of '%s': a read is still under way",
                                p->unit->name);
         }
@@ -331,7 +335,7 @@ match_all(mrd_hw_session *s, const char *name, mrd_hw_scope scope, bool *found, 
     return MRD_OK;
 }
 
-/* Fixes the list of counters and gives each part its memory and, where needed, its thread. */
+/* Fixes the list of counters, and gives each part its memory and, if needed, its thread. */
 static mrd_err
 allocate(mrd_hw_session *s, mrd_why *why)
 {

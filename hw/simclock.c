@@ -14,7 +14,7 @@ str_of(const char *p, size_t len)
     return (mrd_str){ .p = p, .len = len };
 }
 
-/* "A<sep>B", two durations. */
+/* Parses "A<sep>B", two durations. */
 static mrd_err
 pair_of(mrd_str text, char sep, mrd_dur_ns *ret_a, mrd_dur_ns *ret_b)
 {
@@ -166,7 +166,7 @@ mrd_simclock_delta(const mrd_simclock *clock, int64_t raw_ns)
 
     delta += (mrd_dur_ns) ((__int128) age * clock->rate_ppt / PPT);
     if (clock->wander_period_ns > 0) {
-        /* The phase is taken in integers, so the double never holds a time. */
+        /* The phase is reduced in integers, so that the double never holds a time. */
         double phase = (double) (age % clock->wander_period_ns) / (double) clock->wander_period_ns;
 
         delta += (mrd_dur_ns) lround((double) clock->wander_ns * sin(phase * 6.283185307179586));

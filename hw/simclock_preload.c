@@ -1,14 +1,15 @@
 /*
- * libsimclock.so: puts the clock of MERIDIAN_SIM_CLOCK (hw/simclock.h) under a program that knows
- * nothing of it, by LD_PRELOAD. What it then reads is wrong by a known amount:
+ * libsimclock.so - replaces the clocks of a program by the clock of MERIDIAN_SIM_CLOCK
+ * (hw/simclock.h), by LD_PRELOAD and without changing the program. The times that it reads are then
+ * wrong by a known amount:
  *
  *   CLOCK_MONOTONIC_RAW                the simulated oscillator
- *   CLOCK_REALTIME, time, gettimeofday the same, and its steps
- *   SO_TIMESTAMPING stamps             those of the kernel, moved to the simulated wall clock
+ *   CLOCK_REALTIME, time, gettimeofday the simulated oscillator with its steps
+ *   SO_TIMESTAMPING stamps             the kernel's stamps, moved to the simulated wall clock
  *
- * CLOCK_MONOTONIC, BOOTTIME and all sleeping stay true: time-outs mean what they say. The time
- * stamp counter stays true too, so libmeridian must be told MERIDIAN_CLOCK=raw. The simulated
- * runtime asks simclock_true_gettime for true time. For demonstrations and tests only.
+ * CLOCK_MONOTONIC, BOOTTIME and all sleeps stay true, so timeouts have their real length. The time
+ * stamp counter stays true too, so libmeridian needs MERIDIAN_CLOCK=raw. The simulated runtime
+ * calls simclock_true_gettime for true time. For demonstrations and tests only.
  */
 #include <dlfcn.h>
 #include <stdio.h>
@@ -35,7 +36,7 @@ static gettime_call *true_gettime;
 static recvmsg_call *true_recvmsg;
 static recvmmsg_call *true_recvmmsg;
 
-/* dlsym's answer is an object pointer; ISO C has no cast to a function. */
+/* dlsym returns an object pointer, and ISO C has no cast from that to a function. */
 static void
 look_up(const char *name, void *to)
 {
@@ -58,7 +59,8 @@ load(void)
     }
 }
 
-/* Other constructors may read a clock before this one has run; then there is one thread only. */
+/* Constructors of other libraries may read a clock before this one has run. There is only one
+ * thread then. */
 __attribute__((constructor)) static void
 loaded(void)
 {
@@ -127,7 +129,8 @@ gettimeofday(struct timeval *restrict tv, void *restrict zone)
     return result;
 }
 
-/* A stamp is a little older than now: the error is that of its own moment. */
+/* Moves a stamp to the simulated clock. The stamp is slightly in the past, so the error at its own
+ * time applies. */
 static void
 move_stamp(struct timespec *stamp)
 {
@@ -149,7 +152,7 @@ move_stamps(struct msghdr *msg)
         if (c->cmsg_level != SOL_SOCKET || c->cmsg_type != SO_TIMESTAMPING)
             continue;
         memcpy(ts, CMSG_DATA(c), sizeof(ts));
-        move_stamp(&ts[0]); /* software; those of a network card are of its own clock */
+        move_stamp(&ts[0]); /* only software stamps; a network card stamps with its own clock */
         memcpy(CMSG_DATA(c), ts, sizeof(ts));
     }
 }

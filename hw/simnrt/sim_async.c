@@ -1,6 +1,6 @@
 /*
- * Explicit asynchronous execution: one worker thread per (core, unit, queue). Requests of a queue
- * run in the order given. The two interfaces to it are in sim_async_2.c and sim_async_3.c.
+ * Explicit asynchronous execution. There is one worker thread per (core, unit, queue). Requests of
+ * a queue run in their order. The two interfaces to it are in sim_async_2.c and sim_async_3.c.
  */
 #include "sim_async.h"
 
@@ -44,11 +44,11 @@ typedef struct {
     pthread_cond_t more, done;
     pthread_t thread;
     bool runs, stop;
-    uint32_t core, unit, id; /* id: the top 16 bits of its sequence numbers */
+    uint32_t core, unit, id; /* id: the top 16 bits of the queue's sequence numbers */
     request *ring;
     uint64_t head, tail; /* scheduled, taken */
     uint64_t completed;  /* sequence number */
-    int unit_fd;         /* -1: nobody watches */
+    int unit_fd;         /* -1 without a watcher */
     struct {
         uint64_t seq;
         int fd;
@@ -66,7 +66,7 @@ record_error(const request *r, NRT_STATUS status)
 {
     nrta_error_tracker_t *t = r->err.tracker;
 
-    if (r->err.status != NULL) /* before the request is reported complete */
+    if (r->err.status != NULL) /* stored before the request is reported complete */
         __atomic_store_n(r->err.status, status, __ATOMIC_RELEASE);
     if (t == NULL || status == NRT_SUCCESS)
         return;
@@ -136,7 +136,8 @@ run_move(const request *r)
     return status;
 }
 
-/* An execution has ended: function and parameter are of one registration. */
+/* Calls the registered function after an execution has ended. Function and parameter are from one
+ * registration. */
 static void
 tell(uint32_t model_id, uint32_t core, nrta_seq_t seq, NRT_STATUS status)
 {
@@ -331,11 +332,10 @@ void
 sim_async_forked(void)
 {
     pthread_mutex_init(&queues_lock, NULL);
-    memset(queues, 0, sizeof(queues)); /* their threads did not come along */
+    memset(queues, 0, sizeof(queues)); /* the threads do not exist in the child */
 }
 
-/* ---- what both interfaces have ----------------------------------------------------------------
- */
+/* ---- shared by both interfaces ---------------------------------------------------------------- */
 
 NRT_STATUS
 sim_async_execute(nrt_model_t *model, const nrt_tensor_set_t *input, nrt_tensor_set_t *output,
@@ -504,7 +504,7 @@ sim_async_handle(nrta_seq_t seq, int *fd)
     if (fd == NULL)
         return NRT_INVALID;
     handle = eventfd(0, EFD_CLOEXEC);
-    own = dup(handle); /* the caller may close his before the request completes */
+    own = dup(handle); /* the caller may close its descriptor before the request completes */
     if (handle < 0 || own < 0)
         return NRT_RESOURCE;
     if ((status = watch(seq, own, true)) != NRT_SUCCESS) {

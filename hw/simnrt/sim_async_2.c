@@ -1,7 +1,7 @@
-/* The asynchronous interface up to SDK 2.28: error trackers, five units, a core's own tensors. */
+/* The asynchronous interface up to SDK 2.28: error trackers, five units, tensors of a core. */
 #include "sim_async.h"
 
-/* Programs that are linked to the library bind to the newest version that it has ("@@"). */
+/* Programs that link to the library bind to its newest version ("@@"). */
 #if SIM_ASYNC_NEWEST == 2
 #define AT "@@"
 #else

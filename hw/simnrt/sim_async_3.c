@@ -1,7 +1,8 @@
-/* The asynchronous interface from SDK 2.29 on: places for statuses, three units, cores by number. */
+/* The asynchronous interface from SDK 2.29 on: addresses for statuses, three units, cores by
+ * number. */
 #include "sim_async.h"
 
-/* Programs that are linked to the library bind to the newest version that it has ("@@"). */
+/* Programs that link to the library bind to its newest version ("@@"). */
 #if SIM_ASYNC_NEWEST == 3
 #define AT "@@"
 #else

@@ -1,4 +1,4 @@
-/* What everything else stands on: the state, true time and the clocks made of it, a hash. */
+/* The base of the other sources: the state, true time and the clocks derived from it, a hash. */
 #include "sim.h"
 
 #include <string.h>
@@ -10,7 +10,7 @@ sim_state sim = { .lock = PTHREAD_MUTEX_INITIALIZER };
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
-/* In libsimclock.so, where one is put under this process: its clock_gettime is not the truth. */
+/* Defined by libsimclock.so if that is preloaded. Its clock_gettime is then not the true time. */
 extern int simclock_true_gettime(clockid_t id, struct timespec *ts) __attribute__((weak));
 
 static int64_t
@@ -29,8 +29,9 @@ sim_raw(void)
 }
 
 /*
- * Wall minus raw, read again every millisecond by the tightest of a few bracketed readings: a loose one
- * (the thread was put aside in between) would move stamps back and forth by microseconds.
+ * Returns wall minus RAW. It is measured again every millisecond by the tightest of a few bracketed
+ * readings. A loose reading, in which the thread was interrupted, would move stamps back and forth
+ * by microseconds.
  */
 static int64_t
 wall_offset(void)
@@ -125,7 +126,7 @@ sim_device(const sim_core *core)
     return core->global * core->lnc / sim.instance->cores_per_device;
 }
 
-/* Two physical cores have one where a device has eight of them. */
+/* Two physical cores share an HBM if a device has eight cores. */
 static uint32_t
 hbm_cores(void)
 {

@@ -1,12 +1,14 @@
 /*
- * Collectives: participants meet at a root that one of them serves. Within a node the root is an
- * abstract Unix socket named after user, node and job; with NEURON_RT_ROOT_COMM_ID=ip:port it is
- * that TCP address, so that nodes meet too. The process of rank 0 serves; a participant (a rank)
- * keeps one connection. A request carries the time of arrival; the answer, sent when all have
- * asked, the latest of them. Arrivals are times of the simulated device, so how late the host's
- * scheduler lets anybody ask changes nothing. Processes that share a kernel (boot id) share true
- * time, also across time namespaces whose offsets the kernel tells; otherwise a participant takes
- * the arrival of the answer.
+ * Collectives. Participants meet at a root, which one of them serves. Within a node, the root is an
+ * abstract Unix socket named after user, node and job. With NEURON_RT_ROOT_COMM_ID=ip:port it is
+ * that TCP address, so that nodes can meet.
+ *
+ * The process of rank 0 serves. A participant (a rank) keeps one connection. A request carries the
+ * time of arrival. When all participants have sent theirs, the answer carries the latest arrival.
+ * Arrivals are times of the simulated device, so delays by the host's scheduler have no effect.
+ *
+ * Processes with one kernel (boot id) share true time, even across time namespaces with offsets
+ * from the kernel. Other participants use the time at which the answer arrives.
  */
 #include "sim.h"
 
@@ -113,7 +115,7 @@ root_address(address *ret)
 }
 
 static pthread_once_t boot_once = PTHREAD_ONCE_INIT;
-static uint64_t boot; /* a number of this boot and its time namespace */
+static uint64_t boot; /* identifies this boot and its time namespace */
 
 static void
 find_boot(void)
@@ -133,7 +135,8 @@ find_boot(void)
     if (stat("/proc/self/ns/time", &own) == 0 &&
         stat("/proc/self/ns/time_for_children", &children) == 0 && own.st_ino != children.st_ino)
         boot =
-            sim_mix(boot, (uint64_t) own.st_ino); /* the offsets told are not those of this one */
+            /* the kernel's offsets are not those of this namespace */
+            sim_mix(boot, (uint64_t) own.st_ino);
 }
 
 static uint64_t
@@ -143,7 +146,7 @@ boot_hash(void)
     return boot;
 }
 
-/* What this time namespace adds to the kernel's CLOCK_MONOTONIC_RAW. */
+/* Returns the offset of this time namespace to the kernel's CLOCK_MONOTONIC_RAW. */
 static int64_t
 namespace_offset(void)
 {
@@ -158,7 +161,7 @@ namespace_offset(void)
     return (int64_t) s * MRD_SEC + ns;
 }
 
-/* ---- whole messages, with a deadline (true time) --------------------------------------------- */
+/* ---- whole messages, with a deadline in true time -------------------------------------------- */
 
 static bool
 move_all(int fd, void *p, size_t len, bool in, int64_t deadline)
@@ -229,7 +232,7 @@ reply(client *c, const answer *head, const uint8_t *payload)
     if (!move_all(c->fd, &out, sizeof(out), false, deadline))
         return;
     if (payload != NULL && out.len > 0) {
-        /* send needs no write access to it, move_all is for both directions */
+        /* a copy, because move_all works in both directions and takes no const */
         uint8_t *p = malloc(out.len);
 
         if (p != NULL) {
@@ -251,7 +254,7 @@ fail_meeting(const client *who, NRT_STATUS status)
             reply(&root.clients[i], &head, NULL);
 }
 
-/* Answers everybody when the last one has asked. */
+/* Answers all participants when the last one has asked. */
 static void
 try_meeting(const client *who)
 {
@@ -308,7 +311,7 @@ asked(client *c)
     try_meeting(c);
 }
 
-/* Reads what is there; false when the connection has ended or talks nonsense. */
+/* Reads the available bytes. Returns false if the connection has ended or sent invalid data. */
 static bool
 client_read(client *c)
 {
@@ -316,7 +319,7 @@ client_read(client *c)
     size_t want = sizeof(c->ask) - c->got;
     ssize_t n;
 
-    if (c->waiting) /* nothing may come now: an end of file, or nonsense */
+    if (c->waiting) /* no data is expected now, so this is an end of file or invalid */
         return false;
     if (c->got >= sizeof(c->ask)) {
         to = c->payload + (c->got - sizeof(c->ask));
@@ -350,12 +353,13 @@ accept_client(void)
         }
     if (fd >= 0)
         close(fd);
-    else if (errno == EMFILE || errno == ENFILE) /* the waiting one keeps the listener readable */
+    /* the waiting connection keeps the listener readable */
+    else if (errno == EMFILE || errno == ENFILE)
         sim_sleep_until(sim_raw() + 5 * MRD_MS);
 }
 
-/* A descriptor of stop, listener and clients that are there: poll refuses a table with more rows
- * than the process may have descriptors, also when most of them are empty. */
+/* Fills the table with the descriptors of stop, listener and connected clients. Empty rows are
+ * omitted, because poll refuses a table with more rows than the process's limit of descriptors. */
 static nfds_t
 fill_table(struct pollfd *pfd, client **of)
 {
@@ -430,7 +434,7 @@ root_clear(void)
     root.runs = false;
 }
 
-/* Serves at the address; that somebody else does so already is fine. */
+/* Serves at the address. It is no error if another process already does. */
 static NRT_STATUS
 root_open(void)
 {
@@ -482,7 +486,7 @@ typedef struct part {
     uint64_t key;
     int fd;
     int64_t offset; /* namespace_offset */
-    pid_t pid;      /* a fork must not talk on its parent's connection */
+    pid_t pid;      /* after a fork, the child must not use its parent's connection */
     struct part *next;
 } part;
 
@@ -505,7 +509,7 @@ dial(int64_t deadline)
         }
         if (fd >= 0)
             close(fd);
-        sim_sleep_until(sim_raw() + 5 * MRD_MS); /* rank 0 may not be there yet */
+        sim_sleep_until(sim_raw() + 5 * MRD_MS); /* rank 0 may not have started yet */
     } while (sim_raw() < deadline);
     return -1;
 }
@@ -589,7 +593,7 @@ sim_coll_wait(const sim_coll_op *op, int64_t *ret_last)
     if (p->fd < 0 && (p->fd = dial(deadline)) < 0)
         return NRT_NETWORK_PROXY_FAILURE;
     status = exchange(p, op, deadline, ret_last);
-    if (status != NRT_SUCCESS) { /* the others learn of it by the end of the connection */
+    if (status != NRT_SUCCESS) { /* the end of the connection informs the others */
         close(p->fd);
         p->fd = -1;
     }
@@ -621,7 +625,7 @@ void
 sim_coll_forked(void)
 {
     pthread_mutex_init(&coll_lock, NULL);
-    parts = NULL; /* the connections are the parent's */
+    parts = NULL; /* the connections belong to the parent */
     memset(&root, 0, sizeof(root));
     root.listen_fd = root.stop_fd = -1;
 }
@@ -652,7 +656,7 @@ nrt_cc_global_comm_init(uint32_t vnc, uint32_t g_device_id, uint32_t g_device_co
     return global_comm((int64_t) vnc, g_device_id, g_device_count);
 }
 
-/* The n-th call of a rank meets the n-th call of the others. */
+/* Returns the number of this call. The n-th call of a rank meets the n-th call of the others. */
 static uint64_t
 nth_call(uint64_t key, uint32_t rank, uint32_t count)
 {

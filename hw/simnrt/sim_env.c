@@ -1,4 +1,5 @@
-/* Settings of the simulated runtime, from the environment by the table sim_env.def; its messages. */
+/* Reads the settings of the simulated runtime from the environment, by the table sim_env.def, and
+ * prints its messages. */
 #include "sim.h"
 
 #include <errno.h>
@@ -125,7 +126,7 @@ set_row(const row *r, sim_settings *set, const char *text)
     return false;
 }
 
-/* A misspelled setting would silently simulate something else. */
+/* Refuses unknown settings, because a misspelled one would silently simulate something else. */
 static bool
 all_known(void)
 {

@@ -1,18 +1,18 @@
 /*
- * One execution: what the runtime does on the host, what the cores do, and the events of both.
- * Durations and counts are published totals of a Trainium 2 run: 11.45 ms per execution
- * of which 159 us before and 68 us after the device part, 98 collectives of 9.5 us, 99 tensor frees
- * of 0.1 us, 17 copies of 3.6 us.
+ * One execution: the runtime's work on the host, the work of the cores, and the events of both.
+ * Durations and counts are published totals of a Trainium 2 run. An execution takes 11.45 ms, with
+ * 159 us before and 68 us after the device part. It has 98 collectives of 9.5 us, 99 tensor frees
+ * of 0.1 us and 17 copies of 3.6 us.
  *
- * The device's times are computed: its work starts when the host submits it and takes exactly what
- * was drawn, however late the host's threads wake up afterwards.
+ * The device's times are computed. Its work starts when the host submits it and takes exactly the
+ * drawn time, even if the host's threads wake up late.
  */
 #include "sim.h"
 
 #define PRE_NS     (159 * MRD_US)
 #define POST_NS    (68 * MRD_US)
 #define SUBMIT_NS  (20 * MRD_US)
-#define BARRIER_NS (20 * MRD_US) /* transfer time once everybody is there */
+#define BARRIER_NS (20 * MRD_US) /* transfer time after all have arrived */
 #define CC_NS      9500
 #define COPYIN_NS  3600
 #define FREE_NS    100
@@ -22,8 +22,8 @@
 typedef struct {
     sim_model *model;
     sim_core *core;
-    uint64_t exec_id, nth, seq; /* nth: of this core, from 1 */
-    int64_t switch_start;       /* 0: the core keeps its model */
+    uint64_t exec_id, nth, seq; /* nth: number of the execution on this core, from 1 */
+    int64_t switch_start;       /* 0 if the core keeps its model */
     int64_t dev_start, dev_end, arrive, last, barrier_end;
     bool collective;
 } run;
@@ -46,7 +46,7 @@ rank_of(const run *r)
     return r->core->g_id;
 }
 
-/* `n` short spans one behind the other between two times. */
+/* Emits `n` short consecutive spans between two times. */
 static void
 bulk(const run *r, sim_type type, int64_t n, int64_t each, int64_t from, int64_t to,
      const uint64_t *arg, size_t arg_count)
@@ -134,7 +134,7 @@ device(run *r)
         r->dev_end = sim_raw();
         return status;
     }
-    /* From here on all participants are in step: only what is common to them decides. */
+    /* From here on all participants are in step, so only common values determine the times. */
     r->barrier_end = r->last + BARRIER_NS;
     r->dev_end = r->barrier_end +
                  (int64_t) ((double) r->model->exec_ns * sim.set.time_scale * 3 / 10) + 3 * MRD_US;
@@ -142,7 +142,8 @@ device(run *r)
     return NRT_SUCCESS;
 }
 
-/* Up to 1 us late, different on each core: as collectives end on real machines. */
+/* Returns a delay of up to 1 us, different on each core, as at the end of collectives on real
+ * machines. */
 static int64_t
 raggedness(const run *r, uint64_t i)
 {
@@ -168,8 +169,8 @@ collectives(const run *r)
     }
 }
 
-/* A sync point is two readings, host and device, taken nearly together as the work ends: how nearly
- * is the noise. */
+/* Takes a sync point: a reading of the host and one of the device, nearly together, as the work
+ * ends. The difference between them is the noise. */
 static void
 sync_point(run *r, unsigned pcore)
 {
@@ -195,7 +196,7 @@ hardware_events(run *r)
         for (unsigned p = 0; p < r->core->lnc; p++)
             sync_point(r, p);
     for (unsigned p = 0; p < r->core->lnc; p++) {
-        int64_t late = p * 2 * MRD_US; /* the second core of a pair starts a little later */
+        int64_t late = p * 2 * MRD_US; /* the second core of a pair starts slightly later */
 
         if (r->switch_start != 0)
             hw_span(r, SIM_EV_nc_model_switch, p, r->switch_start, r->dev_start, arg, 1);

@@ -1,4 +1,4 @@
-/* SIMNRT_FAULT: which execution fails, and how. */
+/* SIMNRT_FAULT: selects the executions that fail, and the failure. */
 #include "sim.h"
 
 #include <stdlib.h>
@@ -113,7 +113,8 @@ sim_fault_parse(const char *text)
     return status;
 }
 
-/* exec= names the first execution hit; every= repeats from there; with neither, all are hit. */
+/* Returns whether a fault applies to an execution. exec= is the first execution, and every= repeats
+ * from there. With neither, all executions fail. */
 static bool
 hits(sim_fault *f, uint32_t core, uint32_t rank, uint64_t exec)
 {
@@ -141,7 +142,8 @@ sim_fault_hit(sim_fault_kind kind, uint32_t core, uint32_t rank, uint64_t exec)
             continue;
         if (kind != SIM_FAULT_SLOW_CORE)
             return &faults[i];
-        if (most == NULL || faults[i].factor > most->factor) /* of a straggler, for a moment */
+        /* of several slow-core faults, the largest factor applies */
+        if (most == NULL || faults[i].factor > most->factor)
             most = &faults[i];
     }
     return most;

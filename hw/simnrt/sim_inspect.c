@@ -1,5 +1,5 @@
-/* Inspect, model profiles, continuous profiles: what the runtime writes into capture directories.
- * The formats are not public, so every file is a short text that says it is simulated. */
+/* Inspect, model profiles, continuous profiles: the runtime's files in capture directories. The
+ * formats are not public, so every file is a short text that says it is simulated. */
 #include "sim.h"
 
 #include <errno.h>
@@ -32,15 +32,15 @@ struct nrt_inspect_config {
     char dir[DIR_MAX];
     sim_trace_config trace;
     unsigned activities;
-    bool enable, on_fail, by_session; /* by_session: one device profile for everything */
-    uint32_t warmup;                  /* executions of a model before the one that is profiled */
+    bool enable, on_fail, by_session; /* by_session: one device profile for the whole session */
+    uint32_t warmup;                  /* number of executions of a model before the profiled one */
 };
 
 static struct {
     pthread_mutex_t lock;
     bool on;
     struct nrt_inspect_config c;
-    char dir[DIR_MAX + 128]; /* of this process and capture */
+    char dir[DIR_MAX + 128]; /* directory of this process and capture */
     uint64_t failures, execs[SIM_CORES_MAX];
     unsigned number; /* of captures */
 } ins = { .lock = PTHREAD_MUTEX_INITIALIZER };
@@ -95,7 +95,7 @@ process_dir(const char *base, char *to, size_t room)
 static NRT_STATUS
 write_ntff(const char *path, const sim_model *m, uint64_t execs)
 {
-    /* No two real ones are the same: process and time make these differ too. */
+    /* No two real profiles are equal, so process and time make these differ too. */
     return write_file(path, NULL, 0,
                       "kind=ntff\nmodel=%s\nhash=%016llx\nvnc=%u\nexecutions=%llu\nprocess=%d\n"
                       "time=%lld\n",
@@ -114,7 +114,7 @@ write_neff(const char *dir, const sim_model *m)
                  (unsigned long long) m->hash, m->core->idx);
     else
         snprintf(path, sizeof(path), "%s/neff_%016llx.neff", dir, (unsigned long long) m->hash);
-    /* A simulated NEFF says so itself; other bytes get the label in front. */
+    /* A simulated NEFF is labelled in its own text. Other bytes get the label in front. */
     write_file(path, m->neff, m->neff_size, says ? NULL : "kind=neff\n");
 }
 
@@ -151,7 +151,7 @@ model_profile(sim_model *m)
 
     if (m->profiled || m->inspect_execs <= ins.c.warmup)
         return;
-    m->profiled = true; /* the first execution of each NEFF on each core, behind the warm-up */
+    m->profiled = true; /* the first execution of each NEFF on each core after the warm-up */
     write_neff(ins.dir, m);
     if (sim.set.layout == 0)
         snprintf(path, sizeof(path), "%s/%016llx_vnc_%u.ntff", ins.dir,
@@ -234,8 +234,7 @@ dump(unsigned what)
     }
 }
 
-/* ---- SIGTERM and SIGINT: dump, then do what would have happened -------------------------------
- */
+/* ---- SIGTERM and SIGINT: write the profiles, then continue with the previous action ----------- */
 
 static const int dump_signals[] = { SIGTERM, SIGINT };
 static struct sigaction before[2];
@@ -263,7 +262,7 @@ on_signal(int sig, siginfo_t *info, void *context)
     const struct sigaction *old = &before[sig == SIGTERM ? 0 : 1];
     int saved = errno;
 
-    sem_post(&wanted); /* writing files is not for a signal handler: a thread does it */
+    sem_post(&wanted); /* a signal handler must not write files, so a thread does */
     for (int i = 0; i < 2000 && atomic_load(&dump_done) == 0; i++) {
         struct timespec ms = { 0, 1000000 };
 
@@ -317,7 +316,7 @@ begin(const struct nrt_inspect_config *c)
     char base[DIR_MAX + 64];
 
     if (!c->enable && !c->on_fail)
-        return NRT_SUCCESS; /* documented: nothing is captured */
+        return NRT_SUCCESS; /* documented: no capture */
     if (c->enable && (c->activities & ACT_DEVICE) != 0 && continuous_on()) {
         sim_log("inspect: continuous device profiling is on");
         return NRT_FAILURE;
@@ -355,7 +354,7 @@ filter_types(const char *list, sim_trace_config *c)
     char *copy = strdup(list), *save = NULL;
     bool named = false, ok = copy != NULL;
 
-    /* Names turn the list into "only these"; with exclusions alone the rest stays on. */
+    /* Names turn the list into "only these". If there are only exclusions, all others stay on. */
     for (const char *p = list; *p != '\0'; p += strcspn(p, ",") + (p[strcspn(p, ",")] == ','))
         named = named || *p != '^';
     for (size_t i = 0; i < SIM_EV_COUNT; i++)
@@ -840,7 +839,7 @@ sim_inspect_forked(void)
     pthread_mutex_init(&prof_lock, NULL);
     ins.on = continuous = old_trace = false;
     memset(armed, 0, sizeof(armed));
-    if (handlers) /* the dumper thread did not come along */
+    if (handlers) /* the thread that writes does not exist in the child */
         for (size_t i = 0; i < SIM_COUNT(dump_signals); i++)
             sigaction(dump_signals[i], &before[i], NULL);
     handlers = false;

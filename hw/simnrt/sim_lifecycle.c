@@ -1,4 +1,4 @@
-/* The machine, its cores and who has them; nrt_init, nrt_close and what the child of a fork is; queries. */
+/* The machine, its cores and their owners; nrt_init, nrt_close, the child of a fork, and queries. */
 #include "sim.h"
 
 #include <fcntl.h>
@@ -48,7 +48,7 @@ choose_lnc(const sim_instance *in, uint32_t *ret_lnc)
     return NRT_SUCCESS;
 }
 
-/* Byte n of this file is locked by the process that uses core n; the kernel releases it. */
+/* Byte n of this file is locked by the process that uses core n. The kernel releases the lock. */
 static int claim_fd = -1;
 
 static bool
@@ -79,7 +79,7 @@ claim_range(uint32_t first, uint32_t count)
     return NRT_SUCCESS;
 }
 
-/* NEURON_RT_NUM_CORES: the first run of cores that nobody else has. */
+/* NEURON_RT_NUM_CORES: claims the first run of free cores. */
 static NRT_STATUS
 claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
 {
@@ -92,7 +92,7 @@ claim_free(uint32_t total, uint32_t count, uint32_t *ret_first)
             *ret_first = first;
             return NRT_SUCCESS;
         }
-        if (claim_fd >= 0) { /* give back what was taken on the way */
+        if (claim_fd >= 0) { /* release the cores that were claimed before the failure */
             struct flock lock = {
                 .l_type = F_UNLCK, .l_whence = SEEK_SET, .l_start = first, .l_len = got
             };
@@ -128,7 +128,8 @@ visible_list(const char *list, uint32_t total, uint32_t *ret_first, uint32_t *re
     return NRT_SUCCESS;
 }
 
-/* The cores of this process. Nothing is taken before nrt_init: `take` is false for queries. */
+/* Returns the cores of this process. Nothing is claimed before nrt_init: `take` is false for
+ * queries. */
 static NRT_STATUS
 visible(uint32_t total, bool take, uint32_t *ret_first, uint32_t *ret_count)
 {
@@ -202,7 +203,7 @@ core_init(sim_core *core, uint32_t idx)
     core->g_id = core->g_count = SIM_ANY;
     pthread_mutex_init(&core->busy, NULL);
     for (unsigned p = 0; p < core->lnc; p++) {
-        /* All processes of the node must see the same device clocks. */
+        /* All processes of the node must have the same device clocks. */
         uint64_t r = sim_mix(node + (uint64_t) sim.set.seed, core->global * core->lnc + p);
         double unit = (double) (sim_mix(r, 1) >> 11) / 9007199254740992.0;
 
@@ -213,7 +214,7 @@ core_init(sim_core *core, uint32_t idx)
 
 /* ---- life cycle ------------------------------------------------------------------------------ */
 
-/* The child of a fork has no device: it is as if nrt_init had not been called. */
+/* The child of a fork has no device, as if nrt_init had not been called. */
 static void
 forked(void)
 {
@@ -324,7 +325,7 @@ nrt_init(nrt_framework_type_t framework, const char *fw_version, const char *fal
         return NRT_INVALID;
     pthread_mutex_lock(&sim.lock);
     if (sim.phase == SIM_OPEN)
-        status = NRT_SUCCESS; /* a second nrt_init changes nothing */
+        status = NRT_SUCCESS; /* a second nrt_init has no effect */
     else if ((status = open_machine()) == NRT_SUCCESS) {
         if (!hooked)
             pthread_atfork(NULL, NULL, forked);
@@ -357,7 +358,7 @@ nrt_close(void)
     pthread_mutex_unlock(&sim.lock);
 }
 
-/* A process that exits without nrt_close still writes what it captured. */
+/* A process that exits without nrt_close still writes its captures. */
 __attribute__((destructor)) static void
 unloaded(void)
 {

@@ -1,4 +1,4 @@
-/* Point-to-point tensors, debug streams, and the calls about the machine that need no machine. */
+/* Point-to-point tensors, debug streams, and calls about the machine that need no open runtime. */
 #include "sim.h"
 
 #include <arpa/inet.h>
@@ -15,9 +15,10 @@
 #include <unistd.h>
 
 /* ---- asynchronous send and receive ------------------------------------------------------------
- * A pair of communicators is a connection of datagram-preserving sockets: the receiver listens
- * under a name made of both ends, the sender dials it. Peers on other addresses than loopback are
- * not simulated: their connection times out, as that of a peer that does not answer. */
+ *
+ * A pair of communicators is a connection of sockets that preserve datagrams. The receiver listens
+ * under a name made of both ends, and the sender connects to it. Peers on addresses other than
+ * loopback are not simulated. Their connection times out, as if the peer did not answer. */
 
 #define COMMS_MAX    16
 #define REQUESTS_MAX 64
@@ -114,7 +115,7 @@ nrt_async_sendrecv_close(int lnc)
                 continue;
             }
             if (c->fd < 0 || c->pending > 0)
-                status = NRT_FAILURE; /* not connected, or requests in flight: an error */
+                status = NRT_FAILURE; /* an error if not connected, or if requests are in flight */
             *at = c->next;
             comm_free(c);
         }
@@ -248,7 +249,7 @@ nrt_async_sendrecv_recv_tensor(nrt_tensor_t *tensor, size_t offset, size_t lengt
     return request_new(tensor, offset, length, comm, false, request);
 }
 
-/* One step of the transfer; a test drives it. */
+/* Does one step of the transfer. The caller's test of the request drives it. */
 static ssize_t
 step(nrt_async_sendrecv_request_t *r)
 {
@@ -419,7 +420,7 @@ sim_misc_close(void)
     pthread_mutex_unlock(&misc_lock);
 }
 
-/* ---- the machine, as far as it is missing ---------------------------------------------------- */
+/* ---- calls about the machine that it does not implement -------------------------------------- */
 
 void *
 nrt_get_libnccl_net(int *err, char *message, size_t message_size)
@@ -434,7 +435,8 @@ nrt_get_libnccl_net(int *err, char *message, size_t message_size)
 NRT_STATUS
 nrt_get_attached_efa_bdf(const void *va, char *bdf, size_t *len)
 {
-    static const char address[] = "0000:00:00.0"; /* no such device: simulated */
+    /* there is no such device; the address is simulated */
+    static const char address[] = "0000:00:00.0";
 
     SIM_NEEDS_OPEN();
     if (va == NULL || bdf == NULL || len == NULL)

@@ -1,4 +1,5 @@
-/* Models: any bytes load; a simulated NEFF (first line "SIMNEFF 1") says what it wants to be. */
+/* Models. Any bytes can be loaded. A simulated NEFF (first line "SIMNEFF 1") describes its
+ * properties. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -51,7 +52,7 @@ info_free(nrt_tensor_info_array_t *info)
     free(info);
 }
 
-/* "name:float32:128x256" appended to the array. */
+/* Appends a tensor "name:float32:128x256" to the array. */
 static bool
 add_tensor(sim_model *m, nrt_tensor_usage_t usage, char *text)
 {
@@ -123,7 +124,8 @@ neff_line(sim_model *m, char *line)
     return true;
 }
 
-/* A real NEFF is opaque here as everywhere: one input and one output stand for its tensors. */
+/* Describes a model. A real NEFF cannot be read here, so one input and one output represent its
+ * tensors. */
 static NRT_STATUS
 describe(sim_model *m)
 {
@@ -252,7 +254,7 @@ nrt_load(const void *neff, size_t size, int32_t vnc, int32_t vnc_count, nrt_mode
     uint64_t t;
     NRT_STATUS status;
 
-    (void) vnc_count; /* deprecated: whatever the caller passes */
+    (void) vnc_count; /* deprecated; the value has no effect */
     SIM_NEEDS_OPEN();
     if ((status = load_args(neff, size, vnc, model)) != NRT_SUCCESS)
         return status;
@@ -292,7 +294,7 @@ nrt_load_collectives(const void *neff, size_t size, int32_t vnc, int32_t vnc_cou
     sim_sleep_until(sim_raw() + sim_scaled(3 * MRD_MS, size));
     status = load_checked(neff, size, vnc, ctx_device_id, ctx_device_count, &m);
     if (status == NRT_SUCCESS) {
-        /* Without a global communicator the context is taken for it, as documented. */
+        /* Without a global communicator, the context replaces it, as documented. */
         if (m->core->g_id == SIM_ANY) {
             m->core->g_id = ctx_device_id;
             m->core->g_count = ctx_device_count;
@@ -353,7 +355,7 @@ nrt_unload(nrt_model_t *model)
     core->models--;
     sim_hbm_add(core, -(int64_t) model->neff_size, false);
     pthread_mutex_unlock(&sim.lock);
-    pthread_mutex_lock(&core->busy); /* an execution that runs ends first */
+    pthread_mutex_lock(&core->busy); /* wait for the end of a running execution */
     if (core->last == model)
         core->last = NULL;
     pthread_mutex_unlock(&core->busy);

@@ -7,7 +7,8 @@
 
 #define TENSOR_MAX (1ull << 36)
 
-/* The event of device memory that is taken or given back, with what its HBM holds then. */
+/* Emits the event of an allocation or release of device memory, with the bytes then in use in its
+ * HBM. */
 static void
 tell_memory(sim_core *core, sim_type type, uint64_t bytes, uint64_t address)
 {
@@ -219,7 +220,7 @@ sim_tensor_move(const nrt_tensor_t *tensor, void *to, const void *from, uint64_t
     return NRT_SUCCESS;
 }
 
-/* A synchronous transfer: the runtime's call, and below it one copy of the driver. */
+/* Makes a synchronous transfer: the runtime's call, with one copy of the driver below it. */
 static NRT_STATUS
 transfer(sim_type type, sim_type below, const nrt_tensor_t *tensor, void *to, const void *from,
          size_t offset, size_t size)

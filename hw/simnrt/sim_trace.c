@@ -1,4 +1,5 @@
-/* System trace: one ring per enabled core, oldest overwritten; a fetch takes events out as JSON. */
+/* System trace. There is one ring per enabled core, and the oldest event is overwritten. A fetch
+ * removes events and returns them as JSON. */
 #include "sim.h"
 
 #include <stdio.h>
@@ -9,7 +10,8 @@
 #define DEFAULT_EVENTS 1000000u
 #define EVENTS_MAX     (1u << 26)
 #define KEYS_MAX       8
-#define NAMES_MAX      4096u /* model names of a process; later ones show the last */
+/* number of model names of a process; further models show the last name */
+#define NAMES_MAX 4096u
 
 /* ---- types and their keys -------------------------------------------------------------------- */
 
@@ -25,7 +27,7 @@ static const struct {
 
 typedef struct {
     char kind;
-    char text[40]; /* "\"key\":" with a comma in front unless first */
+    char text[40]; /* adds "\"key\":", with a comma in front unless it is the first */
     const char *choices;
 } key;
 
@@ -101,19 +103,20 @@ typedef struct {
 
 typedef struct {
     pthread_mutex_t lock;
-    event *slot; /* NULL: no ring for this core */
+    event *slot; /* NULL if this core has no ring */
     uint64_t size, head, tail;
     uint64_t emitted[SIM_EV_COUNT], overwritten[SIM_EV_COUNT], fetched[SIM_EV_COUNT];
 } ring;
 
 static ring rings[SIM_CORES_MAX] = { [0 ... SIM_CORES_MAX -
                                       1] = { .lock = PTHREAD_MUTEX_INITIALIZER } };
-static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER; /* held, config, adding names */
-static int held;                                               /* SIM_TRACE_* */
+/* guards held, config and the addition of names */
+static pthread_mutex_t trace_lock = PTHREAD_MUTEX_INITIALIZER;
+static int held; /* SIM_TRACE_* */
 static _Atomic bool active;
 static sim_trace_config config;
 static _Atomic uint64_t event_next, tracking_next, local_next[SIM_CORES_MAX];
-static char model_names[NAMES_MAX][64]; /* append-only: read without the lock */
+static char model_names[NAMES_MAX][64]; /* append-only, so it is read without the lock */
 static _Atomic uint32_t model_name_count;
 
 uint64_t
@@ -147,7 +150,8 @@ stamp_of(const sim_emit_args *e, uint64_t dev)
         return sim_wall(e->raw);
     if (sim.set.hw_timestamp == 1)
         return (int64_t) dev;
-    /* What the runtime does: the newest sync point of that core, rate taken as 1. */
+    /* Uses the same mapping as the real runtime: the offset of the core's latest sync point, with a
+     * clock rate of exactly 1. */
     if (e->core->sync_cpu[e->pcore] == 0)
         return sim_wall(e->raw);
     return e->core->sync_cpu[e->pcore] + ((int64_t) dev - e->core->sync_dev[e->pcore]);
@@ -466,7 +470,7 @@ nrt_sys_trace_config_set_capture_enabled_for_event_type(nrt_sys_trace_config_t *
     return NRT_SUCCESS;
 }
 
-/* Array and strings are from malloc, each: callers may free them one by one. */
+/* Array and strings are separate allocations of malloc, so that callers can free each. */
 NRT_STATUS
 sim_names_copy(const char *const *from, size_t n, const char ***ret_names, size_t *ret_count)
 {
@@ -517,7 +521,8 @@ nrt_sys_trace_free_event_types(const char **names, size_t count)
     for (size_t i = 0; names != NULL && i < count; i++) {
         void *p;
 
-        memcpy(&p, &names[i], sizeof(p)); /* the interface says const, and means the caller's */
+        /* the interface declares const, but the array belongs to the caller */
+        memcpy(&p, &names[i], sizeof(p));
         free(p);
     }
     free(names);
@@ -632,7 +637,7 @@ add_choice(text *t, const char *choices, uint64_t index)
     adds(t, "\"");
 }
 
-/* Names come from NEFFs: anything that JSON does not allow is replaced. */
+/* Names come from NEFFs, so characters that JSON does not allow are replaced. */
 static void
 add_name(text *t, uint32_t name)
 {
@@ -721,7 +726,7 @@ add_event(text *t, uint32_t core, const event *ev)
     adds(t, "}");
 }
 
-/* Takes up to `max` events out of one ring. The text is made after the lock is dropped. */
+/* Removes up to `max` events from one ring. The text is made after the lock is released. */
 static NRT_STATUS
 fetch_core(text *t, uint32_t core, uint64_t max, bool *first)
 {

@@ -1,4 +1,4 @@
-/* The truth file: what really happened, to compare with what was captured. */
+/* The truth file: the simulated facts, to compare with the captured data. */
 #include "sim.h"
 
 #include <inttypes.h>
@@ -47,7 +47,7 @@ sim_truth_line(const char *format, ...)
     pthread_mutex_unlock(&truth_lock);
 }
 
-/* Before a time in which nothing is written: whoever reads along sees how far this is. */
+/* Called before a time without writes, so that a concurrent reader sees all lines up to then. */
 void
 sim_truth_flush(void)
 {
@@ -74,7 +74,7 @@ void
 sim_truth_forked(void)
 {
     pthread_mutex_init(&truth_lock, NULL);
-    truth = NULL; /* the parent's lines are in its buffer: closing would write them twice */
+    truth = NULL; /* the buffer has the parent's lines, and closing would write them twice */
 }
 
 void
