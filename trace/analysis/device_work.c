@@ -1,0 +1,290 @@
+#include "trace/analysis/device_work.h"
+
+#include <stdlib.h>
+
+#include "base/obj.h"
+#include "trace/model/activity.h"
+
+/* The meaning of an argument, by its key. */
+typedef enum {
+    ROLE_NONE,
+    ROLE_OPERATION, /* the operation of a communication kernel */
+    ROLE_MEMBER,    /* present on communication kernels only */
+    ROLE_COPY,      /* present on copies only */
+    ROLE_TASK,      /* the type of an Ascend task */
+    ROLE_HLO,       /* the category of an XLA operation */
+} role;
+
+static const struct {
+    const char *key;
+    role is;
+} roles[] = { { "Collective name", ROLE_OPERATION }, { "Group size", ROLE_MEMBER },
+              { "In msg nelems", ROLE_MEMBER },      { "comms_id", ROLE_MEMBER },
+              { "memcpy_details", ROLE_COPY },       { "Task Type", ROLE_TASK },
+              { "hlo_category", ROLE_HLO } };
+
+enum {
+    KEPT = 0x80,  /* this name or category was classified */
+    BESIDE = 0x40 /* a category of annotations over other spans */
+};
+
+typedef struct {
+    bool device;            /* a device's line of a framework's trace */
+    mrd_kernel_class class; /* of its spans, by the line's name; UNKNOWN if the name does not say */
+} line_state;
+
+struct mrd_device_work {
+    const mrd_catalog *cat;
+    const mrd_kernel_rules *rules;
+    size_t n_names, n_tracks;
+    uint8_t *names,
+        *categories; /* by string: a mrd_kernel_class with KEPT and BESIDE; 0 before its first use */
+    uint8_t *role_of;  /* by string: a role; NULL if the profile has none of these arguments */
+    line_state *lines; /* by track */
+};
+
+/* ---- Lines ---- */
+
+/* Returns true for a stream that XLA names after copies alone, such as "Stream #14(MemcpyH2D,MemcpyD2H)". The name of
+ * a process may precede it. */
+static bool
+only_copies(mrd_str line)
+{
+    const char *at = memmem(line.p, line.len, "Stream #", 8), *end = line.p + line.len;
+
+    at = at == NULL ? NULL : memchr(at, '(', (size_t) (end - at));
+    if (at == NULL)
+        return false;
+    for (; at != NULL; at = memchr(at, ',', (size_t) (end - at))) {
+        mrd_str item = { at + 1, (size_t) (end - at - 1) };
+
+        if (!mrd_str_starts(item, "Memcpy") && !mrd_str_starts(item, "Memset"))
+            return false;
+        at++;
+    }
+    return true;
+}
+
+static mrd_kernel_class
+line_class(mrd_str line)
+{
+    char text[256];
+
+    if (only_copies(line))
+        return MRD_CLASS_COPY;
+    if (mrd_str_has(mrd_kernel_name_form(line, text, sizeof(text)), "_plane_"))
+        return MRD_CLASS_NOTHING; /* Ascend shows the steps of a collective on lines of their own */
+    return mrd_kernel_class_of_name(NULL, line);
+}
+
+/* ---- Arguments ---- */
+
+static mrd_str
+text_of(const mrd_device_work *d, const mrd_arg *a)
+{
+    if (a->type == MRD_ARG_STR)
+        return mrd_catalog_text(d->cat, a->v.sid);
+    return a->type == MRD_ARG_TEXT ? (mrd_str){ a->v.text, a->len } : MRD_STR("");
+}
+
+/* Returns the class of a type of Ascend tasks; UNKNOWN if the task's name has to decide. */
+static mrd_kernel_class
+task_class(mrd_str task)
+{
+    static const struct {
+        const char *word;
+        mrd_kernel_class class;
+    } words[] = { { "EVENT", MRD_CLASS_NOTHING },       { "NOTIFY", MRD_CLASS_NOTHING },
+                  { "WRITE_VALUE", MRD_CLASS_NOTHING }, { "PLACE_HOLDER", MRD_CLASS_NOTHING },
+                  { "MEMCPY", MRD_CLASS_COPY },         { "SDMA", MRD_CLASS_COPY },
+                  { "PCIE_DMA", MRD_CLASS_COPY },       { "COMMUNICATION", MRD_CLASS_MESSAGE },
+                  { "HCCL", MRD_CLASS_MESSAGE } };
+
+    for (size_t i = 0; i < MRD_COUNT(words); i++) {
+        if (mrd_str_starts(task, words[i].word))
+            return words[i].class;
+    }
+    return MRD_CLASS_UNKNOWN;
+}
+
+/* XLA's category of an operation is reliable: all but communication and copies compute, whatever the name. */
+static mrd_kernel_class
+hlo_class(mrd_device_work *d, mrd_str category, mrd_sid name)
+{
+    mrd_kernel_class class = mrd_kernel_class_of_operation(category),
+                     by_name = mrd_device_work_name_class(d, name);
+
+    if (class != MRD_CLASS_MESSAGE || mrd_class_communicates(by_name) || by_name == MRD_CLASS_COPY)
+        return class != MRD_CLASS_MESSAGE ? class : by_name;
+    return MRD_CLASS_COMPUTE;
+}
+
+/* Returns the class of a span that communicates: the class of its name if this is communication, too. */
+static mrd_kernel_class
+operation_class(mrd_device_work *d, mrd_sid name)
+{
+    mrd_kernel_class class = mrd_device_work_name_class(d, name);
+
+    return mrd_class_communicates(class) || class == MRD_CLASS_FUSED
+               ? class
+               : mrd_kernel_class_of_operation(mrd_catalog_text(d->cat, name));
+}
+
+static mrd_kernel_class
+args_class(mrd_device_work *d, const mrd_event *ev)
+{
+    mrd_kernel_class class = MRD_CLASS_UNKNOWN;
+
+    for (uint32_t i = 0; i < ev->arg_count; i++) {
+        const mrd_arg *a = &ev->args[i];
+
+        switch (a->key < d->n_names ? (role) d->role_of[a->key] : ROLE_NONE) {
+        case ROLE_OPERATION:
+            return mrd_kernel_class_of_operation(text_of(d, a));
+        case ROLE_MEMBER:
+            class = operation_class(d, ev->name);
+            break; /* a later argument may have the operation */
+        case ROLE_COPY:
+            return MRD_CLASS_COPY;
+        case ROLE_TASK:
+            class = task_class(text_of(d, a));
+            class = class == MRD_CLASS_MESSAGE ? operation_class(d, ev->name) : class;
+            break;
+        case ROLE_HLO:
+            class = hlo_class(d, text_of(d, a), ev->name);
+            break;
+        case ROLE_NONE:
+            break;
+        }
+    }
+    return class;
+}
+
+/* ---- Names and categories ---- */
+
+mrd_kernel_class
+mrd_device_work_name_class(mrd_device_work *d, mrd_sid name)
+{
+    if (name >= d->n_names)
+        return MRD_CLASS_UNKNOWN;
+    if (d->names[name] == 0)
+        d->names[name] =
+            (uint8_t) (mrd_kernel_class_of_name(d->rules, mrd_catalog_text(d->cat, name)) | KEPT);
+    return (mrd_kernel_class) (d->names[name] & ~KEPT);
+}
+
+static __attribute__((noinline)) uint8_t
+category_first(mrd_device_work *d, mrd_sid category)
+{
+    mrd_str text = mrd_catalog_text(d->cat, category);
+    mrd_activity is = mrd_activity_of(text);
+    mrd_kernel_class class = is == MRD_ACTIVITY_HOST || is == MRD_ACTIVITY_BESIDE
+                                 ? MRD_CLASS_NOTHING
+                                 : mrd_kernel_class_of_name(NULL, text);
+
+    if (class == MRD_CLASS_UNKNOWN && mrd_str_starts(text, "gpu_mem"))
+        class = MRD_CLASS_COPY;
+    d->categories[category] = (uint8_t) (class | KEPT | (is == MRD_ACTIVITY_BESIDE ? BESIDE : 0));
+    return d->categories[category];
+}
+
+/* Returns the entry of a category, with its flags. */
+static inline uint8_t
+category_of(mrd_device_work *d, mrd_sid category)
+{
+    if (category == MRD_SID_EMPTY || category >= d->n_names)
+        return MRD_CLASS_UNKNOWN;
+    return d->categories[category] != 0 ? d->categories[category] : category_first(d, category);
+}
+
+bool
+mrd_device_work_is_beside(mrd_device_work *d, mrd_sid category)
+{
+    return (category_of(d, category) & BESIDE) != 0;
+}
+
+mrd_kernel_class
+mrd_device_work_class(mrd_device_work *d, const mrd_event *ev)
+{
+    mrd_kernel_class category =
+                         (mrd_kernel_class) (category_of(d, ev->category) & ~(KEPT | BESIDE)),
+                     line;
+    mrd_kernel_class class = MRD_CLASS_UNKNOWN;
+
+    if (category == MRD_CLASS_NOTHING)
+        return category;
+    if (d->role_of != NULL)
+        class = args_class(d, ev);
+    if (class != MRD_CLASS_UNKNOWN)
+        return class;
+    line = ev->track < d->n_tracks ? d->lines[ev->track].class : MRD_CLASS_UNKNOWN;
+    if (category == MRD_CLASS_UNKNOWN && line == MRD_CLASS_UNKNOWN)
+        return mrd_device_work_name_class(d, ev->name);
+    class = category != MRD_CLASS_UNKNOWN ? category : line;
+    return class != MRD_CLASS_MESSAGE ? class : operation_class(d, ev->name);
+}
+
+/* ---- Lifecycle ---- */
+
+/* Finds the arguments of `roles` in the profile. If there are none, role_of stays NULL. Returns false when out of memory. */
+static bool
+find_roles(mrd_device_work *d)
+{
+    for (size_t i = 0; i < MRD_COUNT(roles); i++) {
+        mrd_sid key = mrd_strtab_find(mrd_catalog_strings(d->cat), mrd_str_of(roles[i].key));
+
+        if (key == MRD_SID_EMPTY)
+            continue;
+        if (d->role_of == NULL && (d->role_of = calloc(d->n_names + 1, 1)) == NULL)
+            return false;
+        d->role_of[key] = (uint8_t) roles[i].is;
+    }
+    return true;
+}
+
+mrd_device_work *
+mrd_device_work_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
+{
+    mrd_device_work *d = calloc(1, sizeof(*d));
+
+    if (d == NULL)
+        return NULL;
+    d->cat = cat;
+    d->rules = rules;
+    d->n_names = mrd_strtab_count(mrd_catalog_strings(cat));
+    d->n_tracks = mrd_catalog_tracks(cat);
+    d->names = calloc(d->n_names + 1, 1);
+    d->categories = calloc(d->n_names + 1, 1);
+    d->lines = calloc(d->n_tracks + 1, sizeof(*d->lines));
+    if (d->names == NULL || d->categories == NULL || d->lines == NULL || !find_roles(d)) {
+        mrd_device_work_free(d);
+        return NULL;
+    }
+    for (mrd_track_id i = 0; i < d->n_tracks; i++) {
+        const mrd_track *t = mrd_catalog_borrow_track(cat, i);
+
+        d->lines[i].device =
+            t->source == MRD_SRC_FRAMEWORK && (t->device_idx != MRD_NONE || t->lnc_idx != MRD_NONE);
+        if (d->lines[i].device && t->name != MRD_SID_EMPTY)
+            d->lines[i].class = line_class(mrd_catalog_text(cat, t->name));
+    }
+    return d;
+}
+
+void
+mrd_device_work_free(mrd_device_work *d)
+{
+    if (d == NULL)
+        return;
+    free(d->names);
+    free(d->categories);
+    free(d->role_of);
+    free(d->lines);
+    free(d);
+}
+
+bool
+mrd_device_work_on(const mrd_device_work *d, mrd_track_id track)
+{
+    return track < d->n_tracks && d->lines[track].device;
+}

@@ -1,0 +1,38 @@
+/*
+ * trace/analysis/device_work.h - classifies the spans on a device's line of a framework's trace: computation, a copy,
+ * communication, or no work of the device.
+ *
+ * The first of these that gives an answer decides:
+ *   category   of the host, or of annotations over other spans (trace/model/activity.h): no work of the device
+ *   arguments  of communication ("Collective name", "Group size", "In msg nelems", "comms_id"), of a copy
+ *              ("memcpy_details"), the type of an Ascend task ("Task Type"), XLA's "hlo_category"
+ *   category   of copies or of communication ("gpu_memcpy", "collective_comm")
+ *   line       "Stream #8(MemcpyD2D)", "Group 0 Communication", "HCCL"
+ *   name       trace/analysis/kernel_names.h
+ * If nothing does, the class is UNKNOWN, which counts as computation.
+ *
+ * Memory   grows with names and tracks. Threads: belongs to one thread.
+ * Catalog  complete before mrd_device_work_new.
+ * Source   argument names as Kineto (ParamCommsUtils), XLA's profiler and torch_npu write them.
+ */
+#ifndef MRD_TRACE_DEVICE_WORK_H
+#define MRD_TRACE_DEVICE_WORK_H
+
+#include "trace/analysis/kernel_names.h"
+#include "trace/model/catalog.h"
+
+typedef struct mrd_device_work mrd_device_work;
+
+/* The rules are borrowed and may be NULL. Returns NULL when out of memory. */
+mrd_device_work *mrd_device_work_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
+void mrd_device_work_free(mrd_device_work *d); /* accepts NULL */
+/* Returns true if this track is a device's line of a framework's trace. */
+bool mrd_device_work_on(const mrd_device_work *d, mrd_track_id track);
+/* Returns the class of a span on such a line. */
+mrd_kernel_class mrd_device_work_class(mrd_device_work *d, const mrd_event *ev);
+/* Returns the class that a name alone gives. */
+mrd_kernel_class mrd_device_work_name_class(mrd_device_work *d, mrd_sid name);
+/* Returns true if spans of this category are annotations over other spans, on any line. */
+bool mrd_device_work_is_beside(mrd_device_work *d, mrd_sid category);
+
+#endif
