@@ -23,7 +23,7 @@ typedef struct {
 } part;
 
 struct merge_check {
-    merge_check_names names; /* first, see merge_check_wants */
+    merge_check_filter filter; /* first, see merge_check_wants */
     const mrd_catalog *cat;
     mrd_collectives *cc;
     part *parts;
@@ -50,19 +50,24 @@ mrd_merge_check_new(const mrd_catalog *cat)
         return NULL;
     c->cat = cat;
     c->n_tracks = mrd_catalog_tracks(cat);
-    c->cc = mrd_collectives_new(cat);
+    c->cc = mrd_collectives_new(cat, NULL);
     c->part_of = calloc(c->n_tracks + 1, sizeof(*c->part_of));
     c->longest = calloc(c->n_tracks + 1, sizeof(*c->longest));
     c->execution = mrd_strtab_find(mrd_catalog_strings(cat), MRD_STR("nc_exec_running"));
-    c->names.n = mrd_strtab_count(mrd_catalog_strings(cat));
-    c->names.telling = malloc(c->names.n + 1);
-    if (c->cc == NULL || c->part_of == NULL || c->longest == NULL || c->names.telling == NULL) {
+    c->filter.n_names = mrd_strtab_count(mrd_catalog_strings(cat));
+    c->filter.n_lines = c->n_tracks;
+    c->filter.names = malloc(c->filter.n_names + 1);
+    c->filter.lines = malloc(c->filter.n_lines + 1);
+    if (c->cc == NULL || c->part_of == NULL || c->longest == NULL || c->filter.names == NULL ||
+        c->filter.lines == NULL) {
         mrd_merge_check_free(c);
         return NULL;
     }
-    for (mrd_sid i = 0; i < c->names.n; i++)
-        c->names.telling[i] =
+    for (mrd_sid i = 0; i < c->filter.n_names; i++)
+        c->filter.names[i] =
             mrd_collectives_named(c->cc, i) || (i == c->execution && c->execution != 0);
+    for (mrd_track_id i = 0; i < c->filter.n_lines; i++)
+        c->filter.lines[i] = mrd_device_work_on(mrd_collectives_work(c->cc), i);
     return c;
 }
 
@@ -72,7 +77,8 @@ mrd_merge_check_free(merge_check *c)
     if (c == NULL)
         return;
     mrd_collectives_free(c->cc);
-    free(c->names.telling);
+    free(c->filter.names);
+    free(c->filter.lines);
     free(c->parts);
     free(c->part_of);
     free(c->longest);

@@ -23,23 +23,25 @@
 
 typedef struct merge_check merge_check;
 
-/* Which names of the catalog are those of collectives. */
+/* Which events concern the check. */
 typedef struct {
-    bool *telling; /* by mrd_sid */
-    size_t n;
-} merge_check_names;
+    bool *names, /* by mrd_sid: collectives and executions of the runtime */
+        *lines; /* by mrd_track_id: devices in a framework's trace. Their collectives have any name. */
+    size_t n_names, n_lines;
+} merge_check_filter;
 
-/* cat must hold all names. NULL without memory. */
+/* The catalog must hold all names. Returns NULL when out of memory. */
 merge_check *mrd_merge_check_new(const mrd_catalog *cat);
 void mrd_merge_check_free(merge_check *c); /* NULL is fine */
-/* Whether an event has to be shown to the check: most do not. */
+/* Returns true if mrd_merge_check_see has to get this event. Most events do not concern the check. */
 static inline bool
 merge_check_wants(const merge_check *c, const mrd_event *ev)
 {
     /* The first member of the check. */
-    const merge_check_names *names = (const merge_check_names *) (const void *) c;
+    const merge_check_filter *filter = (const merge_check_filter *) (const void *) c;
 
-    return ev->kind == MRD_LOSS || (ev->name < names->n && names->telling[ev->name]);
+    return ev->kind == MRD_LOSS || (ev->name < filter->n_names && filter->names[ev->name]) ||
+           (ev->track < filter->n_lines && filter->lines[ev->track]);
 }
 /* An event whose local RAW time is raw_ns, known to +-doubt, of a clock with this table (outlives the
  * check). It counts as begun so much earlier and ended so much later. Without memory

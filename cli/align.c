@@ -260,7 +260,7 @@ see_all(mrd_alignment *a, mrd_why *why)
     size_t *slot = malloc((a->n_units + 1) * sizeof(*slot));
     mrd_err err;
 
-    a->cc = mrd_collectives_new(a->cat);
+    a->cc = mrd_collectives_new(a->cat, a->options.classify);
     err = slot == NULL || a->cc == NULL ? mrd_align_no_memory(why) : MRD_OK;
 
     for (size_t i = 0; i < mrd_store_streams(a->store) && err == MRD_OK; i++) {

@@ -22,6 +22,7 @@
 #define MRD_CLI_ALIGN_H
 
 #include "base/clock.h"
+#include "trace/analysis/kernel_names.h"
 #include "trace/model/catalog.h"
 #include "trace/store/stream.h"
 
@@ -35,6 +36,7 @@ typedef struct {
                               UTC is refused for inputs without an epoch */
     mrd_dur_ns trust;      /* clocks agree within this as they are; 0: nothing is believed */
     size_t memory;
+    const mrd_kernel_rules *classify; /* borrowed, NULL: no rules of the user */
 } mrd_align_options;
 
 typedef struct mrd_alignment mrd_alignment;

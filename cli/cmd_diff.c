@@ -59,6 +59,7 @@ static const mrd_opt table[] = {
       .type = MRD_OPT_BOOL,
       .offset = offsetof(settings, all),
       .help = "list every operation, also those without a difference" },
+    MRD_VIEW_KIND_ROWS(settings, view),
     MRD_VIEW_CLOCK_ROWS(settings, view),
     MRD_VIEW_RESOURCE_ROWS(settings, view),
     MRD_CLIENT_OPTION_ROWS(settings, client),

@@ -31,6 +31,7 @@ static const mrd_opt table[] = {
       .offset = offsetof(settings, html),
       .help = "one page with pictures instead of text, for a browser: redirect it into a file" },
     MRD_PROFILE_SLICE_ROWS(settings, view.profile),
+    MRD_VIEW_KIND_ROWS(settings, view),
     MRD_VIEW_CLOCK_ROWS(settings, view),
     MRD_VIEW_RESOURCE_ROWS(settings, view),
     MRD_CLIENT_OPTION_ROWS(settings, client),
@@ -122,7 +123,7 @@ print_kept(const settings *set, const char *dir)
                          : set->html      ? "report.html"
                                           : "report.txt";
     bool sliced = p->start != NULL || p->end != NULL || p->instances.n + p->processes.n > 0 ||
-                  p->cores.n + p->types.n > 0 || set->view.align != 0;
+                  p->cores.n + p->types.n > 0 || set->view.align != 0 || set->view.classify != NULL;
     DIR *d = sliced ? NULL : opendir(dir);
     bool found = false, alone = true;
     char block[65536];

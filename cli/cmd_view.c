@@ -73,6 +73,7 @@ static const mrd_opt table[] = {
       .max = INT64_MAX / 2,
       .arg = "SIZE",
       .help = "bytes that a conversion may write; 0: no limit" },
+    MRD_VIEW_KIND_ROWS(settings, view),
     MRD_VIEW_CLOCK_ROWS(settings, view),
     { .name = "clock",
       .type = MRD_OPT_CHOICE,
@@ -210,7 +211,8 @@ align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
     mrd_align_options options = { .method = (mrd_align_method) set->align,
                                   .times = (mrd_align_times) set->clock,
                                   .trust = set->trust,
-                                  .memory = (size_t) set->memory };
+                                  .memory = (size_t) set->memory,
+                                  .classify = set->profile.classify };
     mrd_err err = mrd_alignment_new(&options, cat, store, ret_alignment, why);
 
     if (err == MRD_OK && mrd_alignment_refused(*ret_alignment) != NULL)
@@ -226,6 +228,7 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
     mrd_catalog *cat = mrd_catalog_new();
     mrd_store *store = mrd_store_new((size_t) set->memory, set->spill_dir);
     mrd_alignment *alignment = NULL;
+    mrd_kernel_rules *rules = NULL;
     mrd_profile_result result = { 0 };
     mrd_output_lock lock = MRD_OUTPUT_LOCK_NONE;
     int status = MRD_EXIT_FAILED;
@@ -245,6 +248,9 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
                           "them");
     else
         err = mrd_profile_check(&set->profile, &why);
+    if (err == MRD_OK && set->classify != NULL)
+        err = mrd_kernel_rules_load(set->classify, &rules, &why);
+    set->profile.classify = rules;
     if (err != MRD_OK) {
         status = MRD_EXIT_USAGE;
         goto out;
@@ -278,6 +284,7 @@ out:
         mrd_cli_error(command, &why);
     mrd_output_lock_release(&lock);
     mrd_alignment_free(alignment);
+    mrd_kernel_rules_free(rules);
     mrd_store_free(store);
     mrd_catalog_free(cat);
     return status;

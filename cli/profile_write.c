@@ -210,6 +210,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         .split = (uint64_t) options->split,
         .pretty = options->pretty,
         .same_clock = options->same_clock,
+        .classify = options->classify,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
         /* Later than September 2001: an epoch, not the time since some start. */
         .wall_time = part->first.ns > 1000000000 * MRD_SEC

@@ -23,6 +23,7 @@ typedef struct {
     mrd_strlist cores, types, instances, processes;
     bool print; /* not an option: the system profile's outputs go to `to` instead of files */
     mrd_alignment *alignment; /* not an option: borrowed, NULL: times as they are in the store */
+    const mrd_kernel_rules *classify; /* not an option: borrowed, NULL: no rules of the user */
 } mrd_profile_options;
 
 typedef struct {

@@ -18,10 +18,19 @@ typedef struct {
     char *spill_dir;
     int align, clock; /* mrd_align_method, mrd_align_times */
     mrd_dur_ns trust;
-    FILE *to; /* not an option: where results are printed; NULL: standard output */
+    char *classify; /* file of rules (trace/analysis/kernel_names.h), NULL if there is none */
+    FILE *to;       /* not an option: where results are printed; NULL: standard output */
 } mrd_view_options;
 
-/* How traces are aligned and what they may cost: rows of a command's table. */
+/* Rows of a command's table: classes of work, alignment of clocks, limits of resources. */
+#define MRD_VIEW_KIND_ROWS(settings, member)                                                       \
+    { .type = MRD_OPT_HEAD, .help = "Classes of work" },                                           \
+    {                                                                                              \
+        .name = "classify", .type = MRD_OPT_STR, .offset = offsetof(settings, member.classify),    \
+        .arg = "FILE",                                                                             \
+        .help = "rules that say what work is by its name: lines with a class and a pattern, such " \
+                "as 'allreduce my_fast_ar*' (docs/classify.md)"                                    \
+    }
 #define MRD_VIEW_CLOCK_ROWS(settings, member)                                                      \
     { .type = MRD_OPT_HEAD, .help = "Clocks" },                                                    \
         { .name = "align",                                                                         \

@@ -22,12 +22,32 @@ class Meeting:
         self.parts = {}
 
 
+# Names of kernels that libraries and servers run, by operation.
+COLLECTIVES = {
+    "allreduce": ["ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclSymkDevKernel_AllReduce_AGxLL_R_sum_bf16(ncclSymkDevWorkArgs4K)",
+                  "void vllm::cross_device_reduce_1stage<__nv_bfloat16, 8>(vllm::RankData*, T*)", "_ZN11quickreduce27allreduce_prototype_twoshotI6__halfEEvPf",
+                  "hcom_allReduce__964_0_1", "oneccl_allreduce_pcie<half, RingTransmit>", "void (anonymous namespace)::two_shot_all_reduce_kernel<float>(int)",
+                  "flashinfer::trtllm_mnnvl_allreduce::twoshotAllreduceKernel<8, float>", "triton_dist_all_reduce_push", "void multimem_all_reduce_kernel<float, 16>(int)"],
+    "_allgather_base": ["ncclDevKernel_AllGather_RING_LL(ncclDevKernelArgsStorage<4096ul>)", "ncclSymDevKernel_AllGather_STMC(ncclSymDevArgs)", "hcom_allGather__12_3_1",
+                        "void mscclpp::allgather8<float>(int)", "cp_engine_producer_all_gather_full_mesh_push"],
+    "reduce_scatter": ["ncclDevKernel_ReduceScatter_Sum_f32_RING_LL(x)", "rcclReduceScatterKernel", "hcom_reduceScatter__063_1_1", "void aiter::reduce_scatter_cross_device_store<float, 8>(int)"],
+    "broadcast": ["ncclDevKernel_Broadcast_RING_LL(x)", "hcom_broadcast__275_2_1", "void deep_ep::internode_ll::dispatch<true, 7168>(void*)", "broadcast_on_stream_kernel"],
+}
+# Names of kernels that compute, though some have words of communication.
+COMPUTATIONS = ["gemm_f16", "void at::native::reduce_kernel<512, 1, at::native::ReduceOp<float> >(int)", "void cub::DeviceReduceByKeyKernel<long*>(int)",
+                "triton_red_fused_add_1", "void cublasLt::splitKreduce_kernel<32, 16, int>(int)", "void flash_fwd_splitkv_combine_kernel<float>(int)",
+                "void at::native::_scatter_gather_elementwise_kernel<128, 4>(int)", "ampere_sgemm_32x128_nt", "elementwise<nccl::T>"]
+
+
 def made_up(seed, steps=3):
     """A training of four ranks in which each computes, copies and meets the others; times in ns from 1000 on."""
     r = random.Random(seed)
     spans, meetings = [], []
     now = [1000 + r.randrange(60) for _ in range(RANKS)]
     slow = r.randrange(RANKS)
+    names = {operation: r.choice(of) for operation, of in COLLECTIVES.items()}
+    unsaid = {operation for operation in COLLECTIVES if r.random() < 0.4}  # only the name of the kernel says it
+    computations = r.sample(COMPUTATIONS, 5)
     groups = [tuple(range(RANKS)), (0, 1), (2, 3)]
     for step in range(steps):
         begun = list(now)
@@ -36,7 +56,7 @@ def made_up(seed, steps=3):
                 for _ in range(r.randrange(1, 4)):
                     long = r.randrange(5, 60) * (3 if rank == slow else 1)
                     what = r.choice(["compute", "compute", "compute", "copy"])
-                    name = {"compute": f"kernel_{r.randrange(5)}", "copy": "Memcpy DtoH"}[what]
+                    name = {"compute": r.choice(computations), "copy": "Memcpy DtoH"}[what]
                     at = now[rank] + r.choice([0, 0, r.randrange(40), r.randrange(200)])
                     launched = at - r.randrange(1, 150) if r.random() < 0.9 else None
                     spans.append(Span(rank, what, at, at + long, name, launched=launched))
@@ -46,6 +66,7 @@ def made_up(seed, steps=3):
             group = r.choice(groups)
             operation = r.choice(["allreduce", "allreduce", "_allgather_base", "reduce_scatter", "broadcast"])
             m = Meeting(group, operation, r.randrange(1, 5000), operation != "broadcast")
+            m.name, m.says = names[operation], operation not in unsaid
             come = {rank: now[rank] + r.randrange(30) for rank in group}
             meetings.append(m)
             for rank, at in come.items():
@@ -54,7 +75,7 @@ def made_up(seed, steps=3):
                 if r.random() < 0.06:
                     continue  # was not recorded
                 m.parts[rank] = (at, end)
-                spans.append(Span(rank, "collective", at, end, f"ncclDevKernel_{operation}", meeting=m))
+                spans.append(Span(rank, "collective", at, end, m.name, meeting=m))
                 if r.random() < 0.6:  # something is computed meanwhile
                     under = at + r.randrange(0, end - at)
                     spans.append(Span(rank, "compute", under, under + r.randrange(1, 80), "kernel <under> & <script> \u202eturned \u009b31m", launched=None))
@@ -101,7 +122,8 @@ def kineto(spans, rank, groups=True):
             members = len(m.ranks)
             elements = {"_allgather_base": (m.elements, m.elements * members), "reduce_scatter": (m.elements * members, m.elements)}
             into, out = elements.get(m.operation, (m.elements, m.elements))
-            args |= {"Collective name": f'"{m.operation}"', "dtype": '"Float"', "In msg nelems": into, "Out msg nelems": out}
+            args |= {"Collective name": f'"{m.operation}"'} if m.says else {}
+            args |= {"dtype": '"Float"', "In msg nelems": into, "Out msg nelems": out}
             args |= {"Group size": members, "Process Group Ranks": f'"{list(m.ranks)}"'} if groups else {}
         elif s.launched is not None:
             row("cuda_runtime", "cudaLaunchKernel", s.launched, s.launched + 1, 4000 + rank, 4000 + rank, {"correlation": flow})
@@ -213,7 +235,7 @@ def bandwidth(meetings):
             continue
         n = len(m.ranks)
         size = 4 * m.elements * (n if m.operation in ("_allgather_base", "reduce_scatter") else 1)
-        row = out.setdefault(f"ncclDevKernel_{m.operation}", [0, 0, 0, 0])
+        row = out.setdefault(m.name, [0, 0, 0, 0])
         row[0] += 1
         row[1] += size
         row[2] += min(end - at for at, end in m.parts.values())

@@ -247,8 +247,11 @@ def wrong_in_verdict(report, text):
     v, totals, got = report["verdict"], report["totals"], sentence(text, "Verdict ")
     n = totals["collectives"]
     if v["worker"] is None:
+        loose = totals["loose"] > 0 and totals["without_partner"] == 0
         want = {"none": f"no worker stands out in {n} collective{'' if n == 1 else 's'}"}.get(
-            v["kind"], "workers cannot be compared: no collective has spans of two workers" if report["workers"] else "the profile has no work of any core or device")
+            v["kind"], "the profile has no work of any core or device" if not report["workers"]
+            else "workers cannot be compared: none has to wait for the others in their communication (single messages, broadcast)" if loose
+            else "workers cannot be compared: no collective has spans of two workers")
         return [] if got == "Verdict " + want else [f"verdict: {got!r}, expected {want!r}"]
     w = report["workers"][v["worker"]]
     c = w["collectives"]

@@ -152,13 +152,40 @@ def number_in(args, key):
     return isinstance(args.get(key), Number) and re.match(r"\d{1,18}$", args[key]) is not None
 
 
-def work(name, category):
-    if re.match(r"ncclKernel|ncclDevKernel", name) or re.match(
-            r"(?i)all-reduce|all-gather|reduce-scatter|all-to-all|collective-permute|collective-broadcast|ragged-all-to-all", name):
+# ---- What a device did: docs/classify.md, read as expressions over whole names ----
+
+LIBRARY = re.compile(r"(?i)(?<![a-z])(?:[a-z]|one|ix|ms)ccl|hcom|bkcl|cncl|flagcx|shmem|deep_ep|hybrid_?ep|pplx|intra_?node|inter_?node|cross_device_reduce"
+                     r"|quick_?reduce|custom_ar|lamport|multimem|mnnvl|symm_mem|userbuffers|on_stream_kernel")
+OPERATION = re.compile(r"(?i)all[-_]?reduce|all[-_]?gather|reduce[-_]?scatter|all[-_]?to[-_]?all|send[-_]?recv|collective|communication|\bppermute\b")
+NOT_BETWEEN_DEVICES = re.compile(r"(?i)(?<![a-z])(?:at::native|cub::|cublas|cudnn|thrust|rocprim)|(?:block|warp|wave)_?(?:all_?)?reduce|gemm|matmul|triton_..._fused")
+COPY = re.compile(r"(?i)memcpy|memset|dma_request|copy[-_](?:start|done)|dmem_buf_copy|nrt_tensor_(?:read|write|copy)")
+COMMUNICATION_ARGUMENTS = {"Collective name", "Group size", "In msg nelems", "comms_id"}
+
+
+def without_types(name):
+    """A name of C++ without template arguments and parameters."""
+    name, before = name.replace("(anonymous namespace)", ""), None
+    while name != before:
+        name, before = re.sub(r"<[^<>]*>", "", name), name
+    return name.split("(")[0]
+
+
+def work(span, title):
+    name = without_types(span.name)
+    between = (LIBRARY.search(name) or OPERATION.search(name)) and not NOT_BETWEEN_DEVICES.search(name)
+    if "Collective name" in span.args:
         return "collective"
-    if category in ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset") or re.match(r"(?i)memcpy|memset|dma_request|copy-start|copy-done", name):
+    if "memcpy_details" in span.args:
         return "copy"
-    return "compute"
+    if COMMUNICATION_ARGUMENTS & set(span.args):
+        return "compute" if re.search("(?i)gemm|matmul", name) and OPERATION.search(name) else "collective"
+    if span.cat in ("gpu_memcpy", "gpu_memset", "Memcpy", "Memset"):
+        return "copy"
+    if span.cat == "collective_comm" or re.search(r"(?i)\bhccl\b|\bcommunication\b(?! plane)", title):
+        return "collective"
+    if re.fullmatch(r"Stream #\d+\((?:Mem(?:cpy|set)\w*,?)+\)", title):
+        return "copy"
+    return "collective" if between else "copy" if COPY.match(name) else "compute"
 
 
 # ---- A file ----
@@ -330,6 +357,7 @@ class File:
             self.flows[("bind", flow_number(e["bind_id"]))].append((way, span))
 
     def bind(self, points):
+        self.drawn = {s.line for s in self.spans} | {line for _, line in points}
         on = collections.defaultdict(list)
         for s in self.spans:
             if s.line[0] == "thread":
@@ -357,7 +385,7 @@ class File:
         for s in self.spans:
             if s.line[0] == "thread" and not s.instant:
                 by_line[s.line].append(s)
-        streams = {pid for (pid, tid), name in self.lines.items() if name.startswith("Stream") and ("thread", pid, tid) in by_line}
+        streams = {pid for (pid, tid), name in self.lines.items() if name.startswith("Stream") and ("thread", pid, tid) in self.drawn}
         out = {}
         for (_, pid, tid), spans in by_line.items():
             label = self.labels.get(pid) or self.names.get(pid) or (pid if isinstance(pid, str) else "")
@@ -384,7 +412,7 @@ class File:
         kinds = collections.defaultdict(lambda: collections.defaultdict(list))
         for s, number in self.device_of().items():
             if s.dur is not OPEN and not s.state and number is not None:
-                kinds[(number, None if folded else s.pid)][work(s.name, s.cat)].append((s.ts, s.ts + s.dur))
+                kinds[(number, None if folded else s.pid)][work(s, self.lines.get((s.pid, s.tid), ""))].append((s.ts, s.ts + s.dur))
         out = []
         for (number, _), spans in kinds.items():
             every = [i for v in spans.values() for i in v]

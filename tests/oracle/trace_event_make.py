@@ -3,7 +3,8 @@ import json
 import random
 
 NAMES = ["aten::mm", "step", "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)", "Memcpy HtoD", "fusion.1", "all-reduce.2", "dma_request",
-         "\u6f22\u5b57", "a\"b\\c", "x" * 70, ""]
+         "\u6f22\u5b57", "a\"b\\c", "x" * 70, "", "void vllm::cross_device_reduce_1stage<half, 2>(T*)", "hcom_allGather__12_3_1",
+         "void deep_ep::internode_ll::dispatch<true, 7168>(void*)", "void at::native::reduce_kernel<512, 1>(int)"]
 CATEGORIES = ["kernel", "gpu_memcpy", "cpu_op", "python_function", "cuda_runtime", "mtia_runtime", "user_annotation",
               "gpu_user_annotation", "cuda_profiler_range", "mtia_ccp_events", None, "other"]
 
@@ -45,6 +46,9 @@ class Generator:
             out["stream"] = 7
         if self.r.random() < 0.3:
             out["text"] = self.r.choice(NAMES)
+        if self.r.random() < 0.2:
+            key = self.r.choice(["Collective name", "Group size", "comms_id", "memcpy_details"])
+            out[key] = {"Collective name": "allreduce", "memcpy_details": "kind_src:device"}.get(key, 4)
         return out or None
 
     def when(self):
@@ -127,6 +131,9 @@ class Generator:
         if self.r.random() < 0.3:
             self.events.append({"ph": "M", "name": "process_name", "pid": 20, "args": {"name": "/device:TPU:3"}})
             self.events.append({"ph": "M", "name": "thread_name", "pid": 20, "tid": 1, "args": {"name": "Steps"}})
+        if self.r.random() < 0.3:
+            line = self.r.choice(["Stream #8(MemcpyD2D)", "Stream #8(Compute)", "HCCL", "Group 0 Communication"])
+            self.events.append({"ph": "M", "name": "thread_name", "pid": self.pid(), "tid": self.r.choice([1, 2, 7]), "args": {"name": line}})
 
     def text(self):
         for _ in range(self.r.randrange(5, 60)):

@@ -216,7 +216,7 @@ event_of(fixture *f, const char *name, bool host, const given *args, mrd_arg *to
 static mrd_cc_kind
 see(fixture *f, const mrd_event *ev, mrd_cc *cc)
 {
-    mrd_collectives *c = mrd_collectives_new(f->cat);
+    mrd_collectives *c = mrd_collectives_new(f->cat, NULL);
     mrd_cc_kind kind = mrd_collectives_see(c, ev, cc);
 
     mrd_collectives_free(c);
@@ -339,7 +339,7 @@ TEST(what_people_call_them)
 
         start(&f);
         ev = event_of(&f, of[i].event, false, of[i].in, args);
-        c = mrd_collectives_new(f.cat);
+        c = mrd_collectives_new(f.cat, NULL);
         (void) mrd_collectives_see(c, &ev, &cc);
         CHECK(mrd_collectives_text(c, cc.group) == NULL);
         mrd_collectives_remember(c, &ev, &cc);

@@ -248,6 +248,39 @@ TEST(categories_tell_the_host_from_the_device)
     test_profile_free(p);
 }
 
+/* More than one part in 20 of the devices' time in kernels that may communicate is named. */
+TEST(unclear_kernels_are_named)
+{
+    static const struct {
+        const char *name;
+        int64_t dur;
+        bool named;
+    } rows[] = { { "my_gather", 50, false },
+                 { "my_gather", 51, true },
+                 { "MatmulAllReduce", 51, true },
+                 { "at::native::reduce_kernel", 51, false },
+                 { "my_attention", 51, false } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        test_profile *p = test_profile_new();
+        mrd_track t;
+        mrd_track_id id;
+        char *text;
+
+        p->n = 0;
+        mrd_track_init(&t, p->proc[0], MRD_SRC_FRAMEWORK);
+        t.device_idx = 2;
+        id = mrd_catalog_track(p->cat, &t);
+        profile_add(p, MRD_SPAN, id, "gemm", 0, 1000 - rows[i].dur);
+        profile_add(p, MRD_SPAN, id, rows[i].name, 1000, rows[i].dur);
+        text = report_text(p);
+        CHECK_ROW(rows[i].name,
+                  (strstr(text, "5.1 % of the devices' time") != NULL) == rows[i].named);
+        free(text);
+        test_profile_free(p);
+    }
+}
+
 /* Two workers whose clocks have nothing in common are not compared without a word. */
 TEST(workers_days_apart_are_said)
 {

@@ -11,13 +11,11 @@
 #include "base/vec.h"
 
 enum { TEXT_SHOWN = 48 }; /* bytes of a name in a message */
-enum { WORD_MAX = 64 };   /* of a squeezed name; longer ones are cut, which prefixes do not mind */
 
 /* What a name is, found once per name. */
 typedef enum {
     NAME_UNSEEN,
     NAME_OTHER,
-    NAME_KERNEL,
     NAME_RUNNING,
     NAME_BARRIER,
     NAME_SAYS_ALL,
@@ -49,6 +47,7 @@ static const char *const key_names[KEYS] = {
 struct mrd_collectives {
     const mrd_catalog *cat;
     const mrd_strtab *strings;
+    mrd_device_work *work;
     uint8_t *classes; /* by name */
     size_t n;
     mrd_sid keys[KEYS];
@@ -57,18 +56,19 @@ struct mrd_collectives {
     size_t n_texts, cap_texts;
 };
 
+/* What communication of each kind is (trace/analysis/kernel_names.h). */
 static const struct {
-    const char *prefix;
     mrd_cc_kind kind;
     bool uneven; /* participants may hand in different amounts */
     mrd_cc_traffic traffic;
 } operations[] = {
-    { "allreduce", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_TWICE },
-    { "allgather", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_PARTS },
-    { "reducescatter", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_PARTS },
-    { "alltoall", MRD_CC_SYNC, true, MRD_CC_TRAFFIC_PARTS },
-    { "barrier", MRD_CC_SYNC, false, MRD_CC_TRAFFIC_UNKNOWN },
-    { "sendrecv", MRD_CC_SENDRECV, true, MRD_CC_TRAFFIC_UNKNOWN },
+    [MRD_CLASS_ALLREDUCE] = { MRD_CC_SYNC, false, MRD_CC_TRAFFIC_TWICE },
+    [MRD_CLASS_ALLGATHER] = { MRD_CC_SYNC, false, MRD_CC_TRAFFIC_PARTS },
+    [MRD_CLASS_REDUCESCATTER] = { MRD_CC_SYNC, false, MRD_CC_TRAFFIC_PARTS },
+    [MRD_CLASS_ALLTOALL] = { MRD_CC_SYNC, true, MRD_CC_TRAFFIC_PARTS },
+    [MRD_CLASS_BARRIER] = { MRD_CC_SYNC, false, MRD_CC_TRAFFIC_UNKNOWN },
+    [MRD_CLASS_SENDRECV] = { MRD_CC_SENDRECV, true, MRD_CC_TRAFFIC_UNKNOWN },
+    [MRD_CLASS_MESSAGE] = { MRD_CC_LOOSE, false, MRD_CC_TRAFFIC_ONE },
 };
 
 /* Element types as PyTorch names them. */
@@ -82,34 +82,6 @@ static const struct {
     { "Int", 4 },           { "Double", 8 },         { "Long", 8 },
     { "ComplexFloat", 8 },  { "ComplexDouble", 16 },
 };
-
-/* Lower case without underscores: "_allgather_base" and "AllGather_RING" begin alike. */
-static mrd_str
-squeeze(mrd_str text, char word[WORD_MAX])
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < text.len && n < WORD_MAX; i++) {
-        if (text.p[i] != '_')
-            word[n++] = (char) tolower((unsigned char) text.p[i]);
-    }
-    return (mrd_str){ word, n };
-}
-
-static mrd_cc_kind
-operation(mrd_str word, bool *ret_uneven, mrd_cc_traffic *ret_traffic)
-{
-    *ret_uneven = false;
-    *ret_traffic = MRD_CC_TRAFFIC_ONE;
-    for (size_t i = 0; i < MRD_COUNT(operations); i++) {
-        if (mrd_str_starts(word, operations[i].prefix)) {
-            *ret_uneven = operations[i].uneven;
-            *ret_traffic = operations[i].traffic;
-            return operations[i].kind;
-        }
-    }
-    return MRD_CC_LOOSE;
-}
 
 /* The larger of what goes in and what comes out; 0 where an element's size or its number is not told. */
 static uint64_t
@@ -131,9 +103,10 @@ classify(mrd_str name)
     static const struct {
         const char *prefix;
         name_class is;
-    } rows[] = { { "ncclKernel", NAME_KERNEL },         { "ncclDevKernel", NAME_KERNEL },
-                 { "nccl:all_to_all", NAME_SAYS_ALL },  { "nccl:alltoall", NAME_SAYS_ALL },
-                 { "nccl:send", NAME_SAYS_SINGLE },     { "nccl:recv", NAME_SAYS_SINGLE },
+    } rows[] = { { "nccl:all_to_all", NAME_SAYS_ALL },
+                 { "nccl:alltoall", NAME_SAYS_ALL },
+                 { "nccl:send", NAME_SAYS_SINGLE },
+                 { "nccl:recv", NAME_SAYS_SINGLE },
                  { "nccl:coalesced", NAME_SAYS_SINGLE } };
 
     if (mrd_str_is(name, "cc_running"))
@@ -148,7 +121,7 @@ classify(mrd_str name)
 }
 
 mrd_collectives *
-mrd_collectives_new(const mrd_catalog *cat)
+mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules)
 {
     mrd_collectives *c = calloc(1, sizeof(*c));
 
@@ -157,8 +130,10 @@ mrd_collectives_new(const mrd_catalog *cat)
     c->cat = cat;
     c->strings = mrd_catalog_strings(cat);
     c->n = mrd_strtab_count(c->strings);
-    if ((c->classes = calloc(c->n + 1, sizeof(*c->classes))) == NULL) {
-        free(c);
+    c->classes = calloc(c->n + 1, sizeof(*c->classes));
+    c->work = mrd_device_work_new(cat, rules);
+    if (c->classes == NULL || c->work == NULL) {
+        mrd_collectives_free(c);
         return NULL;
     }
     for (size_t i = 0; i < KEYS; i++)
@@ -175,6 +150,7 @@ mrd_collectives_free(mrd_collectives *c)
         free(c->texts[i]);
     free(c->texts);
     mrd_map_fini(&c->text_of);
+    mrd_device_work_free(c->work);
     free(c->classes);
     free(c);
 }
@@ -218,11 +194,14 @@ hash_text(mrd_str text, uint64_t seed)
     return mrd_hash64(text.p, text.len, seed);
 }
 
-/* "ncclDevKernel_AllReduce_Sum_f32_RING_LL(args)": from the operation to the parenthesis. */
+/* A kernel's name without parameters and without the prefix of NCCL: "_AllReduce_Sum_f32_RING_LL". */
 static mrd_str
 kernel_part(mrd_str name)
 {
-    size_t from = mrd_str_starts(name, "ncclDevKernel") ? 13 : 10, end = from;
+    size_t from = mrd_str_starts(name, "ncclDevKernel") ? 13
+                  : mrd_str_starts(name, "ncclKernel")  ? 10
+                                                        : 0,
+           end = from;
 
     while (end < name.len && name.p[end] != '(')
         end++;
@@ -272,19 +251,20 @@ is_possible(const mrd_collectives *c, const mrd_event *ev, int64_t members)
     return n == 0 || cut || (mine && (members == 0 || members == n));
 }
 
+/* A span of a device that communicates. */
 static mrd_cc_kind
-see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
+see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_kernel_class class, mrd_cc *ret)
 {
-    mrd_str called = arg_text(c, ev, KEY_COLLECTIVE), name = mrd_catalog_text(c->cat, ev->name);
-    char buf[WORD_MAX];
-    mrd_str word = squeeze(called.len > 0 ? called : kernel_part(name), buf);
+    mrd_str called = arg_text(c, ev, KEY_COLLECTIVE);
     const mrd_track *t = mrd_catalog_borrow_track(c->cat, ev->track);
+    char form[256];
+    mrd_str word = mrd_kernel_name_form(
+        called.len > 0 ? called : mrd_catalog_text(c->cat, ev->name), form, sizeof(form));
     int64_t members = 0, out = 0;
-    bool uneven;
-    mrd_cc_kind kind = operation(word, &uneven, &ret->traffic);
+    mrd_cc_kind kind = operations[class].kind;
+    bool uneven = operations[class].uneven;
 
-    if (t->device_idx == MRD_NONE)
-        return MRD_CC_NO; /* the launch of the kernel, not the kernel */
+    ret->traffic = operations[class].traffic;
     ret->op = hash_text(arg_text(c, ev, KEY_DTYPE), hash_text(word, 0));
     ret->group = hash_text(arg_text(c, ev, KEY_RANKS),
                            hash_text(arg_text(c, ev, KEY_GROUP), hash_text(MRD_STR("nccl"), 0)));
@@ -306,7 +286,7 @@ see_kernel(const mrd_collectives *c, const mrd_event *ev, mrd_cc *ret)
         out = 0;
     ret->bytes = bytes_of(arg_text(c, ev, KEY_DTYPE), ret->size, out);
     if (kind == MRD_CC_SYNC &&
-        ((ret->size == 0 && !mrd_str_starts(word, "barrier")) ||
+        ((ret->size == 0 && class != MRD_CLASS_BARRIER) ||
          (uneven && (has_zero(arg_text(c, ev, KEY_SENDS)) || has_zero(arg_text(c, ev, KEY_GETS))))))
         return MRD_CC_LOOSE; /* who has nothing to wait for may leave */
     if (uneven)
@@ -342,6 +322,12 @@ class_of(mrd_collectives *c, mrd_sid name)
     return (name_class) c->classes[name];
 }
 
+mrd_device_work *
+mrd_collectives_work(const mrd_collectives *c)
+{
+    return c->work;
+}
+
 bool
 mrd_collectives_named(mrd_collectives *c, mrd_sid name)
 {
@@ -351,11 +337,19 @@ mrd_collectives_named(mrd_collectives *c, mrd_sid name)
 mrd_cc_kind
 mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc)
 {
+    mrd_kernel_class class;
+
+    return mrd_collectives_see_class(c, ev, &class, ret_cc);
+}
+
+mrd_cc_kind
+mrd_collectives_see_class(mrd_collectives *c, const mrd_event *ev, mrd_kernel_class *ret_class,
+                          mrd_cc *ret_cc)
+{
+    *ret_class = MRD_CLASS_COMPUTE;
     if (ev->kind != MRD_SPAN || ev->dur_ns < 0 || (ev->flags & MRD_EV_NO_START))
         return MRD_CC_NO;
     switch (class_of(c, ev->name)) {
-    case NAME_KERNEL:
-        return see_kernel(c, ev, ret_cc);
     case NAME_RUNNING:
         return see_running(c, ev, ret_cc);
     case NAME_BARRIER:
@@ -369,7 +363,10 @@ mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc)
     case NAME_OTHER:
         break;
     }
-    return MRD_CC_NO;
+    if (!mrd_device_work_on(c->work, ev->track))
+        return MRD_CC_NO;
+    *ret_class = mrd_device_work_class(c->work, ev);
+    return mrd_class_communicates(*ret_class) ? see_kernel(c, ev, *ret_class, ret_cc) : MRD_CC_NO;
 }
 
 bool
@@ -436,7 +433,7 @@ put_operation(const mrd_collectives *c, const mrd_event *ev, name_class is, mrd_
         put_number(c, ev, KEY_OP, to);
         return;
     }
-    put_short(to, called.len > 0 ? called : is == NAME_KERNEL ? kernel_part(name) : name);
+    put_short(to, called.len > 0 ? called : kernel_part(name));
     if (type.len > 0)
         mrd_buf_byte(to, ' ');
     put_short(to, type);

@@ -2,7 +2,8 @@
  * trace/analysis/collectives.h - which events are collectives: one participant's part in an operation of a
  * group, in traces of two worlds. For aligning clocks (cli/align.h) and for who-was-late reports.
  *
- *   nccl     device spans named ncclKernel_*, ncclDevKernel_* (also RCCL's). Group, operation and
+ *   kernels  spans on a device's line of a framework's trace that communicate
+ *            (trace/analysis/device_work.h). Group, operation and
  *            size are the arguments "Process Group Ranks", "Process Group Name", "Group size",
  *            "Collective name", "dtype" and "In msg nelems" where the trace has them; else the
  *            operation is the kernel's name and all are one group, of as many members as the job has
@@ -29,7 +30,7 @@
 #ifndef MRD_TRACE_COLLECTIVES_H
 #define MRD_TRACE_COLLECTIVES_H
 
-#include "trace/model/catalog.h"
+#include "trace/analysis/device_work.h"
 
 typedef enum {
     MRD_CC_NO,         /* not a collective */
@@ -61,13 +62,20 @@ typedef struct {
 
 typedef struct mrd_collectives mrd_collectives;
 
-mrd_collectives *mrd_collectives_new(const mrd_catalog *cat); /* NULL without memory */
-void mrd_collectives_free(mrd_collectives *c);                /* NULL is fine */
+/* The rules of a user are borrowed and may be NULL. NULL: out of memory. */
+mrd_collectives *mrd_collectives_new(const mrd_catalog *cat, const mrd_kernel_rules *rules);
+void mrd_collectives_free(mrd_collectives *c); /* NULL is fine */
 /*
  * What this event is. *ret_cc is written for SYNC, LOOSE, SENDRECV, BARRIER and WRONG. Only finished
  * spans are collectives.
  */
 mrd_cc_kind mrd_collectives_see(mrd_collectives *c, const mrd_event *ev, mrd_cc *ret_cc);
+/* As mrd_collectives_see, and writes the class of a span on a framework's device to *ret_class; COMPUTE for other
+ * spans. */
+mrd_cc_kind mrd_collectives_see_class(mrd_collectives *c, const mrd_event *ev,
+                                      mrd_kernel_class *ret_class, mrd_cc *ret_cc);
+/* Returns the classes of work on devices that c uses. Borrowed. */
+mrd_device_work *mrd_collectives_work(const mrd_collectives *c);
 
 /*
  * Keeps what people call the group and the operation of an event that see has told, for messages: mrd_collectives_text finds it by
@@ -79,7 +87,8 @@ void mrd_collectives_remember(mrd_collectives *c, const mrd_event *ev, const mrd
  * (timesync/collective.h). Borrowed. */
 const char *mrd_collectives_text(const void *collectives, uint64_t hash);
 
-/* False: no event of this name is one, whatever its arguments say. */
+/* Returns false if an event of this name is a collective only on a device's line of a framework's trace
+ * (mrd_device_work_on). */
 bool mrd_collectives_named(mrd_collectives *c, mrd_sid name);
 
 /* Whether the profile's SendRecv kernels are all-to-alls: the host says so somewhere, and nowhere

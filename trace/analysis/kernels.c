@@ -14,7 +14,7 @@ struct mrd_kernels {
     uint16_t *row_of; /* by name: row + 1, NO_ROW not seen */
     size_t n_names, n_workers, most;
     mrd_sid *names;
-    bool *collective;
+    bool *collective, *unclear;
     cell **cells; /* by row, then worker */
     size_t n;
     uint64_t rest_ns;
@@ -37,8 +37,10 @@ mrd_kernels_new(const mrd_catalog *cat, size_t workers)
     k->row_of = calloc(k->n_names + 1, sizeof(*k->row_of));
     k->names = calloc(k->most + 1, sizeof(*k->names));
     k->collective = calloc(k->most + 1, sizeof(*k->collective));
+    k->unclear = calloc(k->most + 1, sizeof(*k->unclear));
     k->cells = calloc(k->most + 1, sizeof(*k->cells));
-    if (k->row_of == NULL || k->names == NULL || k->cells == NULL || k->collective == NULL) {
+    if (k->row_of == NULL || k->names == NULL || k->cells == NULL || k->collective == NULL ||
+        k->unclear == NULL) {
         mrd_kernels_free(k);
         return NULL;
     }
@@ -55,6 +57,7 @@ mrd_kernels_free(mrd_kernels *k)
     free(k->row_of);
     free(k->names);
     free(k->collective);
+    free(k->unclear);
     free(k->cells);
     free(k->list);
     free(k);
@@ -72,6 +75,9 @@ row_first(mrd_kernels *k, const mrd_work *work, mrd_sid name)
     }
     k->names[k->n] = name;
     k->collective[k->n] = work->on == MRD_ON_COLLECTIVE || work->on == MRD_ON_BARRIER;
+    k->unclear[k->n] = work->class == MRD_CLASS_FUSED ||
+                       (work->class == MRD_CLASS_UNKNOWN &&
+                        mrd_kernel_name_suspicious(mrd_catalog_text(k->cat, name)));
     k->row_of[name] = (uint16_t) ++k->n;
     return k->cells[k->n - 1];
 }
@@ -128,6 +134,7 @@ mrd_kernels_finish(mrd_kernels *k, const uint32_t *place)
 
         v->name = k->names[i];
         v->collective = k->collective[i];
+        v->unclear = k->unclear[i];
         for (size_t w = 0; w < k->n_workers; w++) {
             const cell *c = &k->cells[i][w];
 
@@ -163,4 +170,16 @@ uint64_t
 mrd_kernels_rest(const mrd_kernels *k)
 {
     return k->rest_ns;
+}
+
+bool
+mrd_kernels_are_unclear(const mrd_kernels *k, uint64_t *ret_unclear_ns, uint64_t *ret_all_ns)
+{
+    *ret_unclear_ns = 0;
+    *ret_all_ns = k->rest_ns;
+    for (size_t i = 0; i < k->n; i++) {
+        *ret_all_ns += k->list[i].ns;
+        *ret_unclear_ns += k->list[i].unclear ? k->list[i].ns : 0;
+    }
+    return *ret_unclear_ns > *ret_all_ns / MRD_KERNELS_UNCLEAR;
 }

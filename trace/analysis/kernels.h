@@ -13,12 +13,14 @@
 
 #include "trace/analysis/workers.h"
 
-#define MRD_KERNELS_NAMES 4096u
-#define MRD_KERNELS_CELLS 1048576u
+#define MRD_KERNELS_NAMES   4096u
+#define MRD_KERNELS_CELLS   1048576u
+#define MRD_KERNELS_UNCLEAR 20u /* unclear names matter above one part in this many */
 
 typedef struct {
     mrd_sid name;
     bool collective; /* whose time holds waiting: who is longest in it is not slow */
+    bool unclear;    /* counts as computation, although its name contains words of communication */
     uint64_t calls, ns;
     uint32_t workers;     /* that ran it */
     uint64_t median_ns;   /* the lower median of the workers that ran it, each with its sum */
@@ -36,5 +38,7 @@ mrd_err mrd_kernels_finish(mrd_kernels *k, const uint32_t *place);
 /* By falling time, then name. Borrowed. */
 const mrd_kernel *mrd_kernels_list(const mrd_kernels *k, size_t *ret_n);
 uint64_t mrd_kernels_rest(const mrd_kernels *k); /* ns of names beyond the limit */
+/* Stores the time of unclear names and of all names. Returns true if the first is more than 1/MRD_KERNELS_UNCLEAR. */
+bool mrd_kernels_are_unclear(const mrd_kernels *k, uint64_t *ret_unclear_ns, uint64_t *ret_all_ns);
 
 #endif

@@ -5,33 +5,15 @@
 
 #include "base/num.h"
 #include "base/obj.h"
-#include "trace/model/activity.h"
 
 /* What a name is, found once per name. */
-typedef enum {
-    NAME_UNSEEN,
-    NAME_OTHER,
-    NAME_COPY,
-    NAME_STEP,
-    NAME_COLLECTIVE,
-    NAME_LOADING
-} name_class;
-
-/* What a category is, found once per category. */
-typedef enum {
-    CATEGORY_UNSEEN,
-    CATEGORY_DEVICE,
-    CATEGORY_COPY,
-    CATEGORY_HOST,
-    CATEGORY_BESIDE
-} category_class;
+typedef enum { NAME_UNSEEN, NAME_OTHER, NAME_STEP, NAME_LOADING } name_class;
 
 typedef struct {
     uint32_t worker;
     mrd_proc_id process;
-    bool mine;    /* of the profile */
-    bool device;  /* its spans are the device's own */
-    bool foreign; /* of a framework's trace: categories tell the host's spans from the device's */
+    bool mine;   /* of the profile */
+    bool device; /* its spans are the device's own */
 } track_state;
 
 struct mrd_workers {
@@ -41,9 +23,10 @@ struct mrd_workers {
     size_t n_tracks;
     mrd_worker *all;
     size_t n_all;
-    uint8_t *classes, *categories; /* by name */
+    uint8_t *classes; /* by name */
     size_t n_names;
     mrd_collectives *see;
+    mrd_device_work *work; /* of see */
 };
 
 /* ---- Whose tracks ---- */
@@ -143,7 +126,6 @@ workers_make(mrd_workers *w)
         state = &w->tracks[order[i].track];
         state->worker = (uint32_t) w->n_all - 1;
         state->device = t->source == MRD_SRC_DEVICE || t->source == MRD_SRC_FRAMEWORK;
-        state->foreign = t->source == MRD_SRC_FRAMEWORK;
     }
     free(order);
     return true;
@@ -191,16 +173,10 @@ is_loading(mrd_str name)
 static name_class
 classify(mrd_str name)
 {
-    if (is_step(name))
-        return NAME_STEP;
-    if (mrd_activity_is_copy(name, MRD_STR("")))
-        return NAME_COPY;
-    if (mrd_activity_is_xla_collective(name))
-        return NAME_COLLECTIVE;
-    return is_loading(name) ? NAME_LOADING : NAME_OTHER;
+    return is_step(name) ? NAME_STEP : is_loading(name) ? NAME_LOADING : NAME_OTHER;
 }
 
-/* The first sight of a name or category is kept out of the way of all others. */
+/* The first sight of a name is kept out of the way of all others. */
 static __attribute__((noinline)) name_class
 class_first(mrd_workers *w, mrd_sid name)
 {
@@ -217,58 +193,28 @@ class_of(mrd_workers *w, mrd_sid name)
                                                                 : class_first(w, name);
 }
 
-static __attribute__((noinline)) category_class
-category_first(mrd_workers *w, mrd_sid category)
-{
-    mrd_str text;
-    mrd_activity is;
-
-    if (category >= w->n_names)
-        return CATEGORY_DEVICE;
-    text = mrd_catalog_text(w->cat, category);
-    is = mrd_activity_of(text);
-    w->categories[category] =
-        (uint8_t) (is == MRD_ACTIVITY_HOST                   ? CATEGORY_HOST
-                   : is == MRD_ACTIVITY_BESIDE               ? CATEGORY_BESIDE
-                   : mrd_activity_is_copy(MRD_STR(""), text) ? CATEGORY_COPY
-                                                             : CATEGORY_DEVICE);
-    return (category_class) w->categories[category];
-}
-
-/* On a device's line: its work, a copy, or no work of it (of the host, or drawn over it). */
-static inline category_class
-category_of(mrd_workers *w, mrd_sid category)
-{
-    if (category == MRD_SID_EMPTY)
-        return CATEGORY_DEVICE;
-    return category < w->n_names && w->categories[category] != CATEGORY_UNSEEN
-               ? (category_class) w->categories[category]
-               : category_first(w, category);
-}
-
-/* What a span of a worker's track is of its time; false: it is no time of the worker's. */
+/* What a span of a worker's track is of its time. False: it is no time of the worker's. */
 static bool
 see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_work *ret)
 {
-    category_class category = track->foreign ? category_of(w, ev->category) : CATEGORY_DEVICE;
-    name_class name;
+    bool framework = mrd_device_work_on(w->work, ev->track);
 
     ret->on = MRD_ON_HOST;
+    ret->class = MRD_CLASS_COMPUTE;
     if (track->device) {
         ret->what = (mrd_cc){ 0 };
-        ret->kind = mrd_collectives_see(w->see, ev, &ret->what);
+        ret->kind = mrd_collectives_see_class(w->see, ev, &ret->class, &ret->what);
         if (ret->kind == MRD_CC_SAYS_ALL || ret->kind == MRD_CC_SAYS_SINGLE ||
-            category == CATEGORY_HOST || category == CATEGORY_BESIDE)
+            ret->class == MRD_CLASS_NOTHING)
             return false;
-        ret->on = ret->kind == MRD_CC_BARRIER ? MRD_ON_BARRIER
-                  : ret->kind != MRD_CC_NO    ? MRD_ON_COLLECTIVE
-                                              : MRD_ON_COMPUTE;
+        ret->on = ret->kind == MRD_CC_BARRIER    ? MRD_ON_BARRIER
+                  : ret->kind != MRD_CC_NO       ? MRD_ON_COLLECTIVE
+                  : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
+                                                 : MRD_ON_COMPUTE;
     }
-    name = class_of(w, ev->name);
-    if (ret->on == MRD_ON_COMPUTE && track->foreign && name == NAME_COLLECTIVE)
-        ret->on = MRD_ON_COLLECTIVE;
-    if ((ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
-        (name == NAME_COPY || category == CATEGORY_COPY))
+    /* Neuron's names, in which no patterns of other libraries are looked for. */
+    if (!framework && (ret->on == MRD_ON_HOST || ret->on == MRD_ON_COMPUTE) &&
+        mrd_device_work_name_class(w->work, ev->name) == MRD_CLASS_COPY)
         ret->on = MRD_ON_COPY;
     return true;
 }
@@ -287,7 +233,7 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     ret->kind = MRD_CC_NO;
     if (track->worker != MRD_NO_WORKER)
         return see_worker(w, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
-    if (category_of(w, ev->category) == CATEGORY_BESIDE)
+    if (mrd_device_work_is_beside(w->work, ev->category))
         return MRD_WORK_BESIDE;
     switch (class_of(w, ev->name)) {
     case NAME_STEP:
@@ -349,12 +295,12 @@ mrd_workers_new(const mrd_sink_env *env)
     w->profile = env->profile;
     w->n_names = mrd_strtab_count(mrd_catalog_strings(w->cat));
     w->classes = calloc(w->n_names + 1, sizeof(*w->classes));
-    w->categories = calloc(w->n_names + 1, sizeof(*w->categories));
-    w->see = mrd_collectives_new(w->cat);
-    if (w->classes == NULL || w->categories == NULL || w->see == NULL || !workers_make(w)) {
+    w->see = mrd_collectives_new(w->cat, env->options->classify);
+    if (w->classes == NULL || w->see == NULL || !workers_make(w)) {
         mrd_workers_free(w);
         return NULL;
     }
+    w->work = mrd_collectives_work(w->see);
     return w;
 }
 
@@ -366,7 +312,6 @@ mrd_workers_free(mrd_workers *w)
     free(w->tracks);
     free(w->all);
     free(w->classes);
-    free(w->categories);
     mrd_collectives_free(w->see);
     free(w);
 }

@@ -52,11 +52,12 @@ typedef enum {
 
 typedef struct {
     mrd_proc_id process;
-    uint32_t worker;  /* MRD_WORK_WORKER; else MRD_NO_WORKER */
-    mrd_work_on on;   /* MRD_WORK_WORKER */
-    bool device;      /* the span is the device's own */
-    mrd_cc_kind kind; /* MRD_CC_NO: no collective */
-    mrd_cc what;      /* written as mrd_collectives_see says */
+    uint32_t worker;        /* MRD_WORK_WORKER; else MRD_NO_WORKER */
+    mrd_work_on on;         /* MRD_WORK_WORKER */
+    bool device;            /* the span is the device's own */
+    mrd_kernel_class class; /* trace/analysis/device_work.h; COMPUTE on lines of other sources */
+    mrd_cc_kind kind;       /* MRD_CC_NO: no collective */
+    mrd_cc what;            /* written as mrd_collectives_see says */
 } mrd_work;
 
 typedef struct mrd_workers mrd_workers;

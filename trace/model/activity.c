@@ -52,30 +52,6 @@ mrd_activity_of(mrd_str category)
     return MRD_ACTIVITY_UNKNOWN;
 }
 
-bool
-mrd_activity_is_copy(mrd_str name, mrd_str category)
-{
-    static const char *const categories[] = { "gpu_memcpy", "gpu_memset", "Memcpy", "Memset" };
-    static const char *const names[] = { "memcpy", "memset", "dma_request", "copy-start",
-                                         "copy-done" };
-    static const char *const neuron[] = { "dmem_buf_copy", "nrt_tensor_read", "nrt_tensor_write",
-                                          "nrt_tensor_copy" };
-
-    return is_any(category, categories, MRD_COUNT(categories)) ||
-           starts_any(name, names, MRD_COUNT(names)) || starts_any(name, neuron, MRD_COUNT(neuron));
-}
-
-bool
-mrd_activity_is_xla_collective(mrd_str name)
-{
-    static const char *const names[] = { "all-reduce",         "all-gather",
-                                         "reduce-scatter",     "all-to-all",
-                                         "collective-permute", "collective-broadcast",
-                                         "ragged-all-to-all" };
-
-    return starts_any(name, names, MRD_COUNT(names));
-}
-
 /* The decimal digits at p; false when there are none, or too many. */
 static bool
 number_at(const char *p, const char *end, int64_t *ret_number)

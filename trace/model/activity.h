@@ -25,11 +25,6 @@ typedef enum {
 } mrd_activity;
 
 mrd_activity mrd_activity_of(mrd_str category);
-/* Whether the event only moves or fills memory: "Memcpy HtoD", "Memset", "dma_request",
- * "MemcpyD2D", "copy-start.3". */
-bool mrd_activity_is_copy(mrd_str name, mrd_str category);
-/* An operation of XLA that communicates: "all-reduce.1", "collective-permute-start". */
-bool mrd_activity_is_xla_collective(mrd_str name);
 /*
  * Whether a process label or name is that of a device, and its number: "GPU 2", "MTIA 9",
  * "/device:TPU:0", "gpu/1". "CPU", "/host:CPU" and names without a number are not.

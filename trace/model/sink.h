@@ -53,6 +53,8 @@ typedef struct {
     mrd_json_layout json_layout;
     bool same_clock; /* report: trace/analysis/proof.h */
     bool wall_time;  /* session time is UTC epoch ns: true unless the profile has no epoch */
+    const struct mrd_kernel_rules
+        *classify; /* the user's, trace/analysis/kernel_names.h; or NULL */
 } mrd_sink_options;
 
 typedef struct mrd_sink_env {

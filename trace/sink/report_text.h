@@ -45,6 +45,8 @@ void mrd_report_text_kernels(mrd_report_text *s);
 void mrd_report_text_why(mrd_report_text *s);
 void mrd_report_text_queue(mrd_report_text *s);
 void mrd_report_text_memory(mrd_report_text *s);
+/* Appends a sentence that names the kernels whose class is unclear, if they take much of the devices' time. */
+void mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to);
 /* "+1.50 MiB per step", "-2.00 GiB" over the recording where there are no steps, "none"; "": too few. */
 void mrd_report_text_growth(const mrd_report_sink *s, const mrd_memory_row *row, mrd_buf *to);
 void mrd_report_text_path(mrd_report_text *s);

@@ -5,6 +5,10 @@
 #include "trace/sink/text.h"
 
 enum { KERNELS = 12, NAME = 36, DOTS = 3, BEGIN = 12 };
+enum {
+    UNCLEAR = 3,
+    UNCLEAR_NAME = 64
+}; /* names in the sentence about unclear kernels; columns of each */
 
 /* How many bytes two names begin with alike, if a cell for each would look the same; 0: they would not. */
 static size_t
@@ -89,4 +93,28 @@ mrd_report_text_kernels(mrd_report_text *s)
     mrd_report_text_note(&s->text, "sums of spans: spans that run at the same time count each, so "
                                    "that a share can exceed 100 %; an execution on two physical "
                                    "cores is one, from the earlier begin to the later end");
+}
+
+void
+mrd_report_text_unclear(const mrd_report_text *s, mrd_buf *to)
+{
+    size_t n, listed = 0;
+    const mrd_kernels *kernels = mrd_report_kernels(s->common.report);
+    const mrd_kernel *k = mrd_kernels_list(kernels, &n);
+    uint64_t unclear_ns, all_ns;
+    char share[MRD_TEXT_SHARE];
+
+    if (!mrd_kernels_are_unclear(kernels, &unclear_ns, &all_ns))
+        return;
+    mrd_buf_fmt(to,
+                "%s of the devices' time counts as computation, although the names contain words "
+                "of communication: ",
+                mrd_text_share(unclear_ns, all_ns, share));
+    for (size_t i = 0; i < n && listed < UNCLEAR; i++) {
+        if (!k[i].unclear)
+            continue;
+        mrd_buf_text(to, listed++ == 0 ? "" : ", ");
+        mrd_text_cell(to, mrd_catalog_text(s->common.env->catalog, k[i].name), UNCLEAR_NAME, false);
+    }
+    mrd_buf_text(to, ". If they communicate, a file for --classify can say so. ");
 }

@@ -417,6 +417,7 @@ mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to)
                     mrd_text_long(gap, dur));
     if (t->ranks < t->world_size)
         missing_words(s, t, to);
+    mrd_report_text_unclear(s, to);
     put_doubts(s, t, to);
     if (t->alone > 0)
         mrd_buf_fmt(

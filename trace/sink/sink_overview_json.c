@@ -157,7 +157,7 @@ overview_open(void *state, const mrd_sink_env *env, mrd_why *why)
     s->env = env;
     s->width_ns = 1000;
     s->rows = mrd_summary_new(env);
-    s->cc = mrd_collectives_new(env->catalog);
+    s->cc = mrd_collectives_new(env->catalog, env->options->classify);
     s->gather = mrd_gather_new(env->catalog, collective_done, s);
     if (s->rows != NULL) {
         mrd_summary_cores(s->rows, &s->n_cores);

@@ -151,6 +151,8 @@ put_kernels(mrd_jw *w, const mrd_report *r)
         mrd_jw_sid(w, k[i].name);
         MRD_JW_KEY(w, "collective");
         mrd_jw_bool(w, k[i].collective);
+        MRD_JW_KEY(w, "unclear");
+        mrd_jw_bool(w, k[i].unclear);
         put_u64(w, "count", k[i].calls);
         put_u64(w, "total_ns", k[i].ns);
         put_u64(w, "workers", k[i].workers);

@@ -1,4 +1,6 @@
 """What a record is: kernels and collectives, devices and hosts, annotations, counters, processes."""
+import os
+
 from case import MS, US, row
 
 SYNC = "ncclDevKernel_AllReduce"
@@ -13,7 +15,7 @@ def times_are_texts_and_the_device_is_named_by_its_line(case):
     case.equal((worker["window_ns"], worker["parts_ns"]["compute"]), (4_400_022 + 1, 2_000_100), "window and computation")
 
 
-@row("comm-names", fails="B.13")
+@row("comm-names")
 def collectives_of_many_libraries(case):
     worker, = case.view().report["workers"]
     parts = worker["parts_ns"]
@@ -21,7 +23,21 @@ def collectives_of_many_libraries(case):
     case.equal(parts["exposed"] + parts["both"], 1 * MS, "collectives")
 
 
-@row("sym-kernel", fails="B.13")
+@row("comm-names")
+def rules_of_the_user(case):
+    rules = os.path.join(case.work, "rules")
+    with open(rules, "w", encoding="utf-8") as f:
+        f.write("# all that these GPUs do\nmessage gemm*\n")
+    parts = case.view("--classify", rules).report["workers"][0]["parts_ns"]
+    case.equal((parts["compute"], parts["exposed"] + parts["both"]), (0, 13 * MS), "computation and collectives")
+    with open(rules, "a", encoding="utf-8") as f:
+        f.write("sum gemm*\n")
+    status, _, errors = case.meridian("report", *case.files(), "--classify", rules)
+    case.equal(status, 2, "exit status")
+    case.says(errors, "line 3", "allreduce")
+
+
+@row("sym-kernel")
 def symmetric_kernels_are_collectives(case):
     report = case.view("--same-clock").report
     case.equal(report["totals"]["collectives"], 20, "collectives")
