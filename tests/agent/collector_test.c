@@ -10,7 +10,7 @@
 #define SESSION 77u
 #define GIVEN   40
 
-/* ---- What is added ---- */
+/* ---- Test collectors ---- */
 
 typedef struct {
     mrd_agent *agent;

@@ -151,7 +151,7 @@ TEST(each_job_ends_once)
     mrd_job_files_step(l.files, (mrd_local_ns){ now }, true);
     l.refuses = false;
     mrd_job_files_step(l.files, (mrd_local_ns){ now }, true);
-    CHECK_INT(l.begun, 4); /* told of again */
+    CHECK_INT(l.begun, 4); /* reported again */
     mrd_job_files_close(l.files);
 }
 

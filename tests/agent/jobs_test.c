@@ -189,7 +189,7 @@ TEST(a_job_is_recorded_from_its_file_to_the_files_end)
     CHECK_TEXT(n->sent[0].request, "recorder,keep=1min");
     CHECK_TEXT(n->sent[0].owner, "ab");
     CHECK(strstr(n->sent[0].identity, "job=4711") != NULL);
-    CHECK(strstr(n->sent[0].identity, "request") == NULL); /* said to the agent only */
+    CHECK(strstr(n->sent[0].identity, "request") == NULL); /* only for the agent */
     CHECK(strstr(n->sent[0].identity, "owner_key") == NULL);
     reply(n, 0, MRD_OK, 9, 0);
     CHECK_INT(n->went, 9);

@@ -183,7 +183,7 @@ TEST(the_cpu_limit_holds_and_what_it_costs_is_counted)
          mrd_local_now().ns < end && g.delivered < written;)
         fake_serve(&g, ends[0], &pending);
     for (int i = 0; i < RINGS; i++) {
-        written += make_span(m[i], name[i], mrd_local_now().ns, 10); /* tells the last gap */
+        written += make_span(m[i], name[i], mrd_local_now().ns, 10); /* reports the last gap */
         lost += m[i]->lost;
     }
     for (int64_t end = mrd_local_now().ns + 60 * MRD_SEC;

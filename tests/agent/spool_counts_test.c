@@ -404,7 +404,7 @@ TEST(what_is_left_tells_when_damage_began)
             size[i] = file.st_size;
             mine[i] = session == 7;
             if (clock != 1 || events[i] == 0)
-                last[i] = 0; /* says nothing about times */
+                last[i] = 0; /* has no information about times */
         }
         mrd_spool_close(s);
         keep = test_rand(&seed) % (FRAMES - 1);

@@ -220,7 +220,7 @@ step_other(model *m)
     }
 }
 
-/* ---- What the spool says ---- */
+/* ---- Checks against the model ---- */
 
 static void
 check_queue(model *m)

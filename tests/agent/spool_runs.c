@@ -99,7 +99,7 @@ runs_bytes_on_disk(const model *m)
     return sum;
 }
 
-/* ---- What the spool says ---- */
+/* ---- Checks against the model ---- */
 
 uint8_t *
 runs_bytes_of(const mrd_spool_item *item)
@@ -299,7 +299,7 @@ runs_check_all(model *m)
     check_disk(m);
 }
 
-/* ---- What is forced out ---- */
+/* ---- Frames that are forced out ---- */
 
 /* Forced out frames are counted at once. During an open that may be killed, the check follows when
  * the successor is opened. */
@@ -420,7 +420,7 @@ runs_committed(model *m)
     }
 }
 
-/* ---- What a successor finds ---- */
+/* ---- The state that a successor finds ---- */
 
 static frame_model *
 find_frame(model *m, const mrd_spool_item *item)

@@ -279,7 +279,7 @@ TEST(the_other_format_of_another_directory_is_another_trace)
     mrd_traces_stats st;
     mrd_traces *t;
 
-    (void) settings(false); /* makes the folder */
+    (void) settings(false); /* makes the directory */
     xspace(&space, 1, 50);
     framework_json(&json, 1, 60);
     CHECK_ERR("open", mrd_traces_open(&o, &t, NULL), MRD_OK);
@@ -312,7 +312,7 @@ TEST(of_two_formats_at_once_the_good_one_is_read)
         { "JSON, then XSpace", ".trace.json", ".xplane.pb", NULL },
     };
 
-    (void) settings(false); /* makes the folder */
+    (void) settings(false); /* makes the directory */
     for (size_t i = 0; i < MRD_COUNT(rows); i++) {
         bool space_first = rows[i].first[1] == 'x';
         mrd_buf bad = { 0 }, space = { 0 }, json = { 0 };
@@ -377,7 +377,7 @@ TEST(a_file_without_a_date_is_no_damaged_one)
     mrd_buf json = { 0 };
     mrd_traces *t;
 
-    (void) settings(false); /* makes the folder */
+    (void) settings(false); /* makes the directory */
     CHECK_ERR("open", mrd_traces_open(&o, &t, NULL), MRD_OK);
     mrd_buf_text(&json, "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"x\", \"pid\": 1, "
                         "\"tid\": 1, \"ts\": 5, \"dur\": 1}]}");

@@ -55,7 +55,7 @@ dice(model *d, uint64_t n)
     return (d->state >> 33) % n;
 }
 
-/* ---- What came ---- */
+/* ---- Received events as text ---- */
 
 static void
 say_arg(FILE *f, const mrd_catalog *cat, const mrd_arg *a)
@@ -125,7 +125,7 @@ count_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
     ((receiver *) self)->notices++;
 }
 
-/* ---- What must come ---- */
+/* ---- Expected events ---- */
 
 /* The model's view of a track of the process. */
 typedef struct {

@@ -478,7 +478,7 @@ TEST(what_a_node_says_of_itself)
     core_drain(c);
     o = node_json(c, START + 2);
     CHECK(mrd_json_get(o, "certificate") == NULL);
-    CHECK_INT(mrd_json_int(mrd_json_get(o, "clock"), "bound_ns", 0), 9); /* not said: as before */
+    CHECK_INT(mrd_json_int(mrd_json_get(o, "clock"), "bound_ns", 0), 9); /* not sent: unchanged */
     mrd_json_free(o);
     mrd_core_free(c);
 }

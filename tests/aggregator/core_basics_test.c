@@ -265,7 +265,7 @@ TEST(a_file_counts_while_a_session_that_stays_lists_it)
     mrd_stored_files_fini(&t);
 }
 
-/* ---- What a node does not read ---- */
+/* ---- Sources that a node does not read ---- */
 
 static mrd_unread
 unread(uint32_t beyond, uint32_t held, uint32_t other, uint32_t directories)

@@ -269,7 +269,7 @@ TEST(which_nodes_may_be_forgotten)
     CHECK(c->registry.changed);
     CHECK(open->parts[0]->lost.ns == 0 && open->parts[1]->lost.ns == START &&
           over->parts[0]->lost.ns == 0); /* only the open session marks the removed node as lost */
-    mrd_core_forget(c, core_at(START + 2), 8, MRD_STR("b")); /* it is as good as gone */
+    mrd_core_forget(c, core_at(START + 2), 8, MRD_STR("b")); /* already removed */
     CHECK(core_find(c, MRD_DO_ANSWER, 8, &e) && e.err == MRD_NOTFOUND);
     c->pending[0] = (mrd_pending){ .node = c->nodes.v[1] };
     c->n_pending = 1;
@@ -512,7 +512,7 @@ TEST(a_session_that_is_read_is_counted)
     CHECK(s->served == 1 && other->served == 0);
     s->closed = s->measured = true;
     mrd_core_grew(c, core_at(START), 7);
-    CHECK(core_find(c, MRD_DO_MEASURE, 0, &e) && s->measuring); /* its folder is larger now */
+    CHECK(core_find(c, MRD_DO_MEASURE, 0, &e) && s->measuring); /* its directory grew */
     mrd_core_grew(c, core_at(START), 9);                        /* a session that does not exist */
     mrd_core_free(c);
 }

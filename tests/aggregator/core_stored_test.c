@@ -261,7 +261,7 @@ TEST(which_sessions_are_copied)
     }
 }
 
-/* ---- What is removed ---- */
+/* ---- Removal of sessions ---- */
 
 /* A deleted session is removed when it is not being read, written, measured, merged, converted or
  * copied. */

@@ -29,11 +29,11 @@ TEST(which_lists_are_taken)
         { "a=/x,b=,c=/y", "each is NAME=DIR" },
         { "a b=/x", "each is NAME=DIR" },
         { "/=/x", "each is NAME=DIR" }, /* before 0 */
-        { ":=/x", "each is NAME=DIR" }, /* behind 9 */
+        { ":=/x", "each is NAME=DIR" }, /* after 9 */
         { "@=/x", "each is NAME=DIR" }, /* before A */
-        { "[=/x", "each is NAME=DIR" }, /* behind Z */
+        { "[=/x", "each is NAME=DIR" }, /* after Z */
         { "`=/x", "each is NAME=DIR" }, /* before a */
-        { "{=/x", "each is NAME=DIR" }, /* behind z */
+        { "{=/x", "each is NAME=DIR" }, /* after z */
         { ".a=/x", "each is NAME=DIR" },
         { "a=/x,a=/y", "names a twice" },
         { "a=/x,b=/y,a=/z", "names a twice" },

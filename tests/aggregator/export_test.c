@@ -397,7 +397,7 @@ export_once(const task *t, bool traced, unsigned kill_at, outcome *o)
     return ok;
 }
 
-/* ---- What must hold ---- */
+/* ---- Checks ---- */
 
 /* Checks that all files of the session, and nothing else, are at `at` with the right bytes. */
 static bool

@@ -233,7 +233,7 @@ TEST(losses_of_the_manifest_are_of_the_last_boot)
     part b[2] = { a_part("i-b", ZERO - 40000 * MRD_SEC), a_part("i-b", ZERO + 65 * MRD_SEC) };
     mrd_export_result without, with;
     merge_node *n = &r.nodes[1];
-    const int64_t at = ZERO + 115 * MRD_SEC; /* behind all events */
+    const int64_t at = ZERO + 115 * MRD_SEC; /* after all events */
     char path[400];
 
     b[0].end = 60;

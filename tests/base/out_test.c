@@ -19,7 +19,7 @@ TEST(a_tree_goes_and_what_its_links_point_to_stays)
     CHECK_ERR("deep", mrd_write_file(deep, text, 0600, NULL), MRD_OK);
     CHECK_ERR("kept", mrd_write_file(kept, text, 0600, NULL), MRD_OK);
     *strrchr(kept, '/') = '\0';
-    REQUIRE(symlink(kept, link) == 0); /* to a folder */
+    REQUIRE(symlink(kept, link) == 0); /* to a directory */
     kept[strlen(kept)] = '/';
     mrd_remove_tree(tree);
     CHECK(access(tree, F_OK) != 0);

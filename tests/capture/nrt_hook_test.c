@@ -149,7 +149,7 @@ TEST(misuse_is_the_same)
     set_library_path("simnrt");
     rec = same_with_and_without("nrt_prog", "misuses");
     CHECK(strstr(rec.notices, "inspect") != NULL);
-    CHECK(strstr(rec.notices, "output_dir=") == NULL); /* no folder was named */
+    CHECK(strstr(rec.notices, "output_dir=") == NULL); /* no directory was set */
     CHECK(strstr(rec.spans, "status=13 status_text=NRT_UNINITIALIZED") != NULL);
     CHECK(strstr(rec.spans, "status=14 status_text=NRT_CLOSED") != NULL);
     same_with_and_without("nrt_prog_late", "misuses");

@@ -32,7 +32,7 @@ typedef struct {
     time_probes time;
 } hostile;
 
-/* ---- What it knows ---- */
+/* ---- Known sessions ---- */
 
 static void
 learn(hostile *h, uint64_t session)

@@ -32,7 +32,7 @@ typedef struct {
     _Atomic unsigned requests[MRD_FRAME_TYPES], surveys, answers, dropped, packets;
 } hostile;
 
-/* ---- What it asks for ---- */
+/* ---- Requests to agents ---- */
 
 typedef struct {
     Mrd__Control control;
@@ -113,7 +113,7 @@ some_control(draws *d, asked *a)
     c->n_options = one_in(d, 4) ? below(d, 3) : 0;
 }
 
-/* ---- What it answers ---- */
+/* ---- Answers to agents ---- */
 
 static void
 answer(hostile *h, mrd_server_request *request, uint8_t type, const void *message)

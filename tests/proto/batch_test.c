@@ -583,7 +583,7 @@ TEST(ties_in_the_readers_order)
     mrd_catalog_free(other);
 }
 
-/* ---- What push refuses ---- */
+/* ---- Events that push refuses ---- */
 
 TEST(push_refuses)
 {

@@ -72,7 +72,7 @@ TEST(every_parameter_survives_every_way)
     check_same("manifest", &p, &manifest);
     mrd_session_params_put_wire(&p, &room, &control);
     CHECK_ERR("wire", mrd_session_params_from_wire(&wire, &control, NULL), MRD_OK);
-    for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) { /* what agents are not told */
+    for (size_t i = 0; i < MRD_SESSION_PARAMS; i++) { /* not sent to agents */
         const mrd_session_param *row = &mrd_session_param_table[i];
 
         if (row->field == 0 && row->label == NULL)

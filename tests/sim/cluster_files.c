@@ -164,7 +164,7 @@ files_free(sim_node *n)
     free(n->files);
 }
 
-/* ---- What is there ---- */
+/* ---- Files that exist ---- */
 
 /* Returns true if this is a version of a file. A NULL node or name matches any. */
 static bool
@@ -295,7 +295,7 @@ files_answered(world *w, const agent *a, const mrd_msg *request, const mrd_msg *
     }
 }
 
-/* ---- What is owed ---- */
+/* ---- Files that must be delivered ---- */
 
 static bool
 is_promised(const world *w, const sim_node *n, uint64_t session, const char *hex)

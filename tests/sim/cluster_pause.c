@@ -107,7 +107,7 @@ pause_check(world *w)
     }
 }
 
-/* ---- What nodes record ---- */
+/* ---- Recorded events and times ---- */
 
 bool
 pause_leaves_out(const sim_node *n, size_t at, const source_event *ev)

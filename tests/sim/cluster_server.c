@@ -827,7 +827,7 @@ server_crash(world *w, bool power)
 {
     if (!w->running)
         return;
-    if (w->loop != NULL && w->up && !power && sim_chance(w, 250)) /* told to end: in order */
+    if (w->loop != NULL && w->up && !power && sim_chance(w, 250)) /* asked to end: in order */
         loop_end(w);
     w->up = w->running = false;
     if (w->store != NULL)

@@ -8,7 +8,7 @@
 #include "base/vec.h"
 #include "tests/sim/cluster_node.h"
 
-/* ---- What arrived ---- */
+/* ---- Received frames ---- */
 
 static mrd_map_key
 key_of(uint32_t node, uint64_t session, uint64_t epoch, uint64_t seq)

@@ -282,7 +282,7 @@ make(sim_disk *d, const char *path, node_kind kind, unsigned mode, sim_disk_call
     touch(x);
     sim_names_set(d, &op, above, name, x);
     sim_names_add(d, &op);
-    sim_inode_unref(x); /* the folder has it */
+    sim_inode_unref(x); /* the directory holds a reference */
     return x;
 }
 

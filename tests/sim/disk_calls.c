@@ -426,7 +426,7 @@ CALL(ssize_t, readlink, const char *path, char *to, size_t size)
     return (ssize_t) size;
 }
 
-/* ---- What is there ---- */
+/* ---- stat and similar calls ---- */
 
 static int
 stat_path(sim_disk *d, const char *path, struct stat *ret)
@@ -561,7 +561,7 @@ CALL(int, chown, const char *path, uid_t user, gid_t group)
     return sim_disk_of(path, &rest) != NULL ? 0 : __real_chown(path, user, group);
 }
 
-/* ---- Folders ---- */
+/* ---- Directories ---- */
 
 /* The names at the time when it was opened. */
 typedef struct listing {

@@ -127,7 +127,7 @@ int sim_disk_close(int fd);
 ssize_t sim_disk_read(int fd, void *to, size_t len, uint64_t at);
 ssize_t sim_disk_write(int fd, const void *from, size_t len, uint64_t at);
 int sim_disk_resize(int fd, uint64_t len);
-int sim_disk_sync(int fd); /* of a file or a folder */
+int sim_disk_sync(int fd); /* of a file or a directory */
 int sim_disk_sync_all(sim_disk *d);
 int sim_disk_list(int fd); /* called before each name; returns -1 with errno, or 0 */
 int sim_disk_rename(sim_disk *d, const char *from, const char *to);

@@ -91,7 +91,7 @@ TEST(files_are_as_posix_has_them)
     CHECK(open("/sim/a/x/y", O_RDONLY) < 0 && errno == ENOTDIR);
     CHECK((fd = open("/sim/a/x", O_RDWR)) >= 0);
     memcpy(text, "abcdef", 6);
-    CHECK_INT(pwritev(fd, v, 2, 8), 6); /* behind a hole */
+    CHECK_INT(pwritev(fd, v, 2, 8), 6); /* after a hole */
     CHECK_INT(fstat(fd, &a), 0);
     CHECK_INT(a.st_size, 14);
     CHECK(memcmp(get("/sim/a/x"), "hello\0\0\0abcdef", 14) == 0);

@@ -20,7 +20,7 @@ static const char *const names[] = { "a/b/one", "a/two", "three", "session.json"
 /* The call with this number fails, or is the last one; 0 for none. */
 typedef struct {
     unsigned at, asked;
-    bool dies, syncs; /* syncs: of folders only */
+    bool dies, syncs; /* syncs: of directories only */
 } fault;
 
 static void

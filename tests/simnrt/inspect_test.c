@@ -245,7 +245,7 @@ killed_by(int sig)
     int status;
     pid_t pid;
 
-    test_tmp(); /* the same folder for both */
+    test_tmp(); /* the same directory for both */
     if ((pid = fork()) == 0) {
         open_with_env("new", "0");
         execute_on(0, 1);

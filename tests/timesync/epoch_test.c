@@ -103,7 +103,7 @@ TEST(each_cause_is_distinguished)
         b.raw.ns += 10;
         b.monotonic += 10;
         b.boottime += 10;
-        CHECK_ROW(rows[i].name, !mrd_epoch_watch_add(&w, &b, &brk)); /* told once */
+        CHECK_ROW(rows[i].name, !mrd_epoch_watch_add(&w, &b, &brk)); /* reported once */
     }
 }
 

@@ -700,7 +700,7 @@ change(mrd_buf *b, uint64_t *r)
         mrd_buf_add(&one, b->p + at, end - at);
         if (dice < 15) {
             splice(b, end, 0, one.p, one.len);
-        } else if ((to = place_of(b, r, "{")) >= end) { /* behind a later one */
+        } else if ((to = place_of(b, r, "{")) >= end) { /* after a later one */
             splice(b, brace_end(b, to), 0, one.p, one.len);
             if (end < b->len && b->p[end] == ',')
                 splice(b, at, end + 1 - at, "", 0);

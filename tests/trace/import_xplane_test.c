@@ -41,7 +41,7 @@ plane(mrd_buf *space, const char *name, const char *line_name, uint64_t start_ns
     pb_number(&ev, 5, 12);
     pb_close_into(&line, 4, &ev);
     pb_close_into(&p, 3, &line);
-    pb_xplane_name(&p, 4, 1, "fusion.1"); /* the tables stand behind */
+    pb_xplane_name(&p, 4, 1, "fusion.1"); /* the tables follow the events */
     pb_xplane_name(&p, 5, 7, "step");
     pb_xplane_name(&p, 5, 8, "phase");
     pb_xplane_name(&p, 5, 9, "kind");
