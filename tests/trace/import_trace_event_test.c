@@ -608,6 +608,13 @@ static const struct {
       "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"work\",\"pid\":2,\"tid\":7,\"ts\":1,\"dur\":1}]"
       "}",
       { { "frame", -1 }, { "op", -1 }, { "work", 2 } } },
+    { "torch_npu sums up the device's lines under another process",
+      "[{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":2,\"args\":{\"name\":\"Ascend Hardware\"}},"
+      "{\"ph\":\"M\",\"name\":\"process_name\",\"pid\":3,\"args\":{\"name\":\"Overlap Analysis\"}},"
+      "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":3,\"args\":{\"labels\":\"NPU\"}},"
+      "{\"ph\":\"X\",\"name\":\"a\",\"pid\":2,\"ts\":1},{\"ph\":\"X\",\"name\":\"b\",\"pid\":3,"
+      "\"ts\":1}]",
+      { { "a", 0 }, { "b", -1 } } },
     { "without labels the host has fewer events",
       "{\"schemaVersion\":1,\"traceEvents\":["
       "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"a\",\"pid\":0,\"tid\":7,\"ts\":1,\"dur\":1},"

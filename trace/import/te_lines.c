@@ -232,11 +232,18 @@ static bool
 te_proc_is_device(const te_lines *t, const te_proc *p, int64_t *ret_number)
 {
     const mrd_catalog *cat = t->imp->catalog;
+    mrd_str name = mrd_catalog_text(cat, p->name);
 
+    if (mrd_str_is(name, "Overlap Analysis")) /* torch_npu sums up the lines of the device here */
+        return false;
+    if (mrd_str_is(name, "Ascend Hardware") ||
+        mrd_str_is(mrd_catalog_text(cat, p->labels), "NPU")) {
+        *ret_number = 0; /* a trace of torch_npu has one device, and does not state its number */
+        return true;
+    }
     if (p->labels != MRD_SID_EMPTY)
         return mrd_activity_is_device(mrd_catalog_text(cat, p->labels), ret_number);
-    if (p->name != MRD_SID_EMPTY &&
-        mrd_activity_is_device(mrd_catalog_text(cat, p->name), ret_number))
+    if (p->name != MRD_SID_EMPTY && mrd_activity_is_device(name, ret_number))
         return true;
     return p->pid.is_word && mrd_activity_is_device(mrd_catalog_text(cat, p->pid.word), ret_number);
 }
