@@ -252,6 +252,8 @@ def wrong_in_verdict(report, text):
             v["kind"], "the profile has no work of any core or device" if not report["workers"]
             else "workers cannot be compared: none has to wait for the others in their communication (single messages, broadcast)" if loose
             else "workers cannot be compared: no collective has spans of two workers")
+        if not report["workers"] and got is not None and got.startswith("Verdict " + want):
+            return []
         return [] if got == "Verdict " + want else [f"verdict: {got!r}, expected {want!r}"]
     w = report["workers"][v["worker"]]
     c = w["collectives"]

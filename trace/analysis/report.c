@@ -54,7 +54,9 @@ struct mrd_report {
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
     mrd_standstill *standstill;
-    mrd_ev_ns end; /* of the recording, as far as its source says */
+    mrd_ev_ns end;        /* of the recording, as far as its source says */
+    mrd_balance *balance; /* of program phases */
+    mrd_imbalance imbalance;
     mrd_report_absence absence;
     mrd_report_totals totals;
     bool any;
@@ -105,6 +107,7 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
                                  .lnc_idx = w->lnc_idx,
                                  .device_idx = w->device_idx,
                                  .worker_gid = w->worker_gid,
+                                 .ranks = w->ranks,
                                  .first = { INT64_MAX },
                                  .last = { INT64_MIN },
                                  .unmeasured = (w->waits_known ? 0 : 1u << MRD_REPORT_WAITING) |
@@ -116,8 +119,9 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
     r->kernels = mrd_kernels_new(r->cat, r->n_all);
     r->path = mrd_step_path_new(r->who, account_of, r);
     r->step_end = (mrd_ev_ns){ INT64_MAX };
-    return r->all != NULL && r->proof != NULL && r->lateness != NULL && r->steady != NULL &&
-           r->kernels != NULL && r->path != NULL;
+    r->balance = mrd_balance_new(r->cat, r->n_all, env->first, env->last);
+    return r->all != NULL && r->balance != NULL && r->proof != NULL && r->lateness != NULL &&
+           r->steady != NULL && r->kernels != NULL && r->path != NULL;
 }
 
 /* ---- Time of a worker ---- */
@@ -503,6 +507,8 @@ add_to_worker(mrd_report *r, const mrd_work *work, const mrd_event *ev)
     add_span(r, work, ev);
     if (work->device)
         mrd_kernels_add(r->kernels, work, ev->name, (uint64_t) ev->dur_ns);
+    if (work->on == MRD_ON_COMPUTE && mrd_workers_are_phases(r->who))
+        r->err = mrd_balance_add(r->balance, work->worker, ev) != MRD_OK ? MRD_NOMEM : r->err;
     r->totals.loose += work->kind == MRD_CC_LOOSE;
     if (work->kind != MRD_CC_NO)
         mrd_lateness_begin(r->lateness, work->worker, &r->all[work->worker].time,
@@ -632,6 +638,7 @@ mrd_report_free(mrd_report *r)
     mrd_proof_free(r->proof);
     mrd_lateness_free(r->lateness);
     mrd_steady_free(r->steady);
+    mrd_balance_free(r->balance);
     mrd_standstill_free(r->standstill);
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
@@ -677,12 +684,14 @@ drop_empty(mrd_report *r)
     }
     for (size_t i = 0; i < r->n_all; i++) {
         place[i] = (uint32_t) r->n_workers;
+        r->all[i].pub.more_work = mrd_balance_is_over(r->balance, (uint32_t) i);
         if (r->all[i].time.any)
             r->workers[r->n_workers++] = r->all[i].pub;
     }
     for (size_t i = 0; i < r->n_pauses; i++)
         r->pauses[i].worker = place[r->pauses[i].worker];
     r->absence.worker = place[r->absence.worker];
+    r->imbalance.worker = place[r->imbalance.worker];
     mrd_step_path_renumber(r->path, place);
     err = mrd_kernels_finish(r->kernels, place);
     free(place);
@@ -742,6 +751,8 @@ mrd_report_finish(mrd_report *r)
     mrd_gather_finish(r->gather);
     judge_claims(r);
     judge_steady(r);
+    if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK)
+        return err;
     mrd_standstill_finish(r->standstill, r->totals.first, r->end);
     mrd_step_path_finish(r->path);
     r->totals.left_out = mrd_gather_left_out(r->gather);
@@ -774,6 +785,17 @@ mrd_report_finish(mrd_report *r)
 }
 
 /* ---- Answers ---- */
+const mrd_imbalance *
+mrd_report_imbalance(const mrd_report *r)
+{
+    return &r->imbalance;
+}
+
+size_t
+mrd_report_labels(const mrd_report *r, mrd_sid *ret_labels, size_t most)
+{
+    return mrd_workers_labels(r->who, ret_labels, most);
+}
 
 uint64_t
 mrd_report_steps_of(const mrd_report *r, mrd_proc_id process)

@@ -42,6 +42,7 @@
 #ifndef MRD_TRACE_REPORT_H
 #define MRD_TRACE_REPORT_H
 
+#include "trace/analysis/balance.h"
 #include "trace/analysis/hist.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/lateness.h"
@@ -74,6 +75,8 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc_idx, device_idx; /* MRD_NONE; the first names the worker when it is known */
     int64_t worker_gid;
+    mrd_str ranks;         /* of a worker of program phases; borrowed, empty for others */
+    bool more_work;        /* it computes more than others (trace/analysis/balance.h) */
     mrd_ev_ns first, last; /* its window; first > last: no device span, not in the report */
     uint64_t part_ns[MRD_REPORT_PARTS];
     uint64_t paused_ns;                /* of MRD_REPORT_UNRECORDED: the session was paused */
@@ -198,6 +201,10 @@ mrd_trend mrd_report_trend(const mrd_report *r);
 const mrd_report_absence *mrd_report_absent(const mrd_report *r);
 /* What was going on at the end; totals.open spans did not end. */
 const mrd_standstill *mrd_report_standstill(const mrd_report *r);
+/* Returns the comparison of program phases. Its `workers` is 0 in other traces. */
+const mrd_imbalance *mrd_report_imbalance(const mrd_report *r);
+/* As mrd_workers_labels. */
+size_t mrd_report_labels(const mrd_report *r, mrd_sid *ret_labels, size_t most);
 uint64_t mrd_report_window(const mrd_report_worker *w);
 
 #endif

@@ -158,6 +158,7 @@ mrd_report_verdict(const mrd_report *r)
 {
     mrd_verdict v = judge_lateness(r);
     const mrd_report_absence *absence = mrd_report_absent(r);
+    const mrd_imbalance *imbalance = mrd_report_imbalance(r);
     double window = (double) mrd_report_totals_of(r)->window_ns,
            spent = window > 0 ? (double) absence->spent_ns / window : 0;
     mrd_ev_ns since;
@@ -168,5 +169,10 @@ mrd_report_verdict(const mrd_report *r)
     if (absence->workers > 0 && spent >= MRD_VERDICT_IMPACT &&
         (v.kind < MRD_VERDICT_SOMETIMES || spent > v.impact))
         v = (mrd_verdict){ .kind = MRD_VERDICT_ABSENT, .worker = absence->worker, .impact = spent };
+    if (v.kind < MRD_VERDICT_ABSENT && imbalance->workers > 0)
+        v = (mrd_verdict){ .kind = MRD_VERDICT_MORE_WORK,
+                           .worker = imbalance->worker,
+                           .impact = (double) (imbalance->ns - imbalance->median_ns) /
+                                     (double) imbalance->ns };
     return v;
 }

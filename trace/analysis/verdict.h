@@ -72,6 +72,7 @@ typedef enum {
     MRD_VERDICT_NONE,      /* no worker stands out */
     MRD_VERDICT_STILL,     /* the job stood still at the end (trace/analysis/standstill.h) */
     MRD_VERDICT_ABSENT,    /* `worker` did not come to the last collective (mrd_report_absence) */
+    MRD_VERDICT_MORE_WORK, /* program phases: `worker` computes more (trace/analysis/balance.h) */
     MRD_VERDICT_SOMETIMES, /* one does, but not steadily, or hardly more than another one */
     MRD_VERDICT_UNPROVEN,  /* one does, steadily, but the clocks cannot prove it */
     MRD_VERDICT_LATE,      /* `worker` is the one the others wait for */
@@ -80,8 +81,10 @@ typedef enum {
 typedef struct {
     mrd_verdict_kind kind;
     uint32_t worker;
-    double share;  /* of all waits caused by it, 0..1 */
-    double impact; /* its own_wait_ns over all workers' windows; ABSENT: what the others spent */
+    double share; /* of all waits caused by it, 0..1 */
+    /* Its own_wait_ns over all workers' windows. ABSENT: what the others spent. MORE_WORK: its computation beyond that
+     * of the median worker, over its own. */
+    double impact;
 } mrd_verdict;
 
 mrd_verdict mrd_report_verdict(const mrd_report *r);

@@ -27,6 +27,11 @@ struct mrd_workers {
     size_t n_names;
     mrd_collectives *see;
     mrd_device_work *work; /* of see */
+    bool phases;           /* the workers are those of program phases */
+    const mrd_kernel_rules *rules;
+    uint32_t *labels; /* spans by category or name; NULL if the profile has cores or devices */
+    /* By name or category: a mrd_kernel_class + 1; 0 before its first use. */
+    uint8_t *phase_classes;
 };
 
 /* ---- Whose tracks ---- */
@@ -53,6 +58,8 @@ worker_order(const mrd_catalog *cat, const mrd_worker *a, const mrd_worker *b)
         a->process == b->process ? 0 : mrd_workers_process_order(cat, a->process, b->process);
 
     if (order == 0)
+        order = mrd_phase_ranks_order(a->ranks, b->ranks);
+    if (order == 0)
         order = mrd_i64_order(a->lnc_idx, b->lnc_idx);
     return order != 0 ? order : mrd_i64_order(a->device_idx, b->device_idx);
 }
@@ -75,16 +82,28 @@ worker_of(const mrd_workers *w, mrd_track_id id, track_of *ret)
     bool by_device = t->source == MRD_SRC_FRAMEWORK && t->device_idx != MRD_NONE;
 
     if (mrd_catalog_profile_of(w->cat, id) != w->profile || t->kind != MRD_TRACK_SPANS ||
-        (!by_core && !by_device))
+        (!by_core && !by_device && !(w->phases && t->source == MRD_SRC_FRAMEWORK)))
         return false;
     *ret = (track_of){
         .track = id,
         .worker = { .process = t->process,
                     .lnc_idx = t->lnc_idx,
                     .device_idx = by_core ? MRD_NONE : t->device_idx,
+                    .ranks = w->phases ? mrd_phase_ranks(mrd_catalog_text(w->cat, t->name))
+                                       : (mrd_str){ "", 0 },
                     .worker_gid = t->worker_gid },
     };
     return true;
+}
+
+/* Prepares for a profile without cores and devices. Returns false when out of memory. */
+static bool
+look_for_phases(mrd_workers *w)
+{
+    w->phases = mrd_phase_any(w->cat, w->rules);
+    w->labels = calloc(w->n_names + 1, sizeof(*w->labels));
+    w->phase_classes = calloc(w->n_names + 1, sizeof(*w->phase_classes));
+    return w->labels != NULL && w->phase_classes != NULL;
 }
 
 static bool
@@ -106,6 +125,12 @@ workers_make(mrd_workers *w)
                                       .mine = mrd_catalog_profile_of(w->cat, i) == w->profile };
         kept += worker_of(w, i, &order[kept]);
     }
+    if (kept == 0 && !look_for_phases(w)) {
+        free(order);
+        return false;
+    }
+    for (mrd_track_id i = 0; i < n && w->phases; i++)
+        kept += worker_of(w, i, &order[kept]);
     qsort_r(order, kept, sizeof(*order), track_order, (void *) (uintptr_t) w->cat);
     for (size_t i = 0; i < kept; i++) {
         const mrd_track *t = mrd_catalog_borrow_track(w->cat, order[i].track);
@@ -219,6 +244,36 @@ see_worker(mrd_workers *w, const track_state *track, const mrd_event *ev, mrd_wo
     return true;
 }
 
+static mrd_kernel_class
+phase_class(mrd_workers *w, mrd_sid label)
+{
+    if (label == MRD_SID_EMPTY || label >= w->n_names)
+        return MRD_CLASS_UNKNOWN;
+    if (w->phase_classes[label] == 0)
+        w->phase_classes[label] =
+            (uint8_t) (mrd_phase_class(w->rules, mrd_catalog_text(w->cat, label)) + 1);
+    return (mrd_kernel_class) (w->phase_classes[label] - 1);
+}
+
+/* What a program phase is of its worker's time. False: it is no work. */
+static bool
+see_phase(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
+{
+    ret->class = phase_class(w, ev->name);
+    if (ret->class == MRD_CLASS_UNKNOWN)
+        ret->class = phase_class(w, ev->category);
+    if (ret->class == MRD_CLASS_UNKNOWN || ret->class == MRD_CLASS_NOTHING)
+        return false;
+    ret->device = true;
+    ret->what = (mrd_cc){ 0 };
+    if (mrd_class_communicates(ret->class))
+        ret->kind = MRD_CC_LOOSE; /* nothing says which workers communicate */
+    ret->on = ret->kind != MRD_CC_NO         ? MRD_ON_COLLECTIVE
+              : ret->class == MRD_CLASS_COPY ? MRD_ON_COPY
+                                             : MRD_ON_COMPUTE;
+    return true;
+}
+
 mrd_work_kind
 mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
 {
@@ -231,7 +286,16 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     ret->worker = track->worker;
     ret->device = track->device;
     ret->kind = MRD_CC_NO;
-    if (track->worker != MRD_NO_WORKER)
+    if (w->phases && track->worker != MRD_NO_WORKER && see_phase(w, ev, ret))
+        return MRD_WORK_WORKER;
+    if (w->labels != NULL) {
+        mrd_sid label = ev->category != MRD_SID_EMPTY ? ev->category : ev->name;
+
+        if (label < w->n_names && w->labels[label] < UINT32_MAX)
+            w->labels[label]++;
+        ret->worker = MRD_NO_WORKER;
+        ret->device = false;
+    } else if (track->worker != MRD_NO_WORKER)
         return see_worker(w, track, ev, ret) ? MRD_WORK_WORKER : MRD_WORK_BESIDE;
     if (mrd_device_work_is_beside(w->work, ev->category))
         return MRD_WORK_BESIDE;
@@ -243,6 +307,31 @@ mrd_workers_see(mrd_workers *w, const mrd_event *ev, mrd_work *ret)
     default:
         return MRD_WORK_HOST;
     }
+}
+
+bool
+mrd_workers_are_phases(const mrd_workers *w)
+{
+    return w->phases;
+}
+
+size_t
+mrd_workers_labels(const mrd_workers *w, mrd_sid *ret_labels, size_t most)
+{
+    size_t n = 0;
+
+    for (mrd_sid label = 1; w->labels != NULL && label < w->n_names; label++) {
+        size_t at = n;
+
+        while (at > 0 && w->labels[ret_labels[at - 1]] < w->labels[label])
+            at--;
+        if (w->labels[label] == 0 || at == most)
+            continue;
+        n += n < most;
+        memmove(ret_labels + at + 1, ret_labels + at, (n - at - 1) * sizeof(*ret_labels));
+        ret_labels[at] = label;
+    }
+    return n;
 }
 
 uint32_t
@@ -295,7 +384,8 @@ mrd_workers_new(const mrd_sink_env *env)
     w->profile = env->profile;
     w->n_names = mrd_strtab_count(mrd_catalog_strings(w->cat));
     w->classes = calloc(w->n_names + 1, sizeof(*w->classes));
-    w->see = mrd_collectives_new(w->cat, env->options->classify);
+    w->rules = env->options->classify;
+    w->see = mrd_collectives_new(w->cat, w->rules);
     if (w->classes == NULL || w->see == NULL || !workers_make(w)) {
         mrd_workers_free(w);
         return NULL;
@@ -312,6 +402,8 @@ mrd_workers_free(mrd_workers *w)
     free(w->tracks);
     free(w->all);
     free(w->classes);
+    free(w->labels);
+    free(w->phase_classes);
     mrd_collectives_free(w->see);
     free(w);
 }

@@ -4,6 +4,7 @@
  *
  * Worker   a core of a process (lnc_idx), or a device of it where the source knows only devices.
  *          Each track with one of the two belongs to a worker; the others belong to a process.
+ *          In a trace without either, workers are those of its program phases (trace/analysis/phases.h), if it has any.
  * Span     of a worker's device (MRD_ON_COMPUTE .. MRD_ON_COPY), of the runtime for it (MRD_ON_HOST),
  *          a step ("step", "step 12", "train_step", "ProfilerStep#12" and the like outside devices),
  *          or any other span of a process's host.
@@ -15,6 +16,7 @@
 #define MRD_TRACE_WORKERS_H
 
 #include "trace/analysis/collectives.h"
+#include "trace/analysis/phases.h"
 #include "trace/model/sink.h"
 
 #define MRD_NO_WORKER UINT32_MAX
@@ -36,6 +38,7 @@ typedef struct {
     mrd_proc_id process;
     int64_t lnc_idx, device_idx; /* MRD_NONE; the first names the worker when it is known */
     int64_t worker_gid;          /* MRD_NONE */
+    mrd_str ranks;               /* of a thread, for program phases; borrowed, empty for others */
     bool waits_known;            /* its source records barriers */
     bool host_known;             /* ... the runtime's calls for it */
     bool mapped; /* its times came through a device's clock that the runtime mapped */
@@ -69,6 +72,11 @@ size_t mrd_workers_count(const mrd_workers *w);
 const mrd_worker *mrd_workers_at(const mrd_workers *w, uint32_t i);
 /* False: the track is not of this profile, or was added after mrd_workers_new. */
 bool mrd_workers_knows(const mrd_workers *w, mrd_track_id track);
+/* Returns true if the workers are those of program phases. */
+bool mrd_workers_are_phases(const mrd_workers *w);
+/* Stores the most frequent labels (category, else name) of spans that are not work, at most `most`, in falling order. Returns
+ * their number. Only profiles without cores and devices have them. */
+size_t mrd_workers_labels(const mrd_workers *w, mrd_sid *ret_labels, size_t most);
 /* The worker that a track belongs to, MRD_NO_WORKER none. */
 uint32_t mrd_workers_of(const mrd_workers *w, mrd_track_id track);
 /* What an event is. *ret is written for

@@ -29,6 +29,8 @@ mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_
     if (w->lnc_idx != MRD_NONE || w->device_idx != MRD_NONE)
         mrd_buf_fmt(to, "%s %" PRId64 " ", w->lnc_idx != MRD_NONE ? "NC" : "device",
                     w->lnc_idx != MRD_NONE ? w->lnc_idx : w->device_idx);
+    if (w->ranks.len > 0)
+        mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(w->ranks));
     if (!s->one_node)
         mrd_buf_fmt(to, MRD_STR_FMT " ", MRD_STR_ARG(mrd_catalog_text(cat, p->instance_id)));
     if (p->flags & MRD_PROC_NO_PID)

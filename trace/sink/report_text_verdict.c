@@ -7,8 +7,9 @@
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-#define INPUTS_LISTED 3 /* of those that are incomplete */
-#define RANKS_LISTED  8 /* of those that are missing */
+#define INPUTS_LISTED 3  /* of those that are incomplete */
+#define RANKS_LISTED  8  /* of those that are missing, or compute more; labels of spans */
+#define RANK_LABEL    40 /* columns of a label of spans */
 /* Workers with a longer time between them are hardly of one run. */
 #define APART_NS (3600 * (uint64_t) MRD_SEC)
 
@@ -154,6 +155,66 @@ absent_words(const mrd_report_text *s, mrd_buf *to)
                 a->workers > 1 ? "have" : "has", a->workers > 1 ? "their" : "its");
 }
 
+/* The pipeline stage, if exactly all of its workers compute more than others; MRD_NONE if there is none. */
+static int64_t
+stage_of_more(const mrd_report_worker *w, size_t n, const mrd_report_worker *one)
+{
+    int64_t stage = mrd_phase_stage(one->ranks);
+
+    for (size_t i = 0; i < n; i++) {
+        if ((mrd_phase_stage(w[i].ranks) == stage) != w[i].more_work)
+            return MRD_NONE;
+    }
+    return stage;
+}
+
+static void
+more_work_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
+{
+    const mrd_imbalance *more = mrd_report_imbalance(s->common.report);
+    size_t n, told = 0;
+    const mrd_report_worker *w = mrd_report_workers(s->common.report, &n);
+    int64_t stage = more->workers > 1 ? stage_of_more(w, n, w + v->worker) : MRD_NONE;
+    char dur[2][MRD_DUR_TEXT];
+
+    if (stage != MRD_NONE)
+        mrd_buf_fmt(to, "pipeline stage %" PRId64 " computes more than the others (", stage);
+    for (size_t i = 0; i < n && told < RANKS_LISTED; i++) {
+        if (!w[i].more_work)
+            continue;
+        mrd_buf_text(to, told++ > 0 ? "; " : "");
+        mrd_report_text_label(s, &w[i], to);
+    }
+    if (more->workers > told)
+        mrd_buf_fmt(to, " and %zu more", more->workers - told);
+    mrd_buf_fmt(to,
+                "%s: %s%s of computation in the mean %s, %.0f %% more than the median worker (%s), "
+                "and more in %zu of %zu. Workers that communicate with it wait for it.",
+                stage != MRD_NONE    ? ")"
+                : more->workers == 1 ? " computes more than the others"
+                                     : " compute more than the others",
+                more->workers > 1 ? "up to " : "", mrd_text_dur(more->ns / more->steps, dur[0]),
+                more->by_step ? "step" : "eighth of the recording",
+                100 * ((double) more->ns / (double) more->median_ns - 1),
+                mrd_text_dur(more->median_ns / more->steps, dur[1]), more->over, more->steps);
+}
+
+/* No work of any core or device: names what there is instead. */
+static void
+no_work_words(const mrd_report_text *s, mrd_buf *to)
+{
+    mrd_sid labels[RANKS_LISTED];
+    size_t n = mrd_report_labels(s->common.report, labels, RANKS_LISTED);
+
+    mrd_buf_text(to, "the profile has no work of any core or device");
+    for (size_t i = 0; i < n; i++) {
+        mrd_buf_text(to, i == 0 ? ". Its spans are labelled " : ", ");
+        mrd_text_cell(to, mrd_catalog_text(s->common.env->catalog, labels[i]), RANK_LABEL, false);
+    }
+    if (n > 0)
+        mrd_buf_text(to, ". If some of them are work of workers, a file for --classify can say so");
+}
+
 static void
 verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
 {
@@ -163,18 +224,23 @@ verdict_words(const mrd_report_text *s, const mrd_verdict *v, mrd_buf *to)
 
     switch (v->kind) {
     case MRD_VERDICT_NOTHING:
-        mrd_buf_text(to,
-                     n == 0 ? "the profile has no work of any core or device"
-                     : t->loose > 0 && t->alone == 0
-                         ? "workers cannot be compared: none has to wait for the others "
-                           "in their communication (single messages, broadcast)"
-                         : "workers cannot be compared: no collective has spans of two workers");
+        if (n == 0)
+            no_work_words(s, to);
+        else
+            mrd_buf_text(
+                to, t->loose > 0 && t->alone == 0
+                        ? "workers cannot be compared: none has to wait for the others "
+                          "in their communication (single messages, broadcast)"
+                        : "workers cannot be compared: no collective has spans of two workers");
         return;
     case MRD_VERDICT_STILL:
         still_words(s, to);
         return;
     case MRD_VERDICT_ABSENT:
         absent_words(s, to);
+        return;
+    case MRD_VERDICT_MORE_WORK:
+        more_work_words(s, v, to);
         return;
     case MRD_VERDICT_NONE:
         mrd_buf_fmt(to, "no worker stands out in %" PRIu64 " collective%s", t->matched,

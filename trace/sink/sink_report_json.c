@@ -80,6 +80,10 @@ put_worker(mrd_jw *w, const mrd_catalog *cat, const mrd_report_worker *v,
     mrd_jw_put_i64_or_null(w, MRD_STR("lnc_idx"), v->lnc_idx);
     mrd_jw_put_i64_or_null(w, MRD_STR("device_idx"), v->device_idx);
     mrd_jw_put_i64_or_null(w, MRD_STR("worker_gid"), v->worker_gid);
+    MRD_JW_KEY(w, "ranks");
+    mrd_jw_str(w, v->ranks);
+    MRD_JW_KEY(w, "more_work");
+    mrd_jw_bool(w, v->more_work);
     put_time(w, "start_ns", v->first.ns);
     put_u64(w, "window_ns", mrd_report_window(v));
     MRD_JW_KEY(w, "parts_ns");
@@ -298,13 +302,12 @@ put_collective(mrd_jw *w, const mrd_report_collective *c)
 static void
 put_verdict(mrd_jw *w, const mrd_report *r)
 {
-    static const char *const text[] = { [MRD_VERDICT_NOTHING] = "nothing to compare",
-                                        [MRD_VERDICT_NONE] = "none",
-                                        [MRD_VERDICT_STILL] = "stands still",
-                                        [MRD_VERDICT_ABSENT] = "absent",
-                                        [MRD_VERDICT_SOMETIMES] = "sometimes",
-                                        [MRD_VERDICT_UNPROVEN] = "indistinguishable",
-                                        [MRD_VERDICT_LATE] = "late" };
+    static const char *const text[] = {
+        [MRD_VERDICT_NOTHING] = "nothing to compare", [MRD_VERDICT_NONE] = "none",
+        [MRD_VERDICT_STILL] = "stands still",         [MRD_VERDICT_ABSENT] = "absent",
+        [MRD_VERDICT_MORE_WORK] = "more work",        [MRD_VERDICT_SOMETIMES] = "sometimes",
+        [MRD_VERDICT_UNPROVEN] = "indistinguishable", [MRD_VERDICT_LATE] = "late"
+    };
     mrd_verdict v = mrd_report_verdict(r);
     mrd_steadiness steady;
     size_t n;

@@ -34,6 +34,7 @@ static const char *const words[WORDS] = {
     [WORD_NOTHING] = "nothing",
     [WORD_STILL] = "stands still",
     [WORD_ABSENT] = "absent",
+    [WORD_MORE_WORK] = "more work",
     [WORD_SOMETIMES] = "sometimes",
     [WORD_UNPROVEN] = "unproven",
     [WORD_LATE] = "late",

@@ -359,7 +359,8 @@ number_of(const mrd_rows *r, const mrd_report_worker *w)
     for (uint32_t i = 0; i < mrd_workers_count(r->workers); i++) {
         const mrd_worker *v = mrd_workers_at(r->workers, i);
 
-        if (v->process == w->process && v->lnc_idx == w->lnc_idx && v->device_idx == w->device_idx)
+        if (v->process == w->process && v->lnc_idx == w->lnc_idx &&
+            v->device_idx == w->device_idx && mrd_str_eq(v->ranks, w->ranks))
             return i;
     }
     return -1;
@@ -368,13 +369,12 @@ number_of(const mrd_rows *r, const mrd_report_worker *w)
 static mrd_err
 end_verdicts(mrd_rows *r)
 {
-    static const mrd_word kinds[] = { [MRD_VERDICT_NOTHING] = WORD_NOTHING,
-                                      [MRD_VERDICT_NONE] = WORD_NONE,
-                                      [MRD_VERDICT_STILL] = WORD_STILL,
-                                      [MRD_VERDICT_ABSENT] = WORD_ABSENT,
-                                      [MRD_VERDICT_SOMETIMES] = WORD_SOMETIMES,
-                                      [MRD_VERDICT_UNPROVEN] = WORD_UNPROVEN,
-                                      [MRD_VERDICT_LATE] = WORD_LATE };
+    static const mrd_word kinds[] = {
+        [MRD_VERDICT_NOTHING] = WORD_NOTHING,     [MRD_VERDICT_NONE] = WORD_NONE,
+        [MRD_VERDICT_STILL] = WORD_STILL,         [MRD_VERDICT_ABSENT] = WORD_ABSENT,
+        [MRD_VERDICT_MORE_WORK] = WORD_MORE_WORK, [MRD_VERDICT_SOMETIMES] = WORD_SOMETIMES,
+        [MRD_VERDICT_UNPROVEN] = WORD_UNPROVEN,   [MRD_VERDICT_LATE] = WORD_LATE
+    };
     size_t n;
     const mrd_report_worker *v;
     mrd_verdict verdict;

@@ -35,6 +35,7 @@ typedef enum {
     WORD_NOTHING,
     WORD_STILL,
     WORD_ABSENT,
+    WORD_MORE_WORK,
     WORD_SOMETIMES,
     WORD_UNPROVEN,
     WORD_LATE,
