@@ -39,6 +39,15 @@ static const struct {
     { "text", "a.txt", "hello", MRD_INPUT_FAILED, 0, "", "has an unknown format" },
     { "byte order mark", "a.json", "\xef\xbb\xbf[]", MRD_INPUT_FAILED, 0, "",
       "begins with a byte order mark" },
+    { "zip", "a.zip", "PK\3\4a.json", MRD_INPUT_FAILED, 0, "", "is a zip archive: unpack it" },
+    { "xz", "a.json.xz",
+      "\xfd"
+      "7zXZ\1",
+      MRD_INPUT_FAILED, 0, "", "is compressed by xz" },
+    { "bzip2", "a.json.bz2", "BZh91AY", MRD_INPUT_FAILED, 0, "", "is compressed by bzip2" },
+    { "UTF-16", "a.json", "\xff\xfe[\1", MRD_INPUT_FAILED, 0, "", "is text in UTF-16" },
+    { "UTF-16 of the other order", "a.json", "\xfe\xff\1[", MRD_INPUT_FAILED, 0, "",
+      "is text in UTF-16" },
     { "damaged gzip", "a.json.gz", "\x1f\x8b\x08garbage-garbage", MRD_INPUT_FAILED, 0, "",
       "a.json.gz': " },
     { "runtime trace", "fetch.json",
@@ -100,6 +109,40 @@ TEST(every_file_gets_an_input_that_says_what_became_of_it)
         mrd_catalog_free(options.catalog);
     }
     CHECK(progress_calls >= MRD_COUNT(rows));
+}
+
+/* Texts with zero bytes: UTF-16 without a byte order mark, and archives. */
+TEST(containers_are_named)
+{
+    static const struct {
+        const char *name;
+        size_t at, len;
+        const char *bytes, *advice;
+    } texts[] = { { "u.json", 0, 4, "[\0{\0", "is text in UTF-16: convert it with" },
+                  { "u.json", 0, 4, "\0{\0}", "is text in UTF-16: convert it with" },
+                  { "a.tar", 257, 5, "ustar", "is a tar archive: unpack it with" },
+                  { "a.tar", 256, 5, "ustar", "has an unknown format" } };
+
+    for (size_t i = 0; i < MRD_COUNT(texts); i++) {
+        mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                     .store = mrd_store_new(1 << 20, test_tmp()) };
+        char path[512], text[512] = { 0 };
+        const mrd_input *input;
+        size_t n;
+        FILE *f;
+
+        snprintf(path, sizeof(path), "%s/%s", test_tmp(), texts[i].name);
+        memcpy(text + texts[i].at, texts[i].bytes, texts[i].len);
+        f = fopen(path, "w");
+        fwrite(text, 1, sizeof(text), f);
+        fclose(f);
+        CHECK_ERR(texts[i].name, mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+        input = mrd_catalog_inputs(options.catalog, &n);
+        CHECK_INT(n, 1);
+        CHECK(strstr(mrd_catalog_text(options.catalog, input->error).p, texts[i].advice) != NULL);
+        mrd_store_free(options.store);
+        mrd_catalog_free(options.catalog);
+    }
 }
 
 /* Progress is reported every 65536 events and at the end. */

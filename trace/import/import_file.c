@@ -109,15 +109,61 @@ file_cancelled(mrd_import *imp)
     return f->options->cancelled(f->options->self);
 }
 
+#define UTF_16 "is text in UTF-16: convert it with 'iconv -f UTF-16 -t UTF-8' and give the result"
+
+/* Returns what to do with an archive, a compressed file or a text of another encoding; NULL if the file is neither. */
+static const char *
+container_advice(mrd_str head)
+{
+    static const struct {
+        size_t at;
+        mrd_str bytes;
+        const char *advice;
+    } rows[] = {
+        { 257,
+          { "ustar", 5 },
+          "is a tar archive: unpack it with 'tar -xf' and give the files in it" },
+        { 0, { "PK\3\4", 4 }, "is a zip archive: unpack it with 'unzip' and give the files in it" },
+        { 0, { "PK\5\6", 4 }, "is a zip archive without files" },
+        { 0, { "7z\xbc\xaf\x27\x1c", 6 }, "is a 7z archive: unpack it and give the files in it" },
+        { 0,
+          { "\xfd"
+            "7zXZ",
+            5 },
+          "is compressed by xz: decompress it with 'xz -d' and give the result" },
+        { 0,
+          { "BZh", 3 },
+          "is compressed by bzip2: decompress it with 'bunzip2' and give the result" },
+        { 0, { "\xff\xfe", 2 }, UTF_16 },
+        { 0, { "\xfe\xff", 2 }, UTF_16 },
+        { 0, { "[\0", 2 }, UTF_16 },
+        { 0, { "{\0", 2 }, UTF_16 },
+        { 0, { "\0[", 2 }, UTF_16 },
+        { 0, { "\0{", 2 }, UTF_16 },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_str bytes = rows[i].bytes;
+
+        if (head.len >= rows[i].at + bytes.len &&
+            memcmp(head.p + rows[i].at, bytes.p, bytes.len) == 0)
+            return rows[i].advice;
+    }
+    return NULL;
+}
+
 /* What a file that no importer claims is, in a message that says what to do. */
 static const char *
 file_advice(mrd_str head, const char *path)
 {
     mrd_str name = mrd_str_of(path);
+    const char *container = container_advice(head);
     char first = mrd_str_first(head);
 
     if (head.len == 0)
         return "is empty";
+    if (container != NULL)
+        return container;
     if (mrd_str_ends(name, ".pftrace") || mrd_str_ends(name, ".perfetto-trace"))
         return "is a Perfetto trace, which is an output: look at it with 'meridian open', or give "
                "the traces that it was made of";
