@@ -23,6 +23,17 @@ turned_on(void)
     errno = saved;
 }
 
+/* Takes what the runtime has recorded so far, which the closed gate would drop. */
+static void
+turning_off(void)
+{
+    int saved = errno;
+
+    if (mrd_proc_late.turning_off != NULL)
+        mrd_proc_late.turning_off();
+    errno = saved;
+}
+
 static uint32_t annotations = ANNOTATIONS_SYMBOLIC | ANNOTATIONS_IMPERATIVE;
 
 static void
@@ -65,6 +76,8 @@ set_memory(bool on)
 static int
 set_api(bool on)
 {
+    if (!on)
+        turning_off();
     set_source(MRD_CAP_API | MRD_CAP_SYS, on);
     if (on)
         turned_on();
@@ -174,6 +187,8 @@ mrd_set_state(int run)
 {
     if (run && mrd_proc_gave_up())
         return mrd_fail(MERIDIAN_STATE, "capture is %s", mrd_proc_status());
+    if (!run)
+        turning_off();
     mrd_proc_set_running(run != 0);
     if (run) {
         mrd_proc_set_paused(false);
@@ -185,6 +200,7 @@ mrd_set_state(int run)
 int
 mrd_pause(void)
 {
+    turning_off();
     mrd_proc_set_paused(true);
     return MERIDIAN_OK;
 }

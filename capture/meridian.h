@@ -437,10 +437,12 @@ mrd_memory_freed(const void *memory)
 MRD_API int mrd_set_config(const char *key, const char *value);
 /* Starts (1) or stops (0) recording. Starting also ends a pause. Events of the Neuron runtime are
  * recorded from now on, also if the program has initialised the runtime before. A thread of the
- * library fetches them.
+ * library fetches them. A stop waits for the thread to take the events that the runtime has
+ * recorded, usually for milliseconds and at most for a second.
  * Errors: STATE if recording was switched off permanently (mrd_status_text gives the reason). */
 MRD_API int mrd_set_state(int run);
-/* A pause stops all recording, including regions and statistics, until mrd_resume. */
+/* A pause stops all recording, including regions and statistics, until mrd_resume. Waits as a stop
+ * does. */
 MRD_API int mrd_pause(void);
 MRD_API int mrd_resume(void);
 /* Returns the state as text: "recording", "paused" (by the program), "paused by a session",

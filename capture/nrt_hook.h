@@ -229,6 +229,8 @@ uint32_t mrd_nrt_cores(uint32_t n);
 
 void mrd_nrt_trace_begin(void); /* unless systrace is off or it has begun; the runtime is open */
 void mrd_nrt_trace_end(void);   /* takes what is left; before nrt_close and at exit */
+/* Waits until the thread has taken the events that the runtime has recorded so far, at most a second. */
+void mrd_nrt_trace_flush(void);
 NRT_STATUS mrd_nrt_trace_app_start(nrt_sys_trace_config_t *config);
 NRT_STATUS mrd_nrt_trace_app_stop(void);
 NRT_STATUS mrd_nrt_trace_app_fetch(char **buffer, size_t *written,

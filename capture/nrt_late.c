@@ -175,7 +175,7 @@ turned_on(void)
 __attribute__((constructor(104))) static void
 register_late(void)
 {
-    mrd_proc_late = (mrd_proc_late_calls){ turned_on, lacks };
+    mrd_proc_late = (mrd_proc_late_calls){ turned_on, mrd_nrt_trace_flush, lacks };
 }
 
 /* ---- a runtime that the linker dropped -------------------------------------------------------- */

@@ -20,7 +20,7 @@ mrd_sys_texts_add(mrd_sys_texts *q, const char *p, size_t len)
 
     if (t == NULL)
         return false;
-    *t = (mrd_sys_text){ .len = len };
+    *t = (mrd_sys_text){ .len = len, .wanted = mrd_rec_on(MRD_CAP_SYS) };
     memcpy(t->p, p, len);
     *(q->first == NULL ? &q->first : q->last) = t;
     q->last = &t->next;
@@ -68,11 +68,11 @@ may_begin(size_t len)
 }
 
 static bool
-put(const char *p, size_t len, size_t *at, uint32_t *seq)
+put(const char *p, size_t len, bool wanted, size_t *at, uint32_t *seq)
 {
     mrd_rec_blob b = { blob_name(), *seq, apart, p, len, *at };
 
-    if (!mrd_rec_on(MRD_CAP_SYS)) {
+    if (!wanted) {
         apart = true; /* the events are taken out and dropped, as asked */
         return true;
     }
@@ -96,7 +96,7 @@ put(const char *p, size_t len, size_t *at, uint32_t *seq)
 bool
 mrd_sys_text_put(mrd_sys_text *t)
 {
-    return put(t->p, t->len, &t->at, &t->seq);
+    return put(t->p, t->len, t->wanted, &t->at, &t->seq);
 }
 
 bool
@@ -105,7 +105,7 @@ mrd_sys_text_put_whole(const char *p, size_t len)
     size_t at = 0;
     uint32_t seq = 0;
 
-    return len <= mrd_rec_blob_max() && put(p, len, &at, &seq);
+    return len <= mrd_rec_blob_max() && put(p, len, mrd_rec_on(MRD_CAP_SYS), &at, &seq);
 }
 
 /* ---- What is in a text ----------------------------------------------------------------------- */
@@ -200,21 +200,41 @@ drop_half(mrd_sys_texts *q, int64_t wall, mrd_sys_sum *sum)
     mrd_sys_texts_drop_first(q);
 }
 
+static mrd_wall_ns
+wall_now(void)
+{
+    struct timespec ts;
+
+    clock_gettime(CLOCK_REALTIME, &ts);
+    return (mrd_wall_ns){ (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec };
+}
+
+/* Counts what is in q, besides what is in *sum already. */
+static void
+lose(mrd_sys_texts *q, mrd_wall_ns now, mrd_sys_sum *sum)
+{
+    drop_half(q, now.ns, sum);
+    for (; q->first != NULL; mrd_sys_texts_drop_first(q))
+        sys_text_sum(q->first->p, q->first->len, now.ns, sum);
+    mrd_rec_blob_lose(sum->events, sum->first.ns == 0 ? now.ns : sum->first.ns,
+                      sum->last.ns == 0 ? now.ns : sum->last.ns);
+}
+
+void
+mrd_sys_texts_lose(mrd_sys_texts *q)
+{
+    lose(q, wall_now(), &(mrd_sys_sum){ 0 });
+    apart = true;
+}
+
 void
 mrd_sys_texts_rest(mrd_sys_texts *q)
 {
+    mrd_wall_ns now = wall_now();
     mrd_sys_sum sum = { 0 };
-    struct timespec ts;
-    int64_t wall;
 
-    clock_gettime(CLOCK_REALTIME, &ts);
-    wall = (int64_t) ts.tv_sec * 1000000000 + ts.tv_nsec;
-    drop_half(q, wall, &sum);
+    drop_half(q, now.ns, &sum);
     while (q->first != NULL && q->first->at == 0 && rest_ring(q))
         ;
-    drop_half(q, wall, &sum);
-    for (; q->first != NULL; mrd_sys_texts_drop_first(q))
-        sys_text_sum(q->first->p, q->first->len, wall, &sum);
-    mrd_rec_blob_lose(sum.events, sum.first.ns == 0 ? wall : sum.first.ns,
-                      sum.last.ns == 0 ? wall : sum.last.ns);
+    lose(q, now, &sum);
 }

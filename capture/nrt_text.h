@@ -23,6 +23,7 @@ typedef struct mrd_sys_text {
     struct mrd_sys_text *next;
     size_t len, at; /* at: of it is in the ring */
     uint32_t seq;   /* of the blob under way */
+    bool wanted;    /* recording was on when it was taken */
     char p[];
 } mrd_sys_text;
 
@@ -32,7 +33,7 @@ typedef struct {
     size_t bytes;
 } mrd_sys_texts;
 
-/* Takes a copy; false without memory. */
+/* Takes a copy, which is recorded if recording is on now. Returns false if out of memory. */
 bool mrd_sys_texts_add(mrd_sys_texts *q, const char *p, size_t len);
 void mrd_sys_texts_drop_first(mrd_sys_texts *q);
 
@@ -43,6 +44,8 @@ bool mrd_sys_text_put(mrd_sys_text *t);
 bool mrd_sys_text_put_whole(const char *p, size_t len);
 /* What comes next stands apart from what was before: texts between were not asked for. */
 void mrd_sys_text_apart(void);
+/* Counts the events of all texts in q as lost and empties q. */
+void mrd_sys_texts_lose(mrd_sys_texts *q);
 /* Texts for which there is no room, at the end: rings of their own, then losses. Empties q. */
 void mrd_sys_texts_rest(mrd_sys_texts *q);
 

@@ -49,6 +49,7 @@
 #define RETRIES       8u             /* of a fetch before its trace ends */
 #define REST_BYTES    (30u << 20)    /* at the end: of texts in one ring of their own */
 #define RING_BYTES    (8u << 20)
+#define FLUSH_WAIT    MRD_SEC        /* of a program that turns recording off */
 #define ROOM_PAUSE    (5 * MRD_MS)   /* until the ring is asked again for room */
 #define LOOK_PAUSE    (100 * MRD_MS) /* between looks at the settings file */
 #define RING_PAUSE    999999999L     /* until a ring is asked for again */
@@ -62,6 +63,7 @@ static bool runs, stopping, fork_ready;
 static bool switched_off; /* the trace ended because recording did */
 static trace_owner owner;
 static mrd_sys_texts texts; /* that wait for room */
+static unsigned flushes_wanted, flushes_done;
 static size_t lost_texts;
 static nrt_sys_trace_fetch_options_t *portion;
 static unsigned portion_events;
@@ -219,9 +221,17 @@ has_events(const char *p, size_t len)
     return len > 256 || (p != NULL && memmem(p, len, "\"event_type\"", 12) != NULL);
 }
 
-/* What the runtime still has, until so many bytes wait. False: it has no more. */
+/* Returns true if the runtime may have more events than it gave. */
 static bool
-take_rest(size_t limit)
+is_full(size_t len)
+{
+    return len > (size_t) portion_events * EVENT_BYTES;
+}
+
+/* Takes what the runtime still has, until so many bytes wait. `steadily`: the program goes on, so the end is a portion that is
+ * not full. Returns false if the runtime has no more. */
+static bool
+take_rest(size_t limit, bool steadily)
 {
     NRT_STATUS status = NRT_SUCCESS;
     unsigned failures = 0;
@@ -236,6 +246,7 @@ take_rest(size_t limit)
         }
         if ((more = has_events(p, len)))
             enqueue(p, len);
+        more = more && !(steadily && !is_full(len));
         MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
     }
     if (failures == RETRIES) {
@@ -249,7 +260,7 @@ take_rest(size_t limit)
 static void
 stop_ours(void)
 {
-    (void) take_rest(SIZE_MAX);
+    (void) take_rest(SIZE_MAX, false);
     (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
     owner = OFF;
 }
@@ -330,7 +341,7 @@ turn(long pause)
     if (has_events(p, len) && !mrd_sys_text_put_whole(p, len))
         enqueue(p, len);
     MRD_NRT_REAL(nrt_sys_trace_buffer_free)(p);
-    full = len > (size_t) portion_events * EVENT_BYTES;
+    full = is_full(len);
     learn_portion(len);
     if (full)
         return 0; /* a full portion: the runtime has more */
@@ -346,7 +357,7 @@ finish(void)
     bool more = owner != OFF, fits = true;
 
     do {
-        more = more && take_rest(REST_BYTES);
+        more = more && take_rest(REST_BYTES, false);
         fits = fits && record_queued();
         if (!fits)
             mrd_sys_texts_rest(&texts);
@@ -354,6 +365,32 @@ finish(void)
     if (owner == OURS)
         (void) MRD_NRT_REAL(nrt_sys_trace_stop)();
     owner = OFF;
+}
+
+/* With the lock. Takes what the runtime has recorded so far, while recording is still on. Texts without room wait in the queue,
+ * and the ring gets them when recording is off, too; if they are too many, they are counted as lost. */
+static void
+flush(void)
+{
+    bool more;
+
+    do {
+        more = owner == OURS && take_rest(REST_BYTES, true);
+        if (!record_queued() && more)
+            mrd_sys_texts_lose(&texts);
+    } while (more);
+}
+
+static void
+flush_as_wanted(void)
+{
+    unsigned wanted = flushes_wanted;
+
+    if (wanted == flushes_done)
+        return;
+    flush();
+    flushes_done = wanted;
+    pthread_cond_broadcast(&room);
 }
 
 /* With the lock. The trace ends for now: nobody records. */
@@ -390,8 +427,10 @@ settings_changed(const mrd_nrt_settings *fresh)
 
     /* What a session asks for begins with the trace as the session wants it; what it had until its end is taken
      * before the gate closes. */
-    if (fresh->recording == 0)
+    if (fresh->recording == 0) {
+        flush();
         pause_ours();
+    }
     (void) mrd_proc_set_asked(fresh->recording);
     asked = *fresh;
     if (owner != OURS || same)
@@ -432,6 +471,7 @@ work(void *arg)
     while (!stopping) {
         struct timespec until;
 
+        flush_as_wanted();
         pause = turn(pause);
         pthread_mutex_unlock(&lock);
         mrd_nrt_request_poll();
@@ -453,7 +493,8 @@ work(void *arg)
             continue;
         }
         until = mrd_cond_deadline(pause);
-        if (!stopping && (texts.first == NULL || pause == ROOM_PAUSE))
+        if (!stopping && flushes_wanted == flushes_done &&
+            (texts.first == NULL || pause == ROOM_PAUSE))
             pthread_cond_timedwait(&wake, &lock, &until);
     }
     finish();
@@ -493,6 +534,7 @@ fork_child(void)
     owner = OFF;
     texts = (mrd_sys_texts){ 0 }; /* the parent's to record */
     lost_texts = 0;
+    flushes_wanted = flushes_done = 0;
     portion = NULL;
     mrd_sys_text_apart(); /* the runtime goes on counting */
     mrd_nrt_request_forked();
@@ -565,6 +607,25 @@ mrd_nrt_trace_end(void)
     pthread_mutex_unlock(&lock);
 }
 
+void
+mrd_nrt_trace_flush(void)
+{
+    struct timespec until = mrd_cond_deadline(FLUSH_WAIT);
+    unsigned mine;
+
+    if (!mrd_rec_on(MRD_CAP_SYS))
+        return;
+    pthread_mutex_lock(&lock);
+    if (runs && !stopping) {
+        mine = ++flushes_wanted;
+        pthread_cond_signal(&wake);
+        while (runs && !stopping && (int) (flushes_done - mine) < 0 &&
+               pthread_cond_timedwait(&room, &lock, &until) != ETIMEDOUT)
+            ;
+    }
+    pthread_mutex_unlock(&lock);
+}
+
 /* ---- the application's own use ----------------------------------------------------------------
  */
 
@@ -594,7 +655,7 @@ mrd_nrt_trace_app_stop(void)
     if (owner == OURS)
         stop_ours();
     else if (owner == APP)
-        (void) take_rest(SIZE_MAX);
+        (void) take_rest(SIZE_MAX, false);
     status = MRD_NRT_REAL(nrt_sys_trace_stop)();
     if (owner == APP && status == NRT_SUCCESS)
         owner = OFF;

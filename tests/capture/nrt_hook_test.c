@@ -724,6 +724,24 @@ TEST(turned_on_by_the_program)
     }
 }
 
+/* What the runtime had recorded when the program turned recording off is delivered. */
+TEST(turned_off_by_the_program)
+{
+    static const char *const modes[] = { "off by stop", "off by pause", "off by profile_api" };
+    size_t traced = 0;
+
+    for (size_t i = 0; i < MRD_COUNT(modes); i++) {
+        recorded rec;
+
+        CHECK_INT(run_linked("nrt_prog_linked", modes[i], "simnrt", plain, sizeof(plain)), 0);
+        CHECK_ROW(modes[i], strstr(plain, "failed 0\n") != NULL);
+        rec = read_rings(sub("hooked")); /* with those of the runs before */
+        CHECK_INT(count_text(rec.texts, "\"event_type\":\"nrt_execute\",\"phase\":\"stop\""),
+                  traced += 50);
+        CHECK_INT(rec.lost, 0);
+    }
+}
+
 /* C-04 ... C-08: kinds that the program excludes are not recorded, and others are. If it includes
  * all kinds again, they are recorded from then on. */
 TEST(kinds_are_chosen_by_the_program)

@@ -40,6 +40,32 @@ turn_on(const char *mode, const char *when)
     printf("%s: %s\n", when, mrd_status_text());
 }
 
+static void
+turn_off(const char *how)
+{
+    if (strcmp(how, "stop") == 0)
+        mrd_set_state(0);
+    else if (strcmp(how, "pause") == 0)
+        mrd_pause();
+    else
+        mrd_set_config("profile_api", "0");
+}
+
+/* Turns recording off as soon as the last of some executions has returned. */
+static void
+execute_and_turn_off(nrt_model_t *model, nrt_tensor_set_t *in, nrt_tensor_set_t *out,
+                     const char *how)
+{
+    int failed = 0;
+
+    for (int i = 0; i < 50; i++)
+        failed += nrt_execute(model, in, out) != NRT_SUCCESS;
+    turn_off(how);
+    for (int i = 0; i < 7; i++)
+        failed += nrt_execute(model, in, out) != NRT_SUCCESS;
+    printf("failed %d\n", failed);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -49,6 +75,8 @@ main(int argc, char **argv)
     nrt_model_t *model = NULL, *other = NULL;
 
     turn_on(mode, "before");
+    if (strncmp(mode, "off by ", 7) == 0)
+        mrd_set_state(1);
     if (strcmp(mode, "paused") == 0) {
         mrd_set_state(1);
         mrd_pause();
@@ -71,7 +99,10 @@ main(int argc, char **argv)
     nrt_allocate_tensor_set(&out);
     nrt_add_tensor_to_tensor_set(in, "x", x);
     nrt_add_tensor_to_tensor_set(out, "y", y);
-    printf("nrt_execute = %d\n", (int) nrt_execute(other, in, out));
+    if (strncmp(mode, "off by ", 7) == 0)
+        execute_and_turn_off(other, in, out, mode + 7);
+    else
+        printf("nrt_execute = %d\n", (int) nrt_execute(other, in, out));
     nrt_unload(model); /* first in, first out */
     nrt_unload(other);
     nrt_close();
