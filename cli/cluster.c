@@ -239,7 +239,7 @@ mrd_cluster_find(mrd_client *client, const char *word, mrd_cluster_use use,
                           "%zu sessions begin with '%s': give more of the id (`meridian sessions`)",
                           matches, word);
     else
-        snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_json_str(found, "id", ""));
+        snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_cluster_shown(found, "id", ""));
     mrd_json_free(doc);
     return err;
 }
@@ -254,7 +254,7 @@ has_started(void *self, const mrd_json *doc)
     bool *said = self, arming = mrd_cluster_in(doc, "arming");
 
     if (arming && *message != '\0' && !*said) {
-        fprintf(stderr, "meridian: session %s: ", mrd_json_str(doc, "id", "?"));
+        fprintf(stderr, "meridian: session %s: ", mrd_cluster_shown(doc, "id", "?"));
         mrd_cluster_say(stderr, message);
         *said = true;
     }
@@ -283,7 +283,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
     mrd_json_free(body);
     if (err != MRD_OK)
         return err;
-    snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_json_str(doc, "id", ""));
+    snprintf(ret_id, MRD_CLUSTER_ID, "%s", mrd_cluster_shown(doc, "id", ""));
     mrd_json_free(doc);
     doc = NULL;
     err = mrd_cluster_wait(client, ret_id,
@@ -539,7 +539,7 @@ print_drops(const node_list *nodes, FILE *to)
             const mrd_json *d = mrd_json_at(drops, k);
 
             fprintf(to, "dropped on %s: %" PRId64 " event%s, cause ",
-                    mrd_json_str(node, "instance_id", "?"), mrd_json_int(d, "count", 0),
+                    mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0),
                     mrd_plural((uint64_t) mrd_json_int(d, "count", 0)));
             mrd_cluster_say(to, mrd_json_str(d, "cause", "?"));
         }
@@ -552,9 +552,9 @@ print_triggers(const mrd_json *list, FILE *to)
     for (size_t i = 0; i < mrd_json_size(list); i++) {
         const mrd_json *t = mrd_json_at(list, i);
 
-        fprintf(to, "trigger %s: %s to %s, %" PRId64 " node%s answered", mrd_json_str(t, "id", "?"),
-                mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
-                mrd_json_int(t, "answered", 0),
+        fprintf(to, "trigger %s: %s to %s, %" PRId64 " node%s answered",
+                mrd_cluster_shown(t, "id", "?"), mrd_cluster_shown(t, "from", "?"),
+                mrd_cluster_shown(t, "to", "?"), mrd_json_int(t, "answered", 0),
                 mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)));
         if (mrd_json_size(mrd_json_get(t, "unacknowledged")) > 0)
             fprintf(to, ", %zu did not acknowledge it",
@@ -568,7 +568,7 @@ static void
 print_profile(const mrd_json *doc, FILE *to)
 {
     const mrd_json *job = mrd_json_get(doc, "profile");
-    const char *state = mrd_json_str(job, "state", "none");
+    const char *state = mrd_cluster_shown(job, "state", "none");
 
     if (strcmp(state, "none") == 0)
         return;
@@ -586,7 +586,7 @@ print_profile(const mrd_json *doc, FILE *to)
 static void
 say_profile(const mrd_json *node, const mrd_json *profile, FILE *to)
 {
-    fprintf(to, "%s pid %" PRId64, mrd_json_str(node, "instance_id", "?"),
+    fprintf(to, "%s pid %" PRId64, mrd_cluster_shown(node, "instance_id", "?"),
             mrd_json_int(profile, "process_id", 0));
     if (mrd_json_get(profile, "lnc_idx") != NULL)
         fprintf(to, " core %" PRId64, mrd_json_int(profile, "lnc_idx", 0));
@@ -603,8 +603,8 @@ print_device_profiles(const node_list *nodes, FILE *to)
 
             fputs("device profile of ", to);
             say_profile(node, p, to);
-            fprintf(to, ": %s%s", mrd_json_str(p, "state", "?"),
-                    mrd_json_str(p, "message", NULL) == NULL ? "" : ": ");
+            fprintf(to, ": %s%s", mrd_cluster_shown(p, "state", "?"),
+                    mrd_cluster_shown(p, "message", NULL) == NULL ? "" : ": ");
             mrd_cluster_say(to, mrd_json_str(p, "message", ""));
         }
     }
@@ -620,11 +620,12 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     node_list nodes = nodes_of(doc);
     char size[MRD_SIZE_TEXT], count[MRD_COUNT_TEXT], length[MRD_DUR_TEXT];
 
-    fprintf(to, "session %s%s", mrd_json_str(doc, "id", "?"), *name == '\0' ? "" : " ");
+    fprintf(to, "session %s%s", mrd_cluster_shown(doc, "id", "?"), *name == '\0' ? "" : " ");
     mrd_cluster_say(to, name);
-    fprintf(to, "%s, %s", mrd_json_str(doc, "state", "?"), mrd_json_str(doc, "mode", "?"));
+    fprintf(to, "%s, %s", mrd_cluster_shown(doc, "state", "?"),
+            mrd_cluster_shown(doc, "mode", "?"));
     if (go != 0)
-        fprintf(to, ", began %s", mrd_json_str(doc, "go", "?"));
+        fprintf(to, ", began %s", mrd_cluster_shown(doc, "go", "?"));
     if (go != 0 && stop > go)
         fprintf(to, ", %s long", mrd_dur_text(stop - go, length));
     fprintf(to, ", %s event%s in %s\n", mrd_cli_count(mrd_json_int(doc, "events", 0), count),
@@ -677,14 +678,14 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 
     if (paused > 0) /* as was asked for */
         fprintf(stderr, "meridian %s: node %s: not recorded (paused): %s of %s\n", command,
-                mrd_json_str(node, "instance_id", "?"), mrd_dur_text(paused, part),
+                mrd_cluster_shown(node, "instance_id", "?"), mrd_dur_text(paused, part),
                 mrd_dur_text(window, all));
     if (mrd_sat_sub(mrd_sat_sub(window, covered), paused) <= COVER_MIN ||
         strcmp(mrd_json_str(doc, "mode", ""), "stream") != 0 ||
         mrd_cluster_in(node, "refused|missing")) /* which says enough */
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s covers %s of %s\n", command,
-            mrd_json_str(node, "instance_id", "?"), mrd_dur_text(covered, part),
+            mrd_cluster_shown(node, "instance_id", "?"), mrd_dur_text(covered, part),
             mrd_dur_text(window, all));
     return false;
 }
@@ -698,7 +699,7 @@ journal_whole(const mrd_json *node, const char *command)
     if (*damage_text(node, text, sizeof(text)) == '\0')
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s: %s\n", command,
-            mrd_json_str(node, "instance_id", "?"), text);
+            mrd_cluster_shown(node, "instance_id", "?"), text);
     return false;
 }
 
@@ -712,7 +713,7 @@ files_whole(const mrd_json *node, const char *command)
         return true;
     fprintf(stderr,
             "meridian %s: incomplete: node %s: %" PRId64 " file%s refused, the last: ", command,
-            mrd_json_str(node, "instance_id", "?"), n, n == 1 ? " was" : "s were");
+            mrd_cluster_shown(node, "instance_id", "?"), n, n == 1 ? " was" : "s were");
     mrd_cluster_say(stderr, mrd_json_str(node, "refused_file", ""));
     return false;
 }
@@ -726,7 +727,7 @@ unread_whole(const mrd_json *node, const char *command)
     if (what == NULL)
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s: ", command,
-            mrd_json_str(node, "instance_id", "?"));
+            mrd_cluster_shown(node, "instance_id", "?"));
     mrd_cluster_say(stderr, what);
     return false;
 }
@@ -739,7 +740,7 @@ say_uncounted(const mrd_json *node, const char *command)
 
     if (what == NULL)
         return;
-    fprintf(stderr, "meridian %s: node %s: ", command, mrd_json_str(node, "instance_id", "?"));
+    fprintf(stderr, "meridian %s: node %s: ", command, mrd_cluster_shown(node, "instance_id", "?"));
     mrd_cluster_say(stderr, what);
 }
 
@@ -777,7 +778,7 @@ node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
         (!over || mrd_cluster_in(node, "flushed")))
         return true;
     fprintf(stderr, "meridian %s: incomplete: node %s is %s", command,
-            mrd_json_str(node, "instance_id", "?"), mrd_json_str(node, "state", "?"));
+            mrd_cluster_shown(node, "instance_id", "?"), mrd_cluster_shown(node, "state", "?"));
     if (dropped > 0 || missing > 0 || !is_without(node))
         fprintf(stderr, ", %" PRId64 " event%s dropped, %" PRId64 " batch%s missing", dropped,
                 mrd_plural((uint64_t) dropped), missing, missing == 1 ? "" : "es");
@@ -801,13 +802,9 @@ triggers_whole(const mrd_json *doc, const char *command)
         const mrd_json *t = mrd_json_at(list, i), *missing = mrd_json_get(t, "unacknowledged");
 
         for (size_t k = 0; k < mrd_json_size(missing); k++) {
-            mrd_str node = MRD_STR("?");
-            char scratch[64];
-
             whole = false;
-            (void) mrd_json_text(mrd_json_at(missing, k), scratch, &node);
-            fprintf(stderr, "meridian %s: incomplete: node %.*s did not acknowledge trigger %s\n",
-                    command, (int) node.len, node.p, mrd_json_str(t, "id", "?"));
+            fprintf(stderr, "meridian %s: incomplete: node %s did not acknowledge trigger %s\n",
+                    command, mrd_cluster_shown_at(missing, k), mrd_cluster_shown(t, "id", "?"));
         }
     }
     return whole;

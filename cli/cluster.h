@@ -43,6 +43,11 @@ void mrd_cluster_print_list(const mrd_json *doc, const char *key, bool json,
                             const char *none);
 /* One line of text from elsewhere, control characters as '?'. */
 void mrd_cluster_say(FILE *to, const char *text);
+/* Returns a member or an element of an answer for a message, at most 511 bytes, control characters as '?'. The text is valid until
+ * seven more were returned. Messages print no other text of an answer (`cli/hostile_text`). */
+const char *mrd_cluster_shown(const mrd_json *object, const char *key, const char *def);
+const char *mrd_cluster_shown_at(const mrd_json *array, size_t i);
+/* Characters that a terminal would obey are escaped. */
 void mrd_cluster_print_json(const mrd_json *doc);
 
 /* ---- Interruption ---- */

@@ -3,6 +3,8 @@
 
 #include <stdlib.h>
 
+#include "base/obj.h"
+
 void
 mrd_cluster_say(FILE *to, const char *text)
 {
@@ -15,13 +17,43 @@ mrd_cluster_say(FILE *to, const char *text)
     free(copy);
 }
 
+/* Copies into one of a few buffers that live on, because a message shows several texts. */
+static const char *
+shown(mrd_str from)
+{
+    static char texts[8][512];
+    static unsigned next;
+    char *text = texts[next++ % MRD_COUNT(texts)];
+
+    snprintf(text, sizeof(texts[0]), MRD_STR_FMT, MRD_STR_ARG(from));
+    mrd_text_plain(text);
+    return text;
+}
+
+const char *
+mrd_cluster_shown(const mrd_json *object, const char *key, const char *def)
+{
+    return shown(mrd_str_of(mrd_json_str(object, key, def)));
+}
+
+const char *
+mrd_cluster_shown_at(const mrd_json *array, size_t i)
+{
+    mrd_str text = MRD_STR("?");
+    char scratch[64];
+
+    (void) mrd_json_text(mrd_json_at(array, i), scratch, &text);
+    return shown(text);
+}
+
 void
 mrd_cluster_print_json(const mrd_json *doc)
 {
     mrd_buf text = { 0 };
 
     mrd_json_write(doc, true, &text);
-    printf("%s\n", mrd_buf_cstr(&text));
+    mrd_text_show_json((mrd_str){ (const char *) text.p, text.len }, stdout);
+    putchar('\n');
     mrd_buf_fini(&text);
 }
 

@@ -173,13 +173,10 @@ static mrd_err
 copy_out(const char *path, mrd_why *why)
 {
     FILE *f = fopen(path, "re");
-    char part[4096];
-    size_t n;
 
     if (f == NULL)
         return mrd_why_set(why, MRD_IO, errno, "%s", path);
-    while ((n = fread(part, 1, sizeof(part), f)) > 0)
-        fwrite(part, 1, n, stdout);
+    mrd_text_show(f, false, stdout);
     fclose(f);
     return MRD_OK;
 }

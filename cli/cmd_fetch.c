@@ -447,10 +447,12 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
         err = mrd_client_download(client, mrd_buf_cstr(&path), file, NULL, NULL, NULL, why);
     if (err == MRD_OK && (f = fopen(file, "r")) == NULL)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", file);
-    while (err == MRD_OK && (n = fread(block, 1, sizeof(block), f)) > 0) {
-        if (fwrite(block, 1, n, to) != n)
-            err = mrd_why_set(why, MRD_IO, errno, "cannot write the output");
-    }
+    if (err == MRD_OK && strcmp(format, "report-html") != 0)
+        mrd_text_show(f, mrd_str_ends(mrd_str_of(format), "json"), to);
+    while (err == MRD_OK && (n = fread(block, 1, sizeof(block), f)) > 0)
+        fwrite(block, 1, n, to);
+    if (err == MRD_OK && ferror(to))
+        err = mrd_why_set(why, MRD_IO, errno, "cannot write the output");
     if (f != NULL)
         fclose(f);
     unlink(file);

@@ -53,7 +53,7 @@ invite(void *self, mrd_client *client, const char *word, int *ret_status, mrd_wh
     if (err == MRD_OK && set->client.json)
         mrd_cluster_print_json(reply);
     else if (err == MRD_OK) /* alone on its line: for a file of mode 0600 on that node */
-        printf("%s\n", mrd_json_str(reply, "invitation", ""));
+        printf("%s\n", mrd_cluster_shown(reply, "invitation", ""));
     mrd_json_free(reply);
     return err;
 }

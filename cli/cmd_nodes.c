@@ -223,7 +223,7 @@ say_damaged(const mrd_json *node)
         if (strcmp(mrd_json_str(d, "cause", ""), "spool-damaged") == 0)
             printf("%s lost %" PRId64 " events with its spool, which was cut or removed while no "
                    "agent ran (spool-damaged)\n",
-                   mrd_json_str(node, "instance_id", "?"), mrd_json_int(d, "count", 0));
+                   mrd_cluster_shown(node, "instance_id", "?"), mrd_json_int(d, "count", 0));
     }
 }
 
@@ -235,7 +235,7 @@ say_unread(const mrd_json *node)
 
     if (what == NULL)
         return;
-    printf("%s: ", mrd_json_str(node, "instance_id", "?"));
+    printf("%s: ", mrd_cluster_shown(node, "instance_id", "?"));
     mrd_cluster_say(stdout, what);
 }
 

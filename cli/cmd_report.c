@@ -143,8 +143,11 @@ print_kept(const settings *set, const char *dir)
         closedir(d);
     if (f == NULL)
         return false;
-    while ((n = fread(block, 1, sizeof(block), f)) > 0)
-        fwrite(block, 1, n, stdout);
+    if (!set->html || set->client.json)
+        mrd_text_show(f, set->client.json, stdout);
+    else
+        while ((n = fread(block, 1, sizeof(block), f)) > 0)
+            fwrite(block, 1, n, stdout);
     fclose(f);
     return true;
 }

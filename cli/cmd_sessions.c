@@ -165,13 +165,8 @@ print_deleted(const mrd_json *doc)
 {
     const mrd_json *gone = mrd_json_get(doc, "deleted"), *left = mrd_json_get(doc, "left");
 
-    for (size_t i = 0; i < mrd_json_size(gone); i++) {
-        char scratch[64];
-        mrd_str id;
-
-        if (mrd_json_text(mrd_json_at(gone, i), scratch, &id) == MRD_OK)
-            printf(MRD_STR_FMT "\n", MRD_STR_ARG(id));
-    }
+    for (size_t i = 0; i < mrd_json_size(gone); i++)
+        printf("%s\n", mrd_cluster_shown_at(gone, i));
     fprintf(stderr, "%zu deleted; %zu kept, because they are not over\n", mrd_json_size(gone),
             mrd_json_size(left));
 }

@@ -110,7 +110,7 @@ follow(const settings *set, mrd_client *client, const char *id, char *number, in
     else if (err == MRD_OK)
         printf("trigger %s: %s to %s, %" PRId64 " node%s answered\nget the window with: meridian "
                "fetch %s --start %" PRId64 " --end %" PRId64 "\n",
-               number, mrd_json_str(t, "from", "?"), mrd_json_str(t, "to", "?"),
+               number, mrd_cluster_shown(t, "from", "?"), mrd_cluster_shown(t, "to", "?"),
                mrd_json_int(t, "answered", 0),
                mrd_plural((uint64_t) mrd_json_int(t, "answered", 0)), id,
                mrd_json_int(t, "from_ns", 0), mrd_json_int(t, "to_ns", 0));
@@ -135,7 +135,7 @@ trigger(void *self, mrd_client *client, const char *word, int *ret_status, mrd_w
     }
     mrd_json_free(body);
     if (err == MRD_OK)
-        snprintf(number, sizeof(number), "%s", mrd_json_str(reply, "trigger", ""));
+        snprintf(number, sizeof(number), "%s", mrd_cluster_shown(reply, "trigger", ""));
     if (err == MRD_OK && word != NULL)
         err = follow(set, client, id, number, ret_status, why);
     else if (err == MRD_OK && set->client.json)

@@ -33,6 +33,57 @@ mrd_text_plain(char *text)
     *to = '\0';
 }
 
+/* Decodes a character of one to three bytes of UTF-8. */
+static unsigned
+code_point(const unsigned char *p, size_t len)
+{
+    return len == 1   ? p[0]
+           : len == 2 ? (p[0] & 0x1fu) << 6 | (p[1] & 0x3fu)
+                      : (p[0] & 0x0fu) << 12 | (p[1] & 0x3fu) << 6 | (p[2] & 0x3fu);
+}
+
+void
+mrd_text_show_json(mrd_str text, FILE *to)
+{
+    for (size_t i = 0; i < text.len;) {
+        const char *p = text.p + i;
+        size_t hidden = *p == '\n' || *p == '\t' ? 0 : mrd_plain_hidden(p, text.len - i);
+
+        if (hidden == 0)
+            putc(*p, to);
+        else
+            fprintf(to, "\\u%04x", code_point((const unsigned char *) p, hidden));
+        i += hidden > 0 ? hidden : 1;
+    }
+}
+
+static void
+show_line(mrd_str line, FILE *to)
+{
+    mrd_buf plain = { 0 };
+
+    mrd_plain_text(&plain, line);
+    fwrite(plain.p, 1, plain.len, to);
+    mrd_buf_fini(&plain);
+}
+
+void
+mrd_text_show(FILE *from, bool json, FILE *to)
+{
+    char *line = NULL;
+    size_t room = 0;
+    ssize_t n;
+
+    while ((n = getline(&line, &room, from)) > 0) {
+        bool whole = line[n - 1] == '\n';
+
+        (json ? mrd_text_show_json : show_line)((mrd_str){ line, (size_t) n - whole }, to);
+        if (whole)
+            putc('\n', to);
+    }
+    free(line);
+}
+
 void
 mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
 {

@@ -32,6 +32,9 @@ void mrd_text_table_print(const mrd_text_table *t, FILE *to);  /* with its title
 void mrd_text_table_fini(mrd_text_table *t);
 /* Control characters become '?', in place. */
 void mrd_text_plain(char *text);
+/* Copy a text to `to`. What a terminal would obey becomes \xNN, or \uNNNN in JSON. */
+void mrd_text_show(FILE *from, bool json, FILE *to);
+void mrd_text_show_json(mrd_str text, FILE *to);
 /* Columns of a text on a terminal: bytes that do not continue a UTF-8 sequence. */
 int mrd_text_width(const char *text);
 
