@@ -67,6 +67,7 @@ def slurm():
     hook(SLURM + "/prolog.d/50_meridian.sh", SLURM_JOB_ID="7")
     settings_that_are_broken()
     no_room()
+    heterogeneous()
     owners_folder()
 
 
@@ -160,6 +161,14 @@ def no_room():
         p = subprocess.run(["/bin/sh", f"{SLURM}/{name}.d/50_meridian.sh"], env=job_env(dir), preexec_fn=full, restore_signals=False, capture_output=True, timeout=60)
         equal((p.returncode, os.listdir(dir + "/jobs")), (0, []), f"{name} without room: exit status, and what it leaves")
         equal(os.listdir(dir + "/owner"), [str(os.getuid())] if made else [], f"{name} without room: tokens")
+
+
+def heterogeneous():
+    """Each component's file is of the job that its processes name: the number of the first component."""
+    for whole, want in (("7", ("7", "7")), ("5", ("5", "7")), ("0", ("7", None)), ("", ("7", None)), ("5;x", ("7", None))):
+        dir = tmp()
+        hook(SLURM + "/prolog.d/50_meridian.sh", **job_env(dir, SLURM_HET_JOB_ID=whole))
+        equal((job_file(dir).get("job"), job_file(dir).get("component")), want, f"job and component with SLURM_HET_JOB_ID={whole!r}")
 
 
 def owners_folder():

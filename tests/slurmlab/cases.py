@@ -202,6 +202,16 @@ def asked(state):
     state.idle("asked")
 
 
+def het(state):
+    """A heterogeneous job with a component on each node: one session of the first component's number, with the processes of both."""
+    script = f"#SBATCH -N1 -n1 {FIRST} --meridian\n#SBATCH hetjob\n#SBATCH -N1 -n1 -w {COMPUTE[1]} --meridian\nsrun --het-group=0,1 {TICK}\nsrun --het-group=1 {TICK}"
+    job = state.submit(script)
+    equal(state.ended(job), "COMPLETED", f"the heterogeneous job {job}")
+    state.complete(job, {COMPUTE[0]: 1, COMPUTE[1]: 2}, "a heterogeneous job")
+    equal(state.sessions(str(int(job) + 1)), [], "a session of the second component alone")
+    state.idle("het")
+
+
 def other_clusters(state):
     """The README's lines of slurm.conf, for clusters that are not ParallelCluster's, in the place of those of the laboratory; without the plug-in."""
     conf = os.path.join(state.lab.slurm, "etc/slurm.conf")
@@ -327,4 +337,4 @@ def cost(state):
     state.complete(job, ONE, "afterwards")
 
 
-ALL = {"walk": walk, "asked": asked, "other_clusters": other_clusters, "users": users, "ends": ends, "node_failure": node_failure, "cost": cost}
+ALL = {"walk": walk, "asked": asked, "het": het, "other_clusters": other_clusters, "users": users, "ends": ends, "node_failure": node_failure, "cost": cost}

@@ -34,10 +34,11 @@ key=$(timeout -k 0.2 2 sh -c '
     [ -n "$(find "$token" -maxdepth 0 -type f -uid "$2" -size +0c)" ] && tr -d "\n" <"$token" | sha256sum | cut -c 1-64' sh "$owners" "$SLURM_JOB_UID" "${SLURMD_NODENAME:-node}" </dev/null 2>/dev/null)
 [ -n "$key" ] || setsid timeout -k 1 2 logger -t meridian "job $SLURM_JOB_ID: $owners has no token for user $SLURM_JOB_UID: its sessions have no owner" </dev/null >/dev/null 2>&1 &
 
-# meridian=recorder in the job's comment, which Slurm tells prologs from 23.02 on; before, the controller is asked.
+# meridian=recorder in the job's comment, which Slurm tells prologs from 23.02 on; before, the controller is asked. Of a heterogeneous job it prints
+# all components, each on a line.
 comment=${SLURM_JOB_COMMENT:-}
 if [ -z "$comment${SPANK_MERIDIAN_REQUEST:-}" ] && [ "${MERIDIAN_JOB_COMMENT:-yes}" = yes ]; then
-    comment=$(timeout -k 0.1 0.3 scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null | sed -n 's/.* Comment=\([^ ]*\).*/\1/p')
+    comment=$(timeout -k 0.1 0.3 scontrol -o show job "$SLURM_JOB_ID" 2>/dev/null | sed -n "/^JobId=$SLURM_JOB_ID /s/.* Comment=\([^ ]*\).*/\1/p")
 fi
 request=
 asked=${SPANK_MERIDIAN_REQUEST:-} # of --meridian, by the plug-in: "=" and the request
@@ -48,9 +49,14 @@ case " $(printf %s "$comment" | tr ';' ' ') " in
 esac
 [ "$request" != request=off ] || request=
 
+# Each component of a heterogeneous job has a prolog with the component's own number, but SLURM_JOB_ID of its processes is the number of
+# the first component. That number is the job's.
+whole=${SLURM_HET_JOB_ID:-}
+case $whole in *[!0-9]* | 0) whole= ;; esac
 line() { [ -z "$2" ] || printf '%s=%s\n' "$1" "$(printf %s "$2" | tr -d '\r\n')"; }
 text=$(
-    line job "$SLURM_JOB_ID"
+    line job "${whole:-$SLURM_JOB_ID}"
+    [ -z "$whole" ] || line component "$SLURM_JOB_ID"
     line uid "$SLURM_JOB_UID"
     line user "${SLURM_JOB_USER:-}"
     line cluster "${SLURM_CLUSTER_NAME:-}"
