@@ -261,7 +261,7 @@ typedef struct {
     counter_set counters, at_boot;
     profile_set profiles;
     model_set models;
-    char report[256];
+    char report[256], unselected_one[160];
 } session_part;
 
 /* For how long a report is repeated, in case a heartbeat is lost. */
@@ -376,6 +376,9 @@ fill_tally(session_part *p, const mrd_record_status *s)
     p->tally.selected = s->selected;
     p->tally.in_flight = s->in_flight;
     p->tally.running = s->running;
+    p->tally.unselected = s->unselected;
+    snprintf(p->unselected_one, sizeof(p->unselected_one), "%s", s->unselected_one);
+    p->tally.unselected_one = p->unselected_one;
     p->status.tally = &p->tally;
 }
 

@@ -420,8 +420,7 @@ mrd_record_process_seen(mrd_record *r, mrd_drain_process *process)
 
     if (o == NULL)
         return MRD_NOMEM;
-    for (size_t i = 0; i < r->n_sessions; i++)
-        mrd_record_tally_process(&r->sessions[i], o);
+    mrd_record_tally_process(r, o);
     return MRD_OK;
 }
 

@@ -53,7 +53,11 @@ typedef struct {
     uint64_t in_flight;           /* of chosen: spans that were open at its stop or a trigger */
     unsigned processes, selected; /* with rings, that were there; those it selects */
     unsigned running;             /* of those, that are there now */
-    uint64_t clock_lost;          /* frames of clock data that will not reach the aggregator */
+    /* Processes of the user and namespace of its jobs that no session selects. */
+    unsigned unselected;
+    char
+        unselected_one[160]; /* names one of them, such as "python, pid 17, job 43"; may be empty */
+    uint64_t clock_lost;     /* frames of clock data that will not reach the aggregator */
     const mrd_strlist
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;

@@ -92,6 +92,7 @@ typedef struct rec_process {
     bool releasing;
     bool is_ring;         /* the drain's process: has rings to release */
     bool is_file;         /* of a trace file */
+    bool selected;        /* by some session of this node, perhaps a past one */
     mrd_passed passed[2]; /* read of late, and before: mrd_record_sessions_known */
     mrd_step_gate gates[MRD_RECORD_SESSIONS]; /* of sessions that record steps */
 } rec_process;
@@ -123,8 +124,9 @@ struct mrd_record {
 
 bool mrd_record_wants_process(const session *s, const mrd_drain_process *p);
 bool mrd_record_wants_ident(const session *s, const mrd_ident *id);
-/* A process with rings that is there while the session records. */
-void mrd_record_tally_process(session *s, const rec_process *o);
+/* Counts a new process with rings in all sessions, or all such processes in a new session. */
+void mrd_record_tally_process(mrd_record *r, rec_process *o);
+void mrd_record_tally_session(mrd_record *r, session *s);
 /* Not all events of the processes that it selects. */
 bool mrd_record_chooses(const session *s);
 /* Of an open batch that chooses. */

@@ -1,5 +1,7 @@
 /* agent/record_select.c - what a session takes: of which processes, cores, sources and event types, from which
  * step to which, and in which of its pauses nothing. */
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #include "agent/record_int.h"
@@ -43,20 +45,97 @@ note_identity(session *s, const mrd_jobid *id)
         s->st.jobs_left_out++;
 }
 
-void
-mrd_record_tally_process(session *s, const rec_process *o)
+static bool
+is_over(const session *s)
 {
-    bool over = s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
-                (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
-                 mrd_local_after(mrd_local_now(), s->st.stop));
+    return s->st.phase == MRD__NODE_PHASE__NODE_FLUSHED ||
+           (s->st.phase == MRD__NODE_PHASE__NODE_STOPPING &&
+            mrd_local_after(mrd_local_now(), s->st.stop));
+}
 
-    if (!o->is_ring || over)
-        return;
+/* Returns true if the session counts the process and selects it. */
+static bool
+tally_selected(session *s, const rec_process *o)
+{
+    if (!o->is_ring || is_over(s))
+        return false;
     s->st.processes++;
     if (!mrd_record_wants_process(s, o->process))
-        return;
+        return false;
     s->st.selected++;
     note_identity(s, &o->process->ident.jobid);
+    return true;
+}
+
+/*
+ * Returns true if the session must name the process in case no session selects it: the session records jobs,
+ * and the process has the user and the namespace of those jobs. The owner of a session thus learns nothing of other tenants.
+ */
+static bool
+would_name(const session *s, const rec_process *o)
+{
+    mrd_select who = { .uids = s->select.uids, .namespaces = s->select.namespaces };
+
+    return o->is_ring && s->select.jobs.n > 0 && !is_over(s) &&
+           mrd_select_takes_job(&who, &o->process->ident.jobid, NULL);
+}
+
+static void
+print_process(const mrd_ident *id, char *to, size_t size)
+{
+    mrd_str job = mrd_jobid_get(&id->jobid, "job");
+
+    if (job.len == 0)
+        snprintf(to, size, "%s, pid %" PRId64 ", no job", id->comm, id->pid);
+    else
+        snprintf(to, size, "%s, pid %" PRId64 ", job %.*s", id->comm, id->pid,
+                 (int) (job.len < 60 ? job.len : 60), job.p);
+}
+
+static void
+add_unselected(session *s, const rec_process *o)
+{
+    if (!would_name(s, o))
+        return;
+    if (s->st.unselected++ == 0)
+        print_process(&o->process->ident, s->st.unselected_one, sizeof(s->st.unselected_one));
+}
+
+/* A later session selects a process that this session counted. */
+static void
+remove_unselected(session *s, const rec_process *o)
+{
+    char text[sizeof(s->st.unselected_one)];
+
+    if (!would_name(s, o) || s->st.unselected == 0)
+        return;
+    s->st.unselected--;
+    print_process(&o->process->ident, text, sizeof(text));
+    if (strcmp(text, s->st.unselected_one) == 0)
+        s->st.unselected_one[0] = '\0';
+}
+
+void
+mrd_record_tally_process(mrd_record *r, rec_process *o)
+{
+    for (size_t i = 0; i < r->n_sessions; i++)
+        o->selected = tally_selected(&r->sessions[i], o) || o->selected;
+    for (size_t i = 0; i < r->n_sessions && !o->selected; i++)
+        add_unselected(&r->sessions[i], o);
+}
+
+void
+mrd_record_tally_session(mrd_record *r, session *s)
+{
+    for (rec_process *o = r->processes; o != NULL; o = o->next) {
+        bool selected = tally_selected(s, o);
+
+        if (!selected && !o->selected)
+            add_unselected(s, o);
+        for (size_t i = 0; i < r->n_sessions && selected && !o->selected; i++)
+            remove_unselected(&r->sessions[i], o);
+        o->selected = o->selected || selected;
+    }
 }
 
 /* ---- Events ---- */

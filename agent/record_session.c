@@ -75,8 +75,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     }
     mrd_record_take_tally(r, &s);
     r->sessions[r->n_sessions++] = s;
-    for (const rec_process *o = r->processes; o != NULL; o = o->next)
-        mrd_record_tally_process(&r->sessions[r->n_sessions - 1], o);
+    mrd_record_tally_session(r, &r->sessions[r->n_sessions - 1]);
     mrd_record_write_notes(r);
     return MRD_OK;
 }

@@ -732,11 +732,11 @@ unread_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Says what may not be counted; nobody knows whether anything is. */
+/* Prints the message of `remark`, if there is one. It says what the session perhaps lacks, so the exit status does not change. */
 static void
-say_uncounted(const mrd_json *node, const char *command)
+say_remark(const mrd_json *node, const mrd_json *remark, const char *command)
 {
-    const char *what = mrd_json_str(mrd_json_get(node, "uncounted"), "message", NULL);
+    const char *what = mrd_json_str(remark, "message", NULL);
 
     if (what == NULL)
         return;
@@ -853,7 +853,8 @@ mrd_cluster_whole(const mrd_json *doc, const char *command)
         whole = files_whole(p, command) && whole;
         whole = unread_whole(p, command) && whole;
         whole = node_whole(doc, p, command) && whole;
-        say_uncounted(p, command);
+        say_remark(p, mrd_json_get(p, "uncounted"), command);
+        say_remark(p, mrd_json_get(mrd_json_get(p, "tally"), "unselected"), command);
     }
     return whole;
 }

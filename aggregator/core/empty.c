@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "aggregator/core/json.h"
+#include "aggregator/core/text.h"
 #include "base/obj.h"
 #include "trace/model/catalog.h"
 
@@ -32,6 +33,12 @@ events_load(const mrd_json *o)
                                (uint64_t) mrd_json_int(o, "in_flight", 0) };
 }
 
+static unsigned
+max_of(unsigned a, unsigned b)
+{
+    return a > b ? a : b;
+}
+
 /* A count that is less than before is that of another run of the agent. */
 void
 mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
@@ -41,13 +48,53 @@ mrd_part_tally(mrd_part *p, const Mrd__SessionTally *tally)
     if (tally == NULL)
         return;
     if (tally->chosen < t->last.chosen || tally->left_out < t->last.left_out ||
-        tally->in_flight < t->last.in_flight)
+        tally->in_flight < t->last.in_flight) {
         t->before = plus(&t->before, &t->last);
+        t->unselected_before = max_of(t->unselected_before, t->unselected);
+    }
     t->known = true;
     t->last = (mrd_tally_events){ tally->chosen, tally->left_out, tally->in_flight };
     t->running = tally->running;
-    t->processes = tally->processes > t->processes ? tally->processes : t->processes;
-    t->selected = tally->selected > t->selected ? tally->selected : t->selected;
+    t->processes = max_of(tally->processes, t->processes);
+    t->selected = max_of(tally->selected, t->selected);
+    t->unselected = tally->unselected;
+    if (t->unselected >= t->unselected_before)
+        mrd_text_set(t->unselected_one, sizeof(t->unselected_one), tally->unselected_one);
+}
+
+static unsigned
+count_unselected(const mrd_part *p)
+{
+    return max_of(p->tally.unselected, p->tally.unselected_before);
+}
+
+bool
+mrd_part_unselected_text(const mrd_part *p, char text[MRD_WHY_MAX])
+{
+    const char *one = p->tally.unselected_one;
+    unsigned n = count_unselected(p);
+
+    if (n == 0)
+        return false;
+    snprintf(text, MRD_WHY_MAX, "%u process%s ran there that no session selected%s%s", n,
+             n == 1 ? "" : "es", one[0] == '\0' ? "" : ", such as ", one);
+    return true;
+}
+
+static void
+put_unselected(const mrd_part *p, mrd_json *to)
+{
+    char text[MRD_WHY_MAX];
+    mrd_json *o;
+
+    if (!mrd_part_unselected_text(p, text))
+        return;
+    o = mrd_json_new_object();
+    mrd_json_set(o, "processes", mrd_json_new_int(count_unselected(p)));
+    if (p->tally.unselected_one[0] != '\0')
+        mrd_json_set(o, "one", mrd_json_new_str(p->tally.unselected_one));
+    mrd_json_set(o, "message", mrd_json_new_str(text));
+    mrd_json_set(to, "unselected", o);
 }
 
 mrd_json *
@@ -62,6 +109,7 @@ mrd_part_tally_json(const mrd_part *p)
     mrd_json_set(o, "processes", mrd_json_new_int(t->processes));
     mrd_json_set(o, "selected", mrd_json_new_int(t->selected));
     mrd_json_set(o, "running", mrd_json_new_int(t->running));
+    put_unselected(p, o);
     return o;
 }
 
@@ -75,6 +123,7 @@ rest(uint64_t all, uint64_t before)
 void
 mrd_part_tally_load(mrd_part *p, const mrd_json *o)
 {
+    const mrd_json *unselected = mrd_json_get(o, "unselected");
     mrd_tally *t = &p->tally;
 
     if (o == NULL)
@@ -83,7 +132,9 @@ mrd_part_tally_load(mrd_part *p, const mrd_json *o)
                       .before = events_load(mrd_json_get(o, "earlier_runs")),
                       .last = events_load(o),
                       .processes = (unsigned) mrd_json_int(o, "processes", 0),
-                      .selected = (unsigned) mrd_json_int(o, "selected", 0) };
+                      .selected = (unsigned) mrd_json_int(o, "selected", 0),
+                      .unselected_before = (unsigned) mrd_json_int(unselected, "processes", 0) };
+    mrd_text_set(t->unselected_one, sizeof(t->unselected_one), mrd_json_str(unselected, "one", ""));
     t->last.chosen = rest(t->last.chosen, t->before.chosen);
     t->last.left_out = rest(t->last.left_out, t->before.left_out);
     t->last.in_flight = rest(t->last.in_flight, t->before.in_flight);

@@ -358,7 +358,8 @@ say_of(const mrd_part *p, const char *but, const char *what, char text[MRD_WHY_M
              what);
 }
 
-/* A session that is over is not whole when a node did not read all that was there, or what it read may not all be counted. */
+/* Says why a session that is over may not be whole: a node did not read all that was there, may not have counted all that it read, or
+ * had a process that no session selected. */
 static bool
 not_whole(const mrd_session *s, char text[MRD_WHY_MAX])
 {
@@ -372,6 +373,11 @@ not_whole(const mrd_session *s, char text[MRD_WHY_MAX])
     for (size_t i = 0; i < s->n_parts; i++)
         if (mrd_part_uncounted_text(s->parts[i], what)) {
             say_of(s->parts[i], "but perhaps not whole", what, text);
+            return true;
+        }
+    for (size_t i = 0; i < s->n_parts; i++)
+        if (mrd_part_unselected_text(s->parts[i], what)) {
+            say_of(s->parts[i], "but perhaps not all of the job", what, text);
             return true;
         }
     return false;

@@ -63,6 +63,10 @@ typedef struct {
     mrd_tally_events before, last; /* of earlier runs of the agent, of this one */
     unsigned processes, selected;  /* the most */
     unsigned running;              /* of those selected, there now */
+    /* Processes of the user and namespace of the session's jobs that no session selected: as this run of the agent says, and the most
+     * that an earlier run said. The count falls when a later session selects some. */
+    unsigned unselected, unselected_before;
+    char unselected_one[160]; /* names one of them; may be empty */
 } mrd_tally;
 
 /* The contents of the memory of a node's flight recorder. */

@@ -54,12 +54,12 @@ function nodeRow(n) {
     td(count(lost), lost > 0 ? "num bad" : "num"),
     td(count(n.missing_batches), n.missing_batches > 0 ? "num bad" : "num"),
     td(n.clock.bound_ns < 0 ? "–" : `± ${dur(n.clock.bound_ns)}`, "num"),
-    td([n.message, n.unread?.message, n.uncounted?.message, damaged, refused, foreign, drops, held].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
+    td([n.message, n.unread?.message, n.uncounted?.message, n.tally?.unselected?.message, damaged, refused, foreign, drops, held].filter(Boolean).join("; "), damaged ? "wrap bad" : "wrap"));
 }
 
 /** What the reader of a session looks at first. */
 const needsAttention = (n) => tone(n.state) === "bad" || n.message !== "" || n.counters.dropped > n.counters.unwanted || n.missing_batches > 0 ||
-  n.damaged_events > 0 || n.damaged_frames > 0 || n.foreign_batches > 0 || n.unread?.message !== undefined;
+  n.damaged_events > 0 || n.damaged_frames > 0 || n.foreign_batches > 0 || n.unread?.message !== undefined || n.tally?.unselected !== undefined;
 
 function nodes(m) {
   const listed = [...m.nodes].sort((a, b) => needsAttention(b) - needsAttention(a) || (a.instance_id < b.instance_id ? -1 : 1)).slice(0, shown.all ? m.nodes.length : LISTED);

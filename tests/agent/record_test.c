@@ -222,6 +222,59 @@ TEST(a_reason_stays_with_the_sessions_of_its_process)
     teardown(&f);
 }
 
+/* A session of a job counts the processes of its user and namespace that are in no session, until a later session selects them. */
+TEST(a_session_counts_processes_that_no_session_selected)
+{
+    static const struct {
+        const char *row, *identity;
+        unsigned counted; /* by the session of job 42 */
+        const char *one;
+    } rows[] = { { "the job", "job=42\nuid=5\n", 0, "" },
+                 { "another user's", "job=50\nuid=6\n", 0, "" },
+                 { "the user's in a namespace", "job=50\nuid=5\nnamespace=n\n", 0, "" },
+                 { "another number", "job=43\nuid=5\n", 1, "python, pid 7, job 43" },
+                 { "no job", "uid=5\n", 1, "python, pid 7, no job" } };
+
+    for (size_t i = 0; i < MRD_COUNT(rows) * 2; i++) {
+        size_t k = i / 2;
+        char job[] = "42", none[] = "";
+        char *jobs[] = { job }, *spaces[] = { none };
+        int64_t uid = 5;
+        Mrd__Selection select = MRD__SELECTION__INIT;
+        Mrd__Control c = MRD__CONTROL__INIT;
+        mrd_record_status st;
+        fixture f;
+
+        setup(&f);
+        mrd_jobid_parse(&f.process.ident.jobid, mrd_str_of(rows[k].identity));
+        snprintf(f.process.ident.comm, sizeof(f.process.ident.comm), "python");
+        f.process.ident.pid = 7;
+        f.process.ident.start_ticks = 1; /* it has rings */
+        select.jobs = jobs;
+        select.uids = &uid;
+        select.namespaces = spaces;
+        select.n_jobs = select.n_uids = select.n_namespaces = 1;
+        c.session = 1;
+        if (i % 2 != 0) /* the process is there first */
+            CHECK_ERR("seen", mrd_record_process_seen(f.record, &f.process), MRD_OK);
+        c.select = &select;
+        CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+        if (i % 2 == 0)
+            CHECK_ERR("seen", mrd_record_process_seen(f.record, &f.process), MRD_OK);
+        REQUIRE(mrd_record_find(f.record, 1, &st));
+        CHECK_ROW(rows[k].row, st.unselected == rows[k].counted);
+        CHECK_ROW(rows[k].row, strcmp(st.unselected_one, rows[k].one) == 0);
+        c.session = 2;
+        c.select = NULL; /* all */
+        CHECK_ERR("go", mrd_record_go(f.record, &c, (mrd_local_ns){ f.start_ns }, 0, NULL), MRD_OK);
+        REQUIRE(mrd_record_find(f.record, 1, &st));
+        CHECK_ROW(rows[k].row, st.unselected == 0 && st.unselected_one[0] == '\0');
+        REQUIRE(mrd_record_find(f.record, 2, &st));
+        CHECK_ROW(rows[k].row, st.unselected == 0);
+        teardown(&f);
+    }
+}
+
 /* Gives n events of 1 ms, one every 10 ms from `from` on. */
 static void
 give_some(fixture *f, int64_t from, int n)

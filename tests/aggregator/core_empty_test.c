@@ -1,5 +1,6 @@
 /* Explains why a complete session contains nothing but counters, and when there is no explanation. */
 #include "aggregator/core/empty.h"
+#include "aggregator/core/manifest.h"
 #include "tests/aggregator/core_make.h"
 
 /* A complete session of one node that is empty. The rows give the differences. */
@@ -312,6 +313,51 @@ TEST(earlier_runs_are_said_where_there_were_any)
 
         CHECK_INT(mrd_json_get(o, "earlier_runs") != NULL, i > 0);
         mrd_json_free(o);
+    }
+}
+
+/* A session of a job whose node had a process that no session selected says so, also after restarts of aggregator and agent. */
+TEST(a_session_names_a_process_that_no_session_selected)
+{
+    static const struct {
+        unsigned count;
+        const char *one, *message; /* NULL: there is none */
+    } rows[] = {
+        { 0, "", NULL },
+        { 1, "python, pid 7, job 43",
+          "but perhaps not all of the job: a: 1 process ran there that no session selected, such "
+          "as python, pid 7, job 43" },
+        { 2, "",
+          "but perhaps not all of the job: a: 2 processes ran there that no session selected" },
+    };
+
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        mrd_core *c = core_make((mrd_core_limits){ 0 });
+        mrd_session *s = core_session(c, 7, 0, MRD_SESSION_COMPLETE);
+        mrd_part *p = core_part(c, s, "a", MRD_PART_FLUSHED);
+        Mrd__SessionTally tally = MRD__SESSION_TALLY__INIT, none = tally;
+        mrd_manifest_context x = mrd_core_manifest_context(c);
+        const char *message;
+        mrd_json *o;
+
+        tally.left_out = 5;
+        tally.unselected = 9; /* a later session selected some */
+        mrd_part_tally(p, &tally);
+        tally.unselected = rows[i].count;
+        tally.unselected_one = (char *) (uintptr_t) rows[i].one;
+        mrd_part_tally(p, &tally);
+        o = mrd_part_tally_json(p);
+        p->tally = (mrd_tally){ .known = false };
+        mrd_part_tally_load(p, o);
+        mrd_json_free(o);
+        mrd_part_tally(p, &none); /* another run of the agent, after the process has exited */
+        o = mrd_session_json(s, &x);
+        message = mrd_json_str(o, "message", NULL);
+        CHECK((message == NULL) == (rows[i].message == NULL));
+        if (message != NULL && rows[i].message != NULL)
+            CHECK_ROW(message, strcmp(message, rows[i].message) == 0);
+        mrd_json_free(o);
+        mrd_core_free(c);
     }
 }
 
