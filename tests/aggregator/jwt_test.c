@@ -5,14 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <openssl/bn.h>
 #include <openssl/core_names.h>
-#include <openssl/ecdsa.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rsa.h>
 
 #include "base/obj.h"
+#include "tests/aggregator/jwt_make.h"
 #include "tests/check.h"
 
 #define NOW INT64_C(1770000000)
@@ -20,47 +18,6 @@
 static const mrd_jwt_rule rule = { "https://login.example", "meridian", 30 * MRD_SEC };
 
 static EVP_PKEY *rsa, *rsa_other, *ec;
-
-static void
-encode(const uint8_t *p, size_t n, mrd_buf *to)
-{
-    static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
-
-    for (size_t i = 0; i < n; i += 3) {
-        uint32_t v = (uint32_t) p[i] << 16 | (i + 1 < n ? (uint32_t) p[i + 1] << 8 : 0) |
-                     (i + 2 < n ? p[i + 2] : 0);
-
-        for (unsigned k = 0; k < 4 && i + k <= n; k++)
-            mrd_buf_byte(to, (uint8_t) digits[v >> (18 - 6 * k) & 63]);
-    }
-}
-
-static void
-encode_text(const char *text, mrd_buf *to)
-{
-    encode((const uint8_t *) text, strlen(text), to);
-}
-
-static void
-put_number(EVP_PKEY *key, const char *param, mrd_buf *to)
-{
-    BIGNUM *b = NULL;
-    uint8_t bytes[1024];
-
-    CHECK(EVP_PKEY_get_bn_param(key, param, &b) == 1);
-    encode(bytes, (size_t) BN_bn2bin(b, bytes), to);
-    BN_free(b);
-}
-
-static void
-put_rsa(EVP_PKEY *key, const char *more, mrd_buf *to)
-{
-    mrd_buf_fmt(to, "{\"kty\":\"RSA\",%s\"n\":\"", more);
-    put_number(key, OSSL_PKEY_PARAM_RSA_N, to);
-    mrd_buf_text(to, "\",\"e\":\"");
-    put_number(key, OSSL_PKEY_PARAM_RSA_E, to);
-    mrd_buf_text(to, "\"}");
-}
 
 static void
 put_ec(EVP_PKEY *key, const char *more, mrd_buf *to)
@@ -72,9 +29,9 @@ put_ec(EVP_PKEY *key, const char *more, mrd_buf *to)
                                           &len) == 1);
     CHECK(len == 65 && point[0] == 4);
     mrd_buf_fmt(to, "{\"kty\":\"EC\",\"crv\":\"P-256\",%s\"x\":\"", more);
-    encode(point + 1, 32, to);
+    jwt_encode(point + 1, 32, to);
     mrd_buf_text(to, "\",\"y\":\"");
-    encode(point + 33, 32, to);
+    jwt_encode(point + 33, 32, to);
     mrd_buf_text(to, "\"}");
 }
 
@@ -97,48 +54,13 @@ keys_of_issuer(void)
     mrd_jwks *keys;
 
     mrd_buf_text(&text, "{\"keys\":[");
-    put_rsa(rsa, "\"kid\":\"r\",\"alg\":\"RS256\",\"use\":\"sig\",", &text);
+    jwt_put_rsa(rsa, "\"kid\":\"r\",\"alg\":\"RS256\",\"use\":\"sig\",", &text);
     mrd_buf_text(&text, ",");
     put_ec(ec, "\"kid\":\"e\",", &text);
     mrd_buf_text(&text, "]}");
     keys = set_of(mrd_buf_cstr(&text));
     mrd_buf_fini(&text);
     return keys;
-}
-
-static size_t
-raw_of(const uint8_t *der, size_t len, uint8_t raw[64])
-{
-    ECDSA_SIG *sig = d2i_ECDSA_SIG(NULL, &der, (long) len);
-
-    BN_bn2binpad(ECDSA_SIG_get0_r(sig), raw, 32);
-    BN_bn2binpad(ECDSA_SIG_get0_s(sig), raw + 32, 32);
-    ECDSA_SIG_free(sig);
-    return 64;
-}
-
-/* Makes head.claims, signed by the key. A NULL key omits the signature. */
-static void
-make(const char *head, const char *claims, EVP_PKEY *key, mrd_buf *to)
-{
-    EVP_MD_CTX *ctx = EVP_MD_CTX_new();
-    uint8_t der[1024], raw[64];
-    size_t len = sizeof(der);
-
-    mrd_buf_reset(to);
-    encode_text(head, to);
-    mrd_buf_text(to, ".");
-    encode_text(claims, to);
-    if (key != NULL) {
-        CHECK(EVP_DigestSignInit(ctx, NULL, EVP_sha256(), NULL, key) == 1);
-        CHECK(EVP_DigestSign(ctx, der, &len, to->p, to->len) == 1);
-    }
-    mrd_buf_text(to, ".");
-    if (key == ec)
-        encode(raw, raw_of(der, len, raw), to);
-    else if (key != NULL)
-        encode(der, len, to);
-    EVP_MD_CTX_free(ctx);
 }
 
 static mrd_err
@@ -247,12 +169,12 @@ TEST(what_a_token_must_say)
         char by = rows[i].key;
         mrd_why why = { 0 };
 
-        make(rows[i].head, rows[i].claims,
-             by == 'r'   ? rsa
-             : by == 'o' ? rsa_other
-             : by == 'e' ? ec
-                         : NULL,
-             &token);
+        jwt_make(rows[i].head, rows[i].claims,
+                 by == 'r'   ? rsa
+                 : by == 'o' ? rsa_other
+                 : by == 'e' ? ec
+                             : NULL,
+                 &token);
         CHECK_ERR(rows[i].what, verify((mrd_str){ (const char *) token.p, token.len }, keys, &why),
                   rows[i].err);
         CHECK_ROW(rows[i].what, strstr(why.text, mrd_buf_cstr(&token)) == NULL);
@@ -276,7 +198,7 @@ TEST(the_last_of_many_audiences)
         for (int i = 0; i < others; i++)
             mrd_buf_fmt(&claims, "\"of%d\",", i);
         mrd_buf_text(&claims, "\"meridian\"]}");
-        make(R256, mrd_buf_cstr(&claims), rsa, &token);
+        jwt_make(R256, mrd_buf_cstr(&claims), rsa, &token);
         CHECK_ERR("last", verify((mrd_str){ (const char *) token.p, token.len }, keys, &why),
                   MRD_OK);
     }
@@ -296,13 +218,13 @@ TEST(a_public_key_is_no_secret)
     mrd_why why = { 0 };
 
     REQUIRE(keys != NULL);
-    put_rsa(rsa, "", &public);
-    encode_text("{\"alg\":\"HS256\",\"kid\":\"r\"}", &token);
+    jwt_put_rsa(rsa, "", &public);
+    jwt_encode_text("{\"alg\":\"HS256\",\"kid\":\"r\"}", &token);
     mrd_buf_text(&token, ".");
-    encode_text(GOOD, &token);
+    jwt_encode_text(GOOD, &token);
     CHECK(HMAC(EVP_sha256(), public.p, (int) public.len, token.p, token.len, mac, &n) != NULL);
     mrd_buf_text(&token, ".");
-    encode(mac, n, &token);
+    jwt_encode(mac, n, &token);
     CHECK_ERR("HS256", verify((mrd_str){ (const char *) token.p, token.len }, keys, &why),
               MRD_AUTH);
     mrd_buf_fini(&public);
@@ -320,7 +242,7 @@ TEST(damaged_tokens)
 
     REQUIRE(keys != NULL);
     for (int which = 0; which < 2; which++) {
-        make(which == 0 ? R256 : E256, GOOD, which == 0 ? rsa : ec, &token);
+        jwt_make(which == 0 ? R256 : E256, GOOD, which == 0 ? rsa : ec, &token);
         for (size_t n = 0; n < token.len; n++) {
             char *cut = malloc(n + 1), *changed = malloc(token.len);
 
@@ -374,9 +296,9 @@ TEST(key_sets)
         CHECK_ERR(rows[i].what, mrd_jwks_parse(mrd_str_of(rows[i].text), &keys, &why), rows[i].err);
     /* A key for encryption or for another algorithm is ignored. */
     mrd_buf_text(&text, "{\"keys\":[");
-    put_rsa(rsa, "\"use\":\"enc\",", &text);
+    jwt_put_rsa(rsa, "\"use\":\"enc\",", &text);
     mrd_buf_text(&text, ",");
-    put_rsa(rsa, "\"alg\":\"PS256\",", &text);
+    jwt_put_rsa(rsa, "\"alg\":\"PS256\",", &text);
     mrd_buf_text(&text, "]}");
     CHECK_ERR("other uses", mrd_jwks_parse(mrd_str_of(mrd_buf_cstr(&text)), &keys, &why),
               MRD_EMPTY);
