@@ -48,7 +48,8 @@ if [ "$role" = uninstall ]; then
     systemctl daemon-reload || true
     # Processes that have the library mapped keep it.
     rm -f /usr/bin/meridian /usr/bin/meridian-agent /usr/bin/meridian-aggregator /usr/lib/libmeridian.so
-    if [ "$prefix" = purge ]; then rm -rf "$etc"; else echo "install.sh: settings and secrets stay in $etc"; fi
+    # The Prolog made the tokens of the jobs' owners on this node. MERIDIAN_OWNER_DIR on a shared folder belongs to the cluster and stays.
+    if [ "$prefix" = purge ]; then rm -rf "$etc" /run/meridian; else echo "install.sh: settings and secrets stay in $etc"; fi
     exit 0
 fi
 

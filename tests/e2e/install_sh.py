@@ -195,8 +195,10 @@ def uninstall(m):
             if os.path.lexists(m.path(n))]
     equal(left, [], "what is left")
     check("MERIDIAN_SPOOL_SIZE=1G" in m.read("etc/meridian/agent.env"), "settings stay")
+    os.makedirs(m.path("run/meridian/owner"))
+    m.write("run/meridian/owner/1000", "0" * 64 + "\n")
     install(m, "uninstall", "purge")
-    check(not os.path.exists(m.path("etc/meridian")), "and go with purge")
+    equal([os.path.exists(m.path(at)) for at in ("etc/meridian", "run/meridian")], [False, False], "and go with purge, as do the owners' tokens")
     equal(m.read("fsx/store/kept"), "a session", "sessions stay")
     install(m, "uninstall", "everything", want=1)
 
