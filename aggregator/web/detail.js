@@ -58,7 +58,7 @@ function nodeRow(n) {
 }
 
 /** What the reader of a session looks at first. */
-const needsAttention = (n) => tone(n.state) === "bad" || n.message !== "" || n.counters.dropped > n.counters.unwanted || n.missing_batches > 0 ||
+const needsAttention = (n) => tone(n.state) === "bad" || n.message !== undefined || n.counters.dropped > n.counters.unwanted || n.missing_batches > 0 ||
   n.damaged_events > 0 || n.damaged_frames > 0 || n.foreign_batches > 0 || n.unread?.message !== undefined || n.tally?.unselected !== undefined;
 
 function nodes(m) {

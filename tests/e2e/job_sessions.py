@@ -69,13 +69,20 @@ with Cluster(node_timeout="6s", job_sessions_user=3, lead="100ms") as c:
     # ---- two nodes, short, beside a job that did not ask ----
     for i in range(2):
         job_file(c, i, 101, request="stream", nodes=2, job_name="short")
-    other = work(c, 0, 999)
+    other = c.workload(0, more={"SLURM_JOB_ID": "999", "SLURM_CLUSTER_NAME": "trn"})
+    other.emit(10)
     a, b = work(c, 0, 101), work(c, 1, 101)
     for i in range(2):
         job_file(c, i, 101, request="stream", nodes=2, job_name="short", ended=True)
     id, doc = whole(c, 101, {("i-test0", a.pid): a, ("i-test1", b.pid): b})
     equal((doc["job"]["key"], doc["job"]["uid"], doc["job"]["nodes"], doc["name"]), ("trn//101/0", UID, 2, "job 101"), "whose it is")
     equal([s["jobs"][0]["user"] for s in sessions(c, "--user", "alice")], ["alice"], "found by its user")
+    remarks = [part["tally"].get("unselected", {}).get("message", "") for part in doc["nodes"]]
+    check(remarks[0].startswith("1 process ran there that no session selected") and f"pid {other.pid}, job 999" in remarks[0] and not remarks[1],
+          f"each node's processes that no session selected: {remarks}")
+    out, err = c.run("status", id)
+    check(remarks[0] in doc["message"] and remarks[0] in out and remarks[0] in err, f"the session and the command name the process: {out}{err}")
+    other.end()
 
     # ---- the file is gone instead of ended; a requeued job is another session ----
     job_file(c, 0, 102, request="", restart=1)

@@ -299,7 +299,8 @@ try {
   await large.route(/\/api\/v1\/sessions\/[^/]+$/, async (route) => {
     const m = await (await route.fetch({ url: `${PAGE}api/v1/sessions/${real}` })).json();
     await route.fulfill({ json: { ...m, begun: ++looks, store_message: "the disk is full", export: { state: "failed", message: "no answer" },
-      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}` })),
+      nodes: Array.from({ length: 60 }, (_, i) => ({ ...m.nodes[0], instance_id: `many-${i}`,
+        tally: { ...m.nodes[0].tally, ...(i === 58 && { unselected: { processes: 1, message: "1 process ran there that no session selected" } }) } })),
       triggers: [{ id: "0123456789abcdef", reason: "somebody looked", answered: 58, unacknowledged: ["many-27", "many-28"], from: "2026-11-24T09:00:00.123456789Z", to: "2026-11-24T09:00:20Z" }] } });
   });
   const newest = large.locator("#session-table tr[data-session]:visible button.link").first();
@@ -311,6 +312,8 @@ try {
   const facts = await large.locator("#detail dl").textContent(), asked = await large.locator("#detail [aria-label=Triggers] tbody").textContent();
   check(/Nothing is stored nowthe disk is full/.test(facts) && /Exportfailed: no answer/.test(facts), `what goes wrong is said: ${facts}`);
   check(/2026-11-24 09:00:00\.1232026-11-24 09:00:2058somebody looked; not acknowledged by many-27, many-28/.test(asked), `who did not acknowledge a trigger: ${asked}`);
+  const marked = await large.locator("#detail").getByRole("group", { name: "Nodes of the session" }).locator("tbody tr").first().textContent();
+  check(/^many-58.*1 process ran there that no session selected/.test(marked), `the first node listed is the one with a process outside of all sessions: ${marked}`);
   await large.locator("#detail").getByRole("button", { name: "Show all 60 nodes" }).click();
   const rowsBox = large.getByRole("group", { name: "Nodes of the session" });
   await rowsBox.evaluate((el) => { el.scrollTop = 300; });
