@@ -179,8 +179,8 @@ call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
         pr->seq_key = mrd_strtab_addz(mrd_catalog_strings(pr->pub.catalog), NRT_SEQ_KEY);
     for (uint32_t i = 0; i < ev->arg_count; i++)
         if (ev->args[i].key == pr->seq_key && mrd_nrt_is_seq(&ev->args[i])) {
-            *arrow =
-                (mrd_flow){ mrd_nrt_seq_flow(pr->flow_scope, ev->args[i].v.u), MRD_FLOW_START };
+            *arrow = (mrd_flow){ .id = mrd_nrt_seq_flow(pr->flow_scope, ev->args[i].v.u),
+                                 .dir = MRD_FLOW_START };
             ev->flows = arrow;
             ev->flow_count = 1;
             return;

@@ -383,7 +383,7 @@ decode_flows(mrd_batch_reader *r, const form *f)
 
         if (dir < MRD_FLOW_START || dir > MRD_FLOW_END)
             return "an arrow has an unknown direction";
-        r->flows[r->n_flows++] = (mrd_flow){ id, (mrd_flow_dir) dir };
+        r->flows[r->n_flows++] = (mrd_flow){ .id = id, .dir = (mrd_flow_dir) dir };
     }
     return NULL;
 }

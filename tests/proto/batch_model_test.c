@@ -36,7 +36,8 @@ push_all(mrd_catalog *cat, mrd_batch *b, mrd_track_id spans, mrd_track_id counte
         { .key = key, .type = MRD_ARG_BOOL, .v.u = 1 },
         { .key = key, .type = MRD_ARG_JSON, .len = 2, .v.text = "{}" },
     };
-    const mrd_flow arrows[] = { { 11, MRD_FLOW_START }, { 12, MRD_FLOW_END } };
+    const mrd_flow arrows[] = { { .id = 11, .dir = MRD_FLOW_START },
+                                { .id = 12, .dir = MRD_FLOW_END } };
     const mrd_event events[EVENTS] = {
         { .kind = MRD_SPAN, .ts = { 100 }, .dur_ns = 7, .track = spans, .name = name },
         { .kind = MRD_SPAN,

@@ -160,7 +160,7 @@ make_event(const world *w, made *m, int64_t base, uint64_t spread)
     ev->args = m->args;
     ev->flow_count = (uint8_t) (ev->kind != MRD_FLOW && below(10) == 0 ? below(4) : 0);
     for (uint32_t i = 0; i < ev->flow_count; i++)
-        m->flows[i] = (mrd_flow){ rnd(), (mrd_flow_dir) (1 + below(3)) };
+        m->flows[i] = (mrd_flow){ .id = rnd(), .dir = (mrd_flow_dir) (1 + below(3)) };
     ev->flows = m->flows;
 }
 

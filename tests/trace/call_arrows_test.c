@@ -326,7 +326,7 @@ add_span(mrd_track_id track, const char *name, mrd_catalog *cat, int64_t from, i
 static void
 add_flow(profiled *p, mrd_event *ev, uint64_t id, mrd_flow_dir dir)
 {
-    p->flows[p->n_flows] = (mrd_flow){ id, dir };
+    p->flows[p->n_flows] = (mrd_flow){ .id = id, .dir = dir };
     ev->flows = &p->flows[p->n_flows++];
     ev->flow_count = 1;
 }

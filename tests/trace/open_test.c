@@ -74,7 +74,7 @@ TEST(a_copy_is_deep)
     char text[] = "hello";
     mrd_arg args[2] = { { .key = 1, .type = MRD_ARG_TEXT, .len = 5 },
                         { .key = 2, .type = MRD_ARG_INT } };
-    mrd_flow flow = { 7, MRD_FLOW_END };
+    mrd_flow flow = { .id = 7, .dir = MRD_FLOW_END };
     mrd_event ev = {
         .kind = MRD_SPAN, .args = args, .arg_count = 2, .flows = &flow, .flow_count = 1
     };

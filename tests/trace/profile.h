@@ -207,7 +207,8 @@ profile_events(test_profile *p)
         ev = profile_add(p, MRD_SPAN, p->thread[i], "nrt_execute", at, 900000);
         ev->args = p->args + 11;
         ev->arg_count = 1;
-        p->flows[i] = (mrd_flow){ 0xfeedfacecafebeef, i == 0 ? MRD_FLOW_START : MRD_FLOW_END };
+        p->flows[i] =
+            (mrd_flow){ .id = 0xfeedfacecafebeef, .dir = i == 0 ? MRD_FLOW_START : MRD_FLOW_END };
         ev->flows = &p->flows[i];
         ev->flow_count = 1;
         ev->bound_ns = i == 0 ? MRD_BOUND_LOCAL : 1850;

@@ -32,8 +32,8 @@ one_step(test_profile *p, mrd_track_id host, int who, int64_t number, int64_t at
     profile_add(p, MRD_SPAN, host, number == 1 ? "step 1" : "step", at, (900 + number) * US);
     if (who == 0)
         profile_add(p, MRD_SPAN, host, "DataLoader", at + 10 * US, 80 * US);
-    f[0] = (mrd_flow){ 100 + (uint64_t) (number * 2 + who), MRD_FLOW_START };
-    f[1] = (mrd_flow){ 100 + (uint64_t) (number * 2 + who), MRD_FLOW_END };
+    f[0] = (mrd_flow){ .id = 100 + (uint64_t) (number * 2 + who), .dir = MRD_FLOW_START };
+    f[1] = (mrd_flow){ .id = 100 + (uint64_t) (number * 2 + who), .dir = MRD_FLOW_END };
     ev = profile_add(p, MRD_SPAN, p->thread[who], "nrt_execute", at + launched * US, 30 * US);
     ev->flows = &f[0];
     ev->flow_count = 1;

@@ -366,7 +366,8 @@ TEST(idle_causes_follow_the_arrows)
                 uint64_t id = (uint64_t) (2 * i) + test_rand(&seed) % 2;
                 bool starts = test_rand(&seed) % 4 > 0;
 
-                from[i][k] = (mrd_flow){ 1 + id, starts ? MRD_FLOW_START : MRD_FLOW_END };
+                from[i][k] =
+                    (mrd_flow){ .id = 1 + id, .dir = starts ? MRD_FLOW_START : MRD_FLOW_END };
                 began[id] = starts ? launch : began[id];
             }
             ev = profile_add(p, MRD_SPAN, p->device[0], "nc_exec_running", at + gap, 100);
@@ -376,8 +377,8 @@ TEST(idle_causes_follow_the_arrows)
                 uint64_t id = (uint64_t) (2 * i) + test_rand(&seed) % 2;
                 bool leads = test_rand(&seed) % 4 > 0;
 
-                to[i][k] =
-                    (mrd_flow){ leads ? 1 + id : 1000 + id, leads ? MRD_FLOW_END : MRD_FLOW_START };
+                to[i][k] = (mrd_flow){ .id = leads ? 1 + id : 1000 + id,
+                                       .dir = leads ? MRD_FLOW_END : MRD_FLOW_START };
             }
             for (unsigned k = ev->flow_count; k-- > 0;) {
                 int64_t start = to[i][k].id <= 2 * GAPS ? began[to[i][k].id - 1] : -1;
@@ -441,7 +442,8 @@ TEST(rows_are_below_their_heads)
         char name[200] = "", label[260], *text;
         mrd_process proc;
         mrd_track t;
-        mrd_flow launch = { 7, MRD_FLOW_START }, work = { 7, MRD_FLOW_END };
+        mrd_flow launch = { .id = 7, .dir = MRD_FLOW_START };
+        mrd_flow work = { .id = 7, .dir = MRD_FLOW_END };
         mrd_event *ev;
         size_t n_clocks;
         bool wide;

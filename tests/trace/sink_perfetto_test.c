@@ -574,9 +574,8 @@ check_arrows(const char *row, const char *dirs, const int *want, bool show)
     for (size_t i = 0; i < n; i++) {
         char c = dirs[i] | 0x20;
 
-        flow[i] = (mrd_flow){ 77, c == 's'   ? MRD_FLOW_START
-                                  : c == 't' ? MRD_FLOW_STEP
-                                             : MRD_FLOW_END };
+        flow[i] = (mrd_flow){ .id = 77 };
+        flow[i].dir = c == 's' ? MRD_FLOW_START : c == 't' ? MRD_FLOW_STEP : MRD_FLOW_END;
         v[i] = (mrd_event){ .kind = MRD_SPAN,
                             .ts = { EPOCH + (int64_t) i * 10 },
                             .dur_ns = dirs[i] & 0x20 ? 100 - (int64_t) i : 5,
@@ -613,13 +612,19 @@ TEST(arrows_start_step_and_end)
     }
 }
 
-TEST(arrows_under_way_are_bounded)
+TEST(arrows_under_way_fan_out_and_are_bounded)
 {
     mrd_pf_flows f = { 0 };
     uint32_t n = 3 * MRD_PF_FLOWS_MAX;
+    uint64_t id = mrd_pf_flows_start(&f, 77, 0, 3);
 
+    for (uint32_t left = 3; left-- > 0;)
+        CHECK_INT(mrd_pf_flows_point(&f, 77, true), mrd_flow_end_id(id, left));
+    CHECK_INT(mrd_pf_flows_point(&f, 77, true), id); /* not counted: from the last end */
+    mrd_pf_flows_fini(&f);
+    f = (mrd_pf_flows){ 0 };
     for (uint32_t i = 0; i < n; i++) {
-        CHECK_INT(mrd_pf_flows_start(&f, i + 1, i), i + 1);
+        CHECK_INT(mrd_pf_flows_start(&f, i + 1, i, 0), i + 1);
         if (i % 2 == 0)
             CHECK_INT(mrd_pf_flows_point(&f, i + 1, true), i + 1);
         if (i == 1000)
@@ -629,7 +634,7 @@ TEST(arrows_under_way_are_bounded)
     CHECK_INT(mrd_pf_flows_point(&f, n, true), n);
     CHECK_INT(mrd_pf_flows_point(&f, 2, true), 2); /* forgotten: counts as started */
     for (uint32_t i = 0; i < 2 * MRD_PF_FLOWS_MAX; i++)
-        mrd_pf_flows_start(&f, n + i + 1, n); /* all on one span */
+        mrd_pf_flows_start(&f, n + i + 1, n, 0); /* all on one span */
     CHECK(f.n <= MRD_PF_FLOWS_MAX);
     CHECK_ERR("flows", f.err, MRD_OK);
     mrd_pf_flows_fini(&f);

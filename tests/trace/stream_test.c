@@ -422,6 +422,41 @@ TEST(memory_of_the_binding_is_that_of_spans_that_run)
 #endif
 }
 
+/* An arrow of each kind, in two streams: ends in the other stream, in both, one end, none. */
+TEST(starts_know_how_many_ends_follow)
+{
+    mrd_store *store = mrd_store_new(0, test_tmp());
+    mrd_stream *host = mrd_store_stream(store, 0, "host");
+    mrd_stream *device = mrd_store_stream(store, 1, "device");
+    const uint32_t ends[] = { 40, 2, 1, 0, 3000 };
+    mrd_flow starts[MRD_COUNT(ends)];
+    mrd_event span = { .kind = MRD_SPAN, .dur_ns = 10, .name = 2, .flow_count = 1 };
+    const mrd_event *ev;
+    mrd_source *in;
+
+    for (size_t i = 0; i < MRD_COUNT(ends); i++) {
+        starts[i] = (mrd_flow){ .id = mrd_flow_id(1, 2, i), .dir = MRD_FLOW_START };
+        span.flows = &starts[i];
+        span.ts.ns = (int64_t) i;
+        mrd_stream_push(host, &span);
+        for (uint32_t k = 0; k < ends[i]; k++) {
+            mrd_event flow = {
+                .kind = MRD_FLOW, .ts = { 90 }, .id = starts[i].id, .flow_dir = MRD_FLOW_END
+            };
+
+            mrd_stream_push(k % 2 == 0 && i == 1 ? host : device, &flow);
+        }
+    }
+    CHECK_ERR("finish", mrd_stream_finish(host, NULL), MRD_OK);
+    REQUIRE(mrd_stream_open(host, &in, NULL) == MRD_OK);
+    for (size_t i = 0; i < MRD_COUNT(ends); i++) {
+        REQUIRE(in->next(in, &ev, NULL) == MRD_MORE);
+        CHECK_INT(ev->flows[0].ends, ends[i] < 2 ? 0 : ends[i]);
+    }
+    in->close(in);
+    mrd_store_free(store);
+}
+
 TEST(more_flows_than_an_event_can_hold_come_back_alone)
 {
     mrd_store *store = mrd_store_new(0, test_tmp());

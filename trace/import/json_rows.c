@@ -277,8 +277,8 @@ mrd_row_flows(mrd_import *imp, const mrd_json_row *row, mrd_flow *flows)
 
         if (row->flow_taken[i])
             flows[n++] =
-                (mrd_flow){ mrd_flow_id((uint64_t) imp->input + 1, 0x726f77, row->flow_id[i]),
-                            dir };
+                (mrd_flow){ .id = mrd_flow_id((uint64_t) imp->input + 1, 0x726f77, row->flow_id[i]),
+                            .dir = dir };
     }
     mrd_import_input(imp)->records += row->flows_refused;
     for (size_t i = 0; i < row->flows_refused; i++)

@@ -67,13 +67,14 @@ nrt_arrows(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev, mrd_flow fl
     mrd_flow *to = flows;
 
     if (rec->has_exec && (ev->name == nrt->type_pre || ev->name == nrt->type_running))
-        *to++ = (mrd_flow){ mrd_flow_id(nrt->o.flow_scope, nrt->flow_hash ^ (uint64_t) rec->nc_idx,
-                                        rec->exec_id),
-                            ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END };
+        *to++ =
+            (mrd_flow){ .id = mrd_flow_id(nrt->o.flow_scope,
+                                          nrt->flow_hash ^ (uint64_t) rec->nc_idx, rec->exec_id),
+                        .dir = ev->name == nrt->type_pre ? MRD_FLOW_START : MRD_FLOW_END };
     for (uint32_t i = 0; i < ev->arg_count; i++)
         if (ev->args[i].key == nrt->key_seq && mrd_nrt_is_seq(&ev->args[i])) {
-            *to++ =
-                (mrd_flow){ mrd_nrt_seq_flow(nrt->o.flow_scope, ev->args[i].v.u), MRD_FLOW_STEP };
+            *to++ = (mrd_flow){ .id = mrd_nrt_seq_flow(nrt->o.flow_scope, ev->args[i].v.u),
+                                .dir = MRD_FLOW_STEP };
             break;
         }
     ev->flow_count = (uint8_t) (to - flows);

@@ -120,10 +120,10 @@ te_event(te *t, const te_record *rec, mrd_event_kind kind, uint32_t line, mrd_fl
     if (kind == MRD_SPAN && line != TE_NONE)
         te_look(t, rec, line);
     if (rec->has_bind && (rec->flow_in || rec->flow_out)) {
-        flow->id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id);
-        flow->dir = rec->flow_in && rec->flow_out ? MRD_FLOW_STEP
-                    : rec->flow_in                ? MRD_FLOW_END
-                                                  : MRD_FLOW_START;
+        *flow = (mrd_flow){ .id = mrd_flow_id(te_input_number(t), 0xb1d, rec->bind_id),
+                            .dir = rec->flow_in && rec->flow_out ? MRD_FLOW_STEP
+                                   : rec->flow_in                ? MRD_FLOW_END
+                                                                 : MRD_FLOW_START };
         ev->flows = flow;
         ev->flow_count = 1;
     }

@@ -11,6 +11,13 @@ mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id)
     return mixed == 0 ? 1 : mixed;
 }
 
+uint64_t
+mrd_flow_end_id(uint64_t id, uint32_t n)
+{
+    id += n * UINT64_C(0xd6e8feb86659fd93);
+    return id == 0 ? 1 : id;
+}
+
 /* Flow points come before the span they may sit on. */
 static int
 event_rank(uint8_t kind)

@@ -46,11 +46,16 @@ enum {
 #define MRD_BOUND_UNKNOWN UINT32_MAX
 #define MRD_BOUND_LOCAL   0u /* never crossed a clock */
 
+#define MRD_FLOW_ENDS_MAX (1u << 16)
+
 typedef enum { MRD_FLOW_START = 1, MRD_FLOW_STEP = 2, MRD_FLOW_END = 3 } mrd_flow_dir;
 
 typedef struct {
     uint64_t id; /* unique over the merged profile: the importer mixes in the input (mrd_flow_id) */
     mrd_flow_dir dir;
+    /* START: the number of ENDs with this id, at most MRD_FLOW_ENDS_MAX; it may be one too many. Each
+     * END is an arrow from the start. 0 means one END, or unknown. */
+    uint32_t ends;
 } mrd_flow;
 
 typedef enum {
@@ -116,6 +121,13 @@ mrd_event_end(const mrd_event *ev)
 /* Mixes a source's flow id with its input's number (and the text of cat/name where ids are scoped
  * by them), so that two files that use the same ids never cross-link. Never 0. */
 uint64_t mrd_flow_id(uint64_t input, uint64_t scope_hash, uint64_t id);
+
+/*
+ * Returns the id that a file format uses for one end of an arrow with several, because readers of such
+ * a format draw a chain through all points of one id. n counts down from mrd_flow.ends - 1. The last
+ * end, n = 0, has the id of the arrow. Never 0.
+ */
+uint64_t mrd_flow_end_id(uint64_t id, uint32_t n);
 
 /*
  * The order of events everywhere: ts, then track, then flow points, losses, all others, then

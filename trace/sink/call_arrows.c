@@ -291,9 +291,9 @@ see_call(arrows *a, const mrd_event *ev)
                       .end = mrd_event_end(ev),
                       .id = mrd_flow_id((uint64_t) ev->track + 1, KIND_CALL, (uint64_t) ev->ts.ns),
                       .ntff = keep_name(a, ntff_of(a, ev)) };
-    ev = with_flow(a, ev, (mrd_flow){ t->hook.id, MRD_FLOW_START });
+    ev = with_flow(a, ev, (mrd_flow){ .id = t->hook.id, .dir = MRD_FLOW_START });
     if (from != 0)
-        ev = with_flow(a, ev, (mrd_flow){ from, MRD_FLOW_END });
+        ev = with_flow(a, ev, (mrd_flow){ .id = from, .dir = MRD_FLOW_END });
     give(a, ev);
 }
 
@@ -308,7 +308,7 @@ see_runtime(arrows *a, const mrd_event *ev)
             !mrd_ev_after(of->exec.start, ev->ts) &&
             !mrd_ev_after(mrd_event_end(ev), of->exec.end)) {
             remember_shown(a, ev, &of->exec);
-            ev = with_flow(a, ev, (mrd_flow){ of->exec.id, MRD_FLOW_END });
+            ev = with_flow(a, ev, (mrd_flow){ .id = of->exec.id, .dir = MRD_FLOW_END });
             of->exec.id = 0;
         }
         give(a, ev);
@@ -325,11 +325,11 @@ see_runtime(arrows *a, const mrd_event *ev)
                 .id = mrd_flow_id((uint64_t) ev->track + 1, KIND_EXEC, (uint64_t) ev->ts.ns) };
     if (hook->id != 0 && is_long(ev) && !mrd_ev_after(hook->start, ev->ts) &&
         mrd_event_end(ev).ns <= mrd_sat_add(hook->end.ns, MRD_CALL_ARROW_SLACK)) {
-        ev = with_flow(a, ev, (mrd_flow){ hook->id, MRD_FLOW_END });
+        ev = with_flow(a, ev, (mrd_flow){ .id = hook->id, .dir = MRD_FLOW_END });
         hook->id = 0;
         of->exec.ntff = hook->ntff;
     }
-    give(a, with_flow(a, ev, (mrd_flow){ of->exec.id, MRD_FLOW_START }));
+    give(a, with_flow(a, ev, (mrd_flow){ .id = of->exec.id, .dir = MRD_FLOW_START }));
 }
 
 static void

@@ -91,7 +91,7 @@ flow_file_id(uint64_t id, uint32_t uses)
 }
 
 uint64_t
-mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order)
+mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order, uint32_t ends)
 {
     mrd_pf_flow *flow;
 
@@ -99,9 +99,13 @@ mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order)
         return 0;
     flow = &f->slots[flow_slot(f, id)];
     f->n += flow->id == 0;
-    *flow =
-        (mrd_pf_flow){ id,     ((flow->uses & ~FLOW_ENDED) + 1) & ~FLOW_ENDED, order, f->row, f->at,
-                       f->part };
+    *flow = (mrd_pf_flow){ .id = id,
+                           .uses = ((flow->uses & ~FLOW_ENDED) + 1) & ~FLOW_ENDED,
+                           .order = order,
+                           .ends = ends,
+                           .row = f->row,
+                           .at = f->at,
+                           .part = f->part };
     return flow_file_id(id, flow->uses);
 }
 
@@ -115,11 +119,13 @@ mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end)
         return f->forgot ? id : 0;
     if (flow->part != f->part)
         f->before = *flow;
+    if (end)
+        flow->uses |= FLOW_ENDED;
+    if (end && flow->ends > 1) /* the point before all other ends is the start as well */
+        return mrd_flow_end_id(flow_file_id(id, flow->uses), --flow->ends);
     flow->row = f->row;
     flow->at = f->at;
     flow->part = f->part;
-    if (end)
-        flow->uses |= FLOW_ENDED;
     return flow_file_id(id, flow->uses);
 }
 

@@ -1,7 +1,7 @@
 /*
  * trace/sink/pf_flows.h - arrows as Perfetto draws them. A point names an id; the reader links each
- * point to the one before it, so that one start with many ends becomes a chain of as many arrows.
- * What the reader cannot know is kept here:
+ * point to the one before it. One id for a start with many ends would draw a chain, so each end gets an
+ * id (mrd_flow_end_id), and the start carries all of them. What the reader cannot know is kept here:
  *
  * - whether an id has started: an end without a start must not become the start of something;
  * - a span that receives may well begin before the span that sends: its end waits for its END;
@@ -25,6 +25,7 @@ typedef struct {
     uint64_t id;   /* 0: free; flow ids are not 0 */
     uint32_t uses; /* starts so far; the top bit: an end was seen */
     uint32_t order;
+    uint32_t ends;    /* mrd_flow.ends less the ends so far, at least 1; 0 if unknown */
     mrd_pb_field row; /* of its last point */
     mrd_ev_ns at;
     uint32_t part;
@@ -50,9 +51,9 @@ typedef struct {
     mrd_err err; /* NOMEM */
 } mrd_pf_flows;
 
-/* `order` is the number of the span that the point is on. Both return the id for the file; that of
- * point is 0 when the arrow has not started. */
-uint64_t mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order);
+/* `order` is the number of the span that the point is on, `ends` as in mrd_flow. Both return the id for the
+ * file, of a start with several ends that of the last. A point returns 0 if the arrow has not started. */
+uint64_t mrd_pf_flows_start(mrd_pf_flows *f, uint64_t id, uint32_t order, uint32_t ends);
 uint64_t mrd_pf_flows_point(mrd_pf_flows *f, uint64_t id, bool end);
 /* Lets the end of this arrow wait for the END of span `order`. */
 void mrd_pf_flows_defer(mrd_pf_flows *f, uint64_t id, uint32_t order);

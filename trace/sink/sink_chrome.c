@@ -12,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/map.h"
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/json/catalog_json.h"
@@ -31,6 +32,7 @@ typedef struct {
     const mrd_catalog *cat;
     mrd_jw w;
     mrd_lanes *lanes;
+    mrd_map fans; /* id of an arrow with several ends -> ends that are still to come */
     chrome_track *tracks;
     size_t n_tracks;
     uint32_t next_tid;
@@ -342,7 +344,7 @@ put_args(mrd_jw *w, const mrd_event *ev)
 }
 
 static void
-put_flow(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
+put_flow_point(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
 {
     static const char *const ph[] = { "t", "s", "t", "f" };
     mrd_jw *w = &s->w;
@@ -362,6 +364,29 @@ put_flow(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_e
         mrd_jw_str(w, MRD_STR("e"));
     }
     mrd_jw_close(w, '}');
+}
+
+/* Each end of an arrow gets an id, and the start is written once for each of them. */
+static void
+put_flow(chrome_sink *s, const mrd_flow *flow, uint32_t pid, uint32_t tid, mrd_ev_ns ts)
+{
+    mrd_map_key key = { flow->id, 0, 0 };
+    mrd_flow point = { .id = flow->id, .dir = flow->dir };
+    uint32_t n;
+
+    if (flow->dir == MRD_FLOW_START && flow->ends > 1 &&
+        mrd_map_put(&s->fans, key, flow->ends) == MRD_OK)
+        for (n = flow->ends; --n > 0;) {
+            point.id = mrd_flow_end_id(flow->id, n);
+            put_flow_point(s, &point, pid, tid, ts);
+            point.id = flow->id;
+        }
+    if (flow->dir == MRD_FLOW_END && (n = mrd_map_get(&s->fans, key)) != MRD_MAP_NONE) {
+        point.id = mrd_flow_end_id(flow->id, n - 1);
+        if (n == 1 || mrd_map_put(&s->fans, key, n - 1) != MRD_OK)
+            mrd_map_remove(&s->fans, key);
+    }
+    put_flow_point(s, &point, pid, tid, ts);
 }
 
 static void
@@ -439,7 +464,7 @@ static mrd_err
 chrome_event(void *state, const mrd_event *ev)
 {
     chrome_sink *s = state;
-    mrd_flow flow = { ev->id, (mrd_flow_dir) ev->flow_dir };
+    mrd_flow flow = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     uint32_t pid, tid;
 
     if (ev->track >= s->n_tracks)
@@ -476,6 +501,7 @@ chrome_open(void *state, const mrd_sink_env *env, mrd_why *why)
     if (s->tracks == NULL || s->lanes == NULL) {
         free(s->tracks);
         mrd_lanes_free(s->lanes);
+        mrd_map_fini(&s->fans);
         return mrd_why_set(why, MRD_NOMEM, 0, "chrome: tracks");
     }
     mrd_jw_init(&s->w, env->out, mrd_catalog_strings(env->catalog), false);
@@ -500,6 +526,7 @@ chrome_close(void *state, mrd_why *why)
     }
     free(s->tracks);
     mrd_lanes_free(s->lanes);
+    mrd_map_fini(&s->fans);
     return s->err;
 }
 

@@ -340,7 +340,7 @@ put_event(json_sink *s, mrd_jw *w, const mrd_event *ev)
 static void
 put_flow_point(json_sink *s, mrd_jw *w, const mrd_event *ev)
 {
-    mrd_flow flow = { ev->id, (mrd_flow_dir) ev->flow_dir };
+    mrd_flow flow = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     mrd_event point = *ev;
 
     point.kind = MRD_INSTANT;

@@ -208,7 +208,7 @@ put_extra(mrd_json_device *d, const mrd_event *ev)
 mrd_err
 mrd_json_device_event(mrd_json_device *d, mrd_jw *w, const mrd_event *ev)
 {
-    mrd_flow flow = { ev->id, (mrd_flow_dir) ev->flow_dir };
+    mrd_flow flow = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     mrd_event row = *ev;
 
     if (ev->track >= mrd_catalog_tracks(d->env->catalog))

@@ -95,8 +95,10 @@ pf_add_flow(mrd_pf *s, mrd_flow flow, bool has_end)
         return;
     }
     if (id == 0)
-        id = mrd_pf_flows_start(&s->flows, flow.id, s->order);
+        id = mrd_pf_flows_start(&s->flows, flow.id, s->order, flow.ends);
     pf_add_fixed(&s->event, PF_EVENT_FLOW, id);
+    for (uint32_t n = 1; flow.dir == MRD_FLOW_START && n < flow.ends; n++)
+        pf_add_fixed(&s->event, PF_EVENT_FLOW, mrd_flow_end_id(id, n));
 }
 
 /* An END that ends of arrows wait for. */
@@ -106,7 +108,7 @@ pf_end_with_flows(mrd_pf *s, mrd_pf_end end, uint64_t id)
     pf_begin_event(s, PF_END, end.row);
     pf_here(s, end.row, end.at);
     for (; id != 0; id = mrd_pf_flows_due(&s->flows, end.order))
-        pf_add_flow(s, (mrd_flow){ id, MRD_FLOW_END }, false);
+        pf_add_flow(s, (mrd_flow){ .id = id, .dir = MRD_FLOW_END }, false);
     pf_write_event(s, end.at);
 }
 
@@ -303,7 +305,7 @@ pf_flow_point(mrd_pf *s, const mrd_event *ev, mrd_ev_ns at)
     else
         mrd_pb_field_add(&s->event, mrd_pf_name(&s->names, MRD_PF_NAME, ev->name));
     pf_add_details(s, ev, false);
-    pf_add_flow(s, (mrd_flow){ ev->id, (mrd_flow_dir) ev->flow_dir }, false);
+    pf_add_flow(s, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir }, false);
     pf_write_event(s, at);
 }
 

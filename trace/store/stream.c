@@ -202,6 +202,8 @@ mrd_store_free(mrd_store *st)
     if (st->fd >= 0)
         close(st->fd);
     free(st->streams);
+    free(st->fans.one);
+    mrd_map_fini(&st->fans.more);
     free(st->out);
     free(st->dir);
     free(st);
@@ -443,6 +445,8 @@ mrd_stream_push(mrd_stream *s, const mrd_event *ev)
     s->count++;
     s->in_memory++;
     s->has_flows |= ev->kind == MRD_FLOW;
+    if (!s->hidden)
+        mrd_stream_note_flows(s, ev);
     stream_note_range(s, ev);
     return MRD_OK;
 }

@@ -242,9 +242,10 @@ bind_resolve(binder *b)
 static void
 bind_point(binder *b, const mrd_event *ev, uint64_t pos)
 {
-    bind_flow f = {
-        { ev->id, (mrd_flow_dir) ev->flow_dir }, pos, ev->seq, (ev->flags & MRD_EV_NEXT) != 0
-    };
+    bind_flow f = { { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir },
+                    pos,
+                    ev->seq,
+                    (ev->flags & MRD_EV_NEXT) != 0 };
 
     if (b->waiting == BIND_FLOWS_MAX) {
         bind_attach(b, NULL, &f);
@@ -376,7 +377,7 @@ bound_attach(bound_reader *r, const mrd_event *ev, uint64_t pos, mrd_why *why)
         memcpy(r->flows, ev->flows, ev->flow_count * sizeof(*r->flows));
     while (r->next_bound != NULL && (uint64_t) r->next_bound->ts.ns == pos) {
         r->flows[r->ev.flow_count++] =
-            (mrd_flow){ r->next_bound->id, (mrd_flow_dir) r->next_bound->flow_dir };
+            (mrd_flow){ .id = r->next_bound->id, .dir = (mrd_flow_dir) r->next_bound->flow_dir };
         if (bound_peek(r, why) == MRD_BAD)
             return MRD_BAD;
     }

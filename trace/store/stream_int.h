@@ -1,11 +1,12 @@
 /*
  * trace/store/stream_int.h - the parts of the event store: blocks of records in memory, chains of sorted
- * records in the temporary file, cursors over both, and the binding of flow points. Private to
- * stream*.c.
+ * records in the temporary file, cursors over both, the binding of flow points and the number of their
+ * ends. Private to stream*.c.
  */
 #ifndef MRD_TRACE_STREAM_INT_H
 #define MRD_TRACE_STREAM_INT_H
 
+#include "base/map.h"
 #include "base/num.h"
 #include "trace/store/stream.h"
 #include "trace/store/stream_rec.h"
@@ -32,6 +33,15 @@ typedef struct {
 #define MRD_STORE_FAN_IN 64
 /* Bytes per write to the temporary file. */
 #define MRD_STORE_WRITE ((size_t) 256 << 10)
+/* The largest number of arrows with several ends whose ends a store counts. */
+#define MRD_STORE_FANS (1u << 17)
+
+/* The numbers of ends that arrows have. */
+typedef struct {
+    uint64_t ends;
+    uint64_t *one; /* a bit per id with an end, some ids share it; NULL before the first end */
+    mrd_map more;  /* id -> ends, of ids with several */
+} mrd_fans;
 
 struct mrd_store {
     char *dir;
@@ -46,6 +56,7 @@ struct mrd_store {
     size_t n, cap;
     bool keep;    /* mrd_store_keep */
     mrd_why full; /* err MRD_OK: it is not */
+    mrd_fans fans;
 };
 
 struct mrd_stream {
@@ -57,6 +68,7 @@ struct mrd_stream {
     mrd_dur_ns shift_ns; /* added to every time on the way out */
     bool has_range, has_flows, finished;
     bool has_mistimed; /* events outside [earliest, latest] are MRD_EV_MISTIMED */
+    bool has_starts;   /* of arrows */
     bool hidden;       /* the flow points of another */
     bool ordered;      /* the records in memory came in order */
     mrd_block *head, *tail;
@@ -106,6 +118,12 @@ mrd_err mrd_stream_open_part(mrd_stream *s, size_t n, bool memory, mrd_source **
                              mrd_why *why);
 /* A reader that knows nothing of flow points. */
 mrd_err mrd_stream_open_raw(mrd_stream *stream, mrd_source **ret_source, mrd_why *why);
+
+/* Counts the starts and ends of arrows on an event. Ends are not counted when memory is short. */
+void mrd_stream_note_flows(mrd_stream *stream, const mrd_event *ev);
+/* Opens a reader that fills in mrd_flow.ends. Owns inner, also on failure. */
+mrd_err mrd_stream_open_fans(const mrd_stream *stream, mrd_source *inner, mrd_source **ret_source,
+                             mrd_why *why);
 
 /* Reads the stream once and fills stream->bound. */
 mrd_err mrd_stream_bind(mrd_stream *stream, mrd_why *why);

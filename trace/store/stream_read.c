@@ -186,6 +186,9 @@ mrd_stream_open(mrd_stream *s, mrd_source **ret_source, mrd_why *why)
         return err;
     if (s->bound != NULL && (err = mrd_stream_open_bound(s, raw, &raw, why)) != MRD_OK)
         return err;
+    if (s->has_starts && s->store->fans.more.used > 0 &&
+        (err = mrd_stream_open_fans(s, raw, &raw, why)) != MRD_OK)
+        return err;
     if (s->shift_ns != 0 || s->has_mistimed)
         return shifter_open(raw, s, ret_source, why);
     *ret_source = raw;

@@ -337,7 +337,7 @@ give_step(mrd_rows *r, const mrd_event *ev)
 static mrd_err
 add_event(mrd_rows *r, const mrd_event *ev)
 {
-    mrd_flow point = { ev->id, (mrd_flow_dir) ev->flow_dir };
+    mrd_flow point = { .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir };
     bool is_point = ev->kind == MRD_FLOW;
     mrd_work work = { .kind = MRD_CC_NO };
     mrd_work_kind kind = is_point ? MRD_WORK_NONE : mrd_workers_see(r->workers, ev, &work);

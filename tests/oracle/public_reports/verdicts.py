@@ -39,7 +39,7 @@ def kernels_of_graphs(case):
     case.equal((worker["parts_ns"]["compute"], worker["window_ns"]), (30_400 * US, 37_990 * US), "computation and window")
 
 
-@row("graph-shared", fails="B.20")
+@row("graph-shared")
 def arrows_of_a_graph_form_a_fan(case):
     points = [(e["ts"], e["id"], e["ph"]) for e in case.view().chrome if e["ph"] in "stf"]
     case.equal(sum(ph == "t" for _, _, ph in points), 0, "arrows that pass through a kernel")

@@ -1,0 +1,118 @@
+/*
+ * trace/store/stream_fans.c - counts the ends of arrows, as from the launch of a graph to its kernels.
+ *
+ * A sink writes in the order of time, and has to know at the start of an arrow how many ends follow.
+ * The ends are therefore counted while events are pushed. Nearly all arrows have one end, for which a
+ * bit is kept. Two ids may share a bit, so that `ends` of a start may be too large by one.
+ */
+#include <stdlib.h>
+
+#include "trace/store/stream_int.h"
+
+#define BITS      (UINT64_C(1) << 23)
+#define FLOWS_MAX 255 /* mrd_event.flow_count is 8 bits */
+
+static void
+note_end(mrd_fans *f, uint64_t id)
+{
+    mrd_map_key key = { id, 0, 0 };
+    uint64_t bit = (id * UINT64_C(0x9e3779b97f4a7c15)) >> 41;
+    uint32_t n;
+
+    f->ends++;
+    if (f->one == NULL && (f->one = calloc(BITS / 64, sizeof(*f->one))) == NULL)
+        return;
+    if ((f->one[bit / 64] >> (bit % 64) & 1) == 0) {
+        f->one[bit / 64] |= UINT64_C(1) << (bit % 64);
+        return;
+    }
+    n = mrd_map_get(&f->more, key);
+    if (n == MRD_MAP_NONE && f->more.used < MRD_STORE_FANS)
+        (void) mrd_map_put(&f->more, key, 2);
+    else if (n < MRD_FLOW_ENDS_MAX)
+        (void) mrd_map_put(&f->more, key, n + 1);
+}
+
+static void
+note_point(mrd_stream *s, mrd_flow point)
+{
+    s->has_starts |= point.dir == MRD_FLOW_START;
+    if (point.dir == MRD_FLOW_END)
+        note_end(&s->store->fans, point.id);
+}
+
+void
+mrd_stream_note_flows(mrd_stream *s, const mrd_event *ev)
+{
+    if (ev->kind == MRD_FLOW)
+        note_point(s, (mrd_flow){ .id = ev->id, .dir = (mrd_flow_dir) ev->flow_dir });
+    for (uint8_t i = 0; i < ev->flow_count; i++)
+        note_point(s, ev->flows[i]);
+}
+
+typedef struct {
+    mrd_source base;
+    mrd_source *inner;
+    const mrd_map *more;
+    uint64_t left; /* bounds the output if one id starts again and again */
+    mrd_event ev;
+    mrd_flow flows[FLOWS_MAX];
+} fan_reader;
+
+static mrd_step
+fans_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
+{
+    fan_reader *r = (fan_reader *) (void *) self;
+    const mrd_event *ev;
+    mrd_step step = r->inner->next(r->inner, &ev, why);
+    bool is_copied = false;
+
+    if (step != MRD_MORE)
+        return step;
+    *ret_event = ev;
+    for (uint8_t i = 0; i < ev->flow_count; i++) {
+        const mrd_flow *flow = &ev->flows[i];
+        uint32_t ends = flow->dir != MRD_FLOW_START
+                            ? MRD_MAP_NONE
+                            : mrd_map_get(r->more, (mrd_map_key){ flow->id, 0, 0 });
+
+        if (ends == MRD_MAP_NONE || ends > r->left)
+            continue;
+        if (!is_copied) {
+            r->ev = *ev;
+            memcpy(r->flows, ev->flows, ev->flow_count * sizeof(*r->flows));
+            r->ev.flows = r->flows;
+            is_copied = true;
+            *ret_event = &r->ev;
+        }
+        r->flows[i].ends = ends;
+        r->left -= ends;
+    }
+    return step;
+}
+
+static void
+fans_close(mrd_source *self)
+{
+    fan_reader *r = (fan_reader *) (void *) self;
+
+    r->inner->close(r->inner);
+    free(r);
+}
+
+mrd_err
+mrd_stream_open_fans(const mrd_stream *s, mrd_source *inner, mrd_source **ret_source, mrd_why *why)
+{
+    fan_reader *r = calloc(1, sizeof(*r));
+
+    if (r == NULL) {
+        inner->close(inner);
+        return mrd_why_set(why, MRD_NOMEM, 0, "flows of %s", s->label);
+    }
+    r->base = (mrd_source){ .next = fans_next, .close = fans_close, .key = inner->key };
+    r->inner = inner;
+    r->more = &s->store->fans.more;
+    r->left = 2 * s->store->fans.ends;
+    *ret_source = &r->base;
+    return MRD_OK;
+}
