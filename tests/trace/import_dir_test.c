@@ -337,6 +337,33 @@ TEST(every_file_is_read_or_told)
     mrd_strlist_fini(&earlier);
 }
 
+/* The directory of a job has files beside the traces. JSON of another kind and a temporary copy of a
+ * file are in the notes. Damaged JSON, an empty file and a temporary file alone are inputs. */
+TEST(other_files_of_a_job_are_no_failures)
+{
+    reading r = reading_new("job");
+    size_t failed = 0;
+
+    put(&r, "rank0.json", CHROME);
+    put(&r, "rank0.json.tmp", "[{\"ph\":\"X\",");
+    put(&r, "rank1.json.tmp", CHROME);
+    put(&r, "config.json", "{\"lr\": 0.1, \"clip\": Infinity}");
+    put(&r, "metrics.jsonl", "{\"loss\": 3}\n{\"loss\": NaN}\n");
+    put(&r, "ids.json", "[1, 2, 3]");
+    put(&r, "name.json", "\"run 7\"\n");
+    put(&r, "cut.json", "{\"lr\": 0.1, ");
+    put(&r, "empty.json", "");
+    read_all(&r);
+    CHECK_INT(r.inputs, 4);
+    for (size_t i = 0; i < r.inputs; i++)
+        failed += r.input[i].state == MRD_INPUT_FAILED;
+    CHECK_INT(failed, 2);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 4 files of unknown kind in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "not read: 1 temporary copy of files in ") != NULL);
+    CHECK_ROW(r.notes, strstr(r.notes, "rank0.json.tmp)") != NULL);
+    reading_free(&r);
+}
+
 /* A file that was written by Meridian is a result and is not read. This is recognised in its first
  * 256 bytes, not later. */
 TEST(a_result_is_known_by_its_first_bytes)

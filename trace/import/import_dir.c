@@ -32,11 +32,13 @@ typedef struct {
     size_t read, unknown, own;     /* files read, of no known kind, written by meridian itself */
     size_t earlier;                /* files of earlier runs */
     size_t twice;                  /* JSON of the XLA profiler whose XSpace is read */
+    size_t temporary;              /* copies whose finished file lies beside them */
     bool was_there;                /* the entry of the root in which the walk is */
     size_t ntff, neff, pb;         /* artifacts found */
     uint32_t first_artifact;       /* index in the catalog */
     bool system_json, device_json; /* exported JSON of either half lies beside the artifacts */
     mrd_buf unknown_name;          /* the first of them, for the note */
+    mrd_buf temporary_name;        /* the same */
     mrd_strlist profiles;          /* JSON profiles that Meridian wrote, counted in own, too */
     bool read_own;                 /* the folder holds no other inputs: these profiles are read */
 } dir_walk;
@@ -138,8 +140,46 @@ is_read_beside(const char *path)
     return false;
 }
 
-/* Files whose name says JSON are always read, so that a broken one is reported; others by content.
- */
+/* Returns true if a writer left `path` behind when it renamed or wrote the finished file, which
+ * lies beside it. A temporary file alone may be the only copy of a trace and is read. */
+static bool
+is_temporary_copy(const char *path)
+{
+    static const char *const suffixes[] = { ".tmp", ".part", ".partial", ".swp", "~" };
+    mrd_str name = mrd_str_of(path);
+
+    for (size_t i = 0; i < MRD_COUNT(suffixes); i++) {
+        if (mrd_str_ends(name, suffixes[i]) &&
+            size_beside(path, name.len - strlen(suffixes[i]), "") > 0)
+            return true;
+    }
+    return false;
+}
+
+/* Returns true if the file has one JSON document or several, and nothing else. */
+static bool
+is_whole_json(const char *path)
+{
+    mrd_json_reader *reader = NULL;
+    mrd_in *in = NULL;
+    bool whole = false;
+
+    if (mrd_in_file(path, &in, NULL) == MRD_OK &&
+        mrd_json_reader_open(in, &reader, NULL) == MRD_OK) {
+        mrd_str key, text;
+        mrd_jr_type type;
+
+        mrd_json_many(reader);
+        while ((type = mrd_json_next(reader, &key, &text)) != MRD_JR_ERROR && type != MRD_JR_END)
+            ;
+        whole = type == MRD_JR_END;
+    }
+    mrd_json_reader_close(reader);
+    mrd_in_close(in);
+    return whole;
+}
+
+/* Returns true for the names of JSON files. A damaged one is reported as an input that failed. */
 static bool
 name_says_json(mrd_str name)
 {
@@ -211,6 +251,11 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
         walk->twice++;
         return MRD_OK;
     }
+    if (is_temporary_copy(path)) {
+        if (walk->temporary++ == 0)
+            mrd_buf_text(&walk->temporary_name, path);
+        return MRD_OK;
+    }
     head = mrd_str_ends(name, ".pftrace") || mrd_str_is(name, "summary.txt") ||
                    mrd_str_is(name, "report.txt") || mrd_str_is(name, "profile.sqlite")
                ? HEAD_OWN
@@ -221,7 +266,8 @@ dir_file(dir_walk *walk, const char *path, mrd_str name, const mrd_identity *fol
             return mrd_why_set(why, MRD_NOMEM, 0, "%s", path);
         return MRD_OK;
     }
-    if (head == HEAD_UNKNOWN && !name_says_json(name)) {
+    /* Jobs write configurations and other JSON beside their traces. */
+    if (head == HEAD_UNKNOWN && (!name_says_json(name) || is_whole_json(path))) {
         if (walk->unknown++ == 0)
             mrd_buf_text(&walk->unknown_name, path);
         return MRD_OK;
@@ -396,6 +442,7 @@ dir_convert(dir_walk *walk, const char *tool, mrd_why *why)
 
         err = dir_folder(&results, (char *) into.p, &walk->nowhere, 0, why);
         mrd_buf_fini(&results.unknown_name);
+        mrd_buf_fini(&results.temporary_name);
         mrd_strlist_fini(&results.profiles);
         if (results.read == 0)
             mrd_catalog_note(cat, "not decoded: %s ended without error but wrote no JSON", tool);
@@ -530,6 +577,11 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
         mrd_catalog_note(options->catalog, "not read: %zu file%s of unknown kind in %s (first: %s)",
                          walk.unknown, mrd_plural(walk.unknown), path,
                          mrd_buf_cstr(&walk.unknown_name));
+    if (walk.temporary > 0)
+        mrd_catalog_note(options->catalog,
+                         "not read: %zu temporary cop%s of files in %s (first: %s)", walk.temporary,
+                         walk.temporary == 1 ? "y" : "ies", path,
+                         mrd_buf_cstr(&walk.temporary_name));
     if (walk.earlier > 0)
         mrd_catalog_note(options->catalog, "not read: %zu file%s of earlier runs in %s",
                          walk.earlier, mrd_plural(walk.earlier), path);
@@ -546,6 +598,7 @@ read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
                              ? " (name one as a file to read it)"
                              : "; the format json is the one to read again (--output-format json)");
     mrd_buf_fini(&walk.unknown_name);
+    mrd_buf_fini(&walk.temporary_name);
     mrd_strlist_fini(&walk.profiles);
     return err;
 }

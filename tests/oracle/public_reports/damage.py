@@ -155,7 +155,7 @@ def two_windows_of_each_rank(case):
     case.equal(report["totals"]["without_partner"], 0, "parts without a partner")
 
 
-@row("mixed-dir", fails="B.20")
+@row("mixed-dir")
 def a_folder_as_a_job_leaves_it(case):
     view = case.view("-d", case.path(), files=[])
     case.equal(sorted({w["rank"] for w in view.report["workers"]}), [0, 1], "ranks")
