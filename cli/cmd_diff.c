@@ -15,6 +15,7 @@
 
 #include "base/obj.h"
 #include "base/plain.h"
+#include "base/vec.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
 #include "cli/diff.h"
@@ -77,6 +78,7 @@ static const char more[] =
     "a\n"
     "side or more measure the spread between runs; docs/dev/measurements.md says what they find.\n"
     "The first steps of a run are left out when they are evidently slower (a warm-up).\n"
+    "Ranks that a run lacks are named and left out of the comparison.\n"
     "\n"
     "Exit status: 0 no difference that the data can show and that counts, or faster; 4 slower; 3 "
     "as\n"
@@ -396,6 +398,89 @@ print_side(const char *name, const mrd_diff_side *side, const uint64_t *warmup)
     }
 }
 
+static int
+order_ranks(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *) a, y = *(const int64_t *) b;
+
+    return x < y ? -1 : x > y;
+}
+
+/* Returns the ranks that another run of the two sides has and this one lacks, in order. The caller
+ * frees them. NULL: there are none, or out of memory. */
+static int64_t *
+find_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run, size_t *ret_n)
+{
+    int64_t *ranks = NULL;
+    size_t n = 0, cap = 0, kept = 0;
+
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < sides[k]->n; i++) {
+            const mrd_json *all = mrd_json_get(sides[k]->run[i].steps, "processes");
+
+            for (size_t p = 0; p < mrd_json_size(all); p++) {
+                int64_t rank = mrd_json_int(mrd_json_at(all, p), "rank", MRD_NONE);
+
+                if (rank != MRD_NONE && mrd_diff_has_rank(&sides[k]->run[i], rank) &&
+                    !mrd_diff_has_rank(run, rank) && MRD_VEC_ROOM(ranks, n, cap, 1))
+                    ranks[n++] = rank;
+            }
+        }
+    }
+    if (n > 0)
+        qsort(ranks, n, sizeof(*ranks), order_ranks);
+    for (size_t i = 0; i < n; i++) {
+        if (kept == 0 || ranks[i] != ranks[kept - 1])
+            ranks[kept++] = ranks[i];
+    }
+    *ret_n = kept;
+    return ranks;
+}
+
+/* Prints which ranks a run lacks. Returns true if it lacks any. */
+static bool
+print_missing_ranks(const mrd_diff_side *const sides[2], const mrd_diff_run *run)
+{
+    size_t n;
+    int64_t *ranks = find_missing_ranks(sides, run, &n);
+    mrd_buf label = { 0 };
+
+    mrd_plain_text(&label, mrd_str_of(run->label));
+    for (size_t i = 0; i < n && i < SHOWN; i++)
+        printf("%s%" PRId64, i == 0 ? (n == 1 ? "\nRank " : "\nRanks ") : ", ", ranks[i]);
+    if (n > SHOWN)
+        printf(" and %zu more", n - SHOWN);
+    if (n > 0)
+        printf(" of the other runs %s missing in %s.", n == 1 ? "is" : "are", mrd_buf_cstr(&label));
+    mrd_buf_fini(&label);
+    free(ranks);
+    return n > 0;
+}
+
+/* Says which ranks some runs lack, and what is compared instead of all ranks. */
+static void
+print_rank_sets(const mrd_diff_side *base, const mrd_diff_side *now)
+{
+    const mrd_diff_side *const sides[2] = { base, now };
+    bool some_missing = false, numbers_differ = false;
+
+    for (size_t k = 0; k < 2; k++) {
+        for (size_t i = 0; i < sides[k]->n; i++) {
+            some_missing = print_missing_ranks(sides, &sides[k]->run[i]) || some_missing;
+            numbers_differ =
+                numbers_differ || sides[k]->run[i].n_processes != base->run[0].n_processes;
+        }
+    }
+    if (base->some_left_out)
+        printf("\nOnly the ranks that all runs have are compared. Their operations are compared by "
+               "the mean of each run.\n");
+    else if (some_missing)
+        printf("\nNo rank is in all runs: the comparison is one of different ranks.\n");
+    else if (numbers_differ)
+        printf("\nThe runs have different numbers of processes, and no ranks say which of them "
+               "belong together.\n");
+}
+
 /* What would have been seen: half the width of the interval, in percent. */
 static void
 print_no_difference(const settings *set, const mrd_diff *d)
@@ -548,6 +633,7 @@ print_text(const settings *set, const mrd_diff_side *base, const mrd_diff_side *
 {
     print_side("base", base, d->warmup[0]);
     print_side("new", now, d->warmup[1]);
+    print_rank_sets(base, now);
     print_verdict(set, d);
     print_cause(d);
     print_rows(set, d);
@@ -597,13 +683,15 @@ row_json(const mrd_diff_row *r)
 }
 
 static mrd_json *
-side_json(const mrd_diff_side *side, const uint64_t *warmup)
+side_json(const mrd_diff_side *const sides[2], size_t k, const uint64_t *warmup)
 {
     mrd_json *list = mrd_json_new_array();
 
-    for (size_t i = 0; i < side->n; i++) {
-        const mrd_diff_run *r = &side->run[i];
-        mrd_json *o = mrd_json_new_object();
+    for (size_t i = 0; i < sides[k]->n; i++) {
+        const mrd_diff_run *r = &sides[k]->run[i];
+        mrd_json *o = mrd_json_new_object(), *missing = mrd_json_new_array();
+        size_t n;
+        int64_t *ranks = find_missing_ranks(sides, r, &n);
 
         mrd_json_set(o, "run", mrd_json_new_str(r->label));
         mrd_json_set(o, "steps", mrd_json_new_int((int64_t) r->n_steps));
@@ -611,6 +699,10 @@ side_json(const mrd_diff_side *side, const uint64_t *warmup)
         mrd_json_set(o, "processes", mrd_json_new_int((int64_t) r->n_processes));
         mrd_json_set(o, "incomplete", mrd_json_new_bool(r->incomplete));
         mrd_json_set(o, "simulated", mrd_json_new_bool(r->simulated));
+        for (size_t m = 0; m < n; m++)
+            mrd_json_append(missing, mrd_json_new_int(ranks[m]));
+        free(ranks);
+        mrd_json_set(o, "missing_ranks", missing);
         mrd_json_append(list, o);
     }
     return list;
@@ -634,13 +726,14 @@ print_json(const settings *set, const mrd_diff_side *base, const mrd_diff_side *
 {
     mrd_json *doc = mrd_json_new_object(), *rows = mrd_json_new_array(),
              *ranks = mrd_json_new_array();
+    const mrd_diff_side *const sides[2] = { base, now };
 
     mrd_json_set(doc, "verdict", mrd_json_new_str(verdict_text(d)));
     mrd_json_set(doc, "unit", mrd_json_new_str(d->by_call ? "call" : "step"));
     mrd_json_set(doc, "confidence_percent", mrd_json_new_num(set->confidence));
     mrd_json_set(doc, "threshold_percent", mrd_json_new_num(set->threshold));
-    mrd_json_set(doc, "base", side_json(base, d->warmup[0]));
-    mrd_json_set(doc, "new", side_json(now, d->warmup[1]));
+    mrd_json_set(doc, "base", side_json(sides, 0, d->warmup[0]));
+    mrd_json_set(doc, "new", side_json(sides, 1, d->warmup[1]));
     if (!d->by_call)
         mrd_json_set(doc, "step", compared_json(&d->step.is, d->step.half, d->step.differs));
     mrd_json_set(doc, "cause", d->cause == NULL ? mrd_json_new_str(NULL) : row_json(d->cause));
@@ -722,6 +815,8 @@ run(void *self, const mrd_strlist *words)
     }
     if (err == MRD_OK)
         err = get_runs(set, sides, &why);
+    if (err == MRD_OK)
+        err = mrd_diff_match_ranks(sides, &why);
     if (err == MRD_OK)
         status = compare(set, &sides[0], &sides[1], &why);
     else

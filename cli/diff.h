@@ -30,17 +30,27 @@ typedef struct {
     uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
     double *per_block;             /* steps of all processes in each block */
     size_t n_blocks;
+    bool *is_left_out; /* for each process of `steps`: not compared; NULL: all are compared */
 } mrd_diff_run;
 
 typedef struct {
     mrd_diff_run run[MRD_DIFF_RUNS];
     size_t n;
+    bool some_left_out; /* processes of either side; operations are then compared by their means */
 } mrd_diff_side;
 
 /* Takes a steps.json document; on error too. what: its name in errors. Errors: TYPE (something else),
  * NOMEM, LIMIT (too many runs). */
 mrd_err mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why *why);
 void mrd_diff_side_fini(mrd_diff_side *side);
+
+/* Leaves out the ranks that some run of the two sides lacks, and counts the steps of the runs anew.
+ * Leaves out nothing if no rank is in all runs. Call it once, before mrd_diff_make(). Errors: NOMEM. */
+mrd_err mrd_diff_match_ranks(mrd_diff_side sides[2], mrd_why *why);
+/* Returns true if process number i of the run is compared. */
+bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
+/* Returns true if a process of this rank (MRD_NONE: without a rank) is in the run. */
+bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
 
 typedef struct {
     const char *kind, *name; /* borrowed from the runs: mrd_op_kind_text, "" is the rest */

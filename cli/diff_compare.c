@@ -47,7 +47,7 @@ series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
     return v;
 }
 
-/* The time of a step: of all processes, or of one. */
+/* The time of a step: of all processes that are compared, or of one. */
 static double *
 step_series(const mrd_diff_run *r, const mrd_json *only, size_t *ret_n)
 {
@@ -61,7 +61,7 @@ step_series(const mrd_diff_run *r, const mrd_json *only, size_t *ret_n)
         for (size_t i = 0; i < mrd_json_size(processes); i++) {
             const mrd_json *p = mrd_json_at(processes, i);
 
-            if (only != NULL && only != p)
+            if (only != NULL ? only != p : !mrd_diff_has_process(r, i))
                 continue;
             ns += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_ns"), b));
             count += (double) mrd_json_int_of(mrd_json_at(mrd_json_get(p, "blocks_count"), b));
@@ -142,9 +142,16 @@ collect(work *w)
             for (size_t i = 0; i < mrd_json_size(ops); i++) {
                 const mrd_json *op = mrd_json_at(ops, i);
 
+                const char *kind = mrd_json_str(op, "kind", "");
+
+                if (w->side[side]->some_left_out && strcmp(kind, "part") == 0)
+                    continue; /* has no times of single processes */
+                /* How much of a collective is waiting is known only with its other ranks. */
+                if (w->side[side]->some_left_out && strcmp(kind, "waiting") == 0)
+                    kind = "collective";
                 if (!MRD_VEC_ROOM(w->entries, w->n_entries, w->cap_entries, 1))
                     return MRD_NOMEM;
-                w->entries[w->n_entries++] = (entry){ .kind = mrd_json_str(op, "kind", ""),
+                w->entries[w->n_entries++] = (entry){ .kind = kind,
                                                       .name = mrd_json_str(op, "name", ""),
                                                       .size = mrd_json_int(op, "size", MRD_NONE),
                                                       .now = side == 1,
@@ -215,6 +222,37 @@ find_rank(const work *w, const entry *group, size_t n, mrd_diff_row *row)
         row->rank = MRD_NONE;
 }
 
+/* Returns one value for a run of which only some processes are compared: the time per step (per
+ * call, without steps) of the operation on these. A block has no time of a single process. The
+ * caller frees it. NULL: out of memory. */
+static double *
+mean_of(const work *w, const entry *group, size_t n, bool now, size_t run, size_t *ret_n)
+{
+    const mrd_diff_run *r = &w->side[now]->run[run];
+    double *v = malloc(sizeof(*v)), ns = 0, calls = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        const mrd_json *by = mrd_json_get(group[k].op, "by_process");
+        bool counts = strcmp(mrd_json_str(group[k].op, "kind", ""), "waiting") != 0;
+
+        for (size_t i = 0; i < mrd_json_size(by); i++) {
+            const mrd_json *place = mrd_json_at(by, i);
+
+            if (group[k].now != now || group[k].run != run ||
+                !mrd_diff_has_process(r, (size_t) mrd_json_int_of(mrd_json_at(place, 0))))
+                continue;
+            calls += counts ? (double) mrd_json_int_of(mrd_json_at(place, 1)) : 0;
+            ns += (double) mrd_json_int_of(mrd_json_at(place, 2));
+        }
+    }
+    if (!r->by_call)
+        calls = (double) r->n_steps;
+    *ret_n = calls > 0;
+    if (v != NULL)
+        *v = calls > 0 ? ns / calls : 0;
+    return v;
+}
+
 static mrd_err
 row_add(work *w, const entry *group, size_t n)
 {
@@ -235,7 +273,9 @@ row_add(work *w, const entry *group, size_t n)
             *(side == 0 ? &row.in_base : &row.in_now) |= e != NULL;
             if (e == NULL && w->d->by_call)
                 continue; /* no call, no value */
-            v = series_of(&w->side[side]->run[run], e == NULL ? NULL : e->op, &values);
+            v = w->side[side]->some_left_out
+                    ? mean_of(w, group, n, side == 1, run, &values)
+                    : series_of(&w->side[side]->run[run], e == NULL ? NULL : e->op, &values);
             pair_add(p, side == 1, v, values);
         }
     }
@@ -260,7 +300,8 @@ process_of(const mrd_diff_run *r, int64_t rank)
     for (size_t i = 0; i < mrd_json_size(processes); i++) {
         const mrd_json *p = mrd_json_at(processes, i);
 
-        if (mrd_json_int(p, "rank", MRD_NONE) == rank && mrd_json_int(p, "steps", 0) > 0)
+        if (mrd_json_int(p, "rank", MRD_NONE) == rank && mrd_json_int(p, "steps", 0) > 0 &&
+            mrd_diff_has_process(r, i))
             return p;
     }
     return NULL;

@@ -17,7 +17,7 @@ def path(name):
     return os.path.join(work, name)
 
 
-def trace(name, seed, change=None, factor=1.0, steps=150, warmup=0.0):
+def trace(name, seed, change=None, factor=1.0, steps=150, warmup=0.0, rank=0):
     """A trace of one rank: steps of five kernels with 2 % noise each, one step in 50 three times as long. The first takes so much longer, which falls to 1/e in 8 steps."""
     r, events, t = random.Random(seed), [], 1_000_000_000
     for s in range(steps):
@@ -31,7 +31,7 @@ def trace(name, seed, change=None, factor=1.0, steps=150, warmup=0.0):
         t = d + 20_000
     r.shuffle(events)
     with open(path(name), "w") as f:
-        json.dump(dict(schemaVersion=1, deviceProperties=[dict(id=0)], distributedInfo=dict(rank=0, world_size=1), traceEvents=events), f)
+        json.dump(dict(schemaVersion=1, deviceProperties=[dict(id=0)], distributedInfo=dict(rank=rank, world_size=rank + 1), traceEvents=events), f)
     return path(name)
 
 
@@ -147,6 +147,29 @@ check(f"the first {d['new'][0]['warmup_steps']} of each process left out: a warm
 equal(diff(same[0], same[1])["base"][0]["warmup_steps"], 0, "without one")
 
 # ---- what is no chance, but too small to count ----
+# ---- runs that lack ranks: the ranks are named, and only those of all runs are compared ----
+def ranks(name, seed, factors):
+    """A run with these ranks, as {rank: how much longer its gemm_bwd takes}."""
+    return series(name, *(trace(f"{name}-{rank}.json", seed + 100 * rank, "gemm_bwd", factor, rank=rank) for rank, factor in factors.items()))
+
+
+def missing(d):
+    return [[run["missing_ranks"] for run in d[side]] for side in ("base", "new")]
+
+
+both = [ranks(f"both{i}", 9000 + i, {0: 1.0, 1: 2.0}) for i in range(5)]
+zero = [ranks(f"zero{i}", 9010 + i, {0: 1.0}) for i in range(5)]
+slow = [ranks(f"zslow{i}", 9020 + i, {0: 1.3, 2: 1.0}) for i in range(5)]
+d = diff(both[0], zero[0])
+equal((d["verdict"], missing(d)), ("no difference", [[[]], [[1]]]), "rank 1 is only in the base, where it is slow")
+check(all(abs(o["change_ns"]) < 0.03 * o["base_ns"] for o in d["operations"] if o["kind"] == "compute"), "kernels of rank 0 alone")
+d = diff("--base=" + ",".join(both), "--new=" + ",".join(slow))
+equal((d["verdict"], d["cause"] and d["cause"]["name"], missing(d)), ("slower", "gemm_bwd", [[[2]] * 5, [[1]] * 5]), "rank 0 is slower")
+equal(diff("--base=" + ",".join(both), "--new=" + ",".join(zero))["cause"], None, "five runs a side of which rank 0 is the same")
+apart = subprocess.run([MERIDIAN, "diff", zero[0], ranks("two", 9030, {2: 1.0})], capture_output=True, text=True, timeout=60).stdout
+check("No rank is in all runs" in apart and "Rank 0 of the other runs is missing in" in apart, f"nothing in common: {apart}")
+
+
 def steady(name, us):
     at, events = 1000.0, []
     for s in range(100):

@@ -26,7 +26,7 @@ def the_kernel_that_made_a_rank_late(case):
     case.check(sentence is not None, f"the reason is not said: {view.report_text[:1500]}")
 
 
-@row("diff-ranks", fails="B.20")
+@row("diff-ranks")
 def a_comparison_that_lacks_a_rank(case):
     _, out, errors = case.meridian("diff", case.path("base"), case.path("new"))
     case.says(out + errors, "rank 1")
