@@ -6,7 +6,8 @@
 #include "trace/sink/report_text.h"
 #include "trace/sink/text.h"
 
-enum { SPANS = 8 }; /* rows of steps over time */
+enum { SPANS = 8 };  /* rows of steps over time */
+enum { NAMED = 64 }; /* columns of a name in a sentence */
 
 /* "+1.20 ms", "-3 ns". */
 static const char *
@@ -62,6 +63,48 @@ choose_reasons(const mrd_report_worker *w, size_t n, bool ret_shown[REASONS])
     }
 }
 
+/* Returns the name of work with the largest excess over the median worker, among the names that
+ * worker i ran longest. NULL if the excess is less than a quarter of its lateness by computation. */
+static const mrd_kernel *
+find_longer_kernel(const mrd_report_text *s, size_t i)
+{
+    size_t n, workers;
+    const mrd_kernel *k = mrd_kernels_list(mrd_report_kernels(s->common.report), &n);
+    int64_t compute_ns = reason_ns(&mrd_report_workers(s->common.report, &workers)[i].late, 0);
+    const mrd_kernel *found = NULL;
+    uint64_t most = compute_ns > 0 ? (uint64_t) compute_ns / 4 : UINT64_MAX;
+
+    for (size_t j = 0; j < n; j++) {
+        if (k[j].collective || k[j].most_worker != i || k[j].workers < 2 || k[j].median_ns == 0 ||
+            k[j].most_ns - k[j].median_ns <= most)
+            continue;
+        most = k[j].most_ns - k[j].median_ns;
+        found = &k[j];
+    }
+    return found;
+}
+
+/* Names the work that took worker i longer than the others, if its lateness is by computation. */
+static void
+put_longer_kernel(mrd_report_text *s, size_t i)
+{
+    const mrd_kernel *k = find_longer_kernel(s, i);
+    size_t workers;
+    mrd_buf line = { 0 };
+    char dur[MRD_DUR_TEXT];
+
+    if (k == NULL)
+        return;
+    mrd_report_text_label(s, &mrd_report_workers(s->common.report, &workers)[i], &line);
+    mrd_buf_text(&line, ": ");
+    mrd_text_cell(&line, mrd_catalog_text(s->common.env->catalog, k->name), NAMED, false);
+    mrd_buf_fmt(&line, " took %.1f %% longer than on the median worker, %s in all",
+                100 * (double) (k->most_ns - k->median_ns) / (double) k->median_ns,
+                mrd_text_dur(k->most_ns - k->median_ns, dur));
+    mrd_report_text_note(&s->text, mrd_buf_cstr(&line));
+    mrd_text_done(&line, &s->text);
+}
+
 void
 mrd_report_text_why(mrd_report_text *s)
 {
@@ -100,6 +143,12 @@ mrd_report_text_why(mrd_report_text *s)
         shown++;
     }
     mrd_text_left_out(&s->text, all - shown, "workers, less late", "report-json");
+    for (size_t i = 0, named = 0; i < n && named < shown; i++) {
+        if (w[i].late.late_ns == 0 || w[i].late.late_ns < sum / 100)
+            continue;
+        put_longer_kernel(s, i);
+        named++;
+    }
     mrd_report_text_note(&s->text,
                          "sums over the collectives that it came last to, each against the median "
                          "worker: what each did since it left a collective before; collective: "

@@ -15,7 +15,7 @@ def offsets(view):
     return [(abs(estimate), None if bound < 0 else bound) for estimate, bound in rows]
 
 
-@row("bwd-straggler", fails="B.23")
+@row("bwd-straggler")
 def the_kernel_that_made_a_rank_late(case):
     view = case.view("--same-clock")
     report = view.report
