@@ -138,7 +138,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
                                  .progress = show_reading,
                                  .self = &reading };
     mrd_identity nowhere = MRD_IDENTITY_UNKNOWN;
-    mrd_err err = MRD_OK;
+    mrd_err err = MRD_OK, end;
 
     for (size_t i = 0; i < words->n && set->dirs.n == 0; i++)
         reading.total += input_size(words->v[i]);
@@ -157,8 +157,11 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
         reading.done += input_size(words->v[i]);
     }
     mrd_progress_end(&reading.progress);
-    mrd_read_once_end(&once, cat);
-    if (err == MRD_OK && (err = mrd_catalog_err(cat)) != MRD_OK)
+    end = mrd_read_once_end(&once, cat, store);
+    err = err != MRD_OK ? err : end;
+    if (err == MRD_OK)
+        err = mrd_catalog_err(cat);
+    if (err != MRD_OK && why->err == MRD_OK)
         mrd_why_set(why, err, 0, "reading the inputs");
     for (size_t i = 0; i < mrd_store_streams(store) && err == MRD_OK; i++)
         err = mrd_stream_finish(mrd_store_at(store, i), why);

@@ -277,7 +277,7 @@ TEST(a_file_that_is_met_again_is_read_once)
         CHECK(!again);
     }
     CHECK_INT(once.again, 6);
-    mrd_read_once_end(&once, options.catalog);
+    CHECK_ERR("end", mrd_read_once_end(&once, options.catalog, options.store), MRD_OK);
     CHECK(mrd_str_starts(mrd_catalog_note_at(options.catalog, 0), "read once: 6 files or folders"));
     mrd_store_free(options.store);
     mrd_catalog_free(options.catalog);

@@ -111,13 +111,19 @@ typedef struct {
     mrd_map seen;
     mrd_buf first; /* of those that were met again */
     size_t again;
+    struct mrd_read_input *inputs; /* trace/import/same_data.h */
+    size_t n_inputs, cap_inputs;
 } mrd_read_once;
 
 /* Sets *ret_again when path was checked before with this identity. once may be NULL. */
 mrd_err mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_identity *identity,
                             bool *ret_again);
-/* Notes how many were met again, and frees. */
-void mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat);
+/*
+ * Notes how many were met again, uses events that several inputs hold once, and joins the windows of a
+ * process (trace/import/same_data.h). Frees `once`. To be called before the streams of the store are
+ * finished. Errors: NOMEM, those of mrd_stream_push.
+ */
+mrd_err mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat, mrd_store *store);
 
 /* A folder that a recorded process of the node said it has its profiles written to. */
 typedef struct {

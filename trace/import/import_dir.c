@@ -608,12 +608,12 @@ mrd_read_dir(const mrd_read_options *options, const char *path, mrd_why *why)
 {
     mrd_read_options own = *options;
     mrd_read_once once = { 0 };
-    mrd_err err;
+    mrd_err err, end;
 
     if (options->once != NULL)
         return read_dir(options, path, why);
     own.once = &once;
     err = read_dir(&own, path, why);
-    mrd_read_once_end(&once, options->catalog);
-    return err;
+    end = mrd_read_once_end(&once, options->catalog, options->store);
+    return err != MRD_OK || end == MRD_OK ? err : mrd_why_set(why, end, 0, "'%s'", path);
 }

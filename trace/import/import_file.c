@@ -10,6 +10,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 #include "trace/import/import_times.h"
+#include "trace/import/same_data.h"
 
 /* The streams that one input writes, one for each profile it has events of. */
 typedef struct {
@@ -24,6 +25,8 @@ typedef struct {
     file_stream *streams;
     size_t n, cap, last;
     mrd_times times; /* of the system profile */
+    mrd_sample sample;
+    mrd_dur_ns base; /* added to the times of the system profile */
     uint64_t emitted;
     mrd_why own; /* a failure of the store or of memory, not of the input */
 } file_reading;
@@ -74,6 +77,8 @@ file_emit(mrd_import *imp, uint32_t profile, const mrd_event *ev)
         err = file_stream_of(f, profile, &stream);
     if (profile == 0)
         mrd_times_add(&f->times, ev);
+    if (profile == 0 && f->options->once != NULL)
+        mrd_sample_add(&f->sample, imp->catalog, ev);
     if (err == MRD_OK && stream != NULL)
         err = mrd_stream_push(stream, ev);
     if (err != MRD_OK) {
@@ -98,6 +103,8 @@ file_shift(mrd_import *imp, uint32_t profile, mrd_dur_ns delta_ns)
 
     if (err == MRD_OK && stream != NULL)
         mrd_stream_shift(stream, delta_ns);
+    if (profile == 0)
+        f->base = mrd_sat_add(f->base, delta_ns);
     return err;
 }
 
@@ -352,6 +359,23 @@ file_conclude(file_reading *f, mrd_err err, const mrd_why *why)
     }
 }
 
+/* Lets the input be compared with others, if all its events are of the system profile. */
+static mrd_err
+file_remember(file_reading *f)
+{
+    bool only_system = f->n == 1 && f->streams[0].profile == 0 && f->streams[0].stream != NULL;
+
+    if (f->options->once == NULL || !only_system) {
+        mrd_sample_fini(&f->sample);
+        return MRD_OK;
+    }
+    return mrd_same_data_add(f->options->once, &(mrd_read_input){ .input = f->imp.input,
+                                                                  .place = f->imp.identity,
+                                                                  .base = f->base,
+                                                                  .stream = f->streams[0].stream,
+                                                                  .sample = f->sample });
+}
+
 mrd_err
 mrd_read_file(const mrd_read_options *options, const char *path, const mrd_identity *identity,
               mrd_why *why)
@@ -394,6 +418,8 @@ mrd_read_file(const mrd_read_options *options, const char *path, const mrd_ident
         file_progress(&f);
     }
     mrd_in_close(f.imp.in);
+    if (file_remember(&f) != MRD_OK && f.own.err == MRD_OK)
+        mrd_why_set(&f.own, MRD_NOMEM, 0, "its events");
     free(f.streams);
     if (f.own.err != MRD_OK)
         return mrd_why_set(why, f.own.err, 0, "'%s': %s", path, f.own.text);

@@ -1,8 +1,9 @@
 /* What was read already: a file given twice, or met again through a link, is read once. */
+#include <stdlib.h>
 #include <sys/stat.h>
 
 #include "base/hash.h"
-#include "trace/import/import.h"
+#include "trace/import/same_data.h"
 
 /* The same file in the folders of two processes is of both. */
 static uint64_t
@@ -35,9 +36,11 @@ mrd_read_once_check(mrd_read_once *once, const char *path, const mrd_identity *i
     return once->first.err;
 }
 
-void
-mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat)
+mrd_err
+mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat, mrd_store *store)
 {
+    mrd_err err = mrd_same_data_resolve(once, cat, store);
+
     if (once->again > 0)
         mrd_catalog_note(cat,
                          "read once: %zu files or folders that were given twice or are met again "
@@ -45,4 +48,8 @@ mrd_read_once_end(mrd_read_once *once, mrd_catalog *cat)
                          once->again, mrd_buf_cstr(&once->first));
     mrd_map_fini(&once->seen);
     mrd_buf_fini(&once->first);
+    for (size_t i = 0; i < once->n_inputs; i++)
+        mrd_sample_fini(&once->inputs[i].sample);
+    free(once->inputs);
+    return err;
 }

@@ -28,7 +28,7 @@ catalog_incomplete(const mrd_catalog *cat)
     const mrd_input *in = mrd_catalog_inputs(cat, &n);
 
     for (size_t i = 0; i < n; i++) {
-        if (in[i].state != MRD_INPUT_OK || in[i].dropped > 0)
+        if ((in[i].state != MRD_INPUT_OK && in[i].state != MRD_INPUT_SKIPPED) || in[i].dropped > 0)
             return true;
     }
     return false;

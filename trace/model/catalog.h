@@ -46,6 +46,7 @@ enum {
     MRD_PROC_NO_PID = 2,  /* the source had a name instead of a number; process_id is made up */
     MRD_PROC_NODE = 4,    /* stands for the node itself (host counters) */
     MRD_PROC_WORKERS = 8, /* its cores are workers of their own: it has no worker_gid */
+    MRD_PROC_ALIKE = 16,  /* only its name, which has its file's, tells it apart from others */
 };
 
 typedef struct {
@@ -59,10 +60,13 @@ typedef struct {
     int64_t sort_index; /* place the source asks for; MRD_NONE */
     uint32_t clock;     /* index into the catalog's clocks */
     uint32_t flags;     /* MRD_PROC_* */
-    uint32_t profile;   /* 0: system profile, else device profile number */
+    uint32_t profile;   /* 0: system profile, MRD_PROFILE_NONE, else device profile number */
     uint32_t scope;     /* keeps processes of different inputs apart where their identity cannot:
                        0 when instance_id and process_id are real */
 } mrd_process;
+
+/* The profile of a process that is in no output: its events are those of another process. */
+#define MRD_PROFILE_NONE UINT32_MAX
 
 typedef enum { MRD_TRACK_SPANS, MRD_TRACK_COUNTER } mrd_track_kind;
 typedef enum {

@@ -36,7 +36,9 @@ mrd_report_text_label(const mrd_report_text *s, const mrd_report_worker *w, mrd_
     if (p->flags & MRD_PROC_NO_PID)
         mrd_buf_str(to, mrd_catalog_text(cat, p->name));
     else
-        mrd_buf_fmt(to, "pid %" PRId64, p->process_id);
+        mrd_buf_fmt(to, "pid %" PRId64 " ", p->process_id);
+    if ((p->flags & (MRD_PROC_ALIKE | MRD_PROC_NO_PID)) == MRD_PROC_ALIKE)
+        mrd_buf_str(to, mrd_catalog_text(cat, p->name));
     while (to->len > 0 && to->p[to->len - 1] == ' ') /* a process without a name */
         to->len--;
 }

@@ -467,7 +467,8 @@ mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to)
     uint64_t gap = widest_gap(w, workers);
 
     for (size_t i = 0; i < inputs; i++)
-        bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0 || in[i].lost > 0;
+        bad += (in[i].state != MRD_INPUT_OK && in[i].state != MRD_INPUT_SKIPPED) ||
+               in[i].dropped > 0 || in[i].lost > 0;
     if (bad > 0)
         mrd_buf_fmt(to, "%zu of %zu input%s %s incomplete: see the summary. ", bad, inputs,
                     mrd_plural(inputs), bad == 1 ? "is" : "are");

@@ -117,7 +117,8 @@ put_inputs(text_sink *s)
     const mrd_input *in = mrd_catalog_inputs(s->env->catalog, &n);
 
     for (size_t i = 0; i < n; i++)
-        bad += in[i].state != MRD_INPUT_OK || in[i].dropped > 0;
+        bad +=
+            (in[i].state != MRD_INPUT_OK && in[i].state != MRD_INPUT_SKIPPED) || in[i].dropped > 0;
     if (n == 0)
         return;
     mrd_buf_fmt(&s->text, "Inputs     %zu, of which %zu incomplete\n", n, bad);

@@ -192,6 +192,17 @@ stream_free(mrd_stream *s)
 }
 
 void
+mrd_stream_clear(mrd_stream *s)
+{
+    stream_drop_blocks(s);
+    for (size_t i = 0; i < s->n_chains; i++)
+        mrd_chain_release(&s->chains[i], s->store->fd);
+    s->n_chains = 0;
+    s->count = 0;
+    s->has_range = s->has_flows = s->has_mistimed = false;
+}
+
+void
 mrd_store_free(mrd_store *st)
 {
     if (st == NULL)

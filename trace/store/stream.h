@@ -63,6 +63,8 @@ uint64_t mrd_stream_count(const mrd_stream *stream); /* events pushed */
  * in the stream's range. Both are times as they were pushed. To be called after the last push.
  */
 void mrd_stream_trust(mrd_stream *stream, mrd_ev_ns first, mrd_ev_ns end);
+/* Discards all events that were pushed. To be called before mrd_stream_finish. */
+void mrd_stream_clear(mrd_stream *stream);
 /* First and last time of pushed events; false when there is none. */
 bool mrd_stream_range(const mrd_stream *stream, mrd_ev_ns *ret_first, mrd_ev_ns *ret_last);
 /* A reader from the start, in order. Several may be open in turn. */

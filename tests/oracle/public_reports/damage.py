@@ -137,7 +137,7 @@ def graph_launches_whose_kernels_are_absent(case):
     case.says(case.view().report_text, "32 ", "graph launch")
 
 
-@row("json-and-gz", fails="B.16")
+@row("json-and-gz")
 def one_trace_plain_and_compressed(case):
     view = case.view()
     case.equal(len(view.named("gemm")), 10, "gemm")
@@ -145,7 +145,7 @@ def one_trace_plain_and_compressed(case):
     case.says(view.said, "rank0.pt.trace.json")
 
 
-@row("repeat", fails="B.16")
+@row("repeat")
 def two_windows_of_each_rank(case):
     report = case.view("--same-clock").report
     case.equal([w["rank"] for w in report["workers"]], [0, 1], "workers")

@@ -99,7 +99,7 @@ def processes_of_equal_numbers_stay_apart(case):
     case.equal(view.sql("SELECT COUNT(*) FROM events GROUP BY process_key ORDER BY 1"), [(30,), (30,)], "events of each process")
 
 
-@row("containers", fails="B.16")
+@row("containers")
 def processes_of_equal_numbers_have_names(case):
     lines = case.view("--same-clock").text("report.txt").split("Who was late", 1)[1].splitlines()[1:3]
     case.check("trace-host0" in lines[0] and "trace-host1" in lines[1], f"who was late: {lines}")
