@@ -54,6 +54,7 @@ struct mrd_report {
     mrd_report_step steps[MRD_REPORT_STEPS];
     size_t n_steps;
     mrd_standstill *standstill;
+    mrd_credible *credible;
     mrd_ev_ns end;        /* of the recording, as far as its source says */
     mrd_balance *balance; /* of program phases */
     mrd_imbalance imbalance;
@@ -126,8 +127,6 @@ workers_make(mrd_report *r, const mrd_sink_env *env)
 
 /* ---- Time of a worker ---- */
 
-#define LAUNCH_NUMBER 0x636f72u /* keeps numbers of processes apart from other ids */
-
 /* Keeps the longest of a list sorted by falling duration. Returns where to put the new one, NULL
  * when it is too short. */
 #define KEEP_LONGEST(list, n, most, dur)                                                           \
@@ -156,24 +155,6 @@ keep_longest(void *list, size_t size, size_t at_dur, size_t *n, size_t most, int
     return v + at * size;
 }
 
-/* The number that a framework's tracer gives a launch and all that it launched: arrows lead to some of them only,
- * as of a graph of kernels. */
-static bool
-number_of(const mrd_report *r, const mrd_event *ev, uint64_t *ret)
-{
-    mrd_proc_id process = mrd_catalog_borrow_track(r->cat, ev->track)->process;
-
-    for (uint32_t i = 0; i < ev->arg_count && r->number_key != MRD_SID_EMPTY; i++) {
-        const mrd_arg *a = &ev->args[i];
-
-        if (a->key == r->number_key && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)) {
-            *ret = mrd_flow_id(process, LAUNCH_NUMBER, a->v.u);
-            return true;
-        }
-    }
-    return false;
-}
-
 static void
 note_launches(mrd_report *r, const mrd_event *ev)
 {
@@ -185,7 +166,7 @@ note_launches(mrd_report *r, const mrd_event *ev)
             err = mrd_launches_note(r->launches, ev->flows[i].id, ev->ts);
     }
     if (err == MRD_OK && mrd_workers_of(r->who, ev->track) == MRD_NO_WORKER &&
-        number_of(r, ev, &number))
+        mrd_credible_number(r->cat, r->number_key, ev, &number))
         err = mrd_launches_note(r->numbered, number, ev->ts);
     if (err != MRD_OK)
         r->err = err;
@@ -205,7 +186,9 @@ launch_of(const mrd_report *r, const mrd_event *ev)
         if (launched != NULL)
             return launched;
     }
-    return number_of(r, ev, &number) ? mrd_launches_find(r->numbered, number) : NULL;
+    return mrd_credible_number(r->cat, r->number_key, ev, &number)
+               ? mrd_launches_find(r->numbered, number)
+               : NULL;
 }
 
 static mrd_idle_cause
@@ -227,6 +210,8 @@ add_span(mrd_report *r, const mrd_work *work, const mrd_event *ev)
 
     if (work->device && mrd_queue_add(&w->queue, launched == NULL ? ev->ts : *launched,
                                       launched != NULL, ev->ts) != MRD_OK)
+        r->err = MRD_NOMEM;
+    if (work->device && mrd_credible_device(r->credible, work, ev, launched != NULL) != MRD_OK)
         r->err = MRD_NOMEM;
     if (!mrd_worker_time_add(time_before(r, work->worker, ev->ts), work->on, work->device, ev,
                              &gone))
@@ -565,6 +550,8 @@ mrd_report_add(mrd_report *r, const mrd_event *ev)
         r->totals.last = end;
     r->any = true;
     note_launches(r, ev);
+    if (kind != MRD_WORK_WORKER && mrd_credible_other(r->credible, ev) != MRD_OK)
+        r->err = MRD_NOMEM;
     if (kind != MRD_WORK_BESIDE)
         mrd_standstill_ended(r->standstill, work.process,
                              work.kind != MRD_CC_NO                   ? MRD_ENDED_COLLECTIVE
@@ -602,12 +589,13 @@ mrd_report_new(const mrd_sink_env *env)
     r->paces = calloc(r->n_paces + 1, sizeof(*r->paces));
     r->gather = mrd_gather_new(r->cat, collective_done, r);
     r->standstill = mrd_standstill_new(r->cat);
+    r->credible = mrd_credible_new(r->cat);
     r->end = end_of(env);
     r->launches = mrd_launches_new();
     r->numbered = mrd_launches_new();
     r->number_key = mrd_strtab_find(mrd_catalog_strings(r->cat), MRD_STR("correlation"));
-    if (r->who == NULL || r->standstill == NULL || r->launches == NULL || r->numbered == NULL ||
-        r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
+    if (r->who == NULL || r->standstill == NULL || r->credible == NULL || r->launches == NULL ||
+        r->numbered == NULL || r->paces == NULL || r->gather == NULL || !workers_make(r, env)) {
         mrd_report_free(r);
         return NULL;
     }
@@ -640,6 +628,7 @@ mrd_report_free(mrd_report *r)
     mrd_steady_free(r->steady);
     mrd_balance_free(r->balance);
     mrd_standstill_free(r->standstill);
+    mrd_credible_free(r->credible);
     mrd_kernels_free(r->kernels);
     mrd_step_path_free(r->path);
     mrd_launches_free(r->launches);
@@ -754,10 +743,12 @@ mrd_report_finish(mrd_report *r)
     if ((err = mrd_balance_judge(r->balance, &r->imbalance)) != MRD_OK)
         return err;
     mrd_standstill_finish(r->standstill, r->totals.first, r->end);
+    mrd_credible_finish(r->credible);
     mrd_step_path_finish(r->path);
     r->totals.left_out = mrd_gather_left_out(r->gather);
     for (size_t i = 0; i < r->n_all; i++) {
         worker_state *w = &r->all[i];
+        const mrd_credible_row *row = mrd_credible_of(r->credible, w->pub.process);
 
         if (!w->time.any)
             continue;
@@ -770,6 +761,10 @@ mrd_report_finish(mrd_report *r)
         w->pub.exposed_transfer_ns = w->time.transfer_ns;
         mrd_queue_finish(&w->queue, w->time.device_end);
         w->pub.queue = w->queue.sum;
+        if (mrd_credible_hides(row))
+            w->pub.unmeasured |= (1u << MRD_REPORT_PARTS) - 1;
+        if (row->early > 0)
+            w->pub.queue = (mrd_queue_sum){ 0 };
         w->pub.late = *mrd_lateness_of(r->lateness, (uint32_t) i);
         r->totals.window_ns += mrd_report_window(&w->pub);
     }
@@ -896,4 +891,10 @@ mrd_report_slow_steps(const mrd_report *r, size_t *ret_n)
 {
     *ret_n = r->n_steps;
     return r->steps;
+}
+
+const mrd_credible_row *
+mrd_report_credible(const mrd_report *r, mrd_proc_id process)
+{
+    return mrd_credible_of(r->credible, process);
 }

@@ -43,6 +43,7 @@
 #define MRD_TRACE_REPORT_H
 
 #include "trace/analysis/balance.h"
+#include "trace/analysis/credible.h"
 #include "trace/analysis/hist.h"
 #include "trace/analysis/kernels.h"
 #include "trace/analysis/lateness.h"
@@ -205,6 +206,8 @@ const mrd_standstill *mrd_report_standstill(const mrd_report *r);
 const mrd_imbalance *mrd_report_imbalance(const mrd_report *r);
 /* As mrd_workers_labels. */
 size_t mrd_report_labels(const mrd_report *r, mrd_sid *ret_labels, size_t most);
+/* What is wrong with the records of a process; after finish. */
+const mrd_credible_row *mrd_report_credible(const mrd_report *r, mrd_proc_id process);
 uint64_t mrd_report_window(const mrd_report_worker *w);
 
 #endif

@@ -47,6 +47,19 @@ mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS])
     }
 }
 
+bool
+mrd_report_is_hidden(const mrd_report *r)
+{
+    size_t n;
+    const mrd_report_worker *w = mrd_report_workers(r, &n);
+    uint64_t hidden = 0;
+
+    for (size_t i = 0; i < n; i++)
+        if (mrd_credible_hides(mrd_report_credible(r, w[i].process)))
+            hidden += mrd_report_window(&w[i]);
+    return hidden > 0 && hidden >= mrd_report_totals_of(r)->window_ns / 2;
+}
+
 mrd_bound_by
 mrd_report_bottleneck(const mrd_report *r)
 {

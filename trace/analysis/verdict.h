@@ -51,6 +51,8 @@ const char *mrd_bound_by_text(mrd_bound_by by); /* "skew", static */
 void mrd_report_bounds(const mrd_report *r, uint64_t ret_ns[MRD_BOUNDS]);
 /* The same of one worker. */
 void mrd_report_bounds_of(const mrd_report_worker *w, uint64_t ret_ns[MRD_BOUNDS]);
+/* Returns true if impossible records hide what half of all device time went to. */
+bool mrd_report_is_hidden(const mrd_report *r);
 /* MRD_BOUNDS without a window. */
 mrd_bound_by mrd_report_bottleneck(const mrd_report *r);
 

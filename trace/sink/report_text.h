@@ -34,6 +34,8 @@ void mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to);
 void mrd_report_text_verdict(const mrd_report_text *s, mrd_buf *to);
 /* What the profile lacks for these answers; nothing where it lacks nothing. */
 void mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to);
+/* Appends a sentence for each kind of impossible record (trace/analysis/credible.h). */
+void mrd_report_text_impossible(const mrd_report_text *s, mrd_buf *to);
 /* The whole text, into `text`. */
 void mrd_report_text_all(mrd_report_text *s);
 

@@ -315,6 +315,11 @@ mrd_report_text_bound(const mrd_report_text *s, mrd_buf *to)
     mrd_bound_by first = mrd_report_bottleneck(s->common.report);
     mrd_report_most who;
 
+    if (mrd_report_is_hidden(s->common.report)) {
+        mrd_buf_text(to, "unknown: the trace has impossible records, or lacks those of device work "
+                         "(see Coverage)");
+        return;
+    }
     mrd_report_bounds(s->common.report, ns);
     for (unsigned round = 0; round < 3 && window > 0; round++) {
         unsigned most = round == 0 ? first : 0;
@@ -466,6 +471,7 @@ mrd_report_text_coverage(const mrd_report_text *s, mrd_buf *to)
     unsigned told = 0;
     uint64_t gap = widest_gap(w, workers);
 
+    mrd_report_text_impossible(s, to);
     for (size_t i = 0; i < inputs; i++)
         bad += (in[i].state != MRD_INPUT_OK && in[i].state != MRD_INPUT_SKIPPED) ||
                in[i].dropped > 0 || in[i].lost > 0;

@@ -363,18 +363,49 @@ put_bounds(mrd_jw *w, const mrd_report *r)
 {
     uint64_t ns[MRD_BOUNDS];
     mrd_bound_by first = mrd_report_bottleneck(r);
+    bool is_hidden = mrd_report_is_hidden(r);
 
     mrd_report_bounds(r, ns);
     MRD_JW_KEY(w, "bottleneck");
-    if (first == MRD_BOUNDS)
+    if (first == MRD_BOUNDS || is_hidden)
         mrd_jw_null(w);
     else
         mrd_jw_str(w, mrd_str_of(mrd_bound_by_text(first)));
     MRD_JW_KEY(w, "bound_by_ns");
     mrd_jw_open(w, '{');
-    for (unsigned k = 0; k < MRD_BOUNDS; k++)
-        put_u64(w, mrd_bound_by_text((mrd_bound_by) k), ns[k]);
+    for (unsigned k = 0; k < MRD_BOUNDS; k++) {
+        mrd_jw_key(w, mrd_str_of(mrd_bound_by_text((mrd_bound_by) k)));
+        if (is_hidden)
+            mrd_jw_null(w);
+        else
+            mrd_jw_u64(w, ns[k]);
+    }
     mrd_jw_close(w, '}');
+}
+
+/* Processes with records that cannot be right. */
+static void
+put_impossible(mrd_jw *w, const mrd_catalog *cat, const mrd_report *r)
+{
+    MRD_JW_KEY(w, "impossible");
+    mrd_jw_open(w, '[');
+    for (mrd_proc_id i = 0; i < mrd_catalog_processes(cat); i++) {
+        const mrd_credible_row *row = mrd_report_credible(r, i);
+
+        if (row->inside + row->graphs_empty + row->early + row->steps_empty == 0)
+            continue;
+        mrd_jw_open(w, '{');
+        put_process(w, cat, i);
+        put_u64(w, "kernels_inside_one", row->inside);
+        put_u64(w, "graph_launches", row->graphs);
+        put_u64(w, "graph_launches_without_kernels", row->graphs_empty);
+        put_u64(w, "kernels_before_launch", row->early);
+        put_u64(w, "kernels_before_launch_by_ns", (uint64_t) row->early_ns);
+        put_u64(w, "device_steps", row->steps);
+        put_u64(w, "device_steps_without_work", row->steps_empty);
+        mrd_jw_close(w, '}');
+    }
+    mrd_jw_close(w, ']');
 }
 
 static void
@@ -528,6 +559,7 @@ put_all(mrd_jw *w, const mrd_report_sink *s)
     mrd_jw_open(w, '{');
     put_verdict(w, s->report);
     put_bounds(w, s->report);
+    put_impossible(w, s->env->catalog, s->report);
     put_totals(w, mrd_report_totals_of(s->report));
     MRD_JW_KEY(w, "same_clock");
     mrd_jw_bool(w, s->env->options->same_clock);

@@ -470,24 +470,31 @@ put_clocks(report_sink *s)
 void
 mrd_report_text_all(report_sink *s)
 {
+    bool is_hidden = mrd_report_is_hidden(s->common.report);
+
     s->one_node = is_one_node(s->common.env->catalog, s->common.report);
     put_title(s);
     mrd_report_text_open(s);
     put_breakdown(s);
-    mrd_report_text_exposed(s);
-    put_idle(s);
+    if (!is_hidden) {
+        mrd_report_text_exposed(s);
+        put_idle(s);
+    }
     mrd_report_text_queue(s);
     put_unrecorded(s);
     put_paused(s);
     put_late(s);
     mrd_report_text_why(s);
-    mrd_report_text_path(s);
+    if (!is_hidden)
+        mrd_report_text_path(s);
     mrd_report_text_kernels(s);
     put_collectives(s);
     mrd_report_text_bandwidth(s);
     put_steps(s);
-    mrd_report_text_series(s);
-    put_pauses(s);
+    if (!is_hidden) {
+        mrd_report_text_series(s);
+        put_pauses(s);
+    }
     mrd_report_text_memory(s);
     mrd_scope_memory_text(s->common.scopes, s->common.env->catalog, SCOPES_LISTED, "report-json",
                           &s->text);

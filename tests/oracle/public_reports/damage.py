@@ -124,7 +124,7 @@ def a_file_that_counts_from_its_start(case):
     case.check(loop - kernel == 250 or "no date" in view.said, f"the loop begins {loop - kernel} ns after the first kernel: {view.said}")
 
 
-@row("dur-overrun", fails="B.19")
+@row("dur-overrun")
 def a_kernel_that_contains_others_of_its_stream(case):
     view = case.view()
     worker, = view.report["workers"]
@@ -132,7 +132,7 @@ def a_kernel_that_contains_others_of_its_stream(case):
     case.check(clipped or "overlap" in view.report_text, f"no sentence: {view.report_text[:800]}")
 
 
-@row("graph-no-kernels", fails="B.19")
+@row("graph-no-kernels")
 def graph_launches_whose_kernels_are_absent(case):
     case.says(case.view().report_text, "32 ", "graph launch")
 

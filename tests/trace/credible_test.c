@@ -1,0 +1,149 @@
+/* Records of devices that cannot be right: traces of one process are generated with one kind of fault each. */
+#include <stdlib.h>
+
+#include "tests/check.h"
+
+#include "trace/analysis/verdict.h"
+#include "trace/import/import.h"
+
+#define KERNELS 100
+
+typedef struct {
+    const char *id;
+    int cover_us;       /* length of a kernel before all others; 0: there is none */
+    int cover_stream;   /* the others run on stream 7 */
+    const char *cover;  /* its name */
+    int launch_us;      /* from launch to kernel; negative: the kernel begins first */
+    int graphs, lost;   /* launches of graphs, of these without kernels */
+    int late_graphs;    /* further ones after the last kernel, without kernels */
+    int steps, emptied; /* of the device, of these without kernels */
+    mrd_credible_row want;
+    bool hides;
+} fault;
+
+static void
+put(FILE *f, const char *category, const char *name, int tid, int at, int dur, int correlation)
+{
+    fprintf(f,
+            ",{\"ph\":\"X\",\"cat\":\"%s\",\"name\":\"%s\",\"pid\":%d,\"tid\":%d,\"ts\":%lld,"
+            "\"dur\":%d,"
+            "\"args\":{\"correlation\":%d%s}}",
+            category, name, tid < 100 ? 0 : 5, tid, 1750000000000000LL + at, dur, correlation,
+            tid < 100 ? ",\"device\":0,\"stream\":7" : "");
+}
+
+/* A kernel of 50 us every 1,000 us, each launched alone; then one of each graph; then the steps. */
+static void
+write_trace(const fault *t, const char *path)
+{
+    FILE *f = fopen(path, "w");
+    int at = 0, number = 1;
+
+    CHECK(f != NULL);
+    fputs("{\"schemaVersion\":1,\"distributedInfo\":{\"rank\":0},\"traceEvents\":["
+          "{\"ph\":\"M\",\"name\":\"process_labels\",\"pid\":0,\"args\":{\"labels\":\"GPU 0\"}}",
+          f);
+    if (t->cover_us > 0)
+        put(f, "kernel", t->cover, t->cover_stream, at, t->cover_us, number++);
+    for (int i = 0; i < KERNELS; i++, number++) {
+        at += 1000;
+        put(f, "cuda_runtime", "cudaLaunchKernel", 500, at - t->launch_us, 1, number);
+        put(f, "kernel", "gemm", 7, at, 50, number);
+    }
+    for (int i = 0; i < t->graphs; i++, number++) {
+        at += 1000;
+        put(f, "cuda_runtime", i % 2 == 0 ? "cudaGraphLaunch" : "hipGraphLaunch", 500, at - 10, 5,
+            number);
+        for (int k = 0; k < 3 && i >= t->lost; k++)
+            put(f, "kernel", "node", 7, at + 100 * k, 50, number);
+    }
+    for (int i = 0; i < t->steps; i++) {
+        at += 1000;
+        put(f, "gpu_user_annotation", "ProfilerStep#3", 7, at, 900, number++);
+        if (i >= t->emptied)
+            put(f, "kernel", "gemm", 7, at + 100, 50, number++);
+    }
+    put(f, "kernel", "last", 7, at + 1000, 50, number++);
+    for (int i = 0; i < t->late_graphs; i++)
+        put(f, "cuda_runtime", "cudaGraphLaunch", 500, at + 2000 + i, 1, number++);
+    fputs("]}", f);
+    fclose(f);
+}
+
+static mrd_credible_row
+judge(const fault *t, bool *ret_hidden)
+{
+    mrd_read_options options = { .catalog = mrd_catalog_new(),
+                                 .store = mrd_store_new(1 << 20, test_tmp()),
+                                 .system = true };
+    const mrd_identity nowhere = MRD_IDENTITY_UNKNOWN;
+    const mrd_sink_options no_options = { .same_clock = false };
+    mrd_sink_env env = { .catalog = options.catalog, .options = &no_options };
+    mrd_credible_row row;
+    mrd_source *source;
+    const mrd_event *ev;
+    mrd_report *r;
+    char path[512];
+
+    snprintf(path, sizeof(path), "%s/a.json", test_tmp());
+    write_trace(t, path);
+    CHECK_ERR("read", mrd_read_file(&options, path, &nowhere, NULL), MRD_OK);
+    CHECK_ERR("finish", mrd_stream_finish(mrd_store_at(options.store, 0), NULL), MRD_OK);
+    CHECK_ERR("open", mrd_stream_open(mrd_store_at(options.store, 0), &source, NULL), MRD_OK);
+    r = mrd_report_new(&env);
+    while (source->next(source, &ev, NULL) == MRD_MORE)
+        CHECK_ERR("add", mrd_report_add(r, ev), MRD_OK);
+    CHECK_ERR("finish", mrd_report_finish(r), MRD_OK);
+    row = *mrd_report_credible(r, 0);
+    *ret_hidden = mrd_report_is_hidden(r);
+    source->close(source);
+    mrd_report_free(r);
+    mrd_store_free(options.store);
+    mrd_catalog_free(options.catalog);
+    return row;
+}
+
+static const fault rows[] = {
+    { "nothing", .launch_us = 10, .graphs = 10, .steps = 5, .want = { .graphs = 10, .steps = 5 } },
+    { "a kernel around all", .cover_us = 200000, .cover_stream = 7, .cover = "fmha",
+      .launch_us = 10, .want = { .inside = 101 }, .hides = true },
+    { "a kernel around some", .cover_us = 40500, .cover_stream = 7, .cover = "fmha",
+      .launch_us = 10, .want = { .inside = 40 }, .hides = true },
+    { "a kernel around a few", .cover_us = 20500, .cover_stream = 7, .cover = "fmha",
+      .launch_us = 10 },
+    { "on another stream", .cover_us = 200000, .cover_stream = 8, .cover = "fmha",
+      .launch_us = 10 },
+    { "a collective", .cover_us = 200000, .cover_stream = 7, .cover = "ncclDevKernel_AllReduce_Sum",
+      .launch_us = 10 },
+    { "graphs without kernels", .launch_us = 10, .graphs = 10, .lost = 10,
+      .want = { .graphs = 10, .graphs_empty = 10 }, .hides = true },
+    { "one graph of many", .launch_us = 10, .graphs = 30, .lost = 1,
+      .want = { .graphs = 30, .graphs_empty = 1 } },
+    { "graphs at the end", .launch_us = 10, .graphs = 5, .late_graphs = 7,
+      .want = { .graphs = 5 } },
+    { "an early clock", .launch_us = -3, .want = { .early = KERNELS, .early_ns = 3000 } },
+    { "at the limit", .launch_us = -2, .want = { .early = KERNELS, .early_ns = 2000 } },
+    { "not early enough", .launch_us = -1 },
+    { "empty steps", .launch_us = 10, .steps = 8, .emptied = 8,
+      .want = { .steps = 8, .steps_empty = 8 }, .hides = true },
+    { "one empty step of many", .launch_us = 10, .steps = 40, .emptied = 1,
+      .want = { .steps = 40, .steps_empty = 1 } },
+};
+
+TEST(faults_are_counted_and_others_are_not)
+{
+    for (size_t i = 0; i < MRD_COUNT(rows); i++) {
+        const mrd_credible_row *want = &rows[i].want;
+        bool is_hidden;
+        mrd_credible_row got = judge(&rows[i], &is_hidden);
+
+        CHECK_ROW(rows[i].id, got.inside == want->inside);
+        CHECK_ROW(rows[i].id, got.inside == 0 || got.around_ns == rows[i].cover_us * MRD_US);
+        CHECK_ROW(rows[i].id, got.graphs == want->graphs && got.graphs_empty == want->graphs_empty);
+        CHECK_ROW(rows[i].id, got.early == want->early && got.early_ns == want->early_ns);
+        CHECK_ROW(rows[i].id, got.steps == want->steps && got.steps_empty == want->steps_empty);
+        CHECK_ROW(rows[i].id, is_hidden == rows[i].hides);
+    }
+}
+
+TEST_MAIN()
