@@ -7,6 +7,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 #include "base/vec.h"
+#include "trace/import/nrt_clock.h"
 #include "trace/store/merge.h"
 
 #define TOLERANCE_NS 10000
@@ -17,7 +18,7 @@ typedef struct {
     mrd_proc_id process;
     int64_t core;
     mrd_ev_ns start;
-    mrd_nc_ns nc; /* start by the device's clock, MRD_NONE */
+    mrd_nc_ns nc, nc_end; /* by the device's clock, MRD_NONE if not stated */
     mrd_dur_ns dur_ns;
     uint32_t bound_ns;
     mrd_sid model;
@@ -42,7 +43,7 @@ struct mrd_places {
     execution *execs;
     size_t n_execs, cap_execs;
     mrd_sid key, names[3];
-    mrd_sid nc_key, model_key;
+    mrd_sid nc_key, nc_end_key, model_key;
 };
 
 /* What goes through one source. */
@@ -131,12 +132,15 @@ take_event(mrd_places *p, const mrd_event *ev, mrd_why *why)
                      .start = { ev->ts.ns },
                      .dur_ns = ev->dur_ns,
                      .nc = { MRD_NONE },
+                     .nc_end = { MRD_NONE },
                      .bound_ns = ev->bound_ns };
     if (!is_wanted(p, e.process, e.core) || p->n_execs >= MRD_PLACE_MAX)
         return MRD_OK;
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         if (ev->args[i].key == p->nc_key)
             e.nc = (mrd_nc_ns){ number_arg(&ev->args[i]) };
+        else if (ev->args[i].key == p->nc_end_key)
+            e.nc_end = (mrd_nc_ns){ number_arg(&ev->args[i]) };
         else if (ev->args[i].key == p->model_key)
             e.model = model_arg(p, &ev->args[i]);
     }
@@ -175,13 +179,41 @@ is_of(const mrd_places *p, const place *at, const execution *e)
            same_process(p->cat, e->process, c->process);
 }
 
-/* Rows of some files count from their start, of others by the device's clock. */
 static int64_t
-device_start(const mrd_device_capture *c)
+length_apart(int64_t a, int64_t b)
 {
-    return c->first.ns >= c->hw_first.ns && c->first.ns <= c->hw_last.ns
-               ? 0
-               : c->hw_first.ns - c->first.ns;
+    return a > b ? a - b : b - a;
+}
+
+static uint32_t
+widen_bound(uint32_t bound, int64_t by)
+{
+    return bound == MRD_BOUND_UNKNOWN || by > (int64_t) (MRD_BOUND_UNKNOWN - 1 - bound)
+               ? MRD_BOUND_UNKNOWN
+               : bound + (uint32_t) by;
+}
+
+/* Rows of some files count from their start, of others by the device's clock. */
+static bool
+has_device_times(const mrd_device_capture *c)
+{
+    return c->first.ns >= c->hw_first.ns && c->first.ns <= c->hw_last.ns;
+}
+
+/* How far the device's clock may leave that of the host between the start of an execution and any row. */
+static int64_t
+find_drift(const execution *e, const mrd_device_capture *c)
+{
+    mrd_nc_ns end = e->nc_end.ns != MRD_NONE ? e->nc_end : mrd_nc_add(e->nc, e->dur_ns);
+    int64_t drift = e->nc_end.ns != MRD_NONE ? length_apart(e->dur_ns, mrd_nc_diff(end, e->nc))
+                                             : (int64_t) (NRT_RATE * (double) e->dur_ns) + 1;
+    int64_t outside = 0;
+
+    if (mrd_nc_before(c->hw_first, e->nc))
+        outside += mrd_nc_diff(e->nc, c->hw_first);
+    if (mrd_nc_after(c->hw_last, end))
+        outside += mrd_nc_diff(c->hw_last, end);
+    return drift + (int64_t) (NRT_RATE * (double) outside);
 }
 
 static bool
@@ -209,8 +241,14 @@ place_by_clock(mrd_places *p, place *at)
     }
     if (best == NULL)
         return false;
-    at->offset_ns = best->start.ns - best->nc.ns + device_start(c);
-    at->bound_ns = best->bound_ns;
+    at->offset_ns = best->start.ns - best->nc.ns;
+    at->bound_ns = widen_bound(best->bound_ns, find_drift(best, c));
+    if (!has_device_times(c)) {
+        at->offset_ns += c->hw_first.ns - c->first.ns;
+        /* The capture may be longer than its rows, which then lie anywhere in it. */
+        at->bound_ns = widen_bound(at->bound_ns, length_apart(mrd_nc_diff(c->hw_last, c->hw_first),
+                                                              mrd_ev_diff(c->last, c->first)));
+    }
     at->process = best->process;
     return at->placed = at->by_clock = true;
 }
@@ -225,7 +263,7 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
     *ret_fitting = 0;
     for (size_t i = 0; i < p->n_execs && c->total_ns > 0; i++) {
         const execution *e = &p->execs[i];
-        int64_t diff = e->dur_ns > c->total_ns ? e->dur_ns - c->total_ns : c->total_ns - e->dur_ns;
+        int64_t diff = length_apart(e->dur_ns, c->total_ns);
         int64_t slack = e->dur_ns / 1000 * TOLERANCE_PM;
 
         if (!is_of(p, at, e) || diff > (slack > TOLERANCE_NS ? slack : TOLERANCE_NS))
@@ -243,10 +281,8 @@ place_by_length(mrd_places *p, place *at, size_t *ret_fitting)
     if (*ret_fitting != 1)
         return false;
     at->offset_ns = mrd_ev_diff(found->start, c->first);
-    at->bound_ns = found->bound_ns == MRD_BOUND_UNKNOWN ||
-                           off > (int64_t) (MRD_BOUND_UNKNOWN - 1 - found->bound_ns)
-                       ? MRD_BOUND_UNKNOWN
-                       : found->bound_ns + (uint32_t) off;
+    at->bound_ns = widen_bound(found->bound_ns,
+                               off + length_apart(c->total_ns, mrd_ev_diff(c->last, c->first)));
     at->process = found->process;
     return at->placed = true;
 }
@@ -329,6 +365,7 @@ mrd_places_new(mrd_catalog *cat, mrd_store *store, mrd_alignment *alignment,
     p->names[1] = mrd_catalog_intern(cat, "nrt_execute");
     p->names[2] = mrd_catalog_intern(cat, "nrta_execute_schedule");
     p->nc_key = mrd_catalog_intern(cat, "nc_timestamp_ns");
+    p->nc_end_key = mrd_catalog_intern(cat, "end.nc_timestamp_ns");
     p->model_key = mrd_catalog_intern(cat, "model_id");
     for (size_t i = 0; i < n; i++)
         p->v[i].capture = &captures[i];

@@ -257,10 +257,10 @@ TEST(an_end_that_comes_first_finds_its_start)
             feed_sync(nrt, 0, 5, 9000, NRT_T0 + 8000);
             CHECK_ERR("flush", mrd_nrt_flush(nrt), MRD_OK);
             CHECK_INT(s.n, 3);
-            CHECK_INT(s.span.ts.ns, device ? NRT_T0 + 4100 : NRT_T0 + 4200);
+            CHECK_INT(s.span.ts.ns, NRT_T0 + 4100);
             CHECK_INT(s.span.dur_ns, 200);
             CHECK_INT(mrd_nrt_count(nrt)->unfinished + mrd_nrt_count(nrt)->no_start, 0);
-            CHECK_INT(mrd_nrt_count(nrt)->by_exec, device);
+            CHECK_INT(mrd_nrt_count(nrt)->between, 1);
             mrd_nrt_free(nrt);
             mrd_catalog_free(s.cat);
         }
@@ -285,7 +285,7 @@ TEST(what_runs_by_a_devices_clock_is_in_flight_once_it_is_known)
     mrd_nrt_in_flight(nrt, nrt_see_open, &f);
     CHECK_INT(f.n, 1);
     CHECK_INT(f.since, NRT_T0 + 3010);
-    CHECK_INT(f.bound, MRD_BOUND_UNKNOWN);
+    CHECK(f.bound != 0 && f.bound != MRD_BOUND_UNKNOWN);
     mrd_nrt_free(nrt);
     mrd_catalog_free(s.cat);
 }

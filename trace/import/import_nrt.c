@@ -192,7 +192,7 @@ size_t
 mrd_nrt_memory_used(const mrd_nrt *nrt)
 {
     const mrd_open_table *const tables[] = { &nrt->open, &nrt->held, &nrt->early };
-    size_t sum = sizeof(*nrt) + NRT_CORES * sizeof(*nrt->ids);
+    size_t sum = sizeof(*nrt) + NRT_CORES * sizeof(*nrt->ids) + mrd_nrt_clock_memory(&nrt->clock);
 
     for (size_t i = 0; i < 3; i++)
         sum += tables[i]->bytes + tables[i]->cap * sizeof(*tables[i]->slots);
@@ -229,9 +229,10 @@ nrt_intern(mrd_nrt *nrt)
         { &nrt->to_host, "device_to_host" },
         { &nrt->key_pcore, "device_core_idx" },
         { &nrt->key_nc_ts, "nc_timestamp_ns" },
+        { &nrt->key_end_nc_ts, "end.nc_timestamp_ns" },
         { &nrt->key_cpu_ts, "cpu_timestamp_ns" },
-        { &nrt->time_exec, "device clock, by the sync point of its execution" },
-        { &nrt->time_nearest, "device clock, by the nearest sync point" },
+        { &nrt->time_between, "device clock, between two sync points" },
+        { &nrt->time_beyond, "device clock, beyond the sync points" },
         { &nrt->time_none, "device clock, no sync point" },
         { &nrt->cause_ring, NRT_LOST_RING },
     };
@@ -257,7 +258,8 @@ mrd_nrt_new(const mrd_nrt_options *options, mrd_nrt **ret_nrt, mrd_why *why)
                                .pcore_idx = MRD_NONE };
     nrt->args = mrd_args_new(nrt->strings);
     nrt->ids = calloc(NRT_CORES, sizeof(*nrt->ids));
-    if (nrt->args == NULL || nrt->ids == NULL || mrd_nrt_clock_init(&nrt->clock) != MRD_OK) {
+    nrt->clock.max_points = options->patient ? NRT_POINTS_FILE : NRT_POINTS_LIVE;
+    if (nrt->args == NULL || nrt->ids == NULL) {
         mrd_nrt_free(nrt);
         return mrd_why_set(why, MRD_NOMEM, 0, "a reader of runtime traces");
     }
@@ -341,13 +343,14 @@ nrt_file_report(const mrd_import *imp, const mrd_nrt_counts *n, uint64_t losses)
                          name, NRT_VERSION);
     input->skipped += n->skipped;
     mrd_import_note_repairs(imp, n->lenient, n->replaced);
-    if (n->by_nearest + n->unmapped > 0)
+    if (n->beyond > n->between || n->unmapped + n->moved > 0)
         mrd_catalog_note(
             imp->catalog,
-            "'%s': of the events with device time %llu were placed by the sync point "
-            "of their execution, %llu by the nearest one, and %llu could not be placed",
-            name, (unsigned long long) n->by_exec, (unsigned long long) n->by_nearest,
-            (unsigned long long) n->unmapped);
+            "'%s': of the events with device time %llu lie between two sync points, %llu "
+            "beyond the sync points of their core, so their bound is wide, %llu are as "
+            "the runtime placed them, without a bound, and %llu could not be placed",
+            name, (unsigned long long) n->between, (unsigned long long) n->beyond,
+            (unsigned long long) n->moved, (unsigned long long) n->unmapped);
 }
 
 static mrd_err
@@ -356,6 +359,7 @@ nrt_run(mrd_import *imp, mrd_why *why)
     nrt_file file = { .imp = imp };
     mrd_nrt_options options = { .catalog = imp->catalog,
                                 .flow_scope = (uint64_t) imp->input + 1,
+                                .patient = true,
                                 .emit = nrt_file_emit,
                                 .self = &file };
     mrd_nrt *nrt = NULL;

@@ -3,9 +3,11 @@
  * documents: starts and stops are paired across documents, so the agent feeds each fetch as it
  * comes and the file importer a whole file.
  *
- * Times    nanoseconds of the host's wall clock. Hardware events whose stamps are the device's
- *          clock wait for the sync point of their execution (trace/import/nrt_clock.h) and are mapped;
- *          the argument NRT_TIME_KEY says how, and their bound is unknown.
+ * Times    nanoseconds of the host's wall clock. Hardware events that state device time
+ *          (nc_timestamp_ns) are mapped by the sync points of their core (trace/import/nrt_clock.h),
+ *          and their bound is the error of that mapping. Without sync points the bound is unknown. Events
+ *          whose stamps are the device's clock have the argument NRT_TIME_KEY, which says how they
+ *          were mapped.
  * Tracks   hardware types: MRD_SRC_DEVICE by lnc_idx and pcore_idx; others: MRD_SRC_RUNTIME by
  *          lnc_idx and thread_id.
  * Pairing  by (nc_idx, tracking_id), then event type and device_core_idx. What the start said is
@@ -20,8 +22,8 @@
  *          the core, from its neighbour before to its neighbour behind. What comes after
  *          its number was told as lost is left out: it is counted once. Without numbers nothing can
  *          be told.
- * Memory   at most `max_open` starts and as many spans that wait for a sync point; the oldest start
- *          is then given unfinished, the oldest waiting span by the nearest sync point.
+ * Memory   at most `max_open` starts, and 16,384 events that wait for a sync point. The oldest
+ *          start is then given unfinished, the oldest waiting event by the sync points so far.
  * Threads  a mrd_nrt belongs to one thread.
  */
 #ifndef MRD_TRACE_IMPORT_NRT_H
@@ -61,6 +63,7 @@ typedef struct {
         flow_scope; /* keeps flow ids of different sources apart: an input's or session's number */
     uint32_t max_open; /* 0: NRT_MAX_OPEN */
     bool simulated;    /* marks the events MRD_EV_SIMULATED */
+    bool patient;      /* events wait for all sync points that make their bound narrow */
     /* The first document is the first of the trace, which began at `since` (host's clock): what
      * is missing before its first event was lost. */
     bool whole;
@@ -76,8 +79,9 @@ typedef struct {
     uint64_t lost; /* records that the numbers show to be missing; not among the others */
     uint64_t
         late; /* ... that came after that was told: not taken, and not among the others either */
-    uint64_t by_exec, by_nearest,
-        unmapped;         /* events that carried device time, by how it was mapped */
+    /* Events that carried device time, by how it was mapped. moved: no sync point was seen, so the
+     * runtime's own mapping stays, of unknown error. */
+    uint64_t between, beyond, moved, unmapped;
     uint64_t no_version;  /* documents that did not state their data_version */
     uint64_t lenient;     /* places that are no JSON and were accepted (trace/json/json_read.h) */
     uint64_t replaced;    /* damaged places in texts */

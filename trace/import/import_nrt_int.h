@@ -11,14 +11,18 @@
 #include "trace/json/args.h"
 #include "trace/model/open.h"
 
-#define NRT_HELD_MAX                                                                               \
-    16384u               /* spans waiting for a sync point: each sync point looks through its own */
-#define NRT_SAME_MAX 64  /* starts under one key that a stop is compared with */
-#define NRT_TYPES    64u /* event types remembered; a power of two */
-#define NRT_CORES    128u  /* logical cores whose last sync point is remembered */
-#define NRT_GAPS     64u   /* gaps in the numbers of a core that may still be filled */
-#define NRT_LINES    128u  /* tracks remembered; a power of two */
-#define NRT_DEVICE   0x80u /* mrd_event.flags while it is ours: ts is the device's clock */
+#define NRT_HELD_MAX      16384u /* events that wait for a sync point: each looks through its core's */
+#define NRT_POINTS_LIVE   1024u /* sync points remembered of a clock */
+#define NRT_POINTS_ENOUGH 10u   /* sync points with which scatter and rate of a clock are known */
+#define NRT_POINTS_LEAST  2u
+#define NRT_POINTS_FILE   65536u
+#define NRT_SAME_MAX      64    /* starts under one key that a stop is compared with */
+#define NRT_TYPES         64u   /* event types remembered; a power of two */
+#define NRT_CORES         128u  /* logical cores whose last sync point is remembered */
+#define NRT_GAPS          64u   /* gaps in the numbers of a core that may still be filled */
+#define NRT_LINES         128u  /* tracks remembered; a power of two */
+#define NRT_DEVICE        0x80u /* mrd_event.flags while it is ours: ts is the device's clock */
+#define NRT_MOVED         0x40u /* ... the runtime moved ts; the device's time is an argument */
 
 typedef enum { NRT_START, NRT_STOP, NRT_INSTANT, NRT_UNKNOWN } nrt_phase;
 
@@ -86,19 +90,18 @@ struct mrd_nrt {
     mrd_joiner joiner;
     nrt_clock clock;
     mrd_open_table open;  /* (nc_idx, tracking_id) */
-    mrd_open_table held;  /* (nc_idx, exec_id): complete, but with device time */
+    mrd_open_table held;  /* nc_idx: complete, but with device time */
     mrd_open_table early; /* (nc_idx, tracking_id): stops that came before their start */
     mrd_nrt_counts counts;
     uint64_t flow_hash;
     mrd_sid type_running, type_pre, type_sync, key_phase, key_time, key_exec, key_seq, key_hbm,
         key_device, key_usage, key_usage_total, key_total, key_size, key_direction, key_bandwidth,
         type_alloc, type_dealloc, type_copyin, type_copyout, to_device, to_host, key_pcore,
-        key_nc_ts, key_cpu_ts;
-    mrd_sid time_exec, time_nearest, time_none, cause_ring;
+        key_nc_ts, key_end_nc_ts, key_cpu_ts;
+    mrd_sid time_between, time_beyond, time_none, cause_ring;
     nrt_type types[NRT_TYPES];
     nrt_line lines[NRT_LINES];
-    nrt_sync last_sync[NRT_CORES];   /* by nc_idx */
-    nrt_ids *ids;                    /* likewise */
+    nrt_ids *ids;                    /* by nc_idx */
     size_t n_gaps;                   /* of all cores */
     nrt_reported told[NRT_REPORTED]; /* in a circle */
     size_t n_reported;

@@ -1,10 +1,40 @@
 #include "trace/import/nrt_clock.h"
 
+#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* Without any host time to compare with: what can be a time of the epoch (2014 to 2096). */
+#include "base/vec.h"
+#include "trace/model/event.h"
+
+/* Stamps between these are taken as times since 1970 (2014 to 2096) before any host time was read. */
 #define NRT_EPOCH_MIN 1400000000000000000LL
 #define NRT_EPOCH_MAX 4000000000000000000LL
+
+#define DEVICES_MAX 512u
+#define HALVES_MAX  4u             /* clocks of one logical core */
+#define APART_NS    1e6            /* two clocks, or one that was stepped */
+#define NEAR_NS     600000000000u  /* an event so near a sync point may be of its clock */
+#define OTHER_NS    3600000000000u /* ... when it is of another one, as far as is known */
+#define CHORDS      9u             /* on each side, whose median is a rate */
+#define CHORDS_FEW  3u
+#define CHORD_NS    1e9 /* beyond the sync points, where there are enough */
+#define WINDOW      16u /* newest sync points, from which scatter and steps are learned */
+#define BENDS_FEW   8u
+
+typedef struct {
+    int64_t device;
+    int64_t offset; /* host - device */
+    uint64_t exec_id;
+    bool has_exec;
+} point;
+
+struct nrt_device {
+    int64_t nc_idx, pcore_idx;
+    point *points; /* ascending in device time */
+    size_t n, cap;
+    double noise; /* of a sync point */
+};
 
 static bool
 is_epoch(int64_t ns)
@@ -12,64 +42,23 @@ is_epoch(int64_t ns)
     return ns >= NRT_EPOCH_MIN && ns <= NRT_EPOCH_MAX;
 }
 
-mrd_err
-mrd_nrt_clock_init(nrt_clock *c)
-{
-    *c = (nrt_clock){ 0 };
-    c->ring = malloc(NRT_SYNCS * sizeof(*c->ring));
-    c->prev = malloc(NRT_SYNCS * sizeof(*c->prev));
-    return c->ring == NULL || c->prev == NULL ? MRD_NOMEM : MRD_OK;
-}
-
 void
 mrd_nrt_clock_fini(nrt_clock *c)
 {
-    free(c->ring);
-    free(c->prev);
-    mrd_map_fini(&c->by_exec);
-    *c = (nrt_clock){ 0 };
+    for (size_t i = 0; i < c->n; i++)
+        free(c->devices[i].points);
+    free(c->devices);
+    *c = (nrt_clock){ .max_points = c->max_points };
 }
 
-static mrd_map_key
-clock_key(const nrt_sync *s)
+size_t
+mrd_nrt_clock_memory(const nrt_clock *c)
 {
-    return (mrd_map_key){ (uint64_t) s->nc_idx, s->exec_id, s->has_exec };
-}
+    size_t sum = c->cap * sizeof(*c->devices);
 
-/* The number of the last sync point under this key that is still in the ring, plus 1; 0: none. */
-static uint64_t
-clock_last(const nrt_clock *c, mrd_map_key key)
-{
-    uint32_t low = mrd_map_get(&c->by_exec, key);
-    uint64_t number;
-
-    if (low == MRD_MAP_NONE)
-        return 0;
-    number = (c->count & ~(uint64_t) 0x7fffffff) | low;
-    if (number >= c->count)
-        number -= 0x80000000u;
-    return c->count - number <= NRT_SYNCS ? number + 1 : 0;
-}
-
-mrd_err
-mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
-{
-    mrd_map_key key = clock_key(sync);
-    uint64_t at = c->count % NRT_SYNCS;
-    mrd_err err;
-
-    if (c->count >= NRT_SYNCS) { /* the oldest makes room */
-        mrd_map_key old = clock_key(&c->ring[at]);
-
-        if (clock_last(c, old) == c->count - NRT_SYNCS + 1)
-            mrd_map_remove(&c->by_exec, old);
-    }
-    c->prev[at] = clock_last(c, key);
-    c->ring[at] = *sync;
-    err = mrd_map_put(&c->by_exec, key, (uint32_t) (c->count & 0x7fffffff));
-    c->count++;
-    nrt_clock_host(c, sync->cpu);
-    return err;
+    for (size_t i = 0; i < c->n; i++)
+        sum += c->devices[i].cap * sizeof(point);
+    return sum;
 }
 
 static uint64_t
@@ -90,57 +79,468 @@ mrd_nrt_clock_is_device(const nrt_clock *c, mrd_ev_ns timestamp, mrd_nc_ns nc_ti
            (uint64_t) (is_epoch(timestamp.ns) && is_epoch(c->host.ns) ? NRT_SET_NS : NRT_FAR_NS);
 }
 
-/* Keeps the better of two candidates: the same physical core, then the smaller difference. */
-static const nrt_sync *
-clock_better(const nrt_sync *like, const nrt_sync *best, const nrt_sync *s)
-{
-    bool same, best_same;
+/* ---- Course of a clock ---- */
 
-    if (s->nc_idx != like->nc_idx ||
-        (s->pcore_idx >= 0 && like->pcore_idx >= 0 && s->pcore_idx != like->pcore_idx))
-        return best;
-    if (best == NULL)
-        return s;
-    same = s->pcore_idx == like->pcore_idx;
-    best_same = best->pcore_idx == like->pcore_idx;
-    if (same != best_same)
-        return same ? s : best;
-    return clock_apart(s->device.ns, like->device.ns) <
-                   clock_apart(best->device.ns, like->device.ns)
-               ? s
-               : best;
+/* An offset needs all bits of an integer, a difference of two is small enough for a double. */
+static double
+offset_between(const nrt_device *d, size_t from, size_t to)
+{
+    int64_t diff;
+
+    return __builtin_sub_overflow(d->points[to].offset, d->points[from].offset, &diff)
+               ? INFINITY
+               : (double) diff;
 }
 
-static const nrt_sync *
-clock_of_exec(const nrt_clock *c, const nrt_sync *like)
+static double
+time_between(const nrt_device *d, size_t from, size_t to)
 {
-    const nrt_sync *best = NULL;
+    return (double) (d->points[to].device - d->points[from].device);
+}
 
-    for (uint64_t i = clock_last(c, clock_key(like)); i != 0 && c->count - (i - 1) <= NRT_SYNCS;
-         i = c->prev[(i - 1) % NRT_SYNCS])
-        best = clock_better(like, best, &c->ring[(i - 1) % NRT_SYNCS]);
+static double
+rate_between(const nrt_device *d, size_t from, size_t to)
+{
+    return offset_between(d, from, to) / time_between(d, from, to);
+}
+
+/* The first point at or behind a device time; n when there is none. */
+static size_t
+find_point(const nrt_device *d, int64_t device)
+{
+    size_t from = 0, to = d->n;
+
+    while (from < to) {
+        size_t mid = from + (to - from) / 2;
+
+        if (d->points[mid].device < device)
+            from = mid + 1;
+        else
+            to = mid;
+    }
+    return from;
+}
+
+static int
+order_double(const void *a, const void *b)
+{
+    const double *x = a, *y = b;
+
+    return *x < *y ? -1 : *x > *y;
+}
+
+/* Learns the error of the newest points from the distance of each to the line between its neighbours. The median
+ * ignores steps, and three times the median exceeds the largest of uniform errors. The median of few points is
+ * unsteady, so the seventh of eight is used then. */
+static void
+learn_noise(nrt_device *d)
+{
+    double bends[WINDOW];
+    size_t n = 0;
+
+    for (size_t i = d->n - 1; i > 1 && n < WINDOW; i--) {
+        double line = offset_between(d, i - 2, i) / time_between(d, i - 2, i);
+
+        bends[n++] = fabs(offset_between(d, i - 2, i - 1) - line * time_between(d, i - 2, i - 1));
+    }
+    d->noise = NRT_NOISE_EARLY_NS;
+    if (n < BENDS_FEW)
+        return;
+    qsort(bends, n, sizeof(*bends), order_double);
+    d->noise = fmax(NRT_NOISE_NS, n < WINDOW ? 2 * bends[n * 7 / 8] : 3 * bends[n / 2]);
+}
+
+/*
+ * Computes the rate of the offset around two points, from chords of this length before one and behind the
+ * other. The median ignores a step in one chord. Returns false if there are too few chords.
+ */
+static bool
+find_rate(const nrt_device *d, size_t before, size_t behind, double length, double *ret_rate)
+{
+    double rates[2 * CHORDS];
+    size_t n = 0;
+
+    for (size_t k = 0; k < CHORDS; k++) {
+        size_t from = find_point(d, d->points[before].device - (int64_t) length + 1);
+
+        if (from == 0)
+            break;
+        rates[n++] = rate_between(d, from - 1, before);
+        before = from - 1;
+    }
+    for (size_t k = 0; k < CHORDS; k++) {
+        size_t to = find_point(d, d->points[behind].device + (int64_t) length);
+
+        if (to == d->n)
+            break;
+        rates[n++] = rate_between(d, behind, to);
+        behind = to;
+    }
+    *ret_rate = 0;
+    if (n < CHORDS_FEW)
+        return false;
+    qsort(rates, n, sizeof(*rates), order_double);
+    *ret_rate = fmax(-NRT_RATE, fmin(NRT_RATE, rates[n / 2]));
+    return true;
+}
+
+/* Returns how far the clock may have left the rate of its neighbourhood between points i - 1 and i. */
+static double
+misfit_before(const nrt_device *d, size_t i, double *ret_rate)
+{
+    double span = time_between(d, i - 1, i), change = offset_between(d, i - 1, i);
+    double most = fabs(change) + NRT_RATE * span;
+
+    if (!find_rate(d, i - 1, i, span, ret_rate))
+        return most;
+    return fmin(most, fabs(change - *ret_rate * span) + 3 * d->noise);
+}
+
+/* ---- Sync points ---- */
+
+static nrt_device *
+add_device(nrt_clock *c, const nrt_sync *sync)
+{
+    if (c->n == DEVICES_MAX || !MRD_VEC_ROOM(c->devices, c->n, c->cap, 1))
+        return NULL;
+    c->devices[c->n] = (nrt_device){ .nc_idx = sync->nc_idx,
+                                     .pcore_idx = sync->pcore_idx,
+                                     .noise = NRT_NOISE_EARLY_NS };
+    return &c->devices[c->n++];
+}
+
+static bool
+may_be_of(const nrt_device *d, const nrt_sync *like)
+{
+    return d->n > 0 && d->nc_idx == like->nc_idx &&
+           (d->pcore_idx < 0 || like->pcore_idx < 0 || d->pcore_idx == like->pcore_idx);
+}
+
+static bool
+same_exec(const point *p, const nrt_sync *like)
+{
+    return p->has_exec && like->has_exec && p->exec_id == like->exec_id;
+}
+
+/* Returns the clock that a sync point was read from, or a new one. NULL if out of memory. */
+static nrt_device *
+device_of_sync(nrt_clock *c, const nrt_sync *sync, int64_t offset)
+{
+    nrt_device *best = NULL;
+    double best_off = INFINITY;
+    size_t halves = 0;
+
+    for (size_t i = 0; i < c->n; i++) {
+        nrt_device *d = &c->devices[i];
+        double off;
+
+        if (d->n == 0 || d->nc_idx != sync->nc_idx || d->pcore_idx != sync->pcore_idx)
+            continue;
+        halves++;
+        off = fabs((double) offset - (double) d->points[d->n - 1].offset);
+        if (off < best_off) {
+            best_off = off;
+            best = d;
+        }
+    }
+    if (best != NULL && sync->pcore_idx < 0 && halves < HALVES_MAX && best_off > APART_NS &&
+        (!sync->has_exec || same_exec(&best->points[best->n - 1], sync)))
+        best = NULL;
+    return best != NULL ? best : add_device(c, sync);
+}
+
+/* Returns true if a point that is read late belongs to the clock's course. If not, the clock was reset. */
+static bool
+fits_before(const nrt_device *d, size_t at, int64_t offset)
+{
+    return fabs((double) offset - (double) d->points[at].offset) < 1e9;
+}
+
+static mrd_err
+add_point(nrt_clock *c, nrt_device *d, const point *p)
+{
+    size_t at = find_point(d, p->device);
+
+    if (at < d->n && !fits_before(d, at, p->offset))
+        d->n = at = 0; /* the device's clock began anew */
+    if (at < d->n && d->points[at].device == p->device)
+        return MRD_OK; /* read again */
+    if (d->n >= c->max_points) {
+        size_t drop = d->n / 2;
+
+        if (at < drop)
+            return MRD_OK;
+        memmove(d->points, d->points + drop, (d->n - drop) * sizeof(*d->points));
+        d->n -= drop;
+        at -= drop;
+    }
+    if (!MRD_VEC_ROOM(d->points, d->n, d->cap, 1))
+        return MRD_NOMEM;
+    memmove(d->points + at + 1, d->points + at, (d->n - at) * sizeof(*d->points));
+    d->points[at] = *p;
+    d->n++;
+    learn_noise(d);
+    return MRD_OK;
+}
+
+mrd_err
+mrd_nrt_clock_sync(nrt_clock *c, const nrt_sync *sync)
+{
+    point p = { .device = sync->device.ns, .exec_id = sync->exec_id, .has_exec = sync->has_exec };
+    nrt_device *d;
+
+    nrt_clock_host(c, sync->cpu);
+    if (__builtin_sub_overflow(sync->cpu.ns, sync->device.ns, &p.offset))
+        return MRD_OK; /* nonsense: no clock is so far from the host's */
+    if ((d = device_of_sync(c, sync, p.offset)) == NULL)
+        return c->n == DEVICES_MAX ? MRD_OK : MRD_NOMEM;
+    return add_point(c, d, &p);
+}
+
+/* ---- Mapping ---- */
+
+typedef struct {
+    mrd_wall_ns host;
+    double bound;
+    nrt_mapped how;
+} nrt_time;
+
+/* An offset as distance from that of a point, with its bound. */
+typedef struct {
+    size_t at;
+    double change, bound;
+    nrt_mapped how;
+} mapping;
+
+/* The largest step among the points nearest to an end, and how often one may come. */
+static double
+find_step(const nrt_device *d, size_t end, double *ret_every)
+{
+    size_t n = d->n - 1 < WINDOW ? d->n - 1 : WINDOW, from = end == 0 ? 0 : end - n;
+    double step = 0, rate;
+
+    for (size_t i = from + 1; i <= from + n; i++)
+        step = fmax(step, misfit_before(d, i, &rate) - 5 * d->noise);
+    *ret_every = time_between(d, from, from + n) / (double) n;
+    return step;
+}
+
+/* Maps a time beyond the sync points: `end` is the nearest, `time` the distance, negative before it. */
+static mapping
+map_beyond(const nrt_device *d, size_t end, double time)
+{
+    double room = time_between(d, 0, d->n - 1), away = fabs(time), rate, growth, step = 0, every;
+    double length = fmin(fmax(CHORD_NS, away), room / (2 * CHORDS_FEW));
+
+    if (length < 1 || !find_rate(d, end, end, length, &rate)) {
+        rate = 0;
+        growth = NRT_RATE * away;
+    } else {
+        step = find_step(d, end, &every);
+        growth =
+            2 * d->noise / length + NRT_RATE_CHANGE * (CHORDS * length + away) / 2 + step / every;
+        growth = fmin(growth, NRT_RATE + fabs(rate)) * away;
+    }
+    return (mapping){ end, rate * time, 2 * d->noise + step + growth, NRT_MAP_BEYOND };
+}
+
+/* Between the points i - 1 and i. */
+static mapping
+map_between(const nrt_device *d, size_t i, const nrt_sync *like)
+{
+    double span = time_between(d, i - 1, i), change = offset_between(d, i - 1, i);
+    double behind = (double) (like->device.ns - d->points[i - 1].device);
+    double rate, misfit = misfit_before(d, i, &rate);
+    mapping m = { i - 1, change / span * behind, d->noise + misfit, NRT_MAP_BETWEEN };
+
+    if (fabs(change) <= NRT_RATE * span + 2 * d->noise)
+        return m;
+    /* No rate is so large: a step is somewhere between, and the execution says on which side the event is. */
+    if (same_exec(&d->points[i - 1], like))
+        m.change = rate * behind;
+    else
+        m = (mapping){ i, -rate * (span - behind), m.bound, m.how };
+    return m;
+}
+
+/* By how much the clock was set back between point i and the one before; 0 if it was not. */
+static double
+set_back_before(const nrt_device *d, size_t i)
+{
+    double change = offset_between(d, i - 1, i);
+
+    return change > NRT_RATE * time_between(d, i - 1, i) + 2 * d->noise ? change : 0;
+}
+
+/*
+ * Returns true if an event before point i belongs to the execution of point i + 1, and the clock was set back
+ * between the two. The clock showed the event's time twice then.
+ */
+static bool
+was_set_back(const nrt_device *d, size_t i, const nrt_sync *like)
+{
+    return i + 1 < d->n && !same_exec(&d->points[i], like) && same_exec(&d->points[i + 1], like) &&
+           set_back_before(d, i + 1) > 0;
+}
+
+static mapping
+map_device(const nrt_device *d, const nrt_sync *like)
+{
+    size_t i = find_point(d, like->device.ns);
+    mapping m;
+
+    if (i < d->n && was_set_back(d, i, like)) {
+        double rate, misfit = misfit_before(d, i + 1, &rate);
+        double before = (double) (d->points[i + 1].device - like->device.ns);
+
+        return (mapping){ i + 1, -rate * before, d->noise + misfit, NRT_MAP_BETWEEN };
+    }
+    if (i > 0 && i < d->n) {
+        m = map_between(d, i, like);
+    } else {
+        size_t end = i == 0 ? 0 : d->n - 1;
+
+        m = map_beyond(d, end, (double) like->device.ns - (double) d->points[end].device);
+    }
+    /* A sync point comes after its execution. If the event seems to be later, the clock may have been set back
+     * between the two. */
+    if (i > 1 && same_exec(&d->points[i - 1], like))
+        m.bound += set_back_before(d, i - 1);
+    return m;
+}
+
+/* How far an event is from a clock: in offset where the runtime moved it, else in device time. */
+static uint64_t
+distance(const nrt_device *d, const nrt_sync *like)
+{
+    size_t i = find_point(d, like->device.ns);
+    uint64_t least = UINT64_MAX;
+
+    for (size_t k = i > 0 ? i - 1 : 0; k <= i && k < d->n; k++) {
+        const point *p = &d->points[k];
+        uint64_t off = like->cpu.ns == 0 ? clock_apart(p->device, like->device.ns)
+                                         : clock_apart(p->offset, like->cpu.ns - like->device.ns);
+
+        least = off < least ? off : least;
+    }
+    return least;
+}
+
+/* The clock of an event, and another one that is near enough to be it. */
+static const nrt_device *
+device_of(const nrt_clock *c, const nrt_sync *like, const nrt_device **ret_other)
+{
+    const nrt_device *best = NULL;
+    uint64_t best_off = UINT64_MAX;
+    bool best_same = false;
+
+    *ret_other = NULL;
+    for (size_t i = 0; i < c->n; i++) {
+        const nrt_device *d = &c->devices[i];
+        bool same = d->pcore_idx == like->pcore_idx;
+        uint64_t off;
+
+        if (!may_be_of(d, like) || (best_same && !same))
+            continue;
+        off = distance(d, like);
+        if (same == best_same && off >= best_off) {
+            *ret_other = off < OTHER_NS && like->cpu.ns == 0 ? d : *ret_other;
+            continue;
+        }
+        *ret_other = same == best_same && best_off < OTHER_NS && like->cpu.ns == 0 ? best : NULL;
+        best = d;
+        best_off = off;
+        best_same = same;
+    }
     return best;
 }
 
-nrt_mapped
-mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, bool exec_only, mrd_wall_ns *ret_host)
+static bool
+host_of(const nrt_device *d, const mapping *m, const nrt_sync *like, int64_t *ret_host)
 {
-    const nrt_sync *best = like->has_exec ? clock_of_exec(c, like) : NULL;
-    nrt_mapped how = NRT_MAP_EXEC;
-    int64_t diff, host;
+    return !__builtin_add_overflow(like->device.ns, d->points[m->at].offset, ret_host) &&
+           fabs(m->change) < 1e18 &&
+           !__builtin_add_overflow(*ret_host, llround(m->change), ret_host);
+}
 
-    if (best == NULL && exec_only)
-        return NRT_MAP_NONE;
-    if (best == NULL) {
-        uint64_t n = c->count < NRT_SYNCS ? c->count : NRT_SYNCS;
+/* Whether the runtime moved the event by a sync point that is not one of those around it. */
+static bool
+was_moved_otherwise(const nrt_device *d, const nrt_sync *like)
+{
+    size_t i = find_point(d, like->device.ns);
 
-        how = NRT_MAP_NEAREST;
-        for (uint64_t i = 0; i < n; i++)
-            best = clock_better(like, best, &c->ring[i]);
+    if (like->cpu.ns == 0)
+        return false;
+    for (size_t k = i > 0 ? i - 1 : 0; k < d->n && k <= i + 1; k++) {
+        if (like->cpu.ns - like->device.ns == d->points[k].offset)
+            return false;
     }
-    if (best == NULL || __builtin_sub_overflow(like->device.ns, best->device.ns, &diff) ||
-        __builtin_add_overflow(best->cpu.ns, diff, &host))
+    return true;
+}
+
+/* Maps one device time on a known clock. False: there is no such host time. */
+static bool
+map_time(const nrt_device *d, const nrt_device *other, const nrt_sync *like, nrt_time *ret)
+{
+    mapping m = map_device(d, like);
+    int64_t host, second;
+
+    if (!host_of(d, &m, like, &host))
+        return false;
+    if (was_moved_otherwise(d, like)) {
+        m.bound += (double) clock_apart(like->cpu.ns, host) + fabs(m.change);
+        if (find_point(d, like->device.ns) == d->n)
+            m.bound = INFINITY; /* that sync point is later, and a step before it is not known */
+    }
+    if (other != NULL) {
+        mapping o = map_device(other, like);
+
+        if (host_of(other, &o, like, &second))
+            m.bound = fmax(m.bound, o.bound) + (double) clock_apart(host, second);
+    }
+    *ret = (nrt_time){ { host }, m.bound, m.how };
+    return true;
+}
+
+nrt_mapped
+mrd_nrt_clock_map(const nrt_clock *c, const nrt_sync *like, mrd_nc_ns end, mrd_wall_ns *ret_host,
+                  mrd_dur_ns *ret_dur, uint32_t *ret_bound)
+{
+    const nrt_device *other, *d = device_of(c, like, &other);
+    mrd_nc_ns times[2] = { like->device, end };
+    nrt_time at[2];
+    double bound = 0;
+
+    if (d == NULL)
         return NRT_MAP_NONE;
-    *ret_host = (mrd_wall_ns){ host };
-    return how;
+    for (int i = 0; i < 2; i++) {
+        nrt_sync s = nrt_sync_at(like, times[i]);
+
+        if (!map_time(d, other, &s, &at[i]))
+            return NRT_MAP_NONE;
+        bound = fmax(bound, at[i].bound);
+    }
+    *ret_host = at[0].host;
+    *ret_dur = at[1].host.ns > at[0].host.ns ? at[1].host.ns - at[0].host.ns : 0;
+    *ret_bound = bound < (double) MRD_BOUND_UNKNOWN ? (uint32_t) ceil(bound) : MRD_BOUND_UNKNOWN;
+    return at[0].how > at[1].how ? at[1].how : at[0].how;
+}
+
+bool
+mrd_nrt_clock_is_ahead(const nrt_clock *c, const nrt_sync *like)
+{
+    const nrt_device *other, *d = device_of(c, like, &other);
+
+    return d != NULL && find_point(d, like->device.ns) == d->n && was_moved_otherwise(d, like);
+}
+
+bool
+mrd_nrt_clock_is_ready(const nrt_clock *c, const nrt_sync *like, size_t points)
+{
+    const nrt_device *other, *d = device_of(c, like, &other);
+    size_t i = d == NULL ? 0 : find_point(d, like->device.ns);
+
+    if (d == NULL || i == d->n || d->n < points || distance(d, like) >= NEAR_NS)
+        return false;
+    return i + 1 < d->n || same_exec(&d->points[i], like) || (!like->has_exec && d->n > 1);
 }

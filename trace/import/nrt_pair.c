@@ -96,59 +96,105 @@ nrt_give(mrd_nrt *nrt, const mrd_event *ev)
     return err != MRD_OK ? err : mrd_nrt_memory(nrt, ev);
 }
 
-/* Core, execution and device time of an event that waits, from its track and arguments. */
-static nrt_sync
-nrt_like(const mrd_nrt *nrt, const mrd_event *ev)
+/* ---- Device times ---- */
+
+static bool
+nrt_number(const mrd_arg *a, int64_t *ret_v)
+{
+    if (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)
+        *ret_v = a->v.i;
+    return a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT;
+}
+
+/* Core, execution and device times of a hardware event, from its track and arguments. */
+typedef struct {
+    nrt_sync start;
+    mrd_nc_ns end;
+} nrt_span;
+
+static nrt_span
+nrt_span_of(const mrd_nrt *nrt, const mrd_event *ev)
 {
     const mrd_track *track = mrd_catalog_borrow_track(nrt->o.catalog, ev->track);
-    nrt_sync like = { track->lnc_idx, track->pcore_idx, 0, false, { ev->ts.ns }, { 0 } };
+    nrt_span s = { .start = { .nc_idx = track->lnc_idx, .pcore_idx = track->pcore_idx } };
+    int64_t end = 0, exec = 0, length = ev->dur_ns > 0 ? ev->dur_ns : 0;
+    bool has_end = false;
 
+    if ((ev->flags & NRT_DEVICE) != 0)
+        s.start.device = (mrd_nc_ns){ ev->ts.ns };
+    else
+        s.start.cpu = (mrd_wall_ns){ ev->ts.ns };
     for (uint32_t i = 0; i < ev->arg_count; i++) {
         const mrd_arg *a = &ev->args[i];
 
-        if (a->key == nrt->key_exec && (a->type == MRD_ARG_INT || a->type == MRD_ARG_UINT)) {
-            like.exec_id = a->v.u;
-            like.has_exec = true;
-        }
+        if (a->key == nrt->key_exec)
+            s.start.has_exec = nrt_number(a, &exec);
+        else if (a->key == nrt->key_nc_ts && s.start.cpu.ns != 0)
+            (void) nrt_number(a, &s.start.device.ns);
+        else if (a->key == nrt->key_end_nc_ts)
+            has_end = nrt_number(a, &end);
     }
-    return like;
+    s.start.exec_id = (uint64_t) exec;
+    if (__builtin_add_overflow(s.start.device.ns, length, &s.end.ns))
+        s.end = s.start.device;
+    if (has_end && ev->dur_ns >= 0 && end >= s.start.device.ns)
+        s.end = (mrd_nc_ns){ end };
+    return s;
 }
 
-/* Maps the device time of an event and says how. */
+/* Sets time, length and bound of a hardware event by the device's clock, if that can be told. */
+static nrt_mapped
+nrt_map(const mrd_nrt *nrt, mrd_event *ev)
+{
+    nrt_span s = nrt_span_of(nrt, ev);
+    mrd_wall_ns host;
+    mrd_dur_ns dur;
+    nrt_mapped how;
+
+    ev->flags &= (uint8_t) ~(NRT_DEVICE | NRT_MOVED);
+    ev->bound_ns = MRD_BOUND_UNKNOWN;
+    how = mrd_nrt_clock_map(&nrt->clock, &s.start, s.end, &host, &dur, &ev->bound_ns);
+    if (how == NRT_MAP_NONE)
+        return how;
+    ev->ts = (mrd_ev_ns){ host.ns };
+    if (ev->dur_ns > 0)
+        ev->dur_ns = dur;
+    return how;
+}
+
+/* Maps the device time of an event and gives it. An event that only had device time says how. */
 static mrd_err
 nrt_give_mapped(mrd_nrt *nrt, const mrd_event *from)
 {
-    nrt_sync like = nrt_like(nrt, from);
     mrd_event ev = *from;
     mrd_arg how = { .key = nrt->key_time, .type = MRD_ARG_STR };
-    mrd_wall_ns host = { ev.ts.ns }; /* as it is, where nothing maps it */
+    bool moved = (from->flags & NRT_DEVICE) == 0;
     mrd_err err;
 
-    ev.bound_ns = MRD_BOUND_UNKNOWN;
-    switch (mrd_nrt_clock_map(&nrt->clock, &like, false, &host)) {
-    case NRT_MAP_EXEC:
-        how.v.sid = nrt->time_exec;
-        nrt->counts.by_exec++;
+    switch (nrt_map(nrt, &ev)) {
+    case NRT_MAP_BETWEEN:
+        how.v.sid = nrt->time_between;
+        nrt->counts.between++;
         break;
-    case NRT_MAP_NEAREST:
-        how.v.sid = nrt->time_nearest;
-        nrt->counts.by_nearest++;
+    case NRT_MAP_BEYOND:
+        how.v.sid = nrt->time_beyond;
+        nrt->counts.beyond++;
         break;
     case NRT_MAP_NONE:
         how.v.sid = nrt->time_none;
-        nrt->counts.unmapped++;
+        nrt->counts.unmapped += !moved;
+        nrt->counts.moved += moved;
         break;
     }
-    ev.ts = (mrd_ev_ns){ host.ns };
-    if ((err = mrd_join(&nrt->joiner, from, &how, 1, &ev.args, &ev.arg_count)) != MRD_OK)
+    if (!moved && (err = mrd_join(&nrt->joiner, from, &how, 1, &ev.args, &ev.arg_count)) != MRD_OK)
         return err;
     return nrt_give(nrt, &ev);
 }
 
 static mrd_map_key
-nrt_held_key(const nrt_sync *like)
+nrt_held_key(int64_t nc_idx)
 {
-    return (mrd_map_key){ (uint64_t) like->nc_idx, like->exec_id, like->has_exec };
+    return (mrd_map_key){ (uint64_t) nc_idx, 0, 0 };
 }
 
 static mrd_err
@@ -161,16 +207,32 @@ nrt_release(mrd_nrt *nrt, uint32_t slot)
     return err;
 }
 
-/* A complete event with device time: at once when the sync point of its execution is there. */
+/*
+ * Returns true if an event has all sync points that it needs. In a live trace, an event that the runtime
+ * has moved waits only for the sync point it was moved by. Other events wait for that of their execution,
+ * and for the second one of their core, because the first may be of another clock of the core.
+ */
+static bool
+nrt_is_ready(const mrd_nrt *nrt, const mrd_event *ev)
+{
+    nrt_span s = nrt_span_of(nrt, ev);
+
+    nrt_sync end = nrt_sync_at(&s.start, s.end);
+
+    if (!nrt->o.patient && (ev->flags & NRT_MOVED) != 0)
+        return !mrd_nrt_clock_is_ahead(&nrt->clock, &end);
+    return mrd_nrt_clock_is_ready(&nrt->clock, &end,
+                                  nrt->o.patient ? NRT_POINTS_ENOUGH : NRT_POINTS_LEAST);
+}
+
+/* A complete hardware event with device time: at once when the sync points that it needs are there. */
 static mrd_err
 nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
 {
-    nrt_sync like = nrt_like(nrt, ev);
-    mrd_wall_ns host;
     mrd_open *open;
     mrd_err err;
 
-    if (mrd_nrt_clock_map(&nrt->clock, &like, true, &host) != NRT_MAP_NONE)
+    if (nrt_is_ready(nrt, ev))
         return nrt_give_mapped(nrt, ev);
     if (nrt->held.used >= NRT_HELD_MAX &&
         (err = nrt_release(nrt, mrd_open_oldest(&nrt->held))) != MRD_OK)
@@ -178,25 +240,34 @@ nrt_hold(mrd_nrt *nrt, const mrd_event *ev)
     if ((open = mrd_open_new(ev)) == NULL)
         return MRD_NOMEM;
     open->mark = nrt->from;
-    if ((err = mrd_open_put(&nrt->held, nrt_held_key(&like), open)) != MRD_OK)
+    err = mrd_open_put(&nrt->held,
+                       nrt_held_key(mrd_catalog_borrow_track(nrt->o.catalog, ev->track)->lnc_idx),
+                       open);
+    if (err != MRD_OK)
         mrd_open_free(open);
     return err;
 }
 
+/* Gives what waited for a sync point of this core. */
 static mrd_err
-nrt_release_all(mrd_nrt *nrt, mrd_map_key key)
+nrt_release_ready(mrd_nrt *nrt, int64_t nc_idx)
 {
+    uint32_t slot = mrd_open_first(&nrt->held, nrt_held_key(nc_idx));
     mrd_err err = MRD_OK;
-    uint32_t slot;
 
-    while (err == MRD_OK && (slot = mrd_open_first(&nrt->held, key)) != MRD_OPEN_NONE)
-        err = nrt_release(nrt, slot);
+    while (err == MRD_OK && slot != MRD_OPEN_NONE) {
+        uint32_t next = mrd_open_next(&nrt->held, slot);
+
+        if (nrt_is_ready(nrt, &mrd_open_at(&nrt->held, slot)->ev))
+            err = nrt_release(nrt, slot);
+        slot = next;
+    }
     return err;
 }
 
 /* ---- Records ---- */
 
-/* Device time of a hardware event when that is what its stamp is; the event then waits. */
+/* Whether the stamp of a hardware event is device time. */
 static bool
 nrt_uses_device(const mrd_nrt *nrt, const nrt_record *rec)
 {
@@ -224,36 +295,16 @@ nrt_event(mrd_nrt *nrt, const nrt_record *rec, mrd_event_kind kind, mrd_flow flo
     nrt_arrows(nrt, rec, ev, flows);
 }
 
-/* An event that needs no partner (any more). */
-static mrd_err
-nrt_give_record(mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
+/* Marks an event that has device time, as its stamp or beside the one that the runtime moved. */
+static void
+nrt_mark_device(const mrd_nrt *nrt, const nrt_record *rec, mrd_event *ev)
 {
-    if (!nrt_uses_device(nrt, rec))
-        return nrt_give(nrt, ev);
-    ev->ts = (mrd_ev_ns){ rec->nc_ts.ns };
-    return nrt_hold(nrt, ev);
-}
-
-/*
- * A logical core may have two physical ones, and a sync point need not say which is its own: events
- * wait until a sync point of another execution shows that all of theirs are there.
- */
-static mrd_err
-nrt_release_before(mrd_nrt *nrt, const nrt_sync *sync)
-{
-    nrt_sync *last = &nrt->last_sync[(uint64_t) sync->nc_idx % NRT_CORES], before = *last;
-    mrd_err err;
-
-    *last = *sync;
-    if (before.device.ns == 0 && before.cpu.ns == 0)
-        return MRD_OK; /* the first */
-    if (before.nc_idx == sync->nc_idx && before.exec_id == sync->exec_id &&
-        before.has_exec == sync->has_exec)
-        return MRD_OK;
-    err = nrt_release_all(nrt, nrt_held_key(&before));
-    before.has_exec = false;
-    before.exec_id = 0;
-    return err == MRD_OK ? nrt_release_all(nrt, nrt_held_key(&before)) : err;
+    if (nrt_uses_device(nrt, rec)) {
+        ev->ts = (mrd_ev_ns){ rec->nc_ts.ns };
+        ev->flags |= NRT_DEVICE;
+    } else if (rec->hardware && rec->has_nc_ts) {
+        ev->flags |= NRT_MOVED;
+    }
 }
 
 static mrd_err
@@ -269,7 +320,14 @@ nrt_sync_point(mrd_nrt *nrt, nrt_record *rec, mrd_event *ev)
     if (device)
         ev->ts = (mrd_ev_ns){ rec->cpu_ts.ns };
     err = nrt_give(nrt, ev);
-    return err == MRD_OK ? nrt_release_before(nrt, &sync) : err;
+    return err == MRD_OK ? nrt_release_ready(nrt, rec->nc_idx) : err;
+}
+
+/* An event that needs no partner (any more). */
+static mrd_err
+nrt_give_complete(mrd_nrt *nrt, const mrd_event *ev)
+{
+    return (ev->flags & (NRT_DEVICE | NRT_MOVED)) != 0 ? nrt_hold(nrt, ev) : nrt_give(nrt, ev);
 }
 
 static mrd_err
@@ -282,23 +340,14 @@ nrt_instant(mrd_nrt *nrt, nrt_record *rec)
     nrt->counts.records++;
     if (rec->type == nrt->type_sync && rec->has_nc_ts && rec->has_cpu_ts)
         return nrt_sync_point(nrt, rec, &ev);
-    return nrt_give_record(nrt, rec, &ev);
+    nrt_mark_device(nrt, rec, &ev);
+    return nrt_give_complete(nrt, &ev);
 }
 
 static mrd_map_key
 nrt_pair_key(const nrt_record *rec)
 {
     return (mrd_map_key){ (uint64_t) rec->nc_idx, rec->tracking_id, 0 };
-}
-
-/* A span with device time waits, others go out. NRT_DEVICE is ours alone. */
-static mrd_err
-nrt_give_span(mrd_nrt *nrt, mrd_event *ev)
-{
-    bool device = (ev->flags & NRT_DEVICE) != 0;
-
-    ev->flags &= (uint8_t) ~NRT_DEVICE;
-    return device ? nrt_hold(nrt, ev) : nrt_give(nrt, ev);
 }
 
 /* Gives a start whose stop will not come any more. */
@@ -312,7 +361,7 @@ nrt_give_unfinished(mrd_nrt *nrt, uint32_t slot)
     ev.dur_ns = MRD_DUR_UNFINISHED;
     nrt->counts.unfinished++;
     nrt->from = open->mark;
-    err = nrt_give_span(nrt, &ev);
+    err = nrt_give_complete(nrt, &ev);
     nrt->from = nrt->mark;
     mrd_open_free(open);
     return err;
@@ -375,7 +424,7 @@ nrt_give_joined(mrd_nrt *nrt, const mrd_event *start, const mrd_arg *end, size_t
     mrd_err err = mrd_join(&nrt->joiner, start, end, n_end, &ev.args, &ev.arg_count);
 
     ev.dur_ns = dur_ns;
-    return err == MRD_OK ? nrt_give_span(nrt, &ev) : err;
+    return err == MRD_OK ? nrt_give_complete(nrt, &ev) : err;
 }
 
 /* Gives a stop whose start will not come any more. */
@@ -387,7 +436,7 @@ nrt_give_early(mrd_nrt *nrt, uint32_t slot)
 
     nrt->counts.no_start++;
     nrt->from = stop->mark;
-    err = nrt_give_span(nrt, &stop->ev);
+    err = nrt_give_complete(nrt, &stop->ev);
     nrt->from = nrt->mark;
     mrd_open_free(stop);
     return err;
@@ -409,10 +458,7 @@ nrt_stop_early(mrd_nrt *nrt, nrt_record *rec)
         return MRD_OK;
     nrt_event(nrt, rec, MRD_SPAN, flows, &ev);
     ev.flags |= MRD_EV_NO_START;
-    if (nrt_uses_device(nrt, rec)) {
-        ev.ts = (mrd_ev_ns){ rec->nc_ts.ns };
-        ev.flags |= NRT_DEVICE;
-    }
+    nrt_mark_device(nrt, rec, &ev);
     if (nrt->early.used >= nrt_max_open(nrt) &&
         (err = nrt_give_early(nrt, mrd_open_oldest(&nrt->early))) != MRD_OK)
         return err;
@@ -465,10 +511,7 @@ nrt_start(mrd_nrt *nrt, nrt_record *rec)
     if (!rec->has_tracking)
         return mrd_nrt_drop(nrt, rec, "a start without tracking_id");
     nrt_event(nrt, rec, MRD_SPAN, flows, &ev);
-    if (nrt_uses_device(nrt, rec)) {
-        ev.ts = (mrd_ev_ns){ rec->nc_ts.ns };
-        ev.flags |= NRT_DEVICE;
-    }
+    nrt_mark_device(nrt, rec, &ev);
     if ((err = nrt_start_late(nrt, rec, &ev, &done)) != MRD_OK || done)
         return err;
     if (nrt->open.used >= nrt_max_open(nrt) &&
@@ -560,18 +603,12 @@ mrd_nrt_flush(mrd_nrt *nrt)
 static bool
 nrt_is_in_flight(const mrd_nrt *nrt, const mrd_open *open, mrd_event *ret_ev)
 {
-    nrt_sync like;
-    mrd_wall_ns host;
+    bool device = (open->ev.flags & NRT_DEVICE) != 0;
 
     *ret_ev = open->ev;
-    if ((ret_ev->flags & NRT_DEVICE) != 0) {
-        like = nrt_like(nrt, ret_ev);
-        ret_ev->flags &= (uint8_t) ~NRT_DEVICE;
-        ret_ev->bound_ns = MRD_BOUND_UNKNOWN;
-        if (mrd_nrt_clock_map(&nrt->clock, &like, false, &host) == NRT_MAP_NONE)
-            return false;
-        ret_ev->ts = (mrd_ev_ns){ host.ns };
-    }
+    if ((ret_ev->flags & (NRT_DEVICE | NRT_MOVED)) != 0 && nrt_map(nrt, ret_ev) == NRT_MAP_NONE &&
+        device)
+        return false;
     return mrd_ev_after(ret_ev->ts, mrd_nrt_ids_doubt(nrt));
 }
 
