@@ -1,23 +1,26 @@
 /*
- * aggregator/core/artifacts.h - files that sessions list: what is announced, complete, logged.
+ * aggregator/core/artifacts.h - inputs of the core for artifacts: a node announced a file, its
+ * upload is complete, its log entry is durable
  */
 #ifndef MRD_AGGREGATOR_CORE_ARTIFACTS_H
 #define MRD_AGGREGATOR_CORE_ARTIFACTS_H
 
 #include "aggregator/core/state.h"
 
-/* A node has a file for a session (0: for none). Errors: INVALID, LIMIT, STATE, FULL, NOMEM. */
+/* A node announced a file for a session. Session 0 means no session. Errors: INVALID, LIMIT, STATE,
+ * FULL, NOMEM. */
 mrd_err mrd_core_artifact_announced(mrd_core *c, mrd_core_time now, const mrd_node *n,
                                     uint64_t session, const Mrd__ArtifactAnnounce *o, mrd_why *why);
-/* The file is in the store: every session that lists it has it now. `unlogged` is called for each
- * place whose session does not have that on disk yet; is_new: it was not complete before. */
+/* The file is in the store, so it is complete in every session that lists it. Calls `unlogged` for
+ * each session whose log does not have the file yet. `is_new` is true if the file was not complete
+ * before. */
 void mrd_core_artifact_complete(mrd_core *c, mrd_core_time now, const char *sha256,
                                 void (*unlogged)(void *self, const mrd_session *s,
                                                  const mrd_listed_artifact *a, bool is_new),
                                 void *self);
-/* ... and now it is on disk. */
+/* The log entry of the file is on disk. */
 void mrd_core_artifact_logged(mrd_core *c, mrd_core_time now, uint64_t session, const char *sha256);
-/* A session that may still get it lists it. */
+/* Returns true if an open session lists the file and still waits for it. */
 bool mrd_core_artifact_is_open(const mrd_core *c, const char *sha256);
 
 #endif

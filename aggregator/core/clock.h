@@ -1,8 +1,9 @@
 /*
- * aggregator/core/clock.h - what the aggregator believes about the clock of each node: its probes
- * followed live, the estimate it is told, and frames checked against the bound.
+ * aggregator/core/clock.h - the live estimate of each node's clock: follows its probes, holds the
+ * estimate that the agent reported, and checks frames against the bound
  *
- * The two halves of a probe are joined by the time service; what it knows is handed in.
+ * The time service joins the two halves of a probe. The caller passes the result to these
+ * functions.
  */
 #ifndef MRD_AGGREGATOR_CORE_CLOCK_H
 #define MRD_AGGREGATOR_CORE_CLOCK_H
@@ -10,30 +11,34 @@
 #include "aggregator/core/node.h"
 #include "timesync/probe.h"
 
-/* Of this aggregator: session time = its CLOCK_MONOTONIC_RAW + offset. */
+/* The reference clock of this aggregator: session time = its CLOCK_MONOTONIC_RAW + offset. */
 typedef struct {
     char boot_id[64];
-    char timeline[64]; /* which the offset is of: boot_id, "#n" behind it after the n-th move */
+    /* the timeline that the offset belongs to: boot_id, then "#n" after the n-th move */
+    char timeline[64];
     mrd_dur_ns offset;
-    bool same_clock; /* agents share this machine: those of its boot need no probes */
+    bool same_clock; /* agents of this boot share this machine's clock and need no probes */
 } mrd_timescale;
 
-/* The time service's answer: the other half of a probe that came by UDP. Errors: NOTFOUND, ... */
+/* Gets the other half of a probe that arrived by UDP. Errors: NOTFOUND, ... */
 typedef mrd_err mrd_probe_join_fn(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe);
 
-/* Joins the agent halves in *data, follows the node's clock with them and leaves the whole probes
- * in data->joined, which borrows from *joined. join may be NULL. */
+/* Joins the agent's halves in *data and updates the estimate of the node's clock with them. Leaves
+ * the joined probes in data->joined, which borrows from *joined. `join` may be NULL. */
 void mrd_node_take_clock(mrd_node *n, const mrd_timescale *t, Mrd__ClockData *data,
                          mrd_probe_join_fn *join, void *self, mrd_buf *joined);
-/* The node's machine had slept so long when its clock showed `at`: when that is more than was known,
- * its clock stood meanwhile, and nothing of before is said of it any more. */
+/* The node reported that its machine had been suspended for `asleep` in total when its clock showed
+ * `at`. If this is more than before, its clock stood still in between, and everything measured
+ * earlier is discarded. */
 void mrd_node_asleep(mrd_node *n, mrd_dur_ns asleep, mrd_local_ns at);
-/* Checks a frame that left the node after `local` and came here at `received`, or, with `answer`,
- * one that left here at `received` and was there before `local`. False: it was not checked. */
+/* Checks the order of a frame's times. Without `answer` the frame left the node after `local` and
+ * arrived here at `received`. With `answer` it left here at `received` and arrived at the node
+ * before `local`. Returns false if the frame could not be checked. */
 bool mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
                               mrd_local_ns local, mrd_local_ns received, bool answer,
                               bool *ret_violated);
-/* What is believed about the node's clock now; false when nothing is. text holds the state. */
+/* Gets the current estimate of the node's clock. Returns false if there is none. `text` receives
+ * the state. */
 bool mrd_node_estimate(mrd_node *n, const mrd_timescale *t, mrd_local_ns local,
                        Mrd__ClockEstimate *ret, char text[24]);
 

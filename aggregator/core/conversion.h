@@ -1,7 +1,8 @@
 /*
- * aggregator/core/conversion.h - device profiles of one process on their way through the vendor's
- * viewer, which makes files of them that others can read. What is decided about them is in
- * conversions.h.
+ * aggregator/core/conversion.h - the device profiles of one process, which the vendor's viewer
+ * converts into readable files
+ *
+ * conversions.h decides when a conversion runs.
  */
 #ifndef MRD_AGGREGATOR_CORE_CONVERSION_H
 #define MRD_AGGREGATOR_CORE_CONVERSION_H
@@ -11,8 +12,9 @@
 #include "aggregator/core/limits.h"
 #include "base/err.h"
 
-#define MRD_CONVERSIONS_MAX 4096 /* of a session: processes with device profiles */
-#define MRD_CONVERSION_RUNS 3    /* that an aggregator may begin and not live to end */
+#define MRD_CONVERSIONS_MAX 4096 /* processes with device profiles in one session */
+/* attempts that an aggregator may start without surviving their end */
+#define MRD_CONVERSION_RUNS 3
 
 /* Kinds of artifacts that a viewer made. */
 #define MRD_KIND_DEVICE_PROFILE "device-profile"
@@ -23,7 +25,7 @@ typedef enum {
     MRD_CONVERT_RUNNING,
     MRD_CONVERT_DONE,
     MRD_CONVERT_FAILED,
-    MRD_CONVERT_NOT_INSTALLED, /* the aggregator has no viewer: somebody else may run it */
+    MRD_CONVERT_NOT_INSTALLED, /* this aggregator has no viewer; another program may run it */
     MRD_CONVERT_STATES
 } mrd_convert_state;
 
@@ -31,15 +33,15 @@ typedef struct {
     char instance_id[MRD_NODE_ID_MAX];
     int64_t process_id;
     mrd_convert_state state;
-    bool sent;     /* the viewer has it, or will have */
+    bool sent;     /* the request was passed to the viewer, or is about to be */
     unsigned runs; /* begun and not ended */
     uint64_t files, bytes;
     mrd_dur_ns took;
-    uint64_t memory;           /* most that was used at one time, bytes */
-    char message[MRD_WHY_MAX]; /* why it failed; of DONE what was left out */
+    uint64_t memory;           /* highest memory use of the viewer, in bytes */
+    char message[MRD_WHY_MAX]; /* why it failed; if DONE, what the result does not contain */
 } mrd_conversion;
 
-/* Of all processes of a session that have device profiles. */
+/* The conversions of all processes of one session that have device profiles. */
 typedef struct {
     bool planned; /* the list is there */
     mrd_conversion *v;
@@ -53,7 +55,7 @@ mrd_conversion *mrd_conversions_find(const mrd_session_conversions *x, const cha
                                      int64_t process_id);    /* NULL: none */
 const char *mrd_convert_state_text(mrd_convert_state state); /* "not-installed", static */
 mrd_convert_state mrd_convert_state_of(const char *text);    /* WAITING for another word */
-/* The artifact was made by a viewer. */
+/* Returns true if a viewer made artifacts of this kind. */
 bool mrd_kind_is_converted(const char *kind);
 
 #endif

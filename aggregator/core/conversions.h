@@ -1,29 +1,31 @@
 /*
- * aggregator/core/conversions.h - device profiles of sessions that are over are given to the vendor's
- * viewer, process by process; what it makes is listed with the session's artifacts.
+ * aggregator/core/conversions.h - passes the device profiles of finished sessions to the vendor's
+ * viewer, process by process, and lists the results with the session's artifacts
  *
- * Promise  results of a process are listed as complete all at once, when all of them are in the
- *          store; after a restart those of a conversion that was not done are listed no more, and it
- *          is made again.
+ * Promise  the results of a process become complete all at once, when all of them are in the store.
+ *          After a restart the results of an unfinished conversion are removed from the
+ *            list, and
+ *          the conversion runs again.
  */
 #ifndef MRD_AGGREGATOR_CORE_CONVERSIONS_H
 #define MRD_AGGREGATOR_CORE_CONVERSIONS_H
 
 #include "aggregator/core/state.h"
 
-/* What is to be converted of a session that is over, as many at a time as the limits allow. */
+/* Starts the pending conversions of a finished session, up to the limit of concurrent conversions. */
 void mrd_session_convert(mrd_core *c, mrd_session *s);
-/* One of them was given to the viewer, and has not come back. */
+/* Returns true if the viewer works on a conversion of the session. */
 bool mrd_session_is_converting(const mrd_session *s);
 
-/* Whose device profiles: of one process in a session. */
+/* Identifies the device profiles of one process in a session. */
 typedef struct {
     uint64_t session;
     char instance_id[MRD_NODE_ID_MAX];
     int64_t process_id;
 } mrd_conversion_of;
 
-/* What the viewer made: sizes and hashes, names below the folder of the process. */
+/* The files that the viewer made, with sizes and hashes. Names are relative to the directory of the
+ * process. */
 typedef struct {
     const mrd_conversion_of *of;
     mrd_listed_artifact *files;
@@ -32,10 +34,11 @@ typedef struct {
 
 /* The viewer runs. */
 void mrd_core_conversion_began(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of);
-/* Its results are about to go into the store, and are listed, not as complete. False: the session is
- * gone, or cannot list so many; then nothing is. */
+/* The results are about to be stored. Lists them as incomplete. Returns false, and lists nothing,
+ * if the session no longer exists or its list has no room. */
 bool mrd_core_conversion_list(mrd_core *c, mrd_core_time now, const mrd_conversion_results *r);
-/* How it ended: CANCELLED (by the aggregator's own end; it waits again), DONE, FAILED. */
+/* The outcome of a conversion: CANCELLED (the aggregator is shutting down; the conversion becomes
+ * pending again), DONE or FAILED. */
 typedef struct {
     mrd_convert_state state; /* WAITING: cancelled */
     uint64_t files, bytes, memory;
@@ -44,10 +47,11 @@ typedef struct {
 } mrd_conversion_end;
 void mrd_core_conversion_ended(mrd_core *c, mrd_core_time now, const mrd_conversion_of *of,
                                const mrd_conversion_end *end);
-/* There was no viewer, and now is one: so many conversions there may be at one time. What is not-installed
- * waits again. */
+/* A viewer was installed after there was none. `at_once` is the maximum number of concurrent
+ * conversions. Conversions in state not-installed become pending again. */
 void mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once);
-/* Those that failed, or had no viewer, wait again. Answered. Errors: NOTFOUND, STATE. */
+/* Makes the conversions of a session pending again that failed or had no viewer. Answers the
+ * ticket. Errors: NOTFOUND, STATE. */
 void mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
 
 /* For the manifest. */

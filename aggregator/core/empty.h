@@ -1,6 +1,6 @@
 /*
- * aggregator/core/empty.h - what there was to record, node by node, and why a session that is over
- * has nothing but counters.
+ * aggregator/core/empty.h - how much there was to record on each node, and why a finished session
+ * contains only counters
  */
 #ifndef MRD_AGGREGATOR_CORE_EMPTY_H
 #define MRD_AGGREGATOR_CORE_EMPTY_H
@@ -12,7 +12,8 @@ mrd_json *mrd_part_tally_json(const mrd_part *p);                 /* NULL withou
 /* Says which processes could have been of the session's job but are in no session. Returns false if there are none. */
 bool mrd_part_unselected_text(const mrd_part *p, char text[MRD_WHY_MAX]);
 void mrd_part_tally_load(mrd_part *p, const mrd_json *o);
-/* Of a session that is over: why nothing was recorded but counters; false: something was. */
+/* Explains why a finished session has recorded only counters. Returns false if it has recorded
+ * more. */
 bool mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX]);
 
 #endif

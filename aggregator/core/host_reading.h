@@ -1,7 +1,9 @@
 /*
- * aggregator/core/host_reading.h - what a node said about its own clocks (hw/hostclock.h), as the
- * aggregator keeps and shows it: the quality of its wall clock. What states a bound of its own may
- * be an inequality (node_absolute.c) or a timescale link (timeline.h), nothing is ever averaged into a clock.
+ * aggregator/core/host_reading.h - a node's report about its own clocks (hw/hostclock.h), as the
+ * aggregator keeps and shows it
+ *
+ * A source that states a bound may become an inequality (node_absolute.c) or a link between
+ * timescales (timeline.h). Readings are never averaged into a clock.
  *
  * Units nanoseconds. Threads: plain values.
  */
@@ -13,7 +15,7 @@
 #include "timesync/absolute.h"
 #include "timesync/epoch.h"
 
-/* What knows absolute time within a bound that it states. Never compared with each other. */
+/* Sources of absolute time that state a bound. They are never compared with each other. */
 typedef enum { MRD_ABSOLUTE_PHC, MRD_ABSOLUTE_CLOCKBOUND, MRD_ABSOLUTES } mrd_absolute;
 
 typedef struct {
@@ -36,24 +38,25 @@ typedef struct {
     mrd_dur_ns vm_maxerror_ns;               /* -1: not stated */
 } mrd_host_reading;
 
-/* False: a number in it cannot be a time or an error of any clock; *to is then as it was. */
+/* Returns false, and leaves *to unchanged, if a number in `from` is not a possible time or error. */
 bool mrd_host_reading_take(mrd_host_reading *to, const Mrd__ClockReading *from);
-/* How far the wall clock may be from UTC by the best that the node has: ClockBound, else adjtimex's
- * maxerror; -1 unknown. */
+/* Returns how far the wall clock may be from UTC by the node's best source: ClockBound, otherwise
+ * the maxerror of adjtimex. -1 means unknown. */
 int64_t mrd_host_reading_utc_bound(const mrd_host_reading *r);
-/* Absolute time by one source, at a RAW time of the node; false when it has none, or no bound. */
+/* Gets absolute time by one source at a RAW time of the node. Returns false if the node has no such
+ * source or the source states no bound. */
 bool mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs *ret);
 const char *mrd_absolute_text(mrd_absolute kind);           /* for people; static */
-mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* NULL without memory */
-/* The same back from JSON; false when it is none. */
+mrd_json *mrd_host_reading_json(const mrd_host_reading *r); /* Returns NULL if out of memory. */
+/* Reads the reading from JSON. Returns false if it is not valid. */
 bool mrd_host_reading_load(mrd_host_reading *to, const mrd_json *o);
-/* Appends one line for people, without its end. */
+/* Appends one line of text without a line end. */
 void mrd_host_reading_text(const mrd_host_reading *r, mrd_buf *to);
 
 /* Its times can be times. */
 bool mrd_clock_break_sane(const Mrd__ClockBreak *b);
-/* A break of a node's clock as it travels. A cause of a newer agent is "unknown": whatever it was, the clock
- * has no line across it. */
+/* Decodes a break of a node's clock. A cause that a newer agent sends becomes "unknown": the clock
+ * has no continuous line across a break of any cause. */
 mrd_epoch_break mrd_clock_break_of(const Mrd__ClockBreak *b);
 
 #endif

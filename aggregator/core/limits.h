@@ -1,6 +1,6 @@
 /*
- * aggregator/core/limits.h - how much the core of the aggregator takes: sizes that are fixed, and
- * limits that options set.
+ * aggregator/core/limits.h - limits of the aggregator's core: fixed sizes, and limits set by
+ * options
  */
 #ifndef MRD_AGGREGATOR_CORE_LIMITS_H
 #define MRD_AGGREGATOR_CORE_LIMITS_H
@@ -9,22 +9,23 @@
 
 #include "base/clock.h"
 
-#define MRD_NODE_ID_MAX    129   /* instance id with its NUL */
-#define MRD_TEXT_MAX       256   /* a name or a short message with its NUL */
-#define MRD_LOSSES_MAX     20    /* causes of one node in one session */
-#define MRD_TRIGGERS_MAX   1024  /* of a session */
-#define MRD_ARTIFACTS_MAX  65536 /* of a session */
-#define MRD_PROFILES_MAX   256   /* device profiles of one node in one session */
-#define MRD_LOADS_MAX      512   /* loads of models of one node, now or in one session */
-#define MRD_EPOCHS_MAX     64    /* restarts of one agent with a lost spool, per session */
-#define MRD_RUNS_MAX       16 /* agents of one instance id whose counts are kept apart, per session */
+#define MRD_NODE_ID_MAX   129   /* instance id with its NUL */
+#define MRD_TEXT_MAX      256   /* a name or a short message with its NUL */
+#define MRD_LOSSES_MAX    20    /* causes of one node in one session */
+#define MRD_TRIGGERS_MAX  1024  /* of a session */
+#define MRD_ARTIFACTS_MAX 65536 /* of a session */
+#define MRD_PROFILES_MAX  256   /* device profiles of one node in one session */
+#define MRD_LOADS_MAX     512   /* loads of models of one node, now or in one session */
+#define MRD_EPOCHS_MAX    64    /* restarts of one agent with a lost spool, per session */
+/* agents of one instance id whose counts are kept separately, per session */
+#define MRD_RUNS_MAX       16
 #define MRD_PENDING_MAX    256  /* frames that wait for a disk sync */
-#define MRD_SURVEYS_MAX    256  /* questions to all nodes under way at one time */
+#define MRD_SURVEYS_MAX    256  /* concurrent questions to all nodes */
 #define MRD_COMMANDS_MAX   256  /* commands that wait for a manifest */
 #define MRD_EFFECTS_MAX    1024 /* of one input */
 #define MRD_DIRECTIVES_MAX 16   /* in one answer to a node */
 
-/* Set by options; 0 means none where the comment says so. */
+/* Limits set by options. 0 means no limit where the comment says so. */
 typedef struct {
     int64_t agent_rate, total_rate; /* bytes/s, 0: no limit */
     int64_t max_nodes, max_sessions, max_open_sessions;
@@ -34,16 +35,19 @@ typedef struct {
     mrd_dur_ns retain;     /* 0: for ever */
     int64_t retain_bytes;  /* 0: no limit */
     int64_t session_bytes; /* 0: no limit */
-    /* Of sessions that jobs ask for; texts are borrowed. */
-    const char *job_default;                 /* where a job does not say how: "stream", "off" */
-    const char *job_allow;                   /* words that jobs may use, by commas */
-    int64_t job_sessions, job_sessions_user; /* open at one time: of all, of one user */
-    int64_t conversions;        /* of device profiles at one time; 0: there is no viewer */
-    bool exports;               /* sessions are copied to shared storage before they may go */
-    const char *export_targets; /* ... those that name one, aggregator/core/targets.h; borrowed */
+    /* Limits of sessions that jobs request. Texts are borrowed. */
+    const char *job_default;                 /* if the job does not choose: "stream", "off" */
+    const char *job_allow;                   /* modes that jobs may choose, separated by commas */
+    int64_t job_sessions, job_sessions_user; /* open sessions: in total, of one user */
+    /* concurrent conversions of device profiles; 0: no viewer is installed */
+    int64_t conversions;
+    /* finished sessions are exported before retention may remove them */
+    bool exports;
+    /* ... for sessions that name a target of aggregator/core/targets.h; borrowed */
+    const char *export_targets;
 } mrd_core_limits;
 
-/* What a limit held back, for /metrics and the states of nodes. */
+/* Limits that delayed a node, for /metrics and the states of nodes. */
 typedef enum {
     MRD_LIMIT_NONE,
     MRD_LIMIT_AGENT_RATE,
@@ -56,13 +60,15 @@ typedef enum {
     MRD_LIMIT_DISK,
     MRD_LIMIT_UPLOADS,
     MRD_LIMIT_EPOCHS, /* of one agent in one session */
-    MRD_LIMIT_GAPS,   /* in the numbers of one agent's frames */
+    MRD_LIMIT_GAPS,   /* gaps in the frame numbers of one agent */
     MRD_LIMIT_KINDS
 } mrd_limit_kind;
 
-const char *mrd_limit_text(mrd_limit_kind kind); /* "agent-rate", as its option is called */
+/* Returns the name of its option, such as "agent-rate". */
+const char *mrd_limit_text(mrd_limit_kind kind);
 
-/* Token bucket of one second. May go below zero, so that a frame larger than it passes once. */
+/* Token bucket of one second. May become negative, so that one frame larger than the bucket can
+ * pass. */
 typedef struct {
     int64_t bytes;
     mrd_local_ns at;

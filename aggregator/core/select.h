@@ -1,6 +1,6 @@
 /*
- * aggregator/core/select.h - which events of which nodes a session wants; all lists empty:
- * everything. Only the node itself can judge jobs, ranks and processes; here the instance decides.
+ * aggregator/core/select.h - which events of which nodes a session selects. Empty lists select
+ * everything. The core judges instances only. Each node judges jobs, ranks and processes itself.
  */
 #ifndef MRD_AGGREGATOR_CORE_SELECT_H
 #define MRD_AGGREGATOR_CORE_SELECT_H
@@ -9,8 +9,7 @@
 
 mrd_err mrd_select_copy(mrd_select *to, const mrd_select *from); /* to: zeroed. Errors: NOMEM */
 bool mrd_select_matches(const mrd_select *s, const char *instance_id);
-/* From {"instance_id": ["i-1"], "rank": [0, 1], ...}. Errors: TYPE, NOMEM; *s is then partly
- * filled. */
+/* Reads {"instance_id": ["i-1"], "rank": [0, 1], ...}. On TYPE and NOMEM *s is partly filled. */
 mrd_err mrd_select_from_json(mrd_select *s, const mrd_json *o, mrd_why *why);
 mrd_json *mrd_select_json(const mrd_select *s);
 

@@ -1,17 +1,18 @@
 /*
- * aggregator/core/targets.h - the export targets that sessions may choose by name: "NAME=DIR,NAME=s3://bucket/prefix", as the
- * operator's option --export-targets has them.
+ * aggregator/core/targets.h - the export targets that sessions may choose by name. The option
+ * --export-targets lists them: "NAME=DIR,NAME=s3://bucket/prefix".
  */
 #ifndef MRD_AGGREGATOR_CORE_TARGETS_H
 #define MRD_AGGREGATOR_CORE_TARGETS_H
 
 #include "base/buf.h"
 
-/* Errors: INVALID: a name that is not of letters, digits, '-' and '_', a name twice, a target without a name. NULL is fine. */
+/* Validates the list. NULL is valid. Errors: INVALID if a name has other characters than letters,
+ * digits, '-' and '_', occurs twice, or is missing. */
 mrd_err mrd_targets_check(const char *list, mrd_why *why);
-/* One after the other: *at is NULL at first; false behind the last. list was checked. */
+/* Iterates over a valid list. *at is NULL at first. Returns false after the last target. */
 bool mrd_targets_next(const char *list, const char **at, mrd_str *ret_name, mrd_str *ret_target);
-/* Errors: INVALID: there is none of this name; says which there are. */
+/* Checks that the list has this name. Errors: INVALID, with the names that exist. */
 mrd_err mrd_targets_has(const char *list, const char *name, mrd_why *why);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * aggregator/core/unread.h - what a node has and its agent does not read: nothing of it is in any
- * count of events, so it is said apart.
+ * aggregator/core/unread.h - data on a node that its agent does not read. No count of events
+ * contains it, so it is reported separately.
  */
 #ifndef MRD_AGGREGATOR_CORE_UNREAD_H
 #define MRD_AGGREGATOR_CORE_UNREAD_H
@@ -13,13 +13,13 @@ typedef struct {
     uint32_t rings_beyond, rings_held, rings_other_boot, directories;
 } mrd_unread;
 
-/* As said now. NULL: nothing. */
+/* Takes the current report. NULL means none. */
 void mrd_unread_take(mrd_unread *u, const Mrd__Unread *m);
-/* The most at one time; of a session, which rings of another boot are no part of. */
+/* Keeps the highest values, for a session. Rings of another boot do not belong to a session. */
 void mrd_unread_most(mrd_unread *u, const Mrd__Unread *m);
-/* False: nothing. Else text says what, and what to do. */
+/* Describes it, and what to do. Returns false if there is nothing. */
 bool mrd_unread_text(const mrd_unread *u, char text[MRD_WHY_MAX]);
-/* As the member "unread" of *to; none when there is nothing. */
+/* Puts the member "unread" into *to if there is something. */
 void mrd_unread_put(const mrd_unread *u, mrd_json *to);
 void mrd_unread_load(mrd_unread *u, const mrd_json *from); /* NULL: nothing */
 
