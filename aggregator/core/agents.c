@@ -1,4 +1,4 @@
-/* What agents say of themselves: hellos, heartbeats, connections that end. */
+/* Inputs from agents: hellos, heartbeats, connections that end. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -44,7 +44,7 @@ make_room(mrd_core *c, uint32_t conn)
         return false;
     for (unsigned i = 0; i < c->n_pending; i++) {
         if (c->pending[i].node == gone)
-            return false; /* its frame is being stored */
+            return false; /* a frame of it is being stored */
     }
     mrd_core_drop_node(c, gone);
     return true;
@@ -105,7 +105,7 @@ mrd_core_hello_refused(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_limi
     refuse(c, ticket, why);
 }
 
-/* What sessions hold of a node that was forgotten and comes back. */
+/* Gaps that sessions counted for a node that was removed and comes back. */
 static uint64_t
 gaps_of(const mrd_core *c, const char *instance_id)
 {
@@ -294,8 +294,8 @@ check_causality(mrd_core *c, mrd_node *n, mrd_local_ns local, mrd_local_ns recei
     c->stats.clock_frame_violations += violated;
 }
 
-/* A repetition that comes behind a younger one: its counts would look as if the agent counted anew,
- * and what it knew of sessions as if it had forgotten. */
+/* A repeated heartbeat that arrives after a newer one is stale. Its counts would look like the
+ * counts of a restarted agent, and its sessions would look forgotten. */
 static bool
 is_late(mrd_node *n, const Mrd__Heartbeat *hb)
 {

@@ -1,5 +1,4 @@
-/* Files that sessions list: what is announced, what is complete, what is logged. Their bytes are the
- * business of whoever owns the disk. */
+/* Files that sessions list: announced, complete, logged. The owner of the disk handles their bytes. */
 #include "aggregator/core/artifacts.h"
 
 #include <stdio.h>
@@ -68,7 +67,7 @@ announced(mrd_core *c, mrd_session *s, const mrd_node *n, uint64_t session,
     return MRD_OK;
 }
 
-/* The session lacks it from now on. An announcement that is repeated counts once. */
+/* The session will not have the file. A repeated announcement counts once. */
 static void
 count_refused(mrd_session *s, const mrd_node *n, const char *name, const mrd_why *why)
 {

@@ -1,13 +1,16 @@
-/* What changes of a session while it records: pauses, cores and event types. A change is told to nodes when
- * it is on disk, by a survey, again with heartbeats to those whose revision is an older one, and by
- * further surveys until each has answered: only an answer says that an agent does not know how. */
+/* Changes of a recording session: pauses, cores and event types. A change is sent when it is on
+ * disk: first by a survey, then with heartbeats to nodes that report an older revision, and by
+ * further surveys until each node has answered. The surveys are needed because only their answers
+ * say that an agent cannot do it. */
 #include "aggregator/core/state.h"
 
 #include "base/obj.h"
 
-#define ASK_TIMEOUT   MRD_SEC /* who misses it is told with its heartbeats */
+/* a node that misses the survey receives the change with its heartbeats */
+#define ASK_TIMEOUT   MRD_SEC
 #define AGAIN_TIMEOUT (5 * MRD_SEC)
-#define AGAIN         (6 * MRD_SEC) /* longer than both: one question of a session at a time */
+/* longer than both, so that a session has one survey at a time */
+#define AGAIN (6 * MRD_SEC)
 
 static mrd_err
 pause_now(mrd_core *c, mrd_session *s, mrd_why *why)
@@ -39,7 +42,8 @@ resume_now(mrd_core *c, mrd_session *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* What was chosen is put in place of the old; the old is freed with the change. */
+/* Swaps the session's list with the new one. The caller frees the old list together with the
+ * change. */
 static void
 choose(mrd_strlist *of, mrd_strlist *fresh)
 {
@@ -98,7 +102,8 @@ mrd_core_change(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, mr
     mrd_select_fini(&k->select);
 }
 
-/* A node that is there and records, and has not said what became of the last change. */
+/* Returns true if the node is connected, records, and has not reported the result of the last
+ * change. */
 static bool
 is_awaited(const mrd_core *c, const mrd_session *s)
 {

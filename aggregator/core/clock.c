@@ -9,8 +9,9 @@
 #include "base/obj.h"
 #include "timesync/follow.h"
 
-/* A minute, to check packets held out: what is written into profiles is solved again from the
- * journal. For ever, a thousand nodes would fill half a gigabyte an hour. */
+/* Probes of one minute are kept for the check of held-out packets. The profile's bounds come from
+ * the journal, so older probes are not needed here. Keeping all of them would take half a gigabyte
+ * an hour for a thousand nodes. */
 #define LAGGED_KEEP 128
 
 /* A node in several sessions sends the same halves in a frame of each, so that each journal is
@@ -85,7 +86,8 @@ is_suspend(const Mrd__ClockBreak *b)
     return b->cause == MRD_EPOCH_SUSPEND && mrd_clock_break_sane(b);
 }
 
-/* It tells of suspends, and not how long its machine slept in all. */
+/* Returns true if the agent reports suspends, but not the total time that its machine was
+ * suspended. */
 static bool
 is_of_earlier_release(const Mrd__ClockData *data)
 {
@@ -95,8 +97,8 @@ is_of_earlier_release(const Mrd__ClockData *data)
     return false;
 }
 
-/* A spool keeps frames over a reboot. Their times are those of a clock that is gone: they are stored, and
- * say nothing of the one that the node has now. */
+/* A spool keeps frames across a reboot. Their times belong to the clock of an earlier boot, so they
+ * are stored and do not change the estimate of the current clock. */
 static bool
 is_of_this_boot(const mrd_node *n, const Mrd__ClockData *data)
 {
@@ -104,8 +106,8 @@ is_of_this_boot(const mrd_node *n, const Mrd__ClockData *data)
            strncmp(data->boot_id, n->boot_id, sizeof(n->boot_id) - 1) == 0;
 }
 
-/* A probe that was sent at a1 is of the clock as it goes now, and not of before its machine slept: then
- * the frame that tells of it comes late. */
+/* Returns true if a probe that was sent at a1 belongs to the current clock. It does not if the
+ * machine was suspended since; the frame with such a probe arrives late. */
 static bool
 is_of_now(mrd_node *n, const Mrd__ClockData *data, int64_t a1)
 {
@@ -130,8 +132,8 @@ is_of_now(mrd_node *n, const Mrd__ClockData *data, int64_t a1)
     return mrd_sat_sub(n->asleep, asleep) <= MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* Probes over a connection come whole: the reply carried our stamps. A better label than theirs is
- * not believed. */
+/* Probes over a connection arrive complete, because the reply carried our stamps. A quality label
+ * that is better than theirs is not accepted. */
 static void
 take_whole(mrd_node *n, const mrd_timescale *t, const Mrd__ClockData *data, mrd_buf *joined)
 {
@@ -206,7 +208,7 @@ mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
     if (n->follow == NULL || local.ns == 0 || mrd_local_before(local, n->awake) ||
         !mrd_time_sane(local.ns) || !mrd_time_sane(received.ns) ||
         !mrd_follow_live(n->follow, local, &at, &bound) ||
-        bound.quality < MRD_ALIGN_EXTRAPOLATED) /* says itself that it is not to be trusted */
+        bound.quality < MRD_ALIGN_EXTRAPOLATED) /* the agent itself marks the bound as unreliable */
         return false;
     by = answer ? mrd_sat_sub(session, bound.hi.ns) : mrd_sat_sub(bound.lo.ns, session);
     to->checked++;
@@ -218,9 +220,9 @@ mrd_node_check_causality(mrd_node *n, const mrd_timescale *t, mrd_causality *to,
     return true;
 }
 
-/* How fast the bound of a straight line through the estimate has to grow, so that it has room for all
- * that the solver thinks possible up to half a minute before and after; 0: that cannot be told. The
- * bound of one second later is no answer: between two probes it may even be narrower. */
+/* Returns how fast the bound of a straight line through the estimate has to grow, so that it covers
+ * everything that the solver considers possible up to half a minute before and after. 0 means
+ * unknown. The bound one second later would not do: between two probes it can even be narrower. */
 static uint64_t
 drift_of(mrd_follow *f, mrd_local_ns local, mrd_sess_ns at, uint32_t radius, int64_t rate_ppb)
 {

@@ -1,4 +1,4 @@
-/* What people ask for over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
+/* Commands over HTTP: start, stop, merge, delete, forget. Triggers are in triggers.c. */
 #include "aggregator/core/jobs.h"
 
 #include "aggregator/core/conversions.h"
@@ -11,7 +11,8 @@ mrd_session_request_fini(mrd_session_request *r)
     mrd_session_params_fini(&r->params);
 }
 
-/* A command about a session comes: that one; NULL: it was answered. */
+/* Begins a command about a session. Returns the session, or NULL if the command was already
+ * answered. */
 static mrd_session *
 enter(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id)
 {
@@ -62,7 +63,7 @@ fill(mrd_core *c, mrd_session *s, mrd_session_request *r)
     mrd_session_touch(s);
 }
 
-/* It waits for its manifest before anything happens to it. */
+/* Makes a session, which waits until its manifest is on disk. */
 static mrd_err
 make(mrd_core *c, uint64_t ticket, mrd_session_request *r, mrd_why *why)
 {
@@ -203,7 +204,8 @@ forget(mrd_core *c, mrd_str instance_id, mrd_why *why)
                                "node %s is connected: stop its meridian-agent first, or it is "
                                "listed again at once",
                                n->instance_id);
-        for (size_t k = 0; k < c->n_sessions; k++) { /* what open ones say when it is given up */
+        /* answers of open sessions when a node is removed */
+        for (size_t k = 0; k < c->n_sessions; k++) {
             mrd_part *p = mrd_session_part(c->sessions[k], n->instance_id);
 
             if (p != NULL && mrd_session_is_open(c->sessions[k]))

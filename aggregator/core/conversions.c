@@ -35,7 +35,7 @@ add(const mrd_core *c, mrd_session_conversions *x, const mrd_listed_artifact *a)
     return MRD_OK;
 }
 
-/* Once for each process that has an NTFF whole. */
+/* Plans one conversion for each process that has a complete NTFF. */
 static mrd_err
 plan(const mrd_core *c, mrd_session *s)
 {
@@ -110,7 +110,7 @@ mrd_session_is_converting(const mrd_session *s)
     return false;
 }
 
-/* ---- What becomes of one ---- */
+/* ---- The end of a conversion ---- */
 
 static mrd_conversion *
 find(mrd_core *c, const mrd_conversion_of *of, mrd_session **ret_session)
@@ -138,7 +138,7 @@ mrd_core_conversion_began(mrd_core *c, mrd_core_time now, const mrd_conversion_o
     mrd_core_save(c, s);
 }
 
-/* Takes those of this process off the list that a viewer made. */
+/* Removes the files from the list that a viewer made for this process. */
 static void
 unlist(mrd_core *c, mrd_session *s, const mrd_conversion *v)
 {
@@ -173,7 +173,7 @@ complete(mrd_core *c, mrd_session *s, const mrd_conversion *v)
         if (a->complete || a->process_id != v->process_id || !mrd_kind_is_converted(a->kind) ||
             strcmp(a->instance_id, v->instance_id) != 0)
             continue;
-        a->complete = a->logged = true; /* the manifest has it before it counts after a restart */
+        a->complete = a->logged = true; /* the manifest contains it before a restart relies on it */
         mrd_stored_files_grown(&c->files, a->sha256, a->size);
     }
 }
@@ -187,7 +187,7 @@ mrd_core_conversion_list(mrd_core *c, mrd_core_time now, const mrd_conversion_re
     mrd_core_enter(c, now);
     if ((v = find(c, r->of, &s)) == NULL || s->deleted)
         return false;
-    unlist(c, s, v); /* of an attempt that came so far */
+    unlist(c, s, v); /* results of an attempt that got this far */
     for (size_t i = 0; i < r->n; i++) {
         if (s->n_artifacts >= MRD_ARTIFACTS_MAX || !MRD_VEC_NEXT(s->artifacts, s->n_artifacts) ||
             mrd_stored_files_list(&c->files, r->files[i].sha256) != MRD_OK) {
@@ -263,7 +263,7 @@ mrd_core_viewer_found(mrd_core *c, mrd_core_time now, int64_t at_once)
         if (waiting == before)
             continue;
         mrd_session_copy_again(s);
-        mrd_session_touch(s); /* the next tick gives them to the viewer */
+        mrd_session_touch(s); /* the next tick passes them to the viewer */
     }
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-VIEWER",
                     "A viewer was installed: device profiles of %zu processes are converted",
@@ -305,17 +305,18 @@ mrd_core_convert_again(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t
         mrd_core_answer(c, ticket, why.err == MRD_OK ? NULL : &why, again);
         return;
     }
-    mrd_session_copy_again(s); /* a copy is not done while something of the session is to come */
+    /* an export is not complete while files of the session are still to come */
+    mrd_session_copy_again(s);
     mrd_session_touch(s);
     if (mrd_core_await(c, ticket, s, again) != MRD_OK)
-        mrd_core_answer(c, ticket, NULL, again); /* too many wait for the disk */
+        mrd_core_answer(c, ticket, NULL, again); /* too many commands wait for the disk */
     mrd_session_convert(c, s);
     mrd_core_save(c, s);
 }
 
 /* ---- The manifest ---- */
 
-/* What whoever has the viewer runs. */
+/* Writes what the program that has the viewer needs for a run. */
 static void
 put_run(const mrd_session *s, const mrd_conversion *v, mrd_json *o)
 {
@@ -355,8 +356,9 @@ mrd_conversions_json(const mrd_session *s)
     return a;
 }
 
-/* What waited or ran waits; what ended the aggregator three times does not. A copy that was done is not
- * of what comes, nor of what is said now. */
+/* Makes a pending or running conversion pending again after a restart, unless it ended the
+ * aggregator three times. An export that was complete contains neither the new results nor the new
+ * message, so it is repeated. */
 static void
 resume(const mrd_core *c, mrd_session *s, mrd_conversion *v)
 {

@@ -33,7 +33,7 @@ mrd_counts_add_loss(mrd_counts *to, const mrd_loss *loss)
     slot->count = mrd_count_checked(slot->count + loss->count);
 }
 
-/* The row of a cause that was added: the last row gathers what has none. */
+/* Returns the row of a cause. When the table is full, the last row sums all further causes. */
 static uint8_t
 row_of(const mrd_counts *c, const char *cause)
 {
@@ -43,7 +43,7 @@ row_of(const mrd_counts *c, const char *cause)
     return c->n_losses == 0 ? 0 : (uint8_t) (c->n_losses - 1);
 }
 
-/* Times that no clock shows say nothing. */
+/* Ignores gaps whose times are no times of a clock. */
 static void
 gaps_take(mrd_counts *to, const Mrd__Drop *d)
 {
@@ -61,7 +61,7 @@ gaps_take(mrd_counts *to, const Mrd__Drop *d)
     to->gaps.merged = to->gaps.merged || d->gaps_merged;
 }
 
-/* The numbers; the lists are empty. */
+/* Sets the numbers and empties the lists. */
 static void
 counts_begin(mrd_counts *to, uint64_t begun, uint64_t delivered, uint64_t held, uint64_t clock_lost)
 {
@@ -248,8 +248,8 @@ mrd_counts_unwanted(const mrd_counts *c)
 
 /* ---- Holes ---- */
 
-/* Losses of events that a session wanted, and not of a thread's own annotations: while they last a
- * node's record has holes. */
+/* Returns true if events were lost that a session selected and that are not a thread's own
+ * annotations. While such losses last, a node's record has holes. */
 static bool
 makes_holes(const mrd_loss *l)
 {
@@ -279,7 +279,8 @@ mrd_counts_holes(const mrd_counts *c, const mrd_gap *apart, size_t n_apart, mrd_
         if (makes_holes(&c->losses[c->gaps.v[i].cause]))
             v[n++] = c->gaps.v[i];
     }
-    for (unsigned i = 0; i < c->n_losses; i++) /* without gaps: from first to last */
+    /* causes without gaps: from the first to the last loss */
+    for (unsigned i = 0; i < c->n_losses; i++)
         if (!told[i] && makes_holes(&c->losses[i]))
             v[n++] = (mrd_gap){ .first = c->losses[i].first, .last = c->losses[i].last };
     return mrd_gaps_union(v, n, from.ns, to.ns) - others;

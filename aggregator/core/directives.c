@@ -1,9 +1,11 @@
-/* What a node should be told about its sessions, with the answers to its hellos and heartbeats. */
+/* The commands that a node receives about its sessions, with the answers to its hellos and
+ * heartbeats. */
 #include "aggregator/core/planted.h"
 #include "aggregator/core/state.h"
 
-#define TRIGGERS_AGAIN 16      /* the last ones; nodes remember more */
-#define CHANGE_AGAIN   MRD_SEC /* an agent that does not know it sends a heartbeat at once */
+#define TRIGGERS_AGAIN 16 /* the latest triggers that are repeated; nodes remember more */
+/* an agent that does not know the change sends a heartbeat at once */
+#define CHANGE_AGAIN MRD_SEC
 
 static const Mrd__SessionStatus *
 status_of(const Mrd__Heartbeat *hb, uint64_t session)
@@ -15,8 +17,8 @@ status_of(const Mrd__Heartbeat *hb, uint64_t session)
     return NULL;
 }
 
-/* What the node does not know yet about an open session, CONTROL_NONE: nothing. What is decided but
- * not on disk is told to nobody. */
+/* Returns the command that the node still needs about an open session, CONTROL_NONE if it needs
+ * none. Decisions are sent only when they are on disk. */
 static Mrd__ControlType
 directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
               const Mrd__SessionStatus *st)
@@ -24,16 +26,16 @@ directive_for(const mrd_core *c, const mrd_session *s, const mrd_node *n,
     const mrd_part *p = mrd_session_part(s, n->instance_id);
     Mrd__NodePhase phase = st == NULL ? MRD__NODE_PHASE__NODE_IDLE : st->phase;
 
-    /* Who was merely silent when asked (its control connection comes back after its data
-     * connection, say), or away, joins late. */
+    /* A node that was away, or did not answer the survey in time, joins late. Its control
+     * connection may come back later than its data connection, for example. */
     if (p != NULL && p->state == MRD_PART_REFUSED && p->err != MRD_TIMEOUT)
         return MRD__CONTROL_TYPE__CONTROL_NONE;
     if (p != NULL && p->job_ended && s->step == MRD_STEP_RECORD)
-        return MRD__CONTROL_TYPE__CONTROL_NONE; /* it may have forgotten it already */
+        return MRD__CONTROL_TYPE__CONTROL_NONE; /* it may have removed the session already */
     if ((s->step == MRD_STEP_RECORD ||
          (MRD_PLANTED(MRD_PLANT_EARLY_START) && s->step == MRD_STEP_GO)) &&
         mrd_select_matches(&s->select, n->instance_id) &&
-        s->changes.version <= s->save.durable && /* it is told the pauses too */
+        s->changes.version <= s->save.durable && /* the start must contain the pauses */
         (phase == MRD__NODE_PHASE__NODE_IDLE || phase == MRD__NODE_PHASE__NODE_ARMED))
         return MRD__CONTROL_TYPE__CONTROL_GO;
     if (s->step == MRD_STEP_FLUSH &&
@@ -57,8 +59,8 @@ lists(const Mrd__SessionStatus *st, uint64_t trigger)
     return false;
 }
 
-/* The first of the last triggers that the node missed, busy or away when all were told, while it
- * still holds something of the window; NULL: none. */
+/* Returns the first of the latest triggers that the node missed, because it was busy or away, and
+ * for which it still holds events of the window. NULL if there is none. */
 static mrd_trigger *
 missed_trigger(const mrd_core *c, const mrd_session *s, const Mrd__SessionStatus *st)
 {
@@ -89,7 +91,7 @@ add(mrd_effect *to, Mrd__ControlType type, uint64_t id, const mrd_session *s, co
     };
 }
 
-/* Sessions that are over, or that nobody knows. */
+/* Cancels sessions that are over or unknown. */
 static void
 cancel_others(const mrd_core *c, const Mrd__Heartbeat *hb, mrd_effect *to)
 {

@@ -23,7 +23,7 @@ mrd_effects_add(mrd_effects *e, mrd_effect_kind kind)
     return to;
 }
 
-/* A line that there is no room for is left out; what is done never is. */
+/* A log line without room is dropped. Effects are never dropped. */
 void
 mrd_effects_log(mrd_effects *e, mrd_log_level level, const char *id, const char *format, ...)
 {

@@ -1,4 +1,4 @@
-/* What there was to record, node by node, and why a session that is over has nothing but counters. */
+/* How much there was to record on each node, and why a finished session contains only counters. */
 #include "aggregator/core/empty.h"
 
 #include <inttypes.h>
@@ -113,7 +113,7 @@ mrd_part_tally_json(const mrd_part *p)
     return o;
 }
 
-/* A file says at most what was summed; a changed one makes no count wrap around. */
+/* Limits the difference to 0, because a changed manifest may contain any number. */
 static uint64_t
 rest(uint64_t all, uint64_t before)
 {
@@ -140,7 +140,7 @@ mrd_part_tally_load(mrd_part *p, const mrd_json *o)
     t->last.in_flight = rest(t->last.in_flight, t->before.in_flight);
 }
 
-/* Counters were asked for by name, and are there; or nothing else was asked for. */
+/* Returns true if the session selected counters by name and has some, or selected nothing else. */
 static bool
 wants_counters(const mrd_session *session, uint64_t events)
 {
@@ -190,7 +190,8 @@ processes_by(const mrd_select *s)
                               : "processes";
 }
 
-/* What leaves events of a selected process out, before what leaves processes out. */
+/* Returns the filter that excludes events of selected processes. It is named before the filters
+ * that exclude processes. */
 static const char *
 events_by(const mrd_session *s)
 {
@@ -200,7 +201,8 @@ events_by(const mrd_session *s)
                                                               : processes_by(&s->select);
 }
 
-/* ": no process of the selected job 4711 was there"; "": whoever was there was meant. */
+/* Writes the selected processes: ": no process of the selected job 4711 was there". Writes "" if
+ * all processes were selected. */
 static void
 who_was_meant(const mrd_select *s, char *to, size_t room)
 {
@@ -227,7 +229,7 @@ mrd_session_is_empty(const mrd_session *s, char text[MRD_WHY_MAX])
     all = sum(s);
     if (wants_counters(s, all.events))
         return false;
-    /* What a flight recorder holds is recorded when it is shipped. */
+    /* A flight recorder records the events of its memory when it sends them. */
     if (all.known && !mrd_session_is_recorder(s) ? all.chosen > 0 : all.events > 0)
         return false;
     who_was_meant(&s->select, who, sizeof(who));

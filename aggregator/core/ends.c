@@ -1,5 +1,5 @@
-/* Ends of what the core began: a question that is answered, a manifest that is written, a copy, a merge. Each moves the session on
- * as far as it goes. */
+/* Ends of the work that the core started: answers to a survey, a written manifest, an export, a
+ * merge. After each of them the session takes all steps that are possible. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -7,10 +7,10 @@
 #include "aggregator/core/planted.h"
 #include "aggregator/core/text.h"
 
-#define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; then twice as long each time */
+#define EXPORT_AGAIN     (5 * MRD_SEC) /* after the first failure; doubles with each failure */
 #define EXPORT_AGAIN_MAX (300 * MRD_SEC)
 #define SAVE_EVERY       MRD_SEC
-#define SAVE_SHARE       10 /* at most a tenth of the time is spent writing one manifest */
+#define SAVE_SHARE       10 /* writing one manifest takes at most a tenth of the time */
 
 /* ---- Answers to questions ---- */
 
@@ -70,7 +70,7 @@ mrd_core_answered(mrd_core *c, mrd_core_time now, uint64_t survey, const Mrd__Co
 
 /* ---- Manifests ---- */
 
-/* A start that is not on disk did not happen. */
+/* Undoes a start whose manifest could not be written. */
 static void
 undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
 {
@@ -78,7 +78,7 @@ undo_start(mrd_core *c, mrd_session *s, const mrd_why *failed)
     s->step = MRD_STEP_OVER;
     s->closed = true;
     mrd_text_set(s->message, sizeof(s->message), failed->text);
-    mrd_core_retire(c, s); /* with what there is of its folder */
+    mrd_core_retire(c, s); /* including the existing part of its directory */
 }
 
 void
@@ -97,7 +97,7 @@ mrd_core_saved(mrd_core *c, mrd_core_time now, uint64_t session, uint64_t versio
     s->save.durable = failed == NULL ? version : s->save.durable;
     s->save.next.ns = now.local.ns + (SAVE_SHARE * took > SAVE_EVERY ? SAVE_SHARE * took : 0);
     c->save_dur = took;
-    if (failed != NULL && !c->manifest_failed) /* logged once; it is tried again every second */
+    if (failed != NULL && !c->manifest_failed) /* logged once; retried every second */
         mrd_effects_log(&c->out, MRD_LOG_ERROR, "AGG-MANIFEST",
                         "A session's manifest was not written: session=%s reason=%s", s->text,
                         failed->text);
@@ -218,7 +218,7 @@ mrd_core_merge_progress(mrd_core *c, mrd_core_time now, uint64_t session, uint64
     s->job.events = events;
 }
 
-/* Publishes what was checked; a contradiction marks the session. */
+/* Publishes the result of the clock checks. A contradiction marks the session. */
 static void
 take_verdict(mrd_core *c, mrd_session *s, mrd_clock_verdict *v)
 {

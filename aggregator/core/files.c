@@ -8,7 +8,7 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define NAME_PARTS    16 /* more than agents look for */
+#define NAME_PARTS    16 /* more levels than agents search */
 #define NAME_PART_MAX 200
 
 void

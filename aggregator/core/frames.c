@@ -1,4 +1,4 @@
-/* Frames of nodes: who sends them, which are taken, and what is answered when they are durable. */
+/* Frames of nodes: their sender, whether they are accepted, and the answer when they are durable. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -52,7 +52,7 @@ mrd_core_sender(mrd_core *c, mrd_core_time now, uint64_t ticket, uint32_t conn, 
     mrd_core_enter(c, now);
     n = mrd_nodes_by_conn(&c->nodes, conn);
     if (n != NULL && n->proof_epoch != c->proof_epoch && f->type != MRD_FRAME_HELLO)
-        n = NULL; /* it proves itself again before anything else counts */
+        n = NULL; /* the node must authenticate again before other frames are accepted */
     if (n == NULL && f->type != MRD_FRAME_HELLO && f->type != MRD_FRAME_PROBE) {
         ack(c, ticket, MRD__ACK_STATUS__ACK_HELLO_FIRST, MRD_STATE, "say hello first", 0);
         return false;
@@ -93,7 +93,7 @@ mrd_core_limited(mrd_core *c, mrd_core_time now, mrd_node *n, mrd_limit_kind kin
     limited(c, n, kind);
 }
 
-/* Both limits are for what is stored: events, clock data and artifacts. */
+/* Both limits apply to stored data: events, clock data and artifacts. */
 static uint32_t
 rate_wait(mrd_core *c, mrd_node *n, size_t bytes)
 {
@@ -104,7 +104,7 @@ rate_wait(mrd_core *c, mrd_node *n, size_t bytes)
         kind = MRD_LIMIT_TOTAL_RATE;
         ms = mrd_bucket_take(&c->bucket, c->limits.total_rate, c->now.local, bytes);
         if (ms > 0 && c->limits.agent_rate > 0)
-            n->bucket.bytes += (int64_t) bytes; /* it is not taken, and comes again */
+            n->bucket.bytes += (int64_t) bytes; /* the frame is refused and will be sent again */
     }
     if (ms > 0) {
         c->stats.slowed++;
@@ -120,8 +120,8 @@ mrd_core_rate_wait(mrd_core *c, mrd_core_time now, mrd_node *n, size_t bytes)
     return rate_wait(c, n, bytes);
 }
 
-/* Clock data is little, and without it the events of the whole session lose their bound: a part of
- * the disk's reserve is for it. A disk that is really full says so when it is written. */
+/* Clock data may use a part of the disk's reserve, because it is small, and without it the events
+ * of the whole session lose their bound. A disk that is really full refuses the write. */
 static bool
 is_spared(mrd_core *c, const mrd_frame *f, size_t len)
 {
@@ -133,7 +133,7 @@ is_spared(mrd_core *c, const mrd_frame *f, size_t len)
 
 /* ---- Numbered frames ---- */
 
-/* Where a frame is being made durable already; NULL: nowhere. */
+/* Returns the pending entry of the same frame, NULL if there is none. */
 static const mrd_pending *
 same_pending(const mrd_core *c, const mrd_part *p, const mrd_frame *f)
 {
@@ -163,7 +163,8 @@ not_stored(mrd_core *c, uint64_t ticket, const mrd_why *why)
     ack(c, ticket, MRD__ACK_STATUS__ACK_NOT_STORED, why->err, why->text, 1000);
 }
 
-/* The part that a numbered frame of session s (NULL: none) belongs to, p or a new one; NULL: it was answered. */
+/* Returns the part of a numbered frame in session `s` (may be NULL): `p` or a new part. Returns
+ * NULL if the frame was already answered. */
 static mrd_part *
 part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_session *s, mrd_part *p)
 {
@@ -182,14 +183,14 @@ part_for(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_frame *f, mrd_sess
     return p;
 }
 
-/* One at a time finds out whether a disk that refused a frame takes them again. */
+/* Only one frame at a time tests whether a disk that refused a frame accepts frames again. */
 static bool
 may_try(const mrd_core *c, const mrd_frame *f)
 {
     return c->disk_try && f->type == MRD_FRAME_BATCH;
 }
 
-/* False: it was answered, and is not taken now. */
+/* Returns false if the frame was answered because it cannot be accepted now. */
 static bool
 admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_frame *f, size_t len)
 {
@@ -220,8 +221,8 @@ admit(mrd_core *c, uint64_t ticket, mrd_node *n, const mrd_part *p, const mrd_fr
     }
     if (mrd_part_may_store(p, f) == MRD_OK)
         return true;
-    /* What can never be stored is refused at once: sent again and again, it would only hold up what
-     * comes behind it. */
+    /* A frame that can never be stored is refused at once. If the agent repeated it, it would block
+     * the frames behind it. */
     limited(c, n, MRD_LIMIT_EPOCHS);
     snprintf(text, sizeof(text),
              "node %s began more than %d epochs in one session, or left more gaps than "
@@ -244,9 +245,9 @@ check_causality(mrd_core *c, mrd_node *n, mrd_part *p, const mrd_frame *f, mrd_l
     c->stats.clock_frame_violations += violated;
 }
 
-/* Who flushed has told its last counts. A successor that knows nothing of that, because its predecessor
- * could not save it, records on and sends more: those counts are not the last ones, and the session
- * waits for others, or gives the node up. */
+/* A flushed node has reported its last counts. Its successor may not know that, because the
+ * predecessor could not save it. It then continues to record and to send, so those counts are not
+ * the last ones. The session waits for new counts, or until the node is lost. */
 static void
 begins_again(mrd_session *s, mrd_part *p, const mrd_frame *f)
 {
@@ -267,7 +268,7 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
     mrd_effect *e;
 
     mrd_core_enter(c, now);
-    /* Also of a session that is closed by now: its answer was lost, and the agent is not to count the
+    /* Checked also for a closed session. Its answer was lost, and the agent must not count the
      * frame as lost as well. */
     if (p != NULL && mrd_part_has(p, f)) {
         c->stats.duplicates++;
@@ -276,7 +277,8 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
     }
     if ((p = part_for(c, ticket, n, f, s, p)) == NULL)
         return;
-    if (c->n_pending == MRD_PENDING_MAX) { /* more than the link lets wait: it comes again */
+    /* more frames than the link may have pending; it will be sent again */
+    if (c->n_pending == MRD_PENDING_MAX) {
         mrd_effects_add(&c->out, MRD_DO_DROP)->ticket = ticket;
         return;
     }
@@ -291,7 +293,7 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
                         .node = n,
                         .frame = *f };
     if (same != NULL)
-        return; /* answered with the one it repeats */
+        return; /* answered together with the frame that it repeats */
     if (c->disk_full && may_try(c, f)) {
         c->disk_try = false;
         c->disk_trial = ticket;
@@ -308,8 +310,8 @@ mrd_core_numbered(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_node *n, 
         ack(c, ticket, MRD__ACK_STATUS__ACK_STORED, MRD_OK, "", 0);
 }
 
-/* A disk that fails, or a folder that was removed: /readyz and the session say it until a frame of
- * it can be written again. */
+/* A disk that fails, or a removed directory: /readyz and the session report it until one of its
+ * frames can be written again. */
 static void
 unstored(mrd_core *c, mrd_session *s, const mrd_why *why)
 {
@@ -333,7 +335,7 @@ stored_again(mrd_core *c, mrd_session *s)
     s->unstored[0] = '\0';
 }
 
-/* Counts and acknowledges, or says why not. */
+/* Counts and acknowledges the frame, or answers why it was not stored. */
 static void
 complete(mrd_core *c, mrd_pending *w, mrd_why *why)
 {
@@ -342,7 +344,8 @@ complete(mrd_core *c, mrd_pending *w, mrd_why *why)
     if (why->err == MRD_OK && mrd_part_stored(w->part, &w->frame) != MRD_OK)
         mrd_why_set(why, MRD_LIMIT, 0, "node %s leaves more gaps than --node-gaps allows",
                     w->part->instance_id);
-    w->node->gaps += mrd_part_gaps(w->part) - gaps; /* one more, one less, or as many */
+    /* the frame can add a gap, close one, or neither */
+    w->node->gaps += mrd_part_gaps(w->part) - gaps;
     if (why->err != MRD_OK)
         return;
     stored_again(c, w->session);
@@ -383,7 +386,8 @@ mrd_core_stored(mrd_core *c, mrd_core_time now, uint64_t ticket, const mrd_why *
     if (failed != NULL)
         why = *failed;
     mrd_core_enter(c, now);
-    for (unsigned i = 0; i < c->n_pending; i++) { /* the first one comes before its repetitions */
+    /* the first entry of a frame comes before its repetitions */
+    for (unsigned i = 0; i < c->n_pending; i++) {
         mrd_pending *w = &c->pending[i];
 
         if (w->first != ticket) {

@@ -9,10 +9,11 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* Errors and brackets: what is wider than this says nothing, and sums of them stay small. */
+/* Errors and brackets wider than this say nothing about a clock. The limit also keeps their sums
+ * from overflowing. */
 #define ERROR_MAX (1LL << 60)
 
-/* -1 and below mean "not known". */
+/* -1 and lower values mean "unknown". */
 static bool
 error_sane(int64_t ns)
 {
@@ -106,7 +107,7 @@ mrd_host_reading_absolute(const mrd_host_reading *r, mrd_absolute kind, mrd_abs 
                           r->clockbound_ns + r->bracket_ns / 2 + 1 };
     else
         return false;
-    /* Both come from a node: nothing that a sum could overflow with. */
+    /* Both values come from a node, so they must not overflow a sum. */
     return ret->e < MRD_SEC && ret->at.ns > INT64_MIN / 4 && ret->at.ns < INT64_MAX / 4 &&
            ret->utc.ns > 0 && ret->utc.ns < INT64_MAX / 2;
 }
@@ -178,7 +179,7 @@ mrd_host_reading_json(const mrd_host_reading *r)
     return o;
 }
 
-/* ---- Back from a manifest ---- */
+/* ---- Reading a manifest ---- */
 
 static uint64_t
 get_marker(const mrd_json *o)
@@ -186,7 +187,7 @@ get_marker(const mrd_json *o)
     return strtoull(mrd_json_str(o, "marker", "0"), NULL, 16);
 }
 
-/* The manifest has the kernel's word only as what it means. */
+/* The manifest has the meaning of the kernel's state, not its number. */
 static void
 load_timex(mrd_host_reading *r, const mrd_json *o, bool unsynchronized)
 {

@@ -1,11 +1,14 @@
-/* When a job is over: that on all its nodes, and a node that vanished is not waited for when others have ended. */
+/* Decides when a job is over: when it ended on all its nodes. A node that vanished is not awaited
+ * if the job ended on others. */
 #include "aggregator/core/jobs.h"
 
-#define MORE_NODES (10 * MRD_SEC) /* after the last end, so long others may still begin */
-#define ANY_NODES  (2 * MRD_SEC)  /* ... where nobody says how many it has */
-#define AWAY       12             /* x node_timeout: a node unseen for so long is not waited for */
+/* after the last end, other nodes may still begin for this long */
+#define MORE_NODES (10 * MRD_SEC)
+#define ANY_NODES  (2 * MRD_SEC) /* ... if the number of its nodes is unknown */
+/* x node_timeout: a node that was not seen for this long is not awaited */
+#define AWAY 12
 
-/* How long the node has been away; negative: it is there. */
+/* Returns how long the node has been away; negative if it is connected. */
 static mrd_dur_ns
 away(const mrd_core *c, const mrd_part *p)
 {

@@ -1,5 +1,6 @@
-/* Sessions that belong to a job: a node says that a job which asks to be recorded is there, or is no
- * more; the policy decides; the session begins with the job's first node and ends with its last. */
+/* Sessions that belong to jobs. A node reports that a job which requests recording began or ended
+ * there, and the policy decides. The session begins with the job's first node and ends with its
+ * last. */
 #include "aggregator/core/jobs.h"
 
 #include <stdio.h>
@@ -29,7 +30,7 @@ is_allowed(const char *allow, mrd_str word)
     return false;
 }
 
-/* The row of an option of sessions, by the word of its option or of the request. */
+/* Returns the option of sessions with this name, as an option or in a request. */
 static const mrd_session_param *
 row_of(mrd_str word)
 {
@@ -110,12 +111,13 @@ mrd_job_request_check(const mrd_session_request *r, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Whose, and which ---- */
+/* ---- The owner and the session of a job ---- */
 
 /* A job on a node, as the node's message describes it. */
 typedef struct {
     const Mrd__Job *m;
-    mrd_jobid id; /* has the user of the message, whatever the identity in it says */
+    /* has the user of the message, which overrides the user in the message's identity */
+    mrd_jobid id;
     mrd_job_key key;
 } reported_job;
 
@@ -133,7 +135,7 @@ find(const mrd_core *c, const reported_job *job)
     return NULL;
 }
 
-/* Returns true if the session names no node but those that record it already. */
+/* Returns true if the session selects only nodes that record it already. */
 static bool
 is_open_to_nodes(const mrd_session *s)
 {
@@ -143,7 +145,8 @@ is_open_to_nodes(const mrd_session *s)
     return true;
 }
 
-/* A process alone began it. The job that the scheduler's hook reports is still welcome in it. */
+/* Returns true if only a process claimed the job. The job that the scheduler's hook reports can
+ * still join the session. */
 static bool
 is_claimed(const mrd_session *s)
 {
@@ -163,8 +166,9 @@ waits_for(const mrd_session *s, const mrd_node *n, const reported_job *job)
 }
 
 /*
- * A process may say any number of a job. That counts only if the operator named the tenant whose
- * process it is: the user, whom the kernel knows, or the namespace, which the kubelet knows.
+ * Returns true if the job is confirmed. A process may claim any job number. Its claim counts only
+ * if the operator named the tenant of the process: the user, whom the kernel reports, or the
+ * namespace, which the kubelet reports.
  */
 static bool
 is_proven(const mrd_session *s, const reported_job *job)
@@ -173,7 +177,7 @@ is_proven(const mrd_session *s, const reported_job *job)
            (s->select.namespaces.n > 0 && job->m->witness == MRD__JOB_WITNESS__WITNESS_POD);
 }
 
-/* Tells the operator, once, of a process that claims the job that the session waits for. */
+/* Logs once, for the operator, that a process claims the job that the session waits for. */
 static void
 tell_claim(mrd_core *c, mrd_session *s, const mrd_node *n, const reported_job *job)
 {
@@ -198,7 +202,8 @@ tell_claim(mrd_core *c, mrd_session *s, const mrd_node *n, const reported_job *j
     mrd_core_save(c, s);
 }
 
-/* A session that somebody began for a job that had not; NULL if none may have it. */
+/* Returns the session that was created before its job began and waits for it. NULL if no session
+ * may take the job. */
 static mrd_session *
 find_waiting(mrd_core *c, const mrd_node *n, const reported_job *job)
 {
@@ -254,7 +259,7 @@ choose_one(mrd_strlist *list, mrd_str word)
     return mrd_strlist_add(list, word);
 }
 
-/* Makes the session take processes of this job only: those of the same identity. */
+/* Restricts the session to processes with the identity of this job. */
 static mrd_err
 choose_job(mrd_select *s, const reported_job *job)
 {
@@ -340,8 +345,9 @@ make(mrd_core *c, const reported_job *job, mrd_session **ret_s, mrd_why *why)
 }
 
 /*
- * Begins a session that waited. It takes this job only, unless a process alone claims to be of it:
- * then it takes what the operator chose, so that the hook's word can still count.
+ * Begins a session that waited for its job. The session is restricted to this job, unless only a
+ * process claimed the job. Then the operator's selection stays, so that a later report of the hook
+ * can still count.
  */
 static mrd_err
 begin_waiting(mrd_core *c, mrd_session *s, const reported_job *job, mrd_why *why)
@@ -422,7 +428,8 @@ begin(mrd_core *c, mrd_effect *e, const mrd_node *n, const reported_job *job, mr
     return MRD_OK;
 }
 
-/* The session of a job that ends on a node. One that a process began may have the hook's key by now. */
+/* Returns the session of a job that ends on a node. A session that a process began may have the
+ * hook's key by now. */
 static mrd_session *
 find_ending(const mrd_core *c, const reported_job *job)
 {

@@ -36,9 +36,9 @@ epochs_json(const mrd_part *p, uint64_t *ret_missing)
     return a;
 }
 
-/* How much of the window from start to stop (or now) the node recorded: less for who joined late,
- * refused or was lost. Beginnings that differ by less than COVER_SLACK are the same. What lies between
- * covered_from and covered_to is exactly covered, paused and not recorded. */
+/* Puts how much of the time from start to stop (or now) the node recorded. It is less for a node
+ * that joined late, refused or was lost. Starts that differ by less than COVER_SLACK count as
+ * equal. The times between covered_from and covered_to are exactly covered, paused or not recorded. */
 static void
 put_coverage(const mrd_session *s, const mrd_part *p, mrd_sess_ns now, mrd_json *o)
 {
@@ -174,7 +174,7 @@ clocks_json(const mrd_session *s)
     return o;
 }
 
-/* Who took part when it came and does not know of it. */
+/* Lists nodes that took part when the trigger came and have not confirmed it. */
 static void
 put_unacknowledged(const mrd_session *s, size_t trigger, mrd_json *o)
 {
@@ -297,7 +297,8 @@ put_jobs(const mrd_session *s, mrd_json *o)
         mrd_json_set(o, "jobs_left_out", mrd_json_new_count(s->jobs_left_out));
 }
 
-/* The job it belongs to. What its owner's tokens are is for the file only. */
+/* Puts the job that the session belongs to. Only the file contains the hashes of its owner's
+ * tokens. */
 static void
 put_job(const mrd_session *s, const mrd_manifest_context *x, mrd_json *o)
 {
@@ -315,7 +316,7 @@ put_job(const mrd_session *s, const mrd_manifest_context *x, mrd_json *o)
     mrd_json_set(o, "job", job);
 }
 
-/* Sums over the parts, and the parts. */
+/* Puts sums over the parts, then the parts. */
 static void
 put_parts(const mrd_session *s, mrd_sess_ns now, mrd_json *o)
 {
@@ -391,7 +392,7 @@ mrd_session_json(const mrd_session *s, const mrd_manifest_context *x)
     char empty[MRD_WHY_MAX];
 
     mrd_json_set(o, "version", mrd_json_new_int(MANIFEST_VERSION));
-    mrd_json_set(o, "release", mrd_json_new_str(MRD_RELEASE)); /* of who wrote it */
+    mrd_json_set(o, "release", mrd_json_new_str(MRD_RELEASE)); /* of the aggregator that wrote it */
     if (*mrd_version_commit() != '\0')
         mrd_json_set(o, "commit", mrd_json_new_str(mrd_version_commit()));
     mrd_json_set(o, "id", mrd_json_new_str(s->text));

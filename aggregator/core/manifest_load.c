@@ -1,4 +1,4 @@
-/* A session out of its manifest, and what a restart makes of where it stood. */
+/* Loads a session from its manifest and decides how a restart continues it. */
 #include "aggregator/core/manifest.h"
 
 #include "aggregator/core/conversions.h"
@@ -12,7 +12,7 @@
 #include "base/vec.h"
 
 #define MANIFEST_VERSION 1
-#define RESUME_MAX       (300 * MRD_SEC) /* a start older than this is not taken up again */
+#define RESUME_MAX       (300 * MRD_SEC) /* a start that is older than this is not resumed */
 
 /* ---- Parts ---- */
 
@@ -30,7 +30,7 @@ part_clock_load(mrd_part *p, const mrd_json *o)
     p->has_reading = mrd_host_reading_load(&p->reading, mrd_json_get(o, "host"));
 }
 
-/* What the agent said of them; the journal tells what is stored. */
+/* The epochs as the agent reported them. The journal shows what is stored. */
 static void
 epochs_load(mrd_part *p, const mrd_json *list)
 {
@@ -45,7 +45,7 @@ epochs_load(mrd_part *p, const mrd_json *list)
     }
 }
 
-/* Counts changes of a session. */
+/* Reads a number that counts the changes of a session. */
 static unsigned
 revision_load(const mrd_json *o, const char *name)
 {
@@ -115,7 +115,8 @@ part_load(mrd_core *c, mrd_session *s, const mrd_json *o, mrd_why *why)
 
 /* ---- Artifacts ---- */
 
-/* A viewer made it, and was not known to have made all of its files: it makes them again. */
+/* Returns true if a viewer made the file in a conversion that was not complete. The conversion runs
+ * again. */
 static bool
 is_half_made(const mrd_session *s, const mrd_listed_artifact *a)
 {
@@ -127,8 +128,7 @@ is_half_made(const mrd_session *s, const mrd_listed_artifact *a)
     return v == NULL || v->state != MRD_CONVERT_DONE;
 }
 
-/* Adds one, or completes it where it is listed already. `seen` leads from what it is to its place.
- */
+/* Adds an artifact, or completes it if it is listed already. `seen` maps artifacts to their index. */
 static mrd_err
 artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, bool of_log, mrd_map *seen)
 {
@@ -171,8 +171,9 @@ artifact_load(mrd_core *c, mrd_session *s, const mrd_json *o, bool of_log, mrd_m
     return mrd_map_put(seen, key, (uint32_t) s->n_artifacts++);
 }
 
-/* What the manifest lists, then what was logged after it was written. A line of the log may be in the
- * cache alone, of a sync that failed: who asks for the file again has it written again. */
+/* Loads the artifacts of the manifest, then the entries that were logged later. A line of the log
+ * may be in the page cache only, if a sync failed. An upload of the same file then writes the line
+ * again. */
 static void
 artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json *log)
 {
@@ -191,7 +192,7 @@ artifacts_load(mrd_core *c, mrd_session *s, const mrd_json *list, const mrd_json
 
 /* ---- Triggers ---- */
 
-/* Nodes that do not say this revision are told again. */
+/* Nodes that have not confirmed this revision receive it again. */
 static void
 changes_load(mrd_session *s, const mrd_json *o)
 {
@@ -212,7 +213,8 @@ changes_load(mrd_session *s, const mrd_json *o)
     }
 }
 
-/* Those that no agent has acknowledged are sent again: an agent knows a trigger by its id. */
+/* Triggers that no agent confirmed are sent again. An agent recognizes a repeated trigger by its
+ * id. */
 static void
 triggers_load(mrd_session *s, const mrd_json *list)
 {
@@ -246,7 +248,7 @@ names(const mrd_json *list, const char *instance_id)
     return false;
 }
 
-/* Who is not named knew of it, or came later. */
+/* Nodes that are not listed confirmed the trigger or joined later. */
 static void
 acknowledged_load(mrd_session *s, const mrd_json *list)
 {
@@ -292,7 +294,7 @@ verdict_load(mrd_session *s, const mrd_json *o)
 static void
 jobs_load(mrd_session *s, const mrd_json *o)
 {
-    mrd_json *list = mrd_json_get(o, "jobs"); /* not there before release 0.2 */
+    mrd_json *list = mrd_json_get(o, "jobs"); /* manifests of releases before 0.2 do not have it */
 
     for (size_t i = 0; list != NULL && i < mrd_json_size(list); i++) {
         mrd_json *job = mrd_json_at(list, i);
@@ -328,7 +330,7 @@ job_load(mrd_session *s, const mrd_json *o)
     }
 }
 
-/* A copy that was not complete is made again: what is there already is found there. */
+/* An incomplete export runs again. It finds the files that were already copied. */
 static void
 export_load(mrd_session *s, const mrd_json *o)
 {
@@ -340,8 +342,8 @@ export_load(mrd_session *s, const mrd_json *o)
     s->copy.bytes = (uint64_t) mrd_json_int(o, "bytes", 0);
 }
 
-/* The last merge of a session that is complete. One that had not ended left half a profile: it begins again, when that it does is on
- * disk. */
+/* Loads the last merge of a complete session. A merge that did not end left half a profile. It runs
+ * again when the manifest says so on disk. */
 static void
 merge_load(mrd_session *s, const mrd_json *o)
 {
@@ -356,8 +358,8 @@ merge_load(mrd_session *s, const mrd_json *o)
         s->job = (mrd_merge_job){ .state = MRD_MERGE_WAITING, .after = s->save.version };
 }
 
-/* A start that was accepted is carried out, once the agents had time to connect again; unless it
- * was so long ago that nobody waits for it. */
+/* An accepted start is carried out after agents had time to reconnect, unless it is so old that it
+ * is useless by now. */
 static void
 resume(mrd_core *c, mrd_session *s)
 {
@@ -420,7 +422,7 @@ session_load(mrd_core *c, const mrd_json *o, const mrd_json *log, mrd_session *s
         err = part_load(c, s, mrd_json_at(nodes, i), why);
     acknowledged_load(s, mrd_json_get(o, "triggers"));
     resume(c, s);
-    /* It is on disk as it is now, except what `resume` made of it. */
+    /* The manifest on disk is current, except for the changes by `resume`. */
     s->save.durable = s->save.tried = s->save.version;
     mrd_session_touch(s);
     if (s->state == MRD_SESSION_COMPLETE && mrd_json_get(o, "profile") != NULL)
@@ -460,8 +462,8 @@ mrd_core_load_session(mrd_core *c, uint64_t id, const mrd_json *manifest,
     return err;
 }
 
-/* The manifest counted more than is there: that was stored, and is gone. Less: a node that had flushed
- * sent more behind it (begins_again in frames.c). */
+/* If the manifest counted more events than the journal has, stored events are missing. The journal
+ * may also have more, because a flushed node sent more afterwards (begins_again in frames.c). */
 void
 mrd_core_part_read(mrd_core *c, mrd_session *s, mrd_part *p)
 {

@@ -13,7 +13,7 @@ same_text(const mrd_json *a, const mrd_json *b, const char *key)
     return strcmp(mrd_json_str(a, key, ""), mrd_json_str(b, key, "")) == 0;
 }
 
-/* One model: by its bytes; where they are not known, by what else is. */
+/* Two models are equal if their hashes are. Without a hash their other members are compared. */
 static bool
 same_model(const mrd_json *a, const mrd_json *b)
 {
@@ -43,7 +43,7 @@ put_text(mrd_json *o, const char *key, const char *text, size_t max)
         mrd_json_set(o, key, mrd_json_new_str(cut));
 }
 
-/* The same model under a name that was not known before. */
+/* Adds the name of the same model if it was unknown. */
 static void
 put_name(mrd_json *to, const mrd_json *from)
 {
@@ -51,7 +51,7 @@ put_name(mrd_json *to, const mrd_json *from)
         mrd_json_set(to, "name", mrd_json_copy(mrd_json_get(from, "name")));
 }
 
-/* Takes over `model` and `load`. */
+/* Takes ownership of `model` and `load`. */
 static void
 add(mrd_json *models, mrd_json *model, mrd_json *load)
 {

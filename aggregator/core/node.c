@@ -66,7 +66,7 @@ mrd_nodes_by_id(const mrd_nodes *t, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(t->v[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : t->v[at];
-    for (size_t i = 0; i < t->n; i++) { /* two names with one hash: made on purpose */
+    for (size_t i = 0; i < t->n; i++) { /* two names with one hash, which only an attacker makes */
         if (strcmp(t->v[i]->instance_id, instance_id) == 0)
             return t->v[i];
     }
@@ -101,7 +101,7 @@ mrd_nodes_remove(mrd_nodes *t, mrd_node *n)
         mrd_map_remove(&t->by_conn, conn_key(n->conn));
     if (mrd_map_get(&t->by_id, mrd_id_key(n->instance_id)) == n->at)
         mrd_map_remove(&t->by_id, mrd_id_key(n->instance_id));
-    if (last != n) { /* takes its place; neither map grows by that */
+    if (last != n) { /* moves the last node into the free slot; neither map grows */
         if (mrd_map_get(&t->by_id, mrd_id_key(last->instance_id)) == last->at)
             (void) mrd_map_put(&t->by_id, mrd_id_key(last->instance_id), n->at);
         if (last->conn != 0)
@@ -170,7 +170,7 @@ mrd_node_is_expected(const mrd_node *n, mrd_local_ns now, const mrd_core_limits 
     return !n->forget && now.ns - n->seen.ns < l->node_forget;
 }
 
-/* The limit that held the node back in the last seconds. */
+/* Returns the limit that delayed the node in the last seconds. */
 static mrd_limit_kind
 node_limit(const mrd_node *n, mrd_local_ns now)
 {
@@ -179,7 +179,7 @@ node_limit(const mrd_node *n, mrd_local_ns now)
                : MRD_LIMIT_NONE;
 }
 
-/* "missing", "gone", "connected" or what the agent says of itself. */
+/* Returns "missing", "gone", "connected" or the state that the agent reports. */
 static const char *
 node_state(const mrd_node *n, mrd_local_ns now, const mrd_core_limits *l)
 {

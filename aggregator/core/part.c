@@ -133,7 +133,7 @@ mrd_part_shift(const mrd_part *p)
 mrd_sess_ns
 mrd_part_began(const mrd_part *p)
 {
-    uint64_t began = (uint64_t) p->started.ns; /* a manifest may say anything */
+    uint64_t began = (uint64_t) p->started.ns; /* a manifest may contain any number */
 
     if (p->started.ns == 0 || p->state == MRD_PART_REFUSED || p->state == MRD_PART_MISSING)
         return (mrd_sess_ns){ 0 };
@@ -245,7 +245,7 @@ mrd_part_may_store(const mrd_part *p, const mrd_frame *f)
 {
     const mrd_part_epoch *e = mrd_part_epoch_find(p, f->epoch);
 
-    if (f->seq == UINT64_MAX) /* there is no number behind it, and a set of numbers ends with one */
+    if (f->seq == UINT64_MAX) /* a set of numbers stores the number after its end */
         return MRD_LIMIT;
     if (e == NULL)
         return p->n_epochs == MRD_EPOCHS_MAX ? MRD_LIMIT : MRD_OK;

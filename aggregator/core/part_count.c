@@ -1,4 +1,5 @@
-/* What a part counts: the words of its agents, one behind the other or in turn, put together. */
+/* The counts of a part: combines the reports of all agents that recorded it, one after another or
+ * in turn. */
 #include "aggregator/core/part.h"
 
 #include <stdio.h>
@@ -10,9 +11,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-/* ---- Agents that others followed ---- */
+/* ---- Agents that were succeeded ---- */
 
-/* So many events are gone. */
+/* Counts this many events as lost with their agent. */
 static void
 add_gone(const mrd_part *p, mrd_counts *to, uint64_t events)
 {
@@ -24,7 +25,7 @@ add_gone(const mrd_part *p, mrd_counts *to, uint64_t events)
         mrd_counts_add_loss(to, &gone);
 }
 
-/* A run as it stands in `before`: what it held is not there. */
+/* Returns the counts of a run in `before`, with its held events counted as lost. */
 static mrd_counts
 without_held(const mrd_part *p, const mrd_counts *run)
 {
@@ -46,7 +47,8 @@ count_behind(mrd_uncounted *u, mrd_dur_ns behind, int runs)
         u->within = mrd_sat_add(u->within, runs * behind);
 }
 
-/* Another one speaks at `now`. Without memory they are not kept apart, like those beyond the limit. */
+/* Another agent took over at `now`. Without memory, or beyond the limit, the counts of the previous
+ * runs are summed. */
 static void
 remember(mrd_part *p, mrd_local_ns now)
 {
@@ -60,7 +62,7 @@ remember(mrd_part *p, mrd_local_ns now)
         p->runs[p->n_runs++] = (mrd_part_run){ p->since, p->last_run, behind };
 }
 
-/* It goes on with its counts, and is not in `before` any more. */
+/* The run continues with its counts, so it is removed from `before`. */
 static void
 recall(mrd_part *p, uint64_t since)
 {
@@ -79,7 +81,7 @@ recall(mrd_part *p, uint64_t since)
     }
 }
 
-/* Events, as they were counted, that stand in `before` for none of the runs that are kept apart. */
+/* Returns the events that were counted in `before` for runs that are not kept separately. */
 static uint64_t
 counted_before_runs(const mrd_part *p)
 {
@@ -94,9 +96,10 @@ counted_before_runs(const mrd_part *p)
     return sum;
 }
 
-/* At least so many events of the last run are stored: records of losses are among the frames' events, and are no more than
- * what they say was lost. Epochs that no heartbeat named are its own, but for that of the next run, which has sent already, and
- * but for what is counted otherwise. */
+/* Returns a lower bound of the stored events of the last run. Records of losses are among the
+ * frames' events; they are at most as many as the losses that they report. Epochs that no heartbeat
+ * named belong to this run, except the epoch of the next run, which has sent frames already, and
+ * events that were counted otherwise. */
 static uint64_t
 stored_of_run(mrd_part *p, uint64_t next)
 {
@@ -117,8 +120,8 @@ stored_of_run(mrd_part *p, uint64_t next)
     return own > lost ? own - lost : 0;
 }
 
-/* What a run of the agent held when it was last seen, and is not stored, is gone when another one follows it, or
- * counts anew. */
+/* The next run begins. Events that the previous run held when it was last seen, and that are not
+ * stored, are lost. */
 static void
 count_anew(mrd_part *p, uint64_t epoch, mrd_local_ns now)
 {
@@ -137,7 +140,7 @@ count_anew(mrd_part *p, uint64_t epoch, mrd_local_ns now)
     mrd_counts_clear(run);
 }
 
-/* ---- A machine that began anew ---- */
+/* ---- A machine that restarted ---- */
 
 static bool
 is_older(const mrd_counts *a, const mrd_counts *b)
@@ -147,9 +150,9 @@ is_older(const mrd_counts *a, const mrd_counts *b)
     return a->begun != b->begun ? a->begun < b->begun : x < y;
 }
 
-/* The node's machine began anew, and the counts of its spool went back to `base`, or stayed: what we
- * were told may be younger, or older. The younger of both is how far it had come. What of that is
- * neither in the counts nor held any more is gone. */
+/* The node's machine restarted, and the counts of its spool fell back to `base` or stayed. The
+ * counts that we received before may be newer or older than the spool's. The newer of the two shows
+ * how far the run had come. Events in it that are neither counted nor held any more are lost. */
 static void
 count_from(mrd_part *p, const Mrd__Counters *c)
 {
@@ -168,7 +171,7 @@ count_from(mrd_part *p, const Mrd__Counters *c)
     come.clock_lost =
         come.clock_lost > c->clock_frames_lost ? come.clock_lost - c->clock_frames_lost : 0;
     known = come.delivered + mrd_counts_lost(&come) + base.held;
-    if (come.begun < known) /* delivered, and held again: until its answer says so */
+    if (come.begun < known) /* delivered, and held again until the answer arrives */
         come.begun = known;
     add_gone(p, &p->before, come.begun - known);
     p->before.begun += come.begun - start;
@@ -204,7 +207,7 @@ mrd_part_count(mrd_part *p, uint64_t epoch, mrd_local_ns now, const Mrd__Counter
     mrd_counts_add(&p->counts, &p->last_run);
 }
 
-/* ---- In the manifest ---- */
+/* ---- The manifest ---- */
 
 bool
 mrd_part_uncounted_text(const mrd_part *p, char text[MRD_WHY_MAX])

@@ -1,4 +1,5 @@
-/* What a heartbeat says of a node's part: its phase, its times, its profiles, and what it counts. */
+/* The status of a node's part in a heartbeat: its phase, its times, its device profiles, and its
+ * counts. */
 #include <string.h>
 
 #include "aggregator/core/part.h"
@@ -6,7 +7,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* One of the words of the protocol, whatever the node says. */
+/* Returns one of the states of the protocol. Other values of a node become unknown. */
 static const char *
 profile_state(const char *state)
 {
@@ -19,7 +20,7 @@ profile_state(const char *state)
     return "refused";
 }
 
-/* The agent repeats all of them each time; a session that asked for none has none. */
+/* The agent repeats all of them in each heartbeat. A session without requested profiles has none. */
 static void
 take_profiles(mrd_part *p, const Mrd__SessionStatus *st)
 {
@@ -55,7 +56,7 @@ take_phase(mrd_part *p, const Mrd__SessionStatus *st)
         p->state = MRD_PART_ARMED;
         break;
     case MRD__NODE_PHASE__NODE_RECORDING:
-        /* silent when asked, or away */
+        /* the node did not answer the survey, or was away */
         if (p->state == MRD_PART_REFUSED || p->state == MRD_PART_MISSING)
             mrd_text_set(p->message, sizeof(p->message), "joined late");
         p->err = MRD_OK;
@@ -101,7 +102,7 @@ began_before(const mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st)
 void
 mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st, bool with_profiles)
 {
-    /* Nothing is complete that is still to come by the node's own clock. */
+    /* A time after the node's own present cannot be complete. */
     int64_t complete = mrd_time_checked(st->complete_local_ns);
     bool same_boot = strcmp(p->boot_id, n->boot_id) == 0;
     mrd_part_epoch *e;
@@ -125,7 +126,7 @@ mrd_part_heartbeat(mrd_part *p, const mrd_node *n, const Mrd__SessionStatus *st,
     if (complete > p->complete.ns)
         p->complete.ns = complete;
     p->clock = n->clock;
-    if (n->has_reading) { /* none yet since our start: what the manifest had stays */
+    if (n->has_reading) { /* none since our start yet: keep the reading of the manifest */
         p->has_reading = true;
         p->reading = n->reading;
     }

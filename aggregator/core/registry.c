@@ -1,5 +1,5 @@
-/* The nodes that are known over restarts, so that those that do not come back are missing, not
- * forgotten. A crash costs at most 30 s of "last seen". */
+/* The nodes that are remembered across restarts, so that a node that does not come back is reported
+ * as missing. After a crash "last seen" may be 30 s too old. */
 #include "aggregator/core/manifest.h"
 
 #include "aggregator/core/text.h"
@@ -10,7 +10,7 @@
 typedef struct {
     const mrd_json *from;
     mrd_wall_ns seen;
-    bool has_sent; /* true for entries of a release that did not store it */
+    bool has_sent; /* true for entries of a release that did not store the value */
 } entry;
 
 static int
@@ -32,7 +32,7 @@ load_one(mrd_core *c, const entry *e)
 
     if (!mrd_instance_id_valid(mrd_str_of(id)) || mrd_nodes_by_id(&c->nodes, id) != NULL ||
         ago >= c->limits.node_forget)
-        return MRD_OK; /* nobody expects it */
+        return MRD_OK; /* no session expects the node any more */
     if ((n = mrd_nodes_add(&c->nodes, id, c->now.local)) == NULL)
         return MRD_NOMEM;
     n->key = mrd_agent_key(mrd_str_of(id));

@@ -51,7 +51,7 @@ mark_silent(mrd_core *c, mrd_session *s, const mrd_node *n)
              (long long) (c->limits.arm_timeout / MRD_MS));
 }
 
-/* Named in the selection, and never seen. */
+/* Marks nodes that the selection names and that were never seen. */
 static void
 mark_unknown(mrd_core *c, mrd_session *s)
 {
@@ -70,7 +70,7 @@ mark_unknown(mrd_core *c, mrd_session *s)
 void
 mrd_require_mark_absent(mrd_core *c, mrd_session *s)
 {
-    /* Only the node knows whether jobs, ranks or processes of it are meant. */
+    /* Only the node can tell whether the selected jobs, ranks or processes run on it. */
     for (size_t i = 0; i < c->nodes.n && !mrd_select_is_partial(&s->select); i++) {
         const mrd_node *n = c->nodes.v[i];
 
@@ -85,9 +85,9 @@ mrd_require_mark_absent(mrd_core *c, mrd_session *s)
     mark_unknown(c, s);
 }
 
-/* ---- Whether that is enough ---- */
+/* ---- The decision ---- */
 
-/* "i-1: why it refuses; i-2 is missing: since when; 5 more are missing". */
+/* Appends "i-1: why it refuses; i-2 is missing: since when; 5 more are missing". */
 static void
 add_names(const mrd_session *s, mrd_part_state state, const char *what, mrd_buf *to)
 {
@@ -106,7 +106,7 @@ add_names(const mrd_session *s, mrd_part_state state, const char *what, mrd_buf 
                     state == MRD_PART_MISSING ? "are missing" : "are not ready");
 }
 
-/* What can be done when some are ready and others not. */
+/* Suggests what to do if some nodes are ready and others are not. */
 static void
 add_remedy(const mrd_session *s, unsigned armed, unsigned missing, mrd_buf *to)
 {

@@ -1,4 +1,5 @@
-/* Which sessions go: those that are deleted, too old, or beyond the size that the store may have. */
+/* Decides which sessions are removed: deleted ones, too old ones, and the oldest if the store is
+ * too large. */
 #include "aggregator/core/state.h"
 
 #include "aggregator/core/conversions.h"
@@ -18,7 +19,7 @@ mrd_core_retire(mrd_core *c, mrd_session *s)
     mrd_core_answer_gone(c, s->id);
 }
 
-/* it lists no file any more */
+/* the session lists no files any more */
 static void
 core_unlist(mrd_core *c, mrd_session *s)
 {
@@ -44,7 +45,7 @@ mrd_core_store_bytes(const mrd_core *c)
     return folders_bytes(c) + c->files.bytes;
 }
 
-/* One that runs, is being merged or is being sent stays. */
+/* A session that runs, is being merged or is being sent stays. */
 static bool
 may_go(const mrd_session *s)
 {
@@ -52,7 +53,7 @@ may_go(const mrd_session *s)
            !mrd_session_is_converting(s);
 }
 
-/* What is to be exported stays until it is. */
+/* A session that is to be exported stays until the export is complete. */
 static bool
 may_be_retired(const mrd_core *c, const mrd_session *s)
 {
@@ -61,7 +62,8 @@ may_be_retired(const mrd_core *c, const mrd_session *s)
             s->copy.state == MRD_EXPORT_DONE || MRD_PLANTED(MRD_PLANT_RETIRED_UNCOPIED));
 }
 
-/* What was recorded for longer than others are kept is kept as long as they are. */
+/* Returns the time from which a session's age counts: its end, so that a long recording is kept for as
+ * long as a short one. */
 static mrd_wall_ns
 age_begins(const mrd_session *s)
 {
@@ -97,7 +99,7 @@ mrd_core_retain(mrd_core *c)
 {
     uint64_t most = (uint64_t) c->limits.retain_bytes, folders;
 
-    if (c->store_gone) /* what is in its place is not to be touched */
+    if (c->store_gone) /* the directory in its path belongs to someone else */
         return;
     for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
@@ -126,7 +128,7 @@ is_used(const mrd_core *c, const mrd_session *s)
         if (c->pending[i].session == s)
             return true;
     }
-    /* A manifest that is being written would make the folder again. */
+    /* A manifest that is being written would create the directory again. */
     return s->served > 0 || (mrd_session_is_merging(s) && !MRD_PLANTED(MRD_PLANT_REMOVED_IN_USE)) ||
            s->save.writing != 0 || s->measuring || mrd_session_is_converting(s) ||
            ((s->copy.state == MRD_EXPORT_PENDING || s->copy.state == MRD_EXPORT_RUNNING) &&

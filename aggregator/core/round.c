@@ -1,4 +1,4 @@
-/* The regular round: what is due by now, of nodes, questions, sessions and manifests. */
+/* The periodic work: everything of nodes, surveys, sessions and manifests that is due. */
 #include "aggregator/core/state.h"
 
 #define SAVE_EVERY   MRD_SEC

@@ -1,9 +1,9 @@
-/* Manifests on their way to disk, and the commands that wait for them. */
+/* Manifests that are being written, and the commands that wait for them. */
 #include "aggregator/core/state.h"
 
 #include "aggregator/core/text.h"
 
-#define NODES_EVERY (30 * MRD_SEC) /* when nothing changed but when they were seen */
+#define NODES_EVERY (30 * MRD_SEC) /* if nothing changed except when the nodes were seen */
 
 static void
 write_now(mrd_core *c, mrd_session *s)
@@ -57,7 +57,7 @@ void
 mrd_core_nodes_saved(mrd_core *c, mrd_core_time now, const mrd_why *failed)
 {
     mrd_core_enter(c, now);
-    if (failed != NULL && !c->registry.failed) /* logged once; it is tried again every second */
+    if (failed != NULL && !c->registry.failed) /* logged once; retried every second */
         mrd_effects_log(&c->out, MRD_LOG_WARN, "AGG-NODES",
                         "The list of nodes was not written, after a restart missing nodes would "
                         "not be reported: reason=%s",
@@ -109,7 +109,7 @@ mrd_core_await_failed(mrd_core *c, uint64_t ticket, const mrd_why *why)
     }
 }
 
-/* The command's other sessions remember what failed; the last one gives the answer. */
+/* The other sessions of the command remember the failure. The last one answers. */
 static void
 finish(mrd_core *c, mrd_waiting_command *w, mrd_err err, const char *text)
 {

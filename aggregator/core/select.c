@@ -62,7 +62,7 @@ is_word(const mrd_json *v)
     return mrd_json_type_of(v) == MRD_JSON_TEXT || mrd_json_type_of(v) == MRD_JSON_INT;
 }
 
-/* An empty text means "none", where there can be none. */
+/* Returns true for keys where an empty text means that the process has no such value. */
 static bool
 may_be_empty(const char *key)
 {

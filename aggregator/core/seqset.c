@@ -30,13 +30,13 @@ mrd_seqset_free(mrd_seqset *set)
     free(set);
 }
 
-/* Index of the first range that ends at or behind seq. */
+/* Returns the index of the first range that ends at or after seq. */
 static size_t
 seq_find(const mrd_seqset *set, uint64_t seq)
 {
     size_t lo = 0, hi = set->n;
 
-    if (hi > 0 && set->v[hi - 1].hi <= seq) /* nearly always: the next number */
+    if (hi > 0 && set->v[hi - 1].hi <= seq) /* the most frequent case: the next number */
         return set->v[hi - 1].hi == seq ? hi - 1 : hi;
     while (lo < hi) {
         size_t mid = (lo + hi) / 2;
@@ -89,7 +89,7 @@ mrd_seqset_add(mrd_seqset *set, uint64_t seq)
         return MRD_RANGE;
     if (mrd_seqset_has(set, seq))
         return MRD_OK;
-    if (i < set->n && set->v[i].hi == seq) { /* grows at its end, perhaps into the next */
+    if (i < set->n && set->v[i].hi == seq) { /* extends a range, possibly up to the next one */
         set->v[i].hi++;
         if (i + 1 < set->n && set->v[i + 1].lo == seq + 1) {
             set->v[i].hi = set->v[i + 1].hi;

@@ -297,15 +297,16 @@ mrd_session_part(const mrd_session *s, const char *instance_id)
 
     if (at == MRD_MAP_NONE || strcmp(s->parts[at]->instance_id, instance_id) == 0)
         return at == MRD_MAP_NONE ? NULL : s->parts[at];
-    for (size_t i = 0; i < s->n_parts; i++) { /* two names with one hash: made on purpose */
+    /* two names with one hash, which only an attacker makes */
+    for (size_t i = 0; i < s->n_parts; i++) {
         if (strcmp(s->parts[i]->instance_id, instance_id) == 0)
             return s->parts[i];
     }
     return NULL;
 }
 
-/* What is made of nodes that did not take part would be empty, which looks as if nothing had happened
- * on them. */
+/* A result for nodes that did not take part would be empty, and would look as if nothing had
+ * happened on them. */
 mrd_err
 mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why)
 {
@@ -366,8 +367,8 @@ trigger_below(const mrd_session *s, uint64_t id, size_t at)
     return at;
 }
 
-/* The lists of both sides end with the last triggers: what is looked for is found at once. A node
- * that missed one and was told later lists it out of our order. */
+/* Both lists end with the latest triggers, so the search usually ends at once. A node that missed a
+ * trigger and received it later lists it in another order. */
 void
 mrd_session_acknowledge_ids(mrd_session *s, mrd_part *p, const uint64_t *ids, size_t n)
 {

@@ -1,4 +1,4 @@
-/* The core as a whole: its beginning and end, time, tables, the disk. */
+/* The core as a whole: creation and destruction, time, tables, and the disk. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -7,8 +7,9 @@
 #include "base/obj.h"
 #include "base/vec.h"
 
-#define CLOCK_SPARE_MAX  (64 << 20)
-#define DISK_TRY_LONGEST (5 * MRD_SEC) /* of agents that were sent back one is here again by then */
+#define CLOCK_SPARE_MAX (64 << 20)
+/* an agent whose frame was refused has sent it again by then */
+#define DISK_TRY_LONGEST (5 * MRD_SEC)
 
 mrd_core *
 mrd_core_new(const mrd_core_options *o, mrd_core_time now)
@@ -52,7 +53,8 @@ mrd_core_effect(mrd_core *c)
     return NULL;
 }
 
-/* What the input before left was carried out, or is lost: that is the owner's fault. */
+/* The owner has carried out all effects of the previous input. Effects that remain are lost, which
+ * is a bug of the owner. */
 void
 mrd_core_enter(mrd_core *c, mrd_core_time now)
 {
@@ -110,7 +112,8 @@ mrd_core_add_session(mrd_core *c, mrd_session *s)
 static bool
 id_is_taken(const mrd_core *c, uint64_t id)
 {
-    for (size_t i = 0; i < c->n_sessions; i++) { /* deleted ones too: their folder is there */
+    /* includes deleted sessions, because their directories still exist */
+    for (size_t i = 0; i < c->n_sessions; i++) {
         if (c->sessions[i]->id == id)
             return true;
     }
@@ -195,7 +198,7 @@ mrd_core_disk_has_room(mrd_core *c)
                     "The disk has room again, events are stored");
 }
 
-/* As many bytes are free as there should be. */
+/* The disk has as many free bytes as required. */
 static void
 seems_to_have_room(mrd_core *c)
 {

@@ -1,5 +1,5 @@
-/* What happens next in a session: get ready, start, record, stop, ship, close, merge. Each step is
- * entered by a decision, waits for its end, and goes on when an input brings it. */
+/* The steps of a session: arm, start, record, stop, flush, close, merge. A decision begins each
+ * step. The step waits for its end, and an input moves the session to the next step. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -11,13 +11,13 @@
 #include "aggregator/core/text.h"
 
 #define DELAY_MAX    (4 * MRD_SEC)
-#define COME_BACK    (12 * MRD_SEC) /* the longest back-off of an agent, and its hello */
+#define COME_BACK    (12 * MRD_SEC) /* the longest backoff of an agent, plus its hello */
 #define STOP_TIMEOUT MRD_SEC
 #define FAIL_TIMEOUT (500 * MRD_MS)
 
-/* What passes between a decision and its arrival at the last node: it is written to disk first, and
- * a thousand nodes do not hear it at once. Both are as slow as they were the last time, or twice.
- */
+/* Returns the time between a decision and its arrival at the last node. The decision is written to
+ * disk first, and a thousand nodes do not receive it at once. Assumes at most twice the delays seen
+ * last time. */
 static mrd_dur_ns
 delay(const mrd_core *c, const mrd_session *s)
 {
@@ -26,7 +26,7 @@ delay(const mrd_core *c, const mrd_session *s)
     return both < DELAY_MAX ? both : DELAY_MAX;
 }
 
-/* What was decided is on disk before anybody is told: a restart goes on from there. */
+/* A decision is on disk before it is sent, so that a restart can continue from it. */
 static void
 decide(mrd_core *c, mrd_session *s, mrd_session_state state, mrd_session_step step)
 {
@@ -39,7 +39,7 @@ decide(mrd_core *c, mrd_session *s, mrd_session_state state, mrd_session_step st
     mrd_core_save(c, s);
 }
 
-/* A disk that fails is logged and tried again, but holds nobody up for ever. */
+/* A failing disk is logged and retried, but does not block a session for ever. */
 static bool
 is_written(const mrd_session *s)
 {
@@ -48,8 +48,8 @@ is_written(const mrd_session *s)
 
 /* ---- Getting ready ---- */
 
-/* The aggregator has just started, and nodes that are known from before may still be on their way:
- * a session that would fail for want of them waits a little. */
+/* Returns true if the aggregator has just started and nodes of its registry may still reconnect. A
+ * session that lacks nodes then waits a little instead of failing. */
 static bool
 come_back(const mrd_core *c, const mrd_session *s)
 {
@@ -75,12 +75,12 @@ ask_arm(mrd_core *c, mrd_session *s, mrd_session_step step, mrd_dur_ns timeout)
 
     s->survey = mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_ARM, NULL, timeout, give_up);
     if (s->survey == 0)
-        return false; /* as many are asked as may be: the next round */
+        return false; /* all survey slots are in use; try again in the next round */
     s->step = step;
     return true;
 }
 
-/* mrd_core_job takes it on from here. */
+/* mrd_core_job continues from here. */
 static bool
 step_expect(mrd_core *c, mrd_session *s)
 {
@@ -117,9 +117,10 @@ begin(mrd_core *c, mrd_session *s, const mrd_survey *v)
 }
 
 /*
- * All answered, or the time is over. Who has not after a quarter of it is asked again, and after
- * half of it: the control connection of a node that has just come is made a moment after its data
- * connection, and does not hear the first question. Getting ready twice is the same as once.
+ * Ends when all nodes answered or the time is over. Nodes that did not answer are asked again after
+ * a quarter and after half of the time. This is needed because a new node's control connection is
+ * made a moment after its data connection and misses the first question. Arming twice has no
+ * effect.
  */
 static bool
 step_arm(mrd_core *c, mrd_session *s)
@@ -170,7 +171,8 @@ step_go(mrd_core *c, mrd_session *s)
     mrd_effects_log(&c->out, MRD_LOG_INFO, "AGG-SESSION-GO",
                     "A session starts: id=%s name=%s nodes=%u refused=%u", s->text, s->params.name,
                     mrd_session_count(s, MRD_PART_ARMED), mrd_session_count(s, MRD_PART_REFUSED));
-    s->step = MRD_STEP_RECORD; /* who misses the question is told by its heartbeat */
+    /* a node that misses the survey receives the start with its heartbeat */
+    s->step = MRD_STEP_RECORD;
     (void) mrd_core_ask(c, s, MRD__CONTROL_TYPE__CONTROL_GO, NULL,
                         left > STOP_TIMEOUT ? left : STOP_TIMEOUT, 0);
     return true;
@@ -178,8 +180,8 @@ step_go(mrd_core *c, mrd_session *s)
 
 /* ---- Recording ---- */
 
-/* A session that is too large is stopped as if somebody had asked for it: what its nodes hold still
- * comes. */
+/* A session that is too large is stopped in the same way as by a user, so that its nodes still send
+ * the events that they hold. */
 static void
 bound_size(mrd_core *c, mrd_session *s)
 {
@@ -212,7 +214,7 @@ step_record(mrd_core *c, mrd_session *s)
     if (!s->stop_requested && (s->params.duration == 0 || now < end - c->limits.lead - delay(c, s)))
         return false;
     s->stop.ns = s->stop_requested ? now + c->limits.lead / 4 + delay(c, s) : end;
-    /* A start by the clock of an earlier boot may look as if it was still to come. */
+    /* A start by the clock of an earlier boot may seem to be in the future. */
     if (s->stop.ns < s->go.ns && strcmp(s->timeline, c->timescale.timeline) == 0)
         s->stop.ns = s->go.ns;
     s->flush_deadline.ns = c->now.local.ns + (s->stop.ns - now) + c->limits.flush_timeout;
@@ -236,7 +238,7 @@ give_up(mrd_core *c, mrd_session *s, mrd_part *p)
     const mrd_node *n = mrd_nodes_by_id(&c->nodes, p->instance_id);
 
     p->state = MRD_PART_LOST;
-    if (n != NULL) /* else it was forgotten, and that time is known */
+    if (n != NULL) /* otherwise the node was removed, and that time is known */
         p->lost = n->seen_wall;
     snprintf(p->message, sizeof(p->message), "%s",
              n != NULL && mrd_core_is_alive(c, n)
@@ -247,7 +249,7 @@ give_up(mrd_core *c, mrd_session *s, mrd_part *p)
                     p->instance_id, p->message);
 }
 
-/* Done when every part is flushed or given up. */
+/* The step ends when every part is flushed or lost. */
 static bool
 step_flush(mrd_core *c, mrd_session *s)
 {
@@ -275,8 +277,9 @@ begin_merge(mrd_core *c, mrd_session *s)
     mrd_effects_add(&c->out, MRD_DO_MERGE)->session = s;
 }
 
-/* That its profile and its copy are done is on disk, and would be believed by a successor of a process that is killed before it
- * hears of the new profile: what is not true from now on is on disk first. The successor merges again. */
+/* The manifest says that the profile and the export are done. If the process were killed before it
+ * received the new profile, a successor would believe that. So the manifest withdraws both on disk
+ * before the merge begins, and a successor merges again. */
 void
 mrd_core_merge_again(mrd_core *c, mrd_session *s)
 {
@@ -294,7 +297,7 @@ static bool
 step_close(mrd_core *c, mrd_session *s)
 {
     if (!s->closed)
-        return false; /* what was acknowledged of it is in closed files first */
+        return false; /* the files with its acknowledged frames must be closed first */
     if (s->params.merge) {
         begin_merge(c, s);
         s->step = MRD_STEP_MERGE;
@@ -324,7 +327,7 @@ step_end(mrd_core *c, mrd_session *s)
     return true;
 }
 
-/* Journals of a session that takes no more frames are closed; a closed one is measured. */
+/* Closes the journals of a session that accepts no more frames, and measures a closed session. */
 static void
 put_away(mrd_core *c, mrd_session *s)
 {
@@ -340,7 +343,7 @@ put_away(mrd_core *c, mrd_session *s)
 
 /* ---- Its copy on shared storage ---- */
 
-/* What is over and merged is copied; what could not be is tried again. */
+/* Exports a session that is over and merged, and retries failed exports. */
 static void
 send_copy(mrd_core *c, mrd_session *s)
 {
@@ -386,7 +389,7 @@ step(mrd_core *c, mrd_session *s)
         return step_end(c, s);
     case MRD_STEP_FAIL:
         return step_fail(c, s);
-    default: /* NEW waits for mrd_core_saved; OVER for nothing */
+    default: /* NEW waits for mrd_core_saved; OVER waits for nothing */
         return false;
     }
 }
@@ -394,7 +397,8 @@ step(mrd_core *c, mrd_session *s)
 void
 mrd_session_run(mrd_core *c, mrd_session *s)
 {
-    if (s->step == MRD_STEP_NEW && s->save.durable > 0) /* a job runs already: nobody gets ready */
+    /* a job runs already, so no node needs to arm */
+    if (s->step == MRD_STEP_NEW && s->save.durable > 0)
         s->step = s->of_job.key.text[0] != '\0'  ? MRD_STEP_RECORD
                   : mrd_session_waits_for_job(s) ? MRD_STEP_EXPECT
                                                  : MRD_STEP_WAIT;

@@ -1,5 +1,5 @@
-/* Questions to all nodes: any number of sessions ask at one time, and none waits for another's
- * answers. */
+/* Surveys: questions to all nodes. Any number of sessions may ask at the same time without waiting
+ * for each other. */
 #include "aggregator/core/state.h"
 
 #include "aggregator/core/planted.h"
@@ -78,7 +78,8 @@ mrd_core_survey_end(mrd_core *c, mrd_survey *v)
     *v = (mrd_survey){ 0 };
 }
 
-/* A session takes its own survey down when it has seen what came of it. */
+/* Returns true while the session still needs the survey. The session removes its survey after it
+ * used the result. */
 static bool
 is_awaited(const mrd_core *c, const mrd_survey *v)
 {

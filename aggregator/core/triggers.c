@@ -1,5 +1,5 @@
-/* Triggers of flight recorders: windows of time that all nodes keep. One is told to nodes when it
- * is on disk, by a survey, and again with heartbeats to those that missed it. */
+/* Triggers of flight recorders: windows of time that all nodes keep. A trigger is sent when it is
+ * on disk: first by a survey, then with heartbeats to nodes that missed it. */
 #include "aggregator/core/state.h"
 
 #include <stdio.h>
@@ -10,7 +10,8 @@
 #define REPORT_WINDOW (20 * MRD_SEC)
 #define REPORT_GATHER (500 * MRD_MS)
 #define REPORT_PERIOD MRD_SEC
-#define ASK_TIMEOUT   MRD_SEC /* who misses it is told with its heartbeats */
+/* a node that misses the survey receives the trigger with its heartbeats */
+#define ASK_TIMEOUT MRD_SEC
 
 mrd_err
 mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
@@ -26,8 +27,8 @@ mrd_session_add_trigger(mrd_session *s, const mrd_trigger *t, mrd_why *why)
     return MRD_OK;
 }
 
-/* From the moment on in which its state says "recording"; the nodes are told when its start is on
- * disk. */
+/* A session accepts triggers as soon as its state is "recording". The nodes receive the trigger
+ * when the start is on disk. */
 static bool
 is_triggered(const mrd_session *s, uint64_t id)
 {
@@ -35,8 +36,8 @@ is_triggered(const mrd_session *s, uint64_t id)
            (s->step == MRD_STEP_GO || s->step == MRD_STEP_RECORD) && (id == 0 || s->id == id);
 }
 
-/* Reports of half a second, from all nodes, become one trigger, and there is at most one in a second.
- * No report is lost by that, because the window ends after the last of them. */
+/* All reports within half a second, from all nodes, become one trigger, and a session has at most
+ * one trigger a second. No report is lost, because the window ends after the last of them. */
 void
 mrd_session_report(mrd_core *c, mrd_session *s, const mrd_node *n, const char *reason)
 {
@@ -75,8 +76,8 @@ mrd_session_gather_reports(mrd_core *c, mrd_session *s)
     mrd_core_save(c, s);
 }
 
-/* Nodes are still being told that the session starts. Questions travel side by side: one of a window
- * could be there first, at a node that does not know of the session yet. */
+/* Returns true while nodes still receive the start. Surveys of a session run in parallel, so a
+ * trigger could reach a node that does not have the session yet. */
 static bool
 is_starting(const mrd_core *c, const mrd_session *s)
 {
@@ -102,7 +103,7 @@ mrd_session_send_triggers(mrd_core *c, mrd_session *s)
     }
 }
 
-/* What the answer says where not all went well: people are not to trigger again what was. */
+/* Adds to an error how many sessions were triggered, so that users do not repeat the whole command. */
 static void
 say_others(mrd_why *why, size_t triggered)
 {
@@ -126,7 +127,8 @@ mrd_core_trigger(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t id, m
     t.from.ns = t.to.ns - last;
     t.id = mrd_core_random(c);
     mrd_text_set(t.reason, sizeof(t.reason), reason);
-    for (size_t i = 0; i < c->n_sessions; i++) { /* what one cannot keep, the others still do */
+    /* a failure in one session does not affect the others */
+    for (size_t i = 0; i < c->n_sessions; i++) {
         mrd_session *s = c->sessions[i];
 
         if (!is_triggered(s, id))
