@@ -1,10 +1,12 @@
 /*
- * aggregator/auth.h - who a caller is: bearer tokens with roles, compared in constant time.
+ * aggregator/auth.h - identifies callers by bearer tokens with roles, which are compared in
+ * constant time
  *
  * A token file is JSON: {"read": ["..."], "operator": ["..."], "admin": ["..."], "agent":
- * [{"token": "...", "instance": "i-0abc"}]}; "control" is what "admin" was called before. An agent
- * token without instance may speak for any instance. Files that others may read, or a group may
- * write, are refused. Tokens are kept as SHA-256 only. What a role may do: aggregator/rights.h.
+ * [{"token": "...", "instance": "i-0abc"}]}. "control" is an older name of "admin". An agent token
+ * without instance is valid for any instance. A file that others may read, or a group may write, is
+ * refused. Only the SHA-256 of a token is kept. aggregator/rights.h lists the rights of each role.
+ *
  * Threads: any.
  */
 #ifndef MRD_AGGREGATOR_AUTH_H
@@ -15,11 +17,11 @@
 
 typedef enum {
     MRD_ROLE_NONE,
-    MRD_ROLE_OWNER,    /* has jobs; never of a token file */
-    MRD_ROLE_READ,     /* look and download, all of it */
+    MRD_ROLE_OWNER,    /* owns sessions of jobs; never in a token file */
+    MRD_ROLE_READ,     /* may read and download everything */
     MRD_ROLE_OPERATOR, /* READ, and start, stop, trigger */
     MRD_ROLE_ADMIN,    /* OPERATOR, and delete, forget */
-    MRD_ROLE_AGENT,    /* publish as an instance; no READ */
+    MRD_ROLE_AGENT,    /* publishes as an instance; without READ */
 } mrd_role;
 
 typedef struct mrd_auth mrd_auth;
@@ -27,18 +29,20 @@ typedef struct mrd_auth mrd_auth;
 /* Errors: NOTFOUND, DENIED (readable by others), SYNTAX, TYPE, LIMIT (token shorter than 16
  * characters). */
 mrd_err mrd_auth_load(const char *path, mrd_auth **ret_auth, mrd_why *why);
-/* The same of the text of a file; it cannot be reloaded. */
+/* Parses the text of a token file. The result cannot be reloaded. */
 mrd_err mrd_auth_parse(mrd_str text, const char *name, mrd_auth **ret_auth, mrd_why *why);
 void mrd_auth_free(mrd_auth *auth);
-/* The file again: from now on its tokens count, and no other. Errors leave the old ones. */
+/* Reads the file again and replaces all tokens. On errors the old tokens stay. */
 mrd_err mrd_auth_reload(mrd_auth *auth, mrd_why *why);
-/* True when the file is not what was last read with success. */
+/* Returns true if the file differs from the one that was last read without error. */
 bool mrd_auth_changed(mrd_auth *auth);
-/* The role of a token, NONE when unknown. All tokens are compared, whichever matches. */
+/* Returns the role of a token, NONE if it is unknown. Compares all tokens in any case, so that the
+ * time reveals nothing. */
 mrd_role mrd_auth_role(const mrd_auth *auth, mrd_str token);
-/* True when this agent token may publish as the instance. */
+/* Returns true if this agent token may publish as the instance. */
 bool mrd_auth_agent(const mrd_auth *auth, mrd_str token, mrd_str instance);
-/* The SHA-256 of a token; false without memory, or when no token has that length. */
+/* Computes the SHA-256 of a token. Returns false if out of memory or if the length is not a
+ * token's. */
 bool mrd_auth_digest(mrd_str token, char digest[MRD_SHA256_HEX]);
 const char *mrd_role_text(mrd_role role);
 

@@ -1,6 +1,4 @@
-/*
- * aggregator/encode.h - content encodings of HTTP replies, made while the bytes go out.
- */
+/* aggregator/encode.h - compresses HTTP replies while they are sent */
 #ifndef MRD_AGGREGATOR_ENCODE_H
 #define MRD_AGGREGATOR_ENCODE_H
 
@@ -8,12 +6,13 @@
 
 typedef enum { MRD_ENCODE_NONE, MRD_ENCODE_GZIP, MRD_ENCODE_ZSTD } mrd_encoding;
 
-/* The best encoding that an Accept-Encoding header allows (NULL: none); "q=0" forbids. */
+/* Returns the best encoding that an Accept-Encoding header allows. NULL means no header. "q=0"
+ * forbids an encoding. */
 mrd_encoding mrd_encode_choose(const char *accept);
 const char *mrd_encode_name(mrd_encoding encoding); /* "gzip" */
 /*
- * Compresses, at level 1, what is pushed into it, and writes it to `to`, which it borrows. push has
- * the form of mrd_out_func's; end() writes what is still held. Errors: NOMEM, IO and those of `to`.
+ * Compresses its input at level 1 and writes it to `to`, which it borrows. `push` has the type
+ * mrd_out_func. end() writes the remaining bytes. Errors: NOMEM, IO and errors of `to`.
  */
 typedef struct mrd_encoder mrd_encoder;
 mrd_err mrd_encoder_open(mrd_encoding encoding, mrd_out *to, mrd_encoder **ret_encoder,

@@ -1,16 +1,23 @@
 /*
- * aggregator/export_folder.h - one session's copy in a folder of shared storage, which other users may write into at the same time.
+ * aggregator/export_folder.h - copies one session into a directory of shared storage that other
+ * users may write to at the same time
  *
- * Ways    everything below the target is reached from its parent's descriptor, and no link is followed: whatever is renamed or
- *         replaced meanwhile, nothing outside of the target is written, and only what was made here changes owner or
- *         permissions. The session's folder and those below have to be ours or the target's owner's; else it is refused.
- * Files   each under a temporary name, synced, renamed, its folder synced. Folders and their parents are synced once in an attempt,
- *         new or not. A file that has the same size and time (to the second where the target keeps no more), one name and our owner
- *         is not copied again. Owner, group and permissions follow the target.
- * Owner   with one, the session's folder is ours, mode 0700, and its files 0600, until all is there; then what is in it goes to the
- *         user (and the user's primary group), the folder itself last; what is not of the session is removed before. Nothing is
- *         written into a folder that is the user's: it is compared, and has to hold the session as it is.
- * Who we are  is what the file system says of a file that we make: a server may turn root into somebody else.
+ * Paths   all files below the target are opened relative to its parent's descriptor, and no link is
+ *         followed. So renames and replacements cannot make us write outside of the target. Only
+ *         files and directories that we created change owner or permissions. The session's
+ *         directory and its subdirectories must belong to us or to the target's owner, or the
+ *         export is refused.
+ * Files   are written under a temporary name, synced and renamed, and their directory is synced.
+ *         Directories and their parents are synced once per attempt. A file is not copied again if
+ *         size, time (in seconds if the target has no finer times) and owner match and it has one
+ *         name. Owner, group and permissions follow the target.
+ * Owner   with an owner, the session's directory is ours with mode 0700, and its files have 0600,
+ *         until the copy is complete. Other files in it are removed. Then the contents, and last
+ *         the directory itself, are given to the user and the user's primary group. A directory
+ *         that belongs to the user already is only compared, and must contain the session
+ *         unchanged.
+ * We      are the owner that the file system shows for a file that we create, because a server may
+ *         map root to another user.
  *
  * Threads: belongs to one.
  */
@@ -22,23 +29,25 @@
 typedef struct mrd_export_folder mrd_export_folder;
 
 typedef struct {
-    const char *target;           /* an existing folder; may be a link */
-    const char *below;            /* the session's folder below it; made, with those above */
-    int64_t owner;                /* the user who gets it; -1: nobody */
+    const char *target;           /* an existing directory; may be a link */
+    const char *below;            /* the session's directory below it; created with its parents */
+    int64_t owner;                /* the user who receives it; -1: the owner stays */
     int64_t rate;                 /* bytes/s, 0: no limit */
-    bool (*going_on)(void *self); /* asked at each step; false ends what is under way */
+    bool (*going_on)(void *self); /* called at each step; false cancels the export */
     void *self;
 } mrd_export_folder_options;
 
-/* Text is borrowed. Errors: IO, FULL, DENIED (it is somebody else's), NOMEM. */
+/* Text is borrowed. Errors: IO, FULL, DENIED (it belongs to another user), NOMEM. */
 mrd_err mrd_export_folder_open(const mrd_export_folder_options *options,
                                mrd_export_folder **ret_folder, mrd_why *why);
-/* The file `from` as `name` ("profile/x") in the folder; adds the bytes that were written to *bytes. In a folder that is the
- * user's: compares. Errors: IO, FULL, DENIED, EXISTS (it is the user's and holds something else), CANCELLED, NOMEM. */
+/* Copies the file `from` to `name` ("profile/x") in the directory, and adds the written bytes to
+ * *bytes. In a directory that belongs to the user, compares instead. Errors: IO, FULL, DENIED,
+ * EXISTS (it belongs to the user and has other contents), CANCELLED, NOMEM. */
 mrd_err mrd_export_folder_put(mrd_export_folder *f, const char *name, const char *from,
                               uint64_t *bytes, mrd_why *why);
-/* All is there: the folder still has its name, and goes to its owner. names: n lists of all that was put.
- * Errors: DENIED (CAP_CHOWN), IO, EXISTS (it was renamed or replaced meanwhile), NOMEM. */
+/* All files are copied: checks that the directory still has its name, and gives it to its owner.
+ * `names` are n lists of all copied files. Errors: DENIED (CAP_CHOWN), IO, EXISTS (it was renamed
+ * or replaced meanwhile), NOMEM. */
 mrd_err mrd_export_folder_finish(mrd_export_folder *f, const mrd_strlist *names, size_t n,
                                  mrd_why *why);
 void mrd_export_folder_close(mrd_export_folder *f); /* NULL is fine */

@@ -1,6 +1,6 @@
 /*
- * aggregator/http.h - the API of the aggregator over aggregator/httpd.h. docs/http.md is its
- * manual; the table in http.c is the list. Inside aggregator/ only.
+ * aggregator/http.h - the HTTP API of the aggregator, on top of aggregator/httpd.h. docs/http.md is
+ * its manual, and the table in http.c is the list of its routes. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_HTTP_H
 #define MRD_AGGREGATOR_HTTP_H
@@ -19,29 +19,31 @@ enum { MRD_HTTP_CERT_FILES = 4 };
 
 typedef struct {
     const char *address;
-    uint16_t port;            /* 0: any free one */
-    const char *cert, *key;   /* both or none */
-    const char *names;        /* that it may be called by, NULL: none beside its own */
-    mrd_auth *auth;           /* NULL: everybody may all */
-    mrd_oidc *oidc;           /* with auth: tokens of an issuer, too; NULL: none */
-    mrd_token_review *review; /* ... and those that Kubernetes proves; NULL: none */
-    mrd_join *join;           /* what signs certificates of nodes; NULL: none */
-    /* Whose certificates /metrics tells; paths NULL: not given. The options' names are constants. */
+    uint16_t port;          /* 0: any free one */
+    const char *cert, *key; /* both or none */
+    const char *names;      /* host names that requests may use; NULL: only its own */
+    mrd_auth *auth;         /* NULL: everybody may all */
+    /* with auth: tokens of an OIDC issuer are accepted as well; NULL: not used */
+    mrd_oidc *oidc;
+    mrd_token_review *review; /* ... and tokens that Kubernetes confirms; NULL: not used */
+    mrd_join *join;           /* signs certificates of nodes; NULL: not used */
+    /* Certificates that /metrics reports. A path is NULL if its option was not given. The names of
+     * the options are constants. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
-    size_t segments_max;  /* in one list of a journal; 0: 100,000 */
-    int64_t disk_reserve; /* bytes of the store's disk that no profile is made into */
+    size_t segments_max;  /* maximum in one list of a journal; 0: 100,000 */
+    int64_t disk_reserve; /* bytes of the store's disk that conversions leave free */
 } http_api_options;
 
 mrd_err mrd_http_api_open(mrd_loop *loop, const http_api_options *o, http_api **ret_api,
                           mrd_why *why);
 void mrd_http_api_close(http_api *api); /* NULL is fine */
 uint16_t mrd_http_api_port(const http_api *api);
-/* Of the certificate and key. */
+/* of the server's certificate and key */
 bool mrd_http_api_changed(http_api *api);
 mrd_err mrd_http_api_reload(http_api *api, mrd_why *why);
 bool mrd_http_api_next_error(http_api *api, mrd_why *ret_why);
 
-/* What /metrics answers, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
+/* Writes the answer of /metrics, in text 0.0.4 or as OpenMetrics (http_metrics.c). */
 void mrd_http_metrics(mrd_loop *loop, mrd_httpd *httpd, mrd_token_review *review,
                       const mrd_cert_file *files, size_t n_files, bool open,
                       mrd_buf *to); /* review may be NULL */
@@ -79,14 +81,14 @@ struct http_api {
     size_t segments_max;
 };
 
-/* Who holds a token: one of the token file, one that a session has as its owner's, one of the
- * issuer, or one that Kubernetes proves (http_rights.c). Errors: AUTH; AGAIN: that is not known now;
- * BUSY: it is being asked. */
+/* Identifies the holder of a token: of the token file, of an owner of a session, of the OIDC
+ * issuer, or of Kubernetes (http_rights.c). Errors: AUTH; AGAIN: unknown at present; BUSY: a server
+ * is being asked. */
 mrd_err mrd_http_identify(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                           mrd_why *why);
-/* Whose the session is; borrows from it. */
+/* Returns the owner of the session; borrows from it. */
 mrd_ownership mrd_http_ownership(const mrd_session *s);
-/* Whether the caller may do to the session of this line of the list what the route does. */
+/* Returns true if the route's action is allowed for the caller on the session of this list entry. */
 bool mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s);
 /* POST /api/v1/invitations, /api/v1/certificates, .../account (http_join.c). */
 mrd_err mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why);
@@ -95,9 +97,9 @@ mrd_err mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why 
 /* GET /api/v1/self. */
 mrd_err mrd_http_self(void *self, mrd_http_request *req, mrd_why *why);
 
-/* A copy of the session of {id}: give it back. A route that reads takes "latest" for the newest session that the caller
- * may read. Errors: NOTFOUND, with the same words for one that is
- * not there and one that is not the caller's. */
+/* Gets a copy of the session of {id}, which the caller releases. A route that reads accepts
+ * "latest" for the newest session that the caller may read. Errors: NOTFOUND, with the same text
+ * for an unknown session and for a session that the caller may not read. */
 mrd_err mrd_http_session(http_api *api, mrd_http_request *req, mrd_session_view **ret_view,
                          mrd_why *why);
 

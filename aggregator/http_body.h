@@ -1,7 +1,6 @@
 /*
- * aggregator/http_body.h - the JSON bodies of the HTTP API: which members each may have, of which
- * type and between which bounds. What is not in the table, or not as it says, is refused with the
- * member's name. Inside aggregator/ only.
+ * aggregator/http_body.h - the JSON bodies of the HTTP API: their members with types and limits. A
+ * member that is not in the table, or is invalid, is refused by name. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_HTTP_BODY_H
 #define MRD_AGGREGATOR_HTTP_BODY_H
@@ -13,10 +12,10 @@ typedef enum {
     MRD_BODY_TEXT,
     MRD_BODY_BOOL,
     MRD_BODY_INT,  /* between min and max */
-    MRD_BODY_DUR,  /* text with a unit or a number of nanoseconds, between min and max */
-    MRD_BODY_LIST, /* its elements are looked at by whoever reads them */
+    MRD_BODY_DUR,  /* text with a unit, or a number of nanoseconds, between min and max */
+    MRD_BODY_LIST, /* its elements are checked by the code that uses them */
     MRD_BODY_OBJECT,
-    MRD_BODY_ANY, /* of a session's parameter: its row says it (proto/session_params.def) */
+    MRD_BODY_ANY, /* a parameter of a session: its row in proto/session_params.def has the rules */
 } mrd_body_type;
 
 typedef struct {
@@ -25,21 +24,21 @@ typedef struct {
     int64_t min, max;
 } mrd_body_member;
 
-/* Of the body that starts a session, of a trigger's, of a change's, and none; each ends with a NULL
- * name. */
+/* The members of the body of a start, of a trigger, of a change, and of an empty body. Each table
+ * ends with a NULL name. */
 extern const mrd_body_member mrd_http_session_members[], mrd_http_trigger_members[],
     mrd_http_no_members[];
 
 /* Errors: INVALID (unknown member), TYPE, RANGE. */
 mrd_err mrd_http_body_check(mrd_json *body, const mrd_body_member *members, mrd_why *why);
-/* A duration that was checked, or def. */
+/* Returns a duration that was checked, or def. */
 mrd_dur_ns mrd_http_body_dur(const mrd_json *body, const char *key, mrd_dur_ns def);
-/* A session's request from its body. Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM; r (zeroed before)
- * is to be freed in every case. */
+/* Makes a session's request from its body. The caller zeroes `r` first and frees it in every case.
+ * Errors: INVALID, RANGE, TYPE, LIMIT, NOMEM. */
 mrd_err mrd_http_session_request(mrd_json *body, mrd_session_request *r, mrd_why *why);
-/* A change's: which cores or event types; as above. */
+/* Makes a change from its body: cores or event types. Ownership and errors as above. */
 mrd_err mrd_http_change_request(mrd_json *body, mrd_session_change *k, mrd_why *why);
-/* A trigger's: how much is frozen and why; the text borrows from the body. */
+/* Reads the body of a trigger: the time to keep, and the reason. The text borrows from the body. */
 mrd_err mrd_http_trigger_request(mrd_json *body, mrd_dur_ns *ret_last, const char **ret_reason,
                                  mrd_why *why);
 

@@ -1,7 +1,7 @@
 /*
- * aggregator/http_parse.h - what clients write, taken apart: paths, routes, ranges, entity tags,
- * tokens. Pure functions over text from outside, so that they can be fuzzed and tested as tables
- * (RFC 9110). Inside aggregator/ only.
+ * aggregator/http_parse.h - parses text that clients send: paths, routes, ranges, entity tags,
+ * tokens. Pure functions, so that they can be fuzzed and tested as tables (RFC 9110). Internal to
+ * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_HTTP_PARSE_H
 #define MRD_AGGREGATOR_HTTP_PARSE_H
@@ -10,53 +10,55 @@
 
 enum { HTTP_PATH_MAX = 2048, HTTP_PARAMS_MAX = 4 };
 
-/* {name} parts of a route and what the path has there; all borrow. */
+/* The {name} parts of a route with their values from the path. All borrow. */
 typedef struct {
     mrd_str names[HTTP_PARAMS_MAX], values[HTTP_PARAMS_MAX];
     size_t n;
 } http_params;
 
-/* The path of a request's target: of "http://host:port/path" what is behind the authority, which
- * counts instead of the field Host; every other form is the path itself, and the authority is empty
- * (RFC 9112, 3.2). */
+/* Returns the path of a request's target. For "http://host:port/path" it is the part after the
+ * authority, and the authority replaces the field Host. Any other form is the path itself, and the
+ * authority is empty (RFC 9112, 3.2). */
 const char *mrd_http_target(const char *target, mrd_str *ret_authority);
-/* Whether it has only what a host with a port may have. */
+/* Returns true if the text has only characters of a host with a port. */
 bool mrd_http_host_valid(const char *host);
-/* False for components that climb, are empty, or that no name of ours has: such a path never
- * reaches a handler. */
+/* Returns false if a component is "..", is empty, or cannot be a name of this API. Such a path
+ * never reaches a handler. */
 bool mrd_http_path_plain(const char *path);
-/* Decodes %XX in place and returns the new length. %00 stays as it is: a text in C would end there
- * and name something else. */
+/* Decodes %XX in place and returns the new length. Leaves %00 as it is, because a C string would
+ * end there and name another object. */
 size_t mrd_http_unescape(char *text);
 /* "/a/{x}/b", "/a/{rest*}". */
 bool mrd_http_route_match(const char *pattern, const char *path, http_params *params);
 mrd_str mrd_http_params_value(const http_params *params,
                               const char *name); /* "" when there is none */
 
-/* "bytes=a-b", "bytes=a-", "bytes=-n": one range of a body of `size` bytes. 1 satisfiable, -1 not;
- * 0 to be ignored, as all else is: several ranges, other units, nonsense. */
+/* Parses one range of a body of `size` bytes: "bytes=a-b", "bytes=a-", "bytes=-n". Returns 1 if it
+ * can be satisfied, -1 if not, and 0 if it must be ignored: several ranges, other units, or invalid
+ * text. */
 int mrd_http_range(const char *text, uint64_t size, uint64_t *ret_from, uint64_t *ret_len);
 
-/* True when a list of entity tags (If-None-Match, If-Match; NULL: no such field) is "*" or has etag
- * (with its quotes). weak: W/"x" equals "x". */
+/* Returns true if a list of entity tags (If-None-Match, If-Match; NULL if absent) is "*" or
+ * contains etag (with its quotes). With `weak`, W/"x" equals "x". */
 bool mrd_http_etag_listed(const char *list, const char *etag, bool weak);
 
-/* The token of an Authorization field, "" when it has none. */
+/* Returns the token of an Authorization field, "" if it has none. */
 mrd_str mrd_http_bearer(const char *authorization);
 
 /*
- * Whether a Host field may be ours where no token proves who asks: a web page whose name was pointed
- * at this machine (DNS rebinding) sends its own name. NULL (HTTP/1.0), an address in digits,
- * "localhost" and what ends with ".localhost" are; else one of `names`, separated by commas.
+ * Decides whether a Host field is acceptable where no token identifies the caller. A web page whose
+ * name was pointed at this machine (DNS rebinding) sends its own name. Accepts NULL (HTTP/1.0),
+ * numeric addresses, "localhost", names that end with ".localhost", and the comma-separated
+ * `names`.
  */
 bool mrd_http_host_ours(const char *host, const char *names);
 /*
- * Whether what changes something may come from where a browser says it does: no Origin and no
- * Sec-Fetch-Site (no browser), the same origin, or typed by the user ("none"). `host`: the Host
- * field, NULL when there was none.
+ * Decides whether a browser may send a request that changes something. Accepts requests without
+ * Origin and Sec-Fetch-Site (no browser), requests of the same origin, and requests that the user
+ * typed ("none"). `host` is the Host field, NULL if absent.
  */
 bool mrd_http_origin_same(const char *origin, const char *fetch_site, const char *host);
-/* "application/json", whatever its case, with or without parameters. */
+/* Accepts "application/json" in any case, with or without parameters. */
 bool mrd_http_type_json(const char *content_type);
 
 #endif

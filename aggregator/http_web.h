@@ -1,6 +1,7 @@
 /*
- * aggregator/http_web.h - the web page: the files of aggregator/web/, put into the program at build
- * time by aggregator/web/embed.cmake, which writes the table below. Inside aggregator/ only.
+ * aggregator/http_web.h - the web page: the files of aggregator/web/, which
+ * aggregator/web/embed.cmake puts into the program at build time as the table below. Internal to
+ * aggregator/.
  */
 #ifndef MRD_AGGREGATOR_HTTP_WEB_H
 #define MRD_AGGREGATOR_HTTP_WEB_H
@@ -17,7 +18,8 @@ typedef struct {
 extern const http_web_file mrd_http_web_files[];
 extern const size_t mrd_http_web_n_files;
 
-/* GET / and GET /web/{file*}. Open to everybody: the page holds no data, it asks the API for it. */
+/* GET / and GET /web/{file*}. Readable without a token: the page holds no data and requests it from
+ * the API. */
 mrd_err mrd_http_web_page(void *self, mrd_http_request *req, mrd_why *why);
 mrd_err mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why);
 /* GET /api/v1/openapi.json: docs/openapi.json as it was at build time. */

@@ -1,16 +1,16 @@
 /*
- * aggregator/merge_check.h - a causality check of the clocks by collectives: nobody leaves an
- * all-reduce before the last has entered, so no alignment may say so. Gathered while a session is
- * merged; not an input of the alignment. Inside aggregator/ only.
+ * aggregator/merge_check.h - checks the clocks by the causality of collectives: no participant
+ * leaves an all-reduce before the last one has entered, so no alignment may show that. Runs during
+ * a merge. The alignment does not use the result. Internal to aggregator/.
  *
- * Participants are the cores of processes. Only finished operations that synchronise are looked at
- * (trace/analysis/collectives.h), their times brought to their node's RAW clock. Times of a core's
- * own clock are the runtime's mapping of them, which is off by up to MRD_REPORT_MAPPING for each
- * begun second of the core's longest execution: such a part may have begun earlier and ended later
- * by that much, and is no evidence against the node's clock within it.
+ * Participants are cores of processes. Only finished synchronizing operations are checked
+ * (trace/analysis/collectives.h), with times converted to their node's RAW clock. The runtime maps
+ * times of a core's own clock with an error of up to MRD_REPORT_MAPPING for each started second of
+ * the core's longest execution. Such a participant may have begun earlier and ended later by this
+ * error, so only a larger contradiction counts against the node's clock.
  *
- * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and as much again while they are
- *          matched; what came later is not checked, and the message says so.
+ * Memory   at most MERGE_CHECK_MAX observations of 56 bytes, and the same again during the
+ *          matching. Later observations are not checked, and the message says so.
  * Threads  belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_MERGE_CHECK_H
@@ -43,14 +43,14 @@ merge_check_wants(const merge_check *c, const mrd_event *ev)
     return ev->kind == MRD_LOSS || (ev->name < filter->n_names && filter->names[ev->name]) ||
            (ev->track < filter->n_lines && filter->lines[ev->track]);
 }
-/* An event whose local RAW time is raw_ns, known to +-doubt, of a clock with this table (outlives the
- * check). It counts as begun so much earlier and ended so much later. Without memory
- * nothing is checked. */
+/* Adds an event with local RAW time raw_ns, of a clock with this table (which outlives the check).
+ * The event may have begun earlier and ended later by `doubt`. If out of memory, nothing is
+ * checked. */
 void mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur_ns doubt,
                          const mrd_align *table);
 /*
- * Matches and checks what was seen. Returns false when nothing could be checked; `message` then
- * says why, or is empty when there were no collectives of two nodes.
+ * Matches and checks the observations. Returns false if nothing could be checked. `message` then
+ * has the reason, or is empty if there were no collectives of two nodes.
  */
 bool mrd_merge_check_run(merge_check *c, mrd_coll_check *ret_check, char message[MRD_WHY_MAX]);
 

@@ -1,12 +1,12 @@
 /*
- * aggregator/merge_marks.h - losses that no stored event tells of, because they were made when the
- * batches were sealed already (spool-full, refused, recorder-window, spool-damaged, a recorder's
- * memory): loss records of the node as a whole, at the times its agent says. Inside aggregator/ only.
+ * aggregator/merge_marks.h - loss records of a node as a whole, for losses that no stored event
+ * records because the batches were already sealed (spool-full, refused, recorder-window,
+ * spool-damaged, a recorder's memory). Their times are the agent's. Internal to aggregator/.
  *
- * Pauses of the session are such records, too, of no event and named MRD_LOSS_PAUSED.
+ * Pauses of the session are such records, too, with no events and the name MRD_LOSS_PAUSED.
  *
- * What a flight recorder let go is marked only where it lies between stored batches of the node and
- * none covers it: before, between and behind windows nobody wanted anything.
+ * Events that a flight recorder dropped are marked only between stored batches of the node, and
+ * only where no batch covers the time. Outside of the windows no session wanted events.
  */
 #ifndef MRD_AGGREGATOR_MERGE_MARKS_H
 #define MRD_AGGREGATOR_MERGE_MARKS_H
@@ -14,10 +14,10 @@
 #include "aggregator/merge.h"
 #include "trace/model/source.h"
 
-/* Events in order of time, in the node's RAW clock of that boot, whose row in the catalog is
- * `clock`. sealed: per entry of the journal, for batches in another clock: when it was closed in
- * RAW, INT64_MAX not said. NULL in *ret_source: nothing to mark. Errors:
- * NOMEM. */
+/* Makes a source of records in time order, in the node's RAW clock of that boot, whose row in the
+ * catalog is `clock`. sealed: per entry of the journal, for batches in another clock, when the
+ * batch was closed in RAW; INT64_MAX if unknown. *ret_source is NULL if there are no records.
+ * Errors: NOMEM. */
 typedef struct {
     const merge_node *node;
     const mrd_journal_index *index;

@@ -1,16 +1,16 @@
 /*
- * aggregator/merge_once.h - a span that was in flight when a trigger or a stop was told is stored then, as
- * unfinished, and once more when it ends: shown is the one that is complete, or the first where none is.
- * Inside aggregator/ only.
+ * aggregator/merge_once.h - removes duplicates of spans: a span in flight at a trigger or a stop is
+ * stored as unfinished, and stored again when it ends. Keeps the complete record, or the first one
+ * if none is complete. Internal to aggregator/.
  */
 #ifndef MRD_AGGREGATOR_MERGE_ONCE_H
 #define MRD_AGGREGATOR_MERGE_ONCE_H
 
 #include "trace/model/source.h"
 
-/* A source over merged events, which it owns (also on failure); `inner` has many. The two are one span
- * when start, track and name are the same. Memory: the events that begin at one moment on one track.
- * Errors: NOMEM. */
+/* Opens a source over the merged events of `inner`, which it owns, also on failure. Two records are
+ * one span if start, track and name are equal. Memory: the events that begin at the same time on
+ * one track. Errors: NOMEM. */
 mrd_err mrd_merge_once_open(mrd_source *inner, mrd_source **ret_source, mrd_why *why);
 
 #endif

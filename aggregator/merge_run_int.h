@@ -1,6 +1,6 @@
 /*
- * aggregator/merge_run_int.h - inside of the merge of one session: merge_run.c (who and what, sources, the whole),
- * merge_map.c (times of a stream through its clocks, and what passes).
+ * aggregator/merge_run_int.h - internals of the merge of one session: merge_run.c (nodes, sources,
+ * the whole merge), merge_map.c (conversion of a stream's times, and the filter)
  */
 #ifndef MRD_AGGREGATOR_MERGE_RUN_INT_H
 #define MRD_AGGREGATOR_MERGE_RUN_INT_H
@@ -12,10 +12,11 @@
 #include "timesync/cross_table.h"
 #include "trace/store/merge.h"
 
-#define ERAS_MAX 64 /* sources of a stream whose clock was set: more settings share the last */
+/* sources of a stream whose clock was set; further settings share the last source */
+#define ERAS_MAX 64
 
-/* What the batches of a node say of one of its clocks, of all processes: the batch of one process
- * need not hold the readings that its events need. */
+/* Readings that the batches of a node contain of one of its clocks, across all processes. The batch
+ * of one process need not contain the readings that its events need. */
 typedef struct {
     unsigned clock;
     uint32_t boot;
@@ -28,17 +29,18 @@ typedef struct {
     unsigned clock;
     uint32_t boot;
     uint32_t info;                /* row of its clock in the catalog */
-    const mrd_cross_table *cross; /* of a clock that is not RAW; else NULL */
-    size_t era;                   /* of a clock that was set: whose events its source gives */
-    const int64_t *sealed; /* per entry of the journal, of clocks that are not RAW: when the batch
-                              was closed, INT64_MAX not said */
-    mrd_ev_ns latest;      /* written time of the events so far, where that clock was set */
+    const mrd_cross_table *cross; /* of a clock other than RAW; otherwise NULL */
+    size_t era;                   /* of a clock that was set: the era of this source's events */
+    /* per entry of the journal, for clocks other than RAW: when the batch was closed, INT64_MAX
+     * if unknown */
+    const int64_t *sealed;
+    mrd_ev_ns latest; /* latest written time so far, where that clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
-    const mrd_align *shown; /* to the times that are written; NULL: RAW */
+    const mrd_align *shown; /* maps to the written times; NULL: RAW */
     merge_check *check;     /* NULL: a slice */
     uint64_t events;        /* in its batches */
-    uint64_t given, before; /* ... that came so far, and before the last run of them */
+    uint64_t given, before; /* ... so far, and before its last run of events */
 } stream;
 
 static inline bool
@@ -51,19 +53,19 @@ typedef struct {
     const merge_node *node;
     mrd_journal_index index;
     mrd_node_clock clock;
-    mrd_align **walls; /* per boot, where wall clocks are written */
+    mrd_align **walls; /* per boot, if wall clocks are written */
     uint32_t *infos;   /* per boot: row in the catalog */
-    stream **streams;  /* pointers: sources keep them */
-    stream marks;      /* of losses that no stored event tells of */
+    stream **streams;  /* pointers, because sources keep them */
+    stream marks;      /* losses that no stored event records */
     size_t n_streams;
-    merge_cross **crosses; /* pointers: streams keep them */
+    merge_cross **crosses; /* pointers, because streams keep them */
     size_t n_crosses;
     int64_t *sealed; /* as streams see it */
-    uint64_t events; /* of the batches whose head could be read, and of the others */
+    uint64_t events; /* of batches with a readable head, and of the other batches */
     uint64_t bad_heads;
-    uint64_t absurd;     /* readings of two clocks that no clock shows */
-    uint64_t gone;       /* events that are stored and not in the journal's files */
-    uint64_t cut;        /* events behind the early end of a stream, and what came just before it */
+    uint64_t absurd;     /* readings of two clocks with impossible values */
+    uint64_t gone;       /* stored events that are not in the journal's files */
+    uint64_t cut;        /* events after the early end of a stream, and the last time before it */
     mrd_journal_bad bad; /* batches that could not be read */
     mrd_damage damage;
     uint32_t input;
@@ -87,19 +89,20 @@ typedef struct {
     mrd_clock_verdict verdict;
     mrd_sess_ns first, last;
     mrd_buf buf;
-    bool starved;       /* a source ended for lack of memory */
-    bool names_refused; /* by the first pass: the second must not find room for them */
+    bool starved;       /* a source ended because memory ran out */
+    bool names_refused; /* set by the first pass: the second must not add these names */
 } plan;
 
 /* ---- merge_map.c ---- */
 
-/* For mrd_map_open, of a stream: local times become those that are written, with their bounds. */
+/* For mrd_map_open of a stream: converts local times to written times with bounds. */
 void mrd_merge_map_times(void *self, mrd_event *events, size_t n);
-/* A source in front of that which lets pass what is in the window and of the stream's era; *ret_source
- * is `inner` itself when all is. It owns inner in every case. */
+/* Puts a source before `inner` that passes events in the window and of the stream's era.
+ * *ret_source is `inner` if all its events pass. Takes ownership of `inner` in every case. */
 mrd_err mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **ret_source,
                       mrd_why *why);
-/* One table and one row in the catalog per boot, and what is shown instead where that was asked for. */
+/* Makes one table and one row in the catalog per boot, and the replacement clock if one was
+ * requested. */
 mrd_err mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why);
 
 #endif

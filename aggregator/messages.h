@@ -1,13 +1,15 @@
 /*
- * aggregator/messages.h - effects of the core that are sent to nodes, as messages of proto/meridian.proto.
- * Threads: stateless; a mrd_control_message belongs to one.
+ * aggregator/messages.h - encodes effects of the core as messages of proto/meridian.proto
+ *
+ * Threads: stateless; an mrd_control_message belongs to one thread.
  */
 #ifndef MRD_AGGREGATOR_MESSAGES_H
 #define MRD_AGGREGATOR_MESSAGES_H
 
 #include "aggregator/core/effects.h"
 
-/* A directive; its strings borrow from the session. Points into itself: not to be copied. */
+/* A directive. Its strings borrow from the session. It contains pointers into itself, so it must
+ * not be copied. */
 typedef struct {
     Mrd__Control control;
     Mrd__Selection select;
@@ -17,7 +19,7 @@ typedef struct {
     int64_t *numbers[MRD_SELECT_NUMBER_LISTS];
 } mrd_control_message;
 
-/* Several of them, for a Welcome or an Ack. */
+/* Several directives, for a Welcome or an Ack. */
 typedef struct {
     mrd_control_message v[MRD_DIRECTIVES_MAX];
     Mrd__Control *list[MRD_DIRECTIVES_MAX];
@@ -27,7 +29,7 @@ typedef struct {
 void mrd_control_messages_init(mrd_control_messages *m, const mrd_effect *e);
 void mrd_control_messages_fini(mrd_control_messages *m);
 
-/* The frame of a survey. Errors: NOMEM, LIMIT. */
+/* Encodes the frame of a survey. Errors: NOMEM, LIMIT. */
 mrd_err mrd_survey_frame(const mrd_effect *e, mrd_buf *to);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * aggregator/rights.h - who asks, what is asked for, whose a session is, and the one function that
- * decides. What it does not know it refuses: a route without an action, a role without a row, an
- * owner whose jobs are not all that a session recorded.
+ * aggregator/rights.h - decides whether a caller may do an action on a session. Unknown cases are
+ * refused: a route without an action, a role without a row, and an owner if the session recorded
+ * other jobs as well.
  *
  * Threads: stateless.
  */
@@ -12,53 +12,53 @@
 #include "base/hash.h"
 #include "base/jobid.h"
 
-/* What a route does. */
+/* The action of a route. */
 typedef enum {
-    MRD_ACTION_NONE,    /* nobody has said: nobody may */
+    MRD_ACTION_NONE,    /* not set; always refused */
     MRD_ACTION_OPEN,    /* it has nothing to hide */
-    MRD_ACTION_SELF,    /* tells callers who they are */
+    MRD_ACTION_SELF,    /* tells callers their own identity */
     MRD_ACTION_LIST,    /* lists the sessions that the caller may read */
     MRD_ACTION_READ,    /* reads a session: manifest, profile, clocks, artifacts, journal */
     MRD_ACTION_DELETE,  /* deletes a session that is over */
     MRD_ACTION_CONTROL, /* stops, pauses, changes, triggers, merges a session */
     MRD_ACTION_START,   /* starts a session; triggers all flight recorders */
-    MRD_ACTION_CLUSTER, /* reads what is of no session: nodes, models, metrics */
+    MRD_ACTION_CLUSTER, /* reads objects that belong to no session: nodes, models, metrics */
     MRD_ACTION_FORGET,  /* forgets a node */
-    MRD_ACTION_INVITE,  /* invites a node: it may have a certificate */
-    MRD_ACTION_ENROL,   /* asks for the certificate of the caller's own node */
+    MRD_ACTION_INVITE,  /* invites a node, which may then get a certificate */
+    MRD_ACTION_ENROL,   /* requests the certificate of the caller's own node */
     MRD_ACTIONS
 } mrd_action;
 
-/* Who asks, as far as it was proven. */
+/* The caller, as far as it was identified. */
 typedef struct {
     mrd_role role;
-    /* Of an owner, what its sessions are found by; all that are set must fit. Without any it owns
-     * nothing. */
-    char key[MRD_SHA256_HEX];   /* SHA-256 of its token, "": it has none */
-    char user[MRD_JOBID_VALUE]; /* name on the nodes, "": not known */
-    char space[64];             /* Kubernetes namespace, "": not known */
-    int64_t uid;                /* number on the nodes, -1: not known */
-    /* Of an agent: the node whose it is, and no other's; "": not proven. */
+    /* The attributes that identify an owner's sessions. All attributes that are set must match.
+     * Without any it owns nothing. */
+    char key[MRD_SHA256_HEX];   /* SHA-256 of its token; "": none */
+    char user[MRD_JOBID_VALUE]; /* user name on the nodes; "": unknown */
+    char space[64];             /* Kubernetes namespace; "": unknown */
+    int64_t uid;                /* user id on the nodes; -1: unknown */
+    /* For an agent: its confirmed node; "": not confirmed. */
     char node[MRD_JOBID_VALUE];
 } mrd_caller;
 
 #define MRD_CALLER(r) ((mrd_caller){ .role = (r), .uid = -1 })
 
-/* Whose a session is. Borrowed. */
+/* The owner of a session. Borrowed. */
 typedef struct {
-    bool of_job;             /* a job asked for it; else it is of no owner */
+    bool of_job;             /* a job requested it; otherwise it has no owner */
     int64_t uid;             /* of the job */
-    const mrd_strlist *keys; /* SHA-256 of tokens of owners */
-    const mrd_strlist *jobs; /* mrd_jobid texts of what it recorded */
-    unsigned jobs_left_out;  /* ... and so many more, of which nothing is known */
+    const mrd_strlist *keys; /* SHA-256 of the owners' tokens */
+    const mrd_strlist *jobs; /* mrd_jobid texts of the recorded jobs */
+    unsigned jobs_left_out;  /* ... number of further jobs that were not listed */
 } mrd_ownership;
 
 /*
- * Whether the caller may do it to that session. NULL: whether there can be a session with which it
- * may, which is known before one is looked for.
+ * Returns true if the caller may do the action on that session. With session NULL: if there can be
+ * a session on which the caller may do it, which is decided before the session is looked up.
  */
 bool mrd_may(const mrd_caller *who, const mrd_ownership *session, mrd_action action);
-/* Whether the jobs of the session are those of this owner, all of them. */
+/* Returns true if all jobs of the session belong to this owner. */
 bool mrd_caller_owns(const mrd_caller *who, const mrd_ownership *session);
 const char *mrd_action_text(mrd_action action); /* "read", static */
 

@@ -1,10 +1,10 @@
 /*
- * aggregator/segment.h - the bytes of a journal file, shared by writer and reader. docs/wire.md
- * section 7. Inside aggregator/ only.
+ * aggregator/segment.h - the layout of a journal file, for its writer and readers. docs/wire.md
+ * section 7. Internal to aggregator/.
  *
  *   header 256 | frames as received ... | index: (offset u64, frame header 96) each | trailer 32
  *
- * Index and trailer are there when the segment was closed in an orderly way.
+ * Index and trailer exist if the segment was closed normally.
  */
 #ifndef MRD_AGGREGATOR_SEGMENT_H
 #define MRD_AGGREGATOR_SEGMENT_H

@@ -1,20 +1,22 @@
 /*
- * aggregator/timeline.h - the session's one timeline, where the aggregator moved or its machine
- * rebooted inside a session: every incarnation of it has a clock of its own.
+ * aggregator/timeline.h - the common timeline of a session in which the aggregator moved or its
+ * machine rebooted. Each incarnation of the aggregator has a clock of its own.
  *
- * The session's timeline is that of the first incarnation. Later ones are shifted by a constant each, at
- * the instant in the middle of the gap (timesync/timescale_link.h):
- *   nodes  whose clock ran on across the gap say by how much, with a bound;
- *   utc    else the two incarnations' wall clocks do, where both state how far from UTC they may be;
- *   none   else the two timelines read as UTC as well as their wall clocks did, and order is kept.
- * The bound of a link is common to all nodes, so it is not in the bounds of events (which say how
- * well nodes agree with each other), but in the manifest, the clock table, and every output.
+ * The session's timeline is that of the first incarnation. Each later one is shifted by a constant,
+ * which holds at the middle of the gap (timesync/timescale_link.h):
+ *   nodes  nodes whose clock continued across the gap give the shift, with a bound
+ *   utc    otherwise the wall clocks of the two incarnations, if both state their error from UTC
+ *   none   otherwise the two timelines are joined by their wall clocks without a bound, in order
  *
- * Kept as <session>/clocks/timeline.json by the merge of the whole session, so that slices agree
- * with it; else solved from the tables at hand.
+ * The bound of a link is common to all nodes. So it is not part of the bounds of events, which
+ * state how well nodes agree with each other. The manifest, the clock table and every output
+ * contain it.
+ *
+ * The merge of the whole session stores the timeline as <session>/clocks/timeline.json, so that
+ * slices agree with it. Without this file it is solved from the available tables.
  *
  * Units    int64 ns.
- * Threads  stateless; a mrd_timeline is plain data.
+ * Threads  stateless; an mrd_timeline is plain data.
  * Source   docs/timesync.md section 6.
  */
 #ifndef MRD_AGGREGATOR_TIMELINE_H
@@ -29,34 +31,36 @@
 typedef enum { MRD_LINKED_FIRST, MRD_LINKED_NODES, MRD_LINKED_UTC, MRD_LINKED_NONE } mrd_linked_by;
 
 typedef struct {
-    char id[64];         /* its timeline, as probes name it */
-    mrd_linked_by by;    /* how it is linked to the incarnation before */
+    char id[64];         /* its timeline, as named in probes */
+    mrd_linked_by by;    /* how it is linked to the previous incarnation */
     mrd_dur_ns shift_ns; /* added to its session times */
     mrd_timescale_link
-        link; /* by nodes or UTC; at_ns in the session's timeline; NONE: only gap and odd */
+        /* by nodes or UTC; at_ns is on the session's timeline; for NONE only `gap` and `odd` are
+         * set */
+        link;
 } mrd_incarnation;
 
 typedef struct {
     mrd_incarnation v[MRD_INCARNATIONS_MAX];
-    size_t n; /* 0: frames do not say; 1: one incarnation, nothing to link */
+    size_t n; /* 0: frames do not name it; 1: one incarnation, so no links */
 } mrd_timeline;
 
-/* From the solved tables of all nodes of the session, before any shift. */
+/* Solves it from the tables of all nodes of the session, before any shift. */
 mrd_err mrd_timeline_solve(const mrd_node_clock *const *clocks, size_t n,
                            mrd_timeline *ret_timeline);
-/* True when the timeline knows every incarnation of these clocks. */
+/* Returns true if the timeline contains every incarnation of these clocks. */
 bool mrd_timeline_knows(const mrd_timeline *timeline, const mrd_node_clock *clock);
-/* Brings tables and probes of a node to the session's timeline. Once per clock. */
+/* Converts tables and probes of a node to the session's timeline. Call it once per clock. */
 void mrd_timeline_apply(const mrd_timeline *timeline, mrd_node_clock *clock);
-/* The bound of a link, +-; -1 when there is none. */
+/* Returns the bound of a link, +-; -1 if it has none. */
 mrd_dur_ns mrd_incarnation_bound(const mrd_incarnation *incarnation);
-/* Clocks that contradict the links: must be 0. */
+/* Returns the number of clocks that contradict the links, which must be 0. */
 size_t mrd_timeline_violations(const mrd_timeline *timeline);
-/* Appends a message about the link of incarnation i > 0, without its end. */
+/* Appends a message about the link of incarnation i > 0, without a line end. */
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
-mrd_json *mrd_timeline_json(const mrd_timeline *timeline); /* an array; NULL without memory */
+mrd_json *mrd_timeline_json(const mrd_timeline *timeline); /* an array; NULL if out of memory */
 void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL: none */
-/* Beside the tables of a session. Load leaves n = 0 where there is no file. */
+/* Stored beside the tables of a session. Load leaves n = 0 if there is no file. */
 mrd_err mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why);
 void mrd_timeline_load(mrd_timeline *to, const char *session_dir);
 

@@ -1,8 +1,8 @@
 /*
- * aggregator/view.h - what the core knows at one moment, for readers on other threads: immutable,
- * shared by counting references.
+ * aggregator/view.h - immutable, reference-counted snapshots of the core's state, for readers on
+ * other threads
  *
- * Threads  made on the loop's thread; read, referenced and given back on any.
+ * Threads  made on the loop's thread; read, referenced and released on any.
  */
 #ifndef MRD_AGGREGATOR_VIEW_H
 #define MRD_AGGREGATOR_VIEW_H
@@ -42,8 +42,8 @@ typedef struct {
     unsigned jobs_left_out;
     bool of_job;            /* a job asked for it: */
     int64_t uid;            /* ... its user */
-    mrd_strlist owner_keys; /* ... SHA-256 of its owners' tokens; for nobody's eyes */
-    double progress;        /* below 0: nothing to wait for */
+    mrd_strlist owner_keys; /* ... SHA-256 of its owners' tokens; never shown */
+    double progress;        /* negative: nothing to wait for */
 } mrd_session_line;
 
 typedef struct {
@@ -53,9 +53,9 @@ typedef struct {
     mrd_core_stats stats;
     unsigned unreadable;
     bool disk_full, store_gone;
-    char store_message[MRD_WHY_MAX + MRD_TEXT_MAX]; /* why something is not stored now; "" it is */
+    char store_message[MRD_WHY_MAX + MRD_TEXT_MAX]; /* why nothing can be stored now; "": it can */
     uint64_t store_bytes;
-    size_t nodes_known; /* those that are being forgotten too */
+    size_t nodes_known; /* including nodes that are being removed */
     mrd_node **nodes;   /* by name */
     size_t n_nodes;
     mrd_session_line *sessions; /* the oldest first */

@@ -1,8 +1,8 @@
 /*
  * aggregator/viewer_run.h - one run of the vendor's viewer over the device profiles of one process,
- * confined (base/confined.h): for the aggregator's queue (viewer.h) and for `meridian convert`.
+ * confined (base/confined.h): for the aggregator's queue (viewer.h) and for `meridian convert`
  *
- * Threads: any; runs share nothing but what they are given.
+ * Threads: any; runs share only their arguments.
  */
 #ifndef MRD_AGGREGATOR_VIEWER_RUN_H
 #define MRD_AGGREGATOR_VIEWER_RUN_H
@@ -13,14 +13,14 @@
 
 #define MRD_VIEWER_RESULTS_MAX 4000 /* files of one process */
 
-/* What is run. A command is words between blanks, without a shell; {input} stands for the folder
- * that has <instance>_pid_<pid>, {output} for the one it works in. */
+/* The commands to run. A command is split at blanks, without a shell. {input} is replaced by the
+ * directory that contains <instance>_pid_<pid>, {output} by the working directory. */
 typedef struct mrd_viewer_settings {
-    const char *command; /* makes Perfetto files: a command, or only its program; "auto":
-                            neuron-explorer or neuron-profile, where one is found; "none", NULL:
-                            nothing is run */
-    const char *tables;  /* makes tables: a command; "none"; "auto", NULL: neuron-explorer */
-    mrd_dur_ns time;     /* limits of one command; 0: none */
+    /* makes Perfetto files: a command, or only its program; "auto": neuron-explorer or
+     * neuron-profile, whichever is installed; "none", NULL: no command */
+    const char *command;
+    const char *tables; /* makes tables: a command; "none"; "auto", NULL: neuron-explorer */
+    mrd_dur_ns time;    /* limits of one command; 0: no limit */
     uint64_t memory, disk;
     unsigned at_once; /* runs, of the aggregator */
 } mrd_viewer_settings;
@@ -29,8 +29,8 @@ typedef struct {
     mrd_buf v[2]; /* Perfetto files, tables; empty: not made */
 } mrd_viewer_commands;
 
-/* The commands that the settings mean; both empty: none is wanted or found. Errors: INVALID, one
- * without {input}. */
+/* Makes the commands of the settings. Both are empty if none is configured or found. Errors:
+ * INVALID: a command without {input}. */
 mrd_err mrd_viewer_commands_make(const mrd_viewer_settings *settings, mrd_viewer_commands *to,
                                  mrd_why *why);
 void mrd_viewer_commands_fini(mrd_viewer_commands *c);
@@ -38,9 +38,10 @@ void mrd_viewer_commands_fini(mrd_viewer_commands *c);
 typedef struct {
     const mrd_viewer_commands *commands;
     const mrd_viewer_settings *settings; /* its limits */
-    const char *in;                      /* has <instance>_pid_<pid>/...; absolute, as the next */
-    const char *work;   /* each command gets a folder below it, and leaves its files there */
-    uint64_t keep_free; /* bytes of that file system */
+    /* contains <instance>_pid_<pid>/...; absolute, as is the next path */
+    const char *in;
+    const char *work;   /* each command gets a directory below it, and leaves its files there */
+    uint64_t keep_free; /* bytes that stay free on that file system */
     bool (*going_on)(void *self); /* as in mrd_confined_options */
     void *self;
 } mrd_viewer_work;
@@ -57,14 +58,14 @@ typedef struct {
     mrd_viewer_result *v;
     size_t n;
     mrd_dur_ns took;
-    uint64_t memory;        /* most that was used at one time */
-    char note[MRD_WHY_MAX]; /* what a good run lacks */
+    uint64_t memory;        /* highest memory use */
+    char note[MRD_WHY_MAX]; /* what a successful run lacks */
 } mrd_viewer_made;
 
 /*
- * Runs the commands one after the other. One that fails leaves nothing, and what the other makes
- * counts; only regular files of known names are results. Errors: of the first command that failed,
- * when all did; EMPTY: no results; FULL; CANCELLED; those of mrd_confined_run.
+ * Runs the commands in sequence. A command that fails leaves no results, and the results of the
+ * other command count. Only regular files with known names are results. Errors: the error of the
+ * first command if all failed; EMPTY: no results; FULL; CANCELLED; errors of mrd_confined_run.
  */
 mrd_err mrd_viewer_run(const mrd_viewer_work *work, mrd_viewer_made *ret_made, mrd_why *why);
 void mrd_viewer_made_fini(mrd_viewer_made *m);

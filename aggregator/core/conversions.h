@@ -3,8 +3,8 @@
  * viewer, process by process, and lists the results with the session's artifacts
  *
  * Promise  the results of a process become complete all at once, when all of them are in the store.
- *          After a restart the results of an unfinished conversion are removed from the list,
- *          and the conversion runs again.
+ *          After a restart the results of an unfinished conversion are removed from the list, and
+ *          the conversion runs again.
  */
 #ifndef MRD_AGGREGATOR_CORE_CONVERSIONS_H
 #define MRD_AGGREGATOR_CORE_CONVERSIONS_H

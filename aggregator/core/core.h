@@ -6,8 +6,8 @@
  * Effects  work for the owner, in a bounded list (effects.h). The owner carries it out before the
  *          next input.
  * Never    I/O, locks, threads, clock reads, or random numbers of the system: the same inputs give
- *          the same effects. tests/aggregator/core_walls_test.py checks the includes and
- *          calls of this directory.
+ *          the same effects. tests/aggregator/core_walls_test.py checks the includes and calls of
+ *          this directory.
  * Promise  an answer is sent only after its content is durable. mrd_core_stored acknowledges
  *          frames, mrd_core_saved acknowledges commands and decisions.
  * Threads  one: the aggregator's loop, or a simulation.
