@@ -84,7 +84,7 @@ loop_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
     return mrd_loop_open(&loop, &a->loop, why);
 }
 
-/* Whoever else proves who somebody is. */
+/* Opens the other sources of identities: an OIDC issuer and Kubernetes. */
 static mrd_err
 identities_open(mrd_aggregator *a, const mrd_aggregator_options *o, mrd_why *why)
 {
@@ -192,7 +192,7 @@ mrd_aggregator_close(mrd_aggregator *a)
     free(a);
 }
 
-/* Reads one thing again, when it is there and it is time. */
+/* Reads one thing again, if it exists and is due. */
 #define READ_AGAIN(thing, changed, reload, id)                                                     \
     do {                                                                                           \
         if ((thing) != NULL && (!only_changed || changed(thing))) {                                \
@@ -222,7 +222,7 @@ mrd_aggregator_secrets(mrd_aggregator *a, bool only_changed,
     http = n;
     READ_AGAIN(a->auth, mrd_auth_changed, mrd_auth_reload, "AGG-RELOAD-TOKENS");
     READ_AGAIN(a->server, mrd_server_changed, mrd_server_reload, "AGG-RELOAD-TLS");
-    if (n > http) /* what agents have proven may hold no more */
+    if (n > http) /* agents must authenticate again */
         mrd_loop_run(a->loop, proof_changed, NULL);
     READ_AGAIN(a->join, mrd_join_changed, mrd_join_reload, "AGG-RELOAD-CA");
     while (mrd_server_next_error(a->server, &why))

@@ -1,5 +1,5 @@
-/* The slow end of an artifact: proves its hash, gives it its name, and writes into
- * <session>/artifacts.log that the sessions have it; only then is the agent answered. */
+/* The slow end of an artifact: verifies its hash, gives it its final name, and writes into
+ * <session>/artifacts.log that the sessions have it. Only then is the agent answered. */
 #include "aggregator/artifacts_int.h"
 
 #include <errno.h>
@@ -14,9 +14,9 @@
 
 #define CHUNK (1u << 20)
 
-/* The hash of a file whose first bytes arrived before a restart or a failure of the disk. What is read
- * may be in the cache only, where a sync that failed left it, and then no sync writes it: so it is
- * written again in its place (mrd_journal_recover says why that helps). */
+/* Hashes a file whose first bytes arrived before a restart or a failure of the disk. The bytes may
+ * be in the page cache only, after a failed sync, and no later sync would write them. So they are
+ * written again in place (mrd_journal_recover has the reason). */
 static mrd_err
 hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
            char text[MRD_TEXT_MAX])
@@ -53,7 +53,8 @@ hash_again(const mrd_artifacts *a, const char *path, char hex[MRD_SHA256_HEX],
     return err;
 }
 
-/* The file's name in the folder, and the folder's in the store: a predecessor may have made it. */
+/* Syncs the file's name in its directory, and the directory's name in the store, which a
+ * predecessor may have created without a sync. */
 static mrd_err
 sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
 {
@@ -74,7 +75,7 @@ sync_names(mrd_artifacts *a, char text[MRD_TEXT_MAX])
     return err;
 }
 
-/* A sync that failed has lost what was not written, though it can still be read: the bytes have to come
+/* A failed sync has lost the unwritten bytes, although they can still be read. They have to be sent
  * again. */
 static mrd_err
 sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_MAX])
@@ -88,7 +89,7 @@ sync_bytes(const mrd_artifacts *a, int fd, const char *part, char text[MRD_TEXT_
                              "the disk failed to take the received bytes: announce the file again");
 }
 
-/* The last name of a whole file whose hash is right. */
+/* Gives the final name to a complete file with the right hash. */
 static mrd_err
 give_name(mrd_artifacts *a, const char *part, const char *path, uint64_t size,
           char text[MRD_TEXT_MAX])
@@ -125,9 +126,10 @@ prove_bytes(mrd_artifacts *a, mrd_proof *p, const char *part, const char *path)
     return err == MRD_OK ? give_name(a, part, path, p->size, p->text) : err;
 }
 
-/* ---- Writing down who has it ---- */
+/* ---- Recording the sessions that have it ---- */
 
-/* <session>/<instance>_pid_<pid>/<name>, so that the vendor's viewer finds its layout. */
+/* Links the file as <session>/<instance>_pid_<pid>/<name>, which is the layout of the vendor's
+ * viewer. */
 static void
 make_link(const mrd_session_store *store, const char *from, const char *session, const char *name)
 {
@@ -167,9 +169,9 @@ write_lines(const mrd_session_store *store, const mrd_artifact_note *n, char tex
     errno = EIO;
     if (write(fd, n->lines.p, n->lines.len) != (ssize_t) n->lines.len ||
         (sync && !MRD_PLANTED(MRD_PLANT_FILE_UNLOGGED) && fdatasync(fd) != 0))
-        err = mrd_artifact_fail_io(text, path); /* half a line is passed over when read */
+        err = mrd_artifact_fail_io(text, path); /* readers skip an incomplete line */
     close(fd);
-    if (err == MRD_OK && sync) { /* whoever made it may not have come so far */
+    if (err == MRD_OK && sync) { /* the program that created it may not have synced it */
         *strrchr(path, '/') = '\0';
         if (mrd_sync_dir(path, NULL) != MRD_OK)
             err = mrd_artifact_fail_io(text, path);
@@ -228,7 +230,8 @@ answer(const mrd_artifacts *a, mrd_proof *p)
     }
 }
 
-/* The receiver knows now: the upload is over, or goes on from what the disk has. */
+/* Reports the result to the receiving thread. The upload is over, or continues from the bytes on
+ * disk. */
 static void
 artifact_proven(void *self, void *arg)
 {
@@ -237,7 +240,7 @@ artifact_proven(void *self, void *arg)
     mrd_upload *u = a == NULL ? NULL : mrd_artifact_upload(a, p->sha256);
 
     if (u != NULL && u->busy) {
-        u->busy = false; /* after a failed disk it is read again */
+        u->busy = false; /* after a failed disk the file is hashed again */
         if (p->err == MRD_OK || p->err == MRD_CORRUPT)
             mrd_upload_forget(u);
     }

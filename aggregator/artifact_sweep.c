@@ -1,5 +1,5 @@
-/* Removes from <store>/artifacts what no session lists and nobody is sending. The manifests are the
- * truth: a file that none of them lists is rubbish, whoever left it there. */
+/* Removes files from <store>/artifacts that no session lists and no node is sending. Only the
+ * manifests count: a file in none of them is garbage. */
 #include "aggregator/artifacts_int.h"
 
 #include <dirent.h>
@@ -12,9 +12,9 @@
 #include "aggregator/core/text.h"
 #include "base/log.h"
 
-#define UPLOAD_LATELY (600 * MRD_SEC) /* an agent that was cut off comes back within this */
+#define UPLOAD_LATELY (600 * MRD_SEC) /* an agent that was disconnected returns within this time */
 
-/* It is being proven, or bytes of it came lately. */
+/* Returns true if the file is being verified, or received bytes recently. */
 static bool
 is_busy(const mrd_artifacts *a, const char *sha256)
 {
@@ -23,8 +23,8 @@ is_busy(const mrd_artifacts *a, const char *sha256)
     return u != NULL && (u->busy || mrd_local_now().ns - u->used.ns < UPLOAD_LATELY);
 }
 
-/* Of a file that nobody lists, or of a part: that belongs to whoever is sending it, or may go on.
- */
+/* Decides about a file that no session lists, or about a part. A part stays while a node is sending
+ * it or may continue. */
 static bool
 is_rubbish(const mrd_artifacts *a, const char *sha256, bool part, const struct stat *st)
 {
@@ -40,7 +40,7 @@ forget(const mrd_artifacts *a, const char *sha256)
 {
     mrd_upload *u = mrd_artifact_upload(a, sha256);
 
-    if (u != NULL) /* who sent it is to announce it again */
+    if (u != NULL) /* its sender has to announce it again */
         mrd_upload_forget(u);
     a->o.grown(a->o.self, sha256, 0, 0);
 }

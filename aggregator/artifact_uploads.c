@@ -1,4 +1,4 @@
-/* What the threads of the artifacts share: uploads under way, paths, and answers to a request. */
+/* Shared by the threads of the artifacts: current uploads, paths, and answers to a request. */
 #include "aggregator/artifacts_int.h"
 
 #include <errno.h>

@@ -13,10 +13,11 @@
 #include "base/obj.h"
 #include "base/out.h"
 
-#define UPLOAD_IDLE   (5 * MRD_SEC)  /* one that got nothing for so long makes room */
-#define UPLOAD_TURN   (60 * MRD_SEC) /* a node may take so long, and a second for each MiB */
+/* an upload without bytes for this long makes room for others */
+#define UPLOAD_IDLE   (5 * MRD_SEC)
+#define UPLOAD_TURN   (60 * MRD_SEC) /* time limit of a node's upload, plus a second for each MiB */
 #define RECEIVING_MAX 512            /* messages; agents have 256 requests in flight together */
-#define PROVING_MAX   16u            /* unanswered requests; the rest is asked to come again */
+#define PROVING_MAX   16u            /* unanswered requests; agents have to repeat further ones */
 
 typedef struct {
     mrd_server_request request;
@@ -26,7 +27,7 @@ typedef struct {
 
 /* ---- Uploads ---- */
 
-/* NULL: as many are under way as there may be. */
+/* Returns NULL if the maximum number of uploads is reached. */
 static mrd_upload *
 upload_new(mrd_artifacts *a, const char *sha256, uint64_t size)
 {
@@ -46,8 +47,8 @@ upload_new(mrd_artifacts *a, const char *sha256, uint64_t size)
     return u;
 }
 
-/* Another node is sending it and has its turn: its bytes and its size are not touched. One that
- * stands still, or takes longer than any network does, gives way. */
+/* Returns true if another node is sending the file and may continue, so that its bytes and size
+ * stay. It may not if the upload stalls, or takes longer than on any real network. */
 static bool
 is_anothers(const mrd_upload *u, uint64_t agent)
 {
@@ -57,8 +58,8 @@ is_anothers(const mrd_upload *u, uint64_t agent)
            mrd_local_diff(now, u->began) < UPLOAD_TURN + (int64_t) (u->size >> 20) * MRD_SEC;
 }
 
-/* What another node sent is not built upon: its hash would fail, and nobody knew whose bytes it
- * were. */
+/* Starts again. Bytes of another node are not continued, because the hash would fail and neither
+ * node could be blamed. */
 static void
 take_over(mrd_upload *u, uint64_t agent, const char *part)
 {
@@ -72,7 +73,7 @@ take_over(mrd_upload *u, uint64_t agent, const char *part)
 
 /* ---- The three messages ---- */
 
-/* Hands the request to the prover. False: as many wait as may. */
+/* Queues the request for hashing. Returns false if the queue is full. */
 static bool
 prove(mrd_artifacts *a, mrd_server_request *request, const char *sha256, mrd_upload *u,
       bool announced)
@@ -107,11 +108,11 @@ make_folder(const mrd_artifacts *a)
     char *dir = mrd_session_store_path(a->o.store, NULL, "artifacts");
 
     if (dir != NULL)
-        (void) mrd_make_dirs(dir, NULL); /* where it cannot, the file's open says why */
+        (void) mrd_make_dirs(dir, NULL); /* if this fails, opening the file reports the reason */
     free(dir);
 }
 
-/* Where the bytes that are there end, and a place for those that come. */
+/* Returns how many bytes exist, and finds an upload slot for the rest. */
 mrd_err
 mrd_artifact_begin(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactAnnounce *o,
                    Mrd__ArtifactRequest *request, char text[MRD_TEXT_MAX])
@@ -194,7 +195,7 @@ write_chunk(mrd_artifacts *a, mrd_upload *u, const Mrd__ArtifactChunk *c, char t
     }
     fd = open(part, O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
     if (fd >= 0)
-        errno = ENOSPC; /* of a write that is cut short */
+        errno = ENOSPC; /* for a write that was cut short */
     if (fd < 0) {
         err = mrd_artifact_fail_io(text, part);
     } else if (pwrite(fd, c->data.data, c->data.len, (off_t) u->have) != (ssize_t) c->data.len) {
@@ -224,7 +225,8 @@ mrd_artifact_chunk(mrd_artifacts *a, uint64_t agent, const Mrd__ArtifactChunk *c
         return mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     u->used = mrd_local_now();
     ack->artifact_offset = u->have;
-    /* Being proven, a repetition, or a gap: the reply says where to go on. */
+    /* The file is being verified, or the chunk is a repetition or leaves a gap. The reply says
+     * where to continue. */
     if (u->busy || c->offset != u->have)
         return MRD_OK;
     if (c->data.len > u->size - u->have)
@@ -250,7 +252,7 @@ on_done(mrd_artifacts *a, taken *t, Mrd__Ack *ack, char text[MRD_TEXT_MAX])
     else if (u != NULL && u->busy)
         err = mrd_artifact_fail(MRD_AGAIN, text, "the received file is being verified");
     else if (access(path, F_OK) == 0)
-        u = NULL; /* said before; perhaps not logged yet */
+        u = NULL; /* announced before; perhaps not logged yet */
     else if (u == NULL || u->owner != t->msg.frame.agent)
         err = mrd_artifact_fail(MRD_STATE, text, "announce the artifact first");
     else if (u->have != u->size || d->size != u->size) {
@@ -278,7 +280,7 @@ receive(void *self, void *arg)
         err = t->msg.frame.type == MRD_FRAME_DONE
                   ? on_done(a, t, &ack, text)
                   : mrd_artifact_chunk(a, t->msg.frame.agent, t->msg.u.chunk, &ack, text);
-        if (t->request.keep != NULL) { /* else it is answered when the file is proven */
+        if (t->request.keep != NULL) { /* otherwise it is answered when the file is verified */
             mrd_artifact_ack(&ack, err, text);
             mrd_artifact_reply(a, &t->request, MRD_FRAME_ACK, &ack);
         }
@@ -343,7 +345,7 @@ mrd_artifacts_close(mrd_artifacts *a)
     if (a == NULL)
         return;
     __atomic_store_n(&a->closing, true, __ATOMIC_RELAXED);
-    mrd_pool_close(a->prover); /* leaves its last results with the receiver */
+    mrd_pool_close(a->prover); /* passes its last results to the receiving thread */
     mrd_pool_close(a->receiver);
     for (size_t i = 0; i < MRD_UPLOADS_MAX && a->uploads != NULL; i++)
         mrd_upload_forget(&a->uploads[i]);

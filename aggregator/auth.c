@@ -11,7 +11,7 @@
 typedef struct {
     char digest[MRD_SHA256_HEX];
     mrd_role role;
-    char *instance; /* agent tokens; NULL: any */
+    char *instance; /* of an agent token; NULL: any instance */
 } auth_token;
 
 typedef struct {
@@ -21,7 +21,7 @@ typedef struct {
 
 struct mrd_auth {
     char *path;
-    pthread_rwlock_t lock; /* guards the two below; nothing is taken inside */
+    pthread_rwlock_t lock; /* guards the two members below; a leaf lock */
     auth_list list;
     uint64_t stamp;
 };
@@ -229,14 +229,14 @@ mrd_auth_free(mrd_auth *auth)
     free(auth);
 }
 
-/* Digests are compared whole: the time tells nothing about where they differ. */
+/* Compares whole digests, so that the time does not reveal where they differ. */
 static bool
 token_is(const auth_token *t, const char digest[MRD_SHA256_HEX])
 {
     return mrd_secret_equal(t->digest, digest, MRD_SHA256_HEX - 1);
 }
 
-/* The lock is no part of its value. */
+/* Returns the lock of a const object, because locking does not change its value. */
 static pthread_rwlock_t *
 lock_of(const mrd_auth *auth)
 {

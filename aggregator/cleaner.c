@@ -31,7 +31,7 @@ typedef struct {
 
 static _Thread_local uint64_t walk_sum;
 
-/* Files that are also elsewhere are artifacts, which are counted once for all. */
+/* A file with several links is an artifact, which is counted elsewhere, once for all sessions. */
 static int
 walk_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
 {
@@ -82,7 +82,7 @@ empty_one(const char *path, const struct stat *st, int type, struct FTW *ftw)
     (void) st;
     (void) type;
     if (__atomic_load_n(&emptied_by->closing, __ATOMIC_RELAXED))
-        return 1; /* the next start goes on */
+        return 1; /* the next start continues */
     return ftw->level == 0 || remove(path) == 0 || errno == ENOENT ? 0 : 1;
 }
 
@@ -100,7 +100,8 @@ empty(void *self, void *arg)
     free(path);
 }
 
-/* Where nothing can be renamed: without its manifest a session is none. */
+/* For a file system without rename. The manifest is removed first, because a directory without one
+ * is no session. */
 static void
 remove_in_place(const mrd_cleaner *c, const order *o, const char *dir)
 {
@@ -112,14 +113,16 @@ remove_in_place(const mrd_cleaner *c, const order *o, const char *dir)
     mrd_remove_tree(dir);
 }
 
-/* Its artifacts go after it, also when the power fails in between. */
+/* Makes the removal durable before the session's artifacts are removed, in case the power fails in
+ * between. */
 static void
 sync_sessions(const mrd_cleaner *c)
 {
     char *path = mrd_session_store_path(c->o.store, NULL, "sessions");
 
     if (path != NULL && c->o.store->sync == MRD_SYNC_GROUP)
-        (void) mrd_sync_dir(path, NULL); /* it comes back as deleted then, and goes again */
+        /* after a crash the session returns as deleted and is removed again */
+        (void) mrd_sync_dir(path, NULL);
     free(path);
 }
 
@@ -197,7 +200,7 @@ mrd_cleaner_open(const mrd_cleaner_options *o, mrd_cleaner **ret_cleaner, mrd_wh
         free(c);
         return err;
     }
-    mrd_cleaner_empty(c); /* what the last run left */
+    mrd_cleaner_empty(c); /* leftovers of the last run */
     *ret_cleaner = c;
     return MRD_OK;
 }

@@ -39,9 +39,8 @@ add_node(mrd_clock_report *r, const mrd_strlist *only, mrd_str id)
     return r->v[r->n].id == NULL ? MRD_NOMEM : (r->n++, MRD_OK);
 }
 
-/* The names in a directory below the session that end in suffix, without it. A table of a further
- * boot
- * ("node@boot.align") names no node. */
+/* Lists the names in a directory below the session that end with `suffix`, without it. A table of a
+ * further boot ("node@boot.align") is not a node. */
 static mrd_err
 list_nodes(mrd_clock_report *r, const mrd_strlist *only, const char *session, const char *below,
            const char *suffix, mrd_why *why)
@@ -79,7 +78,7 @@ node_order(const void *a, const void *b)
     return strcmp(((const mrd_clock_node *) a)->id, ((const mrd_clock_node *) b)->id);
 }
 
-/* One that was asked for and has no clock is not passed over: the others would look like all. */
+/* Fails if a requested node has no clock. Without this the report would look complete. */
 static mrd_err
 has_all(const mrd_clock_report *r, const mrd_strlist *only, const char *session, mrd_why *why)
 {
@@ -97,7 +96,8 @@ has_all(const mrd_clock_report *r, const mrd_strlist *only, const char *session,
     return MRD_OK;
 }
 
-/* The links that the merge of the whole session kept, or what the nodes at hand say. */
+/* Gets the links that the merge of the whole session stored, or computes them from the nodes that
+ * were read. */
 static mrd_err
 link(mrd_clock_report *r, const char *session, bool all)
 {
@@ -173,7 +173,7 @@ text_name(const mrd_clock_node *n, size_t i, mrd_buf *to)
         mrd_buf_fmt(to, " boot %zu", i + 1);
 }
 
-/* What absolute time at both ends says. */
+/* Appends the comparison with absolute time at both ends. */
 static void
 text_absolute(const mrd_clock_node *n, size_t i, mrd_buf *to)
 {

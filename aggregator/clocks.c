@@ -13,8 +13,8 @@
 
 struct mrd_clocks {
     struct mrd_timeserve *serve;    /* NULL: none */
-    struct mrd_hostclock *own;      /* this machine's clocks; NULL: not read */
-    mrd_clock_reading reading;      /* the last one; raw_ns 0: none yet */
+    struct mrd_hostclock *own;      /* this machine's clocks; NULL: cannot be read */
+    mrd_clock_reading reading;      /* the latest reading; raw_ns 0: none yet */
     Mrd__ClockReading *readings[1]; /* as a message takes it */
     mrd_buf joined;
 };
@@ -37,9 +37,10 @@ mrd_clocks_open(const char *data_url, uint16_t port, mrd_timescale *scale, mrd_c
         before = before == 0 ? scale->offset : before;
         o.session_minus_raw = before;
     }
-    c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 }); /* without it UTC links nothing */
+    /* without it, UTC links no incarnations */
+    c->own = mrd_hostclock_open(&(mrd_hostclock_options){ 0 });
     if (mrd_url_parse(data_url, &url) != MRD_OK || !mrd_url_is(&url, "tcp")) {
-        scale->same_clock = true; /* inproc, ipc: the agents' clock is ours */
+        scale->same_clock = true; /* inproc and ipc: agents use our clock */
     } else {
         (void) mrd_url_host(&url, host, sizeof(host));
         o.host = *host == '\0' || strcmp(host, "*") == 0 ? NULL : host;
@@ -98,15 +99,15 @@ join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
     return err;
 }
 
-/* Our own reading beside each of the node's: what links our next incarnation to this one where no
- * node does, and what a node's clock can be compared with without a packet. */
+/* Adds our own reading beside each reading of the node. The readings link our next incarnation to
+ * this one if no node does, and they allow a comparison with a node's clock without packets. */
 static void
 add_own(mrd_clocks *c, const mrd_timescale *t, Mrd__ClockData *data)
 {
     int64_t now = mrd_local_now().ns;
     mrd_hostclock_reading r;
 
-    data->n_aggregator = 0; /* nobody else's word */
+    data->n_aggregator = 0; /* only our own readings may be in it */
     data->session_offset_ns = 0;
     if (strcmp(data->reference, t->timeline) != 0)
         return;

@@ -9,7 +9,7 @@
 
 enum { CHUNK = 128 << 10 };
 
-/* The quality of `name` in the header, -1 when it is not listed. */
+/* Returns the quality of `name` in the header, -1 if it is not listed. */
 static double
 encode_quality(const char *accept, const char *name)
 {

@@ -15,29 +15,30 @@
 #include "base/clock.h"
 #include "base/file.h"
 
-#define PART      ".meridian-part" /* the file that is being written, one in a folder */
+/* temporary name of the file that is being written; one per directory */
+#define PART      ".meridian-part"
 #define DEPTH_MAX 64
 #define CHUNK     ((size_t) 1 << 20)
 
 struct mrd_export_folder {
     mrd_export_folder_options o;
-    char *path;       /* of the session's folder, for messages */
+    char *path;       /* of the session's directory, for messages */
     char *name;       /* its last component */
     struct stat like; /* the target */
-    int up, root;     /* the folder above the session's, and the session's */
-    bool private;     /* nobody else may look into it before it is given */
-    bool given;       /* it is the user's: compared only */
-    char *synced_dir; /* the folder of the last file, whose names were synced; NULL: none */
-    bool is_synced;   /* that of this file is the same one */
-    bool known;       /* what is below: */
-    uid_t self;       /* whose a file is that we make there */
+    int up, root;     /* the parent of the session's directory, and the session's directory */
+    bool private;     /* closed to other users until it is given to its owner */
+    bool given;       /* it belongs to the user already: only compare */
+    char *synced_dir; /* the directory of the last file, whose names were synced; NULL: none */
+    bool is_synced;   /* the directory of the current file equals synced_dir */
+    bool known;       /* whether the two below are known */
+    uid_t self;       /* owner of a file that we create there */
 };
 
 typedef enum {
     ABOVE,
     TOP,
     BELOW
-} level; /* of a folder: above the session's, the session's, below it */
+} level; /* position of a directory: above the session's, the session's, below it */
 
 /* ---- Errors ---- */
 
@@ -51,7 +52,8 @@ failed(const mrd_export_folder *f, const char *what, const char *name, mrd_why *
                        name == NULL ? "" : name);
 }
 
-/* Where the file system cannot, or the folder may not be read, nothing better is left to do. */
+/* Returns true also if the file system cannot sync, or the directory may not be read, because
+ * nothing better can be done. */
 static bool
 sync_fd(int fd)
 {
@@ -70,7 +72,7 @@ open_at(int dir, const char *name, int more)
 
 /* ---- Folders ---- */
 
-/* An empty file of ours, for writing; whatever had its name goes. */
+/* Creates an empty file of ours for writing, and replaces an existing one. */
 static int
 open_part(int dir)
 {
@@ -79,7 +81,7 @@ open_part(int dir)
                : -1;
 }
 
-/* Whose a file is that we make here: a server may map root to somebody else. */
+/* Finds out the owner of a file that we create here. A server may map root to another user. */
 static mrd_err
 learn_self(mrd_export_folder *f, int dir, mrd_why *why)
 {
@@ -121,8 +123,9 @@ is_empty(int fd)
 }
 
 /*
- * A folder that was just made is opened by its name: whoever may rename in its parent may have put another one there. What is
- * empty, ours and closed to others is as good as the one that was made, and becomes like the target.
+ * A new directory is opened by its name, and a user who may rename in its parent may have replaced
+ * it meanwhile. A directory that is empty, ours and closed to others is equivalent to the created
+ * one, and gets the target's owner and permissions.
  */
 static void
 make_like_target(const mrd_export_folder *f, int fd)
@@ -131,11 +134,13 @@ make_like_target(const mrd_export_folder *f, int fd)
 
     if (fstat(fd, &st) != 0 || st.st_uid != f->self || (st.st_mode & 0077) != 0 || !is_empty(fd))
         return;
-    (void) !fchown(fd, f->like.st_uid, f->like.st_gid); /* root can; others own it already */
+    /* root can do it; for others it has no effect or fails */
+    (void) !fchown(fd, f->like.st_uid, f->like.st_gid);
     (void) fchmod(fd, f->like.st_mode & 07777);
 }
 
-/* The session's folder and those below it are ours, or the target's; with an owner closed to all others. */
+/* Accepts the session's directory and its subdirectories only if they are ours or the target's
+ * owner's. With an owner, they must also be closed to other users. */
 static mrd_err
 accept(mrd_export_folder *f, int fd, level at, const char *name, mrd_why *why)
 {
@@ -152,7 +157,8 @@ accept(mrd_export_folder *f, int fd, level at, const char *name, mrd_why *why)
         f->given = true;
         return MRD_OK;
     }
-    /* Nothing is tried in a folder that is not ours: above it, where it was made. */
+    /* Test files are created only in a directory of ours, or else in its parent, where it was
+     * created. */
     if ((err = learn_self(f, st.st_uid == geteuid() ? fd : f->up, why)) != MRD_OK &&
         st.st_uid == geteuid())
         return err;
@@ -171,8 +177,9 @@ accept(mrd_export_folder *f, int fd, level at, const char *name, mrd_why *why)
 }
 
 /*
- * One name below `dir`: opened, and made where it is not there. An earlier attempt that made it, or files in it, may have
- * been killed before it synced their names, or failed to: they are synced unless this attempt did that already.
+ * Opens or creates one directory in `dir`. An earlier attempt that created it, or files in it, may
+ * have been killed before it synced the names, or its sync failed. So they are synced unless this
+ * attempt did so already.
  */
 static mrd_err
 enter(mrd_export_folder *f, int dir, const char *name, level at, int *ret_fd, mrd_why *why)
@@ -198,7 +205,8 @@ enter(mrd_export_folder *f, int dir, const char *name, level at, int *ret_fd, mr
                            name, f->path);
     if (fd < 0)
         return failed(f, "open the folder", at == BELOW ? name : NULL, why);
-    /* An attempt that was ended while it gave the folder away: nobody can reach what is in one of ours. */
+    /* An earlier attempt was ended while it gave the directory away. Other users cannot reach the
+     * contents of a directory of ours. */
     if (f->private && at == BELOW && !f->given && fstat(fd, &st) == 0 && st.st_uid != f->self &&
         st.st_uid == (uid_t) f->o.owner && fchown(fd, f->self, (gid_t) -1) != 0 &&
         fchownat(dir, name, f->self, (gid_t) -1, AT_SYMLINK_NOFOLLOW) != 0)
@@ -216,7 +224,7 @@ enter(mrd_export_folder *f, int dir, const char *name, level at, int *ret_fd, mr
     return err;
 }
 
-/* The next component of a path; false: there is none. */
+/* Gets the next component of a path. Returns false if there is none. */
 static bool
 component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why)
 {
@@ -237,7 +245,7 @@ component(const char **path, char name[NAME_MAX + 1], mrd_err *err, mrd_why *why
     return n > 0;
 }
 
-/* Walks all components of `path` but the last one, which is left in `name`. Closes dir. */
+/* Walks all components of `path` except the last, which is copied to `name`. Closes dir. */
 static mrd_err
 walk(mrd_export_folder *f, int dir, const char *path, level at, char name[NAME_MAX + 1],
      int *ret_fd, mrd_why *why)
@@ -345,7 +353,8 @@ pump(const mrd_export_folder *f, int from, int to, const char *name, uint64_t *r
     return err;
 }
 
-/* What an earlier attempt left whole. A target keeps times to the nanosecond, to the microsecond, or, as Lustre, to the second. */
+/* Returns true if an earlier attempt copied the file completely. A target stores times in
+ * nanoseconds, in microseconds, or, like Lustre, in seconds. */
 static bool
 is_same(const mrd_export_folder *f, const struct stat *a, const struct stat *b)
 {
@@ -364,7 +373,7 @@ is_same(const mrd_export_folder *f, const struct stat *a, const struct stat *b)
            (b->st_uid == f->like.st_uid || (f->known && b->st_uid == f->self));
 }
 
-/* All bytes of a file, its time, owner and permissions, synced. */
+/* Copies all bytes of a file, its time, owner and permissions, and syncs it. */
 static mrd_err
 fill(const mrd_export_folder *f, int in, int out, const struct stat *st, const char *name,
      uint64_t *bytes, mrd_why *why)
@@ -422,7 +431,8 @@ differs(const mrd_export_folder *f, const char *name, int sys, mrd_why *why)
                        f->path, (long long) f->o.owner, name);
 }
 
-/* In a folder that is the user's. session.json goes on changing: that it is there says that all came before. */
+/* For a directory that belongs to the user. session.json may differ, because it keeps changing. Its
+ * presence shows that everything else was copied before. */
 static mrd_err
 compare(mrd_export_folder *f, int dir, const struct stat *st, const char *base, const char *name,
         mrd_why *why)
@@ -436,7 +446,7 @@ compare(mrd_export_folder *f, int dir, const struct stat *st, const char *base, 
                : differs(f, name, 0, why);
 }
 
-/* Files come folder by folder. */
+/* Remembers the directory, because files come directory by directory. */
 static void
 remember_synced(mrd_export_folder *f, const char *name)
 {
@@ -504,7 +514,7 @@ mrd_export_folder_put(mrd_export_folder *f, const char *name, const char *from, 
 
 /* ---- The end ---- */
 
-/* What the session has, in order, and whose it becomes. */
+/* The session's files in sorted order, and the new owner. */
 typedef struct {
     mrd_export_folder *f;
     const char **names;
@@ -549,7 +559,7 @@ give_folder(const heir *h, int dir, const char *base, const char *path, unsigned
     err = depth >= DEPTH_MAX ? mrd_why_set(why, MRD_LIMIT, 0, "%s/%s is too deep", h->f->path, path)
                              : give_all(h, fd, path, depth + 1, why);
     if (err == MRD_OK &&
-        unlinkat(dir, base, AT_REMOVEDIR) != 0) /* of the session, or it would go */
+        unlinkat(dir, base, AT_REMOVEDIR) != 0) /* a part of the session, or it would be removed */
         err = give_fd(h, fd, path, why);
     close(fd);
     return err;
@@ -574,7 +584,8 @@ give_file(const heir *h, int dir, const char *base, const char *path, mrd_why *w
     return err;
 }
 
-/* The folder is ours and closed: nobody changes it meanwhile. What is not of the session is removed. */
+/* Gives a directory and its contents away. It is ours and closed, so that no user changes it
+ * meanwhile. Removes files that are not part of the session. */
 static mrd_err
 give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why)
 {
@@ -602,7 +613,7 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
         else if (bsearch(&name, h->names, h->n, sizeof(*h->names), by_name) == NULL)
             err = unlinkat(dir, base, 0) == 0 ? MRD_OK : failed(h->f, "remove", name, why);
         else if (!S_ISREG(st.st_mode) || st.st_uid != (uid_t) h->f->o.owner || st.st_nlink > 1 ||
-                 st.st_gid != h->gid) /* else an attempt that was ended gave it */
+                 st.st_gid != h->gid) /* otherwise an earlier attempt gave it away */
             err = give_file(h, dir, base, name, why);
     }
     if (sys != 0) {
@@ -617,7 +628,8 @@ give_all(const heir *h, int dir, const char *below, unsigned depth, mrd_why *why
     return err;
 }
 
-/* The name may lead elsewhere by now: the folder above may be a user's. */
+/* Checks that the path still leads to the session's directory. The parent may belong to a user who
+ * can rename it. */
 static mrd_err
 check_name(const mrd_export_folder *f, mrd_why *why)
 {
@@ -644,7 +656,7 @@ give(mrd_export_folder *f, const char **names, size_t n, mrd_why *why)
     h.gid =
         getpwuid_r((uid_t) f->o.owner, &pw, buffer, sizeof(buffer), &found) == 0 && found != NULL
             ? pw.pw_gid
-            : f->like.st_gid; /* a user that this machine does not know */
+            : f->like.st_gid; /* a user whom this machine does not know */
     qsort(names, n, sizeof(*names), by_name);
     err = give_all(&h, f->root, "", 0, why);
     if (err == MRD_OK)

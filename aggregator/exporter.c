@@ -24,15 +24,15 @@
 #define QUIET_MAX   MRD_EXPORTER_QUIET
 #define CLOSE_MAX   (5 * MRD_SEC)
 
-/* Where sessions go: each with a thread of its own, so that one that hangs holds up no other. */
+/* A target of exports. Each has a thread, so that a target that hangs does not delay the others. */
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
-    char *prefix; /* of S3; NULL: a folder */
+    char *prefix; /* for S3; NULL: a directory */
     mrd_s3 *s3;
     mrd_pool *worker;
-    int64_t moved;    /* atomic: when its thread was last seen between two steps */
-    bool busy;        /* with the lock, as what follows */
+    int64_t moved;    /* atomic: when its thread last was between two steps */
+    bool busy;        /* guarded by the lock, as are the following members */
     uint64_t running; /* the session under way */
     bool told;        /* that it does not move */
 } place;
@@ -40,20 +40,22 @@ typedef struct {
 struct mrd_exporter {
     mrd_exporter_options o;
     char *path, *cluster;
-    place **places; /* the default one has the name ""; does not change once threads run */
+    place **places; /* the default target has the name ""; constant once threads run */
     size_t n, cap;
-    pthread_mutex_t lock; /* around calls of began, done and stalled */
+    pthread_mutex_t lock; /* held around calls of began, done and stalled */
     bool closing;         /* atomic; written with the lock */
-    bool left;            /* nobody is called any more */
+    bool left;            /* callbacks are not called any more */
 };
 
 typedef struct {
     place *at;
     uint64_t session;
-    int64_t uid;          /* of the job's user, who gets the copy; -1: nobody does */
-    char *dir, *to;       /* its folder; where it goes, below the target */
-    mrd_strlist files[3]; /* paths below dir: first, manifests, the session's own */
-    mrd_strlist unmade;   /* folders below dir with what may be half of a viewer's results */
+    int64_t uid;    /* of the job's user, who receives the copy; -1: the owner stays */
+    char *dir, *to; /* its directory; its path below the target */
+    /* paths below dir: first files, then manifests, then the session's own file */
+    mrd_strlist files[3];
+    /* directories below dir that may contain incomplete results of a viewer */
+    mrd_strlist unmade;
     uint64_t n, bytes;
 } job;
 
@@ -84,7 +86,7 @@ component(mrd_buf *to, const char *text)
         mrd_buf_text(to, "unknown");
 }
 
-/* The value of `key` among "key=value" words of a job's text. */
+/* Finds the value of `key` among the "key=value" parts of a job's text. */
 static void
 job_value(const char *text, const char *key, char *to, size_t size)
 {
@@ -100,7 +102,8 @@ job_value(const char *text, const char *key, char *to, size_t size)
     }
 }
 
-/* {cluster}, {user}, {job}, {name}, {date} and {session} filled in, each as one component. Errors: INVALID for another word. */
+/* Fills in {cluster}, {user}, {job}, {name}, {date} and {session}, each as one component. Errors:
+ * INVALID for another placeholder. */
 static mrd_err
 export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf *ret, mrd_why *why)
 {
@@ -146,7 +149,8 @@ export_path(const char *path, const char *cluster, const mrd_session *s, mrd_buf
 
 /* ---- What goes ---- */
 
-/* Temporary files of base/out.h are among our own, never among artifacts, which may be called as they like. */
+/* Leaves out temporary files of base/out.h among our own files. Artifacts may have any name, so
+ * none of them is left out. */
 static bool
 is_left_out(const job *j, const char *below, const char *name)
 {
@@ -330,7 +334,8 @@ place_of(mrd_exporter *e, const char *name)
     return NULL;
 }
 
-/* The user to whom the copy is given: that of all the session's jobs, when it is known, and never root. */
+/* Returns the user who receives the copy: the user of all the session's jobs if it is known, and
+ * never root. */
 static int64_t
 owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
 {
@@ -343,14 +348,14 @@ owner_of(const mrd_exporter *e, const place *at, const mrd_session *s)
         job_value(s->jobs.v[i], "uid", text, sizeof(text));
         if (mrd_num_u64(mrd_str_of(text), &uid) != MRD_OK || uid == 0 || uid >= UINT32_MAX ||
             (i > 0 && uid != all))
-            return -1; /* what is of several users is none of one */
+            return -1; /* a session of several users belongs to none of them */
         all = uid;
     }
     return e->o.owner && at->prefix == NULL && all > 0 ? (int64_t) all : -1;
 }
 
-/* Where a conversion that is not done may have left files: they are not the session's. Unless a node sent files of such
- * names: those have to go. */
+/* Lists directories where an unfinished conversion may have left files, which are not part of the
+ * session. A directory stays if nodes sent files of such names. */
 static bool
 find_unmade(job *j, const mrd_session *s)
 {
@@ -487,7 +492,7 @@ mrd_exporter_open(const mrd_exporter_options *o, mrd_exporter **ret_exporter, mr
     return err;
 }
 
-/* False: its thread still waits for the target. */
+/* Returns false if its thread still waits for the target. */
 static bool
 end_place(place *p, int64_t until)
 {
@@ -524,7 +529,7 @@ mrd_exporter_close(mrd_exporter *e)
     e->left = true;
     pthread_mutex_unlock(&e->lock);
     if (left)
-        return; /* to the threads that are left */
+        return; /* leaks them for the threads that still run */
     pthread_mutex_destroy(&e->lock);
     free(e->places);
     free(e->path);

@@ -16,7 +16,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define SEGMENTS_MAX 100000 /* in one answer; of the others their number */
+#define SEGMENTS_MAX 100000 /* maximum in one answer, which then has the number of the others */
 
 /* ---- Health ---- */
 
@@ -130,7 +130,7 @@ has_type(void *self, const char *type)
     return false;
 }
 
-/* Names of event types that a runtime of the cluster has are fine, too. */
+/* Also accepts event types that a runtime of the cluster has. */
 static mrd_err
 check_types(http_api *api, const mrd_select *s, mrd_why *why)
 {
@@ -172,7 +172,7 @@ post_session(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 201, reply);
 }
 
-/* The files of a Perfetto profile that is split, as their index has them. */
+/* Adds the files of a split Perfetto profile, as listed in its index. */
 static void
 add_parts(http_api *api, const mrd_session *s, mrd_json *to)
 {
@@ -213,7 +213,7 @@ reply_accepted(mrd_http_request *req, const char *key, const char *value)
     return mrd_http_reply_json(req, 202, o);
 }
 
-/* A body that says what this path cannot do is refused rather than passed over. */
+/* Refuses a body on a path that takes none, instead of ignoring it. */
 static mrd_err
 no_members(mrd_http_request *req, mrd_why *why)
 {
@@ -226,7 +226,7 @@ no_members(mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* A command about the session of {id}; `value` is the state that is answered. */
+/* Runs a command on the session of {id}. `value` is the state for the answer. */
 static mrd_err
 command(http_api *api, mrd_http_request *req, mrd_loop_fn *fn, const char *value, mrd_why *why)
 {
@@ -303,7 +303,7 @@ alter(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_change(c, now, ticket, r->session, &r->change);
 }
 
-/* The session of {id} as r says; what r has is freed. */
+/* Changes the session of {id} as `r` says, and frees the contents of `r`. */
 static mrd_err
 change(http_api *api, mrd_http_request *req, change_request *r, const char *value, mrd_why *why)
 {
@@ -491,7 +491,8 @@ add_segment(const char *dir, const char *instance, const char *name, mrd_json *l
     return MRD_OK;
 }
 
-/* A node without a folder has stored nothing yet; of one that cannot be read nobody knows. */
+/* A node without a directory has stored nothing yet. A directory that cannot be read is an error,
+ * because its contents are unknown. */
 static mrd_err
 list_segments(const http_api *api, const char *dir, const char *instance, mrd_json *list,
               uint64_t *left_out, mrd_why *why)

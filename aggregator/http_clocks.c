@@ -1,4 +1,4 @@
-/* GET …/clocks and …/clocks/{node}: the clocks of a session, also of one that is still recorded. */
+/* GET …/clocks and …/clocks/{node}: the clocks of a session, which may still be recording. */
 #include "aggregator/http.h"
 
 #include <stdlib.h>
@@ -7,7 +7,7 @@
 #include "base/num.h"
 #include "timesync/clockplot.h"
 
-/* The folder of the session; NULL with *ret_err set.  */
+/* Returns the session's directory, or NULL with *ret_err set. */
 static char *
 session_dir(http_api *api, mrd_http_request *req, mrd_err *ret_err, mrd_why *why)
 {
@@ -66,7 +66,7 @@ mrd_http_clocks(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Which boot of the node is drawn; the first when nothing is said. */
+/* Chooses the boot of the node to draw; the first one by default. */
 static mrd_err
 boot_of(mrd_http_request *req, size_t n, size_t *ret_boot, mrd_why *why)
 {

@@ -1,4 +1,4 @@
-/* POST /api/v1/invitations and /api/v1/certificates: nodes get certificates of their own. */
+/* POST /api/v1/invitations and /api/v1/certificates: issues certificates to nodes. */
 #include "aggregator/http.h"
 #include "aggregator/http_body.h"
 #include "base/log.h"
@@ -79,7 +79,7 @@ mrd_http_invite(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* Answers and logs what became of it; `by`: what proved who asks. */
+/* Answers and logs the result. `by` names the proof of the caller's identity. */
 static mrd_err
 reply_signed(mrd_http_request *req, mrd_err err, const char *instance, mrd_buf *cert,
              const char *by, mrd_why *why)
@@ -135,7 +135,7 @@ mrd_http_certificate(void *self, mrd_http_request *req, mrd_why *why)
     return err;
 }
 
-/* The API server has proven on which node the caller's pod runs: it is that instance and no other. */
+/* The API server confirmed the node of the caller's pod. The certificate is for this instance only. */
 mrd_err
 mrd_http_account_certificate(void *self, mrd_http_request *req, mrd_why *why)
 {

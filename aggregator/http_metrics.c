@@ -1,4 +1,4 @@
-/* GET /metrics: what the aggregator counts, as one table of rows and one of nodes. */
+/* GET /metrics: the counters of the aggregator, as one table of rows and one of nodes. */
 #include "aggregator/http.h"
 
 #include <stdio.h>
@@ -38,7 +38,7 @@ totals(mrd_metrics_text *x, const mrd_core_stats *s, uint64_t syncs)
         mrd_metrics_text_one(x, MRD_METRICS_COUNTER, rows[i].name, rows[i].help, rows[i].v);
 }
 
-/* What contradicts a stated bound: must stay 0. */
+/* Counts of observations that contradict a stated bound, which must stay 0. */
 static void
 clock_checks(mrd_metrics_text *x, const mrd_core_stats *s)
 {
@@ -122,7 +122,7 @@ node_held(const mrd_overview *v, const mrd_node *n)
     return (int64_t) n->counts.held;
 }
 
-/* Only of nodes whose clock was measured: no value is better than a wrong one. */
+/* Only for nodes with a measured clock, because no value is better than a wrong one. */
 static void
 clock_bounds(const mrd_overview *v, mrd_metrics_text *x)
 {
@@ -138,7 +138,7 @@ clock_bounds(const mrd_overview *v, mrd_metrics_text *x)
     }
 }
 
-/* As the nodes say; of those that have one. */
+/* Certificates as the nodes report them. Nodes without one have no row. */
 static void
 node_certificates(const mrd_overview *v, mrd_metrics_text *x, bool ends)
 {
@@ -209,7 +209,7 @@ conversions(const mrd_overview *v, mrd_metrics_text *x)
     }
 }
 
-/* What the limits are, how much of them is used, and how often each held something back. */
+/* The limits, their current use, and how often each of them delayed or refused something. */
 static void
 limits(const mrd_overview *v, unsigned max_connections, mrd_metrics_text *x)
 {

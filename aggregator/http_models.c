@@ -1,4 +1,5 @@
-/* aggregator/http_models.c - GET /api/v1/models, …/sessions/{id}/models: which models are loaded where. */
+/* aggregator/http_models.c - GET /api/v1/models, …/sessions/{id}/models: which models are loaded on
+ * which nodes */
 #include "aggregator/http.h"
 
 #include "aggregator/core/models.h"
@@ -28,7 +29,7 @@ mrd_http_models(void *self, mrd_http_request *req, mrd_why *why)
         const mrd_node *n = v->nodes[i];
 
         if (n->models == NULL || !mrd_node_is_alive(n, v->made, &v->limits))
-            continue; /* what it has loaded now is not known */
+            continue; /* its loaded models are unknown */
         mrd_node_models_gather(n->models, n->instance_id, models);
         left_out += n->models->left_out;
     }
@@ -36,7 +37,7 @@ mrd_http_models(void *self, mrd_http_request *req, mrd_why *why)
     return reply(req, models, left_out);
 }
 
-/* The NEFF itself, where it was shipped: an artifact with the model's hash. */
+/* Adds the NEFF if it was sent as an artifact with the model's hash. */
 static void
 put_neffs(const mrd_session *s, mrd_json *models)
 {

@@ -190,7 +190,7 @@ mrd_http_bearer(const char *authorization)
     return token.p[token.len] == '\0' ? token : MRD_STR("");
 }
 
-/* ---- Where a request comes from ---- */
+/* ---- The origin of a request ---- */
 
 static bool
 is_port(const char *rest)
@@ -198,7 +198,8 @@ is_port(const char *rest)
     return *rest == '\0' || (*rest == ':' && rest[1 + strspn(rest + 1, "0123456789")] == '\0');
 }
 
-/* The host of "host:port", "[::1]:port" without brackets; empty when it is neither. */
+/* Returns the host of "host:port", and of "[::1]:port" without brackets. Empty if the text is
+ * neither. */
 static mrd_str
 host_name(const char *host)
 {

@@ -1,4 +1,4 @@
-/* GET …/profile: a file of a merged session, or a slice that is merged while it is sent. */
+/* GET …/profile: a file of a merged session, or a slice that is merged while it is being sent. */
 #include "aggregator/http.h"
 
 #include <stdio.h>
@@ -12,20 +12,20 @@
 #include "trace/sink/group.h"
 #include "trace/sink/sinks.h"
 
-/* Clients and proxies give up on a server that is silent for a minute. */
+/* Clients and proxies close a connection without data after a minute. */
 #define MADE_WAIT (50 * MRD_SEC)
 
-/* A slice that is being made for a client. */
+/* A slice that is made for a client. */
 typedef struct {
     merge_input *input;
     mrd_filter filter;
     merge_times times;
     mrd_group primary, secondary; /* empty: as by default */
     const mrd_sink_ops *ops;
-    uint64_t split; /* an archive of parts; 0: one file */
+    uint64_t split; /* bytes of a part in an archive; 0: one file */
     mrd_out *to;
-    mrd_made *made; /* NULL: it is sent while it is made */
-    mrd_loop *loop; /* where its session is counted as served; NULL: not yet */
+    mrd_made *made; /* NULL: sent while it is being made */
+    mrd_loop *loop; /* the loop that counts its session as served; NULL: not yet */
     uint64_t session;
 } slice;
 
@@ -47,7 +47,7 @@ served(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
         mrd_core_grew(c, now, s->session);
 }
 
-/* Its files stay until the slice is freed. */
+/* Keeps the session's files until the slice is freed. */
 static void
 slice_serves(slice *s, mrd_loop *loop, uint64_t session)
 {
@@ -204,7 +204,7 @@ format_of(mrd_http_request *req, const mrd_sink_ops **ret_ops, mrd_why *why)
     return MRD_INVALID;
 }
 
-/* Of a profile that is merged now: in parts of so many bytes, as an archive. */
+/* Parses the size of the parts of an archive, for a profile that is merged now. */
 static mrd_err
 split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mrd_why *why)
 {
@@ -220,7 +220,8 @@ split_of(mrd_http_request *req, const mrd_sink_ops *ops, uint64_t *ret_split, mr
     return MRD_OK;
 }
 
-/* The path of a whole profile's file, which the caller frees; NULL when the file is not there. */
+/* Returns the path of the file with the whole profile, which the caller frees. NULL if the file
+ * does not exist. */
 static char *
 file_there(const http_api *api, const mrd_session *s, const char *folder, const mrd_sink_ops *ops)
 {
@@ -252,10 +253,10 @@ slice_new(http_api *api, const mrd_session_view *v, const mrd_sink_ops *ops)
 }
 
 /*
- * Finds the file of a merged session's whole profile in this format. Where a merge does not write the format,
- * the first request has the file made and waits, as others do that come meanwhile: true then, and the caller
- * returns without a reply. Without a path and a wait the profile is to be sent as a stream: the file takes
- * too long or cannot be made.
+ * Finds the file with a merged session's whole profile in this format. If a merge does not write
+ * the format, the first request starts making the file. This request and later ones wait for it:
+ * returns true, and the caller returns without a reply. With neither a path nor a wait, the profile
+ * must be sent as a stream, because the file takes too long or cannot be made.
  */
 static bool
 find_file(http_api *api, mrd_http_request *req, const mrd_session_view *v, const mrd_sink_ops *ops,
@@ -266,7 +267,7 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *v, const
     slice *order;
     bool waits;
 
-    /* A profile lists the session's artifacts, and a conversion adds some later. */
+    /* A profile lists the session's artifacts, and a later conversion adds some. */
     snprintf(folder, sizeof(folder), MERGE_MADE "/%zu", v->s->n_artifacts);
     path = mrd_session_store_path(mrd_loop_store(api->loop), v->s->text, "%s/%s%s", folder,
                                   ops->stem, ops->suffix);
@@ -283,7 +284,7 @@ find_file(http_api *api, mrd_http_request *req, const mrd_session_view *v, const
     return waits && mrd_http_wait(req, wakes, MADE_WAIT);
 }
 
-/* Whether it is what a merge writes, or would write in another format. */
+/* Returns true if a merge writes exactly this profile, possibly in another format. */
 static bool
 is_whole(const slice *s)
 {
@@ -338,7 +339,7 @@ mrd_http_profile(void *self, mrd_http_request *req, mrd_why *why)
     snprintf(name, sizeof(name), "%s%s", s->text,
              path == NULL && sl->split > 0 ? ".tar" : sl->ops->suffix);
     mrd_session_view_unref(v);
-    if (err == MRD_OK && path == NULL) /* takes the slice in every case */
+    if (err == MRD_OK && path == NULL) /* takes ownership of the slice in every case */
         return mrd_http_reply_stream(req, sl->split > 0 ? "application/x-tar" : sl->ops->media_type,
                                      name, slice_produce, slice_free, sl, why);
     if (err == MRD_OK)
@@ -373,9 +374,7 @@ mrd_http_formats(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, doc);
 }
 
-/* One of the files of <session>/profile; its name is one component of letters, digits, '.', '_',
- * '-'.
- */
+/* GET of a file of <session>/profile. Its name is one component of letters, digits, '.', '_', '-'. */
 mrd_err
 mrd_http_profile_file(void *self, mrd_http_request *req, mrd_why *why)
 {

@@ -1,8 +1,9 @@
-/* Who asks, and whose a session is: what aggregator/rights.h decides by. */
+/* Finds out the identity of callers and the owners of sessions, for the decisions of
+ * aggregator/rights.h. */
 #include "aggregator/http.h"
 #include "aggregator/jwt.h"
 
-/* ---- Whose a session is ---- */
+/* ---- Owners of sessions ---- */
 
 mrd_ownership
 mrd_http_ownership(const mrd_session *s)
@@ -40,8 +41,8 @@ mrd_http_may_line(const mrd_http_request *req, const mrd_session_line *s)
     return mrd_http_may(req, &o);
 }
 
-/* Of an id, before the session is looked for: to whom it is not every session's, one that is somebody
- * else's takes as long as one that is not there. */
+/* Decides by the id, before the session is looked up. For a caller who may not use every session,
+ * the answer takes the same time for another user's session as for an unknown one. */
 static bool
 may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 {
@@ -60,7 +61,7 @@ may_id(http_api *api, const mrd_http_request *req, uint64_t id)
 
 /* ---- Who asks ---- */
 
-/* An owner is known as long as there is a session with its key: other digests are unknown tokens. */
+/* Returns true if there is a session with the caller's key. Other digests are unknown tokens. */
 static bool
 is_owner(http_api *api, const mrd_caller *who)
 {
@@ -76,7 +77,7 @@ is_owner(http_api *api, const mrd_caller *who)
     return found;
 }
 
-/* The issuer's own tokens are proven with its keys, all others are Kubernetes's. */
+/* Verifies tokens of the OIDC issuer with its keys, and passes all others to Kubernetes. */
 static mrd_err
 identify_signed(http_api *api, uint64_t peer, mrd_str token, mrd_caller *ret_caller, mrd_why *why)
 {
@@ -130,7 +131,7 @@ mrd_http_self(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_json(req, 200, o);
 }
 
-/* The newest session that the caller may read. False: there is none. */
+/* Finds the newest session that the caller may read. Returns false if there is none. */
 static bool
 find_latest(http_api *api, const mrd_http_request *req, uint64_t *ret_id)
 {

@@ -1,4 +1,4 @@
-/* The list of sessions, and those of a job, a user, a pod: found, and deleted, by what they recorded. */
+/* Lists and deletes sessions, with filters for jobs, users and pods by their recorded processes. */
 #include "aggregator/http.h"
 
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-/* One row per key of base/jobid.h that is asked for by its name; others by label=KEY=VALUE. */
+/* One row per key of base/jobid.h that has a query parameter; others use label=KEY=VALUE. */
 #define JOB_KEYS                                                                                   \
     "job", "job_name", "user", "uid", "account", "cluster", "partition", "array_job",              \
         "array_task", "step", "restart", "namespace", "pod", "pod_uid"
@@ -56,7 +56,7 @@ session_line(const mrd_session_line *s)
     return o;
 }
 
-/* ---- The filter: every parameter that is given must fit ---- */
+/* ---- The filter: all given parameters must match ---- */
 
 static bool
 letters_in(const char *text, const char *letters)
@@ -69,7 +69,7 @@ letters_in(const char *text, const char *letters)
     return n == 0;
 }
 
-/* What one job of the session must have, all of it. */
+/* Returns true if one job of the session matches all parameters. */
 static bool
 job_fits(mrd_http_request *req, const char *text)
 {
@@ -101,7 +101,7 @@ asks_for_job(mrd_http_request *req)
     return asks;
 }
 
-/* Letters anywhere: in id, name, message, or what a job is called. */
+/* Searches the letters in id, name, message and the names of jobs. */
 static bool
 search_fits(const mrd_session_line *s, const char *letters)
 {
@@ -132,7 +132,7 @@ fits(mrd_http_request *req, const mrd_session_line *s)
     return found;
 }
 
-/* "KEY=VALUE", whose key has room in job_fits. */
+/* Accepts "KEY=VALUE", with a key that fits into job_fits' buffer. */
 static bool
 is_label(const char *text)
 {
@@ -141,7 +141,7 @@ is_label(const char *text)
     return n > 0 && text[n] == '=' && n + sizeof("label.") < MRD_JOBID_VALUE;
 }
 
-/* A word that no session can have is a mistake, not an empty list. */
+/* Refuses a value that no session can have, instead of returning an empty list. */
 static mrd_err
 check_words(mrd_http_request *req, mrd_why *why)
 {
@@ -173,8 +173,8 @@ check_words(mrd_http_request *req, mrd_why *why)
 
 typedef struct {
     bool newest_first;
-    uint64_t limit;    /* at most so many sessions in an answer */
-    const char *after; /* the last session of the page before; NULL: this is the first page */
+    uint64_t limit;    /* maximum number of sessions in an answer */
+    const char *after; /* the last session of the previous page; NULL: first page */
 } page;
 
 static mrd_err
@@ -202,8 +202,8 @@ line_at(const mrd_overview *v, const page *p, size_t i)
     return &v->sessions[p->newest_first ? v->n_sessions - 1 - i : i];
 }
 
-/* The first line of the page. A session that was deleted meanwhile is placed by its id, which begins with the
- * time. */
+/* Finds the first entry of the page. A session that was deleted meanwhile is located by its id,
+ * which begins with the time. */
 static size_t
 page_begins(const mrd_overview *v, const page *p)
 {
@@ -262,7 +262,8 @@ remove_session(mrd_core *c, mrd_core_time now, uint64_t ticket, void *arg)
     mrd_core_delete(c, now, ticket, *(const uint64_t *) arg);
 }
 
-/* A filter whose value is empty, as of a shell's variable that is not set, would select what nobody named. */
+/* Refuses a filter with an empty value, for example from an unset shell variable, because it would
+ * match unintended sessions. */
 static mrd_err
 check_filter(mrd_http_request *req, mrd_why *why)
 {
@@ -283,7 +284,7 @@ check_filter(mrd_http_request *req, mrd_why *why)
                              "say which sessions to delete: ?job=4711, ?user=alice, ?state=failed");
 }
 
-/* Those that fit and are over; what is still open stays, and is listed as left. */
+/* Deletes the matching sessions that are over. Open ones stay and are listed as left. */
 mrd_err
 mrd_http_sessions_delete(void *self, mrd_http_request *req, mrd_why *why)
 {

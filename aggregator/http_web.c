@@ -1,7 +1,7 @@
 #include "aggregator/http_web.h"
 
-/* Nothing from elsewhere, nothing inline, in nobody's frame. The Perfetto window is opened by the
- * page and answers it, which Cross-Origin-Opener-Policy: same-origin would forbid. */
+/* Forbids content of other origins, inline code, and framing. The page opens the Perfetto window
+ * and receives its answer, which Cross-Origin-Opener-Policy: same-origin would prevent. */
 #define POLICY                                                                                     \
     "default-src 'self'; object-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors " \
     "'none'"
@@ -36,7 +36,7 @@ mrd_http_web_part(void *self, mrd_http_request *req, mrd_why *why)
     return reply(req, mrd_http_param(req, "file"), why);
 }
 
-/* In the table under a name that no path of a request can have. */
+/* Its name in the table cannot occur in the path of a request. */
 mrd_err
 mrd_http_web_spec(void *self, mrd_http_request *req, mrd_why *why)
 {

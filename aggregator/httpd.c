@@ -23,10 +23,11 @@
 #include "base/threads.h"
 
 #define HTTPD_MAGIC 0x48545450u
-#define DISCARD_MAX (16u << 20) /* of a body that is not kept */
+#define DISCARD_MAX (16u << 20) /* of a body that is not stored */
 #define BODIES_MAX  (16u << 20) /* of all bodies that are */
 #define PEM_MAX     (1u << 20)
-#define PARAMS_MAX  128 /* of a query: the library keeps each in the memory of the connection */
+/* parameters of a query; the library stores each in the memory of the connection */
+#define PARAMS_MAX 128
 
 /* ---- Request parts ---- */
 
@@ -108,7 +109,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
             continue;
         if ((check->seen >> (k % 64) & 1) != 0)
             check->twice = key;
-        else if (value == NULL) /* to a handler it would look as if it were not there */
+        else if (value == NULL) /* without this check a handler would see the parameter as absent */
             check->bare = key;
         check->seen |= 1ull << (k % 64);
         return check->twice == NULL && check->bare == NULL ? MHD_YES : MHD_NO;
@@ -117,7 +118,7 @@ check_query(void *cls, enum MHD_ValueKind kind, const char *key, const char *val
     return MHD_NO;
 }
 
-/* INVALID names a query parameter that the route does not know, and the one that was meant. */
+/* Returns INVALID with the name of an unknown query parameter and the closest known one. */
 static mrd_err
 known_query(mrd_http_request *req, const char *const *known, mrd_why *why)
 {
@@ -203,7 +204,7 @@ static const http_refusal
                       "moment",
                       false };
 
-/* Sets req->route, or gathers in req->allow the methods that the path has. */
+/* Sets req->route, or collects in req->allow the methods of the path. */
 static void
 find_route(mrd_http_request *req)
 {
@@ -224,8 +225,8 @@ find_route(mrd_http_request *req)
         mrd_buf_text(&req->allow, "OPTIONS");
 }
 
-/* Fields that say who asks, for what and how: given twice, readers on the way may have looked at
- * another one than we do. */
+/* Fields about the caller, the object and the format. If such a field occurs twice, a proxy may
+ * have used the other value. */
 static const char *const single_fields[] = { "Host", "Origin", "Sec-Fetch-Site", "Authorization",
                                              "Content-Type" };
 
@@ -235,8 +236,8 @@ typedef struct {
     bool bad_name;
 } field_counts;
 
-/* A token of RFC 9110, 5.6.2. "Transfer-Encoding :" is another field to who reads the blank as a part of
- * the name, and the same to who does not: the two see another end of the request. */
+/* A token of RFC 9110, 5.6.2. Some readers take the blank in "Transfer-Encoding :" as a part of the
+ * name, others do not, so they would see different ends of the request. */
 static bool
 is_field_name(const char *name)
 {
@@ -265,7 +266,7 @@ count_fields(void *cls, enum MHD_ValueKind kind, const char *key, const char *va
     return MHD_YES;
 }
 
-/* What RFC 9112 has a server refuse, whatever is asked for. */
+/* Refuses requests that RFC 9112 requires a server to refuse. */
 static const http_refusal *
 check_fields(const mrd_http_request *req, const char *version)
 {
@@ -289,7 +290,7 @@ check_fields(const mrd_http_request *req, const char *version)
     return NULL;
 }
 
-/* Whom the request is sent to. */
+/* Returns the host that the request is sent to. */
 static const char *
 host_of(mrd_http_request *req)
 {
@@ -305,7 +306,7 @@ has_body(mrd_http_request *req)
            mrd_http_header(req, "Transfer-Encoding") != NULL;
 }
 
-/* Whether it changes something and comes from somewhere else than this server's page or a program. */
+/* Refuses a request that changes something and comes from another web page. */
 static const http_refusal *
 admit_change(mrd_http_request *req)
 {
@@ -320,7 +321,8 @@ admit_change(mrd_http_request *req)
                : NULL;
 }
 
-/* A hash of the client's address; a network of IPv6 is one client, who has all of its addresses. */
+/* Returns a hash of the client's address. A network of IPv6 counts as one client, because a client
+ * can use all its addresses. */
 static uint64_t
 peer_of(const mrd_http_request *req)
 {
@@ -341,7 +343,8 @@ peer_of(const mrd_http_request *req)
                : mrd_hash64(six, 8, 6);
 }
 
-/* Who asks, and whether the route is anything for that role. Which sessions are is for the handler. */
+/* Identifies the caller and checks the route's action against the role. The handler checks the
+ * rights on sessions. */
 static const http_refusal *
 admit_caller(mrd_http_request *req)
 {
@@ -366,7 +369,7 @@ admit_caller(mrd_http_request *req)
     return mrd_may(&req->caller, NULL, req->route->action) ? NULL : &not_permitted;
 }
 
-/* The last part of what is looked at, and the one that is done again for a request that was held. */
+/* The last part of the checks, which is repeated for a request that was held. */
 static const http_refusal *
 admit_known(mrd_http_request *req)
 {
@@ -380,7 +383,7 @@ admit_known(mrd_http_request *req)
     return strcmp(req->route->method, "GET") == 0 ? NULL : admit_change(req);
 }
 
-/* Looks at a request's head: what it asks for, and whether who asks may. */
+/* Checks a request's head: the route, and the caller's rights. */
 static const http_refusal *
 admit(mrd_http_request *req, const char *version)
 {
@@ -401,7 +404,7 @@ admit(mrd_http_request *req, const char *version)
     return admit_known(req);
 }
 
-/* OPTIONS: what the path allows, and to the Perfetto page how it may read it. */
+/* OPTIONS: returns the methods of the path and, for the Perfetto page, the CORS headers. */
 static mrd_err
 reply_options(mrd_http_request *req)
 {
@@ -434,7 +437,7 @@ reply_refusal(mrd_http_request *req, const http_refusal *r)
                                        : r->detail);
 }
 
-/* The whole request is here, or as much of it as is wanted. */
+/* The whole request has arrived, or as much of it as is needed. */
 static mrd_err
 answer(mrd_http_request *req)
 {
@@ -477,7 +480,7 @@ request_new(mrd_httpd *h, struct MHD_Connection *connection, const char *url, co
     return req;
 }
 
-/* Room for a body's next bytes among all bodies. */
+/* Reserves memory for a body's next bytes within the limit of all bodies. */
 static bool
 body_room(mrd_httpd *h, size_t n)
 {
@@ -499,8 +502,8 @@ body_drop(mrd_http_request *req)
     mrd_buf_fini(&req->body);
 }
 
-/* Only bodies of requests that were let in and can use one are kept. The others are read, so that
- * the answer is seen, unless they have no end: then the connection ends. */
+/* Stores only bodies of accepted requests that can use one. Other bodies are read, so that the
+ * client receives the answer. If such a body has no known end, the connection is closed. */
 static bool
 take_body(mrd_http_request *req, const char *data, size_t n)
 {
@@ -519,14 +522,14 @@ take_body(mrd_http_request *req, const char *data, size_t n)
     return req->discarded <= DISCARD_MAX;
 }
 
-/* Its head was looked at, and the body may come. */
+/* The head was checked, and the body may follow. */
 static enum MHD_Result
 begin(mrd_http_request *req)
 {
     const char *length = mrd_http_header(req, "Content-Length");
     uint64_t announced = 0;
 
-    if (req->was_held) /* it begins once it is known whose it is */
+    if (req->was_held) /* it begins after the caller is identified */
         return MHD_YES;
     if (length != NULL && mrd_num_u64(mrd_str_of(length), &announced) == MRD_OK &&
         announced > MRD_HTTP_BODY_MAX && req->refusal == NULL)
@@ -540,9 +543,10 @@ begin(mrd_http_request *req)
     return MHD_YES;
 }
 
-static char is_cut; /* its address is the state of a request whose query was cut off */
+static char is_cut; /* its address marks a request with a truncated query */
 
-/* Before the library takes the query apart: with many parameters it has no memory left for an answer. */
+/* Called before the library splits the query. With many parameters it has no memory left for an
+ * answer. */
 static void *
 on_target(void *cls, const char *target, struct MHD_Connection *connection)
 {
@@ -582,7 +586,7 @@ on_request(void *cls, struct MHD_Connection *connection, const char *url, const 
         req->refusal = admit_known(req);
         if (req->was_held)
             return MHD_YES;
-        /* The library repeats its first call after a suspension: a body comes with the next ones. */
+        /* The library repeats its first call after a suspension. A body comes with the next calls. */
         if (begin(req) != MHD_YES)
             return MHD_NO;
         if (*upload_size == 0 && has_body(req))
@@ -702,7 +706,7 @@ unescape(void *cls, struct MHD_Connection *connection, char *text)
     return mrd_http_unescape(text);
 }
 
-/* Starts a server thread on a copy of the listening socket. */
+/* Starts a server thread on a duplicate of the listening socket. */
 static mrd_err
 start_daemon(mrd_httpd *h, struct MHD_Daemon **ret_daemon, mrd_why *why)
 {
@@ -797,7 +801,7 @@ mrd_httpd_port(const mrd_httpd *httpd)
     return httpd->port;
 }
 
-/* Ends servers of before a reload whose clients have gone; all of them when forced. */
+/* Stops servers from before a reload that have no clients; all of them if forced. */
 static void
 retire(mrd_httpd *h, bool force)
 {
@@ -847,8 +851,8 @@ mrd_httpd_count(mrd_httpd *httpd, mrd_httpd_counts *ret_counts)
     pthread_mutex_unlock(&httpd->lock);
 }
 
-/* Tells every producer to end and every suspended connection to go on, then waits until all are
- * gone. */
+/* Requests the end of every producer, resumes every suspended connection, and waits until all have
+ * ended. */
 static void
 stop_streams(mrd_httpd *h)
 {

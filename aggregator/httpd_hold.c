@@ -1,7 +1,7 @@
 /*
- * aggregator/httpd_hold.c - requests that wait for another thread, which finds out who asks or makes
- * the answer. Their connections are suspended, so that the server thread never waits. A connection has
- * at most one such request.
+ * aggregator/httpd_hold.c - requests that wait for another thread, which identifies the caller or
+ * makes the answer. Their connections are suspended, so that the server thread never waits. A
+ * connection has at most one such request.
  */
 #include "aggregator/httpd_int.h"
 
@@ -27,8 +27,8 @@ mrd_httpd_wakes(mrd_httpd *h)
     return n;
 }
 
-/* Suspends the connection until `end`, unless the server stops. Wakes it at once when there was a wake
- * since `wakes` was read. */
+/* Suspends the connection until `end`, unless the server stops. Resumes it at once if there was a
+ * wake since `wakes` was read. */
 static bool
 suspend_until(mrd_http_request *req, uint64_t wakes, mrd_local_ns end)
 {

@@ -1,4 +1,4 @@
-/* aggregator/httpd_reply.c - replies: texts, problems, streams made by a thread, files. */
+/* aggregator/httpd_reply.c - replies: texts, problems, streams made by a thread, files */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -17,8 +17,8 @@
 
 enum { ETAG_MAX = 96, ENCODE_MIN = 1024, FILE_CHUNK = 128 << 10 };
 
-/* A reply that a thread of its own produces. Two owners, the producer and the response; the last
- * frees. */
+/* A reply that a thread of its own produces. Owned by the producer and the response; the last of
+ * them frees it. */
 struct http_stream {
     mrd_httpd *httpd;
     struct MHD_Connection *connection;
@@ -30,10 +30,10 @@ struct http_stream {
     mrd_encoding encoding;
     uint8_t *queue;
     size_t head, len;
-    bool begun;     /* the reply's head was sent: until then an error can still be told */
-    bool waiting;   /* the connection is suspended for want of bytes */
+    bool begun;     /* the reply's head was sent, so an error status is no longer possible */
+    bool waiting;   /* the connection is suspended until there are bytes */
     bool finished;  /* the producer has returned */
-    bool cancelled; /* nobody reads any more */
+    bool cancelled; /* the client disconnected or the server stops */
     mrd_err err;
     mrd_why why; /* of err */
     int owners;
@@ -72,7 +72,7 @@ has_header(const mrd_http_request *req, const char *name)
     return false;
 }
 
-/* Queues the response, which it owns, with the headers every reply has. */
+/* Queues the response, which it owns, with the headers of every reply. */
 static mrd_err
 send_response(mrd_http_request *req, unsigned status, struct MHD_Response *response)
 {
@@ -103,7 +103,7 @@ send_response(mrd_http_request *req, unsigned status, struct MHD_Response *respo
     return req->queued == MHD_YES ? MRD_OK : MRD_IO;
 }
 
-/* The body of a reply that has none, and whose length is not said to be 0. */
+/* The body of a reply without a body, whose length must not be given as 0. */
 static ssize_t
 no_body(void *self, uint64_t at, char *to, size_t max)
 {
@@ -171,7 +171,8 @@ mrd_http_reply_alive(void *self, mrd_http_request *req, mrd_why *why)
     return mrd_http_reply_text(req, 200, "text/plain; charset=utf-8", &body);
 }
 
-/* Answers when a condition says that what has this tag is not to be sent; false: it is. */
+/* Answers the request if its conditions exclude an object with this tag. Returns false if the
+ * object must be sent. */
 static bool
 has_answered(mrd_http_request *req, const char *etag, mrd_err *ret_err)
 {
@@ -224,7 +225,7 @@ mrd_err
 mrd_httpd_reply_error(mrd_http_request *req, mrd_err err, const mrd_why *why)
 {
     if (err == MRD_IO && (why->sys == EMFILE || why->sys == ENFILE))
-        err = MRD_AGAIN; /* descriptors come back when connections end */
+        err = MRD_AGAIN; /* descriptors become free when connections end */
     if (err == MRD_BUSY || err == MRD_AGAIN || err == MRD_FULL)
         mrd_http_set_header(req, "Retry-After", "2");
     return mrd_httpd_reply_problem(req, (unsigned) mrd_err_http(err), mrd_err_name(err),
@@ -258,7 +259,7 @@ stream_release(http_stream *s)
     free(s);
 }
 
-/* With the lock held: lets the server thread look again. */
+/* Lock held: resumes the connection. */
 static void
 stream_wake(http_stream *s)
 {
@@ -272,7 +273,7 @@ stream_wake(http_stream *s)
     MHD_resume_connection(s->connection);
 }
 
-/* The producer's side of the queue; false when nobody reads any more. */
+/* The producer's side of the queue. Returns false if the reader has ended. */
 static bool
 stream_push(void *self, const void *data, size_t len)
 {
@@ -315,7 +316,7 @@ mrd_http_stream_wanted(void)
     return wanted;
 }
 
-/* Through a compressor into the queue. */
+/* Sends the producer's output through a compressor into the queue. */
 static mrd_err
 produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
 {
@@ -338,7 +339,8 @@ produce_encoded(http_stream *s, mrd_out *raw, mrd_why *why)
     return err;
 }
 
-/* Of a reply whose head was sent the client sees a broken connection only. Nobody misses what a client left. */
+/* Logs an error after the head was sent, because the client sees only a broken connection. Does not
+ * log if the client disconnected. */
 static void
 stream_said(http_stream *s, mrd_err err, const mrd_why *why)
 {
@@ -381,7 +383,7 @@ stream_main(void *self)
     return NULL;
 }
 
-/* The server's side: gives what there is, or suspends the connection. */
+/* The server's side: returns the available bytes, or suspends the connection. */
 static ssize_t
 stream_pull(void *self, uint64_t at, char *to, size_t max)
 {
@@ -401,7 +403,7 @@ stream_pull(void *self, uint64_t at, char *to, size_t max)
         s->httpd->counts.bytes += (uint64_t) n;
         pthread_cond_signal(&s->room);
     } else if (s->finished || s->cancelled) {
-        /* An error after the head was sent can only be shown by breaking the transfer off. */
+        /* An error after the head was sent can only be shown by breaking the transfer. */
         n = s->finished && s->err == MRD_OK ? MHD_CONTENT_READER_END_OF_STREAM
                                             : MHD_CONTENT_READER_END_WITH_ERROR;
     } else {
@@ -425,7 +427,7 @@ stream_gone(void *self)
     stream_release(s);
 }
 
-/* A stream registered with the server, its thread not yet started. */
+/* Makes a stream that is registered with the server. Its thread is not started yet. */
 static http_stream *
 stream_new(mrd_http_request *req)
 {
@@ -441,7 +443,7 @@ stream_new(mrd_http_request *req)
     s->owners = 2;
     mrd_cond_init(&s->room);
     pthread_mutex_lock(&h->lock);
-    s->cancelled = h->stopping; /* one that comes after stop_streams was there */
+    s->cancelled = h->stopping; /* a stream that begins after stop_streams ends at once */
     s->next = h->streams;
     s->link = &h->streams;
     if (s->next != NULL)
@@ -468,7 +470,7 @@ stream_headers(mrd_http_request *req, const char *type, const char *download)
     }
 }
 
-/* Sends the head once there is something to send, or says why nothing comes. */
+/* Sends the head when there is something to send, or the error. */
 mrd_err
 mrd_httpd_stream_begin(mrd_http_request *req)
 {
@@ -572,7 +574,7 @@ mrd_httpd_streams_end(mrd_httpd *h)
         s->cancelled = true;
         pthread_cond_signal(&s->room);
         stream_wake(s);
-        left = left || !s->finished; /* connections end with their server */
+        left = left || !s->finished; /* the connections end with their server */
     }
     return left;
 }
@@ -591,7 +593,7 @@ mrd_httpd_stream_abandon(mrd_httpd *h, struct MHD_Connection *connection)
 
 /* ---- Files ---- */
 
-/* A file as a stream, to be compressed. */
+/* Sends a file as a stream, to be compressed. */
 static mrd_err
 file_produce(void *self, mrd_out *out, mrd_why *why)
 {
@@ -628,7 +630,8 @@ reply_encoded(mrd_http_request *req, int fd, mrd_encoding encoding, const char *
     return reply_stream(req, encoding, type, download, file_produce, file_done, self, why);
 }
 
-/* On the fly when the client wants it and a stream is free; the plain file needs none. */
+/* Compresses on the fly if the client accepts it and a stream slot is free. The plain file needs no
+ * slot. */
 static mrd_encoding
 file_encoding(mrd_http_request *req, off_t size)
 {
@@ -643,7 +646,7 @@ file_encoding(mrd_http_request *req, off_t size)
     return full ? MRD_ENCODE_NONE : mrd_encode_choose(mrd_http_header(req, "Accept-Encoding"));
 }
 
-/* Of the bytes that are sent: each encoding has its own. */
+/* The tag of the bytes that are sent, so each encoding has its own tag. */
 static void
 file_etag(const struct stat *st, mrd_encoding encoding, char etag[ETAG_MAX])
 {
@@ -691,7 +694,8 @@ reply_plain(mrd_http_request *req, int fd, const struct stat *st, bool part, uin
     return send_response(req, part ? MHD_HTTP_PARTIAL_CONTENT : MHD_HTTP_OK, response);
 }
 
-/* Why a file cannot be sent. Only one that is none, or a link, is not there: a client gives that up. */
+/* Returns why a file cannot be sent. Only a missing file, a special file or a link is NOTFOUND,
+ * because a client does not retry NOTFOUND. */
 static mrd_err
 no_file(int sys, mrd_why *why)
 {

@@ -1,8 +1,8 @@
 /*
- * aggregator/httpd_watch.c - nobody holds a connection by being slow. The library ends connections
- * on which nothing moves; this ends those on which just enough does: a request that comes byte by
- * byte, a reply that is hardly read. It also notices clients that left while their reply is being
- * made, which the library does not look at.
+ * aggregator/httpd_watch.c - closes connections of slow clients. The library closes connections
+ * without any traffic; this module closes those with very little: a request that arrives byte by
+ * byte, a reply that is read too slowly. It also detects clients that disconnected while their
+ * reply is being made, which the library does not check.
  */
 #include <errno.h>
 #include <linux/tcp.h>
@@ -19,7 +19,7 @@
 
 enum {
     RATE_MIN = 1024, /* bytes per second that a reader must take */
-    /* Patience in seconds when three quarters of the connections are in use: */
+    /* Time limits in seconds when three quarters of the connections are in use: */
     PRESSED_HEAD = 1, /* with a head, or with a connection that waits for one */
     PRESSED_REST = 5, /* with a body or a reader */
     /* of tcpi_state; the C library's header has the names, but an older tcp_info */
@@ -32,12 +32,13 @@ struct http_client {
     int fd;
     void *tls; /* of mrd_https_started */
     client_stage stage;
-    mrd_local_ns since; /* of the stage; in REPLY: of the window below */
-    uint64_t acked;     /* bytes that the client had taken then */
+    mrd_local_ns since; /* start of the stage; in REPLY: of the current window */
+    uint64_t acked;     /* bytes that the client had acknowledged then */
     http_client *next, **link;
 };
 
-/* In seconds. Who comes when hardly a connection is left does not wait for those that are silent. */
+/* Returns the time limit in seconds. It is short when few connections are left, so that silent
+ * clients make room for new ones. */
 static int64_t
 patience(const mrd_httpd *h, client_stage stage)
 {
@@ -47,8 +48,8 @@ patience(const mrd_httpd *h, client_stage stage)
     return is_pressed && pressed < h->options.idle_seconds ? pressed : h->options.idle_seconds;
 }
 
-/* True when the client is to go. In REPLY what the client's own system has acknowledged counts:
- * bytes in our buffers prove nothing. */
+/* Returns true if the connection must be closed. In REPLY only bytes that the client's system
+ * acknowledged count, because bytes in our buffers prove nothing. */
 static bool
 dawdles(mrd_httpd *h, http_client *c, mrd_local_ns now)
 {
@@ -94,8 +95,8 @@ watch_main(void *self)
             if (!dawdles(h, c, now))
                 continue;
             h->counts.slow_clients++;
-            c->since = now;             /* it takes the server thread a moment */
-            shutdown(c->fd, SHUT_RDWR); /* open until the lock is ours no more */
+            c->since = now;             /* the server thread needs a moment for it */
+            shutdown(c->fd, SHUT_RDWR); /* the socket stays open while the lock is held */
         }
         mrd_httpd_hold_end(h, false);
         until = mrd_cond_deadline(PERIOD_NS);

@@ -8,10 +8,10 @@
 
 #include <gnutls/gnutls.h>
 
-/* How far a handshake came; hangs on the session where a session cache would, of which there is
- * none (the ordinary pointer is libmicrohttpd's). */
+/* The progress of a handshake. Stored in the session's database pointer, which is unused because
+ * there is no session cache. (libmicrohttpd uses the ordinary pointer.) */
 typedef struct {
-    bool greeted; /* the client's hello was taken */
+    bool greeted; /* the client's hello was received */
     bool done;    /* so was its last message */
 } progress;
 
@@ -42,7 +42,7 @@ mrd_https_started(void *session)
     return p;
 }
 
-/* Whether the client said anything: those that only look whether the port is open do not. */
+/* Returns true if the client sent anything. A client that only checks the port does not. */
 static bool
 has_spoken(int fd)
 {

@@ -13,21 +13,22 @@
 #include "base/vec.h"
 
 #define FILE_BYTES (16u << 20)
-#define SIGNED_MAX 16 /* certificates of one invitation that are remembered, less one */
+#define SIGNED_MAX 16 /* certificates of one invitation that are remembered, minus one */
 
 typedef struct {
     char hash[MRD_SHA256_HEX];
     char instance[MRD_CSR_INSTANCE]; /* "": whichever */
     mrd_wall_ns end;
-    char key[MRD_SHA256_HEX];                  /* of the key that used it; "": unused */
-    char used[MRD_CSR_INSTANCE];               /* as this instance */
-    char serials[SIGNED_MAX * MRD_CSR_SERIAL]; /* of what was signed, each with a blank behind it */
+    char key[MRD_SHA256_HEX];    /* key that used it; "": unused */
+    char used[MRD_CSR_INSTANCE]; /* as this instance */
+    /* serial numbers of its certificates, each followed by a blank */
+    char serials[SIGNED_MAX * MRD_CSR_SERIAL];
 } invitation;
 
 struct mrd_join {
     mrd_join_options o;
     char *path;
-    pthread_mutex_t lock; /* guards all below; nothing is taken inside */
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
     mrd_signer *signer;
     uint64_t stamp;
     invitation *list;
@@ -87,7 +88,8 @@ file_read(mrd_join *j, mrd_why *why)
     return err;
 }
 
-/* Lock held. On disk before anybody hears of it: what was used once stays used after a crash. */
+/* Lock held. The file is durable before any answer, so that a used invitation stays used after a
+ * crash. */
 static mrd_err
 file_write(mrd_join *j, mrd_why *why)
 {
@@ -117,7 +119,7 @@ file_write(mrd_join *j, mrd_why *why)
     return err;
 }
 
-/* Those that have ended say nothing any more. Lock held. */
+/* Removes expired invitations. Lock held. */
 static void
 drop_ended(mrd_join *j)
 {
@@ -265,7 +267,7 @@ mrd_join_invite(mrd_join *join, const char *instance, mrd_dur_ns life,
     return err;
 }
 
-/* All are compared, whichever fits. Lock held. */
+/* Compares all invitations in any case, so that the time reveals nothing. Lock held. */
 static invitation *
 find(mrd_join *j, mrd_str token)
 {
@@ -299,8 +301,8 @@ invited(const invitation *v, const char *instance, const char *key, mrd_why *why
     return MRD_OK;
 }
 
-/* What the invitation's key asks for again is refused once something that it got was revoked: else whoever has both would
- * go on. Lock held. */
+/* A repeated request of the invitation's key is refused if one of its certificates was revoked.
+ * Otherwise a holder of token and key could continue. Lock held. */
 static mrd_err
 still_trusted(const mrd_join *j, const invitation *v, mrd_why *why)
 {
@@ -310,7 +312,7 @@ still_trusted(const mrd_join *j, const invitation *v, mrd_why *why)
     return err == MRD_OK ? MRD_OK : mrd_why_prefix(why, err, "the invitation was used already");
 }
 
-/* The oldest is forgotten for the one too many: answers may be lost often. */
+/* Forgets the oldest serial number if there are too many, which needs many lost answers. */
 static void
 note_serial(invitation *v, const char *serial)
 {
@@ -323,7 +325,8 @@ note_serial(invitation *v, const char *serial)
     strcat(strcat(v->serials, serial), " ");
 }
 
-/* On disk before the certificate is sent: whose the invitation is, and what is to be revoked. Lock held. */
+/* Records the use of the invitation and the certificate's serial number on disk before the
+ * certificate is sent. Lock held. */
 static mrd_err
 note_use(mrd_join *j, invitation *v, const char *key, const char *instance, mrd_str cert,
          mrd_why *why)

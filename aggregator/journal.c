@@ -26,20 +26,20 @@ struct mrd_journal {
     int fd;        /* -1: no segment open */
     dev_t dev;     /* of the open segment */
     ino_t ino;
-    uint64_t size, synced; /* of the open segment; so much of it as of the last sync */
+    uint64_t size, synced; /* bytes of the open segment; of them, bytes at the last sync */
     uint64_t bytes;
-    uint64_t appended, durable; /* frames, since it was opened */
+    uint64_t appended, durable; /* frames since it was opened */
     uint32_t frames;            /* of the open segment */
     bool dirty;
-    bool new_names;   /* a segment's name is not on disk yet */
-    bool new_folders; /* nor the names of the folders above, perhaps */
-    int failed;       /* errno of a sync whose frames were not told yet, 0: none */
+    bool new_names;   /* a segment's name is not durable yet */
+    bool new_folders; /* the names of the parent directories may not be durable either */
+    int failed;       /* errno of a failed sync that was not reported yet; 0: none */
 };
 
 #define INDEX_ROWS 128
 #define CHUNKS_MAX 64 /* of one write */
 
-/* To make an index: a part of the file, and rows to be written. */
+/* For writing an index: a part of the file, and rows to write. */
 typedef struct {
     uint64_t at;
     size_t len;
@@ -47,7 +47,7 @@ typedef struct {
     uint8_t rows[INDEX_ROWS * SEGMENT_ENTRY];
 } index_window;
 
-/* The number of "000012.mrj", 0 for other names. */
+/* Returns the number of "000012.mrj", 0 for other names. */
 static uint32_t
 segment_number(const char *name)
 {
@@ -118,7 +118,7 @@ write_error(const mrd_journal *j, int sys, mrd_why *why)
                        j->path == NULL ? j->dir : j->path);
 }
 
-/* What is written into a file that has lost its name is gone with it. */
+/* Returns false if the file was removed. Data written to it would be lost. */
 static bool
 is_there(const mrd_journal *j)
 {
@@ -136,7 +136,7 @@ gone_error(const mrd_journal *j, mrd_why *why)
                        j->path == NULL ? j->dir : j->path);
 }
 
-/* The whole of data at offset `at`. */
+/* Writes all of `data` at offset `at`. */
 static mrd_err
 write_at(const mrd_journal *j, uint64_t at, mrd_bytes data, mrd_why *why)
 {
@@ -154,7 +154,7 @@ write_at(const mrd_journal *j, uint64_t at, mrd_bytes data, mrd_why *why)
     return MRD_OK;
 }
 
-/* Leaves the open segment as it is: readers find its frames by scanning. */
+/* Leaves the open segment as it is. Readers find its frames by scanning. */
 static void
 segment_abandon(mrd_journal *j)
 {
@@ -166,9 +166,8 @@ segment_abandon(mrd_journal *j)
     j->dirty = false;
 }
 
-/* After a sync that failed: what it was to write is in the cache perhaps, and nowhere else, and a
- * later sync says nothing of it. It must not be found by a successor, which would take it for
- * stored. */
+/* After a failed sync the unwritten frames may exist in the page cache only, and a later sync does
+ * not report it. They are truncated, because a successor would count them as stored. */
 static void
 segment_fail(mrd_journal *j)
 {
@@ -177,8 +176,8 @@ segment_fail(mrd_journal *j)
     segment_abandon(j);
 }
 
-/* What a frame's name hangs on must survive a power cut as the frame does: the segment in its
- * folder, that in journal/, and journal/ in the session's. Returns 0, or the errno it failed with. */
+/* Makes the names that lead to a frame as durable as the frame: the segment in its directory, that
+ * directory in journal/, and journal/ in the session's. Returns 0 or the errno. */
 static int
 sync_names(const mrd_journal *j)
 {
@@ -242,7 +241,7 @@ segment_begin(mrd_journal *j, uint64_t agent, mrd_why *why)
     return MRD_OK;
 }
 
-/* The header of the frame at `at`, by way of a window of the file. */
+/* Reads the header of the frame at `at` through a window of the file. */
 static mrd_err
 frame_at(const mrd_journal *j, uint64_t at, index_window *w, mrd_frame *ret_frame, mrd_why *why)
 {
@@ -258,8 +257,8 @@ frame_at(const mrd_journal *j, uint64_t at, index_window *w, mrd_frame *ret_fram
                          ret_frame, why);
 }
 
-/* Writes the index behind the frames. It is read back from them, because a thousand nodes' indexes
- * would be much to keep in memory until their segments end. */
+/* Writes the index after the frames. It is read back from the file, because the indexes of a
+ * thousand nodes would need too much memory until their segments end. */
 static mrd_err
 index_write(const mrd_journal *j, uint64_t *ret_end, uint32_t *ret_crc, mrd_why *why)
 {
@@ -292,7 +291,8 @@ index_write(const mrd_journal *j, uint64_t *ret_end, uint32_t *ret_crc, mrd_why 
     return err;
 }
 
-/* Who finds an index takes the frames for durable (mrd_journal_recover). */
+/* Readers take the frames of a segment with an index as durable (mrd_journal_recover), so the index
+ * comes after a sync. */
 static mrd_err
 segment_end(mrd_journal *j, mrd_why *why)
 {
@@ -315,12 +315,12 @@ segment_end(mrd_journal *j, mrd_why *why)
     if (err == MRD_OK)
         err = write_at(j, end, (mrd_bytes){ trailer, sizeof(trailer) }, why);
     if (err != MRD_OK && ftruncate(j->fd, (off_t) j->size) != 0)
-        err = MRD_IO; /* a torn index is passed over like any damage */
+        err = MRD_IO; /* readers skip a torn index like any damage */
     segment_abandon(j);
     return err;
 }
 
-/* What the open segment holds, and its name; 0, or the errno it failed with. */
+/* Syncs the open segment and its name. Returns 0 or the errno. */
 static int
 segment_sync(const mrd_journal *j)
 {
@@ -331,7 +331,7 @@ segment_sync(const mrd_journal *j)
     return j->new_names ? sync_names(j) : 0;
 }
 
-/* An open segment with room for `len` more. */
+/* Makes an open segment with room for `len` more bytes. */
 static mrd_err
 segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
 {
@@ -339,7 +339,8 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
 
     if (j->fd >= 0 && j->size + len > MRD_SEGMENT_BYTES) {
         if (j->dirty && (j->failed = segment_sync(j)) != 0) {
-            err = write_error(j, j->failed, why); /* those before it learn it from the next sync */
+            /* the frames before it get the error from the next sync */
+            err = write_error(j, j->failed, why);
             segment_fail(j);
             return err;
         }
@@ -347,12 +348,12 @@ segment_for(mrd_journal *j, uint64_t agent, size_t len, mrd_why *why)
             j->dirty = j->new_names = j->new_folders = false;
             j->durable = j->appended;
         }
-        segment_end(j, NULL); /* its frames are safe; without index they are scanned */
+        segment_end(j, NULL); /* its frames are durable; without an index they are scanned */
     }
     return j->fd >= 0 ? MRD_OK : segment_begin(j, agent, why);
 }
 
-/* Writes chunks behind the segment's end; how many are there whole. */
+/* Writes chunks after the segment's end. Returns how many were written completely. */
 static size_t
 write_chunks(const mrd_journal *j, const mrd_journal_chunk *chunks, size_t n, size_t len,
              mrd_why *why)
@@ -372,7 +373,7 @@ write_chunks(const mrd_journal *j, const mrd_journal_chunk *chunks, size_t n, si
     wrote = pwritev(j->fd, iov, (int) n, (off_t) at);
     if (wrote == (ssize_t) len || (wrote > 0 && MRD_PLANTED(MRD_PLANT_SHORT_WRITE)))
         return n;
-    for (size_t i = 0; i < n; at += chunks[i++].data.len) { /* which one it is that fails */
+    for (size_t i = 0; i < n; at += chunks[i++].data.len) { /* finds the chunk that failed */
         if (write_at(j, at, chunks[i].data, why) != MRD_OK)
             return i;
     }
@@ -407,7 +408,8 @@ mrd_journal_append_many(mrd_journal *j, const mrd_journal_chunk *chunks, size_t 
         done += wrote;
         if (wrote < want) {
             if (ftruncate(j->fd, (off_t) j->size) != 0) {
-                j->failed = j->dirty ? errno : 0; /* those before it learn it from the next sync */
+                /* the frames before it get the error from the next sync */
+                j->failed = j->dirty ? errno : 0;
                 segment_abandon(j);
             }
             return done;
@@ -472,7 +474,7 @@ mrd_journal_sync(mrd_journal *j, mrd_why *why)
     if (sys == 0 && j->new_names && !MRD_PLANTED(MRD_PLANT_NO_NAME_SYNC))
         sys = sync_names(j);
     if (sys == ENOENT && j->fd >= 0 && !is_there(j))
-        sys = 0; /* that is told as what it is */
+        sys = 0; /* reported by its own error */
     return mrd_journal_synced(j, sys, why);
 }
 

@@ -1,4 +1,4 @@
-/* A journal read again: its segments listed by their indexes, or scanned where one was not closed. */
+/* Reads a journal: lists segments by their indexes, and scans segments that were not closed. */
 #include "aggregator/journal.h"
 
 #include <dirent.h>
@@ -27,7 +27,7 @@ typedef struct {
     mrd_buf buf;
 } scan;
 
-/* Up to len bytes at `at`; the number read, 0 at the end and after an error. */
+/* Reads up to len bytes at `at`. Returns the number of bytes, 0 at the end and after an error. */
 static size_t
 read_at(int fd, uint64_t at, void *to, size_t len)
 {
@@ -67,7 +67,8 @@ header_ok(scan *s)
            seg_get(h + 252, 4) == mrd_crc32c(0, h, 252);
 }
 
-/* Where the index of a closed segment is: offset and number of entries; false: not closed. */
+/* Finds the index of a closed segment: offset and number of entries. Returns false if the segment
+ * was not closed. */
 static bool
 trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
 {
@@ -93,7 +94,8 @@ trailer_find(scan *s, uint64_t *ret_at, uint32_t *ret_n)
     return true;
 }
 
-/* Takes the entries of a closed segment; false when one of them is wrong (then it is scanned). */
+/* Takes the entries of a closed segment. Returns false if one of them is wrong; the segment is then
+ * scanned. */
 static bool
 take_index(scan *s, mrd_err *ret_err)
 {
@@ -120,7 +122,7 @@ take_index(scan *s, mrd_err *ret_err)
     return true;
 }
 
-/* The frame at offset, with its checksums; false when there is none. */
+/* Reads the frame at an offset and checks its checksums. Returns false if there is no valid frame. */
 static bool
 frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
 {
@@ -137,8 +139,7 @@ frame_at(scan *s, uint64_t offset, mrd_frame *ret_frame)
            mrd_crc32c(0, s->buf.p, ret_frame->body_len) == ret_frame->body_crc;
 }
 
-/* The next place at or behind `from` where a frame may begin; the file's size when there is none.
- */
+/* Returns the next offset from `from` on where a frame may begin, the file's size if there is none. */
 static uint64_t
 magic_find(scan *s, uint64_t from)
 {
@@ -223,7 +224,7 @@ entry_order(const void *a, const void *b)
     return x->offset < y->offset ? -1 : x->offset > y->offset;
 }
 
-/* Sorts by (epoch, seq) and keeps the first of equals. */
+/* Sorts by (epoch, seq) and keeps the first of equal entries. */
 static void
 drop_duplicates(mrd_journal_index *x)
 {

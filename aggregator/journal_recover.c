@@ -1,4 +1,4 @@
-/* What a predecessor left of a journal, for who counts it as stored from now on. */
+/* Recovers the journal of a predecessor, for an aggregator that counts its frames as stored. */
 #include "aggregator/journal.h"
 
 #include <errno.h>
@@ -15,7 +15,7 @@ typedef struct {
     mrd_buf buf;
 } again;
 
-/* len bytes at `at` into the buffer. */
+/* Reads len bytes at `at` into the buffer. */
 static mrd_err
 take(again *a, uint64_t at, size_t len, mrd_why *why)
 {
@@ -39,7 +39,7 @@ take(again *a, uint64_t at, size_t len, mrd_why *why)
     return MRD_OK;
 }
 
-/* What was taken, to where it was. */
+/* Writes the buffer back to the same offset. */
 static mrd_err
 put_back(again *a, uint64_t at, mrd_why *why)
 {
@@ -61,8 +61,8 @@ put_back(again *a, uint64_t at, mrd_why *why)
     return MRD_OK;
 }
 
-/* The cache may have given up what the scan saw: the frame is looked at again, in the buffer that is
- * written. */
+/* The page cache may have dropped the pages that the scan saw. So the frame is checked again in the
+ * buffer that is written. */
 static mrd_err
 frame_again(again *a, const mrd_journal_entry *e, mrd_why *why)
 {
@@ -80,7 +80,7 @@ frame_again(again *a, const mrd_journal_entry *e, mrd_why *why)
     return put_back(a, e->offset, why);
 }
 
-/* The header, without which no frame is found, and the frames that may not have been synced. */
+/* Writes the header, without which no frame is found, and the frames that may not have been synced. */
 static mrd_err
 write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *why)
 {
@@ -102,8 +102,8 @@ write_again(again *a, uint32_t segment, uint64_t from, bool *ret_any, mrd_why *w
     return err;
 }
 
-/* A first sync that fails may tell of an earlier failure, which nobody was told of: what is written
- * again behind it is told of by the second. */
+/* If the first sync fails, it may report an earlier failure that no process has seen. The second
+ * sync then covers the data that was written again. */
 static mrd_err
 segment_again(again *a, uint32_t segment, bool each, mrd_why *why)
 {

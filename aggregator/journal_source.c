@@ -1,5 +1,5 @@
-/* Batches of one process and clock as one sorted source: a heap over the batches that overlap the
- * present moment, each decoded event by event. */
+/* Merges the batches of one process and clock into one sorted source: a heap over the batches that
+ * overlap the current time, each decoded event by event. */
 #include "aggregator/journal.h"
 
 #include <stdlib.h>
@@ -11,14 +11,14 @@
 
 typedef struct {
     mrd_ev_ns first;
-    size_t entry; /* entries lie in (epoch, seq) order, so this is the tie-break too */
+    size_t entry; /* entries are sorted by (epoch, seq), so this also breaks ties */
 } planned;
 
-/* One batch, from the moment the source reaches its first time until its last event is given. */
+/* One batch, from its first time until its last event was returned. */
 typedef struct {
     size_t entry;
     mrd_batch_reader *reader; /* NULL: parked */
-    uint32_t given;           /* events that left the source */
+    uint32_t given;           /* events that were returned */
     uint32_t ready;           /* decoded events at head */
     mrd_event *head;          /* the next event: the reader's, or the copy */
     mrd_event parked;         /* without arguments */
@@ -34,9 +34,9 @@ typedef struct {
     size_t n_heap, heap_cap, n_open;
     mrd_batch_reader **spare;
     size_t n_spare;
-    uint32_t given; /* so many events of heap[0] were handed out last */
-    bool starved;   /* there was no memory to go on in a batch */
-    mrd_run left;   /* of them, not yet taken by next */
+    uint32_t given; /* events of heap[0] that were returned last */
+    bool starved;   /* memory ran out while decoding a batch */
+    mrd_run left;   /* events that next has not taken yet */
 } jsource;
 
 static bool
@@ -124,7 +124,8 @@ park(jsource *s, cursor *c)
     give_back(s, c);
 }
 
-/* A reader for one more batch: a spare one, a new one, or that of the batch needed last. */
+/* Gets a reader for one more batch: a spare one, a new one, or the reader of the batch that is
+ * needed last. */
 static mrd_batch_reader *
 reader_take(jsource *s)
 {
@@ -144,7 +145,7 @@ reader_take(jsource *s)
     return mrd_batch_reader_new(s->o.codec);
 }
 
-/* Goes to the first event that was not given; false when there is none. */
+/* Moves to the first event that was not returned. Returns false if there is none. */
 static bool
 step_over(mrd_batch_reader *r, cursor *c, mrd_why *why)
 {
@@ -160,8 +161,8 @@ step_over(mrd_batch_reader *r, cursor *c, mrd_why *why)
     }
 }
 
-/* Decodes the batch again or for the first time and steps over what was given. MRD_EMPTY: no more
- * events, or damaged and counted. NOMEM, which says nothing of the batch. */
+/* Decodes the batch, for the first time or again, and skips the events that were returned.
+ * MRD_EMPTY: no more events, or damaged and counted. NOMEM is no statement about the batch. */
 static mrd_err
 cursor_open(jsource *s, cursor *c)
 {
@@ -175,12 +176,12 @@ cursor_open(jsource *s, cursor *c)
                                                s->o.frame, &f, &body, &why);
 
     if (err == MRD_OK) {
-        f.seq = c->entry; /* unique in this source, whatever epochs there are */
+        f.seq = c->entry; /* unique in this source, in all epochs */
         mrd_batch_reader_of(r, s->o.instance_id);
         if (s->o.names_refused)
             (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), 0);
         err = mrd_batch_open(r, &f, body, s->cat, &info, &why);
-        if (s->o.names_refused) /* what is said of the nodes has the reserve */
+        if (s->o.names_refused) /* the reserve of names is for records about nodes */
             (void) mrd_strtab_allow(mrd_catalog_strings(s->cat), MRD_STRTAB_ANY);
     }
     if (err == MRD_OK && !step_over(r, c, &why))
@@ -199,7 +200,7 @@ cursor_open(jsource *s, cursor *c)
     return MRD_OK;
 }
 
-/* Goes n events on in an open cursor; false at its end. */
+/* Moves an open cursor by n events. Returns false at its end. */
 static bool
 cursor_advance(jsource *s, cursor *c, uint32_t n)
 {
@@ -228,7 +229,7 @@ heap_drop_first(jsource *s)
         sift_down(s, 0);
 }
 
-/* Begins every batch whose first time has come. */
+/* Opens every batch whose first time was reached. */
 static mrd_err
 open_due(jsource *s)
 {
@@ -254,7 +255,7 @@ open_due(jsource *s)
     return MRD_OK;
 }
 
-/* How many events of the first cursor come before everything else, at least one. */
+/* Returns how many events of the first cursor come before all others, at least one. */
 static uint32_t
 run_length(const jsource *s)
 {
@@ -302,7 +303,7 @@ jsource_run(mrd_source *self, mrd_event **ret_events, size_t *ret_n, mrd_why *wh
             return MRD_END;
         if (s->heap[0]->reader != NULL)
             break;
-        err = cursor_open(s, s->heap[0]); /* its arguments are needed now */
+        err = cursor_open(s, s->heap[0]); /* the arguments of its events are needed now */
         if (err == MRD_OK)
             break;
         if (err == MRD_NOMEM)

@@ -1,4 +1,5 @@
-/* Many journals made durable at once: one syncfs, or a sync of each, whichever was faster lately. */
+/* Makes many journals durable at once: by one syncfs or by a sync of each, whichever was faster
+ * recently. */
 #include "aggregator/journal.h"
 
 #include <errno.h>
@@ -14,25 +15,25 @@
 #include "base/clock.h"
 #include "base/obj.h"
 
-#define FORGET_NS (60 * MRD_SEC) /* a way that was not gone for so long is tried again */
-#define FEW       4u             /* to learn what one file costs */
+#define FORGET_NS (60 * MRD_SEC) /* a way that was not used for this long is tried again */
+#define FEW       4u             /* number of files for measuring the cost of one file */
 #ifndef XFS_SUPER_MAGIC
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-/* What a way costs; 0: not known. */
+/* The cost of a way; 0: unknown. */
 typedef struct {
     mrd_dur_ns cost_ns, used_ns;
 } way;
 
 struct mrd_journal_syncer {
-    int fd;        /* of the store, open all the time: its errors are counted from here */
-    bool together; /* syncfs tells of every error */
+    int fd;        /* of the store; always open, because its errors are counted from the open */
+    bool together; /* syncfs reports every error */
     way one, all;
 };
 
-/* syncfs says when a write failed since Linux 5.8, and it is one transaction only on file systems
- * with a log of their own. */
+/* syncfs reports failed writes since Linux 5.8. It is a single transaction only on file systems
+ * with a log. */
 bool
 mrd_journal_syncfs_tells(int fd)
 {

@@ -21,10 +21,10 @@ typedef struct item {
     struct item *next;
     mrd_journals_frame f;
     char *instance_id; /* of a new journal */
-    bool close;        /* of the session instead of a frame */
+    bool close;        /* closes the session's journals; there is no frame */
     mrd_local_ns came;
     struct journal *of;
-    uint64_t place; /* of the frames appended to its journal, from 1; 0: it was not */
+    uint64_t place; /* number of its frame in the journal, from 1; 0: not appended */
 } item;
 
 typedef struct journal {
@@ -38,7 +38,7 @@ typedef struct journal {
 struct mrd_journals {
     mrd_journals_options o;
     pthread_t thread;
-    pthread_mutex_t lock; /* guards the queue and closing; nothing is taken inside */
+    pthread_mutex_t lock; /* guards the queue and closing; a leaf lock */
     pthread_cond_t news;
     item *first, **last;
     size_t waiting;
@@ -131,8 +131,8 @@ close_session(mrd_journals *w, uint64_t session)
 
 /* ---- A group ---- */
 
-/* Some of what waits for a journal, in one go, as much as may be written without a sync. Returns how
- * many chunks that were, 0 when they failed. */
+/* Writes a part of the frames that wait for a journal, at most as much as may stay unsynced.
+ * Returns the number of chunks, 0 if they failed. */
 static size_t
 write_some(mrd_journals *w, journal *j, size_t from, size_t n)
 {
@@ -201,7 +201,7 @@ sync_group(mrd_journals *w)
         open[i]->unsynced = w->whys[i];
 }
 
-/* Its journal's sync failed, but its segment was full and synced before. */
+/* Its journal's sync failed, but its segment was full and had been synced before. */
 static bool
 is_durable(const item *i)
 {
@@ -222,7 +222,7 @@ report(mrd_journals *w, item *i)
     item_free(i);
 }
 
-/* Group commit: everything that waits is written and made durable, then every frame is reported. */
+/* Group commit: writes all waiting frames, makes them durable, and then reports each frame. */
 static void
 commit(mrd_journals *w)
 {
@@ -253,7 +253,8 @@ commit(mrd_journals *w)
 
 /* ---- The thread ---- */
 
-/* A sync costs the same for one frame and for many: a few wait a little for company. Lock held. */
+/* A sync costs the same for one frame and for many, so a few frames wait briefly for more. Lock
+ * held. */
 static void
 wait_for_company(mrd_journals *w)
 {
@@ -270,7 +271,7 @@ wait_for_company(mrd_journals *w)
     }
 }
 
-/* The next items: a group of frames, or one order to close. Lock held. */
+/* Takes the next items: a group of frames, or one order to close. Lock held. */
 static item *
 take(mrd_journals *w)
 {
@@ -358,7 +359,7 @@ mrd_journals_close_session(mrd_journals *w, uint64_t session)
 {
     item *i = calloc(1, sizeof(*i));
 
-    if (i == NULL) { /* they stay open until the end: nothing of them is lost by that */
+    if (i == NULL) { /* they stay open until the end, which loses nothing */
         w->o.closed(w->o.self, session);
         return;
     }

@@ -24,7 +24,7 @@ struct mrd_jwks {
     size_t n;
 };
 
-/* ---- base64url, without padding, one text for each value ---- */
+/* ---- base64url without padding, where each value has exactly one text ---- */
 
 static int
 digit_of(char c)
@@ -38,7 +38,7 @@ digit_of(char c)
     return c == '-' ? 62 : c == '_' ? 63 : -1;
 }
 
-/* Appends what the text stands for. */
+/* Decodes the text and appends the bytes. */
 static bool
 decode(mrd_str text, mrd_buf *to)
 {
@@ -60,7 +60,7 @@ decode(mrd_str text, mrd_buf *to)
     return n < 6 && bits == 0 && to->err == MRD_OK;
 }
 
-/* A number of a key: at most max bytes of it. */
+/* Decodes a number of a key, of at most max bytes. */
 static bool
 decode_member(const mrd_json *o, const char *name, size_t max, mrd_buf *to)
 {
@@ -82,7 +82,8 @@ key_of_params(const char *type, OSSL_PARAM_BLD *build)
     if (params == NULL || ctx == NULL || EVP_PKEY_fromdata_init(ctx) != 1 ||
         EVP_PKEY_fromdata(ctx, &key, EVP_PKEY_PUBLIC_KEY, params) != 1)
         key = NULL;
-    /* On the curve; an odd exponent and a modulus without small factors. */
+    /* Checks that the point is on the curve, the exponent is odd and the modulus has no small
+     * factors. */
     if (key != NULL && ((check = EVP_PKEY_CTX_new_from_pkey(NULL, key, NULL)) == NULL ||
                         EVP_PKEY_public_check(check) != 1)) {
         EVP_PKEY_free(key);
@@ -142,7 +143,7 @@ ec_key(const mrd_json *o)
     return key;
 }
 
-/* False: it is passed over. */
+/* Returns false for a key that must be skipped. */
 static bool
 key_read(const mrd_json *o, jwk *to)
 {
@@ -252,7 +253,8 @@ object_of(mrd_str text, const char *what, mrd_json **ret_doc, mrd_why *why)
     return ok ? MRD_OK : mrd_why_set(why, MRD_SYNTAX, 0, "the %s of the token is not JSON", what);
 }
 
-/* The key that the header names. Without a name only when there is no choice. */
+/* Finds the key that the header names. A header without a name is accepted only if there is one
+ * key. */
 static mrd_err
 key_for(const mrd_json *head, const mrd_jwks *keys, const jwk **ret_key, mrd_why *why)
 {
@@ -284,7 +286,7 @@ key_for(const mrd_json *head, const mrd_jwks *keys, const jwk **ret_key, mrd_why
     return MRD_OK;
 }
 
-/* r and s, 32 bytes each, as libcrypto wants them. Length 0: they cannot be. */
+/* Encodes r and s, 32 bytes each, for libcrypto. Length 0 if they are not valid. */
 static size_t
 der_of(const uint8_t raw[2 * HALF], uint8_t **ret_der)
 {
@@ -326,7 +328,7 @@ signed_by(const jwk *k, mrd_str text, mrd_str signature)
     return ok;
 }
 
-/* A time of a claim, rounded down; false when there is none that a clock can show. */
+/* Gets the time of a claim, rounded down. Returns false if it is absent or out of range. */
 static bool
 time_of(const mrd_json *claims, const char *name, int64_t *ret_seconds)
 {
@@ -422,7 +424,7 @@ mrd_jwt_verify(mrd_str token, const mrd_jwks *keys, const mrd_jwt_rule *rule, mr
         (err = key_for(head, keys, &key, why)) == MRD_OK &&
         !signed_by(key, p.signed_text, p.signature))
         err = mrd_why_set(why, MRD_AUTH, 0, "the token's signature is not the issuer's");
-    /* Nothing in it is looked at before the signature is proven. */
+    /* The claims are not parsed before the signature is verified. */
     if (err == MRD_OK && (err = object_of(p.body, "content", &claims, why)) == MRD_OK)
         err = check_claims(claims, rule, now, why);
     mrd_json_free(head);
