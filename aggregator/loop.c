@@ -11,13 +11,16 @@
 #include "base/obj.h"
 #include "base/threads.h"
 
-#define TICK_EVERY       (200 * MRD_MS)
-#define LOOK_EVERY       MRD_SEC
-#define VIEWER_EVERY     (10 * MRD_SEC)  /* a viewer is looked for, where there is none */
-#define UNACCEPTED_EVERY (60 * MRD_SEC)  /* a line about connections that hold too much */
-#define SWEEP_EVERY      (600 * MRD_SEC) /* also without an occasion: abandoned uploads grow old */
-#define TURN_MAX         256             /* items of the inbox before the next request */
-#define VIEW_AGE         (100 * MRD_MS)  /* readers in a hurry share a copy */
+#define TICK_EVERY (200 * MRD_MS)
+#define LOOK_EVERY MRD_SEC
+/* interval of searching for a viewer while none is installed */
+#define VIEWER_EVERY (10 * MRD_SEC)
+/* interval of log lines about connections that use too much memory */
+#define UNACCEPTED_EVERY (60 * MRD_SEC)
+/* interval of sweeps without another reason, because abandoned uploads expire */
+#define SWEEP_EVERY (600 * MRD_SEC)
+#define TURN_MAX    256            /* items of the inbox before the next request */
+#define VIEW_AGE    (100 * MRD_MS) /* readers within this time share a snapshot */
 
 mrd_core_time
 mrd_loop_now(void)
@@ -58,7 +61,7 @@ take_item(mrd_loop *l)
     return item;
 }
 
-/* False: the inbox is empty. */
+/* Returns false if the inbox is empty. */
 static bool
 run_items(mrd_loop *l, unsigned max)
 {
@@ -77,7 +80,7 @@ typedef struct {
     mrd_loop_item item;
     mrd_loop_fn *fn;
     void *arg;
-    bool answers; /* the core answers it, now or later */
+    bool answers; /* the core will answer it, now or later */
     mrd_loop_waiter waiter;
 } call;
 
@@ -101,7 +104,7 @@ mrd_loop_answer(mrd_loop *l, uint64_t ticket, mrd_err err, const char *text, uin
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The call is on the stack of whoever waits. */
+/* The call is on the stack of the waiting thread. */
 static void
 run_call(mrd_loop *l, mrd_loop_item *item)
 {
@@ -359,7 +362,7 @@ turn(mrd_loop *l)
         tick(l, mrd_local_now());
 }
 
-/* Takes what other threads still report, until they have ended. */
+/* Takes the remaining results of other threads until they have ended. */
 static void
 drain(mrd_loop *l)
 {
@@ -389,7 +392,7 @@ run(void *arg)
     return NULL;
 }
 
-/* ---- Beginning and end ---- */
+/* ---- Open and close ---- */
 
 mrd_err
 mrd_loop_open(const mrd_loop_options *o, mrd_loop **ret_loop, mrd_why *why)
@@ -421,7 +424,7 @@ mrd_loop_open(const mrd_loop_options *o, mrd_loop **ret_loop, mrd_why *why)
     return err;
 }
 
-/* Whoever still waits is told; nobody can any more. */
+/* Answers the waiting callers. No caller can wait after that. */
 static void
 close_inbox(mrd_loop *l)
 {
@@ -438,7 +441,7 @@ close_inbox(mrd_loop *l)
     pthread_mutex_unlock(&l->lock);
 }
 
-/* The thread takes no more requests, and begins nothing new. */
+/* The thread takes no more requests and starts no work. */
 static void
 stop_taking(mrd_loop *l)
 {
@@ -479,7 +482,7 @@ write_last(mrd_loop *l)
     }
 }
 
-/* First those that give work, then those that do it: nothing that was taken is left undone. */
+/* Closes the sources of work before the threads that do it, so that all accepted work is finished. */
 void
 mrd_loop_close(mrd_loop *l)
 {

@@ -1,4 +1,4 @@
-/* Carries out what the core wants: answers go out at once, work goes to other threads. */
+/* Carries out the effects of the core: sends answers at once, and passes work to other threads. */
 #include "aggregator/loop_int.h"
 
 #include <stdio.h>
@@ -128,7 +128,7 @@ mrd_loop_clock_data(mrd_loop *l, mrd_node *n, mrd_frame *f, mrd_bytes data, mrd_
     return err;
 }
 
-/* Batches stay in their requests; clock data is written as it is after joining. */
+/* Batches stay in their requests. Clock data is written in its joined form. */
 static void
 do_append(mrd_loop *l, mrd_effect *e)
 {
@@ -233,7 +233,7 @@ mrd_loop_carry_logs(mrd_core *c)
         do_log(e);
 }
 
-/* At the end nothing new is begun: what is decided goes on after the next start. */
+/* While the loop closes, no work begins. Decisions are carried out after the next start. */
 static bool
 begins_work(mrd_effect_kind kind)
 {
@@ -300,7 +300,7 @@ carry(mrd_loop *l, mrd_effect *e)
         mrd_cleaner_remove(l->cleaner, e->session->id, e->session->text);
         break;
     case MRD_DO_ANSWER:
-        mrd_loop_forget_views(l); /* who asks next sees what the command did */
+        mrd_loop_forget_views(l); /* later readers must see the result of the command */
         mrd_loop_answer(l, e->ticket, e->err, e->text, e->value);
         break;
     case MRD_DO_FORGET:
@@ -312,7 +312,7 @@ carry(mrd_loop *l, mrd_effect *e)
     case MRD_DO_LOG:
         do_log(e);
         break;
-    case MRD_DO_ASK_END: /* its thread sees it with the next answer, or at its deadline */
+    case MRD_DO_ASK_END: /* its thread finds out with the next answer, or at its deadline */
     case MRD_DO_KINDS:
         break;
     }

@@ -1,4 +1,4 @@
-/* Frames of agents: their tickets, and which input of the core each is. */
+/* Frames of agents: assigns tickets and calls the matching input of the core. */
 #include "aggregator/loop_int.h"
 
 #include "aggregator/core/artifacts.h"
@@ -71,7 +71,7 @@ reply_slow_down(mrd_loop *l, uint64_t ticket, uint32_t wait_ms)
 
 /* ---- Hello ---- */
 
-/* The certificate of the connection and the token of the hello, as far as each is wanted. */
+/* Checks the certificate of the connection and the token of the hello, if they are required. */
 static mrd_err
 identity_check(const mrd_loop *l, uint32_t conn, const Mrd__Hello *hello, mrd_why *why)
 {
@@ -152,7 +152,7 @@ refuse_announced(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_why *why)
     mrd_loop_reply(l, ticket, MRD_FRAME_REQUEST, &request);
 }
 
-/* The artifacts' threads answer it. */
+/* The artifacts' threads answer the request. */
 static void
 pass_on(mrd_loop *l, uint64_t ticket, const mrd_node *n, mrd_msg *msg)
 {
@@ -214,7 +214,7 @@ on_message(mrd_loop *l, uint64_t ticket, uint32_t conn, mrd_node *n, const mrd_f
     mrd_msg_free(&msg);
 }
 
-/* Between sessions clock data is only followed. */
+/* Between sessions clock data only updates the live estimate. */
 static void
 on_clock_data(mrd_loop *l, uint64_t ticket, mrd_node *n, mrd_frame *f, mrd_bytes data)
 {
@@ -247,7 +247,7 @@ mrd_loop_request(mrd_loop *l, mrd_server_request *request)
     mrd_node *n = NULL;
     mrd_frame f;
 
-    if (ticket == 0) { /* more than the server's contexts: it comes again */
+    if (ticket == 0) { /* more requests than the server's contexts, so the agent will repeat it */
         mrd_server_drop(l->o.server, request);
         return;
     }

@@ -1,4 +1,4 @@
-/* What other threads report to the loop: each result is an item of the inbox. */
+/* Results of other threads for the loop: each is an item of the inbox. */
 #include "aggregator/loop_int.h"
 
 #include <stdio.h>
@@ -9,7 +9,7 @@
 #include "aggregator/core/text.h"
 #include "base/vec.h"
 
-#define MANIFESTS_MAX 65536 /* one of each session at a time */
+#define MANIFESTS_MAX 65536 /* one per session at a time */
 
 /* Most of them are this. */
 typedef struct {
@@ -28,7 +28,7 @@ result_new(void (*run)(mrd_loop *l, mrd_loop_item *item), uint64_t a, uint64_t b
     result *r = calloc(1, sizeof(*r));
 
     if (r == NULL)
-        abort(); /* the core would wait for it for ever */
+        abort(); /* otherwise the core would wait for it for ever */
     r->item.run = run;
     r->a = a;
     r->b = b;
@@ -245,7 +245,7 @@ on_merged(void *self, uint64_t session, mrd_merge_state state, uint64_t events,
     merge_item *m = calloc(1, sizeof(*m));
 
     if (m == NULL)
-        abort(); /* the session would be merging for ever */
+        abort(); /* otherwise the session would be merging for ever */
     *m = (merge_item){ .item = { .run = run_merged },
                        .session = session,
                        .events = events,
@@ -290,7 +290,7 @@ post_conversion(void *self, const mrd_conversion_of *of, const mrd_conversion_en
     conversion_item *x = calloc(1, sizeof(*x));
 
     if (x == NULL)
-        abort(); /* the session would be converting for ever */
+        abort(); /* otherwise the session would be converting for ever */
     *x = (conversion_item){ .item = { .run = run_conversion }, .of = *of, .began = end == NULL };
     if (end != NULL) {
         x->end = *end;
@@ -321,7 +321,7 @@ on_viewer_found(void *self, unsigned at_once)
     viewer_item *x = calloc(1, sizeof(*x));
 
     if (x == NULL)
-        abort(); /* nothing would be converted until a restart */
+        abort(); /* otherwise there would be no conversions until a restart */
     *x = (viewer_item){ .item = { .run = run_viewer_found }, .at_once = at_once };
     if (!mrd_loop_post(self, &x->item))
         free(x);
@@ -398,7 +398,7 @@ post_export(void *self, const export_item *from)
     export_item *x = malloc(sizeof(*x));
 
     if (x == NULL)
-        abort(); /* the session would be on its way for ever */
+        abort(); /* otherwise the session's export would never end */
     *x = *from;
     x->item.run = run_exported;
     if (!mrd_loop_post(self, &x->item))
@@ -615,7 +615,7 @@ note_of(notes *to, const mrd_session *s)
     v = &to->v[to->n++];
     *v = (mrd_artifact_note){ .session = s->id };
     mrd_text_set(v->text, sizeof(v->text), s->text);
-    mrd_buf_byte(&v->lines, '\n'); /* a line that a crash tore ends here */
+    mrd_buf_byte(&v->lines, '\n'); /* terminates a line that a crash tore */
     return v;
 }
 
@@ -635,7 +635,7 @@ add_note(void *self, const mrd_session *s, const mrd_listed_artifact *a, bool is
     mrd_artifact_note *n = note_of(self, s);
     mrd_json *line;
 
-    (void) is_new; /* a link that is there already stays */
+    (void) is_new; /* an existing link stays */
     if (n == NULL)
         return;
     if ((line = mrd_listed_artifact_json(a)) == NULL)

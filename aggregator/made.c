@@ -12,7 +12,7 @@
 #include "base/obj.h"
 #include "base/threads.h"
 
-#define AT_ONCE     2u /* each reads a whole session */
+#define AT_ONCE     2u /* each of them reads a whole session */
 #define WAITING_MAX 8u
 
 typedef struct made_file made_file;
@@ -28,13 +28,13 @@ struct mrd_made {
     int64_t disk_reserve;
     mrd_pool *workers;
     bool stopping;        /* atomic; written with the lock held */
-    pthread_mutex_t lock; /* guards the list and the count; nothing is taken inside */
+    pthread_mutex_t lock; /* guards the list and the count; a leaf lock */
     pthread_cond_t idle;  /* the count is 0 */
-    made_file *files;     /* that are being made or wait for that */
-    size_t orders;        /* whose end was not yet announced */
+    made_file *files;     /* queued files and files that are being made */
+    size_t orders;        /* orders whose end was not reported yet */
 };
 
-/* Returns the order, which was announced or never taken. */
+/* Drops an order that was reported or never started. */
 static void
 drop_order(mrd_made *m)
 {
@@ -79,7 +79,7 @@ write_file(const made_file *f, mrd_why *why)
     mrd_out *out = NULL;
     mrd_err err;
 
-    mrd_remove_parts_of(f->path); /* of an aggregator that was killed */
+    mrd_remove_parts_of(f->path); /* left by an aggregator that was killed */
     if ((err = mrd_out_file(f->path, &out, why)) != MRD_OK)
         return err;
     if ((err = f->order.produce(f->order.self, out, why)) == MRD_OK)
@@ -120,7 +120,7 @@ mrd_made_is_coming(mrd_made *m, const char *path)
     return f != NULL;
 }
 
-/* Files of an earlier state lie beside the folder of this one. */
+/* Removes files of an earlier state, which are beside the directory of this file. */
 static void
 drop_others(const char *path)
 {

@@ -1,4 +1,4 @@
-/* meridian-aggregator: one per cluster. Options, signals, nothing else. */
+/* meridian-aggregator, one per cluster: parses options and handles signals. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -510,7 +510,7 @@ static const mrd_opt table[] = {
 
 #define OPTIONS MRD_COUNT(table)
 
-/* ---- Who may listen where ---- */
+/* ---- Checks of listening addresses ---- */
 
 static mrd_err
 address_form(const char *name, const char *address, mrd_why *why)
@@ -551,7 +551,7 @@ http_address(const char *listen, char *host, size_t size, uint16_t *ret_port, mr
                : mrd_why_set(why, MRD_INVALID, 0, "--http-listen %s is not HOST:PORT", listen);
 }
 
-/* Who gives a certificate expects TLS. */
+/* A user who sets a certificate expects TLS. */
 static mrd_err
 unused_check(const settings *s, mrd_why *why)
 {
@@ -669,7 +669,7 @@ typedef struct {
     mrd_local_ns at;
 } secret_log;
 
-/* A file that stays wrong is told of once a minute. */
+/* A file that stays invalid is logged once a minute. */
 static void
 say_secret(void *self, const char *id, const mrd_why *why)
 {
@@ -694,8 +694,8 @@ say_secret(void *self, const char *id, const mrd_why *why)
     }
 }
 
-/* Until a signal ends the program: looks after certificates and tokens, on SIGHUP and when their
- * files change. Returns the signal; 0 when the transport hangs (mrd_link_stuck). */
+/* Reloads certificates and tokens on SIGHUP and when their files change, until a signal ends the
+ * program. Returns the signal, or 0 if the transport hangs (mrd_link_stuck). */
 static int
 wait_and_watch(mrd_aggregator *a, const sigset_t *set)
 {
@@ -728,7 +728,7 @@ become(const mrd_user *user, const char *store, mrd_why *why)
     return err;
 }
 
-/* Never returns when the transport's threads cannot be ended. */
+/* Does not return if the transport's threads cannot be stopped. */
 static int
 leave(int code)
 {
@@ -762,7 +762,7 @@ serve(const settings *s)
         return 2;
     }
     mrd_daemon_signals(&set);
-    signal(SIGXFSZ, SIG_IGN); /* a file limit is an error of the write */
+    signal(SIGXFSZ, SIG_IGN); /* a file size limit becomes an error of the write */
     mrd_link_raise_files();
     if (mrd_aggregator_open(&o, &a, &why) != MRD_OK) {
         mrd_plain_line(stderr, "meridian-aggregator", mrd_str_of(why.text));

@@ -11,14 +11,15 @@
 
 #define PARTS_MAX MRD_COLL_PROCESSES_MAX
 #define LONGEST_S (30 * 86400) /* of an execution */
-#define SLACK     MRD_MS /* between the first and the last to leave, errors of the clocks included */
+/* between the first and the last participant to leave, including errors of the clocks */
+#define SLACK MRD_MS
 
-/* A core of a process: runs one sequence of operations on one clock. */
+/* A core of a process, which runs one sequence of operations on one clock. */
 typedef struct {
     mrd_proc_id process;
     int64_t lnc, device;
     const mrd_align *table;
-    bool mapped;           /* of a device's clock, as the runtime maps it */
+    bool mapped;           /* its clock is a device's, as mapped by the runtime */
     mrd_dur_ns longest_ns; /* its longest span */
 } part;
 
@@ -28,9 +29,9 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    uint32_t *part_of; /* by track, plus one; 0 unknown */
+    uint32_t *part_of; /* index by track, plus one; 0: unknown */
     int64_t *longest;  /* execution, by track */
-    mrd_sid execution; /* its name; 0: there are none */
+    mrd_sid execution; /* name of executions; 0: there are none */
     size_t n_tracks;
     mrd_coll_obs *obs;
     bool *barrier; /* by observation */
@@ -38,7 +39,7 @@ struct merge_check {
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
     bool full;
-    bool starved; /* what was not kept for lack of memory could be what makes a match a wrong one */
+    bool starved; /* observations were dropped for lack of memory, so a match may be wrong */
 };
 
 merge_check *
@@ -88,7 +89,7 @@ mrd_merge_check_free(merge_check *c)
     free(c);
 }
 
-/* The participant of a track, added when new; false when there is no room for it. */
+/* Finds or adds the participant of a track. Returns false if there is no room. */
 static bool
 find_part(merge_check *c, mrd_track_id track, const mrd_align *table, uint32_t *ret_part)
 {
@@ -182,7 +183,7 @@ mrd_merge_check_see(merge_check *c, const mrd_event *ev, int64_t raw_ns, mrd_dur
                                      .end = { raw_ns + ev->dur_ns + doubt } };
 }
 
-/* Barriers are all alike; where there are operations that tell more, they are left out. */
+/* Barriers are all alike, so they are ignored if there are operations with more information. */
 static void
 keep_telling(merge_check *c)
 {
@@ -222,7 +223,7 @@ obs_order(const void *x, const void *y)
     return mrd_local_before(a->end, b->end) ? -1 : mrd_local_after(a->end, b->end);
 }
 
-/* When it ended by the estimate; false where nothing is known. */
+/* Gets the end of the operation by the estimate. Returns false if there is no estimate. */
 static bool
 ended(const merge_check *c, const mrd_coll_obs *o, int64_t *ret_ns)
 {
@@ -235,7 +236,7 @@ ended(const merge_check *c, const mrd_coll_obs *o, int64_t *ret_ns)
     return true;
 }
 
-/* The time in which all participants of one group, obs[from, to), were being recorded. */
+/* Gets the time in which all participants of one group, obs[from, to), were being recorded. */
 static void
 common_time(const merge_check *c, size_t from, size_t to, int64_t *ret_first, int64_t *ret_last)
 {
@@ -254,9 +255,9 @@ common_time(const merge_check *c, size_t from, size_t to, int64_t *ret_first, in
 }
 
 /*
- * Nodes begin and end a session a little apart, so one may have seen an operation that the others
- * had not begun to record. Everybody leaves at about the same time: what ended outside the time
- * common to all is left out.
+ * Nodes begin and end a session at slightly different times, so one may have recorded an operation
+ * that others did not. All participants leave at about the same time, so operations that ended
+ * outside of the common time are ignored.
  */
 static void
 trim(merge_check *c)
@@ -299,7 +300,7 @@ find_longest(merge_check *c)
     }
 }
 
-/* Within the error of its mapping, a part began and ended whenever it likes. */
+/* Widens times of a device's clock by the error of their mapping. */
 static void
 allow_for_mapping(merge_check *c)
 {

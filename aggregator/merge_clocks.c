@@ -9,7 +9,7 @@
 #include "base/obj.h"
 #include "base/out.h"
 
-/* The first reading of both clocks; false when it cannot be one. */
+/* Gets the first reading of both clocks. Returns false if its values are impossible. */
 static bool
 wall_reading(const merge_node *node, const mrd_boot_clock *c, int64_t *ret_local, int64_t *ret_wall)
 {
@@ -18,7 +18,7 @@ wall_reading(const merge_node *node, const mrd_boot_clock *c, int64_t *ret_local
     return mrd_time_sane(*ret_local) && mrd_time_sane(*ret_wall);
 }
 
-/* Says what is known of a clock only by what its node claims, and what of that cannot be. */
+/* Notes that a clock is known by its node's claims only, and which claims are impossible. */
 static void
 note_absurd(const merge_node *node, const mrd_boot_clock *c, mrd_catalog *cat)
 {
@@ -46,7 +46,7 @@ mrd_merge_clocks_wall(const merge_node *node, const mrd_boot_clock *c)
                           (mrd_wall_ns){ wall });
 }
 
-/* Boots of which only events are there. */
+/* Adds boots that have events but no clock data. */
 static mrd_err
 add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
 {
@@ -58,8 +58,8 @@ add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
     return MRD_OK;
 }
 
-/* Kept beside the journal as well, for `meridian clocks` and other readers; the merge has the
- * tables in memory, so a failure costs nothing here. */
+/* Saves the table beside the journal for `meridian clocks` and other readers. Errors are ignored,
+ * because the merge has the tables in memory. */
 static void
 save(const merge_input *in, const merge_node *node, const mrd_node_clock *clock, size_t i)
 {
@@ -121,7 +121,7 @@ knows_all(const mrd_timeline *t, mrd_node_clock *const *clocks, size_t n)
     return true;
 }
 
-/* What a slice goes by: the other nodes have their word in it as well. */
+/* Gets the timeline for a slice, which depends on the other nodes as well. */
 static mrd_err
 timeline_of_session(const merge_input *in, mrd_node_clock *const *clocks, size_t n,
                     mrd_timeline *ret, mrd_why *why)
@@ -209,7 +209,7 @@ add_row(const merge_node *node, const mrd_node_clock *clock, size_t i, size_t se
     return mrd_catalog_add_clock(cat, &info);
 }
 
-/* Times that are not brought together have no bound against each other. */
+/* Times that are not aligned have no bound relative to each other. */
 static uint32_t
 add_unaligned(const merge_node *node, const mrd_node_clock *clock, size_t i, merge_times times,
               mrd_catalog *cat)

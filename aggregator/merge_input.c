@@ -1,4 +1,4 @@
-/* What a merge needs of a session, copied. */
+/* Copies the data of a session that a merge needs. */
 #include "aggregator/core/planted.h"
 #include "aggregator/merge.h"
 
@@ -17,7 +17,8 @@ node_gaps(const mrd_counts *c, merge_node *n)
         mrd_text_set(n->causes[i], sizeof(n->causes[i]), c->losses[i].cause);
 }
 
-/* What was to be paused in its clock; a pause that has no end lasts as long as the session. */
+/* Converts the session's pauses to the node's clock. A pause without an end lasts as long as the
+ * session. */
 static void
 node_pauses(const mrd_session *s, const mrd_part *p, merge_node *n)
 {

@@ -1,4 +1,4 @@
-/* Times of the streams of one session through their clocks, on their way to the merge. */
+/* Converts the times of a session's streams through their clocks, before the merge. */
 #include "aggregator/merge_run_int.h"
 
 #include <stdlib.h>
@@ -9,7 +9,7 @@
 
 /* ---- Clocks ---- */
 
-/* What is less well known says nothing about the clocks of others. */
+/* Times with a larger doubt are not used to check the clocks of other nodes. */
 #define CHECK_DOUBT MRD_MS
 
 static uint32_t
@@ -20,8 +20,8 @@ wider(uint32_t bound, mrd_dur_ns by)
                : bound + (uint32_t) by;
 }
 
-/* The node's RAW time of an event as its source gives it, and how far a step of its clock makes
- * that doubtful; false for a wall clock that nothing relates to ours. */
+/* Gets the node's RAW time of an event, and how far a step of its clock makes it doubtful. Returns
+ * false for a wall clock without a relation to RAW. */
 static bool
 raw_time(const stream *s, const mrd_event *ev, mrd_cross_place *ret)
 {
@@ -63,7 +63,7 @@ map_doubtful(stream *s, mrd_event *ev)
     s->latest = ev->ts;
 }
 
-/* Shows collectives to the check, then sets the times that are written. */
+/* Passes collectives to the check, then sets the written times. */
 void
 mrd_merge_map_times(void *self, mrd_event *events, size_t n)
 {
@@ -87,10 +87,10 @@ mrd_merge_map_times(void *self, mrd_event *events, size_t n)
     }
 }
 
-/* ---- What passes on its way to the map ---- */
+/* ---- The filter before the map ---- */
 
-/* Holds back what lies outside the session times asked for when other times are written, and what
- * is of another era of the stream's clock. */
+/* Drops events outside of the requested session times when the output uses another clock, and
+ * events of another era of the stream's clock. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -161,8 +161,8 @@ mrd_merge_tap(const plan *p, const stream *s, mrd_source *inner, mrd_source **re
     return MRD_OK;
 }
 
-/* One table and one row in the catalog per boot, and what is shown instead where that was asked
- * for. */
+/* Makes one table and one row in the catalog per boot, and the replacement clock if one was
+ * requested. */
 mrd_err
 mrd_merge_part_clocks(plan *p, merge_part *part, mrd_why *why)
 {

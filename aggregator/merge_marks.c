@@ -31,12 +31,12 @@ marks_close(mrd_source *self)
     free(self);
 }
 
-/* ---- Which, and where ---- */
+/* ---- Choosing the records and their times ---- */
 
-/* Between its last event and its end a batch is open for so long at most. */
+/* A batch stays open for at most this long after its last event. */
 #define OPEN_FOR (250 * MRD_MS)
 
-/* When a batch is in RAW; false for none, and for one that does not say. */
+/* Gets the times of a batch in RAW. Returns false if it has none or does not state them. */
 static bool
 batch_times(const mrd_frame *f, int64_t sealed, uint32_t boot, mrd_gap *ret)
 {
@@ -63,7 +63,7 @@ by_begin(const void *a, const void *b)
     return mrd_local_after(x->first, y->first) - mrd_local_before(x->first, y->first);
 }
 
-/* When the node's stored batches are, in order. NULL without memory. */
+/* Returns the times of the node's stored batches, sorted. NULL if out of memory. */
 static mrd_gap *
 covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, size_t *ret_n)
 {
@@ -78,7 +78,8 @@ covered(const mrd_journal_index *index, const int64_t *sealed, uint32_t boot, si
     return v;
 }
 
-/* Cuts *gap to what no batch covers between the first and the last; false when nothing is left. */
+/* Cuts *gap to the times between the first and the last batch that no batch covers. Returns false
+ * if nothing remains. */
 static bool
 cut_to_between(mrd_gap *gap, const mrd_gap *batches, size_t n)
 {

@@ -5,18 +5,20 @@
 #include "base/obj.h"
 #include "trace/model/open.h"
 
-#define AT_ONCE  64
-#define HELD_MAX 256 /* events that begin at one moment on one track; more are not compared */
+#define AT_ONCE 64
+/* events that begin at the same time on one track; further ones are not compared */
+#define HELD_MAX 256
 
 typedef struct {
     mrd_source base;
     mrd_source *inner;
     const mrd_event *got[AT_ONCE]; /* of inner, borrowed */
     size_t n, at;
-    mrd_open *held[HELD_MAX]; /* from an unfinished span on, all of its moment and track */
-    size_t n_held, given;     /* given: of held, handed on before this call */
+    /* an unfinished span, and the following events of the same time and track */
+    mrd_open *held[HELD_MAX];
+    size_t n_held, given; /* returned: the events of `held` that earlier calls returned */
     bool decided;
-    mrd_step end; /* of inner; MORE: it goes on */
+    mrd_step end; /* the last result of `inner`; MORE: it continues */
 } once;
 
 static bool
@@ -43,7 +45,7 @@ hold(once *o, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* The same span as that one, told at another time. */
+/* Returns true if this is the same span as held[i], reported at another time. */
 static bool
 reported_again(const once *o, size_t i)
 {
@@ -76,7 +78,7 @@ decide(once *o)
     o->decided = true;
 }
 
-/* What is held, as far as there is room. */
+/* Returns held events, as far as there is room. */
 static size_t
 give_held(once *o, const mrd_event **ret_events, size_t room)
 {
@@ -87,7 +89,7 @@ give_held(once *o, const mrd_event **ret_events, size_t room)
     return n;
 }
 
-/* What comes before the next unfinished span, as far as there is room. */
+/* Returns the events before the next unfinished span, as far as there is room. */
 static size_t
 give_plain(once *o, const mrd_event **ret_events, size_t room)
 {

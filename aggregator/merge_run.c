@@ -1,4 +1,4 @@
-/* One session, whole or a slice, from its journal through the clocks into outputs. */
+/* Merges one session, or a slice of it, from its journal through the clocks into outputs. */
 #include "aggregator/merge_run_int.h"
 
 #include "aggregator/core/text.h"
@@ -15,12 +15,13 @@
 #include "base/version.h"
 #include "trace/sink/group.h"
 
-/* ---- First pass: who and what ---- */
+/* ---- First pass: nodes, processes, tracks ---- */
 
 static stream *
 find_stream(const merge_part *part, int64_t process_id, unsigned clock, uint32_t boot)
 {
-    for (size_t i = part->n_streams; i-- > 0;) { /* the last one is nearly always right */
+    /* the last stream is nearly always the right one */
+    for (size_t i = part->n_streams; i-- > 0;) {
         stream *s = part->streams[i];
 
         if (s->process_id == process_id && s->clock == clock && s->boot == boot)
@@ -68,7 +69,7 @@ part_stream(const plan *p, merge_part *part, int64_t process_id, unsigned clock,
     return s;
 }
 
-/* The last reading of a batch was made when it was closed: no event of it is younger. */
+/* The last reading of a batch was made when the batch was closed, so no event of it is later. */
 static mrd_err
 cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, uint64_t *ret_absurd)
 {
@@ -78,7 +79,7 @@ cross_add(mrd_cross_table *t, const mrd_batch_info *info, int64_t *ret_sealed, u
     for (size_t i = 0; i < info->n_cross && err == MRD_OK; i++) {
         err = mrd_cross_table_add(t, info->cross[i].raw, info->cross[i].other,
                                   info->cross[i].bracket_ns);
-        if (err == MRD_RANGE) { /* no reading of two clocks: it costs itself */
+        if (err == MRD_RANGE) { /* an impossible reading is skipped */
             *ret_absurd += 1;
             err = MRD_OK;
             continue;
@@ -119,7 +120,8 @@ cross_order(plan *p, const merge_part *part, mrd_cross_table *t)
     return MRD_OK;
 }
 
-/* Events of a clock that no reading relates to RAW stay at its times, without a bound: why. */
+/* Notes why events of a clock without readings relative to RAW keep their own times, without a
+ * bound. */
 static void
 cross_missing(plan *p, const merge_part *part)
 {
@@ -136,8 +138,8 @@ cross_missing(plan *p, const merge_part *part)
                          part->node->instance_id, events);
 }
 
-/* Where a wall clock was set, its events are in order only inside an era: a source each, which
- * share the table. */
+/* If a wall clock was set, its events are sorted only within an era. So each era gets a source, and
+ * the sources share the table. */
 static mrd_err
 part_eras(merge_part *part)
 {
@@ -163,7 +165,7 @@ part_eras(merge_part *part)
     return MRD_OK;
 }
 
-/* The head of a batch cannot be read: nobody reads it again. */
+/* The head of a batch cannot be read, so it is skipped from now on. */
 static void
 entry_bad(merge_part *part, mrd_journal_entry *e, const mrd_why *why)
 {
@@ -175,7 +177,7 @@ entry_bad(merge_part *part, mrd_journal_entry *e, const mrd_why *why)
     e->frame.type = 0;
 }
 
-/* The heads of all batches of a node: tracks, names, processes, clock readings. */
+/* Reads the heads of all batches of a node: tracks, names, processes, clock readings. */
 static mrd_err
 part_scan(plan *p, merge_part *part, mrd_why *why)
 {
@@ -196,7 +198,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
             continue;
         if (mrd_journal_read(&part->index, e, true, &p->buf, &f, &body, &bad) != MRD_OK ||
             mrd_batch_scan(p->reader, &f, body, p->cat, &info, &bad) != MRD_OK) {
-            if (bad.err == MRD_NOMEM) /* says nothing of the batch */
+            if (bad.err == MRD_NOMEM) /* not a fault of the batch */
                 return mrd_why_set(why, MRD_NOMEM, 0, "merge");
             entry_bad(part, e, &bad);
             continue;
@@ -225,7 +227,7 @@ part_scan(plan *p, merge_part *part, mrd_why *why)
     return MRD_OK;
 }
 
-/* What the manifest counts as stored against what lies in the journal's files. */
+/* Compares the manifest's count of stored events with the journal's files. */
 static void
 part_gone(merge_part *part)
 {
@@ -270,16 +272,15 @@ source_put(plan *p, mrd_source *source, merge_part *part, stream *s)
         source->close(source);
         return MRD_NOMEM;
     }
-    p->cap_sources = sources; /* pointers all: as many of each */
+    p->cap_sources = sources; /* arrays of pointers, of the same capacity */
     p->stream_of[p->n_sources] = s;
     p->part_of[p->n_sources] = part;
     p->sources[p->n_sources++] = source;
     return MRD_OK;
 }
 
-/* Session times of the filter in this stream's local time; the whole range when it is another
- * clock.
- */
+/* Converts the session times of the filter to this stream's local time. Gets the whole range if the
+ * stream uses another clock. */
 static void
 local_range(const stream *s, const mrd_filter *f, int64_t *ret_start, int64_t *ret_end)
 {
@@ -295,7 +296,7 @@ local_range(const stream *s, const mrd_filter *f, int64_t *ret_start, int64_t *r
         *ret_end = at.ns;
 }
 
-/* First and last time as they will be written. */
+/* Notes the first and last time as they will be written. */
 static void
 range_note(plan *p, const merge_part *part)
 {
@@ -348,7 +349,8 @@ part_sources(plan *p, merge_part *part, const mrd_filter *filter, mrd_why *why)
     return MRD_OK;
 }
 
-/* Said of the node's input, too: neither a bound nor a fault of the node's made it. */
+/* Notes losses of the spool in the node's input, because neither a bound nor a fault of the node
+ * caused them. */
 static void
 part_spool(plan *p, const merge_part *part)
 {
@@ -371,7 +373,7 @@ part_spool(plan *p, const merge_part *part)
     input->error = mrd_catalog_intern(p->cat, text);
 }
 
-/* Loss records made of what the manifest says, in the clock of the node's last boot. */
+/* Makes loss records from the manifest, in the clock of the node's last boot. */
 static mrd_err
 part_marks(plan *p, merge_part *part, mrd_why *why)
 {
@@ -409,7 +411,7 @@ part_marks(plan *p, merge_part *part, mrd_why *why)
 
 /* ---- The whole ---- */
 
-/* What lies there of a node, and what its probes say. */
+/* Reads a node's journal and probes. */
 static mrd_err
 plan_node(plan *p, merge_part *part, mrd_why *why)
 {
@@ -439,11 +441,12 @@ plan_tie(plan *p, const mrd_filter *filter, mrd_why *why)
     err = mrd_merge_clocks_link(p->in, all, clocks, p->n_parts, p->cat, &p->timeline, why);
     free(clocks);
     if (err == MRD_OK && filter == NULL && p->timeline.n > 1)
-        (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL); /* slices can do without */
+        /* slices can be made without it */
+        (void) mrd_timeline_save(&p->timeline, p->in->dir, NULL);
     return err;
 }
 
-/* One node's names must not take the room of the others'. */
+/* Limits one node's names, so that they do not use the room of the other nodes' names. */
 static void
 part_names(plan *p, merge_part *part, uint64_t refused)
 {
@@ -548,7 +551,8 @@ plan_fini(plan *p)
     mrd_buf_fini(&p->buf);
 }
 
-/* A check that contradicts a clock's bound does not say whose: none of them proves anything. */
+/* A check that contradicts a bound does not identify the faulty clock, so all clocks are marked as
+ * doubtful. */
 static void
 distrust_clocks(plan *p, uint64_t violations)
 {
@@ -603,7 +607,7 @@ plan_init(plan *p, const merge_input *in, const mrd_filter *filter, merge_times 
         err = plan_part(p, &p->parts[i], why);
     p->names_refused = mrd_strtab_refused(mrd_catalog_strings(p->cat)) > 0;
     distrust_clocks(p, in->violations);
-    /* The catalog has all names now, which the check needs. */
+    /* The catalog contains all names now, which the check needs. */
     if (err == MRD_OK && filter == NULL && (p->check = mrd_merge_check_new(p->cat)) == NULL)
         err = mrd_why_set(why, MRD_NOMEM, 0, "merge");
     for (size_t i = 0; i < p->n_parts && err == MRD_OK; i++)
@@ -627,9 +631,9 @@ bad_source(void *self, uint64_t key, const mrd_why *why)
                      part->node->instance_id, s->process_id, why->text);
 }
 
-/* ---- What is damaged, said when all was read ---- */
+/* ---- Damage, reported after all data was read ---- */
 
-/* One message for the input's row. */
+/* Writes one message for the input's row. */
 static void
 damage_message(const merge_part *part, uint64_t stored, mrd_buf *text)
 {
@@ -678,7 +682,7 @@ part_account(plan *p, merge_part *part)
         p->in->damage[part->node - p->in->nodes] = *d;
 }
 
-/* After the last event: what collectives and held-out packets say. */
+/* After the last event: gets the results of collectives and held-out packets. */
 static void
 plan_verdict(plan *p, mrd_clock_verdict *v)
 {
@@ -700,7 +704,7 @@ plan_verdict(plan *p, mrd_clock_verdict *v)
     v->some = mrd_merge_check_run(p->check, &v->collectives, v->message);
 }
 
-/* The merged events. They are closed before any output is: then what is missing is said. */
+/* The merged events. Closed before the outputs, so that the outputs can contain what is missing. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
@@ -780,7 +784,7 @@ mrd_merge_run(const merge_input *in, const mrd_merge_order *job, mrd_export_resu
     plan p;
     mrd_err err = plan_init(&p, in, filter, times, why);
 
-    if (times != MERGE_ALIGNED) { /* the window was cut in session time already */
+    if (times != MERGE_ALIGNED) { /* the window was already cut in session time */
         rest.start = (mrd_ev_ns){ INT64_MIN };
         rest.end = (mrd_ev_ns){ INT64_MAX };
     }

@@ -23,7 +23,7 @@
 struct mrd_merger {
     mrd_merger_options o;
     mrd_pool *worker;
-    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions whose merge is to end */
+    uint64_t cancelled[CANCELLED_MAX]; /* atomic: sessions whose merge must end */
     unsigned next;                     /* of them; the starter's */
     bool closing;                      /* atomic */
 };
@@ -59,7 +59,7 @@ on_progress(void *self, uint64_t events)
     return !is_cancelled(j);
 }
 
-/* Whether a comma list names it. */
+/* Returns true if a comma-separated list contains the name. */
 static bool
 is_named(const char *list, const char *name)
 {
@@ -73,14 +73,15 @@ is_named(const char *list, const char *name)
     return false;
 }
 
-/* The file of a format below the session's folder; of one that is a folder, its manifest. */
+/* Appends the path of a format's file below the session's directory. For a format with a directory,
+ * the path of its manifest. */
 static void
 target_path(const mrd_sink_ops *ops, mrd_buf *to)
 {
     mrd_buf_fmt(to, "profile/%s%s", ops->stem, ops->folder ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
-/* What the targets borrow. */
+/* Memory that the targets borrow. */
 typedef struct {
     char *dirs[TARGETS_MAX], *paths[TARGETS_MAX];
 } merge_names;
@@ -111,7 +112,8 @@ open_target(const merge_input *in, const mrd_sink_ops *ops, mrd_export_target *t
     return err;
 }
 
-/* Half files of a merge that the aggregator was killed in, and what was made of an earlier merge's result. */
+/* Removes incomplete files of a merge during which the aggregator was killed, and files that were
+ * made from the result of an earlier merge. */
 static void
 remove_parts(const merge_input *in)
 {
@@ -134,7 +136,7 @@ remove_parts(const merge_input *in)
     mrd_buf_fini(&dir);
 }
 
-/* The standard outputs of a system profile, and those that are wanted besides. */
+/* Opens the standard outputs of a system profile and the configured additional ones. */
 static mrd_err
 open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_t max,
              size_t *ret_n, mrd_why *why)
@@ -159,7 +161,7 @@ open_targets(const job *j, mrd_export_target *targets, merge_names *names, size_
     return MRD_OK;
 }
 
-/* The sum of a file, whose name begins at `below`. */
+/* Appends the checksum of a file, whose name begins at `below`. */
 static mrd_err
 sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -171,7 +173,7 @@ sum_file(const char *path, size_t below, mrd_buf *text, mrd_why *why)
     return err;
 }
 
-/* ... of a target and, where it is split, of its further parts and of their index. */
+/* ... of a target and, if it is split, of its further parts and its index. */
 static mrd_err
 sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why *why)
 {
@@ -193,7 +195,7 @@ sum_parts(const mrd_export_target *target, size_t below, mrd_buf *text, mrd_why 
     return err;
 }
 
-/* profile/SHA256SUMS, as sha256sum writes it: what a client can check its download against. */
+/* Writes profile/SHA256SUMS in the format of sha256sum, so that a client can check its download. */
 static mrd_err
 write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mrd_why *why)
 {
@@ -212,7 +214,7 @@ write_sums(const merge_input *in, const mrd_export_target *targets, size_t n, mr
             mrd_write_file_durable(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
     else if (err == MRD_OK)
         err = mrd_write_file(mrd_buf_cstr(&path), (mrd_bytes){ text.p, text.len }, 0644, why);
-    if (err == MRD_OK && in->durable) /* a merge that was cut off may have made profile/ */
+    if (err == MRD_OK && in->durable) /* a merge that was interrupted may have created profile/ */
         err = mrd_sync_dir(in->dir, why);
     mrd_buf_fini(&path);
     mrd_buf_fini(&text);
@@ -284,7 +286,7 @@ mrd_merger_start(mrd_merger *m, uint64_t session, merge_input *input)
         return false;
     }
     *j = (job){ .of = m, .session = session, .input = input };
-    for (size_t i = 0; i < CANCELLED_MAX; i++) { /* that was an earlier merge */
+    for (size_t i = 0; i < CANCELLED_MAX; i++) { /* that order was for an earlier merge */
         if (__atomic_load_n(&m->cancelled[i], __ATOMIC_RELAXED) == session)
             __atomic_store_n(&m->cancelled[i], 0, __ATOMIC_RELAXED);
     }
@@ -301,7 +303,7 @@ mrd_merger_cancel(mrd_merger *m, uint64_t session)
     __atomic_store_n(&m->cancelled[m->next++ % CANCELLED_MAX], session, __ATOMIC_RELAXED);
 }
 
-/* A format that does not exist would be left out of every profile. */
+/* An unknown format would be missing in every profile without a message. */
 static mrd_err
 formats_check(const char *list, mrd_why *why)
 {

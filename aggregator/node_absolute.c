@@ -1,5 +1,5 @@
-/* Absolute clocks (a PTP hardware clock, ClockBound): readings of a node and of the aggregator become
- * inequalities, which join those of packets. */
+/* Absolute clocks (a PTP hardware clock, ClockBound): makes inequalities from readings of a node
+ * and of the aggregator, in addition to those from packets. */
 #include "aggregator/node_clock_int.h"
 
 #include <stdio.h>
@@ -15,7 +15,7 @@ typedef struct {
     size_t n;
 } pairs;
 
-/* The readings of one incarnation of the aggregator, ordered. NULL without memory. */
+/* Returns the readings of one incarnation of the aggregator, sorted. NULL if out of memory. */
 static mrd_abs *
 server_readings(const mrd_node_clock *clock, const char *id, mrd_absolute kind, size_t *ret_n)
 {
@@ -50,7 +50,8 @@ pairs_of_incarnation(const mrd_node_clock *clock, const mrd_boot_clock *c, const
     return MRD_OK;
 }
 
-/* A clock of which no packet tells in whose timeline it is: that of the only incarnation there was. */
+/* Handles a clock without packets, so that its timeline is not named. If there was only one
+ * incarnation, it is that one's. */
 static mrd_err
 pairs_without_packets(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolute kind, pairs *to)
 {
@@ -81,14 +82,14 @@ find_pairs(const mrd_node_clock *clock, mrd_boot_clock *c, mrd_absolute kind, pa
 {
     mrd_err err = MRD_OK;
 
-    /* One pair for each reading and incarnation at most. */
+    /* at most one pair for each reading and incarnation */
     *to = (pairs){ malloc((2 * c->n_readings * (c->n_incarnations + 1) + 1) * sizeof(*to->v)), 0 };
     if (to->v == NULL)
         return MRD_NOMEM;
     if (c->n_incarnations == 0 && c->n_probes == 0)
         return pairs_without_packets(clock, c, kind, to);
     for (size_t l = 0; l < c->n_incarnations && err == MRD_OK; l++) {
-        bool seen = false; /* the same incarnation again: its readings were looked at */
+        bool seen = false; /* skips an incarnation that was handled already */
 
         for (size_t k = 0; k < l && !seen; k++)
             seen = strcmp(c->incarnations[k].id, c->incarnations[l].id) == 0;
@@ -112,7 +113,7 @@ compare(const mrd_align *align, const pairs *p)
     return use;
 }
 
-/* With what is new; the table from packets stays when the two together contradict each other. */
+/* Solves with the new inequalities. Keeps the table from packets if they contradict each other. */
 static mrd_err
 solve_with(mrd_boot_clock *c, const char *name, const pairs *p, mrd_absolute_use *use,
            mrd_follow_report *report)
@@ -167,7 +168,8 @@ mrd_node_absolute_solve(mrd_node_clock *clock, size_t i, const char *name,
     for (int k = 0; k < MRD_ABSOLUTES && err == MRD_OK && n > 0; k++) {
         if (c->absolute[k].contradicting > 0 || all[k].n == 0)
             continue;
-        /* One kind after the other: what contradicts does not take the other with it. */
+        /* Each kind is tried separately, so that a contradiction of one kind does not discard the
+         * other. */
         memcpy(sum.v + sum.n, all[k].v, all[k].n * sizeof(*sum.v));
         sum.n += all[k].n;
         err = solve_with(c, name, &sum, &c->absolute[k], report);

@@ -15,7 +15,7 @@
 #define BREAKS_MAX   4096u
 #define READINGS_MAX (1u << 20) /* 4 months at one in 10 s */
 #define LOOKS_MAX    PROBES_MAX
-#define UNKNOWN_NS   1e15 /* a bound this wide is none: 11 days */
+#define UNKNOWN_NS   1e15 /* a wider bound is as good as none: 11 days */
 
 /* ---- Reading ---- */
 
@@ -43,7 +43,7 @@ add_look(mrd_boot_clock *c, int64_t raw, mrd_dur_ns asleep)
     return MRD_OK;
 }
 
-/* The first probe that was sent between two times; INT64_MAX: none. */
+/* Returns the first probe that was sent between two times, INT64_MAX if there is none. */
 static int64_t
 first_sent(const mrd_boot_clock *c, size_t first_probe, int64_t from, int64_t to)
 {
@@ -57,8 +57,9 @@ first_sent(const mrd_boot_clock *c, size_t first_probe, int64_t from, int64_t to
     return sent;
 }
 
-/* A frame says how long the machine slept behind the last of its breaks, and a probe before a break was
- * sent with so much less. Agents of earlier releases do not say, as those that never slept. */
+/* A frame has the total time that the machine was suspended up to the last of its breaks. A probe
+ * before a break was sent with accordingly less. Agents of earlier releases do not report it, which
+ * looks like a machine that was never suspended. */
 static mrd_err
 add_looks(mrd_boot_clock *c, const Mrd__ClockData *data, size_t first_probe)
 {
@@ -84,8 +85,7 @@ add_looks(mrd_boot_clock *c, const Mrd__ClockData *data, size_t first_probe)
     return err == MRD_OK ? add_look(c, first_sent(c, first_probe, INT64_MIN, until), asleep) : err;
 }
 
-/* The first probe that another incarnation of the aggregator answered: what went before is another
- * timeline. */
+/* Begins a timeline at the first probe that another incarnation of the aggregator answered. */
 static mrd_err
 begin_incarnation(mrd_boot_clock *c, const char *id, int64_t first)
 {
@@ -176,7 +176,7 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
     if (err == MRD_OK)
         err = add_looks(c, data, first);
     for (size_t i = 0; i < data->n_breaks && err == MRD_OK; i++) {
-        /* Where each frame names its timeline, begin_incarnation knows better. */
+        /* If each frame names its timeline, begin_incarnation is more precise. */
         if (!mrd_clock_break_sane(data->breaks[i]))
             c->absurd++;
         else if (data->breaks[i]->cause != MRD_EPOCH_AGGREGATOR || data->reference[0] == '\0')
@@ -188,7 +188,7 @@ add_data(mrd_boot_clock *c, const Mrd__ClockData *data)
         if (!MRD_VEC_ROOM(c->readings, c->n_readings, c->cap_readings, 1))
             return MRD_NOMEM;
         if (mrd_host_reading_take(r = &c->readings[c->n_readings], data->readings[i])) {
-            c->n_readings++; /* its RAW was read first: a suspend may lie just behind it */
+            c->n_readings++; /* RAW was read first, and a suspend may follow immediately */
             err = add_look(c, mrd_sat_add(r->raw.ns, MRD_MS), r->boottime.ns - r->monotonic.ns);
         } else {
             c->absurd++;
@@ -219,9 +219,10 @@ look_order(const void *a, const void *b)
 }
 
 /*
- * A break may have been lost with the agent that saw it. Every look at how long the machine slept tells
- * of it as well, and the first one of what was before it, if nobody knows when. A look that was
- * interrupted may show more than the truth, so the least of all later ones counts.
+ * A break may have been lost together with the agent that observed it. Each observation of the
+ * total suspended time also shows it, and the first one shows a break before it whose time is
+ * unknown. An interrupted observation may show more than the true total, so the minimum of all
+ * later ones counts.
  */
 static mrd_err
 add_slept(mrd_boot_clock *c)
@@ -240,7 +241,8 @@ add_slept(mrd_boot_clock *c)
         if (i > 0)
             a = b[-1];
         least = b->asleep < least ? b->asleep : least;
-        brk.after = mrd_local_add(a.raw, -MRD_MS); /* it looked up to a millisecond before */
+        /* the observation may be up to a millisecond older */
+        brk.after = mrd_local_add(a.raw, -MRD_MS);
         brk.before = b->raw;
         brk.lost = least - a.asleep;
         if (mrd_local_before(a.raw, b->raw) && brk.lost > MRD_EPOCH_SUSPEND_MIN &&
@@ -288,7 +290,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         if ((err = mrd_journal_read(index, &index->entries[i], false, &buf, &f, &body, NULL)) !=
                 MRD_OK ||
             (err = mrd_msg_unpack_body(&f, body, &msg, NULL)) != MRD_OK) {
-            err = err == MRD_NOMEM ? err : MRD_OK; /* a damaged one is left out */
+            err = err == MRD_NOMEM ? err : MRD_OK; /* a damaged reading is skipped */
             continue;
         }
         c = mrd_node_clock_of(clock, f.boot);
@@ -298,7 +300,7 @@ read_data(mrd_node_clock *clock, const mrd_journal_index *index)
         mrd_msg_free(&msg);
     }
     mrd_buf_fini(&buf);
-    /* Nothing was said: one clock, of which nothing is known. */
+    /* The journal has no clock data: one clock, about which nothing is known. */
     if (err == MRD_OK && clock->n == 0 && mrd_node_clock_of(clock, 0) == NULL)
         err = MRD_NOMEM;
     for (size_t i = 0; i < clock->n; i++) {
@@ -321,7 +323,7 @@ take_report(mrd_boot_clock *c, const mrd_follow_report *r)
     c->violations = r->violations;
 }
 
-/* The clock of a further boot says so in its name, which tables and messages show. */
+/* Solves a clock. Tables and messages of a further boot show the boot in the name. */
 static mrd_err
 solve(mrd_node_clock *clock, size_t i, const char *instance_id)
 {
@@ -373,7 +375,7 @@ mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
     return MRD_OK;
 }
 
-/* ---- Tables beside the journal ---- */
+/* ---- Tables stored beside the journal ---- */
 
 char *
 mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_node_clock *clock,
@@ -388,7 +390,7 @@ mrd_node_clock_path(const char *session_dir, const char *instance_id, const mrd_
                : path;
 }
 
-/* The table beside the journal, checked against the probes; solved where there is none. */
+/* Loads the table beside the journal and checks it against the probes. Solves it if there is none. */
 static mrd_err
 load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *instance_id,
          mrd_why *why)
@@ -405,7 +407,7 @@ load_one(mrd_node_clock *clock, size_t i, const char *session_dir, const char *i
     free(path);
     if (err == MRD_OK && c->align == NULL && solve(clock, i, instance_id) != MRD_OK)
         return mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
-    /* Of an earlier release, which did not look for breaks at its ends. */
+    /* a table of an earlier release, which ignored breaks at its ends */
     if (err == MRD_OK && c->align != NULL &&
         mrd_follow_open_ends(&c->align, c->breaks, c->n_breaks) != MRD_OK)
         err = mrd_why_set(why, MRD_NOMEM, 0, "clock of %s", instance_id);
@@ -473,7 +475,7 @@ mrd_boot_clock_disagreements(const mrd_boot_clock *clock, size_t *ret_pairs)
     return odd;
 }
 
-/* ---- Tables in one number ---- */
+/* ---- One number for a table ---- */
 
 static mrd_dur_ns
 widest_of(const mrd_align_bin *bins, size_t n)

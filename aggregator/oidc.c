@@ -11,12 +11,12 @@
 #include "proto/fetch.h"
 
 #define REFRESH (15 * 60 * MRD_SEC)
-#define AGAIN   (10 * MRD_SEC) /* between two fetches, whatever tokens ask for */
+#define AGAIN   (10 * MRD_SEC) /* between two fetches that tokens cause */
 #define OLD     (24 * 3600 * MRD_SEC)
 #define LEEWAY  (30 * MRD_SEC)
 
 struct mrd_oidc {
-    mrd_json *settings; /* immutable: the texts below are its */
+    mrd_json *settings; /* immutable; owns the texts below */
     const char *jwks, *ca_file, *bearer_file, *user_claim, *uid_claim, *roles_claim;
     const mrd_json *users, *roles;
     bool service_accounts;
@@ -24,10 +24,10 @@ struct mrd_oidc {
     mrd_error_list errors;
     pthread_t thread;
     bool runs;
-    pthread_mutex_t lock; /* guards all below; nothing is taken inside */
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
     pthread_cond_t wake;
-    bool stopping, wanted, now; /* now: whatever was tried lately */
-    atomic_bool stopped;        /* = stopping, for an exchange under way */
+    bool stopping, wanted, now; /* `now`: fetch regardless of recent attempts */
+    atomic_bool stopped;        /* equals `stopping`, for a running exchange */
     mrd_jwks *keys;
     mrd_local_ns fetched, tried; /* 0: never */
 };
@@ -91,7 +91,7 @@ fetch(const mrd_oidc *o, mrd_jwks **ret_keys, mrd_why *why)
     return err;
 }
 
-/* Until when there is nothing to fetch. Lock held. */
+/* Returns the time of the next fetch. Lock held. */
 static int64_t
 next_fetch(const mrd_oidc *o)
 {
@@ -210,7 +210,7 @@ mrd_oidc_next_error(mrd_oidc *oidc, mrd_why *ret_why)
 
 /* ---- Who ---- */
 
-/* Everything that the settings ask for must be there. */
+/* Sets the owner from the claims. All claims that the settings name must be present. */
 static mrd_err
 owner_of(const mrd_oidc *o, const mrd_json *claims, mrd_caller *to, mrd_why *why)
 {
@@ -236,7 +236,8 @@ owner_of(const mrd_oidc *o, const mrd_json *claims, mrd_caller *to, mrd_why *why
     return MRD_OK;
 }
 
-/* The claims of a token; asks for the keys when they are not there or it names another one. */
+/* Gets the claims of a verified token. Requests a fetch if there are no keys, or the token names an
+ * unknown key. */
 static mrd_err
 prove(mrd_oidc *o, mrd_str token, mrd_json **ret_claims, mrd_why *why)
 {
@@ -248,7 +249,7 @@ prove(mrd_oidc *o, mrd_str token, mrd_json **ret_claims, mrd_why *why)
         err = mrd_jwt_verify(token, o->keys, &o->rule, mrd_wall_now(), ret_claims, why);
     else
         mrd_why_set(why, err, 0, "the issuer's keys are not loaded yet: try again");
-    /* A key that came after the last fetch: after one more it is there, or is none. */
+    /* The key may be newer than the last fetch. After one more fetch it is known or does not exist. */
     if (err == MRD_AGAIN || (err == MRD_NOTFOUND && now - o->fetched.ns >= AGAIN)) {
         err = MRD_AGAIN;
         if (!o->wanted) {

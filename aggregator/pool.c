@@ -12,8 +12,8 @@ typedef struct {
 } entry;
 
 struct mrd_pool {
-    pthread_mutex_t lock;     /* guards all below; nothing is taken inside */
-    pthread_cond_t news, end; /* a job, or no more; a thread has ended */
+    pthread_mutex_t lock;     /* guards all members below; a leaf lock */
+    pthread_cond_t news, end; /* a new job or the end; a thread has ended */
     pthread_t *threads;
     unsigned n_threads, max_threads, idle, ended;
     entry *queue;
@@ -98,14 +98,14 @@ mrd_pool_put(mrd_pool *w, mrd_pool_work *work, void *self, void *job)
     if (fits) {
         w->queue[(w->first + w->n++) % w->capacity] = (entry){ work, self, job };
         if (w->n > w->idle && w->n_threads < w->max_threads)
-            (void) start_thread(w); /* else it waits for one of the others */
+            (void) start_thread(w); /* without a new thread the job waits for one of the others */
         pthread_cond_signal(&w->news);
     }
     pthread_mutex_unlock(&w->lock);
     return fits;
 }
 
-/* True: all threads have ended; false: they are to end by themselves. */
+/* Returns true if all threads have ended. False: they will end on their own. */
 static bool
 wait_for_end(mrd_pool *w, mrd_dur_ns within)
 {

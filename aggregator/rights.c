@@ -11,7 +11,8 @@
 #define PEOPLE    (OWNER | READER | OPERATOR | ADMIN)
 #define EVERYBODY (PEOPLE | BIT(MRD_ROLE_NONE) | BIT(MRD_ROLE_AGENT))
 
-/* Which roles may do it to every session and to the cluster, and which to what is theirs. */
+/* For each action: the roles that may do it to every session and to the cluster, and the roles that
+ * may do it to their own sessions. */
 static const struct {
     const char *text;
     unsigned all, own;
@@ -30,7 +31,7 @@ static const struct {
     [MRD_ACTION_ENROL] = { "enrol", BIT(MRD_ROLE_AGENT), 0 },
 };
 
-/* All keys are compared, whichever fits. */
+/* Compares all keys in any case, so that the time reveals nothing. */
 static bool
 has_key(const mrd_strlist *keys, const char *key)
 {
@@ -42,7 +43,8 @@ has_key(const mrd_strlist *keys, const char *key)
     return found;
 }
 
-/* Every job that was recorded says this value; one that says nothing is somebody else's. */
+/* Returns true if every recorded job has this value. A job without the value belongs to another
+ * owner. */
 static bool
 all_jobs_say(const mrd_ownership *s, const char *key, const char *value)
 {

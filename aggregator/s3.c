@@ -14,23 +14,26 @@
 #include "base/obj.h"
 #include "base/url.h"
 
-#define TRIES      5u
-#define PAUSE_MS   400 /* after the first failure; twice as long each time, and up to as much again */
+#define TRIES 5u
+/* after the first failure; doubles with each failure, plus a random part of up to the same
+ * length */
+#define PAUSE_MS   400
 #define WHOLE_MAX  (64u << 20) /* larger files go in parts */
-#define SLOW_BYTES 1L          /* a connection that sends less for SLOW_S is given up */
+#define SLOW_BYTES 1L          /* a connection that sends less than this for SLOW_S is closed */
 #define SLOW_S     60L
 #define TIMEOUT_NS (300 * MRD_SEC) /* S3 may take minutes to complete an upload in parts */
-#define MIN_RATE   (64 << 10)      /* bytes/s that a body may take beyond the timeout */
+#define MIN_RATE   (64 << 10)      /* lowest assumed bytes/s of a body, for the timeout */
 #define HEADER_MAX (64u << 10)     /* all headers of an answer */
-#define ANSWER_MAX (1u << 20)      /* a list of 1,000 uploads is less */
+#define ANSWER_MAX (1u << 20)      /* a list of 1,000 uploads is smaller */
 #define LEFT_MAX   16              /* old uploads that one attempt removes */
-#define SKEW_S     (14 * 60)       /* beyond 15 minutes S3 refuses a signature */
+#define SKEW_S     (14 * 60)       /* S3 refuses a signature after 15 minutes */
 
 struct mrd_s3 {
     mrd_s3_options o;
     char *bucket, *base, *region;
-    char *home;         /* the region that was given: STS of it is asked, wherever the bucket is */
-    bool unconditional; /* the service does not know If-None-Match */
+    /* the configured region, whose STS is asked even if the bucket is in another region */
+    char *home;
+    bool unconditional; /* the service does not support If-None-Match */
     mrd_s3_keys keys;
     CURL *curl;
 };
@@ -41,26 +44,26 @@ typedef struct {
     const char *method, *key;
     const char *query;  /* sorted, "uploads="; NULL: none */
     const char *sha256; /* of the body */
-    FILE *from;         /* its bytes: `len` from `at`; NULL: `text` */
+    FILE *from;         /* the body: `len` bytes from offset `at`; NULL: `text` */
     uint64_t at, len, left;
     mrd_str text;
     const char *more[4]; /* headers */
     size_t n_more;
-    bool completes; /* an upload in parts: 404 and 409 end that */
+    bool completes; /* completes an upload in parts, for which 404 and 409 are final answers */
     long status;
     mrd_buf answer;
     size_t header_bytes;
     mrd_local_ns began;
     const char *broken; /* the limit that the service exceeded, or NULL */
     char etag[160], seen_sha256[80], seen_region[40];
-    int64_t seen_size, seen_date; /* date: UTC in seconds, -1: the service does not say */
+    int64_t seen_size, seen_date; /* date: UTC in seconds, -1: the service did not send it */
     CURLcode code;
 } request;
 
 static const char empty_sha256[] =
     "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
-/* An empty variable is one that is not set, as for Amazon's tools. */
+/* An empty variable counts as unset, as in Amazon's tools. */
 static const char *
 setting(const char *given, const char *variable, const char *other)
 {
@@ -213,7 +216,7 @@ on_progress(void *self, curl_off_t to_receive, curl_off_t received, curl_off_t t
     return cancelled(r->of);
 }
 
-/* Paths as Amazon signs them: everything but unreserved characters and slashes is encoded. */
+/* Encodes a path for Amazon's signature: all characters except unreserved ones and slashes. */
 static void
 put_path(mrd_buf *to, const char *text)
 {
@@ -334,8 +337,9 @@ worth_again(const request *r)
            r->status == 504 || r->status == 429 || r->status == 409;
 }
 
-/* A signature has the time, and is refused 15 minutes from the service's: by how much this machine's clock
- * is ahead of that, in seconds; 0 when it is not the reason. */
+/* A signature contains the time, and S3 refuses a difference of 15 minutes. Returns by how many
+ * seconds this machine's clock is ahead of the service's, 0 if that is not the reason of the
+ * refusal. */
 static int64_t
 clock_ahead(const request *r)
 {
@@ -371,7 +375,8 @@ refused(const request *r, mrd_why *why)
                            " s %s that of the service: set it",
                            r->method, r->key, ahead < 0 ? -ahead : ahead,
                            ahead < 0 ? "behind" : "ahead of");
-    if (r->status >= 300 && r->status < 400) /* signatures are of one region: it is not followed */
+    /* a signature is valid in one region, so the redirection is not followed */
+    if (r->status >= 300 && r->status < 400)
         return mrd_why_set(
             why, err, 0,
             "%s %s: %ld, because the bucket is in another region%s%s: set AWS_REGION "
@@ -382,8 +387,9 @@ refused(const request *r, mrd_why *why)
                        (int) (message.len < 200 ? message.len : 200), message.p);
 }
 
-/* Signs for the region that the bucket is in, as the service says, and asks there where the address names the region, as
- * Amazon's do. False when nothing changes by that. A name that is no region's stays out of an address. */
+/* Signs for the bucket's region, as the service named it. Also sends requests to it if the address
+ * names a region, as Amazon's does. Returns false if that changes nothing. A text that is not a
+ * region name is never put into an address. */
 static bool
 follow_bucket(mrd_s3 *s, const request *r)
 {
@@ -401,7 +407,7 @@ follow_bucket(mrd_s3 *s, const request *r)
         at = memmem(url.host.p, url.host.len, named.p, named.len);
     mrd_buf_fini(&named);
     if (at == NULL && r->status != 400)
-        return false; /* it has to be asked elsewhere, and nobody says where */
+        return false; /* the bucket is elsewhere, and the answer does not say where */
     if (at != NULL && asprintf(&base, "%.*s.%s%s", (int) (at - s->base), s->base, r->seen_region,
                                at + 1 + strlen(s->region)) < 0)
         return false;
@@ -418,8 +424,8 @@ follow_bucket(mrd_s3 *s, const request *r)
     return true;
 }
 
-/* With credentials that last, and again where it may help. Answers of 2xx, 404 of a HEAD, 412, and what ends an upload
- * are the caller's. */
+/* Runs a request with valid credentials, and retries it where a retry may help. The caller handles
+ * answers 2xx, 404 of a HEAD, 412, and the final answers of an upload. */
 static mrd_err
 transact(mrd_s3 *s, request *r, mrd_why *why)
 {
@@ -442,7 +448,7 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
             moved = true;
             continue;
         }
-        /* 400: ExpiredToken, of which the answer to a HEAD says nothing */
+        /* 400 means ExpiredToken, which the answer to a HEAD does not say */
         if ((r->status == 403 || r->status == 400) && !renewed && r->code == CURLE_OK) {
             renewed = true;
             mrd_s3_keys_fini(&s->keys);
@@ -456,10 +462,10 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
 
 /* ---- Objects ---- */
 
-/* Of the body of a request. */
+/* Checksums of the body of a request. */
 typedef struct {
     char sha256[MRD_SHA256_HEX];
-    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT]; /* the header; "": not to be had */
+    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT]; /* the header; "": not available */
 } sums;
 
 static mrd_err
@@ -498,7 +504,7 @@ part_sums(FILE *f, uint64_t at, uint64_t len, sums *ret, mrd_why *why)
     return err;
 }
 
-/* What is there: 0 nothing, 1 the same, 2 something else. */
+/* Looks up the object: 0 none, 1 the same, 2 another object. */
 static mrd_err
 look(mrd_s3 *s, const char *key, const char *hex, uint64_t size, int *ret_there, mrd_why *why)
 {
@@ -516,8 +522,9 @@ look(mrd_s3 *s, const char *key, const char *hex, uint64_t size, int *ret_there,
 /* How writing an object ended. */
 typedef enum {
     PUT_DONE,
-    PUT_RACED, /* another writer made it meanwhile (412) */
-    PUT_OVER,  /* its upload is over: by another writer (409), completed or removed before (404) */
+    PUT_RACED, /* another writer created it meanwhile (412) */
+    /* the upload ended: by another writer (409), or it was completed or removed before (404) */
+    PUT_OVER,
 } put_end;
 
 /* Bytes of a file. */
@@ -526,7 +533,8 @@ typedef struct {
     uint64_t at, len;
 } span_of;
 
-/* Of an object that was not there: `r` without the condition, where the service does not know it (501). */
+/* Creates an object that did not exist. Repeats the request without the condition if the service
+ * does not support it (501). */
 static mrd_err
 transact_fresh(mrd_s3 *s, request *r, bool fresh, mrd_why *why)
 {
@@ -584,7 +592,8 @@ put_part(mrd_s3 *s, const char *key, const char *upload, unsigned number, const 
     r.query = mrd_buf_cstr(&query);
     if (err == MRD_OK)
         err = transact(s, &r, why);
-    if (err == MRD_OK && r.status == 412) /* of a part nothing is asked that could fail so */
+    /* requests for a part have no condition that could fail */
+    if (err == MRD_OK && r.status == 412)
         err = refused(&r, why);
     mrd_buf_fmt(list, "<Part><PartNumber>%u</PartNumber><ETag>%s</ETag></Part>", number, r.etag);
     mrd_buf_fini(&query);
@@ -619,7 +628,7 @@ complete(mrd_s3 *s, const char *key, const char *upload, const mrd_buf *list, bo
     r.query = mrd_buf_cstr(&query);
     err = transact_fresh(s, &r, fresh, why);
     *ret_end = err != MRD_OK || r.status < 300 ? PUT_DONE : r.status == 412 ? PUT_RACED : PUT_OVER;
-    /* It may say 200 and fail nevertheless. */
+    /* The service may answer 200 and report an error in the body. */
     if (err == MRD_OK && r.status == 200 &&
         mrd_s3_xml((mrd_str){ (const char *) r.answer.p, r.answer.len }, "Code").len > 0)
         err = refused(&r, why);
@@ -644,7 +653,7 @@ give_up(mrd_s3 *s, const char *key, const char *upload)
     return r.code == CURLE_OK;
 }
 
-/* An upload's id as a query has it. */
+/* Encodes an upload's id for a query. */
 static void
 put_id(mrd_buf *to, mrd_str id)
 {
@@ -656,8 +665,9 @@ put_id(mrd_buf *to, mrd_str id)
             mrd_buf_fmt(to, "%%%02X", (unsigned char) id.p[i]);
 }
 
-/* What a process that was killed left open: its parts would be stored, and paid, for ever. An id of another key with this one as
- * its beginning is none of this key, and stays. Who may not list leaves them to a rule of the bucket. */
+/* Removes uploads that a killed process left, because their parts would be stored and charged for
+ * ever. Skips uploads of a longer key that begins with this key. Without the right to list uploads,
+ * a rule of the bucket has to remove them. */
 static void
 give_up_left(mrd_s3 *s, const char *key)
 {
@@ -731,7 +741,8 @@ put_parts(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const char *meta, 
     return err;
 }
 
-/* The object, unless the same is there; again from its begin while nobody else has made it and its upload is over. */
+/* Writes the object unless the same object exists. Starts again while no other writer has created
+ * it and its upload has ended. */
 static mrd_err
 write_object(mrd_s3 *s, const char *key, FILE *f, uint64_t size, const sums *sum,
              uint64_t *ret_sent, mrd_why *why)
@@ -782,7 +793,7 @@ mrd_s3_put(mrd_s3 *s, const char *key, const char *path, uint64_t *ret_sent, mrd
         return mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
     if (fstat(fileno(f), &st) != 0)
         err = mrd_why_set(why, MRD_IO, errno, "cannot read %s", path);
-    else /* of what is open: its name may be another file's by now */
+    else /* use the open file, because its name may lead to another file by now */
         err = part_sums(f, 0, size = (uint64_t) st.st_size, &sum, why);
     if (err == MRD_OK)
         err = write_object(s, key, f, size, &sum, ret_sent, why);

@@ -159,7 +159,7 @@ from_json(mrd_buf *text, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* ---- The sources; MRD_NOTFOUND: not set up ---- */
+/* ---- The sources; MRD_NOTFOUND: not configured ---- */
 
 static mrd_err
 from_environment(const char *region, mrd_s3_keys *ret, mrd_why *why)
@@ -198,7 +198,7 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
 
     if (file == NULL || role == NULL)
         return MRD_NOTFOUND;
-    err = read_file(file, &token, why); /* it rotates: read each time */
+    err = read_file(file, &token, why); /* the token is rotated, so it is read each time */
     if (sts != NULL && sts[0] != '\0')
         mrd_buf_text(&url, sts);
     else
@@ -222,7 +222,7 @@ from_web_identity(const char *region, mrd_s3_keys *ret, mrd_why *why)
     return err;
 }
 
-/* Without TLS credentials are asked of this machine and of its platform only. */
+/* Without TLS, credentials are requested only from this machine and its platform. */
 static bool
 may_ask(const char *uri)
 {

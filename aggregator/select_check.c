@@ -1,4 +1,5 @@
-/* A selection's words, before nodes are asked: what no node can mean is refused here. */
+/* Validates the values of a selection before nodes are asked, and refuses values that no node can
+ * match. */
 #include "aggregator/select_check.h"
 
 #include "base/event_type.h"

@@ -113,9 +113,10 @@ timeline_save(const mrd_timescale *t, const char *path, int64_t moves, mrd_why *
     return err;
 }
 
-/* The session timeline is this machine's RAW clock plus one constant, chosen once per boot so that
- * it reads as UTC: a restarted aggregator goes on with it. A store that comes back to a machine
- * begins another: what went on elsewhere is not on this one's clock. */
+/* The session timeline is this machine's RAW clock plus a constant. The constant is chosen once per
+ * boot, so that session time reads as UTC, and a restarted aggregator continues with it. A store
+ * that was moved to another machine and back begins a new timeline, because this machine's clock
+ * does not cover the time in between. */
 static mrd_err
 timeline_open(const mrd_session_store *s, mrd_timescale *t, mrd_why *why)
 {
@@ -144,8 +145,9 @@ timeline_open(const mrd_session_store *s, mrd_timescale *t, mrd_why *why)
     return err;
 }
 
-/* Two on one store would end, merge and delete each other's sessions. The kernel gives the lock back
- * with the process, however that ends. A file system without locks is used all the same. */
+/* Two aggregators on one store would end, merge and delete each other's sessions. The kernel
+ * releases the lock when the process ends, however it ends. A file system without locks is used
+ * without this protection. */
 static mrd_err
 store_lock(mrd_session_store *s, mrd_why *why)
 {
@@ -166,7 +168,7 @@ store_lock(mrd_session_store *s, mrd_why *why)
     return err;
 }
 
-/* Device and inode of what is at this path; false: nothing is. */
+/* Gets device and inode of a path. Returns false if it does not exist. */
 static bool
 identity_of(const char *path, uint64_t ret[2])
 {
@@ -217,8 +219,9 @@ mrd_session_store_check(const mrd_session_store *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* A start that could not sync the name of a new folder may have failed to remove it as well: that it
- * is there proves nothing, and without it the whole store is gone after a power failure. */
+/* Syncs the names even if the directories exist. An earlier start may have failed both to sync the
+ * name of a new directory and to remove it, and without its name the whole store would be lost in a
+ * power failure. */
 static mrd_err
 make_folders(const mrd_session_store *s, const char *path, mrd_why *why)
 {
@@ -246,8 +249,7 @@ mrd_session_store_open(mrd_session_store *s, const char *dir, mrd_sync sync,
     if (err == MRD_OK)
         identity_take(s);
     if (err == MRD_OK && (path = mrd_session_store_path(s, NULL, "removed")) != NULL) {
-        (void) mkdir(path,
-                     0755); /* on a full disk there is none: sessions go in their place then */
+        (void) mkdir(path, 0755); /* fails on a full disk; sessions are then removed in place */
         free(path);
     }
     return err != MRD_OK ? err : timeline_open(s, ret_scale, why);
@@ -265,13 +267,14 @@ mrd_session_store_fini(mrd_session_store *s)
 
 /* ---- Recovery ---- */
 
-/* What is told as stored from now on must be; what is read of the disk may be in the cache only. */
+/* Makes recovered data durable. Data that was read may exist in the page cache only, and it counts
+ * as stored from now on. */
 typedef struct {
     const mrd_session_store *st;
     mrd_core *c;
     int fd;      /* of the store, opened before anything was read */
-    bool each;   /* syncfs does not tell of errors here */
-    mrd_err err; /* of what could not be made durable */
+    bool each;   /* syncfs does not report errors here */
+    mrd_err err; /* first error of making it durable */
 } recovery;
 
 static bool
@@ -293,8 +296,8 @@ journal_recover(recovery *r, const mrd_session *s, const char *dir, mrd_journal_
     return err;
 }
 
-/* What the journal holds of this node: numbers stored, counts, range. A frame that cannot be counted
- * (other releases took some) is merged and costs nothing else. */
+/* Recovers the journal of this node: stored numbers, counts, range. A frame that cannot be counted
+ * (earlier releases accepted some) is still merged and does no further harm. */
 static mrd_err
 part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
 {
@@ -335,7 +338,8 @@ part_recover(recovery *r, mrd_session *s, mrd_part *p, mrd_why *why)
     return err;
 }
 
-/* What was logged of artifacts after the manifest was written. The last line may be torn. */
+/* Reads the artifact entries that were logged after the manifest was written. The last line may be
+ * torn. */
 static mrd_err
 artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **ret_list,
                   mrd_why *why)
@@ -367,7 +371,7 @@ artifact_log_read(const mrd_session_store *st, const char *session, mrd_json **r
     return err;
 }
 
-/* What is there of files that are not complete counts. */
+/* Measures incomplete files, whose existing bytes count. */
 static void
 parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
 {
@@ -383,7 +387,7 @@ parts_measure(const mrd_session_store *st, mrd_core *c, const mrd_session *s)
     }
 }
 
-/* Nodes that joined so late that the manifest does not name them, but whose frames were answered. */
+/* Finds nodes that joined too late for the manifest, but whose frames were acknowledged. */
 static mrd_err
 parts_found(const mrd_session_store *st, mrd_core *c, mrd_session *s, mrd_why *why)
 {
@@ -463,7 +467,7 @@ nodes_recover(const mrd_session_store *st, mrd_core *c)
     free(path);
 }
 
-/* Half files of writes that a process was killed in; nobody writes yet. */
+/* Removes incomplete files of a killed process. No writer is active yet. */
 static void
 remove_parts(const mrd_session_store *st, const char *session, const char *below)
 {
@@ -475,7 +479,7 @@ remove_parts(const mrd_session_store *st, const char *session, const char *below
     free(path);
 }
 
-/* The names on which what was read hangs. */
+/* Syncs the names that lead to the recovered data. */
 static mrd_err
 sync_names(const recovery *r, const mrd_session *s, mrd_why *why)
 {
@@ -497,8 +501,8 @@ sync_names(const recovery *r, const mrd_session *s, mrd_why *why)
     return err;
 }
 
-/* Of what was read: journals were written again (mrd_journal_recover), a manifest had its bytes
- * synced before its name. */
+/* Makes recovered data durable. Journals were written again (mrd_journal_recover), and a manifest's
+ * bytes were synced before its name. */
 static mrd_err
 make_durable(recovery *r, const char *root, mrd_why *why)
 {
@@ -555,7 +559,7 @@ mrd_session_store_recover(const mrd_session_store *s, mrd_core *c, mrd_why *why)
                     one.text);
         }
     }
-    if (sys != 0) /* what is not known would look removed, and so would its artifacts */
+    if (sys != 0) /* an unreadable session would look removed, and its artifacts unlisted */
         err = mrd_why_set(why, MRD_IO, sys, "cannot list all of %s", root);
     if (err == MRD_OK && c->unreadable > 0)
         mrd_log(MRD_LOG_WARN, "AGG-ARTIFACTS-KEPT",

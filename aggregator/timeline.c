@@ -9,13 +9,13 @@
 #include "proto/api_names.h"
 #include "timesync/follow.h"
 
-#define UTC_READINGS 64 /* on either side of a gap: the nearest */
+#define UTC_READINGS 64 /* on each side of a gap: the nearest ones */
 
 static const char *const by_text[] = { "first", "nodes", "utc", "none" };
 
-/* ---- Incarnations, in their order ---- */
+/* ---- The order of incarnations ---- */
 
-/* Its index; t->n when it is not there. */
+/* Returns its index, t->n if it is not in the timeline. */
 static size_t
 find_incarnation(const mrd_timeline *t, const char *id)
 {
@@ -47,10 +47,11 @@ for_incarnations(const nodes *all, each_incarnation *see, void *self)
 }
 
 typedef struct {
-    mrd_timeline incarnations; /* in the order of finding them */
+    mrd_timeline incarnations; /* in the order in which they were found */
     mrd_sess_ns began[MRD_INCARNATIONS_MAX], ended[MRD_INCARNATIONS_MAX];
     bool before[MRD_INCARNATIONS_MAX]
-               [MRD_INCARNATIONS_MAX]; /* some clock saw the one right before the other */
+               /* some clock observed the one immediately before the other */
+               [MRD_INCARNATIONS_MAX];
 } census;
 
 static void
@@ -78,7 +79,8 @@ count_incarnation(void *self, const mrd_boot_clock *c, size_t incarnation)
         all->before[last][i] = true;
 }
 
-/* The next one that none of the rest is known to precede; of several the one that began first. */
+/* Returns the next incarnation that no remaining one is known to precede; among several, the one
+ * that began first. */
 static size_t
 next_incarnation(const census *all, const bool *taken)
 {
@@ -95,13 +97,13 @@ next_incarnation(const census *all, const bool *taken)
             best = i;
     }
     return best != SIZE_MAX ? best
-                            : any; /* a circle: some clock went back to an earlier incarnation */
+                            : any; /* a circle: some clock returned to an earlier incarnation */
 }
 
-/* ---- Timescale links by nodes ---- */
+/* ---- Links by nodes ---- */
 
-/* The incarnation that a segment belongs to (what lies before the first probe to the first);
- * n_incarnations when the table is not of probes. */
+/* Returns the incarnation of a segment. The time before the first probe belongs to the first one.
+ * Returns n_incarnations if the table is not from probes. */
 static size_t
 segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
 {
@@ -113,7 +115,7 @@ segment_incarnation(const mrd_boot_clock *c, const mrd_align_segment *seg)
     return incarnation;
 }
 
-/* Whether something else happened to a clock in the gap. */
+/* Returns true if a break of the clock lies in the gap. */
 static bool
 disturbed(const mrd_boot_clock *c, const mrd_align_segment *a, const mrd_align_segment *b)
 {
@@ -165,12 +167,12 @@ link_by_nodes(const nodes *all, const char *old, mrd_incarnation *incarnation)
     if (err == MRD_OK)
         incarnation->by = MRD_LINKED_NODES;
     else
-        incarnation->link.contradicting = n; /* no more than half of them agree */
+        incarnation->link.contradicting = n; /* at most half of the nodes agree */
     free(v);
     return err == MRD_NOMEM ? err : MRD_OK;
 }
 
-/* ---- Timescale links by UTC ---- */
+/* ---- Links by UTC ---- */
 
 static int
 reading_order(const void *a, const void *b)
@@ -181,8 +183,8 @@ reading_order(const void *a, const void *b)
     return mrd_local_before(x->r.raw, y->r.raw) ? -1 : mrd_local_after(x->r.raw, y->r.raw);
 }
 
-/* The readings of one incarnation that state a bound, by time; at most UTC_READINGS of its end or start.
- * Negative without memory. */
+/* Gets the readings of one incarnation that state a bound, sorted by time; at most UTC_READINGS at
+ * its end or start. Returns a negative number if out of memory. */
 static int
 utc_readings(const nodes *all, const char *id, bool end,
              const mrd_server_reading *ret[UTC_READINGS])
@@ -203,7 +205,7 @@ utc_readings(const nodes *all, const char *id, bool end,
         }
     }
     qsort(v, n, sizeof(*v), reading_order);
-    for (size_t i = cap = 0; i < n; i++) { /* every node's journal has the same ones */
+    for (size_t i = cap = 0; i < n; i++) { /* all journals of the nodes contain the same readings */
         if (cap == 0 || v[cap - 1]->r.raw.ns != v[i]->r.raw.ns)
             v[cap++] = v[i];
     }
@@ -214,14 +216,14 @@ utc_readings(const nodes *all, const char *id, bool end,
     return (int) count;
 }
 
-/* UTC as a clock that session times are compared with: offset = session - UTC. */
+/* Treats UTC as the clock that session times are compared with: offset = session - UTC. */
 static void
 utc_ineqs(const mrd_server_reading *r, mrd_ineq ret[2])
 {
     int64_t utc = r->r.realtime.ns, e = mrd_host_reading_utc_bound(&r->r) + r->r.bracket_ns / 2 + 1;
     int64_t offset = mrd_sat_sub(mrd_sat_add(r->r.raw.ns, r->session_offset_ns), utc);
 
-    e += e / 1000 + 1; /* by so much the offset changes over e, at twice 500 ppm */
+    e += e / 1000 + 1; /* the offset changes by up to this over e, at twice 500 ppm */
     ret[0] = (mrd_ineq){ .t = utc, .v = offset + e };
     ret[1] = (mrd_ineq){ .t = utc, .v = offset - e, .lower = true };
 }
@@ -245,7 +247,7 @@ link_by_utc(const nodes *all, const char *old, mrd_incarnation *incarnation)
         utc_ineqs(a[i], ineqs + n);
     for (int i = 0; i < nb; i++, n += 2)
         utc_ineqs(b[i], ineqs + n);
-    /* UTC is the clock that is solved for: it stands where a local clock does. */
+    /* UTC is the clock to solve for, so it takes the position of a local clock. */
     gap.after.ns = a[na - 1]->r.realtime.ns;
     gap.before.ns = b[0]->r.realtime.ns;
     err = mrd_follow_solve(
@@ -280,7 +282,8 @@ link_incarnation(const nodes *all, mrd_timeline *t, size_t i, mrd_sess_ns ended,
     if (err == MRD_OK && incarnation->by == MRD_LINKED_NONE)
         err = link_by_utc(all, last->id, incarnation);
     if (incarnation->by == MRD_LINKED_NONE) {
-        /* Two wall clocks, believed unless the new one is behind: what came later stays later. */
+        /* Two wall clocks, which are used unless the new one is behind, because later times must
+         * stay later. */
         int64_t end = mrd_sat_add(ended.ns, last->shift_ns);
 
         incarnation->link.gap_ns = began.ns > end ? mrd_sat_add(began.ns, -end) : 0;
@@ -472,7 +475,7 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
     }
 }
 
-/* ---- Beside the tables ---- */
+/* ---- The file beside the tables ---- */
 
 static char *
 timeline_path(const char *session_dir)

@@ -10,8 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define PENDING    1024    /* answers whose transmit stamp is awaited; a power of two */
-#define QUEUED_MAX MRD_SEC /* a packet that waited longer has a stamp of another time */
+#define PENDING    1024    /* answers that wait for their transmit stamp; a power of two */
+#define QUEUED_MAX MRD_SEC /* a stamp of a packet that waited longer is not used */
 
 typedef struct {
     uint64_t id;
@@ -19,15 +19,15 @@ typedef struct {
     uint8_t key[MRD_PROBE_KEY_LEN];
 } agent_entry;
 
-/* An answer on its way: what is needed when its transmit stamp comes. */
+/* An answer whose transmit stamp is pending, with the data that the stamp needs. */
 typedef struct {
     bool used;
     uint32_t number;
-    mrd_wall_ns r2_wall;   /* 0: r2 is in served already */
-    mrd_local_ns sent_raw; /* read right before sending */
+    mrd_wall_ns r2_wall;   /* 0: r2 is in `served` already */
+    mrd_local_ns sent_raw; /* read immediately before sending */
     mrd_xread before;
     mrd_probe_served served;
-    uint8_t key[MRD_PROBE_KEY_LEN]; /* of the agent when it asked */
+    uint8_t key[MRD_PROBE_KEY_LEN]; /* key of the agent at its request */
 } pending;
 
 struct mrd_timeserve {
@@ -38,14 +38,14 @@ struct mrd_timeserve {
     pthread_t thread;
     bool started;
 
-    pthread_mutex_t lock; /* guards all below; nothing is taken inside it */
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
     agent_entry *agents;
     size_t n_agents, cap_agents;
     mrd_map by_id; /* places in agents */
     mrd_timeserve_counts counts;
 
-    uint32_t number; /* of the next packet sent; the rest belongs to the thread */
-    bool doubted;    /* packets may lie there from before the wall clock was set */
+    uint32_t number; /* of the next packet to send; the other members belong to the thread */
+    bool doubted;    /* unread packets may be from before the wall clock was set */
     pending wait[PENDING];
 };
 
@@ -106,7 +106,7 @@ mrd_timeserve_forget(mrd_timeserve *server, uint64_t id)
 
         mrd_joiner_free(a->joiner);
         mrd_map_remove(&server->by_id, (mrd_map_key){ .a = id });
-        if (a != last) { /* it takes the place; replaces: needs no memory */
+        if (a != last) { /* moves into the free slot; replacing needs no memory */
             *a = *last;
             (void) mrd_map_put(&server->by_id, (mrd_map_key){ .a = a->id },
                                (uint32_t) (a - server->agents));
@@ -163,8 +163,8 @@ cross_read(void)
     return x;
 }
 
-/* The kernel's stamp of a packet just read, bridged by one reading; false when there is none, or
- * the wall clock was set since. */
+/* Converts the kernel's stamp of a packet by one reading of the clocks. Returns false if there is
+ * no stamp, or if the wall clock was set since. */
 static bool
 arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *ret_e)
 {
@@ -173,8 +173,9 @@ arrival(const mrd_xread *now, int64_t wall, mrd_local_ns *ret_r2, mrd_dur_ns *re
 }
 
 /*
- * Decides under the lock whether a request is answered; notes its arrival. Until the kernel tells
- * when the answer left, the time before it is sent stands in: true, only loose.
+ * Decides under the lock whether a request is answered, and stores its arrival. Until the kernel
+ * reports the send time of the answer, the time before sending is used, which is correct but less
+ * tight.
  */
 static bool
 admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
@@ -184,7 +185,8 @@ admit(mrd_timeserve *s, mrd_bytes data, const mrd_xread *now, int64_t wall,
     mrd_dur_ns e = 0;
     agent_entry *a;
     bool fresh = false, kernel = arrival(now, wall, &r2, &e);
-    int64_t late = now->raw1; /* from user space: certainly not before the packet came */
+    /* a stamp from user space, which is certainly not before the packet arrived */
+    int64_t late = now->raw1;
 
     pthread_mutex_lock(&s->lock);
     s->counts.requests++;
@@ -236,8 +238,8 @@ answer(mrd_timeserve *s, mrd_probe_packet *packet, const mrd_udp_peer *peer, pen
         s->wait[s->number++ % PENDING] = *wait;
 }
 
-/* Ahead of the answers of a pair, so that they ride warm like the requests: the request as it came,
- * only its kind is another. */
+/* Sends a warm-up packet before the answers of a pair, so that they travel as fast as the requests.
+ * It is the request with another kind. */
 static void
 wake(mrd_timeserve *s, mrd_bytes request, const mrd_udp_peer *peer)
 {
@@ -248,7 +250,7 @@ wake(mrd_timeserve *s, mrd_bytes request, const mrd_udp_peer *peer)
     (void) mrd_udp_send_unstamped(s->fd, wire, sizeof(wire), peer);
 }
 
-/* What became of an answer. Not ok: the wall clock moved, and neither inequality may be believed. */
+/* An answer is complete. Not ok: the wall clock moved, so neither inequality may be used. */
 static void
 complete(mrd_timeserve *s, pending *w, bool ok)
 {
@@ -264,7 +266,7 @@ complete(mrd_timeserve *s, pending *w, bool ok)
     w->used = false;
 }
 
-/* Both stamps bridged between the reading at arrival and the one now. */
+/* Converts both stamps, between the reading at arrival and the one now. */
 static void
 finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now)
 {
@@ -281,7 +283,8 @@ finish(mrd_timeserve *s, pending *w, int64_t r3_wall, const mrd_xread *now)
     if (ok && mrd_stamp_bridge(&w->before, now, r3_wall, &r3, &e3) == MRD_OK) {
         v->r3 = r3.ns + s->session_minus_raw;
         v->source3 = MRD_STAMP_UDP_KERNEL;
-    } else if (ok) { /* no kernel stamp: the time right before sending is certainly not too late */
+        /* no kernel stamp: the time immediately before sending is certainly not too late */
+    } else if (ok) {
         v->r3 = w->sent_raw.ns + s->session_minus_raw;
         v->source3 = MRD_STAMP_UDP_USER;
     }
@@ -309,8 +312,9 @@ take_sent(mrd_timeserve *s)
     } while (n == MRD_UDP_BATCH);
 }
 
-/* Whether stamps of packets just read may be of another wall clock than `now`, a reading behind them: it was
- * set before that, and they, or others behind the first batch, came before. */
+/* Returns true if stamps of packets may belong to another wall clock than `now`, which was read
+ * after them: the clock was set in between, and these packets, or later ones in the queue, arrived
+ * before that. */
 static bool
 are_doubted(mrd_timeserve *s, size_t n)
 {
@@ -324,7 +328,7 @@ are_doubted(mrd_timeserve *s, size_t n)
     return stepped;
 }
 
-/* What lies there, up to a batch; one reading of the clocks serves all of it. */
+/* Serves up to a batch of packets with one reading of the clocks. */
 static void
 serve_some(mrd_timeserve *s)
 {
@@ -383,7 +387,7 @@ mrd_timeserve_open(const mrd_timeserve_options *options, mrd_timeserve **ret_ser
         mrd_udp_unstamped(s->fd);
     mrd_probe_packet_begin(MRD_PROBE_WARMUP, warmup);
     if (!options->unfiltered)
-        (void) mrd_udp_drop(s->fd, warmup); /* else they are read and ignored */
+        (void) mrd_udp_drop(s->fd, warmup); /* without the filter they are read and ignored */
     if ((err = mrd_udp_wait_open(s->fd, &s->waiting, why)) != MRD_OK)
         goto out;
     if ((rc = pthread_create(&s->thread, NULL, serve, s)) != 0) {

@@ -22,7 +22,7 @@
 #define REASON_MAX 200
 #define EACH_NS    (MRD_SEC / 20) /* a review, over time */
 #define BURST      50
-#define PEER_NS    MRD_SEC /* a review that one address gets and that is refused, over time */
+#define PEER_NS    MRD_SEC /* average interval of reviews of one address that end in a refusal */
 #define PEER_BURST 15
 
 enum {
@@ -38,22 +38,23 @@ enum {
 typedef enum { EMPTY, ASKED, ACCEPTED, REFUSED, FAILED } entry_state;
 
 typedef struct {
-    char key[MRD_SHA256_HEX];    /* SHA-256 of the token */
-    entry_state state;           /* ASKED: nothing is known */
-    bool asking;                 /* a thread will set it: it stays */
-    mrd_local_ns until, refresh; /* the state counts; it is asked again when it is needed */
+    char key[MRD_SHA256_HEX]; /* SHA-256 of the token */
+    entry_state state;        /* ASKED: no answer yet */
+    bool asking;              /* a thread will set it, so the entry stays */
+    /* `until`: the state is valid; `refresh`: it is asked again on the next use */
+    mrd_local_ns until, refresh;
     mrd_caller who;
     char reason[REASON_MAX];
 } entry;
 
-/* What an address has asked that was not accepted: when its next review would be the first of a burst. */
+/* The refused reviews of an address: when its next review would be the first of a burst. */
 typedef struct {
     uint64_t peer;
     int64_t next;
 } peer_rate;
 
 struct mrd_token_review {
-    mrd_json *settings; /* immutable: the texts below are its, or below */
+    mrd_json *settings; /* immutable; owns the texts below */
     const char *audience, *ca_file, *bearer_file;
     const mrd_json *roles, *agents;
     bool owners;
@@ -62,21 +63,22 @@ struct mrd_token_review {
     mrd_pool *pool;
     mrd_error_list errors;
     atomic_bool stopping;
-    pthread_mutex_t lock; /* guards all below; nothing is taken inside */
+    pthread_mutex_t lock; /* guards all members below; a leaf lock */
     entry *entries;
     peer_rate peers[PEERS];
-    int64_t next; /* of the rate: when a review would be the first of a burst */
+    int64_t next; /* of the rate limit: when a review would be the first of a burst */
     mrd_token_review_counts counts;
-    pthread_mutex_t listening; /* guards the two below; the listener's are taken inside */
+    /* guards the two members below; locks of the listener are taken inside */
+    pthread_mutex_t listening;
     void (*known)(void *self);
     void *self;
 };
 
-/* A token that is asked about. */
+/* A token that is being reviewed. */
 typedef struct {
     char key[MRD_SHA256_HEX];
     uint64_t peer;   /* that brought it */
-    mrd_dur_ns left; /* until it expires, when it was put in */
+    mrd_dur_ns left; /* time until it expires, at the start of the review */
     char *token;
 } job;
 
@@ -108,7 +110,7 @@ url_set(mrd_token_review *r, const char *server, const char *path, mrd_why *why)
     return mrd_grants_url(mrd_buf_cstr(&r->url), "server", path, why);
 }
 
-/* A list of names of accounts. */
+/* Checks a list of names of accounts. */
 static bool
 names_ok(const mrd_json *list)
 {
@@ -172,7 +174,7 @@ settings_read(mrd_token_review *r, const char *path, mrd_why *why)
 
 /* ---- An answer ---- */
 
-/* Whether a list of texts has this one. */
+/* Returns true if a list contains this text. */
 static bool
 list_has(const mrd_json *list, const char *text)
 {
@@ -184,7 +186,7 @@ list_has(const mrd_json *list, const char *text)
     return found;
 }
 
-/* The account's name and its groups as one list, for roles. */
+/* Returns the account's name and its groups as one list, for roles. */
 static mrd_json *
 names_of(const char *user, const mrd_json *groups)
 {
@@ -196,7 +198,7 @@ names_of(const char *user, const mrd_json *groups)
     return names;
 }
 
-/* What an authenticator says besides: a list of one text. */
+/* Returns a value of the authenticator's "extra": a list with one text. */
 static const char *
 extra_of(const mrd_json *user, const char *name)
 {
@@ -208,7 +210,7 @@ extra_of(const mrd_json *user, const char *name)
     if (!mrd_json_is_array(list) || mrd_json_size(list) != 1 ||
         mrd_json_type_of(mrd_json_at(list, 0)) != MRD_JSON_TEXT)
         return "";
-    /* of a text it is the document's own, with its end */
+    /* a text belongs to the document and is terminated */
     return mrd_json_text(mrd_json_at(list, 0), scratch, &text) == MRD_OK ? text.p : "";
 }
 
@@ -232,7 +234,8 @@ mrd_token_review_read(mrd_str text, const char *audience, mrd_reviewed *ret_revi
                           "the API server does not accept this token: it has expired, its pod or "
                           "account was deleted, or it is for another audience");
     else if (!list_has(mrd_json_get(status, "audiences"), audience))
-        /* An API server that knows no audiences leaves them out: then anybody's token would do. */
+        /* An API server without audiences leaves them out. Then the token of any service would be
+         * accepted. */
         err = mrd_why_set(why, MRD_AUTH, 0,
                           "the API server does not say that the token is for '%s'", audience);
     else if (name[0] == '\0')
@@ -291,7 +294,7 @@ mrd_token_review_pod(mrd_str text, const mrd_reviewed *reviewed, char *to, size_
     return err;
 }
 
-/* Who that is here, but for agents. */
+/* Makes the caller, except for agents. */
 static mrd_err
 caller_of(const mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
 {
@@ -307,9 +310,9 @@ caller_of(const mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_
     return MRD_OK;
 }
 
-/* ---- Asking, in a thread of the pool ---- */
+/* ---- Requests, on a thread of the pool ---- */
 
-/* What a status that is no answer says about this installation. */
+/* Explains a status that is not an answer, because it shows a fault of this installation. */
 static mrd_err
 status_error(const mrd_token_review *r, unsigned status, mrd_why *why)
 {
@@ -326,7 +329,7 @@ status_error(const mrd_token_review *r, unsigned status, mrd_why *why)
                        status, hint);
 }
 
-/* A name as parts of the API's paths are. */
+/* Checks that a name may be a component of the API's paths. */
 static bool
 path_part_ok(const char *name)
 {
@@ -334,7 +337,7 @@ path_part_ok(const char *name)
            strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789.-") == strlen(name);
 }
 
-/* The node of the token's pod, of an API server that does not say it of the token. */
+/* Gets the node of the token's pod, if the API server does not name it in the review. */
 static mrd_err
 ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_why *why)
 {
@@ -376,7 +379,7 @@ ask_node(mrd_token_review *r, const mrd_reviewed *v, char *to, size_t size, mrd_
     return err;
 }
 
-/* An agent's pod: it is the agent of its node. */
+/* An agent's pod is the agent of its node. */
 static mrd_err
 agent_of(mrd_token_review *r, const mrd_reviewed *v, mrd_caller *to, mrd_why *why)
 {
@@ -409,7 +412,8 @@ ask(mrd_token_review *r, const char *token, mrd_caller *ret_caller, mrd_why *why
     unsigned status;
     mrd_err err;
 
-    /* With room from the start: a buffer that grows leaves copies of the token behind. */
+    /* The buffer has its full size from the start, because a growing buffer leaves copies of the
+     * token in memory. */
     mrd_buf_room(&body, strlen(token) * 6 + strlen(r->audience) * 6 + 256);
     mrd_buf_text(&body, "{\"apiVersion\":\"authentication.k8s.io/v1\",\"kind\":\"TokenReview\","
                         "\"spec\":{\"audiences\":[");
@@ -454,7 +458,8 @@ find(mrd_token_review *r, const char *key)
 }
 
 /* Lock held. */
-/* The place of an address; of a new one that which has asked least of late. Lock held. */
+/* Returns the slot of an address. A new address gets the slot of the address with the fewest recent
+ * requests. Lock held. */
 static peer_rate *
 peer_of(mrd_token_review *r, uint64_t peer, int64_t now)
 {
@@ -493,12 +498,12 @@ answered(mrd_token_review *r, const job *j, mrd_err err, const mrd_caller *who, 
         e->state = REFUSED;
         e->until.ns = e->refresh.ns = now + REFUSED_NS;
     } else if (e->state != ACCEPTED || now >= e->until.ns) {
-        e->state = FAILED; /* closed: what is not known is not let in */
+        e->state = FAILED; /* unknown tokens are refused */
         e->until.ns = e->refresh.ns = now + FAILED_NS;
     } else {
         e->refresh.ns = now + FAILED_NS;
     }
-    if (err != MRD_OK) /* what is wrong with this installation is for its log */
+    if (err != MRD_OK) /* a fault of this installation is logged */
         snprintf(e->reason, sizeof(e->reason), "%.*s", REASON_MAX - 1,
                  err == MRD_AUTH ? why->text
                                  : "the API server could not be asked whose token this is (the "
@@ -539,7 +544,7 @@ work(void *self, void *arg)
 
 /* ---- Who ---- */
 
-/* Room for an answer: an empty place, else the one that says least. Lock held. */
+/* Returns a slot for an answer: a free one, or the least valuable one. Lock held. */
 static entry *
 place(mrd_token_review *r, int64_t now)
 {
@@ -561,8 +566,8 @@ place(mrd_token_review *r, int64_t now)
     return best;
 }
 
-/* At most BURST at once, and one each EACH_NS over time: whoever sends nonsense does not flood the API
- * server. Lock held. */
+/* At most BURST reviews at once, and one each EACH_NS over time, so that invalid tokens cannot
+ * flood the API server. Lock held. */
 static bool
 rate_allows(mrd_token_review *r, int64_t now)
 {
@@ -574,8 +579,8 @@ rate_allows(mrd_token_review *r, int64_t now)
     return true;
 }
 
-/* So that whoever sends nonsense does not use up what all others have: what is not accepted counts
- * against the address that it came from. Lock held. */
+/* Refused reviews count against the address that they came from, so that one client cannot use up
+ * the rate of all others. Lock held. */
 static bool
 peer_allows(mrd_token_review *r, uint64_t peer, int64_t now)
 {
@@ -586,7 +591,7 @@ peer_allows(mrd_token_review *r, uint64_t peer, int64_t now)
     return p->next <= now;
 }
 
-/* Puts the question in; e is set, or taken. Lock held. */
+/* Queues a review. Sets or replaces the entry. Lock held. */
 static mrd_err
 submit(mrd_token_review *r, entry *e, const char *key, uint64_t peer, mrd_str token,
        mrd_dur_ns left, mrd_why *why)
@@ -621,7 +626,8 @@ submit(mrd_token_review *r, entry *e, const char *key, uint64_t peer, mrd_str to
     return MRD_OK;
 }
 
-/* What the token says of itself: refuses what the API server would, without asking it. */
+/* Checks the token's own claims, and refuses tokens that the API server would refuse, without
+ * asking it. */
 static mrd_err
 look(const mrd_token_review *r, mrd_str token, mrd_dur_ns *ret_left, mrd_why *why)
 {
@@ -667,7 +673,8 @@ mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token
     if (e != NULL && e->state != ASKED && now < e->until.ns) {
         if (e->state == ACCEPTED) {
             *ret_caller = e->who;
-            if (now >= e->refresh.ns && !e->asking) /* as long as it is used, nobody waits */
+            /* refreshes in the background while it is used, so that no request waits */
+            if (now >= e->refresh.ns && !e->asking)
                 submit(review, e, key, peer, token, left, NULL);
         } else {
             err = mrd_why_set(why, e->state == REFUSED ? MRD_AUTH : MRD_AGAIN, 0, "%s", e->reason);

@@ -26,7 +26,7 @@ mrd_session_view_new(const mrd_core *c, const mrd_session *s)
     return v;
 }
 
-/* relaxed: whoever counts up holds a reference */
+/* relaxed, because the caller already holds a reference */
 mrd_session_view *
 mrd_session_view_ref(mrd_session_view *v)
 {
@@ -60,7 +60,7 @@ mrd_session_view_file(const mrd_session_view *v)
 
 /* ---- Overview ---- */
 
-/* How much of the duration is over, or of the events merged. */
+/* Returns the elapsed part of the duration, or the merged part of the events. */
 static double
 progress(const mrd_core *c, const mrd_session *s)
 {
@@ -139,7 +139,7 @@ copy_nodes(const mrd_core *c, mrd_overview *v)
     return true;
 }
 
-/* The store, or else the first session whose folder fails. */
+/* The message of the store, or of the first session whose directory fails. */
 static void
 fill_store_message(const mrd_core *c, mrd_overview *v)
 {
@@ -186,7 +186,7 @@ mrd_overview_new(const mrd_core *c)
             return NULL;
         }
     }
-    /* As they were found on the disk, and with gaps filled by the last, they stand in no order. */
+    /* Sessions are found on disk in any order, and free slots are filled with the last one. */
     qsort(v->sessions, v->n_sessions, sizeof(*v->sessions), by_age);
     return v;
 }

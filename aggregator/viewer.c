@@ -23,12 +23,12 @@ struct mrd_viewer {
     mrd_viewer_settings limits;
     mrd_viewer_commands commands;
     mrd_pool *worker;
-    pthread_mutex_t lock; /* of `jobs`: those that wait or run */
+    pthread_mutex_t lock; /* guards `jobs`, the queued and running jobs */
     job *jobs;
-    uint64_t runs; /* atomic: for names of folders */
+    uint64_t runs; /* atomic: for names of directories */
     bool closing;  /* atomic */
     unsigned at_once;
-    bool there, looking; /* a viewer; somebody looks for one. Atomic */
+    bool there, looking; /* a viewer is installed; a search is running. Atomic */
 };
 
 typedef struct {
@@ -37,8 +37,8 @@ typedef struct {
 
 struct job {
     mrd_viewer *of;
-    job *next, **at; /* in the list; `at` is what points here */
-    bool cancelled;  /* atomic: its session is deleted */
+    job *next, **at; /* list links; `at` is the pointer that points here */
+    bool cancelled;  /* atomic: its session was deleted */
     mrd_conversion_of which;
     char session[MRD_SESSION_TEXT];
     char process[MRD_NODE_ID_MAX + 32]; /* <instance>_pid_<pid> */
@@ -135,7 +135,7 @@ make_folder(job *j, mrd_why *why)
 
 /* ---- Results ---- */
 
-/* Where a hash leads to, and the name below the session. */
+/* Stores a result under its hash, and links it below the session. */
 static mrd_err
 keep(const job *j, const mrd_viewer_result *r, mrd_why *why)
 {
@@ -165,7 +165,7 @@ keep(const job *j, const mrd_viewer_result *r, mrd_why *why)
     return err;
 }
 
-/* What an earlier attempt linked. */
+/* Removes the links of an earlier attempt. */
 static void
 remove_results(const job *j)
 {
@@ -176,7 +176,8 @@ remove_results(const job *j)
     free(at);
 }
 
-/* Into the store: listed first, so that nobody removes them as files that nobody lists. */
+/* Moves the results into the store. They are listed first, so that no sweep removes them as
+ * unlisted files. */
 static mrd_err
 take_results(const job *j, const mrd_viewer_made *made, mrd_why *why)
 {
@@ -269,14 +270,14 @@ run(void *self, void *arg)
         end.message = "";
     }
     if (j->dir != NULL)
-        mrd_remove_tree(j->dir); /* who sees that it has ended finds nothing of it */
+        mrd_remove_tree(j->dir); /* removed before the end is reported */
     v->o.ended(v->o.self, &j->which, &end);
     mrd_viewer_made_fini(&made);
     leave(v, j);
     job_free(j);
 }
 
-/* Its own files; where no NEFF is among them, those of its node. */
+/* Takes the process's own files. If there is no NEFF among them, takes those of its node. */
 static bool
 take_inputs(job *j, const mrd_session *s)
 {
@@ -339,7 +340,7 @@ mrd_viewer_cancel(mrd_viewer *v, uint64_t session)
     pthread_mutex_unlock(&v->lock);
 }
 
-/* ---- Installed later ---- */
+/* ---- Installation after the start ---- */
 
 static void
 look(void *self, void *arg)
@@ -350,7 +351,7 @@ look(void *self, void *arg)
 
     (void) arg;
     if (mrd_viewer_commands_make(&v->limits, &commands, &why) == MRD_OK && commands.v[0].len > 0) {
-        v->commands = commands; /* nothing runs that would read them before found has said so */
+        v->commands = commands; /* safe: no job that reads them runs before `found` was called */
         __atomic_store_n(&v->there, true, __ATOMIC_RELEASE);
         v->o.found(v->o.self, v->at_once);
     } else {

@@ -20,7 +20,7 @@
 
 #define DEPTH_MAX  12
 #define WORDS_MAX  48
-#define ROOM_LEAST (64ull << 20) /* bytes of disk that a run needs to begin */
+#define ROOM_LEAST (64ull << 20) /* free disk space that a run needs to begin */
 
 #define TRACES " view -d {input} --output-format perfetto --ignore-system-profile"
 #define TABLES                                                                                     \
@@ -93,7 +93,7 @@ put_word(mrd_buf *to, mrd_str word, const char *in, const char *out)
     mrd_buf_byte(to, 0);
 }
 
-/* The words of a command, one after the other with their NULs. Errors: LIMIT, NOMEM. */
+/* Splits a command into its arguments, each with its NUL. Errors: LIMIT, NOMEM. */
 static mrd_err
 split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, size_t *at,
       size_t *ret_n, mrd_why *why)
@@ -121,7 +121,7 @@ split(const mrd_buf *command, const char *in, const char *out, mrd_buf *words, s
 
 /* ---- Running one ---- */
 
-/* What it may write: its limit, and never what is to stay free. */
+/* Computes how much it may write: its limit, without the space that must stay free. */
 static mrd_err
 room(const mrd_viewer_work *w, const char *out, uint64_t *ret, mrd_why *why)
 {
@@ -178,7 +178,7 @@ run_command(const mrd_viewer_work *w, const mrd_buf *command, const char *out, m
 
 /* ---- Results ---- */
 
-/* What a result is called, and its kind; NULL: it is none. */
+/* Gets the name and kind of a result. Returns NULL if the file is not a result. */
 static const char *
 kind_of(const char *below, const char *name, char to[MRD_TEXT_MAX])
 {
@@ -219,7 +219,7 @@ add(mrd_viewer_made *to, const char *kind, const char *name, const char *file, m
 
     for (size_t i = 0; i < to->n; i++) {
         if (strcmp(to->v[i].name, name) == 0)
-            return MRD_OK; /* two of one name: the first */
+            return MRD_OK; /* the first of two files with the same name counts */
     }
     if (to->n == MRD_VIEWER_RESULTS_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "the viewer made more than %d results",
@@ -240,7 +240,7 @@ add(mrd_viewer_made *to, const char *kind, const char *name, const char *file, m
 typedef struct {
     const mrd_viewer_work *work;
     const char *out;
-    uint64_t bytes; /* as long as files are: holes are served and hashed as others */
+    uint64_t bytes; /* apparent sizes, because holes are served and hashed like data */
 } results;
 
 static mrd_err
@@ -259,7 +259,7 @@ may_count(results *r, uint64_t size, mrd_why *why)
                : mrd_why_set(why, MRD_CANCELLED, 0, "ended before all results were taken");
 }
 
-/* Regular files only: what a link leads to is not of the viewer's making. */
+/* Collects regular files only, because a link may lead to a file that the viewer did not make. */
 static mrd_err
 gather(results *from, const char *below, unsigned depth, mrd_viewer_made *to, mrd_why *why)
 {
@@ -303,7 +303,8 @@ gather(results *from, const char *below, unsigned depth, mrd_viewer_made *to, mr
 
 /* ---- All of them ---- */
 
-/* In a folder of its own: what a command that failed has written is no result. */
+/* Runs a command in a directory of its own, so that files of a failed command do not become
+ * results. */
 static mrd_err
 run_one(const mrd_viewer_work *w, unsigned i, mrd_viewer_made *to, mrd_why *why)
 {
