@@ -321,8 +321,7 @@ admit_change(mrd_http_request *req)
                : NULL;
 }
 
-/* Returns a hash of the client's address. A network of IPv6 counts as one client, because a client
- * can use all its addresses. */
+/* Returns a hash of the client's address, for IPv6 of its network, which may be one client. */
 static uint64_t
 peer_of(const mrd_http_request *req)
 {

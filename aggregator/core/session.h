@@ -104,8 +104,7 @@ typedef enum {
 
 typedef struct {
     mrd_export_state state;
-    /* in PENDING and RUNNING: the session changed since, so that another export follows */
-    bool old;
+    bool old;          /* of PENDING, RUNNING: changed since, so that another export follows */
     unsigned attempts; /* failed attempts in a row */
     uint64_t files, bytes;
     mrd_local_ns again; /* of FAILED: when */
@@ -132,9 +131,8 @@ typedef struct {
     mrd_strlist owner_keys;  /* SHA-256 of the tokens whose holders may read the session */
 } mrd_session_job;
 
-/* A time in which the session was paused. Events that lie completely inside are not recorded. `to`
- * is 0 while the pause lasts. The revisions are those of the request and of its end; 0 if a
- * manifest does not have them. */
+/* A pause. Events that lie completely inside are not recorded. `to` is 0 while the pause lasts. The
+ * revisions are those of its request and of its end; 0 if unknown. */
 #define MRD_PAUSES_MAX 64
 typedef struct {
     mrd_sess_ns from, to;
@@ -183,8 +181,7 @@ typedef struct mrd_session {
     mrd_map part_by_id; /* index into parts */
     mrd_trigger *triggers;
     size_t n_triggers;
-    /* when the triggers that nodes reported become one trigger; 0: there are none */
-    mrd_sess_ns report_at;
+    mrd_sess_ns report_at; /* when reported triggers become one trigger; 0: there are none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the first of their reasons */
     mrd_listed_artifact *artifacts;
@@ -198,12 +195,10 @@ typedef struct mrd_session {
     mrd_session_conversions conversions; /* of its device profiles */
 } mrd_session;
 
-/*
- * Returns true if the session belongs to the owner of its job. That is so if the job requested the
+/* Returns true if the session belongs to the owner of its job. That is so if the job requested the
  * session, or if the session waited for the job and more than a process's own claim confirms the
  * job. Otherwise only operators may read it. A session of one job into which an agent of wire 1.1
- * recorded another job has no owner.
- */
+ * recorded another job has no owner. */
 bool mrd_session_has_owner(const mrd_session *s);
 /* Returns true if all its processes are of one job. */
 bool mrd_session_is_of_one_job(const mrd_session *s);
@@ -223,32 +218,27 @@ void mrd_session_copy_again(mrd_session *s); /* marks its export as outdated */
 const char *mrd_session_state_text(mrd_session_state s);
 mrd_session_state mrd_session_state_of(const char *text); /* FAILED for another word */
 bool mrd_session_waits_for_job(const mrd_session *s);     /* may not have begun yet */
-/* keeps the latest events in the memory of the nodes */
-bool mrd_session_is_recorder(const mrd_session *s);
-bool mrd_session_is_open(const mrd_session *s); /* takes frames */
-/* Checks that the target that the session names, if any, is one of `targets`
- * (aggregator/core/targets.h). Errors: INVALID. */
+bool mrd_session_is_recorder(const mrd_session *s);       /* keeps events in the nodes' memory */
+bool mrd_session_is_open(const mrd_session *s);           /* takes frames */
+/* Errors: INVALID if it names a target that is not in `targets` (aggregator/core/targets.h). */
 mrd_err mrd_session_target_check(const mrd_session_params *params, const char *targets,
                                  mrd_why *why);
 /* Returns true if the session is exported, because all are (`all`) or because it names a target. */
 bool mrd_session_is_exported(const mrd_session *s, bool all);
 bool mrd_session_is_over(const mrd_session *s);   /* complete or failed */
 bool mrd_session_is_paused(const mrd_session *s); /* or will be at once */
-/* Gets the times in which this part had to record nothing, by its node's clock. INT64_MAX means
- * that the pause lasts. Returns their number. Includes only pauses that the node's agent confirmed.
- * A pause lasts until the agent confirmed its end. */
+/* Gets the pauses that the part's agent confirmed, by its node's clock, and returns their number. A
+ * pause ends at INT64_MAX until the agent confirmed its end. */
 size_t mrd_session_pauses(const mrd_session *s, const mrd_part *p, mrd_gap ret[MRD_PAUSES_MAX]);
 bool mrd_session_is_merging(const mrd_session *s); /* a job waits or runs */
 /* Returns the node's part, NULL if it has none. */
 mrd_part *mrd_session_part(const mrd_session *s, const char *instance_id);
 /* Errors: NOTFOUND, with the first node that did not take part. */
 mrd_err mrd_session_has_nodes(const mrd_session *s, const mrd_strlist *nodes, mrd_why *why);
-/* Returns how many observations contradict its clocks: frames on arrival and, after the merge, all
- * other checks. */
+/* Returns how many observations contradict its clocks, on arrival and in the merge. */
 uint64_t mrd_session_violations(const mrd_session *s);
 unsigned mrd_session_count(const mrd_session *s, mrd_part_state state);
-/* Returns the bytes of its directory. While the session is open: the bytes of its journals. Without
- * artifacts. */
+/* Returns the bytes of its directory, or of its journals while it is open, without artifacts. */
 uint64_t mrd_session_bytes(const mrd_session *s);
 /* The part's node confirmed this trigger. */
 void mrd_session_acknowledge(mrd_session *s, mrd_part *p, size_t trigger);
