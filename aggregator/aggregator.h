@@ -26,21 +26,21 @@ typedef struct {
     /* with tls.ca_file: the certificate need not name the agent's instance */
     bool any_certificate;
     size_t http_segments_max;         /* http_api_options.segments_max */
-    const char *http_names;           /* mrd_httpd_options.names; NULL: no further names */
+    const char *http_names;           /* mrd_httpd_options.names. NULL means no further names */
     const char *http_cert, *http_key; /* both or none */
-    /* token file of aggregator/auth.h; NULL: callers without a token have all rights */
+    /* token file of aggregator/auth.h. NULL means callers without a token have all rights */
     const char *tokens;
-    /* settings of aggregator/oidc.h, together with tokens; NULL: not used */
+    /* settings of aggregator/oidc.h, together with tokens. NULL means not used */
     const char *oidc;
     const char *token_review; /* ... of aggregator/token_review.h */
     /* authority that signs certificates of nodes; both files or neither */
     const char *agent_ca, *agent_key;
-    mrd_dur_ns agent_validity_ns;            /* of such a certificate [30 days] */
-    unsigned time_port;                      /* UDP port of the clock probes; 0: any free port */
-    mrd_sync sync;                           /* [GROUP] */
-    unsigned max_connections;                /* [by the file limit] */
-    int64_t agent_rate, total_rate;          /* bytes/s [no limit] */
-    int64_t max_nodes;                       /* [10000] */
+    mrd_dur_ns agent_validity_ns;   /* of such a certificate [30 days] */
+    unsigned time_port;             /* UDP port of the clock probes. 0 means any free port */
+    mrd_sync sync;                  /* [GROUP] */
+    unsigned max_connections;       /* [by the file limit] */
+    int64_t agent_rate, total_rate; /* bytes/s [no limit] */
+    int64_t max_nodes;              /* [10000] */
     int64_t max_sessions, max_open_sessions; /* [10000], [16] */
     int64_t node_gaps;                       /* [16384] */
     int64_t disk_reserve;                    /* bytes that stay free; -1: 0 [1 GiB] */
@@ -54,7 +54,7 @@ typedef struct {
     mrd_dur_ns retain_ns;                    /* [for ever] */
     int64_t retain_bytes;                    /* [no limit] */
     int64_t session_bytes;                   /* [no limit] */
-    const char *job_default, *job_allow;     /* borrowed; NULL: "off", "" */
+    const char *job_default, *job_allow;     /* borrowed. NULL means "off", "" */
     int64_t job_sessions, job_sessions_user; /* [none] */
     /* maximum bytes of a Perfetto file [unlimited: one file] */
     uint64_t merge_split;
@@ -62,14 +62,14 @@ typedef struct {
         /* further formats of merged sessions, separated by commas; this text and the next three
          * must live until close */
         *merge_formats;
-    const char *export_to; /* shared storage: a directory or s3://bucket/prefix; NULL: none */
+    const char *export_to; /* shared storage: a directory or s3://bucket/prefix. NULL means none */
     const char
-        /* further targets that a session may name, aggregator/core/targets.h; NULL: none */
+        /* further targets that a session may name, aggregator/core/targets.h. NULL means none */
         *export_targets;
     bool export_owner;                 /* exported files belong to the user of the session's job */
     const char *export_path, *cluster; /* [{date}/{session}], [""] */
     int64_t export_rate;               /* bytes/s [no limit] */
-    mrd_viewer_settings viewer;        /* viewer of device profiles; zeroed: no viewer runs */
+    mrd_viewer_settings viewer;        /* viewer of device profiles. zeroed means no viewer runs */
 } mrd_aggregator_options;
 
 /* Errors: errors of the store, the addresses and the certificates, each with a message. */
@@ -95,7 +95,7 @@ uint16_t mrd_aggregator_http_port(const mrd_aggregator *a); /* 0 without HTTP */
 typedef struct {
     const char *name;
     bool recorder;
-    const char *require; /* "all", "any" or a number; NULL: any */
+    const char *require; /* "all", "any" or a number. NULL means any */
     mrd_dur_ns duration_ns;
     bool merge; /* at the end */
 } mrd_aggregator_session;

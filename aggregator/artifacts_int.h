@@ -19,7 +19,7 @@ typedef struct {
     mrd_sha256 *sum;
     mrd_local_ns used;
     uint64_t owner;     /* agent key of the only node whose chunks are accepted */
-    mrd_local_ns began; /* when it became the owner; 0: no owner */
+    mrd_local_ns began; /* when it became the owner. 0 means no owner */
     bool busy;          /* all bytes are received and are being verified */
 } mrd_upload;
 

@@ -11,7 +11,7 @@
 typedef struct {
     char digest[MRD_SHA256_HEX];
     mrd_role role;
-    char *instance; /* of an agent token; NULL: any instance */
+    char *instance; /* of an agent token. NULL means any instance */
 } auth_token;
 
 typedef struct {

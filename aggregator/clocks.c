@@ -13,7 +13,7 @@
 
 struct mrd_clocks {
     struct mrd_timeserve *serve;    /* NULL: none */
-    struct mrd_hostclock *own;      /* this machine's clocks; NULL: cannot be read */
+    struct mrd_hostclock *own;      /* this machine's clocks. NULL means cannot be read */
     mrd_clock_reading reading;      /* the latest reading; raw_ns 0: none yet */
     Mrd__ClockReading *readings[1]; /* as a message takes it */
     mrd_buf joined;
@@ -99,7 +99,7 @@ join(void *self, const mrd_probe_sent *half, mrd_probe *ret_probe)
     return err;
 }
 
-/* Adds our own reading beside each reading of the node. The readings link our next incarnation to
+/* Adds our own reading next to each reading of the node. The readings link our next incarnation to
  * this one if no node does, and they allow a comparison with a node's clock without packets. */
 static void
 add_own(mrd_clocks *c, const mrd_timescale *t, Mrd__ClockData *data)

@@ -28,7 +28,7 @@ struct mrd_export_folder {
     int up, root;     /* the parent of the session's directory, and the session's directory */
     bool private;     /* closed to other users until it is given to its owner */
     bool given;       /* it belongs to the user already: only compare */
-    char *synced_dir; /* the directory of the last file, whose names were synced; NULL: none */
+    char *synced_dir; /* the directory of the last file, whose names were synced. NULL means none */
     bool is_synced;   /* the directory of the current file equals synced_dir */
     bool known;       /* whether the two below are known */
     uid_t self;       /* owner of a file that we create there */

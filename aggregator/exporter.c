@@ -28,7 +28,7 @@
 typedef struct {
     mrd_exporter *of;
     char *name, *target;
-    char *prefix; /* for S3; NULL: a directory */
+    char *prefix; /* for S3. NULL means a directory */
     mrd_s3 *s3;
     mrd_pool *worker;
     int64_t moved;    /* atomic: when its thread last was between two steps */
@@ -50,7 +50,7 @@ struct mrd_exporter {
 typedef struct {
     place *at;
     uint64_t session;
-    int64_t uid;    /* of the job's user, who receives the copy; -1: the owner stays */
+    int64_t uid;    /* of the job's user, who receives the copy. -1 means the owner stays */
     char *dir, *to; /* its directory; its path below the target */
     /* paths below dir: first files, then manifests, then the session's own file */
     mrd_strlist files[3];

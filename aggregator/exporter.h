@@ -26,9 +26,9 @@ typedef struct mrd_exporter mrd_exporter;
 typedef struct {
     const mrd_session_store *store;
     const char *
-        /* a directory, or s3://bucket/prefix; NULL: only sessions that name another target */
+        /* a directory, or s3://bucket/prefix. NULL means only sessions that name another target */
         target;
-    const char *targets; /* aggregator/core/targets.h; NULL: no further targets */
+    const char *targets; /* aggregator/core/targets.h. NULL means no further targets */
     /* a copy in a directory is given to the user of the session's job at the end */
     bool owner;
     const char *path;    /* path of a session below the target: "{date}/{session}" */

@@ -10,7 +10,7 @@
 #include "aggregator/rights.h"
 #include "base/json.h"
 
-/* Errors: errors of the file; DENIED: other users than root and this one may write it; TYPE: not an
+/* Errors: errors of the file, and DENIED: other users than root and this one may write it; TYPE: not an
  * object; INVALID: an unknown member. */
 mrd_err mrd_grants_load(const char *option, const char *path, const char *const *members, size_t n,
                         mrd_json **ret_doc, mrd_why *why);

@@ -21,16 +21,16 @@ typedef struct {
     const char *address;
     uint16_t port;          /* 0: any free one */
     const char *cert, *key; /* both or none */
-    const char *names;      /* host names that requests may use; NULL: only its own */
+    const char *names;      /* host names that requests may use. NULL means only its own */
     mrd_auth *auth;         /* NULL: everybody may all */
-    /* with auth: tokens of an OIDC issuer are accepted as well; NULL: not used */
+    /* with auth: tokens of an OIDC issuer are accepted as well. NULL means not used */
     mrd_oidc *oidc;
-    mrd_token_review *review; /* ... and tokens that Kubernetes confirms; NULL: not used */
-    mrd_join *join;           /* signs certificates of nodes; NULL: not used */
+    mrd_token_review *review; /* ... and tokens that Kubernetes confirms. NULL means not used */
+    mrd_join *join;           /* signs certificates of nodes. NULL means not used */
     /* Certificates that /metrics reports. A path is NULL if its option was not given. The names of
      * the options are constants. */
     mrd_cert_file files[MRD_HTTP_CERT_FILES];
-    size_t segments_max;  /* maximum in one list of a journal; 0: 100,000 */
+    size_t segments_max;  /* maximum in one list of a journal. 0 means 100,000 */
     int64_t disk_reserve; /* bytes of the store's disk that conversions leave free */
 } http_api_options;
 

@@ -22,10 +22,10 @@ typedef struct {
     merge_times times;
     mrd_group primary, secondary; /* empty: as by default */
     const mrd_sink_ops *ops;
-    uint64_t split; /* bytes of a part in an archive; 0: one file */
+    uint64_t split; /* bytes of a part in an archive. 0 means one file */
     mrd_out *to;
     mrd_made *made; /* NULL: sent while it is being made */
-    mrd_loop *loop; /* the loop that counts its session as served; NULL: not yet */
+    mrd_loop *loop; /* the loop that counts its session as served. NULL means not yet */
     uint64_t session;
 } slice;
 

@@ -174,7 +174,7 @@ check_words(mrd_http_request *req, mrd_why *why)
 typedef struct {
     bool newest_first;
     uint64_t limit;    /* maximum number of sessions in an answer */
-    const char *after; /* the last session of the previous page; NULL: first page */
+    const char *after; /* the last session of the previous page. NULL means first page */
 } page;
 
 static mrd_err

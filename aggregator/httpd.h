@@ -32,13 +32,13 @@ typedef struct {
      * text. */
     mrd_err (*handle)(void *self, mrd_http_request *req, mrd_why *why);
     const char *summary;      /* as in docs/openapi.json */
-    const char *const *query; /* known query parameters, NULL-terminated; NULL: not checked */
+    const char *const *query; /* known query parameters, NULL-terminated. NULL means not checked */
 } mrd_http_route;
 
 typedef struct {
     const char *address;    /* "127.0.0.1", "::1", "0.0.0.0" */
     uint16_t port;          /* 0: any free port, see mrd_httpd_port */
-    const char *cert, *key; /* PEM files for TLS; NULL: plain HTTP */
+    const char *cert, *key; /* PEM files for TLS. NULL means plain HTTP */
     /*
      * Identifies the holder of a token ("" if none); called with the handlers' `self`. NULL: all
      * callers have all rights (loopback, --insecure). Must not block. Errors, with a text for the
@@ -50,13 +50,13 @@ typedef struct {
     mrd_err (*identify)(void *self, uint64_t peer, mrd_str token, mrd_caller *ret_caller,
                         mrd_why *why);
     /* without identify: host names that requests may use in addition to addresses and localhost,
-     * separated by commas; NULL: none. Borrowed */
+     * separated by commas. NULL means none. Borrowed */
     const char *names;
     unsigned hold_seconds;    /* 0: 10 */
     unsigned max_connections; /* 0: 512 */
-    unsigned max_streams;     /* concurrent streams; 0: 8 */
+    unsigned max_streams;     /* concurrent streams. 0 means 8 */
     /* time limit for a request's head, and twice that for its body; a reader must take 1 KiB/s
-     * over this time; 0: 30 */
+     * over this time. 0 means 30 */
     unsigned idle_seconds;
 } mrd_httpd_options;
 

@@ -57,7 +57,7 @@ struct mrd_http_request {
     struct MHD_Connection *connection;
     const char *method;
     char *path;
-    char *authority; /* of a target that is a full URL; NULL: use Host */
+    char *authority; /* of a target that is a full URL. NULL means use Host */
     const mrd_http_route *route;
     http_params params;
     mrd_caller caller;
@@ -72,9 +72,9 @@ struct mrd_http_request {
     bool suspended;
     mrd_http_request *next, **link;
     mrd_local_ns wake_at; /* when a suspended request resumes without a wake */
-    /* deadline of waiting for identification; 0: it never waited for that */
+    /* deadline of waiting for identification. 0 means it never waited for that */
     mrd_local_ns hold_end;
-    mrd_local_ns waits_since; /* first wait for an answer; 0: none */
+    mrd_local_ns waits_since; /* first wait for an answer. 0 means none */
     http_stream *stream;      /* the stream whose first bytes it waits for */
     struct {
         char *name, *value;

@@ -19,7 +19,7 @@ typedef struct {
     char hash[MRD_SHA256_HEX];
     char instance[MRD_CSR_INSTANCE]; /* "": whichever */
     mrd_wall_ns end;
-    char key[MRD_SHA256_HEX];    /* key that used it; "": unused */
+    char key[MRD_SHA256_HEX];    /* key that used it. "" means unused */
     char used[MRD_CSR_INSTANCE]; /* as this instance */
     /* serial numbers of its certificates, each followed by a blank */
     char serials[SIGNED_MAX * MRD_CSR_SERIAL];

@@ -21,12 +21,12 @@ typedef struct mrd_join mrd_join;
 
 typedef struct {
     const char *ca, *key;    /* PEM files of the authority that signs */
-    const char *authorities; /* may contain revocation lists; NULL: none */
+    const char *authorities; /* may contain revocation lists. NULL means none */
     const char *store;       /* folder */
     mrd_dur_ns life;         /* of a certificate */
 } mrd_join_options;
 
-/* Borrows the texts. Errors: errors of the files; CORRUPT: invitations that cannot be read. */
+/* Borrows the texts. Errors: errors of the files, and CORRUPT: invitations that cannot be read. */
 mrd_err mrd_join_open(const mrd_join_options *options, mrd_join **ret_join, mrd_why *why);
 void mrd_join_close(mrd_join *join); /* NULL is fine */
 /* Reads the authority's files again; on errors the old ones stay in use. _changed returns true if

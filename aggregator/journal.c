@@ -33,7 +33,7 @@ struct mrd_journal {
     bool dirty;
     bool new_names;   /* a segment's name is not durable yet */
     bool new_folders; /* the names of the parent directories may not be durable either */
-    int failed;       /* errno of a failed sync that was not reported yet; 0: none */
+    int failed;       /* errno of a failed sync that was not reported yet. 0 means none */
 };
 
 #define INDEX_ROWS 128

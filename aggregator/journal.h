@@ -162,7 +162,7 @@ typedef struct {
     unsigned open_max;
     uint64_t key; /* of the source */
     mrd_journal_bad *bad;
-    /* the node of the journal, which overrides the node that each process names; NULL: no
+    /* the node of the journal, which overrides the node that each process names. NULL means no
      * override */
     const char *instance_id;
     bool names_refused; /* the catalog refused names of these batches, so they stay unknown */

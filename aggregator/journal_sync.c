@@ -21,7 +21,7 @@
 #define XFS_SUPER_MAGIC 0x58465342
 #endif
 
-/* The cost of a way; 0: unknown. */
+/* The cost of a way. 0 means unknown. */
 typedef struct {
     mrd_dur_ns cost_ns, used_ns;
 } way;

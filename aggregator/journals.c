@@ -24,7 +24,7 @@ typedef struct item {
     bool close;        /* closes the session's journals; there is no frame */
     mrd_local_ns came;
     struct journal *of;
-    uint64_t place; /* number of its frame in the journal, from 1; 0: not appended */
+    uint64_t place; /* number of its frame in the journal, from 1. 0 means not appended */
 } item;
 
 typedef struct journal {

@@ -22,7 +22,7 @@ typedef struct mrd_loop mrd_loop;
 typedef struct {
     mrd_server *server; /* borrowed, as all here */
     mrd_session_store *store;
-    mrd_auth *auth;     /* tokens that agents must send; NULL: none */
+    mrd_auth *auth;     /* tokens that agents must send. NULL means none */
     bool cert_identity; /* an agent's certificate must name its instance */
     bool cert_alone;    /* ... and then needs no token */
     struct mrd_clocks *clocks;
@@ -31,7 +31,8 @@ typedef struct {
     const char *merge_formats; /* mrd_merger_options.formats; the text is borrowed until close */
     const char *export_targets;
     bool export_owner;
-    const char *export_to, *export_path, *cluster; /* mrd_exporter_options; both NULL: no exports */
+    const char *export_to, *export_path,
+        *cluster; /* mrd_exporter_options. both NULL means no exports */
     int64_t export_rate;
     const struct mrd_viewer_settings *viewer; /* of device profiles */
 } mrd_loop_options;

@@ -120,7 +120,7 @@ mrd_made_is_coming(mrd_made *m, const char *path)
     return f != NULL;
 }
 
-/* Removes files of an earlier state, which are beside the directory of this file. */
+/* Removes files of an earlier state, which are next to the directory of this file. */
 static void
 drop_others(const char *path)
 {

@@ -28,7 +28,7 @@ typedef struct merge_input {
     char *dir; /* of the session */
     char id[MRD_SESSION_TEXT], name[MRD_TEXT_MAX];
     merge_node *nodes;
-    mrd_damage *damage; /* per node, filled by a merge; NULL: not wanted */
+    mrd_damage *damage; /* per node, filled by a merge. NULL means not wanted */
     size_t n_nodes;
     mrd_listed_artifact *artifacts;
     size_t n_artifacts;
@@ -59,7 +59,7 @@ void mrd_merge_input_free(merge_input *in);
 typedef struct {
     const mrd_filter *filter; /* NULL: all */
     merge_times times;
-    mrd_group primary, secondary; /* of rows of a Perfetto file; empty: the default */
+    mrd_group primary, secondary; /* of rows of a Perfetto file. empty means the default */
     uint64_t split;               /* mrd_sink_options.split, .archive */
     bool archive;
     mrd_export_target *targets;

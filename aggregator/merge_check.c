@@ -29,9 +29,9 @@ struct merge_check {
     mrd_collectives *cc;
     part *parts;
     size_t n_parts, cap_parts;
-    uint32_t *part_of; /* index by track, plus one; 0: unknown */
+    uint32_t *part_of; /* index by track, plus one. 0 means unknown */
     int64_t *longest;  /* execution, by track */
-    mrd_sid execution; /* name of executions; 0: there are none */
+    mrd_sid execution; /* name of executions. 0 means there are none */
     size_t n_tracks;
     mrd_coll_obs *obs;
     bool *barrier; /* by observation */

@@ -58,7 +58,7 @@ add_boots(mrd_node_clock *clock, const mrd_journal_index *index)
     return MRD_OK;
 }
 
-/* Saves the table beside the journal for `meridian clocks` and other readers. Errors are ignored,
+/* Saves the table next to the journal for `meridian clocks` and other readers. Errors are ignored,
  * because the merge has the tables in memory. */
 static void
 save(const merge_input *in, const merge_node *node, const mrd_node_clock *clock, size_t i)

@@ -78,7 +78,7 @@ decide(once *o)
     o->decided = true;
 }
 
-/* Returns held events, as far as there is room. */
+/* Returns held events, up to the available room. */
 static size_t
 give_held(once *o, const mrd_event **ret_events, size_t room)
 {
@@ -89,7 +89,7 @@ give_held(once *o, const mrd_event **ret_events, size_t room)
     return n;
 }
 
-/* Returns the events before the next unfinished span, as far as there is room. */
+/* Returns the events before the next unfinished span, up to the available room. */
 static size_t
 give_plain(once *o, const mrd_event **ret_events, size_t room)
 {

@@ -37,7 +37,7 @@ typedef struct {
     mrd_ev_ns latest; /* latest written time so far, where that clock was set */
     mrd_align_grid grid;
     const mrd_align *align; /* to session time */
-    const mrd_align *shown; /* maps to the written times; NULL: RAW */
+    const mrd_align *shown; /* maps to the written times. NULL means RAW */
     merge_check *check;     /* NULL: a slice */
     uint64_t events;        /* in its batches */
     uint64_t given, before; /* ... so far, and before its last run of events */

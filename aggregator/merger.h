@@ -22,7 +22,7 @@ typedef struct {
                  mrd_clock_verdict *verdict, const mrd_why *why);
     void *self;
     uint64_t split; /* most bytes of a Perfetto file, mrd_sink_options.split */
-    /* written in addition to the standard formats, separated by commas; NULL: none; borrowed */
+    /* written in addition to the standard formats, separated by commas. NULL means none; borrowed */
     const char *formats;
 } mrd_merger_options;
 

@@ -59,7 +59,7 @@ typedef struct {
 
 /* The clock of one boot. */
 typedef struct {
-    uint32_t boot;    /* mrd_boot_key; 0: the agent did not report it */
+    uint32_t boot;    /* mrd_boot_key. 0 means the agent did not report it */
     mrd_align *align; /* NULL: nothing is known about the clock */
     mrd_probe *probes;
     size_t n_probes, cap_probes;
@@ -96,7 +96,7 @@ typedef struct {
 mrd_err mrd_node_clock_solve(const char *instance_id, const mrd_journal_index *index,
                              mrd_node_clock *ret_clock, mrd_why *why);
 /*
- * The same for a node of a session's directory, but uses tables beside the journal if there are
+ * The same for a node of a session's directory, but uses tables next to the journal if there are
  * any. Errors: NOMEM, IO (journal), and errors of mrd_align_load for a table that cannot be read.
  */
 mrd_err mrd_node_clock_load(const char *session_dir, const char *instance_id,

@@ -34,11 +34,11 @@ typedef struct {
     mrd_role role;
     /* The attributes that identify an owner's sessions. All attributes that are set must match.
      * Without any it owns nothing. */
-    char key[MRD_SHA256_HEX];   /* SHA-256 of its token; "": none */
-    char user[MRD_JOBID_VALUE]; /* user name on the nodes; "": unknown */
-    char space[64];             /* Kubernetes namespace; "": unknown */
-    int64_t uid;                /* user id on the nodes; -1: unknown */
-    /* For an agent: its confirmed node; "": not confirmed. */
+    char key[MRD_SHA256_HEX];   /* SHA-256 of its token. "" means none */
+    char user[MRD_JOBID_VALUE]; /* user name on the nodes. "" means unknown */
+    char space[64];             /* Kubernetes namespace. "" means unknown */
+    int64_t uid;                /* user id on the nodes. -1 means unknown */
+    /* For an agent: its confirmed node. "" means not confirmed. */
     char node[MRD_JOBID_VALUE];
 } mrd_caller;
 

@@ -42,9 +42,9 @@ struct mrd_s3 {
 typedef struct {
     mrd_s3 *of;
     const char *method, *key;
-    const char *query;  /* sorted, "uploads="; NULL: none */
+    const char *query;  /* sorted, "uploads=". NULL means none */
     const char *sha256; /* of the body */
-    FILE *from;         /* the body: `len` bytes from offset `at`; NULL: `text` */
+    FILE *from;         /* the body: `len` bytes from offset `at`. NULL means `text` */
     uint64_t at, len, left;
     mrd_str text;
     const char *more[4]; /* headers */
@@ -465,7 +465,7 @@ transact(mrd_s3 *s, request *r, mrd_why *why)
 /* Checksums of the body of a request. */
 typedef struct {
     char sha256[MRD_SHA256_HEX];
-    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT]; /* the header; "": not available */
+    char md5[sizeof("Content-MD5: ") + MRD_MD5_TEXT]; /* the header. "" means not available */
 } sums;
 
 static mrd_err

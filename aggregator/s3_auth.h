@@ -10,7 +10,7 @@
 
 typedef struct {
     char *key, *secret, *token; /* token NULL: long-lived */
-    int64_t expires_s;          /* seconds since the epoch; 0: they do not expire */
+    int64_t expires_s;          /* seconds since the epoch. 0 means they do not expire */
 } mrd_s3_keys;
 
 void mrd_s3_keys_fini(mrd_s3_keys *keys);

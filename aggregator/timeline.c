@@ -475,7 +475,7 @@ mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array)
     }
 }
 
-/* ---- The file beside the tables ---- */
+/* ---- The file next to the tables ---- */
 
 static char *
 timeline_path(const char *session_dir)

@@ -60,7 +60,7 @@ size_t mrd_timeline_violations(const mrd_timeline *timeline);
 void mrd_timeline_text(const mrd_timeline *timeline, size_t i, mrd_buf *to);
 mrd_json *mrd_timeline_json(const mrd_timeline *timeline); /* an array; NULL if out of memory */
 void mrd_timeline_of_json(mrd_timeline *to, const mrd_json *array); /* NULL: none */
-/* Stored beside the tables of a session. Load leaves n = 0 if there is no file. */
+/* Stored next to the tables of a session. Load leaves n = 0 if there is no file. */
 mrd_err mrd_timeline_save(const mrd_timeline *timeline, const char *session_dir, mrd_why *why);
 void mrd_timeline_load(mrd_timeline *to, const char *session_dir);
 

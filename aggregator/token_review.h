@@ -42,7 +42,7 @@ void mrd_token_review_close(mrd_token_review *review); /* NULL is fine */
  */
 mrd_err mrd_token_review_identify(mrd_token_review *review, uint64_t peer, mrd_str token,
                                   mrd_caller *ret_caller, mrd_why *why);
-/* Sets the callback for new answers; NULL: none after the return. */
+/* Sets the callback for new answers. NULL means none after the return. */
 void mrd_token_review_listen(mrd_token_review *review, void (*known)(void *self), void *self);
 /* Discards all cached answers. */
 void mrd_token_review_forget(mrd_token_review *review);
@@ -58,9 +58,10 @@ void mrd_token_review_count(mrd_token_review *review, mrd_token_review_counts *r
 
 typedef struct {
     mrd_json *doc;
-    const char *user;                 /* "system:serviceaccount:NAMESPACE:NAME"; belongs to doc */
-    mrd_json *names;                  /* that and the groups */
-    const char *pod, *pod_uid, *node; /* to which the token is bound; "": none; belong to doc */
+    const char *user; /* "system:serviceaccount:NAMESPACE:NAME"; belongs to doc */
+    mrd_json *names;  /* that and the groups */
+    const char *pod, *pod_uid,
+        *node; /* to which the token is bound. "" means none; belong to doc */
 } mrd_reviewed;
 
 /* Errors: AUTH if it refuses the token for this audience; SYNTAX, TYPE if it is not a TokenReview. */

@@ -53,7 +53,8 @@ typedef struct {
     mrd_core_stats stats;
     unsigned unreadable;
     bool disk_full, store_gone;
-    char store_message[MRD_WHY_MAX + MRD_TEXT_MAX]; /* why nothing can be stored now; "": it can */
+    char store_message[MRD_WHY_MAX +
+                       MRD_TEXT_MAX]; /* why nothing can be stored now. "" means it can */
     uint64_t store_bytes;
     size_t nodes_known; /* including nodes that are being removed */
     mrd_node **nodes;   /* by name */

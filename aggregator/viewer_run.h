@@ -20,13 +20,13 @@ typedef struct mrd_viewer_settings {
      * neuron-profile, whichever is installed; "none", NULL: no command */
     const char *command;
     const char *tables; /* makes tables: a command; "none"; "auto", NULL: neuron-explorer */
-    mrd_dur_ns time;    /* limits of one command; 0: no limit */
+    mrd_dur_ns time;    /* limits of one command. 0 means no limit */
     uint64_t memory, disk;
     unsigned at_once; /* runs, of the aggregator */
 } mrd_viewer_settings;
 
 typedef struct {
-    mrd_buf v[2]; /* Perfetto files, tables; empty: not made */
+    mrd_buf v[2]; /* Perfetto files, tables. empty means not made */
 } mrd_viewer_commands;
 
 /* Makes the commands of the settings. Both are empty if none is configured or found. Errors:

@@ -121,7 +121,7 @@ void mrd_core_start(mrd_core *c, mrd_core_time now, uint64_t ticket, mrd_session
 void mrd_core_stop(mrd_core *c, mrd_core_time now, uint64_t ticket, uint64_t session);
 /* Changes of a recording session. */
 typedef struct {
-    int paused;        /* 1: pause; 0: resume; -1: no change */
+    int paused;        /* 1: pause. 0 means resume. -1 means no change */
     bool types, cores; /* whether `select` replaces the session's types, or its cores */
     mrd_select select;
 } mrd_session_change;

@@ -39,7 +39,7 @@ typedef struct {
     const char *job_default;                 /* if the job does not choose: "stream", "off" */
     const char *job_allow;                   /* modes that jobs may choose, separated by commas */
     int64_t job_sessions, job_sessions_user; /* open sessions: in total, of one user */
-    /* concurrent conversions of device profiles; 0: no viewer is installed */
+    /* concurrent conversions of device profiles. 0 means no viewer is installed */
     int64_t conversions;
     /* finished sessions are exported before retention may remove them */
     bool exports;

@@ -31,7 +31,7 @@ typedef struct {
 typedef struct {
     char instance_id[MRD_NODE_ID_MAX], host_name[MRD_TEXT_MAX], boot_id[64], release[32];
     char commit[64]; /* commit that the agent was built from; empty if unknown */
-    /* validity of the agent's certificate, as it reported; 0: no certificate, or not reported */
+    /* validity of the agent's certificate, as it reported. 0 means no certificate, or not reported */
     mrd_wall_ns cert_begin, cert_end;
     uint64_t key, run, epoch;
     uint32_t at;          /* its index in the table */
@@ -49,7 +49,7 @@ typedef struct {
     mrd_wall_ns seen_wall;
     mrd_local_ns hello_local; /* the node's own clocks at its last hello */
     mrd_wall_ns hello_wall;
-    mrd_local_ns beat; /* ... at the latest heartbeat since then; 0: none */
+    mrd_local_ns beat; /* ... at the latest heartbeat since then. 0 means none */
     char state[32];
     mrd_counts counts;
     mrd_local_ns counted; /* its own time of them */
@@ -65,7 +65,7 @@ typedef struct {
     mrd_limit_kind limited_by;
     mrd_local_ns limited_at;   /* aggregator's clock */
     mrd_strlist labels;        /* "key=value" */
-    char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported; "": none */
+    char reason[MRD_TEXT_MAX]; /* the trigger that its last heartbeat reported. "" means none */
     /* time of that trigger, which distinguishes it from an earlier one of the same text */
     char reason_at[24];
     struct mrd_follow *follow;       /* state of the live estimate; NULL before the first probe */

@@ -88,9 +88,9 @@ typedef struct {
     mrd_part_state state;
     mrd_err err;
     char message[MRD_TEXT_MAX];
-    mrd_local_ns started, stopped, complete; /* by the node's clock; 0: not yet */
+    mrd_local_ns started, stopped, complete; /* by the node's clock. 0 means not yet */
     mrd_dur_ns start_bound;                  /* -1: unknown */
-    mrd_wall_ns lost;                        /* when the node was last seen; 0: not lost */
+    mrd_wall_ns lost;                        /* when the node was last seen. 0 means not lost */
     mrd_local_ns local;                      /* one reading of both clocks of the node */
     mrd_wall_ns wall;
     uint64_t events, batches, bytes; /* stored */
@@ -113,11 +113,13 @@ typedef struct {
     mrd_runtime_features *features; /* NULL: not reported */
     mrd_node_models *models;        /* NULL if an older agent does not report them */
     unsigned revision;              /* revision of the last change that its agent carried out */
-    uint64_t unchangeable; /* the run of an agent that cannot pause or change a session; 0: none */
-    mrd_local_ns told_change;  /* when a heartbeat was last answered with a change, */
-    uint64_t told_run;         /* and the run of the agent that received it */
-    mrd_local_ns reported;     /* when its node last reported a trigger, by the node's clock */
-    mrd_json *device_profiles; /* the agent's report on the requested device profiles; NULL: none */
+    uint64_t
+        unchangeable; /* the run of an agent that cannot pause or change a session. 0 means none */
+    mrd_local_ns told_change; /* when a heartbeat was last answered with a change, */
+    uint64_t told_run;        /* and the run of the agent that received it */
+    mrd_local_ns reported;    /* when its node last reported a trigger, by the node's clock */
+    mrd_json
+        *device_profiles; /* the agent's report on the requested device profiles. NULL means none */
     mrd_part_epoch *epochs;
     unsigned n_epochs;
     mrd_part_run

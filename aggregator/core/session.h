@@ -89,7 +89,7 @@ typedef enum {
 typedef struct {
     mrd_merge_state state;
     uint64_t events, total;
-    uint64_t after;            /* of WAITING: it begins when this version is durable; 0: it began */
+    uint64_t after; /* of WAITING: it begins when this version is durable. 0 means it began */
     char message[MRD_WHY_MAX]; /* when it failed */
 } mrd_merge_job;
 
@@ -114,7 +114,7 @@ typedef struct {
 /* Which of its changes are on disk. */
 typedef struct {
     uint64_t version; /* counts changes */
-    uint64_t writing; /* the version that is being written; 0: none */
+    uint64_t writing; /* the version that is being written. 0 means none */
     uint64_t tried;   /* the last version that was written or failed */
     uint64_t durable; /* the last one on disk */
     uint64_t awaited; /* the next step waits until this version was tried */
@@ -160,7 +160,7 @@ typedef struct mrd_session {
     mrd_select select;
     mrd_session_changes changes;
     mrd_wall_ns created;
-    mrd_wall_ns ended;    /* when it became complete or failed; 0: not yet, or unknown */
+    mrd_wall_ns ended;    /* when it became complete or failed. 0 means not yet, or unknown */
     mrd_sess_ns go, stop; /* 0: not yet */
     mrd_strlist jobs;     /* mrd_jobid texts of the recorded jobs, at most MRD_SESSION_JOBS */
     unsigned jobs_left_out;
@@ -169,19 +169,19 @@ typedef struct mrd_session {
     mrd_dur_ns answer;           /* how long the slowest node took to report that it is ready */
     mrd_local_ns arm_from;       /* after a restart agents may come back until then */
     bool stop_requested;
-    bool deleted, removing;     /* hidden from readers; its directory is being removed */
-    bool closing, closed;       /* its journals */
-    unsigned served;            /* time slices that are being sent; its files stay meanwhile */
-    mrd_wall_ns full, room;     /* when the store became full; when it had room again; 0: not */
+    bool deleted, removing; /* hidden from readers; its directory is being removed */
+    bool closing, closed;   /* its journals */
+    unsigned served;        /* time slices that are being sent; its files stay meanwhile */
+    mrd_wall_ns full, room; /* when the store became full; when it had room again. 0 means not */
     char unstored[MRD_WHY_MAX]; /* why its frames cannot be written; "" if they can */
     mrd_save_state save;
-    uint64_t survey; /* the survey that it waits for; 0: none */
+    uint64_t survey; /* the survey that it waits for. 0 means none */
     mrd_part **parts;
     size_t n_parts;
     mrd_map part_by_id; /* index into parts */
     mrd_trigger *triggers;
     size_t n_triggers;
-    mrd_sess_ns report_at; /* when reported triggers become one trigger; 0: there are none */
+    mrd_sess_ns report_at; /* when reported triggers become one trigger. 0 means there are none */
     mrd_sess_ns report_last;
     char report[MRD_TEXT_MAX]; /* the first of their reasons */
     mrd_listed_artifact *artifacts;

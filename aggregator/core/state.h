@@ -94,7 +94,7 @@ struct mrd_core {
 void mrd_core_enter(mrd_core *c, mrd_core_time now); /* first in every input */
 mrd_sess_ns mrd_core_session_now(const mrd_core *c);
 uint64_t mrd_core_random(mrd_core *c);
-/* not a deleted session; NULL: none */
+/* not a deleted session. NULL means none */
 mrd_session *mrd_core_session(const mrd_core *c, uint64_t id);
 mrd_session *mrd_core_any_session(const mrd_core *c, uint64_t id); /* a deleted one, too */
 mrd_err mrd_core_add_session(mrd_core *c, mrd_session *s);         /* takes it on MRD_OK */
