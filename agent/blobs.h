@@ -1,6 +1,6 @@
 /*
- * agent/blobs.h - runtime JSON that rings bring in chunks: put together, with room behind it for its scanner,
- * and handed to agent/runtime.c when it is complete or cut. Threads: the drain's.
+ * agent/blobs.h - assembles runtime JSON that rings carry in chunks, with padding for its scanner,
+ * and passes it to agent/runtime.c when it is complete or cut. Threads: the drain's.
  */
 #ifndef MRD_AGENT_BLOBS_H
 #define MRD_AGENT_BLOBS_H
@@ -8,9 +8,9 @@
 #include "agent/drain_int.h"
 
 void mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec);
-/* The ring ended: maybe in the middle of a text, maybe with its process. */
+/* The ring ended, possibly in the middle of a text or together with its process. */
 void mrd_drain_blob_end(mrd_drain *p, ring *r);
-/* One record of the part that a predecessor took over: only its texts are read again. */
+/* Handles a record that a predecessor already processed: only its texts are read again. */
 void mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 
 #endif

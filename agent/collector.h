@@ -1,18 +1,17 @@
 /*
- * agent/collector.h - what collects on a node: rings, counters, the node's clock, files, and so on
- * (agent/collectors.def has all of them). A collector is one file that defines `const mrd_collector
- * mrd_collector_x` and one row in agent/collectors.def; agent/collectors.c calls all of them in the
- * order of the rows.
+ * agent/collector.h - the interface of collectors: rings, counters, the node's clock, files, and so
+ * on. A collector is one file that defines `const mrd_collector mrd_collector_x`, and one row in
+ * agent/collectors.def. agent/collectors.c calls all collectors in the order of the rows.
  *
- * Phases   open, then start when the recorder is there, then turns; finish when the agent is to
- *          end; stop, while the recorder is still there, and close, each in the opposite order.
- * Turns    never wait, and end within the budget: what is left is done in the next one.
- * Events   are given to mrd_agent_event with times of the node's clock (CLOCK_MONOTONIC_RAW); files
- *          to the artifact queue (agent/files.h).
- * Losses   each event that a collector learned of was given, is held or is lost by a cause:
- *          account adds all three up, and the agent's counts, heartbeats and metrics have them.
- * Members  that a collector does not need are NULL. `self` is what open gave.
- * Threads  one, the agent's loop; a collector that needs another keeps it to itself.
+ * Phases   open, then start when the recorder exists, then turns. At the end finish, then stop
+ *          while the recorder still exists, then close. stop and close run in the opposite order.
+ * Turns    never block, and end within the budget. The rest is done in the next turn.
+ * Events   are passed to mrd_agent_event with times of the node's clock (CLOCK_MONOTONIC_RAW).
+ *          Files are passed to the artifact queue (agent/files.h).
+ * Losses   each event that a collector knows of was delivered, is held, or is lost by a cause.
+ *          `account` sums all three, and the agent's counts, heartbeats and metrics contain them.
+ * Members  that a collector does not need are NULL. `self` is the result of open.
+ * Threads  one, the agent's loop. A collector that needs another thread keeps it internal.
  */
 #ifndef MRD_AGENT_COLLECTOR_H
 #define MRD_AGENT_COLLECTOR_H
@@ -23,11 +22,11 @@ typedef struct mrd_agent mrd_agent;
 
 #define MRD_COLLECTORS_MAX    16
 #define MRD_COLLECTOR_FDS     4
-#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* a turn that took longer is counted */
+#define MRD_COLLECTOR_TURN_NS (50 * MRD_MS) /* longer turns are counted */
 
 /* Sums since the agent started. */
 typedef struct {
-    uint64_t begun; /* learned of: given, held and lost */
+    uint64_t begun; /* known events: delivered, held and lost */
     uint64_t held;  /* by the collector itself, not by recorder and spool */
     uint64_t dropped[MRD_DROP_CAUSES];
 } mrd_collector_account;
@@ -39,26 +38,26 @@ typedef struct {
     mrd_err (*start)(void *self, mrd_why *why);
     /* A turn, at RAW now_ns. */
     void (*step)(void *self, mrd_local_ns now);
-    /* When step has something to do by itself; INT64_MAX: nothing. */
+    /* When `step` is due without a descriptor; INT64_MAX means never. */
     mrd_local_ns (*next_ns)(const void *self);
-    /* Descriptors that ask for a step when they are readable; -1 is passed over. */
+    /* Descriptors that request a step when they are readable; -1 is ignored. */
     void (*fds)(const void *self, int ret_fds[MRD_COLLECTOR_FDS]);
-    /* A session is armed, or was by a predecessor: again for one that is known is no error. What
-     * cannot be collected for it refuses the session. */
+    /* A session is armed, possibly again, and possibly by a predecessor. Arming a known session is
+     * no error. An error refuses the session. */
     mrd_err (*begin)(void *self, uint64_t session, mrd_why *why);
-    /* A trigger: what is kept of the session is shipped now. */
+    /* A trigger: the session's kept events must be sent now. */
     void (*save)(void *self, uint64_t session, mrd_local_ns now);
-    /* The session is over and forgotten on this node, or could not begin. */
+    /* The session ended and is removed from this node, or could not begin. */
     void (*end)(void *self, uint64_t session);
-    /* A process with rings: new, or with `gone` for the last time. */
+    /* A process with rings appeared, or, with `gone`, ended. */
     void (*process)(void *self, mrd_drain_process *process);
-    /* The workload says something. */
+    /* The workload sent a notice. */
     void (*notice)(void *self, mrd_drain_process *process, const mrd_event *ev);
-    /* A process loads or unloads a model (`number` of its handle). */
+    /* A process loads or unloads a model. `number` is its handle. */
     void (*model)(void *self, mrd_drain_process *process, uint64_t number, bool load,
                   const mrd_event *ev);
-    /* Calls each source that can be read again (a file) with how much of it was given; goes with
-     * every commit, and its successor finds it in mrd_spool_recovered. */
+    /* Calls back for each source that can be read again (a file) with the amount that was
+     * processed. Each commit stores it, and a successor finds it in mrd_spool_recovered. */
     void (*positions)(const void *self, void (*call)(void *to, uint64_t key, uint64_t value),
                       void *to);
     void (*finish)(void *self);     /* everything that is open is given with the next turns */

@@ -1,13 +1,13 @@
 /*
  * agent/control_file.h - a request to a workload: a small file beside its rings, which libmeridian
- * reads (capture/nrt_request.c, docs/nrt.md) when root or the user of the workload wrote it.
+ * reads (capture/nrt_request.c, docs/nrt.md) if root or the user of the workload wrote it
  */
 #ifndef MRD_AGENT_CONTROL_FILE_H
 #define MRD_AGENT_CONTROL_FILE_H
 
 #include "agent/drain.h"
 
-/* Replaces what was there, by rename. Errors: IO, NOTFOUND (its rings are gone), LIMIT. */
+/* Replaces the file by a rename. Errors: IO, NOTFOUND (its rings no longer exist), LIMIT. */
 mrd_err mrd_control_file_put(mrd_drain *p, mrd_drain_process *process, const char *text,
                              mrd_why *why);
 void mrd_control_file_drop(mrd_drain *p, mrd_drain_process *process);

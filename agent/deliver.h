@@ -1,5 +1,5 @@
 /*
- * agent/deliver.h - hands events on and counts what becomes of them: given, dropped by cause, lost in a
+ * agent/deliver.h - passes events on and counts them as delivered, dropped by cause, or lost in a
  * ring. Threads: the drain's.
  */
 #ifndef MRD_AGENT_DELIVER_H
@@ -7,7 +7,7 @@
 
 #include "agent/drain_int.h"
 
-/* Hands an event on and counts it as delivered or dropped; begun is the caller's to count. */
+/* Passes an event on and counts it as delivered or dropped. The caller counts it as begun. */
 static inline void
 mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev)
 {
@@ -22,7 +22,7 @@ mrd_drain_give(mrd_drain *p, proc *pr, unsigned clock, const mrd_event *ev)
             .dropped[err == MRD_LIMIT || err == MRD_INVALID ? MRD_DROP_LIMIT : MRD_DROP_MEMORY]++;
 }
 
-/* The same for one that begins here. */
+/* The same for an event that begins here. */
 static inline void
 mrd_drain_give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
@@ -30,7 +30,7 @@ mrd_drain_give_new(mrd_drain *p, proc *pr, const mrd_event *ev)
     mrd_drain_give(p, pr, MRD_DRAIN_RAW, ev);
 }
 
-/* One that says something about the recording itself, also to who asked for such. */
+/* Passes on an event about the recording itself, also to the callback for notices. */
 static inline void
 mrd_drain_notice(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
@@ -39,16 +39,16 @@ mrd_drain_notice(mrd_drain *p, proc *pr, const mrd_event *ev)
     mrd_drain_give_new(p, pr, ev);
 }
 
-/* A loss event on the process's own line, and its count in begun and dropped. */
+/* Emits a loss event on the process's own line, and counts it as begun and dropped. */
 void mrd_drain_lost(mrd_drain *p, proc *pr, mrd_drop_cause cause, uint64_t count,
                     mrd_local_ns first, mrd_local_ns last);
 mrd_drop_cause mrd_drain_cause(unsigned ring_cause);
-/* Open spans of the process as unfinished, early ends as spans without a start. */
+/* Emits open spans of the process as unfinished, and early ends as spans without a start. */
 void mrd_drain_flush_open(mrd_drain *p, proc *pr);
-/* Early ends older than `age`: their start was lost. */
+/* Emits early ends that are older than `age`, because their start was lost. */
 void mrd_drain_sweep(mrd_drain *p, proc *pr, mrd_local_ns now, int64_t age);
 
-/* Keys of open spans that the records give none: a loaded model, what a dead owner left. */
+/* Keys for open spans whose records have none: a loaded model, the spans that a dead owner left. */
 uint64_t mrd_drain_model_key(uint64_t number);
 uint64_t mrd_drain_left_key(proc *pr);
 

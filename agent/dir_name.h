@@ -1,6 +1,4 @@
-/*
- * agent/dir_name.h - the key of what is found by the number of its folder and its name there (base/index.h).
- */
+/* agent/dir_name.h - a key of a directory's number and a name in it (base/index.h) */
 #ifndef MRD_AGENT_DIR_NAME_H
 #define MRD_AGENT_DIR_NAME_H
 

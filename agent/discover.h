@@ -1,11 +1,11 @@
 /*
- * agent/discover.h - where rings are: the node's own ring directory and, with the host's pid
- * namespace, the /dev/shm of every container through /proc/<pid>/root.
+ * agent/discover.h - finds the directories of rings: the node's ring directory and, in the host's
+ * pid namespace, the /dev/shm of every container through /proc/<pid>/root
  *
- * New files are seen by inotify and, because that is not everywhere, by looking again. A look takes
- * as many turns as it needs: a turn of all directories together takes a few milliseconds, however
- * many files there are, and a user may have as many directories as are left for others. The look at
- * the processes' roots likewise. One thread.
+ * New files are detected by inotify and, because inotify does not work everywhere, by repeated
+ * searches. A search is split into turns of a few milliseconds for all directories together,
+ * whatever the number of files. The search through the processes' roots is split likewise. A user
+ * may have as many directories as other users leave free. One thread.
  */
 #ifndef MRD_AGENT_DISCOVER_H
 #define MRD_AGENT_DISCOVER_H
@@ -24,20 +24,22 @@ typedef mrd_err (*mrd_discover_found)(void *self, unsigned dir, int dir_fd, cons
 mrd_err mrd_discover_open(const char *ring_dir, const char *proc_root, bool containers,
                           mrd_discover **ret_discover, mrd_why *why);
 void mrd_discover_close(mrd_discover *d);
-/* Looks where it is time to look. */
+/* Searches if a search is due. */
 void mrd_discover_step(mrd_discover *d, mrd_local_ns now, mrd_discover_found found, void *self);
-/* Looks everywhere now, for 2 s at most. */
+/* Searches everywhere now, for at most 2 s. */
 void mrd_discover_all(mrd_discover *d, mrd_discover_found found, void *self);
 int mrd_discover_fd(const mrd_discover *d);            /* inotify, -1 without */
-mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step has something to do by itself */
+mrd_local_ns mrd_discover_next(const mrd_discover *d); /* when step is due without an event */
 int mrd_discover_dir_fd(const mrd_discover *d, unsigned dir);
-/* User of a process that has it as /dev/shm: its owner or root if there is such a one. */
+/* Returns the user whose process has the directory as /dev/shm. The directory's owner and root are
+ * preferred. */
 uint32_t mrd_discover_dir_user(const mrd_discover *d, unsigned dir);
-/* Uid of the pod whose processes have it as /dev/shm; empty if it is no pod's. */
+/* Returns the uid of the pod whose processes have it as /dev/shm; empty if no pod has it. */
 const char *mrd_discover_dir_pod(const mrd_discover *d, unsigned dir);
-/* Rings of a directory keep it: the number of them that are open. */
+/* Counts the open rings in a directory, which keep it. */
 void mrd_discover_hold(mrd_discover *d, unsigned dir, int change);
-/* Processes whose root could not be looked into for want of permission, at the last look. */
+/* Returns the number of processes whose root could not be searched for lack of permission, in the
+ * last search. */
 unsigned mrd_discover_denied(const mrd_discover *d);
 unsigned mrd_discover_dirs(const mrd_discover *d);
 

@@ -1,6 +1,6 @@
 /*
- * agent/drain_int.h - inside of the drain: drain_turns.c, drain_rings.c, drain_processes.c, translate.c
- * (records to events), open_spans.c (ends that come later), cross.c (clocks).
+ * agent/drain_int.h - internals of the drain: drain_turns.c, drain_rings.c, drain_processes.c,
+ * translate.c (records to events), open_spans.c (ends that come later), cross.c (clocks)
  */
 #ifndef MRD_AGENT_DRAIN_INT_H
 #define MRD_AGENT_DRAIN_INT_H
@@ -29,10 +29,10 @@ typedef struct {
 typedef struct {
     uint8_t *p;
     size_t len, cap;
-    uint64_t pos; /* of its first chunk in the ring */
+    uint64_t pos; /* position of its first chunk in the ring */
     uint32_t number;
     bool open, apart;
-    int32_t tid; /* who put the last one there, and when; 0: none was read */
+    int32_t tid; /* thread that wrote the last chunk, and when; 0 means none was read */
     mrd_local_ns at;
 } blob;
 
@@ -44,7 +44,8 @@ typedef struct {
 typedef struct ring {
     mrd_ring_reader *reader;
     mrd_ring_map map;
-    mrd_local_ns read_at, poll_at; /* it brought something, 0: long ago; it is looked at next */
+    /* when it last had records (0: long ago); when it is polled next */
+    mrd_local_ns read_at, poll_at;
     unsigned dir;
     char file_name[MRD_RING_NAME_MAX];
     uint64_t device, inode;
@@ -52,21 +53,21 @@ typedef struct ring {
     struct ring *next_of_proc;
     size_t at;     /* place in rings */
     unsigned user; /* place in users */
-    /* What its dictionary ids are in the process's catalog. */
+    /* Maps its dictionary ids to ids of the process's catalog. */
     mrd_sid *names;
     uint32_t n_names;
     ring_track *tracks;
     size_t n_tracks, cap_tracks;
     mrd_index by_line;        /* tracks */
-    ring_track last_track[2]; /* of spans and the like; of counters */
+    ring_track last_track[2]; /* of spans and similar records; of counters */
     blob blob;
-    mrd_dur_ns poll_ns; /* how long the silence is taken for */
-    bool ended;         /* END was met; waits for release to be removed */
-    bool waits;         /* hold: events given and not released */
-    bool caught_up;     /* nothing was left when it was read last */
+    mrd_dur_ns poll_ns; /* poll interval, which grows while it has no records */
+    bool ended;         /* END was read; waits for release and removal */
+    bool waits;         /* hold: has events that were not released */
+    bool caught_up;     /* no records were left at the last read */
     size_t charged;     /* bytes, see ring_memory.h */
-    uint64_t safe;      /* before it a predecessor took everything over */
-    uint64_t gaps_safe; /* before it a predecessor told all gaps in numbers */
+    uint64_t safe;      /* a predecessor processed all records before it */
+    uint64_t gaps_safe; /* a predecessor reported all gaps in numbers before it */
     uint64_t given_back;
     ring_text *texts;
     size_t n_texts, cap_texts;
@@ -74,7 +75,7 @@ typedef struct ring {
 
 typedef struct ring_note ring_note; /* ring_notes.c */
 
-/* Those whose rings are read: each has its share of the rings and of a turn's time. */
+/* A user with open rings. Each user has a share of the rings and of a turn's time. */
 typedef struct {
     uint32_t uid;
     size_t rings;        /* 0: the place is free */
@@ -97,22 +98,22 @@ struct proc {
     size_t n_rings, n_notes;
     uint64_t start_ticks;
     mrd_owned_claim first; /* of its first ring */
-    uint32_t uid;          /* the process's, else that of its first ring's file */
+    uint32_t uid;          /* of the process, or of its first ring's file if the process is gone */
     uint64_t flow_scope;
-    mrd_sid seq_key;        /* MRD_SID_EMPTY: not asked for yet */
-    mrd_local_ns active_at; /* when a ring of it last brought something */
+    mrd_sid seq_key;        /* MRD_SID_EMPTY means not interned yet */
+    mrd_local_ns active_at; /* when one of its rings last had records */
     bool seen_alive;        /* by this agent */
-    mrd_local_ns newest;    /* RAW: of the records of its rings that were read to their ends */
-    uint64_t n_left;        /* ever, of its open spans: they have no key of their own */
+    mrd_local_ns newest;    /* RAW: latest time in its completely read rings */
+    uint64_t n_left;        /* number of its open spans so far, which have no other key */
     uint64_t left_given;
-    mrd_dur_ns shift_ns; /* added to its RAW times: its time namespace against ours */
+    mrd_dur_ns shift_ns; /* added to its RAW times: its time namespace relative to ours */
     mrd_open_spans open;
-    uint64_t log_key;                 /* the process in open_log.c, whatever number it has here */
+    uint64_t log_key;                 /* the process's key in open_log.c, which does not change */
     uint64_t reported_unsaved;        /* of its open spans, in the header of its first ring */
-    uint64_t lost;                    /* events, as its rings told */
-    void *nrt;                        /* runtime JSON, made on first use */
-    char settings[MRD_RING_NAME_MAX]; /* of its settings file; as control */
-    char control[MRD_RING_NAME_MAX];  /* name of its control file, "": none was looked for */
+    uint64_t lost;                    /* events, as its rings reported */
+    void *nrt;                        /* state for runtime JSON, made on first use */
+    char settings[MRD_RING_NAME_MAX]; /* name of its settings file; as `control` */
+    char control[MRD_RING_NAME_MAX];  /* name of its control file; "" means not searched */
     unsigned control_dir;
     bool held; /* its rings are not read: mrd_drain_hold_process */
 };
@@ -121,7 +122,7 @@ typedef struct mrd_open_log mrd_open_log;
 
 struct mrd_drain {
     mrd_drain_options o;
-    mrd_open_log *log; /* NULL: open spans are not kept for a successor */
+    mrd_open_log *log; /* NULL means that open spans are not kept for a successor */
     char *instance_id, *job, *proc_root;
     mrd_discover *discover;
     ring **rings;
@@ -129,8 +130,8 @@ struct mrd_drain {
     size_t rings_max, bytes; /* bytes: see ring_memory.h */
     mrd_index by_name;       /* by folder and name */
     ring_user *users;
-    unsigned n_users, users_now; /* places, those with rings */
-    size_t rings_beyond;         /* found, but beyond the bound of all or of their user */
+    unsigned n_users, users_now; /* slots; slots with rings */
+    size_t rings_beyond;         /* found, but beyond the limit of all or of their user */
     mrd_local_ns beyond_at;      /* the last time */
     unread_ring unread[MRD_DRAIN_UNREAD];
     ring_note **notes;
@@ -138,32 +139,33 @@ struct mrd_drain {
     proc *procs;
     mrd_drain_tally counts;
     mrd_args *args;
-    mrd_catalog *args_catalog; /* whose strings args interns into */
+    mrd_catalog *args_catalog; /* the catalog with the strings of `args` */
     uint64_t text_mark;
-    bool again;           /* what is read now was taken over by a predecessor */
-    bool more, held;      /* the last step stopped at a budget; mrd_drain_hold */
+    bool again;           /* the current records were already processed by a predecessor */
+    bool more, held;      /* the last step used up its budget; mrd_drain_hold */
     mrd_dur_ns timens_ns; /* this process's own */
     uint64_t pid_ns;      /* inode of ours */
     char *ring_dir;
     int lock_fd;                    /* -1 */
-    mrd_local_ns lock_at, swept_at; /* early ends were looked at */
+    mrd_local_ns lock_at, swept_at; /* last check of early ends */
     bool stands_back;
-    uint32_t *owners;       /* by pid: the uid + 1 that was confirmed last, 0: none */
-    unsigned foreign_uid;   /* rings of other users than the process they name */
+    uint32_t *owners;       /* by pid: the uid + 1 that was confirmed last, 0 means none */
+    unsigned foreign_uid;   /* rings of other users than the process that they name */
     char first_bad[256];    /* why the first ring was retired */
     char last_refused[768]; /* path and reason of the last file */
     mrd_cross_read *crosses;
-    bool *cross_departs; /* of each: the clock had left the line of those before, or was about to */
+    bool *cross_departs; /* per cross-read: the clock left its previous line, or was about to */
     size_t n_crosses;
-    mrd_cross_read cross_look; /* the last look, whether recorded or not */
-    mrd_cross_read cross_base; /* it and the last one recorded make the line that is expected */
+    mrd_cross_read cross_look; /* the last reading, whether recorded or not */
+    mrd_cross_read cross_base; /* with the last recorded one it defines the expected line */
     mrd_local_ns cross_at;
     mrd_dur_ns wall_offset;
 };
 
 /* ---- unread.c ---- */
 
-/* A look met a file that is not read (true: it was not known); that is refused; that is read. */
+/* A search found a file that is not read (returns true if it was new), that is refused, or that is
+ * read. */
 bool mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why);
 void mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason);
 void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
@@ -175,9 +177,9 @@ void mrd_drain_unlock(mrd_drain *p);
 
 /* ---- translate.c ---- */
 
-/* One record of the ring into zero or more events. */
+/* Turns one record of the ring into zero or more events. */
 void mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *ev);
-/* The plain records at hand, at most `most`; returns how many there were. */
+/* Handles the available plain records, at most `most`. Returns their number. */
 uint64_t mrd_drain_plain(mrd_drain *p, ring *r, uint64_t most);
 void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 
@@ -186,18 +188,19 @@ void mrd_drain_loss(mrd_drain *p, ring *r, const mrd_ring_event *ev);
 /* Errors: NOMEM. */
 mrd_err mrd_drain_open_begin(mrd_drain *p, mrd_why *why);
 void mrd_drain_open_end(mrd_drain *p);
-/* A process's first ring: what a predecessor left open of it. */
+/* For a process's first ring: takes over the spans that a predecessor left open. */
 void mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info);
-/* Processes that did not come back are gone: `orphan` makes each with what it had open, and ends it. */
+/* Processes that did not come back have ended. `orphan` makes each of them with its open spans, and
+ * ends it. */
 typedef void mrd_drain_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                               const void *records);
 void mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan);
 void mrd_drain_open_replay(mrd_drain *p, proc *pr, uint64_t key, const void *records);
 void mrd_drain_open_gone(mrd_drain *p, const proc *pr);
-/* Open ones that are not in the file, and the oldest begin. */
+/* Returns the number of open spans that are not in the file, and the oldest start. */
 uint64_t mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns);
 
-/* An open scope as the span it is to be. */
+/* Makes the span of an open scope. */
 void mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret_event);
 
 /* ---- cross.c ---- */
@@ -208,39 +211,41 @@ void mrd_drain_cross_step(mrd_drain *p, mrd_local_ns now);
 
 /* ---- runtime.c: the runtime's JSON ---- */
 
-/* The ring's blob of JSON text is complete (or cut); MRD_IN_PAD zero bytes follow it. */
+/* The ring's JSON text is complete (or cut). MRD_IN_PAD zero bytes follow it. */
 void mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut);
-/* Events that are missing for long are lost. */
+/* Reports events as lost that have been missing for long. */
 void mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now);
 uint64_t mrd_drain_runtime_held(const proc *pr);
 void mrd_drain_runtime_flush(mrd_drain *p, proc *pr);
 void mrd_drain_runtime_free(proc *pr);
 size_t mrd_drain_runtime_memory(const proc *pr);
-/* What the runtime has begun: starts whose end is not known to be lost. */
+/* Calls back for starts of the runtime without an end, unless their end is known to be lost. */
 void mrd_drain_runtime_in_flight(const proc *pr, mrd_err (*call)(void *self, const mrd_event *ev),
                                  void *self);
-/* Those of texts before a mark, once each until tell_again; what else waits of those texts is given. */
+/* Calls back for such starts in texts before a mark, once each until tell_again. Emits the other
+ * pending events of those texts. */
 void mrd_drain_runtime_tell(mrd_drain *p, proc *pr, uint64_t before,
                             mrd_err (*call)(void *self, const mrd_event *ev), void *self);
 void mrd_drain_runtime_tell_again(proc *pr);
-/* Marks of the oldest text of which something waits, and of the one before the oldest gap. */
+/* Returns the mark of the oldest text with a pending event, and of the text before the oldest gap. */
 uint64_t mrd_drain_runtime_needs(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_gaps(const proc *pr, uint64_t *ret_before);
 uint64_t mrd_drain_runtime_waiting(const proc *pr, uint64_t before, mrd_wall_ns *ret_oldest);
 void mrd_drain_runtime_flush_before(mrd_drain *p, proc *pr, uint64_t mark);
 
-/* ---- texts.c: what of them is kept for a successor ---- */
+/* ---- texts.c: texts that are kept for a successor ---- */
 
-/* A text begins at that position; false without memory. */
+/* A text begins at that position. Returns false if out of memory. */
 bool mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos);
-/* What the ring is given back with, and how far it was read. */
+/* Gets the data that is returned with the ring, and the read position. */
 void mrd_drain_text_left(const mrd_drain *p, ring *r, mrd_ring_left *ret_left, uint64_t *ret_read);
 void mrd_drain_text_release(const mrd_drain *p, ring *r);
-/* The mark of the first text that the ring keeps for a successor; UINT64_MAX: of none. */
+/* Returns the mark of the first text that the ring keeps for a successor; UINT64_MAX if it keeps
+ * none. */
 uint64_t mrd_drain_text_first(ring *r);
-/* The agent ends: what a successor will not find is given as it is. */
+/* The agent ends: emits the pending events that a successor cannot read again. */
 void mrd_drain_text_end(mrd_drain *p, ring *r);
-/* A ring that a predecessor read, up to `safe` by its own account (0: none). */
+/* Takes over a ring that a predecessor read up to `safe` (0 means none). */
 void mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe);
 
 #endif

@@ -1,13 +1,13 @@
 /*
- * agent/drain_processes.h - the processes whose rings the drain reads: who they are, and what is said
- * of them when their first ring is found and when their last one is gone. Threads: the drain's.
+ * agent/drain_processes.h - the processes whose rings the drain reads: identifies them, and reports
+ * their first ring and their end. Threads: the drain's.
  */
 #ifndef MRD_AGENT_DRAIN_PROCESSES_H
 #define MRD_AGENT_DRAIN_PROCESSES_H
 
 #include "agent/drain_int.h"
 
-/* NULL: neither rings nor notes of it are read. */
+/* Returns NULL if neither rings nor notes of it are read. */
 proc *mrd_drain_proc_find(mrd_drain *p, int64_t pid, uint64_t start_ticks);
 /* Adds a process to the list, announces it (options.process), and gives it the spans that a
  * previous agent left open. NULL if out of memory. */
@@ -15,10 +15,10 @@ proc *mrd_drain_proc_new(mrd_drain *p, const mrd_ident *id, const mrd_ring_info 
 /* Ends a process without rings and notes: emits its open spans as unfinished, announces the end,
  * and frees it. */
 void mrd_drain_proc_unused(mrd_drain *p, proc *pr);
-/* One whose rings are gone, but not what it had open (mrd_drain_orphan). */
+/* Adds a process that has open spans of a predecessor but no rings (mrd_drain_orphan). */
 void mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                            const void *records);
-/* Without a word: the drain is closed. */
+/* Frees the process without a report, because the drain is closed. */
 void mrd_drain_proc_free(mrd_drain *p, proc *pr);
 
 #endif

@@ -3,14 +3,15 @@
  * nrt_load and nrt_unload, kept whether or not a session records, so that a session knows those that
  * were there before it began. A successor of a killed agent reads them from a note of its own.
  *
- * Names    libmeridian knows size and hash; the name and the runtime's own number of a model come from the
- *          runtime's event of the same load: the one inside the call that loaded it, on the call's thread
- *          (a thread makes one call at a time), both by the host's wall clock. The outermost when a load
- *          makes others. A runtime that numbers threads in a way of its own is understood where only one
- *          call and only one event fit; else the load has no name, which is said as such: none is guessed.
+ * Names    libmeridian knows size and hash; the name and the runtime's own number of a model come
+ *          from the runtime's event of the same load: the one inside the call that loaded it, on
+ *          the call's thread (a thread makes one call at a time), both by the host's wall clock.
+ *          The outermost when a load makes others. A runtime that numbers threads in a way of its
+ *          own is understood where only one call and only one event fit; else the load has no name,
+ *          which is said as such: none is guessed.
  * Times    RAW of the node.
- * Memory   MRD_MODELS_MAX loads; beyond that the first unloaded one goes, counted when a session wants it, then new ones are only counted.
- *          As many of the runtime's events, the newest.
+ * Memory   MRD_MODELS_MAX loads; beyond that the first unloaded one goes, counted when a session
+ *          wants it, then new ones are only counted. As many of the runtime's events, the newest.
  * Threads  one.
  */
 #ifndef MRD_AGENT_MODELS_H

@@ -8,8 +8,8 @@
  *            mrd_timeprobe_take and ship them with the next batch. Never blocks
  *   burst    at open, on reconnect, at an epoch's start and at session end (after the last event,
  *            before the last upload)
- *   moment   a pair waits, but never for long, while sending its warm-up packets takes longer than it mostly
- *            does: the processor is slow then, and so is the path
+ *   moment   a pair waits, but never for long, while sending its warm-up packets takes longer than
+ *            it mostly does: the processor is slow then, and so is the path
  *   pace     IDLE without a session, RUN with one, FAST while the aggregator says that the bound is
  *            wider than twice its best
  *
