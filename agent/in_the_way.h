@@ -1,17 +1,16 @@
 /*
- * agent/in_the_way.h - puts a file under a name of ours in a folder where everybody may make files:
- * what others made there under that name is removed.
- * Threads: any.
+ * agent/in_the_way.h - creates files with our names in a directory where any user may create files,
+ * and removes files of other users with these names. Threads: any.
  */
 #ifndef MRD_AGENT_IN_THE_WAY_H
 #define MRD_AGENT_IN_THE_WAY_H
 
 #include <stdbool.h>
 
-/* Removes what has the name; a folder that is not empty gets another name, and stays its user's. False
- * with errno. */
+/* Removes the file with this name. A directory that is not empty is renamed and left to its user.
+ * Returns false with errno. */
 bool mrd_in_the_way_clear(int dir_fd, const char *name);
-/* Renames `fresh` to `name`, whatever has that name. False with errno. */
+/* Renames `fresh` to `name` and replaces any file of that name. Returns false with errno. */
 bool mrd_in_the_way_replace(int dir_fd, const char *fresh, const char *name);
 
 #endif

@@ -1,9 +1,9 @@
 /*
- * agent/metrics.h - GET /metrics, /healthz and /readyz of a node, inside the agent's loop: a few connections
- * at one time, one exchange each, none of which the loop ever waits for. Inside agent/ only.
+ * agent/metrics.h - GET /metrics, /healthz and /readyz of a node, inside the agent's loop: a few
+ * concurrent connections with one exchange each. The loop never waits for them. Internal to agent/.
  *
- * Where it listens on more than this machine's own address a token is needed (main.c refuses
- * otherwise): the numbers name no workload, but nobody's business is a good default.
+ * If it listens on more than the loopback address, a token is required (main.c refuses otherwise).
+ * The metrics name no workload, but should not be public by default.
  */
 #ifndef MRD_AGENT_METRICS_H
 #define MRD_AGENT_METRICS_H
@@ -14,10 +14,10 @@
 typedef struct mrd_metrics mrd_metrics;
 
 typedef struct {
-    const char *address; /* numeric; NULL: 127.0.0.1 */
+    const char *address; /* numeric. NULL means 127.0.0.1 */
     uint16_t port;       /* 0: any free one */
-    const char *token;   /* bearer token that /metrics wants; NULL: none */
-    /* Appends the metrics; open: as OpenMetrics. */
+    const char *token;   /* bearer token for /metrics. NULL means none */
+    /* Appends the metrics; `open`: as OpenMetrics. */
     void (*write)(void *self, bool open, mrd_buf *to);
     /* For /readyz: the text says what is the matter when false. NULL: always ready. */
     bool (*ready)(void *self, char text[MRD_WHY_MAX]);

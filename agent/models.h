@@ -26,45 +26,47 @@ typedef struct mrd_model_table mrd_model_table;
 
 typedef struct {
     int64_t pid, start_ticks;
-    uint64_t number;     /* of the load in its process */
-    uint64_t model_id;   /* as spans of calls name it */
-    int64_t runtime_id;  /* as the runtime's events name it; MRD_NONE: not told */
-    int64_t core, cores; /* as the program asked; core -1: the runtime's choice */
+    uint64_t number;     /* number of the load in its process */
+    uint64_t model_id;   /* as in spans of calls */
+    int64_t runtime_id;  /* as in the runtime's events. MRD_NONE means not reported */
+    int64_t core, cores; /* as the program requested. core -1 means the runtime's choice */
     uint64_t size;
     int64_t call_thread_id;
-    mrd_wall_ns call_from, call_to; /* of that call; 0: not known */
+    mrd_wall_ns call_from, call_to; /* times of that call. 0 means unknown */
     mrd_local_ns load;
-    mrd_local_ns unload; /* 0: loaded; of a process that ended: when that was seen */
-    char sha256[65], name[128], path[192]; /* "" not known; path: of a file */
-    char kept[512];                        /* where the process keeps its bytes, "" nowhere */
+    mrd_local_ns unload; /* 0 means loaded. If the process ended: when that was detected */
+    char sha256[65], name[128], path[192]; /* "" means unknown; path: of a file */
+    /* where the process keeps the model's bytes, "" means nowhere */
+    char kept[512];
 } mrd_model_load;
 
-/* Borrowed: record. note: file for a successor, NULL none; boot_id: of this boot. */
+/* `record` is borrowed. `note` is a file for a successor, NULL means none. `boot_id` is of this
+ * boot. */
 mrd_err mrd_model_table_open(const char *note, const char *boot_id, const char *proc_root,
                              mrd_record *record, mrd_model_table **ret_table, mrd_why *why);
 void mrd_model_table_close(mrd_model_table *t); /* NULL is fine */
-/* A process was found: what a predecessor saved may be of it. */
+/* A process was found, and a predecessor may have saved loads of it. */
 void mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process);
-/* A load or unload of a process. */
+/* A process loaded or unloaded a model. */
 void mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint64_t number,
                            bool load, const mrd_event *ev);
-/* Any event: nrt_load and nrt_load_collectives of the runtime give a model its name. ev: of the host's
- * wall clock, as the runtime's are (others are not looked at). */
+/* Takes any event. nrt_load and nrt_load_collectives of the runtime give a model its name. `ev`
+ * uses the host's wall clock, as the runtime's events do; other events are ignored. */
 void mrd_model_table_name(mrd_model_table *t, const mrd_drain_process *process, unsigned clock,
                           const mrd_event *ev);
 void mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_local_ns now);
-/* Calls each load whose bytes are kept and that a session wants shipped, once for each session. */
+/* Calls back for each load with kept bytes that a session wants, once for each session. */
 void mrd_model_table_ship(mrd_model_table *t,
                           void (*call)(void *self, const mrd_drain_process *process,
                                        const char *kept),
                           void *self);
-/* Writes the note when something changed, forgets what no session can want. */
+/* Writes the note if something changed, and drops loads that no session can want. */
 void mrd_model_table_step(mrd_model_table *t, mrd_local_ns now);
-/* Changes with every change of what mrd_model_table_get says. */
+/* Changes whenever the result of mrd_model_table_get changes. */
 uint64_t mrd_model_table_version(const mrd_model_table *t);
-/* Loads that were resident at some time of the session on processes that it selects; session 0: those
- * resident now. Returns how many, at most max, and counts the rest. Pointers live until the next
- * call of anything here but get. */
+/* Gets the loads that were resident at some time of the session on processes that it selects;
+ * session 0: loads that are resident now. Returns their number, at most max, and counts the rest.
+ * Pointers are valid until the next call of this module except get. */
 size_t mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
                            size_t max, uint64_t *ret_left_out);
 

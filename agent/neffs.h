@@ -1,15 +1,15 @@
 /*
- * agent/neffs.h - models that programs keep (capture/neffs.h): their folder is tidied up when the last
- * process that kept some was killed and could not do so itself.
- * Threads: any.
+ * agent/neffs.h - removes the directory of models that a program kept (capture/neffs.h), if its
+ * last process was killed and could not do so. Threads: any.
  */
 #ifndef MRD_AGENT_NEFFS_H
 #define MRD_AGENT_NEFFS_H
 
 #include <stdint.h>
 
-/* The folder of the file `kept`, when it is the user's own and no process holds its lock any more: its
- * models, its lock and, where they are empty then, it and the folder above are removed. */
+/* Removes models and lock from the directory of the file `kept`, then this directory and its parent
+ * if they are empty. Does nothing unless the directory belongs to the user and no process holds its
+ * lock. */
 void mrd_neffs_sweep(const char *kept, int64_t uid);
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * agent/open_spans.h - spans whose end is another record, maybe of another thread: begins that wait for
- * their end, and ends that came before their begin. Threads: the drain's.
+ * agent/open_spans.h - spans whose end is another record, possibly of another thread: begins
+ * without an end so far, and ends that came before their begin. Threads: the drain's.
  */
 #ifndef MRD_AGENT_OPEN_SPANS_H
 #define MRD_AGENT_OPEN_SPANS_H
@@ -10,19 +10,19 @@
 #include "trace/model/event.h"
 
 #define MRD_OPEN_SPANS_MAX   (1u << 16)          /* of a process */
-#define MRD_OPEN_SPANS_BYTES ((size_t) 32 << 20) /* of their texts and places */
+#define MRD_OPEN_SPANS_BYTES ((size_t) 32 << 20) /* of their texts and entries */
 
 typedef struct mrd_open_span {
     struct mrd_open_span *next;
     uint64_t key;
     size_t bytes;
-    bool early; /* only the end was seen so far: ev holds its time and arguments */
-    bool saved; /* it is in the file for a successor */
-    bool model; /* the key is of a loaded model */
-    bool left;  /* the owner died in it before this agent saw it alive: nothing can end it */
-    mrd_local_ns since; /* RAW time of this entry's making */
+    bool early;         /* only the end was seen so far; `ev` has its time and arguments */
+    bool saved;         /* it is in the file for a successor */
+    bool model;         /* the key is of a loaded model */
+    bool left;          /* its owner died before this agent saw it alive, so no record can end it */
+    mrd_local_ns since; /* RAW time when this entry was made */
     uint64_t lost;      /* proc.lost by then */
-    mrd_event ev;       /* args point behind the struct */
+    mrd_event ev;       /* args are stored after the struct */
     mrd_arg args[];     /* then their text */
 } mrd_open_span;
 
@@ -31,7 +31,7 @@ typedef struct {
     size_t n_slots, n;
     size_t bytes; /* of the spans */
     size_t n_early, n_saved;
-    /* Saved ones that were taken out since the file was written: key and `early`. */
+    /* Saved entries that were removed since the file was written: key and `early`. */
     uint64_t (*taken)[2];
     size_t n_taken, cap_taken;
     bool taken_lost; /* no memory for one */
@@ -40,12 +40,12 @@ typedef struct {
 void mrd_open_spans_fini(mrd_open_spans *o);
 size_t mrd_open_spans_memory(const mrd_open_spans *o);
 mrd_open_span *mrd_open_spans_find(mrd_open_spans *o, uint64_t key, bool early);
-/* Remembers a copy. Errors: LIMIT, NOMEM. */
+/* Stores a copy. Errors: LIMIT, NOMEM. */
 mrd_err mrd_open_spans_add(mrd_open_spans *o, uint64_t key, bool early, mrd_local_ns since,
                            const mrd_event *ev);
 /* Takes it out; free() it. */
 void mrd_open_spans_take(mrd_open_spans *o, mrd_open_span *span);
-/* They are in the file for a successor. */
+/* Marks them as stored in the file for a successor. */
 void mrd_open_spans_saved(mrd_open_spans *o, mrd_open_span *const *spans, size_t n);
 /* None is. */
 void mrd_open_spans_unsave(mrd_open_spans *o);

@@ -1,10 +1,10 @@
 /*
- * agent/passed.h - how many events of a process went by, and when: for a session that the node is told of after it has
- * begun.
+ * agent/passed.h - a histogram of the events of a process by time, for a session that this node
+ * receives after its start
  *
- * Places of equal length, twice as long whenever the events reach further; times are the ends of events, RAW of the
- * node. A place counts whole: of the one that `from` lies in nobody knows how many came before.
- * Threads: none of its own. Memory: no more than the struct.
+ * Buckets have equal length, which doubles when the events need a longer range. Times are the ends
+ * of events, RAW of the node. Buckets count as a whole, because the order within the bucket of
+ * `from` is unknown. Threads: none of its own. Memory: only the struct.
  */
 #ifndef MRD_AGENT_PASSED_H
 #define MRD_AGENT_PASSED_H
@@ -12,16 +12,16 @@
 #include "base/clock.h"
 
 #define MRD_PASSED_PLACES 32
-#define MRD_PASSED_SHIFT  24 /* the shortest place: 2^24 ns, 17 ms */
+#define MRD_PASSED_SHIFT  24 /* the shortest bucket: 2^24 ns, 17 ms */
 
 /* Zeroed: none. */
 typedef struct {
-    unsigned shift; /* a place is 2^shift ns long; 0: none passed */
-    int64_t base;   /* the first place begins at base * 2^shift */
+    unsigned shift; /* a bucket is 2^shift ns long. 0 means no events */
+    int64_t base;   /* the first bucket begins at base * 2^shift */
     uint64_t n[MRD_PASSED_PLACES];
 } mrd_passed;
 
-/* mrd_passed_add where the time has no place yet. */
+/* mrd_passed_add for a time outside of the buckets. */
 void mrd_passed_add_slow(mrd_passed *p, mrd_local_ns end, uint64_t n);
 
 static inline void
@@ -35,7 +35,8 @@ mrd_passed_add(mrd_passed *p, mrd_local_ns end, uint64_t n)
         mrd_passed_add_slow(p, end, n);
 }
 
-/* How many ended at `from` or later, and within which times; 0: outputs are untouched. */
+/* Returns how many events ended at `from` or later, and their time range. If 0, the outputs are not
+ * set. */
 uint64_t mrd_passed_since(const mrd_passed *p, mrd_local_ns from, mrd_local_ns *ret_first,
                           mrd_local_ns *ret_last);
 /* *to has what both had. */

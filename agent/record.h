@@ -1,13 +1,15 @@
 /*
- * agent/record.h - the node's part in sessions: which events belong to which, in batches that
- * become frames; stream sessions into the spool, recorder sessions into a bounded memory from which
- * a trigger takes its window.
+ * agent/record.h - the node's part in sessions: assigns events to sessions, in batches that become
+ * frames. Stream sessions write into the spool. Recorder sessions write into a bounded memory, from
+ * which a trigger takes its window.
  *
- * Times are CLOCK_MONOTONIC_RAW of the node. Counting, per session:
- *     begun = delivered + dropped(by cause) + held
- * where begun are the events the session wanted and the losses it was told, delivered those
- * acknowledged, held those in open batches, recorder memory and spool.
- * Threads: one, the agent's loop.
+ * Times are CLOCK_MONOTONIC_RAW of the node. Counts per session:
+ *
+ *     begun = delivered + dropped (by cause) + held
+ *
+ * begun are the events that the session selected and the reported losses, delivered the
+ * acknowledged events, held the events in open batches, recorder memory and spool. Threads: one,
+ * the agent's loop.
  */
 #ifndef MRD_AGENT_RECORD_H
 #define MRD_AGENT_RECORD_H
@@ -20,8 +22,8 @@
 #include "proto/wire.h"
 
 #define MRD_RECORD_SESSIONS 16
-#define MRD_RECORD_JOBS     64 /* identities of one session that are told */
-#define MRD_RECORD_TRIGGERS 64 /* windows of one session that still wait for their end */
+#define MRD_RECORD_JOBS     64 /* reported identities of one session */
+#define MRD_RECORD_TRIGGERS 64 /* windows of one session that wait for their end */
 
 typedef struct mrd_record mrd_record;
 
@@ -35,21 +37,23 @@ typedef struct {
     char name[128];
     bool recorder;
     Mrd__NodePhase phase;
-    mrd_local_ns start, stop;  /* INT64_MAX: not yet */
-    mrd_local_ns flushed;      /* when everything of it had been acknowledged */
-    mrd_local_ns reported;     /* when the node was told; earlier events may be missing */
-    mrd_dur_ns start_bound_ns; /* of start against the agreed time, -1 unknown */
+    mrd_local_ns start, stop; /* INT64_MAX: not yet */
+    mrd_local_ns flushed;     /* when all its frames had been acknowledged */
+    /* when the node received the session; earlier events may be missing */
+    mrd_local_ns reported;
+    mrd_dur_ns start_bound_ns; /* of start relative to the agreed time, -1 means unknown */
     uint64_t begun, delivered, held;
     mrd_record_drop drops[MRD_DROP_CAUSES];
     bool
-        late_at_most; /* MRD_DROP_LATE counts events that it may not have selected: it chooses among them */
-    mrd_gaps gaps;           /* of them: when; causes are mrd_drop_cause */
+        /* MRD_DROP_LATE is an upper limit, because the session selects among the counted events */
+        late_at_most;
+    mrd_gaps gaps;           /* times of the losses, by mrd_drop_cause */
     uint64_t batches, bytes; /* sealed */
     uint64_t recorder_bytes;
     mrd_local_ns recorder_first;
     uint64_t last_seq;
-    uint64_t chosen;              /* events begun that are no counters */
-    uint64_t left_out;            /* events of its time that its selection left out */
+    uint64_t chosen;              /* events begun, without counters */
+    uint64_t left_out;            /* events in its time that its selection excluded */
     uint64_t in_flight;           /* of chosen: spans that were open at its stop or a trigger */
     unsigned processes, selected; /* with rings, that were there; those it selects */
     unsigned running;             /* of those, that are there now */
@@ -62,30 +66,34 @@ typedef struct {
         *jobs; /* mrd_jobid texts of selected processes; borrowed until the next call */
     unsigned jobs_left_out;
     uint32_t revision; /* of the last change that was carried out */
-    char report[256];  /* why a selected process last asked for a window; empty if none did */
+    char report[256];  /* why a selected process last requested a window; empty if none did */
     mrd_local_ns report_at;
-    const uint64_t *triggers; /* received, the last at the end; borrowed until the next call */
+    /* received triggers, the last at the end; borrowed until the next call */
+    const uint64_t *triggers;
     size_t n_triggers;
 } mrd_record_status;
 
 typedef struct {
     uint64_t agent; /* mrd_agent_key */
     mrd_codec_id codec;
-    uint32_t max_events;    /* of a batch; 0: MRD_BATCH_USUAL */
-    mrd_dur_ns flush_ns;    /* a batch is not kept open longer; 0: 200 ms */
-    uint64_t recorder_max;  /* bytes of recorder memory of all sessions */
-    const char *state_path; /* where the sessions of this node are saved, so that a successor goes
-                               on with them at once; NULL: nowhere */
-    const char *boot_id;    /* notes of another boot mean nothing: their times are its */
-    mrd_spool *spool;       /* borrowed */
-    mrd_drain *drain;       /* borrowed: cross-reads and times of the wall clock */
-    uint32_t boot;          /* mrd_boot_key of this boot */
-    /* Calls each trace file with how much of it was given; goes with every commit. May be NULL. */
+    uint32_t max_events;   /* of a batch. 0 means MRD_BATCH_USUAL */
+    mrd_dur_ns flush_ns;   /* a batch is closed after this time. 0 means 200 ms */
+    uint64_t recorder_max; /* bytes of recorder memory of all sessions */
+    /* where the sessions of this node are saved, so that a successor continues them at once.
+     * NULL means nowhere */
+    const char *state_path;
+    /* notes of another boot are ignored, because their times belong to its clock */
+    const char *boot_id;
+    mrd_spool *spool; /* borrowed */
+    mrd_drain *drain; /* borrowed: cross-reads and times of the wall clock */
+    uint32_t boot;    /* mrd_boot_key of this boot */
+    /* Calls back for each trace file with the amount that was processed, for every commit. May be
+     * NULL. */
     void (*files)(void *self, void (*call)(void *to, uint64_t key, uint64_t value), void *to);
     void *files_self;
 } mrd_record_options;
 
-/* Takes up the sessions that a predecessor saved. */
+/* Resumes the sessions that a predecessor saved. */
 mrd_err mrd_record_open(const mrd_record_options *options, mrd_record **ret_record, mrd_why *why);
 void mrd_record_close(mrd_record *r);
 
@@ -93,105 +101,109 @@ void mrd_record_close(mrd_record *r);
 
 /* Errors: EXISTS, LIMIT (sessions, names of a selection), NOMEM. */
 mrd_err mrd_record_arm(mrd_record *r, const Mrd__Control *control, mrd_why *why);
-/* From start_ns on. An unknown session is armed first (a late joiner). What was read since
- * mrd_record_sessions_known and ended at start_ns or later is lost to it (MRD_DROP_LATE), of the processes
- * that it selects, whatever it selects of their events. Errors: as arm; STATE when it was stopped
- * already. */
+/* Records from start_ns on. An unknown session is armed first (late join). For the processes that
+ * it selects, events that were read since mrd_record_sessions_known and ended at start_ns or later
+ * count as lost to it (MRD_DROP_LATE), whichever events it selects. Errors: as arm; STATE if it was
+ * already stopped. */
 mrd_err mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start,
                       int64_t bound_ns, mrd_why *why);
-/* Nothing of it was missed from that instant on (before its start: from there), though the node was told later: its rings waited.
- * It never takes back what was said before; INT64_MAX says nothing. */
+/* No event from that instant on was missed (or from its start on, if that is later), although the
+ * session arrived later, because the rings waited. Never withdraws an earlier statement. INT64_MAX
+ * has no effect. */
 void mrd_record_whole(mrd_record *r, uint64_t session, mrd_local_ns from);
 mrd_err mrd_record_stop(mrd_record *r, uint64_t session, mrd_local_ns stop); /* NOTFOUND */
-/* The aggregator has said which sessions there are, and each of them was armed or begun: what was read two
- * seconds before, or longer ago, belongs to none that it tells of later. */
+/* The aggregator has listed all its sessions, and each was armed or started. Events that were read
+ * two seconds earlier or before belong to no session that arrives later. */
 void mrd_record_sessions_known(mrd_record *r, mrd_local_ns now);
-/* Ships [from, to] of a recorder session; a later `to` is waited for. NOTFOUND, STATE (no
- * recorder), LIMIT (triggers), EXISTS (this id was seen). */
+/* Sends [from, to] of a recorder session. Waits for a later `to`. Errors: NOTFOUND, STATE (not a
+ * recorder), LIMIT (triggers), EXISTS (known id). */
 mrd_err mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns from,
                            mrd_local_ns to);
-/* What changed of a session that records: its pauses, RAW, at most MRD_RECORD_PAUSES (to INT64_MAX: it goes on), and
- * the cores and event types of select. Errors: NOTFOUND, STATE, LIMIT (MRD_SELECT_WORDS), NOMEM. */
+/* Changes of a recording session: its pauses, in RAW, at most MRD_RECORD_PAUSES (`to` INT64_MAX
+ * while a pause lasts), and the cores and event types of `select`. Errors: NOTFOUND, STATE, LIMIT
+ * (MRD_SELECT_WORDS), NOMEM. */
 #define MRD_RECORD_PAUSES 64
 typedef struct {
     mrd_local_ns from, to;
 } mrd_record_pause;
 mrd_err mrd_record_change(mrd_record *r, uint64_t session, uint32_t revision,
                           const mrd_record_pause *pauses, size_t n, const Mrd__Selection *select);
-/* The machine was suspended for so long: instants to come are so much earlier by this clock, which
- * stood. What they were wrong by is not known any more. */
+/* The machine was suspended for `slept`, while this clock stood still. Moves future instants
+ * earlier by this time. Their error is unknown from now on. */
 void mrd_record_slept(mrd_record *r, mrd_local_ns woke, mrd_dur_ns slept);
-/* Nothing of this time is taken. */
+/* Returns true if no event of this time is recorded. */
 bool mrd_record_is_paused(const mrd_record *r, uint64_t session, mrd_local_ns at);
-/* Forgets it with all it holds, counted as not recorded. */
+/* Removes the session with all its held events, which count as not recorded. */
 void mrd_record_cancel(mrd_record *r, uint64_t session);
 size_t mrd_record_sessions(const mrd_record *r);
 void mrd_record_get(const mrd_record *r, size_t i, mrd_record_status *ret_status);
 bool mrd_record_find(const mrd_record *r, uint64_t session, mrd_record_status *ret_status);
-/* What was counted of a session when this boot began (mrd_spool_base), in the members begun,
- * delivered, held and the counts of drops. False: nothing. */
+/* Gets the counts of a session at the beginning of this boot (mrd_spool_base): begun, delivered,
+ * held and the drops. Returns false if there are none. */
 bool mrd_record_base(const mrd_record *r, uint64_t session, mrd_record_status *ret_base);
 
-/* Which counters the session asks for (borrowed; empty: none of its own), and how often. */
+/* Gets the counters that the session requests (borrowed; empty means none of its own) and their
+ * period. */
 const mrd_strlist *mrd_record_counters(const mrd_record *r, uint64_t session,
                                        mrd_dur_ns *ret_period);
-/* The session wants the NEFFs of its models. */
+/* Returns true if the session wants the NEFFs of its models. */
 bool mrd_record_wants_neffs(const mrd_record *r, uint64_t session);
-/* It asks the runtimes for captures of their own. */
+/* Returns true if the session requests captures of the runtimes. */
 bool mrd_record_asks_runtime(const mrd_record *r, uint64_t session);
-/* What it was asked for, borrowed until the next change of sessions; NULL: it is not known. */
+/* Returns the session's parameters, borrowed until the next change of sessions. NULL if they are
+ * unknown. */
 const mrd_session_params *mrd_record_params(const mrd_record *r, uint64_t session);
-/* Which cores and event types the session chooses; empty: all. Borrowed. */
+/* Gets the cores and event types that the session selects; empty means all. Borrowed. */
 void mrd_record_choice(const mrd_record *r, uint64_t session, const mrd_strlist **ret_cores,
                        const mrd_strlist **ret_types);
-/* Returns true if the selection, of whatever session, chooses a process of this identity. */
+/* Returns true if the selection, of any session, matches a process of this identity. */
 bool mrd_record_takes(const mrd_select *select, const mrd_ident *ident);
-/* It selects this process; of an ident only the members that are known count. */
+/* Returns true if the session selects this process. Unknown members of an identity are ignored. */
 bool mrd_record_selects(const mrd_record *r, uint64_t session, const mrd_drain_process *process);
 bool mrd_record_selects_ident(const mrd_record *r, uint64_t session, const mrd_ident *ident);
 
 /* ---- Events ---- */
 
-/* Takes an event for every session that wants it: MRD_OK when one did or none wanted it. */
+/* Passes an event to every session that wants it. MRD_OK if one took it or none wanted it. */
 mrd_err mrd_record_event(mrd_record *r, mrd_drain_process *process, unsigned clock,
                          const mrd_event *ev);
-/* The same for one session only: what it alone asked for. */
+/* The same for one session only, for events that it alone requested. */
 mrd_err mrd_record_event_of(mrd_record *r, uint64_t session, mrd_drain_process *process,
                             unsigned clock, const mrd_event *ev);
-/* A process of the drain: its rings are given back from now on. */
+/* A process of the drain, whose rings are released from now on. */
 mrd_err mrd_record_process_seen(mrd_record *r, mrd_drain_process *process);
-/* A process of a trace file: its batches are sealed with every commit, which says how much of the
- * file was given. */
+/* A process of a trace file. Its batches are sealed with every commit, which contains the processed
+ * amount of the file. */
 mrd_err mrd_record_file_seen(mrd_record *r, mrd_drain_process *process);
-/* The process is going: seals what is open of it. */
+/* The process is about to end: seals its open batches. */
 void mrd_record_process_gone(mrd_record *r, mrd_drain_process *process);
-/* Seals batches that are old or pressed and gives their rings back; moves sessions on. Called once
- * per turn of the loop. */
+/* Seals old batches and batches of full rings, releases the rings, and advances sessions. Called
+ * once per turn of the loop. */
 void mrd_record_step(mrd_record *r, mrd_local_ns now);
 /* Seals everything now. */
 void mrd_record_flush(mrd_record *r);
-/* When step has something to do by itself; INT64_MAX: nothing. */
+/* When step is due without an event. INT64_MAX means never. */
 mrd_local_ns mrd_record_next_ns(const mrd_record *r);
-/* A numbered frame of another kind (clock data) for the session. */
+/* Adds a numbered frame of another kind (clock data) for the session. */
 mrd_err mrd_record_message(mrd_record *r, uint64_t session, uint8_t type, const void *message,
                            mrd_why *why);
 
-/* Notes the reason in each flight recorder that records the process: it should keep a window. */
+/* Notes the reason in each flight recorder that records the process, so that it keeps a window. */
 void mrd_record_report(mrd_record *r, const mrd_drain_process *process, const char *reason);
 
-/* ---- Word from the spool and the aggregator ---- */
+/* ---- Reports of the spool and the aggregator ---- */
 
 void mrd_record_delivered(mrd_record *r, const mrd_spool_item *item);
 void mrd_record_dropped(mrd_record *r, const mrd_spool_item *item, mrd_drop_cause cause);
 
-/* A session whose files are still under way is not FLUSHED. */
+/* A session with pending files is not FLUSHED. */
 void mrd_record_hold_flush(mrd_record *r, uint64_t session, bool hold);
 
-/* Events of the agent as a whole: each given one is unwanted, or in `copies` + 1 of these places:
- * lost here, open, buffered, handed to the spool. */
+/* Events of the whole agent. Each event is unwanted, or in `copies` + 1 of these states: lost here,
+ * open, buffered, passed to the spool. */
 typedef struct {
     uint64_t unwanted; /* no session wanted them */
-    uint64_t copies;   /* of events that more than one session wanted */
+    uint64_t copies;   /* additional copies of events that several sessions wanted */
     uint64_t lost[MRD_DROP_CAUSES];
     uint64_t open, buffered; /* now in open batches; in recorders */
 } mrd_record_totals;

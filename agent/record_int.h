@@ -60,7 +60,7 @@ typedef struct {
     size_t n_pauses;
 } session;
 
-/* Answers by index, worked out once; 0: not yet. */
+/* Answers by index, worked out once. 0 means not yet. */
 typedef struct {
     uint8_t *v;
     size_t n;
@@ -86,7 +86,7 @@ typedef struct rec_process {
     struct rec_process *next;
     mrd_drain_process *process;
     open_batch *open_batches;
-    mrd_local_ns news; /* since then spans that opened or ended wait to be saved; 0: none do */
+    mrd_local_ns news; /* since then spans that opened or ended wait to be saved. 0 means none do */
     bool dirty;        /* events since the last release */
     bool sealed;       /* a batch was closed in this turn */
     bool releasing;
@@ -131,7 +131,7 @@ void mrd_record_tally_session(mrd_record *r, session *s);
 bool mrd_record_chooses(const session *s);
 /* Of an open batch that chooses. */
 bool mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_event *ev);
-/* Of a session that records steps, and a process that may have them; NULL: it takes all. */
+/* Of a session that records steps, and a process that may have them. NULL means it takes all. */
 mrd_step_gate *mrd_record_gate(const mrd_record *r, rec_process *o, const session *s);
 /* All of [first, last] lies in a pause. */
 bool mrd_record_in_pause(const session *s, int64_t first_ns, int64_t last_ns);

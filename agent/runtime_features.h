@@ -12,7 +12,7 @@
 typedef struct {
     char version[64]; /* "": none was opened */
     mrd_strlist types, unknown;
-    uint64_t signature;      /* of all of it; 0: nothing is known */
+    uint64_t signature;      /* of all of it. 0 means nothing is known */
     uint64_t sent, reported; /* signatures: in the last heartbeat; answered */
 } mrd_runtime_seen;
 

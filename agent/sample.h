@@ -15,12 +15,12 @@
 typedef struct mrd_sample mrd_sample;
 
 typedef struct {
-    mrd_catalog *catalog; /* where the node's process goes; NULL: one of its own */
+    mrd_catalog *catalog; /* where the node's process goes. NULL means one of its own */
     const char *instance_id;
     const char *proc_root; /* NULL: /proc */
     bool simulated;
-    mrd_dur_ns period;         /* of the counters; 0: off */
-    mrd_dur_ns process_period; /* of the processes; 0: off */
+    mrd_dur_ns period;         /* of the counters. 0 means off */
+    mrd_dur_ns process_period; /* of the processes. 0 means off */
     const char *const *patterns;
     size_t n_patterns;
     bool strict; /* a pattern that matches nothing is an error that names it; else it is left out */
@@ -43,11 +43,11 @@ typedef struct {
     "neuron*.stats.memory_usage.*.total,neuron*.stats.status.*.total,neuron*.stats.hardware.*,"    \
     "runtime.*utilization,runtime.*used_bytes.neuron_device,runtime.*.execution_summary.*,fake*"
 
-/* hw is borrowed; NULL: processes only. Errors: NOMEM and those of mrd_hw_session_create. */
+/* hw is borrowed. NULL means processes only. Errors: NOMEM and those of mrd_hw_session_create. */
 mrd_err mrd_sample_open(mrd_hw *hw, const mrd_sample_options *options, mrd_sample **ret_sample,
                         mrd_why *why);
 void mrd_sample_close(mrd_sample *s);
-/* Samples what is due. drain names the processes; NULL: none. */
+/* Samples what is due. drain names the processes. NULL means none. */
 void mrd_sample_step(mrd_sample *s, const mrd_drain *drain, mrd_local_ns now);
 mrd_local_ns mrd_sample_next_ns(const mrd_sample *s);
 /* The next step samples, and gives all values: somebody begins to listen. */

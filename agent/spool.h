@@ -142,7 +142,7 @@ mrd_err mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t 
 void mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally);
 /* All positions of the last commit that a predecessor left; borrowed. */
 const mrd_spool_position *mrd_spool_recovered(const mrd_spool *s, size_t *ret_n);
-/* How far the last commit before a crash had read this ring; 0: it does not say. */
+/* How far the last commit before a crash had read this ring. 0 means it does not say. */
 uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
 
 /* The oldest item with id >= from; false when there is none. */

@@ -66,9 +66,10 @@ typedef struct {
     uint64_t at;      /* of the frame in it */
     uint8_t *copy;
     bool done, sent;
-    bool cut;           /* its answer is not in the segments any more */
-    uint8_t recorded;   /* at open: its answer, enum answer + 1, of a record; 0: none */
-    uint8_t unreported; /* the same, and it is not in the segments: there was no room; 0: it is */
+    bool cut;         /* its answer is not in the segments any more */
+    uint8_t recorded; /* at open: its answer, enum answer + 1, of a record. 0 means none */
+    uint8_t
+        unreported; /* the same, and it is not in the segments: there was no room. 0 means it is */
 } entry;
 
 typedef struct {
@@ -111,7 +112,7 @@ struct mrd_spool {
     uint64_t next_id, committed_id; /* ids below it count */
     mrd_spool_position *positions;  /* of the last commit found at open */
     size_t n_positions;
-    uint64_t positions_segment; /* the number of the one they are in; 0: there are none */
+    uint64_t positions_segment; /* the number of the one they are in. 0 means there are none */
     sequence *sequences;
     size_t n_sequences;
     bool notes_wait; /* of any of them */
@@ -164,7 +165,7 @@ bool mrd_spool_takes_records(const mrd_spool *s);
 /* Errors: FULL, IO, with errno. */
 mrd_err mrd_spool_write_record(segment *seg, uint32_t kind, mrd_bytes a, mrd_bytes b);
 mrd_err mrd_spool_write_clock(segment *seg, const sequence *q);
-/* The sessions that are behind, into the last segment, as far as there is room. */
+/* The sessions that are behind, into the last segment, up to the available room. */
 void mrd_spool_catch_up(mrd_spool *s);
 mrd_err mrd_spool_new_segment(mrd_spool *s, mrd_why *why);
 void mrd_spool_remove_segment(mrd_spool *s, size_t i);

@@ -20,7 +20,7 @@
 #include "agent/drain.h"
 
 typedef struct {
-    uint64_t session;      /* whose; 0: free */
+    uint64_t session;      /* whose. 0 means free */
     mrd_local_ns from, to; /* what is taken; from INT64_MAX: nothing yet */
     int64_t counted;       /* steps without a number, or executions */
 } mrd_step_gate;

@@ -37,7 +37,7 @@ typedef struct {
     uint8_t key[MRD_PROBE_KEY_LEN];
     int64_t (*bend)(void *self, int64_t raw); /* NULL: the real clock */
     void *bend_self;
-    double pairs_per_s; /* of MRD_PACE_RUN; 0: 1 */
+    double pairs_per_s; /* of MRD_PACE_RUN. 0 means 1 */
     bool user_stamps;   /* as if the kernel gave no stamps */
 } mrd_timeprobe_options;
 

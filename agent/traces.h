@@ -35,8 +35,8 @@ typedef struct mrd_traces mrd_traces;
 
 typedef struct {
     const char *instance_id;
-    const char *dir; /* of the temporary file; NULL: TMPDIR or /tmp */
-    const char *job; /* of processes that do not say theirs; NULL: none */
+    const char *dir; /* of the temporary file. NULL means TMPDIR or /tmp */
+    const char *job; /* of processes that do not say theirs. NULL means none */
     bool simulated;
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
     /* A process of a file, before its first event and, with `gone`, after its last. */

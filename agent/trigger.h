@@ -15,9 +15,9 @@
 #define MRD_TRIGGER_LEARN   8  /* a median needs so many */
 
 typedef struct {
-    bool errors;              /* runtime statuses and numerical errors */
-    double slow_step;         /* x median; 0: off */
-    const char *step_name;    /* fnmatch pattern of span names that are steps; NULL: "*step*" */
+    bool errors;           /* runtime statuses and numerical errors */
+    double slow_step;      /* x median. 0 means off */
+    const char *step_name; /* fnmatch pattern of span names that are steps. NULL means "*step*" */
     mrd_dur_ns collective_ns; /* 0: off */
     /* minimum time between two reports of one cause for one job; 0 means 10 s */
     mrd_dur_ns quiet_ns;
