@@ -36,37 +36,30 @@
 /* Maximum number of open rings; also at most half of the allowed open files. A user may have as
  * many as other users leave free. Further rings wait, and are counted. */
 #define MRD_DRAIN_RINGS_MAX 65536u
-/* duration of a step, shared by users, then by their rings */
-#define MRD_DRAIN_TURN (10 * MRD_MS)
+#define MRD_DRAIN_TURN      (10 * MRD_MS) /* of a step, shared by users, then by their rings */
 
 /* Same values as Mrd__ClockKind of proto/meridian.proto. */
 enum { MRD_DRAIN_RAW = 0, MRD_DRAIN_REALTIME = 1 };
 
 /* Why events were lost, for the counts and as the name of the MRD_LOSS event. */
 typedef enum {
-    MRD_DROP_RING_FULL, /* the workload's ring was full */
-    MRD_DROP_RING_BIG,  /* larger than a record may be */
-    /* nested in a signal handler, no ring, dictionary full, disabled, too many open spans */
-    MRD_DROP_RING_OTHER,
-    /* truncated runtime JSON (counts chunks, because their contents are unknown) */
-    MRD_DROP_BLOB,
-    MRD_DROP_JSON, /* runtime JSON that is not an event */
-    /* an inconsistent ring: the losses that it counted; its other bytes are unknown */
-    MRD_DROP_BAD_RING,
-    /* too many open spans, too many arguments or too much text; or refused for that by the
-     * receiver */
-    MRD_DROP_LIMIT,
-    MRD_DROP_MEMORY,   /* out of memory, or another error of the receiver */
-    MRD_DROP_SPOOL,    /* dropped from memory and spool, oldest first */
-    MRD_DROP_REFUSED,  /* the aggregator will never store it */
-    MRD_DROP_UNSENT,   /* no session wanted it */
+    MRD_DROP_RING_FULL,  /* the workload's ring was full */
+    MRD_DROP_RING_BIG,   /* larger than a record may be */
+    MRD_DROP_RING_OTHER, /* signal handler, no ring, dictionary full, disabled, too many spans */
+    MRD_DROP_BLOB,       /* truncated runtime JSON, in chunks, because their contents are unknown */
+    MRD_DROP_JSON,       /* runtime JSON that is not an event */
+    MRD_DROP_BAD_RING,   /* counted as lost by an inconsistent ring; its other bytes are unknown */
+    MRD_DROP_LIMIT,      /* too many open spans or arguments, or too much text */
+    MRD_DROP_MEMORY,     /* out of memory, or another error of the receiver */
+    MRD_DROP_SPOOL,      /* dropped from memory and spool, oldest first */
+    MRD_DROP_REFUSED,    /* the aggregator will never store it */
+    MRD_DROP_UNSENT,     /* no session wanted it */
     MRD_DROP_WINDOW,   /* a flight recorder kept it until newer ones needed the room or the time */
     MRD_DROP_RESTART,  /* in the memory of a flight recorder when the agent was killed */
     MRD_DROP_RUNTIME,  /* overwritten in the runtime's own ring, as a gap in its numbers shows */
     MRD_DROP_RECORDER, /* of a window: dropped by a recorder before the window was requested */
-    /* in a part of the spool that other programs truncated or removed; in no session's notes */
-    MRD_DROP_DAMAGED,
-    MRD_DROP_LATE, /* read before the node received the session, which had already begun */
+    MRD_DROP_DAMAGED,  /* in a removed part of the spool, and in no session's notes */
+    MRD_DROP_LATE,     /* read before the node received the session, which had already begun */
     MRD_DROP_CAUSES
 } mrd_drop_cause;
 
@@ -81,8 +74,7 @@ typedef struct {
     uint64_t records;    /* ring records read, including blob chunks */
     uint64_t blob_bytes; /* of runtime JSON */
     uint64_t rings, rings_seen, rings_bad, rings_removed, rings_refused; /* now; ever ... */
-    /* so far: files with a ring's name that are not rings or must not be read */
-    uint64_t files_refused;
+    uint64_t files_refused; /* so far: named like rings, but no rings, or not to be read */
     uint64_t processes, processes_seen;
 } mrd_drain_tally;
 
@@ -109,24 +101,19 @@ typedef struct {
     const char *pod_dir;     /* where the kubelet names its pods, or NULL; not copied */
     const char *proc_root;   /* NULL: "/proc" */
     bool containers;         /* also search /proc/<pid>/root/dev/shm of other mount namespaces */
-    /* only one reader per user and directory: wait behind another reader */
-    bool exclusive;
-    bool keep_rings;  /* do not unlink drained rings of dead processes */
-    bool simulated;   /* mark processes and events as simulated */
-    int64_t only_uid; /* rings of this user only; -1 means any */
-    /*
-     * false: the workload may overwrite the records that a step has read when the step returns.
-     * true: only after mrd_drain_release, so that the successor of a killed reader finds all
-     * records that were not durable yet.
-     */
+    bool exclusive;          /* wait while another agent of this user reads the directory */
+    bool keep_rings;         /* do not unlink drained rings of dead processes */
+    bool simulated;          /* mark processes and events as simulated */
+    int64_t only_uid;        /* rings of this user only; -1 means any */
+    /* The workload may overwrite records after mrd_drain_release (true), so that the successor of a
+     * killed reader finds the records that were not durable, or after the step (false). */
     bool hold;
     /* With hold: the file that keeps open spans for a successor of the same boot. NULL means that
      * they count as lost if this reader is killed. */
     const char *open_path, *boot_id;
-    /* time for the rings of such a span's process to be found; 0 means 10 s */
-    mrd_dur_ns orphan_ns;
-    uint32_t budget; /* records per ring and step; 0 means 8192 */
-    size_t memory;   /* maximum bytes of memory for rings; 0 means 256 MiB */
+    mrd_dur_ns orphan_ns; /* time for finding rings of such a span's process; 0 means 10 s */
+    uint32_t budget;      /* records per ring and step; 0 means 8192 */
+    size_t memory;        /* maximum bytes of memory for rings; 0 means 256 MiB */
     /* With hold: returns how far a predecessor made this ring's records durable, 0 if unknown.
      * Earlier records are skipped. `ring` is mrd_drain_ring_hash. May be NULL. */
     uint64_t (*resume)(void *self, uint64_t ring);
@@ -163,8 +150,7 @@ void mrd_drain_finish(mrd_drain *p);
 int64_t mrd_drain_wait_ns(const mrd_drain *p);
 /* With hold: all events of this process that were passed to event() are durable. */
 void mrd_drain_release(mrd_drain *p, mrd_drain_process *process);
-/* With hold: calls back for each ring of the process that waits for release, with its read
- * position. */
+/* With hold: calls back for each ring that waits for release, with its read position. */
 void mrd_drain_positions(const mrd_drain *p, const mrd_drain_process *process,
                          void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 /* With hold and open_path: appends the opened and ended spans of the process to that file. They
@@ -184,22 +170,18 @@ void mrd_drain_unreported(const mrd_drain *p, const mrd_drain_process *process,
                           void (*call)(void *self, mrd_drop_cause cause, uint64_t n,
                                        mrd_local_ns first, mrd_local_ns last),
                           void *self);
-/*
- * Calls back for the open spans of the process: scopes and calls, spans with a pending end, and
+/* Calls back for the open spans of the process: scopes and calls, spans with a pending end, and
  * starts of the runtime. Each is passed as an unfinished span with its start and the argument
  * in_flight with the value `at`. Each is emitted again when it ends. Not included: loaded models (a
- * state, not work), and spans whose end may be among lost events.
- */
+ * state, not work), and spans whose end may be among lost events. */
 void mrd_drain_in_flight(mrd_drain *p, mrd_drain_process *process, const char *at,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
                          void *self);
-/*
- * With hold, before a commit's contents are requested: passes starts of the runtime's trace whose
+/* With hold, before a commit's contents are requested: passes starts of the runtime's trace whose
  * texts a successor cannot read again, in the form of mrd_drain_in_flight (in_flight: "long"). Each
  * is passed once, and once more after mrd_drain_tell_again. If this reader is killed, they remain
- * as unfinished spans.
- */
+ * as unfinished spans. */
 void mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
                          void (*call)(void *self, mrd_drain_process *process, unsigned clock,
                                       const mrd_event *ev),
@@ -209,11 +191,9 @@ void mrd_drain_tell_again(mrd_drain *p);
 mrd_owned_claim mrd_drain_claim(const mrd_drain_process *process);
 /* Returns the hash of a ring's file name. */
 uint64_t mrd_drain_ring_hash(const char *file_name);
-/* With hold: returns the fill level of the fullest ring of this process, unread and unreleased, 0
- * .. 1. */
+/* With hold: returns the unread and unreleased part of the process's fullest ring, 0 .. 1. */
 double mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process);
-/* Returns true if another agent of this user reads the directory, so that no ring of it is opened
- * here. */
+/* Returns true if another agent of this user reads the directory, so that this one does not. */
 bool mrd_drain_stands_back(const mrd_drain *p);
 /* Ring files that exist and are not read, as far as the last searches found them (at most 16,384). */
 typedef enum {
@@ -224,8 +204,7 @@ typedef enum {
     MRD_UNREAD_WHYS
 } mrd_unread_why;
 void mrd_drain_get_unread(const mrd_drain *p, unsigned ret_n[MRD_UNREAD_WHYS]);
-/* Returns true if rings were left unopened recently, by the limit of all or of their user. No
- * events of them are read. */
+/* Returns true if rings were left unopened recently, by the limit of all or of their user. */
 bool mrd_drain_leaves_out(const mrd_drain *p);
 /* Returns true if a file with the name of a ring was ever refused. */
 bool mrd_drain_has_refused(const mrd_drain *p);
@@ -241,12 +220,10 @@ void mrd_drain_hold(mrd_drain *p, bool hold);
 /* Calls back for each known process. */
 void mrd_drain_each(const mrd_drain *p, void (*call)(void *self, mrd_drain_process *process),
                     void *self);
-/* Makes glibc return freed memory to the system. By default it keeps blocks of up to 32 MiB, and
- * the process would use more than options.memory. Call it once, at the start of a process that
- * drains. */
+/* Makes glibc return freed memory to the system, so that the process stays within options.memory.
+ * Call it once, at the start. */
 void mrd_drain_memory_goes_back(void);
-/* Reports the data that this reader could not read, as messages ("rings of 3 processes: permission
- * denied"). */
+/* Reports data that could not be read, in messages ("rings of 3 processes: permission denied"). */
 void mrd_drain_say(const mrd_drain *p, void (*say)(void *self, const char *message), void *self);
 
 /* ---- Clocks of the node ---- */

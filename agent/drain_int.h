@@ -164,8 +164,7 @@ struct mrd_drain {
 
 /* ---- unread.c ---- */
 
-/* A search found a file that is not read (returns true if it was new), that is refused, or that is
- * read. */
+/* A search found a file that is not read (true if it was new), is refused, or is read. */
 bool mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why);
 void mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason);
 void mrd_drain_is_read(mrd_drain *p, unsigned dir, const char *file_name);
