@@ -19,7 +19,7 @@ void mrd_drain_note_found(mrd_drain *p, unsigned dir, int dir_fd, const char *fi
 void mrd_drain_note_positions(const mrd_drain *p, const proc *pr,
                               void (*call)(void *self, uint64_t ring, uint64_t read), void *self);
 void mrd_drain_note_release(mrd_drain *p, const proc *pr);
-/* Forgets processes without rings that have ended. */
+/* Removes processes without rings that have ended. */
 void mrd_drain_note_sweep(mrd_drain *p);
 void mrd_drain_notes_fini(mrd_drain *p);
 

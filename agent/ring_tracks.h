@@ -1,7 +1,7 @@
 /*
- * agent/ring_tracks.h - what a ring's dictionary ids and threads are in the catalog of its process: strings
- * and tracks. Each is looked up once per ring and id; after that it is an array read, here.
- * Threads: the drain's.
+ * agent/ring_tracks.h - maps a ring's dictionary ids and threads to strings and tracks in the
+ * catalog of its process. Each is looked up once per ring and id. Later look-ups read an array,
+ * with the functions in this header. Threads: the drain's.
  */
 #ifndef MRD_AGENT_RING_TRACKS_H
 #define MRD_AGENT_RING_TRACKS_H
@@ -27,14 +27,14 @@ mrd_drain_intern(proc *pr, mrd_str text)
     return mrd_strtab_add(mrd_catalog_strings(pr->pub.catalog), text);
 }
 
-/* For those that the ring's own table does not have yet. */
+/* Look-ups that the ring's own table does not have yet. */
 mrd_sid mrd_drain_sid_slow(ring *r, uint32_t id);
 mrd_sid mrd_drain_name_slow(ring *r, const mrd_ring_event *ev);
 mrd_track_id mrd_drain_track_slow(ring *r, const ring_track *want);
-/* NULL: it was not met yet. */
+/* Returns NULL if it is not in the table yet. */
 const ring_track *mrd_drain_track_find(const ring *r, const ring_track *want);
 
-/* The catalog's id of a dictionary text. */
+/* Returns the catalog's id of a dictionary text. */
 static inline mrd_sid
 mrd_drain_sid(ring *r, uint32_t id)
 {

@@ -1,6 +1,7 @@
 /*
- * agent/runtime_features.h - what the Neuron runtimes of the node can do, as libmeridian reports when a process opens
- * one: version, event types of the trace, functions that libmeridian does not know. Threads: one.
+ * agent/runtime_features.h - the abilities of the Neuron runtimes of the node, which libmeridian
+ * reports when a process opens one: version, event types of the trace, functions that libmeridian
+ * does not know. Threads: one.
  */
 #ifndef MRD_AGENT_RUNTIME_FEATURES_H
 #define MRD_AGENT_RUNTIME_FEATURES_H
@@ -12,11 +13,12 @@
 typedef struct {
     char version[64]; /* "": none was opened */
     mrd_strlist types, unknown;
-    uint64_t signature;      /* of all of it. 0 means nothing is known */
-    uint64_t sent, reported; /* signatures: in the last heartbeat; answered */
+    uint64_t signature;      /* of all members. 0 means that nothing is known */
+    uint64_t sent, reported; /* signatures: in the last heartbeat; in the last acknowledged one */
 } mrd_runtime_seen;
 
-/* True when the notice tells of a runtime; *ret_new: it named unknown functions for the first time. */
+/* Returns true if the notice is about a runtime. Sets *ret_new if it has unknown functions for the
+ * first time. */
 bool mrd_runtime_notice(mrd_runtime_seen *o, const mrd_drain_process *process, const mrd_event *ev,
                         bool *ret_new);
 void mrd_runtime_fini(mrd_runtime_seen *o);

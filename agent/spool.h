@@ -1,30 +1,34 @@
 /*
- * agent/spool.h - frames on their way to the aggregator: each is written here before it counts as
- * taken, and kept until it is acknowledged. A bounded queue, oldest dropped and counted.
+ * agent/spool.h - the queue of frames for the aggregator. Each frame is written here before its
+ * events count as read, and stays until it is acknowledged. The queue is bounded; the oldest frames
+ * are dropped and counted.
  *
- * Append-only segment files "spool-<number>.mrs" in a folder of the agent's own
- * as records {magic, kind, length, CRC-32 of kind, length and payload}, each with its payload
- * behind it. Kinds: 1 a frame (behind 8 bytes: how many events it holds, losses not counted), 2 a
- * session: its next sequence number and what became of its events so far, 3 an answer: stored or
- * refused, 4 a commit: the frames before it count, rings were read up to these positions, and these
- * are the sessions' notes, 5 what was not committed before it is void, 6 how many frames of clock
- * data a session lost, 7 the frames before it are of an earlier boot, 8 what was counted of a session
- * when this boot began. After a crash at any byte
- * everything committed is found again; since rings are given back only after the commit, and the
- * successor skips what the commit names, each event is taken exactly once. The page cache holds
- * what is young, so a frame that is acknowledged
- * soon never touches the disk. Not synced: it survives the death of the agent, not of the machine,
- * and neither do the rings. A folder that is removed meanwhile is made again, and what a segment refuses for
- * another reason than want of room goes into the next one. A file "counts" says apart from the segments
- * what was committed and answered, so that what is missing in them is known. A folder that is empty and
- * ours when it is opened gets mode 0700. Without a folder segments are in memory (memfd). Threads: one.
+ * Files    append-only segments "spool-<number>.mrs" in a directory of the agent's own. A record is
+ *          {magic, kind, length, CRC-32 of kind, length and payload} and its payload.
+ * Kinds    1 a frame, after 8 bytes with its number of events without losses. 2 a session: its next
+ *          sequence number and the fate of its events so far. 3 an answer: stored or refused. 4 a
+ *          commit: the frames before it count, rings were read up to these positions, and these are
+ *          the sessions' notes. 5 uncommitted records before it are void. 6 how many frames of
+ *          clock data a session lost. 7 the frames before it are of an earlier boot. 8 the counts
+ *          of a session at the beginning of this boot.
+ * Crash    at any byte, all committed records are found again. Rings are released only after the
+ *          commit, and a successor skips what the commit names, so each event is taken once.
+ * Sync     none. Recent data is in the page cache, so a frame that is soon acknowledged never
+ *          reaches the disk. The spool survives the end of the agent, but not of the machine, as
+ *          the rings do.
+ * Errors   a directory that was removed is created again. If a segment cannot be written for
+ *          another reason than a full disk, the next segment is used. A file "counts" has what was
+ *          committed and answered, so that missing parts of segments are noticed.
+ *
+ * A directory that is empty and ours at open gets mode 0700. Without a directory segments are in
+ * memory (memfd). Threads: one.
  */
 #ifndef MRD_AGENT_SPOOL_H
 #define MRD_AGENT_SPOOL_H
 
 #include "proto/frame.h"
 
-#ifndef MRD_SPOOL_MIN_BYTES /* a test has less, so that segments change often */
+#ifndef MRD_SPOOL_MIN_BYTES /* tests use a smaller value, so that segments change often */
 #define MRD_SPOOL_MIN_BYTES (8u << 20)
 #endif
 
@@ -32,38 +36,38 @@ typedef struct mrd_spool mrd_spool;
 
 /* A frame in the queue. */
 typedef struct {
-    uint64_t id; /* counts up, never reused while the spool is open */
+    uint64_t id; /* increases; never reused while the spool is open */
     uint64_t epoch, session, seq;
     uint64_t events; /* losses not counted */
     mrd_ev_ns first, last;
     uint32_t len; /* of the frame */
     uint8_t type, clock;
     bool earlier; /* written in an earlier boot */
-    bool known;   /* ... and stored in it: mrd_spool_done_before */
+    bool known;   /* ... and stored by the aggregator then: mrd_spool_done_before */
 } mrd_spool_item;
 
-/* What became of a session's events, since the folder was made. */
+/* The fate of a session's events since the directory was created. */
 #define MRD_SPOOL_NOTE 1152u
 typedef struct {
-    uint64_t delivered, refused, forced; /* stored; refused for good; forced out by the bound */
-    uint64_t damaged; /* committed, and gone with a segment that was cut or removed */
-    mrd_ev_ns damaged_first, damaged_last; /* of frames, in this clock of theirs */
+    /* stored; refused for good; dropped because of the size limit */
+    uint64_t delivered, refused, forced;
+    uint64_t damaged; /* committed, and lost with a segment that was truncated or removed */
+    mrd_ev_ns damaged_first, damaged_last; /* of frames, in their own clock */
     uint8_t damaged_clock;
     uint32_t note_len;
-    uint8_t note[MRD_SPOOL_NOTE]; /* the caller's own counts as of the last commit */
+    uint8_t note[MRD_SPOOL_NOTE]; /* the caller's data as of the last commit */
 } mrd_spool_tally;
 
 /*
- * What was counted of a session when the first agent of this boot opened the folder. The machine may
- * have lost its power, and with it the youngest part of the page cache: these counts may be older
- * than what the aggregator was told. It is told both them and mrd_spool_since, and finds from them
- * how much was added in this boot, and how much is gone.
+ * The counts of a session when the first agent of this boot opened the directory. A power failure
+ * may have lost the latest part of the page cache, so these counts may be older than the
+ * aggregator's. The aggregator receives both them and mrd_spool_since, and computes from them how
+ * much was added in this boot, and how much was lost.
  */
 typedef struct {
-    uint64_t begun; /* committed, as far as is known; what of it is not in the rest is gone */
+    uint64_t begun; /* committed, as far as is known; the part that the other counts lack is lost */
     uint64_t held;  /* events of frames that were found */
-    uint64_t
-        known; /* stored in an earlier boot, as their answers told later: mrd_spool_done_before */
+    uint64_t known; /* stored in an earlier boot, as later answers showed: mrd_spool_done_before */
     mrd_spool_tally tally;
 } mrd_spool_base;
 
@@ -75,47 +79,51 @@ typedef struct {
     uint64_t damaged_events; /* found missing at open */
     uint64_t failures;       /* frames and commits that could not be written */
     uint64_t
-        remade; /* how often its folder was removed and made again, without what others had in it */
+        /* how often its directory was removed and created again, without the files of others */
+        remade;
 } mrd_spool_stats;
 
 typedef struct {
     const char *dir;    /* NULL: in memory */
-    uint64_t max_bytes; /* bounds the segments together; at least MRD_SPOOL_MIN_BYTES */
-    /* Of this machine's boot: a folder that another one wrote to last may have lost what was given
-     * out, and begins a new epoch. NULL or empty: it is not known, and not looked at. */
+    uint64_t max_bytes; /* limit of all segments together; at least MRD_SPOOL_MIN_BYTES */
+    /* The id of this machine's boot. A directory that another boot wrote to last may have lost
+     * records, and begins a new epoch. NULL or empty means unknown, so that this is not checked. */
     const char *boot_id;
-    /* Called for each frame that the bound forces out (not for those it re-reads); may be NULL. */
+    /* Called for each frame that the size limit drops (except frames that are re-read); may be
+     * NULL. */
     void (*dropped)(void *self, const mrd_spool_item *item);
     void *self;
 } mrd_spool_options;
 
-/* Errors: BUSY (another agent uses the folder), FULL (no room for what a successor must know: nothing is
- * lost, open it again), IO, NOMEM, INVALID (max_bytes). */
+/* Errors: BUSY (another agent uses the directory), FULL (no room for data that a successor needs;
+ * nothing is lost, open it again), IO, NOMEM, INVALID (max_bytes). */
 mrd_err mrd_spool_open(const mrd_spool_options *options, mrd_spool **ret_spool, mrd_why *why);
 void mrd_spool_close(mrd_spool *s);
 
-/* Events that sessions of this folder lost with segments that were cut or removed, as its agent
- * wrote down; changes nothing and may be called beside the agent. */
+/* Returns the events that sessions of this directory lost with truncated or removed segments, as
+ * its agent recorded. Changes nothing and may be called while the agent runs. */
 uint64_t mrd_spool_damage_in(const char *dir);
 
-/* The sequence epoch: random, new with a new folder, kept as long as the folder is. */
+/* Returns the sequence epoch: random, new for a new directory, and constant while the directory
+ * exists. */
 uint64_t mrd_spool_epoch(const mrd_spool *s);
-/* Names the folder in this boot: another number means that counts of sessions may have gone back to
- * their bases, or to nothing. 1: of a folder that an earlier release made. */
+/* Identifies the directory in this boot. If the number changed, counts of sessions may have fallen
+ * back to their bases, or to nothing. 1 means that an earlier release created the directory. */
 uint64_t mrd_spool_since(const mrd_spool *s);
-/* NULL: the session began in this boot. Borrowed until the next call that changes the spool. */
+/* NULL means that the session began in this boot. Borrowed until the next call that changes the
+ * spool. */
 const mrd_spool_base *mrd_spool_get_base(const mrd_spool *s, uint64_t session);
-/* The next number of a session, from 0; taken when the frame is added. */
+/* Returns the next sequence number of a session, from 0. It is used up when the frame is added. */
 uint64_t mrd_spool_next_seq(const mrd_spool *s, uint64_t session);
-/* Nobody asks for the session any more: its frames stay. So do its number and tally as long as there
- * is room (MRD_SPOOL_FORGOTTEN, the newest), because it may be told once more, after a crash of the
- * aggregator: a number that was given out before would be taken for a frame sent twice. */
+/* The session was removed. Its frames stay. Its number and tally stay while there is room (the
+ * newest MRD_SPOOL_FORGOTTEN), because the session may return after a crash of the aggregator. A
+ * reused number would look like a repeated frame. */
 #define MRD_SPOOL_FORGOTTEN 256u
 void mrd_spool_forget(mrd_spool *s, uint64_t session);
-/* The session is there (again). */
+/* The session returned. */
 void mrd_spool_recall(mrd_spool *s, uint64_t session);
 
-/* How far a ring was read: the hash of its file name, and bytes. */
+/* The read position of a ring: the hash of its file name, and bytes. */
 typedef struct {
     uint64_t ring, read;
 } mrd_spool_position;
@@ -123,49 +131,51 @@ typedef struct {
 #define MRD_SPOOL_POSITIONS 65536u /* of one commit */
 
 /*
- * Appends a frame whose header holds this epoch and the session's next number; counts that up.
- * It counts, and is shown by peek, from the next commit on.
- * Errors: FULL (the disk, or the oldest frames wait for a commit: nothing was written), LIMIT (more
- * than MRD_FRAME_MAX), STATE (wrong number), IO, NOMEM and those of mrd_frame_get.
+ * Appends a frame whose header has this epoch and the session's next number, and increments the
+ * number. The frame counts, and peek returns it, from the next commit on. Errors: FULL (the disk is
+ * full, or the oldest frames wait for a commit; nothing was written), LIMIT (more than
+ * MRD_FRAME_MAX), STATE (wrong number), IO, NOMEM and errors of mrd_frame_get.
  */
 mrd_err mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why);
 
-/* Makes the frames added so far count, together with the positions of the rings they came from. The oldest
- * are forced out where the disk has no room for it, in the last resort such as wait for this commit.
- * Errors: FULL, IO, LIMIT, NOMEM: the frames stay as they are, commit again. */
+/* Commits the frames added so far, together with the positions of their rings. If the disk has no
+ * room for it, drops the oldest frames, in the last resort even frames of this commit. Errors:
+ * FULL, IO, LIMIT, NOMEM: nothing changed, commit again. */
 mrd_err mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_why *why);
 bool mrd_spool_uncommitted(const mrd_spool *s);
-/* Bytes of the caller for a session that count from the next commit on, in place of the last ones;
- * len <= MRD_SPOOL_NOTE. Errors: LIMIT, NOMEM. */
+/* Sets the caller's data of a session from the next commit on; len <= MRD_SPOOL_NOTE. Errors:
+ * LIMIT, NOMEM. */
 mrd_err mrd_spool_note(mrd_spool *s, uint64_t session, const void *note, size_t len);
-/* All zero for a session that is not known; without what mrd_spool_done_before was told. */
+/* Gets the tally, all zero for an unknown session, without frames of mrd_spool_done_before. */
 void mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_tally);
-/* All positions of the last commit that a predecessor left; borrowed. */
+/* Returns all positions of the last commit of a predecessor; borrowed. */
 const mrd_spool_position *mrd_spool_recovered(const mrd_spool *s, size_t *ret_n);
-/* How far the last commit before a crash had read this ring. 0 means it does not say. */
+/* Returns the read position of this ring in the last commit before a crash. 0 means unknown. */
 uint64_t mrd_spool_resume(const mrd_spool *s, uint64_t ring);
 
-/* The oldest item with id >= from; false when there is none. */
+/* Gets the oldest item with id >= from. Returns false if there is none. */
 bool mrd_spool_peek(const mrd_spool *s, uint64_t from, mrd_spool_item *ret_item);
-/* Its bytes into *to (reset first). Errors: NOTFOUND (acknowledged or dropped meanwhile), NOMEM, IO (also
- * where the file was cut under us). */
+/* Reads its bytes into *to, which is reset first. Errors: NOTFOUND (acknowledged or dropped
+ * meanwhile), NOMEM, IO (also if the file was truncated meanwhile). */
 mrd_err mrd_spool_read(mrd_spool *s, uint64_t id, mrd_buf *to, mrd_why *why);
-/* It is on its way: until its answer nobody knows whether it is stored, so when the bound forces
- * out its segment it is kept in memory. */
+/* The frame was sent. Until its answer arrives it may be stored, so it is kept in memory if the
+ * size limit drops its segment. */
 void mrd_spool_sent(mrd_spool *s, uint64_t id);
-/* It is stored, or given up: gone from the queue, for good. False when it was not there. */
+/* The frame is stored or dropped, and leaves the queue for good. Returns false if it was not in the
+ * queue. */
 bool mrd_spool_done(mrd_spool *s, uint64_t id, bool stored);
-/* The same of a frame of an earlier boot that the aggregator had already: it was counted as delivered
- * then, and the machine forgot it. It is no event of this boot. */
+/* The same for a frame of an earlier boot that the aggregator already had. It was counted as
+ * delivered then, and the machine lost that record. It is no event of this boot. */
 bool mrd_spool_done_before(mrd_spool *s, uint64_t id);
-/* Frames of clock data of the session that were forced out, refused or never taken: they hold no
- * event, so no other count knows of them. Since the folder was made. */
+/* Returns how many frames of clock data of the session were dropped, refused or never accepted
+ * since the directory was created. They hold no events, so no other count contains them. */
 uint64_t mrd_spool_clock_lost(const mrd_spool *s, uint64_t session);
-/* One more: mrd_spool_add did not take it. */
+/* Counts one more, which mrd_spool_add did not accept. */
 void mrd_spool_lose_clock(mrd_spool *s, uint64_t session);
-/* Items of a session still held; their events too when ret_events is not NULL. */
+/* Returns the number of the session's items in the queue; also their events if ret_events is not
+ * NULL. */
 uint64_t mrd_spool_held(const mrd_spool *s, uint64_t session, uint64_t *ret_events);
-/* Why the last of `failures` was; "" at first. Borrowed until the next. */
+/* Returns the reason of the last of `failures`; "" at first. Borrowed until the next failure. */
 const char *mrd_spool_failure(const mrd_spool *s);
 void mrd_spool_get_stats(const mrd_spool *s, mrd_spool_stats *ret_stats);
 

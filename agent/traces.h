@@ -1,20 +1,23 @@
 /*
- * agent/traces.h - trace files of capture directories as events of the session: the runtime's JSON
- * (nrt_sys_trace_fetch_events, saved) and framework traces (Trace Event JSON, XSpace), read by the
- * importers of trace/. The files are carried as artifacts all the same.
+ * agent/traces.h - converts trace files in capture directories to events of the session, with the
+ * importers of trace/: the runtime's JSON (nrt_sys_trace_fetch_events, saved) and framework traces
+ * (Trace Event JSON, XSpace). The files are also sent as artifacts.
  *
- * A file is read by a thread of its own into a sorted store (MRD_TRACES_MEMORY, the rest in a
- * temporary file), and given out from there by the loop, a part per step. How much was given out
- * is committed with the batches (mrd_traces_positions), so that a killed agent's successor goes on
- * behind it: each event once. A file is known by its contents and name.
- * Whose: the process that the folder names, on this node, if it is of the same user (agent/files.h leaves files of other nodes
- * alone). Which clock: the wall clock; events outside of the session, which is where times of another clock fall, are dropped as
- * not recorded.
- * Twice: a runtime file is left alone when this process's runtime events came through its rings
- * (the hook fetches what the runtime would save). Framework traces have no other way.
- * Of <host>.xplane.pb and <host>.trace.json.gz of one folder, which hold the same events, the one that is complete
- * first is read, and the other one only when nothing came of it.
- * Threads: the caller's, and one while a file is read.
+ * Reading  a separate thread reads a file into a sorted store (MRD_TRACES_MEMORY, the rest in a
+ *          temporary file). The loop emits its events in parts, one per step. The emitted part is
+ *          committed with the batches (mrd_traces_positions), so that the successor of a killed
+ *          agent continues after it, and each event is emitted once. A file is identified by its
+ *          contents and name.
+ * Process  is named by the directory. It must be on this node and of the same user. agent/files.h
+ *          ignores files of other nodes.
+ * Clock    the wall clock. Events outside of the session, such as times of another clock, are
+ *          dropped as not recorded.
+ * Twice    a runtime file is skipped if this process's runtime events came through its rings,
+ *          because the hook fetches the events that the runtime would save. Framework traces have
+ *          no other way. <host>.xplane.pb and <host>.trace.json.gz of one directory contain the
+ *          same events: the first complete one is read, and the other one only if no event came of
+ *          the first.
+ * Threads  the caller's, and one while a file is read.
  */
 #ifndef MRD_AGENT_TRACES_H
 #define MRD_AGENT_TRACES_H
@@ -25,9 +28,9 @@
 
 #define MRD_TRACES_MEMORY (8u << 20)
 #define MRD_TRACES_PART                                                                            \
-    (64u << 20) /* of a file whose format is read in parts: a plane of an XSpace */
-/* Files that wait, open; a user may have as many as are left for others. More are not read, and
- * said. */
+    (64u << 20) /* for a format that is read in parts: size of a plane of an XSpace */
+/* Queued files, which are open. A user may have as many as other users leave free. Further files
+ * are not read, which is reported. */
 #define MRD_TRACES_QUEUE 1024u
 #define MRD_TRACES_KNOWN 1024u /* files of the running sessions that were read */
 
@@ -36,13 +39,13 @@ typedef struct mrd_traces mrd_traces;
 typedef struct {
     const char *instance_id;
     const char *dir; /* of the temporary file. NULL means TMPDIR or /tmp */
-    const char *job; /* of processes that do not say theirs. NULL means none */
+    const char *job; /* for processes without a job of their own. NULL means none */
     bool simulated;
     mrd_err (*event)(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev);
-    /* A process of a file, before its first event and, with `gone`, after its last. */
+    /* A process of a file: before its first event and, with `gone`, after its last. */
     void (*process)(void *self, mrd_drain_process *process);
-    /* A file was read to its end, left alone or given up: message. `undated`: it was read, and no
-     * session can have its events. */
+    /* A file was read to its end, skipped or failed, with a message. `undated`: it was read, and
+     * its events cannot belong to any session. */
     void (*finished)(void *self, const char *path, uint64_t events, bool undated,
                      const char *message);
     void *self;
@@ -50,30 +53,30 @@ typedef struct {
 
 typedef struct {
     uint64_t files, left_alone,
-        failed;                       /* read; of no known kind or known otherwise; not readable */
-    uint64_t begun, refused, dropped; /* events given; not taken; records that are no events */
+        failed;                       /* files: read; skipped as unknown or already known; failed */
+    uint64_t begun, refused, dropped; /* events emitted; refused; records that are not events */
 } mrd_traces_stats;
 
 mrd_err mrd_traces_open(const mrd_traces_options *options, mrd_traces **ret_traces, mrd_why *why);
 void mrd_traces_close(mrd_traces *t); /* ends a reading under way */
-/* A process with rings: what it is called in folders (its own pid), its rank and job, the user its
- * rings belong to. runtime: its runtime events come through its rings. */
+/* A process with rings: its name in directories (its own pid), rank and job, and the user of its
+ * rings. `runtime`: its runtime events come through its rings. */
 void mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runtime);
-/* A file that is complete; what is read is the file behind its descriptor, whatever its path names
- * by then. Files of other names than *.json, *.json.gz, *.xplane.pb are passed over. */
+/* Takes a complete file. Reads from its descriptor, whatever its path refers to by then. Files with
+ * other names than *.json, *.json.gz, *.xplane.pb are ignored. */
 void mrd_traces_file(mrd_traces *t, const mrd_files_complete *file);
-/* room: false while there is little room for more batches; the file can wait. */
+/* `room` is false while there is little room for more batches, so that files should wait. */
 void mrd_traces_step(mrd_traces *t, bool room);
 bool mrd_traces_idle(const mrd_traces *t);
 mrd_local_ns mrd_traces_next_ns(const mrd_traces *t);
-/* No session is left: what was read is forgotten. */
+/* No session is left: forgets the files that were read. */
 void mrd_traces_forget(mrd_traces *t);
-/* What a predecessor gave out, from its last commit. */
+/* Takes the positions of a predecessor's last commit. */
 void mrd_traces_resume(mrd_traces *t, const mrd_spool_position *positions, size_t n);
-/* Calls each file with how much of it was given out; their batches must be sealed. */
+/* Calls back for each file with the amount that was emitted. Its batches must be sealed. */
 void mrd_traces_positions(const mrd_traces *t, void (*call)(void *to, uint64_t key, uint64_t value),
                           void *to);
-/* NULL: nothing was counted. */
+/* NULL means that nothing was counted. */
 void mrd_traces_get_stats(const mrd_traces *t, mrd_traces_stats *ret_stats);
 
 #endif

@@ -1,7 +1,7 @@
 /*
- * agent/transport.h - how the agent sends to the aggregator: one interface, over proto/link.h in the
- * agent (transport.c) and over tests/fake/link.c in tests. Its functions promise what those of the
- * same name in proto/link.h promise.
+ * agent/transport.h - the interface through which the agent sends to the aggregator. It is
+ * implemented over proto/link.h (transport.c) and over tests/fake/link.c in tests. Its functions
+ * have the contracts of the functions of the same name in proto/link.h.
  */
 #ifndef MRD_AGENT_TRANSPORT_H
 #define MRD_AGENT_TRANSPORT_H
@@ -18,18 +18,18 @@ struct mrd_transport {
     void (*done)(mrd_transport *t, mrd_link_event *event);
     int (*fd)(mrd_transport *t);
     void (*close)(mrd_transport *t); /* frees it */
-    /* NULL where there is no TLS. */
+    /* NULL without TLS. */
     mrd_err (*reload)(mrd_transport *t, mrd_why *why);
     bool (*changed)(mrd_transport *t);
     bool (*next_error)(mrd_transport *t, mrd_why *ret_why);
 };
 
-/* Over proto/link.h. Nothing may fork in this process afterwards. */
+/* Over proto/link.h. The process must not fork afterwards. */
 mrd_err mrd_transport_link(const mrd_link_options *options, mrd_transport **ret_transport,
                            mrd_why *why);
 
-/* The same for a node that may have no certificate yet: until its files are there nothing is sent, and
- * `changed` and `reload` see to it when they are. Borrows the texts. */
+/* The same for a node that may not have a certificate yet. Sends nothing until its files exist,
+ * which `changed` and `reload` detect. Borrows the texts. */
 mrd_err mrd_transport_link_later(const mrd_link_options *options, mrd_transport **ret_transport,
                                  mrd_why *why);
 

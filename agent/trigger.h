@@ -1,18 +1,19 @@
 /*
- * agent/trigger.h - events that mean "keep what was just recorded": error statuses of the runtime,
- * numerical errors, a step much slower than those before it, a collective that took too long.
+ * agent/trigger.h - detects events for which a flight recorder should keep its window: error
+ * statuses of the runtime, numerical errors, a step that is much slower than earlier ones, a
+ * collective that took too long
  *
- * A collective is judged when its end is seen or when it is given up as unfinished: a start alone
- * is not yet an event here. Threads: one. Memory: MRD_TRIGGER_STEPS step names.
+ * A collective is judged when its end is read, or when it is emitted as unfinished, because a start
+ * alone is not an event here yet. Threads: one. Memory: MRD_TRIGGER_STEPS step names.
  */
 #ifndef MRD_AGENT_TRIGGER_H
 #define MRD_AGENT_TRIGGER_H
 
 #include "agent/drain.h"
 
-#define MRD_TRIGGER_STEPS   64 /* (process, name) pairs whose durations are remembered */
+#define MRD_TRIGGER_STEPS   64 /* (process, name) pairs with remembered durations */
 #define MRD_TRIGGER_HISTORY 32 /* durations of each */
-#define MRD_TRIGGER_LEARN   8  /* a median needs so many */
+#define MRD_TRIGGER_LEARN   8  /* durations that a median needs */
 
 typedef struct {
     bool errors;           /* runtime statuses and numerical errors */
@@ -28,9 +29,9 @@ typedef struct mrd_trigger_watch mrd_trigger_watch;
 mrd_err mrd_trigger_open(const mrd_trigger_options *options, mrd_trigger_watch **ret_trigger,
                          mrd_why *why);
 void mrd_trigger_close(mrd_trigger_watch *t);
-/* A flight recorder starts at this time (RAW): what was told before was not told to it. */
+/* A flight recorder starts at this time (RAW), and did not receive earlier triggers. */
 void mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start);
-/* Looks at one event. True when it is a trigger; reason is a message (cut at its size). */
+/* Checks one event. Returns true if it is a trigger; `reason` is a message (truncated at its size). */
 bool mrd_trigger_event(mrd_trigger_watch *t, const mrd_drain_process *process, const mrd_event *ev,
                        char reason[256]);
 
