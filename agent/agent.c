@@ -17,15 +17,16 @@
 #include "base/obj.h"
 #include "base/secret.h"
 
-/* An aggregator answers within a second, one that starts again within seconds. With one that stays away, rings of
- * processes that end would fill the memory of the node. */
+/* An aggregator answers within a second, and a restarted one within seconds. If it stays away for
+ * longer, rings of processes that end would fill the memory of the node. */
 #define WAIT_MAX   MRD_JOBS_HOLD
 #define PAUSE_ONCE (50 * MRD_MS)
 #define PAUSE_MAX  (10 * MRD_SEC)
-#define SPOOL_CALM (10 * MRD_SEC) /* without a failure it is said to be written again */
-#define SCRIPT_MAX 65536          /* of --fake-counters */
+/* after this time without a failure, the log says that writing works again */
+#define SPOOL_CALM (10 * MRD_SEC)
+#define SCRIPT_MAX 65536 /* of --fake-counters */
 
-/* ---- What the parts tell ---- */
+/* ---- Callbacks of the parts ---- */
 
 static void
 on_spool_dropped(void *self, const mrd_spool_item *item)
@@ -121,8 +122,9 @@ cpu_seconds(void)
     return (double) ts.tv_sec + (double) ts.tv_nsec / 1e9;
 }
 
-/* With a cap: pauses so long that the share of all turns stays below it. At most 50 ms at one time,
- * because the aggregator wants to hear of us; meanwhile turns go without the rings. */
+/* With a CPU limit: pauses after turns, so that the share of all turns stays below the limit. A
+ * pause is at most 50 ms, because heartbeats must continue. During longer pauses turns skip the
+ * rings. */
 static void
 cap_cpu(mrd_agent *a, double used)
 {
@@ -183,7 +185,8 @@ wait_for_news(mrd_agent *a, int timeout_ms)
     (void) ppoll(polled, n, &ts, NULL);
 }
 
-/* What cannot be written stays in the rings or is dropped, which nobody should have to find in counts. */
+/* Logs failed writes. Their events stay in the rings or are dropped, and the operator should not
+ * have to find that in counts. */
 static void
 watch_spool(mrd_agent *a, mrd_local_ns now)
 {
@@ -319,7 +322,7 @@ open_parts(mrd_agent *a, mrd_why *why)
     return mrd_agent_open_metrics(a, why);
 }
 
-/* Sessions that a predecessor saved. */
+/* Resumes the sessions that a predecessor saved. */
 static void
 resume_sessions(mrd_agent *a)
 {
@@ -394,7 +397,8 @@ mrd_agent_close(mrd_agent *a)
 {
     if (a == NULL)
         return;
-    /* The connection first: nothing arrives any more. Then the mirror image of opening. */
+    /* Closes the connection first, so that no message arrives any more. Then the reverse order of
+     * opening. */
     if (a->transport != NULL)
         a->transport->close(a->transport);
     mrd_enrol_close(a->enrol);

@@ -37,8 +37,8 @@ blob_room(mrd_drain *p, ring *r, blob *b, size_t more)
                             MRD_DRAIN_BLOB_MAX + MRD_IN_PAD);
 }
 
-/* A chunk that does not continue the blob under way: chunks between were lost (and counted by the
- * writer). What was there is a cut document. */
+/* A chunk that does not continue the current text: chunks in between were lost (and the writer
+ * counted them). The text so far is a truncated document. */
 void
 mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
@@ -63,7 +63,7 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         b->at = rec->ts;
     }
     if (!b->open)
-        return; /* the rest of a blob whose start was lost */
+        return; /* the rest of a text whose start was lost */
     if (!blob_room(p, r, b, rec->body_len)) {
         blob_end(p, r, true);
         if (!p->again)
@@ -76,7 +76,7 @@ mrd_drain_blob_chunk(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         blob_end(p, r, (rec->flags & MRD_RECF_CUT) != 0);
 }
 
-/* The thread that fetches ends by itself when the program closes the runtime or returns from main. */
+/* The fetching thread ends normally when the program closes the runtime or returns from main. */
 static void
 say_not_fetched(mrd_drain *p, ring *r)
 {
@@ -101,7 +101,7 @@ mrd_drain_blob_end(mrd_drain *p, ring *r)
     r->blob.tid = 0; /* once */
 }
 
-/* Of what a predecessor took over only texts tell something: what is still open of them. */
+/* Records that a predecessor processed are used only for texts, to find their open spans. */
 void
 mrd_drain_again(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {

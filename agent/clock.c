@@ -15,10 +15,11 @@
 #include "proto/clock_reading.h"
 #include "timesync/epoch.h"
 
-#define BOUND_AGE      (60 * MRD_SEC) /* a tight heartbeat counts so long against a looser new one */
-#define WORD_AGE       (30 * MRD_SEC) /* what the aggregator computed counts so long */
+/* a heartbeat with a tight bound is preferred to a newer, looser one for this long */
+#define BOUND_AGE      (60 * MRD_SEC)
+#define WORD_AGE       (30 * MRD_SEC) /* an estimate of the aggregator is valid for this long */
 #define DRIFT_PART     10000          /* 100 ppm */
-#define RATE_MAX       500000         /* ppb, of a clock that can be believed */
+#define RATE_MAX       500000         /* ppb, the limit for a plausible clock */
 #define RATE_BEND      5000           /* ppb/s, how fast the rate may change */
 #define WORD_BOUND_MAX MRD_TIME_MAX
 #define WATCH          (2 * MRD_SEC)
@@ -28,8 +29,8 @@
 #define READ_EVERY     (10 * MRD_SEC)
 #define READINGS       4
 #define SILENT         8              /* packets in a row without an answer: UDP is blocked */
-#define LINK_FRESH     (20 * MRD_SEC) /* an answer over the connection counts so long */
-#define BEAT_K         0x80000000u    /* heartbeats as probes: k from here on */
+#define LINK_FRESH     (20 * MRD_SEC) /* an answer over the connection is valid for this long */
+#define BEAT_K         0x80000000u    /* heartbeats as probes: k starts here */
 
 struct mrd_clock_sync {
     mrd_clock_sync_options o;
@@ -37,7 +38,7 @@ struct mrd_clock_sync {
     uint64_t agent;
     uint32_t epoch;
     mrd_timeprobe *probe;
-    uint64_t answered, failed; /* of UDP when it last answered */
+    uint64_t answered, failed; /* of UDP at its last answer */
     mrd_linkprobe *link;       /* NULL: not needed */
     mrd_local_ns link_tried, link_received;
     uint64_t link_answered;
@@ -69,15 +70,15 @@ struct mrd_clock_sync {
     mrd_peer_ns answer_raw;
     /* By the aggregator. */
     mrd_dur_ns word_offset, word_bound;
-    int64_t word_rate, word_drift;       /* ns, ns, ppb, ppb; drift 0: unknown */
-    mrd_local_ns word_at, word_received; /* local: what it is true for, when it came */
+    int64_t word_rate, word_drift;       /* ns, ns, ppb, ppb; drift 0 means unknown */
+    mrd_local_ns word_at, word_received; /* local time of its validity; when it arrived */
     char state[24], method[16];
     /* Suspended machines. */
     mrd_dur_ns asleep, lost; /* up to now; the last time */
-    mrd_local_ns woke_at;    /* when that was noticed, 0: it never slept */
+    mrd_local_ns woke_at;    /* when that was detected. 0 means never suspended */
 };
 
-/* "" when clocks are not asked there. */
+/* Returns "" if the address has no host for clock probes. */
 static void
 host_of(const char *address, char host[256])
 {
@@ -88,8 +89,8 @@ host_of(const char *address, char host[256])
         (void) mrd_url_host(&url, host, 256);
 }
 
-/* Numbers of another client begin at 0 again: of a time of its own, so that those of the next process are others,
- * too. */
+/* Numbers of another client begin at 0 again, so each client has an epoch of its own, which the
+ * next process does not use either. */
 static void
 next_epoch(mrd_clock_sync *c)
 {
@@ -116,7 +117,7 @@ mrd_clock_sync_open(const mrd_clock_sync_options *options, mrd_clock_sync **ret_
     next_epoch(c);
     c->beat_bound = c->word_bound = -1;
     c->asleep = mrd_asleep_now();
-    if (c->asleep > MRD_EPOCH_SUSPEND_MIN) /* when that was nobody knows: some time before */
+    if (c->asleep > MRD_EPOCH_SUSPEND_MIN) /* its time is unknown, but earlier */
         c->woke_at = mrd_local_now();
     *ret_clock = c;
     return MRD_OK;
@@ -149,7 +150,7 @@ open_probe(mrd_clock_sync *c)
         (c->o.transport != MRD_PROBES_AUTO && c->o.transport != MRD_PROBES_UDP))
         return;
     memcpy(o.key, c->key, sizeof(o.key));
-    /* Without it the other transports remain. */
+    /* On errors the other transports remain. */
     if (mrd_timeprobe_open(&o, &c->probe, NULL) != MRD_OK)
         c->probe = NULL;
     c->pace = MRD_PACE_RUN;
@@ -169,7 +170,7 @@ mrd_clock_sync_welcome(mrd_clock_sync *c, const Mrd__Welcome *w)
     c->session_offset = mrd_time_sane(w->session_offset_ns) ? w->session_offset_ns : 0;
     c->have_session_offset = c->session_offset != 0;
     if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_STALE_TIMELINE))
-        c->beat_bound = c->word_bound = -1; /* perhaps another aggregator */
+        c->beat_bound = c->word_bound = -1; /* it may be another aggregator */
     c->state[0] = '\0';
     mrd_linkprobe_close(c->link);
     c->link = NULL;
@@ -210,8 +211,8 @@ slept(const mrd_clock_sync *c)
     return mrd_asleep_now() - c->asleep > MRD_EPOCH_SUSPEND_MIN;
 }
 
-/* This clock stood while the others went on: nothing is known of it any more, and what was under way
- * meanwhile says nothing. */
+/* This clock stood still during a suspend while the others continued. Discards the estimate and the
+ * pending probes. */
 static void
 notice_sleep(mrd_clock_sync *c)
 {
@@ -228,7 +229,7 @@ notice_sleep(mrd_clock_sync *c)
     c->state[0] = '\0';
 }
 
-/* Where nothing else answers: the four stamps of a heartbeat are a probe, if a loose one. */
+/* If nothing else answers, the four stamps of a heartbeat serve as a probe, although a loose one. */
 static void
 beat_probe(mrd_clock_sync *c, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_local_ns received)
 {
@@ -257,7 +258,7 @@ beat_probe(mrd_clock_sync *c, mrd_local_ns sent_ns, const Mrd__Ack *ack, mrd_loc
         mrd_probe_encode(&p, &c->joined);
 }
 
-/* What the aggregator computed can be: its times are times, and its bound is one. */
+/* Returns true if the aggregator's estimate is plausible: possible times and a possible bound. */
 static bool
 word_sane(const Mrd__ClockEstimate *e)
 {
@@ -269,7 +270,7 @@ void
 mrd_clock_sync_ack(mrd_clock_sync *c, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns received)
 {
     int64_t round = mrd_sat_sub(received.ns, sent.ns), theirs;
-    int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks went apart meanwhile */
+    int64_t bound = round / 2 + round / DRIFT_PART + 1; /* the clocks drifted apart meanwhile */
 
     notice_sleep(c);
     if (mrd_local_before(sent, c->woke_at))
@@ -314,7 +315,7 @@ watch(mrd_clock_sync *c, mrd_local_ns now)
     mrd_epoch_break b;
     struct timespec ts;
 
-    /* It must be certain that `now` lies before the next suspend and behind the last. */
+    /* Returns true if `now` certainly lies before the next suspend and after the last one. */
     if ((c->watched_at.ns != 0 && mrd_local_diff(now, c->watched_at) < WATCH) || slept(c))
         return;
     c->watched_at = now;
@@ -335,9 +336,9 @@ watch(mrd_clock_sync *c, mrd_local_ns now)
     mrd_clock_sync_burst(c);
 }
 
-/* ---- What the node knows about its clocks ---- */
+/* ---- The node's own clocks ---- */
 
-/* Also when a recording begins: every session has at least one. */
+/* Also reads when a recording begins, so that every session has at least one reading. */
 static void
 read_own(mrd_clock_sync *c, mrd_local_ns now, bool recording)
 {
@@ -380,7 +381,7 @@ step_udp(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
             c->source = half.source1 < half.source4 ? half.source1 : half.source4;
         if (c->sent.len == 0 && c->joined.len == 0)
             c->sent_since = now;
-        if (c->sent.len < 8 * FRAME_LEN) /* nobody takes them: the newest are left out */
+        if (c->sent.len < 8 * FRAME_LEN) /* not taken in time: drops the newest */
             mrd_probe_sent_encode(&half, &c->sent);
     }
 }
@@ -423,7 +424,7 @@ step_link(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
     }
 }
 
-/* The connection is opened when UDP is silent and closed when it answers. */
+/* Opens the connection when UDP does not answer and closes it when UDP answers. */
 static void
 step_transports(mrd_clock_sync *c, mrd_pace pace, mrd_local_ns now)
 {
@@ -501,13 +502,13 @@ mrd_clock_sync_take(mrd_clock_sync *c, bool force, Mrd__ClockData *to)
         c->break_list[i] = &c->breaks[i];
     to->breaks = c->break_list;
     to->n_breaks = c->n_breaks;
-    c->sent.len = c->joined.len = 0; /* the bytes stay until the next step */
+    c->sent.len = c->joined.len = 0; /* the bytes stay valid until the next step */
     c->n_breaks = c->n_readings = 0;
     return true;
 }
 
-/* The aggregator's offset `age` later (or earlier), and how much wider its bound is. A rate that is
- * known no better than any clock's is not followed: from a few probes it may be wrong by far more. */
+/* Gets the aggregator's offset `age` later (or earlier), and the growth of its bound. A rate that
+ * is no better known than any clock's is ignored, because a rate from few probes can be far worse. */
 static void
 word_moved(const mrd_clock_sync *c, int64_t age, int64_t *ret_by, int64_t *ret_growth)
 {
@@ -557,7 +558,8 @@ mrd_clock_sync_at(const mrd_clock_sync *c, mrd_local_ns at, mrd_clock_sync_view 
             mrd_sat_add(c->beat_bound, mrd_sat_abs(mrd_sat_sub(at.ns, c->beat_at.ns)) / DRIFT_PART);
         snprintf(v.method, sizeof(v.method), "heartbeat");
     }
-    if (mrd_local_before(at, c->woke_at)) /* it stood for so long, as far as the system knows */
+    /* it stood still for this long, as far as the system knows */
+    if (mrd_local_before(at, c->woke_at))
         v.bound_ns = -1;
     *ret_view = v;
 }

@@ -1,5 +1,6 @@
-/* agent/collect_capture_files.c - capture directories that processes name or the operator gives, and the
- * files in them (agent/files.h); which session they belong to, and how long it waits for them. */
+/* agent/collect_capture_files.c - capture directories that processes name or the operator gives,
+ * and the files in them (agent/files.h): finds the sessions of each file, and how long a session
+ * waits for its files */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -38,8 +39,8 @@ ask_process(void *self, mrd_drain_process *process)
     ask_ident(self, &process->ident);
 }
 
-/* Whether the session selects the process: each of those that it may be. One that nothing is known of
- * belongs to a session that does not ask whose it is. */
+/* Returns true if the session selects the process, or any of the processes that it may be. A file
+ * of an unknown process goes to a session that does not select by process. */
 static bool
 wants_files(void *self, uint64_t session, const mrd_files_whose *whose)
 {
@@ -98,7 +99,7 @@ is_our_file(void *self, mrd_str instance, int64_t pid, int64_t uid)
     return q.found;
 }
 
-/* Its files may be complete only after it has ended. */
+/* Its files may become complete only after it has ended. */
 static void
 note_ended(mrd_agent *a, const mrd_ident *id)
 {
@@ -112,8 +113,8 @@ note_ended(mrd_agent *a, const mrd_ident *id)
 
 /* ---- Directories ---- */
 
-/* Watches `place`, a folder or one file of it that a process named. Only what belongs to the user of the process's rings is
- * taken. */
+/* Watches `place`, a directory or one file in it that a process named. Takes only files of the user
+ * of the process's rings. */
 static void
 watch_named(mrd_agent *a, const mrd_drain_process *process, mrd_files_place place)
 {
@@ -164,7 +165,7 @@ arg_text(const mrd_drain_process *process, const mrd_arg *arg)
     return (mrd_str){ NULL, 0 };
 }
 
-/* A notice that names where the runtime writes: a directory, or a file of its own. */
+/* Handles a notice that names where the runtime writes: a directory, or a single file. */
 static void
 watch_noticed(mrd_agent *a, const mrd_drain_process *process, const mrd_arg *arg, mrd_str notice)
 {
@@ -202,7 +203,7 @@ notice_of_files(void *self, mrd_drain_process *process, const mrd_event *ev)
         mrd_files_captured(a->files, process->ident.pid);
 }
 
-/* A model that a process keeps, for a session that wants it. */
+/* Sends a model that a process keeps, for a session that wants it. */
 static void
 ship_model(void *self, const mrd_drain_process *process, const char *kept)
 {
@@ -284,7 +285,7 @@ start_files(void *self, mrd_why *why)
 
 /* ---- Sessions ---- */
 
-/* A session is not over before it has what its node flushes at the end. */
+/* A session ends only after it has the files that its node writes at the end. */
 static void
 hold_for_files(mrd_agent *a, const mrd_record_status *st)
 {
@@ -299,8 +300,8 @@ hold_for_files(mrd_agent *a, const mrd_record_status *st)
         mrd_files_look(a->files);
 }
 
-/* The files know a session before they are asked whether it has all of its own: one that a predecessor began is over in the
- * first turn, maybe. */
+/* The files learn of a session before they are asked whether it has all its files. A session that a
+ * predecessor began may end in the first turn. */
 static void
 files_sessions(mrd_agent *a)
 {

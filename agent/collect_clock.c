@@ -1,10 +1,10 @@
-/* agent/collect_clock.c - the node's own clock against the session's (agent/clock.h), as frames of
- * clock data: to the sessions that record, else to the aggregator's estimate alone. */
+/* agent/collect_clock.c - the node's clock relative to the session's (agent/clock.h), as frames of
+ * clock data: for the recording sessions, or, without one, for the aggregator's live estimate only */
 #include "agent/agent_int.h"
 #include "agent/collector.h"
 #include "base/log.h"
 
-/* A connection that nothing but probes travels on. */
+/* Opens a connection that carries probes only. */
 static mrd_err
 connect_probes(void *self, mrd_transport **ret_transport, mrd_why *why)
 {
@@ -32,7 +32,8 @@ start_clock(void *self, mrd_why *why)
     return mrd_clock_sync_open(&o, &a->clock, why);
 }
 
-/* Probes go to the sessions that record; without one they keep the aggregator's estimate alive. */
+/* Sends clock data to the recording sessions. Without one it updates the aggregator's live
+ * estimate. */
 static void
 ship_clock(mrd_agent *a, const Mrd__ClockData *data)
 {
@@ -73,7 +74,7 @@ step_clock(void *self, mrd_local_ns now)
         ended =
             ended || (st.phase == MRD__NODE_PHASE__NODE_STOPPING && mrd_local_after(now, st.stop));
     }
-    if (ended && !a->ended) /* behind the last event, before the last upload */
+    if (ended && !a->ended) /* after the last event, before the last upload */
         mrd_clock_sync_burst(a->clock);
     a->ended = ended;
     mrd_clock_sync_step(a->clock, recording || ended);

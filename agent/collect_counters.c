@@ -1,5 +1,6 @@
-/* agent/collect_counters.c - counters and sessions: those that a session asked for, sampled while it
- * records and for it alone, and the node's, given whole when a session begins. */
+/* agent/collect_counters.c - counters for sessions: counters that a session requests are sampled
+ * while it records and for this session only. The node's counters are emitted completely when a
+ * session begins. */
 #include "agent/agent_int.h"
 #include "agent/collector.h"
 #include "base/log.h"
@@ -36,8 +37,8 @@ let_go(mrd_agent *a, mrd_session_counters *c)
     *c = (mrd_session_counters){ 0 };
 }
 
-/* A session whose counters this node does not have is refused: the message names the counter and
- * the nearest that there is. */
+/* Refuses a session whose counters this node does not have. The message names the counter and the
+ * closest known one. */
 static mrd_err
 begin_counters(void *self, uint64_t session, mrd_why *why)
 {
@@ -56,7 +57,7 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     if ((c = find(a, 0)) == NULL)
         return mrd_why_set(why, MRD_LIMIT, 0, "at most %d sessions can have counters of their own",
                            MRD_RECORD_SESSIONS);
-    o.patterns = (const char *const *) list->v; /* live as long as the session */
+    o.patterns = (const char *const *) list->v; /* valid while the session exists */
     o.n_patterns = list->n;
     o.self = c;
     err = mrd_sample_open(a->hw, &o, &c->sample, why);
@@ -67,7 +68,7 @@ begin_counters(void *self, uint64_t session, mrd_why *why)
     return MRD_OK;
 }
 
-/* It records, or will from its start on: one that was told when to stop does so until then. */
+/* Returns true if it records or will record. A session with a known stop time records until then. */
 static bool
 is_recording(const mrd_record_status *st)
 {
@@ -99,7 +100,7 @@ step_sessions(mrd_agent *a, mrd_local_ns now)
     }
 }
 
-/* From when on a session records here; INT64_MAX: it does not. */
+/* Returns when a session begins to record here. INT64_MAX means that it does not. */
 static mrd_local_ns
 begins_ns(const mrd_record_status *st)
 {
@@ -108,8 +109,9 @@ begins_ns(const mrd_record_status *st)
     return mrd_local_after(st->start, st->reported) ? st->start : st->reported;
 }
 
-/* A counter that does not change is in every session, however short: all are given as one begins.
- * A flight recorder ships windows, of which each begins somewhere: it gets them every time. */
+/* Emits all counters when a session begins, so that even a short session has a counter that does
+ * not change. A flight recorder sends windows, and each window needs a first value, so it gets all
+ * values every time. */
 static void
 sample_begun(mrd_agent *a, mrd_local_ns now)
 {
@@ -237,7 +239,7 @@ account_counters(const void *self, mrd_collector_account *sum)
     sum->dropped[MRD_DROP_MEMORY] += st.refused;
 }
 
-/* Those of sessions, while the recorder is there. */
+/* Stops counters of sessions before the recorder is closed. */
 static void
 stop_counters(void *self)
 {

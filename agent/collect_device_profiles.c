@@ -1,4 +1,4 @@
-/* agent/collect_device_profiles.c - device profiles that sessions ask for (agent/devprof.h). */
+/* agent/collect_device_profiles.c - device profiles that sessions request (agent/devprof.h) */
 #include "agent/agent_int.h"
 #include "agent/collector.h"
 
@@ -37,7 +37,7 @@ process_of_profiles(void *self, mrd_drain_process *process)
         mrd_devprof_seen(a->devprof);
 }
 
-/* What was written is looked for at once. */
+/* Searches at once for files that were written. */
 static void
 notice_profile(void *self, mrd_drain_process *process, const mrd_event *ev)
 {

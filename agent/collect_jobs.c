@@ -1,4 +1,4 @@
-/* agent/collect_jobs.c - the collector of jobs: agent/jobs.h in the agent's loop. First in the table, so
+/* agent/collect_jobs.c - the collector of jobs (agent/jobs.h). It is the first in the table, so
  * that rings of a job that has just begun wait for its session. */
 #include <stdlib.h>
 

@@ -6,7 +6,7 @@
 #include "base/log.h"
 
 #define SAY_PERIOD (60 * MRD_SEC)
-#define NOTICES    10u /* logged in so long */
+#define NOTICES    10u /* maximum log lines in this interval */
 
 static void
 on_process(void *self, mrd_drain_process *process)
@@ -45,7 +45,8 @@ on_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
                 (long long) process->ident.pid, mrd_catalog_text(process->catalog, ev->name).p);
 }
 
-/* A workload may say as much as it likes; the log is the operator's. */
+/* A workload may send any number of notices, but the log belongs to the operator, so their number
+ * is limited. */
 static void
 end_minute(mrd_agent *a, mrd_local_ns now)
 {

@@ -1,4 +1,4 @@
-/* agent/collect_runtime.c - what the Neuron runtimes of the node can do (agent/runtime_features.h). */
+/* agent/collect_runtime.c - the abilities of the node's Neuron runtimes (agent/runtime_features.h) */
 #include "agent/agent_int.h"
 #include "agent/collector.h"
 #include "base/log.h"

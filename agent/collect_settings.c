@@ -1,8 +1,9 @@
 /*
- * agent/collect_settings.c - what sessions want of the system trace reaches the runtimes: the cores and
- * event types that they choose, all together, in a settings file beside the rings of each process
- * (capture/nrt_settings.h). What nobody wants is then not even made. The same file switches processes on that wait for
- * it, and off while all sessions that select them are paused.
+ * agent/collect_settings.c - passes the sessions' selections to the runtimes: the cores and event
+ * types of all sessions together, in a settings file beside the rings of each process
+ * (capture/nrt_settings.h). So the runtime does not even produce events that no session wants. The
+ * same file enables processes that wait for it, and disables them while all sessions that select
+ * them are paused.
  */
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,12 +15,12 @@
 #include "base/log.h"
 
 #define LOOK_PERIOD (100 * MRD_MS)
-#define AHEAD       (500 * MRD_MS) /* processes go on so long before a pause ends */
+#define AHEAD       (500 * MRD_MS) /* processes are enabled this long before a pause ends */
 
 typedef struct entry {
     struct entry *next;
     mrd_drain_process *process;
-    uint64_t written; /* hash of the text, 0: none is there */
+    uint64_t written; /* hash of the text. 0 means that there is no file */
     bool failed;
 } entry;
 
@@ -55,7 +56,7 @@ close_settings(void *self)
     free(s);
 }
 
-/* ---- What all sessions want ------------------------------------------------------------------- */
+/* ---- The union of all sessions ----------------------------------------------------------------- */
 
 typedef struct {
     mrd_strlist cores, types;
@@ -88,7 +89,7 @@ add_all(mrd_strlist *to, const mrd_strlist *from)
             (void) mrd_strlist_add(to, mrd_str_of(from->v[i]));
 }
 
-/* One more session. Lists with exclusions are joined only with themselves. */
+/* Adds a session. Lists with exclusions are merged only with equal lists. */
 static void
 join(want *w, const mrd_strlist *cores, const mrd_strlist *types)
 {
@@ -110,8 +111,9 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list, bool all)
     mrd_buf_text(text, "\n");
 }
 
-/* Empty: nobody records it. A program that waits to be switched on records from `recording=on` on, until the file is
- * gone: when what its sessions had of it was taken. */
+/* Gets the text for a process; empty means that no session records it. A program that waits to be
+ * enabled records from `recording=on` until the file is removed, which happens after its sessions
+ * have taken its events. */
 static void
 wanted(const settings *s, const mrd_drain_process *process, mrd_local_ns now, mrd_buf *text)
 {
@@ -168,7 +170,7 @@ tell(settings *s, entry *e, mrd_buf *text)
     } else if (mrd_settings_file_put(s->agent->drain, e->process, mrd_buf_cstr(text), &why) !=
                    MRD_OK &&
                !e->failed) {
-        e->failed = true; /* more is recorded than is wanted: the session still leaves it out */
+        e->failed = true; /* the runtime records too much, and the session excludes it here */
         mrd_log(MRD_LOG_WARN, "AGT-SETTINGS",
                 "A process does not receive its capture filters: pid=%lld reason=%s",
                 (long long) e->process->ident.pid, why.text);
@@ -208,7 +210,7 @@ process_of_settings(void *self, mrd_drain_process *process)
         mrd_settings_file_drop(s->agent->drain, process);
         free(e);
     } else if (*at == NULL && (e = calloc(1, sizeof(*e))) != NULL) {
-        /* 1: what a predecessor left there is replaced */
+        /* 1 forces a new file in place of a predecessor's */
         *e = (entry){ .next = s->entries, .process = process, .written = 1 };
         s->entries = e;
         s->looked_at = (mrd_local_ns){ 0 };

@@ -32,7 +32,7 @@ on_finished(void *self, const char *path, uint64_t events, bool undated, const c
                 path, events, message);
 }
 
-/* Before the recorder: its first commit says how much of each file was given. */
+/* Before the recorder, because its first commit contains the processed amount of each file. */
 static mrd_err
 open_traces(mrd_agent *a, void **ret_self, mrd_why *why)
 {
@@ -56,7 +56,7 @@ open_traces(mrd_agent *a, void **ret_self, mrd_why *why)
     return MRD_OK;
 }
 
-/* A file can wait where events of rings cannot: it does not fill the spool. */
+/* A file can wait, while events in rings cannot. So files do not fill the spool. */
 static bool
 has_room(const mrd_agent *a)
 {

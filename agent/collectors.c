@@ -110,7 +110,7 @@ end_session(mrd_agent *a, uint64_t session, size_t n)
     }
 }
 
-/* Sessions that the recorder knows no more have ended here. */
+/* Ends sessions that the recorder has removed. */
 static void
 end_sessions(mrd_agent *a)
 {
@@ -189,7 +189,7 @@ note_collected(mrd_agent *a, uint64_t session)
         if (a->collected[i] == session)
             return;
     }
-    if (a->n_collected == MRD_COUNT(a->collected)) /* those that are over make room */
+    if (a->n_collected == MRD_COUNT(a->collected)) /* finished sessions make room */
         end_sessions(a);
     if (a->n_collected < MRD_COUNT(a->collected))
         a->collected[a->n_collected++] = session;

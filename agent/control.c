@@ -1,4 +1,4 @@
-/* agent/control.c - what the aggregator asks: sessions armed, started, stopped, triggered. */
+/* agent/control.c - requests of the aggregator: arms, starts, stops and triggers sessions */
 #include <stdio.h>
 #include <string.h>
 
@@ -22,8 +22,8 @@ mrd_agent_clock(void *self, mrd_local_ns sent, const Mrd__Ack *ack, mrd_local_ns
         a->features.reported = a->features.sent;
 }
 
-/* This clock stood while the machine slept: what lies before is earlier by that, and what fell into
- * it is when it woke. */
+/* This clock stood still during the suspend. Moves times before it earlier by its length, and times
+ * inside it to the wake-up. */
 static mrd_local_ns
 before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
 {
@@ -34,8 +34,8 @@ before_sleep(mrd_local_ns at, const mrd_clock_sync_view *view)
     return mrd_local_before(earlier, view->woke) ? earlier : view->woke;
 }
 
-/* A session or wall time as this node's RAW. 0 means now. An aggregator may say any number: the
- * answer is a time that others can be subtracted from. */
+/* Converts a session or wall time to this node's RAW. 0 means now. An aggregator may send any
+ * number, so the result is limited to a time that can be subtracted safely. */
 static mrd_local_ns
 local_time(const mrd_agent *a, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t *ret_bound)
 {
@@ -48,7 +48,8 @@ local_time(const mrd_agent *a, mrd_sess_ns session_ns, mrd_wall_ns wall, int64_t
     if (session_ns.ns == 0 && wall.ns == 0)
         return mrd_local_now();
     if (session_ns.ns != 0 && view.known) {
-        /* The offset of then, not of now: a clock may gain 100 us until the session starts. */
+        /* Uses the offset of that time, because a clock may drift by 100 us until the session
+         * starts. */
         mrd_clock_sync_at(a->clock, (mrd_local_ns){ session_ns.ns - view.offset_ns }, &view);
         *ret_bound = view.bound_ns;
         return before_sleep((mrd_local_ns){ mrd_time_clamp(session_ns.ns - view.offset_ns) },
@@ -87,7 +88,7 @@ match(void *self, mrd_drain_process *p)
     s->found = s->found || mrd_record_takes(s->select, &p->ident);
 }
 
-/* Returns true if the node is chosen and no process need be: nothing but jobs is chosen by, and
+/* Returns true if the node is selected without a process: the selection has only jobs, and
  * processes of this node belong to one of them by default. */
 static bool
 takes_any_process(const mrd_agent *a, const mrd_select *select)
@@ -118,7 +119,7 @@ selects_node(const mrd_agent *a, const Mrd__Selection *from)
 
 /* ---- Control ---- */
 
-/* A session for which something cannot be collected here is refused as a whole. */
+/* Refuses a session as a whole if something in it cannot be collected here. */
 static mrd_err
 begin(mrd_agent *a, uint64_t session, mrd_why *why)
 {
@@ -129,8 +130,9 @@ begin(mrd_agent *a, uint64_t session, mrd_why *why)
     return err;
 }
 
-/* An aggregator repeats a change to all while one node has not answered. After a new welcome the session's time may not be
- * known yet: what was worked out when it was is better than the wall clock. */
+/* An aggregator repeats a change to all nodes until each has answered. After a new welcome the
+ * session's time may be unknown yet, and the earlier conversion is better than one by the wall
+ * clock. */
 static bool
 keeps_change(const mrd_agent *a, const Mrd__Control *c)
 {
@@ -412,8 +414,8 @@ mrd_agent_survey(void *self, const Mrd__Control *control, mrd_buf *to)
         mrd_buf_reset(to);
 }
 
-/* A session that was flushed and told so is forgotten when the aggregator had time to hear it, and
- * one that was refused; an aggregator that comes back later asks again. */
+/* Removes a flushed session after the aggregator had time to receive its state, and a refused one.
+ * An aggregator that returns later asks again. */
 void
 mrd_agent_forget_flushed(mrd_agent *a, mrd_local_ns now)
 {

@@ -14,8 +14,8 @@
 
 typedef enum { CONTROL, SETTINGS } what;
 
-/* The folder of the process's files, -1 when none is known. It is remembered: a process that is gone has no
- * rings any more. */
+/* Opens the directory of the process's files; -1 if none is known. It is remembered, because a
+ * process that has ended has no rings. */
 static int
 place(const mrd_drain *p, mrd_drain_process *process, what kind, const char **ret_file)
 {
@@ -53,7 +53,8 @@ put(mrd_drain *p, mrd_drain_process *process, what kind, const char *text, mrd_w
         return mrd_why_set(why, MRD_NOTFOUND, 0, "its rings are gone");
     if (strlen(text) > MRD_CONTROL_MAX)
         return mrd_why_set(why, MRD_LIMIT, 0, "it would be longer than %d bytes", MRD_CONTROL_MAX);
-    mrd_random(&number, sizeof(number)); /* else others could make a folder of that name first */
+    /* otherwise other users could create a directory of that name first */
+    mrd_random(&number, sizeof(number));
     snprintf(fresh, sizeof(fresh), "%s.%016" PRIx64 ".new", file, number);
     fd = openat(dir, fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
     if (fd < 0)

@@ -1,6 +1,7 @@
-/* agent/cross.c - cross-reads of the node's clocks: RAW against REALTIME, now and as recorded. Each
- * turn looks at both; where REALTIME has left the line of the recorded readings, the looks before and
- * behind are recorded (MRD_CROSS_UNSEEN is what that promises to who goes by the readings). */
+/* agent/cross.c - cross-reads of the node's clocks: RAW and REALTIME, now and as recorded. Each
+ * turn reads both clocks. If REALTIME has left the line of the recorded readings, the readings
+ * before and after are recorded (MRD_CROSS_UNSEEN is the resulting error of a conversion by the
+ * readings). */
 #include <stdlib.h>
 
 #include "agent/drain_int.h"
@@ -10,13 +11,13 @@
 #define CROSS_PERIOD (10 * MRD_SEC)
 #define CROSS_MAX    1024
 #define TRIES        5
-#define LAST         4      /* readings that go with each batch */
+#define LAST         4      /* readings that each batch contains */
 #define LOOK_WITHIN  MRD_US /* a wider look is repeated */
 #define DEPARTURE    (MRD_CROSS_UNSEEN / 2)
-#define PER_PPM      (1000000 / 500) /* what an oscillator may be off by */
+#define PER_PPM      (1000000 / 500) /* maximum rate error of an oscillator */
 
-/* Reads RAW, REALTIME, RAW again, at most `tries` times, until it is as tight as asked for; the
- * tightest. other is REALTIME. */
+/* Reads RAW, REALTIME, RAW up to `tries` times until the bracket is tight enough. Returns the
+ * tightest; `other` is REALTIME. */
 static void
 look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
 {
@@ -31,7 +32,8 @@ look(int tries, mrd_dur_ns within, mrd_cross_read *ret_read)
     *ret_read = best;
 }
 
-/* By how much REALTIME moved against RAW between two readings, and how much of it may be theirs. */
+/* Returns how much REALTIME moved relative to RAW between two readings, and how much of it may be
+ * reading error. */
 static mrd_dur_ns
 moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
 {
@@ -39,7 +41,7 @@ moved(const mrd_cross_read *a, const mrd_cross_read *b, mrd_dur_ns *ret_within)
     return mrd_sat_sub(mrd_ev_diff(b->other, a->other), mrd_local_diff(b->raw, a->raw));
 }
 
-/* Whether REALTIME is not where the recorded readings, prolonged, have it. */
+/* Returns true if REALTIME differs from the extrapolated readings. */
 static bool
 departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_read *here)
 {
@@ -52,8 +54,8 @@ departs(const mrd_cross_read *base, const mrd_cross_read *last, const mrd_cross_
     return mrd_sat_abs(mrd_sat_sub(by, expected)) > mrd_sat_add(DEPARTURE, within);
 }
 
-/* The furthest reading from which to the last the clock went as an oscillator does, within the time
- * that readings are apart. */
+/* Chooses the earliest reading from which the clock ran like an oscillator up to the last, within
+ * the interval of readings. */
 static void
 set_base(mrd_drain *p)
 {
@@ -68,9 +70,9 @@ set_base(mrd_drain *p)
     p->cross_base = c[i];
 }
 
-/* Keeps the newest half as it is, and of the older half every second and where the clock departed:
- * an hour-old step of the wall clock is still placed, only less finely. Of a clock that is set all the
- * time every second is all that is kept. */
+/* Keeps the newer half, and of the older half one reading per second and those where the clock
+ * departed. So an old step of the wall clock can still be located, less precisely. If the clock is
+ * set all the time, only one reading per second stays. */
 static void
 thin(mrd_drain *p)
 {
@@ -103,7 +105,7 @@ record(mrd_drain *p, const mrd_cross_read *here)
     if (departed && mrd_local_after(p->cross_look.raw, p->crosses[p->n_crosses - 1].raw))
         push(p, &p->cross_look, true);
     if (departed)
-        p->cross_departs[p->n_crosses - 1] = true; /* also where that was the look before */
+        p->cross_departs[p->n_crosses - 1] = true; /* also if that was the reading before */
     push(p, here, departed);
     p->cross_look = *here;
     p->cross_at = mrd_local_add(here->raw, CROSS_PERIOD);
@@ -170,7 +172,7 @@ mrd_drain_crosses_since(const mrd_drain *p, mrd_local_ns since,
 
     while (i > 0 && !mrd_local_before(p->crosses[i - 1].raw, since))
         i--;
-    i -= i > 0; /* what was the time before */
+    i -= i > 0; /* the interval before */
     for (; i < n; i++)
         if (i >= first || p->cross_departs[i])
             take(self, &p->crosses[i]);
@@ -189,8 +191,8 @@ mrd_drain_to_raw(const mrd_drain *p, mrd_wall_ns wall_ns)
 {
     const mrd_cross_read *best = &p->crosses[p->n_crosses - 1];
 
-    /* Newest first: after a step back of the wall clock two readings can be near; stamps are young.
-     */
+    /* Newest first: after a backward step of the wall clock two readings can match, and stamps are
+     * recent. */
     for (size_t i = p->n_crosses; i-- > 0;) {
         best = &p->crosses[i];
         if (best->other.ns <= wall_ns.ns)

@@ -83,7 +83,7 @@ mrd_drain_flush_open(mrd_drain *p, proc *pr)
             give_open(p, pr, pr->open.slots[i]);
 }
 
-/* An exec left them; the process goes on. */
+/* An exec left these spans open, and the process continues. */
 static void
 drain_flush_left(mrd_drain *p, proc *pr)
 {

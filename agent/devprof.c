@@ -13,7 +13,8 @@
 #include "base/vec.h"
 #include "capture/nrt_control.h"
 
-#define PATIENCE (15 * MRD_SEC) /* for an answer; saving may take as long again for each core */
+/* time for an answer; saving may take the same again for each core */
+#define PATIENCE (15 * MRD_SEC)
 
 typedef enum { ASKED, ARMED, SAVING, STOPPING, OVER } entry_phase;
 
@@ -25,7 +26,7 @@ typedef struct entry {
     int64_t pid;
     mrd_local_ns deadline;
     entry_phase phase;
-    uint64_t models_seen, chosen; /* version of the table, and hash of what was told of it */
+    uint64_t models_seen, chosen; /* version of the table, and hash of the models that were sent */
 } entry;
 
 typedef struct {
@@ -44,18 +45,18 @@ struct mrd_devprof {
     entry *entries;
     result *results;
     size_t n_results, cap_results;
-    uint64_t full; /* the session of which it was last said that there are more */
+    uint64_t full; /* the session for which a full list was last logged */
     struct {
         uint64_t session;
         mrd_local_ns at;
     } told[MRD_RECORD_SESSIONS]; /* newest file */
-    bool fresh;                  /* processes that were not looked at */
+    bool fresh;                  /* there are processes that were not checked yet */
 };
 
 /* ---- Results ---- */
 
-/* The answer of a process, or of one of its cores, made when there is none. NULL: the session has as many as are
- * told, which is said once, or there is no memory. */
+/* Returns the answer of a process, or of one of its cores, and adds it if needed. NULL if out of
+ * memory, or if the session's list is full, which is logged once. */
 static result *
 result_of(mrd_devprof *d, const entry *e, int64_t core)
 {
@@ -94,7 +95,7 @@ note(mrd_devprof *d, const entry *e, int64_t core, const char *state, mrd_str me
     if (r == NULL)
         return;
     if (strcmp(state, "ended") == 0 && r->state != NULL && strcmp(r->state, "refused") == 0)
-        return; /* why there is nothing stays said */
+        return; /* keep the reason of the failure */
     r->state = state;
     r->count += strcmp(state, "written") == 0;
     snprintf(r->message, sizeof(r->message), MRD_STR_FMT, MRD_STR_ARG(message));
@@ -116,7 +117,7 @@ put_list(mrd_buf *text, const char *key, const mrd_strlist *list)
 {
     mrd_buf_fmt(text, "%s=", key);
     for (size_t i = 0; i < list->n; i++)
-        if (strchr(list->v[i], '\n') == NULL) /* that would be another line */
+        if (strchr(list->v[i], '\n') == NULL) /* it would begin another line */
             mrd_buf_fmt(text, "%s%s", i == 0 ? "" : ",", list->v[i]);
     mrd_buf_text(text, "\n");
 }
@@ -129,8 +130,8 @@ is_hash(const char *word)
     return word[n] == '\0' && n >= 6 && n <= 64;
 }
 
-/* The models of this process that the words choose: numbers of loads by name, and beginnings of
- * hashes. */
+/* Appends the models of this process that the selection matches: numbers of loads by name, or by
+ * the beginning of the hash. */
 static void
 put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_buf *text)
 {
@@ -139,7 +140,7 @@ put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_b
     uint64_t left_out;
     size_t n = mrd_model_table_get(d->models, 0, loads, MRD_MODELS_SENT, &left_out);
 
-    mrd_buf_text(text, "models=0"); /* no load has it: what is chosen may come yet */
+    mrd_buf_text(text, "models=0"); /* no load matches yet, but one may be loaded later */
     for (size_t k = 0; k < words->n; k++) {
         const char *word = words->v[k];
 
@@ -157,7 +158,7 @@ put_models(const mrd_devprof *d, const entry *e, const mrd_strlist *words, mrd_b
     mrd_buf_text(text, "\n");
 }
 
-/* What is chosen of this process, as lines of the control file. */
+/* Appends the selection for this process as lines of the control file. */
 static void
 put_choice(const mrd_devprof *d, const entry *e, const mrd_session_params *p, mrd_buf *text)
 {
@@ -176,7 +177,7 @@ put_choice(const mrd_devprof *d, const entry *e, const mrd_session_params *p, mr
                 p->profile_warmup);
 }
 
-/* What libmeridian would not understand it would not answer. */
+/* Refuses a text that libmeridian would not understand, because it would not answer. */
 static mrd_err
 check(const char *text, mrd_why *why)
 {
@@ -229,7 +230,7 @@ tell(mrd_devprof *d, entry *e, const char *verb, mrd_why *why)
     return err;
 }
 
-/* Models came or were named: what is chosen by name may be another set. */
+/* Models were loaded or named, so a selection by name may match another set. */
 static void
 choose_again(mrd_devprof *d, entry *e)
 {
@@ -357,7 +358,7 @@ overdue(mrd_devprof *d, entry *e, mrd_local_ns now)
     if (mrd_local_before(now, e->deadline) || e->phase == ARMED || e->phase == OVER)
         return;
     if (e->phase == SAVING)
-        e->phase = ARMED; /* what was written was told; the rest may come yet */
+        e->phase = ARMED; /* written profiles were reported; others may follow */
     else
         refuse(d, e,
                e->phase == ASKED
@@ -443,7 +444,7 @@ told(mrd_devprof *d, uint64_t session, mrd_local_ns now)
 
     while (i < MRD_RECORD_SESSIONS && d->told[i].session != session)
         i++;
-    if (i == MRD_RECORD_SESSIONS) /* there are as many as sessions */
+    if (i == MRD_RECORD_SESSIONS) /* there are as many entries as sessions */
         for (i = 0;
              i + 1 < MRD_RECORD_SESSIONS && mrd_record_find(d->record, d->told[i].session, &st);)
             i++;
