@@ -17,37 +17,40 @@
 
 #define DIRS_MAX      1024
 #define MNTS_MAX      4096
-#define LOOK_WATCHED  (5 * MRD_SEC)  /* again, although inotify would have told */
+#define LOOK_WATCHED  (5 * MRD_SEC)  /* repeated although inotify reports changes */
 #define LOOK_BLIND    (250 * MRD_MS) /* without inotify */
 #define LOOK_SOON     (2 * MRD_MS)   /* a ring was being made */
-#define LOOK_SOON_MAX (500 * MRD_MS) /* ... and is not getting ready */
+#define LOOK_SOON_MAX (500 * MRD_MS) /* ... if a ring is not being created */
 #define LOOK_ROOTS    (2 * MRD_SEC)  /* for new containers */
-#define LOOK_GAP      (100 * MRD_MS) /* between two looks of which one takes more than a turn */
-#define TURN_TIME     (2 * MRD_MS)   /* of one turn, all directories together ... */
-#define TURN_LEAST    16             /* ... but so many rings, however slow the machine is */
-#define ALL_TIME      (2 * MRD_SEC)  /* of a look everywhere */
-#define NOTICES       16             /* reads of inotify in one turn */
-#define OURS_SURE     2              /* looks after which a process is believed to stay ours ... */
-#define OURS_AGAIN    16             /* ... but for every so manieth look, which asks for all */
+#define LOOK_GAP      (100 * MRD_MS) /* between two searches, if one takes more than a turn */
+#define TURN_TIME     (2 * MRD_MS)   /* time of one turn for all directories together ... */
+/* ... but at least this many rings, on a slow machine as well */
+#define TURN_LEAST 16
+#define ALL_TIME   (2 * MRD_SEC) /* of a look everywhere */
+#define NOTICES    16            /* reads of inotify in one turn */
+/* searches after which a process is assumed to stay in our namespace ... */
+#define OURS_SURE 2
+/* ... except in every n-th search, which checks all processes */
+#define OURS_AGAIN 16
 
 typedef struct {
     bool used;
-    char *path;    /* NULL: only the descriptor is known (a container's) */
+    char *path;    /* NULL means that only the descriptor is known (a container's) */
     int fd, watch; /* -1 */
     dev_t dev;
     ino_t ino;
-    uid_t uid;    /* of the process whose root it is in */
-    char pod[64]; /* uid of that process's pod; empty: it is in none */
+    uid_t uid;    /* user of the process in whose root it is */
+    char pod[64]; /* uid of that process's pod; empty means none */
     mrd_local_ns look_at;
     mrd_dur_ns soon;
-    DIR *stream;       /* of a look under way, which takes as many turns as it needs */
-    bool again, dirty; /* met in it: a ring that is being made, news */
+    DIR *stream;       /* of a running search, which may take several turns */
+    bool again, dirty; /* found in it: a ring that is being created; changes */
     bool slow;         /* it takes more than one turn */
     unsigned rings;    /* open ones */
-    uint64_t seen;     /* number of the look at all roots that last met it */
+    uint64_t seen;     /* number of the last search through all roots that found it */
 } ring_dir;
 
-/* Processes in our own mount namespace, ascending, and at how many looks in a row they were. */
+/* Processes in our own mount namespace, ascending, and in how many consecutive searches they were. */
 typedef struct {
     struct {
         long pid;
@@ -65,12 +68,12 @@ struct mrd_discover {
     mrd_local_ns roots_at;
     uint64_t roots_look;
     ino_t own_mnt;
-    unsigned denied, denying; /* at the last look, at the one under way */
-    ino_t mnt[MNTS_MAX];      /* namespaces met in one look */
+    unsigned denied, denying; /* in the last search; in the running one */
+    ino_t mnt[MNTS_MAX];      /* namespaces found in one search */
     size_t n_mnt, ours_at;
-    DIR *procs; /* of a look at all roots under way */
+    DIR *procs; /* of a running search through all roots */
     unsigned turn;
-    pid_list ours, next; /* of the last look; of the one under way */
+    pid_list ours, next; /* of the last search; of the running one */
 };
 
 static void
@@ -79,7 +82,7 @@ watch_dir(mrd_discover *d, ring_dir *dir)
     char path[64];
 
     dir->watch = -1;
-    if (d->inotify < 0) /* only now: a user has no more than 128 of them */
+    if (d->inotify < 0) /* created late, because a user has at most 128 of them */
         d->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
     if (d->inotify < 0)
         return;
@@ -87,7 +90,7 @@ watch_dir(mrd_discover *d, ring_dir *dir)
     dir->watch = inotify_add_watch(d->inotify, path, IN_CREATE | IN_MOVED_TO | IN_ONLYDIR);
 }
 
-/* Opens a directory known by its path, once it is there. */
+/* Opens a directory with a known path when it exists. */
 static bool
 ensure_open(mrd_discover *d, ring_dir *dir)
 {
@@ -162,7 +165,7 @@ mrd_discover_close(mrd_discover *d)
     free(d);
 }
 
-/* A ring, or a note of losses. */
+/* Returns true for the name of a ring or of a note of losses. */
 static bool
 is_ring(const char *name)
 {
@@ -178,7 +181,7 @@ in_time(mrd_local_ns end)
     return mrd_local_before(mrd_local_now(), end);
 }
 
-/* A stream of its own: the descriptor's position is shared by duplicates. */
+/* Opens a stream of its own, because duplicates of a descriptor share its position. */
 static bool
 begin_look(mrd_discover *d, ring_dir *dir)
 {
@@ -210,7 +213,7 @@ end_look(ring_dir *dir, mrd_local_ns now)
     dir->look_at.ns = now.ns + wait;
 }
 
-/* Begins a look or goes on with it, until the turn's time is up: a user can make more files than a
+/* Begins or continues a search until the turn's time is over. A user can create more files than a
  * turn has time for. */
 static void
 look(mrd_discover *d, unsigned i, mrd_local_ns now, mrd_local_ns end, mrd_discover_found found,
@@ -246,8 +249,8 @@ free_dir(mrd_discover *d)
     return d->n < DIRS_MAX ? &d->dirs[d->n++] : NULL;
 }
 
-/* /dev/shm as this process sees it; -1 with errno. Its links are not followed: an absolute one
- * would lead into our own root. */
+/* Opens /dev/shm as this process sees it; -1 with errno. Does not follow links, because an absolute
+ * one would lead into our own root. */
 static int
 open_shm(const mrd_discover *d, const char *pid, uid_t *ret_uid)
 {
@@ -277,7 +280,7 @@ find_dir(mrd_discover *d, const struct stat *st)
     return NULL;
 }
 
-/* A user may hold as many directories as are left free for others. */
+/* Returns true if the user may have another directory: as many as other users leave free. */
 static bool
 has_share(const mrd_discover *d, uid_t uid)
 {
@@ -290,7 +293,7 @@ has_share(const mrd_discover *d, uid_t uid)
     return own < DIRS_MAX - used;
 }
 
-/* Whose it is counts, not who showed it first. */
+/* The owner counts, not the process that was found first. */
 static void
 is_seen(const mrd_discover *d, ring_dir *dir, uid_t process, uid_t owner)
 {
@@ -299,7 +302,7 @@ is_seen(const mrd_discover *d, ring_dir *dir, uid_t process, uid_t owner)
         dir->uid = process;
 }
 
-/* The directory of this process's root, unless we have it already. */
+/* Adds the directory of this process's root, unless it is known. */
 static void
 add_root(mrd_discover *d, const char *pid)
 {
@@ -328,7 +331,8 @@ add_root(mrd_discover *d, const char *pid)
     close(fd);
 }
 
-/* At how many looks in a row the process was ours; *at goes along the list. */
+/* Returns in how many consecutive searches the process was in our namespace. *at moves along the
+ * list. */
 static unsigned
 looks_of(const pid_list *l, size_t *at, long pid)
 {
@@ -337,7 +341,7 @@ looks_of(const pid_list *l, size_t *at, long pid)
     return *at < l->n && l->v[*at].pid == pid ? l->v[*at].looks : 0;
 }
 
-/* Without memory it is not remembered, and asked again next time. */
+/* If out of memory, the process is not remembered, and checked again next time. */
 static void
 note_ours(pid_list *l, long pid, unsigned looks)
 {
@@ -357,8 +361,8 @@ swap_lists(mrd_discover *d)
     d->next.n = 0;
 }
 
-/* One process of each mount namespace other than ours. Asking for the namespace of every process
- * was half of what an idle agent costs, and they hardly ever change it. */
+/* Checks one process of each mount namespace other than ours. Reading the namespace of every
+ * process took half of an idle agent's time, and it hardly ever changes. */
 static void
 look_at_root(mrd_discover *d, const char *name)
 {
@@ -414,7 +418,7 @@ end_roots(mrd_discover *d, mrd_local_ns now)
             forget(d, &d->dirs[i]);
 }
 
-/* Begins a look at all roots or goes on with it, until the turn's time is up. */
+/* Begins or continues a search through all roots until the turn's time is over. */
 static void
 look_at_roots(mrd_discover *d, mrd_local_ns now, mrd_local_ns end)
 {
@@ -463,8 +467,8 @@ take_notices(mrd_discover *d, mrd_local_ns now)
         }
 }
 
-/* What is due, or with `all` everything, the one after another first: each gets on, whatever others
- * hold. */
+/* Searches what is due, or with `all` everything. The first directory rotates, so that every
+ * directory gets its turn. */
 static void
 look_everywhere(mrd_discover *d, mrd_local_ns now, mrd_local_ns end, bool all,
                 mrd_discover_found found, void *self)

@@ -30,7 +30,7 @@ intern(mrd_catalog *cat, const char *text)
     return *text == '\0' ? MRD_SID_EMPTY : mrd_catalog_intern(cat, text);
 }
 
-/* ",key=value" of what has no member of its own. */
+/* Appends ",key=value" for a key without a member of its own. */
 static void
 add_jobid(const mrd_ident *id, char *labels, size_t size)
 {
@@ -150,7 +150,7 @@ mrd_drain_proc_unused(mrd_drain *p, proc *pr)
         end_process(p, pr);
 }
 
-/* Its rings are gone, but not what they had begun. */
+/* Adds a process without rings, for the spans that it left open. */
 void
 mrd_drain_proc_orphan(mrd_drain *p, int64_t pid, const mrd_ring_info *info, uint64_t key,
                       const void *records)

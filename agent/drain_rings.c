@@ -1,4 +1,4 @@
-/* agent/drain_rings.c - rings from the file that is found to the file that is removed. */
+/* agent/drain_rings.c - rings from opening the file to its removal */
 #include "agent/drain_rings.h"
 
 #include <fcntl.h>
@@ -62,7 +62,8 @@ unlist_ring(mrd_drain *p, const ring *r)
     p->rings[last->at] = last;
 }
 
-/* The user's place, made when there is none. -1: no memory, or it has its share of rings. */
+/* Returns the user's slot, which is added if needed. -1 if out of memory, or if the user has its
+ * share of rings. */
 static int
 user_of(mrd_drain *p, uint32_t uid)
 {
@@ -95,7 +96,8 @@ host_pid_of(mrd_drain *p, mrd_ring_reader *reader)
     return host_pid;
 }
 
-/* A lie stays one: the file is removed, or it would be met again when its victim has ended. */
+/* Refuses a ring with a false claim and removes its file. Otherwise it would be found again, and
+ * accepted, after the claimed process has ended. */
 static void
 refuse(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader)
 {
@@ -156,7 +158,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     r->poll_ns = POLL_FIRST;
     pr->active_at = r->read_at = mrd_local_now();
     for (ring *other = pr->rings; other != NULL && info->rest; other = other->next_of_proc)
-        other->caught_up = false; /* there may be more in them now */
+        other->caught_up = false; /* they may have new records */
     if (p->o.resume != NULL && p->o.hold)
         r->gaps_safe = p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_GAPS);
     mrd_drain_text_resume(p, r,
@@ -171,7 +173,7 @@ adopt(mrd_drain *p, unsigned dir, const char *file_name, mrd_ring_reader *reader
     return MRD_OK;
 }
 
-/* A file that never became a ring, or one of another boot. */
+/* Removes a file that never became a ring, or a ring of another boot. */
 static void
 remove_stale(mrd_drain *p, int dir_fd, const char *file_name)
 {
@@ -200,9 +202,9 @@ mrd_drain_was_ended(const mrd_drain *p, const char *file_name)
            p->o.resume(p->o.self, mrd_drain_ring_hash(file_name) ^ MRD_DRAIN_ENDED) != 0;
 }
 
-/* A container's folder must not be one that its process only borrowed: with mounts of its own a user can
- * put anybody's folder that it may read in the place of /dev/shm, and its rings are read by whoever its
- * owner wants. Ours is whatever the operator named. */
+/* Returns true if the directory of a container belongs to the process's user. With mounts of its
+ * own a user can put another user's directory in the place of /dev/shm, and rings in it are read on
+ * behalf of the directory's owner. The operator named our own directory, so it is not checked. */
 static bool
 may_read_folder(const mrd_drain *p, unsigned dir, int dir_fd, const char *file_name, mrd_why *why)
 {
@@ -227,7 +229,8 @@ may_read_folder(const mrd_drain *p, unsigned dir, int dir_fd, const char *file_n
     return true;
 }
 
-/* What makes a file no ring, or not one for us; else it is there later, or gone. */
+/* Returns true if the error means that the file is not a ring, or not one for us. After other
+ * errors it may be valid later, or was removed. */
 static bool
 is_refusal(mrd_err err)
 {
@@ -285,7 +288,7 @@ mrd_drain_ring_found(void *self, unsigned dir, int dir_fd, const char *file_name
     return err;
 }
 
-/* Takes a ring out; its process too when it was the last. */
+/* Removes a ring from the list, and with the last ring its process. */
 static void
 drop_ring(mrd_drain *p, ring *r)
 {
@@ -308,7 +311,7 @@ drop_ring(mrd_drain *p, ring *r)
     mrd_drain_proc_unused(p, pr);
 }
 
-/* Everything of it was read, and is safe. */
+/* All records of the ring were read and are durable. */
 void
 mrd_drain_ring_remove(mrd_drain *p, ring *r)
 {
@@ -320,8 +323,8 @@ mrd_drain_ring_remove(mrd_drain *p, ring *r)
     drop_ring(p, r);
 }
 
-/* A ring that contradicts itself: what it counted as lost is known, the rest is not. Its file is
- * removed, or every restart would meet it again. */
+/* Retires an inconsistent ring. Its own count of losses is reported. Its file is removed, because
+ * every restart would find it again. */
 void
 mrd_drain_ring_retire(mrd_drain *p, ring *r, const mrd_why *why)
 {

@@ -1,4 +1,4 @@
-/* agent/drain_turns.c - taking turns among the rings of the node (agent/drain.h). */
+/* agent/drain_turns.c - reads the rings of the node in turns (agent/drain.h) */
 #include "agent/drain.h"
 
 #include <inttypes.h>
@@ -25,13 +25,14 @@
 #define POLL_SLOW      (128 * MRD_MS)
 #define LONG_SILENCE   (2 * MRD_SEC)
 #define SWEEP_PERIOD   MRD_SEC
-#define FINISH_TIME    (5 * MRD_SEC) /* for rings that bring nothing and still take their time */
-#define EARLY_AGE      (5 * MRD_SEC) /* an end waits so long for its start, perhaps in another ring */
+#define FINISH_TIME    (5 * MRD_SEC) /* for rings without new records that still take time */
+/* an end waits this long for its start, which may be in another ring */
+#define EARLY_AGE (5 * MRD_SEC)
 /* ---- Draining ---- */
 
-/* Longest silence before a ring is looked at again: half of the time in which a million events a
- * second fill it; longer when it, or its process, has been silent for long. The first event of a process wakes all
- * of its rings. */
+/* Returns the longest time before a ring is polled again: half of the time in which a million
+ * events a second fill it, or more if the ring or its process has been silent for long. The first
+ * event of a process wakes all its rings. */
 static int64_t
 poll_max(const ring *r, mrd_local_ns now)
 {
@@ -44,8 +45,8 @@ poll_max(const ring *r, mrd_local_ns now)
     return ns < 2 * POLL_MIN ? 2 * POLL_MIN : ns > POLL_SLOW ? POLL_SLOW : ns;
 }
 
-/* A ring that fills slowly is let fill: a quarter of the longest silence, at a time when a million
- * events a second would fill an eighth of it. */
+/* A ring that fills slowly may fill up: it is polled again after a quarter of the longest time, or
+ * when a million events a second would fill an eighth of it. */
 static int64_t
 poll_next(const ring *r, uint64_t n, mrd_local_ns now)
 {
@@ -59,7 +60,7 @@ poll_next(const ring *r, uint64_t n, mrd_local_ns now)
     return r->poll_ns * 2 < max ? r->poll_ns * 2 : max;
 }
 
-/* When to look again. Times are multiples of the interval, so that rings share wake-ups. */
+/* Sets the next poll. Times are multiples of the interval, so that rings share wake-ups. */
 static void
 plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
 {
@@ -84,7 +85,7 @@ plan(ring *r, uint64_t n, uint32_t budget, mrd_local_ns now)
                                                : (now.ns / r->poll_ns + 1) * r->poll_ns };
 }
 
-/* The part that a predecessor took over, for what it left open there. */
+/* Reads the part that a predecessor processed, for the spans that it left open there. */
 static uint64_t
 read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_why *why)
 {
@@ -108,7 +109,7 @@ read_again(mrd_drain *p, ring *r, uint32_t budget, mrd_ring_step *ret_step, mrd_
     }
 }
 
-/* Until when the owner was there. */
+/* Stores until when the owner was alive. */
 static void
 save_last_use(ring *r, mrd_ring_step step)
 {
@@ -124,8 +125,8 @@ save_last_use(ring *r, mrd_ring_step step)
         r->proc->newest = newest;
 }
 
-/* Reads one ring, at most `budget` records. Returns the records; *ret_gone when the ring is no
- * more. */
+/* Reads one ring, at most `budget` records. Returns their number. Sets *ret_gone if the ring was
+ * removed. */
 static uint64_t
 drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
 {
@@ -137,7 +138,7 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     *ret_gone = false;
     if (r->safe != 0)
         n = read_again(p, r, budget, &step, &why);
-    /* The end is told in one turn, so that a commit has all of it or nothing. */
+    /* The end is emitted in one turn, so that a commit contains all or none of it. */
     while (r->safe == 0 && (step == MRD_RING_MORE || step == MRD_RING_LOST) &&
            (mrd_ring_is_ending(r->reader) || (n += mrd_drain_plain(p, r, budget - n)) < budget)) {
         step = mrd_ring_next(r->reader, &rec, &why);
@@ -182,14 +183,15 @@ drain(mrd_drain *p, ring *r, uint32_t budget, mrd_local_ns now, bool *ret_gone)
     return n;
 }
 
-/* What is left for a user of one turn; a ring at least, whatever it takes. */
+/* Returns true if the ring's user has time left in this turn. At least one ring of a user is read,
+ * whatever it takes. */
 static bool
 has_time(mrd_drain *p, const ring *r)
 {
     return p->users[r->user].spent_ns < MRD_DRAIN_TURN / (p->users_now == 0 ? 1 : p->users_now);
 }
 
-/* What did not fit into the other rings of the process is read behind them. */
+/* Returns true if the ring continues other rings of the process, and is read after them. */
 static bool
 comes_later(ring *r)
 {
@@ -238,8 +240,8 @@ mrd_drain_hold(mrd_drain *p, bool hold)
     p->held = hold;
 }
 
-/* Each ring once, in turn; which one is first moves on, so that none is always last. A user whose
- * time is up goes on in the next turn where it was left. */
+/* Reads each ring once. The first one rotates, so that none is always last. A user whose time is
+ * over continues in the next turn where it stopped. */
 static uint64_t
 drain_all(mrd_drain *p, mrd_local_ns now)
 {
@@ -268,7 +270,7 @@ drain_all(mrd_drain *p, mrd_local_ns now)
             p->turn = i;
         }
         if (!gone)
-            i++; /* else the last one took its place */
+            i++; /* otherwise the last ring moved into its slot */
     }
     return n;
 }
@@ -334,7 +336,7 @@ mrd_drain_finish(mrd_drain *p)
 
     (void) mrd_drain_lock(p, mrd_local_now());
     mrd_drain_cross(p);
-    do { /* those that were read to their end make room for others that could not be open beside them */
+    do { /* completely read rings make room for rings that could not be open at the same time */
         beyond = p->rings_beyond;
         removed = p->counts.rings_removed;
         mrd_discover_all(p->discover, file_found, p);
@@ -352,7 +354,7 @@ mrd_drain_finish(mrd_drain *p)
             mrd_drain_runtime_flush(p, pr);
         for (ring *r = pr->rings; r != NULL && p->o.hold; r = r->next_of_proc)
             mrd_drain_text_end(p, r);
-        if (p->log == NULL) /* else a successor goes on with them */
+        if (p->log == NULL) /* otherwise a successor continues them */
             mrd_drain_flush_open(p, pr);
     }
 }
@@ -377,7 +379,7 @@ mrd_drain_release(mrd_drain *p, mrd_drain_process *process)
             mrd_drain_text_release(p, r);
         r->waits = false;
         if (r->ended)
-            mrd_drain_ring_remove(p, r); /* the last one takes the process with it */
+            mrd_drain_ring_remove(p, r); /* the last ring removes the process as well */
     }
 }
 
@@ -433,7 +435,7 @@ mrd_drain_claim(const mrd_drain_process *process)
     const proc *pr = (const proc *) process;
     const ring *r = pr->rings;
 
-    while (r != NULL && r->next_of_proc != NULL) /* the oldest: the main thread's, as a rule */
+    while (r != NULL && r->next_of_proc != NULL) /* the oldest ring, usually the main thread's */
         r = r->next_of_proc;
     return r == NULL
                ? pr->first
@@ -455,7 +457,7 @@ mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
         if (!r->waits)
             continue;
         mrd_ring_get_stats(r->reader, &st);
-        if (r->given_back > st.tail) /* what is kept for a successor is no pressure */
+        if (r->given_back > st.tail) /* records that are kept for a successor do not count */
             st.tail = r->given_back;
         full = (double) (st.head - st.tail) / (double) mrd_ring_borrow_info(r->reader)->data_len;
         most = full > most ? full : most;
@@ -463,9 +465,9 @@ mrd_drain_pressure(const mrd_drain *p, const mrd_drain_process *process)
     return most;
 }
 
-/* ---- Open, close, tell ---- */
+/* ---- Open, close, counts ---- */
 
-/* Each ring is an open file; half of those allowed are for everything else. */
+/* Each ring is an open file. Half of the allowed files are for other uses. */
 static size_t
 rings_max(void)
 {
@@ -543,7 +545,7 @@ mrd_drain_close(mrd_drain *p)
     free(p);
 }
 
-/* Losses that a live ring has counted and not yet told in a record belong to the sums already. */
+/* Losses that a live ring has counted without a record so far are included in the sums. */
 static uint64_t
 unreported(const ring *r, uint64_t dropped[MRD_DROP_CAUSES])
 {

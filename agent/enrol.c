@@ -27,12 +27,12 @@
 #define LOOK_NS    (MRD_SEC)
 #define HOUR       (3600 * MRD_SEC)
 
-/* What the thread is given and what came of it; the thread's while it is posted. */
+/* The input and result of the thread; the thread's while a task is posted. */
 typedef struct {
     mrd_enrol_act act;
-    bool have, counts; /* there is a certificate; it has not ended, and connections with it work */
+    bool have, counts; /* there is a certificate; it is valid, and connections with it work */
     mrd_wall_ns to;    /* its end */
-    uint64_t stamp;    /* of the files, before anybody is asked */
+    uint64_t stamp;    /* of the files, when the request began */
     mrd_err err;
     mrd_why why;
     mrd_wall_ns got; /* the end of the new one */
@@ -41,7 +41,7 @@ typedef struct {
 
 struct mrd_enrol {
     mrd_enrol_options o;
-    char *next_path; /* the new certificate until it was accepted */
+    char *next_path; /* the new certificate until it is accepted */
     mrd_job_thread *thread;
     atomic_bool stopping;
     bool posted;
@@ -54,16 +54,16 @@ struct mrd_enrol {
     mrd_local_ns said; /* that it has ended */
 };
 
-/* ---- What is to be done ---- */
+/* ---- The next action ---- */
 
 mrd_enrol_act
 mrd_enrol_decide(const mrd_enrol_facts *f, mrd_wall_ns now)
 {
-    if (!f->have || now.ns >= f->to.ns) /* what has ended renews nothing */
+    if (!f->have || now.ns >= f->to.ns) /* an expired certificate cannot be renewed */
         return f->token ? MRD_ENROL_JOIN : MRD_ENROL_NOTHING;
     if (f->refused || now.ns - f->from.ns >= (f->to.ns - f->from.ns) / 3 * 2)
         return MRD_ENROL_RENEW;
-    return MRD_ENROL_NOTHING; /* also while the clock is behind its begin */
+    return MRD_ENROL_NOTHING; /* also while the clock is before its start */
 }
 
 mrd_dur_ns
@@ -139,7 +139,7 @@ post(mrd_enrol *e, const char *path, const mrd_json *body, const char *bearer, m
 
     mrd_buf_fmt(&url, "%s%s", e->o.server, path);
     mrd_buf_cstr(&url);
-    mrd_buf_room(&text, 4 * MRD_CSR_MAX); /* no copy of the invitation stays behind */
+    mrd_buf_room(&text, 4 * MRD_CSR_MAX); /* avoids copies of the invitation in freed memory */
     mrd_json_write(body, false, &text);
     mrd_buf_cstr(&text);
     if (url.err != MRD_OK || text.err != MRD_OK)
@@ -163,7 +163,8 @@ post(mrd_enrol *e, const char *path, const mrd_json *body, const char *bearer, m
     return err;
 }
 
-/* Tokens of service accounts are JWTs, three parts with dots between them; invitations have none. */
+/* Tokens of service accounts are JWTs, which are three parts with dots in between. Invitations have
+ * no dots. */
 static mrd_err
 join_with_token(mrd_enrol *e, mrd_json *body, mrd_buf *to, const char **ret_by, mrd_why *why)
 {
@@ -205,7 +206,7 @@ ask(mrd_enrol *e, mrd_enrol_act act, const char *request, mrd_buf *to, const cha
     return err;
 }
 
-/* ---- In the thread: trying and installing ---- */
+/* ---- In the thread: test and installation ---- */
 
 static mrd_err
 send_probe(mrd_enrol *e, mrd_link *link, uint64_t tag)
@@ -224,8 +225,8 @@ send_probe(mrd_enrol *e, mrd_link *link, uint64_t tag)
     return err;
 }
 
-/* TLS of the agent's end is up before the aggregator has looked at the certificate: only an answer says that
- * it was accepted. A probe of the clock is answered to whoever is connected. */
+/* The agent's end of TLS is established before the aggregator has verified the certificate. Only an
+ * answer shows that it was accepted. A probe of the clock is answered on any accepted connection. */
 static mrd_err
 try_it(mrd_enrol *e, mrd_why *why)
 {
@@ -269,7 +270,8 @@ try_it(mrd_enrol *e, mrd_why *why)
                        o.data_url);
 }
 
-/* On disk before it is used; the old one stays until the new one was accepted. */
+/* The new certificate is durable before it is used. The old one stays until the new one was
+ * accepted. */
 static mrd_err
 install(mrd_enrol *e, mrd_str cert, bool counts, mrd_why *why)
 {
@@ -305,7 +307,7 @@ work(void *self)
         t->stamp = stamp_of(e); /* the key may be new */
         t->err = ask(e, t->act, mrd_buf_cstr(&request), &cert, &t->by, &t->why);
     }
-    /* Another authority, or it was revoked: where there is a token, that may help. */
+    /* Another authority, or it was revoked. If there is a token, a new enrolment may help. */
     if (t->act == MRD_ENROL_RENEW && t->err == MRD_AUTH && e->o.token_file != NULL) {
         mrd_why renewal = t->why, token = { 0 };
 
@@ -332,8 +334,8 @@ work(void *self)
 
 /* ---- In the loop ---- */
 
-/* The files as they are. When it came is the time of its file, where that can be: it says it an hour
- * earlier, for clocks that are behind. */
+/* Reads the files. The start of validity is the time of the file, if plausible, because the
+ * certificate's own start is an hour earlier, for clocks that are behind. */
 static void
 look(mrd_enrol *e)
 {
@@ -376,7 +378,7 @@ finished(mrd_enrol *e, mrd_local_ns now)
     mrd_wall_ns wall = mrd_wall_now();
 
     e->posted = false;
-    e->stamp = t->stamp; /* what somebody gave since is seen at the next look */
+    e->stamp = t->stamp; /* a later change is found by the next check */
     if (t->err == MRD_OK) {
         e->stamp = stamp_of(e);
         e->facts.refused = false;
@@ -384,7 +386,8 @@ finished(mrd_enrol *e, mrd_local_ns now)
         mrd_log(MRD_LOG_INFO, "AGT-CERT",
                 "The node has a new certificate: node=%s by=%s valid_hours=%" PRId64, e->o.instance,
                 t->by, (int64_t) ((t->got.ns - wall.ns) / HOUR));
-        /* One that has ended by this node's clock is none: not at once again. */
+        /* A certificate that has expired by this node's clock does not count, so the next attempt
+         * waits. */
         e->failures = e->facts.have && wall.ns < e->facts.to.ns ? 0 : e->failures + 1;
     } else {
         e->failures++;
@@ -402,7 +405,7 @@ finished(mrd_enrol *e, mrd_local_ns now)
     return t->err == MRD_OK;
 }
 
-/* A certificate that has ended is said at once and then each hour. */
+/* Logs an expired certificate at once and then each hour. */
 static void
 say_ended(mrd_enrol *e, mrd_local_ns now, mrd_wall_ns wall)
 {
@@ -447,7 +450,7 @@ mrd_enrol_step(mrd_enrol *e, mrd_local_ns now)
         return false;
     e->looked = now;
     wall = mrd_wall_now();
-    if ((stamp = stamp_of(e)) != e->stamp) { /* somebody gave another token or certificate */
+    if ((stamp = stamp_of(e)) != e->stamp) { /* the token or certificate file was replaced */
         e->stamp = stamp;
         e->failures = 0;
         e->next = now;
@@ -513,7 +516,7 @@ mrd_enrol_close(mrd_enrol *e)
     if (e == NULL)
         return;
     e->stopping = true;
-    if (!mrd_job_thread_free(e->thread)) /* it hangs in a request, with what is below */
+    if (!mrd_job_thread_free(e->thread)) /* it hangs in a request that uses the data below */
         return;
     free(e->next_path);
     free(e);

@@ -1,4 +1,5 @@
-/* agent/events.c - an event that a collector gives: does it fire a trigger, does it use a model; then to the recorder. */
+/* agent/events.c - handles an event of a collector: checks it as a trigger, notes models, and
+ * passes it to the recorder */
 #include <stdio.h>
 
 #include "agent/agent_int.h"
@@ -16,7 +17,7 @@ on_trigger(mrd_agent *a, const mrd_drain_process *process, const char *reason)
         mrd_publish_heartbeat_now(a->publish);
 }
 
-/* Apart: its buffer would cost every event a stack frame with a guard. */
+/* Separate, because its buffer would cost every event a stack frame with a guard. */
 __attribute__((noinline)) static void
 look_for_trigger(mrd_agent *a, mrd_drain_process *process, const mrd_event *ev)
 {

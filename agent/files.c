@@ -18,7 +18,7 @@
 #define STABLE_DEFAULT (2 * MRD_SEC)
 #define HANG           (10 * MRD_SEC)
 #define HASH_SLICE     (2u << 20)
-#ifndef MRD_FILES_CHUNK /* a test wants many of them */
+#ifndef MRD_FILES_CHUNK /* tests use a smaller value */
 #define MRD_FILES_CHUNK (512u << 10)
 #endif
 #define CHUNK   MRD_FILES_CHUNK
@@ -45,7 +45,8 @@ open_for_writing(int fd)
         (void) fcntl(fd, F_SETLEASE, F_UNLCK);
         return false;
     }
-    return errno == EAGAIN; /* other errors: the kernel does not tell here; stillness decides */
+    /* other errors: the kernel does not tell, so that unchanged size and time decide */
+    return errno == EAGAIN;
 }
 
 static void
@@ -128,7 +129,7 @@ static void
 post(mrd_files *f)
 {
     if (!mrd_job_thread_post(f->worker, do_work, f->work)) {
-        f->work->kind = NOTHING; /* no thread can be made now: the next turn tries again */
+        f->work->kind = NOTHING; /* no thread could be created; the next turn tries again */
         return;
     }
     f->posted_at = mrd_local_now();
@@ -172,7 +173,7 @@ post_look(mrd_files *f, mrd_local_ns now)
         mrd_files_tell(f, d);
     }
     d->looks_turn = ++f->turn;
-    if (f->inotify < 0) { /* only now: a user has no more than 128 of them */
+    if (f->inotify < 0) { /* created late, because a user has at most 128 of them */
         f->inotify = inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
         if (f->inotify >= 0)
             mrd_files_poll(f, f->inotify);
@@ -186,7 +187,7 @@ post_look(mrd_files *f, mrd_local_ns now)
     return true;
 }
 
-/* ---- Taking one file through ---- */
+/* ---- The path of one file ---- */
 
 static void
 close_file(mrd_files *f)
@@ -209,7 +210,7 @@ finish_current(mrd_files *f, file_state state, const char *message)
     file *one = &f->files[f->at];
 
     close_file(f);
-    if (state == SEEN || f->changed) { /* while it was read, or sent: from the start */
+    if (state == SEEN || f->changed) { /* it changed while it was read or sent: start again */
         one->state = SEEN;
         one->still_since = mrd_local_now();
         if (state == SEEN)
@@ -225,7 +226,7 @@ finish_current(mrd_files *f, file_state state, const char *message)
         f->o.finished(f->o.self, one->path, f->hex, message);
 }
 
-/* What a program keeps for later sessions is not ours to remove (capture/neffs.h). */
+/* Does not remove files that a program keeps for later sessions (capture/neffs.h). */
 static void
 finish(mrd_files *f, file_state state, const char *message)
 {
@@ -309,7 +310,7 @@ apply_open(mrd_files *f)
     }
 }
 
-/* A file that can be taken: it stands still, and a session is to get it. */
+/* Returns true if the file is unchanged for long enough, and a session should get it. */
 static bool
 is_ready(mrd_files *f, file *one, mrd_local_ns now)
 {
@@ -329,7 +330,7 @@ is_ready(mrd_files *f, file *one, mrd_local_ns now)
     return true;
 }
 
-/* The first one that is ready, of the user who waited longest. */
+/* Chooses the first ready file of the user that waited longest. */
 static void
 pick(mrd_files *f, mrd_local_ns now)
 {
@@ -388,7 +389,7 @@ apply_hash(mrd_files *f)
         mrd_sha256_hex(f->sha, f->hex);
         tell(f);
         if (!mrd_files_next_taker(f))
-            finish(f, SEEN, ""); /* the session it was for has ended meanwhile */
+            finish(f, SEEN, ""); /* its session has ended meanwhile */
     }
 }
 
@@ -420,7 +421,8 @@ send(mrd_files *f, uint8_t type, const void *message, mrd_local_ns now)
         f->again_at = mrd_local_add(now, 5 * MRD_MS);
 }
 
-/* A name the aggregator takes: without the process's folder, which it makes itself. */
+/* Returns a name that the aggregator accepts: without the process's directory, which the aggregator
+ * adds. */
 static const char *
 wire_name(const char *rel)
 {
@@ -479,7 +481,7 @@ say_done(mrd_files *f, mrd_local_ns now)
 
 /* ---- Answers ---- */
 
-/* The session under way has the file, or does not take it (message). */
+/* The current session has the file, or did not take it (`message`). */
 static void
 taken(mrd_files *f, const char *message)
 {
@@ -507,7 +509,7 @@ on_request(mrd_files *f, const Mrd__ArtifactRequest *w)
         f->stats.duplicates++;
         taken(f, "");
     } else if (w->err == MRD_AGAIN || w->err == MRD_FULL || w->err == MRD_IO ||
-               w->err == MRD_NOMEM) { /* it cannot now: nothing is wrong with the file */
+               w->err == MRD_NOMEM) { /* a temporary error: the file is fine */
         f->again_at = mrd_local_add(mrd_local_now(), mrd_publish_wait(w->retry_after_ms, RETRY));
     } else if (w->err != 0 && w->retry_after_ms == 0) {
         taken(f, w->message[0] == '\0' ? mrd_err_text((mrd_err) w->err) : w->message);
@@ -527,7 +529,7 @@ on_ack(mrd_files *f, const Mrd__Ack *a)
     int64_t wait = mrd_publish_wait(a->retry_after_ms, RETRY);
 
     if (a->status == MRD__ACK_STATUS__ACK_REFUSED) {
-        f->stage = ANNOUNCING; /* it says there what it has and wants */
+        f->stage = ANNOUNCING; /* the answer says which part the aggregator has and wants */
         try_again(f, wait, a->message);
     } else if (a->status == MRD__ACK_STATUS__ACK_NOT_STORED ||
                a->status == MRD__ACK_STATUS__ACK_SLOW_DOWN) {
@@ -547,10 +549,10 @@ void
 mrd_files_answer(mrd_files *f, uint64_t tag, const mrd_msg *msg)
 {
     if (f->stage == IDLE || !f->asked || tag != f->tag)
-        return; /* of a file given up meanwhile */
+        return; /* of a file that failed meanwhile */
     f->asked = false;
     if (f->sessions[f->to].id != f->to_id)
-        return; /* of a session that has ended: the next step goes on */
+        return; /* of a session that has ended: the next step continues */
     if (msg == NULL) {
         f->stage = ANNOUNCING; /* how far did it come? */
         f->again_at = mrd_local_add(mrd_local_now(), RETRY);
@@ -580,7 +582,7 @@ take_notices(mrd_files *f)
 
 /* ---- A file system that does not answer ---- */
 
-/* A thread, its work and its buffer in place of those that hang. */
+/* Replaces the hanging thread with its work and buffer by new ones. */
 static bool
 replace_worker(mrd_files *f)
 {
@@ -601,8 +603,8 @@ replace_worker(mrd_files *f)
     return true;
 }
 
-/* The thread may hang for hours. It is left with all it touches; another goes on with the other
- * directories, and of this one nothing is taken until the thread comes back. */
+/* The thread may hang for hours. It is left alone with its data. A new thread continues with the
+ * other directories, and this directory is skipped until the old thread returns. */
 static void
 abandon(mrd_files *f)
 {
@@ -625,11 +627,12 @@ abandon(mrd_files *f)
             "meanwhile lack the files written there: dir=%s",
             d->label);
     if (of_file) {
-        h->path = f->files[f->at].path;                       /* the thread reads the name */
-        if ((f->files[f->at].path = strdup(h->path)) == NULL) /* as good: nobody frees it before */
+        h->path = f->files[f->at].path; /* the thread reads the name */
+        /* also fine: the hanging thread keeps the name until it returns */
+        if ((f->files[f->at].path = strdup(h->path)) == NULL)
             f->files[f->at].path = h->path, h->path = NULL;
         f->files[f->at].rel = f->files[f->at].path + strlen(d->label) + 1;
-        f->fd = -1; /* the thread's, like the checksum */
+        f->fd = -1; /* belongs to the thread, like the checksum */
         f->sha = NULL;
         close_file(f);
     }
@@ -659,7 +662,7 @@ come_back(mrd_files *f, hung *h)
         d->look_at = (mrd_local_ns){ 0 };
         folder = NULL;
     }
-    mrd_folder_free(folder, f->inotify); /* of a directory that was dropped */
+    mrd_folder_free(folder, f->inotify); /* of a dropped directory */
     (void) mrd_job_thread_free(h->worker);
     free(w);
     free(h->label);
@@ -683,7 +686,7 @@ look_after_hung(mrd_files *f, mrd_local_ns now)
         abandon(f);
 }
 
-/* What the thread has done. */
+/* Takes the results of the thread. */
 static void
 collect(mrd_files *f, mrd_local_ns now)
 {
@@ -713,7 +716,7 @@ collect(mrd_files *f, mrd_local_ns now)
     }
 }
 
-/* The work that the file under way needs next. */
+/* Returns the work that the current file needs next. */
 static work_kind
 file_work(const mrd_files *f)
 {
@@ -731,7 +734,7 @@ file_work(const mrd_files *f)
     }
 }
 
-/* A file's work and looks in turn. */
+/* Gives the thread a file's work and a search in turn. */
 static void
 hand_out(mrd_files *f, mrd_local_ns now)
 {
@@ -746,8 +749,8 @@ hand_out(mrd_files *f, mrd_local_ns now)
         (void) post_look(f, now);
 }
 
-/* The file under way was for a session that has ended: another one gets it, or it is judged again. A
- * part of it that is being read comes back first. */
+/* The current file was for a session that has ended. Another session gets it, or it is judged
+ * again. A part that is being read returns first. */
 static void
 follow_sessions(mrd_files *f)
 {

@@ -1,5 +1,5 @@
-/* agent/files_dirs.c - capture directories: whose they are, when they are looked through, and the
- * table of their files. */
+/* agent/files_dirs.c - capture directories: their owners, their searches, and the table of their
+ * files */
 #include <stdio.h>
 #include <stdlib.h>
 #include <sys/epoll.h>
@@ -15,8 +15,9 @@
 
 #define LOOK_WATCHED (10 * MRD_SEC)
 #define LOOK_BLIND   (2 * MRD_SEC)
-#define LOOK_BUSY    (500 * MRD_MS) /* while files wait to stand still */
-#define LOOK_GAP     (50 * MRD_MS)  /* between two looks, and four times what one takes */
+#define LOOK_BUSY    (500 * MRD_MS) /* while files have to stay unchanged */
+/* between two searches; at least four times the duration of one */
+#define LOOK_GAP (50 * MRD_MS)
 
 /* ---- The table of files ---- */
 
@@ -34,7 +35,7 @@ files_max(const mrd_files *f)
     return f->o.max_files == 0 ? MRD_FILES_MAX : f->o.max_files;
 }
 
-/* A user may have as many as are left for others; the operator's directories have what they take. */
+/* A user may have as many as other users leave free. The operator's directories have no limit. */
 static bool
 has_share(const mrd_files *f, int64_t uid)
 {
@@ -51,7 +52,7 @@ room(mrd_files *f, int64_t uid)
     return has_share(f, uid) && MRD_VEC_ROOM(f->files, f->n, f->cap, 1);
 }
 
-/* Finished and not there any more, or of a directory that goes. */
+/* Returns true if the file is finished and was removed, or if its directory is dropped. */
 static bool
 is_gone(const mrd_files *f, const file *one, unsigned leaving)
 {
@@ -59,7 +60,7 @@ is_gone(const mrd_files *f, const file *one, unsigned leaving)
                                    !f->dirs[one->dir].looking);
 }
 
-/* Makes room; leaving: a directory whose files go with it, MRD_FILES_DIRS none. */
+/* Makes room. `leaving` is a directory whose files are dropped with it; MRD_FILES_DIRS means none. */
 static void
 forget_files(mrd_files *f, unsigned leaving)
 {
@@ -87,7 +88,7 @@ forget_files(mrd_files *f, unsigned leaving)
     }
     f->n = left;
     mrd_index_clear(&f->by_path);
-    for (uint32_t i = 0; i < f->n; i++) /* there is room: they were in it */
+    for (uint32_t i = 0; i < f->n; i++) /* cannot fail: the entries were in it before */
         (void) mrd_index_add(&f->by_path, mrd_dir_name_hash(f->files[i].dir, f->files[i].path), i);
 }
 
@@ -98,7 +99,7 @@ meet_again(mrd_files *f, file *one, const mrd_folder_file *met, mrd_local_ns now
     if (one->size == met->size && one->mtime.ns == met->mtime.ns)
         return;
     if (f->stage != IDLE && one == &f->files[f->at] &&
-        !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_GROWS)) { /* its size is that of its hash */
+        !MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FILE_GROWS)) { /* its size belongs to its hash */
         f->changed = true;
         return;
     }
@@ -136,7 +137,7 @@ leave_to_its_node(dir *d, const char *rel)
     d->said_elsewhere = true;
 }
 
-/* A file met by a look: new, changed, or as it was. */
+/* Handles a file that a search found: new, changed, or unchanged. */
 static void
 meet(mrd_files *f, unsigned at, const mrd_folder_file *met, mrd_local_ns now)
 {
@@ -197,7 +198,7 @@ mrd_files_poll(mrd_files *f, int fd)
         (void) epoll_ctl(f->polled, EPOLL_CTL_ADD, fd, &ev);
 }
 
-/* The directory is told to go, with what is known of its files. */
+/* Drops the directory with its files. */
 void
 mrd_files_drop(mrd_files *f, unsigned at)
 {
@@ -215,7 +216,8 @@ mrd_files_drop(mrd_files *f, unsigned at)
     f->stats.dirs--;
 }
 
-/* No process is left that named it, it was looked through since, and nothing of it is wanted. */
+/* Returns true if no process that named it remains, it was searched since, and no file of it is
+ * wanted. */
 static bool
 may_go(const mrd_files *f, unsigned at)
 {
@@ -280,7 +282,8 @@ mrd_files_sum(mrd_files *f)
                 (unsigned long long) f->stats.beyond);
 }
 
-/* Those that were not met: removed before they could be taken, or finished and of no more use. */
+/* Handles files that were not found: removed before they could be taken, or finished and not needed
+ * any more. */
 static size_t
 look_for_gone(mrd_files *f, const dir *d)
 {
@@ -333,7 +336,7 @@ end_look(mrd_files *f, unsigned at, const mrd_folder_state *st, mrd_local_ns now
     if (again || gone > f->n / 2)
         forget_files(f, MRD_FILES_DIRS);
     if (mrd_local_before(d->looked_at, d->ended_at))
-        again = true; /* this look may have missed the last files */
+        again = true; /* this search may have missed the last files */
     d->look_at = mrd_local_add(now, (again            ? 0
                                      : d->waiting > 0 ? LOOK_BUSY
                                      : d->blind       ? LOOK_BLIND
@@ -360,7 +363,8 @@ mrd_files_looked(mrd_files *f, mrd_local_ns now)
         end_look(f, w->dir, &w->look, now);
 }
 
-/* When it may be looked at: a directory that takes long is looked at for a fifth of the time. */
+/* Returns when it may be searched: a directory whose searches are long is searched for at most a
+ * fifth of the time. */
 mrd_local_ns
 mrd_files_due(const dir *d)
 {
@@ -377,7 +381,7 @@ mrd_files_due(const dir *d)
                : d->look_at;
 }
 
-/* When a user had its last slice, or its last file. */
+/* Returns when a user last had a slice, or a file. */
 uint64_t
 mrd_files_served(const mrd_files *f, int64_t uid, bool looks)
 {
@@ -393,7 +397,7 @@ mrd_files_served(const mrd_files *f, int64_t uid, bool looks)
     return last;
 }
 
-/* The directory to go on with: of the user, then the directory, that waited longest. */
+/* Chooses the next directory: of the user, then the directory, that waited longest. */
 bool
 mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at)
 {
@@ -415,7 +419,7 @@ mrd_files_choose(const mrd_files *f, mrd_local_ns now, unsigned *ret_at)
     return best_user != UINT64_MAX;
 }
 
-/* One that was named, and has no room among those that are looked for. */
+/* Reports a named file for which there is no room in the list. */
 static void
 leave_name(mrd_files *f, dir *d, const char *name)
 {
@@ -432,7 +436,7 @@ leave_name(mrd_files *f, dir *d, const char *name)
                       "one and those that follow are left out");
 }
 
-/* What was asked for while the thread may have had the folder. */
+/* Passes on names that were requested while the thread may have used the directory. */
 void
 mrd_files_tell(mrd_files *f, dir *d)
 {
@@ -454,7 +458,7 @@ mrd_files_forget_dirs(mrd_files *f)
             mrd_files_drop(f, i);
 }
 
-/* ---- What is watched ---- */
+/* ---- The watched directories ---- */
 
 static dir *
 find_dir(mrd_files *f, mrd_str label, int64_t uid)
@@ -537,7 +541,7 @@ new_dir(mrd_files *f, const mrd_files_place *place, mrd_str label, int64_t uid, 
     return MRD_OK;
 }
 
-/* A file that another session has, for this one. */
+/* Announces a file that another session has to this one. */
 static void
 announce_again(mrd_files *f, const dir *d, const char *name)
 {

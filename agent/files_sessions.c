@@ -2,7 +2,7 @@
 #include "agent/files_int.h"
 #include "trace/model/catalog.h" /* MRD_NONE */
 
-#define STAMP_SLACK (20 * MRD_MS) /* times of files are those of the kernel's last tick */
+#define STAMP_SLACK (20 * MRD_MS) /* times of files are the time of the kernel's last tick */
 
 bool
 mrd_files_have_sessions(const mrd_files *f)
@@ -20,8 +20,8 @@ wants(const mrd_files *f, unsigned k, const mrd_files_whose *whose)
            (f->o.wants == NULL || f->o.wants(f->o.self, f->sessions[k].id, whose));
 }
 
-/* Written before the session began. Some file systems keep whole seconds, or every second one: such a
- * stamp may be of any time behind it. */
+/* Returns true if the file was written before the session began. Some file systems store whole or
+ * even seconds, so a time may be up to that much later. */
 static bool
 is_of_before(const mrd_files_session *s, mrd_wall_ns mtime)
 {
@@ -78,7 +78,7 @@ mrd_files_next_taker(mrd_files *f)
     return true;
 }
 
-/* ---- Sessions come and go ---- */
+/* ---- Begin and end of sessions ---- */
 
 static const mrd_files_session *
 find(const mrd_files_session *v, size_t n, uint64_t id)
@@ -156,7 +156,7 @@ mrd_files_sessions(mrd_files *f, const mrd_files_session *sessions, size_t n)
     mrd_files_look(f);
 }
 
-/* ---- When a session has all ---- */
+/* ---- Completeness of a session ---- */
 
 static bool
 may_have_more(const mrd_files *f, const dir *d, unsigned k, mrd_local_ns since)

@@ -1,4 +1,4 @@
-/* agent/files_state.c - what waits: files from met to finished, and directories to be looked through. */
+/* agent/files_state.c - pending work: files from found to finished, and searches of directories */
 #include <string.h>
 
 #include "agent/files_int.h"

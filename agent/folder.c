@@ -25,7 +25,7 @@ typedef struct {
 
 struct mrd_folder {
     char *proc_root, *path;
-    bool claimed; /* by a process; else the operator's */
+    bool claimed; /* named by a process; otherwise the operator's */
     mrd_owned_claim claim;
     mrd_owned_user user;
     int root, fd;
@@ -33,10 +33,10 @@ struct mrd_folder {
     ino_t ino;
     char **names;
     size_t n_names, cap_names;
-    char **emptied; /* below this folder: those from which files were removed */
+    char **emptied; /* subdirectories from which files were removed */
     size_t n_emptied, cap_emptied;
     /* A look under way. */
-    size_t next_name; /* n_names: all were met, or there are none */
+    size_t next_name; /* n_names means that all were found, or that there are none */
     bool looking;
     level levels[MRD_FOLDER_DEPTH + 1];
     size_t depth; /* open levels */
@@ -58,7 +58,7 @@ mrd_folder_kind(const char *name)
     static const struct {
         const char *suffix, *kind;
     } rows[] = {
-        { ".pftrace", "Perfetto" }, /* what a viewer wrote of a device profile */
+        { ".pftrace", "Perfetto" }, /* output of a viewer for a device profile */
         { ".json", FRAMEWORK },
         { ".json.gz", FRAMEWORK },
     };
@@ -188,7 +188,7 @@ mrd_folder_is_named(const mrd_folder *f, const char *rel)
     return false;
 }
 
-/* The folder as it is named now: it may have been made, or made anew. */
+/* Opens the directory that the path refers to now, which may have been created or replaced. */
 static bool
 open_folder(mrd_folder *f)
 {
@@ -239,7 +239,7 @@ watch(mrd_folder *f, int inotify, int fd)
     f->watches[f->n_watches++] = wd;
 }
 
-/* ---- Looking through it ---- */
+/* ---- Searching it ---- */
 
 /* Takes the descriptor. */
 static void
@@ -284,7 +284,8 @@ meet_file(mrd_folder *f, const struct stat *st, const struct stat *parent)
     f->n_found++;
 }
 
-/* Opened first and asked afterwards: what was looked at may be something else by now. */
+/* Opens the subdirectory first and checks it afterwards, because a name that was checked may refer
+ * to another directory by now. */
 static void
 meet_folder(mrd_folder *f, int inotify, int up, const char *name, size_t rel_len)
 {
@@ -306,7 +307,7 @@ meet_folder(mrd_folder *f, int inotify, int up, const char *name, size_t rel_len
     enter(f, inotify, fd, rel_len);
 }
 
-/* An entry of the level that is open last. */
+/* Handles an entry of the innermost open level. */
 static void
 meet(mrd_folder *f, int inotify, const char *name)
 {
@@ -332,7 +333,7 @@ meet(mrd_folder *f, int inotify, const char *name)
     }
 }
 
-/* The next that was named; nothing below the folder itself. */
+/* Looks for the next named file; searches nothing below the directory itself. */
 static void
 meet_name(mrd_folder *f, int inotify)
 {
@@ -399,7 +400,7 @@ mrd_folder_found(const mrd_folder *f, size_t *ret_n)
     return f->found;
 }
 
-/* The same file, or a folder of the folder's user. */
+/* Returns true for the same file, or for a directory of the directory's user. */
 static bool
 may_remove(const mrd_folder *f, const struct stat *st, const struct stat *want)
 {
@@ -409,7 +410,7 @@ may_remove(const mrd_folder *f, const struct stat *st, const struct stat *want)
            (f->user.uid == MRD_OWNED_ANY || f->user.uid == (int64_t) st->st_uid);
 }
 
-/* Removes a name below `root`: the file `want`, or (NULL) an empty folder. */
+/* Removes a name below `root`: the file `want`, or, if NULL, an empty directory. */
 static bool
 remove_name(const mrd_folder *f, int root, const char *path, const struct stat *want)
 {

@@ -1,4 +1,5 @@
-/* agent/heartbeat.c - what an agent sends every second: its state, its clock, and its part in each session. */
+/* agent/heartbeat.c - the message that an agent sends every second: its state, its clock, and its
+ * part in each session */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +18,7 @@ typedef struct {
     Mrd__Counters counters;
 } counter_set;
 
-/* The times of one cause; each gap has its place, so there is room. */
+/* The gaps of one cause. The list has room for all gaps. */
 static void
 gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
 {
@@ -41,8 +42,8 @@ gap_list(counter_set *set, const mrd_gaps *gaps, int cause, Mrd__Drop *to)
     to->gaps_merged = gaps->merged;
 }
 
-/* What was read before the node was told of a session is known by process and time, not by what a session may choose
- * among a process's events. */
+/* Events that were read before the node received a session are counted by process and time, without
+ * the session's selection of events in a process. */
 static const char *
 cause_text(int cause, bool late_at_most)
 {
@@ -50,7 +51,7 @@ cause_text(int cause, bool late_at_most)
                                                   : mrd_drop_text((mrd_drop_cause) cause);
 }
 
-/* Drops of one counter list as messages. gaps: NULL for none. */
+/* Fills the drops of one counter list. gaps: NULL if there are none. */
 static size_t
 drop_list(counter_set *set, const mrd_record_drop *drops, const mrd_gaps *gaps, bool late_at_most)
 {
@@ -142,7 +143,7 @@ typedef struct {
     Mrd__ModelList message;
 } model_set;
 
-/* The texts are the table's: it does not change while the message is made. */
+/* The texts belong to the table, which does not change while the message is made. */
 static Mrd__ModelList *
 fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
 {
@@ -172,8 +173,8 @@ fill_models(model_set *set, const mrd_model_table *t, uint64_t session)
     return m;
 }
 
-/* Of everything that the lists of models depend on: they go again when it changes, until the
- * aggregator has answered. */
+/* Returns a signature of the inputs of the lists of models. The lists are sent again when it
+ * changes, until the aggregator has acknowledged them. */
 static uint64_t
 models_signature(const mrd_agent *a)
 {
@@ -184,10 +185,10 @@ models_signature(const mrd_agent *a)
         mrd_record_get(a->record, i, &s);
         h = (h ^ s.id ^ (uint64_t) s.start.ns ^ (uint64_t) s.stop.ns << 1) * 0x9e3779b97f4a7c15u;
     }
-    return h | 1; /* 0: nothing was told */
+    return h | 1; /* 0 means that nothing was sent */
 }
 
-#define JOBS_BYTES (48u << 10) /* of a heartbeat: it has room for more than that */
+#define JOBS_BYTES (48u << 10) /* limit in a heartbeat, which has room for more */
 
 static void
 fill_jobs(const mrd_record_status *s, size_t room, Mrd__SessionStatus *to)
@@ -218,8 +219,8 @@ shorten_models(Mrd__ModelList *list)
     return n;
 }
 
-/* Leaves out the second half of each list of models, or where there are none of each list of device profiles. False:
- * there is nothing left to leave out. */
+/* Drops the second half of each list of models or, if there are none, of each list of device
+ * profiles. Returns false if there is nothing left to drop. */
 static bool
 shorten(Mrd__Heartbeat *m)
 {
@@ -239,7 +240,8 @@ shorten(Mrd__Heartbeat *m)
     return models + profiles > 0;
 }
 
-/* One that is too large would be refused as a whole, and without heartbeats the node is gone. */
+/* A heartbeat that is too large would be refused as a whole, and without heartbeats the node counts
+ * as lost. */
 static mrd_err
 pack_heartbeat(mrd_frame *f, Mrd__Heartbeat *m, mrd_buf *to)
 {
@@ -253,7 +255,7 @@ pack_heartbeat(mrd_frame *f, Mrd__Heartbeat *m, mrd_buf *to)
 
 /* ---- The message ---- */
 
-/* All that a message refers to. */
+/* All memory that a message refers to. */
 typedef struct {
     Mrd__SessionStatus status;
     Mrd__SessionTally tally;
@@ -264,7 +266,7 @@ typedef struct {
     char report[256], unselected_one[160];
 } session_part;
 
-/* For how long a report is repeated, in case a heartbeat is lost. */
+/* How long a report is repeated, in case a heartbeat is lost. */
 #define REPORTED (10 * MRD_SEC)
 
 typedef struct {
@@ -325,7 +327,8 @@ fill_clock(heartbeat *h, const mrd_agent *a)
     h->m.answer_raw_ns = h->view.answer_raw.ns;
 }
 
-/* What runtimes can do goes again when it changes, until the aggregator has answered. */
+/* The abilities of runtimes are sent again when they change, until the aggregator has acknowledged
+ * them. */
 static void
 fill_features(heartbeat *h, mrd_agent *a)
 {
@@ -343,7 +346,7 @@ fill_features(heartbeat *h, mrd_agent *a)
     h->m.runtime = &h->features;
 }
 
-/* Of this boot, and what of it was counted before. */
+/* The counts of this boot, and the counts before it. */
 static void
 fill_session_counters(session_part *p, const mrd_agent *a, const mrd_record_status *s)
 {
@@ -351,8 +354,8 @@ fill_session_counters(session_part *p, const mrd_agent *a, const mrd_record_stat
 
     fill_counters(&p->counters, s->begun, s->delivered, s->held, s->drops, &s->gaps,
                   s->late_at_most);
-    p->counters.counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) /* goes on */
-                                                        : a->run;
+    /* continues across restarts */
+    p->counters.counters.since = a->o.spool_dir != NULL ? mrd_spool_since(a->spool) : a->run;
     p->counters.counters.clock_frames_lost = s->clock_lost;
     p->status.counters = &p->counters.counters;
     if (a->o.spool_dir == NULL || !mrd_record_base(a->record, s->id, &base))
@@ -393,7 +396,7 @@ fill_session(heartbeat *h, const mrd_agent *a, size_t i, size_t n_sessions)
     mrd__session_status__init(st);
     st->session = s.id;
     st->phase = s.phase;
-    /* Who joins late says from when on its part is whole. */
+    /* A node that joins late reports when its part became complete. */
     st->started_local_ns = s.start.ns == INT64_MAX                ? 0
                            : mrd_local_after(s.reported, s.start) ? s.reported.ns
                                                                   : s.start.ns;
@@ -434,7 +437,7 @@ fill_refusal(heartbeat *h, mrd_agent *a, size_t i)
     st->message = a->refusals[i].message;
 }
 
-/* Repeats the last report for aggregators of wire 1.1, which take it for all sessions of the node. */
+/* Repeats the last report for aggregators of wire 1.1, which apply it to all sessions of the node. */
 static void
 fill_trigger(heartbeat *h, mrd_agent *a)
 {

@@ -25,12 +25,12 @@
 #define PIDS_MAX   (1u << 22) /* the kernel's PID_MAX_LIMIT on 64 bits */
 #define APART_MASK ((1u << 30) - 1)
 
-/* ---- Which user's a pid is or was ---- */
+/* ---- The user of a pid, now or before ---- */
 
 mrd_err
 mrd_drain_owners_init(mrd_drain *p)
 {
-    /* 16 MB of addresses; a page of memory for each 1,024 numbers in use */
+    /* 16 MB of addresses, of which one page of memory is used per 1,024 pids */
     p->owners = mmap(NULL, PIDS_MAX * sizeof(*p->owners), PROT_READ | PROT_WRITE,
                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (p->owners == MAP_FAILED)
@@ -52,7 +52,7 @@ note_owner(mrd_drain *p, int64_t pid, int64_t uid)
         p->owners[pid] = (uint32_t) uid + 1;
 }
 
-/* Somebody else had this number, or has it. */
+/* Returns true if the pid belongs or belonged to another user. */
 static bool
 is_anothers(const mrd_drain *p, int64_t pid, uint32_t uid)
 {
@@ -64,9 +64,9 @@ is_anothers(const mrd_drain *p, int64_t pid, uint32_t uid)
     return false;
 }
 
-/* ---- What a ring says ---- */
+/* ---- Claims of a ring ---- */
 
-/* Fills in what /proc did not. */
+/* Fills in members that /proc does not have. */
 static void
 ident_from_ring(mrd_ident *id, mrd_str text)
 {
@@ -93,7 +93,7 @@ ident_from_ring(mrd_ident *id, mrd_str text)
     }
 }
 
-/* A number above all pids, the same for all rings of that claim. */
+/* Returns a number above all pids, the same for all rings of that claim. */
 static int64_t
 apart_pid(const mrd_ring_info *info)
 {
@@ -104,14 +104,14 @@ apart_pid(const mrd_ring_info *info)
            (int64_t) (mrd_hash64(claim, sizeof(claim), 0x41504152) & APART_MASK);
 }
 
-/* The process maps the file: nobody can make another user's process do that. */
+/* Returns true if the process maps the file, which no user can arrange for another user's process. */
 static bool
 maps_it(mrd_ring_reader *reader)
 {
     return reader != NULL && mrd_ring_owner(reader, NULL) == MRD_OWNER_ALIVE;
 }
 
-/* What nobody can say of himself comes from the kernel. */
+/* Sets the members that only the kernel can confirm. */
 static void
 say_owner(mrd_ident *id, const mrd_ring_info *info)
 {
@@ -126,8 +126,9 @@ say_owner(mrd_ident *id, const mrd_ring_info *info)
 }
 
 /*
- * Where the kubelet names its pods, only its word counts for pod and namespace: anybody can write a name
- * into an environment. Of a process that is not confirmed, the folder of its ring says the pod.
+ * If the kubelet's directory of pods is known, only it determines pod and namespace, because any
+ * process can write a name into its environment. The directory of its ring determines the pod of an
+ * unconfirmed process.
  */
 static void
 correct_pod(const mrd_drain *p, mrd_ident *id, bool confirmed, unsigned dir)
@@ -156,7 +157,7 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ri
                    int32_t host_pid, mrd_ident *ret_id)
 {
     bool ours = info->pid_ns == 0 || info->pid_ns == p->pid_ns, apart;
-    bool claims = ours && dir != 0; /* from a container, a number of ours: to be confirmed */
+    bool claims = ours && dir != 0; /* a pid of ours in a container's ring must be confirmed */
     bool confirmed = false;
     mrd_ident id;
 
@@ -172,7 +173,8 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ri
             note_owner(p, host_pid, id.uid);
             return MRD_DENIED;
         }
-        apart = !confirmed && (same || !owned || claims); /* not same: it is somebody else's now */
+        /* not the same process: the pid belongs to another one now */
+        apart = !confirmed && (same || !owned || claims);
         if (confirmed)
             note_owner(p, host_pid, id.uid == MRD_NONE ? (int64_t) info->file_uid : id.uid);
         else
@@ -186,7 +188,7 @@ mrd_drain_identify(mrd_drain *p, unsigned dir, const mrd_ring_info *info, mrd_ri
     if (id.pid != info->name.pid || !ours)
         id.container_pid = info->name.pid;
     ident_from_ring(&id, info->ident);
-    if (id.job[0] == '\0') /* who does not say its job has that of the node, for sessions too */
+    if (id.job[0] == '\0') /* a process without a job has the node's job, for sessions as well */
         snprintf(id.job, sizeof(id.job), "%.127s", p->job);
     say_owner(&id, info);
     correct_pod(p, &id, confirmed, dir);

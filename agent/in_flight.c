@@ -1,5 +1,5 @@
-/* agent/in_flight.c - what a living process is inside of: the places of its rings' headers, spans
- * whose end is another record, starts of the runtime's trace. */
+/* agent/in_flight.c - the open spans of a living process: scopes in its rings' headers, spans whose
+ * end is another record, starts of the runtime's trace */
 #include <stdlib.h>
 
 #include "agent/drain_int.h"
@@ -49,7 +49,8 @@ look_at_scopes(look *l, ring *r)
     }
 }
 
-/* The rings tell their losses with the next event: until then the ends of spans may be among them. */
+/* The rings report losses with the next event. Until then the ends of spans may be among the lost
+ * events. */
 static bool
 loses_unreported(const proc *pr)
 {
@@ -103,7 +104,8 @@ mrd_drain_long_open(mrd_drain *p, mrd_drain_process *process,
 
     if (!p->o.hold || pr->nrt == NULL)
         return;
-    /* A text that any of its rings keeps may be the one: nothing younger is out of reach for sure. */
+    /* Any text that its rings keep may contain the start, so only later starts are certainly out of
+     * reach. */
     for (ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (r->texts != NULL && !r->ended && !mrd_ring_borrow_info(r->reader)->rest) {
             of_ring = mrd_drain_text_first(r);

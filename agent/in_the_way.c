@@ -8,7 +8,7 @@
 
 #include "base/hash.h"
 
-#define TRIES 64 /* who makes it anew in between does not win so often in a row */
+#define TRIES 64 /* another user who creates the name again in between cannot win this often */
 
 bool
 mrd_in_the_way_clear(int dir_fd, const char *name)
@@ -24,7 +24,7 @@ mrd_in_the_way_clear(int dir_fd, const char *name)
         return true;
     if (errno != ENOTEMPTY && errno != EEXIST)
         return false;
-    mrd_random(&number, sizeof(number)); /* a name that cannot be taken beforehand */
+    mrd_random(&number, sizeof(number)); /* a name that other users cannot create in advance */
     snprintf(aside, sizeof(aside), "meridian.moved.%016" PRIx64, number);
     return renameat(dir_fd, name, dir_fd, aside) == 0 || errno == ENOENT;
 }

@@ -14,7 +14,8 @@
 #define SCAN_PERIOD (100 * MRD_MS)
 #define DIR_PERIOD  (2 * MRD_SEC) /* while there is no folder */
 #define TEXT_MAX    4096
-#define TICK        MRD_SEC /* times of files are those of a tick, of some file systems a whole second */
+/* times of files have the resolution of a tick, on some file systems a second */
+#define TICK MRD_SEC
 
 typedef struct {
     char name[256]; /* empty: the slot is free */
@@ -29,7 +30,7 @@ struct mrd_job_files {
     mrd_job_files_options o;
     job_file v[MRD_JOB_FILES_MAX];
     mrd_local_ns scan_at;
-    struct timespec changed; /* the folder, at the last look */
+    struct timespec changed; /* of the directory at the last search */
     bool said_dir, looking;
 };
 
@@ -108,7 +109,7 @@ copy_line(mrd_str text, const char *key, char *to, size_t size)
     return found;
 }
 
-/* Returns false if the file tells of no job. */
+/* Returns false if the file has no job. */
 static bool
 parse(mrd_str text, mrd_job_told *ret_told)
 {
@@ -156,7 +157,7 @@ begin_job(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
 
     if (f == NULL)
         return NULL;
-    /* It is in its place before the caller looks at the processes that are there already. */
+    /* It is in its slot before the caller handles processes that already exist. */
     *f = (job_file){ .id = told->id, .key = told->key };
     snprintf(f->name, sizeof(f->name), "%s", name);
     snprintf(f->component, sizeof(f->component), "%s", told->component);
@@ -173,7 +174,7 @@ has_same(const job_file *f, const mrd_job_told *told, const char *key)
     return mrd_str_eq(mrd_jobid_get(&f->id, key), mrd_jobid_get(&told->id, key));
 }
 
-/* What is written later may say more of the run, such as its cluster. */
+/* A later version of the file may have more members of the run, such as its cluster. */
 static bool
 is_same_run(const job_file *f, const mrd_job_told *told)
 {
@@ -187,7 +188,7 @@ take_file(mrd_job_files *files, const char *name, const mrd_job_told *told, mrd_
     job_file *f = find_file(files, name);
 
     if (f != NULL && !is_same_run(f, told)) {
-        forget(files, f, now); /* it told of another job, or of an earlier run */
+        forget(files, f, now); /* it had another job, or an earlier run */
         f = NULL;
     }
     if (f == NULL && (f = begin_job(files, name, told, now)) == NULL)
@@ -241,8 +242,8 @@ read_dir(mrd_job_files *files, int fd, mrd_local_ns now)
     closedir(d);
 }
 
-/* Nothing was renamed since the last look. Of a folder that has just changed its time cannot tell: what
- * follows within the same tick leaves it as it is. */
+/* Returns true if no file was renamed since the last search. The time of a directory that has just
+ * changed does not show it, because further changes within the same tick leave the time unchanged. */
 static bool
 is_as_before(const mrd_job_files *files, const struct stat *st)
 {
@@ -253,7 +254,7 @@ is_as_before(const mrd_job_files *files, const struct stat *st)
            st->st_mtim.tv_nsec == files->changed.tv_nsec && (age < 0 || age > TICK);
 }
 
-/* Files appear, and change, by rename: that changes the folder. */
+/* Files are created and changed by rename, which changes the directory's time. */
 void
 mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
 {
@@ -282,7 +283,7 @@ mrd_job_files_step(mrd_job_files *files, mrd_local_ns now, bool at_once)
         return;
     }
     files->changed = st.st_mtim;
-    files->looking = true; /* the caller may ask for a look from within */
+    files->looking = true; /* the callback may request a search */
     read_dir(files, fd, now);
     files->looking = false;
 }
@@ -293,9 +294,10 @@ mrd_job_files_next_ns(const mrd_job_files *files)
     return files->o.dir == NULL ? ((mrd_local_ns){ INT64_MAX }) : files->scan_at;
 }
 
-/* ---- What processes say ---- */
+/* ---- Claims of processes ---- */
 
-/* Returns the file of a job of this name that belongs to the user, else that of another user's job. */
+/* Returns the file of a job of this name that belongs to the user, otherwise the file of another
+ * user's job. */
 static const job_file *
 find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 {
@@ -315,7 +317,7 @@ find_word(const mrd_job_files *files, mrd_str name, int64_t uid)
 void
 mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
 {
-    /* By these jobs are told apart, and owners found. */
+    /* These keys identify jobs and their owners. */
     static const char *const words[] = { "job", "cluster", "namespace", "restart", "user", NULL };
     mrd_str name = mrd_jobid_get(&ident->jobid, "job");
     mrd_jobid nothing = { "" };
@@ -325,7 +327,8 @@ mrd_job_files_correct(mrd_job_files *files, mrd_ident *ident)
     if (name.len == 0 || mrd_num_i64(mrd_jobid_get(&ident->jobid, "uid"), &uid) != MRD_OK)
         return;
     if (find_word(files, name, uid) == NULL)
-        mrd_job_files_step(files, mrd_local_now(), true); /* it may have come a moment ago */
+        /* the file may have been written a moment ago */
+        mrd_job_files_step(files, mrd_local_now(), true);
     if ((f = find_word(files, name, uid)) != NULL)
         mrd_jobid_correct(&ident->jobid, f->key.uid == uid ? &f->id : &nothing, words);
     if ((f = find_word(files, mrd_str_of(ident->job), uid)) != NULL && f->key.uid != uid)

@@ -12,7 +12,7 @@
 #define PATIENCE (2 * MRD_SEC) /* for a task at the end */
 
 struct mrd_job_thread {
-    pthread_mutex_t lock; /* of run, arg, done, end; nests in nothing */
+    pthread_mutex_t lock; /* guards run, arg, done, end; a leaf lock */
     pthread_cond_t cond;
     pthread_t thread;
     bool started, end, done;
@@ -114,7 +114,7 @@ mrd_job_thread_fd(const mrd_job_thread *w)
     return w->fd;
 }
 
-/* Waits for the task under way, a moment. */
+/* Waits briefly for the running task. */
 static bool
 ends(mrd_job_thread *w)
 {

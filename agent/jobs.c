@@ -8,17 +8,18 @@
 #include "base/num.h"
 #include "base/obj.h"
 
-#define ASK_AGAIN     (250 * MRD_MS)
-#define LIMIT_AGAIN   MRD_SEC
-#define IDLE_MAX      (5 * MRD_SEC) /* without a process: it has ended */
-#define KEEP          (60 * MRD_SEC) /* one that is over stays known: its end may have to be told again */
-#define MARGIN        (5 * MRD_SEC) /* its processes may be older than our knowledge of it */
-#define UNASKED_HOLD  MRD_SEC /* rings of a job that does not ask wait no longer, once it is known */
-#define UNASKED_AGAIN (5 * MRD_SEC)  /* somebody may have begun to wait for it */
-#define END_WAIT      MRD_SEC        /* rings of processes that have just ended are found */
+#define ASK_AGAIN   (250 * MRD_MS)
+#define LIMIT_AGAIN MRD_SEC
+#define IDLE_MAX    (5 * MRD_SEC) /* a job without a process for this long has ended */
+/* a finished job is kept this long, because its end may have to be reported again */
+#define KEEP          (60 * MRD_SEC)
+#define MARGIN        (5 * MRD_SEC) /* its processes may be older than our record of it */
+#define UNASKED_HOLD  MRD_SEC /* rings of a job without a request wait for at most this long */
+#define UNASKED_AGAIN (5 * MRD_SEC)  /* a user may have begun to wait for it */
+#define END_WAIT      MRD_SEC        /* time to find rings of processes that have just ended */
 #define END_WAIT_MAX  (10 * MRD_SEC) /* ... and read */
 #define REJOIN                                                                                     \
-    (12 * MRD_SEC) /* after its end was told: then the aggregator has ended its session */
+    (12 * MRD_SEC) /* after the end was reported; the aggregator has ended its session by then */
 #define TAG_END (1ull << 40)
 
 _Static_assert(MRD_JOBS_MAX <= 256 && (MRD_JOBS_MAX & (MRD_JOBS_MAX - 1)) == 0,
@@ -31,18 +32,18 @@ typedef struct {
     mrd_jobid id;
     mrd_job_key key;
     Mrd__JobWitness witness;
-    unsigned n_files; /* that tell of it and do not say that it has ended */
+    unsigned n_files; /* files of the job that do not say that it has ended */
     char request[256], owner_key[65];
     uint64_t session;
-    mrd_local_ns begin, ended;       /* RAW; ended 0: not yet */
-    mrd_local_ns known;              /* since when: behind begin when its file was found late */
+    mrd_local_ns begin, ended;       /* RAW; ended 0 means not yet */
+    mrd_local_ns known;              /* when the agent found it, which may be after `begin` */
     mrd_local_ns ask_at, idle_since; /* 0: it has processes */
-    mrd_local_ns told;               /* when its end was reported; 0: not yet */
+    mrd_local_ns told;               /* when its end was reported. 0 means not yet */
     unsigned processes, serial;
     bool in_flight, end_reported, holds;
     mrd_local_ns whole; /* mrd_job_times */
     bool said_wait;
-    bool again;    /* it asks for more than what was sent */
+    bool again;    /* it requests more than was sent */
     bool owes_end; /* the aggregator has a session for it that this node could not begin */
 } job;
 
@@ -53,7 +54,7 @@ struct mrd_jobs {
     unsigned serial;
     bool said_full;
     const mrd_drain_process *arriving; /* not attached to its job yet */
-    uint64_t left;                     /* jobs that asked and are not recorded */
+    uint64_t left;                     /* jobs that requested recording and are not recorded */
 };
 
 size_t
@@ -102,7 +103,7 @@ find_of(mrd_jobs *j, const mrd_drain_process *p)
 {
     job *last = NULL;
 
-    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may be over before its rings are found */
+    for (size_t i = 0; i < MRD_JOBS_MAX; i++) { /* it may end before its rings are found */
         job *b = &j->jobs[i];
 
         if (is_of(b, p) && (last == NULL || mrd_local_after(b->begin, last->begin)))
@@ -213,7 +214,7 @@ asks(const mrd_drain_process *p)
     return session[0] != '\0' && strcmp(session, "off") != 0 && strncmp(session, "off,", 4) != 0;
 }
 
-/* A job that was known, and had not asked. */
+/* A known job without a request makes one now. */
 static void
 asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
 {
@@ -229,7 +230,7 @@ asks_after_all(mrd_jobs *j, job *b, mrd_str request, mrd_local_ns now)
 static void
 attach(mrd_jobs *j, job *b, mrd_drain_process *p, mrd_local_ns now)
 {
-    if (is_unasked(b) && asks(p)) /* the prolog's file does not know a step's environment */
+    if (is_unasked(b) && asks(p)) /* the prolog's file does not contain a step's environment */
         asks_after_all(j, b, mrd_str_of(p->ident.session), now);
     b->processes++;
     b->idle_since = (mrd_local_ns){ 0 };
@@ -254,7 +255,7 @@ mrd_jobs_correct(mrd_jobs *j, mrd_ident *ident)
     mrd_job_files_correct(j->files, ident);
 }
 
-/* A process that came before the file of its job. */
+/* Corrects a process that was found before the file of its job. */
 static void
 correct_process(void *self, mrd_drain_process *p)
 {
@@ -280,18 +281,19 @@ over(job *b, mrd_local_ns now)
         b->ended = now;
 }
 
-/* The hook tells of a job that a process told of before. */
+/* The hook reports a job that a process had claimed. */
 static void
 adopt(job *b, const mrd_jobid *id)
 {
     b->witness = MRD__JOB_WITNESS__WITNESS_HOOK;
     b->id = *id;
-    b->state = JOB_ASKING; /* the aggregator is told who says so now, also if it knows the job */
+    b->state = JOB_ASKING; /* reports the new source to the aggregator, even if it knows the job */
     b->again = b->in_flight;
     b->ask_at = (mrd_local_ns){ 0 };
 }
 
-/* The job that is told of; one more component of it is no other job. NULL: there is no room. */
+/* Finds or adds the job of a file. A further component belongs to the same job. Returns NULL if
+ * there is no room. */
 static job *
 job_of_file(mrd_jobs *j, const mrd_job_told *told, mrd_local_ns now)
 {
@@ -334,7 +336,7 @@ change_file(void *self, void *of, const mrd_job_told *told, mrd_local_ns now)
         asks_after_all(self, of, mrd_str_of(told->request), now);
 }
 
-/* The job is over on this node when none of its files says that it goes on. */
+/* The job has ended on this node when none of its files says that it continues. */
 static void
 end_file(void *self, void *of, mrd_local_ns now)
 {
@@ -347,7 +349,8 @@ end_file(void *self, void *of, mrd_local_ns now)
 
 /* ---- Runs ---- */
 
-/* When the end of an earlier run was told; now: it is about to be. 0: there was none, or nobody awaits its end. */
+/* Returns when the end of an earlier run was reported; `now` if it is about to be. 0 means that
+ * there was no such run, or no session waits for its end. */
 static mrd_local_ns
 end_told(const job *before, mrd_local_ns now)
 {
@@ -360,8 +363,9 @@ end_told(const job *before, mrd_local_ns now)
     return before->state == JOB_LEFT ? never : now;
 }
 
-/* before: an earlier run of the job, whose processes all ended; NULL: there was none. The aggregator would put this
- * one into the session that is ending, so it is asked when that is over. */
+/* Adds a job that a process claims. `before` is an earlier run of the job whose processes all
+ * ended, NULL if there was none. The aggregator would put this run into the session that is ending,
+ * so it is asked after that. */
 static job *
 add_by_process(mrd_jobs *j, const mrd_drain_process *p, job *before, mrd_local_ns now)
 {
@@ -392,7 +396,8 @@ mrd_jobs_process(mrd_jobs *j, mrd_drain_process *p)
     }
     j->arriving = p;
     if ((b == NULL || b->ended.ns != 0) && mrd_jobid_get(&p->ident.jobid, "job").len > 0) {
-        mrd_job_files_step(j->files, now, true); /* its file, or that of its next run, may be new */
+        /* its file, or the file of its next run, may be new */
+        mrd_job_files_step(j->files, now, true);
         b = find_of(j, p);
     }
     j->arriving = NULL;
@@ -444,7 +449,7 @@ leave(mrd_jobs *j, job *b, mrd_local_ns now, mrd_err err, const char *message)
     hold(j, b, false, now);
 }
 
-/* Said once: why it has no session yet. */
+/* Logs once why it has no session yet. */
 static void
 wait_more(job *b, mrd_local_ns now, const char *reason)
 {
@@ -465,7 +470,8 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
 
     b->owes_end = err != MRD_OK;
     b->end_reported = b->end_reported && !b->owes_end;
-    if (err == MRD_LIMIT && may_hold(b, now)) { /* of this node: others may be about to end */
+    /* limit of this node: other sessions may be about to end */
+    if (err == MRD_LIMIT && may_hold(b, now)) {
         wait_more(b, now, why.text);
         return;
     }
@@ -478,7 +484,8 @@ record(mrd_jobs *j, job *b, const Mrd__Control *control, mrd_local_ns now)
     hold(j, b, false, now);
 }
 
-/* Sessions of others may be about to end, or that of an earlier run of this job. */
+/* Returns true if a retry may help: other sessions, or the session of an earlier run, may be about
+ * to end. */
 static bool
 is_for_now(const Mrd__JobReply *reply)
 {
@@ -496,7 +503,7 @@ on_reply(mrd_jobs *j, job *b, const Mrd__JobReply *reply, bool end)
     } else if (b->again && b->state == JOB_ASKING && reply->control == NULL) {
         b->again = false;
     } else if (b->state != JOB_ASKING) {
-        ; /* told again after a welcome */
+        ; /* reported again after a welcome */
     } else if (is_for_now(reply) && may_hold(b, now) && !is_unasked(b)) {
         wait_more(b, now, reply->message);
     } else if (reply->err != MRD_OK) {
@@ -518,7 +525,7 @@ mrd_jobs_answer(mrd_jobs *j, uint64_t tag, const mrd_msg *msg)
         return;
     b->in_flight = false;
     if (msg == NULL)
-        return; /* asked again when it is time */
+        return; /* asked again when it is due */
     if (msg->frame.type == MRD_FRAME_JOB_REPLY)
         on_reply(j, b, msg->u.job_reply, (tag & TAG_END) != 0);
     else if (msg->frame.type == MRD_FRAME_ACK &&
@@ -566,7 +573,7 @@ mrd_jobs_close(mrd_jobs *j)
 
 /* ---- Turns ---- */
 
-/* The aggregator is to be told that the session ends on this node. */
+/* Returns true if the aggregator must receive the end of the session on this node. */
 static bool
 tells_end(const job *b)
 {
@@ -574,7 +581,7 @@ tells_end(const job *b)
                                 (b->state == JOB_LEFT && b->owes_end));
 }
 
-/* Long over: it is forgotten, and what nobody gave a session is said. */
+/* Removes a job that ended long ago, and logs one that had no session. */
 static void
 forget(mrd_jobs *j, job *b, mrd_local_ns now)
 {
@@ -609,7 +616,7 @@ job_step(mrd_jobs *j, size_t at, mrd_local_ns now)
     if (b->state == JOB_RECORDED && ended && b->session != 0 &&
         mrd_local_after(now,
                         mrd_local_add(b->ended, (b->processes == 0 ? END_WAIT : END_WAIT_MAX)))) {
-        j->o.stop(j->o.self, b->session, now); /* what its rings still hold is of before */
+        j->o.stop(j->o.self, b->session, now); /* the rest of its rings is from before the end */
         b->session = 0;
         b->ask_at = now;
     }
@@ -640,8 +647,7 @@ mrd_jobs_next_ns(const mrd_jobs *j)
 
         if (b->state == JOB_RECORDED && b->ended.ns != 0 && b->session != 0 && b->processes == 0 &&
             mrd_local_before(mrd_local_add(b->ended, END_WAIT), next))
-            next = mrd_local_add(b->ended,
-                                 END_WAIT); /* with processes: what ends them wakes the loop */
+            next = mrd_local_add(b->ended, END_WAIT); /* with processes: their end wakes the loop */
 
         if (asks && !b->in_flight && mrd_local_before(b->ask_at, next))
             next = b->ask_at;

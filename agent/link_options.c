@@ -1,4 +1,5 @@
-/* Where an agent's options lead: the addresses of its aggregator, checked before anything is opened. */
+/* Fills in and checks the addresses of the aggregator from the agent's options, before anything is
+ * opened. */
 #include "agent/agent.h"
 
 #include <stdio.h>
@@ -8,7 +9,7 @@
 #include "base/url.h"
 #include "proto/fetch.h"
 
-/* tcp://host:7770 to tcp://host:7771; others give NULL. */
+/* Returns tcp://host:7771 for tcp://host:7770, NULL for other addresses. */
 static char *
 control_of(const char *data_url)
 {
@@ -39,7 +40,8 @@ has_tls(const char *address)
     return strncmp(address, "tls+tcp:", 8) == 0;
 }
 
-/* Both connections carry the token: neither may leave the machine without TLS unless that is wanted. */
+/* Both connections carry the token, so neither may leave the machine without TLS unless that is
+ * requested. */
 static mrd_err
 address_check(const mrd_agent_options *o, const char *option, const char *address, mrd_why *why)
 {
@@ -51,7 +53,7 @@ address_check(const mrd_agent_options *o, const char *option, const char *addres
                        option, address);
 }
 
-/* Who gives a certificate expects TLS. */
+/* A user who sets a certificate expects TLS. */
 static mrd_err
 unused_check(const mrd_agent_options *o, mrd_why *why)
 {
@@ -71,7 +73,7 @@ unused_check(const mrd_agent_options *o, mrd_why *why)
         option, o->data_url, option);
 }
 
-/* Of an agent that gets its certificate itself. */
+/* For an agent that gets its certificate itself. */
 static mrd_err
 join_fill(mrd_agent_options *o, mrd_why *why)
 {

@@ -8,15 +8,15 @@
 #include "proto/wire.h"
 
 #define DONE     256            /* a power of two */
-#define PATIENCE (10 * MRD_SEC) /* for an answer; the connection may be being made */
-#define LOOK     (2 * MRD_SEC)  /* at the files of the certificate */
+#define PATIENCE (10 * MRD_SEC) /* for an answer; the connection may still be established */
+#define LOOK     (2 * MRD_SEC)  /* interval of checking the certificate files */
 
 struct mrd_linkprobe {
     mrd_transport *transport;
     mrd_probe_pace pace;
     uint64_t agent;
     char timeline[64];
-    uint32_t agent_epoch, k; /* of the request in flight, or the next */
+    uint32_t agent_epoch, k; /* of the current or the next request */
     bool up, flying;
     mrd_local_ns looked;
     int64_t a1;
@@ -68,7 +68,7 @@ send_request(mrd_linkprobe *p)
         p->transport->submit(p->transport, p->k, (mrd_bytes){ p->frame.p, p->frame.len }) == MRD_OK;
 }
 
-/* The pair is over, answered or not. */
+/* Ends the pair, answered or not. */
 static void
 next_pair(mrd_linkprobe *p, mrd_local_ns now)
 {
@@ -132,7 +132,8 @@ take_event(mrd_linkprobe *p, const mrd_link_event *ev)
         next_pair(p, mrd_local_now());
 }
 
-/* A renewed certificate is for this connection, too. What cannot be read is said by the agent's own. */
+/* A renewed certificate applies to this connection as well. The agent's own check reports
+ * unreadable files. */
 static void
 look_at_files(mrd_linkprobe *p, mrd_local_ns now)
 {

@@ -1,4 +1,4 @@
-/* agent/main.c - meridian-agent: one per node. Parses, wires, waits. */
+/* agent/main.c - meridian-agent, one per node: parses options, opens the parts, and waits */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -56,7 +56,7 @@ catch_signals(void)
     (void) sigaction(SIGTERM, &end, NULL);
     (void) sigaction(SIGINT, &end, NULL);
     (void) sigaction(SIGPIPE, &ignore, NULL);
-    (void) sigaction(SIGXFSZ, &ignore, NULL); /* a file limit is an error of the write */
+    (void) sigaction(SIGXFSZ, &ignore, NULL); /* a file size limit becomes an error of the write */
 }
 
 static int
@@ -66,7 +66,7 @@ fail(const mrd_why *why)
     return 1;
 }
 
-/* The name of MERIDIAN_LOG_LEVEL until release 0.1: true where it counts. */
+/* MERIDIAN_LOG_LEVEL was the name until release 0.1. Returns true where it applies. */
 static bool
 has_old_name(void)
 {
@@ -76,7 +76,7 @@ has_old_name(void)
            setenv("MERIDIAN_LOG_LEVEL", old, 1) == 0;
 }
 
-/* Metrics for other machines need a token. */
+/* Metrics that other machines can reach need a token. */
 static mrd_err
 metrics_check(const mrd_agent_options *o, mrd_why *why)
 {
@@ -137,8 +137,8 @@ check(mrd_agent_options *o, const mrd_node_identity *node)
     return 0;
 }
 
-/* The connection's and the vendor's threads lose every right; this one, which reads the rings of
- * other users and looks into containers, keeps the three that this takes. */
+/* The threads of the connection and of the vendor's library drop all capabilities. This thread
+ * keeps the three that reading other users' rings and searching containers need. */
 static mrd_err
 become(const mrd_user *user, const char *spool_dir, mrd_why *why)
 {
@@ -152,7 +152,7 @@ become(const mrd_user *user, const char *spool_dir, mrd_why *why)
     return err;
 }
 
-/* The aggregator is out of reach and will stay so (mrd_link_stuck). */
+/* Returns true if the aggregator is unreachable for good (mrd_link_stuck). */
 static bool
 cut_off(const mrd_agent *a)
 {
@@ -164,7 +164,7 @@ cut_off(const mrd_agent *a)
     return !c.connected;
 }
 
-/* Never returns when the transport's threads cannot be ended. */
+/* Does not return if the transport's threads cannot be stopped. */
 static int
 leave(int code)
 {
@@ -242,7 +242,7 @@ run(mrd_agent_options *o, const mrd_node_identity *node)
                 "The transport library hangs and will not connect again, so this process ends and "
                 "has to be started again, as systemd and Kubernetes do: node=%s",
                 node->instance_id);
-    /* What is young gets a moment; what is left is in the spool folder for the next start. */
+    /* Recent events get a moment. The rest stays in the spool directory for the next start. */
     (void) mrd_agent_drain(a, o->spool_dir == NULL ? 5 * MRD_SEC : 2 * MRD_SEC);
     mrd_log(MRD_LOG_INFO, "AGT-END", "The agent ends: node=%s", node->instance_id);
     mrd_agent_close(a);
@@ -269,7 +269,7 @@ main(int argc, char **argv)
 
     mrd_version_set_commit(MRD_COMMIT);
     (void) umask(077);
-    mrd_secret_process(); /* tokens and other people's events stay out of core files */
+    mrd_secret_process(); /* keeps tokens and other users' events out of core files */
     if (mrd_manual_asked(&manual, argc, argv, false, stdout))
         return mrd_manual_end("meridian-agent", 0);
     for (int i = 1; i < argc; i++) {

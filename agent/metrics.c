@@ -15,7 +15,7 @@
 #include "base/obj.h"
 #include "base/secret.h"
 
-#define PATIENCE (5 * MRD_SEC) /* a request's head must be here by then */
+#define PATIENCE (5 * MRD_SEC) /* time limit for a request's head */
 
 enum { HEAD_MAX = 8192, CLIENTS = 4 };
 
@@ -28,13 +28,14 @@ typedef struct {
 
 struct mrd_metrics {
     mrd_metrics_options o;
-    int fd, poll_fd; /* the second watches the first and the clients */
+    int fd, poll_fd; /* poll_fd watches fd and the clients */
     client clients[CLIENTS];
 };
 
 /* ---- One request ---- */
 
-/* The value of a header field, "" when absent; *p moves are not needed: heads are short. */
+/* Returns the value of a header field, "" if absent. Searches from the start, because heads are
+ * short. */
 static mrd_str
 field(mrd_str head, const char *name)
 {
@@ -93,7 +94,8 @@ problem(mrd_buf *to, const char *status, const char *code, const char *detail, c
     mrd_buf_fini(&body);
 }
 
-/* /healthz: the loop runs; what it cannot do is said, and no reason to end it. /readyz: it can. */
+/* /healthz: the loop runs; problems are listed but do not fail it. /readyz: fails if there are
+ * problems. */
 static void
 health(const mrd_metrics_options *options, bool wants_ready, bool bare, mrd_buf *to)
 {
@@ -162,7 +164,7 @@ drop(client *c)
     c->fd = -1;
 }
 
-/* An answer is a few KiB: it fits the socket's buffer, or a client that reads nothing gets part. */
+/* An answer has a few KiB and fits the socket's buffer. A client that reads nothing gets a part. */
 static void
 answer(mrd_metrics *m, client *c)
 {
@@ -191,7 +193,7 @@ take(mrd_metrics *m, client *c, mrd_local_ns now)
         drop(c);
 }
 
-/* A newcomer takes the place of whoever has been slow longest. */
+/* A new client takes the slot of the client that has been slow for the longest time. */
 static client *
 place(mrd_metrics *m)
 {

@@ -10,28 +10,30 @@
 #include "hw/identity.h"
 
 #define NOTE_MAGIC 0x4d444c32u
-#define KEPT       (60 * MRD_SEC) /* unloaded ones, while no session wants them */
-#define SAME_LOAD  (5 * MRD_MS)   /* a process cannot exec and load a model in so short a time */
-#define JUDGED     (2 * MRD_SEC)  /* after which what belongs to a load was read */
+/* unloaded models stay this long without a session that wants them */
+#define KEPT      (60 * MRD_SEC)
+#define SAME_LOAD (5 * MRD_MS)  /* a process cannot exec and load a model within this time */
+#define JUDGED    (2 * MRD_SEC) /* after this time all records that belong to a load were read */
 
-/* What the runtime's event of a load says. */
+/* Contents of the runtime's event of a load. */
 typedef struct {
     const mrd_drain_process *process; /* NULL: gone */
     int64_t thread_id;
     mrd_wall_ns from, to;
     int64_t id;
     mrd_local_ns read;
-    bool judged; /* by more than its thread, or it needs no such judgement */
+    bool judged; /* not only by its thread, or without need for such a decision */
     char name[128];
 } runtime_load;
 
 typedef struct {
     mrd_model_load m;
-    const mrd_drain_process *process;     /* NULL: gone, or not found again yet */
-    mrd_wall_ns named_from;               /* start of the event that named it */
-    uint64_t chosen[MRD_RECORD_SESSIONS]; /* sessions that selected its process when it went */
+    const mrd_drain_process *process; /* NULL means that it ended, or was not found again yet */
+    mrd_wall_ns named_from;           /* start of the event with its name */
+    /* sessions that selected its process when the process ended */
+    uint64_t chosen[MRD_RECORD_SESSIONS];
     size_t n_chosen;
-    uint64_t shipped[MRD_RECORD_SESSIONS]; /* the last sessions that it was shipped for */
+    uint64_t shipped[MRD_RECORD_SESSIONS]; /* the last sessions that received it */
     size_t n_shipped;
 } entry;
 
@@ -40,14 +42,13 @@ struct mrd_model_table {
     size_t n, cap;
     uint64_t version, saved, left_out;
     mrd_local_ns swept;
-    runtime_load
-        *told; /* a circle when it is full: a load may be read before its event or behind */
+    runtime_load *told; /* a ring buffer: a load may be read before or after its event */
     size_t n_told, cap_told, next_told;
     mrd_record *record;
     char note[1024], boot_id[64];
 };
 
-/* ---- What a record says ---- */
+/* ---- Contents of a record ---- */
 
 static mrd_str
 text_of(const mrd_drain_process *p, const mrd_arg *a)
@@ -59,7 +60,7 @@ text_of(const mrd_drain_process *p, const mrd_arg *a)
     return (mrd_str){ "", 0 };
 }
 
-/* Of tabs and lines the note is made: text of others has none. */
+/* Tabs and line ends separate the fields of the note, so they are removed from text. */
 static void
 set_text(char *to, size_t cap, mrd_str text)
 {
@@ -68,7 +69,7 @@ set_text(char *to, size_t cap, mrd_str text)
     for (size_t i = 0; i < text.len && n + 1 < cap; i++)
         to[n++] = (unsigned char) text.p[i] < ' ' ? '?' : text.p[i];
     while (n > 0 && n < text.len && (text.p[n] & 0xc0) == 0x80)
-        n--; /* not in the middle of a character */
+        n--; /* do not cut inside a character */
     to[n] = '\0';
 }
 
@@ -125,7 +126,7 @@ is_of(const mrd_model_table *t, const entry *e, const mrd_record_status *st)
     return false;
 }
 
-/* A session that is over for this node and was told of it needs no unloaded ones. */
+/* A session that ended on this node and was reported does not need unloaded models. */
 static bool
 wanted(const mrd_model_table *t, const entry *e)
 {
@@ -149,7 +150,7 @@ remove_at(mrd_model_table *t, size_t i)
     t->version++;
 }
 
-/* A new place at the end; NULL: full of models that are loaded, or without memory. */
+/* Returns a new slot at the end. NULL if all slots have loaded models, or if out of memory. */
 static entry *
 place(mrd_model_table *t)
 {
@@ -181,9 +182,10 @@ mrd_model_table_seen(mrd_model_table *t, const mrd_drain_process *process)
         }
 }
 
-/* ---- Which event of the runtime is which load's ---- */
+/* ---- Matching the runtime's events with loads ---- */
 
-/* The event lies in the call, but for what two readings of one clock differ by. */
+/* Returns true if the event lies inside of the call, up to the difference of two readings of one
+ * clock. */
 static bool
 inside(const entry *e, const runtime_load *r)
 {
@@ -196,7 +198,7 @@ inside(const entry *e, const runtime_load *r)
     return r->to.ns == r->from.ns || mrd_wall_diff(to, from) > mrd_wall_diff(r->to, r->from) / 2;
 }
 
-/* What is loaded inside a load has begun after it. */
+/* A load that begins inside of a load is nested in it. */
 static void
 give(mrd_model_table *t, entry *e, runtime_load *r)
 {
@@ -209,7 +211,7 @@ give(mrd_model_table *t, entry *e, runtime_load *r)
     t->version++;
 }
 
-/* By the thread: whatever order the two are read in. */
+/* Matches by the thread, whichever of the two was read first. */
 static void
 take_told(mrd_model_table *t, entry *e)
 {
@@ -218,7 +220,7 @@ take_told(mrd_model_table *t, entry *e)
             give(t, e, &t->told[i]);
 }
 
-/* Without a common thread: only what is alone on both sides. */
+/* Without a common thread, matches only if there is one candidate on each side. */
 static void
 judge(mrd_model_table *t, runtime_load *r)
 {
@@ -231,7 +233,7 @@ judge(mrd_model_table *t, runtime_load *r)
         if (e->process != r->process || e->m.call_thread_id == 0)
             continue;
         if (e->m.call_thread_id == r->thread_id)
-            return; /* the numbers are those of the system: this load was not noted */
+            return; /* thread numbers are the system's, so the load was not recorded */
         if (!inside(e, r))
             continue;
         if (only != NULL)
@@ -257,7 +259,7 @@ judge_all(mrd_model_table *t, mrd_local_ns now)
     }
 }
 
-/* Times of a ring that is read again may differ by what its clock was learned since. */
+/* Times of a ring that is read again may differ by the improved knowledge of its clock. */
 static bool
 is_same_load(const entry *e, const mrd_event *ev)
 {
@@ -283,7 +285,7 @@ mrd_model_table_event(mrd_model_table *t, const mrd_drain_process *process, uint
     if (e != NULL && is_same_load(e, ev))
         return; /* read again */
     if (e != NULL &&
-        e->m.unload.ns == 0) /* the program is another one since an exec, and counts anew */
+        e->m.unload.ns == 0) /* an exec replaced the program, and its numbers start again */
         e->m.unload = (mrd_local_ns){ ev->ts.ns };
     if ((e = place(t)) == NULL)
         return; /* no room: counted */
@@ -315,7 +317,7 @@ take_runtime(mrd_model_table *t, const runtime_load *told)
             give(t, &t->v[i], r);
 }
 
-/* Apart: it has a name on its stack, which would cost every event. */
+/* Separate, because its name buffer on the stack would cost every event. */
 __attribute__((noinline)) static void
 take_load(mrd_model_table *t, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -385,7 +387,7 @@ mrd_model_table_gone(mrd_model_table *t, const mrd_drain_process *process, mrd_l
     }
 }
 
-/* ---- What is told ---- */
+/* ---- Reports ---- */
 
 size_t
 mrd_model_table_get(const mrd_model_table *t, uint64_t session, const mrd_model_load **ret,
@@ -425,7 +427,7 @@ was_shipped(const entry *e, uint64_t session)
     return false;
 }
 
-/* A session that it was not shipped for wants it. */
+/* Returns true if a session wants it and has not received it. */
 static bool
 is_to_ship(const mrd_model_table *t, entry *e)
 {
@@ -460,7 +462,7 @@ mrd_model_table_ship(mrd_model_table *t,
 /* ---- The note ---- */
 
 typedef struct {
-    uint32_t magic, one; /* the bytes of one load: of another release it is not understood */
+    uint32_t magic, one; /* `one` is the size of a load: a note of another release is not read */
     char boot_id[64];
 } note_head;
 
@@ -480,10 +482,10 @@ write_note(mrd_model_table *t)
     if (text.err == MRD_OK)
         (void) mrd_write_file(t->note, (mrd_bytes){ text.p, text.len }, 0600, NULL);
     mrd_buf_fini(&text);
-    t->saved = t->version; /* a disk that is full now is tried again with the next change */
+    t->saved = t->version; /* a full disk is tried again with the next change */
 }
 
-/* Of a process that is still there. */
+/* Takes a load from the note if its process still exists. */
 static void
 take_note(mrd_model_table *t, const mrd_model_load *m, const char *proc_root)
 {
@@ -519,7 +521,7 @@ read_note(mrd_model_table *t, const char *proc_root)
 void
 mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
 {
-    write_note(t); /* in the turn that learned of it: a successor reads it nowhere else */
+    write_note(t); /* in the same turn, because a successor can read it nowhere else */
     if (mrd_local_diff(now, t->swept) < MRD_SEC)
         return;
     t->swept = now;
