@@ -526,7 +526,7 @@ mrd_model_table_step(mrd_model_table *t, mrd_local_ns now)
         return;
     t->swept = now;
     judge_all(t, now);
-    /* A session that is told of later begins later, but for the time that telling takes. */
+    /* A session that arrives later begins later, apart from the time that its message takes. */
     for (size_t i = t->n; i-- > 0;)
         if (t->v[i].m.unload.ns != 0 &&
             mrd_local_before(t->v[i].m.unload, mrd_local_sub(now, KEPT)) && !wanted(t, &t->v[i]))

@@ -1,12 +1,13 @@
 /*
- * agent/open_log.c - spans that have begun and not ended, in a file for a successor: their begins
- * were given back to the rings long ago, and no frame holds them yet.
+ * agent/open_log.c - keeps open spans in a file for a successor: their begins were released in the
+ * rings long ago, and no frame contains them yet.
  *
- * The file is written behind: what opened, what ended, whose process is gone; each with the number
- * of the commit from which on it counts, because it is true only together with how far the rings
- * were read. The number itself is a position of that commit. A successor takes what the last commit
- * names and forgets the rest. Written anew, small, when it has grown; bounded: what finds no room is
- * counted in its ring (docs/ring.md, open_lost).
+ * Entries are appended: spans that opened, spans that ended, processes that ended. Each entry has
+ * the number of the commit from which on it counts, because it is only valid together with the read
+ * positions of the rings. That commit contains the same number as a position. A successor uses the
+ * entries that the last commit covers and ignores the rest. A file that has grown is written again
+ * without old entries. Its size is limited; spans without room are counted in their ring
+ * (docs/ring.md, open_lost).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -22,10 +23,12 @@
 #include "base/log.h"
 #include "base/out.h"
 
-#define FILE_MAX                                                                                   \
-    (16u << 20) /* with less than half of it in use after writing anew, new spans are taken */
-#define GROWTH       (1u << 20) /* the file is written anew when it is so much longer than it need be */
-#define ORPHAN_AGE   (10 * MRD_SEC) /* a process whose rings do not turn up has ended */
+/* new spans are accepted if less than half of this is in use after writing the file again */
+#define FILE_MAX (16u << 20)
+/* the file is written again if it is this much longer than necessary */
+#define GROWTH (1u << 20)
+/* a process whose rings are not found for this long has ended */
+#define ORPHAN_AGE   (10 * MRD_SEC)
 #define RETRY        (10 * MRD_SEC)
 #define BATCH_EVENTS 4096u
 #define MAGIC        0x6e65706fu
@@ -38,7 +41,8 @@ typedef struct {
 } file_head;
 
 typedef struct {
-    uint32_t magic, kind, len, crc; /* of what follows, len bytes: a record_who and more */
+    /* checksum of the following len bytes: a record_who and its data */
+    uint32_t magic, kind, len, crc;
 } record_head;
 
 typedef struct {
@@ -52,7 +56,7 @@ typedef struct {
     uint64_t key, early;
 } taken_key;
 
-/* Of a process whose rings were not met yet. */
+/* A process whose rings were not found yet. */
 typedef struct pending {
     struct pending *next;
     record_who who; /* of its newest record */
@@ -62,7 +66,7 @@ typedef struct pending {
 struct mrd_open_log {
     char *path;
     file_head head;
-    int fd; /* -1: it could not be written */
+    int fd; /* -1 means that it could not be written */
     uint64_t len, needed;
     uint64_t number; /* of the next commit */
     bool changed;    /* something waits for it */
@@ -138,8 +142,8 @@ put_batch(mrd_drain *p, const proc *pr, unsigned group, mrd_batch *batch)
     return ok;
 }
 
-/* Entries of the group that are in the file (anew) or are not; those that got in are marked. A batch
- * that is not written leaves its entries unmarked. */
+/* Writes the entries of the group that are in the file (`anew`) or are not, and marks the written
+ * ones. If a batch fails, its entries stay unmarked. */
 static bool
 put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
 {
@@ -173,7 +177,7 @@ put_group(mrd_drain *p, proc *pr, unsigned group, bool anew)
     return ok;
 }
 
-/* Nothing in the file counts any more; what was in it is counted in the rings. */
+/* Makes all entries of the file invalid. Their spans are counted in the rings. */
 static void
 give_up(mrd_drain *p)
 {
@@ -192,7 +196,7 @@ give_up(mrd_drain *p)
         mrd_open_spans_unsave(&pr->open);
 }
 
-/* Only behind a commit in which every process had its part: what is in the file then is true. */
+/* Only after a commit that includes every process, because then the file's contents are valid. */
 static void
 write_anew(mrd_drain *p)
 {
@@ -248,7 +252,7 @@ mrd_drain_note_open(mrd_drain *p, mrd_drain_process *process)
             (void) put_group(p, pr, g, false);
 }
 
-/* The process gave what it had. */
+/* The process emitted its open spans. */
 void
 mrd_drain_open_gone(mrd_drain *p, const proc *pr)
 {
@@ -320,7 +324,7 @@ mrd_drain_open_unsaved(const proc *pr, int64_t *ret_oldest_ns)
     return n;
 }
 
-/* ---- What a predecessor left ---- */
+/* ---- The file of a predecessor ---- */
 
 static uint64_t
 key_of(proc *pr, unsigned group, const mrd_event *ev)
@@ -375,7 +379,7 @@ replay_take(proc *pr, mrd_bytes data)
     }
 }
 
-/* The next record of the text; false at its end or at what cannot be one. */
+/* Gets the next record of the text. Returns false at its end, or at invalid data. */
 static bool
 next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_bytes *ret_rest)
 {
@@ -394,7 +398,7 @@ next_record(mrd_bytes *text, record_head *ret_head, record_who *ret_who, mrd_byt
     return true;
 }
 
-/* What the predecessor knew of this process's open spans is known again. */
+/* Restores the open spans of this process that the predecessor had. */
 static void
 replay(mrd_drain *p, proc *pr, const pending *q)
 {
@@ -407,7 +411,7 @@ replay(mrd_drain *p, proc *pr, const pending *q)
             replay_add(p, pr, who.group, rest);
         else if (head.kind == TAKE)
             replay_take(pr, rest);
-    p->counts.begun += pr->open.n; /* again, as the agent's counts begin anew */
+    p->counts.begun += pr->open.n; /* counted again, because the agent's counts start again */
     p->counts.held += pr->open.n;
     if (mrd_local_after(q->who.at, pr->newest))
         pr->newest = q->who.at; /* it was there */
@@ -444,7 +448,7 @@ mrd_drain_open_adopt(mrd_drain *p, proc *pr, const mrd_ring_info *info)
     pending_free(q);
 }
 
-/* Rings of these did not turn up: their processes have ended, and somebody removed the files. */
+/* Rings of these processes were not found: the processes have ended, and the files were removed. */
 void
 mrd_drain_open_step(mrd_drain *p, mrd_local_ns now, mrd_drain_orphan *orphan)
 {
@@ -494,7 +498,7 @@ add_pending(mrd_open_log *l, const record_head *head, const record_who *who, mrd
     return true;
 }
 
-/* committed 0: the spool does not say. */
+/* `committed` 0 means that the spool does not have the number. */
 static void
 take_over(mrd_open_log *l, mrd_bytes text, uint64_t committed)
 {
@@ -503,12 +507,12 @@ take_over(mrd_open_log *l, mrd_bytes text, uint64_t committed)
     record_who who;
 
     if (text.len < sizeof(l->head) || memcmp(text.p, &l->head, sizeof(l->head)) != 0)
-        return; /* of another boot: those processes are no more */
+        return; /* of another boot, so those processes have ended */
     text.p += sizeof(l->head);
     text.len -= sizeof(l->head);
     while (next_record(&text, &head, &who, &rest)) {
         if (committed != 0 && who.number > committed)
-            continue; /* it would be read from the rings once more */
+            continue; /* it will be read again from the rings */
         if (who.number >= l->number)
             l->number = who.number + 1;
         if (head.kind == GONE) {

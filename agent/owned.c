@@ -34,7 +34,7 @@ in_groups(const mrd_owned_user *u, gid_t gid)
     return false;
 }
 
-/* want: S_IXOTH to walk through a folder, and S_IROTH to see its names. */
+/* `want` is S_IXOTH to walk through a directory, and S_IROTH to read its names. */
 static bool
 may(const mrd_owned_user *u, const struct stat *st, unsigned want)
 {
@@ -66,7 +66,7 @@ mrd_owned_is_own(const mrd_owned_user *user, const struct stat *st, const struct
 
 /* ---- One name ---- */
 
-/* Opens one name without following it; -1 with errno. */
+/* Opens one name without following links; -1 with errno. */
 static int
 open_name(int dir, const char *name, uint64_t flags)
 {
@@ -87,7 +87,8 @@ open_name(int dir, const char *name, uint64_t flags)
     return openat(dir, name, (int) flags);
 }
 
-/* The first name of *path, which goes behind it. False: there is none, or errno is set. */
+/* Gets the first component of *path and moves *path after it. Returns false if there is none, or
+ * with errno set. */
 static bool
 next_name(const char **path, char name[NAME_MAX + 1])
 {
@@ -142,7 +143,7 @@ mrd_owned_descend(int root, const char *path, const mrd_owned_user *user)
     return at;
 }
 
-/* What a path descriptor stands for, opened; the link of /proc names the object, not a path. */
+/* Opens the object of a path descriptor. The link in /proc leads to the object, not to a path. */
 static int
 reopen(int fd, int flags)
 {
@@ -222,7 +223,7 @@ open_plain(int at, const char *rel, const struct stat *parent, const mrd_owned_u
     return MRD_OK;
 }
 
-/* The folder that `rel` is in, walked as its user; *ret_name is the last name. */
+/* Walks to the directory of `rel` with the user's rights; *ret_name is the last component. */
 static int
 open_parent(int dir, const char *rel, const mrd_owned_user *user, const char **ret_name)
 {
@@ -278,8 +279,8 @@ open_text(int proc, const char *name)
     return f;
 }
 
-/* The device in maps is not what stat tells on some file systems (overlay, Btrfs): then the path
- * decides, in the process's own root. */
+/* On some file systems (overlay, Btrfs) the device in `maps` differs from that of stat. Then the
+ * path is compared in the process's own root. */
 static bool
 leads_there(int root, const char *path, const mrd_owned_claim *claim)
 {
@@ -298,7 +299,8 @@ leads_there(int root, const char *path, const mrd_owned_claim *claim)
     return yes;
 }
 
-/* Does it map this file? "from-to perms offset major:minor inode path"; a path may be long. */
+/* Returns true if the process maps this file. A line is "from-to perms offset major:minor inode
+ * path", and a path may be long. */
 static bool
 maps(int proc, int root, const mrd_owned_claim *claim)
 {
@@ -335,7 +337,7 @@ take_groups(mrd_owned_user *u, const char *text)
     }
 }
 
-/* Its user, when all four of its ids are this one. */
+/* Gets its user if all four user ids are this one. */
 static bool
 read_user(int proc, uint32_t uid, mrd_owned_user *ret_user)
 {
@@ -387,7 +389,7 @@ mrd_owned_root(const char *proc_root, const mrd_owned_claim *claim, int *ret_roo
     mrd_err err;
 
     snprintf(path, sizeof(path), "%s/%" PRId64, proc_root, claim->pid);
-    /* From here on it is this process that is asked, whoever has its number later. */
+    /* The descriptor refers to this process even if its pid is reused. */
     if ((proc = open(path, O_PATH | O_DIRECTORY | O_CLOEXEC)) < 0)
         return mrd_why_set(why, errno == ENOENT ? MRD_NOTFOUND : MRD_DENIED, 0,
                            "the process has ended");

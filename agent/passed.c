@@ -2,7 +2,7 @@
 
 #include <stdbool.h>
 
-/* Places become twice as long; the first may begin in the middle of one. */
+/* Doubles the length of the buckets. The first bucket may begin in the middle of a new one. */
 static void
 widen(mrd_passed *p)
 {
@@ -14,7 +14,7 @@ widen(mrd_passed *p)
     *p = wide;
 }
 
-/* Of the places that are used; false: none is. */
+/* Gets the range of used buckets. Returns false if none is used. */
 static bool
 used(const mrd_passed *p, int64_t *first, int64_t *last)
 {
@@ -61,7 +61,7 @@ mrd_passed_add_slow(mrd_passed *p, mrd_local_ns end, uint64_t n)
     p->n[at - p->base] += n;
 }
 
-/* Of a place that is used: others may be beyond all times. */
+/* Only for a used bucket, because the end of others may be out of range. */
 static mrd_local_ns
 place_end(const mrd_passed *p, int64_t i)
 {

@@ -14,7 +14,7 @@
 #define RETRY_DEFAULT (500 * MRD_MS)
 
 typedef struct {
-    uint64_t id; /* of the spool's item, 0: free */
+    uint64_t id; /* of the spool's item. 0 means free */
     bool in_flight;
     mrd_local_ns again_at, sent;
 } flight;
@@ -22,8 +22,8 @@ typedef struct {
 struct mrd_publish {
     mrd_publish_options o;
     flight flights[MRD_LINK_WINDOW_MAX];
-    uint64_t cursor; /* items below were taken into flight */
-    bool urgent;     /* a hello or heartbeat is under way */
+    uint64_t cursor; /* items before this one were sent */
+    bool urgent;     /* a hello or heartbeat is in flight */
     bool hello_due, beat_due;
     mrd_local_ns hello_at, beat_at, urgent_sent;
     mrd_dur_ns beat_ns;
@@ -70,14 +70,14 @@ item_of(const mrd_publish *p, uint64_t id, mrd_spool_item *ret_item)
     return mrd_spool_peek(p->o.spool, id, ret_item) && ret_item->id == id;
 }
 
-/* True when it is under way. */
+/* Returns true if it was sent. */
 static bool
 send_item(mrd_publish *p, flight *f, mrd_local_ns now)
 {
     mrd_err err = mrd_spool_read(p->o.spool, f->id, &p->frame, NULL);
     mrd_spool_item item;
 
-    if (err == MRD_NOTFOUND) { /* forced out of the spool meanwhile */
+    if (err == MRD_NOTFOUND) { /* dropped from the spool meanwhile */
         f->id = 0;
         return true;
     }
@@ -175,7 +175,7 @@ on_ack(mrd_publish *p, flight *f, const Mrd__Ack *ack, mrd_local_ns now)
         say_hello(p);
         again(p, f, now);
         return;
-    default: /* SLOW_DOWN, NOT_STORED, and what a newer aggregator may say */
+    default: /* SLOW_DOWN, NOT_STORED, and unknown answers of a newer aggregator */
         if (!p->stats.slow)
             mrd_log(MRD_LOG_WARN, "AGT-NOT-STORED",
                     "The aggregator stores no batches now: reason=%s", ack->message);
@@ -225,7 +225,7 @@ on_urgent(mrd_publish *p, uint64_t tag, const mrd_msg *msg, mrd_local_ns now, in
 
         if (ack->status == MRD__ACK_STATUS__ACK_HELLO_FIRST)
             say_hello(p);
-        /* `now` may be older than the answer: only a time that is not makes a true bound. */
+        /* `now` may be older than the answer. A bound needs a time that is not before the arrival. */
         p->o.clock(p->o.self, p->urgent_sent, ack,
                    (mrd_local_ns){ came != 0 ? came : mrd_local_now().ns });
         for (size_t i = 0; i < ack->n_directives; i++)
@@ -270,7 +270,7 @@ on_reply(mrd_publish *p, const mrd_link_event *ev, mrd_local_ns now)
     mrd_msg msg = { 0 };
 
     if (!failed && mrd_msg_unpack(ev->data, &msg, NULL) != MRD_OK)
-        failed = true; /* an answer we cannot read is no answer */
+        failed = true; /* an unreadable answer counts as no answer */
     if (ev->tag == TAG_HELLO || ev->tag == TAG_HEARTBEAT) {
         on_urgent(p, ev->tag, failed ? NULL : &msg, now, ev->at.ns);
     } else if ((ev->tag & MRD_PUBLISH_FOREIGN) != 0) {
@@ -348,7 +348,7 @@ mrd_publish_heartbeat_now(mrd_publish *p)
 mrd_err
 mrd_publish_foreign(mrd_publish *p, uint64_t tag, mrd_bytes frame)
 {
-    /* Events go first: one slot at least stays theirs. */
+    /* Events go first, so at least one slot is reserved for them. */
     if (!p->stats.welcome || p->o.transport->free_slots(p->o.transport) < 2)
         return MRD_AGAIN;
     return p->o.transport->submit(p->o.transport, tag | MRD_PUBLISH_FOREIGN, frame);
@@ -373,7 +373,7 @@ mrd_publish_next_ns(const mrd_publish *p)
         next = p->hello_at;
     else if (!p->urgent && p->stats.welcome)
         next = p->beat_at;
-    /* Without a slot an answer has to come first, which wakes us by itself. */
+    /* Without a free slot an answer must arrive first, which wakes the loop. */
     for (size_t i = 0; sends && i < MRD_LINK_WINDOW_MAX; i++)
         if (p->flights[i].id != 0 && !p->flights[i].in_flight &&
             mrd_local_before(p->flights[i].again_at, next))

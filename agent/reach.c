@@ -1,5 +1,4 @@
-/* agent/reach.c - an agent that does not reach its aggregator says so: in its log, its metrics, and
- * to who asks whether it is ready. */
+/* agent/reach.c - reports that the aggregator is unreachable: in the log, the metrics, and /readyz */
 #include <stdio.h>
 
 #include "agent/agent_int.h"
@@ -21,8 +20,8 @@ mrd_agent_unreached_ns(const mrd_agent *a)
     return a->unreached_since.ns == 0 ? 0 : mrd_local_diff(mrd_local_now(), a->unreached_since);
 }
 
-/* What is known of the reason: connections are made by the transport, which does not tell why one
- * failed. */
+/* Describes the reason as far as it is known. The transport makes connections and does not report
+ * why one failed. */
 static void
 reason(const mrd_agent *a, const mrd_publish_stats *st, char text[MRD_WHY_MAX])
 {

@@ -1,5 +1,5 @@
-/* agent/record.c - events into open batches of every session that wants them, batches into frames, and the turns in which
- * frames are committed and rings are given back. */
+/* agent/record.c - puts events into open batches of every session that wants them, makes frames of
+ * batches, commits the frames, and releases the rings */
 #include <stdlib.h>
 
 #include "agent/planted.h"
@@ -15,8 +15,8 @@ add_cross(void *self, const mrd_cross_read *read)
     (void) mrd_batch_cross(self, read);
 }
 
-/* Of a process that is new this is the first batch that brings any: also the readings of before a
- * step that its first events were stamped ahead of. */
+/* The first batch of a new process contains more cross-reads: also those before a step of the
+ * clock, because its first events may have stamps from before the step. */
 static void
 add_crosses(mrd_record *r, open_batch *l)
 {
@@ -27,7 +27,7 @@ add_crosses(mrd_record *r, open_batch *l)
                             l->batch);
 }
 
-/* Loses events of the open batch. */
+/* Counts events of the open batch as lost. */
 static void
 lose(mrd_record *r, open_batch *l, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
      mrd_local_ns last)
@@ -134,7 +134,7 @@ open_batch_of(rec_process *o, session *s, unsigned clock)
     return l != NULL ? l : open_batch_add(o, s, clock);
 }
 
-/* The first event of an open batch, or one that its batch has no room for. */
+/* Handles the first event of an open batch, or an event for which the batch has no room. */
 static mrd_err
 push_slow(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev)
 {
@@ -206,8 +206,8 @@ add_event(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int
     }
 }
 
-/* Of a loss that lasted from before the session, or beyond its end, only the session's part is
- * marked. How many were lost in that part nobody knows: they count whole. */
+/* If a loss began before the session or ended after it, only the session's part of the time is
+ * marked. The number of events in that part is unknown, so all of them count. */
 static void
 add_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int64_t raw)
 {
@@ -221,7 +221,7 @@ add_loss(mrd_record *r, rec_process *o, open_batch *l, const mrd_event *ev, int6
     add_event(r, o, l, &part, first);
 }
 
-/* Of an unfinished span. */
+/* Returns until when an unfinished span was open. */
 static int64_t
 open_until(const mrd_record *r, const mrd_drain_process *process, int64_t begin)
 {
@@ -245,7 +245,8 @@ passes_gate(const mrd_record *r, rec_process *o, const session *s, const mrd_eve
     return mrd_step_gate_passes(g, first, last);
 }
 
-/* For a session that the node is told of later. What counters show is sampled anew for it. */
+/* Counts the event for sessions that arrive later. Counters are not counted, because they are
+ * sampled again for such a session. */
 static inline void
 note(rec_process *o, const mrd_event *ev, int64_t raw, int64_t end)
 {
@@ -259,7 +260,7 @@ note(rec_process *o, const mrd_event *ev, int64_t raw, int64_t end)
                    ev->kind == MRD_LOSS ? (uint64_t) ev->ivalue : 1);
 }
 
-/* only: 0, or the one session it is for. */
+/* `only` is 0, or the single session that gets the event. */
 static inline mrd_err
 take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -301,8 +302,9 @@ take(mrd_record *r, uint64_t only, mrd_drain_process *process, unsigned clock, c
     return MRD_OK;
 }
 
-/* The same for an event of the node's own clock when one session is recording and takes all of the
- * process into a batch that has begun: nearly always. False: it is not so, and nothing was done. */
+/* Fast path for an event of the node's own clock if one session is recording and takes all events
+ * of the process into an open batch, which is nearly always the case. Returns false, without
+ * effect, if it is not. */
 static inline bool
 take_plain(mrd_record *r, const mrd_drain_process *process, const mrd_event *ev)
 {
@@ -338,7 +340,7 @@ mrd_record_event_of(mrd_record *r, uint64_t id, mrd_drain_process *process, unsi
     return take(r, id, process, clock, ev);
 }
 
-/* ---- What is in flight ---- */
+/* ---- Open spans at a trigger or stop ---- */
 
 typedef struct {
     mrd_record *r;
@@ -346,7 +348,8 @@ typedef struct {
     mrd_local_ns until;
 } in_flight;
 
-/* One that began by then, for that session alone. It is nobody else's: a copy of what is to come. */
+/* Passes a span that began by then to that session only. It is a copy, and the span itself follows
+ * when it ends. */
 static void
 take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -370,8 +373,8 @@ take_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_even
     f->s->st.in_flight++;
 }
 
-/* Gives the session what its processes are inside of, as far as it had begun at until_ns, and closes
- * the batches that hold it. */
+/* Passes the open spans of its processes that began by until_ns to the session, and closes the
+ * batches with them. */
 static void
 tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
 {
@@ -388,8 +391,8 @@ tell_in_flight(mrd_record *r, session *s, const char *at, mrd_local_ns until)
     }
 }
 
-/* What a successor would not find is given beforehand to all that record, but for flight recorders: their
- * memory goes with this agent. */
+/* Passes starts that a successor could not read to all recording sessions, except flight recorders,
+ * whose memory is lost with this agent. */
 static void
 take_long_open(void *self, mrd_drain_process *process, unsigned clock, const mrd_event *ev)
 {
@@ -457,7 +460,7 @@ mrd_record_process_gone(mrd_record *r, mrd_drain_process *process)
 
 /* ---- Turns ---- */
 
-/* Windows whose end has passed, with time for late events. */
+/* Closes windows whose end has passed, with time for late events. */
 static void
 close_windows(mrd_record *r, session *s, mrd_local_ns now)
 {
@@ -495,7 +498,7 @@ add_unreported(void *self, mrd_drop_cause cause, uint64_t n, mrd_local_ns first,
     mrd_record_count_drop(s, cause, n, first, last, false);
 }
 
-/* A process that fell silent after a loss told it to nobody. */
+/* Counts losses of a process that wrote no event after them. */
 static void
 count_unreported(mrd_record *r, session *s)
 {
@@ -545,7 +548,7 @@ add_position(void *self, uint64_t ring, uint64_t read)
     mrd_record *r = self;
 
     if (!MRD_VEC_ROOM(r->positions, r->n_positions, r->cap_positions, 1))
-        return; /* a crash right now would read this ring's part twice */
+        return; /* after a crash at this time a successor would read this ring's part twice */
     if (r->n_positions < MRD_SPOOL_POSITIONS)
         r->positions[r->n_positions++] = (mrd_spool_position){ ring, read };
 }
@@ -563,12 +566,13 @@ due(mrd_record *r, rec_process *o, mrd_local_ns now)
         return true;
     if (oldest.ns == INT64_MAX && !news)
         return true;
-    if (news && o->news.ns == 0) /* many open and end at once: not each is written by itself */
+    /* many spans open and end at once, so changes are collected before they are written */
+    if (news && o->news.ns == 0)
         o->news = now;
     return mrd_local_diff(now, oldest.ns == INT64_MAX ? o->news : oldest) >= r->o.flush_ns;
 }
 
-/* A folder that was removed has lost the file of sessions, too. */
+/* If the directory was removed, the file of sessions must be written again. */
 static void
 follow_folder(mrd_record *r)
 {
@@ -581,7 +585,7 @@ follow_folder(mrd_record *r)
     mrd_record_write_notes(r);
 }
 
-/* Commits the frames so far with r->positions, and how much of trace files was given. */
+/* Commits the frames so far with r->positions and the positions of trace files. */
 mrd_err
 mrd_record_commit(mrd_record *r, bool all)
 {
@@ -589,7 +593,8 @@ mrd_record_commit(mrd_record *r, bool all)
     mrd_err err;
 
     if (r->n_positions == MRD_SPOOL_POSITIONS)
-        r->n_positions--; /* a crash right now would read that ring's part twice */
+        /* after a crash at this time a successor would read that ring's part twice */
+        r->n_positions--;
     if (number != 0)
         add_position(r, MRD_DRAIN_OPEN_KEY, number);
     if (r->o.files != NULL)
@@ -608,8 +613,8 @@ waits_for_commit(const mrd_record *r)
     return mrd_spool_uncommitted(r->o.spool) || mrd_drain_open_changed(r->o.drain);
 }
 
-/* What a commit says was given of a file must be in a frame, also when the commit is for nothing but
- * a note of losses. */
+/* A commit contains the positions of trace files, so the events up to them must be in frames, even
+ * if the commit is only for a note of losses. */
 static void
 with_files(mrd_record *r)
 {
@@ -623,8 +628,8 @@ with_files(mrd_record *r)
         o->releasing = o->releasing || o->is_file;
 }
 
-/* Closes the batches of the processes that are due (or all), commits them together with how far their
- * rings were read, and only then gives the rings back. */
+/* Closes the batches of the due processes (or all), commits them together with the read positions
+ * of their rings, and only then releases the rings. */
 static void
 turn(mrd_record *r, mrd_local_ns now, bool all)
 {
@@ -647,7 +652,7 @@ turn(mrd_record *r, mrd_local_ns now, bool all)
     }
     mrd_record_note_drops(r);
     if (waits_for_commit(r) && mrd_record_commit(r, all) != MRD_OK)
-        return; /* the disk is full: rings keep what they have, the next turn tries again */
+        return; /* the disk is full: rings keep their records, and the next turn tries again */
     for (rec_process *o = r->processes, *next; o != NULL; o = next) {
         next = o->next;
         if (!o->releasing)
@@ -659,7 +664,7 @@ turn(mrd_record *r, mrd_local_ns now, bool all)
             continue;
         mrd_drain_release(r->o.drain, o->process); /* may free o */
     }
-    /* Processes that ended with the release gave their open spans. */
+    /* Processes that ended with the release have emitted their open spans. */
     if (waits_for_commit(r))
         (void) mrd_record_commit(r, false);
 }
@@ -711,7 +716,7 @@ mrd_record_message(mrd_record *r, uint64_t id, uint8_t type, const void *message
         err = mrd_spool_add(r->o.spool, (mrd_bytes){ r->frame.p, r->frame.len }, 0, why);
     if (err != MRD_OK && type == MRD_FRAME_CLOCK_DATA)
         mrd_spool_lose_clock(r->o.spool, id);
-    return err; /* counts from the commit of this turn on: not before the rings that go with it */
+    return err; /* counts from this turn's commit on, together with its rings */
 }
 
 void
@@ -721,7 +726,7 @@ mrd_record_delivered(mrd_record *r, const mrd_spool_item *item)
 
     if (s == NULL)
         return;
-    if (item->known) /* counted by the boot that began it */
+    if (item->known) /* counted in the boot that sent it */
         s->st.begun -= item->events;
     else
         s->st.delivered += item->events;

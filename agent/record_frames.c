@@ -1,5 +1,5 @@
-/* agent/record_frames.c - sealed frames: into the spool, or into the recorder until a window wants
- * them. */
+/* agent/record_frames.c - sealed frames: into the spool, or into recorder memory until a window
+ * wants them */
 #include <stddef.h>
 #include <stdlib.h>
 
@@ -26,7 +26,7 @@ mrd_record_count_drop(session *s, mrd_drop_cause cause, uint64_t n, mrd_local_ns
     bool untimed = d->count == 0 || (d->first.ns == 0 && d->last.ns == 0); /* of another boot */
     mrd_gap gap = { first, last, n, (uint8_t) cause, marked, { 0 } };
 
-    if (n == 0) /* a frame without events: its times say nothing */
+    if (n == 0) /* a frame without events has no meaningful times */
         return;
     if (untimed || mrd_local_before(first, d->first))
         d->first = first;
@@ -47,7 +47,7 @@ mrd_record_lose(mrd_record *r, session *s, mrd_drop_cause cause, uint64_t n, mrd
     r->totals.lost[cause] += n;
 }
 
-/* Gives a whole frame its number and puts it into the spool. */
+/* Gives a complete frame its number and adds it to the spool. */
 mrd_drop_cause
 mrd_record_to_spool(mrd_record *r, session *s, uint8_t *frame, size_t len, uint64_t events)
 {
@@ -82,18 +82,19 @@ buffered_events(const session *s)
     return sum;
 }
 
-#define NOTE_CAUSES MRD_DROP_DAMAGED /* causes in a note: the spool knows that one itself */
+/* causes in a note, without MRD_DROP_DAMAGED, which the spool counts */
+#define NOTE_CAUSES MRD_DROP_DAMAGED
 
-/* What a session's note holds. Shorter ones are of earlier releases. */
+/* The contents of a session's note. Shorter notes are from earlier releases. */
 typedef struct {
     mrd_record_drop drops[NOTE_CAUSES];
     mrd_gaps gaps;
-    uint32_t boot; /* mrd_boot_key: whose clock the times are of */
+    uint32_t boot; /* mrd_boot_key of the clock of the times */
     uint32_t zero;
     uint64_t late; /* MRD_DROP_LATE; its times are in the gaps */
 } drop_note;
 
-/* The times of what a recorder keeps join those of the cause. */
+/* Adds the times of events in recorder memory to those of the cause. */
 static void
 note_buffered(const session *s, mrd_record_drop *d)
 {
@@ -106,7 +107,8 @@ note_buffered(const session *s, mrd_record_drop *d)
     }
 }
 
-/* Losses whose times the spool knows itself are left out; what a recorder keeps is lost with us. */
+/* Leaves out losses whose times the spool has. Events in recorder memory are lost with this agent,
+ * so they are included. */
 static void
 note_gaps(const session *s, mrd_gaps *to)
 {
@@ -138,9 +140,9 @@ mrd_record_drops_wait(const mrd_record *r)
     return false;
 }
 
-/* Notes the drops of sessions in the spool, to be committed with how far the rings were read:
- * without those of rings that are not given back now, which a successor would count again; with
- * what a recorder keeps in memory, which a successor will not have. */
+/* Notes the drops of sessions in the spool, for the commit with the read positions. Excludes losses
+ * of rings that are not released now, because a successor would count them again. Includes events
+ * in recorder memory, which a successor will not have. */
 void
 mrd_record_note_drops(mrd_record *r)
 {
@@ -159,7 +161,7 @@ mrd_record_note_drops(mrd_record *r)
         note.late = s->st.drops[MRD_DROP_LATE].count;
         mrd_spool_get_tally(r->o.spool, s->st.id, &tally);
         if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_LOST_TWICE))
-            drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool keeps these itself */
+            drops[MRD_DROP_SPOOL].count -= tally.forced; /* the spool counts these */
         drops[MRD_DROP_REFUSED].count -= tally.refused;
         note_buffered(s, &drops[MRD_DROP_RESTART]);
         note_gaps(s, &note.gaps);
@@ -173,12 +175,12 @@ mrd_record_note_drops(mrd_record *r)
     }
 }
 
-/* True: the times of the note are of this boot's clock. Of another one nobody knows when that was by
- * ours: the losses count, and have no times. */
+/* Returns true if the times of the note belong to this boot's clock. Times of another boot cannot
+ * be converted, so the losses count without times. */
 static bool
 take_gaps(const mrd_record *r, session *s, const mrd_spool_tally *tally)
 {
-    /* Of releases that did not say them. */
+    /* Notes of releases without these members. */
     const size_t without_boot = offsetof(drop_note, boot), without_late = offsetof(drop_note, late);
     mrd_record_drop *late = &s->st.drops[MRD_DROP_LATE];
     drop_note note = { .boot = r->o.boot };
@@ -230,7 +232,7 @@ mrd_record_base(const mrd_record *r, uint64_t id, mrd_record_status *ret_base)
     return true;
 }
 
-/* A session that a predecessor recorded goes on counting where it was. */
+/* A session of a predecessor continues with its counts. */
 void
 mrd_record_take_tally(mrd_record *r, session *s)
 {
@@ -320,7 +322,7 @@ remember_forgotten(session *s, const buffered_batch *k)
     s->forgotten[s->n_forgotten++] = f;
 }
 
-/* Older ones no window can miss. */
+/* Older ones lie outside of all windows. */
 static void
 prune_forgotten(session *s, mrd_local_ns now)
 {
@@ -333,7 +335,7 @@ prune_forgotten(session *s, mrd_local_ns now)
         memmove(s->forgotten, s->forgotten + n, (s->n_forgotten -= n) * sizeof(*s->forgotten));
 }
 
-/* Takes n events from the gaps of the cause, the newest first. */
+/* Subtracts n events from the gaps of the cause, the newest first. */
 static void
 lessen_gaps(mrd_gaps *g, mrd_drop_cause cause, uint64_t n)
 {
@@ -371,15 +373,15 @@ mrd_record_missed(session *s, mrd_local_ns from, mrd_local_ns to)
     if (n == 0)
         return;
     from = mrd_local_before(from, s->st.start) ? s->st.start : from;
-    let_go->count -= n; /* they were counted already, and of no window */
+    let_go->count -= n; /* they were already counted, and belong to no window */
     lessen_gaps(&s->st.gaps, MRD_DROP_WINDOW, n);
     s->st.held += n;
     mrd_record_count_drop(s, MRD_DROP_RECORDER, n, mrd_local_before(first, from) ? from : first,
                           mrd_local_after(last, to) ? to : last, false);
 }
 
-/* What is older than the recorder reaches, or more than its memory. Windows that wait keep theirs:
- * they were shipped when asked for. */
+/* Drops events that are older than the recorder's time, or exceed its memory. Pending windows keep
+ * theirs, because those events were sent at the trigger. */
 void
 mrd_record_bound(mrd_record *r, session *s, mrd_local_ns now)
 {

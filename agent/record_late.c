@@ -1,11 +1,11 @@
-/* agent/record_late.c - a session that the node is told of when it has begun: what was read meanwhile is lost to it, and
- * counted (MRD_DROP_LATE). */
+/* agent/record_late.c - a session that arrives at the node after its start: counts the events that
+ * were read in between as lost to it (MRD_DROP_LATE) */
 #include <stdlib.h>
 
 #include "agent/record_int.h"
 #include "base/vec.h"
 
-/* An answer does not know of a session whose start is on its way to the aggregator's disk. */
+/* An answer may lack a session whose start is being written to the aggregator's disk. */
 #define AGE (2 * MRD_SEC)
 
 /* None of both. */
@@ -77,7 +77,7 @@ mrd_record_count_late(mrd_record *r, session *s)
 {
     mrd_local_ns now = mrd_local_now();
 
-    /* Of a session that begins at a later step nobody knows whether it would have taken any. */
+    /* If a session begins at a later step, it is unknown whether it would have taken any of them. */
     if (!mrd_local_before(s->st.start, now) || s->params.from_step > 1)
         return;
     for (rec_process *o = r->processes; o != NULL; o = o->next) {

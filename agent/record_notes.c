@@ -1,4 +1,4 @@
-/* agent/record_notes.c - notes of the sessions of this node, from which a successor goes on with them at once. */
+/* agent/record_notes.c - notes of this node's sessions, from which a successor resumes them at once */
 #include <stdio.h>
 
 #include "agent/record_int.h"
@@ -7,7 +7,7 @@
 
 #define NOTE_MAX (1u << 20)
 #define NOTE_CHANGED                                                                               \
-    (1u << 16) /* in phase: behind the control stand a note_changes and its pauses */
+    (1u << 16) /* flag in `phase`: a note_changes and its pauses follow the control message */
 
 typedef struct {
     char boot_id[64];
@@ -30,7 +30,8 @@ put_changes(const session *s, mrd_buf *text)
     mrd_buf_add(text, s->pauses, s->n_pauses * sizeof(*s->pauses));
 }
 
-/* Without it a successor waits for the aggregator to tell it: worse, not wrong. */
+/* Without it a successor waits for the aggregator to list its sessions, which is slower but
+ * correct. */
 void
 mrd_record_write_notes(const mrd_record *r)
 {
@@ -63,7 +64,7 @@ mrd_record_write_notes(const mrd_record *r)
     mrd_buf_fini(&text);
 }
 
-/* So many bytes off the front; false: there are fewer. */
+/* Takes bytes from the front. Returns false if there are too few. */
 static bool
 take_bytes(mrd_bytes *rest, void *to, size_t n)
 {
@@ -76,7 +77,8 @@ take_bytes(mrd_bytes *rest, void *to, size_t n)
     return true;
 }
 
-/* One note off the front, given to `resume` when it is of this boot; false at the end, or at what cannot be one. */
+/* Takes one note from the front and passes it to `resume` if it is of this boot. Returns false at
+ * the end, or at invalid data. */
 static bool
 take_note(mrd_record *r, mrd_bytes *rest, mrd_record_resume resume)
 {
@@ -120,9 +122,10 @@ mrd_record_read_notes(mrd_record *r, mrd_record_resume resume)
     mrd_bytes rest;
 
     if (path != NULL)
-        (void) mrd_file_read(path, NOTE_MAX, &text, NULL); /* what cannot be read is not there */
+        /* an unreadable file counts as missing */
+        (void) mrd_file_read(path, NOTE_MAX, &text, NULL);
     rest = (mrd_bytes){ text.p, text.len };
-    r->o.state_path = NULL; /* half of it must not be written back */
+    r->o.state_path = NULL; /* a part of it must not be written back */
     while (take_note(r, &rest, resume))
         ;
     r->o.state_path = path;

@@ -25,8 +25,8 @@ mrd_record_wants_ident(const session *s, const mrd_ident *id)
     return mrd_record_takes(&s->select, id);
 }
 
-/* What stands for the node belongs to every session that the node takes part in: whose job, rank or
- * process it is cannot be asked of a host's or a device's counter. */
+/* Every session in which the node takes part gets the process that represents the node. Counters of
+ * a host or device belong to no job, rank or process. */
 bool
 mrd_record_wants_process(const session *s, const mrd_drain_process *p)
 {
@@ -163,7 +163,7 @@ core_in(const mrd_strlist *list, int64_t core)
     return list->n == 0;
 }
 
-/* "^x" excludes; without a positive word everything else is in. */
+/* "^x" excludes. Without a positive value all others are included. */
 static bool
 source_in(const mrd_strlist *list, const char *name)
 {
@@ -180,12 +180,12 @@ source_in(const mrd_strlist *list, const char *name)
     return in || !positive;
 }
 
-/* An answer of a memo: not worked out yet, wanted, not wanted, only the calls that name a chosen core. */
+/* A cached answer: unknown, wanted, unwanted, or only calls that name a selected core. */
 enum { UNKNOWN, WANTED, UNWANTED, WANTED_BY_CORE };
 
-/* A choice of cores is one of what cores do: counters and what the program says of itself (steps)
- * have none and stay. Of the runtime, its calls and the device, what names no core goes. A call names
- * it by its argument. */
+/* A selection of cores applies to events of cores. Counters and events of the program (steps) have
+ * no core and stay. Events of the runtime, its calls and the device without a core are excluded. A
+ * call names its core in an argument. */
 static uint8_t
 wants_track(const session *s, const mrd_track *t)
 {
@@ -203,7 +203,7 @@ wants_track(const session *s, const mrd_track *t)
     return of_cores && t->kind != MRD_TRACK_COUNTER ? UNWANTED : WANTED;
 }
 
-/* The place of an answer by index, 0: not worked out. NULL without memory. */
+/* Returns the cached answer of an index; 0 means unknown. NULL if out of memory. */
 static uint8_t *
 memo_at(memo *m, size_t at)
 {
@@ -246,7 +246,7 @@ mrd_record_wants_event(open_batch *l, const mrd_drain_process *p, const mrd_even
     if (ev->kind == MRD_LOSS)
         return true;
     if ((track = memo_at(&l->tracks, ev->track)) == NULL)
-        return true; /* without memory nothing is held back */
+        return true; /* without memory no events are excluded */
     if (*track == UNKNOWN)
         *track = wants_track(s, mrd_catalog_borrow_track(p->catalog, ev->track));
     if (*track == UNWANTED || (*track == WANTED_BY_CORE &&

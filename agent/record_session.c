@@ -1,4 +1,5 @@
-/* agent/record_session.c - sessions of the node, from arm to cancel; the recorder's beginning and end. */
+/* agent/record_session.c - sessions of the node, from arming to their removal; opens and closes the
+ * recorder */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -20,8 +21,8 @@ session_free(session *s)
     mrd_buf_fini(&s->control);
 }
 
-/* One that is over stays for a while, so that the aggregator hears of it; for two heartbeats at
- * least when its place is wanted. */
+/* A finished session stays for a while, so that heartbeats report its end; for at least two
+ * heartbeats if its slot is needed. */
 static void
 forget_flushed(mrd_record *r)
 {
@@ -67,7 +68,7 @@ mrd_record_arm(mrd_record *r, const Mrd__Control *c, mrd_why *why)
     }
     snprintf(s.st.name, sizeof(s.st.name), "%.127s", c->name);
     if (mrd_msg_pack(&f, c, &s.control, NULL) != MRD_OK)
-        mrd_buf_reset(&s.control); /* it works, only a successor is not told */
+        mrd_buf_reset(&s.control); /* it works, but a successor will not resume it */
     err = mrd_select_from_wire(&s.select, c->select);
     if (err != MRD_OK) {
         session_free(&s);
@@ -99,7 +100,7 @@ mrd_record_go(mrd_record *r, const Mrd__Control *control, mrd_local_ns start, in
     s->st.start_bound_ns = bound_ns;
     s->st.phase = MRD__NODE_PHASE__NODE_RECORDING;
     mrd_record_count_late(r, s);
-    mrd_drain_tell_again(r->o.drain); /* what was told before it recorded */
+    mrd_drain_tell_again(r->o.drain); /* starts that were passed before it recorded */
     mrd_record_write_notes(r);
     return MRD_OK;
 }
@@ -155,7 +156,7 @@ mrd_record_slept(mrd_record *r, mrd_local_ns woke, mrd_dur_ns slept)
 
 /* ---- Changes ---- */
 
-/* What was worked out for the old choice is worked out again. */
+/* Clears cached answers of the old selection. */
 static void
 choose_again(mrd_record *r, const session *s)
 {
@@ -171,7 +172,7 @@ choose_again(mrd_record *r, const session *s)
         }
 }
 
-/* What a successor is told: the control as it would be now. */
+/* Updates the control message for a successor. */
 static void
 choose_in_note(session *s, const Mrd__Selection *sel)
 {
@@ -251,7 +252,7 @@ mrd_record_trigger(mrd_record *r, uint64_t id, uint64_t trigger, mrd_local_ns fr
             return MRD_EXISTS;
     if (s->n_windows == MRD_RECORD_TRIGGERS)
         return MRD_LIMIT;
-    mrd_record_flush(r); /* what is in open batches belongs to the window too */
+    mrd_record_flush(r); /* events in open batches belong to the window as well */
     s->windows[s->n_windows++] = (window){ trigger, from, to };
     mrd_record_missed(s, from, to);
     if (s->n_seen == MRD_RECORD_TRIGGERS) {
@@ -320,7 +321,7 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
                 continue;
             }
             if (gone->of > s)
-                gone->of--; /* the sessions behind move up */
+                gone->of--; /* later sessions move up by one */
             l = &gone->next;
         }
     for (size_t i = 0; i < s->n_buffered; i++)
@@ -332,7 +333,7 @@ mrd_record_cancel(mrd_record *r, uint64_t id)
     mrd_record_write_notes(r);
 }
 
-/* ---- What is known of them ---- */
+/* ---- Getters ---- */
 
 const mrd_strlist *
 mrd_record_counters(const mrd_record *r, uint64_t id, mrd_dur_ns *ret_period)
@@ -413,9 +414,9 @@ mrd_record_wants_neffs(const mrd_record *r, uint64_t id)
     return s != NULL && (s->params.neffs || mrd_session_params_ask_runtime(&s->params));
 }
 
-/* ---- Beginning and end of the recorder ---- */
+/* ---- Open and close ---- */
 
-/* Goes on with a session that a predecessor noted. */
+/* Resumes a session that a predecessor noted. */
 static void
 resume(mrd_record *r, const mrd_record_note *n)
 {

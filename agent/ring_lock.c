@@ -1,10 +1,10 @@
 /*
- * agent/ring_lock.c - one agent of a user reads the rings of a folder. Two would share out the
- * threads of one process: each sees half of it, and neither knows.
+ * agent/ring_lock.c - ensures that one agent of a user reads the rings of a directory. Two agents
+ * would divide the threads of a process between them without noticing.
  *
- * The lock is on a file of the agent's own user that nobody else may open: a lock on the folder,
- * or on a file of everybody's, any user could hold against us. The kernel lets it go when its
- * holder dies; who stands back tries again once a second.
+ * The lock is on a file of the agent's own user that other users cannot open. Any user could block
+ * a lock on the directory or on a public file. The kernel releases it when its holder ends. A
+ * waiting agent tries again once a second.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -19,7 +19,8 @@
 
 #define RETRY MRD_SEC
 
-/* The file when it is ours alone; what others put there is removed. -1: there is no lock to have. */
+/* Opens the file if only our user can open it, and removes a file of another user. -1 means that no
+ * lock is possible. */
 static int
 open_own(int dir_fd, const char *name)
 {
@@ -34,14 +35,14 @@ open_own(int dir_fd, const char *name)
         if (fd >= 0)
             close(fd);
         if (fd >= 0 && st.st_nlink == 0)
-            continue; /* its holder ended just now */
+            continue; /* its holder has just ended */
         if (!mrd_in_the_way_clear(dir_fd, name))
             return -1;
     }
     return -1;
 }
 
-/* The file is still the one that has this name: its last holder removed it when it ended. */
+/* Returns true if the file still has this name. Its last holder removed it at its end. */
 static bool
 is_there(int dir_fd, const char *name, int fd)
 {
@@ -68,7 +69,7 @@ say(mrd_drain *p, int fd)
     p->stands_back = true;
 }
 
-/* True: the rings are ours to read. */
+/* Returns true if this agent may read the rings. */
 bool
 mrd_drain_lock(mrd_drain *p, mrd_local_ns now)
 {
@@ -111,7 +112,8 @@ mrd_drain_unlock(mrd_drain *p)
     if (p->lock_fd < 0)
         return;
     snprintf(path, sizeof(path), "%s/meridian.agent.%u.lock", p->ring_dir, (unsigned) geteuid());
-    (void) unlink(path); /* while it is held: a successor looks whether it still has the name */
+    /* while the lock is held, because a successor checks whether the file still has its name */
+    (void) unlink(path);
     close(p->lock_fd);
     p->lock_fd = -1;
 }

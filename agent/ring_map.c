@@ -14,7 +14,7 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static struct sigaction before;
 static size_t page;
 
-/* A page of zeros that the file's owner cannot take away. */
+/* Maps a page of zeros that the file's owner cannot remove. */
 static void
 on_bus(int signal, siginfo_t *info, void *context)
 {
@@ -28,7 +28,7 @@ on_bus(int signal, siginfo_t *info, void *context)
             m->cut = 1;
             return;
         }
-    /* not of ours: it comes again, to whom it came before; also when a process sent it */
+    /* not in our mappings, or sent by a process: raises it again for the previous handler */
     (void) sigaction(signal, &before, NULL);
     (void) raise(signal);
 }
@@ -58,7 +58,7 @@ mrd_ring_map_open(mrd_ring_map *map, mrd_ring_reader *reader)
         atomic_fetch_sub(&mapped, len);
         return;
     }
-    (void) madvise(p, len, MADV_DONTFORK); /* a child would hold the file's lock */
+    (void) madvise(p, len, MADV_DONTFORK); /* a child process would hold the file's lock */
     pthread_once(&once, install);
     map->p = p;
     map->len = len;

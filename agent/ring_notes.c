@@ -20,20 +20,20 @@
 
 /* limit on processes without rings; a user gets at most the number that remains for others */
 #define NOTES_MAX 4096u
-#define TAKEN_MAX 64u /* notes of one process that were taken and are still there */
+#define TAKEN_MAX 64u /* notes of one process that were taken and not removed yet */
 
 /* A process that wrote notes of losses. */
 struct ring_note {
     unsigned dir;
     char base[MRD_RING_NAME_MAX]; /* of the note while the process may change it */
-    char file[MRD_RING_NAME_MAX]; /* name of the note that was taken and not yet removed, or "" */
+    char file[MRD_RING_NAME_MAX]; /* name of the taken note that is not removed yet, or "" */
     proc *proc;
     uint32_t uid;     /* of the file */
     int32_t host_pid; /* 0: not found */
     uint64_t start_ticks;
-    mrd_dur_ns start_ahead_ns; /* of its time namespace: what start_ticks is more than we see */
-    bool was_said;             /* that the process is not recorded */
-    bool waits;                /* its losses were given and are not committed yet */
+    mrd_dur_ns start_ahead_ns; /* of its time namespace: start_ticks minus the value that we see */
+    bool was_said;             /* it was logged that the process is not recorded */
+    bool waits;                /* its losses were emitted and are not committed yet */
 };
 
 /* ---- Files ------------------------------------------------------------------------------------ */
@@ -61,7 +61,7 @@ take_file(int dir_fd, const char *base, mrd_ring_note_name *name, char file[MRD_
     return false;
 }
 
-/* ---- Whose it is ------------------------------------------------------------------------------ */
+/* ---- The process of a note -------------------------------------------------------------------- */
 
 /* Returns the pid on this node of a process in another pid namespace, or 0 if it was not found. */
 static int32_t
@@ -154,7 +154,7 @@ new_note(mrd_drain *p, unsigned dir, const char *base, const mrd_ring_info *info
     n->host_pid = host_pid;
     n->start_ticks = info->name.start_ticks;
     n->start_ahead_ns = note->timens_boottime_ns - boottime;
-    /* the process's files lie in the note's directory, as they would lie in a ring's */
+    /* the process's files are in the note's directory, like those of a ring */
     if (pr->control[0] == '\0') {
         mrd_ring_control_print(&info->name, pr->control);
         mrd_ring_settings_print(&info->name, pr->settings);
@@ -186,7 +186,7 @@ drop_note(mrd_drain *p, ring_note *n)
     mrd_drain_proc_unused(p, pr);
 }
 
-/* ---- What it says ----------------------------------------------------------------------------- */
+/* ---- The contents of a note ------------------------------------------------------------------- */
 
 static void
 give_losses(mrd_drain *p, ring_note *n, const mrd_ring_note *note)
@@ -214,7 +214,7 @@ give_losses(mrd_drain *p, ring_note *n, const mrd_ring_note *note)
     n->waits = true;
 }
 
-/* Everything that the note said is safe. */
+/* All losses of the note are durable. */
 static void
 end_file(mrd_drain *p, ring_note *n)
 {
@@ -283,7 +283,7 @@ mrd_drain_note_found(mrd_drain *p, unsigned dir, int dir_fd, const char *file_na
     if ((known != NULL && known->file[0] != '\0') ||
         fstatat(dir_fd, file_name, &st, AT_SYMLINK_NOFOLLOW) != 0 || !S_ISLNK(st.st_mode) ||
         (p->o.only_uid >= 0 && (int64_t) st.st_uid != p->o.only_uid))
-        return; /* one note of a process after the other */
+        return; /* one note of a process at a time */
     snprintf(file, sizeof(file), "%s", file_name);
     if (!is_of_this_boot(p, &name) || (name.taken != 0 && mrd_drain_was_ended(p, file)))
         (void) unlinkat(dir_fd, file, 0);

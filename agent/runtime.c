@@ -1,5 +1,5 @@
-/* agent/runtime.c - the runtime's JSON, passed through rings as blobs, to events of the wall clock.
- */
+/* agent/runtime.c - converts the runtime's JSON, which rings carry as blobs, to events of the wall
+ * clock */
 #include <stdlib.h>
 
 #include "agent/deliver.h"
@@ -11,12 +11,14 @@ typedef struct {
     mrd_drain *p;
     proc *pr;
     mrd_nrt *nrt;
-    mrd_nrt_counts seen; /* what was added to the drain's counts */
+    mrd_nrt_counts seen; /* counts that were added to the drain's counts */
 } runtime;
 
-/* A daemon holds fewer open starts per process than a file importer: ends come within seconds. */
+/* A daemon keeps fewer open starts per process than a file importer, because ends come within
+ * seconds. */
 #define OPEN_MAX (1u << 15)
-/* A number that is missing so long will not come: less than a session waits behind its stop. */
+/* A number that is missing for this long is lost. Shorter than the time a session waits after its
+ * stop. */
 #define GAP_PATIENCE (250 * MRD_MS)
 
 static mrd_err
@@ -34,7 +36,7 @@ emit(void *self, const mrd_event *ev)
     return MRD_OK;
 }
 
-/* whole: the text to come is the process's first. */
+/* `whole`: the next text is the process's first. */
 static runtime *
 runtime_of(mrd_drain *p, proc *pr, bool whole, mrd_wall_ns since)
 {
@@ -61,14 +63,15 @@ runtime_of(mrd_drain *p, proc *pr, bool whole, mrd_wall_ns since)
     return rt;
 }
 
-/* Brings the drain's counts up to the reader's; its events were counted when given. */
+/* Adds the reader's new counts to the drain's. Its events were counted when they were emitted. */
 static void
 count(mrd_drain *p, runtime *rt)
 {
     const mrd_nrt_counts *now = mrd_nrt_count(rt->nrt);
 
     p->counts.begun += now->records - rt->seen.records;
-    if (p->again) /* what was given or dropped began with a predecessor, what still waits does here */
+    /* emitted and dropped events began with a predecessor; pending events begin here */
+    if (p->again)
         p->counts.begun -= now->events - rt->seen.events + now->dropped - rt->seen.dropped;
     else
         p->counts.dropped[MRD_DROP_JSON] += now->dropped - rt->seen.dropped;
@@ -109,7 +112,7 @@ mrd_drain_runtime(mrd_drain *p, ring *r, mrd_str text, bool cut)
     mrd_in_close(in);
     if (rt != NULL)
         count(p, rt);
-    /* A cut blob was counted by who cut it; a whole one that is no trace is counted here. */
+    /* The writer counted a truncated blob. A complete one that is not a trace is counted here. */
     if (err != MRD_OK && !cut && !p->again)
         mrd_drain_lost(p, pr, MRD_DROP_JSON, 1, now, now);
 }
@@ -129,7 +132,7 @@ mrd_drain_runtime_report_gaps(proc *pr, mrd_local_ns now)
         return;
     for (const ring *r = pr->rings; r != NULL; r = r->next_of_proc)
         if (!r->caught_up)
-            return; /* what is missing may be in there */
+            return; /* the missing numbers may be in it */
     (void) mrd_nrt_report_gaps(rt->nrt, mrd_local_sub(now, GAP_PATIENCE));
 }
 

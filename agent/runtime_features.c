@@ -14,7 +14,7 @@ text_of(const mrd_drain_process *process, const mrd_arg *a)
     return a->type == MRD_ARG_TEXT ? (mrd_str){ a->v.text, a->len } : MRD_STR("");
 }
 
-/* Words of a comma list that are not in yet. True: there was one. */
+/* Adds the values of a comma-separated list. Returns true if one was new. */
 static bool
 add_words(mrd_strlist *to, mrd_str list)
 {

@@ -6,14 +6,14 @@
 #include "base/obj.h"
 #include "hw/proc.h"
 
-#define REPEAT        10 /* an unchanged value is given every so many rounds */
+#define REPEAT        10 /* an unchanged value is emitted every this many rounds */
 #define REFRESH       (30 * MRD_SEC)
 #define TIMEOUT_SHARE 10
 
 typedef struct {
     mrd_track_id track;
     mrd_hw_value last;
-    unsigned silent; /* rounds since it was given */
+    unsigned silent; /* rounds since it was last emitted */
 } line;
 
 struct mrd_sample {
@@ -95,7 +95,7 @@ open_session(mrd_sample *s, mrd_why *why)
     return err == MRD_TIMEOUT || err == MRD_CLOSED ? MRD_OK : err; /* said again by poll */
 }
 
-/* New devices and interfaces: a new session when the list has grown. */
+/* Creates a new session if there are new devices or interfaces. */
 static void
 refresh(mrd_sample *s, mrd_local_ns now)
 {
@@ -121,7 +121,7 @@ give_value(mrd_sample *s, size_t i)
     mrd_event ev = { .kind = MRD_COUNTER, .ts = { v->at.ns }, .track = l->track };
 
     if (v->state != MRD_HW_OK)
-        return; /* unknown is not zero: no sample */
+        return; /* unknown is not zero, so there is no sample */
     if (!s->always && l->silent < REPEAT && l->last.state == MRD_HW_OK &&
         (is_double ? l->last.d == v->d : l->last.i == v->i)) {
         l->silent++;
@@ -149,7 +149,7 @@ sample_counters(mrd_sample *s)
     s->stats.rounds++;
     err = mrd_hw_session_poll(s->session, s->o.period / TIMEOUT_SHARE + MRD_MS, s->values, NULL,
                               s->n, &why);
-    if (err == MRD_STATE) /* the start failed then: try again */
+    if (err == MRD_STATE) /* the start had failed: try again */
         err = mrd_hw_session_start(s->session, s->o.period / TIMEOUT_SHARE + MRD_MS, &why);
     snprintf(s->stats.message, sizeof(s->stats.message), "%s", err == MRD_OK ? "" : why.text);
     s->stats.failed += err != MRD_OK;

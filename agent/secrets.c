@@ -1,5 +1,5 @@
-/* agent/secrets.c - certificate, key and token while the agent runs: got and renewed where the agent
- * does that itself, read again when their files change, TLS failures said in words. */
+/* agent/secrets.c - certificate, key and token of a running agent: obtains and renews them where
+ * the agent manages its certificate, reads changed files again, and explains TLS failures */
 #include "agent/agent_int.h"
 #include "base/log.h"
 #include "base/secret.h"
@@ -22,7 +22,7 @@ mrd_agent_token_load(mrd_agent *a, mrd_why *why)
     return MRD_OK;
 }
 
-/* The same message is told once, until something could be read. */
+/* Logs a message once, until a read succeeds. */
 static void
 say_reload(mrd_agent *a, mrd_err err, const mrd_why *why)
 {
@@ -38,8 +38,8 @@ say_reload(mrd_agent *a, mrd_err err, const mrd_why *why)
     }
 }
 
-/* The certificate that the file holds, for the heartbeat; one that cannot be read leaves what was known,
- * as the connection keeps the one in use. */
+/* Reads the certificate in the file for the heartbeat. If it cannot be read, the previous value
+ * stays, because the connection keeps using that certificate. */
 static void
 look_at_certificate(mrd_agent *a)
 {

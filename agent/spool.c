@@ -11,16 +11,17 @@
 #include "agent/spool_int.h"
 #include "base/hash.h"
 
-#define SEGMENTS_KEPT 16u /* a segment is so small a part of the whole */
-#define NOTES_KEPT    16u /* of forgotten sessions: each segment begins with all of them */
-#define WINDOW_MAX    16u /* frames on their way at one time: MRD_LINK_WINDOW_MAX */
+#define SEGMENTS_KEPT 16u /* a segment is this fraction of the whole */
+#define NOTES_KEPT    16u /* of removed sessions; each segment begins with all of them */
+#define WINDOW_MAX    16u /* concurrent frames in flight: MRD_LINK_WINDOW_MAX */
 
 /* ---- Room ---- */
 
-/* Answers of a segment's frames that it alone does not tell, and what of it was forced out without room to
- * say so: a successor finds these frames again, so that the sums leave them out (mrd_spool_known) as long
- * as the segment is there, and not longer; then the segments tell them as soon as there is room: a slot of the
- * counts may be torn. True: there were any. number 0: of all segments. */
+/* Adds to the sums the answers that only this segment contains, and its dropped frames for which
+ * there was no room in a record. While the segment exists, a successor finds these frames again, so
+ * the sums leave them out (mrd_spool_known). After its removal the segments must contain these
+ * answers as soon as there is room, because a slot of the counts may be torn. Returns true if there
+ * were any. number 0 means all segments. */
 static bool
 add_to_sums(mrd_spool *s, uint64_t number)
 {
@@ -46,8 +47,8 @@ add_to_sums(mrd_spool *s, uint64_t number)
     return any || s->unreported < before;
 }
 
-/* Who is killed before the segment is removed, or before the sums are written behind that, leaves a successor
- * that finds the frames or the sums with them, not both and not neither. */
+/* Order: if this process is killed before the removal, or before the sums are written after it, a
+ * successor finds either the frames or the sums that include them, never both or neither. */
 static void
 remove_oldest(mrd_spool *s)
 {
@@ -61,7 +62,8 @@ remove_oldest(mrd_spool *s)
         mrd_spool_counts_write_all(s);
 }
 
-/* Answers that found no room, in order, and what only the counts have: once there is room. */
+/* Writes answers that had no room, in order, and data that only the counts have, when there is
+ * room. */
 static void
 tell_again(mrd_spool *s)
 {
@@ -80,7 +82,8 @@ tell_again(mrd_spool *s)
     mrd_spool_catch_up(s);
 }
 
-/* Of the last commit: rings and files are read on from there by a successor, until a later one is written. */
+/* The positions of the last commit: a successor continues from them until a later commit is
+ * written. */
 static bool
 holds_positions(const mrd_spool *s)
 {
@@ -91,7 +94,7 @@ static void
 forget_done(mrd_spool *s)
 {
     tell_again(s);
-    /* In order: a segment holds answers to the frames of those before it. */
+    /* In order, because a segment contains answers to the frames of earlier segments. */
     while (s->n_segments > 1 && s->segments[0].live == 0 && !holds_positions(s))
         remove_oldest(s);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_UNTOLD_LEAVES))
@@ -105,8 +108,8 @@ forget_done(mrd_spool *s)
     mrd_spool_catch_up(s);
 }
 
-/* What is on its way may be stored already, so it stays, in memory. Should this process die, it was
- * forced out as far as its successor knows. */
+/* A frame in flight may be stored already, so it stays in memory. If this process ends, its
+ * successor counts it as dropped. */
 static bool
 rescue(const mrd_spool *s, entry *e)
 {
@@ -127,10 +130,10 @@ is_clock(const entry *e)
     return e->item.type == MRD_FRAME_CLOCK_DATA;
 }
 
-/* The counts tell which of this epoch's frames are forced out. One of an earlier epoch, or of a session
- * that has no place there, is completed and counted by one record: who is killed before the segment is
- * removed finds neither the frame without the count nor both. Without room for it nothing counts the
- * frame before its segment is gone (remove_oldest). */
+/* The counts show which of this epoch's frames were dropped. A frame of an earlier epoch, or of a
+ * session without a slot, is completed and counted by one record, so that after a kill before the
+ * segment's removal neither is found without the other. Without room for the record, the frame is
+ * counted when its segment is removed (remove_oldest). */
 static void
 count_forced(mrd_spool *s, sequence *q, const entry *e)
 {
@@ -147,8 +150,8 @@ count_forced(mrd_spool *s, sequence *q, const entry *e)
         q->there += e->item.events;
 }
 
-/* Forces out the oldest segment with all it holds. The tallies are written first, because a successor
- * must know; on a full disk there is room only afterwards. */
+/* Drops the oldest segment with its frames. Tallies are written first because a successor needs
+ * them. On a full disk there is room only afterwards. */
 static void
 drop_oldest(mrd_spool *s)
 {
@@ -177,20 +180,20 @@ drop_oldest(mrd_spool *s)
         if (s->dropped != NULL)
             s->dropped(s->self, &e->item);
     }
-    /* First: who is killed before the segment is removed finds its frames again, and that they are
-     * counted. */
+    /* First, because after a kill before the segment's removal a successor finds its frames again
+     * and must see that they are counted. */
     if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
     mrd_spool_catch_up(s);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_FORCED_AGAIN))
         mrd_spool_counts_write_all(s);
-    if (holds_positions(s)) /* there is no other to take room from */
+    if (holds_positions(s)) /* no other segment can make room */
         remove_oldest(s);
     forget_done(s);
 }
 
-/* Frames of the oldest segment are not committed: forced out they would be counted, and a successor takes them
- * again from their rings. */
+/* Frames of the oldest segment are not committed. If dropped they would be counted, and a successor
+ * would read them again from their rings. */
 static bool
 waits_for_commit(const mrd_spool *s)
 {
@@ -205,8 +208,8 @@ waits_for_commit(const mrd_spool *s)
     return false;
 }
 
-/* Makes room for `more` bytes: a segment that is not full, the sum below the bound unless the oldest waits for
- * its commit. */
+/* Makes room for `more` bytes: a segment that is not full, and a sum below the limit unless the
+ * oldest segment waits for its commit. */
 static mrd_err
 make_room(mrd_spool *s, size_t more, mrd_why *why)
 {
@@ -224,9 +227,9 @@ make_room(mrd_spool *s, size_t more, mrd_why *why)
     return MRD_OK;
 }
 
-/* ---- Clock data, and beginning anew ---- */
+/* ---- Clock data, and the start ---- */
 
-/* The count is on disk at once where there is room: a successor must know. */
+/* The count is written at once if there is room, because a successor needs it. */
 static void
 clock_changed(mrd_spool *s, sequence *q)
 {
@@ -275,8 +278,8 @@ mrd_spool_lose_clock(mrd_spool *s, uint64_t session)
     clock_changed(s, q);
 }
 
-/* Segments that hold nothing any more, up to the one with the positions of the last commit, go before
- * anything is written: a full disk has room for answers then, and fewer are left to be written. */
+/* Removes empty segments up to the one with the positions of the last commit, before anything is
+ * written. On a full disk this makes room for answers. */
 static void
 forget_before_positions(mrd_spool *s)
 {
@@ -285,9 +288,9 @@ forget_before_positions(mrd_spool *s)
         mrd_spool_remove_segment(s, 0);
 }
 
-/* Writes the answers that were cut off the segments once more, for a successor; they are counted already.
- * Until all are there only the counts tell of them, which must not be written before: they name the frames
- * of one epoch. Errors: FULL, IO. */
+/* Writes answers again that were lost with the end of the segments, for a successor. They are
+ * already counted. Until all are written, only the counts have them, and the counts must not be
+ * written before, because they name the frames of one epoch. Errors: FULL, IO. */
 static mrd_err
 answer_cut(mrd_spool *s)
 {
@@ -307,7 +310,7 @@ answer_cut(mrd_spool *s)
     return err;
 }
 
-/* The first segment of this run of the agent, and what it says of earlier ones. */
+/* Begins the first segment of this run of the agent, with the state of earlier ones. */
 static mrd_err
 begin(mrd_spool *s, mrd_why *why)
 {
@@ -333,8 +336,8 @@ begin(mrd_spool *s, mrd_why *why)
         return mrd_why_set(why, err, errno, "spool folder '%s'", s->dir);
     mrd_spool_counts_write_all(s);
     for (size_t i = 0; i < s->n_sequences; i++)
-        s->sequences[i].forgotten = true; /* until somebody asks for it */
-    /* The predecessor may have sent so many of the oldest without hearing an answer. */
+        s->sequences[i].forgotten = true; /* until it is requested again */
+    /* The predecessor may have sent this many of the oldest frames without receiving an answer. */
     for (size_t i = 0, sent = 0; i < s->n && sent < WINDOW_MAX; i++)
         if (!s->entries[s->first + i].done) {
             mrd_spool_sent(s, s->entries[s->first + i].item.id);
@@ -345,8 +348,8 @@ begin(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* Numbers given out and then lost with a torn tail, or with the page cache of an earlier boot, must
- * not be given to other frames: such a folder starts a new epoch. */
+/* Sequence numbers that were used and then lost, with a torn end or with the page cache of an
+ * earlier boot, must not be reused. Such a directory starts a new epoch. */
 static void
 judge_epoch(mrd_spool *s)
 {
@@ -365,7 +368,7 @@ judge_epoch(mrd_spool *s)
 
 /* ---- Commits ---- */
 
-/* Puts the commit's payload together, behind the record's head. */
+/* Assembles the commit's payload after the record's head. */
 static mrd_err
 commit_payload(mrd_spool *s, const mrd_spool_position *positions, size_t n, mrd_buf *to)
 {
@@ -425,18 +428,18 @@ count_commit(mrd_spool *s, size_t n)
     mrd_spool_commit_sequences(s);
     if (s->dir != NULL)
         s->positions_segment = n == 0 ? 0 : s->segments[s->n_segments - 1].number;
-    for (size_t i = 0; i < s->n_sequences; i++) { /* the last segment does not tell their numbers */
+    for (size_t i = 0; i < s->n_sequences; i++) { /* the last segment does not have their numbers */
         sequence *q = &s->sequences[i];
 
         if (q->spanned)
             q->behind = s->behind = true;
         q->spanned = false;
     }
-    forget_done(s); /* what held the positions before */
+    forget_done(s); /* the segment with the previous positions */
     mrd_spool_counts_write_all(s);
 }
 
-/* The positions that a predecessor left, which nothing is forced out for. */
+/* Writes the positions of a predecessor, for which no frames are dropped. */
 static mrd_err
 commit_found(mrd_spool *s, mrd_why *why)
 {
@@ -482,12 +485,14 @@ mrd_spool_open(const mrd_spool_options *o, mrd_spool **ret_spool, mrd_why *why)
     }
     if (err == MRD_OK)
         err = begin(s, why);
-    if (err == MRD_OK && s->n_positions > 0) /* first: the segment that holds them may go now */
+    /* first, because the segment with the positions may be removed now */
+    if (err == MRD_OK && s->n_positions > 0)
         err = commit_found(s, why);
     if (err == MRD_OK)
         forget_done(s);
     if (err == MRD_OK &&
-        boot[0] != '\0') /* without it the next one takes our frames for older ones */
+        /* without it the next agent assumes that our frames are from an earlier boot */
+        boot[0] != '\0')
         err = mrd_spool_name_boot(s, boot, why);
     if (err != MRD_OK) {
         mrd_spool_close(s);
@@ -557,8 +562,7 @@ has_frames(const mrd_spool *s, uint64_t session)
     return false;
 }
 
-/* Forgotten ones beyond what is kept go, the longest forgotten first; those just before them lose
- * their notes. */
+/* Removes sessions beyond the limit, the longest forgotten first. The next ones lose their notes. */
 static void
 trim_forgotten(mrd_spool *s)
 {
@@ -592,7 +596,7 @@ mrd_spool_forget(mrd_spool *s, uint64_t session)
 
     if (q == NULL)
         return;
-    /* Else its place alone has what found no room, or what is missing. */
+    /* Otherwise only its slot has answers that had no room, or missing events. */
     if (!q->behind && s->unreported == 0 && q->tally.damaged == 0)
         mrd_spool_counts_forget(s, q);
     copy = *q;
@@ -653,7 +657,7 @@ add_frame(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *why)
     return mrd_spool_set_sequence(s, f.session, f.seq + 1);
 }
 
-/* Notes what could not be written, and why. */
+/* Notes the failed write and its reason. */
 static mrd_err
 end_write(mrd_spool *s, mrd_err err, const mrd_why *how, mrd_why *why)
 {
@@ -682,7 +686,7 @@ mrd_spool_add(mrd_spool *s, mrd_bytes frame, uint64_t events, mrd_why *ret_why)
 
     if (err == MRD_IO && !mrd_spool_takes_records(s)) /* another segment may */
         err = add_frame(s, frame, events, why);
-    /* The disk is full before our own bound: the oldest make room here too. */
+    /* The disk is full before the spool's own limit, so the oldest frames make room here as well. */
     while (err == MRD_FULL && s->n_segments > 1 && !waits_for_commit(s)) {
         drop_oldest(s);
         err = add_frame(s, frame, events, why);
@@ -700,7 +704,8 @@ mrd_spool_commit(mrd_spool *s, const mrd_spool_position *positions, size_t n, mr
         err = write_commit(s, positions, n, why);
     if (err == MRD_IO && !mrd_spool_takes_records(s))
         err = write_commit(s, positions, n, why);
-    while (err == MRD_FULL && s->n_segments > 1) { /* also what waits for it: else none ends that */
+    /* also frames that wait for this commit, because nothing else makes room */
+    while (err == MRD_FULL && s->n_segments > 1) {
         drop_oldest(s);
         err = write_commit(s, positions, n, why);
     }
@@ -734,7 +739,7 @@ mrd_spool_get_tally(const mrd_spool *s, uint64_t session, mrd_spool_tally *ret_t
         *ret_tally = q->tally;
     if (q != NULL && q->base != NULL)
         ret_tally->delivered -= q->base->known;
-    for (size_t i = 0; i < s->n; i++) { /* not yet, as long as we live */
+    for (size_t i = 0; i < s->n; i++) { /* not while this process lives */
         const entry *e = &s->entries[s->first + i];
 
         if (e->copy != NULL && e->item.session == session)
@@ -821,9 +826,10 @@ note_answered(mrd_spool *s, const mrd_spool_item *item)
     mrd_spool_counts_write(s, q);
 }
 
-/* Of a frame that was forced out: the segments may count it as such, the counts do not any more. Before the
- * answer is written, or while there is no room for it, the counts say how much too many the segments have.
- * An answer takes back no more than the segments count, and adds what they do not count yet. */
+/* For the answer of a dropped frame: the segments may count it as dropped, but the counts do not
+ * any more. Before the answer is written, or while it has no room, the counts contain the excess of
+ * the segments. An answer withdraws no more than the segments count, and adds the part that they do
+ * not count yet. */
 static bool
 write_answer(mrd_spool *s, const mrd_spool_item *item, answer_record *a)
 {
@@ -858,14 +864,14 @@ done(mrd_spool *s, uint64_t id, enum answer answer)
     mrd_spool_complete(s, e);
     if (clock)
         count_clock_answer(s, a.session, rescued, answer != ANSWER_REFUSED);
-    if (mrd_spool_find_sequence(s, a.session) != NULL) /* else it was forgotten: nobody asks */
+    if (mrd_spool_find_sequence(s, a.session) != NULL) /* otherwise the session was removed */
         (void) mrd_spool_count_answer(s, &a);
     if (MRD_AGENT_PLANTED(MRD_AGENT_PLANT_COUNTS_FIRST))
         note_answered(s, &e->item);
     if (!write_answer(s, &e->item, &a)) {
         if (rescued)
             mrd_spool_set_behind(s, a.session);
-        /* First: the counts tell of no more than the 64 numbers behind the oldest. */
+        /* first, because the counts hold only the 64 numbers after the oldest */
         e->unreported = rescued ? 0 : (uint8_t) (answer + 1);
         s->unreported += !rescued;
     }

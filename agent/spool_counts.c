@@ -1,11 +1,12 @@
 /*
- * agent/spool_counts.c - what was committed and answered of each session, apart from the segments:
- * when segments were cut or removed behind the agent's back, the counts say what is missing.
+ * agent/spool_counts.c - a second record of what was committed and answered for each session. If
+ * segments are truncated or removed by others, the counts show how much is missing.
  *
- * A file "counts" of slots of 1,280 bytes, one a session, each with its CRC and written as a whole:
- * at a commit, at an answer, when frames are forced out; behind them how far the segments reached, and the sums that hold
- * as soon as a segment is gone, and a copy of what the lock file says. At open the segments are compared with it:
- * events that were committed, are not answered and are not there any more were lost with them.
+ * The file "counts" has slots of 1,280 bytes, one per session, each with a CRC and written as a
+ * whole: at a commit, at an answer, when frames are dropped. After the slots come the extent of the
+ * segments, the sums that count when a segment is removed, and a copy of the lock file's contents.
+ * At open the segments are compared with it: events that were committed, not answered, and are
+ * missing were lost with them.
  */
 #include <fcntl.h>
 #include <stdio.h>
@@ -22,9 +23,10 @@ typedef struct {
     uint32_t magic, crc; /* of what follows */
     uint64_t session, epoch, next, committed, delivered, refused, forced, damaged;
     mrd_ev_ns last, answered_to, damaged_first, damaged_last;
-    uint64_t answered, bits; /* answered: numbers below; of the 64 from there those with a bit */
-    /* overstated: of what the segments count as forced out, taken back and not said there; 0 in what
-     * earlier releases wrote. clock: of the times. */
+    /* answered: all numbers below; a bit for each answered number of the next 64 */
+    uint64_t answered, bits;
+    /* overstated: events that the segments count as dropped, and that were withdrawn elsewhere; 0
+     * in files of earlier releases. clock: of the times. */
     uint16_t note_len, overstated_high;
     uint8_t clock, overstated_low[3];
     uint8_t note[MRD_SPOOL_NOTE];
@@ -32,7 +34,7 @@ typedef struct {
 
 _Static_assert(sizeof(slot) <= SLOT_SIZE, "a slot of the file");
 
-/* Behind the slots: how far the newest segment reached when they were written. */
+/* After the slots: the extent of the newest segment when they were written. */
 #define EXTENT_MAGIC 0x4553524du /* "MRSE" */
 
 typedef struct {
@@ -40,8 +42,8 @@ typedef struct {
     uint64_t number, len;
 } extent;
 
-/* Behind that: sums of the sessions in the slots that wait for a segment to go. They hold from then on, also
- * when nobody lived to write them into the slots. */
+/* After that: new sums of the sessions in the slots, for the removal of a segment. They count from
+ * the removal on, even if the process is killed before it writes them into the slots. */
 #define GOING_MAGIC 0x4753524du /* "MRSG" */
 
 typedef struct {
@@ -54,7 +56,7 @@ typedef struct {
     going_sums sums[SLOTS_MAX];
 } going;
 
-/* Behind that: what the lock file says, should it be removed. */
+/* After that: the contents of the lock file, in case it is removed. */
 #define BOOT_MAGIC 0x4253524du /* "MRSB" */
 
 typedef struct {
@@ -66,7 +68,7 @@ typedef struct {
 #define GOING_AT  (EXTENT_AT + (off_t) sizeof(extent))
 #define BOOT_AT   (GOING_AT + (off_t) sizeof(going))
 
-/* Of a record that begins with its magic and its CRC. */
+/* The CRC of a record that begins with its magic and its CRC. */
 static uint32_t
 crc_of(uint32_t magic, const void *record, size_t size)
 {
@@ -90,7 +92,7 @@ write_extent(const mrd_spool *s)
     (void) !pwrite(s->counts_fd, &e, sizeof(e), EXTENT_AT);
 }
 
-/* Commits that the slots know are gone with the end of the segments. A segment behind that one would
+/* Commits in the slots are missing because the end of the segments was lost. A later segment would
  * begin with all of them. */
 static bool
 is_cut(const mrd_spool *s)
@@ -192,7 +194,7 @@ mrd_spool_counts_read_boot(const mrd_spool *s, char text[MRD_SPOOL_BOOT_TEXT])
     close(fd);
 }
 
-/* What a predecessor's sums are when its segment is gone; all zero: they wait for none that is. */
+/* Gets the sums of a predecessor if their segment is removed; all zero if it still exists. */
 static void
 read_going(const mrd_spool *s, going *ret_going)
 {
@@ -206,11 +208,11 @@ read_going(const mrd_spool *s, going *ret_going)
         return;
     }
     seg = mrd_spool_find_segment(s, ret_going->number);
-    if (seg != NULL && seg->len > 0) /* an empty one could not be removed */
+    if (seg != NULL && seg->len > 0) /* an empty segment could not be removed */
         *ret_going = (going){ 0 };
 }
 
-/* A place in the file, for a session that has none; a forgotten one's when there is no other. */
+/* Gives a session a slot in the file; a removed session's slot if no other is free. */
 static void
 take_slot(mrd_spool *s, sequence *q)
 {
@@ -224,7 +226,7 @@ take_slot(mrd_spool *s, sequence *q)
         }
 }
 
-/* One clock is enough to say when: that of the session's first frame with events. */
+/* Times need a single clock: the clock of the session's first frame with events. */
 static void
 count_frame(sequence *q, const mrd_spool_item *item)
 {
@@ -233,7 +235,7 @@ count_frame(sequence *q, const mrd_spool_item *item)
         return;
     if (q->last.ns == 0) {
         q->tally.damaged_clock = item->clock;
-        q->answered_to = item->first; /* nothing is missing before */
+        q->answered_to = item->first; /* nothing is missing before it */
     }
     if (item->clock == q->tally.damaged_clock && mrd_ev_after(item->last, q->last))
         q->last = item->last;
@@ -299,7 +301,7 @@ mrd_spool_counts_write_all(mrd_spool *s)
     bool ok = true;
 
     for (size_t i = 0; i < s->n_sequences && s->counts_fd >= 0; i++) {
-        /* A new place would say of frames that are there that they are done with, and not count them. */
+        /* A new slot would declare existing frames as completed, without counting them. */
         if (!s->sequences[i].forgotten && s->sequences[i].there == 0)
             take_slot(s, &s->sequences[i]);
         ok = write_slot(s, &s->sequences[i]) && ok;
@@ -323,8 +325,8 @@ least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Frames whose answer was cut off with the segments' end. Of those committed after the slot was
- * written it knows nothing. */
+/* Completes frames whose answer was lost with the end of the segments. The slot has no answers of
+ * frames that were committed later. */
 static void
 complete_answered(mrd_spool *s, const slot *c)
 {
@@ -342,7 +344,7 @@ complete_answered(mrd_spool *s, const slot *c)
     }
 }
 
-/* Events of the session in the queue, and the youngest time of them. */
+/* Returns the session's events in the queue and their latest time. */
 static uint64_t
 in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last_ns)
 {
@@ -360,8 +362,8 @@ in_queue(const mrd_spool *s, uint64_t session, uint32_t clock, int64_t *ret_last
     return events;
 }
 
-/* The counts were written just before an answer that the segments have, and others are in the counts
- * alone: neither has all. */
+/* The counts were written just before an answer that the segments have, and other answers are in
+ * the counts only. So neither has all of them. */
 static void
 add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *refused)
 {
@@ -377,10 +379,11 @@ add_recorded(const mrd_spool *s, const slot *c, uint64_t *delivered, uint64_t *r
     }
 }
 
-/* The losses of a note are told once: the rings were given back after it, with what they had counted. A
- * commit writes the segments before the counts, so these may have the older note. They have the newer
- * one where the segments have none of the session, and where their end was cut off behind them or they
- * name a frame that was: that is sure whether a kill came between the two or not. What a power failure left of both is no order. */
+/* Decides whether to use the losses in the slot's note. The losses of a note must count once,
+ * because the rings were released after it. A commit writes the segments before the counts, so the
+ * counts may have the older note. They have the newer one if the segments have no note of the
+ * session, if the segments' end after the note was lost, or if they name a lost frame. This is
+ * certain for a kill at any time. After a power failure there is no known order. */
 static bool
 takes_note(const mrd_spool *s, const slot *c, const sequence *q)
 {
@@ -389,8 +392,8 @@ takes_note(const mrd_spool *s, const slot *c, const sequence *q)
     return c->note_len > 0 && (q->tally.note_len == 0 || (cut && !s->rebooted));
 }
 
-/* The sums of a session whose segment is gone, or those in its place where they are younger: the sum of all only
- * grows, and an answer to what was forced out moves events from `forced` to the others. */
+/* Returns the newer of the sums for a removed segment and the sums in the slot. The total only
+ * grows, and the answer of a dropped frame moves events from `forced` to the others. */
 static going_sums
 youngest(const slot *c, const going_sums *gone)
 {
@@ -403,7 +406,7 @@ youngest(const slot *c, const going_sums *gone)
     return *gone;
 }
 
-/* A session's counts against what the segments gave. */
+/* Compares a session's counts with the contents of the segments. */
 static mrd_err
 compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
 {
@@ -417,13 +420,15 @@ compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
     if (err != MRD_OK)
         return err;
     newer_note = takes_note(s, c, q);
-    if (c->epoch == s->epoch) { /* numbers are not given twice */
+    if (c->epoch == s->epoch) { /* numbers are not reused */
         q->next = MRD_AGENT_PLANTED(MRD_AGENT_PLANT_NUMBERS_AGAIN) ? 0 : most(q->next, c->next);
         q->committed = most(q->committed, c->next);
     }
     if (!MRD_AGENT_PLANTED(MRD_AGENT_PLANT_ANSWER_TWICE) || c->delivered > q->tally.delivered)
         complete_answered(s,
-                          c); /* also when a later segment tells as many: it does not say which */
+                          /* also if a later segment has the same number, because it does not say
+                           * which */
+                          c);
     if (newer_note) {
         memcpy(q->tally.note, c->note, c->note_len);
         q->tally.note_len = c->note_len;
@@ -447,7 +452,8 @@ compare(mrd_spool *s, const slot *c, uint32_t place, const going *g)
     if (c->committed <= there)
         return MRD_OK;
     s->stats.damaged_events += c->committed - there;
-    if (s->rebooted) { /* some may have been delivered: the aggregator knows, see mrd_spool_base */
+    /* some may have been delivered; the aggregator finds out, see mrd_spool_base */
+    if (s->rebooted) {
         q->missing = c->committed - there;
         return MRD_OK;
     }
@@ -468,7 +474,7 @@ mrd_spool_damage_in(const char *dir)
     slot c;
 
     snprintf(path, sizeof(path), "%s/counts", dir);
-    /* Of a FIFO in its place nobody waits for a writer. */
+    /* O_NONBLOCK: a FIFO in its place must not block. */
     if ((fd = open(path, O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK)) < 0)
         return 0;
     for (uint32_t i = 0; i < SLOTS_MAX; i++)
@@ -490,7 +496,7 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
     s->counts_fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     s->cut = s->counts_fd >= 0 && is_cut(s);
     read_going(s, &g);
-    s->going = true; /* until the slots have it: also a file that has none gets its room */
+    s->going = true; /* until the slots have it; also reserves room in a new file */
     for (uint32_t i = 1; i <= SLOTS_MAX && s->counts_fd >= 0 && err == MRD_OK; i++) {
         if (pread(s->counts_fd, &c, sizeof(c), (off_t) (i - 1) * SLOT_SIZE) != (ssize_t) sizeof(c))
             break;
@@ -498,7 +504,7 @@ mrd_spool_counts_open(mrd_spool *s, mrd_why *why)
             err = compare(s, &c, i, &g);
     }
     for (size_t i = 0; i < s->n_sequences;
-         i++) { /* it may get a place, which says then what there was */
+         i++) { /* it may get a slot, which then has the existing values */
         sequence *q = &s->sequences[i];
         int64_t last_ns = 0;
 

@@ -1,4 +1,4 @@
-/* agent/spool_folder.c - the folder of a spool: who may read it, who uses it, and in which boot. */
+/* agent/spool_folder.c - the directory of a spool: its permissions, its lock, and its boot */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 #include "base/file.h"
 #include "base/out.h"
 
-/* A folder that somebody made for us, a kubelet for example, may be open to others. One with anything
- * in it stays as it is: it may be there for more than the spool. */
+/* A directory that was created for us, by a kubelet for example, may be open to other users. Only
+ * an empty one is closed, because another one may have further uses. */
 static void
 close_to_others(const char *path)
 {
@@ -52,7 +52,7 @@ mrd_spool_lock_dir(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* The bytes of one of our small files. */
+/* Copies one of our small files. */
 static bool
 copy_file(int from, int to)
 {
@@ -73,8 +73,8 @@ mrd_spool_is_there(const mrd_spool *s)
     return fstat(s->lock_fd, &st) == 0 && st.st_nlink > 0 && stat(s->dir, &st) == 0;
 }
 
-/* What waits in files that were removed is still read and sent; should we die first, the counts tell that
- * it was there. */
+/* Frames in removed files can still be read and sent. If this process ends before, the counts show
+ * that they existed. */
 mrd_err
 mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
 {
@@ -103,7 +103,8 @@ mrd_spool_folder_again(mrd_spool *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* The lock file names the boot, and this folder in it; where it was removed while no agent ran, the counts do. */
+/* The lock file contains the boot and the directory's number in it. If it was removed while no
+ * agent ran, the counts have a copy. */
 void
 mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT])
 {
@@ -122,7 +123,8 @@ mrd_spool_read_boot(mrd_spool *s, const char *boot_id, char boot[MRD_SPOOL_BOOT]
         s->origin = 1;
 }
 
-/* Written last: who died before finds the boot as we did. Errors, where the lock file did not say it: FULL, IO. */
+/* Written last, so that after an earlier kill the next agent sees the same boot as this one.
+ * Errors, if the lock file did not have it: FULL, IO. */
 mrd_err
 mrd_spool_name_boot(const mrd_spool *s, const char *boot, mrd_why *why)
 {

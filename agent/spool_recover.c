@@ -1,4 +1,4 @@
-/* agent/spool_recover.c - reads a predecessor's segments: frames, answers, commits, tallies. */
+/* agent/spool_recover.c - reads a predecessor's segments: frames, answers, commits, tallies */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -31,7 +31,7 @@ take_frame(mrd_spool *s, segment *seg, const uint8_t *payload, uint32_t len, uin
     return MRD_OK;
 }
 
-/* Notes off the end of a commit. Errors: CORRUPT, LIMIT, NOMEM. */
+/* Takes the notes at the end of a commit. Errors: CORRUPT, LIMIT, NOMEM. */
 static mrd_err
 take_notes(mrd_spool *s, const uint8_t *p, size_t len, uint32_t n)
 {
@@ -55,7 +55,7 @@ take_notes(mrd_spool *s, const uint8_t *p, size_t len, uint32_t n)
     return len == 0 ? MRD_OK : MRD_CORRUPT;
 }
 
-/* The frames since the last commit count now; so do their numbers. */
+/* The frames since the last commit, and their numbers, count now. */
 static mrd_err
 take_commit(mrd_spool *s, const segment *seg, const uint8_t *payload, uint32_t len)
 {
@@ -108,7 +108,7 @@ take_answer(mrd_spool *s, const answer_record *a)
     return err;
 }
 
-/* Later ones stand in place of earlier ones. */
+/* Later records replace earlier ones. */
 static mrd_err
 take_session(mrd_spool *s, const uint8_t *payload, uint32_t len)
 {
@@ -207,7 +207,7 @@ take_record(mrd_spool *s, segment *seg, const record_head *head, const uint8_t *
     }
 }
 
-/* Reads records until the end or the first that is not whole. */
+/* Reads records until the end, or until the first incomplete one. */
 static mrd_err
 scan(mrd_spool *s, segment *seg, uint64_t size)
 {

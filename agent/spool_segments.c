@@ -1,5 +1,5 @@
-/* agent/spool_segments.c - the files of a spool: each is a row of records and begins with what must be
- * known of the sessions when it is the only one left. */
+/* agent/spool_segments.c - the files of a spool. Each is a sequence of records that begins with the
+ * state of all sessions, in case it is the only one left. */
 #include <errno.h>
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -35,14 +35,14 @@ typedef struct {
     mrd_bytes a, b;
 } record;
 
-/* A part of a write does not say what stopped it; one byte more does. */
+/* A partial write does not show its reason; writing one more byte does. */
 static int
 why_short(const segment *seg, ssize_t wrote)
 {
     return pwrite(seg->fd, "", 1, (off_t) seg->len + wrote) < 0 ? errno : ENOSPC;
 }
 
-/* All or none: of what found no room nothing stays, also not the first of them. */
+/* Writes all records or none: if there is no room for all, the first ones are removed again. */
 static mrd_err
 write_records(segment *seg, const record *records, size_t n)
 {
@@ -124,7 +124,7 @@ base_of(const mrd_spool *s, const sequence *q)
                           t->delivered, t->refused,     t->forced,     t->damaged };
 }
 
-/* In one write: the base says which of the delivered are known from before. */
+/* In one write, because the base determines which delivered events were known before. */
 static mrd_err
 write_session(mrd_spool *s, segment *seg, const sequence *q)
 {
@@ -160,7 +160,7 @@ mrd_spool_write_boot(mrd_spool *s)
     return err;
 }
 
-/* Its record has all that was forced out and taken back, but for what is there. */
+/* The record contains everything that was dropped and withdrawn, except frames that still exist. */
 static void
 restated(mrd_spool *s, sequence *q)
 {
@@ -172,7 +172,7 @@ restated(mrd_spool *s, sequence *q)
         mrd_spool_counts_write(s, q);
 }
 
-/* A file of our own: who else may write to the folder has no link in its place. */
+/* Creates a file of our own. Does not follow a link that another user put there. */
 static int
 make_file(const char *path)
 {
@@ -184,7 +184,7 @@ make_file(const char *path)
     return fd;
 }
 
-/* A segment begins with what is known of all sessions, so that older ones may go. */
+/* A segment begins with the state of all sessions, so that older segments can be removed. */
 mrd_err
 mrd_spool_new_segment(mrd_spool *s, mrd_why *why)
 {
@@ -245,7 +245,7 @@ mrd_spool_catch_up(mrd_spool *s)
     s->stats.file_bytes += last->len - before;
 }
 
-/* Without it the frame is sent once more after a crash and dropped as a duplicate there. */
+/* Without it the frame is sent again after a crash, and the aggregator drops it as a duplicate. */
 bool
 mrd_spool_write_answer(mrd_spool *s, const answer_record *a)
 {

@@ -1,5 +1,5 @@
-/* agent/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and the sums over
- * them. Reads and writes no file. */
+/* agent/spool_state.c - the queue of a spool in memory: entries, sequences of sessions, and their
+ * sums. Reads and writes no files. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -28,7 +28,7 @@ mrd_spool_find_sequence(const mrd_spool *s, uint64_t session)
     return NULL;
 }
 
-/* The session's entry, made when there is none. Errors: LIMIT, NOMEM. */
+/* Finds or adds the session's entry. Errors: LIMIT, NOMEM. */
 mrd_err
 mrd_spool_take_sequence(mrd_spool *s, uint64_t session, sequence **ret)
 {
@@ -57,7 +57,7 @@ mrd_spool_set_sequence(mrd_spool *s, uint64_t session, uint64_t at_least)
     return err;
 }
 
-/* Other numbers from now on: what was given out is not known any more. */
+/* Starts new sequence numbers, because the used ones are not known any more. */
 void
 mrd_spool_set_epoch(mrd_spool *s, uint64_t epoch)
 {
@@ -156,8 +156,8 @@ mrd_spool_commit_sequences(mrd_spool *s)
     s->committed_id = s->next_id;
 }
 
-/* Frames behind the last commit were never sent, and their rings not given back: they are taken
- * again from there. True when there were any. */
+/* Frames after the last commit were never sent, and their rings were not released, so they are read
+ * again from there. Returns true if there were any. */
 bool
 mrd_spool_discard_uncommitted(mrd_spool *s)
 {
@@ -167,7 +167,7 @@ mrd_spool_discard_uncommitted(mrd_spool *s)
         entry *e = &s->entries[s->first + --s->n];
         segment *seg = mrd_spool_find_segment(s, e->segment);
 
-        if (e->done) /* an answer to it is there, and its commit was cut off */
+        if (e->done) /* there is an answer to it, but its commit was lost */
             continue;
         s->stats.items--;
         s->stats.bytes -= e->item.len;
@@ -190,7 +190,7 @@ mrd_spool_count_answer(mrd_spool *s, const answer_record *a)
     if (err != MRD_OK)
         return err;
     *(a->stored != ANSWER_REFUSED ? &q->tally.delivered : &q->tally.refused) += a->events;
-    /* Agents before took back also what the segments never counted. */
+    /* Earlier agents also withdrew events that the segments had never counted. */
     if ((int64_t) a->forced < 0)
         q->tally.forced += 0 - a->forced;
     else
@@ -254,9 +254,10 @@ mrd_spool_begin_boot(mrd_spool *s)
     return err;
 }
 
-/* ---- What is answered ---- */
+/* ---- Answers ---- */
 
-/* Whose segment goes: it is counted as forced out, and only this process still waits for its answer. */
+/* Returns true if its segment was removed: it is counted as dropped, and only this process still
+ * waits for its answer. */
 static bool
 is_forced_out(const entry *e)
 {

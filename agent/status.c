@@ -1,4 +1,5 @@
-/* agent/status.c - what the agent says about itself: counts, hello, metrics. Heartbeats are in heartbeat.c. */
+/* agent/status.c - reports of the agent about itself: counts, hello, metrics. Heartbeats are in
+ * heartbeat.c. */
 #include <stdio.h>
 
 #include "agent/agent_int.h"
@@ -68,7 +69,7 @@ mrd_agent_counters(const mrd_agent *a, mrd_agent_counts *c)
     }
 }
 
-/* What is there and not read. */
+/* Reports data on this node that is not read. */
 void
 mrd_agent_unread(const mrd_agent *a, Mrd__Unread *to)
 {

@@ -11,7 +11,7 @@ mrd_step_gate_init(mrd_step_gate *g, uint64_t session, int64_t from)
                           .to = { INT64_MAX } };
 }
 
-/* The number behind such a word; -1: none is there. False: it is no step. */
+/* Gets the number after such a name, -1 if there is none. Returns false if it is not a step. */
 static bool
 named_step(mrd_str name, int64_t *ret_number)
 {

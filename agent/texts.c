@@ -1,13 +1,14 @@
 /*
- * agent/texts.c - what of a ring is kept for a successor: texts of the runtime's trace of which
- * something waits for a later one (an end, a sync point, a number), and the newest one, whose
- * numbers the next one goes on with.
+ * agent/texts.c - keeps a part of a ring for a successor: texts of the runtime's trace with pending
+ * events (which wait for an end, a sync point, a number), and the newest text, whose numbers the
+ * next one continues.
  *
- * The ring's tail stays before them, `done` says how far everything else was taken over. A
- * successor reads the part between again, gives nothing of it, and has the same waiting. At most a
- * quarter of the ring is kept so; what waits of older texts only this agent knows. Starts among it are
- * given beforehand, as in flight, and once more when they end (mrd_drain_long_open); the rest is given
- * as it is when the agent ends, and counted (open_lost) for the case that it is killed.
+ * The ring's tail stays before these texts, and `done` says how far all other records were
+ * processed. A successor reads the part in between again without emitting events, and has the same
+ * pending events. At most a quarter of the ring is kept. Pending events of older texts exist only
+ * in this agent. Their starts are emitted in advance as in flight, and again when they end
+ * (mrd_drain_long_open). When the agent ends, the others are emitted as they are. For a kill they
+ * are counted (open_lost).
  */
 #include <stdlib.h>
 
@@ -22,7 +23,7 @@ mrd_drain_text_seen(mrd_drain *p, ring *r, uint64_t pos)
 {
     p->text_mark++;
     if (!p->o.hold)
-        return true; /* nobody comes after */
+        return true; /* no agent will read the ring after this one */
     if (!MRD_VEC_ROOM(r->texts, r->n_texts, r->cap_texts, 1))
         return false;
     r->texts[r->n_texts++] = (ring_text){ p->text_mark, pos };
@@ -36,7 +37,8 @@ forget(ring *r, size_t n)
     r->n_texts -= n;
 }
 
-/* Texts that a successor needs are left; returns the mark of the first, UINT64_MAX without any. */
+/* Keeps the texts that a successor needs. Returns the mark of the first, UINT64_MAX if there are
+ * none. */
 static uint64_t
 keep_texts(ring *r, uint64_t read)
 {
@@ -53,7 +55,7 @@ keep_texts(ring *r, uint64_t read)
     return r->n_texts == 0 ? UINT64_MAX : r->texts[0].mark;
 }
 
-/* Up to where all gaps in numbers were told. */
+/* Returns the position up to which all gaps in numbers were reported. */
 static uint64_t
 gaps_done(const ring *r, uint64_t read)
 {
@@ -65,7 +67,7 @@ gaps_done(const ring *r, uint64_t read)
     return read;
 }
 
-/* What the file for a successor does not hold of the process's open spans. */
+/* Adds the open spans of the process that the file for a successor lacks. */
 static void
 add_unsaved(const mrd_drain *p, const proc *pr, mrd_ring_left *left)
 {
@@ -154,6 +156,6 @@ mrd_drain_text_resume(mrd_drain *p, ring *r, uint64_t safe)
         mrd_local_ns at = mrd_drain_to_raw(p, info->oldest_open);
 
         mrd_drain_lost(p, r->proc, MRD_DROP_RESTART, info->open_lost, at, at);
-        r->waits = true; /* the header must not say so for ever */
+        r->waits = true; /* the header must be updated later */
     }
 }

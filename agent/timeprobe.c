@@ -6,15 +6,17 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define FLIGHT   128          /* pairs in flight; a power of two */
-#define DONE     1024         /* finished halves waiting to be taken; a power of two */
-#define WARMUPS  2            /* ahead of each pair */
-#define TRIES    4            /* a pair goes behind its fourth warm-up packets at the latest */
-#define SENDS    32           /* remembered: how long warm-up packets took to send */
-#define GAP      (8 * MRD_US) /* between them, to the pair, and inside it: no timer is that short */
-#define PATIENCE MRD_SEC      /* for an answer */
-#define NUMBERS  512          /* transmit stamps awaited; a power of two */
-#define NO_K     UINT32_MAX   /* of a warm-up packet's transmit stamp: no pair begins there */
+#define FLIGHT  128  /* pairs in flight; a power of two */
+#define DONE    1024 /* finished halves waiting to be taken; a power of two */
+#define WARMUPS 2    /* ahead of each pair */
+#define TRIES   4    /* a pair is sent after its fourth warm-up packets at the latest */
+#define SENDS   32   /* number of remembered send times of warm-up packets */
+/* between warm-up packets, before the pair, and inside it; too short for a timer */
+#define GAP      (8 * MRD_US)
+#define PATIENCE MRD_SEC /* for an answer */
+#define NUMBERS  512     /* pending transmit stamps; a power of two */
+/* for a warm-up packet's transmit stamp, because no pair begins there */
+#define NO_K UINT32_MAX
 
 typedef struct {
     bool sent, answered, again;
@@ -26,7 +28,7 @@ typedef struct {
     bool used;
     uint32_t k; /* of the first packet */
     mrd_local_ns deadline;
-    mrd_xread x, after; /* before sending, right after the last answer */
+    mrd_xread x, after; /* before sending, immediately after the last answer */
     bool answered;
     half half[2];
 } pair;
@@ -40,7 +42,7 @@ struct mrd_timeprobe {
     pair flight[FLIGHT];
     size_t flying;
     int tries;           /* of the next pair */
-    int64_t took[SENDS]; /* to send the last warm-up packet of each try */
+    int64_t took[SENDS]; /* time for sending the last warm-up packet of each try */
     size_t took_count;
     uint32_t number_k[NUMBERS]; /* k of the packet with this transmit number */
     mrd_probe_sent done[DONE];
@@ -57,7 +59,7 @@ mrd_timeprobe_open(const mrd_timeprobe_options *options, mrd_timeprobe **ret_pro
     if (p == NULL)
         return mrd_why_set(why, MRD_NOMEM, 0, "probe client");
     p->options = *options;
-    p->options.host = NULL; /* only needed here; not ours to keep */
+    p->options.host = NULL; /* used only during open, and borrowed */
     mrd_probe_pace_init(&p->pace, options->pairs_per_s);
     if ((err = mrd_udp_open(options->host, options->port, false, &p->fd, why)) != MRD_OK) {
         free(p);
@@ -120,7 +122,7 @@ cross_read(void)
     return x;
 }
 
-/* ---- finishing a pair ---- */
+/* ---- Finishing a pair ---- */
 
 static void
 push_done(mrd_timeprobe *p, const mrd_probe_sent *sent)
@@ -132,8 +134,8 @@ push_done(mrd_timeprobe *p, const mrd_probe_sent *sent)
     p->done[p->done_head++ % DONE] = *sent;
 }
 
-/* One stamp: the kernel's, bridged, or else the one from user space. False when the wall clock
- * moved. */
+/* Gets one stamp: the kernel's, converted, or else the one from user space. Returns false if the
+ * wall clock moved. */
 static bool
 stamp(mrd_timeprobe *p, const pair *q, const mrd_xread *now, mrd_wall_ns wall, mrd_local_ns user,
       int64_t *ret_raw, uint8_t *ret_source, uint32_t *e)
@@ -196,17 +198,17 @@ finish_pair(mrd_timeprobe *p, pair *q)
     p->flying--;
 }
 
-/* Transmit stamps come before the answers they led to, so nothing else needs waiting for. */
+/* Transmit stamps arrive before the answers that follow them, so there is nothing else to wait for. */
 static bool
 complete(const pair *q)
 {
     return (q->half[0].answered || !q->half[0].sent) && (q->half[1].answered || !q->half[1].sent);
 }
 
-/* ---- sending and receiving ---- */
+/* ---- Sending and receiving ---- */
 
-/* Sends `kind` at k, GAP after *at, and sets *at to just before it. False when the socket refused.
- */
+/* Sends `kind` at k, GAP after *at, and sets *at to the time just before it. Returns false if the
+ * socket refused. */
 static bool
 send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
 {
@@ -220,7 +222,7 @@ send_packet(mrd_timeprobe *p, mrd_probe_kind kind, uint32_t k, int64_t *at)
     mrd_probe_packet_encode(&packet, p->options.key, wire);
     while ((*at = mrd_local_now().ns) < earliest)
         continue;
-    /* Warm-up packets are stamped too: what the kernel does for that lies on the way that must be warm. */
+    /* Warm-up packets get stamps, too, because the stamping code must also be warm. */
     err = mrd_udp_send(p->fd, wire, sizeof(wire), NULL);
     if (err == MRD_OK)
         p->number_k[p->number++ % NUMBERS] = kind == MRD_PROBE_WARMUP ? NO_K : k;
@@ -237,10 +239,10 @@ order_int64(const void *a, const void *b)
 }
 
 /*
- * Sends the warm-up packets of the next pair. False when the last one took more than a tenth longer to send
- * than a quarter of those before: the processor is slow just now (its clock, its caches, somebody
- * else on the same core), and delays both ways follow that. In three of four times at most, since
- * it is measured by itself.
+ * Sends the warm-up packets of the next pair. Returns false if sending the last one took over 10 %
+ * longer than the fastest quarter of recent ones: the processor is slow now (its clock, its caches,
+ * another program on the core), and so are the delays in both directions. Returns false at most
+ * three times in a row, because the measurement itself varies.
  */
 static bool
 wake_path(mrd_timeprobe *p, int64_t *at)
@@ -359,7 +361,7 @@ take_answers(mrd_timeprobe *p)
         if (complete(q))
             finish_pair(p, q);
     }
-    (void) err; /* MRD_NET here is an ICMP error of an earlier packet: that probe counts as lost */
+    (void) err; /* MRD_NET is an ICMP error of an earlier packet, whose probe counts as lost */
 }
 
 static void

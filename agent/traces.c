@@ -15,12 +15,12 @@
 #define PART       16384u /* events of one step */
 #define POLL       (5 * MRD_MS)
 #define KNOWN_MAX  256u         /* processes */
-#define IS_FILE    (1ull << 63) /* in the value of a position: rings are never read so far */
+#define IS_FILE    (1ull << 63) /* in the value of a position: no ring position has this bit */
 #define RUNTIME    "nrt-sys-trace"
 #define FRAMEWORK  "trace-event-json"
 #define XSPACE     "xplane"
 #define XSPACE_END ".xplane.pb"
-#define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times are since something else */
+#define EPOCH_FROM (1000000000 * MRD_SEC) /* 2001: earlier times do not count from the epoch */
 
 typedef struct {
     char *path;
@@ -29,8 +29,8 @@ typedef struct {
     uint64_t key;
     int64_t pid, container_pid, rank;
     char job[128];
-    bool runtime;  /* of the process: came through its rings */
-    uint64_t both; /* key of what an XSpace and the JSON beside it have in common; 0: neither */
+    bool runtime;  /* of the process: its runtime events came through its rings */
+    uint64_t both; /* key shared by an XSpace and the JSON next to it; 0 for other files */
     uint64_t kind; /* which of the two */
 } waiting;
 
@@ -44,22 +44,22 @@ typedef struct {
     bool runtime;
 } who;
 
-/* The file that is being read or given out. */
+/* The file that is being read or emitted. */
 typedef struct {
     waiting file;
     pthread_t thread;
-    atomic_bool cancel, done; /* done (release): everything below is the loop's */
+    atomic_bool cancel, done; /* done (release): everything below belongs to the loop */
     bool started;
     mrd_catalog *cat;
     mrd_store *store;
     mrd_source *source;
-    mrd_drain_process **processes; /* by id in the catalog; NULL: not met yet */
+    mrd_drain_process **processes; /* by id in the catalog. NULL means not found yet */
     size_t n_processes;
     uint64_t events, bad, given, skip;
     mrd_ev_ns first, last;
-    bool lost; /* the loss of `bad` was given */
+    bool lost; /* the loss of `bad` was emitted */
     char message[MRD_WHY_MAX];
-    bool undated; /* its times are of no clock that a session knows */
+    bool undated; /* its times belong to no clock of a session */
     mrd_err err;
 } reading;
 
@@ -75,7 +75,7 @@ struct mrd_traces {
     mrd_traces_stats stats;
 };
 
-/* ---- What is known ---- */
+/* ---- Known files ---- */
 
 static known *
 known_of(mrd_traces *t, uint64_t key)
@@ -149,11 +149,11 @@ mrd_traces_process(mrd_traces *t, const mrd_ident *ident, int64_t uid, bool runt
                 .runtime = runtime };
     snprintf(w->job, sizeof(w->job), "%s", ident->job);
     if (runtime && known_of(t, runtime_key(ident->pid)) == NULL)
-        remember(t, runtime_key(ident->pid), 1); /* a successor must know, too */
+        remember(t, runtime_key(ident->pid), 1); /* a successor needs this as well */
 }
 
-/* The process that a folder's pid means: in its container, or on the node. A user's folder means
- * processes of that user only. */
+/* Finds the process of a directory's pid: in its container, or on the node. In a user's directory
+ * only processes of that user are meant. */
 static const who *
 find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 {
@@ -175,7 +175,7 @@ find_who(const mrd_traces *t, int64_t uid, int64_t watched, int64_t folder)
 
 /* ---- Files ---- */
 
-/* A process of another user: its name is not this user's to take. */
+/* Returns true if it is a process of another user, whose name this user must not use. */
 static bool
 is_of_another(const mrd_traces *t, const mrd_files_complete *file, int64_t pid)
 {
@@ -195,14 +195,15 @@ has_share(const mrd_traces *t, int64_t uid)
     return t->n < MRD_TRACES_QUEUE && (uid == MRD_OWNED_ANY || own < MRD_TRACES_QUEUE - t->n);
 }
 
-/* The XLA profiler writes <host>.xplane.pb and, of the same events, <host>.trace.json.gz into one folder: the key
- * that both have, and which of them this is (1, 2); 0 for other files. */
+/* The XLA profiler writes <host>.xplane.pb and, with the same events, <host>.trace.json.gz into one
+ * directory. Returns the key that both share, and which of them this is (1, 2); 0 for other files. */
 static uint64_t
 both_key(const mrd_files_complete *file, uint64_t *ret_kind)
 {
     static const char *const ends[] = { XSPACE_END, ".trace.json.gz", ".trace.json" };
     mrd_str name =
-        mrd_str_of(file->path); /* processes of one second have equal names below their folders */
+        /* processes that started in the same second have equal names below their directories */
+        mrd_str_of(file->path);
 
     for (size_t i = 0; i < MRD_COUNT(ends); i++) {
         size_t n = strlen(ends[i]);
@@ -268,7 +269,7 @@ is_cancelled(void *self)
     return atomic_load(&((reading *) self)->cancel);
 }
 
-/* The format, or an error that says why the file is left alone. */
+/* Gets the format, or an error with the reason for skipping the file. */
 static mrd_err
 detect(const reading *r, mrd_why *why)
 {
@@ -326,7 +327,7 @@ read_all(reading *r, const mrd_identity *who_, mrd_why *why)
         static const char says[] = "its times are since its profile began, and it does not say "
                                    "when that was";
 
-        if (r->file.both != 0) /* the other format says when */
+        if (r->file.both != 0) /* the other format has the times */
             return mrd_why_set(why, MRD_UNSUPPORTED, 0, "%s", says);
         snprintf(r->message, sizeof(r->message), "%s", says);
         r->undated = true;
@@ -427,7 +428,7 @@ process_of(mrd_traces *t, reading *r, mrd_track_id track)
     return pp;
 }
 
-/* Its number counts up also when it is skipped. */
+/* Its number increases also for a skipped event. */
 static void
 give(mrd_traces *t, reading *r, const mrd_event *ev)
 {
@@ -444,7 +445,7 @@ give(mrd_traces *t, reading *r, const mrd_event *ev)
         t->stats.refused += ev->kind == MRD_LOSS ? 0 : 1;
 }
 
-/* Records that are no events, as one loss. */
+/* Emits records that are not events as one loss. */
 static void
 give_bad(mrd_traces *t, reading *r)
 {
@@ -493,8 +494,8 @@ give_part(mrd_traces *t)
 
 /* ---- The interface ---- */
 
-/* Something came of the file of the other format. Those that came before this one have been read: only now is that
- * known. */
+/* Returns true if the file of the other format had events. This is known only after the earlier
+ * files were read. */
 static bool
 is_second(mrd_traces *t, const waiting *file)
 {

@@ -1,6 +1,6 @@
 /*
- * agent/translate.c - ring records to events. A record without arguments whose name and track were met
- * before (ring_tracks.h) costs two array reads and one call.
+ * agent/translate.c - converts ring records to events. A record without arguments, and with a known
+ * name and track (ring_tracks.h), costs two array reads and one call.
  */
 #include <math.h>
 #include <stdlib.h>
@@ -135,8 +135,8 @@ give_until(mrd_drain *p, proc *pr, const mrd_event *ev, mrd_local_ns until)
     pr->pub.open_until = before;
 }
 
-/* A scope that its owner died in. One that was seen alive died a moment ago; of another only its
- * rings tell until when it lived, all of them: the scope waits for the last. */
+/* A scope whose owner died inside of it. If this agent saw the owner alive, it died a moment ago.
+ * Otherwise only its rings show until when it lived, so the scope waits for the last of them. */
 static void
 leave(mrd_drain *p, proc *pr, const mrd_event *ev)
 {
@@ -169,7 +169,7 @@ mrd_drain_scope(mrd_drain *p, ring *r, const mrd_ring_event *rec, mrd_event *ret
     *ret_event = span_of(p, r, rec);
 }
 
-/* From a call that queued an asynchronous request to what the runtime does for it. */
+/* Makes an arrow from a call that queued an asynchronous request to the runtime's work for it. */
 static void
 call_arrow(ring *r, mrd_event *ev, mrd_flow *arrow)
 {
@@ -214,7 +214,7 @@ remember(mrd_drain *p, proc *pr, uint64_t key, bool early, const mrd_event *ev)
     }
 }
 
-/* Start and end have met: one span, with the arguments of both. */
+/* Start and end were found: emits one span with the arguments of both. */
 static void
 complete(mrd_drain *p, proc *pr, const mrd_event *start, const mrd_event *end)
 {
@@ -260,7 +260,7 @@ begin(mrd_drain *p, ring *r, const mrd_ring_event *rec, uint64_t key, uint32_t s
         return;
     }
     mrd_open_spans_take(&r->proc->open, early);
-    /* The start's arguments lie in the scratch that complete() will use: keep a copy. */
+    /* The start's arguments are in the scratch memory that complete() will use, so they are copied. */
     if (mrd_open_spans_add(&r->proc->open, key, false, (mrd_local_ns){ 0 }, &ev) == MRD_OK) {
         copy = mrd_open_spans_find(&r->proc->open, key, false);
         mrd_open_spans_take(&r->proc->open, copy);
@@ -341,7 +341,7 @@ counter(mrd_drain *p, ring *r, const mrd_ring_event *rec)
         ev.ivalue = (int64_t) rec->value;
         ev.flags |= MRD_EV_INT | (type == MRD_REC_U64 ? MRD_EV_UNSIGNED : 0);
     }
-    /* A counter's line is its track, or one named by the counter. */
+    /* A counter's line is its track, or a line named like the counter. */
     if (rec->track == 0 && rec->name == 0) {
         mrd_track t;
 
@@ -366,12 +366,12 @@ flow(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     ev.flow_dir = (uint8_t) dirs[(unsigned) rec->flags >> MRD_RECF_SHIFT & 3];
     ev.id = mrd_flow_id(r->proc->flow_scope, 0, rec->value);
     ev.name = mrd_drain_name(r, rec);
-    /* Not source_of: the bit of a step is that of an API call in spans. */
+    /* Not source_of, because the bit of a step is that of an API call in spans. */
     ev.track = mrd_drain_track(r, rec->tid, rec->track, MRD_SRC_ANNOTATION, 0);
     mrd_drain_give_new(p, r->proc, &ev);
 }
 
-/* How long which model was loaded: a span per model on one line of the process. */
+/* Emits how long a model was loaded: a span per model on one line of the process. */
 static void
 model(mrd_drain *p, ring *r, const mrd_ring_event *rec)
 {
@@ -439,12 +439,13 @@ mrd_drain_record(mrd_drain *p, ring *r, const mrd_ring_event *rec)
     case MRD_REC_NOTICE:
         notice(p, r, rec);
         break;
-    default: /* the reader gives no other kind */
+    default: /* the reader returns no other kind */
         break;
     }
 }
 
-/* As span() and counter() for what needs no lookup beyond the ring's own tables; false: they do. */
+/* Like span() and counter() for records that need only the ring's own tables. Returns false for
+ * others. */
 static inline bool
 plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
 {
@@ -472,7 +473,7 @@ plain_event(const ring *r, const mrd_ring_rec *rec, int32_t tid, mrd_event *ev)
             return false;
     }
     ev->track = have->id;
-    ev->name = is_counter ? 0 : r->names[rec->name]; /* a counter's is its track's */
+    ev->name = is_counter ? 0 : r->names[rec->name]; /* a counter's name is its track's */
     ev->category = rec->domain == 0 ? 0 : r->names[rec->domain];
     ev->kind = is_counter ? MRD_COUNTER : MRD_SPAN;
     ev->ivalue = is_counter ? (int64_t) rec->value : 0;

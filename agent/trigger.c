@@ -9,7 +9,9 @@
 
 typedef struct {
     const void *
-        process; /* identity only, never followed; another may lie at its address later, so also: */
+        /* compared only, never dereferenced; another process may have the same address later, so
+         * also: */
+        process;
     int64_t pid, start_ticks;
     mrd_sid name;
     mrd_dur_ns history[MRD_TRIGGER_HISTORY];
@@ -18,7 +20,7 @@ typedef struct {
 } steps;
 
 #define STARTS          16 /* of sessions, the newest */
-#define TENANTS         64 /* Beyond this number of tenants, the oldest one is forgotten. */
+#define TENANTS         64 /* Beyond this number of tenants, the oldest one is replaced. */
 #define QUEUE_FULL      7
 #define PENDING         1100
 #define EXECUTIONS_FROM 1000
@@ -38,8 +40,8 @@ struct mrd_trigger_watch {
     steps steps[MRD_TRIGGER_STEPS];
     uint64_t turn;
     told_causes told[TENANTS];
-    unsigned n_told;             /* ever; beyond TENANTS the first are replaced */
-    mrd_local_ns starts[STARTS]; /* of sessions; 0: none */
+    unsigned n_told;             /* total; beyond TENANTS the first are replaced */
+    mrd_local_ns starts[STARTS]; /* of sessions. 0 means none */
     unsigned n_starts;
 };
 
@@ -72,9 +74,9 @@ static const struct {
 
 static const char unknown[] = "unknown status";
 
-/* The statuses that are faults: names; NULL for others, which are a wrong call (2, 3, 13, 14), an
- * answer to a question (15, 1100), or an unused number. From 1000 on the runtime says how executions
- * end: what is not known there is of a newer one, which names it. */
+/* Returns the name of a status that is a fault. NULL for others: a wrong call (2, 3, 13, 14), an
+ * answer to a question (15, 1100), or an unused number. From 1000 on a status says how an execution
+ * ended. An unknown one is of a newer runtime, which names it. */
 static const char *
 trigger_status_text(int64_t status)
 {
@@ -85,7 +87,7 @@ trigger_status_text(int64_t status)
                                                                                     : NULL;
 }
 
-/* NRT_QUEUE_FULL is back-pressure where a schedule call (nrta_...) returns it, a fault elsewhere. */
+/* NRT_QUEUE_FULL is back-pressure if a schedule call (nrta_...) returns it, and a fault otherwise. */
 static bool
 trigger_status_is_fault(const char *function, int64_t status)
 {
@@ -94,7 +96,7 @@ trigger_status_is_fault(const char *function, int64_t status)
     return trigger_status_text(status) != NULL;
 }
 
-/* What it is called: by us, else by the runtime. */
+/* Returns its name: ours, or else the runtime's. */
 static mrd_str
 status_name(const mrd_drain_process *p, const mrd_event *ev, int64_t status)
 {
@@ -113,7 +115,7 @@ status_name(const mrd_drain_process *p, const mrd_event *ev, int64_t status)
     return (mrd_str){ known, strlen(known) };
 }
 
-/* What a program writes beside a span of its own is no status of the runtime. */
+/* An argument that a program adds to its own span is not a status of the runtime. */
 static bool
 of_program(const mrd_drain_process *p, const mrd_event *ev)
 {
@@ -149,7 +151,7 @@ mrd_trigger_session(mrd_trigger_watch *t, mrd_local_ns start)
     t->starts[t->n_starts++ % STARTS] = start;
 }
 
-/* A session began after that: it was not told. */
+/* Returns true if a session began after that report, and so did not receive it. */
 static bool
 started_since(const mrd_trigger_watch *t, mrd_local_ns told, mrd_local_ns now)
 {
@@ -232,7 +234,8 @@ median(const steps *s)
     return sorted[s->n / 2];
 }
 
-/* The history of this step, in place of the one longest unused when there is no room. */
+/* Returns the history of this step. Without room, replaces the one that was unused for the longest
+ * time. */
 static steps *
 steps_of(mrd_trigger_watch *t, const mrd_drain_process *p, mrd_sid name)
 {

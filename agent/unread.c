@@ -1,6 +1,6 @@
 /*
- * agent/unread.c - ring files that are there and not read: how many, and why. Each file is met at
- * every look; what was not met for some seconds is gone, or is read now.
+ * agent/unread.c - counts ring files that exist and are not read, by reason. Every search finds
+ * each file again. A file that was not found for some seconds was removed, or is read now.
  */
 #include <limits.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 #include "base/hash.h"
 #include "base/plain.h"
 
-#define SHOWN (15 * MRD_SEC) /* looks are at most some seconds apart */
+#define SHOWN (15 * MRD_SEC) /* searches are at most some seconds apart */
 #define NEAR  32u            /* places of one file */
 
 static uint64_t
@@ -21,7 +21,7 @@ key_of(unsigned dir, const char *file_name)
     return key == 0 ? 1 : key;
 }
 
-/* Its place, or the one that was met longest ago of those it may have. */
+/* Returns its slot, or the slot that was found least recently. */
 bool
 mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_why why)
 {
@@ -44,7 +44,7 @@ mrd_drain_unread(mrd_drain *p, unsigned dir, const char *file_name, mrd_unread_w
     return is_new;
 }
 
-/* The names are of others, and go to logs and terminals. */
+/* The names are chosen by other users, and are printed in logs and terminals. */
 void
 mrd_drain_refused(mrd_drain *p, unsigned dir, const char *file_name, const char *reason)
 {
