@@ -62,7 +62,7 @@ unit_name(mrd_catalog *cat, const mrd_process *p)
     return sid;
 }
 
-/* What an input that was merged before says about this process's clock; NULL: nothing. */
+/* What an input that was merged before says about this process's clock. NULL means nothing. */
 static const mrd_clock_info *
 known_clock(const mrd_catalog *cat, const mrd_process *p)
 {

@@ -1,6 +1,6 @@
 /*
- * cli/align_int.h - inside of cli/align.h: align.c (units, what is seen of them, the solution), align_source.c
- * (streams in the times of the solution).
+ * cli/align_int.h - internals of cli/align.h: align.c (units, observations, the solution),
+ * align_source.c (streams in the times of the solution)
  */
 #ifndef MRD_CLI_ALIGN_INT_H
 #define MRD_CLI_ALIGN_INT_H
@@ -17,23 +17,25 @@ typedef struct {
     mrd_sid name;
     uint64_t says_all, says_single; /* annotations about all-to-all, and about send and recv */
     uint32_t clock;                 /* in the catalog */
-    mrd_local_ns first, last;       /* evidence of its clock, local; first > last: none */
-    mrd_align *table;               /* NULL: its own clock */
-    mrd_coll_segment *segments;     /* of the table: where it is known */
+    /* range of the observations of its clock, local; first > last means none */
+    mrd_local_ns first, last;
+    mrd_align *table;           /* NULL: its own clock */
+    mrd_coll_segment *segments; /* segments of the table, in which the clock is known */
     size_t n_segments;
     bool reference, described;
     mrd_align_cursor cursor;
     bool has_gap;
-    size_t gap; /* its first one, in gaps of the alignment */
+    size_t gap; /* index of its first gap in the alignment's gaps */
 } unit;
 
-/* Where a unit is in a stream. */
+/* The part of a unit in one stream. */
 typedef struct {
     size_t stream;
     uint32_t unit;
-    mrd_local_ns first, last; /* local, of begins; first > last: only events without time */
-    mrd_local_ns longest_at;  /* begin of the event that ends last */
-    mrd_dur_ns longest;       /* its duration */
+    /* local times of begins; first > last means that no event has a time */
+    mrd_local_ns first, last;
+    mrd_local_ns longest_at; /* begin of the event with the latest end */
+    mrd_dur_ns longest;      /* its duration */
 } presence;
 
 typedef struct {
@@ -57,9 +59,10 @@ struct mrd_alignment {
     size_t n_seen, cap_seen;
     mrd_coll_gap *gaps;
     size_t n_gaps, cap_gaps;
-    mrd_coll_break *breaks; /* session time around breaks of any clock */
+    mrd_coll_break *breaks; /* session times around breaks of any clock */
     size_t n_breaks;
-    uint64_t wrong, mixed; /* collectives that contradict themselves; of groups that do */
+    /* collectives that contradict themselves; collectives of groups that do */
+    uint64_t wrong, mixed;
     bool mapped, too_many;
     mrd_buf refused;
 };
@@ -70,7 +73,7 @@ mrd_align_no_memory(mrd_why *why)
     return mrd_why_set(why, MRD_NOMEM, 0, "aligning clocks");
 }
 
-/* NO_UNIT: of a device profile. */
+/* Returns NO_UNIT for a device profile. */
 uint32_t mrd_alignment_unit_of(const mrd_alignment *a, mrd_track_id track);
 
 #endif

@@ -1,8 +1,9 @@
 /*
- * cli/cli.h - the `meridian` command: one file and one row in cli/commands.def per subcommand.
+ * cli/cli.h - the `meridian` command: each subcommand is one file and one row in cli/commands.def
  *
- * Exit status: 0 done; 1 failed, or nothing usable; 2 wrong usage, or a value that the
- * aggregator refuses; 3 done, but something was incomplete. Results go to stdout, everything else to stderr. Progress appears on terminals only.
+ * Exit status: 0 done; 1 failed, or no usable result; 2 wrong usage, or a value that the aggregator
+ * refuses; 3 done, but something was incomplete. Results go to stdout, all other output to stderr.
+ * Progress appears on terminals only.
  */
 #ifndef MRD_CLI_CLI_H
 #define MRD_CLI_CLI_H
@@ -21,8 +22,8 @@ typedef struct {
 #undef MRD_COMMAND
 
 /*
- * The frame of a subcommand: parses, prints the help or what is wrong with the words, runs, frees
- * the settings' options. Returns run's exit status, or that of wrong usage.
+ * Runs a subcommand: parses the arguments, prints the help or the usage error, calls `run`, and
+ * frees the options. Returns run's exit status, or the status of wrong usage.
  */
 typedef struct {
     const char *usage, *more;
@@ -31,7 +32,7 @@ typedef struct {
     void *settings; /* zeroed */
     bool stop_at_word;
     unsigned min_words, max_words;
-    const char *wants; /* said when there are too few words */
+    const char *wants; /* message for too few arguments */
     int (*run)(void *self, const mrd_strlist *words);
     void *self; /* NULL: the settings */
 } mrd_cli_frame;
@@ -39,25 +40,27 @@ typedef struct {
 /* Returns true if `word`, the first argument, asks for the version: --version, -v or -V. */
 bool mrd_cli_asks_version(const char *word);
 /*
- * Defaults, environment, then arguments. --help prints `usage`, the table and `more` (may be NULL)
- * and sets *ret_done. Returns MRD_OK, or an error already printed.
+ * Applies defaults, environment, then arguments. --help prints `usage`, the table and `more` (may
+ * be NULL) and sets *ret_done. Returns MRD_OK, or an error that was already printed.
  */
 mrd_err mrd_cli_parse(const mrd_cli_frame *frame, int argc, char **argv, mrd_strlist *ret_words,
                       bool *ret_done);
 int mrd_cli_main(const mrd_cli_frame *frame, int argc, char **argv);
 
-/* Of a command that failed: 2 for what was asked wrongly, here or in the eyes of the aggregator (MRD_INVALID), else 1. */
+/* Returns the exit status of a failed command: 2 for an invalid request (MRD_INVALID, also from the
+ * aggregator), otherwise 1. */
 int mrd_cli_status(mrd_err err);
 
-/* What to do here instead of a word of the vendor's tools, NULL for other words. command: NULL for
- * the first word. A value may follow the option: "--port=3001", "-nfile". */
+/* Returns what to use in place of an argument of the vendor's tools, NULL for other arguments.
+ * `command` is NULL for the first argument. A value may follow the option: "--port=3001", "-nfile". */
 const char *mrd_cli_vendor_word(const char *command, const char *word);
 
-/* "<what>: <text>" on stderr, a line whatever the text holds. */
+/* Prints "<what>: <text>" on stderr as one line, whatever the text contains. */
 void mrd_cli_say(const char *what, mrd_str text);
-/* "meridian view: <message>" on stderr, as mrd_cli_say writes it. */
+/* Prints "meridian view: <message>" on stderr, like mrd_cli_say. */
 void mrd_cli_error(const char *command, const mrd_why *why);
-/* The same of at most 1023 bytes of a message of its own; command NULL: "meridian: <message>". */
+/* The same for a formatted message of at most 1023 bytes. `command` NULL prints "meridian:
+ * <message>". */
 void mrd_cli_errorf(const char *command, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* "1,234,567". Returns text. */

@@ -1,12 +1,11 @@
 /*
- * cli/client.h - the aggregator as the command line sees it: JSON requests and resumable downloads
- * over HTTP(S), with a bearer token. libcurl lives in client.c only; proxies and NO_PROXY work as
- * curl's do.
+ * cli/client.h - the HTTP client of the command line: JSON requests and resumable downloads over
+ * HTTP(S), with a bearer token. Only client.c uses libcurl. Proxies and NO_PROXY work as in curl.
  *
- * What no option says comes from cli/client_config.h.
+ * Defaults of the options come from cli/client_config.h.
  *
- * Every failure is one message that says what to check: nobody listens, wrong certificate, no
- * token, the server's own problem text.
+ * Every failure is one message that says what to check: no listener, a wrong certificate, a missing
+ * token, or the server's own problem text.
  */
 #ifndef MRD_CLI_CLIENT_H
 #define MRD_CLI_CLIENT_H
@@ -18,7 +17,7 @@
 typedef struct {
     char *server, *token_file, *ca_file;
     mrd_dur_ns timeout;
-    bool insecure; /* a token may travel over plain HTTP */
+    bool insecure; /* allow a token over plain HTTP */
     bool json;     /* print the reply as JSON instead of a table */
 } mrd_client_options;
 
@@ -69,26 +68,26 @@ mrd_err mrd_client_open(const mrd_client_options *options, mrd_client **ret_clie
 void mrd_client_close(mrd_client *client); /* NULL is fine */
 
 /*
- * One request; body (borrowed, may be NULL) is sent as JSON. *ret_doc (may be NULL) is the reply,
- * owned by the caller. A status that is no success (2xx) is an error with the server's own message;
- * redirections are not followed.
+ * Sends one request with `body` (borrowed, may be NULL) as JSON. *ret_doc (may be NULL) is the
+ * reply, which the caller owns. A status other than 2xx is an error with the server's own message.
+ * Redirections are not followed.
  */
 mrd_err mrd_client_call(mrd_client *client, const char *method, const char *path,
                         const mrd_json *body, mrd_json **ret_doc, mrd_why *why);
 
-/* GET of a small text, appended to *to. Errors as above. */
+/* GETs a small text and appends it to *to. Errors as above. */
 mrd_err mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why);
 
 /*
- * Downloads path into the file `to`, by way of "<to>.part", which a later call continues when the
- * server still has the same version (ETag). progress may be NULL; false cancels. *ret_size may be
- * NULL.
+ * Downloads path into the file `to`, by way of "<to>.part". A later call continues this file if the
+ * server still has the same version (ETag). `progress` may be NULL; if it returns false, the
+ * download is cancelled. *ret_size may be NULL.
  */
 mrd_err mrd_client_download(mrd_client *client, const char *path, const char *to,
                             bool (*progress)(void *self, uint64_t done, uint64_t total), void *self,
                             uint64_t *ret_size, mrd_why *why);
 
-/* Appends text percent-encoded as one path component or query value. */
+/* Appends text, percent-encoded as one path component or query value. */
 void mrd_client_escape(mrd_buf *to, const char *text);
 
 #endif

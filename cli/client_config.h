@@ -1,14 +1,14 @@
 /*
- * cli/client_config.h - which aggregator and which token, when the command line says nothing.
+ * cli/client_config.h - the default aggregator and token of the command line
  *
- * /etc/meridian/client.json (MERIDIAN_CLIENT_CONFIG names another file), a JSON object with the names
- * of options: {"server": "https://head:7780", "ca-file": "/etc/meridian/ca.pem", "token-file":
- * "/shared/meridian/owner/{uid}"}; {uid} is the number of the user. It says where a token is sent, so
- * it must be root's or the user's own, and nobody else may write it.
+ * /etc/meridian/client.json (MERIDIAN_CLIENT_CONFIG names another file) is a JSON object with the
+ * names of options: {"server": "https://head:7780", "ca-file": "/etc/meridian/ca.pem",
+ * "token-file": "/shared/meridian/owner/{uid}"}. {uid} is the user's id. The file decides where a
+ * token is sent, so it must belong to root or the user, and must not be writable by others.
  *
- * A token file that nobody named is sent to that server only, or to this machine when there is no
- * such file. The first of these that is there and the user's: token-file of it,
- * ~/.config/meridian/token, /run/meridian/owner/UID (what the prolog of a job writes).
+ * A default token file is sent only to the server of this file or, if there is no such file, to
+ * this machine. It is the first of these that exists and belongs to the user: token-file of the
+ * file, ~/.config/meridian/token, /run/meridian/owner/UID (written by the prolog of a job).
  * Threads: none.
  */
 #ifndef MRD_CLI_CLIENT_CONFIG_H
@@ -19,11 +19,11 @@
 #define MRD_CLIENT_SERVER "http://127.0.0.1:7780"
 
 typedef struct {
-    char *server, *token_file, *ca_file; /* owned; the last two NULL: none */
+    char *server, *token_file, *ca_file; /* owned. The last two may be NULL, which means none */
 } mrd_client_place;
 
-/* The three as options name them; what is NULL is filled in. Errors: of the file, with its path;
- * DENIED: others may write it; NOMEM. */
+/* Takes the three options and fills in those that are NULL. Errors: errors of the file, with its
+ * path; DENIED if others may write it; NOMEM. */
 mrd_err mrd_client_place_find(const char *server, const char *token_file, const char *ca_file,
                               mrd_client_place *ret_place, mrd_why *why);
 void mrd_client_place_fini(mrd_client_place *place);

@@ -194,7 +194,7 @@ trace_steps(settings *set, const char *word, FILE *to, mrd_why *why)
 /* One run. */
 typedef struct {
     const char *word;
-    pid_t pid;  /* reads its traces; 0: nobody does */
+    pid_t pid;  /* reads its traces. 0 means nobody does */
     FILE *to;   /* the steps.json that it makes */
     FILE *said; /* its messages: they are printed in the order of the runs */
 } reading;

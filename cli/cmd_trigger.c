@@ -47,7 +47,7 @@ trigger_of(const mrd_json *doc, const char *number)
 
 typedef struct {
     const char *number;
-    mrd_local_ns until; /* for all: once one has answered; 0: none has */
+    mrd_local_ns until; /* for all: once one has answered. 0 means none has */
 } awaited;
 
 /* The others answer at the same time, unless they are away. */

@@ -34,7 +34,7 @@ mrd_demo_print_head(const char *path)
 
 /* ---- Accounting ---- */
 
-/* The node in the session's list, which has them in the order in which they came; NULL: not there. */
+/* The node in the session's list, which has them in the order in which they came. NULL means not there. */
 static const mrd_json *
 part_of(const mrd_json *parts, const char *id)
 {

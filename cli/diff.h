@@ -1,13 +1,14 @@
 /*
- * cli/diff.h - comparing runs: `meridian diff` in two halves, getting the series of each run
- * (trace/analysis/steps.h, as steps.json) and finding what differs.
+ * cli/diff.h - compares runs: `meridian diff` gets the series of each run (trace/analysis/steps.h,
+ * as steps.json) and finds the differences
  *
- * Side     one run or several of the same program: the base, and what is compared with it.
- * Value    of a block of steps: time per step of one process; parts per step of one worker. In traces
- *          without steps, time per call.
- * Differs  the probability of so large a difference by chance is below (1 - level), all tests of the
- *          comparison taken together (Holm), and the change is at least min_change of a step (of a
+ * Side     one run or several of the same program: the base, and the side that is compared with it.
+ * Value    of a block of steps: time per step of one process, and parts per step of one worker. In
+ *          traces without steps, time per call.
+ * Differs  the probability of such a difference by chance is below (1 - level), for all tests of
+ *          the comparison together (Holm), and the change is at least min_change of a step (of a
  *          call, without steps).
+ *
  * Threads: one.
  */
 #ifndef MRD_CLI_DIFF_H
@@ -21,10 +22,10 @@
 #define MRD_DIFF_FILE_MAX (256u << 20) /* of a steps.json */
 
 typedef struct {
-    char *label;           /* what the user named it by */
+    char *label;           /* name that the user gave */
     mrd_json *doc;         /* steps.json */
     const mrd_json *steps; /* its member of that name */
-    bool incomplete;       /* its input was, or events were lost */
+    bool incomplete;       /* its input was incomplete, or events were lost */
     bool by_call;
     bool simulated;
     uint64_t n_steps, n_processes; /* steps of all processes; processes with a step */
@@ -39,8 +40,8 @@ typedef struct {
     bool some_left_out; /* processes of either side; operations are then compared by their means */
 } mrd_diff_side;
 
-/* Takes a steps.json document; on error too. what: its name in errors. Errors: TYPE (something else),
- * NOMEM, LIMIT (too many runs). */
+/* Takes ownership of a steps.json document, also on errors. `what` is its name in errors. Errors:
+ * TYPE (another document), NOMEM, LIMIT (too many runs). */
 mrd_err mrd_diff_side_add(mrd_diff_side *side, mrd_json *doc, const char *what, mrd_why *why);
 void mrd_diff_side_fini(mrd_diff_side *side);
 
@@ -53,37 +54,39 @@ bool mrd_diff_has_process(const mrd_diff_run *run, size_t i);
 bool mrd_diff_has_rank(const mrd_diff_run *run, int64_t rank);
 
 typedef struct {
-    const char *kind, *name; /* borrowed from the runs: mrd_op_kind_text, "" is the rest */
+    const char *kind, *name; /* borrowed from the runs: mrd_op_kind_text; "" is the rest */
     int64_t size;            /* MRD_NONE */
     mrd_compared is;
-    double half; /* of the interval around is.change */
+    double half; /* half width of the interval around is.change */
     bool in_base, in_now;
     bool differs;
-    int64_t rank;       /* of the one process that makes most of the change, else MRD_NONE */
+    int64_t rank;       /* of the one process that makes most of the change, otherwise MRD_NONE */
     double rank_change; /* its own, per step of it */
 } mrd_diff_row;
 
 typedef struct {
-    int64_t rank; /* of the process, or its place in the list when there are no ranks */
+    int64_t rank; /* of the process, or its index in the list if there are no ranks */
     mrd_compared is;
     double half;
-    bool differs; /* from the change of all, not from the base */
+    bool differs; /* relative to the change of all, not to the base */
 } mrd_diff_rank;
 
 typedef struct {
     bool by_call;
     mrd_diff_row step;  /* kind "step"; without steps, of the operation that takes the most time */
-    mrd_diff_row *rows; /* the largest change first; those that differ before the others */
+    mrd_diff_row *rows; /* sorted by change, largest first; significant ones before the others */
     size_t n_rows;
-    mrd_diff_rank *ranks; /* by rank, those that both sides have */
+    mrd_diff_rank *ranks; /* by rank, for ranks of both sides */
     size_t n_ranks;
     uint64_t warmup[2]
-                   [MRD_DIFF_RUNS]; /* of side and run: steps at the begin of each of its processes
-                                          that the time of a step leaves out (mrd_compare_warmup) */
-    const mrd_diff_row *cause; /* the operation that explains the most of it; NULL: none differs */
+                   /* per side and run: steps at the begin of each process that the time of a
+                    * step excludes (mrd_compare_warmup) */
+                   [MRD_DIFF_RUNS];
+    /* the operation that explains most of it. NULL means that none differs */
+    const mrd_diff_row *cause;
 } mrd_diff;
 
-/* Errors: STATE (one side has steps and the other none, no events), NOMEM. */
+/* Errors: STATE (only one side has steps, or there are no events), NOMEM. */
 mrd_err mrd_diff_make(const mrd_diff_side *base, const mrd_diff_side *now, double level,
                       double min_change, mrd_diff *ret, mrd_why *why);
 void mrd_diff_fini(mrd_diff *d);

@@ -1,9 +1,10 @@
 /*
- * cli/doctor.h - `meridian doctor`: what an agent with these settings would find on this node, what
- * is wrong with it, and what to do. cmd_doctor.c has the list and prints; doctor_*.c look, with what doctor.c has.
+ * cli/doctor.h - `meridian doctor`: checks what an agent with these settings would find on this
+ * node, and reports problems with remedies. cmd_doctor.c has the list of checks and prints.
+ * doctor_*.c contain the checks, with helpers of doctor.c.
  *
- * Nothing is changed on the node: a file is made and removed where writing is asked about, and the
- * aggregator sees a connection that says nothing. Threads: one.
+ * Changes nothing on the node, except that a test file is created and removed where writing is
+ * checked, and that the aggregator sees a connection without data. Threads: one.
  */
 #ifndef MRD_CLI_DOCTOR_H
 #define MRD_CLI_DOCTOR_H
@@ -14,35 +15,35 @@
 typedef enum {
     MRD_DOCTOR_OK,
     MRD_DOCTOR_WARNING, /* the agent works, but less well or not for long */
-    MRD_DOCTOR_FAILED,  /* something that was asked for will not work */
+    MRD_DOCTOR_FAILED,  /* a requested function will not work */
     MRD_DOCTOR_LEVELS
 } mrd_doctor_level;
 
 typedef struct {
     mrd_agent_options *agent;
-    mrd_node_identity node; /* filled by the first check */
+    mrd_node_identity node; /* set by the first check */
     bool agent_runs;        /* found by the check of the process */
-    const char *check;      /* the one that is running */
+    const char *check;      /* the current check */
     mrd_json *findings;     /* {"check", "level", "message", "fix"} in order */
     unsigned counts[MRD_DOCTOR_LEVELS];
 } mrd_doctor;
 
 const char *mrd_doctor_level_text(mrd_doctor_level level); /* as in JSON */
-/* Adds a finding. fix: what to do, NULL when there is nothing to do. */
+/* Adds a finding. `fix` is the remedy, NULL if there is none. */
 void mrd_doctor_say(mrd_doctor *d, mrd_doctor_level level, const char *fix, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
-/* <root of the kind><rest>: of --proc-root and --sys-root. Returns to. */
+/* Returns a path below --proc-root or --sys-root in `to`. */
 const char *mrd_doctor_proc(const mrd_doctor *d, const char *rest, char to[1024]);
 const char *mrd_doctor_sys(const mrd_doctor *d, const char *rest, char to[1024]);
-/* Where an agent with these settings finds counters. */
+/* Returns where an agent with these settings finds counters. */
 mrd_hw_options mrd_doctor_hw(const mrd_agent_options *agent);
-/* Says when a folder cannot be written to; *ret_free are bytes for this user. */
+/* Reports a directory that is not writable. *ret_free are the free bytes for this user. */
 bool mrd_doctor_writable(mrd_doctor *d, const char *what, const char *dir, int64_t *ret_free);
 
-/* ---- The checks, in the order they run ---- */
+/* ---- The checks, in their order ---- */
 
 void mrd_doctor_identity(mrd_doctor *d); /* doctor_node.c */
-void mrd_doctor_process(mrd_doctor *d);  /* is an agent running, and with which rights */
+void mrd_doctor_process(mrd_doctor *d);  /* whether an agent runs, and with which capabilities */
 void mrd_doctor_rings(mrd_doctor *d);
 void mrd_doctor_containers(mrd_doctor *d); /* other processes, other namespaces */
 void mrd_doctor_limits(mrd_doctor *d);

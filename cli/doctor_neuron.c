@@ -1,4 +1,4 @@
-/* cli/doctor_neuron.c - the vendor's side: driver, tools, runtime, and our library beside it. */
+/* cli/doctor_neuron.c - the vendor's side: driver, tools, runtime, and our library next to it. */
 #define NRT_ASYNC_ABI 0
 #include <limits.h>
 #include <stdio.h>

@@ -82,7 +82,7 @@ status_number(const mrd_doctor *d, const char *pid, const char *key, int base, u
 
 enum { CAP_DAC_OVERRIDE_BIT = 1, CAP_FOWNER_BIT = 3, CAP_SYS_PTRACE_BIT = 19 };
 
-/* "CAP_SYS_PTRACE CAP_FOWNER" of those that are missing; empty: all are there. */
+/* "CAP_SYS_PTRACE CAP_FOWNER" of those that are missing. empty means all are there. */
 static void
 missing_rights(uint64_t caps, char *to, size_t size)
 {

@@ -1,6 +1,6 @@
 /*
- * cli/output_lock.h - one command at a time writes results into a folder: two would mix their
- * files, and nobody could tell which belong together.
+ * cli/output_lock.h - ensures that one command at a time writes results into a directory, because
+ * the files of two commands would be mixed
  */
 #ifndef MRD_CLI_OUTPUT_LOCK_H
 #define MRD_CLI_OUTPUT_LOCK_H
@@ -10,7 +10,7 @@
 #include "base/err.h"
 
 typedef struct {
-    int fd; /* of the folder; -1: not held */
+    int fd; /* of the directory; -1 means not held */
     char *dir;
     bool made; /* it was not there before */
 } mrd_output_lock;
@@ -20,11 +20,11 @@ typedef struct {
         -1, NULL, false                                                                            \
     }
 
-/* Makes the folder where it is missing. The lock ends with the process, however that ends. A file
- * system without locks is used all the same. Errors: BUSY: another command writes there; IO, NOMEM.
- */
+/* Creates the directory if it is missing. The lock ends with the process, however it ends. A file
+ * system without locks is used without protection. Errors: BUSY: another command writes there; IO,
+ * NOMEM. */
 mrd_err mrd_output_lock_take(mrd_output_lock *lock, const char *dir, mrd_why *why);
-/* Removes a folder that take made when it is empty. Not held is fine. */
+/* Removes a directory that `take` created if it is empty. Not held is fine. */
 void mrd_output_lock_release(mrd_output_lock *lock);
 
 #endif

@@ -49,7 +49,7 @@ struct mrd_places {
 /* What goes through one source. */
 typedef struct {
     mrd_places *p;
-    const place *of; /* a device profile; NULL: the system profile */
+    const place *of; /* a device profile. NULL means the system profile */
     mrd_arg *args;   /* of the events of a run */
     size_t cap_args;
 } mapper;

@@ -4,8 +4,9 @@
  *
  * A device profile counts from its own start. It is of one or more executions that the system trace has as
  * nc_exec_running, on the same process and core:
- *   device clock  its first_hw_timestamp lies in the device times (nc_timestamp_ns) of such executions: the
- *                 runtime's sync points, which brought these to host time, bring it there too
+ *   device clock  its first_hw_timestamp lies in the device times (nc_timestamp_ns) of such
+ *                 executions: the runtime's sync points, which brought these to host time, bring it
+ *                 there too
  *   duration      it states its length, and one execution alone is as long, within 10 us or 0.2 %
  * Otherwise it stays on its own time, and a note says why. The bound is that of the execution's time
  * (none where nothing states one), and by duration the difference of the lengths on top.

@@ -168,7 +168,7 @@ find_database(const char *word, char path[4096], mrd_why *why)
     return MRD_OK;
 }
 
-/* A program that changes a database has its journal beside it. Meridian's profiles never have one. */
+/* A program that changes a database has its journal next to it. Meridian's profiles never have one. */
 static void
 name_ignored(const char *path, const char *label)
 {

@@ -1,6 +1,6 @@
 /*
- * cli/profile_write.h - from a read store to files in an output directory: the half of `meridian
- * view` that `meridian inspect` shares. Options are rows to be put into a command's own table.
+ * cli/profile_write.h - writes a read store to files in an output directory, for `meridian view`
+ * and `meridian inspect`. The options are rows for a command's own table.
  */
 #ifndef MRD_CLI_PROFILE_WRITE_H
 #define MRD_CLI_PROFILE_WRITE_H
@@ -22,17 +22,19 @@ typedef struct {
     char *start, *end;
     mrd_strlist cores, types, instances, processes;
     bool print; /* not an option: the system profile's outputs go to `to` instead of files */
-    mrd_alignment *alignment; /* not an option: borrowed, NULL: times as they are in the store */
-    const mrd_kernel_rules *classify; /* not an option: borrowed, NULL: no rules of the user */
+    /* not an option: borrowed. NULL means that times stay as in the store */
+    mrd_alignment *alignment;
+    const mrd_kernel_rules *classify; /* not an option: borrowed. NULL means no rules of the user */
 } mrd_profile_options;
 
 typedef struct {
     size_t files;
     uint64_t events, held, arrows; /* as in mrd_export_result */
-    bool incomplete;               /* a stream ended early, or the slice is empty: it was said */
+    /* a stream ended early, or the slice is empty; a message was printed */
+    bool incomplete;
 } mrd_profile_result;
 
-/* folder: the default of --output-dir. */
+/* `folder` is the default of --output-dir. */
 #define MRD_PROFILE_OUTPUT_ROWS(settings, member, folder)                                          \
     { .type = MRD_OPT_HEAD, .help = "Output" },                                                    \
         { .name = "output-format",                                                                 \
@@ -129,15 +131,15 @@ typedef struct {
         .offset = offsetof(settings, member.processes), .arg = "LIST", .help = "process ids"       \
     }
 
-/* Everything that can be wrong about the options before any work, but for event types, which may be
- * names of the input. Errors: INVALID. */
+/* Checks the options before any work, except event types, which may be names of the input. Errors:
+ * INVALID. */
 mrd_err mrd_profile_check(const mrd_profile_options *options, mrd_why *why);
-/* Before a recording: its results can be written, by what is known now. Errors: EXISTS without force,
- * naming what is there already; IO. */
+/* Before a recording: checks that its results can be written, as far as that is known now. Errors:
+ * EXISTS without force, with the name of the existing file; IO. */
 mrd_err mrd_profile_check_output(const mrd_profile_options *options, mrd_why *why);
 /*
  * Merges the store's finished streams and writes every format, for the system profile and for each
- * device profile; prints on `to` what was written, how large, and how to open it. Interrupting
+ * device profile. Prints on `to` the files, their sizes, and how to open them. An interruption
  * (Ctrl-C) leaves no partial file. Errors: EXISTS without force, IO, FULL, CANCELLED, INVALID
  * (times outside).
  */

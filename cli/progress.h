@@ -1,6 +1,6 @@
 /*
- * cli/progress.h - one line of progress on a terminal: what, how much, rate, time left. Silent when
- * stderr is no terminal. At most ten updates a second.
+ * cli/progress.h - one line of progress on a terminal: name, amount, rate, remaining time. Silent
+ * if stderr is not a terminal. At most ten updates a second.
  */
 #ifndef MRD_CLI_PROGRESS_H
 #define MRD_CLI_PROGRESS_H
@@ -13,14 +13,15 @@
 typedef struct {
     bool on;
     mrd_local_ns start, last;
-    uint64_t first; /* of what is counted was there before: rates and times left count from here */
-    bool shown;     /* first is known */
+    uint64_t first; /* amount that existed before: rates and remaining times count from here */
+    bool shown;     /* `first` is known */
     const char *verb;
     int width; /* of the line shown now */
 } mrd_progress;
 
 void mrd_progress_start(mrd_progress *p, const char *verb); /* "reading": borrowed */
-/* done of total in `unit` ("B" for bytes, "events"); total 0: unknown. what may be NULL. */
+/* `done` of `total` in `unit` ("B" for bytes, "events"). `total` 0 means unknown. `what` may be
+ * NULL. */
 void mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *unit,
                        const char *what);
 void mrd_progress_end(mrd_progress *p); /* clears the line */

@@ -17,7 +17,7 @@ typedef struct {
     bool right; /* numbers */
 } mrd_text_table_column;
 
-/* Cells row by row, aligned when printed. A zeroed one with columns is empty. */
+/* Cells in row order, aligned when printed. A zeroed table with columns is empty. */
 typedef struct {
     const mrd_text_table_column *columns;
     size_t n_columns;
@@ -26,11 +26,12 @@ typedef struct {
 
 void mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
-void mrd_text_table_count(mrd_text_table *t, int64_t n);       /* "1,234,567" */
-void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns); /* "-" when negative: unknown */
-void mrd_text_table_print(const mrd_text_table *t, FILE *to);  /* with its titles */
+void mrd_text_table_count(mrd_text_table *t, int64_t n); /* "1,234,567" */
+/* "-" for a negative value, which means unknown */
+void mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns);
+void mrd_text_table_print(const mrd_text_table *t, FILE *to); /* with its titles */
 void mrd_text_table_fini(mrd_text_table *t);
-/* Control characters become '?', in place. */
+/* Replaces control characters by '?', in place. */
 void mrd_text_plain(char *text);
 /* Copy a text to `to`. What a terminal would obey becomes \xNN, or \uNNNN in JSON. */
 void mrd_text_show(FILE *from, bool json, FILE *to);

@@ -1,6 +1,6 @@
 /*
- * cli/view.h - read traces, align, write: `meridian view` as a function, for the commands that are
- * views of another kind (`meridian report`).
+ * cli/view.h - `meridian view` as a function, for commands that are variants of it (`meridian
+ * report`): reads traces, aligns, writes
  */
 #ifndef MRD_CLI_VIEW_H
 #define MRD_CLI_VIEW_H
@@ -11,18 +11,18 @@ typedef struct {
     mrd_strlist dirs;
     mrd_profile_options profile;
     bool ignore_system, ignore_device;
-    char *vendor_tool; /* NULL: looked for, "none": never */
+    char *vendor_tool; /* NULL means that it is searched, "none" that it is never used */
     mrd_dur_ns vendor_timeout;
-    int64_t vendor_memory, vendor_size; /* bytes; 0: no limit */
+    int64_t vendor_memory, vendor_size; /* bytes. 0 means no limit */
     int64_t memory;
     char *spill_dir;
     int align, clock; /* mrd_align_method, mrd_align_times */
     mrd_dur_ns trust;
     char *classify; /* file of rules (trace/analysis/kernel_names.h), NULL if there is none */
-    FILE *to;       /* not an option: where results are printed; NULL: standard output */
+    FILE *to;       /* not an option: where results are printed. NULL means standard output */
 } mrd_view_options;
 
-/* Rows of a command's table: classes of work, alignment of clocks, limits of resources. */
+/* Rows of a command's table: classes of work, alignment of clocks, resource limits. */
 #define MRD_VIEW_KIND_ROWS(settings, member)                                                       \
     { .type = MRD_OPT_HEAD, .help = "Classes of work" },                                           \
     {                                                                                              \
@@ -67,10 +67,11 @@ typedef struct {
         .help = "folder for events that do not fit into memory (default /tmp)"                     \
     }
 
-/* Files and folders in `words` (those of options->dirs too). Errors are printed in the name of
- * `command`; returns the exit status. */
+/* Reads the files and directories in `words` and in options->dirs. Errors are printed with the name
+ * of `command`. Returns the exit status. */
 int mrd_view_run(const char *command, mrd_view_options *options, const mrd_strlist *words);
-/* Prints one line for each input that is not whole, and the catalog's notes. Returns true if all inputs are whole. */
+/* Prints one line for each incomplete input, and the catalog's notes. Returns true if all inputs
+ * are complete. */
 bool mrd_view_report_inputs(const mrd_catalog *cat);
 
 #endif
