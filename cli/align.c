@@ -10,7 +10,7 @@
 #include "base/vec.h"
 #include "trace/store/merge.h"
 
-#define MATCHES_MIN 3 /* fewer cannot show that they fit */
+#define MATCHES_MIN 3 /* fewer matches cannot show that they fit */
 #define OBS_MIN     65536
 
 /* ---- Units ---- */
@@ -31,7 +31,8 @@ has_instance(const mrd_catalog *cat, const mrd_process *p)
     return !mrd_str_is(mrd_catalog_text(cat, p->instance_id), "unknown");
 }
 
-/* The input that gave a made-up identity, NULL when the identity is real or came from a merge. */
+/* Returns the input that gave a made-up identity. NULL if the identity is real or came from a
+ * merge. */
 static const mrd_input *
 input_of(const mrd_catalog *cat, const mrd_process *p)
 {
@@ -62,7 +63,7 @@ unit_name(mrd_catalog *cat, const mrd_process *p)
     return sid;
 }
 
-/* What an input that was merged before says about this process's clock. NULL means nothing. */
+/* Returns what an earlier merge of an input says about this process's clock; NULL if nothing. */
 static const mrd_clock_info *
 known_clock(const mrd_catalog *cat, const mrd_process *p)
 {
@@ -78,7 +79,7 @@ unit_key(const mrd_catalog *cat, const mrd_process *p)
     const mrd_clock_info *known = known_clock(cat, p);
 
     if (known != NULL && !mrd_str_is(mrd_catalog_text(cat, known->quality), "unaligned"))
-        return (mrd_map_key){ 1, 0, 0 }; /* aligned before: one timeline already */
+        return (mrd_map_key){ 1, 0, 0 }; /* already aligned, so there is one timeline */
     if (has_instance(cat, p))
         return (mrd_map_key){ 2, p->instance_id, 0 };
     if (p->scope != 0)
@@ -173,7 +174,8 @@ note_collective(mrd_alignment *a, const mrd_event *ev, uint32_t u, mrd_cc_kind k
     return MRD_OK;
 }
 
-/* Nothing is matched behind a unit's first gap, so that the others say nothing more. */
+/* Collectives after a unit's first gap are not matched, so gaps of the other units add no
+ * information. */
 static mrd_err
 note_gap(mrd_alignment *a, const mrd_event *ev, uint32_t u)
 {
@@ -273,7 +275,7 @@ see_all(mrd_alignment *a, mrd_why *why)
 
 /* ---- Choosing ---- */
 
-/* Of several kinds of causality check, those that can be believed. */
+/* Keeps those of several kinds of causality checks that can be believed. */
 static void
 keep_believable(mrd_alignment *a)
 {
@@ -287,9 +289,9 @@ keep_believable(mrd_alignment *a)
         const unit *u = &a->units[s->obs.process];
 
         if (s->kind == MRD_CC_SENDRECV && (u->says_all == 0 || u->says_single > 0))
-            continue; /* single messages, or nobody says */
+            continue; /* single messages, or unknown */
         if (s->kind == MRD_CC_BARRIER && running)
-            continue; /* all alike: the operations tell more */
+            continue; /* all alike, so other operations give more information */
         a->seen[n++] = *s;
     }
     a->n_seen = n;
@@ -309,7 +311,7 @@ order_seen(const void *x, const void *y)
     return 0;
 }
 
-/* How many cores take part in each group; a->seen is in the order of order_seen. */
+/* Counts the participating cores of each group. a->seen is sorted by order_seen. */
 static mrd_err
 count_takers(const mrd_alignment *a, mrd_map *takers)
 {
@@ -325,8 +327,8 @@ count_takers(const mrd_alignment *a, mrd_map *takers)
     return err;
 }
 
-/* More take part than the group says it has: several communicators of one name, and nothing tells
- * which operation is whose. */
+/* Returns true if more cores take part than the group has members: several communicators share a
+ * name, and their operations cannot be told apart. */
 static bool
 is_mixed(const mrd_map *takers, const sighting *s)
 {
@@ -334,8 +336,8 @@ is_mixed(const mrd_map *takers, const sighting *s)
 }
 
 /*
- * The cores of one unit share its clock and run the same sequence: one of them speaks for the unit
- * in each group, the one that saw most. *ret_n: how many observations are in obs.
+ * The cores of one unit share its clock and run the same sequence. So one core represents the unit
+ * in each group: the one with the most observations. *ret_n is the number of observations in obs.
  */
 static mrd_err
 choose_speakers(mrd_alignment *a, mrd_coll_obs *obs, size_t *ret_n)
@@ -383,7 +385,7 @@ refuse(mrd_alignment *a, const char *message)
     mrd_buf_cstr(&a->refused);
 }
 
-/* The solver numbers processes; people know files and nodes. */
+/* The solver numbers processes; users know files and nodes. */
 static void
 refuse_numbered(mrd_alignment *a, const char *message)
 {
@@ -498,7 +500,7 @@ take_solution(mrd_alignment *a, mrd_coll_solution *sol, mrd_clock_info *clocks)
             continue;
         describe_unit(a, sol, u);
         clocks[u] = aligned_clock(a, sol, u);
-        a->units[u].described = false; /* what an input said is out of date */
+        a->units[u].described = false; /* an earlier description is out of date */
     }
     a->mapped = true;
     a->breaks = sol->breaks;
@@ -557,7 +559,7 @@ solve(mrd_alignment *a, const mrd_coll_obs *obs, size_t n, mrd_clock_info *clock
     return err;
 }
 
-/* What contradicts itself is refused, whatever else can be aligned. */
+/* Contradictions are refused, even if other units can be aligned. */
 static void
 note_contradictions(mrd_alignment *a)
 {

@@ -1,4 +1,4 @@
-/* Streams in the times that the alignment found. */
+/* Streams in the times of the alignment. */
 #include "cli/align_int.h"
 
 #include <stdlib.h>
@@ -6,16 +6,17 @@
 #include "base/obj.h"
 #include "trace/store/merge.h"
 
-/* One unit of one stream: others are left out, times are mapped. */
+/* One unit of one stream: other units are left out, times are mapped. */
 typedef struct {
     mrd_source base;
     mrd_source *inner;
     mrd_alignment *a;
-    uint32_t unit; /* NO_UNIT: what no unit of this stream claims */
+    uint32_t unit; /* NO_UNIT: events without a unit in this stream */
     mrd_event ev;
 } part_source;
 
-/* Times since 1970 and times since some start are different clocks, whoever wrote them. */
+/* Times since 1970 and times since another start are different clocks, whichever program wrote
+ * them. */
 static bool
 is_of_clock(const unit *u, int64_t local)
 {
@@ -28,7 +29,7 @@ is_moved(const mrd_alignment *a, uint32_t u)
     return u != NO_UNIT && a->units[u].table != NULL && !a->units[u].reference;
 }
 
-/* Between segments, before the first and after the last nothing relates its clock to the timeline. */
+/* Between segments, before the first and after the last, nothing relates its clock to the timeline. */
 static bool
 is_known(const unit *at, int64_t local)
 {
@@ -56,7 +57,7 @@ map_time(mrd_alignment *a, uint32_t u, int64_t local, uint32_t *bound)
     return there.ns;
 }
 
-/* The reference's own times have no error, but where a clock broke it may be the reference's. */
+/* The reference's own times have no error, but a break of a clock may be the reference's. */
 static bool
 is_beside_break(const mrd_alignment *a, uint32_t u, mrd_ev_ns session)
 {
@@ -83,7 +84,7 @@ part_next(mrd_source *self, const mrd_event **ret_event, mrd_why *why)
     p->ev = *ev;
     if (u == NO_UNIT || p->a->units[u].table == NULL || !is_of_clock(&p->a->units[u], ev->ts.ns) ||
         is_beside_break(p->a, u, ev->ts))
-        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock that nothing links to the timeline */
+        p->ev.bound_ns = MRD_BOUND_UNKNOWN; /* of a clock without a relation to the timeline */
     else if (p->unit != NO_UNIT)
         p->ev.ts = (mrd_ev_ns){ map_time(p->a, u, ev->ts.ns, &p->ev.bound_ns) };
     *ret_event = &p->ev;
@@ -125,7 +126,8 @@ moves_times(const mrd_alignment *a, size_t stream)
            mrd_stream_profile(mrd_store_at(a->store, stream)) == 0;
 }
 
-/* The parts of one stream that need a source of their own: each moved unit, and all others. */
+/* Opens the parts of one stream that need a source of their own: each moved unit, and all others
+ * together. */
 static mrd_err
 open_parts(mrd_alignment *a, size_t stream, mrd_source **parts, size_t *n, mrd_why *why)
 {

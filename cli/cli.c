@@ -10,7 +10,7 @@
 #include "base/plain.h"
 #include "base/version.h"
 
-/* Its line in cli/commands.def; of "certs init" and the like that of the first word. */
+/* Returns its summary in cli/commands.def; for "certs init" and similar the first word's. */
 static const char *
 what_of(const char *command)
 {
@@ -51,7 +51,7 @@ mrd_cli_vendor_word(const char *command, const char *word)
     return NULL;
 }
 
-/* An option that is wrong here and right with the vendor's tools. */
+/* Explains an option that is valid only in the vendor's tools. */
 static void
 say_vendor_word(int argc, char **argv)
 {

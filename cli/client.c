@@ -21,7 +21,7 @@
 
 struct mrd_client {
     CURL *curl;
-    struct curl_slist *headers; /* authorisation; sent with every request */
+    struct curl_slist *headers; /* authorization; sent with every request */
     char *server;
     char *ca_file;
     char *token_file; /* NULL: no token is sent */
@@ -29,7 +29,7 @@ struct mrd_client {
     char error[CURL_ERROR_SIZE];
 };
 
-/* The token of the file as an Authorization header. */
+/* Makes an Authorization header of the token in the file. */
 static mrd_err
 load_token(mrd_client *c, const char *path, mrd_why *why)
 {
@@ -53,7 +53,7 @@ load_token(mrd_client *c, const char *path, mrd_why *why)
     return err;
 }
 
-/* A token must not travel readable beyond this machine, nor stand in an address. */
+/* A token must not be sent unencrypted to other machines, and must not be part of an address. */
 static mrd_err
 check_server(const char *server, bool token, const mrd_client_options *o, mrd_why *why)
 {
@@ -130,7 +130,7 @@ mrd_client_close(mrd_client *client)
     free(client);
 }
 
-/* What a person can check, for the failures people meet. */
+/* Explains frequent failures by what a user can check. */
 static mrd_err
 transport_error(mrd_client *c, CURLcode code, mrd_why *why)
 {
@@ -180,7 +180,7 @@ transport_error(mrd_client *c, CURLcode code, mrd_why *why)
     }
 }
 
-/* Settings that every request shares. */
+/* Sets the options that all requests share. */
 static void
 prepare(mrd_client *c, const char *path, mrd_buf *url)
 {
@@ -216,7 +216,7 @@ is_refused(long status)
     return status < 200 || status >= 300;
 }
 
-/* A status that is no success as an error, with the problem text when there is one. */
+/* Makes an error of a status other than 2xx, with the problem text if there is one. */
 static mrd_err
 status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path, mrd_why *why)
 {
@@ -231,7 +231,8 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
     char *to = NULL;
 
     curl_easy_getinfo(c->curl, CURLINFO_REDIRECT_URL, &to);
-    if (status >= 300 && status < 400) /* a token goes to no address that nobody named */
+    /* a token is never sent to an address that the user did not give */
+    if (status >= 300 && status < 400)
         return mrd_why_set(
             why, MRD_NET, 0,
             "%s%s answered with HTTP status %ld, a redirection to %s: --server must be "
@@ -261,7 +262,7 @@ status_error(mrd_client *c, long status, const mrd_buf *reply, const char *path,
     return err;
 }
 
-/* One exchange; the reply's body is appended to *reply. */
+/* Runs one exchange and appends the reply's body to *reply. */
 static mrd_err
 exchange(mrd_client *client, const char *method, const char *path, const mrd_json *body,
          const char *accept, mrd_buf *reply, mrd_why *why)
@@ -327,15 +328,15 @@ mrd_client_text(mrd_client *client, const char *path, mrd_buf *to, mrd_why *why)
     return exchange(client, "GET", path, NULL, "Accept: text/plain, */*", to, why);
 }
 
-/* A running download. The part file carries the server's version in a side file "<part>.etag". */
+/* A running download. The server's version of the part file is in a side file "<part>.etag". */
 typedef struct {
     int fd;
     bool (*progress)(void *self, uint64_t done, uint64_t total);
     void *self;
     CURL *curl;
     uint64_t resumed, got;
-    uint64_t total; /* the file's, from a reply that has no more of it; 0 unknown */
-    bool started;   /* the status of this reply was looked at */
+    uint64_t total; /* size of the file, from a reply without further bytes; 0 means unknown */
+    bool started;   /* the status of this reply was handled */
     mrd_buf refused;
     char etag[128];
 } download;
@@ -352,7 +353,7 @@ store(char *data, size_t size, size_t n, void *self)
         return collect(data, size, n, &d->refused);
     if (!d->started) {
         d->started = true;
-        if (status == 200 && d->resumed > 0) { /* another version: from the start */
+        if (status == 200 && d->resumed > 0) { /* another version: start again */
             d->resumed = 0;
             if (ftruncate(d->fd, 0) != 0 || lseek(d->fd, 0, SEEK_SET) != 0)
                 return 0;
@@ -409,7 +410,7 @@ show(void *self, curl_off_t total, curl_off_t done, curl_off_t up_total, curl_of
                         total == 0 ? 0 : d->resumed + (uint64_t) total);
 }
 
-/* The version that the part file belongs to, "" when unknown. */
+/* Gets the version of the part file, "" if unknown. */
 static void
 load_etag(const char *side, char *etag, size_t size)
 {
@@ -449,19 +450,20 @@ download_run(mrd_client *client, const char *path, const char *side, download *d
     curl_easy_setopt(client->curl, CURLOPT_XFERINFOFUNCTION, show);
     curl_easy_setopt(client->curl, CURLOPT_XFERINFODATA, d);
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_LIMIT,
-                     1L); /* a stalled server, not a slow one */
+                     1L); /* detects a stalled server, not a slow one */
     curl_easy_setopt(client->curl, CURLOPT_LOW_SPEED_TIME, 120L);
     code = err == MRD_OK ? curl_easy_perform(client->curl) : CURLE_OK;
     curl_easy_getinfo(client->curl, CURLINFO_RESPONSE_CODE, &status);
     if (d->etag[0] != '\0' && !is_refused(status)) {
         mrd_bytes text = { (const uint8_t *) d->etag, strlen(d->etag) };
 
-        mrd_write_file(side, text, 0666, NULL); /* only a later resume would miss it */
+        mrd_write_file(side, text, 0666, NULL); /* without it only a later resume is not possible */
     }
     if (err == MRD_OK && code != CURLE_OK)
         err = transport_error(client, code, why);
     else if (err == MRD_OK && status == 416 && d->resumed > 0)
-        err = d->total == d->resumed ? MRD_OK : MRD_RANGE; /* it was whole already, or is not it */
+        /* it was already complete, or is another file */
+        err = d->total == d->resumed ? MRD_OK : MRD_RANGE;
     else if (err == MRD_OK && is_refused(status))
         err = status_error(client, status, &d->refused, path, why);
     curl_slist_free_all(headers);
@@ -488,7 +490,7 @@ mrd_client_download(mrd_client *client, const char *path, const char *to,
     }
     d.resumed = (uint64_t) st.st_size;
     err = download_run(client, path, mrd_buf_cstr(&side), &d, why);
-    if (err == MRD_RANGE && d.resumed > 0) { /* longer than the file: no part of it */
+    if (err == MRD_RANGE && d.resumed > 0) { /* longer than the file, so it is not a part of it */
         unlink(mrd_buf_cstr(&side));
         d.started = false;
         err = download_run(client, path, mrd_buf_cstr(&side), &d, why);

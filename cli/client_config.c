@@ -23,7 +23,7 @@ static const mrd_opt rows[] = {
     { .name = "ca-file", .type = MRD_OPT_STR, .offset = offsetof(config, ca_file) },
 };
 
-/* The file, when there is one: it decides where tokens go. */
+/* Loads the file if it exists. It decides where tokens are sent. */
 static mrd_err
 load(config *c, mrd_why *why)
 {
@@ -44,7 +44,7 @@ load(config *c, mrd_why *why)
     return mrd_conf_file(rows, MRD_COUNT(rows), c, path, why);
 }
 
-/* A path with the user's number in place of {uid}. */
+/* Replaces {uid} in a path by the user's id. */
 static char *
 of_user(const char *path)
 {
@@ -58,7 +58,7 @@ of_user(const char *path)
                : text;
 }
 
-/* The user's own file, which can be read. */
+/* Returns true if the file belongs to the user and can be read. */
 static bool
 is_own(const char *path)
 {

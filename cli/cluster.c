@@ -11,7 +11,7 @@
 #include "cli/cli.h"
 #include "cli/progress.h"
 
-#define COVER_MIN      MRD_SEC /* a node that missed less than this was there all the time */
+#define COVER_MIN      MRD_SEC /* a node that missed less than this counts as complete */
 #define POLL_NS        (100 * MRD_MS)
 #define START_LEAD_MAX (2 * MRD_SEC)
 #define OPTIONS_MAX    128 /* of a command */
@@ -149,7 +149,8 @@ is_recorder(const mrd_json *s)
     return strcmp(mrd_json_str(s, "mode", ""), "recorder") == 0;
 }
 
-/* How well a session suits who asks for the latest: better ones go before later ones. */
+/* Returns how well a session suits the purpose. "latest" prefers a higher value, then a later
+ * session. */
 static int
 suits(const mrd_json *s, mrd_cluster_use use)
 {
@@ -187,7 +188,7 @@ latest_of(const mrd_json *list, mrd_cluster_use use)
     return best;
 }
 
-/* The one that is called so, or else the only one that begins so. */
+/* Returns the session with this id, or else the only one that begins so. */
 static const mrd_json *
 named(const mrd_json *list, const char *word, size_t *ret_matches)
 {
@@ -261,8 +262,8 @@ has_started(void *self, const mrd_json *doc)
     return !arming;
 }
 
-/* The common start lies a little ahead. Session time reads as UTC, so this machine's wall clock
- * tells how far; it may be wrong, so it is not believed beyond START_LEAD_MAX. */
+/* The common start is slightly in the future. Session time reads as UTC, so this machine's wall
+ * clock shows the remaining time. It may be wrong, so the wait is limited to START_LEAD_MAX. */
 static void
 await_go(const mrd_json *doc)
 {
@@ -288,7 +289,7 @@ mrd_cluster_start(mrd_client *client, const mrd_session_request *request, mrd_du
     doc = NULL;
     err = mrd_cluster_wait(client, ret_id,
                            request->select.jobs.n == 1
-                               ? INT64_MAX / 2 /* one that may be waited for */
+                               ? INT64_MAX / 2 /* a user may wait for this session */
                                : patience + 30 * MRD_SEC,
                            patience, has_started, &said, &doc, why);
     if (err == MRD_CANCELLED)
@@ -343,7 +344,8 @@ mrd_cluster_wait(mrd_client *client, const char *id, mrd_dur_ns limit, mrd_dur_n
     }
 }
 
-/* How many events will be stored: of a flight recorder few of those that were begun. */
+/* Returns the expected number of stored events, which for a flight recorder is a small part of
+ * those begun. */
 static uint64_t
 expected(const mrd_json *doc)
 {
@@ -407,14 +409,14 @@ static const mrd_text_table_column part_columns[] = {
     { "clock error", true }, { "start error", true }, { "remark", false },
 };
 
-/* Nothing more will arrive. */
+/* Returns true if no more events will arrive. */
 static bool
 is_ending(const mrd_json *doc)
 {
     return mrd_cluster_in(doc, "merging|complete|failed");
 }
 
-/* "" when all that was stored can be read back, as far as merges have looked. */
+/* Returns "" if all stored events can be read, as far as merges have checked. */
 static const char *
 damage_text(const mrd_json *node, char *text, size_t size)
 {
@@ -430,7 +432,7 @@ damage_text(const mrd_json *node, char *text, size_t size)
     return text;
 }
 
-/* How far back a trigger gets events from a flight recorder's memory; "" where none records. */
+/* Returns how far back a trigger gets events from a flight recorder's memory; "" if none records. */
 static const char *
 recorder_text(const mrd_json *node, char *text, size_t size)
 {
@@ -488,7 +490,7 @@ part_row(mrd_text_table *t, const mrd_json *p, bool over)
                 5);
 }
 
-/* The manifest has them in the order in which they came; a person looks for a name. */
+/* The manifest lists nodes in order of arrival; users look for names. */
 typedef struct {
     const mrd_json **v;
     size_t n;
@@ -645,7 +647,7 @@ mrd_cluster_print_session(const mrd_json *doc, FILE *to)
     free(nodes.v);
 }
 
-/* Says which device profiles were asked for and refused; true when none was. */
+/* Prints device profiles that were requested and refused. Returns true if there are none. */
 static bool
 profiles_whole(const mrd_json *node, const char *command)
 {
@@ -666,8 +668,8 @@ profiles_whole(const mrd_json *node, const char *command)
     return whole;
 }
 
-/* Says how much of the window the node misses; true when that is next to nothing. A flight recorder
- * ships windows of its own. */
+/* Prints how much of the window the node misses. Returns true if that is negligible. A flight
+ * recorder sends windows of its own, so it is not checked. */
 static bool
 coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
@@ -690,7 +692,7 @@ coverage_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     return false;
 }
 
-/* Says what was stored and cannot be read back. */
+/* Prints stored events that cannot be read. */
 static bool
 journal_whole(const mrd_json *node, const char *command)
 {
@@ -703,7 +705,7 @@ journal_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Says what files of the node the aggregator will never have. */
+/* Prints files of the node that the aggregator will never have. */
 static bool
 files_whole(const mrd_json *node, const char *command)
 {
@@ -718,7 +720,7 @@ files_whole(const mrd_json *node, const char *command)
     return false;
 }
 
-/* Says what the node had and did not read. */
+/* Prints data of the node that was not read. */
 static bool
 unread_whole(const mrd_json *node, const char *command)
 {
@@ -765,7 +767,7 @@ mrd_cluster_nodes_text(const mrd_json *doc, char text[64])
     return text;
 }
 
-/* What has not arrived yet is not missing while the session is open. */
+/* Pending data is not missing while the session is open. */
 static bool
 node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
 {
@@ -791,7 +793,7 @@ node_whole(const mrd_json *doc, const mrd_json *node, const char *command)
     return false;
 }
 
-/* Says which triggers did not reach a node while it still could tell. */
+/* Prints triggers that did not reach a node in time. */
 static bool
 triggers_whole(const mrd_json *doc, const char *command)
 {
@@ -823,7 +825,7 @@ mrd_cluster_again(mrd_client *client, const char *id, mrd_json **doc, mrd_why *w
     return MRD_OK;
 }
 
-/* Says why nothing was recorded. A flight recorder that nobody triggered is as it was meant. */
+/* Prints why no events were recorded. A flight recorder without a trigger is as intended. */
 static bool
 holds_events(const mrd_json *doc, const char *command)
 {

@@ -1,5 +1,5 @@
-/* `meridian certs init|agent|token|renew|show`: certificates and tokens for people without an
- * infrastructure of their own. */
+/* `meridian certs init|agent|token|renew|show`: certificates and tokens for users without a PKI of
+ * their own. */
 #include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -67,7 +67,7 @@ static const char more[] =
     "\n"
     "The aggregator and agents read new files without a restart. Keep ca.key off the nodes.\n";
 
-/* 32 random bytes in hexadecimal. */
+/* Makes 32 random bytes in hexadecimal. */
 static void
 new_token(char text[65])
 {
@@ -106,7 +106,7 @@ store_tokens(const char *dir, const mrd_json *doc, mrd_why *why)
     return err;
 }
 
-/* Names under which the aggregator is always reached on its own machine. */
+/* Adds names under which the aggregator is always reachable on its own machine. */
 static mrd_err
 add_local_hosts(mrd_strlist *hosts)
 {
@@ -120,7 +120,7 @@ add_local_hosts(mrd_strlist *hosts)
     return MRD_OK;
 }
 
-/* A renewal without --host keeps the names there are. */
+/* A renewal without --host keeps the existing names. */
 static mrd_err
 issue_aggregator(settings *set, bool renew, mrd_why *why)
 {
@@ -177,7 +177,7 @@ plain_name(const char *name)
            strspn(name, "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ.-_") == n;
 }
 
-/* A token for this instance in tokens.json, replacing an earlier one. */
+/* Stores a token for this instance in tokens.json, and replaces an earlier one. */
 static mrd_err
 bind_token(const char *dir, const char *instance, mrd_why *why)
 {
@@ -217,7 +217,7 @@ out:
     return err;
 }
 
-/* One more token of a role. A set of an earlier release has none for operators. */
+/* Adds a token of a role. A set of an earlier release has none for operators. */
 static mrd_err
 certs_token(settings *set, const char *role, mrd_why *why)
 {
@@ -247,7 +247,7 @@ certs_token(settings *set, const char *role, mrd_why *why)
     new_token(token);
     mrd_json_append(list, mrd_json_new_str(token));
     snprintf(file, sizeof(file), "%s.token", role);
-    /* First what the aggregator accepts: a token that nobody accepts helps nobody. */
+    /* Writes the aggregator's file first, so that no token is given out that it does not accept. */
     if ((err = store_tokens(set->dir, doc, why)) == MRD_OK &&
         (err = store_text(set->dir, file, token, why)) == MRD_OK)
         printf("%s/%s: one more token; earlier ones of this role count until they are removed "
@@ -279,7 +279,7 @@ certs_agent(settings *set, const char *instance, mrd_why *why)
     return err;
 }
 
-/* Calls each for every certificate of the folder but the authority's, in order. */
+/* Calls `each` for every certificate in the directory except the authority's, sorted by name. */
 static mrd_err
 each_certificate(settings *set, mrd_err (*each)(settings *set, const char *file, mrd_why *why),
                  mrd_why *why)

@@ -1,4 +1,4 @@
-/* `meridian pause|resume|change SESSION`: what is recorded while the session goes on. */
+/* `meridian pause|resume|change SESSION`: changes what a running session records. */
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"

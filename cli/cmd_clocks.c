@@ -1,6 +1,6 @@
-/* `meridian clocks`: what is known about the clocks of a session: per node and epoch estimate,
- * bound, noise, stamp source, quality, and the packets that contradict it; as a table, JSON, or a
- * picture. From a session's directory, or from the aggregator. */
+/* `meridian clocks`: the clocks of a session: per node and epoch the estimate, bound, noise, stamp
+ * source, quality, and the packets that contradict it; as a table, JSON, or a picture. From a
+ * session's directory, or from the aggregator. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdlib.h>
@@ -46,7 +46,7 @@ static const char more[] =
     "probes\n"
     "recorded there. Exit status 3 when packets contradict a bound.\n";
 
-/* Where the picture of one clock of `all` goes; free it. */
+/* Returns the path for the picture of one clock of `all`; the caller frees it. */
 static char *
 plot_path(const char *file, const char *id, size_t boot, size_t all)
 {
@@ -153,7 +153,7 @@ from_directory(const settings *set, const char *session, int *ret_status, mrd_wh
 
 /* ---- From the aggregator ---- */
 
-/* "?instance_id=a,b" and the rest of the query; empty when nothing is asked for. */
+/* Appends "?instance_id=a,b" and the rest of the query; nothing if there are no parameters. */
 static void
 query(mrd_buf *to, const settings *set, const char *rest)
 {
@@ -181,7 +181,7 @@ copy_out(const char *path, mrd_why *why)
     return MRD_OK;
 }
 
-/* The table as the aggregator writes it, by way of a temporary file. */
+/* Prints the table that the aggregator makes, through a temporary file. */
 static mrd_err
 print_remote(const settings *set, mrd_client *client, const char *id, mrd_why *why)
 {

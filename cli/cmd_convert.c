@@ -1,5 +1,5 @@
-/* `meridian convert`: what became of a session's device profiles in the aggregator's viewer, and the
- * viewer of this machine for device profiles in a folder. */
+/* `meridian convert`: shows how the aggregator's viewer converted a session's device profiles, and
+ * runs the viewer of this machine on device profiles in a directory. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -151,7 +151,7 @@ is_over(void *self, const mrd_json *doc)
            count(doc, MRD_CONVERT_WAITING, MRD_CONVERT_RUNNING) == 0;
 }
 
-/* What to run is the same for all but the process: said once for each, after the table. */
+/* The commands are the same for all processes, so they are printed once, after the table. */
 static void
 say_what_to_run(const mrd_json *doc)
 {
@@ -245,7 +245,7 @@ by_name(const void *a, const void *b)
     return strcmp(*(char *const *) a, *(char *const *) b);
 }
 
-/* Folders of processes that have an NTFF, by name. */
+/* Lists the directories of processes with an NTFF, sorted by name. */
 static mrd_err
 processes_of(const char *dir, mrd_strlist *to, mrd_why *why)
 {
@@ -290,7 +290,7 @@ going_on(void *self)
     return !mrd_cluster_interrupted();
 }
 
-/* Where the results of a process go; what is there stays, without --force. */
+/* Moves the results of a process into place. Existing files stay, without --force. */
 static mrd_err
 put_results(const local *l, const char *process, const mrd_viewer_made *made, mrd_why *why)
 {
@@ -321,8 +321,8 @@ put_results(const local *l, const char *process, const mrd_viewer_made *made, mr
     return err;
 }
 
-/* Files as links to the same contents, folders as folders, because a viewer may not follow links to
- * folders. What a viewer made before is left out. */
+/* Links files to the same contents and creates real directories, because a viewer may not follow
+ * links to directories. Skips results of an earlier viewer. */
 static mrd_err
 link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
 {
@@ -358,7 +358,7 @@ link_tree(const char *from, const char *to, unsigned depth, mrd_why *why)
     return err;
 }
 
-/* The viewer gets a folder with that process only. */
+/* Gives the viewer a directory with that process only. */
 static mrd_err
 one_process(local *l, const char *process, mrd_viewer_made *made, mrd_why *why)
 {
@@ -406,8 +406,8 @@ note(local *l, const char *process, const mrd_viewer_made *made, mrd_err err, co
     return mrd_json_append(l->list, o);
 }
 
-/* In a folder beside the results, so that they can be renamed; it goes also when this is killed,
- * because whatever runs in it removes its own. */
+/* Makes a working directory next to the results, so that they can be renamed. A later run removes
+ * it if this one is killed. */
 static mrd_err
 place(local *l, mrd_why *why)
 {

@@ -1,4 +1,4 @@
-/* `meridian demo`: a whole cluster on this machine, one recorded session, what came of it. */
+/* `meridian demo`: runs a whole cluster on this machine, records a session, and shows the results. */
 #include <errno.h>
 #include <inttypes.h>
 #include <signal.h>
@@ -16,11 +16,12 @@
 #include "cli/progress.h"
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
-#define ORDER_SECONDS  "60"  /* of a recording whose collectives are looked at one by one */
-#define SLOW_STEP      "12"  /* x median: a trigger; a busy machine alone makes steps 10 x slower */
-#define SLOW_FACTOR    "300" /* of device time */
+#define ORDER_SECONDS  "60" /* of a recording whose collectives are checked one by one */
+/* times the median: a trigger. A busy machine alone makes steps 10 times slower */
+#define SLOW_STEP   "12"
+#define SLOW_FACTOR "300" /* of device time */
 #define SLOW_TRIES                                                                                 \
-    4 /* a node tells of slow steps once in 10 s: an earlier one may have been told */
+    4 /* a node reports slow steps once in 10 s, so an earlier one may have been reported */
 
 typedef struct {
     int64_t nodes, cores;
@@ -84,28 +85,29 @@ static const mrd_opt table[] = {
       .help = "longest wait for one step" },
 };
 
-/* A cluster that is up, or partly. */
+/* A cluster that runs, or a part of it. */
 typedef struct {
     const settings *set;
     char work[64];                                             /* everything temporary */
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
     char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
-    char clock[PATH_MAX];                                      /* preloaded, makes clocks wrong */
-    char self[PATH_MAX], certs[96], slow[96]; /* slow: while it exists, a core is */
+    /* preloaded library that makes clocks wrong */
+    char clock[PATH_MAX];
+    char self[PATH_MAX], certs[96], slow[96]; /* slow: a core is slow while this file exists */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
     mrd_demo_nodes nodes;
     mrd_demo_programs programs;
-    size_t daemons; /* programs before the job's */
+    size_t daemons; /* number of programs before the job's */
     mrd_client *client;
     char session[MRD_CLUSTER_ID], recorder[MRD_CLUSTER_ID];
-    mrd_json *doc, *files, *window; /* window: files of the trigger's */
+    mrd_json *doc, *files, *window; /* window: files of the trigger's window */
     bool incomplete;                /* a message said what could not be done */
 } demo;
 
 /* ---- What is needed ---- */
 
-/* The first of the candidates (relative to the folder of this program) that exists. */
+/* Finds the first of the candidates (relative to this program's directory) that exists. */
 static mrd_err
 locate(const char *what, const char *const *candidates, char path[PATH_MAX], mrd_why *why)
 {
@@ -189,7 +191,7 @@ add_words(mrd_strlist *list, const char *const *words)
     return err;
 }
 
-/* Starts words[0] on a node (NULL: with the aggregator). */
+/* Starts words[0] on a node (NULL means with the aggregator). */
 static mrd_err
 start(demo *d, const mrd_demo_node *node, const char *name, const char *const *words,
       const char *const *settings_of, mrd_why *why)
@@ -214,7 +216,7 @@ start(demo *d, const mrd_demo_node *node, const char *name, const char *const *w
     return err;
 }
 
-/* As a person would: meridian certs init, and one certificate and token per node. */
+/* As a user would: meridian certs init, and one certificate and token per node. */
 static mrd_err
 make_certs(demo *d, mrd_why *why)
 {
@@ -324,8 +326,8 @@ start_agent(demo *d, const mrd_demo_node *node, mrd_why *why)
     return start(d, node, "agent", words, set, why);
 }
 
-/* One rank per node; a core of the second node is slower than the others all the time, one of the
- * last node while d->slow exists. */
+/* Starts one rank per node. A core of the second node is always slower than the others. A core of
+ * the last node is slow while d->slow exists. */
 static mrd_err
 start_rank(demo *d, size_t i, mrd_why *why)
 {
@@ -369,7 +371,7 @@ start_rank(demo *d, size_t i, mrd_why *why)
 
 /* ---- Waiting ---- */
 
-/* What each wait looks at: interruption, and programs that died. */
+/* Checks during each wait for an interruption, and for programs that ended. */
 static mrd_err
 look_around(demo *d, mrd_why *why)
 {
@@ -447,8 +449,8 @@ all_working(demo *d)
     return count_nodes(d, has_rings) == d->nodes.n;
 }
 
-/* Clocks are probed more often in a session; a second of that is enough, on a busy machine
- * perhaps not: it says what it found. */
+/* Clocks are probed more often during a session. A second of that is usually enough; the reached
+ * quality is printed. */
 static mrd_err
 wait_for_clocks(demo *d, mrd_why *why)
 {
@@ -524,7 +526,7 @@ bring_up(demo *d, mrd_why *why)
     return err;
 }
 
-/* From before the session on: clocks are probed more often while something records. */
+/* Starts before the session, because clocks are probed more often during a recording. */
 static mrd_err
 start_recorder(demo *d, mrd_why *why)
 {
@@ -561,7 +563,7 @@ session_over(void *self, const mrd_json *doc)
     return mrd_cluster_in(doc, "complete|failed") || look_around(w->d, &w->died) != MRD_OK;
 }
 
-/* The session is to have the step of the last node's wall clock in its middle. */
+/* The step of the last node's wall clock should be in the middle of the session. */
 static mrd_err
 wait_for_step(demo *d, mrd_why *why)
 {
@@ -629,8 +631,8 @@ get_files(demo *d, mrd_why *why)
 
 /* ---- The flight recorder ---- */
 
-/* The first trigger whose window ends after that session time and that all nodes answered, copied;
- * NULL when there is none yet. */
+/* Returns a copy of the first trigger whose window ends after that session time and that all nodes
+ * answered. NULL if there is none yet. */
 static mrd_json *
 find_trigger(demo *d, int64_t after)
 {
@@ -651,13 +653,13 @@ find_trigger(demo *d, int64_t after)
     return found;
 }
 
-/* Makes one core slow for some steps, several times if need be, until the recorders were frozen.
- * *ret_trigger is owned by the caller, NULL when nothing came of it. */
+/* Makes one core slow for some steps, repeatedly if necessary, until the recorders triggered. The
+ * caller owns *ret_trigger, which is NULL without a trigger. */
 static mrd_err
 slow_down(demo *d, mrd_json **ret_trigger, mrd_why *why)
 {
     const mrd_dur_ns least =
-        1500 * MRD_MS; /* of a slow step: what triggers earlier is something else */
+        1500 * MRD_MS; /* of a slow step: an earlier trigger has another cause */
     mrd_err err = MRD_OK;
 
     *ret_trigger = NULL;
@@ -702,7 +704,7 @@ fetch_window(demo *d, const mrd_json *t, mrd_why *why)
     return err;
 }
 
-/* One core made slow, the window of the recorders that this froze everywhere. */
+/* Makes one core slow, and fetches the window of all recorders that this triggered. */
 static mrd_err
 trigger(demo *d, mrd_why *why)
 {
@@ -737,7 +739,7 @@ trigger(demo *d, mrd_why *why)
 
 /* ---- The whole ---- */
 
-/* The barriers alone, to count their order. */
+/* Fetches only the barriers, to count their order. */
 static mrd_err
 get_barriers(demo *d, mrd_why *why)
 {
@@ -820,7 +822,8 @@ run(demo *d, int *ret_status, mrd_why *why)
         (err = get_barriers(d, why)) != MRD_OK || (err = trigger(d, why)) != MRD_OK)
         return err;
     if (!d->set->keep)
-        mrd_demo_end(&d->programs, d->daemons, MRD_SEC); /* the job; the CPU is for people now */
+        /* ends the job, so that the user has the CPU */
+        mrd_demo_end(&d->programs, d->daemons, MRD_SEC);
     if (!report(d) || d->incomplete)
         *ret_status = MRD_EXIT_INCOMPLETE;
     print_page(d);
@@ -835,7 +838,8 @@ run(demo *d, int *ret_status, mrd_why *why)
 static void
 finish(demo *d, bool keep)
 {
-    (void) signal(SIGINT, SIG_IGN); /* nothing may be left behind now */
+    /* an interruption must not leave programs or namespaces behind now */
+    (void) signal(SIGINT, SIG_IGN);
     (void) signal(SIGTERM, SIG_IGN);
     (void) signal(SIGHUP, SIG_IGN);
     mrd_client_close(d->client);

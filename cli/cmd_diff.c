@@ -1,4 +1,5 @@
-/* `meridian diff`: what differs between two runs, by how much, and whether the data can show it. */
+/* `meridian diff`: finds the differences between two runs, their size, and whether the data can
+ * show them. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -91,7 +92,7 @@ static const char more[] =
 
 /* ---- Getting runs ---- */
 
-/* The whole document that `to` holds from its beginning. */
+/* Parses the whole document in `to`, from its beginning. */
 static mrd_err
 parse_stream(FILE *to, const char *what, mrd_json **ret_doc, mrd_why *why)
 {
@@ -134,7 +135,7 @@ session_steps(settings *set, const char *word, FILE *to, mrd_why *why)
     return err;
 }
 
-/* A steps.json says so in its first bytes. */
+/* Recognizes a steps.json by its first bytes. */
 static bool
 is_steps_file(const char *path)
 {
@@ -145,14 +146,14 @@ is_steps_file(const char *path)
 
     if (fd >= 0)
         close(fd);
-    for (ssize_t i = 0; i < n; i++) /* other writers put white space between */
+    for (ssize_t i = 0; i < n; i++) /* other programs write white space in between */
         if (strchr(" \t\r\n", head[i]) == NULL)
             head[kept++] = head[i];
     head[kept] = '\0';
     return strstr(head, "\"meridian\"") != NULL && strstr(head, "\"format\":\"steps\"") != NULL;
 }
 
-/* The steps.json that is meant, in path; false: traces are. */
+/* Gets the path of the steps.json that the argument means. Returns false for traces. */
 static bool
 find_steps_file(const char *word, char path[PATH_MAX])
 {
@@ -189,22 +190,21 @@ trace_steps(settings *set, const char *word, FILE *to, mrd_why *why)
                : mrd_why_set(why, MRD_STATE, 0, "'%s' gave no profile", word);
 }
 
-/* ---- Traces of several runs, each read by a process of its own ---- */
+/* ---- Traces of several runs, each read by a separate process ---- */
 
 /* One run. */
 typedef struct {
     const char *word;
-    pid_t pid;  /* reads its traces. 0 means nobody does */
-    FILE *to;   /* the steps.json that it makes */
-    FILE *said; /* its messages: they are printed in the order of the runs */
+    pid_t pid;  /* the process that reads its traces. 0 means none */
+    FILE *to;   /* receives its steps.json */
+    FILE *said; /* its messages, which are printed in the order of the runs */
 } reading;
 
-/* All runs, the base's first. */
+/* All runs, with those of the base first. */
 typedef struct {
     reading v[2 * MRD_DIFF_RUNS];
     size_t n, begun;
-    unsigned
-        at_once; /* processors that this program may use, at most as many as there are traces */
+    unsigned at_once; /* available processors, at most as many as there are traces */
 } readings;
 
 static bool
@@ -242,13 +242,13 @@ read_in_child(settings *set, const reading *r, unsigned at_once, pid_t parent)
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent ||
         dup2(fileno(r->said), STDERR_FILENO) < 0)
         _exit(MRD_EXIT_FAILED);
-    set->view.memory /= at_once; /* --memory is for all of them */
+    set->view.memory /= at_once; /* --memory is for all of them together */
     err = trace_steps(set, r->word, r->to, &why);
     _exit(err == MRD_OK && fflush(r->to) == 0 ? MRD_EXIT_OK : MRD_EXIT_FAILED);
 }
 
-/* Begins with the runs up to as many ahead of `from` as there are processors. Those of which nobody begins are read in
- * their turn. */
+/* Starts reading runs in advance, as many after `from` as there are processors. Runs without a
+ * process are read when it is their turn. */
 static void
 read_ahead(settings *set, readings *all, size_t from)
 {
@@ -268,7 +268,7 @@ read_ahead(settings *set, readings *all, size_t from)
     }
 }
 
-/* Waits for the process, and prints what it said. */
+/* Waits for the process, and prints its messages. */
 static mrd_err
 take_read(reading *r, mrd_why *why)
 {
@@ -374,7 +374,7 @@ percent(double part, double whole)
     return whole > 0 ? 100 * part / whole : 0;
 }
 
-/* warmup: of each run, as mrd_diff has it. */
+/* `warmup` is per run, as in mrd_diff. */
 static void
 print_side(const char *name, const mrd_diff_side *side, const uint64_t *warmup)
 {
@@ -488,7 +488,8 @@ print_no_difference(const settings *set, const mrd_diff *d)
     const mrd_compared *is = &d->step.is;
     double seen = percent(d->step.half, is->base);
     char a[MRD_DUR_TEXT], b[MRD_DUR_TEXT];
-    bool small = is->p <= 1 - set->confidence / 100; /* a difference, but below the threshold */
+    /* a significant difference below the threshold */
+    bool small = is->p <= 1 - set->confidence / 100;
 
     printf("\n%s: a step takes %s and %s%s; ",
            small ? "A difference too small to count" : "No difference that the data can show",
@@ -538,7 +539,7 @@ print_verdict(const settings *set, const mrd_diff *d)
            percent(is->change + d->step.half, is->base), set->confidence);
 }
 
-/* The operation in so many columns at most. */
+/* Prints the operation in at most this many columns. */
 static void
 print_name(const mrd_diff_row *row, size_t width, bool pad)
 {

@@ -1,4 +1,4 @@
-/* `meridian doctor`: what is fine on this node, what is not, and what to do about it. */
+/* `meridian doctor`: checks this node, and prints problems with remedies. */
 #include <errno.h>
 
 #include "agent/sample.h"
@@ -9,7 +9,7 @@
 #include "trace/json/catalog_json.h"
 
 typedef struct {
-    mrd_agent_options agent; /* first: the agent's rows have their offsets in it */
+    mrd_agent_options agent; /* must be first, because the agent's rows contain offsets into it */
     char *env_file;
     bool json, quiet, counters;
 } settings;
@@ -85,7 +85,7 @@ static const char more[] =
 
 /* ---- Settings ---- */
 
-/* NAME=value lines, as systemd's EnvironmentFile: what is set already stays. */
+/* Reads NAME=value lines like systemd's EnvironmentFile. Variables that are already set stay. */
 static mrd_err
 env_file_read(const char *path, bool must, mrd_why *why)
 {
@@ -114,7 +114,7 @@ env_file_read(const char *path, bool must, mrd_why *why)
     return MRD_OK;
 }
 
-/* The agent's order: defaults, file, environment, command line. */
+/* Same order as the agent: defaults, file, environment, command line. */
 static mrd_err
 settings_read(settings *set, int argc, char **argv, bool *ret_done)
 {
@@ -199,7 +199,8 @@ add_counter(void *self, const mrd_hw_counter *counter)
     mrd_json_append(list, o);
 }
 
-/* Prints every counter that `--counters` of a session, and mrd_counters_create, can name on this node. */
+/* Prints every counter that `--counters` of a session, and mrd_counters_create, can name on this
+ * node. */
 static int
 list_counters(const settings *set)
 {

@@ -1,4 +1,5 @@
-/* `meridian fetch SESSION`: finished files, resumed and verified, or a slice made on the fly. */
+/* `meridian fetch SESSION`: downloads finished files with resume and verification, or a slice made
+ * on the fly. */
 #include <errno.h>
 #include <inttypes.h>
 #include <sys/stat.h>
@@ -44,7 +45,7 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
-    { .name = "output-format", /* as `view` and the vendor's tools call it */
+    { .name = "output-format", /* the name of the option in `view` and in the vendor's tools */
       .type = MRD_OPT_LIST,
       FETCH(formats),
       .arg = "LIST",
@@ -207,7 +208,7 @@ exists(const char *path, mrd_why *why)
                        "%s exists: --force replaces it, -o DIR writes elsewhere", path);
 }
 
-/* One file; size and name are appended to list. */
+/* Downloads one file, and appends its size and name to `list`. */
 static mrd_err
 fetch_file(mrd_client *client, const char *path, const char *to, bool force, mrd_json *list,
            mrd_why *why)
@@ -242,7 +243,7 @@ is_slice(const mrd_fetch_options *o)
            o->processes.n > 0 || o->cores.n > 0 || o->types.n > 0;
 }
 
-/* Whether the aggregator makes the file for this request. */
+/* Returns true if the aggregator makes the file for this request. */
 static bool
 is_made(const mrd_fetch_options *o, const mrd_sink_ops *ops)
 {
@@ -250,8 +251,8 @@ is_made(const mrd_fetch_options *o, const mrd_sink_ops *ops)
            (ops == &mrd_sink_perfetto && (o->primary != NULL || o->secondary != NULL));
 }
 
-/* A finished file against the hash that the aggregator made when it wrote it; what it has no hash
- * of is taken as it is. A file that is not it goes away, so that the next attempt starts over. */
+/* Compares a finished file with the aggregator's hash. A file without a hash is accepted. A wrong
+ * file is removed, so that the next attempt starts again. */
 static mrd_err
 verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
 {
@@ -280,7 +281,7 @@ verify(mrd_client *client, const char *id, const char *to, mrd_why *why)
     return err;
 }
 
-/* Of a format that is a folder: the files of the archive that was fetched, in its place. */
+/* For a format with several files: unpacks the downloaded archive in its place. */
 static mrd_err
 unpack(const char *archive, const mrd_sink_ops *ops, const char *dir, mrd_json *list, mrd_why *why)
 {
@@ -297,7 +298,7 @@ unpack(const char *archive, const mrd_sink_ops *ops, const char *dir, mrd_json *
     return err;
 }
 
-/* Whether there is something already where a format goes: its file, or the manifest of its folder. */
+/* Returns EXISTS if a format's file, or the manifest of its directory, already exists. */
 static mrd_err
 taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
 {
@@ -312,7 +313,7 @@ taken(const mrd_sink_ops *ops, const char *dir, mrd_why *why)
     return err;
 }
 
-/* A further file of a finished profile. One that an earlier fetch brought is not sent again. */
+/* Downloads a further file of a finished profile, unless an earlier fetch did. */
 static mrd_err
 fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_options *o,
            mrd_json *list, mrd_why *why)
@@ -329,7 +330,7 @@ fetch_part(mrd_client *client, const char *id, const char *to, const mrd_fetch_o
     return err == MRD_OK ? verify(client, id, to, why) : err;
 }
 
-/* What is behind the first file of a finished Perfetto profile: further parts, then their index. */
+/* Downloads the further parts of a finished Perfetto profile, then their index. */
 static mrd_err
 fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
             const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
@@ -352,7 +353,7 @@ fetch_parts(mrd_client *client, const char *id, const char *trace, size_t parts,
     return err;
 }
 
-/* Whether the profile is finished, and in how many files (0: one, or it is not known). */
+/* Finds out whether the profile is finished, and its number of files (0 means one, or unknown). */
 static mrd_err
 profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *ret_parts,
               mrd_why *why)
@@ -368,7 +369,8 @@ profile_state(mrd_client *client, const char *id, bool *ret_finished, size_t *re
     return MRD_OK;
 }
 
-/* A Perfetto trace that may be in parts: those of a finished profile, the first last; else an archive of them. */
+/* Downloads a Perfetto trace that may have parts: of a finished profile the parts, the first one
+ * last; otherwise an archive of them. */
 static mrd_err
 fetch_perfetto(mrd_client *client, const char *id, mrd_buf *path, const char *to,
                const mrd_fetch_options *o, mrd_json *list, mrd_why *why)
@@ -465,7 +467,7 @@ mrd_cluster_print_profile(mrd_client *client, const char *id, const char *format
 
 /* ---- Artifacts: the vendor's tree, <instance>_pid_<pid>/..., as a capture directory has it ---- */
 
-/* A name from elsewhere as one component of a path. */
+/* Makes one component of a path from an external name. */
 static void
 component(mrd_buf *to, mrd_str name)
 {
@@ -491,7 +493,7 @@ make_folder(const char *dir, mrd_why *why)
                            : mrd_why_set(why, MRD_IO, errno, "cannot make the folder %s", dir);
 }
 
-/* The folder of the artifact's process, in front of its name unless that begins with one. */
+/* Prepends the directory of the artifact's process, unless the name begins with one. */
 static void
 process_folder(mrd_buf *to, const mrd_json *a)
 {
@@ -507,8 +509,8 @@ process_folder(mrd_buf *to, const mrd_json *a)
     mrd_buf_byte(to, '/');
 }
 
-/* Where the artifact goes, its folders made: another of the same name and other contents has
- * its hash in front. */
+/* Gets the path of the artifact and creates its directories. If another artifact of this name has
+ * other contents, its hash is prepended. */
 static mrd_err
 artifact_path(const char *dir, const mrd_json *a, const char *sha, mrd_strlist *taken,
               mrd_buf *ret_path, mrd_why *why)
@@ -557,7 +559,7 @@ holds(const char *path, const char *sha)
     return mrd_sha256_file(path, hex, &size, NULL) == MRD_OK && strcmp(hex, sha) == 0;
 }
 
-/* What was fetched, in order: hashes and where their contents are. */
+/* Fetched artifacts, in order: hashes, and the files with their contents. */
 typedef struct {
     mrd_strlist taken, hashes, files;
 } fetched;
@@ -572,7 +574,7 @@ file_of(const fetched *f, const char *sha)
     return NULL;
 }
 
-/* The same contents again: one copy on disk, linked, where the file system can. */
+/* Links a file with the same contents instead of a second copy, if the file system supports it. */
 static bool
 linked(const char *from, const char *to, bool force, mrd_json *list)
 {
@@ -596,7 +598,7 @@ download_artifact(mrd_client *client, const char *id, const char *sha, const cha
     mrd_err err;
 
     if (access(to, F_OK) == 0 && holds(to, sha))
-        return MRD_OK; /* of a fetch that was interrupted, or done already */
+        return MRD_OK; /* of an interrupted fetch, or already complete */
     mrd_buf_fmt(&path, "/api/v1/sessions/%s/artifacts/", id);
     mrd_client_escape(&path, sha);
     err = fetch_file(client, mrd_buf_cstr(&path), to, force, list, why);
@@ -676,7 +678,8 @@ mrd_cluster_check_output(const mrd_fetch_options *options, mrd_why *why)
     mrd_err err = check_options(options, why);
 
     if (err == MRD_OK && options->dir != NULL && (err = make_folder(options->dir, why)) == MRD_OK)
-        (void) rmdir(options->dir); /* only an empty one goes: it is made again when it is needed */
+        /* removes only an empty directory, which is created again when needed */
+        (void) rmdir(options->dir);
     for (size_t i = 0;
          err == MRD_OK && options->dir != NULL && !options->force && i < options->formats.n; i++)
         err = taken(mrd_sink_find(mrd_str_of(options->formats.v[i])), options->dir, why);
@@ -741,7 +744,8 @@ mrd_cluster_print_files(const mrd_json *list, FILE *to)
 
 /* ---- The subcommand ---- */
 
-/* The session as it is, or as it ends up within `wait`; of one that is not over by then what is there. */
+/* Gets the session now or when it is over, but at most after `wait`. If it is not over by then,
+ * gets what exists. */
 static mrd_err
 look(mrd_client *client, const settings *set, const char *id, mrd_json **ret_doc, mrd_why *why)
 {

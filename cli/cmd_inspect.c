@@ -1,5 +1,5 @@
-/* `meridian inspect -- COMMAND`: run a command, record everything it and its descendants do, write
- * the profile. */
+/* `meridian inspect -- COMMAND`: runs a command, records it and its descendants, and writes the
+ * profile. */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -168,7 +168,7 @@ env_put(env_list *env, mrd_buf *line)
             return;
         }
     }
-    if (!MRD_VEC_ROOM(env->v, env->n, env->cap, 2)) { /* and the NULL behind the last */
+    if (!MRD_VEC_ROOM(env->v, env->n, env->cap, 2)) { /* with room for the terminating NULL */
         free(copy);
         env->err = MRD_NOMEM;
         return;
@@ -191,8 +191,8 @@ env_free(env_list *env)
         env_put((env), (line));                                                                    \
     } while (0)
 
-/* Prints the command, and with `verbose` the variables that are set for it. A shell accepts the second line if no
- * value has spaces. */
+/* Prints the command, and with `verbose` the variables that are set for it. A shell accepts the
+ * second line if no value has spaces. */
 static void
 say_start(const env_list *env, const mrd_strlist *words, bool verbose)
 {
@@ -237,8 +237,8 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
                 set->events_per_core);
     ENV_SET(env, &line, "NEURON_RT_INSPECT_OUTPUT_DIR=%s", set->profile.dir);
     if (device) {
-        /* The system half comes live, through the rings; asking the runtime too would record it
-         * twice. */
+        /* The system half comes live, through the rings. If the runtime saved it as well, it would
+         * be recorded twice. */
         ENV_SET(env, &line, "NEURON_RT_INSPECT_ENABLE=1");
         ENV_SET(env, &line, "NEURON_RT_INSPECT_SYSTEM_PROFILE=0");
         ENV_SET(env, &line, "NEURON_RT_INSPECT_DEVICE_PROFILE=%s", set->device);
@@ -247,8 +247,8 @@ child_env(const settings *set, const char *library, const char *rings, env_list 
     return env->err;
 }
 
-/* libmeridian.so: the option, else in the library folder beside that of this program, built or installed; packages of a distribution
- * have it there by its versioned name only. */
+/* Finds libmeridian.so: from the option, otherwise in the library directory next to that of this
+ * program. Packages of a distribution have it there only under its versioned name. */
 static mrd_err
 find_library(const settings *set, char path[PATH_MAX], mrd_why *why)
 {
@@ -282,12 +282,12 @@ typedef struct {
     mrd_catalog *catalog;
     mrd_store *store;
     mrd_drain *drain;
-    uint64_t bytes, refused, no_room; /* events: beyond --max-size, and for want of disk */
+    uint64_t bytes, refused, no_room; /* events beyond --max-size, and for lack of disk space */
     mrd_hw *hw;
     mrd_sample *sample;
-    mrd_read_named *named; /* folders of programs' own profilers */
+    mrd_read_named *named; /* output directories of the programs' own profilers */
     size_t n_named;
-    mrd_strlist earlier; /* what was in the output directory when the command began */
+    mrd_strlist earlier; /* contents of the output directory before the command began */
     mrd_wall_ns began;
     mrd_sid node;
     mrd_output_lock lock; /* of the output directory, until the end */
@@ -341,7 +341,7 @@ words_of(mrd_str list)
 
 #define NAMED_MAX 256u
 
-/* A profiler of the program itself, of its framework, writes where the program says. */
+/* A profiler of the program or its framework writes where the program says. */
 static void
 take_folder(recording *r, int64_t process, mrd_str folder)
 {
@@ -364,8 +364,8 @@ take_folder(recording *r, int64_t process, mrd_str folder)
     r->n_named += r->named[r->n_named].path != NULL;
 }
 
-/* What a process says in words ("cannot arm: ..."). The same is an instant on the timeline, with the
- * whole list of event types that a runtime knows. */
+/* Prints a message of a process ("cannot arm: ..."). It is also an instant on the timeline, with
+ * the full list of event types that the runtime knows. */
 static void
 take_notice(void *self, mrd_drain_process *process, const mrd_event *ev)
 {
@@ -401,7 +401,7 @@ take_message(void *self, const char *message)
 static const int passed_on[] = { SIGINT, SIGQUIT, SIGTERM, SIGHUP, SIGUSR1, SIGUSR2 };
 static volatile sig_atomic_t came[MRD_COUNT(passed_on)];
 
-/* What a key of the terminal sends, the command has got by itself. */
+/* The command receives signals of the terminal's keys by itself, so they are not passed on. */
 static void
 on_signal(int sig, siginfo_t *info, void *context)
 {
@@ -410,8 +410,8 @@ on_signal(int sig, siginfo_t *info, void *context)
         came[i] = came[i] || (passed_on[i] == sig && info->si_code != SI_KERNEL);
 }
 
-/* What comes before the command is there, or its handler is, waits: a handler that is there first would take
- * from the command what it is to ignore (nohup). */
+/* Blocks signals until the command or its handler exists. A handler that is installed first would
+ * change signals that the command should ignore (nohup). */
 static void
 wait_with_signals(int how)
 {
@@ -453,7 +453,7 @@ spawn(char **argv, char **env, pid_t *ret_pid, mrd_why *why)
     return MRD_OK;
 }
 
-/* Drains while the command runs; returns its wait status. */
+/* Drains while the command runs. Returns its wait status. */
 static int
 drain_until_exit(recording *r, pid_t pid)
 {
@@ -473,7 +473,7 @@ drain_until_exit(recording *r, pid_t pid)
             break;
         pass_on(pid);
         mrd_sample_step(r->sample, r->drain, mrd_local_now());
-        /* Never so slow that a ring of the default size could fill. */
+        /* Short enough that a ring of the default size cannot fill. */
         wait_ns = mrd_drain_wait_ns(r->drain);
         nap.tv_nsec = (long) (wait_ns > 4 * MRD_MS ? 4 * MRD_MS : wait_ns);
         nanosleep(&nap, NULL);
@@ -491,7 +491,7 @@ lost_here(mrd_buf *text, uint64_t n, const char *why)
         mrd_buf_fmt(text, "%s%" PRIu64 " %s", mrd_buf_cstr(text)[0] != '\0' ? ", " : "", n, why);
 }
 
-/* Adds the live capture to the catalog as one input, with what was recorded and what was lost. */
+/* Adds the live capture to the catalog as one input, with its recorded and lost events. */
 static void
 account(recording *r, const char *command)
 {
@@ -512,7 +512,8 @@ account(recording *r, const char *command)
     for (int i = 0; i < MRD_DROP_CAUSES; i++) {
         uint64_t n = counts.dropped[i];
 
-        if (i == MRD_DROP_MEMORY) /* so the drain counts what was not taken: here it is known why */
+        /* the drain counts refused events as this; their reason is known here */
+        if (i == MRD_DROP_MEMORY)
             n -= r->refused + r->no_room;
         lost_here(&text, n, mrd_drop_text((mrd_drop_cause) i));
         dropped += counts.dropped[i];
@@ -564,7 +565,7 @@ write_profile(recording *r, mrd_profile_result *ret_result, mrd_why *why)
     return err;
 }
 
-/* The folders that are not below the output directory, which was read. */
+/* Reads the directories that are not below the output directory, which was already read. */
 static mrd_err
 read_named(recording *r, const mrd_read_options *of, mrd_why *why)
 {
@@ -587,7 +588,8 @@ read_named(recording *r, const mrd_read_options *of, mrd_why *why)
     return err;
 }
 
-/* What was named before it was there may have been named by a link. The output directory is everybody's. */
+/* A path that was named before it existed may contain a link. Anyone may write to the output
+ * directory. */
 static void
 resolve_named(recording *r)
 {
@@ -606,8 +608,8 @@ resolve_named(recording *r)
     free(out);
 }
 
-/* Reads what the command left and writes the profile. *ret_whole is false if an input is incomplete or an output
- * ended early; a message said so. */
+/* Reads the files that the command left and writes the profile. *ret_whole is false if an input is
+ * incomplete or an output ended early; a message said so. */
 static mrd_err
 finish_profile(recording *r, const char *command, bool *ret_whole, mrd_why *why)
 {
@@ -645,7 +647,7 @@ finish_profile(recording *r, const char *command, bool *ret_whole, mrd_why *why)
     return err;
 }
 
-/* What descendants that still run left in it goes with it. */
+/* Removes files of descendants that still run as well. */
 static void
 remove_ring_dir(const char *dir)
 {
@@ -660,8 +662,9 @@ remove_ring_dir(const char *dir)
         rmdir(dir);
 }
 
-/* Its lock ends with the process that made it, however that ends. mine: it was just made, and a file system without locks
- * is used all the same. Errors: AGAIN: it is another's, or removed. */
+/* The lock ends with the process that created the directory, however it ends. `mine`: it was just
+ * created, and a file system without locks is used without protection. Errors: AGAIN: it belongs to
+ * another process, or was removed. */
 static mrd_err
 lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 {
@@ -682,7 +685,7 @@ lock_ring_dir(const char *dir, bool mine, int *ret_fd)
 
 #define RING_DIR "meridian-inspect."
 
-/* Of recordings that were killed: nobody reads these rings any more. */
+/* Removes directories of recordings that were killed, whose rings have no reader any more. */
 static void
 sweep_ring_dirs(const char *base)
 {
@@ -704,7 +707,7 @@ sweep_ring_dirs(const char *base)
         closedir(d);
 }
 
-/* A folder of its own for the rings of this recording: shared memory where there is some, else
+/* Creates a directory for the rings of this recording: in shared memory if available, otherwise in
  * $TMPDIR. */
 static mrd_err
 make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
@@ -715,7 +718,7 @@ make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
     for (size_t i = 0; i < MRD_COUNT(bases); i++)
         sweep_ring_dirs(bases[i]);
     for (size_t i = 0; i < MRD_COUNT(bases); i++) {
-        /* Another one may sweep it before it is locked. */
+        /* Another recording may remove it before it is locked. */
         for (int tries = 0; tries < 100; tries++) {
             snprintf(dir, PATH_MAX, "%s/" RING_DIR "XXXXXX", bases[i]);
             if (mkdtemp(dir) == NULL)
@@ -730,7 +733,7 @@ make_ring_dir(char dir[PATH_MAX], int *ret_fd, mrd_why *why)
                        bases[1]);
 }
 
-/* Makes the output directory, and learns what an earlier run left there, which is not of this one. */
+/* Creates the output directory, and lists files of earlier runs in it. */
 static mrd_err
 prepare_output(recording *r, mrd_why *why)
 {

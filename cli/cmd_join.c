@@ -1,4 +1,4 @@
-/* `meridian invite` and `meridian join`: a node gets a certificate of its own, and keeps it valid. */
+/* `meridian invite` and `meridian join`: gets a certificate for a node, and keeps it valid. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -116,7 +116,7 @@ static const mrd_opt join_table[] = {
     MRD_CLIENT_OPTION_ROWS(join_settings, client),
 };
 
-/* The certificate there is, when it counts: with it the next one is asked for. */
+/* Reads the existing certificate if it is valid. It authenticates the request for the next one. */
 static mrd_err
 have(const join_settings *set, mrd_buf *to, mrd_dur_ns *ret_left, mrd_dur_ns *ret_all, mrd_why *why)
 {
@@ -155,7 +155,7 @@ first_body(const join_settings *set, mrd_json *body, mrd_why *why)
     return MRD_OK;
 }
 
-/* The old files stay until the new certificate is here and is for this key and this name. */
+/* The old files stay until the new certificate has arrived and matches this key and name. */
 static mrd_err
 store(const join_settings *set, const mrd_json *reply, mrd_why *why)
 {

@@ -1,4 +1,5 @@
-/* `meridian models [SESSION]`: which models are loaded on the cluster now, or were during a session. */
+/* `meridian models [SESSION]`: lists the models that are loaded on the cluster now, or that were
+ * during a session. */
 #include <stdio.h>
 #include <string.h>
 
@@ -18,7 +19,7 @@ static const mrd_text_table_column columns[] = {
     { "first load", false }, { "neff", false },
 };
 
-/* Different values of a key, and of two, over the loads of a model. */
+/* Counts the different values of a key, or of two keys, over the loads of a model. */
 static int64_t
 different(const mrd_json *loads, bool processes)
 {
@@ -43,7 +44,7 @@ different(const mrd_json *loads, bool processes)
 
 #define CORES 1024 /* of one process */
 
-/* "0-3,6" of all processes; "any" where the runtime chose. */
+/* "0-3,6" of all processes; "any" if the runtime chose. */
 static void
 cores_text(const mrd_json *loads, char text[32])
 {

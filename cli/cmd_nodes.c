@@ -1,5 +1,4 @@
-/* `meridian nodes`: the agents the aggregator knows, what they send and how well their clocks are
- * known. */
+/* `meridian nodes`: lists the known agents, their event rates and the quality of their clocks. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
@@ -39,7 +38,7 @@ static const mrd_text_table_column columns[] = {
     { "last seen", false },
 };
 
-/* The same node in the earlier answer, NULL when it is new. */
+/* Returns the same node in the earlier answer, NULL if it is new. */
 static const mrd_json *
 same_node(const mrd_json *list, const mrd_json *node)
 {
@@ -52,15 +51,15 @@ same_node(const mrd_json *list, const mrd_json *node)
     return NULL;
 }
 
-/* Since the node's earlier count, by its own clock. */
+/* Returns the time since the node's earlier count, by its own clock. */
 static mrd_dur_ns
 passed_of(const mrd_json *node, const mrd_json *before)
 {
     return mrd_json_int(node, "counted_local_ns", 0) - mrd_json_int(before, "counted_local_ns", 0);
 }
 
-/* What the node's processes do, recorded or not, per second; -1 when it cannot be told (first seen,
- * or its agent was restarted). */
+/* Returns the events per second of the node's processes, recorded or not. -1 if unknown (first
+ * seen, or its agent was restarted). */
 static int64_t
 rate_of(const mrd_json *node, const mrd_json *before)
 {
@@ -73,7 +72,7 @@ rate_of(const mrd_json *node, const mrd_json *before)
     return (int64_t) ((double) events * 1e9 / (double) passed + 0.5);
 }
 
-/* Every node that is connected has counted again. */
+/* Returns true if every connected node has sent new counts. */
 static bool
 all_counted(const mrd_json *list, const mrd_json *first)
 {
@@ -87,7 +86,7 @@ all_counted(const mrd_json *list, const mrd_json *first)
     return true;
 }
 
-/* What the agent was built from: the release, and of the commit what people tell it by. */
+/* Adds the release of the agent, and the short form of its commit. */
 static void
 put_release(mrd_text_table *t, const mrd_json *node)
 {
@@ -112,7 +111,8 @@ put_row(mrd_text_table *t, const mrd_json *node)
     mrd_text_table_cell(t, "%s%s%s%s", mrd_json_str(node, "state", "?"),
                         *limit == '\0' ? "" : " by ", limit,
                         mrd_json_bool(node, "simulated", false) ? " (simulated)" : "");
-    if (!mrd_json_bool(node, "reported", true)) { /* known from before: nothing was counted */
+    /* known from an earlier run, so there are no counts */
+    if (!mrd_json_bool(node, "reported", true)) {
         for (int i = 0; i < 9; i++)
             mrd_text_table_cell(t, "-");
         put_release(t, node);
@@ -137,7 +137,7 @@ put_row(mrd_text_table *t, const mrd_json *node)
     mrd_text_table_cell(t, "%.19s", mrd_json_str(node, "seen", "-"));
 }
 
-/* Counts come with heartbeats, once a second: the interval may end between two. */
+/* Counts come with heartbeats, once a second, so the interval may end between two. */
 #define COUNT_PATIENCE (3 * MRD_SEC)
 #define COUNT_POLL     (100 * MRD_MS)
 
@@ -211,7 +211,7 @@ forget(const settings *set, mrd_client *client, mrd_why *why)
     return err;
 }
 
-/* A spool that was cut is nobody's bound: somebody or something took it away. */
+/* A truncated spool is not caused by a limit: someone or something removed a part of it. */
 static void
 say_damaged(const mrd_json *node)
 {
@@ -227,7 +227,7 @@ say_damaged(const mrd_json *node)
     }
 }
 
-/* Nothing of it is in any count. */
+/* No count contains these events. */
 static void
 say_unread(const mrd_json *node)
 {

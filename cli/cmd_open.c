@@ -1,4 +1,5 @@
-/* `meridian open FILE|DIR`: serve one profile on 127.0.0.1 the way ui.perfetto.dev may fetch it. */
+/* `meridian open FILE|DIR`: serves one profile on 127.0.0.1 in the way that ui.perfetto.dev can
+ * fetch it. */
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
@@ -47,12 +48,12 @@ static const char more[] =
     "Safari refuses plain http from 127.0.0.1; drop the file on the page instead.\n";
 
 typedef struct {
-    int fd, wake; /* the file; written to when a download is complete */
+    int fd, wake; /* the file; a pipe that is written to when a download is complete */
     uint64_t size;
     char path[1024]; /* "/name", percent-encoded */
 } serving;
 
-/* What a request came to, for the completion callback. */
+/* The kind of a request, for the completion callback. */
 enum { REQ_SEEN = 1, REQ_FILE = 2 };
 
 static void
@@ -81,7 +82,7 @@ answer(void *cls, struct MHD_Connection *connection, const char *url, const char
         *state = (void *) (intptr_t) REQ_SEEN;
         return MHD_YES;
     }
-    if (*upload_size > 0) { /* a body is read and dropped */
+    if (*upload_size > 0) { /* reads and ignores a body */
         *upload_size = 0;
         return MHD_YES;
     }
@@ -122,10 +123,10 @@ completed(void *cls, struct MHD_Connection *connection, void **state,
     (void) connection;
     if (*state == (void *) (intptr_t) REQ_FILE && how == MHD_REQUEST_TERMINATED_COMPLETED_OK &&
         write(s->wake, "", 1) != 1)
-        return; /* the pipe is full: the main thread knows already */
+        return; /* the pipe is full, so the main thread will wake up anyway */
 }
 
-/* The last component of path as a URL path, "/trace.pftrace". */
+/* Makes a URL path of the last component, "/trace.pftrace". */
 static void
 url_path(const char *path, char *to, size_t size)
 {
@@ -149,7 +150,7 @@ url_path(const char *path, char *to, size_t size)
     to[at] = '\0';
 }
 
-/* The file of a word: a profile's folder stands for its system profile. */
+/* Gets the file of an argument. A profile's directory means its system profile. */
 static mrd_err
 path_of(const char *word, mrd_buf *path, mrd_why *why)
 {
@@ -181,7 +182,7 @@ open_file(const char *path, serving *s, mrd_why *why)
     return MRD_OK;
 }
 
-/* Until a download completes (unless keep), or a signal comes. */
+/* Waits until a download completes (unless `keep`), or for a signal. */
 static void
 wait_for_page(const settings *set, int downloads, int signals)
 {
@@ -203,7 +204,7 @@ wait_for_page(const settings *set, int downloads, int signals)
     }
 }
 
-/* Says that there is more of the trace in other files. */
+/* Tells the user that the trace continues in other files. */
 static void
 tell_parts(const char *path)
 {

@@ -1,4 +1,5 @@
-/* `meridian record`: start, wait, stop, fetch, and say how to open it. */
+/* `meridian record`: starts a session, waits, stops it, fetches its profile, and says how to open
+ * it. */
 #include <inttypes.h>
 
 #include "base/obj.h"
@@ -51,7 +52,7 @@ static const mrd_opt table[] = {
       .help = "any of perfetto, json, summary-text, summary-json, report-text, report-json, "
               "report-html, "
               "chrome, overview-json, parquet, parquet-explorer, sqlite, csv, steps-json" },
-    { .name = "output-format", /* as `view` and the vendor's tools call it */
+    { .name = "output-format", /* the name of the option in `view` and in the vendor's tools */
       .type = MRD_OPT_LIST,
       .offset = offsetof(settings, fetch.formats),
       .arg = "LIST",
@@ -97,7 +98,7 @@ recorded(void *self, const mrd_json *doc)
     return !mrd_cluster_in(doc, "arming|recording");
 }
 
-/* Until the session's own end, or an interruption, which stops it. */
+/* Waits until the session ends, or until an interruption, which stops it. */
 static mrd_err
 watch(const settings *set, mrd_client *client, const char *id, mrd_json **doc, mrd_why *why)
 {

@@ -1,4 +1,5 @@
-/* `meridian report`: where the time goes and who was late, of trace files or of a session. */
+/* `meridian report`: shows how the time was spent and which workers were late, for trace files or a
+ * session. */
 #include <dirent.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -99,7 +100,8 @@ report_session(settings *set, const char *word)
     return status;
 }
 
-/* Results only, as view, inspect and fetch leave them: then the report among them is the answer. */
+/* Returns true for a file that view, inspect and fetch write. If a directory has only such files,
+ * the report among them is printed. */
 static bool
 is_result(const char *name)
 {
@@ -113,8 +115,8 @@ is_result(const char *name)
     return name[0] == '.';
 }
 
-/* Prints the report that lies in the folder. False: there is none, or other things lie there too,
- * or the slice of another is wanted. */
+/* Prints the report in the directory. Returns false if there is none, if other files are there,
+ * too, or if a slice is requested. */
 static bool
 print_kept(const settings *set, const char *dir)
 {

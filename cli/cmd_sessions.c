@@ -1,4 +1,4 @@
-/* `meridian sessions`: what was recorded, oldest first. */
+/* `meridian sessions`: lists the sessions, oldest first. */
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
@@ -59,7 +59,7 @@ static const mrd_text_table_column columns[] = {
     { "on disk", true },  { "job", false },   { "name", false },
 };
 
-/* "4711_3 alice train (+2)": the first of its jobs, and how many more. */
+/* "4711_3 alice train (+2)": the first of its jobs, and the number of further ones. */
 static void
 put_job(mrd_text_table *t, const mrd_json *jobs)
 {
@@ -113,7 +113,7 @@ add_filter(mrd_buf *path, bool *any, const char *key, const char *value)
     *any = true;
 }
 
-/* The path with what was asked for; false: nothing was. */
+/* Gets the path with the filters. Returns false if there are none. */
 static bool
 filtered_path(const settings *set, mrd_buf *path)
 {
@@ -136,7 +136,7 @@ filtered_path(const settings *set, mrd_buf *path)
     return any;
 }
 
-/* Keeps the newest. The aggregator lists the oldest first. */
+/* Keeps the newest sessions. The aggregator lists the oldest first. */
 static mrd_err
 keep_newest(mrd_json *doc, size_t limit, mrd_why *why)
 {

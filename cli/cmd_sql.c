@@ -21,7 +21,7 @@
 enum { FORMAT_TEXT, FORMAT_CSV, FORMAT_TSV, FORMAT_JSON, FORMAT_MARKDOWN };
 enum { ENGINE_NONE, ENGINE_SQLITE, ENGINE_DUCKDB, ENGINE_CLICKHOUSE };
 
-#define ALIGN_ROWS  500       /* rows that columns are made wide for */
+#define ALIGN_ROWS  500       /* rows that determine the widths of the columns */
 #define ALIGN_BYTES (1 << 20) /* bytes of these rows */
 #define WIDE        60        /* columns of a text */
 
@@ -161,7 +161,8 @@ put_quoted(mrd_buf *to, const char *text)
     mrd_buf_byte(to, '\'');
 }
 
-/* Where the tables of a word are: of a profile's folder in tables/. What is not of this machine stays as it is. */
+/* Gets the directory of the tables of an argument: tables/ for a profile's directory. A path on
+ * another machine stays unchanged. */
 static mrd_err
 tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
 {
@@ -179,7 +180,8 @@ tables_of(const char *word, mrd_buf *ret_path, mrd_why *why)
     return ret_path->err;
 }
 
-/* A view of all profiles for each table; sessions are told apart as join_table does it. */
+/* Prints a view of all profiles for each table. Sessions are distinguished in the same way as by
+ * join_table. */
 static mrd_err
 print_views(int engine, const mrd_strlist *words, mrd_why *why)
 {
@@ -214,7 +216,7 @@ print_views(int engine, const mrd_strlist *words, mrd_why *why)
 
 typedef struct {
     const settings *set;
-    mrd_strlist held;  /* text: cells whose widths are not known yet */
+    mrd_strlist held;  /* for text: cells until the widths are known */
     size_t held_bytes; /* of these cells */
     size_t n;          /* columns */
     int *width;
@@ -234,7 +236,7 @@ static void
 print_cell(const char *text, int width, bool right, bool last)
 {
     int pad = width - mrd_text_width(text);
-    mrd_buf plain = { 0 }; /* no control characters to a terminal */
+    mrd_buf plain = { 0 }; /* removes control characters for a terminal */
 
     mrd_plain_text(&plain, mrd_str_of(text));
     for (; right && pad > 0; pad--)
@@ -279,7 +281,7 @@ put_text(printer *p, bool number, const char *text)
     return err;
 }
 
-/* A cell as text; doubles with all their digits. NULL: p is NULL. */
+/* Returns a cell as text; doubles with all digits. p is NULL for NULL. */
 static mrd_str
 cell_of(sqlite3_stmt *st, int i, char number[40])
 {
@@ -295,7 +297,7 @@ cell_of(sqlite3_stmt *st, int i, char number[40])
                       (size_t) sqlite3_column_bytes(st, i) };
 }
 
-/* As ClickHouse, MySQL and PostgreSQL read it: what would end a field is escaped. */
+/* In the format of ClickHouse, MySQL and PostgreSQL: escapes characters that would end a field. */
 static void
 put_tsv(mrd_buf *to, mrd_str text)
 {
@@ -326,8 +328,8 @@ is_word(uint8_t c)
     return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
 }
 
-/* In a line of its own, with nothing that Markdown or HTML takes for its own: the name of a kernel may have any
- * character. Inside a word '_' is only that. */
+/* On one line, without characters that have a meaning in Markdown or HTML, because the name of a
+ * kernel may contain any character. '_' inside a name has no meaning there. */
 static void
 put_markdown(mrd_buf *to, mrd_str text)
 {
@@ -348,7 +350,7 @@ put_markdown(mrd_buf *to, mrd_str text)
     mrd_buf_fini(&plain);
 }
 
-/* text.p NULL: a value that is NULL. */
+/* text.p NULL means the value NULL. */
 static void
 put_value(mrd_buf *to, int format, bool number, mrd_str text)
 {
@@ -366,7 +368,7 @@ put_value(mrd_buf *to, int format, bool number, mrd_str text)
         put_markdown(to, text);
 }
 
-/* What stands before, between and after the cells of a line. */
+/* The text before, between and after the cells of a line. */
 static const char *const line_marks[][3] = {
     [FORMAT_CSV] = { "", ",", "\n" },
     [FORMAT_TSV] = { "", "\t", "\n" },
@@ -374,7 +376,7 @@ static const char *const line_marks[][3] = {
     [FORMAT_MARKDOWN] = { "| ", " | ", " |\n" },
 };
 
-/* Prints what was collected, and empties it. */
+/* Prints the collected output, and empties it. */
 static mrd_err
 print_part(mrd_buf *part)
 {
@@ -386,7 +388,7 @@ print_part(mrd_buf *part)
     return err;
 }
 
-/* Cell by cell: a row of many columns may show one large value in each. */
+/* Cell by cell, because a row may have many columns with large values. */
 static mrd_err
 put_row_line(const printer *p, sqlite3_stmt *st)
 {
@@ -411,7 +413,7 @@ put_row_line(const printer *p, sqlite3_stmt *st)
     return err;
 }
 
-/* The names of the columns, where a format has them once. */
+/* Prints the names of the columns, for formats with a header. */
 static mrd_err
 put_head_line(const printer *p, sqlite3_stmt *st)
 {
@@ -460,7 +462,7 @@ put_head(printer *p, sqlite3_stmt *st)
     return err;
 }
 
-/* One statement; its rows printed. *ret_left: what follows it. */
+/* Runs one statement and prints its rows. *ret_left is the rest after it. */
 static mrd_err
 run_statement(const settings *set, sqlite3 *db, const char *sql, const char **ret_left,
               mrd_why *why)
@@ -490,7 +492,7 @@ run_statement(const settings *set, sqlite3 *db, const char *sql, const char **re
     return err;
 }
 
-/* A query that fails on tables of another version is told which they are. */
+/* If a query fails on tables of another version, the message names those tables. */
 static void
 blame_version(sqlite3 *db, const mrd_strlist *words, mrd_err err, mrd_why *why)
 {

@@ -1,4 +1,4 @@
-/* `meridian start`: a session on all nodes, or on those selected. */
+/* `meridian start`: starts a session on all nodes, or on selected ones. */
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"

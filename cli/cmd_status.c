@@ -1,4 +1,4 @@
-/* `meridian status [SESSION]`: one session, node by node. */
+/* `meridian status [SESSION]`: shows one session, node by node. */
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"

@@ -1,4 +1,5 @@
-/* `meridian stop SESSION|--all`: stop on all nodes; waits until everything arrived. */
+/* `meridian stop SESSION|--all`: stops sessions on all nodes, and waits until all events have
+ * arrived. */
 #include "base/num.h"
 #include "base/obj.h"
 #include "cli/cli.h"
@@ -51,7 +52,7 @@ stop_one(const settings *set, mrd_client *client, const char *word, int *ret_sta
 
 /* ---- All of them ---- */
 
-/* Something went wrong with one session: it is said, and the others go on. */
+/* Prints the failure of one session and continues with the others. */
 static void
 say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
 {
@@ -62,7 +63,7 @@ say_failed(const char *id, mrd_err err, mrd_why *why, int *ret_status)
     *ret_status = MRD_EXIT_FAILED;
 }
 
-/* Tells all that are open to stop, before any is waited for. Those that do are listed. */
+/* Stops all open sessions before it waits for any. Lists the sessions that stop. */
 static mrd_err
 tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *ret_status,
          mrd_why *why)
@@ -75,7 +76,7 @@ tell_all(mrd_client *client, const mrd_json *list, mrd_strlist *ret_ids, int *re
         if (!mrd_cluster_in(s, "arming|recording|stopping"))
             continue;
         err = mrd_cluster_call(client, "POST", id, "/stop", NULL, NULL, why);
-        if (err != MRD_OK && err != MRD_STATE) /* STATE: it ended by itself just now */
+        if (err != MRD_OK && err != MRD_STATE) /* STATE means that it has just ended by itself */
             say_failed(id, err, why, ret_status);
         else if ((err = mrd_strlist_add(ret_ids, mrd_str_of(id))) != MRD_OK)
             return mrd_why_set(why, err, 0, "sessions");
@@ -93,7 +94,8 @@ print_one(const mrd_json *doc, size_t before, const char *id)
         printf("\nget the profile with: meridian fetch %s\n", id);
 }
 
-/* All of them have until `wait` from now. A failure goes before what is incomplete. */
+/* Waits for all of them until `wait` from now. A failure has priority over an incomplete session in
+ * the exit status. */
 static mrd_err
 await_all(const settings *set, mrd_client *client, const mrd_strlist *ids, mrd_json *ended,
           int *ret_status, mrd_why *why)

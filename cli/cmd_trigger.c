@@ -1,12 +1,12 @@
-/* `meridian trigger [SESSION] --last 20s`: freeze the same window on all nodes of a flight recorder
- * and ship it. */
+/* `meridian trigger [SESSION] --last 20s`: makes a flight recorder keep and send the same window on
+ * all nodes. */
 #include <inttypes.h>
 
 #include "base/obj.h"
 #include "cli/cli.h"
 #include "cli/cluster.h"
 
-#define REST_WAIT (2 * MRD_SEC) /* for the nodes that have not answered, once one has */
+#define REST_WAIT (2 * MRD_SEC) /* for the other nodes after the first answer */
 
 typedef struct {
     mrd_client_options client;
@@ -47,10 +47,10 @@ trigger_of(const mrd_json *doc, const char *number)
 
 typedef struct {
     const char *number;
-    mrd_local_ns until; /* for all: once one has answered. 0 means none has */
+    mrd_local_ns until; /* deadline for all after the first answer. 0 means no answer yet */
 } awaited;
 
-/* The others answer at the same time, unless they are away. */
+/* The other nodes answer at about the same time, unless they are away. */
 static bool
 is_answered(void *self, const mrd_json *doc)
 {
@@ -86,7 +86,7 @@ say_missing(const mrd_json *t)
     }
 }
 
-/* Waits a moment for the nodes' answers and says how to get the window. */
+/* Waits briefly for the nodes' answers, and prints how to get the window. */
 static mrd_err
 follow(const settings *set, mrd_client *client, const char *id, char *number, int *ret_status,
        mrd_why *why)

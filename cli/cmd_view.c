@@ -1,4 +1,4 @@
-/* `meridian view`: capture directories and trace files in, one merged profile out. */
+/* `meridian view`: reads capture directories and trace files, and writes one merged profile. */
 #include <errno.h>
 #include <inttypes.h>
 #include <limits.h>
@@ -96,7 +96,7 @@ static const char more[] =
     "system trace JSON, exported system and device profile JSON, neuron-monitor\nreports; plain, "
     "gzip or zstd.\n";
 
-/* Bytes of all files below path, for the progress line; 0 when it cannot be told. */
+/* Returns the bytes of all files below `path`, for the progress line; 0 if unknown. */
 static uint64_t
 input_size(const char *path)
 {
@@ -107,7 +107,7 @@ input_size(const char *path)
 
 typedef struct {
     mrd_progress progress;
-    uint64_t done, total; /* bytes of finished files; of all files given */
+    uint64_t done, total; /* bytes of finished files; of all input files */
 } view_reading;
 
 static void
@@ -168,7 +168,7 @@ read_inputs(const mrd_view_options *set, const mrd_strlist *words, mrd_catalog *
     return err;
 }
 
-/* One line that says what is missing of an input. */
+/* Prints one line about the missing part of an input. */
 static void
 report_input(const mrd_input *in, mrd_str error)
 {
@@ -206,7 +206,7 @@ mrd_view_report_inputs(const mrd_catalog *cat)
     return whole;
 }
 
-/* Describes all clocks in the catalog and aligns when asked to. */
+/* Describes all clocks in the catalog, and aligns if requested. */
 static mrd_err
 align_inputs(const mrd_view_options *set, mrd_catalog *cat, mrd_store *store,
              mrd_alignment **ret_alignment, mrd_why *why)
@@ -279,7 +279,7 @@ mrd_view_run(const char *command, mrd_view_options *set, const mrd_strlist *word
                                  &result, &why)) != MRD_OK)
         goto out;
     if (result.files == 0)
-        status = MRD_EXIT_FAILED; /* said by mrd_profile_write */
+        status = MRD_EXIT_FAILED; /* mrd_profile_write printed the reason */
     else
         status = whole && !result.incomplete ? MRD_EXIT_OK : MRD_EXIT_INCOMPLETE;
 out:

@@ -1,5 +1,5 @@
-/* The nodes of `meridian demo`: network namespaces behind one bridge, clocks that are wrong by a
- * known amount, folders. */
+/* The nodes of `meridian demo`: network namespaces with one bridge, clocks with a known error,
+ * directories. */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -24,8 +24,8 @@
 
 /* ---- Network ---- */
 
-/* A wire from this machine's own network to the aggregator, for the browser of whoever looks on:
- * link-local addresses of this process. It goes with the namespace. */
+/* Connects this machine's own network to the aggregator, for the user's browser, with link-local
+ * addresses of this process. The connection is removed with the namespace. */
 static void
 outside_open(mrd_demo_nodes *nodes)
 {
@@ -123,7 +123,7 @@ network_close(mrd_demo_nodes *nodes)
 
 #define STEP_AFTER (15 * MRD_SEC)
 
-/* The wander is that of a poor oscillator: the rate changes by 20 to 40 ppb in a second. */
+/* The drift is that of a poor oscillator: the rate changes by 20 to 40 ppb per second. */
 static const struct {
     int64_t offset_ms;
     const char *ppm, *wander;
@@ -229,8 +229,9 @@ mrd_demo_node_prefix(const mrd_demo_node *node, mrd_strlist *argv)
     return mrd_strlist_add(argv, mrd_str_of(net));
 }
 
-/* The last try takes what the kernel gives. Its own range is used for connections, whose end may have
- * the port before the daemon does; below it nobody gets a port that he does not name. */
+/* The last try takes any port that the kernel chooses. The kernel's own range is used for
+ * connections, which may occupy the port before the daemon does. Below that range a port is used
+ * only if a program names it. */
 uint16_t
 mrd_demo_free_port(int type)
 {

@@ -1,4 +1,5 @@
-/* The programs of `meridian demo`: started with their environment, ended together, their logs shown. */
+/* The programs of `meridian demo`: starts them with their environment, ends them together, and
+ * shows their logs. */
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -20,7 +21,7 @@ extern char **environ;
 static const char *const left_out[] = { "MERIDIAN_",   "SIMNRT_", "NEURON_",     "SLURM_",
                                         "LD_PRELOAD=", "RANK=",   "WORLD_SIZE=", "LOCAL_RANK=" };
 
-/* The list is borrowed from env and environ; free the array. */
+/* The strings are borrowed from env and environ; the caller frees the array. */
 static char **
 make_environment(const mrd_strlist *env)
 {
@@ -51,7 +52,7 @@ make_environment(const mrd_strlist *env)
 
 /* ---- Starting ---- */
 
-/* Own process group, default signals, output to fd `out`. */
+/* Starts a program with its own process group, default signals, and output to fd `out`. */
 static int
 spawn(const char *path, bool search, char *const *argv, char *const *env, int out, pid_t *ret_pid)
 {
@@ -118,7 +119,7 @@ static void
 reap(mrd_demo_program *p, int flags)
 {
     if (p->pid > 0 && waitpid(p->pid, &p->status, flags) == p->pid) {
-        (void) kill(-p->pid, SIGKILL); /* what it may have left of its own */
+        (void) kill(-p->pid, SIGKILL); /* ends its remaining child processes */
         p->pid = 0;
     }
 }
@@ -169,7 +170,7 @@ mrd_demo_end(mrd_demo_programs *programs, size_t first, mrd_dur_ns patience)
 
 /* ---- Output of programs ---- */
 
-/* Up to size - 1 bytes of the end of a file. */
+/* Reads up to size - 1 bytes of the end of a file. */
 static size_t
 read_tail(int fd, char *text, size_t size)
 {
@@ -194,7 +195,7 @@ mrd_demo_show_log(const mrd_demo_program *program)
     close(fd);
 }
 
-/* The last line that is not empty; text is changed. */
+/* Returns the last line that is not empty; changes the text. */
 static const char *
 last_line(char *text)
 {

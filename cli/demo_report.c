@@ -1,4 +1,4 @@
-/* What `meridian demo` knows to be true, beside what came out. */
+/* Compares the true values that `meridian demo` knows with the results. */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,7 +13,7 @@
 #include "timesync/align.h"
 #include "trace/json/json_read.h"
 
-#define CLOCK_POINTS 1001 /* of a session at which truth and estimate are compared */
+#define CLOCK_POINTS 1001 /* points of a session at which truth and estimate are compared */
 
 /* ---- The files ---- */
 
@@ -34,7 +34,7 @@ mrd_demo_print_head(const char *path)
 
 /* ---- Accounting ---- */
 
-/* The node in the session's list, which has them in the order in which they came. NULL means not there. */
+/* Returns the node in the session's list, which has another order. NULL means not found. */
 static const mrd_json *
 part_of(const mrd_json *parts, const char *id)
 {
@@ -80,8 +80,8 @@ mrd_demo_print_accounting(const mrd_demo_nodes *nodes, const mrd_json *session)
 /* ---- Clocks ---- */
 
 typedef struct {
-    mrd_dur_ns truth, found; /* how far the clock is ahead, in the middle */
-    mrd_dur_ns worst, bound; /* over the session, of found - truth; bound -1: unknown */
+    mrd_dur_ns truth, found; /* how far the clock is ahead, in the middle of the session */
+    mrd_dur_ns worst, bound; /* over the session, of found - truth; bound -1 means unknown */
     size_t inside, asked;
     uint8_t quality, source;
 } clock_facts;
@@ -146,7 +146,7 @@ clock_row(mrd_text_table *t, const mrd_demo_node *node, const clock_facts *f)
                         mrd_stamp_source_text(f->source));
 }
 
-/* Says why a node has no row. */
+/* Prints why a node has no row. */
 static mrd_err
 load_table(const char *store, const char *session, const mrd_demo_node *node, mrd_align **ret_align)
 {
@@ -161,7 +161,7 @@ load_table(const char *store, const char *session, const mrd_demo_node *node, mr
     return err;
 }
 
-/* The constant between the aggregator's clock, which is true, and the session's. */
+/* Returns the difference between the aggregator's clock, which is true, and session time. */
 static int64_t
 session_constant(const char *store)
 {
@@ -243,17 +243,17 @@ mrd_demo_print_clocks(const mrd_demo_nodes *nodes, const char *store, const mrd_
 
 /* ---- The order of collectives ---- */
 
-/* One participant's part, in session time and as the node's wall clock had it. */
+/* One participant's part, in session time and by the node's wall clock. */
 typedef struct {
-    size_t core; /* of all nodes, counted through */
+    size_t core; /* numbered over all nodes */
     mrd_sess_ns begin, end;
     mrd_wall_ns wall_begin, wall_end;
 } part;
 
 typedef struct {
     size_t whole, cut, by_wall, merged;
-    size_t *last;          /* by core: was the last to enter */
-    mrd_dur_ns *late, gap; /* by core: after the one before it, in sum; the largest disorder */
+    size_t *last;          /* by core: how often it entered last */
+    mrd_dur_ns *late, gap; /* by core: total time after the previous one; the largest disorder */
 } order;
 
 static int
@@ -281,7 +281,7 @@ typedef struct {
     size_t n, cap;
 } part_list;
 
-/* One event of the profile; what is no barrier of a core is passed over. */
+/* Adds one event of the profile; ignores events that are not a core's barrier. */
 static mrd_err
 add_part(part_list *list, mrd_str text, mrd_why *why)
 {
@@ -314,7 +314,7 @@ out:
     return err;
 }
 
-/* Event by event: how many there are depends on the machine. */
+/* Reads event by event, because their number depends on the machine. */
 static mrd_err
 read_parts(const char *profile, part_list *list, mrd_why *why)
 {
@@ -347,7 +347,7 @@ out:
     return err;
 }
 
-/* By how much somebody left before the last had entered; negative: nobody did. */
+/* Returns how long before the last entry a participant left; negative if none did. */
 static mrd_dur_ns
 disorder(const part *p, size_t n, bool wall)
 {
@@ -407,7 +407,7 @@ bool
 mrd_demo_print_order(const mrd_demo_nodes *nodes, size_t cores, const char *store,
                      const char *profile)
 {
-    const mrd_dur_ns together = MRD_MS; /* ends of one; a step is several */
+    const mrd_dur_ns together = MRD_MS; /* time between the ends of one barrier; a step is longer */
     size_t all = nodes->n * cores;
     order o = { .last = calloc(all, sizeof(*o.last)), .late = calloc(all, sizeof(*o.late)) };
     part_list list = { .nodes = nodes, .cores = cores, .constant = session_constant(store) };

@@ -1,4 +1,4 @@
-/* What differs between two sides of runs. */
+/* Finds the differences between two sides of runs. */
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -28,7 +28,7 @@ typedef struct {
 
 /* ---- Series ---- */
 
-/* Values of one run; values belong to the caller. NULL without memory. */
+/* Gets the values of one run, which the caller owns. NULL if out of memory. */
 static double *
 series_of(const mrd_diff_run *r, const mrd_json *op, size_t *ret_n)
 {
@@ -175,7 +175,8 @@ entry_of(const entry *group, size_t n, bool now, size_t run)
     return NULL;
 }
 
-/* Time of the operation per step of the process with this rank, mean over the runs of a side; 0 without. */
+/* Returns the time of the operation per step of the process with this rank, averaged over the runs
+ * of a side; 0 if there is none. */
 static double
 rank_time(const work *w, const entry *group, size_t n, bool now, int64_t rank)
 {
@@ -201,7 +202,7 @@ rank_time(const work *w, const entry *group, size_t n, bool now, int64_t rank)
     return sum / (double) w->side[now]->n;
 }
 
-/* The one rank that makes more than half of what all ranks' changes add up to. */
+/* Finds the one rank that makes more than half of the sum of all ranks' changes. */
 static void
 find_rank(const work *w, const entry *group, size_t n, mrd_diff_row *row)
 {
@@ -365,7 +366,8 @@ p_order(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A change that matters: of a step, or without steps of the operation's own calls. */
+/* Returns true if the change matters, relative to a step, or without steps to the operation's own
+ * calls. */
 static bool
 is_large(const work *w, const mrd_diff_row *row)
 {
@@ -375,8 +377,8 @@ is_large(const work *w, const mrd_diff_row *row)
     return fabs(row->is.change) >= w->min_change * whole && row->is.change != 0;
 }
 
-/* Holm: the k-th smallest p is held against (1 - level) / (number of tests - k). The step is a test of
- * its own, at the level as it is: it is the one question that is always asked. */
+/* Holm: the k-th smallest p is compared with (1 - level) / (number of tests - k). The step is
+ * tested separately at the full level, because it is the one question that is always asked. */
 static mrd_err
 judge(work *w)
 {
@@ -427,8 +429,9 @@ can_cause(const mrd_diff_row *row)
     return row->differs && strcmp(row->kind, "waiting") != 0 && strcmp(row->kind, "part") != 0;
 }
 
-/* Of those that explain nearly as much as the largest, the one whose own time changed the most:
- * scopes and calls contain each other. Devices before hosts, for a host waits for its device. */
+/* Among the operations that explain nearly as much as the largest one, returns the one whose own
+ * time changed most, because scopes and calls contain each other. Devices come before hosts,
+ * because a host waits for its device. */
 static const mrd_diff_row *
 cause_of(const mrd_diff *d)
 {
@@ -446,7 +449,7 @@ cause_of(const mrd_diff *d)
                  (r->is.change * d->step.is.change <= 0 ||
                   fabs(r->is.change) * 4 < fabs(d->step.is.change))))
                 continue;
-            most = most > 0 ? most : fabs(r->is.change); /* rows come by falling change */
+            most = most > 0 ? most : fabs(r->is.change); /* rows are sorted by falling change */
             if (fabs(r->is.change) >= 0.8 * most && fabs(r->is.change) / (r->is.base + 1) > part) {
                 part = fabs(r->is.change) / (r->is.base + 1);
                 found = r;

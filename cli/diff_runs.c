@@ -1,4 +1,4 @@
-/* The runs of a side: what their steps.json say in numbers. */
+/* Reads the runs of a side from their steps.json. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +56,7 @@ count_steps(mrd_diff_run *r)
         r->n_steps += (uint64_t) mrd_json_int(p, "steps", 0);
         r->n_processes += n > 0;
     }
-    /* The last block may be hardly begun: a value of few steps is not like the others. */
+    /* The last block may be short, and a value of few steps is not comparable. */
     if (r->n_blocks > 1 && r->per_block[r->n_blocks - 1] * 2 < r->per_block[0])
         r->n_blocks--;
     return MRD_OK;

@@ -1,4 +1,5 @@
-/* cli/doctor.c - what the checks share: findings, places below the agent's roots, trials of folders. */
+/* cli/doctor.c - helpers of the checks: findings, paths below the agent's roots, tests of
+ * directories */
 #include "cli/doctor.h"
 
 #include <errno.h>

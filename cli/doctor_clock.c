@@ -1,5 +1,4 @@
-/* cli/doctor_clock.c - the clocks that events are stamped with, and how well they can be compared.
- */
+/* cli/doctor_clock.c - checks the clocks that stamp events, and how well they can be compared */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <inttypes.h>
@@ -18,7 +17,7 @@
 
 /* ---- The clock that stamps events ---- */
 
-/* The cheapest of many readings, which is what the clock itself costs. */
+/* Returns the fastest of many readings, which is the cost of the clock itself. */
 static int64_t
 reading_cost(void)
 {
@@ -48,7 +47,7 @@ cpu_has(const mrd_doctor *d, const char *flag)
             continue;
         for (const char *p = line; !has && (p = strstr(p, flag)) != NULL; p += n)
             has = (p[-1] == ' ' || p[-1] == '\t') && (p[n] == ' ' || p[n] == '\n');
-        break; /* all processors say the same */
+        break; /* all processors have the same value */
     }
     if (f != NULL)
         fclose(f);
@@ -112,7 +111,7 @@ mrd_doctor_wall(mrd_doctor *d)
 
 /* ---- Kernel stamps of packets ---- */
 
-/* One packet to ourselves; true when the kernel stamped it both ways. */
+/* Sends one packet to ourselves. Returns true if the kernel stamped it in both directions. */
 static bool
 stamped(int from, int to, bool *ret_sent, bool *ret_received, uint32_t number)
 {
@@ -150,7 +149,7 @@ mrd_doctor_stamps(mrd_doctor *d)
         mrd_udp_open("127.0.0.1", mrd_udp_port(to), false, &from, &why) != MRD_OK)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING, NULL, "%s", why.text);
     else
-        for (uint32_t i = 0; i < 3; i++) { /* the kernel turns it on lazily */
+        for (uint32_t i = 0; i < 3; i++) { /* the kernel enables it with a delay */
             if (stamped(from, to, &sent, &received, i))
                 break;
         }

@@ -1,4 +1,4 @@
-/* cli/doctor_link.c - the way to the aggregator: spool, certificates, token, ports. */
+/* cli/doctor_link.c - checks the connection to the aggregator: spool, certificates, token, ports */
 #include <arpa/inet.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -32,7 +32,7 @@
 
 /* ---- Spool ---- */
 
-/* The folder itself, or the nearest above it that is there: the agent makes the rest. */
+/* Gets the directory, or its nearest existing parent, because the agent creates the rest. */
 static void
 existing_folder(const char *dir, char to[1024])
 {
@@ -95,7 +95,8 @@ wants_tls(const mrd_doctor *d)
     return d->agent->data_url != NULL && strncmp(d->agent->data_url, "tls+", 4) == 0;
 }
 
-/* Less than a third of its life is left, when agents renew theirs, or little time at all. */
+/* Returns true if less than a third of its validity is left, when agents renew their certificates,
+ * or very little time. */
 static bool
 ends_soon(const mrd_cert_times *c, int64_t left)
 {
@@ -104,7 +105,7 @@ ends_soon(const mrd_cert_times *c, int64_t left)
     return c->authority ? left < AUTHORITY_SOON : left < life / 3 || left < SOON;
 }
 
-/* worst: what it is when it has expired. */
+/* `worst` is the level of an expired certificate. */
 static void
 say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_cert_times *c,
              mrd_doctor_level worst, const char *fix)
@@ -126,7 +127,7 @@ say_validity(mrd_doctor *d, const char *what, const char *path, const mrd_cert_t
                        what, path, c->name, left / DAY);
 }
 
-/* An authority that has expired harms nobody while the file has another one. */
+/* An expired authority is harmless if the file has another one. */
 static void
 authorities(mrd_doctor *d, const char *path)
 {
@@ -181,7 +182,7 @@ own_certificate(mrd_doctor *d)
     if (!v.key_fits)
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "copy both files of `meridian certs agent` again",
                        "%s is not the key of %s", a->tls_key, a->tls_cert);
-    /* The aggregator signs certificates of agents that join with an authority of their own. */
+    /* The aggregator signs certificates of enrolling agents with another authority. */
     if (!joins && v.error[0] != '\0' && c.end.ns > mrd_wall_now().ns)
         mrd_doctor_say(d, MRD_DOCTOR_WARNING,
                        "fine when the aggregator trusts another authority than this node does",
@@ -198,7 +199,7 @@ void
 mrd_doctor_tls(mrd_doctor *d)
 {
     const mrd_agent_options *a = d->agent;
-    mrd_link_options with; /* of an agent that enrols, where its certificate is kept */
+    mrd_link_options with; /* for an enrolling agent: where its certificate is stored */
 
     if (!wants_tls(d)) {
         mrd_doctor_say(d, MRD_DOCTOR_OK, NULL, "no TLS is asked for");
@@ -240,7 +241,7 @@ mrd_doctor_token(mrd_doctor *d)
 
 /* ---- Ports ---- */
 
-/* "tls+tcp://host:port" apart; false for other kinds of address. */
+/* Splits "tls+tcp://host:port". Returns false for other kinds of address. */
 static bool
 host_and_port(const char *address, char host[256], char port[16])
 {
@@ -253,7 +254,7 @@ host_and_port(const char *address, char host[256], char port[16])
     return true;
 }
 
-/* 0, or why no connection came about within the patience. */
+/* Returns 0, or why no connection was made in time. */
 static int
 try_connect(const struct addrinfo *to)
 {
@@ -275,7 +276,7 @@ try_connect(const struct addrinfo *to)
     return err;
 }
 
-/* True when somebody listens there. */
+/* Returns true if the port accepts connections. */
 static bool
 reach(mrd_doctor *d, const char *what, const char *url)
 {
@@ -284,7 +285,7 @@ reach(mrd_doctor *d, const char *what, const char *url)
     int rv, err = EHOSTUNREACH;
 
     if (!host_and_port(url, host, port))
-        return true; /* ipc and the like: the dial below tells */
+        return true; /* ipc and similar are tested by the connection below */
     if ((rv = getaddrinfo(host, port, &hints, &found)) != 0) {
         mrd_doctor_say(d, MRD_DOCTOR_FAILED, "check the name and the resolver of this node",
                        "%s %s: %s", what, url, gai_strerror(rv));
@@ -305,7 +306,7 @@ reach(mrd_doctor *d, const char *what, const char *url)
     return false;
 }
 
-/* A connection as the agent makes it, without a word. */
+/* Connects in the same way as the agent, without sending data. */
 static void
 dial(mrd_doctor *d, const mrd_link_options *options)
 {

@@ -1,4 +1,4 @@
-/* cli/doctor_neuron.c - the vendor's side: driver, tools, runtime, and our library next to it. */
+/* cli/doctor_neuron.c - checks the vendor's driver, tools and runtime, and libmeridian */
 #define NRT_ASYNC_ABI 0
 #include <limits.h>
 #include <stdio.h>
@@ -79,7 +79,7 @@ mrd_doctor_neuron(mrd_doctor *d)
 
 /* ---- Libraries ---- */
 
-/* The file in one of the folders of a colon list. */
+/* Finds the file in one of the directories of a colon-separated list. */
 static bool
 in_folders(const char *list, const char *name, char path[1024])
 {
@@ -117,7 +117,7 @@ before(release a, unsigned major, unsigned minor)
     return a.major < major || (a.major == major && a.minor < minor);
 }
 
-/* The file's own name has the version: libnrt.so.2.35.30.0. */
+/* The file name contains the version: libnrt.so.2.35.30.0. */
 static bool
 runtime_release(const char *path, char text[64], release *ret)
 {
@@ -130,7 +130,7 @@ runtime_release(const char *path, char text[64], release *ret)
     return release_of(text, ret);
 }
 
-/* What the release notes of runtime and driver say of each other. */
+/* Reports what the release notes say about the compatibility of runtime and driver. */
 static void
 say_fit(mrd_doctor *d, const char *path)
 {

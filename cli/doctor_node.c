@@ -1,4 +1,4 @@
-/* cli/doctor_node.c - who this node is, whether an agent runs, rings, containers, limits. */
+/* cli/doctor_node.c - checks the node's identity, a running agent, rings, containers, limits */
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -58,7 +58,7 @@ mrd_doctor_identity(mrd_doctor *d)
 
 /* ---- A running agent ---- */
 
-/* A number after `key` in /proc/<pid>/status; base 16 or 10. */
+/* Reads a number after `key` in /proc/<pid>/status, in base 16 or 10. */
 static bool
 status_number(const mrd_doctor *d, const char *pid, const char *key, int base, uint64_t *ret)
 {
@@ -82,7 +82,7 @@ status_number(const mrd_doctor *d, const char *pid, const char *key, int base, u
 
 enum { CAP_DAC_OVERRIDE_BIT = 1, CAP_FOWNER_BIT = 3, CAP_SYS_PTRACE_BIT = 19 };
 
-/* "CAP_SYS_PTRACE CAP_FOWNER" of those that are missing. empty means all are there. */
+/* Lists missing capabilities, "CAP_SYS_PTRACE CAP_FOWNER"; empty if none is missing. */
 static void
 missing_rights(uint64_t caps, char *to, size_t size)
 {
@@ -163,10 +163,10 @@ mrd_doctor_process(mrd_doctor *d)
 
 typedef struct {
     unsigned all, old;     /* old: of another boot */
-    unsigned read, unread; /* by some reader; by none for long */
+    unsigned read, unread; /* rings with a reader; rings without one for long */
 } ring_count;
 
-/* A reader holds a lock on its ring; new ones have a moment to be found. */
+/* A reader holds a lock on its ring. A new ring has a moment to be found. */
 static void
 count_reader(ring_count *n, int dir_fd, const char *name)
 {
@@ -207,8 +207,8 @@ ring_dir_of(const mrd_doctor *d)
     return d->agent->ring_dir == NULL ? mrd_ring_dir() : d->agent->ring_dir;
 }
 
-/* The folder of a pod that sees the node's processes is not where the node or another pod has its
- * rings. */
+/* Returns false if a pod that sees the node's processes has another ring directory than the node or
+ * the other pod. */
 static bool
 of_this_container(const mrd_doctor *d, const char *dir)
 {
@@ -274,7 +274,7 @@ mrd_doctor_rings(mrd_doctor *d)
 
 /* ---- Containers ---- */
 
-/* /proc mounted with hidepid shows nobody else's processes. */
+/* Returns true if /proc is mounted with hidepid, which hides processes of other users. */
 static bool
 proc_hides(const mrd_doctor *d)
 {

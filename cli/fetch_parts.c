@@ -32,7 +32,7 @@ is_trace(const char *path)
     return first == 0x0a;
 }
 
-/* The files of the trace: the first is in the list already. */
+/* Lists the files of the trace. The first is in the list already. */
 static mrd_err
 list_parts(const char *trace, size_t parts, mrd_json *list, mrd_why *why)
 {

@@ -1,4 +1,4 @@
-/* `meridian`: finds the command that the first word names; its help and its manual page. */
+/* `meridian`: finds the command of the first argument, its help and its manual page. */
 #include "cli/cli.h"
 
 #include <inttypes.h>
@@ -76,7 +76,7 @@ unknown_command(const char *word)
     return MRD_EXIT_USAGE;
 }
 
-/* As `meridian COMMAND --help`. */
+/* Same as `meridian COMMAND --help`. */
 static int
 help_of(char *word)
 {
@@ -136,7 +136,8 @@ go_on(int sig)
 int
 main(int argc, char **argv)
 {
-    /* A file limit is an error of the write. No SIG_IGN: a program that `inspect` runs would inherit it. */
+    /* A file size limit becomes an error of the write. SIG_IGN would be inherited by a program that
+     * `inspect` runs. */
     const struct sigaction limit = { .sa_handler = go_on, .sa_flags = SA_RESTART };
 
     (void) sigaction(SIGXFSZ, &limit, NULL);

@@ -9,7 +9,7 @@
 
 #include "base/out.h"
 
-/* Whoever had it before may have removed the folder in between. */
+/* The previous holder may have removed the directory in between. */
 static bool
 is_still(int fd, const char *dir)
 {

@@ -15,9 +15,9 @@
 
 #define MAKE_IT "make one with --output-format sqlite (view) or --format sqlite (fetch, record)"
 
-#define VALUE_MAX (16 << 20) /* bytes of a value or row: no single operation takes long */
+#define VALUE_MAX (16 << 20) /* bytes of a value or row, so that no single operation takes long */
 #define PATTERN_MAX                                                                                \
-    1000 /* bytes of a pattern of LIKE, which is compared at each position of a value */
+    1000                /* bytes of a LIKE pattern, which is compared at each position of a value */
 #define CACHE_KIB 65536 /* of all profiles together */
 
 mrd_err
@@ -39,7 +39,7 @@ mrd_profile_db_failed(sqlite3 *db, const char *what, mrd_why *why)
     }
 }
 
-/* Frees the statements. `what` begins the sentence of an error. */
+/* Runs the statements and frees their text. `what` begins the message of an error. */
 static mrd_err
 run_sql(sqlite3 *db, const char *what, mrd_buf *sql, mrd_why *why)
 {
@@ -63,8 +63,9 @@ stop_process(int sig)
     _exit(MRD_EXIT_FAILED);
 }
 
-/* SQLite looks at an interruption between its operations only, and one operation on large values may take minutes. So the
- * kernel measures the time, and the signal handler ends the process. It is CPU time because a pager may stop the output. */
+/* SQLite checks for an interruption only between its operations, and one operation on large values
+ * may take minutes. So the kernel measures the time, and the signal handler ends the process. It is
+ * CPU time because a pager may stop the output. */
 static void
 limit_cpu(const mrd_profile_db_limits *limits)
 {
@@ -87,9 +88,9 @@ limit_cpu(const mrd_profile_db_limits *limits)
     (void) setrlimit(RLIMIT_CPU, &limit);
 }
 
-/* ---- What a statement may do ---- */
+/* ---- The actions of a statement ---- */
 
-/* Pragmas that describe a schema. */
+/* Returns true for a pragma that describes a schema. */
 static bool
 pragma_reads(const char *name, const char *value)
 {
@@ -105,7 +106,7 @@ pragma_reads(const char *name, const char *value)
     return false;
 }
 
-/* SQLite asks it of each action of a statement when it compiles the statement, those of views included. */
+/* SQLite calls this for each action when it compiles a statement, including the actions of views. */
 static int
 allow_reading(void *self, int action, const char *one, const char *two, const char *schema,
               const char *view)
@@ -120,7 +121,8 @@ allow_reading(void *self, int action, const char *one, const char *two, const ch
         return SQLITE_OK;
     case SQLITE_FUNCTION:
         return sqlite3_stricmp(two, "load_extension") == 0 ? SQLITE_DENY : SQLITE_OK;
-    case SQLITE_UPDATE: /* how SQLite declares the columns of json_each(); nothing can write there */
+    /* SQLite declares the columns of json_each() so, and no data can be written there */
+    case SQLITE_UPDATE:
         return strcmp(one, "sqlite_master") == 0 ? SQLITE_OK : SQLITE_DENY;
     case SQLITE_PRAGMA:
         return pragma_reads(one, two) ? SQLITE_OK : SQLITE_DENY;
@@ -152,7 +154,7 @@ open_connection(const mrd_profile_db_limits *limits, sqlite3 **ret_db, mrd_why *
     return MRD_OK;
 }
 
-/* Finds the database of a word: the file itself, or the one in the folder. */
+/* Finds the database of an argument: the file itself, or the one in the directory. */
 static mrd_err
 find_database(const char *word, char path[4096], mrd_why *why)
 {
@@ -188,7 +190,7 @@ name_ignored(const char *path, const char *label)
     }
 }
 
-/* immutable=1 is what makes SQLite leave a journal alone. */
+/* immutable=1 makes SQLite ignore a journal. */
 static mrd_err
 attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd_why *why)
 {
@@ -217,7 +219,7 @@ attach(sqlite3 *db, size_t i, size_t n, const char *word, const char *label, mrd
     return err;
 }
 
-/* A view of this table in all profiles. */
+/* Makes a view of this table in all profiles. */
 static mrd_err
 join_table(sqlite3 *db, const mrd_table_def *t, size_t profiles, mrd_why *why)
 {

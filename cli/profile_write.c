@@ -39,7 +39,7 @@ check_order(const mrd_profile_options *options, const mrd_filter *f, mrd_why *wh
                        options->end);
 }
 
-/* Counted from the first event, which is known after reading only. */
+/* Returns true if the time counts from the first event, which is known only after reading. */
 static bool
 is_relative(const char *time)
 {
@@ -100,7 +100,7 @@ mrd_profile_check(const mrd_profile_options *options, mrd_why *why)
     return mrd_filter_check(&filter, why);
 }
 
-/* One profile of the store: the streams that belong to it and what is known of their time. */
+/* One profile of the store: its streams and their time range. */
 typedef struct {
     uint32_t number;
     mrd_source **sources;
@@ -163,7 +163,7 @@ output_path(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t
         mrd_place_file(cat, number, ret_path);
     }
     if (number != 0 && strcmp(ops->stem, "summary") == 0)
-        mrd_buf_text(ret_path, "_summary"); /* beside the profile's own .json */
+        mrd_buf_text(ret_path, "_summary"); /* next to the profile's own .json */
     mrd_buf_text(ret_path, ops->folder && !options->print ? "/" MRD_FOLDER_MANIFEST : ops->suffix);
 }
 
@@ -212,7 +212,7 @@ sink_options(const mrd_profile_options *options, const profile_part *part, mrd_s
         .same_clock = options->same_clock,
         .classify = options->classify,
         .json_layout = options->json_layout == 0 ? MRD_JSON_GUIDE : MRD_JSON_EXPLORER,
-        /* Later than September 2001: an epoch, not the time since some start. */
+        /* Later than September 2001: an epoch, not the time since another start. */
         .wall_time = part->first.ns > 1000000000 * MRD_SEC
     };
     if (options->primary != NULL)
@@ -238,7 +238,7 @@ exists(const char *path, mrd_why *why)
                        "%s exists: --force replaces it, -o DIR writes elsewhere", path);
 }
 
-/* Which models there will be is not known yet. */
+/* The models are not known yet. */
 static mrd_err
 check_models(const mrd_profile_options *options, mrd_why *why)
 {
@@ -286,7 +286,7 @@ push_file(void *self, const void *data, size_t len)
     return fwrite(data, 1, len, self) == len;
 }
 
-/* One file, or with options->print the stream `to`. */
+/* Opens one file or, with options->print, the stream `to`. */
 static mrd_err
 open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_out **ret_out,
             mrd_why *why)
@@ -295,11 +295,12 @@ open_target(const mrd_profile_options *options, const char *path, FILE *to, mrd_
         return mrd_out_func(push_file, to, "the output", ret_out, why);
     if (!options->force && access(path, F_OK) == 0)
         return exists(path, why);
-    mrd_remove_parts_of(path); /* of a killed run: the folder's lock is ours */
+    /* of a killed run, because this command holds the directory's lock */
+    mrd_remove_parts_of(path);
     return mrd_out_file(path, ret_out, why);
 }
 
-/* The folder that a file is in, malloc'd; false without memory. */
+/* Gets the directory of a file, malloc'd. Returns false if out of memory. */
 static bool
 folder_of(const char *path, char **ret_dir)
 {
@@ -309,11 +310,11 @@ folder_of(const char *path, char **ret_dir)
 
 typedef struct {
     mrd_export_target v[MAX_FORMATS];
-    char *dirs[MAX_FORMATS]; /* of those that are folders */
+    char *dirs[MAX_FORMATS]; /* of formats with a directory */
     size_t n;
 } profile_targets;
 
-/* Opens one output per format; on failure everything opened is aborted. */
+/* Opens one output per format. On failure all opened ones are aborted. */
 static mrd_err
 open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_t number, FILE *to,
              profile_targets *t, mrd_strlist *paths, mrd_why *why)
@@ -333,7 +334,7 @@ open_targets(const mrd_profile_options *options, const mrd_catalog *cat, uint32_
         output_path(options, cat, number, ops, &path);
         name = mrd_buf_cstr(&path);
         if (mrd_strlist_has(paths, mrd_str_of(name)))
-            continue; /* the same format named twice */
+            continue; /* the same format twice */
         if ((err = open_target(options, name, to, &targets[n].out, why)) == MRD_OK) {
             targets[n++].ops = ops;
             if (mrd_strlist_add(paths, mrd_str_of(name)) != MRD_OK ||
@@ -407,7 +408,7 @@ out:
     return err;
 }
 
-/* The summary's first page; the rest is in the file. */
+/* Prints the summary's first page; the file has the rest. */
 static void
 print_summary(const char *path, FILE *to)
 {
@@ -427,7 +428,7 @@ print_summary(const char *path, FILE *to)
         fclose(f);
 }
 
-/* The report's first paragraph, when there were workers. */
+/* Prints the report's first paragraph, if there were workers. */
 static void
 print_verdict(const char *path, FILE *to)
 {
@@ -445,7 +446,7 @@ print_verdict(const char *path, FILE *to)
         fclose(f);
 }
 
-/* A line for a file that was written. */
+/* Prints a line for a written file. */
 static void
 report_file(const char *path, FILE *to)
 {
@@ -456,7 +457,7 @@ report_file(const char *path, FILE *to)
             mrd_cli_size(stat(path, &st) == 0 ? (uint64_t) st.st_size : 0, size));
 }
 
-/* The further parts of a Perfetto trace, with the index that names them. */
+/* Prints the further parts of a Perfetto trace, and the index that lists them. */
 static void
 report_parts(const char *path, FILE *to)
 {

@@ -16,7 +16,7 @@ mrd_progress_start(mrd_progress *p, const char *verb)
     *p = (mrd_progress){ .on = isatty(2), .start = mrd_local_now(), .verb = verb };
 }
 
-/* An amount with its unit: bytes as "1.2 GB", others as "3.4 M events". */
+/* Writes an amount with its unit: bytes as "1.2 GB", others as "3.4 M events". */
 static void
 progress_amount(uint64_t n, const char *unit, char *text, size_t size)
 {
@@ -30,7 +30,7 @@ progress_amount(uint64_t n, const char *unit, char *text, size_t size)
         snprintf(text, size, "%" PRIu64 " %s", n, unit);
 }
 
-/* Columns of the terminal; a longer line would stay on it, one for each update. */
+/* Returns the columns of the terminal. A longer line would leave a copy for each update. */
 static int
 columns(void)
 {
@@ -39,7 +39,7 @@ columns(void)
     return ioctl(2, TIOCGWINSZ, &size) == 0 && size.ws_col > 1 ? size.ws_col - 1 : 79;
 }
 
-/* The name of the file, as a terminal can show it: whoever made the file chose its name. */
+/* Appends the file's name with printable characters only, because its creator chose the name. */
 static void
 add_name(mrd_buf *line, const char *what)
 {
@@ -50,7 +50,7 @@ add_name(mrd_buf *line, const char *what)
     mrd_plain_text(line, name);
 }
 
-/* At most so many bytes, whole characters. */
+/* Returns the length up to this many bytes in whole characters. */
 static int
 cut(const mrd_buf *line, int most)
 {
@@ -75,8 +75,7 @@ mrd_progress_show(mrd_progress *p, uint64_t done, uint64_t total, const char *un
     if (!p->on || mrd_local_diff((now = mrd_local_now()), p->last) < 100 * MRD_MS)
         return;
     p->last = now;
-    if (!p->shown ||
-        done < p->first) { /* less than before: something else is counted from now on */
+    if (!p->shown || done < p->first) { /* less than before: counts something else from now on */
         p->first = done;
         p->start = p->shown ? now : p->start;
         p->shown = true;

@@ -72,7 +72,7 @@ mrd_session_options(const mrd_opt *table, size_t n, mrd_opt *ret_table, size_t r
                           ? MRD_SESSION_PARAMS + mrd_select_rows + 1
                           : 0;
 
-        MRD_ASSERT(at + 1 + more <= room); /* a table of ours that grew */
+        MRD_ASSERT(at + 1 + more <= room); /* one of our own tables has grown */
         ret_table[at++] = *own;
         if (more == 0)
             continue;

@@ -94,7 +94,8 @@ mrd_text_table_cell(mrd_text_table *t, const char *format, ...)
     vsnprintf(text, sizeof(text), format, args);
     va_end(args);
     mrd_text_plain(text);
-    (void) mrd_strlist_add(&t->cells, mrd_str_of(text)); /* without memory the table is shorter */
+    /* if out of memory, the table is shorter */
+    (void) mrd_strlist_add(&t->cells, mrd_str_of(text));
 }
 
 void
@@ -113,7 +114,7 @@ mrd_text_table_dur(mrd_text_table *t, mrd_dur_ns dur_ns)
     mrd_text_table_cell(t, "%s", dur_ns < 0 ? "-" : mrd_dur_text(dur_ns, text));
 }
 
-/* The last column is not padded: it may be a sentence. */
+/* The last column is not padded, because it may be a sentence. */
 static void
 put_cell(const mrd_text_table *t, size_t column, const char *text, int width, FILE *to)
 {

@@ -5,7 +5,7 @@
 #include "base/obj.h"
 #include "trace/sink/text.h"
 
-/* Inputs with a longer time between them are hardly of one run. */
+/* Inputs with a longer gap between them hardly belong to one run. */
 #define APART_NS (3600 * MRD_SEC)
 
 typedef struct {
@@ -21,7 +21,7 @@ range_order(const void *a, const void *b)
     return mrd_ev_before(x->first, y->first) ? -1 : mrd_ev_after(x->first, y->first);
 }
 
-/* Notes where inputs lie so far apart that they are hardly of one run, the widest gap. */
+/* Notes the widest gap between inputs if they hardly belong to one run. */
 static void
 note_apart(mrd_catalog *cat, input_range *v, size_t n)
 {

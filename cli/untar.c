@@ -58,7 +58,7 @@ number(const uint8_t *p, size_t n, uint64_t *ret_v)
     return true;
 }
 
-/* Each component is a plain name. */
+/* Returns true if each component is a plain name. */
 static bool
 name_fine(const char *name)
 {
@@ -137,7 +137,8 @@ take_entry(untar *u, bool *ret_end, mrd_why *why)
     return take_file(u, name, size, why);
 }
 
-/* What an archive before this one left, as its list says: its files would be read beside the new ones. */
+/* Removes the files of an earlier archive, which its list names, because they would be read
+ * together with the new ones. */
 static void
 remove_listed(const untar *u)
 {
