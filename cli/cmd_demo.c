@@ -17,9 +17,8 @@
 
 #define ALIGN_PATIENCE (30 * MRD_SEC)
 #define ORDER_SECONDS  "60" /* of a recording whose collectives are checked one by one */
-/* times the median: a trigger. A busy machine alone makes steps 10 times slower */
-#define SLOW_STEP   "12"
-#define SLOW_FACTOR "300" /* of device time */
+#define SLOW_STEP      "12" /* times the median, because a busy machine makes steps 10 times slower */
+#define SLOW_FACTOR    "300" /* of device time */
 #define SLOW_TRIES                                                                                 \
     4 /* a node reports slow steps once in 10 s, so an earlier one may have been reported */
 
@@ -91,8 +90,7 @@ typedef struct {
     char work[64];                                             /* everything temporary */
     char aggregator[PATH_MAX], agent[PATH_MAX], job[PATH_MAX]; /* programs */
     char library[PATH_MAX], runtime[PATH_MAX];                 /* preloaded; its folder */
-    /* preloaded library that makes clocks wrong */
-    char clock[PATH_MAX];
+    char clock[PATH_MAX];                     /* preloaded library that makes clocks wrong */
     char self[PATH_MAX], certs[96], slow[96]; /* slow: a core is slow while this file exists */
     char server[64], page[64], http_listen[64], data_url[64], control_url[64], rendezvous[64];
     uint16_t time_port;
@@ -449,8 +447,7 @@ all_working(demo *d)
     return count_nodes(d, has_rings) == d->nodes.n;
 }
 
-/* Clocks are probed more often during a session. A second of that is usually enough; the reached
- * quality is printed. */
+/* Clocks are probed more often during a session, so a second usually suffices. */
 static mrd_err
 wait_for_clocks(demo *d, mrd_why *why)
 {
